@@ -1,0 +1,40 @@
+# Compile options shared by every target of the project, and the function that declares a room.
+
+add_library(meg_options INTERFACE)
+add_library(meg::options ALIAS meg_options)
+target_compile_features(meg_options INTERFACE cxx_std_20)
+target_compile_options(meg_options INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wconversion -Wshadow>)
+
+if(MEG_SANITIZE)
+  set(meg_sanitizers ${MEG_SANITIZE})
+  if(MEG_SANITIZE STREQUAL "address")
+    set(meg_sanitizers address,undefined)
+  endif()
+  target_compile_options(meg_options INTERFACE
+    -fsanitize=${meg_sanitizers} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_link_options(meg_options INTERFACE -fsanitize=${meg_sanitizers})
+endif()
+if(MEG_FUZZ)
+  target_compile_options(meg_options INTERFACE -fsanitize=fuzzer-no-link)
+endif()
+
+find_program(MEG_CCACHE ccache)
+if(MEG_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER
+      ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${MEG_CCACHE})
+endif()
+
+# meg_room(NAME SOURCES ... HEADERS ... [LINKS ...]) declares libmeg's room NAME as meg::NAME.
+# LINKS names only rooms that stand above it, and its third parties.
+function(meg_room name)
+  cmake_parse_arguments(room "" "" "SOURCES;HEADERS;LINKS;PRIVATE_LINKS" ${ARGN})
+  add_library(meg_${name} STATIC ${room_SOURCES})
+  add_library(meg::${name} ALIAS meg_${name})
+  set_target_properties(meg_${name} PROPERTIES EXPORT_NAME ${name})
+  target_sources(meg_${name} PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}
+                 FILES ${room_HEADERS})
+  target_link_libraries(meg_${name} PUBLIC ${room_LINKS}
+                        PRIVATE $<BUILD_INTERFACE:meg_options> ${room_PRIVATE_LINKS})
+  target_compile_features(meg_${name} PUBLIC cxx_std_20)
+endfunction()

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "libmeg/core/file_descriptor.h"
+#include "libmeg/core/result.h"
+
+namespace meg {
+
+/// A file that appears under its final name only when it is whole.
+///
+/// Bytes go to `<path>.partial-<pid>-<number>` beside it, which is locked as long as it is written.
+/// commit() flushes and renames; without it the destructor removes the partial file. Partial files
+/// of processes that were killed are removed by the next create() for the same path: they hold no
+/// lock any more.
+class AtomicFile {
+ public:
+  AtomicFile() = default;
+  AtomicFile(AtomicFile&& other) noexcept;
+  AtomicFile& operator=(AtomicFile&& other) noexcept;
+  ~AtomicFile();
+
+  /// Creates missing folders above path. kIoError or kNotFound name what could not be created.
+  static Result<AtomicFile> create(const std::string& path);
+
+  const std::string& path() const { return path_; }
+
+  /// Appends, or writes at a byte offset, with errors that name the final path. write_at may be
+  /// called by several threads at once.
+  Status write(std::span<const std::byte> bytes) const { return file_.write(bytes); }
+
+  Status write_at(int64_t offset, std::span<const std::byte> bytes) const {
+    return file_.write_at(offset, bytes);
+  }
+
+  Result<size_t> read_at(int64_t offset, std::span<std::byte> into) const {
+    return file_.read_at(offset, into);
+  }
+
+  /// Asks the system to begin writing [offset, offset + length) to the device, so that commit()
+  /// finds little left to flush.
+  void start_writeback(int64_t offset, int64_t length) const;
+
+  /// Flushes to the device, renames to path() and flushes the folder.
+  Status commit();
+
+  /// commit() of several files that belong together: all are flushed before the first is renamed,
+  /// and they are renamed in the given order (put the file last that readers look for first).
+  static Status commit_all(std::span<AtomicFile* const> files);
+
+ private:
+  Status flush();
+  Status publish();
+  void discard();
+
+  FileDescriptor file_;  // its path() is path_
+  std::string path_;
+  std::string partial_path_;
+};
+
+}  // namespace meg

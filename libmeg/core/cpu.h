@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string_view>
+
+namespace meg {
+
+/// Instruction sets that hot loops have a version for, weakest first.
+enum class InstructionSet {
+  kPortable,
+  kAvx2,    ///< AVX2, BMI1 and BMI2
+  kAvx512,  ///< AVX-512 F, BW, DQ, VL and VBMI, and kAvx2's
+};
+
+/// The strongest set that this processor and operating system run.
+/// The environment variable MEG_INSTRUCTION_SET (portable, avx2, avx512) can lower it, for tests.
+InstructionSet best_instruction_set();
+
+/// "portable", "avx2" or "avx512".
+std::string_view instruction_set_name(InstructionSet set);
+
+}  // namespace meg

@@ -1,0 +1,108 @@
+#include "libmeg/core/file_descriptor.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+namespace meg {
+namespace {
+
+/// Runs `transfer(done)` until it has moved `count` bytes, met the end or failed.
+template <class Transfer>
+Result<size_t> transfer_all(size_t count, const std::string& path, const Transfer& transfer) {
+  size_t done = 0;
+  while (done < count) {
+    const ssize_t moved = transfer(done);
+    if (moved == 0) break;
+    if (moved < 0) {
+      if (errno == EINTR) continue;
+      return errno_error(errno, path);
+    }
+    done += static_cast<size_t>(moved);
+  }
+  return done;
+}
+
+Status expect_all(const Result<size_t>& moved, size_t count, const std::string& path) {
+  if (!moved.has_value()) return moved.error();
+  if (*moved == count) return Status();
+  return make_error(StatusCode::kIoError, "{}: wrote {} of {} bytes", path, *moved, count);
+}
+
+}  // namespace
+
+FileDescriptor::FileDescriptor(FileDescriptor&& other) noexcept
+    : fd_(std::exchange(other.fd_, -1)), path_(std::move(other.path_)) {}
+
+FileDescriptor& FileDescriptor::operator=(FileDescriptor&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  std::swap(path_, other.path_);
+  return *this;
+}
+
+FileDescriptor::~FileDescriptor() {
+  if (is_open()) ::close(fd_);
+}
+
+Result<FileDescriptor> FileDescriptor::open_for_reading(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return errno_error(errno, path);
+  FileDescriptor file(fd, path);
+
+  struct stat info {};
+
+  if (::fstat(fd, &info) != 0) return errno_error(errno, path);
+  if (S_ISDIR(info.st_mode)) return errno_error(EISDIR, path);
+  return file;
+}
+
+Result<int64_t> FileDescriptor::size() const {
+  struct stat info {};
+
+  if (::fstat(fd_, &info) != 0) return errno_error(errno, path_);
+  return static_cast<int64_t>(info.st_size);
+}
+
+Result<size_t> FileDescriptor::read(std::span<std::byte> into) const {
+  return transfer_all(into.size(), path_, [&](size_t done) {
+    return ::read(fd_, into.data() + done, into.size() - done);
+  });
+}
+
+Result<size_t> FileDescriptor::read_at(int64_t offset, std::span<std::byte> into) const {
+  return transfer_all(into.size(), path_, [&](size_t done) {
+    return ::pread(fd_, into.data() + done, into.size() - done,
+                   offset + static_cast<int64_t>(done));
+  });
+}
+
+Status FileDescriptor::write(std::span<const std::byte> bytes) const {
+  const auto moved = transfer_all(bytes.size(), path_, [&](size_t done) {
+    return ::write(fd_, bytes.data() + done, bytes.size() - done);
+  });
+  return expect_all(moved, bytes.size(), path_);
+}
+
+Status FileDescriptor::write_at(int64_t offset, std::span<const std::byte> bytes) const {
+  const auto moved = transfer_all(bytes.size(), path_, [&](size_t done) {
+    return ::pwrite(fd_, bytes.data() + done, bytes.size() - done,
+                    offset + static_cast<int64_t>(done));
+  });
+  return expect_all(moved, bytes.size(), path_);
+}
+
+Status FileDescriptor::sync() const {
+  if (::fsync(fd_) != 0) return errno_error(errno, path_);
+  return Status();
+}
+
+Status FileDescriptor::close() {
+  const int fd = std::exchange(fd_, -1);
+  if (fd >= 0 && ::close(fd) != 0) return errno_error(errno, path_);
+  return Status();
+}
+
+}  // namespace meg

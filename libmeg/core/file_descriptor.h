@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "libmeg/core/result.h"
+
+namespace meg {
+
+/// Owns an open file; every error names its path. Reads and writes are thread-safe where the
+/// operating system's are (pread, pwrite).
+class FileDescriptor {
+ public:
+  FileDescriptor() = default;
+
+  /// Takes ownership of fd.
+  FileDescriptor(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
+
+  FileDescriptor(FileDescriptor&& other) noexcept;
+  FileDescriptor& operator=(FileDescriptor&& other) noexcept;
+  ~FileDescriptor();
+
+  static Result<FileDescriptor> open_for_reading(const std::string& path);
+
+  int get() const { return fd_; }
+
+  bool is_open() const { return fd_ >= 0; }
+
+  const std::string& path() const { return path_; }
+
+  Result<int64_t> size() const;
+
+  /// Reads until `into` is full or the file ends; returns the bytes read.
+  Result<size_t> read(std::span<std::byte> into) const;
+
+  /// As read, from byte `offset` of the file, without moving the file's position.
+  Result<size_t> read_at(int64_t offset, std::span<std::byte> into) const;
+
+  Status write(std::span<const std::byte> bytes) const;
+  Status write_at(int64_t offset, std::span<const std::byte> bytes) const;
+
+  /// Flushes data and metadata to the device.
+  Status sync() const;
+
+  /// Closes now, reporting what the system says (a destructor could not).
+  Status close();
+
+ private:
+  int fd_ = -1;
+  std::string path_;
+};
+
+}  // namespace meg

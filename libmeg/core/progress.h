@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+namespace meg {
+
+/// How far a long piece of work has come.
+struct Progress {
+  int64_t documents = 0;
+  int64_t tokens = 0;
+  int64_t bytes = 0;         ///< Input bytes done.
+  int64_t total_bytes = -1;  ///< Input bytes in all; -1 where unknown (a pipe).
+};
+
+/// Called now and then, by one thread at a time. Returning false asks the work to stop; it then
+/// ends with kCancelled and leaves nothing behind.
+using ProgressCallback = std::function<bool(const Progress&)>;
+
+}  // namespace meg

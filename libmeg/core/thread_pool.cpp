@@ -1,0 +1,61 @@
+#include "libmeg/core/thread_pool.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace meg {
+
+ThreadPool::ThreadPool(int threads) {
+  threads_.reserve(static_cast<size_t>(std::max(threads, 1)));
+  for (int i = 0; i < std::max(threads, 1); ++i) threads_.emplace_back([this] { run(); });
+}
+
+ThreadPool::~ThreadPool() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  task_ready_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void ThreadPool::submit(std::function<void()> task) {
+  {
+    const std::lock_guard lock(mutex_);
+    tasks_.push_back(std::move(task));
+  }
+  task_ready_.notify_one();
+}
+
+void ThreadPool::wait() {
+  std::unique_lock lock(mutex_);
+  all_done_.wait(lock, [this] { return tasks_.empty() && running_ == 0; });
+}
+
+void ThreadPool::run() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    task_ready_.wait(lock, [this] { return stopping_ || !tasks_.empty(); });
+    if (tasks_.empty()) return;
+    auto task = std::move(tasks_.front());
+    tasks_.pop_front();
+    ++running_;
+    lock.unlock();
+    task();
+    task = nullptr;
+    lock.lock();
+    --running_;
+    if (tasks_.empty() && running_ == 0) all_done_.notify_all();
+  }
+}
+
+int available_processors() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) return std::max(CPU_COUNT(&set), 1);
+  return std::max(static_cast<int>(std::thread::hardware_concurrency()), 1);
+}
+
+}  // namespace meg

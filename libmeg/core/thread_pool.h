@@ -1,0 +1,46 @@
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace meg {
+
+/// A fixed number of threads that run submitted tasks in the order of submission.
+/// Tasks must not throw.
+class ThreadPool {
+ public:
+  /// threads: at least 1.
+  explicit ThreadPool(int threads);
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  /// Waits for every submitted task.
+  ~ThreadPool();
+
+  int threads() const { return static_cast<int>(threads_.size()); }
+
+  void submit(std::function<void()> task);
+
+  /// Returns once every task submitted so far has ended.
+  void wait();
+
+ private:
+  void run();
+
+  std::mutex mutex_;
+  std::condition_variable task_ready_;
+  std::condition_variable all_done_;
+  std::deque<std::function<void()>> tasks_;
+  int running_ = 0;
+  bool stopping_ = false;
+  std::vector<std::thread> threads_;
+};
+
+/// Processors this process may run on (its affinity mask); at least 1.
+int available_processors();
+
+}  // namespace meg

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "libmeg/core/dtype.h"
+#include "libmeg/core/result.h"
+
+namespace meg {
+
+/// Writes PREFIX.bin and PREFIX.idx (MMIDIDX). Both appear together at finish(), by rename;
+/// without it nothing is left behind. Memory does not grow with the number of sequences: lengths
+/// are spooled to disk.
+/// Mirrors Megatron-LM megatron/core/datasets/indexed_dataset.py: IndexedDatasetBuilder.
+class IndexedDatasetBuilder {
+ public:
+  struct Options {
+    DType dtype = DType::kInt32;
+    bool multimodal = false;  ///< Write a mode for every sequence.
+  };
+
+  static Result<IndexedDatasetBuilder> create(const std::string& prefix, const Options& options);
+  IndexedDatasetBuilder(IndexedDatasetBuilder&&) noexcept;
+  IndexedDatasetBuilder& operator=(IndexedDatasetBuilder&&) noexcept;
+  ~IndexedDatasetBuilder();
+
+  /// Appends one sequence. items: a whole number of elements of the dtype, little endian.
+  Status add_item(std::span<const std::byte> items, int8_t mode = 0);
+
+  /// Ends the current document; it may be empty.
+  Status end_document();
+
+  /// Many documents at once, for writers that work in parallel: takes note of their lengths (items
+  /// of every sequence) and of each document's number of sequences, and returns the byte offset in
+  /// .bin where the caller then puts the items with write_at(). Calls of reserve decide the order
+  /// of the documents; they must not overlap in time with each other or with add_item.
+  Result<int64_t> reserve(std::span<const int32_t> sequence_lengths,
+                          std::span<const int32_t> document_sequence_counts);
+
+  /// Safe to call from several threads at once, for ranges that reserve() returned.
+  Status write_at(int64_t offset, std::span<const std::byte> items) const;
+
+  /// Appends the whole dataset at `prefix`, whose dtype and multimodal must be the builder's.
+  /// Mirrors IndexedDatasetBuilder.add_index.
+  Status add_index(const std::string& prefix);
+
+  int64_t sequence_count() const;
+  int64_t document_count() const;
+  int64_t item_count() const;  ///< tokens
+
+  /// Completes both files and publishes them, .idx last. The builder is then done.
+  Status finish();
+
+ private:
+  struct State;
+  explicit IndexedDatasetBuilder(std::unique_ptr<State> state);
+
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace meg

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libmeg/core/result.h"
+
+namespace meg {
+
+/// Takes the texts of some keys out of JSON lines, by the rules of Python's json.loads.
+///
+/// Accepts what Python accepts: NaN, Infinity, numbers of any size, duplicate keys (the last wins),
+/// lone surrogates in values that are not asked for. The line must be an object; every asked key
+/// must be there; its value must be a string or a list of strings (one sequence each). One parser
+/// belongs to one thread.
+class JsonLineParser {
+ public:
+  explicit JsonLineParser(std::vector<std::string> keys);
+  ~JsonLineParser();
+
+  /// line: one line without its line end, with kTextPadding readable bytes behind it. The bytes are
+  /// not changed. Errors say the byte in the line: `byte 17: expected ..., found ...` (from 1).
+  Status parse(std::string_view line);
+
+  /// The sequences of keys[key] in the line parsed last. Valid UTF-8 with kTextPadding readable
+  /// bytes behind each; valid until the next parse() and as long as the line's bytes are.
+  std::span<const std::string_view> texts(size_t key) const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace meg

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "libmeg/core/dtype.h"
+
+namespace meg {
+
+/// A growable array of token ids, kept in the dtype they are written in: uint16 or int32.
+/// Growth leaves new memory uninitialized, so reserving room that is not used costs no pages.
+class TokenBuffer {
+ public:
+  /// dtype: kUint16 or kInt32.
+  explicit TokenBuffer(DType dtype);
+  TokenBuffer(TokenBuffer&& other) noexcept;
+  TokenBuffer& operator=(TokenBuffer&& other) noexcept;
+  ~TokenBuffer();
+
+  DType dtype() const { return dtype_; }
+
+  int item_size() const { return item_size_; }
+
+  int64_t size() const { return size_; }  ///< tokens
+
+  std::span<const std::byte> bytes() const {
+    return {data_, static_cast<size_t>(size_) * static_cast<size_t>(item_size_)};
+  }
+
+  int32_t at(int64_t index) const;
+
+  void clear() { size_ = 0; }
+
+  /// Appends one id, which must fit the dtype.
+  void push_back(int32_t id);
+
+  /// Makes room for `count` more tokens and returns where the first of them goes. Id is the type of
+  /// dtype() (uint16_t or int32_t). Follow with commit().
+  template <class Id>
+  Id* grow(int64_t count) {
+    if (size_ + count > capacity_) reallocate(size_ + count);
+    return reinterpret_cast<Id*>(data_) + size_;
+  }
+
+  /// Says how many of the tokens that grow() made room for were written.
+  void commit(int64_t count) { size_ += count; }
+
+  /// Gives back the memory beyond `tokens` tokens; what is kept beyond that is lost.
+  void shrink(int64_t tokens);
+
+ private:
+  void reallocate(int64_t tokens);
+
+  std::byte* data_ = nullptr;
+  int64_t size_ = 0;      // tokens
+  int64_t capacity_ = 0;  // tokens
+  DType dtype_;
+  int item_size_;
+};
+
+}  // namespace meg

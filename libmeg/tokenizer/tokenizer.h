@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libmeg/core/dtype.h"
+#include "libmeg/core/result.h"
+#include "libmeg/tokenizer/token_buffer.h"
+
+namespace meg {
+
+/// Bytes that must be readable after the end of every text given to TokenEncoder::encode. Their
+/// values do not matter. (Vector loads may touch them; simdjson asks the same.)
+inline constexpr size_t kTextPadding = 64;
+
+/// Encodes texts one after another; keeps caches, so it belongs to one thread.
+/// Must not outlive the Tokenizer that made it.
+class TokenEncoder {
+ public:
+  virtual ~TokenEncoder() = default;
+
+  /// Appends text's ids to `tokens`, whose dtype is the one the encoder was made for.
+  /// text: valid UTF-8 with kTextPadding readable bytes behind it.
+  virtual void encode(std::string_view text, TokenBuffer& tokens) = 0;
+};
+
+/// Text to token ids and back. Immutable and safe to share between threads.
+/// Mirrors Megatron-LM megatron/tokenizer/tokenizer.py: AbstractTokenizer.
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+
+  /// Number of tokens, without the model's padding.
+  virtual int64_t vocab_size() const = 0;
+
+  /// Id of the end-of-document token; empty where the vocabulary has none.
+  virtual std::optional<int32_t> eod() const = 0;
+
+  /// The largest id that encode can give; it decides which dtypes hold the ids.
+  virtual int32_t max_id() const = 0;
+
+  /// dtype: kUint16 (only where max_id() <= 65535) or kInt32.
+  virtual std::unique_ptr<TokenEncoder> new_encoder(DType dtype) const = 0;
+
+  /// The text of ids; bytes that are not UTF-8 become U+FFFD as in Python's errors="replace".
+  /// kOutOfRange for an id outside the vocabulary.
+  virtual Result<std::string> decode(std::span<const int32_t> ids) const = 0;
+
+  /// One text, without the padding rule. kInvalidArgument where text is not UTF-8.
+  Result<std::vector<int32_t>> encode(std::string_view text) const;
+
+  /// What a user should know about the files this came from; one line each, mostly empty.
+  const std::vector<std::string>& warnings() const { return warnings_; }
+
+ protected:
+  std::vector<std::string> warnings_;
+};
+
+/// dtype of preprocess_data's .bin: uint16 where the vocabulary is below 65500 tokens, else int32.
+/// Mirrors Megatron-LM megatron/core/datasets/indexed_dataset.py: DType.optimal_dtype.
+DType optimal_dtype(int64_t vocab_size);
+
+}  // namespace meg
