@@ -1,0 +1,53 @@
+#include "libmeg/dataset/index_format.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "libmeg/core/bytes.h"
+
+namespace meg {
+namespace {
+
+/// kCodes[i] has the code i + 1.
+constexpr std::array kCodes = {DType::kUint8, DType::kInt8,    DType::kInt16,   DType::kInt32,
+                               DType::kInt64, DType::kFloat64, DType::kFloat32, DType::kUint16};
+
+}  // namespace
+
+std::optional<IndexLayout> index_layout(uint64_t sequence_count, uint64_t document_index_count) {
+  // 13 bytes a sequence: length, pointer and mode.
+  uint64_t sequence_bytes = 0;
+  uint64_t document_bytes = 0;
+  uint64_t size = 0;
+  const bool fits = checked_multiply(sequence_count, 13, &sequence_bytes) &&
+                    checked_multiply(document_index_count, 8, &document_bytes) &&
+                    checked_add(sequence_bytes, document_bytes, &size) &&
+                    size <= uint64_t{std::numeric_limits<int64_t>::max()} - kIndexHeaderSize;
+  if (!fits) return std::nullopt;
+  const auto sequences = static_cast<int64_t>(sequence_count);
+  IndexLayout layout;
+  layout.sequence_lengths = kIndexHeaderSize;
+  layout.sequence_pointers = layout.sequence_lengths + 4 * sequences;
+  layout.document_indices = layout.sequence_pointers + 8 * sequences;
+  layout.sequence_modes = layout.document_indices + 8 * static_cast<int64_t>(document_index_count);
+  return layout;
+}
+
+std::optional<uint8_t> index_dtype_code(DType dtype) {
+  const auto found = std::find(kCodes.begin(), kCodes.end(), dtype);
+  if (found == kCodes.end()) return std::nullopt;
+  return static_cast<uint8_t>(found - kCodes.begin() + 1);
+}
+
+std::optional<DType> index_dtype(uint8_t code) {
+  if (code < 1 || code > kCodes.size()) return std::nullopt;
+  return kCodes[code - 1U];
+}
+
+std::string dataset_prefix(std::string_view path) {
+  if (path.ends_with(".bin") || path.ends_with(".idx")) path.remove_suffix(4);
+  return std::string(path);
+}
+
+}  // namespace meg

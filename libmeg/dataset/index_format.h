@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "libmeg/core/dtype.h"
+
+/// The MMIDIDX bytes, in one place; FORMAT.md beside this file is the same as prose.
+/// Mirrors Megatron-LM megatron/core/datasets/indexed_dataset.py: _INDEX_HEADER, DType,
+/// _IndexWriter.
+namespace meg {
+
+inline constexpr std::string_view kIndexMagic("MMIDIDX\0\0", 9);
+inline constexpr uint64_t kIndexVersion = 1;
+
+/// The first bytes of the older format of Megatron-LM v2.x, which this version does not read.
+inline constexpr std::string_view kLegacyIndexMagic("TNTIDX\0\0", 8);
+
+// Byte offsets of the header's fields in the .idx file.
+inline constexpr int64_t kIndexVersionOffset = 9;           ///< u64
+inline constexpr int64_t kIndexDtypeOffset = 17;            ///< u8, see index_dtype_code()
+inline constexpr int64_t kIndexSequenceCountOffset = 18;    ///< u64: S
+inline constexpr int64_t kIndexDocumentIndicesOffset = 26;  ///< u64: D = documents + 1
+inline constexpr int64_t kIndexHeaderSize = 34;             ///< The arrays follow, unaligned.
+
+/// Where the arrays of an .idx file with S sequences and D document indices begin, in bytes.
+struct IndexLayout {
+  int64_t sequence_lengths = 0;   ///< S x i32, items
+  int64_t sequence_pointers = 0;  ///< S x i64, bytes into .bin
+  int64_t document_indices = 0;   ///< D x i64, sequences; first 0, last S
+  int64_t sequence_modes = 0;     ///< S x i8, only in multimodal files; else the file's end
+};
+
+/// nullopt where the file would be longer than an int64_t counts.
+std::optional<IndexLayout> index_layout(uint64_t sequence_count, uint64_t document_index_count);
+
+/// The code of dtype in the header, 1 to 8. nullopt for dtypes that datasets cannot have.
+std::optional<uint8_t> index_dtype_code(DType dtype);
+
+/// The inverse of index_dtype_code.
+std::optional<DType> index_dtype(uint8_t code);
+
+/// path without a final ".bin" or ".idx": users name a dataset by its prefix or by either file.
+std::string dataset_prefix(std::string_view path);
+
+}  // namespace meg

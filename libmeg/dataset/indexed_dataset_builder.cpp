@@ -1,0 +1,285 @@
+#include "libmeg/dataset/indexed_dataset_builder.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <limits>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "libmeg/core/atomic_file.h"
+#include "libmeg/core/bytes.h"
+#include "libmeg/dataset/index_format.h"
+#include "libmeg/dataset/piece_writer.h"
+
+namespace meg {
+namespace {
+
+/// Values handled at a time when an array is streamed through memory.
+constexpr size_t kPieceValues = size_t{1} << 17;
+
+int64_t sum(std::span<const int32_t> values) {
+  return std::accumulate(values.begin(), values.end(), int64_t{0});
+}
+
+/// The first negative value's place, or values.size().
+size_t find_negative(std::span<const int32_t> values) {
+  int32_t all = 0;
+  for (const int32_t value : values) all |= value;
+  if (all >= 0) return values.size();
+  const auto found = std::find_if(values.begin(), values.end(), [](int32_t v) { return v < 0; });
+  return static_cast<size_t>(found - values.begin());
+}
+
+/// Copies all of `from`, from byte 0 on, to `to`.
+Status append_file(const AtomicFile& from, PieceWriter& to) {
+  std::vector<std::byte> piece(kPieceValues * sizeof(int64_t));
+  for (int64_t offset = 0;;) {
+    MEG_ASSIGN_OR_RETURN(const size_t count, from.read_at(offset, piece));
+    if (count == 0) return Status();
+    MEG_RETURN_IF_ERROR(to.append(std::span(piece).first(count)));
+    offset += static_cast<int64_t>(count);
+  }
+}
+
+}  // namespace
+
+struct IndexedDatasetBuilder::State {
+  State(Options chosen, AtomicFile bin_file, AtomicFile idx_file, AtomicFile documents_file,
+        AtomicFile modes_file)
+      : options(chosen),
+        item_size(dtype_size(chosen.dtype)),
+        bin(std::move(bin_file)),
+        idx(std::move(idx_file)),
+        documents_spool(std::move(documents_file)),
+        modes_spool(std::move(modes_file)) {}
+
+  Options options;
+  int64_t item_size;
+
+  AtomicFile bin;
+  AtomicFile idx;              // Lengths arrive at their final place; the rest follows in finish().
+  AtomicFile documents_spool;  // Document indices and modes wait here until S is known.
+  AtomicFile modes_spool;
+
+  PieceWriter items{bin, 0};
+  PieceWriter lengths{idx, kIndexHeaderSize};
+  PieceWriter documents{documents_spool, 0};
+  PieceWriter modes{modes_spool, 0};
+
+  int64_t sequence_count = 0;
+  int64_t document_count = 0;
+  int64_t document_end = 0;  // Sequences in documents that have ended.
+  int64_t item_count = 0;
+  std::atomic<int64_t> bin_size = 0;               // Bytes of all items taken note of.
+  mutable std::atomic<int64_t> reserved_done = 0;  // Bytes that write_at has written.
+  int64_t reserved = 0;                            // Bytes that write_at has to write.
+
+  bool document_is_open() const { return document_end != sequence_count; }
+
+  Status add_sequences(std::span<const int32_t> sequence_lengths);
+  Status add_modes(std::span<const int8_t> sequence_modes);
+  Status end_document(int64_t end);
+  Status write_pointers(PieceWriter& out) const;
+  Status write_index();
+};
+
+/// Lengths must not be negative. Moves counts on; the items' bytes are the caller's business.
+Status IndexedDatasetBuilder::State::add_sequences(std::span<const int32_t> sequence_lengths) {
+  const int64_t items_added = sum(sequence_lengths);
+  if (items_added > std::numeric_limits<int64_t>::max() / item_size - item_count) {
+    return make_error(StatusCode::kOutOfRange, "{}: more bytes than a 64-bit offset counts",
+                      bin.path());
+  }
+  MEG_RETURN_IF_ERROR(lengths.append(std::as_bytes(sequence_lengths)));
+  sequence_count += static_cast<int64_t>(sequence_lengths.size());
+  item_count += items_added;
+  bin_size = item_count * item_size;
+  return Status();
+}
+
+Status IndexedDatasetBuilder::State::add_modes(std::span<const int8_t> sequence_modes) {
+  return options.multimodal ? modes.append(std::as_bytes(sequence_modes)) : Status();
+}
+
+Status IndexedDatasetBuilder::State::end_document(int64_t end) {
+  MEG_RETURN_IF_ERROR(documents.append_value(end));
+  document_end = end;
+  ++document_count;
+  return Status();
+}
+
+/// The pointers follow from the lengths, which are read back from the file.
+Status IndexedDatasetBuilder::State::write_pointers(PieceWriter& out) const {
+  std::vector<int32_t> sequence_lengths(kPieceValues);
+  std::vector<int64_t> pointers(kPieceValues);
+  int64_t pointer = 0;
+  for (int64_t done = 0; done < sequence_count;) {
+    const auto count = std::min(kPieceValues, static_cast<size_t>(sequence_count - done));
+    const auto piece = std::as_writable_bytes(std::span(sequence_lengths).first(count));
+    MEG_ASSIGN_OR_RETURN(const size_t got, idx.read_at(kIndexHeaderSize + 4 * done, piece));
+    if (got != piece.size()) {
+      return make_error(StatusCode::kIoError, "{}: read {} of {} bytes back", idx.path(), got,
+                        piece.size());
+    }
+    for (size_t i = 0; i < count; ++i) {
+      pointers[i] = pointer;
+      pointer += sequence_lengths[i] * item_size;
+    }
+    MEG_RETURN_IF_ERROR(out.append(std::as_bytes(std::span(pointers).first(count))));
+    done += static_cast<int64_t>(count);
+  }
+  return Status();
+}
+
+Status IndexedDatasetBuilder::State::write_index() {
+  std::array<std::byte, kIndexHeaderSize> header;
+  std::copy_n(std::as_bytes(std::span(kIndexMagic)).begin(), kIndexMagic.size(), header.begin());
+  store_le(&header[kIndexVersionOffset], kIndexVersion);
+  store_le(&header[kIndexDtypeOffset], index_dtype_code(options.dtype).value());
+  store_le(&header[kIndexSequenceCountOffset], static_cast<uint64_t>(sequence_count));
+  store_le(&header[kIndexDocumentIndicesOffset], static_cast<uint64_t>(document_count + 1));
+  MEG_RETURN_IF_ERROR(idx.write_at(0, header));
+  PieceWriter out(idx, lengths.position());
+  MEG_RETURN_IF_ERROR(write_pointers(out));
+  MEG_RETURN_IF_ERROR(append_file(documents_spool, out));
+  if (options.multimodal) MEG_RETURN_IF_ERROR(append_file(modes_spool, out));
+  return out.flush();
+}
+
+IndexedDatasetBuilder::IndexedDatasetBuilder(std::unique_ptr<State> state)
+    : state_(std::move(state)) {}
+
+IndexedDatasetBuilder::IndexedDatasetBuilder(IndexedDatasetBuilder&&) noexcept = default;
+IndexedDatasetBuilder& IndexedDatasetBuilder::operator=(IndexedDatasetBuilder&&) noexcept = default;
+IndexedDatasetBuilder::~IndexedDatasetBuilder() = default;
+
+Result<IndexedDatasetBuilder> IndexedDatasetBuilder::create(const std::string& path,
+                                                            const Options& options) {
+  const std::string prefix = dataset_prefix(path);
+  if (!index_dtype_code(options.dtype).has_value()) {
+    return make_error(StatusCode::kInvalidArgument, "{}: datasets cannot hold {}", prefix,
+                      dtype_name(options.dtype));
+  }
+  MEG_ASSIGN_OR_RETURN(AtomicFile bin, AtomicFile::create(prefix + ".bin"));
+  MEG_ASSIGN_OR_RETURN(AtomicFile idx, AtomicFile::create(prefix + ".idx"));
+  // The spools are never published; as partial files they vanish whatever happens.
+  MEG_ASSIGN_OR_RETURN(AtomicFile documents, AtomicFile::create(prefix + ".idx"));
+  AtomicFile modes;
+  if (options.multimodal) {
+    MEG_ASSIGN_OR_RETURN(modes, AtomicFile::create(prefix + ".idx"));
+  }
+  auto state = std::make_unique<State>(options, std::move(bin), std::move(idx),
+                                       std::move(documents), std::move(modes));
+  MEG_RETURN_IF_ERROR(state->documents.append_value(int64_t{0}));
+  return IndexedDatasetBuilder(std::move(state));
+}
+
+Status IndexedDatasetBuilder::add_item(std::span<const std::byte> items, int8_t mode) {
+  const auto item_size = static_cast<size_t>(state_->item_size);
+  const size_t length = items.size() / item_size;
+  if (items.size() % item_size != 0) {
+    return make_error(StatusCode::kInvalidArgument, "{}: sequence {}: {} bytes are no whole {}s",
+                      state_->bin.path(), state_->sequence_count, items.size(),
+                      dtype_name(state_->options.dtype));
+  }
+  if (length > size_t{std::numeric_limits<int32_t>::max()}) {
+    return make_error(
+        StatusCode::kOutOfRange, "{}: sequence {}: {} items: a sequence may have at most {}",
+        state_->bin.path(), state_->sequence_count, length, std::numeric_limits<int32_t>::max());
+  }
+  if (mode != 0 && !state_->options.multimodal) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "{}: sequence {}: mode {} in a dataset that is not multimodal",
+                      state_->bin.path(), state_->sequence_count, mode);
+  }
+  MEG_RETURN_IF_ERROR(state_->items.append(items));
+  const auto length32 = static_cast<int32_t>(length);
+  MEG_RETURN_IF_ERROR(state_->add_modes({&mode, 1}));
+  return state_->add_sequences({&length32, 1});
+}
+
+Status IndexedDatasetBuilder::end_document() {
+  return state_->end_document(state_->sequence_count);
+}
+
+Result<int64_t> IndexedDatasetBuilder::reserve(std::span<const int32_t> sequence_lengths,
+                                               std::span<const int32_t> document_sequence_counts) {
+  const std::string& path = state_->bin.path();
+  if (state_->document_is_open()) {
+    return make_error(StatusCode::kInvalidArgument, "{}: reserve() inside a document", path);
+  }
+  const size_t bad_length = find_negative(sequence_lengths);
+  if (bad_length != sequence_lengths.size()) {
+    return make_error(StatusCode::kInvalidArgument, "{}: sequence {}: negative length {}", path,
+                      state_->sequence_count + static_cast<int64_t>(bad_length),
+                      sequence_lengths[bad_length]);
+  }
+  const bool counts_fit =
+      find_negative(document_sequence_counts) == document_sequence_counts.size() &&
+      sum(document_sequence_counts) == static_cast<int64_t>(sequence_lengths.size());
+  if (!counts_fit) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "{}: the documents' sequence counts do not add up to {} sequences", path,
+                      sequence_lengths.size());
+  }
+  const int64_t offset = state_->bin_size;
+  int64_t end = state_->sequence_count;
+  MEG_RETURN_IF_ERROR(state_->add_sequences(sequence_lengths));
+  for (const int32_t count : document_sequence_counts) {
+    end += count;
+    MEG_RETURN_IF_ERROR(state_->end_document(end));
+  }
+  if (state_->options.multimodal) {
+    const std::vector<int8_t> modes(sequence_lengths.size(), 0);
+    MEG_RETURN_IF_ERROR(state_->add_modes(modes));
+  }
+  const int64_t bytes = state_->bin_size - offset;
+  MEG_RETURN_IF_ERROR(state_->items.skip(bytes));
+  state_->reserved += bytes;
+  return offset;
+}
+
+Status IndexedDatasetBuilder::write_at(int64_t offset, std::span<const std::byte> items) const {
+  const int64_t end = state_->bin_size;
+  const auto count = static_cast<int64_t>(items.size());
+  if (offset < 0 || count > end || offset > end - count) {
+    return make_error(StatusCode::kOutOfRange, "{}: {} bytes at byte {} were not reserved",
+                      state_->bin.path(), count, offset);
+  }
+  MEG_RETURN_IF_ERROR(state_->bin.write_at(offset, items));
+  const int64_t before = state_->reserved_done.fetch_add(count);
+  start_writeback_if_due(state_->bin, before, before + count);
+  return Status();
+}
+
+int64_t IndexedDatasetBuilder::sequence_count() const { return state_->sequence_count; }
+
+int64_t IndexedDatasetBuilder::document_count() const { return state_->document_count; }
+
+int64_t IndexedDatasetBuilder::item_count() const { return state_->item_count; }
+
+Status IndexedDatasetBuilder::finish() {
+  State& state = *state_;
+  if (state.document_is_open()) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "{}: {} sequences after the last end_document()", state.idx.path(),
+                      state.sequence_count - state.document_end);
+  }
+  if (state.reserved_done != state.reserved) {
+    return make_error(StatusCode::kInvalidArgument, "{}: {} bytes reserved, {} written",
+                      state.bin.path(), state.reserved, state.reserved_done.load());
+  }
+  MEG_RETURN_IF_ERROR(state.items.flush());
+  MEG_RETURN_IF_ERROR(state.lengths.flush());
+  MEG_RETURN_IF_ERROR(state.documents.flush());
+  MEG_RETURN_IF_ERROR(state.modes.flush());
+  MEG_RETURN_IF_ERROR(state.write_index());
+  state.documents_spool = AtomicFile();
+  state.modes_spool = AtomicFile();
+  AtomicFile* const files[] = {&state.bin, &state.idx};
+  return AtomicFile::commit_all(files);
+}
+
+}  // namespace meg
