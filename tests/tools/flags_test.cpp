@@ -1,0 +1,258 @@
+#include "tools/common/flags.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "tools/common/flag_spec.h"
+
+namespace meg::tools {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+/// A program with a flag of every kind.
+class FlagsTest : public testing::Test {
+ protected:
+  FlagsTest() {
+    flags_.group("Input");
+    flags_.list("--input", &input_, "FILE...", "JSON lines to read").required();
+    flags_.list("--json-keys", &json_keys_, "KEY...", "keys to extract");
+    flags_.group("Tokenizer");
+    flags_.value("--tokenizer-type", &tokenizer_, "NAME", "which tokenizer")
+        .choices({"GPT2BPETokenizer", "NullTokenizer"});
+    flags_.value("--vocab-file", &vocab_file_, "FILE", "vocabulary");
+    flags_.value("--vocab-size", &vocab_size_, "N", "entries").range(1, INT64_MAX);
+    flags_.group("Work");
+    flags_.value("--workers", &workers_, "N", "worker threads").range(1, 1024);
+    flags_.value("--atol", &atol_, "X", "tolerance").real_range(0, 1);
+    flags_.toggle("--append-eod", &append_eod_, "end each document with <|endoftext|>");
+    flags_.ignored("--dataset-impl", Arity::kValue);
+    flags_.ignored("--fast", Arity::kSwitch);
+    flags_.ignored("--extra-things", Arity::kList);
+    flags_.not_yet("--partitions", Arity::kValue);
+  }
+
+  std::optional<int> parse(std::vector<const char*> arguments) {
+    arguments.insert(arguments.begin(), "preprocess_data");
+    out_.str("");
+    err_.str("");
+    return flags_.parse(static_cast<int>(arguments.size()), arguments.data(), out_, err_);
+  }
+
+  /// The last line on standard error, which must be the error.
+  std::string error_of(std::vector<const char*> arguments) {
+    EXPECT_EQ(parse(std::move(arguments)), 2);
+    std::string text = err_.str();
+    EXPECT_THAT(text, EndsWith("\n"));
+    text.pop_back();
+    return text.substr(text.rfind('\n') + 1);
+  }
+
+  Flags flags_{"preprocess_data", "turns text into tokens"};
+  std::vector<std::string> input_;
+  std::vector<std::string> json_keys_ = {"text"};
+  std::string tokenizer_ = "GPT2BPETokenizer";
+  std::optional<std::string> vocab_file_;
+  std::optional<int64_t> vocab_size_;
+  int64_t workers_ = 4;
+  double atol_ = 0.5;
+  bool append_eod_ = false;
+  std::ostringstream out_;
+  std::ostringstream err_;
+};
+
+TEST_F(FlagsTest, FillsVariablesAndKeepsDefaults) {
+  EXPECT_EQ(parse({"--input", "a.json", "b.json", "--workers", "8", "--append-eod"}), std::nullopt);
+  EXPECT_THAT(input_, ElementsAre("a.json", "b.json"));
+  EXPECT_THAT(json_keys_, ElementsAre("text"));
+  EXPECT_EQ(workers_, 8);
+  EXPECT_TRUE(append_eod_);
+  EXPECT_EQ(vocab_file_, std::nullopt);
+  EXPECT_EQ(err_.str(), "");
+}
+
+TEST_F(FlagsTest, TakesValueBehindEqualsSign) {
+  EXPECT_EQ(parse({"--input=a=b.json", "--workers=2", "--vocab-file="}), std::nullopt);
+  EXPECT_THAT(input_, ElementsAre("a=b.json"));
+  EXPECT_EQ(workers_, 2);
+  EXPECT_EQ(vocab_file_, "");
+}
+
+TEST_F(FlagsTest, ListGoesOnBehindEqualsSignWithoutPositionals) {
+  EXPECT_EQ(parse({"--input=a", "b"}), std::nullopt);
+  EXPECT_THAT(input_, ElementsAre("a", "b"));
+}
+
+TEST_F(FlagsTest, DashAndUnderscoreAreTheSameInsideNames) {
+  EXPECT_EQ(parse({"--input", "a", "--json_keys", "x", "--append_eod", "--tokenizer_type",
+                   "NullTokenizer"}),
+            std::nullopt);
+  EXPECT_THAT(json_keys_, ElementsAre("x"));
+  EXPECT_TRUE(append_eod_);
+  EXPECT_EQ(tokenizer_, "NullTokenizer");
+}
+
+TEST_F(FlagsTest, LastOfTwoWinsForListsToo) {
+  EXPECT_EQ(parse({"--input", "a", "b", "--workers", "2", "--workers", "3", "--input", "c"}),
+            std::nullopt);
+  EXPECT_THAT(input_, ElementsAre("c"));
+  EXPECT_EQ(workers_, 3);
+}
+
+TEST_F(FlagsTest, LoneDashAndNegativeNumbersAreValues) {
+  EXPECT_EQ(parse({"--input", "-", "-1", "-.5", "-2e3"}), std::nullopt);
+  EXPECT_THAT(input_, ElementsAre("-", "-1", "-.5", "-2e3"));
+}
+
+TEST_F(FlagsTest, ValueWithDashAndSpaceIsAValue) {
+  EXPECT_EQ(parse({"--input", "-my file.json"}), std::nullopt);
+  EXPECT_THAT(input_, ElementsAre("-my file.json"));
+}
+
+TEST_F(FlagsTest, UnambiguousPrefixIsTaken) {
+  EXPECT_EQ(parse({"--inp", "a", "--append", "--vocab_f", "v.json"}), std::nullopt);
+  EXPECT_TRUE(append_eod_);
+  EXPECT_EQ(vocab_file_, "v.json");
+  EXPECT_EQ(err_.str(), "");
+}
+
+TEST_F(FlagsTest, AmbiguousPrefixNamesTheCandidates) {
+  EXPECT_EQ(error_of({"--input", "a", "--vocab", "v"}),
+            "error: ambiguous flag --vocab: could be --vocab-file, --vocab-size");
+}
+
+TEST_F(FlagsTest, UnknownFlagSuggestsTheNearest) {
+  EXPECT_EQ(error_of({"--imput", "a"}), "error: unknown flag --imput: did you mean --input?");
+  EXPECT_EQ(error_of({"--jsonkeys=a"}),
+            "error: unknown flag --jsonkeys: did you mean --json-keys?");
+  EXPECT_EQ(error_of({"-x"}), "error: unknown flag -x");
+  EXPECT_EQ(error_of({"--completely-different"}), "error: unknown flag --completely-different");
+}
+
+TEST_F(FlagsTest, IgnoredFlagIsNotedOnce) {
+  EXPECT_EQ(parse({"--dataset-impl", "mmap", "--fast", "--extra_things", "1", "2", "--input", "a",
+                   "--dataset_impl=lazy"}),
+            std::nullopt);
+  EXPECT_EQ(err_.str(),
+            "note: --dataset-impl makes no difference here\n"
+            "note: --fast makes no difference here\n"
+            "note: --extra-things makes no difference here\n");
+  EXPECT_THAT(input_, ElementsAre("a"));
+}
+
+TEST_F(FlagsTest, UnsupportedFlagFailsWithOne) {
+  EXPECT_EQ(parse({"--input", "a", "--partitions", "2"}), 1);
+  EXPECT_EQ(err_.str(), "error: --partitions is not supported yet\n");
+}
+
+TEST_F(FlagsTest, MissingRequiredFlagIsAnError) {
+  EXPECT_EQ(error_of({"--append-eod"}), "error: --input is required");
+}
+
+TEST_F(FlagsTest, MissingValueIsAnError) {
+  EXPECT_EQ(error_of({"--input"}),
+            "error: --input: expected FILE..., found the end of the command line");
+  EXPECT_EQ(error_of({"--workers", "--append-eod"}),
+            "error: --workers: expected N, found \"--append-eod\"");
+}
+
+TEST_F(FlagsTest, RejectsBadNumbers) {
+  EXPECT_EQ(error_of({"--workers", "two"}), "error: --workers: expected an integer, found \"two\"");
+  EXPECT_EQ(error_of({"--workers", "2x"}), "error: --workers: expected an integer, found \"2x\"");
+  EXPECT_EQ(error_of({"--workers="}), "error: --workers: expected an integer, found \"\"");
+  EXPECT_EQ(error_of({"--workers", "0"}), "error: --workers: expected 1 to 1024, found 0");
+  EXPECT_EQ(error_of({"--workers", "-3"}), "error: --workers: expected 1 to 1024, found -3");
+  EXPECT_EQ(error_of({"--vocab-size", "0"}), "error: --vocab-size: expected at least 1, found 0");
+  EXPECT_EQ(error_of({"--workers", "99999999999999999999"}),
+            "error: --workers: expected an integer of 64 bits, found \"99999999999999999999\"");
+  EXPECT_EQ(error_of({"--atol", "1.5"}), "error: --atol: expected 0 to 1, found 1.5");
+  EXPECT_EQ(error_of({"--atol", "nan"}), "error: --atol: expected 0 to 1, found nan");
+  EXPECT_EQ(error_of({"--atol", "x"}), "error: --atol: expected a number, found \"x\"");
+}
+
+TEST_F(FlagsTest, BadChoiceListsTheChoices) {
+  EXPECT_EQ(error_of({"--tokenizer-type", "Foo"}),
+            "error: --tokenizer-type: expected one of GPT2BPETokenizer, NullTokenizer, found "
+            "\"Foo\"");
+}
+
+TEST_F(FlagsTest, SwitchTakesNoValue) {
+  EXPECT_EQ(error_of({"--append-eod=1"}), "error: --append-eod: expected no value, found \"1\"");
+}
+
+TEST_F(FlagsTest, UnexpectedArgumentIsAnError) {
+  EXPECT_EQ(error_of({"--append-eod", "a.json"}), "error: unexpected argument \"a.json\"");
+}
+
+TEST_F(FlagsTest, VersionNamesProgramAndLibrary) {
+  EXPECT_EQ(parse({"--version"}), 0);
+  EXPECT_EQ(out_.str(), "preprocess_data (libmeg) 0.1.0\n");
+}
+
+TEST_F(FlagsTest, HelpIsGroupedAndShowsDefaults) {
+  for (const char* help : {"--help", "-h"}) {
+    EXPECT_EQ(parse({help}), 0);
+    EXPECT_THAT(out_.str(), HasSubstr("usage: preprocess_data --input FILE... [flags]\n"));
+    EXPECT_THAT(out_.str(),
+                HasSubstr("\nTokenizer\n  --tokenizer-type NAME       which tokenizer"));
+    EXPECT_THAT(out_.str(), HasSubstr("  --workers N                 worker threads (default: 4)"));
+    EXPECT_THAT(out_.str(), HasSubstr("no difference here (taken with a note)\n  --dataset-impl"));
+    EXPECT_THAT(out_.str(), Not(HasSubstr("--partitions N")));
+    EXPECT_EQ(err_.str(), "");
+  }
+}
+
+TEST(PositionalTest, TakesPositionalsAmongFlags) {
+  Flags flags("verify dataset", "checks a dataset");
+  std::string prefix;
+  std::vector<std::string> more;
+  bool json = false;
+  flags.positional("PREFIX", &prefix, "the dataset");
+  flags.positional_list("MORE...", &more, "others").optional();
+  flags.toggle("--json", &json, "print JSON");
+  std::ostringstream out;
+  std::ostringstream err;
+  const char* arguments[] = {"verify", "a", "--json", "b", "--", "--c"};
+  EXPECT_EQ(flags.parse(6, arguments, out, err), std::nullopt);
+  EXPECT_EQ(prefix, "a");
+  EXPECT_THAT(more, ElementsAre("b", "--c"));
+  EXPECT_TRUE(json);
+}
+
+TEST(PositionalTest, MissingPositionalIsAnError) {
+  Flags flags("verify dataset", "checks a dataset");
+  std::string prefix;
+  flags.positional("PREFIX", &prefix, "the dataset");
+  std::ostringstream out;
+  std::ostringstream err;
+  const char* arguments[] = {"verify"};
+  EXPECT_EQ(flags.parse(1, arguments, out, err), 2);
+  EXPECT_EQ(err.str(),
+            "usage: verify dataset PREFIX [flags]\ntry: verify dataset --help\n"
+            "error: PREFIX is missing\n");
+}
+
+TEST(PositionalTest, VersionNamesTheProgramWithoutItsSubject) {
+  Flags flags("verify dataset", "checks a dataset");
+  std::ostringstream out;
+  std::ostringstream err;
+  const char* arguments[] = {"verify", "--version"};
+  EXPECT_EQ(flags.parse(2, arguments, out, err), 0);
+  EXPECT_EQ(out.str(), "verify (libmeg) 0.1.0\n");
+}
+
+TEST(EditDistanceTest, CountsSingleEdits) {
+  EXPECT_EQ(edit_distance("--input", "--input"), 0u);
+  EXPECT_EQ(edit_distance("--imput", "--input"), 1u);
+  EXPECT_EQ(edit_distance("--inputs", "--input"), 1u);
+  EXPECT_EQ(edit_distance("--json_keys", "--json-keys"), 0u);
+  EXPECT_EQ(edit_distance("", "abc"), 3u);
+}
+
+}  // namespace
+}  // namespace meg::tools

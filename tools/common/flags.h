@@ -1,0 +1,101 @@
+#pragma once
+
+#include <cstdint>
+#include <iosfwd>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace meg::tools {
+
+struct FlagSpec;
+struct FlagTable;
+
+/// How many arguments follow a flag: none, one, or all up to the next flag.
+enum class Arity { kSwitch, kValue, kList };
+
+/// The variable that a flag's value goes to; it must live as long as the Flags.
+using ValueTarget = std::variant<std::string*, int64_t*, double*, std::optional<std::string>*,
+                                 std::optional<int64_t>*, std::optional<double>*>;
+
+/// What may be said about a flag after declaring it; valid as long as its Flags.
+class Flag {
+ public:
+  explicit Flag(FlagSpec* spec) : spec_(spec) {}
+
+  /// A command line without this flag is a usage error.
+  Flag& required();
+
+  /// Integers only: both ends are allowed values.
+  Flag& range(int64_t min, int64_t max);
+
+  /// Reals only: both ends are allowed values; NaN never is.
+  Flag& real_range(double min, double max);
+
+  /// Strings and lists of strings: the only allowed values.
+  Flag& choices(std::vector<std::string> allowed);
+
+  /// Positionals only: may be left out.
+  Flag& optional();
+
+ private:
+  FlagSpec* spec_;
+};
+
+/// The command line of one program, as argparse users expect it.
+///
+/// Flags are bound to variables: what a variable holds when its flag is declared is the default,
+/// and
+/// `--help` shows it. Taken are `--flag value`, `--flag=value`, `--a-b` as `--a_b`, any prefix of a
+/// name that fits one flag only, `-` and negative numbers as values, and `--` before positionals
+/// that begin with a dash. A flag given twice: the last wins, lists too. Lists run to the next
+/// flag. Names are written with their leading dashes, such as "--output-prefix".
+class Flags {
+ public:
+  /// program: as typed, such as "preprocess_data" or "verify dataset".
+  Flags(std::string program, std::string summary);
+  ~Flags();
+
+  /// The topic under which --help lists the flags declared from here on.
+  void group(std::string title);
+
+  /// A flag with one value. metavar: how --help calls the value, such as "FILE". An empty optional
+  /// stays empty where the flag is not given.
+  Flag value(std::string name, ValueTarget target, std::string metavar, std::string help);
+
+  /// A flag with one value or more.
+  Flag list(std::string name, std::vector<std::string>* target, std::string metavar,
+            std::string help);
+
+  /// A flag without value that makes *target true.
+  Flag toggle(std::string name, bool* target, std::string help);
+
+  /// The next argument that belongs to no flag; required unless optional().
+  Flag positional(std::string name, std::string* target, std::string help);
+
+  /// All arguments from here on that belong to no flag; at least one unless optional().
+  Flag positional_list(std::string name, std::vector<std::string>* target, std::string help);
+
+  /// A flag of Megatron that makes no difference in this program: taken with a note.
+  void ignored(std::string name, Arity arity);
+
+  /// A flag of Megatron that this program does not do yet: an error with exit code 1, since the
+  /// command line itself is right.
+  void not_yet(std::string name, Arity arity);
+
+  /// Fills the bound variables. An exit code where the program should end now: 0 after --help or
+  /// --version (printed to `out`), 2 after a usage error, 1 after a flag that is not supported yet
+  /// (errors and notes go to `err`, the error last).
+  [[nodiscard]] std::optional<int> parse(int argc, const char* const* argv, std::ostream& out,
+                                         std::ostream& err);
+
+  /// The same with standard output and standard error.
+  [[nodiscard]] std::optional<int> parse(int argc, const char* const* argv);
+
+ private:
+  std::unique_ptr<FlagTable> table_;
+};
+
+}  // namespace meg::tools

@@ -1,0 +1,29 @@
+#include "tools/common/report.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <string>
+
+namespace meg::tools {
+namespace {
+
+/// One write, so that lines of several threads do not mix.
+void print_line(std::string_view kind, std::string_view text) {
+  const std::string line = fmt::format("{}: {}\n", kind, text);
+  std::fflush(stdout);
+  std::fwrite(line.data(), 1, line.size(), stderr);
+}
+
+}  // namespace
+
+int fail(const Status& status) {
+  print_line("error", status.message());
+  return 1;
+}
+
+void note(std::string_view text) { print_line("note", text); }
+
+void warning(std::string_view text) { print_line("warning", text); }
+
+}  // namespace meg::tools
