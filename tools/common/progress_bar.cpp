@@ -1,0 +1,161 @@
+#include "tools/common/progress_bar.h"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <iostream>
+#include <utility>
+#include <vector>
+
+namespace meg::tools {
+namespace {
+
+constexpr double kRedrawSeconds = 0.1;
+constexpr double kMegabyte = 1024.0 * 1024.0;
+constexpr size_t kUsualColumns = 80;
+constexpr size_t kLongestBar = 40;
+constexpr size_t kShortestBar = 8;
+
+double steady_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+size_t stderr_columns() {
+  winsize size{};
+  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return kUsualColumns;
+  return size.ws_col;
+}
+
+double per_second(double amount, double seconds) { return seconds > 0 ? amount / seconds : 0; }
+
+/// Done part of the input, 0 to 1; negative where the input's size is unknown.
+double done_part(const Progress& progress) {
+  if (progress.total_bytes < 0) return -1;
+  if (progress.total_bytes == 0) return 1;
+  const double part =
+      static_cast<double>(progress.bytes) / static_cast<double>(progress.total_bytes);
+  return std::clamp(part, 0.0, 1.0);
+}
+
+std::string bar(double part, size_t width) {
+  const size_t inner = width - 2;
+  const size_t done = static_cast<size_t>(part * static_cast<double>(inner));
+  std::string text = "[" + std::string(done, '=');
+  if (done < inner) text += ">" + std::string(inner - done - 1, ' ');
+  return text + "]";
+}
+
+/// The fields of the live line, the most important first.
+std::vector<std::string> fields(const Progress& progress, double seconds, double part) {
+  std::vector<std::string> list;
+  if (part >= 0) list.push_back(fmt::format("{:3.0f}%", std::floor(part * 100)));
+  list.push_back(fmt::format("{:.1f} MB/s",
+                             per_second(static_cast<double>(progress.bytes), seconds) / kMegabyte));
+  list.push_back(short_count(per_second(static_cast<double>(progress.documents), seconds)) +
+                 " docs/s");
+  if (part > 0) list.push_back("ETA " + short_duration(seconds * (1 - part) / part));
+  list.push_back(short_count(static_cast<double>(progress.tokens)) + " tokens");
+  list.push_back(short_count(static_cast<double>(progress.documents)) + " docs");
+  return list;
+}
+
+}  // namespace
+
+std::string short_duration(double seconds) {
+  const double most = 99.0 * 3600;
+  const auto whole = static_cast<int64_t>(std::ceil(std::clamp(seconds, 0.0, most)));
+  if (whole < 60) return fmt::format("{}s", whole);
+  if (whole < 3600) return fmt::format("{}:{:02}", whole / 60, whole % 60);
+  return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
+}
+
+std::string short_count(double count) {
+  if (count < 999.5) return fmt::format("{:.0f}", count);
+  const char* const units[] = {"K", "M", "G", "T"};
+  size_t unit = 0;
+  count /= 1000;
+  while (count >= 999.5 && unit + 1 < std::size(units)) {
+    count /= 1000;
+    ++unit;
+  }
+  const int decimals = count < 9.995 ? 2 : count < 99.95 ? 1 : 0;
+  return fmt::format("{:.{}f}{}", count, decimals, units[unit]);
+}
+
+std::string progress_line(const Progress& progress, double seconds, size_t columns) {
+  const size_t room = columns > 0 ? columns - 1 : 0;
+  const double part = done_part(progress);
+  std::string line;
+  for (const std::string& field : fields(progress, seconds, part)) {
+    const size_t gap = line.empty() ? 0 : 2;
+    if (line.size() + gap + field.size() > room) break;
+    line += std::string(gap, ' ') + field;
+  }
+  if (part < 0 || line.empty() || line.size() + 1 + kShortestBar > room) return line;
+  return bar(part, std::min(kLongestBar, room - line.size() - 1)) + " " + line;
+}
+
+ProgressBar::ProgressBar(std::ostream& out, Options options)
+    : out_(out), options_(std::move(options)), start_(options_.clock()) {}
+
+ProgressBar::ProgressBar(int64_t log_interval)
+    : ProgressBar(std::cerr, Options{.live = isatty(STDERR_FILENO) == 1,
+                                     .log_interval = log_interval,
+                                     .clock = steady_seconds,
+                                     .columns = stderr_columns}) {}
+
+ProgressBar::~ProgressBar() { clear(); }
+
+void ProgressBar::update(const Progress& progress) {
+  if (options_.live) {
+    redraw(progress);
+  } else {
+    print_due_lines(progress);
+  }
+}
+
+void ProgressBar::clear() {
+  if (!drawn_) return;
+  out_ << "\r\x1b[K" << std::flush;
+  drawn_ = false;
+}
+
+void ProgressBar::finish(const Progress& progress) {
+  if (!options_.live) print_due_lines(progress);
+  clear();
+}
+
+ProgressCallback ProgressBar::callback() {
+  return [this](const Progress& progress) {
+    update(progress);
+    return true;
+  };
+}
+
+void ProgressBar::print_due_lines(const Progress& progress) {
+  const int64_t step = options_.log_interval;
+  if (step <= 0 || progress.documents - documents_shown_ < step) return;
+  const double elapsed = seconds();
+  const double megabytes = per_second(static_cast<double>(progress.bytes), elapsed) / kMegabyte;
+  std::string lines;
+  while (progress.documents - documents_shown_ >= step) {
+    documents_shown_ += step;
+    lines += fmt::format("Processed {} documents ({:.1f} docs/s, {:.2f} MB/s).\n", documents_shown_,
+                         per_second(static_cast<double>(documents_shown_), elapsed), megabytes);
+  }
+  out_ << lines << std::flush;
+}
+
+void ProgressBar::redraw(const Progress& progress) {
+  const double now = seconds();
+  if (drawn_ && now - last_redraw_ < kRedrawSeconds) return;
+  out_ << "\r" << progress_line(progress, now, options_.columns()) << "\x1b[K" << std::flush;
+  last_redraw_ = now;
+  drawn_ = true;
+}
+
+}  // namespace meg::tools
