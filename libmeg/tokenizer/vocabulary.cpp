@@ -1,0 +1,104 @@
+#include "libmeg/tokenizer/vocabulary.h"
+
+#include <simdjson.h>
+
+#include <bit>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <optional>
+
+#include "libmeg/core/printable.h"
+#include "libmeg/tokenizer/text_file.h"
+
+namespace meg {
+
+namespace {
+
+struct ObjectSize {
+  size_t fields = 0;
+  size_t key_bytes = 0;
+};
+
+/// simdjson's own size() stops counting at 2^24.
+ObjectSize size_of(const simdjson::dom::object& object) {
+  ObjectSize size;
+  for (const auto field : object) {
+    ++size.fields;
+    size.key_bytes += field.key.size();
+  }
+  return size;
+}
+
+std::optional<int32_t> id_of(const simdjson::dom::element& value) {
+  int64_t id = 0;
+  if (value.get(id) != simdjson::SUCCESS) return std::nullopt;
+  if (id < 0 || id > std::numeric_limits<int32_t>::max()) return std::nullopt;
+  return static_cast<int32_t>(id);
+}
+
+Status not_an_id(const std::string& name, std::string_view text,
+                 const simdjson::dom::element& value) {
+  return make_error(StatusCode::kCorruption,
+                    "{}: id of {}: expected an integer from 0 to 2147483647, found {}", name,
+                    printable(text), printable(simdjson::minify(value)));
+}
+
+}  // namespace
+
+Result<Vocabulary> Vocabulary::parse(std::string_view json, const std::string& name) {
+  json = without_byte_order_mark(json);
+  MEG_RETURN_IF_ERROR(reject_empty_or_html(json, name, "a JSON object"));
+  simdjson::dom::parser parser;
+  simdjson::dom::element document;
+  if (const auto error = parser.parse(json.data(), json.size()).get(document)) {
+    return make_error(StatusCode::kCorruption,
+                      "{}: expected a JSON object, found no valid JSON: {}", name,
+                      simdjson::error_message(error));
+  }
+  simdjson::dom::object object;
+  if (document.get(object) != simdjson::SUCCESS) {
+    return make_error(StatusCode::kCorruption,
+                      "{}: expected a JSON object of token -> id, found {}", name, printable(json));
+  }
+  Vocabulary vocabulary;
+  const ObjectSize size = size_of(object);
+  vocabulary.texts_.reserve(size.key_bytes);  // so that the entries' views stay valid
+  vocabulary.entries_.reserve(size.fields);
+  vocabulary.slots_.assign(std::bit_ceil(2 * size.fields + 2), -1);
+  for (const auto field : object) {
+    const std::optional<int32_t> id = id_of(field.value);
+    if (!id) return not_an_id(name, field.key, field.value);
+    vocabulary.insert(field.key, *id);
+  }
+  if (vocabulary.entries_.empty()) {
+    return make_error(StatusCode::kCorruption,
+                      "{}: expected a JSON object of token -> id, found {{}}", name);
+  }
+  return vocabulary;
+}
+
+int32_t Vocabulary::find(std::string_view text) const { return slots_[slot_of(text)]; }
+
+void Vocabulary::insert(std::string_view text, int32_t id) {
+  int32_t& slot = slots_[slot_of(text)];
+  if (slot >= 0) {
+    entries_[static_cast<size_t>(slot)].id = id;
+    return;
+  }
+  slot = static_cast<int32_t>(entries_.size());
+  const char* copy = texts_.data() + texts_.size();
+  texts_.insert(texts_.end(), text.begin(), text.end());
+  entries_.push_back({{copy, text.size()}, id});
+}
+
+size_t Vocabulary::slot_of(std::string_view text) const {
+  const size_t mask = slots_.size() - 1;
+  size_t slot = std::hash<std::string_view>()(text) & mask;
+  while (slots_[slot] >= 0 && entries_[static_cast<size_t>(slots_[slot])].text != text) {
+    slot = (slot + 1) & mask;
+  }
+  return slot;
+}
+
+}  // namespace meg
