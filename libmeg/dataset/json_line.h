@@ -11,19 +11,21 @@
 
 namespace meg {
 
-/// Takes the texts of some keys out of JSON lines, by the rules of Python's json.loads.
-///
-/// Accepts what Python accepts: NaN, Infinity, numbers of any size, duplicate keys (the last wins),
-/// lone surrogates in values that are not asked for. The line must be an object; every asked key
-/// must be there; its value must be a string or a list of strings (one sequence each). One parser
-/// belongs to one thread.
+/// Takes the texts of some keys out of JSON lines, by the rules of Python's json.loads (see
+/// python_json.h). The line must be an object; every asked key must be there; its value must be a
+/// string or a list of strings (one sequence each; none for an empty list). One parser belongs to
+/// one thread.
 class JsonLineParser {
  public:
   explicit JsonLineParser(std::vector<std::string> keys);
+  JsonLineParser(JsonLineParser&&) noexcept;
+  JsonLineParser& operator=(JsonLineParser&&) noexcept;
   ~JsonLineParser();
 
-  /// line: one line without its line end, with kTextPadding readable bytes behind it. The bytes are
-  /// not changed. Errors say the byte in the line: `byte 17: expected ..., found ...` (from 1).
+  /// line: one line, not blank, without its line end, with kTextPadding readable bytes behind it.
+  /// The bytes are not changed. Memory: up to the length of the line, beside the line.
+  /// Errors (kCorruption, and kNotFound for a missing key) say the byte in the line:
+  /// `byte 17: expected ..., found ...` (from 1).
   Status parse(std::string_view line);
 
   /// The sequences of keys[key] in the line parsed last. Valid UTF-8 with kTextPadding readable
