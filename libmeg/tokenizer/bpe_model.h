@@ -10,6 +10,9 @@
 
 namespace meg {
 
+/// The end-of-document token of GPT-2's vocabulary.
+inline constexpr std::string_view kEndOfText = "<|endoftext|>";
+
 class BpeModelBuilder;
 
 /// Pieces and merges of a byte-level BPE vocabulary, numbered for merging.
@@ -53,7 +56,7 @@ class BpeModel {
   /// The largest id in the vocabulary.
   int32_t max_id() const { return tokens_.back().id; }
 
-  /// Id of <|endoftext|>; empty where the vocabulary lacks it.
+  /// Id of kEndOfText; empty where the vocabulary lacks it.
   std::optional<int32_t> eod() const { return eod_; }
 
   /// The bytes that an id decodes to: the piece's, or for a token that is not made of the byte

@@ -10,8 +10,6 @@ namespace meg {
 
 namespace {
 
-constexpr std::string_view kEndOfText = "<|endoftext|>";
-
 /// A piece for a message: as the file writes it where that is printable.
 std::string quoted(std::string_view piece) {
   constexpr size_t kLongest = 80;
