@@ -14,6 +14,7 @@
 #include "libmeg/tokenizer/gpt2_bpe_tokenizer.h"
 #include "tests/shared_data.h"
 #include "tests/temp_folder.h"
+#include "tests/tokenizer/implementations.h"
 
 namespace meg {
 namespace {
@@ -191,15 +192,7 @@ TEST_P(Gpt2Golden, GivesMegatronsBytes) {
   }
 }
 
-std::string implementation_name(
-    const testing::TestParamInfo<GPT2BPETokenizer::Implementation>& tested) {
-  return tested.param == GPT2BPETokenizer::Implementation::kFast ? "Fast" : "Reference";
-}
-
-INSTANTIATE_TEST_SUITE_P(Implementations, Gpt2Golden,
-                         testing::Values(GPT2BPETokenizer::Implementation::kFast,
-                                         GPT2BPETokenizer::Implementation::kReference),
-                         implementation_name);
+MEG_TEST_ALL_IMPLEMENTATIONS(Gpt2Golden);
 
 }  // namespace
 }  // namespace meg

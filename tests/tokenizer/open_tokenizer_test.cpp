@@ -1,0 +1,57 @@
+#include "libmeg/tokenizer/open_tokenizer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/temp_folder.h"
+#include "tests/tokenizer/tiny_model.h"
+
+namespace meg {
+namespace {
+
+using testing::HasSubstr;
+
+Status error_for(const TokenizerOptions& options) { return open_tokenizer(options).status(); }
+
+TokenizerOptions with_type(const std::string& type) {
+  TokenizerOptions options;
+  options.tokenizer_type = type;
+  return options;
+}
+
+TEST(OpenTokenizer, OpensGpt2Bpe) {
+  const test::TempFolder folder;
+  TokenizerOptions options = with_type("GPT2BPETokenizer");
+  options.vocab_file = folder.path("vocab.json");
+  options.merge_file = folder.path("merges.txt");
+  options.special_tokens_in_text = true;
+  test::write_file(options.vocab_file, test::vocab_json({"<|endoftext|>"}));
+  test::write_file(options.merge_file, "#version\n");
+  const Result<std::unique_ptr<Tokenizer>> tokenizer = open_tokenizer(options);
+  ASSERT_TRUE(tokenizer) << tokenizer.error().message();
+  EXPECT_EQ((*tokenizer)->vocab_size(), 257);
+  EXPECT_EQ((*tokenizer)->eod(), 256);
+  EXPECT_THAT(*(*tokenizer)->encode("a<|endoftext|>"), testing::ElementsAre('a', 256));
+}
+
+TEST(OpenTokenizer, NamesTheMissingFlag) {
+  TokenizerOptions options = with_type("GPT2BPETokenizer");
+  EXPECT_EQ(error_for(options).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(error_for(options).message(), "GPT2BPETokenizer needs --vocab-file");
+  options.vocab_file = "vocab.json";
+  EXPECT_EQ(error_for(options).message(), "GPT2BPETokenizer needs --merge-file");
+  EXPECT_THAT(error_for({}).message(), HasSubstr("--tokenizer-type is missing"));
+}
+
+TEST(OpenTokenizer, TellsUnknownTypesFromThoseNotSupportedYet) {
+  const Status unsupported = error_for(with_type("SentencePieceTokenizer"));
+  EXPECT_EQ(unsupported.code(), StatusCode::kUnsupported);
+  EXPECT_EQ(unsupported.message(), "--tokenizer-type SentencePieceTokenizer: not supported yet");
+  const Status unknown = error_for(with_type("GPT2BPE"));
+  EXPECT_EQ(unknown.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(unknown.message(), AllOf(HasSubstr("expected GPT2BPETokenizer, HuggingFaceTokenizer"),
+                                       HasSubstr("found \"GPT2BPE\"")));
+}
+
+}  // namespace
+}  // namespace meg
