@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "libmeg/core/result.h"
+#include "libmeg/dataset/indexed_dataset_builder.h"
+#include "libmeg/dataset/preprocess.h"
+#include "libmeg/dataset/tokenized_chunk.h"
+
+namespace meg {
+
+/// Where preprocess() puts documents: a dataset for every key, or for every partition and key.
+class DocumentSink {
+ public:
+  /// total_documents: of the whole input; used only for Dealing::kBlocks.
+  static Result<DocumentSink> create(const PreprocessOptions& options, DType dtype,
+                                     int64_t total_documents);
+
+  /// Finds the place of every document in chunk. Calls decide the order of the documents and must
+  /// not overlap in time.
+  Status reserve(TokenizedChunk& chunk);
+
+  /// Writes a chunk after its reserve(); from any thread.
+  Status write(const TokenizedChunk& chunk) const;
+
+  /// Publishes the datasets; with partitions also the merged ones.
+  Status finish();
+
+ private:
+  /// One key's datasets, one a partition.
+  struct KeySink {
+    std::vector<IndexedDatasetBuilder> builders;
+    int64_t documents = 0;  // reserved so far
+  };
+
+  DocumentSink(const PreprocessOptions& options, DType dtype, int64_t total_documents);
+  Status reserve_key(KeySink& sink, KeyTokens& key) const;
+  Status merge_partitions(const std::string& key) const;
+  size_t partition_of(int64_t document) const;
+  std::string partition_prefix(size_t partition, const std::string& key) const;
+
+  std::string output_prefix_;
+  std::vector<std::string> json_keys_;
+  DType dtype_;
+  size_t partitions_;
+  Dealing dealing_;
+  int64_t block_ = 1;  // documents of a block
+  std::vector<KeySink> keys_;
+};
+
+}  // namespace meg
