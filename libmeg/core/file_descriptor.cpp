@@ -72,6 +72,14 @@ Result<size_t> FileDescriptor::read(std::span<std::byte> into) const {
   });
 }
 
+Result<size_t> FileDescriptor::read_some(std::span<std::byte> into) const {
+  while (true) {
+    const ssize_t got = ::read(fd_, into.data(), into.size());
+    if (got >= 0) return static_cast<size_t>(got);
+    if (errno != EINTR) return errno_error(errno, path_);
+  }
+}
+
 Result<size_t> FileDescriptor::read_at(int64_t offset, std::span<std::byte> into) const {
   return transfer_all(into.size(), path_, [&](size_t done) {
     return ::pread(fd_, into.data() + done, into.size() - done,

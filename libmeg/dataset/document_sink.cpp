@@ -8,7 +8,7 @@
 namespace meg {
 namespace {
 
-std::string dataset_prefix(const std::string& output_prefix, const std::string& key) {
+std::string document_prefix(const std::string& output_prefix, const std::string& key) {
   return output_prefix + "_" + key + "_document";
 }
 
@@ -20,8 +20,8 @@ DocumentSink::DocumentSink(const PreprocessOptions& options, DType dtype, int64_
       dtype_(dtype),
       partitions_(static_cast<size_t>(options.partitions)),
       dealing_(options.dealing),
-      block_(std::max<int64_t>((total_documents + options.partitions - 1) / options.partitions, 1)) {
-}
+      block_(
+          std::max<int64_t>((total_documents + options.partitions - 1) / options.partitions, 1)) {}
 
 Result<DocumentSink> DocumentSink::create(const PreprocessOptions& options, DType dtype,
                                           int64_t total_documents) {
@@ -39,8 +39,8 @@ Result<DocumentSink> DocumentSink::create(const PreprocessOptions& options, DTyp
 }
 
 std::string DocumentSink::partition_prefix(size_t partition, const std::string& key) const {
-  if (partitions_ == 1) return dataset_prefix(output_prefix_, key);
-  return dataset_prefix(fmt::format("{}_{}", output_prefix_, partition), key);
+  if (partitions_ == 1) return document_prefix(output_prefix_, key);
+  return document_prefix(fmt::format("{}_{}", output_prefix_, partition), key);
 }
 
 size_t DocumentSink::partition_of(int64_t document) const {
@@ -107,7 +107,7 @@ Status DocumentSink::finish() {
 Status DocumentSink::merge_partitions(const std::string& key) const {
   MEG_ASSIGN_OR_RETURN(
       IndexedDatasetBuilder merged,
-      IndexedDatasetBuilder::create(dataset_prefix(output_prefix_, key), {.dtype = dtype_}));
+      IndexedDatasetBuilder::create(document_prefix(output_prefix_, key), {.dtype = dtype_}));
   for (size_t k = 0; k < partitions_; ++k) {
     MEG_RETURN_IF_ERROR(merged.add_index(partition_prefix(k, key)));
   }

@@ -108,9 +108,8 @@ Status OrderedWriter::status() const {
 
 Progress OrderedWriter::progress() const {
   const std::lock_guard lock(mutex_);
-  return {.documents = summary_.documents,
-          .tokens = summary_.tokens,
-          .bytes = summary_.input_bytes};
+  return {
+      .documents = summary_.documents, .tokens = summary_.tokens, .bytes = summary_.input_bytes};
 }
 
 PreprocessSummary OrderedWriter::summary() const {

@@ -35,7 +35,7 @@ class OrderedWriter {
   /// have come. A bad line, where it is an error, stops the work.
   void commit(std::unique_ptr<TokenizedChunk> result);
 
-  /// Ends the work early; the first reason stays, except that a line's error comes before any.
+  /// Ends the work early; the first reason stays.
   void stop(Status reason);
 
   Status status() const;

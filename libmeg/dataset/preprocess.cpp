@@ -86,8 +86,7 @@ class Workers {
     if (!started.ok()) writer_.stop(std::move(started));
     watch(progress);
     for (std::thread& thread : threads_) thread.join();
-    MEG_RETURN_IF_ERROR(writer_.status());
-    return source_error_;
+    return writer_.status();
   }
 
  private:
@@ -124,6 +123,7 @@ class Workers {
     now.total_bytes = source_.total_bytes();
     if (progress(now)) return;
     writer_.stop(Status(StatusCode::kCancelled, "interrupted"));
+    source_.interrupt();
   }
 
   void work() {
@@ -146,11 +146,7 @@ class Workers {
     TextChunk chunk;
     while (std::unique_ptr<TokenizedChunk> result = writer_.take_result()) {
       const Result<bool> more = source_.next(chunk);
-      if (!more) {
-        const std::lock_guard lock(mutex_);
-        if (source_error_.ok()) source_error_ = more.error();
-        return;
-      }
+      if (!more) return writer_.stop(more.error());
       if (!*more) return;
       std::unique_lock giant(giant_line_, std::defer_lock);
       if (chunk.lines.size() > std::max(kGiantLine, options_.chunk_bytes)) giant.lock();
@@ -168,10 +164,9 @@ class Workers {
 
   std::vector<std::thread> threads_;
   std::mutex giant_line_;
-  std::mutex mutex_;  // guards the rest
+  std::mutex mutex_;  // guards running_
   std::condition_variable all_ended_;
   int running_ = 0;
-  Status source_error_;  // comes after every line that the source handed out
 };
 
 void add_warnings(PreprocessSummary& summary) {

@@ -39,7 +39,7 @@ struct PreprocessOptions {
   int partitions = 1;
   Dealing dealing = Dealing::kRoundRobin;
 
-  int workers = 1;                    ///< Threads that tokenize.
+  int workers = 1;                       ///< Threads that tokenize.
   size_t chunk_bytes = size_t{1} << 20;  ///< Input bytes a worker takes at a time.
 };
 

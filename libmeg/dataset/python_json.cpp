@@ -76,12 +76,12 @@ void PythonJsonReader::prepare_memory() {
 Status PythonJsonReader::check_asked() const {
   for (size_t i = 0; i < keys_.size(); ++i) {
     if (!asked_[i].is_there) {
-      return make_error(StatusCode::kNotFound, "key {} is missing: found {}", printable(keys_[i]),
-                        list_of_keys(other_keys_));
+      return make_error(StatusCode::kNotFound, "byte 1: key {} is missing: found {}",
+                        printable(keys_[i]), list_of_keys(other_keys_));
     }
     if (asked_[i].problem.empty()) continue;
-    return make_error(StatusCode::kCorruption, "key {}: {}", printable(keys_[i]),
-                      asked_[i].problem);
+    return make_error(StatusCode::kCorruption, "byte {}: key {}: {}", asked_[i].problem_at + 1,
+                      printable(keys_[i]), asked_[i].problem);
   }
   return Status();
 }
@@ -274,9 +274,9 @@ bool PythonJsonReader::read_text(AskedValue& value) {
   if (!read_string(string)) return false;
   value.texts.push_back(string.text);
   if (string.lone_surrogate != std::string_view::npos && value.problem.empty()) {
-    value.problem =
-        fmt::format("byte {}: expected text that UTF-8 can hold, found half a pair: {}",
-                    string.lone_surrogate + 1, printable(line_.substr(string.lone_surrogate, 6)));
+    value.problem = fmt::format("expected text that UTF-8 can hold, found half a pair: {}",
+                                printable(line_.substr(string.lone_surrogate, 6)));
+    value.problem_at = string.lone_surrogate;
   }
   return true;
 }
@@ -284,8 +284,9 @@ bool PythonJsonReader::read_text(AskedValue& value) {
 /// Reads a value that an asked key must not have. depth: of the container that holds it.
 bool PythonJsonReader::read_other(AskedValue& value, int depth, std::string_view found) {
   if (value.problem.empty() && at_ < line_.size()) {
-    value.problem = fmt::format("byte {}: expected a string or a list of strings, found {}{}",
-                                at_ + 1, found, kind_of_value(line_[at_]));
+    value.problem = fmt::format("expected a string or a list of strings, found {}{}", found,
+                                kind_of_value(line_[at_]));
+    value.problem_at = at_;
   }
   return read_value(depth);
 }

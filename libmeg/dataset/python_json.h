@@ -36,7 +36,8 @@ class PythonJsonReader {
   /// What the line says about an asked key; of several values the last.
   struct AskedValue {
     bool is_there = false;
-    std::string problem;  // why the value cannot be used
+    std::string problem;    // why the value cannot be used
+    size_t problem_at = 0;  // its byte in the line, from 0
     std::vector<std::string_view> texts;
   };
 

@@ -1,6 +1,9 @@
 #include "libmeg/dataset/text_reader.h"
 
+#include <poll.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <span>
 
@@ -12,6 +15,9 @@ namespace {
 
 /// Bytes read at a time around a cut: a few typical lines.
 constexpr int64_t kWindowBytes = int64_t{32} << 10;
+
+/// How long a wait for bytes may take to notice that it was interrupted.
+constexpr int kPollMilliseconds = 50;
 
 std::span<std::byte> as_bytes(char* begin, size_t count) {
   return {reinterpret_cast<std::byte*>(begin), count};
@@ -134,12 +140,24 @@ Status StreamReader::next(TextChunk& chunk) {
   return Status();
 }
 
+Status StreamReader::wait_for_bytes() const {
+  pollfd polled{.fd = file_.get(), .events = POLLIN, .revents = 0};
+  while (!interrupted_) {
+    const int ready = ::poll(&polled, 1, kPollMilliseconds);
+    if (ready > 0 || (ready < 0 && errno != EINTR)) return Status();
+  }
+  return Status(StatusCode::kCancelled, "interrupted");
+}
+
 /// Appends up to `count` bytes to the `used` bytes in the chunk's buffer.
 Status StreamReader::read_more(TextChunk& chunk, size_t& used, size_t count) {
-  if (is_end_) return Status();
-  MEG_ASSIGN_OR_RETURN(const size_t got, file_.read(as_bytes(chunk.buffer.get() + used, count)));
-  is_end_ = got < count;
-  used += got;
+  for (const size_t wanted = used + count; used < wanted && !is_end_;) {
+    MEG_RETURN_IF_ERROR(wait_for_bytes());
+    const auto rest = as_bytes(chunk.buffer.get() + used, wanted - used);
+    MEG_ASSIGN_OR_RETURN(const size_t got, file_.read_some(rest));
+    is_end_ = got == 0;
+    used += got;
+  }
   return Status();
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -45,18 +46,21 @@ Status read_range(const FileDescriptor& file, ByteRange range, size_t chunk_byte
 /// Reads runs of whole lines from what can only be read once: pipes, terminals.
 class StreamReader {
  public:
-  StreamReader(const FileDescriptor& file, size_t chunk_bytes)
-      : file_(file), chunk_bytes_(chunk_bytes) {}
+  /// Once `interrupted` is true, waiting for bytes ends with kCancelled.
+  StreamReader(const FileDescriptor& file, size_t chunk_bytes, const std::atomic<bool>& interrupted)
+      : file_(file), chunk_bytes_(chunk_bytes), interrupted_(interrupted) {}
 
   /// Fills chunk.lines and chunk.offset; the lines are empty at the end.
   Status next(TextChunk& chunk);
 
  private:
+  Status wait_for_bytes() const;
   Status read_more(TextChunk& chunk, size_t& used, size_t count);
   Result<size_t> read_to_line_end(TextChunk& chunk, size_t& used);
 
   const FileDescriptor& file_;
   size_t chunk_bytes_;
+  const std::atomic<bool>& interrupted_;
   int64_t offset_ = 0;
   bool is_end_ = false;
   std::string carry_;  // what was read beyond the last run: less than chunk_bytes_

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <mutex>
 #include <optional>
@@ -126,6 +127,7 @@ struct TextSource::State {
   std::vector<std::string> paths;
   std::vector<std::string> names;
 
+  std::atomic<bool> interrupted = false;
   std::mutex mutex;  // guards what follows
   size_t next_input = 0;
   int64_t next_number = 0;
@@ -141,7 +143,7 @@ Status TextSource::State::open_next_input() {
   if (range.has_value() && range->end > range->begin) {
     current->cutter.emplace(current->file, *range, chunk_bytes);
   } else {
-    current->stream.emplace(current->file, chunk_bytes);
+    current->stream.emplace(current->file, chunk_bytes, interrupted);
   }
   return Status();
 }
@@ -208,6 +210,8 @@ Result<bool> TextSource::next(TextChunk& chunk) {
   MEG_RETURN_IF_ERROR(read_range(input->file, range, state_->chunk_bytes, chunk));
   return true;
 }
+
+void TextSource::interrupt() { state_->interrupted = true; }
 
 int64_t TextSource::total_bytes() const { return state_->total_bytes; }
 

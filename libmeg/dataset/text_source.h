@@ -48,6 +48,9 @@ class TextSource {
   /// looked up, and during the reading of other inputs. After an error the source is at its end.
   Result<bool> next(TextChunk& chunk);
 
+  /// Makes next() stop waiting for a pipe's bytes, with kCancelled; from any thread.
+  void interrupt();
+
   /// Bytes of all inputs; -1 where one is a pipe.
   int64_t total_bytes() const;
 

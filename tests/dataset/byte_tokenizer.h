@@ -1,0 +1,62 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "libmeg/tokenizer/tokenizer.h"
+
+namespace meg::test {
+
+/// Every byte is a token, `end` ends documents: what a pipeline does with tokens can be read off.
+class ByteTokenizer : public Tokenizer {
+ public:
+  /// Throws std::bad_alloc while encoding a text with this in it.
+  static constexpr std::string_view kOutOfMemory = "needs too much memory";
+
+  explicit ByteTokenizer(std::optional<int32_t> end = 256, int64_t vocab_size = 257)
+      : end_(end), vocab_size_(vocab_size) {}
+
+  int64_t vocab_size() const override { return vocab_size_; }
+
+  std::optional<int32_t> eod() const override { return end_; }
+
+  int32_t max_id() const override { return end_.value_or(255); }
+
+  std::unique_ptr<TokenEncoder> new_encoder(DType dtype) const override {
+    struct Encoder : TokenEncoder {
+      explicit Encoder(bool wide) : wide_(wide) {}
+
+      void encode(std::string_view text, TokenBuffer& tokens) override {
+        if (text.find(kOutOfMemory) != std::string_view::npos) throw std::bad_alloc();
+        const auto count = static_cast<int64_t>(text.size());
+        for (size_t i = 0; i < text.size(); ++i) {
+          const auto id = static_cast<unsigned char>(text[i]);
+          if (wide_) {
+            tokens.grow<int32_t>(count)[i] = id;
+          } else {
+            tokens.grow<uint16_t>(count)[i] = id;
+          }
+        }
+        tokens.commit(count);
+      }
+
+      bool wide_;
+    };
+
+    return std::make_unique<Encoder>(dtype == DType::kInt32);
+  }
+
+  Result<std::string> decode(std::span<const int32_t> ids) const override {
+    std::string text;
+    for (const int32_t id : ids) text += static_cast<char>(id);
+    return text;
+  }
+
+ private:
+  std::optional<int32_t> end_;
+  int64_t vocab_size_;
+};
+
+}  // namespace meg::test
