@@ -20,7 +20,8 @@ struct DecodedCodePoint {
 /// Surrogates, overlong forms and what is past U+10FFFF are not valid.
 DecodedCodePoint decode_code_point(std::string_view text);
 
-/// Appends code_point, which must be below 0x110000 and no surrogate.
+/// Appends code_point, which must be below 0x110000; a surrogate is written by the same rule, which
+/// is then not UTF-8.
 void append_code_point(char32_t code_point, std::string& text);
 
 /// Offset of the first byte that is not part of valid UTF-8; npos where all is valid.

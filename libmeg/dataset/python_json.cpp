@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "libmeg/core/printable.h"
-#include "libmeg/dataset/utf8.h"
+#include "libmeg/core/utf8.h"
 #include "libmeg/tokenizer/tokenizer.h"
 
 namespace meg {
@@ -231,14 +231,14 @@ bool PythonJsonReader::read_escape(String& string) {
     if (!read_hex4(low)) return false;
   }
   if (is_low_surrogate(low)) {
-    append_utf8(0x10000 + ((unit - 0xd800) << 10) + (low - 0xdc00), unescaped_);
+    append_code_point(0x10000 + ((unit - 0xd800) << 10) + (low - 0xdc00), unescaped_);
     return true;
   }
   at_ = after;
   if (is_high_surrogate(unit) || is_low_surrogate(unit)) {
     string.lone_surrogate = std::min(string.lone_surrogate, begin);
   }
-  append_utf8(unit, unescaped_);
+  append_code_point(unit, unescaped_);
   return true;
 }
 
