@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 
+#include "libmeg/core/cpu.h"
 #include "libmeg/tokenizer/bpe_model.h"
 #include "libmeg/tokenizer/tokenizer.h"
 
@@ -22,6 +23,8 @@ class GPT2BPETokenizer : public Tokenizer {
     /// The text <|endoftext|> becomes the token, as in Megatron core since 0.15; without it the
     /// text is as ordinary as any, as in all revisions before.
     bool special_tokens_in_text = false;
+    /// What the fast implementation uses, at most best_instruction_set(); lower it only in tests.
+    InstructionSet instruction_set = best_instruction_set();
   };
 
   /// Errors: BpeModel::load's.

@@ -20,14 +20,14 @@ using testing::IsEmpty;
 
 using Ids = std::vector<int32_t>;
 
-class Gpt2BpeTokenizer : public testing::TestWithParam<GPT2BPETokenizer::Implementation> {
+class Gpt2BpeTokenizer : public test::ImplementationTest {
  protected:
   std::unique_ptr<GPT2BPETokenizer> open(const std::vector<std::string>& tokens,
                                          const std::string& merges, bool special_tokens = false) {
     test::write_file(folder_.path("vocab.json"), test::vocab_json(tokens));
     test::write_file(folder_.path("merges.txt"), "#version\n" + merges);
     auto tokenizer = GPT2BPETokenizer::open(folder_.path("vocab.json"), folder_.path("merges.txt"),
-                                            {GetParam(), special_tokens});
+                                            GetParam().options(special_tokens));
     EXPECT_TRUE(tokenizer) << tokenizer.error().message();
     return std::move(tokenizer).value();
   }

@@ -167,7 +167,7 @@ DatasetBytes dataset_of(const Documents& documents, const GoldenCase& golden, in
   return bytes;
 }
 
-class Gpt2Golden : public testing::TestWithParam<GPT2BPETokenizer::Implementation> {};
+class Gpt2Golden : public test::ImplementationTest {};
 
 TEST_P(Gpt2Golden, GivesMegatronsBytes) {
   MEG_REQUIRE_SHARED("oracle/datasets/manifest.json");
@@ -177,9 +177,9 @@ TEST_P(Gpt2Golden, GivesMegatronsBytes) {
   EXPECT_GE(cases.size(), 35u);
   for (const GoldenCase& golden : cases) {
     SCOPED_TRACE(golden.name + " " + golden.key);
-    const auto tokenizer = GPT2BPETokenizer::open(test::shared_path("data/gpt2/vocab.json"),
-                                                  test::shared_path("data/gpt2/merges.txt"),
-                                                  {GetParam(), golden.special_tokens_in_text});
+    const auto tokenizer = GPT2BPETokenizer::open(
+        test::shared_path("data/gpt2/vocab.json"), test::shared_path("data/gpt2/merges.txt"),
+        GetParam().options(golden.special_tokens_in_text));
     ASSERT_TRUE(tokenizer) << tokenizer.error().message();
     const std::tuple inputs(golden.input, golden.key, golden.special_tokens_in_text);
     if (done.count(inputs) == 0) {

@@ -4,20 +4,48 @@
 
 #include <string>
 
+#include "libmeg/core/cpu.h"
 #include "libmeg/tokenizer/gpt2_bpe_tokenizer.h"
 
 namespace meg::test {
 
-inline std::string implementation_name(
-    const testing::TestParamInfo<GPT2BPETokenizer::Implementation>& tested) {
-  return tested.param == GPT2BPETokenizer::Implementation::kFast ? "Fast" : "Reference";
+/// One of the implementations that must give the same ids.
+struct Implementation {
+  GPT2BPETokenizer::Implementation implementation;
+  InstructionSet instruction_set;
+
+  GPT2BPETokenizer::Options options(bool special_tokens_in_text = false) const {
+    return {implementation, special_tokens_in_text, instruction_set};
+  }
+};
+
+inline constexpr Implementation kImplementations[] = {
+    {GPT2BPETokenizer::Implementation::kReference, InstructionSet::kPortable},
+    {GPT2BPETokenizer::Implementation::kFast, InstructionSet::kPortable},
+    {GPT2BPETokenizer::Implementation::kFast, InstructionSet::kAvx2},
+    {GPT2BPETokenizer::Implementation::kFast, InstructionSet::kAvx512},
+};
+
+inline std::string implementation_name(const testing::TestParamInfo<Implementation>& tested) {
+  if (tested.param.implementation == GPT2BPETokenizer::Implementation::kReference) {
+    return "reference";
+  }
+  return "fast_" + std::string(instruction_set_name(tested.param.instruction_set));
 }
+
+/// Its cases skip, visibly, what this processor cannot run.
+class ImplementationTest : public testing::TestWithParam<Implementation> {
+ protected:
+  void SetUp() override {
+    if (GetParam().instruction_set > best_instruction_set()) {
+      GTEST_SKIP() << "this processor lacks " << instruction_set_name(GetParam().instruction_set);
+    }
+  }
+};
 
 }  // namespace meg::test
 
-/// Runs the TEST_P cases of `suite`, a TestWithParam<GPT2BPETokenizer::Implementation>, for each.
-#define MEG_TEST_ALL_IMPLEMENTATIONS(suite)                                               \
-  INSTANTIATE_TEST_SUITE_P(Implementations, suite,                                        \
-                           testing::Values(GPT2BPETokenizer::Implementation::kFast,       \
-                                           GPT2BPETokenizer::Implementation::kReference), \
+/// Runs the TEST_P cases of `suite`, an ImplementationTest, for each implementation.
+#define MEG_TEST_ALL_IMPLEMENTATIONS(suite)                                              \
+  INSTANTIATE_TEST_SUITE_P(All, suite, testing::ValuesIn(::meg::test::kImplementations), \
                            ::meg::test::implementation_name)

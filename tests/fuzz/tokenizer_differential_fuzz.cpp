@@ -1,0 +1,97 @@
+// Any text: the fast encoders give the ids of the reference, and these decode to the text.
+// The first byte of the input chooses the merges (as trained, or in an order no training gives,
+// where ranks fall while a word is merged) and whether special tokens count; bytes that are not
+// UTF-8 are replaced.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libmeg/core/cpu.h"
+#include "libmeg/core/utf8.h"
+#include "libmeg/tokenizer/gpt2_bpe_tokenizer.h"
+#include "tests/fuzz/fuzz_check.h"
+#include "tests/temp_folder.h"
+
+namespace {
+
+using meg::GPT2BPETokenizer;
+using meg::InstructionSet;
+
+constexpr char kVocab[] = MEG_SOURCE_DIR "/testdata/tokenizer/vocab.json";
+constexpr char kMerges[] = MEG_SOURCE_DIR "/testdata/tokenizer/merges.txt";
+
+/// The lines of a merges.txt, the header first and the merges from last to first.
+std::string reversed(const std::string& merges) {
+  std::string result;
+  size_t begin = merges.find('\n') + 1;
+  const std::string header = merges.substr(0, begin);
+  for (size_t end; begin < merges.size(); begin = end) {
+    end = merges.find('\n', begin) + 1;
+    result.insert(0, merges, begin, end - begin);
+  }
+  return header + result;
+}
+
+/// Who encodes, the reference first; their encoders keep their caches from text to text.
+struct Contestants {
+  std::vector<std::unique_ptr<GPT2BPETokenizer>> tokenizers;
+  std::vector<std::unique_ptr<meg::TokenEncoder>> encoders;
+
+  Contestants(const std::string& merge_file, bool special_tokens_in_text) {
+    using enum GPT2BPETokenizer::Implementation;
+    add(merge_file, {kReference, special_tokens_in_text, InstructionSet::kPortable});
+    for (const InstructionSet set :
+         {InstructionSet::kPortable, InstructionSet::kAvx2, InstructionSet::kAvx512}) {
+      if (set > meg::best_instruction_set()) continue;
+      add(merge_file, {kFast, special_tokens_in_text, set});
+    }
+  }
+
+  void add(const std::string& merge_file, const GPT2BPETokenizer::Options& options) {
+    auto tokenizer = GPT2BPETokenizer::open(kVocab, merge_file, options);
+    MEG_FUZZ_CHECK(tokenizer.has_value());
+    encoders.push_back((*tokenizer)->new_encoder(meg::DType::kInt32));
+    tokenizers.push_back(std::move(*tokenizer));
+  }
+};
+
+std::vector<Contestants> all_contestants() {
+  const meg::test::TempFolder folder;
+  meg::test::write_file(folder.path("merges.txt"), reversed(meg::test::read_file(kMerges)));
+  std::vector<Contestants> all;
+  for (const std::string& merge_file : {std::string(kMerges), folder.path("merges.txt")}) {
+    for (const bool special_tokens : {false, true}) all.emplace_back(merge_file, special_tokens);
+  }
+  return all;
+}
+
+std::vector<int32_t> encoded(meg::TokenEncoder& encoder, std::string_view padded, size_t size) {
+  meg::TokenBuffer tokens(meg::DType::kInt32);
+  encoder.encode(padded.substr(0, size), tokens);
+  std::vector<int32_t> ids;
+  for (int64_t i = 0; i < tokens.size(); ++i) ids.push_back(tokens.at(i));
+  return ids;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static const std::vector<Contestants> all = all_contestants();
+  if (size == 0) return 0;
+  const Contestants& contestants = all[data[0] % all.size()];
+  std::string text;
+  meg::append_replacing_invalid_utf8({reinterpret_cast<const char*>(data) + 1, size - 1}, text);
+  // What follows the text must not matter: letters on one run, bytes of no class on the other.
+  const size_t text_size = text.size();
+  text.append(meg::kTextPadding, data[0] & 4 ? 'a' : '\xFF');
+  const std::vector<int32_t> expected = encoded(*contestants.encoders[0], text, text_size);
+  for (const auto& encoder : contestants.encoders) {
+    MEG_FUZZ_CHECK(encoded(*encoder, text, text_size) == expected);
+  }
+  const auto decoded = contestants.tokenizers[0]->decode(expected);
+  MEG_FUZZ_CHECK(decoded && *decoded == text.substr(0, text_size));
+  return 0;
+}
