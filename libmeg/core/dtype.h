@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <type_traits>
 
 namespace meg {
 
@@ -29,5 +30,18 @@ std::string_view dtype_name(DType dtype);
 
 /// The inverse of dtype_name.
 std::optional<DType> dtype_from_name(std::string_view name);
+
+/// The DType of a C++ type: (u)int8 to int64, float or double.
+template <class T>
+constexpr DType dtype_of() {
+  if constexpr (std::is_same_v<T, uint8_t>) return DType::kUint8;
+  if constexpr (std::is_same_v<T, int8_t>) return DType::kInt8;
+  if constexpr (std::is_same_v<T, uint16_t>) return DType::kUint16;
+  if constexpr (std::is_same_v<T, int16_t>) return DType::kInt16;
+  if constexpr (std::is_same_v<T, int32_t>) return DType::kInt32;
+  if constexpr (std::is_same_v<T, int64_t>) return DType::kInt64;
+  if constexpr (std::is_same_v<T, float>) return DType::kFloat32;
+  if constexpr (std::is_same_v<T, double>) return DType::kFloat64;
+}
 
 }  // namespace meg

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <limits>
 
 #include "libmeg/core/bytes.h"
+#include "libmeg/core/printable.h"
 
 namespace meg {
 namespace {
@@ -13,7 +15,42 @@ namespace {
 constexpr std::array kCodes = {DType::kUint8, DType::kInt8,    DType::kInt16,   DType::kInt32,
                                DType::kInt64, DType::kFloat64, DType::kFloat32, DType::kUint16};
 
+bool starts_with(std::span<const std::byte> bytes, std::string_view start) {
+  return bytes.size() >= start.size() && std::memcmp(bytes.data(), start.data(), start.size()) == 0;
+}
+
 }  // namespace
+
+Result<IndexHeader> read_index_header(std::span<const std::byte> idx, const std::string& name) {
+  if (starts_with(idx, kLegacyIndexMagic)) {
+    return make_error(StatusCode::kUnsupported,
+                      "{}: TNTIDX (--dataset-impl lazy or cached) is not supported yet", name);
+  }
+  const auto found = idx.first(std::min(idx.size(), kIndexMagic.size()));
+  const std::string_view text(reinterpret_cast<const char*>(found.data()), found.size());
+  if (!kIndexMagic.starts_with(text)) {
+    return make_error(StatusCode::kCorruption, "{}: byte 0: bad magic: expected {}, found {}", name,
+                      printable(kIndexMagic), printable(text));
+  }
+  if (idx.size() < size_t{kIndexHeaderSize}) {
+    return make_error(StatusCode::kCorruption, "{}: expected a header of {} bytes, found {} bytes",
+                      name, kIndexHeaderSize, idx.size());
+  }
+  IndexHeader header;
+  header.version = load_le<uint64_t>(&idx[kIndexVersionOffset]);
+  header.dtype_code = load_le<uint8_t>(&idx[kIndexDtypeOffset]);
+  header.sequence_count = load_le<uint64_t>(&idx[kIndexSequenceCountOffset]);
+  header.document_index_count = load_le<uint64_t>(&idx[kIndexDocumentIndicesOffset]);
+  return header;
+}
+
+void store_index_header(const IndexHeader& header, std::span<std::byte, kIndexHeaderSize> into) {
+  std::memcpy(into.data(), kIndexMagic.data(), kIndexMagic.size());
+  store_le(&into[kIndexVersionOffset], header.version);
+  store_le(&into[kIndexDtypeOffset], header.dtype_code);
+  store_le(&into[kIndexSequenceCountOffset], header.sequence_count);
+  store_le(&into[kIndexDocumentIndicesOffset], header.document_index_count);
+}
 
 std::optional<IndexLayout> index_layout(uint64_t sequence_count, uint64_t document_index_count) {
   // 13 bytes a sequence: length, pointer and mode.

@@ -1,11 +1,14 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
 #include "libmeg/core/dtype.h"
+#include "libmeg/core/result.h"
 
 /// The MMIDIDX bytes, in one place; FORMAT.md beside this file is the same as prose.
 /// Mirrors Megatron-LM megatron/core/datasets/indexed_dataset.py: _INDEX_HEADER, DType,
@@ -24,6 +27,21 @@ inline constexpr int64_t kIndexDtypeOffset = 17;            ///< u8, see index_d
 inline constexpr int64_t kIndexSequenceCountOffset = 18;    ///< u64: S
 inline constexpr int64_t kIndexDocumentIndicesOffset = 26;  ///< u64: D = documents + 1
 inline constexpr int64_t kIndexHeaderSize = 34;             ///< The arrays follow, unaligned.
+
+/// What the header says, with codes as they stand in the file.
+struct IndexHeader {
+  uint64_t version = kIndexVersion;
+  uint8_t dtype_code = 0;
+  uint64_t sequence_count = 0;
+  uint64_t document_index_count = 0;
+};
+
+/// Takes the fields out of the first bytes of an .idx file, called `name` in errors: kCorruption
+/// where it is too short or has another magic, kUnsupported for TNTIDX. The fields are not checked.
+Result<IndexHeader> read_index_header(std::span<const std::byte> idx, const std::string& name);
+
+/// Writes the kIndexHeaderSize bytes of a header.
+void store_index_header(const IndexHeader& header, std::span<std::byte, kIndexHeaderSize> into);
 
 /// Where the arrays of an .idx file with S sequences and D document indices begin, in bytes.
 struct IndexLayout {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "libmeg/core/atomic_file.h"
-#include "libmeg/core/bytes.h"
 #include "libmeg/dataset/index_format.h"
+#include "libmeg/dataset/indexed_dataset.h"
 #include "libmeg/dataset/piece_writer.h"
 
 namespace meg {
@@ -41,6 +41,17 @@ Status append_file(const AtomicFile& from, PieceWriter& to) {
     MEG_RETURN_IF_ERROR(to.append(std::span(piece).first(count)));
     offset += static_cast<int64_t>(count);
   }
+}
+
+/// Appends `bytes`, a stretch of `file`, without keeping its pages in memory.
+Status append_mapped(const MappedFile& file, std::span<const std::byte> bytes, PieceWriter& to) {
+  constexpr size_t kStretch = size_t{4} << 20;
+  for (size_t done = 0; done < bytes.size(); done += kStretch) {
+    const auto piece = bytes.subspan(done, std::min(kStretch, bytes.size() - done));
+    MEG_RETURN_IF_ERROR(to.append(piece));
+    file.release(static_cast<size_t>(piece.data() - file.bytes().data()), piece.size());
+  }
+  return Status();
 }
 
 }  // namespace
@@ -81,6 +92,8 @@ struct IndexedDatasetBuilder::State {
   Status add_sequences(std::span<const int32_t> sequence_lengths);
   Status add_modes(std::span<const int8_t> sequence_modes);
   Status end_document(int64_t end);
+  Status add_lengths(const IndexedDataset& other);
+  Status add_documents(const IndexedDataset& other);
   Status write_pointers(PieceWriter& out) const;
   Status write_index();
 };
@@ -110,6 +123,39 @@ Status IndexedDatasetBuilder::State::end_document(int64_t end) {
   return Status();
 }
 
+/// The lengths of `other`, which must agree with its pointers and the size of its .bin.
+Status IndexedDatasetBuilder::State::add_lengths(const IndexedDataset& other) {
+  const auto pointers = other.sequence_pointers();
+  std::vector<int32_t> buffer(kPieceValues);
+  int64_t pointer = 0;
+  for (int64_t done = 0; done < other.sequence_count();) {
+    const auto piece = other.sequence_lengths().copy(done, buffer);
+    for (const int32_t length : piece) {
+      if (length < 0 || pointers[done] != pointer) {
+        return make_error(StatusCode::kCorruption,
+                          "{}: sequence {} of length {}: expected pointer {}, found {}",
+                          other.idx().path(), done, length, pointer, pointers[done]);
+      }
+      pointer += length * item_size;
+      ++done;
+    }
+    MEG_RETURN_IF_ERROR(add_sequences(piece));
+  }
+  if (pointer == static_cast<int64_t>(other.bin().size())) return Status();
+  return make_error(StatusCode::kCorruption, "{}: expected {} bytes by the lengths, found {}",
+                    other.bin().path(), pointer, other.bin().size());
+}
+
+/// The documents of `other`, whose sequences come after those there are.
+Status IndexedDatasetBuilder::State::add_documents(const IndexedDataset& other) {
+  const int64_t before = sequence_count;
+  for (int64_t document = 0; document < other.document_count(); ++document) {
+    MEG_ASSIGN_OR_RETURN(const SequenceRange range, other.document(document));
+    MEG_RETURN_IF_ERROR(end_document(before + range.end));
+  }
+  return Status();
+}
+
 /// The pointers follow from the lengths, which are read back from the file.
 Status IndexedDatasetBuilder::State::write_pointers(PieceWriter& out) const {
   std::vector<int32_t> sequence_lengths(kPieceValues);
@@ -135,11 +181,10 @@ Status IndexedDatasetBuilder::State::write_pointers(PieceWriter& out) const {
 
 Status IndexedDatasetBuilder::State::write_index() {
   std::array<std::byte, kIndexHeaderSize> header;
-  std::copy_n(std::as_bytes(std::span(kIndexMagic)).begin(), kIndexMagic.size(), header.begin());
-  store_le(&header[kIndexVersionOffset], kIndexVersion);
-  store_le(&header[kIndexDtypeOffset], index_dtype_code(options.dtype).value());
-  store_le(&header[kIndexSequenceCountOffset], static_cast<uint64_t>(sequence_count));
-  store_le(&header[kIndexDocumentIndicesOffset], static_cast<uint64_t>(document_count + 1));
+  store_index_header({.dtype_code = index_dtype_code(options.dtype).value(),
+                      .sequence_count = static_cast<uint64_t>(sequence_count),
+                      .document_index_count = static_cast<uint64_t>(document_count + 1)},
+                     header);
   MEG_RETURN_IF_ERROR(idx.write_at(0, header));
   PieceWriter out(idx, lengths.position());
   MEG_RETURN_IF_ERROR(write_pointers(out));
@@ -252,6 +297,26 @@ Status IndexedDatasetBuilder::write_at(int64_t offset, std::span<const std::byte
   const int64_t before = state_->reserved_done.fetch_add(count);
   start_writeback_if_due(state_->bin, before, before + count);
   return Status();
+}
+
+Status IndexedDatasetBuilder::add_index(const std::string& prefix) {
+  State& state = *state_;
+  if (state.document_is_open()) {
+    return make_error(StatusCode::kInvalidArgument, "{}: add_index() inside a document",
+                      state.bin.path());
+  }
+  const IndexedDataset::Options options{.multimodal = state.options.multimodal,
+                                        .access = MappedFile::Access::kSequential};
+  MEG_ASSIGN_OR_RETURN(const IndexedDataset other, IndexedDataset::open(prefix, options));
+  if (other.dtype() != state.options.dtype) {
+    return make_error(StatusCode::kInvalidArgument, "{}: expected dtype {} as in {}, found {}",
+                      other.prefix(), dtype_name(state.options.dtype), state.bin.path(),
+                      dtype_name(other.dtype()));
+  }
+  MEG_RETURN_IF_ERROR(state.add_documents(other));
+  MEG_RETURN_IF_ERROR(state.add_lengths(other));
+  MEG_RETURN_IF_ERROR(append_mapped(other.idx(), other.sequence_modes().bytes(), state.modes));
+  return append_mapped(other.bin(), other.bin().bytes(), state.items);
 }
 
 int64_t IndexedDatasetBuilder::sequence_count() const { return state_->sequence_count; }

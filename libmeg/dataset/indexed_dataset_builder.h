@@ -13,7 +13,7 @@ namespace meg {
 
 /// Writes PREFIX.bin and PREFIX.idx (MMIDIDX). Both appear together at finish(), by rename;
 /// without it nothing is left behind. Memory does not grow with the number of sequences: lengths
-/// are spooled to disk.
+/// are spooled to disk. After an error the builder is good for nothing but to be destroyed.
 /// Mirrors Megatron-LM megatron/core/datasets/indexed_dataset.py: IndexedDatasetBuilder.
 class IndexedDatasetBuilder {
  public:
@@ -22,12 +22,14 @@ class IndexedDatasetBuilder {
     bool multimodal = false;  ///< Write a mode for every sequence.
   };
 
+  /// prefix: may end in ".bin" or ".idx". kInvalidArgument for a dtype that datasets cannot have.
   static Result<IndexedDatasetBuilder> create(const std::string& prefix, const Options& options);
   IndexedDatasetBuilder(IndexedDatasetBuilder&&) noexcept;
   IndexedDatasetBuilder& operator=(IndexedDatasetBuilder&&) noexcept;
   ~IndexedDatasetBuilder();
 
-  /// Appends one sequence. items: a whole number of elements of the dtype, little endian.
+  /// Appends one sequence to the current document. items: a whole number of elements of the dtype,
+  /// little endian, at most INT32_MAX of them. mode: 0 unless the dataset is multimodal.
   Status add_item(std::span<const std::byte> items, int8_t mode = 0);
 
   /// Ends the current document; it may be empty.
@@ -36,14 +38,17 @@ class IndexedDatasetBuilder {
   /// Many documents at once, for writers that work in parallel: takes note of their lengths (items
   /// of every sequence) and of each document's number of sequences, and returns the byte offset in
   /// .bin where the caller then puts the items with write_at(). Calls of reserve decide the order
-  /// of the documents; they must not overlap in time with each other or with add_item.
+  /// of the documents; they must not overlap in time with each other or with add_item, nor stand
+  /// inside a document. The sequences' modes are 0.
   Result<int64_t> reserve(std::span<const int32_t> sequence_lengths,
                           std::span<const int32_t> document_sequence_counts);
 
-  /// Safe to call from several threads at once, for ranges that reserve() returned.
+  /// Safe to call from several threads at once, also during reserve(), for ranges that reserve()
+  /// returned. Every reserved byte must be written once before finish().
   Status write_at(int64_t offset, std::span<const std::byte> items) const;
 
-  /// Appends the whole dataset at `prefix`, whose dtype and multimodal must be the builder's.
+  /// Appends the whole dataset at `prefix`, whose dtype and multimodal must be the builder's and
+  /// whose lengths, pointers and .bin size must agree (kCorruption).
   /// Mirrors IndexedDatasetBuilder.add_index.
   Status add_index(const std::string& prefix);
 
@@ -51,7 +56,8 @@ class IndexedDatasetBuilder {
   int64_t document_count() const;
   int64_t item_count() const;  ///< tokens
 
-  /// Completes both files and publishes them, .idx last. The builder is then done.
+  /// Completes both files and publishes them, .idx last. The builder is then done; its counts stay.
+  /// kInvalidArgument where the last document has not ended or reserved bytes were not written.
   Status finish();
 
  private:

@@ -1,0 +1,206 @@
+#include "libmeg/dataset/indexed_dataset.h"
+
+#include <utility>
+
+#include "libmeg/core/bytes.h"
+
+namespace meg {
+namespace {
+
+/// `length` items from `pointer` on as a byte range of .bin; nullopt where they do not lie in it.
+std::optional<std::span<const std::byte>> bytes_in_bin(std::span<const std::byte> bin,
+                                                       int64_t pointer, int64_t length,
+                                                       int64_t item_size) {
+  if (pointer < 0 || length < 0 || pointer % item_size != 0) return std::nullopt;
+  const auto begin = static_cast<size_t>(pointer);
+  const auto count = static_cast<size_t>(length) * static_cast<size_t>(item_size);
+  if (begin > bin.size() || count > bin.size() - begin) return std::nullopt;
+  return bin.subspan(begin, count);
+}
+
+template <class T, class Out>
+Status widen(std::span<const std::byte> items, std::span<Out> out) {
+  const LittleEndianArray<T> values(items);
+  for (size_t i = 0; i < out.size(); ++i) {
+    const T value = values[static_cast<int64_t>(i)];
+    if constexpr (sizeof(T) > sizeof(Out)) {
+      if (!std::in_range<Out>(value)) {
+        return make_error(StatusCode::kOutOfRange, "item {}: {} does not fit in {}", i, value,
+                          dtype_name(dtype_of<Out>()));
+      }
+    }
+    out[i] = static_cast<Out>(value);
+  }
+  return Status();
+}
+
+template <class Out>
+Status widen(DType dtype, std::span<const std::byte> items, std::span<Out> out) {
+  switch (dtype) {
+    case DType::kUint8:
+      return widen<uint8_t>(items, out);
+    case DType::kInt8:
+      return widen<int8_t>(items, out);
+    case DType::kUint16:
+      return widen<uint16_t>(items, out);
+    case DType::kInt16:
+      return widen<int16_t>(items, out);
+    case DType::kInt32:
+      return widen<int32_t>(items, out);
+    case DType::kInt64:
+      return widen<int64_t>(items, out);
+    default:
+      return make_error(StatusCode::kInvalidArgument, "{} items are no token ids",
+                        dtype_name(dtype));
+  }
+}
+
+template <class Out>
+Status copy_widened(const IndexedDataset& dataset, int64_t sequence, int64_t offset,
+                    std::span<Out> out) {
+  MEG_ASSIGN_OR_RETURN(const auto items,
+                       dataset.sequence(sequence, offset, static_cast<int64_t>(out.size())));
+  const Status status = widen(dataset.dtype(), items, out);
+  if (status.ok()) return status;
+  return status.with_prefix(fmt::format("{}: sequence {}", dataset.bin().path(), sequence));
+}
+
+}  // namespace
+
+Result<IndexedDataset> IndexedDataset::open(const std::string& prefix, const Options& options) {
+  IndexedDataset dataset;
+  dataset.prefix_ = dataset_prefix(prefix);
+  MEG_ASSIGN_OR_RETURN(dataset.idx_, MappedFile::open(dataset.prefix_ + ".idx"));
+  const std::string& name = dataset.idx_.path();
+  MEG_ASSIGN_OR_RETURN(const IndexHeader header, read_index_header(dataset.idx_.bytes(), name));
+  if (header.version != kIndexVersion) {
+    return make_error(StatusCode::kUnsupported, "{}: byte {}: version: expected {}, found {}", name,
+                      kIndexVersionOffset, kIndexVersion, header.version);
+  }
+  const std::optional<DType> dtype = index_dtype(header.dtype_code);
+  if (!dtype.has_value()) {
+    return make_error(StatusCode::kCorruption, "{}: byte {}: dtype: expected 1 to 8, found {}",
+                      name, kIndexDtypeOffset, header.dtype_code);
+  }
+  dataset.dtype_ = *dtype;
+  dataset.item_size_ = dtype_size(*dtype);
+  MEG_RETURN_IF_ERROR(dataset.map_arrays(header, options));
+  MEG_ASSIGN_OR_RETURN(dataset.bin_, MappedFile::open(dataset.prefix_ + ".bin", options.access));
+  MEG_RETURN_IF_ERROR(dataset.check_ends());
+  return dataset;
+}
+
+Status IndexedDataset::map_arrays(const IndexHeader& header, const Options& options) {
+  const auto size = static_cast<int64_t>(idx_.size());
+  const auto layout = index_layout(header.sequence_count, header.document_index_count);
+  if (header.document_index_count == 0) {
+    return make_error(StatusCode::kCorruption,
+                      "{}: byte {}: document indices: expected at least 1, found 0", idx_.path(),
+                      kIndexDocumentIndicesOffset);
+  }
+  if (!layout.has_value() || layout->sequence_modes > size) {
+    return make_error(StatusCode::kCorruption,
+                      "{}: {} bytes are too few for {} sequences and {} document indices",
+                      idx_.path(), size, header.sequence_count, header.document_index_count);
+  }
+  const auto sequences = static_cast<int64_t>(header.sequence_count);
+  const int64_t with_modes = layout->sequence_modes + sequences;
+  multimodal_ = options.multimodal.value_or(sequences > 0 && size == with_modes);
+  const int64_t expected = multimodal_ ? with_modes : layout->sequence_modes;
+  if (size != expected) {
+    return make_error(StatusCode::kCorruption,
+                      "{}: {} sequences and {} document indices{}: expected {} bytes, found {}",
+                      idx_.path(), sequences, header.document_index_count,
+                      multimodal_ ? " with modes" : "", expected, size);
+  }
+  const auto stretch = [this](int64_t begin, int64_t end) {
+    return idx_.bytes().subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
+  };
+  lengths_ =
+      LittleEndianArray<int32_t>(stretch(layout->sequence_lengths, layout->sequence_pointers));
+  pointers_ =
+      LittleEndianArray<int64_t>(stretch(layout->sequence_pointers, layout->document_indices));
+  documents_ =
+      LittleEndianArray<int64_t>(stretch(layout->document_indices, layout->sequence_modes));
+  modes_ = LittleEndianArray<int8_t>(stretch(layout->sequence_modes, size));
+  return Status();
+}
+
+/// The ends of the document indices and of the last sequence.
+Status IndexedDataset::check_ends() const {
+  if (documents_.front() != 0 || documents_.back() != sequence_count()) {
+    return make_error(StatusCode::kCorruption,
+                      "{}: document indices: expected to run from 0 to {}, found {} to {}",
+                      idx_.path(), sequence_count(), documents_.front(), documents_.back());
+  }
+  if (sequence_count() == 0) return Status();
+  return sequence(sequence_count() - 1).status();
+}
+
+int64_t IndexedDataset::item_count() const {
+  // open() saw the last sequence lie inside .bin: neither product nor sum overflows.
+  return lengths_.empty() ? 0 : pointers_.back() / item_size_ + lengths_.back();
+}
+
+Result<SequenceRange> IndexedDataset::document(int64_t document) const {
+  if (document < 0 || document >= document_count()) {
+    return make_error(StatusCode::kOutOfRange, "{}: document {}: the dataset has {} documents",
+                      prefix_, document, document_count());
+  }
+  const SequenceRange range{.begin = documents_[document], .end = documents_[document + 1]};
+  if (range.begin < 0 || range.begin > range.end || range.end > sequence_count()) {
+    return make_error(StatusCode::kCorruption,
+                      "{}: document {}: expected sequences within [0, {}), found [{}, {})",
+                      idx_.path(), document, sequence_count(), range.begin, range.end);
+  }
+  return range;
+}
+
+Result<std::span<const std::byte>> IndexedDataset::sequence(int64_t sequence) const {
+  if (sequence < 0 || sequence >= sequence_count()) {
+    return make_error(StatusCode::kOutOfRange, "{}: sequence {}: the dataset has {} sequences",
+                      prefix_, sequence, sequence_count());
+  }
+  const int64_t pointer = pointers_[sequence];
+  const int32_t length = lengths_[sequence];
+  const auto found = bytes_in_bin(bin_.bytes(), pointer, length, item_size_);
+  if (!found.has_value()) {
+    return make_error(StatusCode::kCorruption,
+                      "{}: sequence {}: {} items of {} from byte {} on do not lie in {}, which has "
+                      "{} bytes",
+                      idx_.path(), sequence, length, dtype_name(dtype_), pointer, bin_.path(),
+                      bin_.size());
+  }
+  return *found;
+}
+
+Result<std::span<const std::byte>> IndexedDataset::sequence(int64_t sequence, int64_t offset,
+                                                            int64_t length) const {
+  MEG_ASSIGN_OR_RETURN(const auto whole, this->sequence(sequence));
+  const auto count = static_cast<int64_t>(whole.size()) / item_size_;
+  if (offset < 0 || length < 0 || offset > count || length > count - offset) {
+    return make_error(StatusCode::kOutOfRange, "{}: sequence {}: {} items from {} on of {}",
+                      prefix_, sequence, length, offset, count);
+  }
+  return whole.subspan(static_cast<size_t>(offset * item_size_),
+                       static_cast<size_t>(length * item_size_));
+}
+
+Result<std::span<const std::byte>> IndexedDataset::items_of_type(int64_t sequence,
+                                                                 DType dtype) const {
+  if (dtype != dtype_) {
+    return make_error(StatusCode::kInvalidArgument, "{}: expected {} items, found {}", prefix_,
+                      dtype_name(dtype), dtype_name(dtype_));
+  }
+  return this->sequence(sequence);
+}
+
+Status IndexedDataset::copy_tokens(int64_t sequence, int64_t offset, std::span<int32_t> out) const {
+  return copy_widened(*this, sequence, offset, out);
+}
+
+Status IndexedDataset::copy_tokens(int64_t sequence, int64_t offset, std::span<int64_t> out) const {
+  return copy_widened(*this, sequence, offset, out);
+}
+
+}  // namespace meg

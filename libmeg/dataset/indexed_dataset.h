@@ -1,0 +1,115 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "libmeg/core/dtype.h"
+#include "libmeg/core/mapped_file.h"
+#include "libmeg/core/result.h"
+#include "libmeg/dataset/index_format.h"
+#include "libmeg/dataset/little_endian_array.h"
+
+namespace meg {
+
+/// The sequences [begin, end) of a dataset.
+struct SequenceRange {
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
+/// A dataset of tokens (PREFIX.bin and PREFIX.idx, MMIDIDX), mapped read-only.
+///
+/// Opening costs the same for any size: it checks the header, the sizes and the ends of the arrays,
+/// not every entry (verify_dataset does). Accessors check what they read, so that a damaged file
+/// gives kCorruption and never bytes outside it. Views are valid as long as the object lives, moved
+/// or not. Safe for any number of threads.
+/// Mirrors Megatron-LM megatron/core/datasets/indexed_dataset.py: IndexedDataset.
+class IndexedDataset {
+ public:
+  struct Options {
+    /// Whether the .idx ends with sequence modes; nullopt: the file's size tells.
+    std::optional<bool> multimodal;
+    /// How .bin will be read.
+    MappedFile::Access access = MappedFile::Access::kNormal;
+  };
+
+  /// prefix: may end in ".bin" or ".idx". kUnsupported for TNTIDX files and other versions.
+  static Result<IndexedDataset> open(const std::string& prefix, const Options& options);
+
+  static Result<IndexedDataset> open(const std::string& prefix) { return open(prefix, Options()); }
+
+  const std::string& prefix() const { return prefix_; }
+
+  DType dtype() const { return dtype_; }
+
+  /// Bytes of one item.
+  int64_t item_size() const { return item_size_; }
+
+  bool multimodal() const { return multimodal_; }
+
+  int64_t sequence_count() const { return lengths_.size(); }
+
+  int64_t document_count() const { return documents_.size() - 1; }
+
+  /// Tokens, by where the last sequence ends; verify_dataset compares it with the lengths.
+  int64_t item_count() const;
+
+  const MappedFile& idx() const { return idx_; }
+
+  const MappedFile& bin() const { return bin_; }
+
+  /// S lengths, in items.
+  LittleEndianArray<int32_t> sequence_lengths() const { return lengths_; }
+
+  /// S byte offsets into .bin.
+  LittleEndianArray<int64_t> sequence_pointers() const { return pointers_; }
+
+  /// D = documents + 1 sequence numbers; document d is the sequences [x(d), x(d + 1)).
+  LittleEndianArray<int64_t> document_indices() const { return documents_; }
+
+  /// S modes; empty where the dataset is not multimodal.
+  LittleEndianArray<int8_t> sequence_modes() const { return modes_; }
+
+  /// kOutOfRange unless 0 <= document < document_count().
+  Result<SequenceRange> document(int64_t document) const;
+
+  /// The items of a sequence, little endian, in place.
+  Result<std::span<const std::byte>> sequence(int64_t sequence) const;
+
+  /// `length` items of it, from item `offset` on. kOutOfRange where it has not so many.
+  Result<std::span<const std::byte>> sequence(int64_t sequence, int64_t offset,
+                                              int64_t length) const;
+
+  /// The items of a sequence as T, in place. kInvalidArgument where T is not the dataset's type.
+  template <class T>
+  Result<std::span<const T>> tokens(int64_t sequence) const {
+    MEG_ASSIGN_OR_RETURN(const auto bytes, items_of_type(sequence, dtype_of<T>()));
+    return std::span<const T>(reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T));
+  }
+
+  /// Copies out.size() items of a sequence, from item `offset` on, whatever integer type they have.
+  /// kInvalidArgument for floating-point datasets, kOutOfRange where an item does not fit.
+  Status copy_tokens(int64_t sequence, int64_t offset, std::span<int32_t> out) const;
+  Status copy_tokens(int64_t sequence, int64_t offset, std::span<int64_t> out) const;
+
+ private:
+  Status map_arrays(const IndexHeader& header, const Options& options);
+  Status check_ends() const;
+  Result<std::span<const std::byte>> items_of_type(int64_t sequence, DType dtype) const;
+
+  std::string prefix_;
+  MappedFile idx_;
+  MappedFile bin_;
+  DType dtype_ = DType::kInt32;
+  int64_t item_size_ = 0;
+  bool multimodal_ = false;
+  LittleEndianArray<int32_t> lengths_;
+  LittleEndianArray<int64_t> pointers_;
+  LittleEndianArray<int64_t> documents_;
+  LittleEndianArray<int8_t> modes_;
+};
+
+}  // namespace meg
