@@ -33,6 +33,12 @@ class MappedFile {
   /// stays readable from the file.
   void release(size_t offset, size_t length) const;
 
+  /// The same for `stretch`, a part of bytes().
+  void release(std::span<const std::byte> stretch) const {
+    if (stretch.empty()) return;
+    release(static_cast<size_t>(stretch.data() - bytes_.data()), stretch.size());
+  }
+
  private:
   std::span<const std::byte> bytes_;
   std::string path_;

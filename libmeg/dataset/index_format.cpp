@@ -82,6 +82,20 @@ std::optional<DType> index_dtype(uint8_t code) {
   return kCodes[code - 1U];
 }
 
+bool is_legacy_float64(LittleEndianArray<int32_t> sequence_lengths,
+                       LittleEndianArray<int64_t> sequence_pointers, int64_t bin_bytes) {
+  constexpr int64_t kMostEntries = 4096;
+  const int64_t sequences = sequence_lengths.size();
+  const int64_t looked_at = std::min(sequences, kMostEntries);
+  for (int64_t i = 0; i < looked_at; ++i) {
+    if (sequence_lengths[i] <= 0) continue;
+    const int64_t end = i + 1 < sequences ? sequence_pointers[i + 1] : bin_bytes;
+    const uint64_t bytes = static_cast<uint64_t>(end) - static_cast<uint64_t>(sequence_pointers[i]);
+    return bytes == 8 * static_cast<uint64_t>(sequence_lengths[i]);
+  }
+  return false;
+}
+
 std::string dataset_prefix(std::string_view path) {
   if (path.ends_with(".bin") || path.ends_with(".idx")) path.remove_suffix(4);
   return std::string(path);

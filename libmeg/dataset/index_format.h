@@ -9,6 +9,7 @@
 
 #include "libmeg/core/dtype.h"
 #include "libmeg/core/result.h"
+#include "libmeg/dataset/little_endian_array.h"
 
 /// The MMIDIDX bytes, in one place; FORMAT.md beside this file is the same as prose.
 /// Mirrors Megatron-LM megatron/core/datasets/indexed_dataset.py: _INDEX_HEADER, DType,
@@ -59,6 +60,15 @@ std::optional<uint8_t> index_dtype_code(DType dtype);
 
 /// The inverse of index_dtype_code.
 std::optional<DType> index_dtype(uint8_t code);
+
+/// Megatron-LM up to v2.6 writes float64 with this code, which later means float32.
+inline constexpr uint8_t kLegacyFloat64Code = 7;
+
+/// Whether the items of a file with code 7 take 8 bytes: what the pointers say of the first
+/// sequence that is not empty, or the .bin size where that is the last one. Looks at no more than
+/// some thousand entries.
+bool is_legacy_float64(LittleEndianArray<int32_t> sequence_lengths,
+                       LittleEndianArray<int64_t> sequence_pointers, int64_t bin_bytes);
 
 /// path without a final ".bin" or ".idx": users name a dataset by its prefix or by either file.
 std::string dataset_prefix(std::string_view path);

@@ -83,9 +83,14 @@ Result<IndexedDataset> IndexedDataset::open(const std::string& prefix, const Opt
                       name, kIndexDtypeOffset, header.dtype_code);
   }
   dataset.dtype_ = *dtype;
-  dataset.item_size_ = dtype_size(*dtype);
   MEG_RETURN_IF_ERROR(dataset.map_arrays(header, options));
   MEG_ASSIGN_OR_RETURN(dataset.bin_, MappedFile::open(dataset.prefix_ + ".bin", options.access));
+  if (header.dtype_code == kLegacyFloat64Code &&
+      is_legacy_float64(dataset.lengths_, dataset.pointers_,
+                        static_cast<int64_t>(dataset.bin_.size()))) {
+    dataset.dtype_ = DType::kFloat64;
+  }
+  dataset.item_size_ = dtype_size(dataset.dtype_);
   MEG_RETURN_IF_ERROR(dataset.check_ends());
   return dataset;
 }

@@ -31,7 +31,7 @@ class IndexedDataset {
  public:
   struct Options {
     /// Whether the .idx ends with sequence modes; nullopt: the file's size tells.
-    std::optional<bool> multimodal;
+    std::optional<bool> multimodal = {};
     /// How .bin will be read.
     MappedFile::Access access = MappedFile::Access::kNormal;
   };

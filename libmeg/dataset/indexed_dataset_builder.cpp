@@ -49,7 +49,7 @@ Status append_mapped(const MappedFile& file, std::span<const std::byte> bytes, P
   for (size_t done = 0; done < bytes.size(); done += kStretch) {
     const auto piece = bytes.subspan(done, std::min(kStretch, bytes.size() - done));
     MEG_RETURN_IF_ERROR(to.append(piece));
-    file.release(static_cast<size_t>(piece.data() - file.bytes().data()), piece.size());
+    file.release(piece);
   }
   return Status();
 }
@@ -125,11 +125,13 @@ Status IndexedDatasetBuilder::State::end_document(int64_t end) {
 
 /// The lengths of `other`, which must agree with its pointers and the size of its .bin.
 Status IndexedDatasetBuilder::State::add_lengths(const IndexedDataset& other) {
+  const auto lengths_there = other.sequence_lengths();
   const auto pointers = other.sequence_pointers();
   std::vector<int32_t> buffer(kPieceValues);
   int64_t pointer = 0;
   for (int64_t done = 0; done < other.sequence_count();) {
-    const auto piece = other.sequence_lengths().copy(done, buffer);
+    const int64_t first = done;
+    const auto piece = lengths_there.copy(first, buffer);
     for (const int32_t length : piece) {
       if (length < 0 || pointers[done] != pointer) {
         return make_error(StatusCode::kCorruption,
@@ -140,6 +142,8 @@ Status IndexedDatasetBuilder::State::add_lengths(const IndexedDataset& other) {
       ++done;
     }
     MEG_RETURN_IF_ERROR(add_sequences(piece));
+    other.idx().release(lengths_there.bytes(first, done));
+    other.idx().release(pointers.bytes(first, done));
   }
   if (pointer == static_cast<int64_t>(other.bin().size())) return Status();
   return make_error(StatusCode::kCorruption, "{}: expected {} bytes by the lengths, found {}",
@@ -181,7 +185,9 @@ Status IndexedDatasetBuilder::State::write_pointers(PieceWriter& out) const {
 
 Status IndexedDatasetBuilder::State::write_index() {
   std::array<std::byte, kIndexHeaderSize> header;
-  store_index_header({.dtype_code = index_dtype_code(options.dtype).value(),
+  const bool legacy = options.legacy_float64_code && options.dtype == DType::kFloat64;
+  const uint8_t code = legacy ? kLegacyFloat64Code : index_dtype_code(options.dtype).value();
+  store_index_header({.dtype_code = code,
                       .sequence_count = static_cast<uint64_t>(sequence_count),
                       .document_index_count = static_cast<uint64_t>(document_count + 1)},
                      header);

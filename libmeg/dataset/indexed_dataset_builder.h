@@ -19,7 +19,8 @@ class IndexedDatasetBuilder {
  public:
   struct Options {
     DType dtype = DType::kInt32;
-    bool multimodal = false;  ///< Write a mode for every sequence.
+    bool multimodal = false;           ///< Write a mode for every sequence.
+    bool legacy_float64_code = false;  ///< float64 as Megatron-LM up to v2.6 marks it (code 7).
   };
 
   /// prefix: may end in ".bin" or ".idx". kInvalidArgument for a dtype that datasets cannot have.

@@ -29,6 +29,13 @@ class LittleEndianArray {
 
   std::span<const std::byte> bytes() const { return bytes_; }
 
+  /// Those of the elements [begin, end).
+  std::span<const std::byte> bytes(int64_t begin, int64_t end) const {
+    assert(begin >= 0 && begin <= end && end <= size());
+    return bytes_.subspan(static_cast<size_t>(begin) * sizeof(T),
+                          static_cast<size_t>(end - begin) * sizeof(T));
+  }
+
   /// 0 <= index < size().
   T operator[](int64_t index) const {
     assert(index >= 0 && index < size());

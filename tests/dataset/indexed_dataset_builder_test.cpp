@@ -4,39 +4,21 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <limits>
 #include <string>
 #include <vector>
 
-#include "libmeg/dataset/index_format.h"
+#include "tests/dataset/dataset_bytes.h"
 #include "tests/temp_folder.h"
 
 namespace meg {
 namespace {
 
+using test::bytes_of;
+using test::bytes_string;
+using test::index_fields;
 using test::read_file;
 using test::TempFolder;
 using ::testing::HasSubstr;
-
-template <class T>
-std::span<const std::byte> bytes_of(const std::vector<T>& values) {
-  return std::as_bytes(std::span(values));
-}
-
-template <class T>
-std::string bytes_string(const std::vector<T>& values) {
-  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
-}
-
-/// An .idx file put together field by field.
-std::string index_bytes(uint8_t code, const std::vector<int32_t>& lengths,
-                        const std::vector<int64_t>& pointers,
-                        const std::vector<int64_t>& documents) {
-  const std::vector<uint64_t> counts = {lengths.size(), documents.size()};
-  return std::string(kIndexMagic) + bytes_string<uint64_t>({1}) + static_cast<char>(code) +
-         bytes_string(counts) + bytes_string(lengths) + bytes_string(pointers) +
-         bytes_string(documents);
-}
 
 TEST(IndexedDatasetBuilder, WritesLengthsPointersAndDocumentIndices) {
   const TempFolder folder;
@@ -51,7 +33,7 @@ TEST(IndexedDatasetBuilder, WritesLengthsPointersAndDocumentIndices) {
   EXPECT_EQ(builder->item_count(), 4);
   ASSERT_TRUE(builder->finish().ok());
   EXPECT_EQ(read_file(folder.path("set.bin")), bytes_string<uint16_t>({1, 2, 3, 4}));
-  EXPECT_EQ(read_file(folder.path("set.idx")), index_bytes(8, {3, 1}, {0, 6}, {0, 2, 2}));
+  EXPECT_EQ(read_file(folder.path("set.idx")), index_fields(8, {3, 1}, {0, 2, 2}).bytes());
 }
 
 TEST(IndexedDatasetBuilder, EmptySetIs42Bytes) {
@@ -59,7 +41,7 @@ TEST(IndexedDatasetBuilder, EmptySetIs42Bytes) {
   auto builder = IndexedDatasetBuilder::create(folder.path("set"), {});
   ASSERT_TRUE(builder->finish().ok());
   EXPECT_EQ(read_file(folder.path("set.bin")), "");
-  EXPECT_EQ(read_file(folder.path("set.idx")), index_bytes(4, {}, {}, {0}));
+  EXPECT_EQ(read_file(folder.path("set.idx")), index_fields(4, {}, {0}).bytes());
   EXPECT_EQ(read_file(folder.path("set.idx")).size(), 42U);
 }
 
@@ -98,7 +80,7 @@ TEST(IndexedDatasetBuilder, ReservedRangesTakeTheirPlacesInOrder) {
   ASSERT_TRUE(builder->finish().ok());
   EXPECT_EQ(read_file(folder.path("set.bin")), bytes_string<uint16_t>({9, 1, 2, 3, 4, 8}));
   EXPECT_EQ(read_file(folder.path("set.idx")),
-            index_bytes(8, {1, 2, 1, 1, 1}, {0, 2, 6, 8, 10}, {0, 1, 1, 3, 4, 5}));
+            index_fields(8, {1, 2, 1, 1, 1}, {0, 1, 1, 3, 4, 5}).bytes());
 }
 
 TEST(IndexedDatasetBuilder, RefusesWhatTheFormatCannotSay) {
