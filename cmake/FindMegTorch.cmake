@@ -24,8 +24,7 @@ if(MegTorch_INCLUDE_DIR)
     find_library(MegTorch_${name}_LIBRARY ${name} PATHS ${meg_torch_root}/lib NO_DEFAULT_PATH)
     mark_as_advanced(MegTorch_${name}_LIBRARY)
   endforeach()
-  file(STRINGS ${MegTorch_INCLUDE_DIR}/torch/headeronly/version.h meg_torch_version_line
-       REGEX "define TORCH_VERSION ")
+  file(STRINGS ${meg_torch_root}/version.py meg_torch_version_line REGEX "^__version__")
   string(REGEX MATCH "[0-9]+\\.[0-9]+\\.[0-9]+" MegTorch_VERSION "${meg_torch_version_line}")
   cmake_path(SET MegTorch_VENV NORMALIZE ${meg_torch_root}/../../../..)
 endif()
@@ -37,10 +36,11 @@ find_package_handle_standard_args(MegTorch
   VERSION_VAR MegTorch_VERSION)
 
 if(MegTorch_FOUND AND NOT TARGET meg::torch)
+  # Behind the system's folders, because the wheel carries an fmt of its own beside ATen.
   add_library(meg::torch INTERFACE IMPORTED)
   set_target_properties(meg::torch PROPERTIES
-    INTERFACE_SYSTEM_INCLUDE_DIRECTORIES
-      "${MegTorch_INCLUDE_DIR};${MegTorch_INCLUDE_DIR}/torch/csrc/api/include"
+    INTERFACE_COMPILE_OPTIONS
+      "SHELL:-idirafter ${MegTorch_INCLUDE_DIR};SHELL:-idirafter ${MegTorch_INCLUDE_DIR}/torch/csrc/api/include"
     INTERFACE_COMPILE_DEFINITIONS "USE_DISTRIBUTED;USE_C10D_GLOO"
     INTERFACE_LINK_LIBRARIES
       "${MegTorch_torch_LIBRARY};${MegTorch_torch_cpu_LIBRARY};${MegTorch_c10_LIBRARY}")
