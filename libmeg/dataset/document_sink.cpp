@@ -109,7 +109,7 @@ Status DocumentSink::merge_partitions(const std::string& key) const {
       IndexedDatasetBuilder merged,
       IndexedDatasetBuilder::create(document_prefix(output_prefix_, key), {.dtype = dtype_}));
   for (size_t k = 0; k < partitions_; ++k) {
-    return make_error(StatusCode::kUnsupported, "{}: merging is not there yet", partition_prefix(k, key));
+    MEG_RETURN_IF_ERROR(merged.add_index(partition_prefix(k, key)));
   }
   return merged.finish();
 }

@@ -250,7 +250,7 @@ TEST_F(PreprocessTest, AppendEodNeedsAnEndToken) {
   EXPECT_EQ(error(), "append_eod: the vocabulary has no end-of-document token");
 }
 
-TEST_F(PreprocessTest, DISABLED_PartitionsAreDealtRoundRobinAndMergedInOrder) {
+TEST_F(PreprocessTest, PartitionsAreDealtRoundRobinAndMergedInOrder) {
   options_.partitions = 2;
   options_.append_eod = true;
   options_.chunk_bytes = 20;
@@ -265,7 +265,7 @@ TEST_F(PreprocessTest, DISABLED_PartitionsAreDealtRoundRobinAndMergedInOrder) {
   EXPECT_THAT(output().documents, ElementsAre(0, 1, 2, 3, 4, 5));
 }
 
-TEST_F(PreprocessTest, DISABLED_SequentialPartitionsKeepTheOrder) {
+TEST_F(PreprocessTest, SequentialPartitionsKeepTheOrder) {
   options_.partitions = 3;
   options_.dealing = Dealing::kBlocks;
   options_.chunk_bytes = 30;
