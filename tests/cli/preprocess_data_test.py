@@ -1,0 +1,363 @@
+#!/usr/bin/env python3
+"""preprocess_data as a process: exit codes, signals, pipes, disks, memory.
+
+preprocess_data_test.py PROGRAM TESTDATA [--slow] [unittest arguments]
+--slow runs only the cases that need hundreds of megabytes.
+"""
+import glob
+import json
+import os
+import pty
+import re
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+PROGRAM = TESTDATA = ""
+MIB = 1 << 20
+
+
+def tokenizer_flags(vocab=None, merges=None):
+    folder = os.path.join(TESTDATA, "tokenizer")
+    return ["--tokenizer-type", "GPT2BPETokenizer",
+            "--vocab-file", vocab or os.path.join(folder, "vocab.json"),
+            "--merge-file", merges or os.path.join(folder, "merges.txt")]
+
+
+def lines_of(texts):
+    return "".join(json.dumps({"id": i, "text": text}) + "\n" for i, text in enumerate(texts))
+
+
+class PreprocessData(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="meg-test-")
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def path(self, *names):
+        return os.path.join(self.folder, *names)
+
+    def write(self, name, text):
+        with open(self.path(name), "wb") as file:
+            file.write(text if isinstance(text, bytes) else text.encode())
+        return self.path(name)
+
+    def read(self, name):
+        with open(self.path(name), "rb") as file:
+            return file.read()
+
+    def command(self, *flags, prefix=None, tokenizer=None):
+        return [PROGRAM, *flags, "--output-prefix", prefix or self.path("out"),
+                *(tokenizer or tokenizer_flags())]
+
+    def run_program(self, *flags, prefix=None, tokenizer=None, **options):
+        return subprocess.run(self.command(*flags, prefix=prefix, tokenizer=tokenizer),
+                              capture_output=True, text=True, timeout=300, **options)
+
+    def start(self, *flags, **options):
+        process = subprocess.Popen(self.command(*flags), stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.kill)
+        return process
+
+    def wait_for_partial_files(self):
+        for _ in range(500):
+            if self.files("*.partial-*"):
+                return
+            time.sleep(0.01)
+        self.fail("no partial file appeared")
+
+    def files(self, pattern="out*"):
+        return sorted(os.path.basename(path) for path in glob.glob(self.path(pattern)))
+
+    def output(self, prefix="out"):
+        return self.read(prefix + "_text_document.bin"), self.read(prefix + "_text_document.idx")
+
+    def documents(self, prefix="out"):
+        """The documents' token ids."""
+        tokens, index = self.output(prefix)
+        sequences, ends = struct.unpack_from("<QQ", index, 18)
+        lengths = struct.unpack_from(f"<{sequences}i", index, 34)
+        ends = struct.unpack_from(f"<{ends}q", index, 34 + 12 * sequences)
+        starts = [0]
+        for length in lengths:
+            starts.append(starts[-1] + length)
+        ids = struct.unpack(f"<{len(tokens) // 2}H", tokens)
+        return [ids[starts[a]:starts[b]] for a, b in zip(ends, ends[1:])]
+
+    def assert_error(self, result, exit_code, pattern):
+        self.assertEqual(result.returncode, exit_code, result.stderr)
+        last = result.stderr.splitlines()[-1]
+        self.assertRegex(last, "^error: " + pattern)
+
+    def assert_done(self, result):
+        self.assertEqual(result.returncode, 0, result.stderr)
+
+
+class Output(PreprocessData):
+    def test_prints_megatrons_lines_and_a_summary(self):
+        file = self.write("in.jsonl", lines_of(["one", "two", "", "four", "five"]) + "\n")
+        result = self.run_program("--input", file, "--append-eod", "--log-interval", "2")
+        self.assert_done(result)
+        self.assertRegex(result.stdout, "^Opening " + re.escape(file) + "\n"
+                         "> building GPT2BPETokenizer tokenizer ...\n"
+                         r" > padded vocab \(size: \d+\) with \d+ dummy tokens \(new size: \d+\)" "\n"
+                         r"Time to startup: [\d.e-]+" "\n"
+                         r"documents: 5\ntokens: \d+\nbytes: \d+\nseconds: [\d.]+\n"
+                         r"tokens/s: \d+" "\nblank lines: 1\n$")
+        self.assertRegex(result.stderr, r"^Processed 2 documents \([\d.]+ docs/s, [\d.]+ MB/s\).\n"
+                         r"Processed 4 documents \([\d.]+ docs/s, [\d.]+ MB/s\).\n$")
+
+    def test_shows_a_bar_on_a_terminal(self):
+        file = self.write("in.jsonl", lines_of(["some text"] * 1000))
+        terminal, program_side = pty.openpty()
+        result = subprocess.run(self.command("--input", file), stdout=subprocess.DEVNULL,
+                                stderr=program_side, timeout=60)
+        os.close(program_side)
+        shown = os.read(terminal, 1 << 16).decode()
+        os.close(terminal)
+        self.assertEqual(result.returncode, 0)
+        for field in ("docs/s", "MB/s", "tokens", "ETA"):
+            self.assertIn(field, shown)
+        self.assertNotIn("Processed", shown)
+
+    def test_workers_do_not_change_a_byte(self):
+        file = self.write("in.jsonl", lines_of(f"text {i} " * (i % 50) for i in range(60000)))
+        self.assert_done(self.run_program("--input", file, "--workers", "1", prefix=self.path("a")))
+        self.assert_done(self.run_program("--input", file, "--workers", "7", prefix=self.path("b")))
+        self.assertEqual(self.output("a"), self.output("b"))
+
+    def test_missing_folders_are_created(self):
+        file = self.write("in.jsonl", lines_of(["a"]))
+        self.assert_done(self.run_program("--input", file, prefix=self.path("new/deep/out")))
+        self.assertEqual(sorted(os.listdir(self.path("new/deep"))),
+                         ["out_text_document.bin", "out_text_document.idx"])
+
+    def test_every_key_gets_an_index(self):
+        file = self.write("in.jsonl", '{"title": "t", "text": "x", "n": {"text": 1}}\n')
+        self.assert_done(self.run_program("--input", file, "--json-keys", "title", "text"))
+        self.assertEqual(self.files(), ["out_text_document.bin", "out_text_document.idx",
+                                        "out_title_document.bin", "out_title_document.idx"])
+
+
+class Inputs(PreprocessData):
+    def test_content_decides_and_not_the_name(self):
+        file = self.write("merged_json.json", lines_of(["a", "b"]))
+        self.assert_done(self.run_program("--input", file))
+        self.assertEqual(len(self.documents()), 2)
+
+    def test_the_last_line_needs_no_end(self):
+        self.assert_done(self.run_program("--input", self.write("in", lines_of(["a", "b"])[:-1])))
+        self.assertEqual(len(self.documents()), 2)
+
+    def test_files_and_globs_in_order(self):
+        for name in ("b2", "b10", "b1", "a"):
+            self.write(name + ".jsonl", lines_of([name]))
+        everything = self.write("all", lines_of(["b1", "b10", "b2", "a"]))
+        self.assert_done(self.run_program("--input", everything, prefix=self.path("expected")))
+        self.assert_done(self.run_program("--input", self.path("b*.jsonl"), self.path("a.jsonl")))
+        self.assertEqual(self.output(), self.output("expected"))
+
+    def test_standard_input(self):
+        text = lines_of(["one", "two"])
+        self.assert_done(self.run_program("--input", self.write("in", text),
+                                          prefix=self.path("expected")))
+        self.assert_done(self.run_program("--input", "-", input=text))
+        self.assertEqual(self.output(), self.output("expected"))
+
+    def test_a_slow_pipe_gives_the_same(self):
+        text = lines_of(["one", "two", "three"]).encode()
+        self.assert_done(self.run_program("--input", self.write("in", text),
+                                          prefix=self.path("expected")))
+        process = self.start("--input", "-", "--workers", "3")
+        for i in range(0, len(text), 5):
+            process.stdin.write(text[i:i + 5])
+            process.stdin.flush()
+            time.sleep(0.01)
+        process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 0)
+        self.assertEqual(self.output(), self.output("expected"))
+
+    def test_a_missing_file_is_named(self):
+        file = self.write("in.jsonl", lines_of(["a"]))
+        result = self.run_program("--input", file, self.path("nowhere.jsonl"))
+        self.assert_error(result, 1, ".*nowhere.jsonl: No such file or directory")
+        self.assertEqual(self.files(), [])
+
+    def test_a_pattern_without_files_is_named(self):
+        self.assert_error(self.run_program("--input", self.path("*.none")), 1, ".*none: no file")
+
+    def test_a_folder_is_refused(self):
+        self.assert_error(self.run_program("--input", self.folder), 1, ".*: Is a directory")
+
+
+class BadLines(PreprocessData):
+    def test_the_error_says_where(self):
+        file = self.write("in.jsonl", lines_of(["a"]) + '{"text": "b"\n')
+        result = self.run_program("--input", file)
+        self.assert_error(result, 1, re.escape(file) + r": line 2, byte \d+: ")
+        self.assertEqual(self.files(), [])
+
+    def test_skip_counts_and_reports(self):
+        file = self.write("in.jsonl", lines_of(["a"]) + '{"id": 1}\nno json\n' + lines_of(["b"]))
+        result = self.run_program("--input", file, "--on-error", "skip")
+        self.assert_done(result)
+        self.assertIn("\nskipped lines: 2\n", result.stdout)
+        self.assertRegex(result.stderr, r"note: skipped .*in.jsonl: line 2, byte \d+: ")
+        self.assertRegex(result.stderr, r"note: skipped .*in.jsonl: line 3, byte \d+: ")
+        self.assertEqual(len(self.documents()), 2)
+
+    def test_text_without_a_merge_is_a_warning(self):
+        merges = self.write("merges.txt", "#version: 0.2\n")
+        file = self.write("in.jsonl", lines_of(["word " * 1000] * 250))
+        result = self.run_program("--input", file, tokenizer=tokenizer_flags(merges=merges))
+        self.assert_done(result)
+        self.assertIn("warning: 1.00 tokens a byte: no merge was used", result.stderr)
+
+    def test_a_web_page_is_no_merges_file(self):
+        merges = self.write("merges.txt", "<!DOCTYPE html>\n<html><body>404</body></html>\n")
+        file = self.write("in.jsonl", lines_of(["a"]))
+        result = self.run_program("--input", file, tokenizer=tokenizer_flags(merges=merges))
+        self.assert_error(result, 1, ".*merges.txt: ")
+        self.assertEqual(self.files(), [])
+
+
+class CommandLine(PreprocessData):
+    def test_exit_codes(self):
+        file = self.write("in.jsonl", lines_of(["a"]))
+        self.assert_error(self.run_program("--input", file, "--apend-eod"), 2,
+                          "unknown flag --apend-eod: did you mean --append-eod")
+        self.assert_error(self.run_program("--input", file, "--workers", "0"), 2, "--workers")
+        self.assert_error(self.run_program("--input", file, "--megatron-version", "core_v9"), 2,
+                          ".*expected one of v2.6, 6ef5bdc, core_v0.4.0")
+        self.assert_error(self.run_program("--input", file, "--dataset-impl", "lazy"), 1,
+                          "--dataset-impl lazy is not supported yet")
+        self.assert_error(self.run_program("--input", file, "--split-sentences"), 1,
+                          "--split-sentences is not supported yet")
+        self.assert_error(subprocess.run([PROGRAM], capture_output=True, text=True), 2, "--")
+        self.assertEqual(self.run_program("--help").returncode, 0)
+        self.assertEqual(self.files(), [])
+
+    def test_underscores_and_equals_signs(self):
+        file = self.write("in.jsonl", lines_of(["a"]))
+        self.assert_done(self.run_program(f"--input={file}", "--append_eod", "--json_keys", "text"))
+        self.assertEqual(len(self.documents()[0]), 2)
+
+    def test_flags_without_effect_get_a_note(self):
+        file = self.write("in.jsonl", lines_of(["a"]))
+        result = self.run_program("--input", file, "--make-vocab-size-divisible-by", "64")
+        self.assert_done(result)
+        self.assertIn("note: --make-vocab-size-divisible-by", result.stderr)
+
+    def test_versions_decide_about_empty_documents(self):
+        file = self.write("in.jsonl", lines_of(["a", "", "b"]))
+        self.assert_done(self.run_program("--input", file, "--megatron-version", "v2.6"))
+        self.assertEqual(len(self.documents()), 2)
+        self.assert_done(self.run_program("--input", file, "--megatron-version", "6ef5bdc"))
+        self.assertEqual(len(self.documents()), 3)
+
+
+class Endings(PreprocessData):
+    def test_signals_leave_nothing_even_while_a_pipe_is_silent(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            process = self.start("--input", "-")
+            process.stdin.write(lines_of(["a"] * 100).encode())
+            process.stdin.flush()
+            self.wait_for_partial_files()
+            start = time.monotonic()
+            process.send_signal(number)
+            errors = process.stderr.read().decode()
+            self.assertEqual(process.wait(timeout=60), 1)
+            self.assertLess(time.monotonic() - start, 5)
+            self.assertEqual(errors.splitlines()[-1], "error: interrupted")
+            self.assertEqual(self.files(), [])
+
+    def test_kill_leaves_only_partial_files_and_the_next_start_removes_them(self):
+        process = self.start("--input", "-")
+        self.wait_for_partial_files()
+        process.kill()
+        process.wait()
+        left = self.files()
+        self.assertTrue(left)
+        for name in left:
+            self.assertRegex(name, r"\.partial-")
+        self.assert_done(self.run_program("--input", self.write("in", lines_of(["a"]))))
+        self.assertEqual(self.files(), ["out_text_document.bin", "out_text_document.idx"])
+
+    def test_an_older_dataset_survives_a_failure(self):
+        self.assert_done(self.run_program("--input", self.write("in", lines_of(["a"]))))
+        before = self.output()
+        self.assertEqual(self.run_program("--input", self.write("bad", "x\n")).returncode, 1)
+        self.assertEqual(self.output(), before)
+
+    def test_a_folder_that_cannot_be_created(self):
+        file = self.write("in.jsonl", lines_of(["a"]))
+        result = self.run_program("--input", file, prefix=os.path.join(file, "sub", "out"))
+        self.assert_error(result, 1, "cannot create folder .*: Not a directory")
+
+    def test_a_folder_that_may_not_be_written(self):
+        if os.geteuid() == 0:
+            self.skipTest("root may write everywhere")
+        file = self.write("in.jsonl", lines_of(["a"]))
+        os.mkdir(self.path("locked"), 0o500)
+        result = self.run_program("--input", file, prefix=self.path("locked", "out"))
+        self.assert_error(result, 1, "cannot create .*: Permission denied")
+
+    def test_a_full_disk_leaves_nothing(self):
+        disk = self.path("disk")
+        os.mkdir(disk)
+        mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", disk],
+                               capture_output=True, text=True)
+        if mount.returncode != 0:
+            self.skipTest("needs to mount a tmpfs: " + mount.stderr.strip())
+        self.addCleanup(subprocess.run, ["umount", disk])
+        file = self.write("in.jsonl", lines_of(f"{i} some text" for i in range(200000)))
+        result = self.run_program("--input", file, prefix=os.path.join(disk, "out"))
+        self.assert_error(result, 1, ".*No space left on device")
+        self.assertEqual(os.listdir(disk), [])
+
+
+class Slow(PreprocessData):
+    def run_and_measure(self, *flags):
+        """Peak resident memory of a run that must end well, bytes."""
+        process = subprocess.Popen(self.command(*flags), stdout=subprocess.DEVNULL,
+                                   stderr=subprocess.DEVNULL)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        self.assertEqual(process.returncode, 0)
+        return usage.ru_maxrss * 1024
+
+    def test_a_line_of_300_megabytes(self):
+        text = ("the quick brown fox, 12345. " * 64 + "\\n\\u00e9 ") * (300 * 1000 * 1000 // 1801)
+        file = self.path("in.jsonl")
+        with open(file, "w") as out:
+            out.write('{"text": "short"}\n{"text": "' + text + '"}\n{"text": "short"}\n')
+        longest = os.path.getsize(file)
+        self.assertGreater(longest, 290 * 1000 * 1000)
+        del text
+        for workers in (1, 2):
+            peak = self.run_and_measure("--input", file, "--workers", str(workers))
+            bound = 128 * MIB + workers * 64 * MIB + 6 * longest
+            print(f"line of {longest / MIB:.0f} MiB, {workers} workers: "
+                  f"peak {peak / MIB:.0f} MiB, bound {bound / MIB:.0f} MiB")
+            self.assertLess(peak, bound)
+            self.assertEqual([len(d) > 1000 for d in self.documents()], [False, True, False])
+
+
+def main():
+    global PROGRAM, TESTDATA
+    arguments = sys.argv[1:]
+    PROGRAM, TESTDATA = arguments[:2]
+    slow = "--slow" in arguments
+    rest = [a for a in arguments[2:] if a != "--slow"]
+    names = [c.__name__ for c in PreprocessData.__subclasses__() if (c is Slow) == slow]
+    unittest.main(argv=[sys.argv[0], *(rest or ["-v", *names])])
+
+
+if __name__ == "__main__":
+    main()
