@@ -1,0 +1,191 @@
+#!/usr/bin/env python3
+"""JSONL -> .bin/.idx: preprocess_data beside gigatoken, on the same cores, in one run.
+
+preprocess_bench.py [--quick] [--memory] [--runs N] [--corpus KIND ...] [--corpus-dir DIR]
+
+Makes the corpora (300 MB each; --quick: 30 MB) with make_corpus.py of the shared folder, compares
+the outputs byte for byte, then times fresh processes in turns: every figure is a median, word caches
+are cold. Prints a Markdown table. --memory instead measures peak memory on an input of 2 GB.
+"encode + write" leaves out what comes before the first byte is read: the peer's imports and the
+opening of the tokenizer, on both sides as the program itself prints it.
+"""
+import argparse
+import filecmp
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+KINDS = ["english", "code", "multilingual", "mix", "longtail"]
+MIB = 1 << 20
+
+
+def parse_arguments():
+    cache = os.environ.get("MEG_DEPS") or os.path.expanduser("~/.cache/libmeg")
+    venv = os.path.join(cache, "venv", "bin", "python")
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="30 MB a corpus")
+    parser.add_argument("--memory", action="store_true", help="peak memory on 2 GB")
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--corpus", nargs="+", choices=KINDS, default=KINDS)
+    parser.add_argument("--corpus-dir", default=os.path.join(cache, "bench"))
+    parser.add_argument("--shared", default=os.environ.get("MEG_SHARED")
+                        or os.path.join(ROOT, "..", "shared"))
+    parser.add_argument("--program", default=os.path.join(ROOT, "build", "bin", "preprocess_data"))
+    parser.add_argument("--python", default=venv if os.path.exists(venv) else sys.executable,
+                        help="that has the peer's packages")
+    return parser.parse_args()
+
+
+def corpus(arguments, kind):
+    """Path of a corpus, made where it is missing."""
+    megabytes = 30 if arguments.quick else 300
+    name = f"{kind}_30mb.jsonl" if arguments.quick else f"{kind}.jsonl"
+    path = os.path.join(arguments.corpus_dir, name)
+    if not os.path.exists(path):
+        os.makedirs(arguments.corpus_dir, exist_ok=True)
+        maker = os.path.join(arguments.shared, "bench", "make_corpus.py")
+        subprocess.run([sys.executable, maker, "--kind", kind, "--megabytes", str(megabytes),
+                        "--output", path + ".partial"], check=True, stdout=sys.stderr)
+        os.rename(path + ".partial", path)
+    return path
+
+
+def two_gigabytes(arguments):
+    """Path of an input of 2 GB: the mix again and again."""
+    path = os.path.join(arguments.corpus_dir, "mix_2gb.jsonl")
+    if not os.path.exists(path):
+        source = corpus(arguments, "mix")
+        with open(path + ".partial", "wb") as out:
+            while out.tell() < 2_000_000_000:
+                with open(source, "rb") as file:
+                    while piece := file.read(MIB):
+                        out.write(piece)
+        os.rename(path + ".partial", path)
+    return path
+
+
+class Run:
+    """A fresh process, with the seconds it prints, its wall time and its peak memory (bytes)."""
+
+    def __init__(self, command, cores, pattern):
+        os.sync()
+        with tempfile.TemporaryFile("w+") as output:
+            start = time.monotonic()
+            process = subprocess.Popen(command, stdout=output, stderr=subprocess.DEVNULL,
+                                       preexec_fn=lambda: os.sched_setaffinity(0, cores))
+            _, status, usage = os.wait4(process.pid, 0)
+            self.whole = time.monotonic() - start
+            process.returncode = os.waitstatus_to_exitcode(status)
+            output.seek(0)
+            text = output.read()
+        if process.returncode != 0:
+            sys.exit(f"{command[0]} failed:\n{text}")
+        self.inner = float(re.search(pattern, text).group(1))
+        self.peak = usage.ru_maxrss * 1024
+
+
+class Bench:
+    def __init__(self, arguments, folder):
+        self.arguments = arguments
+        self.folder = folder
+        gpt2 = os.path.join(arguments.shared, "data", "gpt2")
+        self.files = ["--vocab-file", os.path.join(gpt2, "vocab.json"),
+                      "--merge-file", os.path.join(gpt2, "merges.txt")]
+        self.cores = sorted(os.sched_getaffinity(0))[:max(arguments.workers, 1)]
+
+    def prefix(self, name):
+        """An output prefix at which nothing lies yet."""
+        for entry in os.listdir(self.folder):
+            if entry.startswith(name):
+                os.remove(os.path.join(self.folder, entry))
+        return os.path.join(self.folder, name)
+
+    def ours(self, path, workers):
+        return Run([self.arguments.program, "--input", path, "--output-prefix", self.prefix("ours"),
+                    "--tokenizer-type", "GPT2BPETokenizer", *self.files, "--append-eod",
+                    "--workers", str(workers)], self.cores, r"\nseconds: ([\d.]+)\n")
+
+    def peer(self, path):
+        script = os.path.join(self.arguments.shared, "bench", "peer_preprocess.py")
+        return Run([self.arguments.python, script, "gigatoken", path, self.prefix("peer"),
+                    *self.files, "--workers", str(self.arguments.workers)],
+                   self.cores, r"documents, ([\d.]+) s")
+
+    def check_outputs(self, kind):
+        for ending in (".bin", ".idx"):
+            ours = os.path.join(self.folder, "ours_text_document" + ending)
+            if not filecmp.cmp(ours, os.path.join(self.folder, "peer" + ending), shallow=False):
+                sys.exit(f"{kind}: the outputs' {ending} differ")
+
+    def row(self, kind):
+        path = corpus(self.arguments, kind)
+        ours, peer, single = [], [], []
+        for i in range(self.arguments.runs):
+            peer.append(self.peer(path))
+            ours.append(self.ours(path, self.arguments.workers))
+            if i == 0:
+                self.check_outputs(kind)
+            single.append(self.ours(path, 1))
+
+        def median(runs, what):
+            return statistics.median(getattr(run, what) for run in runs)
+
+        megabytes = os.path.getsize(path) / 1e6
+        inner, peer_inner = median(ours, "inner"), median(peer, "inner")
+        whole, peer_whole = median(ours, "whole"), median(peer, "whole")
+        return (f"| {kind} | {megabytes:.0f} | {inner:.2f} | {peer_inner:.2f} | "
+                f"{peer_inner / inner:.2f}x | {megabytes / inner:.0f} | {whole:.2f} | "
+                f"{peer_whole:.2f} | {peer_whole / whole:.2f}x | {median(ours, 'peak') / MIB:.0f} | "
+                f"{median(peer, 'peak') / MIB:.0f} | {median(single, 'inner') / inner:.2f}x |")
+
+    def memory(self):
+        path = two_gigabytes(self.arguments)
+        with open(path, "rb") as file:
+            longest = max(len(line) for line in file)
+        print("| input MB | longest line KB | workers | s | peak MiB | bound MiB |")
+        print("|---:|---:|---:|---:|---:|---:|")
+        for workers in (1, self.arguments.workers):
+            run = self.ours(path, workers)
+            bound = 128 * MIB + workers * 64 * MIB + 3 * longest
+            print(f"| {os.path.getsize(path) / 1e6:.0f} | {longest / 1e3:.0f} | {workers} | "
+                  f"{run.inner:.2f} | {run.peak / MIB:.0f} | {bound / MIB:.0f} |", flush=True)
+            if run.peak > bound:
+                sys.exit("more memory than the bound")
+
+
+def machine():
+    with open("/proc/cpuinfo") as file:
+        model = re.search(r"model name\s*:\s*(.*)", file.read())
+    commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short=12", "HEAD"],
+                            capture_output=True, text=True).stdout.strip()
+    return f"{model.group(1) if model else 'unknown processor'}, commit {commit or 'unknown'}"
+
+
+def main():
+    arguments = parse_arguments()
+    os.makedirs(arguments.corpus_dir, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="bench-", dir=arguments.corpus_dir) as folder:
+        bench = Bench(arguments, folder)
+        print(f"{machine()}, {len(bench.cores)} cores, {arguments.workers} workers, "
+              f"median of {arguments.runs}\n")
+        if arguments.memory:
+            bench.memory()
+            return
+        print("| corpus | MB | encode + write s | gigatoken s | ratio | MB/s | whole process s | "
+              "gigatoken s | ratio | peak MiB | gigatoken MiB | 2nd worker |".replace(
+                  "2nd worker", f"{arguments.workers} workers / 1"))
+        print("|---|" + "---:|" * 11)
+        for kind in arguments.corpus:
+            print(bench.row(kind), flush=True)
+
+
+if __name__ == "__main__":
+    main()
