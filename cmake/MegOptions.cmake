@@ -41,4 +41,7 @@ function(meg_room name)
   target_link_libraries(meg_${name} PUBLIC ${room_LINKS}
                         PRIVATE $<BUILD_INTERFACE:meg_options> ${room_PRIVATE_LINKS})
   target_compile_features(meg_${name} PUBLIC cxx_std_20)
+  install(TARGETS meg_${name} EXPORT libmegTargets
+          ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+          FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 endfunction()

@@ -35,7 +35,8 @@ class FileDescriptor {
   /// Reads until `into` is full or the file ends; returns the bytes read.
   Result<size_t> read(std::span<std::byte> into) const;
 
-  /// Waits for the first bytes of a pipe and returns what is there, at least one byte; 0 at the end.
+  /// Waits for the first bytes of a pipe and returns what is there, at least one byte; 0 at the
+  /// end.
   Result<size_t> read_some(std::span<std::byte> into) const;
 
   /// As read, from byte `offset` of the file, without moving the file's position.

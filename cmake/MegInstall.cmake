@@ -1,0 +1,12 @@
+# `cmake --install`: programs, libraries, headers, and the package that find_package(libmeg) reads.
+
+include(CMakePackageConfigHelpers)
+set(meg_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/libmeg)
+configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/libmegConfig.cmake.in
+  ${CMAKE_BINARY_DIR}/libmegConfig.cmake INSTALL_DESTINATION ${meg_package_dir})
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/libmegConfigVersion.cmake
+  COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/libmegConfig.cmake ${CMAKE_BINARY_DIR}/libmegConfigVersion.cmake
+              ${CMAKE_CURRENT_LIST_DIR}/FindMegTorch.cmake
+        DESTINATION ${meg_package_dir})
+install(EXPORT libmegTargets NAMESPACE meg:: DESTINATION ${meg_package_dir})

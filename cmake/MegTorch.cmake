@@ -1,0 +1,22 @@
+# LibTorch for the lower half, and one precompiled ATen header for all targets that include it.
+
+find_package(MegTorch 2.11 MODULE)
+if(NOT MegTorch_FOUND)
+  message(FATAL_ERROR
+    "LibTorch (the PyPI wheel torch==2.11.0) was not found. Install it with\n"
+    "    scripts/setup.sh\n"
+    "or build the torch-free half alone with -DMEG_WITH_TORCH=OFF. MEG_DEPS or -DMEG_TORCH_ROOT=... "
+    "say where the wheel is.")
+endif()
+
+# ATen/ATen.h takes 12 s to compile, 2 s precompiled.
+add_library(meg_aten_pch OBJECT ${CMAKE_CURRENT_LIST_DIR}/aten_pch.cpp)
+target_link_libraries(meg_aten_pch PRIVATE meg_options meg::torch)
+target_precompile_headers(meg_aten_pch PRIVATE <ATen/ATen.h>)
+target_compile_options(meg_aten_pch PRIVATE -fPIC)  # the same for libraries and programs
+
+# meg_reuse_aten(TARGET): TARGET, which links meg::torch, compiles with the precompiled ATen header.
+function(meg_reuse_aten target)
+  target_compile_options(${target} PRIVATE -fPIC)
+  target_precompile_headers(${target} REUSE_FROM meg_aten_pch)
+endfunction()

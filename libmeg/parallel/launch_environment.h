@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "libmeg/core/result.h"
+
+namespace meg::parallel {
+
+/// Who this process is among those that a launcher started, and where they meet.
+struct LaunchEnvironment {
+  int rank = 0;
+  int world_size = 1;
+  int local_rank = 0;  ///< Among the ranks of this machine.
+  std::string master_addr = "127.0.0.1";
+  uint16_t master_port = 29500;
+  /// torchrun's agent hosts the store: every rank is its client. Elsewhere rank 0 hosts it.
+  bool agent_store = false;
+};
+
+/// Looks up one environment variable; empty where it is not set.
+using EnvironmentLookup = std::function<std::optional<std::string>(const char* name)>;
+
+/// Reads what torchrun, srun or mpirun (Open MPI) set; without any of them one rank alone.
+/// A world that srun or mpirun spread over several machines needs MASTER_ADDR.
+/// Errors: kInvalidArgument if a variable is missing, no number or out of range.
+Result<LaunchEnvironment> read_launch_environment(const EnvironmentLookup& lookup);
+
+/// The same from this process's environment.
+Result<LaunchEnvironment> read_launch_environment();
+
+}  // namespace meg::parallel

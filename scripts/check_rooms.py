@@ -1,0 +1,70 @@
+#!/usr/bin/env python3
+"""Holds the order of libmeg's rooms.
+
+A room includes only itself and rooms above it in ROOMS; nothing in libmeg/ includes tools/ or tests/;
+no LibTorch or CUDA header is included above the line. Prints each offence, exits 1 if there is any.
+"""
+
+import pathlib
+import re
+import sys
+
+# From the ground up: what each room may include besides itself.
+ROOMS = {
+    "core": set(),
+    "model": {"core"},
+    "tokenizer": {"core"},
+    "dataset": {"core", "tokenizer"},
+    "checkpoint": {"core", "model"},
+    # ---- the line: LibTorch and CUDA only below ----
+    "parallel": {"core", "model"},
+    "nn": {"core", "model", "parallel"},
+    "train": {"core", "model", "tokenizer", "dataset", "checkpoint", "parallel", "nn"},
+    "inference": {"core", "model", "tokenizer", "dataset", "checkpoint", "parallel", "nn"},
+}
+# What dataset may know of tokenizer: the interface, never how tokens are made.
+INTERFACE = {"tokenizer.h", "token_buffer.h"}
+BELOW_THE_LINE = {"parallel", "nn", "train", "inference"}
+TORCH = re.compile(r"^(ATen|c10|torch|gloo|nccl|cuda|cublas|cudnn)")
+INCLUDE = re.compile(r'^\s*#\s*include\s*(<[^>]+>|"[^"]+")')
+
+
+def offence(room, target):
+    """What is wrong with a file of `room` including `target` (a path), or None."""
+    parts = target.split("/")
+    if parts[0] == "libmeg":
+        if parts[1] != room and parts[1] not in ROOMS[room]:
+            return f"room {room} may not include room {parts[1]}"
+        if room == "dataset" and parts[1] == "tokenizer" and parts[2] not in INTERFACE:
+            return f"room dataset sees only tokenizer's {', '.join(sorted(INTERFACE))}"
+    elif parts[0] in ("tools", "tests"):
+        return f"the library may not include {parts[0]}/"
+    elif TORCH.match(target) and room not in BELOW_THE_LINE:
+        return f"room {room} stands above the line: no LibTorch, no CUDA"
+    return None
+
+
+def check(root):
+    found = []
+    for path in sorted((root / "libmeg").rglob("*")):
+        if path.suffix not in (".h", ".cpp", ".cu", ".cuh"):
+            continue
+        where = path.relative_to(root)
+        room = where.parts[1]
+        if room not in ROOMS:
+            found.append(f"{where}: unknown room {room}")
+            continue
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            match = INCLUDE.match(line)
+            problem = match and offence(room, match.group(1)[1:-1])
+            if problem:
+                found.append(f"{where}:{number}: {problem}: {line.strip()}")
+        if room == "nn" and where.parts[2:3] == ("kernels",) and "ATen" in path.read_text():
+            found.append(f"{where}: kernels know raw pointers and a stream, no LibTorch")
+    return found
+
+
+if __name__ == "__main__":
+    problems = check(pathlib.Path(__file__).resolve().parent.parent)
+    print("\n".join(problems) or "the rooms stand in order")
+    sys.exit(1 if problems else 0)

@@ -1,0 +1,131 @@
+#!/usr/bin/env bash
+# Installs what building and testing libmeg needs on Debian 12: the missing apt packages, and a
+# Python environment with pinned packages in ${MEG_DEPS:-$HOME/.cache/libmeg}/venv, LibTorch among
+# them. Quiet unless something fails; quick when there is nothing to do.
+#
+#   scripts/setup.sh                      everything
+#   MEG_WITH_TORCH=OFF scripts/setup.sh   without LibTorch: all that the torch-free half needs
+#   scripts/setup.sh --build-only         only what compiling the torch-free half needs, no Python
+set -euo pipefail
+
+here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+deps="${MEG_DEPS:-$HOME/.cache/libmeg}"
+venv="$deps/venv"
+log="$deps/setup.log"
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+
+die() {
+  printf 'error: %s\n' "$*" >&2
+  exit 1
+}
+
+case "${MEG_WITH_TORCH:-ON}" in
+  OFF | off | Off | 0 | NO | no | FALSE | false) mode=torch-free ;;
+  *) mode=full ;;
+esac
+case "${1:-}" in
+  "") ;;
+  --build-only) mode=build-only ;;
+  *) die "$1: expected --build-only or nothing" ;;
+esac
+
+# Runs a command with its output in the log, which is shown if it fails.
+logged() {
+  printf '\n$ %s\n' "$*" >>"$log"
+  if ! "$@" >>"$log" 2>&1; then
+    tail -n 40 "$log" >&2
+    die "$1 failed; the whole log is $log"
+  fi
+}
+
+as_root() {
+  if [ "$(id -u)" -eq 0 ]; then
+    "$@"
+  elif command -v sudo >/dev/null; then
+    sudo env DEBIAN_FRONTEND="$DEBIAN_FRONTEND" "$@"
+  else
+    die "$1 needs root: run this as root or install sudo"
+  fi
+}
+
+apt_packages() {
+  local file
+  for file in "$@"; do sed -e 's/#.*//' -e '/^[[:space:]]*$/d' "$file"; done
+}
+
+# The packages among "$@" that are not installed.
+missing_packages() {
+  dpkg-query -W -f '${Package} ${db:Status-Status}\n' "$@" 2>/dev/null |
+    awk '$2 == "installed" { print $1 }' | sort -u | comm -13 - <(printf '%s\n' "$@" | sort -u)
+}
+
+install_packages() {
+  local -a wanted missing
+  mapfile -t wanted < <(apt_packages "${package_lists[@]}")
+  if ! command -v dpkg-query >/dev/null; then
+    say "no dpkg here: install these yourself, under your system's names: ${wanted[*]}"
+    return
+  fi
+  mapfile -t missing < <(missing_packages "${wanted[@]}")
+  if [ "${#missing[@]}" -eq 0 ]; then return; fi
+  say "installing ${#missing[@]} Debian packages: ${missing[*]}"
+  export DEBIAN_FRONTEND=noninteractive
+  logged as_root apt-get -o DPkg::Lock::Timeout=600 update
+  logged as_root apt-get -o DPkg::Lock::Timeout=600 install -y --no-install-recommends \
+    "${missing[@]}"
+}
+
+# A stamp is valid while the pinned versions and the interpreter are those it was made with.
+stamp_key() { { cat "$@"; python3 --version; } | sha256sum | cut -d' ' -f1; }
+
+stamped() { [ -f "$1" ] && [ "$(cat "$1")" = "$2" ]; }
+
+install_python_packages() {
+  local full_key free_key
+  full_key="$(stamp_key "$here/requirements.txt" "$here/requirements-torch.txt")"
+  free_key="$(stamp_key "$here/requirements.txt")"
+  if stamped "$venv/.libmeg-full" "$full_key"; then return; fi
+  if [ "$mode" = torch-free ] && stamped "$venv/.libmeg-torch-free" "$free_key"; then return; fi
+
+  if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
+    logged python3 -m venv --clear "$venv"
+  fi
+  rm -f "$venv/.libmeg-full" "$venv/.libmeg-torch-free"
+  local -a files=(-r "$here/requirements.txt")
+  if [ "$mode" = full ]; then
+    say "installing Python packages and LibTorch into $venv (5 GB, some minutes)"
+    files+=(-r "$here/requirements-torch.txt")
+  else
+    say "installing Python packages into $venv"
+  fi
+  logged "$venv/bin/python" -m pip install --no-input --disable-pip-version-check \
+    --progress-bar off "${files[@]}"
+  if [ "$mode" = full ]; then printf '%s\n' "$full_key" >"$venv/.libmeg-full"; fi
+  printf '%s\n' "$free_key" >"$venv/.libmeg-torch-free"
+}
+
+# Says visibly what will be missing from the build.
+report_cuda() {
+  local nvcc
+  nvcc="$(command -v nvcc || true)"
+  if [ -z "$nvcc" ]; then nvcc="${CUDA_HOME:-/usr/local/cuda}/bin/nvcc"; fi
+  if [ -x "$nvcc" ] && "$nvcc" --version | grep -q 'release 13\.'; then return; fi
+  say "NOTE: no CUDA 13 toolkit (nvcc) found: libmeg is built WITHOUT CUDA kernels, for CPUs only."
+  say "      GPUs of sm_80 and newer need the CUDA 13.0 toolkit; see docs/building.md."
+}
+
+mkdir -p "$deps" || die "$deps: cannot be created (MEG_DEPS chooses another folder)"
+exec 9>"$deps/setup.lock"
+if ! flock -n 9; then
+  say "waiting for another setup to finish"
+  flock 9
+fi
+: >"$log"
+
+package_lists=("$here/apt-build.txt")
+if [ "$mode" != build-only ]; then package_lists+=("$here/apt-test.txt"); fi
+if [ "$mode" = full ]; then package_lists+=("$here/apt-torch.txt"); fi
+install_packages
+if [ "$mode" != build-only ]; then install_python_packages; fi
+if [ "$mode" = full ]; then report_cuda; fi

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#ifdef MEG_HAS_CUDA
+#include <cuda_runtime.h>
+
+/// Skips the test, visibly, where no GPU answers.
+#define MEG_REQUIRE_GPU()                                                      \
+  do {                                                                         \
+    int meg_devices = 0;                                                       \
+    if (cudaGetDeviceCount(&meg_devices) != cudaSuccess || meg_devices == 0) { \
+      GTEST_SKIP() << "no GPU on this machine";                                \
+    }                                                                          \
+  } while (false)
+#else
+#define MEG_REQUIRE_GPU() GTEST_SKIP() << "libmeg was built without CUDA"
+#endif

@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# Installs the build folder $1 into a temporary prefix and builds and runs a project against it.
+# $2: the consumer's source folder, $3: the C++ compiler.
+set -euo pipefail
+build="$1" source="$2" compiler="$3"
+scratch="$(mktemp -d)"
+trap 'rm -rf "$scratch"' EXIT
+
+cmake --install "$build" --prefix "$scratch/prefix" >/dev/null
+cmake -S "$source" -B "$scratch/build" -G Ninja -DCMAKE_BUILD_TYPE=Release \
+  -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_PREFIX_PATH="$scratch/prefix" >/dev/null
+cmake --build "$scratch/build"
+"$scratch/build/consumer"
+for program in "$scratch"/prefix/bin/*; do
+  if [ -e "$program" ]; then "$program" --version; fi
+done
