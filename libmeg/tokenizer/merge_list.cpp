@@ -12,11 +12,17 @@ namespace meg {
 
 namespace {
 
-/// Python's str.isspace.
-bool is_python_space(char32_t c) {
-  return (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 ||
-         c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F ||
-         c == 0x205F || c == 0x3000;
+/// Bytes of the white space (Python's str.isspace) at the start of text; 0 where there is none.
+size_t space_size(std::string_view text) {
+  const auto first = static_cast<unsigned char>(text[0]);
+  if (first <= 0x20) return (first >= 0x09 && first <= 0x0D) || first >= 0x1C ? 1 : 0;
+  // White space past ASCII begins with one of these bytes; most characters do not.
+  if (first != 0xC2 && first != 0xE1 && first != 0xE2 && first != 0xE3) return 0;
+  const DecodedCodePoint found = decode_code_point(text);
+  const char32_t c = found.code_point;
+  const bool is_space = c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) ||
+                        c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
+  return is_space ? found.size : 0;
 }
 
 /// Takes the next line and its end off the front of text; false where no line end is left.
@@ -47,12 +53,12 @@ int split_pieces(std::string_view line, std::string_view pieces[2]) {
     ++count;
   };
   for (size_t at = 0; at < line.size();) {
-    const DecodedCodePoint found = decode_code_point(line.substr(at));
-    if (is_python_space(found.code_point)) {
+    const size_t space = space_size(line.substr(at));
+    if (space > 0) {
       end_piece(at);
-      start = at + found.size;
+      start = at + space;
     }
-    at += found.size;
+    at += std::max<size_t>(space, 1);
   }
   end_piece(line.size());
   return count;

@@ -15,6 +15,10 @@ namespace meg {
 
 namespace {
 
+uint64_t hash_of(std::string_view text) { return std::hash<std::string_view>()(text); }
+
+uint32_t tag_of(uint64_t hash) { return static_cast<uint32_t>(hash >> 32); }
+
 struct ObjectSize {
   size_t fields = 0;
   size_t key_bytes = 0;
@@ -65,7 +69,7 @@ Result<Vocabulary> Vocabulary::parse(std::string_view json, const std::string& n
   const ObjectSize size = size_of(object);
   vocabulary.texts_.reserve(size.key_bytes);  // so that the entries' views stay valid
   vocabulary.entries_.reserve(size.fields);
-  vocabulary.slots_.assign(std::bit_ceil(2 * size.fields + 2), -1);
+  vocabulary.slots_.assign(std::bit_ceil(2 * size.fields + 2), Slot{0, -1});
   for (const auto field : object) {
     const std::optional<int32_t> id = id_of(field.value);
     if (!id) return not_an_id(name, field.key, field.value);
@@ -78,27 +82,32 @@ Result<Vocabulary> Vocabulary::parse(std::string_view json, const std::string& n
   return vocabulary;
 }
 
-int32_t Vocabulary::find(std::string_view text) const { return slots_[slot_of(text)]; }
+int32_t Vocabulary::find(std::string_view text) const {
+  return slots_[slot_of(text, hash_of(text))].entry;
+}
 
 void Vocabulary::insert(std::string_view text, int32_t id) {
-  int32_t& slot = slots_[slot_of(text)];
-  if (slot >= 0) {
-    entries_[static_cast<size_t>(slot)].id = id;
+  const uint64_t hash = hash_of(text);
+  Slot& slot = slots_[slot_of(text, hash)];
+  if (slot.entry >= 0) {
+    entries_[static_cast<size_t>(slot.entry)].id = id;
     return;
   }
-  slot = static_cast<int32_t>(entries_.size());
+  slot = {tag_of(hash), static_cast<int32_t>(entries_.size())};
   const char* copy = texts_.data() + texts_.size();
   texts_.insert(texts_.end(), text.begin(), text.end());
   entries_.push_back({{copy, text.size()}, id});
 }
 
-size_t Vocabulary::slot_of(std::string_view text) const {
+/// Where text is, or else the free slot where it belongs.
+size_t Vocabulary::slot_of(std::string_view text, uint64_t hash) const {
   const size_t mask = slots_.size() - 1;
-  size_t slot = std::hash<std::string_view>()(text) & mask;
-  while (slots_[slot] >= 0 && entries_[static_cast<size_t>(slots_[slot])].text != text) {
-    slot = (slot + 1) & mask;
-  }
-  return slot;
+  const auto is_other = [&](const Slot& slot) {
+    return slot.tag != tag_of(hash) || entries_[static_cast<size_t>(slot.entry)].text != text;
+  };
+  size_t at = hash & mask;
+  while (slots_[at].entry >= 0 && is_other(slots_[at])) at = (at + 1) & mask;
+  return at;
 }
 
 }  // namespace meg

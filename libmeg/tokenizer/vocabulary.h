@@ -29,12 +29,17 @@ class Vocabulary {
   int32_t find(std::string_view text) const;
 
  private:
+  struct Slot {
+    uint32_t tag;   // upper half of the text's hash
+    int32_t entry;  // -1 where the slot is free
+  };
+
   void insert(std::string_view text, int32_t id);
-  size_t slot_of(std::string_view text) const;
+  size_t slot_of(std::string_view text, uint64_t hash) const;
 
   std::vector<char> texts_;
   std::vector<Entry> entries_;
-  std::vector<int32_t> slots_;  // open addressing, a power of two; -1 where free
+  std::vector<Slot> slots_;  // open addressing, a power of two
 };
 
 }  // namespace meg
