@@ -1,0 +1,119 @@
+#include "libmeg/tokenizer/fast/fast_encoder.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string>
+
+#include "libmeg/tokenizer/fast/word_cache.h"
+#include "libmeg/tokenizer/fast/word_merger.h"
+#include "libmeg/tokenizer/fast/word_scan.h"
+
+namespace meg::fast {
+namespace {
+
+template <class Id>
+class FastEncoder : public TokenEncoder {
+ public:
+  FastEncoder(const MergeTable& table, InstructionSet set)
+      : table_(table), merger_(table), scan_(word_scanner(set)) {}
+
+  void encode(std::string_view text, TokenBuffer& tokens) override {
+    if (text.empty()) return;
+    // Every byte gives at most one id; entries are copied whole.
+    Id* const begin = tokens.grow<Id>(static_cast<int64_t>(text.size() + kCopyRoom));
+    Id* out = begin;
+    WordScan scan(text);
+    const char* word = text.data();
+    while (scan.position < scan.end) {
+      const char* const base = scan.position;
+      const size_t count = scan_(scan, starts_.data());
+      for (size_t i = word == text.data() && base == word ? 1 : 0; i < count; ++i) {
+        const char* const next = base + starts_[i];
+        out = encode_word(word, static_cast<size_t>(next - word), out);
+        word = next;
+      }
+    }
+    out = encode_word(word, static_cast<size_t>(scan.end - word), out);
+    tokens.commit(out - begin);
+  }
+
+ private:
+  using ShortCache = WordCache<Id, 16>;
+  using MediumCache = WordCache<Id, 32>;
+
+  static constexpr size_t kShortSets = size_t{1} << 15;
+  static constexpr size_t kMediumSets = size_t{1} << 13;
+  static constexpr size_t kLongSlots = size_t{1} << 15;
+  static constexpr size_t kLongStoreBytes = size_t{2} << 20;
+  static constexpr size_t kMaxCachedBytes = 1024;
+  static constexpr size_t kCopyRoom = MediumCache::kMaxIds;
+
+  /// Writes the word's ids to out, and perhaps up to kCopyRoom further ones; returns where the next
+  /// go.
+  Id* encode_word(const char* word, size_t length, Id* out) {
+    if (length < 16) return encode_with(short_, word, length, out);
+    if (length < 32) return encode_with(medium_, word, length, out);
+    return encode_long(std::string_view(word, length), out);
+  }
+
+  template <class Cache>
+  Id* encode_with(Cache& cache, const char* word, size_t length, Id* out) {
+    const typename Cache::Key key(word, length);
+    const uint64_t hash = key.hash();
+    const typename Cache::Entry* entry = cache.find(key, hash);
+    if (entry != nullptr) {
+      std::memcpy(out, entry->ids.data(), sizeof(entry->ids));
+      return out + entry->count;
+    }
+    Id* const end = encode_long(std::string_view(word, length), out);
+    const std::span<const Id> ids(out, static_cast<size_t>(end - out));
+    if (ids.size() <= Cache::kMaxIds) cache.insert(key, hash, ids);
+    return end;
+  }
+
+  [[gnu::noinline]] Id* encode_long(std::string_view word, Id* out) {
+    if (word.size() > kMaxCachedBytes) return merge(word, out);
+    const uint64_t hash = hash_word(word);
+    const std::span<const Id> known = long_.find(word, hash);
+    if (!known.empty()) return std::copy(known.begin(), known.end(), out);
+    Id* const end = merge(word, out);
+    const auto count = static_cast<size_t>(end - out);
+    const bool fits_elsewhere =
+        (word.size() < 16 && count <= ShortCache::kMaxIds) ||
+        (word.size() >= 16 && word.size() < 32 && count <= MediumCache::kMaxIds);
+    if (!fits_elsewhere) long_.insert(word, hash, {out, count});
+    return end;
+  }
+
+  Id* merge(std::string_view word, Id* out) {
+    if (word.size() <= WordMerger::kWindowBytes) return put_ids(merger_.merge(word), out);
+    Id* end = out;
+    const auto emit = [&](std::span<const uint32_t> pieces) { end = put_ids(pieces, end); };
+    if (merger_.merge_windows(word, emit)) return end;
+    return put_ids(merger_.merge(word), out);
+  }
+
+  Id* put_ids(std::span<const uint32_t> pieces, Id* out) const {
+    for (const uint32_t piece : pieces) *out++ = static_cast<Id>(table_.token_id(piece));
+    return out;
+  }
+
+  const MergeTable& table_;
+  WordMerger merger_;
+  WordScanner scan_;
+  ShortCache short_{kShortSets};
+  MediumCache medium_{kMediumSets};
+  LongWordCache<Id> long_{kLongSlots, kLongStoreBytes};
+  std::array<uint32_t, kScanRoom> starts_;
+};
+
+}  // namespace
+
+std::unique_ptr<TokenEncoder> new_fast_encoder(const MergeTable& table, DType dtype,
+                                               InstructionSet set) {
+  if (dtype == DType::kUint16) return std::make_unique<FastEncoder<uint16_t>>(table, set);
+  return std::make_unique<FastEncoder<int32_t>>(table, set);
+}
+
+}  // namespace meg::fast

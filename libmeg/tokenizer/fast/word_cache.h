@@ -1,0 +1,109 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "libmeg/tokenizer/fast/word_key.h"
+
+namespace meg::fast {
+
+/// A bounded map from words of fewer than kKeyBytes bytes to their ids, which live inside the
+/// entry. Sets of two entries; the one used longer ago makes room. Key and ids have the same size,
+/// so that an entry of 16-byte keys is half a cache line and one of 32-byte keys a whole one.
+template <class Id, size_t kKeyBytes>
+class WordCache {
+ public:
+  using Key = WordKey<kKeyBytes>;
+
+  static constexpr size_t kMaxIds = kKeyBytes / sizeof(Id) - 1;
+
+  struct Entry {
+    Key key;   // a free entry's is all zeros, which no word of one byte or more has
+    Id count;  // of ids
+    std::array<Id, kMaxIds> ids;
+  };
+
+  /// sets: a power of two.
+  explicit WordCache(size_t sets) : sets_(sets), mask_(sets - 1) {}
+
+  /// The entry of a word, or nullptr. Valid until the next call.
+  const Entry* find(const Key& key, uint64_t hash) {
+    Set& set = sets_[hash & mask_];
+    if (set.entries[0].key == key) return &set.entries[0];
+    if (set.entries[1].key == key) {
+      std::swap(set.entries[0], set.entries[1]);
+      return &set.entries[0];
+    }
+    return nullptr;
+  }
+
+  /// ids: at most kMaxIds.
+  void insert(const Key& key, uint64_t hash, std::span<const Id> ids) {
+    Set& set = sets_[hash & mask_];
+    set.entries[1] = set.entries[0];
+    Entry& entry = set.entries[0];
+    entry.key = key;
+    entry.count = static_cast<Id>(ids.size());
+    for (size_t i = 0; i < ids.size(); ++i) entry.ids[i] = ids[i];
+  }
+
+ private:
+  struct alignas(4 * kKeyBytes) Set {
+    std::array<Entry, 2> entries{};
+  };
+
+  std::vector<Set> sets_;
+  size_t mask_;
+};
+
+/// The same for words of any length and number of ids; slower to ask. When its store is full, it
+/// forgets everything.
+template <class Id>
+class LongWordCache {
+ public:
+  LongWordCache(size_t slots, size_t store_bytes)
+      : slots_(slots), words_limit_(store_bytes), ids_limit_(store_bytes / sizeof(Id)) {}
+
+  /// The ids of a word; empty where it is not known. Valid until the next insert.
+  std::span<const Id> find(std::string_view word, uint64_t hash) const {
+    const Slot& slot = slots_[hash & (slots_.size() - 1)];
+    if (slot.hash != hash || word != std::string_view(words_).substr(slot.word, slot.length))
+      return {};
+    return std::span<const Id>(ids_).subspan(slot.ids, slot.count);
+  }
+
+  void insert(std::string_view word, uint64_t hash, std::span<const Id> ids) {
+    if (words_.size() + word.size() > words_limit_ || ids_.size() + ids.size() > ids_limit_)
+      clear();
+    slots_[hash & (slots_.size() - 1)] = {
+        hash, static_cast<uint32_t>(words_.size()), static_cast<uint32_t>(word.size()),
+        static_cast<uint32_t>(ids_.size()), static_cast<uint32_t>(ids.size())};
+    words_.append(word);
+    ids_.insert(ids_.end(), ids.begin(), ids.end());
+  }
+
+ private:
+  struct Slot {
+    uint64_t hash = 0;
+    uint32_t word = 0, length = 0;  // in words_
+    uint32_t ids = 0, count = 0;    // in ids_
+  };
+
+  void clear() {
+    slots_.assign(slots_.size(), Slot{});
+    words_.clear();
+    ids_.clear();
+  }
+
+  std::vector<Slot> slots_;  // a power of two
+  std::string words_;
+  std::vector<Id> ids_;
+  size_t words_limit_, ids_limit_;
+};
+
+}  // namespace meg::fast

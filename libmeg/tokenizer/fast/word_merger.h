@@ -1,0 +1,71 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "libmeg/tokenizer/fast/merge_table.h"
+
+namespace meg::fast {
+
+/// Byte-pair merging of single words, with the result of Megatron's loop: take the pair of the
+/// lowest rank, merge all its occurrences from left to right, repeat. Belongs to one thread.
+class WordMerger {
+ public:
+  /// Words above this many bytes should go through merge_windows.
+  static constexpr size_t kWindowBytes = 64 * 1024;
+
+  explicit WordMerger(const MergeTable& table) : table_(table) {}
+
+  /// The pieces of a word of at least one byte. Valid until the next call. O(n log n) time, about
+  /// 30 bytes of memory for each byte of the longest word so far.
+  std::span<const uint32_t> merge(std::string_view word);
+
+  using Emit = std::function<void(std::span<const uint32_t> pieces)>;
+
+  /// The pieces of a word of any length, handed to emit in order; O(n) time, and memory for two
+  /// windows only. Returns false, perhaps after some calls of emit, for a word that cannot be cut:
+  /// merge it whole then.
+  ///
+  /// Why cutting is exact. Two facts about the loop, for any list of merges:
+  /// 1. Neighbouring tokens of a result are the result for their own text: no merge crossed their
+  ///    outer borders, so the same merges happen there in the same order without the rest.
+  /// 2. If A M is the result for the text a m, and M B the result for m b, with at least one token
+  /// M
+  ///    in common, then A M B is the result for a m b. Suppose the loop on a m b were the first
+  ///    time to merge a pair that neither history has. Inside one of the tokens it would be in that
+  ///    token's history; across a border, both of its pieces lie in a m or both in m b, where the
+  ///    same pair stood in the same surroundings and was not merged.
+  /// So windows that overlap are merged one by one and joined at a token that both have at the same
+  /// place. The next window starts at a border of the last one's tokens, so that this is nearly
+  /// always the first token of the overlap.
+  bool merge_windows(std::string_view word, const Emit& emit, size_t window_bytes = kWindowBytes);
+
+ private:
+  static constexpr size_t kShortBytes = 96;
+
+  size_t merge_short(std::string_view word);
+  void merge_long(std::string_view word);
+  void start_list(std::string_view word);
+  void push_pair(uint32_t left);
+  void merge_pair(uint32_t left, uint32_t result);
+
+  const MergeTable& table_;
+
+  std::array<uint32_t, kShortBytes> pieces_;
+  std::array<MergeTable::Found, kShortBytes> pairs_;
+
+  /// merge_long: a linked list over the word's bytes; the pair that starts at `left` has the merge
+  /// found_[left].
+  static constexpr uint32_t kNone = UINT32_MAX;
+  std::vector<uint32_t> list_pieces_, next_, previous_;
+  std::vector<MergeTable::Found> found_;
+  std::vector<uint64_t> heap_;  // rank << 32 | left, smallest on top; may hold pairs that are gone
+  std::vector<uint64_t> created_;  // pairs made in this round
+};
+
+}  // namespace meg::fast
