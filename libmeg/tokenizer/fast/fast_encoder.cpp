@@ -28,11 +28,17 @@ class FastEncoder : public TokenEncoder {
     while (scan.position < scan.end) {
       const char* const base = scan.position;
       const size_t count = scan_(scan, starts_.data());
-      for (size_t i = word == text.data() && base == word ? 1 : 0; i < count; ++i) {
-        const char* const next = base + starts_[i];
-        out = encode_word(word, static_cast<size_t>(next - word), out);
-        word = next;
+      // The first start ends the word before it, and the text's very first one none.
+      size_t i = 0;
+      if (count > 0) {
+        const char* const first = base + starts_[0];
+        if (first != word) out = encode_word(word, static_cast<size_t>(first - word), out);
+        word = first;
       }
+      for (; i + 1 < count; i += kBatch) {
+        out = encode_batch(base, starts_.data() + i, std::min(kBatch, count - 1 - i), out);
+      }
+      if (count > 0) word = base + starts_[count - 1];
     }
     out = encode_word(word, static_cast<size_t>(scan.end - word), out);
     tokens.commit(out - begin);
@@ -42,16 +48,46 @@ class FastEncoder : public TokenEncoder {
   using ShortCache = WordCache<Id, 16>;
   using MediumCache = WordCache<Id, 32>;
 
-  static constexpr size_t kShortSets = size_t{1} << 15;
-  static constexpr size_t kMediumSets = size_t{1} << 13;
-  static constexpr size_t kLongSlots = size_t{1} << 15;
-  static constexpr size_t kLongStoreBytes = size_t{2} << 20;
+  static constexpr size_t kShortSets = size_t{1} << 17;
+  static constexpr size_t kMediumSets = size_t{1} << 14;
+  static constexpr size_t kLongSlots = size_t{1} << 16;
+  static constexpr size_t kLongStoreBytes = size_t{4} << 20;
   static constexpr size_t kMaxCachedBytes = 1024;
   static constexpr size_t kCopyRoom = MediumCache::kMaxIds;
 
-  /// Writes the word's ids to out, and perhaps up to kCopyRoom further ones; returns where the next
-  /// go.
-  Id* encode_word(const char* word, size_t length, Id* out) {
+  /// Words whose cache entries are asked for together, so that the waits for memory overlap.
+  static constexpr size_t kBatch = 32;
+
+  struct Asked {
+    typename ShortCache::Key key;
+    uint64_t hash;
+  };
+
+  /// The words [starts[i], starts[i + 1]) for i < count.
+  Id* encode_batch(const char* base, const uint32_t* starts, size_t count, Id* out) {
+    for (size_t i = 0; i < count; ++i) {
+      const uint32_t length = std::min<uint32_t>(starts[i + 1] - starts[i], 15);
+      asked_[i].key = typename ShortCache::Key(base + starts[i], length);
+      asked_[i].hash = asked_[i].key.hash();
+      short_.prefetch(asked_[i].hash);
+    }
+    for (size_t i = 0; i < count; ++i) {
+      const uint32_t length = starts[i + 1] - starts[i];
+      if (length < 16) {
+        const typename ShortCache::Entry* entry = short_.find(asked_[i].key, asked_[i].hash);
+        if (entry != nullptr) {
+          std::memcpy(out, entry->ids.data(), sizeof(entry->ids));
+          out += entry->count;
+          continue;
+        }
+      }
+      out = encode_word(base + starts[i], length, out);
+    }
+    return out;
+  }
+
+  /// Writes the word's ids to out, and perhaps up to kCopyRoom further ones; returns where the next go.
+  [[gnu::noinline]] Id* encode_word(const char* word, size_t length, Id* out) {
     if (length < 16) return encode_with(short_, word, length, out);
     if (length < 32) return encode_with(medium_, word, length, out);
     return encode_long(std::string_view(word, length), out);
@@ -106,6 +142,7 @@ class FastEncoder : public TokenEncoder {
   MediumCache medium_{kMediumSets};
   LongWordCache<Id> long_{kLongSlots, kLongStoreBytes};
   std::array<uint32_t, kScanRoom> starts_;
+  std::array<Asked, kBatch> asked_;
 };
 
 }  // namespace

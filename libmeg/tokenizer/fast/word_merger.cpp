@@ -5,7 +5,7 @@
 namespace meg::fast {
 namespace {
 
-uint32_t byte_piece(char c) { return static_cast<unsigned char>(c); }
+uint8_t byte_of(char c) { return static_cast<uint8_t>(c); }
 
 }  // namespace
 
@@ -17,23 +17,23 @@ std::span<const uint32_t> WordMerger::merge(std::string_view word) {
 
 size_t WordMerger::merge_short(std::string_view word) {
   size_t count = word.size();
-  for (size_t i = 0; i < count; ++i) pieces_[i] = byte_piece(word[i]);
-  for (size_t i = 0; i + 1 < count; ++i) pairs_[i] = table_.find(pieces_[i], pieces_[i + 1]);
+  for (size_t i = 0; i < count; ++i) pieces_[i] = byte_of(word[i]);
+  for (size_t i = 0; i + 1 < count; ++i) {
+    ranks_[i] = table_.byte_rank(byte_of(word[i]), byte_of(word[i + 1]));
+  }
   while (count > 1) {
-    size_t best = 0;
-    for (size_t i = 1; i + 1 < count; ++i) {
-      if (pairs_[i].rank < pairs_[best].rank) best = i;
-    }
-    const MergeTable::Found merge = pairs_[best];
-    if (merge.rank == MergeTable::kNoRank) break;
-    for (size_t i = best; i + 1 < count; ++i) {
-      if (pairs_[i].rank != merge.rank) continue;
-      pieces_[i] = merge.result;
+    uint32_t rank = ranks_[0];
+    for (size_t i = 1; i + 1 < count; ++i) rank = std::min(rank, ranks_[i]);
+    if (rank == MergeTable::kNoRank) break;
+    const uint32_t result = table_.result(rank);
+    for (size_t i = 0; i + 1 < count; ++i) {
+      if (ranks_[i] != rank) continue;
+      pieces_[i] = result;
       --count;
       for (size_t k = i + 1; k < count; ++k) pieces_[k] = pieces_[k + 1];
-      for (size_t k = i + 1; k + 1 < count; ++k) pairs_[k] = pairs_[k + 1];
-      if (i > 0) pairs_[i - 1] = table_.find(pieces_[i - 1], pieces_[i]);
-      if (i + 1 < count) pairs_[i] = table_.find(pieces_[i], pieces_[i + 1]);
+      for (size_t k = i + 1; k + 1 < count; ++k) ranks_[k] = ranks_[k + 1];
+      if (i > 0) ranks_[i - 1] = table_.rank(pieces_[i - 1], pieces_[i]);
+      if (i + 1 < count) ranks_[i] = table_.rank(pieces_[i], pieces_[i + 1]);
     }
   }
   return count;
@@ -44,9 +44,9 @@ void WordMerger::start_list(std::string_view word) {
   list_pieces_.resize(size);
   next_.resize(size);
   previous_.resize(size);
-  found_.resize(size);
+  list_ranks_.resize(size);
   for (size_t i = 0; i < size; ++i) {
-    list_pieces_[i] = byte_piece(word[i]);
+    list_pieces_[i] = byte_of(word[i]);
     next_[i] = i + 1 < size ? static_cast<uint32_t>(i + 1) : kNone;
     previous_[i] = i > 0 ? static_cast<uint32_t>(i - 1) : kNone;
   }
@@ -54,19 +54,19 @@ void WordMerger::start_list(std::string_view word) {
 
 /// Looks up the merge of the pair that starts at `left` and remembers it for a later round.
 void WordMerger::push_pair(uint32_t left) {
-  found_[left] = {MergeTable::kNoRank, 0};
+  list_ranks_[left] = MergeTable::kNoRank;
   if (next_[left] == kNone) return;
-  found_[left] = table_.find(list_pieces_[left], list_pieces_[next_[left]]);
-  if (found_[left].rank == MergeTable::kNoRank) return;
-  created_.push_back((uint64_t{found_[left].rank} << 32) | left);
+  const uint32_t rank = table_.rank(list_pieces_[left], list_pieces_[next_[left]]);
+  list_ranks_[left] = rank;
+  if (rank != MergeTable::kNoRank) created_.push_back((uint64_t{rank} << 32) | left);
 }
 
-void WordMerger::merge_pair(uint32_t left, uint32_t result) {
+void WordMerger::merge_pair(uint32_t left) {
   const uint32_t right = next_[left];
-  list_pieces_[left] = result;
+  list_pieces_[left] = table_.result(list_ranks_[left]);
   next_[left] = next_[right];
   if (next_[right] != kNone) previous_[next_[right]] = left;
-  found_[right] = {MergeTable::kNoRank, 0};
+  list_ranks_[right] = MergeTable::kNoRank;
   push_pair(left);
   if (previous_[left] != kNone) push_pair(previous_[left]);
 }
@@ -89,7 +89,7 @@ void WordMerger::merge_long(std::string_view word) {
       const auto left = static_cast<uint32_t>(heap_.front());
       std::pop_heap(heap_.begin(), heap_.end(), later);
       heap_.pop_back();
-      if (found_[left].rank == rank) merge_pair(left, found_[left].result);
+      if (list_ranks_[left] == rank) merge_pair(left);
     }
   }
   size_t count = 0;

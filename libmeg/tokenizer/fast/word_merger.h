@@ -52,18 +52,17 @@ class WordMerger {
   void merge_long(std::string_view word);
   void start_list(std::string_view word);
   void push_pair(uint32_t left);
-  void merge_pair(uint32_t left, uint32_t result);
+  void merge_pair(uint32_t left);
 
   const MergeTable& table_;
 
   std::array<uint32_t, kShortBytes> pieces_;
-  std::array<MergeTable::Found, kShortBytes> pairs_;
+  std::array<uint32_t, kShortBytes> ranks_;  // of the pairs (i, i + 1)
 
-  /// merge_long: a linked list over the word's bytes; the pair that starts at `left` has the merge
-  /// found_[left].
+  /// merge_long: a linked list over the word's bytes; the pair that starts at `left` has the rank
+  /// list_ranks_[left].
   static constexpr uint32_t kNone = UINT32_MAX;
-  std::vector<uint32_t> list_pieces_, next_, previous_;
-  std::vector<MergeTable::Found> found_;
+  std::vector<uint32_t> list_pieces_, list_ranks_, next_, previous_;
   std::vector<uint64_t> heap_;  // rank << 32 | left, smallest on top; may hold pairs that are gone
   std::vector<uint64_t> created_;  // pairs made in this round
 };
