@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "libmeg/core/utf8.h"
+#include "libmeg/tokenizer/fast/fast_encoder.h"
 #include "libmeg/tokenizer/reference/reference_encoder.h"
 #include "libmeg/tokenizer/special_token_encoder.h"
 
@@ -17,7 +18,11 @@ Result<std::unique_ptr<GPT2BPETokenizer>> GPT2BPETokenizer::open(const std::stri
                                                                  const std::string& merge_file,
                                                                  const Options& options) {
   MEG_ASSIGN_OR_RETURN(BpeModel model, BpeModel::load(vocab_file, merge_file));
-  return std::unique_ptr<GPT2BPETokenizer>(new GPT2BPETokenizer(std::move(model), options));
+  std::unique_ptr<GPT2BPETokenizer> tokenizer(new GPT2BPETokenizer(std::move(model), options));
+  if (options.implementation == Implementation::kFast) {
+    MEG_ASSIGN_OR_RETURN(tokenizer->merge_table_, fast::MergeTable::build(tokenizer->model_));
+  }
+  return tokenizer;
 }
 
 std::unique_ptr<TokenEncoder> GPT2BPETokenizer::new_encoder(DType dtype) const {
@@ -28,12 +33,8 @@ std::unique_ptr<TokenEncoder> GPT2BPETokenizer::new_encoder(DType dtype) const {
 }
 
 std::unique_ptr<TokenEncoder> GPT2BPETokenizer::new_text_encoder(DType dtype) const {
-  switch (options_.implementation) {
-    case Implementation::kFast:
-    case Implementation::kReference:
-      break;
-  }
-  return reference::new_reference_encoder(model_, dtype);
+  if (!merge_table_) return reference::new_reference_encoder(model_, dtype);
+  return fast::new_fast_encoder(*merge_table_, dtype, options_.instruction_set);
 }
 
 Result<std::string> GPT2BPETokenizer::decode(std::span<const int32_t> ids) const {

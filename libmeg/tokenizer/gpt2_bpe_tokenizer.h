@@ -7,6 +7,7 @@
 
 #include "libmeg/core/cpu.h"
 #include "libmeg/tokenizer/bpe_model.h"
+#include "libmeg/tokenizer/fast/merge_table.h"
 #include "libmeg/tokenizer/tokenizer.h"
 
 namespace meg {
@@ -27,7 +28,7 @@ class GPT2BPETokenizer : public Tokenizer {
     InstructionSet instruction_set = best_instruction_set();
   };
 
-  /// Errors: BpeModel::load's.
+  /// Errors: BpeModel::load's, and fast::MergeTable::build's.
   static Result<std::unique_ptr<GPT2BPETokenizer>> open(const std::string& vocab_file,
                                                         const std::string& merge_file,
                                                         const Options& options);
@@ -51,6 +52,7 @@ class GPT2BPETokenizer : public Tokenizer {
 
   const BpeModel model_;
   const Options options_;
+  std::optional<fast::MergeTable> merge_table_;  // of the fast implementation
 };
 
 }  // namespace meg

@@ -86,7 +86,8 @@ class FastEncoder : public TokenEncoder {
     return out;
   }
 
-  /// Writes the word's ids to out, and perhaps up to kCopyRoom further ones; returns where the next go.
+  /// Writes the word's ids to out, and perhaps up to kCopyRoom further ones; returns where the next
+  /// go.
   [[gnu::noinline]] Id* encode_word(const char* word, size_t length, Id* out) {
     if (length < 16) return encode_with(short_, word, length, out);
     if (length < 32) return encode_with(medium_, word, length, out);

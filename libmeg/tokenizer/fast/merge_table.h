@@ -12,8 +12,8 @@ namespace meg::fast {
 /// A model's merges for lookup by pair, and its ids by piece. Immutable; shared between threads.
 ///
 /// Most lookups find nothing, so three small steps come before memory that may not be in a near
-/// cache: a direct table for pairs of single bytes (all that a word starts with), a bit filter for the
-/// other pairs, and slots of 8 bytes.
+/// cache: a direct table for pairs of single bytes (all that a word starts with), a bit filter for
+/// the other pairs, and slots of 8 bytes.
 class MergeTable {
  public:
   static constexpr uint32_t kNoRank = UINT32_MAX;
@@ -21,8 +21,8 @@ class MergeTable {
   /// kUnsupported for more than 2^21 pieces or 2^22 - 1 merges.
   static Result<MergeTable> build(const BpeModel& model);
 
-  /// Position among the merges (lowest first) of the merge of two neighbouring pieces; kNoRank where
-  /// there is none.
+  /// Position among the merges (lowest first) of the merge of two neighbouring pieces; kNoRank
+  /// where there is none.
   uint32_t rank(uint32_t left, uint32_t right) const {
     const uint64_t pair = pack(left, right);
     const uint64_t hash = pair * kMultiplier;

@@ -1,0 +1,130 @@
+#include "libmeg/tokenizer/fast/word_merger.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include "libmeg/tokenizer/reference/bpe.h"
+#include "tests/temp_folder.h"
+#include "tests/tokenizer/tiny_model.h"
+
+namespace meg {
+namespace {
+
+using Pieces = std::vector<uint32_t>;
+
+BpeModel trained_model() {
+  const std::string folder = MEG_SOURCE_DIR "/testdata/tokenizer/";
+  auto model = BpeModel::load(folder + "vocab.json", folder + "merges.txt");
+  EXPECT_TRUE(model) << model.error().message();
+  return std::move(model).value();
+}
+
+/// Merges over the letters a to c in an order that no training gives.
+BpeModel wild_model(std::mt19937& random) {
+  std::vector<std::string> pieces = {"a", "b", "c"};
+  std::vector<std::string> added;
+  std::vector<std::string> lines;
+  while (lines.size() < 12) {
+    const std::string left = pieces[random() % pieces.size()];
+    const std::string right = pieces[random() % pieces.size()];
+    const std::string line = left + " " + right + "\n";
+    if (left.size() + right.size() > 8 ||
+        std::find(lines.begin(), lines.end(), line) != lines.end()) {
+      continue;
+    }
+    lines.push_back(line);
+    if (std::find(pieces.begin(), pieces.end(), left + right) == pieces.end()) {
+      pieces.push_back(left + right);
+      added.push_back(left + right);
+    }
+  }
+  std::shuffle(lines.begin(), lines.end(), random);
+  std::string merges = "#version\n";
+  for (const std::string& line : lines) merges += line;
+  auto model = test::parse_model(test::vocab_json(added), merges);
+  EXPECT_TRUE(model) << model.error().message();
+  return std::move(model).value();
+}
+
+std::string random_word(std::mt19937& random, size_t size, std::string_view letters) {
+  std::string word(size, ' ');
+  for (char& c : word) c = letters[random() % letters.size()];
+  return word;
+}
+
+Pieces expected_pieces(const BpeModel& model, const std::string& word) {
+  const std::vector<int32_t> pieces = reference::Bpe(model).merge(word);
+  return {pieces.begin(), pieces.end()};
+}
+
+/// The pieces through windows; empty where the word cannot be cut.
+Pieces merged_in_windows(fast::WordMerger& merger, const std::string& word, size_t window_bytes) {
+  Pieces all;
+  const auto append = [&](std::span<const uint32_t> pieces) {
+    all.insert(all.end(), pieces.begin(), pieces.end());
+  };
+  return merger.merge_windows(word, append, window_bytes) ? all : Pieces();
+}
+
+TEST(WordMerger, AgreesWithTheReferenceAtEveryLength) {
+  const BpeModel model = trained_model();
+  const auto table = fast::MergeTable::build(model);
+  ASSERT_TRUE(table);
+  fast::WordMerger merger(*table);
+  std::mt19937 random(1);
+  for (size_t size = 1; size < 300; ++size) {
+    const std::string word = random_word(random, size, "etaoinshrdlu");
+    const auto pieces = merger.merge(word);
+    ASSERT_EQ(Pieces(pieces.begin(), pieces.end()), expected_pieces(model, word)) << word;
+  }
+}
+
+TEST(WordMerger, AgreesWithTheReferenceOnMergesInAnyOrder) {
+  std::mt19937 random(2);
+  for (int i = 0; i < 200; ++i) {
+    const BpeModel model = wild_model(random);
+    const auto table = fast::MergeTable::build(model);
+    ASSERT_TRUE(table);
+    fast::WordMerger merger(*table);
+    for (const size_t size : {2, 5, 20, 90, 97, 400}) {
+      const std::string word = random_word(random, size, "aaabbc");
+      const auto pieces = merger.merge(word);
+      ASSERT_EQ(Pieces(pieces.begin(), pieces.end()), expected_pieces(model, word)) << word;
+    }
+  }
+}
+
+TEST(WordMerger, WindowsGiveThePiecesOfTheWholeWord) {
+  std::mt19937 random(3);
+  int cut = 0;
+  for (int i = 0; i < 300; ++i) {
+    const BpeModel model = wild_model(random);
+    const auto table = fast::MergeTable::build(model);
+    ASSERT_TRUE(table);
+    fast::WordMerger merger(*table);
+    const std::string word = random_word(random, 1 + random() % 1000, i % 2 ? "aaabbc" : "a");
+    const Pieces pieces = merged_in_windows(merger, word, 64 + random() % 100);
+    if (pieces.empty()) continue;
+    ++cut;
+    ASSERT_EQ(pieces, expected_pieces(model, word)) << word;
+  }
+  EXPECT_GT(cut, 250) << "words that cannot be cut are rare";
+}
+
+TEST(WordMerger, CutsTrainedWordsOfAnyLength) {
+  const BpeModel model = trained_model();
+  const auto table = fast::MergeTable::build(model);
+  ASSERT_TRUE(table);
+  fast::WordMerger merger(*table);
+  std::mt19937 random(4);
+  for (const size_t size : {300, 3000, 5000}) {
+    const std::string word = random_word(random, size, "etaoinshrdlucmfwypvbgkqjxz");
+    EXPECT_EQ(merged_in_windows(merger, word, 256), expected_pieces(model, word));
+  }
+}
+
+}  // namespace
+}  // namespace meg
