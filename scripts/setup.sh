@@ -35,7 +35,7 @@ logged() {
   printf '\n$ %s\n' "$*" >>"$log"
   if ! "$@" >>"$log" 2>&1; then
     tail -n 40 "$log" >&2
-    die "$1 failed; the whole log is $log"
+    die "failed: $*; the whole log is $log"
   fi
 }
 
