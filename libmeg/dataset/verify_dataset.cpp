@@ -266,6 +266,7 @@ void DatasetVerifier::check_sequences() {
       const int64_t sequence = first + (at - lengths.begin());
       negative.byte_offset = kIndexHeaderSize + 4 * sequence;
       negative.entry = fmt::format("sequence {}", sequence);
+      negative.index = sequence;
       negative.expected = "at least 0";
       negative.found = std::to_string(*at);
     }
@@ -311,6 +312,7 @@ void DatasetVerifier::explain_pointers() {
                        .file = idx_.path(),
                        .byte_offset = kIndexHeaderSize + 4 * report_.sequence_count + 8 * sequence,
                        .entry = fmt::format("sequence {}", sequence),
+                       .index = sequence,
                        .expected = std::to_string(static_cast<int64_t>(
                            static_cast<uint64_t>(found) - static_cast<uint64_t>(pointer_drift_))),
                        .found = std::to_string(found),
@@ -347,6 +349,7 @@ void DatasetVerifier::check_documents() {
       } else if (problem.count++ == 0) {
         problem.byte_offset = begin + 8 * index;
         problem.entry = fmt::format("document index {}", index);
+        problem.index = index;
         problem.expected = smallest == largest ? std::to_string(smallest)
                                                : fmt::format("{} to {}", smallest, largest);
         problem.found = std::to_string(piece[i]);
@@ -397,6 +400,7 @@ Status DatasetVerifier::check_items() {
            .file = bin_.path(),
            .byte_offset = bad.first * item_size_,
            .entry = sequence_of_byte(bad.first * item_size_),
+           .index = bad.first,
            .expected = fmt::format("an id in [0, {})", *options_.vocab_size),
            .found = bad.found,
            .count = bad.count});
@@ -412,6 +416,7 @@ Status DatasetVerifier::check_items() {
            .file = bin_.path(),
            .byte_offset = length > 0 ? end - item_size_ : end,
            .entry = fmt::format("document {}, sequence {}", bad.first, sequence),
+           .index = bad.first,
            .expected = std::to_string(*options_.eod),
            .found = bad.found,
            .count = bad.count});

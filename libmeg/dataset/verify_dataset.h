@@ -31,12 +31,15 @@ enum class VerifyCheck {
 /// Such as "sequence_pointers"; a field of the --json output.
 std::string_view verify_check_name(VerifyCheck check);
 
-/// All entries that fail one check; the fields describe the first of them.
+/// All entries that fail one check; the fields describe the first of them. Its number `index` is a
+/// sequence's (lengths, pointers), a document index's, a document's (eod) or an item's in .bin
+/// (vocab_size).
 struct VerifyProblem {
   VerifyCheck check = VerifyCheck::kMagic;
   std::string file = {};    ///< The path of the .idx or the .bin.
   int64_t byte_offset = 0;  ///< Of the wrong entry in `file`.
   std::string entry = {};   ///< Such as "sequence 5" or "document index 7"; may be empty.
+  int64_t index = -1;       ///< -1 where there is no entry.
   std::string expected = {};
   std::string found = {};
   int64_t count = 1;              ///< Entries that fail this check.

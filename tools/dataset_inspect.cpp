@@ -1,0 +1,256 @@
+// Shows what a dataset holds, touching only what it shows. New; Megatron-LM has no such tool.
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "libmeg/dataset/dataset_summary.h"
+#include "libmeg/dataset/indexed_dataset.h"
+#include "libmeg/tokenizer/open_tokenizer.h"
+#include "tools/common/flags.h"
+#include "tools/common/json_output.h"
+#include "tools/common/report.h"
+
+namespace meg::tools {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr int kUsageError = 2;
+constexpr size_t kBarWidth = 40;
+
+struct Arguments {
+  std::string prefix;
+  std::optional<int64_t> document;
+  std::optional<int64_t> sequence;
+  bool histogram = false;
+  bool decode = false;
+  bool json = false;
+  TokenizerOptions tokenizer = {.tokenizer_type = "GPT2BPETokenizer"};
+
+  bool selects() const { return document.has_value() || sequence.has_value(); }
+};
+
+std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments) {
+  Flags flags("dataset_inspect",
+              "shows what a dataset (PREFIX.bin and PREFIX.idx) holds: its counts, sizes and "
+              "sequence lengths, or single documents and sequences.");
+  flags.positional("PREFIX", &arguments.prefix, "the dataset; may end in .bin or .idx");
+  flags.group("What to show");
+  flags.value("--document", &arguments.document, "D", "the sequences of document D, from 0");
+  flags.value("--sequence", &arguments.sequence, "I", "sequence I of the dataset, from 0");
+  flags.toggle("--histogram", &arguments.histogram,
+               "the sequence lengths also with --document or --sequence");
+  flags.toggle("--json", &arguments.json, "print one JSON object");
+  flags.group("Text of the tokens");
+  flags.toggle("--decode", &arguments.decode, "the text too, which the tokenizer flags decode");
+  TokenizerOptions& tokenizer = arguments.tokenizer;
+  flags.value("--tokenizer-type", &tokenizer.tokenizer_type, "TYPE", "kind of tokenizer");
+  flags.value("--vocab-file", &tokenizer.vocab_file, "FILE",
+              "vocabulary, such as GPT-2's vocab.json");
+  flags.value("--merge-file", &tokenizer.merge_file, "FILE", "BPE merges, such as merges.txt");
+  flags.value("--tokenizer-model", &tokenizer.tokenizer_model, "FILE", "the tokenizer's model");
+  flags.value("--vocab-size", &tokenizer.vocab_size, "N", "tokens, for NullTokenizer");
+  flags.not_yet("--html", Arity::kValue);
+  flags.not_yet("--trace", Arity::kSwitch);
+  flags.not_yet("--step", Arity::kValue);
+  flags.not_yet("--rank", Arity::kValue);
+  if (const std::optional<int> code = flags.parse(argc, argv)) return code;
+  if (arguments.decode && !arguments.selects()) {
+    fail(Status(StatusCode::kInvalidArgument, "--decode needs --document or --sequence"));
+    return kUsageError;
+  }
+  return std::nullopt;
+}
+
+/// The items of a sequence as a JSON array of numbers, whatever their type.
+Result<ordered_json> items_json(const IndexedDataset& dataset, int64_t sequence) {
+  if (dataset.dtype() == DType::kFloat32) {
+    MEG_ASSIGN_OR_RETURN(const auto items, dataset.tokens<float>(sequence));
+    return ordered_json(std::vector<float>(items.begin(), items.end()));
+  }
+  if (dataset.dtype() == DType::kFloat64) {
+    MEG_ASSIGN_OR_RETURN(const auto items, dataset.tokens<double>(sequence));
+    return ordered_json(std::vector<double>(items.begin(), items.end()));
+  }
+  MEG_ASSIGN_OR_RETURN(const auto bytes, dataset.sequence(sequence));
+  std::vector<int64_t> items(bytes.size() / static_cast<size_t>(dataset.item_size()));
+  MEG_RETURN_IF_ERROR(dataset.copy_tokens(sequence, 0, items));
+  return ordered_json(items);
+}
+
+Result<std::string> decoded(const IndexedDataset& dataset, int64_t sequence,
+                            const Tokenizer& tokenizer) {
+  MEG_ASSIGN_OR_RETURN(const auto bytes, dataset.sequence(sequence));
+  std::vector<int32_t> ids(bytes.size() / static_cast<size_t>(dataset.item_size()));
+  MEG_RETURN_IF_ERROR(dataset.copy_tokens(sequence, 0, ids));
+  return tokenizer.decode(ids);
+}
+
+Result<ordered_json> sequence_json(const IndexedDataset& dataset, int64_t sequence,
+                                   const Tokenizer* tokenizer) {
+  MEG_ASSIGN_OR_RETURN(ordered_json items, items_json(dataset, sequence));
+  ordered_json object;
+  object["sequence"] = sequence;
+  object["length"] = dataset.sequence_lengths()[sequence];
+  object["pointer"] = dataset.sequence_pointers()[sequence];
+  if (dataset.multimodal()) object["mode"] = dataset.sequence_modes()[sequence];
+  object["tokens"] = std::move(items);
+  if (tokenizer != nullptr) {
+    MEG_ASSIGN_OR_RETURN(std::string text, decoded(dataset, sequence, *tokenizer));
+    object["text"] = std::move(text);
+  }
+  return object;
+}
+
+Result<ordered_json> document_json(const IndexedDataset& dataset, int64_t document,
+                                   const Tokenizer* tokenizer) {
+  MEG_ASSIGN_OR_RETURN(const SequenceRange range, dataset.document(document));
+  ordered_json object;
+  object["document"] = document;
+  object["sequences"] = ordered_json::array();
+  for (int64_t sequence = range.begin; sequence < range.end; ++sequence) {
+    MEG_ASSIGN_OR_RETURN(ordered_json one, sequence_json(dataset, sequence, tokenizer));
+    object["sequences"].push_back(std::move(one));
+  }
+  return object;
+}
+
+ordered_json dataset_json(const IndexedDataset& dataset) {
+  ordered_json object = json_object();
+  object["prefix"] = dataset.prefix();
+  object["format"] = "MMIDIDX";
+  object["version"] = kIndexVersion;
+  object["dtype"] = dtype_name(dataset.dtype());
+  object["multimodal"] = dataset.multimodal();
+  object["sequences"] = dataset.sequence_count();
+  object["documents"] = dataset.document_count();
+  object["tokens"] = dataset.item_count();
+  object["bin_bytes"] = dataset.bin().size();
+  object["idx_bytes"] = dataset.idx().size();
+  return object;
+}
+
+void add_lengths(const LengthSummary& lengths, ordered_json& object) {
+  object["lengths"] = {{"min", lengths.min}, {"mean", lengths.mean}, {"median", lengths.median},
+                       {"p90", lengths.p90}, {"p99", lengths.p99},   {"max", lengths.max}};
+  object["histogram"] = ordered_json::array();
+  for (const LengthBucket& bucket : lengths.histogram) {
+    object["histogram"].push_back(
+        {{"from", bucket.from}, {"to", bucket.to}, {"sequences", bucket.sequences}});
+  }
+}
+
+/// The whole answer; the text output is made from it.
+Result<ordered_json> inspect(const IndexedDataset& dataset, const Arguments& arguments) {
+  std::unique_ptr<Tokenizer> tokenizer;
+  if (arguments.decode) {
+    MEG_ASSIGN_OR_RETURN(tokenizer, open_tokenizer(arguments.tokenizer));
+  }
+  ordered_json object = dataset_json(dataset);
+  if (arguments.histogram || !arguments.selects()) {
+    MEG_ASSIGN_OR_RETURN(const LengthSummary lengths, summarize_lengths(dataset));
+    add_lengths(lengths, object);
+  }
+  if (arguments.document.has_value()) {
+    MEG_ASSIGN_OR_RETURN(object["document"],
+                         document_json(dataset, *arguments.document, tokenizer.get()));
+  }
+  if (arguments.sequence.has_value()) {
+    MEG_ASSIGN_OR_RETURN(object["sequence"],
+                         sequence_json(dataset, *arguments.sequence, tokenizer.get()));
+  }
+  return object;
+}
+
+void print_sequence(const ordered_json& sequence) {
+  fmt::print("sequence {}: {} tokens at byte {} of .bin{}\n", sequence["sequence"].dump(),
+             sequence["length"].dump(), sequence["pointer"].dump(),
+             sequence.contains("mode") ? ", mode " + sequence["mode"].dump() : "");
+  fmt::print("tokens:");
+  for (const ordered_json& token : sequence["tokens"]) fmt::print(" {}", token.dump());
+  fmt::print("\n");
+  if (sequence.contains("text")) fmt::print("text:\n{}\n", sequence["text"].get<std::string>());
+}
+
+void print_histogram(const ordered_json& histogram, int64_t sequences) {
+  int64_t most = 1;
+  for (const ordered_json& bucket : histogram) {
+    most = std::max(most, bucket["sequences"].get<int64_t>());
+  }
+  fmt::print("\n{:>23}  {:>12}\n", "tokens", "sequences");
+  for (const ordered_json& bucket : histogram) {
+    const auto count = bucket["sequences"].get<int64_t>();
+    const double share = static_cast<double>(count) / static_cast<double>(sequences);
+    const auto width =
+        static_cast<double>(kBarWidth) * static_cast<double>(count) / static_cast<double>(most);
+    fmt::print("{:>10} - {:>10}  {:>12}  {:5.1f} %  {}\n", bucket["from"].get<int64_t>(),
+               bucket["to"].get<int64_t>(), count, 100 * share,
+               std::string(static_cast<size_t>(width), '#'));
+  }
+}
+
+void print_dataset(const ordered_json& object) {
+  fmt::print("dataset    {}\n", object["prefix"].get<std::string>());
+  fmt::print("format     {} version {}{}\n", object["format"].get<std::string>(),
+             object["version"].dump(), object["multimodal"].get<bool>() ? ", multimodal" : "");
+  fmt::print("dtype      {}\n", object["dtype"].get<std::string>());
+  for (const char* field : {"documents", "sequences", "tokens"}) {
+    fmt::print("{:<10} {}\n", field, object[field].get<int64_t>());
+  }
+  fmt::print(".bin       {} bytes\n.idx       {} bytes\n", object["bin_bytes"].get<int64_t>(),
+             object["idx_bytes"].get<int64_t>());
+}
+
+void print_lengths(const ordered_json& object) {
+  const ordered_json& lengths = object["lengths"];
+  fmt::print("lengths    min {}, mean {:.1f}, median {}, p90 {}, p99 {}, max {}\n",
+             lengths["min"].get<int64_t>(), lengths["mean"].get<double>(),
+             lengths["median"].get<int64_t>(), lengths["p90"].get<int64_t>(),
+             lengths["p99"].get<int64_t>(), lengths["max"].get<int64_t>());
+  if (!object["histogram"].empty()) {
+    print_histogram(object["histogram"], object["sequences"].get<int64_t>());
+  }
+}
+
+void print_text(const ordered_json& object) {
+  if (object.contains("lengths")) {
+    print_dataset(object);
+    print_lengths(object);
+  }
+  if (object.contains("document")) {
+    const ordered_json& document = object["document"];
+    fmt::print("document {}: {} sequences\n", document["document"].dump(),
+               document["sequences"].size());
+    for (const ordered_json& sequence : document["sequences"]) print_sequence(sequence);
+  }
+  if (object.contains("sequence")) print_sequence(object["sequence"]);
+}
+
+int main(int argc, const char* const* argv) {
+  Arguments arguments;
+  if (const std::optional<int> code = parse(argc, argv, arguments)) return *code;
+  const Result<IndexedDataset> dataset = IndexedDataset::open(arguments.prefix);
+  if (!dataset.has_value()) return fail(dataset.error());
+  const Result<ordered_json> answer = inspect(*dataset, arguments);
+  if (!answer.has_value()) return fail(answer.error());
+  if (arguments.json) {
+    print_json(*answer);
+  } else {
+    print_text(*answer);
+  }
+  const auto expected = static_cast<size_t>(dataset->item_count() * dataset->item_size());
+  if (dataset->bin().size() != expected) {
+    warning(fmt::format("{}: expected {} bytes by the index, found {}: see verify dataset",
+                        dataset->bin().path(), expected, dataset->bin().size()));
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace meg::tools
+
+int main(int argc, char** argv) { return meg::tools::main(argc, argv); }
