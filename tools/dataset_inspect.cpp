@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "libmeg/dataset/dataset_summary.h"
@@ -29,7 +32,7 @@ struct Arguments {
   bool histogram = false;
   bool decode = false;
   bool json = false;
-  TokenizerOptions tokenizer = {.tokenizer_type = "GPT2BPETokenizer"};
+  TokenizerOptions tokenizer;
 
   bool selects() const { return document.has_value() || sequence.has_value(); }
 };
@@ -48,6 +51,7 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
   flags.group("Text of the tokens");
   flags.toggle("--decode", &arguments.decode, "the text too, which the tokenizer flags decode");
   TokenizerOptions& tokenizer = arguments.tokenizer;
+  tokenizer.tokenizer_type = "GPT2BPETokenizer";
   flags.value("--tokenizer-type", &tokenizer.tokenizer_type, "TYPE", "kind of tokenizer");
   flags.value("--vocab-file", &tokenizer.vocab_file, "FILE",
               "vocabulary, such as GPT-2's vocab.json");
@@ -166,9 +170,14 @@ Result<ordered_json> inspect(const IndexedDataset& dataset, const Arguments& arg
   return object;
 }
 
+/// "1 token", "2 tokens"
+std::string counted(int64_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
 void print_sequence(const ordered_json& sequence) {
-  fmt::print("sequence {}: {} tokens at byte {} of .bin{}\n", sequence["sequence"].dump(),
-             sequence["length"].dump(), sequence["pointer"].dump(),
+  fmt::print("sequence {}: {} at byte {} of .bin{}\n", sequence["sequence"].dump(),
+             counted(sequence["length"].get<int64_t>(), "token"), sequence["pointer"].dump(),
              sequence.contains("mode") ? ", mode " + sequence["mode"].dump() : "");
   fmt::print("tokens:");
   for (const ordered_json& token : sequence["tokens"]) fmt::print(" {}", token.dump());
@@ -187,9 +196,9 @@ void print_histogram(const ordered_json& histogram, int64_t sequences) {
     const double share = static_cast<double>(count) / static_cast<double>(sequences);
     const auto width =
         static_cast<double>(kBarWidth) * static_cast<double>(count) / static_cast<double>(most);
-    fmt::print("{:>10} - {:>10}  {:>12}  {:5.1f} %  {}\n", bucket["from"].get<int64_t>(),
-               bucket["to"].get<int64_t>(), count, 100 * share,
-               std::string(static_cast<size_t>(width), '#'));
+    const std::string bar = width < 1 ? "" : "  " + std::string(static_cast<size_t>(width), '#');
+    fmt::print("{:>10} - {:>10}  {:>12}  {:5.1f} %{}\n", bucket["from"].get<int64_t>(),
+               bucket["to"].get<int64_t>(), count, 100 * share, bar);
   }
 }
 
@@ -206,14 +215,13 @@ void print_dataset(const ordered_json& object) {
 }
 
 void print_lengths(const ordered_json& object) {
+  if (object["histogram"].empty()) return;
   const ordered_json& lengths = object["lengths"];
   fmt::print("lengths    min {}, mean {:.1f}, median {}, p90 {}, p99 {}, max {}\n",
              lengths["min"].get<int64_t>(), lengths["mean"].get<double>(),
              lengths["median"].get<int64_t>(), lengths["p90"].get<int64_t>(),
              lengths["p99"].get<int64_t>(), lengths["max"].get<int64_t>());
-  if (!object["histogram"].empty()) {
-    print_histogram(object["histogram"], object["sequences"].get<int64_t>());
-  }
+  print_histogram(object["histogram"], object["sequences"].get<int64_t>());
 }
 
 void print_text(const ordered_json& object) {
@@ -223,8 +231,8 @@ void print_text(const ordered_json& object) {
   }
   if (object.contains("document")) {
     const ordered_json& document = object["document"];
-    fmt::print("document {}: {} sequences\n", document["document"].dump(),
-               document["sequences"].size());
+    const auto count = static_cast<int64_t>(document["sequences"].size());
+    fmt::print("document {}: {}\n", document["document"].dump(), counted(count, "sequence"));
     for (const ordered_json& sequence : document["sequences"]) print_sequence(sequence);
   }
   if (object.contains("sequence")) print_sequence(object["sequence"]);

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -114,7 +113,8 @@ int verify_dataset_main(int argc, const char* const* argv) {
 int usage_main(int argc, const char* const* argv) {
   std::string what;
   Flags flags("verify", "says whether files are what they should be: verify dataset PREFIX.");
-  flags.positional("WHAT", &what, "dataset (verify dataset --help says more)").choices({"dataset"});
+  flags.positional("WHAT", &what, "what to check; verify dataset --help says more")
+      .choices({"dataset", "checkpoint", "diff", "manifest"});
   return flags.parse(argc, argv).value_or(2);
 }
 

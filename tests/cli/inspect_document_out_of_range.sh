@@ -1,0 +1,1 @@
+dataset_inspect testdata/golden/datasets/uint16 --document 6

@@ -1,0 +1,1 @@
+dataset_inspect testdata/golden/datasets/append_eod.idx

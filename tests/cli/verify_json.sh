@@ -1,0 +1,1 @@
+verify dataset testdata/golden/datasets/mm_int32.idx --json

@@ -1,0 +1,4 @@
+for what in checkpoint diff manifest; do
+  verify $what a b
+  echo "exit $?"
+done

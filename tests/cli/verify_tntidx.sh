@@ -1,0 +1,1 @@
+verify dataset testdata/golden/datasets/fairseq.bin

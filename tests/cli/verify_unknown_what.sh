@@ -1,0 +1,1 @@
+verify datasets testdata/golden/datasets/uint16
