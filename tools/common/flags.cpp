@@ -102,6 +102,7 @@ class Parser {
 
   std::optional<int> ambiguous_flag(std::string_view typed, const std::vector<FlagSpec*>& found) {
     std::vector<std::string_view> names;
+    names.reserve(found.size());
     for (const FlagSpec* spec : found) names.push_back(spec->name);
     return usage_error(
         fmt::format("ambiguous flag {}: could be {}", typed, fmt::join(names, ", ")));
