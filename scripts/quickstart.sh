@@ -100,9 +100,9 @@ show "$bin/preprocess_data" --input "${inputs[@]}" --json-keys "${keys[@]}" \
   --merge-file "$merge_file" --append-eod ${others[@]+"${others[@]}"}
 for key in "${keys[@]}"; do
   dataset="${prefix}_${key}_document"
+  show "$bin/dataset_inspect" "$dataset"
   show "$bin/dataset_inspect" "$dataset" --document 0 --decode --vocab-file "$vocab_file" \
     --merge-file "$merge_file"
-  show "$bin/dataset_inspect" "$dataset"
   show "$bin/verify" dataset "$dataset" ${check[@]+"${check[@]}"}
 done
 
