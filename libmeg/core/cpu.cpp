@@ -14,7 +14,7 @@ InstructionSet detect() {
                     __builtin_cpu_supports("bmi2");
   const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-                      __builtin_cpu_supports("avx512vbmi");
+                      __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vbmi2");
   if (avx2 && avx512) return InstructionSet::kAvx512;
   if (avx2) return InstructionSet::kAvx2;
 #endif

@@ -8,7 +8,7 @@ namespace meg {
 enum class InstructionSet {
   kPortable,
   kAvx2,    ///< AVX2, BMI1 and BMI2
-  kAvx512,  ///< AVX-512 F, BW, DQ, VL and VBMI, and kAvx2's
+  kAvx512,  ///< AVX-512 F, BW, DQ, VL, VBMI and VBMI2, and kAvx2's
 };
 
 /// The strongest set that this processor and operating system run.

@@ -2,14 +2,17 @@
 
 #include <utility>
 
+#include "libmeg/dataset/fast_json.h"
 #include "libmeg/dataset/python_json.h"
 
 namespace meg {
 
 struct JsonLineParser::State {
-  explicit State(std::vector<std::string> keys) : strict(std::move(keys)) {}
+  explicit State(std::vector<std::string> keys) : fast(keys), strict(std::move(keys)) {}
 
+  FastJsonReader fast;
   PythonJsonReader strict;
+  bool is_fast = true;  // which of them read the last line
 };
 
 JsonLineParser::JsonLineParser(std::vector<std::string> keys)
@@ -19,10 +22,13 @@ JsonLineParser::JsonLineParser(JsonLineParser&&) noexcept = default;
 JsonLineParser& JsonLineParser::operator=(JsonLineParser&&) noexcept = default;
 JsonLineParser::~JsonLineParser() = default;
 
-Status JsonLineParser::parse(std::string_view line) { return state_->strict.read(line); }
+Status JsonLineParser::parse(std::string_view line) {
+  state_->is_fast = state_->fast.read(line);
+  return state_->is_fast ? Status() : state_->strict.read(line);
+}
 
 std::span<const std::string_view> JsonLineParser::texts(size_t key) const {
-  return state_->strict.texts(key);
+  return state_->is_fast ? state_->fast.texts(key) : state_->strict.texts(key);
 }
 
 }  // namespace meg

@@ -17,13 +17,14 @@ namespace meg {
 /// one thread.
 class JsonLineParser {
  public:
+  /// keys: each once.
   explicit JsonLineParser(std::vector<std::string> keys);
   JsonLineParser(JsonLineParser&&) noexcept;
   JsonLineParser& operator=(JsonLineParser&&) noexcept;
   ~JsonLineParser();
 
   /// line: one line, not blank, without its line end, with kTextPadding readable bytes behind it.
-  /// The bytes are not changed. Memory: up to the length of the line, beside the line.
+  /// The bytes are not changed. Memory beside the line: up to twice its length.
   /// Errors (kCorruption, and kNotFound for a missing key) say the byte in the line:
   /// `byte 17: expected ..., found ...` (from 1).
   Status parse(std::string_view line);
