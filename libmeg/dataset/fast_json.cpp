@@ -12,8 +12,9 @@
 namespace meg {
 namespace {
 
-constexpr int kMaxNesting = 100;                 // deeper lines are for the strict reader
-constexpr size_t kKeptMemory = size_t{8} << 20;  // bytes; more is given back by the next line
+constexpr int kMaxNesting = 100;                   // deeper lines are for the strict reader
+constexpr size_t kLeastMemory = size_t{64} << 10;  // bytes
+constexpr size_t kKeptMemory = size_t{8} << 20;    // bytes; more is given back by the next line
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -39,7 +40,7 @@ void FastJsonReader::prepare_memory(size_t bytes) {
   const size_t wanted = bytes + 2 * kTextPadding;
   if (wanted > capacity_ || (capacity_ > kKeptMemory && wanted < kKeptMemory / 2)) {
     unescaped_.reset();
-    capacity_ = std::max(wanted, kKeptMemory / 2);
+    capacity_ = std::max(wanted, kLeastMemory);
     unescaped_.reset(new char[capacity_]);
   }
   out_ = unescaped_.get();
