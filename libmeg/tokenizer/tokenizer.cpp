@@ -2,8 +2,6 @@
 
 #include <simdjson.h>
 
-#include <cstring>
-
 #include "libmeg/core/printable.h"
 #include "libmeg/core/utf8.h"
 
@@ -20,8 +18,9 @@ Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text) const {
   padded.append(text).append(kTextPadding, '\0');
   TokenBuffer tokens(DType::kInt32);
   new_encoder(DType::kInt32)->encode(std::string_view(padded).substr(0, text.size()), tokens);
-  std::vector<int32_t> ids(static_cast<size_t>(tokens.size()));
-  std::memcpy(ids.data(), tokens.bytes().data(), tokens.bytes().size());
+  std::vector<int32_t> ids;
+  ids.reserve(static_cast<size_t>(tokens.size()));
+  for (int64_t i = 0; i < tokens.size(); ++i) ids.push_back(tokens.at(i));
   return ids;
 }
 

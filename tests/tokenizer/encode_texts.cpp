@@ -48,7 +48,7 @@ std::vector<std::vector<int32_t>> encode_all(const std::vector<std::string>& tex
 void write_ids(const std::vector<int32_t>& ids) {
   const auto count = static_cast<uint32_t>(ids.size());
   std::fwrite(&count, sizeof(count), 1, stdout);
-  std::fwrite(ids.data(), sizeof(int32_t), ids.size(), stdout);
+  for (const int32_t id : ids) std::fwrite(&id, sizeof(id), 1, stdout);
 }
 
 }  // namespace

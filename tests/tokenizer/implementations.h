@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <ostream>
 #include <string>
 
 #include "libmeg/core/cpu.h"
@@ -26,11 +27,20 @@ inline constexpr Implementation kImplementations[] = {
     {GPT2BPETokenizer::Implementation::kFast, InstructionSet::kAvx512},
 };
 
-inline std::string implementation_name(const testing::TestParamInfo<Implementation>& tested) {
-  if (tested.param.implementation == GPT2BPETokenizer::Implementation::kReference) {
+inline std::string name_of(const Implementation& implementation) {
+  if (implementation.implementation == GPT2BPETokenizer::Implementation::kReference) {
     return "reference";
   }
-  return "fast_" + std::string(instruction_set_name(tested.param.instruction_set));
+  return "fast_" + std::string(instruction_set_name(implementation.instruction_set));
+}
+
+/// How GoogleTest shows it.
+inline void PrintTo(const Implementation& implementation, std::ostream* out) {
+  *out << name_of(implementation);
+}
+
+inline std::string test_name(const testing::TestParamInfo<Implementation>& tested) {
+  return name_of(tested.param);
 }
 
 /// Its cases skip, visibly, what this processor cannot run.
@@ -48,4 +58,4 @@ class ImplementationTest : public testing::TestWithParam<Implementation> {
 /// Runs the TEST_P cases of `suite`, an ImplementationTest, for each implementation.
 #define MEG_TEST_ALL_IMPLEMENTATIONS(suite)                                              \
   INSTANTIATE_TEST_SUITE_P(All, suite, testing::ValuesIn(::meg::test::kImplementations), \
-                           ::meg::test::implementation_name)
+                           ::meg::test::test_name)
