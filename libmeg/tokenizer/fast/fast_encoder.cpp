@@ -28,19 +28,16 @@ class FastEncoder : public TokenEncoder {
     while (scan.position < scan.end) {
       const char* const base = scan.position;
       const size_t count = scan_(scan, starts_.data());
-      // The first start ends the word before it, and the text's very first one none.
-      size_t i = 0;
-      if (count > 0) {
-        const char* const first = base + starts_[0];
-        if (first != word) out = encode_word(word, static_cast<size_t>(first - word), out);
-        word = first;
+      if (count == 0) continue;
+      // The first start ends the word before it, if this is not the start of the text.
+      const char* const first = base + starts_[0];
+      if (first != word) out = encode_word({word, first}, out);
+      for (size_t i = 0; i + 1 < count; i += kBatch) {
+        out = encode_batch(base, &starts_[i], std::min(kBatch, count - 1 - i), out);
       }
-      for (; i + 1 < count; i += kBatch) {
-        out = encode_batch(base, starts_.data() + i, std::min(kBatch, count - 1 - i), out);
-      }
-      if (count > 0) word = base + starts_[count - 1];
+      word = base + starts_[count - 1];
     }
-    out = encode_word(word, static_cast<size_t>(scan.end - word), out);
+    out = encode_word({word, scan.end}, out);
     tokens.commit(out - begin);
   }
 
@@ -48,8 +45,8 @@ class FastEncoder : public TokenEncoder {
   using ShortCache = WordCache<Id, 16>;
   using MediumCache = WordCache<Id, 32>;
 
-  static constexpr size_t kShortSets = size_t{1} << 17;
-  static constexpr size_t kMediumSets = size_t{1} << 14;
+  static constexpr size_t kShortSets = size_t{1} << 18;
+  static constexpr size_t kMediumSets = size_t{1} << 15;
   static constexpr size_t kLongSlots = size_t{1} << 16;
   static constexpr size_t kLongStoreBytes = size_t{4} << 20;
   static constexpr size_t kMaxCachedBytes = 1024;
@@ -72,54 +69,67 @@ class FastEncoder : public TokenEncoder {
       short_.prefetch(asked_[i].hash);
     }
     for (size_t i = 0; i < count; ++i) {
+      const char* const word = base + starts[i];
       const uint32_t length = starts[i + 1] - starts[i];
-      if (length < 16) {
-        const typename ShortCache::Entry* entry = short_.find(asked_[i].key, asked_[i].hash);
-        if (entry != nullptr) {
-          std::memcpy(out, entry->ids.data(), sizeof(entry->ids));
-          out += entry->count;
-          continue;
-        }
-      }
-      out = encode_word(base + starts[i], length, out);
+      out = length < 16 ? encode_short({word, length}, asked_[i].key, asked_[i].hash, out)
+                        : encode_longer({word, length}, out);
     }
     return out;
   }
 
-  /// Writes the word's ids to out, and perhaps up to kCopyRoom further ones; returns where the next
-  /// go.
-  [[gnu::noinline]] Id* encode_word(const char* word, size_t length, Id* out) {
-    if (length < 16) return encode_with(short_, word, length, out);
-    if (length < 32) return encode_with(medium_, word, length, out);
-    return encode_long(std::string_view(word, length), out);
+  // Each of these writes the word's ids to out, and perhaps up to kCopyRoom further ones, and
+  // returns where the next go.
+
+  Id* encode_word(std::string_view word, Id* out) {
+    if (word.size() >= 16) return encode_longer(word, out);
+    const typename ShortCache::Key key(word.data(), word.size());
+    return encode_short(word, key, key.hash(), out);
   }
 
-  template <class Cache>
-  Id* encode_with(Cache& cache, const char* word, size_t length, Id* out) {
-    const typename Cache::Key key(word, length);
-    const uint64_t hash = key.hash();
-    const typename Cache::Entry* entry = cache.find(key, hash);
-    if (entry != nullptr) {
-      std::memcpy(out, entry->ids.data(), sizeof(entry->ids));
-      return out + entry->count;
-    }
-    Id* const end = encode_long(std::string_view(word, length), out);
-    const std::span<const Id> ids(out, static_cast<size_t>(end - out));
-    if (ids.size() <= Cache::kMaxIds) cache.insert(key, hash, ids);
+  Id* encode_short(std::string_view word, const typename ShortCache::Key& key, uint64_t hash,
+                   Id* out) {
+    const typename ShortCache::Entry* entry = short_.find(key, hash);
+    if (entry == nullptr) return learn_short(word, key, hash, out);
+    if (static_cast<size_t>(entry->count) > ShortCache::kMaxIds) return encode_medium(word, out);
+    std::memcpy(out, entry->ids.data(), sizeof(entry->ids));
+    return out + entry->count;
+  }
+
+  [[gnu::noinline]] Id* learn_short(std::string_view word, const typename ShortCache::Key& key,
+                                    uint64_t hash, Id* out) {
+    Id* const end = merge(word, out);
+    const std::span<const Id> ids(out, end);
+    if (short_.insert(key, hash, ids)) return end;
+    const typename MediumCache::Key medium_key(word.data(), word.size());
+    medium_.insert(medium_key, medium_key.hash(), ids);
     return end;
   }
 
-  [[gnu::noinline]] Id* encode_long(std::string_view word, Id* out) {
+  [[gnu::noinline]] Id* encode_longer(std::string_view word, Id* out) {
+    return word.size() < 32 ? encode_medium(word, out) : encode_long(word, out);
+  }
+
+  [[gnu::noinline]] Id* encode_medium(std::string_view word, Id* out) {
+    const typename MediumCache::Key key(word.data(), word.size());
+    const uint64_t hash = key.hash();
+    const typename MediumCache::Entry* entry = medium_.find(key, hash);
+    if (entry != nullptr) {
+      if (static_cast<size_t>(entry->count) > MediumCache::kMaxIds) return encode_long(word, out);
+      std::memcpy(out, entry->ids.data(), sizeof(entry->ids));
+      return out + entry->count;
+    }
+    Id* const end = merge(word, out);
+    if (!medium_.insert(key, hash, {out, end})) long_.insert(word, hash_word(word), {out, end});
+    return end;
+  }
+
+  Id* encode_long(std::string_view word, Id* out) {
     if (word.size() > kMaxCachedBytes) return merge(word, out);
     const uint64_t hash = hash_word(word);
     const std::span<const Id> known = long_.find(word, hash);
     if (!known.empty()) return std::copy(known.begin(), known.end(), out);
     Id* const end = merge(word, out);
-    const auto count = static_cast<size_t>(end - out);
-    const bool fits_elsewhere =
-        (word.size() < 16 && count <= ShortCache::kMaxIds) ||
-        (word.size() >= 16 && word.size() < 32 && count <= MediumCache::kMaxIds);
-    if (!fits_elsewhere) long_.insert(word, hash, {out, count});
+    long_.insert(word, hash, {out, end});
     return end;
   }
 

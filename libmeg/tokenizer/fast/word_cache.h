@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "libmeg/tokenizer/fast/huge_array.h"
 #include "libmeg/tokenizer/fast/word_key.h"
 
 namespace meg::fast {
@@ -25,22 +27,22 @@ class WordCache {
 
   struct Entry {
     Key key;   // a free entry's is all zeros, which no word of one byte or more has
-    Id count;  // of ids
+    Id count;  // of ids; above kMaxIds where the word is known to have more ids than fit
     std::array<Id, kMaxIds> ids;
   };
 
   /// sets: a power of two.
-  explicit WordCache(size_t sets) : sets_(sets), mask_(sets - 1) {}
+  explicit WordCache(size_t sets) : sets_(sets) {}
 
   /// Asks for the memory that find(key, hash) will read.
   void prefetch(uint64_t hash) const {
-    const auto* set = reinterpret_cast<const char*>(&sets_[hash & mask_]);
+    const auto* set = reinterpret_cast<const char*>(&sets_[hash & (sets_.size() - 1)]);
     for (size_t line = 0; line < sizeof(Set); line += 64) __builtin_prefetch(set + line);
   }
 
   /// The entry of a word, or nullptr. Valid until the next call.
   const Entry* find(const Key& key, uint64_t hash) {
-    Set& set = sets_[hash & mask_];
+    Set& set = sets_[hash & (sets_.size() - 1)];
     if (set.entries[0].key == key) return &set.entries[0];
     if (set.entries[1].key == key) {
       std::swap(set.entries[0], set.entries[1]);
@@ -49,23 +51,23 @@ class WordCache {
     return nullptr;
   }
 
-  /// ids: at most kMaxIds.
-  void insert(const Key& key, uint64_t hash, std::span<const Id> ids) {
-    Set& set = sets_[hash & mask_];
+  /// Remembers the ids, or where they are too many, just that. Returns whether they fit.
+  bool insert(const Key& key, uint64_t hash, std::span<const Id> ids) {
+    Set& set = sets_[hash & (sets_.size() - 1)];
     set.entries[1] = set.entries[0];
     Entry& entry = set.entries[0];
     entry.key = key;
-    entry.count = static_cast<Id>(ids.size());
-    for (size_t i = 0; i < ids.size(); ++i) entry.ids[i] = ids[i];
+    entry.count = static_cast<Id>(std::min(ids.size(), kMaxIds + 1));
+    std::copy_n(ids.begin(), std::min(ids.size(), kMaxIds), entry.ids.begin());
+    return ids.size() <= kMaxIds;
   }
 
  private:
   struct alignas(4 * kKeyBytes) Set {
-    std::array<Entry, 2> entries{};
+    std::array<Entry, 2> entries;
   };
 
-  std::vector<Set> sets_;
-  size_t mask_;
+  HugeArray<Set> sets_;
 };
 
 /// The same for words of any length and number of ids; slower to ask. When its store is full, it

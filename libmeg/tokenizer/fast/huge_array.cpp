@@ -1,0 +1,23 @@
+#include "libmeg/tokenizer/fast/huge_array.h"
+
+#include <sys/mman.h>
+
+#include <cstdint>
+#include <new>
+
+namespace meg::fast {
+
+HugePages::HugePages(size_t bytes) {
+  constexpr size_t kHugePage = size_t{2} << 20;
+  mapping_bytes_ = bytes + kHugePage;
+  mapping_ =
+      ::mmap(nullptr, mapping_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapping_ == MAP_FAILED) throw std::bad_alloc();
+  const auto begin = reinterpret_cast<uintptr_t>(mapping_);
+  data_ = reinterpret_cast<void*>((begin + kHugePage - 1) / kHugePage * kHugePage);
+  ::madvise(data_, bytes, MADV_HUGEPAGE);
+}
+
+HugePages::~HugePages() { ::munmap(mapping_, mapping_bytes_); }
+
+}  // namespace meg::fast

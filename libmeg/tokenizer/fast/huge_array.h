@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstddef>
+#include <type_traits>
+
+namespace meg::fast {
+
+/// Memory from the system, all zero bits, aligned to 2 MiB and in huge pages where it has them:
+/// tables that are read at random cost fewer address translations. Pages count once they are
+/// touched.
+class HugePages {
+ public:
+  explicit HugePages(size_t bytes);
+  HugePages(const HugePages&) = delete;
+  HugePages& operator=(const HugePages&) = delete;
+  ~HugePages();
+
+  void* data() const { return data_; }
+
+ private:
+  void* mapping_;
+  size_t mapping_bytes_;
+  void* data_;
+};
+
+/// A fixed number of T, which all zero bits must be a valid value of.
+template <class T>
+class HugeArray {
+ public:
+  static_assert(std::is_trivially_destructible_v<T>);
+
+  explicit HugeArray(size_t size) : pages_(size * sizeof(T)), size_(size) {}
+
+  size_t size() const { return size_; }
+
+  T& operator[](size_t i) { return static_cast<T*>(pages_.data())[i]; }
+
+  const T& operator[](size_t i) const { return static_cast<const T*>(pages_.data())[i]; }
+
+ private:
+  HugePages pages_;
+  size_t size_;
+};
+
+}  // namespace meg::fast
