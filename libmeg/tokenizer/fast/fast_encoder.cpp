@@ -46,7 +46,7 @@ class FastEncoder : public TokenEncoder {
   using MediumCache = WordCache<Id, 32>;
 
   static constexpr size_t kShortSets = size_t{1} << 18;
-  static constexpr size_t kMediumSets = size_t{1} << 15;
+  static constexpr size_t kMediumSets = size_t{1} << 16;
   static constexpr size_t kLongSlots = size_t{1} << 16;
   static constexpr size_t kLongStoreBytes = size_t{4} << 20;
   static constexpr size_t kMaxCachedBytes = 1024;

@@ -18,8 +18,8 @@ Result<MergeTable> MergeTable::build(const BpeModel& model) {
   table.slots_.assign(capacity, kEmpty);
   table.slot_mask_ = capacity - 1;
   table.slot_shift_ = 64 - bits;
-  table.filter_.assign(capacity * 16 / 64, 0);
-  table.filter_shift_ = 64 - bits - 4;
+  table.filter_.assign(capacity * 8 / 64, 0);
+  table.filter_shift_ = 64 - bits - 3;
   table.byte_ranks_.assign(size_t{1} << 16, kNoRank);
   table.results_.reserve(merges);
   for (const BpeModel::Merge& merge : model.merges()) {

@@ -66,7 +66,7 @@ class MergeTable {
   void insert(uint32_t left, uint32_t right, uint32_t rank);
 
   std::vector<uint64_t> slots_;   // a power of two, open addressing, at most half full
-  std::vector<uint64_t> filter_;  // a bit for each slot of a table 16 times as large
+  std::vector<uint64_t> filter_;  // a bit for each slot of a table 8 times as large
   size_t slot_mask_ = 0;
   int slot_shift_ = 0;
   int filter_shift_ = 0;
