@@ -122,7 +122,7 @@ class Output(PreprocessData):
         shown = os.read(terminal, 1 << 16).decode()
         os.close(terminal)
         self.assertEqual(result.returncode, 0)
-        for field in ("docs/s", "MB/s", "tokens", "ETA"):
+        for field in ("docs/s", "MB/s", "tokens"):
             self.assertIn(field, shown)
         self.assertNotIn("Processed", shown)
 
