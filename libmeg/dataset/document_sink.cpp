@@ -96,9 +96,11 @@ Status DocumentSink::write(const TokenizedChunk& chunk) const {
 }
 
 Status DocumentSink::finish() {
+  std::vector<IndexedDatasetBuilder*> builders;
   for (KeySink& sink : keys_) {
-    for (IndexedDatasetBuilder& builder : sink.builders) MEG_RETURN_IF_ERROR(builder.finish());
+    for (IndexedDatasetBuilder& builder : sink.builders) builders.push_back(&builder);
   }
+  MEG_RETURN_IF_ERROR(IndexedDatasetBuilder::finish_all(builders));
   if (partitions_ == 1) return Status();
   for (const std::string& key : json_keys_) MEG_RETURN_IF_ERROR(merge_partitions(key));
   return Status();

@@ -96,6 +96,7 @@ struct IndexedDatasetBuilder::State {
   Status add_documents(const IndexedDataset& other);
   Status write_pointers(PieceWriter& out) const;
   Status write_index();
+  Status complete();
 };
 
 /// Lengths must not be negative. Moves counts on; the items' bytes are the caller's business.
@@ -197,6 +198,27 @@ Status IndexedDatasetBuilder::State::write_index() {
   MEG_RETURN_IF_ERROR(append_file(documents_spool, out));
   if (options.multimodal) MEG_RETURN_IF_ERROR(append_file(modes_spool, out));
   return out.flush();
+}
+
+/// Brings both files to their final content.
+Status IndexedDatasetBuilder::State::complete() {
+  if (document_is_open()) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "{}: {} sequences after the last end_document()", idx.path(),
+                      sequence_count - document_end);
+  }
+  if (reserved_done != reserved) {
+    return make_error(StatusCode::kInvalidArgument, "{}: {} bytes reserved, {} written", bin.path(),
+                      reserved, reserved_done.load());
+  }
+  MEG_RETURN_IF_ERROR(items.flush());
+  MEG_RETURN_IF_ERROR(lengths.flush());
+  MEG_RETURN_IF_ERROR(documents.flush());
+  MEG_RETURN_IF_ERROR(modes.flush());
+  MEG_RETURN_IF_ERROR(write_index());
+  documents_spool = AtomicFile();
+  modes_spool = AtomicFile();
+  return Status();
 }
 
 IndexedDatasetBuilder::IndexedDatasetBuilder(std::unique_ptr<State> state)
@@ -332,24 +354,17 @@ int64_t IndexedDatasetBuilder::document_count() const { return state_->document_
 int64_t IndexedDatasetBuilder::item_count() const { return state_->item_count; }
 
 Status IndexedDatasetBuilder::finish() {
-  State& state = *state_;
-  if (state.document_is_open()) {
-    return make_error(StatusCode::kInvalidArgument,
-                      "{}: {} sequences after the last end_document()", state.idx.path(),
-                      state.sequence_count - state.document_end);
+  IndexedDatasetBuilder* const self = this;
+  return finish_all({&self, 1});
+}
+
+Status IndexedDatasetBuilder::finish_all(std::span<IndexedDatasetBuilder* const> builders) {
+  std::vector<AtomicFile*> files;
+  for (IndexedDatasetBuilder* builder : builders) {
+    MEG_RETURN_IF_ERROR(builder->state_->complete());
+    files.push_back(&builder->state_->bin);
   }
-  if (state.reserved_done != state.reserved) {
-    return make_error(StatusCode::kInvalidArgument, "{}: {} bytes reserved, {} written",
-                      state.bin.path(), state.reserved, state.reserved_done.load());
-  }
-  MEG_RETURN_IF_ERROR(state.items.flush());
-  MEG_RETURN_IF_ERROR(state.lengths.flush());
-  MEG_RETURN_IF_ERROR(state.documents.flush());
-  MEG_RETURN_IF_ERROR(state.modes.flush());
-  MEG_RETURN_IF_ERROR(state.write_index());
-  state.documents_spool = AtomicFile();
-  state.modes_spool = AtomicFile();
-  AtomicFile* const files[] = {&state.bin, &state.idx};
+  for (IndexedDatasetBuilder* builder : builders) files.push_back(&builder->state_->idx);
   return AtomicFile::commit_all(files);
 }
 

@@ -61,6 +61,9 @@ class IndexedDatasetBuilder {
   /// kInvalidArgument where the last document has not ended or reserved bytes were not written.
   Status finish();
 
+  /// finish() of several: all are complete and on the device before the first file is renamed.
+  static Status finish_all(std::span<IndexedDatasetBuilder* const> builders);
+
  private:
   struct State;
   explicit IndexedDatasetBuilder(std::unique_ptr<State> state);

@@ -308,7 +308,8 @@ class Endings(PreprocessData):
         result = self.run_program("--input", file, prefix=self.path("locked", "out"))
         self.assert_error(result, 1, "cannot create .*: Permission denied")
 
-    def test_a_full_disk_leaves_nothing(self):
+    def small_disk(self):
+        """A folder on a disk of 1 MiB, or the test is skipped."""
         disk = self.path("disk")
         os.mkdir(disk)
         mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", disk],
@@ -316,8 +317,21 @@ class Endings(PreprocessData):
         if mount.returncode != 0:
             self.skipTest("needs to mount a tmpfs: " + mount.stderr.strip())
         self.addCleanup(subprocess.run, ["umount", disk])
+        return disk
+
+    def test_a_full_disk_leaves_nothing(self):
+        disk = self.small_disk()
         file = self.write("in.jsonl", lines_of(f"{i} some text" for i in range(200000)))
         result = self.run_program("--input", file, prefix=os.path.join(disk, "out"))
+        self.assert_error(result, 1, ".*No space left on device")
+        self.assertEqual(os.listdir(disk), [])
+
+    def test_a_disk_that_fills_up_at_the_end_leaves_nothing_of_any_key(self):
+        disk = self.small_disk()
+        # 30,000 sequences of one token: twice 60 KB of .bin, but 600 KB of .idx each at the end.
+        file = self.write("in.jsonl", '{"a": "x", "b": "y"}\n' * 30000)
+        result = self.run_program("--input", file, "--json-keys", "a", "b",
+                                  prefix=os.path.join(disk, "out"))
         self.assert_error(result, 1, ".*No space left on device")
         self.assertEqual(os.listdir(disk), [])
 
