@@ -54,7 +54,8 @@ void finish(TextChunk& chunk, size_t bytes) {
   chunk.lines = {chunk.buffer.get(), bytes};
 }
 
-Status became_shorter(const FileDescriptor& file, int64_t expected, int64_t found) {
+Status became_shorter(const FileDescriptor& file, int64_t expected) {
+  MEG_ASSIGN_OR_RETURN(const int64_t found, file.size());
   return make_error(StatusCode::kIoError,
                     "{}: expected {} bytes, found {}: the file became shorter while it was read",
                     file.path(), expected, found);
@@ -106,7 +107,7 @@ Result<std::string_view> FileCutter::window(int64_t begin, int64_t end) {
   window_.resize(static_cast<size_t>(kWindowBytes));
   const auto bytes = static_cast<size_t>(end - begin);
   MEG_ASSIGN_OR_RETURN(const size_t got, file_.read_at(begin, as_bytes(window_.data(), bytes)));
-  if (got < bytes) return became_shorter(file_, rest_.end, begin + static_cast<int64_t>(got));
+  if (got < bytes) return became_shorter(file_, rest_.end);
   return std::string_view(window_.data(), bytes);
 }
 
@@ -116,9 +117,7 @@ Status read_range(const FileDescriptor& file, ByteRange range, size_t chunk_byte
   MEG_RETURN_IF_ERROR(prepare(chunk, bytes, chunk_bytes).with_prefix(file.path()));
   MEG_ASSIGN_OR_RETURN(const size_t got,
                        file.read_at(range.begin, as_bytes(chunk.buffer.get(), bytes)));
-  if (got < bytes) {
-    return became_shorter(file, range.end, range.begin + static_cast<int64_t>(got));
-  }
+  if (got < bytes) return became_shorter(file, range.end);
   finish(chunk, bytes);
   chunk.offset = range.begin;
   return Status();
