@@ -17,7 +17,8 @@ class BpeModelBuilder;
 
 /// Pieces and merges of a byte-level BPE vocabulary, numbered for merging.
 /// A piece is a byte string that takes part in merging: each single byte, and each side and result
-/// of a merge. A token is an entry of the vocabulary; special tokens are tokens but no pieces.
+/// of a merge. A token is an entry of the vocabulary; one that no merge gives, such as a special
+/// token, is no piece.
 class BpeModel {
  public:
   struct Merge {
@@ -59,8 +60,8 @@ class BpeModel {
   /// Id of kEndOfText; empty where the vocabulary lacks it.
   std::optional<int32_t> eod() const { return eod_; }
 
-  /// The bytes that an id decodes to: the piece's, or for a token that is not made of the byte
-  /// alphabet (a special token) its own text. Empty for an id that no token has.
+  /// The bytes that an id decodes to: those that its token's characters stand for, or the token's
+  /// own text where one of them is outside the byte alphabet. Empty for an id that no token has.
   std::optional<std::string_view> token_bytes(int32_t id) const;
 
   /// What a user should know about the files; one line each.

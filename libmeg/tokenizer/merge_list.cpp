@@ -71,6 +71,10 @@ Result<MergeList> parse_merge_list(std::string_view text, const std::string& nam
   MergeList list;
   list.pairs.reserve(static_cast<size_t>(std::count(text.begin(), text.end(), '\n')));
   std::string_view line;
+  if (text.find_first_of("\r\n") == std::string_view::npos) {
+    return make_error(StatusCode::kCorruption, "{}: expected lines, found no line end: {}", name,
+                      printable(text));
+  }
   for (int64_t number = 1; take_line(text, line); ++number) {
     if (number == 1) {
       list.header = line;

@@ -141,6 +141,12 @@ TEST(BpeModel, RejectsMergesThatAreNotUtf8) {
             "merges.txt: line 3: byte 15: expected UTF-8, found \"\\xe2\\x82\\n\"");
 }
 
+TEST(BpeModel, RejectsFilesThatWereSwapped) {
+  EXPECT_THAT(error_of(parse_model("#version\na b\n", kAbc)), HasSubstr("vocab.json: expected a "));
+  EXPECT_THAT(error_of(parse_model(kAbc, kAbc)),
+              HasSubstr("merges.txt: expected lines, found no line end: \"{"));
+}
+
 TEST(BpeModel, RejectsEmptyFiles) {
   EXPECT_EQ(error_of(parse_model(kAbc, "")),
             "merges.txt: expected \"#version\" or a merge, found an empty file");
