@@ -12,6 +12,6 @@ jobs="${MEG_JOBS:-$(nproc)}"
 
 "$here/setup.sh"
 cd "$root"
-cmake --preset release -DMEG_WITH_TORCH="$with_torch" -DMEG_BUILD_BENCH=OFF
+cmake --preset release -DMEG_WITH_TORCH="$with_torch"
 cmake --build --preset release --parallel "$jobs"
 ctest --preset release --parallel "$jobs" "$@"
