@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
 #include <span>
 #include <string>
 #include <vector>
@@ -62,6 +63,9 @@ inline IndexFields index_fields(uint8_t dtype_code, std::vector<int32_t> lengths
 }
 
 inline void write_dataset(const std::string& prefix, std::string_view idx, std::string_view bin) {
+  // New files: writing over old ones waits for the disk on some file systems.
+  std::filesystem::remove(prefix + ".idx");
+  std::filesystem::remove(prefix + ".bin");
   write_file(prefix + ".idx", idx);
   write_file(prefix + ".bin", bin);
 }

@@ -2,11 +2,19 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mount.h>
 
+#include <cerrno>
 #include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <random>
 #include <string>
 #include <vector>
 
+#include "libmeg/core/thread_pool.h"
+#include "libmeg/dataset/indexed_dataset.h"
+#include "libmeg/dataset/verify_dataset.h"
 #include "tests/dataset/dataset_bytes.h"
 #include "tests/temp_folder.h"
 
@@ -18,6 +26,8 @@ using test::bytes_string;
 using test::index_fields;
 using test::read_file;
 using test::TempFolder;
+using ::testing::AllOf;
+using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 
 TEST(IndexedDatasetBuilder, WritesLengthsPointersAndDocumentIndices) {
@@ -112,6 +122,187 @@ TEST(IndexedDatasetBuilder, FinishRefusesOpenDocumentsAndMissingItems) {
   const auto offset = missing->reserve(std::vector<int32_t>{3}, std::vector<int32_t>{1});
   ASSERT_TRUE(missing->write_at(*offset, bytes_of<int32_t>({1, 2})).ok());
   EXPECT_THAT(missing->finish().message(), HasSubstr("12 bytes reserved, 8 written"));
+}
+
+/// Documents of random sequences, many of them empty.
+std::vector<std::vector<std::vector<uint16_t>>> random_documents(uint32_t seed, size_t count) {
+  std::mt19937 random(seed);
+  std::vector<std::vector<std::vector<uint16_t>>> documents(count);
+  for (auto& document : documents) {
+    document.resize(random() % 4);
+    for (auto& sequence : document) {
+      sequence.resize(random() % 3 == 0 ? 0 : random() % 200);
+      for (uint16_t& item : sequence) item = static_cast<uint16_t>(random());
+    }
+  }
+  return documents;
+}
+
+void build(const std::string& prefix,
+           const std::vector<std::vector<std::vector<uint16_t>>>& documents, bool multimodal) {
+  auto builder =
+      IndexedDatasetBuilder::create(prefix, {.dtype = DType::kUint16, .multimodal = multimodal});
+  ASSERT_TRUE(builder.has_value()) << builder.error().message();
+  for (const auto& document : documents) {
+    for (const auto& sequence : document) {
+      const auto mode = static_cast<int8_t>(multimodal ? sequence.size() % 100 : 0);
+      ASSERT_TRUE(builder->add_item(bytes_of(sequence), mode).ok());
+    }
+    ASSERT_TRUE(builder->end_document().ok());
+  }
+  const Status status = builder->finish();
+  ASSERT_TRUE(status.ok()) << status.message();
+}
+
+TEST(IndexedDatasetBuilder, ReaderGivesBackRandomDocuments) {
+  const TempFolder folder;
+  for (uint32_t seed = 0; seed < 20; ++seed) {
+    SCOPED_TRACE(seed);
+    const bool multimodal = seed % 2 == 0;
+    const auto documents = random_documents(seed, seed * 20);
+    build(folder.path("set"), documents, multimodal);
+    EXPECT_TRUE(verify_dataset(folder.path("set"), {})->ok());
+    const auto dataset = IndexedDataset::open(folder.path("set"), {.multimodal = multimodal});
+    ASSERT_TRUE(dataset.has_value()) << dataset.error().message();
+    ASSERT_EQ(dataset->document_count(), static_cast<int64_t>(documents.size()));
+    for (size_t d = 0; d < documents.size(); ++d) {
+      const SequenceRange range = dataset->document(static_cast<int64_t>(d)).value();
+      ASSERT_EQ(range.end - range.begin, static_cast<int64_t>(documents[d].size()));
+      for (size_t s = 0; s < documents[d].size(); ++s) {
+        const int64_t sequence = range.begin + static_cast<int64_t>(s);
+        EXPECT_THAT(dataset->tokens<uint16_t>(sequence).value(), ElementsAreArray(documents[d][s]));
+        if (multimodal) {
+          EXPECT_EQ(dataset->sequence_modes()[sequence],
+                    static_cast<int8_t>(documents[d][s].size() % 100));
+        }
+      }
+    }
+  }
+}
+
+/// The items and lengths of some documents, as a worker of the pipeline has them.
+struct Piece {
+  std::vector<uint16_t> items;
+  std::vector<int32_t> lengths;
+  std::vector<int32_t> counts;
+};
+
+TEST(IndexedDatasetBuilder, WritersOfManyThreadsEqualAddItem) {
+  const TempFolder folder;
+  const auto documents = random_documents(99, 3000);
+  build(folder.path("serial"), documents, false);
+  std::vector<Piece> pieces(1);
+  for (const auto& document : documents) {
+    if (pieces.back().counts.size() == 37) pieces.emplace_back();
+    Piece& piece = pieces.back();
+    piece.counts.push_back(static_cast<int32_t>(document.size()));
+    for (const auto& sequence : document) {
+      piece.lengths.push_back(static_cast<int32_t>(sequence.size()));
+      piece.items.insert(piece.items.end(), sequence.begin(), sequence.end());
+    }
+  }
+  auto builder = IndexedDatasetBuilder::create(folder.path("parallel"), {.dtype = DType::kUint16});
+  ASSERT_TRUE(builder.has_value());
+  {
+    ThreadPool pool(8);
+    for (const Piece& piece : pieces) {
+      const auto offset = builder->reserve(piece.lengths, piece.counts);
+      ASSERT_TRUE(offset.has_value()) << offset.error().message();
+      pool.submit([&builder, &piece, at = *offset] {
+        EXPECT_TRUE(builder->write_at(at, bytes_of(piece.items)).ok());
+      });
+    }
+  }
+  ASSERT_TRUE(builder->finish().ok());
+  EXPECT_EQ(read_file(folder.path("parallel.bin")), read_file(folder.path("serial.bin")));
+  EXPECT_EQ(read_file(folder.path("parallel.idx")), read_file(folder.path("serial.idx")));
+}
+
+TEST(IndexedDatasetBuilder, WritesMoreThanItsBuffersHold) {
+  const TempFolder folder;
+  auto builder = IndexedDatasetBuilder::create(folder.path("set"), {.dtype = DType::kUint8});
+  ASSERT_TRUE(builder.has_value());
+  const std::vector<uint8_t> large(3 << 20, 7);
+  const std::vector<uint8_t> small(1, 9);
+  ASSERT_TRUE(builder->add_item(bytes_of(large)).ok());
+  constexpr int64_t kSequences = 400'000;
+  for (int64_t i = 1; i < kSequences; ++i) {
+    ASSERT_TRUE(builder->add_item(bytes_of(small)).ok());
+    if (i % 2 == 0) {
+      ASSERT_TRUE(builder->end_document().ok());
+    }
+  }
+  ASSERT_TRUE(builder->end_document().ok());
+  ASSERT_TRUE(builder->finish().ok());
+  const auto report = verify_dataset(folder.path("set"), {.vocab_size = 10, .eod = 9});
+  EXPECT_TRUE(report->ok()) << report->problems.front().message();
+  EXPECT_EQ(report->sequence_count, kSequences);
+  EXPECT_EQ(report->document_count, kSequences / 2);
+  EXPECT_EQ(report->item_count, (3 << 20) + kSequences - 1);
+}
+
+TEST(IndexedDatasetBuilder, RefusesToAddAnIndexOfAnotherKind) {
+  const TempFolder folder;
+  build(folder.path("plain"), {{{1, 2}}}, false);
+  build(folder.path("modes"), {{{1, 2}}}, true);
+  auto wider = IndexedDatasetBuilder::create(folder.path("wider"), {.dtype = DType::kInt32});
+  EXPECT_THAT(wider->add_index(folder.path("plain")).message(),
+              AllOf(HasSubstr("expected dtype int32"), HasSubstr("found uint16")));
+  auto plain = IndexedDatasetBuilder::create(folder.path("merged"), {.dtype = DType::kUint16});
+  EXPECT_THAT(plain->add_index(folder.path("modes")).message(), HasSubstr("expected"));
+  EXPECT_EQ(plain->add_index(folder.path("none")).code(), StatusCode::kNotFound);
+  ASSERT_TRUE(plain->add_index(folder.path("plain.bin")).ok());
+  EXPECT_EQ(plain->document_count(), 1);
+}
+
+TEST(IndexedDatasetBuilder, RefusesToAddPointersThatContradictTheLengths) {
+  const TempFolder folder;
+  test::IndexFields fields = index_fields(8, {1, 1, 1}, {0, 3});
+  fields.pointers[1] = 4;
+  test::write_dataset(folder.path("bad"), fields.bytes(), "aabbcc");
+  auto builder = IndexedDatasetBuilder::create(folder.path("set"), {.dtype = DType::kUint16});
+  EXPECT_THAT(builder->add_index(folder.path("bad")).message(),
+              HasSubstr("sequence 1 of length 1: expected pointer 2, found 4"));
+}
+
+/// A file system of 1 MiB; empty where this process may not mount one.
+class SmallFilesystem {
+ public:
+  explicit SmallFilesystem(std::string path) : path_(std::move(path)) {
+    std::filesystem::create_directory(path_);
+    mounted_ = ::mount("meg-test", path_.c_str(), "tmpfs", 0, "size=1m") == 0;
+  }
+
+  ~SmallFilesystem() {
+    if (mounted_) ::umount2(path_.c_str(), MNT_DETACH);
+  }
+
+  bool mounted() const { return mounted_; }
+
+ private:
+  std::string path_;
+  bool mounted_ = false;
+};
+
+TEST(IndexedDatasetBuilder, FullDiskLeavesNoFile) {
+  const TempFolder folder;
+  const SmallFilesystem small(folder.path("small"));
+  if (!small.mounted()) GTEST_SKIP() << "cannot mount a small tmpfs: " << std::strerror(errno);
+  const std::vector<uint16_t> items(100'000, 5);
+  Status status;
+  {
+    auto builder =
+        IndexedDatasetBuilder::create(folder.path("small/set"), {.dtype = DType::kUint16});
+    ASSERT_TRUE(builder.has_value()) << builder.error().message();
+    for (int i = 0; i < 10 && status.ok(); ++i) {
+      status = builder->add_item(bytes_of(items));
+      if (status.ok()) status = builder->end_document();
+    }
+    if (status.ok()) status = builder->finish();
+  }
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(status.message(), HasSubstr("set.bin: No space left on device"));
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path("small")));
 }
 
 }  // namespace
