@@ -8,7 +8,6 @@
 namespace meg {
 namespace {
 
-constexpr size_t kPieceLengths = size_t{1} << 15;
 constexpr int kHalfBits = 16;
 constexpr uint32_t kHalf = 1U << kHalfBits;
 
@@ -16,7 +15,7 @@ constexpr uint32_t kHalf = 1U << kHalfBits;
 template <class Visit>
 void visit_lengths(const IndexedDataset& dataset, const Visit& visit) {
   const auto lengths = dataset.sequence_lengths();
-  std::vector<int32_t> buffer(kPieceLengths);
+  std::vector<int32_t> buffer = lengths.piece_buffer();
   for (int64_t first = 0; first < lengths.size();) {
     const auto piece = lengths.copy(first, buffer);
     for (const int32_t length : piece) visit(length);

@@ -128,7 +128,7 @@ Status IndexedDatasetBuilder::State::end_document(int64_t end) {
 Status IndexedDatasetBuilder::State::add_lengths(const IndexedDataset& other) {
   const auto lengths_there = other.sequence_lengths();
   const auto pointers = other.sequence_pointers();
-  std::vector<int32_t> buffer(kPieceValues);
+  std::vector<int32_t> buffer = lengths_there.piece_buffer();
   int64_t pointer = 0;
   for (int64_t done = 0; done < other.sequence_count();) {
     const int64_t first = done;
@@ -163,8 +163,9 @@ Status IndexedDatasetBuilder::State::add_documents(const IndexedDataset& other) 
 
 /// The pointers follow from the lengths, which are read back from the file.
 Status IndexedDatasetBuilder::State::write_pointers(PieceWriter& out) const {
-  std::vector<int32_t> sequence_lengths(kPieceValues);
-  std::vector<int64_t> pointers(kPieceValues);
+  const auto at_most = std::min(kPieceValues, static_cast<size_t>(sequence_count));
+  std::vector<int32_t> sequence_lengths(at_most);
+  std::vector<int64_t> pointers(at_most);
   int64_t pointer = 0;
   for (int64_t done = 0; done < sequence_count;) {
     const auto count = std::min(kPieceValues, static_cast<size_t>(sequence_count - done));

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <vector>
 
 #include "libmeg/core/bytes.h"
 
@@ -46,6 +47,12 @@ class LittleEndianArray {
   T front() const { return (*this)[0]; }
 
   T back() const { return (*this)[size() - 1]; }
+
+  /// A buffer for copy() where the array goes through memory piece by piece.
+  std::vector<T> piece_buffer() const {
+    constexpr int64_t kMostElements = int64_t{1} << 15;
+    return std::vector<T>(static_cast<size_t>(std::min(size(), kMostElements)));
+  }
 
   /// Copies the elements from `first` on until `into` is full or the array ends; returns those.
   std::span<T> copy(int64_t first, std::span<T> into) const {

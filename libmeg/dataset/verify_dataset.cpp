@@ -1,36 +1,16 @@
 #include "libmeg/dataset/verify_dataset.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
-#include "libmeg/core/bytes.h"
+#include "libmeg/core/file_descriptor.h"
 #include "libmeg/core/mapped_file.h"
-#include "libmeg/core/printable.h"
 #include "libmeg/dataset/index_format.h"
+#include "libmeg/dataset/verify_index.h"
 #include "libmeg/dataset/verify_items.h"
 
 namespace meg {
 namespace {
-
-constexpr size_t kPieceEntries = size_t{1} << 15;
-
-/// Where the parts of an .idx file begin, to name the one in which a file ends.
-struct Part {
-  std::string_view name;
-  int64_t begin;
-  int64_t entry_size;
-};
-
-/// "the file ends in entry 3 of sequence_pointers"
-std::string where_it_ends(std::span<const Part> parts, int64_t size) {
-  const auto next = std::find_if(parts.begin() + 1, parts.end(),
-                                 [size](const Part& part) { return part.begin > size; });
-  const Part& part = *std::prev(next);
-  if (part.entry_size == 0) return fmt::format("the file ends in {}", part.name);
-  return fmt::format("the file ends in entry {} of {}", (size - part.begin) / part.entry_size,
-                     part.name);
-}
 
 class DatasetVerifier {
  public:
@@ -41,351 +21,54 @@ class DatasetVerifier {
   Result<VerifyReport> run() &&;
 
  private:
-  Result<bool> check_header();
-  bool check_sizes();
-  void explain_counts(VerifyProblem& problem) const;
-  bool counts_fit(int64_t sequences, int64_t document_indices, bool exactly) const;
-  void place_arrays(const IndexLayout& layout);
-  void check_sequences();
-  void check_pointers(int64_t first, std::span<const int32_t> lengths,
-                      std::span<const int64_t> pointers);
-  void explain_pointers();
-  void check_documents();
-  void check_bin_size();
-  Status check_items();
-  std::string sequence_of_byte(int64_t offset) const;
-  VerifyProblem& add(VerifyProblem problem);
+  void check_bin_size(const IndexVerifier& index);
+  Status check_items(const IndexVerifier& index);
+  Status check_vocab_size(const IndexArrays& arrays, const ItemScan& scan);
+  void check_eod(const IndexArrays& arrays, const ItemScan& scan);
 
   const VerifyOptions& options_;
   VerifyReport report_;
   MappedFile idx_;
   MappedFile bin_;
-  IndexHeader header_;
-  IndexArrays arrays_;
-  int64_t item_size_ = 0;          // 0 where the dtype is unknown
-  uint64_t expected_pointer_ = 0;  // wraps where the lengths are mad
-  int64_t filled_documents_ = 0;
-  // The pointers' differences from what the lengths say.
-  int64_t wrong_pointers_ = 0;
-  int64_t first_wrong_pointer_ = -1;
-  int64_t pointer_drift_ = 0;
-  bool drift_is_constant_ = true;
 };
-
-VerifyProblem& DatasetVerifier::add(VerifyProblem problem) {
-  report_.problems.push_back(std::move(problem));
-  return report_.problems.back();
-}
 
 Result<VerifyReport> DatasetVerifier::run() && {
   MEG_ASSIGN_OR_RETURN(idx_, MappedFile::open(report_.prefix + ".idx"));
   MEG_ASSIGN_OR_RETURN(bin_, MappedFile::open(report_.prefix + ".bin"));
   report_.idx_bytes = static_cast<int64_t>(idx_.size());
   report_.bin_bytes = static_cast<int64_t>(bin_.size());
-  MEG_ASSIGN_OR_RETURN(const bool readable, check_header());
-  if (!readable || !check_sizes()) return std::move(report_);
-  check_sequences();
-  check_documents();
-  check_bin_size();
-  MEG_RETURN_IF_ERROR(check_items());
+  IndexVerifier index(idx_, report_);
+  MEG_ASSIGN_OR_RETURN(const bool has_arrays, index.run(options_.multimodal));
+  if (has_arrays && index.item_size() > 0) {
+    check_bin_size(index);
+    MEG_RETURN_IF_ERROR(check_items(index));
+  }
   return std::move(report_);
 }
 
-/// False where the rest of the file means nothing.
-Result<bool> DatasetVerifier::check_header() {
-  const auto size = report_.idx_bytes;
-  const auto header = read_index_header(idx_.bytes(), idx_.path());
-  if (!header.has_value()) {
-    if (header.error().code() == StatusCode::kUnsupported) return header.error();
-    const size_t shown = std::min(idx_.size(), kIndexMagic.size());
-    const std::string_view start(reinterpret_cast<const char*>(idx_.bytes().data()), shown);
-    if (!kIndexMagic.starts_with(start)) {
-      add({.check = VerifyCheck::kMagic,
-           .file = idx_.path(),
-           .expected = printable(kIndexMagic),
-           .found = printable(start)});
-      return false;
-    }
-    constexpr std::array kFields = {Part{"the magic", 0, 0},
-                                    Part{"the version", kIndexVersionOffset, 0},
-                                    Part{"the dtype", kIndexDtypeOffset, 0},
-                                    Part{"the sequence count", kIndexSequenceCountOffset, 0},
-                                    Part{"the document count", kIndexDocumentIndicesOffset, 0}};
-    add({.check = VerifyCheck::kHeader,
-         .file = idx_.path(),
-         .byte_offset = size,
-         .entry = where_it_ends(kFields, size),
-         .expected = fmt::format("{} bytes", kIndexHeaderSize),
-         .found = fmt::format("{} bytes", size)});
-    return false;
-  }
-  header_ = *header;
-  report_.version = header_.version;
-  report_.dtype = index_dtype(header_.dtype_code);
-  if (header_.version != kIndexVersion) {
-    add({.check = VerifyCheck::kVersion,
-         .file = idx_.path(),
-         .byte_offset = kIndexVersionOffset,
-         .expected = std::to_string(kIndexVersion),
-         .found = std::to_string(header_.version)});
-  }
-  if (report_.dtype.has_value()) {
-    item_size_ = dtype_size(*report_.dtype);
-  } else {
-    add({.check = VerifyCheck::kDtype,
-         .file = idx_.path(),
-         .byte_offset = kIndexDtypeOffset,
-         .expected = "1 to 8",
-         .found = std::to_string(header_.dtype_code)});
-  }
-  return true;
-}
-
-/// Places the arrays; false where the counts do not say where they are.
-bool DatasetVerifier::check_sizes() {
-  const int64_t size = report_.idx_bytes;
-  if (header_.document_index_count == 0) {
-    explain_counts(add({.check = VerifyCheck::kDocumentCount,
-                        .file = idx_.path(),
-                        .byte_offset = kIndexDocumentIndicesOffset,
-                        .expected = "at least 1",
-                        .found = "0"}));
-    return false;
-  }
-  const auto layout = index_layout(header_.sequence_count, header_.document_index_count);
-  if (!layout.has_value()) {
-    explain_counts(
-        add({.check = VerifyCheck::kIdxSize,
-             .file = idx_.path(),
-             .byte_offset = kIndexSequenceCountOffset,
-             .expected = "counts that a file can hold",
-             .found = fmt::format("{} sequences, {} document indices", header_.sequence_count,
-                                  header_.document_index_count)}));
-    return false;
-  }
-  const auto sequences = static_cast<int64_t>(header_.sequence_count);
-  const int64_t with_modes = layout->sequence_modes + sequences;
-  report_.multimodal = options_.multimodal.value_or(sequences > 0 && size == with_modes);
-  const int64_t expected = report_.multimodal ? with_modes : layout->sequence_modes;
-  if (size != expected) {
-    const std::array parts = {Part{"sequence_lengths", layout->sequence_lengths, 4},
-                              Part{"sequence_pointers", layout->sequence_pointers, 8},
-                              Part{"document_indices", layout->document_indices, 8},
-                              Part{"sequence_modes", layout->sequence_modes, 1}};
-    auto& problem =
-        add({.check = VerifyCheck::kIdxSize,
-             .file = idx_.path(),
-             .byte_offset = std::min(size, expected),
-             .entry = size < expected ? where_it_ends(parts, size) : "",
-             .expected = fmt::format("{} bytes for {} sequences and {} document indices", expected,
-                                     sequences, header_.document_index_count),
-             .found = fmt::format("{} bytes", size)});
-    explain_counts(problem);
-    const bool arrays_are_there =
-        size > expected &&
-        counts_fit(sequences, static_cast<int64_t>(header_.document_index_count), false);
-    if (!arrays_are_there) return false;
-  }
-  place_arrays(*layout);
-  return true;
-}
-
-/// Whether the document indices run from 0 to the sequence count where these counts place them, and
-/// whether the counts explain the file's size.
-bool DatasetVerifier::counts_fit(int64_t sequences, int64_t document_indices, bool exactly) const {
-  if (sequences < 0 || document_indices < 1) return false;
-  const auto layout =
-      index_layout(static_cast<uint64_t>(sequences), static_cast<uint64_t>(document_indices));
-  const int64_t size = report_.idx_bytes;
-  if (!layout.has_value() || layout->sequence_modes > size) return false;
-  const int64_t rest = size - layout->sequence_modes;
-  if (exactly && rest != 0 && rest != sequences) return false;
-  const std::byte* const first = idx_.bytes().data() + layout->document_indices;
-  const std::byte* const last = idx_.bytes().data() + layout->sequence_modes - 8;
-  return load_le<int64_t>(first) == 0 && load_le<int64_t>(last) == sequences;
-}
-
-/// Says which count would fit, if one of the two would.
-void DatasetVerifier::explain_counts(VerifyProblem& problem) const {
-  const int64_t array_bytes = report_.idx_bytes - kIndexHeaderSize;
-  const auto bytes_of = [](uint64_t count, int64_t size) {
-    return static_cast<int64_t>(std::min<uint64_t>(count, uint64_t{1} << 56)) * size;
-  };
-  const int64_t without_documents = array_bytes - bytes_of(header_.document_index_count, 8);
-  for (const int64_t size : {12, 13}) {
-    const int64_t sequences = without_documents / size;
-    if (without_documents % size == 0 &&
-        counts_fit(sequences, static_cast<int64_t>(header_.document_index_count), true)) {
-      problem.likely_cause =
-          fmt::format("the sequence count at byte {} is {}, should be {}",
-                      kIndexSequenceCountOffset, header_.sequence_count, sequences);
-      return;
-    }
-    const int64_t without_sequences = array_bytes - bytes_of(header_.sequence_count, size);
-    if (without_sequences % 8 == 0 &&
-        counts_fit(static_cast<int64_t>(header_.sequence_count), without_sequences / 8, true)) {
-      problem.likely_cause = fmt::format("the document index count at byte {} is {}, should be {}",
-                                         kIndexDocumentIndicesOffset, header_.document_index_count,
-                                         without_sequences / 8);
-      return;
-    }
-  }
-}
-
-void DatasetVerifier::place_arrays(const IndexLayout& layout) {
-  const auto stretch = [this](int64_t begin, int64_t end) {
-    return idx_.bytes().subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
-  };
-  arrays_.sequence_lengths =
-      LittleEndianArray<int32_t>(stretch(layout.sequence_lengths, layout.sequence_pointers));
-  arrays_.sequence_pointers =
-      LittleEndianArray<int64_t>(stretch(layout.sequence_pointers, layout.document_indices));
-  arrays_.document_indices =
-      LittleEndianArray<int64_t>(stretch(layout.document_indices, layout.sequence_modes));
-  if (header_.dtype_code == kLegacyFloat64Code &&
-      is_legacy_float64(arrays_.sequence_lengths, arrays_.sequence_pointers, report_.bin_bytes)) {
-    report_.dtype = DType::kFloat64;
-    item_size_ = dtype_size(DType::kFloat64);
-  }
-  report_.sequence_count = arrays_.sequence_lengths.size();
-  report_.document_count = arrays_.document_indices.size() - 1;
-}
-
-/// Lengths and pointers in one pass.
-void DatasetVerifier::check_sequences() {
-  std::vector<int32_t> length_buffer(kPieceEntries);
-  std::vector<int64_t> pointer_buffer(kPieceEntries);
-  VerifyProblem negative{.check = VerifyCheck::kSequenceLengths, .file = idx_.path(), .count = 0};
-  for (int64_t first = 0; first < report_.sequence_count;) {
-    const auto lengths = arrays_.sequence_lengths.copy(first, length_buffer);
-    const auto pointers = arrays_.sequence_pointers.copy(first, pointer_buffer);
-    int64_t below_zero = 0;
-    for (const int32_t length : lengths) below_zero += length < 0 ? 1 : 0;
-    if (below_zero > 0 && negative.count == 0) {
-      const auto at = std::find_if(lengths.begin(), lengths.end(), [](int32_t l) { return l < 0; });
-      const int64_t sequence = first + (at - lengths.begin());
-      negative.byte_offset = kIndexHeaderSize + 4 * sequence;
-      negative.entry = fmt::format("sequence {}", sequence);
-      negative.index = sequence;
-      negative.expected = "at least 0";
-      negative.found = std::to_string(*at);
-    }
-    negative.count += below_zero;
-    check_pointers(first, lengths, pointers);
-    const int64_t end = first + static_cast<int64_t>(lengths.size());
-    idx_.release(arrays_.sequence_lengths.bytes(first, end));
-    idx_.release(arrays_.sequence_pointers.bytes(first, end));
-    first = end;
-  }
-  if (negative.count > 0) add(std::move(negative));
-  explain_pointers();
-}
-
-/// Sums up the lengths of a piece and compares its pointers.
-void DatasetVerifier::check_pointers(int64_t first, std::span<const int32_t> lengths,
-                                     std::span<const int64_t> pointers) {
-  const auto size = static_cast<uint64_t>(item_size_);
-  uint64_t sum = 0;
-  for (size_t i = 0; i < lengths.size(); ++i) {
-    const uint64_t drift = static_cast<uint64_t>(pointers[i]) - expected_pointer_;
-    if (drift != 0 && item_size_ > 0) {
-      if (wrong_pointers_++ == 0) {
-        first_wrong_pointer_ = first + static_cast<int64_t>(i);
-        pointer_drift_ = static_cast<int64_t>(drift);
-      }
-      drift_is_constant_ = drift_is_constant_ && static_cast<int64_t>(drift) == pointer_drift_;
-    }
-    const auto length = static_cast<uint64_t>(int64_t{lengths[i]});
-    expected_pointer_ += length * size;
-    sum += length;
-  }
-  report_.item_count += static_cast<int64_t>(sum);
-}
-
-/// Adds the problem of the pointers. Where all pointers from one on are off by the same, the length
-/// before it is to blame, if the size of .bin bears the pointers out.
-void DatasetVerifier::explain_pointers() {
-  if (wrong_pointers_ == 0) return;
-  const int64_t sequence = first_wrong_pointer_;
-  const int64_t found = arrays_.sequence_pointers[sequence];
-  auto& problem = add({.check = VerifyCheck::kSequencePointers,
-                       .file = idx_.path(),
-                       .byte_offset = kIndexHeaderSize + 4 * report_.sequence_count + 8 * sequence,
-                       .entry = fmt::format("sequence {}", sequence),
-                       .index = sequence,
-                       .expected = std::to_string(static_cast<int64_t>(
-                           static_cast<uint64_t>(found) - static_cast<uint64_t>(pointer_drift_))),
-                       .found = std::to_string(found),
-                       .count = wrong_pointers_});
-  const bool to_the_end =
-      drift_is_constant_ && wrong_pointers_ == report_.sequence_count - sequence;
-  const uint64_t bin_by_pointers = expected_pointer_ + static_cast<uint64_t>(pointer_drift_);
-  if (sequence == 0 || !to_the_end || pointer_drift_ % item_size_ != 0 ||
-      bin_by_pointers != static_cast<uint64_t>(report_.bin_bytes)) {
-    return;
-  }
-  const int64_t length = arrays_.sequence_lengths[sequence - 1];
-  problem.likely_cause = fmt::format("the length of sequence {} at byte {} is {}, should be {}",
-                                     sequence - 1, kIndexHeaderSize + 4 * (sequence - 1), length,
-                                     length + pointer_drift_ / item_size_);
-}
-
-void DatasetVerifier::check_documents() {
-  const int64_t sequences = report_.sequence_count;
-  const int64_t last = report_.document_count;
-  const int64_t begin = kIndexHeaderSize + 12 * sequences;
-  VerifyProblem problem{.check = VerifyCheck::kDocumentIndices, .file = idx_.path(), .count = 0};
-  std::vector<int64_t> buffer(kPieceEntries);
-  int64_t before = 0;
-  for (int64_t first = 0; first <= last;) {
-    const auto piece = arrays_.document_indices.copy(first, buffer);
-    for (size_t i = 0; i < piece.size(); ++i) {
-      const int64_t index = first + static_cast<int64_t>(i);
-      const int64_t smallest = index == last ? sequences : before;
-      const int64_t largest = index == 0 ? 0 : sequences;
-      if (piece[i] >= smallest && piece[i] <= largest) {
-        filled_documents_ += piece[i] > before ? 1 : 0;
-        before = piece[i];
-      } else if (problem.count++ == 0) {
-        problem.byte_offset = begin + 8 * index;
-        problem.entry = fmt::format("document index {}", index);
-        problem.index = index;
-        problem.expected = smallest == largest ? std::to_string(smallest)
-                                               : fmt::format("{} to {}", smallest, largest);
-        problem.found = std::to_string(piece[i]);
-      }
-    }
-    const int64_t end = first + static_cast<int64_t>(piece.size());
-    idx_.release(arrays_.document_indices.bytes(first, end));
-    first = end;
-  }
-  if (problem.count > 0) add(std::move(problem));
-}
-
-void DatasetVerifier::check_bin_size() {
-  const auto expected = static_cast<int64_t>(expected_pointer_);
+void DatasetVerifier::check_bin_size(const IndexVerifier& index) {
+  const int64_t expected = index.expected_bin_bytes();
   const int64_t found = report_.bin_bytes;
-  if (item_size_ == 0 || found == expected) return;
-  auto& problem = add({.check = VerifyCheck::kBinSize,
-                       .file = bin_.path(),
-                       .byte_offset = std::clamp<int64_t>(expected, 0, found),
-                       .expected = fmt::format("{} bytes by the lengths", expected),
-                       .found = fmt::format("{} bytes", found)});
-  if (filled_documents_ > 0 && expected >= 0 &&
-      found - expected == filled_documents_ * item_size_) {
+  if (found == expected) return;
+  VerifyProblem problem{.check = VerifyCheck::kBinSize,
+                        .file = bin_.path(),
+                        .byte_offset = std::clamp<int64_t>(expected, 0, found),
+                        .expected = fmt::format("{} bytes by the lengths", expected),
+                        .found = fmt::format("{} bytes", found)};
+  const int64_t documents = index.filled_documents();
+  if (documents > 0 && expected >= 0 && found - expected == documents * index.item_size()) {
     problem.likely_cause = fmt::format(
         "{} bytes too many are one item for each of the {} documents with sequences: Megatron-LM "
         "of "
         "about July 2023 (6ef5bdc) wrote with --append-eod lengths that leave the end-of-document "
         "token out; make the dataset anew",
-        found - expected, filled_documents_);
+        found - expected, documents);
   }
+  report_.problems.push_back(std::move(problem));
 }
 
-Status DatasetVerifier::check_items() {
-  if (item_size_ == 0 || !(options_.vocab_size.has_value() || options_.eod.has_value())) {
-    return Status();
-  }
+Status DatasetVerifier::check_items(const IndexVerifier& index) {
+  if (!options_.vocab_size.has_value() && !options_.eod.has_value()) return Status();
   const DType dtype = *report_.dtype;
   if (dtype == DType::kFloat32 || dtype == DType::kFloat64) {
     return make_error(StatusCode::kInvalidArgument, "{}: {} items are no token ids", report_.prefix,
@@ -393,45 +76,20 @@ Status DatasetVerifier::check_items() {
   }
   const ItemScan scan{.dtype = dtype, .workers = options_.workers, .progress = options_.progress};
   if (options_.vocab_size.has_value()) {
-    MEG_ASSIGN_OR_RETURN(const FileDescriptor file, FileDescriptor::open_for_reading(bin_.path()));
-    MEG_ASSIGN_OR_RETURN(const BadItems bad, find_ids_outside(file, *options_.vocab_size, scan));
-    if (bad.count > 0) {
-      add({.check = VerifyCheck::kVocabSize,
-           .file = bin_.path(),
-           .byte_offset = bad.first * item_size_,
-           .entry = sequence_of_byte(bad.first * item_size_),
-           .index = bad.first,
-           .expected = fmt::format("an id in [0, {})", *options_.vocab_size),
-           .found = bad.found,
-           .count = bad.count});
-    }
+    MEG_RETURN_IF_ERROR(check_vocab_size(index.arrays(), scan));
   }
-  if (options_.eod.has_value()) {
-    const BadItems bad = find_missing_eod(idx_, arrays_, bin_, *options_.eod, scan);
-    if (bad.count > 0) {
-      const int64_t sequence = arrays_.document_indices[bad.first + 1] - 1;
-      const int64_t length = arrays_.sequence_lengths[sequence];
-      const int64_t end = arrays_.sequence_pointers[sequence] + length * item_size_;
-      add({.check = VerifyCheck::kEod,
-           .file = bin_.path(),
-           .byte_offset = length > 0 ? end - item_size_ : end,
-           .entry = fmt::format("document {}, sequence {}", bad.first, sequence),
-           .index = bad.first,
-           .expected = std::to_string(*options_.eod),
-           .found = bad.found,
-           .count = bad.count});
-    }
-  }
+  if (options_.eod.has_value()) check_eod(index.arrays(), scan);
   return Status();
 }
 
-/// "sequence 5, item 3", as far as the pointers are to be believed.
-std::string DatasetVerifier::sequence_of_byte(int64_t offset) const {
+/// "sequence 5, item 3" for an item of .bin, as far as the pointers are to be believed.
+std::string place_of_item(const IndexArrays& arrays, int64_t item, int64_t item_size) {
+  const int64_t offset = item * item_size;
   int64_t begin = 0;
-  int64_t end = report_.sequence_count;
+  int64_t end = arrays.sequence_pointers.size();
   while (begin < end) {
     const int64_t middle = begin + (end - begin) / 2;
-    if (arrays_.sequence_pointers[middle] <= offset) {
+    if (arrays.sequence_pointers[middle] <= offset) {
       begin = middle + 1;
     } else {
       end = middle;
@@ -439,11 +97,42 @@ std::string DatasetVerifier::sequence_of_byte(int64_t offset) const {
   }
   if (begin == 0) return "";
   const int64_t sequence = begin - 1;
-  const int64_t pointer = arrays_.sequence_pointers[sequence];
-  if (pointer < 0 || (offset - pointer) / item_size_ >= arrays_.sequence_lengths[sequence]) {
-    return "";
-  }
-  return fmt::format("sequence {}, item {}", sequence, (offset - pointer) / item_size_);
+  const int64_t pointer = arrays.sequence_pointers[sequence];
+  if (pointer < 0 || (offset - pointer) / item_size >= arrays.sequence_lengths[sequence]) return "";
+  return fmt::format("sequence {}, item {}", sequence, (offset - pointer) / item_size);
+}
+
+Status DatasetVerifier::check_vocab_size(const IndexArrays& arrays, const ItemScan& scan) {
+  MEG_ASSIGN_OR_RETURN(const FileDescriptor file, FileDescriptor::open_for_reading(bin_.path()));
+  MEG_ASSIGN_OR_RETURN(const BadItems bad, find_ids_outside(file, *options_.vocab_size, scan));
+  if (bad.count == 0) return Status();
+  const int64_t item_size = dtype_size(scan.dtype);
+  report_.problems.push_back({.check = VerifyCheck::kVocabSize,
+                              .file = bin_.path(),
+                              .byte_offset = bad.first * item_size,
+                              .entry = place_of_item(arrays, bad.first, item_size),
+                              .index = bad.first,
+                              .expected = fmt::format("an id in [0, {})", *options_.vocab_size),
+                              .found = bad.found,
+                              .count = bad.count});
+  return Status();
+}
+
+void DatasetVerifier::check_eod(const IndexArrays& arrays, const ItemScan& scan) {
+  const BadItems bad = find_missing_eod(idx_, arrays, bin_, *options_.eod, scan);
+  if (bad.count == 0) return;
+  const int64_t item_size = dtype_size(scan.dtype);
+  const int64_t sequence = arrays.document_indices[bad.first + 1] - 1;
+  const int64_t length = arrays.sequence_lengths[sequence];
+  const int64_t end = arrays.sequence_pointers[sequence] + length * item_size;
+  report_.problems.push_back({.check = VerifyCheck::kEod,
+                              .file = bin_.path(),
+                              .byte_offset = length > 0 ? end - item_size : end,
+                              .entry = fmt::format("document {}, sequence {}", bad.first, sequence),
+                              .index = bad.first,
+                              .expected = std::to_string(*options_.eod),
+                              .found = bad.found,
+                              .count = bad.count});
 }
 
 }  // namespace

@@ -76,10 +76,16 @@ class BadItemsGatherer {
   BadItems all_;
 };
 
-/// Runs work() on each of `workers` threads and waits for them.
+/// Runs work() on each of `workers` threads, but no more than there are `pieces`, and waits for
+/// them. A single one is this thread.
 template <class Work>
-void run_on_workers(int workers, const Work& work) {
-  ThreadPool pool(workers);
+void run_on_workers(int workers, int64_t pieces, const Work& work) {
+  const auto threads = static_cast<int>(std::min<int64_t>(workers, pieces));
+  if (threads <= 1) {
+    work();
+    return;
+  }
+  ThreadPool pool(threads);
   for (int i = 0; i < pool.threads(); ++i) pool.submit([&work] { work(); });
   pool.wait();
 }
@@ -93,20 +99,22 @@ class IdScan {
   }
 
   Result<BadItems> run() {
-    run_on_workers(scan_.workers, [this] { read_pieces(); });
+    const int64_t pieces = progress_.total_bytes / static_cast<int64_t>(kPieceBytes) + 1;
+    run_on_workers(scan_.workers, pieces, [this] { read_pieces(); });
     if (!status_.ok()) return status_;
     return bad_.all();
   }
 
  private:
   void read_pieces() {
-    std::vector<int64_t> buffer(kPieceBytes / sizeof(int64_t));
+    const size_t most = std::min(kPieceBytes, static_cast<size_t>(progress_.total_bytes));
+    std::vector<int64_t> buffer(most / sizeof(int64_t) + 1);
     const auto bytes = std::as_writable_bytes(std::span(buffer));
     while (!stopped_) {
       const int64_t offset = next_.fetch_add(kPieceBytes);
       const int64_t left = progress_.total_bytes - offset;
       if (left <= 0) return;
-      const auto piece = bytes.first(std::min(kPieceBytes, static_cast<size_t>(left)));
+      const auto piece = bytes.first(std::min(most, static_cast<size_t>(left)));
       const Status status = look_at_piece(offset, piece);
       if (!status.ok()) stop(status);
     }
@@ -235,7 +243,7 @@ BadItems find_missing_eod(const MappedFile& idx, const IndexArrays& arrays, cons
   const int64_t documents = arrays.document_indices.size() - 1;
   BadItemsGatherer bad;
   std::atomic<int64_t> next = 0;
-  run_on_workers(scan.workers, [&] {
+  run_on_workers(scan.workers, documents / kDocumentsAtATime + 1, [&] {
     EodScan block(idx, arrays, bin, eod, scan.dtype);
     while (true) {
       const int64_t begin = next.fetch_add(kDocumentsAtATime);
