@@ -168,13 +168,19 @@ void print_summary(const PreprocessSummary& summary, double seconds) {
   for (const std::string& text : summary.warnings) warning(text);
 }
 
-/// The first signal ends the work in good order, a second one the process.
+/// The first signal ends the work in good order, a second one the process. Signals that the caller
+/// has switched off (nohup) stay so.
 void stop_at_signals() {
   struct sigaction action {};
 
   action.sa_handler = [](int) { interrupted = true; };
   action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaction(signal, &action, nullptr);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction before {};
+
+    sigaction(signal, nullptr, &before);
+    if (before.sa_handler != SIG_IGN) sigaction(signal, &action, nullptr);
+  }
 }
 
 Status run(Arguments& arguments) {

@@ -1,9 +1,12 @@
 #pragma once
 
+#include <chrono>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 
 #include "libmeg/tokenizer/tokenizer.h"
 
@@ -12,8 +15,11 @@ namespace meg::test {
 /// Every byte is a token, `end` ends documents: what a pipeline does with tokens can be read off.
 class ByteTokenizer : public Tokenizer {
  public:
-  /// Throws std::bad_alloc while encoding a text with this in it.
+  /// A text with this in it throws std::bad_alloc.
   static constexpr std::string_view kOutOfMemory = "needs too much memory";
+
+  /// A text with this in it takes 10 ms.
+  static constexpr std::string_view kSlow = "takes its time";
 
   explicit ByteTokenizer(std::optional<int32_t> end = 256, int64_t vocab_size = 257)
       : end_(end), vocab_size_(vocab_size) {}
@@ -30,6 +36,9 @@ class ByteTokenizer : public Tokenizer {
 
       void encode(std::string_view text, TokenBuffer& tokens) override {
         if (text.find(kOutOfMemory) != std::string_view::npos) throw std::bad_alloc();
+        if (text.find(kSlow) != std::string_view::npos) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        }
         const auto count = static_cast<int64_t>(text.size());
         for (size_t i = 0; i < text.size(); ++i) {
           const auto id = static_cast<unsigned char>(text[i]);

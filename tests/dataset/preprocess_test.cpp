@@ -143,6 +143,44 @@ TEST_F(PreprocessTest, BytesDoNotDependOnWorkersOrChunks) {
   }
 }
 
+TEST_F(PreprocessTest, ASlowChunkKeepsItsPlace) {
+  std::string lines;
+  std::string expected;
+  for (int i = 0; i < 200; ++i) {
+    const std::string text =
+        fmt::format("{} {}", i, i % 20 == 3 ? ByteTokenizer::kSlow : std::string_view());
+    lines += "{\"text\": \"" + text + "\"}\n";
+    expected += text;
+  }
+  write_input(lines);
+  options_.chunk_bytes = 1;
+  for (const int workers : {1, 2, 6}) {
+    options_.workers = workers;
+    ASSERT_TRUE(run().has_value());
+    EXPECT_EQ(output().tokens, expected) << workers << " workers";
+  }
+}
+
+TEST_F(PreprocessTest, CancelledWorkStopsEarly) {
+  std::string lines;
+  for (int i = 0; i < 100'000; ++i) {
+    lines += "{\"text\": \"" + std::string(ByteTokenizer::kSlow) + "\"}\n";
+  }
+  write_input(lines);
+  options_.chunk_bytes = 1;
+  options_.workers = 2;
+  int calls = 0;
+  Progress last;
+  const auto result = run([&](const Progress& progress) {
+    last = progress;
+    return ++calls < 3;
+  });
+  ASSERT_FALSE(result.has_value());
+  EXPECT_EQ(result.error().code(), StatusCode::kCancelled);
+  EXPECT_LT(last.documents, 100'000);
+  EXPECT_THAT(files_left(), ElementsAre());
+}
+
 TEST_F(PreprocessTest, ReportsTheFirstErrorOfTheInput) {
   std::string lines;
   for (int i = 0; i < 300; ++i) lines += "{\"text\": \"good\"}\n";
