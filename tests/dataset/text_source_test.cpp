@@ -343,26 +343,28 @@ TEST(TakeLine, SplitsAsPythonDoes) {
     append_lines(text, lines);
     EXPECT_EQ(lines, plain_lines(text));
   }
-  TEST(TextSource, InterruptEndsTheWaitForASilentPipe) {
-    const test::TempFolder folder;
-    const std::string path = folder.path("pipe");
-    ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
-    const int writer = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
-    ASSERT_GE(writer, 0);
-    ASSERT_EQ(::write(writer, "half a line", 11), 11);
-    auto source = TextSource::open({path}, 100);
-    ASSERT_TRUE(source.has_value());
-    std::thread interrupter([&] {
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-      source->interrupt();
-    });
-    TextChunk chunk;
-    const auto more = source->next(chunk);
-    interrupter.join();
-    ::close(writer);
-    ASSERT_FALSE(more.has_value());
-    EXPECT_EQ(more.error().code(), StatusCode::kCancelled);
-  }
+}
+
+TEST(TextSource, InterruptEndsTheWaitForASilentPipe) {
+  const test::TempFolder folder;
+  const std::string path = folder.path("pipe");
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  const int writer = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  ASSERT_GE(writer, 0);
+  ASSERT_EQ(::write(writer, "half a line", 11), 11);
+  auto source = TextSource::open({path}, 100);
+  ASSERT_TRUE(source.has_value());
+  std::thread interrupter([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    source->interrupt();
+  });
+  TextChunk chunk;
+  const auto more = source->next(chunk);
+  interrupter.join();
+  ::close(writer);
+  ASSERT_FALSE(more.has_value());
+  EXPECT_EQ(more.error().code(), StatusCode::kCancelled);
+}
 
 }  // namespace
 }  // namespace meg
