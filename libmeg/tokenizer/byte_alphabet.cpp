@@ -41,7 +41,9 @@ std::optional<uint8_t> character_byte(char32_t character) {
 bool append_alphabet_bytes(std::string_view text, std::string& bytes) {
   const size_t size_before = bytes.size();
   for (size_t at = 0; at < text.size();) {
-    const DecodedCodePoint found = decode_code_point(text.substr(at));
+    const auto first = static_cast<unsigned char>(text[at]);
+    const DecodedCodePoint found =
+        first < 0x80 ? DecodedCodePoint{first, 1} : decode_code_point(text.substr(at));
     const std::optional<uint8_t> byte = character_byte(found.code_point);
     if (!byte) {
       bytes.resize(size_before);
