@@ -47,12 +47,8 @@ int hex4(const char* digits) {
   return value(0) * 4096 | value(1) * 256 | value(2) * 16 | value(3);
 }
 
-bool unescape_one(const char*& at, char*& out) {
-  if (at[1] != 'u') {
-    *out = simple_escape(at[1]);
-    at += 2;
-    return *out++ != 0;
-  }
+bool unescape_unit(const char*& at, char*& out) {
+  if (at[1] != 'u') return false;
   const int unit = hex4(at + 2);
   at += 6;
   if (unit < 0 || (unit >= 0xdc00 && unit < 0xe000)) return false;

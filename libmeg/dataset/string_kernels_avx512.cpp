@@ -26,20 +26,9 @@ namespace {
 
 constexpr unsigned kBlock = 64;  // bytes of a vector
 
-using AsciiTable = std::array<uint8_t, 128>;
-
-/// Of the letter after a backslash; 0 for those that are no simple escape.
-constexpr AsciiTable kSimpleEscapes = [] {
-  AsciiTable table{};
-  for (size_t c = 0; c < table.size(); ++c) {
-    table[c] = static_cast<uint8_t>(simple_escape(static_cast<char>(c)));
-  }
-  return table;
-}();
-
 /// Of hexadecimal digits; 0x80 for other characters.
-constexpr AsciiTable kHexValues = [] {
-  AsciiTable table{};
+constexpr std::array<uint8_t, 128> kHexValues = [] {
+  std::array<uint8_t, 128> table{};
   for (auto& value : table) value = 0x80;
   for (uint8_t i = 0; i < 10; ++i) table['0' + i] = i;
   for (uint8_t i = 0; i < 6; ++i) table['a' + i] = table['A' + i] = static_cast<uint8_t>(10 + i);
@@ -64,8 +53,9 @@ MEG_TARGET_AVX512 inline uint64_t equal(__m512i bytes, char c) {
 MEG_TARGET_AVX512 inline uint64_t high_bits(__m512i bytes) { return _mm512_movepi8_mask(bytes); }
 
 /// table[byte & 127] for every byte.
-MEG_TARGET_AVX512 inline __m512i look_up(const AsciiTable& table, __m512i bytes) {
-  return _mm512_permutex2var_epi8(load(table.data()), bytes, load(table.data() + kBlock));
+MEG_TARGET_AVX512 inline __m512i look_up(const void* table, __m512i bytes) {
+  const char* entries = static_cast<const char*>(table);
+  return _mm512_permutex2var_epi8(load(entries), bytes, load(entries + kBlock));
 }
 
 /// At every place the byte that stands `distance` places further on (or before).
@@ -93,7 +83,7 @@ struct Block {
 /// Puts what \uXXXX stands for in the places of the escape, which has more than it needs. Leaves
 /// surrogates, and escapes that reach into the next block, refused.
 MEG_TARGET_AVX512 inline void unescape_units(__m512i bytes, Block& block) {
-  const __m512i values = look_up(kHexValues, bytes);
+  const __m512i values = look_up(kHexValues.data(), bytes);
   const uint64_t digits = ~high_bits(_mm512_or_si512(values, bytes));
   const __m512i nibbles = _mm512_and_si512(values, all(0x0f));
   const __m512i pairs = _mm512_or_si512(_mm512_slli_epi16(nibbles, 4), from_further_on(nibbles, 1));
@@ -153,7 +143,7 @@ MEG_TARGET_AVX512 bool unescape(const char*& at, const char* end, char*& out) {
     const __m512i bytes = load(at);
     const uint64_t starts = escape_starts(equal(bytes, '\\'));
     const uint64_t escaped = starts << 1;
-    const __m512i meanings = look_up(kSimpleEscapes, bytes);
+    const __m512i meanings = look_up(kSimpleEscapes.data(), bytes);
     const uint64_t simple = _mm512_test_epi8_mask(meanings, meanings) & ~high_bits(bytes);
     Block block{_mm512_mask_mov_epi8(bytes, escaped, meanings), ~starts, starts & ~(simple >> 1)};
     if (block.refused != 0) unescape_units(bytes, block);
