@@ -60,12 +60,9 @@ Status refuse_compressed(std::string_view begin, const std::string& name) {
     std::string_view format;
   };
 
-  constexpr std::array<Magic, 3> kMagics{{{"\x1f\x8b", "gzip"},
-                                          {"\x28\xb5\x2f\xfd", "zstd"},
-                                          {{"\xfd"
-                                            "7zXZ\0",
-                                            6},
-                                           "xz"}}};
+  constexpr std::string_view kXz("\xfd\x37zXZ\0", 6);
+  constexpr std::array<Magic, 3> kMagics{
+      {{"\x1f\x8b", "gzip"}, {"\x28\xb5\x2f\xfd", "zstd"}, {kXz, "xz"}}};
   for (const Magic& magic : kMagics) {
     if (!begin.starts_with(magic.bytes)) continue;
     return make_error(StatusCode::kUnsupported,
@@ -159,8 +156,8 @@ Result<bool> TextSource::State::claim(TextChunk& chunk, std::shared_ptr<OpenInpu
       MEG_ASSIGN_OR_RETURN(range, current->cutter->next());
     } else {
       MEG_RETURN_IF_ERROR(current->stream->next(chunk));
-      if (chunk.offset == 0)
-        MEG_RETURN_IF_ERROR(refuse_compressed(chunk.lines, current->file.path()));
+      const bool is_begin = chunk.offset == 0;
+      if (is_begin) MEG_RETURN_IF_ERROR(refuse_compressed(chunk.lines, current->file.path()));
     }
     if (range.end > range.begin || !chunk.lines.empty()) {
       chunk.input = static_cast<int>(next_input) - 1;
@@ -178,6 +175,10 @@ Result<TextSource> TextSource::open(const std::vector<std::string>& inputs, size
   state->chunk_bytes = chunk_bytes;
   for (const std::string& input : inputs) {
     MEG_RETURN_IF_ERROR(append_matches(input, state->paths));
+  }
+  if (std::count(state->paths.begin(), state->paths.end(), kStandardInput) > 1) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "standard input: expected once among the inputs, found again");
   }
   for (const std::string& path : state->paths) {
     MEG_ASSIGN_OR_RETURN(const int64_t bytes, check_input(path));

@@ -36,8 +36,9 @@ class TextSource {
  public:
   /// inputs: paths, glob patterns, or "-" for standard input; in order, a glob's files sorted by
   /// their bytes. A path that exists is never read as a pattern. chunk_bytes: > 0.
-  /// Errors: kNotFound where a path or a glob's files do not exist, kUnsupported where a file is
-  /// compressed, kIoError for folders and files that may not be read.
+  /// Errors: kInvalidArgument where "-" stands twice, kNotFound where a path or a glob's files do
+  /// not exist, kUnsupported where a file is compressed, kIoError for folders and files that may
+  /// not be read.
   static Result<TextSource> open(const std::vector<std::string>& inputs, size_t chunk_bytes);
   TextSource(TextSource&&) noexcept;
   TextSource& operator=(TextSource&&) noexcept;

@@ -286,6 +286,10 @@ TEST(TextSource, ReadsStandardInputAmongOthers) {
   EXPECT_FALSE(*source->next(chunk));
 }
 
+TEST(TextSource, TakesStandardInputOnce) {
+  EXPECT_EQ(error_of({"-", "-"}).code(), StatusCode::kInvalidArgument);
+}
+
 TEST(TextSource, SaysThatAFileBecameShorter) {
   const test::TempFolder folder;
   test::write_file(folder.path("text"), std::string(100000, '\n'));
