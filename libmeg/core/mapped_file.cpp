@@ -48,4 +48,13 @@ void MappedFile::release(size_t offset, size_t length) const {
   }
 }
 
+void MappedFile::release(std::span<const std::byte> stretch) const {
+  // Linux maps 64 KiB around a touched page, since 6.18 whole folios of up to 2 MiB.
+  constexpr size_t kFaultAround = size_t{2} << 20;
+  if (stretch.empty()) return;
+  const auto offset = static_cast<size_t>(stretch.data() - bytes_.data());
+  const size_t before = std::min(offset, kFaultAround);
+  release(offset - before, before + stretch.size() + kFaultAround);
+}
+
 }  // namespace meg

@@ -33,11 +33,10 @@ class MappedFile {
   /// stays readable from the file.
   void release(size_t offset, size_t length) const;
 
-  /// The same for `stretch`, a part of bytes().
-  void release(std::span<const std::byte> stretch) const {
-    if (stretch.empty()) return;
-    release(static_cast<size_t>(stretch.data() - bytes_.data()), stretch.size());
-  }
+  /// For a reader that has passed `stretch`, a part of bytes(): the same for its pages, those at
+  /// its ends too, and for those around it that the system maps unasked. So what stays mapped does
+  /// not grow with the number of stretches.
+  void release(std::span<const std::byte> stretch) const;
 
  private:
   std::span<const std::byte> bytes_;

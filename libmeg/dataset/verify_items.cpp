@@ -179,7 +179,7 @@ class EodScan {
         const auto offset = static_cast<size_t>(last - bin_.bytes().data());
         if (kept == 0 || offset < kept) kept = offset;
         if (offset - kept > kBytesKept) {
-          bin_.release(kept, offset - kept);
+          bin_.release(bin_.bytes().subspan(kept, offset - kept));
           kept = offset;
         }
         if (value(last) == eod_) continue;
@@ -213,7 +213,7 @@ class EodScan {
   }
 
   void let_go(int64_t begin, int64_t end, size_t kept) const {
-    bin_.release(kept, std::min(kBytesKept, bin_.size()));
+    bin_.release(bin_.bytes().subspan(kept, std::min(kBytesKept, bin_.size() - kept)));
     idx_.release(arrays_.document_indices.bytes(begin, end));
     const int64_t sequences = arrays_.sequence_lengths.size();
     const int64_t first = std::clamp<int64_t>(arrays_.document_indices[begin], 0, sequences);
