@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 #include <string>
+#include <type_traits>
 
 #include "libmeg/tokenizer/fast/word_cache.h"
 #include "libmeg/tokenizer/fast/word_merger.h"
@@ -42,37 +43,48 @@ class FastEncoder : public TokenEncoder {
   }
 
  private:
-  using ShortCache = WordCache<Id, 16>;
-  using MediumCache = WordCache<Id, 32>;
+  // Words below 16 bytes: those of ASCII, most of which give one id or two, and the others, with
+  // room for an id a byte. Words below 32 bytes.
+  using AsciiCache = WordCache<Id, 16, 32>;
+  using WideCache = WordCache<Id, 16, 64>;
+  using MediumCache = WordCache<Id, 32, 64>;
 
-  static constexpr size_t kShortSets = size_t{1} << 18;
+  static constexpr size_t kAsciiSets = size_t{1} << 18;
+  static constexpr size_t kWideSets = size_t{1} << 17;
   static constexpr size_t kMediumSets = size_t{1} << 16;
   static constexpr size_t kLongSlots = size_t{1} << 16;
   static constexpr size_t kLongStoreBytes = size_t{4} << 20;
   static constexpr size_t kMaxCachedBytes = 1024;
-  static constexpr size_t kCopyRoom = MediumCache::kMaxIds;
+  static constexpr size_t kCopyRoom = WideCache::kMaxIds;
 
   /// Words whose cache entries are asked for together, so that the waits for memory overlap.
-  static constexpr size_t kBatch = 32;
+  static constexpr size_t kBatch = 256;
 
   struct Asked {
-    typename ShortCache::Key key;
-    uint64_t hash;
+    WordKey<16> key;
+    const typename AsciiCache::Entry* place;  // or a WideCache::Entry, which begins alike
   };
 
   /// The words [starts[i], starts[i + 1]) for i < count.
   Id* encode_batch(const char* base, const uint32_t* starts, size_t count, Id* out) {
     for (size_t i = 0; i < count; ++i) {
-      const uint32_t length = std::min<uint32_t>(starts[i + 1] - starts[i], 15);
-      asked_[i].key = typename ShortCache::Key(base + starts[i], length);
-      asked_[i].hash = asked_[i].key.hash();
-      short_.prefetch(asked_[i].hash);
-    }
-    for (size_t i = 0; i < count; ++i) {
       const char* const word = base + starts[i];
       const uint32_t length = starts[i + 1] - starts[i];
-      out = length < 16 ? encode_short({word, length}, asked_[i].key, asked_[i].hash, out)
-                        : encode_longer({word, length}, out);
+      const WordKey<16> key(word, std::min<uint32_t>(length, 16));
+      const uint64_t hash = key.hash();
+      const void* const place = key.is_ascii() ? static_cast<const void*>(ascii_.first_place(hash))
+                                               : wide_.first_place(hash);
+      asked_[i] = {key, static_cast<const typename AsciiCache::Entry*>(place)};
+      __builtin_prefetch(place);
+    }
+    for (size_t i = 0; i < count; ++i) {
+      const typename AsciiCache::Entry& entry = *asked_[i].place;
+      if (entry.key == asked_[i].key && entry.has_ids()) {
+        std::memcpy(out, entry.ids.data(), sizeof(entry.ids));
+        out += entry.count;
+      } else {
+        out = encode_word({base + starts[i], base + starts[i + 1]}, out);
+      }
     }
     return out;
   }
@@ -80,47 +92,43 @@ class FastEncoder : public TokenEncoder {
   // Each of these writes the word's ids to out, and perhaps up to kCopyRoom further ones, and
   // returns where the next go.
 
-  Id* encode_word(std::string_view word, Id* out) {
-    if (word.size() >= 16) return encode_longer(word, out);
-    const typename ShortCache::Key key(word.data(), word.size());
-    return encode_short(word, key, key.hash(), out);
+  [[gnu::noinline]] Id* encode_word(std::string_view word, Id* out) {
+    if (word.size() >= 32) return encode_long(word, out);
+    if (word.size() >= 16) return encode_with(medium_, word, out);
+    const WordKey<16> key(word.data(), word.size());
+    return key.is_ascii() ? encode_with(ascii_, word, out) : encode_with(wide_, word, out);
   }
 
-  Id* encode_short(std::string_view word, const typename ShortCache::Key& key, uint64_t hash,
-                   Id* out) {
-    const typename ShortCache::Entry* entry = short_.find(key, hash);
-    if (entry == nullptr) return learn_short(word, key, hash, out);
-    if (static_cast<size_t>(entry->count) > ShortCache::kMaxIds) return encode_medium(word, out);
+  template <class Cache>
+  Id* encode_with(Cache& cache, std::string_view word, Id* out) {
+    const typename Cache::Key key(word.data(), word.size());
+    const uint64_t hash = key.hash();
+    const typename Cache::Entry* entry = cache.find(key, hash);
+    if (entry == nullptr) {
+      Id* const end = merge(word, out);
+      if (!cache.insert(key, hash, {out, end})) learn_elsewhere(cache, word, {out, end});
+      return end;
+    }
+    if (!entry->has_ids()) return encode_elsewhere(cache, word, out);
     std::memcpy(out, entry->ids.data(), sizeof(entry->ids));
     return out + entry->count;
   }
 
-  [[gnu::noinline]] Id* learn_short(std::string_view word, const typename ShortCache::Key& key,
-                                    uint64_t hash, Id* out) {
-    Id* const end = merge(word, out);
-    const std::span<const Id> ids(out, end);
-    if (short_.insert(key, hash, ids)) return end;
-    const typename MediumCache::Key medium_key(word.data(), word.size());
-    medium_.insert(medium_key, medium_key.hash(), ids);
-    return end;
+  // Words of too many ids for an entry of their cache.
+
+  template <class Cache>
+  Id* encode_elsewhere(const Cache&, std::string_view word, Id* out) {
+    if constexpr (std::is_same_v<Cache, AsciiCache>) return encode_with(wide_, word, out);
+    return encode_long(word, out);
   }
 
-  [[gnu::noinline]] Id* encode_longer(std::string_view word, Id* out) {
-    return word.size() < 32 ? encode_medium(word, out) : encode_long(word, out);
-  }
-
-  [[gnu::noinline]] Id* encode_medium(std::string_view word, Id* out) {
-    const typename MediumCache::Key key(word.data(), word.size());
-    const uint64_t hash = key.hash();
-    const typename MediumCache::Entry* entry = medium_.find(key, hash);
-    if (entry != nullptr) {
-      if (static_cast<size_t>(entry->count) > MediumCache::kMaxIds) return encode_long(word, out);
-      std::memcpy(out, entry->ids.data(), sizeof(entry->ids));
-      return out + entry->count;
+  template <class Cache>
+  void learn_elsewhere(const Cache&, std::string_view word, std::span<const Id> ids) {
+    if constexpr (std::is_same_v<Cache, AsciiCache>) {
+      const WordKey<16> key(word.data(), word.size());
+      if (wide_.insert(key, key.hash(), ids)) return;
     }
-    Id* const end = merge(word, out);
-    if (!medium_.insert(key, hash, {out, end})) long_.insert(word, hash_word(word), {out, end});
-    return end;
+    long_.insert(word, hash_word(word), ids);
   }
 
   Id* encode_long(std::string_view word, Id* out) {
@@ -149,7 +157,8 @@ class FastEncoder : public TokenEncoder {
   const MergeTable& table_;
   WordMerger merger_;
   WordScanner scan_;
-  ShortCache short_{kShortSets};
+  AsciiCache ascii_{kAsciiSets};
+  WideCache wide_{kWideSets};
   MediumCache medium_{kMediumSets};
   LongWordCache<Id> long_{kLongSlots, kLongStoreBytes};
   std::array<uint32_t, kScanRoom> starts_;

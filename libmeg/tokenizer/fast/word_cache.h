@@ -16,37 +16,39 @@
 namespace meg::fast {
 
 /// A bounded map from words of fewer than kKeyBytes bytes to their ids, which live inside the
-/// entry. Sets of two entries; the one used longer ago makes room. Key and ids have the same size,
-/// so that an entry of 16-byte keys is half a cache line and one of 32-byte keys a whole one.
-template <class Id, size_t kKeyBytes>
+/// entry. Sets of two entries; the one used longer ago makes room.
+template <class Id, size_t kKeyBytes, size_t kEntryBytes>
 class WordCache {
  public:
   using Key = WordKey<kKeyBytes>;
 
-  static constexpr size_t kMaxIds = kKeyBytes / sizeof(Id) - 1;
+  static constexpr size_t kMaxIds = (kEntryBytes - kKeyBytes) / sizeof(Id) - 1;
 
   struct Entry {
     Key key;   // a free entry's is all zeros, which no word of one byte or more has
     Id count;  // of ids; above kMaxIds where the word is known to have more ids than fit
     std::array<Id, kMaxIds> ids;
+
+    bool has_ids() const { return static_cast<size_t>(count) <= kMaxIds; }
   };
+
+  static_assert(sizeof(Entry) == kEntryBytes);
 
   /// sets: a power of two.
   explicit WordCache(size_t sets) : sets_(sets) {}
 
-  /// Asks for the memory that find(key, hash) will read.
-  void prefetch(uint64_t hash) const {
-    const auto* set = reinterpret_cast<const char*>(&sets_[hash & (sets_.size() - 1)]);
-    for (size_t line = 0; line < sizeof(Set); line += 64) __builtin_prefetch(set + line);
+  /// Where find(key, hash) looks first.
+  const Entry* first_place(uint64_t hash) const {
+    return &sets_[hash & (sets_.size() - 1)].front();
   }
 
   /// The entry of a word, or nullptr. Valid until the next call.
   const Entry* find(const Key& key, uint64_t hash) {
     Set& set = sets_[hash & (sets_.size() - 1)];
-    if (set.entries[0].key == key) return &set.entries[0];
-    if (set.entries[1].key == key) {
-      std::swap(set.entries[0], set.entries[1]);
-      return &set.entries[0];
+    if (set[0].key == key) return &set[0];
+    if (set[1].key == key) {
+      std::swap(set[0], set[1]);
+      return &set[0];
     }
     return nullptr;
   }
@@ -54,18 +56,16 @@ class WordCache {
   /// Remembers the ids, or where they are too many, just that. Returns whether they fit.
   bool insert(const Key& key, uint64_t hash, std::span<const Id> ids) {
     Set& set = sets_[hash & (sets_.size() - 1)];
-    set.entries[1] = set.entries[0];
-    Entry& entry = set.entries[0];
+    set[1] = set[0];
+    Entry& entry = set[0];
     entry.key = key;
     entry.count = static_cast<Id>(std::min(ids.size(), kMaxIds + 1));
     std::copy_n(ids.begin(), std::min(ids.size(), kMaxIds), entry.ids.begin());
-    return ids.size() <= kMaxIds;
+    return entry.has_ids();
   }
 
  private:
-  struct alignas(4 * kKeyBytes) Set {
-    std::array<Entry, 2> entries;
-  };
+  using Set = std::array<Entry, 2>;
 
   HugeArray<Set> sets_;
 };

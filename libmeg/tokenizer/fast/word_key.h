@@ -23,9 +23,8 @@ struct WordKey {
 
   std::array<uint64_t, kParts> parts;
 
-  WordKey() = default;
-
-  /// length: below kBytes. kBytes bytes from `word` must be readable.
+  /// length: at most kBytes; with kBytes, the key is one that no word has. kBytes bytes from `word`
+  /// must be readable.
   WordKey(const char* word, size_t length) {
     for (size_t i = 0; i < kParts; ++i) {
       uint64_t part;
@@ -35,10 +34,18 @@ struct WordKey {
     parts.back() |= uint64_t{length} << 56;
   }
 
+  WordKey() = default;
+
   bool operator==(const WordKey& other) const {
     uint64_t difference = 0;
     for (size_t i = 0; i < kParts; ++i) difference |= parts[i] ^ other.parts[i];
     return difference == 0;
+  }
+
+  bool is_ascii() const {
+    uint64_t all = 0;
+    for (const uint64_t part : parts) all |= part;
+    return (all & 0x8080808080808080u) == 0;
   }
 
   uint64_t hash() const {
@@ -48,10 +55,11 @@ struct WordKey {
   }
 
  private:
+  /// For each length, its bytes; the key's last byte is never one of them.
   static constexpr auto kMasks = [] {
-    std::array<std::array<uint64_t, kParts>, kBytes> masks{};
-    for (size_t length = 0; length < kBytes; ++length) {
-      for (size_t byte = 0; byte < length; ++byte) {
+    std::array<std::array<uint64_t, kParts>, kBytes + 1> masks{};
+    for (size_t length = 0; length <= kBytes; ++length) {
+      for (size_t byte = 0; byte < length && byte + 1 < kBytes; ++byte) {
         masks[length][byte / 8] |= uint64_t{0xff} << (8 * (byte % 8));
       }
     }

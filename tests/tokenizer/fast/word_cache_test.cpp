@@ -27,7 +27,7 @@ TEST(WordKey, TellsWordsApartByBytesAndLength) {
 }
 
 TEST(WordCache, GivesWhatWasPutInOrNothing) {
-  fast::WordCache<uint16_t, 16> cache(8);
+  fast::WordCache<uint16_t, 16, 32> cache(8);
   std::map<std::string, Ids> all;
   std::mt19937 random(1);
   int found = 0;
@@ -49,7 +49,7 @@ TEST(WordCache, GivesWhatWasPutInOrNothing) {
 }
 
 TEST(WordCache, KeepsTheEntryUsedLast) {
-  fast::WordCache<uint16_t, 16> cache(1);
+  fast::WordCache<uint16_t, 16, 32> cache(1);
   const auto insert = [&](const char* word) {
     cache.insert(key_of(word), key_of(word).hash(), Ids{1});
   };
