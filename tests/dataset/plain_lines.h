@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,13 +11,14 @@ namespace meg::test {
 /// by byte, for comparison.
 inline std::vector<std::string> plain_lines(std::string_view text) {
   std::vector<std::string> lines;
-  bool is_new = true;
+  size_t begin = 0;
   for (size_t i = 0; i < text.size(); ++i) {
-    if (is_new) lines.emplace_back();
-    is_new = text[i] == '\n' || text[i] == '\r';
-    if (!is_new) lines.back() += text[i];
-    if (text.substr(i, 2) == "\r\n") ++i;
+    if (text[i] != '\n' && text[i] != '\r') continue;
+    lines.emplace_back(text.substr(begin, i - begin));
+    if (text[i] == '\r' && i + 1 < text.size() && text[i + 1] == '\n') ++i;
+    begin = i + 1;
   }
+  if (begin < text.size()) lines.emplace_back(text.substr(begin));
   return lines;
 }
 
