@@ -24,7 +24,9 @@ class WordCache {
 
   static constexpr size_t kMaxIds = (kEntryBytes - kKeyBytes) / sizeof(Id) - 1;
 
-  struct Entry {
+  // May alias: the encoder reads entries of 32 and of 64 bytes, which begin alike, through one
+  // type.
+  struct [[gnu::may_alias]] Entry {
     Key key;   // a free entry's is all zeros, which no word of one byte or more has
     Id count;  // of ids; above kMaxIds where the word is known to have more ids than fit
     std::array<Id, kMaxIds> ids;
