@@ -53,8 +53,10 @@ void declare_tokenizer_flags(Flags& flags, Arguments& arguments) {
   flags.group("Tokenizer");
   flags.value("--tokenizer-type", &tokenizer.tokenizer_type, "TYPE", "such as GPT2BPETokenizer")
       .required();
-  flags.value("--vocab-file", &tokenizer.vocab_file, "FILE",
-              "vocabulary, such as GPT-2's vocab.json");
+  flags
+      .value("--vocab-file", &tokenizer.vocab_file, "FILE",
+             "vocabulary, such as GPT-2's vocab.json")
+      .old_name("--vocab");
   flags.value("--merge-file", &tokenizer.merge_file, "FILE", "BPE merges, such as merges.txt");
   flags.value("--tokenizer-model", &tokenizer.tokenizer_model, "FILE", "the tokenizer's model");
   flags.value("--vocab-size", &tokenizer.vocab_size, "N", "tokens, for NullTokenizer");
@@ -62,9 +64,9 @@ void declare_tokenizer_flags(Flags& flags, Arguments& arguments) {
 
 /// Flags of Megatron's script at one revision or another that are not bound.
 void declare_other_flags(Flags& flags) {
-  for (const char* name :
-       {"--make-vocab-size-divisible-by", "--tensor-model-parallel-size", "--padded-vocab-size",
-        "--vocab-extra-ids", "--rank", "--find-optimal-num-workers", "--max-documents"}) {
+  for (const char* name : {"--make-vocab-size-divisible-by", "--tensor-model-parallel-size",
+                           "--padded-vocab-size", "--vocab-extra-ids", "--rank", "--chunk-size",
+                           "--find-optimal-num-workers", "--max-documents"}) {
     flags.ignored(name, name == std::string_view("--find-optimal-num-workers") ? Arity::kSwitch
                                                                                : Arity::kValue);
   }

@@ -25,7 +25,7 @@ class FlagsTest : public testing::Test {
     flags_.group("Tokenizer");
     flags_.value("--tokenizer-type", &tokenizer_, "NAME", "which tokenizer")
         .choices({"GPT2BPETokenizer", "NullTokenizer"});
-    flags_.value("--vocab-file", &vocab_file_, "FILE", "vocabulary");
+    flags_.value("--vocab-file", &vocab_file_, "FILE", "vocabulary").old_name("--bpe-vocab");
     flags_.value("--vocab-size", &vocab_size_, "N", "entries").range(1, INT64_MAX);
     flags_.group("Work");
     flags_.value("--workers", &workers_, "N", "worker threads").range(1, 1024);
@@ -119,6 +119,12 @@ TEST_F(FlagsTest, UnambiguousPrefixIsTaken) {
   EXPECT_TRUE(append_eod_);
   EXPECT_EQ(vocab_file_, "v.json");
   EXPECT_EQ(err_.str(), "");
+}
+
+TEST_F(FlagsTest, OldNameIsTakenWithANote) {
+  EXPECT_EQ(parse({"--input", "a", "--bpe_vocab", "v.json"}), std::nullopt);
+  EXPECT_EQ(vocab_file_, "v.json");
+  EXPECT_EQ(err_.str(), "note: --bpe-vocab is the old name of --vocab-file\n");
 }
 
 TEST_F(FlagsTest, AmbiguousPrefixNamesTheCandidates) {

@@ -21,6 +21,7 @@ struct FlagSpec {
                               std::optional<int64_t>*, std::optional<double>*>;
 
   std::string name;
+  std::string old_name;  ///< Empty: none.
   Use use = Use::kBound;
   Arity arity = Arity::kValue;
   Target target;

@@ -82,6 +82,10 @@ class Parser {
     if (typed == "-h") typed = "--help";
     for (const auto& spec : table_.flags) {
       if (same_flag_name(typed, spec->name)) return {spec.get()};
+      if (!spec->old_name.empty() && same_flag_name(typed, spec->old_name)) {
+        err_ << "note: " << spec->old_name << " is the old name of " << spec->name << std::endl;
+        return {spec.get()};
+      }
       if (typed.size() > 2 && begins_flag_name(typed, spec->name)) found.push_back(spec.get());
     }
     return found;
@@ -230,6 +234,11 @@ FlagSpec as_positional(FlagSpec spec) {
 
 Flag& Flag::required() {
   spec_->required = true;
+  return *this;
+}
+
+Flag& Flag::old_name(std::string name) {
+  spec_->old_name = std::move(name);
   return *this;
 }
 

@@ -28,6 +28,9 @@ class Flag {
   /// A command line without this flag is a usage error.
   Flag& required();
 
+  /// A name that older revisions of Megatron had for it: taken with a note.
+  Flag& old_name(std::string name);
+
   /// Integers only: both ends are allowed values.
   Flag& range(int64_t min, int64_t max);
 
@@ -47,11 +50,10 @@ class Flag {
 /// The command line of one program, as argparse users expect it.
 ///
 /// Flags are bound to variables: what a variable holds when its flag is declared is the default,
-/// and
-/// `--help` shows it. Taken are `--flag value`, `--flag=value`, `--a-b` as `--a_b`, any prefix of a
-/// name that fits one flag only, `-` and negative numbers as values, and `--` before positionals
-/// that begin with a dash. A flag given twice: the last wins, lists too. Lists run to the next
-/// flag. Names are written with their leading dashes, such as "--output-prefix".
+/// and `--help` shows it. Taken are `--flag value`, `--flag=value`, `--a-b` as `--a_b`, any prefix
+/// of a name that fits one flag only, `-` and negative numbers as values, and `--` before
+/// positionals that begin with a dash. A flag given twice: the last wins, lists too. Lists run to
+/// the next flag. Names are written with their leading dashes, such as "--output-prefix".
 class Flags {
  public:
   /// program: as typed, such as "preprocess_data" or "verify dataset".
