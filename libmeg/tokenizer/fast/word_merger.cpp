@@ -77,6 +77,8 @@ void WordMerger::merge_long(std::string_view word) {
   created_.clear();
   for (size_t i = 0; i < word.size(); ++i) push_pair(static_cast<uint32_t>(i));
   const auto later = std::greater<uint64_t>();
+  heap_.swap(created_);
+  std::make_heap(heap_.begin(), heap_.end(), later);
   while (true) {
     for (const uint64_t pair : created_) {
       heap_.push_back(pair);

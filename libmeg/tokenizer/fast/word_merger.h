@@ -17,7 +17,7 @@ namespace meg::fast {
 class WordMerger {
  public:
   /// Words above this many bytes should go through merge_windows.
-  static constexpr size_t kWindowBytes = 64 * 1024;
+  static constexpr size_t kWindowBytes = 4096;
 
   explicit WordMerger(const MergeTable& table) : table_(table) {}
 
