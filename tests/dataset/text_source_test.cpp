@@ -211,7 +211,9 @@ class OrdinaryUser {
  public:
   OrdinaryUser() : user_(::geteuid()) {
     constexpr uid_t kNobody = 65534;
-    if (user_ == 0) EXPECT_EQ(::seteuid(kNobody), 0);
+    if (user_ == 0) {
+      EXPECT_EQ(::seteuid(kNobody), 0);
+    }
   }
 
   OrdinaryUser(const OrdinaryUser&) = delete;
