@@ -51,7 +51,7 @@ int32_t length_at_rank(const IndexedDataset& dataset, const LengthCounts& counts
     const auto bits = static_cast<uint32_t>(length);
     if (bits >> kHalfBits == upper) ++lower[bits % kHalf];
   });
-  return static_cast<int32_t>(upper * kHalf + find_rank(lower, &rank));
+  return static_cast<int32_t>(size_t{upper} * kHalf + find_rank(lower, &rank));
 }
 
 /// Bucket 0 holds the length 0, bucket k the lengths of k bits.

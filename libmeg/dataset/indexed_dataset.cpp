@@ -60,7 +60,7 @@ Status copy_widened(const IndexedDataset& dataset, int64_t sequence, int64_t off
                     std::span<Out> out) {
   MEG_ASSIGN_OR_RETURN(const auto items,
                        dataset.sequence(sequence, offset, static_cast<int64_t>(out.size())));
-  const Status status = widen(dataset.dtype(), items, out);
+  Status status = widen(dataset.dtype(), items, out);
   if (status.ok()) return status;
   return status.with_prefix(fmt::format("{}: sequence {}", dataset.bin().path(), sequence));
 }

@@ -200,7 +200,7 @@ Result<bool> TextSource::next(TextChunk& chunk) {
   ByteRange range;
   {
     const std::lock_guard lock(state_->mutex);
-    const Result<bool> claimed = state_->claim(chunk, input, range);
+    Result<bool> claimed = state_->claim(chunk, input, range);
     if (!claimed.has_value()) {
       state_->current = nullptr;
       state_->next_input = state_->paths.size();

@@ -13,8 +13,8 @@ HugePages::HugePages(size_t bytes) {
   mapping_ =
       ::mmap(nullptr, mapping_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapping_ == MAP_FAILED) throw std::bad_alloc();
-  const auto begin = reinterpret_cast<uintptr_t>(mapping_);
-  data_ = reinterpret_cast<void*>((begin + kHugePage - 1) / kHugePage * kHugePage);
+  const size_t past_border = reinterpret_cast<uintptr_t>(mapping_) % kHugePage;
+  data_ = static_cast<char*>(mapping_) + (kHugePage - past_border) % kHugePage;
   ::madvise(data_, bytes, MADV_HUGEPAGE);
 }
 

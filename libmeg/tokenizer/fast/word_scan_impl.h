@@ -115,6 +115,32 @@ inline uint32_t* store_starts(uint64_t starts, uint32_t base, uint32_t* out) {
   return out + count;
 }
 
+/// The starts with those of the contractions that begin at `apostrophes` put right, and of those
+/// that reach into this block or, through `scan`, into the next.
+inline uint64_t with_contractions(uint64_t starts, uint64_t apostrophes, const unsigned char* block,
+                                  uint32_t size, const unsigned char* end, WordScan& scan) {
+  starts = (starts & ~scan.suppressed_starts) | scan.forced_starts;
+  scan.forced_starts = scan.suppressed_starts = 0;
+  for (; apostrophes != 0; apostrophes &= apostrophes - 1) {
+    const auto i = static_cast<uint32_t>(__builtin_ctzll(apostrophes));
+    const uint32_t length = contraction_length(block + i, end);
+    if (length == 0) continue;
+    const uint32_t letter = i + 1;
+    const uint32_t behind = i + length;
+    if (letter < size) {
+      starts &= ~(uint64_t{1} << letter);
+    } else {
+      scan.suppressed_starts |= uint64_t{1} << (letter - size);
+    }
+    if (behind < size) {
+      starts |= uint64_t{1} << behind;
+    } else {
+      scan.forced_starts |= uint64_t{1} << (behind - size);
+    }
+  }
+  return starts;
+}
+
 /// One pass over the next kScanBytes of the text.
 ///
 /// With the regular expression
@@ -165,30 +191,10 @@ inline size_t scan_words(WordScan& scan, uint32_t* starts, const Classify& class
     uint64_t run_last = classes.space & ~before_space & whole;
     if ((run_last & classes.non_ascii) != 0) run_last = move_to_lead(run_last, block);
 
-    uint64_t found = ((word | run | run_last) & ~scan.suppressed_starts) | scan.forced_starts;
-    uint64_t next_forced = 0;
-    uint64_t next_suppressed = 0;
-    for (uint64_t at = apostrophe & word & whole; at != 0; at &= at - 1) {
-      const auto i = static_cast<uint32_t>(__builtin_ctzll(at));
-      const uint32_t length = contraction_length(block + i, end);
-      if (length == 0) continue;
-      const uint32_t letter = i + 1;
-      const uint32_t behind = i + length;
-      if (letter < size) {
-        found &= ~(uint64_t{1} << letter);
-      } else {
-        next_suppressed |= uint64_t{1} << (letter - size);
-      }
-      if (behind < size) {
-        found |= uint64_t{1} << behind;
-      } else {
-        next_forced |= uint64_t{1} << (behind - size);
-      }
-    }
-    scan.forced_starts = next_forced;
-    scan.suppressed_starts = next_suppressed;
+    const uint64_t plain = word | run | run_last;
+    const uint64_t found =
+        with_contractions(plain, apostrophe & word & whole, block, size, end, scan) & whole;
     scan.previous = class_of_bit(classes, block, size - 1);
-    found &= whole;
     if (found != 0) out = store_starts(found, static_cast<uint32_t>(block - first), out);
     block += size;
   }
