@@ -1,38 +1,47 @@
-#include <array>
+#include <cstring>
 
 #include "libmeg/tokenizer/fast/word_scan_impl.h"
 
 namespace meg::fast {
 namespace {
 
-constexpr std::array<uint8_t, 256> kClassOfByte = [] {
-  std::array<uint8_t, 256> table{};
-  for (unsigned c = 0; c < 0x80; ++c) {
-    const bool letter = (c | 0x20) >= 'a' && (c | 0x20) <= 'z';
-    const bool number = c >= '0' && c <= '9';
-    const bool space = c == ' ' || (c >= '\t' && c <= '\r');
-    table[c] = static_cast<uint8_t>(letter   ? WordScan::kLetter
-                                    : number ? WordScan::kNumber
-                                    : space  ? WordScan::kSpace
-                                             : WordScan::kOther);
-  }
-  return table;
-}();
+// Eight bytes in a word; a predicate's answer is the top bit of each byte.
+
+constexpr uint64_t repeated(uint8_t byte) { return byte * 0x0101010101010101u; }
+
+constexpr uint64_t kTops = repeated(0x80);
+
+/// Bytes of at least `low`. bytes: each below 0x80.
+uint64_t at_least(uint64_t bytes, uint8_t low) {
+  return bytes + repeated(static_cast<uint8_t>(0x80 - low));
+}
+
+/// Bytes from `low` to `high`, both below 0x7f. bytes: each below 0x80.
+uint64_t in_range(uint64_t bytes, uint8_t low, uint8_t high) {
+  return at_least(bytes, low) & ~at_least(bytes, static_cast<uint8_t>(high + 1));
+}
+
+/// The top bits, first byte first, as the bits of a byte.
+uint64_t gather(uint64_t tops) { return ((tops & kTops) >> 7) * 0x0102040810204080u >> 56; }
 
 void classify(const unsigned char* block, BlockClasses& classes, uint64_t& blank,
               uint64_t& apostrophe) {
   classes = {};
   blank = apostrophe = 0;
-  for (int i = 0; i < 64; ++i) {
-    const uint64_t kind = kClassOfByte[block[i]];
-    classes.letter |= (kind & 1) << i;
-    classes.number |= ((kind >> 1) & 1) << i;
-    classes.space |= ((kind >> 2) & 1) << i;
-    classes.other |= ((kind >> 3) & 1) << i;
-    classes.non_ascii |= uint64_t{block[i] >= 0x80} << i;
-    blank |= uint64_t{block[i] == ' '} << i;
-    apostrophe |= uint64_t{block[i] == '\''} << i;
+  for (int i = 0; i < 64; i += 8) {
+    uint64_t bytes;
+    std::memcpy(&bytes, block + i, 8);
+    const uint64_t ascii = ~bytes & kTops;
+    const uint64_t low_bits = bytes & ~kTops;
+    classes.letter |= gather(in_range(low_bits | repeated(0x20), 'a', 'z') & ascii) << i;
+    classes.number |= gather(in_range(low_bits, '0', '9') & ascii) << i;
+    blank |= gather(in_range(low_bits, ' ', ' ') & ascii) << i;
+    classes.space |= gather(in_range(low_bits, '\t', '\r') & ascii) << i;
+    apostrophe |= gather(in_range(low_bits, '\'', '\'') & ascii) << i;
+    classes.non_ascii |= gather(bytes) << i;
   }
+  classes.space |= blank;
+  classes.other = ~(classes.letter | classes.number | classes.space | classes.non_ascii);
 }
 
 }  // namespace
