@@ -43,9 +43,6 @@ class [[nodiscard]] Status {
   std::string message_;
 };
 
-/// The code's name in words, such as "not found".
-std::string_view status_code_name(StatusCode code);
-
 template <class... Args>
 Status make_error(StatusCode code, fmt::format_string<Args...> format, Args&&... args) {
   return Status(code, fmt::vformat(format, fmt::make_format_args(args...)));

@@ -125,10 +125,9 @@ bool WordMerger::merge_windows(std::string_view word, const Emit& emit, size_t w
     const size_t overlap = window_bytes / 8;
     while (i > first && current.ends[i - 1] + overlap > window_bytes) --i;
     if (i == first) return false;
-    merge_window(current.begin + current.ends[i - 1], next);
+    const size_t shift = current.ends[i - 1];  // where `next` begins in `current`
+    merge_window(current.begin + shift, next);
 
-    const size_t cut = i;
-    const size_t shift = current.ends[cut - 1];
     size_t j = 0;
     const auto start = [](const Window& window, size_t k) {
       return k == 0 ? 0 : window.ends[k - 1];

@@ -35,11 +35,10 @@ class WordMerger {
   /// 1. Neighbouring tokens of a result are the result for their own text: no merge crossed their
   ///    outer borders, so the same merges happen there in the same order without the rest.
   /// 2. If A M is the result for the text a m, and M B the result for m b, with at least one token
-  /// M
-  ///    in common, then A M B is the result for a m b. Suppose the loop on a m b were the first
-  ///    time to merge a pair that neither history has. Inside one of the tokens it would be in that
-  ///    token's history; across a border, both of its pieces lie in a m or both in m b, where the
-  ///    same pair stood in the same surroundings and was not merged.
+  ///    in common (in M), then A M B is the result for a m b. Suppose the loop on a m b merged, for
+  ///    the first time, a pair that neither history has. Inside one of the tokens it would be in
+  ///    that token's history; across a border, both of its pieces lie in a m or both in m b, where
+  ///    the same pair stood in the same surroundings and was not merged.
   /// So windows that overlap are merged one by one and joined at a token that both have at the same
   /// place. The next window starts at a border of the last one's tokens, so that this is nearly
   /// always the first token of the overlap.
