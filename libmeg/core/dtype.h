@@ -20,6 +20,12 @@ enum class DType : uint8_t {
   kBFloat16,
   kFloat32,
   kFloat64,
+  kUint32,
+  kUint64,
+  kFloat8E4m3fn,
+  kFloat8E5m2,
+  kComplex64,
+  kComplex128,
 };
 
 /// Bytes of one element.
@@ -31,7 +37,7 @@ std::string_view dtype_name(DType dtype);
 /// The inverse of dtype_name.
 std::optional<DType> dtype_from_name(std::string_view name);
 
-/// The DType of a C++ type: (u)int8 to int64, float or double.
+/// The DType of a C++ type: (u)int8 to (u)int64, float or double.
 template <class T>
 constexpr DType dtype_of() {
   if constexpr (std::is_same_v<T, uint8_t>) return DType::kUint8;
@@ -42,6 +48,8 @@ constexpr DType dtype_of() {
   if constexpr (std::is_same_v<T, int64_t>) return DType::kInt64;
   if constexpr (std::is_same_v<T, float>) return DType::kFloat32;
   if constexpr (std::is_same_v<T, double>) return DType::kFloat64;
+  if constexpr (std::is_same_v<T, uint32_t>) return DType::kUint32;
+  if constexpr (std::is_same_v<T, uint64_t>) return DType::kUint64;
 }
 
 }  // namespace meg

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "libmeg/core/dtype.h"
+
+namespace meg {
+
+/// A tensor inside a torch file: which elements of which storage, in which order. Checked when the
+/// file was opened: every element lies inside the storage.
+struct TensorView {
+  int storage = 0;  ///< Index into TorchFile::storages().
+  DType dtype = DType::kFloat32;
+  int64_t offset = 0;            ///< First element, counted in elements from the storage's start.
+  std::vector<int64_t> shape;    ///< Elements along each dimension, each >= 0.
+  std::vector<int64_t> strides;  ///< Elements between neighbours along each dimension, each >= 0.
+
+  /// Elements: the product of shape (1 for a scalar).
+  int64_t numel() const;
+
+  /// Bytes of the elements, numel() * dtype_size(dtype).
+  int64_t bytes() const { return numel() * dtype_size(dtype); }
+
+  /// Whether the elements lie one after another in row-major order.
+  bool is_contiguous() const;
+};
+
+/// "[152, 32]"
+std::string shape_text(const std::vector<int64_t>& shape);
+
+}  // namespace meg

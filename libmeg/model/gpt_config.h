@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "libmeg/core/result.h"
+
+namespace meg {
+
+/// The value of one field of a configuration: Megatron's args, flags of a command line,
+/// config.json. monostate: None.
+using FieldValue = std::variant<std::monostate, bool, int64_t, double, std::string>;
+
+/// Finds a field by Megatron's name; nothing where there is none.
+using FieldLookup = std::function<std::optional<FieldValue>(std::string_view name)>;
+
+/// The shape of a GPT model. Names are those of Megatron's args.
+struct GptConfig {
+  int64_t num_layers = 0;
+  int64_t hidden_size = 0;
+  int64_t ffn_hidden_size = 0;  ///< Of one half where swiglu.
+  int64_t num_attention_heads = 0;
+  int64_t kv_channels = 0;       ///< Size of one attention head.
+  int64_t num_query_groups = 0;  ///< num_attention_heads without group_query_attention.
+  int64_t max_position_embeddings = 0;
+  int64_t seq_length = 0;
+  int64_t make_vocab_size_divisible_by = 128;
+  int64_t padded_vocab_size = 0;  ///< 0: not known.
+  bool swiglu = false;
+  bool add_bias_linear = true;
+  bool add_qkv_bias = false;
+  bool untie_embeddings_and_output_weights = false;
+  std::string position_embedding_type = "learned_absolute";
+  std::string normalization = "LayerNorm";
+  std::string transformer_impl = "local";
+  std::optional<int64_t> num_experts;
+
+  /// From a map of Megatron's field names; fields that are missing or None get Megatron's defaults
+  /// (ffn_hidden_size 4 * hidden_size, kv_channels hidden_size / num_attention_heads, ...).
+  /// kInvalidArgument where num_layers, hidden_size or num_attention_heads is missing, a number is
+  /// not positive, or the sizes do not divide; the message names the fields and their values.
+  /// Mirrors Megatron-LM megatron/training/arguments.py: validate_args.
+  static Result<GptConfig> from_fields(const FieldLookup& lookup);
+
+  /// Rows of query, key and value of all heads: (num_attention_heads + 2 num_query_groups) *
+  /// kv_channels.
+  int64_t qkv_rows() const;
+
+  /// Rows of the first MLP matrix: ffn_hidden_size, twice that where swiglu.
+  int64_t mlp_rows() const;
+
+  /// Error where a tensor-parallel size does not divide what it must cut (heads, query groups,
+  /// ffn_hidden_size, hidden_size); the message says which sizes up to 64 would.
+  Status check_tensor_parallel_size(int64_t tensor_model_parallel_size) const;
+
+  /// The same for pipeline (and virtual pipeline) sizes against num_layers.
+  Status check_pipeline_parallel_size(int64_t pipeline_model_parallel_size,
+                                      int64_t virtual_pipeline_model_parallel_size = 1) const;
+};
+
+}  // namespace meg

@@ -1,0 +1,121 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libmeg/core/result.h"
+
+namespace meg {
+
+/// How tensor parallelism cuts a parameter, and how its rows are laid out.
+enum class Partition : uint8_t {
+  kReplicated,  ///< Every rank holds the whole.
+  kRows,        ///< Dimension 0.
+  kColumns,     ///< Dimension 1.
+  kVocabulary,  ///< Dimension 0, padded to the padded vocabulary.
+  kQkv,         ///< Dimension 0 by query groups; see shard_axes.
+  kGated,       ///< Dimension 0: gate and up halves, each cut (SwiGLU); kRows where not swiglu.
+};
+
+/// Where in the model a parameter lives.
+enum class Placement : uint8_t {
+  kEmbedding,  ///< First pipeline stage.
+  kLayer,      ///< The stage and chunk of its layer.
+  kFinal,      ///< Last stage: the final norm.
+  kOutput,  ///< Last stage: the output layer of an untied model, or the tied copy of the embedding.
+};
+
+/// Families of spellings. Written checkpoints use kLegacy, kMcoreLocal or kMcoreTransformerEngine;
+/// kOld and kFlat are read.
+enum class NameFamily : uint8_t {
+  kLegacy,      ///< language_model.encoder.layers.N.self_attention.query_key_value ...
+  kOld,         ///< v1.0, v2.0: language_model.transformer.layers.N.attention ...
+  kFlat,        ///< 2019, DeepSpeedExamples: transformer.layers.N.attention ..., no nesting.
+  kMcoreLocal,  ///< decoder.layers.N.self_attention.linear_qkv, input_layernorm ...
+  kMcoreTransformerEngine,  ///< The same with fused norms: linear_qkv.layer_norm_weight ...
+};
+
+/// "legacy", "old", "flat", "mcore" or "mcore (Transformer Engine)".
+std::string_view name_family_text(NameFamily family);
+
+/// What the table knows about one parameter's name.
+struct ParameterMatch {
+  /// The name everything is compared by: mcore's local spelling with {} for the layer's number,
+  /// such as "decoder.layers.{}.self_attention.linear_qkv.weight". User rules: the name itself with
+  /// {}.
+  std::string canonical;
+  /// The name as found with {} for the layer's number.
+  std::string spelling;
+  std::optional<int64_t> layer;  ///< The number found in the name: counts from 0 in every chunk.
+  Partition partition = Partition::kReplicated;
+  Placement placement = Placement::kLayer;
+  /// Not a parameter but state carried along (`..._extra_state`) or rebuilt by readers
+  /// (`rotary_pos_emb.inv_freq`).
+  bool is_extra_state = false;
+  /// Families whose spelling this is; several where they agree (the embedding, for one).
+  std::vector<NameFamily> families;
+};
+
+/// The one place that knows how parameters are named, cut and placed. Rules are data: patterns
+/// (RE2) over the flat name, nested keys joined by dots
+/// (`language_model.embedding.word_embeddings.weight`).
+class ParameterTable {
+ public:
+  /// GPT in all families.
+  static Result<ParameterTable> gpt();
+
+  ParameterTable(ParameterTable&&) noexcept;
+  ParameterTable& operator=(ParameterTable&&) noexcept;
+  ~ParameterTable();
+
+  /// Adds a user's rows, which come before the built-in ones. Text: one row a line, `#` comments:
+  ///
+  ///     PATTERN  PARTITION  [PLACEMENT]
+  ///     decoder\.layers\.(\d+)\.adapter\.down\.weight  rows
+  ///
+  /// PATTERN must match the whole flat name; its first group, if any, is the layer's number.
+  /// PARTITION: replicated, rows, columns, vocabulary, qkv or gated. PLACEMENT: embedding, layer
+  /// (the default where the pattern has a group), final or output. Errors name `name`, the line and
+  /// the token.
+  Status add_rules(std::string_view text, const std::string& name);
+
+  /// nullopt where no rule knows the name.
+  std::optional<ParameterMatch> match(std::string_view flat_name) const;
+
+  /// The flat spelling of a canonical name in another family, with {} for the layer's number.
+  /// norm_spelling_is_short: legacy's later words (input_norm) instead of input_layernorm.
+  /// nullopt where the family has no such parameter.
+  std::optional<std::string> spell(std::string_view canonical, NameFamily family,
+                                   bool norm_spelling_is_short = false) const;
+
+  /// The place of a canonical name within its placement (embedding, layer, ...) in a family's
+  /// named_parameters() order: optimizer ids follow it. Unknown names come last.
+  int order(std::string_view canonical, NameFamily family) const;
+
+  /// Canonical names of modules whose `_extra_state` a family's reader asks for, in a layer and
+  /// beside it, as "decoder.layers.{}.self_attention.linear_proj".
+  std::vector<std::string> extra_state_modules(NameFamily family) const;
+
+ private:
+  struct State;
+  explicit ParameterTable(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+/// "decoder.layers.{}.mlp.linear_fc1.weight", 7 -> "decoder.layers.7.mlp.linear_fc1.weight".
+std::string with_layer(std::string_view name, int64_t layer);
+
+/// The keys by which a flat name nests under `model` (the keys of a legacy encoder stay flat):
+/// legacy "language_model.encoder.layers.0.mlp.dense_h_to_4h.bias" ->
+/// {"language_model", "encoder", "layers.0.mlp.dense_h_to_4h.bias"}; mcore names: one key.
+std::vector<std::string> nested_keys(std::string_view flat_name, NameFamily family);
+
+/// Whether Megatron decays this parameter: two dimensions or more and no bias.
+/// Mirrors Megatron-LM's get_param_groups: `name.endswith(".bias") or len(param.shape) == 1`.
+bool has_weight_decay(std::string_view flat_name, size_t dimensions);
+
+}  // namespace meg
