@@ -12,9 +12,9 @@ namespace meg {
 /// Its files are written into staging_path(), `<path>.partial-<pid>-<number>` beside it, which is
 /// locked as long as it is written. commit() flushes the folder tree and renames it into place;
 /// where `path` exists already, both change places in one step and the old one is removed
-/// afterwards. Without commit() the destructor removes what was staged. Staging folders of
-/// processes that were killed are removed by the next create() for the same path: they hold no lock
-/// any more.
+/// afterwards (where the filesystem cannot do that in one step, see replace_folder). Without
+/// commit() the destructor removes what was staged. Staging folders of processes that were killed
+/// are removed by the next create() for the same path: they hold no lock any more.
 class AtomicFolder {
  public:
   AtomicFolder() = default;
@@ -22,7 +22,8 @@ class AtomicFolder {
   AtomicFolder& operator=(AtomicFolder&& other) noexcept;
   ~AtomicFolder();
 
-  /// Creates missing folders above path. kIoError or kNotFound name what could not be created.
+  /// Creates missing folders above path. kIoError or kNotFound name what could not be created, or
+  /// say that path is no folder.
   static Result<AtomicFolder> create(const std::string& path);
 
   const std::string& path() const { return path_; }
@@ -31,7 +32,8 @@ class AtomicFolder {
   const std::string& staging_path() const { return staging_path_; }
 
   /// Flushes every file and folder under staging_path() to the device, renames it to path() and
-  /// flushes the folder above. The caller closed its files.
+  /// flushes the folder above. The caller closed its files. An older folder that cannot be removed
+  /// is no error: it stays as a staging folder of nobody.
   Status commit();
 
  private:

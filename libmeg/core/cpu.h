@@ -7,7 +7,7 @@ namespace meg {
 /// Instruction sets that hot loops have a version for, weakest first.
 enum class InstructionSet {
   kPortable,
-  kAvx2,    ///< AVX2, BMI1 and BMI2
+  kAvx2,    ///< AVX2, BMI1, BMI2 and F16C
   kAvx512,  ///< AVX-512 F, BW, DQ, VL, VBMI and VBMI2, and kAvx2's
 };
 

@@ -1,0 +1,217 @@
+#include "libmeg/core/atomic_folder.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <string>
+
+#include "tests/temp_folder.h"
+
+namespace meg {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Stages a folder with rank/file of this content.
+Result<AtomicFolder> staged(const std::string& path, std::string_view content) {
+  auto folder = AtomicFolder::create(path);
+  if (!folder.has_value()) return folder;
+  fs::create_directory(folder->staging_path() + "/rank");
+  test::write_file(folder->staging_path() + "/rank/file", content);
+  return folder;
+}
+
+/// Runs `body` in a child that is then killed as by kill -9: no destructor runs.
+template <class Body>
+void run_and_kill(const Body& body) {
+  int ready[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    body();
+    const char done = 1;
+    if (::write(ready[1], &done, 1) != 1) ::_exit(1);
+    while (true) ::pause();
+  }
+  char done = 0;
+  EXPECT_EQ(::read(ready[0], &done, 1), 1);
+  ::kill(child, SIGKILL);
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  ::close(ready[0]);
+  ::close(ready[1]);
+}
+
+TEST(AtomicFolder, AppearsOnlyAtCommit) {
+  const test::TempFolder folder;
+  auto atomic = staged(folder.path("iter"), "new");
+  ASSERT_TRUE(atomic.has_value()) << atomic.error().message();
+  EXPECT_FALSE(fs::exists(folder.path("iter")));
+  const Status committed = atomic->commit();
+  ASSERT_TRUE(committed.ok()) << committed.message();
+  EXPECT_EQ(test::read_file(folder.path("iter/rank/file")), "new");
+  EXPECT_EQ(folder.file_count(), 1);
+}
+
+TEST(AtomicFolder, LeavesNothingWithoutCommit) {
+  const test::TempFolder folder;
+  ASSERT_TRUE(staged(folder.path("iter"), "old")->commit().ok());
+  ASSERT_TRUE(staged(folder.path("iter"), "new").has_value());
+  EXPECT_EQ(test::read_file(folder.path("iter/rank/file")), "old");
+  EXPECT_EQ(folder.file_count(), 1);
+}
+
+TEST(AtomicFolder, ReplacesAnOlderFolderWholly) {
+  const test::TempFolder folder;
+  fs::create_directories(folder.path("iter/other"));
+  test::write_file(folder.path("iter/other/file"), "old");
+  auto atomic = staged(folder.path("iter"), "new");
+  ASSERT_TRUE(atomic.has_value());
+  const Status committed = atomic->commit();
+  ASSERT_TRUE(committed.ok()) << committed.message();
+  EXPECT_EQ(test::read_file(folder.path("iter/rank/file")), "new");
+  EXPECT_FALSE(fs::exists(folder.path("iter/other")));
+  EXPECT_EQ(folder.file_count(), 1);
+}
+
+TEST(AtomicFolder, KillLeavesTheOldOneAndTheNextCreateCleansUp) {
+  const test::TempFolder folder;
+  ASSERT_TRUE(staged(folder.path("iter"), "old")->commit().ok());
+  run_and_kill([&] { static auto atomic = staged(folder.path("iter"), "half"); });
+  EXPECT_EQ(test::read_file(folder.path("iter/rank/file")), "old");
+  ASSERT_EQ(folder.file_count(), 2);
+
+  auto first = AtomicFolder::create(folder.path("iter"));
+  ASSERT_TRUE(first.has_value());
+  EXPECT_EQ(folder.file_count(), 2) << "the dead child's folder is gone, the new one is there";
+  EXPECT_FALSE(fs::exists(first->staging_path() + "/rank"));
+  auto second = AtomicFolder::create(folder.path("iter"));
+  ASSERT_TRUE(second.has_value());
+  EXPECT_EQ(folder.file_count(), 3) << "a living writer's folder stays";
+}
+
+TEST(AtomicFolder, RemovesOnlyFoldersThatItNamed) {
+  const test::TempFolder folder;
+  for (const char* name : {"iter.partial-", "iter.partial-1", "iter.partial-1-x",
+                           "iter.partial-1-2-3", "iter.partial-a-1", "other.partial-1-1"}) {
+    fs::create_directory(folder.path(name));
+  }
+  test::write_file(folder.path("iter.partial-1-1"), "a file");
+  fs::create_directory(folder.path("elsewhere"));
+  fs::create_directory_symlink(folder.path("elsewhere"), folder.path("iter.partial-1-2"));
+  const auto atomic = AtomicFolder::create(folder.path("iter"));
+  ASSERT_TRUE(atomic.has_value());
+  EXPECT_EQ(folder.file_count(), 10);
+}
+
+TEST(AtomicFolder, ReplacesALinkWithoutTouchingWhatItNames) {
+  const test::TempFolder folder;
+  fs::create_directory(folder.path("elsewhere"));
+  test::write_file(folder.path("elsewhere/file"), "kept");
+  fs::create_directory_symlink(folder.path("elsewhere"), folder.path("iter"));
+  auto atomic = staged(folder.path("iter"), "new");
+  ASSERT_TRUE(atomic.has_value());
+  ASSERT_TRUE(atomic->commit().ok());
+  EXPECT_FALSE(fs::is_symlink(folder.path("iter")));
+  EXPECT_EQ(test::read_file(folder.path("iter/rank/file")), "new");
+  EXPECT_EQ(test::read_file(folder.path("elsewhere/file")), "kept");
+  EXPECT_EQ(folder.file_count(), 2);
+}
+
+TEST(AtomicFolder, TakesTrailingSlashesAndCreatesMissingFolders) {
+  const test::TempFolder folder;
+  auto atomic = staged(folder.path("x/y/iter//"), "new");
+  ASSERT_TRUE(atomic.has_value()) << atomic.error().message();
+  ASSERT_TRUE(atomic->commit().ok());
+  EXPECT_EQ(test::read_file(folder.path("x/y/iter/rank/file")), "new");
+}
+
+TEST(AtomicFolder, NamesWhatCannotBeCreated) {
+  const test::TempFolder folder;
+  test::write_file(folder.path("file"), "");
+  const auto below = AtomicFolder::create(folder.path("file/sub/iter"));
+  ASSERT_FALSE(below.has_value());
+  EXPECT_NE(below.error().message().find(folder.path("file/sub")), std::string::npos);
+  const auto on_file = AtomicFolder::create(folder.path("file"));
+  ASSERT_FALSE(on_file.has_value());
+  EXPECT_EQ(on_file.error().message(), folder.path("file") + ": Not a directory");
+  EXPECT_EQ(AtomicFolder::create("").status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(folder.file_count(), 1);
+}
+
+TEST(AtomicFolder, MovedFromObjectsRemoveNothing) {
+  const test::TempFolder folder;
+  auto made = staged(folder.path("iter"), "new");
+  ASSERT_TRUE(made.has_value());
+  AtomicFolder kept;
+  {
+    AtomicFolder moved = std::move(*made);
+    kept = std::move(moved);
+  }
+  ASSERT_TRUE(kept.commit().ok());
+  EXPECT_EQ(test::read_file(folder.path("iter/rank/file")), "new");
+}
+
+/// Runs `body` where a small filesystem is mounted at `at`, in a child with mounts of its own;
+/// false where this process may not mount. `body` returns an empty text or what went wrong.
+template <class Body>
+bool in_small_filesystem(const std::string& at, const char* mount_options, const Body& body) {
+  int answer[2];
+  if (::pipe(answer) != 0) return false;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    std::string found = "cannot mount";
+    if (::unshare(CLONE_NEWNS) == 0 &&
+        ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+        ::mount("meg-test", at.c_str(), "tmpfs", 0, mount_options) == 0) {
+      found = body();
+    }
+    if (!found.empty() && ::write(answer[1], found.data(), found.size()) < 0) ::_exit(1);
+    ::_exit(0);
+  }
+  ::close(answer[1]);
+  std::string found(1000, '\0');
+  const ssize_t length = ::read(answer[0], found.data(), found.size());
+  found.resize(static_cast<size_t>(std::max<ssize_t>(length, 0)));
+  ::close(answer[0]);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  if (found == "cannot mount") return false;
+  EXPECT_EQ(found, "");
+  return true;
+}
+
+TEST(AtomicFolder, ReadOnlyFilesystemIsNamed) {
+  const test::TempFolder folder;
+  const bool ran = in_small_filesystem(folder.path(), "size=1m", [&]() -> std::string {
+    ::mount("none", folder.path().c_str(), nullptr, MS_REMOUNT | MS_RDONLY, "size=1m");
+    const auto atomic = AtomicFolder::create(folder.path("iter"));
+    if (atomic.has_value()) return "created";
+    const std::string expected = "cannot create " + folder.path("iter") + ": Read-only file system";
+    return atomic.error().message() == expected ? "" : atomic.error().message();
+  });
+  if (!ran) GTEST_SKIP() << "may not mount a filesystem here";
+}
+
+TEST(AtomicFolder, FullFilesystemIsNamedAndLeavesTheOldOne) {
+  const test::TempFolder folder;
+  // A tmpfs of few inodes is full before a folder is made.
+  const bool ran = in_small_filesystem(folder.path(), "nr_inodes=4", [&]() -> std::string {
+    if (!staged(folder.path("iter"), "old")->commit().ok()) return "first commit failed";
+    const auto atomic = AtomicFolder::create(folder.path("iter"));
+    if (atomic.has_value()) return "created";
+    if (atomic.error().code() != StatusCode::kResourceExhausted) return atomic.error().message();
+    return test::read_file(folder.path("iter/rank/file")) == "old" ? "" : "old one is gone";
+  });
+  if (!ran) GTEST_SKIP() << "may not mount a filesystem here";
+}
+
+}  // namespace
+}  // namespace meg
