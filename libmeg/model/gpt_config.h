@@ -33,6 +33,7 @@ struct GptConfig {
   bool swiglu = false;
   bool add_bias_linear = true;
   bool add_qkv_bias = false;
+  bool qk_layernorm = false;  ///< Norms over the heads of query and key.
   bool untie_embeddings_and_output_weights = false;
   std::string position_embedding_type = "learned_absolute";
   std::string normalization = "LayerNorm";

@@ -42,11 +42,16 @@ enum class NameFamily : uint8_t {
 /// "legacy", "old", "flat", "mcore" or "mcore (Transformer Engine)".
 std::string_view name_family_text(NameFamily family);
 
+/// The canonical name of the embedding's copy that the last stage of a tied model holds. mcore
+/// spells it output_layer.weight, as an untied output layer: match() takes that for untied, only
+/// args.untie_embeddings_and_output_weights tells. spell() knows the copy in every family.
+inline constexpr std::string_view kTiedCopyName = "word_embeddings_for_head.weight";
+
 /// What the table knows about one parameter's name.
 struct ParameterMatch {
   /// The name everything is compared by: mcore's local spelling with {} for the layer's number,
-  /// such as "decoder.layers.{}.self_attention.linear_qkv.weight". User rules: the name itself with
-  /// {}.
+  /// such as "decoder.layers.{}.self_attention.linear_qkv.weight"; kTiedCopyName for the tied copy.
+  /// User rules: the name itself with {}, unless a built-in row knows it too.
   std::string canonical;
   /// The name as found with {} for the layer's number.
   std::string spelling;
@@ -56,7 +61,10 @@ struct ParameterMatch {
   /// Not a parameter but state carried along (`..._extra_state`) or rebuilt by readers
   /// (`rotary_pos_emb.inv_freq`).
   bool is_extra_state = false;
-  /// Families whose spelling this is; several where they agree (the embedding, for one).
+  /// Part of a mixture of experts, which no rule can cut yet: readers refuse it by name.
+  bool is_expert = false;
+  /// Families whose spelling this is; several where they agree (the embedding, for one), all where
+  /// the name tells nothing (user rules, rotary tables).
   std::vector<NameFamily> families;
 };
 
@@ -77,27 +85,32 @@ class ParameterTable {
   ///     PATTERN  PARTITION  [PLACEMENT]
   ///     decoder\.layers\.(\d+)\.adapter\.down\.weight  rows
   ///
-  /// PATTERN must match the whole flat name; its first group, if any, is the layer's number.
-  /// PARTITION: replicated, rows, columns, vocabulary, qkv or gated. PLACEMENT: embedding, layer
-  /// (the default where the pattern has a group), final or output. Errors name `name`, the line and
-  /// the token.
+  /// PATTERN must match the whole flat name; its first group, if any, is the layer's number (a name
+  /// whose group is no number is not matched). Where a built-in row knows the name as well, only
+  /// cut and placement change. PARTITION: replicated, rows, columns, vocabulary, qkv or gated.
+  /// PLACEMENT: embedding, layer (the default where the pattern has a group), final or output.
+  /// Errors name `name`, the line and the token.
   Status add_rules(std::string_view text, const std::string& name);
 
   /// nullopt where no rule knows the name.
   std::optional<ParameterMatch> match(std::string_view flat_name) const;
 
   /// The flat spelling of a canonical name in another family, with {} for the layer's number.
-  /// norm_spelling_is_short: legacy's later words (input_norm) instead of input_layernorm.
-  /// nullopt where the family has no such parameter.
+  /// Modules' `_extra_state` too. norm_spelling_is_short: legacy's later words (input_norm) instead
+  /// of input_layernorm. nullopt where the family has no such parameter, and for names of user
+  /// rules: those are known as found only.
   std::optional<std::string> spell(std::string_view canonical, NameFamily family,
                                    bool norm_spelling_is_short = false) const;
 
   /// The place of a canonical name within its placement (embedding, layer, ...) in a family's
-  /// named_parameters() order: optimizer ids follow it. Unknown names come last.
+  /// named_parameters() order: optimizer ids follow it. Unknown names come last, all with one
+  /// number, so that a stable sort keeps them as found.
   int order(std::string_view canonical, NameFamily family) const;
 
   /// Canonical names of modules whose `_extra_state` a family's reader asks for, in a layer and
-  /// beside it, as "decoder.layers.{}.self_attention.linear_proj".
+  /// beside it, as "decoder.layers.{}.self_attention.linear_proj", in the order of the state dict.
+  /// output_layer's is there wherever the module is: mcore has it on every last stage, tied or not;
+  /// legacy only untied. Legacy readers ask since core_v0.5, not before; old and flat never.
   std::vector<std::string> extra_state_modules(NameFamily family) const;
 
  private:

@@ -1,0 +1,205 @@
+#include "libmeg/model/gpt_config.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "libmeg/core/printable.h"
+
+namespace meg {
+namespace {
+
+/// No size of a model is larger; keeps every product of two of them (and a few sums) in 64 bits.
+constexpr int64_t kLargestSize = int64_t{1} << 30;
+
+/// The largest parallel size an error proposes.
+constexpr int64_t kLargestProposal = 64;
+
+std::string value_text(const FieldValue& value) {
+  if (const auto* boolean = std::get_if<bool>(&value)) return *boolean ? "True" : "False";
+  if (const auto* integer = std::get_if<int64_t>(&value)) return std::to_string(*integer);
+  if (const auto* real = std::get_if<double>(&value)) return fmt::format("{}", *real);
+  if (const auto* text = std::get_if<std::string>(&value)) return printable(*text);
+  return "None";
+}
+
+/// Fields with Megatron's defaults; the first error is kept and told by status().
+class FieldReader {
+ public:
+  explicit FieldReader(const FieldLookup& lookup) : lookup_(lookup) {}
+
+  /// nullopt where the field is missing or None.
+  template <class T>
+  std::optional<T> get(std::string_view name, std::string_view type) {
+    const std::optional<FieldValue> value = lookup_(name);
+    if (!value || std::holds_alternative<std::monostate>(*value)) return std::nullopt;
+    if (const T* found = std::get_if<T>(&*value)) return *found;
+    fail(name, type, value_text(*value));
+    return std::nullopt;
+  }
+
+  std::optional<int64_t> size(std::string_view name) {
+    const std::optional<int64_t> value = get<int64_t>(name, "an integer");
+    if (value && (*value < 1 || *value > kLargestSize)) {
+      fail(name, fmt::format("1 to {}", kLargestSize), std::to_string(*value));
+      return 1;
+    }
+    return value;
+  }
+
+  int64_t required_size(std::string_view name) {
+    const std::optional<int64_t> value = size(name);
+    if (!value) fail(name, "an integer", "nothing");
+    return value.value_or(1);
+  }
+
+  bool flag(std::string_view name, bool otherwise) {
+    return get<bool>(name, "True or False").value_or(otherwise);
+  }
+
+  void text(std::string_view name, std::string* into) {
+    if (auto value = get<std::string>(name, "a string")) *into = std::move(*value);
+  }
+
+  const Status& status() const { return status_; }
+
+ private:
+  void fail(std::string_view name, std::string_view expected, const std::string& found) {
+    if (!status_.ok()) return;
+    status_ = make_error(StatusCode::kInvalidArgument, "{}: expected {}, found {}", name, expected,
+                         found);
+  }
+
+  const FieldLookup& lookup_;
+  Status status_;
+};
+
+/// Two thirds of four times the hidden size in steps of 64, as Megatron takes it with --swiglu.
+int64_t default_ffn_hidden_size(int64_t hidden_size, bool swiglu) {
+  return swiglu ? 8 * hidden_size / 3 / 64 * 64 : 4 * hidden_size;
+}
+
+/// With group_query_attention off, num_query_groups holds a default that means nothing.
+int64_t query_groups(FieldReader& fields, int64_t num_attention_heads) {
+  const std::optional<int64_t> groups = fields.size("num_query_groups");
+  const bool grouped = fields.flag("group_query_attention", groups.has_value());
+  return grouped ? groups.value_or(1) : num_attention_heads;
+}
+
+void read_texts(FieldReader& fields, GptConfig& config) {
+  fields.text("position_embedding_type", &config.position_embedding_type);
+  if (fields.flag("use_rotary_position_embeddings", false)) config.position_embedding_type = "rope";
+  fields.text("normalization", &config.normalization);
+  fields.text("transformer_impl", &config.transformer_impl);
+}
+
+/// The sizes up to kLargestProposal that `fits` takes, as "1, 2, 4".
+template <class Fits>
+std::string proposals(Fits fits) {
+  std::string text;
+  for (int64_t size = 1; size <= kLargestProposal; ++size) {
+    if (fits(size)) text += fmt::format("{}{}", text.empty() ? "" : ", ", size);
+  }
+  return text.empty() ? "none" : text;
+}
+
+}  // namespace
+
+Result<GptConfig> GptConfig::from_fields(const FieldLookup& lookup) {
+  FieldReader fields(lookup);
+  GptConfig config;
+  config.num_layers = fields.required_size("num_layers");
+  config.hidden_size = fields.required_size("hidden_size");
+  config.num_attention_heads = fields.required_size("num_attention_heads");
+  config.swiglu = fields.flag("swiglu", false);
+  config.ffn_hidden_size =
+      fields.size("ffn_hidden_size")
+          .value_or(default_ffn_hidden_size(config.hidden_size, config.swiglu));
+  const std::optional<int64_t> kv_channels = fields.size("kv_channels");
+  config.num_query_groups = query_groups(fields, config.num_attention_heads);
+  config.seq_length = fields.size("seq_length").value_or(0);
+  config.max_position_embeddings =
+      fields.size("max_position_embeddings").value_or(config.seq_length);
+  config.make_vocab_size_divisible_by =
+      fields.size("make_vocab_size_divisible_by").value_or(config.make_vocab_size_divisible_by);
+  config.padded_vocab_size = fields.size("padded_vocab_size").value_or(0);
+  config.add_bias_linear = fields.flag("add_bias_linear", true);
+  config.add_qkv_bias = fields.flag("add_qkv_bias", false);
+  config.qk_layernorm = fields.flag("qk_layernorm", false);
+  config.untie_embeddings_and_output_weights =
+      fields.flag("untie_embeddings_and_output_weights", false);
+  read_texts(fields, config);
+  config.num_experts = fields.size("num_experts");
+  if (!fields.status().ok()) return fields.status();
+
+  if (!kv_channels && config.hidden_size % config.num_attention_heads != 0) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "hidden_size: expected a multiple of num_attention_heads {}, found {}",
+                      config.num_attention_heads, config.hidden_size);
+  }
+  config.kv_channels = kv_channels.value_or(config.hidden_size / config.num_attention_heads);
+  if (config.num_attention_heads % config.num_query_groups != 0) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "num_attention_heads: expected a multiple of num_query_groups {}, found {}",
+                      config.num_query_groups, config.num_attention_heads);
+  }
+  return config;
+}
+
+int64_t GptConfig::qkv_rows() const {
+  return (num_attention_heads + 2 * num_query_groups) * kv_channels;
+}
+
+int64_t GptConfig::mlp_rows() const { return swiglu ? 2 * ffn_hidden_size : ffn_hidden_size; }
+
+Status GptConfig::check_tensor_parallel_size(int64_t tensor_model_parallel_size) const {
+  const std::pair<std::string_view, int64_t> cut[] = {{"num_attention_heads", num_attention_heads},
+                                                      {"num_query_groups", num_query_groups},
+                                                      {"hidden_size", hidden_size},
+                                                      {"ffn_hidden_size", ffn_hidden_size}};
+  const auto remainders = [&](int64_t size) {
+    std::string text;
+    for (const auto& [name, value] : cut) {
+      const bool same_as_heads =
+          name == "num_query_groups" && num_query_groups == num_attention_heads;
+      if (value % size == 0 || same_as_heads) continue;
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, value);
+    }
+    return text;
+  };
+  const std::string sizes = proposals([&](int64_t size) { return remainders(size).empty(); });
+  if (tensor_model_parallel_size < 1) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "tensor-model-parallel-size: expected one of {}, found {}", sizes,
+                      tensor_model_parallel_size);
+  }
+  const std::string undivided = remainders(tensor_model_parallel_size);
+  if (undivided.empty()) return Status();
+  return make_error(StatusCode::kInvalidArgument,
+                    "tensor-model-parallel-size: {} does not divide {}; sizes up to {} that do: {}",
+                    tensor_model_parallel_size, undivided, kLargestProposal, sizes);
+}
+
+Status GptConfig::check_pipeline_parallel_size(int64_t pipeline_model_parallel_size,
+                                               int64_t virtual_pipeline_model_parallel_size) const {
+  const int64_t chunks = virtual_pipeline_model_parallel_size;
+  if (chunks < 1 || chunks > num_layers) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "virtual-pipeline-model-parallel-size: expected 1 to {} (num_layers), found "
+                      "{}",
+                      num_layers, chunks);
+  }
+  const auto fits = [&](int64_t size) {
+    return size > 0 && size <= num_layers && num_layers % (size * chunks) == 0 &&
+           (chunks == 1 || size > 1);
+  };
+  if (fits(pipeline_model_parallel_size)) return Status();
+  const std::string with_chunks = chunks == 1 ? "" : fmt::format(" in {} chunks a stage", chunks);
+  return make_error(StatusCode::kInvalidArgument,
+                    "pipeline-model-parallel-size: {}{} does not divide num_layers {}; sizes up to "
+                    "{} that do{}: {}",
+                    pipeline_model_parallel_size, with_chunks, num_layers, kLargestProposal,
+                    with_chunks, proposals(fits));
+}
+
+}  // namespace meg

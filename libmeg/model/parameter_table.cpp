@@ -1,0 +1,271 @@
+#include "libmeg/model/parameter_table.h"
+
+#include <re2/re2.h>
+#include <re2/set.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <unordered_map>
+#include <utility>
+
+#include "libmeg/model/param_rules.h"
+#include "libmeg/model/parameter_rows.h"
+
+namespace meg {
+namespace {
+
+constexpr std::string_view kExtraState = "_extra_state";
+constexpr std::string_view kLayerNumber = "{}";
+
+/// Behind every built-in row.
+constexpr int kLastOrder = std::numeric_limits<int>::max();
+
+constexpr std::array kFamilies = {NameFamily::kLegacy, NameFamily::kOld, NameFamily::kFlat,
+                                  NameFamily::kMcoreLocal, NameFamily::kMcoreTransformerEngine};
+static_assert(kFamilies.size() == kNameFamilyCount);
+
+RE2::Options re2_options() {
+  RE2::Options options(RE2::Quiet);
+  options.set_encoding(RE2::Options::EncodingLatin1);  // names are bytes
+  return options;
+}
+
+/// The pattern for a name with {}: 9 digits at most, no leading zeros.
+std::string name_pattern(const std::string& name) {
+  const size_t at = name.find(kLayerNumber);
+  if (at == std::string::npos) return RE2::QuoteMeta(name);
+  return RE2::QuoteMeta(name.substr(0, at)) + "(0|[1-9][0-9]{0,8})" +
+         RE2::QuoteMeta(name.substr(at + kLayerNumber.size()));
+}
+
+/// What is known of names that a pattern matches.
+struct Rule {
+  std::unique_ptr<RE2> pattern;
+  std::string canonical;  ///< Empty: the name as found.
+  ParameterMatch match;   ///< Without names and layer.
+};
+
+/// What is known of a canonical name.
+struct CanonicalName {
+  std::array<std::string, kNameFamilyCount> spellings;  ///< By family; empty: none.
+  std::string legacy_short;
+  std::array<int, kNameFamilyCount> order{};
+};
+
+}  // namespace
+
+struct ParameterTable::State {
+  std::vector<Rule> user_rules;
+  std::vector<Rule> rules;
+  std::unordered_map<std::string, CanonicalName> names;
+  RE2::Set set{re2_options(), RE2::ANCHOR_BOTH};  ///< All patterns of `rules`.
+
+  Status add_built_in();
+  void add_module(const ModuleRow& row);
+  void add_name(const ModuleRow& row, std::string_view ending, const ParameterRow& parameter,
+                bool is_extra_state, int place);
+  Status compile();
+  std::optional<ParameterMatch> match(const Rule& rule, std::string_view name) const;
+  std::optional<ParameterMatch> match_built_in(std::string_view name) const;
+};
+
+void ParameterTable::State::add_name(const ModuleRow& row, std::string_view ending,
+                                     const ParameterRow& parameter, bool is_extra_state,
+                                     int place) {
+  const auto spelled = [&](std::string_view stem) {
+    // A norm fused into a linear module has no state of its own.
+    if (stem.empty() || (is_extra_state && !stem.ends_with('.'))) return std::string();
+    return std::string(stem) + std::string(ending);
+  };
+  const std::string canonical = spelled(row.canonical_stem());
+  CanonicalName& known = names[canonical];
+  known.legacy_short = spelled(row.legacy_short);
+  const auto add_rule = [&](const std::string& name, std::vector<NameFamily> families) {
+    Rule rule;
+    rule.pattern = std::make_unique<RE2>(name_pattern(name), re2_options());
+    rule.canonical = canonical;
+    rule.match.partition = parameter.partition;
+    rule.match.placement = row.placement;
+    rule.match.is_extra_state = is_extra_state;
+    rule.match.families = std::move(families);
+    rules.push_back(std::move(rule));
+  };
+  std::vector<std::pair<std::string, std::vector<NameFamily>>> distinct;
+  for (size_t i = 0; i < kNameFamilyCount; ++i) {
+    const std::string name = spelled(row.spellings[i].stem);
+    known.spellings[i] = name;
+    known.order[i] = 2 * row.spellings[i].order + place;
+    if (name.empty()) continue;
+    const auto same = std::find_if(distinct.begin(), distinct.end(),
+                                   [&](const auto& entry) { return entry.first == name; });
+    if (same == distinct.end()) {
+      distinct.push_back({name, {kFamilies[i]}});
+    } else {
+      same->second.push_back(kFamilies[i]);
+    }
+  }
+  for (auto& [name, families] : distinct) add_rule(name, std::move(families));
+  if (!known.legacy_short.empty()) add_rule(known.legacy_short, {NameFamily::kLegacy});
+}
+
+void ParameterTable::State::add_module(const ModuleRow& row) {
+  add_name(row, "weight", row.weight, false, 0);
+  if (row.bias.extents[0] != Extent::kNone) add_name(row, "bias", row.bias, false, 1);
+  if (row.has_extra_state) {
+    add_name(row, kExtraState, {Partition::kReplicated, Presence::kAlways, {}}, true, 1);
+  }
+}
+
+Status ParameterTable::State::add_built_in() {
+  for (const ModuleRow& row : gpt_module_rows()) add_module(row);
+  for (const OtherNameRow& row : gpt_other_name_rows()) {
+    Rule rule;
+    rule.pattern = std::make_unique<RE2>(std::string(row.pattern), re2_options());
+    rule.match.placement = row.placement;
+    rule.match.is_extra_state = row.is_extra_state;
+    rule.match.is_expert = row.is_expert;
+    rule.match.families.assign(kFamilies.begin(), kFamilies.end());
+    rules.push_back(std::move(rule));
+  }
+  return compile();
+}
+
+Status ParameterTable::State::compile() {
+  for (const Rule& rule : rules) {
+    std::string error;
+    if (!rule.pattern->ok() || set.Add(rule.pattern->pattern(), &error) < 0) {
+      return make_error(StatusCode::kInternal, "parameter table: pattern {}: {}",
+                        rule.pattern->pattern(), rule.pattern->error() + error);
+    }
+  }
+  if (!set.Compile()) return Status(StatusCode::kInternal, "parameter table: too large to compile");
+  return Status();
+}
+
+std::optional<ParameterMatch> ParameterTable::State::match(const Rule& rule,
+                                                           std::string_view name) const {
+  std::array<re2::StringPiece, 2> groups;
+  const int count = 1 + std::min(1, rule.pattern->NumberOfCapturingGroups());
+  if (!rule.pattern->Match(re2::StringPiece(name.data(), name.size()), 0, name.size(),
+                           RE2::ANCHOR_BOTH, groups.data(), count)) {
+    return std::nullopt;
+  }
+  ParameterMatch found = rule.match;
+  found.spelling = name;
+  if (count == 2 && groups[1].data() != nullptr) {
+    int64_t layer = 0;
+    if (!RE2::FullMatch(groups[1], "([0-9]{1,9})", &layer)) return std::nullopt;
+    found.layer = layer;
+    found.spelling.replace(static_cast<size_t>(groups[1].data() - name.data()), groups[1].size(),
+                           kLayerNumber);
+  }
+  found.canonical = rule.canonical.empty() ? found.spelling : rule.canonical;
+  if (found.is_expert && found.spelling.ends_with(kExtraState)) found.is_extra_state = true;
+  return found;
+}
+
+std::optional<ParameterMatch> ParameterTable::State::match_built_in(std::string_view name) const {
+  std::vector<int> hits;
+  if (!set.Match(re2::StringPiece(name.data(), name.size()), &hits)) return std::nullopt;
+  std::sort(hits.begin(), hits.end());
+  for (const int hit : hits) {
+    if (auto found = match(rules[static_cast<size_t>(hit)], name)) return found;
+  }
+  return std::nullopt;
+}
+
+ParameterTable::ParameterTable(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+ParameterTable::ParameterTable(ParameterTable&&) noexcept = default;
+ParameterTable& ParameterTable::operator=(ParameterTable&&) noexcept = default;
+ParameterTable::~ParameterTable() = default;
+
+Result<ParameterTable> ParameterTable::gpt() {
+  auto state = std::make_unique<State>();
+  MEG_RETURN_IF_ERROR(state->add_built_in());
+  return ParameterTable(std::move(state));
+}
+
+Status ParameterTable::add_rules(std::string_view text, const std::string& name) {
+  MEG_ASSIGN_OR_RETURN(const std::vector<ParamRule> parsed, parse_param_rules(text, name));
+  for (const ParamRule& row : parsed) {
+    Rule rule;
+    rule.pattern = std::make_unique<RE2>(row.pattern, re2_options());
+    if (!rule.pattern->ok()) {
+      return make_error(StatusCode::kInvalidArgument, "{}:{}: pattern {}: {}", name, row.line,
+                        row.pattern, rule.pattern->error());
+    }
+    const bool has_group = rule.pattern->NumberOfCapturingGroups() > 0;
+    const Placement placement = row.placement.value_or(Placement::kLayer);
+    if (has_group != (placement == Placement::kLayer)) {
+      return make_error(
+          StatusCode::kInvalidArgument, "{}:{}: pattern {}: {}", name, row.line, row.pattern,
+          has_group
+              ? "expected placement layer, as the pattern has a group for the layer's number"
+              : "expected a group (\\d+) for the layer's number, or placement embedding, final "
+                "or output");
+    }
+    rule.match.partition = row.partition;
+    rule.match.placement = placement;
+    rule.match.families.assign(kFamilies.begin(), kFamilies.end());
+    state_->user_rules.push_back(std::move(rule));
+  }
+  return Status();
+}
+
+std::optional<ParameterMatch> ParameterTable::match(std::string_view flat_name) const {
+  std::optional<ParameterMatch> built_in = state_->match_built_in(flat_name);
+  for (const Rule& rule : state_->user_rules) {
+    std::optional<ParameterMatch> found = state_->match(rule, flat_name);
+    if (!found) continue;
+    if (built_in && !built_in->is_expert && !built_in->is_extra_state) {
+      found->canonical = std::move(built_in->canonical);
+      found->families = std::move(built_in->families);
+    }
+    return found;
+  }
+  return built_in;
+}
+
+std::optional<std::string> ParameterTable::spell(std::string_view canonical, NameFamily family,
+                                                 bool norm_spelling_is_short) const {
+  const auto found = state_->names.find(std::string(canonical));
+  if (found == state_->names.end()) return std::nullopt;
+  const CanonicalName& name = found->second;
+  if (family == NameFamily::kLegacy && norm_spelling_is_short && !name.legacy_short.empty()) {
+    return name.legacy_short;
+  }
+  const std::string& spelling = name.spellings[static_cast<size_t>(family)];
+  if (spelling.empty()) return std::nullopt;
+  return spelling;
+}
+
+int ParameterTable::order(std::string_view canonical, NameFamily family) const {
+  const auto found = state_->names.find(std::string(canonical));
+  if (found == state_->names.end()) return kLastOrder;
+  const size_t index = static_cast<size_t>(family);
+  return found->second.spellings[index].empty() ? kLastOrder : found->second.order[index];
+}
+
+std::vector<std::string> ParameterTable::extra_state_modules(NameFamily family) const {
+  if (family == NameFamily::kOld || family == NameFamily::kFlat) return {};
+  std::vector<const ModuleRow*> rows;
+  for (const ModuleRow& row : gpt_module_rows()) {
+    if (row.has_extra_state) rows.push_back(&row);
+  }
+  const auto order = [family](const ModuleRow* row) {
+    return std::pair(row->placement, row->spellings[static_cast<size_t>(family)].order);
+  };
+  std::sort(rows.begin(), rows.end(), [&](const ModuleRow* left, const ModuleRow* right) {
+    return order(left) < order(right);
+  });
+  std::vector<std::string> modules;
+  for (const ModuleRow* row : rows) {
+    const std::string_view stem = row->canonical_stem();
+    modules.emplace_back(stem.substr(0, stem.size() - 1));  // less the dot
+  }
+  return modules;
+}
+
+}  // namespace meg

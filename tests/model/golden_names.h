@@ -1,0 +1,82 @@
+#pragma once
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "libmeg/model/parameter_table.h"
+#include "tests/shared_data.h"
+
+namespace meg::test {
+
+using Json = nlohmann::ordered_json;
+
+inline Json read_json(const std::string& path) { return Json::parse(std::ifstream(path)); }
+
+/// The oracle's checkpoints in mp_rank folders (and DeepSpeed's), by name.
+inline std::vector<std::string> mp_rank_cases() {
+  std::vector<std::string> cases;
+  const std::filesystem::path root = shared_path("oracle/checkpoints");
+  for (const auto& entry : std::filesystem::directory_iterator(root)) {
+    const std::string name = entry.path().filename().string();
+    const bool is_other = name.starts_with("hf_") || name.find("dist_") != std::string::npos;
+    if (entry.is_directory() && name != "evil" && !is_other) cases.push_back(name);
+  }
+  return cases;
+}
+
+/// The family a case was written in.
+inline NameFamily expected_family(const std::string& name) {
+  if (name.starts_with("old_v")) return NameFamily::kOld;
+  if (name.starts_with("old_")) return NameFamily::kFlat;
+  if (name.starts_with("derived_te_")) return NameFamily::kMcoreTransformerEngine;
+  const bool is_mcore = (name.starts_with("mcore_") || name == "megatron_from_hf_llama_tp2") &&
+                        name.find("_to_legacy_") == std::string::npos;
+  return is_mcore ? NameFamily::kMcoreLocal : NameFamily::kLegacy;
+}
+
+/// A key of a model's dict in structure.json, nested keys joined by dots, with what stands there.
+using ModelKeys = std::vector<std::pair<std::string, Json>>;
+
+inline void collect_keys(const Json& tree, const std::string& above, ModelKeys* into) {
+  for (const auto& [key, value] : tree.items()) {
+    const std::string name = above.empty() ? key : above + "." + key;
+    if (value.is_object() && !(value.size() == 1 && value.begin().key().starts_with("<"))) {
+      collect_keys(value, name, into);
+    } else {
+      into->emplace_back(name, value);
+    }
+  }
+}
+
+/// The keys of every model chunk (model, model0 ... or module) of a case's first file.
+inline ModelKeys model_keys(const std::string& name) {
+  const Json structure = read_json(shared_path("oracle/checkpoints/" + name + "/structure.json"));
+  ModelKeys keys;
+  for (const auto& [key, value] : structure.begin().value().items()) {
+    if (key.starts_with("model") || key == "module") collect_keys(value, "", &keys);
+  }
+  return keys;
+}
+
+/// Parameter names of every rank file in tensors.json: chunk ("model0") and flat name.
+inline std::map<std::string, std::vector<std::pair<std::string, Json>>> model_tensors(
+    const std::string& name) {
+  std::map<std::string, std::vector<std::pair<std::string, Json>>> files;
+  const Json tensors = read_json(shared_path("oracle/checkpoints/" + name + "/tensors.json"));
+  for (const auto& [file, entries] : tensors.items()) {
+    for (const Json& entry : entries) {
+      std::string tensor = entry["name"];
+      if (!tensor.starts_with("model") && !tensor.starts_with("module/")) continue;
+      tensor.erase(0, tensor.find('/') + 1);
+      std::replace(tensor.begin(), tensor.end(), '/', '.');
+      files[file].emplace_back(std::move(tensor), entry);
+    }
+  }
+  return files;
+}
+
+}  // namespace meg::test
