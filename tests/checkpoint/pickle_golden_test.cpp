@@ -1,0 +1,51 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "libmeg/checkpoint/pickle_reader.h"
+#include "libmeg/checkpoint/pickle_writer.h"
+#include "tests/checkpoint/data_pkl.h"
+#include "tests/shared_data.h"
+
+namespace meg {
+namespace {
+
+constexpr const char* kOracle = "oracle/checkpoints";
+
+/// Every .pt file of the oracle that real Megatron code wrote.
+std::vector<std::string> golden_files() {
+  std::vector<std::string> paths;
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(test::shared_path(kOracle))) {
+    const std::string path = entry.path().string();
+    if (entry.path().extension() == ".pt" && path.find("/evil/") == std::string::npos) {
+      paths.push_back(path);
+    }
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+TEST(PickleGolden, WritesTheBytesOfEveryMegatronCheckpointAgain) {
+  MEG_REQUIRE_SHARED(kOracle);
+  const std::vector<std::string> paths = golden_files();
+  ASSERT_GT(paths.size(), 50u);
+  for (const std::string& path : paths) {
+    const std::optional<std::string> pickle = test::find_data_pkl(test::read_whole_file(path));
+    ASSERT_TRUE(pickle) << path;
+    PickleGraph graph;
+    const auto stream = read_pickle(test::bytes_of(*pickle), path, &graph);
+    ASSERT_TRUE(stream) << stream.error().message();
+    const auto written = write_pickle(graph, stream->root);
+    ASSERT_TRUE(written) << path << ": " << written.error().message();
+    const auto expected = test::bytes_of(*pickle).first(stream->size);
+    EXPECT_TRUE(std::equal(written->begin(), written->end(), expected.begin(), expected.end()))
+        << path;
+  }
+}
+
+}  // namespace
+}  // namespace meg
