@@ -1,0 +1,54 @@
+#include "tools/common/checkpoint_flags.h"
+
+#include <map>
+#include <span>
+
+#include "libmeg/core/mapped_file.h"
+
+namespace meg::tools {
+namespace {
+
+constexpr int64_t kLargestSize = int64_t{1} << 30;
+
+}  // namespace
+
+void CheckpointFlags::declare(Flags& flags) {
+  flags.group("Reading checkpoints");
+  flags.value("--param-rules", &param_rules_, "FILE",
+              "how parameters of your own are cut: lines of PATTERN PARTITION [PLACEMENT]");
+  const auto size = [&](const char* name, std::optional<int64_t>* target) {
+    flags.value(name, target, "N", "where the checkpoint's args do not say it")
+        .range(1, kLargestSize);
+  };
+  size("--num-layers", &num_layers_);
+  size("--hidden-size", &hidden_size_);
+  size("--num-attention-heads", &num_attention_heads_);
+  size("--max-position-embeddings", &max_position_embeddings_);
+  size("--padded-vocab-size", &padded_vocab_size_);
+}
+
+Result<OpenCheckpointOptions> CheckpointFlags::options() const {
+  OpenCheckpointOptions options;
+  if (param_rules_.has_value()) {
+    MEG_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::open(*param_rules_));
+    const std::span<const std::byte> bytes = file.bytes();
+    options.param_rules.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    options.param_rules_name = *param_rules_;
+  }
+  std::map<std::string, FieldValue, std::less<>> fields;
+  const auto add = [&](const char* name, const std::optional<int64_t>& value) {
+    if (value.has_value()) fields[name] = *value;
+  };
+  add("num_layers", num_layers_);
+  add("hidden_size", hidden_size_);
+  add("num_attention_heads", num_attention_heads_);
+  add("max_position_embeddings", max_position_embeddings_);
+  add("padded_vocab_size", padded_vocab_size_);
+  options.fallback = [fields](std::string_view name) -> std::optional<FieldValue> {
+    const auto found = fields.find(name);
+    return found == fields.end() ? std::nullopt : std::optional(found->second);
+  };
+  return options;
+}
+
+}  // namespace meg::tools
