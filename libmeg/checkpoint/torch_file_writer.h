@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "libmeg/checkpoint/pickle_graph.h"
@@ -45,11 +46,16 @@ class TorchFileContent {
                            const std::vector<int64_t>& strides);
 
  private:
+  PickleId shared_global(const std::string& module, const std::string& name);
+  PickleId add_storage_id(int storage);
+
   PickleGraph graph_;
   std::vector<Storage> storages_;
+  std::vector<PickleId> keys_;  // the key of each storage
+  std::vector<bool> named_;     // whether a tensor names it by its `persistent` node
   // Nodes that all tensors share, made on first use.
-  std::optional<PickleId> rebuild_tensor_, ordered_dict_, empty_tuple_, storage_word_, location_;
-  std::vector<std::optional<PickleId>> storage_classes_;
+  std::optional<PickleId> empty_tuple_, storage_word_, location_;
+  std::unordered_map<std::string, PickleId> globals_;
 };
 
 /// Where everything lies in the file that torch.save would write for a content: known before a byte

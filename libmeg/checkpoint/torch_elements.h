@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "libmeg/checkpoint/tensor_view.h"
+#include "libmeg/checkpoint/torch_file.h"
+#include "libmeg/core/file_descriptor.h"
+#include "libmeg/core/mapped_file.h"
+
+namespace meg {
+
+/// Reverses the bytes of every number in `bytes` (of both halves of complex ones), whose length is
+/// a multiple of theirs.
+void swap_bytes(DType dtype, std::span<std::byte> bytes);
+
+/// Copies elements [first, first + into.size() / item) of a view, in row-major order, as they stand
+/// in the file. The view lies inside its storage and the elements inside the view. What is touched
+/// of the mapping is let go on the way, so the memory held does not grow with the view.
+Status gather_elements(const FileDescriptor& file, const MappedFile& map,
+                       const TorchStorage& storage, const TensorView& view, int64_t first,
+                       std::span<std::byte> into);
+
+}  // namespace meg
