@@ -50,7 +50,7 @@ class Finder {
   const PickleGraph& graph_;
   const std::string& name_;
   TorchTensors found_;
-  std::unordered_map<std::string_view, int> by_key_;
+  std::unordered_map<std::string, int> by_key_;
   std::vector<bool> untyped_;  // of each storage
   std::unordered_map<PickleId, StorageWindow> windows_;
   std::unordered_set<PickleId> wrapped_;
@@ -119,13 +119,13 @@ Status Finder::read_storage_id(PickleId persistent) {
 }
 
 Status Finder::add_storage(const TorchStorage& storage, bool is_untyped, StorageWindow* window) {
-  const auto known = by_key_.find(storage.key);
-  if (known == by_key_.end()) {
-    window->storage = static_cast<int>(found_.storages.size());
+  const auto [known, is_new] =
+      by_key_.emplace(storage.key, static_cast<int>(found_.storages.size()));
+  window->storage = known->second;
+  if (is_new) {
     found_.storages.push_back(storage);
     untyped_.push_back(is_untyped);
   } else {
-    window->storage = known->second;
     const TorchStorage& before = found_.storages[static_cast<size_t>(window->storage)];
     if (before.bytes != storage.bytes || before.dtype != storage.dtype) {
       return refuse("storage {}: named as {} bytes of {} and as {} bytes of {}",
