@@ -1,6 +1,7 @@
+#!/usr/bin/env python3
 """Reads the oracle's torch files with dump_torch_tensors and compares every tensor.
 
-usage: torch_files_of_the_oracle.py DUMP_PROGRAM SHARED_FOLDER
+usage: torch_files_of_the_oracle.py DUMP_PROGRAM
 """
 
 import hashlib
@@ -70,7 +71,9 @@ def by_name_accepts(must):
 
 
 def main():
-    program, shared = sys.argv[1:3]
+    program = sys.argv[1]
+    shared = os.environ.get("MEG_SHARED") or os.path.join(
+        os.path.dirname(os.path.abspath(__file__)), "../../../shared")
     oracle = os.path.join(shared, "oracle", "checkpoints")
     if not os.path.isdir(oracle):
         print("not found: " + oracle)
