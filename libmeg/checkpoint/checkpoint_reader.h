@@ -47,9 +47,6 @@ class CheckpointReader {
   };
 
   Status open_files();
-  Status read_sizes(const TorchFile& first);
-  Status check_rank_folders() const;
-  Status check_agreement() const;
   Status read_config();
   Status read_models();
   Status align_ranks(Chunk* chunk) const;
@@ -60,6 +57,8 @@ class CheckpointReader {
   Status add_parameter(const Chunk& chunk, size_t entry, LogicalParameter* parameter) const;
   Status add_state(const Chunk& chunk, size_t entry, LogicalParameter* parameter) const;
   void add_extra_state(const Chunk& chunk, size_t entry);
+  /// Of a rank's file.
+  const std::string& path(int64_t stage, int64_t tensor_rank) const;
   bool is_tied_copy(const ParameterMatch& match) const;
 
   const OpenCheckpointOptions& options_;
