@@ -44,6 +44,10 @@ class ChunkReader {
   Status read_value(PickleId id, const std::string& name, int depth) {
     const TensorView* tensor = file_.tensor(id);
     std::optional<ParameterMatch> match = table_.match(name);
+    if (match.has_value() && match->is_expert) {
+      return make_error(StatusCode::kUnsupported, "{}: model: {}: experts are not supported yet",
+                        file_.path(), name);
+    }
     if (match.has_value() && (tensor != nullptr || match->is_extra_state)) {
       entries_.push_back({name, std::move(*match), id, tensor});
       return Status();
