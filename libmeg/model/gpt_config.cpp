@@ -132,6 +132,12 @@ Result<GptConfig> GptConfig::from_fields(const FieldLookup& lookup) {
   config.num_experts = fields.size("num_experts");
   if (!fields.status().ok()) return fields.status();
 
+  if (config.ffn_hidden_size == 0) {
+    return make_error(
+        StatusCode::kInvalidArgument,
+        "ffn_hidden_size: expected it beside swiglu and hidden_size {}, found nothing",
+        config.hidden_size);
+  }
   if (!kv_channels && config.hidden_size % config.num_attention_heads != 0) {
     return make_error(StatusCode::kInvalidArgument,
                       "hidden_size: expected a multiple of num_attention_heads {}, found {}",
@@ -167,17 +173,13 @@ Status GptConfig::check_tensor_parallel_size(int64_t tensor_model_parallel_size)
     }
     return text;
   };
-  const std::string sizes = proposals([&](int64_t size) { return remainders(size).empty(); });
-  if (tensor_model_parallel_size < 1) {
-    return make_error(StatusCode::kInvalidArgument,
-                      "tensor-model-parallel-size: expected one of {}, found {}", sizes,
-                      tensor_model_parallel_size);
-  }
-  const std::string undivided = remainders(tensor_model_parallel_size);
+  const bool is_positive = tensor_model_parallel_size > 0;
+  const std::string undivided = is_positive ? remainders(tensor_model_parallel_size) : "anything";
   if (undivided.empty()) return Status();
   return make_error(StatusCode::kInvalidArgument,
                     "tensor-model-parallel-size: {} does not divide {}; sizes up to {} that do: {}",
-                    tensor_model_parallel_size, undivided, kLargestProposal, sizes);
+                    tensor_model_parallel_size, undivided, kLargestProposal,
+                    proposals([&](int64_t size) { return remainders(size).empty(); }));
 }
 
 Status GptConfig::check_pipeline_parallel_size(int64_t pipeline_model_parallel_size,
@@ -194,12 +196,17 @@ Status GptConfig::check_pipeline_parallel_size(int64_t pipeline_model_parallel_s
            (chunks == 1 || size > 1);
   };
   if (fits(pipeline_model_parallel_size)) return Status();
-  const std::string with_chunks = chunks == 1 ? "" : fmt::format(" in {} chunks a stage", chunks);
+  if (chunks > 1) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "pipeline-model-parallel-size: {} with {} virtual stages each: expected at "
+                      "least 2 whose product divides num_layers {}; sizes up to {} that do: {}",
+                      pipeline_model_parallel_size, chunks, num_layers, kLargestProposal,
+                      proposals(fits));
+  }
   return make_error(StatusCode::kInvalidArgument,
-                    "pipeline-model-parallel-size: {}{} does not divide num_layers {}; sizes up to "
-                    "{} that do{}: {}",
-                    pipeline_model_parallel_size, with_chunks, num_layers, kLargestProposal,
-                    with_chunks, proposals(fits));
+                    "pipeline-model-parallel-size: {} does not divide num_layers {}; sizes up to "
+                    "{} that do: {}",
+                    pipeline_model_parallel_size, num_layers, kLargestProposal, proposals(fits));
 }
 
 }  // namespace meg

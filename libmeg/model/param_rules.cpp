@@ -1,5 +1,6 @@
 #include "libmeg/model/param_rules.h"
 
+#include <algorithm>
 #include <span>
 #include <utility>
 
@@ -53,8 +54,9 @@ Result<T> look_up(std::span<const std::pair<std::string_view, T>> words, std::st
 Result<ParamRule> parse_line(const std::vector<std::string_view>& tokens) {
   if (tokens.size() < 2 || tokens.size() > 3) {
     return make_error(StatusCode::kInvalidArgument,
-                      "expected PATTERN PARTITION [PLACEMENT], found {} words, beginning with {}",
-                      tokens.size(), printable(tokens.front()));
+                      "expected PATTERN PARTITION [PLACEMENT], found {} word{}: {}{}",
+                      tokens.size(), tokens.size() == 1 ? "" : "s", printable(tokens.front()),
+                      tokens.size() == 1 ? "" : " ...");
   }
   ParamRule rule;
   rule.pattern = tokens[0];

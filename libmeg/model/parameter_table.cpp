@@ -1,14 +1,17 @@
 #include "libmeg/model/parameter_table.h"
 
+#include <fmt/format.h>
 #include <re2/re2.h>
 #include <re2/set.h>
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <limits>
 #include <unordered_map>
 #include <utility>
 
+#include "libmeg/core/printable.h"
 #include "libmeg/model/param_rules.h"
 #include "libmeg/model/parameter_rows.h"
 
@@ -45,6 +48,30 @@ struct Rule {
   std::string canonical;  ///< Empty: the name as found.
   ParameterMatch match;   ///< Without names and layer.
 };
+
+Result<Rule> user_rule(const ParamRule& row) {
+  Rule rule;
+  rule.pattern = std::make_unique<RE2>(row.pattern, re2_options());
+  if (!rule.pattern->ok()) {
+    // What follows the colon repeats the pattern.
+    const std::string& error = rule.pattern->error();
+    return Status(StatusCode::kInvalidArgument, error.substr(0, error.find(": ")));
+  }
+  const bool has_group = rule.pattern->NumberOfCapturingGroups() > 0;
+  rule.match.partition = row.partition;
+  rule.match.placement = row.placement.value_or(Placement::kLayer);
+  rule.match.families.assign(kFamilies.begin(), kFamilies.end());
+  if (has_group && rule.match.placement != Placement::kLayer) {
+    return Status(StatusCode::kInvalidArgument,
+                  "expected placement layer, as it has a group for the layer's number");
+  }
+  if (!has_group && rule.match.placement == Placement::kLayer) {
+    return Status(StatusCode::kInvalidArgument,
+                  "expected a group (\\d+) for the layer's number, or placement embedding, final "
+                  "or output");
+  }
+  return rule;
+}
 
 /// What is known of a canonical name.
 struct CanonicalName {
@@ -189,28 +216,16 @@ Result<ParameterTable> ParameterTable::gpt() {
 
 Status ParameterTable::add_rules(std::string_view text, const std::string& name) {
   MEG_ASSIGN_OR_RETURN(const std::vector<ParamRule> parsed, parse_param_rules(text, name));
+  std::vector<Rule> rules;
   for (const ParamRule& row : parsed) {
-    Rule rule;
-    rule.pattern = std::make_unique<RE2>(row.pattern, re2_options());
-    if (!rule.pattern->ok()) {
-      return make_error(StatusCode::kInvalidArgument, "{}:{}: pattern {}: {}", name, row.line,
-                        row.pattern, rule.pattern->error());
+    Result<Rule> rule = user_rule(row);
+    if (!rule) {
+      return rule.error().with_prefix(
+          fmt::format("{}:{}: pattern {}", name, row.line, printable(row.pattern)));
     }
-    const bool has_group = rule.pattern->NumberOfCapturingGroups() > 0;
-    const Placement placement = row.placement.value_or(Placement::kLayer);
-    if (has_group != (placement == Placement::kLayer)) {
-      return make_error(
-          StatusCode::kInvalidArgument, "{}:{}: pattern {}: {}", name, row.line, row.pattern,
-          has_group
-              ? "expected placement layer, as the pattern has a group for the layer's number"
-              : "expected a group (\\d+) for the layer's number, or placement embedding, final "
-                "or output");
-    }
-    rule.match.partition = row.partition;
-    rule.match.placement = placement;
-    rule.match.families.assign(kFamilies.begin(), kFamilies.end());
-    state_->user_rules.push_back(std::move(rule));
+    rules.push_back(std::move(*rule));
   }
+  std::move(rules.begin(), rules.end(), std::back_inserter(state_->user_rules));
   return Status();
 }
 

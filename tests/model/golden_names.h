@@ -1,12 +1,16 @@
 #pragma once
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "libmeg/model/gpt_config.h"
 #include "libmeg/model/parameter_table.h"
 #include "tests/shared_data.h"
 
@@ -38,6 +42,41 @@ inline NameFamily expected_family(const std::string& name) {
   return is_mcore ? NameFamily::kMcoreLocal : NameFamily::kLegacy;
 }
 
+/// A case of the same model and sizes whose structure.json tells args, for cases where it does not.
+inline std::string case_with_args(const std::string& name) {
+  const std::map<std::string, std::string> others = {
+      {"gpt_tp1pp1_bf16_distopt_dp2", "gpt_tp1pp1_fp32"},
+      {"gpt_tp2pp2_bf16_distopt", "gpt_tp2pp2_fp16"},
+      {"mcore_gpt_tp1pp1_bf16_distopt_dp2", "mcore_gpt_tp1pp1_fp32"},
+      {"old_flat2019_tp2", "old_v0_tp2"},
+      {"old_deepspeed_tp2", "old_v0_tp2"}};
+  const auto other = others.find(name);
+  return other == others.end() ? name : other->second;
+}
+
+/// The args of a case's first file.
+inline Json case_args(const std::string& case_name) {
+  const std::string name = case_with_args(case_name);
+  const Json structure = read_json(shared_path("oracle/checkpoints/" + name + "/structure.json"));
+  for (const auto& [file, content] : structure.items()) {
+    if (content.contains("args")) return content["args"]["<Namespace>"];
+  }
+  return nullptr;
+}
+
+/// Looks fields up in args (which must live on); lists and the like are text.
+inline FieldLookup json_fields(const Json& args) {
+  return [&args](std::string_view name) -> std::optional<FieldValue> {
+    const auto found = args.find(std::string(name));
+    if (found == args.end()) return std::nullopt;
+    if (found->is_null()) return FieldValue();
+    if (found->is_boolean()) return found->get<bool>();
+    if (found->is_number_integer()) return found->get<int64_t>();
+    if (found->is_number()) return found->get<double>();
+    return found->is_string() ? found->get<std::string>() : found->dump();
+  };
+}
+
 /// A key of a model's dict in structure.json, nested keys joined by dots, with what stands there.
 using ModelKeys = std::vector<std::pair<std::string, Json>>;
 
@@ -62,7 +101,7 @@ inline ModelKeys model_keys(const std::string& name) {
   return keys;
 }
 
-/// Parameter names of every rank file in tensors.json: chunk ("model0") and flat name.
+/// The model's tensors in tensors.json: by rank file, flat names with their entries.
 inline std::map<std::string, std::vector<std::pair<std::string, Json>>> model_tensors(
     const std::string& name) {
   std::map<std::string, std::vector<std::pair<std::string, Json>>> files;

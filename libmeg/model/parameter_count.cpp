@@ -1,0 +1,208 @@
+#include "libmeg/model/parameter_count.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "libmeg/model/parameter_rows.h"
+#include "libmeg/model/shard_axes.h"
+
+namespace meg {
+namespace {
+
+bool is_present(Presence presence, const GptConfig& config, bool with_tied_copy) {
+  const bool has_norm_bias = config.normalization == "LayerNorm";
+  switch (presence) {
+    case Presence::kAlways:
+      return true;
+    case Presence::kLearnedPositions:
+      return config.position_embedding_type == "learned_absolute";
+    case Presence::kLinearBias:
+      return config.add_bias_linear;
+    case Presence::kQkvBias:
+      return config.add_bias_linear || config.add_qkv_bias;
+    case Presence::kNormBias:
+      return has_norm_bias;
+    case Presence::kQkNorm:
+      return config.qk_layernorm;
+    case Presence::kQkNormBias:
+      return config.qk_layernorm && has_norm_bias;
+    case Presence::kUntied:
+      return config.untie_embeddings_and_output_weights;
+    case Presence::kTiedCopy:
+      return with_tied_copy && !config.untie_embeddings_and_output_weights;
+    case Presence::kExperts:
+      return false;  // refused before
+  }
+  return false;
+}
+
+int64_t extent_size(Extent extent, const GptConfig& config) {
+  switch (extent) {
+    case Extent::kNone:
+      return 0;
+    case Extent::kVocabulary:
+      return config.padded_vocab_size;
+    case Extent::kPositions:
+      return config.max_position_embeddings;
+    case Extent::kHidden:
+      return config.hidden_size;
+    case Extent::kHeadSize:
+      return config.kv_channels;
+    case Extent::kProjection:
+      return config.num_attention_heads * config.kv_channels;
+    case Extent::kQkvRows:
+      return config.qkv_rows();
+    case Extent::kMlpRows:
+      return config.mlp_rows();
+    case Extent::kFfn:
+      return config.ffn_hidden_size;
+    case Extent::kExpertCount:
+      return config.num_experts.value_or(0);
+  }
+  return 0;
+}
+
+Status check_known(const GptConfig& config) {
+  if (config.num_experts) {
+    return make_error(StatusCode::kUnsupported, "num_experts {}: experts are not supported yet",
+                      *config.num_experts);
+  }
+  if (config.padded_vocab_size <= 0) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "padded_vocab_size: expected the size of the padded vocabulary, found {}",
+                      config.padded_vocab_size);
+  }
+  if (config.position_embedding_type == "learned_absolute" && config.max_position_embeddings <= 0) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "max_position_embeddings: expected a size for learned positions, found {}",
+                      config.max_position_embeddings);
+  }
+  return Status();
+}
+
+Result<std::vector<ModelParameter>> parameters_of(const GptConfig& config,
+                                                  const ParallelSizes& sizes,
+                                                  int64_t pipeline_rank) {
+  MEG_RETURN_IF_ERROR(config.check_tensor_parallel_size(sizes.tensor_model_parallel_size));
+  MEG_RETURN_IF_ERROR(config.check_pipeline_parallel_size(
+      sizes.pipeline_model_parallel_size, sizes.virtual_pipeline_model_parallel_size));
+  if (pipeline_rank < 0 || pipeline_rank >= sizes.pipeline_model_parallel_size) {
+    return make_error(StatusCode::kInvalidArgument, "pipeline rank: expected 0 to {}, found {}",
+                      sizes.pipeline_model_parallel_size - 1, pipeline_rank);
+  }
+  MEG_ASSIGN_OR_RETURN(std::vector<ModelParameter> parameters,
+                       model_parameters(config, sizes.pipeline_model_parallel_size > 1));
+  for (ModelParameter& parameter : parameters) {
+    MEG_ASSIGN_OR_RETURN(parameter.shape,
+                         shard_shape(parameter.partition, std::move(parameter.shape),
+                                     sizes.tensor_model_parallel_size));
+  }
+  return parameters;
+}
+
+PipelineLayout layout_of(const GptConfig& config, const ParallelSizes& sizes) {
+  return {config.num_layers, sizes.pipeline_model_parallel_size,
+          sizes.virtual_pipeline_model_parallel_size};
+}
+
+/// How many parameters of a placement a chunk holds for each of model_parameters().
+int64_t copies(Placement placement, const PipelineLayout& layout, int64_t stage, int64_t chunk) {
+  switch (placement) {
+    case Placement::kEmbedding:
+      return layout.is_first(stage, chunk) ? 1 : 0;
+    case Placement::kLayer:
+      return layout.layers_per_chunk();
+    case Placement::kFinal:
+    case Placement::kOutput:
+      break;
+  }
+  return layout.is_last(stage, chunk) ? 1 : 0;
+}
+
+}  // namespace
+
+Result<std::vector<ModelParameter>> model_parameters(const GptConfig& config, bool with_tied_copy) {
+  MEG_RETURN_IF_ERROR(check_known(config));
+  std::vector<ModelParameter> parameters;
+  const auto add = [&](const ModuleRow& module, const ParameterRow& row, std::string_view ending) {
+    if (row.extents[0] == Extent::kNone || !is_present(row.presence, config, with_tied_copy)) {
+      return;
+    }
+    ModelParameter parameter;
+    parameter.canonical = std::string(module.canonical_stem()) + std::string(ending);
+    parameter.partition = row.partition;
+    parameter.placement = module.placement;
+    for (const Extent extent : row.extents) {
+      if (extent != Extent::kNone) parameter.shape.push_back(extent_size(extent, config));
+    }
+    parameters.push_back(std::move(parameter));
+  };
+  for (const ModuleRow& module : gpt_module_rows()) {
+    add(module, module.weight, "weight");
+    add(module, module.bias, "bias");
+  }
+  return parameters;
+}
+
+Result<std::vector<RankParameter>> rank_parameters(const GptConfig& config,
+                                                   const ParallelSizes& sizes,
+                                                   int64_t pipeline_rank, NameFamily family,
+                                                   const ParameterTable& table) {
+  MEG_ASSIGN_OR_RETURN(std::vector<ModelParameter> parameters,
+                       parameters_of(config, sizes, pipeline_rank));
+  const auto key = [&](const ModelParameter& parameter) {
+    return std::pair(parameter.placement, table.order(parameter.canonical, family));
+  };
+  std::stable_sort(parameters.begin(), parameters.end(),
+                   [&](const ModelParameter& left, const ModelParameter& right) {
+                     return key(left) < key(right);
+                   });
+  const PipelineLayout layout = layout_of(config, sizes);
+  std::vector<RankParameter> found;
+  const auto add_placement = [&](Placement placement, int64_t chunk, int64_t layer) {
+    for (const ModelParameter& parameter : parameters) {
+      if (parameter.placement != placement) continue;
+      RankParameter rank;
+      rank.name = with_layer(parameter.canonical, layer);
+      rank.chunk = chunk;
+      if (placement == Placement::kLayer) rank.layer = layer;
+      rank.partition = parameter.partition;
+      rank.shape = parameter.shape;
+      found.push_back(std::move(rank));
+    }
+  };
+  for (int64_t chunk = 0; chunk < sizes.virtual_pipeline_model_parallel_size; ++chunk) {
+    for (const Placement placement :
+         {Placement::kEmbedding, Placement::kLayer, Placement::kFinal, Placement::kOutput}) {
+      const int64_t first = layout.first_layer(pipeline_rank, chunk);
+      const int64_t count = copies(placement, layout, pipeline_rank, chunk);
+      for (int64_t i = 0; i < count; ++i) add_placement(placement, chunk, first + i);
+    }
+  }
+  return found;
+}
+
+Result<int64_t> parameter_count(const GptConfig& config, const ParallelSizes& sizes,
+                                int64_t pipeline_rank) {
+  MEG_ASSIGN_OR_RETURN(const std::vector<ModelParameter> parameters,
+                       parameters_of(config, sizes, pipeline_rank));
+  const PipelineLayout layout = layout_of(config, sizes);
+  int64_t total = 0;
+  for (const ModelParameter& parameter : parameters) {
+    int64_t count = 0;
+    for (int64_t chunk = 0; chunk < sizes.virtual_pipeline_model_parallel_size; ++chunk) {
+      count += copies(parameter.placement, layout, pipeline_rank, chunk);
+    }
+    bool fits = true;
+    for (const int64_t size : parameter.shape) {
+      fits = fits && !__builtin_mul_overflow(count, size, &count);
+    }
+    if (!fits || __builtin_add_overflow(total, count, &total)) {
+      return make_error(StatusCode::kOutOfRange, "{}: its elements cannot be counted in 64 bits",
+                        parameter.canonical);
+    }
+  }
+  return total;
+}
+
+}  // namespace meg

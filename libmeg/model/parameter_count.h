@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "libmeg/core/result.h"
+#include "libmeg/model/gpt_config.h"
+#include "libmeg/model/parameter_table.h"
+#include "libmeg/model/pipeline_layout.h"
+
+namespace meg {
+
+/// A parameter that a model of some configuration has.
+struct ModelParameter {
+  std::string canonical;  ///< With {} for the layer's number where placement is kLayer.
+  Partition partition = Partition::kReplicated;
+  Placement placement = Placement::kLayer;
+  std::vector<int64_t> shape;  ///< Merged over tensor-parallel ranks.
+};
+
+/// A parameter as one rank holds it.
+struct RankParameter {
+  std::string name;              ///< Canonical name with the layer's number in the whole model.
+  int64_t chunk = 0;             ///< Virtual pipeline chunk.
+  std::optional<int64_t> layer;  ///< In the whole model.
+  Partition partition = Partition::kReplicated;
+  std::vector<int64_t> shape;  ///< Of this rank's shard.
+};
+
+/// Sizes of the parallel groups that cut a model.
+struct ParallelSizes {
+  int64_t tensor_model_parallel_size = 1;
+  int64_t pipeline_model_parallel_size = 1;
+  int64_t virtual_pipeline_model_parallel_size = 1;
+};
+
+/// Every parameter of the model, each of a layer once. The tied copy of the embedding is in it only
+/// where with_tied_copy, as a model in several pipeline stages has it.
+/// kInvalidArgument where padded_vocab_size or max_position_embeddings is needed and not known;
+/// kUnsupported for experts.
+Result<std::vector<ModelParameter>> model_parameters(const GptConfig& config,
+                                                     bool with_tied_copy = false);
+
+/// The parameters of tensor rank 0 (all are alike) of a pipeline stage, in the family's
+/// named_parameters() order. kInvalidArgument where the sizes do not divide, or there is no such
+/// stage.
+Result<std::vector<RankParameter>> rank_parameters(const GptConfig& config,
+                                                   const ParallelSizes& sizes,
+                                                   int64_t pipeline_rank, NameFamily family,
+                                                   const ParameterTable& table);
+
+/// Elements of these parameters: what Megatron prints as "number of parameters on (tensor,
+/// pipeline) model parallel rank (0, P)". With sizes of 1 the count of the whole model.
+Result<int64_t> parameter_count(const GptConfig& config, const ParallelSizes& sizes = {},
+                                int64_t pipeline_rank = 0);
+
+}  // namespace meg
