@@ -260,7 +260,7 @@ TEST_F(CheckpointFolderTest, FormatsAreTold) {
 }
 
 TEST_F(CheckpointFolderTest, WhatIsNoCheckpointIsNamed) {
-  EXPECT_EQ(error(StatusCode::kNotFound, "nothing"), "\"ROOT/nothing\": no such file or folder");
+  EXPECT_EQ(error(StatusCode::kNotFound, "nothing"), "ROOT/nothing: no such file or folder");
   EXPECT_EQ(find_checkpoint("").error().message(), "\"\": no such file or folder");
   EXPECT_EQ(error(StatusCode::kNotFound),
             "ROOT: not a checkpoint: expected latest_checkpointed_iteration.txt, mp_rank_* "
@@ -336,7 +336,7 @@ TEST_F(CheckpointFolderTest, RankFoldersOfTwoLayoutsAreRefused) {
   add_file("iter_0000005/mp_rank_00/model_optim_rng.pt");
   add_file("iter_0000005/mp_rank_00_000/model_optim_rng.pt");
   EXPECT_EQ(error(StatusCode::kCorruption, "iter_0000005"),
-            "ROOT/iter_0000005: expected rank folders of one layout, found mp_rank_00 beside "
+            "ROOT/iter_0000005: expected ranks of one layout, found mp_rank_00 beside "
             "mp_rank_00_000");
   fs::remove_all(folder_.path("iter_0000005/mp_rank_00_000"));
   add_file("iter_0000005/mp_rank_000/model_optim_rng.pt");
@@ -352,6 +352,9 @@ TEST_F(CheckpointFolderTest, DamagedDeepSpeedTrackersAreNamed) {
   }
   add_file("latest", "global_step7");
   EXPECT_THAT(error(StatusCode::kNotFound), testing::HasSubstr("global_step7"));
+  add_folder("global_step7");
+  EXPECT_EQ(error(StatusCode::kNotFound),
+            "ROOT/global_step7: expected mp_rank_*_model_states.pt (DeepSpeed), found none");
 }
 
 TEST_F(CheckpointFolderTest, WrittenTrackerIsReadBack) {
