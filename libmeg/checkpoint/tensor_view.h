@@ -9,7 +9,8 @@
 namespace meg {
 
 /// A tensor inside a torch file: which elements of which storage, in which order. Checked when the
-/// file was opened: every element lies inside the storage.
+/// file was opened: every element lies inside the storage, numel() and bytes() do not overflow. A
+/// tensor without elements may have any offset.
 struct TensorView {
   int storage = 0;  ///< Index into TorchFile::storages().
   DType dtype = DType::kFloat32;

@@ -16,7 +16,7 @@ std::vector<int64_t> row_major_strides(const std::vector<int64_t>& shape) {
 
 }  // namespace
 
-PickleId TorchFileContent::shared_global(const std::string& module, const std::string& name) {
+PickleId TorchFileContent::global(const std::string& module, const std::string& name) {
   const auto known = globals_.find(module + "." + name);
   if (known != globals_.end()) return known->second;
   const PickleId made = graph_.add_global(module, name);
@@ -28,8 +28,8 @@ PickleId TorchFileContent::add_storage_id(int storage) {
   // torch names a storage anew each time a tensor needs it; words, class and key are shared.
   const Storage& named = storages_[static_cast<size_t>(storage)];
   const std::string_view typed = torch_storage_class(named.dtype);
-  const PickleId storage_class = typed.empty() ? shared_global("torch.storage", "UntypedStorage")
-                                               : shared_global("torch", std::string(typed));
+  const PickleId storage_class = typed.empty() ? global("torch.storage", "UntypedStorage")
+                                               : global("torch", std::string(typed));
   if (!storage_word_) storage_word_ = graph_.add_string("storage");
   if (!location_) location_ = graph_.add_string("cpu");
   const uint64_t elements =
@@ -68,14 +68,14 @@ PickleId TorchFileContent::add_tensor_view(int storage, int64_t offset,
     return graph_.add_tuple(std::move(nodes));
   };
   if (!empty_tuple_) empty_tuple_ = graph_.add_tuple({});
-  const PickleId hooks = graph_.add_call(
-      PickleCallForm::kReduce, shared_global("collections", "OrderedDict"), *empty_tuple_);
+  const PickleId hooks =
+      graph_.add_call(PickleCallForm::kReduce, global("collections", "OrderedDict"), *empty_tuple_);
   std::vector<PickleId> arguments = {
       named, graph_.add_int(offset), add_sizes(shape), add_sizes(strides), graph_.add_bool(false),
       hooks};
-  if (!is_typed) arguments.push_back(shared_global("torch", std::string(dtype_name(dtype))));
+  if (!is_typed) arguments.push_back(global("torch", std::string(dtype_name(dtype))));
   const PickleId function =
-      shared_global("torch._utils", is_typed ? "_rebuild_tensor_v2" : "_rebuild_tensor_v3");
+      global("torch._utils", is_typed ? "_rebuild_tensor_v2" : "_rebuild_tensor_v3");
   return graph_.add_call(PickleCallForm::kReduce, function, graph_.add_tuple(std::move(arguments)));
 }
 

@@ -45,8 +45,12 @@ class TorchFileContent {
   PickleId add_tensor_view(int storage, int64_t offset, const std::vector<int64_t>& shape,
                            const std::vector<int64_t>& strides);
 
+  /// The node of a class or function, the same at each call, which the tensors refer to as well.
+  /// Who copies a value out of another graph puts these in place of its globals: as in files of
+  /// torch.save, each global is then written once.
+  PickleId global(const std::string& module, const std::string& name);
+
  private:
-  PickleId shared_global(const std::string& module, const std::string& name);
   PickleId add_storage_id(int storage);
 
   PickleGraph graph_;

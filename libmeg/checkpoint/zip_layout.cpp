@@ -13,7 +13,6 @@ namespace {
 using Record = ZipLayout::Record;
 
 constexpr uint64_t kAlignment = 64;
-constexpr uint16_t kFlags = zip::kFlagDescriptor | zip::kFlagUtf8;
 /// torch's padding field: this id, a length, that many bytes 'Z'.
 constexpr uint16_t kPaddingId = 0x4246;  // "FB"
 constexpr size_t kExtraHeaderSize = 4;
@@ -71,11 +70,18 @@ std::vector<std::byte> extra_64(const Record& record, uint64_t compressed_size) 
   return field.take();
 }
 
+/// Empty entries have no descriptor.
+uint16_t flags_of(const Record& record) {
+  return record.size == 0 ? zip::kFlagUtf8 : zip::kFlagUtf8 | zip::kFlagDescriptor;
+}
+
 size_t descriptor_size(const Record& record) {
+  if (record.size == 0) return 0;
   return needs_64(record) ? zip::kDescriptor64Size : zip::kDescriptorSize;
 }
 
 void add_descriptor(const Record& record, Fields* out) {
+  if (record.size == 0) return;
   out->add(zip::kDescriptorSignature).add(record.crc);
   if (needs_64(record)) {
     out->add(record.size).add(record.size);
@@ -88,7 +94,10 @@ void add_local_header(const Record& record, Fields* out) {
   const std::vector<std::byte> extra = extra_64(record, 0);
   const uint64_t used = zip::kLocalHeaderSize + record.name.size() + extra.size();
   const auto padding = static_cast<size_t>(record.data_offset - record.header_offset - used);
-  out->add(zip::kLocalHeaderSignature).add(uint16_t{0}).add(kFlags).add(zip::kMethodStored);
+  out->add(zip::kLocalHeaderSignature)
+      .add(uint16_t{0})
+      .add(flags_of(record))
+      .add(zip::kMethodStored);
   out->add(uint32_t{0}).add(uint32_t{0}).add(uint32_t{0}).add(uint32_t{0});  // time, CRC, sizes
   out->add(static_cast<uint16_t>(record.name.size()));
   out->add(static_cast<uint16_t>(extra.size() + padding));
@@ -100,7 +109,7 @@ void add_local_header(const Record& record, Fields* out) {
 void add_directory_header(const Record& record, Fields* out) {
   const std::vector<std::byte> extra = extra_64(record, record.size);
   out->add(zip::kDirectoryHeaderSignature).add(uint16_t{0}).add(uint16_t{0});
-  out->add(kFlags).add(zip::kMethodStored).add(uint32_t{0}).add(record.crc);
+  out->add(flags_of(record)).add(zip::kMethodStored).add(uint32_t{0}).add(record.crc);
   out->add(narrow(record.size)).add(narrow(record.size));
   out->add(static_cast<uint16_t>(record.name.size())).add(static_cast<uint16_t>(extra.size()));
   out->add(uint16_t{0}).add(uint16_t{0}).add(uint16_t{0}).add(uint32_t{0});
