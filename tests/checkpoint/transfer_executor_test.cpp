@@ -1,0 +1,381 @@
+#include "libmeg/checkpoint/transfer_executor.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "libmeg/core/float_convert.h"
+#include "tests/checkpoint/transfer_files.h"
+#include "tests/temp_folder.h"
+
+namespace meg {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+/// Bytes without a pattern, the same for the same seed.
+Bytes noise(size_t count, uint32_t seed = 1) {
+  Bytes bytes(count);
+  for (std::byte& byte : bytes) {
+    seed = seed * 1664525 + 1013904223;
+    byte = static_cast<std::byte>(seed >> 24);
+  }
+  return bytes;
+}
+
+Bytes part(const Bytes& bytes, size_t begin, size_t end) {
+  return {bytes.begin() + static_cast<ptrdiff_t>(begin),
+          bytes.begin() + static_cast<ptrdiff_t>(end)};
+}
+
+/// A plan with one tensor of kRows rows of kColumns bytes (uint8).
+class TransferTest : public testing::Test {
+ protected:
+  static constexpr int64_t kRows = 40;
+  static constexpr int64_t kColumns = 1000;
+
+  TransferTest() { options_.workers = 2; }
+
+  /// One source that holds rows [0, kRows), in a storage of its own.
+  void add_source() {
+    source_ = noise(kRows * kColumns);
+    plan_.sources.push_back(test::make_source(
+        folder_.path("source"), {{DType::kUint8, source_, {kRows, kColumns}, 0, {}}}));
+    TensorTransfer transfer;
+    transfer.name = "weight";
+    transfer.axes = {kRows, kColumns};
+    transfer.source_extent = kRows;
+    transfer.source_dtype = transfer.target_dtype = DType::kUint8;
+    transfer.sources.push_back({0, test::made_view(*plan_.sources[0], 0), 0, kRows, {}});
+    plan_.transfers.push_back(transfer);
+  }
+
+  /// A target file that takes these rows.
+  void add_target(int64_t begin, int64_t end) {
+    const int file = static_cast<int>(plan_.targets.size());
+    plan_.targets.push_back(test::make_target("rank" + std::to_string(file) + ".pt", DType::kUint8,
+                                              {{end - begin, kColumns}}));
+    plan_.transfers[0].targets.push_back({file, 0, begin, end});
+  }
+
+  Status execute() { return execute_transfers(plan_, folder_.path(), options_); }
+
+  Bytes written(size_t file) {
+    return test::written_tensor(folder_.path(plan_.targets[file].path), 0);
+  }
+
+  Bytes rows(size_t begin, size_t end) { return part(source_, begin * kColumns, end * kColumns); }
+
+  const test::TempFolder folder_;
+  Bytes source_;
+  TransferPlan plan_;
+  TransferOptions options_;
+};
+
+TEST_F(TransferTest, TargetsMayOverlap) {
+  add_source();
+  add_target(0, kRows);
+  add_target(10, 30);
+  add_target(20, 40);
+  add_target(0, kRows);
+  const Status status = execute();
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(written(0), source_);
+  EXPECT_EQ(written(1), rows(10, 30));
+  EXPECT_EQ(written(2), rows(20, 40));
+  EXPECT_EQ(written(3), source_);
+}
+
+TEST_F(TransferTest, DropsRowsThatNobodyTakes) {
+  add_source();
+  plan_.transfers[0].axes[0] = 32;  // a shorter vocabulary
+  add_target(0, 16);
+  add_target(16, 32);
+  const Status status = execute();
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(written(0), rows(0, 16));
+  EXPECT_EQ(written(1), rows(16, 32));
+}
+
+class TransferFillTest : public TransferTest, public testing::WithParamInterface<int64_t> {};
+
+TEST_P(TransferFillTest, FillsNewRowsWithTheLastOne) {
+  add_source();
+  options_.buffer_bytes = GetParam();
+  plan_.transfers[0].fill = PaddingFill::kRepeatLastRow;
+  plan_.transfers[0].axes[0] = 60;
+  add_target(0, 30);
+  add_target(30, 60);
+  add_target(45, 60);
+  const Status status = execute();
+  ASSERT_TRUE(status.ok()) << status.message();
+  Bytes grown = source_;
+  const Bytes last = rows(kRows - 1, kRows);
+  for (int i = 0; i < 20; ++i) grown.insert(grown.end(), last.begin(), last.end());
+  EXPECT_EQ(written(0), part(grown, 0, 30 * kColumns));
+  EXPECT_EQ(written(1), part(grown, 30 * kColumns, 60 * kColumns));
+  EXPECT_EQ(written(2), part(grown, 45 * kColumns, 60 * kColumns));
+}
+
+INSTANTIATE_TEST_SUITE_P(Buffers, TransferFillTest, testing::Values(1, 1 << 24),
+                         [](const auto& instance) { return std::to_string(instance.param); });
+
+TEST_F(TransferTest, FillsNewRowsWithZeros) {
+  add_source();
+  plan_.transfers[0].axes[0] = 50;
+  add_target(0, 25);
+  add_target(25, 50);
+  const Status status = execute();
+  ASSERT_TRUE(status.ok()) << status.message();
+  Bytes grown = source_;
+  grown.resize(50 * kColumns);
+  EXPECT_EQ(written(0), part(grown, 0, 25 * kColumns));
+  EXPECT_EQ(written(1), part(grown, 25 * kColumns, 50 * kColumns));
+}
+
+TEST_F(TransferTest, ConvertsFloats) {
+  const DType types[] = {DType::kFloat16, DType::kBFloat16, DType::kFloat32};
+  for (const DType from : types) {
+    for (const DType to : types) {
+      SCOPED_TRACE(std::string(dtype_name(from)) + " to " + std::string(dtype_name(to)));
+      const test::TempFolder folder;
+      constexpr int64_t kCount = 4 * 9000;  // columns of two sources and three targets
+      const auto size = static_cast<size_t>(dtype_size(from));
+      TransferPlan plan;
+      TensorTransfer transfer;
+      transfer.name = "weight";
+      transfer.axes = {4, 9000};
+      transfer.cut_axis = 1;
+      transfer.source_extent = 9000;
+      transfer.source_dtype = from;
+      transfer.target_dtype = to;
+      const Bytes whole = noise(kCount * size);
+      Bytes converted(kCount * static_cast<size_t>(dtype_size(to)));
+      ASSERT_TRUE(convert_floats(from, whole, to, converted).ok());
+      plan.sources.push_back(
+          test::make_source(folder.path("source"), {{from, whole, {4, 9000}, 0, {}}}));
+      transfer.sources.push_back({0, test::made_view(*plan.sources[0], 0), 0, 9000, {}});
+      plan.targets.push_back(test::make_target("rank0", to, {{4, 9000}}));
+      transfer.targets.push_back({0, 0, 0, 9000});
+      plan.targets.push_back(test::make_target("rank1", to, {{4, 3000}}));
+      transfer.targets.push_back({1, 0, 3000, 6000});
+      plan.transfers.push_back(transfer);
+      const Status status = execute_transfers(plan, folder.path(), options_);
+      ASSERT_TRUE(status.ok()) << status.message();
+      EXPECT_EQ(test::written_tensor(folder.path("rank0"), 0), converted);
+      Bytes middle;
+      const auto out = static_cast<size_t>(dtype_size(to));
+      for (size_t row = 0; row < 4; ++row) {
+        const Bytes run = part(converted, (row * 9000 + 3000) * out, (row * 9000 + 6000) * out);
+        middle.insert(middle.end(), run.begin(), run.end());
+      }
+      EXPECT_EQ(test::written_tensor(folder.path("rank1"), 0), middle);
+    }
+  }
+}
+
+TEST_F(TransferTest, CarriesEmptyTensors) {
+  plan_.sources.push_back(
+      test::make_source(folder_.path("source"), {{DType::kFloat32, {}, {0, 8}, 0, {}}}));
+  TensorTransfer transfer;
+  transfer.name = "empty";
+  transfer.axes = {0, 8};
+  transfer.sources.push_back({0, test::made_view(*plan_.sources[0], 0), 0, 0, {}});
+  plan_.targets.push_back(test::make_target("rank0.pt", DType::kFloat32, {{0, 8}}));
+  transfer.targets.push_back({0, 0, 0, 0});
+  plan_.transfers.push_back(transfer);
+  const Status status = execute();
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(written(0), Bytes());
+}
+
+TEST_F(TransferTest, WritesFilesWithoutTransfers) {
+  plan_.targets.push_back(test::make_target("a/b/model.pt", DType::kFloat32, {}));
+  const Status status = execute();
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_TRUE(TorchFile::open(folder_.path("a/b/model.pt")).has_value());
+}
+
+TEST_F(TransferTest, ReadsViewsWithStridesAndOffsets) {
+  // Two tensors in one storage: a transposed one in front, a shifted one behind.
+  const Bytes storage = noise(3 * 500 * 4);
+  plan_.sources.push_back(test::make_source(folder_.path("source"),
+                                            {{DType::kFloat32, storage, {500, 2}, 100, {1, 500}}}));
+  TensorTransfer transfer;
+  transfer.name = "transposed";
+  transfer.axes = {500, 2};
+  transfer.source_extent = 500;
+  transfer.sources.push_back({0, test::made_view(*plan_.sources[0], 0), 0, 500, {}});
+  plan_.targets.push_back(test::make_target("rank0", DType::kFloat32, {{500, 2}, {500}}));
+  transfer.targets.push_back({0, 0, 0, 500});
+  plan_.transfers.push_back(transfer);
+
+  TensorView shifted{transfer.sources[0].view.storage, DType::kFloat32, 700, {500}, {1}};
+  TensorTransfer second;
+  second.name = "shifted";
+  second.axes = {500};
+  second.source_extent = 500;
+  second.sources.push_back({0, shifted, 0, 500, {}});
+  second.targets.push_back({0, 1, 0, 500});
+  plan_.transfers.push_back(second);
+
+  const Status status = execute();
+  ASSERT_TRUE(status.ok()) << status.message();
+  Bytes expected;
+  for (size_t i = 0; i < 500; ++i) {
+    for (size_t j = 0; j < 2; ++j) {
+      const Bytes element = part(storage, 4 * (100 + i + 500 * j), 4 * (101 + i + 500 * j));
+      expected.insert(expected.end(), element.begin(), element.end());
+    }
+  }
+  EXPECT_EQ(test::written_tensor(folder_.path("rank0"), 0), expected);
+  EXPECT_EQ(test::written_tensor(folder_.path("rank0"), 1), part(storage, 2800, 4800));
+}
+
+TEST_F(TransferTest, NamesADamagedStorage) {
+  add_source();
+  add_target(0, 20);
+  add_target(20, kRows);
+  test::flip_bit(*plan_.sources[0], 0, 12345);
+  const Status status = execute();
+  EXPECT_EQ(status.code(), StatusCode::kCorruption);
+  const std::string start = folder_.path("source") + ": storage 0 (weight): CRC-32: expected ";
+  EXPECT_EQ(status.message().substr(0, start.size()), start) << status.message();
+  EXPECT_NE(status.message().find(", found "), std::string::npos) << status.message();
+}
+
+TEST_F(TransferTest, FindsDamageInWhatNoTargetTakes) {
+  add_source();
+  plan_.transfers[0].axes[0] = 32;
+  add_target(0, 32);
+  test::flip_bit(*plan_.sources[0], 0, 39 * kColumns);
+  EXPECT_EQ(execute().code(), StatusCode::kCorruption);
+}
+
+TEST_F(TransferTest, FindsDamageBesideAView) {
+  const Bytes storage = noise(4000);
+  plan_.sources.push_back(
+      test::make_source(folder_.path("source"), {{DType::kUint8, storage, {10, 100}, 1000, {}}}));
+  TensorTransfer transfer;
+  transfer.name = "view";
+  transfer.axes = {10, 100};
+  transfer.source_extent = 10;
+  transfer.source_dtype = transfer.target_dtype = DType::kUint8;
+  transfer.sources.push_back({0, test::made_view(*plan_.sources[0], 0), 0, 10, {}});
+  plan_.targets.push_back(test::make_target("rank0", DType::kUint8, {{10, 100}}));
+  transfer.targets.push_back({0, 0, 0, 10});
+  plan_.transfers.push_back(transfer);
+  test::flip_bit(*plan_.sources[0], 0, 3999);
+  const Status status = execute();
+  EXPECT_EQ(status.code(), StatusCode::kCorruption) << status.message();
+  EXPECT_NE(status.message().find("(view)"), std::string::npos) << status.message();
+}
+
+TEST_F(TransferTest, CarriesDamageWhereCrcsAreNotChecked) {
+  add_source();
+  add_target(0, kRows);
+  test::flip_bit(*plan_.sources[0], 0, 5);
+  options_.check_crcs = false;
+  const Status status = execute();
+  ASSERT_TRUE(status.ok()) << status.message();
+  source_[5] ^= std::byte{0x10};
+  EXPECT_EQ(written(0), source_);
+}
+
+TEST_F(TransferTest, SaysWhenASourceBecameShorter) {
+  add_source();
+  add_target(0, kRows);
+  options_.check_crcs = false;
+  const uint64_t offset = plan_.sources[0]->storages()[0].file_offset;
+  std::filesystem::resize_file(folder_.path("source"), offset + 1000);
+  const Status status = execute();
+  EXPECT_EQ(status.code(), StatusCode::kCorruption);
+  EXPECT_NE(status.message().find("became shorter"), std::string::npos) << status.message();
+}
+
+TEST_F(TransferTest, StopsWhenToldTo) {
+  add_source();
+  add_target(0, kRows);
+  options_.progress = [](const Progress&) { return false; };
+  EXPECT_EQ(execute().code(), StatusCode::kCancelled);
+}
+
+TEST_F(TransferTest, TellsProgressUpToTheEnd) {
+  add_source();
+  add_target(0, kRows);
+  add_target(0, 20);
+  int64_t last = 0;
+  std::atomic<int> inside = 0;
+  options_.progress = [&](const Progress& progress) {
+    EXPECT_EQ(++inside, 1) << "one thread at a time";
+    EXPECT_GE(progress.bytes, last);
+    EXPECT_EQ(progress.total_bytes, 60 * kColumns);
+    last = progress.bytes;
+    --inside;
+    return true;
+  };
+  const Status status = execute();
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(last, 60 * kColumns);
+}
+
+TEST_F(TransferTest, NeverOverwritesAFile) {
+  add_source();
+  add_target(0, kRows);
+  test::write_file(folder_.path("rank0.pt"), "mine");
+  EXPECT_EQ(execute().code(), StatusCode::kIoError);
+  EXPECT_EQ(test::read_file(folder_.path("rank0.pt")), "mine");
+}
+
+TEST_F(TransferTest, RefusesPlansThatContradictTheirFiles) {
+  add_source();
+  add_target(0, kRows);
+  const TransferPlan good = plan_;
+  const std::vector<std::pair<std::string, std::function<void(TensorTransfer*)>>> faults{
+      {"cut_axis", [](auto* t) { t->cut_axis = 2; }},
+      {"axes",
+       [](auto* t) {
+         t->axes = {INT64_MAX, INT64_MAX};
+       }},
+      {"axes", [](auto* t) { t->axes[1] = -1; }},
+      {"source file", [](auto* t) { t->sources[0].file = 1; }},
+      {"source storage", [](auto* t) { t->sources[0].view.storage = 7; }},
+      {"source stretch", [](auto* t) { t->sources[0].begin = 1; }},
+      {"source extent", [](auto* t) { t->source_extent = kRows + 1; }},
+      {"source shape", [](auto* t) { t->axes[1] = kColumns - 1; }},
+      {"source type", [](auto* t) { t->source_dtype = t->target_dtype = DType::kInt8; }},
+      {"types", [](auto* t) { t->target_dtype = DType::kInt32; }},
+      {"memory_order",
+       [](auto* t) {
+         t->sources[0].memory_order = {0, 0};
+       }},
+      {"target file", [](auto* t) { t->targets[0].file = -1; }},
+      {"target storage", [](auto* t) { t->targets[0].storage = 1; }},
+      {"target stretch", [](auto* t) { t->targets[0].end = kRows + 1; }},
+      {"target storage's bytes", [](auto* t) { t->targets[0].end = kRows - 1; }},
+      {"written twice", [](auto* t) { t->targets.push_back(t->targets[0]); }},
+  };
+  for (const auto& [what, damage] : faults) {
+    plan_ = good;
+    damage(&plan_.transfers[0]);
+    const test::TempFolder folder;
+    const Status status = execute_transfers(plan_, folder.path(), options_);
+    EXPECT_EQ(status.code(), StatusCode::kInternal) << what;
+    EXPECT_EQ(status.message().substr(0, 14), "plan: weight: ") << what << status.message();
+  }
+}
+
+TEST_F(TransferTest, RefusesAPlanThatForgetsAStorage) {
+  add_source();
+  add_target(0, kRows);
+  plan_.transfers.clear();
+  EXPECT_EQ(execute().code(), StatusCode::kInternal);
+}
+
+}  // namespace
+}  // namespace meg

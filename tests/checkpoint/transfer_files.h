@@ -1,0 +1,109 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "libmeg/checkpoint/tensor_transfer.h"
+#include "libmeg/checkpoint/torch_file.h"
+#include "libmeg/checkpoint/torch_file_writer.h"
+
+namespace meg::test {
+
+/// One tensor of a file made for a test: its bytes, or a view of the storage that they fill.
+struct MadeTensor {
+  DType dtype = DType::kFloat32;
+  std::vector<std::byte> storage;
+  std::vector<int64_t> shape;
+  int64_t offset = 0;
+  std::vector<int64_t> strides;  ///< Empty: contiguous.
+};
+
+/// Writes tensors, each with a storage of its own, to a torch file and opens it.
+inline std::shared_ptr<const TorchFile> make_source(const std::string& path,
+                                                    const std::vector<MadeTensor>& tensors) {
+  TorchFileContent content;
+  std::vector<PickleId> nodes;
+  for (const MadeTensor& tensor : tensors) {
+    const int storage = content.add_storage(tensor.dtype, tensor.storage.size(), tensor.storage);
+    std::vector<int64_t> strides = tensor.strides;
+    if (strides.empty()) {
+      strides.assign(tensor.shape.size(), 1);
+      for (size_t i = strides.size() - 1; i-- > 0;) {
+        strides[i] = strides[i + 1] * tensor.shape[i + 1];
+      }
+    }
+    nodes.push_back(content.add_tensor_view(storage, tensor.offset, tensor.shape, strides));
+  }
+  content.root = content.graph().add_list(nodes);
+  auto layout = lay_out(content, "source");
+  EXPECT_TRUE(layout.has_value()) << layout.status().message();
+  auto writer = TorchFileWriter::create(path, content, std::move(*layout));
+  EXPECT_TRUE(writer.has_value()) << writer.status().message();
+  const Status finished = writer->finish();
+  EXPECT_TRUE(finished.ok()) << finished.message();
+  auto file = TorchFile::open(path);
+  EXPECT_TRUE(file.has_value()) << file.status().message();
+  return std::make_shared<const TorchFile>(std::move(*file));
+}
+
+/// The view of the tensor with this number in a file of make_source or make_target.
+inline TensorView made_view(const TorchFile& file, size_t index) {
+  const TensorView* view = file.tensor(file.graph().node(file.root()).children[index]);
+  EXPECT_NE(view, nullptr);
+  return view == nullptr ? TensorView{} : *view;
+}
+
+/// A target file that will hold a list of tensors of these shapes.
+inline TransferTargetFile make_target(const std::string& path, DType dtype,
+                                      const std::vector<std::vector<int64_t>>& shapes) {
+  TransferTargetFile target;
+  target.path = path;
+  std::vector<PickleId> nodes;
+  for (const auto& shape : shapes) {
+    int64_t bytes = dtype_size(dtype);
+    for (const int64_t size : shape) bytes *= size;
+    const int storage = target.content.add_storage(dtype, static_cast<uint64_t>(bytes));
+    nodes.push_back(target.content.add_tensor(storage, shape));
+  }
+  target.content.root = target.content.graph().add_list(nodes);
+  auto layout = lay_out(target.content, "model_optim_rng");
+  EXPECT_TRUE(layout.has_value()) << layout.status().message();
+  target.layout = std::move(*layout);
+  return target;
+}
+
+/// The bytes of tensor `index` of a file that an execution wrote, whose CRCs are compared as well.
+inline std::vector<std::byte> written_tensor(const std::string& path, size_t index) {
+  auto file = TorchFile::open(path);
+  EXPECT_TRUE(file.has_value()) << file.status().message();
+  if (!file.has_value()) return {};
+  const Status checked = file->check_crcs();
+  EXPECT_TRUE(checked.ok()) << checked.message();
+  const TensorView view = made_view(*file, index);
+  std::vector<std::byte> bytes(static_cast<size_t>(view.bytes()));
+  const Status read = file->read_elements(view, 0, bytes);
+  EXPECT_TRUE(read.ok()) << read.message();
+  return bytes;
+}
+
+/// Inverts a bit of a file, at a byte of one of its storages.
+inline void flip_bit(const TorchFile& file, int storage, uint64_t byte) {
+  std::FILE* opened = std::fopen(file.path().c_str(), "r+b");
+  ASSERT_NE(opened, nullptr);
+  const auto offset =
+      static_cast<long>(file.storages()[static_cast<size_t>(storage)].file_offset + byte);
+  std::fseek(opened, offset, SEEK_SET);
+  const int before = std::fgetc(opened);
+  std::fseek(opened, offset, SEEK_SET);
+  std::fputc(before ^ 0x10, opened);
+  std::fclose(opened);
+}
+
+}  // namespace meg::test
