@@ -311,8 +311,10 @@ def merge_optimizer(result, stage, names):
     if parts[0] is None:
         return
     groups = parts[0][1]
-    if [group["wd_mult"] for group in groups] != sorted((g["wd_mult"] for g in groups), reverse=True):
-        result.decay_first = False
+    # core >= 0.7, whose groups stand in the order in which a stage's parameters first need them.
+    result.decay_first = "is_decoupled_lr" not in groups[0]
+    if result.decay_first:
+        assert [group["wd_mult"] for group in groups] == [1.0, 0.0]
     weights = {name: result.tensors[name]["weight"] for _, _, name in names}
     place = 0
     for number, group in enumerate(groups):
@@ -416,8 +418,10 @@ def target_tensors(merged, tp, true_vocab):
 def expect(merged, tp, pp, vpp=1, family=None, dtype=None, true_vocab=None, decay_first=None):
     """(tensor rank, stage) -> ExpectedRank, and the padded size of the vocabulary."""
     family = family or merged.family
-    # core, which alone renames, knows only the later words of legacy's norms.
-    short_norms = merged.short_norms or family != merged.family
+    # A model of core that becomes a legacy one gets the words that legacy had by then.
+    args = merged.config.args
+    short_norms = merged.short_norms or merged.family != "legacy" and (
+        hasattr(args, "use_mcore_models") or hasattr(args, "use_legacy_models"))
     decay_first = merged.decay_first if decay_first is None else decay_first
     tensors, rows = target_tensors(merged, tp, true_vocab)
     result = {}

@@ -12,31 +12,15 @@ import unittest
 try:
     import torch
 
+    import checkpoint_cases
     import reference_reshape as reference
+    from checkpoint_cases import ORACLE, cases, merge
 except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)
 
-ROOT = os.path.join(os.environ.get("MEG_SHARED") or os.path.join(
-    os.path.dirname(os.path.abspath(__file__)), "../../../shared"), "oracle/checkpoints")
-HEADS = 4  # Of every case of the oracle; asked for where a checkpoint has no args.
-V = 290
-
-
-def cases():
-    return sorted(name for name in os.listdir(ROOT) if rank_files(name))
-
-
-def rank_files(case):
-    for folder in ("iter_0005000", "iter_0000200", "iter_0000700", "iter_0001000", "iter_0000001"):
-        path = os.path.join(ROOT, case, folder)
-        if os.path.isdir(path) and "moe" not in case:
-            return [name for name in os.listdir(path) if name.startswith("mp_rank")]
-    return []
-
-
 def params(case):
-    with open(os.path.join(ROOT, case, "params.json")) as file:
+    with open(os.path.join(ORACLE, case, "params.json")) as file:
         return json.load(file)
 
 
@@ -49,9 +33,9 @@ class Reference(unittest.TestCase):
     def test_the_orders_of_real_runs_are_reproduced(self):
         seen = 0
         for case in cases():
-            if not os.path.exists(os.path.join(ROOT, case, "params.json")) or "distopt" in case:
+            if not os.path.exists(os.path.join(ORACLE, case, "params.json")) or "distopt" in case:
                 continue
-            merged = reference.merge(os.path.join(ROOT, case))
+            merged = merge(case)
             config = merged.config
             expected, _ = reference.expect(merged, config.tp, config.pp, config.vpp)
             for rank in params(case):
@@ -78,7 +62,7 @@ class Reference(unittest.TestCase):
         for case in cases():
             if case.startswith("old_"):
                 continue
-            merged = reference.merge(os.path.join(ROOT, case))
+            merged = merge(case)
             config = merged.config
             expected, _ = reference.expect(merged, config.tp, config.pp, config.vpp)
             for key, state in merged.ranks.items():
@@ -115,15 +99,15 @@ class Reference(unittest.TestCase):
             if "__to_" not in case:
                 continue
             source = case.split("__to_")[0]
-            merged = reference.merge(os.path.join(ROOT, source))
+            merged = merge(source)
             # The tool of these revisions keeps no vocabulary size for untied models.
             untold = case.endswith("_novocab") or not merged.config.tied and not \
                 source.startswith("mcore")
-            target = reference.merge(os.path.join(ROOT, case))
+            target = merge(case)
             widened = torch.float32 if source.startswith(("gpt_", "v050_")) else None
             expected, rows = reference.expect(
                 merged, target.config.tp, target.config.pp, family=target.family, dtype=widened,
-                true_vocab=None if untold else V)
+                true_vocab=None if untold else checkpoint_cases.TRUE_VOCAB_SIZE)
             self.assertEqual(rows, target.config.args.padded_vocab_size)
             for key, state in target.ranks.items():
                 with self.subTest(case=case, rank=key):
@@ -139,9 +123,9 @@ class Reference(unittest.TestCase):
         self.assertGreater(seen, 30)
 
     def test_old_orders_of_qkv_are_the_same_model(self):
-        like = reference.merge(os.path.join(ROOT, "gpt_tp2pp2_fp16"))
+        like = merge("gpt_tp2pp2_fp16")
         for case in ("old_v0_tp2", "old_v1_tp2", "old_flat2019_tp2"):
-            merged = reference.merge(os.path.join(ROOT, case), heads=HEADS)
+            merged = merge(case)
             self.assertEqual(sorted(merged.tensors), sorted(like.tensors))
             for name, kinds in merged.tensors.items():
                 weight = kinds["weight"]
@@ -150,7 +134,7 @@ class Reference(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    if not os.path.isdir(ROOT):
+    if not os.path.isdir(ORACLE):
         print("skipped: no shared folder with checkpoints of the real Megatron-LM")
         sys.exit(77)
     unittest.main()

@@ -1,0 +1,238 @@
+#!/usr/bin/env python3
+"""checkpoint_util on every checkpoint of the real Megatron-LM, beside a plain second implementation.
+
+checkpoint_util_test.py PROGRAM [--full] [unittest arguments]
+--full: every source with every target, instead of a sample.
+"""
+import os
+import random
+import sys
+import tempfile
+import unittest
+
+try:
+    import torch
+
+    import checkpoint_cases as cases
+    import reference_reshape as reference
+    from checkpoint_checks import Checker, Target, same
+except ImportError as error:
+    print(f"skipped: {error}")
+    sys.exit(77)
+
+PROGRAM = ""
+FULL = False
+SAMPLE = 4  # Targets of one source, where not everything is asked for.
+TRAINED = ["gpt_tp1pp1_fp32", "gpt_tp1pp3_vpp2_fp16", "gpt_tp2pp1_llamaish_bf16",
+           "gpt_tp2pp2_bf16_untied", "gpt_tp2pp2_fp16", "mcore_gpt_tp1pp1_fp32",
+           "mcore_gpt_tp2pp2_bf16", "mcore_llama_tp1pp1_bf16", "mcore_llama_tp2pp1_fp32",
+           "v050_legacy_llama_tp2pp1_bf16"]
+WEIGHTS = ["derived_te_names_llama_tp2pp1", "megatron_from_hf_gpt2", "megatron_from_hf_llama_tp2",
+           "old_v0_tp2", "old_v1_tp2", "gpt_tp2pp1_llamaish_bf16__to_tp4pp2",
+           "mcore_gpt_tp1pp1_fp32__to_tp2pp2", "mcore_gpt_tp2pp2_bf16__to_legacy_tp1pp1"]
+
+
+def layouts(merged):
+    """(tp, pp, vpp) that the model's sizes allow."""
+    config = merged.config
+    for tp in (1, 2, 4):
+        if config.heads % tp or config.groups % tp:
+            continue
+        for pp in (1, 2, 3, 4, 6):
+            for vpp in (1, 2, 3):
+                if config.layers % (pp * vpp) == 0 and (vpp == 1 or pp > 1):
+                    yield tp, pp, vpp
+
+
+def targets(merged, case):
+    """Every target worth asking for."""
+    height = merged.tensors[reference.WORD]["weight"].shape[0]
+    vocabularies = [None, cases.TRUE_VOCAB_SIZE, cases.TRUE_VOCAB_SIZE - 20]
+    for tp, pp, vpp in layouts(merged):
+        for names in (None, "mcore", "legacy"):
+            for vocabulary in vocabularies:
+                if vocabulary is None and height % tp:
+                    continue
+                for dtype in (None, "fp32", "bf16", "fp16"):
+                    yield Target(tp, pp, vpp, names, dtype, vocabulary,
+                                 no_optim="distopt" in case or dtype is not None)
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="meg-test-")
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def reshape(self, load, save, target, *flags):
+        process = cases.reshape(PROGRAM, load, save, target.tp, target.pp, *target.flags(), *flags)
+        self.assertEqual(process.returncode, 0, f"{load} -> {target}: {process.stderr}")
+        return process
+
+    def saved(self, name="saved"):
+        return os.path.join(self.folder, name)
+
+
+class EveryLayoutToEveryOther(Case):
+    def check_case(self, case):
+        merged = cases.merge(case)
+        wanted = list(targets(merged, case))
+        if not FULL:
+            wanted = random.Random(case).sample(wanted, SAMPLE)
+        for number, target in enumerate(wanted):
+            with self.subTest(case=case, target=str(target)):
+                save = self.saved(str(number))
+                self.reshape(cases.path(case), save, target, *cases.shape_flags(case))
+                Checker(self, merged, target, save).check()
+
+
+def add_cases():
+    names = cases.cases() if FULL else TRAINED + WEIGHTS
+    for case in names:
+        setattr(EveryLayoutToEveryOther, f"test_{case}",
+                lambda self, case=case: self.check_case(case))
+
+
+class MegatronsOwnTools(Case):
+    """What Megatron's tools made of a checkpoint, tensor for tensor."""
+
+    def test_every_tensor_of_theirs_is_ours(self):
+        seen = 0
+        for case in cases.cases():
+            if "__to_" not in case:
+                continue
+            source = case.split("__to_")[0]
+            theirs = reference.load_ranks(cases.path(case))
+            config = reference.Config(theirs[0, 0]["args"], theirs)
+            # 6ef5bdc and core 0.5 widen what they convert and cannot pad untied tables.
+            widens = source.startswith(("gpt_", "v050_"))
+            tells = not case.endswith("_novocab") and (source.startswith("mcore") or config.tied)
+            target = Target(config.tp, config.pp, dtype="fp32" if widens else None,
+                            names="legacy" if "to_legacy" in case else None,
+                            true_vocab=cases.TRUE_VOCAB_SIZE if tells else None, no_optim=True)
+            with self.subTest(case=case):
+                self.reshape(cases.path(source), self.saved(case), target)
+                seen += self.compare(case, theirs, reference.load_ranks(self.saved(case)))
+        self.assertGreater(seen, 1000)
+
+    def compare(self, case, theirs, ours):
+        self.assertEqual(sorted(ours), sorted(theirs))
+        seen = 0
+        for key in theirs:
+            left = reference.chunks_of(theirs[key])[0]
+            right = reference.chunks_of(ours[key])[0]
+            if all(value is None for name, value in left.items() if name.endswith("_extra_state")):
+                self.assertEqual(list(right), list(left), case)
+            for name, tensor in left.items():
+                if not name.endswith("_extra_state"):
+                    self.assertTrue(same(right[name], tensor), name)
+                    seen += 1
+            self.assertEqual(ours[key]["args"].padded_vocab_size,
+                             theirs[key]["args"].padded_vocab_size)
+        return seen
+
+
+class ThereAndBack(Case):
+    def check_trip(self, case, target, true_vocab):
+        merged = cases.merge(case)
+        config = merged.config
+        self.reshape(cases.path(case), self.saved("there"), target)
+        back = Target(config.tp, config.pp, config.vpp, true_vocab=true_vocab,
+                      names="mcore" if target.names == "legacy" else
+                      "legacy" if target.names else None)
+        self.reshape(self.saved("there"), self.saved("back"), back)
+        ours = reference.load_ranks(self.saved("back"))
+        for key, state in merged.ranks.items():
+            for name, value in state.items():
+                if name in ("model", "model0", "model1", "optimizer", "opt_param_scheduler"):
+                    self.assertTrue(same(ours[key][name], value), f"{key} {name}")
+            for name, value in vars(state["args"]).items():
+                if name not in ("rank", "local_rank"):
+                    self.assertTrue(same(getattr(ours[key]["args"], name), value), name)
+
+    def test_gives_the_same_tensors_and_optimizer(self):
+        """Also in the padding rows, as the tables between are not shorter."""
+        for case in TRAINED:
+            merged = cases.merge(case)
+            choices = [layout for layout in layouts(merged)
+                       if layout[:2] != (merged.config.tp, merged.config.pp)]
+            if not FULL:
+                choices = random.Random(case).sample(choices, 3)
+            height = merged.tensors[reference.WORD]["weight"].shape[0]
+            for tp, pp, vpp in choices:
+                if height % tp:
+                    continue
+                with self.subTest(case=case, layout=(tp, pp, vpp)):
+                    self.check_trip(case, Target(tp, pp, vpp), None)
+                    self.doCleanups()
+                    self.setUp()
+
+    def test_through_a_longer_table(self):
+        self.check_trip("gpt_tp2pp2_fp16", Target(4, 1, true_vocab=290), 290)
+
+    def test_through_mcore_names_the_legacy_order_comes_back(self):
+        self.check_trip("gpt_tp2pp2_fp16", Target(1, 4, names="mcore"), None)
+
+
+class WrittenFiles(Case):
+    def test_load_with_weights_only(self):
+        from megatron_stand_ins import safe_globals
+        for case in ("gpt_tp2pp2_fp16", "mcore_gpt_tp2pp2_bf16"):
+            self.reshape(cases.path(case), self.saved(case), Target(1, 1))
+            file = os.path.join(reference.iteration_folder(self.saved(case)),
+                                "mp_rank_00/model_optim_rng.pt")
+            with torch.serialization.safe_globals(safe_globals()):
+                state = torch.load(file, weights_only=True)
+            self.assertEqual(state["args"].num_layers, 4)
+
+    def test_are_laid_out_as_torch_does(self):
+        self.reshape(cases.path("gpt_tp2pp2_fp16"), self.saved(), Target(1, 1))
+        file = os.path.join(reference.iteration_folder(self.saved()),
+                            "mp_rank_00/model_optim_rng.pt")
+        state = torch.load(file, mmap=True, weights_only=False,
+                           pickle_module=reference.PickleModule)
+        for tensor in reference.flat(state["model"]).values():
+            self.assertEqual(tensor.data_ptr() % 64, 0)
+
+    def test_do_not_depend_on_threads_or_budget(self):
+        for number, budget in enumerate(("64MiB", "512MiB", "2GiB")):
+            self.reshape(cases.path("gpt_tp2pp2_fp16"), self.saved(str(number)), Target(4, 2),
+                         "--memory-budget", budget)
+        read = [self.bytes_of(self.saved(str(number))) for number in range(3)]
+        self.assertEqual(read[0], read[1])
+        self.assertEqual(read[0], read[2])
+
+    def bytes_of(self, root):
+        result = {}
+        for folder, _, files in os.walk(root):
+            for name in files:
+                with open(os.path.join(folder, name), "rb") as file:
+                    result[os.path.relpath(os.path.join(folder, name), root)] = file.read()
+        return result
+
+
+class NotYet(Case):
+    def test_other_formats_are_refused_by_name(self):
+        for case, word in (("dist_gpt_tp2pp1_bf16_opt", "torch_dist"),
+                           ("old_deepspeed_tp2", "DeepSpeed"), ("hf_gpt2", "Hugging Face"),
+                           ("mcore_moe_tp1pp1_ep2_bf16", "expert"),
+                           ("gpt_tp2pp2_bf16_distopt", "distributed optimizer")):
+            process = cases.reshape(PROGRAM, cases.path(case), self.saved(), 1, 1)
+            with self.subTest(case=case, stderr=process.stderr):
+                self.assertEqual(process.returncode, 1)
+                last = process.stderr.strip().splitlines()[-1]
+                self.assertTrue(last.startswith("error: "))
+                self.assertIn(word.lower(), last.lower())
+                self.assertFalse(os.path.exists(self.saved()))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2 or not os.path.isdir(cases.ORACLE):
+        print("skipped: no shared folder with checkpoints of the real Megatron-LM")
+        sys.exit(77)
+    PROGRAM = os.path.abspath(sys.argv.pop(1))
+    if "--full" in sys.argv:
+        FULL = True
+        sys.argv.remove("--full")
+    add_cases()
+    unittest.main()
