@@ -75,8 +75,8 @@ struct OptimizerLayout {
   bool has_state = false;  ///< False where it was saved before the first step: `state` is empty.
   /// param_groups' nodes in files()[0]: with weight decay, without.
   std::optional<PickleId> decay_group, no_decay_group;
-  /// core since 0.7: a stage's groups stand in the order in which its parameters first need them;
-  /// before: decay first, always.
+  /// core 0.6 to 0.15: a stage's groups stand in the order in which its parameters first need them;
+  /// before and since: decay first, always.
   bool groups_by_first_appearance = false;
 };
 

@@ -97,7 +97,9 @@ class OptimizerReader {
       }
       slot = groups_[g];
       if (g == 0) found_.no_decay_group_is_first = !decay;
-      if (graph_.find(groups_[g], "is_expert_parallel").has_value()) {
+      // The keys that came with the order of core 0.6, and with that of core 0.16.
+      if (graph_.find(groups_[g], "is_decoupled_lr").has_value() &&
+          !graph_.find(groups_[g], "default_config").has_value()) {
         layout.groups_by_first_appearance = true;
       }
       MEG_RETURN_IF_ERROR(read_group(g, decay));

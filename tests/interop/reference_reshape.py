@@ -311,8 +311,8 @@ def merge_optimizer(result, stage, names):
     if parts[0] is None:
         return
     groups = parts[0][1]
-    # core >= 0.7, whose groups stand in the order in which a stage's parameters first need them.
-    result.decay_first = "is_decoupled_lr" not in groups[0]
+    # core 0.6 to 0.15, whose groups stand in the order in which a stage first needs them.
+    result.decay_first = "is_decoupled_lr" not in groups[0] or "default_config" in groups[0]
     if result.decay_first:
         assert [group["wd_mult"] for group in groups] == [1.0, 0.0]
     weights = {name: result.tensors[name]["weight"] for _, _, name in names}
