@@ -9,7 +9,7 @@ import reference_reshape as reference
 
 # Fields of args that may differ from the source's, and why.
 CHANGED = {
-    "tensor_model_parallel_size", "pipeline_model_parallel_size",
+    "tensor_model_parallel_size", "model_parallel_size", "pipeline_model_parallel_size",
     "transformer_pipeline_model_parallel_size", "world_size", "padded_vocab_size",
     "virtual_pipeline_model_parallel_size", "num_layers_per_virtual_pipeline_stage",
 }
@@ -44,7 +44,7 @@ class Target:
     def family(self, merged):
         if self.names == "legacy":
             return "legacy"
-        if self.names == "mcore" and merged.family == "legacy":
+        if self.names == "mcore" and merged.family not in ("mcore", "te"):
             fused = getattr(merged.config.args, "transformer_impl", "") == "transformer_engine"
             return "te" if fused else "mcore"
         return merged.family
@@ -227,13 +227,14 @@ class Checker:
         self.test.assertLessEqual(differing, allowed)
         # Order is kept; what is new stands at the end.
         self.test.assertEqual([name for name in new if name in old], list(old))
-        want = {"tensor_model_parallel_size": target.tp,
-                "pipeline_model_parallel_size": target.pp,
-                "padded_vocab_size": self.rows,
-                "virtual_pipeline_model_parallel_size": target.vpp if target.vpp > 1 else None,
-                "num_layers_per_virtual_pipeline_stage":
-                    self.merged.config.layers // (target.pp * target.vpp) if target.vpp > 1
-                    else None}
+        # Before version 3.0 args speak of model_parallel_size alone.
+        want = {"model_parallel_size": target.tp} if "model_parallel_size" in old else \
+            {"tensor_model_parallel_size": target.tp, "pipeline_model_parallel_size": target.pp}
+        want["padded_vocab_size"] = self.rows
+        if "virtual_pipeline_model_parallel_size" in old:
+            layers = self.merged.config.layers // (target.pp * target.vpp)
+            want["virtual_pipeline_model_parallel_size"] = target.vpp if target.vpp > 1 else None
+            want["num_layers_per_virtual_pipeline_stage"] = layers if target.vpp > 1 else None
         if "transformer_pipeline_model_parallel_size" in old:
             want["transformer_pipeline_model_parallel_size"] = target.pp
         if "world_size" in old:

@@ -126,6 +126,10 @@ def chunks_of(state):
 
 
 def family_of(names):
+    if any(".transformer." in name for name in names):
+        return "old"
+    if any(name.startswith("transformer.") for name in names):
+        return "flat"
     if any(".linear_qkv.layer_norm_weight" in name for name in names):
         return "te"
     if any(name.startswith("decoder.") for name in names):
@@ -366,13 +370,17 @@ def spelled(name, layer, family, short_norms):
     spelling = MCORE[name]
     if short_norms:
         spelling = spelling.replace("layernorm", "norm")
+    if family in ("old", "flat"):
+        spelling = spelling.replace("encoder.", "transformer.").replace("self_", "")
+    if family == "flat":
+        return with_layer(spelling.removeprefix("embedding."), layer)
     return "language_model." + with_layer(spelling, layer)
 
 
 def stage_names(merged, pp, vpp, stage, family):
     """[(chunk, layer in the chunk, canonical with {}, canonical with its number)] of a stage in
     named_parameters() order."""
-    order = {"legacy": LEGACY_ORDER, "mcore": MCORE_ORDER, "te": TE_ORDER}[family]
+    order = {"mcore": MCORE_ORDER, "te": TE_ORDER}.get(family, LEGACY_ORDER)
     config, rows = merged.config, []
     per = config.layers // (pp * vpp)
     for chunk in range(vpp):
@@ -420,7 +428,7 @@ def expect(merged, tp, pp, vpp=1, family=None, dtype=None, true_vocab=None, deca
     family = family or merged.family
     # A model of core that becomes a legacy one gets the words that legacy had by then.
     args = merged.config.args
-    short_norms = merged.short_norms or merged.family != "legacy" and (
+    short_norms = merged.short_norms or merged.family in ("mcore", "te") and (
         hasattr(args, "use_mcore_models") or hasattr(args, "use_legacy_models"))
     decay_first = merged.decay_first if decay_first is None else decay_first
     tensors, rows = target_tensors(merged, tp, true_vocab)
