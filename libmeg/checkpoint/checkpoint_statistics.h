@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libmeg/checkpoint/checkpoint_summary.h"
+#include "libmeg/checkpoint/tensor_statistics.h"
+
+namespace meg {
+
+/// Statistics of one tensor of a checkpoint.
+struct NamedStatistics {
+  /// Of a whole checkpoint the canonical name of the parameter, with the layer's number in the
+  /// model; else the tensor's name in its file.
+  std::string name;
+  std::string kind;       ///< "weight", "exp_avg" ...; empty unless whole.
+  std::string file;       ///< Empty where whole.
+  std::string canonical;  ///< The name with {} for the number; empty unless whole.
+  std::optional<int64_t> layer;
+  DType dtype = DType::kFloat32;
+  std::vector<int64_t> shape;  ///< Merged over the ranks where whole.
+  TensorStatistics statistics;
+};
+
+struct CheckpointStatistics {
+  std::vector<NamedStatistics> tensors;
+  std::vector<std::string> skipped;  ///< Views that repeat their storage beyond reason.
+};
+
+/// Reads tensors once and merged over the ranks where the checkpoint is whole (so the numbers do
+/// not depend on its layout), else the tensors of every file. wanted: by name (and by the name that
+/// the file has for it); all where empty.
+Result<CheckpointStatistics> checkpoint_statistics(
+    const CheckpointSummary& summary, const std::function<bool(std::string_view)>& wanted = {},
+    const ProgressCallback& progress = {});
+
+}  // namespace meg

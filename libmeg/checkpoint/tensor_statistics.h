@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "libmeg/core/dtype.h"
+#include "libmeg/core/progress.h"
+#include "libmeg/core/result.h"
+
+namespace meg {
+
+/// What the values of a tensor look like. Minimum, maximum and sums are over the finite elements,
+/// in double precision. Of complex tensors the real and imaginary parts count as elements.
+struct TensorStatistics {
+  int64_t elements = 0;
+  int64_t nan = 0;
+  int64_t infinite = 0;
+  int64_t zero = 0;  ///< -0 too.
+  double min = std::numeric_limits<double>::infinity();
+  double max = -std::numeric_limits<double>::infinity();
+  double sum = 0;
+  double sum_of_squares = 0;
+
+  int64_t finite() const { return elements - nan - infinite; }
+
+  /// NaN where no element is finite.
+  double mean() const;
+  /// The L2 norm.
+  double norm() const;
+  /// The root of the mean square; 0 where no element is finite.
+  double rms() const;
+  /// 0 to 1; 0 for a tensor without elements.
+  double zero_fraction() const;
+
+  /// Counts what follows these elements too.
+  void append(const TensorStatistics& next);
+};
+
+/// Of elements that lie in memory, little-endian, at any address. The sums are taken in eight lanes
+/// of double, whatever the machine, so equal bytes give equal results.
+TensorStatistics tensor_statistics(DType dtype, std::span<const std::byte> bytes);
+
+/// A tensor that is read piece by piece.
+struct StatisticsSource {
+  std::string name;  ///< For messages.
+  DType dtype = DType::kFloat32;
+  int64_t elements = 0;
+  /// Reads elements from `first` on in row-major order; called by several threads at once.
+  std::function<Status(int64_t first, std::span<std::byte> into)> read;
+};
+
+/// Statistics of many tensors at once, by all processors (`workers` 0) or so many threads, in
+/// bounded memory: one buffer of about 1 MiB a thread. Every tensor is cut at the same elements and
+/// its pieces are added in their order, so neither the number of threads nor how the elements are
+/// stored changes a bit of the result. The first error ends the work; progress counts bytes.
+Result<std::vector<TensorStatistics>> tensor_statistics(std::span<const StatisticsSource> sources,
+                                                        int workers = 0,
+                                                        const ProgressCallback& progress = {});
+
+}  // namespace meg

@@ -1,0 +1,172 @@
+// Shows what a checkpoint holds, from metadata alone unless asked for statistics.
+// Mirrors Megatron-LM tools/checkpoint/checkpoint_inspector.py, for every format that libmeg reads.
+
+#include <re2/re2.h>
+
+#include <limits>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "libmeg/checkpoint/checkpoint_statistics.h"
+#include "libmeg/checkpoint/checkpoint_summary.h"
+#include "libmeg/core/atomic_file.h"
+#include "libmeg/core/printable.h"
+#include "tools/checkpoint_inspect_answer.h"
+#include "tools/checkpoint_inspect_html.h"
+#include "tools/checkpoint_inspect_text.h"
+#include "tools/common/checkpoint_flags.h"
+#include "tools/common/flags.h"
+#include "tools/common/json_output.h"
+#include "tools/common/progress_bar.h"
+#include "tools/common/report.h"
+
+namespace meg::tools {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr int kUsageError = 2;
+
+struct Arguments {
+  std::string path;
+  std::optional<int64_t> iteration;
+  std::optional<int64_t> true_vocab_size;
+  CheckpointFlags reading;
+  bool tensors = false;
+  bool args = false;
+  bool statistics = false;
+  bool json = false;
+  std::optional<std::string> html;
+  std::unique_ptr<RE2> name;  ///< nullptr: all names.
+
+  bool wants(std::string_view tensor) const {
+    return RE2::PartialMatch(re2::StringPiece(tensor.data(), tensor.size()), *name);
+  }
+};
+
+std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments) {
+  Flags flags("checkpoint_inspect",
+              "shows what a checkpoint of Megatron-LM, or any file of torch.save, holds. It reads "
+              "metadata alone, unless --stats or --html ask for more, and executes nothing.");
+  flags.positional("DIR_OR_FILE", &arguments.path,
+                   "a folder that --save wrote, one of its iter_* folders, or one file");
+  flags.value("--iteration", &arguments.iteration, "N", "iteration N instead of the latest")
+      .range(0, std::numeric_limits<int64_t>::max());
+  flags
+      .value("--true-vocab-size", &arguments.true_vocab_size, "N",
+             "tokens of the vocabulary, to count the parameters without padding")
+      .range(1, std::numeric_limits<int64_t>::max());
+  flags.group("What to show");
+  std::optional<std::string> name;
+  flags.toggle("--tensors", &arguments.tensors, "a line for every tensor of every file");
+  flags.toggle("--args", &arguments.args, "all args of the run");
+  flags.toggle("--stats", &arguments.statistics,
+               "minimum, maximum, mean, norm, NaN and Inf of every tensor (reads the data)");
+  flags.value("--name", &name, "REGEX",
+              "only tensors whose name has a match, for --tensors and "
+              "--stats");
+  flags.toggle("--json", &arguments.json, "print one JSON object");
+  flags.value("--html", &arguments.html, "FILE", "also write a page (reads the data)");
+  arguments.reading.declare(flags);
+  if (const std::optional<int> code = flags.parse(argc, argv)) return code;
+  if (!name.has_value()) return std::nullopt;
+  RE2::Options options;
+  options.set_log_errors(false);
+  arguments.name = std::make_unique<RE2>(*name, options);
+  if (!arguments.name->ok()) {
+    fail(make_error(StatusCode::kInvalidArgument,
+                    "--name: expected a regular expression, found {}: {}", printable(*name),
+                    arguments.name->error()));
+    return kUsageError;
+  }
+  if (!arguments.statistics) arguments.tensors = true;
+  return std::nullopt;
+}
+
+Result<CheckpointStatistics> statistics_of(const CheckpointSummary& summary,
+                                           const AnswerParts& parts) {
+  ProgressBar bar(0);
+  return checkpoint_statistics(summary, parts.wanted, bar.callback());
+}
+
+/// Why the exit code is 1: unreadable files, missing ranks, ranks that contradict each other,
+/// formats of which no file could be opened. What is only not known as a whole is noted.
+Status problem_of(const CheckpointSummary& summary) {
+  bool any_is_open = false;
+  for (const FileSummary& file : summary.files) {
+    if (!file.status.ok()) return file.status;
+    any_is_open = any_is_open || file.file != nullptr;
+  }
+  if (!summary.missing_ranks.empty()) {
+    return make_error(StatusCode::kNotFound, "{}: {} of {} rank folders are missing",
+                      summary.folder.folder, summary.missing_ranks.size(),
+                      summary.missing_ranks.size() + summary.ranks.size());
+  }
+  const Status& whole = summary.whole_status;
+  if (whole.ok() || summary.folder.format == CheckpointFormat::kSingleFile) return Status();
+  const bool lacks_args = !summary.args.has_value() && whole.code() == StatusCode::kInvalidArgument;
+  if (!any_is_open || (whole.code() != StatusCode::kUnsupported && !lacks_args)) return whole;
+  note(whole.message() + "; shown file by file");
+  return Status();
+}
+
+Status write_page(const std::string& path, const ordered_json& answer) {
+  MEG_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(path));
+  const std::string page = html_page(answer);
+  MEG_RETURN_IF_ERROR(file.write(std::as_bytes(std::span(page))));
+  return file.commit();
+}
+
+Result<CheckpointSummary> summarize(const Arguments& arguments) {
+  MEG_ASSIGN_OR_RETURN(const CheckpointFolder folder,
+                       find_checkpoint(arguments.path, arguments.iteration));
+  SummaryOptions options;
+  MEG_ASSIGN_OR_RETURN(options.open, arguments.reading.options());
+  options.true_vocab_size = arguments.true_vocab_size;
+  return summarize_checkpoint(folder, options);
+}
+
+/// Prints and writes what was asked for.
+Status show(const CheckpointSummary& summary, const Arguments& arguments) {
+  const bool page = arguments.html.has_value();
+  AnswerParts parts{.tensors = arguments.tensors,
+                    .args = arguments.args || page,
+                    .placement = page,
+                    .wanted = {}};
+  if (arguments.name != nullptr) {
+    parts.wanted = [&](std::string_view name) { return arguments.wants(name); };
+  }
+  ordered_json answer = answer_of(summary, parts);
+  if (arguments.statistics || page) {
+    MEG_ASSIGN_OR_RETURN(const CheckpointStatistics statistics, statistics_of(summary, parts));
+    add_statistics(statistics, answer);
+  }
+  if (page) MEG_RETURN_IF_ERROR(write_page(*arguments.html, answer));
+  if (!arguments.args) answer.erase("args");
+  if (!arguments.statistics) answer.erase("statistics");
+  if (arguments.json) {
+    print_json(answer);
+  } else {
+    print_answer(answer);
+  }
+  return Status();
+}
+
+int main(int argc, const char* const* argv) {
+  Arguments arguments;
+  if (const std::optional<int> code = parse(argc, argv, arguments)) return *code;
+  const Result<CheckpointSummary> summary = summarize(arguments);
+  if (!summary.has_value()) return fail(summary.error());
+  const Status shown = show(*summary, arguments);
+  if (!shown.ok()) return fail(shown);
+  const Status problem = problem_of(*summary);
+  return problem.ok() ? 0 : fail(problem);
+}
+
+}  // namespace
+}  // namespace meg::tools
+
+int main(int argc, char** argv) { return meg::tools::main(argc, argv); }

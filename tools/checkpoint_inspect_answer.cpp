@@ -1,0 +1,315 @@
+#include "tools/checkpoint_inspect_answer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "libmeg/checkpoint/named_code.h"
+#include "libmeg/checkpoint/pickle_outline.h"
+#include "tools/common/json_output.h"
+
+namespace meg::tools {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr size_t kArgBytes = 100'000;
+
+template <class T>
+ordered_json or_null(const std::optional<T>& value) {
+  return value.has_value() ? ordered_json(*value) : ordered_json();
+}
+
+ordered_json finite_or_null(double value) {
+  return std::isfinite(value) ? ordered_json(value) : ordered_json();
+}
+
+ordered_json error_json(const Status& status) {
+  return status.ok() ? ordered_json() : ordered_json(status.message());
+}
+
+void add_layout(const CheckpointSummary& summary, ordered_json& answer) {
+  const CheckpointFolder& folder = summary.folder;
+  answer["folder"] = folder.folder;
+  answer["format"] = checkpoint_format_text(folder.format);
+  answer["iteration"] = or_null(summary.iteration);
+  answer["release"] = folder.is_release;
+  answer["checkpoint_version"] = or_null(summary.checkpoint_version);
+  answer["names"] =
+      summary.family.has_value() ? ordered_json(name_family_text(*summary.family)) : ordered_json();
+  answer["tensor_model_parallel_size"] = summary.tensor_model_parallel_size;
+  answer["pipeline_model_parallel_size"] = summary.pipeline_model_parallel_size;
+  answer["virtual_pipeline_model_parallel_size"] = summary.virtual_pipeline_model_parallel_size;
+  answer["expert_model_parallel_size"] = summary.expert_model_parallel_size;
+  answer["sizes_from"] = summary.sizes_are_from_args ? "args" : "names";
+  answer["whole"] = summary.whole.has_value();
+  answer["problem"] = error_json(summary.whole_status);
+}
+
+void add_files(const CheckpointSummary& summary, ordered_json& answer) {
+  answer["bytes"] = summary.bytes;
+  answer["files"] = ordered_json::array();
+  for (const FileSummary& file : summary.files) {
+    answer["files"].push_back({{"path", file.path},
+                               {"bytes", file.bytes},
+                               {"tensors", file.contents.tensors.size()},
+                               {"tensors_cut", file.contents.is_cut},
+                               {"parameters", file.parameters},
+                               {"error", error_json(file.status)}});
+  }
+  answer["ranks"] = ordered_json::array();
+  for (const RankSummary& rank : summary.ranks) {
+    answer["ranks"].push_back({{"name", rank.name},
+                               {"tensor_rank", rank.tensor_rank},
+                               {"pipeline_rank", rank.pipeline_rank},
+                               {"expert_rank", rank.expert_rank},
+                               {"parameters", or_null(rank.parameters)},
+                               {"bytes", rank.bytes},
+                               {"model_bytes", rank.tensor_bytes[0]},
+                               {"optimizer_bytes", rank.tensor_bytes[1]},
+                               {"other_bytes", rank.tensor_bytes[2]}});
+  }
+  answer["missing_ranks"] = summary.missing_ranks;
+}
+
+ordered_json model_json(const GptConfig& config) {
+  return {{"num_layers", config.num_layers},
+          {"hidden_size", config.hidden_size},
+          {"ffn_hidden_size", config.ffn_hidden_size},
+          {"num_attention_heads", config.num_attention_heads},
+          {"kv_channels", config.kv_channels},
+          {"num_query_groups", config.num_query_groups},
+          {"seq_length", config.seq_length},
+          {"max_position_embeddings", config.max_position_embeddings},
+          {"position_embedding_type", config.position_embedding_type},
+          {"normalization", config.normalization},
+          {"swiglu", config.swiglu},
+          {"add_bias_linear", config.add_bias_linear},
+          {"untie_embeddings_and_output_weights", config.untie_embeddings_and_output_weights},
+          {"make_vocab_size_divisible_by", config.make_vocab_size_divisible_by},
+          {"num_experts", or_null(config.num_experts)}};
+}
+
+void add_content(const CheckpointSummary& summary, ordered_json& answer) {
+  answer["model"] = summary.config.has_value() ? model_json(*summary.config) : ordered_json();
+  answer["parameters"] = or_null(summary.parameters);
+  answer["unpadded_parameters"] = or_null(summary.unpadded_parameters);
+  answer["padded_vocab_size"] = or_null(summary.padded_vocab_size);
+  answer["true_vocab_size"] = or_null(summary.true_vocab_size);
+  answer["dtypes"] = ordered_json::array();
+  for (const TensorShare& share : summary.shares) {
+    answer["dtypes"].push_back({{"group", tensor_group_text(share.group)},
+                                {"dtype", share.dtype},
+                                {"tensors", share.tensors},
+                                {"elements", share.elements},
+                                {"bytes", share.bytes}});
+  }
+  answer["optimizer"] = {{"form", optimizer_form_text(summary.optimizer)},
+                         {"bytes", summary.optimizer_bytes}};
+  answer["grad_scaler"] = summary.has_grad_scaler;
+  answer["scheduler"] = summary.has_scheduler;
+  answer["rng"] = summary.has_rng;
+}
+
+/// A plain Python value as itself, anything else as Python's text.
+ordered_json value_json(const PickleGraph& graph, PickleId id) {
+  const PickleNode& node = graph.node(id);
+  switch (node.kind) {
+    case PickleKind::kNone:
+      return nullptr;
+    case PickleKind::kBool:
+      return node.boolean;
+    case PickleKind::kInt:
+      return node.integer;
+    case PickleKind::kString:
+      return node.text;
+    case PickleKind::kFloat:
+      if (std::isfinite(node.real)) return node.real;
+      break;
+    default:
+      break;
+  }
+  return graph.describe(id, kArgBytes);
+}
+
+void add_args(const CheckpointSummary& summary, bool values, ordered_json& answer) {
+  answer["args_count"] = 0;
+  if (!summary.args.has_value()) return;
+  const auto [index, args] = *summary.args;
+  const PickleGraph& graph = summary.files[static_cast<size_t>(index)].file->graph();
+  const std::span<const PickleId> pairs = graph.pairs(graph.attributes(args).value_or(args));
+  answer["args_count"] = pairs.size() / 2;
+  if (!values) return;
+  std::map<std::string, PickleId> by_name;
+  for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
+    by_name[key_text(graph, pairs[i])] = pairs[i + 1];
+  }
+  answer["args"] = ordered_json::array();
+  for (const auto& [name, id] : by_name) {
+    answer["args"].push_back({{"name", name},
+                              {"value", value_json(graph, id)},
+                              {"text", graph.describe(id, kArgBytes)}});
+  }
+}
+
+/// Code that any of the files names.
+void add_code(const CheckpointSummary& summary, ordered_json& answer) {
+  std::map<std::pair<bool, std::string>, NamedCode> all;
+  for (const FileSummary& file : summary.files) {
+    if (file.file == nullptr) continue;
+    for (NamedCode& code : named_code(file.file->graph())) {
+      NamedCode& merged = all[{code.is_usual, code.name}];
+      const int64_t calls = merged.calls + code.calls;
+      if (merged.first_call.empty()) merged = std::move(code);
+      merged.calls = calls;
+    }
+  }
+  answer["code"] = ordered_json::array();
+  for (const auto& [key, code] : all) {
+    answer["code"].push_back({{"name", code.name},
+                              {"usual", code.is_usual},
+                              {"calls", code.calls},
+                              {"first_call", code.first_call}});
+  }
+}
+
+void add_tree(const CheckpointSummary& summary, ordered_json& answer) {
+  if (summary.folder.format != CheckpointFormat::kSingleFile || summary.files.empty()) return;
+  const Outline outline = outline_of(*summary.files[0].file);
+  answer["tree"] = ordered_json::array();
+  for (const OutlineLine& line : outline.lines) {
+    answer["tree"].push_back({{"depth", line.depth}, {"key", line.key}, {"text", line.text}});
+  }
+  answer["tree_cut"] = outline.is_cut;
+}
+
+ordered_json tensor_json(const FileSummary& file, size_t index) {
+  const NamedTensor& tensor = file.contents.tensors[index];
+  ordered_json object = {{"file", file.path},
+                         {"name", tensor.name},
+                         {"group", tensor_group_text(file.groups[index])},
+                         {"dtype", tensor.dtype},
+                         {"shape", tensor.shape},
+                         {"elements", tensor.elements},
+                         {"bytes", tensor.bytes}};
+  if (tensor.view == nullptr) {
+    object["storage"] = nullptr;
+    return object;
+  }
+  object["storage"] = file.file->storages()[static_cast<size_t>(tensor.view->storage)].key;
+  object["offset"] = tensor.view->offset;
+  object["strides"] = tensor.view->strides;
+  object["contiguous"] = tensor.view->is_contiguous();
+  return object;
+}
+
+void add_tensors(const CheckpointSummary& summary, const AnswerParts& parts, ordered_json& answer) {
+  answer["tensors"] = ordered_json::array();
+  for (const FileSummary& file : summary.files) {
+    for (size_t i = 0; i < file.contents.tensors.size(); ++i) {
+      if (parts.wanted && !parts.wanted(file.contents.tensors[i].name)) continue;
+      answer["tensors"].push_back(tensor_json(file, i));
+    }
+  }
+}
+
+std::string_view partition_text(Partition partition) {
+  switch (partition) {
+    case Partition::kReplicated:
+      return "replicated";
+    case Partition::kRows:
+      return "rows";
+    case Partition::kColumns:
+      return "columns";
+    case Partition::kVocabulary:
+      return "vocabulary";
+    case Partition::kQkv:
+      return "qkv";
+    case Partition::kGated:
+      return "gated";
+  }
+  return "";
+}
+
+ordered_json placement_json(const LogicalParameter& parameter) {
+  ordered_json kinds = ordered_json::array();
+  int64_t bytes = 0;
+  for (const LogicalTensor& tensor : parameter.tensors) {
+    kinds.push_back({{"kind", tensor.kind}, {"dtype", dtype_name(tensor.dtype)}});
+    for (const SourceTensor& shard : tensor.shards) bytes += shard.view.bytes();
+  }
+  return {{"name", parameter.name},
+          {"layer", or_null(parameter.layer)},
+          {"shape", parameter.shape},
+          {"cut", partition_text(parameter.partition)},
+          {"shard_shape", parameter.tensors[0].shards[0].view.shape},
+          {"stage", parameter.stage},
+          {"chunk", parameter.chunk},
+          {"tensors", std::move(kinds)},
+          {"bytes", bytes}};
+}
+
+void add_placement(const CheckpointSummary& summary, ordered_json& answer) {
+  answer["placement"] = ordered_json::array();
+  if (!summary.whole.has_value()) return;
+  for (const LogicalParameter& parameter : summary.whole->parameters()) {
+    answer["placement"].push_back(placement_json(parameter));
+  }
+  if (const LogicalParameter* copy = summary.whole->tied_copy()) {
+    answer["placement"].push_back(placement_json(*copy));
+  }
+}
+
+}  // namespace
+
+ordered_json answer_of(const CheckpointSummary& summary, const AnswerParts& parts) {
+  ordered_json answer = json_object();
+  add_layout(summary, answer);
+  add_files(summary, answer);
+  add_content(summary, answer);
+  add_args(summary, parts.args, answer);
+  add_code(summary, answer);
+  add_tree(summary, answer);
+  if (parts.tensors) add_tensors(summary, parts, answer);
+  if (parts.placement) add_placement(summary, answer);
+  return answer;
+}
+
+void add_statistics(const CheckpointStatistics& statistics, ordered_json& answer) {
+  answer["statistics"] = ordered_json::array();
+  int64_t nan = 0, infinite = 0;
+  for (const NamedStatistics& tensor : statistics.tensors) {
+    const TensorStatistics& found = tensor.statistics;
+    nan += found.nan;
+    infinite += found.infinite;
+    ordered_json object = {{"name", tensor.name}};
+    if (tensor.file.empty()) {
+      object["kind"] = tensor.kind;
+      object["layer"] = or_null(tensor.layer);
+      object["module"] = tensor.canonical;
+    } else {
+      object["file"] = tensor.file;
+    }
+    object["dtype"] = dtype_name(tensor.dtype);
+    object["shape"] = tensor.shape;
+    object["elements"] = found.elements;
+    object["min"] = finite_or_null(found.min);
+    object["max"] = finite_or_null(found.max);
+    object["mean"] = finite_or_null(found.mean());
+    object["norm"] = finite_or_null(found.norm());
+    object["rms"] = finite_or_null(found.rms());
+    object["zero_fraction"] = found.zero_fraction();
+    object["nan"] = found.nan;
+    object["infinite"] = found.infinite;
+    answer["statistics"].push_back(std::move(object));
+  }
+  answer["skipped"] = statistics.skipped;
+  answer["nan"] = nan;
+  answer["infinite"] = infinite;
+}
+
+}  // namespace meg::tools
