@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <filesystem>
 #include <functional>
@@ -9,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "libmeg/core/bytes.h"
+#include "libmeg/core/crc32.h"
 #include "libmeg/core/float_convert.h"
 #include "tests/checkpoint/transfer_files.h"
 #include "tests/temp_folder.h"
@@ -235,6 +238,56 @@ TEST_F(TransferTest, ReadsViewsWithStridesAndOffsets) {
   }
   EXPECT_EQ(test::written_tensor(folder_.path("rank0"), 0), expected);
   EXPECT_EQ(test::written_tensor(folder_.path("rank0"), 1), part(storage, 2800, 4800));
+}
+
+/// Makes a file of make_source say that its data are big-endian.
+void claim_big_endian(const std::string& path) {
+  std::string file = test::read_file(path);
+  const std::string name = "source/byteorder";
+  const size_t local = file.find(name) - 30;
+  const size_t central = file.rfind(name) - 46;
+  file.replace(file.find("little", local), 3, "big");
+  const auto data = std::as_bytes(std::span(file)).subspan(file.find("big", local), 3);
+  for (const size_t crc : {local + 14, central + 16}) {
+    store_le(file.data() + crc, crc32(data));
+    store_le(file.data() + crc + 4, uint32_t{3});  // compressed size
+    store_le(file.data() + crc + 8, uint32_t{3});
+  }
+  test::write_file(path, file);
+}
+
+TEST_F(TransferTest, SwapsBytesOfBigEndianFiles) {
+  const Bytes storage = noise(4000);
+  test::make_source(folder_.path("source"), {{DType::kFloat32, storage, {1000}, 0, {}}});
+  claim_big_endian(folder_.path("source"));
+  auto source = TorchFile::open(folder_.path("source"));
+  ASSERT_TRUE(source.has_value()) << source.status().message();
+  ASSERT_TRUE(source->is_byte_swapped());
+  plan_.sources.push_back(std::make_shared<const TorchFile>(std::move(*source)));
+  TensorTransfer transfer;
+  transfer.name = "weight";
+  transfer.axes = {1000};
+  transfer.source_extent = 1000;
+  transfer.sources.push_back({0, test::made_view(*plan_.sources[0], 0), 0, 1000, {}});
+  for (const int64_t begin : {0, 500}) {
+    const int file = static_cast<int>(plan_.targets.size());
+    plan_.targets.push_back(
+        test::make_target("rank" + std::to_string(file), DType::kFloat32, {{500}}));
+    transfer.targets.push_back({file, 0, begin, begin + 500});
+  }
+  plan_.transfers.push_back(transfer);
+  const Status status = execute();
+  ASSERT_TRUE(status.ok()) << status.message();
+  Bytes swapped = storage;
+  for (size_t i = 0; i < swapped.size(); i += 4) {
+    std::reverse(swapped.begin() + static_cast<ptrdiff_t>(i),
+                 swapped.begin() + static_cast<ptrdiff_t>(i) + 4);
+  }
+  EXPECT_EQ(written(0), part(swapped, 0, 2000));
+  EXPECT_EQ(written(1), part(swapped, 2000, 4000));
+  test::flip_bit(*plan_.sources[0], 0, 3000);
+  const test::TempFolder again;
+  EXPECT_EQ(execute_transfers(plan_, again.path(), options_).code(), StatusCode::kCorruption);
 }
 
 TEST_F(TransferTest, NamesADamagedStorage) {

@@ -1,17 +1,14 @@
 #include "libmeg/core/atomic_folder.h"
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sched.h>
 #include <signal.h>
 #include <sys/mount.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <string>
 
+#include "tests/small_filesystem.h"
 #include "tests/temp_folder.h"
 
 namespace meg {
@@ -159,38 +156,9 @@ TEST(AtomicFolder, MovedFromObjectsRemoveNothing) {
   EXPECT_EQ(test::read_file(folder.path("iter/rank/file")), "new");
 }
 
-/// Runs `body` where a small filesystem is mounted at `at`, in a child with mounts of its own;
-/// false where this process may not mount. `body` returns an empty text or what went wrong.
-template <class Body>
-bool in_small_filesystem(const std::string& at, const char* mount_options, const Body& body) {
-  int answer[2];
-  if (::pipe(answer) != 0) return false;
-  const pid_t child = ::fork();
-  if (child == 0) {
-    std::string found = "cannot mount";
-    if (::unshare(CLONE_NEWNS) == 0 &&
-        ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
-        ::mount("meg-test", at.c_str(), "tmpfs", 0, mount_options) == 0) {
-      found = body();
-    }
-    if (!found.empty() && ::write(answer[1], found.data(), found.size()) < 0) ::_exit(1);
-    ::_exit(0);
-  }
-  ::close(answer[1]);
-  std::string found(1000, '\0');
-  const ssize_t length = ::read(answer[0], found.data(), found.size());
-  found.resize(static_cast<size_t>(std::max<ssize_t>(length, 0)));
-  ::close(answer[0]);
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  if (found == "cannot mount") return false;
-  EXPECT_EQ(found, "");
-  return true;
-}
-
 TEST(AtomicFolder, ReadOnlyFilesystemIsNamed) {
   const test::TempFolder folder;
-  const bool ran = in_small_filesystem(folder.path(), "size=1m", [&]() -> std::string {
+  const bool ran = test::in_small_filesystem(folder.path(), "size=1m", [&]() -> std::string {
     ::mount("none", folder.path().c_str(), nullptr, MS_REMOUNT | MS_RDONLY, "size=1m");
     const auto atomic = AtomicFolder::create(folder.path("iter"));
     if (atomic.has_value()) return "created";
@@ -203,7 +171,7 @@ TEST(AtomicFolder, ReadOnlyFilesystemIsNamed) {
 TEST(AtomicFolder, FullFilesystemIsNamedAndLeavesTheOldOne) {
   const test::TempFolder folder;
   // A tmpfs of few inodes is full before a folder is made.
-  const bool ran = in_small_filesystem(folder.path(), "nr_inodes=4", [&]() -> std::string {
+  const bool ran = test::in_small_filesystem(folder.path(), "nr_inodes=4", [&]() -> std::string {
     if (!staged(folder.path("iter"), "old")->commit().ok()) return "first commit failed";
     const auto atomic = AtomicFolder::create(folder.path("iter"));
     if (atomic.has_value()) return "created";
