@@ -1,6 +1,7 @@
 #include <vector>
 
 #include "libmeg/checkpoint/pickle_graph.h"
+#include "libmeg/checkpoint/pickle_opcode.h"
 
 namespace meg {
 
@@ -24,6 +25,10 @@ Result<PickleId> PickleCopier::copy(PickleId id) {
   };
   const PickleId root = target_of(id);
   while (!to_fill.empty()) {
+    if (to_.size() > kMaxPickleNodes) {
+      return make_error(StatusCode::kResourceExhausted,
+                        "pickle: copy: expected at most {} values, found more", kMaxPickleNodes);
+    }
     const PickleId source = to_fill.back();
     const PickleId target = copied_.at(source);
     to_fill.pop_back();

@@ -7,6 +7,7 @@
 
 #include "libmeg/checkpoint/pickle_graph.h"
 #include "libmeg/checkpoint/pickle_integer.h"
+#include "libmeg/checkpoint/pickle_text.h"
 #include "libmeg/core/utf8.h"
 
 namespace meg {
@@ -185,7 +186,7 @@ void PickleDescriber::quoted(std::string_view bytes, bool is_text) {
   while (!bytes.empty() && !is_full()) {
     const auto byte = static_cast<unsigned char>(bytes.front());
     DecodedCodePoint decoded{byte, 1};
-    if (is_text) decoded = decode_code_point(bytes);
+    if (is_text) decoded = decode_python_code_point(bytes);
     if (decoded.code_point == kInvalidCodePoint) decoded = {byte, 1};
     const auto code_point = static_cast<uint32_t>(decoded.code_point);
     if (code_point == '\'' || code_point == '\\') {
@@ -193,6 +194,8 @@ void PickleDescriber::quoted(std::string_view bytes, bool is_text) {
       text_ += static_cast<char>(code_point);
     } else if (code_point == '\n') {
       text_ += "\\n";
+    } else if (code_point == '\r') {
+      text_ += "\\r";
     } else if (code_point == '\t') {
       text_ += "\\t";
     } else if (code_point >= 0x20 && code_point < 0x7F) {

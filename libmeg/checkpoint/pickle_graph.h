@@ -20,17 +20,18 @@ enum class PickleKind : uint8_t {
   kNone,
   kBool,
   kInt,     ///< Fits 64 bits, signed.
-  kBigInt,  ///< text: two's complement, little-endian bytes.
+  kBigInt,  ///< Any other: text is the shortest two's complement, little-endian bytes.
   kFloat,
   kString,     ///< text: UTF-8 (surrogates may be encoded as Python's "surrogatepass" does).
   kBytes,      ///< text
   kByteArray,  ///< text
   kTuple,      ///< children: elements.
-  kList,       ///< children: elements.
+  kList,       ///< children: elements; boolean where a call took it before it was filled.
   kDict,       ///< children: key, value, key, value ... in insertion order.
   kSet,        ///< children: elements.
   kFrozenSet,  ///< children: elements.
-  kGlobal,     ///< A class or function by name, never looked up: text is the module, name its name.
+  kGlobal,     ///< A class or function by name, never looked up: text is the module, name its name;
+               ///< boolean where the name is a path through attributes (Outer.Inner, protocol 4).
   kCall,       ///< The value that Python would make by calling a global; see PickleCall.
   kPersistent,  ///< children: one node, the persistent id (torch: a tuple that names a storage).
 };
@@ -47,10 +48,9 @@ enum class PickleCallForm : uint8_t {
 /// did to the result afterwards follows in this struct.
 struct PickleCall {
   PickleCallForm form = PickleCallForm::kReduce;
-  std::vector<PickleId> items;  ///< Appended (list subclasses) or added (set subclasses).
-  std::vector<PickleId> pairs;  ///< key, value, key, value ... set (OrderedDict and the like).
-  std::vector<PickleId>
-      states;  ///< Arguments of BUILD, in order (attributes; usually none or one).
+  std::vector<PickleId> items;   ///< Appended (list subclasses, deque).
+  std::vector<PickleId> pairs;   ///< key, value, key, value ... set (OrderedDict and the like).
+  std::vector<PickleId> states;  ///< Given to BUILD, in order (attributes; mostly none or one).
 };
 
 struct PickleNode {
@@ -71,7 +71,7 @@ struct PickleNode {
 /// what they visit.
 class PickleGraph {
  public:
-  /// Nesting deeper than this is refused by reader, writer and walkers.
+  /// Containers and objects inside each other: more are refused by reader, writer and walkers.
   static constexpr int kMaxDepth = 1000;
 
   size_t size() const { return nodes_.size(); }
@@ -111,7 +111,7 @@ class PickleGraph {
   /// Key, value, ... of a kDict, or of a kCall that had pairs set (OrderedDict); empty otherwise.
   std::span<const PickleId> pairs(PickleId id) const;
 
-  /// The value under a string key of a dict-like node.
+  /// The value under a string key of a dict-like node; under a repeated key the last, as in Python.
   std::optional<PickleId> find(PickleId dict, std::string_view key) const;
 
   /// The attribute of an object whose state is a dict (argparse.Namespace): find in its BUILD
@@ -141,7 +141,7 @@ class PickleCopier {
   /// Both graphs outlive the copier.
   PickleCopier(const PickleGraph& from, PickleGraph& to) : from_(from), to_(to) {}
 
-  /// Whatever is reachable from id. kCorruption where it is nested deeper than kMaxDepth.
+  /// Whatever is reachable from id, cycles too. kResourceExhausted past kMaxPickleNodes.
   Result<PickleId> copy(PickleId id);
 
   /// From now on `id` of the source counts as already copied to `replacement`.

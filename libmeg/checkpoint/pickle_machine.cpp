@@ -64,6 +64,7 @@ Status wrong_kind(std::string_view what, std::string_view expected, PickleKind f
 Status PickleMachine::push(PickleId added) {
   if (depth_.size() >= kMaxPickleNodes) return too_many("values");
   depth_.push_back(0);
+  taken_.push_back(false);
   MEG_RETURN_IF_ERROR(deepen(added, graph_->node(added).children));
   return push_known(added);
 }
@@ -225,6 +226,7 @@ Status PickleMachine::extend(PickleId container, const std::vector<PickleId>& it
   }
   std::vector<PickleId>& target =
       node.kind == PickleKind::kList ? node.children : graph_->mutable_call(container).items;
+  if (node.kind == PickleKind::kList && taken_[container - first_]) node.boolean = true;
   target.insert(target.end(), items.begin(), items.end());
   return deepen(container, items);
 }
@@ -297,6 +299,9 @@ Status PickleMachine::call(PickleCallForm form) {
   MEG_ASSIGN_OR_RETURN(const PickleId callee, take(what));
   const PickleKind kind = graph_->node(arguments).kind;
   if (kind != PickleKind::kTuple) return wrong_kind(what, "a tuple of arguments", kind);
+  for (const PickleId argument : graph_->node(arguments).children) {
+    taken_[argument - first_] = true;
+  }
   const PickleId id = graph_->add_call(form, callee, arguments);
   if (keywords) graph_->mutable_node(id).children.push_back(*keywords);
   return push(id);

@@ -83,6 +83,7 @@ class PickleMachine {
   PickleGraph* graph_;
   size_t first_;                 // nodes of the graph before this pickle
   std::vector<uint16_t> depth_;  // of node first_ + i, as known when it was last changed
+  std::vector<bool> taken_;      // whether a call has taken node first_ + i as an argument
   std::vector<PickleId> stack_;
   std::vector<uint32_t> marks_;  // heights of the stack
   PickleMemo memo_;

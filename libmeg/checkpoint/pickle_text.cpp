@@ -11,13 +11,6 @@ namespace meg {
 
 namespace {
 
-/// ED A0..BF 80..BF: a surrogate by the rule of UTF-8, which that forbids.
-bool starts_with_surrogate(std::string_view text) {
-  const auto byte_at = [text](size_t at) { return static_cast<unsigned char>(text[at]); };
-  return text.size() >= 3 && byte_at(0) == 0xED && (byte_at(1) & 0xE0u) == 0xA0 &&
-         (byte_at(2) & 0xC0u) == 0x80;
-}
-
 /// Reads `count` digits at the start of text into *value.
 bool parse_digits(std::string_view text, size_t count, int base, uint32_t* value) {
   if (text.size() < count) return false;
@@ -93,12 +86,20 @@ Result<std::string> unescape_bytes(std::string_view line) {
 
 }  // namespace
 
+DecodedCodePoint decode_python_code_point(std::string_view text) {
+  const auto byte_at = [text](size_t at) { return static_cast<unsigned char>(text[at]); };
+  const bool is_surrogate = text.size() >= 3 && byte_at(0) == 0xED &&
+                            (byte_at(1) & 0xE0u) == 0xA0 && (byte_at(2) & 0xC0u) == 0x80;
+  if (!is_surrogate) return decode_code_point(text);
+  return {0xD000u | (byte_at(1) & 0x3Fu) << 6 | (byte_at(2) & 0x3Fu), 3};
+}
+
 Result<std::string> decode_utf8(std::string_view bytes) {
   for (size_t at = 0; at < bytes.size();) {
     const size_t invalid = find_invalid_utf8(bytes.substr(at));
     if (invalid == std::string_view::npos) break;
     at += invalid;
-    if (!starts_with_surrogate(bytes.substr(at))) {
+    if (decode_python_code_point(bytes.substr(at)).code_point == kInvalidCodePoint) {
       return make_error(StatusCode::kCorruption, "text: expected UTF-8, found {}",
                         printable(bytes.substr(at), 8));
     }

@@ -4,13 +4,16 @@
 #include <string_view>
 
 #include "libmeg/core/result.h"
+#include "libmeg/core/utf8.h"
 
 namespace meg {
 
 /// The arguments that pickles hold as text or as encoded text. Errors are kCorruption.
 
-/// bytes as they are where they are UTF-8 in which surrogates may stand (Python's
-/// errors="surrogatepass").
+/// As decode_code_point, and surrogates are code points (Python's errors="surrogatepass").
+DecodedCodePoint decode_python_code_point(std::string_view text);
+
+/// bytes as they are where they are UTF-8 in which surrogates may stand.
 Result<std::string> decode_utf8(std::string_view bytes);
 
 /// The line of UNICODE: Latin-1 with \uXXXX and \UXXXXXXXX (Python's raw-unicode-escape).

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "libmeg/checkpoint/pickle_integer.h"
 #include "libmeg/checkpoint/pickle_opcode.h"
@@ -38,6 +39,8 @@ class PickleWriter {
   Status save_text(std::string_view text);
   Status save_string(PickleId id);
   Status save_tuple(PickleId id);
+  Status save_arguments(PickleId id);
+  void close_tuple(PickleId id);
   Status save_list(PickleId id);
   Status save_dict(PickleId id);
   Status save_global(PickleId id);
@@ -67,6 +70,7 @@ class PickleWriter {
   PickleOutput output_;
   std::unordered_map<PickleId, uint32_t> memo_;
   std::unordered_map<std::string, uint32_t> named_;  // globals and texts that no node stands for
+  std::unordered_set<PickleId> begun_lists_;
   uint32_t memo_size_ = 0;
   int depth_ = 0;
 };
@@ -114,7 +118,7 @@ void PickleWriter::get_index(uint32_t index) {
 
 Status PickleWriter::save(PickleId id) {
   if (get(id)) return Status();
-  if (depth_ >= PickleGraph::kMaxDepth) {
+  if (depth_ > PickleGraph::kMaxDepth) {
     return make_error(StatusCode::kCorruption,
                       "pickle: nesting: expected at most {} levels, found more",
                       PickleGraph::kMaxDepth);
@@ -156,8 +160,12 @@ Status PickleWriter::save_value(PickleId id) {
       return save_byte_array(id);
     case PickleKind::kTuple:
       return save_tuple(id);
-    case PickleKind::kList:
-      return save_list(id);
+    case PickleKind::kList: {
+      const bool is_first = begun_lists_.insert(id).second;
+      const Status status = save_list(id);
+      if (is_first) begun_lists_.erase(id);
+      return status;
+    }
     case PickleKind::kDict:
       return save_dict(id);
     case PickleKind::kSet:
@@ -228,26 +236,43 @@ Status PickleWriter::save_string(PickleId id) {
 // ---- Containers ----
 
 Status PickleWriter::save_tuple(PickleId id) {
+  const size_t size = graph_.node(id).children.size();
   const std::vector<PickleId>& elements = graph_.node(id).children;
-  if (elements.empty()) {
-    output_.opcode(PickleOpcode::kEmptyTuple);
-    return Status();
-  }
-  const bool is_short = elements.size() <= 3;
-  if (!is_short) output_.opcode(PickleOpcode::kMark);
+  if (size > 3) output_.opcode(PickleOpcode::kMark);
   MEG_RETURN_IF_ERROR(save_all(elements));
   if (const auto found = memo_.find(id); found != memo_.end()) {
     // An element holds this tuple and has written it meanwhile.
-    for (size_t at = 0; is_short && at < elements.size(); ++at) output_.opcode(PickleOpcode::kPop);
-    if (!is_short) output_.opcode(PickleOpcode::kPopMark);
+    for (size_t at = 0; size <= 3 && at < size; ++at) output_.opcode(PickleOpcode::kPop);
+    if (size > 3) output_.opcode(PickleOpcode::kPopMark);
     get_index(found->second);
     return Status();
   }
-  constexpr PickleOpcode kShort[] = {PickleOpcode::kTuple1, PickleOpcode::kTuple2,
-                                     PickleOpcode::kTuple3};
-  output_.opcode(is_short ? kShort[elements.size() - 1] : PickleOpcode::kTuple);
-  put(id);
+  close_tuple(id);
   return Status();
+}
+
+/// The arguments of a call. Python makes their tuple anew for each attempt to write the object, so
+/// one that was written meanwhile is not fetched; nor is a list that has been begun only, where the
+/// call needs it filled (a set whose members hold the set).
+Status PickleWriter::save_arguments(PickleId id) {
+  if (get(id)) return Status();
+  const std::vector<PickleId>& elements = graph_.node(id).children;
+  if (elements.size() > 3) output_.opcode(PickleOpcode::kMark);
+  for (const PickleId element : elements) {
+    const bool is_begun = begun_lists_.contains(element);
+    if (is_begun && !graph_.node(element).boolean) memo_.erase(element);
+    MEG_RETURN_IF_ERROR(save(element));
+  }
+  close_tuple(id);
+  return Status();
+}
+
+void PickleWriter::close_tuple(PickleId id) {
+  constexpr PickleOpcode kBySize[] = {PickleOpcode::kEmptyTuple, PickleOpcode::kTuple1,
+                                      PickleOpcode::kTuple2, PickleOpcode::kTuple3};
+  const size_t size = graph_.node(id).children.size();
+  output_.opcode(size <= 3 ? kBySize[size] : PickleOpcode::kTuple);
+  if (size > 0) put(id);  // Python's empty tuple is never remembered
 }
 
 Status PickleWriter::save_list(PickleId id) {
@@ -347,7 +372,9 @@ Status PickleWriter::save_call(PickleId id) {
                       "which protocol 2 lacks",
                       graph_.class_name(id));
   }
-  MEG_RETURN_IF_ERROR(save_all(graph_.node(id).children));
+  const std::vector<PickleId>& parts = graph_.node(id).children;
+  MEG_RETURN_IF_ERROR(save(parts[0]));
+  MEG_RETURN_IF_ERROR(save_arguments(parts[1]));
   const bool is_new = call.form == PickleCallForm::kNewObj;
   output_.opcode(is_new ? PickleOpcode::kNewObj : PickleOpcode::kReduce);
   if (const auto found = memo_.find(id); found != memo_.end()) {
