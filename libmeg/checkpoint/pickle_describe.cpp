@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 
 #include "libmeg/checkpoint/pickle_graph.h"
 #include "libmeg/checkpoint/pickle_integer.h"
@@ -45,18 +46,19 @@ class PickleDescriber {
   const PickleGraph& graph_;
   const size_t limit_;
   std::string text_;
-  int depth_ = 0;
+  std::unordered_set<PickleId> open_;  // from the root to the value at hand
 };
 
 void PickleDescriber::value(PickleId id) {
   if (is_full()) return;
-  if (depth_ >= PickleGraph::kMaxDepth) {
-    text_ += "...";
-    return;
+  const PickleKind kind = graph_.node(id).kind;
+  const bool is_inside_itself = !open_.insert(id).second;
+  if (is_inside_itself || open_.size() > PickleGraph::kMaxDepth) {
+    text_ += kind == PickleKind::kList ? "[...]" : kind == PickleKind::kDict ? "{...}" : "(...)";
+  } else {
+    content(id);
   }
-  ++depth_;
-  content(id);
-  --depth_;
+  if (!is_inside_itself) open_.erase(id);
 }
 
 void PickleDescriber::content(PickleId id) {
@@ -123,6 +125,10 @@ void PickleDescriber::content(PickleId id) {
 
 /// Class(arguments, items, pairs, attribute=value).
 void PickleDescriber::call(PickleId id) {
+  if (const auto bytes = graph_.as_bytes(id)) {
+    text_ += "b";
+    return quoted(*bytes, false);
+  }
   const PickleNode& node = graph_.node(id);
   const PickleNode& callee = graph_.node(node.children[0]);
   if (callee.kind == PickleKind::kGlobal) {

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "libmeg/core/utf8.h"
+
 namespace meg {
 
 namespace {
@@ -22,6 +24,18 @@ PickleNode container_of(PickleKind kind, std::vector<PickleId> children) {
   PickleNode node = node_of(kind);
   node.children = std::move(children);
   return node;
+}
+
+/// The Latin-1 bytes of UTF-8 text, where it has no other code points.
+std::optional<std::string> encode_latin1(std::string_view text) {
+  std::string bytes;
+  while (!text.empty()) {
+    const DecodedCodePoint decoded = decode_code_point(text);
+    if (decoded.code_point > 0xFF) return std::nullopt;
+    bytes.push_back(static_cast<char>(decoded.code_point));
+    text.remove_prefix(decoded.size);
+  }
+  return bytes;
 }
 
 }  // namespace
@@ -154,6 +168,23 @@ std::optional<bool> PickleGraph::as_bool(PickleId id) const {
 std::optional<std::string_view> PickleGraph::as_string(PickleId id) const {
   if (nodes_[id].kind != PickleKind::kString) return std::nullopt;
   return nodes_[id].text;
+}
+
+std::optional<std::string> PickleGraph::as_bytes(PickleId id) const {
+  const PickleNode& node = nodes_[id];
+  if (node.kind == PickleKind::kBytes) return node.text;
+  if (node.kind != PickleKind::kCall || !calls_[node.call].states.empty()) return std::nullopt;
+  const PickleId callee = node.children[0];
+  const std::vector<PickleId>& arguments = nodes_[node.children[1]].children;
+  if (arguments.empty() &&
+      (is_global(callee, "__builtin__", "bytes") || is_global(callee, "builtins", "bytes"))) {
+    return "";
+  }
+  if (arguments.size() != 2 || !is_global(callee, "_codecs", "encode")) return std::nullopt;
+  const auto encoding = as_string(arguments[1]);
+  const auto text = as_string(arguments[0]);
+  if (!text || (encoding != "latin1" && encoding != "latin-1")) return std::nullopt;
+  return encode_latin1(*text);
 }
 
 }  // namespace meg
