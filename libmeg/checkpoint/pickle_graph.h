@@ -126,12 +126,13 @@ class PickleGraph {
   std::optional<bool> as_bool(PickleId id) const;      ///< kBool only.
   std::optional<std::string_view> as_string(PickleId id) const;
 
-  /// kBytes, and the calls of `_codecs.encode(text, "latin1")` and `bytes()` that stand for bytes in
-  /// protocols 0 to 2.
+  /// kBytes, and the calls of `_codecs.encode(text, "latin1")` and `bytes()` that stand for bytes
+  /// in protocols 0 to 2.
   std::optional<std::string> as_bytes(PickleId id) const;
 
   /// One line for people: None, True, 5, 'text', [1, 2], {'a': 1}, torch.float16,
-  /// ModelType(1), <storage>, [...] inside itself; cut to about `limit` bytes with "...". All ASCII.
+  /// ModelType(1), <storage>, [...] inside itself; cut to about `limit` bytes with "...". All
+  /// ASCII.
   std::string describe(PickleId id, size_t limit = 200) const;
 
  private:

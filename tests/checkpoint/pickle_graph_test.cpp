@@ -63,8 +63,7 @@ TEST(PickleGraph, SeesBytesInTheCallsThatStandForThem) {
   EXPECT_EQ(graph.as_bytes(read("c_codecs\nencode\nX\2\0\0\0\xc3\xbfU\6latin1\x86R."s, &graph)),
             "\xff");
   EXPECT_EQ(graph.as_bytes(read("c__builtin__\nbytes\n)R.", &graph)), "");
-  EXPECT_FALSE(
-      graph.as_bytes(read("c_codecs\nencode\nX\2\0\0\0\xc4\x80U\6latin1\x86R."s, &graph)));
+  EXPECT_FALSE(graph.as_bytes(read("c_codecs\nencode\nX\2\0\0\0\xc4\x80U\6latin1\x86R."s, &graph)));
   EXPECT_FALSE(graph.as_bytes(read("c_codecs\nencode\nU\1aU\5utf16\x86R.", &graph)));
 }
 

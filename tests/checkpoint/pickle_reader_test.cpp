@@ -229,8 +229,7 @@ TEST(PickleReader, NestsToTheLimitAndNoFurther) {
 
 TEST(PickleReader, LimitsValuesStackAndDigits) {
   EXPECT_EQ(code_of(std::string(kMaxPickleNodes + 1, 'N') + "."), StatusCode::kResourceExhausted);
-  EXPECT_EQ(code_of("N" + std::string(kMaxPickleNodes, '2') + "."),
-            StatusCode::kResourceExhausted);
+  EXPECT_EQ(code_of("N" + std::string(kMaxPickleNodes, '2') + "."), StatusCode::kResourceExhausted);
   EXPECT_EQ(code_of("L" + std::string(4300, '9') + "L\n."), StatusCode::kOk);
   EXPECT_EQ(code_of("L" + std::string(4301, '9') + "L\n."), StatusCode::kResourceExhausted);
 }

@@ -60,8 +60,7 @@ TEST(PickleWriter, ChoosesTheOpcodesOfPython) {
       {"\x96\0\0\0\0\0\0\0\0."s, "c__builtin__\nbytearray\nq\0)Rq\1"s},
       {"\x8f(K\1\x90.", "c__builtin__\nset\nq\0]q\1K\1a\x85q\2Rq\3"s},
       {"(\x91.", "c__builtin__\nfrozenset\nq\0]q\1\x85q\2Rq\3"s},
-      {"\x8c\1m\x8c\3A.B\x93.",
-       "c__builtin__\ngetattr\nq\0cm\nA\nq\1X\1\0\0\0Bq\2\x86q\3Rq\4"s},
+      {"\x8c\1m\x8c\3A.B\x93.", "c__builtin__\ngetattr\nq\0cm\nA\nq\1X\1\0\0\0Bq\2\x86q\3Rq\4"s},
       {"cm\nA.B\n.", "cm\nA.B\nq\0"s},
       {"K\1Q.", "K\1Q"},
   };
