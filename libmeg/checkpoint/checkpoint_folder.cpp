@@ -54,7 +54,7 @@ std::string name_iterations(const FolderEntries& entries) {
 
 /// The text of a tracker file without the blanks around it.
 Result<std::string> read_tracker_text(const std::string& path) {
-  MEG_ASSIGN_OR_RETURN(const FileDescriptor file, FileDescriptor::open_for_reading(path));
+  MEG_ASSIGN_OR_RETURN(const FileDescriptor file, FileDescriptor::open_regular(path));
   std::string text(kLongestTracker, '\0');
   MEG_ASSIGN_OR_RETURN(const size_t size, file.read(std::as_writable_bytes(std::span(text))));
   text.resize(size);

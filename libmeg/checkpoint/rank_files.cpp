@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <utility>
 
@@ -111,6 +112,30 @@ Result<std::vector<RankFolder>> expected_ranks(const CheckpointFolder& folder,
   return found;
 }
 
+/// The fields that say how parameters are cut and laid out.
+constexpr std::array<const char*, 8> kShapeFields = {
+    "num_layers",      "hidden_size", "num_attention_heads", "kv_channels", "num_query_groups",
+    "ffn_hidden_size", "swiglu",      "padded_vocab_size"};
+
+/// A field of a file's args as people read it.
+std::string arg_text(const TorchFile& file, const char* name) {
+  const std::optional<PickleId> args = file.graph().find(file.root(), "args");
+  const auto id = args.has_value() ? find_arg(file.graph(), *args, name) : std::nullopt;
+  return id.has_value() ? file.graph().describe(*id) : "none";
+}
+
+Status check_shape_fields(const TorchFile& file, const TorchFile& first) {
+  for (const char* name : kShapeFields) {
+    const std::string expected = arg_text(first, name);
+    const std::string found = arg_text(file, name);
+    if (found != expected) {
+      return make_error(StatusCode::kCorruption, "{}: args: expected {} {} as in {}, found {}",
+                        file.path(), name, expected, first.path(), found);
+    }
+  }
+  return Status();
+}
+
 Status check_agreement(const TorchFile& file, const TorchFile& first) {
   if (iteration_of(file) != iteration_of(first)) {
     return make_error(StatusCode::kCorruption, "{}: iteration: expected {} as in {}, found {}",
@@ -129,7 +154,7 @@ Status check_agreement(const TorchFile& file, const TorchFile& first) {
                       file.path(), text(tensor_size_of(first)), text(pipeline_size_of(first)),
                       first.path(), text(tensor_size_of(file)), text(pipeline_size_of(file)));
   }
-  return Status();
+  return check_shape_fields(file, first);
 }
 
 }  // namespace

@@ -79,7 +79,7 @@ TorchFile::~TorchFile() = default;
 
 Result<TorchFile> TorchFile::open(const std::string& path) {
   auto state = std::make_unique<State>();
-  MEG_ASSIGN_OR_RETURN(state->descriptor, FileDescriptor::open_for_reading(path));
+  MEG_ASSIGN_OR_RETURN(state->descriptor, FileDescriptor::open_regular(path));
   MEG_ASSIGN_OR_RETURN(state->map, MappedFile::open(path, MappedFile::Access::kRandom));
   MEG_ASSIGN_OR_RETURN(const int64_t size, state->descriptor.size());
   if (static_cast<uint64_t>(size) != state->map.size()) {

@@ -59,6 +59,23 @@ Result<FileDescriptor> FileDescriptor::open_for_reading(const std::string& path)
   return file;
 }
 
+Result<FileDescriptor> FileDescriptor::open_regular(const std::string& path) {
+  // On regular files O_NONBLOCK has no effect.
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return errno_error(errno, path);
+  FileDescriptor file(fd, path);
+
+  struct stat info {};
+
+  if (::fstat(fd, &info) != 0) return errno_error(errno, path);
+  if (S_ISDIR(info.st_mode)) return errno_error(EISDIR, path);
+  if (!S_ISREG(info.st_mode)) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "{}: expected a regular file, found a pipe or a device", path);
+  }
+  return file;
+}
+
 Result<int64_t> FileDescriptor::size() const {
   struct stat info {};
 

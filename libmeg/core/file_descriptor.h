@@ -24,6 +24,10 @@ class FileDescriptor {
 
   static Result<FileDescriptor> open_for_reading(const std::string& path);
 
+  /// The same for files that are read at offsets: pipes and devices are an error at once, where
+  /// opening a pipe would wait for its writer.
+  static Result<FileDescriptor> open_regular(const std::string& path);
+
   int get() const { return fd_; }
 
   bool is_open() const { return fd_ >= 0; }

@@ -114,7 +114,7 @@ class Places(Case):
         for save in (self.source, self.source + "/", self.path("link"), "source",
                      self.path("source", "..", "source")):
             with self.subTest(save=save):
-                self.assert_refused(self.reshape(save=save), "--save-dir")
+                self.assert_refused(self.reshape(save=save), "save-dir")
                 self.assertEqual(tree(self.source), before)
 
     def test_the_folder_of_the_iteration_itself_may_be_the_load_dir(self):
@@ -167,6 +167,11 @@ class Places(Case):
             with self.subTest(kind=os.lstat(path).st_mode):
                 self.assert_refused(self.reshape(), "mp_rank_01_001")
                 self.assert_nothing_saved()
+
+    def test_a_tracker_that_is_a_pipe_does_not_hang(self):
+        os.unlink(self.path("source", TRACKER))
+        os.mkfifo(self.path("source", TRACKER))
+        self.assert_refused(self.reshape(), TRACKER)
 
     @unittest.skipIf(os.geteuid() != 0, "needs root, to become somebody who may not read")
     def test_an_unreadable_source_is_named(self):
