@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "libmeg/core/dtype.h"
+#include "libmeg/core/status.h"
 
 namespace meg {
 
@@ -27,6 +28,10 @@ struct TensorView {
   /// Whether the elements lie one after another in row-major order.
   bool is_contiguous() const;
 };
+
+/// Whether every element of the view lies in a storage of `storage_bytes` bytes and its numel() and
+/// bytes() do not overflow; kCorruption without a place says what is wrong.
+Status check_tensor_view(const TensorView& view, uint64_t storage_bytes);
 
 /// "[152, 32]"
 std::string shape_text(const std::vector<int64_t>& shape);

@@ -89,13 +89,7 @@ Status gather_elements(const FileDescriptor& file, const MappedFile& map,
     const auto at = static_cast<uint64_t>(runs.element() * item);
     const auto length = static_cast<size_t>(count * item);
     if (count * item >= kReadBytes) {
-      MEG_ASSIGN_OR_RETURN(
-          const size_t found,
-          file.read_at(static_cast<int64_t>(storage.file_offset + at), into.first(length)));
-      if (found < length) {
-        return make_error(StatusCode::kCorruption, "{}: byte {}: expected {} bytes, found {}",
-                          file.path(), storage.file_offset + at, length, found);
-      }
+      MEG_RETURN_IF_ERROR(file.read_exactly_at(storage.file_offset + at, into.first(length)));
     } else {
       std::memcpy(into.data(), &mapped[at], length);
       if (at / kTouchedStretch != touched_at || touched == 0) {

@@ -23,8 +23,4 @@ struct TorchTensors {
 /// `name` starts every error.
 Result<TorchTensors> find_torch_tensors(const PickleGraph& graph, const std::string& name);
 
-/// Whether every element of the view lies in a storage of `storage_bytes` bytes and its numel() and
-/// bytes() do not overflow; kCorruption without a place says what is wrong.
-Status check_tensor_view(const TensorView& view, uint64_t storage_bytes);
-
 }  // namespace meg

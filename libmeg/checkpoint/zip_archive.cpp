@@ -1,13 +1,10 @@
 #include "libmeg/checkpoint/zip_archive.h"
 
-#include <libdeflate.h>
-
 #include <algorithm>
-#include <memory>
 #include <numeric>
-#include <optional>
 #include <span>
 
+#include "libmeg/checkpoint/zip_directory.h"
 #include "libmeg/checkpoint/zip_format.h"
 #include "libmeg/core/bytes.h"
 #include "libmeg/core/printable.h"
@@ -16,133 +13,6 @@ namespace meg {
 namespace {
 
 using Bytes = std::span<const std::byte>;
-
-/// Directories larger than this are refused: some million entries.
-constexpr uint64_t kMaxDirectoryBytes = uint64_t{256} << 20;
-
-/// Where the directory lies, from the end records.
-struct Directory {
-  uint64_t entries = 0;
-  uint64_t offset = 0;
-  uint64_t size = 0;
-};
-
-Result<std::vector<std::byte>> read_exactly(const FileDescriptor& file, uint64_t offset,
-                                            uint64_t size) {
-  std::vector<std::byte> bytes(size);
-  MEG_ASSIGN_OR_RETURN(const size_t found, file.read_at(static_cast<int64_t>(offset), bytes));
-  if (found < size) {
-    return make_error(StatusCode::kCorruption, "{}: byte {}: expected {} bytes, found {}",
-                      file.path(), offset, size, found);
-  }
-  return bytes;
-}
-
-/// The last record in `tail` that is an end record whose comment reaches exactly to the file's end.
-std::optional<size_t> find_end_record(Bytes tail) {
-  for (size_t at = tail.size() - zip::kEndSize + 1; at-- > 0;) {
-    if (load_le<uint32_t>(&tail[at]) != zip::kEndSignature) continue;
-    if (at + zip::kEndSize + load_le<uint16_t>(&tail[at + 20]) == tail.size()) return at;
-  }
-  return std::nullopt;
-}
-
-/// Replaces what the end record leaves to the zip64 one. end_offset: of the end record. Returns
-/// where the end records begin.
-Result<uint64_t> read_end64(const FileDescriptor& file, uint64_t end_offset, Directory* directory) {
-  const bool needed = directory->entries == zip::kIn64Short || directory->offset == zip::kIn64 ||
-                      directory->size == zip::kIn64;
-  const auto no_record = [&]() -> Result<uint64_t> {
-    if (!needed) return end_offset;
-    return make_error(StatusCode::kCorruption,
-                      "{}: byte {}: end of zip: expected a zip64 record before it, found none",
-                      file.path(), end_offset);
-  };
-  if (end_offset < zip::kLocator64Size + zip::kEnd64Size) return no_record();
-  const uint64_t locator_offset = end_offset - zip::kLocator64Size;
-  MEG_ASSIGN_OR_RETURN(const auto locator, read_exactly(file, locator_offset, zip::kLocator64Size));
-  if (load_le<uint32_t>(locator.data()) != zip::kLocator64Signature) return no_record();
-  const auto offset = load_le<uint64_t>(&locator[8]);
-  if (load_le<uint32_t>(&locator[4]) != 0 || load_le<uint32_t>(&locator[16]) > 1) {
-    return make_error(StatusCode::kUnsupported, "{}: zip archive of several disks", file.path());
-  }
-  if (offset > locator_offset - zip::kEnd64Size) {
-    return make_error(StatusCode::kCorruption,
-                      "{}: byte {}: zip64 record: expected it before byte {}, found offset {}",
-                      file.path(), locator_offset, locator_offset, offset);
-  }
-  MEG_ASSIGN_OR_RETURN(const auto record, read_exactly(file, offset, zip::kEnd64Size));
-  if (load_le<uint32_t>(record.data()) != zip::kEnd64Signature ||
-      load_le<uint64_t>(&record[4]) != locator_offset - offset - 12) {
-    return make_error(StatusCode::kCorruption, "{}: byte {}: zip64 record: bad signature or size",
-                      file.path(), offset);
-  }
-  const Directory found = {.entries = load_le<uint64_t>(&record[32]),
-                           .offset = load_le<uint64_t>(&record[48]),
-                           .size = load_le<uint64_t>(&record[40])};
-  const auto agrees = [](uint64_t plain, uint64_t in_64, uint64_t wide) {
-    return plain == in_64 || plain == wide;
-  };
-  if (load_le<uint64_t>(&record[24]) != found.entries || load_le<uint64_t>(&record[16]) != 0 ||
-      !agrees(directory->entries, zip::kIn64Short, found.entries) ||
-      !agrees(directory->offset, zip::kIn64, found.offset) ||
-      !agrees(directory->size, zip::kIn64, found.size)) {
-    return make_error(StatusCode::kCorruption,
-                      "{}: byte {}: zip64 record: its values contradict the end record's",
-                      file.path(), offset);
-  }
-  *directory = found;
-  return offset;
-}
-
-Result<Directory> find_directory(const FileDescriptor& file, uint64_t file_size) {
-  if (file_size < zip::kEndSize) {
-    return make_error(StatusCode::kCorruption, "{}: expected a zip archive, found {} bytes",
-                      file.path(), file_size);
-  }
-  // Without a comment the record is the file's last; only else the whole room of comments is read.
-  std::optional<size_t> at;
-  std::vector<std::byte> tail;
-  for (const uint64_t reach : {zip::kEndSize, zip::kEndSize + 0xFFFF}) {
-    const uint64_t length = std::min<uint64_t>(reach, file_size);
-    MEG_ASSIGN_OR_RETURN(tail, read_exactly(file, file_size - length, length));
-    at = find_end_record(tail);
-    if (at) break;
-  }
-  if (!at) {
-    return make_error(StatusCode::kCorruption,
-                      "{}: expected a zip archive's end record, found none in the last {} bytes: "
-                      "the file was cut short or is no zip archive",
-                      file.path(), tail.size());
-  }
-  const std::byte* record = &tail[*at];
-  if (load_le<uint32_t>(record + 4) != 0 ||
-      load_le<uint16_t>(record + 8) != load_le<uint16_t>(record + 10)) {
-    return make_error(StatusCode::kUnsupported, "{}: zip archive of several disks", file.path());
-  }
-  Directory directory = {.entries = load_le<uint16_t>(record + 10),
-                         .offset = load_le<uint32_t>(record + 16),
-                         .size = load_le<uint32_t>(record + 12)};
-  const uint64_t end_offset = file_size - tail.size() + *at;
-  MEG_ASSIGN_OR_RETURN(const uint64_t directory_end, read_end64(file, end_offset, &directory));
-  if (directory.size > directory_end || directory.offset != directory_end - directory.size) {
-    return make_error(
-        StatusCode::kCorruption,
-        "{}: zip directory: expected it to end at byte {}, found offset {} and size {}",
-        file.path(), directory_end, directory.offset, directory.size);
-  }
-  if (directory.entries > directory.size / zip::kDirectoryHeaderSize) {
-    return make_error(StatusCode::kCorruption,
-                      "{}: zip directory of {} bytes: cannot hold the {} entries it claims",
-                      file.path(), directory.size, directory.entries);
-  }
-  if (directory.size > kMaxDirectoryBytes) {
-    return make_error(StatusCode::kResourceExhausted,
-                      "{}: zip directory: expected at most {} bytes, found {}", file.path(),
-                      kMaxDirectoryBytes, directory.size);
-  }
-  return directory;
-}
 
 bool is_safe_name(std::string_view name) {
   if (name.empty() || name.front() == '/') return false;
@@ -231,10 +101,9 @@ Status read_local_header(const FileDescriptor& file, uint64_t directory_offset, 
   }
   // One read for the header of most writers; extra fields may be longer.
   const uint64_t room = directory_offset - entry->header_offset;
-  MEG_ASSIGN_OR_RETURN(
-      std::vector<std::byte> header,
-      read_exactly(file, entry->header_offset,
-                   std::min<uint64_t>(room, zip::kLocalHeaderSize + entry->name.size() + 160)));
+  const uint64_t usual = zip::kLocalHeaderSize + entry->name.size() + 160;
+  std::vector<std::byte> header(std::min(room, usual));
+  MEG_RETURN_IF_ERROR(file.read_exactly_at(entry->header_offset, header));
   if (load_le<uint32_t>(header.data()) != zip::kLocalHeaderSignature) {
     return refuse("bad signature");
   }
@@ -245,7 +114,8 @@ Status read_local_header(const FileDescriptor& file, uint64_t directory_offset, 
     return refuse("expected the entry to end before the directory");
   }
   if (header_size > header.size()) {
-    MEG_ASSIGN_OR_RETURN(header, read_exactly(file, entry->header_offset, header_size));
+    header.resize(header_size);
+    MEG_RETURN_IF_ERROR(file.read_exactly_at(entry->header_offset, header));
   }
   const std::string_view name(reinterpret_cast<const char*>(&header[zip::kLocalHeaderSize]),
                               name_size);
@@ -290,10 +160,9 @@ Status check_overlaps(const std::vector<ZipEntry>& entries, const std::string& p
 }  // namespace
 
 Result<ZipArchive> ZipArchive::open(const FileDescriptor& file) {
-  MEG_ASSIGN_OR_RETURN(const int64_t file_size, file.size());
-  MEG_ASSIGN_OR_RETURN(const Directory directory,
-                       find_directory(file, static_cast<uint64_t>(file_size)));
-  MEG_ASSIGN_OR_RETURN(const auto bytes, read_exactly(file, directory.offset, directory.size));
+  MEG_ASSIGN_OR_RETURN(const ZipDirectory directory, find_zip_directory(file));
+  std::vector<std::byte> bytes(directory.size);
+  MEG_RETURN_IF_ERROR(file.read_exactly_at(directory.offset, bytes));
   ZipArchive archive;
   archive.entries_.reserve(directory.entries);
   ByteReader reader(bytes, file.path() + ": zip directory");
@@ -320,34 +189,6 @@ Result<ZipArchive> ZipArchive::open(const FileDescriptor& file) {
 const ZipEntry* ZipArchive::find(std::string_view name) const {
   const auto found = by_name_.find(name);
   return found == by_name_.end() ? nullptr : &entries_[found->second];
-}
-
-Result<std::vector<std::byte>> read_zip_entry(const FileDescriptor& file, const ZipEntry& entry,
-                                              uint64_t limit) {
-  const std::string where = file.path() + ": entry " + printable(entry.name, 200);
-  if (entry.size > limit || entry.compressed_size > limit) {
-    return make_error(StatusCode::kResourceExhausted, "{}: expected at most {} bytes, found {}",
-                      where, limit, std::max(entry.size, entry.compressed_size));
-  }
-  MEG_ASSIGN_OR_RETURN(std::vector<std::byte> kept,
-                       read_exactly(file, entry.data_offset, entry.compressed_size));
-  if (entry.is_stored()) return kept;
-  // Deflate packs at most 1032 bytes into one: nothing is allocated for a larger claim.
-  if (entry.size / 1032 > entry.compressed_size) {
-    return make_error(StatusCode::kCorruption, "{}: {} deflated bytes cannot hold {}", where,
-                      entry.compressed_size, entry.size);
-  }
-  const std::unique_ptr<libdeflate_decompressor, decltype(&libdeflate_free_decompressor)> inflater(
-      libdeflate_alloc_decompressor(), libdeflate_free_decompressor);
-  std::vector<std::byte> content(entry.size);
-  size_t found = 0;
-  const libdeflate_result result = libdeflate_deflate_decompress(
-      inflater.get(), kept.data(), kept.size(), content.data(), content.size(), &found);
-  if (result != LIBDEFLATE_SUCCESS || found != content.size()) {
-    return make_error(StatusCode::kCorruption, "{}: expected {} deflated bytes, found damage",
-                      where, content.size());
-  }
-  return content;
 }
 
 }  // namespace meg

@@ -104,6 +104,13 @@ Result<size_t> FileDescriptor::read_at(int64_t offset, std::span<std::byte> into
   });
 }
 
+Status FileDescriptor::read_exactly_at(uint64_t offset, std::span<std::byte> into) const {
+  MEG_ASSIGN_OR_RETURN(const size_t found, read_at(static_cast<int64_t>(offset), into));
+  if (found == into.size()) return Status();
+  return make_error(StatusCode::kCorruption, "{}: byte {}: expected {} bytes, found {}", path_,
+                    offset, into.size(), found);
+}
+
 Status FileDescriptor::write(std::span<const std::byte> bytes) const {
   const auto moved = transfer_all(bytes.size(), path_, [&](size_t done) {
     return ::write(fd_, bytes.data() + done, bytes.size() - done);

@@ -46,6 +46,9 @@ class FileDescriptor {
   /// As read, from byte `offset` of the file, without moving the file's position.
   Result<size_t> read_at(int64_t offset, std::span<std::byte> into) const;
 
+  /// As read_at; kCorruption where the file ends before `into` is full.
+  Status read_exactly_at(uint64_t offset, std::span<std::byte> into) const;
+
   Status write(std::span<const std::byte> bytes) const;
   Status write_at(int64_t offset, std::span<const std::byte> bytes) const;
 
