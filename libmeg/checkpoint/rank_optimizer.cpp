@@ -157,9 +157,11 @@ class OptimizerReader {
     }
     for (size_t g = 0; g < groups.size(); ++g) {
       const std::vector<PickleId>& masters = graph_.node(groups[g]).children;
+      // Weights that were widened when the checkpoint was converted keep their masters.
+      const bool has_all = masters.size() == members_[g].size();
       size_t next = 0;
       for (const size_t member : members_[g]) {
-        if (!is_sixteen_bit(parameters_[member].weight->dtype)) continue;
+        if (!has_all && !is_sixteen_bit(parameters_[member].weight->dtype)) continue;
         const TensorView* tensor = next < masters.size() ? file_.tensor(masters[next]) : nullptr;
         if (tensor == nullptr) {
           return corrupt("{}[{}][{}]: expected the master of {}, found {}", key, g, next,

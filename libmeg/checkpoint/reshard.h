@@ -21,6 +21,8 @@ struct ReshardOptions {
   std::optional<NameFamily> names;    ///< Without: the source's.
   std::optional<DType> params_dtype;  ///< Of the weights; without: the source's.
   bool keep_optimizer = true;
+  /// Checks what is read while planning (generator states to be changed) against its CRC-32.
+  bool check_crcs = true;
 };
 
 /// A plan with what people want to know before it runs.
@@ -41,9 +43,22 @@ struct ReshardPlan {
 Result<ReshardPlan> plan_reshard(const MegatronCheckpoint& checkpoint,
                                  const ReshardOptions& options);
 
+/// How long the parts of save_reshard took.
+struct SaveTimes {
+  double copy_seconds = 0;
+  double flush_seconds = 0;  ///< To the device, and the renaming.
+};
+
+/// The folder that save_reshard makes in save_dir: iter_XXXXXXX or release, as the source's.
+std::string reshard_folder_name(const MegatronCheckpoint& checkpoint);
+
+/// kInvalidArgument where saving into save_dir would touch the checkpoint that is read.
+Status check_save_dir(const MegatronCheckpoint& checkpoint, const std::string& save_dir);
+
 /// Runs a plan into save_dir: iter_XXXXXXX (or release) appears by one rename when every file is
 /// whole and flushed, the tracker file last. An older folder of that name is replaced only then.
 Status save_reshard(const MegatronCheckpoint& checkpoint, const ReshardPlan& plan,
-                    const std::string& save_dir, const TransferOptions& options);
+                    const std::string& save_dir, const TransferOptions& options,
+                    SaveTimes* times = nullptr);
 
 }  // namespace meg
