@@ -25,6 +25,7 @@ void CheckpointFlags::declare(Flags& flags) {
   size("--num-attention-heads", &num_attention_heads_);
   size("--max-position-embeddings", &max_position_embeddings_);
   size("--padded-vocab-size", &padded_vocab_size_);
+  size("--make-vocab-size-divisible-by", &make_vocab_size_divisible_by_);
 }
 
 Result<OpenCheckpointOptions> CheckpointFlags::options() const {
@@ -44,6 +45,7 @@ Result<OpenCheckpointOptions> CheckpointFlags::options() const {
   add("num_attention_heads", num_attention_heads_);
   add("max_position_embeddings", max_position_embeddings_);
   add("padded_vocab_size", padded_vocab_size_);
+  add("make_vocab_size_divisible_by", make_vocab_size_divisible_by_);
   options.fallback = [fields](std::string_view name) -> std::optional<FieldValue> {
     const auto found = fields.find(name);
     return found == fields.end() ? std::nullopt : std::optional(found->second);

@@ -23,6 +23,7 @@ class CheckpointFlags {
   std::optional<std::string> param_rules_;
   std::optional<int64_t> num_layers_, hidden_size_, num_attention_heads_;
   std::optional<int64_t> max_position_embeddings_, padded_vocab_size_;
+  std::optional<int64_t> make_vocab_size_divisible_by_;
 };
 
 }  // namespace meg::tools

@@ -16,6 +16,7 @@ namespace {
 
 constexpr double kRedrawSeconds = 0.1;
 constexpr double kMegabyte = 1024.0 * 1024.0;
+constexpr double kGigabyte = 1e9;
 constexpr size_t kUsualColumns = 80;
 constexpr size_t kLongestBar = 40;
 constexpr size_t kShortestBar = 8;
@@ -53,11 +54,16 @@ std::string bar(double part, size_t width) {
 std::vector<std::string> fields(const Progress& progress, double seconds, double part) {
   std::vector<std::string> list;
   if (part >= 0) list.push_back(fmt::format("{:3.0f}%", std::floor(part * 100)));
-  list.push_back(fmt::format("{:.1f} MB/s",
-                             per_second(static_cast<double>(progress.bytes), seconds) / kMegabyte));
-  list.push_back(short_count(per_second(static_cast<double>(progress.documents), seconds)) +
-                 " docs/s");
+  const bool has_documents = progress.documents > 0 || progress.tokens > 0;
+  const double rate = per_second(static_cast<double>(progress.bytes), seconds);
+  list.push_back(has_documents ? fmt::format("{:.1f} MB/s", rate / kMegabyte)
+                               : fmt::format("{:.2f} GB/s", rate / kGigabyte));
+  if (has_documents) {
+    list.push_back(short_count(per_second(static_cast<double>(progress.documents), seconds)) +
+                   " docs/s");
+  }
   if (part > 0) list.push_back("ETA " + short_duration(seconds * (1 - part) / part));
+  if (!has_documents) return list;
   list.push_back(short_count(static_cast<double>(progress.tokens)) + " tokens");
   list.push_back(short_count(static_cast<double>(progress.documents)) + " docs");
   return list;

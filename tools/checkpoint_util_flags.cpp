@@ -1,0 +1,182 @@
+#include "tools/checkpoint_util_flags.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "libmeg/core/mapped_file.h"
+#include "libmeg/tokenizer/vocabulary.h"
+#include "tools/common/flags.h"
+#include "tools/common/report.h"
+
+namespace meg::tools {
+namespace {
+
+constexpr int64_t kMostRanks = 1 << 16;
+constexpr int64_t kMostRows = int64_t{1} << 31;
+
+void declare_target(Flags& flags, CheckpointUtilArguments& arguments) {
+  flags.group("Target");
+  flags.value("--save-dir", &arguments.save_dir, "DIR", "where the reshaped checkpoint goes");
+  flags
+      .value("--target-tensor-parallel-size", &arguments.target_tensor_size, "N",
+             "tensor-parallel ranks; without it the source's")
+      .range(1, kMostRanks);
+  flags
+      .value("--target-pipeline-parallel-size", &arguments.target_pipeline_size, "N",
+             "pipeline stages; without it the source's")
+      .range(1, kMostRanks);
+  flags
+      .value("--target-virtual-pipeline-parallel-size", &arguments.target_virtual_size, "N",
+             "virtual stages of a stage (model0, model1, ...); 1: none")
+      .range(1, kMostRanks);
+  flags
+      .value("--true-vocab-size", &arguments.true_vocab_size, "N",
+             "tokens without padding: the vocabulary is padded anew")
+      .range(1, kMostRows);
+  flags.value("--vocab-file", &arguments.vocab_file, "FILE",
+              "vocab.json that says --true-vocab-size");
+  flags
+      .value("--target-names", &arguments.target_names, "NAMES",
+             "names of the parameters; without it the source's")
+      .choices({"legacy", "mcore"});
+  flags
+      .value("--saver-transformer-impl", &arguments.saver_transformer_impl, "IMPL",
+             "which of mcore's names; without it what args say")
+      .choices({"local", "transformer_engine"});
+  flags
+      .value("--target-params-dtype", &arguments.target_params_dtype, "TYPE",
+             "of the weights; without it the source's")
+      .choices({"fp32", "bf16", "fp16"});
+  flags.value("--target-format", &arguments.target_format, "FORMAT", "how it is saved")
+      .choices({"torch", "torch_dist", "huggingface"});
+  flags.toggle("--no-optim", &arguments.no_optim, "leave the optimizer's state out");
+}
+
+void declare_other(Flags& flags) {
+  for (const char* name : {"--megatron-path", "--max-queue-size", "--loader-transformer-impl",
+                           "--position-embedding-type", "--tokenizer-model"}) {
+    flags.ignored(name, Arity::kValue);
+  }
+  flags.ignored("--no-checking", Arity::kSwitch);
+  flags.ignored("--no-loader-transformer-impl", Arity::kSwitch);
+  flags.not_yet("--target-expert-parallel-size", Arity::kValue);
+  flags.not_yet("--target-expert-tensor-parallel-size", Arity::kValue);
+}
+
+Status unsupported(std::string_view flag, std::string_view value) {
+  return make_error(StatusCode::kUnsupported, "{} {} is not supported yet", flag, value);
+}
+
+bool is_one_of(std::string_view value, std::initializer_list<std::string_view> known) {
+  return std::find(known.begin(), known.end(), value) != known.end();
+}
+
+/// What the values ask for that is not done yet, and Megatron's plug-ins: what they stand for.
+Status check_values(CheckpointUtilArguments* arguments) {
+  if (arguments->model_type != "GPT") return unsupported("--model-type", arguments->model_type);
+  if (arguments->target_format != "torch") {
+    return unsupported("--target-format", arguments->target_format);
+  }
+  if (arguments->loader.has_value()) {
+    if (!is_one_of(*arguments->loader, {"megatron", "legacy", "mcore", "core"})) {
+      return unsupported("--loader", *arguments->loader);
+    }
+    note("--loader makes no difference here: the layout is found in the checkpoint");
+  }
+  if (!arguments->saver.has_value()) return Status();
+  const std::string& saver = *arguments->saver;
+  if (!is_one_of(saver, {"megatron", "legacy", "mcore", "core"})) {
+    return unsupported("--saver", saver);
+  }
+  if (saver == "megatron") {
+    note("--saver megatron makes no difference here: names stay, or are what --target-names says");
+  } else if (!arguments->target_names.has_value()) {
+    arguments->target_names = saver == "legacy" ? "legacy" : "mcore";
+  }
+  return Status();
+}
+
+bool is_mcore(NameFamily family) {
+  return family == NameFamily::kMcoreLocal || family == NameFamily::kMcoreTransformerEngine;
+}
+
+std::optional<NameFamily> target_family(const CheckpointUtilArguments& arguments,
+                                        const MegatronCheckpoint& checkpoint) {
+  const auto& names = arguments.target_names;
+  if (names == "legacy") return NameFamily::kLegacy;
+  const bool stays_mcore = is_mcore(checkpoint.family());
+  if (!names.has_value() && !stays_mcore) return std::nullopt;
+  if (arguments.saver_transformer_impl.has_value()) {
+    return arguments.saver_transformer_impl == "local" ? NameFamily::kMcoreLocal
+                                                       : NameFamily::kMcoreTransformerEngine;
+  }
+  if (stays_mcore) return std::nullopt;
+  return checkpoint.config().transformer_impl == "transformer_engine"
+             ? NameFamily::kMcoreTransformerEngine
+             : NameFamily::kMcoreLocal;
+}
+
+Result<std::optional<int64_t>> true_vocab_size(const CheckpointUtilArguments& arguments) {
+  if (arguments.vocab_file.empty() || arguments.true_vocab_size.has_value()) {
+    return arguments.true_vocab_size;
+  }
+  MEG_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::open(arguments.vocab_file));
+  const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.size());
+  MEG_ASSIGN_OR_RETURN(const Vocabulary vocabulary, Vocabulary::parse(text, arguments.vocab_file));
+  return std::optional<int64_t>(static_cast<int64_t>(vocabulary.entries().size()));
+}
+
+}  // namespace
+
+std::optional<int> parse_checkpoint_util(int argc, const char* const* argv,
+                                         CheckpointUtilArguments* arguments) {
+  Flags flags("checkpoint_util",
+              "reshapes a GPT checkpoint to other tensor- and pipeline-parallel sizes, with the "
+              "optimizer's state.");
+  flags.group("Source");
+  flags.value("--load-dir", &arguments->load_dir, "DIR", "the checkpoint").required();
+  flags.value("--iteration", &arguments->iteration, "N", "another iteration than the tracker's")
+      .range(0, kMostRows);
+  flags.value("--model-type", &arguments->model_type, "TYPE", "kind of model")
+      .choices({"GPT", "BERT", "T5"});
+  flags.value("--loader", &arguments->loader, "NAME", "Megatron's plug-in; found by itself");
+  flags.value("--saver", &arguments->saver, "NAME", "Megatron's plug-in; says --target-names");
+  declare_target(flags, *arguments);
+  arguments->checkpoint.declare(flags);
+  flags.group("Running");
+  flags.toggle("--dry-run", &arguments->dry_run, "show the plan and write nothing");
+  flags.value("--memory-budget", &arguments->memory_budget, "SIZE",
+              "most memory to use, such as 512MiB or 2GiB");
+  flags.toggle("--no-crc", &arguments->no_crc, "do not check what is read against its CRC-32");
+  declare_other(flags);
+  if (const std::optional<int> code = flags.parse(argc, argv)) return code;
+  if (arguments->save_dir.empty() && !arguments->dry_run) {
+    fail(make_error(StatusCode::kInvalidArgument, "--save-dir is required"));
+    return 2;
+  }
+  if (const Status status = check_values(arguments); !status.ok()) return fail(status);
+  return std::nullopt;
+}
+
+Result<ReshardOptions> reshard_options(const CheckpointUtilArguments& arguments,
+                                       const MegatronCheckpoint& checkpoint) {
+  ReshardOptions options;
+  options.tensor_model_parallel_size =
+      arguments.target_tensor_size.value_or(checkpoint.tensor_model_parallel_size());
+  options.pipeline_model_parallel_size =
+      arguments.target_pipeline_size.value_or(checkpoint.pipeline_model_parallel_size());
+  options.virtual_pipeline_model_parallel_size = arguments.target_virtual_size;
+  MEG_ASSIGN_OR_RETURN(options.true_vocab_size, true_vocab_size(arguments));
+  options.names = target_family(arguments, checkpoint);
+  if (arguments.target_params_dtype.has_value()) {
+    const std::string& type = *arguments.target_params_dtype;
+    options.params_dtype = type == "fp32"   ? DType::kFloat32
+                           : type == "bf16" ? DType::kBFloat16
+                                            : DType::kFloat16;
+  }
+  options.keep_optimizer = !arguments.no_optim;
+  options.check_crcs = !arguments.no_crc;
+  return options;
+}
+
+}  // namespace meg::tools

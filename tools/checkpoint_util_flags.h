@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "libmeg/checkpoint/megatron_checkpoint.h"
+#include "libmeg/checkpoint/reshard.h"
+#include "tools/common/checkpoint_flags.h"
+
+namespace meg::tools {
+
+/// What the command line of checkpoint_util says.
+struct CheckpointUtilArguments {
+  std::string model_type = "GPT";
+  std::string load_dir, save_dir;
+  std::optional<std::string> loader, saver;
+  std::optional<int64_t> iteration;
+  std::optional<int64_t> target_tensor_size, target_pipeline_size;
+  int64_t target_virtual_size = 1;
+  std::optional<int64_t> true_vocab_size;
+  std::string vocab_file;
+  std::string target_format = "torch";
+  std::optional<std::string> target_names;  ///< "legacy" or "mcore".
+  std::optional<std::string> saver_transformer_impl;
+  std::optional<std::string> target_params_dtype;
+  bool no_optim = false;
+  std::string memory_budget = "512MiB";
+  bool dry_run = false;
+  bool no_crc = false;
+  CheckpointFlags checkpoint;
+};
+
+/// An exit code where the program should end now.
+std::optional<int> parse_checkpoint_util(int argc, const char* const* argv,
+                                         CheckpointUtilArguments* arguments);
+
+/// What plan_reshard is to do with this checkpoint. Reads --vocab-file.
+Result<ReshardOptions> reshard_options(const CheckpointUtilArguments& arguments,
+                                       const MegatronCheckpoint& checkpoint);
+
+}  // namespace meg::tools

@@ -1,0 +1,66 @@
+#include "tools/common/byte_size.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cmath>
+#include <optional>
+
+namespace meg::tools {
+namespace {
+
+constexpr std::string_view kPrefixes = "kmgt";
+
+/// What one unit counts; nothing for an unknown one.
+std::optional<double> unit_size(std::string unit) {
+  std::transform(unit.begin(), unit.end(), unit.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  if (unit.empty() || unit == "b") return 1;
+  const size_t prefix = kPrefixes.find(unit[0]);
+  if (prefix == std::string_view::npos) return std::nullopt;
+  const std::string rest = unit.substr(1);
+  if (rest != "" && rest != "b" && rest != "ib") return std::nullopt;
+  return std::pow(rest == "b" ? 1000.0 : 1024.0, static_cast<double>(prefix + 1));
+}
+
+}  // namespace
+
+Result<int64_t> parse_byte_size(std::string_view text) {
+  constexpr double kMost = 9e18;
+  const size_t digits = std::min(text.find_first_not_of("0123456789."), text.size());
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + digits, number);
+  const std::optional<double> unit = unit_size(std::string(text.substr(digits)));
+  if (digits == 0 || error != std::errc() || end != text.data() + digits || !unit.has_value() ||
+      number * *unit > kMost) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "expected a size such as 512MiB or 2GiB, found {}", text);
+  }
+  return static_cast<int64_t>(number * *unit);
+}
+
+std::string with_commas(int64_t number) {
+  std::string text = fmt::format("{}", number);
+  const size_t first = number < 0 ? 1 : 0;
+  for (size_t at = text.size(); at > first + 3;) {
+    at -= 3;
+    text.insert(at, ",");
+  }
+  return text;
+}
+
+std::string byte_size_text(int64_t bytes) {
+  if (bytes < 1000) return fmt::format("{} bytes", bytes);
+  double amount = static_cast<double>(bytes) / 1000;
+  size_t unit = 0;
+  constexpr std::string_view kUnits = "kMGT";
+  while (amount >= 999.5 && unit + 1 < kUnits.size()) {
+    amount /= 1000;
+    ++unit;
+  }
+  return fmt::format("{:.{}f} {}B", amount, amount < 10 ? 2 : amount < 100 ? 1 : 0, kUnits[unit]);
+}
+
+}  // namespace meg::tools

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "libmeg/core/result.h"
+
+namespace meg::tools {
+
+/// "512MiB", "2GiB", "1.5G", "4KB" or plain bytes: KiB, MiB, GiB, TiB and K, M, G, T count by 1024,
+/// KB, MB, GB, TB by 1000; case does not matter. kInvalidArgument for everything else.
+Result<int64_t> parse_byte_size(std::string_view text);
+
+/// "1,419,485,184"
+std::string with_commas(int64_t number);
+
+/// "1.42 GB", by 1000; "999 bytes" below 1000.
+std::string byte_size_text(int64_t bytes);
+
+}  // namespace meg::tools
