@@ -1,14 +1,18 @@
 // Shows what a checkpoint holds, from metadata alone unless asked for statistics.
 // Mirrors Megatron-LM tools/checkpoint/checkpoint_inspector.py, for every format that libmeg reads.
 
+#include <fmt/format.h>
 #include <re2/re2.h>
 
+#include <algorithm>
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "libmeg/checkpoint/checkpoint_statistics.h"
 #include "libmeg/checkpoint/checkpoint_summary.h"
@@ -86,8 +90,8 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
   return std::nullopt;
 }
 
-Result<CheckpointStatistics> statistics_of(const CheckpointSummary& summary,
-                                           const AnswerParts& parts) {
+Result<std::vector<NamedStatistics>> statistics_of(const CheckpointSummary& summary,
+                                                   const AnswerParts& parts) {
   ProgressBar bar(0);
   return checkpoint_statistics(summary, parts.wanted, bar.callback());
 }
@@ -101,9 +105,12 @@ Status problem_of(const CheckpointSummary& summary) {
     any_is_open = any_is_open || file.file != nullptr;
   }
   if (!summary.missing_ranks.empty()) {
-    return make_error(StatusCode::kNotFound, "{}: {} of {} rank folders are missing",
-                      summary.folder.folder, summary.missing_ranks.size(),
-                      summary.missing_ranks.size() + summary.ranks.size());
+    constexpr size_t kNamed = 8;
+    const std::vector<std::string>& missing = summary.missing_ranks;
+    const auto shown = std::span(missing).first(std::min(missing.size(), kNamed));
+    return make_error(StatusCode::kNotFound, "{}: {} of {} rank folders are missing: {}{}",
+                      summary.folder.folder, missing.size(), missing.size() + summary.ranks.size(),
+                      fmt::join(shown, " "), missing.size() > kNamed ? " ..." : "");
   }
   const Status& whole = summary.whole_status;
   if (whole.ok() || summary.folder.format == CheckpointFormat::kSingleFile) return Status();
@@ -141,7 +148,8 @@ Status show(const CheckpointSummary& summary, const Arguments& arguments) {
   }
   ordered_json answer = answer_of(summary, parts);
   if (arguments.statistics || page) {
-    MEG_ASSIGN_OR_RETURN(const CheckpointStatistics statistics, statistics_of(summary, parts));
+    MEG_ASSIGN_OR_RETURN(const std::vector<NamedStatistics> statistics,
+                         statistics_of(summary, parts));
     add_statistics(statistics, answer);
   }
   if (page) MEG_RETURN_IF_ERROR(write_page(*arguments.html, answer));

@@ -279,10 +279,10 @@ ordered_json answer_of(const CheckpointSummary& summary, const AnswerParts& part
   return answer;
 }
 
-void add_statistics(const CheckpointStatistics& statistics, ordered_json& answer) {
+void add_statistics(const std::vector<NamedStatistics>& statistics, ordered_json& answer) {
   answer["statistics"] = ordered_json::array();
   int64_t nan = 0, infinite = 0;
-  for (const NamedStatistics& tensor : statistics.tensors) {
+  for (const NamedStatistics& tensor : statistics) {
     const TensorStatistics& found = tensor.statistics;
     nan += found.nan;
     infinite += found.infinite;
@@ -307,7 +307,6 @@ void add_statistics(const CheckpointStatistics& statistics, ordered_json& answer
     object["infinite"] = found.infinite;
     answer["statistics"].push_back(std::move(object));
   }
-  answer["skipped"] = statistics.skipped;
   answer["nan"] = nan;
   answer["infinite"] = infinite;
 }

@@ -3,6 +3,7 @@
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <string_view>
+#include <vector>
 
 #include "libmeg/checkpoint/checkpoint_statistics.h"
 #include "libmeg/checkpoint/checkpoint_summary.h"
@@ -23,6 +24,6 @@ struct AnswerParts {
 nlohmann::ordered_json answer_of(const CheckpointSummary& summary, const AnswerParts& parts);
 
 /// The fields `statistics`, `nan` and `infinite`.
-void add_statistics(const CheckpointStatistics& statistics, nlohmann::ordered_json& answer);
+void add_statistics(const std::vector<NamedStatistics>& statistics, nlohmann::ordered_json& answer);
 
 }  // namespace meg::tools

@@ -237,9 +237,6 @@ void print_statistics(const ordered_json& answer) {
                100 * tensor["zero_fraction"].get<double>(), number(tensor, "nan"),
                number(tensor, "infinite"));
   }
-  for (const ordered_json& name : answer["skipped"]) {
-    fmt::print("  {}: left out, a view that repeats its storage\n", plain(name.get<std::string>()));
-  }
   fmt::print("{} NaN and {} infinite elements in {} tensors\n", number(answer, "nan"),
              number(answer, "infinite"), answer["statistics"].size());
 }

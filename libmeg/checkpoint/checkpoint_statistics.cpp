@@ -7,10 +7,6 @@
 namespace meg {
 namespace {
 
-/// A view may repeat elements of its storage (torch's expand), but not so often that reading it
-/// would never end.
-constexpr int64_t kMostRepeatedBytes = int64_t{64} << 20;
-
 class Collector {
  public:
   explicit Collector(const std::function<bool(std::string_view)>& wanted) : wanted_(wanted) {}
@@ -27,20 +23,14 @@ class Collector {
       const NamedTensor& tensor = file.contents.tensors[i];
       if (only.has_value() && file.groups[i] != *only) continue;
       if (tensor.view == nullptr || !is_wanted(tensor.name)) continue;
-      const uint64_t stored =
-          file.file->storages()[static_cast<size_t>(tensor.view->storage)].bytes;
-      if (tensor.bytes > kMostRepeatedBytes && static_cast<uint64_t>(tensor.bytes) > stored) {
-        found_.skipped.push_back(fmt::format("{}: {}", file.path, tensor.name));
-        continue;
-      }
-      found_.tensors.push_back({.name = tensor.name,
-                                .kind = "",
-                                .file = file.path,
-                                .canonical = "",
-                                .layer = std::nullopt,
-                                .dtype = tensor.view->dtype,
-                                .shape = tensor.shape,
-                                .statistics = {}});
+      found_.push_back({.name = tensor.name,
+                        .kind = "",
+                        .file = file.path,
+                        .canonical = "",
+                        .layer = std::nullopt,
+                        .dtype = tensor.view->dtype,
+                        .shape = tensor.shape,
+                        .statistics = {}});
       sources_.push_back({fmt::format("{}: {}", file.path, tensor.name), tensor.view->dtype,
                           tensor.elements,
                           [&file, view = tensor.view](int64_t first, std::span<std::byte> into) {
@@ -49,10 +39,10 @@ class Collector {
     }
   }
 
-  Result<CheckpointStatistics> compute(const ProgressCallback& progress) {
+  Result<std::vector<NamedStatistics>> compute(const ProgressCallback& progress) {
     MEG_ASSIGN_OR_RETURN(const std::vector<TensorStatistics> results,
                          tensor_statistics(sources_, 0, progress));
-    for (size_t i = 0; i < results.size(); ++i) found_.tensors[i].statistics = results[i];
+    for (size_t i = 0; i < results.size(); ++i) found_[i].statistics = results[i];
     return std::move(found_);
   }
 
@@ -68,14 +58,14 @@ class Collector {
     if (!is_wanted(parameter.name + suffix) && !is_wanted(spelling + suffix)) return;
     int64_t elements = 1;
     for (const int64_t size : parameter.axes.sizes) elements *= size;
-    found_.tensors.push_back({.name = parameter.name,
-                              .kind = tensor.kind,
-                              .file = "",
-                              .canonical = parameter.canonical,
-                              .layer = parameter.layer,
-                              .dtype = tensor.dtype,
-                              .shape = parameter.shape,
-                              .statistics = {}});
+    found_.push_back({.name = parameter.name,
+                      .kind = tensor.kind,
+                      .file = "",
+                      .canonical = parameter.canonical,
+                      .layer = parameter.layer,
+                      .dtype = tensor.dtype,
+                      .shape = parameter.shape,
+                      .statistics = {}});
     sources_.push_back(
         {parameter.name + suffix, tensor.dtype, elements,
          [&checkpoint, &parameter, &tensor](int64_t first, std::span<std::byte> into) {
@@ -84,13 +74,13 @@ class Collector {
   }
 
   const std::function<bool(std::string_view)>& wanted_;
-  CheckpointStatistics found_;
+  std::vector<NamedStatistics> found_;
   std::vector<StatisticsSource> sources_;
 };
 
 }  // namespace
 
-Result<CheckpointStatistics> checkpoint_statistics(
+Result<std::vector<NamedStatistics>> checkpoint_statistics(
     const CheckpointSummary& summary, const std::function<bool(std::string_view)>& wanted,
     const ProgressCallback& progress) {
   Collector collector(wanted);

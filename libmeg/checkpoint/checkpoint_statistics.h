@@ -26,15 +26,11 @@ struct NamedStatistics {
   TensorStatistics statistics;
 };
 
-struct CheckpointStatistics {
-  std::vector<NamedStatistics> tensors;
-  std::vector<std::string> skipped;  ///< Views that repeat their storage beyond reason.
-};
-
-/// Reads tensors once and merged over the ranks where the checkpoint is whole (so the numbers do
-/// not depend on its layout), else the tensors of every file. wanted: by name (and by the name that
-/// the file has for it); all where empty.
-Result<CheckpointStatistics> checkpoint_statistics(
+/// Where the checkpoint is whole, its parameters and their state, read once and merged over the
+/// ranks (so the numbers do not depend on its layout), and as it lies in the files the state of
+/// optimizers that cannot be told apart by parameter; else the tensors of every file. wanted: by
+/// name, and by the name that the file has for it; all where empty.
+Result<std::vector<NamedStatistics>> checkpoint_statistics(
     const CheckpointSummary& summary, const std::function<bool(std::string_view)>& wanted = {},
     const ProgressCallback& progress = {});
 

@@ -51,8 +51,7 @@ std::string flat_name(std::string_view name) {
 
 class Summarizer {
  public:
-  Summarizer(const CheckpointFolder& folder, const SummaryOptions& options, ParameterTable table)
-      : options_(options), table_(std::move(table)) {
+  Summarizer(const CheckpointFolder& folder, const SummaryOptions& options) : options_(options) {
     summary_.folder = folder;
   }
 
@@ -65,7 +64,11 @@ class Summarizer {
     number_ranks();
     read_state();
     count_tensors();
-    count_parameters();
+    if (summary_.whole.has_value()) {
+      count_whole();
+    } else {
+      MEG_RETURN_IF_ERROR(count_files());
+    }
     return std::move(summary_);
   }
 
@@ -283,7 +286,6 @@ class Summarizer {
         if (rank.has_distrib_optim) summary_.optimizer = OptimizerForm::kDistributed;
       }
     }
-    read_family();
   }
 
   void read_state_of(const TorchFile& file) {
@@ -326,28 +328,6 @@ class Summarizer {
     }
   }
 
-  /// The family that all known names of the model share.
-  void read_family() {
-    if (summary_.whole.has_value()) {
-      summary_.family = summary_.whole->family();
-      return;
-    }
-    std::optional<std::vector<NameFamily>> common;
-    for (const FileSummary& file : summary_.files) {
-      for (size_t i = 0; i < file.groups.size(); ++i) {
-        if (file.groups[i] != TensorGroup::kModel) continue;
-        const auto match = table_.match(flat_name(file.contents.tensors[i].name));
-        if (!match.has_value()) continue;
-        if (!common.has_value()) common = match->families;
-        std::erase_if(*common, [&](NameFamily family) {
-          return std::find(match->families.begin(), match->families.end(), family) ==
-                 match->families.end();
-        });
-      }
-    }
-    if (common.has_value() && !common->empty()) summary_.family = common->front();
-  }
-
   void count_tensors() {
     for (const FileSummary& file : summary_.files) {
       for (size_t i = 0; i < file.groups.size(); ++i)
@@ -360,13 +340,9 @@ class Summarizer {
         summary_.optimizer_bytes = add_capped(summary_.optimizer_bytes, share.bytes);
       }
     }
-    for (FileSummary& file : summary_.files) file.parameters = parameters_of(file);
     for (RankSummary& rank : summary_.ranks) {
       for (const int index : rank.files) {
         const FileSummary& file = summary_.files[static_cast<size_t>(index)];
-        if (file.file != nullptr) {
-          rank.parameters = add_capped(rank.parameters.value_or(0), file.parameters);
-        }
         for (size_t i = 0; i < file.groups.size(); ++i) {
           int64_t& bytes = rank.tensor_bytes[static_cast<size_t>(file.groups[i])];
           bytes = add_capped(bytes, file.contents.tensors[i].bytes);
@@ -385,22 +361,46 @@ class Summarizer {
     share->bytes = add_capped(share->bytes, tensor.bytes);
   }
 
-  int64_t parameters_of(const FileSummary& file) const {
-    int64_t count = 0;
-    for (size_t i = 0; i < file.groups.size(); ++i) {
-      const NamedTensor& tensor = file.contents.tensors[i];
-      if (file.groups[i] != TensorGroup::kModel || tensor.view == nullptr) continue;
-      const auto match = table_.match(flat_name(tensor.name));
-      if (match.has_value() && match->is_extra_state) continue;
-      count = add_capped(count, tensor.elements);
+  /// Parameters and the family of names, by the table: what a whole model has found already.
+  Status count_files() {
+    MEG_ASSIGN_OR_RETURN(ParameterTable table, ParameterTable::gpt());
+    MEG_RETURN_IF_ERROR(table.add_rules(options_.open.param_rules, options_.open.param_rules_name));
+    std::optional<std::vector<NameFamily>> families;
+    for (FileSummary& file : summary_.files) {
+      for (size_t i = 0; i < file.groups.size(); ++i) {
+        const NamedTensor& tensor = file.contents.tensors[i];
+        if (file.groups[i] != TensorGroup::kModel || tensor.view == nullptr) continue;
+        const std::optional<ParameterMatch> match = table.match(flat_name(tensor.name));
+        if (match.has_value()) keep_common(match->families, families);
+        if (match.has_value() && match->is_extra_state) continue;
+        file.parameters = add_capped(file.parameters, tensor.elements);
+      }
     }
-    return count;
+    if (families.has_value() && !families->empty()) summary_.family = families->front();
+    for (RankSummary& rank : summary_.ranks) {
+      for (const int index : rank.files) {
+        const FileSummary& file = summary_.files[static_cast<size_t>(index)];
+        if (file.file == nullptr) continue;
+        rank.parameters = add_capped(rank.parameters.value_or(0), file.parameters);
+      }
+    }
+    return Status();
   }
 
-  void count_parameters() {
-    if (!summary_.whole.has_value()) return;
+  static void keep_common(const std::vector<NameFamily>& found,
+                          std::optional<std::vector<NameFamily>>& common) {
+    if (!common.has_value()) common = found;
+    std::erase_if(*common, [&](NameFamily family) {
+      return std::find(found.begin(), found.end(), family) == found.end();
+    });
+  }
+
+  void count_whole() {
+    const MegatronCheckpoint& whole = *summary_.whole;
+    summary_.family = whole.family();
     int64_t all = 0, vocabulary = 0;
-    for (const LogicalParameter& parameter : summary_.whole->parameters()) {
+    for (const LogicalParameter& parameter : whole.parameters()) {
+      count_shards(parameter);
       int64_t elements = 1;
       for (const int64_t size : parameter.shape) elements *= size;
       all = add_capped(all, elements);
@@ -408,6 +408,7 @@ class Summarizer {
       summary_.padded_vocab_size = parameter.shape[0];
       if (parameter.shape[0] > 0) vocabulary += elements / parameter.shape[0];
     }
+    if (whole.tied_copy() != nullptr) count_shards(*whole.tied_copy());
     summary_.parameters = all;
     summary_.true_vocab_size = options_.true_vocab_size;
     if (!summary_.true_vocab_size.has_value()) summary_.true_vocab_size = vocab_size_of_args();
@@ -415,6 +416,19 @@ class Summarizer {
     const int64_t padding = *summary_.padded_vocab_size - *summary_.true_vocab_size;
     if (padding >= 0 && *summary_.true_vocab_size > 0) {
       summary_.unpadded_parameters = all - padding * vocabulary;
+    }
+  }
+
+  /// Adds the weight's shards to the ranks and files that hold them.
+  void count_shards(const LogicalParameter& parameter) {
+    for (const SourceTensor& shard : parameter.tensors[0].shards) {
+      const RankFile& holder = summary_.whole->files()[static_cast<size_t>(shard.file)];
+      for (RankSummary& rank : summary_.ranks) {
+        if (rank.name != holder.folder_name) continue;
+        int64_t& file = summary_.files[static_cast<size_t>(rank.files[0])].parameters;
+        file = add_capped(file, shard.view.numel());
+        rank.parameters = file;
+      }
     }
   }
 
@@ -429,7 +443,6 @@ class Summarizer {
   }
 
   const SummaryOptions& options_;
-  ParameterTable table_;
   CheckpointSummary summary_;
   std::map<std::pair<TensorGroup, std::string>, size_t> share_of_;  // index into shares
 };
@@ -464,9 +477,7 @@ std::string_view optimizer_form_text(OptimizerForm form) {
 
 Result<CheckpointSummary> summarize_checkpoint(const CheckpointFolder& folder,
                                                const SummaryOptions& options) {
-  MEG_ASSIGN_OR_RETURN(ParameterTable table, ParameterTable::gpt());
-  MEG_RETURN_IF_ERROR(table.add_rules(options.open.param_rules, options.open.param_rules_name));
-  return Summarizer(folder, options, std::move(table)).summarize();
+  return Summarizer(folder, options).summarize();
 }
 
 }  // namespace meg

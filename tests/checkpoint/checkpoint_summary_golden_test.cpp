@@ -138,7 +138,7 @@ TensorStatistics total_of(const std::string& path, std::string_view kind) {
   const auto statistics = checkpoint_statistics(*summary);
   EXPECT_TRUE(statistics.has_value());
   TensorStatistics total;
-  for (const NamedStatistics& tensor : statistics->tensors) {
+  for (const NamedStatistics& tensor : *statistics) {
     if (tensor.kind == kind && tensor.layer.has_value()) total.append(tensor.statistics);
   }
   return total;

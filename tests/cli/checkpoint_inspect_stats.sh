@@ -1,0 +1,1 @@
+checkpoint_inspect testdata/checkpoint --stats --name 'final_layernorm|position_embeddings'
