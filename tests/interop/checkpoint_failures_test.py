@@ -368,7 +368,7 @@ class OraclesEvilFiles(Case):
                 continue
             shutil.copy(os.path.join(self.evil, name), self.path(name))
             process = self.measured("checkpoint_inspect", self.path(name))
-            strict = expected["must"].startswith("refuse") and "or read" not in expected["must"] \
+            strict = expected["must"].startswith("refuse") and " or " not in expected["must"] \
                 and "CRC" not in expected["must"]
             lenient = expected["must"].startswith(("read:", "read ", "read;")) and \
                 "refuse" not in expected["must"]
