@@ -48,6 +48,14 @@ int64_t element_in(const Work& work, const Part& part, int64_t row, int64_t in_r
   return row * length + in_row - begin;
 }
 
+/// Copies `count` runs of run_bytes, which stand from_step bytes apart in `from`, to_step in `to`.
+void copy_runs(const std::byte* from, size_t from_step, std::byte* to, size_t to_step,
+               size_t run_bytes, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    std::memcpy(to + i * to_step, from + i * from_step, run_bytes);
+  }
+}
+
 }  // namespace
 
 void split_work(Work& work, int64_t job_bytes, int64_t chunk_bytes,
@@ -148,12 +156,11 @@ Status TransferCopier::copy_rows(const Work& work, int64_t first_row, int64_t ro
       const int64_t end = std::min(source_begin + source_length, target_begin + target_length);
       if (begin >= end) continue;
       chunk.is_hole = chunk.is_hole && parts[s].is_hole;
-      for (int64_t r = 0; r < rows; ++r) {
-        const auto to = static_cast<size_t>(r * target_length + begin - target_begin) * size;
-        const auto from = static_cast<size_t>(r * source_length + begin - source_begin) * size;
-        const auto run = static_cast<size_t>(end - begin) * size;
-        std::memcpy(out.data() + to, parts[s].bytes.data() + from, run);
-      }
+      copy_runs(parts[s].bytes.data() + static_cast<size_t>(begin - source_begin) * size,
+                static_cast<size_t>(source_length) * size,
+                out.data() + static_cast<size_t>(begin - target_begin) * size,
+                static_cast<size_t>(target_length) * size, static_cast<size_t>(end - begin) * size,
+                static_cast<size_t>(rows));
     }
     MEG_RETURN_IF_ERROR(write(work, t, first_row * target_length, rows * target_length, &chunk));
   }
