@@ -217,7 +217,7 @@ void add_tensors(const CheckpointSummary& summary, const AnswerParts& parts, ord
   }
 }
 
-std::string_view partition_text(Partition partition) {
+std::string_view partition_text(Partition partition, bool swiglu) {
   switch (partition) {
     case Partition::kReplicated:
       return "replicated";
@@ -230,12 +230,12 @@ std::string_view partition_text(Partition partition) {
     case Partition::kQkv:
       return "qkv";
     case Partition::kGated:
-      return "gated";
+      return swiglu ? "gated" : "rows";
   }
   return "";
 }
 
-ordered_json placement_json(const LogicalParameter& parameter) {
+ordered_json placement_json(const LogicalParameter& parameter, bool swiglu) {
   ordered_json kinds = ordered_json::array();
   int64_t bytes = 0;
   for (const LogicalTensor& tensor : parameter.tensors) {
@@ -245,7 +245,7 @@ ordered_json placement_json(const LogicalParameter& parameter) {
   return {{"name", parameter.name},
           {"layer", or_null(parameter.layer)},
           {"shape", parameter.shape},
-          {"cut", partition_text(parameter.partition)},
+          {"cut", partition_text(parameter.partition, swiglu)},
           {"shard_shape", parameter.tensors[0].shards[0].view.shape},
           {"stage", parameter.stage},
           {"chunk", parameter.chunk},
@@ -256,11 +256,12 @@ ordered_json placement_json(const LogicalParameter& parameter) {
 void add_placement(const CheckpointSummary& summary, ordered_json& answer) {
   answer["placement"] = ordered_json::array();
   if (!summary.whole.has_value()) return;
+  const bool swiglu = summary.whole->config().swiglu;
   for (const LogicalParameter& parameter : summary.whole->parameters()) {
-    answer["placement"].push_back(placement_json(parameter));
+    answer["placement"].push_back(placement_json(parameter, swiglu));
   }
   if (const LogicalParameter* copy = summary.whole->tied_copy()) {
-    answer["placement"].push_back(placement_json(*copy));
+    answer["placement"].push_back(placement_json(*copy, swiglu));
   }
 }
 

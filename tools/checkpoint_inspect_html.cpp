@@ -28,8 +28,10 @@ body { font: 15px/1.45 system-ui, sans-serif; color: var(--ink); background: var
 h1 { font-size: 1.4rem; overflow-wrap: anywhere; } h2 { font-size: 1.1rem; margin-top: 2rem; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { text-align: left; padding: .15rem .8rem .15rem 0; border-bottom: 1px solid var(--line);
-  vertical-align: top; overflow-wrap: anywhere; }
-th { color: var(--soft); font-weight: 600; } td.number, th.number { text-align: right; }
+  vertical-align: top; overflow-wrap: break-word; }
+th { color: var(--soft); font-weight: 600; } td.number, th.number { text-align: right; white-space: nowrap; }
+.facts { display: flex; flex-wrap: wrap; gap: 0 3rem; align-items: flex-start; }
+.shape { white-space: nowrap; }
 .scroll { overflow-x: auto; } .soft { color: var(--soft); } .bad { color: var(--bad); }
 .ranks { display: grid; gap: .5rem; overflow-x: auto; }
 .rank { background: var(--card); border: 1px solid var(--line); border-radius: .4rem;
@@ -81,6 +83,10 @@ std::string text_of(const ordered_json& value) {
     return "[" + text + "]";
   }
   return escaped(value.dump());
+}
+
+std::string shape_text(const ordered_json& shape) {
+  return "<span class=shape>" + text_of(shape) + "</span>";
 }
 
 /// 1234567 as 1,234,567.
@@ -140,9 +146,12 @@ std::string share_bar(const std::vector<std::pair<std::string_view, double>>& pa
   return html + "</svg>";
 }
 
+using LayerValues = std::vector<std::optional<double>>;
+
 /// A bar for every layer; what is missing leaves a gap.
-std::string layer_bars(const std::vector<std::optional<double>>& values, std::string_view kind) {
+std::string layer_bars(const LayerValues& values, std::string_view kind) {
   constexpr double kWidth = 6, kHeight = 36;
+  if (values.empty()) return "";
   double most = 0;
   for (const auto& value : values) most = std::max(most, value.value_or(0));
   std::string html = fmt::format("<svg width={} height={} role=img>",
@@ -189,12 +198,13 @@ std::string facts(const ordered_json& answer) {
     add("NaN, infinite", fmt::format("<span class={}>{}, {}</span>", bad ? "bad" : "soft",
                                      grouped(answer["nan"]), grouped(answer["infinite"])));
   }
+  std::vector<Row> model;
   if (!answer["model"].is_null()) {
     for (const auto& [name, value] : answer["model"].items()) {
-      rows.push_back({escaped(name), text_of(value)});
+      model.push_back({escaped(name), text_of(value)});
     }
   }
-  return table({}, rows);
+  return "<div class=facts>" + table({}, rows) + table({}, model) + "</div>\n";
 }
 
 /// The layers that a stage holds, as "0-5" or, with virtual stages, "0-1, 4-5".
@@ -257,7 +267,8 @@ std::string rank_grid(const ordered_json& answer) {
   return fmt::format(
       "<p class=soft><span class='key model'></span>model <span class='key optimizer'></span>"
       "optimizer <span class='key other'></span>other</p>\n"
-      "<div class=ranks style='grid-template-columns: repeat({}, 1fr)'>\n{}</div>\n",
+      "<div class=ranks style='grid-template-columns: repeat({}, minmax(11rem, "
+      "16rem))'>\n{}</div>\n",
       columns, cards);
 }
 
@@ -279,32 +290,34 @@ std::string dtype_shares(const ordered_json& answer) {
   return table({"group", "dtype", "share", "tensors", "elements", "bytes"}, rows, 3);
 }
 
-/// Norms of every kind of layer parameter over the layers.
+/// Norms of every kind of layer parameter over the layers, in the model's order.
 std::string layer_norms(const ordered_json& answer) {
   if (!answer.contains("statistics")) return "";
-  std::map<std::string, std::map<std::string, std::vector<std::optional<double>>>> by_module;
-  std::vector<std::string> kinds;
+  std::vector<std::string> modules, kinds;
+  std::map<std::pair<std::string, std::string>, LayerValues> norms;
+  const auto note_once = [](std::vector<std::string>& names, const std::string& name) {
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  };
   for (const ordered_json& tensor : answer["statistics"]) {
     if (!tensor.contains("kind") || tensor["layer"].is_null()) continue;
+    const auto module = tensor["module"].get<std::string>();
     const auto kind = tensor["kind"].get<std::string>();
-    if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) kinds.push_back(kind);
-    auto& values = by_module[tensor["module"].get<std::string>()][kind];
+    note_once(modules, module);
+    note_once(kinds, kind);
+    LayerValues& values = norms[{module, kind}];
     const auto layer = tensor["layer"].get<size_t>();
     if (values.size() <= layer) values.resize(layer + 1);
     if (!tensor["norm"].is_null()) values[layer] = tensor["norm"].get<double>();
   }
-  if (by_module.empty()) return "";
-  std::vector<Row> rows;
-  for (const auto& [module, values] : by_module) {
-    Row row = {"<code>" + escaped(module) + "</code>"};
-    for (const std::string& kind : kinds) {
-      const auto found = values.find(kind);
-      row.push_back(found == values.end() ? "" : layer_bars(found->second, kind));
-    }
-    rows.push_back(std::move(row));
-  }
+  if (modules.empty()) return "";
   Row head = {"parameter of a layer"};
   for (const std::string& kind : kinds) head.push_back(escaped(kind) + ", L2 norm by layer");
+  std::vector<Row> rows;
+  for (const std::string& module : modules) {
+    Row row = {"<code>" + escaped(module) + "</code>"};
+    for (const std::string& kind : kinds) row.push_back(layer_bars(norms[{module, kind}], kind));
+    rows.push_back(std::move(row));
+  }
   return table(head, rows);
 }
 
@@ -316,10 +329,10 @@ std::string placement_table(const ordered_json& answer) {
       kinds += fmt::format("{}{} {}", kinds.empty() ? "" : ", ", text_of(tensor["kind"]),
                            text_of(tensor["dtype"]));
     }
-    rows.push_back({"<code>" + text_of(parameter["name"]) + "</code>", text_of(parameter["shape"]),
-                    text_of(parameter["cut"]), text_of(parameter["shard_shape"]),
-                    text_of(parameter["stage"]), text_of(parameter["chunk"]), kinds,
-                    grouped(parameter["bytes"])});
+    rows.push_back({"<code>" + text_of(parameter["name"]) + "</code>",
+                    shape_text(parameter["shape"]), text_of(parameter["cut"]),
+                    shape_text(parameter["shard_shape"]), text_of(parameter["stage"]),
+                    text_of(parameter["chunk"]), kinds, grouped(parameter["bytes"])});
   }
   if (rows.empty()) return "";
   return folded(fmt::format("{} parameters: shape, cut, stage", rows.size()),
