@@ -1,0 +1,57 @@
+// Any bytes as the data.pkl of a torch file: whatever opens can be summarized, drawn as a tree, and
+// read for its statistics, within the bounds that are promised.
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "libmeg/checkpoint/checkpoint_statistics.h"
+#include "libmeg/checkpoint/checkpoint_summary.h"
+#include "libmeg/checkpoint/named_code.h"
+#include "libmeg/checkpoint/pickle_outline.h"
+#include "tests/checkpoint/memory_file.h"
+#include "tests/checkpoint/zip_bytes.h"
+#include "tests/fuzz/fuzz_check.h"
+
+namespace {
+
+constexpr size_t kMostLines = 100;
+/// Hostile views repeat elements up to a limit of their own; reading that takes too long here.
+constexpr int64_t kMostElements = 1 << 16;
+
+void check_summary(const meg::CheckpointSummary& summary) {
+  const meg::FileSummary& file = summary.files[0];
+  MEG_FUZZ_CHECK(file.groups.size() == file.contents.tensors.size());
+  MEG_FUZZ_CHECK(meg::outline_of(*file.file, kMostLines).lines.size() <= kMostLines);
+  for (const meg::NamedCode& code : meg::named_code(file.file->graph())) {
+    MEG_FUZZ_CHECK(!code.name.empty());
+    MEG_FUZZ_CHECK(code.is_usual || code.calls == 0 || !code.first_call.empty());
+  }
+  int64_t elements = 0;
+  for (const meg::NamedTensor& tensor : file.contents.tensors) {
+    MEG_FUZZ_CHECK(tensor.elements >= 0);
+    if (tensor.elements > kMostElements || (elements += tensor.elements) > kMostElements) return;
+  }
+  const auto statistics = meg::checkpoint_statistics(summary);
+  MEG_FUZZ_CHECK(statistics.has_value());
+  for (const meg::NamedStatistics& tensor : *statistics) {
+    const meg::TensorStatistics& found = tensor.statistics;
+    MEG_FUZZ_CHECK(found.finite() >= 0 && found.zero <= found.finite());
+    MEG_FUZZ_CHECK(found.finite() == 0 || found.min <= found.max);
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  meg::test::ZipBytes zip;
+  zip.add("archive/data.pkl", std::string_view(reinterpret_cast<const char*>(data), size));
+  zip.add("archive/data/0", "a storage of 24 bytes...");
+  zip.finish();
+  const meg::test::MemoryFile memory(zip.bytes);
+  const auto folder = meg::find_checkpoint(memory.path());
+  MEG_FUZZ_CHECK(folder.has_value());
+  const auto summary = meg::summarize_checkpoint(*folder);
+  if (summary.has_value()) check_summary(*summary);
+  return 0;
+}
