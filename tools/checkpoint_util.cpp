@@ -24,8 +24,8 @@ namespace {
 
 // What a run needs beside the copying's buffers and what it holds after planning: threads' stacks,
 // the allocator's slack, pages of the sources' directories.
-constexpr int64_t kReserve = int64_t{24} << 20;
-constexpr int64_t kLeastBuffers = int64_t{8} << 20;
+constexpr int64_t kReserve = int64_t{12} << 20;
+constexpr int64_t kLeastBuffers = int64_t{4} << 20;
 constexpr int64_t kMebibyte = int64_t{1} << 20;
 
 std::atomic<bool> interrupted = false;

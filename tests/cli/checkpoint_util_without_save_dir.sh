@@ -1,0 +1,1 @@
+checkpoint_util --load-dir testdata/checkpoint
