@@ -50,8 +50,8 @@ void add_notes(const MegatronCheckpoint& checkpoint, const TargetLayout& layout,
     notes->push_back(fmt::format("names become {}", name_family_text(layout.family)));
   }
   if (options.params_dtype.has_value()) {
-    notes->push_back(fmt::format("float weights become {}; args and optimizer state stay",
-                                 dtype_name(*options.params_dtype)));
+    notes->push_back(
+        fmt::format("weights become {}; args stay as they are", dtype_name(*options.params_dtype)));
   }
   if (checkpoint.checkpoint_version() < 2) {
     notes->push_back(
