@@ -225,6 +225,43 @@ void PickleDescriber::number(double value) {
 
 }  // namespace
 
+std::string_view pickle_kind_name(PickleKind kind) {
+  switch (kind) {
+    case PickleKind::kNone:
+      return "None";
+    case PickleKind::kBool:
+      return "a bool";
+    case PickleKind::kInt:
+    case PickleKind::kBigInt:
+      return "an int";
+    case PickleKind::kFloat:
+      return "a float";
+    case PickleKind::kString:
+      return "a str";
+    case PickleKind::kBytes:
+      return "bytes";
+    case PickleKind::kByteArray:
+      return "a bytearray";
+    case PickleKind::kTuple:
+      return "a tuple";
+    case PickleKind::kList:
+      return "a list";
+    case PickleKind::kDict:
+      return "a dict";
+    case PickleKind::kSet:
+      return "a set";
+    case PickleKind::kFrozenSet:
+      return "a frozenset";
+    case PickleKind::kGlobal:
+      return "a global";
+    case PickleKind::kCall:
+      return "an object";
+    case PickleKind::kPersistent:
+      return "a persistent object";
+  }
+  return "an unknown value";
+}
+
 std::string PickleGraph::describe(PickleId id, size_t limit) const {
   return PickleDescriber(*this, limit).describe(id);
 }

@@ -36,6 +36,9 @@ enum class PickleKind : uint8_t {
   kPersistent,  ///< children: one node, the persistent id (torch: a tuple that names a storage).
 };
 
+/// "a dict", "an int" ..., for messages.
+std::string_view pickle_kind_name(PickleKind kind);
+
 /// How a kCall node is written: the opcode that made it.
 enum class PickleCallForm : uint8_t {
   kReduce,    ///< callee(*arguments)

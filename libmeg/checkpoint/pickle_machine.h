@@ -80,6 +80,8 @@ class PickleMachine {
 
   bool is_state_setter(PickleId call) const;
 
+  static Status wrong_kind(std::string_view what, std::string_view expected, PickleKind found);
+
   PickleGraph* graph_;
   size_t first_;                 // nodes of the graph before this pickle
   std::vector<uint16_t> depth_;  // of node first_ + i, as known when it was last changed
