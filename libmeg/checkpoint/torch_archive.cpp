@@ -8,8 +8,8 @@
 namespace meg {
 namespace {
 
-constexpr uint64_t kMaxStoredPickle = uint64_t{1} << 30;
-constexpr uint64_t kMaxDeflatedPickle = uint64_t{64} << 20;
+/// As much as read_pickle takes.
+constexpr uint64_t kMaxPickleBytes = uint64_t{64} << 20;
 
 /// The folder that all entries lie in, with its slash.
 Result<std::string> top_folder(const ZipArchive& archive, const std::string& path) {
@@ -76,9 +76,7 @@ Result<TorchFileParts> read_torch_archive(const FileDescriptor& file) {
   TorchFileParts parts;
   MEG_ASSIGN_OR_RETURN(parts.is_byte_swapped,
                        is_big_endian(file, archive.find(folder + "byteorder")));
-  MEG_ASSIGN_OR_RETURN(
-      const auto bytes,
-      read_zip_entry(file, *pickle, pickle->is_stored() ? kMaxStoredPickle : kMaxDeflatedPickle));
+  MEG_ASSIGN_OR_RETURN(const auto bytes, read_zip_entry(file, *pickle, kMaxPickleBytes));
   const std::string name = path + ": " + printable(pickle->name, 200);
   MEG_ASSIGN_OR_RETURN(const PickleStream stream, read_pickle(bytes, name, &parts.graph));
   parts.root = stream.root;

@@ -36,6 +36,7 @@ class TorchFile {
   /// kCorruption where the file contradicts itself, kUnsupported for what this version does not
   /// read (compressed storages, tar files of torch < 0.1.10), each with the path, the place, what
   /// was expected and found. Tensors with big-endian data are read with their bytes swapped.
+  /// FORMAT.md lists what is checked.
   static Result<TorchFile> open(const std::string& path);
 
   TorchFile(TorchFile&&) noexcept;
@@ -64,7 +65,7 @@ class TorchFile {
   /// other node.
   const TensorView* tensor(PickleId id) const;
 
-  /// Nodes that are tensors, ascending.
+  /// Nodes that are tensors, ascending; of a tensor in torch's Parameter wrapper the wrapper alone.
   std::span<const PickleId> tensor_nodes() const;
 
   /// The bytes of a contiguous tensor in the mapped file, valid as long as this object lives;
