@@ -7,12 +7,10 @@
 namespace meg {
 namespace {
 
-/// Runs of at least this many bytes are read by a system call, shorter ones from the mapping.
-constexpr int64_t kReadBytes = 4096;
-/// The system maps up to this much around a touched page.
-constexpr uint64_t kTouchedStretch = uint64_t{64} << 10;
-/// Stretches touched before the mapping is let go.
-constexpr int kMaxTouched = 256;
+/// Runs of elements of at least this many bytes are read straight to their place.
+constexpr int64_t kRunBytes = 4096;
+/// What is read at a time where elements do not lie in order.
+constexpr int64_t kWindowBytes = int64_t{64} << 10;
 
 template <size_t size>
 void swap_each(std::span<std::byte> bytes) {
@@ -21,49 +19,149 @@ void swap_each(std::span<std::byte> bytes) {
   }
 }
 
-/// Walks a view's runs: stretches of neighbouring elements as long as shape and strides allow.
-class Runs {
- public:
-  Runs(const TensorView& view, int64_t first) {
-    size_t outer = view.shape.size();
-    while (outer > 0 && (view.shape[outer - 1] == 1 || view.strides[outer - 1] == length_)) {
-      --outer;
-      length_ *= view.shape[outer];
-    }
-    shape_.assign(view.shape.begin(), view.shape.begin() + static_cast<ptrdiff_t>(outer));
-    strides_.assign(view.strides.begin(), view.strides.begin() + static_cast<ptrdiff_t>(outer));
-    index_.resize(outer);
-    within_ = first % length_;
-    start_ = view.offset;
-    int64_t rest = first / length_;
-    for (size_t i = outer; i-- > 0;) {
-      index_[i] = rest % shape_[i];
-      rest /= shape_[i];
-      start_ += index_[i] * strides_[i];
-    }
+/// A dimension of a box of elements: how many, and how far apart in the file and in the result.
+struct Dim {
+  int64_t size = 1;
+  int64_t from = 0;  ///< Bytes.
+  int64_t to = 0;    ///< Bytes.
+};
+
+/// Calls visit(from, to) with the byte offsets of every index of dims, the last one fastest.
+template <class Visit>
+Status for_each_index(std::span<const Dim> dims, int64_t from, int64_t to, const Visit& visit) {
+  if (dims.empty()) return visit(from, to);
+  for (int64_t i = 0; i < dims[0].size; ++i) {
+    MEG_RETURN_IF_ERROR(for_each_index(dims.subspan(1), from, to, visit));
+    from += dims[0].from;
+    to += dims[0].to;
   }
+  return {};
+}
 
-  /// The element where the present run goes on, and what is left of it.
-  int64_t element() const { return start_ + within_; }
+template <size_t item>
+void scatter(std::span<const Dim> dims, const std::byte* from, std::byte* to) {
+  if (dims.empty()) {
+    std::memcpy(to, from, item);
+    return;
+  }
+  for (int64_t i = 0; i < dims[0].size; ++i) {
+    scatter<item>(dims.subspan(1), from + i * dims[0].from, to + i * dims[0].to);
+  }
+}
 
-  int64_t left() const { return length_ - within_; }
+void scatter(int64_t item, std::span<const Dim> dims, const std::byte* from, std::byte* to) {
+  switch (item) {
+    case 1:
+      return scatter<1>(dims, from, to);
+    case 2:
+      return scatter<2>(dims, from, to);
+    case 4:
+      return scatter<4>(dims, from, to);
+    case 8:
+      return scatter<8>(dims, from, to);
+    default:
+      return scatter<16>(dims, from, to);
+  }
+}
 
-  void advance(int64_t elements) {
-    within_ += elements;
-    if (within_ < length_) return;
-    within_ = 0;
-    for (size_t i = shape_.size(); i-- > 0;) {
-      start_ += strides_[i];
-      if (++index_[i] < shape_[i]) return;
-      start_ -= shape_[i] * strides_[i];
-      index_[i] = 0;
+/// Copies boxes of a storage's elements to a place in memory, reading the file in its own order.
+class Gatherer {
+ public:
+  Gatherer(const FileDescriptor& file, int64_t item, std::span<std::byte> into)
+      : file_(file), item_(item), into_(into) {}
+
+  /// Elements [first, first + count) of the row-major box `shape` with byte strides `strides`
+  /// that begins at byte `from` of the file, to byte `to` of the result.
+  Status copy_range(std::span<const int64_t> shape, std::span<const int64_t> strides, int64_t from,
+                    int64_t to, int64_t first, int64_t count) {
+    if (count == 0) return {};
+    if (shape.empty()) return copy_box({}, from, to);
+    int64_t inner = 1;
+    for (const int64_t size : shape.subspan(1)) inner *= size;
+    const auto copy_inside = [&](int64_t index, int64_t begin, int64_t part) {
+      return copy_range(shape.subspan(1), strides.subspan(1), from + index * strides[0], to, begin,
+                        part);
+    };
+    int64_t index = first / inner;
+    if (first % inner != 0) {  // the rest of a row
+      const int64_t part = std::min(count, inner - first % inner);
+      MEG_RETURN_IF_ERROR(copy_inside(index, first % inner, part));
+      to += part * item_;
+      count -= part;
+      ++index;
     }
+    if (const int64_t whole = count / inner; whole > 0) {
+      std::vector<Dim> box = {{.size = whole, .from = strides[0], .to = inner * item_}};
+      for (size_t i = 1; i < shape.size(); ++i) {
+        box.push_back({.size = shape[i], .from = strides[i], .to = box.back().to / shape[i]});
+      }
+      MEG_RETURN_IF_ERROR(copy_box(std::move(box), from + index * strides[0], to));
+      to += whole * inner * item_;
+      count -= whole * inner;
+      index += whole;
+    }
+    return count == 0 ? Status() : copy_inside(index, 0, count);
   }
 
  private:
-  std::vector<int64_t> shape_, strides_, index_;
-  int64_t length_ = 1, start_ = 0, within_ = 0;
+  Status copy_box(std::vector<Dim> box, int64_t from, int64_t to);
+  Status copy_window(std::span<const Dim> inner, int64_t from, int64_t to);
+
+  const FileDescriptor& file_;
+  int64_t item_;
+  std::span<std::byte> into_;
+  std::vector<std::byte> window_;
 };
+
+Status Gatherer::copy_box(std::vector<Dim> box, int64_t from, int64_t to) {
+  std::erase_if(box, [](const Dim& dim) { return dim.size == 1; });
+  std::stable_sort(box.begin(), box.end(),
+                   [](const Dim& a, const Dim& b) { return a.from > b.from; });
+  // Elements that lie one after another here and there are read to their place.
+  int64_t run = item_;
+  while (!box.empty() && box.back().from == run && box.back().to == run) {
+    run *= box.back().size;
+    box.pop_back();
+  }
+  if (run >= kRunBytes || box.empty()) {
+    return for_each_index(box, from, to, [&](int64_t at, int64_t place) {
+      return file_.read_exactly_at(
+          static_cast<uint64_t>(at),
+          into_.subspan(static_cast<size_t>(place), static_cast<size_t>(run)));
+    });
+  }
+  if (run > item_) box.push_back({.size = run / item_, .from = item_, .to = item_});
+  // The innermost dimensions that fit a window are read at once, of the next one as much as fits.
+  size_t split = box.size();
+  int64_t span = item_;
+  while (split > 0 && box[split - 1].from * (box[split - 1].size - 1) + span <= kWindowBytes) {
+    --split;
+    span += box[split].from * (box[split].size - 1);
+  }
+  const std::span<const Dim> inner = std::span(box).subspan(split);
+  if (split == 0) return copy_window(inner, from, to);
+  const Dim cut = box[split - 1];
+  const int64_t step = std::max<int64_t>(1, (kWindowBytes - span) / cut.from);
+  std::vector<Dim> piece = {cut};
+  piece.insert(piece.end(), inner.begin(), inner.end());
+  return for_each_index(std::span(box).first(split - 1), from, to, [&](int64_t at, int64_t place) {
+    for (int64_t i = 0; i < cut.size; i += step) {
+      piece[0].size = std::min(step, cut.size - i);
+      MEG_RETURN_IF_ERROR(copy_window(piece, at + i * cut.from, place + i * cut.to));
+    }
+    return Status();
+  });
+}
+
+/// Reads what lies between the first and the last element and picks them out.
+Status Gatherer::copy_window(std::span<const Dim> inner, int64_t from, int64_t to) {
+  int64_t span = item_;
+  for (const Dim& dim : inner) span += dim.from * (dim.size - 1);
+  window_.resize(static_cast<size_t>(span));
+  MEG_RETURN_IF_ERROR(file_.read_exactly_at(static_cast<uint64_t>(from), window_));
+  scatter(item_, inner, window_.data(), &into_[static_cast<size_t>(to)]);
+  return {};
+}
 
 }  // namespace
 
@@ -75,36 +173,19 @@ void swap_bytes(DType dtype, std::span<std::byte> bytes) {
   if (size == 8) swap_each<8>(bytes);
 }
 
-Status gather_elements(const FileDescriptor& file, const MappedFile& map,
-                       const TorchStorage& storage, const TensorView& view, int64_t first,
-                       std::span<std::byte> into) {
+Status gather_elements(const FileDescriptor& file, const TorchStorage& storage,
+                       const TensorView& view, int64_t first, std::span<std::byte> into) {
   if (into.empty()) return {};
   const int64_t item = dtype_size(view.dtype);
-  const std::span<const std::byte> mapped = map.bytes().subspan(storage.file_offset, storage.bytes);
-  Runs runs(view, first);
-  uint64_t touched_at = 0;
-  int touched = 0;
-  while (!into.empty()) {
-    const int64_t count = std::min(runs.left(), static_cast<int64_t>(into.size()) / item);
-    const auto at = static_cast<uint64_t>(runs.element() * item);
-    const auto length = static_cast<size_t>(count * item);
-    if (count * item >= kReadBytes) {
-      MEG_RETURN_IF_ERROR(file.read_exactly_at(storage.file_offset + at, into.first(length)));
-    } else {
-      std::memcpy(into.data(), &mapped[at], length);
-      if (at / kTouchedStretch != touched_at || touched == 0) {
-        touched_at = at / kTouchedStretch;
-        if (++touched > kMaxTouched) {
-          map.release(mapped);
-          touched = 1;
-        }
-      }
-    }
-    into = into.subspan(length);
-    runs.advance(count);
+  std::vector<int64_t> strides;
+  for (size_t i = 0; i < view.shape.size(); ++i) {
+    // The stride of a single index was never checked and means nothing.
+    strides.push_back(view.shape[i] == 1 ? 0 : view.strides[i] * item);
   }
-  if (touched > 0) map.release(mapped);
-  return {};
+  return Gatherer(file, item, into)
+      .copy_range(view.shape, strides,
+                  static_cast<int64_t>(storage.file_offset) + view.offset * item, 0, first,
+                  static_cast<int64_t>(into.size()) / item);
 }
 
 }  // namespace meg

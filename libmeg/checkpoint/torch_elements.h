@@ -7,7 +7,6 @@
 #include "libmeg/checkpoint/tensor_view.h"
 #include "libmeg/checkpoint/torch_file.h"
 #include "libmeg/core/file_descriptor.h"
-#include "libmeg/core/mapped_file.h"
 
 namespace meg {
 
@@ -16,10 +15,9 @@ namespace meg {
 void swap_bytes(DType dtype, std::span<std::byte> bytes);
 
 /// Copies elements [first, first + into.size() / item) of a view, in row-major order, as they stand
-/// in the file. The view lies inside its storage and the elements inside the view. What is touched
-/// of the mapping is let go on the way, so the memory held does not grow with the view.
-Status gather_elements(const FileDescriptor& file, const MappedFile& map,
-                       const TorchStorage& storage, const TensorView& view, int64_t first,
-                       std::span<std::byte> into);
+/// in the file. The view lies inside its storage and the elements inside the view. Reads in the
+/// file's order through a small window, whatever the view's strides are.
+Status gather_elements(const FileDescriptor& file, const TorchStorage& storage,
+                       const TensorView& view, int64_t first, std::span<std::byte> into);
 
 }  // namespace meg

@@ -145,8 +145,7 @@ Status TorchFile::read_elements(const TensorView& tensor, int64_t first,
                       "{}: {} bytes from element {} of a tensor of {} elements of {}", path(),
                       into.size(), first, numel, dtype_name(tensor.dtype));
   }
-  MEG_RETURN_IF_ERROR(
-      gather_elements(state_->descriptor, state_->map, storage, tensor, first, into));
+  MEG_RETURN_IF_ERROR(gather_elements(state_->descriptor, storage, tensor, first, into));
   if (is_byte_swapped()) swap_bytes(tensor.dtype, into);
   return {};
 }
