@@ -15,7 +15,23 @@ namespace {
 
 constexpr const char* kOracle = "oracle/checkpoints";
 
-/// Every .pt file of the oracle that real Megatron code wrote.
+/// Odd values that torch.save wrote.
+constexpr const char* kOdd[] = {"ok_dtypes",
+                                "ok_empty",
+                                "ok_enums",
+                                "ok_extra_state",
+                                "ok_fp8",
+                                "ok_namespace",
+                                "ok_numpy",
+                                "ok_parameter",
+                                "ok_rank6",
+                                "ok_rng",
+                                "ok_state_dict_metadata",
+                                "ok_uints",
+                                "ok_unknown_class",
+                                "ok_views"};
+
+/// Every .pt file of the oracle that real Megatron code or torch.save wrote.
 std::vector<std::string> golden_files() {
   std::vector<std::string> paths;
   for (const auto& entry :
@@ -24,6 +40,9 @@ std::vector<std::string> golden_files() {
     if (entry.path().extension() == ".pt" && path.find("/evil/") == std::string::npos) {
       paths.push_back(path);
     }
+  }
+  for (const char* name : kOdd) {
+    paths.push_back(test::shared_path(std::string(kOracle) + "/evil/" + name + ".pt"));
   }
   std::sort(paths.begin(), paths.end());
   return paths;
