@@ -12,7 +12,8 @@ constexpr int kMostNesting = 16;
 
 class ChunkReader {
  public:
-  ChunkReader(const TorchFile& file, const ParameterTable& table) : file_(file), table_(table) {}
+  ChunkReader(const TorchFile& file, const ParameterTable& table, std::vector<std::string>* unknown)
+      : file_(file), table_(table), unknown_(unknown) {}
 
   Result<std::vector<RankEntry>> read(PickleId dict) {
     MEG_RETURN_IF_ERROR(read_dict(dict, "", 0));
@@ -59,6 +60,10 @@ class ChunkReader {
       return make_error(StatusCode::kCorruption, "{}: model: {}: expected a tensor, found {}",
                         file_.path(), name, graph.describe(id, 60));
     }
+    if (unknown_ != nullptr) {
+      unknown_->push_back(name);
+      return Status();
+    }
     return make_error(StatusCode::kUnsupported,
                       "{}: model: {}: no rule knows this parameter; add a row with --param-rules",
                       file_.path(), name);
@@ -66,12 +71,14 @@ class ChunkReader {
 
   const TorchFile& file_;
   const ParameterTable& table_;
+  std::vector<std::string>* unknown_;
   std::vector<RankEntry> entries_;
 };
 
 }  // namespace
 
-Result<RankModel> read_rank_model(const TorchFile& file, const ParameterTable& table) {
+Result<RankModel> read_rank_model(const TorchFile& file, const ParameterTable& table,
+                                  std::vector<std::string>* unknown) {
   const PickleGraph& graph = file.graph();
   RankModel model;
   std::vector<PickleId> dicts;
@@ -89,7 +96,8 @@ Result<RankModel> read_rank_model(const TorchFile& file, const ParameterTable& t
                       graph.describe(file.root(), 60));
   }
   for (const PickleId dict : dicts) {
-    MEG_ASSIGN_OR_RETURN(std::vector<RankEntry> entries, ChunkReader(file, table).read(dict));
+    MEG_ASSIGN_OR_RETURN(std::vector<RankEntry> entries,
+                         ChunkReader(file, table, unknown).read(dict));
     model.chunks.push_back(std::move(entries));
   }
   return model;

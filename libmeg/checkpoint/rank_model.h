@@ -24,6 +24,8 @@ struct RankModel {
 
 /// kNotFound where the file holds no model; kUnsupported for names that no rule of the table knows;
 /// kCorruption for parameters that are no tensors. Messages start with the file's path.
-Result<RankModel> read_rank_model(const TorchFile& file, const ParameterTable& table);
+/// unknown: collects names that no rule knows and leaves these parameters out, instead of failing.
+Result<RankModel> read_rank_model(const TorchFile& file, const ParameterTable& table,
+                                  std::vector<std::string>* unknown = nullptr);
 
 }  // namespace meg
