@@ -1,119 +1,22 @@
 // Says whether files are what they should be. New; Megatron-LM has no such tool.
 
-#include <fmt/format.h>
-
-#include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 #include <string_view>
 
-#include "libmeg/core/thread_pool.h"
-#include "libmeg/dataset/verify_dataset.h"
 #include "tools/common/flags.h"
-#include "tools/common/json_output.h"
-#include "tools/common/progress_bar.h"
-#include "tools/common/report.h"
+#include "tools/verify_programs.h"
 
 namespace meg::tools {
 namespace {
 
-using nlohmann::ordered_json;
-
-constexpr int64_t kMostWorkers = 1024;
-
-void print_text(const VerifyReport& report) {
-  if (report.ok()) {
-    fmt::print("{}: ok ({} sequences, {} documents, {} tokens, {})\n", report.prefix,
-               report.sequence_count, report.document_count, report.item_count,
-               dtype_name(*report.dtype));
-    return;
-  }
-  for (const VerifyProblem& problem : report.problems) fmt::print("{}\n", problem.message());
-}
-
-/// null where there is nothing to say.
-template <class T>
-ordered_json optional_json(const std::optional<T>& value) {
-  return value.has_value() ? ordered_json(*value) : ordered_json();
-}
-
-ordered_json problem_json(const VerifyProblem& problem) {
-  ordered_json object;
-  object["check"] = verify_check_name(problem.check);
-  object["file"] = problem.file;
-  object["byte"] = problem.byte_offset;
-  object["entry"] = problem.entry;
-  object["index"] = problem.index;
-  object["expected"] = problem.expected;
-  object["found"] = problem.found;
-  object["count"] = problem.count;
-  object["likely_cause"] = problem.likely_cause;
-  object["message"] = problem.message();
-  return object;
-}
-
-ordered_json report_json(const VerifyReport& report, const VerifyOptions& options) {
-  ordered_json object = json_object();
-  object["prefix"] = report.prefix;
-  object["ok"] = report.ok();
-  object["version"] = report.version;
-  object["dtype"] = report.dtype.has_value() ? ordered_json(dtype_name(*report.dtype)) : nullptr;
-  object["multimodal"] = report.multimodal;
-  object["sequences"] = report.sequence_count;
-  object["documents"] = report.document_count;
-  object["tokens"] = report.item_count;
-  object["idx_bytes"] = report.idx_bytes;
-  object["bin_bytes"] = report.bin_bytes;
-  object["vocab_size"] = optional_json(options.vocab_size);
-  object["eod"] = optional_json(options.eod);
-  object["problems"] = ordered_json::array();
-  for (const VerifyProblem& problem : report.problems) {
-    object["problems"].push_back(problem_json(problem));
-  }
-  return object;
-}
-
-int verify_dataset_main(int argc, const char* const* argv) {
-  std::string prefix;
-  VerifyOptions options;
-  int64_t workers = available_processors();
-  bool json = false;
-  Flags flags("verify dataset",
-              "checks every entry of a dataset (PREFIX.bin and PREFIX.idx); says exactly what is "
-              "wrong and where, with exit code 1.");
-  flags.positional("PREFIX", &prefix, "the dataset; may end in .bin or .idx");
-  flags.group("Checks of the tokens");
-  flags.value("--vocab-size", &options.vocab_size, "N", "every id must be below N")
-      .range(1, int64_t{1} << 32);
-  flags.value("--eod", &options.eod, "ID", "every document with sequences must end with this id")
-      .range(0, int64_t{1} << 32);
-  flags.group("Running");
-  flags.toggle("--json", &json, "print one JSON object");
-  flags.value("--workers", &workers, "N", "threads that read .bin").range(1, kMostWorkers);
-  if (const std::optional<int> code = flags.parse(argc, argv)) return *code;
-
-  ProgressBar bar(0);
-  options.workers = static_cast<int>(workers);
-  options.progress = bar.callback();
-  const Result<VerifyReport> report = verify_dataset(prefix, options);
-  bar.clear();
-  if (!report.has_value()) return fail(report.error());
-  if (json) {
-    print_json(report_json(*report, options));
-  } else {
-    print_text(*report);
-  }
-  if (report->ok()) return 0;
-  return fail(make_error(StatusCode::kCorruption, "{}: {} {} failed", report->prefix,
-                         report->problems.size(),
-                         report->problems.size() == 1 ? "check" : "checks"));
-}
-
 /// Answers --help, --version and command lines that name nothing to verify.
 int usage_main(int argc, const char* const* argv) {
   std::string what;
-  Flags flags("verify", "says whether files are what they should be: verify dataset PREFIX.");
-  flags.positional("WHAT", &what, "what to check; verify dataset --help says more")
+  Flags flags(
+      "verify",
+      "says whether files are what they should be: verify dataset PREFIX, verify checkpoint "
+      "DIR, verify diff A B, verify manifest DIR.");
+  flags.positional("WHAT", &what, "what to check; verify WHAT --help says more")
       .choices({"dataset", "checkpoint", "diff", "manifest"});
   return flags.parse(argc, argv).value_or(2);
 }
@@ -121,9 +24,9 @@ int usage_main(int argc, const char* const* argv) {
 int main(int argc, const char* const* argv) {
   const std::string_view what = argc > 1 ? argv[1] : "";
   if (what == "dataset") return verify_dataset_main(argc - 1, argv + 1);
-  if (what == "checkpoint" || what == "diff" || what == "manifest") {
-    return fail(make_error(StatusCode::kUnsupported, "verify {} is not supported yet", what));
-  }
+  if (what == "checkpoint") return verify_checkpoint_main(argc - 1, argv + 1);
+  if (what == "diff") return verify_diff_main(argc - 1, argv + 1);
+  if (what == "manifest") return verify_manifest_main(argc - 1, argv + 1);
   return usage_main(argc, argv);
 }
 

@@ -1,0 +1,1 @@
+verify checkpoint testdata/checkpoint --json

@@ -1,0 +1,5 @@
+verify diff testdata/checkpoint nowhere
+echo "exit $?"
+verify diff testdata/checkpoint testdata/checkpoint --name '('
+echo "exit $?"
+verify diff testdata/checkpoint

@@ -1,4 +1,0 @@
-for what in checkpoint diff manifest; do
-  verify $what a b
-  echo "exit $?"
-done

@@ -1,0 +1,138 @@
+// verify checkpoint: says whether a checkpoint is whole, of one piece and finite.
+
+#include "libmeg/checkpoint/verify_checkpoint.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "libmeg/core/thread_pool.h"
+#include "tools/common/checkpoint_flags.h"
+#include "tools/common/flags.h"
+#include "tools/common/json_output.h"
+#include "tools/common/progress_bar.h"
+#include "tools/common/report.h"
+#include "tools/verify_programs.h"
+
+namespace meg::tools {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr int64_t kMostWorkers = 1024;
+
+std::string_view optimizer_text(OptimizerForm form) {
+  switch (form) {
+    case OptimizerForm::kNone:
+      return "none";
+    case OptimizerForm::kFp32:
+      return "fp32";
+    case OptimizerForm::kMixedPrecision:
+      return "mixed precision";
+    case OptimizerForm::kDistributed:
+      return "distributed";
+  }
+  return "unknown";
+}
+
+void print_text(const CheckpointReport& report) {
+  for (const std::string& note_text : report.notes) note(note_text);
+  if (!report.ok()) {
+    for (const CheckpointProblem& problem : report.problems) fmt::print("{}\n", problem.message());
+    return;
+  }
+  fmt::print("{}: ok (TP {}, PP {}, {}, {} parameters, {} tensors in {} {}, optimizer: {})\n",
+             report.folder, report.tensor_model_parallel_size, report.pipeline_model_parallel_size,
+             report.names, report.parameter_count, report.tensors, report.rank_files,
+             report.rank_files == 1 ? "file" : "files", optimizer_text(report.optimizer));
+}
+
+ordered_json problem_json(const CheckpointProblem& problem) {
+  ordered_json object;
+  object["check"] = checkpoint_check_name(problem.check);
+  object["file"] = problem.file;
+  object["tensor"] = problem.tensor;
+  object["index"] = problem.index;
+  object["expected"] = problem.expected;
+  object["found"] = problem.found;
+  object["count"] = problem.count;
+  object["likely_cause"] = problem.likely_cause;
+  object["message"] = problem.message();
+  return object;
+}
+
+ordered_json report_json(const CheckpointReport& report) {
+  ordered_json object = json_object();
+  object["folder"] = report.folder;
+  object["ok"] = report.ok();
+  object["format"] = checkpoint_format_text(report.format);
+  object["iteration"] =
+      report.iteration.has_value() ? ordered_json(*report.iteration) : ordered_json();
+  object["checkpoint_version"] = report.checkpoint_version;
+  object["tensor_model_parallel_size"] = report.tensor_model_parallel_size;
+  object["pipeline_model_parallel_size"] = report.pipeline_model_parallel_size;
+  object["virtual_pipeline_model_parallel_size"] = report.virtual_pipeline_model_parallel_size;
+  object["names"] = report.names;
+  object["optimizer"] = optimizer_text(report.optimizer);
+  object["rank_files"] = report.rank_files;
+  object["parameters"] = report.parameter_count;
+  object["tensors"] = report.tensors;
+  object["bytes"] = report.bytes;
+  object["notes"] = report.notes;
+  object["problems"] = ordered_json::array();
+  for (const CheckpointProblem& problem : report.problems) {
+    object["problems"].push_back(problem_json(problem));
+  }
+  return object;
+}
+
+}  // namespace
+
+int verify_checkpoint_main(int argc, const char* const* argv) {
+  std::string path;
+  VerifyCheckpointOptions options;
+  CheckpointFlags checkpoint_flags;
+  int64_t workers = available_processors();
+  bool json = false;
+  bool no_crc = false;
+  Flags flags("verify checkpoint",
+              "checks a checkpoint of mp_rank folders: every rank's file there and whole, ranks "
+              "agreeing, tensors finite; says exactly what is wrong and where, with exit code 1.");
+  flags.positional("DIR", &path, "the folder with the tracker file, an iter_* folder, or one file");
+  flags.value("--iteration", &options.iteration, "N", "check iter_N instead of the tracker's")
+      .range(0, int64_t{1} << 62);
+  flags.group("Checks");
+  flags.toggle("--no-crc", &no_crc, "leave the files' CRC-32s alone");
+  flags.toggle("--allow-nan", &options.allow_nan, "take NaN and Inf for granted");
+  flags.value("--vocab-size", &options.vocab_size, "N", "the embedding must have rows for N tokens")
+      .range(1, int64_t{1} << 32);
+  checkpoint_flags.declare(flags);
+  flags.group("Running");
+  flags.toggle("--json", &json, "print one JSON object");
+  flags.value("--workers", &workers, "N", "threads that read tensors").range(1, kMostWorkers);
+  if (const std::optional<int> code = flags.parse(argc, argv)) return *code;
+
+  Result<OpenCheckpointOptions> open = checkpoint_flags.options();
+  if (!open.has_value()) return fail(open.error());
+  options.open = *std::move(open);
+  ProgressBar bar(0);
+  options.check_crcs = !no_crc;
+  options.workers = static_cast<int>(workers);
+  options.progress = bar.callback();
+  const Result<CheckpointReport> report = verify_checkpoint(path, options);
+  bar.clear();
+  if (!report.has_value()) return fail(report.error());
+  if (json) {
+    print_json(report_json(*report));
+  } else {
+    print_text(*report);
+  }
+  if (report->ok()) return 0;
+  return fail(make_error(StatusCode::kCorruption, "{}: {} {}", report->folder,
+                         report->problems.size(),
+                         report->problems.size() == 1 ? "problem" : "problems"));
+}
+
+}  // namespace meg::tools

@@ -1,0 +1,168 @@
+// verify diff: compares two checkpoints as models, whatever their layouts.
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "libmeg/checkpoint/checkpoint_diff.h"
+#include "libmeg/core/thread_pool.h"
+#include "tools/common/checkpoint_flags.h"
+#include "tools/common/flags.h"
+#include "tools/common/json_output.h"
+#include "tools/common/progress_bar.h"
+#include "tools/common/report.h"
+#include "tools/verify_programs.h"
+
+namespace meg::tools {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr int64_t kMostWorkers = 1024;
+
+/// "A: gpt/iter_0005000 (TP 2, PP 2, legacy)"
+std::string layout_text(std::string_view side, const MegatronCheckpoint& checkpoint) {
+  const int64_t chunks = checkpoint.virtual_pipeline_model_parallel_size();
+  return fmt::format(
+      "{}: {} (TP {}, PP {}{}, {})", side, checkpoint.folder().folder,
+      checkpoint.tensor_model_parallel_size(), checkpoint.pipeline_model_parallel_size(),
+      chunks > 1 ? fmt::format(", VPP {}", chunks) : "", name_family_text(checkpoint.family()));
+}
+
+std::string difference_text(const TensorDifference& difference) {
+  const ElementDifferences& found = difference.found;
+  return fmt::format("{} {}{}: {} in A, {} in B ({} of {} elements; max abs {:.3g}, rel {:.3g})",
+                     difference.name, difference.kind, shape_text(difference.index), found.first_a,
+                     found.first_b, found.count, difference.elements, found.max_abs, found.max_rel);
+}
+
+void print_text(const CheckpointDiff& diff) {
+  for (const std::string& name : diff.only_in_a) fmt::print("{}: only in A\n", name);
+  for (const std::string& name : diff.only_in_b) fmt::print("{}: only in B\n", name);
+  for (const FieldDifference& field : diff.field_differences) {
+    fmt::print("{}: {} in A, {} in B\n", field.field, field.a, field.b);
+  }
+  for (const TensorDifference& difference : diff.tensor_differences) {
+    fmt::print("{}\n", difference_text(difference));
+  }
+  for (const std::string& text : diff.notes) note(text);
+  if (!diff.equal()) return;
+  fmt::print("equal ({} parameters, {} tensors, {} elements)\n", diff.parameters, diff.tensors,
+             diff.elements);
+}
+
+/// null for NaN and Inf, which JSON does not have.
+ordered_json difference_json(const TensorDifference& difference) {
+  ordered_json object;
+  object["name"] = difference.name;
+  object["kind"] = difference.kind;
+  object["index"] = difference.index;
+  object["a"] = difference.found.first_a;
+  object["b"] = difference.found.first_b;
+  object["count"] = difference.found.count;
+  object["elements"] = difference.elements;
+  object["max_abs"] = difference.found.max_abs;
+  object["max_rel"] = difference.found.max_rel;
+  return object;
+}
+
+ordered_json layout_json(const MegatronCheckpoint& checkpoint) {
+  ordered_json object;
+  object["folder"] = checkpoint.folder().folder;
+  object["tensor_model_parallel_size"] = checkpoint.tensor_model_parallel_size();
+  object["pipeline_model_parallel_size"] = checkpoint.pipeline_model_parallel_size();
+  object["virtual_pipeline_model_parallel_size"] =
+      checkpoint.virtual_pipeline_model_parallel_size();
+  object["names"] = name_family_text(checkpoint.family());
+  return object;
+}
+
+ordered_json diff_json(const MegatronCheckpoint& a, const MegatronCheckpoint& b,
+                       const CheckpointDiff& diff) {
+  ordered_json object = json_object();
+  object["a"] = layout_json(a);
+  object["b"] = layout_json(b);
+  object["equal"] = diff.equal();
+  object["parameters"] = diff.parameters;
+  object["tensors"] = diff.tensors;
+  object["elements"] = diff.elements;
+  object["notes"] = diff.notes;
+  object["only_in_a"] = diff.only_in_a;
+  object["only_in_b"] = diff.only_in_b;
+  object["fields"] = ordered_json::array();
+  for (const FieldDifference& field : diff.field_differences) {
+    object["fields"].push_back({{"field", field.field}, {"a", field.a}, {"b", field.b}});
+  }
+  object["differences"] = ordered_json::array();
+  for (const TensorDifference& difference : diff.tensor_differences) {
+    object["differences"].push_back(difference_json(difference));
+  }
+  return object;
+}
+
+Result<MegatronCheckpoint> open(const std::string& path, const OpenCheckpointOptions& options) {
+  MEG_ASSIGN_OR_RETURN(const CheckpointFolder folder, find_checkpoint(path));
+  return MegatronCheckpoint::open(folder, options);
+}
+
+}  // namespace
+
+int verify_diff_main(int argc, const char* const* argv) {
+  std::string a_path, b_path;
+  CheckpointDiffOptions options;
+  CheckpointFlags checkpoint_flags;
+  int64_t workers = available_processors();
+  bool json = false;
+  bool no_optim = false;
+  Flags flags("verify diff",
+              "compares two checkpoints as models, whatever their parallel sizes, names, padding "
+              "and dtypes; exit code 0 where they are equal, 1 where not.");
+  flags.positional("A", &a_path, "a checkpoint's folder");
+  flags.positional("B", &b_path, "another");
+  flags.group("What is compared");
+  flags.value("--name", &options.name_pattern, "REGEX",
+              "only parameters whose name it is found in, such as layers\\.3\\.");
+  flags.toggle("--no-optim", &no_optim, "leave optimizer and scheduler out");
+  flags
+      .value("--vocab-size", &options.vocab_size, "N",
+             "the embedding's rows from N on are padding: a difference there is a note")
+      .range(1, int64_t{1} << 32);
+  flags.value("--atol", &options.tolerance.atol, "X", "equal within |a - b| <= X + rtol * |b|")
+      .real_range(0, 1e30);
+  flags.value("--rtol", &options.tolerance.rtol, "Y", "as above").real_range(0, 1e30);
+  checkpoint_flags.declare(flags);
+  flags.group("Running");
+  flags.toggle("--json", &json, "print one JSON object");
+  flags.value("--workers", &workers, "N", "threads that read tensors").range(1, kMostWorkers);
+  if (const std::optional<int> code = flags.parse(argc, argv)) return *code;
+
+  Result<OpenCheckpointOptions> open_options = checkpoint_flags.options();
+  if (!open_options.has_value()) return fail(open_options.error());
+  open_options->ignore_optimizer = no_optim;
+  const Result<MegatronCheckpoint> a = open(a_path, *open_options);
+  if (!a.has_value()) return fail(a.error());
+  const Result<MegatronCheckpoint> b = open(b_path, *open_options);
+  if (!b.has_value()) return fail(b.error());
+  ProgressBar bar(0);
+  options.compare_optimizer = !no_optim;
+  options.workers = static_cast<int>(workers);
+  options.progress = bar.callback();
+  const Result<CheckpointDiff> diff = diff_checkpoints(*a, *b, options);
+  bar.clear();
+  if (!diff.has_value()) return fail(diff.error());
+  if (json) {
+    print_json(diff_json(*a, *b, *diff));
+  } else {
+    fmt::print("{}\n{}\n", layout_text("A", *a), layout_text("B", *b));
+    print_text(*diff);
+  }
+  if (diff->equal()) return 0;
+  const size_t differences = diff->only_in_a.size() + diff->only_in_b.size() +
+                             diff->field_differences.size() + diff->tensor_differences.size();
+  return fail(make_error(StatusCode::kCorruption, "{} and {} differ in {} {}", a_path, b_path,
+                         differences, differences == 1 ? "point" : "points"));
+}
+
+}  // namespace meg::tools
