@@ -116,7 +116,8 @@ Status problem_of(const CheckpointSummary& summary) {
   if (whole.ok() || summary.folder.format == CheckpointFormat::kSingleFile) return Status();
   const bool lacks_args = !summary.args.has_value() && whole.code() == StatusCode::kInvalidArgument;
   if (!any_is_open || (whole.code() != StatusCode::kUnsupported && !lacks_args)) return whole;
-  note(whole.message() + "; shown file by file");
+  note(whole.message() + (summary.whole.has_value() ? "; its optimizer is shown file by file"
+                                                    : "; shown file by file"));
   return Status();
 }
 

@@ -31,16 +31,6 @@ std::optional<int64_t> multiply_ranks(std::initializer_list<int64_t> sizes) {
   return product;
 }
 
-/// The first key of a name: "model" of "model/embedding/weight".
-std::string_view first_key(std::string_view name) { return name.substr(0, name.find('/')); }
-
-/// model, model0, model1 ..., or DeepSpeed's module.
-bool is_model_key(std::string_view key) {
-  if (key == "module") return true;
-  return key.starts_with("model") &&
-         key.find_first_not_of("0123456789", 5) == std::string_view::npos;
-}
-
 /// A parameter's flat name, from a name below a model key.
 std::string flat_name(std::string_view name) {
   const size_t slash = name.find('/');
@@ -74,10 +64,7 @@ class Summarizer {
 
  private:
   void open_whole() {
-    if (summary_.folder.format == CheckpointFormat::kSingleFile) {
-      summary_.whole_status = Status(StatusCode::kUnsupported, "one file");
-      return;
-    }
+    if (summary_.folder.format == CheckpointFormat::kSingleFile) return;
     Result<MegatronCheckpoint> whole = MegatronCheckpoint::open(summary_.folder, options_.open);
     if (!whole.has_value()) {
       // An optimizer of an unknown form hides nothing of the model.
@@ -108,69 +95,24 @@ class Summarizer {
         found.files.push_back(open_file((beside / name).string()));
       }
     }
-    if (summary_.files.empty()) list_files();
+    if (summary_.files.empty()) summary_.files = list_files(summary_.folder.folder);
     for (RankSummary& rank : summary_.ranks) {
-      for (const int file : rank.files)
+      for (const int file : rank.files) {
         rank.bytes += summary_.files[static_cast<size_t>(file)].bytes;
+      }
     }
     for (const FileSummary& file : summary_.files) summary_.bytes += file.bytes;
   }
 
-  /// Files of formats that are not read, by name and size.
-  void list_files() {
-    namespace fs = std::filesystem;
-    std::error_code error;
-    std::vector<std::string> names;
-    for (fs::directory_iterator at(summary_.folder.folder, error), end; !error && at != end;
-         at.increment(error)) {
-      std::error_code ignored;
-      if (at->is_regular_file(ignored)) names.push_back(at->path().filename().string());
-    }
-    std::sort(names.begin(), names.end());
-    for (std::string& name : names) {
-      FileSummary& file = summary_.files.emplace_back();
-      const uint64_t size = fs::file_size(fs::path(summary_.folder.folder) / name, error);
-      file.bytes = error ? 0 : size;
-      file.path = std::move(name);
-    }
-  }
-
   int open_file(const std::string& path) {
-    FileSummary& summary = summary_.files.emplace_back();
-    summary.path = path;
-    const std::string above = summary_.folder.folder + "/";
-    if (path.starts_with(above)) summary.path = path.substr(above.size());
+    std::shared_ptr<const TorchFile> opened;
     if (summary_.whole.has_value()) {
       for (const RankFile& rank : summary_.whole->files()) {
-        if (rank.file->path() == path) summary.file = rank.file;
+        if (rank.file->path() == path) opened = rank.file;
       }
     }
-    if (summary.file == nullptr) {
-      Result<TorchFile> opened = TorchFile::open(path);
-      if (opened.has_value()) {
-        summary.file = std::make_shared<const TorchFile>(*std::move(opened));
-      } else {
-        summary.status = opened.error();
-      }
-    }
-    std::error_code ignored;
-    const uint64_t size = std::filesystem::file_size(path, ignored);
-    summary.bytes = ignored ? 0 : size;
-    if (summary.file != nullptr) {
-      summary.bytes = summary.file->size();
-      summary.contents = named_tensors(*summary.file);
-      const bool is_optimizer = path.ends_with("optim.pt");
-      for (const NamedTensor& tensor : summary.contents.tensors) {
-        summary.groups.push_back(is_optimizer ? TensorGroup::kOptimizer : group_of(tensor.name));
-      }
-    }
+    summary_.files.push_back(summarize_file(path, summary_.folder.folder, std::move(opened)));
     return static_cast<int>(summary_.files.size()) - 1;
-  }
-
-  TensorGroup group_of(std::string_view name) const {
-    const std::string_view key = first_key(name);
-    if (is_model_key(key)) return TensorGroup::kModel;
-    return key == "optimizer" ? TensorGroup::kOptimizer : TensorGroup::kOther;
   }
 
   /// ok too for formats whose files are not opened: they are named.
@@ -330,8 +272,9 @@ class Summarizer {
 
   void count_tensors() {
     for (const FileSummary& file : summary_.files) {
-      for (size_t i = 0; i < file.groups.size(); ++i)
+      for (size_t i = 0; i < file.groups.size(); ++i) {
         add_share(file.groups[i], file.contents.tensors[i]);
+      }
     }
     std::stable_sort(summary_.shares.begin(), summary_.shares.end(),
                      [](const TensorShare& a, const TensorShare& b) { return a.group < b.group; });
@@ -448,18 +391,6 @@ class Summarizer {
 };
 
 }  // namespace
-
-std::string_view tensor_group_text(TensorGroup group) {
-  switch (group) {
-    case TensorGroup::kModel:
-      return "model";
-    case TensorGroup::kOptimizer:
-      return "optimizer";
-    case TensorGroup::kOther:
-      return "other";
-  }
-  return "";
-}
 
 std::string_view optimizer_form_text(OptimizerForm form) {
   switch (form) {

@@ -2,34 +2,15 @@
 
 #include <array>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "libmeg/checkpoint/checkpoint_folder.h"
+#include "libmeg/checkpoint/file_summary.h"
 #include "libmeg/checkpoint/megatron_checkpoint.h"
-#include "libmeg/checkpoint/named_tensors.h"
-#include "libmeg/checkpoint/torch_file.h"
 
 namespace meg {
-
-/// What a tensor of a rank's file belongs to.
-enum class TensorGroup : uint8_t { kModel, kOptimizer, kOther };
-
-/// "model", "optimizer" or "other".
-std::string_view tensor_group_text(TensorGroup group);
-
-/// One file of a checkpoint.
-struct FileSummary {
-  std::string path;  ///< Relative to the checkpoint's folder.
-  uint64_t bytes = 0;
-  Status status;                          ///< Why it could not be opened.
-  std::shared_ptr<const TorchFile> file;  ///< nullptr where it could not be opened.
-  NamedTensors contents;
-  std::vector<TensorGroup> groups;  ///< Of contents.tensors.
-  int64_t parameters = 0;           ///< Elements of its model's parameters.
-};
 
 /// One rank's folder.
 struct RankSummary {
