@@ -62,7 +62,7 @@ TargetFile::Carrier& TargetFile::carrier(int source_file) {
 void TargetFile::replace(int source_file, PickleId id, PickleId replacement) {
   Carrier& found = carrier(source_file);
   found.copier.replace(id, replacement);
-  found.visited[id] = true;
+  found.visited.insert(id);
 }
 
 Result<PickleId> TargetFile::carry(int source_file, PickleId id) {
@@ -79,7 +79,7 @@ Status TargetFile::carry_storages(int source_file, PickleId root, Carrier* carri
   while (!open.empty()) {
     const PickleId id = open.back();
     open.pop_back();
-    if (!carrier->visited.emplace(id, true).second) continue;
+    if (!carrier->visited.insert(id).second) continue;
     const PickleNode& node = graph.node(id);
     if (node.kind == PickleKind::kPersistent) {
       const std::optional<int> storage = storage_named(file, id);

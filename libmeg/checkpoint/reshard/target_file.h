@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 
 #include "libmeg/checkpoint/megatron_checkpoint.h"
 #include "libmeg/checkpoint/reshard/transfer_builder.h"
@@ -56,7 +57,7 @@ class TargetFile {
     explicit Carrier(const PickleGraph& from, PickleGraph& to) : copier(from, to) {}
 
     PickleCopier copier;
-    std::map<PickleId, bool> visited;
+    std::unordered_set<PickleId> visited;
     std::map<int, PickleId> storages;  // source storage: the node that names its copy
   };
 
