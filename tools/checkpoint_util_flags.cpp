@@ -1,7 +1,9 @@
 #include "tools/checkpoint_util_flags.h"
 
 #include <algorithm>
+#include <string>
 #include <string_view>
+#include <utility>
 
 #include "libmeg/core/mapped_file.h"
 #include "libmeg/tokenizer/vocabulary.h"
@@ -29,6 +31,10 @@ void declare_target(Flags& flags, CheckpointUtilArguments& arguments) {
       .value("--target-virtual-pipeline-parallel-size", &arguments.target_virtual_size, "N",
              "virtual stages of a stage (model0, model1, ...); 1: none")
       .range(1, kMostRanks);
+  flags.value("--target-expert-parallel-size", &arguments.target_expert_size, "N",
+              "only 1: experts are not supported yet");
+  flags.value("--target-expert-tensor-parallel-size", &arguments.target_expert_tensor_size, "N",
+              "only 1, likewise");
   flags
       .value("--true-vocab-size", &arguments.true_vocab_size, "N",
              "tokens without padding: the vocabulary is padded anew")
@@ -59,8 +65,6 @@ void declare_other(Flags& flags) {
   }
   flags.ignored("--no-checking", Arity::kSwitch);
   flags.ignored("--no-loader-transformer-impl", Arity::kSwitch);
-  flags.not_yet("--target-expert-parallel-size", Arity::kValue);
-  flags.not_yet("--target-expert-tensor-parallel-size", Arity::kValue);
 }
 
 Status unsupported(std::string_view flag, std::string_view value) {
@@ -76,6 +80,11 @@ Status check_values(CheckpointUtilArguments* arguments) {
   if (arguments->model_type != "GPT") return unsupported("--model-type", arguments->model_type);
   if (arguments->target_format != "torch") {
     return unsupported("--target-format", arguments->target_format);
+  }
+  for (const auto& [flag, size] :
+       {std::pair{"--target-expert-parallel-size", arguments->target_expert_size},
+        std::pair{"--target-expert-tensor-parallel-size", arguments->target_expert_tensor_size}}) {
+    if (size != 1) return unsupported(flag, std::to_string(size));
   }
   if (arguments->loader.has_value()) {
     if (!is_one_of(*arguments->loader, {"megatron", "legacy", "mcore", "core"})) {
