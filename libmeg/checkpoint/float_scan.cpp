@@ -34,20 +34,22 @@ struct Format {
 };
 
 template <class F>
-void scan_elements(const std::byte* bytes, size_t count, int64_t first_element, FloatScan* scan) {
+void scan_elements(const std::byte* bytes, size_t count, int64_t first_element, bool count_negative,
+                   FloatScan* scan) {
   for (size_t i = 0; i < count; ++i) {
     const auto bits = load_le<typename F::Type>(bytes + i * sizeof(typename F::Type));
     const int64_t place = first_element + static_cast<int64_t>(i);
     if (!F::is_finite(bits)) {
       if (scan->not_finite++ == 0) scan->first_not_finite = place;
-    } else if (F::is_negative(bits)) {
+    } else if (count_negative && F::is_negative(bits)) {
       if (scan->negative++ == 0) scan->first_negative = place;
     }
   }
 }
 
 template <class F>
-void scan_blocks(std::span<const std::byte> bytes, int64_t first_element, FloatScan* scan) {
+void scan_blocks(std::span<const std::byte> bytes, int64_t first_element, bool count_negative,
+                 FloatScan* scan) {
   using Bits = typename F::Type;
   const size_t count = bytes.size() / sizeof(Bits);
   for (size_t begin = 0; begin < count; begin += kBlock) {
@@ -60,8 +62,10 @@ void scan_blocks(std::span<const std::byte> bytes, int64_t first_element, FloatS
       carries = static_cast<Bits>(carries | F::carry(bits));
       signs = static_cast<Bits>(signs | bits);
     }
-    if (((carries | signs) & F::kSign) == 0) continue;
-    scan_elements<F>(block, size, first_element + static_cast<int64_t>(begin), scan);
+    const bool is_odd = ((count_negative ? carries | signs : carries) & F::kSign) != 0;
+    if (!is_odd) continue;
+    scan_elements<F>(block, size, first_element + static_cast<int64_t>(begin), count_negative,
+                     scan);
   }
 }
 
@@ -89,20 +93,21 @@ bool is_scannable(DType dtype) {
 }
 
 void scan_floats(DType dtype, std::span<const std::byte> bytes, int64_t first_element,
-                 FloatScan* scan) {
+                 bool count_negative, FloatScan* scan) {
   switch (dtype) {
     case DType::kFloat16:
-      return scan_blocks<Format<uint16_t, 0x7C00>>(bytes, first_element, scan);
+      return scan_blocks<Format<uint16_t, 0x7C00>>(bytes, first_element, count_negative, scan);
     case DType::kBFloat16:
-      return scan_blocks<Format<uint16_t, 0x7F80>>(bytes, first_element, scan);
+      return scan_blocks<Format<uint16_t, 0x7F80>>(bytes, first_element, count_negative, scan);
     case DType::kFloat32:
-      return scan_blocks<Format<uint32_t, 0x7F800000>>(bytes, first_element, scan);
+      return scan_blocks<Format<uint32_t, 0x7F800000>>(bytes, first_element, count_negative, scan);
     case DType::kFloat64:
-      return scan_blocks<Format<uint64_t, 0x7FF0000000000000>>(bytes, first_element, scan);
+      return scan_blocks<Format<uint64_t, 0x7FF0000000000000>>(bytes, first_element, count_negative,
+                                                               scan);
     case DType::kFloat8E4m3fn:
-      return scan_blocks<Format<uint8_t, 0x7F>>(bytes, first_element, scan);
+      return scan_blocks<Format<uint8_t, 0x7F>>(bytes, first_element, count_negative, scan);
     case DType::kFloat8E5m2:
-      return scan_blocks<Format<uint8_t, 0x7C>>(bytes, first_element, scan);
+      return scan_blocks<Format<uint8_t, 0x7C>>(bytes, first_element, count_negative, scan);
     default:
       return;
   }

@@ -25,9 +25,9 @@ struct FloatScan {
 bool is_scannable(DType dtype);
 
 /// Adds the odd values among `bytes`, elements of a scannable dtype, to `scan`. first_element: the
-/// place of the first of them.
+/// place of the first of them. Negative ones are counted only where they are odd.
 void scan_floats(DType dtype, std::span<const std::byte> bytes, int64_t first_element,
-                 FloatScan* scan);
+                 bool count_negative, FloatScan* scan);
 
 /// An element of one of these types, of float32 exactly; NaN and Inf stay what they are.
 double widened_element(DType dtype, const std::byte* element);

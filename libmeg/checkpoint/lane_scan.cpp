@@ -151,7 +151,7 @@ void LaneScanner::look_at(const Lane& lane, std::span<const std::byte> run, int6
   if (options_.check_crcs && covers_storage(lane)) finding->crc = crc32(run, finding->crc);
   if (!options_.check_finite && !lane.non_negative) return;
   FloatScan here;
-  scan_floats(lane.view.dtype, run, first, &here);
+  scan_floats(lane.view.dtype, run, first, lane.non_negative, &here);
   const auto text_at = [&](int64_t place) {
     return element_text(lane.view.dtype, run.data() + byte_count(lane.view.dtype, place - first));
   };

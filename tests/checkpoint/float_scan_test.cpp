@@ -31,7 +31,7 @@ TEST(FloatScan, JudgesEveryPatternOfSixteenBitTypesAsFloat32Does) {
             .ok());
     for (size_t i = 0; i < floats.size(); ++i) {
       FloatScan scan;
-      scan_floats(dtype, std::span(patterns).subspan(2 * i, 2), 0, &scan);
+      scan_floats(dtype, std::span(patterns).subspan(2 * i, 2), 0, true, &scan);
       ASSERT_EQ(scan.not_finite, std::isfinite(floats[i]) ? 0 : 1) << i;
       ASSERT_EQ(scan.negative, std::isfinite(floats[i]) && floats[i] < 0 ? 1 : 0) << i;
     }
@@ -46,11 +46,19 @@ TEST(FloatScan, FindsTheFirstAmongManyBlocks) {
   values[2049] = -std::numeric_limits<float>::infinity();
   values[4999] = -2;
   FloatScan scan;
-  scan_floats(DType::kFloat32, std::as_bytes(std::span(values)), 100, &scan);
+  scan_floats(DType::kFloat32, std::as_bytes(std::span(values)), 100, true, &scan);
   EXPECT_EQ(scan.not_finite, 2);
   EXPECT_EQ(scan.first_not_finite, 2148);
   EXPECT_EQ(scan.negative, 2);
   EXPECT_EQ(scan.first_negative, 2147);
+}
+
+TEST(FloatScan, LeavesNegativeValuesAloneWhereTheyAreFine) {
+  const std::vector<float> values = {1, -1, std::numeric_limits<float>::infinity(), -2};
+  FloatScan scan;
+  scan_floats(DType::kFloat32, std::as_bytes(std::span(values)), 0, false, &scan);
+  EXPECT_EQ(scan.not_finite, 1);
+  EXPECT_EQ(scan.negative, 0);
 }
 
 TEST(FloatScan, AddsWhatFollows) {
@@ -65,7 +73,7 @@ TEST(FloatScan, AddsWhatFollows) {
 TEST(FloatScan, KnowsFloat64AndFloat8) {
   const double doubles[] = {1, std::nan(""), -3};
   FloatScan scan;
-  scan_floats(DType::kFloat64, std::as_bytes(std::span(doubles)), 0, &scan);
+  scan_floats(DType::kFloat64, std::as_bytes(std::span(doubles)), 0, true, &scan);
   EXPECT_EQ(scan.first_not_finite, 1);
   EXPECT_EQ(scan.first_negative, 2);
   int64_t e4m3fn = 0;
@@ -73,11 +81,11 @@ TEST(FloatScan, KnowsFloat64AndFloat8) {
   for (int i = 0; i < 256; ++i) {
     const auto pattern = static_cast<std::byte>(i);
     FloatScan one;
-    scan_floats(DType::kFloat8E4m3fn, std::span(&pattern, 1), 0, &one);
+    scan_floats(DType::kFloat8E4m3fn, std::span(&pattern, 1), 0, true, &one);
     e4m3fn += one.not_finite;
     EXPECT_EQ(one.not_finite == 1, !std::isfinite(widened_element(DType::kFloat8E4m3fn, &pattern)));
     FloatScan other;
-    scan_floats(DType::kFloat8E5m2, std::span(&pattern, 1), 0, &other);
+    scan_floats(DType::kFloat8E5m2, std::span(&pattern, 1), 0, true, &other);
     e5m2 += other.not_finite;
     EXPECT_EQ(other.not_finite == 1, !std::isfinite(widened_element(DType::kFloat8E5m2, &pattern)));
   }
