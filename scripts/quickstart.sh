@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# From text to the .bin/.idx that Megatron-LM trains from, in one command: installs what compiling
-# needs, builds three programs, runs them and shows what they made.
+# From text to the .bin/.idx that Megatron-LM trains from, and a checkpoint brought from TP2 PP2 to one
+# rank, in one command: installs what compiling needs, builds the programs, runs them and shows what
+# they made.
 #
-#   scripts/quickstart.sh                        on the small text and vocabulary in testdata/
+#   scripts/quickstart.sh                        on the small files in testdata/
 #   scripts/quickstart.sh --input YOUR.jsonl --vocab-file gpt2-vocab.json --merge-file gpt2-merges.txt
 #                                                on yours; makes ./YOUR_text_document.bin and .idx
 #
@@ -54,10 +55,11 @@ read_arguments() {
 build_programs() {
   local log="$build/quickstart.log"
   mkdir -p "$build"
-  if [ ! -x "$build/bin/verify" ]; then echo "building libmeg (a minute or two) ..."; fi
+  if [ ! -x "$build/bin/verify" ]; then echo "building libmeg (some minutes) ..."; fi
   if ! { cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DMEG_WITH_TORCH=OFF \
            -DMEG_BUILD_TESTS=OFF -DMEG_BUILD_BENCH=OFF &&
-         cmake --build "$build" --target preprocess_data dataset_inspect verify; } >"$log" 2>&1; then
+         cmake --build "$build" --target preprocess_data dataset_inspect verify checkpoint_inspect \
+           checkpoint_util; } >"$log" 2>&1; then
     tail -n 40 "$log" >&2
     echo "error: the build failed; the whole log is $log" >&2
     exit 1
@@ -72,9 +74,21 @@ show() {
   "$@"
 }
 
+# The small checkpoint of testdata/: what it holds, the same on one rank, and that nothing was lost.
+reshape_checkpoint() {
+  local source="$embedded/checkpoint" target="$build/data/checkpoint_tp1_pp1"
+  show "$bin/checkpoint_inspect" "$source"
+  show "$bin/checkpoint_util" --load-dir "$source" --save-dir "$target" \
+    --target-tensor-parallel-size 1 --target-pipeline-parallel-size 1 --true-vocab-size 75
+  show "$bin/verify" checkpoint "$target"
+  show "$bin/verify" diff "$source" "$target"
+}
+
 read_arguments "$@"
 embedded="$root/testdata"
+with_checkpoint=false
 if [ "${#inputs[@]}" -eq 0 ]; then
+  with_checkpoint=true
   inputs=("$embedded/quickstart/english.jsonl")
   prefix="${prefix:-$build/data/english}"
 else
@@ -110,3 +124,4 @@ printf '\nmade:\n'
 for key in "${keys[@]}"; do ls -lh "${prefix}_${key}_document".{bin,idx}; done
 if [ -n "${vocabulary_note:-}" ]; then printf '%s\n' "$vocabulary_note"; fi
 printf 'train on it with: --data-path %s\n' "${prefix}_${keys[0]}_document"
+if $with_checkpoint; then reshape_checkpoint; fi

@@ -1,7 +1,8 @@
-"""What the tests of checkpoints share: Megatron's checkpoints of the oracle, and running programs."""
+"""What the tests of checkpoints share: the oracle's checkpoints, and running programs."""
 import os
 import subprocess
 
+import reference_files
 import reference_reshape as reference
 
 SHARED = os.environ.get("MEG_SHARED") or os.path.join(
@@ -19,7 +20,7 @@ def rank_folders(case):
     tracker = os.path.join(ORACLE, case, "latest_checkpointed_iteration.txt")
     if not os.path.exists(tracker):
         return []
-    folder = reference.iteration_folder(os.path.join(ORACLE, case))
+    folder = reference_files.iteration_folder(os.path.join(ORACLE, case))
     return sorted(name for name in os.listdir(folder) if name.startswith("mp_rank"))
 
 

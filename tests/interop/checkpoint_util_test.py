@@ -15,9 +15,11 @@ try:
     import torch
 
     import checkpoint_cases as cases
+    import reference_files
+    import reference_names
     import reference_reshape as reference
     from checkpoint_checks import Checker, Target, same
-    from reference_writer import RandomModel, write
+    from reference_writer import TWISTS, RandomModel, write
 except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)
@@ -48,7 +50,7 @@ def layouts(merged):
 
 def targets(merged, case):
     """Every target worth asking for."""
-    height = merged.tensors[reference.WORD]["weight"].shape[0]
+    height = merged.tensors[reference_names.WORD]["weight"].shape[0]
     vocabularies = [None, cases.TRUE_VOCAB_SIZE, cases.TRUE_VOCAB_SIZE - 20]
     for tp, pp, vpp in layouts(merged):
         for names in (None, "mcore", "legacy"):
@@ -103,7 +105,7 @@ class MegatronsOwnTools(Case):
             if "__to_" not in case:
                 continue
             source = case.split("__to_")[0]
-            theirs = reference.load_ranks(cases.path(case))
+            theirs = reference_files.load_ranks(cases.path(case))
             config = reference.Config(theirs[0, 0]["args"], theirs)
             # 6ef5bdc and core 0.5 widen what they convert and cannot pad untied tables.
             widens = source.startswith(("gpt_", "v050_"))
@@ -113,15 +115,15 @@ class MegatronsOwnTools(Case):
                             true_vocab=cases.TRUE_VOCAB_SIZE if tells else None, no_optim=True)
             with self.subTest(case=case):
                 self.reshape(cases.path(source), self.saved(case), target)
-                seen += self.compare(case, theirs, reference.load_ranks(self.saved(case)))
+                seen += self.compare(case, theirs, reference_files.load_ranks(self.saved(case)))
         self.assertGreater(seen, 1000)
 
     def compare(self, case, theirs, ours):
         self.assertEqual(sorted(ours), sorted(theirs))
         seen = 0
         for key in theirs:
-            left = reference.chunks_of(theirs[key])[0]
-            right = reference.chunks_of(ours[key])[0]
+            left = reference_names.chunks_of(theirs[key])[0]
+            right = reference_names.chunks_of(ours[key])[0]
             if all(value is None for name, value in left.items() if name.endswith("_extra_state")):
                 self.assertEqual(list(right), list(left), case)
             for name, tensor in left.items():
@@ -142,7 +144,7 @@ class ThereAndBack(Case):
                       names="mcore" if target.names == "legacy" else
                       "legacy" if target.names else None)
         self.reshape(self.saved("there"), self.saved("back"), back)
-        ours = reference.load_ranks(self.saved("back"))
+        ours = reference_files.load_ranks(self.saved("back"))
         for key, state in merged.ranks.items():
             for name, value in state.items():
                 if name in ("model", "model0", "model1", "optimizer", "opt_param_scheduler"):
@@ -159,7 +161,7 @@ class ThereAndBack(Case):
                        if layout[:2] != (merged.config.tp, merged.config.pp)]
             if not FULL:
                 choices = random.Random(case).sample(choices, 3)
-            height = merged.tensors[reference.WORD]["weight"].shape[0]
+            height = merged.tensors[reference_names.WORD]["weight"].shape[0]
             for tp, pp, vpp in choices:
                 if height % tp:
                     continue
@@ -180,7 +182,7 @@ class WrittenFiles(Case):
         from megatron_stand_ins import safe_globals
         for case in ("gpt_tp2pp2_fp16", "mcore_gpt_tp2pp2_bf16"):
             self.reshape(cases.path(case), self.saved(case), Target(1, 1))
-            file = os.path.join(reference.iteration_folder(self.saved(case)),
+            file = os.path.join(reference_files.iteration_folder(self.saved(case)),
                                 "mp_rank_00/model_optim_rng.pt")
             with torch.serialization.safe_globals(safe_globals()):
                 state = torch.load(file, weights_only=True)
@@ -188,11 +190,11 @@ class WrittenFiles(Case):
 
     def test_are_laid_out_as_torch_does(self):
         self.reshape(cases.path("gpt_tp2pp2_fp16"), self.saved(), Target(1, 1))
-        file = os.path.join(reference.iteration_folder(self.saved()),
+        file = os.path.join(reference_files.iteration_folder(self.saved()),
                             "mp_rank_00/model_optim_rng.pt")
         state = torch.load(file, mmap=True, weights_only=False,
-                           pickle_module=reference.PickleModule)
-        for tensor in reference.flat(state["model"]).values():
+                           pickle_module=reference_files.PickleModule)
+        for tensor in reference_names.flat(state["model"]).values():
             self.assertEqual(tensor.data_ptr() % 64, 0)
 
     def test_do_not_depend_on_threads_or_budget(self):
@@ -216,24 +218,57 @@ class ModelsOfAnyShape(Case):
     """Shapes, dialects and layouts that the oracle lacks: written by torch from a seed."""
 
     def test_come_out_as_the_reference_says(self):
-        for seed in range(400 if FULL else 12):
+        for seed in range(400 if FULL else 16):
             model = RandomModel(seed)
+            rng = model.rng
+            twists = {twist for twist in TWISTS if rng.random() < 0.12}
             tp, pp, vpp = model.layout()
-            source = self.saved(f"source{seed}")
-            write(source, model.merged(tp), model.args, tp, pp, vpp)
+            source, save = self.saved(f"source{seed}"), self.saved(f"saved{seed}")
+            whole = model.merged(tp)
+            if "uneven stages" in twists and pp > 1 and vpp == 1 and whole.config.layers > pp:
+                whole.uneven = [1 + (whole.config.layers - pp) * (stage == 0) for stage in range(pp)]
+                model.args.decoder_first_pipeline_num_layers = whole.uneven[0]
+            write(source, whole, model.args, tp, pp, vpp, twists)
             merged = reference.merge(source)
-            height = merged.tensors[reference.WORD]["weight"].shape[0]
-            vocabulary = model.rng.choice([None, model.true_vocab, model.true_vocab - 5])
+            height = merged.tensors[reference_names.WORD]["weight"].shape[0]
+            vocabulary = rng.choice([None, model.true_vocab, model.true_vocab - 5])
             sizes = [tp for tp in model.sizes() if vocabulary or height % tp == 0]
-            target = Target(*model.layout(sizes), names=model.rng.choice([None, "mcore", "legacy"]),
-                            true_vocab=vocabulary, no_optim=model.rng.random() < 0.2)
-            save = self.saved(f"saved{seed}")
-            with self.subTest(seed=seed, family=model.family, source=(tp, pp, vpp),
+            target = Target(*model.layout(sizes), names=rng.choice([None, "mcore", "legacy"]),
+                            true_vocab=vocabulary, no_optim=rng.random() < 0.2)
+            if (target.pp, target.vpp) == (pp, vpp):
+                merged.uneven = whole.uneven
+            with self.subTest(seed=seed, family=model.family, source=(tp, pp, vpp), twists=twists,
                               target=str(target)):
                 self.reshape(source, save, target)
                 Checker(self, merged, target, save).check()
             shutil.rmtree(source)
             shutil.rmtree(save, ignore_errors=True)
+
+
+class Flags(Case):
+    def test_iteration_takes_another_than_the_tracker_says(self):
+        shutil.copytree(cases.path("gpt_tp2pp2_fp16"), self.saved("source"))
+        with open(self.saved("source/latest_checkpointed_iteration.txt"), "w") as file:
+            file.write("6000")
+        self.reshape(self.saved("source"), self.saved(), Target(1, 1), "--iteration", "5000")
+        self.assertEqual(os.listdir(reference_files.iteration_folder(self.saved())), ["mp_rank_00"])
+
+    def test_dry_run_writes_nothing(self):
+        process = self.reshape(cases.path("gpt_tp2pp2_fp16"), self.saved(), Target(1, 4),
+                               "--dry-run")
+        self.assertIn("mp_rank_00_003/model_optim_rng.pt", process.stdout)
+        self.assertFalse(os.path.exists(self.saved()))
+
+    def test_vocab_file_says_the_true_size(self):
+        process = self.reshape(cases.path("gpt_tp2pp2_fp16"), self.saved(), Target(4, 1),
+                               "--vocab-file", os.path.join(cases.ORACLE, "gpt2-vocab.json"))
+        self.assertIn(" > padded vocab (size: 290) with 30 dummy tokens (new size: 320)\n",
+                      process.stdout)
+
+    def test_the_plan_says_how_many_rows_it_drops(self):
+        process = self.reshape(cases.path("gpt_tp2pp2_fp16"), self.saved(), Target(1, 1),
+                               "--true-vocab-size", "290")
+        self.assertIn("8 padding rows", process.stdout)
 
 
 class NotYet(Case):

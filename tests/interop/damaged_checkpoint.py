@@ -8,7 +8,7 @@ import zipfile
 import torch
 
 import checkpoint_cases as cases
-import reference_reshape as reference
+import reference_files
 
 
 class DamagedCheckpoint:
@@ -21,7 +21,7 @@ class DamagedCheckpoint:
             for name in folders + files:
                 os.chmod(os.path.join(parent, name), 0o755)
         os.chmod(self.root, 0o755)
-        self.iteration = reference.iteration_folder(self.root)
+        self.iteration = reference_files.iteration_folder(self.root)
         self.ranks = cases.rank_folders(case)
 
     def file(self, rank):

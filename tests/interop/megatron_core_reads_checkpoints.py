@@ -27,7 +27,7 @@ try:
     from megatron.core.transformer.transformer_config import TransformerConfig
 
     import checkpoint_cases as cases
-    import reference_reshape as reference
+    import reference_files
 except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)
@@ -83,7 +83,7 @@ class MegatronCore(unittest.TestCase):
         return save
 
     def loaded(self, save):
-        state = reference.load_ranks(save)[0, 0]
+        state = reference_files.load_ranks(save)[0, 0]
         model = make_model(state["args"])
         model.load_state_dict(state["model"], strict=True)
         return model.eval()

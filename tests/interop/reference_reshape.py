@@ -1,166 +1,16 @@
 """A plain second implementation of what a checkpoint means, written from the format alone.
 
-merge() puts the rank files of a Megatron checkpoint together into one model; expect() says what every
-rank of another layout must hold. Neither knows anything of libmeg's own code, so that agreement of
+merge() puts the rank files of a Megatron checkpoint together into one model; expect() says what
+every rank of another layout must hold. Neither knows anything of libmeg's own code, so that agreement of
 the two means something. Everything is in memory and slow; small checkpoints only.
 """
 import collections
-import os
-import pickle
-import re
 
 import torch
 
-# Legacy spelling below `language_model`, layer numbers as {} -> mcore's local spelling.
-LAYER = "encoder.layers.{}."
-MCORE_LAYER = "decoder.layers.{}."
-LEGACY = {
-    "embedding.word_embeddings.weight": "embedding.word_embeddings.weight",
-    "embedding.position_embeddings.weight": "embedding.position_embeddings.weight",
-    "output_layer.weight": "output_layer.weight",
-}
-NORMS = {"input_layernorm": "input_layernorm",
-         "post_attention_layernorm": "pre_mlp_layernorm"}
-LINEARS = {"self_attention.query_key_value": "self_attention.linear_qkv",
-           "self_attention.dense": "self_attention.linear_proj",
-           "mlp.dense_h_to_4h": "mlp.linear_fc1", "mlp.dense_4h_to_h": "mlp.linear_fc2"}
-for part in ("weight", "bias"):
-    for legacy, mcore in {**NORMS, **LINEARS}.items():
-        LEGACY[f"{LAYER}{legacy}.{part}"] = f"{MCORE_LAYER}{mcore}.{part}"
-    LEGACY[f"encoder.final_layernorm.{part}"] = f"decoder.final_layernorm.{part}"
-MCORE = {mcore: legacy for legacy, mcore in LEGACY.items()}
-# Transformer Engine keeps a norm inside the linear layer that follows it.
-FUSED = {f"{MCORE_LAYER}{norm}.{part}": f"{MCORE_LAYER}{linear}.layer_norm_{part}"
-         for norm, linear in (("input_layernorm", "self_attention.linear_qkv"),
-                              ("pre_mlp_layernorm", "mlp.linear_fc1"))
-         for part in ("weight", "bias")}
-UNFUSED = {fused: norm for norm, fused in FUSED.items()}
-WORD = "embedding.word_embeddings.weight"
-OUTPUT = "output_layer.weight"
-TIED = "tied copy"
-VOCABULARY = (WORD, OUTPUT, TIED)
-
-# A layer's parameters in the order of named_parameters(): legacy, mcore local, mcore TE.
-LEGACY_ORDER = ["input_layernorm", "self_attention.linear_qkv", "self_attention.linear_proj",
-                "pre_mlp_layernorm", "mlp.linear_fc1", "mlp.linear_fc2"]
-MCORE_ORDER = ["input_layernorm", "self_attention.linear_proj", "self_attention.linear_qkv",
-               "pre_mlp_layernorm", "mlp.linear_fc1", "mlp.linear_fc2"]
-TE_ORDER = ["self_attention.linear_proj", "input_layernorm", "self_attention.linear_qkv",
-            "pre_mlp_layernorm", "mlp.linear_fc1", "mlp.linear_fc2"]
-
-
-class Opaque:
-    """Stands for any class of Megatron's that cannot be imported here."""
-
-    def __init__(self, *arguments):
-        self.arguments = arguments
-
-    def __setstate__(self, state):
-        self.state = state
-
-    def __eq__(self, other):
-        return type(self) is type(other) and self.__dict__ == other.__dict__
-
-    def __repr__(self):
-        return f"{type(self).__module__}.{type(self).__qualname__}{self.arguments}"
-
-
-OPAQUE = {}
-
-
-class Unpickler(pickle.Unpickler):
-    def find_class(self, module, name):
-        if module.split(".")[0] in ("megatron", "deepspeed"):
-            if (module, name) not in OPAQUE:
-                OPAQUE[module, name] = type(name, (Opaque,), {"__module__": module})
-            return OPAQUE[module, name]
-        return super().find_class(module, name)
-
-
-class PickleModule:
-    Unpickler = Unpickler
-
-    @staticmethod
-    def load(file, **options):
-        return Unpickler(file, **options).load()
-
-
-def load_file(path):
-    """Files that the tests trust: Megatron's own of the oracle, and libmeg's."""
-    return torch.load(path, map_location="cpu", weights_only=False, pickle_module=PickleModule)
-
-
-def iteration_folder(root):
-    with open(os.path.join(root, "latest_checkpointed_iteration.txt")) as file:
-        text = file.read().strip()
-    return os.path.join(root, text if text == "release" else f"iter_{int(text):07d}")
-
-
-def load_ranks(root):
-    """(tensor rank, pipeline rank) -> the file's value."""
-    folder, ranks = iteration_folder(root), {}
-    for name in sorted(os.listdir(folder)):
-        numbers = [int(number) for number in name.removeprefix("mp_rank_").split("_")]
-        path = os.path.join(folder, name, "model_optim_rng.pt")
-        ranks[numbers[0], numbers[1] if len(numbers) > 1 else 0] = load_file(path)
-    return ranks
-
-
-def flat(tree, prefix=""):
-    """Nested dicts with their keys joined by dots, in order."""
-    result = {}
-    for key, value in tree.items():
-        if isinstance(value, dict):
-            result.update(flat(value, f"{prefix}{key}."))
-        else:
-            result[f"{prefix}{key}"] = value
-    return result
-
-
-def chunks_of(state):
-    """[model] or [model0, model1, ...], flat."""
-    if "model" in state:
-        return [flat(state["model"])]
-    keys = sorted((key for key in state if re.fullmatch(r"model\d+", key)), key=lambda k: int(k[5:]))
-    return [flat(state[key]) for key in keys]
-
-
-def family_of(names):
-    if any(".transformer." in name for name in names):
-        return "old"
-    if any(name.startswith("transformer.") for name in names):
-        return "flat"
-    if any(".linear_qkv.layer_norm_weight" in name for name in names):
-        return "te"
-    if any(name.startswith("decoder.") for name in names):
-        return "mcore"
-    return "legacy"
-
-
-def canonical(name, tied):
-    """mcore's local spelling of a flat name with {} for the layer, and the layer; or None."""
-    match = re.search(r"\.layers\.(\d+)\.", name)
-    layer = int(match[1]) if match else None
-    if match:
-        name = f"{name[:match.start(1)]}{{}}{name[match.end(1):]}"
-    if name.endswith("_extra_state") or name.endswith("rotary_pos_emb.inv_freq"):
-        return None, layer
-    if name == "word_embeddings_for_head.weight":
-        return TIED, layer
-    if name.startswith("decoder.") or name in (WORD, "embedding.position_embeddings.weight", OUTPUT):
-        name = UNFUSED.get(name, name)
-        assert name in MCORE, name
-        return (TIED if tied and name == OUTPUT else name), layer
-    name = name.removeprefix("language_model.")
-    if not name.startswith(("embedding.", "encoder.", "transformer.", "output_layer.")):
-        name = "embedding." + name
-    name = name.replace("transformer.", "encoder.", 1) if name.startswith("transformer.") else name
-    name = name.replace(".attention.", ".self_attention.")
-    for short, long in (("input_norm", "input_layernorm"),
-                        ("post_attention_norm", "post_attention_layernorm"),
-                        ("final_norm", "final_layernorm")):
-        name = name.replace(f".{short}.", f".{long}.")
-    return LEGACY[name], layer
+import reference_files as files
+from reference_names import (LEGACY_ORDER, MCORE_LAYER, MCORE_ORDER, OUTPUT, TE_ORDER, TIED,
+                             VOCABULARY, WORD, canonical, chunks_of, family_of, spelled, with_layer)
 
 
 class Config:
@@ -197,9 +47,10 @@ def join(name, shards, config, version):
     if "linear_qkv" in name and version < 2:
         heads, rest = config.heads // config.tp, shards[0].shape[1:]
         if version == 0:
-            shards = [s.reshape(3, heads, -1, *rest).transpose(0, 1).reshape(s.shape) for s in shards]
+            shards = [s.reshape(3, heads, -1, *rest).transpose(0, 1) for s in shards]
         else:
-            shards = [s.reshape(heads, -1, 3, *rest).transpose(1, 2).reshape(s.shape) for s in shards]
+            shards = [s.reshape(heads, -1, 3, *rest).transpose(1, 2) for s in shards]
+        shards = [s.reshape(-1, *rest) for s in shards]
     if "linear_fc1" in name and config.swiglu:
         halves = [s.chunk(2) for s in shards]
         return torch.cat([gate for gate, _ in halves] + [up for _, up in halves])
@@ -241,16 +92,12 @@ class Merged:
         self.groups = {}          # wd_mult -> the group without params, or {}
         self.first_stage_orders = {}
         self.ranks = {}
-        self.rank_names = {}      # (t, p) -> [(chunk, flat name, canonical with the layer)]
-
-
-def with_layer(name, layer):
-    return name if layer is None else name.format(layer)
+        self.uneven = None        # Layers of every stage, where they are to differ.
 
 
 def names_of_rank(state, stage, first_layers, tied):
-    """[(chunk, flat name, canonical name in the whole model)] in named_parameters() order, and the
-    tensors in that order."""
+    """[(chunk, flat name, canonical name in the whole model)] in named_parameters() order, and
+    the tensors in that order."""
     names, tensors = [], []
     for number, chunk in enumerate(chunks_of(state)):
         for name, tensor in chunk.items():
@@ -283,7 +130,7 @@ def first_layers_of(ranks, config):
 def merge(root, heads=None):
     """heads: for checkpoints without args."""
     result = Merged()
-    ranks = result.ranks = load_ranks(root)
+    ranks = result.ranks = files.load_ranks(root)
     args = ranks[0, 0].get("args")
     config = result.config = Config(args, ranks, heads)
     assert len(ranks) == config.tp * config.pp, "rank files are missing"
@@ -298,7 +145,6 @@ def merge(root, heads=None):
         names = shards[0][0]
         for t in range(config.tp):
             assert shards[t][0] == names
-            result.rank_names[t, stage] = names
         for index, (_, _, name) in enumerate(names):
             result.tensors[name] = {
                 "weight": join(name, [tensors[index] for _, tensors in shards], config, version)}
@@ -359,36 +205,20 @@ def resized(table, rows, kind):
     return torch.cat([table, table.new_zeros(more, table.shape[1])])
 
 
-def spelled(name, layer, family, short_norms):
-    """The flat name of a canonical one; layer counts in the chunk."""
-    if family == "mcore":
-        return with_layer(OUTPUT if name == TIED else name, layer)
-    if family == "te":
-        return with_layer(FUSED.get(name, OUTPUT if name == TIED else name), layer)
-    if name == TIED:
-        return "word_embeddings_for_head.weight"
-    spelling = MCORE[name]
-    if short_norms:
-        spelling = spelling.replace("layernorm", "norm")
-    if family in ("old", "flat"):
-        spelling = spelling.replace("encoder.", "transformer.").replace("self_", "")
-    if family == "flat":
-        return with_layer(spelling.removeprefix("embedding."), layer)
-    return "language_model." + with_layer(spelling, layer)
-
-
 def stage_names(merged, pp, vpp, stage, family):
     """[(chunk, layer in the chunk, canonical with {}, canonical with its number)] of a stage in
     named_parameters() order."""
     order = {"mcore": MCORE_ORDER, "te": TE_ORDER}.get(family, LEGACY_ORDER)
     config, rows = merged.config, []
-    per = config.layers // (pp * vpp)
     for chunk in range(vpp):
+        per = config.layers // (pp * vpp)
+        first = chunk * (config.layers // vpp) + stage * per
+        if merged.uneven:
+            first, per = sum(merged.uneven[:stage]), merged.uneven[stage]
         if stage == 0 and chunk == 0:
             rows += [(chunk, None, name, name)
                      for name in (WORD, "embedding.position_embeddings.weight")
                      if name in merged.tensors]
-        first = chunk * (config.layers // vpp) + stage * per
         for layer in range(per):
             for module in order:
                 for part in ("weight", "bias"):

@@ -13,6 +13,7 @@ try:
     import torch
 
     import checkpoint_cases
+    import reference_names
     import reference_reshape as reference
     from checkpoint_cases import ORACLE, cases, merge
 except ImportError as error:
@@ -67,7 +68,7 @@ class Reference(unittest.TestCase):
             expected, _ = reference.expect(merged, config.tp, config.pp, config.vpp)
             for key, state in merged.ranks.items():
                 with self.subTest(case=case, rank=key):
-                    for mine, chunk in zip(expected[key].chunks, reference.chunks_of(state)):
+                    for mine, chunk in zip(expected[key].chunks, reference_names.chunks_of(state)):
                         chunk = {name: value for name, value in chunk.items()
                                  if not name.endswith("_extra_state")}
                         order = sorted if merged.family == "te" else list  # Renamed in place.
@@ -112,7 +113,7 @@ class Reference(unittest.TestCase):
             for key, state in target.ranks.items():
                 with self.subTest(case=case, rank=key):
                     theirs = {name: tensor for name, tensor in
-                              reference.chunks_of(state)[0].items()
+                              reference_names.chunks_of(state)[0].items()
                               if not name.endswith("_extra_state")}
                     mine = expected[key].chunks[0]
                     self.assertEqual(sorted(mine), sorted(theirs))

@@ -16,7 +16,8 @@ try:
     import torch
 
     import checkpoint_cases as cases
-    import reference_reshape as reference
+    import reference_files
+    import reference_names
 except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)
@@ -55,7 +56,7 @@ class Sizes(unittest.TestCase):
         process = cases.reshape(PROGRAM, source, save, tp, pp, "--true-vocab-size", "50257",
                                 "--target-params-dtype", "fp32")
         self.assertEqual(process.returncode, 0, process.stderr)
-        ranks = reference.iteration_folder(save)
+        ranks = reference_files.iteration_folder(save)
         for name, count, text in zip(sorted(os.listdir(ranks)), parameters, printed, strict=True):
             path = os.path.join(ranks, name, "model_optim_rng.pt")
             size = os.path.getsize(path)
@@ -64,8 +65,8 @@ class Sizes(unittest.TestCase):
             unit = {"M": MIB, "G": 1024 * MIB}[text[-1]]
             self.assertAlmostEqual(size / unit, float(text[:-1]), delta=0.05 if "." in text else 1)
             state = torch.load(path, mmap=True, weights_only=False,
-                               pickle_module=reference.PickleModule)
-            tensors = reference.flat(state["model"]).values()
+                               pickle_module=reference_files.PickleModule)
+            tensors = reference_names.flat(state["model"]).values()
             self.assertEqual(sum(tensor.numel() for tensor in tensors), count)
             self.assertEqual({tensor.dtype for tensor in tensors}, {torch.float32})
         shutil.rmtree(save)

@@ -1,4 +1,4 @@
-"""Writes checkpoints by torch, from the reference: sources of layouts and shapes that the oracle lacks."""
+"""Writes checkpoints by torch, from the reference: layouts and shapes that the oracle lacks."""
 import argparse
 import collections
 import os
@@ -6,6 +6,7 @@ import random
 
 import torch
 
+import reference_names
 import reference_reshape as reference
 
 NESTED = ("language_model.encoder.", "language_model.output_layer.",
@@ -38,7 +39,15 @@ def with_extra_states(chunk):
     return result
 
 
-def own(tensor):
+# Ways in which real files differ from the common one.
+TWISTS = ("legacy file", "strided", "step tensors", "before the first step", "old optimizer words",
+          "release", "uneven stages", "random states of data-parallel ranks")
+
+
+def own(tensor, strided=False):
+    """A tensor with a storage of its own; strided: one in which its elements do not run on."""
+    if strided and tensor.dim() == 2:
+        return tensor.t().contiguous().clone().t()
     return tensor.contiguous().clone()
 
 
@@ -46,31 +55,39 @@ def seeded(value):
     return torch.tensor(list(value.to_bytes(8, "little")) + [0] * 8, dtype=torch.uint8)
 
 
-def optimizer_of(rank, groups, masters, scaler):
+def optimizer_of(rank, groups, masters, scaler, twists):
     state, written, lists, place = {}, [], [], 0
     for group in rank.groups:
         count = len(group["names"])
         written.append({**groups[group["wd_mult"]], "params": list(range(place, place + count))})
         lists.append([])
         for key in group["names"]:
-            pieces = {kind: own(tensor) for kind, tensor in rank.optimizer[key].items()}
+            pieces = {kind: own(tensor, "strided" in twists)
+                      for kind, tensor in rank.optimizer[key].items()}
             if masters:
                 lists[-1].append(pieces.pop("fp32_param"))
-            state[place] = pieces
+            if "step tensors" in twists:
+                pieces = {"step": torch.tensor(3.0), **pieces}
+            if "before the first step" not in twists:
+                state[place] = pieces
             place += 1
     inner = {"state": state, "param_groups": written}
     if not masters:
         return inner
     more = {"grad_scaler": {"scale": torch.tensor([1024.0]), "growth_tracker": 3,
                             "hysteresis_tracker": 2}} if scaler else {}
+    if "old optimizer words" in twists:
+        return {"optimizer_state_dict": inner, **more, "fp32_from_fp16": lists}
     return {"optimizer": inner, **more, "fp32_from_fp16_params": lists}
 
 
-def write(root, merged, args, tp, pp, vpp=1, family=None, iteration=7):
+def write(root, merged, args, tp, pp, vpp=1, twists=(), iteration=7):
     """Saves `merged` at a layout. args: a namespace without the parallel sizes."""
-    family = family or merged.family
-    expected, rows = reference.expect(merged, tp, pp, vpp, family=family)
-    kinds = merged.tensors[reference.WORD]
+    family = merged.family
+    expected, rows = reference.expect(merged, tp, pp, vpp)
+    strided = "strided" in twists
+    where = "release" if "release" in twists else f"iter_{iteration:07d}"
+    kinds = merged.tensors[reference_names.WORD]
     for (t, p), rank in expected.items():
         fields = dict(vars(args), tensor_model_parallel_size=tp, pipeline_model_parallel_size=pp,
                       world_size=tp * pp, padded_vocab_size=rows, rank=p * tp + t,
@@ -80,21 +97,24 @@ def write(root, merged, args, tp, pp, vpp=1, family=None, iteration=7):
         state = {"args": argparse.Namespace(**fields), "checkpoint_version": 3.0,
                  "iteration": iteration}
         for number, chunk in enumerate(rank.chunks):
-            chunk = collections.OrderedDict((name, own(tensor)) for name, tensor in chunk.items())
+            chunk = collections.OrderedDict((name, own(tensor, strided))
+                                            for name, tensor in chunk.items())
             state["model" if vpp == 1 else f"model{number}"] = \
                 nested(chunk) if family == "legacy" else with_extra_states(chunk)
         if len(kinds) > 1:
             state["optimizer"] = optimizer_of(rank, merged.groups, "fp32_param" in kinds,
-                                              kinds["weight"].dtype == torch.float16)
+                                              kinds["weight"].dtype == torch.float16, twists)
             state["opt_param_scheduler"] = {"max_lr": 0.01, "num_steps": 80}
-        state["rng_state"] = [{"cuda_rng_state": seeded(5 + 100 * p), "rng_tracker_states": {
-            "model-parallel-rng": seeded(2723 + 100 * p + t)}}]
-        folder = os.path.join(root, f"iter_{iteration:07d}",
-                              f"mp_rank_{t:02d}" + (f"_{p:03d}" if pp > 1 else ""))
+        state["rng_state"] = [
+            {"cuda_rng_state": seeded(5 + data + 100 * p), "rng_tracker_states": {
+                "model-parallel-rng": seeded(2723 + data + 100 * p + t)}}
+            for data in range(0, 20 if "random states of data-parallel ranks" in twists else 10, 10)]
+        folder = os.path.join(root, where, f"mp_rank_{t:02d}" + (f"_{p:03d}" if pp > 1 else ""))
         os.makedirs(folder)
-        torch.save(state, os.path.join(folder, "model_optim_rng.pt"))
+        torch.save(state, os.path.join(folder, "model_optim_rng.pt"),
+                   _use_new_zipfile_serialization="legacy file" not in twists)
     with open(os.path.join(root, "latest_checkpointed_iteration.txt"), "w") as file:
-        file.write(str(iteration))
+        file.write("release" if "release" in twists else str(iteration))
 
 
 class RandomModel:
@@ -140,11 +160,11 @@ class RandomModel:
         a = self.args
         query = a.num_attention_heads * a.kv_channels
         fc1 = a.ffn_hidden_size * (2 if a.swiglu else 1)
-        shapes = {reference.WORD: (rows, a.hidden_size)}
+        shapes = {reference_names.WORD: (rows, a.hidden_size)}
         if a.position_embedding_type == "learned_absolute":
             shapes["embedding.position_embeddings.weight"] = (8, a.hidden_size)
         for layer in range(a.num_layers):
-            at = reference.MCORE_LAYER.format(layer)
+            at = reference_names.MCORE_LAYER.format(layer)
             for name, shape, biased in (
                 ("input_layernorm", (a.hidden_size,), a.normalization == "LayerNorm"),
                 ("self_attention.linear_proj", (a.hidden_size, query), a.add_bias_linear),
@@ -162,7 +182,7 @@ class RandomModel:
         if a.normalization == "LayerNorm":
             shapes["decoder.final_layernorm.bias"] = (a.hidden_size,)
         if a.untie_embeddings_and_output_weights:
-            shapes[reference.OUTPUT] = (rows, a.hidden_size)
+            shapes[reference_names.OUTPUT] = (rows, a.hidden_size)
         return shapes
 
     def merged(self, tp):
@@ -175,8 +195,8 @@ class RandomModel:
             full = torch.empty(shape).normal_(generator=self.torch_rng)
             kinds = result.tensors[name] = {"weight": full.to(self.dtype)}
             if self.optimizer:
-                for kind in ("exp_avg", "exp_avg_sq"):
-                    kinds[kind] = torch.empty(shape).normal_(generator=self.torch_rng)
+                kinds["exp_avg"] = torch.empty(shape).normal_(generator=self.torch_rng)
+                kinds["exp_avg_sq"] = torch.empty(shape).uniform_(generator=self.torch_rng)
                 if self.dtype != torch.float32:
                     kinds["fp32_param"] = full
         core = {} if self.family == "legacy" else {"is_expert_parallel": False,

@@ -14,6 +14,7 @@ try:
     import torch
 
     import checkpoint_cases as cases
+    import reference_names
     import reference_reshape as reference
     from damaged_checkpoint import DamagedCheckpoint, verify
 except ImportError as error:
@@ -32,7 +33,7 @@ def pairs():
 
 def flat_tensors(state):
     """flat name -> tensor of the model of one rank's state."""
-    return {name: tensor for chunk in reference.chunks_of(state)
+    return {name: tensor for chunk in reference_names.chunks_of(state)
             for name, tensor in chunk.items() if isinstance(tensor, torch.Tensor)}
 
 

@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+"""Hostile and damaged files: no program crashes, hangs, takes much memory or does what a file says.
+
+checkpoint_hostile_test.py BIN_DIR TESTDATA [unittest arguments]
+"""
+import glob
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+
+try:
+    import checkpoint_cases as cases
+    from spoilt_checkpoint import SECONDS, SpoiltCheckpoint, run_tests
+except ImportError as error:
+    print(f"skipped: {error}")
+    sys.exit(77)
+
+
+MEGABYTES = 300
+
+
+class Damage(SpoiltCheckpoint):
+    def test_every_truncation_is_refused(self):
+        with open(self.rank(), "rb") as file:
+            data = file.read()
+        for size in random.Random(1).sample(range(len(data)), 20) + [0, 1, 4, 21, 22]:
+            with open(self.rank(), "wb") as file:
+                file.write(data[:size])
+            with self.subTest(size=size):
+                self.assert_refused(self.reshape(), "mp_rank_01_001")
+                self.assert_nothing_saved()
+
+    def test_damaged_bytes_never_crash(self):
+        with open(self.rank(), "rb") as file:
+            data = file.read()
+        rng = random.Random(2)
+        for _ in range(60):
+            damaged = bytearray(data)
+            place = rng.choice([rng.randrange(len(data)), rng.randrange(9000),
+                                len(data) - 1 - rng.randrange(8000)])
+            for at in range(place, min(place + rng.choice([1, 1, 2, 8]), len(data))):
+                damaged[at] = rng.randrange(256)
+            with open(self.rank(), "wb") as file:
+                file.write(damaged)
+            for name, flags in (("checkpoint_inspect", [self.source]),
+                                ("verify", ["checkpoint", self.source])):
+                process = self.program(name, *flags)
+                self.assertIn(process.returncode, (0, 1), (name, place, process.stderr_text))
+            shutil.rmtree(self.path("saved"), ignore_errors=True)
+            self.assertIn(self.reshape().returncode, (0, 1), place)
+
+
+class OraclesEvilFiles(SpoiltCheckpoint):
+    """Every odd or hostile file of the oracle in the place of a rank's file."""
+
+    def setUp(self):
+        super().setUp()
+        self.evil = os.path.join(cases.ORACLE, "evil")
+        if not os.path.isdir(self.evil):
+            self.skipTest("no shared folder with hostile files")
+        with open(os.path.join(self.evil, "expected.json")) as file:
+            self.expected = json.load(file)
+
+    def measured(self, *command):
+        process = self.program(*command)
+        self.assertLess(process.seconds, SECONDS, command)
+        return process
+
+    def peak(self, command):
+        """Megabytes: the child of a fresh Python, which reports what it waited for."""
+        code = ("import resource, subprocess, sys; subprocess.run(sys.argv[1:], "
+                "stdin=subprocess.DEVNULL, capture_output=True); "
+                "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)")
+        done = subprocess.run([sys.executable, "-S", "-c", code, *command], capture_output=True,
+                              text=True, cwd=self.folder, timeout=3 * SECONDS)
+        return int(done.stdout) / 1024
+
+    def test_no_program_crashes_hangs_or_obeys(self):
+        for name in sorted(self.expected):
+            shutil.copy(os.path.join(self.evil, name), self.rank())
+            with self.subTest(file=name):
+                for command in (["checkpoint_inspect", self.source],
+                                ["checkpoint_inspect", self.source, "--tensors", "--stats"],
+                                ["verify", "checkpoint", self.source]):
+                    process = self.measured(*command)
+                    self.assertIn(process.returncode, (0, 1), process.stderr_text)
+                    if process.returncode == 1 and command[0] != "verify":
+                        self.assert_refused(process)
+                self.assert_refused(self.reshape())
+                self.assert_nothing_saved()
+
+    def test_alone_good_files_are_read_and_bad_ones_refused(self):
+        for name, expected in sorted(self.expected.items()):
+            if name.endswith(".safetensors"):
+                continue
+            shutil.copy(os.path.join(self.evil, name), self.path(name))
+            process = self.measured("checkpoint_inspect", self.path(name))
+            strict = expected["must"].startswith("refuse") and " or " not in expected["must"] \
+                and "CRC" not in expected["must"]
+            lenient = expected["must"].startswith(("read:", "read ", "read;")) and \
+                "refuse" not in expected["must"]
+            with self.subTest(file=name, must=expected["must"], said=process.stderr_text):
+                self.assertIn(process.returncode, (0, 1))
+                if strict:
+                    self.assert_refused(process, name)
+                if lenient:
+                    self.assertEqual(process.returncode, 0)
+
+    def test_what_a_hostile_pickle_names_is_shown(self):
+        for name, word in (("evil_os_system.pt", "system"), ("evil_builtins_eval.pt", "eval")):
+            process = self.measured("checkpoint_inspect", os.path.join(self.evil, name))
+            self.assertIn(word, process.stdout_text + process.stderr_text)
+
+    def test_memory_stays_small(self):
+        for name in sorted(self.expected):
+            path = shutil.copy(os.path.join(self.evil, name), self.path(name))
+            with self.subTest(file=name):
+                self.assertLess(self.peak([os.path.join(self.bin, "checkpoint_inspect"), path]),
+                                MEGABYTES)
+
+    def tearDown(self):
+        for place in (self.folder, os.getcwd(), tempfile.gettempdir(), self.evil,
+                      os.path.expanduser("~")):
+            self.assertEqual(glob.glob(os.path.join(place, "*EVIL_WAS_EXECUTED*")), [])
+
+
+if __name__ == "__main__":
+    run_tests()

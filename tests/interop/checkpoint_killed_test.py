@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+"""Full disks and killed processes: the old checkpoint stays, or the new one is whole.
+
+checkpoint_killed_test.py BIN_DIR TESTDATA [unittest arguments]
+"""
+import importlib.util
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+try:
+    from spoilt_checkpoint import TRACKER, SpoiltCheckpoint, run_tests, tree
+except ImportError as error:
+    print(f"skipped: {error}")
+    sys.exit(77)
+
+
+class Disks(SpoiltCheckpoint):
+    def mount(self, size):
+        disk = self.path("disk")
+        os.mkdir(disk)
+        done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", disk],
+                              capture_output=True, text=True)
+        if done.returncode != 0:
+            self.skipTest("needs to mount a tmpfs: " + done.stderr.strip())
+        self.addCleanup(subprocess.run, ["umount", disk])
+        return disk
+
+    def test_a_full_disk_leaves_nothing(self):
+        for size in ("64k", "128k", "192k"):
+            disk = self.mount(size)
+            with self.subTest(size=size):
+                self.assert_refused(self.reshape(save=os.path.join(disk, "saved"), tp=2, pp=2),
+                                    "No space left")
+                self.assertEqual(tree(disk), {})
+            subprocess.run(["umount", disk], check=True)
+            os.rmdir(disk)
+
+    def test_a_full_disk_leaves_the_old_checkpoint(self):
+        disk = self.mount("512k")
+        save = os.path.join(disk, "saved")
+        self.assertEqual(self.reshape(save=save).returncode, 0)
+        before = tree(save)
+        self.assert_refused(self.reshape(save=save, tp=4, pp=4), "No space left")
+        self.assertEqual(tree(save), before)
+        self.assert_clean(save)
+
+    def test_a_limit_on_file_sizes_is_an_error(self):
+        def limit():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
+        self.assert_refused(self.reshape(preexec_fn=limit, restore_signals=False), "saved")
+        self.assert_nothing_saved()
+
+    def test_few_file_descriptors_are_an_error_or_enough(self):
+        def limit():
+            resource.setrlimit(resource.RLIMIT_NOFILE, (12, 12))
+        process = self.reshape(tp=4, pp=4, preexec_fn=limit)
+        if process.returncode != 0:
+            self.assert_refused(process)
+            self.assert_nothing_saved()
+
+    def test_little_memory_is_an_error_or_enough(self):
+        for megabytes in (30, 60, 120, 240):
+            def limit():
+                resource.setrlimit(resource.RLIMIT_AS, (megabytes << 20, megabytes << 20))
+            process = self.reshape(preexec_fn=limit)
+            with self.subTest(megabytes=megabytes, stderr=process.stderr_text):
+                if process.returncode != 0 and process.returncode != 127:
+                    self.assert_refused(process)
+                    self.assert_nothing_saved()
+            shutil.rmtree(self.path("saved"), ignore_errors=True)
+
+
+class Killed(SpoiltCheckpoint):
+    """A checkpoint that is large enough to be caught in the middle of being written."""
+
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory(prefix="meg-test-")
+        cls.addClassCleanup(folder.cleanup)
+        cls.large = os.path.join(folder.name, "large")
+        place = os.path.join(cls.testdata, "../scripts/make_small_checkpoint.py")
+        spec = importlib.util.spec_from_file_location("make_small_checkpoint", place)
+        maker = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(maker)
+        maker.HIDDEN, maker.LAYERS = 320, 8
+        state = random.getstate()
+        argv, sys.argv = sys.argv, ["", cls.large]
+        maker.main()
+        sys.argv = argv
+        random.setstate(state)
+
+    def start(self, save, tp, pp):
+        return subprocess.Popen(
+            [os.path.join(self.bin, "checkpoint_util"), "--load-dir", self.large, "--save-dir", save,
+             "--target-tensor-parallel-size", str(tp), "--target-pipeline-parallel-size", str(pp)],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def test_leaves_the_old_checkpoint_or_the_new_one(self):
+        save = self.path("saved")
+        start = time.monotonic()
+        self.assertEqual(self.start(save, 1, 1).wait(), 0)
+        whole = time.monotonic() - start
+        rng, caught = random.Random(os.getpid()), 0
+        for turn in range(10):
+            process = self.start(save, *((2, 2), (1, 4), (4, 1))[turn % 3])
+            time.sleep(whole * rng.uniform(0.05, 1.0))
+            process.kill()
+            caught += process.wait() == -signal.SIGKILL
+            self.assertEqual(sorted(name for name in os.listdir(save) if ".partial" not in name),
+                             ["iter_0000100", TRACKER])
+            self.assert_clean(save)
+        self.assertGreater(caught, 2)
+        self.assertEqual(self.start(save, 2, 1).wait(), 0)
+        self.assertEqual(sorted(os.listdir(save)), ["iter_0000100", TRACKER])
+        self.assertEqual(sorted(os.listdir(os.path.join(save, "iter_0000100"))),
+                         ["mp_rank_00", "mp_rank_01"])
+        self.assert_clean(save)
+
+    def test_before_a_first_checkpoint_leaves_no_tracker_alone(self):
+        for turn in range(6):
+            save = self.path(f"saved{turn}")
+            process = self.start(save, 2, 2)
+            time.sleep(random.uniform(0.01, 0.3))
+            process.kill()
+            process.wait()
+            if os.path.exists(os.path.join(save, TRACKER)):
+                self.assert_clean(save)
+
+    def test_interrupted_it_removes_what_it_began(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            save = self.path(f"saved{number}")
+            process = self.start(save, 2, 2)
+            time.sleep(0.1)
+            process.send_signal(number)
+            if process.wait() != 0:
+                self.assertEqual(tree(save) if os.path.exists(save) else {}, {})
+
+    def test_two_at_once_into_one_place_leave_one_whole_checkpoint(self):
+        save = self.path("saved")
+        both = [self.start(save, 2, 2), self.start(save, 1, 4)]
+        self.assertIn(0, [process.wait() for process in both])
+        self.assertEqual(sorted(os.listdir(save)), ["iter_0000100", TRACKER])
+        self.assert_clean(save)
+
+
+if __name__ == "__main__":
+    run_tests()
