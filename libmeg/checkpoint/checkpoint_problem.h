@@ -41,7 +41,7 @@ struct CheckpointProblem {
   std::vector<int64_t> index = {};  ///< Of the first bad element, in the tensor of that file.
   std::string expected = {};
   std::string found = {};
-  int64_t count = 1;  ///< Elements concerned; for shapes: tensors.
+  int64_t count = 1;  ///< Elements; for shapes tensors, for rank_files files.
   std::string likely_cause = {};
 
   /// One line: `FILE: CHECK: TENSOR[INDEX]: expected X, found Y (and N - 1 more); likely cause: Z`.

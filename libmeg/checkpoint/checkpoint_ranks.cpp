@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include "libmeg/checkpoint/checkpoint_args.h"
 
@@ -12,6 +13,8 @@ namespace {
 
 /// Sizes that no cluster has are refused before anything is multiplied or listed by them.
 constexpr int64_t kMostRanks = 1 << 20;
+/// Missing rank files that are reported one by one; the rest is counted with the last of them.
+constexpr int64_t kMostNamedRanks = 64;
 
 class RankReader {
  public:
@@ -175,12 +178,17 @@ void RankReader::place_ranks() {
 }
 
 void RankReader::check_missing() {
+  std::set<std::string_view> present;
+  for (const RankFolder& rank : folder_.ranks) present.insert(rank.name);
+  int64_t missing = 0;
   for (int64_t p = 0; p < found_.pipeline_size; ++p) {
     for (int64_t t = 0; t < found_.tensor_size; ++t) {
       const std::string name = rank_folder_name(t, p, found_.pipeline_size);
-      const bool is_there = std::any_of(folder_.ranks.begin(), folder_.ranks.end(),
-                                        [&](const RankFolder& rank) { return rank.name == name; });
-      if (is_there) continue;
+      if (present.count(name) > 0) continue;
+      if (++missing > kMostNamedRanks) {
+        ++report_.problems.back().count;
+        continue;
+      }
       add_problem(
           {.check = CheckpointCheck::kRankFiles,
            .file = (std::filesystem::path(folder_.folder) / name / "model_optim_rng.pt").string(),

@@ -237,6 +237,12 @@ class VerifyCheckpoint(unittest.TestCase):
                         os.path.join(damaged.iteration, "mp_rank_02_000"))
         self.assertEqual(self.checks(damaged.root), {"rank_files"})
 
+    def test_sizes_that_no_folder_can_fit_are_reported_in_bounded_space(self):
+        damaged = self.damaged("gpt_tp2pp2_fp16__to_tp1pp1")
+        damaged.change([0], set_arg("tensor_model_parallel_size", 1 << 20))
+        self.assertIn("rank_files", self.checks(damaged.root))
+        self.assertLess(len(self.problems), 200)
+
     def test_a_lost_rank_does_not_hide_what_else_is_wrong(self):
         damaged = self.damaged()
         os.remove(damaged.file(3))
