@@ -131,17 +131,21 @@ Status Gatherer::copy_box(std::vector<Dim> box, int64_t from, int64_t to) {
     });
   }
   if (run > item_) box.push_back({.size = run / item_, .from = item_, .to = item_});
-  // The innermost dimensions that fit a window are read at once, of the next one as much as fits.
+  // The innermost dimensions that fit a window are read at once, of the next one as much as fits;
+  // far steps are read one by one.
   size_t split = box.size();
   int64_t span = item_;
-  while (split > 0 && box[split - 1].from * (box[split - 1].size - 1) + span <= kWindowBytes) {
+  const auto is_near = [&](const Dim& dim) { return dim.from <= std::max(kRunBytes, 2 * span); };
+  while (split > 0 && is_near(box[split - 1]) &&
+         box[split - 1].from * (box[split - 1].size - 1) + span <= kWindowBytes) {
     --split;
     span += box[split].from * (box[split].size - 1);
   }
   const std::span<const Dim> inner = std::span(box).subspan(split);
   if (split == 0) return copy_window(inner, from, to);
   const Dim cut = box[split - 1];
-  const int64_t step = std::max<int64_t>(1, (kWindowBytes - span) / cut.from);
+  const int64_t step =
+      is_near(cut) ? std::max<int64_t>(1, (kWindowBytes - span) / cut.from) : int64_t{1};
   std::vector<Dim> piece = {cut};
   piece.insert(piece.end(), inner.begin(), inner.end());
   return for_each_index(std::span(box).first(split - 1), from, to, [&](int64_t at, int64_t place) {
