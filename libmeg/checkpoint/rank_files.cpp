@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <array>
+#include <new>
 #include <string>
 #include <utility>
 
 #include "libmeg/checkpoint/checkpoint_args.h"
+#include "libmeg/core/thread_pool.h"
 
 namespace meg {
 namespace {
@@ -157,6 +159,28 @@ Status check_agreement(const TorchFile& file, const TorchFile& first) {
   return check_shape_fields(file, first);
 }
 
+Result<TorchFile> open_in_thread(const std::string& path) {
+  try {
+    return TorchFile::open(path);
+  } catch (const std::bad_alloc&) {
+    return make_error(StatusCode::kResourceExhausted, "{}: not enough memory to open it", path);
+  }
+}
+
+/// The files of all ranks but the one at opened_path, several opened at once: reading their
+/// metadata is work for the processor.
+std::vector<std::optional<Result<TorchFile>>> open_others(const std::vector<RankFolder>& ranks,
+                                                          const std::string& opened_path) {
+  std::vector<std::optional<Result<TorchFile>>> files(ranks.size());
+  ThreadPool pool(std::min(available_processors(), static_cast<int>(ranks.size())));
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    if (ranks[i].file == opened_path) continue;
+    pool.submit([&, i] { files[i].emplace(open_in_thread(ranks[i].file)); });
+  }
+  pool.wait();
+  return files;
+}
+
 }  // namespace
 
 Result<RankFiles> open_rank_files(const CheckpointFolder& given) {
@@ -178,13 +202,14 @@ Result<RankFiles> open_rank_files(const CheckpointFolder& given) {
   MEG_RETURN_IF_ERROR(check_no_experts(*first));
   MEG_RETURN_IF_ERROR(find_sizes(folder, *first, &found));
   MEG_ASSIGN_OR_RETURN(const std::vector<RankFolder> ranks, expected_ranks(folder, found));
+  std::vector<std::optional<Result<TorchFile>>> others = open_others(ranks, first->path());
   for (size_t i = 0; i < ranks.size(); ++i) {
     RankFile rank{.tensor_rank = static_cast<int64_t>(i) % found.tensor_size,
                   .pipeline_rank = static_cast<int64_t>(i) / found.tensor_size,
                   .folder_name = ranks[i].name,
                   .file = first};
     if (ranks[i].file != first->path()) {
-      MEG_ASSIGN_OR_RETURN(TorchFile other, TorchFile::open(ranks[i].file));
+      MEG_ASSIGN_OR_RETURN(TorchFile other, std::move(*others[i]));
       rank.file = std::make_shared<const TorchFile>(std::move(other));
       MEG_RETURN_IF_ERROR(check_agreement(*rank.file, *first));
     }
