@@ -146,7 +146,8 @@ class Checker:
         self.test.assertGreaterEqual(state["checkpoint_version"], 2.0)
 
     def check_model(self, key, state):
-        for want, chunk in zip(self.expected[key].chunks, reference_names.chunks_of(state), strict=True):
+        chunks = reference_names.chunks_of(state)
+        for want, chunk in zip(self.expected[key].chunks, chunks, strict=True):
             got = {name: value for name, value in chunk.items()
                    if not name.endswith("_extra_state")}
             if self.target.family(self.merged) == "te":

@@ -137,7 +137,8 @@ class RandomModel:
             seq_length=8, make_vocab_size_divisible_by=rng.choice([1, 4, 8]),
             normalization=rng.choice(["LayerNorm", "RMSNorm"]),
             position_embedding_type=rng.choice(["learned_absolute", "rope"]),
-            transformer_impl="transformer_engine" if self.family == "te" else "local",
+            transformer_impl="transformer_engine" if self.family == "te" or
+            self.family == "legacy" and rng.random() < 0.2 else "local",
             params_dtype=self.dtype, data_parallel_size=1, sequence_parallel=rng.random() < 0.3,
             num_experts=None, use_distributed_optimizer=False)
         self.true_vocab = rng.randrange(10, 60)
