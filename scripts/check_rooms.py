@@ -25,18 +25,32 @@ ROOMS = {
 # What dataset may know of tokenizer: the interface, never how tokens are made.
 INTERFACE = {"tokenizer.h", "token_buffer.h"}
 BELOW_THE_LINE = {"parallel", "nn", "train", "inference"}
+# The folders of checkpoint: what each may include of its room besides itself.
+CHECKPOINT = {
+    "pickle": set(),
+    "torch_file": {"pickle"},
+    "megatron": {"pickle", "torch_file"},
+    "transfer": {"pickle", "torch_file"},
+    "reshard": {"pickle", "torch_file", "megatron", "transfer"},
+    "inspect": {"pickle", "torch_file", "megatron"},
+    "verify": {"pickle", "torch_file", "megatron"},
+}
 TORCH = re.compile(r"^(ATen|c10|torch|gloo|nccl|cuda|cublas|cudnn)")
 INCLUDE = re.compile(r'^\s*#\s*include\s*(<[^>]+>|"[^"]+")')
 
 
-def offence(room, target):
-    """What is wrong with a file of `room` including `target` (a path), or None."""
+def offence(where, target):
+    """What is wrong with the file at `where` (its parts) including `target` (a path), or None."""
+    room = where[1]
     parts = target.split("/")
     if parts[0] == "libmeg":
         if parts[1] != room and parts[1] not in ROOMS[room]:
             return f"room {room} may not include room {parts[1]}"
         if room == "dataset" and parts[1] == "tokenizer" and parts[2] not in INTERFACE:
             return f"room dataset sees only tokenizer's {', '.join(sorted(INTERFACE))}"
+        if room == "checkpoint" and parts[1] == "checkpoint":
+            if parts[2] != where[2] and parts[2] not in CHECKPOINT[where[2]]:
+                return f"checkpoint/{where[2]} may not include checkpoint/{parts[2]}"
     elif parts[0] in ("tools", "tests"):
         return f"the library may not include {parts[0]}/"
     elif TORCH.match(target) and room not in BELOW_THE_LINE:
@@ -54,9 +68,12 @@ def check(root):
         if room not in ROOMS:
             found.append(f"{where}: unknown room {room}")
             continue
+        if room == "checkpoint" and where.parts[2] not in CHECKPOINT:
+            found.append(f"{where}: unknown folder of checkpoint {where.parts[2]}")
+            continue
         for number, line in enumerate(path.read_text().splitlines(), 1):
             match = INCLUDE.match(line)
-            problem = match and offence(room, match.group(1)[1:-1])
+            problem = match and offence(where.parts, match.group(1)[1:-1])
             if problem:
                 found.append(f"{where}:{number}: {problem}: {line.strip()}")
         if room == "nn" and where.parts[2:3] == ("kernels",) and "ATen" in path.read_text():

@@ -14,8 +14,8 @@
 #include <string_view>
 #include <vector>
 
-#include "libmeg/checkpoint/checkpoint_statistics.h"
-#include "libmeg/checkpoint/checkpoint_summary.h"
+#include "libmeg/checkpoint/inspect/checkpoint_statistics.h"
+#include "libmeg/checkpoint/inspect/checkpoint_summary.h"
 #include "libmeg/core/atomic_file.h"
 #include "libmeg/core/printable.h"
 #include "tools/checkpoint_inspect_answer.h"

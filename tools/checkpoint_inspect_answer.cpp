@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "libmeg/checkpoint/named_code.h"
-#include "libmeg/checkpoint/pickle_outline.h"
+#include "libmeg/checkpoint/inspect/named_code.h"
+#include "libmeg/checkpoint/inspect/pickle_outline.h"
 #include "tools/common/json_output.h"
 
 namespace meg::tools {

@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "libmeg/checkpoint/checkpoint_statistics.h"
-#include "libmeg/checkpoint/checkpoint_summary.h"
+#include "libmeg/checkpoint/inspect/checkpoint_statistics.h"
+#include "libmeg/checkpoint/inspect/checkpoint_summary.h"
 
 namespace meg::tools {
 

@@ -11,9 +11,9 @@
 #include <fstream>
 #include <string>
 
-#include "libmeg/checkpoint/checkpoint_folder.h"
-#include "libmeg/checkpoint/megatron_checkpoint.h"
-#include "libmeg/checkpoint/reshard.h"
+#include "libmeg/checkpoint/megatron/checkpoint_folder.h"
+#include "libmeg/checkpoint/megatron/megatron_checkpoint.h"
+#include "libmeg/checkpoint/reshard/reshard.h"
 #include "tools/checkpoint_util_flags.h"
 #include "tools/common/byte_size.h"
 #include "tools/common/progress_bar.h"

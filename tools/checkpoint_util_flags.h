@@ -4,8 +4,8 @@
 #include <optional>
 #include <string>
 
-#include "libmeg/checkpoint/megatron_checkpoint.h"
-#include "libmeg/checkpoint/reshard.h"
+#include "libmeg/checkpoint/megatron/megatron_checkpoint.h"
+#include "libmeg/checkpoint/reshard/reshard.h"
 #include "tools/common/checkpoint_flags.h"
 
 namespace meg::tools {

@@ -1,6 +1,6 @@
 // verify checkpoint: says whether a checkpoint is whole, of one piece and finite.
 
-#include "libmeg/checkpoint/verify_checkpoint.h"
+#include "libmeg/checkpoint/verify/verify_checkpoint.h"
 
 #include <fmt/format.h>
 

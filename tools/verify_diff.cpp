@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "libmeg/checkpoint/checkpoint_diff.h"
+#include "libmeg/checkpoint/verify/checkpoint_diff.h"
 #include "libmeg/core/thread_pool.h"
 #include "tools/common/checkpoint_flags.h"
 #include "tools/common/flags.h"

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "libmeg/checkpoint/checkpoint_manifest.h"
+#include "libmeg/checkpoint/verify/checkpoint_manifest.h"
 #include "libmeg/core/thread_pool.h"
 #include "tools/common/checkpoint_flags.h"
 #include "tools/common/flags.h"

@@ -1,4 +1,4 @@
-#include "libmeg/checkpoint/checkpoint_folder.h"
+#include "libmeg/checkpoint/megatron/checkpoint_folder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

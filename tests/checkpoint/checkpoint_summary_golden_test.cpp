@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "libmeg/checkpoint/checkpoint_statistics.h"
-#include "libmeg/checkpoint/checkpoint_summary.h"
-#include "libmeg/checkpoint/named_code.h"
-#include "libmeg/checkpoint/pickle_outline.h"
+#include "libmeg/checkpoint/inspect/checkpoint_statistics.h"
+#include "libmeg/checkpoint/inspect/checkpoint_summary.h"
+#include "libmeg/checkpoint/inspect/named_code.h"
+#include "libmeg/checkpoint/inspect/pickle_outline.h"
 #include "tests/shared_data.h"
 
 namespace meg {

@@ -1,12 +1,12 @@
-#include "libmeg/checkpoint/checkpoint_summary.h"
+#include "libmeg/checkpoint/inspect/checkpoint_summary.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
 
-#include "libmeg/checkpoint/checkpoint_statistics.h"
-#include "libmeg/checkpoint/pickle_outline.h"
+#include "libmeg/checkpoint/inspect/checkpoint_statistics.h"
+#include "libmeg/checkpoint/inspect/pickle_outline.h"
 #include "tests/checkpoint/sparse_gpt.h"
 #include "tests/temp_folder.h"
 

@@ -1,4 +1,4 @@
-#include "libmeg/checkpoint/float_scan.h"
+#include "libmeg/checkpoint/verify/float_scan.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "libmeg/checkpoint/lane_scan.h"
+#include "libmeg/checkpoint/verify/lane_scan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

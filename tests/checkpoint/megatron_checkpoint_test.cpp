@@ -1,4 +1,4 @@
-#include "libmeg/checkpoint/megatron_checkpoint.h"
+#include "libmeg/checkpoint/megatron/megatron_checkpoint.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "libmeg/checkpoint/pickle_reader.h"
-#include "libmeg/checkpoint/pickle_writer.h"
+#include "libmeg/checkpoint/pickle/pickle_reader.h"
+#include "libmeg/checkpoint/pickle/pickle_writer.h"
 #include "tests/checkpoint/data_pkl.h"
 #include "tests/shared_data.h"
 

@@ -1,11 +1,11 @@
-#include "libmeg/checkpoint/pickle_graph.h"
+#include "libmeg/checkpoint/pickle/pickle_graph.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "libmeg/checkpoint/pickle_reader.h"
-#include "libmeg/checkpoint/pickle_writer.h"
+#include "libmeg/checkpoint/pickle/pickle_reader.h"
+#include "libmeg/checkpoint/pickle/pickle_writer.h"
 #include "tests/checkpoint/data_pkl.h"
 
 namespace meg {

@@ -1,4 +1,4 @@
-#include "libmeg/checkpoint/pickle_reader.h"
+#include "libmeg/checkpoint/pickle/pickle_reader.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "libmeg/checkpoint/pickle_opcode.h"
+#include "libmeg/checkpoint/pickle/pickle_opcode.h"
 #include "tests/checkpoint/data_pkl.h"
 #include "tests/shared_data.h"
 

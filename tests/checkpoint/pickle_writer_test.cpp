@@ -1,12 +1,12 @@
-#include "libmeg/checkpoint/pickle_writer.h"
+#include "libmeg/checkpoint/pickle/pickle_writer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "libmeg/checkpoint/pickle_opcode.h"
-#include "libmeg/checkpoint/pickle_reader.h"
+#include "libmeg/checkpoint/pickle/pickle_opcode.h"
+#include "libmeg/checkpoint/pickle/pickle_reader.h"
 #include "tests/checkpoint/data_pkl.h"
 
 namespace meg {

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "libmeg/checkpoint/reshard.h"
+#include "libmeg/checkpoint/reshard/reshard.h"
 #include "tests/checkpoint/torch_tree.h"
 #include "tests/shared_data.h"
 #include "tests/temp_folder.h"

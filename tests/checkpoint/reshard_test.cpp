@@ -1,4 +1,4 @@
-#include "libmeg/checkpoint/reshard.h"
+#include "libmeg/checkpoint/reshard/reshard.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

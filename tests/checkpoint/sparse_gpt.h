@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "libmeg/checkpoint/checkpoint_folder.h"
-#include "libmeg/checkpoint/torch_file_writer.h"
+#include "libmeg/checkpoint/megatron/checkpoint_folder.h"
+#include "libmeg/checkpoint/torch_file/torch_file_writer.h"
 #include "libmeg/core/crc32.h"
 #include "libmeg/model/vocab_padding.h"
 

@@ -1,4 +1,4 @@
-#include "libmeg/checkpoint/tensor_difference.h"
+#include "libmeg/checkpoint/verify/tensor_difference.h"
 
 #include <gtest/gtest.h>
 

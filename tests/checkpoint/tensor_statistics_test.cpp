@@ -1,4 +1,4 @@
-#include "libmeg/checkpoint/tensor_statistics.h"
+#include "libmeg/checkpoint/inspect/tensor_statistics.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <limits>
 #include <random>
 
-#include "libmeg/checkpoint/statistics_kernels.h"
+#include "libmeg/checkpoint/inspect/statistics_kernels.h"
 
 namespace meg {
 namespace {

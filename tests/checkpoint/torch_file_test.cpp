@@ -1,4 +1,4 @@
-#include "libmeg/checkpoint/torch_file.h"
+#include "libmeg/checkpoint/torch_file/torch_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,8 +7,8 @@
 #include <functional>
 #include <vector>
 
-#include "libmeg/checkpoint/pickle_writer.h"
-#include "libmeg/checkpoint/torch_file_writer.h"
+#include "libmeg/checkpoint/pickle/pickle_writer.h"
+#include "libmeg/checkpoint/torch_file/torch_file_writer.h"
 #include "tests/checkpoint/memory_file.h"
 #include "tests/checkpoint/zip_bytes.h"
 #include "tests/temp_folder.h"

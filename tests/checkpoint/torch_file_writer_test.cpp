@@ -1,4 +1,4 @@
-#include "libmeg/checkpoint/torch_file_writer.h"
+#include "libmeg/checkpoint/torch_file/torch_file_writer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 
 #include <thread>
 
-#include "libmeg/checkpoint/torch_file.h"
+#include "libmeg/checkpoint/torch_file/torch_file.h"
 #include "libmeg/core/crc32.h"
 #include "tests/temp_folder.h"
 

@@ -8,7 +8,7 @@
 #include <tuple>
 #include <vector>
 
-#include "libmeg/checkpoint/transfer_executor.h"
+#include "libmeg/checkpoint/transfer/transfer_executor.h"
 #include "tests/checkpoint/transfer_files.h"
 #include "tests/temp_folder.h"
 

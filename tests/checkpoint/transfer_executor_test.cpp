@@ -1,4 +1,4 @@
-#include "libmeg/checkpoint/transfer_executor.h"
+#include "libmeg/checkpoint/transfer/transfer_executor.h"
 
 #include <gtest/gtest.h>
 

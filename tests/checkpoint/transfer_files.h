@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "libmeg/checkpoint/tensor_transfer.h"
-#include "libmeg/checkpoint/torch_file.h"
-#include "libmeg/checkpoint/torch_file_writer.h"
+#include "libmeg/checkpoint/torch_file/torch_file.h"
+#include "libmeg/checkpoint/torch_file/torch_file_writer.h"
+#include "libmeg/checkpoint/transfer/tensor_transfer.h"
 
 namespace meg::test {
 

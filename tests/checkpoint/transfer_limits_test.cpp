@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "libmeg/checkpoint/transfer_executor.h"
+#include "libmeg/checkpoint/transfer/transfer_executor.h"
 #include "libmeg/core/crc32.h"
 #include "tests/checkpoint/transfer_files.h"
 #include "tests/child_process.h"

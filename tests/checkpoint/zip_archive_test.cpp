@@ -1,9 +1,9 @@
-#include "libmeg/checkpoint/zip_archive.h"
+#include "libmeg/checkpoint/torch_file/zip_archive.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "libmeg/checkpoint/zip_layout.h"
+#include "libmeg/checkpoint/torch_file/zip_layout.h"
 #include "tests/checkpoint/memory_file.h"
 #include "tests/checkpoint/zip_bytes.h"
 

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "libmeg/checkpoint/zip_format.h"
+#include "libmeg/checkpoint/torch_file/zip_format.h"
 #include "libmeg/core/bytes.h"
 #include "libmeg/core/crc32.h"
 

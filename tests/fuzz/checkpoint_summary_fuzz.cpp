@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <string_view>
 
-#include "libmeg/checkpoint/checkpoint_statistics.h"
-#include "libmeg/checkpoint/checkpoint_summary.h"
-#include "libmeg/checkpoint/named_code.h"
-#include "libmeg/checkpoint/pickle_outline.h"
+#include "libmeg/checkpoint/inspect/checkpoint_statistics.h"
+#include "libmeg/checkpoint/inspect/checkpoint_summary.h"
+#include "libmeg/checkpoint/inspect/named_code.h"
+#include "libmeg/checkpoint/inspect/pickle_outline.h"
 #include "tests/checkpoint/memory_file.h"
 #include "tests/checkpoint/zip_bytes.h"
 #include "tests/fuzz/fuzz_check.h"

@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "libmeg/checkpoint/pickle_reader.h"
-#include "libmeg/checkpoint/pickle_writer.h"
+#include "libmeg/checkpoint/pickle/pickle_reader.h"
+#include "libmeg/checkpoint/pickle/pickle_writer.h"
 #include "tests/fuzz/fuzz_check.h"
 
 namespace {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "libmeg/checkpoint/torch_file.h"
+#include "libmeg/checkpoint/torch_file/torch_file.h"
 #include "tests/checkpoint/memory_file.h"
 #include "tests/checkpoint/zip_bytes.h"
 #include "tests/fuzz/fuzz_check.h"

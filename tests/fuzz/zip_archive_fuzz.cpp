@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "libmeg/checkpoint/zip_archive.h"
+#include "libmeg/checkpoint/torch_file/zip_archive.h"
 #include "tests/checkpoint/memory_file.h"
 #include "tests/fuzz/fuzz_check.h"
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "libmeg/checkpoint/torch_file.h"
+#include "libmeg/checkpoint/torch_file/torch_file.h"
 
 namespace {
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <string_view>
 
-#include "libmeg/checkpoint/pickle_reader.h"
-#include "libmeg/checkpoint/pickle_writer.h"
+#include "libmeg/checkpoint/pickle/pickle_reader.h"
+#include "libmeg/checkpoint/pickle/pickle_writer.h"
 #include "libmeg/core/bytes.h"
 
 namespace {

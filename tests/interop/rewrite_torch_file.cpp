@@ -11,8 +11,8 @@
 #include <optional>
 #include <vector>
 
-#include "libmeg/checkpoint/torch_file.h"
-#include "libmeg/checkpoint/torch_file_writer.h"
+#include "libmeg/checkpoint/torch_file/torch_file.h"
+#include "libmeg/checkpoint/torch_file/torch_file_writer.h"
 #include "libmeg/core/crc32.h"
 
 namespace {

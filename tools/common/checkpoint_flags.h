@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "libmeg/checkpoint/megatron_checkpoint.h"
+#include "libmeg/checkpoint/megatron/megatron_checkpoint.h"
 #include "tools/common/flags.h"
 
 namespace meg::tools {

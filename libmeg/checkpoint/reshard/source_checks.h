@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "libmeg/checkpoint/megatron_checkpoint.h"
+#include "libmeg/checkpoint/megatron/megatron_checkpoint.h"
 
 namespace meg {
 

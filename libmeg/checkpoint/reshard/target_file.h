@@ -8,9 +8,9 @@
 #include <string_view>
 #include <unordered_set>
 
-#include "libmeg/checkpoint/megatron_checkpoint.h"
+#include "libmeg/checkpoint/megatron/megatron_checkpoint.h"
 #include "libmeg/checkpoint/reshard/transfer_builder.h"
-#include "libmeg/checkpoint/torch_file_writer.h"
+#include "libmeg/checkpoint/torch_file/torch_file_writer.h"
 
 namespace meg {
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "libmeg/checkpoint/megatron_checkpoint.h"
-#include "libmeg/checkpoint/reshard.h"
+#include "libmeg/checkpoint/megatron/megatron_checkpoint.h"
+#include "libmeg/checkpoint/reshard/reshard.h"
 
 namespace meg {
 

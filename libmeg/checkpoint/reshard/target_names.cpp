@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
-#include "libmeg/checkpoint/rank_model.h"
+#include "libmeg/checkpoint/megatron/rank_model.h"
 
 namespace meg {
 namespace {

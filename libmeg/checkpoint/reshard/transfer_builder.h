@@ -5,9 +5,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "libmeg/checkpoint/megatron_checkpoint.h"
+#include "libmeg/checkpoint/megatron/megatron_checkpoint.h"
 #include "libmeg/checkpoint/reshard/target_layout.h"
-#include "libmeg/checkpoint/tensor_transfer.h"
+#include "libmeg/checkpoint/transfer/tensor_transfer.h"
 
 namespace meg {
 

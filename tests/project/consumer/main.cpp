@@ -1,7 +1,7 @@
 #include <cstdio>
 #include <string>
 
-#include "libmeg/checkpoint/torch_file.h"
+#include "libmeg/checkpoint/torch_file/torch_file.h"
 #include "libmeg/core/crc32.h"
 #include "libmeg/core/digest.h"
 #include "libmeg/core/dtype.h"

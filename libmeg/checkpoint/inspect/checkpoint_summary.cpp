@@ -1,0 +1,414 @@
+#include "libmeg/checkpoint/inspect/checkpoint_summary.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+#include <map>
+#include <system_error>
+
+#include "libmeg/checkpoint/megatron/checkpoint_args.h"
+
+namespace meg {
+namespace {
+
+/// Refuses sizes that no cluster has before ranks are listed by them.
+constexpr int64_t kMostRanks = 1 << 20;
+
+int64_t add_capped(int64_t a, int64_t b) {
+  int64_t sum = 0;
+  return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<int64_t>::max() : sum;
+}
+
+std::optional<int64_t> multiply_ranks(std::initializer_list<int64_t> sizes) {
+  int64_t product = 1;
+  for (const int64_t size : sizes) {
+    if (size < 1 || __builtin_mul_overflow(product, size, &product) || product > kMostRanks) {
+      return std::nullopt;
+    }
+  }
+  return product;
+}
+
+/// A parameter's flat name, from a name below a model key.
+std::string flat_name(std::string_view name) {
+  const size_t slash = name.find('/');
+  std::string flat(slash == std::string_view::npos ? "" : name.substr(slash + 1));
+  std::replace(flat.begin(), flat.end(), '/', '.');
+  return flat;
+}
+
+class Summarizer {
+ public:
+  Summarizer(const CheckpointFolder& folder, const SummaryOptions& options) : options_(options) {
+    summary_.folder = folder;
+  }
+
+  Result<CheckpointSummary> summarize() {
+    open_whole();
+    open_files();
+    MEG_RETURN_IF_ERROR(check_something_is_readable());
+    read_args();
+    read_sizes();
+    number_ranks();
+    read_state();
+    count_tensors();
+    if (summary_.whole.has_value()) {
+      count_whole();
+    } else {
+      MEG_RETURN_IF_ERROR(count_files());
+    }
+    return std::move(summary_);
+  }
+
+ private:
+  void open_whole() {
+    if (summary_.folder.format == CheckpointFormat::kSingleFile) return;
+    Result<MegatronCheckpoint> whole = MegatronCheckpoint::open(summary_.folder, options_.open);
+    if (!whole.has_value()) {
+      // An optimizer of an unknown form hides nothing of the model.
+      summary_.whole_status = whole.error();
+      if (whole.error().code() != StatusCode::kUnsupported) return;
+      OpenCheckpointOptions options = options_.open;
+      options.ignore_optimizer = true;
+      whole = MegatronCheckpoint::open(summary_.folder, options);
+    }
+    if (whole.has_value()) {
+      summary_.whole.emplace(*std::move(whole));
+    } else {
+      summary_.whole_status = whole.error();
+    }
+  }
+
+  void open_files() {
+    const CheckpointFolder& folder = summary_.folder;
+    if (folder.format == CheckpointFormat::kSingleFile) open_file(folder.folder);
+    for (const RankFolder& rank : folder.ranks) {
+      RankSummary& found = summary_.ranks.emplace_back();
+      found.name = rank.name;
+      found.files.push_back(open_file(rank.file));
+      const std::filesystem::path beside = std::filesystem::path(rank.file).parent_path();
+      for (const char* name : {"distrib_optim.pt", "optim.pt"}) {
+        std::error_code ignored;
+        if (!std::filesystem::is_regular_file(beside / name, ignored)) continue;
+        found.files.push_back(open_file((beside / name).string()));
+      }
+    }
+    if (summary_.files.empty()) summary_.files = list_files(summary_.folder.folder);
+    for (RankSummary& rank : summary_.ranks) {
+      for (const int file : rank.files) {
+        rank.bytes += summary_.files[static_cast<size_t>(file)].bytes;
+      }
+    }
+    for (const FileSummary& file : summary_.files) summary_.bytes += file.bytes;
+  }
+
+  int open_file(const std::string& path) {
+    std::shared_ptr<const TorchFile> opened;
+    if (summary_.whole.has_value()) {
+      for (const RankFile& rank : summary_.whole->files()) {
+        if (rank.file->path() == path) opened = rank.file;
+      }
+    }
+    summary_.files.push_back(summarize_file(path, summary_.folder.folder, std::move(opened)));
+    return static_cast<int>(summary_.files.size()) - 1;
+  }
+
+  /// ok too for formats whose files are not opened: they are named.
+  Status check_something_is_readable() const {
+    for (const FileSummary& file : summary_.files) {
+      if (file.file != nullptr || file.status.ok()) return Status();
+    }
+    return summary_.files.empty() ? Status() : summary_.files[0].status;
+  }
+
+  /// Calls visit(file index, file) for the rank's own files that are open.
+  template <class Visit>
+  void visit_model_files(const Visit& visit) const {
+    for (size_t i = 0; i < summary_.files.size(); ++i) {
+      const FileSummary& file = summary_.files[i];
+      if (file.file != nullptr && !file.path.ends_with("distrib_optim.pt")) {
+        visit(static_cast<int>(i), *file.file);
+      }
+    }
+  }
+
+  void read_args() {
+    visit_model_files([this](int index, const TorchFile& file) {
+      if (summary_.args.has_value()) return;
+      const std::optional<PickleId> args = file.graph().find(file.root(), "args");
+      if (args.has_value()) summary_.args = {index, *args};
+    });
+    const Result<GptConfig> config = GptConfig::from_fields(
+        [this](std::string_view name) -> std::optional<FieldValue> { return arg(name); });
+    if (config.has_value()) summary_.config = *config;
+  }
+
+  std::optional<FieldValue> arg(std::string_view name) const {
+    if (!summary_.args.has_value()) return std::nullopt;
+    const auto [index, args] = *summary_.args;
+    const PickleGraph& graph = summary_.files[static_cast<size_t>(index)].file->graph();
+    const std::optional<PickleId> id = find_arg(graph, args, name);
+    return id.has_value() ? field_value(graph, *id) : std::nullopt;
+  }
+
+  std::optional<int64_t> int_arg_of(std::string_view name) const {
+    const std::optional<FieldValue> value = arg(name);
+    if (!value.has_value() || !std::holds_alternative<int64_t>(*value)) return std::nullopt;
+    return std::get<int64_t>(*value);
+  }
+
+  void read_sizes() {
+    int64_t most[3] = {0, 0, 0};
+    for (const RankFolder& rank : summary_.folder.ranks) {
+      for (size_t i = 0; i < rank.numbers.size(); ++i) {
+        most[i] = std::max<int64_t>(most[i], rank.numbers[i]);
+      }
+    }
+    std::optional<int64_t> tensor = int_arg_of("tensor_model_parallel_size");
+    if (!tensor.has_value()) tensor = int_arg_of("model_parallel_size");
+    const std::optional<int64_t> pipeline = int_arg_of("pipeline_model_parallel_size");
+    const int64_t expert = int_arg_of("expert_model_parallel_size").value_or(1);
+    summary_.sizes_are_from_args =
+        tensor.has_value() && multiply_ranks({*tensor, pipeline.value_or(1), expert}).has_value();
+    if (summary_.sizes_are_from_args) {
+      summary_.tensor_model_parallel_size = *tensor;
+      summary_.pipeline_model_parallel_size = pipeline.value_or(most[1] + 1);
+      summary_.expert_model_parallel_size = expert;
+    } else {
+      summary_.tensor_model_parallel_size = most[0] + 1;
+      summary_.pipeline_model_parallel_size = most[1] + 1;
+      summary_.expert_model_parallel_size = most[2] + 1;
+    }
+    find_missing_ranks();
+  }
+
+  void find_missing_ranks() {
+    const int64_t tensor = summary_.tensor_model_parallel_size;
+    const int64_t pipeline = summary_.pipeline_model_parallel_size;
+    const int64_t expert = summary_.expert_model_parallel_size;
+    if (summary_.ranks.empty() || !multiply_ranks({tensor, pipeline, expert})) return;
+    for (int64_t p = 0; p < pipeline; ++p) {
+      for (int64_t t = 0; t < tensor; ++t) {
+        for (int64_t e = 0; e < expert; ++e) {
+          std::string name = rank_folder_name(t, p, pipeline);
+          if (expert > 1) name += fmt::format("_{:03}", e);
+          if (!has_rank(name)) summary_.missing_ranks.push_back(std::move(name));
+        }
+      }
+    }
+  }
+
+  bool has_rank(std::string_view name) const {
+    return std::any_of(summary_.ranks.begin(), summary_.ranks.end(),
+                       [&](const RankSummary& rank) { return rank.name == name; });
+  }
+
+  /// The numbers of a folder's name are tensor, pipeline, expert rank; without pipeline stages the
+  /// second is the expert rank.
+  void number_ranks() {
+    for (size_t i = 0; i < summary_.ranks.size(); ++i) {
+      RankSummary& rank = summary_.ranks[i];
+      const std::vector<int>& numbers = summary_.folder.ranks[i].numbers;
+      rank.tensor_rank = numbers[0];
+      if (numbers.size() == 3) rank.expert_rank = numbers[2];
+      if (numbers.size() < 2) continue;
+      const bool is_expert = numbers.size() == 2 && summary_.expert_model_parallel_size > 1 &&
+                             summary_.pipeline_model_parallel_size == 1;
+      (is_expert ? rank.expert_rank : rank.pipeline_rank) = numbers[1];
+    }
+  }
+
+  void read_state() {
+    summary_.iteration = summary_.folder.iteration;
+    visit_model_files([this](int, const TorchFile& file) { read_state_of(file); });
+    if (summary_.optimizer == OptimizerForm::kNone) {
+      for (const RankFolder& rank : summary_.folder.ranks) {
+        if (rank.has_distrib_optim) summary_.optimizer = OptimizerForm::kDistributed;
+      }
+    }
+  }
+
+  void read_state_of(const TorchFile& file) {
+    const PickleGraph& graph = file.graph();
+    const auto find = [&](std::string_view key) { return graph.find(file.root(), key); };
+    if (const auto id = find("iteration"); id.has_value() && graph.as_int(*id).has_value()) {
+      summary_.iteration = graph.as_int(*id);
+    }
+    if (const auto id = find("checkpoint_version"); id.has_value()) {
+      summary_.checkpoint_version = graph.as_number(*id);
+    }
+    for (const char* key : {"opt_param_scheduler", "lr_scheduler"}) {
+      summary_.has_scheduler = summary_.has_scheduler || find(key).has_value();
+    }
+    for (const char* key : {"rng_state", "torch_rng_state"}) {
+      summary_.has_rng = summary_.has_rng || find(key).has_value();
+    }
+    int64_t chunks = 0;
+    while (find(fmt::format("model{}", chunks)).has_value()) ++chunks;
+    summary_.virtual_pipeline_model_parallel_size =
+        std::max(summary_.virtual_pipeline_model_parallel_size, chunks);
+    if (const std::optional<PickleId> optimizer = find("optimizer")) {
+      read_optimizer(graph, *optimizer);
+    }
+  }
+
+  void read_optimizer(const PickleGraph& graph, PickleId optimizer) {
+    const auto has = [&](PickleId dict, std::string_view key) {
+      return graph.find(dict, key).has_value();
+    };
+    if (has(optimizer, "grad_scaler")) summary_.has_grad_scaler = true;
+    if (has(optimizer, "fp32_from_fp16_params") || has(optimizer, "fp32_from_fp16")) {
+      summary_.optimizer = OptimizerForm::kMixedPrecision;
+    } else if (has(optimizer, "state")) {
+      summary_.optimizer = OptimizerForm::kFp32;
+    } else if (const auto inner = graph.find(optimizer, "optimizer")) {
+      if (!has(*inner, "state") && has(*inner, "param_groups")) {
+        summary_.optimizer = OptimizerForm::kDistributed;
+      }
+    }
+  }
+
+  void count_tensors() {
+    for (const FileSummary& file : summary_.files) {
+      for (size_t i = 0; i < file.groups.size(); ++i) {
+        add_share(file.groups[i], file.contents.tensors[i]);
+      }
+    }
+    std::stable_sort(summary_.shares.begin(), summary_.shares.end(),
+                     [](const TensorShare& a, const TensorShare& b) { return a.group < b.group; });
+    for (const TensorShare& share : summary_.shares) {
+      if (share.group == TensorGroup::kOptimizer) {
+        summary_.optimizer_bytes = add_capped(summary_.optimizer_bytes, share.bytes);
+      }
+    }
+    for (RankSummary& rank : summary_.ranks) {
+      for (const int index : rank.files) {
+        const FileSummary& file = summary_.files[static_cast<size_t>(index)];
+        for (size_t i = 0; i < file.groups.size(); ++i) {
+          int64_t& bytes = rank.tensor_bytes[static_cast<size_t>(file.groups[i])];
+          bytes = add_capped(bytes, file.contents.tensors[i].bytes);
+        }
+      }
+    }
+  }
+
+  void add_share(TensorGroup group, const NamedTensor& tensor) {
+    const auto [place, is_new] =
+        share_of_.emplace(std::pair(group, tensor.dtype), summary_.shares.size());
+    if (is_new) summary_.shares.push_back({group, tensor.dtype, 0, 0, 0});
+    TensorShare* share = &summary_.shares[place->second];
+    ++share->tensors;
+    share->elements = add_capped(share->elements, tensor.elements);
+    share->bytes = add_capped(share->bytes, tensor.bytes);
+  }
+
+  /// Parameters and the family of names, by the table: what a whole model has found already.
+  Status count_files() {
+    MEG_ASSIGN_OR_RETURN(ParameterTable table, ParameterTable::gpt());
+    MEG_RETURN_IF_ERROR(table.add_rules(options_.open.param_rules, options_.open.param_rules_name));
+    std::optional<std::vector<NameFamily>> families;
+    for (FileSummary& file : summary_.files) {
+      for (size_t i = 0; i < file.groups.size(); ++i) {
+        const NamedTensor& tensor = file.contents.tensors[i];
+        if (file.groups[i] != TensorGroup::kModel || tensor.view == nullptr) continue;
+        const std::optional<ParameterMatch> match = table.match(flat_name(tensor.name));
+        if (match.has_value()) keep_common(match->families, families);
+        if (match.has_value() && match->is_extra_state) continue;
+        file.parameters = add_capped(file.parameters, tensor.elements);
+      }
+    }
+    if (families.has_value() && !families->empty()) summary_.family = families->front();
+    for (RankSummary& rank : summary_.ranks) {
+      for (const int index : rank.files) {
+        const FileSummary& file = summary_.files[static_cast<size_t>(index)];
+        if (file.file == nullptr) continue;
+        rank.parameters = add_capped(rank.parameters.value_or(0), file.parameters);
+      }
+    }
+    return Status();
+  }
+
+  static void keep_common(const std::vector<NameFamily>& found,
+                          std::optional<std::vector<NameFamily>>& common) {
+    if (!common.has_value()) common = found;
+    std::erase_if(*common, [&](NameFamily family) {
+      return std::find(found.begin(), found.end(), family) == found.end();
+    });
+  }
+
+  void count_whole() {
+    const MegatronCheckpoint& whole = *summary_.whole;
+    summary_.family = whole.family();
+    int64_t all = 0, vocabulary = 0;
+    for (const LogicalParameter& parameter : whole.parameters()) {
+      count_shards(parameter);
+      int64_t elements = 1;
+      for (const int64_t size : parameter.shape) elements *= size;
+      all = add_capped(all, elements);
+      if (parameter.partition != Partition::kVocabulary || parameter.shape.empty()) continue;
+      summary_.padded_vocab_size = parameter.shape[0];
+      if (parameter.shape[0] > 0) vocabulary += elements / parameter.shape[0];
+    }
+    if (whole.tied_copy() != nullptr) count_shards(*whole.tied_copy());
+    summary_.parameters = all;
+    summary_.true_vocab_size = options_.true_vocab_size;
+    if (!summary_.true_vocab_size.has_value()) summary_.true_vocab_size = vocab_size_of_args();
+    if (!summary_.true_vocab_size.has_value() || !summary_.padded_vocab_size.has_value()) return;
+    const int64_t padding = *summary_.padded_vocab_size - *summary_.true_vocab_size;
+    if (padding >= 0 && *summary_.true_vocab_size > 0) {
+      summary_.unpadded_parameters = all - padding * vocabulary;
+    }
+  }
+
+  /// Adds the weight's shards to the ranks and files that hold them.
+  void count_shards(const LogicalParameter& parameter) {
+    for (const SourceTensor& shard : parameter.tensors[0].shards) {
+      const RankFile& holder = summary_.whole->files()[static_cast<size_t>(shard.file)];
+      for (RankSummary& rank : summary_.ranks) {
+        if (rank.name != holder.folder_name) continue;
+        int64_t& file = summary_.files[static_cast<size_t>(rank.files[0])].parameters;
+        file = add_capped(file, shard.view.numel());
+        rank.parameters = file;
+      }
+    }
+  }
+
+  /// args.vocab_size, which most runs leave None. NullTokenizer's is without its end-of-document.
+  std::optional<int64_t> vocab_size_of_args() const {
+    const std::optional<int64_t> size = int_arg_of("vocab_size");
+    if (!size.has_value()) return std::nullopt;
+    const std::optional<FieldValue> tokenizer = arg("tokenizer_type");
+    const bool is_null = tokenizer.has_value() && std::holds_alternative<std::string>(*tokenizer) &&
+                         std::get<std::string>(*tokenizer) == "NullTokenizer";
+    return is_null ? add_capped(*size, 1) : *size;
+  }
+
+  const SummaryOptions& options_;
+  CheckpointSummary summary_;
+  std::map<std::pair<TensorGroup, std::string>, size_t> share_of_;  // index into shares
+};
+
+}  // namespace
+
+std::string_view optimizer_form_text(OptimizerForm form) {
+  switch (form) {
+    case OptimizerForm::kNone:
+      return "none";
+    case OptimizerForm::kFp32:
+      return "fp32";
+    case OptimizerForm::kMixedPrecision:
+      return "mixed precision";
+    case OptimizerForm::kDistributed:
+      return "distributed";
+  }
+  return "";
+}
+
+Result<CheckpointSummary> summarize_checkpoint(const CheckpointFolder& folder,
+                                               const SummaryOptions& options) {
+  return Summarizer(folder, options).summarize();
+}
+
+}  // namespace meg

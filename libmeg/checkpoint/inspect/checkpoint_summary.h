@@ -1,0 +1,86 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "libmeg/checkpoint/inspect/file_summary.h"
+#include "libmeg/checkpoint/megatron/checkpoint_folder.h"
+#include "libmeg/checkpoint/megatron/megatron_checkpoint.h"
+
+namespace meg {
+
+/// One rank's folder.
+struct RankSummary {
+  std::string name;
+  int64_t tensor_rank = 0, pipeline_rank = 0, expert_rank = 0;
+  /// Elements of its model's parameters, the tied copy of the embedding among them: the number that
+  /// Megatron prints when it builds this rank. nullopt where its file could not be opened.
+  std::optional<int64_t> parameters;
+  uint64_t bytes = 0;  ///< Of its files.
+  /// Of its tensors, by TensorGroup.
+  std::array<int64_t, 3> tensor_bytes = {};
+  std::vector<int> files;  ///< Indices into CheckpointSummary::files.
+};
+
+/// All tensors of one group and dtype.
+struct TensorShare {
+  TensorGroup group = TensorGroup::kModel;
+  std::string dtype;
+  int64_t tensors = 0;
+  int64_t elements = 0;
+  int64_t bytes = 0;
+};
+
+/// What a checkpoint holds, from metadata alone: also one that cannot be opened as a whole model.
+struct CheckpointSummary {
+  CheckpointFolder folder;
+  std::vector<FileSummary> files;
+  std::vector<RankSummary> ranks;
+  std::vector<std::string> missing_ranks;  ///< Folders that the sizes ask for.
+  uint64_t bytes = 0;                      ///< Of all files.
+
+  int64_t tensor_model_parallel_size = 1;
+  int64_t pipeline_model_parallel_size = 1;
+  int64_t virtual_pipeline_model_parallel_size = 1;
+  int64_t expert_model_parallel_size = 1;
+  bool sizes_are_from_args = false;  ///< Else from the folders' names.
+
+  std::optional<NameFamily> family;
+  std::optional<double> checkpoint_version;
+  std::optional<int64_t> iteration;
+  std::optional<GptConfig> config;  ///< From args.
+
+  OptimizerForm optimizer = OptimizerForm::kNone;
+  int64_t optimizer_bytes = 0;
+  bool has_scheduler = false, has_rng = false, has_grad_scaler = false;
+
+  std::optional<int64_t> parameters;           ///< Of the whole model, without the tied copy.
+  std::optional<int64_t> unpadded_parameters;  ///< The same without the vocabulary's padding rows.
+  std::optional<int64_t> padded_vocab_size;
+  std::optional<int64_t> true_vocab_size;
+  std::vector<TensorShare> shares;  ///< By group, then in the order found.
+
+  /// The whole model, or why it could not be put together.
+  std::optional<MegatronCheckpoint> whole;
+  Status whole_status;
+
+  /// Args of the first file that has them: that file's index and the node.
+  std::optional<std::pair<int, PickleId>> args;
+};
+
+struct SummaryOptions {
+  OpenCheckpointOptions open;
+  std::optional<int64_t> true_vocab_size;  ///< Tokens, where args do not tell.
+};
+
+/// Errors only where nothing can be shown: the one of the first file.
+Result<CheckpointSummary> summarize_checkpoint(const CheckpointFolder& folder,
+                                               const SummaryOptions& options = {});
+
+/// "none", "fp32", "mixed precision" or "distributed".
+std::string_view optimizer_form_text(OptimizerForm form);
+
+}  // namespace meg

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "libmeg/checkpoint/pickle/pickle_graph.h"
+
+namespace meg {
+
+/// A class or function that a pickle names. None was looked up, none was called.
+struct NamedCode {
+  std::string name;        ///< "collections.OrderedDict", "posix.system"
+  int64_t calls = 0;       ///< Calls of it that loading the pickle with Python would make.
+  bool is_usual = false;   ///< One of those that torch, numpy and Megatron write.
+  std::string first_call;  ///< Text of the first call, unless usual.
+};
+
+/// All code that a file's pickles name, those that are not usual first, each kind by name. It
+/// covers what the pickle dropped again.
+std::vector<NamedCode> named_code(const PickleGraph& graph);
+
+}  // namespace meg

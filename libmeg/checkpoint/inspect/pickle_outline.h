@@ -1,0 +1,26 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "libmeg/checkpoint/torch_file/torch_file.h"
+
+namespace meg {
+
+/// One line of the tree of a file's value.
+struct OutlineLine {
+  int depth = 0;
+  std::string key;   ///< Empty for the value itself.
+  std::string text;  ///< "dict of 4", "float16 [152, 32]", "'adam'", ...
+};
+
+struct Outline {
+  std::vector<OutlineLine> lines;
+  bool is_cut = false;  ///< There is more than `most_lines`.
+};
+
+/// The value of a file as a tree, every container once: where it comes again, or inside itself, its
+/// line says so. Lists of plain values and args stay on one line.
+Outline outline_of(const TorchFile& file, size_t most_lines = 200);
+
+}  // namespace meg

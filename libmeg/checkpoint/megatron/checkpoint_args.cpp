@@ -1,0 +1,37 @@
+#include "libmeg/checkpoint/megatron/checkpoint_args.h"
+
+#include <string>
+
+namespace meg {
+
+std::optional<FieldValue> field_value(const PickleGraph& graph, PickleId id) {
+  const PickleNode& node = graph.node(id);
+  switch (node.kind) {
+    case PickleKind::kNone:
+      return FieldValue();
+    case PickleKind::kBool:
+      return FieldValue(node.boolean);
+    case PickleKind::kInt:
+      return FieldValue(node.integer);
+    case PickleKind::kFloat:
+      return FieldValue(node.real);
+    case PickleKind::kString:
+      return FieldValue(node.text);
+    case PickleKind::kGlobal:
+      return FieldValue(graph.class_name(id));
+    default:
+      return std::nullopt;
+  }
+}
+
+std::optional<PickleId> find_arg(const PickleGraph& graph, PickleId args, std::string_view name) {
+  if (graph.node(args).kind == PickleKind::kDict) return graph.find(args, name);
+  return graph.attribute(args, name);
+}
+
+std::optional<int64_t> int_arg(const PickleGraph& graph, PickleId args, std::string_view name) {
+  const std::optional<PickleId> id = find_arg(graph, args, name);
+  return id.has_value() ? graph.as_int(*id) : std::nullopt;
+}
+
+}  // namespace meg

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "libmeg/checkpoint/pickle/pickle_graph.h"
+#include "libmeg/model/gpt_config.h"
+
+namespace meg {
+
+/// A node as a plain field: None, bool, int, float, text; a class by its dotted name
+/// ("torch.float16"). nullopt for everything else.
+std::optional<FieldValue> field_value(const PickleGraph& graph, PickleId id);
+
+/// A field of args, which is an argparse.Namespace or a dict. nullopt where there is none.
+std::optional<PickleId> find_arg(const PickleGraph& graph, PickleId args, std::string_view name);
+
+/// A whole number among args; nullopt where it is absent, None or of another type.
+std::optional<int64_t> int_arg(const PickleGraph& graph, PickleId args, std::string_view name);
+
+}  // namespace meg

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "libmeg/checkpoint/megatron/checkpoint_folder.h"
+#include "libmeg/checkpoint/megatron/folder_entries.h"
+#include "libmeg/core/result.h"
+
+namespace meg {
+
+/// The file of a rank's folder.
+inline constexpr std::string_view kModelFile = "model_optim_rng.pt";
+
+/// Tells the format of a checkpoint from what lies in its folder and lists its rank files: sets
+/// found->format and found->ranks, reading from found->folder. False where it holds none.
+Result<bool> read_contents(const FolderEntries& entries, CheckpointFolder* found);
+
+}  // namespace meg

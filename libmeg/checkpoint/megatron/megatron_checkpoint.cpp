@@ -1,0 +1,85 @@
+#include "libmeg/checkpoint/megatron/megatron_checkpoint.h"
+
+#include "libmeg/checkpoint/megatron/checkpoint_args.h"
+#include "libmeg/checkpoint/megatron/checkpoint_reader.h"
+
+namespace meg {
+
+const LogicalTensor* LogicalParameter::tensor(std::string_view kind) const {
+  for (const LogicalTensor& candidate : tensors) {
+    if (candidate.kind == kind) return &candidate;
+  }
+  return nullptr;
+}
+
+Result<MegatronCheckpoint> MegatronCheckpoint::open(const CheckpointFolder& folder,
+                                                    const OpenCheckpointOptions& options) {
+  MEG_ASSIGN_OR_RETURN(ParameterTable table, ParameterTable::gpt());
+  if (!options.param_rules.empty()) {
+    MEG_RETURN_IF_ERROR(table.add_rules(options.param_rules, options.param_rules_name));
+  }
+  return CheckpointReader(folder, options, std::move(table)).read();
+}
+
+MegatronCheckpoint::MegatronCheckpoint(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+MegatronCheckpoint::MegatronCheckpoint(MegatronCheckpoint&&) noexcept = default;
+MegatronCheckpoint& MegatronCheckpoint::operator=(MegatronCheckpoint&&) noexcept = default;
+MegatronCheckpoint::~MegatronCheckpoint() = default;
+
+const CheckpointFolder& MegatronCheckpoint::folder() const { return state_->folder; }
+
+const GptConfig& MegatronCheckpoint::config() const { return state_->config; }
+
+const ParameterTable& MegatronCheckpoint::table() const { return state_->table; }
+
+int64_t MegatronCheckpoint::tensor_model_parallel_size() const { return state_->tensor_size; }
+
+int64_t MegatronCheckpoint::pipeline_model_parallel_size() const { return state_->pipeline_size; }
+
+int64_t MegatronCheckpoint::virtual_pipeline_model_parallel_size() const {
+  return state_->virtual_size;
+}
+
+NameFamily MegatronCheckpoint::family() const { return state_->family; }
+
+bool MegatronCheckpoint::norm_spelling_is_short() const { return state_->norm_spelling_is_short; }
+
+double MegatronCheckpoint::checkpoint_version() const { return state_->version; }
+
+std::optional<int64_t> MegatronCheckpoint::iteration() const { return state_->iteration; }
+
+std::span<const RankFile> MegatronCheckpoint::files() const { return state_->files; }
+
+int MegatronCheckpoint::file_index(int64_t tensor_rank, int64_t pipeline_rank) const {
+  return static_cast<int>(pipeline_rank * state_->tensor_size + tensor_rank);
+}
+
+std::optional<PickleId> MegatronCheckpoint::args(int file) const {
+  const TorchFile& rank = *state_->files[static_cast<size_t>(file)].file;
+  return rank.graph().find(rank.root(), "args");
+}
+
+std::optional<FieldValue> MegatronCheckpoint::arg(std::string_view name) const {
+  const std::optional<PickleId> fields = args(0);
+  if (!fields.has_value()) return std::nullopt;
+  const PickleGraph& graph = state_->files[0].file->graph();
+  const std::optional<PickleId> value = find_arg(graph, *fields, name);
+  return value.has_value() ? field_value(graph, *value) : std::nullopt;
+}
+
+std::span<const LogicalParameter> MegatronCheckpoint::parameters() const {
+  return state_->parameters;
+}
+
+const LogicalParameter* MegatronCheckpoint::tied_copy() const {
+  return state_->tied_copy.has_value() ? &*state_->tied_copy : nullptr;
+}
+
+std::span<const ExtraState> MegatronCheckpoint::extra_states() const {
+  return state_->extra_states;
+}
+
+const OptimizerLayout& MegatronCheckpoint::optimizer() const { return state_->optimizer; }
+
+}  // namespace meg

@@ -1,0 +1,187 @@
+#include "libmeg/checkpoint/torch_file/torch_file.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "libmeg/checkpoint/torch_file/torch_elements.h"
+#include "libmeg/checkpoint/torch_file/torch_file_parts.h"
+#include "libmeg/checkpoint/torch_file/zip_format.h"
+#include "libmeg/core/bytes.h"
+#include "libmeg/core/crc32.h"
+#include "libmeg/core/printable.h"
+
+namespace meg {
+
+struct TorchFile::State {
+  FileDescriptor descriptor;
+  MappedFile map;
+  TorchFileParts parts;
+};
+
+namespace {
+
+/// Of check_crcs: small enough to stay in a core's cache between reading and summing.
+constexpr size_t kChunkBytes = size_t{256} << 10;
+
+/// Of the file's first bytes.
+enum class Form { kZip, kLegacy, kTar, kOther };
+
+Form form_of(std::span<const std::byte> start) {
+  const auto holds = [&](size_t at, std::string_view text) {
+    return start.size() >= at + text.size() &&
+           std::memcmp(&start[at], text.data(), text.size()) == 0;
+  };
+  if (holds(0, "PK\3\4") || holds(0, "PK\5\6")) return Form::kZip;
+  if (holds(257, "ustar")) return Form::kTar;
+  // A pickle of protocol 2 and above names its protocol first.
+  if (holds(0, "\x80")) return Form::kLegacy;
+  return Form::kOther;
+}
+
+Result<TorchFileParts> read_parts(const FileDescriptor& descriptor, const MappedFile& map) {
+  std::vector<std::byte> start(512);
+  MEG_ASSIGN_OR_RETURN(const size_t found, descriptor.read_at(0, start));
+  start.resize(found);
+  switch (form_of(start)) {
+    case Form::kZip:
+      return read_torch_archive(descriptor);
+    case Form::kLegacy:
+      return read_legacy_torch_file(map);
+    case Form::kTar:
+      return make_error(StatusCode::kUnsupported, "{}: the tar form of torch < 0.1.10",
+                        descriptor.path());
+    case Form::kOther:
+      break;
+  }
+  const std::string_view bytes(reinterpret_cast<const char*>(start.data()),
+                               std::min<size_t>(start.size(), 8));
+  return make_error(StatusCode::kCorruption,
+                    "{}: byte 0: expected a file of torch.save (a zip archive or a pickle), found "
+                    "{}",
+                    descriptor.path(), start.empty() ? "an empty file" : printable(bytes));
+}
+
+}  // namespace
+
+TorchFile::TorchFile(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+TorchFile::TorchFile(TorchFile&&) noexcept = default;
+TorchFile& TorchFile::operator=(TorchFile&&) noexcept = default;
+TorchFile::~TorchFile() = default;
+
+Result<TorchFile> TorchFile::open(const std::string& path) {
+  auto state = std::make_unique<State>();
+  MEG_ASSIGN_OR_RETURN(state->descriptor, FileDescriptor::open_regular(path));
+  MEG_ASSIGN_OR_RETURN(state->map, MappedFile::open(path, MappedFile::Access::kRandom));
+  MEG_ASSIGN_OR_RETURN(const int64_t size, state->descriptor.size());
+  if (static_cast<uint64_t>(size) != state->map.size()) {
+    return make_error(StatusCode::kIoError, "{}: was replaced while it was opened", path);
+  }
+  MEG_ASSIGN_OR_RETURN(state->parts, read_parts(state->descriptor, state->map));
+  return TorchFile(std::move(state));
+}
+
+const std::string& TorchFile::path() const { return state_->descriptor.path(); }
+
+uint64_t TorchFile::size() const { return state_->map.size(); }
+
+bool TorchFile::is_legacy() const { return state_->parts.is_legacy; }
+
+bool TorchFile::is_byte_swapped() const { return state_->parts.is_byte_swapped; }
+
+const PickleGraph& TorchFile::graph() const { return state_->parts.graph; }
+
+PickleId TorchFile::root() const { return state_->parts.root; }
+
+std::span<const TorchStorage> TorchFile::storages() const { return state_->parts.tensors.storages; }
+
+const TensorView* TorchFile::tensor(PickleId id) const {
+  const auto found = state_->parts.tensors.views.find(id);
+  return found == state_->parts.tensors.views.end() ? nullptr : &found->second;
+}
+
+std::span<const PickleId> TorchFile::tensor_nodes() const { return state_->parts.tensors.nodes; }
+
+const FileDescriptor& TorchFile::descriptor() const { return state_->descriptor; }
+
+std::optional<std::span<const std::byte>> TorchFile::view(const TensorView& tensor) const {
+  const bool is_swapped = is_byte_swapped() && dtype_size(tensor.dtype) > 1;
+  if (is_swapped || !tensor.is_contiguous()) return std::nullopt;
+  const TorchStorage& storage = storages()[static_cast<size_t>(tensor.storage)];
+  if (!check_tensor_view(tensor, storage.bytes).ok()) return std::nullopt;
+  if (tensor.numel() == 0) return std::span<const std::byte>();
+  const auto begin = static_cast<uint64_t>(tensor.offset * dtype_size(tensor.dtype));
+  return state_->map.bytes().subspan(storage.file_offset + begin,
+                                     static_cast<size_t>(tensor.bytes()));
+}
+
+Status TorchFile::read_storage(int storage, uint64_t offset, std::span<std::byte> into) const {
+  const TorchStorage& run = storages()[static_cast<size_t>(storage)];
+  if (offset > run.bytes || into.size() > run.bytes - offset) {
+    return make_error(StatusCode::kOutOfRange, "{}: storage {}: bytes {} to {} of {}", path(),
+                      printable(run.key), offset, offset + into.size(), run.bytes);
+  }
+  const auto item = static_cast<uint64_t>(dtype_size(run.dtype));
+  if (is_byte_swapped() && (offset % item != 0 || into.size() % item != 0)) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "{}: storage {}: bytes {} to {} cut elements of byte-swapped {}", path(),
+                      printable(run.key), offset, offset + into.size(), dtype_name(run.dtype));
+  }
+  MEG_RETURN_IF_ERROR(state_->descriptor.read_exactly_at(run.file_offset + offset, into));
+  if (is_byte_swapped()) swap_bytes(run.dtype, into);
+  return {};
+}
+
+Status TorchFile::read_elements(const TensorView& tensor, int64_t first,
+                                std::span<std::byte> into) const {
+  const TorchStorage& storage = storages()[static_cast<size_t>(tensor.storage)];
+  MEG_RETURN_IF_ERROR(check_tensor_view(tensor, storage.bytes).with_prefix(path()));
+  const auto item = static_cast<size_t>(dtype_size(tensor.dtype));
+  const int64_t numel = tensor.numel();
+  if (into.size() % item != 0 || first < 0 || first > numel ||
+      into.size() / item > static_cast<uint64_t>(numel - first)) {
+    return make_error(StatusCode::kOutOfRange,
+                      "{}: {} bytes from element {} of a tensor of {} elements of {}", path(),
+                      into.size(), first, numel, dtype_name(tensor.dtype));
+  }
+  MEG_RETURN_IF_ERROR(gather_elements(state_->descriptor, storage, tensor, first, into));
+  if (is_byte_swapped()) swap_bytes(tensor.dtype, into);
+  return {};
+}
+
+Status TorchFile::check_crcs(const ProgressCallback& progress) const {
+  std::vector<std::byte> chunk(kChunkBytes);
+  Progress done = {.total_bytes = 0};
+  for (const ZipEntry& entry : state_->parts.entries) {
+    done.total_bytes += static_cast<int64_t>(entry.size);
+  }
+  for (const ZipEntry& entry : state_->parts.entries) {
+    uint32_t crc = 0;
+    if (entry.is_stored()) {
+      for (uint64_t at = 0; at < entry.size;) {
+        const auto piece = std::span(chunk).first(std::min(chunk.size(), entry.size - at));
+        MEG_RETURN_IF_ERROR(state_->descriptor.read_exactly_at(entry.data_offset + at, piece));
+        crc = crc32(piece, crc);
+        at += piece.size();
+        done.bytes += static_cast<int64_t>(piece.size());
+        if (progress && !progress(done)) {
+          return make_error(StatusCode::kCancelled, "{}: cancelled", path());
+        }
+      }
+    } else {
+      MEG_ASSIGN_OR_RETURN(const auto content,
+                           read_zip_entry(state_->descriptor, entry, uint64_t{64} << 20));
+      crc = crc32(content);
+      done.bytes += static_cast<int64_t>(content.size());
+    }
+    if (crc != entry.crc) {
+      return make_error(StatusCode::kCorruption,
+                        "{}: entry {}: CRC-32: expected {:08x}, found {:08x}", path(),
+                        printable(entry.name, 200), entry.crc, crc);
+    }
+  }
+  return {};
+}
+
+}  // namespace meg

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <vector>
+
+#include "libmeg/checkpoint/pickle/pickle_graph.h"
+#include "libmeg/checkpoint/torch_file/torch_tensors.h"
+#include "libmeg/checkpoint/torch_file/zip_archive.h"
+#include "libmeg/core/file_descriptor.h"
+#include "libmeg/core/mapped_file.h"
+
+namespace meg {
+
+/// What opening finds, whatever the form of the file; every storage lies inside the file.
+struct TorchFileParts {
+  PickleGraph graph;
+  PickleId root = 0;
+  TorchTensors tensors;
+  std::vector<ZipEntry> entries;  ///< Of the archive; empty for legacy files.
+  bool is_legacy = false;
+  bool is_byte_swapped = false;
+};
+
+/// The zip form.
+Result<TorchFileParts> read_torch_archive(const FileDescriptor& file);
+
+/// The form of torch < 1.6: pickles of a magic number, a protocol number, the machine, the value
+/// and the list of storage keys; then each storage, a 64-bit count of elements and the elements.
+Result<TorchFileParts> read_legacy_torch_file(const MappedFile& file);
+
+}  // namespace meg

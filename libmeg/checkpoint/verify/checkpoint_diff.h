@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "libmeg/checkpoint/megatron/megatron_checkpoint.h"
+#include "libmeg/checkpoint/verify/tensor_difference.h"
+#include "libmeg/core/progress.h"
+#include "libmeg/core/result.h"
+
+namespace meg {
+
+struct CheckpointDiffOptions {
+  Tolerance tolerance = {};
+  std::string name_pattern = {};  ///< RE2; only parameters whose name it is found in. Empty: all.
+  bool compare_optimizer = true;
+  /// Rows of the vocabulary from here on are padding: a difference there is a note.
+  std::optional<int64_t> vocab_size = {};
+  int workers = 1;
+  ProgressCallback progress = {};  ///< Bytes of both checkpoints' tensors.
+};
+
+/// One kind of state of a parameter that is not equal.
+struct TensorDifference {
+  std::string name;            ///< "decoder.layers.3.mlp.linear_fc1.weight"
+  std::string kind;            ///< "weight", "fp32_param", "exp_avg" ...
+  std::vector<int64_t> index;  ///< Of the first unequal element in the merged tensor.
+  int64_t elements = 0;        ///< That were compared.
+  ElementDifferences found;
+};
+
+/// A plain value that is not equal, as text.
+struct FieldDifference {
+  std::string field;  ///< "iteration", "args.hidden_size", "param_groups, with weight decay, step"
+  std::string a, b;
+};
+
+struct CheckpointDiff {
+  int64_t parameters = 0;  ///< In both.
+  int64_t tensors = 0;     ///< That were compared.
+  int64_t elements = 0;    ///< In these.
+  std::vector<TensorDifference> tensor_differences;
+  std::vector<FieldDifference> field_differences;
+  std::vector<std::string> only_in_a, only_in_b;  ///< "NAME KIND"
+  /// What differs without making the checkpoints unequal, and what was not compared.
+  std::vector<std::string> notes;
+
+  bool equal() const {
+    return tensor_differences.empty() && field_differences.empty() && only_in_a.empty() &&
+           only_in_b.empty();
+  }
+};
+
+/// Compares two checkpoints as models, whatever their layouts, names, padding and dtypes: every
+/// parameter and kind of state merged over all ranks, the iteration, the model's shape in args,
+/// learning rate, steps and scheduler. State that one side does not have at all (converted
+/// checkpoints have no optimizer) is a note. Tensors are read in bounded memory.
+/// kInvalidArgument for a pattern that RE2 does not take; kCancelled.
+Result<CheckpointDiff> diff_checkpoints(const MegatronCheckpoint& a, const MegatronCheckpoint& b,
+                                        const CheckpointDiffOptions& options);
+
+}  // namespace meg

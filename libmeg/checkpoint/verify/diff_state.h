@@ -1,0 +1,12 @@
+#pragma once
+
+#include "libmeg/checkpoint/verify/checkpoint_diff.h"
+
+namespace meg {
+
+/// Compares what is no tensor of a parameter: iteration, the model's shape, and unless
+/// compare_optimizer is false learning rate, steps and scheduler.
+void diff_state(const MegatronCheckpoint& a, const MegatronCheckpoint& b, bool compare_optimizer,
+                CheckpointDiff* diff);
+
+}  // namespace meg

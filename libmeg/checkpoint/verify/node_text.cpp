@@ -1,0 +1,22 @@
+#include "libmeg/checkpoint/verify/node_text.h"
+
+#include "libmeg/checkpoint/verify/float_scan.h"
+
+namespace meg {
+namespace {
+
+/// Longer values are compared by their beginnings.
+constexpr size_t kLongestText = size_t{1} << 16;
+
+}  // namespace
+
+std::string node_text(const TorchFile& file, PickleId id) {
+  const TensorView* tensor = file.tensor(id);
+  if (tensor == nullptr) return file.graph().describe(id, kLongestText);
+  if (tensor->numel() != 1) return "a tensor of shape " + shape_text(tensor->shape);
+  std::vector<std::byte> element(static_cast<size_t>(dtype_size(tensor->dtype)));
+  const Status status = file.read_elements(*tensor, 0, element);
+  return status.ok() ? element_text(tensor->dtype, element.data()) : status.message();
+}
+
+}  // namespace meg

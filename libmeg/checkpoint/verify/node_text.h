@@ -1,0 +1,13 @@
+#pragma once
+
+#include <string>
+
+#include "libmeg/checkpoint/torch_file/torch_file.h"
+
+namespace meg {
+
+/// A plain value of a file as one line of text that is equal where the values are: numbers, words,
+/// lists ...; tensors of one element by their content, larger ones by their shape.
+std::string node_text(const TorchFile& file, PickleId id);
+
+}  // namespace meg

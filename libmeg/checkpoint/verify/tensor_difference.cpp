@@ -1,0 +1,122 @@
+#include "libmeg/checkpoint/verify/tensor_difference.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "libmeg/checkpoint/verify/float_scan.h"
+#include "libmeg/core/float_convert.h"
+
+namespace meg {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+/// Elements that are widened together.
+constexpr size_t kBlock = 4096;
+
+bool fits_float32(DType dtype) {
+  return dtype == DType::kFloat16 || dtype == DType::kBFloat16 || dtype == DType::kFloat32;
+}
+
+/// Elements as float64, which holds every one of these types exactly.
+void widen(DType dtype, std::span<const std::byte> elements, std::span<double> into) {
+  if (fits_float32(dtype)) {
+    std::vector<float> floats(into.size());
+    if (convert_floats(dtype, elements, DType::kFloat32, std::as_writable_bytes(std::span(floats)))
+            .ok()) {
+      std::copy(floats.begin(), floats.end(), into.begin());
+      return;
+    }
+  }
+  const auto size = static_cast<size_t>(dtype_size(dtype));
+  for (size_t i = 0; i < into.size(); ++i) {
+    into[i] = widened_element(dtype, elements.data() + i * size);
+  }
+}
+
+bool is_equal(double a, double b, const Tolerance& tolerance) {
+  if (std::isnan(a) || std::isnan(b)) return std::isnan(a) && std::isnan(b);
+  if (tolerance.is_exact()) return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b);
+  return a == b || std::abs(a - b) <= tolerance.atol + tolerance.rtol * std::abs(b);
+}
+
+void add_sizes(double a, double b, ElementDifferences* found) {
+  const bool both_finite = std::isfinite(a) && std::isfinite(b);
+  const double difference = both_finite ? std::abs(a - b) : kInfinity;
+  found->max_abs = std::max(found->max_abs, difference);
+  if (difference > 0) {
+    found->max_rel = std::max(found->max_rel, b == 0 ? kInfinity : difference / std::abs(b));
+  }
+}
+
+ElementDifferences compare_floats(DType a_dtype, std::span<const std::byte> a, DType b_dtype,
+                                  std::span<const std::byte> b, int64_t first,
+                                  const Tolerance& tolerance) {
+  const auto a_size = static_cast<size_t>(dtype_size(a_dtype));
+  const auto b_size = static_cast<size_t>(dtype_size(b_dtype));
+  const size_t count = a.size() / a_size;
+  std::vector<double> a_wide(std::min(kBlock, count));
+  std::vector<double> b_wide(a_wide.size());
+  ElementDifferences found;
+  for (size_t begin = 0; begin < count; begin += kBlock) {
+    const size_t size = std::min(kBlock, count - begin);
+    const std::span<const std::byte> a_block = a.subspan(begin * a_size, size * a_size);
+    const std::span<const std::byte> b_block = b.subspan(begin * b_size, size * b_size);
+    if (a_dtype == b_dtype && std::memcmp(a_block.data(), b_block.data(), a_block.size()) == 0) {
+      continue;
+    }
+    widen(a_dtype, a_block, std::span(a_wide).first(size));
+    widen(b_dtype, b_block, std::span(b_wide).first(size));
+    for (size_t i = 0; i < size; ++i) {
+      if (is_equal(a_wide[i], b_wide[i], tolerance)) continue;
+      if (found.count++ == 0) {
+        found.first = first + static_cast<int64_t>(begin + i);
+        found.first_a = element_text(a_dtype, a_block.data() + i * a_size);
+        found.first_b = element_text(b_dtype, b_block.data() + i * b_size);
+      }
+      add_sizes(a_wide[i], b_wide[i], &found);
+    }
+  }
+  return found;
+}
+
+ElementDifferences compare_bits(DType dtype, std::span<const std::byte> a,
+                                std::span<const std::byte> b, int64_t first) {
+  const auto size = static_cast<size_t>(dtype_size(dtype));
+  ElementDifferences found;
+  for (size_t at = 0; at < a.size(); at += size) {
+    if (std::memcmp(a.data() + at, b.data() + at, size) == 0) continue;
+    if (found.count++ > 0) continue;
+    found.first = first + static_cast<int64_t>(at / size);
+    found.first_a = element_text(dtype, a.data() + at);
+    found.first_b = element_text(dtype, b.data() + at);
+  }
+  return found;
+}
+
+}  // namespace
+
+void ElementDifferences::append(const ElementDifferences& next) {
+  if (next.count == 0) return;
+  if (count == 0) {
+    *this = next;
+    return;
+  }
+  count += next.count;
+  max_abs = std::max(max_abs, next.max_abs);
+  max_rel = std::max(max_rel, next.max_rel);
+}
+
+bool are_comparable(DType a, DType b) { return a == b || (is_scannable(a) && is_scannable(b)); }
+
+ElementDifferences compare_elements(DType a_dtype, std::span<const std::byte> a, DType b_dtype,
+                                    std::span<const std::byte> b, int64_t first,
+                                    const Tolerance& tolerance) {
+  if (is_scannable(a_dtype)) return compare_floats(a_dtype, a, b_dtype, b, first, tolerance);
+  return compare_bits(a_dtype, a, b, first);
+}
+
+}  // namespace meg

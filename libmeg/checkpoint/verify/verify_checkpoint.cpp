@@ -1,0 +1,166 @@
+#include "libmeg/checkpoint/verify/verify_checkpoint.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
+#include <utility>
+
+#include "libmeg/checkpoint/verify/checkpoint_ranks.h"
+#include "libmeg/checkpoint/verify/entry_crcs.h"
+#include "libmeg/checkpoint/verify/lane_plan.h"
+#include "libmeg/checkpoint/verify/lane_scan.h"
+#include "libmeg/checkpoint/verify/rank_checks.h"
+
+namespace meg {
+namespace {
+
+class CheckpointVerifier {
+ public:
+  CheckpointVerifier(const std::string& path, const VerifyCheckpointOptions& options)
+      : path_(path), options_(options) {
+    report_.folder = path;
+  }
+
+  Result<CheckpointReport> run() &&;
+
+ private:
+  Result<bool> find();
+  Status read_values(const CheckpointRanks& ranks);
+
+  void add_problems(std::vector<CheckpointProblem> problems) {
+    std::move(problems.begin(), problems.end(), std::back_inserter(report_.problems));
+  }
+
+  Status check_whole(const CheckpointRanks& ranks);
+  void describe(const CheckpointRanks& ranks);
+
+  const std::string& path_;
+  const VerifyCheckpointOptions& options_;
+  CheckpointFolder folder_;
+  CheckpointReport report_;
+};
+
+Result<CheckpointReport> CheckpointVerifier::run() && {
+  MEG_ASSIGN_OR_RETURN(const bool is_found, find());
+  if (!is_found) return std::move(report_);
+  MEG_ASSIGN_OR_RETURN(const CheckpointRanks ranks,
+                       read_checkpoint_ranks(folder_, options_.open, &report_));
+  describe(ranks);
+  check_agreement(ranks, folder_, options_, &report_);
+  check_parameters(ranks, &report_);
+  check_optimizers(ranks, &report_);
+  MEG_RETURN_IF_ERROR(check_whole(ranks));
+  MEG_RETURN_IF_ERROR(read_values(ranks));
+  return std::move(report_);
+}
+
+/// False where nothing was found that could be opened: the report says why.
+Result<bool> CheckpointVerifier::find() {
+  Result<CheckpointFolder> found = find_checkpoint(path_, options_.iteration);
+  if (!found.has_value()) {
+    std::error_code ignored;
+    const std::string tracker = (std::filesystem::path(path_) / kTrackerName).string();
+    const bool has_tracker = std::filesystem::exists(tracker, ignored);
+    if (!has_tracker || options_.iteration.has_value()) return found.error();
+    report_.problems.push_back(problem_of(CheckpointCheck::kTracker, tracker, found.error()));
+    return false;
+  }
+  folder_ = *std::move(found);
+  report_.folder = folder_.folder;
+  report_.format = folder_.format;
+  report_.iteration = folder_.iteration;
+  if (folder_.format == CheckpointFormat::kSingleFile) {
+    const std::filesystem::path file = folder_.folder;
+    folder_.ranks = {
+        {.numbers = {0}, .name = file.parent_path().filename().string(), .file = folder_.folder}};
+    report_.notes.emplace_back("one rank's file by itself: the others were not looked at");
+  } else if (folder_.format != CheckpointFormat::kMpRank) {
+    return make_error(StatusCode::kUnsupported,
+                      "{}: checkpoints of the format {} are not supported yet", folder_.folder,
+                      checkpoint_format_text(folder_.format));
+  }
+  return true;
+}
+
+/// The elements that a shard adds to the model: a replica and the tied copy add nothing.
+int64_t counted_elements(const CheckpointRanks& ranks, const RankContent& rank,
+                         const RankEntry& entry) {
+  if (entry.match.is_extra_state || entry.tensor == nullptr || ranks.is_tied_copy(entry)) return 0;
+  if (entry.match.partition == Partition::kReplicated && rank.tensor_rank > 0) return 0;
+  return entry.tensor->numel();
+}
+
+void CheckpointVerifier::describe(const CheckpointRanks& ranks) {
+  report_.rank_files = static_cast<int64_t>(ranks.ranks.size());
+  report_.checkpoint_version = ranks.version;
+  if (ranks.ranks.empty()) return;
+  report_.tensor_model_parallel_size = ranks.tensor_size;
+  report_.pipeline_model_parallel_size = ranks.pipeline_size;
+  report_.virtual_pipeline_model_parallel_size = static_cast<int64_t>(ranks.chunks());
+  const bool is_whole = report_.rank_files == ranks.tensor_size * ranks.pipeline_size;
+  std::vector<NameFamily> families;
+  for (const RankContent& rank : ranks.ranks) {
+    if (!rank.model.has_value()) continue;
+    for (const std::vector<RankEntry>& chunk : rank.model->chunks) {
+      for (const RankEntry& entry : chunk) {
+        if (is_whole) report_.parameter_count += counted_elements(ranks, rank, entry);
+        // The name that fewest families share tells most.
+        const std::vector<NameFamily>& known = entry.match.families;
+        if (!known.empty() && (families.empty() || known.size() < families.size())) {
+          families = known;
+        }
+      }
+    }
+  }
+  if (!families.empty()) report_.names = name_family_text(families.front());
+}
+
+/// What only the whole model can tell, where nothing else was found wrong.
+Status CheckpointVerifier::check_whole(const CheckpointRanks& ranks) {
+  const bool is_single = folder_.format == CheckpointFormat::kSingleFile;
+  if (is_single || !report_.problems.empty() || !ranks.config.has_value()) return Status();
+  // Optimizers were read rank by rank; what is not supported of them is noted there.
+  OpenCheckpointOptions options = options_.open;
+  options.ignore_optimizer |= !report_.notes.empty();
+  const Result<MegatronCheckpoint> whole = MegatronCheckpoint::open(folder_, options);
+  if (whole.has_value()) {
+    report_.names = name_family_text(whole->family());
+    return Status();
+  }
+  if (whole.error().code() == StatusCode::kUnsupported) return whole.error();
+  report_.problems.push_back(
+      problem_of(CheckpointCheck::kStructure, folder_.folder, whole.error()));
+  return Status();
+}
+
+Status CheckpointVerifier::read_values(const CheckpointRanks& ranks) {
+  const std::vector<LaneGroup> groups = plan_lanes(ranks);
+  for (const LaneGroup& group : groups) {
+    report_.tensors += static_cast<int64_t>(group.lanes.size());
+  }
+  std::vector<std::shared_ptr<const TorchFile>> files = ranks.other_files;
+  for (const RankContent& rank : ranks.ranks) files.push_back(rank.file);
+  for (const std::shared_ptr<const TorchFile>& file : files) {
+    if (options_.check_crcs) add_problems(check_entry_crcs(*file));
+  }
+  MEG_ASSIGN_OR_RETURN(std::vector<CheckpointProblem> problems,
+                       scan_lanes(groups, files,
+                                  {.check_crcs = options_.check_crcs,
+                                   .known_storages = {},
+                                   .check_finite = !options_.allow_nan,
+                                   .workers = options_.workers,
+                                   .progress = options_.progress}));
+  add_problems(std::move(problems));
+  return Status();
+}
+
+}  // namespace
+
+Result<CheckpointReport> verify_checkpoint(const std::string& path,
+                                           const VerifyCheckpointOptions& options) {
+  return CheckpointVerifier(path, options).run();
+}
+
+}  // namespace meg

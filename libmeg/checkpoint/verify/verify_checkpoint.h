@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "libmeg/checkpoint/megatron/megatron_checkpoint.h"
+#include "libmeg/checkpoint/verify/checkpoint_problem.h"
+#include "libmeg/core/progress.h"
+#include "libmeg/core/result.h"
+
+namespace meg {
+
+struct VerifyCheckpointOptions {
+  std::optional<int64_t> iteration = {};   ///< As find_checkpoint.
+  bool check_crcs = true;                  ///< The archives' CRC-32s.
+  bool allow_nan = false;                  ///< NaN and Inf are no problems.
+  std::optional<int64_t> vocab_size = {};  ///< Tokens that the table must have rows for.
+  OpenCheckpointOptions open = {};
+  int workers = 1;                 ///< Threads that read tensors.
+  ProgressCallback progress = {};  ///< Bytes; may be empty.
+};
+
+/// What verify_checkpoint saw. Fields are as far as they could be read.
+struct CheckpointReport {
+  std::string folder;  ///< iter_0005000 or release (a path).
+  CheckpointFormat format = CheckpointFormat::kMpRank;
+  std::optional<int64_t> iteration;
+  double checkpoint_version = 0;
+  int64_t tensor_model_parallel_size = 0;
+  int64_t pipeline_model_parallel_size = 0;
+  int64_t virtual_pipeline_model_parallel_size = 0;
+  std::string names;            ///< name_family_text
+  int64_t rank_files = 0;       ///< That could be opened.
+  int64_t parameter_count = 0;  ///< Elements of the whole model; 0 where it is not whole.
+  OptimizerForm optimizer = OptimizerForm::kNone;
+  int64_t tensors = 0;  ///< Whose values were read.
+  int64_t bytes = 0;    ///< Of all files.
+  std::vector<std::string> notes;
+  std::vector<CheckpointProblem> problems;
+
+  bool ok() const { return problems.empty(); }
+};
+
+/// Checks all that can be checked of a checkpoint in mp_rank folders, and goes on after a problem
+/// as far as the rest allows. Every tensor is read once, in bounded memory. A damaged checkpoint
+/// gives a report with problems; an error means that it could not be checked: no such path
+/// (kNotFound), a format or form that is not read yet (kUnsupported, by name), rules that cannot be
+/// parsed (kInvalidArgument), or kCancelled.
+Result<CheckpointReport> verify_checkpoint(const std::string& path,
+                                           const VerifyCheckpointOptions& options);
+
+}  // namespace meg
