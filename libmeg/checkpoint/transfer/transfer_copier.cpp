@@ -56,6 +56,15 @@ void copy_runs(const std::byte* from, size_t from_step, std::byte* to, size_t to
   }
 }
 
+/// Where the segment that holds `position` ends: what lies before it goes to the same targets.
+int64_t segment_end(const Work& work, int64_t position) {
+  const int64_t in_row = position % plane(work);
+  for (const auto& segment : work.segments) {
+    if (segment.end * work.inner > in_row) return position - in_row + segment.end * work.inner;
+  }
+  return position - in_row + plane(work);
+}
+
 }  // namespace
 
 void split_work(Work& work, int64_t job_bytes, int64_t chunk_bytes,
@@ -65,9 +74,12 @@ void split_work(Work& work, int64_t job_bytes, int64_t chunk_bytes,
   const int64_t rows = rows_at_once(work, chunk_bytes);
   const int64_t step = rows > 0 ? rows * plane(work) : chunk_elements(work, chunk_bytes);
   const int64_t job = std::max<int64_t>(job_bytes / (step * larger_size(work)), 1) * step;
-  for (int64_t begin = 0; begin < total; begin += job) {
-    jobs->push_back({&work, begin, std::min(begin + job, total)});
+  for (int64_t begin = 0; begin < total;) {
+    int64_t end = std::min(begin + job, total);
+    if (rows == 0) end = std::min(end, std::max(segment_end(work, begin), begin + step));
+    jobs->push_back({&work, begin, end});
     ++work.jobs_left;
+    begin = end;
   }
 }
 

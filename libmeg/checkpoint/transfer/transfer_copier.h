@@ -17,7 +17,8 @@ struct TransferJob {
   int64_t begin = 0, end = 0;
 };
 
-/// Splits a work into jobs of about job_bytes, to be run by copiers of these chunk_bytes.
+/// Splits a work into jobs of up to about job_bytes, each to the same targets where a chunk of them
+/// can be, to be run by copiers of these chunk_bytes.
 void split_work(TransferWork& work, int64_t job_bytes, int64_t chunk_bytes,
                 std::vector<TransferJob>* jobs);
 

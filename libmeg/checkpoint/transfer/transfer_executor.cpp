@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <filesystem>
+#include <map>
 #include <mutex>
 #include <new>
 #include <system_error>
@@ -73,7 +74,42 @@ int64_t bytes_to_write(const Works& works) {
   return bytes;
 }
 
-/// Jobs in the order in which their bytes lie in the source files.
+/// The target file that a job writes to first; -1 where it only checks its source.
+int first_target_file(const TransferJob& job) {
+  const TransferWork& work = *job.work;
+  const int64_t in_row = job.begin % (work.extent * work.inner);
+  for (const auto& segment : work.segments) {
+    if (segment.end * work.inner > in_row && !segment.targets.empty()) {
+      return work.targets[static_cast<size_t>(segment.targets.front())].file;
+    }
+  }
+  return -1;
+}
+
+/// Deals jobs out by target file in turns, each file's in their order: the system lets one thread
+/// at a time write to a file, so threads that follow one another should meet different files.
+std::vector<TransferJob> dealt_by_target(const std::vector<TransferJob>& jobs) {
+  std::map<int, std::vector<const TransferJob*>> by_file;
+  size_t longest = 0;
+  for (const TransferJob& job : jobs) {
+    auto& file = by_file[first_target_file(job)];
+    file.push_back(&job);
+    longest = std::max(longest, file.size());
+  }
+  std::vector<TransferJob> dealt;
+  dealt.reserve(jobs.size());
+  for (size_t i = 0; i < longest; ++i) {
+    for (const auto& [file, own] : by_file) {
+      // Files with fewer jobs are spread over all rounds, so that none is left alone at the end.
+      const size_t begin = i * own.size() / longest;
+      const size_t end = (i + 1) * own.size() / longest;
+      for (size_t k = begin; k < end; ++k) dealt.push_back(*own[k]);
+    }
+  }
+  return dealt;
+}
+
+/// Jobs in the order in which their bytes lie in the source files, dealt out by target file.
 std::vector<TransferJob> ordered_jobs(const Works& works, int64_t chunk_bytes) {
   std::vector<TransferJob> jobs;
   for (const auto& work : works) split_work(*work, kJobBytes, chunk_bytes, &jobs);
@@ -86,7 +122,7 @@ std::vector<TransferJob> ordered_jobs(const Works& works, int64_t chunk_bytes) {
   };
   std::sort(jobs.begin(), jobs.end(),
             [&](const auto& a, const auto& b) { return place(a) < place(b); });
-  return jobs;
+  return dealt_by_target(jobs);
 }
 
 /// What the threads of one execution share.
