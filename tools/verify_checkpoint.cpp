@@ -23,20 +23,6 @@ using nlohmann::ordered_json;
 
 constexpr int64_t kMostWorkers = 1024;
 
-std::string_view optimizer_text(OptimizerForm form) {
-  switch (form) {
-    case OptimizerForm::kNone:
-      return "none";
-    case OptimizerForm::kFp32:
-      return "fp32";
-    case OptimizerForm::kMixedPrecision:
-      return "mixed precision";
-    case OptimizerForm::kDistributed:
-      return "distributed";
-  }
-  return "unknown";
-}
-
 void print_text(const CheckpointReport& report) {
   for (const std::string& note_text : report.notes) note(note_text);
   if (!report.ok()) {
@@ -46,7 +32,7 @@ void print_text(const CheckpointReport& report) {
   fmt::print("{}: ok (TP {}, PP {}, {}, {} parameters, {} tensors in {} {}, optimizer: {})\n",
              report.folder, report.tensor_model_parallel_size, report.pipeline_model_parallel_size,
              report.names, report.parameter_count, report.tensors, report.rank_files,
-             report.rank_files == 1 ? "file" : "files", optimizer_text(report.optimizer));
+             report.rank_files == 1 ? "file" : "files", optimizer_form_text(report.optimizer));
 }
 
 ordered_json problem_json(const CheckpointProblem& problem) {
@@ -75,7 +61,7 @@ ordered_json report_json(const CheckpointReport& report) {
   object["pipeline_model_parallel_size"] = report.pipeline_model_parallel_size;
   object["virtual_pipeline_model_parallel_size"] = report.virtual_pipeline_model_parallel_size;
   object["names"] = report.names;
-  object["optimizer"] = optimizer_text(report.optimizer);
+  object["optimizer"] = optimizer_form_text(report.optimizer);
   object["rank_files"] = report.rank_files;
   object["parameters"] = report.parameter_count;
   object["tensors"] = report.tensors;

@@ -392,20 +392,6 @@ class Summarizer {
 
 }  // namespace
 
-std::string_view optimizer_form_text(OptimizerForm form) {
-  switch (form) {
-    case OptimizerForm::kNone:
-      return "none";
-    case OptimizerForm::kFp32:
-      return "fp32";
-    case OptimizerForm::kMixedPrecision:
-      return "mixed precision";
-    case OptimizerForm::kDistributed:
-      return "distributed";
-  }
-  return "";
-}
-
 Result<CheckpointSummary> summarize_checkpoint(const CheckpointFolder& folder,
                                                const SummaryOptions& options) {
   return Summarizer(folder, options).summarize();

@@ -80,7 +80,4 @@ struct SummaryOptions {
 Result<CheckpointSummary> summarize_checkpoint(const CheckpointFolder& folder,
                                                const SummaryOptions& options = {});
 
-/// "none", "fp32", "mixed precision" or "distributed".
-std::string_view optimizer_form_text(OptimizerForm form);
-
 }  // namespace meg

@@ -5,6 +5,20 @@
 
 namespace meg {
 
+std::string_view optimizer_form_text(OptimizerForm form) {
+  switch (form) {
+    case OptimizerForm::kNone:
+      return "none";
+    case OptimizerForm::kFp32:
+      return "fp32";
+    case OptimizerForm::kMixedPrecision:
+      return "mixed precision";
+    case OptimizerForm::kDistributed:
+      return "distributed";
+  }
+  return "";
+}
+
 const LogicalTensor* LogicalParameter::tensor(std::string_view kind) const {
   for (const LogicalTensor& candidate : tensors) {
     if (candidate.kind == kind) return &candidate;

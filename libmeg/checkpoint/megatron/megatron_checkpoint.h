@@ -67,6 +67,9 @@ enum class OptimizerForm : uint8_t {
   kDistributed,     ///< Only param_groups here, the rest in distrib_optim.pt.
 };
 
+/// "none", "fp32", "mixed precision" or "distributed".
+std::string_view optimizer_form_text(OptimizerForm form);
+
 /// How a checkpoint's optimizer is written, so that a reshaped one can be written alike.
 struct OptimizerLayout {
   OptimizerForm form = OptimizerForm::kNone;
