@@ -24,7 +24,7 @@ enum class CheckpointCheck : uint8_t {
   kReplicas,           ///< Tensors that every tensor rank holds, unequal.
   kTiedEmbeddings,     ///< The last stage's copy of the embedding, unequal.
   kNotFinite,          ///< NaN or Inf.
-  kNegative,           ///< Second moments below zero.
+  kNegative,           ///< Second moments below zero; verify_checkpoint makes it a note.
   kOptimizer,          ///< Parameters without state, state without parameter, unequal steps.
   kMasters,            ///< 16-bit weights that are not their fp32 masters, rounded.
   kStructure,          ///< Anything else that keeps the ranks from being one model.
