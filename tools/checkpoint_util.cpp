@@ -4,9 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <chrono>
-#include <csignal>
 #include <cstdio>
 #include <fstream>
 #include <string>
@@ -16,6 +14,7 @@
 #include "libmeg/checkpoint/reshard/reshard.h"
 #include "tools/checkpoint_util_flags.h"
 #include "tools/common/byte_size.h"
+#include "tools/common/interruption.h"
 #include "tools/common/progress_bar.h"
 #include "tools/common/report.h"
 
@@ -27,24 +26,6 @@ namespace {
 constexpr int64_t kReserve = int64_t{12} << 20;
 constexpr int64_t kLeastBuffers = int64_t{4} << 20;
 constexpr int64_t kMebibyte = int64_t{1} << 20;
-
-std::atomic<bool> interrupted = false;
-static_assert(std::atomic<bool>::is_always_lock_free);
-
-/// The first signal ends the work in good order, a second one the process. Signals that the caller
-/// has switched off (nohup) stay so.
-void stop_at_signals() {
-  struct sigaction action {};
-
-  action.sa_handler = [](int) { interrupted = true; };
-  action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
-    struct sigaction before {};
-
-    sigaction(signal, nullptr, &before);
-    if (before.sa_handler != SIG_IGN) sigaction(signal, &action, nullptr);
-  }
-}
 
 void print(const std::string& line) {
   fmt::print("{}\n", line);
@@ -148,7 +129,7 @@ Status run(const CheckpointUtilArguments& arguments) {
   ProgressBar bar(0);
   transfer.progress = [&bar](const Progress& now) {
     bar.update(now);
-    return !interrupted;
+    return !interrupted();
   };
   const int64_t iteration = checkpoint.folder().is_release ? 0 : checkpoint.iteration().value_or(0);
   print(fmt::format("saving checkpoint at iteration {:7d} to {}", iteration, arguments.save_dir));

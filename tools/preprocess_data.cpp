@@ -2,9 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <atomic>
 #include <chrono>
-#include <csignal>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -16,6 +14,7 @@
 #include "libmeg/dataset/preprocess.h"
 #include "libmeg/tokenizer/open_tokenizer.h"
 #include "tools/common/flags.h"
+#include "tools/common/interruption.h"
 #include "tools/common/progress_bar.h"
 #include "tools/common/report.h"
 
@@ -27,9 +26,6 @@ constexpr int64_t kMostWorkers = 1024;
 
 // The model's side of the vocabulary, as preprocess_data.py fixes it for its log.
 constexpr int64_t kMakeVocabSizeDivisibleBy = 128;
-
-std::atomic<bool> interrupted = false;
-static_assert(std::atomic<bool>::is_always_lock_free);
 
 double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -170,21 +166,6 @@ void print_summary(const PreprocessSummary& summary, double seconds) {
   for (const std::string& text : summary.warnings) warning(text);
 }
 
-/// The first signal ends the work in good order, a second one the process. Signals that the caller
-/// has switched off (nohup) stay so.
-void stop_at_signals() {
-  struct sigaction action {};
-
-  action.sa_handler = [](int) { interrupted = true; };
-  action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
-    struct sigaction before {};
-
-    sigaction(signal, nullptr, &before);
-    if (before.sa_handler != SIG_IGN) sigaction(signal, &action, nullptr);
-  }
-}
-
 Status run(Arguments& arguments) {
   const double start = seconds_now();
   for (const std::string& input : arguments.options.inputs) print("Opening " + input);
@@ -196,7 +177,7 @@ Status run(Arguments& arguments) {
   ProgressBar bar(arguments.log_interval);
   const auto progress = [&bar](const Progress& now) {
     bar.update(now);
-    return !interrupted;
+    return !interrupted();
   };
   const Result<PreprocessSummary> summary = preprocess(arguments.options, *tokenizer, progress);
   bar.clear();

@@ -1,0 +1,12 @@
+#pragma once
+
+namespace meg::tools {
+
+/// From now on the first SIGINT, SIGTERM or SIGHUP only makes interrupted() true, so that work can
+/// end in good order; a second one ends the process. Signals that the caller has switched off
+/// (nohup) stay so.
+void stop_at_signals();
+
+bool interrupted();
+
+}  // namespace meg::tools
