@@ -6,6 +6,8 @@
 #include <cstring>
 #include <optional>
 
+#include "libmeg/checkpoint/torch_file/claimed_crc.h"
+
 namespace meg {
 namespace {
 
@@ -18,11 +20,7 @@ const TorchFile& file_of(const MegatronCheckpoint& checkpoint, const SourceTenso
 /// The CRC-32 of a tensor's bytes, where the archive has it.
 std::optional<uint32_t> known_crc(const MegatronCheckpoint& checkpoint,
                                   const SourceTensor& tensor) {
-  const TorchFile& file = file_of(checkpoint, tensor);
-  const TorchStorage& storage = file.storages()[static_cast<size_t>(tensor.view.storage)];
-  const bool covers = tensor.view.offset == 0 && tensor.view.is_contiguous() &&
-                      static_cast<uint64_t>(tensor.view.bytes()) == storage.bytes;
-  return covers && !file.is_byte_swapped() ? storage.crc : std::nullopt;
+  return claimed_crc(file_of(checkpoint, tensor), tensor.view);
 }
 
 /// Whether the CRC-32s say that shards of one tensor differ.

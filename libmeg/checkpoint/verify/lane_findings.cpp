@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "libmeg/checkpoint/torch_file/claimed_crc.h"
 #include "libmeg/core/crc32.h"
 
 namespace meg {
@@ -144,11 +145,7 @@ void RelationFinding::append(const RelationFinding& next) {
   }
 }
 
-bool covers_storage(const Lane& lane) {
-  const TorchStorage& storage = lane.file->storages()[static_cast<size_t>(lane.view.storage)];
-  return storage.crc.has_value() && !lane.file->is_byte_swapped() && lane.view.offset == 0 &&
-         lane.view.is_contiguous() && static_cast<uint64_t>(lane.view.bytes()) == storage.bytes;
-}
+bool covers_storage(const Lane& lane) { return claimed_crc(*lane.file, lane.view).has_value(); }
 
 RelationFinding compare_runs(DType dtype, std::span<const std::byte> expected,
                              std::span<const std::byte> found, int64_t first_element) {

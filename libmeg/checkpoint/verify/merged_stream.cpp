@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "libmeg/checkpoint/torch_file/claimed_crc.h"
 #include "libmeg/core/crc32.h"
 
 namespace meg {
@@ -97,10 +98,7 @@ Result<std::vector<StorageSum>> MergedStream::finish() {
       const int64_t size = std::min(kBufferBytes, cursor.bytes - cursor.next);
       MEG_RETURN_IF_ERROR(cursor.fetch(std::span(cursor.buffer).first(static_cast<size_t>(size))));
     }
-    const TorchStorage& storage =
-        cursor.file->storages()[static_cast<size_t>(cursor.view->storage)];
-    if (storage.crc.has_value() && !cursor.file->is_byte_swapped() && cursor.view->offset == 0 &&
-        cursor.view->is_contiguous() && static_cast<uint64_t>(cursor.bytes) == storage.bytes) {
+    if (claimed_crc(*cursor.file, *cursor.view).has_value()) {
       sums.push_back({cursor.file, cursor.view->storage, cursor.crc});
     }
   }
