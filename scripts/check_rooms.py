@@ -23,7 +23,7 @@ ROOMS = {
     "inference": {"core", "model", "tokenizer", "dataset", "checkpoint", "parallel", "nn"},
 }
 # What dataset may know of tokenizer: the interface, never how tokens are made.
-INTERFACE = {"tokenizer.h", "token_buffer.h"}
+INTERFACE = {"tokenizer.h", "tokenizer_identity.h", "token_buffer.h"}
 BELOW_THE_LINE = {"parallel", "nn", "train", "inference"}
 # The folders of checkpoint: what each may include of its room besides itself.
 CHECKPOINT = {
@@ -48,6 +48,8 @@ def offence(where, target):
             return f"room {room} may not include room {parts[1]}"
         if room == "dataset" and parts[1] == "tokenizer" and parts[2] not in INTERFACE:
             return f"room dataset sees only tokenizer's {', '.join(sorted(INTERFACE))}"
+        if room == "dataset" and where[2] != "samples" and parts[1:3] == ["dataset", "samples"]:
+            return "dataset/ may not include dataset/samples/, which stands on it"
         if room == "checkpoint" and parts[1] == "checkpoint":
             if parts[2] != where[2] and parts[2] not in CHECKPOINT[where[2]]:
                 return f"checkpoint/{where[2]} may not include checkpoint/{parts[2]}"

@@ -11,16 +11,48 @@ namespace meg {
 namespace {
 
 constexpr MegatronVersion kVersions[] = {
-    // name, skip_empty_documents, gpt2_special_tokens_in_text
-    {"v2.6", true, false},          {"6ef5bdc", false, false},      {"core_v0.4.0", false, false},
-    {"core_v0.5.0", false, false},  {"core_v0.6.0", false, false},  {"core_v0.7.0", false, false},
-    {"core_v0.8.0", false, false},  {"core_v0.9.0", false, false},  {"core_v0.10.0", false, false},
-    {"core_v0.11.0", false, false}, {"core_v0.12.0", false, false}, {"core_v0.13.0", false, false},
-    {"core_v0.14.0", false, false}, {"core_v0.15.0", false, true},  {"core_v0.16.0", false, true},
-    {"core_v0.17.0", false, true},  {"core_v0.18.0", false, true},  {"core_v0.19.0", false, true},
+    {"v2.6", true, false, SplitArithmetic::kRounded, IndexCacheForm::kBesideData, false,
+     SampleIndexType::kInt32, BlendMargin::kSumOfBuilt, false, false, MockData::kNone, 0},
+    {"6ef5bdc", false, false, SplitArithmetic::kRounded, IndexCacheForm::kLegacy, false,
+     SampleIndexType::kInt32, BlendMargin::kSumOfAsked, false, false, MockData::kNone, 0},
+    {"core_v0.4.0", false, false, SplitArithmetic::kRounded, IndexCacheForm::kPathPrefix, false,
+     SampleIndexType::kInt32, BlendMargin::kSumOfAsked, false, false, MockData::kNone, 0},
+    {"24.01", false, false, SplitArithmetic::kCumulative, IndexCacheForm::kSplitMatrix, false,
+     SampleIndexType::kInt32, BlendMargin::kSumOfAsked, false, false, MockData::kNone, 0},
+    {"core_v0.5.0", false, false, SplitArithmetic::kCumulative, IndexCacheForm::kDatasetPath, false,
+     SampleIndexType::kInt32, BlendMargin::kSumOfAsked, false, false, MockData::kPadded, 0},
+    {"core_v0.6.0", false, false, SplitArithmetic::kCumulative, IndexCacheForm::kDatasetPath, false,
+     SampleIndexType::kInt32, BlendMargin::kSumOfAsked, false, false, MockData::kPadded, 0},
+    {"core_v0.7.0", false, false, SplitArithmetic::kCumulative, IndexCacheForm::kDatasetPath, true,
+     SampleIndexType::kInt32, BlendMargin::kSumOfAsked, true, false, MockData::kLengths, 0},
+    {"core_v0.8.0", false, false, SplitArithmetic::kCumulative, IndexCacheForm::kDatasetPath, true,
+     SampleIndexType::kInt64, BlendMargin::kSumOfAsked, true, false, MockData::kLengths, 0},
+    {"core_v0.9.0", false, false, SplitArithmetic::kCumulative, IndexCacheForm::kDatasetPath, true,
+     SampleIndexType::kInt64, BlendMargin::kSumOfAsked, true, true, MockData::kLengths, 0},
+    {"core_v0.10.0", false, false, SplitArithmetic::kCumulative, IndexCacheForm::kDatasetPath, true,
+     SampleIndexType::kAsNeeded, BlendMargin::kSumOfAsked, true, true, MockData::kLengths, 0},
+    {"core_v0.11.0", false, false, SplitArithmetic::kCumulative, IndexCacheForm::kDatasetPath, true,
+     SampleIndexType::kAsNeeded, BlendMargin::kOnTop, true, false, MockData::kLengths, 0},
+    {"core_v0.12.0", false, false, SplitArithmetic::kCumulative, IndexCacheForm::kDatasetPath, true,
+     SampleIndexType::kAsNeeded, BlendMargin::kOnTop, true, false, MockData::kLengths, 0},
+    {"core_v0.13.0", false, false, SplitArithmetic::kCumulative, IndexCacheForm::kDatasetPath, true,
+     SampleIndexType::kAsNeeded, BlendMargin::kOnTop, true, false, MockData::kLengths, 0},
+    {"core_v0.14.0", false, false, SplitArithmetic::kCumulative, IndexCacheForm::kDatasetPath, true,
+     SampleIndexType::kAsNeeded, BlendMargin::kOnTop, true, false, MockData::kLengths, 0},
+    {"core_v0.15.0", false, true, SplitArithmetic::kCumulative, IndexCacheForm::kDatasetPath, true,
+     SampleIndexType::kAsNeeded, BlendMargin::kOnTop, true, false, MockData::kLengths, 15},
+    {"core_v0.16.0", false, true, SplitArithmetic::kCumulative, IndexCacheForm::kDatasetPath, true,
+     SampleIndexType::kAsNeeded, BlendMargin::kOnTop, true, false, MockData::kModulo, 16},
+    {"core_v0.17.0", false, true, SplitArithmetic::kCumulative, IndexCacheForm::kDatasetPath, true,
+     SampleIndexType::kAsNeeded, BlendMargin::kOnTop, true, false, MockData::kModulo, 17},
+    {"core_v0.18.0", false, true, SplitArithmetic::kCumulative, IndexCacheForm::kDatasetPath, true,
+     SampleIndexType::kAsNeeded, BlendMargin::kOnTop, true, false, MockData::kModulo, 18},
+    {"core_v0.19.0", false, true, SplitArithmetic::kCumulative, IndexCacheForm::kDatasetPath, true,
+     SampleIndexType::kAsNeeded, BlendMargin::kOnTop, true, false, MockData::kModulo, 19},
 };
 
 constexpr std::string_view kCommit = "6ef5bdc";
+constexpr std::string_view kJanuary2024 = "24.01";
 
 /// Where a revision stands among all; a release candidate stands just below its release.
 struct Place {
@@ -55,6 +87,8 @@ bool take_number(std::string_view& text, int& number) {
   return true;
 }
 
+constexpr Place kPlaceOfJanuary2024 = {.minor = 5, .released = false};
+
 /// Of `core_v0.9.0`, `0.9`, `v2.6`, `0.15.0rc3`.
 std::optional<Place> parse_place(std::string_view name) {
   const bool is_core = take(name, "core_v") || take(name, "core_r");
@@ -73,9 +107,11 @@ std::optional<Place> parse_place(std::string_view name) {
   return place;
 }
 
-/// The commit lies between the old line's last tag and core 0.4.0.
+/// The commit lies between the old line's last tag and core 0.4.0, the state of main in January
+/// 2024 between core 0.4 and 0.5.
 Place place_of(const MegatronVersion& version) {
   if (version.name == kCommit) return {.minor = 0};
+  if (version.name == kJanuary2024) return kPlaceOfJanuary2024;
   return *parse_place(version.name);
 }
 
@@ -96,7 +132,9 @@ const MegatronVersion& newest_megatron_version() { return std::end(kVersions)[-1
 
 Result<MegatronVersion> parse_megatron_version(std::string_view name) {
   const bool is_commit = name.starts_with(kCommit) && name.size() <= 40;
-  const std::optional<Place> place = is_commit ? Place() : parse_place(name);
+  const std::optional<Place> place = is_commit              ? Place()
+                                     : name == kJanuary2024 ? kPlaceOfJanuary2024
+                                                            : parse_place(name);
   const MegatronVersion* row = nullptr;
   if (place.has_value()) {
     for (const MegatronVersion& version : kVersions) {

@@ -7,6 +7,39 @@
 
 namespace meg {
 
+/// How a split's range of sequences follows from the weights of --split.
+enum class SplitArithmetic {
+  kRounded,     ///< Each split's size is rounded; what is too much is taken off every end.
+  kCumulative,  ///< The running sums of the weights are rounded.
+};
+
+/// Names and descriptions of index caches.
+enum class IndexCacheForm {
+  kBesideData,   ///< v2.x: PREFIX_train_indexmap_..., no description
+  kLegacy,       ///< <md5>.dsc, lines of text
+  kPathPrefix,   ///< Core: JSON with path_prefix; `split` before random_seed
+  kSplitMatrix,  ///< January 2024: path_prefix, then split and split_matrix at the end
+  kDatasetPath,  ///< dataset_path, split_matrix and the tokenizer
+};
+
+/// Integers of the sample index.
+enum class SampleIndexType { kInt32, kInt64, kAsNeeded };
+
+/// How many samples the datasets of a blend are asked for, and the blend's size.
+enum class BlendMargin {
+  kSumOfBuilt,  ///< ceil(q w 1.005) each; the size is what the datasets then have
+  kSumOfAsked,  ///< ceil(q w 1.005) each; the size is their sum
+  kOnTop,       ///< ceil(ceil(q w) 1.005) each; the size is the sum of ceil(q w)
+};
+
+/// --mock-data
+enum class MockData {
+  kNone,
+  kPadded,   ///< A stretch of ones a sample, drawn from (split, number), then padding
+  kLengths,  ///< Documents 1, 2, 3, ... of lengths drawn once
+  kModulo,   ///< The same, modulo the vocabulary size
+};
+
 /// A revision of Megatron-LM and the behaviours in which revisions differ.
 /// docs/megatron_versions.md lists the table.
 struct MegatronVersion {
@@ -18,6 +51,24 @@ struct MegatronVersion {
   /// GPT2BPETokenizer goes through Hugging Face and turns the text of a special token, such as
   /// <|endoftext|>, into its id. Applied only where the user names a revision.
   bool gpt2_special_tokens_in_text;
+
+  SplitArithmetic split_arithmetic;
+  IndexCacheForm index_cache_form;
+  bool split_in_cache_name;  ///< <md5>-GPTDataset-train-... instead of <md5>-GPTDataset-...
+  SampleIndexType sample_index_type;
+  BlendMargin blend_margin;
+
+  /// --data-path may be prefixes without weights, and sample counts may be open (one epoch).
+  bool open_sample_counts;
+
+  /// A blend's description ends with renormalize_blend_weights.
+  bool renormalize_in_description;
+
+  MockData mock_data;
+
+  /// The N of core_v0.N where tokenizers are those of megatron.core.tokenizers, whose arguments
+  /// grew from release to release; 0 where they are the older classes.
+  int core_tokenizers;
 };
 
 /// Every revision that libmeg knows, oldest first.

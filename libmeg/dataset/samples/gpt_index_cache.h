@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "libmeg/core/megatron_version.h"
+#include "libmeg/core/result.h"
+#include "libmeg/dataset/indexed_dataset.h"
+#include "libmeg/dataset/samples/gpt_index.h"
+#include "libmeg/dataset/samples/gpt_index_files.h"
+#include "libmeg/dataset/samples/gpt_index_plan.h"
+#include "libmeg/dataset/samples/split.h"
+
+namespace meg {
+
+/// The files that hold one split's indices.
+struct GptIndexCacheFiles {
+  std::string description;  ///< Empty at v2.x, which writes none.
+  GptIndexPaths indices;
+  std::string sidecar;  ///< libmeg's own: of which data the indices were built.
+};
+
+/// What a split's indices are built from and found by.
+struct GptIndexCacheRequest {
+  const IndexedDataset* dataset = nullptr;
+  SequenceRange range;  ///< Of the split, not empty.
+  uint32_t seed = 0;
+  std::string description;  ///< The text whose md5 names the files.
+  std::optional<int64_t> samples;
+  int64_t sequence_length = 0;
+  bool extra_token = true;
+  bool drop_last_partial = true;
+  /// Places to look in, in order; the last one is where a missing cache is built.
+  std::vector<GptIndexCacheFiles> places;
+};
+
+/// What was done about a cache.
+enum class CacheOutcome { kFound, kBuilt, kRebuilt };
+
+struct GptIndexCache {
+  GptIndex index;
+  GptIndexPlan plan;
+  CacheOutcome outcome = CacheOutcome::kFound;
+  std::string reason;        ///< kRebuilt: one line, why what was found could not be used.
+  GptIndexCacheFiles files;  ///< The place that was taken.
+};
+
+/// Opens a split's cached indices or builds them.
+///
+/// Caches of other programs (no sidecar) are taken where types and sizes are what the request
+/// gives; libmeg's also only for the same data: size, time and ends of the .idx as the sidecar has
+/// them, or, where only the time differs, the same lengths. What cannot be used is built anew, with
+/// the reason. Every entry that is later read is checked by GptDataset; opening reads none.
+/// Safe when many processes ask for the same cache at once: one builds, the others wait and load.
+/// Errors: kIoError/kPermissionDenied where the place cannot be written, with the hint at
+/// --data-cache-path; what plan_gpt_index gives.
+Result<GptIndexCache> open_gpt_index_cache(const GptIndexCacheRequest& request,
+                                           const MegatronVersion& version);
+
+/// Builds the indices in memory, without any file.
+Result<GptIndexCache> build_gpt_index_in_memory(const GptIndexPlan& plan,
+                                                LittleEndianArray<int32_t> lengths,
+                                                SequenceRange range, uint32_t seed);
+
+}  // namespace meg

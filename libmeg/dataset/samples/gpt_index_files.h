@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "libmeg/core/result.h"
+#include "libmeg/dataset/indexed_dataset.h"
+#include "libmeg/dataset/samples/gpt_index_plan.h"
+
+namespace meg {
+
+/// Where the three .npy files of a split go.
+struct GptIndexPaths {
+  std::string document_index;
+  std::string sample_index;
+  std::string shuffle_index;
+};
+
+/// Builds the three indices and writes them as .npy files, which appear together at the end. Uses
+/// up to two threads; memory: the document and the shuffle index and a bounded rest (the sample
+/// index goes straight to its file).
+Status write_gpt_index_files(const GptIndexPlan& plan, LittleEndianArray<int32_t> lengths,
+                             SequenceRange range, uint32_t seed, const GptIndexPaths& paths);
+
+}  // namespace meg

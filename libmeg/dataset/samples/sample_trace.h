@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "libmeg/core/result.h"
+#include "libmeg/dataset/indexed_dataset.h"
+#include "libmeg/dataset/samples/batch_sampler.h"
+#include "libmeg/dataset/samples/batch_schedule.h"
+#include "libmeg/dataset/samples/sample_dataset.h"
+
+namespace meg {
+
+/// A sample as a training step meets it.
+struct TracedSample {
+  int64_t step = 0;         ///< From 1.
+  int64_t micro_batch = 0;  ///< Within the step and rank, from 0.
+  int64_t rank = 0;         ///< Data-parallel.
+  int64_t sample = 0;       ///< Number in the training set.
+  SampleSource source;
+};
+
+/// How a run walks through its samples.
+struct TraceSchedule {
+  BatchSchedule batches;
+  DataloaderType type = DataloaderType::kSingle;
+  int64_t micro_batch_size = 1;
+  int64_t data_parallel_size = 1;
+  int64_t steps = 0;  ///< Of the whole run.
+};
+
+/// The samples of step `step` (from 1), of one data-parallel rank or, with -1, of all.
+/// kOutOfRange for a step or rank that the run does not have.
+Result<std::vector<TracedSample>> trace_step(const SampleDataset& dataset,
+                                             const TraceSchedule& schedule, int64_t step,
+                                             int64_t rank);
+
+/// Every sample of the run that holds tokens of the sequences [range.begin, range.end) of
+/// data set number `dataset` (of dataset.prefixes()), in the order of the steps.
+Result<std::vector<TracedSample>> trace_sequences(const SampleDataset& dataset,
+                                                  const TraceSchedule& schedule,
+                                                  int64_t dataset_number, SequenceRange range);
+
+}  // namespace meg
