@@ -2,47 +2,13 @@
 
 #include <fmt/format.h>
 
+#include "libmeg/core/npy_header.h"
+
 namespace meg {
 namespace {
 
 constexpr std::string_view kMagic("\x93NUMPY\x01\x00", 8);
 constexpr size_t kAlignment = 64;
-
-/// numpy's type string, such as "<i4"; empty where it has none.
-std::string_view descr_of(DType dtype) {
-  switch (dtype) {
-    case DType::kBool:
-      return "|b1";
-    case DType::kUint8:
-      return "|u1";
-    case DType::kInt8:
-      return "|i1";
-    case DType::kUint16:
-      return "<u2";
-    case DType::kInt16:
-      return "<i2";
-    case DType::kUint32:
-      return "<u4";
-    case DType::kInt32:
-      return "<i4";
-    case DType::kUint64:
-      return "<u8";
-    case DType::kInt64:
-      return "<i8";
-    case DType::kFloat16:
-      return "<f2";
-    case DType::kFloat32:
-      return "<f4";
-    case DType::kFloat64:
-      return "<f8";
-    case DType::kComplex64:
-      return "<c8";
-    case DType::kComplex128:
-      return "<c16";
-    default:
-      return {};
-  }
-}
 
 std::string shape_text(std::span<const int64_t> shape) {
   std::string text = "(";
@@ -55,7 +21,7 @@ std::string shape_text(std::span<const int64_t> shape) {
 }  // namespace
 
 Result<std::string> npy_header(DType dtype, std::span<const int64_t> shape) {
-  const std::string_view descr = descr_of(dtype);
+  const std::string_view descr = npy_descr(dtype);
   if (descr.empty()) {
     return make_error(StatusCode::kUnsupported, "numpy has no type {}", dtype_name(dtype));
   }
@@ -73,6 +39,31 @@ Result<std::string> npy_header(DType dtype, std::span<const int64_t> shape) {
   header += static_cast<char>(length & 0xff);
   header += static_cast<char>(length >> 8);
   return header + dictionary;
+}
+
+Result<NpyFile> NpyFile::open(const std::string& path, MappedFile::Access access) {
+  NpyFile npy;
+  MEG_ASSIGN_OR_RETURN(npy.file_, MappedFile::open(path, access));
+  MEG_ASSIGN_OR_RETURN(NpyHeader header, read_npy_header(npy.file_.bytes(), path));
+  npy.dtype_ = header.dtype;
+  npy.shape_ = std::move(header.shape);
+  npy.size_ = header.elements;
+  npy.offset_ = header.offset;
+  return npy;
+}
+
+Result<const std::byte*> NpyFile::first_element(DType dtype, size_t alignment) const {
+  if (dtype != dtype_) {
+    return make_error(StatusCode::kInvalidArgument, "{}: expected {}, found {}", path(),
+                      dtype_name(dtype), dtype_name(dtype_));
+  }
+  const std::byte* first = file_.bytes().data() + offset_;
+  if (reinterpret_cast<uintptr_t>(first) % alignment != 0) {
+    return make_error(StatusCode::kCorruption,
+                      "{}: byte {}: expected elements at a multiple of {} bytes", path(), offset_,
+                      alignment);
+  }
+  return first;
 }
 
 }  // namespace meg
