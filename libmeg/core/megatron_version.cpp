@@ -1,5 +1,6 @@
 #include "libmeg/core/megatron_version.h"
 
+#include <array>
 #include <charconv>
 #include <compare>
 #include <optional>
@@ -10,46 +11,77 @@
 namespace meg {
 namespace {
 
-constexpr MegatronVersion kVersions[] = {
-    {"v2.6", true, false, SplitArithmetic::kRounded, IndexCacheForm::kBesideData, false,
-     SampleIndexType::kInt32, BlendMargin::kSumOfBuilt, false, false, MockData::kNone, 0},
-    {"6ef5bdc", false, false, SplitArithmetic::kRounded, IndexCacheForm::kLegacy, false,
-     SampleIndexType::kInt32, BlendMargin::kSumOfAsked, false, false, MockData::kNone, 0},
-    {"core_v0.4.0", false, false, SplitArithmetic::kRounded, IndexCacheForm::kPathPrefix, false,
-     SampleIndexType::kInt32, BlendMargin::kSumOfAsked, false, false, MockData::kNone, 0},
-    {"24.01", false, false, SplitArithmetic::kCumulative, IndexCacheForm::kSplitMatrix, false,
-     SampleIndexType::kInt32, BlendMargin::kSumOfAsked, false, false, MockData::kNone, 0},
-    {"core_v0.5.0", false, false, SplitArithmetic::kCumulative, IndexCacheForm::kDatasetPath, false,
-     SampleIndexType::kInt32, BlendMargin::kSumOfAsked, false, false, MockData::kPadded, 0},
-    {"core_v0.6.0", false, false, SplitArithmetic::kCumulative, IndexCacheForm::kDatasetPath, false,
-     SampleIndexType::kInt32, BlendMargin::kSumOfAsked, false, false, MockData::kPadded, 0},
-    {"core_v0.7.0", false, false, SplitArithmetic::kCumulative, IndexCacheForm::kDatasetPath, true,
-     SampleIndexType::kInt32, BlendMargin::kSumOfAsked, true, false, MockData::kLengths, 0},
-    {"core_v0.8.0", false, false, SplitArithmetic::kCumulative, IndexCacheForm::kDatasetPath, true,
-     SampleIndexType::kInt64, BlendMargin::kSumOfAsked, true, false, MockData::kLengths, 0},
-    {"core_v0.9.0", false, false, SplitArithmetic::kCumulative, IndexCacheForm::kDatasetPath, true,
-     SampleIndexType::kInt64, BlendMargin::kSumOfAsked, true, true, MockData::kLengths, 0},
-    {"core_v0.10.0", false, false, SplitArithmetic::kCumulative, IndexCacheForm::kDatasetPath, true,
-     SampleIndexType::kAsNeeded, BlendMargin::kSumOfAsked, true, true, MockData::kLengths, 0},
-    {"core_v0.11.0", false, false, SplitArithmetic::kCumulative, IndexCacheForm::kDatasetPath, true,
-     SampleIndexType::kAsNeeded, BlendMargin::kOnTop, true, false, MockData::kLengths, 0},
-    {"core_v0.12.0", false, false, SplitArithmetic::kCumulative, IndexCacheForm::kDatasetPath, true,
-     SampleIndexType::kAsNeeded, BlendMargin::kOnTop, true, false, MockData::kLengths, 0},
-    {"core_v0.13.0", false, false, SplitArithmetic::kCumulative, IndexCacheForm::kDatasetPath, true,
-     SampleIndexType::kAsNeeded, BlendMargin::kOnTop, true, false, MockData::kLengths, 0},
-    {"core_v0.14.0", false, false, SplitArithmetic::kCumulative, IndexCacheForm::kDatasetPath, true,
-     SampleIndexType::kAsNeeded, BlendMargin::kOnTop, true, false, MockData::kLengths, 0},
-    {"core_v0.15.0", false, true, SplitArithmetic::kCumulative, IndexCacheForm::kDatasetPath, true,
-     SampleIndexType::kAsNeeded, BlendMargin::kOnTop, true, false, MockData::kLengths, 15},
-    {"core_v0.16.0", false, true, SplitArithmetic::kCumulative, IndexCacheForm::kDatasetPath, true,
-     SampleIndexType::kAsNeeded, BlendMargin::kOnTop, true, false, MockData::kModulo, 16},
-    {"core_v0.17.0", false, true, SplitArithmetic::kCumulative, IndexCacheForm::kDatasetPath, true,
-     SampleIndexType::kAsNeeded, BlendMargin::kOnTop, true, false, MockData::kModulo, 17},
-    {"core_v0.18.0", false, true, SplitArithmetic::kCumulative, IndexCacheForm::kDatasetPath, true,
-     SampleIndexType::kAsNeeded, BlendMargin::kOnTop, true, false, MockData::kModulo, 18},
-    {"core_v0.19.0", false, true, SplitArithmetic::kCumulative, IndexCacheForm::kDatasetPath, true,
-     SampleIndexType::kAsNeeded, BlendMargin::kOnTop, true, false, MockData::kModulo, 19},
-};
+constexpr size_t kRevisions = 19;
+
+/// Each row is the one above it with what changed.
+constexpr std::array<MegatronVersion, kRevisions> kVersions = [] {
+  std::array<MegatronVersion, kRevisions> rows = {};
+  size_t count = 0;
+  MegatronVersion row = {
+      .name = {},
+      .skip_empty_documents = true,
+      .gpt2_special_tokens_in_text = false,
+      .split_arithmetic = SplitArithmetic::kLegacy,
+      .index_cache_form = IndexCacheForm::kBesideData,
+      .split_in_cache_name = false,
+      .sample_index_type = SampleIndexType::kInt32,
+      .blend_margin = BlendMargin::kSumOfBuilt,
+      .open_sample_counts = false,
+      .renormalize_in_description = false,
+      .mock_data = MockData::kNone,
+      .core_tokenizers = 0,
+  };
+  const auto add = [&](std::string_view name) {
+    row.name = name;
+    rows[count++] = row;
+  };
+  add("v2.6");
+  row.skip_empty_documents = false;
+  row.index_cache_form = IndexCacheForm::kLegacy;
+  row.blend_margin = BlendMargin::kSumOfAsked;
+  add("6ef5bdc");
+  row.split_arithmetic = SplitArithmetic::kLegacyRegex;
+  row.index_cache_form = IndexCacheForm::kPathPrefix;
+  add("core_v0.4.0");
+  row.split_arithmetic = SplitArithmetic::kCumulative;
+  row.index_cache_form = IndexCacheForm::kSplitMatrix;
+  add("24.01");
+  row.index_cache_form = IndexCacheForm::kDatasetPath;
+  row.mock_data = MockData::kPadded;
+  add("core_v0.5.0");
+  add("core_v0.6.0");
+  row.split_in_cache_name = true;
+  row.open_sample_counts = true;
+  row.mock_data = MockData::kLengths;
+  add("core_v0.7.0");
+  row.sample_index_type = SampleIndexType::kInt64;
+  add("core_v0.8.0");
+  row.renormalize_in_description = true;
+  add("core_v0.9.0");
+  row.sample_index_type = SampleIndexType::kAsNeeded;
+  add("core_v0.10.0");
+  row.renormalize_in_description = false;
+  row.blend_margin = BlendMargin::kOnTop;
+  add("core_v0.11.0");
+  add("core_v0.12.0");
+  add("core_v0.13.0");
+  add("core_v0.14.0");
+  row.gpt2_special_tokens_in_text = true;
+  row.core_tokenizers = 15;
+  add("core_v0.15.0");
+  row.mock_data = MockData::kModulo;
+  row.core_tokenizers = 16;
+  add("core_v0.16.0");
+  row.core_tokenizers = 17;
+  add("core_v0.17.0");
+  row.core_tokenizers = 18;
+  add("core_v0.18.0");
+  row.core_tokenizers = 19;
+  add("core_v0.19.0");
+  return rows;
+}();
+
+static_assert(!kVersions.back().name.empty(), "kRevisions counts the rows");
 
 constexpr std::string_view kCommit = "6ef5bdc";
 constexpr std::string_view kJanuary2024 = "24.01";
@@ -128,7 +160,7 @@ std::string accepted_names() {
 
 std::span<const MegatronVersion> megatron_versions() { return kVersions; }
 
-const MegatronVersion& newest_megatron_version() { return std::end(kVersions)[-1]; }
+const MegatronVersion& newest_megatron_version() { return kVersions.back(); }
 
 Result<MegatronVersion> parse_megatron_version(std::string_view name) {
   const bool is_commit = name.starts_with(kCommit) && name.size() <= 40;

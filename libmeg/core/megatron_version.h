@@ -9,8 +9,9 @@ namespace meg {
 
 /// How a split's range of sequences follows from the weights of --split.
 enum class SplitArithmetic {
-  kRounded,     ///< Each split's size is rounded; what is too much is taken off every end.
-  kCumulative,  ///< The running sums of the weights are rounded.
+  kLegacy,       ///< Each split's size is rounded; what is too much is taken off every end.
+  kLegacyRegex,  ///< The same; weights are found as runs of digits and dots.
+  kCumulative,   ///< The running sums of the weights are rounded; weights found in the same way.
 };
 
 /// Names and descriptions of index caches.

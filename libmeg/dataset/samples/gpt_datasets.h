@@ -9,6 +9,7 @@
 #include "libmeg/core/megatron_version.h"
 #include "libmeg/core/result.h"
 #include "libmeg/dataset/samples/blend.h"
+#include "libmeg/dataset/samples/gpt_index_cache.h"
 #include "libmeg/dataset/samples/sample_dataset.h"
 #include "libmeg/dataset/samples/split.h"
 #include "libmeg/tokenizer/tokenizer_identity.h"
@@ -30,14 +31,27 @@ struct GptDataConfig {
   int64_t eod = 0;                           ///< Of the tokenizer; mock data only.
   bool extra_token = true;                   ///< add_extra_token_to_sequence
   bool drop_last_partial_validation_sequence = true;
+  int threads = 1;  ///< --num-dataset-builder-threads
   MegatronVersion version = newest_megatron_version();
+};
+
+/// What became of one index cache.
+struct IndexCacheReport {
+  Split split = Split::kTrain;
+  std::string prefix;  ///< Empty for the index of a blend.
+  CacheOutcome outcome = CacheOutcome::kFound;
+  std::string reason;       ///< kRebuilt: why.
+  std::string description;  ///< File, where there is one; the others stand beside it.
+  int64_t samples = 0;
+  int64_t epochs = 1;
+  double seconds = 0;
 };
 
 /// The three sets of samples. A split without samples is null, with a note that says why.
 struct GptDatasets {
   PerSplit<std::unique_ptr<SampleDataset>> splits;
-  /// What was found, built or rebuilt, and what is unusual; one line each, in order.
-  std::vector<std::string> notes;
+  std::vector<IndexCacheReport> caches;
+  std::vector<std::string> notes;  ///< What a user should know; one line each.
 };
 
 /// Opens the datasets, and opens or builds every index cache of the run.
