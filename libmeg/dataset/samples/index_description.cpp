@@ -68,8 +68,8 @@ void write_tokenizer(const TokenizerIdentity& tokenizer, JsonText& json) {
     json.literal("null");
   } else {
     json.begin_array();
-    for (const auto& path : std::get<2>(tokenizer.tokenizer_path)) {
-      path.has_value() ? json.string(*path) : json.literal("null");
+    for (const auto& file : std::get<2>(tokenizer.tokenizer_path)) {
+      file.has_value() ? json.string(*file) : json.literal("null");
     }
     json.end_array();
   }
