@@ -3,6 +3,8 @@
 #include <limits>
 #include <numeric>
 
+#include "libmeg/dataset/samples/cyclic_sampler.h"
+
 namespace meg {
 namespace {
 
@@ -61,12 +63,37 @@ class SingleSampler : public BatchSampler {
   int64_t consumed_;
 };
 
+/// Every sample once, one at a time, dealt to the ranks in turn; the last ranks may get one less.
+/// Mirrors MegatronFullValidationSampler.
+class FullValidationSampler : public BatchSampler {
+ public:
+  explicit FullValidationSampler(const Options& options)
+      : end_(options.total_samples),
+        ranks_(options.data_parallel_size),
+        sample_(options.data_parallel_rank) {}
+
+  bool next(std::vector<int64_t>& samples) override {
+    samples.clear();
+    if (sample_ >= end_) return false;
+    samples.push_back(sample_);
+    sample_ = ranks_ > end_ - sample_ ? end_ : sample_ + ranks_;
+    return true;
+  }
+
+ private:
+  const int64_t end_;
+  const int64_t ranks_;
+  int64_t sample_;
+};
+
 }  // namespace
 
 Result<std::unique_ptr<BatchSampler>> BatchSampler::create(const Options& options) {
   MEG_RETURN_IF_ERROR(check_options(options));
-  if (options.type == DataloaderType::kCyclic) {
-    return make_error(StatusCode::kUnsupported, "--dataloader-type cyclic: not done yet");
+  using Created = std::unique_ptr<BatchSampler>;
+  if (options.type == DataloaderType::kCyclic) return CyclicSampler::create(options);
+  if (options.type == DataloaderType::kFullValidation) {
+    return Created(std::make_unique<FullValidationSampler>(options));
   }
   if (options.consumed_samples >= options.total_samples) {
     return make_error(StatusCode::kInvalidArgument,
@@ -74,7 +101,7 @@ Result<std::unique_ptr<BatchSampler>> BatchSampler::create(const Options& option
                       "dataset to be consumed, found {}",
                       options.total_samples, options.consumed_samples);
   }
-  return std::unique_ptr<BatchSampler>(std::make_unique<SingleSampler>(options));
+  return Created(std::make_unique<SingleSampler>(options));
 }
 
 }  // namespace meg

@@ -9,8 +9,12 @@
 
 namespace meg {
 
-/// --dataloader-type
-enum class DataloaderType { kSingle, kCyclic };
+/// The order in which samples are taken: --dataloader-type, and --full-validation.
+enum class DataloaderType {
+  kSingle,          ///< In the order of the dataset, once.
+  kCyclic,          ///< Shuffled anew in every epoch, without end.
+  kFullValidation,  ///< Every sample once, one a micro-batch; consumed_samples is not used.
+};
 
 /// Which samples each micro-batch of a data-parallel rank has. Any batch is found in O(1) (cyclic:
 /// O(samples) once an epoch). Immutable but for that; belongs to one thread.
