@@ -49,13 +49,15 @@ struct GptIndexCache {
 
 /// Opens a split's cached indices or builds them.
 ///
-/// Caches of other programs (no sidecar) are taken where types and sizes are what the request
-/// gives; libmeg's also only for the same data: size, time and ends of the .idx as the sidecar has
-/// them, or, where only the time differs, the same lengths. What cannot be used is built anew, with
-/// the reason. Every entry that is later read is checked by GptDataset; opening reads none.
-/// Safe when many processes ask for the same cache at once: one builds, the others wait and load.
-/// Errors: kIoError/kPermissionDenied where the place cannot be written, with the hint at
-/// --data-cache-path; what plan_gpt_index gives.
+/// Caches of other programs (no sidecar) are taken where types, sizes and the entries at the ends
+/// are what the request gives; libmeg's also only for the same data and options: size, time and
+/// ends of the .idx as the sidecar has them, or, where only the time differs, the same lengths.
+/// What cannot be used is built anew, with the reason. Opening reads a few entries; GptDataset
+/// checks every one that it reads. Safe when many processes ask for the same cache at once: one
+/// builds, the others wait and load. Errors: kIoError where the place cannot be written, with the
+/// hint at --data-cache-path; kResourceExhausted where the disk is full or no memory is left;
+/// kOutOfRange for a range outside the dataset; kCorruption for negative lengths; kInvalidArgument
+/// where the range has no tokens, and what plan_gpt_index gives.
 Result<GptIndexCache> open_gpt_index_cache(const GptIndexCacheRequest& request,
                                            const MegatronVersion& version);
 

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <optional>
+
+#include "libmeg/core/megatron_version.h"
+#include "libmeg/core/result.h"
+#include "libmeg/dataset/samples/gpt_index_cache.h"
+#include "libmeg/dataset/samples/gpt_index_plan.h"
+#include "libmeg/dataset/samples/idx_stamp.h"
+
+namespace meg {
+
+/// The data behind a request for a cache; what takes time is read when first asked for.
+class CacheSource {
+ public:
+  /// Both must outlive it.
+  CacheSource(const GptIndexCacheRequest& request, const MegatronVersion& version)
+      : request_(request), version_(version) {}
+
+  const GptIndexCacheRequest& request() const { return request_; }
+
+  const IndexedDataset& dataset() const { return *request_.dataset; }
+
+  /// kInvalidArgument or kOutOfRange where no cache can be made of the request.
+  Status check() const;
+
+  Result<IdxStamp> stamp();
+  Result<LengthTotals> totals();
+
+  /// kInvalidArgument where there are no tokens; what plan_gpt_index gives.
+  Result<GptIndexPlan> plan(const LengthTotals& totals) const;
+
+ private:
+  const GptIndexCacheRequest& request_;
+  const MegatronVersion& version_;
+  std::optional<IdxStamp> stamp_;
+  std::optional<LengthTotals> totals_;
+};
+
+}  // namespace meg
