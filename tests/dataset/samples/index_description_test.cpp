@@ -17,10 +17,10 @@ GptDescription tutorial(Split split, int64_t samples) {
   description.seed = 1234;
   description.sequence_length = 1024;
   description.weights = *SplitWeights::parse("949,50,1", newest_megatron_version());
-  description.tokenizer = {.class_name = "_GPT2BPETokenizer",
-                           .tokenizer_path = std::vector<std::optional<std::string>>{"vocab.json",
-                                                                                    "merges.txt"},
-                           .options = {}};
+  description.tokenizer = {
+      .class_name = "_GPT2BPETokenizer",
+      .tokenizer_path = std::vector<std::optional<std::string>>{"vocab.json", "merges.txt"},
+      .options = {}};
   return description;
 }
 
