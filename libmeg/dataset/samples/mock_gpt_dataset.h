@@ -14,7 +14,7 @@ namespace meg {
 /// --mock-data: Megatron's made-up documents, the same for everyone.
 struct MockGptOptions {
   Split split = Split::kTrain;
-  std::optional<int64_t> samples;
+  std::optional<int64_t> samples = std::nullopt;
   int64_t sequence_length = 0;
   uint32_t seed = 1234;
   int64_t vocab_size = 0;

@@ -36,19 +36,31 @@ inline std::string oracle_output(const nlohmann::json& index_case, const std::st
   return {};
 }
 
-/// The rows of a two-dimensional .npy file (or the first axis and all the rest) of type T, widened.
 template <class T>
-std::vector<std::vector<int64_t>> npy_rows(const std::string& bytes) {
-  const size_t data =
-      10 + static_cast<uint8_t>(bytes.at(8)) + 256U * static_cast<uint8_t>(bytes.at(9));
-  const std::string header = bytes.substr(0, data);
-  const size_t rows = std::stoul(header.substr(header.find("'shape': (") + 10));
-  const size_t row_size = (bytes.size() - data) / sizeof(T) / rows;
-  std::vector<std::vector<int64_t>> found(rows);
-  for (size_t i = 0; i < rows * row_size; ++i) {
+std::vector<int64_t> widened(const std::string& bytes) {
+  std::vector<int64_t> values;
+  for (size_t at = 0; at < bytes.size(); at += sizeof(T)) {
     T value = 0;
-    bytes.copy(reinterpret_cast<char*>(&value), sizeof(T), data + i * sizeof(T));
-    found[i / row_size].push_back(static_cast<int64_t>(value));
+    bytes.copy(reinterpret_cast<char*>(&value), sizeof(T), at);
+    values.push_back(static_cast<int64_t>(value));
+  }
+  return values;
+}
+
+/// The integers of an .npy file, by its first axis.
+inline std::vector<std::vector<int64_t>> npy_rows(const std::string& bytes) {
+  const auto header_byte = [&](size_t at) { return size_t{static_cast<uint8_t>(bytes.at(at))}; };
+  const size_t data = 10 + header_byte(8) + 256 * header_byte(9);
+  const std::string header = bytes.substr(0, data);
+  const std::string body = bytes.substr(data);
+  const auto values = header.find("i8") != std::string::npos   ? widened<int64_t>(body)
+                      : header.find("i4") != std::string::npos ? widened<int32_t>(body)
+                                                               : widened<uint8_t>(body);
+  const size_t rows = std::stoul(header.substr(header.find("'shape': (") + 10));
+  const auto row_size = static_cast<int64_t>(values.size() / rows);
+  std::vector<std::vector<int64_t>> found;
+  for (auto row = values.begin(); row != values.end(); row += row_size) {
+    found.emplace_back(row, row + row_size);
   }
   return found;
 }
