@@ -30,6 +30,8 @@ constexpr std::array<MegatronVersion, kRevisions> kVersions = [] {
       .renormalize_in_description = false,
       .mock_data = MockData::kNone,
       .core_tokenizers = 0,
+      .rampup_steps = RampupSteps::kWhole,
+      .skip_train_evaluates_once = false,
   };
   const auto add = [&](std::string_view name) {
     row.name = name;
@@ -57,6 +59,7 @@ constexpr std::array<MegatronVersion, kRevisions> kVersions = [] {
   row.sample_index_type = SampleIndexType::kInt64;
   add("core_v0.8.0");
   row.renormalize_in_description = true;
+  row.rampup_steps = RampupSteps::kLimited;
   add("core_v0.9.0");
   row.sample_index_type = SampleIndexType::kAsNeeded;
   add("core_v0.10.0");
@@ -71,10 +74,12 @@ constexpr std::array<MegatronVersion, kRevisions> kVersions = [] {
   add("core_v0.15.0");
   row.mock_data = MockData::kModulo;
   row.core_tokenizers = 16;
+  row.skip_train_evaluates_once = true;
   add("core_v0.16.0");
   row.core_tokenizers = 17;
   add("core_v0.17.0");
   row.core_tokenizers = 18;
+  row.rampup_steps = RampupSteps::kNone;
   add("core_v0.18.0");
   row.core_tokenizers = 19;
   add("core_v0.19.0");

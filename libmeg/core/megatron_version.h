@@ -33,6 +33,13 @@ enum class BlendMargin {
   kOnTop,       ///< ceil(ceil(q w) 1.005) each; the size is the sum of ceil(q w)
 };
 
+/// Steps of a run with --rampup-batch-size that is given in samples.
+enum class RampupSteps {
+  kWhole,    ///< The ramp-up counts to its end although the samples end before.
+  kLimited,  ///< It ends with the samples.
+  kNone,     ///< --rampup-batch-size is read and has no effect.
+};
+
 /// --mock-data
 enum class MockData {
   kNone,
@@ -70,6 +77,9 @@ struct MegatronVersion {
   /// The N of core_v0.N where tokenizers are those of megatron.core.tokenizers, whose arguments
   /// grew from release to release; 0 where they are the older classes.
   int core_tokenizers;
+
+  RampupSteps rampup_steps;
+  bool skip_train_evaluates_once;  ///< --skip-train: validation is asked for one evaluation.
 };
 
 /// Every revision that libmeg knows, oldest first.

@@ -1,5 +1,7 @@
 #include "libmeg/dataset/samples/blended_dataset.h"
 
+#include <algorithm>
+
 namespace meg {
 
 Result<std::pair<int64_t, int64_t>> BlendedDataset::locate(int64_t sample) const {
@@ -29,6 +31,21 @@ Result<SampleSource> BlendedDataset::source(int64_t sample) const {
                        datasets_[static_cast<size_t>(place.first)]->source(place.second));
   source.dataset = place.first;
   return source;
+}
+
+Result<std::vector<int64_t>> BlendedDataset::samples_with(int64_t dataset,
+                                                          SequenceRange range) const {
+  std::vector<int64_t> samples;
+  if (dataset < 0 || dataset >= static_cast<int64_t>(datasets_.size())) return samples;
+  MEG_ASSIGN_OR_RETURN(const std::vector<int64_t> wanted,
+                       datasets_[static_cast<size_t>(dataset)]->samples_with(0, range));
+  for (int64_t sample = 0; sample < size(); ++sample) {
+    MEG_ASSIGN_OR_RETURN(const auto place, locate(sample));
+    const bool found =
+        place.first == dataset && std::binary_search(wanted.begin(), wanted.end(), place.second);
+    if (found) samples.push_back(sample);
+  }
+  return samples;
 }
 
 std::vector<std::string> BlendedDataset::prefixes() const {

@@ -33,6 +33,7 @@ class BlendedDataset : public SampleDataset {
 
   Status text(int64_t sample, int64_t pad, std::span<int64_t> out) const override;
   Result<SampleSource> source(int64_t sample) const override;
+  Result<std::vector<int64_t>> samples_with(int64_t dataset, SequenceRange range) const override;
   std::vector<std::string> prefixes() const override;
 
   const std::vector<std::unique_ptr<SampleDataset>>& datasets() const { return datasets_; }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "libmeg/dataset/samples/sample_walk.h"
+#include "libmeg/dataset/samples/sequence_samples.h"
 
 namespace meg {
 
@@ -54,6 +55,13 @@ Result<SampleSource> GptDataset::source(int64_t sample) const {
   const Status walked = walk_sample(index_, row, plan_.extra_token, length_of_sequence, add);
   if (!walked.ok()) return walked.with_prefix(dataset_->prefix());
   return source;
+}
+
+Result<std::vector<int64_t>> GptDataset::samples_with(int64_t dataset, SequenceRange range) const {
+  if (dataset != 0) return std::vector<int64_t>();
+  auto samples = samples_with_sequences(index_, plan_, dataset_->sequence_lengths(), range);
+  if (!samples.has_value()) return samples.error().with_prefix(dataset_->prefix());
+  return samples;
 }
 
 }  // namespace meg

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "libmeg/core/result.h"
+#include "libmeg/dataset/indexed_dataset.h"
 
 namespace meg {
 
@@ -40,6 +41,10 @@ class SampleDataset {
 
   /// The parts text() is put together from, those of zero length too.
   virtual Result<SampleSource> source(int64_t sample) const = 0;
+
+  /// Every sample that holds tokens of the sequences `range` of dataset number `dataset`, in
+  /// order. The default asks each sample for its source().
+  virtual Result<std::vector<int64_t>> samples_with(int64_t dataset, SequenceRange range) const;
 
   /// The datasets that samples come from, in the order of --data-path.
   virtual std::vector<std::string> prefixes() const = 0;

@@ -27,17 +27,18 @@ struct TraceSchedule {
   DataloaderType type = DataloaderType::kSingle;
   int64_t micro_batch_size = 1;
   int64_t data_parallel_size = 1;
-  int64_t steps = 0;  ///< Of the whole run.
+  int64_t steps = 0;  ///< Of the whole run. An incomplete last batch is not trained on.
 };
 
 /// The samples of step `step` (from 1), of one data-parallel rank or, with -1, of all.
-/// kOutOfRange for a step or rank that the run does not have.
+/// kOutOfRange for a step or rank that the run does not have, kUnsupported for kCyclic.
 Result<std::vector<TracedSample>> trace_step(const SampleDataset& dataset,
                                              const TraceSchedule& schedule, int64_t step,
                                              int64_t rank);
 
-/// Every sample of the run that holds tokens of the sequences [range.begin, range.end) of
-/// data set number `dataset` (of dataset.prefixes()), in the order of the steps.
+/// Every sample of the run that holds tokens of the sequences [range.begin, range.end) of dataset
+/// number dataset_number (of dataset.prefixes()), in the order of the steps. A sample's source has
+/// all of its parts, other documents' too.
 Result<std::vector<TracedSample>> trace_sequences(const SampleDataset& dataset,
                                                   const TraceSchedule& schedule,
                                                   int64_t dataset_number, SequenceRange range);
