@@ -195,6 +195,58 @@ TEST_F(FlagsTest, UnexpectedArgumentIsAnError) {
   EXPECT_EQ(error_of({"--append-eod", "a.json"}), "error: unexpected argument \"a.json\"");
 }
 
+TEST_F(FlagsTest, OtherFlagsAreTakenWithOneNoteForAll) {
+  flags_.others("--lr --num-layers --hidden-size --workers", Arity::kValue);
+  flags_.others("--bf16 --fp16 --fp8", Arity::kSwitch);
+  EXPECT_EQ(parse({"--input", "a", "--num-layers", "24", "--bf16", "--workers", "3"}),
+            std::nullopt);
+  EXPECT_EQ(workers_, 3);
+  EXPECT_EQ(err_.str(),
+            "note: training flags that make no difference here: --num-layers, --bf16\n");
+  EXPECT_EQ(
+      parse({"--input", "a", "--lr=1e-3", "--hidden_size", "8", "--fp16", "--fp8", "--lr", "2e-3"}),
+      std::nullopt);
+  EXPECT_EQ(err_.str(),
+            "note: training flags that make no difference here: --lr, --hidden-size, --fp16 and 1 "
+            "more\n");
+}
+
+TEST_F(FlagsTest, AnOtherFlagAloneIsNamed) {
+  flags_.others("--lr", Arity::kValue);
+  EXPECT_EQ(parse({"--input", "a", "--lr", "1"}), std::nullopt);
+  EXPECT_EQ(err_.str(), "note: --lr makes no difference here\n");
+}
+
+TEST_F(FlagsTest, AnOtherListMayBeEmpty) {
+  flags_.others("--profile-ranks", Arity::kList);
+  EXPECT_EQ(parse({"--profile-ranks", "--input", "a"}), std::nullopt);
+  EXPECT_THAT(input_, ElementsAre("a"));
+}
+
+TEST_F(FlagsTest, APrefixMeansADeclaredFlagBeforeAnOther) {
+  flags_.others("--worker-class --wild", Arity::kValue);
+  EXPECT_EQ(parse({"--input", "a", "--worker", "5"}), std::nullopt);
+  EXPECT_EQ(workers_, 5);
+  EXPECT_EQ(parse({"--input", "a", "--wil", "5"}), std::nullopt);
+  EXPECT_EQ(err_.str(), "note: --wild makes no difference here\n");
+  flags_.others("--wilder", Arity::kValue);
+  EXPECT_EQ(error_of({"--input", "a", "--wil", "5"}),
+            "error: ambiguous flag --wil: could be --wild, --wilder");
+}
+
+TEST_F(FlagsTest, AnUnknownFlagMayMeanAnOther) {
+  flags_.others("--num-layers", Arity::kValue);
+  EXPECT_EQ(error_of({"--input", "a", "--num-layesr", "5"}),
+            "error: unknown flag --num-layesr: did you mean --num-layers?");
+}
+
+TEST_F(FlagsTest, HelpDoesNotListOthers) {
+  flags_.others("--num-layers", Arity::kValue);
+  EXPECT_EQ(parse({"--help"}), 0);
+  EXPECT_THAT(out_.str(), Not(HasSubstr("--num-layers")));
+  EXPECT_THAT(out_.str(), HasSubstr("All other flags of Megatron's trainer"));
+}
+
 TEST_F(FlagsTest, VersionNamesProgramAndLibrary) {
   EXPECT_EQ(parse({"--version"}), 0);
   EXPECT_EQ(out_.str(), "preprocess_data (libmeg) 0.1.0\n");

@@ -49,7 +49,8 @@ std::string notes_about(const FlagSpec& spec) {
 
 /// Megatron's flags without effect have a paragraph of their own.
 bool is_listed(const FlagSpec& spec) {
-  return spec.use != FlagSpec::Use::kIgnored && spec.use != FlagSpec::Use::kNotYet;
+  return spec.use != FlagSpec::Use::kIgnored && spec.use != FlagSpec::Use::kOther &&
+         spec.use != FlagSpec::Use::kNotYet;
 }
 
 std::string entry(const FlagSpec& spec) {
@@ -99,6 +100,12 @@ std::string help_text(const FlagTable& table) {
   }
   text += megatron_flags(table, FlagSpec::Use::kIgnored,
                          "Megatron's flags that make no difference here (taken with a note)");
+  const bool others = std::any_of(table.flags.begin(), table.flags.end(), [](const auto& spec) {
+    return spec->use == FlagSpec::Use::kOther;
+  });
+  if (others) {
+    text += "\nAll other flags of Megatron's trainer are taken too and make no difference here.\n";
+  }
   text += megatron_flags(table, FlagSpec::Use::kNotYet, "Megatron's flags not supported yet");
   return text;
 }

@@ -14,7 +14,7 @@ namespace meg::tools {
 
 /// One declared flag or positional.
 struct FlagSpec {
-  enum class Use { kBound, kPositional, kIgnored, kNotYet, kHelp, kVersion };
+  enum class Use { kBound, kPositional, kIgnored, kOther, kNotYet, kHelp, kVersion };
 
   using Target = std::variant<std::monostate, std::string*, int64_t*, double*, bool*,
                               std::vector<std::string>*, std::optional<std::string>*,

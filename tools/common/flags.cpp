@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iostream>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -76,9 +78,10 @@ class Parser {
     return use_flag(*found[0], std::move(values));
   }
 
-  /// The flag of that name, else every flag that it begins.
+  /// The flag of that name, else every flag that it begins; of others() where there is none else.
   std::vector<FlagSpec*> find(std::string_view typed) const {
     std::vector<FlagSpec*> found;
+    std::vector<FlagSpec*> others;
     if (typed == "-h") typed = "--help";
     for (const auto& spec : table_.flags) {
       if (same_flag_name(typed, spec->name)) return {spec.get()};
@@ -86,9 +89,11 @@ class Parser {
         err_ << "note: " << spec->old_name << " is the old name of " << spec->name << std::endl;
         return {spec.get()};
       }
-      if (typed.size() > 2 && begins_flag_name(typed, spec->name)) found.push_back(spec.get());
+      if (typed.size() > 2 && begins_flag_name(typed, spec->name)) {
+        (spec->use == FlagSpec::Use::kOther ? others : found).push_back(spec.get());
+      }
     }
-    return found;
+    return found.empty() ? others : found;
   }
 
   std::optional<int> unknown_flag(std::string_view typed) {
@@ -133,6 +138,9 @@ class Parser {
       case FlagSpec::Use::kIgnored:
         if (!spec.given) err_ << "note: " << spec.name << " makes no difference here" << std::endl;
         break;
+      case FlagSpec::Use::kOther:
+        if (!spec.given) others_.push_back(spec.name);
+        break;
       default:
         break;
     }
@@ -152,7 +160,8 @@ class Parser {
     if (spec.arity == Arity::kSwitch) return std::nullopt;
     const bool more = spec.arity == Arity::kList && (values.empty() || table_.positionals.empty());
     while (value_follows() && (more || values.empty())) values.push_back(arguments_[next_++]);
-    if (!values.empty()) return std::nullopt;
+    const bool may_be_empty = spec.use == FlagSpec::Use::kOther && spec.arity == Arity::kList;
+    if (!values.empty() || may_be_empty) return std::nullopt;
     const std::string found =
         next_ < arguments_.size() ? printable(arguments_[next_]) : "the end of the command line";
     const std::string_view what = spec.metavar.empty() ? "VALUE" : std::string_view(spec.metavar);
@@ -184,7 +193,19 @@ class Parser {
         return usage_error(fmt::format("{} is required", spec->name));
       }
     }
+    note_others();
     return std::nullopt;
+  }
+
+  void note_others() {
+    if (others_.empty()) return;
+    const size_t shown = std::min<size_t>(others_.size(), 3);
+    const std::span<const std::string_view> first = std::span(others_).first(shown);
+    std::string names = fmt::format("{}", fmt::join(first, ", "));
+    if (others_.size() > shown) names += fmt::format(" and {} more", others_.size() - shown);
+    const bool one = others_.size() == 1;
+    err_ << "note: " << (one ? "" : "training flags that make no difference here: ") << names
+         << (one ? " makes no difference here" : "") << std::endl;
   }
 
   FlagTable& table_;
@@ -193,7 +214,8 @@ class Parser {
   std::ostream& err_;
   size_t next_ = 0;
   size_t positional_ = 0;
-  std::vector<std::string_view> rest_;  ///< Values of a positional list.
+  std::vector<std::string_view> rest_;    ///< Values of a positional list.
+  std::vector<std::string_view> others_;  ///< Those of others() that were given.
   bool only_positionals_ = false;
 };
 
@@ -304,6 +326,20 @@ Flag Flags::positional_list(std::string name, std::vector<std::string>* target, 
 
 void Flags::ignored(std::string name, Arity arity) {
   add(*table_, unbound(std::move(name), FlagSpec::Use::kIgnored, arity, std::string()));
+}
+
+void Flags::others(std::string_view names, Arity arity) {
+  while (!names.empty()) {
+    const size_t end = std::min(names.find(' '), names.size());
+    const std::string_view name = names.substr(0, end);
+    names.remove_prefix(std::min(end + 1, names.size()));
+    const bool declared =
+        std::any_of(table_->flags.begin(), table_->flags.end(), [name](const auto& spec) {
+          return same_flag_name(name, spec->name) || same_flag_name(name, spec->old_name);
+        });
+    if (declared) continue;
+    add(*table_, unbound(std::string(name), FlagSpec::Use::kOther, arity, std::string()));
+  }
 }
 
 void Flags::not_yet(std::string name, Arity arity) {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -82,6 +83,11 @@ class Flags {
 
   /// A flag of Megatron that makes no difference in this program: taken with a note.
   void ignored(std::string name, Arity arity);
+
+  /// Flags of Megatron that belong to other parts of a run: taken, and one note at the end counts
+  /// them. names: parted by blanks; those that are declared already are passed over. A prefix means
+  /// one of them only where it fits no other flag; a list may be empty.
+  void others(std::string_view names, Arity arity);
 
   /// A flag of Megatron that this program does not do yet: an error with exit code 1, since the
   /// command line itself is right.
