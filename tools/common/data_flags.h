@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "libmeg/dataset/samples/sample_counts.h"
+#include "libmeg/dataset/samples/split.h"
+#include "libmeg/tokenizer/open_tokenizer.h"
+#include "tools/common/flags.h"
+
+namespace meg::tools {
+
+/// The flags of a training command line that say which samples a run sees, and in which batches.
+/// data_run.h says what they add up to.
+struct DataFlags {
+  std::vector<std::string> data_path;
+  PerSplit<std::vector<std::string>> per_split_path;
+  std::optional<std::string> data_args_path;
+  std::optional<std::string> per_split_data_args_path;
+  bool mock_data = false;
+  std::string split = "969, 30, 1";
+  std::optional<int64_t> sequence_length;
+  int64_t seed = 1234;
+  std::optional<std::string> cache_path;
+  int64_t dataset_builder_threads = 1;
+  std::optional<std::string> megatron_version;
+
+  std::optional<std::string> samples;  ///< Own: TRAIN,VALID,TEST.
+  bool keep_last_validation_sequence = false;
+  bool no_extra_token = false;
+
+  TokenizerOptions tokenizer = {.tokenizer_type = "GPT2BPETokenizer",
+                                .vocab_file = {},
+                                .merge_file = {},
+                                .tokenizer_model = {},
+                                .vocab_size = std::nullopt};
+  bool legacy_tokenizer = false;
+
+  RunLength length;
+  std::optional<int64_t> micro_batch_size;
+  std::optional<int64_t> global_batch_size;
+  std::vector<std::string> rampup_batch_size;
+  int64_t tensor_model_parallel_size = 1;
+  int64_t pipeline_model_parallel_size = 1;
+  int64_t context_parallel_size = 1;
+  std::optional<int64_t> world_size;
+  std::string dataloader_type = "single";
+
+  // How a sample becomes a batch: indices do not depend on these.
+  bool reset_position_ids = false;
+  bool reset_attention_mask = false;
+  bool eod_mask_loss = false;
+  bool no_create_attention_mask = false;
+};
+
+/// Declares them all, in groups: which data, which tokenizer, how long the run is, its batches.
+void declare_data_flags(Flags& flags, DataFlags& data);
+
+/// Every other flag of Megatron's trainer: an error for those that change the samples and are not
+/// done yet; the rest are taken. To be called after all flags are declared.
+void declare_other_training_flags(Flags& flags);
+
+}  // namespace meg::tools

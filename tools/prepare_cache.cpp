@@ -1,0 +1,148 @@
+// Builds the index caches of a run before it starts. Stands for Megatron-LM tools/prepare_cache.py.
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "libmeg/dataset/samples/gpt_datasets.h"
+#include "tools/common/data_flags.h"
+#include "tools/common/data_run.h"
+#include "tools/common/flags.h"
+#include "tools/common/json_output.h"
+#include "tools/common/report.h"
+
+namespace meg::tools {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr int kUsageError = 2;
+
+struct Arguments {
+  DataFlags data;
+  bool json = false;
+};
+
+std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments) {
+  Flags flags("prepare_cache",
+              "builds the index caches of a training run from its flags, so that no GPU waits for "
+              "them.");
+  declare_data_flags(flags, arguments.data);
+  flags.group("Output");
+  flags.toggle("--json", &arguments.json, "print one JSON object");
+  declare_other_training_flags(flags);
+  return flags.parse(argc, argv);
+}
+
+std::string_view outcome_name(CacheOutcome outcome) {
+  switch (outcome) {
+    case CacheOutcome::kFound:
+      return "found";
+    case CacheOutcome::kBuilt:
+      return "built";
+    case CacheOutcome::kRebuilt:
+      return "rebuilt";
+  }
+  return "";
+}
+
+std::string count_or_none(std::optional<int64_t> count) {
+  return count.has_value() ? fmt::format("{}", *count) : "None";
+}
+
+void print_target_sizes(const PerSplit<std::optional<int64_t>>& samples) {
+  fmt::print("> building train, validation, and test datasets ...\n");
+  fmt::print(" > datasets target sizes (minimum size):\n");
+  fmt::print("    train:      {}\n", count_or_none(samples[split_number(Split::kTrain)]));
+  fmt::print("    validation: {}\n", count_or_none(samples[split_number(Split::kValid)]));
+  fmt::print("    test:       {}\n", count_or_none(samples[split_number(Split::kTest)]));
+  fmt::print("> building train, validation, and test datasets for GPT ...\n");
+  std::fflush(stdout);
+}
+
+void print_cache(const IndexCacheReport& cache) {
+  const std::string what = cache.prefix.empty() ? "blend" : cache.prefix;
+  const std::string epochs = cache.prefix.empty() ? ""
+                                                  : fmt::format(", {} epoch{}", cache.epochs,
+                                                                cache.epochs == 1 ? "" : "s");
+  fmt::print(" > {}: {}: {}, {} samples{}, {:.3f} s\n", split_name(cache.split), what,
+             outcome_name(cache.outcome), cache.samples, epochs, cache.seconds);
+  if (!cache.reason.empty()) fmt::print("   because {}\n", cache.reason);
+  if (!cache.description.empty()) fmt::print("   {}\n", cache.description);
+}
+
+ordered_json json_of(const IndexCacheReport& cache) {
+  ordered_json object;
+  object["split"] = split_name(cache.split);
+  object["prefix"] = cache.prefix.empty() ? ordered_json() : ordered_json(cache.prefix);
+  object["outcome"] = outcome_name(cache.outcome);
+  object["reason"] = cache.reason.empty() ? ordered_json() : ordered_json(cache.reason);
+  object["description"] =
+      cache.description.empty() ? ordered_json() : ordered_json(cache.description);
+  object["samples"] = cache.samples;
+  object["epochs"] = cache.epochs;
+  object["seconds"] = cache.seconds;
+  return object;
+}
+
+ordered_json json_of(const DataRun& run, const GptDatasets& datasets) {
+  ordered_json object = json_object();
+  object["megatron_version"] = run.config.version.name;
+  object["sequence_length"] = run.config.sequence_length;
+  object["seed"] = run.config.seed;
+  object["train_iters"] = run.train_iters;
+  object["global_batch_size"] = run.batches.global_batch_size();
+  object["data_parallel_size"] = run.data_parallel_size;
+  for (const Split split : kSplits) {
+    const std::optional<int64_t> target = run.config.samples[split_number(split)];
+    const auto& dataset = datasets.splits[split_number(split)];
+    ordered_json& entry = object["splits"][std::string(split_name(split))];
+    entry["target"] = target.has_value() ? ordered_json(*target) : ordered_json();
+    entry["samples"] = dataset != nullptr ? ordered_json(dataset->size()) : ordered_json();
+  }
+  object["caches"] = ordered_json::array();
+  for (const IndexCacheReport& cache : datasets.caches) object["caches"].push_back(json_of(cache));
+  return object;
+}
+
+void print_answer(const DataRun& run, const GptDatasets& datasets, bool json) {
+  for (const std::string& text : datasets.notes) note(text);
+  if (json) {
+    print_json(json_of(run, datasets));
+    return;
+  }
+  for (const IndexCacheReport& cache : datasets.caches) print_cache(cache);
+  fmt::print("> finished creating GPT datasets ...\n");
+}
+
+int main(int argc, const char* const* argv) {
+  Arguments arguments;
+  if (const std::optional<int> code = parse(argc, argv, arguments)) return *code;
+  const Result<DataRun> run = resolve_data_flags(arguments.data, environment_world_size());
+  if (!run.has_value()) {
+    fail(run.error());
+    return run.error().code() == StatusCode::kInvalidArgument ? kUsageError : 1;
+  }
+  for (const std::string& text : run->notes) note(text);
+  if (!arguments.json) print_target_sizes(run->config.samples);
+  GptDatasets datasets;
+  if (arguments.data.mock_data) {
+    note("mock data has no index caches: nothing to build");
+  } else {
+    Result<GptDatasets> built = build_gpt_datasets(run->config);
+    if (!built.has_value()) return fail(built.error());
+    datasets = std::move(*built);
+  }
+  print_answer(*run, datasets, arguments.json);
+  return 0;
+}
+
+}  // namespace
+}  // namespace meg::tools
+
+int main(int argc, char** argv) { return meg::tools::main(argc, argv); }
