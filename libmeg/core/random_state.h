@@ -4,13 +4,17 @@
 #include <cstdint>
 #include <span>
 
+#include "libmeg/core/cpu.h"
+#include "libmeg/core/random_kernels.h"
+
 namespace meg {
 
 /// numpy's legacy generator, bit for bit: MT19937 seeded with init_genrand, and shuffle.
 /// Mirrors numpy.random.RandomState(seed).
 class RandomState {
  public:
-  explicit RandomState(uint32_t seed);
+  /// set: the instructions used; the numbers are the same with all.
+  explicit RandomState(uint32_t seed, InstructionSet set = best_instruction_set());
 
   /// The next 32-bit word.
   uint32_t next();
@@ -24,12 +28,21 @@ class RandomState {
   void shuffle(std::span<uint32_t> values);
   void shuffle(std::span<int64_t> values);
 
- private:
-  void refill();
+  /// Draws what a shuffle of so many values draws.
+  void skip_shuffle(size_t values);
 
-  static constexpr size_t kWords = 624;
-  std::array<uint32_t, kWords> state_;
-  size_t position_ = kWords;
+ private:
+  template <class T>
+  void shuffle_values(std::span<T> values);
+
+  /// Fills `targets` with what bounded(max), bounded(max - 1) and so on would give, or begins to:
+  /// at least one, none where max - k has fewer bits than max. Returns those.
+  std::span<const uint32_t> draw_targets(uint32_t max, std::span<uint32_t> targets);
+
+  const RandomKernels* kernels_;
+  std::array<uint32_t, kRandomStateWords> state_;
+  std::array<uint32_t, kRandomStateWords> words_;  // state_, tempered
+  size_t position_ = kRandomStateWords;            // of the next word
 };
 
 }  // namespace meg

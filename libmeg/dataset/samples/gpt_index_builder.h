@@ -20,6 +20,9 @@ namespace meg {
 void build_document_index(const GptIndexPlan& plan, SequenceRange range, RandomState& random,
                           std::span<int32_t> out);
 
+/// Draws what build_document_index draws: what follows can be drawn while that is at work.
+void skip_document_index(const GptIndexPlan& plan, RandomState& random);
+
 /// Takes rows of the sample index in order; a row is (place in the document index, token offset).
 /// T is int32_t or int64_t, as plan.sample_type says.
 template <class T>

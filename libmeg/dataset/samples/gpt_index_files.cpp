@@ -1,71 +1,124 @@
 #include "libmeg/dataset/samples/gpt_index_files.h"
 
 #include <array>
+#include <future>
+#include <latch>
+#include <new>
+#include <system_error>
 #include <utility>
-#include <vector>
 
 #include "libmeg/core/atomic_file.h"
+#include "libmeg/core/huge_array.h"
 #include "libmeg/core/npy.h"
+#include "libmeg/dataset/piece_writer.h"
 #include "libmeg/dataset/samples/gpt_index_builder.h"
 
 namespace meg {
 namespace {
 
-Result<AtomicFile> create_npy(const std::string& path, DType dtype,
-                              std::span<const int64_t> shape) {
-  MEG_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(path));
-  MEG_ASSIGN_OR_RETURN(const std::string header, npy_header(dtype, shape));
-  MEG_RETURN_IF_ERROR(file.write(std::as_bytes(std::span(header))));
-  return file;
+/// A .npy file in the making. Neither copied nor moved: the writer borrows the file.
+class NpyOutput {
+ public:
+  Status create(const std::string& path, DType dtype, std::span<const int64_t> shape) {
+    MEG_ASSIGN_OR_RETURN(file, AtomicFile::create(path));
+    MEG_ASSIGN_OR_RETURN(const std::string header, npy_header(dtype, shape));
+    return writer_.append(std::as_bytes(std::span(header)));
+  }
+
+  /// In pieces, so that the device is at work while the rest is handed over.
+  template <class T>
+  Status append(std::span<const T> values) {
+    constexpr size_t kPiece = size_t{1} << 20;
+    for (; values.size() > kPiece; values = values.subspan(kPiece)) {
+      MEG_RETURN_IF_ERROR(writer_.append(std::as_bytes(values.first(kPiece))));
+    }
+    return writer_.append(std::as_bytes(values));
+  }
+
+  Status flush() { return writer_.flush(); }
+
+  AtomicFile file;
+
+ private:
+  PieceWriter writer_{file, 0};
+};
+
+struct Outputs {
+  NpyOutput document;
+  NpyOutput sample;
+  NpyOutput shuffle;
+};
+
+Status create(const GptIndexPlan& plan, const GptIndexPaths& paths, Outputs& out) {
+  MEG_RETURN_IF_ERROR(
+      out.document.create(paths.document_index, DType::kInt32, {{plan.documents()}}));
+  MEG_RETURN_IF_ERROR(
+      out.sample.create(paths.sample_index, plan.sample_type, {{plan.samples + 1, 2}}));
+  return out.shuffle.create(paths.shuffle_index, plan.shuffle_type, {{plan.samples}});
 }
 
 template <class T>
-Result<AtomicFile> write_array(const std::string& path, std::span<const T> values) {
-  const auto size = static_cast<int64_t>(values.size());
-  MEG_ASSIGN_OR_RETURN(AtomicFile file, create_npy(path, dtype_of<T>(), {{size}}));
-  MEG_RETURN_IF_ERROR(file.write(std::as_bytes(values)));
-  return file;
-}
-
-template <class T>
-Result<AtomicFile> write_sample_index(const GptIndexPlan& plan, LittleEndianArray<int32_t> lengths,
-                                      std::span<const int32_t> documents, const std::string& path) {
-  MEG_ASSIGN_OR_RETURN(AtomicFile file, create_npy(path, dtype_of<T>(), {{plan.samples + 1, 2}}));
-  const SampleRowSink<T> sink = [&file](std::span<const T> rows) {
-    return file.write(std::as_bytes(rows));
-  };
+Status write_sample_index(const GptIndexPlan& plan, LittleEndianArray<int32_t> lengths,
+                          std::span<const int32_t> documents, NpyOutput& out) {
+  const SampleRowSink<T> sink = [&out](std::span<const T> rows) { return out.append(rows); };
   MEG_RETURN_IF_ERROR(build_sample_index<T>(plan, lengths, documents, sink));
-  return file;
+  return out.flush();
 }
 
 template <class T>
-Result<AtomicFile> write_shuffle_index(const GptIndexPlan& plan, RandomState& random,
-                                       const std::string& path) {
-  std::vector<T> shuffle(static_cast<size_t>(plan.samples));
-  build_shuffle_index<T>(plan, random, shuffle);
-  return write_array<T>(path, shuffle);
+Status write_shuffle_index(const GptIndexPlan& plan, RandomState& random, NpyOutput& out) {
+  HugeArray<T> shuffle(static_cast<size_t>(plan.samples));
+  build_shuffle_index<T>(plan, random, shuffle.values());
+  MEG_RETURN_IF_ERROR(out.append(std::as_const(shuffle).values()));
+  return out.flush();
+}
+
+/// The document and the sample index on this thread; on another one the shuffle index, which needs
+/// only the random numbers that follow, and the writing of the document index.
+Status write_indices(const GptIndexPlan& plan, LittleEndianArray<int32_t> lengths,
+                     SequenceRange range, uint32_t seed, Outputs& out) {
+  HugeArray<int32_t> documents(static_cast<size_t>(plan.documents()));
+  std::latch documents_built(1);
+  std::future<Status> other = std::async(std::launch::async, [&]() -> Status {
+    RandomState random(seed);
+    skip_document_index(plan, random);
+    MEG_RETURN_IF_ERROR(plan.shuffle_type == DType::kUint32
+                            ? write_shuffle_index<uint32_t>(plan, random, out.shuffle)
+                            : write_shuffle_index<int64_t>(plan, random, out.shuffle));
+    documents_built.wait();
+    MEG_RETURN_IF_ERROR(out.document.append(std::as_const(documents).values()));
+    return out.document.flush();
+  });
+  RandomState random(seed);
+  build_document_index(plan, range, random, documents.values());
+  documents_built.count_down();
+  const Status sampled =
+      plan.sample_type == DType::kInt32
+          ? write_sample_index<int32_t>(plan, lengths, documents.values(), out.sample)
+          : write_sample_index<int64_t>(plan, lengths, documents.values(), out.sample);
+  MEG_RETURN_IF_ERROR(other.get());
+  return sampled;
 }
 
 }  // namespace
 
 Status write_gpt_index_files(const GptIndexPlan& plan, LittleEndianArray<int32_t> lengths,
                              SequenceRange range, uint32_t seed, const GptIndexPaths& paths) {
-  RandomState random(seed);
-  std::vector<int32_t> documents(static_cast<size_t>(plan.documents()));
-  build_document_index(plan, range, random, documents);
-  MEG_ASSIGN_OR_RETURN(AtomicFile document_file,
-                       write_array<int32_t>(paths.document_index, documents));
-  MEG_ASSIGN_OR_RETURN(
-      AtomicFile sample_file,
-      plan.sample_type == DType::kInt32
-          ? write_sample_index<int32_t>(plan, lengths, documents, paths.sample_index)
-          : write_sample_index<int64_t>(plan, lengths, documents, paths.sample_index));
-  MEG_ASSIGN_OR_RETURN(AtomicFile shuffle_file,
-                       plan.shuffle_type == DType::kUint32
-                           ? write_shuffle_index<uint32_t>(plan, random, paths.shuffle_index)
-                           : write_shuffle_index<int64_t>(plan, random, paths.shuffle_index));
-  const std::array<AtomicFile*, 3> files = {&document_file, &sample_file, &shuffle_file};
-  return AtomicFile::commit_all(files);
+  try {
+    Outputs out;
+    MEG_RETURN_IF_ERROR(create(plan, paths, out));
+    MEG_RETURN_IF_ERROR(write_indices(plan, lengths, range, seed, out));
+    const std::array<AtomicFile*, 3> files = {&out.document.file, &out.sample.file,
+                                              &out.shuffle.file};
+    return AtomicFile::commit_all(files);
+  } catch (const std::bad_alloc&) {
+    return make_error(StatusCode::kResourceExhausted,
+                      "{}: not enough memory for {} documents and {} samples", paths.document_index,
+                      plan.documents(), plan.samples);
+  } catch (const std::system_error& error) {
+    return make_error(StatusCode::kResourceExhausted, "{}: cannot start a thread: {}",
+                      paths.document_index, error.what());
+  }
 }
 
 }  // namespace meg

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "libmeg/tokenizer/fast/huge_array.h"
+#include "libmeg/core/huge_array.h"
 #include "libmeg/tokenizer/fast/word_key.h"
 
 namespace meg::fast {

@@ -1,9 +1,10 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <type_traits>
 
-namespace meg::fast {
+namespace meg {
 
 /// Memory from the system, all zero bits, aligned to 2 MiB and in huge pages where it has them:
 /// tables that are read at random cost fewer address translations. Pages count once they are
@@ -37,9 +38,13 @@ class HugeArray {
 
   const T& operator[](size_t i) const { return static_cast<const T*>(pages_.data())[i]; }
 
+  std::span<T> values() { return {static_cast<T*>(pages_.data()), size_}; }
+
+  std::span<const T> values() const { return {static_cast<const T*>(pages_.data()), size_}; }
+
  private:
   HugePages pages_;
   size_t size_;
 };
 
-}  // namespace meg::fast
+}  // namespace meg

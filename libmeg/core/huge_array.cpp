@@ -1,11 +1,11 @@
-#include "libmeg/tokenizer/fast/huge_array.h"
+#include "libmeg/core/huge_array.h"
 
 #include <sys/mman.h>
 
 #include <cstdint>
 #include <new>
 
-namespace meg::fast {
+namespace meg {
 
 HugePages::HugePages(size_t bytes) {
   constexpr size_t kHugePage = size_t{2} << 20;
@@ -20,4 +20,4 @@ HugePages::HugePages(size_t bytes) {
 
 HugePages::~HugePages() { ::munmap(mapping_, mapping_bytes_); }
 
-}  // namespace meg::fast
+}  // namespace meg
