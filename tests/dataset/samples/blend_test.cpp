@@ -1,0 +1,103 @@
+#include "libmeg/dataset/samples/blend.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "libmeg/core/npy.h"
+#include "libmeg/dataset/samples/blend_index.h"
+#include "tests/shared_data.h"
+
+namespace meg {
+namespace {
+
+using nlohmann::json;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+const MegatronVersion& newest() { return newest_megatron_version(); }
+
+Result<Blend> parse(const std::vector<std::string>& data_path,
+                    std::string_view version = "core_v0.19.0") {
+  return parse_blend(data_path, *parse_megatron_version(version));
+}
+
+TEST(ParseBlend, TakesOnePrefix) {
+  const auto blend = parse({" data/a "});
+  ASSERT_TRUE(blend.has_value());
+  EXPECT_TRUE(blend->single());
+  EXPECT_THAT(blend->prefixes, ElementsAre("data/a"));
+}
+
+TEST(ParseBlend, TakesWeightsInTurnWithPrefixes) {
+  const auto blend = parse({"30", "a", "7e1", "b"});
+  ASSERT_TRUE(blend.has_value());
+  EXPECT_THAT(blend->prefixes, ElementsAre("a", "b"));
+  EXPECT_THAT(*blend->weights, ElementsAre(30.0, 70.0));
+}
+
+TEST(ParseBlend, TakesPrefixesWithoutWeightsSinceCore07) {
+  EXPECT_THAT(parse({"a", "b"})->prefixes, ElementsAre("a", "b"));
+  EXPECT_FALSE(parse({"a", "b"})->weights.has_value());
+  EXPECT_THAT(parse({"1", "b", "3"})->prefixes, ElementsAre("1", "b", "3"));
+  EXPECT_FALSE(parse({"a", "b"}, "core_v0.6.0").has_value());
+}
+
+TEST(ParseBlend, RefusesWhatMegatronWouldTrip) {
+  EXPECT_THAT(parse({"1", "a", "b", "c"}).error().message(),
+              HasSubstr("found \"b\" as argument 3"));
+  EXPECT_THAT(parse({"a", "b", "1", "c"}).error().message(),
+              HasSubstr("found \"1\" as argument 3"));
+  EXPECT_THAT(parse({"0", "a", "1", "b"}).error().message(),
+              HasSubstr("weights above 0, found 0.0"));
+  EXPECT_THAT(parse({"-1", "a"}).error().message(), HasSubstr("found -1.0"));
+  EXPECT_THAT(parse({"0", "a"}, "6ef5bdc").error().message(), HasSubstr("a sum above 0"));
+  EXPECT_FALSE(parse({}).has_value());
+}
+
+TEST(BlendParts, FollowTheMarginOfTheRevision) {
+  const std::vector<double> weights = {0.3, 0.5, 0.2};
+  const auto now = blend_parts(weights, 200, newest());
+  EXPECT_EQ(now[0].used, 60);
+  EXPECT_EQ(now[0].built, 61);
+  EXPECT_EQ(now[1].used, 100);
+  EXPECT_EQ(now[1].built, 101);
+  const auto then = blend_parts(weights, 200, *parse_megatron_version("core_v0.9.0"));
+  EXPECT_EQ(then[0].used, 61);
+  EXPECT_EQ(then[2].used, 41);
+}
+
+TEST(BlendIndex, IsMegatronsForEveryCallOfItsHelpers) {
+  MEG_REQUIRE_SHARED("oracle/datasets");
+  int checked = 0;
+  for (const std::string revision : {"6ef5bdc", "core_v0.5.0", "core_v0.9.0", "core_v0.15.3"}) {
+    const std::string folder = test::shared_path("oracle/datasets/C/" + revision + "/helpers/");
+    if (!std::filesystem::exists(folder + "helpers.json")) continue;
+    const json helpers = json::parse(std::ifstream(folder + "helpers.json"));
+    for (const json& call : helpers.value("build_blending_indices", json::array())) {
+      if (!std::filesystem::exists(folder + call["files"][1].get<std::string>())) continue;
+      const auto expected = NpyFile::open(folder + call["files"][1].get<std::string>());
+      std::vector<int16_t> datasets(call["size"].get<size_t>());
+      std::vector<int64_t> samples(datasets.size());
+      build_blend_index(call["weights"].get<std::vector<double>>(), datasets, samples);
+      ASSERT_TRUE(expected.has_value());
+      EXPECT_TRUE(std::ranges::equal(*expected->values<int64_t>(), samples)) << call;
+      ++checked;
+    }
+    for (const json& call : helpers.value("build_exhaustive_blending_indices", json::array())) {
+      std::vector<int16_t> datasets(call["dataset_index"].size());
+      std::vector<int64_t> samples(datasets.size());
+      build_exhaustive_blend_index(call["sizes"].get<std::vector<int64_t>>(), datasets, samples);
+      EXPECT_EQ(json(datasets), call["dataset_index"]);
+      EXPECT_EQ(json(samples), call["dataset_sample_index"]);
+      ++checked;
+    }
+  }
+  EXPECT_GE(checked, 5);
+}
+
+}  // namespace
+}  // namespace meg
