@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <limits>
 #include <map>
+#include <new>
 
+#include "libmeg/core/thread_pool.h"
 #include "libmeg/dataset/indexed_dataset.h"
 #include "libmeg/dataset/samples/blend_index_cache.h"
 #include "libmeg/dataset/samples/blended_dataset.h"
@@ -57,7 +60,18 @@ class Builder {
   Status check_config();
   Status build_split(Split split, const Blend& blend);
   Status build_mock(Split split);
+
+  /// A split of one dataset, and what became of its cache; nullptr where it has no documents.
+  struct Built {
+    std::unique_ptr<SampleDataset> dataset;
+    IndexCacheReport report;
+  };
+
   Result<std::unique_ptr<SampleDataset>> build_single(Split split, const Part& part);
+  Status open_cache(Split split, const Part& part, std::shared_ptr<const IndexedDataset> dataset,
+                    Built* built) const;
+  Result<std::vector<std::unique_ptr<SampleDataset>>> build_all(Split split,
+                                                                const std::vector<Part>& parts);
   Result<std::unique_ptr<SampleDataset>> build_blend(Split split, const Blend& blend);
   Result<std::unique_ptr<SampleDataset>> blend_of(
       Split split, std::vector<std::unique_ptr<SampleDataset>> datasets,
@@ -154,14 +168,11 @@ GptDescription Builder::describe(Split split, const Part& part) const {
   return description;
 }
 
-Result<std::unique_ptr<SampleDataset>> Builder::build_single(Split split, const Part& part) {
+Status Builder::open_cache(Split split, const Part& part,
+                           std::shared_ptr<const IndexedDataset> dataset, Built* built) const try {
   const Stopwatch watch;
-  MEG_ASSIGN_OR_RETURN(std::shared_ptr<const IndexedDataset> dataset, open(part.prefix));
   const std::optional<SequenceRange> range = range_of(split, *dataset);
-  if (!range.has_value()) {
-    MEG_RETURN_IF_ERROR(no_documents(split, part.prefix));
-    return std::unique_ptr<SampleDataset>();
-  }
+  if (!range.has_value()) return {};
   GptIndexCacheRequest request;
   request.dataset = dataset.get();
   request.range = *range;
@@ -182,16 +193,55 @@ Result<std::unique_ptr<SampleDataset>> Builder::build_single(Split split, const 
                                             config_.cache_path, config_.version);
   }
   MEG_ASSIGN_OR_RETURN(GptIndexCache cache, open_gpt_index_cache(request, config_.version));
-  result_.caches.push_back({.split = split,
-                            .prefix = part.prefix,
-                            .outcome = cache.outcome,
-                            .reason = cache.reason,
-                            .description = cache.files.description,
-                            .samples = cache.plan.samples,
-                            .epochs = cache.plan.epochs,
-                            .seconds = watch.seconds()});
-  return std::unique_ptr<SampleDataset>(
-      std::make_unique<GptDataset>(std::move(dataset), std::move(cache.index), cache.plan));
+  built->report = {.split = split,
+                   .prefix = part.prefix,
+                   .outcome = cache.outcome,
+                   .reason = cache.reason,
+                   .description = cache.files.description,
+                   .samples = cache.plan.samples,
+                   .epochs = cache.plan.epochs,
+                   .seconds = watch.seconds()};
+  built->dataset =
+      std::make_unique<GptDataset>(std::move(dataset), std::move(cache.index), cache.plan);
+  return {};
+
+} catch (const std::bad_alloc&) {
+  return make_error(StatusCode::kResourceExhausted, "{}: out of memory for its indices",
+                    part.prefix);
+}
+
+Result<std::unique_ptr<SampleDataset>> Builder::build_single(Split split, const Part& part) {
+  MEG_ASSIGN_OR_RETURN(auto built, build_all(split, {part}));
+  return built.empty() ? nullptr : std::move(built[0]);
+}
+
+/// The datasets in the order of `parts`; none at all where one has no documents for the split.
+Result<std::vector<std::unique_ptr<SampleDataset>>> Builder::build_all(
+    Split split, const std::vector<Part>& parts) {
+  std::vector<std::shared_ptr<const IndexedDataset>> opened;
+  for (const Part& part : parts) {
+    MEG_ASSIGN_OR_RETURN(auto dataset, open(part.prefix));
+    opened.push_back(std::move(dataset));
+  }
+  std::vector<Built> built(parts.size());
+  std::vector<Status> statuses(parts.size());
+  {
+    ThreadPool pool(std::clamp(config_.threads, 1, static_cast<int>(parts.size())));
+    for (size_t i = 0; i < parts.size(); ++i) {
+      pool.submit([&, i] { statuses[i] = open_cache(split, parts[i], opened[i], &built[i]); });
+    }
+  }
+  std::vector<std::unique_ptr<SampleDataset>> datasets;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    MEG_RETURN_IF_ERROR(statuses[i]);
+    if (built[i].dataset == nullptr) {
+      MEG_RETURN_IF_ERROR(no_documents(split, parts[i].prefix));
+      return std::vector<std::unique_ptr<SampleDataset>>();
+    }
+    result_.caches.push_back(std::move(built[i].report));
+    datasets.push_back(std::move(built[i].dataset));
+  }
+  return datasets;
 }
 
 Result<std::vector<BlendPart>> Builder::plan_blend(Split split, const Blend& blend,
@@ -218,16 +268,16 @@ Result<std::vector<BlendPart>> Builder::plan_blend(Split split, const Blend& ble
 Result<std::unique_ptr<SampleDataset>> Builder::build_blend(Split split, const Blend& blend) {
   std::vector<double> weights;
   MEG_ASSIGN_OR_RETURN(const std::vector<BlendPart> parts, plan_blend(split, blend, weights));
-  std::vector<std::unique_ptr<SampleDataset>> datasets;
+  std::vector<Part> all;
   std::vector<GptDescription> descriptions;
   for (size_t i = 0; i < blend.prefixes.size(); ++i) {
     Part part{.prefix = blend.prefixes[i], .samples = {}};
     if (!parts.empty()) part.samples = parts[i].built;
-    MEG_ASSIGN_OR_RETURN(std::unique_ptr<SampleDataset> dataset, build_single(split, part));
-    if (dataset == nullptr) return std::unique_ptr<SampleDataset>();
-    datasets.push_back(std::move(dataset));
     descriptions.push_back(describe(split, part));
+    all.push_back(std::move(part));
   }
+  MEG_ASSIGN_OR_RETURN(auto datasets, build_all(split, all));
+  if (datasets.empty()) return std::unique_ptr<SampleDataset>();
   return blend_of(split, std::move(datasets), std::move(descriptions), parts, std::move(weights));
 }
 

@@ -31,6 +31,7 @@ struct GptDataConfig {
   int64_t eod = 0;                           ///< Of the tokenizer; mock data only.
   bool extra_token = true;                   ///< add_extra_token_to_sequence
   bool drop_last_partial_validation_sequence = true;
+  int threads = 1;  ///< --num-dataset-builder-threads: datasets of a blend built at once
   MegatronVersion version = newest_megatron_version();
 };
 
