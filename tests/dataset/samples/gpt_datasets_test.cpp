@@ -1,0 +1,186 @@
+#include "libmeg/dataset/samples/gpt_datasets.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <vector>
+
+#include "libmeg/core/npy.h"
+#include "libmeg/dataset/indexed_dataset_builder.h"
+#include "tests/temp_folder.h"
+
+namespace meg {
+namespace {
+
+using test::TempFolder;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+/// A dataset whose documents have these lengths; its tokens count from `first` on.
+std::string make_dataset(const TempFolder& folder, const std::string& name,
+                         const std::vector<int32_t>& lengths, int32_t first = 0) {
+  const std::string prefix = folder.path(name);
+  auto builder = IndexedDatasetBuilder::create(prefix, {.dtype = DType::kInt32});
+  EXPECT_TRUE(builder.has_value());
+  for (const int32_t length : lengths) {
+    std::vector<int32_t> tokens(static_cast<size_t>(length));
+    std::iota(tokens.begin(), tokens.end(), first);
+    first += length;
+    EXPECT_TRUE(builder->add_item(std::as_bytes(std::span(tokens))).ok());
+    EXPECT_TRUE(builder->end_document().ok());
+  }
+  EXPECT_TRUE(builder->finish().ok());
+  return prefix;
+}
+
+GptDataConfig config_of(const TempFolder& folder, Blend blend) {
+  GptDataConfig config;
+  config.blend = std::move(blend);
+  config.split = "100,0,0";
+  config.samples = {4, 0, 0};
+  config.sequence_length = 8;
+  config.cache_path = folder.path("cache");
+  return config;
+}
+
+std::string error_of(const GptDataConfig& config) {
+  const auto built = build_gpt_datasets(config);
+  return built.has_value() ? "no error" : built.error().message();
+}
+
+TEST(GptDatasets, RefuseADatasetShorterThanOneSample) {
+  const TempFolder folder;
+  const std::string prefix = make_dataset(folder, "short", {3, 5});
+  EXPECT_EQ(error_of(config_of(folder, {.prefixes = {prefix}, .weights = {}})),
+            prefix + ": expected at least 9 tokens (one sample of --seq-length 8), found 8");
+}
+
+TEST(GptDatasets, RefuseNumbersOutOfRange) {
+  const TempFolder folder;
+  const std::string prefix = make_dataset(folder, "data", {30});
+  GptDataConfig config = config_of(folder, {.prefixes = {prefix}, .weights = {}});
+  config.seed = int64_t{1} << 32;
+  EXPECT_EQ(error_of(config), "--seed: expected 0 to 4294967295, found 4294967296");
+  config.seed = -1;
+  EXPECT_THAT(error_of(config), HasSubstr("found -1"));
+  config.seed = 1;
+  config.sequence_length = 0;
+  EXPECT_EQ(error_of(config), "--seq-length: expected at least 1, found 0");
+  config.sequence_length = 8;
+  config.samples[1] = -3;
+  EXPECT_EQ(error_of(config), "valid samples: expected at least 0, found -3");
+  config.samples[1] = 0;
+  config.split = "0,0,0";
+  EXPECT_EQ(error_of(config), "--split: expected weights with a sum above 0, found \"0,0,0\"");
+  config.split = "1,1,1,1";
+  EXPECT_THAT(error_of(config), HasSubstr("one to three weights"));
+}
+
+TEST(GptDatasets, SkipAnEmptyValidationSplitWithANote) {
+  const TempFolder folder;
+  const std::string prefix = make_dataset(folder, "data", {30, 20});
+  GptDataConfig config = config_of(folder, {.prefixes = {prefix}, .weights = {}});
+  config.split = "98,1,1";
+  config.samples = {4, 2, 2};
+  const auto built = build_gpt_datasets(config);
+  ASSERT_TRUE(built.has_value()) << built.error().message();
+  EXPECT_NE(built->splits[0], nullptr);
+  EXPECT_EQ(built->splits[1], nullptr);
+  EXPECT_EQ(built->splits[2], nullptr);
+  EXPECT_THAT(
+      built->notes,
+      ElementsAre(prefix + ": no documents for the valid split (--split 98,1,1): it is skipped",
+                  prefix + ": no documents for the test split (--split 98,1,1): it is skipped"));
+}
+
+TEST(GptDatasets, RefuseATrainingSplitWithoutDocuments) {
+  const TempFolder folder;
+  const std::string prefix = make_dataset(folder, "data", {30, 20});
+  GptDataConfig config = config_of(folder, {.prefixes = {prefix}, .weights = {}});
+  config.split = "0,1,0";
+  EXPECT_THAT(error_of(config), HasSubstr("no documents for the train split (--split 0,1,0)"));
+}
+
+TEST(GptDatasets, GoThroughAShortDatasetAsOftenAsSamplesAreAsked) {
+  const TempFolder folder;
+  const std::string prefix = make_dataset(folder, "data", {10});
+  GptDataConfig config = config_of(folder, {.prefixes = {prefix}, .weights = {}});
+  config.samples[0] = 25;
+  const auto built = build_gpt_datasets(config);
+  ASSERT_TRUE(built.has_value()) << built.error().message();
+  ASSERT_EQ(built->splits[0]->size(), 26);
+  // All tokens of 21 epochs, shuffled as a whole: sample texts overlap by one token.
+  std::vector<int64_t> text(9);
+  for (int64_t sample = 0; sample < 26; ++sample) {
+    ASSERT_TRUE(built->splits[0]->text(sample, -1, text).ok());
+    for (size_t i = 1; i < text.size(); ++i) EXPECT_EQ(text[i], (text[i - 1] + 1) % 10);
+  }
+  EXPECT_EQ(built->splits[0]->text(26, -1, text).code(), StatusCode::kOutOfRange);
+  EXPECT_EQ(built->splits[0]->text(-1, -1, text).code(), StatusCode::kOutOfRange);
+}
+
+TEST(GptDatasets, BlendDrawsFromEachDatasetByItsWeight) {
+  const TempFolder folder;
+  const std::string a = make_dataset(folder, "a", {200}, 0);
+  const std::string b = make_dataset(folder, "b", {200}, 1000);
+  GptDataConfig config = config_of(folder, {.prefixes = {a, b}, .weights = {{3.0, 1.0}}});
+  config.samples[0] = 20;
+  for (const int threads : {1, 2}) {
+    config.threads = threads;
+    const auto built = build_gpt_datasets(config);
+    ASSERT_TRUE(built.has_value()) << built.error().message();
+    const SampleDataset& blend = *built->splits[0];
+    EXPECT_EQ(blend.size(), 20);
+    EXPECT_THAT(blend.prefixes(), ElementsAre(a, b));
+    int from_b = 0;
+    std::vector<int64_t> text(9);
+    for (int64_t sample = 0; sample < blend.size(); ++sample) {
+      ASSERT_TRUE(blend.text(sample, -1, text).ok());
+      EXPECT_EQ(blend.source(sample)->dataset, text[0] >= 1000 ? 1 : 0);
+      from_b += text[0] >= 1000 ? 1 : 0;
+    }
+    EXPECT_EQ(from_b, 5);
+  }
+}
+
+TEST(GptDatasets, BlendByWeightsNeedsASampleCount) {
+  const TempFolder folder;
+  const std::string a = make_dataset(folder, "a", {200});
+  GptDataConfig config = config_of(folder, {.prefixes = {a, a}, .weights = {{3.0, 1.0}}});
+  config.samples[0] = std::nullopt;
+  EXPECT_EQ(error_of(config), "train: a blend by weights needs a number of samples, found None");
+  config.version = *parse_megatron_version("core_v0.5.0");
+  EXPECT_EQ(error_of(config), "train samples: Megatron at core_v0.5.0 needs a number, found None");
+}
+
+TEST(GptDatasets, DamagedIndicesGiveAnErrorAndNoBytesFromElsewhere) {
+  const TempFolder folder;
+  const std::string prefix = make_dataset(folder, "data", std::vector<int32_t>(2000, 8));
+  const GptDataConfig config = config_of(folder, {.prefixes = {prefix}, .weights = {}});
+  const auto first = build_gpt_datasets(config);
+  ASSERT_TRUE(first.has_value());
+  std::string sample_index = first->caches[0].description;
+  sample_index.replace(sample_index.find("description.txt"), std::string::npos, "sample_index.npy");
+  std::string bytes = test::read_file(sample_index);
+  const size_t middle_row = bytes.size() - static_cast<size_t>(first->splits[0]->size() / 2) * 8;
+  bytes[middle_row + 4] = 127;  // a token offset far beyond its sequence
+  test::write_file(sample_index, bytes);
+  const auto again = build_gpt_datasets(config);
+  ASSERT_TRUE(again.has_value()) << again.error().message();
+  std::vector<int64_t> text(9);
+  int failed = 0;
+  for (int64_t sample = 0; sample < again->splits[0]->size(); ++sample) {
+    const Status status = again->splits[0]->text(sample, -1, text);
+    if (!status.ok()) {
+      EXPECT_EQ(status.code(), StatusCode::kCorruption);
+      EXPECT_THAT(status.message(), HasSubstr("sample index: row"));
+      ++failed;
+    }
+  }
+  EXPECT_GE(failed, 1);
+}
+
+}  // namespace
+}  // namespace meg
