@@ -1,37 +1,18 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <span>
 
 #include "libmeg/core/result.h"
 #include "libmeg/dataset/samples/batch_sampler.h"
 #include "libmeg/dataset/samples/gpt_sample.h"
+#include "libmeg/dataset/samples/micro_batch.h"
 #include "libmeg/dataset/samples/sample_dataset.h"
 
 namespace meg {
 
-/// A micro-batch of b samples: row-major [b, L]; attention_mask [b, L, L] or empty.
-struct MicroBatch {
-  int64_t samples = 0;          ///< b
-  int64_t sequence_length = 0;  ///< L
-  std::span<int64_t> sample_numbers;
-  std::span<int64_t> tokens;
-  std::span<int64_t> labels;
-  std::span<float> loss_mask;
-  std::span<int64_t> position_ids;
-  std::span<uint8_t> attention_mask;
-};
-
-/// Memory for micro-batches: plain by default; a trainer gives pinned memory here.
-struct BatchMemory {
-  std::function<void*(size_t bytes)> allocate;
-  std::function<void(void* memory, size_t bytes)> release;
-};
-
 /// Reads the micro-batches of one data-parallel rank ahead, on background threads, in the sampler's
-/// order whatever the number of threads.
+/// order whatever the number of threads. Memory is allocated once, in create().
 class SampleLoader {
  public:
   struct Options {
@@ -44,9 +25,13 @@ class SampleLoader {
   };
 
   /// dataset must outlive the loader.
+  /// kInvalidArgument where a number is out of range or the dataset's texts have another length
+  /// than options.sample says; kResourceExhausted where memory or threads cannot be had.
   static Result<std::unique_ptr<SampleLoader>> create(const SampleDataset& dataset,
                                                       std::unique_ptr<BatchSampler> sampler,
                                                       const Options& options);
+
+  /// Stops the threads at once, whatever they wait for.
   virtual ~SampleLoader() = default;
 
   /// The next micro-batch, valid until the next call; nullptr at the end. The first error of any
