@@ -35,6 +35,9 @@ CHECKPOINT = {
     "inspect": {"pickle", "torch_file", "megatron"},
     "verify": {"pickle", "torch_file", "megatron"},
 }
+# The folders of train that stand above the line: built and tested without LibTorch, each alone.
+PLAIN_TRAIN = {"schedule", "logging"}
+PLAIN_ROOMS = {"core", "model", "dataset"}
 TORCH = re.compile(r"^(ATen|c10|torch|gloo|nccl|cuda|cublas|cudnn)")
 INCLUDE = re.compile(r'^\s*#\s*include\s*(<[^>]+>|"[^"]+")')
 
@@ -43,6 +46,11 @@ def offence(where, target):
     """What is wrong with the file at `where` (its parts) including `target` (a path), or None."""
     room = where[1]
     parts = target.split("/")
+    if room == "train" and where[2] in PLAIN_TRAIN:
+        if TORCH.match(target):
+            return f"train/{where[2]} stands above the line: no LibTorch, no CUDA"
+        if parts[0] == "libmeg" and parts[1:3] != ["train", where[2]] and parts[1] not in PLAIN_ROOMS:
+            return f"train/{where[2]} may include only itself and {', '.join(sorted(PLAIN_ROOMS))}"
     if parts[0] == "libmeg":
         if parts[1] != room and parts[1] not in ROOMS[room]:
             return f"room {room} may not include room {parts[1]}"
