@@ -173,7 +173,9 @@ Result<PlaceFinding> PlaceLook::open_index(const LengthTotals& totals) {
 }
 
 void PlaceLook::refresh_sidecar(const IdxStamp& stamp) {
-  sidecar_->idx = stamp;
+  const IdxStamp kept = stamp_to_keep(stamp);
+  if (kept.mtime_ns == sidecar_->idx.mtime_ns) return;
+  sidecar_->idx = kept;
   // Where it cannot be written, the next look reads the lengths again.
   (void)write_text(files_.sidecar, sidecar_text(*sidecar_));
 }
@@ -190,7 +192,7 @@ Result<GptIndexCache> build_files(const GptIndexCacheFiles& files, CacheSource* 
     MEG_RETURN_IF_ERROR(write_text(files.description, request.description));
   }
   MEG_ASSIGN_OR_RETURN(CachedIndex opened, open_cached_index(files.indices, plan));
-  const CacheSidecar sidecar{.idx = stamp,
+  const CacheSidecar sidecar{.idx = stamp_to_keep(stamp),
                              .sequences = request.range,
                              .lengths = totals,
                              .extra_token = request.extra_token,

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 
 #include "libmeg/core/digest.h"
 
@@ -46,6 +47,14 @@ Status negative_length(const IndexedDataset& dataset, int64_t first) {
 }
 
 }  // namespace
+
+IdxStamp stamp_to_keep(IdxStamp stamp) {
+  // File systems count time in steps of up to two seconds.
+  constexpr std::chrono::nanoseconds kYoung = std::chrono::seconds(2);
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  if (std::chrono::nanoseconds(stamp.mtime_ns) > now - kYoung) stamp.mtime_ns = kNoTime;
+  return stamp;
+}
 
 Result<IdxStamp> stamp_idx(const IndexedDataset& dataset) {
   const std::string& path = dataset.idx().path();

@@ -15,6 +15,13 @@ struct IdxStamp {
   std::string xxh3;      ///< Of the header and both ends of each array.
 };
 
+/// An IdxStamp without a time: equal to no file's.
+inline constexpr int64_t kNoTime = -1;
+
+/// The stamp to keep: without its time where that is so young that a change which is still to come
+/// may bear the same.
+IdxStamp stamp_to_keep(IdxStamp stamp);
+
 /// The stamp of a dataset's .idx file. kNotFound where the file is gone by now.
 Result<IdxStamp> stamp_idx(const IndexedDataset& dataset);
 
