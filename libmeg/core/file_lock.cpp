@@ -13,17 +13,19 @@
 namespace meg {
 namespace {
 
-Result<FileDescriptor> open_lock_file(const std::string& path, const std::string& folder) {
+Result<FileDescriptor> open_lock_file(const std::string& path) {
   constexpr int kFlags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
-  while (true) {
+  // Between two calls another user's file may come and go; not so often that it were not the
+  // folder that refuses.
+  constexpr int kMostAttempts = 100;
+  for (int attempt = 1;; ++attempt) {
     int fd = ::open(path.c_str(), kFlags | O_RDWR | O_CREAT, 0666);
-    if (fd < 0 && errno == EACCES) {
-      // Another user's file can be locked by reading it; it may be gone by now.
-      fd = ::open(path.c_str(), kFlags | O_RDONLY);
-      if (fd < 0 && errno == ENOENT) errno = ::access(folder.c_str(), W_OK) == 0 ? EINTR : EACCES;
-    }
+    const int error = errno;
+    // Another user's file can be locked by reading it.
+    if (fd < 0 && error == EACCES) fd = ::open(path.c_str(), kFlags | O_RDONLY);
     if (fd >= 0) return FileDescriptor(fd, path);
-    if (errno != EINTR) return errno_error(errno, "cannot create " + path);
+    const bool may_pass = error == EINTR || error == EACCES;
+    if (!may_pass || attempt == kMostAttempts) return errno_error(error, "cannot create " + path);
   }
 }
 
@@ -58,13 +60,12 @@ FileLock::~FileLock() {
 
 Result<FileLock> FileLock::acquire(const std::string& path) {
   std::error_code error;
-  std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  if (folder.empty()) folder = ".";
-  std::filesystem::create_directories(folder, error);
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  if (!folder.empty()) std::filesystem::create_directories(folder, error);
   if (error) return errno_error(error.value(), "cannot create folder " + folder.string());
   while (true) {
     FileLock lock;
-    MEG_ASSIGN_OR_RETURN(lock.file_, open_lock_file(path, folder.string()));
+    MEG_ASSIGN_OR_RETURN(lock.file_, open_lock_file(path));
     if (!wait_for_lock(lock.file_)) {
       ::unlink(path.c_str());
       return FileLock();

@@ -54,7 +54,7 @@ class DictionaryParser {
   }
 
   void skip_blanks() {
-    position_ = std::min(text_.find_first_not_of(" \t\r\n\f", position_), text_.size());
+    position_ = std::min(text_.find_first_not_of(" \t\r\n", position_), text_.size());
   }
 
   /// Takes `token` where it is next.
@@ -174,7 +174,10 @@ Result<int64_t> DictionaryParser::read_dimension() {
   int64_t size = 0;
   const char* const begin = text_.data() + position_;
   const auto [end, error] = std::from_chars(begin, text_.data() + text_.size(), size);
-  if (error != std::errc() || size < 0 || *begin == '-') return expected("a dimension");
+  if (error != std::errc()) return expected("a dimension");
+  // As in Python, a number has no zeros in front.
+  const bool is_plain = end - begin == 1 || *begin != '0';
+  if (size < 0 || *begin == '-' || !is_plain) return expected("a dimension");
   position_ += static_cast<size_t>(end - begin);
   return size;
 }

@@ -115,6 +115,7 @@ Result<CacheSidecar> read_sidecar(const std::string& path) {
   MEG_ASSIGN_OR_RETURN(const FileDescriptor file, FileDescriptor::open_regular(path));
   std::string text(kLargestSidecar, '\0');
   MEG_ASSIGN_OR_RETURN(const size_t size, file.read(std::as_writable_bytes(std::span(text))));
+  if (size == kLargestSidecar) return corrupt(path, "found a longer file");
   return parse_sidecar(std::string_view(text).substr(0, size), path);
 }
 

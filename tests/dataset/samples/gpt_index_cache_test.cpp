@@ -1,12 +1,18 @@
 #include "libmeg/dataset/samples/gpt_index_cache.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+
+#include "libmeg/dataset/index_format.h"
+#include "libmeg/dataset/samples/cache_sidecar.h"
 #include "tests/dataset/samples/cache_fixture.h"
 
 namespace meg {
 namespace {
 
+using testing::HasSubstr;
 using GptIndexCacheTest = test::CacheTest;
 
 TEST_F(GptIndexCacheTest, BuildsThenFinds) {
@@ -14,7 +20,7 @@ TEST_F(GptIndexCacheTest, BuildsThenFinds) {
   const auto built = contents();
   EXPECT_EQ(built.size(), 5u) << "four files of Megatron and the sidecar";
   expect_outcome(CacheOutcome::kFound);
-  EXPECT_EQ(contents(), built);
+  EXPECT_TRUE(contents() == built);
 }
 
 TEST_F(GptIndexCacheTest, WhatIsFoundIsWhatIsBuiltInMemory) {
@@ -47,6 +53,158 @@ TEST_F(GptIndexCacheTest, TheIndexStaysWhereTheFilesGo) {
   std::filesystem::remove_all(cache_);
   EXPECT_EQ(index.start(0).entry, 0);
   EXPECT_LT(index.row_of(index.samples() - 1), index.samples());
+}
+
+TEST_F(GptIndexCacheTest, ACacheOfAnotherProgramIsUsedAndLeftAlone) {
+  expect_outcome(CacheOutcome::kBuilt);
+  std::filesystem::remove(files().sidecar);
+  expect_outcome(CacheOutcome::kFound);
+  EXPECT_EQ(contents().size(), 4u);
+}
+
+TEST_F(GptIndexCacheTest, ASampleIndexMayHaveEitherType) {
+  const auto in = [&](std::string_view version) {
+    const auto cache = open_gpt_index_cache(request_, *parse_megatron_version(version));
+    EXPECT_TRUE(cache.has_value());
+    return cache->outcome;
+  };
+  EXPECT_EQ(in("core_v0.9.0"), CacheOutcome::kBuilt);
+  std::filesystem::remove(files().sidecar);
+  EXPECT_EQ(in("core_v0.15.3"), CacheOutcome::kFound);
+}
+
+TEST_F(GptIndexCacheTest, WithoutADescriptionThreeFilesAreWhole) {
+  request_.description.clear();
+  request_.places.back().description.clear();
+  expect_outcome(CacheOutcome::kBuilt);
+  EXPECT_EQ(contents().size(), 4u);
+  expect_outcome(CacheOutcome::kFound);
+  // Such names do not tell the split's share of the dataset.
+  request_.range = {.begin = 0, .end = 180};
+  EXPECT_THAT(expect_outcome(CacheOutcome::kRebuilt),
+              HasSubstr("[0, 180), found one of [10, 190)"));
+  expect_outcome(CacheOutcome::kFound);
+  std::filesystem::remove(files().sidecar);
+  request_.range = {.begin = 20, .end = 200};
+  expect_outcome(CacheOutcome::kRebuilt);
+}
+
+TEST_F(GptIndexCacheTest, PlacesAreSearchedInOrderAndTheLastIsBuilt) {
+  const GptIndexCacheFiles first = test::core_files(folder_.path("data/index-cache"), "abc");
+  const GptIndexCacheFiles last = request_.places[0];
+  request_.places = {first, last};
+  expect_outcome(CacheOutcome::kBuilt);
+  EXPECT_FALSE(std::filesystem::exists(folder_.path("data"))) << "only the last place is written";
+
+  request_.places = {first};
+  expect_outcome(CacheOutcome::kBuilt);
+  request_.places = {first, last};
+  auto cache = open_cache();
+  ASSERT_TRUE(cache.has_value());
+  EXPECT_EQ(cache->files.sidecar, first.sidecar);
+
+  // What cannot be used in the first place is looked for in the last one.
+  test::write_file(first.description, "another");
+  cache = open_cache();
+  ASSERT_TRUE(cache.has_value());
+  EXPECT_EQ(cache->outcome, CacheOutcome::kFound);
+  EXPECT_EQ(cache->files.sidecar, last.sidecar);
+  std::filesystem::remove_all(cache_);
+  EXPECT_THAT(expect_outcome(CacheOutcome::kRebuilt), HasSubstr(first.description));
+  EXPECT_EQ(test::read_file(first.description), "another");
+}
+
+TEST_F(GptIndexCacheTest, OtherOptionsUnderTheSameNameAreRebuilt) {
+  expect_outcome(CacheOutcome::kBuilt);
+  request_.drop_last_partial = false;
+  EXPECT_THAT(expect_outcome(CacheOutcome::kRebuilt), HasSubstr("last partial sample kept"));
+  request_.extra_token = false;
+  EXPECT_THAT(expect_outcome(CacheOutcome::kRebuilt), HasSubstr("no extra token"));
+  expect_outcome(CacheOutcome::kFound);
+  // Without a sidecar the shapes tell.
+  std::filesystem::remove(files().sidecar);
+  request_.drop_last_partial = true;
+  EXPECT_THAT(expect_outcome(CacheOutcome::kRebuilt), HasSubstr("with these options"));
+}
+
+TEST_F(GptIndexCacheTest, TouchedDataWithTheSameLengthsIsFresh) {
+  using namespace std::chrono_literals;
+  const auto idx = prefix_ + ".idx";
+  std::filesystem::last_write_time(idx, std::filesystem::file_time_type::clock::now() - 10h);
+  expect_outcome(CacheOutcome::kBuilt);
+  const auto before = contents();
+  std::filesystem::last_write_time(idx, std::filesystem::file_time_type::clock::now() - 5h);
+  expect_outcome(CacheOutcome::kFound);
+  const auto after = contents();
+  EXPECT_EQ(after.size(), before.size());
+  EXPECT_TRUE(after != before) << "the sidecar has the new time";
+  const auto written = std::filesystem::last_write_time(files().sidecar);
+  expect_outcome(CacheOutcome::kFound);
+  EXPECT_EQ(std::filesystem::last_write_time(files().sidecar), written) << "and is left alone";
+}
+
+TEST_F(GptIndexCacheTest, AYoungTimeIsNotKept) {
+  std::filesystem::last_write_time(prefix_ + ".idx", std::filesystem::file_time_type::clock::now());
+  expect_outcome(CacheOutcome::kBuilt);
+  const auto sidecar = read_sidecar(files().sidecar);
+  ASSERT_TRUE(sidecar.has_value());
+  EXPECT_EQ(sidecar->idx.mtime_ns, kNoTime) << "the next change may bear the same time";
+  expect_outcome(CacheOutcome::kFound);
+}
+
+TEST_F(GptIndexCacheTest, AnEmptyIndexIsAnIndex) {
+  request_.samples.reset();
+  request_.sequence_length = 1'000'000;
+  expect_outcome(CacheOutcome::kBuilt);
+  const auto cache = open_cache();
+  ASSERT_TRUE(cache.has_value());
+  EXPECT_EQ(cache->outcome, CacheOutcome::kFound);
+  EXPECT_EQ(cache->index.samples(), 0);
+}
+
+TEST_F(GptIndexCacheTest, RangesOutsideTheDatasetAreErrors) {
+  for (const SequenceRange range :
+       {SequenceRange{-1, 10}, SequenceRange{0, kSequences + 1}, SequenceRange{5, 5},
+        SequenceRange{6, 5}, SequenceRange{0, INT64_MAX}, SequenceRange{INT64_MIN, 0}}) {
+    request_.range = range;
+    const auto cache = open_cache();
+    ASSERT_FALSE(cache.has_value());
+    EXPECT_EQ(cache.error().code(), StatusCode::kOutOfRange) << cache.error().message();
+    EXPECT_THAT(cache.error().message(), HasSubstr(prefix_));
+  }
+  EXPECT_FALSE(std::filesystem::exists(cache_));
+}
+
+TEST_F(GptIndexCacheTest, NegativeLengthsAreErrors) {
+  std::string idx = test::read_file(prefix_ + ".idx");
+  store_le<int32_t>(idx.data() + kIndexHeaderSize + 4 * 57, -3);
+  test::write_file(prefix_ + ".idx", idx);
+  open_dataset();
+  const auto cache = open_cache();
+  ASSERT_FALSE(cache.has_value());
+  EXPECT_EQ(cache.error().code(), StatusCode::kCorruption);
+  EXPECT_THAT(cache.error().message(), HasSubstr(".idx: sequence 57: length: expected"));
+  EXPECT_THAT(cache.error().message(), HasSubstr("found -3"));
+  EXPECT_TRUE(contents().empty()) << "no lock is left";
+  request_.range = {.begin = 58, .end = kSequences};
+  EXPECT_TRUE(open_cache().has_value()) << "only the split's lengths count";
+}
+
+TEST_F(GptIndexCacheTest, ASplitWithoutTokensIsAnError) {
+  test::write_dataset(prefix_, std::vector<int32_t>(kSequences, 0));
+  open_dataset();
+  const auto cache = open_cache();
+  ASSERT_FALSE(cache.has_value());
+  EXPECT_EQ(cache.error().code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(cache.error().message(), HasSubstr("[10, 190): expected tokens, found none"));
+}
+
+TEST_F(GptIndexCacheTest, RequestsThatCannotBePlannedAreErrors) {
+  request_.sequence_length = 0;
+  const auto cache = open_cache();
+  ASSERT_FALSE(cache.has_value());
+  EXPECT_EQ(cache.error().code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(cache.error().message(), HasSubstr(prefix_));
 }
 
 }  // namespace
