@@ -74,4 +74,13 @@ Result<FileLock> FileLock::acquire(const std::string& path) {
   }
 }
 
+void FileLock::remove_abandoned(const std::string& path) {
+  FileLock lock;
+  lock.file_ =
+      FileDescriptor(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK), path);
+  if (!lock.file_.is_open()) return;
+  // The destructor removes what is locked.
+  if (::flock(lock.file_.get(), LOCK_EX | LOCK_NB) != 0) lock.file_ = FileDescriptor();
+}
+
 }  // namespace meg

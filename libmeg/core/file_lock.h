@@ -21,6 +21,10 @@ class FileLock {
   /// an object that holds nothing.
   static Result<FileLock> acquire(const std::string& path);
 
+  /// Removes the file that a killed holder left, if there is one and nobody took it over. Never
+  /// waits.
+  static void remove_abandoned(const std::string& path);
+
  private:
   FileDescriptor file_;
 };

@@ -101,6 +101,20 @@ TEST(FileLock, AKilledHolderLetsItGo) {
   EXPECT_FALSE(std::filesystem::exists(folder.path("lock")));
 }
 
+TEST(FileLock, OnlyAnAbandonedFileIsRemoved) {
+  const test::TempFolder folder;
+  FileLock::remove_abandoned(folder.path("lock"));
+  {
+    const auto lock = FileLock::acquire(folder.path("lock"));
+    ASSERT_TRUE(lock.has_value());
+    FileLock::remove_abandoned(folder.path("lock"));
+    EXPECT_EQ(folder.file_count(), 1);
+  }
+  test::write_file(folder.path("lock"), "");
+  FileLock::remove_abandoned(folder.path("lock"));
+  EXPECT_EQ(folder.file_count(), 0);
+}
+
 TEST(FileLock, SaysWhatCannotBeCreated) {
   const test::TempFolder folder;
   test::write_file(folder.path("file"), "");

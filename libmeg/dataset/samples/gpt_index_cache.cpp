@@ -25,9 +25,11 @@ Status unwritable(const GptIndexCacheFiles& files, const Status& error,
                     unusable.empty() ? "" : "; the one there cannot be used: ", unusable);
 }
 
+std::string lock_path(const GptIndexCacheFiles& files) { return files.sidecar + ".lock"; }
+
 Result<GptIndexCache> build_locked(const GptIndexCacheFiles& files, std::string unusable,
                                    CacheSource* source) {
-  const auto lock = FileLock::acquire(files.sidecar + ".lock");
+  const auto lock = FileLock::acquire(lock_path(files));
   if (!lock.has_value()) return unwritable(files, lock.error(), unusable);
   // Another process may have built it meanwhile.
   MEG_ASSIGN_OR_RETURN(PlaceFinding found, look_at_place(files, source));
@@ -45,7 +47,10 @@ Result<GptIndexCache> open_or_build(CacheSource* source) {
   std::string unusable;
   for (const GptIndexCacheFiles& files : source->request().places) {
     MEG_ASSIGN_OR_RETURN(PlaceFinding found, look_at_place(files, source));
-    if (found.cache.has_value()) return *std::move(found.cache);
+    if (found.cache.has_value()) {
+      FileLock::remove_abandoned(lock_path(files));
+      return *std::move(found.cache);
+    }
     if (unusable.empty()) unusable = std::move(found.unusable);
   }
   return build_locked(source->request().places.back(), std::move(unusable), source);

@@ -123,7 +123,12 @@ TEST_F(GptIndexCacheProcesses, AKilledBuilderLeavesNothingThatIsTakenForWhole) {
     const auto cache = open_cache();
     ASSERT_TRUE(cache.has_value()) << cache.error().message();
     fs::remove(files().sidecar);
-    EXPECT_TRUE(contents() == whole) << "round " << round;
+    // Where it was killed over the sidecar, the rest is whole and nobody builds.
+    auto found = contents();
+    std::erase_if(found, [](const auto& file) {
+      return file.first.find("-libmeg.json.partial-") != std::string::npos;
+    });
+    EXPECT_TRUE(found == whole) << "round " << round;
   }
 }
 
