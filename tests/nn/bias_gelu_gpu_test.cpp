@@ -1,45 +1,65 @@
 #include <gtest/gtest.h>
 
-#include <vector>
-
 #include "libmeg/nn/kernels/bias_gelu.h"
+#include "tests/nn/device_array.h"
 #include "tests/nn/gelu_formula.h"
 #include "tests/nn/require_gpu.h"
 
 namespace meg::nn {
 namespace {
 
-#ifdef MEG_HAS_CUDA
+using test::DeviceArray;
+using test::FloatArray;
+using test::kFloatTypes;
+using test::normal_values;
 
-using test::expect_gelu;
-using test::kColumns;
-using test::kRows;
-using test::ramp;
+constexpr CudaRung kRungs[] = {CudaRung::kPlain, CudaRung::kVector};
 
-TEST(BiasGeluGpuTest, GpuMatchesThePlainFormula) {
+struct Shape {
+  int64_t rows;
+  int64_t columns;
+};
+
+constexpr Shape kShapes[] = {{37, 129}, {1, 1}, {3, 8}, {5, 3072}, {513, 1024}, {0, 8}, {8, 0}};
+
+TEST(BiasGeluGpuTest, ForwardMatchesThePlainFormula) {
   MEG_REQUIRE_GPU();
-  const auto input = ramp(kRows * kColumns);
-  const auto bias = ramp(kColumns);
-  std::vector<float> output(input.size());
-  float* values = nullptr;
-  float* device_bias = nullptr;
-  ASSERT_EQ(cudaMalloc(&values, input.size() * sizeof(float)), cudaSuccess);
-  ASSERT_EQ(cudaMalloc(&device_bias, bias.size() * sizeof(float)), cudaSuccess);
-  cudaMemcpy(values, input.data(), input.size() * sizeof(float), cudaMemcpyHostToDevice);
-  cudaMemcpy(device_bias, bias.data(), bias.size() * sizeof(float), cudaMemcpyHostToDevice);
-  EXPECT_EQ(bias_gelu_cuda(values, device_bias, values, kRows, kColumns, nullptr), 0);
-  cudaMemcpy(output.data(), values, input.size() * sizeof(float), cudaMemcpyDeviceToHost);
-  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
-  cudaFree(values);
-  cudaFree(device_bias);
-  expect_gelu(input, bias, output);
+  for (const auto rung : kRungs) {
+    for (const auto type : kFloatTypes) {
+      for (const auto [rows, columns] : kShapes) {
+        const FloatArray input(type, normal_values(rows * columns, 3, 1));
+        const FloatArray bias(type, normal_values(columns, 1, 2));
+        const DeviceArray values(input), device_bias(bias);  // in place
+        ASSERT_EQ(bias_gelu_forward_cuda(
+                      {type, values.get(), device_bias.get(), values.get(), rows, columns}, nullptr,
+                      rung),
+                  0);
+        test::expect_gelu(input, bias, values.floats(type));
+        ASSERT_EQ(cudaGetLastError(), cudaSuccess);
+      }
+    }
+  }
 }
 
-#else
-
-TEST(BiasGeluGpuTest, GpuMatchesThePlainFormula) { MEG_REQUIRE_GPU(); }
-
-#endif
+TEST(BiasGeluGpuTest, BackwardMatchesThePlainFormula) {
+  MEG_REQUIRE_GPU();
+  for (const auto rung : kRungs) {
+    for (const auto type : kFloatTypes) {
+      for (const auto [rows, columns] : kShapes) {
+        const FloatArray grad_output(type, normal_values(rows * columns, 1, 3));
+        const FloatArray input(type, normal_values(rows * columns, 3, 1));
+        const FloatArray bias(type, normal_values(columns, 1, 2));
+        const DeviceArray gradients(grad_output), device_input(input), device_bias(bias);
+        ASSERT_EQ(bias_gelu_backward_cuda({type, gradients.get(), device_input.get(),
+                                           device_bias.get(), gradients.get(), rows, columns},
+                                          nullptr, rung),
+                  0);
+        test::expect_gelu_gradient(grad_output, input, bias, gradients.floats(type));
+        ASSERT_EQ(cudaGetLastError(), cudaSuccess);
+      }
+    }
+  }
+}
 
 }  // namespace
 }  // namespace meg::nn

@@ -7,30 +7,40 @@
 #include <numbers>
 #include <vector>
 
+#include "tests/nn/float_array.h"
+
 namespace meg::test {
-
-inline constexpr int64_t kRows = 37;
-inline constexpr int64_t kColumns = 129;
-
-/// Values from -6 to 6, each row shifted against the last.
-inline std::vector<float> ramp(int64_t count) {
-  std::vector<float> values;
-  for (int64_t i = 0; i < count; ++i) {
-    values.push_back(static_cast<float>(static_cast<double>(i * 7919 % 1201) / 100.0 - 6.0));
-  }
-  return values;
-}
 
 /// The tanh form of GELU in double precision, from its definition.
 inline double plain_gelu(double x) {
   return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
 }
 
-inline void expect_gelu(const std::vector<float>& input, const std::vector<float>& bias,
-                        const std::vector<float>& output) {
-  for (size_t i = 0; i < input.size(); ++i) {
-    const double x = double{input[i]} + double{bias[i % bias.size()]};
-    ASSERT_NEAR(output[i], plain_gelu(x), 2e-6 * (1 + std::abs(x))) << "element " << i;
+inline double plain_gelu_slope(double x) {
+  const double root = std::sqrt(2 / std::numbers::pi);
+  const double t = std::tanh(root * (x + 0.044715 * x * x * x));
+  return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * root * (1 + 3 * 0.044715 * x * x);
+}
+
+inline void expect_gelu(const FloatArray& input, const FloatArray& bias, const FloatArray& output) {
+  const auto x = input.floats(), b = bias.floats(), y = output.floats();
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double sum = double{x[i]} + double{b[i % b.size()]};
+    const double bound = 1.01 * rounding_error(input.type()) * std::abs(plain_gelu(sum)) +
+                         5e-7 * (1 + std::abs(sum));
+    ASSERT_NEAR(y[i], plain_gelu(sum), bound) << name_of(input.type()) << " element " << i;
+  }
+}
+
+inline void expect_gelu_gradient(const FloatArray& grad_output, const FloatArray& input,
+                                 const FloatArray& bias, const FloatArray& grad_input) {
+  const auto g = grad_output.floats(), x = input.floats(), b = bias.floats();
+  const auto result = grad_input.floats();
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double wanted = double{g[i]} * plain_gelu_slope(double{x[i]} + double{b[i % b.size()]});
+    const double bound = 1.01 * rounding_error(input.type()) * std::abs(wanted) +
+                         1e-6 * (1 + std::abs(double{g[i]}));
+    ASSERT_NEAR(result[i], wanted, bound) << name_of(input.type()) << " element " << i;
   }
 }
 

@@ -1,9 +1,7 @@
 #pragma once
 
-#include <gtest/gtest.h>
-
-#ifdef MEG_HAS_CUDA
 #include <cuda_runtime.h>
+#include <gtest/gtest.h>
 
 /// Skips the test, visibly, where no GPU answers.
 #define MEG_REQUIRE_GPU()                                                      \
@@ -13,6 +11,3 @@
       GTEST_SKIP() << "no GPU on this machine";                                \
     }                                                                          \
   } while (false)
-#else
-#define MEG_REQUIRE_GPU() GTEST_SKIP() << "libmeg was built without CUDA"
-#endif

@@ -1,17 +1,42 @@
-#include <cmath>
+#include <algorithm>
 
 #include "libmeg/nn/kernels/bias_gelu.h"
+#include "libmeg/nn/kernels/cpu_runs.h"
 
 namespace meg::nn {
 
-void bias_gelu_cpu(const float* input, const float* bias, float* output, int64_t rows,
-                   int64_t columns) {
-  for (int64_t row = 0; row < rows; ++row) {
-    const int64_t begin = row * columns;
-    for (int64_t column = 0; column < columns; ++column) {
-      const float x = input[begin + column] + bias[column];
-      const float inner = 0.79788456f * x * (1.0f + 0.044715f * x * x);
-      output[begin + column] = x * 0.5f * (1.0f + std::tanh(inner));
+void bias_gelu_forward_cpu(const BiasGeluForward& call, int64_t row_begin, int64_t row_end) {
+  const CpuRuns runs(call.type);
+  float bias_room[kRunElements];
+  float room[kRunElements];
+  for (int64_t column = 0; column < call.columns; column += kRunElements) {
+    const int64_t count = std::min(kRunElements, call.columns - column);
+    const float* bias = runs.read(call.bias, column, count, bias_room);
+    for (int64_t row = row_begin; row < row_end; ++row) {
+      const int64_t begin = row * call.columns + column;
+      const float* input = runs.read(call.input, begin, count, room);
+      float* output = runs.place(call.output, begin, room);
+      runs.loops().bias_gelu(input, bias, output, count);
+      runs.write(output, call.output, begin, count);
+    }
+  }
+}
+
+void bias_gelu_backward_cpu(const BiasGeluBackward& call, int64_t row_begin, int64_t row_end) {
+  const CpuRuns runs(call.type);
+  float bias_room[kRunElements];
+  float gradient_room[kRunElements];
+  float input_room[kRunElements];
+  for (int64_t column = 0; column < call.columns; column += kRunElements) {
+    const int64_t count = std::min(kRunElements, call.columns - column);
+    const float* bias = runs.read(call.bias, column, count, bias_room);
+    for (int64_t row = row_begin; row < row_end; ++row) {
+      const int64_t begin = row * call.columns + column;
+      const float* grad_output = runs.read(call.grad_output, begin, count, gradient_room);
+      const float* input = runs.read(call.input, begin, count, input_room);
+      float* grad_input = runs.place(call.grad_input, begin, gradient_room);
+      runs.loops().bias_gelu_backward(grad_output, input, bias, grad_input, count);
+      runs.write(grad_input, call.grad_input, begin, count);
     }
   }
 }

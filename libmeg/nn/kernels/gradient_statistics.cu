@@ -1,0 +1,86 @@
+#include "libmeg/nn/kernels/cuda_floats.cuh"
+#include "libmeg/nn/kernels/gradient_statistics.h"
+
+namespace meg::nn {
+namespace {
+
+constexpr int kThreads = 256;
+
+/// All threads' parts put together, in a fixed order; valid in thread 0.
+__device__ GradientStatistics total_in_block(GradientStatistics part) {
+  __shared__ double sums[kThreads];
+  __shared__ int64_t zeros[kThreads];
+  sums[threadIdx.x] = part.sum_of_squares;
+  zeros[threadIdx.x] = part.num_zeros;
+  __syncthreads();
+  for (unsigned distance = kThreads / 2; distance > 0; distance /= 2) {
+    if (threadIdx.x < distance) {
+      sums[threadIdx.x] += sums[threadIdx.x + distance];
+      zeros[threadIdx.x] += zeros[threadIdx.x + distance];
+    }
+    __syncthreads();
+  }
+  part.sum_of_squares = sums[0];
+  part.num_zeros = zeros[0];
+  return part;
+}
+
+template <class T>
+__device__ GradientStatistics part_of_thread(const T* gradient, int64_t count, float scale) {
+  GradientStatistics part;
+  for (int64_t i = threadIdx.x; i < count; i += kThreads) {
+    const float value = __fmul_rn(to_float(gradient[i]), scale);
+    part.sum_of_squares += static_cast<double>(value) * static_cast<double>(value);
+    part.num_zeros += value == 0.0f;
+  }
+  return part;
+}
+
+// A block a chunk.
+__global__ void __launch_bounds__(kThreads)
+    chunk_kernel(const GradientTensor* tensors, int64_t tensor_count, float scale,
+                 GradientStatistics* of_chunks) {
+  const ChunkPlace place = place_of_chunk(tensors, tensor_count, blockIdx.x);
+  const GradientTensor tensor = tensors[place.tensor];
+  GradientStatistics part;
+  if (tensor.type == FloatType::kFloat16) {
+    part = part_of_thread(static_cast<const __half*>(tensor.gradient) + place.begin, place.count,
+                          scale);
+  } else if (tensor.type == FloatType::kBFloat16) {
+    part = part_of_thread(static_cast<const __nv_bfloat16*>(tensor.gradient) + place.begin,
+                          place.count, scale);
+  } else {
+    part = part_of_thread(static_cast<const float*>(tensor.gradient) + place.begin, place.count,
+                          scale);
+  }
+  part = total_in_block(part);
+  if (threadIdx.x == 0) of_chunks[blockIdx.x] = part;
+}
+
+// One block.
+__global__ void __launch_bounds__(kThreads)
+    total_kernel(const GradientStatistics* of_chunks, int64_t chunk_count,
+                 GradientStatistics* total) {
+  GradientStatistics part;
+  for (int64_t i = threadIdx.x; i < chunk_count; i += kThreads) {
+    part.sum_of_squares += of_chunks[i].sum_of_squares;
+    part.num_zeros += of_chunks[i].num_zeros;
+  }
+  part = total_in_block(part);
+  if (threadIdx.x == 0) *total = part;
+}
+
+}  // namespace
+
+int gradient_statistics_cuda(const GradientTensor* tensors, int64_t tensor_count, float scale,
+                             GradientStatistics* of_chunks, int64_t chunk_count,
+                             GradientStatistics* total, CUstream_st* stream) {
+  if (chunk_count > 0) {
+    chunk_kernel<<<static_cast<unsigned>(chunk_count), kThreads, 0, stream>>>(tensors, tensor_count,
+                                                                              scale, of_chunks);
+  }
+  total_kernel<<<1, kThreads, 0, stream>>>(of_chunks, chunk_count, total);
+  return cudaGetLastError();
+}
+
+}  // namespace meg::nn

@@ -1,0 +1,81 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "libmeg/nn/kernels/cpu_runs.h"
+#include "libmeg/nn/kernels/softmax_cross_entropy.h"
+
+namespace meg::nn {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+struct SoftmaxOfRow {
+  float maximum = -kInfinity;
+  double sum = 0;
+};
+
+/// In one walk over the row: where a run brings a larger maximum, the sum so far is scaled to it.
+SoftmaxOfRow softmax_of_row(const CpuRuns& runs, const void* logits, int64_t begin,
+                            int64_t columns) {
+  SoftmaxOfRow row;
+  float room[kRunElements];
+  for (int64_t column = 0; column < columns; column += kRunElements) {
+    const int64_t count = std::min(kRunElements, columns - column);
+    const float* values = runs.read(logits, begin + column, count, room);
+    const float maximum = runs.loops().maximum(values, count);
+    if (maximum > row.maximum) {
+      row.sum *= std::exp(double{row.maximum} - double{maximum});
+      row.maximum = maximum;
+    }
+    row.sum += runs.loops().sum_exp(values, row.maximum == -kInfinity ? 0 : row.maximum, count);
+  }
+  return row;
+}
+
+float logit_at(const CpuRuns& runs, const void* logits, int64_t index) {
+  float room = 0;
+  return *runs.read(logits, index, 1, &room);
+}
+
+}  // namespace
+
+int64_t softmax_cross_entropy_forward_cpu(const SoftmaxCrossEntropyForward& call, int64_t row_begin,
+                                          int64_t row_end) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    if (call.labels[row] < 0 || call.labels[row] >= call.columns) return row;
+  }
+  const CpuRuns runs(call.type);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    const int64_t begin = row * call.columns;
+    const SoftmaxOfRow softmax = softmax_of_row(runs, call.logits, begin, call.columns);
+    const double label_logit = logit_at(runs, call.logits, begin + call.labels[row]);
+    call.losses[row] =
+        static_cast<float>(std::log(softmax.sum) + (double{softmax.maximum} - label_logit));
+    call.maxima[row] = softmax.maximum;
+    call.sums[row] = static_cast<float>(softmax.sum);
+  }
+  return -1;
+}
+
+void softmax_cross_entropy_backward_cpu(const SoftmaxCrossEntropyBackward& call, int64_t row_begin,
+                                        int64_t row_end) {
+  const CpuRuns runs(call.type);
+  float read_room[kRunElements];
+  float write_room[kRunElements];
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    const float scale = call.grad_losses[row] / call.sums[row];
+    for (int64_t column = 0; column < call.columns; column += kRunElements) {
+      const int64_t begin = row * call.columns + column;
+      const int64_t count = std::min(kRunElements, call.columns - column);
+      const float* values = runs.read(call.logits, begin, count, read_room);
+      float* gradient = runs.place(call.grad_logits, begin, write_room);
+      runs.loops().scaled_exp(values, call.maxima[row], scale, gradient, count);
+      const int64_t label = call.labels[row] - column;
+      if (label >= 0 && label < count) gradient[label] -= call.grad_losses[row];
+      runs.write(gradient, call.grad_logits, begin, count);
+    }
+  }
+}
+
+}  // namespace meg::nn
