@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <new>
+#include <utility>
 
 namespace meg {
 
@@ -18,6 +19,13 @@ HugePages::HugePages(size_t bytes) {
   ::madvise(data_, bytes, MADV_HUGEPAGE);
 }
 
-HugePages::~HugePages() { ::munmap(mapping_, mapping_bytes_); }
+HugePages::HugePages(HugePages&& other) noexcept
+    : mapping_(std::exchange(other.mapping_, nullptr)),
+      mapping_bytes_(other.mapping_bytes_),
+      data_(other.data_) {}
+
+HugePages::~HugePages() {
+  if (mapping_ != nullptr) ::munmap(mapping_, mapping_bytes_);
+}
 
 }  // namespace meg

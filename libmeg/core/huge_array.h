@@ -12,8 +12,8 @@ namespace meg {
 class HugePages {
  public:
   explicit HugePages(size_t bytes);
-  HugePages(const HugePages&) = delete;
-  HugePages& operator=(const HugePages&) = delete;
+  HugePages(HugePages&& other) noexcept;
+  HugePages& operator=(HugePages&&) = delete;
   ~HugePages();
 
   void* data() const { return data_; }

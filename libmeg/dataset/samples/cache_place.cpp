@@ -186,8 +186,8 @@ Result<GptIndexCache> build_files(const GptIndexCacheFiles& files, CacheSource* 
   MEG_ASSIGN_OR_RETURN(const IdxStamp stamp, source->stamp());
   MEG_ASSIGN_OR_RETURN(const LengthTotals totals, source->totals());
   MEG_ASSIGN_OR_RETURN(const GptIndexPlan plan, source->plan(totals));
-  MEG_RETURN_IF_ERROR(write_gpt_index_files(plan, source->dataset().sequence_lengths(),
-                                            request.range, request.seed, files.indices));
+  MEG_RETURN_IF_ERROR(
+      write_gpt_index_files(plan, source->dataset(), request.range, request.seed, files.indices));
   if (!files.description.empty()) {
     MEG_RETURN_IF_ERROR(write_text(files.description, request.description));
   }

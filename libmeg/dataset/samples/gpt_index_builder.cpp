@@ -147,13 +147,14 @@ void skip_document_index(const GptIndexPlan& plan, RandomState& random) {
 
 template <class T>
 Status build_sample_index(const GptIndexPlan& plan, LittleEndianArray<int32_t> lengths,
-                          std::span<const int32_t> documents, const SampleRowSink<T>& sink) {
+                          std::span<const int32_t> documents, const SampleRowSink<T>& sink,
+                          int64_t first) {
   assert(static_cast<int64_t>(documents.size()) == plan.documents() && !documents.empty());
   const size_t last = documents.size() - 1;
   const auto length_of = [&](size_t entry) -> int64_t {
-    const auto ahead = static_cast<size_t>(documents[std::min(entry + kEntriesAhead, last)]);
-    __builtin_prefetch(lengths.bytes().data() + ahead * sizeof(int32_t), 0, 2);
-    return lengths[documents[entry]];
+    const int64_t ahead = documents[std::min(entry + kEntriesAhead, last)] - first;
+    __builtin_prefetch(lengths.bytes().data() + static_cast<size_t>(ahead) * sizeof(int32_t), 0, 2);
+    return lengths[documents[entry] - first];
   };
   SampleRows<T> rows(plan, sink);
   rows.add_first();
@@ -161,13 +162,15 @@ Status build_sample_index(const GptIndexPlan& plan, LittleEndianArray<int32_t> l
   while (entry < documents.size() && rows.missing() > 0) {
     MEG_ASSIGN_OR_RETURN(entry, rows.take(entry, documents.size(), length_of));
   }
-  return rows.finish(last, lengths[documents[last]]);
+  return rows.finish(last, length_of(last));
 }
 
 template Status build_sample_index(const GptIndexPlan&, LittleEndianArray<int32_t>,
-                                   std::span<const int32_t>, const SampleRowSink<int32_t>&);
+                                   std::span<const int32_t>, const SampleRowSink<int32_t>&,
+                                   int64_t);
 template Status build_sample_index(const GptIndexPlan&, LittleEndianArray<int32_t>,
-                                   std::span<const int32_t>, const SampleRowSink<int64_t>&);
+                                   std::span<const int32_t>, const SampleRowSink<int64_t>&,
+                                   int64_t);
 
 template <class T>
 void build_shuffle_index(const GptIndexPlan& plan, RandomState& random, std::span<T> out) {

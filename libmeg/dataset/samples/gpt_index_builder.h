@@ -29,11 +29,12 @@ template <class T>
 using SampleRowSink = std::function<Status(std::span<const T> rows)>;
 
 /// Gives plan.samples + 1 rows to the sink, in pieces of bounded size.
-/// lengths: of the whole dataset's sequences, tokens; none negative. documents: plan.documents()
-/// entries within lengths.
+/// lengths: of the sequences from number `first` on, tokens; none negative. documents:
+/// plan.documents() entries, all of them among these sequences.
 template <class T>
 Status build_sample_index(const GptIndexPlan& plan, LittleEndianArray<int32_t> lengths,
-                          std::span<const int32_t> documents, const SampleRowSink<T>& sink);
+                          std::span<const int32_t> documents, const SampleRowSink<T>& sink,
+                          int64_t first = 0);
 
 /// 0 to plan.samples - 1, shuffled. T is uint32_t or int64_t, as plan.shuffle_type says.
 template <class T>

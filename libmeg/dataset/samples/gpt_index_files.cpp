@@ -1,5 +1,6 @@
 #include "libmeg/dataset/samples/gpt_index_files.h"
 
+#include <algorithm>
 #include <array>
 #include <future>
 #include <latch>
@@ -57,11 +58,29 @@ Status create(const GptIndexPlan& plan, const GptIndexPaths& paths, Outputs& out
   return out.shuffle.create(paths.shuffle_index, plan.shuffle_type, {{plan.samples}});
 }
 
+/// What is read at random must lie in huge pages, and no length across two cache lines. The file's
+/// pages are given back on the way.
+HugeArray<int32_t> copied_lengths(const IndexedDataset& dataset, SequenceRange range) {
+  constexpr size_t kPiece = size_t{1} << 20;
+  HugeArray<int32_t> lengths(static_cast<size_t>(range.end - range.begin));
+  const LittleEndianArray<int32_t> all = dataset.sequence_lengths();
+  int64_t begin = range.begin;
+  for (auto rest = lengths.values(); !rest.empty();) {
+    const auto piece = all.copy(begin, rest.first(std::min(kPiece, rest.size())));
+    const int64_t end = begin + static_cast<int64_t>(piece.size());
+    dataset.idx().release(all.bytes(begin, end));
+    rest = rest.subspan(piece.size());
+    begin = end;
+  }
+  return lengths;
+}
+
 template <class T>
-Status write_sample_index(const GptIndexPlan& plan, LittleEndianArray<int32_t> lengths,
+Status write_sample_index(const GptIndexPlan& plan, std::span<const int32_t> lengths, int64_t first,
                           std::span<const int32_t> documents, NpyOutput& out) {
+  const LittleEndianArray<int32_t> array(std::as_bytes(lengths));
   const SampleRowSink<T> sink = [&out](std::span<const T> rows) { return out.append(rows); };
-  MEG_RETURN_IF_ERROR(build_sample_index<T>(plan, lengths, documents, sink));
+  MEG_RETURN_IF_ERROR(build_sample_index<T>(plan, array, documents, sink, first));
   return out.flush();
 }
 
@@ -75,8 +94,9 @@ Status write_shuffle_index(const GptIndexPlan& plan, RandomState& random, NpyOut
 
 /// The document and the sample index on this thread; on another one the shuffle index, which needs
 /// only the random numbers that follow, and the writing of the document index.
-Status write_indices(const GptIndexPlan& plan, LittleEndianArray<int32_t> lengths,
-                     SequenceRange range, uint32_t seed, Outputs& out) {
+Status write_indices(const GptIndexPlan& plan, const IndexedDataset& dataset, SequenceRange range,
+                     uint32_t seed, Outputs& out) {
+  const HugeArray<int32_t> lengths = copied_lengths(dataset, range);
   HugeArray<int32_t> documents(static_cast<size_t>(plan.documents()));
   std::latch documents_built(1);
   std::future<Status> other = std::async(std::launch::async, [&]() -> Status {
@@ -92,22 +112,22 @@ Status write_indices(const GptIndexPlan& plan, LittleEndianArray<int32_t> length
   RandomState random(seed);
   build_document_index(plan, range, random, documents.values());
   documents_built.count_down();
+  const auto write_samples =
+      plan.sample_type == DType::kInt32 ? write_sample_index<int32_t> : write_sample_index<int64_t>;
   const Status sampled =
-      plan.sample_type == DType::kInt32
-          ? write_sample_index<int32_t>(plan, lengths, documents.values(), out.sample)
-          : write_sample_index<int64_t>(plan, lengths, documents.values(), out.sample);
+      write_samples(plan, lengths.values(), range.begin, documents.values(), out.sample);
   MEG_RETURN_IF_ERROR(other.get());
   return sampled;
 }
 
 }  // namespace
 
-Status write_gpt_index_files(const GptIndexPlan& plan, LittleEndianArray<int32_t> lengths,
+Status write_gpt_index_files(const GptIndexPlan& plan, const IndexedDataset& dataset,
                              SequenceRange range, uint32_t seed, const GptIndexPaths& paths) {
   try {
     Outputs out;
     MEG_RETURN_IF_ERROR(create(plan, paths, out));
-    MEG_RETURN_IF_ERROR(write_indices(plan, lengths, range, seed, out));
+    MEG_RETURN_IF_ERROR(write_indices(plan, dataset, range, seed, out));
     const std::array<AtomicFile*, 3> files = {&out.document.file, &out.sample.file,
                                               &out.shuffle.file};
     return AtomicFile::commit_all(files);

@@ -16,10 +16,10 @@ struct GptIndexPaths {
   std::string shuffle_index;
 };
 
-/// Builds the three indices and writes them as .npy files, which appear together at the end. Uses
-/// up to two threads; memory: the document and the shuffle index and a bounded rest (the sample
-/// index goes straight to its file).
-Status write_gpt_index_files(const GptIndexPlan& plan, LittleEndianArray<int32_t> lengths,
+/// Builds the three indices of a part of a dataset and writes them as .npy files, which appear
+/// together at the end. Uses two threads; memory: the document and the shuffle index, the lengths
+/// of `range`, and a bounded rest (the sample index goes straight to its file).
+Status write_gpt_index_files(const GptIndexPlan& plan, const IndexedDataset& dataset,
                              SequenceRange range, uint32_t seed, const GptIndexPaths& paths);
 
 }  // namespace meg

@@ -3,12 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <numeric>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "libmeg/core/npy.h"
 #include "libmeg/dataset/samples/gpt_index_builder.h"
+#include "tests/dataset/dataset_bytes.h"
 #include "tests/small_filesystem.h"
 #include "tests/temp_folder.h"
 
@@ -19,35 +22,44 @@ using ::testing::HasSubstr;
 
 constexpr uint32_t kSeed = 1234;
 
-struct Case {
-  std::vector<int32_t> lengths;
-  SequenceRange range;
-  GptIndexPlan plan;
+/// The sequences from 10 on of a dataset, for three epochs, the last of which is apart.
+class Part {
+ public:
+  explicit Part(std::string_view version, int64_t sequences = 1000)
+      : range_{.begin = 10, .end = 10 + sequences} {
+    std::mt19937 random(1);
+    std::vector<int32_t> lengths(static_cast<size_t>(sequences) + 20);
+    for (int32_t& length : lengths) length = static_cast<int32_t>(random() % 100);
+    std::vector<int64_t> documents(lengths.size() + 1);
+    std::iota(documents.begin(), documents.end(), int64_t{0});
+    const int64_t tokens = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
+    test::write_dataset(folder_.path("data"), test::index_fields(8, lengths, documents).bytes(),
+                        std::string(2 * static_cast<size_t>(tokens), 'x'));
+    dataset_ = *IndexedDataset::open(folder_.path("data"));
 
-  LittleEndianArray<int32_t> array() const {
-    return LittleEndianArray<int32_t>(std::as_bytes(std::span(lengths)));
+    GptIndexRequest request;
+    request.sequences = sequences;
+    request.tokens =
+        std::accumulate(lengths.begin() + 10, lengths.begin() + range_.end, int64_t{0});
+    request.sequence_length = 16;
+    request.samples = request.tokens / 16 * 2 + 5;
+    plan_ = *plan_gpt_index(request, *parse_megatron_version(version));
+    EXPECT_TRUE(plan_.samples_before_last_epoch.has_value());
   }
+
+  Status write(const GptIndexPaths& paths) const {
+    return write_gpt_index_files(plan_, dataset_, range_, kSeed, paths);
+  }
+
+  template <class Row>
+  void expect_equal(const GptIndexPaths& paths) const;
+
+ private:
+  test::TempFolder folder_;
+  IndexedDataset dataset_;
+  SequenceRange range_;
+  GptIndexPlan plan_;
 };
-
-/// A part of a dataset, for three epochs, the last of which is apart.
-Case make_case(std::string_view version, int64_t sequences = 1000) {
-  Case made;
-  std::mt19937 random(1);
-  for (int64_t i = 0; i < sequences + 20; ++i) {
-    made.lengths.push_back(static_cast<int32_t>(random() % 100));
-  }
-  made.range = {10, 10 + sequences};
-  GptIndexRequest request;
-  request.sequences = sequences;
-  for (int64_t i = made.range.begin; i < made.range.end; ++i) {
-    request.tokens += made.lengths[static_cast<size_t>(i)];
-  }
-  request.sequence_length = 16;
-  request.samples = request.tokens / 16 * 2 + 5;
-  made.plan = *plan_gpt_index(request, *parse_megatron_version(version));
-  EXPECT_TRUE(made.plan.samples_before_last_epoch.has_value());
-  return made;
-}
 
 GptIndexPaths paths_in(const std::string& folder) {
   return {folder + "/document.npy", folder + "/sample.npy", folder + "/shuffle.npy"};
@@ -55,56 +67,54 @@ GptIndexPaths paths_in(const std::string& folder) {
 
 template <class T>
 std::string npy_bytes(const std::vector<T>& values, const std::vector<int64_t>& shape) {
-  return *npy_header(dtype_of<T>(), shape) +
-         std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
+  return *npy_header(dtype_of<T>(), shape) + test::bytes_string(values);
 }
 
+/// Against what the builders give, one after another.
 template <class Row>
-void expect_files_of(const Case& made) {
-  const test::TempFolder folder;
-  const GptIndexPaths paths = paths_in(folder.path("made/here"));
-  ASSERT_TRUE(write_gpt_index_files(made.plan, made.array(), made.range, kSeed, paths).ok());
-
+void Part::expect_equal(const GptIndexPaths& paths) const {
   RandomState random(kSeed);
-  std::vector<int32_t> documents(static_cast<size_t>(made.plan.documents()));
-  build_document_index(made.plan, made.range, random, documents);
-  EXPECT_TRUE(test::read_file(paths.document_index) ==
-              npy_bytes(documents, {made.plan.documents()}));
+  std::vector<int32_t> documents(static_cast<size_t>(plan_.documents()));
+  build_document_index(plan_, range_, random, documents);
+  EXPECT_TRUE(test::read_file(paths.document_index) == npy_bytes(documents, {plan_.documents()}));
 
   std::vector<Row> rows;
   const SampleRowSink<Row> sink = [&rows](std::span<const Row> some) {
     rows.insert(rows.end(), some.begin(), some.end());
     return Status();
   };
-  ASSERT_TRUE(build_sample_index<Row>(made.plan, made.array(), documents, sink).ok());
-  EXPECT_TRUE(test::read_file(paths.sample_index) == npy_bytes(rows, {made.plan.samples + 1, 2}));
+  ASSERT_TRUE(build_sample_index<Row>(plan_, dataset_.sequence_lengths(), documents, sink).ok());
+  EXPECT_TRUE(test::read_file(paths.sample_index) == npy_bytes(rows, {plan_.samples + 1, 2}));
 
-  std::vector<uint32_t> shuffle(static_cast<size_t>(made.plan.samples));
-  build_shuffle_index<uint32_t>(made.plan, random, shuffle);
-  EXPECT_TRUE(test::read_file(paths.shuffle_index) == npy_bytes(shuffle, {made.plan.samples}));
+  std::vector<uint32_t> shuffle(static_cast<size_t>(plan_.samples));
+  build_shuffle_index<uint32_t>(plan_, random, shuffle);
+  EXPECT_TRUE(test::read_file(paths.shuffle_index) == npy_bytes(shuffle, {plan_.samples}));
 }
 
 TEST(GptIndexFilesTest, HoldTheThreeIndices) {
-  expect_files_of<int32_t>(make_case("core_v0.19.0"));
-  expect_files_of<int64_t>(make_case("core_v0.9.0"));
+  const test::TempFolder folder;
+  const GptIndexPaths paths = paths_in(folder.path("made/here"));
+  const Part narrow("core_v0.19.0");
+  ASSERT_TRUE(narrow.write(paths).ok());
+  narrow.expect_equal<int32_t>(paths);
+  const Part wide("core_v0.9.0");
+  ASSERT_TRUE(wide.write(paths).ok());
+  wide.expect_equal<int64_t>(paths);
 }
 
 TEST(GptIndexFilesTest, SayWhichFileCannotBeCreated) {
   const test::TempFolder folder;
   test::write_file(folder.path("file"), "");
-  const Case made = make_case("core_v0.19.0");
-  const Status status = write_gpt_index_files(made.plan, made.array(), made.range, kSeed,
-                                              paths_in(folder.path("file/below")));
-  EXPECT_EQ(status.code(), StatusCode::kNotFound) << status.message();
+  const Status status = Part("core_v0.19.0").write(paths_in(folder.path("file/below")));
+  EXPECT_FALSE(status.ok());
   EXPECT_THAT(status.message(), HasSubstr("file/below"));
 }
 
 TEST(GptIndexFilesTest, NoneAppearsOnAFullDisk) {
   const test::TempFolder folder;
-  const Case made = make_case("core_v0.19.0", 50'000);
+  const Part part("core_v0.19.0", 50'000);
   const bool ran = test::in_small_filesystem(folder.path(), "size=1m", [&]() -> std::string {
-    const Status status =
-        write_gpt_index_files(made.plan, made.array(), made.range, kSeed, paths_in(folder.path()));
+    const Status status = part.write(paths_in(folder.path()));
     if (status.code() != StatusCode::kResourceExhausted) return "not named: " + status.message();
     if (folder.file_count() != 0) return "files are left";
     return status.message().ends_with("No space left on device") ? "" : status.message();

@@ -20,16 +20,19 @@ namespace {
 
 using meg::Status;
 
-meg::GptIndexRequest request_of(meg::LittleEndianArray<int32_t> lengths,
+meg::GptIndexRequest request_of(const meg::IndexedDataset& dataset,
                                 const std::vector<std::string>& arguments) {
+  const auto lengths = dataset.sequence_lengths();
   meg::GptIndexRequest request;
   request.sequences = lengths.size();
-  std::vector<int32_t> piece = lengths.piece_buffer();
-  for (int64_t first = 0; first < lengths.size(); first += static_cast<int64_t>(piece.size())) {
-    for (const int32_t length : lengths.copy(first, piece)) {
-      request.tokens += length;
-      request.longest_sequence = std::max<int64_t>(request.longest_sequence, length);
+  constexpr int64_t kPiece = int64_t{1} << 20;
+  for (int64_t begin = 0; begin < lengths.size(); begin += kPiece) {
+    const int64_t end = std::min(lengths.size(), begin + kPiece);
+    for (int64_t i = begin; i < end; ++i) {
+      request.tokens += lengths[i];
+      request.longest_sequence = std::max<int64_t>(request.longest_sequence, lengths[i]);
     }
+    dataset.idx().release(lengths.bytes(begin, end));
   }
   request.sequence_length = std::stoll(arguments[3]);
   if (arguments.size() > 4 && arguments[4] != "all") request.samples = std::stoll(arguments[4]);
@@ -43,12 +46,12 @@ Status write_indices(const std::vector<std::string>& arguments) {
   const auto lengths = dataset.sequence_lengths();
   MEG_ASSIGN_OR_RETURN(
       const meg::GptIndexPlan plan,
-      meg::plan_gpt_index(request_of(lengths, arguments), meg::newest_megatron_version()));
+      meg::plan_gpt_index(request_of(dataset, arguments), meg::newest_megatron_version()));
   const meg::GptIndexPaths paths = {arguments[1] + "/document_index.npy",
                                     arguments[1] + "/sample_index.npy",
                                     arguments[1] + "/shuffle_index.npy"};
   const auto seed = static_cast<uint32_t>(std::stoul(arguments[2]));
-  return meg::write_gpt_index_files(plan, lengths, {0, lengths.size()}, seed, paths);
+  return meg::write_gpt_index_files(plan, dataset, {0, lengths.size()}, seed, paths);
 }
 
 }  // namespace
