@@ -52,6 +52,8 @@ class SampleRows {
   }
 
   Status flush() {
+    if (filled_ == 0) return Status();
+    static_assert(sizeof(Row) == 2 * sizeof(T));
     const std::span<const T> values(&piece_.front().entry, 2 * filled_);
     filled_ = 0;
     return sink_(values);
