@@ -1,0 +1,193 @@
+#include "libmeg/model/theoretical_memory.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace meg {
+namespace {
+
+constexpr double kMegabyte = 1024 * 1024;
+constexpr double kBillion = 1e9;
+
+double real(int64_t value) { return static_cast<double>(value); }
+
+Status check(const GptConfig& config, const TheoreticalMemoryOptions& options) {
+  if (config.num_experts) {
+    return make_error(StatusCode::kUnsupported,
+                      "theoretical memory: expected a model without experts, found {}",
+                      *config.num_experts);
+  }
+  const auto need = [](std::string_view what, int64_t value) {
+    if (value > 0) return Status();
+    return make_error(StatusCode::kInvalidArgument,
+                      "theoretical memory: {}: expected 1 or more, found {}", what, value);
+  };
+  MEG_RETURN_IF_ERROR(need("seq_length", config.seq_length));
+  MEG_RETURN_IF_ERROR(need("padded_vocab_size", config.padded_vocab_size));
+  MEG_RETURN_IF_ERROR(need("data_parallel_size", options.data_parallel_size));
+  MEG_RETURN_IF_ERROR(need("micro_batch_size", options.micro_batch_size));
+  MEG_RETURN_IF_ERROR(need("num_microbatches", options.num_microbatches.value_or(1)));
+  const ParallelSizes& sizes = options.sizes;
+  MEG_RETURN_IF_ERROR(config.check_tensor_parallel_size(sizes.tensor_model_parallel_size));
+  return config.check_pipeline_parallel_size(sizes.pipeline_model_parallel_size,
+                                             sizes.virtual_pipeline_model_parallel_size);
+}
+
+double transformer_layer_parameters(const GptConfig& config, double norm_size) {
+  const double hidden = real(config.hidden_size);
+  const double gated = config.swiglu ? 1.5 : 1.0;
+  const double heads = real(config.num_attention_heads);
+  const double query_ratio = real(config.kv_channels) * heads / hidden;
+  const double attention =
+      2 * hidden * hidden * (1 + real(config.num_query_groups) / heads) * query_ratio;
+  return 2 * hidden * (real(config.ffn_hidden_size) * gated + norm_size) + attention;
+}
+
+void add_weights(const GptConfig& config, const TheoreticalMemoryOptions& options,
+                 TheoreticalMemory& memory) {
+  const double norm_size = config.normalization == "RMSNorm" ? 1 : 2;
+  const double hidden = real(config.hidden_size);
+  const double tensor = real(options.sizes.tensor_model_parallel_size);
+  const double pipeline = real(options.sizes.pipeline_model_parallel_size);
+  const double embedding = hidden * real(config.padded_vocab_size);
+  const bool untied = config.untie_embeddings_and_output_weights;
+
+  memory.transformer_block_parameters =
+      transformer_layer_parameters(config, norm_size) * real(config.num_layers) +
+      norm_size * hidden;
+  memory.embedding_parameters = untied ? 2 * embedding : embedding;
+  memory.total_parameters = memory.transformer_block_parameters + memory.embedding_parameters;
+
+  const double stage = memory.transformer_block_parameters / pipeline;
+  memory.most_loaded_shard_parameters = (stage + embedding) / tensor;
+  if (untied && pipeline == 1) memory.most_loaded_shard_parameters += embedding / tensor;
+  if (pipeline > 1) memory.other_shard_parameters = stage / tensor;
+  const double bytes =
+      options.use_distributed_optimizer ? 6 + 12 / real(options.data_parallel_size) : 18;
+  memory.weight_and_optimizer_bytes = memory.most_loaded_shard_parameters * bytes;
+}
+
+/// Bytes of one layer for b s h = 1 that tensor parallelism cuts: 24 with ffn_hidden_size = 4 h.
+double cut_by_tensor_parallelism(const GptConfig& config) {
+  return 8 + 4 * real(config.ffn_hidden_size) / real(config.hidden_size);
+}
+
+/// The same that only sequence parallelism cuts: norms, their dropout, inputs of the projections.
+constexpr double kCutBySequenceParallelism = 10;
+
+void add_layer_activations(const GptConfig& config, const TheoreticalMemoryOptions& options,
+                           TheoreticalMemory& memory) {
+  const double tensor = real(options.sizes.tensor_model_parallel_size);
+  const double sequence = options.sequence_parallel ? tensor : 1;
+  const double hidden_states =
+      real(config.seq_length) * real(options.micro_batch_size) * real(config.hidden_size);
+  double bytes = 0;  // for b s h = 1
+  switch (options.recompute_granularity) {
+    case RecomputeGranularity::kFull:
+      bytes = 2 / sequence;
+      break;
+    case RecomputeGranularity::kNone:
+      bytes = 5 * real(config.num_attention_heads) * real(config.seq_length) /
+              real(config.hidden_size) / tensor;
+      [[fallthrough]];
+    case RecomputeGranularity::kSelective:
+      bytes += kCutBySequenceParallelism / sequence + cut_by_tensor_parallelism(config) / tensor;
+      break;
+  }
+  memory.layer_activation_bytes = hidden_states * bytes;
+  memory.layers_activation_bytes = memory.layer_activation_bytes * real(config.num_layers);
+}
+
+/// For the first pipeline stage, with sequence parallelism and selective recomputation.
+void add_activations(const GptConfig& config, const TheoreticalMemoryOptions& options,
+                     TheoreticalMemory& memory) {
+  const double pipeline = real(options.sizes.pipeline_model_parallel_size);
+  const double chunks = real(options.sizes.virtual_pipeline_model_parallel_size);
+  const double tensor = real(options.sizes.tensor_model_parallel_size);
+  const double tokens = real(config.seq_length) * real(options.micro_batch_size);
+  const double hidden = real(config.hidden_size);
+
+  const double layer =
+      tokens * hidden * (kCutBySequenceParallelism + cut_by_tensor_parallelism(config));
+  memory.activation_bytes_per_layer = layer / tensor;
+  // The ids of the embedding's input and its dropout, for every micro-batch in flight.
+  double bytes =
+      layer * real(config.num_layers) + 8 * tokens * pipeline + tokens * hidden * pipeline;
+  if (chunks > 1) {
+    const double penalty = 1 + (pipeline - 1) / (pipeline * chunks);
+    memory.interleaved_schedule_memory_penalty = penalty;
+    memory.in_flight_microbatches = static_cast<int64_t>(std::ceil(penalty * pipeline));
+    bytes *= penalty;
+  } else if (pipeline > 1) {
+    const double in_flight = std::min(
+        pipeline,
+        real(options.num_microbatches.value_or(options.sizes.pipeline_model_parallel_size)));
+    memory.in_flight_microbatches = static_cast<int64_t>(in_flight);
+    bytes *= in_flight / pipeline;
+  }
+  if (pipeline == 1) {
+    // What goes into the output layer, and the logits in fp32.
+    bytes += tokens * hidden * 4 * (1 + real(config.padded_vocab_size) / hidden);
+  }
+  memory.activation_bytes = bytes / tensor;
+}
+
+}  // namespace
+
+Result<TheoreticalMemory> theoretical_memory(const GptConfig& config,
+                                             const TheoreticalMemoryOptions& options) {
+  MEG_RETURN_IF_ERROR(check(config, options));
+  TheoreticalMemory memory;
+  add_weights(config, options, memory);
+  add_layer_activations(config, options, memory);
+  if (options.sequence_parallel &&
+      options.recompute_granularity == RecomputeGranularity::kSelective) {
+    add_activations(config, options, memory);
+  }
+  return memory;
+}
+
+std::vector<std::string> theoretical_memory_lines(const TheoreticalMemory& memory, bool verbose) {
+  std::vector<std::string> lines;
+  if (verbose) {
+    // One figure has Python's format "{: .2f}", with a blank for the sign.
+    lines.push_back(fmt::format("Number of parameters in transformer block in billions: {: .2f}",
+                                memory.transformer_block_parameters / kBillion));
+    lines.push_back(fmt::format("Number of parameters in embedding layers in billions: {:.2f}",
+                                memory.embedding_parameters / kBillion));
+    lines.push_back(fmt::format("Total number of parameters in billions: {:.2f}",
+                                memory.total_parameters / kBillion));
+    lines.push_back(fmt::format("Number of parameters in most loaded shard in billions: {:.4f}",
+                                memory.most_loaded_shard_parameters / kBillion));
+    if (memory.other_shard_parameters) {
+      lines.push_back(fmt::format("Number of parameters in other shards in billions: {:.4f}",
+                                  *memory.other_shard_parameters / kBillion));
+    }
+    if (memory.activation_bytes_per_layer) {
+      lines.push_back(fmt::format("Activation memory footprint per transformer layer: {:.1f} MB",
+                                  *memory.activation_bytes_per_layer / kMegabyte));
+    }
+    if (memory.interleaved_schedule_memory_penalty) {
+      lines.push_back(fmt::format("Memory penalty from interleaved schedule: {:.2f}",
+                                  *memory.interleaved_schedule_memory_penalty));
+    }
+    if (memory.in_flight_microbatches) {
+      lines.push_back(
+          fmt::format("Number of in-flight microbatches: {}", *memory.in_flight_microbatches));
+    }
+  }
+  const double weights = memory.weight_and_optimizer_bytes / kMegabyte;
+  std::string last =
+      fmt::format("Theoretical memory footprints: weight and optimizer={:.2f} MB", weights);
+  if (memory.activation_bytes) {
+    const double activation = *memory.activation_bytes / kMegabyte;
+    last +=
+        fmt::format(", activation={:.2f} MB, total={:.2f} MB", activation, weights + activation);
+  }
+  lines.push_back(std::move(last));
+  return lines;
+}
+
+}  // namespace meg

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "libmeg/core/result.h"
+#include "libmeg/model/gpt_config.h"
+#include "libmeg/model/parameter_count.h"
+
+namespace meg {
+
+/// --recompute-granularity: which activations the backward pass computes anew.
+enum class RecomputeGranularity : uint8_t {
+  kNone,
+  kSelective,  ///< The attention's scores; fused attention keeps none of them either.
+  kFull,       ///< All but the input of each layer.
+};
+
+/// How a model is trained, as far as its memory depends on it.
+struct TheoreticalMemoryOptions {
+  ParallelSizes sizes = {};
+  int64_t data_parallel_size = 1;
+  bool use_distributed_optimizer = false;
+  bool sequence_parallel = false;
+  RecomputeGranularity recompute_granularity = RecomputeGranularity::kNone;
+  int64_t micro_batch_size = 1;
+  std::optional<int64_t> num_microbatches = std::nullopt;  ///< Unknown: the pipeline is full.
+};
+
+/// What training needs on the rank that needs most. Parameters are fractions where they do not
+/// divide. Megatron counts no biases, and 18 bytes a parameter (16-bit weight, fp32 gradient,
+/// master and two moments).
+struct TheoreticalMemory {
+  double transformer_block_parameters = 0;
+  double embedding_parameters = 0;  ///< And those of an untied output layer.
+  double total_parameters = 0;
+  double most_loaded_shard_parameters = 0;
+  std::optional<double> other_shard_parameters;  ///< Of later pipeline stages, where there are any.
+  double weight_and_optimizer_bytes = 0;
+
+  /// Megatron's estimate of all activations, which it has only with sequence parallelism and
+  /// selective recomputation, and the two numbers it says beside.
+  std::optional<double> activation_bytes;
+  std::optional<double> interleaved_schedule_memory_penalty;
+  std::optional<int64_t> in_flight_microbatches;
+  std::optional<double> activation_bytes_per_layer;  ///< On one rank.
+
+  /// The transformer layers' activations for any options: without parallelism and recomputation
+  /// 34 b s h + 5 b s^2 a bytes a layer (b: micro_batch_size, s: seq_length, h: hidden_size, a:
+  /// num_attention_heads). Table 2 of https://arxiv.org/abs/2205.05198.
+  double layer_activation_bytes = 0;  ///< Of one layer, on one rank.
+  /// Of the num_layers layers' worth that the first pipeline stage holds.
+  double layers_activation_bytes = 0;
+};
+
+/// kInvalidArgument where seq_length or padded_vocab_size is not known or sizes do not divide,
+/// kUnsupported for experts.
+/// Mirrors Megatron-LM core_v0.12.3 megatron/training/theoretical_memory_usage.py; the scale of an
+/// RMSNorm counts once, as it does since core_v0.15.
+Result<TheoreticalMemory> theoretical_memory(const GptConfig& config,
+                                             const TheoreticalMemoryOptions& options);
+
+/// Megatron's lines about it. verbose: all of them, else the last one alone.
+std::vector<std::string> theoretical_memory_lines(const TheoreticalMemory& memory, bool verbose);
+
+}  // namespace meg

@@ -1,0 +1,1 @@
+report_theoretical_memory --num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 32

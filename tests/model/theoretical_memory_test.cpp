@@ -1,0 +1,156 @@
+#include "libmeg/model/theoretical_memory.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace meg {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+GptConfig gpt(int64_t num_layers, int64_t hidden_size, int64_t heads, int64_t seq_length,
+              int64_t padded_vocab_size) {
+  GptConfig config;
+  config.num_layers = num_layers;
+  config.hidden_size = hidden_size;
+  config.ffn_hidden_size = 4 * hidden_size;
+  config.num_attention_heads = heads;
+  config.num_query_groups = heads;
+  config.kv_channels = hidden_size / heads;
+  config.seq_length = seq_length;
+  config.padded_vocab_size = padded_vocab_size;
+  return config;
+}
+
+TheoreticalMemory memory_of(const GptConfig& config, const TheoreticalMemoryOptions& options) {
+  const auto memory = theoretical_memory(config, options);
+  EXPECT_TRUE(memory.has_value()) << memory.error().message();
+  return memory.has_value() ? *memory : TheoreticalMemory();
+}
+
+const TheoreticalMemoryOptions kSequenceParallelAndSelective = {
+    .sequence_parallel = true, .recompute_granularity = RecomputeGranularity::kSelective};
+
+TEST(TheoreticalMemory, OfTheTwelveLayerModelIsMegatrons) {
+  const auto memory = memory_of(gpt(12, 768, 12, 512, 50304), {});
+  EXPECT_EQ(memory.weight_and_optimizer_bytes, 2224917504.0);
+  EXPECT_THAT(theoretical_memory_lines(memory, true),
+              ElementsAre("Number of parameters in transformer block in billions:  0.08",
+                          "Number of parameters in embedding layers in billions: 0.04",
+                          "Total number of parameters in billions: 0.12",
+                          "Number of parameters in most loaded shard in billions: 0.1236",
+                          "Theoretical memory footprints: weight and optimizer=2121.85 MB"));
+}
+
+TEST(TheoreticalMemory, OfA345MModelOnFourTensorRanksIsMegatrons) {
+  const auto memory =
+      memory_of(gpt(24, 1024, 16, 1024, 50688), {.sizes = {.tensor_model_parallel_size = 4}});
+  EXPECT_THAT(theoretical_memory_lines(memory, false),
+              ElementsAre("Theoretical memory footprints: weight and optimizer=1519.18 MB"));
+}
+
+TEST(TheoreticalMemory, ActivationsWithoutRecomputationAreThoseOfTheTutorial) {
+  // 34 b s h + 5 b s^2 a in each of the 24 layers, b = 8.
+  const auto memory = memory_of(gpt(24, 1024, 16, 1024, 50304), {.micro_batch_size = 8});
+  EXPECT_EQ(memory.layers_activation_bytes, 22951231488.0);
+  EXPECT_FALSE(memory.activation_bytes.has_value());
+}
+
+TEST(TheoreticalMemory, ActivationsOfALayerFollowTheTable) {
+  const GptConfig config = gpt(24, 1024, 16, 1024, 50688);
+  const double sbh = 1024.0 * 1024.0;
+  const auto bytes = [&](RecomputeGranularity granularity, bool sequence_parallel) {
+    return memory_of(config, {.sizes = {.tensor_model_parallel_size = 4},
+                              .sequence_parallel = sequence_parallel,
+                              .recompute_granularity = granularity})
+               .layer_activation_bytes /
+           sbh;
+  };
+  EXPECT_EQ(bytes(RecomputeGranularity::kNone, false), 10 + 24.0 / 4 + 5.0 * 16 / 4);
+  EXPECT_EQ(bytes(RecomputeGranularity::kNone, true), 34.0 / 4 + 5.0 * 16 / 4);
+  EXPECT_EQ(bytes(RecomputeGranularity::kSelective, false), 10 + 24.0 / 4);
+  EXPECT_EQ(bytes(RecomputeGranularity::kSelective, true), 34.0 / 4);
+  EXPECT_EQ(bytes(RecomputeGranularity::kFull, false), 2);
+}
+
+TEST(TheoreticalMemory, WithSequenceParallelismAndSelectiveRecomputationItHasMegatronsActivations) {
+  TheoreticalMemoryOptions options = kSequenceParallelAndSelective;
+  options.micro_batch_size = 8;
+  const auto memory = memory_of(gpt(24, 1024, 16, 1024, 50304), options);
+  EXPECT_EQ(memory.activation_bytes, 8535474176.0);
+  const auto lines = theoretical_memory_lines(memory, true);
+  EXPECT_THAT(lines, ::testing::Contains("Activation memory footprint per transformer layer: "
+                                         "272.0 MB"));
+  EXPECT_EQ(lines.back(),
+            "Theoretical memory footprints: weight and optimizer=6069.97 MB, activation=8140.06 "
+            "MB, total=14210.04 MB");
+}
+
+TEST(TheoreticalMemory, AShortPipelineHoldsFewerMicroBatches) {
+  TheoreticalMemoryOptions options = kSequenceParallelAndSelective;
+  options.sizes = {.tensor_model_parallel_size = 2, .pipeline_model_parallel_size = 8};
+  options.micro_batch_size = 4;
+  options.num_microbatches = 4;
+  GptConfig config = gpt(24, 1024, 16, 1024, 50432);
+  config.untie_embeddings_and_output_weights = true;
+  const auto memory = memory_of(config, options);
+  EXPECT_EQ(memory.weight_and_optimizer_bytes, 804632832.0);
+  EXPECT_EQ(memory.activation_bytes, 864092160.0);
+  EXPECT_EQ(memory.in_flight_microbatches, 4);
+  EXPECT_THAT(theoretical_memory_lines(memory, true),
+              ElementsAre("Number of parameters in transformer block in billions:  0.30",
+                          "Number of parameters in embedding layers in billions: 0.10",
+                          "Total number of parameters in billions: 0.41",
+                          "Number of parameters in most loaded shard in billions: 0.0447",
+                          "Number of parameters in other shards in billions: 0.0189",
+                          "Activation memory footprint per transformer layer: 68.0 MB",
+                          "Number of in-flight microbatches: 4",
+                          "Theoretical memory footprints: weight and optimizer=767.36 MB, "
+                          "activation=824.06 MB, total=1591.42 MB"));
+}
+
+TEST(TheoreticalMemory, OfAnInterleavedPipelineWithGroupedQueriesIsMegatrons) {
+  GptConfig config = gpt(32, 4096, 32, 4096, 32000);
+  config.untie_embeddings_and_output_weights = true;
+  config.swiglu = true;
+  config.ffn_hidden_size = 11008;
+  config.num_query_groups = 8;
+  TheoreticalMemoryOptions options = kSequenceParallelAndSelective;
+  options.sizes = {.tensor_model_parallel_size = 4,
+                   .pipeline_model_parallel_size = 4,
+                   .virtual_pipeline_model_parallel_size = 2};
+  options.use_distributed_optimizer = true;
+  options.data_parallel_size = 8;
+  const auto memory = memory_of(config, options);
+  EXPECT_EQ(memory.weight_and_optimizer_bytes, 2904149760.0);
+  EXPECT_EQ(memory.activation_bytes, 5328908288.0);
+  EXPECT_EQ(memory.interleaved_schedule_memory_penalty, 1.375);
+  EXPECT_EQ(memory.in_flight_microbatches, 6);
+}
+
+TEST(TheoreticalMemory, AnRmsNormHasOneParameterAHiddenUnit) {
+  const GptConfig layer_norm = gpt(2, 64, 4, 32, 128);
+  GptConfig rms_norm = layer_norm;
+  rms_norm.normalization = "RMSNorm";
+  EXPECT_EQ(memory_of(layer_norm, {}).total_parameters - memory_of(rms_norm, {}).total_parameters,
+            5 * 64);
+}
+
+TEST(TheoreticalMemory, WhatItCannotKnowIsNamed) {
+  EXPECT_EQ(theoretical_memory(gpt(2, 64, 4, 32, 0), {}).error().message(),
+            "theoretical memory: padded_vocab_size: expected 1 or more, found 0");
+  EXPECT_EQ(theoretical_memory(gpt(2, 64, 4, 0, 128), {}).error().message(),
+            "theoretical memory: seq_length: expected 1 or more, found 0");
+  EXPECT_THAT(
+      theoretical_memory(gpt(2, 64, 4, 32, 128), {.sizes = {.tensor_model_parallel_size = 3}})
+          .error()
+          .message(),
+      HasSubstr("3"));
+  GptConfig experts = gpt(2, 64, 4, 32, 128);
+  experts.num_experts = 8;
+  EXPECT_EQ(theoretical_memory(experts, {}).error().code(), StatusCode::kUnsupported);
+}
+
+}  // namespace
+}  // namespace meg
