@@ -25,7 +25,8 @@ std::string shape_text(std::span<const int64_t> shape) {
 Result<NpyFile> open_array(const std::string& path, std::vector<int64_t> shape) {
   MEG_ASSIGN_OR_RETURN(NpyFile file, NpyFile::open(path));
   if (file.shape() == shape) return file;
-  return make_error(StatusCode::kCorruption, "{}: shape: expected {} of this data with these options, found {}", path,
+  return make_error(StatusCode::kCorruption,
+                    "{}: shape: expected {} of this data with these options, found {}", path,
                     shape_text(shape), shape_text(file.shape()));
 }
 
