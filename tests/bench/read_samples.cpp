@@ -3,15 +3,16 @@
 // read_samples PREFIX CACHE SEQUENCE_LENGTH NUMBERS TOKENS REPEAT
 //   CACHE: folder for the index caches. NUMBERS: K sample numbers. TOKENS: their texts,
 //   K x (SEQUENCE_LENGTH + 1). Both int64, little endian, without a header.
-// Prints `way seconds` for each pass: `fields` (text and fields of every number, one thread), and
-// `loader0`, `loader1`, `loader2` (micro-batches of 8 from the first sample on, as many samples;
-// the number is that of the threads).
+// Prints `way seconds processor_seconds` for each pass: `fields` (text and fields of every number,
+// one thread), and `loader0`, `loader1`, `loader2` (micro-batches of 8 from the first sample on, as
+// many samples; the number is that of the threads).
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <string>
 #include <vector>
 
@@ -91,9 +92,12 @@ void compare(const SampleDataset& dataset, const std::vector<int64_t>& numbers, 
 template <class Work>
 void time_pass(const std::string& way, Work work) {
   const auto start = std::chrono::steady_clock::now();
+  const std::clock_t processor_start = std::clock();
   work();
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  std::printf("%s %.6f\n", way.c_str(), seconds.count());
+  const double processor_seconds =
+      static_cast<double>(std::clock() - processor_start) / CLOCKS_PER_SEC;
+  std::printf("%s %.6f %.6f\n", way.c_str(), seconds.count(), processor_seconds);
 }
 
 void load(const SampleDataset& dataset, int64_t length, int64_t samples, int threads) {
