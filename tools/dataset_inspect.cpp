@@ -13,9 +13,11 @@
 #include "libmeg/dataset/dataset_summary.h"
 #include "libmeg/dataset/indexed_dataset.h"
 #include "libmeg/tokenizer/open_tokenizer.h"
+#include "tools/common/data_flags.h"
 #include "tools/common/flags.h"
 #include "tools/common/json_output.h"
 #include "tools/common/report.h"
+#include "tools/dataset_inspect_trace.h"
 
 namespace meg::tools {
 namespace {
@@ -32,10 +34,38 @@ struct Arguments {
   bool histogram = false;
   bool decode = false;
   bool json = false;
-  TokenizerOptions tokenizer;
+  bool trace = false;
+  std::optional<int64_t> step;
+  std::optional<int64_t> rank;
+  DataFlags data;
 
   bool selects() const { return document.has_value() || sequence.has_value(); }
 };
+
+Status check(const Arguments& arguments) {
+  const auto usage = [](const char* message) {
+    return Status(StatusCode::kInvalidArgument, message);
+  };
+  if (arguments.decode && !arguments.selects()) {
+    return usage("--decode needs --document or --sequence");
+  }
+  if (!arguments.trace) {
+    return arguments.step.has_value() || arguments.rank.has_value()
+               ? usage("--step and --rank need --trace")
+               : Status();
+  }
+  if (arguments.step.has_value() == arguments.document.has_value()) {
+    return usage("--trace needs either --step or --document");
+  }
+  if (arguments.rank.has_value() && !arguments.step.has_value()) {
+    return usage("--rank needs --step");
+  }
+  if (arguments.rank.value_or(0) < 0) return usage("--rank: expected at least 0");
+  if (arguments.decode || arguments.histogram || arguments.sequence.has_value()) {
+    return usage("--decode, --histogram and --sequence: not with --trace");
+  }
+  return Status();
+}
 
 std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments) {
   Flags flags("dataset_inspect",
@@ -48,23 +78,18 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
   flags.toggle("--histogram", &arguments.histogram,
                "the sequence lengths also with --document or --sequence");
   flags.toggle("--json", &arguments.json, "print one JSON object");
-  flags.group("Text of the tokens");
   flags.toggle("--decode", &arguments.decode, "the text too, which the tokenizer flags decode");
-  TokenizerOptions& tokenizer = arguments.tokenizer;
-  tokenizer.tokenizer_type = "GPT2BPETokenizer";
-  flags.value("--tokenizer-type", &tokenizer.tokenizer_type, "TYPE", "kind of tokenizer");
-  flags.value("--vocab-file", &tokenizer.vocab_file, "FILE",
-              "vocabulary, such as GPT-2's vocab.json");
-  flags.value("--merge-file", &tokenizer.merge_file, "FILE", "BPE merges, such as merges.txt");
-  flags.value("--tokenizer-model", &tokenizer.tokenizer_model, "FILE", "the tokenizer's model");
-  flags.value("--vocab-size", &tokenizer.vocab_size, "N", "tokens, for NullTokenizer");
+  flags.group("Where a training run meets the dataset (with the run's flags, below)");
+  flags.toggle("--trace", &arguments.trace,
+               "with --step: the samples of that step; with --document: the steps that saw it");
+  flags.value("--step", &arguments.step, "N", "a training step, from 1");
+  flags.value("--rank", &arguments.rank, "R", "only this data-parallel rank, from 0");
+  declare_data_flags(flags, arguments.data);
   flags.not_yet("--html", Arity::kValue);
-  flags.not_yet("--trace", Arity::kSwitch);
-  flags.not_yet("--step", Arity::kValue);
-  flags.not_yet("--rank", Arity::kValue);
+  declare_other_training_flags(flags);
   if (const std::optional<int> code = flags.parse(argc, argv)) return code;
-  if (arguments.decode && !arguments.selects()) {
-    fail(Status(StatusCode::kInvalidArgument, "--decode needs --document or --sequence"));
+  if (const Status status = check(arguments); !status.ok()) {
+    fail(status);
     return kUsageError;
   }
   return std::nullopt;
@@ -152,7 +177,7 @@ void add_lengths(const LengthSummary& lengths, ordered_json& object) {
 Result<ordered_json> inspect(const IndexedDataset& dataset, const Arguments& arguments) {
   std::unique_ptr<Tokenizer> tokenizer;
   if (arguments.decode) {
-    MEG_ASSIGN_OR_RETURN(tokenizer, open_tokenizer(arguments.tokenizer));
+    MEG_ASSIGN_OR_RETURN(tokenizer, open_tokenizer(arguments.data.tokenizer));
   }
   ordered_json object = dataset_json(dataset);
   if (arguments.histogram || !arguments.selects()) {
@@ -238,11 +263,28 @@ void print_text(const ordered_json& object) {
   if (object.contains("sequence")) print_sequence(object["sequence"]);
 }
 
+int print_trace_of(const IndexedDataset& dataset, const Arguments& arguments) {
+  const TraceQuestion question = {
+      .step = arguments.step, .rank = arguments.rank.value_or(-1), .document = arguments.document};
+  const Result<ordered_json> answer = trace(dataset, arguments.data, question);
+  if (!answer.has_value()) {
+    fail(answer.error());
+    return answer.error().code() == StatusCode::kInvalidArgument ? kUsageError : 1;
+  }
+  if (arguments.json) {
+    print_json(*answer);
+  } else {
+    print_trace(*answer);
+  }
+  return 0;
+}
+
 int main(int argc, const char* const* argv) {
   Arguments arguments;
   if (const std::optional<int> code = parse(argc, argv, arguments)) return *code;
   const Result<IndexedDataset> dataset = IndexedDataset::open(arguments.prefix);
   if (!dataset.has_value()) return fail(dataset.error());
+  if (arguments.trace) return print_trace_of(*dataset, arguments);
   const Result<ordered_json> answer = inspect(*dataset, arguments);
   if (!answer.has_value()) return fail(answer.error());
   if (arguments.json) {

@@ -1,0 +1,3 @@
+dataset_inspect testdata/golden/datasets/mm_int32 --trace --step 1 --dataloader-type cyclic --seq-length 8 --split 1,0,0 --train-iters 5 --micro-batch-size 2 --global-batch-size 4 \
+  --prepare-cache-world-size 2 --eval-iters 0 --tokenizer-type NullTokenizer --vocab-size 1000 \
+  --data-cache-path cache

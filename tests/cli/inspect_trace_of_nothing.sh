@@ -1,0 +1,1 @@
+dataset_inspect testdata/golden/datasets/mm_int32 --trace
