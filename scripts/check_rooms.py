@@ -34,6 +34,7 @@ CHECKPOINT = {
     "reshard": {"pickle", "torch_file", "megatron", "transfer"},
     "inspect": {"pickle", "torch_file", "megatron"},
     "verify": {"pickle", "torch_file", "megatron"},
+    "training": {"pickle", "torch_file", "megatron"},
 }
 # The folders of train that stand above the line: built and tested without LibTorch, each alone.
 PLAIN_TRAIN = {"schedule", "logging"}

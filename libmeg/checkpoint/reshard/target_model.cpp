@@ -1,49 +1,11 @@
 #include "libmeg/checkpoint/reshard/target_model.h"
 
-#include <algorithm>
-#include <memory>
-#include <string>
-#include <utility>
+#include <string_view>
+
+#include "libmeg/checkpoint/megatron/state_dict_tree.h"
 
 namespace meg {
 namespace {
-
-/// A dict in the making: values and dicts under keys, in order.
-struct DictTree {
-  struct Item {
-    std::string key;
-    PickleId value = 0;
-    std::unique_ptr<DictTree> dict;  ///< Instead of a value.
-  };
-
-  std::vector<Item> items;
-
-  DictTree* child(const std::string& key) {
-    const auto found =
-        std::find_if(items.begin(), items.end(), [&](const Item& item) { return item.key == key; });
-    if (found != items.end() && found->dict != nullptr) return found->dict.get();
-    items.push_back({.key = key, .value = 0, .dict = std::make_unique<DictTree>()});
-    return items.back().dict.get();
-  }
-};
-
-/// Dicts that hold tensors are OrderedDicts, as torch's state_dict() makes them; those that
-/// Megatron nests them in are plain.
-PickleId add_dict(const DictTree& tree, TargetFile* target) {
-  std::vector<PickleId> pairs;
-  bool holds_values = tree.items.empty();
-  for (const DictTree::Item& item : tree.items) {
-    pairs.push_back(target->text(item.key));
-    pairs.push_back(item.dict == nullptr ? item.value : add_dict(*item.dict, target));
-    if (item.dict == nullptr) holds_values = true;
-  }
-  PickleGraph& graph = target->graph();
-  if (!holds_values) return graph.add_dict(std::move(pairs));
-  const PickleId ordered =
-      graph.add_call(PickleCallForm::kReduce, target->ordered_dict(), graph.add_tuple({}));
-  graph.mutable_call(ordered).pairs = std::move(pairs);
-  return ordered;
-}
 
 Result<PickleId> add_extra_state(const MegatronCheckpoint& checkpoint, const TargetEntry& entry,
                                  TargetFile* target) {
@@ -58,7 +20,7 @@ Result<PickleId> add_extra_state(const MegatronCheckpoint& checkpoint, const Tar
 
 Result<PickleId> add_model(const MegatronCheckpoint& checkpoint, const TargetLayout& layout,
                            const std::vector<TargetEntry>& chunk, TargetFile* target) {
-  DictTree tree;
+  StateDictTree tree(layout.family);
   for (const TargetEntry& entry : chunk) {
     PickleId value = 0;
     if (entry.parameter == nullptr) {
@@ -67,12 +29,10 @@ Result<PickleId> add_model(const MegatronCheckpoint& checkpoint, const TargetLay
       MEG_ASSIGN_OR_RETURN(const std::vector<int64_t> shape, layout.shape(*entry.parameter));
       value = target->add_tensor(*entry.parameter, entry.parameter->tensors.at(0), shape);
     }
-    std::vector<std::string> keys = nested_keys(entry.name, layout.family);
-    DictTree* dict = &tree;
-    for (size_t i = 0; i + 1 < keys.size(); ++i) dict = dict->child(keys[i]);
-    dict->items.push_back({.key = std::move(keys.back()), .value = value, .dict = nullptr});
+    tree.add(entry.name, value);
   }
-  return add_dict(tree, target);
+  return tree.write(&target->graph(), target->ordered_dict(),
+                    [&](std::string_view text) { return target->text(text); });
 }
 
 }  // namespace meg

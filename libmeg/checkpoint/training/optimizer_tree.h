@@ -1,0 +1,28 @@
+#pragma once
+
+#include <vector>
+
+#include "libmeg/checkpoint/training/training_tree.h"
+#include "libmeg/core/result.h"
+
+namespace meg {
+
+/// A parameter in its optimizer.
+struct OptimizerMember {
+  const TrainingParameter* parameter = nullptr;
+  bool weight_decay = false;
+};
+
+/// The value under "optimizer". members: in named_parameters() order. is_core: with the keys and
+/// the order of groups of core_v0.12.3 instead of 6ef5bdc's. kInvalidArgument where some parameters
+/// have moments (or, if 16-bit, masters) and others do not.
+/// Mirrors Megatron-LM megatron/core/optimizer: get_param_groups, FP32Optimizer,
+/// Float16OptimizerWithFloat16Params.
+Result<PickleId> add_optimizer(const OptimizerState& state,
+                               const std::vector<OptimizerMember>& members, bool is_core,
+                               TrainingTree* tree);
+
+/// The value under "opt_param_scheduler".
+PickleId add_scheduler(const SchedulerState& state, TrainingTree* tree);
+
+}  // namespace meg

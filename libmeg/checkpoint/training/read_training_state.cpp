@@ -1,0 +1,201 @@
+#include "libmeg/checkpoint/training/read_training_state.h"
+
+#include <utility>
+
+#include "libmeg/checkpoint/megatron/checkpoint_args.h"
+#include "libmeg/checkpoint/training/rng_tree.h"
+#include "libmeg/checkpoint/training/value_reader.h"
+
+namespace meg {
+namespace {
+
+Result<SchedulerState> read_scheduler(const TorchFile& file, PickleId dict) {
+  ValueReader values(file, dict, "opt_param_scheduler");
+  SchedulerState state;
+  state.max_lr = values.number({"max_lr", "start_lr"});
+  state.lr_warmup_steps = values.number({"lr_warmup_steps", "warmup_steps", "warmup_iter"});
+  state.num_steps = values.number({"num_steps", "num_iters"});
+  state.lr_decay_style = values.text({"lr_decay_style", "decay_style"});
+  state.lr_decay_steps = values.number({"lr_decay_steps", "decay_steps", "end_iter"});
+  state.min_lr = values.number({"min_lr"});
+  if (values.has({"start_wd"})) {
+    SchedulerState::WeightDecay decay;
+    decay.start_wd = values.number({"start_wd"});
+    decay.end_wd = values.number({"end_wd"});
+    decay.wd_incr_style = values.text({"wd_incr_style"});
+    decay.wd_incr_steps = values.number({"wd_incr_steps"});
+    state.weight_decay = std::move(decay);
+  }
+  if (!values.status().ok()) return values.status();
+  return state;
+}
+
+Status read_group(const TorchFile& file, PickleId dict, ParamGroupState* group) {
+  ValueReader values(file, dict, "optimizer: param_groups");
+  group->weight_decay = values.real({"weight_decay"});
+  group->wd_mult = values.real_or({"wd_mult"}, group->weight_decay == 0.0 ? 0.0 : 1.0);
+  group->lr_mult = values.real_or({"lr_mult"}, 1.0);
+  group->lr = values.real({"lr"});
+  group->bias_correction = values.flag_or({"bias_correction"}, true);
+  group->betas = values.pair({"betas"});
+  group->eps = values.real({"eps"});
+  group->max_lr = values.real_or({"max_lr"}, 0.0);
+  group->min_lr = values.real_or({"min_lr"}, 0.0);
+  if (values.has({"step"})) group->step = values.integer({"step"});
+  return values.status();
+}
+
+Result<GradScalerState> read_scaler(const TorchFile& file, PickleId dict) {
+  GradScalerState state;
+  if (file.graph().pairs(dict).empty()) return state;
+  ValueReader values(file, dict, "optimizer: grad_scaler");
+  GradScalerState::Dynamic dynamic;
+  dynamic.scale = values.scale({"scale"});
+  dynamic.growth_tracker = values.integer({"growth_tracker"});
+  dynamic.hysteresis_tracker = values.integer({"hysteresis_tracker"});
+  if (!values.status().ok()) return values.status();
+  state.dynamic = dynamic;
+  return state;
+}
+
+class StateReader {
+ public:
+  StateReader(const MegatronCheckpoint& checkpoint, const TrainingReadOptions& options)
+      : checkpoint_(checkpoint),
+        options_(options),
+        file_(*checkpoint.files()[0].file),
+        graph_(file_.graph()) {}
+
+  Result<TrainingState> read() {
+    state_.tensor_rank = options_.tensor_rank;
+    state_.pipeline_rank = options_.pipeline_rank;
+    MEG_RETURN_IF_ERROR(read_progress());
+    if (options_.loads_optimizer(checkpoint_)) {
+      MEG_RETURN_IF_ERROR(read_optimizer());
+      MEG_RETURN_IF_ERROR(read_scheduler_state());
+    }
+    if (options_.loads_rng(checkpoint_)) MEG_RETURN_IF_ERROR(read_rng());
+    return std::move(state_);
+  }
+
+ private:
+  Status absent(std::string_view what, std::string_view key, std::string_view flag) const {
+    return make_error(StatusCode::kNotFound,
+                      "{}: cannot load the {}: expected the key {}, found none; {} or --finetune "
+                      "does without",
+                      file_.path(), what, key, flag);
+  }
+
+  Status read_progress() {
+    if (const std::optional<PickleId> args = checkpoint_.args(0)) {
+      state_.args = read_training_args(graph_, *args);
+    }
+    ValueReader values(file_, file_.root(), "training state");
+    if (values.has({"num_floating_point_operations_so_far"})) {
+      state_.num_floating_point_operations_so_far =
+          values.number({"num_floating_point_operations_so_far"});
+    }
+    if (!options_.finetune) {
+      state_.consumed_train_samples = consumed("consumed_train_samples");
+      state_.consumed_valid_samples = consumed("consumed_valid_samples");
+      if (!checkpoint_.folder().is_release) state_.iteration = checkpoint_.iteration().value_or(0);
+    }
+    return values.status();
+  }
+
+  int64_t consumed(const char* name) const {
+    const std::optional<FieldValue> value = state_.args.field(name);
+    const int64_t* samples = value.has_value() ? std::get_if<int64_t>(&*value) : nullptr;
+    return samples == nullptr ? 0 : *samples;
+  }
+
+  Status read_optimizer() {
+    const OptimizerLayout& layout = checkpoint_.optimizer();
+    if (layout.form == OptimizerForm::kNone) {
+      return absent("optimizer", "optimizer", "--no-load-optim");
+    }
+    if (layout.form == OptimizerForm::kDistributed) {
+      return make_error(StatusCode::kUnsupported,
+                        "{}: cannot load the optimizer: the distributed optimizer's files are not "
+                        "read yet; --no-load-optim or --finetune does without",
+                        file_.path());
+    }
+    OptimizerState optimizer;
+    optimizer.mixed_precision = layout.form == OptimizerForm::kMixedPrecision;
+    for (const auto& [node, group] : {std::pair(layout.decay_group, &optimizer.decay),
+                                      std::pair(layout.no_decay_group, &optimizer.no_decay)}) {
+      if (node.has_value()) MEG_RETURN_IF_ERROR(read_group(file_, *node, group));
+    }
+    MEG_RETURN_IF_ERROR(read_step_of_parameters(&optimizer));
+    const PickleId outer = graph_.find(file_.root(), "optimizer").value_or(file_.root());
+    if (const std::optional<PickleId> scaler = graph_.find(outer, "grad_scaler")) {
+      MEG_ASSIGN_OR_RETURN(optimizer.grad_scaler, read_scaler(file_, *scaler));
+    }
+    state_.optimizer = std::move(optimizer);
+    return Status();
+  }
+
+  /// torch's own Adam keeps the step with each parameter.
+  Status read_step_of_parameters(OptimizerState* optimizer) const {
+    for (const LogicalParameter& parameter : checkpoint_.parameters()) {
+      std::optional<int64_t>& step =
+          parameter.weight_decay ? optimizer->decay.step : optimizer->no_decay.step;
+      if (step.has_value()) continue;
+      for (const auto& [key, node] : parameter.other_state) {
+        if (key != "step") continue;
+        const int index = checkpoint_.file_index(0, parameter.stage);
+        MEG_ASSIGN_OR_RETURN(step,
+                             step_of(*checkpoint_.files()[static_cast<size_t>(index)].file, node));
+      }
+    }
+    return Status();
+  }
+
+  static Result<int64_t> step_of(const TorchFile& file, PickleId node) {
+    if (const std::optional<int64_t> number = file.graph().as_int(node)) return *number;
+    if (const TensorView* view = file.tensor(node)) {
+      MEG_ASSIGN_OR_RETURN(const std::optional<float> step, read_one_float(file, *view));
+      if (step.has_value()) return static_cast<int64_t>(*step);
+    }
+    return make_error(StatusCode::kCorruption, "{}: optimizer: step: expected a number, found {}",
+                      file.path(), file.graph().describe(node, 60));
+  }
+
+  Status read_scheduler_state() {
+    std::optional<PickleId> dict = graph_.find(file_.root(), "opt_param_scheduler");
+    if (!dict.has_value()) dict = graph_.find(file_.root(), "lr_scheduler");
+    if (!dict.has_value()) return absent("scheduler", "opt_param_scheduler", "--no-load-optim");
+    MEG_ASSIGN_OR_RETURN(state_.opt_param_scheduler, read_scheduler(file_, *dict));
+    return Status();
+  }
+
+  Status read_rng() {
+    if (options_.tensor_rank >= checkpoint_.tensor_model_parallel_size() ||
+        options_.pipeline_rank >= checkpoint_.pipeline_model_parallel_size()) {
+      return Status();
+    }
+    const int index = checkpoint_.file_index(options_.tensor_rank, options_.pipeline_rank);
+    const TorchFile& file = *checkpoint_.files()[static_cast<size_t>(index)].file;
+    Result<RngState> rng = read_rng_state(file, options_.data_rank);
+    if (!rng.has_value() && rng.error().code() == StatusCode::kNotFound) {
+      return absent("generators", "rng_state", "--no-load-rng");
+    }
+    MEG_ASSIGN_OR_RETURN(state_.rng, std::move(rng));
+    return Status();
+  }
+
+  const MegatronCheckpoint& checkpoint_;
+  const TrainingReadOptions& options_;
+  const TorchFile& file_;
+  const PickleGraph& graph_;
+  TrainingState state_;
+};
+
+}  // namespace
+
+Result<TrainingState> read_training_state(const MegatronCheckpoint& checkpoint,
+                                          const TrainingReadOptions& options) {
+  return StateReader(checkpoint, options).read();
+}
+
+}  // namespace meg

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "libmeg/checkpoint/megatron/megatron_checkpoint.h"
+#include "libmeg/core/status.h"
+
+namespace meg {
+
+/// Memory of the caller that a tensor is read into.
+struct TrainingTensorTarget {
+  std::string name;  ///< Canonical, with the layer's number in the whole model.
+  /// "weight", "fp32_param", "exp_avg" or "exp_avg_sq".
+  std::string kind = "weight";
+  DType dtype = DType::kFloat32;  ///< float32, float16 or bfloat16; elements are converted.
+  std::vector<int64_t> shape;     ///< Of this rank's shard.
+  std::span<std::byte> bytes;     ///< The product of shape times dtype_size(dtype).
+};
+
+struct TrainingTensorOptions {
+  /// Of the run that loads.
+  int64_t tensor_model_parallel_size = 1, tensor_rank = 0;
+  /// Takes fp32 masters where they say more than the 16-bit weights. Off where the run does not
+  /// load the optimizer: it then goes on from the weights, as Megatron does.
+  bool use_masters = true;
+};
+
+/// Fills each target, whatever the checkpoint's layout, names and precision are: 16-bit weights are
+/// widened (masters taken instead, see above), fp32 ones rounded to nearest even. A vocabulary that
+/// is padded to more rows than the checkpoint's repeats its last row, with moments of zero; to
+/// fewer rows, drops the rest. Moments of a checkpoint of before the first step are zero.
+/// kNotFound where the checkpoint has no such parameter or state, kInvalidArgument where the shape
+/// is another one; messages name the folder and the parameter.
+Status read_training_tensors(const MegatronCheckpoint& checkpoint,
+                             std::span<const TrainingTensorTarget> targets,
+                             const TrainingTensorOptions& options = {});
+
+}  // namespace meg

@@ -1,0 +1,128 @@
+#include "libmeg/checkpoint/training/training_args.h"
+
+#include <algorithm>
+
+namespace meg {
+namespace {
+
+/// Lists inside each other in args of strangers.
+constexpr int kMostNesting = 8;
+
+std::optional<ArgValue> value_of(const PickleGraph& graph, PickleId id, int depth);
+
+std::optional<ArgValue> list_of(const PickleGraph& graph, PickleId id, int depth) {
+  ArgValue::List list;
+  if (depth > kMostNesting) return std::nullopt;
+  for (const PickleId element : graph.node(id).children) {
+    std::optional<ArgValue> value = value_of(graph, element, depth + 1);
+    if (!value.has_value()) return std::nullopt;
+    list.push_back(*std::move(value));
+  }
+  return ArgValue{std::move(list)};
+}
+
+/// A call of a class with one number or text, as enums pickle.
+std::optional<ArgValue> member_of(const PickleGraph& graph, PickleId id) {
+  const PickleNode& node = graph.node(id);
+  const PickleCall& call = graph.call(id);
+  if (call.form != PickleCallForm::kReduce || node.children.size() != 2 || !call.items.empty() ||
+      !call.pairs.empty() || !call.states.empty()) {
+    return std::nullopt;
+  }
+  const PickleNode& type = graph.node(node.children[0]);
+  const PickleNode& arguments = graph.node(node.children[1]);
+  if (type.kind != PickleKind::kGlobal || type.boolean || arguments.children.size() != 1) {
+    return std::nullopt;
+  }
+  ArgValue::EnumMember member{.type = {.module = type.text, .name = type.name}, .value = {}};
+  const PickleId value = arguments.children[0];
+  if (const std::optional<int64_t> number = graph.as_int(value)) {
+    member.value = *number;
+  } else if (const std::optional<std::string_view> text = graph.as_string(value)) {
+    member.value = std::string(*text);
+  } else {
+    return std::nullopt;
+  }
+  return ArgValue{std::move(member)};
+}
+
+std::optional<ArgValue> value_of(const PickleGraph& graph, PickleId id, int depth) {
+  const PickleNode& node = graph.node(id);
+  switch (node.kind) {
+    case PickleKind::kNone:
+      return ArgValue{};
+    case PickleKind::kBool:
+      return ArgValue{node.boolean};
+    case PickleKind::kInt:
+      return ArgValue{node.integer};
+    case PickleKind::kFloat:
+      return ArgValue{node.real};
+    case PickleKind::kString:
+      return ArgValue{node.text};
+    case PickleKind::kList:
+      return list_of(graph, id, depth);
+    case PickleKind::kGlobal:
+      if (node.boolean) return std::nullopt;
+      return ArgValue{ArgValue::Global{.module = node.text, .name = node.name}};
+    case PickleKind::kCall:
+      return member_of(graph, id);
+    default:
+      return std::nullopt;
+  }
+}
+
+}  // namespace
+
+void TrainingArgs::set(std::string_view name, ArgValue value) {
+  const auto known = std::find_if(entries_.begin(), entries_.end(),
+                                  [&](const Entry& entry) { return entry.first == name; });
+  if (known != entries_.end()) {
+    known->second = std::move(value);
+  } else {
+    entries_.emplace_back(name, std::move(value));
+  }
+}
+
+const ArgValue* TrainingArgs::find(std::string_view name) const {
+  const auto known = std::find_if(entries_.begin(), entries_.end(),
+                                  [&](const Entry& entry) { return entry.first == name; });
+  return known == entries_.end() ? nullptr : &known->second;
+}
+
+std::optional<FieldValue> TrainingArgs::field(std::string_view name) const {
+  const ArgValue* found = find(name);
+  if (found == nullptr) return std::nullopt;
+  const auto& value = found->value;
+  if (std::holds_alternative<std::monostate>(value)) return FieldValue();
+  if (const auto* boolean = std::get_if<bool>(&value)) return FieldValue(*boolean);
+  if (const auto* integer = std::get_if<int64_t>(&value)) return FieldValue(*integer);
+  if (const auto* real = std::get_if<double>(&value)) return FieldValue(*real);
+  if (const auto* text = std::get_if<std::string>(&value)) return FieldValue(*text);
+  if (const auto* global = std::get_if<ArgValue::Global>(&value)) {
+    return FieldValue(global->module + "." + global->name);
+  }
+  return std::nullopt;
+}
+
+std::optional<ArgValue> arg_value(const PickleGraph& graph, PickleId id) {
+  return value_of(graph, id, 0);
+}
+
+TrainingArgs read_training_args(const PickleGraph& graph, PickleId args) {
+  TrainingArgs found;
+  PickleId dict = args;
+  if (graph.node(args).kind != PickleKind::kDict) {
+    const std::optional<PickleId> attributes = graph.attributes(args);
+    if (!attributes.has_value()) return found;
+    dict = *attributes;
+  }
+  const std::span<const PickleId> pairs = graph.pairs(dict);
+  for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
+    const std::optional<std::string_view> name = graph.as_string(pairs[i]);
+    std::optional<ArgValue> value = arg_value(graph, pairs[i + 1]);
+    if (name.has_value() && value.has_value()) found.set(*name, *std::move(value));
+  }
+  return found;
+}
+
+}  // namespace meg

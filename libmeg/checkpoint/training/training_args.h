@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "libmeg/checkpoint/pickle/pickle_graph.h"
+#include "libmeg/model/gpt_config.h"
+
+namespace meg {
+
+/// The value of one of Megatron's args.
+struct ArgValue {
+  using List = std::vector<ArgValue>;
+
+  /// A class or another name of a module that Python looks up: torch.float32.
+  struct Global {
+    std::string module, name;
+
+    bool operator==(const Global&) const = default;
+  };
+
+  /// A member of an enum by its value: megatron.core.enums.ModelType(1).
+  struct EnumMember {
+    Global type;
+    std::variant<int64_t, std::string> value;
+
+    bool operator==(const EnumMember&) const = default;
+  };
+
+  std::variant<std::monostate, bool, int64_t, double, std::string, List, Global, EnumMember> value;
+
+  bool operator==(const ArgValue& other) const { return value == other.value; }
+};
+
+/// Megatron's args: names and values in the order of its argparse.Namespace.
+class TrainingArgs {
+ public:
+  using Entry = std::pair<std::string, ArgValue>;
+
+  /// In place of an older value of this name, or at the end.
+  void set(std::string_view name, ArgValue value);
+
+  /// nullptr where there is none of this name.
+  const ArgValue* find(std::string_view name) const;
+
+  /// As a field of a configuration: a list or an enum's member is none, a class its dotted name.
+  std::optional<FieldValue> field(std::string_view name) const;
+
+  std::span<const Entry> entries() const { return entries_; }
+
+ private:
+  std::vector<Entry> entries_;
+};
+
+/// The value of a node among args; nullopt for what ArgValue does not hold (dicts, objects).
+std::optional<ArgValue> arg_value(const PickleGraph& graph, PickleId id);
+
+/// The args of a file (an argparse.Namespace or a dict) as far as ArgValue holds their values.
+TrainingArgs read_training_args(const PickleGraph& graph, PickleId args);
+
+}  // namespace meg

@@ -1,0 +1,266 @@
+#include "libmeg/checkpoint/training/training_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <unordered_map>
+
+#include "libmeg/checkpoint/megatron/state_dict_tree.h"
+#include "libmeg/checkpoint/torch_file/tensor_view.h"
+#include "libmeg/checkpoint/training/optimizer_tree.h"
+#include "libmeg/checkpoint/training/rng_tree.h"
+#include "libmeg/core/bytes.h"
+#include "libmeg/model/gpt_config.h"
+#include "libmeg/model/parameter_count.h"
+
+namespace meg {
+namespace {
+
+constexpr double kCheckpointVersion = 3.0;
+
+/// What Megatron's loaders read of the saved args without a default: check_checkpoint_args.
+constexpr const char* kArgsOfLoaders[] = {"num_layers",
+                                          "hidden_size",
+                                          "num_attention_heads",
+                                          "max_position_embeddings",
+                                          "padded_vocab_size",
+                                          "make_vocab_size_divisible_by",
+                                          "tokenizer_type",
+                                          "tensor_model_parallel_size",
+                                          "pipeline_model_parallel_size"};
+
+Status check_tensor(const TrainingTensor& tensor, const RankParameter& parameter,
+                    std::string_view kind) {
+  if (tensor.shape != parameter.shape) {
+    return make_error(StatusCode::kInvalidArgument, "{}: {}: expected shape {}, found {}",
+                      parameter.name, kind, shape_text(parameter.shape), shape_text(tensor.shape));
+  }
+  auto bytes = static_cast<uint64_t>(dtype_size(tensor.dtype));
+  for (const int64_t size : tensor.shape) bytes *= static_cast<uint64_t>(size);
+  if (tensor.bytes.size() != bytes) {
+    return make_error(StatusCode::kInvalidArgument, "{}: {}: expected {} bytes, found {}",
+                      parameter.name, kind, bytes, tensor.bytes.size());
+  }
+  return Status();
+}
+
+class FileBuilder {
+ public:
+  FileBuilder(const TrainingState& state, const TrainingFileOptions& options, ParameterTable table)
+      : state_(state), options_(options), table_(std::move(table)) {}
+
+  Result<TrainingTree> build() {
+    MEG_RETURN_IF_ERROR(read_args());
+    MEG_RETURN_IF_ERROR(match_parameters());
+    add("args", tree_.args(args_));
+    add("checkpoint_version", tree_.graph().add_float(kCheckpointVersion));
+    add("iteration", tree_.graph().add_int(state_.iteration));
+    for (int64_t c = 0; c < sizes_.virtual_pipeline_model_parallel_size; ++c) {
+      const bool is_only = sizes_.virtual_pipeline_model_parallel_size == 1;
+      add(is_only ? "model" : fmt::format("model{}", c), add_model(c));
+    }
+    if (state_.optimizer.has_value()) {
+      MEG_ASSIGN_OR_RETURN(const PickleId optimizer,
+                           add_optimizer(*state_.optimizer, members(), is_core(), &tree_));
+      add("optimizer", optimizer);
+    }
+    if (state_.opt_param_scheduler.has_value()) {
+      add("opt_param_scheduler", add_scheduler(*state_.opt_param_scheduler, &tree_));
+    }
+    if (options_.rerun_state_machine) add("rerun_state_machine", add_rerun_state());
+    if (state_.rng.has_value()) add("rng_state", add_rng_state(*state_.rng, &tree_));
+    if (is_core()) {
+      add("num_floating_point_operations_so_far",
+          tree_.number(state_.num_floating_point_operations_so_far));
+    }
+    tree_.content().root = tree_.graph().add_dict(std::move(pairs_));
+    return std::move(tree_);
+  }
+
+ private:
+  bool is_core() const { return options_.names != NameFamily::kLegacy; }
+
+  void add(std::string_view key, PickleId value) {
+    pairs_.push_back(tree_.text(key));
+    pairs_.push_back(value);
+  }
+
+  int64_t size_arg(const char* name) const {
+    const std::optional<FieldValue> value = args_.field(name);
+    const int64_t* size = value.has_value() ? std::get_if<int64_t>(&*value) : nullptr;
+    return size == nullptr ? 1 : *size;
+  }
+
+  Status read_args() {
+    args_ = state_.args;
+    for (const char* name : kArgsOfLoaders) {
+      if (args_.find(name) != nullptr) continue;
+      return make_error(StatusCode::kInvalidArgument,
+                        "args: expected {}, which loaders ask for, found none", name);
+    }
+    args_.set("consumed_train_samples", {state_.consumed_train_samples});
+    args_.set("consumed_valid_samples", {state_.consumed_valid_samples});
+    const FieldLookup lookup = [this](std::string_view name) { return args_.field(name); };
+    Result<GptConfig> config = GptConfig::from_fields(lookup);
+    if (!config.has_value()) return config.error().with_prefix("args");
+    config_ = *std::move(config);
+    sizes_.tensor_model_parallel_size = size_arg("tensor_model_parallel_size");
+    sizes_.pipeline_model_parallel_size = size_arg("pipeline_model_parallel_size");
+    sizes_.virtual_pipeline_model_parallel_size = size_arg("virtual_pipeline_model_parallel_size");
+    return Status();
+  }
+
+  /// Finds what was handed over for each parameter of this rank.
+  Status match_parameters() {
+    MEG_ASSIGN_OR_RETURN(
+        rank_, rank_parameters(config_, sizes_, state_.pipeline_rank, options_.names, table_));
+    std::unordered_map<std::string_view, const TrainingParameter*> by_name;
+    for (const TrainingParameter& parameter : state_.parameters) {
+      if (by_name.emplace(parameter.name, &parameter).second) continue;
+      return make_error(StatusCode::kInvalidArgument, "{}: handed over twice", parameter.name);
+    }
+    for (const RankParameter& parameter : rank_) {
+      const auto found = by_name.find(parameter.name);
+      if (found == by_name.end()) {
+        return make_error(StatusCode::kInvalidArgument,
+                          "{}: expected this parameter of the model, found none", parameter.name);
+      }
+      MEG_RETURN_IF_ERROR(check_parameter(*found->second, parameter));
+      values_.push_back(found->second);
+      by_name.erase(found);
+    }
+    if (by_name.empty()) return Status();
+    return make_error(StatusCode::kInvalidArgument,
+                      "{}: not a parameter of the model that args describe",
+                      by_name.begin()->first);
+  }
+
+  Status check_parameter(const TrainingParameter& value, const RankParameter& parameter) const {
+    MEG_RETURN_IF_ERROR(check_tensor(value.weight, parameter, "weight"));
+    for (const auto& [kind, tensor] :
+         {std::pair("fp32_param", &value.fp32_param), std::pair("exp_avg", &value.exp_avg),
+          std::pair("exp_avg_sq", &value.exp_avg_sq)}) {
+      if (tensor->has_value()) MEG_RETURN_IF_ERROR(check_tensor(**tensor, parameter, kind));
+    }
+    return Status();
+  }
+
+  std::vector<OptimizerMember> members() const {
+    std::vector<OptimizerMember> found;
+    for (size_t i = 0; i < rank_.size(); ++i) {
+      found.push_back({.parameter = values_[i],
+                       .weight_decay = has_weight_decay(rank_[i].name, rank_[i].shape.size())});
+    }
+    return found;
+  }
+
+  /// A key of a chunk's state dict; no value: extra state.
+  struct ModelEntry {
+    std::string name;
+    const TrainingParameter* value = nullptr;
+  };
+
+  std::string spelled(const RankParameter& parameter, int64_t first_layer) const {
+    if (!parameter.layer.has_value()) {
+      return table_.spell(parameter.name, options_.names).value_or(parameter.name);
+    }
+    const ParameterMatch match = table_.match(parameter.name).value_or(ParameterMatch{});
+    const std::string stem = table_.spell(match.canonical, options_.names).value_or(parameter.name);
+    return with_layer(stem, *parameter.layer - first_layer);
+  }
+
+  PickleId add_model(int64_t chunk) {
+    const PipelineLayout layout{config_.num_layers, sizes_.pipeline_model_parallel_size,
+                                sizes_.virtual_pipeline_model_parallel_size};
+    const int64_t first_layer = layout.first_layer(state_.pipeline_rank, chunk);
+    std::vector<ModelEntry> entries;
+    for (size_t i = 0; i < rank_.size(); ++i) {
+      if (rank_[i].chunk != chunk) continue;
+      entries.push_back({.name = spelled(rank_[i], first_layer), .value = values_[i]});
+    }
+    if (is_core()) {
+      add_extra_states(layout.layers_per_chunk(), layout.is_last(state_.pipeline_rank, chunk),
+                       &entries);
+    }
+    StateDictTree model(options_.names);
+    for (const ModelEntry& entry : entries) {
+      model.add(entry.name, entry.value == nullptr ? tree_.graph().add_none()
+                                                   : tree_.tensor(entry.value->weight));
+    }
+    return model.write(&tree_.graph(), tree_.content().global("collections", "OrderedDict"),
+                       [this](std::string_view text) { return tree_.text(text); });
+  }
+
+  /// Modules of core have an extra state, None in local layers, after their own parameters.
+  void add_extra_states(int64_t layers, bool is_last, std::vector<ModelEntry>* entries) const {
+    const auto add = [&](const std::string& module) {
+      size_t at = entries->size();
+      for (size_t i = 0; i < entries->size(); ++i) {
+        if ((*entries)[i].name.starts_with(module + ".")) at = i + 1;
+      }
+      entries->insert(entries->begin() + static_cast<std::ptrdiff_t>(at),
+                      {.name = module + "._extra_state"});
+    };
+    for (const std::string& module : table_.extra_state_modules(options_.names)) {
+      if (module.find("{}") == std::string::npos) {
+        if (is_last) add(module);
+        continue;
+      }
+      for (int64_t layer = 0; layer < layers; ++layer) add(with_layer(module, layer));
+    }
+  }
+
+  /// Of a run with --rerun-mode disabled.
+  /// Mirrors Megatron-LM megatron/core/rerun_state_machine.py: state_dict.
+  PickleId add_rerun_state() {
+    const auto member = [this](const char* name, std::variant<int64_t, std::string> value) {
+      return tree_.arg({ArgValue::EnumMember{
+          .type = {.module = "megatron.core.rerun_state_machine", .name = name},
+          .value = std::move(value)}});
+    };
+    PickleGraph& graph = tree_.graph();
+    const auto no = [&] { return graph.add_bool(false); };
+    const auto none = [&] { return graph.add_none(); };
+    const PickleId injector =
+        tree_.dict({{"error_injection_rate", graph.add_int(0)},
+                    {"error_injection_type", member("RerunDiagnostic", "transient_error")},
+                    {"injected_error_type", none()}});
+    const PickleId sharded = tree_.dict({{"state", member("RerunState", int64_t{0})},
+                                         {"current_iteration", graph.add_int(state_.iteration)},
+                                         {"rerun_requested", no()},
+                                         {"checkpoint_requested", no()},
+                                         {"restart_again_requested", no()},
+                                         {"continue_requested", no()},
+                                         {"error_injector_checkpoint", injector},
+                                         {"failed_validation_call", none()},
+                                         {"initial_result", none()},
+                                         {"suspicious_node", none()},
+                                         {"suspicious_device", none()},
+                                         {"data_iterator_checkpoints", none()},
+                                         {"large_value_counts", tree_.dict({})},
+                                         {"max_values", tree_.dict({})}});
+    return tree_.dict({{"mode", member("RerunMode", "disabled")}, {"sharded", sharded}});
+  }
+
+  const TrainingState& state_;
+  const TrainingFileOptions& options_;
+  ParameterTable table_;
+  TrainingArgs args_;
+  GptConfig config_;
+  ParallelSizes sizes_;
+  std::vector<RankParameter> rank_;
+  std::vector<const TrainingParameter*> values_;  // as rank_
+  TrainingTree tree_;
+  std::vector<PickleId> pairs_;
+};
+
+}  // namespace
+
+Result<TrainingTree> build_training_file(const TrainingState& state,
+                                         const TrainingFileOptions& options) {
+  MEG_ASSIGN_OR_RETURN(ParameterTable table, ParameterTable::gpt());
+  return FileBuilder(state, options, std::move(table)).build();
+}
+
+}  // namespace meg

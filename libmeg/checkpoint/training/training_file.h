@@ -1,0 +1,25 @@
+#pragma once
+
+#include "libmeg/checkpoint/training/training_tree.h"
+#include "libmeg/core/result.h"
+#include "libmeg/model/parameter_table.h"
+
+namespace meg {
+
+struct TrainingFileOptions {
+  /// kMcoreLocal, as core_v0.12.3 with --transformer-impl local writes, or kLegacy, as 6ef5bdc.
+  NameFamily names = NameFamily::kMcoreLocal;
+  /// Adds core's `rerun_state_machine`, of a run in which nothing was run again. Readers do without
+  /// it; with it, a file can only be unpickled where megatron.core can be imported.
+  bool rerun_state_machine = false;
+};
+
+/// The content of a rank's model_optim_rng.pt: keys, names and orders as Megatron-LM's
+/// generate_state_dict and optimizers make them. The result's sources point into `state`.
+/// kInvalidArgument where the state is not whole: args that loaders ask for, parameters missing, of
+/// another shape or unknown to the model that args describe, an optimizer's tensors on some
+/// parameters only.
+Result<TrainingTree> build_training_file(const TrainingState& state,
+                                         const TrainingFileOptions& options);
+
+}  // namespace meg

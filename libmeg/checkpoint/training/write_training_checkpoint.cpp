@@ -1,0 +1,119 @@
+#include "libmeg/checkpoint/training/write_training_checkpoint.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <new>
+#include <system_error>
+
+#include "libmeg/checkpoint/megatron/checkpoint_folder.h"
+#include "libmeg/core/atomic_folder.h"
+#include "libmeg/core/crc32.h"
+
+namespace meg {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kArchiveName = "model_optim_rng";
+
+/// A block's CRC is taken while its bytes are in the cache for writing.
+constexpr size_t kBlockBytes = size_t{1} << 20;
+
+Status write_storage(const TorchFileWriter& writer, int storage, std::span<const std::byte> bytes,
+                     uint32_t* crc) {
+  uint64_t offset = 0;
+  while (!bytes.empty()) {
+    const std::span<const std::byte> block = bytes.first(std::min(bytes.size(), kBlockBytes));
+    *crc = crc32(block, *crc);
+    MEG_RETURN_IF_ERROR(writer.write(storage, offset, block));
+    offset += block.size();
+    bytes = bytes.subspan(block.size());
+  }
+  return Status();
+}
+
+Status write_tree(const std::string& path, const TrainingTree& tree, TorchFileLayout layout) {
+  MEG_ASSIGN_OR_RETURN(TorchFileWriter writer,
+                       TorchFileWriter::create(path, tree.content(), std::move(layout)));
+  for (size_t i = 0; i < tree.sources().size(); ++i) {
+    if (tree.sources()[i].empty()) continue;
+    uint32_t crc = 0;
+    MEG_RETURN_IF_ERROR(write_storage(writer, static_cast<int>(i), tree.sources()[i], &crc));
+    writer.set_crc(static_cast<int>(i), crc);
+  }
+  return writer.finish();
+}
+
+/// Adds to the error of a full disk what would have been needed.
+Status with_space(const Status& status, const std::string& folder, uint64_t needed) {
+  if (status.code() != StatusCode::kResourceExhausted) return status;
+  std::error_code error;
+  const fs::space_info space = fs::space(folder, error);
+  if (error) return status;
+  return make_error(status.code(), "{} (the file needs {} bytes, {} are free)", status.message(),
+                    needed, space.available);
+}
+
+int64_t pipeline_size(const TrainingState& state) {
+  const std::optional<FieldValue> value = state.args.field("pipeline_model_parallel_size");
+  const int64_t* size = value.has_value() ? std::get_if<int64_t>(&*value) : nullptr;
+  return size == nullptr ? 1 : *size;
+}
+
+Status write_file(const std::string& folder, const TrainingState& state,
+                  const TrainingFileOptions& options) {
+  MEG_ASSIGN_OR_RETURN(const TrainingTree tree, build_training_file(state, options));
+  MEG_ASSIGN_OR_RETURN(TorchFileLayout layout, lay_out(tree.content(), kArchiveName));
+  const fs::path rank_folder =
+      fs::path(folder) /
+      rank_folder_name(state.tensor_rank, state.pipeline_rank, pipeline_size(state));
+  std::error_code error;
+  fs::create_directory(rank_folder, error);
+  if (error) return errno_error(error.value(), "cannot create " + rank_folder.string());
+  const uint64_t needed = layout.file_size;
+  const std::string path = (rank_folder / (std::string(kArchiveName) + ".pt")).string();
+  return with_space(write_tree(path, tree, std::move(layout)), folder, needed);
+}
+
+Status write_checkpoint(const std::string& save_dir, std::span<const TrainingState> ranks,
+                        const TrainingFileOptions& options) {
+  if (ranks.empty()) return make_error(StatusCode::kInvalidArgument, "no rank to save");
+  const int64_t iteration = ranks[0].iteration;
+  for (const TrainingState& rank : ranks) {
+    if (rank.iteration == iteration) continue;
+    return make_error(StatusCode::kInvalidArgument,
+                      "ranks to save: expected one iteration, found {} and {}", iteration,
+                      rank.iteration);
+  }
+  const fs::path path = fs::path(save_dir) / iteration_folder_name(iteration);
+  MEG_ASSIGN_OR_RETURN(AtomicFolder folder, AtomicFolder::create(path.string()));
+  for (const TrainingState& rank : ranks) {
+    MEG_RETURN_IF_ERROR(write_training_file(folder.staging_path(), rank, options));
+  }
+  MEG_RETURN_IF_ERROR(folder.commit());
+  return write_tracker(save_dir, iteration);
+}
+
+template <class Body>
+Status without_bad_alloc(Body body) {
+  try {
+    return body();
+  } catch (const std::bad_alloc&) {
+    return make_error(StatusCode::kResourceExhausted, "out of memory");
+  }
+}
+
+}  // namespace
+
+Status write_training_file(const std::string& folder, const TrainingState& state,
+                           const TrainingFileOptions& options) {
+  return without_bad_alloc([&] { return write_file(folder, state, options); });
+}
+
+Status write_training_checkpoint(const std::string& save_dir, std::span<const TrainingState> ranks,
+                                 const TrainingFileOptions& options) {
+  return without_bad_alloc([&] { return write_checkpoint(save_dir, ranks, options); })
+      .with_prefix(save_dir + ": cannot save");
+}
+
+}  // namespace meg
