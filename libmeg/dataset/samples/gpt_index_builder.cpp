@@ -12,7 +12,7 @@ namespace {
 constexpr size_t kPieceRows = size_t{1} << 16;
 
 /// Entries of the document index between asking memory for a length and using it.
-constexpr size_t kEntriesAhead = 64;
+constexpr size_t kEntriesAhead = 128;
 
 /// Builds the rows of a sample index from the lengths of the document index's entries, in order.
 template <class T>
@@ -76,23 +76,24 @@ Result<size_t> SampleRows<T>::take(size_t entry, size_t end, const LengthOf& len
   end = std::min(end, entry + room);
   Row* row = piece_.data() + filled_;
   int64_t remaining = remaining_;
-  int64_t past_end = 0;
-  // Whether an entry holds a row cannot be predicted: the row is written and only then counted.
-  for (; entry < end && past_end == 0; ++entry) {
-    const int64_t length = length_of(entry);
+  int64_t length = 0;
+  // Whether an entry holds a row cannot be predicted: the row is written and only then counted. An
+  // entry with more rows ends the loop.
+  while (entry < end && remaining > 0) {
+    length = length_of(entry);
     *row = {static_cast<T>(entry), static_cast<T>(remaining - extra_token_)};
     remaining -= length;
     const int64_t found = remaining <= 0 ? 1 : 0;
     row += found;
     remaining += found * sequence_length_;
-    past_end = remaining <= 0 ? length : 0;
+    ++entry;
   }
   const auto rows = row - piece_.data() - static_cast<std::ptrdiff_t>(filled_);
   filled_ += static_cast<size_t>(rows);
   missing_ -= rows;
   for (; remaining <= 0 && missing_ > 0; remaining += sequence_length_) {
     if (filled_ == kPieceRows) MEG_RETURN_IF_ERROR(flush());
-    add(entry - 1, remaining + past_end - extra_token_);
+    add(entry - 1, remaining + length - extra_token_);
   }
   remaining_ = remaining;
   return entry;
