@@ -18,7 +18,7 @@ ROOMS = {
     "checkpoint": {"core", "model"},
     # ---- the line: LibTorch and CUDA only below ----
     "parallel": {"core", "model"},
-    "nn": {"core", "model", "parallel"},
+    "nn": {"core", "model", "checkpoint", "parallel"},
     "train": {"core", "model", "tokenizer", "dataset", "checkpoint", "parallel", "nn"},
     "inference": {"core", "model", "tokenizer", "dataset", "checkpoint", "parallel", "nn"},
 }

@@ -4,75 +4,13 @@
 
 #include <utility>
 
-#include "libmeg/core/printable.h"
+#include "libmeg/model/field_reader.h"
 
 namespace meg {
 namespace {
 
-/// No size of a model is larger; keeps every product of two of them (and a few sums) in 64 bits.
-constexpr int64_t kLargestSize = int64_t{1} << 30;
-
 /// The largest parallel size an error proposes.
 constexpr int64_t kLargestProposal = 64;
-
-std::string value_text(const FieldValue& value) {
-  if (const auto* boolean = std::get_if<bool>(&value)) return *boolean ? "True" : "False";
-  if (const auto* integer = std::get_if<int64_t>(&value)) return std::to_string(*integer);
-  if (const auto* real = std::get_if<double>(&value)) return fmt::format("{}", *real);
-  if (const auto* text = std::get_if<std::string>(&value)) return printable(*text);
-  return "None";
-}
-
-/// Fields with Megatron's defaults; the first error is kept and told by status().
-class FieldReader {
- public:
-  explicit FieldReader(const FieldLookup& lookup) : lookup_(lookup) {}
-
-  /// nullopt where the field is missing or None.
-  template <class T>
-  std::optional<T> get(std::string_view name, std::string_view type) {
-    const std::optional<FieldValue> value = lookup_(name);
-    if (!value || std::holds_alternative<std::monostate>(*value)) return std::nullopt;
-    if (const T* found = std::get_if<T>(&*value)) return *found;
-    fail(name, type, value_text(*value));
-    return std::nullopt;
-  }
-
-  std::optional<int64_t> size(std::string_view name) {
-    const std::optional<int64_t> value = get<int64_t>(name, "an integer");
-    if (value && (*value < 1 || *value > kLargestSize)) {
-      fail(name, fmt::format("1 to {}", kLargestSize), std::to_string(*value));
-      return 1;
-    }
-    return value;
-  }
-
-  int64_t required_size(std::string_view name) {
-    const std::optional<int64_t> value = size(name);
-    if (!value) fail(name, "an integer", "nothing");
-    return value.value_or(1);
-  }
-
-  bool flag(std::string_view name, bool otherwise) {
-    return get<bool>(name, "True or False").value_or(otherwise);
-  }
-
-  void text(std::string_view name, std::string* into) {
-    if (auto value = get<std::string>(name, "a string")) *into = std::move(*value);
-  }
-
-  const Status& status() const { return status_; }
-
- private:
-  void fail(std::string_view name, std::string_view expected, const std::string& found) {
-    if (!status_.ok()) return;
-    status_ = make_error(StatusCode::kInvalidArgument, "{}: expected {}, found {}", name, expected,
-                         found);
-  }
-
-  const FieldLookup& lookup_;
-  Status status_;
-};
 
 /// Two thirds of four times the hidden size in steps of 64, as Megatron takes it with --swiglu.
 int64_t default_ffn_hidden_size(int64_t hidden_size, bool swiglu) {
@@ -87,10 +25,10 @@ int64_t query_groups(FieldReader& fields, int64_t num_attention_heads) {
 }
 
 void read_texts(FieldReader& fields, GptConfig& config) {
-  fields.text("position_embedding_type", &config.position_embedding_type);
+  if (auto text = fields.text("position_embedding_type")) config.position_embedding_type = *text;
   if (fields.flag("use_rotary_position_embeddings", false)) config.position_embedding_type = "rope";
-  fields.text("normalization", &config.normalization);
-  fields.text("transformer_impl", &config.transformer_impl);
+  if (auto text = fields.text("normalization")) config.normalization = *text;
+  if (auto text = fields.text("transformer_impl")) config.transformer_impl = *text;
 }
 
 /// The sizes up to kLargestProposal that `fits` takes, as "1, 2, 4".

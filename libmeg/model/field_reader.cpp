@@ -1,0 +1,60 @@
+#include "libmeg/model/field_reader.h"
+
+#include <fmt/format.h>
+
+#include "libmeg/core/printable.h"
+
+namespace meg {
+namespace {
+
+/// No size of a model is larger; keeps every product of two of them (and a few sums) in 64 bits.
+constexpr int64_t kLargestSize = int64_t{1} << 30;
+
+std::string value_text(const FieldValue& value) {
+  if (const auto* boolean = std::get_if<bool>(&value)) return *boolean ? "True" : "False";
+  if (const auto* integer = std::get_if<int64_t>(&value)) return std::to_string(*integer);
+  if (const auto* real = std::get_if<double>(&value)) return fmt::format("{}", *real);
+  if (const auto* text = std::get_if<std::string>(&value)) return printable(*text);
+  return "nothing";
+}
+
+}  // namespace
+
+std::optional<int64_t> FieldReader::size(std::string_view name) {
+  const std::optional<int64_t> value = get<int64_t>(name, "an integer");
+  if (value && (*value < 1 || *value > kLargestSize)) {
+    fail(name, fmt::format("1 to {}", kLargestSize), *value);
+    return 1;
+  }
+  return value;
+}
+
+int64_t FieldReader::required_size(std::string_view name) {
+  const std::optional<int64_t> value = size(name);
+  if (!value) fail(name, "an integer", std::monostate());
+  return value.value_or(1);
+}
+
+bool FieldReader::flag(std::string_view name, bool otherwise) {
+  return get<bool>(name, "True or False").value_or(otherwise);
+}
+
+std::optional<double> FieldReader::number(std::string_view name) {
+  const std::optional<FieldValue> value = lookup_(name);
+  if (value) {
+    if (const auto* integer = std::get_if<int64_t>(&*value)) return static_cast<double>(*integer);
+  }
+  return get<double>(name, "a number");
+}
+
+std::optional<std::string> FieldReader::text(std::string_view name) {
+  return get<std::string>(name, "a string");
+}
+
+void FieldReader::fail(std::string_view name, std::string_view expected, const FieldValue& found) {
+  if (!status_.ok()) return;
+  status_ = make_error(StatusCode::kInvalidArgument, "{}: expected {}, found {}", name, expected,
+                       value_text(found));
+}
+
+}  // namespace meg

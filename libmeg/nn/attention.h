@@ -1,0 +1,41 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "libmeg/nn/core_attention.h"
+#include "libmeg/nn/linear.h"
+#include "libmeg/nn/norm.h"
+#include "libmeg/nn/parameter_store.h"
+
+namespace meg::nn {
+
+/// Self-attention of one layer. Rows of linear_qkv go by query groups: the queries of the group's
+/// heads, its key, its value (checkpoint version 3.0).
+/// Mirrors Megatron-LM megatron/core/transformer/attention.py: SelfAttention.
+class SelfAttention {
+ public:
+  SelfAttention(const GptConfig& config, const GptOptions& options, const ParameterStore& store,
+                int64_t layer);
+
+  /// [b, s, h] -> [b, s, h]
+  at::Tensor forward(const at::Tensor& hidden_states, const ForwardContext& context) const;
+
+ private:
+  struct Heads {
+    at::Tensor query;       ///< [b, s, n, hn]
+    at::Tensor key, value;  ///< [b, s, g, hn]
+  };
+
+  Heads split(const at::Tensor& mixed) const;
+
+  ColumnParallelLinear linear_qkv_;
+  RowParallelLinear linear_proj_;
+  std::optional<Norm> q_layernorm_, k_layernorm_;
+  CoreAttention core_attention_;
+  int64_t queries_per_group_;
+  int64_t kv_channels_;
+  bool rotary_interleaved_;
+  bool recompute_;
+};
+
+}  // namespace meg::nn

@@ -1,0 +1,125 @@
+#include "libmeg/nn/core_attention.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+#include <optional>
+
+#include "libmeg/nn/dropout.h"
+
+namespace meg::nn {
+namespace {
+
+/// What Megatron puts in place of hidden scores.
+constexpr double kHiddenScore = -10000.0;
+
+/// [b, s, g, hn] -> [b, s, n, hn]: each of g repeated for the heads of its group.
+at::Tensor for_each_head(const at::Tensor& grouped, int64_t heads) {
+  const int64_t groups = grouped.size(2);
+  if (groups == heads) return grouped;
+  return grouped.repeat_interleave(heads / groups, 2);
+}
+
+/// Lets scaled-dot-product attention choose among these backends only, while it lives. GPUs only:
+/// LibTorch has one for CPUs.
+class BackendChoice {
+ public:
+  explicit BackendChoice(AttentionBackend backend) : context_(at::globalContext()) {
+    set(backend != AttentionBackend::kFused, backend != AttentionBackend::kFlash,
+        backend == AttentionBackend::kAuto);
+  }
+
+  ~BackendChoice() {
+    context_.setSDPUseFlash(kept_[0]);
+    context_.setSDPUseCuDNN(kept_[1]);
+    context_.setSDPUseMemEfficient(kept_[2]);
+    context_.setSDPUseMath(kept_[3]);
+  }
+
+  BackendChoice(const BackendChoice&) = delete;
+  BackendChoice& operator=(const BackendChoice&) = delete;
+
+ private:
+  void set(bool flash, bool cudnn, bool others) {
+    context_.setSDPUseFlash(flash);
+    context_.setSDPUseCuDNN(cudnn);
+    context_.setSDPUseMemEfficient(others);
+    context_.setSDPUseMath(others);
+  }
+
+  at::Context& context_;
+  const bool kept_[4] = {context_.userEnabledFlashSDP(), context_.userEnabledCuDNNSDP(),
+                         context_.userEnabledMemEfficientSDP(), context_.userEnabledMathSDP()};
+};
+
+}  // namespace
+
+bool is_unfused(const GptOptions& options, bool training) {
+  if (options.attention_backend == AttentionBackend::kUnfused ||
+      options.attention_backend == AttentionBackend::kLocal) {
+    return true;
+  }
+  return options.device.is_cpu() && training && options.attention_dropout > 0;
+}
+
+at::Tensor core_attention_mask(const GptOptions& options, bool training, const at::Tensor& mask,
+                               int64_t sequence_length) {
+  if (!is_unfused(options, training)) return mask.defined() ? mask.logical_not() : mask;
+  if (mask.defined()) return mask;
+  return at::ones({1, 1, sequence_length, sequence_length},
+                  at::dtype(at::kBool).device(options.device))
+      .triu_(1);
+}
+
+CoreAttention::CoreAttention(const GptConfig& config, const GptOptions& options, int64_t layer)
+    : options_(options),
+      softmax_scale_(1 / std::sqrt(static_cast<double>(config.kv_channels))),
+      layer_scaling_(options.apply_query_key_layer_scaling ? static_cast<double>(layer + 1) : 1) {}
+
+at::Tensor CoreAttention::forward(const at::Tensor& query, const at::Tensor& key,
+                                  const at::Tensor& value, const ForwardContext& context) const {
+  const at::Tensor heads = is_unfused(options_, context.training)
+                               ? unfused(query, key, value, context)
+                               : fused(query, key, value, context);
+  return heads.transpose(1, 2).reshape({query.size(0), query.size(1), -1});
+}
+
+at::Tensor CoreAttention::unfused(const at::Tensor& query, const at::Tensor& key,
+                                  const at::Tensor& value, const ForwardContext& context) const {
+  const int64_t heads = query.size(2);
+  const at::Tensor by_head = query.transpose(1, 2) * (softmax_scale_ / layer_scaling_);
+  at::Tensor scores =
+      at::matmul(by_head, for_each_head(key, heads).transpose(1, 2).transpose(2, 3));
+  const bool in_fp32 = options_.attention_softmax_in_fp32 || layer_scaling_ != 1;
+  if (in_fp32) scores = scores.to(at::kFloat);
+  if (layer_scaling_ != 1) scores = scores * layer_scaling_;
+  scores = scores.masked_fill(context.attention_mask, kHiddenScore);
+  at::Tensor probabilities = at::softmax(scores, -1).to(query.scalar_type());
+  if (context.training) {
+    probabilities = dropout(probabilities, options_.attention_dropout,
+                            context.random->generator(RandomStates::Stream::kModelParallel));
+  }
+  return at::matmul(probabilities, for_each_head(value, heads).transpose(1, 2));
+}
+
+at::Tensor CoreAttention::fused(const at::Tensor& query, const at::Tensor& key,
+                                const at::Tensor& value, const ForwardContext& context) const {
+  const bool on_cpu = options_.device.is_cpu();
+  const int64_t heads = query.size(2);
+  const bool is_grouped = key.size(2) != heads;
+  const double drop = context.training ? options_.attention_dropout : 0;
+  std::optional<BackendChoice> choice;
+  std::optional<ForkedDefaultGenerator> fork;
+  if (!on_cpu) choice.emplace(options_.attention_backend);
+  if (drop > 0) {
+    fork.emplace(options_.device, context.random->generator(RandomStates::Stream::kModelParallel));
+  }
+  std::optional<at::Tensor> mask;
+  if (context.attention_mask.defined()) mask = context.attention_mask;
+  return at::scaled_dot_product_attention(
+      query.transpose(1, 2), (on_cpu ? for_each_head(key, heads) : key).transpose(1, 2),
+      (on_cpu ? for_each_head(value, heads) : value).transpose(1, 2), mask, drop, !mask.has_value(),
+      softmax_scale_, is_grouped && !on_cpu);
+}
+
+}  // namespace meg::nn

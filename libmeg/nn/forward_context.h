@@ -1,0 +1,20 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "libmeg/nn/random_states.h"
+#include "libmeg/nn/rotary_embedding.h"
+
+namespace meg::nn {
+
+/// What all layers of one forward pass share.
+struct ForwardContext {
+  bool training = false;           ///< Whether dropout drops.
+  RandomStates* random = nullptr;  ///< The model's.
+  /// [b or 1, 1, s, s] bool. For the backends with a softmax of their own true hides a score, for
+  /// the others true keeps it. Undefined: causal.
+  at::Tensor attention_mask;
+  RotaryTable rotary;
+};
+
+}  // namespace meg::nn

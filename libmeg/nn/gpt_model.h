@@ -1,0 +1,81 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "libmeg/core/result.h"
+#include "libmeg/model/gpt_config.h"
+#include "libmeg/nn/gpt_options.h"
+#include "libmeg/nn/parameter_store.h"
+#include "libmeg/nn/random_states.h"
+
+namespace meg::nn {
+
+/// What goes into a forward pass; all on the model's device. b: samples, s: tokens of one.
+struct GptInput {
+  at::Tensor tokens = {};        ///< [b, s] int64, below padded_vocab_size. First stage.
+  at::Tensor position_ids = {};  ///< [b or 1, s] int64; undefined: 0 to s - 1. First stage.
+  /// [b or 1, 1, s, s] bool, true where the third dimension's token does not see the fourth's;
+  /// undefined: those behind it, which the fast attention knows without a mask.
+  at::Tensor attention_mask = {};
+  at::Tensor hidden_states = {};  ///< [b, s, h], what the stage before returned. Later stages.
+};
+
+/// A GPT model, or the part of one that a pipeline stage holds. Hidden states lie [b, s, h]
+/// (Megatron: [s, b, h]): the attention kernels write that, and labels and losses are [b, s]
+/// anyway, so that nothing is transposed on the way.
+///
+/// A model is used by one thread. It must outlive the backward passes of what it returned. In
+/// training mode (set_training) dropout drops and recomputation happens; whether gradients are
+/// recorded is LibTorch's grad mode.
+/// Mirrors Megatron-LM megatron/core/models/gpt/gpt_model.py and Float16Module around it.
+class GptModel {
+ public:
+  /// Allocates the parameters, whose values are undefined until initialise_weights or load_weights.
+  /// Errors: those of GptOptions::check; kInvalidArgument where sizes do not divide;
+  /// kUnsupported for tensor-parallel parts and experts; kResourceExhausted.
+  static Result<GptModel> create(const GptConfig& config, const GptOptions& options,
+                                 const ModelPart& part = {});
+
+  GptModel(GptModel&&) noexcept;
+  GptModel& operator=(GptModel&&) noexcept;
+  ~GptModel();
+
+  const GptConfig& config() const;
+  const GptOptions& options() const;
+  const ModelPart& part() const;
+
+  /// In the order of options().family's named_parameters(). A tied output layer is the embedding,
+  /// except that the last of several stages has a copy.
+  std::span<const GptParameter> parameters() const;
+
+  /// Elements of all parameters.
+  int64_t parameter_count() const;
+
+  /// New models are in training mode.
+  void set_training(bool training);
+
+  /// What dropout draws from.
+  RandomStates& random_states();
+
+  /// The hidden states that this part makes, [b, s, h] in the parameters' type; behind the final
+  /// norm where the part is the last. What the next stage takes.
+  Result<at::Tensor> hidden_states(const GptInput& input);
+
+  /// [b, s, v] fp32 over the padded vocabulary. Only where the part is the last.
+  Result<at::Tensor> logits(const GptInput& input);
+
+  /// Loss of each token, [b, s] fp32. labels: [b, s] int64, below padded_vocab_size. Only where the
+  /// part is the last.
+  Result<at::Tensor> loss(const GptInput& input, const at::Tensor& labels);
+
+ private:
+  struct State;
+  explicit GptModel(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace meg::nn

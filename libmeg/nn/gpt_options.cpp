@@ -1,0 +1,90 @@
+#include "libmeg/nn/gpt_options.h"
+
+#include <array>
+#include <utility>
+
+namespace meg::nn {
+namespace {
+
+Status out_of_range(std::string_view name, std::string_view expected, double found) {
+  return make_error(StatusCode::kInvalidArgument, "{}: expected {}, found {}", name, expected,
+                    found);
+}
+
+Status check_numbers(const GptOptions& options) {
+  const std::array<std::pair<std::string_view, double>, 2> dropouts = {
+      {{"hidden_dropout", options.hidden_dropout},
+       {"attention_dropout", options.attention_dropout}}};
+  for (const auto& [name, value] : dropouts) {
+    if (!(value >= 0 && value < 1)) return out_of_range(name, "0 to less than 1", value);
+  }
+  const std::array<std::pair<std::string_view, double>, 3> positives = {
+      {{"layernorm_epsilon", options.layernorm_epsilon},
+       {"rotary_base", options.rotary_base},
+       {"init_method_std", options.init_method_std}}};
+  for (const auto& [name, value] : positives) {
+    if (!(value > 0)) return out_of_range(name, "a number above 0", value);
+  }
+  if (!(options.rotary_percent > 0 && options.rotary_percent <= 1)) {
+    return out_of_range("rotary_percent", "above 0 to 1", options.rotary_percent);
+  }
+  if (options.recompute_num_layers < 1) {
+    return out_of_range("recompute_num_layers", "1 or more",
+                        static_cast<double>(options.recompute_num_layers));
+  }
+  return Status();
+}
+
+Status check_dtype(const GptOptions& options) {
+  const at::ScalarType dtype = options.params_dtype;
+  if (dtype != at::kFloat && dtype != at::kHalf && dtype != at::kBFloat16) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "params_dtype: expected float32, float16 or bfloat16, found {}",
+                      c10::toString(dtype));
+  }
+  const bool needs_16_bits = options.attention_backend == AttentionBackend::kFlash ||
+                             options.attention_backend == AttentionBackend::kFused;
+  if (needs_16_bits && dtype == at::kFloat && options.device.is_cuda()) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "attention_backend: expected auto, unfused or local for fp32 on a GPU, found "
+                      "{}",
+                      options.attention_backend == AttentionBackend::kFlash ? "flash" : "fused");
+  }
+  return Status();
+}
+
+}  // namespace
+
+Status GptOptions::check(const GptConfig& config) const {
+  MEG_RETURN_IF_ERROR(check_numbers(*this));
+  MEG_RETURN_IF_ERROR(check_dtype(*this));
+  const std::string& positions = config.position_embedding_type;
+  if (positions != "learned_absolute" && positions != "rope" && positions != "none") {
+    return make_error(StatusCode::kUnsupported,
+                      "position_embedding_type: expected learned_absolute, rope or none, found {}",
+                      positions);
+  }
+  if (config.normalization != "LayerNorm" && config.normalization != "RMSNorm") {
+    return make_error(StatusCode::kUnsupported,
+                      "normalization: expected LayerNorm or RMSNorm, found {}",
+                      config.normalization);
+  }
+  return Status();
+}
+
+Result<AttentionBackend> attention_backend_from_name(std::string_view name) {
+  constexpr std::array<std::pair<std::string_view, AttentionBackend>, 5> kNames = {
+      {{"auto", AttentionBackend::kAuto},
+       {"flash", AttentionBackend::kFlash},
+       {"fused", AttentionBackend::kFused},
+       {"unfused", AttentionBackend::kUnfused},
+       {"local", AttentionBackend::kLocal}}};
+  for (const auto& [known, backend] : kNames) {
+    if (known == name) return backend;
+  }
+  return make_error(StatusCode::kInvalidArgument,
+                    "attention_backend: expected auto, flash, fused, unfused or local, found {}",
+                    name);
+}
+
+}  // namespace meg::nn

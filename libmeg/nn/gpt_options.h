@@ -1,0 +1,89 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string_view>
+
+#include "libmeg/core/result.h"
+#include "libmeg/model/gpt_config.h"
+#include "libmeg/model/parameter_count.h"
+
+namespace meg::nn {
+
+/// The function between the two matrices of an MLP without SwiGLU.
+enum class GeluForm : uint8_t {
+  kTanh,  ///< Megatron's bias-gelu fusion, its default.
+  kErf,   ///< --no-bias-gelu-fusion
+};
+
+/// --attention-backend.
+enum class AttentionBackend : uint8_t {
+  kAuto,     ///< What LibTorch's scaled-dot-product attention finds fastest.
+  kFlash,    ///< FlashAttention (16-bit on GPUs, no mask); on CPUs as kAuto.
+  kFused,    ///< cuDNN's attention (16-bit on GPUs); on CPUs as kAuto.
+  kUnfused,  ///< Matrix products and a softmax of their own.
+  kLocal,    ///< The same as kUnfused here.
+};
+
+/// --recompute-granularity.
+enum class RecomputeGranularity : uint8_t {
+  kNone,
+  kSelective,  ///< The core attention: scores, softmax, dropout.
+  kFull,       ///< Whole layers, by recompute_method.
+};
+
+/// --recompute-method, of full granularity.
+enum class RecomputeMethod : uint8_t {
+  kUniform,  ///< Every recompute_num_layers layers keep one input.
+  kBlock,    ///< The first recompute_num_layers layers keep their inputs; the rest keeps all.
+};
+
+/// How a GPT model computes; what it is made of is GptConfig. Names are those of Megatron's args.
+struct GptOptions {
+  at::ScalarType params_dtype = at::kFloat;  ///< kFloat, kHalf or kBFloat16.
+  at::Device device = at::kCPU;
+  double hidden_dropout = 0.1;     ///< After the embedding, the attention and the MLP; 0 to < 1.
+  double attention_dropout = 0.1;  ///< Of attention probabilities; 0 to < 1.
+  double layernorm_epsilon = 1e-5;
+  GeluForm gelu = GeluForm::kTanh;
+  AttentionBackend attention_backend = AttentionBackend::kAuto;
+  /// Whether kUnfused takes the softmax of 16-bit scores in fp32. The other backends always do.
+  bool attention_softmax_in_fp32 = false;
+  /// Divides scores by the layer's number (from 1) before the softmax takes it back, in fp32: keeps
+  /// fp16 scores in range. Changes no value otherwise; only kUnfused does it, for the others keep
+  /// scores in fp32. Revisions up to 6ef5bdc have it on by default, core off.
+  bool apply_query_key_layer_scaling = false;
+  RecomputeGranularity recompute_granularity = RecomputeGranularity::kNone;
+  RecomputeMethod recompute_method = RecomputeMethod::kUniform;
+  int64_t recompute_num_layers = 1;
+  double rotary_base = 10000;
+  double rotary_percent = 1.0;      ///< Share of a head's elements that are turned; > 0 to 1.
+  bool rotary_interleaved = false;  ///< Pairs of neighbours instead of two halves.
+  double init_method_std = 0.02;
+  uint64_t seed = 1234;  ///< Of dropout; see RandomStates.
+  /// Whose named_parameters() order parameters() follows.
+  NameFamily family = NameFamily::kMcoreLocal;
+
+  /// From a map of Megatron's field names (flags of a command line, args of a checkpoint); fields
+  /// that are missing or None get the defaults above; device and family are the caller's.
+  /// kUnsupported, by name, for fields that ask for what no module does.
+  static Result<GptOptions> from_fields(const FieldLookup& lookup);
+
+  /// kInvalidArgument, with the option's name, where a number is out of its range or options do not
+  /// go together; kUnsupported where the configuration asks for what no module does.
+  Status check(const GptConfig& config) const;
+};
+
+/// Which part of a model this process holds. The default: all of it.
+struct ModelPart {
+  ParallelSizes sizes;
+  int64_t tensor_rank = 0;
+  int64_t pipeline_rank = 0;
+  int64_t chunk = 0;  ///< Of virtual pipeline stages.
+};
+
+/// "auto", "flash", "fused", "unfused", "local".
+Result<AttentionBackend> attention_backend_from_name(std::string_view name);
+
+}  // namespace meg::nn

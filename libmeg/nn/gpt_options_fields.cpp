@@ -1,0 +1,104 @@
+#include <algorithm>
+#include <array>
+
+#include "libmeg/model/field_reader.h"
+#include "libmeg/nn/gpt_options.h"
+
+namespace meg::nn {
+namespace {
+
+/// Fields that change what a model computes in a way that no module knows.
+constexpr std::array kUnknownSwitches = {
+    "apply_layernorm_1p",       "apply_residual_connection_post_layernorm",
+    "fp32_residual_connection", "fp16_lm_cross_entropy",
+    "multi_latent_attention",   "squared_relu",
+    "use_rope_scaling"};
+
+Status check_switches(FieldReader& fields) {
+  for (const char* name : kUnknownSwitches) {
+    if (fields.flag(name, false)) {
+      return make_error(StatusCode::kUnsupported, "{}: expected False, found True: not done yet",
+                        name);
+    }
+  }
+  if (fields.number("rotary_seq_len_interpolation_factor").value_or(1) != 1) {
+    return make_error(StatusCode::kUnsupported,
+                      "rotary_seq_len_interpolation_factor: expected none: not done yet");
+  }
+  return Status();
+}
+
+Status read_recompute(FieldReader& fields, GptOptions& options) {
+  const std::string granularity = fields.text("recompute_granularity").value_or("");
+  if (granularity == "selective") {
+    options.recompute_granularity = RecomputeGranularity::kSelective;
+  } else if (granularity == "full") {
+    options.recompute_granularity = RecomputeGranularity::kFull;
+  } else if (!granularity.empty()) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "recompute_granularity: expected selective or full, found {}", granularity);
+  }
+  const std::string method = fields.text("recompute_method").value_or("uniform");
+  if (method != "uniform" && method != "block") {
+    return make_error(StatusCode::kInvalidArgument,
+                      "recompute_method: expected uniform or block, found {}", method);
+  }
+  options.recompute_method =
+      method == "block" ? RecomputeMethod::kBlock : RecomputeMethod::kUniform;
+  options.recompute_num_layers = fields.size("recompute_num_layers").value_or(1);
+  return Status();
+}
+
+Status read_types(FieldReader& fields, GptOptions& options) {
+  const bool fp16 = fields.flag("fp16", false);
+  const bool bf16 = fields.flag("bf16", false);
+  if (fp16 && bf16) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "fp16, bf16: expected one of them at most, found both");
+  }
+  if (fp16) options.params_dtype = at::kHalf;
+  if (bf16) options.params_dtype = at::kBFloat16;
+  return Status();
+}
+
+void read_numbers(FieldReader& fields, GptOptions& options) {
+  const auto take = [&](std::string_view name, double& into) {
+    if (const std::optional<double> found = fields.number(name)) into = *found;
+  };
+  take("hidden_dropout", options.hidden_dropout);
+  take("attention_dropout", options.attention_dropout);
+  take("layernorm_epsilon", options.layernorm_epsilon);
+  take("norm_epsilon", options.layernorm_epsilon);
+  take("rotary_base", options.rotary_base);
+  take("rotary_percent", options.rotary_percent);
+  take("init_method_std", options.init_method_std);
+  if (const auto seed = fields.get<int64_t>("seed", "an integer")) {
+    options.seed = static_cast<uint64_t>(*seed);
+  }
+}
+
+}  // namespace
+
+Result<GptOptions> GptOptions::from_fields(const FieldLookup& lookup) {
+  FieldReader fields(lookup);
+  GptOptions options;
+  MEG_RETURN_IF_ERROR(check_switches(fields));
+  MEG_RETURN_IF_ERROR(read_types(fields, options));
+  MEG_RETURN_IF_ERROR(read_recompute(fields, options));
+  read_numbers(fields, options);
+  // Without biases there is nothing that the fusion could add.
+  const bool fuses_bias_gelu =
+      fields.flag("bias_gelu_fusion", true) && fields.flag("add_bias_linear", true);
+  const bool is_tanh = fuses_bias_gelu || fields.flag("openai_gelu", false);
+  options.gelu = is_tanh ? GeluForm::kTanh : GeluForm::kErf;
+  options.attention_softmax_in_fp32 = fields.flag("attention_softmax_in_fp32", false);
+  options.apply_query_key_layer_scaling = fields.flag("apply_query_key_layer_scaling", false);
+  options.rotary_interleaved = fields.flag("rotary_interleaved", false);
+  if (const auto name = fields.text("attention_backend")) {
+    MEG_ASSIGN_OR_RETURN(options.attention_backend, attention_backend_from_name(*name));
+  }
+  MEG_RETURN_IF_ERROR(fields.status());
+  return options;
+}
+
+}  // namespace meg::nn

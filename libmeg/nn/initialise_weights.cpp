@@ -1,0 +1,56 @@
+#include "libmeg/nn/initialise_weights.h"
+
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <c10/core/GradMode.h>
+
+#include <cmath>
+#include <string_view>
+
+#include "libmeg/parallel/torch_guard.h"
+
+namespace meg::nn {
+namespace {
+
+/// Hash of a parameter's name (FNV-1a), so that its numbers do not depend on what lies before it.
+/// The tied copy has the embedding's.
+uint64_t name_hash(std::string_view name) {
+  if (name == kTiedCopyName) name = "embedding.word_embeddings.weight";
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const char letter : name) {
+    hash = (hash ^ static_cast<unsigned char>(letter)) * 0x100000001b3;
+  }
+  return hash;
+}
+
+/// The deviation of a matrix's elements.
+double standard_deviation(std::string_view name, const GptModel& model) {
+  const double deviation = model.options().init_method_std;
+  const bool is_output =
+      name.ends_with("linear_proj.weight") || name.ends_with("linear_fc2.weight");
+  if (!is_output) return deviation;
+  return deviation / std::sqrt(2.0 * static_cast<double>(model.config().num_layers));
+}
+
+}  // namespace
+
+Status initialise_weights(GptModel& model, uint64_t seed) {
+  return parallel::torch_guard([&] {
+    const c10::NoGradGuard without_gradients;
+    for (const GptParameter& parameter : model.parameters()) {
+      at::Tensor target = parameter.tensor.detach();
+      if (parameter.name.ends_with(".bias")) {
+        target.zero_();
+      } else if (target.dim() == 1) {
+        target.fill_(1);
+      } else {
+        at::Generator generator = at::detail::createCPUGenerator(seed ^ name_hash(parameter.name));
+        const at::Tensor drawn = at::empty(target.sizes(), at::dtype(at::kFloat));
+        target.copy_(drawn.normal_(0, standard_deviation(parameter.name, model), generator));
+      }
+    }
+    return Status();
+  });
+}
+
+}  // namespace meg::nn

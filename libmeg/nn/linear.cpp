@@ -1,0 +1,23 @@
+#include "libmeg/nn/linear.h"
+
+#include <ATen/ATen.h>
+
+#include <utility>
+
+namespace meg::nn {
+
+ColumnParallelLinear::ColumnParallelLinear(at::Tensor weight, at::Tensor bias)
+    : weight_(std::move(weight)), bias_(std::move(bias)) {}
+
+at::Tensor ColumnParallelLinear::forward(const at::Tensor& input) const {
+  return at::linear(input, weight_, bias_);
+}
+
+RowParallelLinear::RowParallelLinear(at::Tensor weight, at::Tensor bias)
+    : weight_(std::move(weight)), bias_(std::move(bias)) {}
+
+at::Tensor RowParallelLinear::forward(const at::Tensor& input) const {
+  return at::linear(input, weight_, bias_);
+}
+
+}  // namespace meg::nn

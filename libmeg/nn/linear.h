@@ -1,0 +1,36 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace meg::nn {
+
+/// A matrix whose rows tensor-parallel ranks share: each makes its part of the output.
+/// Mirrors Megatron-LM megatron/core/tensor_parallel/layers.py: ColumnParallelLinear.
+class ColumnParallelLinear {
+ public:
+  /// weight: [output / ranks, input]; bias: [output / ranks] or undefined.
+  ColumnParallelLinear(at::Tensor weight, at::Tensor bias);
+
+  /// [.., input] -> [.., output / ranks]
+  at::Tensor forward(const at::Tensor& input) const;
+
+ private:
+  at::Tensor weight_, bias_;
+};
+
+/// A matrix whose columns tensor-parallel ranks share: each takes its part of the input, their
+/// outputs are summed, and then comes the bias.
+/// Mirrors Megatron-LM megatron/core/tensor_parallel/layers.py: RowParallelLinear.
+class RowParallelLinear {
+ public:
+  /// weight: [output, input / ranks]; bias: [output] or undefined.
+  RowParallelLinear(at::Tensor weight, at::Tensor bias);
+
+  /// [.., input / ranks] -> [.., output]
+  at::Tensor forward(const at::Tensor& input) const;
+
+ private:
+  at::Tensor weight_, bias_;
+};
+
+}  // namespace meg::nn

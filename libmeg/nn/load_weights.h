@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "libmeg/checkpoint/megatron/megatron_checkpoint.h"
+#include "libmeg/nn/gpt_model.h"
+
+namespace meg::nn {
+
+struct LoadWeightsOptions {
+  /// Tokens of the unpadded vocabulary: padding rows that the model has no place for may then be
+  /// left out. Without it a model with fewer rows than the checkpoint is an error.
+  std::optional<int64_t> true_vocab_size;
+};
+
+/// Fills a model (or the part of one) with a checkpoint's weights, however its ranks lie: 16-bit
+/// weights widen, others are rounded to the model's type. Rows of the vocabulary that the
+/// checkpoint lacks repeat its last one, as Megatron's checkpoint_util pads.
+/// Errors: kInvalidArgument, by name, where a parameter is missing, is too many or has another
+/// shape; what read_merged says.
+Status load_weights(const MegatronCheckpoint& checkpoint, GptModel& model,
+                    const LoadWeightsOptions& options = {});
+
+/// Reads one kind of state of a parameter (its weight, its Adam moments) into a dense tensor of the
+/// merged shape, any floating type and device; for Partition::kVocabulary with any number of rows,
+/// as load_weights.
+Status load_tensor(const MegatronCheckpoint& checkpoint, const LogicalParameter& parameter,
+                   const LogicalTensor& source, const LoadWeightsOptions& options, at::Tensor into);
+
+}  // namespace meg::nn

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "libmeg/nn/linear.h"
+#include "libmeg/nn/parameter_store.h"
+
+namespace meg::nn {
+
+/// The two matrices of a layer with GELU between them, or SwiGLU: silu(first half) * second half.
+/// Mirrors Megatron-LM megatron/core/transformer/mlp.py.
+class Mlp {
+ public:
+  Mlp(const GptConfig& config, const GptOptions& options, const ParameterStore& store,
+      int64_t layer);
+
+  /// [b, s, h] -> [b, s, h]
+  at::Tensor forward(const at::Tensor& hidden_states) const;
+
+ private:
+  at::Tensor activate(const at::Tensor& intermediate) const;
+
+  ColumnParallelLinear linear_fc1_;
+  RowParallelLinear linear_fc2_;
+  bool swiglu_;
+  GeluForm gelu_;
+};
+
+}  // namespace meg::nn

@@ -1,0 +1,41 @@
+#include "libmeg/nn/parameter_store.h"
+
+#include <ATen/ATen.h>
+
+#include <utility>
+
+#include "libmeg/model/parameter_count.h"
+#include "libmeg/parallel/torch_guard.h"
+
+namespace meg::nn {
+
+Result<ParameterStore> ParameterStore::create(const GptConfig& config, const GptOptions& options,
+                                              const ModelPart& part) {
+  MEG_ASSIGN_OR_RETURN(const ParameterTable table, ParameterTable::gpt());
+  MEG_ASSIGN_OR_RETURN(
+      std::vector<RankParameter> rows,
+      rank_parameters(config, part.sizes, part.pipeline_rank, options.family, table));
+  ParameterStore store;
+  MEG_RETURN_IF_ERROR(parallel::torch_guard([&] {
+    const auto tensor_options = at::dtype(options.params_dtype).device(options.device);
+    for (RankParameter& row : rows) {
+      if (row.chunk != part.chunk) continue;
+      GptParameter parameter;
+      parameter.tensor = at::empty(row.shape, tensor_options).requires_grad_(true);
+      parameter.partition = row.partition;
+      parameter.weight_decay = has_weight_decay(row.name, row.shape.size());
+      parameter.name = std::move(row.name);
+      store.places_.emplace(parameter.name, store.parameters_.size());
+      store.parameters_.push_back(std::move(parameter));
+    }
+    return Status();
+  }));
+  return store;
+}
+
+at::Tensor ParameterStore::find(std::string_view canonical, int64_t layer) const {
+  const auto place = places_.find(with_layer(canonical, layer));
+  return place == places_.end() ? at::Tensor() : parameters_[place->second].tensor;
+}
+
+}  // namespace meg::nn

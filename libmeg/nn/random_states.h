@@ -1,0 +1,76 @@
+#pragma once
+
+#include <ATen/core/Generator.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "libmeg/core/result.h"
+
+namespace meg::nn {
+
+/// The random numbers that a training step draws: dropout's masks. Two states apart from each other
+/// and from LibTorch's own, so that nothing else moves them; each can be kept and put back.
+/// Mirrors Megatron-LM megatron/core/tensor_parallel/random.py: model_parallel_cuda_manual_seed.
+class RandomStates {
+ public:
+  /// Who draws.
+  enum class Stream : uint8_t {
+    /// What all tensor-parallel ranks draw alike: dropout of hidden states. Seeded with seed.
+    kDataParallel,
+    /// What each tensor-parallel rank draws for its own heads: dropout of attention probabilities.
+    /// Seeded with seed + 2718 + the tensor-parallel rank.
+    kModelParallel,
+  };
+
+  /// All states as bytes, to save and to put back.
+  struct Saved {
+    std::vector<std::byte> data_parallel;
+    std::vector<std::byte> model_parallel;
+  };
+
+  static Result<RandomStates> create(at::Device device, uint64_t seed, int64_t tensor_rank = 0);
+
+  /// Begins anew, as after create() with this seed.
+  void set_seed(uint64_t seed, int64_t tensor_rank = 0);
+
+  at::Generator& generator(Stream stream) {
+    return stream == Stream::kDataParallel ? data_parallel_ : model_parallel_;
+  }
+
+  /// 5056 bytes each on a CPU (torch.get_rng_state()), 16 on a GPU (torch.cuda.get_rng_state()).
+  Result<Saved> save() const;
+
+  /// kInvalidArgument where these are no states of this device.
+  Status restore(const Saved& saved);
+
+  /// As save() and restore(), for use between LibTorch's calls: LibTorch's tensors, its exceptions.
+  std::vector<at::Tensor> snapshot() const;
+  void restore_snapshot(const std::vector<at::Tensor>& states);
+
+ private:
+  RandomStates(at::Generator data_parallel, at::Generator model_parallel)
+      : data_parallel_(std::move(data_parallel)), model_parallel_(std::move(model_parallel)) {}
+
+  at::Generator data_parallel_;
+  at::Generator model_parallel_;
+};
+
+/// While it lives, LibTorch's default generator of a device goes on from a generator's state, for
+/// operators that take no generator; the state comes back with what they drew.
+class ForkedDefaultGenerator {
+ public:
+  ForkedDefaultGenerator(at::Device device, at::Generator& generator);
+  ~ForkedDefaultGenerator();
+  ForkedDefaultGenerator(const ForkedDefaultGenerator&) = delete;
+  ForkedDefaultGenerator& operator=(const ForkedDefaultGenerator&) = delete;
+
+ private:
+  at::Generator standard_;
+  at::Generator& generator_;
+  at::Tensor kept_;
+};
+
+}  // namespace meg::nn

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "libmeg/nn/attention.h"
+#include "libmeg/nn/mlp.h"
+#include "libmeg/nn/norm.h"
+
+namespace meg::nn {
+
+/// A pre-norm layer: x + dropout(attention(norm(x))), then the same with the MLP.
+/// Mirrors Megatron-LM megatron/core/transformer/transformer_layer.py.
+class TransformerLayer {
+ public:
+  /// layer: its number in the whole model, from 0.
+  TransformerLayer(const GptConfig& config, const GptOptions& options, const ParameterStore& store,
+                   int64_t layer);
+
+  /// [b, s, h] -> [b, s, h]
+  at::Tensor forward(const at::Tensor& hidden_states, const ForwardContext& context) const;
+
+ private:
+  at::Tensor dropout_add(const at::Tensor& output, const at::Tensor& residual,
+                         const ForwardContext& context) const;
+
+  Norm input_layernorm_;
+  SelfAttention self_attention_;
+  Norm pre_mlp_layernorm_;
+  Mlp mlp_;
+  double hidden_dropout_;
+};
+
+}  // namespace meg::nn

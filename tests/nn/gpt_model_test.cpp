@@ -1,0 +1,187 @@
+#include "libmeg/nn/gpt_model.h"
+
+#include <c10/core/GradMode.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "libmeg/model/parameter_count.h"
+#include "tests/nn/small_model.h"
+
+namespace meg::nn {
+namespace {
+
+using test::small_config;
+using test::small_llama_config;
+using test::small_model;
+using test::small_tokens;
+using ::testing::HasSubstr;
+
+/// GPT-345M and the 12-layer model, as the issue counts them.
+GptConfig tutorial_config(int64_t layers, int64_t hidden, int64_t positions) {
+  GptConfig config;
+  config.num_layers = layers;
+  config.hidden_size = hidden;
+  config.ffn_hidden_size = 4 * hidden;
+  config.num_attention_heads = config.num_query_groups = hidden / 64;
+  config.kv_channels = 64;
+  config.max_position_embeddings = config.seq_length = positions;
+  config.padded_vocab_size = 50304;
+  return config;
+}
+
+TEST(GptModelTest, TutorialModelsHaveMegatronsParameterCounts) {
+  GptOptions options;
+  options.device = at::kMeta;
+  const auto large = GptModel::create(tutorial_config(24, 1024, 1024), options);
+  ASSERT_TRUE(large.has_value()) << large.error().message();
+  EXPECT_EQ(large->parameter_count(), 354871296);
+  const auto small = GptModel::create(tutorial_config(12, 768, 512), options);
+  ASSERT_TRUE(small.has_value()) << small.error().message();
+  EXPECT_EQ(small->parameter_count(), 124082688);
+}
+
+TEST(GptModelTest, ParametersFollowTheFamilysOrder) {
+  GptOptions options;
+  options.family = NameFamily::kLegacy;
+  const GptModel legacy = small_model(small_config(), options);
+  EXPECT_EQ(legacy.parameters()[4].name, "decoder.layers.0.self_attention.linear_qkv.weight");
+  EXPECT_TRUE(legacy.parameters()[4].weight_decay);
+  const GptModel mcore = small_model(small_config());
+  EXPECT_EQ(mcore.parameters()[4].name, "decoder.layers.0.self_attention.linear_proj.weight");
+  EXPECT_FALSE(mcore.parameters()[5].weight_decay) << "a bias";
+  for (const GptParameter& parameter : mcore.parameters()) {
+    EXPECT_TRUE(parameter.tensor.is_leaf() && parameter.tensor.requires_grad());
+  }
+}
+
+TEST(GptModelTest, EvaluationDropsNothing) {
+  GptOptions options;
+  options.hidden_dropout = options.attention_dropout = 0.5;
+  GptModel model = small_model(small_config(), options);
+  GptOptions without = options;
+  without.hidden_dropout = without.attention_dropout = 0;
+  GptModel plain = small_model(small_config(), without);
+  model.set_training(false);
+  const GptInput input = {.tokens = small_tokens(small_config())};
+  EXPECT_TRUE(at::allclose(*model.logits(input), *plain.logits(input)));
+  model.set_training(true);
+  EXPECT_FALSE(at::allclose(*model.logits(input), *plain.logits(input)));
+}
+
+TEST(GptModelTest, NoTokenSeesThoseBehindIt) {
+  for (const GptConfig& config : {small_config(), small_llama_config()}) {
+    GptModel model = small_model(config);
+    model.set_training(false);
+    const c10::NoGradGuard without_gradients;
+    const at::Tensor tokens = small_tokens(config);
+    at::Tensor changed = tokens.clone();
+    changed.narrow(1, 6, 6).zero_();
+    const at::Tensor before = *model.logits({.tokens = tokens});
+    const at::Tensor after = *model.logits({.tokens = changed});
+    EXPECT_TRUE(at::allclose(before.narrow(1, 0, 6), after.narrow(1, 0, 6)));
+    EXPECT_FALSE(at::allclose(before.narrow(1, 6, 6), after.narrow(1, 6, 6)));
+  }
+}
+
+TEST(GptModelTest, BackendsAndMasksAgree) {
+  for (const GptConfig& config : {small_config(), small_llama_config()}) {
+    const at::Tensor tokens = small_tokens(config);
+    const at::Tensor causal =
+        at::ones({1, 1, config.seq_length, config.seq_length}, at::kBool).triu(1);
+    GptOptions options;
+    options.hidden_dropout = options.attention_dropout = 0;
+    GptModel model = small_model(config, options);
+    const at::Tensor expected = *model.logits({.tokens = tokens});
+    GptInput masked = {.tokens = tokens};
+    masked.attention_mask = causal;
+    EXPECT_TRUE(at::allclose(*model.logits(masked), expected, 1e-5, 1e-6));
+    for (const bool scaling : {false, true}) {
+      options.attention_backend = AttentionBackend::kUnfused;
+      options.apply_query_key_layer_scaling = scaling;
+      GptModel unfused = small_model(config, options);
+      EXPECT_TRUE(at::allclose(*unfused.logits({.tokens = tokens}), expected, 1e-5, 1e-6));
+      EXPECT_TRUE(at::allclose(*unfused.logits(masked), expected, 1e-5, 1e-6));
+    }
+  }
+}
+
+TEST(GptModelTest, SixteenBitModelsGiveFp32LogitsAndLosses) {
+  for (const at::ScalarType dtype : {at::kHalf, at::kBFloat16}) {
+    GptOptions options;
+    options.params_dtype = dtype;
+    GptModel model = small_model(small_config(), options);
+    const at::Tensor tokens = small_tokens(small_config());
+    EXPECT_EQ(model.logits({.tokens = tokens})->scalar_type(), at::kFloat);
+    const at::Tensor loss = *model.loss({.tokens = tokens}, tokens);
+    EXPECT_EQ(loss.scalar_type(), at::kFloat);
+    loss.sum().backward();
+    EXPECT_EQ(model.parameters()[0].tensor.grad().scalar_type(), dtype);
+  }
+}
+
+/// Two stages, the hidden states and their gradient carried between them by hand.
+TEST(GptModelTest, PipelineStagesComputeTheWholeModel) {
+  GptConfig config = small_config();
+  config.num_layers = 4;
+  GptOptions options;
+  options.hidden_dropout = options.attention_dropout = 0;
+  GptModel whole = small_model(config, options);
+  ModelPart part;
+  part.sizes.pipeline_model_parallel_size = 2;
+  GptModel first = small_model(config, options, part);
+  part.pipeline_rank = 1;
+  GptModel last = small_model(config, options, part);
+  const at::Tensor tokens = small_tokens(config);
+  const at::Tensor labels = tokens.roll(-1, 1);
+  const at::Tensor expected = *whole.loss({.tokens = tokens}, labels);
+  expected.sum().backward();
+
+  const at::Tensor sent = *first.hidden_states({.tokens = tokens});
+  const at::Tensor received = sent.detach().requires_grad_(true);
+  GptInput input;
+  input.hidden_states = received;
+  const at::Tensor loss = *last.loss(input, labels);
+  EXPECT_TRUE(at::equal(loss, expected));
+  loss.sum().backward();
+  sent.backward(received.grad());
+  // The tied embedding's gradient is the sum of the first stage's and the copy's.
+  EXPECT_TRUE(at::allclose(
+      first.parameters().front().tensor.grad() + last.parameters().back().tensor.grad(),
+      whole.parameters().front().tensor.grad(), 1e-5, 1e-6));
+  EXPECT_TRUE(at::equal(first.parameters()[2].tensor.grad(), whole.parameters()[2].tensor.grad()));
+  EXPECT_FALSE(first.logits({.tokens = tokens}).has_value());
+}
+
+TEST(GptModelTest, NamesWhatDoesNotFit) {
+  GptModel model = small_model(small_config());
+  const at::Tensor tokens = small_tokens(small_config());
+  const auto says = [&](const GptInput& input, const at::Tensor& labels, const char* text) {
+    const auto loss = model.loss(input, labels);
+    ASSERT_FALSE(loss.has_value());
+    EXPECT_THAT(loss.error().message(), HasSubstr(text));
+  };
+  says({}, tokens, "tokens: expected Long [b, s], found nothing");
+  says({.tokens = tokens.to(at::kInt)}, tokens, "tokens: expected Long [b, s], found Int [2, 12]");
+  says({.tokens = at::cat({tokens, tokens}, 1)}, tokens,
+       "expected at most max_position_embeddings 12 in a sequence, found 24");
+  says({.tokens = tokens}, tokens.view({-1}), "labels: expected Long [2, 12], found Long [24]");
+  GptInput input = {.tokens = tokens};
+  input.attention_mask = at::ones({12, 12}, at::kBool);
+  says(input, tokens, "attention_mask: expected Bool [2, 1, 12, 12], found Bool [12, 12]");
+}
+
+TEST(GptModelTest, RefusesOptionsThatNoModuleKnows) {
+  GptOptions options;
+  options.hidden_dropout = 1;
+  auto model = GptModel::create(small_config(), options);
+  ASSERT_FALSE(model.has_value());
+  EXPECT_EQ(model.error().message(), "hidden_dropout: expected 0 to less than 1, found 1");
+  GptConfig config = small_config();
+  config.position_embedding_type = "alibi";
+  model = GptModel::create(config, {});
+  ASSERT_FALSE(model.has_value());
+  EXPECT_EQ(model.error().code(), StatusCode::kUnsupported);
+}
+
+}  // namespace
+}  // namespace meg::nn
