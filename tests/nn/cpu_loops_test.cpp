@@ -46,7 +46,7 @@ std::vector<float> outputs_of(const CpuLoops& loops, int64_t count) {
   keep(output);
   double sum = 1;
   int64_t zeros = 1;
-  loops.square_sum(a.data(), 0.3f, count, &sum, &zeros);
+  loops.square_sum(a.data(), count, &sum, &zeros);
   all.push_back(static_cast<float>(sum));
   all.push_back(static_cast<float>(zeros));
   loops.adam({0.5f, 0.9f, 0.9f, 0.999f, 0.3f, 0.1f, 1e-8f, 1e-2f, 0.1f, true}, c.data(), b.data(),

@@ -40,9 +40,8 @@ struct CpuLoops {
   void (*bias_gelu_backward)(const float* grad_output, const float* input, const float* bias,
                              float* grad_input, int64_t count);
 
-  /// Adds the sum of (gradient * scale)^2, each product rounded to fp32, and counts its zeros.
-  void (*square_sum)(const float* gradient, float scale, int64_t count, double* sum,
-                     int64_t* num_zeros);
+  /// Adds the squares of `values` to *sum, in double precision, and their zeros to *num_zeros.
+  void (*square_sum)(const float* values, int64_t count, double* sum, int64_t* num_zeros);
 
   void (*adam)(const AdamScalars& scalars, const float* gradient, float* master, float* exp_avg,
                float* exp_avg_sq, int64_t count);

@@ -26,10 +26,10 @@ __device__ GradientStatistics total_in_block(GradientStatistics part) {
 }
 
 template <class T>
-__device__ GradientStatistics part_of_thread(const T* gradient, int64_t count, float scale) {
+__device__ GradientStatistics part_of_thread(const T* gradient, int64_t count) {
   GradientStatistics part;
   for (int64_t i = threadIdx.x; i < count; i += kThreads) {
-    const float value = __fmul_rn(to_float(gradient[i]), scale);
+    const float value = to_float(gradient[i]);
     part.sum_of_squares += static_cast<double>(value) * static_cast<double>(value);
     part.num_zeros += value == 0.0f;
   }
@@ -44,16 +44,15 @@ __global__ void __launch_bounds__(kThreads)
   const GradientTensor tensor = tensors[place.tensor];
   GradientStatistics part;
   if (tensor.type == FloatType::kFloat16) {
-    part = part_of_thread(static_cast<const __half*>(tensor.gradient) + place.begin, place.count,
-                          scale);
+    part = part_of_thread(static_cast<const __half*>(tensor.gradient) + place.begin, place.count);
   } else if (tensor.type == FloatType::kBFloat16) {
     part = part_of_thread(static_cast<const __nv_bfloat16*>(tensor.gradient) + place.begin,
-                          place.count, scale);
+                          place.count);
   } else {
-    part = part_of_thread(static_cast<const float*>(tensor.gradient) + place.begin, place.count,
-                          scale);
+    part = part_of_thread(static_cast<const float*>(tensor.gradient) + place.begin, place.count);
   }
   part = total_in_block(part);
+  part.sum_of_squares *= static_cast<double>(scale) * static_cast<double>(scale);
   if (threadIdx.x == 0) of_chunks[blockIdx.x] = part;
 }
 

@@ -18,11 +18,10 @@ struct GradientTensor {
   int64_t first_chunk = 0;  ///< set by number_chunks()
 };
 
-/// What a training step asks of its gradients, after they are unscaled: gradient * scale, rounded
-/// to fp32.
+/// What a training step asks of its gradients, after they are unscaled: gradient * scale.
 struct GradientStatistics {
   double sum_of_squares = 0;  ///< not finite where a gradient is not
-  int64_t num_zeros = 0;
+  int64_t num_zeros = 0;      ///< before they are unscaled: what scale alone rounds to 0 is none
 
   /// Whether a gradient was infinite or NaN: squares of finite fp32 never overflow their fp64 sum.
   bool found_inf() const { return !std::isfinite(sum_of_squares); }

@@ -17,9 +17,9 @@ void gradient_statistics_cpu(const GradientTensor* tensors, int64_t tensor_count
     for (int64_t done = 0; done < place.count; done += kRunElements) {
       const int64_t count = std::min(kRunElements, place.count - done);
       const float* gradient = runs.read(tensor.gradient, place.begin + done, count, room);
-      runs.loops().square_sum(gradient, scale, count, &statistics.sum_of_squares,
-                              &statistics.num_zeros);
+      runs.loops().square_sum(gradient, count, &statistics.sum_of_squares, &statistics.num_zeros);
     }
+    statistics.sum_of_squares *= double{scale} * double{scale};
     of_chunks[chunk] = statistics;
   }
 }

@@ -16,7 +16,7 @@ struct AdamElement {
 // not arithmetic, is what the kernel waits for.
 __device__ AdamElement adam_update(const AdamStep& step, AdamGroup group, float gradient,
                                    AdamElement at) {
-  gradient = __fmul_rn(__fmul_rn(gradient, step.inverse_loss_scale), step.clip_coefficient);
+  gradient = __fmul_rn(gradient, __fmul_rn(step.inverse_loss_scale, step.clip_coefficient));
   if (!step.adam_w_mode) {
     gradient = __fadd_rn(gradient, __fmul_rn(at.master, group.weight_decay));
   }
@@ -24,8 +24,9 @@ __device__ AdamElement adam_update(const AdamStep& step, AdamGroup group, float 
                          __fmul_rn(gradient, __fsub_rn(1.0f, step.beta1)));
   at.exp_avg_sq = __fadd_rn(__fmul_rn(at.exp_avg_sq, step.beta2),
                             __fmul_rn(__fmul_rn(gradient, __fsub_rn(1.0f, step.beta2)), gradient));
-  const float root = __fsqrt_rn(__fdiv_rn(at.exp_avg_sq, step.bias_correction2));
-  float update = __fdiv_rn(__fdiv_rn(at.exp_avg, step.bias_correction1), __fadd_rn(root, step.eps));
+  const float root = __fsqrt_rn(__fmul_rn(at.exp_avg_sq, __fdiv_rn(1.0f, step.bias_correction2)));
+  float update = __fdiv_rn(__fmul_rn(at.exp_avg, __fdiv_rn(1.0f, step.bias_correction1)),
+                           __fadd_rn(root, step.eps));
   if (step.adam_w_mode) update = __fadd_rn(update, __fmul_rn(at.master, group.weight_decay));
   at.master = __fsub_rn(at.master, __fmul_rn(update, group.learning_rate));
   return at;

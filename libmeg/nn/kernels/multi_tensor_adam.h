@@ -33,15 +33,15 @@ struct AdamGroup {
 
 constexpr int kMostAdamGroups = 16;
 
-/// What one step does. The gradient becomes gradient * inverse_loss_scale * clip_coefficient,
-/// rounded after each product, then, all in fp32:
+/// What one step does. The gradient becomes gradient * (inverse_loss_scale * clip_coefficient), for
+/// a loss scale that is a power of two as if it were unscaled and clipped in turn; then, in fp32:
 ///   exp_avg = beta1 * exp_avg + (1 - beta1) * gradient
 ///   exp_avg_sq = beta2 * exp_avg_sq + (1 - beta2) * gradient * gradient
-///   update = exp_avg / bias_correction1 / (sqrt(exp_avg_sq / bias_correction2) + eps)
+///   update = exp_avg * (1 / bias_correction1) / (sqrt(exp_avg_sq * (1 / bias_correction2)) + eps)
 ///   master = master - learning_rate * (update + weight_decay * master)
 /// Without adam_w_mode the decay is added to the gradient instead. A step that found an infinite
 /// gradient is the caller's to skip.
-/// Mirrors apex csrc/multi_tensor_adam.cu.
+/// Mirrors apex csrc/multi_tensor_adam.cu, which divides by the bias corrections.
 struct AdamStep {
   float beta1 = 0.9f;
   float beta2 = 0.999f;

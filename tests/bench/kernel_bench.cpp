@@ -1,0 +1,277 @@
+// kernel_bench: the CPU kernels beside ATen, at the shapes of the 12-layer model of 768 with 4096
+// tokens a step, on one thread and on all. Results are compared before time counts.
+//
+// Google Benchmark's flags choose and repeat: --benchmark_filter=gelu --benchmark_repetitions=5
+// --benchmark_enable_random_interleaving=true
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <benchmark/benchmark.h>
+
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "libmeg/core/thread_pool.h"
+#include "libmeg/nn/kernels/bias_gelu.h"
+#include "libmeg/nn/kernels/gradient_statistics.h"
+#include "libmeg/nn/kernels/multi_tensor_adam.h"
+#include "libmeg/nn/kernels/softmax_cross_entropy.h"
+
+namespace {
+
+using meg::nn::FloatType;
+
+constexpr int64_t kTokens = 4096;
+constexpr int64_t kVocabulary = 50304;
+constexpr int64_t kFfnHidden = 3072;
+constexpr int64_t kParameters = 124082688;
+
+/// Calls body(begin, end) on `threads` equal parts of [0, count).
+void share(int threads, int64_t count, const std::function<void(int64_t, int64_t)>& body) {
+  static meg::ThreadPool pool(meg::available_processors());
+  if (threads == 1) return body(0, count);
+  for (int64_t i = 0; i < threads; ++i) {
+    pool.submit(
+        [&body, i, threads, count] { body(count * i / threads, count * (i + 1) / threads); });
+  }
+  pool.wait();
+}
+
+/// Work done by libmeg's kernel and by ATen, and the arrays that must then agree.
+struct Race {
+  std::string name;
+  std::function<void(int threads)> ours;
+  std::function<void()> aten;
+  std::function<std::vector<std::pair<at::Tensor, at::Tensor>>()> results;
+  double tolerance;
+};
+
+FloatType float_type(at::ScalarType type) {
+  return type == at::kFloat ? FloatType::kFloat32 : FloatType::kBFloat16;
+}
+
+Race cross_entropy_race(at::ScalarType type) {
+  struct State {
+    at::Tensor logits, labels, grad_losses, losses, maxima, sums, peer_logits, peer_gradient,
+        peer_losses;
+  };
+
+  auto s = std::make_shared<State>();
+  s->logits = at::randn({kTokens, kVocabulary}, type);
+  s->peer_logits = s->logits.clone();
+  s->labels = at::randint(kVocabulary, {kTokens}, at::kLong);
+  s->grad_losses = at::full({kTokens}, 1.0 / kTokens, at::kFloat);
+  s->losses = at::empty({kTokens}, at::kFloat);
+  s->maxima = at::empty_like(s->losses);
+  s->sums = at::empty_like(s->losses);
+  const auto ours = [s, type](int threads) {
+    share(threads, kTokens, [&](int64_t begin, int64_t end) {
+      meg::nn::softmax_cross_entropy_forward_cpu(
+          {float_type(type), s->logits.data_ptr(), s->labels.data_ptr<int64_t>(),
+           s->losses.data_ptr<float>(), s->maxima.data_ptr<float>(), s->sums.data_ptr<float>(),
+           kTokens, kVocabulary},
+          begin, end);
+    });
+    share(threads, kTokens, [&](int64_t begin, int64_t end) {
+      meg::nn::softmax_cross_entropy_backward_cpu(
+          {float_type(type), s->logits.data_ptr(), s->labels.data_ptr<int64_t>(),
+           s->maxima.data_ptr<float>(), s->sums.data_ptr<float>(), s->grad_losses.data_ptr<float>(),
+           s->logits.data_ptr(), kTokens, kVocabulary},
+          begin, end);
+    });
+  };
+  const auto aten = [s] {  // what cross_entropy and its autograd call
+    const at::Tensor log_softmax = at::_log_softmax(s->peer_logits, 1, false);
+    const auto [losses, weight] = at::nll_loss_forward(log_softmax, s->labels, {}, 0, -100);
+    const at::Tensor gradient = at::nll_loss_backward(s->grad_losses.to(log_softmax.dtype()),
+                                                      log_softmax, s->labels, {}, 0, -100, weight);
+    s->peer_gradient =
+        at::_log_softmax_backward_data(gradient, log_softmax, 1, log_softmax.scalar_type());
+    s->peer_losses = losses;
+  };
+  const auto results = [s] {
+    return std::vector<std::pair<at::Tensor, at::Tensor>>{{s->losses, s->peer_losses},
+                                                          {s->logits, s->peer_gradient}};
+  };
+  return {"", ours, aten, results, type == at::kFloat ? 1e-5 : 0.1};
+}
+
+Race adam_race() {
+  struct State {
+    at::Tensor gradient, master, exp_avg, exp_avg_sq;
+    std::vector<at::Tensor> peer_gradient, peer, peer_avg, peer_avg_sq, steps;
+    std::vector<meg::nn::GradientStatistics> of_chunks;
+    int64_t step = 0;
+  };
+
+  auto s = std::make_shared<State>();
+  s->gradient = at::randn({kParameters}, at::kFloat).mul_(1e-3);
+  s->master = at::randn({kParameters}, at::kFloat).mul_(0.02);
+  s->exp_avg = at::zeros_like(s->master);
+  s->exp_avg_sq = at::zeros_like(s->master);
+  s->peer_gradient = {s->gradient.clone()};
+  s->peer = {s->master.clone()};
+  s->peer_avg = {s->exp_avg.clone()};
+  s->peer_avg_sq = {s->exp_avg_sq.clone()};
+  s->steps = {at::zeros({}, at::kFloat)};
+  const auto ours = [s](int threads) {
+    meg::nn::GradientTensor gradient{s->gradient.data_ptr(), FloatType::kFloat32, kParameters};
+    const int64_t chunks = number_chunks(&gradient, 1);
+    s->of_chunks.resize(static_cast<size_t>(chunks));
+    share(threads, chunks, [&](int64_t begin, int64_t end) {
+      gradient_statistics_cpu(&gradient, 1, 1, s->of_chunks.data(), begin, end);
+    });
+    const double norm = std::sqrt(total_statistics(s->of_chunks.data(), chunks).sum_of_squares);
+    meg::nn::AdamTensor tensor{s->gradient.data_ptr(), FloatType::kFloat32,
+                               s->master.data_ptr<float>(), s->exp_avg.data_ptr<float>(),
+                               s->exp_avg_sq.data_ptr<float>()};
+    tensor.count = kParameters;
+    number_chunks(&tensor, 1);
+    meg::nn::AdamStep step;
+    ++s->step;
+    step.bias_correction1 = meg::nn::adam_bias_correction(step.beta1, s->step);
+    step.bias_correction2 = meg::nn::adam_bias_correction(step.beta2, s->step);
+    step.clip_coefficient = static_cast<float>(std::min(1.0, 1 / (norm + 1e-6)));
+    step.groups[0] = {1e-4f, 0.01f};
+    share(threads, chunks,
+          [&](int64_t begin, int64_t end) { multi_tensor_adam_cpu(&tensor, 1, step, begin, end); });
+  };
+  const auto aten = [s] {
+    const double norm = at::_foreach_norm(s->peer_gradient)[0].item<double>();
+    // As training does, where every step has new gradients: ours clips a copy in registers.
+    if (norm > 1) at::_foreach_mul_(s->peer_gradient, 1 / (norm + 1e-6));
+    s->steps[0] += 1;
+    at::_fused_adamw_(s->peer, s->peer_gradient, s->peer_avg, s->peer_avg_sq, {}, s->steps, 1e-4,
+                      0.9, 0.999, 0.01, 1e-8, false, false);
+    if (norm > 1) s->peer_gradient[0].select(0, 0).add_(1.5);  // so that the next step clips too
+  };
+  const auto results = [s] {
+    return std::vector<std::pair<at::Tensor, at::Tensor>>{{s->master, s->peer[0]},
+                                                          {s->exp_avg, s->peer_avg[0]}};
+  };
+  return {"", ours, aten, results, 1e-5};
+}
+
+/// Arrays of both directions of bias-GELU.
+struct GeluState {
+  explicit GeluState(at::ScalarType type)
+      : input(at::randn({kTokens, kFfnHidden}, type)),
+        bias(at::randn({kFfnHidden}, type)),
+        grad_output(at::randn({kTokens, kFfnHidden}, type)),
+        sum(input + bias) {}
+
+  at::Tensor input, bias, grad_output, sum, result, peer_result;
+};
+
+Race gelu_race(at::ScalarType type) {
+  auto s = std::make_shared<GeluState>(type);
+  const auto ours = [s, type](int threads) {
+    s->result = at::empty_like(s->input);  // ATen's result is new each time, too
+    share(threads, kTokens, [&](int64_t begin, int64_t end) {
+      meg::nn::bias_gelu_forward_cpu({float_type(type), s->input.data_ptr(), s->bias.data_ptr(),
+                                      s->result.data_ptr(), kTokens, kFfnHidden},
+                                     begin, end);
+    });
+  };
+  const auto aten = [s] { s->peer_result = at::gelu(s->input + s->bias, "tanh"); };
+  const auto results = [s] {
+    return std::vector<std::pair<at::Tensor, at::Tensor>>{{s->result, s->peer_result}};
+  };
+  return {"", ours, aten, results, type == at::kFloat ? 2e-6 : 4e-2};
+}
+
+Race gelu_backward_race(at::ScalarType type) {
+  auto s = std::make_shared<GeluState>(type);
+  const auto ours = [s, type](int threads) {
+    s->result = at::empty_like(s->input);  // ATen's result is new each time, too
+    share(threads, kTokens, [&](int64_t begin, int64_t end) {
+      meg::nn::bias_gelu_backward_cpu(
+          {float_type(type), s->grad_output.data_ptr(), s->input.data_ptr(), s->bias.data_ptr(),
+           s->result.data_ptr(), kTokens, kFfnHidden},
+          begin, end);
+    });
+  };
+  const auto aten = [s] { s->peer_result = at::gelu_backward(s->grad_output, s->sum, "tanh"); };
+  const auto results = [s] {
+    return std::vector<std::pair<at::Tensor, at::Tensor>>{{s->result, s->peer_result}};
+  };
+  return {"", ours, aten, results, type == at::kFloat ? 5e-6 : 6e-2};
+}
+
+/// Whether both did the same; says where not.
+bool agree(const Race& race) {
+  race.ours(meg::available_processors());
+  race.aten();
+  for (const auto& [found, wanted] : race.results()) {
+    const double difference =
+        (found.to(at::kFloat) - wanted.to(at::kFloat)).abs().max().item<double>();
+    if (difference <= race.tolerance) continue;
+    std::fprintf(stderr, "%s: results differ by %g\n", race.name.c_str(), difference);
+    return false;
+  }
+  return true;
+}
+
+using MakeRace = std::function<Race()>;
+
+/// The race called `name`, made and compared where it is not the last one used: one race's arrays
+/// at a time are in memory. Null where results differ.
+Race* race_named(const std::string& name, const MakeRace& make) {
+  static Race race;
+  static bool agrees = false;
+  if (race.name != name) {
+    race = Race();
+    race = make();
+    race.name = name;
+    agrees = agree(race);
+  }
+  return agrees ? &race : nullptr;
+}
+
+void register_race(const std::string& name, const MakeRace& make) {
+  for (const int threads : {1, meg::available_processors()}) {
+    for (const bool ours : {true, false}) {
+      const std::string whole =
+          name + "/threads:" + std::to_string(threads) + (ours ? "/libmeg" : "/aten");
+      const auto body = [name, make, threads, ours](benchmark::State& state) {
+        at::set_num_threads(threads);
+        Race* race = race_named(name, make);
+        if (race == nullptr) return state.SkipWithError("results differ");
+        for (auto _ : state) {
+          if (ours) {
+            race->ours(threads);
+          } else {
+            race->aten();
+          }
+        }
+      };
+      benchmark::RegisterBenchmark(whole.c_str(), body)
+          ->Unit(benchmark::kMillisecond)
+          ->UseRealTime();
+    }
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  for (const auto& [type, name] :
+       {std::pair(at::kFloat, "fp32"), std::pair(at::kBFloat16, "bf16")}) {
+    const auto with_type = [type = type](Race make(at::ScalarType)) {
+      return [type, make] { return make(type); };
+    };
+    const std::string suffix = std::string("/") + name;
+    register_race("cross_entropy_4096x50304" + suffix, with_type(cross_entropy_race));
+    register_race("bias_gelu_4096x3072" + suffix, with_type(gelu_race));
+    register_race("bias_gelu_backward_4096x3072" + suffix, with_type(gelu_backward_race));
+  }
+  register_race("adam_norm_clip_124M/fp32", adam_race);
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+  benchmark::RunSpecifiedBenchmarks();
+  return 0;
+}
