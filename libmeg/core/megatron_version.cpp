@@ -32,6 +32,7 @@ constexpr std::array<MegatronVersion, kRevisions> kVersions = [] {
       .core_tokenizers = 0,
       .rampup_steps = RampupSteps::kWhole,
       .skip_train_evaluates_once = false,
+      .dated_log_lines = false,
   };
   const auto add = [&](std::string_view name) {
     row.name = name;
@@ -51,6 +52,7 @@ constexpr std::array<MegatronVersion, kRevisions> kVersions = [] {
   row.index_cache_form = IndexCacheForm::kDatasetPath;
   row.mock_data = MockData::kPadded;
   add("core_v0.5.0");
+  row.dated_log_lines = true;
   add("core_v0.6.0");
   row.split_in_cache_name = true;
   row.open_sample_counts = true;

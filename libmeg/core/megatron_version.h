@@ -80,6 +80,9 @@ struct MegatronVersion {
 
   RampupSteps rampup_steps;
   bool skip_train_evaluates_once;  ///< --skip-train: validation is asked for one evaluation.
+
+  /// Iteration lines begin with the time and show six digits of the learning rate.
+  bool dated_log_lines;
 };
 
 /// Every revision that libmeg knows, oldest first.
