@@ -1,0 +1,187 @@
+// kernel_gpu_bench: milliseconds and GB/s of the CUDA kernels, rung by rung, at the shapes of the
+// 345M model with 16384 tokens, beside a plain copy on the device. Needs no LibTorch. What the
+// kernels compute is held by kernels_gpu_test. One line a kernel: name, type, rung, ms, GB/s, % of
+// the copy. kernel_gpu_peer.py prints the same names for PyTorch; scripts/gpu_check.sh puts both
+// together.
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "libmeg/nn/kernels/bias_gelu.h"
+#include "libmeg/nn/kernels/gradient_statistics.h"
+#include "libmeg/nn/kernels/multi_tensor_adam.h"
+#include "libmeg/nn/kernels/softmax_cross_entropy.h"
+
+namespace {
+
+using namespace meg::nn;
+
+constexpr int64_t kTokens = 16384;
+constexpr int64_t kVocabulary = 50304;
+constexpr int64_t kFfnHidden = 4096;
+constexpr int64_t kParameters = 354871296;
+constexpr int kRuns = 20;
+
+/// Device memory, zeroed; ends the program where there is not enough.
+class Buffer {
+ public:
+  explicit Buffer(int64_t bytes) {
+    if (cudaMalloc(&pointer_, static_cast<size_t>(bytes)) != cudaSuccess) {
+      std::fprintf(stderr, "error: no %lld bytes of GPU memory\n", static_cast<long long>(bytes));
+      std::exit(1);
+    }
+    cudaMemset(pointer_, 0, static_cast<size_t>(bytes));
+  }
+
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+
+  ~Buffer() { cudaFree(pointer_); }
+
+  template <class T = void>
+  T* get() const {
+    return static_cast<T*>(pointer_);
+  }
+
+ private:
+  void* pointer_ = nullptr;
+};
+
+/// The median of kRuns runs, in milliseconds; every run must return 0.
+double milliseconds(const std::function<int()>& run) {
+  cudaEvent_t begin, end;
+  cudaEventCreate(&begin);
+  cudaEventCreate(&end);
+  std::vector<float> times;
+  for (int i = 0; i < kRuns + 3; ++i) {
+    cudaEventRecord(begin, nullptr);
+    if (run() != 0) return -1;
+    cudaEventRecord(end, nullptr);
+    cudaEventSynchronize(end);
+    float time = 0;
+    cudaEventElapsedTime(&time, begin, end);
+    if (i >= 3) times.push_back(time);
+  }
+  cudaEventDestroy(begin);
+  cudaEventDestroy(end);
+  std::nth_element(times.begin(), times.begin() + kRuns / 2, times.end());
+  return double{times[kRuns / 2]};
+}
+
+double copy_speed() {
+  constexpr int64_t kBytes = int64_t{2} << 30;
+  const Buffer from(kBytes), to(kBytes);
+  const double time = milliseconds([&] {
+    return int{cudaMemcpyAsync(to.get(), from.get(), kBytes, cudaMemcpyDeviceToDevice, nullptr)};
+  });
+  return 2.0 * kBytes / time / 1e6;
+}
+
+/// Prints lines and remembers whether every kernel ran.
+class Report {
+ public:
+  explicit Report(double copy) : copy_(copy) { std::printf("copy - - %.3f %.0f 100\n", 0.0, copy); }
+
+  void line(const char* name, const char* type, CudaRung rung, int64_t bytes,
+            const std::function<int()>& run) {
+    const double time = milliseconds(run);
+    all_ran_ &= time > 0 && cudaGetLastError() == cudaSuccess;
+    const double speed = static_cast<double>(bytes) / time / 1e6;
+    std::printf("%s %s %s %.3f %.0f %.0f\n", name, type,
+                rung == CudaRung::kPlain ? "plain" : "vector", time, speed, 100 * speed / copy_);
+    std::fflush(stdout);
+  }
+
+  bool all_ran() const { return all_ran_; }
+
+ private:
+  double copy_;
+  bool all_ran_ = true;
+};
+
+void bench_cross_entropy(Report& report, FloatType type, const char* name) {
+  const int64_t bytes = kTokens * kVocabulary * float_type_size(type);
+  const Buffer logits(bytes), labels(8 * kTokens), rows(4 * 4 * kTokens), label_error(4);
+  float* losses = rows.get<float>();
+  float *maxima = losses + kTokens, *sums = maxima + kTokens, *grad_losses = sums + kTokens;
+  for (const auto rung : {CudaRung::kPlain, CudaRung::kVector}) {
+    report.line("cross_entropy_forward", name, rung, bytes, [&] {
+      return softmax_cross_entropy_forward_cuda(
+          {type, logits.get(), labels.get<int64_t>(), losses, maxima, sums, kTokens, kVocabulary},
+          label_error.get<int>(), nullptr, rung);
+    });
+    report.line("cross_entropy_backward", name, rung, 2 * bytes, [&] {
+      return softmax_cross_entropy_backward_cuda(
+          {type, logits.get(), labels.get<int64_t>(), maxima, sums, grad_losses, logits.get(),
+           kTokens, kVocabulary},
+          nullptr, rung);
+    });
+  }
+}
+
+void bench_bias_gelu(Report& report, FloatType type, const char* name) {
+  const int64_t bytes = kTokens * kFfnHidden * float_type_size(type);
+  const Buffer input(bytes), bias(4 * kFfnHidden), output(bytes), gradient(bytes);
+  for (const auto rung : {CudaRung::kPlain, CudaRung::kVector}) {
+    report.line("bias_gelu_forward", name, rung, 2 * bytes, [&] {
+      return bias_gelu_forward_cuda(
+          {type, input.get(), bias.get(), output.get(), kTokens, kFfnHidden}, nullptr, rung);
+    });
+    report.line("bias_gelu_backward", name, rung, 3 * bytes, [&] {
+      return bias_gelu_backward_cuda(
+          {type, gradient.get(), input.get(), bias.get(), output.get(), kTokens, kFfnHidden},
+          nullptr, rung);
+    });
+  }
+}
+
+/// fp32 gradients and masters, bf16 weights, in one flat buffer each.
+void bench_optimizer(Report& report) {
+  const Buffer gradient(4 * kParameters), master(4 * kParameters), exp_avg(4 * kParameters);
+  const Buffer exp_avg_sq(4 * kParameters), weight(2 * kParameters);
+  GradientTensor of_gradient{gradient.get(), FloatType::kFloat32, kParameters};
+  const int64_t chunks = number_chunks(&of_gradient, 1);
+  AdamTensor of_adam{gradient.get(), FloatType::kFloat32, master.get<float>(), exp_avg.get<float>(),
+                     exp_avg_sq.get<float>()};
+  of_adam.weight = weight.get();
+  of_adam.count = kParameters;
+  number_chunks(&of_adam, 1);
+  const Buffer gradients(sizeof(of_gradient)), adam(sizeof(of_adam));
+  const Buffer of_chunks((chunks + 1) * static_cast<int64_t>(sizeof(GradientStatistics)));
+  cudaMemcpy(gradients.get(), &of_gradient, sizeof(of_gradient), cudaMemcpyHostToDevice);
+  cudaMemcpy(adam.get(), &of_adam, sizeof(of_adam), cudaMemcpyHostToDevice);
+  auto* statistics = of_chunks.get<GradientStatistics>();
+  report.line("gradient_statistics", "fp32", CudaRung::kPlain, 4 * kParameters, [&] {
+    return gradient_statistics_cuda(gradients.get<GradientTensor>(), 1, 1, statistics, chunks,
+                                    statistics + chunks, nullptr);
+  });
+  AdamStep step;
+  step.groups[0] = {1e-4f, 0.01f};
+  for (const auto rung : {CudaRung::kPlain, CudaRung::kVector}) {
+    report.line("adam", "fp32", rung, 30 * kParameters, [&] {
+      return multi_tensor_adam_cuda(adam.get<AdamTensor>(), 1, step, chunks, nullptr, rung);
+    });
+  }
+}
+
+}  // namespace
+
+int main() {
+  int devices = 0;
+  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
+    std::fprintf(stderr, "error: no GPU on this machine\n");
+    return 1;
+  }
+  Report report(copy_speed());
+  bench_cross_entropy(report, FloatType::kFloat32, "fp32");
+  bench_cross_entropy(report, FloatType::kBFloat16, "bf16");
+  bench_bias_gelu(report, FloatType::kFloat32, "fp32");
+  bench_bias_gelu(report, FloatType::kBFloat16, "bf16");
+  bench_optimizer(report);
+  return report.all_ran() ? 0 : 1;
+}
