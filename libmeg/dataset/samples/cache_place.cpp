@@ -182,7 +182,6 @@ void PlaceLook::refresh_sidecar(const IdxStamp& stamp) {
 
 Result<GptIndexCache> build_files(const GptIndexCacheFiles& files, CacheSource* source) {
   const GptIndexCacheRequest& request = source->request();
-  // Before the lengths are read: what changes meanwhile is then seen by its time.
   MEG_ASSIGN_OR_RETURN(const IdxStamp stamp, source->stamp());
   MEG_ASSIGN_OR_RETURN(const LengthTotals totals, source->totals());
   MEG_ASSIGN_OR_RETURN(const GptIndexPlan plan, source->plan(totals));

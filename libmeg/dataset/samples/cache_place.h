@@ -21,6 +21,7 @@ struct PlaceFinding {
 Result<PlaceFinding> look_at_place(const GptIndexCacheFiles& files, CacheSource* source);
 
 /// Builds the cache of a request at a place, whatever stands there. Nothing is left where it fails.
+/// The source must be prepared.
 Result<GptIndexCache> build_at_place(const GptIndexCacheFiles& files, CacheSource* source);
 
 }  // namespace meg

@@ -57,4 +57,11 @@ Result<GptIndexPlan> CacheSource::plan(const LengthTotals& totals) const {
   return plan.has_value() ? plan : plan.error().with_prefix(dataset().prefix());
 }
 
+Status CacheSource::prepare() {
+  // The stamp before the lengths: what changes meanwhile is then seen by its time.
+  MEG_RETURN_IF_ERROR(stamp().status());
+  MEG_ASSIGN_OR_RETURN(const LengthTotals lengths, totals());
+  return plan(lengths).status();
+}
+
 }  // namespace meg

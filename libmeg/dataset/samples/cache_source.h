@@ -30,6 +30,9 @@ class CacheSource {
   /// kInvalidArgument where there are no tokens; what plan_gpt_index gives.
   Result<GptIndexPlan> plan(const LengthTotals& totals) const;
 
+  /// Reads all that a cache is built from; what is wrong with it.
+  Status prepare();
+
  private:
   const GptIndexCacheRequest& request_;
   const MegatronVersion& version_;

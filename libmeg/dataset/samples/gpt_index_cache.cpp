@@ -35,6 +35,7 @@ Result<GptIndexCache> build_locked(const GptIndexCacheFiles& files, std::string 
   MEG_ASSIGN_OR_RETURN(PlaceFinding found, look_at_place(files, source));
   if (found.cache.has_value()) return *std::move(found.cache);
   if (!found.unusable.empty()) unusable = std::move(found.unusable);
+  MEG_RETURN_IF_ERROR(source->prepare());
   auto built = build_at_place(files, source);
   if (!built.has_value()) return unwritable(files, built.error(), unusable);
   if (!unusable.empty()) built->outcome = CacheOutcome::kRebuilt;

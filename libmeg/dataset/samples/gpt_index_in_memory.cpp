@@ -1,3 +1,5 @@
+#include <new>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
@@ -36,11 +38,14 @@ std::span<const T> build_shuffle(const GptIndexPlan& plan, RandomState& random,
   return *shuffle;
 }
 
-}  // namespace
+Status no_memory(const GptIndexPlan& plan) {
+  return make_error(StatusCode::kResourceExhausted,
+                    "not enough memory for {} documents and {} samples", plan.documents(),
+                    plan.samples);
+}
 
-Result<GptIndexCache> build_gpt_index_in_memory(const GptIndexPlan& plan,
-                                                LittleEndianArray<int32_t> lengths,
-                                                SequenceRange range, uint32_t seed) {
+Result<GptIndexCache> build(const GptIndexPlan& plan, LittleEndianArray<int32_t> lengths,
+                            SequenceRange range, uint32_t seed) {
   auto memory = std::make_shared<IndexMemory>();
   RandomState random(seed);
   memory->documents.resize(static_cast<size_t>(plan.documents()));
@@ -65,6 +70,20 @@ Result<GptIndexCache> build_gpt_index_in_memory(const GptIndexPlan& plan,
                        .outcome = CacheOutcome::kBuilt,
                        .reason = {},
                        .files = {}};
+}
+
+}  // namespace
+
+Result<GptIndexCache> build_gpt_index_in_memory(const GptIndexPlan& plan,
+                                                LittleEndianArray<int32_t> lengths,
+                                                SequenceRange range, uint32_t seed) {
+  try {
+    return build(plan, lengths, range, seed);
+  } catch (const std::bad_alloc&) {
+    return no_memory(plan);
+  } catch (const std::length_error&) {
+    return no_memory(plan);
+  }
 }
 
 }  // namespace meg

@@ -45,6 +45,20 @@ TEST_F(GptIndexCacheTest, WhatIsFoundIsWhatIsBuiltInMemory) {
   }
 }
 
+TEST_F(GptIndexCacheTest, MoreSamplesThanMemoryAreAnError) {
+  GptIndexPlan plan;
+  plan.sequences = 10;
+  plan.sequence_length = 1;
+  for (const int64_t epochs : {int64_t{1} << 44, int64_t{1} << 58}) {
+    plan.epochs = epochs;
+    plan.samples = epochs;
+    const auto memory =
+        build_gpt_index_in_memory(plan, dataset_.sequence_lengths(), {.begin = 0, .end = 10}, 1);
+    ASSERT_FALSE(memory.has_value());
+    EXPECT_EQ(memory.error().code(), StatusCode::kResourceExhausted);
+  }
+}
+
 TEST_F(GptIndexCacheTest, TheIndexStaysWhereTheFilesGo) {
   auto cache = open_cache();
   ASSERT_TRUE(cache.has_value());
