@@ -111,6 +111,7 @@ class ThreadedLoader : public SampleLoader {
   Slot* claim();
 
   void finish(Slot& slot, Status status);
+  void give_back();
   void stop();
 
   const SampleDataset& dataset_;
@@ -126,6 +127,8 @@ class ThreadedLoader : public SampleLoader {
   int64_t given_back_ = 0;  ///< Micro-batches that the caller no longer uses.
   int64_t end_ = kNone;     ///< Number of micro-batches, once known.
   bool stopping_ = false;
+  bool claimer_waits_ = false;
+  const Slot* caller_waits_for_ = nullptr;
 
   std::vector<Slot> slots_;
   std::vector<std::thread> threads_;
@@ -163,7 +166,9 @@ ThreadedLoader::Slot* ThreadedLoader::claim() {
     std::unique_lock lock(ring_mutex_);
     const int64_t slots = std::ssize(slots_);
     const auto over = [&] { return stopping_ || end_ != kNone; };
+    claimer_waits_ = true;
     slot_free_.wait(lock, [&] { return over() || claimed_ - given_back_ < slots; });
+    claimer_waits_ = false;
     if (over()) return nullptr;
   }
   Slot& slot = slot_of(claimed_);
@@ -184,22 +189,37 @@ ThreadedLoader::Slot* ThreadedLoader::claim() {
 }
 
 void ThreadedLoader::finish(Slot& slot, Status status) {
-  const std::lock_guard lock(ring_mutex_);
-  slot.status = std::move(status);
-  slot.ready = true;
-  slot_ready_.notify_one();
+  bool wake_caller = false;
+  {
+    const std::lock_guard lock(ring_mutex_);
+    slot.status = std::move(status);
+    slot.ready = true;
+    wake_caller = caller_waits_for_ == &slot;
+  }
+  if (wake_caller) slot_ready_.notify_one();
+}
+
+/// Frees the slot of the last micro-batch that the caller was given.
+void ThreadedLoader::give_back() {
+  bool wake_claimer = false;
+  {
+    const std::lock_guard lock(ring_mutex_);
+    if (given_back_ == handed_out_) return;
+    ++given_back_;
+    wake_claimer = claimer_waits_;
+  }
+  if (wake_claimer) slot_free_.notify_one();
 }
 
 Result<const MicroBatch*> ThreadedLoader::next() {
   MEG_RETURN_IF_ERROR(failure_);
+  give_back();
   Slot& slot = slot_of(handed_out_);
   {
     std::unique_lock lock(ring_mutex_);
-    if (given_back_ < handed_out_) {
-      ++given_back_;
-      slot_free_.notify_one();
-    }
+    caller_waits_for_ = &slot;
     slot_ready_.wait(lock, [&] { return slot.ready || end_ <= handed_out_; });
+    caller_waits_for_ = nullptr;
     if (!slot.ready) return nullptr;
     slot.ready = false;
     failure_ = std::move(slot.status);
