@@ -41,14 +41,16 @@ inline double plain_log_sum_exp(const float* logits, int64_t columns) {
   return maximum + std::log(sum);
 }
 
-inline void expect_losses(const CrossEntropyCase& wanted, const std::vector<float>& losses) {
+/// tolerance: of each loss, times 1 + loss.
+inline void expect_losses(const CrossEntropyCase& wanted, const std::vector<float>& losses,
+                          double tolerance = 2e-7) {
   const auto logits = wanted.logits.floats();
   for (int64_t row = 0; row < wanted.rows; ++row) {
     const float* of_row = logits.data() + row * wanted.columns;
     const auto at = static_cast<size_t>(row);
     const double loss =
         plain_log_sum_exp(of_row, wanted.columns) - double{of_row[wanted.labels[at]]};
-    ASSERT_NEAR(losses[at], loss, 2e-7 * (1 + std::abs(loss)))
+    ASSERT_NEAR(losses[at], loss, tolerance * (1 + std::abs(loss)))
         << name_of(wanted.logits.type()) << " row " << row << " of " << wanted.columns;
   }
 }
