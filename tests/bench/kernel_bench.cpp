@@ -19,32 +19,23 @@
 #include "libmeg/nn/kernels/bias_gelu.h"
 #include "libmeg/nn/kernels/gradient_statistics.h"
 #include "libmeg/nn/kernels/multi_tensor_adam.h"
+#include "libmeg/nn/kernels/parallel_for.h"
 #include "libmeg/nn/kernels/softmax_cross_entropy.h"
 
 namespace {
 
 using meg::nn::FloatType;
+using meg::nn::parallel_for;
 
 constexpr int64_t kTokens = 4096;
 constexpr int64_t kVocabulary = 50304;
 constexpr int64_t kFfnHidden = 3072;
 constexpr int64_t kParameters = 124082688;
 
-/// Calls body(begin, end) on `threads` equal parts of [0, count).
-void share(int threads, int64_t count, const std::function<void(int64_t, int64_t)>& body) {
-  static meg::ThreadPool pool(meg::available_processors());
-  if (threads == 1) return body(0, count);
-  for (int64_t i = 0; i < threads; ++i) {
-    pool.submit(
-        [&body, i, threads, count] { body(count * i / threads, count * (i + 1) / threads); });
-  }
-  pool.wait();
-}
-
 /// Work done by libmeg's kernel and by ATen, and the arrays that must then agree.
 struct Race {
   std::string name;
-  std::function<void(int threads)> ours;
+  std::function<void()> ours;
   std::function<void()> aten;
   std::function<std::vector<std::pair<at::Tensor, at::Tensor>>()> results;
   double tolerance;
@@ -68,15 +59,15 @@ Race cross_entropy_race(at::ScalarType type) {
   s->losses = at::empty({kTokens}, at::kFloat);
   s->maxima = at::empty_like(s->losses);
   s->sums = at::empty_like(s->losses);
-  const auto ours = [s, type](int threads) {
-    share(threads, kTokens, [&](int64_t begin, int64_t end) {
+  const auto ours = [s, type]() {
+    parallel_for(kTokens, 1, [&](int64_t begin, int64_t end) {
       meg::nn::softmax_cross_entropy_forward_cpu(
           {float_type(type), s->logits.data_ptr(), s->labels.data_ptr<int64_t>(),
            s->losses.data_ptr<float>(), s->maxima.data_ptr<float>(), s->sums.data_ptr<float>(),
            kTokens, kVocabulary},
           begin, end);
     });
-    share(threads, kTokens, [&](int64_t begin, int64_t end) {
+    parallel_for(kTokens, 1, [&](int64_t begin, int64_t end) {
       meg::nn::softmax_cross_entropy_backward_cpu(
           {float_type(type), s->logits.data_ptr(), s->labels.data_ptr<int64_t>(),
            s->maxima.data_ptr<float>(), s->sums.data_ptr<float>(), s->grad_losses.data_ptr<float>(),
@@ -118,11 +109,11 @@ Race adam_race() {
   s->peer_avg = {s->exp_avg.clone()};
   s->peer_avg_sq = {s->exp_avg_sq.clone()};
   s->steps = {at::zeros({}, at::kFloat)};
-  const auto ours = [s](int threads) {
+  const auto ours = [s]() {
     meg::nn::GradientTensor gradient{s->gradient.data_ptr(), FloatType::kFloat32, kParameters};
     const int64_t chunks = number_chunks(&gradient, 1);
     s->of_chunks.resize(static_cast<size_t>(chunks));
-    share(threads, chunks, [&](int64_t begin, int64_t end) {
+    parallel_for(chunks, 1, [&](int64_t begin, int64_t end) {
       gradient_statistics_cpu(&gradient, 1, 1, s->of_chunks.data(), begin, end);
     });
     const double norm = std::sqrt(total_statistics(s->of_chunks.data(), chunks).sum_of_squares);
@@ -137,8 +128,9 @@ Race adam_race() {
     step.bias_correction2 = meg::nn::adam_bias_correction(step.beta2, s->step);
     step.clip_coefficient = static_cast<float>(std::min(1.0, 1 / (norm + 1e-6)));
     step.groups[0] = {1e-4f, 0.01f};
-    share(threads, chunks,
-          [&](int64_t begin, int64_t end) { multi_tensor_adam_cpu(&tensor, 1, step, begin, end); });
+    parallel_for(chunks, 1, [&](int64_t begin, int64_t end) {
+      multi_tensor_adam_cpu(&tensor, 1, step, begin, end);
+    });
   };
   const auto aten = [s] {
     const double norm = at::_foreach_norm(s->peer_gradient)[0].item<double>();
@@ -169,9 +161,9 @@ struct GeluState {
 
 Race gelu_race(at::ScalarType type) {
   auto s = std::make_shared<GeluState>(type);
-  const auto ours = [s, type](int threads) {
+  const auto ours = [s, type]() {
     s->result = at::empty_like(s->input);  // ATen's result is new each time, too
-    share(threads, kTokens, [&](int64_t begin, int64_t end) {
+    parallel_for(kTokens, 1, [&](int64_t begin, int64_t end) {
       meg::nn::bias_gelu_forward_cpu({float_type(type), s->input.data_ptr(), s->bias.data_ptr(),
                                       s->result.data_ptr(), kTokens, kFfnHidden},
                                      begin, end);
@@ -186,9 +178,9 @@ Race gelu_race(at::ScalarType type) {
 
 Race gelu_backward_race(at::ScalarType type) {
   auto s = std::make_shared<GeluState>(type);
-  const auto ours = [s, type](int threads) {
+  const auto ours = [s, type]() {
     s->result = at::empty_like(s->input);  // ATen's result is new each time, too
-    share(threads, kTokens, [&](int64_t begin, int64_t end) {
+    parallel_for(kTokens, 1, [&](int64_t begin, int64_t end) {
       meg::nn::bias_gelu_backward_cpu(
           {float_type(type), s->grad_output.data_ptr(), s->input.data_ptr(), s->bias.data_ptr(),
            s->result.data_ptr(), kTokens, kFfnHidden},
@@ -204,7 +196,7 @@ Race gelu_backward_race(at::ScalarType type) {
 
 /// Whether both did the same; says where not.
 bool agree(const Race& race) {
-  race.ours(meg::available_processors());
+  race.ours();
   race.aten();
   for (const auto& [found, wanted] : race.results()) {
     const double difference =
@@ -243,7 +235,7 @@ void register_race(const std::string& name, const MakeRace& make) {
         if (race == nullptr) return state.SkipWithError("results differ");
         for (auto _ : state) {
           if (ours) {
-            race->ours(threads);
+            race->ours();
           } else {
             race->aten();
           }

@@ -1,11 +1,15 @@
 // The kernels' CPU twins beside plain ATen: values and the gradients that its autograd would give.
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
+
+#include <atomic>
 
 #include "libmeg/nn/kernels/bias_gelu.h"
 #include "libmeg/nn/kernels/gradient_statistics.h"
 #include "libmeg/nn/kernels/multi_tensor_adam.h"
+#include "libmeg/nn/kernels/parallel_for.h"
 #include "libmeg/nn/kernels/softmax_cross_entropy.h"
 
 namespace meg::nn {
@@ -32,6 +36,17 @@ void expect_near(const at::Tensor& found, const at::Tensor& wanted, double relat
   EXPECT_TRUE(at::allclose(found.to(at::kDouble), wanted.to(at::kDouble), relative, absolute))
       << found.scalar_type() << ": largest difference "
       << (found.to(at::kDouble) - wanted.to(at::kDouble)).abs().max().item<double>();
+}
+
+TEST(KernelsAtenTest, ParallelForHasTheThreadsOfAten) {
+  const int before = at::get_num_threads();
+  for (const int threads : {1, 2, 3}) {
+    at::set_num_threads(threads);
+    std::atomic<int> bodies = 0;
+    parallel_for(100, 1, [&](int64_t, int64_t) { ++bodies; });
+    EXPECT_EQ(bodies, threads);
+  }
+  at::set_num_threads(before);
 }
 
 TEST(KernelsAtenTest, SoftmaxCrossEntropyAgrees) {
