@@ -41,17 +41,22 @@ int64_t digits_of(std::string_view code) {
   return number;
 }
 
-/// A call of numpy.dtype(code, ...) with its state (version, byte order, ..., bytes, alignment,
-/// ...).
+/// A call of numpy.dtype(code, ...), its code perhaps with a byte order in front, or with its state
+/// (version, byte order, ..., bytes, alignment, ...).
 std::optional<ElementType> element_type(const PickleGraph& graph, PickleId id) {
   if (graph.node(id).kind != PickleKind::kCall || graph.class_name(id) != "numpy.dtype") {
     return std::nullopt;
   }
   const std::vector<PickleId>& arguments = graph.node(graph.node(id).children[1]).children;
   if (arguments.empty()) return std::nullopt;
-  const std::optional<std::string_view> code = graph.as_string(arguments[0]);
+  std::optional<std::string_view> code = graph.as_string(arguments[0]);
   if (!code.has_value() || code->empty()) return std::nullopt;
   std::string order;
+  if (std::string_view("<>=|").find(code->front()) != std::string_view::npos) {
+    order = code->front();
+    code->remove_prefix(1);
+    if (code->empty()) return std::nullopt;
+  }
   int64_t bytes = -1;  // plain types leave it to their code
   if (!graph.call(id).states.empty()) {
     const std::vector<PickleId>& fields = graph.node(graph.call(id).states[0]).children;
@@ -81,17 +86,28 @@ bool is_reconstruct(std::string_view name) {
          name == "numpy._core.multiarray._reconstruct";
 }
 
+/// The nodes of an array's shape and type.
+std::optional<std::pair<PickleId, PickleId>> parts_of(const PickleGraph& graph, PickleId id) {
+  if (graph.node(id).kind != PickleKind::kCall) return std::nullopt;
+  const std::string maker = graph.class_name(id);
+  if (maker == "numpy.ndarray") {
+    const std::vector<PickleId>& arguments = graph.node(graph.node(id).children[1]).children;
+    if (arguments.size() != 3) return std::nullopt;
+    return std::pair(arguments[0], arguments[1]);
+  }
+  if (!is_reconstruct(maker) || graph.call(id).states.size() != 1) return std::nullopt;
+  const std::vector<PickleId>& state = graph.node(graph.call(id).states[0]).children;
+  if (state.size() != 5) return std::nullopt;
+  return std::pair(state[1], state[2]);
+}
+
 }  // namespace
 
 std::optional<NumpyArray> numpy_array(const PickleGraph& graph, PickleId id) {
-  if (graph.node(id).kind != PickleKind::kCall || !is_reconstruct(graph.class_name(id)) ||
-      graph.call(id).states.size() != 1) {
-    return std::nullopt;
-  }
-  const std::vector<PickleId>& state = graph.node(graph.call(id).states[0]).children;
-  if (state.size() != 5) return std::nullopt;
-  std::optional<std::vector<int64_t>> shape = shape_of(graph, state[1]);
-  const std::optional<ElementType> type = element_type(graph, state[2]);
+  const auto parts = parts_of(graph, id);
+  if (!parts.has_value()) return std::nullopt;
+  std::optional<std::vector<int64_t>> shape = shape_of(graph, parts->first);
+  const std::optional<ElementType> type = element_type(graph, parts->second);
   if (!shape.has_value() || !type.has_value()) return std::nullopt;
   NumpyArray array{type->name, *std::move(shape), 1, 0};
   for (const int64_t size : array.shape) {

@@ -18,7 +18,8 @@ struct NumpyArray {
 };
 
 /// What a node describes if it is an array as numpy pickles it: a call of
-/// numpy(._)core.multiarray._reconstruct with the state (version, shape, dtype, order, content).
+/// numpy(._)core.multiarray._reconstruct with the state (version, shape, dtype, order, content), or
+/// as the trainer writes it: a call of numpy.ndarray(shape, dtype, content).
 /// nullopt for any other node and for states that contradict themselves.
 std::optional<NumpyArray> numpy_array(const PickleGraph& graph, PickleId id);
 

@@ -25,30 +25,22 @@ PickleId add_python_random(const MersenneState& state, TrainingTree* tree) {
   return graph.add_tuple({graph.add_int(kPythonVersion), graph.add_tuple(std::move(words)), gauss});
 }
 
-/// A uint32 array as numpy pickles it, under the module's name that numpy 1 and 2 both know.
+/// A uint32 array as ndarray(shape, dtype, content): numpy itself pickles a call of a private
+/// function, whose module has another name in numpy 1 than in 2.
 PickleId add_numpy_words(const MersenneState& state, TrainingTree* tree) {
   PickleGraph& graph = tree->graph();
-  const auto call = [&](const char* module, const char* name, std::vector<PickleId> arguments) {
-    return graph.add_call(PickleCallForm::kReduce, tree->content().global(module, name),
+  const auto call = [&](const char* name, std::vector<PickleId> arguments) {
+    return graph.add_call(PickleCallForm::kReduce, tree->content().global("numpy", name),
                           graph.add_tuple(std::move(arguments)));
   };
-  const PickleId type =
-      call("numpy", "dtype", {tree->text("u4"), graph.add_bool(false), graph.add_bool(true)});
-  graph.mutable_call(type).states = {
-      graph.add_tuple({graph.add_int(3), tree->text("<"), graph.add_none(), graph.add_none(),
-                       graph.add_none(), graph.add_int(-1), graph.add_int(-1), graph.add_int(0)})};
   std::string bytes(state.words.size() * sizeof(uint32_t), '\0');
   for (size_t i = 0; i < state.words.size(); ++i) {
     store_le(reinterpret_cast<std::byte*>(bytes.data()) + i * sizeof(uint32_t), state.words[i]);
   }
-  const PickleId array = call("numpy.core.multiarray", "_reconstruct",
-                              {tree->content().global("numpy", "ndarray"),
-                               graph.add_tuple({graph.add_int(0)}), graph.add_bytes("b")});
   const auto length = static_cast<int64_t>(state.words.size());
-  graph.mutable_call(array).states = {
-      graph.add_tuple({graph.add_int(1), graph.add_tuple({graph.add_int(length)}), type,
-                       graph.add_bool(false), graph.add_bytes(std::move(bytes))})};
-  return array;
+  const PickleId shape = graph.add_tuple({graph.add_int(length)});
+  const PickleId type = call("dtype", {tree->text("<u4")});
+  return call("ndarray", {shape, type, graph.add_bytes(std::move(bytes))});
 }
 
 PickleId add_numpy_random(const MersenneState& state, TrainingTree* tree) {
@@ -150,9 +142,16 @@ class RngReader {
     return read_position(kKey, parts[2], state);
   }
 
-  /// The content of a little-endian uint32 array that numpy pickled.
+  /// The content of a little-endian uint32 array, as we or numpy write it.
   std::optional<std::string> array_bytes(PickleId id) const {
-    if (!graph_.class_name(id).ends_with("multiarray._reconstruct")) return std::nullopt;
+    if (graph_.node(id).kind != PickleKind::kCall) return std::nullopt;
+    const std::string maker = graph_.class_name(id);
+    if (maker == "numpy.ndarray") {
+      const std::span<const PickleId> parts = tuple(graph_.node(id).children[1], 3);
+      if (parts.empty() || !is_uint32(parts[1])) return std::nullopt;
+      return graph_.as_bytes(parts[2]);
+    }
+    if (!maker.ends_with("multiarray._reconstruct")) return std::nullopt;
     const std::vector<PickleId>& states = graph_.call(id).states;
     const std::span<const PickleId> parts =
         states.size() == 1 ? tuple(states[0], 5) : std::span<const PickleId>();
@@ -160,12 +159,16 @@ class RngReader {
     return graph_.as_bytes(parts[4]);
   }
 
+  /// dtype("<u4"), or dtype("u4") with a state that says "<".
   bool is_uint32(PickleId type) const {
-    if (graph_.class_name(type) != "numpy.dtype") return false;
+    const bool is_call = graph_.node(type).kind == PickleKind::kCall;
+    if (!is_call || graph_.class_name(type) != "numpy.dtype") return false;
     const PickleNode& arguments = graph_.node(graph_.node(type).children[1]);
-    if (arguments.children.empty() || graph_.as_string(arguments.children[0]) != "u4") return false;
+    if (arguments.children.empty()) return false;
+    const std::optional<std::string_view> name = graph_.as_string(arguments.children[0]);
+    if (name == "<u4") return true;
     const std::vector<PickleId>& states = graph_.call(type).states;
-    if (states.size() != 1) return false;
+    if (name != "u4" || states.size() != 1) return false;
     const std::vector<PickleId>& parts = graph_.node(states[0]).children;
     return parts.size() > 1 && graph_.as_string(parts[1]) == "<";
   }
