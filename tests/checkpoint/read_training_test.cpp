@@ -56,9 +56,17 @@ TEST(ReadTrainingState, KnowsWhereARunStood) {
   EXPECT_EQ(state->optimizer->no_decay.weight_decay, 0.0);
   EXPECT_EQ(state->optimizer->grad_scaler->dynamic->growth_tracker, 4);
   EXPECT_EQ(state->optimizer->grad_scaler->dynamic->hysteresis_tracker, 0);
-  EXPECT_EQ(state->opt_param_scheduler->num_steps, Number(int64_t{104}));
-  EXPECT_EQ(state->opt_param_scheduler->lr_warmup_steps, Number(48.0));
-  EXPECT_EQ(state->opt_param_scheduler->lr_decay_style, "cosine");
+  const StateFields scheduler = {{"max_lr", 0.005},
+                                 {"lr_warmup_steps", 48.0},
+                                 {"num_steps", int64_t{104}},
+                                 {"lr_decay_style", std::string("cosine")},
+                                 {"lr_decay_steps", int64_t{240}},
+                                 {"min_lr", 0.0005},
+                                 {"start_wd", 0.1},
+                                 {"end_wd", 0.1},
+                                 {"wd_incr_style", std::string("constant")},
+                                 {"wd_incr_steps", int64_t{240}}};
+  EXPECT_EQ(state->opt_param_scheduler, scheduler);
   EXPECT_EQ(state->rng->tracker.size(), 1u);
   EXPECT_EQ(state->args.field("seed"), FieldValue(int64_t{42}));
 }

@@ -31,13 +31,14 @@ TorchFile file_with(const test::TempFolder& folder, const Add& add) {
 
 RngState seeded() { return seeded_rng_state(7, 0, 0, NameFamily::kMcoreLocal); }
 
-TEST(RngTree, ComesBackWithNormalNumbersInHand) {
+TEST(RngTree, ComesBackWithNormalNumbersInHandAndGeneratorsOfTheCpu) {
   test::TempFolder folder;
   RngState state = seeded();
   state.python_random.position = 17;
   state.python_random.next_gauss = 0.25;
   state.numpy_random.position = 3;
   state.numpy_random.next_gauss = -1.5;
+  state.cpu_tracker = {{"model-parallel-rng", seeded_torch_state(9)}};
   const TorchFile file =
       file_with(folder, [&](TrainingTree* tree) { return add_rng_state(state, tree); });
   const auto read = read_rng_state(file);
@@ -51,6 +52,7 @@ TEST(RngTree, ComesBackWithNormalNumbersInHand) {
   EXPECT_EQ(read->torch, state.torch);
   EXPECT_EQ(read->cuda, state.cuda);
   EXPECT_EQ(read->tracker, state.tracker);
+  EXPECT_EQ(read->cpu_tracker, state.cpu_tracker);
 }
 
 TEST(RngTree, ShowsNumpysWordsAsAnArray) {

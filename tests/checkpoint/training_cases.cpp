@@ -165,17 +165,10 @@ TrainingState made_state(DType dtype, int64_t iteration) {
         .dynamic = {{.scale = 65536.0F, .growth_tracker = 5, .hysteresis_tracker = 1}}};
   }
   state.optimizer = std::move(optimizer);
-  SchedulerState scheduler{.max_lr = 0.25,
-                           .lr_warmup_steps = 32.0,
-                           .num_steps = 8 * iteration,
-                           .lr_decay_style = "cosine",
-                           .lr_decay_steps = int64_t{800},
-                           .min_lr = 0.0,
-                           .weight_decay = {{.start_wd = 0.01,
-                                             .end_wd = 0.01,
-                                             .wd_incr_style = "constant",
-                                             .wd_incr_steps = int64_t{800}}}};
-  state.opt_param_scheduler = std::move(scheduler);
+  state.opt_param_scheduler = {{{"max_lr", 0.25},
+                                {"lr_warmup_steps", 32.0},
+                                {"num_steps", 8 * iteration},
+                                {"lr_decay_style", std::string("cosine")}}};
   state.rng = seeded_rng_state(1234, 0, 0, NameFamily::kMcoreLocal);
   state.num_floating_point_operations_so_far = 1e12;
   return state;

@@ -52,7 +52,7 @@ TEST_P(EveryForm, ComesBackToTheBit) {
   test::TempFolder folder;
   TrainingState state = test::made_state(dtype);
   if (names == NameFamily::kLegacy) {
-    state.num_floating_point_operations_so_far = 0.0;  // not in those files
+    state.num_floating_point_operations_so_far = int64_t{0};  // not in those files
     state.optimizer->decay.max_lr = state.optimizer->no_decay.max_lr = 0.0;
   }
   ASSERT_EQ(write(folder.path("save"), state, names).message(), "");
@@ -86,9 +86,7 @@ TEST_P(EveryForm, ComesBackToTheBit) {
     EXPECT_EQ(read.optimizer->grad_scaler->dynamic->growth_tracker, 5);
     EXPECT_EQ(read.optimizer->grad_scaler->dynamic->hysteresis_tracker, 1);
   }
-  EXPECT_EQ(read.opt_param_scheduler->lr_warmup_steps, Number(32.0));
-  EXPECT_EQ(read.opt_param_scheduler->num_steps, Number(int64_t{56}));
-  EXPECT_EQ(read.opt_param_scheduler->weight_decay->wd_incr_style, "constant");
+  EXPECT_EQ(read.opt_param_scheduler, state.opt_param_scheduler);
   EXPECT_EQ(read.rng->torch, state.rng->torch);
   EXPECT_EQ(read.rng->python_random.words, state.rng->python_random.words);
   EXPECT_EQ(read.num_floating_point_operations_so_far, state.num_floating_point_operations_so_far);

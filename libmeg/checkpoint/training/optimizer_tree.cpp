@@ -162,25 +162,4 @@ Result<PickleId> add_optimizer(const OptimizerState& state,
   return OptimizerWriter(state, members, is_core, tree).write();
 }
 
-PickleId add_scheduler(const SchedulerState& state, TrainingTree* tree) {
-  std::vector<PickleId> pairs;
-  const auto add = [&](std::string_view key, PickleId value) {
-    pairs.push_back(tree->text(key));
-    pairs.push_back(value);
-  };
-  add("max_lr", tree->number(state.max_lr));
-  add("lr_warmup_steps", tree->number(state.lr_warmup_steps));
-  add("num_steps", tree->number(state.num_steps));
-  add("lr_decay_style", tree->text(state.lr_decay_style));
-  add("lr_decay_steps", tree->number(state.lr_decay_steps));
-  add("min_lr", tree->number(state.min_lr));
-  if (state.weight_decay.has_value()) {
-    add("start_wd", tree->number(state.weight_decay->start_wd));
-    add("end_wd", tree->number(state.weight_decay->end_wd));
-    add("wd_incr_style", tree->text(state.weight_decay->wd_incr_style));
-    add("wd_incr_steps", tree->number(state.weight_decay->wd_incr_steps));
-  }
-  return tree->graph().add_dict(std::move(pairs));
-}
-
 }  // namespace meg

@@ -22,7 +22,4 @@ Result<PickleId> add_optimizer(const OptimizerState& state,
                                const std::vector<OptimizerMember>& members, bool is_core,
                                TrainingTree* tree);
 
-/// The value under "opt_param_scheduler".
-PickleId add_scheduler(const SchedulerState& state, TrainingTree* tree);
-
 }  // namespace meg

@@ -9,39 +9,18 @@
 namespace meg {
 namespace {
 
-Result<SchedulerState> read_scheduler(const TorchFile& file, PickleId dict) {
-  ValueReader values(file, dict, "opt_param_scheduler");
-  SchedulerState state;
-  state.max_lr = values.number({"max_lr", "start_lr"});
-  state.lr_warmup_steps = values.number({"lr_warmup_steps", "warmup_steps", "warmup_iter"});
-  state.num_steps = values.number({"num_steps", "num_iters"});
-  state.lr_decay_style = values.text({"lr_decay_style", "decay_style"});
-  state.lr_decay_steps = values.number({"lr_decay_steps", "decay_steps", "end_iter"});
-  state.min_lr = values.number({"min_lr"});
-  if (values.has({"start_wd"})) {
-    SchedulerState::WeightDecay decay;
-    decay.start_wd = values.number({"start_wd"});
-    decay.end_wd = values.number({"end_wd"});
-    decay.wd_incr_style = values.text({"wd_incr_style"});
-    decay.wd_incr_steps = values.number({"wd_incr_steps"});
-    state.weight_decay = std::move(decay);
-  }
-  if (!values.status().ok()) return values.status();
-  return state;
-}
-
 Status read_group(const TorchFile& file, PickleId dict, ParamGroupState* group) {
   ValueReader values(file, dict, "optimizer: param_groups");
-  group->weight_decay = values.real({"weight_decay"});
-  group->wd_mult = values.real_or({"wd_mult"}, group->weight_decay == 0.0 ? 0.0 : 1.0);
-  group->lr_mult = values.real_or({"lr_mult"}, 1.0);
-  group->lr = values.real({"lr"});
-  group->bias_correction = values.flag_or({"bias_correction"}, true);
-  group->betas = values.pair({"betas"});
-  group->eps = values.real({"eps"});
-  group->max_lr = values.real_or({"max_lr"}, 0.0);
-  group->min_lr = values.real_or({"min_lr"}, 0.0);
-  if (values.has({"step"})) group->step = values.integer({"step"});
+  group->weight_decay = values.real("weight_decay");
+  group->wd_mult = values.real_or("wd_mult", group->weight_decay == 0.0 ? 0.0 : 1.0);
+  group->lr_mult = values.real_or("lr_mult", 1.0);
+  group->lr = values.real("lr");
+  group->bias_correction = values.flag_or("bias_correction", true);
+  group->betas = values.pair("betas");
+  group->eps = values.real("eps");
+  group->max_lr = values.real_or("max_lr", 0.0);
+  group->min_lr = values.real_or("min_lr", 0.0);
+  if (values.has("step")) group->step = values.integer("step");
   return values.status();
 }
 
@@ -50,9 +29,9 @@ Result<GradScalerState> read_scaler(const TorchFile& file, PickleId dict) {
   if (file.graph().pairs(dict).empty()) return state;
   ValueReader values(file, dict, "optimizer: grad_scaler");
   GradScalerState::Dynamic dynamic;
-  dynamic.scale = values.scale({"scale"});
-  dynamic.growth_tracker = values.integer({"growth_tracker"});
-  dynamic.hysteresis_tracker = values.integer({"hysteresis_tracker"});
+  dynamic.scale = values.scale("scale");
+  dynamic.growth_tracker = values.integer("growth_tracker");
+  dynamic.hysteresis_tracker = values.integer("hysteresis_tracker");
   if (!values.status().ok()) return values.status();
   state.dynamic = dynamic;
   return state;
@@ -69,7 +48,7 @@ class StateReader {
   Result<TrainingState> read() {
     state_.tensor_rank = options_.tensor_rank;
     state_.pipeline_rank = options_.pipeline_rank;
-    MEG_RETURN_IF_ERROR(read_progress());
+    read_progress();
     if (options_.loads_optimizer(checkpoint_)) {
       MEG_RETURN_IF_ERROR(read_optimizer());
       MEG_RETURN_IF_ERROR(read_scheduler_state());
@@ -86,21 +65,20 @@ class StateReader {
                       file_.path(), what, key, flag);
   }
 
-  Status read_progress() {
+  void read_progress() {
     if (const std::optional<PickleId> args = checkpoint_.args(0)) {
       state_.args = read_training_args(graph_, *args);
     }
-    ValueReader values(file_, file_.root(), "training state");
-    if (values.has({"num_floating_point_operations_so_far"})) {
+    constexpr std::string_view kOperations = "num_floating_point_operations_so_far";
+    if (const std::optional<PickleId> operations = graph_.find(file_.root(), kOperations)) {
       state_.num_floating_point_operations_so_far =
-          values.number({"num_floating_point_operations_so_far"});
+          field_value(graph_, *operations).value_or(int64_t{0});
     }
     if (!options_.finetune) {
       state_.consumed_train_samples = consumed("consumed_train_samples");
       state_.consumed_valid_samples = consumed("consumed_valid_samples");
       if (!checkpoint_.folder().is_release) state_.iteration = checkpoint_.iteration().value_or(0);
     }
-    return values.status();
   }
 
   int64_t consumed(const char* name) const {
@@ -165,7 +143,19 @@ class StateReader {
     std::optional<PickleId> dict = graph_.find(file_.root(), "opt_param_scheduler");
     if (!dict.has_value()) dict = graph_.find(file_.root(), "lr_scheduler");
     if (!dict.has_value()) return absent("scheduler", "opt_param_scheduler", "--no-load-optim");
-    MEG_ASSIGN_OR_RETURN(state_.opt_param_scheduler, read_scheduler(file_, *dict));
+    StateFields fields;
+    const std::span<const PickleId> pairs = graph_.pairs(*dict);
+    for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
+      const std::optional<std::string_view> name = graph_.as_string(pairs[i]);
+      std::optional<FieldValue> value = field_value(graph_, pairs[i + 1]);
+      if (!name.has_value() || !value.has_value()) {
+        return make_error(
+            StatusCode::kCorruption, "{}: opt_param_scheduler: expected plain values, found {}: {}",
+            file_.path(), graph_.describe(pairs[i], 40), graph_.describe(pairs[i + 1], 40));
+      }
+      fields.emplace_back(*name, *std::move(value));
+    }
+    state_.opt_param_scheduler = std::move(fields);
     return Status();
   }
 

@@ -28,6 +28,7 @@ struct TrainingReadOptions {
 /// Everything but the parameters (read_training_tensors). A `release` counts as iteration 0 and has
 /// no optimizer. In `args` is what the file's args hold, lists and enums too; dicts are left out.
 /// rng is empty as well where the checkpoint has no rank at this place (another layout).
+/// The scheduler's fields are as the file has them, under the names of its revision.
 /// kNotFound where the optimizer, the scheduler or the generators are asked for and absent (the
 /// message names the flag that does without), kUnsupported for the distributed optimizer,
 /// kCorruption for values of other types.

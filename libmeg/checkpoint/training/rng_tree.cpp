@@ -12,6 +12,9 @@ namespace {
 /// The version in random.getstate()'s tuple.
 constexpr int64_t kPythonVersion = 3;
 
+/// Of libmeg alone.
+constexpr std::string_view kCpuTracker = "cpu_rng_tracker_states";
+
 /// No generator's state is larger.
 constexpr int64_t kMostStateBytes = 1 << 16;
 
@@ -51,6 +54,15 @@ PickleId add_numpy_random(const MersenneState& state, TrainingTree* tree) {
                           graph.add_float(state.next_gauss.value_or(0.0))});
 }
 
+PickleId add_tracker(const RngState::Tracker& tracker, TrainingTree* tree) {
+  std::vector<PickleId> pairs;
+  for (const auto& [name, bytes] : tracker) {
+    pairs.push_back(tree->text(name));
+    pairs.push_back(tree->byte_tensor(bytes));
+  }
+  return tree->graph().add_dict(std::move(pairs));
+}
+
 class RngReader {
  public:
   explicit RngReader(const TorchFile& file) : file_(file), graph_(file.graph()) {}
@@ -63,12 +75,9 @@ class RngReader {
     MEG_RETURN_IF_ERROR(read_bytes(states, "cuda_rng_state", &read.cuda));
     const std::optional<PickleId> tracker = graph_.find(states, "rng_tracker_states");
     if (!tracker.has_value()) return missing("rng_tracker_states");
-    const std::span<const PickleId> pairs = graph_.pairs(*tracker);
-    for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
-      const std::string name(graph_.as_string(pairs[i]).value_or(""));
-      std::vector<std::byte> bytes;
-      MEG_RETURN_IF_ERROR(read_bytes(*tracker, name, &bytes));
-      read.tracker.emplace_back(name, std::move(bytes));
+    MEG_RETURN_IF_ERROR(read_tracker(*tracker, &read.tracker));
+    if (const std::optional<PickleId> of_cpu = graph_.find(states, kCpuTracker)) {
+      MEG_RETURN_IF_ERROR(read_tracker(*of_cpu, &read.cpu_tracker));
     }
     return read;
   }
@@ -173,6 +182,17 @@ class RngReader {
     return parts.size() > 1 && graph_.as_string(parts[1]) == "<";
   }
 
+  Status read_tracker(PickleId dict, RngState::Tracker* tracker) const {
+    const std::span<const PickleId> pairs = graph_.pairs(dict);
+    for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
+      const std::string name(graph_.as_string(pairs[i]).value_or(""));
+      std::vector<std::byte> bytes;
+      MEG_RETURN_IF_ERROR(read_bytes(dict, name, &bytes));
+      tracker->emplace_back(name, std::move(bytes));
+    }
+    return Status();
+  }
+
   Status read_bytes(PickleId dict, const std::string& key, std::vector<std::byte>* into) const {
     const std::optional<PickleId> found = graph_.find(dict, key);
     if (!found.has_value()) return missing(key);
@@ -195,18 +215,19 @@ PickleId add_rng_state(const RngState& state, TrainingTree* tree) {
   const PickleId numpy = add_numpy_random(state.numpy_random, tree);
   const PickleId torch = tree->byte_tensor(state.torch);
   const PickleId cuda = tree->byte_tensor(state.cuda);
-  std::vector<PickleId> tracked;
-  for (const auto& [name, bytes] : state.tracker) {
-    tracked.push_back(tree->text(name));
-    tracked.push_back(tree->byte_tensor(bytes));
-  }
-  const PickleId generators =
-      tree->dict({{"random_rng_state", python},
-                  {"np_rng_state", numpy},
-                  {"torch_rng_state", torch},
-                  {"cuda_rng_state", cuda},
-                  {"rng_tracker_states", tree->graph().add_dict(std::move(tracked))}});
-  return tree->graph().add_list({generators});
+  const PickleId tracker = add_tracker(state.tracker, tree);
+  std::vector<PickleId> pairs;
+  const auto add = [&](std::string_view key, PickleId value) {
+    pairs.push_back(tree->text(key));
+    pairs.push_back(value);
+  };
+  add("random_rng_state", python);
+  add("np_rng_state", numpy);
+  add("torch_rng_state", torch);
+  add("cuda_rng_state", cuda);
+  add("rng_tracker_states", tracker);
+  if (!state.cpu_tracker.empty()) add(kCpuTracker, add_tracker(state.cpu_tracker, tree));
+  return tree->graph().add_list({tree->graph().add_dict(std::move(pairs))});
 }
 
 Result<RngState> read_rng_state(const TorchFile& file, int64_t data_rank) {

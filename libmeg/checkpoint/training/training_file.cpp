@@ -66,13 +66,13 @@ class FileBuilder {
       add("optimizer", optimizer);
     }
     if (state_.opt_param_scheduler.has_value()) {
-      add("opt_param_scheduler", add_scheduler(*state_.opt_param_scheduler, &tree_));
+      add("opt_param_scheduler", tree_.dict(*state_.opt_param_scheduler));
     }
     if (options_.rerun_state_machine) add("rerun_state_machine", add_rerun_state());
     if (state_.rng.has_value()) add("rng_state", add_rng_state(*state_.rng, &tree_));
     if (is_core()) {
       add("num_floating_point_operations_so_far",
-          tree_.number(state_.num_floating_point_operations_so_far));
+          tree_.field(state_.num_floating_point_operations_so_far));
     }
     tree_.content().root = tree_.graph().add_dict(std::move(pairs_));
     return std::move(tree_);

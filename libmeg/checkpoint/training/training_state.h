@@ -8,20 +8,12 @@
 #include <span>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "libmeg/checkpoint/training/training_args.h"
 #include "libmeg/core/dtype.h"
 
 namespace meg {
-
-/// A number as Python holds it: an int stays an int in the file, and is printed as one.
-using Number = std::variant<int64_t, double>;
-
-inline double as_double(const Number& number) {
-  return std::visit([](auto value) { return static_cast<double>(value); }, number);
-}
 
 /// A tensor handed over to be saved: elements in row-major order, little-endian.
 struct TrainingTensor {
@@ -76,21 +68,8 @@ struct OptimizerState {
   std::optional<GradScalerState> grad_scaler;  ///< With mixed_precision only.
 };
 
-/// Mirrors Megatron-LM's OptimizerParamScheduler.state_dict(). Steps are samples.
-struct SchedulerState {
-  Number max_lr = 0.0, lr_warmup_steps = int64_t{0}, num_steps = int64_t{0};
-  std::string lr_decay_style;
-  Number lr_decay_steps = int64_t{0}, min_lr = 0.0;
-
-  /// Absent in checkpoints of before weight decay was scheduled.
-  struct WeightDecay {
-    Number start_wd = 0.0, end_wd = 0.0;
-    std::string wd_incr_style;
-    Number wd_incr_steps = int64_t{0};
-  };
-
-  std::optional<WeightDecay> weight_decay;
-};
+/// A dict of plain values in its order: names and values, ints and floats told apart.
+using StateFields = std::vector<std::pair<std::string, FieldValue>>;
 
 /// A Mersenne Twister of Python's `random` or numpy's global generator.
 struct MersenneState {
@@ -105,8 +84,11 @@ struct RngState {
   MersenneState python_random, numpy_random;
   std::vector<std::byte> torch;  ///< 5056 bytes, as torch.get_rng_state() gives them.
   std::vector<std::byte> cuda;   ///< 16 bytes: seed and offset, of 64 bits each.
-  /// Name ("model-parallel-rng") and state of a CUDA generator.
-  std::vector<std::pair<std::string, std::vector<std::byte>>> tracker;
+  using Tracker = std::vector<std::pair<std::string, std::vector<std::byte>>>;
+  Tracker tracker;  ///< Name ("model-parallel-rng") and state of a CUDA generator, 16 bytes.
+  /// What Megatron does not have: the same of generators on the CPU (5056 bytes), of runs there.
+  /// Saved beside the others, under a key that Megatron does not look at.
+  Tracker cpu_tracker;
 };
 
 /// Everything that one rank saves and a resumed run needs. No tensor library's types: whoever holds
@@ -120,9 +102,11 @@ struct TrainingState {
   int64_t tensor_rank = 0, pipeline_rank = 0;
   std::vector<TrainingParameter> parameters;  ///< In any order; empty where read.
   std::optional<OptimizerState> optimizer;
-  std::optional<SchedulerState> opt_param_scheduler;
+  /// OptimizerParamScheduler.state_dict(); its steps are samples.
+  std::optional<StateFields> opt_param_scheduler;
   std::optional<RngState> rng;
-  Number num_floating_point_operations_so_far = 0.0;  ///< Since core only.
+  /// A number, since core only. Megatron begins at the int 0 and adds floats.
+  FieldValue num_floating_point_operations_so_far = int64_t{0};
 };
 
 }  // namespace meg

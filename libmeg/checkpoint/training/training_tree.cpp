@@ -10,9 +10,8 @@ PickleId TrainingTree::text(std::string_view text) {
   return found->second;
 }
 
-PickleId TrainingTree::number(const Number& number) {
-  if (const auto* integer = std::get_if<int64_t>(&number)) return graph().add_int(*integer);
-  return graph().add_float(std::get<double>(number));
+PickleId TrainingTree::field(const FieldValue& value) {
+  return std::visit([this](const auto& plain) { return arg({plain}); }, value);
 }
 
 PickleId TrainingTree::dict(std::initializer_list<Entry> entries) {
@@ -20,6 +19,15 @@ PickleId TrainingTree::dict(std::initializer_list<Entry> entries) {
   for (const auto& [key, value] : entries) {
     pairs.push_back(text(key));
     pairs.push_back(value);
+  }
+  return graph().add_dict(std::move(pairs));
+}
+
+PickleId TrainingTree::dict(const StateFields& fields) {
+  std::vector<PickleId> pairs;
+  for (const auto& [name, value] : fields) {
+    pairs.push_back(text(name));
+    pairs.push_back(field(value));
   }
   return graph().add_dict(std::move(pairs));
 }

@@ -26,10 +26,12 @@ class TrainingTree {
   /// A string; the same node for the same text, as Python's interned keys.
   PickleId text(std::string_view text);
 
-  PickleId number(const Number& number);
+  PickleId field(const FieldValue& value);
 
   /// A plain dict.
   PickleId dict(std::initializer_list<Entry> entries);
+
+  PickleId dict(const StateFields& fields);
 
   PickleId arg(const ArgValue& value);
 
