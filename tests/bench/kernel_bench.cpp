@@ -243,6 +243,7 @@ void register_race(const std::string& name, const MakeRace& make) {
       };
       benchmark::RegisterBenchmark(whole.c_str(), body)
           ->Unit(benchmark::kMillisecond)
+          ->MeasureProcessCPUTime()
           ->UseRealTime();
     }
   }

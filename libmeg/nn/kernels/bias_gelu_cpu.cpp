@@ -9,11 +9,11 @@ void bias_gelu_forward_cpu(const BiasGeluForward& call, int64_t row_begin, int64
   const CpuRuns runs(call.type);
   float bias_room[kRunElements];
   float room[kRunElements];
-  for (int64_t column = 0; column < call.columns; column += kRunElements) {
-    const int64_t count = std::min(kRunElements, call.columns - column);
-    const float* bias = runs.read(call.bias, column, count, bias_room);
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t column = 0; column < call.columns; column += kRunElements) {
       const int64_t begin = row * call.columns + column;
+      const int64_t count = std::min(kRunElements, call.columns - column);
+      const float* bias = runs.read(call.bias, column, count, bias_room);
       const float* input = runs.read(call.input, begin, count, room);
       float* output = runs.place(call.output, begin, room);
       runs.loops().bias_gelu(input, bias, output, count);
@@ -27,11 +27,11 @@ void bias_gelu_backward_cpu(const BiasGeluBackward& call, int64_t row_begin, int
   float bias_room[kRunElements];
   float gradient_room[kRunElements];
   float input_room[kRunElements];
-  for (int64_t column = 0; column < call.columns; column += kRunElements) {
-    const int64_t count = std::min(kRunElements, call.columns - column);
-    const float* bias = runs.read(call.bias, column, count, bias_room);
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t column = 0; column < call.columns; column += kRunElements) {
       const int64_t begin = row * call.columns + column;
+      const int64_t count = std::min(kRunElements, call.columns - column);
+      const float* bias = runs.read(call.bias, column, count, bias_room);
       const float* grad_output = runs.read(call.grad_output, begin, count, gradient_room);
       const float* input = runs.read(call.input, begin, count, input_room);
       float* grad_input = runs.place(call.grad_input, begin, gradient_room);

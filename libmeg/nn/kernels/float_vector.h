@@ -90,5 +90,22 @@ inline Floats exponential(Floats x) {
   return x < -87.0f ? Floats{} : value * scale;
 }
 
+/// 2^x within 2 units in the last place for x from -126 to 126; beyond them as at the ends. Where x
+/// is a product, its own rounding counts for more: x * 4e-8 of the result. NaN stays NaN.
+inline Floats power_of_two(Floats x) {
+  x = x > 126.0f ? broadcast(126.0f) : x;
+  x = x < -126.0f ? broadcast(-126.0f) : x;
+  const Floats rounded = x + 12582912.0f;  // to a whole number, as above
+  const Integers power = reinterpret_cast<Integers>(rounded) - 0x4b400000;
+  const Floats rest = x - (rounded - 12582912.0f);
+  Floats value = rest * 1.535336188e-4f + 1.339887440e-3f;  // Cephes' exp2f
+  value = value * rest + 9.618437357e-3f;
+  value = value * rest + 5.550332471e-2f;
+  value = value * rest + 2.402264791e-1f;
+  value = value * rest + 6.931472028e-1f;
+  value = value * rest + 1.0f;
+  return value * reinterpret_cast<Floats>((power + 127) << 23);
+}
+
 }  // namespace
 }  // namespace meg::nn

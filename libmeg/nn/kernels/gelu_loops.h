@@ -10,9 +10,11 @@ namespace {
 
 // 0.5 * (1 + tanh(u)) = 1 / (1 + e^(-2u)), which loses no digits where tanh is near -1.
 
-/// e^(-2u) with u = 0.79788456 * x * (1 + 0.044715 * x * x)
+/// e^(-2u) with u = 0.79788456 * x * (1 + 0.044715 * x * x), as a power of two
 inline Floats gelu_exponential(Floats x) {
-  return exponential(x * (x * x * 0.044715f + 1.0f) * (-2.0f * 0.79788456f));
+  constexpr double kLinear = -2 * 0.79788456 * 1.4426950408889634;
+  constexpr double kCubic = kLinear * 0.044715;
+  return power_of_two(x * (x * x * static_cast<float>(kCubic) + static_cast<float>(kLinear)));
 }
 
 inline Floats gelu(Floats x) { return x / (gelu_exponential(x) + 1.0f); }
