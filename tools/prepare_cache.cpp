@@ -65,13 +65,19 @@ void print_target_sizes(const PerSplit<std::optional<int64_t>>& samples) {
   std::fflush(stdout);
 }
 
+/// The index of a blend has no files without --data-cache-path.
+std::string outcome_text(const IndexCacheReport& cache) {
+  const bool in_memory = cache.prefix.empty() && cache.description.empty();
+  return fmt::format("{}{}", outcome_name(cache.outcome), in_memory ? " in memory" : "");
+}
+
 void print_cache(const IndexCacheReport& cache) {
   const std::string what = cache.prefix.empty() ? "blend" : cache.prefix;
   const std::string epochs = cache.prefix.empty() ? ""
                                                   : fmt::format(", {} epoch{}", cache.epochs,
                                                                 cache.epochs == 1 ? "" : "s");
   fmt::print(" > {}: {}: {}, {} samples{}, {:.3f} s\n", split_name(cache.split), what,
-             outcome_name(cache.outcome), cache.samples, epochs, cache.seconds);
+             outcome_text(cache), cache.samples, epochs, cache.seconds);
   if (!cache.reason.empty()) fmt::print("   because {}\n", cache.reason);
   if (!cache.description.empty()) fmt::print("   {}\n", cache.description);
 }
