@@ -238,6 +238,7 @@ Result<DataRun> resolve_data_flags(const DataFlags& data,
   config.sequence_length = *data.sequence_length;
   config.seed = data.seed;
   config.split = data.split;
+  config.per_split_split = data.split;
   config.cache_path = data.cache_path;
   config.threads = static_cast<int>(data.dataset_builder_threads);
   config.extra_token = !data.no_extra_token;

@@ -92,6 +92,7 @@ class Builder {
 
   const GptDataConfig& config_;
   std::optional<SplitWeights> weights_;
+  std::optional<SplitWeights> described_weights_;  ///< Of splits that they do not cut.
   std::map<std::string, std::shared_ptr<const IndexedDataset>> opened_;
   GptDatasets result_;
 };
@@ -163,7 +164,7 @@ GptDescription Builder::describe(Split split, const Part& part) const {
   description.split = split;
   description.seed = static_cast<uint32_t>(config_.seed);
   description.sequence_length = config_.sequence_length;
-  description.weights = weights_;
+  description.weights = weights_.has_value() ? weights_ : described_weights_;
   description.tokenizer = config_.tokenizer;
   return description;
 }
@@ -374,6 +375,11 @@ Result<GptDatasets> Builder::build() {
       MEG_RETURN_IF_ERROR(build_split(split, *config_.blend));
     }
     return std::move(result_);
+  }
+  const bool described = config_.version.index_cache_form == IndexCacheForm::kLegacy;
+  if (described && config_.per_split_split.has_value()) {
+    MEG_ASSIGN_OR_RETURN(described_weights_,
+                         SplitWeights::parse(*config_.per_split_split, config_.version));
   }
   bool any = false;
   for (const Split split : kSplits) {

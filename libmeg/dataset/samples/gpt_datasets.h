@@ -22,6 +22,9 @@ struct GptDataConfig {
   std::optional<Blend> blend;                ///< --data-path, cut by `split`; else
   PerSplit<std::optional<Blend>> per_split;  ///< --train-data-path and so on; else mock data.
   std::string split = "969,30,1";            ///< --split; used with `blend`.
+  /// --split as 6ef5bdc names it in the descriptions of per_split's datasets, which it does not
+  /// cut.
+  std::optional<std::string> per_split_split = std::nullopt;
   PerSplit<std::optional<int64_t>> samples;  ///< Asked for; nullopt: one epoch.
   int64_t sequence_length = 0;               ///< --seq-length, tokens
   int64_t seed = 1234;                       ///< --seed, 0 to 2^32 - 1
