@@ -41,12 +41,12 @@ inline void store(float* to, Floats values) { *reinterpret_cast<UnalignedFloats*
 /// The first `count` lanes from memory, zeros behind them.
 inline Floats load_first(const float* from, int64_t count) {
   Floats values{};
-  std::memcpy(&values, from, static_cast<size_t>(count) * sizeof(float));
+  if (count > 0) std::memcpy(&values, from, static_cast<size_t>(count) * sizeof(float));
   return values;
 }
 
 inline void store_first(float* to, Floats values, int64_t count) {
-  std::memcpy(to, &values, static_cast<size_t>(count) * sizeof(float));
+  if (count > 0) std::memcpy(to, &values, static_cast<size_t>(count) * sizeof(float));
 }
 
 inline Doubles load_doubles(const float* from) {
