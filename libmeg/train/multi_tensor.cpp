@@ -1,0 +1,92 @@
+#include "libmeg/train/multi_tensor.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <cstring>
+#include <span>
+#include <stdexcept>
+#include <string>
+
+#ifdef MEG_HAS_CUDA
+#include <c10/cuda/CUDAStream.h>
+#endif
+
+namespace meg::train {
+namespace {
+
+/// A list as bytes on a GPU.
+template <class T>
+at::Tensor on_device(const std::vector<T>& list, at::Device device) {
+  const auto bytes = static_cast<int64_t>(list.size() * sizeof(T));
+  at::Tensor host = at::empty({bytes}, at::kByte);
+  std::memcpy(host.data_ptr(), list.data(), static_cast<size_t>(bytes));
+  return host.to(device);
+}
+
+[[maybe_unused]] void check_launch(int error, const char* kernel) {
+  if (error != 0) {
+    throw std::runtime_error(std::string(kernel) + ": CUDA error " + std::to_string(error));
+  }
+}
+
+}  // namespace
+
+MultiTensor::MultiTensor(std::vector<nn::AdamTensor> tensors, at::Device device)
+    : adam_(std::move(tensors)), device_(device) {
+  for (const nn::AdamTensor& tensor : adam_) {
+    gradients_.push_back({.gradient = tensor.gradient,
+                          .type = tensor.gradient_type,
+                          .count = tensor.count,
+                          .first_chunk = 0});
+  }
+  const auto count = static_cast<int64_t>(adam_.size());
+  chunks_ = nn::number_chunks(adam_.data(), count);
+  nn::number_chunks(gradients_.data(), count);
+  of_chunks_.resize(static_cast<size_t>(chunks_));
+  if (device_.is_cpu()) return;
+  device_adam_ = on_device(adam_, device_);
+  device_gradients_ = on_device(gradients_, device_);
+  device_of_chunks_ = on_device(of_chunks_, device_);
+  device_total_ = on_device(std::vector<nn::GradientStatistics>(1), device_);
+}
+
+nn::GradientStatistics MultiTensor::statistics(float scale) {
+  const auto count = static_cast<int64_t>(gradients_.size());
+  if (device_.is_cpu()) {
+    at::parallel_for(0, chunks_, 1, [&](int64_t begin, int64_t end) {
+      nn::gradient_statistics_cpu(gradients_.data(), count, scale, of_chunks_.data(), begin, end);
+    });
+    return nn::total_statistics(of_chunks_.data(), chunks_);
+  }
+#ifdef MEG_HAS_CUDA
+  check_launch(nn::gradient_statistics_cuda(
+                   static_cast<const nn::GradientTensor*>(device_gradients_.const_data_ptr()),
+                   count, scale, static_cast<nn::GradientStatistics*>(device_of_chunks_.data_ptr()),
+                   chunks_, static_cast<nn::GradientStatistics*>(device_total_.data_ptr()),
+                   c10::cuda::getCurrentCUDAStream().stream()),
+               "gradient_statistics");
+#endif
+  const at::Tensor host = device_total_.cpu();
+  nn::GradientStatistics total;
+  std::memcpy(&total, host.const_data_ptr(), sizeof(total));
+  return total;
+}
+
+void MultiTensor::adam(const nn::AdamStep& step) {
+  const auto count = static_cast<int64_t>(adam_.size());
+  if (device_.is_cpu()) {
+    at::parallel_for(0, chunks_, 1, [&](int64_t begin, int64_t end) {
+      nn::multi_tensor_adam_cpu(adam_.data(), count, step, begin, end);
+    });
+    return;
+  }
+#ifdef MEG_HAS_CUDA
+  check_launch(
+      nn::multi_tensor_adam_cuda(static_cast<const nn::AdamTensor*>(device_adam_.const_data_ptr()),
+                                 count, step, chunks_, c10::cuda::getCurrentCUDAStream().stream()),
+      "multi_tensor_adam");
+#endif
+}
+
+}  // namespace meg::train

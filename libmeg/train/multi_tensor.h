@@ -1,0 +1,35 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+#include "libmeg/nn/kernels/gradient_statistics.h"
+#include "libmeg/nn/kernels/multi_tensor_adam.h"
+
+namespace meg::train {
+
+/// The multi-tensor kernels over one fixed list of tensors, on the device where they lie: on CPUs
+/// by LibTorch's threads, on a GPU in its current stream. LibTorch's exceptions fly.
+class MultiTensor {
+ public:
+  MultiTensor() = default;
+
+  /// The arrays must stay where they are.
+  MultiTensor(std::vector<nn::AdamTensor> tensors, at::Device device);
+
+  /// Of all gradients times `scale`. On a GPU this waits for it.
+  nn::GradientStatistics statistics(float scale);
+
+  void adam(const nn::AdamStep& step);
+
+ private:
+  std::vector<nn::AdamTensor> adam_;
+  std::vector<nn::GradientTensor> gradients_;
+  int64_t chunks_ = 0;
+  std::vector<nn::GradientStatistics> of_chunks_;
+  at::Device device_ = at::kCPU;
+  at::Tensor device_adam_, device_gradients_, device_of_chunks_, device_total_;  ///< bytes
+};
+
+}  // namespace meg::train

@@ -1,0 +1,213 @@
+#include "libmeg/train/optimizer.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "libmeg/parallel/torch_guard.h"
+#include "libmeg/train/flat_buffer.h"
+#include "libmeg/train/multi_tensor.h"
+
+namespace meg::train {
+namespace {
+
+using parallel::torch_guard;
+
+// Added to the norm that clipping divides by, as in Megatron.
+constexpr double kClipEpsilon = 1e-6;
+
+enum Group : int { kDecay = 0, kNoDecay = 1 };
+
+nn::FloatType float_type(at::ScalarType type) {
+  if (type == at::kHalf) return nn::FloatType::kFloat16;
+  if (type == at::kBFloat16) return nn::FloatType::kBFloat16;
+  return nn::FloatType::kFloat32;
+}
+
+}  // namespace
+
+struct Optimizer::State {
+  nn::GptModel& model;
+  std::unique_ptr<GradScaler> scaler;
+  Options options;
+  FlatBuffer gradients;
+  FlatBuffer masters;  ///< Only where the parameters are 16-bit.
+  FlatBuffer exp_avg, exp_avg_sq;
+  /// Autograd adds straight into the gradients; else gather_gradients does.
+  bool gradients_in_place = true;
+  std::vector<ParameterState> states;
+  MultiTensor kernels;
+  int64_t updates = 0;
+
+  bool is_sixteen_bit() const { return model.options().params_dtype != at::kFloat; }
+
+  void allocate();
+  std::vector<nn::AdamTensor> adam_tensors();
+  nn::AdamStep adam_step(const Rates& rates, float inverse_scale, float clip) const;
+};
+
+void Optimizer::State::allocate() {
+  const auto parameters = model.parameters();
+  const at::ScalarType type = model.options().params_dtype;
+  const bool widen = options.accumulate_allreduce_grads_in_fp32 || type == at::kBFloat16;
+  gradients_in_place = !is_sixteen_bit() || !widen;
+  gradients = FlatBuffer(parameters, gradients_in_place ? type : at::kFloat);
+  if (is_sixteen_bit()) masters = FlatBuffer(parameters, at::kFloat);
+  exp_avg = FlatBuffer(parameters, at::kFloat);
+  exp_avg_sq = FlatBuffer(parameters, at::kFloat);
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    states.push_back({.master = masters.defined() ? masters.views()[i] : at::Tensor(),
+                      .exp_avg = exp_avg.views()[i],
+                      .exp_avg_sq = exp_avg_sq.views()[i]});
+    if (gradients_in_place) parameters[i].tensor.mutable_grad() = gradients.views()[i];
+  }
+  kernels = MultiTensor(adam_tensors(), model.options().device);
+}
+
+std::vector<nn::AdamTensor> Optimizer::State::adam_tensors() {
+  const auto parameters = model.parameters();
+  std::vector<nn::AdamTensor> tensors;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const at::Tensor& weight = parameters[i].tensor;
+    nn::AdamTensor tensor;
+    tensor.gradient = gradients.views()[i].const_data_ptr();
+    tensor.gradient_type = float_type(gradients.flat().scalar_type());
+    const at::Tensor master = is_sixteen_bit() ? states[i].master : weight.detach();
+    tensor.master = master.mutable_data_ptr<float>();
+    tensor.exp_avg = states[i].exp_avg.mutable_data_ptr<float>();
+    tensor.exp_avg_sq = states[i].exp_avg_sq.mutable_data_ptr<float>();
+    if (is_sixteen_bit()) tensor.weight = weight.mutable_data_ptr();
+    tensor.weight_type = float_type(weight.scalar_type());
+    tensor.group = parameters[i].weight_decay ? kDecay : kNoDecay;
+    tensor.count = weight.numel();
+    tensors.push_back(tensor);
+  }
+  return tensors;
+}
+
+nn::AdamStep Optimizer::State::adam_step(const Rates& rates, float inverse_scale,
+                                         float clip) const {
+  nn::AdamStep step;
+  step.beta1 = static_cast<float>(options.betas[0]);
+  step.beta2 = static_cast<float>(options.betas[1]);
+  step.eps = static_cast<float>(options.eps);
+  step.bias_correction1 = nn::adam_bias_correction(step.beta1, updates + 1);
+  step.bias_correction2 = nn::adam_bias_correction(step.beta2, updates + 1);
+  step.inverse_loss_scale = inverse_scale;
+  step.clip_coefficient = clip;
+  const auto lr = static_cast<float>(rates.lr);
+  step.groups[kDecay] = {.learning_rate = lr,
+                         .weight_decay = static_cast<float>(rates.weight_decay)};
+  step.groups[kNoDecay] = {.learning_rate = lr, .weight_decay = 0};
+  return step;
+}
+
+Optimizer::Optimizer(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+Optimizer::~Optimizer() = default;
+
+Result<std::unique_ptr<Optimizer>> Optimizer::create(nn::GptModel& model,
+                                                     std::unique_ptr<GradScaler> scaler,
+                                                     const Options& options) {
+  auto state = std::make_unique<State>(State{.model = model,
+                                             .scaler = std::move(scaler),
+                                             .options = options,
+                                             .gradients = {},
+                                             .masters = {},
+                                             .exp_avg = {},
+                                             .exp_avg_sq = {},
+                                             .states = {},
+                                             .kernels = {}});
+  MEG_RETURN_IF_ERROR(torch_guard([&] {
+    state->allocate();
+    return Status();
+  }));
+  std::unique_ptr<Optimizer> optimizer(new Optimizer(std::move(state)));
+  MEG_RETURN_IF_ERROR(optimizer->copy_model_to_masters());
+  return optimizer;
+}
+
+double Optimizer::loss_scale() const {
+  return state_->scaler == nullptr ? 1.0 : state_->scaler->scale();
+}
+
+Status Optimizer::zero_grad() {
+  return torch_guard([this] {
+    state_->gradients.flat().zero_();
+    return Status();
+  });
+}
+
+Status Optimizer::gather_gradients() {
+  if (state_->gradients_in_place) return {};
+  return torch_guard([this] {
+    const auto parameters = state_->model.parameters();
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      at::Tensor& gradient = parameters[i].tensor.mutable_grad();
+      if (!gradient.defined()) continue;
+      state_->gradients.views()[i].add_(gradient);
+      gradient = at::Tensor();
+    }
+    return Status();
+  });
+}
+
+Result<Optimizer::Outcome> Optimizer::step(const Rates& rates) {
+  Outcome outcome;
+  const Status done = torch_guard([&]() -> Status {
+    State& state = *state_;
+    const float inverse_scale = state.scaler == nullptr ? 1.0F : state.scaler->inv_scale();
+    const nn::GradientStatistics found = state.kernels.statistics(inverse_scale);
+    if (state.scaler != nullptr) {
+      outcome.skipped = found.found_inf();
+      state.scaler->update(found.found_inf());
+      if (outcome.skipped) return {};
+    }
+    const auto norm = static_cast<float>(std::sqrt(found.sum_of_squares));
+    outcome.grad_norm = double{norm};
+    float clip = 1;
+    if (state.options.clip_grad > 0) {
+      const double coefficient = state.options.clip_grad / (double{norm} + kClipEpsilon);
+      if (coefficient < 1) clip = static_cast<float>(coefficient);
+    }
+    if (state.options.log_num_zeros_in_grad) outcome.num_zeros = found.num_zeros;
+    state.kernels.adam(state.adam_step(rates, inverse_scale, clip));
+    ++state.updates;
+    return {};
+  });
+  MEG_RETURN_IF_ERROR(done);
+  return outcome;
+}
+
+std::span<const Optimizer::ParameterState> Optimizer::states() const { return state_->states; }
+
+Status Optimizer::copy_model_to_masters() {
+  return torch_guard([this] {
+    const auto parameters = state_->model.parameters();
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      if (state_->masters.defined()) state_->states[i].master.copy_(parameters[i].tensor.detach());
+    }
+    return Status();
+  });
+}
+
+Status Optimizer::copy_masters_to_model() {
+  return torch_guard([this] {
+    const auto parameters = state_->model.parameters();
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      if (state_->masters.defined()) parameters[i].tensor.detach().copy_(state_->states[i].master);
+    }
+    return Status();
+  });
+}
+
+int64_t Optimizer::updates() const { return state_->updates; }
+
+void Optimizer::set_updates(int64_t updates) { state_->updates = updates; }
+
+GradScaler* Optimizer::scaler() { return state_->scaler.get(); }
+
+const Optimizer::Options& Optimizer::options() const { return state_->options; }
+
+}  // namespace meg::train

@@ -1,0 +1,91 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "libmeg/core/result.h"
+#include "libmeg/nn/gpt_model.h"
+#include "libmeg/train/schedule/grad_scaler.h"
+
+namespace meg::train {
+
+/// Adam with decoupled weight decay over all parameters of a model, the 16-bit ones with fp32
+/// masters. Gradients are gathered over micro-batches, unscaled, clipped and applied.
+/// Mirrors Megatron-LM megatron/core/optimizer/optimizer.py: FP32Optimizer and
+/// Float16OptimizerWithFloat16Params, on one rank.
+class Optimizer {
+ public:
+  struct Options {
+    std::array<double, 2> betas = {0.9, 0.999};  ///< --adam-beta1, --adam-beta2
+    double eps = 1e-8;                           ///< --adam-eps
+    double clip_grad = 1.0;                      ///< Largest gradient norm; 0: not clipped.
+    bool log_num_zeros_in_grad = false;
+    /// 16-bit gradients of micro-batches are added in fp32; always so for bf16.
+    bool accumulate_allreduce_grads_in_fp32 = false;
+  };
+
+  /// What the two parameter groups use in a step.
+  struct Rates {
+    double lr = 0;
+    double weight_decay = 0;  ///< Of the parameters that decay.
+  };
+
+  /// What a step did.
+  struct Outcome {
+    bool skipped = false;              ///< A gradient was inf or NaN, so nothing changed.
+    double grad_norm = 0;              ///< Before clipping; of a step that was not skipped.
+    std::optional<int64_t> num_zeros;  ///< With log_num_zeros_in_grad.
+  };
+
+  /// Everything that a checkpoint keeps of one parameter, in the parameter's shape: fp32.
+  struct ParameterState {
+    at::Tensor master;  ///< Of 16-bit parameters; else undefined.
+    at::Tensor exp_avg, exp_avg_sq;
+  };
+
+  /// scaler: nullptr where nothing is scaled. The model must outlive the optimizer.
+  static Result<std::unique_ptr<Optimizer>> create(nn::GptModel& model,
+                                                   std::unique_ptr<GradScaler> scaler,
+                                                   const Options& options);
+  ~Optimizer();
+
+  /// What the loss is multiplied with before backward.
+  double loss_scale() const;
+
+  /// Forgets the gradients of the step before.
+  Status zero_grad();
+
+  /// After backward of every micro-batch.
+  Status gather_gradients();
+
+  /// Applies the gathered gradients, unless one is inf or NaN; then the loss scale falls.
+  Result<Outcome> step(const Rates& rates);
+
+  /// In the order of the model's parameters. Writing into them is allowed between steps.
+  std::span<const ParameterState> states() const;
+
+  /// After weights were put into the model: masters follow them.
+  Status copy_model_to_masters();
+  /// After masters were put back: the model follows them.
+  Status copy_masters_to_model();
+
+  int64_t updates() const;  ///< Steps that were not skipped.
+  void set_updates(int64_t updates);
+
+  GradScaler* scaler();
+
+  const Options& options() const;
+
+ private:
+  struct State;
+  explicit Optimizer(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace meg::train

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "libmeg/core/result.h"
+#include "libmeg/dataset/samples/sample_loader.h"
+#include "libmeg/nn/gpt_model.h"
+#include "libmeg/train/optimizer.h"
+
+namespace meg::train {
+
+/// Loss of one micro-batch over the tokens that the loss mask keeps.
+struct MicroBatchLoss {
+  double loss_sum = 0;  ///< Of token losses, fp32 rounded.
+  double tokens = 0;    ///< Kept ones.
+
+  double mean() const { return tokens > 0 ? loss_sum / tokens : 0.0; }
+};
+
+/// Gives micro-batches one after another; an error where there are none left.
+using NextMicroBatch = std::function<Result<const MicroBatch*>()>;
+
+/// Forward and backward of `micro_batches` micro-batches; the optimizer then holds the gradients of
+/// their mean loss, multiplied by its loss scale.
+/// Mirrors Megatron-LM megatron/core/pipeline_parallel/schedules.py:
+/// forward_backward_no_pipelining, and pretrain_gpt.py: loss_func.
+Result<std::vector<MicroBatchLoss>> forward_backward(nn::GptModel& model, Optimizer& optimizer,
+                                                     const NextMicroBatch& next,
+                                                     int64_t micro_batches);
+
+/// Forward alone, without gradients and dropout.
+Result<std::vector<MicroBatchLoss>> forward_only(nn::GptModel& model, const NextMicroBatch& next,
+                                                 int64_t micro_batches);
+
+/// What Megatron prints of a step: from core 0.7 on the mean over all tokens, before it the mean of
+/// the micro-batches' means.
+double reported_loss(const std::vector<MicroBatchLoss>& losses, bool over_tokens);
+
+}  // namespace meg::train
