@@ -1,0 +1,91 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "libmeg/checkpoint/megatron/megatron_checkpoint.h"
+#include "libmeg/checkpoint/training/async_writer.h"
+#include "libmeg/checkpoint/training/training_state.h"
+#include "libmeg/core/result.h"
+#include "libmeg/model/parameter_table.h"
+#include "libmeg/nn/gpt_model.h"
+#include "libmeg/train/optimizer.h"
+#include "libmeg/train/schedule/optimizer_param_scheduler.h"
+
+namespace meg::train {
+
+/// Where a run is saved and what it begins with. Names are those of Megatron's flags.
+struct CheckpointOptions {
+  std::optional<std::string> load;
+  std::optional<std::string> save;
+  std::optional<int64_t> save_interval;
+  bool finetune = false;
+  bool no_load_optim = false;
+  bool no_load_rng = false;
+  bool no_save_optim = false;
+  bool no_save_rng = false;
+  bool exit_on_missing_checkpoint = false;
+  bool async_save = false;
+  NameFamily names = NameFamily::kMcoreLocal;
+  OpenCheckpointOptions open;  ///< Rules for parameters, shapes for files without args.
+};
+
+/// How far a run has come.
+struct Progress {
+  int64_t iteration = 0;
+  int64_t consumed_train_samples = 0;
+  int64_t consumed_valid_samples = 0;
+  double floating_point_operations = 0;
+};
+
+/// The parts of a run whose state a checkpoint holds.
+struct RunParts {
+  nn::GptModel& model;
+  Optimizer& optimizer;
+  OptimizerParamScheduler& scheduler;
+};
+
+using PrintLine = std::function<void(const std::string&)>;
+
+/// Opens what --load names; nullopt with Megatron's warning where there is none.
+/// kNotFound with exit_on_missing_checkpoint.
+Result<std::optional<MegatronCheckpoint>> open_checkpoint(const CheckpointOptions& options,
+                                                          const PrintLine& print);
+
+/// Puts a checkpoint of any layout into a run. run: the run's args by Megatron's names.
+/// Mirrors Megatron-LM megatron/training/checkpointing.py: load_checkpoint.
+Result<Progress> load_checkpoint(const MegatronCheckpoint& checkpoint,
+                                 const CheckpointOptions& options, const FieldLookup& run,
+                                 RunParts parts, const PrintLine& print);
+
+/// Saves runs, in the background with async_save.
+class CheckpointSaver {
+ public:
+  CheckpointSaver(CheckpointOptions options, TrainingArgs args, int64_t seed)
+      : options_(std::move(options)), args_(std::move(args)), seed_(seed) {}
+
+  bool enabled() const { return options_.save.has_value(); }
+
+  /// The iteration saved last by this object; nullopt before the first.
+  std::optional<int64_t> last_iteration() const { return last_iteration_; }
+
+  Status save(const Progress& progress, RunParts parts, const PrintLine& print);
+
+  /// Waits for a save in the background.
+  Status finish();
+
+ private:
+  Result<TrainingState> snapshot(const Progress& progress, RunParts parts) const;
+
+  CheckpointOptions options_;
+  TrainingArgs args_;
+  int64_t seed_;
+  AsyncWriter writer_;
+  std::optional<int64_t> last_iteration_;
+};
+
+}  // namespace meg::train

@@ -1,0 +1,19 @@
+#pragma once
+
+#include "libmeg/checkpoint/training/training_state.h"
+#include "libmeg/core/result.h"
+#include "libmeg/nn/random_states.h"
+
+namespace meg::train {
+
+/// What a checkpoint keeps of the generators: those of Megatron that this trainer does not use as
+/// Megatron seeds them, and dropout's own states. On a GPU these stand where Megatron's stand; a
+/// CPU's model-parallel state, which Megatron has no place for, under a name of its own.
+Result<RngState> save_generators(int64_t seed, NameFamily family,
+                                 const nn::RandomStates& generators);
+
+/// Puts dropout's states back. States of another kind of device are left out: dropout then goes on
+/// as seeded.
+Status restore_generators(const RngState& saved, nn::RandomStates& generators);
+
+}  // namespace meg::train

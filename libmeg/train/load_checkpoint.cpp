@@ -1,0 +1,176 @@
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <map>
+
+#include "libmeg/checkpoint/training/check_architecture.h"
+#include "libmeg/checkpoint/training/read_training_state.h"
+#include "libmeg/checkpoint/training/read_training_tensors.h"
+#include "libmeg/parallel/torch_guard.h"
+#include "libmeg/train/checkpointing.h"
+#include "libmeg/train/generator_states.h"
+#include "libmeg/train/tensor_bytes.h"
+
+namespace meg::train {
+namespace {
+
+using parallel::torch_guard;
+
+/// What is read of one parameter, and where it goes.
+struct Reading {
+  at::Tensor into;  ///< On the model's device.
+  at::Tensor host;  ///< The same memory, or a copy on the CPU.
+};
+
+/// Collects targets and copies to the device what was not read in place.
+class Readings {
+ public:
+  void add(const std::string& name, const std::string& kind, const at::Tensor& into) {
+    const at::Tensor detached = into.detach();
+    const at::Tensor host = detached.is_cpu() ? detached : at::empty_like(detached, at::kCPU);
+    targets_.push_back({.name = name,
+                        .kind = kind,
+                        .dtype = dtype_of_tensor(host),
+                        .shape = tensor_shape(host),
+                        .bytes = tensor_bytes(host)});
+    readings_.push_back({.into = detached, .host = host});
+  }
+
+  Status read(const MegatronCheckpoint& checkpoint, const TrainingTensorOptions& options) {
+    MEG_RETURN_IF_ERROR(read_training_tensors(checkpoint, targets_, options));
+    for (const Reading& reading : readings_) {
+      if (!reading.into.is_cpu()) reading.into.copy_(reading.host);
+    }
+    return {};
+  }
+
+ private:
+  std::vector<TrainingTensorTarget> targets_;
+  std::vector<Reading> readings_;
+};
+
+Status read_tensors(const MegatronCheckpoint& checkpoint, bool with_optimizer, RunParts parts) {
+  Readings readings;
+  const auto parameters = parts.model.parameters();
+  const auto states = parts.optimizer.states();
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const std::string& name = parameters[i].name;
+    const bool has_master = states[i].master.defined();
+    readings.add(name, "weight",
+                 with_optimizer && has_master ? states[i].master : parameters[i].tensor);
+    if (!with_optimizer) continue;
+    readings.add(name, "exp_avg", states[i].exp_avg);
+    readings.add(name, "exp_avg_sq", states[i].exp_avg_sq);
+  }
+  const nn::ModelPart& part = parts.model.part();
+  MEG_RETURN_IF_ERROR(readings.read(
+      checkpoint, {.tensor_model_parallel_size = part.sizes.tensor_model_parallel_size,
+                   .tensor_rank = part.tensor_rank,
+                   .use_masters = with_optimizer}));
+  return with_optimizer ? parts.optimizer.copy_masters_to_model()
+                        : parts.optimizer.copy_model_to_masters();
+}
+
+FieldValue field_of(const Number& number) {
+  return std::visit([](auto value) { return FieldValue(value); }, number);
+}
+
+/// The scheduler's fields by the names that checkpoints give them.
+FieldLookup scheduler_fields(const SchedulerState& state) {
+  std::map<std::string, FieldValue, std::less<>> fields = {
+      {"max_lr", field_of(state.max_lr)},
+      {"lr_warmup_steps", field_of(state.lr_warmup_steps)},
+      {"num_steps", field_of(state.num_steps)},
+      {"lr_decay_style", state.lr_decay_style},
+      {"lr_decay_steps", field_of(state.lr_decay_steps)},
+      {"min_lr", field_of(state.min_lr)}};
+  if (state.weight_decay.has_value()) {
+    fields["start_wd"] = field_of(state.weight_decay->start_wd);
+    fields["end_wd"] = field_of(state.weight_decay->end_wd);
+    fields["wd_incr_style"] = state.weight_decay->wd_incr_style;
+    fields["wd_incr_steps"] = field_of(state.weight_decay->wd_incr_steps);
+  }
+  return [fields](std::string_view name) -> std::optional<FieldValue> {
+    const auto found = fields.find(name);
+    if (found == fields.end()) return std::nullopt;
+    return found->second;
+  };
+}
+
+Status restore_optimizer(const TrainingState& state, RunParts parts, const PrintLine& print) {
+  if (state.optimizer.has_value()) {
+    parts.optimizer.set_updates(state.optimizer->decay.step.value_or(0));
+    GradScaler* scaler = parts.optimizer.scaler();
+    const auto& saved = state.optimizer->grad_scaler;
+    if (scaler != nullptr && saved.has_value() && saved->dynamic.has_value()) {
+      MEG_RETURN_IF_ERROR(
+          scaler->load_state_dict({.scale = saved->dynamic->scale,
+                                   .growth_tracker = saved->dynamic->growth_tracker,
+                                   .hysteresis_tracker = saved->dynamic->hysteresis_tracker}));
+    }
+  }
+  if (!state.opt_param_scheduler.has_value()) return {};
+  MEG_ASSIGN_OR_RETURN(
+      const std::vector<std::string> lines,
+      parts.scheduler.load_state_dict(scheduler_fields(*state.opt_param_scheduler)));
+  for (const std::string& line : lines) print(line);
+  return {};
+}
+
+bool is_missing(const std::string& load) {
+  std::error_code ignored;
+  const std::filesystem::path folder(load);
+  if (!std::filesystem::exists(folder, ignored)) return true;
+  return std::filesystem::is_directory(folder, ignored) &&
+         !std::filesystem::exists(folder / std::string(kTrackerName), ignored);
+}
+
+}  // namespace
+
+Result<std::optional<MegatronCheckpoint>> open_checkpoint(const CheckpointOptions& options,
+                                                          const PrintLine& print) {
+  if (!options.load.has_value()) return std::optional<MegatronCheckpoint>();
+  const std::string& load = *options.load;
+  const Result<CheckpointFolder> folder = find_checkpoint(load);
+  if (!folder.has_value()) {
+    const bool none = folder.error().code() == StatusCode::kNotFound && is_missing(load);
+    if (!none || options.exit_on_missing_checkpoint) return folder.error();
+    print(fmt::format("WARNING: could not find the metadata file {}/{} ", load, kTrackerName));
+    print("    will not load any checkpoints and will start from random");
+    return std::optional<MegatronCheckpoint>();
+  }
+  OpenCheckpointOptions open = options.open;
+  open.ignore_optimizer = options.finetune || options.no_load_optim;
+  MEG_ASSIGN_OR_RETURN(MegatronCheckpoint checkpoint, MegatronCheckpoint::open(*folder, open));
+  return std::optional<MegatronCheckpoint>(std::move(checkpoint));
+}
+
+Result<Progress> load_checkpoint(const MegatronCheckpoint& checkpoint,
+                                 const CheckpointOptions& options, const FieldLookup& run,
+                                 RunParts parts, const PrintLine& print) {
+  const std::string& load = *options.load;
+  print(checkpoint.folder().is_release ? fmt::format(" loading release checkpoint from {}", load)
+                                       : fmt::format(" loading checkpoint from {} at iteration {}",
+                                                     load, checkpoint.iteration().value_or(0)));
+  MEG_RETURN_IF_ERROR(check_architecture(checkpoint, run));
+  const TrainingReadOptions reading = {.finetune = options.finetune,
+                                       .no_load_optim = options.no_load_optim,
+                                       .no_load_rng = options.no_load_rng};
+  MEG_ASSIGN_OR_RETURN(const TrainingState state, read_training_state(checkpoint, reading));
+  const bool with_optimizer = reading.loads_optimizer(checkpoint);
+  MEG_RETURN_IF_ERROR(torch_guard([&] { return read_tensors(checkpoint, with_optimizer, parts); }));
+  if (with_optimizer) MEG_RETURN_IF_ERROR(restore_optimizer(state, parts, print));
+  if (state.rng.has_value()) {
+    MEG_RETURN_IF_ERROR(restore_generators(*state.rng, parts.model.random_states()));
+  }
+  print(fmt::format("  successfully loaded checkpoint from {} at iteration {}", load,
+                    state.iteration));
+  return Progress{
+      .iteration = state.iteration,
+      .consumed_train_samples = state.consumed_train_samples,
+      .consumed_valid_samples = state.consumed_valid_samples,
+      .floating_point_operations = as_double(state.num_floating_point_operations_so_far)};
+}
+
+}  // namespace meg::train

@@ -1,0 +1,139 @@
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <map>
+
+#include "libmeg/checkpoint/training/write_training_checkpoint.h"
+#include "libmeg/parallel/torch_guard.h"
+#include "libmeg/train/checkpointing.h"
+#include "libmeg/train/generator_states.h"
+#include "libmeg/train/tensor_bytes.h"
+
+namespace meg::train {
+namespace {
+
+/// A tensor's elements on the CPU: a copy where training may go on before they are written.
+TrainingTensor handed_over(const at::Tensor& tensor, bool copy) {
+  const at::Tensor host = tensor.detach().to(at::kCPU, tensor.scalar_type(),
+                                             /*non_blocking=*/false, copy);
+  const auto owner = std::make_shared<const at::Tensor>(host.contiguous());
+  return {.dtype = dtype_of_tensor(*owner),
+          .shape = tensor_shape(*owner),
+          .bytes = tensor_bytes(*owner),
+          .owner = owner};
+}
+
+std::vector<TrainingParameter> snapshot_parameters(RunParts parts, bool with_optimizer, bool copy) {
+  std::vector<TrainingParameter> saved;
+  const auto parameters = parts.model.parameters();
+  const auto states = parts.optimizer.states();
+  const bool with_moments = with_optimizer && parts.optimizer.updates() > 0;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    TrainingParameter parameter;
+    parameter.name = parameters[i].name;
+    parameter.weight = handed_over(parameters[i].tensor, copy);
+    if (with_optimizer && states[i].master.defined()) {
+      parameter.fp32_param = handed_over(states[i].master, copy);
+    }
+    if (with_moments) {
+      parameter.exp_avg = handed_over(states[i].exp_avg, copy);
+      parameter.exp_avg_sq = handed_over(states[i].exp_avg_sq, copy);
+    }
+    saved.push_back(std::move(parameter));
+  }
+  return saved;
+}
+
+Number number_of(const SampleCount& count) {
+  return std::visit([](auto value) { return Number(value); }, count);
+}
+
+SchedulerState scheduler_state_of(const OptimizerParamScheduler& scheduler) {
+  const OptimizerParamScheduler::Options& options = scheduler.options();
+  SchedulerState state;
+  state.max_lr = options.max_lr;
+  state.lr_warmup_steps = number_of(options.lr_warmup_steps);
+  state.num_steps = scheduler.num_steps();
+  state.lr_decay_style = style_text(options.lr_decay_style);
+  state.lr_decay_steps = number_of(options.lr_decay_steps);
+  state.min_lr = options.min_lr;
+  state.weight_decay =
+      SchedulerState::WeightDecay{.start_wd = options.start_wd,
+                                  .end_wd = options.end_wd,
+                                  .wd_incr_style = std::string(style_text(options.wd_incr_style)),
+                                  .wd_incr_steps = number_of(options.wd_incr_steps)};
+  return state;
+}
+
+OptimizerState optimizer_state_of(RunParts parts) {
+  const Optimizer& optimizer = parts.optimizer;
+  OptimizerState state;
+  state.mixed_precision = parts.model.options().params_dtype != at::kFloat;
+  ParamGroupState& decay = state.decay;
+  decay.lr = optimizer.last_rates().lr;
+  decay.weight_decay = optimizer.last_rates().weight_decay;
+  decay.betas = optimizer.options().betas;
+  decay.eps = optimizer.options().eps;
+  decay.max_lr = parts.scheduler.options().max_lr;
+  decay.min_lr = parts.scheduler.options().min_lr;
+  if (optimizer.updates() > 0) decay.step = optimizer.updates();
+  state.no_decay = decay;
+  state.no_decay.wd_mult = 0;
+  state.no_decay.weight_decay = 0;
+  if (GradScaler* scaler = parts.optimizer.scaler(); scaler != nullptr && state.mixed_precision) {
+    state.grad_scaler.emplace();
+    if (const auto dynamic = scaler->state_dict()) {
+      state.grad_scaler->dynamic = {.scale = dynamic->scale,
+                                    .growth_tracker = dynamic->growth_tracker,
+                                    .hysteresis_tracker = dynamic->hysteresis_tracker};
+    }
+  }
+  return state;
+}
+
+}  // namespace
+
+Result<TrainingState> CheckpointSaver::snapshot(const Progress& progress, RunParts parts) const {
+  TrainingState state;
+  state.iteration = progress.iteration;
+  state.consumed_train_samples = progress.consumed_train_samples;
+  state.consumed_valid_samples = progress.consumed_valid_samples;
+  state.num_floating_point_operations_so_far = progress.floating_point_operations;
+  state.args = args_;
+  const bool with_optimizer = !options_.no_save_optim;
+  MEG_RETURN_IF_ERROR(parallel::torch_guard([&] {
+    state.parameters = snapshot_parameters(parts, with_optimizer, options_.async_save);
+    return Status();
+  }));
+  if (with_optimizer) {
+    state.optimizer = optimizer_state_of(parts);
+    state.opt_param_scheduler = scheduler_state_of(parts.scheduler);
+  }
+  if (!options_.no_save_rng) {
+    MEG_ASSIGN_OR_RETURN(state.rng,
+                         save_generators(seed_, options_.names, parts.model.random_states()));
+  }
+  return state;
+}
+
+Status CheckpointSaver::save(const Progress& progress, RunParts parts, const PrintLine& print) {
+  const std::string& folder = *options_.save;
+  const TrainingFileOptions file = {.names = options_.names};
+  print(fmt::format("saving checkpoint at iteration {:7} to {}", progress.iteration, folder));
+  MEG_ASSIGN_OR_RETURN(TrainingState state, snapshot(progress, parts));
+  if (options_.async_save) {
+    MEG_RETURN_IF_ERROR(writer_.save(folder, std::move(state), file));
+    print(fmt::format("  scheduled an async checkpoint save at iteration {:7} to {}",
+                      progress.iteration, folder));
+  } else {
+    MEG_RETURN_IF_ERROR(write_training_checkpoint(folder, std::span(&state, 1), file));
+    print(fmt::format("  successfully saved checkpoint at iteration {:7} to {}", progress.iteration,
+                      folder));
+  }
+  last_iteration_ = progress.iteration;
+  return {};
+}
+
+Status CheckpointSaver::finish() { return writer_.finish(); }
+
+}  // namespace meg::train

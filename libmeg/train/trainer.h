@@ -1,0 +1,100 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "libmeg/checkpoint/training/training_args.h"
+#include "libmeg/core/megatron_version.h"
+#include "libmeg/core/result.h"
+#include "libmeg/dataset/samples/batch_schedule.h"
+#include "libmeg/dataset/samples/sample_counts.h"
+#include "libmeg/model/gpt_config.h"
+#include "libmeg/nn/gpt_options.h"
+#include "libmeg/train/checkpointing.h"
+#include "libmeg/train/logging/tensorboard_log.h"
+#include "libmeg/train/optimizer.h"
+#include "libmeg/train/schedule/grad_scaler.h"
+#include "libmeg/train/schedule/scheduler_flags.h"
+#include "libmeg/train/training_data.h"
+
+namespace meg::train {
+
+/// Everything that a run is told. Names are those of Megatron's flags.
+struct TrainerOptions {
+  GptConfig config;
+  nn::GptOptions model;
+  Optimizer::Options optimizer;
+  SchedulerFlags schedule;
+  std::optional<double> loss_scale;
+  DynamicGradScaler::Options loss_scaler;
+
+  GptDataConfig data;
+  BatchOptions batches;
+  BatchSchedule batch_schedule;
+  RunLength length;
+
+  CheckpointOptions checkpoints;
+  TrainingArgs args;  ///< Saved in checkpoints.
+
+  int64_t log_interval = 100;
+  std::optional<std::string> tensorboard_dir;
+  TensorboardCurves tensorboard;
+  bool log_throughput = false;
+  std::optional<int64_t> exit_interval;  ///< Stops at iterations that it divides.
+  std::optional<double> exit_duration_in_mins;
+  bool check_for_nan_in_loss_and_grad = true;
+  MegatronVersion version = newest_megatron_version();
+};
+
+/// What the trainer tells its caller.
+struct TrainerHooks {
+  std::function<void(const std::string& line)> print;  ///< Megatron's lines.
+  std::function<bool()> stop_requested;                ///< Ends after this step, and saves.
+};
+
+/// What became of one step; for tests and for who watches a run.
+struct StepReport {
+  int64_t iteration = 0;
+  double lr = 0;            ///< That the update used.
+  double weight_decay = 0;  ///< That the update used.
+  double lm_loss = 0;
+  std::vector<double> micro_losses;
+  Optimizer::Outcome outcome;
+  double loss_scale = 1;  ///< That the step used.
+};
+
+struct EvaluationReport {
+  int64_t iteration = 0;
+  Evaluation kind = Evaluation::kDuringTraining;
+  double lm_loss = 0;
+};
+
+/// Trains a GPT model on one device.
+/// Mirrors Megatron-LM megatron/training/training.py: pretrain.
+class Trainer {
+ public:
+  /// Builds model, optimizer, schedule and data; loads a checkpoint where one is named.
+  static Result<std::unique_ptr<Trainer>> create(TrainerOptions options, TrainerHooks hooks);
+  ~Trainer();
+
+  /// Called after every step and evaluation, if set.
+  void watch(std::function<void(const StepReport&)> step,
+             std::function<void(const EvaluationReport&)> evaluation);
+
+  /// Trains to the end, or until stop_requested, exit_interval or exit_duration; saves; evaluates.
+  Status run();
+
+  int64_t iteration() const;
+  nn::GptModel& model();
+
+ private:
+  struct State;
+  explicit Trainer(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace meg::train

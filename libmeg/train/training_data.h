@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "libmeg/core/result.h"
+#include "libmeg/dataset/samples/batch_sampler.h"
+#include "libmeg/dataset/samples/gpt_datasets.h"
+#include "libmeg/dataset/samples/gpt_sample.h"
+#include "libmeg/dataset/samples/sample_loader.h"
+#include "libmeg/dataset/samples/split.h"
+
+namespace meg::train {
+
+/// How the samples of a run become the micro-batches of this data-parallel rank.
+struct BatchOptions {
+  GptSampleOptions sample;
+  DataloaderType dataloader_type = DataloaderType::kSingle;
+  int64_t micro_batch_size = 1;
+  int64_t data_parallel_rank = 0;
+  int64_t data_parallel_size = 1;
+  bool create_attention_mask = false;
+  int num_workers = 2;
+};
+
+/// The micro-batches of the three splits. Mirrors Megatron-LM megatron/training/training.py:
+/// build_train_valid_test_data_iterators.
+class TrainingData {
+ public:
+  /// consumed: samples that were read of each split before this run.
+  static Result<TrainingData> create(GptDatasets datasets, const BatchOptions& options,
+                                     const PerSplit<int64_t>& consumed);
+
+  bool has(Split split) const { return loaders_[split_number(split)] != nullptr; }
+
+  /// kOutOfRange at the end of a split's samples, with their number.
+  Result<const MicroBatch*> next(Split split);
+
+ private:
+  GptDatasets datasets_;
+  PerSplit<std::unique_ptr<SampleLoader>> loaders_;
+};
+
+}  // namespace meg::train
