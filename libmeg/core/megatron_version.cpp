@@ -33,6 +33,7 @@ constexpr std::array<MegatronVersion, kRevisions> kVersions = [] {
       .rampup_steps = RampupSteps::kWhole,
       .skip_train_evaluates_once = false,
       .dated_log_lines = false,
+      .losses_over_tokens = false,
   };
   const auto add = [&](std::string_view name) {
     row.name = name;
@@ -57,6 +58,7 @@ constexpr std::array<MegatronVersion, kRevisions> kVersions = [] {
   row.split_in_cache_name = true;
   row.open_sample_counts = true;
   row.mock_data = MockData::kLengths;
+  row.losses_over_tokens = true;
   add("core_v0.7.0");
   row.sample_index_type = SampleIndexType::kInt64;
   add("core_v0.8.0");

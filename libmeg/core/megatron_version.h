@@ -83,6 +83,9 @@ struct MegatronVersion {
 
   /// Iteration lines begin with the time and show six digits of the learning rate.
   bool dated_log_lines;
+
+  /// The loss that is printed is the mean over all tokens of a step, not over its micro-batches.
+  bool losses_over_tokens;
 };
 
 /// Every revision that libmeg knows, oldest first.

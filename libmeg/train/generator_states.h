@@ -2,6 +2,7 @@
 
 #include "libmeg/checkpoint/training/training_state.h"
 #include "libmeg/core/result.h"
+#include "libmeg/model/parameter_table.h"
 #include "libmeg/nn/random_states.h"
 
 namespace meg::train {

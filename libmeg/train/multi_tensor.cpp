@@ -8,12 +8,11 @@
 #include <stdexcept>
 #include <string>
 
-#ifdef MEG_HAS_CUDA
-#include <c10/cuda/CUDAStream.h>
-#endif
-
 namespace meg::train {
 namespace {
+
+// LibTorch's operators run in CUDA's default stream unless somebody sets another.
+[[maybe_unused]] constexpr CUstream_st* kStream = nullptr;
 
 /// A list as bytes on a GPU.
 template <class T>
@@ -60,12 +59,12 @@ nn::GradientStatistics MultiTensor::statistics(float scale) {
     return nn::total_statistics(of_chunks_.data(), chunks_);
   }
 #ifdef MEG_HAS_CUDA
-  check_launch(nn::gradient_statistics_cuda(
-                   static_cast<const nn::GradientTensor*>(device_gradients_.const_data_ptr()),
-                   count, scale, static_cast<nn::GradientStatistics*>(device_of_chunks_.data_ptr()),
-                   chunks_, static_cast<nn::GradientStatistics*>(device_total_.data_ptr()),
-                   c10::cuda::getCurrentCUDAStream().stream()),
-               "gradient_statistics");
+  check_launch(
+      nn::gradient_statistics_cuda(
+          static_cast<const nn::GradientTensor*>(device_gradients_.const_data_ptr()), count, scale,
+          static_cast<nn::GradientStatistics*>(device_of_chunks_.data_ptr()), chunks_,
+          static_cast<nn::GradientStatistics*>(device_total_.data_ptr()), kStream),
+      "gradient_statistics");
 #endif
   const at::Tensor host = device_total_.cpu();
   nn::GradientStatistics total;
@@ -84,7 +83,7 @@ void MultiTensor::adam(const nn::AdamStep& step) {
 #ifdef MEG_HAS_CUDA
   check_launch(
       nn::multi_tensor_adam_cuda(static_cast<const nn::AdamTensor*>(device_adam_.const_data_ptr()),
-                                 count, step, chunks_, c10::cuda::getCurrentCUDAStream().stream()),
+                                 count, step, chunks_, kStream),
       "multi_tensor_adam");
 #endif
 }

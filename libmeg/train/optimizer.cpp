@@ -28,6 +28,9 @@ nn::FloatType float_type(at::ScalarType type) {
 }  // namespace
 
 struct Optimizer::State {
+  State(nn::GptModel& trained, std::unique_ptr<GradScaler> loss_scaler, const Options& given)
+      : model(trained), scaler(std::move(loss_scaler)), options(given) {}
+
   nn::GptModel& model;
   std::unique_ptr<GradScaler> scaler;
   Options options;
@@ -111,15 +114,7 @@ Optimizer::~Optimizer() = default;
 Result<std::unique_ptr<Optimizer>> Optimizer::create(nn::GptModel& model,
                                                      std::unique_ptr<GradScaler> scaler,
                                                      const Options& options) {
-  auto state = std::make_unique<State>(State{.model = model,
-                                             .scaler = std::move(scaler),
-                                             .options = options,
-                                             .gradients = {},
-                                             .masters = {},
-                                             .exp_avg = {},
-                                             .exp_avg_sq = {},
-                                             .states = {},
-                                             .kernels = {}});
+  auto state = std::make_unique<State>(model, std::move(scaler), options);
   MEG_RETURN_IF_ERROR(torch_guard([&] {
     state->allocate();
     return Status();

@@ -1,6 +1,7 @@
 #include "libmeg/train/train_step.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include "libmeg/parallel/torch_guard.h"
@@ -84,7 +85,7 @@ Result<std::vector<MicroBatchLoss>> forward_only(nn::GptModel& model, const Next
   for (int64_t i = 0; i < micro_batches; ++i) {
     MEG_ASSIGN_OR_RETURN(const MicroBatch* micro_batch, next());
     MEG_RETURN_IF_ERROR(torch_guard([&]() -> Status {
-      const at::NoGradGuard no_gradients;
+      const c10::AutoGradMode no_gradients(false);
       const Batch batch = on_device(*micro_batch, model.options().device);
       MEG_ASSIGN_OR_RETURN(const MaskedLoss loss, masked_loss(model, batch));
       losses.push_back(kept(loss));

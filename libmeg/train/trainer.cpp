@@ -260,8 +260,9 @@ Result<std::unique_ptr<Trainer>> Trainer::create(TrainerOptions options, Trainer
   MEG_RETURN_IF_ERROR(state->load());
   MEG_RETURN_IF_ERROR(state->build_data());
   if (state->options.tensorboard_dir.has_value()) {
-    MEG_ASSIGN_OR_RETURN(state->tensorboard,
+    MEG_ASSIGN_OR_RETURN(TensorboardWriter writer,
                          TensorboardWriter::create(*state->options.tensorboard_dir, {}));
+    state->tensorboard.emplace(std::move(writer));
   }
   return std::unique_ptr<Trainer>(new Trainer(std::move(state)));
 }

@@ -1,0 +1,72 @@
+// Trains a GPT model. Stands for Megatron-LM pretrain_gpt.py.
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "libmeg/model/vocab_padding.h"
+#include "libmeg/tokenizer/open_tokenizer.h"
+#include "tools/common/flags.h"
+#include "tools/common/interruption.h"
+#include "tools/common/report.h"
+#include "tools/pretrain_gpt_flags.h"
+
+namespace meg::tools {
+namespace {
+
+constexpr int kUsageError = 2;
+constexpr int64_t kMakeVocabSizeDivisibleBy = 128;
+
+void print(const std::string& line) {
+  fmt::print("{}\n", line);
+  std::fflush(stdout);
+}
+
+/// What the model needs to know of the tokenizer.
+Result<Vocabulary> build_vocabulary(const PretrainFlags& run) {
+  const TokenizerOptions& options = run.data.tokenizer;
+  print(fmt::format("> building {} tokenizer ...", options.tokenizer_type));
+  MEG_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer, open_tokenizer(options));
+  Vocabulary vocabulary;
+  vocabulary.vocab_size = tokenizer->vocab_size();
+  vocabulary.eod = tokenizer->eod().value_or(-1);
+  MEG_ASSIGN_OR_RETURN(
+      vocabulary.padded_vocab_size,
+      padded_vocab_size(vocabulary.vocab_size,
+                        run.model.make_vocab_size_divisible_by.value_or(kMakeVocabSizeDivisibleBy),
+                        run.data.tensor_model_parallel_size));
+  print(fmt::format(" > padded vocab (size: {}) with {} dummy tokens (new size: {})",
+                    vocabulary.vocab_size, vocabulary.padded_vocab_size - vocabulary.vocab_size,
+                    vocabulary.padded_vocab_size));
+  return vocabulary;
+}
+
+Status run(const PretrainFlags& flags) {
+  MEG_ASSIGN_OR_RETURN(const Vocabulary vocabulary, build_vocabulary(flags));
+  MEG_ASSIGN_OR_RETURN(train::TrainerOptions options, resolve_pretrain_flags(flags, vocabulary));
+  stop_at_signals();
+  MEG_ASSIGN_OR_RETURN(
+      const std::unique_ptr<train::Trainer> trainer,
+      train::Trainer::create(std::move(options), {.print = print, .stop_requested = interrupted}));
+  return trainer->run();
+}
+
+int main(int argc, const char* const* argv) {
+  PretrainFlags arguments;
+  Flags flags("pretrain_gpt", "trains a GPT model on one CPU or GPU.");
+  declare_pretrain_flags(flags, arguments);
+  if (const std::optional<int> code = flags.parse(argc, argv)) return *code;
+  if (arguments.fp16 && arguments.bf16) {
+    fail(Status(StatusCode::kInvalidArgument, "--fp16 and --bf16: expected one of them at most"));
+    return kUsageError;
+  }
+  const Status status = run(arguments);
+  return status.ok() ? 0 : fail(status);
+}
+
+}  // namespace
+}  // namespace meg::tools
+
+int main(int argc, char** argv) { return meg::tools::main(argc, argv); }
