@@ -1,6 +1,7 @@
 #include "libmeg/train/generator_states.h"
 
 #include <algorithm>
+#include <string>
 #include <string_view>
 
 #include "libmeg/checkpoint/training/seeded_generators.h"
@@ -9,7 +10,6 @@ namespace meg::train {
 namespace {
 
 constexpr std::string_view kModelParallel = "model-parallel-rng";
-constexpr std::string_view kCpuModelParallel = "libmeg-cpu-model-parallel-rng";
 constexpr size_t kCudaStateBytes = 16;
 
 /// The state of this name in a tracker; nullptr where there is none.
@@ -32,14 +32,14 @@ Result<RngState> save_generators(int64_t seed, NameFamily family,
     return state;
   }
   state.torch = saved.data_parallel;
-  state.tracker.emplace_back(kCpuModelParallel, saved.model_parallel);
+  state.cpu_tracker = {{std::string(kModelParallel), saved.model_parallel}};
   return state;
 }
 
 Status restore_generators(const RngState& saved, nn::RandomStates& generators) {
   MEG_ASSIGN_OR_RETURN(nn::RandomStates::Saved states, generators.save());
   const bool cuda = states.data_parallel.size() == kCudaStateBytes;
-  const auto* model_parallel = tracked(saved.tracker, cuda ? kModelParallel : kCpuModelParallel);
+  const auto* model_parallel = tracked(cuda ? saved.tracker : saved.cpu_tracker, kModelParallel);
   states.data_parallel = cuda ? saved.cuda : saved.torch;
   if (model_parallel != nullptr) states.model_parallel = *model_parallel;
   return generators.restore(states);

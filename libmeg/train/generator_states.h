@@ -8,8 +8,8 @@
 namespace meg::train {
 
 /// What a checkpoint keeps of the generators: those of Megatron that this trainer does not use as
-/// Megatron seeds them, and dropout's own states. On a GPU these stand where Megatron's stand; a
-/// CPU's model-parallel state, which Megatron has no place for, under a name of its own.
+/// Megatron seeds them, and dropout's own states: on a GPU where Megatron's stand, on a CPU beside
+/// them.
 Result<RngState> save_generators(int64_t seed, NameFamily family,
                                  const nn::RandomStates& generators);
 

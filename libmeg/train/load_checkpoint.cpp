@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <map>
 
 #include "libmeg/checkpoint/training/check_architecture.h"
 #include "libmeg/checkpoint/training/read_training_state.h"
@@ -72,30 +71,20 @@ Status read_tensors(const MegatronCheckpoint& checkpoint, bool with_optimizer, R
                         : parts.optimizer.copy_model_to_masters();
 }
 
-FieldValue field_of(const Number& number) {
-  return std::visit([](auto value) { return FieldValue(value); }, number);
+/// The scheduler's fields by the names that checkpoints give them.
+FieldLookup scheduler_fields(const auto& fields) {
+  return [&fields](std::string_view name) -> std::optional<FieldValue> {
+    for (const auto& [key, value] : fields) {
+      if (key == name) return value;
+    }
+    return std::nullopt;
+  };
 }
 
-/// The scheduler's fields by the names that checkpoints give them.
-FieldLookup scheduler_fields(const SchedulerState& state) {
-  std::map<std::string, FieldValue, std::less<>> fields = {
-      {"max_lr", field_of(state.max_lr)},
-      {"lr_warmup_steps", field_of(state.lr_warmup_steps)},
-      {"num_steps", field_of(state.num_steps)},
-      {"lr_decay_style", state.lr_decay_style},
-      {"lr_decay_steps", field_of(state.lr_decay_steps)},
-      {"min_lr", field_of(state.min_lr)}};
-  if (state.weight_decay.has_value()) {
-    fields["start_wd"] = field_of(state.weight_decay->start_wd);
-    fields["end_wd"] = field_of(state.weight_decay->end_wd);
-    fields["wd_incr_style"] = state.weight_decay->wd_incr_style;
-    fields["wd_incr_steps"] = field_of(state.weight_decay->wd_incr_steps);
-  }
-  return [fields](std::string_view name) -> std::optional<FieldValue> {
-    const auto found = fields.find(name);
-    if (found == fields.end()) return std::nullopt;
-    return found->second;
-  };
+double number_of(const FieldValue& value) {
+  if (const auto* integer = std::get_if<int64_t>(&value)) return static_cast<double>(*integer);
+  const auto* real = std::get_if<double>(&value);
+  return real != nullptr ? *real : 0;
 }
 
 Status restore_optimizer(const TrainingState& state, RunParts parts, const PrintLine& print) {
@@ -170,7 +159,7 @@ Result<Progress> load_checkpoint(const MegatronCheckpoint& checkpoint,
       .iteration = state.iteration,
       .consumed_train_samples = state.consumed_train_samples,
       .consumed_valid_samples = state.consumed_valid_samples,
-      .floating_point_operations = as_double(state.num_floating_point_operations_so_far)};
+      .floating_point_operations = number_of(state.num_floating_point_operations_so_far)};
 }
 
 }  // namespace meg::train

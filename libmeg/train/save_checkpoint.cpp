@@ -1,8 +1,6 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
-#include <map>
-
 #include "libmeg/checkpoint/training/write_training_checkpoint.h"
 #include "libmeg/parallel/torch_guard.h"
 #include "libmeg/train/checkpointing.h"
@@ -42,27 +40,6 @@ std::vector<TrainingParameter> snapshot_parameters(RunParts parts, bool with_opt
     saved.push_back(std::move(parameter));
   }
   return saved;
-}
-
-Number number_of(const SampleCount& count) {
-  return std::visit([](auto value) { return Number(value); }, count);
-}
-
-SchedulerState scheduler_state_of(const OptimizerParamScheduler& scheduler) {
-  const OptimizerParamScheduler::Options& options = scheduler.options();
-  SchedulerState state;
-  state.max_lr = options.max_lr;
-  state.lr_warmup_steps = number_of(options.lr_warmup_steps);
-  state.num_steps = scheduler.num_steps();
-  state.lr_decay_style = style_text(options.lr_decay_style);
-  state.lr_decay_steps = number_of(options.lr_decay_steps);
-  state.min_lr = options.min_lr;
-  state.weight_decay =
-      SchedulerState::WeightDecay{.start_wd = options.start_wd,
-                                  .end_wd = options.end_wd,
-                                  .wd_incr_style = std::string(style_text(options.wd_incr_style)),
-                                  .wd_incr_steps = number_of(options.wd_incr_steps)};
-  return state;
 }
 
 OptimizerState optimizer_state_of(RunParts parts) {
@@ -107,7 +84,7 @@ Result<TrainingState> CheckpointSaver::snapshot(const Progress& progress, RunPar
   }));
   if (with_optimizer) {
     state.optimizer = optimizer_state_of(parts);
-    state.opt_param_scheduler = scheduler_state_of(parts.scheduler);
+    state.opt_param_scheduler = parts.scheduler.state_dict();
   }
   if (!options_.no_save_rng) {
     MEG_ASSIGN_OR_RETURN(state.rng,

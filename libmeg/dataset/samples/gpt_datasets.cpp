@@ -170,7 +170,7 @@ GptDescription Builder::describe(Split split, const Part& part) const {
 }
 
 Status Builder::open_cache(Split split, const Part& part,
-                           std::shared_ptr<const IndexedDataset> dataset, Built* built) const try {
+                           std::shared_ptr<const IndexedDataset> dataset, Built* built) const {
   const Stopwatch watch;
   const std::optional<SequenceRange> range = range_of(split, *dataset);
   if (!range.has_value()) return {};
@@ -205,10 +205,6 @@ Status Builder::open_cache(Split split, const Part& part,
   built->dataset =
       std::make_unique<GptDataset>(std::move(dataset), std::move(cache.index), cache.plan);
   return {};
-
-} catch (const std::bad_alloc&) {
-  return make_error(StatusCode::kResourceExhausted, "{}: out of memory for its indices",
-                    part.prefix);
 }
 
 Result<std::unique_ptr<SampleDataset>> Builder::build_single(Split split, const Part& part) {
@@ -229,7 +225,14 @@ Result<std::vector<std::unique_ptr<SampleDataset>>> Builder::build_all(
   {
     ThreadPool pool(std::clamp(config_.threads, 1, static_cast<int>(parts.size())));
     for (size_t i = 0; i < parts.size(); ++i) {
-      pool.submit([&, i] { statuses[i] = open_cache(split, parts[i], opened[i], &built[i]); });
+      pool.submit([&, i] {
+        try {
+          statuses[i] = open_cache(split, parts[i], opened[i], &built[i]);
+        } catch (const std::bad_alloc&) {
+          statuses[i] = make_error(StatusCode::kResourceExhausted,
+                                   "{}: out of memory for its indices", parts[i].prefix);
+        }
+      });
     }
   }
   std::vector<std::unique_ptr<SampleDataset>> datasets;
