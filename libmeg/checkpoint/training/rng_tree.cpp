@@ -185,20 +185,23 @@ class RngReader {
   Status read_tracker(PickleId dict, RngState::Tracker* tracker) const {
     const std::span<const PickleId> pairs = graph_.pairs(dict);
     for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
-      const std::string name(graph_.as_string(pairs[i]).value_or(""));
-      std::vector<std::byte> bytes;
-      MEG_RETURN_IF_ERROR(read_bytes(dict, name, &bytes));
-      tracker->emplace_back(name, std::move(bytes));
+      tracker->emplace_back(graph_.as_string(pairs[i]).value_or(""), std::vector<std::byte>());
+      MEG_RETURN_IF_ERROR(
+          read_tensor(tracker->back().first, pairs[i + 1], &tracker->back().second));
     }
     return Status();
   }
 
-  Status read_bytes(PickleId dict, const std::string& key, std::vector<std::byte>* into) const {
-    const std::optional<PickleId> found = graph_.find(dict, key);
+  Status read_bytes(PickleId states, std::string_view key, std::vector<std::byte>* into) const {
+    const std::optional<PickleId> found = graph_.find(states, key);
     if (!found.has_value()) return missing(key);
-    const TensorView* view = file_.tensor(*found);
+    return read_tensor(key, *found, into);
+  }
+
+  Status read_tensor(std::string_view key, PickleId id, std::vector<std::byte>* into) const {
+    const TensorView* view = file_.tensor(id);
     if (view == nullptr || view->dtype != DType::kUint8 || view->numel() > kMostStateBytes) {
-      return odd(key, "a small tensor of bytes", *found);
+      return odd(key, "a small tensor of bytes", id);
     }
     into->resize(static_cast<size_t>(view->numel()));
     return file_.read_elements(*view, 0, *into);

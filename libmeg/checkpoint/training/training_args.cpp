@@ -1,6 +1,6 @@
 #include "libmeg/checkpoint/training/training_args.h"
 
-#include <algorithm>
+#include <utility>
 
 namespace meg {
 namespace {
@@ -74,19 +74,17 @@ std::optional<ArgValue> value_of(const PickleGraph& graph, PickleId id, int dept
 }  // namespace
 
 void TrainingArgs::set(std::string_view name, ArgValue value) {
-  const auto known = std::find_if(entries_.begin(), entries_.end(),
-                                  [&](const Entry& entry) { return entry.first == name; });
-  if (known != entries_.end()) {
-    known->second = std::move(value);
-  } else {
+  const auto [place, is_new] = places_.try_emplace(std::string(name), entries_.size());
+  if (is_new) {
     entries_.emplace_back(name, std::move(value));
+  } else {
+    entries_[place->second].second = std::move(value);
   }
 }
 
 const ArgValue* TrainingArgs::find(std::string_view name) const {
-  const auto known = std::find_if(entries_.begin(), entries_.end(),
-                                  [&](const Entry& entry) { return entry.first == name; });
-  return known == entries_.end() ? nullptr : &known->second;
+  const auto known = places_.find(std::string(name));
+  return known == places_.end() ? nullptr : &entries_[known->second].second;
 }
 
 std::optional<FieldValue> TrainingArgs::field(std::string_view name) const {

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -56,6 +57,7 @@ class TrainingArgs {
 
  private:
   std::vector<Entry> entries_;
+  std::unordered_map<std::string, size_t> places_;  ///< Of each name in entries_.
 };
 
 /// The value of a node among args; nullopt for what ArgValue does not hold (dicts, objects).
