@@ -1,13 +1,142 @@
 #include "libmeg/nn/cross_entropy.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
+
+#include <memory>
+#include <utility>
+
+#include "libmeg/nn/kernel_call.h"
+#include "libmeg/nn/kernels/parallel_for.h"
+#include "libmeg/nn/kernels/softmax_cross_entropy.h"
 
 namespace meg::nn {
+namespace {
 
-at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& labels) {
-  const at::Tensor rows = logits.to(at::kFloat).view({-1, logits.size(-1)});
-  return at::cross_entropy_loss(rows, labels.reshape({-1}), {}, at::Reduction::None)
+using torch::autograd::Node;
+using torch::autograd::variable_list;
+
+/// Rows that a thread takes at least.
+constexpr int64_t kGrain = 1;
+
+/// What the two passes share.
+struct Rows {
+  at::Tensor logits;  ///< [rows, v], dense; after the backward pass their gradient
+  at::Tensor labels;  ///< [rows]
+  at::Tensor losses, maxima, sums;
+};
+
+void forward(const Rows& rows) {
+  SoftmaxCrossEntropyForward call;
+  call.type = float_type(rows.logits);
+  call.logits = rows.logits.const_data_ptr();
+  call.labels = rows.labels.const_data_ptr<int64_t>();
+  call.losses = rows.losses.mutable_data_ptr<float>();
+  call.maxima = rows.maxima.mutable_data_ptr<float>();
+  call.sums = rows.sums.mutable_data_ptr<float>();
+  call.rows = rows.logits.size(0);
+  call.columns = rows.logits.size(1);
+#ifdef MEG_HAS_CUDA
+  if (rows.logits.is_cuda()) {
+    const at::Tensor label_error = at::zeros({1}, rows.labels.options().dtype(at::kInt));
+    check_launch(softmax_cross_entropy_forward_cuda(call, label_error.mutable_data_ptr<int>(),
+                                                    current_stream(rows.logits.device())),
+                 "softmax_cross_entropy_forward");
+    return;
+  }
+#endif
+  parallel_for(call.rows, kGrain, [&](int64_t begin, int64_t end) {
+    const int64_t bad = softmax_cross_entropy_forward_cpu(call, begin, end);
+    TORCH_CHECK_INDEX(bad < 0, "labels: expected 0 to ", call.columns - 1, ", found ",
+                      call.labels[bad < 0 ? 0 : bad]);
+  });
+}
+
+void backward(const Rows& rows, const at::Tensor& grad_losses) {
+  SoftmaxCrossEntropyBackward call;
+  call.type = float_type(rows.logits);
+  call.logits = rows.logits.const_data_ptr();
+  call.labels = rows.labels.const_data_ptr<int64_t>();
+  call.maxima = rows.maxima.const_data_ptr<float>();
+  call.sums = rows.sums.const_data_ptr<float>();
+  call.grad_losses = grad_losses.const_data_ptr<float>();
+  call.grad_logits = rows.logits.mutable_data_ptr();
+  call.rows = rows.logits.size(0);
+  call.columns = rows.logits.size(1);
+#ifdef MEG_HAS_CUDA
+  if (rows.logits.is_cuda()) {
+    check_launch(softmax_cross_entropy_backward_cuda(call, current_stream(rows.logits.device())),
+                 "softmax_cross_entropy_backward");
+    return;
+  }
+#endif
+  parallel_for(call.rows, kGrain, [&](int64_t begin, int64_t end) {
+    softmax_cross_entropy_backward_cpu(call, begin, end);
+  });
+}
+
+class CrossEntropyBackward : public Node {
+ public:
+  CrossEntropyBackward(const at::Tensor& logits, Rows rows)
+      : sizes_(logits.sizes().vec()), rows_(std::move(rows)) {
+    set_next_edges(torch::autograd::collect_next_edges(logits));
+  }
+
+  void release_variables() override { rows_ = Rows(); }
+
+ protected:
+  variable_list apply(variable_list&& gradients) override {
+    TORCH_CHECK(rows_.logits.defined(), "the gradient of cross_entropy can be taken once only");
+    const c10::NoGradGuard without_gradients;
+    backward(rows_, gradients[0].reshape({-1}).contiguous());
+    const at::Tensor result = rows_.logits.view(sizes_);
+    rows_ = Rows();
+    return {result};
+  }
+
+ private:
+  std::vector<int64_t> sizes_;
+  Rows rows_;
+};
+
+#ifdef MEG_HAS_CUDA
+constexpr bool kHasCuda = true;
+#else
+constexpr bool kHasCuda = false;
+#endif
+
+/// Where there is no kernel.
+at::Tensor plain_cross_entropy(const at::Tensor& logits, const at::Tensor& labels) {
+  const at::Tensor wide = logits.to(at::kFloat).view({-1, logits.size(-1)});
+  return at::cross_entropy_loss(wide, labels.reshape({-1}), {}, at::Reduction::None)
       .view(labels.sizes());
+}
+
+}  // namespace
+
+at::Tensor cross_entropy(at::Tensor logits, const at::Tensor& labels) {
+  if (!logits.is_cpu() && !kHasCuda) return plain_cross_entropy(logits, labels);
+  const bool has_gradient = c10::GradMode::is_enabled() && logits.requires_grad();
+  at::Tensor losses;
+  Rows rows;
+  {
+    const c10::NoGradGuard without_gradients;
+    rows.logits = logits.detach().contiguous().view({-1, logits.size(-1)});
+    rows.labels = labels.reshape({-1}).contiguous();
+    rows.losses = at::empty({rows.logits.size(0)}, logits.options().dtype(at::kFloat));
+    rows.maxima = at::empty_like(rows.losses);
+    rows.sums = at::empty_like(rows.losses);
+    forward(rows);
+    losses = rows.losses.view(labels.sizes());
+  }
+  rows.losses = at::Tensor();
+  if (has_gradient) {
+    torch::autograd::set_history(losses,
+                                 std::make_shared<CrossEntropyBackward>(logits, std::move(rows)));
+  }
+  return losses;
 }
 
 }  // namespace meg::nn

@@ -44,6 +44,18 @@ Result<at::Tensor> guarded(Work work) {
   return result;
 }
 
+/// Rows of a table that a tensor asks for. On a GPU asking would wait for it: there LibTorch's
+/// kernels stop the program instead.
+Status check_rows(std::string_view name, const at::Tensor& rows, int64_t count) {
+  if (!rows.is_cpu() || rows.numel() == 0) return Status();
+  const auto [least, most] = at::aminmax(rows);
+  const int64_t lowest = least.item<int64_t>();
+  const int64_t highest = most.item<int64_t>();
+  if (lowest >= 0 && highest < count) return Status();
+  return make_error(StatusCode::kOutOfRange, "{}: expected 0 to {}, found {}", name, count - 1,
+                    lowest < 0 ? lowest : highest);
+}
+
 }  // namespace
 
 struct GptModel::State {
@@ -81,7 +93,8 @@ struct GptModel::State {
   bool training = true;
 
   Status check(const GptInput& input) const;
-  Status check_last(const at::Tensor* labels, const GptInput& input) const;
+  Status check_last(const GptInput& input) const;
+  Status check_labels(const GptInput& input, const at::Tensor& labels) const;
   ForwardContext context(const GptInput& input);
   at::Tensor hidden_states(const GptInput& input);
 };
@@ -100,7 +113,8 @@ Status GptModel::State::check(const GptInput& input) const {
   }
   const int64_t b = first.size(0);
   const int64_t s = first.size(1);
-  if (config.position_embedding_type == "learned_absolute" && s > config.max_position_embeddings) {
+  const bool has_positions = config.position_embedding_type == "learned_absolute";
+  if (has_positions && s > config.max_position_embeddings) {
     return make_error(StatusCode::kInvalidArgument,
                       "tokens: expected at most max_position_embeddings {} in a sequence, found {}",
                       config.max_position_embeddings, s);
@@ -109,8 +123,8 @@ Status GptModel::State::check(const GptInput& input) const {
     return tensor.size(0) == b || tensor.size(0) == 1;
   };
   const at::Tensor& positions = input.position_ids;
-  if (positions.defined() &&
-      !(positions.dim() == 2 && fits_batch(positions) && positions.size(1) == s)) {
+  if (positions.defined() && !(positions.dim() == 2 && fits_batch(positions) &&
+                               positions.size(1) == s && positions.scalar_type() == at::kLong)) {
     return wrong_tensor("position_ids", fmt::format("Long [{}, {}]", b, s), positions);
   }
   const at::Tensor& mask = input.attention_mask;
@@ -125,24 +139,29 @@ Status GptModel::State::check(const GptInput& input) const {
                       "attention_backend flash: takes no attention mask; expected auto, fused, "
                       "unfused or local");
   }
+  if (is_first) MEG_RETURN_IF_ERROR(check_rows("tokens", first, config.padded_vocab_size));
+  if (is_first && has_positions && positions.defined()) {
+    return check_rows("position_ids", positions, config.max_position_embeddings);
+  }
   return Status();
 }
 
-Status GptModel::State::check_last(const at::Tensor* labels, const GptInput& input) const {
-  if (!is_last) {
-    return make_error(StatusCode::kInvalidArgument,
-                      "pipeline rank {}: only the last of {} stages has an output layer",
-                      part.pipeline_rank, part.sizes.pipeline_model_parallel_size);
-  }
-  MEG_RETURN_IF_ERROR(check(input));
+Status GptModel::State::check_last(const GptInput& input) const {
+  if (is_last) return check(input);
+  return make_error(StatusCode::kInvalidArgument,
+                    "pipeline rank {}: only the last of {} stages has an output layer",
+                    part.pipeline_rank, part.sizes.pipeline_model_parallel_size);
+}
+
+Status GptModel::State::check_labels(const GptInput& input, const at::Tensor& labels) const {
+  MEG_RETURN_IF_ERROR(check_last(input));
   const at::Tensor& first = is_first ? input.tokens : input.hidden_states;
-  if (labels != nullptr &&
-      !(labels->defined() && labels->dim() == 2 && labels->scalar_type() == at::kLong &&
-        labels->size(0) == first.size(0) && labels->size(1) == first.size(1))) {
+  if (!(labels.defined() && labels.dim() == 2 && labels.scalar_type() == at::kLong &&
+        labels.size(0) == first.size(0) && labels.size(1) == first.size(1))) {
     return wrong_tensor("labels", fmt::format("Long [{}, {}]", first.size(0), first.size(1)),
-                        *labels);
+                        labels);
   }
-  return Status();
+  return check_rows("labels", labels, config.padded_vocab_size);
 }
 
 ForwardContext GptModel::State::context(const GptInput& input) {
@@ -217,14 +236,14 @@ Result<at::Tensor> GptModel::hidden_states(const GptInput& input) {
 }
 
 Result<at::Tensor> GptModel::logits(const GptInput& input) {
-  MEG_RETURN_IF_ERROR(state_->check_last(nullptr, input));
+  MEG_RETURN_IF_ERROR(state_->check_last(input));
   return guarded([&] {
     return at::linear(state_->hidden_states(input), state_->output_weight).to(at::kFloat);
   });
 }
 
 Result<at::Tensor> GptModel::loss(const GptInput& input, const at::Tensor& labels) {
-  MEG_RETURN_IF_ERROR(state_->check_last(&labels, input));
+  MEG_RETURN_IF_ERROR(state_->check_labels(input, labels));
   return guarded([&] {
     return cross_entropy(at::linear(state_->hidden_states(input), state_->output_weight), labels);
   });

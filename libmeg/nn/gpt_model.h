@@ -61,6 +61,10 @@ class GptModel {
   /// What dropout draws from.
   RandomStates& random_states();
 
+  /// Errors of the three functions below: kInvalidArgument for tensors of other shapes and types,
+  /// kOutOfRange for tokens, labels and positions outside their tables (CPU only: on a GPU the
+  /// caller looks at its data before), kResourceExhausted where memory does not suffice.
+
   /// The hidden states that this part makes, [b, s, h] in the parameters' type; behind the final
   /// norm where the part is the last. What the next stage takes.
   Result<at::Tensor> hidden_states(const GptInput& input);
@@ -69,7 +73,7 @@ class GptModel {
   Result<at::Tensor> logits(const GptInput& input);
 
   /// Loss of each token, [b, s] fp32. labels: [b, s] int64, below padded_vocab_size. Only where the
-  /// part is the last.
+  /// part is the last. Its backward pass runs once: it overwrites the logits.
   Result<at::Tensor> loss(const GptInput& input, const at::Tensor& labels);
 
  private:

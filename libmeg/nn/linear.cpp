@@ -13,6 +13,10 @@ at::Tensor ColumnParallelLinear::forward(const at::Tensor& input) const {
   return at::linear(input, weight_, bias_);
 }
 
+at::Tensor ColumnParallelLinear::forward_without_bias(const at::Tensor& input) const {
+  return at::linear(input, weight_);
+}
+
 RowParallelLinear::RowParallelLinear(at::Tensor weight, at::Tensor bias)
     : weight_(std::move(weight)), bias_(std::move(bias)) {}
 

@@ -14,6 +14,11 @@ class ColumnParallelLinear {
   /// [.., input] -> [.., output / ranks]
   at::Tensor forward(const at::Tensor& input) const;
 
+  /// The same without the bias, which the caller adds.
+  at::Tensor forward_without_bias(const at::Tensor& input) const;
+
+  const at::Tensor& bias() const { return bias_; }
+
  private:
   at::Tensor weight_, bias_;
 };

@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include "libmeg/nn/bias_gelu.h"
+
 namespace meg::nn {
 
 Mlp::Mlp(const GptConfig& config, const GptOptions& options, const ParameterStore& store,
@@ -13,16 +15,21 @@ Mlp::Mlp(const GptConfig& config, const GptOptions& options, const ParameterStor
       swiglu_(config.swiglu),
       gelu_(options.gelu) {}
 
-at::Tensor Mlp::activate(const at::Tensor& intermediate) const {
+at::Tensor Mlp::activate(const at::Tensor& hidden_states) const {
   if (swiglu_) {
-    const std::vector<at::Tensor> halves = intermediate.chunk(2, -1);
+    const std::vector<at::Tensor> halves = linear_fc1_.forward(hidden_states).chunk(2, -1);
     return at::silu(halves[0]) * halves[1];
   }
-  return at::gelu(intermediate, gelu_ == GeluForm::kTanh ? "tanh" : "none");
+  // On a CPU the fused kernel halves the time of GELU and its gradient; on a GPU the matrix product
+  // adds the bias on its way out.
+  if (gelu_ == GeluForm::kTanh && hidden_states.is_cpu() && linear_fc1_.bias().defined()) {
+    return bias_gelu(linear_fc1_.forward_without_bias(hidden_states), linear_fc1_.bias());
+  }
+  return at::gelu(linear_fc1_.forward(hidden_states), gelu_ == GeluForm::kTanh ? "tanh" : "none");
 }
 
 at::Tensor Mlp::forward(const at::Tensor& hidden_states) const {
-  return linear_fc2_.forward(activate(linear_fc1_.forward(hidden_states)));
+  return linear_fc2_.forward(activate(hidden_states));
 }
 
 }  // namespace meg::nn

@@ -18,7 +18,8 @@ class Mlp {
   at::Tensor forward(const at::Tensor& hidden_states) const;
 
  private:
-  at::Tensor activate(const at::Tensor& intermediate) const;
+  /// [b, s, h] -> [b, s, ffn]
+  at::Tensor activate(const at::Tensor& hidden_states) const;
 
   ColumnParallelLinear linear_fc1_;
   RowParallelLinear linear_fc2_;

@@ -19,6 +19,9 @@ Status torch_guard(Work&& work) {
     return std::forward<Work>(work)();
   } catch (const std::bad_alloc&) {
     return make_error(StatusCode::kResourceExhausted, "out of memory");
+  } catch (const c10::OutOfMemoryError& error) {
+    return make_error(StatusCode::kResourceExhausted, "LibTorch: {}",
+                      error.what_without_backtrace());
   } catch (const c10::Error& error) {
     return make_error(StatusCode::kInternal, "LibTorch: {}", error.what_without_backtrace());
   } catch (const std::exception& error) {

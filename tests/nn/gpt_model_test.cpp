@@ -170,6 +170,32 @@ TEST(GptModelTest, NamesWhatDoesNotFit) {
   says(input, tokens, "attention_mask: expected Bool [2, 1, 12, 12], found Bool [12, 12]");
 }
 
+TEST(GptModelTest, NamesNumbersOutsideTheirTables) {
+  GptModel model = small_model(small_config());
+  const at::Tensor tokens = small_tokens(small_config());
+  at::Tensor large = tokens.clone();
+  large[1][3] = 24;
+  at::Tensor negative = tokens.clone();
+  negative[0][0] = -1;
+  const auto error = [&](const GptInput& input, const at::Tensor& labels) {
+    const auto loss = model.loss(input, labels);
+    EXPECT_EQ(loss.status().code(), StatusCode::kOutOfRange);
+    return loss.status().message();
+  };
+  EXPECT_EQ(error({.tokens = large}, tokens), "tokens: expected 0 to 23, found 24");
+  EXPECT_EQ(error({.tokens = tokens}, negative), "labels: expected 0 to 23, found -1");
+  EXPECT_EQ(error({.tokens = tokens, .position_ids = tokens}, tokens),
+            "position_ids: expected 0 to 11, found 23");
+}
+
+TEST(GptModelTest, TheLossGoesBackwardOnce) {
+  GptModel model = small_model(small_config());
+  const at::Tensor tokens = small_tokens(small_config());
+  const at::Tensor loss = model.loss({.tokens = tokens}, tokens)->mean();
+  loss.backward({}, /*retain_graph=*/true);
+  EXPECT_THROW(loss.backward(), c10::Error);
+}
+
 TEST(GptModelTest, RefusesOptionsThatNoModuleKnows) {
   GptOptions options;
   options.hidden_dropout = 1;

@@ -1,0 +1,30 @@
+#include "libmeg/nn/kernel_call.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+namespace meg::nn {
+
+FloatType float_type(const at::Tensor& tensor) {
+  switch (tensor.scalar_type()) {
+    case at::kFloat:
+      return FloatType::kFloat32;
+    case at::kHalf:
+      return FloatType::kFloat16;
+    case at::kBFloat16:
+      return FloatType::kBFloat16;
+    default:
+      TORCH_CHECK(false, "expected fp32, fp16 or bf16, found ", tensor.scalar_type());
+  }
+}
+
+CUstream_st* current_stream(at::Device device) {
+  const c10::impl::VirtualGuardImpl guard(device.type());
+  return static_cast<CUstream_st*>(guard.getStream(device).native_handle());
+}
+
+void check_launch(int code, const char* kernel) {
+  TORCH_CHECK(code == 0, kernel, ": the CUDA runtime refused the launch with error ", code);
+}
+
+}  // namespace meg::nn

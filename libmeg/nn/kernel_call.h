@@ -1,0 +1,20 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "libmeg/nn/kernels/float_type.h"
+
+struct CUstream_st;
+
+namespace meg::nn {
+
+/// What the kernels call a tensor's type: fp32, fp16 or bf16.
+FloatType float_type(const at::Tensor& tensor);
+
+/// The stream that LibTorch queues work of a GPU on, for this thread.
+CUstream_st* current_stream(at::Device device);
+
+/// Throws as LibTorch does where a launch returned another code of the CUDA runtime than 0.
+void check_launch(int code, const char* kernel);
+
+}  // namespace meg::nn
