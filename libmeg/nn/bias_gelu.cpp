@@ -38,7 +38,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& bias) {
   }
 #endif
   parallel_for(call.rows, kGrain,
-                   [&](int64_t begin, int64_t end) { bias_gelu_forward_cpu(call, begin, end); });
+               [&](int64_t begin, int64_t end) { bias_gelu_forward_cpu(call, begin, end); });
   return output;
 }
 
@@ -61,7 +61,7 @@ at::Tensor backward(const at::Tensor& grad_output, const at::Tensor& input,
   }
 #endif
   parallel_for(call.rows, kGrain,
-                   [&](int64_t begin, int64_t end) { bias_gelu_backward_cpu(call, begin, end); });
+               [&](int64_t begin, int64_t end) { bias_gelu_backward_cpu(call, begin, end); });
   return grad_input;
 }
 

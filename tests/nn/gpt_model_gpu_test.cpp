@@ -1,0 +1,106 @@
+// A GPU computes what the CPU computes. Skips visibly where there is none.
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "libmeg/nn/gpt_model.h"
+#include "tests/nn/require_gpu.h"
+#include "tests/nn/small_model.h"
+
+namespace meg::nn {
+namespace {
+
+using test::small_config;
+using test::small_llama_config;
+using test::small_model;
+using test::small_tokens;
+
+struct Step {
+  at::Tensor losses;
+  std::vector<at::Tensor> gradients;
+};
+
+/// A forward and a backward pass of a model with random weights, brought to the CPU.
+Step step_on(at::Device device, const GptConfig& config, GptOptions options) {
+  options.device = device;
+  GptModel model = small_model(config, options);
+  const at::Tensor tokens = small_tokens(config).to(device);
+  const auto losses = model.loss({.tokens = tokens}, tokens.roll(-1, 1));
+  EXPECT_TRUE(losses.has_value()) << losses.status().message();
+  losses->mean().backward();
+  Step step = {losses->detach().cpu(), {}};
+  for (const GptParameter& parameter : model.parameters()) {
+    step.gradients.push_back(parameter.tensor.grad().to(at::kFloat).cpu());
+  }
+  return step;
+}
+
+GptOptions without_dropout() {
+  GptOptions options;
+  options.hidden_dropout = options.attention_dropout = 0;
+  return options;
+}
+
+/// Heads of 16, which the 16-bit attentions of GPUs want.
+GptConfig with_wide_heads(GptConfig config) {
+  config.hidden_size = 64;
+  config.kv_channels = 16;
+  config.ffn_hidden_size = 128;
+  return config;
+}
+
+void expect_near(const Step& found, const Step& expected, double bound) {
+  EXPECT_TRUE(at::allclose(found.losses, expected.losses, bound, bound));
+  ASSERT_EQ(found.gradients.size(), expected.gradients.size());
+  for (size_t i = 0; i < found.gradients.size(); ++i) {
+    const double size = expected.gradients[i].norm().item<double>();
+    const double off = (found.gradients[i] - expected.gradients[i]).norm().item<double>();
+    EXPECT_LE(off, bound * std::max(size, 1e-3)) << "parameter " << i;
+  }
+}
+
+TEST(GptModelGpuTest, Fp32StepsAreTheCpus) {
+  MEG_REQUIRE_GPU();
+  for (const GptConfig& config : {small_config(), small_llama_config()}) {
+    for (const AttentionBackend backend : {AttentionBackend::kAuto, AttentionBackend::kUnfused}) {
+      GptOptions options = without_dropout();
+      options.attention_backend = backend;
+      expect_near(step_on(at::kCUDA, config, options), step_on(at::kCPU, config, options), 2e-4);
+    }
+  }
+}
+
+TEST(GptModelGpuTest, Bf16StepsOfEveryBackendAreNearTheCpus) {
+  MEG_REQUIRE_GPU();
+  for (const GptConfig& shape : {small_config(), small_llama_config()}) {
+    const GptConfig config = with_wide_heads(shape);
+    const Step expected = step_on(at::kCPU, config, without_dropout());
+    for (const AttentionBackend backend : {AttentionBackend::kAuto, AttentionBackend::kFlash,
+                                           AttentionBackend::kFused, AttentionBackend::kUnfused}) {
+      GptOptions options = without_dropout();
+      options.params_dtype = at::kBFloat16;
+      options.attention_backend = backend;
+      expect_near(step_on(at::kCUDA, config, options), expected, 0.1);
+    }
+  }
+}
+
+TEST(GptModelGpuTest, RecomputationDropsAlike) {
+  MEG_REQUIRE_GPU();
+  GptOptions options;
+  options.params_dtype = at::kBFloat16;
+  options.hidden_dropout = options.attention_dropout = 0.2;
+  const GptConfig config = with_wide_heads(small_config());
+  const Step plain = step_on(at::kCUDA, config, options);
+  for (const RecomputeGranularity granularity :
+       {RecomputeGranularity::kSelective, RecomputeGranularity::kFull}) {
+    options.recompute_granularity = granularity;
+    expect_near(step_on(at::kCUDA, config, options), plain, 1e-2);
+  }
+}
+
+}  // namespace
+}  // namespace meg::nn

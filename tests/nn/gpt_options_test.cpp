@@ -1,0 +1,73 @@
+#include "libmeg/nn/gpt_options.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+namespace meg::nn {
+namespace {
+
+Result<GptOptions> from(const std::map<std::string, FieldValue, std::less<>>& fields) {
+  return GptOptions::from_fields([&](std::string_view name) -> std::optional<FieldValue> {
+    const auto found = fields.find(name);
+    if (found == fields.end()) return std::nullopt;
+    return found->second;
+  });
+}
+
+TEST(GptOptionsTest, NoFieldsGiveMegatronsDefaults) {
+  const auto options = from({});
+  ASSERT_TRUE(options.has_value()) << options.error().message();
+  EXPECT_EQ(options->params_dtype, at::kFloat);
+  EXPECT_EQ(options->hidden_dropout, 0.1);
+  EXPECT_EQ(options->gelu, GeluForm::kTanh);
+  EXPECT_EQ(options->attention_backend, AttentionBackend::kAuto);
+  EXPECT_EQ(options->recompute_granularity, RecomputeGranularity::kNone);
+}
+
+TEST(GptOptionsTest, FieldsOfBothFamiliesAreRead) {
+  const auto options = from({{"bf16", true},
+                             {"norm_epsilon", 1e-6},
+                             {"hidden_dropout", int64_t{0}},
+                             {"rotary_base", int64_t{500000}},
+                             {"attention_backend", std::string("fused")},
+                             {"recompute_granularity", std::string("full")},
+                             {"recompute_method", std::string("block")},
+                             {"recompute_num_layers", int64_t{3}}});
+  ASSERT_TRUE(options.has_value()) << options.error().message();
+  EXPECT_EQ(options->params_dtype, at::kBFloat16);
+  EXPECT_EQ(options->layernorm_epsilon, 1e-6);
+  EXPECT_EQ(options->hidden_dropout, 0);
+  EXPECT_EQ(options->rotary_base, 500000);
+  EXPECT_EQ(options->attention_backend, AttentionBackend::kFused);
+  EXPECT_EQ(options->recompute_granularity, RecomputeGranularity::kFull);
+  EXPECT_EQ(options->recompute_method, RecomputeMethod::kBlock);
+  EXPECT_EQ(options->recompute_num_layers, 3);
+}
+
+TEST(GptOptionsTest, GeluIsTanhOnlyWhereTheFusionRuns) {
+  EXPECT_EQ(from({{"bias_gelu_fusion", false}})->gelu, GeluForm::kErf);
+  EXPECT_EQ(from({{"add_bias_linear", false}})->gelu, GeluForm::kErf);
+  EXPECT_EQ(from({{"bias_gelu_fusion", false}, {"openai_gelu", true}})->gelu, GeluForm::kTanh);
+}
+
+TEST(GptOptionsTest, NamesWhatItCannotDo) {
+  const auto message = [](const std::map<std::string, FieldValue, std::less<>>& fields) {
+    const auto options = from(fields);
+    return options.has_value() ? std::string() : options.error().message();
+  };
+  EXPECT_EQ(message({{"use_rope_scaling", true}}),
+            "use_rope_scaling: expected False, found True: not done yet");
+  EXPECT_EQ(message({{"fp16", true}, {"bf16", true}}),
+            "fp16, bf16: expected one of them at most, found both");
+  EXPECT_EQ(message({{"attention_backend", std::string("triton")}}),
+            "attention_backend: expected auto, flash, fused, unfused or local, found triton");
+  EXPECT_EQ(message({{"hidden_dropout", std::string("no")}}),
+            "hidden_dropout: expected a number, found \"no\"");
+  EXPECT_EQ(message({{"recompute_granularity", std::string("some")}}),
+            "recompute_granularity: expected selective or full, found some");
+}
+
+}  // namespace
+}  // namespace meg::nn

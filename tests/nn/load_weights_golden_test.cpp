@@ -1,0 +1,100 @@
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "libmeg/nn/load_weights.h"
+#include "tests/nn/oracle_model.h"
+
+namespace meg {
+namespace {
+
+using test::model_of;
+using test::open_checkpoint;
+
+constexpr const char* kCase = "oracle/checkpoints/gpt_tp2pp2_fp16";
+
+/// The model of kCase, changed, or what loading it says.
+std::string loading(const std::function<void(GptConfig&, nn::GptOptions&)>& change) {
+  const auto checkpoint = open_checkpoint(test::shared_path(kCase));
+  if (!checkpoint.has_value()) return checkpoint.error().message();
+  return model_of(*checkpoint, change).status().message();
+}
+
+TEST(LoadWeightsGolden, WideningIsExactAndRoundsBack) {
+  MEG_REQUIRE_SHARED(kCase);
+  const auto checkpoint = open_checkpoint(test::shared_path(kCase));
+  ASSERT_TRUE(checkpoint.has_value()) << checkpoint.error().message();
+  const auto wide = model_of(*checkpoint);
+  const auto half = model_of(
+      *checkpoint, [](GptConfig&, nn::GptOptions& options) { options.params_dtype = at::kHalf; });
+  ASSERT_TRUE(wide.has_value() && half.has_value());
+  for (size_t i = 0; i < wide->parameters().size(); ++i) {
+    const nn::GptParameter& parameter = wide->parameters()[i];
+    EXPECT_TRUE(at::equal(parameter.tensor, half->parameters()[i].tensor.to(at::kFloat)))
+        << parameter.name;
+  }
+}
+
+TEST(LoadWeightsGolden, RowsThatTheCheckpointLacksRepeatItsLast) {
+  MEG_REQUIRE_SHARED(kCase);
+  const auto checkpoint = open_checkpoint(test::shared_path(kCase));
+  ASSERT_TRUE(checkpoint.has_value()) << checkpoint.error().message();
+  const int64_t rows = checkpoint->parameters().front().shape[0];
+  const auto model = model_of(*checkpoint, [&](GptConfig& config, nn::GptOptions&) {
+    config.padded_vocab_size = rows + 5;
+  });
+  ASSERT_TRUE(model.has_value()) << model.error().message();
+  const at::Tensor table = model->parameters()[0].tensor;
+  for (int64_t i = rows; i < rows + 5; ++i) EXPECT_TRUE(at::equal(table[i], table[rows - 1]));
+}
+
+TEST(LoadWeightsGolden, PaddingIsCutOnlyWithTheTrueVocabulary) {
+  MEG_REQUIRE_SHARED(kCase);
+  const auto checkpoint = open_checkpoint(test::shared_path(kCase));
+  ASSERT_TRUE(checkpoint.has_value()) << checkpoint.error().message();
+  GptConfig config = checkpoint->config();
+  config.padded_vocab_size = 292;
+  auto model = nn::GptModel::create(config, {});
+  ASSERT_TRUE(model.has_value()) << model.error().message();
+  EXPECT_EQ(
+      nn::load_weights(*checkpoint, *model).message(),
+      "embedding.word_embeddings.weight: rows of the vocabulary: expected at least 304, found "
+      "room for 292");
+  nn::LoadWeightsOptions options;
+  options.true_vocab_size = 290;
+  EXPECT_TRUE(nn::load_weights(*checkpoint, *model, options).ok());
+  options.true_vocab_size = 293;
+  EXPECT_FALSE(nn::load_weights(*checkpoint, *model, options).ok());
+}
+
+TEST(LoadWeightsGolden, NamesParametersThatDoNotFit) {
+  MEG_REQUIRE_SHARED(kCase);
+  EXPECT_EQ(loading([](GptConfig& config, nn::GptOptions&) {
+              config.untie_embeddings_and_output_weights = true;
+            }),
+            "output_layer.weight: the model has this parameter, the checkpoint has not");
+  EXPECT_EQ(loading([](GptConfig& config, nn::GptOptions&) { config.num_layers = 3; }),
+            "decoder.layers.3.input_layernorm.weight: the checkpoint has this parameter, the model "
+            "has not");
+  EXPECT_EQ(loading([](GptConfig& config, nn::GptOptions&) { config.ffn_hidden_size = 64; }),
+            "decoder.layers.0.mlp.linear_fc1.weight: shape: expected [64, 32], found [128, 32]");
+}
+
+TEST(LoadWeightsGolden, AStageTakesItsPart) {
+  MEG_REQUIRE_SHARED(kCase);
+  const auto checkpoint = open_checkpoint(test::shared_path(kCase));
+  ASSERT_TRUE(checkpoint.has_value()) << checkpoint.error().message();
+  const auto whole = model_of(*checkpoint);
+  ASSERT_TRUE(whole.has_value());
+  nn::ModelPart part;
+  part.sizes.pipeline_model_parallel_size = 4;
+  part.pipeline_rank = 3;
+  auto stage = nn::GptModel::create(checkpoint->config(), {}, part);
+  ASSERT_TRUE(stage.has_value()) << stage.error().message();
+  ASSERT_TRUE(nn::load_weights(*checkpoint, *stage).ok());
+  EXPECT_EQ(stage->parameters().back().name, kTiedCopyName);
+  EXPECT_TRUE(at::equal(stage->parameters().back().tensor, whole->parameters().front().tensor));
+}
+
+}  // namespace
+}  // namespace meg
