@@ -57,7 +57,7 @@ FieldLookup model_fields(const ModelFlags& model) {
     const auto flag = [](bool ModelFlags::*member) -> Field {
       return [member](const ModelFlags& flags) { return FieldValue(flags.*member); };
     };
-    static const std::map<std::string_view, Field> kFields = {
+    static const std::map<std::string_view, Field> fields = {
         {"num_layers", of(&ModelFlags::num_layers)},
         {"hidden_size", of(&ModelFlags::hidden_size)},
         {"ffn_hidden_size", of(&ModelFlags::ffn_hidden_size)},
@@ -78,8 +78,8 @@ FieldLookup model_fields(const ModelFlags& model) {
         {"add_bias_linear",
          [](const ModelFlags& flags) { return FieldValue(!flags.disable_bias_linear); }},
     };
-    const auto found = kFields.find(name);
-    return found == kFields.end() ? std::nullopt : found->second(model);
+    const auto found = fields.find(name);
+    return found == fields.end() ? std::nullopt : found->second(model);
   };
 }
 

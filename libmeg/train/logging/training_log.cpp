@@ -18,13 +18,13 @@ void TrainingLog::add(const Losses& losses, bool skipped) {
     return;
   }
   ++advanced_;
-  for (const auto& [name, value] : losses) {
+  for (const auto& loss : losses) {
     const auto sum = std::find_if(sums_.begin(), sums_.end(),
-                                  [&name](const auto& entry) { return entry.first == name; });
+                                  [&loss](const auto& entry) { return entry.first == loss.first; });
     if (sum == sums_.end()) {
-      sums_.emplace_back(name, value);
+      sums_.push_back(loss);
     } else {
-      sum->second += value;
+      sum->second += loss.second;
     }
   }
 }

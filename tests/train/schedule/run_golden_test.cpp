@@ -110,34 +110,65 @@ TEST(RunGolden, EveryStepOfEveryRunHasMegatronsLearningRateAndWeightDecay) {
   EXPECT_GE(runs, 15u);
 }
 
-TEST(RunGolden, EveryStepOfTheFp16RunHasMegatronsLossScale) {
-  MEG_REQUIRE_SHARED("oracle/training");
+FieldValue field_of(const json& value) {
+  if (value.is_number_integer()) return value.get<int64_t>();
+  if (value.is_number()) return value.get<double>();
+  return value.get<std::string>();
+}
+
+/// The arguments of the run `name`, out of the manifest.
+Arguments arguments_of(const std::string& name) {
   const json manifest = test::oracle_json("manifest.json");
   for (const json& run : manifest["runs"]) {
-    if (run["name"] != "gpt_fp16") continue;
-    const Arguments arguments(run);
-    const auto scaler = get_grad_scaler(
-        arguments.has("--fp16"), arguments.has("--bf16"), arguments.maybe_real("--loss-scale"),
-        {.initial_scale = arguments.real("--initial-loss-scale", 4294967296.0),
-         .min_scale = arguments.real("--min-loss-scale", 1),
-         .growth_interval = arguments.real("--loss-scale-window", 1000),
-         .hysteresis = arguments.maybe_count("--hysteresis").value_or(2)});
-    ASSERT_TRUE(scaler.has_value()) << scaler.error().message();
-    GradScaler& scale = **scaler;
-    const json log = test::oracle_json("gpt_fp16/log.json");
-    for (const json& iteration : log["iterations"]) {
-      SCOPED_TRACE("iteration " + iteration["iteration"].dump());
-      EXPECT_EQ(scale.scale(), iteration["loss_scale"].get<float>());
-      EXPECT_EQ(scale.state_dict()->growth_tracker, iteration["before_growth_tracker"]);
-      EXPECT_EQ(scale.state_dict()->hysteresis_tracker, iteration["before_hysteresis_tracker"]);
-      scale.update(iteration["skipped"] != 0);
-      EXPECT_EQ(scale.scale(), iteration["loss_scale_logged"].get<float>());
-      EXPECT_EQ(scale.state_dict()->growth_tracker, iteration["after_growth_tracker"]);
-      EXPECT_EQ(scale.state_dict()->hysteresis_tracker, iteration["after_hysteresis_tracker"]);
-    }
-    return;
+    if (run["name"] == name) return Arguments(run);
   }
-  FAIL() << "no fp16 run";
+  ADD_FAILURE() << "no run " << name;
+  return Arguments(json{{"args", json::array()}});
+}
+
+TEST(RunGolden, AResumedRunTakesTheStateOfItsCheckpointAndSavesTheSame) {
+  MEG_REQUIRE_SHARED("oracle/training");
+  const json files = test::oracle_json("gpt_fp32/structure.json");
+  const json state = files["mid/iter_0000010/mp_rank_00/model_optim_rng.pt"]["opt_param_scheduler"];
+  auto scheduler = get_optimizer_param_scheduler(flags_of(arguments_of("gpt_fp32_resumed")));
+  ASSERT_TRUE(scheduler.has_value()) << scheduler.error().message();
+  const auto lines =
+      scheduler->load_state_dict([&state](std::string_view name) -> std::optional<FieldValue> {
+        const auto found = state.find(name);
+        if (found == state.end()) return std::nullopt;
+        return field_of(*found);
+      });
+  ASSERT_TRUE(lines.has_value()) << lines.error().message();
+  EXPECT_EQ((*lines)[2], " > using checkpoint value 32.0 for warmup iterations");
+  const auto saved = scheduler->state_dict();
+  EXPECT_EQ(saved.size(), state.size());
+  for (const auto& [name, value] : saved) EXPECT_EQ(value, field_of(state[name])) << name;
+  const json log = test::oracle_json("gpt_fp32_resumed/log.json");
+  EXPECT_TRUE(near(scheduler->lr(), log["iterations"][0]["lr"]));
+}
+
+TEST(RunGolden, EveryStepOfTheFp16RunHasMegatronsLossScale) {
+  MEG_REQUIRE_SHARED("oracle/training");
+  const Arguments arguments = arguments_of("gpt_fp16");
+  const auto scaler = get_grad_scaler(
+      arguments.has("--fp16"), arguments.has("--bf16"), arguments.maybe_real("--loss-scale"),
+      {.initial_scale = arguments.real("--initial-loss-scale", 4294967296.0),
+       .min_scale = arguments.real("--min-loss-scale", 1),
+       .growth_interval = arguments.real("--loss-scale-window", 1000),
+       .hysteresis = arguments.maybe_count("--hysteresis").value_or(2)});
+  ASSERT_TRUE(scaler.has_value()) << scaler.error().message();
+  GradScaler& scale = **scaler;
+  const json log = test::oracle_json("gpt_fp16/log.json");
+  for (const json& iteration : log["iterations"]) {
+    SCOPED_TRACE("iteration " + iteration["iteration"].dump());
+    EXPECT_EQ(scale.scale(), iteration["loss_scale"].get<float>());
+    EXPECT_EQ(scale.state_dict()->growth_tracker, iteration["before_growth_tracker"]);
+    EXPECT_EQ(scale.state_dict()->hysteresis_tracker, iteration["before_hysteresis_tracker"]);
+    scale.update(iteration["skipped"] != 0);
+    EXPECT_EQ(scale.scale(), iteration["loss_scale_logged"].get<float>());
+    EXPECT_EQ(scale.state_dict()->growth_tracker, iteration["after_growth_tracker"]);
+    EXPECT_EQ(scale.state_dict()->hysteresis_tracker, iteration["after_hysteresis_tracker"]);
+  }
 }
 
 }  // namespace
