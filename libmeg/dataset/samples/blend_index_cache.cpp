@@ -62,7 +62,7 @@ Result<BuiltIndex> build(const BlendIndexRequest& request) {
   } else {
     build_exhaustive_blend_index(request.dataset_sizes, built.datasets, built.samples);
   }
-  MEG_RETURN_IF_ERROR(check_draws(built, request));
+  if (!request.draws_beyond_end) MEG_RETURN_IF_ERROR(check_draws(built, request));
   if (request.byte_indices) {
     for (const int16_t dataset : built.datasets) {
       built.byte_datasets.push_back(static_cast<uint8_t>(dataset));

@@ -14,10 +14,13 @@ namespace meg {
 
 /// What a blend's indices are built from and found by.
 struct BlendIndexRequest {
-  std::vector<double> weights;           ///< Normalized; unused without `size`.
-  std::optional<int64_t> size;           ///< Samples; nullopt: all of every dataset.
-  std::vector<int64_t> dataset_sizes;    ///< Samples of each dataset.
-  bool byte_indices = false;             ///< uint8 dataset numbers, as before Megatron core.
+  std::vector<double> weights;         ///< Normalized; unused without `size`.
+  std::optional<int64_t> size;         ///< Samples; nullopt: all of every dataset.
+  std::vector<int64_t> dataset_sizes;  ///< Samples of each dataset.
+  bool byte_indices = false;           ///< uint8 dataset numbers, as before Megatron core.
+  /// Draws beyond a dataset's end are taken; reading such a sample is the error. v2.x: its blends
+  /// are longer than what is asked of them.
+  bool draws_beyond_end = false;
   std::string description;               ///< The text that the files are named by.
   std::optional<BlendIndexFiles> files;  ///< nullopt: built in memory.
 };
@@ -29,7 +32,8 @@ struct BlendIndexCache {
 };
 
 /// Opens the cached indices, or builds and saves them; safe for many processes at once.
-/// kInvalidArgument where a dataset has fewer samples than the blend draws from it.
+/// kInvalidArgument where a dataset has fewer samples than the blend draws from it (unless
+/// draws_beyond_end).
 Result<BlendIndexCache> open_blend_index_cache(const BlendIndexRequest& request);
 
 }  // namespace meg

@@ -300,7 +300,8 @@ Result<std::unique_ptr<SampleDataset>> Builder::blend_of(
     weights.assign(request.dataset_sizes.begin(), request.dataset_sizes.end());
     if (samples_of(split).has_value()) request.size = std::min(*samples_of(split), total);
   } else {
-    request.size = config_.version.blend_margin == BlendMargin::kSumOfBuilt ? total : used;
+    request.draws_beyond_end = config_.version.blend_margin == BlendMargin::kSumOfBuilt;
+    request.size = request.draws_beyond_end ? total : used;
   }
   if (request.size.has_value()) weights = normalized_weights(weights);
   const IndexCacheForm form = config_.version.index_cache_form;
