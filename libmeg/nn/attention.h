@@ -2,6 +2,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+#include <optional>
+
 #include "libmeg/nn/core_attention.h"
 #include "libmeg/nn/linear.h"
 #include "libmeg/nn/norm.h"

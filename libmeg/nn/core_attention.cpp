@@ -20,6 +20,11 @@ at::Tensor for_each_head(const at::Tensor& grouped, int64_t heads) {
   return grouped.repeat_interleave(heads / groups, 2);
 }
 
+/// [b, s, n, hn] -> [b * n, s, hn]
+at::Tensor by_head(const at::Tensor& heads) {
+  return heads.transpose(1, 2).reshape({-1, heads.size(1), heads.size(3)});
+}
+
 /// Lets scaled-dot-product attention choose among these backends only, while it lives. GPUs only:
 /// LibTorch has one for CPUs.
 class BackendChoice {
@@ -87,9 +92,13 @@ at::Tensor CoreAttention::forward(const at::Tensor& query, const at::Tensor& key
 at::Tensor CoreAttention::unfused(const at::Tensor& query, const at::Tensor& key,
                                   const at::Tensor& value, const ForwardContext& context) const {
   const int64_t heads = query.size(2);
-  const at::Tensor by_head = query.transpose(1, 2) * (softmax_scale_ / layer_scaling_);
+  const at::Tensor queries = by_head(query);
+  const at::Tensor keys = by_head(for_each_head(key, heads));
+  // The product is scaled before it is rounded to the parameters' type.
   at::Tensor scores =
-      at::matmul(by_head, for_each_head(key, heads).transpose(1, 2).transpose(2, 3));
+      at::baddbmm(at::empty({1}, query.options().requires_grad(false)), queries,
+                  keys.transpose(1, 2), /*beta=*/0, /*alpha=*/softmax_scale_ / layer_scaling_);
+  scores = scores.view({query.size(0), heads, query.size(1), key.size(1)});
   const bool in_fp32 = options_.attention_softmax_in_fp32 || layer_scaling_ != 1;
   if (in_fp32) scores = scores.to(at::kFloat);
   if (layer_scaling_ != 1) scores = scores * layer_scaling_;
@@ -99,7 +108,9 @@ at::Tensor CoreAttention::unfused(const at::Tensor& query, const at::Tensor& key
     probabilities = dropout(probabilities, options_.attention_dropout,
                             context.random->generator(RandomStates::Stream::kModelParallel));
   }
-  return at::matmul(probabilities, for_each_head(value, heads).transpose(1, 2));
+  const at::Tensor sums =
+      at::bmm(probabilities.flatten(0, 1), by_head(for_each_head(value, heads)));
+  return sums.view({query.size(0), heads, query.size(1), value.size(3)});
 }
 
 at::Tensor CoreAttention::fused(const at::Tensor& query, const at::Tensor& key,

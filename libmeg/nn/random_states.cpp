@@ -40,7 +40,7 @@ std::vector<std::byte> bytes_of(const at::Tensor& state) {
 }
 
 /// The generator takes these bytes, which must be as many as its state has.
-Status set_bytes(at::Generator& generator, std::span<const std::byte> bytes,
+Status set_bytes(at::Generator& generator, const std::vector<std::byte>& bytes,
                  std::string_view name) {
   at::Tensor state = state_of(generator);
   if (bytes.size() != static_cast<size_t>(state.numel())) {
