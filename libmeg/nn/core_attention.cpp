@@ -99,7 +99,7 @@ at::Tensor CoreAttention::unfused(const at::Tensor& query, const at::Tensor& key
       at::baddbmm(at::empty({1}, query.options().requires_grad(false)), queries,
                   keys.transpose(1, 2), /*beta=*/0, /*alpha=*/softmax_scale_ / layer_scaling_);
   scores = scores.view({query.size(0), heads, query.size(1), key.size(1)});
-  const bool in_fp32 = options_.attention_softmax_in_fp32 || layer_scaling_ != 1;
+  const bool in_fp32 = options_.attention_softmax_in_fp32 || options_.apply_query_key_layer_scaling;
   if (in_fp32) scores = scores.to(at::kFloat);
   if (layer_scaling_ != 1) scores = scores * layer_scaling_;
   scores = scores.masked_fill(context.attention_mask, kHiddenScore);

@@ -2,13 +2,22 @@
 
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <exception>
 #include <new>
+#include <string>
 #include <utility>
 
 #include "libmeg/core/status.h"
 
 namespace meg::parallel {
+
+/// LibTorch's text of an error in one line.
+inline std::string one_line(std::string text) {
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
 
 /// Runs `work` and turns what LibTorch throws into a Status. LibTorch reports failure by
 /// exceptions; every public function of a room below the line ends in one such guard.
@@ -21,11 +30,12 @@ Status torch_guard(Work&& work) {
     return make_error(StatusCode::kResourceExhausted, "out of memory");
   } catch (const c10::OutOfMemoryError& error) {
     return make_error(StatusCode::kResourceExhausted, "LibTorch: {}",
-                      error.what_without_backtrace());
+                      one_line(error.what_without_backtrace()));
   } catch (const c10::Error& error) {
-    return make_error(StatusCode::kInternal, "LibTorch: {}", error.what_without_backtrace());
+    return make_error(StatusCode::kInternal, "LibTorch: {}",
+                      one_line(error.what_without_backtrace()));
   } catch (const std::exception& error) {
-    return make_error(StatusCode::kInternal, "{}", error.what());
+    return make_error(StatusCode::kInternal, "{}", one_line(error.what()));
   } catch (...) {
     return make_error(StatusCode::kInternal, "unknown exception");
   }

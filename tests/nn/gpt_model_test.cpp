@@ -105,6 +105,28 @@ TEST(GptModelTest, BackendsAndMasksAgree) {
   }
 }
 
+TEST(GptModelTest, HeadsMayHaveNormsAndAnySize) {
+  GptConfig config = small_llama_config();
+  config.kv_channels = 6;  // 4 heads of 6 beside a hidden size of 16
+  config.qk_layernorm = true;
+  for (const char* normalization : {"LayerNorm", "RMSNorm"}) {
+    config.normalization = normalization;
+    GptOptions options;
+    options.hidden_dropout = options.attention_dropout = 0;
+    GptModel model = small_model(config, options);
+    const GptInput input = {.tokens = small_tokens(config)};
+    const at::Tensor before = *model.logits(input);
+    // A norm takes the size out of what it is given, so rows of queries may grow.
+    for (const GptParameter& parameter : model.parameters()) {
+      if (!parameter.name.ends_with("linear_qkv.weight")) continue;
+      const c10::NoGradGuard without_gradients;
+      at::Tensor queries = parameter.tensor.view({2, 4, 6, 16}).narrow(1, 0, 2);
+      queries.mul_(8);
+    }
+    EXPECT_TRUE(at::allclose(*model.logits(input), before, 1e-3, 1e-3)) << normalization;
+  }
+}
+
 TEST(GptModelTest, SixteenBitModelsGiveFp32LogitsAndLosses) {
   for (const at::ScalarType dtype : {at::kHalf, at::kBFloat16}) {
     GptOptions options;
