@@ -36,12 +36,13 @@ find_package_handle_standard_args(MegTorch
   VERSION_VAR MegTorch_VERSION)
 
 if(MegTorch_FOUND AND NOT TARGET meg::torch)
-  # Behind the system's folders, because the wheel carries an fmt of its own beside ATen.
+  # Behind the system's folders, because the wheel carries an fmt of its own beside ATen. The C++
+  # library is named first: LibTorch brings some of its functions too, whose remove_all crashes.
   add_library(meg::torch INTERFACE IMPORTED)
   set_target_properties(meg::torch PROPERTIES
     INTERFACE_COMPILE_OPTIONS
       "SHELL:-idirafter ${MegTorch_INCLUDE_DIR};SHELL:-idirafter ${MegTorch_INCLUDE_DIR}/torch/csrc/api/include"
     INTERFACE_COMPILE_DEFINITIONS "USE_DISTRIBUTED;USE_C10D_GLOO"
     INTERFACE_LINK_LIBRARIES
-      "${MegTorch_torch_LIBRARY};${MegTorch_torch_cpu_LIBRARY};${MegTorch_c10_LIBRARY}")
+      "stdc++;${MegTorch_torch_LIBRARY};${MegTorch_torch_cpu_LIBRARY};${MegTorch_c10_LIBRARY}")
 endif()

@@ -1,12 +1,13 @@
 #include "libmeg/train/multi_tensor.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
 #include <cstring>
 #include <span>
 #include <stdexcept>
 #include <string>
+
+#include "libmeg/nn/kernels/parallel_for.h"
 
 namespace meg::train {
 namespace {
@@ -53,7 +54,7 @@ MultiTensor::MultiTensor(std::vector<nn::AdamTensor> tensors, at::Device device)
 nn::GradientStatistics MultiTensor::statistics(float scale) {
   const auto count = static_cast<int64_t>(gradients_.size());
   if (device_.is_cpu()) {
-    at::parallel_for(0, chunks_, 1, [&](int64_t begin, int64_t end) {
+    nn::parallel_for(chunks_, 1, [&](int64_t begin, int64_t end) {
       nn::gradient_statistics_cpu(gradients_.data(), count, scale, of_chunks_.data(), begin, end);
     });
     return nn::total_statistics(of_chunks_.data(), chunks_);
@@ -75,7 +76,7 @@ nn::GradientStatistics MultiTensor::statistics(float scale) {
 void MultiTensor::adam(const nn::AdamStep& step) {
   const auto count = static_cast<int64_t>(adam_.size());
   if (device_.is_cpu()) {
-    at::parallel_for(0, chunks_, 1, [&](int64_t begin, int64_t end) {
+    nn::parallel_for(chunks_, 1, [&](int64_t begin, int64_t end) {
       nn::multi_tensor_adam_cpu(adam_.data(), count, step, begin, end);
     });
     return;

@@ -1,0 +1,174 @@
+// Whole training runs of the real Megatron-LM, followed step by step from their checkpoints.
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "libmeg/train/trainer.h"
+#include "tests/shared_data.h"
+#include "tests/temp_folder.h"
+#include "tools/common/flags.h"
+#include "tools/pretrain_gpt_flags.h"
+
+namespace meg {
+namespace {
+
+using nlohmann::json;
+using test::TempFolder;
+
+constexpr char kOracle[] = "oracle/training";
+// The oracle's vocabulary: 290 tokens, the last ends documents, padded to 296 rows.
+constexpr tools::Vocabulary kVocabulary = {.vocab_size = 290, .padded_vocab_size = 296, .eod = 289};
+
+/// How near a run comes, as the oracle's README measured it (relative).
+struct Bounds {
+  double loss;
+  double grad_norm;
+};
+
+constexpr Bounds kFp32 = {.loss = 2e-6, .grad_norm = 5e-6};
+constexpr Bounds kFp16 = {.loss = 8e-5, .grad_norm = 2e-3};
+constexpr Bounds kBf16 = {.loss = 6e-4, .grad_norm = 4e-3};
+
+struct GoldenRun {
+  const char* name;
+  const char* start;  ///< What it is loaded from where its arguments do not say.
+  Bounds bounds;
+};
+
+constexpr GoldenRun kRuns[] = {
+    {"gpt_fp32", "gpt_fp32/start", kFp32},
+    {"gpt_fp32_erf", "gpt_fp32/start", kFp32},
+    {"gpt_fp32_eod", nullptr, kFp32},
+    {"gpt_fp32_rampup", nullptr, kFp32},
+    {"gpt_fp32_resumed", nullptr, kFp32},
+    {"gpt_llamaish_fp32", "gpt_llamaish_fp32/start", kFp32},
+    {"gpt_fp16", nullptr, kFp16},
+    {"gpt_bf16", nullptr, kBf16},
+    {"mcore_gpt_fp32", "mcore_gpt_fp32/start", kFp32},
+    {"mcore_llama_fp32", "mcore_llama_fp32/start", kFp32},
+};
+
+/// JSON as Python writes it: numbers that JSON has not become null.
+json read_json(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return json::parse(std::regex_replace(text.str(), std::regex("-?\\b(Infinity|NaN)\\b"), "null"));
+}
+
+json manifest_entry(const std::string& name) {
+  const json manifest = read_json("manifest.json");
+  for (const json& run : manifest["runs"]) {
+    if (run["name"] == name) return run;
+  }
+  return nullptr;
+}
+
+void replace_value(std::vector<std::string>& arguments, const std::string& flag,
+                   const std::string& value) {
+  const auto found = std::find(arguments.begin(), arguments.end(), flag);
+  ASSERT_NE(found, arguments.end()) << flag;
+  *std::next(found) = value;
+}
+
+/// The run's own command line, its outputs in `folder`.
+std::vector<std::string> command_line(const json& entry, const char* start,
+                                      const TempFolder& folder) {
+  auto arguments = entry["args"].get<std::vector<std::string>>();
+  replace_value(arguments, "--save", folder.path("save"));
+  replace_value(arguments, "--data-cache-path", folder.path("cache"));
+  if (start != nullptr) arguments.insert(arguments.end(), {"--load", start});
+  const std::string revision = entry["revision"];
+  arguments.insert(arguments.end(), {"--megatron-version", revision, "--device", "cpu"});
+  if (revision == "6ef5bdc") arguments.insert(arguments.end(), {"--target-names", "legacy"});
+  return arguments;
+}
+
+Result<std::unique_ptr<train::Trainer>> trainer_of(const std::vector<std::string>& arguments,
+                                                   std::vector<std::string>& lines) {
+  std::vector<const char*> argv = {"pretrain_gpt"};
+  for (const std::string& argument : arguments) argv.push_back(argument.c_str());
+  tools::PretrainFlags run;
+  tools::Flags flags("pretrain_gpt", "");
+  tools::declare_pretrain_flags(flags, run);
+  std::ostringstream out;
+  std::ostringstream err;
+  const auto code = flags.parse(static_cast<int>(argv.size()), argv.data(), out, err);
+  EXPECT_FALSE(code.has_value()) << err.str();
+  MEG_ASSIGN_OR_RETURN(train::TrainerOptions options,
+                       tools::resolve_pretrain_flags(run, kVocabulary));
+  return train::Trainer::create(
+      std::move(options), {.print = [&lines](const std::string& line) { lines.push_back(line); },
+                           .stop_requested = {}});
+}
+
+void expect_near(double found, double expected, double bound, const std::string& what) {
+  EXPECT_LE(std::abs(found - expected), bound * std::abs(expected)) << what << " " << found;
+}
+
+void expect_step(const train::StepReport& step, const json& expected, const Bounds& bounds) {
+  SCOPED_TRACE(fmt::format("iteration {}", step.iteration));
+  EXPECT_EQ(step.iteration, expected["iteration"].get<int64_t>());
+  expect_near(step.lr, expected["lr"], 1e-12, "lr");
+  expect_near(step.weight_decay, expected["weight_decay"], 1e-12, "weight decay");
+  EXPECT_EQ(step.loss_scale, expected["loss_scale"].get<double>());
+  EXPECT_EQ(step.outcome.skipped, expected["skipped"].get<int>() != 0);
+  if (!expected["lm_loss"].is_null() && std::isfinite(step.lm_loss)) {
+    expect_near(step.lm_loss, expected["lm_loss"], bounds.loss, "lm loss");
+  }
+  if (!expected["grad_norm"].is_null()) {
+    expect_near(step.outcome.grad_norm, expected["grad_norm"], bounds.grad_norm, "grad norm");
+  }
+  if (!expected["num_zeros"].is_null() && step.outcome.num_zeros.has_value()) {
+    // Gradients of key biases are noise around zero: 4 layers of 32 of them.
+    EXPECT_NEAR(static_cast<double>(*step.outcome.num_zeros), expected["num_zeros"].get<double>(),
+                0.02 * expected["num_zeros"].get<double>() + 8);
+  }
+}
+
+class PretrainGolden : public ::testing::TestWithParam<GoldenRun> {};
+
+TEST_P(PretrainGolden, FollowsMegatronStepByStep) {
+  MEG_REQUIRE_SHARED(kOracle);
+  const auto before = std::filesystem::current_path();
+  std::filesystem::current_path(test::shared_path(kOracle));
+  const TempFolder folder;
+  const GoldenRun run = GetParam();
+  const json log = read_json(std::string(run.name) + "/log.json");
+  std::vector<std::string> lines;
+  auto trainer = trainer_of(command_line(manifest_entry(run.name), run.start, folder), lines);
+  ASSERT_TRUE(trainer.has_value()) << trainer.error().message();
+  size_t steps = 0;
+  size_t evaluations = 0;
+  (*trainer)->watch(
+      [&](const train::StepReport& step) {
+        ASSERT_LT(steps, log["iterations"].size());
+        expect_step(step, log["iterations"][steps++], run.bounds);
+      },
+      [&](const train::EvaluationReport& evaluation) {
+        ASSERT_LT(evaluations, log["evaluations"].size());
+        const json& expected = log["evaluations"][evaluations++];
+        EXPECT_EQ(evaluation.iteration, expected["after_iteration"].get<int64_t>());
+        expect_near(evaluation.lm_loss, expected["lm_loss"], run.bounds.loss, "evaluation");
+      });
+  const Status status = (*trainer)->run();
+  std::filesystem::current_path(before);
+  EXPECT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(steps, log["iterations"].size());
+  EXPECT_EQ(evaluations, log["evaluations"].size());
+}
+
+INSTANTIATE_TEST_SUITE_P(Runs, PretrainGolden, ::testing::ValuesIn(kRuns),
+                         [](const auto& run) { return std::string(run.param.name); });
+
+}  // namespace
+}  // namespace meg
