@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
 
 #include <cstddef>
 #include <cstdint>
