@@ -43,6 +43,8 @@ std::optional<double> parse_python_float(std::string_view text) {
 }
 
 std::string python_float_text(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
   const std::string scientific = formatted(value, std::chars_format::scientific);
   const int exponent = decimal_exponent(scientific);
   if (value != 0 && (exponent < kLeastPositional || exponent > kMostPositional)) return scientific;

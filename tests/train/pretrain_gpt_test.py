@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+"""pretrain_gpt as its users run it: resumed, stopped, killed, from other layouts, with wrong flags.
+
+pretrain_gpt_test.py PRETRAIN_GPT VERIFY CHECKPOINT_UTIL
+"""
+
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SHARED = pathlib.Path(os.environ.get("MEG_SHARED", ROOT.parent / "shared"))
+ORACLE = SHARED / "oracle" / "training"
+PRETRAIN, VERIFY, CHECKPOINT_UTIL = (os.path.abspath(path) for path in sys.argv[1:4])
+MODEL = ("--num-layers 4 --hidden-size 32 --num-attention-heads 4 --seq-length 32 "
+         "--max-position-embeddings 40 --make-vocab-size-divisible-by 74").split()
+RUN = ("--micro-batch-size 2 --global-batch-size 8 --lr 0.005 --min-lr 0.0005 --lr-decay-style cosine "
+       "--lr-warmup-fraction 0.2 --weight-decay 0.1 --vocab-file gpt2-vocab.json --merge-file "
+       "gpt2-merges.txt --split 90,8,2 --seed 42 --eval-interval 7 --eval-iters 2 --log-interval 1 "
+       "--data-path data/tiny --device cpu").split()
+
+
+class PretrainGpt(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def command(self, *flags):
+        return [PRETRAIN, *MODEL, *RUN, "--data-cache-path", str(self.folder / "cache"),
+                *map(str, flags)]
+
+    def run_program(self, *command, code=0):
+        done = subprocess.run(list(map(str, command)), cwd=ORACLE, capture_output=True, text=True,
+                              timeout=300)
+        self.assertEqual(done.returncode, code, done.stdout[-2000:] + done.stderr)
+        return done
+
+    def train(self, *flags, code=0):
+        return self.run_program(*self.command("--train-iters", 20, *flags), code=code)
+
+    def losses(self, text):
+        return re.findall(r"iteration +(\d+)/.*lm loss: ([\d.E+-]+)", text)
+
+    def expect_equal(self, a, b):
+        self.assertIn("equal", self.run_program(VERIFY, "diff", a, b).stdout)
+        self.run_program(VERIFY, "checkpoint", a)
+
+    def test_a_resumed_run_is_the_straight_one_to_the_bit(self):
+        for precision in ([], ["--bf16"], ["--fp16", "--loss-scale-window", "5"],
+                          ["--target-names", "legacy", "--num-workers", "0"]):
+            with self.subTest(precision=precision):
+                straight, parts = self.folder / "straight", self.folder / "parts"
+                whole = self.train(*precision, "--save", straight)
+                self.train(*precision, "--save", parts, "--exit-interval", 10)
+                rest = self.train(*precision, "--save", parts, "--load", parts)
+                self.expect_equal(straight, parts)
+                later = [loss for loss in self.losses(whole.stdout) if int(loss[0]) > 10]
+                self.assertEqual(later, self.losses(rest.stdout))
+                shutil.rmtree(straight)
+                shutil.rmtree(parts)
+
+    def test_an_async_save_writes_the_same_checkpoint(self):
+        plain, background = self.folder / "plain", self.folder / "background"
+        self.train("--save", plain, "--save-interval", 5)
+        self.train("--save", background, "--save-interval", 5, "--async-save")
+        self.expect_equal(plain, background)
+        self.assertEqual(sorted(path.name for path in plain.iterdir()),
+                         sorted(path.name for path in background.iterdir()))
+
+    def test_a_run_goes_on_from_another_layout(self):
+        start = ORACLE / "gpt_fp32" / "start"
+        cut = self.folder / "tp2pp2"
+        self.run_program(CHECKPOINT_UTIL, "--model-type", "GPT", "--load-dir", start, "--save-dir",
+                         cut, "--target-tensor-parallel-size", 2,
+                         "--target-pipeline-parallel-size", 2)
+        whole = self.train("--load", start)
+        self.assertEqual(self.losses(whole.stdout), self.losses(self.train("--load", cut).stdout))
+
+    def test_the_first_run_may_load_where_it_saves(self):
+        save = self.folder / "save"
+        done = self.train("--load", save, "--save", save)
+        self.assertIn("WARNING: could not find the metadata file", done.stdout)
+        self.assertIn("will start from random", done.stdout)
+        failed = self.train("--load", self.folder / "none", "--exit-on-missing-checkpoint", code=1)
+        self.assertTrue(failed.stderr.splitlines()[-1].startswith("error: "))
+
+    def test_a_signal_ends_the_step_and_saves(self):
+        save = self.folder / "save"
+        run = subprocess.Popen(self.command("--train-iters", 100000, "--save", save), cwd=ORACLE,
+                               stdout=subprocess.PIPE, text=True)
+        for line in run.stdout:
+            if " iteration " in line:
+                break
+        run.send_signal(signal.SIGTERM)
+        rest = run.stdout.read()
+        run.stdout.close()
+        self.assertEqual(run.wait(timeout=60), 0)
+        self.assertIn("successfully saved checkpoint", rest)
+        self.run_program(VERIFY, "checkpoint", save)
+
+    def test_a_kill_during_saves_leaves_a_whole_checkpoint(self):
+        save = self.folder / "save"
+        for wait in (0.0, 0.05, 0.15):
+            run = subprocess.Popen(
+                self.command("--train-iters", 100000, "--save", save, "--save-interval", 1),
+                cwd=ORACLE, stdout=subprocess.PIPE, text=True)
+            for line in run.stdout:
+                if "successfully saved" in line:
+                    break
+            time.sleep(wait)
+            run.kill()
+            run.stdout.close()
+            run.wait()
+            self.run_program(VERIFY, "checkpoint", save)
+
+    def test_wrong_runs_say_what_is_wrong(self):
+        cases = [
+            (["--num-attention-heads", 5], 1, "hidden_size"),
+            (["--global-batch-size", 7], 1, "7"),
+            (["--ckpt-format", "torch_dist"], 1, "torch_dist"),
+            (["--fp16", "--bf16"], 2, "--fp16 and --bf16"),
+            (["--hidden-size", 64, "--load", ORACLE / "gpt_fp32" / "start"], 1,
+             "hidden_size: expected 64, found 32"),
+            (["--seq-length", 41], 1, "max_position_embeddings"),
+            (["--vocab-file", "none.json"], 1, "none.json"),
+            (["--lr-decay-style", "steep"], 2, "--lr-decay-style"),
+        ]
+        for flags, code, message in cases:
+            with self.subTest(flags=flags):
+                last = self.train(*flags, code=code).stderr.splitlines()[-1]
+                self.assertTrue(last.startswith("error: "), last)
+                self.assertIn(message, last)
+
+
+if __name__ == "__main__":
+    if not ORACLE.exists():
+        print(f"skipped: not found: {ORACLE}", file=sys.stderr)
+        sys.exit(77)
+    unittest.main(argv=sys.argv[:1])
