@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# From text to the .bin/.idx that Megatron-LM trains from, and a checkpoint brought from TP2 PP2 to one
-# rank, in one command: installs what compiling needs, builds the programs, runs them and shows what
+# From text to the .bin/.idx that Megatron-LM trains from, to the samples of a training run, and a
+# checkpoint brought from TP2 PP2 to one rank, in one command: installs what compiling needs, builds the programs, runs them and shows what
 # they made.
 #
 #   scripts/quickstart.sh                        on the small files in testdata/
@@ -58,8 +58,8 @@ build_programs() {
   if [ ! -x "$build/bin/verify" ]; then echo "building libmeg (some minutes) ..."; fi
   if ! { cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DMEG_WITH_TORCH=OFF \
            -DMEG_BUILD_TESTS=OFF -DMEG_BUILD_BENCH=OFF &&
-         cmake --build "$build" --target preprocess_data dataset_inspect verify checkpoint_inspect \
-           checkpoint_util; } >"$log" 2>&1; then
+         cmake --build "$build" --target preprocess_data prepare_cache dataset_inspect verify \
+           checkpoint_inspect checkpoint_util; } >"$log" 2>&1; then
     tail -n 40 "$log" >&2
     echo "error: the build failed; the whole log is $log" >&2
     exit 1
@@ -72,6 +72,15 @@ show() {
   printf ' %q' "${@/#"$PWD/"/}"
   printf '\n'
   "$@"
+}
+
+# The index caches of a short training run on the dataset, and what its third step sees.
+prepare_samples() {
+  local run=(--data-path "$1" --seq-length 64 --train-iters 10 --micro-batch-size 2
+    --global-batch-size 4 --eval-iters 1 --data-cache-path "$build/data/cache"
+    --vocab-file "$vocab_file" --merge-file "$merge_file")
+  show "$bin/prepare_cache" "${run[@]}"
+  show "$bin/dataset_inspect" --trace --step 3 "${run[@]}"
 }
 
 # The small checkpoint of testdata/: what it holds, the same on one rank, and that nothing was lost.
@@ -124,4 +133,7 @@ printf '\nmade:\n'
 for key in "${keys[@]}"; do ls -lh "${prefix}_${key}_document".{bin,idx}; done
 if [ -n "${vocabulary_note:-}" ]; then printf '%s\n' "$vocabulary_note"; fi
 printf 'train on it with: --data-path %s\n' "${prefix}_${keys[0]}_document"
-if $with_checkpoint; then reshape_checkpoint; fi
+if $with_checkpoint; then
+  prepare_samples "${prefix}_${keys[0]}_document"
+  reshape_checkpoint
+fi
