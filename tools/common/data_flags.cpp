@@ -24,7 +24,8 @@ void declare_datasets(Flags& flags, DataFlags& data) {
   flags.value("--per-split-data-args-path", &data.per_split_data_args_path, "FILE",
               "JSON with keys train, valid, test: what the three flags above would say");
   flags.toggle("--mock-data", &data.mock_data, "made-up documents instead");
-  flags.value("--split", &data.split, "WEIGHTS", "parts of training, validation and test");
+  flags.value("--split", &data.split, "WEIGHTS",
+              "parts of training, validation and test; else 969, 30, 1");
   flags.value("--seq-length", &data.sequence_length, "N", "tokens of a sample").range(1, kMost);
   flags.value("--seed", &data.seed, "N", "of the shuffles").range(0, kMostSeed);
   flags.value("--data-cache-path", &data.cache_path, "DIR",

@@ -16,6 +16,8 @@
 namespace meg::tools {
 namespace {
 
+constexpr std::string_view kDefaultSplit = "969, 30, 1";
+
 constexpr std::string_view kBlanks = " \t\n\r\f\v";
 constexpr size_t kMostFileBytes = size_t{1} << 28;
 
@@ -237,7 +239,7 @@ Result<DataRun> resolve_data_flags(const DataFlags& data,
   MEG_ASSIGN_OR_RETURN(BatchSchedule batches, resolve_batches(data, ranks, config.version, notes));
   config.sequence_length = *data.sequence_length;
   config.seed = data.seed;
-  config.split = data.split;
+  config.split = data.split.value_or(std::string(kDefaultSplit));
   config.per_split_split = data.split;
   config.cache_path = data.cache_path;
   config.threads = static_cast<int>(data.dataset_builder_threads);
