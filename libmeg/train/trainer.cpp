@@ -10,6 +10,7 @@
 #include "libmeg/train/logging/log_lines.h"
 #include "libmeg/train/logging/throughput.h"
 #include "libmeg/train/logging/training_log.h"
+#include "libmeg/train/pinned_memory.h"
 #include "libmeg/train/train_step.h"
 
 namespace meg::train {
@@ -112,6 +113,7 @@ Status Trainer::State::build_data() {
   MEG_ASSIGN_OR_RETURN(GptDatasets datasets, build_gpt_datasets(options.data));
   for (const std::string& note : datasets.notes) hooks.print("> " + note);
   hooks.print("> finished creating GPT datasets ...");
+  if (options.model.device.is_cuda()) options.batches.memory = pinned_memory();
   MEG_ASSIGN_OR_RETURN(data, TrainingData::create(std::move(datasets), options.batches,
                                                   {progress.consumed_train_samples,
                                                    progress.consumed_valid_samples, 0}));

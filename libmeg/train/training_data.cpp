@@ -24,6 +24,7 @@ Result<TrainingData> TrainingData::create(GptDatasets datasets, const BatchOptio
     loading.micro_batch_size = options.micro_batch_size;
     loading.create_attention_mask = options.create_attention_mask;
     loading.threads = options.num_workers;
+    loading.memory = options.memory;
     MEG_ASSIGN_OR_RETURN(data.loaders_[split_number(split)],
                          SampleLoader::create(*dataset, *std::move(sampler), loading));
   }

@@ -21,6 +21,7 @@ struct BatchOptions {
   int64_t data_parallel_size = 1;
   bool create_attention_mask = false;
   int num_workers = 2;
+  BatchMemory memory = {};  ///< Of micro-batches; plain unless given.
 };
 
 /// The micro-batches of the three splits. Mirrors Megatron-LM megatron/training/training.py:
