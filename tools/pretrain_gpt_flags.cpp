@@ -106,6 +106,8 @@ void declare_checkpoints(Flags& flags, PretrainFlags& run) {
       .choices({"torch", "torch_dist"});
   flags.value("--target-names", &run.names, "NAMES", "of parameters in saved files")
       .choices({"mcore", "legacy"});
+  flags.toggle("--use-checkpoint-args", &run.use_checkpoint_args,
+               "the model's shape from what --load names");
   flags.toggle("--finetune", &run.finetune, "take the weights alone, begin at step 0");
   flags.toggle("--no-load-optim", &run.no_load_optim, "leave the optimizer");
   flags.toggle("--no-load-rng", &run.no_load_rng, "leave the generators");
@@ -249,6 +251,53 @@ TrainingArgs args_of(const PretrainFlags& run, const DataRun& data, const Vocabu
   return args;
 }
 
+/// What --use-checkpoint-args takes from the checkpoint, as far as its files say it.
+/// Mirrors Megatron-LM megatron/training/checkpointing.py: load_args_from_checkpoint.
+constexpr const char* kCheckpointArgs[] = {"num_layers",
+                                           "hidden_size",
+                                           "ffn_hidden_size",
+                                           "num_attention_heads",
+                                           "num_query_groups",
+                                           "group_query_attention",
+                                           "kv_channels",
+                                           "max_position_embeddings",
+                                           "add_bias_linear",
+                                           "add_qkv_bias",
+                                           "qk_layernorm",
+                                           "position_embedding_type",
+                                           "rotary_base",
+                                           "rotary_percent",
+                                           "rotary_interleaved",
+                                           "use_rotary_position_embeddings",
+                                           "swiglu",
+                                           "untie_embeddings_and_output_weights",
+                                           "normalization",
+                                           "add_position_embedding",
+                                           "apply_layernorm_1p",
+                                           "make_vocab_size_divisible_by",
+                                           "layernorm_epsilon",
+                                           "norm_epsilon",
+                                           "bias_gelu_fusion",
+                                           "padded_vocab_size"};
+
+Status take_checkpoint_args(const PretrainFlags& run, TrainingArgs& args) {
+  if (!run.load.has_value()) {
+    return Status(StatusCode::kInvalidArgument, "--use-checkpoint-args needs --load");
+  }
+  MEG_ASSIGN_OR_RETURN(const CheckpointFolder folder, find_checkpoint(*run.load));
+  MEG_ASSIGN_OR_RETURN(
+      const MegatronCheckpoint checkpoint,
+      MegatronCheckpoint::open(
+          folder,
+          {.param_rules = {}, .param_rules_name = {}, .fallback = {}, .ignore_optimizer = true}));
+  for (const char* name : kCheckpointArgs) {
+    const std::optional<FieldValue> found = checkpoint.arg(name);
+    if (!found.has_value() || std::holds_alternative<std::monostate>(*found)) continue;
+    args.set(name, std::visit([](const auto& value) { return ArgValue{value}; }, *found));
+  }
+  return {};
+}
+
 Result<at::Device> device_of(const std::string& name) {
   if (name == "cpu") return at::Device(at::kCPU);
   const bool has_gpu = at::hasCUDA();
@@ -292,7 +341,6 @@ void declare_pretrain_flags(Flags& flags, PretrainFlags& run) {
   declare_optimizer(flags, run);
   declare_checkpoints(flags, run);
   declare_logs(flags, run);
-  flags.not_yet("--use-checkpoint-args", Arity::kSwitch);
   declare_other_training_flags(flags);
 }
 
@@ -303,6 +351,7 @@ Result<train::TrainerOptions> resolve_pretrain_flags(const PretrainFlags& run,
   data.config.vocab_size = vocabulary.vocab_size;
   data.config.eod = vocabulary.eod;
   TrainingArgs args = args_of(run, data, vocabulary);
+  if (run.use_checkpoint_args) MEG_RETURN_IF_ERROR(take_checkpoint_args(run, args));
   const FieldLookup fields = [&args](std::string_view name) { return args.field(name); };
   MEG_ASSIGN_OR_RETURN(GptConfig config, GptConfig::from_fields(fields));
   MEG_ASSIGN_OR_RETURN(nn::GptOptions model, nn::GptOptions::from_fields(fields));

@@ -61,6 +61,7 @@ struct PretrainFlags {
   bool finetune = false, no_load_optim = false, no_load_rng = false;
   bool no_save_optim = false, no_save_rng = false;
   bool exit_on_missing_checkpoint = false, async_save = false;
+  bool use_checkpoint_args = false;
   std::string names = "mcore";  ///< Own: --target-names {legacy,mcore}.
 
   // Logs.

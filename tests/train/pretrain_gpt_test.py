@@ -4,6 +4,7 @@
 pretrain_gpt_test.py PRETRAIN_GPT VERIFY CHECKPOINT_UTIL
 """
 
+import json
 import os
 import pathlib
 import re
@@ -82,6 +83,19 @@ class PretrainGpt(unittest.TestCase):
                          "--target-pipeline-parallel-size", 2)
         whole = self.train("--load", start)
         self.assertEqual(self.losses(whole.stdout), self.losses(self.train("--load", cut).stdout))
+
+    def test_a_checkpoint_may_say_what_the_model_is(self):
+        for name, steps in (("gpt_fp32", 20), ("gpt_llamaish_fp32", 10)):
+            start = ORACLE / name / "start"
+            run = [PRETRAIN, *RUN, "--seq-length", "32", "--data-cache-path", self.folder / "cache",
+                   "--train-iters", steps, "--exit-interval", 1, "--load", start,
+                   "--use-checkpoint-args",
+                   "--megatron-version", "6ef5bdc", "--hidden-dropout", 0,
+                   "--attention-dropout", 0]
+            first = self.losses(self.run_program(*run).stdout)[0]
+            log = json.loads(re.sub(r"-?\b(Infinity|NaN)\b", "null",
+                                    (ORACLE / name / "log.json").read_text()))
+            self.assertAlmostEqual(float(first[1]), log["iterations"][0]["lm_loss"], delta=2e-5)
 
     def test_the_first_run_may_load_where_it_saves(self):
         save = self.folder / "save"
