@@ -1,6 +1,7 @@
 #include "libmeg/dataset/samples/blend.h"
 
 #include <cmath>
+#include <numeric>
 
 #include "libmeg/core/printable.h"
 #include "libmeg/dataset/samples/python_float.h"
@@ -41,6 +42,12 @@ double pairwise_sum(std::span<const double> values) {
                ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7]));
   for (; next < count; ++next) sum += values[next];
   return sum;
+}
+
+std::vector<double> divided(std::span<const double> weights, double sum) {
+  std::vector<double> normalized(weights.begin(), weights.end());
+  for (double& weight : normalized) weight /= sum;
+  return normalized;
 }
 
 Status check_weights(std::span<const double> weights, const MegatronVersion& version) {
@@ -95,10 +102,13 @@ Result<Blend> parse_blend(std::span<const std::string> data_path, const Megatron
 }
 
 std::vector<double> normalized_weights(std::span<const double> weights) {
-  const double sum = pairwise_sum(weights);
-  std::vector<double> normalized(weights.begin(), weights.end());
-  for (double& weight : normalized) weight /= sum;
-  return normalized;
+  return divided(weights, pairwise_sum(weights));
+}
+
+std::vector<double> normalized_data_path_weights(std::span<const double> weights,
+                                                 const MegatronVersion& version) {
+  if (version.index_cache_form > IndexCacheForm::kLegacy) return normalized_weights(weights);
+  return divided(weights, std::accumulate(weights.begin(), weights.end(), 0.0));
 }
 
 std::vector<BlendPart> blend_parts(std::span<const double> weights, int64_t samples,

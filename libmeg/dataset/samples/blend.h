@@ -28,6 +28,11 @@ Result<Blend> parse_blend(std::span<const std::string> data_path, const Megatron
 /// Divided by their sum, which is added in numpy's pairwise order.
 std::vector<double> normalized_weights(std::span<const double> weights);
 
+/// The same with the sum that the data path's weights are divided by first: before Megatron core it
+/// was added one weight after another.
+std::vector<double> normalized_data_path_weights(std::span<const double> weights,
+                                                 const MegatronVersion& version);
+
 /// How many samples of each dataset a blend plans for: `built` are asked of the dataset, `used`
 /// add up to the blend's size.
 struct BlendPart {

@@ -70,6 +70,17 @@ TEST(BlendParts, FollowTheMarginOfTheRevision) {
   EXPECT_EQ(then[2].used, 41);
 }
 
+TEST(NormalizedWeights, AddUpAsNumpyOrAsPythonDoes) {
+  // Ten of 0.1 and one more: pairwise the sum is 1.1 exactly, one after another it is not.
+  const std::vector<double> weights(11, 0.1);
+  const double in_turn =
+      normalized_data_path_weights(weights, *parse_megatron_version("6ef5bdc"))[0];
+  const double pairwise = normalized_data_path_weights(weights, newest())[0];
+  EXPECT_EQ(pairwise, normalized_weights(weights)[0]);
+  EXPECT_EQ(pairwise, 0.1 / 1.1);
+  EXPECT_EQ(in_turn, 0.1 / 1.0999999999999999);
+}
+
 TEST(BlendIndex, IsMegatronsForEveryCallOfItsHelpers) {
   MEG_REQUIRE_SHARED("oracle/datasets");
   int checked = 0;

@@ -1,0 +1,151 @@
+#include "libmeg/dataset/samples/split_datasets.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <new>
+
+#include "libmeg/core/thread_pool.h"
+#include "libmeg/dataset/samples/cache_files.h"
+#include "libmeg/dataset/samples/gpt_dataset.h"
+#include "libmeg/dataset/samples/stopwatch.h"
+
+namespace meg {
+namespace {
+
+/// Whether any sequence of the range has a token.
+bool has_tokens(const IndexedDataset& dataset, SequenceRange range) {
+  const LittleEndianArray<int32_t> lengths = dataset.sequence_lengths();
+  for (int64_t sequence = range.begin; sequence < range.end; ++sequence) {
+    if (lengths[sequence] > 0) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const IndexedDataset>> SplitDatasets::open_dataset(
+    const std::string& prefix) {
+  auto& opened = datasets_[prefix];
+  if (opened != nullptr) return opened;
+  MEG_ASSIGN_OR_RETURN(
+      IndexedDataset dataset,
+      IndexedDataset::open(prefix, {.multimodal = {}, .access = MappedFile::Access::kRandom}));
+  const int64_t needed = config_.sequence_length + (config_.extra_token ? 1 : 0);
+  if (dataset.item_count() < needed) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "{}: expected at least {} tokens (one sample of --seq-length {}), found {}",
+                      prefix, needed, config_.sequence_length, dataset.item_count());
+  }
+  opened = std::make_shared<const IndexedDataset>(std::move(dataset));
+  return opened;
+}
+
+std::optional<SequenceRange> SplitDatasets::range_of(Split split,
+                                                     const IndexedDataset& dataset) const {
+  std::optional<SequenceRange> range = SequenceRange{.begin = 0, .end = dataset.sequence_count()};
+  if (cut_.has_value()) {
+    range = cut_->ranges(dataset.sequence_count())[split_number(split)];
+  }
+  if (range.has_value() && !has_tokens(dataset, *range)) range.reset();
+  return range;
+}
+
+Status SplitDatasets::no_documents(Split split, const std::string& prefix) {
+  const std::string where =
+      fmt::format("{}: no documents for the {} split{}", prefix, split_name(split),
+                  cut_.has_value() ? fmt::format(" (--split {})", cut_->text()) : "");
+  if (split == Split::kTrain && config_.samples[split_number(split)] != 0) {
+    return Status(StatusCode::kInvalidArgument, where);
+  }
+  result_.notes.push_back(where + ": it is skipped");
+  return {};
+}
+
+GptDescription SplitDatasets::describe(Split split, const Part& part) const {
+  GptDescription description;
+  description.prefix = part.prefix;
+  description.samples = part.samples;
+  description.split = split;
+  description.seed = static_cast<uint32_t>(config_.seed);
+  description.sequence_length = config_.sequence_length;
+  description.weights = cut_.has_value() ? cut_ : described_;
+  description.tokenizer = config_.tokenizer;
+  return description;
+}
+
+Status SplitDatasets::open_cache(Split split, const Part& part,
+                                 std::shared_ptr<const IndexedDataset> dataset,
+                                 Opened* opened) const {
+  const Stopwatch watch;
+  const std::optional<SequenceRange> range = range_of(split, *dataset);
+  if (!range.has_value()) return {};
+  GptIndexCacheRequest request;
+  request.dataset = dataset.get();
+  request.range = *range;
+  request.seed = static_cast<uint32_t>(config_.seed);
+  request.description = gpt_description(describe(split, part), config_.version);
+  request.samples = part.samples;
+  request.sequence_length = config_.sequence_length;
+  request.extra_token = config_.extra_token;
+  request.drop_last_partial =
+      split != Split::kValid || config_.drop_last_partial_validation_sequence;
+  if (config_.version.index_cache_form == IndexCacheForm::kBesideData) {
+    request.places = {beside_data_files(part.prefix, split,
+                                        {.samples = part.samples.value_or(0),
+                                         .sequence_length = config_.sequence_length,
+                                         .seed = request.seed})};
+  } else {
+    request.places = gpt_index_cache_places(part.prefix, split, request.description,
+                                            config_.cache_path, config_.version);
+  }
+  MEG_ASSIGN_OR_RETURN(GptIndexCache cache, open_gpt_index_cache(request, config_.version));
+  opened->report = {.split = split,
+                    .prefix = part.prefix,
+                    .outcome = cache.outcome,
+                    .reason = cache.reason,
+                    .description = cache.files.description,
+                    .samples = cache.plan.samples,
+                    .epochs = cache.plan.epochs,
+                    .seconds = watch.seconds()};
+  opened->dataset =
+      std::make_unique<GptDataset>(std::move(dataset), std::move(cache.index), cache.plan);
+  return {};
+}
+
+Result<std::vector<std::unique_ptr<SampleDataset>>> SplitDatasets::open(
+    Split split, const std::vector<Part>& parts) {
+  std::vector<std::shared_ptr<const IndexedDataset>> datasets;
+  for (const Part& part : parts) {
+    MEG_ASSIGN_OR_RETURN(auto dataset, open_dataset(part.prefix));
+    datasets.push_back(std::move(dataset));
+  }
+  std::vector<Opened> opened(parts.size());
+  std::vector<Status> statuses(parts.size());
+  {
+    ThreadPool pool(std::clamp(config_.threads, 1, static_cast<int>(parts.size())));
+    for (size_t i = 0; i < parts.size(); ++i) {
+      pool.submit([&, i] {
+        try {
+          statuses[i] = open_cache(split, parts[i], datasets[i], &opened[i]);
+        } catch (const std::bad_alloc&) {
+          statuses[i] = make_error(StatusCode::kResourceExhausted,
+                                   "{}: out of memory for its indices", parts[i].prefix);
+        }
+      });
+    }
+  }
+  std::vector<std::unique_ptr<SampleDataset>> splits;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    MEG_RETURN_IF_ERROR(statuses[i]);
+    if (opened[i].dataset == nullptr) {
+      MEG_RETURN_IF_ERROR(no_documents(split, parts[i].prefix));
+      return std::vector<std::unique_ptr<SampleDataset>>();
+    }
+    result_.caches.push_back(std::move(opened[i].report));
+    splits.push_back(std::move(opened[i].dataset));
+  }
+  return splits;
+}
+
+}  // namespace meg

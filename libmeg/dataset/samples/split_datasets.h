@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "libmeg/core/result.h"
+#include "libmeg/dataset/indexed_dataset.h"
+#include "libmeg/dataset/samples/gpt_datasets.h"
+#include "libmeg/dataset/samples/index_description.h"
+#include "libmeg/dataset/samples/sample_dataset.h"
+#include "libmeg/dataset/samples/split.h"
+
+namespace meg {
+
+/// The splits of single datasets, with their index caches. config and result must outlive it.
+class SplitDatasets {
+ public:
+  /// A dataset, and the samples asked of it; nullopt: one epoch.
+  struct Part {
+    std::string prefix;
+    std::optional<int64_t> samples;
+  };
+
+  /// cut: how datasets are cut into splits; nullopt: each belongs to one split as a whole.
+  /// described: what descriptions then name all the same.
+  SplitDatasets(const GptDataConfig& config, std::optional<SplitWeights> cut,
+                std::optional<SplitWeights> described, GptDatasets& result)
+      : config_(config), cut_(std::move(cut)), described_(std::move(described)), result_(result) {}
+
+  /// A split of each dataset, in the order of `parts`; none at all, with a note, where one has no
+  /// documents for it. Reports go to the result.
+  Result<std::vector<std::unique_ptr<SampleDataset>>> open(Split split,
+                                                           const std::vector<Part>& parts);
+
+  /// A note; the error that says so where this split cannot be done without.
+  Status no_documents(Split split, const std::string& prefix);
+
+  GptDescription describe(Split split, const Part& part) const;
+
+ private:
+  /// dataset: nullptr where the split has no documents.
+  struct Opened {
+    std::unique_ptr<SampleDataset> dataset;
+    IndexCacheReport report;
+  };
+
+  Result<std::shared_ptr<const IndexedDataset>> open_dataset(const std::string& prefix);
+  /// nullopt: the split has no documents, or none with tokens.
+  std::optional<SequenceRange> range_of(Split split, const IndexedDataset& dataset) const;
+  Status open_cache(Split split, const Part& part, std::shared_ptr<const IndexedDataset> dataset,
+                    Opened* opened) const;
+
+  const GptDataConfig& config_;
+  std::optional<SplitWeights> cut_;
+  std::optional<SplitWeights> described_;
+  GptDatasets& result_;
+  std::map<std::string, std::shared_ptr<const IndexedDataset>> datasets_;
+};
+
+}  // namespace meg
