@@ -12,6 +12,7 @@
 
 #include "libmeg/dataset/dataset_summary.h"
 #include "libmeg/dataset/indexed_dataset.h"
+#include "libmeg/dataset/samples/blend.h"
 #include "libmeg/tokenizer/open_tokenizer.h"
 #include "tools/common/data_flags.h"
 #include "tools/common/flags.h"
@@ -42,10 +43,17 @@ struct Arguments {
   bool selects() const { return document.has_value() || sequence.has_value(); }
 };
 
+/// The dataset that --data-path names where it names just one; empty otherwise.
+std::string only_dataset(const DataFlags& data) {
+  const Result<Blend> blend = parse_blend(data.data_path, newest_megatron_version());
+  return blend.has_value() && blend->prefixes.size() == 1 ? blend->prefixes[0] : std::string();
+}
+
 Status check(const Arguments& arguments) {
   const auto usage = [](const char* message) {
     return Status(StatusCode::kInvalidArgument, message);
   };
+  if (arguments.prefix.empty()) return usage("PREFIX is missing");
   if (arguments.decode && !arguments.selects()) {
     return usage("--decode needs --document or --sequence");
   }
@@ -71,7 +79,10 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
   Flags flags("dataset_inspect",
               "shows what a dataset (PREFIX.bin and PREFIX.idx) holds: its counts, sizes and "
               "sequence lengths, or single documents and sequences.");
-  flags.positional("PREFIX", &arguments.prefix, "the dataset; may end in .bin or .idx");
+  flags
+      .positional("PREFIX", &arguments.prefix,
+                  "the dataset; may end in .bin or .idx; with --trace else that of --data-path")
+      .optional();
   flags.group("What to show");
   flags.value("--document", &arguments.document, "D", "the sequences of document D, from 0");
   flags.value("--sequence", &arguments.sequence, "I", "sequence I of the dataset, from 0");
@@ -88,6 +99,7 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
   flags.not_yet("--html", Arity::kValue);
   declare_other_training_flags(flags);
   if (const std::optional<int> code = flags.parse(argc, argv)) return code;
+  if (arguments.trace && arguments.prefix.empty()) arguments.prefix = only_dataset(arguments.data);
   if (const Status status = check(arguments); !status.ok()) {
     fail(status);
     return kUsageError;
