@@ -24,14 +24,37 @@ void print(const std::string& line) {
   std::fflush(stdout);
 }
 
-/// What the model needs to know of the tokenizer.
-Result<Vocabulary> build_vocabulary(const PretrainFlags& run) {
+/// NullTokenizer has no files: --vocab-size tokens, the last of which ends documents; before core
+/// 0.18 one more for that.
+Result<Vocabulary> null_vocabulary(const PretrainFlags& run) {
+  const std::optional<int64_t> size = run.data.tokenizer.vocab_size;
+  if (size.value_or(0) < 1) {
+    return Status(StatusCode::kInvalidArgument, "NullTokenizer needs --vocab-size");
+  }
+  MegatronVersion version = newest_megatron_version();
+  if (run.data.megatron_version.has_value()) {
+    MEG_ASSIGN_OR_RETURN(version, parse_megatron_version(*run.data.megatron_version));
+  }
+  Vocabulary vocabulary;
+  vocabulary.vocab_size = *size + (version.null_tokenizer_adds_eod ? 1 : 0);
+  vocabulary.eod = vocabulary.vocab_size - 1;
+  return vocabulary;
+}
+
+Result<Vocabulary> vocabulary_of(const PretrainFlags& run) {
   const TokenizerOptions& options = run.data.tokenizer;
   print(fmt::format("> building {} tokenizer ...", options.tokenizer_type));
+  if (options.tokenizer_type == "NullTokenizer") return null_vocabulary(run);
   MEG_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer, open_tokenizer(options));
   Vocabulary vocabulary;
   vocabulary.vocab_size = tokenizer->vocab_size();
   vocabulary.eod = tokenizer->eod().value_or(-1);
+  return vocabulary;
+}
+
+/// What the model needs to know of the tokenizer.
+Result<Vocabulary> build_vocabulary(const PretrainFlags& run) {
+  MEG_ASSIGN_OR_RETURN(Vocabulary vocabulary, vocabulary_of(run));
   MEG_ASSIGN_OR_RETURN(
       vocabulary.padded_vocab_size,
       padded_vocab_size(vocabulary.vocab_size,

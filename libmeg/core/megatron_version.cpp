@@ -29,6 +29,7 @@ constexpr std::array<MegatronVersion, kRevisions> kVersions = [] {
       .open_sample_counts = false,
       .renormalize_in_description = false,
       .mock_data = MockData::kNone,
+      .null_tokenizer_adds_eod = true,
       .core_tokenizers = 0,
       .rampup_steps = RampupSteps::kWhole,
       .skip_train_evaluates_once = false,
@@ -83,6 +84,7 @@ constexpr std::array<MegatronVersion, kRevisions> kVersions = [] {
   row.core_tokenizers = 17;
   add("core_v0.17.0");
   row.core_tokenizers = 18;
+  row.null_tokenizer_adds_eod = false;
   row.rampup_steps = RampupSteps::kNone;
   add("core_v0.18.0");
   row.core_tokenizers = 19;

@@ -74,6 +74,9 @@ struct MegatronVersion {
 
   MockData mock_data;
 
+  /// NullTokenizer has one token more than --vocab-size, the end of a document.
+  bool null_tokenizer_adds_eod;
+
   /// The N of core_v0.N where tokenizers are those of megatron.core.tokenizers, whose arguments
   /// grew from release to release; 0 where they are the older classes.
   int core_tokenizers;

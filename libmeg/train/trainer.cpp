@@ -6,7 +6,9 @@
 #include <cmath>
 #include <ctime>
 
+#include "libmeg/model/theoretical_memory.h"
 #include "libmeg/nn/initialise_weights.h"
+#include "libmeg/train/check_token_ids.h"
 #include "libmeg/train/logging/log_lines.h"
 #include "libmeg/train/logging/throughput.h"
 #include "libmeg/train/logging/training_log.h"
@@ -64,6 +66,7 @@ struct Trainer::State {
     return batch_size / (options.batches.micro_batch_size * options.batches.data_parallel_size);
   }
 
+  void print_theoretical_memory();
   Status build_model();
   Status build_data();
   Status load();
@@ -78,6 +81,17 @@ struct Trainer::State {
 
   bool time_is_up() const;
 };
+
+/// What the run needs by Megatron's estimate; nothing where it has none for the model.
+void Trainer::State::print_theoretical_memory() {
+  TheoreticalMemoryOptions memory;
+  memory.micro_batch_size = options.batches.micro_batch_size;
+  const Result<TheoreticalMemory> found = theoretical_memory(options.config, memory);
+  if (!found.has_value()) return;
+  for (const std::string& line : theoretical_memory_lines(*found, /*verbose=*/false)) {
+    hooks.print(line);
+  }
+}
 
 Status Trainer::State::build_model() {
   MEG_ASSIGN_OR_RETURN(model, nn::GptModel::create(options.config, options.model));
@@ -112,6 +126,7 @@ Status Trainer::State::build_data() {
   }
   MEG_ASSIGN_OR_RETURN(GptDatasets datasets, build_gpt_datasets(options.data));
   for (const std::string& note : datasets.notes) hooks.print("> " + note);
+  MEG_RETURN_IF_ERROR(check_token_ids(datasets, options.config.padded_vocab_size));
   hooks.print("> finished creating GPT datasets ...");
   if (options.model.device.is_cuda()) options.batches.memory = pinned_memory();
   MEG_ASSIGN_OR_RETURN(data, TrainingData::create(std::move(datasets), options.batches,
@@ -258,6 +273,7 @@ Result<std::unique_ptr<Trainer>> Trainer::create(TrainerOptions options, Trainer
       const SampleCounts counts,
       count_samples(state->options.length, state->options.batch_schedule, state->options.version));
   state->train_iters = counts.train_iters;
+  state->print_theoretical_memory();
   MEG_RETURN_IF_ERROR(state->build_model());
   MEG_RETURN_IF_ERROR(state->load());
   MEG_RETURN_IF_ERROR(state->build_data());

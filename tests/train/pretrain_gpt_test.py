@@ -134,6 +134,30 @@ class PretrainGpt(unittest.TestCase):
             run.wait()
             self.run_program(VERIFY, "checkpoint", save)
 
+    def test_event_files_hold_the_losses(self):
+        try:
+            from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+        except ImportError:
+            self.skipTest("tensorboard is not installed")
+        folder = self.folder / "events"
+        done = self.train("--tensorboard-dir", folder)
+        events = EventAccumulator(str(folder))
+        events.Reload()
+        points = {point.step: point.value for point in events.Scalars("lm loss")}
+        printed = self.losses(done.stdout)
+        self.assertEqual(len(points), len(printed))
+        for step, loss in printed:
+            self.assertAlmostEqual(points[int(step)], float(loss), delta=1e-6 * float(loss))
+        self.assertIn("lm loss validation", events.Tags()["scalars"])
+
+    def test_made_up_data_and_tokens_need_no_files(self):
+        done = self.run_program(PRETRAIN, *MODEL, "--mock-data", "--tokenizer-type", "NullTokenizer",
+                                "--vocab-size", 295, "--micro-batch-size", 2, "--train-iters", 3,
+                                "--lr", 1e-3, "--eval-iters", 1, "--log-interval", 1, "--device",
+                                "cpu")
+        self.assertIn("(new size: 296)", done.stdout)
+        self.assertEqual(len(self.losses(done.stdout)), 3)
+
     def test_wrong_runs_say_what_is_wrong(self):
         cases = [
             (["--num-attention-heads", 5], 1, "hidden_size"),
@@ -144,6 +168,8 @@ class PretrainGpt(unittest.TestCase):
              "hidden_size: expected 64, found 32"),
             (["--seq-length", 41], 1, "max_position_embeddings"),
             (["--vocab-file", "none.json"], 1, "none.json"),
+            (["--make-vocab-size-divisible-by", 8, "--tokenizer-type", "NullTokenizer",
+              "--vocab-size", 100], 1, "data/tiny: expected token ids"),
             (["--lr-decay-style", "steep"], 2, "--lr-decay-style"),
         ]
         for flags, code, message in cases:
