@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "libmeg/dataset/samples/gpt_datasets.h"
+#include "libmeg/train/logging/log_lines.h"
 #include "tools/common/data_flags.h"
 #include "tools/common/data_run.h"
 #include "tools/common/flags.h"
@@ -51,24 +52,15 @@ std::string_view outcome_name(CacheOutcome outcome) {
   return "";
 }
 
-std::string count_or_none(std::optional<int64_t> count) {
-  return count.has_value() ? fmt::format("{}", *count) : "None";
-}
-
 void print_target_sizes(const PerSplit<std::optional<int64_t>>& samples) {
   fmt::print("> building train, validation, and test datasets ...\n");
-  fmt::print(" > datasets target sizes (minimum size):\n");
-  fmt::print("    train:      {}\n", count_or_none(samples[split_number(Split::kTrain)]));
-  fmt::print("    validation: {}\n", count_or_none(samples[split_number(Split::kValid)]));
-  fmt::print("    test:       {}\n", count_or_none(samples[split_number(Split::kTest)]));
+  for (const std::string& line : train::target_sizes_lines(samples[split_number(Split::kTrain)],
+                                                           samples[split_number(Split::kValid)],
+                                                           samples[split_number(Split::kTest)])) {
+    fmt::print("{}\n", line);
+  }
   fmt::print("> building train, validation, and test datasets for GPT ...\n");
   std::fflush(stdout);
-}
-
-/// The index of a blend has no files without --data-cache-path.
-std::string outcome_text(const IndexCacheReport& cache) {
-  const bool in_memory = cache.prefix.empty() && cache.description.empty();
-  return fmt::format("{}{}", outcome_name(cache.outcome), in_memory ? " in memory" : "");
 }
 
 void print_cache(const IndexCacheReport& cache) {

@@ -4,6 +4,7 @@
 pretrain_gpt_test.py PRETRAIN_GPT VERIFY CHECKPOINT_UTIL
 """
 
+import importlib.util
 import json
 import os
 import pathlib
@@ -133,6 +134,31 @@ class PretrainGpt(unittest.TestCase):
             run.stdout.close()
             run.wait()
             self.run_program(VERIFY, "checkpoint", save)
+
+    def test_plain_pytorch_gets_the_same_losses(self):
+        peer = SHARED / "bench" / "peer_train.py"
+        if importlib.util.find_spec("torch") is None or not peer.exists():
+            self.skipTest("torch or peer_train.py was not found")
+        start = ORACLE / "gpt_fp32" / "start"
+        flags = ["--seq-length", "32", "--micro-batch-size", "2", "--global-batch-size", "4",
+                 "--train-iters", "20", "--lr", "5e-3", "--min-lr", "5e-4", "--weight-decay", "0.1"]
+        ours = self.run_program(*self.command(
+            *flags, "--load", start, "--split", "100,0,0", "--lr-warmup-fraction", 0,
+            "--eval-iters", 0, "--hidden-dropout", 0, "--attention-dropout", 0))
+        index = next((self.folder / "cache").glob("*-train-document_index.npy"))
+        indices = [word for kind in ("document", "sample", "shuffle")
+                   for word in (f"--{kind}-index", str(index).replace("document_index", f"{kind}_index"))]
+        theirs = self.run_program(
+            sys.executable, peer, "--checkpoint",
+            start / "release" / "mp_rank_00" / "model_optim_rng.pt", "--tokens", "data/tiny",
+            *indices, *flags)
+        expected = re.findall(r"iteration (\d+) lm_loss ([\d.]+) grad_norm ([\d.]+)", theirs.stdout)
+        found = re.findall(r"iteration +(\d+)/.*lm loss: ([\d.E+-]+).*grad norm: ([\d.]+)", ours.stdout)
+        self.assertEqual(len(found), 20)
+        for one, other in zip(found, expected):
+            self.assertEqual(one[0], other[0])
+            self.assertAlmostEqual(float(one[1]), float(other[1]), delta=1e-5 * float(other[1]))
+            self.assertAlmostEqual(float(one[2]), float(other[2]), delta=1e-3)
 
     def test_event_files_hold_the_losses(self):
         try:
