@@ -63,6 +63,12 @@ void print_target_sizes(const PerSplit<std::optional<int64_t>>& samples) {
   std::fflush(stdout);
 }
 
+/// The index of a blend has no files without --data-cache-path.
+std::string outcome_text(const IndexCacheReport& cache) {
+  const bool in_memory = cache.prefix.empty() && cache.description.empty();
+  return fmt::format("{}{}", outcome_name(cache.outcome), in_memory ? " in memory" : "");
+}
+
 void print_cache(const IndexCacheReport& cache) {
   const std::string what = cache.prefix.empty() ? "blend" : cache.prefix;
   const std::string epochs = cache.prefix.empty() ? ""
