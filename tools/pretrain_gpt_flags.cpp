@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "libmeg/nn/cuda_backend.h"
 #include "libmeg/train/schedule/schedule_styles.h"
 #include "tools/common/data_run.h"
 
@@ -300,7 +301,7 @@ Status take_checkpoint_args(const PretrainFlags& run, TrainingArgs& args) {
 
 Result<at::Device> device_of(const std::string& name) {
   if (name == "cpu") return at::Device(at::kCPU);
-  const bool has_gpu = at::hasCUDA();
+  const bool has_gpu = nn::load_cuda_backend();
   if (name == "auto") return at::Device(has_gpu ? at::kCUDA : at::kCPU);
   if (has_gpu) return at::Device(at::kCUDA);
   return Status(StatusCode::kInvalidArgument, "--device cuda: no GPU was found");

@@ -8,6 +8,7 @@
 
 #include "libmeg/model/pipeline_layout.h"
 #include "libmeg/nn/cross_entropy.h"
+#include "libmeg/nn/cuda_backend.h"
 #include "libmeg/nn/embedding.h"
 #include "libmeg/nn/transformer_block.h"
 #include "libmeg/parallel/torch_guard.h"
@@ -200,6 +201,9 @@ Result<GptModel> GptModel::create(const GptConfig& config, const GptOptions& opt
                       "tensor_model_parallel_size: expected 1, found {}: models in tensor-parallel "
                       "parts are not supported yet",
                       part.sizes.tensor_model_parallel_size);
+  }
+  if (options.device.is_cuda() && !load_cuda_backend()) {
+    return Status(StatusCode::kInvalidArgument, "device: expected a GPU for cuda, found none");
   }
   MEG_ASSIGN_OR_RETURN(ParameterStore store, ParameterStore::create(config, options, part));
   MEG_ASSIGN_OR_RETURN(RandomStates random,

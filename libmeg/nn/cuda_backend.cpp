@@ -1,0 +1,24 @@
+#include "libmeg/nn/cuda_backend.h"
+
+#include <ATen/Context.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+#include <dlfcn.h>
+#include <unistd.h>
+
+namespace meg::nn {
+namespace {
+
+bool load() {
+  if (::access("/dev/nvidiactl", F_OK) != 0) return false;
+  if (::dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL) == nullptr) return false;
+  return at::hasCUDA() && at::detail::getCUDAHooks().deviceCount() > 0;
+}
+
+}  // namespace
+
+bool load_cuda_backend() {
+  static const bool loaded = load();
+  return loaded;
+}
+
+}  // namespace meg::nn
