@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "libmeg/core/blanks.h"
 #include "libmeg/core/mapped_file.h"
 #include "libmeg/core/printable.h"
 #include "libmeg/tokenizer/identify_tokenizer.h"
@@ -17,8 +18,6 @@ namespace meg::tools {
 namespace {
 
 constexpr std::string_view kDefaultSplit = "969, 30, 1";
-
-constexpr std::string_view kBlanks = " \t\n\r\f\v";
 constexpr size_t kMostFileBytes = size_t{1} << 28;
 
 Status usage(std::string message) {
@@ -33,12 +32,6 @@ Result<int64_t> parse_count(std::string_view text, int64_t least, std::string_vi
   return make_error(StatusCode::kInvalidArgument,
                     "{}: expected an integer of at least {}, found {}", what, least,
                     printable(text));
-}
-
-std::string_view trimmed(std::string_view text) {
-  const size_t first = text.find_first_not_of(kBlanks);
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
 }
 
 std::vector<std::string> words_of(std::string_view text) {

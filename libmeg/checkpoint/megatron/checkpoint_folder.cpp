@@ -10,6 +10,7 @@
 #include "libmeg/checkpoint/megatron/checkpoint_contents.h"
 #include "libmeg/checkpoint/megatron/folder_entries.h"
 #include "libmeg/core/atomic_file.h"
+#include "libmeg/core/blanks.h"
 #include "libmeg/core/file_descriptor.h"
 #include "libmeg/core/printable.h"
 
@@ -58,10 +59,7 @@ Result<std::string> read_tracker_text(const std::string& path) {
   std::string text(kLongestTracker, '\0');
   MEG_ASSIGN_OR_RETURN(const size_t size, file.read(std::as_writable_bytes(std::span(text))));
   text.resize(size);
-  constexpr std::string_view kBlanks = " \t\n\r\v\f";
-  const size_t first = text.find_first_not_of(kBlanks);
-  if (first == std::string::npos) return std::string();
-  return text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
+  return std::string(trimmed(text));
 }
 
 /// The folder `name` of a root, which `why` names (the tracker or the caller).

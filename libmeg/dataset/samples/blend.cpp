@@ -3,6 +3,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "libmeg/core/blanks.h"
 #include "libmeg/core/printable.h"
 #include "libmeg/dataset/samples/python_float.h"
 
@@ -10,13 +11,6 @@ namespace meg {
 namespace {
 
 constexpr double kMargin = 1.005;
-
-std::string trimmed(const std::string& text) {
-  constexpr std::string_view kBlanks = " \t\n\r\f\v";
-  const size_t first = text.find_first_not_of(kBlanks);
-  if (first == std::string::npos) return {};
-  return text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
-}
 
 /// numpy.sum of doubles: eight running sums below a block, halves above it.
 double pairwise_sum(std::span<const double> values) {
@@ -86,7 +80,7 @@ Result<Blend> parse_blend(std::span<const std::string> data_path, const Megatron
       if (even && i % 2 == 0 && parse_python_float(data_path[i]).has_value()) {
         return not_in_pairs(data_path, i);
       }
-      blend.prefixes.push_back(trimmed(data_path[i]));
+      blend.prefixes.emplace_back(trimmed(data_path[i]));
     }
     return blend;
   }
@@ -95,7 +89,7 @@ Result<Blend> parse_blend(std::span<const std::string> data_path, const Megatron
     const std::optional<double> weight = parse_python_float(data_path[i]);
     if (!weight.has_value()) return not_in_pairs(data_path, i);
     blend.weights->push_back(*weight);
-    blend.prefixes.push_back(trimmed(data_path[i + 1]));
+    blend.prefixes.emplace_back(trimmed(data_path[i + 1]));
   }
   MEG_RETURN_IF_ERROR(check_weights(*blend.weights, version));
   return blend;

@@ -4,20 +4,14 @@
 #include <charconv>
 #include <cmath>
 
+#include "libmeg/core/blanks.h"
+
 namespace meg {
 namespace {
-
-constexpr std::string_view kBlanks = " \t\n\r\f\v";
 
 // Python writes exponents outside these decimal exponents of the first digit.
 constexpr int kLeastPositional = -4;
 constexpr int kMostPositional = 15;
-
-std::string_view trimmed(std::string_view text) {
-  const size_t first = text.find_first_not_of(kBlanks);
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
-}
 
 std::string formatted(double value, std::chars_format format) {
   std::array<char, 64> buffer = {};
