@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "libmeg/core/megatron_version.h"
+#include "libmeg/core/stopwatch.h"
 #include "libmeg/core/thread_pool.h"
 #include "libmeg/dataset/preprocess.h"
 #include "libmeg/tokenizer/open_tokenizer.h"
@@ -26,10 +26,6 @@ constexpr int64_t kMostWorkers = 1024;
 
 // The model's side of the vocabulary, as preprocess_data.py fixes it for its log.
 constexpr int64_t kMakeVocabSizeDivisibleBy = 128;
-
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 /// What the command line says.
 struct Arguments {
@@ -167,13 +163,13 @@ void print_summary(const PreprocessSummary& summary, double seconds) {
 }
 
 Status run(Arguments& arguments) {
-  const double start = seconds_now();
+  const Stopwatch startup;
   for (const std::string& input : arguments.options.inputs) print("Opening " + input);
   MEG_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,
                        build_tokenizer(arguments.tokenizer));
-  const double started = seconds_now();
-  print(fmt::format("Time to startup: {}", started - start));
+  print(fmt::format("Time to startup: {}", startup.seconds()));
 
+  const Stopwatch work;
   ProgressBar bar(arguments.log_interval);
   const auto progress = [&bar](const Progress& now) {
     bar.update(now);
@@ -182,7 +178,7 @@ Status run(Arguments& arguments) {
   const Result<PreprocessSummary> summary = preprocess(arguments.options, *tokenizer, progress);
   bar.clear();
   MEG_RETURN_IF_ERROR(summary.status());
-  print_summary(*summary, seconds_now() - started);
+  print_summary(*summary, work.seconds());
   return Status();
 }
 

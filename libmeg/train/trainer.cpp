@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <cmath>
 #include <ctime>
 
+#include "libmeg/core/stopwatch.h"
 #include "libmeg/model/theoretical_memory.h"
 #include "libmeg/nn/initialise_weights.h"
 #include "libmeg/train/check_token_ids.h"
@@ -18,13 +18,7 @@
 namespace meg::train {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr std::string_view kLossName = "lm loss";
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 Losses named(double loss) { return {{std::string(kLossName), static_cast<float>(loss)}}; }
 
@@ -52,8 +46,8 @@ struct Trainer::State {
 
   Progress progress;
   int64_t train_iters = 0;
-  Clock::time_point started = Clock::now();
-  Clock::time_point last_line = Clock::now();
+  Stopwatch run_time;
+  Stopwatch since_last_line;
 
   RunParts parts() { return {.model = *model, .optimizer = *optimizer, .scheduler = *scheduler}; }
 
@@ -137,7 +131,7 @@ Status Trainer::State::build_data() {
 
 bool Trainer::State::time_is_up() const {
   return options.exit_duration_in_mins.has_value() &&
-         seconds_since(started) > *options.exit_duration_in_mins * 60;
+         run_time.seconds() > *options.exit_duration_in_mins * 60;
 }
 
 Status Trainer::State::train_step() {
@@ -188,9 +182,9 @@ Status Trainer::State::report_step(const StepReport& report, int64_t batch_size)
         write_iteration(*tensorboard, options.tensorboard, figures, losses, /*world_size=*/1));
   }
   if (progress.iteration % options.log_interval == 0) {
-    const double elapsed = seconds_since(last_line);
+    const double elapsed = since_last_line.seconds();
     const double seconds = elapsed / static_cast<double>(log.iterations());
-    last_line = Clock::now();
+    since_last_line = Stopwatch();
     const Throughput rate = throughput(options.config, batch_size, seconds, /*world_size=*/1);
     hooks.print(log.iteration_line(
         figures, elapsed, std::time(nullptr),
@@ -229,7 +223,7 @@ Status Trainer::State::evaluate_and_print(Split split, Evaluation kind) {
   if (on_evaluation) {
     on_evaluation({.iteration = progress.iteration, .kind = kind, .lm_loss = loss});
   }
-  last_line = Clock::now();
+  since_last_line = Stopwatch();
   return {};
 }
 
@@ -240,7 +234,7 @@ Result<bool> Trainer::State::train() {
   const auto divides = [this](std::optional<int64_t> interval) {
     return interval.has_value() && progress.iteration % *interval == 0;
   };
-  last_line = Clock::now();
+  since_last_line = Stopwatch();
   while (progress.iteration < train_iters) {
     MEG_RETURN_IF_ERROR(train_step());
     if (progress.iteration % eval_interval == 0) {
@@ -251,7 +245,7 @@ Result<bool> Trainer::State::train() {
     const bool due = divides(options.checkpoints.save_interval);
     if (saver.enabled() && (due || leave)) {
       MEG_RETURN_IF_ERROR(save());
-      last_line = Clock::now();
+      since_last_line = Stopwatch();
     }
     if (!leave) continue;
     hooks.print(fmt::format("exiting program at iteration {}", progress.iteration));

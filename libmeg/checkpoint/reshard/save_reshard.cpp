@@ -1,17 +1,13 @@
-#include <chrono>
 #include <filesystem>
 
 #include "libmeg/checkpoint/reshard/reshard.h"
 #include "libmeg/core/atomic_folder.h"
+#include "libmeg/core/stopwatch.h"
 
 namespace meg {
 namespace {
 
 namespace fs = std::filesystem;
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 /// The path without links, as far as it exists.
 fs::path resolved(const std::string& path) {
@@ -61,17 +57,18 @@ Status check_save_dir(const MegatronCheckpoint& checkpoint, const std::string& s
 Status save_reshard(const MegatronCheckpoint& checkpoint, const ReshardPlan& plan,
                     const std::string& save_dir, const TransferOptions& options, SaveTimes* times) {
   MEG_RETURN_IF_ERROR(check_save_dir(checkpoint, save_dir));
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch copy;
   MEG_ASSIGN_OR_RETURN(
       AtomicFolder folder,
       AtomicFolder::create((fs::path(save_dir) / reshard_folder_name(checkpoint)).string()));
   MEG_RETURN_IF_ERROR(execute_transfers(plan.transfers, folder.staging_path(), options));
-  const auto copied = std::chrono::steady_clock::now();
+  const double copy_seconds = copy.seconds();
+  const Stopwatch flush;
   MEG_RETURN_IF_ERROR(folder.commit());
   MEG_RETURN_IF_ERROR(write_tracker(save_dir, saved_iteration(checkpoint)));
   if (times != nullptr) {
-    times->copy_seconds = std::chrono::duration<double>(copied - start).count();
-    times->flush_seconds = seconds_since(copied);
+    times->copy_seconds = copy_seconds;
+    times->flush_seconds = flush.seconds();
   }
   return Status();
 }

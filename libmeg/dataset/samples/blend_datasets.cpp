@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <numeric>
 
+#include "libmeg/core/stopwatch.h"
 #include "libmeg/dataset/samples/blend_index_cache.h"
 #include "libmeg/dataset/samples/blended_dataset.h"
 #include "libmeg/dataset/samples/cache_files.h"
 #include "libmeg/dataset/samples/index_description.h"
-#include "libmeg/dataset/samples/stopwatch.h"
 
 namespace meg {
 namespace {

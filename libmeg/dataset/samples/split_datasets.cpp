@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <new>
 
+#include "libmeg/core/stopwatch.h"
 #include "libmeg/core/thread_pool.h"
 #include "libmeg/dataset/samples/cache_files.h"
 #include "libmeg/dataset/samples/gpt_dataset.h"
-#include "libmeg/dataset/samples/stopwatch.h"
 
 namespace meg {
 namespace {
