@@ -53,6 +53,8 @@ void declare_computing(Flags& flags, PretrainFlags& run) {
       .range(1, kMost);
   flags.toggle("--accumulate-allreduce-grads-in-fp32", &run.accumulate_allreduce_grads_in_fp32,
                "16-bit gradients add up in fp32");
+  flags.toggle("--deterministic-mode", &run.deterministic_mode,
+               "a GPU's sums in one order, so that runs repeat to the bit");
   flags.value("--num-workers", &run.num_workers, "N", "threads that read samples")
       .range(0, kMostThreads);
 }
@@ -133,6 +135,12 @@ void declare_logs(Flags& flags, PretrainFlags& run) {
                "perplexities too");
   flags.toggle("--log-timers-to-tensorboard", &run.log_timers_to_tensorboard, "times too");
   flags.toggle("--log-throughput", &run.log_throughput, "TFLOP/s in Megatron's line");
+  flags
+      .value("--timing-log-level", &run.timing_log_level, "LEVEL",
+             "2: times of all parts of a step")
+      .range(0, 2);
+  flags.value("--timing-log-option", &run.timing_log_option, "OPTION", "of times of several ranks")
+      .choices({"max", "minmax", "all"});
   flags.toggle("--log-num-zeros-in-grad", &run.log_num_zeros_in_grad, "zeros among gradients");
   flags.value("--exit-interval", &run.exit_interval, "N", "end at a multiple of N steps")
       .range(1, kMost);
@@ -399,6 +407,7 @@ Result<train::TrainerOptions> resolve_pretrain_flags(const PretrainFlags& run,
       .length = run.data.length,
       .checkpoints = std::move(checkpoints),
       .args = std::move(args),
+      .deterministic_mode = run.deterministic_mode,
       .log_interval = run.log_interval,
       .tensorboard_dir = run.tensorboard_dir,
       .tensorboard = {.log_interval = run.tensorboard_log_interval,
@@ -406,6 +415,10 @@ Result<train::TrainerOptions> resolve_pretrain_flags(const PretrainFlags& run,
                       .timers = run.log_timers_to_tensorboard,
                       .validation_ppl = run.log_validation_ppl_to_tensorboard},
       .log_throughput = run.log_throughput,
+      .timing_log_level = run.timing_log_level,
+      .timing_log_option = run.timing_log_option == "max"   ? train::TimingLogOption::kMax
+                           : run.timing_log_option == "all" ? train::TimingLogOption::kAll
+                                                            : train::TimingLogOption::kMinMax,
       .exit_interval = run.exit_interval,
       .exit_duration_in_mins = run.exit_duration_in_mins,
       .check_for_nan_in_loss_and_grad = !run.no_check_for_nan,

@@ -28,6 +28,7 @@ struct PretrainFlags {
   bool apply_query_key_layer_scaling = false;
   double rotary_base = 10000, rotary_percent = 1.0;
   bool rotary_interleaved = false;
+  bool deterministic_mode = false;
   bool recompute_activations = false;
   std::optional<std::string> recompute_granularity, recompute_method;
   std::optional<int64_t> recompute_num_layers;
@@ -71,6 +72,8 @@ struct PretrainFlags {
   bool no_log_loss_scale_to_tensorboard = false, log_validation_ppl_to_tensorboard = false;
   bool log_timers_to_tensorboard = false;
   bool log_throughput = false;
+  int64_t timing_log_level = 0;
+  std::string timing_log_option = "minmax";
   std::optional<int64_t> exit_interval;
   std::optional<double> exit_duration_in_mins;
   bool exit_signal_handler = false;

@@ -15,7 +15,7 @@ namespace meg {
 enum class RecomputeGranularity : uint8_t {
   kNone,
   kSelective,  ///< The attention's scores; fused attention keeps none of them either.
-  kFull,       ///< All but the input of each layer.
+  kFull,       ///< Whole layers, of which the inputs alone are kept.
 };
 
 /// How a model is trained, as far as its memory depends on it.

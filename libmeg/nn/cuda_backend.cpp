@@ -5,6 +5,8 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <cstdlib>
+
 namespace meg::nn {
 namespace {
 
@@ -19,6 +21,14 @@ bool load() {
 bool load_cuda_backend() {
   static const bool loaded = load();
   return loaded;
+}
+
+void use_deterministic_algorithms() {
+  // What cuBLAS asks for; it reads it at its first product.
+  ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
+  at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true);
+  at::globalContext().setDeterministicCuDNN(true);
+  at::globalContext().setBenchmarkCuDNN(false);
 }
 
 }  // namespace meg::nn

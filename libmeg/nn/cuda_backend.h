@@ -8,4 +8,8 @@ namespace meg::nn {
 /// CUDA.
 bool load_cuda_backend();
 
+/// Makes LibTorch choose, from now on and in the whole process, operators that give the same bits
+/// again on the same GPU. To be called before the first of them. Those of CPUs always do.
+void use_deterministic_algorithms();
+
 }  // namespace meg::nn

@@ -8,6 +8,7 @@
 #include "libmeg/core/result.h"
 #include "libmeg/model/gpt_config.h"
 #include "libmeg/model/parameter_count.h"
+#include "libmeg/model/theoretical_memory.h"
 
 namespace meg::nn {
 
@@ -26,12 +27,7 @@ enum class AttentionBackend : uint8_t {
   kLocal,    ///< The same as kUnfused here.
 };
 
-/// --recompute-granularity.
-enum class RecomputeGranularity : uint8_t {
-  kNone,
-  kSelective,  ///< The core attention: scores, softmax, dropout.
-  kFull,       ///< Whole layers, by recompute_method.
-};
+using meg::RecomputeGranularity;
 
 /// --recompute-method, of full granularity.
 enum class RecomputeMethod : uint8_t {

@@ -32,8 +32,11 @@ Status torch_guard(Work&& work) {
     return make_error(StatusCode::kResourceExhausted, "LibTorch: {}",
                       one_line(error.what_without_backtrace()));
   } catch (const c10::Error& error) {
-    return make_error(StatusCode::kInternal, "LibTorch: {}",
-                      one_line(error.what_without_backtrace()));
+    // A CPU's allocator has no exception of its own.
+    const std::string text = one_line(error.what_without_backtrace());
+    const bool is_memory = text.find("DefaultCPUAllocator") != std::string::npos;
+    return make_error(is_memory ? StatusCode::kResourceExhausted : StatusCode::kInternal,
+                      "LibTorch: {}", text);
   } catch (const std::exception& error) {
     return make_error(StatusCode::kInternal, "{}", one_line(error.what()));
   } catch (...) {

@@ -1,8 +1,12 @@
 #include "libmeg/train/train_step.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/Event.h>
 #include <c10/core/GradMode.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/autograd/autograd.h>
+
+#include <optional>
 
 #include "libmeg/parallel/torch_guard.h"
 
@@ -51,9 +55,56 @@ Result<MaskedLoss> masked_loss(nn::GptModel& model, const Batch& batch) {
   return MaskedLoss{.sum = at::sum(losses * batch.loss_mask), .tokens = batch.loss_mask.sum()};
 }
 
-MicroBatchLoss kept(const MaskedLoss& loss) {
-  return {.loss_sum = loss.sum.item<double>(), .tokens = loss.tokens.item<double>()};
-}
+/// Losses of a step's micro-batches, left on the device until all are computed: reading one would
+/// wait for it.
+class StepLosses {
+ public:
+  void add(const MaskedLoss& loss) {
+    figures_.push_back(loss.sum.detach().to(at::kDouble));
+    figures_.push_back(loss.tokens.to(at::kDouble));
+  }
+
+  Result<std::vector<MicroBatchLoss>> read() const {
+    std::vector<MicroBatchLoss> losses;
+    if (figures_.empty()) return losses;
+    MEG_RETURN_IF_ERROR(torch_guard([&]() -> Status {
+      const at::Tensor all = at::stack(figures_).cpu();
+      const auto figures = all.accessor<double, 1>();
+      for (int64_t i = 0; i < all.size(0); i += 2) {
+        losses.push_back({.loss_sum = figures[i], .tokens = figures[i + 1]});
+      }
+      return {};
+    }));
+    return losses;
+  }
+
+ private:
+  std::vector<at::Tensor> figures_;
+};
+
+/// Micro-batches on the model's device. Copies to a GPU go on while the caller gives it work, so
+/// the next micro-batch is asked for (and with it the last one's memory given back) when they are
+/// done: the GPU then still has the last one's forward and backward to do.
+class DeviceBatches {
+ public:
+  DeviceBatches(const NextMicroBatch& next, at::Device device) : next_(next), device_(device) {}
+
+  Result<Batch> next() {
+    if (copied_.has_value()) copied_->synchronize();
+    MEG_ASSIGN_OR_RETURN(const MicroBatch* batch, next_());
+    Batch moved = on_device(*batch, device_);
+    if (!device_.is_cpu()) {
+      if (!copied_.has_value()) copied_.emplace(device_.type());
+      copied_->record(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
+    }
+    return moved;
+  }
+
+ private:
+  const NextMicroBatch& next_;
+  at::Device device_;
+  std::optional<c10::Event> copied_;
+};
 
 }  // namespace
 
@@ -62,37 +113,37 @@ Result<std::vector<MicroBatchLoss>> forward_backward(nn::GptModel& model, Optimi
                                                      int64_t micro_batches) {
   model.set_training(true);
   MEG_RETURN_IF_ERROR(optimizer.zero_grad());
-  std::vector<MicroBatchLoss> losses;
+  StepLosses losses;
+  DeviceBatches batches(next, model.options().device);
   for (int64_t i = 0; i < micro_batches; ++i) {
-    MEG_ASSIGN_OR_RETURN(const MicroBatch* micro_batch, next());
     MEG_RETURN_IF_ERROR(torch_guard([&]() -> Status {
-      const Batch batch = on_device(*micro_batch, model.options().device);
+      MEG_ASSIGN_OR_RETURN(const Batch batch, batches.next());
       MEG_ASSIGN_OR_RETURN(const MaskedLoss loss, masked_loss(model, batch));
       const double scale = optimizer.loss_scale() / static_cast<double>(micro_batches);
       torch::autograd::backward({loss.sum / loss.tokens.clamp_min(1) * scale}, {});
-      losses.push_back(kept(loss));
+      losses.add(loss);
       return {};
     }));
     MEG_RETURN_IF_ERROR(optimizer.gather_gradients());
   }
-  return losses;
+  return losses.read();
 }
 
 Result<std::vector<MicroBatchLoss>> forward_only(nn::GptModel& model, const NextMicroBatch& next,
                                                  int64_t micro_batches) {
   model.set_training(false);
-  std::vector<MicroBatchLoss> losses;
+  StepLosses losses;
+  DeviceBatches batches(next, model.options().device);
   for (int64_t i = 0; i < micro_batches; ++i) {
-    MEG_ASSIGN_OR_RETURN(const MicroBatch* micro_batch, next());
     MEG_RETURN_IF_ERROR(torch_guard([&]() -> Status {
       const c10::AutoGradMode no_gradients(false);
-      const Batch batch = on_device(*micro_batch, model.options().device);
+      MEG_ASSIGN_OR_RETURN(const Batch batch, batches.next());
       MEG_ASSIGN_OR_RETURN(const MaskedLoss loss, masked_loss(model, batch));
-      losses.push_back(kept(loss));
+      losses.add(loss);
       return {};
     }));
   }
-  return losses;
+  return losses.read();
 }
 
 double reported_loss(const std::vector<MicroBatchLoss>& losses, bool over_tokens) {

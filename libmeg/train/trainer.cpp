@@ -7,12 +7,13 @@
 
 #include "libmeg/core/stopwatch.h"
 #include "libmeg/model/theoretical_memory.h"
+#include "libmeg/nn/cuda_backend.h"
 #include "libmeg/nn/initialise_weights.h"
 #include "libmeg/train/check_token_ids.h"
+#include "libmeg/train/device_figures.h"
 #include "libmeg/train/logging/log_lines.h"
-#include "libmeg/train/logging/throughput.h"
-#include "libmeg/train/logging/training_log.h"
 #include "libmeg/train/pinned_memory.h"
+#include "libmeg/train/run_report.h"
 #include "libmeg/train/train_step.h"
 
 namespace meg::train {
@@ -28,8 +29,7 @@ struct Trainer::State {
   State(TrainerOptions run_options, TrainerHooks run_hooks)
       : options(std::move(run_options)),
         hooks(std::move(run_hooks)),
-        saver(options.checkpoints, options.args, options.data.seed),
-        log(options.version) {}
+        saver(options.checkpoints, options.args, options.data.seed) {}
 
   TrainerOptions options;
   TrainerHooks hooks;
@@ -41,13 +41,12 @@ struct Trainer::State {
   std::optional<OptimizerParamScheduler> scheduler;
   std::optional<TrainingData> data;
   CheckpointSaver saver;
-  TrainingLog log;
-  std::optional<TensorboardWriter> tensorboard;
+  std::optional<TheoreticalMemory> memory;
+  std::unique_ptr<RunReport> report;
 
   Progress progress;
   int64_t train_iters = 0;
   Stopwatch run_time;
-  Stopwatch since_last_line;
 
   RunParts parts() { return {.model = *model, .optimizer = *optimizer, .scheduler = *scheduler}; }
 
@@ -60,31 +59,68 @@ struct Trainer::State {
     return batch_size / (options.batches.micro_batch_size * options.batches.data_parallel_size);
   }
 
-  void print_theoretical_memory();
+  Status build_report();
+  Status build();
   Status build_model();
   Status build_data();
   Status load();
 
+  Status run();
   Result<bool> train();
   Status train_step();
-  Status report_step(const StepReport& report, int64_t batch_size);
+  Status report_step(const StepReport& step, int64_t batch_size);
   Result<double> evaluate(Split split);
   Status evaluate_and_print(Split split, Evaluation kind);
 
-  Status save() { return saver.save(progress, parts(), hooks.print); }
+  Status save();
 
   bool time_is_up() const;
+
+  /// `status`, with what would need less memory where there was too little.
+  Status advised(Status status) const;
 };
 
-/// What the run needs by Megatron's estimate; nothing where it has none for the model.
-void Trainer::State::print_theoretical_memory() {
-  TheoreticalMemoryOptions memory;
-  memory.micro_batch_size = options.batches.micro_batch_size;
-  const Result<TheoreticalMemory> found = theoretical_memory(options.config, memory);
-  if (!found.has_value()) return;
-  for (const std::string& line : theoretical_memory_lines(*found, /*verbose=*/false)) {
-    hooks.print(line);
-  }
+Status Trainer::State::build_report() {
+  TheoreticalMemoryOptions run;
+  run.micro_batch_size = options.batches.micro_batch_size;
+  run.recompute_granularity = options.model.recompute_granularity;
+  const Result<TheoreticalMemory> found = theoretical_memory(options.config, run);
+  if (found.has_value()) memory = *found;
+  const at::Device device = options.model.device;
+  const bool is_sixteen_bit = options.model.params_dtype != at::kFloat;
+  MEG_ASSIGN_OR_RETURN(
+      report, RunReport::create(
+                  {.log_interval = options.log_interval,
+                   .tensorboard_dir = options.tensorboard_dir,
+                   .curves = options.tensorboard,
+                   .log_throughput = options.log_throughput,
+                   .timers = {.log_level = options.timing_log_level,
+                              .log_option = options.timing_log_option,
+                              .device = device},
+                   .version = options.version,
+                   .peak_tflops = is_sixteen_bit ? peak_tflops(device_name(device)) : std::nullopt,
+                   .memory = memory},
+                  options.config, hooks.print));
+  return {};
+}
+
+Status Trainer::State::advised(Status status) const {
+  if (status.code() != StatusCode::kResourceExhausted || !memory.has_value()) return status;
+  constexpr double kMegabyte = 1024 * 1024;
+  return make_error(
+      StatusCode::kResourceExhausted,
+      "{}; estimated: {:.0f} MB for weights and optimizer, {:.0f} MB for the layers' activations: "
+      "lower --micro-batch-size or give --recompute-granularity full --recompute-method uniform",
+      status.message(), memory->weight_and_optimizer_bytes / kMegabyte,
+      memory->layers_activation_bytes / kMegabyte);
+}
+
+Status Trainer::State::save() {
+  MEG_RETURN_IF_ERROR(report->timers().measure(
+      "save-checkpoint", 0, [this] { return saver.save(progress, parts(), hooks.print); }));
+  report->times({"save-checkpoint"});
+  report->leave_out_time();
+  return {};
 }
 
 Status Trainer::State::build_model() {
@@ -102,13 +138,33 @@ Status Trainer::State::build_model() {
   return {};
 }
 
+Status Trainer::State::build() {
+  if (options.deterministic_mode) nn::use_deterministic_algorithms();
+  Timers& timers = report->timers();
+  const Status built = timers.measure("model-and-optimizer-setup", 0, [this]() -> Status {
+    MEG_RETURN_IF_ERROR(build_model());
+    return load();
+  });
+  MEG_RETURN_IF_ERROR(built);
+  hooks.print(datetime_line("after model, optimizer, and learning rate scheduler are built",
+                            std::time(nullptr)));
+  MEG_RETURN_IF_ERROR(
+      timers.measure("train/valid/test-data-iterators-setup", 0, [this] { return build_data(); }));
+  hooks.print(datetime_line("after dataloaders are built", std::time(nullptr)));
+  hooks.print("done with setup ...");
+  report->times({"model-and-optimizer-setup", "train/valid/test-data-iterators-setup"});
+  return {};
+}
+
 Status Trainer::State::load() {
   MEG_ASSIGN_OR_RETURN(const std::optional<MegatronCheckpoint> checkpoint,
                        open_checkpoint(options.checkpoints, hooks.print));
   if (!checkpoint.has_value()) return {};
   const FieldLookup run = [this](std::string_view name) { return options.args.field(name); };
-  MEG_ASSIGN_OR_RETURN(
-      progress, load_checkpoint(*checkpoint, options.checkpoints, run, parts(), hooks.print));
+  MEG_ASSIGN_OR_RETURN(progress, report->timers().measure("load-checkpoint", 0, [&] {
+    return load_checkpoint(*checkpoint, options.checkpoints, run, parts(), hooks.print);
+  }));
+  report->times({"load-checkpoint"});
   return {};
 }
 
@@ -137,35 +193,38 @@ bool Trainer::State::time_is_up() const {
 Status Trainer::State::train_step() {
   const int64_t batch_size =
       options.batch_schedule.batch_size_after(progress.consumed_train_samples);
-  StepReport report;
-  report.iteration = progress.iteration + 1;
-  report.loss_scale = optimizer->loss_scale();
-  report.lr = scheduler->lr();
-  report.weight_decay = scheduler->weight_decay();
-  MEG_ASSIGN_OR_RETURN(const std::vector<MicroBatchLoss> losses,
-                       forward_backward(
-                           *model, *optimizer, [this] { return data->next(Split::kTrain); },
-                           micro_batches_of(batch_size)));
-  for (const MicroBatchLoss& loss : losses) report.micro_losses.push_back(loss.mean());
-  report.lm_loss = reported(losses);
-  if (options.check_for_nan_in_loss_and_grad && std::isnan(report.lm_loss)) {
+  StepReport step;
+  step.iteration = progress.iteration + 1;
+  step.loss_scale = optimizer->loss_scale();
+  step.lr = scheduler->lr();
+  step.weight_decay = scheduler->weight_decay();
+  Timers& timers = report->timers();
+  const auto next = [&] {
+    return timers.measure("batch-generator", 2, [this] { return data->next(Split::kTrain); });
+  };
+  MEG_ASSIGN_OR_RETURN(
+      const std::vector<MicroBatchLoss> losses, timers.measure("forward-backward", 1, [&] {
+        return forward_backward(*model, *optimizer, next, micro_batches_of(batch_size));
+      }));
+  for (const MicroBatchLoss& loss : losses) step.micro_losses.push_back(loss.mean());
+  step.lm_loss = reported(losses);
+  if (options.check_for_nan_in_loss_and_grad && std::isnan(step.lm_loss)) {
     return make_error(StatusCode::kOutOfRange,
                       "iteration {}: found NaN in the loss (--no-check-for-nan-in-loss-and-grad "
                       "goes on)",
-                      report.iteration);
+                      step.iteration);
   }
-  MEG_ASSIGN_OR_RETURN(report.outcome,
-                       optimizer->step({.lr = report.lr, .weight_decay = report.weight_decay}));
-  if (!report.outcome.skipped) scheduler->step(batch_size);
+  MEG_ASSIGN_OR_RETURN(step.outcome, timers.measure("optimizer", 1, [&] {
+    return optimizer->step({.lr = step.lr, .weight_decay = step.weight_decay});
+  }));
+  if (!step.outcome.skipped) scheduler->step(batch_size);
   progress.iteration += 1;
   progress.consumed_train_samples += batch_size;
   progress.floating_point_operations += num_floating_point_operations(options.config, batch_size);
-  return report_step(report, batch_size);
+  return report_step(step, batch_size);
 }
 
-Status Trainer::State::report_step(const StepReport& report, int64_t batch_size) {
-  const Losses losses = named(report.lm_loss);
-  log.add(losses, report.outcome.skipped);
+Status Trainer::State::report_step(const StepReport& step, int64_t batch_size) {
   IterationFigures figures;
   figures.iteration = progress.iteration;
   figures.train_iters = train_iters;
@@ -173,25 +232,12 @@ Status Trainer::State::report_step(const StepReport& report, int64_t batch_size)
   figures.learning_rate = scheduler->lr();
   figures.global_batch_size = batch_size;
   figures.loss_scale = optimizer->loss_scale();
-  if (!report.outcome.skipped) figures.grad_norm = report.outcome.grad_norm;
-  if (!report.outcome.skipped && report.outcome.num_zeros.has_value()) {
-    figures.num_zeros_in_grad = static_cast<double>(*report.outcome.num_zeros);
+  if (!step.outcome.skipped) figures.grad_norm = step.outcome.grad_norm;
+  if (!step.outcome.skipped && step.outcome.num_zeros.has_value()) {
+    figures.num_zeros_in_grad = static_cast<double>(*step.outcome.num_zeros);
   }
-  if (tensorboard.has_value()) {
-    MEG_RETURN_IF_ERROR(
-        write_iteration(*tensorboard, options.tensorboard, figures, losses, /*world_size=*/1));
-  }
-  if (progress.iteration % options.log_interval == 0) {
-    const double elapsed = since_last_line.seconds();
-    const double seconds = elapsed / static_cast<double>(log.iterations());
-    since_last_line = Stopwatch();
-    const Throughput rate = throughput(options.config, batch_size, seconds, /*world_size=*/1);
-    hooks.print(log.iteration_line(
-        figures, elapsed, std::time(nullptr),
-        options.log_throughput ? std::optional(rate.tflops_per_device) : std::nullopt));
-    hooks.print(throughput_line(rate));
-  }
-  if (on_step) on_step(report);
+  MEG_RETURN_IF_ERROR(report->step(figures, named(step.lm_loss), step.outcome.skipped));
+  if (on_step) on_step(step);
   return {};
 }
 
@@ -212,18 +258,15 @@ Result<double> Trainer::State::evaluate(Split split) {
 
 Status Trainer::State::evaluate_and_print(Split split, Evaluation kind) {
   if (!data->has(split) || options.length.eval_iters == 0) return {};
-  MEG_ASSIGN_OR_RETURN(const double loss, evaluate(split));
-  for (const std::string& line : validation_lines(kind, progress.iteration, named(loss))) {
-    hooks.print(line);
-  }
-  if (tensorboard.has_value() && kind != Evaluation::kFinalTest) {
-    MEG_RETURN_IF_ERROR(write_validation(*tensorboard, options.tensorboard, progress.iteration,
-                                         progress.consumed_train_samples, named(loss)));
-  }
+  MEG_ASSIGN_OR_RETURN(const double loss,
+                       report->timers().measure("evaluate", 0, [&] { return evaluate(split); }));
+  report->times({"evaluate"});
+  MEG_RETURN_IF_ERROR(
+      report->evaluation(kind, progress.iteration, progress.consumed_train_samples, named(loss)));
   if (on_evaluation) {
     on_evaluation({.iteration = progress.iteration, .kind = kind, .lm_loss = loss});
   }
-  since_last_line = Stopwatch();
+  report->leave_out_time();
   return {};
 }
 
@@ -234,7 +277,7 @@ Result<bool> Trainer::State::train() {
   const auto divides = [this](std::optional<int64_t> interval) {
     return interval.has_value() && progress.iteration % *interval == 0;
   };
-  since_last_line = Stopwatch();
+  report->leave_out_time();
   while (progress.iteration < train_iters) {
     MEG_RETURN_IF_ERROR(train_step());
     if (progress.iteration % eval_interval == 0) {
@@ -243,10 +286,7 @@ Result<bool> Trainer::State::train() {
     const bool stop = hooks.stop_requested && hooks.stop_requested();
     const bool leave = stop || divides(options.exit_interval) || time_is_up();
     const bool due = divides(options.checkpoints.save_interval);
-    if (saver.enabled() && (due || leave)) {
-      MEG_RETURN_IF_ERROR(save());
-      since_last_line = Stopwatch();
-    }
+    if (saver.enabled() && (due || leave)) MEG_RETURN_IF_ERROR(save());
     if (!leave) continue;
     hooks.print(fmt::format("exiting program at iteration {}", progress.iteration));
     return false;
@@ -255,6 +295,24 @@ Result<bool> Trainer::State::train() {
   const bool saved = saver.last_iteration() == progress.iteration;
   if (saver.enabled() && progress.iteration != 0 && !saved) MEG_RETURN_IF_ERROR(save());
   return true;
+}
+
+Status Trainer::State::run() {
+  const bool trains = !options.length.skip_train;
+  if (trains && !data->has(Split::kTrain)) {
+    return Status(StatusCode::kInvalidArgument, "there are no samples to train on");
+  }
+  bool finished = true;
+  if (trains) {
+    hooks.print("training ...");
+    MEG_ASSIGN_OR_RETURN(finished, train());
+  }
+  if (finished) {
+    MEG_RETURN_IF_ERROR(evaluate_and_print(Split::kValid, Evaluation::kFinalValidation));
+    MEG_RETURN_IF_ERROR(evaluate_and_print(Split::kTest, Evaluation::kFinalTest));
+  }
+  MEG_RETURN_IF_ERROR(report->flush());
+  return saver.finish();
 }
 
 Trainer::Trainer(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -267,15 +325,8 @@ Result<std::unique_ptr<Trainer>> Trainer::create(TrainerOptions options, Trainer
       const SampleCounts counts,
       count_samples(state->options.length, state->options.batch_schedule, state->options.version));
   state->train_iters = counts.train_iters;
-  state->print_theoretical_memory();
-  MEG_RETURN_IF_ERROR(state->build_model());
-  MEG_RETURN_IF_ERROR(state->load());
-  MEG_RETURN_IF_ERROR(state->build_data());
-  if (state->options.tensorboard_dir.has_value()) {
-    MEG_ASSIGN_OR_RETURN(TensorboardWriter writer,
-                         TensorboardWriter::create(*state->options.tensorboard_dir, {}));
-    state->tensorboard.emplace(std::move(writer));
-  }
+  MEG_RETURN_IF_ERROR(state->build_report());
+  MEG_RETURN_IF_ERROR(state->advised(state->build()));
   return std::unique_ptr<Trainer>(new Trainer(std::move(state)));
 }
 
@@ -285,23 +336,7 @@ void Trainer::watch(std::function<void(const StepReport&)> step,
   state_->on_evaluation = std::move(evaluation);
 }
 
-Status Trainer::run() {
-  State& state = *state_;
-  if (!state.options.length.skip_train && !state.data->has(Split::kTrain)) {
-    return Status(StatusCode::kInvalidArgument, "there are no samples to train on");
-  }
-  bool finished = true;
-  if (!state.options.length.skip_train) {
-    state.hooks.print("training ...");
-    MEG_ASSIGN_OR_RETURN(finished, state.train());
-  }
-  if (finished) {
-    MEG_RETURN_IF_ERROR(state.evaluate_and_print(Split::kValid, Evaluation::kFinalValidation));
-    MEG_RETURN_IF_ERROR(state.evaluate_and_print(Split::kTest, Evaluation::kFinalTest));
-  }
-  if (state.tensorboard.has_value()) MEG_RETURN_IF_ERROR(state.tensorboard->flush());
-  return state.saver.finish();
-}
+Status Trainer::run() { return state_->advised(state_->run()); }
 
 int64_t Trainer::iteration() const { return state_->progress.iteration; }
 

@@ -40,10 +40,13 @@ struct TrainerOptions {
   CheckpointOptions checkpoints;
   TrainingArgs args;  ///< Saved in checkpoints.
 
+  bool deterministic_mode = false;  ///< A GPU's runs repeat to the bit.
   int64_t log_interval = 100;
   std::optional<std::string> tensorboard_dir;
   TensorboardCurves tensorboard;
   bool log_throughput = false;
+  int64_t timing_log_level = 0;
+  TimingLogOption timing_log_option = TimingLogOption::kMinMax;
   std::optional<int64_t> exit_interval;  ///< Stops at iterations that it divides.
   std::optional<double> exit_duration_in_mins;
   bool check_for_nan_in_loss_and_grad = true;

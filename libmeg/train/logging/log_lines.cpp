@@ -11,6 +11,8 @@ namespace {
 
 constexpr double kMegabyte = 1024.0 * 1024.0;
 
+double megabytes(int64_t bytes) { return static_cast<double>(bytes) / kMegabyte; }
+
 std::string evaluation_place(Evaluation evaluation, int64_t iteration) {
   switch (evaluation) {
     case Evaluation::kDuringTraining:
@@ -103,12 +105,16 @@ std::vector<std::string> timers_lines(TimingLogOption option, std::span<const Ti
 }
 
 std::string memory_line(int64_t rank, int64_t iterations, const DeviceMemory& memory) {
-  const auto megabytes = [](int64_t bytes) { return static_cast<double>(bytes) / kMegabyte; };
   return fmt::format(
       "[Rank {}] (after {} iterations) memory (MB) | allocated: {:.2f} | max allocated: {:.2f} | "
       "reserved: {:.2f} | max reserved: {:.2f}",
       rank, iterations, megabytes(memory.allocated), megabytes(memory.max_allocated),
       megabytes(memory.reserved), megabytes(memory.max_reserved));
+}
+
+std::string resident_memory_line(int64_t rank, int64_t iterations, int64_t peak_bytes) {
+  return fmt::format("[Rank {}] (after {} iterations) memory (MB) | max resident: {:.2f}", rank,
+                     iterations, megabytes(peak_bytes));
 }
 
 std::string datetime_line(std::string_view what, std::time_t time) {

@@ -1,0 +1,84 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "libmeg/core/megatron_version.h"
+#include "libmeg/core/result.h"
+#include "libmeg/core/stopwatch.h"
+#include "libmeg/model/gpt_config.h"
+#include "libmeg/model/theoretical_memory.h"
+#include "libmeg/train/logging/log_lines.h"
+#include "libmeg/train/logging/tensorboard_log.h"
+#include "libmeg/train/logging/throughput.h"
+#include "libmeg/train/logging/training_log.h"
+#include "libmeg/train/timers.h"
+
+namespace meg::train {
+
+/// What a run says while it goes on: Megatron's lines, its throughput, TensorBoard's points.
+class RunReport {
+ public:
+  using Print = std::function<void(const std::string& line)>;
+
+  struct Options {
+    int64_t log_interval = 100;
+    std::optional<std::string> tensorboard_dir;
+    TensorboardCurves curves;
+    bool log_throughput = false;
+    Timers::Options timers;
+    MegatronVersion version = newest_megatron_version();
+    /// Of the device in the run's type, where it is known.
+    std::optional<double> peak_tflops;
+    /// Where the model is one that it is known for.
+    std::optional<TheoreticalMemory> memory;
+  };
+
+  /// Errors: the event file cannot be made.
+  static Result<std::unique_ptr<RunReport>> create(Options options, const GptConfig& config,
+                                                   Print print);
+
+  Timers& timers() { return timers_; }
+
+  /// Prints the times of these parts.
+  void times(std::initializer_list<std::string_view> names);
+
+  /// After every step; prints at multiples of log_interval, behind its first line also what memory
+  /// was expected and what is used.
+  Status step(const IterationFigures& figures, const Losses& losses, bool skipped);
+
+  Status evaluation(Evaluation kind, int64_t iteration, int64_t consumed_train_samples,
+                    const Losses& losses);
+
+  /// The time until now is no step's.
+  void leave_out_time() { since_last_line_ = Stopwatch(); }
+
+  Status flush();
+
+ private:
+  RunReport(Options options, const GptConfig& config, Print print)
+      : options_(std::move(options)),
+        config_(config),
+        print_(std::move(print)),
+        timers_(options_.timers),
+        log_(options_.version) {}
+
+  Status interval(const IterationFigures& figures);
+  void memory(int64_t iteration);
+
+  Options options_;
+  GptConfig config_;
+  Print print_;
+  Timers timers_;
+  TrainingLog log_;
+  std::optional<TensorboardWriter> tensorboard_;
+  Stopwatch since_last_line_;
+  bool memory_is_said_ = false;
+};
+
+}  // namespace meg::train
