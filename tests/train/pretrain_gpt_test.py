@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -183,6 +184,48 @@ class PretrainGpt(unittest.TestCase):
                                 "cpu")
         self.assertIn("(new size: 296)", done.stdout)
         self.assertEqual(len(self.losses(done.stdout)), 3)
+
+    def test_times_and_memory_are_said_in_megatrons_lines(self):
+        done = self.train("--timing-log-level", 2, "--save", self.folder / "save",
+                          "--deterministic-mode", "--log-interval", 10)
+        times = re.findall(r"^    ([\w/-]+) \.+: \((\d+\.\d\d), (\d+\.\d\d)\)$", done.stdout, re.M)
+        self.assertEqual([name for name, *_ in times],
+                         ["model-and-optimizer-setup", "train/valid/test-data-iterators-setup",
+                          "evaluate", "forward-backward", "batch-generator", "optimizer", "evaluate",
+                          "forward-backward", "batch-generator", "optimizer", "save-checkpoint",
+                          "evaluate", "evaluate"])
+        self.assertTrue(all(least == most for _, least, most in times))
+        memory = re.findall(r"^(Theoretical memory footprints: .*|\[Rank 0\] .*)$", done.stdout, re.M)
+        self.assertRegex(memory[0], r"weight and optimizer=\d+\.\d\d MB")
+        self.assertRegex(memory[1], r"\(after 10 iterations\) memory \(MB\) \| max resident: \d+\.\d\d")
+        self.assertEqual(len(memory), 2)
+
+    def test_too_little_memory_says_what_to_lower(self):
+        limit = 3 << 30
+        command = self.command("--train-iters", 1, "--num-layers", 24, "--hidden-size", 2048)
+        done = subprocess.run(list(map(str, command)), cwd=ORACLE, capture_output=True, text=True,
+                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS,
+                                                                    (limit, limit)))
+        self.assertEqual(done.returncode, 1)
+        last = done.stderr.splitlines()[-1]
+        self.assertRegex(last, r"^error: .*memory.*estimated: \d+ MB for weights and optimizer, "
+                               r"\d+ MB for the layers' activations: lower --micro-batch-size")
+
+    def test_a_full_disk_leaves_the_checkpoint_before(self):
+        save = self.folder / "save"
+        self.train("--save", save, "--exit-interval", 10)
+        before = sorted(path.name for path in save.iterdir())
+        command = self.command("--train-iters", 20, "--save", save, "--load", save)
+        done = subprocess.run(list(map(str, command)), cwd=ORACLE, capture_output=True, text=True,
+                              preexec_fn=self.allow_small_files_only)
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr.splitlines()[-1], r"^error: .*(File too large|No space left)")
+        self.assertEqual(sorted(path.name for path in save.iterdir()), before)
+        self.run_program(VERIFY, "checkpoint", save)
+
+    def allow_small_files_only(self):
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (200000, 200000))
 
     def test_wrong_runs_say_what_is_wrong(self):
         cases = [
