@@ -1,16 +1,106 @@
 #!/usr/bin/env bash
-# On a machine with a GPU: runs the GPU tests and the GPU benchmark of the kernels of a tree that is
-# built already, perhaps elsewhere, and prints a table; a minute or two. Fails where a test fails or
-# none could run. PyTorch's times stand beside where `python3` (or $MEG_PYTHON) has it.
+# On a machine with a GPU, from a tree that is built already, perhaps elsewhere: the GPU tests, a training
+# run whose numbers are compared with the CPU's, the kernels' benchmark, and a race of training beside
+# its peers. Prints tables; under ten minutes. Fails where a test or a number is wrong, or no GPU is there.
 #
-#   scripts/gpu_check.sh [BUILD_FOLDER]     default: build/release
+#   scripts/gpu_check.sh [BUILD_FOLDER]           default: build/release
+#   scripts/gpu_check.sh --pack FOLDER [BUILD_FOLDER]
+#                                                 gathers in FOLDER what a machine needs that has only
+#                                                 this repository, Python and torch: run it there with
+#                                                 FOLDER as its BUILD_FOLDER
 #
-# The build folder needs only tests/*_gpu_test and bench/kernel_gpu_bench. Where the CUDA runtime
-# (libcudart.so.13) is not found, LD_LIBRARY_PATH says where it is.
+# $MEG_PYTHON (default: python3) has torch, which the programs use too. Peers are taken from $MEG_PEERS,
+# the build folder's peers/ or ../shared/bench; llm.c's train_gpt2cu from $LLMC_BIN. Which of
+# "tests parity kernels race" run: $MEG_GPU_CHECKS.
 set -euo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
-build="$(cd "${1:-$root/build/release}" && pwd)"
 python="${MEG_PYTHON:-python3}"
+checks="${MEG_GPU_CHECKS:-tests parity kernels race}"
+programs=(bin/preprocess_data bin/pretrain_gpt bin/verify bench/kernel_gpu_bench)
+
+pack() {
+  local to="$1" from="$2" program
+  local venv="${MEG_DEPS:-$HOME/.cache/libmeg}/venv"
+  mkdir -p "$to"/{bin,tests,bench,lib,peers,python}
+  for program in "${programs[@]}"; do cp "$from/$program" "$to/$program"; done
+  cp "$from"/tests/*_gpu_test "$to/tests/"
+  strip "$to"/{bin,tests,bench}/*
+  # What is neither the C library, a compiler's, LibTorch's nor CUDA's.
+  ldd "$to"/{bin,tests,bench}/* | awk '$3 ~ /^\// { print $3 }' | sort -u |
+    grep -v -E '/(lib(c|m|z|dl|rt|util|pthread|gcc_s|stdc\+\+)\.so|lib(torch|c10|cu|nv)|libgomp)|/nvidia/' |
+    xargs cp -L -t "$to/lib"
+  cp "$root"/../shared/bench/peer_{train,megatron_core}.py "$to/peers/"
+  cp -r "$venv"/lib/python3.*/site-packages/megatron "$to/python/"
+  find "$to/python" -name __pycache__ -prune -exec rm -r {} +
+  du -sh "$to"
+}
+
+# The programs find LibTorch and CUDA in the python that has them.
+use_torch_of_python() {
+  local torch
+  torch="$("$python" -c 'import torch; print(torch.__path__[0])')"
+  local folders
+  folders="$(find "$torch/lib" "$torch"/../nvidia/*/lib -maxdepth 0 2>/dev/null | paste -sd:)"
+  export LD_LIBRARY_PATH="$build/lib:$folders${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+  export PYTHONPATH="$build/python${PYTHONPATH:+:$PYTHONPATH}"
+}
+
+wanted() { grep -qw "$1" <<<"$checks"; }
+
+# The programs themselves, not ctest: its lists name the paths of the machine that built the tree.
+run_tests() {
+  local ran=0 program report
+  for program in "$build"/tests/*_gpu_test; do
+    report="$(timeout 240 "$program" --gtest_brief=1)" || { printf '%s\n' "$report"; exit 1; }
+    printf '%s: %s\n' "$(basename "$program")" "$report"
+    if ! grep -q 'SKIPPED' <<<"$report"; then ran=$((ran + 1)); fi
+  done
+  if [ "$ran" -eq 0 ]; then
+    echo "error: every GPU test was skipped: no GPU here, or a tree built without CUDA" >&2
+    exit 1
+  fi
+}
+
+kernel_table() {
+  local ours peer
+  ours="$(timeout 120 "$build/bench/kernel_gpu_bench")"
+  peer="$(timeout 120 "$python" "$root/tests/bench/kernel_gpu_peer.py")" || {
+    echo "no PyTorch with a GPU for $python: its column stays empty"
+    peer=""
+  }
+  awk '
+    FNR == NR { if (NF == 3) torch[$1 " " $2] = $3; next }
+    FNR == 1 {
+      print "| kernel | type | rung | ms | GB/s | % of a copy | PyTorch ms | ratio |"
+      print "|---|---|---|---:|---:|---:|---:|---:|"
+    }
+    {
+      time = torch[$1 " " $2]
+      ratio = time == "" || $4 <= 0 ? "" : sprintf("%.2fx", time / $4)
+      printf "| %s | %s | %s | %s | %s | %s | %s | %s |\n", $1, $2, $3, $4, $5, $6, time, ratio
+    }' <(printf '%s\n' "$peer") <(printf '%s\n' "$ours")
+}
+
+# GPT-345M in bf16, 1024 tokens a sample.
+race() {
+  local peak=()
+  case "$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null || true)" in
+    *H200* | *H100*) peak=(--peak-tflops 989.5) ;;
+    *A100*) peak=(--peak-tflops 312) ;;
+  esac
+  timeout 420 "$python" "$root/tests/bench/training_bench.py" "$build/bin/pretrain_gpt" --peers "$peers" \
+    --python "$python" --device cuda --dtype bf16 --shape 24 1024 16 50304 1024 --micro-batch-sizes 16 32 \
+    --iterations 16 ${peak[@]+"${peak[@]}"}
+}
+
+if [ "${1:-}" = --pack ]; then
+  pack "${2:?--pack: expected a folder}" "$(cd "${3:-$root/build/release}" && pwd)"
+  exit 0
+fi
+build="$(cd "${1:-$root/build/release}" && pwd)"
+peers="${MEG_PEERS:-$build/peers}"
+if [ ! -d "$peers" ]; then peers="$root/../shared/bench"; fi
+use_torch_of_python
 
 echo "== device"
 if command -v nvidia-smi >/dev/null; then
@@ -18,38 +108,13 @@ if command -v nvidia-smi >/dev/null; then
 else
   echo "nvidia-smi: not found"
 fi
-
-# The programs themselves, not ctest: its lists name the paths of the machine that built the tree.
-echo "== correctness"
-ran=0
-for program in "$build"/tests/*_gpu_test; do
-  report="$(timeout 240 "$program" --gtest_brief=1)" || { printf '%s\n' "$report"; exit 1; }
-  printf '%s: %s\n' "$(basename "$program")" "$report"
-  if ! grep -q 'SKIPPED' <<<"$report"; then ran=$((ran + 1)); fi
-done
-if [ "$ran" -eq 0 ]; then
-  echo "error: every GPU test was skipped: no GPU here, or a tree built without CUDA" >&2
-  exit 1
+if wanted tests; then echo "== tests"; run_tests; fi
+if wanted parity; then
+  echo "== parity"
+  peer=()
+  if [ -f "$peers/peer_train.py" ]; then peer=(--peer "$peers/peer_train.py"); fi
+  timeout 300 "$python" "$root/tests/train/device_parity.py" "$build/bin" --device cuda --python "$python" \
+    ${peer[@]+"${peer[@]}"}
 fi
-
-echo "== speed"
-if [ ! -x "$build/bench/kernel_gpu_bench" ]; then
-  echo "bench/kernel_gpu_bench is not in this tree: no table"
-  exit 0
-fi
-ours="$(timeout 120 "$build/bench/kernel_gpu_bench")"
-peer="$(timeout 120 "$python" "$root/tests/bench/kernel_gpu_peer.py")" || {
-  echo "no PyTorch with a GPU for $python: its column stays empty"
-  peer=""
-}
-awk '
-  FNR == NR { if (NF == 3) torch[$1 " " $2] = $3; next }
-  FNR == 1 {
-    print "| kernel | type | rung | ms | GB/s | % of a copy | PyTorch ms | ratio |"
-    print "|---|---|---|---:|---:|---:|---:|---:|"
-  }
-  {
-    time = torch[$1 " " $2]
-    ratio = time == "" || $4 <= 0 ? "" : sprintf("%.2fx", time / $4)
-    printf "| %s | %s | %s | %s | %s | %s | %s | %s |\n", $1, $2, $3, $4, $5, $6, time, ratio
-  }' <(printf '%s\n' "$peer") <(printf '%s\n' "$ours")
+if wanted kernels; then echo "== kernels"; kernel_table; fi
+if wanted race; then echo "== race"; race; fi
