@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# From text to the .bin/.idx that Megatron-LM trains from, to the samples of a training run, and a
-# checkpoint brought from TP2 PP2 to one rank, in one command: installs what compiling needs, builds the programs, runs them and shows what
-# they made.
+# The whole way in one command: text -> tokens -> a short training -> another parallel layout -> verify ->
+# LAMBADA -> a served answer. Installs what that needs, builds the programs, runs them on the small
+# files in testdata/ and shows what they made; on CPUs, under three minutes after the build.
 #
 #   scripts/quickstart.sh                        on the small files in testdata/
+#   MEG_WITH_TORCH=OFF scripts/quickstart.sh     without LibTorch (5 GB): without training and what follows
 #   scripts/quickstart.sh --input YOUR.jsonl --vocab-file gpt2-vocab.json --merge-file gpt2-merges.txt
-#                                                on yours; makes ./YOUR_text_document.bin and .idx
+#                                                only tokens, from your text; makes
+#                                                ./YOUR_text_document.bin and .idx
 #
 # Further flags (--json-keys, --output-prefix, --workers ...) go to preprocess_data.
 set -euo pipefail
@@ -53,25 +55,41 @@ read_arguments() {
 }
 
 build_programs() {
-  local log="$build/quickstart.log"
+  local log="$build/quickstart.log" targets=(preprocess_data prepare_cache dataset_inspect verify
+    checkpoint_inspect checkpoint_util)
+  if [ "$with_torch" = ON ]; then
+    targets+=(pretrain_gpt evaluate_gpt run_text_generation_server text_generation_cli)
+  fi
   mkdir -p "$build"
-  if [ ! -x "$build/bin/verify" ]; then echo "building libmeg (some minutes) ..."; fi
-  if ! { cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DMEG_WITH_TORCH=OFF \
-           -DMEG_BUILD_TESTS=OFF -DMEG_BUILD_BENCH=OFF &&
-         cmake --build "$build" --target preprocess_data prepare_cache dataset_inspect verify \
-           checkpoint_inspect checkpoint_util; } >"$log" 2>&1; then
+  if [ ! -x "$build/bin/${targets[-1]}" ]; then echo "building libmeg (some minutes) ..."; fi
+  if ! { cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release \
+           -DMEG_WITH_TORCH="$with_torch" -DMEG_BUILD_TESTS=OFF -DMEG_BUILD_BENCH=OFF &&
+         cmake --build "$build" --target "${targets[@]}"; } >"$log" 2>&1; then
     tail -n 40 "$log" >&2
     echo "error: the build failed; the whole log is $log" >&2
     exit 1
   fi
 }
 
-# Shows a command as it could be typed, and runs it.
-show() {
+# A command as it could be typed.
+show_command() {
   printf '\n$'
   printf ' %q' "${@/#"$PWD/"/}"
   printf '\n'
+}
+
+show() {
+  show_command "$@"
   "$@"
+}
+
+# Runs a command and shows the lines that match the first argument.
+show_lines() {
+  local pattern="$1"
+  shift
+  show_command "$@"
+  "$@" >"$build/step.log" || { tail -n 20 "$build/step.log"; return 1; }
+  grep -E "$pattern" "$build/step.log"
 }
 
 # The index caches of a short training run on the dataset, and what its third step sees.
@@ -83,27 +101,72 @@ prepare_samples() {
   show "$bin/dataset_inspect" --trace --step 3 "${run[@]}"
 }
 
-# The small checkpoint of testdata/: what it holds, the same on one rank, and that nothing was lost.
+# What a checkpoint holds, the same in another layout, and that nothing was lost.
 reshape_checkpoint() {
-  local source="$embedded/checkpoint" target="$build/data/checkpoint_tp1_pp1"
+  local source="$1" target="$2" tensor="$3" pipeline="$4" vocab_size="$5"
+  rm -rf "$target"
   show "$bin/checkpoint_inspect" "$source"
-  show "$bin/checkpoint_util" --load-dir "$source" --save-dir "$target" \
-    --target-tensor-parallel-size 1 --target-pipeline-parallel-size 1 --true-vocab-size 75
+  show "$bin/checkpoint_util" --load-dir "$source" --save-dir "$target" --target-tensor-parallel-size \
+    "$tensor" --target-pipeline-parallel-size "$pipeline" --true-vocab-size "$vocab_size"
   show "$bin/verify" checkpoint "$target"
   show "$bin/verify" diff "$source" "$target"
 }
 
+# A small model, some hundred steps on the dataset.
+train_model() {
+  rm -rf "$2"
+  show_lines ' iteration .*/|validation loss|successfully saved' "$bin/pretrain_gpt" --num-layers 4 \
+    --hidden-size 128 --num-attention-heads 4 --seq-length 128 --max-position-embeddings 128 \
+    --micro-batch-size 8 --global-batch-size 8 --train-iters 300 --lr 3e-3 --min-lr 3e-4 \
+    --lr-decay-style cosine --lr-warmup-fraction 0.05 --hidden-dropout 0 --attention-dropout 0 \
+    --data-path "$1" --split 95,5,0 --data-cache-path "$build/data/cache" --vocab-file "$vocab_file" \
+    --merge-file "$merge_file" --save "$2" --load "$2" --save-interval 300 --eval-interval 300 \
+    --eval-iters 4 --log-interval 60
+}
+
+# Asks the server what a Megatron user would ask, from another process.
+serve_model() {
+  local run=("$bin/run_text_generation_server" --load "$1" --vocab-file "$vocab_file" --merge-file
+    "$merge_file" --port 0)
+  show_command "${run[@]}" "&"
+  "${run[@]}" >"$build/server.log" 2>&1 &
+  local server=$! port=""
+  trap 'kill "$server" 2>/dev/null || true' EXIT
+  while [ -z "$port" ]; do
+    if ! kill -0 "$server" 2>/dev/null; then cat "$build/server.log" >&2; exit 1; fi
+    sleep 0.1
+    port="$(sed -n 's#.*http://127.0.0.1:\([0-9]*\).*#\1#p' "$build/server.log" | head -n 1)"
+  done
+  show curl -sS "http://127.0.0.1:$port/api" -X PUT -H 'Content-Type: application/json; charset=UTF-8' \
+    -d '{"prompts": ["And he said"], "tokens_to_generate": 12, "top_k": 1}'
+  kill "$server"
+  wait "$server"
+  trap - EXIT
+}
+
+# From the dataset to a served answer.
+train_and_use() {
+  local trained="$build/data/checkpoint" cut="$build/data/checkpoint_tp2_pp2"
+  train_model "$1" "$trained"
+  reshape_checkpoint "$trained" "$cut" 2 2 2257
+  show_lines 'validation results' "$bin/evaluate_gpt" --task LAMBADA --valid-data \
+    "$embedded/quickstart/lambada.jsonl" --load "$cut" --vocab-file "$vocab_file" --merge-file "$merge_file"
+  serve_model "$cut"
+}
+
 read_arguments "$@"
 embedded="$root/testdata"
-with_checkpoint=false
+with_torch="${MEG_WITH_TORCH:-ON}"
+goes_on=false
 if [ "${#inputs[@]}" -eq 0 ]; then
-  with_checkpoint=true
+  goes_on=true
   inputs=("$embedded/quickstart/english.jsonl")
   prefix="${prefix:-$build/data/english}"
 else
   name="$(basename "${inputs[0]}")"
   if [ "$name" = - ]; then name=stdin; fi
   prefix="${prefix:-$PWD/${name%%.*}}"
+  with_torch=OFF
 fi
 check=()
 if [ -z "$vocab_file$merge_file" ]; then
@@ -114,7 +177,7 @@ if [ -z "$vocab_file$merge_file" ]; then
 GPT-2's own with --vocab-file and --merge-file"
 fi
 
-"$here/setup.sh" --build-only
+if [ "$with_torch" = ON ]; then "$here/setup.sh" --programs; else "$here/setup.sh" --build-only; fi
 build_programs
 bin="$build/bin"
 
@@ -133,7 +196,10 @@ printf '\nmade:\n'
 for key in "${keys[@]}"; do ls -lh "${prefix}_${key}_document".{bin,idx}; done
 if [ -n "${vocabulary_note:-}" ]; then printf '%s\n' "$vocabulary_note"; fi
 printf 'train on it with: --data-path %s\n' "${prefix}_${keys[0]}_document"
-if $with_checkpoint; then
-  prepare_samples "${prefix}_${keys[0]}_document"
-  reshape_checkpoint
+if ! $goes_on; then exit 0; fi
+prepare_samples "${prefix}_${keys[0]}_document"
+if [ "$with_torch" = ON ]; then
+  train_and_use "${prefix}_${keys[0]}_document"
+else
+  reshape_checkpoint "$embedded/checkpoint" "$build/data/checkpoint_tp1_pp1" 1 1 75
 fi

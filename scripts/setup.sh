@@ -6,6 +6,7 @@
 #   scripts/setup.sh                      everything
 #   MEG_WITH_TORCH=OFF scripts/setup.sh   without LibTorch: all that the torch-free half needs
 #   scripts/setup.sh --build-only         only what compiling the torch-free half needs, no Python
+#   scripts/setup.sh --programs           only what the programs need, LibTorch among it, not the tests
 set -euo pipefail
 
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
@@ -27,7 +28,8 @@ esac
 case "${1:-}" in
   "") ;;
   --build-only) mode=build-only ;;
-  *) die "$1: expected --build-only or nothing" ;;
+  --programs) mode=programs ;;
+  *) die "$1: expected --build-only, --programs or nothing" ;;
 esac
 
 # Runs a command with its output in the log, which is shown if it fails.
@@ -82,18 +84,21 @@ stamp_key() { { cat "$@"; python3 --version; } | sha256sum | cut -d' ' -f1; }
 stamped() { [ -f "$1" ] && [ "$(cat "$1")" = "$2" ]; }
 
 install_python_packages() {
-  local full_key free_key
+  local full_key free_key torch_key
   full_key="$(stamp_key "$here/requirements.txt" "$here/requirements-torch.txt")"
   free_key="$(stamp_key "$here/requirements.txt")"
+  torch_key="$(stamp_key "$here/requirements-torch.txt")"
   if stamped "$venv/.libmeg-full" "$full_key"; then return; fi
   if [ "$mode" = torch-free ] && stamped "$venv/.libmeg-torch-free" "$free_key"; then return; fi
+  if [ "$mode" = programs ] && stamped "$venv/.libmeg-torch" "$torch_key"; then return; fi
 
   if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
     logged python3 -m venv --clear "$venv"
   fi
-  rm -f "$venv/.libmeg-full" "$venv/.libmeg-torch-free"
-  local -a files=(-r "$here/requirements.txt")
-  if [ "$mode" = full ]; then
+  rm -f "$venv"/.libmeg-*
+  local -a files=()
+  if [ "$mode" != programs ]; then files+=(-r "$here/requirements.txt"); fi
+  if [ "$mode" != torch-free ]; then
     say "installing Python packages and LibTorch into $venv (5 GB, some minutes)"
     files+=(-r "$here/requirements-torch.txt")
   else
@@ -102,7 +107,8 @@ install_python_packages() {
   logged "$venv/bin/python" -m pip install --no-input --disable-pip-version-check \
     --progress-bar off "${files[@]}"
   if [ "$mode" = full ]; then printf '%s\n' "$full_key" >"$venv/.libmeg-full"; fi
-  printf '%s\n' "$free_key" >"$venv/.libmeg-torch-free"
+  if [ "$mode" != programs ]; then printf '%s\n' "$free_key" >"$venv/.libmeg-torch-free"; fi
+  if [ "$mode" != torch-free ]; then printf '%s\n' "$torch_key" >"$venv/.libmeg-torch"; fi
 }
 
 # Says visibly what will be missing from the build.
@@ -124,8 +130,8 @@ fi
 : >"$log"
 
 package_lists=("$here/apt-build.txt")
-if [ "$mode" != build-only ]; then package_lists+=("$here/apt-test.txt"); fi
-if [ "$mode" = full ]; then package_lists+=("$here/apt-torch.txt"); fi
+case "$mode" in torch-free | full) package_lists+=("$here/apt-test.txt") ;; esac
+case "$mode" in programs | full) package_lists+=("$here/apt-torch.txt") ;; esac
 install_packages
 if [ "$mode" != build-only ]; then install_python_packages; fi
-if [ "$mode" = full ]; then report_cuda; fi
+case "$mode" in programs | full) report_cuda ;; esac
