@@ -4,16 +4,26 @@
 #include "libmeg/checkpoint/training/write_training_checkpoint.h"
 #include "libmeg/parallel/torch_guard.h"
 #include "libmeg/train/checkpointing.h"
+#include "libmeg/train/device_figures.h"
 #include "libmeg/train/generator_states.h"
 #include "libmeg/train/tensor_bytes.h"
 
 namespace meg::train {
 namespace {
 
+/// A copy in page-locked memory, which LibTorch keeps for the next save: a GPU writes it at the
+/// bus's speed. It is there when the device has been waited for.
+at::Tensor copy_from_gpu(const at::Tensor& tensor) {
+  at::Tensor host =
+      at::empty(tensor.sizes(), tensor.options().device(at::kCPU).pinned_memory(true));
+  return host.copy_(tensor.detach(), /*non_blocking=*/true);
+}
+
 /// A tensor's elements on the CPU: a copy where training may go on before they are written.
 TrainingTensor handed_over(const at::Tensor& tensor, bool copy) {
-  const at::Tensor host = tensor.detach().to(at::kCPU, tensor.scalar_type(),
-                                             /*non_blocking=*/false, copy);
+  const at::Tensor host =
+      tensor.is_cpu() ? tensor.detach().to(tensor.scalar_type(), /*non_blocking=*/false, copy)
+                      : copy_from_gpu(tensor);
   const auto owner = std::make_shared<const at::Tensor>(host.contiguous());
   return {.dtype = dtype_of_tensor(*owner),
           .shape = tensor_shape(*owner),
@@ -80,6 +90,7 @@ Result<TrainingState> CheckpointSaver::snapshot(const Progress& progress, RunPar
   const bool with_optimizer = !options_.no_save_optim;
   MEG_RETURN_IF_ERROR(parallel::torch_guard([&] {
     state.parameters = snapshot_parameters(parts, with_optimizer, options_.async_save);
+    synchronize(parts.model.options().device);
     return Status();
   }));
   if (with_optimizer) {
