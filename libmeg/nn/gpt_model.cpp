@@ -94,6 +94,7 @@ struct GptModel::State {
   bool training = true;
 
   Status check(const GptInput& input) const;
+  Status check_last() const;
   Status check_last(const GptInput& input) const;
   Status check_labels(const GptInput& input, const at::Tensor& labels) const;
   ForwardContext context(const GptInput& input);
@@ -148,7 +149,12 @@ Status GptModel::State::check(const GptInput& input) const {
 }
 
 Status GptModel::State::check_last(const GptInput& input) const {
-  if (is_last) return check(input);
+  MEG_RETURN_IF_ERROR(check_last());
+  return check(input);
+}
+
+Status GptModel::State::check_last() const {
+  if (is_last) return Status();
   return make_error(StatusCode::kInvalidArgument,
                     "pipeline rank {}: only the last of {} stages has an output layer",
                     part.pipeline_rank, part.sizes.pipeline_model_parallel_size);
@@ -244,6 +250,19 @@ Result<at::Tensor> GptModel::logits(const GptInput& input) {
   return guarded([&] {
     return at::linear(state_->hidden_states(input), state_->output_weight).to(at::kFloat);
   });
+}
+
+Result<at::Tensor> GptModel::logits_of(const at::Tensor& hidden_rows) {
+  MEG_RETURN_IF_ERROR(state_->check_last());
+  const int64_t hidden_size = state_->config.hidden_size;
+  if (!(hidden_rows.defined() && hidden_rows.dim() == 2 && hidden_rows.size(1) == hidden_size &&
+        hidden_rows.scalar_type() == state_->options.params_dtype)) {
+    return wrong_tensor(
+        "hidden_rows",
+        fmt::format("{} [n, {}]", c10::toString(state_->options.params_dtype), hidden_size),
+        hidden_rows);
+  }
+  return guarded([&] { return at::linear(hidden_rows, state_->output_weight).to(at::kFloat); });
 }
 
 Result<at::Tensor> GptModel::loss(const GptInput& input, const at::Tensor& labels) {

@@ -61,7 +61,7 @@ class GptModel {
   /// What dropout draws from.
   RandomStates& random_states();
 
-  /// Errors of the three functions below: kInvalidArgument for tensors of other shapes and types,
+  /// Errors of the functions below: kInvalidArgument for tensors of other shapes and types,
   /// kOutOfRange for tokens, labels and positions outside their tables (CPU only: on a GPU the
   /// caller looks at its data before), kResourceExhausted where memory does not suffice.
 
@@ -71,6 +71,10 @@ class GptModel {
 
   /// [b, s, v] fp32 over the padded vocabulary. Only where the part is the last.
   Result<at::Tensor> logits(const GptInput& input);
+
+  /// The output layer alone, on rows of hidden_states(): [n, h] -> [n, v] fp32 over the padded
+  /// vocabulary. Only where the part is the last.
+  Result<at::Tensor> logits_of(const at::Tensor& hidden_rows);
 
   /// Loss of each token, [b, s] fp32. labels: [b, s] int64, below padded_vocab_size. Only where the
   /// part is the last. Its backward pass runs once: it overwrites the logits.
