@@ -98,9 +98,8 @@ struct GptModel::State {
 
   Status check(const GptInput& input) const;
   Status check(const CachedInput& input, const KvCache& cache) const;
-  Status not_last() const;
+  Status check_last() const;
   Status check_last(const GptInput& input) const;
-  Status check_hidden_rows(const at::Tensor& hidden_rows) const;
   Status check_labels(const GptInput& input, const at::Tensor& labels) const;
   ForwardContext context(const GptInput& input);
   at::Tensor hidden_states(const GptInput& input);
@@ -191,27 +190,16 @@ Status GptModel::State::check(const CachedInput& input, const KvCache& cache) co
   return check_rows("tokens", input.tokens, config.padded_vocab_size);
 }
 
-Status GptModel::State::not_last() const {
+Status GptModel::State::check_last(const GptInput& input) const {
+  MEG_RETURN_IF_ERROR(check_last());
+  return check(input);
+}
+
+Status GptModel::State::check_last() const {
+  if (is_last) return Status();
   return make_error(StatusCode::kInvalidArgument,
                     "pipeline rank {}: only the last of {} stages has an output layer",
                     part.pipeline_rank, part.sizes.pipeline_model_parallel_size);
-}
-
-Status GptModel::State::check_last(const GptInput& input) const {
-  return is_last ? check(input) : not_last();
-}
-
-Status GptModel::State::check_hidden_rows(const at::Tensor& hidden_rows) const {
-  if (!is_last) return not_last();
-  if (hidden_rows.defined() && hidden_rows.dim() == 2 &&
-      hidden_rows.size(1) == config.hidden_size &&
-      hidden_rows.scalar_type() == options.params_dtype) {
-    return Status();
-  }
-  return wrong_tensor(
-      "hidden_rows",
-      fmt::format("{} [n, {}]", c10::toString(options.params_dtype), config.hidden_size),
-      hidden_rows);
 }
 
 Status GptModel::State::check_labels(const GptInput& input, const at::Tensor& labels) const {
@@ -329,17 +317,25 @@ Result<at::Tensor> GptModel::hidden_states(const CachedInput& input, KvCache& ca
   return guarded([&] { return state_->hidden_states(input, cache); });
 }
 
-Result<at::Tensor> GptModel::logits_of(const at::Tensor& hidden_rows) {
-  MEG_RETURN_IF_ERROR(state_->check_hidden_rows(hidden_rows));
-  return guarded(
-      [&] { return few_rows_linear(hidden_rows, state_->output_weight, {}).to(at::kFloat); });
-}
-
 Result<at::Tensor> GptModel::logits(const GptInput& input) {
   MEG_RETURN_IF_ERROR(state_->check_last(input));
   return guarded([&] {
     return at::linear(state_->hidden_states(input), state_->output_weight).to(at::kFloat);
   });
+}
+
+Result<at::Tensor> GptModel::logits_of(const at::Tensor& hidden_rows) {
+  MEG_RETURN_IF_ERROR(state_->check_last());
+  const int64_t hidden_size = state_->config.hidden_size;
+  if (!(hidden_rows.defined() && hidden_rows.dim() == 2 && hidden_rows.size(1) == hidden_size &&
+        hidden_rows.scalar_type() == state_->options.params_dtype)) {
+    return wrong_tensor(
+        "hidden_rows",
+        fmt::format("{} [n, {}]", c10::toString(state_->options.params_dtype), hidden_size),
+        hidden_rows);
+  }
+  return guarded(
+      [&] { return few_rows_linear(hidden_rows, state_->output_weight, {}).to(at::kFloat); });
 }
 
 Result<at::Tensor> GptModel::loss(const GptInput& input, const at::Tensor& labels) {
