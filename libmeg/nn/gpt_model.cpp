@@ -1,6 +1,7 @@
 #include "libmeg/nn/gpt_model.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -10,6 +11,7 @@
 #include "libmeg/nn/cross_entropy.h"
 #include "libmeg/nn/cuda_backend.h"
 #include "libmeg/nn/embedding.h"
+#include "libmeg/nn/few_rows_linear.h"
 #include "libmeg/nn/transformer_block.h"
 #include "libmeg/parallel/torch_guard.h"
 
@@ -91,13 +93,18 @@ struct GptModel::State {
   TransformerBlock decoder;
   at::Tensor output_weight;  ///< [v, h]; undefined where the part is not the last.
   RotaryTable rotary;        ///< Of the last sequence length.
+  RotaryTable cache_rotary;  ///< Of the last cache's capacity.
   bool training = true;
 
   Status check(const GptInput& input) const;
+  Status check(const CachedInput& input, const KvCache& cache) const;
+  Status check_last() const;
   Status check_last(const GptInput& input) const;
   Status check_labels(const GptInput& input, const at::Tensor& labels) const;
   ForwardContext context(const GptInput& input);
   at::Tensor hidden_states(const GptInput& input);
+  RotaryTable rotary_at(const at::Tensor& positions, int64_t capacity);
+  at::Tensor hidden_states(const CachedInput& input, KvCache& cache);
 };
 
 Status GptModel::State::check(const GptInput& input) const {
@@ -147,8 +154,49 @@ Status GptModel::State::check(const GptInput& input) const {
   return Status();
 }
 
+Status GptModel::State::check(const CachedInput& input, const KvCache& cache) const {
+  std::vector<bool> is_taken(static_cast<size_t>(cache.slots()));
+  int64_t tokens = 0;
+  for (const auto& [slot, count] : input.sequences) {
+    if (slot < 0 || slot >= cache.slots() || is_taken[static_cast<size_t>(slot)]) {
+      return make_error(StatusCode::kInvalidArgument,
+                        "slot: expected one of {}, each once, found {}", cache.slots(), slot);
+    }
+    is_taken[static_cast<size_t>(slot)] = true;
+    const int64_t room = cache.capacity() - cache.length(slot);
+    if (count < 1 || count > room) {
+      return make_error(StatusCode::kOutOfRange, "slot {}: expected 1 to {} new tokens, found {}",
+                        slot, room, count);
+    }
+    tokens += count;
+  }
+  if (!is_first) {
+    if (input.hidden_states.defined() && input.hidden_states.dim() == 3 &&
+        input.hidden_states.size(1) == tokens && tokens > 0) {
+      return Status();
+    }
+    return wrong_tensor("hidden_states", fmt::format("[1, {}, h]", tokens), input.hidden_states);
+  }
+  if (!(input.tokens.defined() && input.tokens.dim() == 1 && input.tokens.size(0) == tokens &&
+        tokens > 0 && input.tokens.scalar_type() == at::kLong)) {
+    return wrong_tensor("tokens", fmt::format("Long [{}]", tokens), input.tokens);
+  }
+  if (config.position_embedding_type == "learned_absolute" &&
+      cache.capacity() > config.max_position_embeddings) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "cache: expected a capacity of at most max_position_embeddings {}, found {}",
+                      config.max_position_embeddings, cache.capacity());
+  }
+  return check_rows("tokens", input.tokens, config.padded_vocab_size);
+}
+
 Status GptModel::State::check_last(const GptInput& input) const {
-  if (is_last) return check(input);
+  MEG_RETURN_IF_ERROR(check_last());
+  return check(input);
+}
+
+Status GptModel::State::check_last() const {
+  if (is_last) return Status();
   return make_error(StatusCode::kInvalidArgument,
                     "pipeline rank {}: only the last of {} stages has an output layer",
                     part.pipeline_rank, part.sizes.pipeline_model_parallel_size);
@@ -185,6 +233,31 @@ at::Tensor GptModel::State::hidden_states(const GptInput& input) {
   return decoder.forward(
       is_first ? embedding->forward(input.tokens, input.position_ids, shared) : input.hidden_states,
       shared);
+}
+
+RotaryTable GptModel::State::rotary_at(const at::Tensor& positions, int64_t capacity) {
+  if (config.position_embedding_type != "rope") return {};
+  if (!cache_rotary.cosine.defined() || cache_rotary.cosine.size(0) != capacity) {
+    cache_rotary = rotary_table(config, options, capacity);
+  }
+  return {cache_rotary.cosine.index_select(0, positions),
+          cache_rotary.sine.index_select(0, positions)};
+}
+
+at::Tensor GptModel::State::hidden_states(const CachedInput& input, KvCache& cache) {
+  const c10::InferenceMode inference;
+  const CacheStep step(cache, input.sequences, options.device);
+  ForwardContext context;
+  context.random = &random;
+  context.rotary = rotary_at(step.positions(), cache.capacity());
+  context.cache = &step;
+  at::Tensor states = input.hidden_states;
+  if (is_first) {
+    states = embedding->forward(input.tokens.unsqueeze(0), step.positions().unsqueeze(0), context);
+  }
+  states = decoder.forward(states, context);
+  for (const auto& [slot, count] : input.sequences) cache.extend(slot, count);
+  return states;
 }
 
 GptModel::GptModel(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -239,11 +312,30 @@ Result<at::Tensor> GptModel::hidden_states(const GptInput& input) {
   return guarded([&] { return state_->hidden_states(input); });
 }
 
+Result<at::Tensor> GptModel::hidden_states(const CachedInput& input, KvCache& cache) {
+  MEG_RETURN_IF_ERROR(state_->check(input, cache));
+  return guarded([&] { return state_->hidden_states(input, cache); });
+}
+
 Result<at::Tensor> GptModel::logits(const GptInput& input) {
   MEG_RETURN_IF_ERROR(state_->check_last(input));
   return guarded([&] {
     return at::linear(state_->hidden_states(input), state_->output_weight).to(at::kFloat);
   });
+}
+
+Result<at::Tensor> GptModel::logits_of(const at::Tensor& hidden_rows) {
+  MEG_RETURN_IF_ERROR(state_->check_last());
+  const int64_t hidden_size = state_->config.hidden_size;
+  if (!(hidden_rows.defined() && hidden_rows.dim() == 2 && hidden_rows.size(1) == hidden_size &&
+        hidden_rows.scalar_type() == state_->options.params_dtype)) {
+    return wrong_tensor(
+        "hidden_rows",
+        fmt::format("{} [n, {}]", c10::toString(state_->options.params_dtype), hidden_size),
+        hidden_rows);
+  }
+  return guarded(
+      [&] { return few_rows_linear(hidden_rows, state_->output_weight, {}).to(at::kFloat); });
 }
 
 Result<at::Tensor> GptModel::loss(const GptInput& input, const at::Tensor& labels) {
