@@ -117,11 +117,11 @@ train_model() {
   rm -rf "$2"
   show_lines ' iteration .*/|validation loss|successfully saved' "$bin/pretrain_gpt" --num-layers 4 \
     --hidden-size 128 --num-attention-heads 4 --seq-length 128 --max-position-embeddings 128 \
-    --micro-batch-size 8 --global-batch-size 8 --train-iters 300 --lr 3e-3 --min-lr 3e-4 \
+    --micro-batch-size 8 --global-batch-size 8 --train-iters 200 --lr 3e-3 --min-lr 3e-4 \
     --lr-decay-style cosine --lr-warmup-fraction 0.05 --hidden-dropout 0 --attention-dropout 0 \
     --data-path "$1" --split 95,5,0 --data-cache-path "$build/data/cache" --vocab-file "$vocab_file" \
-    --merge-file "$merge_file" --save "$2" --load "$2" --save-interval 300 --eval-interval 300 \
-    --eval-iters 4 --log-interval 60
+    --merge-file "$merge_file" --save "$2" --load "$2" --save-interval 200 --eval-interval 200 \
+    --eval-iters 4 --log-interval 40
 }
 
 # Asks the server what a Megatron user would ask, from another process.
