@@ -10,6 +10,7 @@
 #include "libmeg/nn/cross_entropy.h"
 #include "libmeg/nn/cuda_backend.h"
 #include "libmeg/nn/embedding.h"
+#include "libmeg/nn/linear_product.h"
 #include "libmeg/nn/transformer_block.h"
 #include "libmeg/parallel/torch_guard.h"
 
@@ -262,7 +263,7 @@ Result<at::Tensor> GptModel::logits_of(const at::Tensor& hidden_rows) {
         fmt::format("{} [n, {}]", c10::toString(state_->options.params_dtype), hidden_size),
         hidden_rows);
   }
-  return guarded([&] { return at::linear(hidden_rows, state_->output_weight).to(at::kFloat); });
+  return guarded([&] { return linear_product(hidden_rows, state_->output_weight).to(at::kFloat); });
 }
 
 Result<at::Tensor> GptModel::loss(const GptInput& input, const at::Tensor& labels) {
