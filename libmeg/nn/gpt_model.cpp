@@ -9,8 +9,8 @@
 #include "libmeg/nn/cross_entropy.h"
 #include "libmeg/nn/cuda_backend.h"
 #include "libmeg/nn/embedding.h"
-#include "libmeg/nn/few_rows_linear.h"
 #include "libmeg/nn/input_checks.h"
+#include "libmeg/nn/linear_product.h"
 #include "libmeg/nn/transformer_block.h"
 #include "libmeg/parallel/torch_guard.h"
 
@@ -215,8 +215,7 @@ Result<at::Tensor> GptModel::logits(const GptInput& input) {
 Result<at::Tensor> GptModel::logits_of(const at::Tensor& hidden_rows) {
   MEG_RETURN_IF_ERROR(state_->check_last());
   MEG_RETURN_IF_ERROR(check_hidden_rows(state_->rules(), hidden_rows));
-  return guarded(
-      [&] { return few_rows_linear(hidden_rows, state_->output_weight, {}).to(at::kFloat); });
+  return guarded([&] { return linear_product(hidden_rows, state_->output_weight).to(at::kFloat); });
 }
 
 Result<at::Tensor> GptModel::loss(const GptInput& input, const at::Tensor& labels) {
