@@ -74,7 +74,8 @@ class ModelEngine : public GenerationEngine {
     texts_.erase(text);
   }
 
-  Result<at::Tensor> last_states(std::span<RunningText* const> texts);
+  std::vector<std::vector<RunningText*>> parts_of(std::span<RunningText* const> texts) const;
+  Result<at::Tensor> last_states(std::vector<RunningText*>& texts);
   Result<at::Tensor> extend(std::span<RunningText* const> texts);
   Status score_prompt(RunningText& text, const at::Tensor& states);
 
@@ -129,35 +130,35 @@ Result<at::Tensor> ModelEngine::extend(std::span<RunningText* const> texts) {
   return states.index_select(0, at::tensor(at::IntArrayRef(last)).to(states.device()));
 }
 
-/// The hidden states of the texts' last tokens, [n, h]. New texts go through a CPU's model one by
-/// one, because what they come to may depend on how many rows a product has.
-Result<at::Tensor> ModelEngine::last_states(std::span<RunningText* const> texts) {
-  std::vector<std::vector<RunningText*>> parts;
-  if (!model_.is_on_cpu()) parts.emplace_back(texts.begin(), texts.end());
-  std::vector<std::pair<size_t, size_t>> places(texts.size());
-  std::vector<RunningText*> held;
-  if (model_.is_on_cpu()) {
-    for (RunningText* text : texts) {
-      if (model_.cache().length(text->slot) > 0) {
-        held.push_back(text);
-      } else {
-        parts.push_back({text});
-      }
+/// Which texts go through the model together. A CPU takes new ones one by one, because what a
+/// prompt comes to may depend on how many rows a product has.
+std::vector<std::vector<RunningText*>> ModelEngine::parts_of(
+    std::span<RunningText* const> texts) const {
+  std::vector<std::vector<RunningText*>> parts(1);
+  for (RunningText* text : texts) {
+    const bool is_new = model_.cache().length(text->slot) == 0;
+    if (is_new && model_.is_on_cpu()) {
+      parts.push_back({text});
+    } else {
+      parts.front().push_back(text);
     }
-    if (!held.empty()) parts.push_back(held);
   }
+  if (parts.front().empty()) parts.erase(parts.begin());
+  return parts;
+}
+
+/// Brings `texts` into the order in which they go through the model. The hidden states of their
+/// last tokens, [n, h].
+Result<at::Tensor> ModelEngine::last_states(std::vector<RunningText*>& texts) {
+  const std::vector<std::vector<RunningText*>> parts = parts_of(texts);
   std::vector<at::Tensor> states;
-  std::vector<RunningText*> order;
+  texts.clear();
   for (const std::vector<RunningText*>& part : parts) {
     MEG_ASSIGN_OR_RETURN(at::Tensor found, extend(part));
     states.push_back(std::move(found));
-    order.insert(order.end(), part.begin(), part.end());
+    texts.insert(texts.end(), part.begin(), part.end());
   }
-  if (states.size() == 1) return states.front();
-  std::vector<int64_t> rows;
-  for (RunningText* text : texts)
-    rows.push_back(std::find(order.begin(), order.end(), text) - order.begin());
-  return at::cat(states).index_select(0, at::tensor(at::IntArrayRef(rows)));
+  return at::cat(states);
 }
 
 Result<std::vector<GenerationEvent>> ModelEngine::step() {
