@@ -81,6 +81,14 @@ void print_line(const EvaluateFlags& flags, const std::string& line) {
   std::fflush(stdout);
 }
 
+void print_rate(const EvaluateFlags& flags, int64_t count, const char* what, int64_t tokens,
+                double seconds) {
+  if (flags.json) return;
+  fmt::print(stderr, "scored {} {} in {:.2f} s: {:.1f} {}/s, {:.0f} tokens/s\n", count, what,
+             seconds, static_cast<double>(count) / seconds, what,
+             static_cast<double>(tokens) / seconds);
+}
+
 void print_results(const EvaluateFlags& flags, const std::string& results) {
   const std::string line = fmt::format(" validation results on {} | {}", flags.task, results);
   const std::string dashes(line.size() + 1, '-');

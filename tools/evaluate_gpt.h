@@ -33,6 +33,11 @@ inference::ScoringOptions scoring_options(const EvaluateFlags& flags, const Toke
 /// One line on standard output, at once. Nothing where --json is to stand there alone.
 void print_line(const EvaluateFlags& flags, const std::string& line);
 
+/// How quick it was, on standard error, unless --json says it. what: such as "examples"; tokens:
+/// that went into the model.
+void print_rate(const EvaluateFlags& flags, int64_t count, const char* what, int64_t tokens,
+                double seconds);
+
 /// Megatron's line of results, between two lines of dashes.
 void print_results(const EvaluateFlags& flags, const std::string& results);
 

@@ -130,6 +130,11 @@ Status evaluate_lambada(const EvaluateFlags& flags) {
   MEG_RETURN_IF_ERROR(score(flags, loaded, definitions));
   seconds.score = scoring.seconds();
   const Definition& chosen = definitions.front();
+  int64_t tokens = 0;
+  for (const LambadaExample& example : chosen.examples) {
+    tokens += static_cast<int64_t>(example.tokens.size()) - 1;
+  }
+  print_rate(flags, static_cast<int64_t>(texts.size()), "examples", tokens, seconds.score);
   if (flags.output.has_value()) MEG_RETURN_IF_ERROR(write_results(*flags.output, chosen));
   const LambadaSummary summary = summarize_lambada(chosen.examples, chosen.scores);
   print_results(flags, fmt::format("number correct: {:.4E} | total examples: {:.4E} | "

@@ -68,6 +68,9 @@ Status evaluate_wikitext(const EvaluateFlags& flags) {
       const auto scores,
       score_sequences(loaded.model, windows, scoring_options(flags, *loaded.tokenizer)));
   seconds.score = scoring.seconds();
+  int64_t tokens = 0;
+  for (const auto& window : windows) tokens += static_cast<int64_t>(window.tokens.size()) - 1;
+  print_rate(flags, static_cast<int64_t>(windows.size()), "windows", tokens, seconds.score);
   const WikitextSummary summary = summarize_wikitext(data, scores);
   print_results(flags, fmt::format("avg loss: {:.4E} | ppl: {:.4E} | adjusted ppl: {:.4E} | "
                                    "token ratio: {} |",

@@ -16,17 +16,16 @@ constexpr int64_t kMostRows = 64;
 /// Columns that a thread takes at least.
 constexpr int64_t kGrain = 96;
 
+}  // namespace
+
 bool has_few_rows(const at::Tensor& input, const at::Tensor& weight) {
   return c10::InferenceMode::is_enabled() && input.is_cpu() && weight.is_contiguous() &&
          best_instruction_set() != InstructionSet::kPortable && input.numel() > 0 &&
          input.numel() <= kMostRows * weight.size(1);
 }
 
-}  // namespace
-
 at::Tensor few_rows_linear(const at::Tensor& input, const at::Tensor& weight,
                            const at::Tensor& bias) {
-  if (!has_few_rows(input, weight)) return at::linear(input, weight, bias);
   std::vector<int64_t> sizes = input.sizes().vec();
   sizes.back() = weight.size(0);
   const at::Tensor output = at::empty(sizes, input.options());

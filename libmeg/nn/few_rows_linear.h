@@ -4,9 +4,13 @@
 
 namespace meg::nn {
 
-/// at::linear: [.., input] -> [.., output]. In inference mode on a CPU few rows go through a
-/// product of libmeg's own: LibTorch's leaves half of the memory's speed unused there, and gives a
-/// row other bits where the number of rows is another.
+/// Whether few_rows_linear() is the product to take: in inference mode, on a CPU, for rows so few
+/// that LibTorch's products leave much of the processor unused and give a row other bits where the
+/// number of rows is another.
+bool has_few_rows(const at::Tensor& input, const at::Tensor& weight);
+
+/// As at::linear: [.., input] -> [.., output]; bias may be undefined. A row's bits do not depend on
+/// the others.
 at::Tensor few_rows_linear(const at::Tensor& input, const at::Tensor& weight,
                            const at::Tensor& bias);
 

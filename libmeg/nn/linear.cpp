@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "libmeg/nn/few_rows_linear.h"
+#include "libmeg/nn/linear_product.h"
 
 namespace meg::nn {
 
@@ -10,18 +10,18 @@ ColumnParallelLinear::ColumnParallelLinear(at::Tensor weight, at::Tensor bias)
     : weight_(std::move(weight)), bias_(std::move(bias)) {}
 
 at::Tensor ColumnParallelLinear::forward(const at::Tensor& input) const {
-  return few_rows_linear(input, weight_, bias_);
+  return linear_product(input, weight_, bias_);
 }
 
 at::Tensor ColumnParallelLinear::forward_without_bias(const at::Tensor& input) const {
-  return few_rows_linear(input, weight_, at::Tensor());
+  return linear_product(input, weight_);
 }
 
 RowParallelLinear::RowParallelLinear(at::Tensor weight, at::Tensor bias)
     : weight_(std::move(weight)), bias_(std::move(bias)) {}
 
 at::Tensor RowParallelLinear::forward(const at::Tensor& input) const {
-  return few_rows_linear(input, weight_, bias_);
+  return linear_product(input, weight_, bias_);
 }
 
 }  // namespace meg::nn

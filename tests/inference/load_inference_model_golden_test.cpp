@@ -1,6 +1,6 @@
 // What a program makes of --load and its other flags, on checkpoints of Megatron-LM itself.
 
-#include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -81,7 +81,7 @@ TEST_P(LoadedForward, ComputesAsTheRunDid) {
   const at::Tensor logits = read_npy<float>(reference + "logits.npy");
   const at::Tensor losses = read_npy<float>(reference + "lm_loss.npy");
   const at::Tensor greedy = read_npy<int64_t>(reference + "greedy.npy");
-  const c10::NoGradGuard without_gradients;
+  const c10::InferenceMode without_gradients;
   const nn::GptInput input = {.tokens = tokens.narrow(1, 0, tokens.size(1) - 1)};
   const auto found = loaded->model.logits(input);
   ASSERT_TRUE(found.has_value()) << found.error().message();

@@ -1,7 +1,9 @@
 #include "libmeg/inference/evaluation/scoring.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <c10/core/InferenceMode.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <numeric>
@@ -11,15 +13,36 @@
 namespace meg::inference {
 namespace {
 
-constexpr int64_t kBatchTokensOnCpu = 2048;
+/// Tokens of a batch: on CPUs as few as keep the threads busy, since short batches need less
+/// padding and stay in the caches.
+constexpr int64_t kBatchTokensOfThread = 256;
+constexpr int64_t kLeastBatchTokens = 512;
 constexpr int64_t kBatchTokensOnGpu = 32768;
 
 /// Rows of logits in memory at a time.
 constexpr int64_t kRowsAtOnce = 1024;
 
+int64_t quick_batch_tokens(at::Device device) {
+  if (!device.is_cpu()) return kBatchTokensOnGpu;
+  return std::max(kLeastBatchTokens, kBatchTokensOfThread * at::get_num_threads());
+}
+
 /// Tokens that go in: the last one is only asked about.
 int64_t input_size(const ScoringSequence& sequence) {
   return static_cast<int64_t>(sequence.tokens.size()) - 1;
+}
+
+Status check(const ScoringSequence& sequence, int64_t vocab_size) {
+  if (sequence.targets < 1 || sequence.targets > input_size(sequence)) {
+    return make_error(StatusCode::kInvalidArgument, "expected 1 to {} targets, found {}",
+                      input_size(sequence), sequence.targets);
+  }
+  const auto strange =
+      std::find_if(sequence.tokens.begin(), sequence.tokens.end(),
+                   [vocab_size](int32_t id) { return id < 0 || id >= vocab_size; });
+  if (strange == sequence.tokens.end()) return Status();
+  return make_error(StatusCode::kOutOfRange, "expected ids 0 to {}, found {}", vocab_size - 1,
+                    *strange);
 }
 
 Status check(std::span<const ScoringSequence> sequences, const nn::GptModel& model,
@@ -30,11 +53,8 @@ Status check(std::span<const ScoringSequence> sequences, const nn::GptModel& mod
                       options.vocab_size);
   }
   for (size_t i = 0; i < sequences.size(); ++i) {
-    const int64_t targets = sequences[i].targets;
-    if (targets >= 1 && targets <= input_size(sequences[i])) continue;
-    return make_error(StatusCode::kInvalidArgument,
-                      "sequence {}: expected 1 to {} targets, found {}", i,
-                      input_size(sequences[i]), targets);
+    const Status fits = check(sequences[i], options.vocab_size);
+    if (!fits.ok()) return fits.with_prefix(fmt::format("sequence {}", i));
   }
   return Status();
 }
@@ -175,7 +195,7 @@ Result<std::vector<SequenceScore>> score_sequences(nn::GptModel& model,
   MEG_RETURN_IF_ERROR(check(sequences, model, options));
   ScoringOptions chosen = options;
   if (chosen.batch_tokens == 0) {
-    chosen.batch_tokens = model.options().device.is_cpu() ? kBatchTokensOnCpu : kBatchTokensOnGpu;
+    chosen.batch_tokens = quick_batch_tokens(model.options().device);
   }
   const std::vector<std::vector<size_t>> batches = scoring_batches(sequences, chosen);
   std::vector<SequenceScore> answers;

@@ -42,7 +42,7 @@ struct ScoringOptions {
 /// layer on the rows that are asked about only. The model must be whole and in evaluation mode.
 /// Returns a score for each sequence, in the order given.
 /// Errors: kInvalidArgument for sequences without a target or context and for a vocabulary larger
-/// than the model's; those of GptModel::hidden_states.
+/// than the model's; kOutOfRange for ids outside the vocabulary; those of GptModel::hidden_states.
 Result<std::vector<SequenceScore>> score_sequences(nn::GptModel& model,
                                                    std::span<const ScoringSequence> sequences,
                                                    const ScoringOptions& options);

@@ -4,17 +4,13 @@
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <map>
-#include <stdexcept>
 #include <utility>
 #include <vector>
 
 #include "libmeg/inference/generation/cached_model.h"
-#include "libmeg/inference/generation/repeated_ngrams.h"
 #include "libmeg/inference/generation/request_checks.h"
-#include "libmeg/inference/generation/sampling.h"
+#include "libmeg/inference/generation/running_text.h"
 #include "libmeg/inference/generation/stop_rules.h"
 #include "libmeg/inference/generation/token_scores.h"
 #include "libmeg/nn/kernels/parallel_for.h"
@@ -25,24 +21,6 @@ namespace {
 
 /// Positions whose logits are made at a time where a prompt is scored.
 constexpr int64_t kScoredAtOnce = 64;
-
-/// A request under way.
-struct Text {
-  Text(GenerationRequest asked, int64_t taken_slot)
-      : request(std::move(asked)), slot(taken_slot), sampler(request.sampling) {
-    answer.tokens = std::move(request.prompt);
-    answer.prompt_size = answer.tokens.size();
-    length = static_cast<int64_t>(answer.tokens.size()) + request.tokens_to_generate;
-  }
-
-  bool is_full() const { return static_cast<int64_t>(answer.tokens.size()) == length; }
-
-  GenerationRequest request;
-  int64_t slot;
-  Sampler sampler;
-  GeneratedText answer;
-  int64_t length;  ///< Tokens that it may come to.
-};
 
 class ModelEngine : public GenerationEngine {
  public:
@@ -69,7 +47,7 @@ class ModelEngine : public GenerationEngine {
     }
     const int64_t slot = free_slots_.back();
     free_slots_.pop_back();
-    const auto [place, _] = texts_.emplace(next_number_++, Text(std::move(request), slot));
+    const auto [place, _] = texts_.emplace(next_number_++, RunningText(std::move(request), slot));
     held_tokens_ += place->second.length;
     return place->first;
   }
@@ -84,7 +62,7 @@ class ModelEngine : public GenerationEngine {
   Result<std::vector<GenerationEvent>> step() override;
 
  private:
-  using Texts = std::map<int64_t, Text>;
+  using Texts = std::map<int64_t, RunningText>;
 
   void forget(Texts::iterator text) {
     model_.cache().cut(text->second.slot, 0);
@@ -96,11 +74,10 @@ class ModelEngine : public GenerationEngine {
     texts_.erase(text);
   }
 
-  Result<at::Tensor> last_states(std::span<Text* const> texts);
-  Result<at::Tensor> extend(std::span<Text* const> texts);
-  Status score_prompt(Text& text, const at::Tensor& states);
-  std::vector<float> allowed(const Text& text, std::span<const float> logits) const;
-  void go_on(Text& text, std::span<const float> logits) const;
+  std::vector<std::vector<RunningText*>> parts_of(std::span<RunningText* const> texts) const;
+  Result<at::Tensor> last_states(std::vector<RunningText*>& texts);
+  Result<at::Tensor> extend(std::span<RunningText* const> texts);
+  Status score_prompt(RunningText& text, const at::Tensor& states);
 
   CachedModel model_;
   const Tokenizer& tokenizer_;
@@ -113,7 +90,7 @@ class ModelEngine : public GenerationEngine {
 };
 
 /// log p of all tokens of a prompt but the first.
-Status ModelEngine::score_prompt(Text& text, const at::Tensor& states) {
+Status ModelEngine::score_prompt(RunningText& text, const at::Tensor& states) {
   const std::vector<int32_t>& tokens = text.answer.tokens;
   for (int64_t first = 0; first + 1 < states.size(0); first += kScoredAtOnce) {
     const int64_t count = std::min(kScoredAtOnce, states.size(0) - 1 - first);
@@ -128,11 +105,11 @@ Status ModelEngine::score_prompt(Text& text, const at::Tensor& states) {
 
 /// Brings what the cache lacks of each text into it. The hidden states of their last tokens, [n,
 /// h].
-Result<at::Tensor> ModelEngine::extend(std::span<Text* const> texts) {
+Result<at::Tensor> ModelEngine::extend(std::span<RunningText* const> texts) {
   std::vector<nn::CachedTokens> sequences;
   std::vector<int32_t> tokens;
   std::vector<int64_t> last;
-  for (Text* text : texts) {
+  for (RunningText* text : texts) {
     const auto size = static_cast<int64_t>(text->answer.tokens.size());
     // A step that failed behind the model is repeated.
     const int64_t held = std::min(model_.cache().length(text->slot), size - 1);
@@ -143,7 +120,7 @@ Result<at::Tensor> ModelEngine::extend(std::span<Text* const> texts) {
   }
   MEG_ASSIGN_OR_RETURN(const at::Tensor states, model_.extend(sequences, tokens));
   for (size_t i = 0; i < texts.size(); ++i) {
-    Text& text = *texts[i];
+    RunningText& text = *texts[i];
     if (!text.request.logprobs || text.answer.tokens.size() != text.answer.prompt_size) continue;
     text.answer.logprobs.clear();
     MEG_RETURN_IF_ERROR(
@@ -153,70 +130,39 @@ Result<at::Tensor> ModelEngine::extend(std::span<Text* const> texts) {
   return states.index_select(0, at::tensor(at::IntArrayRef(last)).to(states.device()));
 }
 
-/// The hidden states of the texts' last tokens, [n, h]. New texts go through a CPU's model one by
-/// one, because what they come to may depend on how many rows a product has.
-Result<at::Tensor> ModelEngine::last_states(std::span<Text* const> texts) {
-  std::vector<std::vector<Text*>> parts;
-  if (!model_.is_on_cpu()) parts.emplace_back(texts.begin(), texts.end());
-  std::vector<std::pair<size_t, size_t>> places(texts.size());
-  std::vector<Text*> held;
-  if (model_.is_on_cpu()) {
-    for (Text* text : texts) {
-      if (model_.cache().length(text->slot) > 0) {
-        held.push_back(text);
-      } else {
-        parts.push_back({text});
-      }
+/// Which texts go through the model together. A CPU takes new ones one by one, because what a
+/// prompt comes to may depend on how many rows a product has.
+std::vector<std::vector<RunningText*>> ModelEngine::parts_of(
+    std::span<RunningText* const> texts) const {
+  std::vector<std::vector<RunningText*>> parts(1);
+  for (RunningText* text : texts) {
+    const bool is_new = model_.cache().length(text->slot) == 0;
+    if (is_new && model_.is_on_cpu()) {
+      parts.push_back({text});
+    } else {
+      parts.front().push_back(text);
     }
-    if (!held.empty()) parts.push_back(held);
   }
+  if (parts.front().empty()) parts.erase(parts.begin());
+  return parts;
+}
+
+/// Brings `texts` into the order in which they go through the model. The hidden states of their
+/// last tokens, [n, h].
+Result<at::Tensor> ModelEngine::last_states(std::vector<RunningText*>& texts) {
+  const std::vector<std::vector<RunningText*>> parts = parts_of(texts);
   std::vector<at::Tensor> states;
-  std::vector<Text*> order;
-  for (const std::vector<Text*>& part : parts) {
+  texts.clear();
+  for (const std::vector<RunningText*>& part : parts) {
     MEG_ASSIGN_OR_RETURN(at::Tensor found, extend(part));
     states.push_back(std::move(found));
-    order.insert(order.end(), part.begin(), part.end());
+    texts.insert(texts.end(), part.begin(), part.end());
   }
-  if (states.size() == 1) return states.front();
-  std::vector<int64_t> rows;
-  for (Text* text : texts)
-    rows.push_back(std::find(order.begin(), order.end(), text) - order.begin());
-  return at::cat(states).index_select(0, at::tensor(at::IntArrayRef(rows)));
-}
-
-/// The logits without tokens that must not come; empty where all may.
-std::vector<float> ModelEngine::allowed(const Text& text, std::span<const float> logits) const {
-  constexpr float kNever = -std::numeric_limits<float>::infinity();
-  std::vector<int32_t> forbidden;
-  if (text.request.no_repeat_ngram_size > 0) {
-    forbidden = repeated_ngram_ends(text.answer.tokens, text.request.no_repeat_ngram_size);
-  }
-  if (text.request.prevent_newline_after_colon) {
-    const auto newline = newline_.forbidden_after(text.answer.tokens.back());
-    if (newline) forbidden.push_back(*newline);
-  }
-  if (forbidden.empty()) return {};
-  std::vector<float> kept(logits.begin(), logits.end());
-  for (const int32_t id : forbidden) kept[static_cast<size_t>(id)] = kNever;
-  // Where nothing may come, everything may.
-  const bool is_empty = std::ranges::all_of(kept, [](float logit) { return logit == kNever; });
-  return is_empty ? std::vector<float>() : kept;
-}
-
-void ModelEngine::go_on(Text& text, std::span<const float> logits) const {
-  const std::vector<float> kept = allowed(text, logits);
-  const int32_t token = text.sampler.draw(kept.empty() ? logits : std::span<const float>(kept));
-  if (std::isnan(logits[static_cast<size_t>(token)])) {
-    throw std::runtime_error("the model's logits are not numbers");
-  }
-  text.answer.tokens.push_back(token);
-  if (text.request.logprobs) {
-    text.answer.logprobs.push_back(static_cast<float>(log_probability(logits, token)));
-  }
+  return at::cat(states);
 }
 
 Result<std::vector<GenerationEvent>> ModelEngine::step() {
-  std::vector<Text*> texts;
+  std::vector<RunningText*> texts;
   for (auto& [number, text] : texts_) {
     if (!text.is_full() || text.request.logprobs) texts.push_back(&text);
   }
@@ -228,8 +174,8 @@ Result<std::vector<GenerationEvent>> ModelEngine::step() {
     MEG_ASSIGN_OR_RETURN(const LogitRows rows, model_.logits(states));
     nn::parallel_for(rows.size(), /*grain=*/1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        Text& text = *texts[static_cast<size_t>(i)];
-        if (!text.is_full()) go_on(text, rows[i]);
+        RunningText& text = *texts[static_cast<size_t>(i)];
+        if (!text.is_full()) text.go_on(rows[i], newline_);
       }
     });
     return Status();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "libmeg/nn/kernels/cpu_loops.h"
 
@@ -43,12 +44,7 @@ int32_t most_likely(std::span<const float> logits) {
 }
 
 Sampler::Sampler(const SamplingOptions& options)
-    : options_(options), generator_(options.seed), top_p_(options.top_p) {}
-
-void Sampler::take_all(std::span<const float> logits) {
-  candidates_.resize(logits.size());
-  for (size_t i = 0; i < logits.size(); ++i) candidates_[i] = {logits[i], static_cast<int32_t>(i)};
-}
+    : options_(options), generator_(options.seed), top_p_(options.top_p > 0 ? options.top_p : 1) {}
 
 void Sampler::take_top_k(std::span<const float> logits) {
   const auto k = static_cast<size_t>(options_.top_k);
@@ -67,28 +63,39 @@ void Sampler::take_top_k(std::span<const float> logits) {
   candidates_.clear();
   for (size_t i = 0; i < logits.size(); ++i) {
     // As Megatron's: all that are as large as the k-th.
-    if (logits[i] >= least) candidates_.push_back({logits[i], static_cast<int32_t>(i)});
+    if (logits[i] >= least) candidates_.push_back({weights_[i], static_cast<int32_t>(i)});
   }
 }
 
-void Sampler::weigh() {
+/// The tokens' probabilities but for a common factor.
+void Sampler::weigh(std::span<const float> logits) {
   const auto& loops = nn::cpu_loops(best_instruction_set());
   const auto scale = static_cast<float>(1 / options_.temperature);
-  const auto count = static_cast<int64_t>(candidates_.size());
-  room_.resize(candidates_.size());
-  for (size_t i = 0; i < candidates_.size(); ++i) room_[i] = candidates_[i].weight * scale;
-  const float largest = loops.maximum(room_.data(), count);
-  loops.scaled_exp(room_.data(), largest, 1, room_.data(), count);
-  for (size_t i = 0; i < candidates_.size(); ++i) candidates_[i].weight = room_[i];
+  weights_.resize(logits.size());
+  for (size_t i = 0; i < logits.size(); ++i) weights_[i] = logits[i] * scale;
+  const auto count = static_cast<int64_t>(logits.size());
+  const float largest = loops.maximum(weights_.data(), count);
+  loops.scaled_exp(weights_.data(), largest, 1, weights_.data(), count);
 }
 
-/// Keeps the most likely candidates, each while those before it weigh no more than top_p of all:
-/// looks for the place where that ends as quickselect does, so that nothing is sorted.
-void Sampler::cut_to_top_p() {
-  double total = 0;
-  for (const Candidate& candidate : candidates_) total += double{candidate.weight};
-  if (!std::isfinite(total)) return;
-  const double wanted = top_p_ * total;
+void Sampler::take_top_p() {
+  const double total = std::accumulate(weights_.begin(), weights_.end(), 0.0);
+  // Tokens that even together do not weigh what is left out cannot be among the kept.
+  const auto count = static_cast<double>(weights_.size());
+  const auto least = static_cast<float>(0.999 * (1 - top_p_) * total / count);
+  candidates_.clear();
+  for (size_t i = 0; i < weights_.size(); ++i) {
+    if (weights_[i] >= least) candidates_.push_back({weights_[i], static_cast<int32_t>(i)});
+  }
+  if (top_p_ < 1 && std::isfinite(total)) cut_candidates(top_p_ * total);
+}
+
+/// Keeps the most likely candidates, each while those before it weigh no more than `wanted`: looks
+/// for the place where that ends as quickselect does, so that nothing is sorted.
+void Sampler::cut_candidates(double wanted) {
+  const auto by_weight = [](double sum, const Candidate& candidate) {
+    return sum + double{candidate.weight};
+  };
   double before = 0;
   auto begin = candidates_.begin();
   auto end = candidates_.end();
@@ -96,14 +103,13 @@ void Sampler::cut_to_top_p() {
     const float pivot = begin[(end - begin) / 2].weight;
     const auto larger = std::partition(
         begin, end, [&](const Candidate& candidate) { return candidate.weight > pivot; });
-    const auto equal = std::partition(
-        larger, end, [&](const Candidate& candidate) { return candidate.weight == pivot; });
-    double weight = before;
-    for (auto at = begin; at != larger; ++at) weight += double{at->weight};
+    const double weight = std::accumulate(begin, larger, before, by_weight);
     if (weight > wanted) {
       end = larger;
       continue;
     }
+    const auto equal = std::partition(
+        larger, end, [&](const Candidate& candidate) { return candidate.weight == pivot; });
     const auto equals = static_cast<double>(equal - larger);
     if (weight + equals * double{pivot} > wanted) {
       // The end lies among equals: the first of them by id stay.
@@ -119,11 +125,16 @@ void Sampler::cut_to_top_p() {
   candidates_.erase(begin, candidates_.end());
 }
 
+/// A number from 0 to `total`, below it.
+double Sampler::draw_below(double total) {
+  return static_cast<double>(generator_() >> 11) * 0x1p-53 * total;
+}
+
 int32_t Sampler::draw_candidate() {
+  if (candidates_.empty()) return 0;  // Logits that are no numbers.
   double total = 0;
   for (const Candidate& candidate : candidates_) total += double{candidate.weight};
-  const double share = static_cast<double>(generator_() >> 11) * 0x1p-53;
-  double left = share * total;
+  double left = draw_below(total);
   int32_t drawn = candidates_.front().id;
   for (const Candidate& candidate : candidates_) {
     if (candidate.weight <= 0) continue;
@@ -136,14 +147,13 @@ int32_t Sampler::draw_candidate() {
 
 int32_t Sampler::draw(std::span<const float> logits) {
   if (options_.top_k == 1) return most_likely(logits);
+  weigh(logits);
   if (options_.top_k > 1) {
     take_top_k(logits);
   } else {
-    take_all(logits);
+    take_top_p();
   }
-  weigh();
-  if (top_p_ > 0) cut_to_top_p();
-  if (top_p_ > 0 && options_.top_p_decay > 0) {
+  if (options_.top_p > 0 && options_.top_p_decay > 0) {
     top_p_ *= options_.top_p_decay;
     if (options_.top_p_bound > 0) top_p_ = std::max(top_p_, options_.top_p_bound);
   }

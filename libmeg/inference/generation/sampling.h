@@ -23,24 +23,27 @@ class Sampler {
   /// options: what check_sampling() accepts.
   explicit Sampler(const SamplingOptions& options);
 
-  /// logits: [v], of the true vocabulary; -infinity: never drawn. Not NaN.
+  /// logits: [v], of the true vocabulary; -infinity: never drawn. With NaN among them any token
+  /// may be drawn.
   int32_t draw(std::span<const float> logits);
 
  private:
   struct Candidate {
-    float weight;  ///< Its logit, later e^logit.
+    float weight;
     int32_t id;
   };
 
-  void take_all(std::span<const float> logits);
+  void weigh(std::span<const float> logits);
   void take_top_k(std::span<const float> logits);
-  void weigh();
-  void cut_to_top_p();
+  void take_top_p();
+  void cut_candidates(double wanted);
+  double draw_below(double total);
   int32_t draw_candidate();
 
   SamplingOptions options_;
   std::mt19937_64 generator_;
-  double top_p_;  ///< As decay has left it.
+  double top_p_;                ///< As decay has left it; 1: all tokens.
+  std::vector<float> weights_;  ///< By id.
   std::vector<Candidate> candidates_;
   std::vector<float> room_;
 };

@@ -8,8 +8,10 @@
 namespace meg::nn {
 namespace {
 
-/// Columns that are multiplied, and rounded, at a time.
+/// Columns that are multiplied, and rounded, at a time; of 16-bit weights so few that they are
+/// still in the nearest caches when they have been widened.
 constexpr int64_t kBlockColumns = 48;
+constexpr int64_t kNarrowBlockColumns = 12;
 
 /// Adds the bias to a block of products and brings it home.
 void finish(const FewRowsProduct& call, const CpuRuns& runs, int64_t begin, int64_t count,
@@ -42,8 +44,9 @@ void few_rows_product_cpu(const FewRowsProduct& call, int64_t column_begin, int6
   product.rows = call.rows;
   product.depth = product.input_stride = call.depth;
   product.output_stride = kBlockColumns;
-  for (int64_t begin = column_begin; begin < column_end; begin += kBlockColumns) {
-    product.columns = std::min(kBlockColumns, column_end - begin);
+  const int64_t step = is_wide ? kBlockColumns : kNarrowBlockColumns;
+  for (int64_t begin = column_begin; begin < column_end; begin += step) {
+    product.columns = std::min(step, column_end - begin);
     product.weight = runs.read(call.weight, begin * call.depth, product.columns * call.depth,
                                weight_room.data());
     kernels.product(product);
