@@ -49,7 +49,9 @@ class GenerationQueue::Worker {
     drop_cancelled();
     take_up_waiting();
     publish_load();
-    if (!places_.empty()) step();
+    if (places_.empty()) return;
+    step();
+    publish_load();
   }
 
   /// Waits for something to do; false once the thread should end.

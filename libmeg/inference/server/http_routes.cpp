@@ -15,7 +15,8 @@ namespace meg::inference {
 namespace {
 
 constexpr char kJson[] = "application/json";
-constexpr int kMaxKeepAlive = 1'000'000;
+constexpr int kMaxKeepAlive = 1'000'000;  ///< Requests; what is said to clients, no limit of ours.
+constexpr time_t kKeepAliveSeconds = 20;  ///< Also said: less than ClientLimits::idle.
 
 /// The request that this thread is at; httplib hands its handlers no more than text.
 struct Exchange {
@@ -123,6 +124,7 @@ class HttpRoutes::Router : private httplib::Server {
 HttpRoutes::Router::Router(HttpHandlers handlers, size_t max_request_bytes)
     : handlers_(std::move(handlers)), max_request_bytes_(max_request_bytes) {
   set_keep_alive_max_count(kMaxKeepAlive);
+  set_keep_alive_timeout(kKeepAliveSeconds);
   set_error_handler(httplib::Server::Handler(describe_error));
   set_exception_handler(
       [](const httplib::Request&, httplib::Response& response, std::exception_ptr) {

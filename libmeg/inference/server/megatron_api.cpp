@@ -7,6 +7,7 @@
 #include <new>
 #include <utility>
 
+#include "libmeg/core/thread_pool.h"
 #include "libmeg/inference/server/text_answer.h"
 #include "libmeg/tokenizer/token_buffer.h"
 
@@ -64,22 +65,26 @@ void count_tokens(const GenerationOutcome& outcome, ApiAnswer* answer) {
 class MegatronApi::EncoderLoan {
  public:
   explicit EncoderLoan(MegatronApi& api) : api_(api) {
-    {
-      const std::lock_guard lock(api_.mutex_);
-      if (!api_.idle_encoders_.empty()) {
-        encoder_ = std::move(api_.idle_encoders_.back());
-        api_.idle_encoders_.pop_back();
-      }
+    std::unique_lock lock(api_.mutex_);
+    api_.encoder_idle_.wait(
+        lock, [&] { return !api_.idle_encoders_.empty() || api_.encoders_to_make_ > 0; });
+    if (api_.idle_encoders_.empty()) {
+      api_.idle_encoders_.push_back(api_.tokenizer_.new_encoder(DType::kInt32));
+      --api_.encoders_to_make_;
     }
-    if (encoder_ == nullptr) encoder_ = api_.tokenizer_.new_encoder(DType::kInt32);
+    encoder_ = std::move(api_.idle_encoders_.back());
+    api_.idle_encoders_.pop_back();
   }
 
   EncoderLoan(const EncoderLoan&) = delete;
   EncoderLoan& operator=(const EncoderLoan&) = delete;
 
   ~EncoderLoan() {
-    const std::lock_guard lock(api_.mutex_);
-    api_.idle_encoders_.push_back(std::move(encoder_));
+    {
+      const std::lock_guard lock(api_.mutex_);
+      api_.idle_encoders_.push_back(std::move(encoder_));
+    }
+    api_.encoder_idle_.notify_one();
   }
 
   TokenEncoder* operator->() { return encoder_.get(); }
@@ -95,6 +100,7 @@ MegatronApi::MegatronApi(const Tokenizer& tokenizer, GenerationQueue& queue, Req
       queue_(queue),
       rules_(std::move(rules)),
       timeout_(timeout),
+      encoders_to_make_(available_processors()),
       seeds_(seed) {}
 
 MegatronApi::~MegatronApi() = default;

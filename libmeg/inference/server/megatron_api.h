@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -57,7 +58,10 @@ class MegatronApi {
   const std::chrono::milliseconds timeout_;
 
   std::mutex mutex_;
-  std::vector<std::unique_ptr<TokenEncoder>> idle_encoders_;  ///< They are dear to make.
+  /// As many as there are processors: each keeps megabytes of caches.
+  std::vector<std::unique_ptr<TokenEncoder>> idle_encoders_;
+  int encoders_to_make_;
+  std::condition_variable encoder_idle_;
   std::mt19937_64 seeds_;
 };
 
