@@ -14,6 +14,9 @@
 namespace meg::inference {
 namespace {
 
+/// Each keeps some 10 MB of caches; a request holds one for less than a millisecond.
+constexpr int kMaxEncoders = 4;
+
 using Clock = std::chrono::steady_clock;
 
 enum class Waited { kReady, kTimeout, kGone };
@@ -66,14 +69,10 @@ class MegatronApi::EncoderLoan {
  public:
   explicit EncoderLoan(MegatronApi& api) : api_(api) {
     std::unique_lock lock(api_.mutex_);
-    api_.encoder_idle_.wait(
-        lock, [&] { return !api_.idle_encoders_.empty() || api_.encoders_to_make_ > 0; });
-    if (api_.idle_encoders_.empty()) {
-      api_.idle_encoders_.push_back(api_.tokenizer_.new_encoder(DType::kInt32));
-      --api_.encoders_to_make_;
-    }
-    encoder_ = std::move(api_.idle_encoders_.back());
-    api_.idle_encoders_.pop_back();
+    api_.encoder_idle_.wait(lock, [&] { return !api_.idle_encoders_.empty(); });
+    // The one that has rested longest, so that each one's caches fill early rather than some day.
+    encoder_ = std::move(api_.idle_encoders_.front());
+    api_.idle_encoders_.pop_front();
   }
 
   EncoderLoan(const EncoderLoan&) = delete;
@@ -100,8 +99,12 @@ MegatronApi::MegatronApi(const Tokenizer& tokenizer, GenerationQueue& queue, Req
       queue_(queue),
       rules_(std::move(rules)),
       timeout_(timeout),
-      encoders_to_make_(available_processors()),
-      seeds_(seed) {}
+      seeds_(seed) {
+  const int encoders = std::min(available_processors(), kMaxEncoders);
+  for (int i = 0; i < encoders; ++i) {
+    idle_encoders_.push_back(tokenizer_.new_encoder(DType::kInt32));
+  }
+}
 
 MegatronApi::~MegatronApi() = default;
 

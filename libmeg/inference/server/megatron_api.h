@@ -3,6 +3,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <random>
@@ -58,9 +59,7 @@ class MegatronApi {
   const std::chrono::milliseconds timeout_;
 
   std::mutex mutex_;
-  /// As many as there are processors: each keeps megabytes of caches.
-  std::vector<std::unique_ptr<TokenEncoder>> idle_encoders_;
-  int encoders_to_make_;
+  std::deque<std::unique_ptr<TokenEncoder>> idle_encoders_;
   std::condition_variable encoder_idle_;
   std::mt19937_64 seeds_;
 };
