@@ -1,14 +1,18 @@
 #include "libmeg/inference/server/connection_registry.h"
 
 namespace meg::inference {
+namespace {
+
+/// An interrupted connection's thread needs microseconds.
+constexpr auto kLeaving = std::chrono::seconds(1);
+
+}  // namespace
 
 bool ConnectionRegistry::add(ClientConnection* connection) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   if (connections_.size() >= max_connections_) {
-    ClientConnection* const slow = slowest();
-    // An interrupted one is not removed at once: so many may linger beside those allowed.
-    if (slow == nullptr || connections_.size() >= 2 * max_connections_) return false;
-    slow->interrupt();
+    const auto few_leave = [&] { return leaving_.size() < max_connections_; };
+    if (!removed_.wait_for(lock, kLeaving, few_leave) || !interrupt_one()) return false;
   }
   connections_.insert(connection);
   return true;
@@ -16,26 +20,29 @@ bool ConnectionRegistry::add(ClientConnection* connection) {
 
 bool ConnectionRegistry::interrupt_slowest() {
   const std::lock_guard lock(mutex_);
-  ClientConnection* const slow = slowest();
-  if (slow != nullptr) slow->interrupt();
-  return slow != nullptr;
+  return interrupt_one();
 }
 
-ClientConnection* ConnectionRegistry::slowest() const {
-  ClientConnection* slow = nullptr;
+bool ConnectionRegistry::interrupt_one() {
+  ClientConnection* slowest = nullptr;
   int64_t longest = 0;
   for (ClientConnection* connection : connections_) {
     const int64_t since = connection->reading_since();
-    if (since == 0 || (slow != nullptr && since >= longest)) continue;
-    slow = connection;
+    if (since == 0 || (slowest != nullptr && since >= longest)) continue;
+    slowest = connection;
     longest = since;
   }
-  return slow;
+  if (slowest == nullptr) return false;
+  slowest->interrupt();
+  connections_.erase(slowest);
+  leaving_.insert(slowest);
+  return true;
 }
 
 void ConnectionRegistry::remove(ClientConnection* connection) {
   const std::lock_guard lock(mutex_);
   connections_.erase(connection);
+  leaving_.erase(connection);
   // Under the lock: who waits may destroy this as soon as it is released.
   removed_.notify_all();
 }
@@ -54,7 +61,7 @@ void ConnectionRegistry::interrupt_all() {
 
 bool ConnectionRegistry::wait_until_empty(std::chrono::milliseconds time) {
   std::unique_lock lock(mutex_);
-  return removed_.wait_for(lock, time, [&] { return connections_.empty(); });
+  return removed_.wait_for(lock, time, [&] { return connections_.empty() && leaving_.empty(); });
 }
 
 }  // namespace meg::inference

@@ -17,8 +17,8 @@ class ConnectionRegistry {
   explicit ConnectionRegistry(size_t max_connections) : max_connections_(max_connections) {}
 
   /// Takes a connection up. Where there are too many, the one whose client has been silent or
-  /// sending for the longest is interrupted: slow clients give way. False where all others are
-  /// being answered.
+  /// sending for the longest is interrupted: slow clients give way. Waits a little where as many
+  /// interrupted ones have not left yet. False where all others are being answered.
   bool add(ClientConnection* connection);
 
   void remove(ClientConnection* connection);
@@ -35,12 +35,14 @@ class ConnectionRegistry {
   bool wait_until_empty(std::chrono::milliseconds time);
 
  private:
-  ClientConnection* slowest() const;
+  /// With the lock held.
+  bool interrupt_one();
 
   const size_t max_connections_;
   std::mutex mutex_;
   std::condition_variable removed_;
   std::unordered_set<ClientConnection*> connections_;
+  std::unordered_set<ClientConnection*> leaving_;  ///< Interrupted to make room.
 };
 
 }  // namespace meg::inference

@@ -49,9 +49,7 @@ class GenerationQueue::Worker {
     drop_cancelled();
     take_up_waiting();
     publish_load();
-    if (places_.empty()) return;
-    step();
-    publish_load();
+    if (!places_.empty()) step();
   }
 
   /// Waits for something to do; false once the thread should end.
@@ -144,6 +142,7 @@ class GenerationQueue::Worker {
 
   void step() {
     Result<std::vector<GenerationEvent>> events = engine_.step();
+    publish_load();  // before who waits for an answer may look
     if (!events.has_value()) return fail_active(events.error());
     for (GenerationEvent& event : *events) {
       if (event.finished.has_value()) finish(event.request, std::move(*event.finished));

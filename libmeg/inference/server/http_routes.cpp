@@ -130,7 +130,8 @@ HttpRoutes::Router::Router(HttpHandlers handlers, size_t max_request_bytes)
       [](const httplib::Request&, httplib::Response& response, std::exception_ptr) {
         refuse(response, 500, "the server failed at this request");
       });
-  set_logger([this](const httplib::Request& request, const httplib::Response& response) {
+  // Before the answer is sent, so that who has it finds its line.
+  set_post_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
     log(request, response);
   });
   add_routes();

@@ -30,7 +30,7 @@ struct HttpHandlers {
   std::function<std::string()> health;
   /// `GET /`: a page of HTML; must outlive the server.
   std::string_view page;
-  /// After each request; may be empty.
+  /// For each request, before its answer is sent; may be empty.
   std::function<void(const RequestLog&)> log;
 };
 

@@ -10,12 +10,13 @@
 namespace meg::inference {
 namespace {
 
-constexpr size_t kShownPath = 60;
+constexpr size_t kShownName = 60;
 constexpr size_t kShownPrompt = 60;
 
-std::string shown_path(const std::string& path) {
-  const std::string quoted = printable(path, kShownPath);
-  return quoted.size() == path.size() + 2 ? path : quoted;
+/// In quotes only where that is needed to keep it harmless.
+std::string shown(const std::string& name) {
+  const std::string quoted = printable(name, kShownName);
+  return quoted.size() == name.size() + 2 ? name : quoted;
 }
 
 }  // namespace
@@ -23,7 +24,7 @@ std::string shown_path(const std::string& path) {
 std::string log_line(const RequestLog& request) {
   std::string line =
       fmt::format("{:%Y-%m-%d %H:%M:%S} {} ", fmt::localtime(std::time(nullptr)), request.client);
-  line += request.method.empty() ? "-" : request.method + " " + shown_path(request.path);
+  line += request.method.empty() ? "-" : shown(request.method) + " " + shown(request.path);
   line += fmt::format(" {} {:.1f} ms", request.status, request.seconds * 1e3);
   if (request.prompts > 0) {
     line += fmt::format(" prompts {} tokens {}+{}", request.prompts, request.prompt_tokens,

@@ -11,7 +11,7 @@ struct RequestLog {
   std::string method;  ///< Empty where the request could not be read.
   std::string path;
   int status = 0;
-  double seconds = 0;  ///< From the first byte of the request to the last of the answer.
+  double seconds = 0;  ///< From the first byte of the request until its answer is there.
   int64_t prompts = 0;
   int64_t prompt_tokens = 0;
   int64_t new_tokens = 0;

@@ -19,9 +19,11 @@ class ServerProcess:
     """Starts `command` with a free port; what it writes on standard error goes to a file."""
 
     def __init__(self, command, *flags):
-        self.log = tempfile.TemporaryFile(mode="w+")
-        self.process = subprocess.Popen([command, *VOCABULARY, "--port", "0", *map(str, flags)],
-                                        stdout=subprocess.PIPE, stderr=self.log, text=True)
+        self.folder = tempfile.TemporaryDirectory()
+        self.log = pathlib.Path(self.folder.name) / "log"
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen([command, *VOCABULARY, "--port", "0", *map(str, flags)],
+                                            stdout=subprocess.PIPE, stderr=log, text=True)
         line = self.process.stdout.readline()
         found = re.search(r"http://127\.0\.0\.1:(\d+)$", line.strip())
         if found is None:
@@ -30,9 +32,8 @@ class ServerProcess:
         self.port = int(found.group(1))
 
     def log_text(self):
-        if not self.log.closed:
-            self.log.seek(0)
-            self.text = self.log.read()
+        if self.log.exists():
+            self.text = self.log.read_text()
         return self.text
 
     def resident_kib(self):
@@ -46,7 +47,7 @@ class ServerProcess:
         code = self.process.wait(timeout=60)
         self.process.stdout.close()
         self.log_text()
-        self.log.close()
+        self.folder.cleanup()
         return code
 
     def connect(self, timeout=60):

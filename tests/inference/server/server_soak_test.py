@@ -55,6 +55,14 @@ def main():
     generator = random.Random(11)
     requests = [random_request(generator) for _ in range(REQUESTS // ROUNDS)]
     server = ServerProcess(SERVER, "--slots", 16)
+    try:
+        soak(server, requests)
+    finally:
+        code = server.stop()
+    assert code == 0, server.log_text()
+
+
+def soak(server, requests):
     alone = [server.ask(request) for request in requests]
     for request, (status, answer) in zip(requests, alone):
         check_form(request, status, answer)
@@ -71,7 +79,6 @@ def main():
     growth = resident[-1] - resident[ROUNDS // 2 - 1]
     print(json.dumps({"requests": ROUNDS * len(requests), "resident_kib": resident}))
     assert growth < 4096, f"memory grew by {growth} KiB: {resident}"
-    assert server.stop() == 0, server.log_text()
 
 
 if __name__ == "__main__":
