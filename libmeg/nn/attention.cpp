@@ -22,6 +22,7 @@ SelfAttention::SelfAttention(const GptConfig& config, const GptOptions& options,
       linear_proj_(parameter(store, "linear_proj.weight", layer),
                    parameter(store, "linear_proj.bias", layer)),
       core_attention_(config, options, layer),
+      layer_(layer),
       queries_per_group_(config.num_attention_heads / config.num_query_groups),
       kv_channels_(config.kv_channels),
       rotary_interleaved_(options.rotary_interleaved),
@@ -54,6 +55,10 @@ at::Tensor SelfAttention::forward(const at::Tensor& hidden_states,
   if (context.rotary.cosine.defined()) {
     heads.query = apply_rotary(heads.query, context.rotary, rotary_interleaved_);
     heads.key = apply_rotary(heads.key, context.rotary, rotary_interleaved_);
+  }
+  if (context.cache != nullptr) {
+    return linear_proj_.forward(context.cache->attention(
+        layer_, heads.query, heads.key, heads.value, core_attention_.softmax_scale()));
   }
   if (!recompute_ || !context.training) {
     return linear_proj_.forward(

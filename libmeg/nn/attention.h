@@ -35,6 +35,7 @@ class SelfAttention {
   RowParallelLinear linear_proj_;
   std::optional<Norm> q_layernorm_, k_layernorm_;
   CoreAttention core_attention_;
+  int64_t layer_;
   int64_t queries_per_group_;
   int64_t kv_channels_;
   bool rotary_interleaved_;

@@ -27,6 +27,8 @@ class CoreAttention {
   at::Tensor forward(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                      const ForwardContext& context) const;
 
+  double softmax_scale() const { return softmax_scale_; }
+
  private:
   at::Tensor unfused(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                      const ForwardContext& context) const;

@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "libmeg/nn/cached_attention.h"
 #include "libmeg/nn/random_states.h"
 #include "libmeg/nn/rotary_embedding.h"
 
@@ -15,6 +16,7 @@ struct ForwardContext {
   /// the others true keeps it. Undefined: causal.
   at::Tensor attention_mask;
   RotaryTable rotary;
+  const CacheStep* cache = nullptr;  ///< Set where keys and values of earlier tokens are kept.
 };
 
 }  // namespace meg::nn

@@ -1,8 +1,7 @@
 #include "libmeg/nn/gpt_model.h"
 
 #include <ATen/ATen.h>
-#include <fmt/format.h>
-#include <fmt/ranges.h>
+#include <c10/core/InferenceMode.h>
 
 #include <utility>
 
@@ -10,6 +9,8 @@
 #include "libmeg/nn/cross_entropy.h"
 #include "libmeg/nn/cuda_backend.h"
 #include "libmeg/nn/embedding.h"
+#include "libmeg/nn/few_rows_linear.h"
+#include "libmeg/nn/input_checks.h"
 #include "libmeg/nn/transformer_block.h"
 #include "libmeg/parallel/torch_guard.h"
 
@@ -23,17 +24,6 @@ PipelineLayout layout_of(const GptConfig& config, const ModelPart& part) {
           part.sizes.virtual_pipeline_model_parallel_size};
 }
 
-std::string sizes_text(const at::Tensor& tensor) {
-  if (!tensor.defined()) return "nothing";
-  return fmt::format("{} [{}]", c10::toString(tensor.scalar_type()),
-                     fmt::join(tensor.sizes(), ", "));
-}
-
-Status wrong_tensor(std::string_view name, std::string_view expected, const at::Tensor& found) {
-  return make_error(StatusCode::kInvalidArgument, "{}: expected {}, found {}", name, expected,
-                    sizes_text(found));
-}
-
 /// The tensor that `work` makes, or what LibTorch threw.
 template <class Work>
 Result<at::Tensor> guarded(Work work) {
@@ -43,18 +33,6 @@ Result<at::Tensor> guarded(Work work) {
     return Status();
   }));
   return result;
-}
-
-/// Rows of a table that a tensor asks for. On a GPU asking would wait for it: there LibTorch's
-/// kernels stop the program instead.
-Status check_rows(std::string_view name, const at::Tensor& rows, int64_t count) {
-  if (!rows.is_cpu() || rows.numel() == 0) return Status();
-  const auto [least, most] = at::aminmax(rows);
-  const int64_t lowest = least.item<int64_t>();
-  const int64_t highest = most.item<int64_t>();
-  if (lowest >= 0 && highest < count) return Status();
-  return make_error(StatusCode::kOutOfRange, "{}: expected 0 to {}, found {}", name, count - 1,
-                    lowest < 0 ? lowest : highest);
 }
 
 }  // namespace
@@ -91,64 +69,28 @@ struct GptModel::State {
   TransformerBlock decoder;
   at::Tensor output_weight;  ///< [v, h]; undefined where the part is not the last.
   RotaryTable rotary;        ///< Of the last sequence length.
+  RotaryTable cache_rotary;  ///< Of the last cache's capacity.
   bool training = true;
 
-  Status check(const GptInput& input) const;
+  Status check_last() const;
   Status check_last(const GptInput& input) const;
   Status check_labels(const GptInput& input, const at::Tensor& labels) const;
+
+  InputRules rules() const { return {config, options, is_first}; }
+
   ForwardContext context(const GptInput& input);
   at::Tensor hidden_states(const GptInput& input);
+  RotaryTable rotary_at(const at::Tensor& positions, int64_t capacity);
+  at::Tensor hidden_states(const CachedInput& input, KvCache& cache);
 };
 
-Status GptModel::State::check(const GptInput& input) const {
-  const at::Tensor& first = is_first ? input.tokens : input.hidden_states;
-  if (is_first && !(first.defined() && first.dim() == 2 && first.scalar_type() == at::kLong)) {
-    return wrong_tensor("tokens", "Long [b, s]", first);
-  }
-  if (!is_first && !(first.defined() && first.dim() == 3 && first.size(2) == config.hidden_size &&
-                     first.scalar_type() == options.params_dtype)) {
-    return wrong_tensor(
-        "hidden_states",
-        fmt::format("{} [b, s, {}]", c10::toString(options.params_dtype), config.hidden_size),
-        first);
-  }
-  const int64_t b = first.size(0);
-  const int64_t s = first.size(1);
-  const bool has_positions = config.position_embedding_type == "learned_absolute";
-  if (has_positions && s > config.max_position_embeddings) {
-    return make_error(StatusCode::kInvalidArgument,
-                      "tokens: expected at most max_position_embeddings {} in a sequence, found {}",
-                      config.max_position_embeddings, s);
-  }
-  const auto fits_batch = [&](const at::Tensor& tensor) {
-    return tensor.size(0) == b || tensor.size(0) == 1;
-  };
-  const at::Tensor& positions = input.position_ids;
-  if (positions.defined() && !(positions.dim() == 2 && fits_batch(positions) &&
-                               positions.size(1) == s && positions.scalar_type() == at::kLong)) {
-    return wrong_tensor("position_ids", fmt::format("Long [{}, {}]", b, s), positions);
-  }
-  const at::Tensor& mask = input.attention_mask;
-  if (mask.defined() &&
-      !(mask.dim() == 4 && fits_batch(mask) && mask.size(1) == 1 && mask.size(2) == s &&
-        mask.size(3) == s && mask.scalar_type() == at::kBool)) {
-    return wrong_tensor("attention_mask", fmt::format("Bool [{}, 1, {}, {}]", b, s, s), mask);
-  }
-  if (mask.defined() && options.device.is_cuda() &&
-      options.attention_backend == AttentionBackend::kFlash) {
-    return make_error(StatusCode::kUnsupported,
-                      "attention_backend flash: takes no attention mask; expected auto, fused, "
-                      "unfused or local");
-  }
-  if (is_first) MEG_RETURN_IF_ERROR(check_rows("tokens", first, config.padded_vocab_size));
-  if (is_first && has_positions && positions.defined()) {
-    return check_rows("position_ids", positions, config.max_position_embeddings);
-  }
-  return Status();
+Status GptModel::State::check_last(const GptInput& input) const {
+  MEG_RETURN_IF_ERROR(check_last());
+  return check_input(rules(), input);
 }
 
-Status GptModel::State::check_last(const GptInput& input) const {
-  if (is_last) return check(input);
+Status GptModel::State::check_last() const {
+  if (is_last) return Status();
   return make_error(StatusCode::kInvalidArgument,
                     "pipeline rank {}: only the last of {} stages has an output layer",
                     part.pipeline_rank, part.sizes.pipeline_model_parallel_size);
@@ -156,13 +98,7 @@ Status GptModel::State::check_last(const GptInput& input) const {
 
 Status GptModel::State::check_labels(const GptInput& input, const at::Tensor& labels) const {
   MEG_RETURN_IF_ERROR(check_last(input));
-  const at::Tensor& first = is_first ? input.tokens : input.hidden_states;
-  if (!(labels.defined() && labels.dim() == 2 && labels.scalar_type() == at::kLong &&
-        labels.size(0) == first.size(0) && labels.size(1) == first.size(1))) {
-    return wrong_tensor("labels", fmt::format("Long [{}, {}]", first.size(0), first.size(1)),
-                        labels);
-  }
-  return check_rows("labels", labels, config.padded_vocab_size);
+  return nn::check_labels(rules(), input, labels);
 }
 
 ForwardContext GptModel::State::context(const GptInput& input) {
@@ -185,6 +121,31 @@ at::Tensor GptModel::State::hidden_states(const GptInput& input) {
   return decoder.forward(
       is_first ? embedding->forward(input.tokens, input.position_ids, shared) : input.hidden_states,
       shared);
+}
+
+RotaryTable GptModel::State::rotary_at(const at::Tensor& positions, int64_t capacity) {
+  if (config.position_embedding_type != "rope") return {};
+  if (!cache_rotary.cosine.defined() || cache_rotary.cosine.size(0) != capacity) {
+    cache_rotary = rotary_table(config, options, capacity);
+  }
+  return {cache_rotary.cosine.index_select(0, positions),
+          cache_rotary.sine.index_select(0, positions)};
+}
+
+at::Tensor GptModel::State::hidden_states(const CachedInput& input, KvCache& cache) {
+  const c10::InferenceMode inference;
+  const CacheStep step(cache, input.sequences, options.device);
+  ForwardContext context;
+  context.random = &random;
+  context.rotary = rotary_at(step.positions(), cache.capacity());
+  context.cache = &step;
+  at::Tensor states = input.hidden_states;
+  if (is_first) {
+    states = embedding->forward(input.tokens.unsqueeze(0), step.positions().unsqueeze(0), context);
+  }
+  states = decoder.forward(states, context);
+  for (const auto& [slot, count] : input.sequences) cache.extend(slot, count);
+  return states;
 }
 
 GptModel::GptModel(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -235,8 +196,13 @@ void GptModel::set_training(bool training) { state_->training = training; }
 RandomStates& GptModel::random_states() { return state_->random; }
 
 Result<at::Tensor> GptModel::hidden_states(const GptInput& input) {
-  MEG_RETURN_IF_ERROR(state_->check(input));
+  MEG_RETURN_IF_ERROR(check_input(state_->rules(), input));
   return guarded([&] { return state_->hidden_states(input); });
+}
+
+Result<at::Tensor> GptModel::hidden_states(const CachedInput& input, KvCache& cache) {
+  MEG_RETURN_IF_ERROR(check_input(state_->rules(), input, cache));
+  return guarded([&] { return state_->hidden_states(input, cache); });
 }
 
 Result<at::Tensor> GptModel::logits(const GptInput& input) {
@@ -244,6 +210,13 @@ Result<at::Tensor> GptModel::logits(const GptInput& input) {
   return guarded([&] {
     return at::linear(state_->hidden_states(input), state_->output_weight).to(at::kFloat);
   });
+}
+
+Result<at::Tensor> GptModel::logits_of(const at::Tensor& hidden_rows) {
+  MEG_RETURN_IF_ERROR(state_->check_last());
+  MEG_RETURN_IF_ERROR(check_hidden_rows(state_->rules(), hidden_rows));
+  return guarded(
+      [&] { return few_rows_linear(hidden_rows, state_->output_weight, {}).to(at::kFloat); });
 }
 
 Result<at::Tensor> GptModel::loss(const GptInput& input, const at::Tensor& labels) {

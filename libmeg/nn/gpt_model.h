@@ -8,7 +8,9 @@
 
 #include "libmeg/core/result.h"
 #include "libmeg/model/gpt_config.h"
+#include "libmeg/nn/cached_attention.h"
 #include "libmeg/nn/gpt_options.h"
+#include "libmeg/nn/kv_cache.h"
 #include "libmeg/nn/parameter_store.h"
 #include "libmeg/nn/random_states.h"
 
@@ -22,6 +24,14 @@ struct GptInput {
   /// undefined: those behind it, which the fast attention knows without a mask.
   at::Tensor attention_mask = {};
   at::Tensor hidden_states = {};  ///< [b, s, h], what the stage before returned. Later stages.
+};
+
+/// New tokens of cached sequences, one sequence after the other; T in all. On the model's device.
+struct CachedInput {
+  at::Tensor tokens = {};         ///< [T] int64. First stage.
+  at::Tensor hidden_states = {};  ///< [1, T, h], what the stage before returned. Later stages.
+  /// Whose they are, each slot once; their counts are T together.
+  std::span<const CachedTokens> sequences;
 };
 
 /// A GPT model, or the part of one that a pipeline stage holds. Hidden states lie [b, s, h]
@@ -61,7 +71,7 @@ class GptModel {
   /// What dropout draws from.
   RandomStates& random_states();
 
-  /// Errors of the three functions below: kInvalidArgument for tensors of other shapes and types,
+  /// Errors of the functions below: kInvalidArgument for tensors of other shapes and types,
   /// kOutOfRange for tokens, labels and positions outside their tables (CPU only: on a GPU the
   /// caller looks at its data before), kResourceExhausted where memory does not suffice.
 
@@ -69,8 +79,19 @@ class GptModel {
   /// norm where the part is the last. What the next stage takes.
   Result<at::Tensor> hidden_states(const GptInput& input);
 
+  /// The hidden states of new tokens of sequences whose earlier ones are in the cache, [1, T, h];
+  /// the cache then holds the new ones, too. Each token has the position of its place in its
+  /// sequence. Without dropout and gradients, in any mode. On a CPU a sequence's result does not
+  /// depend on the others of the call where each has one new token, bit for bit. Also
+  /// kInvalidArgument where a slot is named twice, kOutOfRange where one has no room.
+  Result<at::Tensor> hidden_states(const CachedInput& input, KvCache& cache);
+
   /// [b, s, v] fp32 over the padded vocabulary. Only where the part is the last.
   Result<at::Tensor> logits(const GptInput& input);
+
+  /// The output layer alone, on rows of hidden_states(): [n, h] -> [n, v] fp32 over the padded
+  /// vocabulary. Only where the part is the last.
+  Result<at::Tensor> logits_of(const at::Tensor& hidden_rows);
 
   /// Loss of each token, [b, s] fp32. labels: [b, s] int64, below padded_vocab_size. Only where the
   /// part is the last. Its backward pass runs once: it overwrites the logits.

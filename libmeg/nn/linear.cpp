@@ -1,8 +1,8 @@
 #include "libmeg/nn/linear.h"
 
-#include <ATen/ATen.h>
-
 #include <utility>
+
+#include "libmeg/nn/few_rows_linear.h"
 
 namespace meg::nn {
 
@@ -10,18 +10,18 @@ ColumnParallelLinear::ColumnParallelLinear(at::Tensor weight, at::Tensor bias)
     : weight_(std::move(weight)), bias_(std::move(bias)) {}
 
 at::Tensor ColumnParallelLinear::forward(const at::Tensor& input) const {
-  return at::linear(input, weight_, bias_);
+  return few_rows_linear(input, weight_, bias_);
 }
 
 at::Tensor ColumnParallelLinear::forward_without_bias(const at::Tensor& input) const {
-  return at::linear(input, weight_);
+  return few_rows_linear(input, weight_, at::Tensor());
 }
 
 RowParallelLinear::RowParallelLinear(at::Tensor weight, at::Tensor bias)
     : weight_(std::move(weight)), bias_(std::move(bias)) {}
 
 at::Tensor RowParallelLinear::forward(const at::Tensor& input) const {
-  return at::linear(input, weight_, bias_);
+  return few_rows_linear(input, weight_, bias_);
 }
 
 }  // namespace meg::nn

@@ -44,15 +44,7 @@ void declare_datasets(Flags& flags, DataFlags& data) {
 
 void declare_tokenizer(Flags& flags, DataFlags& data) {
   flags.group("Tokenizer (in the names of index caches)");
-  TokenizerOptions& tokenizer = data.tokenizer;
-  flags.value("--tokenizer-type", &tokenizer.tokenizer_type, "TYPE", "kind of tokenizer");
-  flags
-      .value("--vocab-file", &tokenizer.vocab_file, "FILE",
-             "vocabulary, such as GPT-2's vocab.json")
-      .old_name("--vocab");
-  flags.value("--merge-file", &tokenizer.merge_file, "FILE", "BPE merges, such as merges.txt");
-  flags.value("--tokenizer-model", &tokenizer.tokenizer_model, "FILE", "the tokenizer's model");
-  flags.value("--vocab-size", &tokenizer.vocab_size, "N", "tokens, for NullTokenizer");
+  declare_tokenizer_flags(flags, data.tokenizer);
   flags.toggle("--legacy-tokenizer", &data.legacy_tokenizer,
                "Megatron's older tokenizer classes, at core 0.15 and 0.16");
 }

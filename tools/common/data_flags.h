@@ -7,8 +7,8 @@
 
 #include "libmeg/dataset/samples/sample_counts.h"
 #include "libmeg/dataset/samples/split.h"
-#include "libmeg/tokenizer/open_tokenizer.h"
 #include "tools/common/flags.h"
+#include "tools/common/tokenizer_flags.h"
 
 namespace meg::tools {
 
@@ -31,11 +31,7 @@ struct DataFlags {
   bool keep_last_validation_sequence = false;
   bool no_extra_token = false;
 
-  TokenizerOptions tokenizer = {.tokenizer_type = "GPT2BPETokenizer",
-                                .vocab_file = {},
-                                .merge_file = {},
-                                .tokenizer_model = {},
-                                .vocab_size = std::nullopt};
+  TokenizerOptions tokenizer = default_tokenizer();
   bool legacy_tokenizer = false;
 
   RunLength length;

@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cstdio>
 #include <nlohmann/json.hpp>
-#include <random>
 #include <thread>
 #include <utility>
 
@@ -110,16 +109,20 @@ void declare_text_server_flags(Flags& flags, TextServerFlags& values) {
       .real_range(0, 1);
 }
 
-Status serve_texts(const TextServerFlags& flags, ServedModel model, std::optional<int64_t> seed) {
+Status check_text_server_flags(const TextServerFlags& flags) {
   if (flags.top_k > 0 && flags.top_p > 0) {
-    return make_error(StatusCode::kInvalidArgument, "--top_k and --top_p cannot both be set");
+    return make_error(StatusCode::kInvalidArgument,
+                      "--top_k and --top_p: expected one of them at most");
   }
+  return {};
+}
+
+Status serve_texts(const TextServerFlags& flags, ServedModel model, int64_t seed) {
   stop_at_signals();
   ::mallopt(M_ARENA_MAX, kArenas);
   GenerationQueue queue(std::move(model.engine), std::move(model.beam_search), flags.max_queue);
   inference::MegatronApi api(*model.tokenizer, queue, request_rules(flags),
-                             in_milliseconds(flags.request_timeout),
-                             seed ? static_cast<uint64_t>(*seed) : std::random_device()());
+                             in_milliseconds(flags.request_timeout), static_cast<uint64_t>(seed));
   inference::HttpHandlers handlers;
   handlers.api = [&](std::string_view body, int client) { return api.answer(body, client); };
   handlers.health = [&] { return health_json(model.name, queue); };

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "libmeg/core/status.h"
@@ -28,6 +27,9 @@ struct TextServerFlags {
 };
 
 void declare_text_server_flags(Flags& flags, TextServerFlags& values);
+
+/// kInvalidArgument for flags that do not go together: wrong usage.
+Status check_text_server_flags(const TextServerFlags& flags);
 
 /// What is served.
 struct ServedModel {

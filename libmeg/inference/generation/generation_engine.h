@@ -29,10 +29,10 @@ struct StopRules {
 
 /// One text to go on with.
 struct GenerationRequest {
-  std::vector<int32_t> prompt;      ///< At least one id, each below the tokenizer's vocab_size().
-  int64_t tokens_to_generate = 64;  ///< >= 0; prompt and these fit into the model's positions.
-  SamplingOptions sampling;
-  StopRules stop;
+  std::vector<int32_t> prompt = {};  ///< At least one id, each below the tokenizer's vocab_size().
+  int64_t tokens_to_generate = 64;   ///< >= 0; prompt and these fit into the model's positions.
+  SamplingOptions sampling = {};
+  StopRules stop = {};
   bool prevent_newline_after_colon = false;
   int64_t no_repeat_ngram_size = 0;  ///< No run of so many tokens comes twice; 0: off.
   bool logprobs = false;             ///< Whether GeneratedText::logprobs is wanted.
@@ -93,6 +93,7 @@ struct BeamSearchOptions {
   int32_t stop_token = 0;
   double length_penalty = 1;
   int64_t num_return_gen = 1;  ///< At most beam_width.
+  bool prevent_newline_after_colon = false;
 };
 
 }  // namespace meg::inference

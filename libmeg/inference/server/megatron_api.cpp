@@ -160,6 +160,7 @@ Result<GenerationJob> MegatronApi::make_job(const TextRequest& request) {
     beam.options.beam_width = request.beam->beam_width;
     beam.options.num_return_gen = request.beam->beam_width;
     beam.options.tokens_to_generate = request.tokens_to_generate;
+    beam.options.prevent_newline_after_colon = request.prevent_newline_after_colon;
     beam.options.length_penalty = request.beam->length_penalty;
     // An id that no token has stops nothing.
     beam.options.stop_token = request.beam->stop_token.value_or(tokenizer_.eod().value_or(-1));

@@ -1,0 +1,223 @@
+#include "libmeg/inference/generation/model_engine.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "libmeg/inference/generation/cached_model.h"
+#include "libmeg/inference/generation/request_checks.h"
+#include "libmeg/inference/generation/running_text.h"
+#include "libmeg/inference/generation/stop_rules.h"
+#include "libmeg/inference/generation/token_scores.h"
+#include "libmeg/nn/kernels/parallel_for.h"
+#include "libmeg/parallel/torch_guard.h"
+
+namespace meg::inference {
+namespace {
+
+/// Positions whose logits are made at a time where a prompt is scored.
+constexpr int64_t kScoredAtOnce = 64;
+
+class ModelEngine : public GenerationEngine {
+ public:
+  ModelEngine(CachedModel model, const Tokenizer& tokenizer, const RequestLimits& limits)
+      : model_(std::move(model)), tokenizer_(tokenizer), newline_(tokenizer), limits_(limits) {
+    for (int64_t slot = model_.cache().slots(); slot-- > 0;) free_slots_.push_back(slot);
+  }
+
+  Status check(const GenerationRequest& request) const override {
+    return check_request(request, limits_);
+  }
+
+  bool has_room(const GenerationRequest& request) const override {
+    const int64_t tokens = static_cast<int64_t>(request.prompt.size()) + request.tokens_to_generate;
+    return !free_slots_.empty() && held_tokens_ + tokens <= limits_.max_tokens;
+  }
+
+  Result<int64_t> add(GenerationRequest request) override {
+    MEG_RETURN_IF_ERROR(check(request));
+    if (!has_room(request)) {
+      return make_error(StatusCode::kResourceExhausted,
+                        "engine: no room for another text beside {} of {} tokens", active(),
+                        held_tokens_);
+    }
+    const int64_t slot = free_slots_.back();
+    free_slots_.pop_back();
+    const auto [place, _] = texts_.emplace(next_number_++, RunningText(std::move(request), slot));
+    held_tokens_ += place->second.length;
+    return place->first;
+  }
+
+  void cancel(int64_t request) override {
+    const auto found = texts_.find(request);
+    if (found != texts_.end()) forget(found);
+  }
+
+  int64_t active() const override { return static_cast<int64_t>(texts_.size()); }
+
+  Result<std::vector<GenerationEvent>> step() override;
+
+ private:
+  using Texts = std::map<int64_t, RunningText>;
+
+  void forget(Texts::iterator text) {
+    model_.cache().cut(text->second.slot, 0);
+    held_tokens_ -= text->second.length;
+    // The lowest slots are used first, so that those in use lie together.
+    const auto place = std::lower_bound(free_slots_.begin(), free_slots_.end(), text->second.slot,
+                                        std::greater<>());
+    free_slots_.insert(place, text->second.slot);
+    texts_.erase(text);
+  }
+
+  Result<at::Tensor> last_states(std::span<RunningText* const> texts);
+  Result<at::Tensor> extend(std::span<RunningText* const> texts);
+  Status score_prompt(RunningText& text, const at::Tensor& states);
+
+  CachedModel model_;
+  const Tokenizer& tokenizer_;
+  NewlineAfterColon newline_;
+  RequestLimits limits_;
+  Texts texts_;                      ///< By number.
+  std::vector<int64_t> free_slots_;  ///< The lowest last.
+  int64_t held_tokens_ = 0;
+  int64_t next_number_ = 0;
+};
+
+/// log p of all tokens of a prompt but the first.
+Status ModelEngine::score_prompt(RunningText& text, const at::Tensor& states) {
+  const std::vector<int32_t>& tokens = text.answer.tokens;
+  for (int64_t first = 0; first + 1 < states.size(0); first += kScoredAtOnce) {
+    const int64_t count = std::min(kScoredAtOnce, states.size(0) - 1 - first);
+    MEG_ASSIGN_OR_RETURN(const LogitRows rows, model_.logits(states.narrow(0, first, count)));
+    for (int64_t i = 0; i < count; ++i) {
+      const int32_t next = tokens[static_cast<size_t>(first + i + 1)];
+      text.answer.logprobs.push_back(static_cast<float>(log_probability(rows[i], next)));
+    }
+  }
+  return Status();
+}
+
+/// Brings what the cache lacks of each text into it. The hidden states of their last tokens, [n,
+/// h].
+Result<at::Tensor> ModelEngine::extend(std::span<RunningText* const> texts) {
+  std::vector<nn::CachedTokens> sequences;
+  std::vector<int32_t> tokens;
+  std::vector<int64_t> last;
+  for (RunningText* text : texts) {
+    const auto size = static_cast<int64_t>(text->answer.tokens.size());
+    // A step that failed behind the model is repeated.
+    const int64_t held = std::min(model_.cache().length(text->slot), size - 1);
+    model_.cache().cut(text->slot, held);
+    sequences.push_back({text->slot, size - held});
+    tokens.insert(tokens.end(), text->answer.tokens.begin() + held, text->answer.tokens.end());
+    last.push_back(static_cast<int64_t>(tokens.size()) - 1);
+  }
+  MEG_ASSIGN_OR_RETURN(const at::Tensor states, model_.extend(sequences, tokens));
+  for (size_t i = 0; i < texts.size(); ++i) {
+    RunningText& text = *texts[i];
+    if (!text.request.logprobs || text.answer.tokens.size() != text.answer.prompt_size) continue;
+    text.answer.logprobs.clear();
+    MEG_RETURN_IF_ERROR(
+        score_prompt(text, states.narrow(0, last[i] + 1 - sequences[i].count, sequences[i].count)));
+  }
+  if (tokens.size() == texts.size()) return states;
+  return states.index_select(0, at::tensor(at::IntArrayRef(last)).to(states.device()));
+}
+
+/// The hidden states of the texts' last tokens, [n, h]. New texts go through a CPU's model one by
+/// one, because what they come to may depend on how many rows a product has.
+Result<at::Tensor> ModelEngine::last_states(std::span<RunningText* const> texts) {
+  std::vector<std::vector<RunningText*>> parts;
+  if (!model_.is_on_cpu()) parts.emplace_back(texts.begin(), texts.end());
+  std::vector<std::pair<size_t, size_t>> places(texts.size());
+  std::vector<RunningText*> held;
+  if (model_.is_on_cpu()) {
+    for (RunningText* text : texts) {
+      if (model_.cache().length(text->slot) > 0) {
+        held.push_back(text);
+      } else {
+        parts.push_back({text});
+      }
+    }
+    if (!held.empty()) parts.push_back(held);
+  }
+  std::vector<at::Tensor> states;
+  std::vector<RunningText*> order;
+  for (const std::vector<RunningText*>& part : parts) {
+    MEG_ASSIGN_OR_RETURN(at::Tensor found, extend(part));
+    states.push_back(std::move(found));
+    order.insert(order.end(), part.begin(), part.end());
+  }
+  if (states.size() == 1) return states.front();
+  std::vector<int64_t> rows;
+  for (RunningText* text : texts)
+    rows.push_back(std::find(order.begin(), order.end(), text) - order.begin());
+  return at::cat(states).index_select(0, at::tensor(at::IntArrayRef(rows)));
+}
+
+Result<std::vector<GenerationEvent>> ModelEngine::step() {
+  std::vector<RunningText*> texts;
+  for (auto& [number, text] : texts_) {
+    if (!text.is_full() || text.request.logprobs) texts.push_back(&text);
+  }
+  std::vector<GenerationEvent> events;
+  MEG_RETURN_IF_ERROR(parallel::torch_guard([&]() -> Status {
+    if (texts.empty()) return Status();
+    const c10::InferenceMode inference;
+    MEG_ASSIGN_OR_RETURN(const at::Tensor states, last_states(texts));
+    MEG_ASSIGN_OR_RETURN(const LogitRows rows, model_.logits(states));
+    nn::parallel_for(rows.size(), /*grain=*/1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        RunningText& text = *texts[static_cast<size_t>(i)];
+        if (!text.is_full()) text.go_on(rows[i], newline_);
+      }
+    });
+    return Status();
+  }));
+  for (auto at = texts_.begin(); at != texts_.end();) {
+    const auto text = at++;
+    GenerationEvent event;
+    event.request = text->first;
+    const std::vector<int32_t>& tokens = text->second.answer.tokens;
+    if (tokens.size() > text->second.answer.prompt_size) event.token = tokens.back();
+    if (text->second.is_full() ||
+        (event.token && ends_text(text->second.request.stop, tokenizer_, tokens))) {
+      event.finished = std::move(text->second.answer);
+      forget(text);
+    }
+    events.push_back(std::move(event));
+  }
+  return events;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<GenerationEngine>> create_generation_engine(nn::GptModel& model,
+                                                                   const Tokenizer& tokenizer,
+                                                                   const EngineOptions& options) {
+  const int64_t most = most_positions(model);
+  if (options.max_slots < 1 || options.max_tokens < 0 || options.max_sequence_length < 0 ||
+      options.max_sequence_length > most) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "engine: expected at least 1 slot, 0 or more tokens and 0 to {} of one text, "
+                      "found {}, {} and {}",
+                      most, options.max_slots, options.max_tokens, options.max_sequence_length);
+  }
+  RequestLimits limits;
+  limits.vocab_size = tokenizer.vocab_size();
+  limits.positions = options.max_sequence_length > 0 ? options.max_sequence_length : most;
+  limits.max_tokens =
+      options.max_tokens > 0 ? options.max_tokens : options.max_slots * limits.positions;
+  MEG_ASSIGN_OR_RETURN(CachedModel cached,
+                       CachedModel::create(model, limits.vocab_size, options.max_slots,
+                                           std::min(limits.positions, limits.max_tokens)));
+  return std::unique_ptr<GenerationEngine>(
+      std::make_unique<ModelEngine>(std::move(cached), tokenizer, limits));
+}
+
+}  // namespace meg::inference

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "libmeg/inference/generation/generation_engine.h"
+#include "libmeg/nn/gpt_model.h"
+#include "libmeg/tokenizer/tokenizer.h"
+
+namespace meg::inference {
+
+/// What an engine holds at once.
+struct EngineOptions {
+  int64_t max_slots = 16;  ///< Texts that a step goes on with.
+  /// Tokens of them all, prompts and answers; 0: as many as the slots have positions for.
+  int64_t max_tokens = 0;
+  int64_t max_sequence_length = 0;  ///< Of one text; 0: the model's positions.
+};
+
+/// An engine over a whole model, which it alone uses from now on, without dropout; model and
+/// tokenizer are to outlive it. A text is the same whatever texts are beside it: on a CPU bit for
+/// bit, on a GPU but for the order of sums.
+/// Errors: kInvalidArgument where the tokenizer has more tokens than the model, or options are out
+/// of their range; kResourceExhausted where the cache does not fit.
+Result<std::unique_ptr<GenerationEngine>> create_generation_engine(nn::GptModel& model,
+                                                                   const Tokenizer& tokenizer,
+                                                                   const EngineOptions& options);
+
+}  // namespace meg::inference

@@ -1,0 +1,51 @@
+#include "libmeg/inference/generation/running_text.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+#include <utility>
+
+#include "libmeg/inference/generation/repeated_ngrams.h"
+#include "libmeg/inference/generation/token_scores.h"
+
+namespace meg::inference {
+
+RunningText::RunningText(GenerationRequest asked, int64_t taken_slot)
+    : request(std::move(asked)), slot(taken_slot), sampler(request.sampling) {
+  answer.tokens = std::move(request.prompt);
+  answer.prompt_size = answer.tokens.size();
+  length = static_cast<int64_t>(answer.tokens.size()) + request.tokens_to_generate;
+}
+
+/// The logits without tokens that must not come; empty where all may.
+std::vector<float> RunningText::allowed(std::span<const float> logits,
+                                        const NewlineAfterColon& newline) const {
+  constexpr float kNever = -std::numeric_limits<float>::infinity();
+  std::vector<int32_t> forbidden;
+  if (request.no_repeat_ngram_size > 0) {
+    forbidden = repeated_ngram_ends(answer.tokens, request.no_repeat_ngram_size);
+  }
+  if (request.prevent_newline_after_colon) {
+    const auto token = newline.forbidden_after(answer.tokens.back());
+    if (token) forbidden.push_back(*token);
+  }
+  if (forbidden.empty()) return {};
+  std::vector<float> kept(logits.begin(), logits.end());
+  for (const int32_t id : forbidden) kept[static_cast<size_t>(id)] = kNever;
+  const bool is_empty = std::ranges::all_of(kept, [](float logit) { return logit == kNever; });
+  return is_empty ? std::vector<float>() : kept;
+}
+
+void RunningText::go_on(std::span<const float> logits, const NewlineAfterColon& newline) {
+  const std::vector<float> kept = allowed(logits, newline);
+  const int32_t token = sampler.draw(kept.empty() ? logits : std::span<const float>(kept));
+  if (std::isnan(logits[static_cast<size_t>(token)])) {
+    throw std::runtime_error("the model's logits are not numbers");
+  }
+  answer.tokens.push_back(token);
+  if (!request.logprobs) return;
+  answer.logprobs.push_back(static_cast<float>(log_probability(logits, token)));
+}
+
+}  // namespace meg::inference

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "libmeg/inference/generation/generation_engine.h"
+#include "libmeg/inference/generation/sampling.h"
+#include "libmeg/inference/generation/stop_rules.h"
+
+namespace meg::inference {
+
+/// A request under way.
+struct RunningText {
+  /// slot: of the cache.
+  RunningText(GenerationRequest asked, int64_t taken_slot);
+
+  bool is_full() const { return static_cast<int64_t>(answer.tokens.size()) == length; }
+
+  /// Draws the next token from the logits behind the last one, over the true vocabulary, without
+  /// those that the request forbids; where it forbids all, none is. Throws std::runtime_error where
+  /// the logits are not numbers.
+  void go_on(std::span<const float> logits, const NewlineAfterColon& newline);
+
+  GenerationRequest request;  ///< Its prompt is in the answer.
+  int64_t slot;
+  Sampler sampler;
+  GeneratedText answer;
+  int64_t length;  ///< Tokens that it may come to.
+
+ private:
+  std::vector<float> allowed(std::span<const float> logits, const NewlineAfterColon& newline) const;
+};
+
+}  // namespace meg::inference

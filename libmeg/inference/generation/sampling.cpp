@@ -1,0 +1,153 @@
+#include "libmeg/inference/generation/sampling.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "libmeg/nn/kernels/cpu_loops.h"
+
+namespace meg::inference {
+namespace {
+
+/// Up to here the largest values are kept in a heap while the others pass by.
+constexpr int64_t kMostInHeap = 1024;
+
+Status outside(std::string_view name, std::string_view expected, double found) {
+  return make_error(StatusCode::kOutOfRange, "{}: expected {}, found {}", name, expected, found);
+}
+
+bool is_share(double value) { return value >= 0 && value <= 1; }
+
+}  // namespace
+
+Status check_sampling(const SamplingOptions& options, int64_t vocab_size) {
+  if (!(options.temperature > 0) || !std::isfinite(options.temperature)) {
+    return outside("temperature", "a number above 0", options.temperature);
+  }
+  if (options.top_k < 0 || options.top_k > vocab_size) {
+    return make_error(StatusCode::kOutOfRange, "top_k: expected 0 to {}, found {}", vocab_size,
+                      options.top_k);
+  }
+  if (!is_share(options.top_p)) return outside("top_p", "0 to 1", options.top_p);
+  if (!is_share(options.top_p_decay)) return outside("top_p_decay", "0 to 1", options.top_p_decay);
+  if (!is_share(options.top_p_bound)) return outside("top_p_bound", "0 to 1", options.top_p_bound);
+  if (options.top_k > 0 && options.top_p > 0) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "top_k and top_p: expected one of them, found {} and {}", options.top_k,
+                      options.top_p);
+  }
+  return Status();
+}
+
+int32_t most_likely(std::span<const float> logits) {
+  return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+}
+
+Sampler::Sampler(const SamplingOptions& options)
+    : options_(options), generator_(options.seed), top_p_(options.top_p) {}
+
+void Sampler::take_all(std::span<const float> logits) {
+  candidates_.resize(logits.size());
+  for (size_t i = 0; i < logits.size(); ++i) candidates_[i] = {logits[i], static_cast<int32_t>(i)};
+}
+
+void Sampler::take_top_k(std::span<const float> logits) {
+  const auto k = static_cast<size_t>(options_.top_k);
+  float least = 0;
+  if (options_.top_k <= kMostInHeap) {
+    room_.resize(k);
+    std::partial_sort_copy(logits.begin(), logits.end(), room_.begin(), room_.end(),
+                           std::greater<>());
+    least = room_.back();
+  } else {
+    room_.assign(logits.begin(), logits.end());
+    std::nth_element(room_.begin(), room_.begin() + static_cast<ptrdiff_t>(k - 1), room_.end(),
+                     std::greater<>());
+    least = room_[k - 1];
+  }
+  candidates_.clear();
+  for (size_t i = 0; i < logits.size(); ++i) {
+    // As Megatron's: all that are as large as the k-th.
+    if (logits[i] >= least) candidates_.push_back({logits[i], static_cast<int32_t>(i)});
+  }
+}
+
+void Sampler::weigh() {
+  const auto& loops = nn::cpu_loops(best_instruction_set());
+  const auto scale = static_cast<float>(1 / options_.temperature);
+  const auto count = static_cast<int64_t>(candidates_.size());
+  room_.resize(candidates_.size());
+  for (size_t i = 0; i < candidates_.size(); ++i) room_[i] = candidates_[i].weight * scale;
+  const float largest = loops.maximum(room_.data(), count);
+  loops.scaled_exp(room_.data(), largest, 1, room_.data(), count);
+  for (size_t i = 0; i < candidates_.size(); ++i) candidates_[i].weight = room_[i];
+}
+
+/// Keeps the most likely candidates, each while those before it weigh no more than top_p of all:
+/// looks for the place where that ends as quickselect does, so that nothing is sorted.
+void Sampler::cut_to_top_p() {
+  double total = 0;
+  for (const Candidate& candidate : candidates_) total += double{candidate.weight};
+  if (!std::isfinite(total)) return;
+  const double wanted = top_p_ * total;
+  double before = 0;
+  auto begin = candidates_.begin();
+  auto end = candidates_.end();
+  while (begin != end) {
+    const float pivot = begin[(end - begin) / 2].weight;
+    const auto larger = std::partition(
+        begin, end, [&](const Candidate& candidate) { return candidate.weight > pivot; });
+    const auto equal = std::partition(
+        larger, end, [&](const Candidate& candidate) { return candidate.weight == pivot; });
+    double weight = before;
+    for (auto at = begin; at != larger; ++at) weight += double{at->weight};
+    if (weight > wanted) {
+      end = larger;
+      continue;
+    }
+    const auto equals = static_cast<double>(equal - larger);
+    if (weight + equals * double{pivot} > wanted) {
+      // The end lies among equals: the first of them by id stay.
+      std::sort(larger, equal, [](const auto& a, const auto& b) { return a.id < b.id; });
+      const auto kept = static_cast<ptrdiff_t>((wanted - weight) / double{pivot}) + 1;
+      candidates_.erase(larger + std::min(kept, equal - larger), candidates_.end());
+      return;
+    }
+    before = weight + equals * double{pivot};
+    begin = equal;
+  }
+  // Nothing lies between the two ends: what is before them weighs more than was wanted, or is all.
+  candidates_.erase(begin, candidates_.end());
+}
+
+int32_t Sampler::draw_candidate() {
+  double total = 0;
+  for (const Candidate& candidate : candidates_) total += double{candidate.weight};
+  const double share = static_cast<double>(generator_() >> 11) * 0x1p-53;
+  double left = share * total;
+  int32_t drawn = candidates_.front().id;
+  for (const Candidate& candidate : candidates_) {
+    if (candidate.weight <= 0) continue;
+    drawn = candidate.id;
+    left -= double{candidate.weight};
+    if (left < 0) break;
+  }
+  return drawn;
+}
+
+int32_t Sampler::draw(std::span<const float> logits) {
+  if (options_.top_k == 1) return most_likely(logits);
+  if (options_.top_k > 1) {
+    take_top_k(logits);
+  } else {
+    take_all(logits);
+  }
+  weigh();
+  if (top_p_ > 0) cut_to_top_p();
+  if (top_p_ > 0 && options_.top_p_decay > 0) {
+    top_p_ *= options_.top_p_decay;
+    if (options_.top_p_bound > 0) top_p_ = std::max(top_p_, options_.top_p_bound);
+  }
+  return draw_candidate();
+}
+
+}  // namespace meg::inference

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <random>
+#include <span>
+#include <vector>
+
+#include "libmeg/core/status.h"
+#include "libmeg/inference/generation/generation_engine.h"
+
+namespace meg::inference {
+
+/// kInvalidArgument or kOutOfRange, with the option's name, for what no Sampler does.
+Status check_sampling(const SamplingOptions& options, int64_t vocab_size);
+
+/// Draws the tokens of one request, each from the logits behind the last one. The generator is the
+/// request's own: the same seed and the same logits give the same tokens.
+/// Mirrors Megatron-LM megatron/text_generation/sampling.py: sample. One difference: Megatron also
+/// weighs the ids that pad the vocabulary and replaces such a draw by the last true one; here the
+/// logits are those of true tokens alone.
+class Sampler {
+ public:
+  /// options: what check_sampling() accepts.
+  explicit Sampler(const SamplingOptions& options);
+
+  /// logits: [v], of the true vocabulary; -infinity: never drawn. Not NaN.
+  int32_t draw(std::span<const float> logits);
+
+ private:
+  struct Candidate {
+    float weight;  ///< Its logit, later e^logit.
+    int32_t id;
+  };
+
+  void take_all(std::span<const float> logits);
+  void take_top_k(std::span<const float> logits);
+  void weigh();
+  void cut_to_top_p();
+  int32_t draw_candidate();
+
+  SamplingOptions options_;
+  std::mt19937_64 generator_;
+  double top_p_;  ///< As decay has left it.
+  std::vector<Candidate> candidates_;
+  std::vector<float> room_;
+};
+
+/// The most likely token; the first where several are.
+int32_t most_likely(std::span<const float> logits);
+
+}  // namespace meg::inference

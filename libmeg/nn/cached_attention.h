@@ -1,0 +1,49 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "libmeg/nn/kv_cache.h"
+
+namespace meg::nn {
+
+/// New tokens of one sequence of a cache.
+struct CachedTokens {
+  int64_t slot = 0;
+  int64_t count = 0;  ///< >= 1
+};
+
+/// What all layers share of one pass over new tokens of cached sequences, which lie one after
+/// another: T in all.
+class CacheStep {
+ public:
+  /// The cache is to outlive the step; what it holds is what the new tokens see before them.
+  CacheStep(const KvCache& cache, std::span<const CachedTokens> sequences, at::Device device);
+
+  const at::Tensor& positions() const { return positions_; }
+
+  /// Attention of the new tokens, whose keys and values go into the cache. query: [1, T, n, hn];
+  /// key, value: [1, T, g, hn]. Returns [1, T, n * hn].
+  at::Tensor attention(int64_t layer, const at::Tensor& query, const at::Tensor& key,
+                       const at::Tensor& value, double softmax_scale) const;
+
+ private:
+  void write(const at::Tensor& cached, const at::Tensor& tokens) const;
+  void attend_single(int64_t layer, const at::Tensor& query, const at::Tensor& output,
+                     double softmax_scale) const;
+  void attend_several(int64_t layer, const at::Tensor& query, const at::Tensor& output,
+                      double softmax_scale) const;
+
+  const KvCache& cache_;
+  std::vector<CachedTokens> sequences_;
+  std::vector<int64_t> slot_of_, length_of_;  ///< By token; a single one's keys with itself, or 0.
+  at::Tensor positions_, slots_;              ///< [T] int64: a token's place in its sequence.
+  at::Tensor single_rows_, single_slots_;     ///< Of sequences with one new token.
+  at::Tensor seen_;  ///< [singles, 1, 1, longest], true where a single sees a key. GPUs only.
+  bool has_single_ = false, has_several_ = false;
+};
+
+}  // namespace meg::nn

@@ -1,0 +1,48 @@
+#include "libmeg/nn/few_rows_linear.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+
+#include "libmeg/core/cpu.h"
+#include "libmeg/nn/kernel_call.h"
+#include "libmeg/nn/kernels/few_rows_product.h"
+#include "libmeg/nn/kernels/parallel_for.h"
+
+namespace meg::nn {
+namespace {
+
+/// From here on LibTorch's product is as fast.
+constexpr int64_t kMostRows = 64;
+/// Columns that a thread takes at least.
+constexpr int64_t kGrain = 96;
+
+bool has_few_rows(const at::Tensor& input, const at::Tensor& weight) {
+  return c10::InferenceMode::is_enabled() && input.is_cpu() && weight.is_contiguous() &&
+         best_instruction_set() != InstructionSet::kPortable && input.numel() > 0 &&
+         input.numel() <= kMostRows * weight.size(1);
+}
+
+}  // namespace
+
+at::Tensor few_rows_linear(const at::Tensor& input, const at::Tensor& weight,
+                           const at::Tensor& bias) {
+  if (!has_few_rows(input, weight)) return at::linear(input, weight, bias);
+  std::vector<int64_t> sizes = input.sizes().vec();
+  sizes.back() = weight.size(0);
+  const at::Tensor output = at::empty(sizes, input.options());
+  const at::Tensor dense = input.contiguous();
+  FewRowsProduct call;
+  call.type = float_type(weight);
+  call.input = dense.const_data_ptr();
+  call.weight = weight.const_data_ptr();
+  call.bias = bias.defined() ? bias.const_data_ptr() : nullptr;
+  call.output = output.mutable_data_ptr();
+  call.columns = weight.size(0);
+  call.depth = weight.size(1);
+  call.rows = input.numel() / call.depth;
+  parallel_for(call.columns, kGrain,
+               [&](int64_t begin, int64_t end) { few_rows_product_cpu(call, begin, end); });
+  return output;
+}
+
+}  // namespace meg::nn

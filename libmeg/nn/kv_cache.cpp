@@ -1,0 +1,56 @@
+#include "libmeg/nn/kv_cache.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+
+#include <algorithm>
+
+#include "libmeg/model/pipeline_layout.h"
+#include "libmeg/parallel/torch_guard.h"
+
+namespace meg::nn {
+
+Result<KvCache> KvCache::create(const GptConfig& config, const GptOptions& options,
+                                const ModelPart& part, int64_t slots, int64_t capacity) {
+  if (slots < 1 || capacity < 1) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "cache: expected slots and capacity of at least 1, found {} and {}", slots,
+                      capacity);
+  }
+  const PipelineLayout layout{config.num_layers, part.sizes.pipeline_model_parallel_size,
+                              part.sizes.virtual_pipeline_model_parallel_size};
+  KvCache cache(layout.first_layer(part.pipeline_rank, part.chunk), slots, capacity);
+  MEG_RETURN_IF_ERROR(parallel::torch_guard([&] {
+    const auto like = at::dtype(options.params_dtype).device(options.device);
+    const int64_t groups = config.num_query_groups / part.sizes.tensor_model_parallel_size;
+    for (int64_t i = 0; i < layout.layers_per_chunk(); ++i) {
+      for (auto* tensors : {&cache.keys_, &cache.values_}) {
+        tensors->push_back(at::empty({slots, groups, capacity, config.kv_channels}, like));
+      }
+    }
+    return Status();
+  }));
+  return cache;
+}
+
+Status KvCache::rearrange(std::span<const int64_t> sources) {
+  return parallel::torch_guard([&] {
+    const c10::InferenceMode inference;
+    const auto count = static_cast<int64_t>(sources.size());
+    std::vector<int64_t> lengths;
+    for (const int64_t source : sources) lengths.push_back(length(source));
+    const int64_t longest = *std::max_element(lengths.begin(), lengths.end());
+    const at::Tensor from = at::tensor(at::IntArrayRef(sources.data(), sources.size()), at::kLong)
+                                .to(keys_.front().device());
+    for (auto* tensors : {&keys_, &values_}) {
+      for (const at::Tensor& tensor : *tensors) {
+        const at::Tensor held = tensor.narrow(2, 0, longest);
+        held.narrow(0, 0, count).copy_(held.index_select(0, from));
+      }
+    }
+    std::copy(lengths.begin(), lengths.end(), lengths_.begin());
+    return Status();
+  });
+}
+
+}  // namespace meg::nn

@@ -1,0 +1,163 @@
+#!/usr/bin/env python3
+"""The program generate beside transformers on the same weights, and what it does with its flags.
+
+generate_test.py PROGRAM [unittest arguments]
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SHARED = os.environ.get("MEG_SHARED") or os.path.join(HERE, "../../../shared")
+BENCH = os.path.join(SHARED, "bench")
+VOCAB = os.path.join(SHARED, "data/gpt2/vocab.json")
+MERGES = os.path.join(SHARED, "data/gpt2/merges.txt")
+TEXTS = ["Hello", "The quick brown fox jumps over the lazy dog", "In 1492", "a: b\n\nc: d",
+         "Naïve café, 東京 and 🙂", "One two three four five six seven eight nine ten " * 3]
+
+try:
+    import safetensors  # noqa: F401
+    import tokenizers  # noqa: F401
+    import torch  # noqa: F401
+    import transformers  # noqa: F401
+except ImportError as error:
+    print(f"skipped: {error}")
+    sys.exit(77)
+for needed in (BENCH, VOCAB, MERGES):
+    if not os.path.exists(needed):
+        print(f"skipped: not found: {needed}")
+        sys.exit(77)
+
+PROGRAM = ""
+ENVIRONMENT = dict(os.environ, OMP_NUM_THREADS="1")
+
+
+def python(script, *arguments):
+    subprocess.run([sys.executable, script, *arguments], check=True, env=ENVIRONMENT,
+                   stdout=subprocess.DEVNULL)
+
+
+def read_lines(path):
+    with open(path, encoding="utf8") as file:
+        return [json.loads(line) for line in file]
+
+
+class GenerateTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.held = tempfile.TemporaryDirectory()
+        cls.folder = cls.held.name
+        # Wide weights, so that no two tokens are nearly as likely.
+        python(os.path.join(BENCH, "make_hf_gpt2.py"), cls.at("hf"), "--layers", "3", "--hidden",
+               "64", "--heads", "4", "--positions", "128", "--std", "0.5")
+        python(os.path.join(HERE, "hf_gpt2_to_megatron.py"), cls.at("hf"), cls.at("checkpoint"))
+        with open(cls.at("prompts.jsonl"), "w", encoding="utf8") as file:
+            file.writelines(json.dumps({"text": text}) + "\n" for text in TEXTS)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.held.cleanup()
+
+    @classmethod
+    def at(cls, name):
+        return os.path.join(cls.folder, name)
+
+    def run_program(self, *arguments, stdin=""):
+        return subprocess.run(
+            [PROGRAM, "--load", self.at("checkpoint"), "--vocab-file", VOCAB, "--merge-file",
+             MERGES, "--device", "cpu", *arguments],
+            input=stdin, capture_output=True, encoding="utf8", env=ENVIRONMENT)
+
+    def lines_of(self, *arguments):
+        done = self.run_program(*arguments)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    def error_of(self, code, *arguments):
+        done = self.run_program(*arguments)
+        self.assertEqual(done.returncode, code, done.stderr)
+        self.assertEqual(done.stdout, "")
+        last = done.stderr.splitlines()[-1]
+        self.assertTrue(last.startswith("error: "), last)
+        return last
+
+    def test_greedy_texts_are_those_of_transformers(self):
+        python(os.path.join(BENCH, "peer_generate.py"), self.at("hf"), "--prompts",
+               self.at("prompts.jsonl"), "--tokens", "48", "--vocab-file", VOCAB, "--merge-file",
+               MERGES, "--output", self.at("peer.jsonl"))
+        wanted = read_lines(self.at("peer.jsonl"))
+        self.assertEqual(len(wanted), len(TEXTS))
+        for slots in ("1", "4", "16"):
+            done = self.run_program("--prompts", self.at("prompts.jsonl"), "--tokens-to-generate",
+                                    "48", "--greedy", "--ignore-eod", "--micro-batch-size", slots,
+                                    "--output", self.at("ours.jsonl"))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(done.stdout, "")
+            self.assertEqual(read_lines(self.at("ours.jsonl")), wanted)
+
+    def test_log_probabilities_are_those_of_transformers(self):
+        model = transformers.GPT2LMHeadModel.from_pretrained(self.at("hf")).eval()
+        for line in self.lines_of("--prompts", self.at("prompts.jsonl"), "--tokens-to-generate",
+                                  "8", "--top_p", "0.9", "--logprobs"):
+            ids = torch.tensor(line["prompt"] + line["ids"])
+            with torch.no_grad():
+                scores = model(ids[None]).logits[0].log_softmax(-1)
+            found = torch.tensor(line["logprobs"])
+            self.assertLess((scores[:-1].gather(1, ids[1:, None])[:, 0] - found).abs().max(), 1e-4)
+
+    def test_samples_follow_their_seed(self):
+        asked = ["--num-samples", "3", "--tokens-to-generate", "6", "--temperature", "0.8"]
+        first = self.lines_of(*asked, "--seed", "7")
+        self.assertEqual(first, self.lines_of(*asked, "--seed", "7", "--micro-batch-size", "1"))
+        self.assertNotEqual(first, self.lines_of(*asked, "--seed", "8"))
+        self.assertNotEqual(first[0]["ids"], first[1]["ids"])
+        self.assertEqual([line["prompt"] for line in first], [[50256]] * 3)
+        # A text's seed is the program's and its number.
+        self.assertEqual(first[1]["ids"], self.lines_of(*asked, "--seed", "8")[0]["ids"])
+
+    def test_lengths_count_as_their_flags_say(self):
+        with open(self.at("prompts.txt"), "w", encoding="utf8") as file:
+            file.write("Hello world, this is\n\n   \nOne two three four five\n")
+        lines = self.lines_of("--prompts", self.at("prompts.txt"), "--out-seq-length", "6",
+                              "--greedy", "--ignore-eod")
+        self.assertEqual([len(line["prompt"]) + len(line["ids"]) for line in lines], [6, 6])
+        lines = self.lines_of("--prompts", self.at("prompts.txt"), "--prompt-tokens", "2",
+                              "--tokens-to-generate", "0")
+        self.assertEqual([len(line["prompt"]) for line in lines], [2, 2])
+        self.assertEqual([line["text"] for line in lines], ["", ""])
+
+    def test_interactive_prompts_are_answered_until_stop(self):
+        done = self.run_program("--interactive", "--tokens-to-generate", "3", "--greedy",
+                                stdin="Hello\n\nIn 1492\nstop\nnever\n")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        answers = done.stdout.split("\n\n")
+        self.assertTrue(answers[0].startswith("Hello"))
+        self.assertIn("In 1492", done.stdout)
+        self.assertNotIn("never", done.stdout)
+        self.assertIn("warning: ", done.stderr, "an empty prompt is none")
+
+    def test_wrong_usage_and_wrong_prompts_are_errors(self):
+        prompts = ["--prompts", self.at("prompts.jsonl")]
+        self.assertIn("found 0", self.error_of(2))
+        self.assertIn("found 2", self.error_of(2, *prompts, "--interactive"))
+        self.assertIn("--top_k", self.error_of(2, *prompts, "--top_k", "3", "--top_p", "0.5"))
+        self.assertIn("--greedy", self.error_of(2, *prompts, "--greedy", "--top_k", "3"))
+        self.assertIn("--out-seq-length", self.error_of(
+            2, *prompts, "--tokens-to-generate", "3", "--out-seq-length", "3"))
+        self.error_of(2, *prompts, "--tokens-to-generate", "-1")
+        self.assertIn("text 0", self.error_of(1, *prompts, "--tokens-to-generate", "128"))
+        self.assertIn("none.jsonl", self.error_of(1, "--prompts", self.at("none.jsonl")))
+        for name, content, where in (("bad.jsonl", b'{"text": "a"}\n{"txt": "b"}\n', "line 2"),
+                                     ("bad.jsonl", b'{"text": ["a", "b"]}\n', "line 1"),
+                                     ("bad.txt", b"good\n\xff\xfe\n", "line 2")):
+            with open(self.at(name), "wb") as file:
+                file.write(content)
+            self.assertIn(where, self.error_of(1, "--prompts", self.at(name)))
+
+
+if __name__ == "__main__":
+    PROGRAM = sys.argv.pop(1)
+    unittest.main()

@@ -1,0 +1,154 @@
+// The kernels of inference beside plain ATen, and their instruction sets beside one another.
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "libmeg/nn/kernels/cached_attention.h"
+#include "libmeg/nn/kernels/few_rows_product.h"
+#include "libmeg/nn/kernels/product_kernels.h"
+
+namespace meg::nn {
+namespace {
+
+struct TypeCase {
+  FloatType type;
+  at::ScalarType scalar_type;
+  double tolerance;  // relative to the largest value
+};
+
+constexpr TypeCase kTypes[] = {{FloatType::kFloat32, at::kFloat, 2e-6},
+                               {FloatType::kFloat16, at::kHalf, 1e-3},
+                               {FloatType::kBFloat16, at::kBFloat16, 8e-3}};
+
+at::Tensor normal(at::IntArrayRef sizes, int64_t seed, at::ScalarType type) {
+  at::manual_seed(static_cast<uint64_t>(seed));
+  return at::randn(sizes, at::kDouble).to(type);
+}
+
+void expect_near(const at::Tensor& found, const at::Tensor& wanted, double relative) {
+  const double largest = wanted.abs().max().item<double>();
+  EXPECT_LT((found.to(at::kDouble) - wanted).abs().max().item<double>(), relative * largest)
+      << found.scalar_type() << " " << found.sizes();
+}
+
+at::Tensor few_rows(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
+                    FloatType type, int64_t cut) {
+  const at::Tensor output = at::empty({input.size(0), weight.size(0)}, input.options());
+  FewRowsProduct call;
+  call.type = type;
+  call.input = input.const_data_ptr();
+  call.weight = weight.const_data_ptr();
+  call.bias = bias.defined() ? bias.const_data_ptr() : nullptr;
+  call.output = output.mutable_data_ptr();
+  call.rows = input.size(0);
+  call.columns = weight.size(0);
+  call.depth = weight.size(1);
+  few_rows_product_cpu(call, 0, cut);
+  few_rows_product_cpu(call, cut, call.columns);
+  return output;
+}
+
+TEST(InferenceKernelsTest, FewRowsProductAgrees) {
+  for (const auto& [type, scalar_type, tolerance] : kTypes) {
+    for (const int64_t rows : {1, 2, 3, 4, 7, 16, 33}) {
+      for (const int64_t depth : {1, 15, 16, 100, 768}) {
+        const at::Tensor input = normal({rows, depth}, 1, scalar_type);
+        const at::Tensor weight = normal({131, depth}, 2, scalar_type);
+        const at::Tensor bias = normal({131}, 3, scalar_type);
+        const at::Tensor wanted =
+            at::linear(input.to(at::kDouble), weight.to(at::kDouble), bias.to(at::kDouble));
+        expect_near(few_rows(input, weight, bias, type, 50), wanted, tolerance);
+        expect_near(few_rows(input, weight, at::Tensor(), type, 131), wanted - bias, tolerance);
+      }
+    }
+  }
+}
+
+TEST(InferenceKernelsTest, ARowsBitsDependOnNeitherRowsNorCuts) {
+  for (const auto& [type, scalar_type, tolerance] : kTypes) {
+    const at::Tensor input = normal({19, 203}, 1, scalar_type);
+    const at::Tensor weight = normal({131, 203}, 2, scalar_type);
+    const at::Tensor bias = normal({131}, 3, scalar_type);
+    const at::Tensor all = few_rows(input, weight, bias, type, 77);
+    for (int64_t row = 0; row < 19; ++row) {
+      const at::Tensor one = few_rows(input.narrow(0, row, 1), weight, bias, type, row);
+      EXPECT_TRUE(at::equal(one[0], all[row]));
+    }
+  }
+}
+
+TEST(InferenceKernelsTest, InstructionSetsAgree) {
+  constexpr int64_t kRows = 5, kColumns = 23, kDepth = 117;
+  const at::Tensor input = normal({kRows, kDepth}, 1, at::kFloat);
+  const at::Tensor weight = normal({kColumns, kDepth}, 2, at::kFloat);
+  const at::Tensor wanted = at::linear(input.to(at::kDouble), weight.to(at::kDouble));
+  for (const auto set :
+       {InstructionSet::kPortable, InstructionSet::kAvx2, InstructionSet::kAvx512}) {
+    if (set > best_instruction_set()) continue;
+    const at::Tensor output = at::empty({kRows, kColumns});
+    ProductCall call;
+    call.input = input.const_data_ptr<float>();
+    call.weight = weight.const_data_ptr<float>();
+    call.output = output.mutable_data_ptr<float>();
+    call.rows = kRows;
+    call.columns = call.output_stride = kColumns;
+    call.depth = call.input_stride = kDepth;
+    product_kernels(set).product(call);
+    expect_near(output, wanted, 1e-6);
+    const at::Tensor sums = at::ones({kDepth});
+    product_kernels(set).weighted_sum(output.const_data_ptr<float>(),
+                                      weight.const_data_ptr<float>(), kColumns, kDepth,
+                                      sums.mutable_data_ptr<float>());
+    expect_near(sums, at::matmul(output[0].to(at::kDouble), weight.to(at::kDouble)) + 1, 1e-6);
+  }
+}
+
+TEST(InferenceKernelsTest, CachedAttentionAgrees) {
+  constexpr int64_t kSlots = 5, kGroups = 3, kCapacity = 150, kDepth = 20;
+  const std::vector<int64_t> slots = {4, 0, 2, 1}, lengths = {150, 1, 0, 67};
+  for (const auto& [type, scalar_type, tolerance] : kTypes) {
+    for (const int64_t heads : {kGroups, 2 * kGroups, 5 * kGroups}) {
+      const at::Tensor query = normal({4, heads, kDepth}, 1, scalar_type);
+      const at::Tensor keys = normal({kSlots, kGroups, kCapacity, kDepth}, 2, scalar_type);
+      const at::Tensor values = normal({kSlots, kGroups, kCapacity, kDepth}, 3, scalar_type);
+      const at::Tensor output = at::full({4, heads, kDepth}, 7, query.options());
+      CachedAttention call;
+      call.type = type;
+      call.query = query.const_data_ptr();
+      call.keys = keys.const_data_ptr();
+      call.values = values.const_data_ptr();
+      call.slots = slots.data();
+      call.lengths = lengths.data();
+      call.output = output.mutable_data_ptr();
+      call.rows = 4;
+      call.heads = heads;
+      call.groups = kGroups;
+      call.capacity = kCapacity;
+      call.depth = kDepth;
+      call.scale = 0.3f;
+      cached_attention_cpu(call, 0, 7);
+      cached_attention_cpu(call, 7, 4 * kGroups);
+      for (int64_t row = 0; row < 4; ++row) {
+        const auto at_row = static_cast<size_t>(row);
+        if (lengths[at_row] == 0) {
+          EXPECT_TRUE(at::equal(output[row], at::full_like(output[row], 7)));
+          continue;
+        }
+        const auto of_heads = [&](const at::Tensor& cached) {
+          return cached[slots[at_row]]
+              .narrow(1, 0, lengths[at_row])
+              .repeat_interleave(heads / kGroups, 0)
+              .to(at::kDouble);
+        };
+        const at::Tensor scores =
+            at::bmm(of_heads(keys), query[row].to(at::kDouble).unsqueeze(2)) * 0.3;
+        const at::Tensor wanted =
+            at::bmm(at::softmax(scores, 1).transpose(1, 2), of_heads(values)).squeeze(1);
+        expect_near(output[row], wanted, tolerance);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace meg::nn

@@ -1,0 +1,92 @@
+// How well a GPT model predicts. Stands for Megatron-LM tasks/main.py (zeroshot_gpt).
+
+#include "tools/evaluate_gpt.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <limits>
+
+#include "tools/common/report.h"
+
+namespace meg::tools {
+namespace {
+
+constexpr int kUsageError = 2;
+constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+
+void declare_flags(Flags& flags, EvaluateFlags& evaluate) {
+  flags.group("Evaluation");
+  flags.value("--task", &evaluate.task, "TASK", "what is measured")
+      .required()
+      .choices({"LAMBADA", "WIKITEXT103"});
+  flags
+      .value("--valid-data", &evaluate.valid_data, "FILE",
+             "LAMBADA: JSON lines with a text each; WIKITEXT103: the text itself")
+      .required();
+  flags.toggle("--strict-lambada", &evaluate.strict_lambada,
+               "LAMBADA asks for the last word instead of the last token");
+  flags
+      .value("--overlapping-eval", &evaluate.overlapping_eval, "N",
+             "WIKITEXT103: tokens between the starts of two windows")
+      .range(1, kMost);
+  flags.value("--log-interval", &evaluate.log_interval, "N", "batches between lines")
+      .range(1, kMost);
+  flags.toggle("--json", &evaluate.json, "one JSON object instead of lines; LAMBADA: both ways");
+  flags.value("--output", &evaluate.output, "FILE",
+              "LAMBADA: JSON lines with each example's result");
+  declare_inference_flags(flags, evaluate.inference);
+  flags.others("--keep-last", Arity::kSwitch);
+  flags.others("--epochs --pretrained-checkpoint --eval-micro-batch-size", Arity::kValue);
+  flags.others("--train-data", Arity::kList);
+  declare_other_inference_flags(flags);
+}
+
+Status check_usage(const EvaluateFlags& evaluate) {
+  MEG_RETURN_IF_ERROR(check_inference_flags(evaluate.inference));
+  if (!evaluate.output.has_value() || evaluate.task == "LAMBADA") return Status();
+  return Status(StatusCode::kInvalidArgument, "--output: only --task LAMBADA has examples");
+}
+
+int main(int argc, const char* const* argv) {
+  EvaluateFlags evaluate;
+  Flags flags("evaluate_gpt", "measures how well a GPT model predicts a text.");
+  declare_flags(flags, evaluate);
+  if (const std::optional<int> code = flags.parse(argc, argv)) return *code;
+  if (const Status usage = check_usage(evaluate); !usage.ok()) {
+    fail(usage);
+    return kUsageError;
+  }
+  const Status status =
+      evaluate.task == "LAMBADA" ? evaluate_lambada(evaluate) : evaluate_wikitext(evaluate);
+  return status.ok() ? 0 : fail(status);
+}
+
+}  // namespace
+
+inference::ScoringOptions scoring_options(const EvaluateFlags& flags, const Tokenizer& tokenizer) {
+  inference::ScoringOptions options;
+  options.vocab_size = tokenizer.vocab_size();
+  options.batch_sequences = flags.inference.micro_batch_size;
+  options.on_batch = [&flags](int64_t iteration) {
+    if (iteration % flags.log_interval != 0) return;
+    print_line(flags, fmt::format("> working on iteration: {}", iteration));
+  };
+  return options;
+}
+
+void print_line(const EvaluateFlags& flags, const std::string& line) {
+  if (flags.json) return;
+  fmt::print("{}\n", line);
+  std::fflush(stdout);
+}
+
+void print_results(const EvaluateFlags& flags, const std::string& results) {
+  const std::string line = fmt::format(" validation results on {} | {}", flags.task, results);
+  const std::string dashes(line.size() + 1, '-');
+  print_line(flags, fmt::format("{}\n{}\n{}\ndone :-)", dashes, line, dashes));
+}
+
+}  // namespace meg::tools
+
+int main(int argc, char** argv) { return meg::tools::main(argc, argv); }

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "libmeg/core/status.h"
+#include "libmeg/inference/evaluation/scoring.h"
+#include "tools/common/inference_flags.h"
+
+namespace meg::tools {
+
+/// The command line of evaluate_gpt.
+struct EvaluateFlags {
+  InferenceFlags inference;
+  std::string task;  ///< LAMBADA or WIKITEXT103.
+  std::string valid_data;
+  bool strict_lambada = false;
+  int64_t overlapping_eval = 32;
+  int64_t log_interval = 100;
+  bool json = false;
+  std::optional<std::string> output;
+};
+
+/// Evaluates and prints.
+Status evaluate_lambada(const EvaluateFlags& flags);
+Status evaluate_wikitext(const EvaluateFlags& flags);
+
+/// How sequences are scored: by the flags, with Megatron's line every log_interval batches.
+inference::ScoringOptions scoring_options(const EvaluateFlags& flags, const Tokenizer& tokenizer);
+
+/// One line on standard output, at once. Nothing where --json is to stand there alone.
+void print_line(const EvaluateFlags& flags, const std::string& line);
+
+/// Megatron's line of results, between two lines of dashes.
+void print_results(const EvaluateFlags& flags, const std::string& results);
+
+}  // namespace meg::tools

@@ -1,0 +1,80 @@
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "libmeg/core/stopwatch.h"
+#include "libmeg/inference/evaluation/wikitext.h"
+#include "tools/common/json_output.h"
+#include "tools/evaluate_gpt.h"
+
+namespace meg::tools {
+namespace {
+
+using inference::WikitextData;
+using inference::WikitextSummary;
+using nlohmann::ordered_json;
+
+struct Seconds {
+  double load = 0, tokenize = 0, score = 0;
+};
+
+/// As Python writes a float that is neither small nor large: always with a point.
+std::string python_text(double value) {
+  const std::string text = fmt::format("{}", value);
+  return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
+}
+
+ordered_json json_of(const EvaluateFlags& flags, const LoadedModel& loaded,
+                     const WikitextData& data, const WikitextSummary& summary,
+                     const Seconds& seconds) {
+  ordered_json object = json_object();
+  object["task"] = flags.task;
+  object["valid_data"] = flags.valid_data;
+  object["load"] = flags.inference.load;
+  object["iteration"] =
+      loaded.iteration.has_value() ? ordered_json(*loaded.iteration) : ordered_json();
+  object["sequence_length"] = loaded.sequence_length;
+  object["overlapping_eval"] = flags.overlapping_eval;
+  object["num_original_tokens"] = data.num_original_tokens;
+  object["num_tokenized_tokens"] = data.num_tokenized_tokens();
+  object["avg_loss"] = summary.avg_loss;
+  object["ppl"] = summary.ppl;
+  object["adjusted_ppl"] = summary.adjusted_ppl;
+  object["token_ratio"] = summary.token_ratio;
+  object["seconds"] = {
+      {"load", seconds.load}, {"tokenize", seconds.tokenize}, {"score", seconds.score}};
+  return object;
+}
+
+}  // namespace
+
+Status evaluate_wikitext(const EvaluateFlags& flags) {
+  Seconds seconds;
+  const Stopwatch loading;
+  MEG_ASSIGN_OR_RETURN(LoadedModel loaded, load_inference_model(flags.inference));
+  seconds.load = loading.seconds();
+  const Stopwatch tokenizing;
+  MEG_ASSIGN_OR_RETURN(const WikitextData data,
+                       inference::read_wikitext(flags.valid_data, *loaded.tokenizer));
+  seconds.tokenize = tokenizing.seconds();
+  print_line(flags,
+             fmt::format(" > number of original tokens: {}, number of detokenized tokens: {}",
+                         data.num_original_tokens, data.num_tokenized_tokens()));
+
+  const Stopwatch scoring;
+  const auto windows =
+      inference::wikitext_windows(data.tokens, loaded.sequence_length, flags.overlapping_eval);
+  MEG_ASSIGN_OR_RETURN(
+      const auto scores,
+      score_sequences(loaded.model, windows, scoring_options(flags, *loaded.tokenizer)));
+  seconds.score = scoring.seconds();
+  const WikitextSummary summary = summarize_wikitext(data, scores);
+  print_results(flags, fmt::format("avg loss: {:.4E} | ppl: {:.4E} | adjusted ppl: {:.4E} | "
+                                   "token ratio: {} |",
+                                   summary.avg_loss, summary.ppl, summary.adjusted_ppl,
+                                   python_text(summary.token_ratio)));
+  if (flags.json) print_json(json_of(flags, loaded, data, summary, seconds));
+  return Status();
+}
+
+}  // namespace meg::tools

@@ -1,0 +1,149 @@
+// Texts that a trained model goes on with. Stands for Megatron-LM tools/generate_samples_gpt.py.
+
+#include "tools/generate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <span>
+
+#include "libmeg/core/atomic_file.h"
+#include "libmeg/core/stopwatch.h"
+#include "libmeg/inference/generation/generate.h"
+#include "libmeg/inference/generation/model_engine.h"
+#include "tools/common/report.h"
+
+namespace meg::tools {
+namespace {
+
+using inference::create_generation_engine;
+using inference::GeneratedText;
+using inference::GenerationEngine;
+using inference::GenerationRequest;
+using nlohmann::ordered_json;
+
+/// Texts at once where --micro-batch-size does not say.
+constexpr int64_t kSlots = 16;
+
+std::span<const int32_t> made_tokens(const GeneratedText& text) {
+  return std::span(text.tokens).subspan(text.prompt_size);
+}
+
+Result<std::string> json_line(size_t index, const GeneratedText& text, const Tokenizer& tokenizer,
+                              bool logprobs) {
+  const std::span<const int32_t> made = made_tokens(text);
+  ordered_json object;
+  object["index"] = index;
+  object["prompt"] = std::span(text.tokens).first(text.prompt_size);
+  object["ids"] = made;
+  MEG_ASSIGN_OR_RETURN(object["text"], tokenizer.decode(made));
+  if (logprobs) object["logprobs"] = text.logprobs;
+  return object.dump() + '\n';
+}
+
+Status write_lines(const std::optional<std::string>& path, const std::string& lines) {
+  if (!path) {
+    const bool is_written = std::fwrite(lines.data(), 1, lines.size(), stdout) == lines.size();
+    if (is_written && std::fflush(stdout) == 0) return Status();
+    return Status(StatusCode::kIoError, "standard output: cannot be written");
+  }
+  MEG_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(*path));
+  MEG_RETURN_IF_ERROR(file.write(std::as_bytes(std::span(lines))));
+  return file.commit();
+}
+
+std::vector<GenerationRequest> requests_of(const GenerateFlags& flags,
+                                           std::vector<std::vector<int32_t>> prompts) {
+  std::vector<GenerationRequest> requests;
+  for (std::vector<int32_t>& prompt : prompts) {
+    requests.push_back(request_of(flags, std::move(prompt), std::ssize(requests)));
+  }
+  return requests;
+}
+
+/// Room for the longest of the texts.
+inference::EngineOptions engine_options(const GenerateFlags& flags, const LoadedModel& loaded,
+                                        const std::vector<GenerationRequest>& requests) {
+  int64_t longest = 1;
+  for (const GenerationRequest& request : requests) {
+    const int64_t room = loaded.sequence_length - std::ssize(request.prompt);
+    longest =
+        std::max(longest, std::ssize(request.prompt) + std::min(request.tokens_to_generate, room));
+  }
+  inference::EngineOptions options;
+  options.max_slots = std::min(flags.inference.micro_batch_size.value_or(kSlots),
+                               std::max<int64_t>(1, std::ssize(requests)));
+  options.max_sequence_length = requests.empty() ? loaded.sequence_length : longest;
+  return options;
+}
+
+void print_summary(const std::vector<GeneratedText>& texts, double seconds) {
+  size_t read = 0, made = 0;
+  for (const GeneratedText& text : texts) {
+    read += text.prompt_size;
+    made += made_tokens(text).size();
+  }
+  note(fmt::format("{} prompts of {} tokens, {} tokens generated, {:.3f} s, {:.1f} tokens/s",
+                   texts.size(), read, made, seconds, static_cast<double>(made) / seconds));
+}
+
+Status generate_texts(const GenerateFlags& flags, LoadedModel& loaded) {
+  MEG_ASSIGN_OR_RETURN(auto prompts, read_prompts(flags, *loaded.tokenizer));
+  std::vector<GenerationRequest> requests = requests_of(flags, std::move(prompts));
+  MEG_ASSIGN_OR_RETURN(const std::unique_ptr<GenerationEngine> engine,
+                       create_generation_engine(loaded.model, *loaded.tokenizer,
+                                                engine_options(flags, loaded, requests)));
+  const Stopwatch watch;
+  MEG_ASSIGN_OR_RETURN(const std::vector<GeneratedText> texts,
+                       generate(*engine, std::move(requests)));
+  print_summary(texts, watch.seconds());
+  std::string lines;
+  for (size_t i = 0; i < texts.size(); ++i) {
+    MEG_ASSIGN_OR_RETURN(const std::string line,
+                         json_line(i, texts[i], *loaded.tokenizer, flags.logprobs));
+    lines += line;
+  }
+  return write_lines(flags.output, lines);
+}
+
+Status answer(const GenerateFlags& flags, const Tokenizer& tokenizer, GenerationEngine& engine,
+              const std::string& prompt, int64_t number) {
+  MEG_ASSIGN_OR_RETURN(const std::vector<int32_t> tokens, tokenizer.encode(prompt));
+  MEG_ASSIGN_OR_RETURN(const std::vector<GeneratedText> texts,
+                       generate(engine, {request_of(flags, tokens, number)}));
+  MEG_ASSIGN_OR_RETURN(const std::string text, tokenizer.decode(made_tokens(texts.front())));
+  fmt::print("{}{}\n\n", prompt, text);
+  std::fflush(stdout);
+  return Status();
+}
+
+/// A prompt that cannot be gone on with is said; the next one may.
+Status talk(const GenerateFlags& flags, LoadedModel& loaded) {
+  MEG_ASSIGN_OR_RETURN(
+      const std::unique_ptr<GenerationEngine> engine,
+      create_generation_engine(loaded.model, *loaded.tokenizer, engine_options(flags, loaded, {})));
+  for (int64_t number = 0;; ++number) {
+    fmt::print(stderr, "Enter prompt: ");
+    std::string prompt;
+    if (!std::getline(std::cin, prompt) || prompt == "stop") return Status();
+    const Status status = answer(flags, *loaded.tokenizer, *engine, prompt, number);
+    if (!status.ok()) warning(status.message());
+  }
+}
+
+int main(int argc, const char* const* argv) {
+  GenerateFlags flags;
+  if (const std::optional<int> code = parse_generate_flags(argc, argv, flags)) return *code;
+  Result<LoadedModel> loaded = load_inference_model(flags.inference);
+  if (!loaded.has_value()) return fail(loaded.error());
+  const Status status = flags.interactive ? talk(flags, *loaded) : generate_texts(flags, *loaded);
+  return status.ok() ? 0 : fail(status);
+}
+
+}  // namespace
+}  // namespace meg::tools
+
+int main(int argc, char** argv) { return meg::tools::main(argc, argv); }
