@@ -18,12 +18,13 @@ VOCABULARY = ["--vocab-file", str(TOKENIZER / "vocab.json"),
 class ServerProcess:
     """Starts `command` with a free port; what it writes on standard error goes to a file."""
 
-    def __init__(self, command, *flags):
+    def __init__(self, command, *flags, vocabulary=VOCABULARY, environment=None):
         self.folder = tempfile.TemporaryDirectory()
         self.log = pathlib.Path(self.folder.name) / "log"
         with self.log.open("w") as log:
-            self.process = subprocess.Popen([command, *VOCABULARY, "--port", "0", *map(str, flags)],
-                                            stdout=subprocess.PIPE, stderr=log, text=True)
+            self.process = subprocess.Popen([command, *vocabulary, "--port", "0", *map(str, flags)],
+                                            stdout=subprocess.PIPE, stderr=log, text=True,
+                                            env=environment)
         line = self.process.stdout.readline()
         found = re.search(r"http://127\.0\.0\.1:(\d+)$", line.strip())
         if found is None:
