@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import os
 import pathlib
 import re
 import signal
@@ -10,6 +11,7 @@ import subprocess
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
+SUPPRESSIONS = pathlib.Path(__file__).with_name("tsan_suppressions.txt")
 TOKENIZER = ROOT / "testdata" / "tokenizer"
 VOCABULARY = ["--vocab-file", str(TOKENIZER / "vocab.json"),
               "--merge-file", str(TOKENIZER / "merges.txt")]
@@ -21,6 +23,8 @@ class ServerProcess:
     def __init__(self, command, *flags, vocabulary=VOCABULARY, environment=None):
         self.folder = tempfile.TemporaryDirectory()
         self.log = pathlib.Path(self.folder.name) / "log"
+        environment = dict(environment or os.environ)
+        environment.setdefault("TSAN_OPTIONS", f"suppressions={SUPPRESSIONS}")
         with self.log.open("w") as log:
             self.process = subprocess.Popen([command, *vocabulary, "--port", "0", *map(str, flags)],
                                             stdout=subprocess.PIPE, stderr=log, text=True,
@@ -40,6 +44,11 @@ class ServerProcess:
     def resident_kib(self):
         status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
         return int(re.search(r"VmRSS:\s+(\d+) kB", status).group(1))
+
+    def is_sanitized(self):
+        """Whether a sanitizer keeps memory of its own."""
+        maps = pathlib.Path(f"/proc/{self.process.pid}/maps").read_text()
+        return "libtsan" in maps or "libasan" in maps
 
     def stop(self, number=signal.SIGTERM):
         """The exit code after a signal."""
