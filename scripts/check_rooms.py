@@ -39,6 +39,9 @@ CHECKPOINT = {
 # The folders of train that stand above the line: built and tested without LibTorch, each alone.
 PLAIN_TRAIN = {"schedule", "logging"}
 PLAIN_ROOMS = {"core", "model", "dataset"}
+# What stands above the line of inference: the server and the interface by which it knows an engine.
+SERVING_ROOMS = {"core", "tokenizer"}
+ENGINE_INTERFACE = "generation_engine.h"
 TORCH = re.compile(r"^(ATen|c10|torch|gloo|nccl|cuda|cublas|cudnn)")
 INCLUDE = re.compile(r'^\s*#\s*include\s*(<[^>]+>|"[^"]+")')
 
@@ -52,6 +55,13 @@ def offence(where, target):
             return f"train/{where[2]} stands above the line: no LibTorch, no CUDA"
         if parts[0] == "libmeg" and parts[1:3] != ["train", where[2]] and parts[1] not in PLAIN_ROOMS:
             return f"train/{where[2]} may include only itself and {', '.join(sorted(PLAIN_ROOMS))}"
+    if room == "inference" and (where[2] == "server" or where[-1] == ENGINE_INTERFACE):
+        if TORCH.match(target):
+            return f"inference/{'/'.join(where[2:])} stands above the line: no LibTorch, no CUDA"
+        own = parts[1:3] == ["inference", "server"] or parts[-1] == ENGINE_INTERFACE
+        if parts[0] == "libmeg" and not own and parts[1] not in SERVING_ROOMS:
+            return f"inference/server may include only itself, {ENGINE_INTERFACE} and " + ", ".join(
+                sorted(SERVING_ROOMS))
     if parts[0] == "libmeg":
         if parts[1] != room and parts[1] not in ROOMS[room]:
             return f"room {room} may not include room {parts[1]}"

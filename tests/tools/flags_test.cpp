@@ -304,13 +304,5 @@ TEST(PositionalTest, VersionNamesTheProgramWithoutItsSubject) {
   EXPECT_EQ(out.str(), "verify (libmeg) 0.1.0\n");
 }
 
-TEST(EditDistanceTest, CountsSingleEdits) {
-  EXPECT_EQ(edit_distance("--input", "--input"), 0u);
-  EXPECT_EQ(edit_distance("--imput", "--input"), 1u);
-  EXPECT_EQ(edit_distance("--inputs", "--input"), 1u);
-  EXPECT_EQ(edit_distance("--json_keys", "--json-keys"), 0u);
-  EXPECT_EQ(edit_distance("", "abc"), 3u);
-}
-
 }  // namespace
 }  // namespace meg::tools

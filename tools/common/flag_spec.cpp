@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <charconv>
-#include <numeric>
+#include <limits>
+#include <optional>
+#include <string>
 #include <system_error>
 
+#include "libmeg/core/nearest_name.h"
 #include "libmeg/core/printable.h"
 #include "libmeg/core/result.h"
 
@@ -14,6 +17,12 @@ namespace meg::tools {
 namespace {
 
 char plain_dash(char c) { return c == '_' ? '-' : c; }
+
+std::string with_plain_dashes(std::string_view name) {
+  std::string plain(name);
+  std::transform(plain.begin(), plain.end(), plain.begin(), plain_dash);
+  return plain;
+}
 
 std::string_view without_plus(std::string_view text) {
   const bool plus = text.size() > 1 && text[0] == '+' && text[1] != '-';
@@ -143,32 +152,12 @@ bool begins_flag_name(std::string_view typed, std::string_view name) {
                     [](char x, char y) { return plain_dash(x) == plain_dash(y); });
 }
 
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 0; i < a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i + 1;
-    for (size_t j = 0; j < b.size(); ++j) {
-      const size_t replaced = diagonal + (plain_dash(a[i]) == plain_dash(b[j]) ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replaced, row[j] + 1, diagonal + 1});
-    }
-  }
-  return row[b.size()];
-}
-
 const FlagSpec* nearest_flag(const FlagTable& table, std::string_view typed) {
-  const FlagSpec* nearest = nullptr;
-  size_t best = std::max<size_t>(2, typed.size() / 4) + 1;
-  for (const auto& spec : table.flags) {
-    const size_t distance = edit_distance(typed, spec->name);
-    if (distance < best) {
-      best = distance;
-      nearest = spec.get();
-    }
-  }
-  return nearest;
+  std::vector<std::string> plain;
+  for (const auto& spec : table.flags) plain.push_back(with_plain_dashes(spec->name));
+  const std::vector<std::string_view> names(plain.begin(), plain.end());
+  const std::optional<size_t> nearest = nearest_name(with_plain_dashes(typed), names);
+  return nearest.has_value() ? table.flags[*nearest].get() : nullptr;
 }
 
 Status store_values(const FlagSpec& spec, const std::vector<std::string_view>& values) {

@@ -54,10 +54,8 @@ bool same_flag_name(std::string_view a, std::string_view b);
 /// Whether `typed` begins `name`, with the same rule.
 bool begins_flag_name(std::string_view typed, std::string_view name);
 
-/// Number of single-character edits (insert, delete, replace) between a and b.
-size_t edit_distance(std::string_view a, std::string_view b);
-
-/// The declared flag nearest to `typed`, or nullptr where none is near.
+/// The declared flag nearest to `typed` by nearest_name with the same rule, or nullptr where none
+/// is near.
 const FlagSpec* nearest_flag(const FlagTable& table, std::string_view typed);
 
 /// Converts `values` and stores them in the spec's variable.

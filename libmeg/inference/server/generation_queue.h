@@ -1,0 +1,85 @@
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "libmeg/core/result.h"
+#include "libmeg/inference/generation/generation_engine.h"
+#include "libmeg/inference/server/generation_ticket.h"
+
+namespace meg::inference {
+
+/// Searches the most likely continuations of a prompt. Runs on the engine's thread between two
+/// steps, while all others wait.
+using BeamSearch = std::function<Result<std::vector<Beam>>(const std::vector<int32_t>& prompt,
+                                                           const BeamSearchOptions& options)>;
+
+/// What one client asks for: texts, or a beam search for one prompt.
+struct GenerationJob {
+  struct BeamText {
+    std::vector<int32_t> prompt;
+    BeamSearchOptions options;
+  };
+
+  std::vector<GenerationRequest> texts;  ///< Empty with beam.
+  std::optional<BeamText> beam;
+};
+
+/// Jobs of many threads, generated together by one engine on a thread of its own: between two steps
+/// those that wait are taken up, in the order of their coming, as long as the engine has room. Each
+/// function may be called from any thread.
+class GenerationQueue {
+ public:
+  struct Load {
+    int64_t waiting = 0;  ///< Jobs of which some text waits for room.
+    int64_t active = 0;   ///< Texts in the engine.
+  };
+
+  /// beam_search: may be empty, then such jobs are refused. max_waiting: jobs, at least 1.
+  GenerationQueue(std::unique_ptr<GenerationEngine> engine, BeamSearch beam_search,
+                  int64_t max_waiting);
+  GenerationQueue(const GenerationQueue&) = delete;
+  GenerationQueue& operator=(const GenerationQueue&) = delete;
+
+  /// As stop() without grace.
+  ~GenerationQueue();
+
+  /// The ticket's outcome may be an error: what the engine finds wrong with a request
+  /// (kInvalidArgument, kOutOfRange), kCancelled after stop(), or what a step ran into.
+  /// Errors: kResourceExhausted where max_waiting jobs wait, kUnsupported for a beam search without
+  /// one, kCancelled after stop().
+  Result<std::shared_ptr<GenerationTicket>> submit(GenerationJob job);
+
+  Load load() const;
+
+  /// Refuses what waits and comes; what the engine is at may go on for `grace`, then it is
+  /// cancelled. Returns once the engine rests.
+  void stop(std::chrono::milliseconds grace);
+
+ private:
+  struct Entry;
+  class Worker;
+
+  std::unique_ptr<GenerationEngine> engine_;
+  BeamSearch beam_search_;
+  const int64_t max_waiting_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::shared_ptr<Entry>> incoming_;  ///< Not seen by the engine's thread yet.
+  Load load_;
+  bool stopping_ = false;
+  std::chrono::steady_clock::time_point end_of_grace_;
+  std::mutex join_mutex_;
+  std::thread thread_;
+};
+
+}  // namespace meg::inference

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <string>
+
+#include "libmeg/core/file_descriptor.h"
+#include "libmeg/core/result.h"
+
+namespace meg::inference {
+
+/// A TCP socket that takes connections.
+struct ListeningSocket {
+  FileDescriptor socket;  ///< Non-blocking.
+  std::string host;       ///< The numeric address.
+  int port = 0;
+};
+
+/// host: a name or an address. port: 0 takes any that is free.
+/// Errors: kInvalidArgument for a host that is none, kIoError for a port in use or not allowed.
+Result<ListeningSocket> listen_on(const std::string& host, int port);
+
+/// "127.0.0.1:40312" or "[::1]:40312" of the other end; "?" where it is gone.
+std::string peer_address(int socket);
+
+}  // namespace meg::inference

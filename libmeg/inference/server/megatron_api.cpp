@@ -1,0 +1,207 @@
+#include "libmeg/inference/server/megatron_api.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <new>
+#include <utility>
+
+#include "libmeg/core/thread_pool.h"
+#include "libmeg/inference/server/text_answer.h"
+#include "libmeg/tokenizer/token_buffer.h"
+
+namespace meg::inference {
+namespace {
+
+/// Each keeps some 10 MB of caches; a request holds one for less than a millisecond.
+constexpr int kMaxEncoders = 4;
+
+using Clock = std::chrono::steady_clock;
+
+enum class Waited { kReady, kTimeout, kGone };
+
+/// Until the ticket is ready, the deadline has come or the client has closed its connection.
+Waited wait(const GenerationTicket& ticket, int client, Clock::time_point deadline) {
+  for (;;) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    if (left <= 0) return Waited::kTimeout;
+    pollfd waits[] = {{ticket.ready_fd(), POLLIN, 0}, {client, POLLRDHUP, 0}};
+    const int ready = ::poll(waits, 2, static_cast<int>(std::min<int64_t>(left, 1'000'000)));
+    if (ready < 0 && errno != EINTR) return Waited::kGone;
+    if (ready <= 0) continue;
+    if (waits[0].revents != 0) return Waited::kReady;
+    return Waited::kGone;
+  }
+}
+
+/// What HTTP calls an error of the queue, the engine or the request.
+int http_status(StatusCode code) {
+  switch (code) {
+    case StatusCode::kInvalidArgument:
+    case StatusCode::kOutOfRange:
+    case StatusCode::kUnsupported:
+      return 400;
+    case StatusCode::kResourceExhausted:
+    case StatusCode::kCancelled:
+      return 503;
+    default:
+      return 500;
+  }
+}
+
+/// Of text number `text` of a request, so that equal prompts of one request differ.
+uint64_t text_seed(uint64_t seed, size_t text) { return seed + text; }
+
+void count_tokens(const GenerationOutcome& outcome, ApiAnswer* answer) {
+  for (const GeneratedText& text : outcome.texts) {
+    answer->new_tokens += static_cast<int64_t>(text.tokens.size() - text.prompt_size);
+  }
+  for (const Beam& beam : outcome.beams) {
+    answer->new_tokens += static_cast<int64_t>(beam.tokens.size() - beam.prompt_size);
+  }
+}
+
+}  // namespace
+
+/// An encoder for one thread, given back afterwards.
+class MegatronApi::EncoderLoan {
+ public:
+  explicit EncoderLoan(MegatronApi& api) : api_(api) {
+    std::unique_lock lock(api_.mutex_);
+    api_.encoder_idle_.wait(lock, [&] { return !api_.idle_encoders_.empty(); });
+    // The one that has rested longest, so that each one's caches fill early rather than some day.
+    encoder_ = std::move(api_.idle_encoders_.front());
+    api_.idle_encoders_.pop_front();
+  }
+
+  EncoderLoan(const EncoderLoan&) = delete;
+  EncoderLoan& operator=(const EncoderLoan&) = delete;
+
+  ~EncoderLoan() {
+    {
+      const std::lock_guard lock(api_.mutex_);
+      api_.idle_encoders_.push_back(std::move(encoder_));
+    }
+    api_.encoder_idle_.notify_one();
+  }
+
+  TokenEncoder* operator->() { return encoder_.get(); }
+
+ private:
+  MegatronApi& api_;
+  std::unique_ptr<TokenEncoder> encoder_;
+};
+
+MegatronApi::MegatronApi(const Tokenizer& tokenizer, GenerationQueue& queue, RequestRules rules,
+                         std::chrono::milliseconds timeout, uint64_t seed)
+    : tokenizer_(tokenizer),
+      queue_(queue),
+      rules_(std::move(rules)),
+      timeout_(timeout),
+      seeds_(seed) {
+  const int encoders = std::min(available_processors(), kMaxEncoders);
+  for (int i = 0; i < encoders; ++i) {
+    idle_encoders_.push_back(tokenizer_.new_encoder(DType::kInt32));
+  }
+}
+
+MegatronApi::~MegatronApi() = default;
+
+ApiAnswer MegatronApi::answer(std::string_view body, int client) {
+  ApiAnswer answer;
+  Status status;
+  try {
+    status = answer_or_fail(body, client, &answer);
+  } catch (const std::bad_alloc&) {
+    status = {StatusCode::kResourceExhausted, "no memory is left for this request"};
+  }
+  if (!status.ok()) {
+    answer.status = http_status(status.code());
+    answer.body = error_answer(status.message());
+  }
+  return answer;
+}
+
+Status MegatronApi::answer_or_fail(std::string_view body, int client, ApiAnswer* answer) {
+  const Clock::time_point deadline = Clock::now() + timeout_;
+  MEG_ASSIGN_OR_RETURN(const TextRequest request, read_text_request(body, rules_));
+  answer->prompts = static_cast<int64_t>(request.prompts.size());
+  if (!request.no_log) answer->first_prompt = request.prompts[0];
+  MEG_ASSIGN_OR_RETURN(GenerationJob job, make_job(request));
+  for (const GenerationRequest& text : job.texts) {
+    answer->prompt_tokens += static_cast<int64_t>(text.prompt.size());
+  }
+  if (job.beam) answer->prompt_tokens = static_cast<int64_t>(job.beam->prompt.size());
+  MEG_ASSIGN_OR_RETURN(const auto ticket, queue_.submit(std::move(job)));
+  const Waited waited = wait(*ticket, client, deadline);
+  if (waited != Waited::kReady) ticket->cancel();
+  if (waited == Waited::kGone) {
+    answer->status = kClientGone;
+    return {};
+  }
+  if (waited == Waited::kTimeout) {
+    return make_error(StatusCode::kCancelled, "the request took longer than {:.3g} s",
+                      std::chrono::duration<double>(timeout_).count());
+  }
+  MEG_ASSIGN_OR_RETURN(const GenerationOutcome outcome, ticket->take());
+  count_tokens(outcome, answer);
+  MEG_ASSIGN_OR_RETURN(answer->body,
+                       request.beam ? beam_answer(tokenizer_, outcome.beams)
+                                    : text_answer(tokenizer_, outcome.texts, request.logprobs));
+  return {};
+}
+
+Result<GenerationJob> MegatronApi::make_job(const TextRequest& request) {
+  GenerationJob job;
+  if (request.beam.has_value()) {
+    GenerationJob::BeamText& beam = job.beam.emplace();
+    MEG_ASSIGN_OR_RETURN(beam.prompt, tokenize(request.prompts[0], request.add_BOS));
+    beam.options.beam_width = request.beam->beam_width;
+    beam.options.num_return_gen = request.beam->beam_width;
+    beam.options.tokens_to_generate = request.tokens_to_generate;
+    beam.options.prevent_newline_after_colon = request.prevent_newline_after_colon;
+    beam.options.length_penalty = request.beam->length_penalty;
+    // An id that no token has stops nothing.
+    beam.options.stop_token = request.beam->stop_token.value_or(tokenizer_.eod().value_or(-1));
+    return job;
+  }
+  const uint64_t seed = request.random_seed.has_value() ? *request.random_seed : new_seed();
+  for (const std::string& prompt : request.prompts) {
+    GenerationRequest text;
+    MEG_ASSIGN_OR_RETURN(text.prompt, tokenize(prompt, request.add_BOS));
+    text.tokens_to_generate = request.tokens_to_generate;
+    text.sampling = request.sampling;
+    text.sampling.seed = text_seed(seed, job.texts.size());
+    text.stop = request.stop;
+    text.prevent_newline_after_colon = request.prevent_newline_after_colon;
+    text.logprobs = request.logprobs;
+    job.texts.push_back(std::move(text));
+  }
+  return job;
+}
+
+Result<std::vector<int32_t>> MegatronApi::tokenize(const std::string& prompt, bool add_BOS) {
+  std::vector<int32_t> ids;
+  if (add_BOS) {
+    const std::optional<int32_t> eod = tokenizer_.eod();
+    if (!eod.has_value()) {
+      return make_error(StatusCode::kInvalidArgument,
+                        "add_BOS: the tokenizer has no end-of-document token to begin with");
+    }
+    ids.push_back(*eod);
+  }
+  const std::string padded = prompt + std::string(kTextPadding, '\0');
+  TokenBuffer tokens(DType::kInt32);
+  EncoderLoan(*this)->encode(std::string_view(padded).substr(0, prompt.size()), tokens);
+  ids.reserve(ids.size() + static_cast<size_t>(tokens.size()));
+  for (int64_t i = 0; i < tokens.size(); ++i) ids.push_back(tokens.at(i));
+  return ids;
+}
+
+uint64_t MegatronApi::new_seed() {
+  const std::lock_guard lock(mutex_);
+  return seeds_();
+}
+
+}  // namespace meg::inference

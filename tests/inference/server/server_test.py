@@ -1,0 +1,405 @@
+#!/usr/bin/env python3
+"""The text generation server as its clients meet it: right and wrong requests, bad connections.
+
+server_test.py STAND_IN_SERVER
+"""
+
+import concurrent.futures
+import json
+import os
+import random
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import unittest
+
+from server_process import VOCABULARY, ServerProcess, read_to_end
+
+SERVER = os.path.abspath(sys.argv[1])
+TUTORIAL = ["curl", "-sS", "--fail", "-X", "PUT", "-H",
+            "Content-Type: application/json; charset=UTF-8", "-d",
+            '{"prompts":["Hello world"], "tokens_to_generate":1}']
+PROMPT = {"prompts": ["Hello"], "tokens_to_generate": 2}
+
+# What is wrong, and words that its sentence must have.
+WRONG = [
+    (b"", "not JSON"),
+    (b"{", "not JSON"),
+    (b'{"prompts": ["a"],}', "not JSON"),
+    (b'{"prompts": ["\xff"]}', "not UTF-8: byte 14"),
+    (b'{"prompts": ["\\ud800"]}', "not JSON"),
+    (b'{"prompts": ["a"], "temperature": NaN}', "not JSON"),
+    (b'{"prompts": ["a"], "temperature": 1e999}', "too large"),
+    (b"[" * 100000, "not JSON"),
+    (b"[" * 100000 + b"]" * 100000, "must be a JSON object"),
+    (b"[]", "must be a JSON object"),
+    (b'"prompts"', "must be a JSON object"),
+    (b"null", "must be a JSON object"),
+    ({}, "prompts is required"),
+    ({"max_len": 5}, "max_len is no longer used: say tokens_to_generate"),
+    ({"sentences": ["a"]}, "sentences is no longer used: say prompts"),
+    ({"prompt": "a"}, '"prompt" is not a key of this request: did you mean prompts?'),
+    ({"prompts": ["a"], "temprature": 1}, "did you mean temperature?"),
+    ({"prompts": ["a"], "stream": True}, '"stream" is not a key of this request'),
+    ({"prompts": "a"}, 'prompts must be a list of strings, found "a"'),
+    ({"prompts": {"a": 1}}, "prompts must be a list of strings"),
+    ({"prompts": []}, "prompts is empty"),
+    ({"prompts": ["a"] * 129}, "the maximum is 128"),
+    ({"prompts": ["a", 5]}, "found 5 at 1"),
+    ({"prompts": [["a"]]}, "found a list of 1 at 0"),
+    ({"prompts": [""]}, "empty prompts need add_BOS"),
+    ({"prompts": ["a", ""], "add_BOS": False}, "empty prompts need add_BOS"),
+    ({"prompts": ["a"], "add_BOS": 1}, "add_BOS must be true or false"),
+    ({"prompts": ["a"], "tokens_to_generate": -1}, "tokens_to_generate must be an integer"),
+    ({"prompts": ["a"], "tokens_to_generate": 1.5}, "tokens_to_generate must be an integer"),
+    ({"prompts": ["a"], "tokens_to_generate": True}, "tokens_to_generate must be an integer"),
+    ({"prompts": ["a"], "tokens_to_generate": "5"}, "tokens_to_generate must be an integer"),
+    ({"prompts": ["a"], "tokens_to_generate": None}, "tokens_to_generate must be an integer"),
+    ({"prompts": ["a"], "tokens_to_generate": 2**64}, "tokens_to_generate must be an integer"),
+    ({"prompts": ["a"], "tokens_to_generate": 1025}, "this server makes at most 1024"),
+    ({"prompts": ["a"], "tokens_to_generate": 1024}, "1025 together: the model has 1024"),
+    ({"prompts": ["word " * 2000], "tokens_to_generate": 1}, "the model has 1024 positions"),
+    ({"prompts": ["a"], "tokens_to_generate": 0}, "only makes sense with logprobs"),
+    ({"prompts": ["a"], "logprobs": 1}, "logprobs must be true or false"),
+    ({"prompts": ["a"], "temperature": 0}, "temperature must be greater than 0"),
+    ({"prompts": ["a"], "temperature": -1}, "temperature must be greater than 0"),
+    ({"prompts": ["a"], "temperature": 100.5}, "at most 100"),
+    ({"prompts": ["a"], "temperature": "1"}, "temperature must be a number"),
+    ({"prompts": ["a"], "top_k": -1}, "top_k must be an integer from 0 to 1000"),
+    ({"prompts": ["a"], "top_k": 1001}, "top_k must be an integer from 0 to 1000"),
+    ({"prompts": ["a"], "top_k": 1.0}, "top_k must be an integer from 0 to 1000"),
+    ({"prompts": ["a"], "top_p": 1.1}, "top_p must be a number from 0 to 1"),
+    ({"prompts": ["a"], "top_p": -0.1}, "top_p must be a number from 0 to 1"),
+    ({"prompts": ["a"], "top_p": [0.5]}, "top_p must be a number"),
+    ({"prompts": ["a"], "top_p": 0.5, "top_k": 5}, "top_k and top_p cannot both be set"),
+    ({"prompts": ["a"], "top_p_decay": 0.5}, "top_p_decay needs top_p"),
+    ({"prompts": ["a"], "top_p": 0.5, "top_p_decay": 2.0}, "top_p_decay must be"),
+    ({"prompts": ["a"], "top_p_bound": 0.5}, "top_p_bound needs top_p"),
+    ({"prompts": ["a"], "top_p": 0.5, "top_p_bound": 0.6}, "at most top_p (0.5)"),
+    ({"prompts": ["a"], "top_p": 0.5, "top_p_bound": 0.0}, "top_p_bound must be"),
+    ({"prompts": ["a"], "stop_on_double_eol": "x"}, "stop_on_double_eol must be true or false"),
+    ({"prompts": ["a"], "stop_on_eol": None}, "stop_on_eol must be true or false"),
+    ({"prompts": ["a"], "prevent_newline_after_colon": 0}, "must be true or false"),
+    ({"prompts": ["a"], "random_seed": -1}, "random_seed must be an integer"),
+    ({"prompts": ["a"], "random_seed": 0.5}, "random_seed must be an integer"),
+    ({"prompts": ["a"], "no_log": "yes"}, "no_log must be true or false"),
+    ({"prompts": ["a"], "beam_width": 0}, "beam_width must be an integer"),
+    ({"prompts": ["a"], "beam_width": "2"}, "beam_width must be an integer"),
+    ({"prompts": ["a", "b"], "beam_width": 2}, "beam search takes one prompt"),
+    ({"prompts": ["a"], "beam_width": 2, "tokens_to_generate": 0, "logprobs": True},
+     "beam search needs tokens_to_generate"),
+    ({"prompts": ["a"], "beam_width": 2, "stop_token": "x"}, "stop_token must be an integer"),
+    ({"prompts": ["a"], "beam_width": 2, "length_penalty": "x"}, "length_penalty must be a number"),
+]
+
+
+class ServedTest(unittest.TestCase):
+    flags = ()
+
+    @classmethod
+    def setUpClass(cls):
+        cls.server = ServerProcess(SERVER, *cls.flags)
+
+    @classmethod
+    def tearDownClass(cls):
+        assert cls.server.stop() == 0, cls.server.log_text()
+
+    def ask(self, body, expected=200, **options):
+        status, answer = self.server.ask(body, **options)
+        self.assertEqual(status, expected, answer)
+        return answer
+
+    def expect_alive(self):
+        self.assertEqual(len(self.ask(PROMPT)["segments"][0]), 4)
+
+    def wait_for(self, health):
+        """Until the server's load is this, at most 10 s."""
+        for _ in range(1000):
+            _, found = self.server.health()
+            if all(found[key] == value for key, value in health.items()):
+                return
+            time.sleep(0.01)
+        self.fail(f"expected {health}, found {found}")
+
+
+    def wait_for_log(self, words):
+        for _ in range(1000):
+            if words in self.server.log_text():
+                return
+            time.sleep(0.01)
+        self.fail(f"expected {words} in {self.server.log_text()}")
+
+
+class Answers(ServedTest):
+    def test_the_tutorials_curl_gets_megatrons_answer(self):
+        done = subprocess.run([*TUTORIAL, f"http://localhost:{self.server.port}/api"],
+                              capture_output=True, check=True)
+        found = re.fullmatch(rb'\{"logprobs":null,"segments":\[\["He","llo"," world",("[^"]+")\]\],'
+                             rb'"text":\["Hello world([^"]+)"\]\}\n', done.stdout)
+        self.assertIsNotNone(found, done.stdout)
+        self.assertEqual(found[1], b'"' + found[2] + b'"')
+
+    def test_post_is_taken_as_put(self):
+        greedy = dict(PROMPT, top_k=1)
+        self.assertEqual(self.ask(greedy, method="POST"), self.ask(greedy))
+
+    def test_segments_make_up_the_text(self):
+        answer = self.ask({"prompts": ["In the beginning", "And", "  spaces  "], "top_k": 1,
+                           "tokens_to_generate": 3})
+        self.assertEqual(["".join(part) for part in answer["segments"]], answer["text"])
+        self.assertTrue(answer["text"][0].startswith("In the beginning"))
+
+    def test_part_of_a_character_is_a_replacement_character(self):
+        answer = self.ask({"prompts": ["héllo"], "tokens_to_generate": 1})
+        self.assertIn("\ufffd", answer["segments"][0])
+        self.assertTrue(answer["text"][0].startswith("héllo"))
+
+    def test_without_a_count_64_tokens_are_made(self):
+        short = self.ask({"prompts": ["Hello"], "tokens_to_generate": 1, "top_k": 1})
+        whole = self.ask({"prompts": ["Hello"], "top_k": 1})
+        self.assertEqual(len(whole["segments"][0]), len(short["segments"][0]) + 63)
+
+    def test_logprobs_are_one_fewer_than_the_segments(self):
+        for count in (0, 3):
+            answer = self.ask({"prompts": ["Hello world", "And"], "tokens_to_generate": count,
+                               "logprobs": True})
+            for segments, logprobs in zip(answer["segments"], answer["logprobs"], strict=True):
+                self.assertEqual(len(logprobs), len(segments) - 1)
+                self.assertTrue(all(value < 0 for value in logprobs))
+
+    def test_add_bos_begins_with_the_end_of_document(self):
+        answer = self.ask({"prompts": ["", "Hello"], "tokens_to_generate": 1, "add_BOS": True})
+        self.assertEqual([part[0] for part in answer["segments"]], ["<|endoftext|>"] * 2)
+
+    def test_equal_seeds_give_equal_texts_and_others_do_not(self):
+        def ask(seed):
+            return self.ask({"prompts": ["Hello", "Hello"], "random_seed": seed})["text"]
+        self.assertEqual(ask(7), ask(7))
+        self.assertNotEqual(ask(7), ask(8))
+        first, second = ask(7)
+        self.assertNotEqual(first, second, "equal prompts of one request must differ")
+
+    def test_requests_without_a_seed_differ(self):
+        self.assertNotEqual(self.ask({"prompts": ["Hello"]}), self.ask({"prompts": ["Hello"]}))
+
+    def test_a_beam_search_answers_with_scores(self):
+        answer = self.ask({"prompts": ["Hello"], "tokens_to_generate": 2, "beam_width": 3,
+                           "length_penalty": 0.5, "stop_token": 5})
+        self.assertEqual(answer["scores"], [-0.75, -1.5, -2.25])
+        self.assertEqual(answer["text"], ["Hello!!", 'Hello""', "Hello##"])
+        self.assertEqual(sorted(answer), ["scores", "segments", "text"])
+
+    def test_whole_numbers_are_taken_where_megatron_wants_a_point(self):
+        self.ask(dict(PROMPT, top_p=1, temperature=1, top_p_decay=1, top_p_bound=1))
+
+    def test_health_says_what_is_served(self):
+        self.wait_for({"active": 0, "queue": 0})
+        self.assertEqual(self.server.health(),
+                         (200, {"active": 0, "model": "stand-in", "queue": 0, "status": "ok"}))
+
+    def test_the_log_has_a_line_for_each_request(self):
+        self.ask(dict(PROMPT, prompts=["the one before"]))
+        self.wait_for_log("the one before")
+        before = '"the one before"\n'
+        self.ask({"prompts": ["seen in the log\n"], "tokens_to_generate": 1})
+        self.ask({"prompts": ["hidden from it"], "tokens_to_generate": 1, "no_log": True})
+        self.ask({"prompts": 1}, 400)
+        lines = []
+        for _ in range(1000):  # a line is written after its answer
+            if len(lines) == 3:
+                break
+            time.sleep(0.01)
+            log = self.server.log_text()
+            lines = log[log.find(before) + len(before):].splitlines()
+        self.assertRegex(lines[0], r'^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d 127\.0\.0\.1:\d+ PUT /api 200 '
+                                   r'[\d.]+ ms prompts 1 tokens \d+\+1 "seen in the log\\n"$')
+        self.assertRegex(lines[1], r"PUT /api 200 [\d.]+ ms prompts 1 tokens \d+\+1$")
+        self.assertRegex(lines[2], r"PUT /api 400 [\d.]+ ms$")
+
+
+class WrongRequests(ServedTest):
+    flags = ("--max-request-bytes", 1 << 20, "--client-timeout", 2)
+
+    def test_each_gets_a_400_with_a_sentence(self):
+        for body, words in WRONG:
+            with self.subTest(body=body if len(str(body)) < 200 else str(body)[:200]):
+                answer = self.ask(body, 400)
+                self.assertEqual(list(answer), ["message"])
+                self.assertIn(words, answer["message"])
+                self.assertNotIn("\n", answer["message"])
+        self.expect_alive()
+
+    def test_other_paths_and_methods_are_refused(self):
+        self.ask(None, 404, method="GET", path="/nothing")
+        self.ask(None, 404, method="GET", path="/../etc/passwd")
+        self.ask(None, 405, method="GET")
+        self.ask(PROMPT, 405, path="/health")
+        self.ask(PROMPT, 405, method="DELETE")
+
+    def test_ten_megabytes_are_too_large(self):
+        before = self.server.resident_kib()
+        body = json.dumps({"prompts": ["a" * (10 << 20)]}).encode()
+        self.assertIn("larger than 1048576 bytes", self.ask(body, 413)["message"])
+        chunk = b"100000\r\n" + b"a" * (1 << 20) + b"\r\n"
+        answer = self.server.raw(b"PUT /api HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n" +
+                                 chunk * 10 + b"0\r\n\r\n")
+        self.assertIn(b" 413 ", answer.splitlines()[0])
+        self.assertLess(self.server.resident_kib(), before + 8192)
+
+    def test_a_body_without_length_is_refused_at_once(self):
+        self.assertIn(b" 411 ", self.server.raw(b"PUT /api HTTP/1.1\r\n\r\n").splitlines()[0])
+
+    def test_wrong_lengths_are_refused(self):
+        for length in (b"-5", b"five", b"5 5", b"", b"99999999999999999999999"):
+            answer = self.server.raw(b"PUT /api HTTP/1.1\r\nContent-Length: " + length +
+                                     b"\r\n\r\n{}")
+            self.assertRegex(answer.splitlines()[0], rb" (400|413|411) ", length)
+        self.expect_alive()
+
+    def test_a_form_is_refused(self):
+        answer = self.server.raw(b"PUT /api HTTP/1.1\r\nContent-Type: multipart/form-data; "
+                                 b"boundary=x\r\nContent-Length: 2\r\n\r\n{}")
+        self.assertIn(b" 415 ", answer.splitlines()[0])
+
+    def test_long_headers_and_paths_are_refused(self):
+        many = b"".join(b"X-%d: %s\r\n" % (i, b"a" * 1000) for i in range(100))
+        answer = self.server.raw(b"GET /health HTTP/1.1\r\n" + many + b"\r\n")
+        self.assertIn(b" 431 ", answer.splitlines()[0])
+        self.server.raw(b"GET /" + b"a" * 100000 + b" HTTP/1.1\r\n\r\n")
+        self.server.raw(b"GET / HTTP/1.1\r\nRange: bytes=" + b"0-0," * 1900 + b"1-1\r\n\r\n")
+        self.expect_alive()
+
+    def test_garbage_is_refused(self):
+        generator = random.Random(5)
+        for size in (1, 10, 1000, 100000):
+            self.server.raw(generator.randbytes(size) + b"\r\n\r\n")
+        self.server.raw(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\0" * 64)
+        self.server.raw(b"\r\n" * 1000)
+        self.server.raw(b"GET\r\n\r\n")
+        self.expect_alive()
+
+    def test_a_body_that_stops_half_way_is_answered_in_time(self):
+        with self.server.connect() as connection:
+            connection.sendall(b"PUT /api HTTP/1.1\r\nContent-Length: 100\r\n\r\n{")
+            self.assertIn(b" 408 ", read_to_end(connection).splitlines()[0])
+        with self.server.connect() as connection:
+            connection.sendall(b"PUT /api HTTP/1.1\r\nContent-Length: 100\r\n\r\n{")
+            connection.shutdown(socket.SHUT_WR)
+            self.assertIn(b" 400 ", read_to_end(connection).splitlines()[0])
+        self.expect_alive()
+
+    def test_resets_at_every_point_do_no_harm(self):
+        body = json.dumps(PROMPT).encode()
+        whole = b"PUT /api HTTP/1.1\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+        for end in range(len(whole) + 1):
+            with self.server.connect() as connection:
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER,
+                                      b"\1\0\0\0\0\0\0\0")  # close() sends a reset
+                connection.sendall(whole[:end])
+        self.expect_alive()
+
+    def test_requests_may_follow_one_another_on_a_connection(self):
+        body = json.dumps(PROMPT).encode()
+        one = b"PUT /api HTTP/1.1\r\nContent-Length: %d\r\n" % len(body)
+        with self.server.connect() as connection:
+            connection.sendall((one + b"\r\n" + body) * 4 + one + b"Connection: close\r\n\r\n" + body)
+            self.assertEqual(read_to_end(connection).count(b"HTTP/1.1 200 OK"), 5)
+
+
+class SlowClients(ServedTest):
+    flags = ("--max-connections", 20, "--client-timeout", 30)
+
+    def test_they_do_not_keep_others_waiting(self):
+        slow = [self.server.connect() for _ in range(60)]
+        for number, connection in enumerate(slow):
+            try:
+                connection.sendall(b"PUT /api HTTP/1.1\r\nContent-Le"[:number])
+            except OSError:  # gave way already
+                pass
+        start = time.monotonic()
+        for _ in range(20):
+            self.expect_alive()
+        self.assertLess(time.monotonic() - start, 20)  # of the 30 s that the slow ones have
+        for connection in slow:
+            connection.close()
+
+
+class FullQueue(ServedTest):
+    flags = ("--slots", 2, "--step-microseconds", 20000, "--max-queue", 2, "--request-timeout", 3)
+
+    def test_further_requests_get_a_503_at_once(self):
+        def ask(_):
+            return self.server.ask({"prompts": ["Hello"], "tokens_to_generate": 50, "top_k": 1})
+        with concurrent.futures.ThreadPoolExecutor(12) as pool:
+            answers = list(pool.map(ask, range(12)))
+        statuses = sorted(status for status, _ in answers)
+        self.assertEqual(set(statuses), {200, 503})
+        self.assertGreaterEqual(statuses.count(200), 2)
+        self.assertIn("the queue is full",
+                      next(answer for status, answer in answers if status == 503)["message"])
+        self.wait_for({"active": 0, "queue": 0})
+
+    def test_a_client_that_hangs_up_frees_its_place(self):
+        body = json.dumps({"prompts": ["Hello"] * 6, "tokens_to_generate": 1000}).encode()
+        with self.server.connect() as connection:
+            connection.sendall(b"PUT /api HTTP/1.1\r\nContent-Length: %d\r\n\r\n%s" %
+                               (len(body), body))
+            self.wait_for({"active": 2, "queue": 1})
+        self.wait_for({"active": 0, "queue": 0})
+        self.wait_for_log(" 499 ")
+
+    def test_a_request_that_takes_too_long_is_cancelled(self):
+        answer = self.ask({"prompts": ["Hello"], "tokens_to_generate": 1000}, 503)
+        self.assertEqual(answer["message"], "the request took longer than 3 s")
+        self.wait_for({"active": 0})
+
+
+class Ends(unittest.TestCase):
+    def test_a_port_in_use_is_an_error_at_the_start(self):
+        server = ServerProcess(SERVER)
+        second = subprocess.run([SERVER, *VOCABULARY, "--port", str(server.port)],
+                                capture_output=True, text=True, timeout=60)
+        self.assertEqual(second.returncode, 1)
+        self.assertRegex(second.stderr, r"^error: cannot listen on 127\.0\.0\.1:\d+: Address "
+                                        r"already in use\n$")
+        self.assertEqual(server.stop(), 0)
+
+    def test_it_listens_on_this_machine_alone(self):
+        server = ServerProcess(SERVER)
+        addresses = {info[4][0] for info in socket.getaddrinfo(socket.gethostname(), None,
+                                                               socket.AF_INET)}
+        for address in addresses - {"127.0.0.1"}:
+            if not address.startswith("127."):
+                with self.assertRaises(ConnectionRefusedError):
+                    socket.create_connection((address, server.port), timeout=5)
+        self.assertEqual(server.stop(), 0)
+
+    def test_signals_end_it_with_what_runs_finished(self):
+        for number in (signal.SIGTERM, signal.SIGINT):
+            server = ServerProcess(SERVER, "--slots", 2, "--step-microseconds", 10000)
+            idle = server.connect()
+
+            def ask(_):
+                return server.ask({"prompts": ["Hello"], "tokens_to_generate": 60, "top_k": 1})
+            with concurrent.futures.ThreadPoolExecutor(4) as pool:
+                answers = [pool.submit(ask, i) for i in range(4)]
+                while server.health()[1] != {"active": 2, "model": "stand-in", "queue": 2,
+                                             "status": "ok"}:
+                    time.sleep(0.01)
+                self.assertEqual(server.stop(number), 0)
+                statuses = sorted(answer.result()[0] for answer in answers)
+            self.assertEqual(statuses, [200, 200, 503, 503])
+            idle.close()
+
+    def test_a_step_that_fails_is_a_500_and_not_the_end(self):
+        server = ServerProcess(SERVER, "--failing-step", 1)
+        self.assertEqual(server.ask(PROMPT), (500, {"message": "the step failed"}))
+        self.assertEqual(server.ask(PROMPT)[0], 200)
+        self.assertEqual(server.stop(), 0)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]])

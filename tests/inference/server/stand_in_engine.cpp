@@ -1,0 +1,120 @@
+#include "tests/inference/server/stand_in_engine.h"
+
+#include <chrono>
+#include <thread>
+#include <utility>
+
+namespace meg::test {
+
+using inference::GeneratedText;
+using inference::GenerationEvent;
+using inference::GenerationRequest;
+
+Status StandInEngine::check(const GenerationRequest& request) const {
+  if (request.prompt.empty()) {
+    return make_error(StatusCode::kInvalidArgument, "the prompt has no tokens");
+  }
+  const auto length = static_cast<int64_t>(request.prompt.size()) + request.tokens_to_generate;
+  if (length > options_.max_positions) {
+    return make_error(StatusCode::kOutOfRange,
+                      "prompt and new tokens are {} together: the model has {} positions", length,
+                      options_.max_positions);
+  }
+  return {};
+}
+
+bool StandInEngine::has_room(const GenerationRequest&) const { return active() < options_.slots; }
+
+Result<int64_t> StandInEngine::add(GenerationRequest request) {
+  MEG_RETURN_IF_ERROR(check(request));
+  if (!has_room(request)) return make_error(StatusCode::kResourceExhausted, "no room");
+  Text text;
+  text.text.tokens = request.prompt;
+  text.text.prompt_size = request.prompt.size();
+  text.request = std::move(request);
+  texts_.emplace(next_number_, std::move(text));
+  return next_number_++;
+}
+
+void StandInEngine::cancel(int64_t request) { texts_.erase(request); }
+
+int64_t StandInEngine::active() const { return static_cast<int64_t>(texts_.size()); }
+
+float StandInEngine::logprob(int32_t a, int32_t b) {
+  return -0.125f * static_cast<float>((a + 3 * b) % 64 + 1);
+}
+
+int32_t StandInEngine::next_token(const Text& text) const {
+  const auto& tokens = text.text.tokens;
+  uint64_t mixed = static_cast<uint64_t>(tokens.back()) * 0x9E3779B97F4A7C15ull + tokens.size();
+  if (tokens.size() > 1) mixed += static_cast<uint64_t>(tokens[tokens.size() - 2]) * 0xBF58476Dull;
+  if (text.request.sampling.top_k != 1) mixed += text.request.sampling.seed * 0x94D049BB133111EBull;
+  mixed ^= mixed >> 29;
+  mixed *= 0xBF58476D1CE4E5B9ull;
+  mixed ^= mixed >> 32;
+  return static_cast<int32_t>(mixed % static_cast<uint64_t>(options_.vocab_size));
+}
+
+Result<std::vector<GenerationEvent>> StandInEngine::step() {
+  if (options_.step_microseconds > 0) {
+    std::this_thread::sleep_for(std::chrono::microseconds(options_.step_microseconds));
+  }
+  if (steps_++ == options_.failing_step) {
+    return make_error(StatusCode::kInternal, "the step failed");
+  }
+  std::vector<GenerationEvent> events;
+  for (auto entry = texts_.begin(); entry != texts_.end();) {
+    Text& text = entry->second;
+    GenerationEvent event;
+    event.request = entry->first;
+    bool ended = text.request.tokens_to_generate == 0;
+    if (!ended) {
+      event.token = next_token(text);
+      text.text.tokens.push_back(*event.token);
+      const auto made = static_cast<int64_t>(text.text.tokens.size() - text.text.prompt_size);
+      ended = made == text.request.tokens_to_generate ||
+              (text.request.stop.on_eod && *event.token == options_.eod);
+    }
+    if (ended) {
+      for (size_t i = 1; text.request.logprobs && i < text.text.tokens.size(); ++i) {
+        text.text.logprobs.push_back(logprob(text.text.tokens[i - 1], text.text.tokens[i]));
+      }
+      event.finished = std::move(text.text);
+      entry = texts_.erase(entry);
+    } else {
+      ++entry;
+    }
+    events.push_back(std::move(event));
+  }
+  return events;
+}
+
+GeneratedText stand_in_answer(const StandInOptions& options, const GenerationRequest& request) {
+  StandInOptions quick = options;
+  quick.step_microseconds = 0;
+  quick.failing_step.reset();
+  StandInEngine engine(quick);
+  if (!engine.add(request).has_value()) return {};
+  for (;;) {
+    auto events = engine.step();
+    if (!events.has_value()) return {};
+    if (events->front().finished.has_value()) return std::move(*events->front().finished);
+  }
+}
+
+Result<std::vector<inference::Beam>> stand_in_beam_search(
+    const std::vector<int32_t>& prompt, const inference::BeamSearchOptions& options) {
+  std::vector<inference::Beam> beams;
+  for (int64_t number = 0; number < options.num_return_gen; ++number) {
+    inference::Beam beam;
+    beam.tokens = prompt;
+    beam.prompt_size = prompt.size();
+    beam.tokens.insert(beam.tokens.end(), static_cast<size_t>(options.tokens_to_generate),
+                       static_cast<int32_t>(number));
+    beam.score = -1.5 * static_cast<double>(number + 1) * options.length_penalty;
+    beams.push_back(std::move(beam));
+  }
+  return beams;
+}
+
+}  // namespace meg::test

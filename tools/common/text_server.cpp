@@ -1,0 +1,144 @@
+#include "tools/common/text_server.h"
+
+#include <fmt/core.h>
+#include <malloc.h>
+
+#include <chrono>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <thread>
+#include <utility>
+
+#include "libmeg/inference/server/http_server.h"
+#include "libmeg/inference/server/megatron_api.h"
+#include "libmeg/inference/server/page.h"
+#include "tools/common/interruption.h"
+
+namespace meg::tools {
+namespace {
+
+using inference::GenerationQueue;
+using inference::HttpServer;
+using std::chrono::milliseconds;
+
+/// Of malloc: by default there are eight for each processor, and what the connections' threads free
+/// stays in all of them.
+constexpr int kArenas = 2;
+
+/// How long texts that are being generated may go on when the server should end.
+constexpr milliseconds kGrace = std::chrono::seconds(10);
+
+milliseconds in_milliseconds(double seconds) {
+  return milliseconds(static_cast<int64_t>(seconds * 1e3));
+}
+
+std::string health_json(const std::string& model, const GenerationQueue& queue) {
+  const GenerationQueue::Load load = queue.load();
+  nlohmann::json health;
+  health["status"] = "ok";
+  health["model"] = model;
+  health["queue"] = load.waiting;
+  health["active"] = load.active;
+  return health.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+void write_log_line(const inference::RequestLog& request) {
+  const std::string line = inference::log_line(request) + "\n";
+  std::fwrite(line.data(), 1, line.size(), stderr);
+}
+
+inference::RequestRules request_rules(const TextServerFlags& flags) {
+  inference::RequestRules rules;
+  rules.sampling.temperature = flags.temperature;
+  rules.sampling.top_k = flags.top_k;
+  rules.sampling.top_p = flags.top_p;
+  rules.max_tokens_to_generate = flags.out_seq_length;
+  return rules;
+}
+
+inference::HttpServerOptions http_options(const TextServerFlags& flags) {
+  inference::HttpServerOptions options;
+  options.host = flags.host;
+  options.port = static_cast<int>(flags.port);
+  options.max_request_bytes = static_cast<size_t>(flags.max_request_bytes);
+  options.max_connections = static_cast<size_t>(flags.max_connections);
+  options.limits.request = in_milliseconds(flags.client_timeout);
+  options.limits.write = options.limits.request;
+  options.limits.idle = options.limits.request;
+  return options;
+}
+
+}  // namespace
+
+void declare_text_server_flags(Flags& flags, TextServerFlags& values) {
+  constexpr int64_t kMany = int64_t{1} << 30;
+  flags.group("Server");
+  flags.value("--host", &values.host, "ADDRESS", "where to listen; 0.0.0.0 is everywhere");
+  flags.value("--port", &values.port, "N", "0: any free one, which is printed").range(0, 65535);
+  flags
+      .value("--max-queue", &values.max_queue, "N",
+             "requests that may wait for the model; further ones get a 503")
+      .range(1, kMany);
+  flags
+      .value("--max-connections", &values.max_connections, "N",
+             "open connections; beyond them the slowest client gives way")
+      .range(1, kMany);
+  flags
+      .value("--max-request-bytes", &values.max_request_bytes, "BYTES", "larger requests get a 413")
+      .range(1, kMany);
+  flags
+      .value("--request-timeout", &values.request_timeout, "SECONDS",
+             "how long a request may wait and run")
+      .real_range(0.001, 1e6);
+  flags
+      .value("--client-timeout", &values.client_timeout, "SECONDS",
+             "how long a client may take to send a request or to take an answer")
+      .real_range(0.001, 1e6);
+  flags.group("What requests do not say");
+  flags
+      .value("--out-seq-length", &values.out_seq_length, "N",
+             "the most tokens that a request may ask for")
+      .range(1, kMany);
+  flags.value("--temperature", &values.temperature, "X", "divides the logits")
+      .real_range(1e-6, 100);
+  flags.value("--top_k", &values.top_k, "N", "draw from the N most likely tokens; 0: from all")
+      .range(0, 1000);
+  flags
+      .value("--top_p", &values.top_p, "P",
+             "draw from the most likely tokens that together have probability P; 0: from all")
+      .real_range(0, 1);
+}
+
+Status check_text_server_flags(const TextServerFlags& flags) {
+  if (flags.top_k > 0 && flags.top_p > 0) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "--top_k and --top_p: expected one of them at most");
+  }
+  return {};
+}
+
+Status serve_texts(const TextServerFlags& flags, ServedModel model, int64_t seed) {
+  stop_at_signals();
+  ::mallopt(M_ARENA_MAX, kArenas);
+  GenerationQueue queue(std::move(model.engine), std::move(model.beam_search), flags.max_queue);
+  inference::MegatronApi api(*model.tokenizer, queue, request_rules(flags),
+                             in_milliseconds(flags.request_timeout), static_cast<uint64_t>(seed));
+  inference::HttpHandlers handlers;
+  handlers.api = [&](std::string_view body, int client) { return api.answer(body, client); };
+  handlers.health = [&] { return health_json(model.name, queue); };
+  handlers.page = inference::page_html();
+  handlers.log = write_log_line;
+  MEG_ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> server,
+                       HttpServer::start(http_options(flags), std::move(handlers)));
+  fmt::print("> {} is served on http://{}:{}\n", model.name, server->host(), server->port());
+  std::fflush(stdout);
+  while (!interrupted()) std::this_thread::sleep_for(milliseconds(50));
+  fmt::print("> the server ends\n");
+  std::fflush(stdout);
+  server->close_door();
+  queue.stop(kGrace);
+  server->stop();
+  return {};
+}
+
+}  // namespace meg::tools

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "libmeg/core/status.h"
+#include "libmeg/inference/server/generation_queue.h"
+#include "libmeg/tokenizer/tokenizer.h"
+#include "tools/common/flags.h"
+
+namespace meg::tools {
+
+/// How a text generation server answers, by its flags.
+struct TextServerFlags {
+  std::string host = "127.0.0.1";
+  int64_t port = 5000;
+  int64_t out_seq_length = 1024;
+  double temperature = 1;
+  int64_t top_k = 0;
+  double top_p = 0;
+  int64_t max_queue = 256;
+  double request_timeout = 600;
+  double client_timeout = 30;
+  int64_t max_request_bytes = 4 << 20;
+  int64_t max_connections = 512;
+};
+
+void declare_text_server_flags(Flags& flags, TextServerFlags& values);
+
+/// kInvalidArgument for flags that do not go together: wrong usage.
+Status check_text_server_flags(const TextServerFlags& flags);
+
+/// What is served.
+struct ServedModel {
+  std::string name;  ///< For /health and the page.
+  const Tokenizer* tokenizer = nullptr;
+  std::unique_ptr<inference::GenerationEngine> engine;
+  inference::BeamSearch beam_search;  ///< May be empty.
+};
+
+/// Serves until SIGINT, SIGTERM or SIGHUP; then what the model is at may finish, the rest is
+/// refused. Says on standard output where it listens, and writes a line for each request on
+/// standard error. seed: of what is drawn for requests that name none. Errors: those of listening.
+Status serve_texts(const TextServerFlags& flags, ServedModel model, int64_t seed);
+
+}  // namespace meg::tools

@@ -1,0 +1,83 @@
+// Serves a trained model's texts over HTTP. Stands for Megatron-LM
+// tools/run_text_generation_server.py.
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+#include "libmeg/inference/generation/beam_search.h"
+#include "libmeg/inference/generation/model_engine.h"
+#include "tools/common/inference_flags.h"
+#include "tools/common/report.h"
+#include "tools/common/text_server.h"
+
+namespace meg::tools {
+namespace {
+
+constexpr int kUsageError = 2;
+
+struct Arguments {
+  InferenceFlags inference;
+  TextServerFlags server;
+  int64_t max_batch_size = 16;
+};
+
+std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments) {
+  Flags flags("run_text_generation_server",
+              "serves the texts of a trained GPT model over HTTP: PUT /api, as Megatron's.");
+  declare_text_server_flags(flags, arguments.server);
+  flags
+      .value("--max-batch-size", &arguments.max_batch_size, "N",
+             "texts that are generated at a time; each takes its share of memory")
+      .range(1, 4096);
+  declare_inference_flags(flags, arguments.inference);
+  declare_other_inference_flags(flags);
+  if (const std::optional<int> code = flags.parse(argc, argv)) return code;
+  for (const Status& usage :
+       {check_inference_flags(arguments.inference), check_text_server_flags(arguments.server)}) {
+    if (usage.ok()) continue;
+    fail(usage);
+    return kUsageError;
+  }
+  return std::nullopt;
+}
+
+/// The checkpoint's folder, as a person calls it.
+std::string model_name(const InferenceFlags& inference, const LoadedModel& loaded) {
+  const std::filesystem::path folder = std::filesystem::path(inference.load) / "";
+  std::string name = folder.parent_path().filename().string();
+  if (loaded.iteration) name += fmt::format(" at iteration {}", *loaded.iteration);
+  return name;
+}
+
+Status serve(const Arguments& arguments, LoadedModel& loaded) {
+  inference::EngineOptions options;
+  options.max_slots = arguments.max_batch_size;
+  options.max_sequence_length = loaded.sequence_length;
+  ServedModel served;
+  served.name = model_name(arguments.inference, loaded);
+  served.tokenizer = loaded.tokenizer.get();
+  MEG_ASSIGN_OR_RETURN(
+      served.engine, inference::create_generation_engine(loaded.model, *loaded.tokenizer, options));
+  served.beam_search = [&](const std::vector<int32_t>& prompt,
+                           const inference::BeamSearchOptions& search) {
+    return inference::beam_search(loaded.model, *loaded.tokenizer, prompt, search);
+  };
+  return serve_texts(arguments.server, std::move(served), arguments.inference.seed);
+}
+
+int main(int argc, const char* const* argv) {
+  Arguments arguments;
+  if (const std::optional<int> code = parse(argc, argv, arguments)) return *code;
+  Result<LoadedModel> loaded = load_inference_model(arguments.inference);
+  if (!loaded.has_value()) return fail(loaded.error());
+  const Status status = serve(arguments, *loaded);
+  return status.ok() ? 0 : fail(status);
+}
+
+}  // namespace
+}  // namespace meg::tools
+
+int main(int argc, char** argv) { return meg::tools::main(argc, argv); }

@@ -1,0 +1,145 @@
+// Asks a text generation server for one text after another. Stands for Megatron-LM
+// tools/text_generation_cli.py.
+
+#include <fmt/core.h>
+#include <httplib.h>
+
+#include <charconv>
+#include <cstdint>
+#include <cstdio>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "libmeg/core/blanks.h"
+#include "libmeg/core/printable.h"
+#include "libmeg/core/result.h"
+#include "tools/common/flags.h"
+#include "tools/common/report.h"
+
+namespace meg::tools {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kUsageError = 2;
+constexpr time_t kAnswerSeconds = 24 * 3600;  ///< The server has a timeout of its own.
+constexpr std::string_view kEnd = "stop";
+
+struct Address {
+  std::string host;
+  int port = 0;
+};
+
+Result<Address> read_address(const std::string& text) {
+  const size_t colon = text.rfind(':');
+  Address address;
+  const char* const end = text.data() + text.size();
+  const char* const digits = colon == std::string::npos ? end : text.data() + colon + 1;
+  const auto [stop, error] = std::from_chars(digits, end, address.port);
+  if (error != std::errc() || stop != end || colon == 0 || address.port < 1 ||
+      address.port > 65535) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "expected HOST:PORT such as localhost:5000, found {}", printable(text));
+  }
+  address.host = text.substr(0, colon);
+  if (address.host.front() == '[' && address.host.back() == ']') {
+    address.host = address.host.substr(1, address.host.size() - 2);
+  }
+  return address;
+}
+
+/// Empty at the end of input and where `stop` was typed.
+std::optional<std::string> ask(std::string_view question) {
+  fmt::print("{}", question);
+  std::fflush(stdout);
+  std::string line;
+  if (!std::getline(std::cin, line) || trimmed(line) == kEnd) return std::nullopt;
+  return line;
+}
+
+std::optional<int64_t> read_count(const std::string& line) {
+  const std::string_view text = trimmed(line);
+  int64_t count = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return count;
+}
+
+/// The sentence in an error's body: ours and flask_restful's are objects, Megatron's a string.
+std::string error_message(const std::string& body) {
+  const json answer = json::parse(body, nullptr, false);
+  if (answer.is_string()) return answer.get<std::string>();
+  if (answer.is_object() && answer.contains("message") && answer["message"].is_string()) {
+    return answer["message"].get<std::string>();
+  }
+  return printable(body, 200);
+}
+
+void print_answer(const httplib::Response& response) {
+  if (response.status != 200) {
+    fmt::print("Error {}: {}\n", response.status, error_message(response.body));
+    return;
+  }
+  const json answer = json::parse(response.body, nullptr, false);
+  if (!answer.is_object() || !answer["text"].is_array() || answer["text"].empty() ||
+      !answer["text"][0].is_string()) {
+    fmt::print("Error: expected an answer with a text, found {}\n", printable(response.body, 200));
+    return;
+  }
+  fmt::print("Megatron Response: \n{}\n", answer["text"][0].get_ref<const std::string&>());
+}
+
+/// One prompt and its answer; false at the end.
+Result<bool> converse(httplib::Client& client, const std::string& server) {
+  const std::optional<std::string> prompt = ask("Enter prompt: ");
+  if (!prompt.has_value()) return false;
+  const std::optional<std::string> line = ask("Enter number of tokens to generate: ");
+  if (!line.has_value()) return false;
+  const std::optional<int64_t> count = read_count(*line);
+  if (!count.has_value()) {
+    fmt::print("Error: expected a number of tokens, found {}\n", printable(*line));
+    return true;
+  }
+  const json request = {{"prompts", {*prompt}}, {"tokens_to_generate", *count}};
+  const httplib::Result result = client.Put(
+      "/api", request.dump(-1, ' ', false, json::error_handler_t::replace), "application/json");
+  if (!result) {
+    return make_error(StatusCode::kIoError, "{}: no answer from a server there ({})", server,
+                      httplib::to_string(result.error()));
+  }
+  print_answer(*result);
+  return true;
+}
+
+int main(int argc, const char* const* argv) {
+  std::string server;
+  Flags flags("text_generation_cli",
+              "asks a text generation server for texts, until the input ends or says stop.");
+  flags.positional("HOST:PORT", &server, "where run_text_generation_server listens");
+  if (const std::optional<int> code = flags.parse(argc, argv)) return *code;
+  const Result<Address> address = read_address(server);
+  if (!address.has_value()) {
+    fail(address.error());
+    return kUsageError;
+  }
+  httplib::Client client(address->host, address->port);
+  client.set_read_timeout(kAnswerSeconds);
+  for (;;) {
+    const Result<bool> more = converse(client, server);
+    if (!more.has_value()) {
+      fmt::print("\n");
+      return fail(more.error());
+    }
+    if (!*more) break;
+  }
+  fmt::print("\n");
+  return 0;
+}
+
+}  // namespace
+}  // namespace meg::tools
+
+int main(int argc, char** argv) { return meg::tools::main(argc, argv); }
