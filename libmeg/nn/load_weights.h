@@ -18,14 +18,8 @@ struct LoadWeightsOptions {
 /// weights widen, others are rounded to the model's type. Rows of the vocabulary that the
 /// checkpoint lacks repeat its last one, as Megatron's checkpoint_util pads.
 /// Errors: kInvalidArgument, by name, where a parameter is missing, is too many or has another
-/// shape; what read_merged says.
+/// shape; what read_training_tensors says, which does the reading.
 Status load_weights(const MegatronCheckpoint& checkpoint, GptModel& model,
                     const LoadWeightsOptions& options = {});
-
-/// Reads one kind of state of a parameter (its weight, its Adam moments) into a dense tensor of the
-/// merged shape, any floating type and device; for Partition::kVocabulary with any number of rows,
-/// as load_weights.
-Status load_tensor(const MegatronCheckpoint& checkpoint, const LogicalParameter& parameter,
-                   const LogicalTensor& source, const LoadWeightsOptions& options, at::Tensor into);
 
 }  // namespace meg::nn
