@@ -3,12 +3,14 @@
 
 lambada_bench.py EVALUATE_GPT PEER_LAMBADA.PY LAMBADA.jsonl --vocab-file V --merge-file M
     [--lines N] [--threads T ...] [--runs R] [--strict] [--device cpu|cuda] [--dtype fp32|fp16|bf16]
-    [--shape LAYERS HIDDEN HEADS]
+    [--shape LAYERS HIDDEN HEADS] [--peer-batch-tokens B]
 
 Makes a random GPT-2 (the small one unless --shape says otherwise) with make_hf_gpt2.py beside the
 peer, maps it into a Megatron checkpoint, and compares every example's target, prediction and log
 probability (fp32: to 1e-5) before it prints a time. Rates are tokens a second of scoring, loading
-and tokenizing left out, the best of the runs; processor seconds are of the whole processes.
+and tokenizing left out, the best of the runs; processor seconds are of the whole processes. On few
+lines the peer's batches of 4096 tokens are padded by a tenth and more; --peer-batch-tokens 512 takes that
+from it.
 """
 import argparse
 import json
@@ -67,6 +69,7 @@ def main():
     parser.add_argument("--strict", action="store_true")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype", default="fp32", choices=["fp32", "fp16", "bf16"])
+    parser.add_argument("--peer-batch-tokens", type=int, default=4096)
     parser.add_argument("--shape", type=int, nargs=3, default=[12, 768, 12])
     given = parser.parse_args()
     tokenizer = ["--vocab-file", given.vocab_file, "--merge-file", given.merge_file]
@@ -84,7 +87,7 @@ def main():
         if given.dtype != "fp32":
             ours.append("--" + given.dtype)
         theirs = [sys.executable, given.peer, folder / "hf", data, "--output", folder / "theirs", "--device", given.device,
-                  "--dtype", given.dtype, *tokenizer]
+                  "--dtype", given.dtype, "--batch-tokens", given.peer_batch_tokens, *tokenizer]
         if given.strict:
             ours.append("--strict-lambada")
             theirs.append("--strict")
