@@ -11,8 +11,6 @@
 namespace meg::nn {
 namespace {
 
-/// From here on LibTorch's product is as fast.
-constexpr int64_t kMostRows = 64;
 /// Columns that a thread takes at least.
 constexpr int64_t kGrain = 96;
 
@@ -21,7 +19,7 @@ constexpr int64_t kGrain = 96;
 bool has_few_rows(const at::Tensor& input, const at::Tensor& weight) {
   return c10::InferenceMode::is_enabled() && input.is_cpu() && weight.is_contiguous() &&
          best_instruction_set() != InstructionSet::kPortable && input.numel() > 0 &&
-         input.numel() <= kMostRows * weight.size(1);
+         input.numel() <= kFewRows * weight.size(1);
 }
 
 at::Tensor few_rows_linear(const at::Tensor& input, const at::Tensor& weight,

@@ -2,7 +2,12 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+
 namespace meg::nn {
+
+/// The most rows that are few; from here on LibTorch's products are as fast.
+constexpr int64_t kFewRows = 64;
 
 /// Whether few_rows_linear() is the product to take: in inference mode, on a CPU, for rows so few
 /// that LibTorch's products leave much of the processor unused and give a row other bits where the

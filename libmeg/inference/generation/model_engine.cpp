@@ -13,6 +13,7 @@
 #include "libmeg/inference/generation/running_text.h"
 #include "libmeg/inference/generation/stop_rules.h"
 #include "libmeg/inference/generation/token_scores.h"
+#include "libmeg/nn/few_rows_linear.h"
 #include "libmeg/nn/kernels/parallel_for.h"
 #include "libmeg/parallel/torch_guard.h"
 
@@ -130,20 +131,29 @@ Result<at::Tensor> ModelEngine::extend(std::span<RunningText* const> texts) {
   return states.index_select(0, at::tensor(at::IntArrayRef(last)).to(states.device()));
 }
 
-/// Which texts go through the model together. A CPU takes new ones one by one, because what a
-/// prompt comes to may depend on how many rows a product has.
+/// Which texts go through the model together: on a GPU all. A CPU takes those that are held and, up
+/// to as many tokens as keep a row's bits apart from the other rows, new ones; longer prompts
+/// alone.
 std::vector<std::vector<RunningText*>> ModelEngine::parts_of(
     std::span<RunningText* const> texts) const {
-  std::vector<std::vector<RunningText*>> parts(1);
+  std::vector<RunningText*> together, alone;
   for (RunningText* text : texts) {
-    const bool is_new = model_.cache().length(text->slot) == 0;
-    if (is_new && model_.is_on_cpu()) {
-      parts.push_back({text});
-    } else {
-      parts.front().push_back(text);
-    }
+    const bool is_long =
+        model_.cache().length(text->slot) == 0 && std::ssize(text->answer.tokens) > nn::kFewRows;
+    (is_long && model_.is_on_cpu() ? alone : together).push_back(text);
   }
-  if (parts.front().empty()) parts.erase(parts.begin());
+  std::vector<std::vector<RunningText*>> parts;
+  int64_t rows = nn::kFewRows;
+  for (RunningText* text : together) {
+    const int64_t count = std::ssize(text->answer.tokens) - model_.cache().length(text->slot);
+    if (parts.empty() || (model_.is_on_cpu() && rows + count > nn::kFewRows)) {
+      parts.emplace_back();
+      rows = 0;
+    }
+    parts.back().push_back(text);
+    rows += count;
+  }
+  for (RunningText* text : alone) parts.push_back({text});
   return parts;
 }
 

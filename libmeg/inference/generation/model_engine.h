@@ -19,7 +19,7 @@ struct EngineOptions {
 
 /// An engine over a whole model, which it alone uses from now on, without dropout; model and
 /// tokenizer are to outlive it. A text is the same whatever texts are beside it: on a CPU bit for
-/// bit, on a GPU but for the order of sums.
+/// bit where max_slots is at most 64 (AVX2 or better), else but for the order of sums.
 /// Errors: kInvalidArgument where the tokenizer has more tokens than the model, or options are out
 /// of their range; kResourceExhausted where the cache does not fit.
 Result<std::unique_ptr<GenerationEngine>> create_generation_engine(nn::GptModel& model,
