@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "libmeg/nn/chosen_rows.h"
 #include "libmeg/nn/recompute.h"
 
 namespace meg::nn {
@@ -45,8 +46,23 @@ SelfAttention::Heads SelfAttention::split(const at::Tensor& mixed) const {
   return {parts[0].reshape({b, s, -1, kv_channels_}), parts[1].squeeze(3), parts[2].squeeze(3)};
 }
 
-at::Tensor SelfAttention::forward(const at::Tensor& hidden_states,
-                                  const ForwardContext& context) const {
+/// [b, s, n * hn]
+at::Tensor SelfAttention::attend(const Heads& heads, const ForwardContext& context) const {
+  if (context.cache != nullptr) {
+    return context.cache->attention(layer_, heads.query, heads.key, heads.value,
+                                    core_attention_.softmax_scale());
+  }
+  if (!recompute_ || !context.training) {
+    return core_attention_.forward(heads.query, heads.key, heads.value, context);
+  }
+  const auto core = [this, context](const std::vector<at::Tensor>& inputs) {
+    return core_attention_.forward(inputs[0], inputs[1], inputs[2], context);
+  };
+  return recompute(core, {heads.query, heads.key, heads.value}, *context.random);
+}
+
+at::Tensor SelfAttention::forward(const at::Tensor& hidden_states, const ForwardContext& context,
+                                  const at::Tensor& rows) const {
   Heads heads = split(linear_qkv_.forward(hidden_states));
   if (q_layernorm_) {
     heads.query = q_layernorm_->forward(heads.query);
@@ -56,19 +72,7 @@ at::Tensor SelfAttention::forward(const at::Tensor& hidden_states,
     heads.query = apply_rotary(heads.query, context.rotary, rotary_interleaved_);
     heads.key = apply_rotary(heads.key, context.rotary, rotary_interleaved_);
   }
-  if (context.cache != nullptr) {
-    return linear_proj_.forward(context.cache->attention(
-        layer_, heads.query, heads.key, heads.value, core_attention_.softmax_scale()));
-  }
-  if (!recompute_ || !context.training) {
-    return linear_proj_.forward(
-        core_attention_.forward(heads.query, heads.key, heads.value, context));
-  }
-  const auto core = [this, context](const std::vector<at::Tensor>& inputs) {
-    return core_attention_.forward(inputs[0], inputs[1], inputs[2], context);
-  };
-  return linear_proj_.forward(
-      recompute(core, {heads.query, heads.key, heads.value}, *context.random));
+  return linear_proj_.forward(chosen_rows(attend(heads, context), rows));
 }
 
 }  // namespace meg::nn

@@ -20,8 +20,9 @@ class SelfAttention {
   SelfAttention(const GptConfig& config, const GptOptions& options, const ParameterStore& store,
                 int64_t layer);
 
-  /// [b, s, h] -> [b, s, h]
-  at::Tensor forward(const at::Tensor& hidden_states, const ForwardContext& context) const;
+  /// [b, s, h] -> [b, s, h], or [1, n, h] where rows, [n] of b * s, are chosen.
+  at::Tensor forward(const at::Tensor& hidden_states, const ForwardContext& context,
+                     const at::Tensor& rows) const;
 
  private:
   struct Heads {
@@ -30,6 +31,8 @@ class SelfAttention {
   };
 
   Heads split(const at::Tensor& mixed) const;
+
+  at::Tensor attend(const Heads& heads, const ForwardContext& context) const;
 
   ColumnParallelLinear linear_qkv_;
   RowParallelLinear linear_proj_;

@@ -16,6 +16,7 @@ struct ForwardContext {
   /// the others true keeps it. Undefined: causal.
   at::Tensor attention_mask;
   RotaryTable rotary;
+  at::Tensor rows;                   ///< GptInput::rows.
   const CacheStep* cache = nullptr;  ///< Set where keys and values of earlier tokens are kept.
 };
 

@@ -76,7 +76,7 @@ struct GptModel::State {
   Status check_last(const GptInput& input) const;
   Status check_labels(const GptInput& input, const at::Tensor& labels) const;
 
-  InputRules rules() const { return {config, options, is_first}; }
+  InputRules rules() const { return {config, options, is_first, is_last}; }
 
   ForwardContext context(const GptInput& input);
   at::Tensor hidden_states(const GptInput& input);
@@ -106,6 +106,7 @@ ForwardContext GptModel::State::context(const GptInput& input) {
   ForwardContext context;
   context.training = training;
   context.random = &random;
+  context.rows = input.rows;
   context.attention_mask = core_attention_mask(options, training, input.attention_mask, s);
   if (config.position_embedding_type == "rope") {
     if (!rotary.cosine.defined() || rotary.cosine.size(0) != s) {

@@ -24,6 +24,9 @@ struct GptInput {
   /// undefined: those behind it, which the fast attention knows without a mask.
   at::Tensor attention_mask = {};
   at::Tensor hidden_states = {};  ///< [b, s, h], what the stage before returned. Later stages.
+  /// [n] int64 below b * s: the tokens whose hidden states are asked for, which become [1, n, h];
+  /// the last layer then computes no others. Undefined: all. Last stage.
+  at::Tensor rows = {};
 };
 
 /// New tokens of cached sequences, one sequence after the other; T in all. On the model's device.

@@ -56,7 +56,7 @@ Result<int64_t> count_tokens(const CachedInput& input, const KvCache& cache) {
 }  // namespace
 
 Status check_input(const InputRules& rules, const GptInput& input) {
-  const auto& [config, options, is_first] = rules;
+  const auto& [config, options, is_first, is_last] = rules;
   const at::Tensor& first = is_first ? input.tokens : input.hidden_states;
   if (is_first && !(first.defined() && first.dim() == 2 && first.scalar_type() == at::kLong)) {
     return wrong_tensor("tokens", "Long [b, s]", first);
@@ -96,6 +96,11 @@ Status check_input(const InputRules& rules, const GptInput& input) {
                       "attention_backend flash: takes no attention mask; expected auto, fused, "
                       "unfused or local");
   }
+  if (const at::Tensor& rows = input.rows; rows.defined()) {
+    const bool fits = is_last && rows.dim() == 1 && rows.scalar_type() == at::kLong;
+    if (!fits) return wrong_tensor("rows", "Long [n], on the last stage", rows);
+    MEG_RETURN_IF_ERROR(check_rows("rows", rows, b * s));
+  }
   if (is_first) MEG_RETURN_IF_ERROR(check_rows("tokens", first, config.padded_vocab_size));
   if (is_first && has_positions && positions.defined()) {
     return check_rows("position_ids", positions, config.max_position_embeddings);
@@ -104,9 +109,9 @@ Status check_input(const InputRules& rules, const GptInput& input) {
 }
 
 Status check_input(const InputRules& rules, const CachedInput& input, const KvCache& cache) {
-  const auto& [config, options, is_first] = rules;
+  const GptConfig& config = rules.config;
   MEG_ASSIGN_OR_RETURN(const int64_t tokens, count_tokens(input, cache));
-  if (!is_first) {
+  if (!rules.is_first) {
     if (input.hidden_states.defined() && input.hidden_states.dim() == 3 &&
         input.hidden_states.size(1) == tokens && tokens > 0) {
       return Status();

@@ -9,6 +9,7 @@ struct InputRules {
   const GptConfig& config;
   const GptOptions& options;
   bool is_first;  ///< Whether the part holds the embedding.
+  bool is_last;   ///< Whether the part holds the output layer.
 };
 
 /// The errors of GptModel's functions, see there.

@@ -31,7 +31,11 @@ at::Tensor TransformerBlock::forward(at::Tensor hidden_states,
 
 at::Tensor TransformerBlock::forward_layers(at::Tensor hidden_states, const ForwardContext& context,
                                             size_t begin, size_t end) const {
-  for (size_t i = begin; i < end; ++i) hidden_states = layers_[i].forward(hidden_states, context);
+  for (size_t i = begin; i < end; ++i) {
+    const bool is_last = i + 1 == layers_.size();
+    hidden_states =
+        layers_[i].forward(hidden_states, context, is_last ? context.rows : at::Tensor());
+  }
   return hidden_states;
 }
 

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "libmeg/nn/chosen_rows.h"
 #include "libmeg/nn/dropout.h"
 
 namespace meg::nn {
@@ -14,11 +15,11 @@ TransformerLayer::TransformerLayer(const GptConfig& config, const GptOptions& op
       mlp_(config, options, store, layer),
       hidden_dropout_(options.hidden_dropout) {}
 
-at::Tensor TransformerLayer::forward(const at::Tensor& hidden_states,
-                                     const ForwardContext& context) const {
+at::Tensor TransformerLayer::forward(const at::Tensor& hidden_states, const ForwardContext& context,
+                                     const at::Tensor& rows) const {
   const at::Tensor attended =
-      dropout_add(self_attention_.forward(input_layernorm_.forward(hidden_states), context),
-                  hidden_states, context);
+      dropout_add(self_attention_.forward(input_layernorm_.forward(hidden_states), context, rows),
+                  chosen_rows(hidden_states, rows), context);
   return dropout_add(mlp_.forward(pre_mlp_layernorm_.forward(attended)), attended, context);
 }
 

@@ -16,8 +16,9 @@ class TransformerLayer {
   TransformerLayer(const GptConfig& config, const GptOptions& options, const ParameterStore& store,
                    int64_t layer);
 
-  /// [b, s, h] -> [b, s, h]
-  at::Tensor forward(const at::Tensor& hidden_states, const ForwardContext& context) const;
+  /// [b, s, h] -> [b, s, h], or [1, n, h] where rows, [n] of b * s, are chosen.
+  at::Tensor forward(const at::Tensor& hidden_states, const ForwardContext& context,
+                     const at::Tensor& rows) const;
 
  private:
   at::Tensor dropout_add(const at::Tensor& output, const at::Tensor& residual,

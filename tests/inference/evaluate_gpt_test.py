@@ -102,6 +102,12 @@ class EvaluateGpt(unittest.TestCase):
         self.assertNotIn("validation results", process.stdout)
         return last
 
+    def test_a_tokenizer_of_far_fewer_tokens_is_refused(self):
+        small = ROOT / "testdata" / "tokenizer"
+        last = self.error(1, "--vocab-file", small / "vocab.json", "--merge-file", small / "merges.txt")
+        self.assertIn("not the tokenizer of this checkpoint: expected more than", last)
+        self.assertIn("found 2257", last)
+
     def test_every_example_is_scored_as_transformers_scores_it(self):
         for load in ("megatron", "tp2pp2"):
             for flags, name in (([], "last"), (["--strict-lambada"], "strict")):

@@ -83,6 +83,23 @@ TEST(GptModelTest, NoTokenSeesThoseBehindIt) {
   }
 }
 
+TEST(GptModelTest, ChosenRowsAreThoseOfAllHiddenStates) {
+  for (const GptConfig& config : {small_config(), small_llama_config()}) {
+    GptModel model = small_model(config);
+    model.set_training(false);
+    const at::Tensor tokens = small_tokens(config);
+    const at::Tensor all = *model.hidden_states({.tokens = tokens});
+    const at::Tensor rows = at::tensor(std::vector<int64_t>{23, 0, 11, 11});
+    const auto chosen = model.hidden_states({.tokens = tokens, .rows = rows});
+    ASSERT_TRUE(chosen.has_value()) << chosen.error().message();
+    EXPECT_TRUE(at::allclose(*chosen, all.flatten(0, 1).index_select(0, rows).unsqueeze(0)));
+    EXPECT_THAT(model.hidden_states({.tokens = tokens, .rows = rows + 1}).error().message(),
+                HasSubstr("rows: expected 0 to 23, found 24"));
+    EXPECT_THAT(model.hidden_states({.tokens = tokens, .rows = all}).error().message(),
+                HasSubstr("rows: expected Long [n]"));
+  }
+}
+
 TEST(GptModelTest, BackendsAndMasksAgree) {
   for (const GptConfig& config : {small_config(), small_llama_config()}) {
     const at::Tensor tokens = small_tokens(config);

@@ -70,8 +70,17 @@ void declare_other_inference_flags(Flags& flags) {
 }
 
 Status check_inference_flags(const InferenceFlags& inference) {
-  if (!inference.fp16 || !inference.bf16) return Status();
-  return Status(StatusCode::kInvalidArgument, "--fp16 and --bf16: expected one of them at most");
+  if (inference.fp16 && inference.bf16) {
+    return Status(StatusCode::kInvalidArgument, "--fp16 and --bf16: expected one of them at most");
+  }
+  const ModelFlags& model = inference.model;
+  const int given = int{model.num_layers.has_value()} + int{model.hidden_size.has_value()} +
+                    int{model.num_attention_heads.has_value()};
+  if (inference.use_checkpoint_args || given == 0 || given == 3) return Status();
+  return Status(
+      StatusCode::kInvalidArgument,
+      "--num-layers, --hidden-size, --num-attention-heads: expected all of them, or none "
+      "and the checkpoint's (--use-checkpoint-args: the checkpoint's beside those given)");
 }
 
 }  // namespace meg::tools

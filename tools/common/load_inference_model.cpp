@@ -143,6 +143,13 @@ int64_t vocabulary_rows(const MegatronCheckpoint& checkpoint) {
   return checkpoint.config().padded_vocab_size;
 }
 
+/// Rows that pad a vocabulary at most: Megatron's divisor on as many tensor-parallel ranks as
+/// anyone has.
+int64_t most_padding(const GptConfig& config) {
+  constexpr int64_t kMostTensorRanks = 64;
+  return std::max(config.make_vocab_size_divisible_by, int64_t{1}) * kMostTensorRanks;
+}
+
 /// Tokenizers of other types may count their tokens in another way.
 bool has_same_type(const std::string& type, const MegatronCheckpoint& checkpoint) {
   const std::optional<FieldValue> found = checkpoint.arg("tokenizer_type");
@@ -159,6 +166,13 @@ Status check_tokenizer(const Tokenizer& tokenizer, const std::string& type,
                       "{}: not the tokenizer of this checkpoint: expected at most {} tokens "
                       "(padded_vocab_size), found {}",
                       folder, rows, tokenizer.vocab_size());
+  }
+  if (rows - tokenizer.vocab_size() >= most_padding(checkpoint.config())) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "{}: not the tokenizer of this checkpoint: expected more than {} tokens for "
+                      "its {} rows, found {}",
+                      folder, rows - most_padding(checkpoint.config()), rows,
+                      tokenizer.vocab_size());
   }
   const std::optional<FieldValue> args = checkpoint.arg("vocab_size");
   const int64_t* expected = args.has_value() ? std::get_if<int64_t>(&*args) : nullptr;

@@ -110,9 +110,10 @@ BatchScores score_logits(at::Tensor logits, const at::Tensor& targets, int64_t v
 Status score_batch(nn::GptModel& model, const Batch& batch, int64_t vocab_size,
                    std::vector<BatchScores>& scores) {
   const at::Device device = model.options().device;
-  MEG_ASSIGN_OR_RETURN(const at::Tensor hidden,
-                       model.hidden_states({.tokens = batch.tokens.to(device)}));
-  const at::Tensor rows = hidden.flatten(0, 1).index_select(0, batch.rows.to(device));
+  MEG_ASSIGN_OR_RETURN(
+      const at::Tensor hidden,
+      model.hidden_states({.tokens = batch.tokens.to(device), .rows = batch.rows.to(device)}));
+  const at::Tensor rows = hidden[0];
   const at::Tensor targets = batch.targets.to(device);
   for (int64_t first = 0; first < rows.size(0); first += kRowsAtOnce) {
     const int64_t count = std::min(kRowsAtOnce, rows.size(0) - first);
