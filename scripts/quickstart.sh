@@ -73,9 +73,11 @@ build_programs() {
 
 # A command as it could be typed.
 show_command() {
-  printf '\n$'
-  printf ' %q' "${@/#"$PWD/"/}"
-  printf '\n'
+  local word line='$'
+  for word in "${@/#"$PWD/"/}"; do
+    if [[ "$word" =~ ^[A-Za-z0-9_./:=,+@%-]+$ ]]; then line+=" $word"; else line+=" ${word@Q}"; fi
+  done
+  printf '\n%s\n' "$line"
 }
 
 show() {
@@ -128,7 +130,7 @@ train_model() {
 serve_model() {
   local run=("$bin/run_text_generation_server" --load "$1" --vocab-file "$vocab_file" --merge-file
     "$merge_file" --port 0)
-  show_command "${run[@]}" "&"
+  show_command "${run[@]}"
   "${run[@]}" >"$build/server.log" 2>&1 &
   local server=$! port=""
   trap 'kill "$server" 2>/dev/null || true' EXIT
