@@ -6,7 +6,9 @@
 
 #include <cstdio>
 #include <limits>
+#include <nlohmann/json.hpp>
 
+#include "tools/common/json_output.h"
 #include "tools/common/report.h"
 
 namespace meg::tools {
@@ -87,6 +89,20 @@ void print_rate(const EvaluateFlags& flags, int64_t count, const char* what, int
   fmt::print(stderr, "scored {} {} in {:.2f} s: {:.1f} {}/s, {:.0f} tokens/s\n", count, what,
              seconds, static_cast<double>(count) / seconds, what,
              static_cast<double>(tokens) / seconds);
+}
+
+nlohmann::ordered_json json_of_run(const EvaluateFlags& flags, const LoadedModel& loaded) {
+  nlohmann::ordered_json object = json_object();
+  object["task"] = flags.task;
+  object["valid_data"] = flags.valid_data;
+  object["load"] = flags.inference.load;
+  object["iteration"] = loaded.iteration.has_value() ? nlohmann::ordered_json(*loaded.iteration)
+                                                     : nlohmann::ordered_json();
+  return object;
+}
+
+nlohmann::ordered_json json_of(const Seconds& seconds) {
+  return {{"load", seconds.load}, {"tokenize", seconds.tokenize}, {"score", seconds.score}};
 }
 
 void print_results(const EvaluateFlags& flags, const std::string& results) {

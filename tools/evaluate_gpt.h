@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 
@@ -23,6 +24,11 @@ struct EvaluateFlags {
   std::optional<std::string> output;
 };
 
+/// How long the parts of an evaluation took.
+struct Seconds {
+  double load = 0, tokenize = 0, score = 0;
+};
+
 /// Evaluates and prints.
 Status evaluate_lambada(const EvaluateFlags& flags);
 Status evaluate_wikitext(const EvaluateFlags& flags);
@@ -37,6 +43,10 @@ void print_line(const EvaluateFlags& flags, const std::string& line);
 /// that went into the model.
 void print_rate(const EvaluateFlags& flags, int64_t count, const char* what, int64_t tokens,
                 double seconds);
+
+/// What --json says first: the task, its data, the checkpoint.
+nlohmann::ordered_json json_of_run(const EvaluateFlags& flags, const LoadedModel& loaded);
+nlohmann::ordered_json json_of(const Seconds& seconds);
 
 /// Megatron's line of results, between two lines of dashes.
 void print_results(const EvaluateFlags& flags, const std::string& results);

@@ -25,10 +25,6 @@ struct Definition {
   std::vector<SequenceScore> scores;
 };
 
-struct Seconds {
-  double load = 0, tokenize = 0, score = 0;
-};
-
 /// The one that was asked for first; --json gives both.
 std::vector<LambadaTarget> wanted(const EvaluateFlags& flags) {
   const LambadaTarget both[] = {LambadaTarget::kLastToken, LambadaTarget::kLastWord};
@@ -69,19 +65,13 @@ ordered_json json_of(const Definition& definition) {
 
 ordered_json json_of(const EvaluateFlags& flags, const LoadedModel& loaded,
                      const std::vector<Definition>& definitions, const Seconds& seconds) {
-  ordered_json object = json_object();
-  object["task"] = flags.task;
-  object["valid_data"] = flags.valid_data;
-  object["load"] = flags.inference.load;
-  object["iteration"] =
-      loaded.iteration.has_value() ? ordered_json(*loaded.iteration) : ordered_json();
+  ordered_json object = json_of_run(flags, loaded);
   object["examples"] = definitions.front().examples.size();
   for (const Definition& definition : definitions) {
     const bool is_strict = definition.target == LambadaTarget::kLastWord;
     object[is_strict ? "strict" : "last_token"] = json_of(definition);
   }
-  object["seconds"] = {
-      {"load", seconds.load}, {"tokenize", seconds.tokenize}, {"score", seconds.score}};
+  object["seconds"] = json_of(seconds);
   return object;
 }
 

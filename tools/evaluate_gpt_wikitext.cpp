@@ -14,10 +14,6 @@ using inference::WikitextData;
 using inference::WikitextSummary;
 using nlohmann::ordered_json;
 
-struct Seconds {
-  double load = 0, tokenize = 0, score = 0;
-};
-
 /// As Python writes a float that is neither small nor large: always with a point.
 std::string python_text(double value) {
   const std::string text = fmt::format("{}", value);
@@ -27,12 +23,7 @@ std::string python_text(double value) {
 ordered_json json_of(const EvaluateFlags& flags, const LoadedModel& loaded,
                      const WikitextData& data, const WikitextSummary& summary,
                      const Seconds& seconds) {
-  ordered_json object = json_object();
-  object["task"] = flags.task;
-  object["valid_data"] = flags.valid_data;
-  object["load"] = flags.inference.load;
-  object["iteration"] =
-      loaded.iteration.has_value() ? ordered_json(*loaded.iteration) : ordered_json();
+  ordered_json object = json_of_run(flags, loaded);
   object["sequence_length"] = loaded.sequence_length;
   object["overlapping_eval"] = flags.overlapping_eval;
   object["num_original_tokens"] = data.num_original_tokens;
@@ -41,8 +32,7 @@ ordered_json json_of(const EvaluateFlags& flags, const LoadedModel& loaded,
   object["ppl"] = summary.ppl;
   object["adjusted_ppl"] = summary.adjusted_ppl;
   object["token_ratio"] = summary.token_ratio;
-  object["seconds"] = {
-      {"load", seconds.load}, {"tokenize", seconds.tokenize}, {"score", seconds.score}};
+  object["seconds"] = json_of(seconds);
   return object;
 }
 

@@ -17,6 +17,7 @@
 #include "tools/common/interruption.h"
 #include "tools/common/progress_bar.h"
 #include "tools/common/report.h"
+#include "tools/common/tokenizer_flags.h"
 
 namespace meg::tools {
 namespace {
@@ -40,18 +41,11 @@ struct Arguments {
   int64_t log_interval = 1000;
 };
 
-void declare_tokenizer_flags(Flags& flags, Arguments& arguments) {
-  TokenizerOptions& tokenizer = arguments.tokenizer;
+void declare_tokenizer(Flags& flags, TokenizerOptions& tokenizer) {
   flags.group("Tokenizer");
   flags.value("--tokenizer-type", &tokenizer.tokenizer_type, "TYPE", "such as GPT2BPETokenizer")
       .required();
-  flags
-      .value("--vocab-file", &tokenizer.vocab_file, "FILE",
-             "vocabulary, such as GPT-2's vocab.json")
-      .old_name("--vocab");
-  flags.value("--merge-file", &tokenizer.merge_file, "FILE", "BPE merges, such as merges.txt");
-  flags.value("--tokenizer-model", &tokenizer.tokenizer_model, "FILE", "the tokenizer's model");
-  flags.value("--vocab-size", &tokenizer.vocab_size, "N", "tokens, for NullTokenizer");
+  declare_tokenizer_files(flags, tokenizer);
 }
 
 /// Flags of Megatron's script at one revision or another that are not bound.
@@ -89,7 +83,7 @@ std::optional<int> parse(int argc, char** argv, Arguments& arguments) {
   flags.list("--json-keys", &options.json_keys, "KEY...", "keys whose texts to take");
   flags.value("--on-error", &arguments.on_error, "WHAT", "what a line that cannot be used does")
       .choices({"fail", "skip"});
-  declare_tokenizer_flags(flags, arguments);
+  declare_tokenizer(flags, arguments.tokenizer);
   flags.toggle("--append-eod", &options.append_eod, "end every document with <|endoftext|>");
   flags.value("--megatron-version", &arguments.megatron_version, "REVISION",
               "follow this revision of Megatron-LM where they differ, such as v2.6");

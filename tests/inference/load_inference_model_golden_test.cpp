@@ -172,8 +172,9 @@ TEST(LoadInferenceModel, ContradictionsAreListed) {
                     HasSubstr("hidden_size: expected 64, found 32")));
   EXPECT_THAT(error_of(load("gpt_tp2pp2_fp16", {"--use-checkpoint-args", "--swiglu"})),
               HasSubstr("swiglu: expected True, found False"));
-  EXPECT_THAT(error_of(load("gpt_tp2pp2_fp16", {"--num-layers", "4"})),
-              HasSubstr("--num-layers, --hidden-size, --num-attention-heads: expected all of them"));
+  EXPECT_THAT(
+      error_of(load("gpt_tp2pp2_fp16", {"--num-layers", "4"})),
+      HasSubstr("--num-layers, --hidden-size, --num-attention-heads: expected all of them"));
   EXPECT_THAT(error_of(load("gpt_tp2pp2_fp16", {"--seq-length", "65"})),
               HasSubstr("--seq-length: expected at most max_position_embeddings 64, found 65"));
 }

@@ -8,7 +8,11 @@ namespace meg::tools {
 /// What the tokenizer flags say where none is given.
 TokenizerOptions default_tokenizer();
 
-/// Declares the flags that open_tokenizer reads, in the group that is open.
+/// Declares --vocab-file, --merge-file, --tokenizer-model and --vocab-size, in the group that is
+/// open.
+void declare_tokenizer_files(Flags& flags, TokenizerOptions& tokenizer);
+
+/// The same and --tokenizer-type: all that open_tokenizer reads.
 void declare_tokenizer_flags(Flags& flags, TokenizerOptions& tokenizer);
 
 }  // namespace meg::tools
