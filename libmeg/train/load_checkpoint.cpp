@@ -22,10 +22,16 @@ struct Reading {
   at::Tensor host;  ///< The same memory, or a copy on the CPU.
 };
 
-/// Collects targets and copies to the device what was not read in place.
+/// Memory of tensors that are on their way to a GPU.
+constexpr size_t kBytesAtOnce = size_t{256} << 20;
+
+/// Reads tensors in place, those of a GPU by way of the CPU, some at a time.
 class Readings {
  public:
-  void add(const std::string& name, const std::string& kind, const at::Tensor& into) {
+  Readings(const MegatronCheckpoint& checkpoint, const TrainingTensorOptions& options)
+      : checkpoint_(checkpoint), options_(options) {}
+
+  Status add(const std::string& name, const std::string& kind, const at::Tensor& into) {
     const at::Tensor detached = into.detach();
     const at::Tensor host = detached.is_cpu() ? detached : at::empty_like(detached, at::kCPU);
     targets_.push_back({.name = name,
@@ -34,39 +40,48 @@ class Readings {
                         .shape = tensor_shape(host),
                         .bytes = tensor_bytes(host)});
     readings_.push_back({.into = detached, .host = host});
+    if (!detached.is_cpu()) bytes_ += host.nbytes();
+    return bytes_ < kBytesAtOnce ? Status() : read();
   }
 
-  Status read(const MegatronCheckpoint& checkpoint, const TrainingTensorOptions& options) {
-    MEG_RETURN_IF_ERROR(read_training_tensors(checkpoint, targets_, options));
+  /// What is not read yet.
+  Status read() {
+    MEG_RETURN_IF_ERROR(read_training_tensors(checkpoint_, targets_, options_));
     for (const Reading& reading : readings_) {
       if (!reading.into.is_cpu()) reading.into.copy_(reading.host);
     }
+    targets_.clear();
+    readings_.clear();
+    bytes_ = 0;
     return {};
   }
 
  private:
+  const MegatronCheckpoint& checkpoint_;
+  TrainingTensorOptions options_;
   std::vector<TrainingTensorTarget> targets_;
   std::vector<Reading> readings_;
+  size_t bytes_ = 0;  ///< On the CPU only for the way.
 };
 
 Status read_tensors(const MegatronCheckpoint& checkpoint, bool with_optimizer, RunParts parts) {
-  Readings readings;
+  const nn::ModelPart& part = parts.model.part();
+  Readings readings(checkpoint,
+                    {.tensor_model_parallel_size = part.sizes.tensor_model_parallel_size,
+                     .tensor_rank = part.tensor_rank,
+                     .use_masters = with_optimizer});
   const auto parameters = parts.model.parameters();
   const auto states = parts.optimizer.states();
   for (size_t i = 0; i < parameters.size(); ++i) {
     const std::string& name = parameters[i].name;
-    const bool has_master = states[i].master.defined();
-    readings.add(name, "weight",
-                 with_optimizer && has_master ? states[i].master : parameters[i].tensor);
+    const bool has_master = with_optimizer && states[i].master.defined();
+    MEG_RETURN_IF_ERROR(
+        readings.add(name, "weight", has_master ? states[i].master : parameters[i].tensor));
     if (!with_optimizer) continue;
-    readings.add(name, "exp_avg", states[i].exp_avg);
-    readings.add(name, "exp_avg_sq", states[i].exp_avg_sq);
+    MEG_RETURN_IF_ERROR(readings.add(name, "exp_avg", states[i].exp_avg));
+    MEG_RETURN_IF_ERROR(readings.add(name, "exp_avg_sq", states[i].exp_avg_sq));
   }
-  const nn::ModelPart& part = parts.model.part();
-  MEG_RETURN_IF_ERROR(readings.read(
-      checkpoint, {.tensor_model_parallel_size = part.sizes.tensor_model_parallel_size,
-                   .tensor_rank = part.tensor_rank,
-                   .use_masters = with_optimizer}));
+  MEG_RETURN_IF_ERROR(readings.read());
   return with_optimizer ? parts.optimizer.copy_masters_to_model()
                         : parts.optimizer.copy_model_to_masters();
 }
