@@ -68,6 +68,7 @@ struct Trainer::State {
   Status run();
   Result<bool> train();
   Status train_step();
+  Result<StepReport> compute_step(int64_t batch_size);
   Status report_step(const StepReport& step, int64_t batch_size);
   Result<double> evaluate(Split split);
   Status evaluate_and_print(Split split, Evaluation kind);
@@ -76,8 +77,13 @@ struct Trainer::State {
 
   bool time_is_up() const;
 
-  /// `status`, with what would need less memory where there was too little.
+  /// `status`, with what would need less memory where there was too little for the model.
   Status advised(Status status) const;
+
+  template <class T>
+  Result<T> advised(Result<T> result) const {
+    return result.has_value() ? std::move(result) : Result<T>(advised(result.error()));
+  }
 };
 
 Status Trainer::State::build_report() {
@@ -142,7 +148,7 @@ Status Trainer::State::build() {
   if (options.deterministic_mode) nn::use_deterministic_algorithms();
   Timers& timers = report->timers();
   const Status built = timers.measure("model-and-optimizer-setup", 0, [this]() -> Status {
-    MEG_RETURN_IF_ERROR(build_model());
+    MEG_RETURN_IF_ERROR(advised(build_model()));
     return load();
   });
   MEG_RETURN_IF_ERROR(built);
@@ -190,9 +196,7 @@ bool Trainer::State::time_is_up() const {
          run_time.seconds() > *options.exit_duration_in_mins * 60;
 }
 
-Status Trainer::State::train_step() {
-  const int64_t batch_size =
-      options.batch_schedule.batch_size_after(progress.consumed_train_samples);
+Result<StepReport> Trainer::State::compute_step(int64_t batch_size) {
   StepReport step;
   step.iteration = progress.iteration + 1;
   step.loss_scale = optimizer->loss_scale();
@@ -217,6 +221,13 @@ Status Trainer::State::train_step() {
   MEG_ASSIGN_OR_RETURN(step.outcome, timers.measure("optimizer", 1, [&] {
     return optimizer->step({.lr = step.lr, .weight_decay = step.weight_decay});
   }));
+  return step;
+}
+
+Status Trainer::State::train_step() {
+  const int64_t batch_size =
+      options.batch_schedule.batch_size_after(progress.consumed_train_samples);
+  MEG_ASSIGN_OR_RETURN(const StepReport step, advised(compute_step(batch_size)));
   if (!step.outcome.skipped) scheduler->step(batch_size);
   progress.iteration += 1;
   progress.consumed_train_samples += batch_size;
@@ -258,8 +269,8 @@ Result<double> Trainer::State::evaluate(Split split) {
 
 Status Trainer::State::evaluate_and_print(Split split, Evaluation kind) {
   if (!data->has(split) || options.length.eval_iters == 0) return {};
-  MEG_ASSIGN_OR_RETURN(const double loss,
-                       report->timers().measure("evaluate", 0, [&] { return evaluate(split); }));
+  MEG_ASSIGN_OR_RETURN(const double loss, advised(report->timers().measure(
+                                              "evaluate", 0, [&] { return evaluate(split); })));
   report->times({"evaluate"});
   MEG_RETURN_IF_ERROR(
       report->evaluation(kind, progress.iteration, progress.consumed_train_samples, named(loss)));
@@ -326,7 +337,7 @@ Result<std::unique_ptr<Trainer>> Trainer::create(TrainerOptions options, Trainer
       count_samples(state->options.length, state->options.batch_schedule, state->options.version));
   state->train_iters = counts.train_iters;
   MEG_RETURN_IF_ERROR(state->build_report());
-  MEG_RETURN_IF_ERROR(state->advised(state->build()));
+  MEG_RETURN_IF_ERROR(state->build());
   return std::unique_ptr<Trainer>(new Trainer(std::move(state)));
 }
 
@@ -336,7 +347,7 @@ void Trainer::watch(std::function<void(const StepReport&)> step,
   state_->on_evaluation = std::move(evaluation);
 }
 
-Status Trainer::run() { return state_->advised(state_->run()); }
+Status Trainer::run() { return state_->run(); }
 
 int64_t Trainer::iteration() const { return state_->progress.iteration; }
 

@@ -220,6 +220,7 @@ class PretrainGpt(unittest.TestCase):
                               preexec_fn=self.allow_small_files_only)
         self.assertEqual(done.returncode, 1)
         self.assertRegex(done.stderr.splitlines()[-1], r"^error: .*(File too large|No space left)")
+        self.assertNotIn("--micro-batch-size", done.stderr)
         self.assertEqual(sorted(path.name for path in save.iterdir()), before)
         self.run_program(VERIFY, "checkpoint", save)
 
