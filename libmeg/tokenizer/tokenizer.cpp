@@ -4,6 +4,7 @@
 
 #include "libmeg/core/printable.h"
 #include "libmeg/core/utf8.h"
+#include "libmeg/tokenizer/encode_text.h"
 
 namespace meg {
 
@@ -13,15 +14,7 @@ Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text) const {
     return make_error(StatusCode::kInvalidArgument, "text: byte {}: expected UTF-8, found {}", at,
                       printable(text.substr(at, 4)));
   }
-  std::string padded;
-  padded.reserve(text.size() + kTextPadding);
-  padded.append(text).append(kTextPadding, '\0');
-  TokenBuffer tokens(DType::kInt32);
-  new_encoder(DType::kInt32)->encode(std::string_view(padded).substr(0, text.size()), tokens);
-  std::vector<int32_t> ids;
-  ids.reserve(static_cast<size_t>(tokens.size()));
-  for (int64_t i = 0; i < tokens.size(); ++i) ids.push_back(tokens.at(i));
-  return ids;
+  return encode_text(*new_encoder(DType::kInt32), text);
 }
 
 DType optimal_dtype(int64_t vocab_size) {

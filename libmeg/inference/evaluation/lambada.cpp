@@ -9,23 +9,23 @@
 #include "libmeg/dataset/line_ends.h"
 #include "libmeg/dataset/python_json.h"
 #include "libmeg/inference/evaluation/python_text.h"
-#include "libmeg/inference/evaluation/text_tokens.h"
+#include "libmeg/tokenizer/encode_text.h"
 
 namespace meg::inference {
 namespace {
 
-LambadaExample tokenize(std::string_view text, LambadaTarget target, TextTokens& tokens) {
+LambadaExample tokenize(std::string_view text, LambadaTarget target, TokenEncoder& encoder) {
   LambadaExample example;
   if (target == LambadaTarget::kLastToken) {
-    example.tokens = tokens.of(text);
+    example.tokens = encode_text(encoder, text);
     example.targets = example.tokens.empty() ? 0 : 1;
     return example;
   }
   const std::string_view word = last_word(text);
   if (word.empty()) return example;
   const auto before = static_cast<size_t>(word.data() - text.data());
-  example.tokens = tokens.of(python_strip(text.substr(0, before)));
-  const std::vector<int32_t> last = tokens.of(fmt::format(" {}", word));
+  example.tokens = encode_text(encoder, python_strip(text.substr(0, before)));
+  const std::vector<int32_t> last = encode_text(encoder, fmt::format(" {}", word));
   example.tokens.insert(example.tokens.end(), last.begin(), last.end());
   example.targets = static_cast<int64_t>(last.size());
   return example;
@@ -100,11 +100,11 @@ Result<std::vector<LambadaExample>> lambada_examples(std::span<const std::string
                                                      const Tokenizer& tokenizer,
                                                      int64_t sequence_length,
                                                      const std::string& path) {
-  TextTokens tokens(tokenizer);
+  const auto encoder = tokenizer.new_encoder(DType::kInt32);
   std::vector<LambadaExample> examples;
   examples.reserve(texts.size());
   for (size_t line = 0; line < texts.size(); ++line) {
-    LambadaExample example = tokenize(texts[line], target, tokens);
+    LambadaExample example = tokenize(texts[line], target, *encoder);
     if (example.targets == 0) return wrong_example(path, line, "a word to predict", "none");
     if (example.context() == 0) {
       return wrong_example(path, line, "text before what is to be predicted", "none");

@@ -7,8 +7,8 @@
 #include "libmeg/core/mapped_file.h"
 #include "libmeg/core/utf8.h"
 #include "libmeg/inference/evaluation/python_text.h"
-#include "libmeg/inference/evaluation/text_tokens.h"
 #include "libmeg/inference/evaluation/wikitext_detokenizer.h"
+#include "libmeg/tokenizer/encode_text.h"
 
 namespace meg::inference {
 namespace {
@@ -27,7 +27,8 @@ Result<WikitextData> read_wikitext(const std::string& path, const Tokenizer& tok
   const std::string_view stripped = python_strip(text);
   WikitextData data;
   data.num_original_tokens = 1 + std::count(stripped.begin(), stripped.end(), ' ');
-  data.tokens = TextTokens(tokenizer).of(detokenize_wikitext(std::string(text)));
+  data.tokens =
+      encode_text(*tokenizer.new_encoder(DType::kInt32), detokenize_wikitext(std::string(text)));
   if (data.num_original_tokens > 1 && data.tokens.size() > 1) return data;
   return make_error(StatusCode::kInvalidArgument,
                     "{}: expected a text of at least 2 words and tokens, found {} and {}", path,

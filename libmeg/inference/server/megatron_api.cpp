@@ -9,7 +9,7 @@
 
 #include "libmeg/core/thread_pool.h"
 #include "libmeg/inference/server/text_answer.h"
-#include "libmeg/tokenizer/token_buffer.h"
+#include "libmeg/tokenizer/encode_text.h"
 
 namespace meg::inference {
 namespace {
@@ -86,7 +86,7 @@ class MegatronApi::EncoderLoan {
     api_.encoder_idle_.notify_one();
   }
 
-  TokenEncoder* operator->() { return encoder_.get(); }
+  TokenEncoder& operator*() { return *encoder_; }
 
  private:
   MegatronApi& api_;
@@ -191,11 +191,8 @@ Result<std::vector<int32_t>> MegatronApi::tokenize(const std::string& prompt, bo
     }
     ids.push_back(*eod);
   }
-  const std::string padded = prompt + std::string(kTextPadding, '\0');
-  TokenBuffer tokens(DType::kInt32);
-  EncoderLoan(*this)->encode(std::string_view(padded).substr(0, prompt.size()), tokens);
-  ids.reserve(ids.size() + static_cast<size_t>(tokens.size()));
-  for (int64_t i = 0; i < tokens.size(); ++i) ids.push_back(tokens.at(i));
+  const std::vector<int32_t> text = encode_text(*EncoderLoan(*this), prompt);
+  ids.insert(ids.end(), text.begin(), text.end());
   return ids;
 }
 

@@ -1,0 +1,19 @@
+#include "libmeg/tokenizer/encode_text.h"
+
+#include <string>
+
+namespace meg {
+
+std::vector<int32_t> encode_text(TokenEncoder& encoder, std::string_view text) {
+  std::string padded;
+  padded.reserve(text.size() + kTextPadding);
+  padded.append(text).append(kTextPadding, '\0');
+  TokenBuffer tokens(DType::kInt32);
+  encoder.encode(std::string_view(padded).substr(0, text.size()), tokens);
+  std::vector<int32_t> ids;
+  ids.reserve(static_cast<size_t>(tokens.size()));
+  for (int64_t i = 0; i < tokens.size(); ++i) ids.push_back(tokens.at(i));
+  return ids;
+}
+
+}  // namespace meg
