@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace meg::megatron {
+
+/// What differs where an argument has another value. kNone: nothing that anybody can see in
+/// numbers, bytes or which file is read; ArgumentRow::reason says why.
+enum class Effect : uint8_t {
+  kModel,       ///< What the model computes, or the shape and meaning of its parameters.
+  kData,        ///< Which samples there are, in which order, with which tokens.
+  kSchedule,    ///< Learning rate, weight decay, batch size and length of the run over its steps.
+  kOptimizer,   ///< What a step makes of gradients: clipping, moments, loss scale, precision.
+  kCheckpoint,  ///< What is loaded or saved, where, in which format.
+  kParallel,    ///< How many ranks there are and what each of them holds.
+  kLog,         ///< What is printed or logged, and when.
+  kNone,
+};
+
+/// How many words follow the flag: none, one, or all up to the next flag (possibly none).
+enum class ArgumentArity : uint8_t { kSwitch, kValue, kList };
+
+/// What the words of a value are read as.
+enum class ArgumentType : uint8_t { kBool, kInteger, kReal, kText };
+
+/// Whose command line has the argument.
+enum class ArgumentFamily : uint8_t {
+  kTraining,        ///< megatron/training/arguments.py: every program that runs a model.
+  kPreprocess,      ///< tools/preprocess_data.py
+  kConvert,         ///< tools/checkpoint_util.py, tools/checkpoint/convert.py, loaders and savers.
+  kTasks,           ///< tasks/main.py, beside kTraining.
+  kTextGeneration,  ///< Text-generation servers and generate_samples_gpt.py, beside kTraining.
+  kMerge,           ///< tools/merge_datasets.py
+};
+
+/// All that libmeg says about one flag of Megatron-LM's command lines. Values of Python are kept as
+/// Python writes them: `None`, `True`, `0.1`, `'adam'`, `['a', 'b']`.
+struct ArgumentRow {
+  ArgumentFamily family;
+  std::string_view flag;         ///< As the newest revision that has it spells it: "--num-layers".
+  std::string_view other_names;  ///< Its other spellings and older names, parted by spaces.
+  std::string_view dest;         ///< Its field in args, which checkpoints keep: "num_layers".
+  ArgumentArity arity;
+  ArgumentType type;
+  std::string_view default_value;  ///< Of the field where no flag sets it, in libmeg's programs.
+  std::string_view stored;         ///< Switches: what the field becomes, such as "True".
+  std::string_view choices;        ///< The only allowed words, parted by spaces; empty: any.
+  std::string_view since;          ///< The oldest known revision that has it, as MegatronVersion's name.
+  std::string_view until;          ///< The newest one that has it.
+  Effect effect;
+  std::string_view reason;   ///< Of kNone: why nothing differs, in a few words ("profiling").
+  std::string_view metavar;  ///< What --help calls the value; empty where no program reads it.
+  std::string_view range;    ///< Numbers: the allowed ones, "1..", "0..1", "..0"; empty: any.
+  std::string_view help;     ///< One line for --help; empty where no program reads it.
+};
+
+/// The rows of a family, in the order of the newest revision; flags that it lost follow.
+std::span<const ArgumentRow> argument_rows(ArgumentFamily family);
+
+}  // namespace meg::megatron
