@@ -42,15 +42,19 @@ struct ArgumentRow {
   std::string_view flag;         ///< As the newest revision that has it spells it: "--num-layers".
   std::string_view other_names;  ///< Its other spellings and older names, parted by spaces.
   std::string_view dest;         ///< Its field in args, which checkpoints keep: "num_layers".
+  std::string_view older_dests;  ///< Its fields in args of older revisions, parted by spaces.
   ArgumentArity arity;
   ArgumentType type;
   std::string_view default_value;  ///< Of the field where no flag sets it, in libmeg's programs.
   std::string_view stored;         ///< Switches: what the field becomes, such as "True".
   std::string_view choices;        ///< The only allowed words, parted by spaces; empty: any.
-  std::string_view since;          ///< The oldest known revision that has it, as MegatronVersion's name.
-  std::string_view until;          ///< The newest one that has it.
+  /// The words that libmeg does, parted by spaces; empty: all of `choices`. They mean what libmeg
+  /// does anyway, so they may pass in a program that does not read the flag; others are refused.
+  std::string_view supported;
+  std::string_view since;  ///< The oldest known revision that has it, as MegatronVersion's name.
+  std::string_view until;  ///< The newest one that has it.
   Effect effect;
-  std::string_view reason;   ///< Of kNone: why nothing differs, in a few words ("profiling").
+  std::string_view reason;   ///< Of kNone, and of some kLog: why nothing differs ("profiling").
   std::string_view metavar;  ///< What --help calls the value; empty where no program reads it.
   std::string_view range;    ///< Numbers: the allowed ones, "1..", "0..1", "..0"; empty: any.
   std::string_view help;     ///< One line for --help; empty where no program reads it.
