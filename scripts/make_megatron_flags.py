@@ -90,12 +90,12 @@ class Checkout:
                     self.classes.setdefault(node.name, node)
 
     def members_of(self, name):
-        """Of an enumeration, or nothing."""
+        """Name -> expression of an enumeration's members, or nothing."""
         self.load_classes()
         node = self.classes.get(name)
         if node is None or not any("Enum" in ast.unparse(base) for base in node.bases):
-            return []
-        return [line.targets[0].id for line in node.body if isinstance(line, ast.Assign)]
+            return {}
+        return {line.targets[0].id: line.value for line in node.body if isinstance(line, ast.Assign)}
 
     def value(self, node):
         """Of an expression in a call: a literal, arithmetic with literals, a member of an enumeration."""
@@ -116,9 +116,10 @@ class Checkout:
         if isinstance(node, ast.Call) and called_name(node) == "getenv":
             return self.value(node.args[1])
         if isinstance(node, ast.Call) and called_name(node) == "list":
-            return self.members_of(ast.unparse(node.args[0]))
-        if isinstance(node, ast.ListComp):  # [member.name for member in Enumeration]
-            return self.members_of(ast.unparse(node.generators[0].iter))
+            return list(self.members_of(ast.unparse(node.args[0])))
+        if isinstance(node, ast.ListComp):  # [member.name for member in Enumeration], or .value
+            members = self.members_of(ast.unparse(node.generators[0].iter))
+            return list(members) if node.elt.attr == "name" else list(map(self.value, members.values()))
         if isinstance(node, ast.Lambda):
             return self.value(node.body)
         if isinstance(node, (ast.List, ast.Tuple)):
@@ -181,7 +182,7 @@ class Checkout:
                 return {"type": type(choices[0]).__name__, "choices": choices}
         name = ast.unparse(annotation)
         members = self.members_of(name)
-        return {"type": "str", "choices": members} if members else {"type": name}
+        return {"type": "str", "choices": list(members)} if members else {"type": name}
 
     def flag_of_field(self, name, line):
         """What the factory makes of a dataclass field, or None."""
