@@ -31,9 +31,9 @@ def plain(name):
     return name.replace("_", "-")
 
 
-def read_flags():
-    """The revisions, oldest first, and family -> row -> what Megatron says, in the file's order."""
-    lines = (FOLDER / "megatron_flags.tsv").read_text(encoding="utf-8").splitlines()
+def read_flags(path):
+    """The revisions, oldest first, and family -> rows of what Megatron says, in the file's order."""
+    lines = path.read_text(encoding="utf-8").splitlines()
     revisions, columns = lines[0].split("\t")[1:], lines[1].split("\t")
     families = {family: [] for family in FAMILIES.values()}
     for line in lines[2:]:
@@ -43,11 +43,12 @@ def read_flags():
 
 
 class Table:
-    """The rows of all families while arguments.txt is read."""
+    """The rows of all families; what is wrong in arguments.txt stands in `mistakes`."""
 
-    def __init__(self):
-        self.revisions, self.families = read_flags()
+    def __init__(self, folder):
+        self.revisions, self.families = read_flags(folder / "megatron_flags.tsv")
         self.family, self.effect, self.reason, self.mistakes = None, None, "", []
+        self.read(folder / "arguments.txt")
 
     def read(self, path):
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
@@ -145,8 +146,7 @@ def member(name, value):
 
 
 def main():
-    table = Table()
-    table.read(FOLDER / "arguments.txt")
+    table = Table(FOLDER)
     if table.mistakes:
         sys.exit("\n".join(table.mistakes))
     output, text = FOLDER / "argument_rows.cpp", table.text()

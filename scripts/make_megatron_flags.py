@@ -9,6 +9,7 @@ What the flags do stands in libmeg/megatron/arguments.txt; scripts/make_argument
 import ast
 import glob
 import itertools
+import operator
 import os
 import sys
 
@@ -35,6 +36,8 @@ FAMILIES = {
                         "examples/inference/offline_*.py", "examples/inference/advanced/gpt_*.py"],
     "kMerge": ["tools/merge_datasets.py"],
 }
+
+OPERATORS = {ast.Add: operator.add, ast.Mult: operator.mul, ast.Pow: operator.pow}
 
 
 class Flag:
@@ -124,8 +127,8 @@ class Checkout:
             return self.value(node.body)
         if isinstance(node, (ast.List, ast.Tuple)):
             return [self.value(element) for element in node.elts]
-        if not any(isinstance(part, (ast.Name, ast.Attribute, ast.Call)) for part in ast.walk(node)):
-            return eval(compile(ast.Expression(node), "default", "eval"))  # arithmetic alone
+        if isinstance(node, ast.BinOp):
+            return OPERATORS[type(node.op)](self.value(node.left), self.value(node.right))
         raise ValueError(ast.unparse(node))
 
     def arguments(self, call_keywords):
@@ -271,7 +274,8 @@ class Row:
         self.since = revision
         self.arities.add(flag.arity)
         self.names = {plain(name): name for name in flag.names} | self.names
-        self.dests += [flag.dest] if flag.dest not in self.dests else []
+        dest = flag.dest if flag.stored == self.flag.stored or not flag.is_switch else "!" + flag.dest
+        self.dests += [dest] if dest not in self.dests else []
         self.choices += [choice for choice in flag.choices if choice not in self.choices]
 
     def is_older_name(self, flag):

@@ -99,7 +99,7 @@ TEST(ArgumentTableTest, NamesAreLongFlags) {
 }
 
 TEST(ArgumentTableTest, FieldsAreIdentifiers) {
-  const std::regex field("[A-Za-z_][A-Za-z0-9_]*");
+  const std::regex field("!?[A-Za-z_][A-Za-z0-9_]*");
   for (const ArgumentRow& row : all_rows()) {
     std::vector<std::string> dests = words(row.older_dests);
     dests.emplace_back(row.dest);
