@@ -2,9 +2,10 @@
 """Writes libmeg/megatron/megatron_flags.tsv: what every revision of Megatron-LM says of its flags.
 
 make_megatron_flags.py REVISION=CHECKOUT [...], oldest first, named as libmeg/core/megatron_version.cpp
-does. The sources are read, never run: add_argument() calls and, since core 0.16, the dataclasses that
-ArgumentGroupFactory turns into flags. Only facts are kept: names, types, defaults, choices, revisions.
-What the flags do stands in libmeg/megatron/arguments.txt; scripts/make_argument_table.py joins the two.
+does; needs Python 3.12, as some of the sources do. They are read, never run: add_argument() calls and,
+since core 0.16, the dataclasses that ArgumentGroupFactory turns into flags. Only facts are kept: names,
+types, defaults, choices, revisions. What the flags do stands in libmeg/megatron/arguments.txt;
+scripts/make_argument_table.py joins the two.
 """
 import ast
 import glob
@@ -274,7 +275,9 @@ class Row:
         self.since = revision
         self.arities.add(flag.arity)
         self.names = {plain(name): name for name in flag.names} | self.names
-        dest = flag.dest if flag.stored == self.flag.stored or not flag.is_switch else "!" + flag.dest
+        both_switches = flag.is_switch and self.flag.is_switch
+        is_opposite = both_switches and flag.stored != self.flag.stored
+        dest = "!" + flag.dest if is_opposite else flag.dest
         self.dests += [dest] if dest not in self.dests else []
         self.choices += [choice for choice in flag.choices if choice not in self.choices]
 
