@@ -667,7 +667,7 @@ constexpr ArgumentRow kTrainingRows[] = {
   {kTraining, "--multiple-validation-sets", "", "multiple_validation_sets", "", kSwitch, kBool, "False", "True", "", "", "core_v0.14.0", "core_v0.19.0", kData, "", "", "", ""},
   {kTraining, "--validation-set-names", "", "validation_set_names", "", kList, kText, "None", "", "", "", "core_v0.18.0", "core_v0.19.0", kData, "", "", "", ""},
   {kTraining, "--vocab-size", "", "vocab_size", "", kValue, kInteger, "None", "", "", "", "6ef5bdc", "core_v0.19.0", kData, "", "N", "1..", "tokens of NullTokenizer"},
-  {kTraining, "--padded-vocab-size", "", "padded_vocab_size", "", kValue, kInteger, "None", "", "", "", "core_v0.14.0", "core_v0.19.0", kModel, "", "", "", ""},
+  {kTraining, "--padded-vocab-size", "", "padded_vocab_size", "", kValue, kInteger, "None", "", "", "", "core_v0.14.0", "core_v0.19.0", kModel, "", "N", "1..", "rows of the embedding, where the tokenizer does not say it"},
   {kTraining, "--no-pad-vocab-size", "--disable-pad-vocab-size", "pad_vocab_size", "", kSwitch, kBool, "True", "False", "", "", "core_v0.18.0", "core_v0.19.0", kModel, "", "", "", ""},
   {kTraining, "--vocab-file", "--vocab", "vocab_file", "", kValue, kText, "None", "", "", "", "v2.6", "core_v0.19.0", kData, "", "FILE", "", "vocabulary, such as GPT-2's vocab.json"},
   {kTraining, "--merge-file", "", "merge_file", "", kValue, kText, "None", "", "", "", "v2.6", "core_v0.19.0", kData, "", "FILE", "", "BPE merges, such as GPT-2's merges.txt"},
