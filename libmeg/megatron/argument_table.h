@@ -42,8 +42,8 @@ struct ArgumentRow {
   std::string_view flag;         ///< As the newest revision that has it spells it: "--num-layers".
   std::string_view other_names;  ///< Its other spellings and older names, parted by spaces.
   std::string_view dest;         ///< Its field in args, which checkpoints keep: "num_layers".
-  /// Its fields in args of older revisions, parted by spaces; `!` before one that says the opposite.
-  /// One that is also a row's dest means that row.
+  /// Its fields in args of older revisions, parted by spaces; one that says the opposite begins
+  /// with `!`. One that is also a row's dest means that row.
   std::string_view older_dests;
   ArgumentArity arity;
   ArgumentType type;
