@@ -12,15 +12,17 @@ import sys
 # From the ground up: what each room may include besides itself.
 ROOMS = {
     "core": set(),
-    "model": {"core"},
-    "tokenizer": {"core"},
-    "dataset": {"core", "tokenizer"},
-    "checkpoint": {"core", "model"},
+    "megatron": {"core"},
+    "model": {"core", "megatron"},
+    "tokenizer": {"core", "megatron"},
+    "dataset": {"core", "megatron", "tokenizer"},
+    "checkpoint": {"core", "megatron", "model"},
     # ---- the line: LibTorch and CUDA only below ----
-    "parallel": {"core", "model"},
-    "nn": {"core", "model", "checkpoint", "parallel"},
-    "train": {"core", "model", "tokenizer", "dataset", "checkpoint", "parallel", "nn"},
-    "inference": {"core", "model", "tokenizer", "dataset", "checkpoint", "parallel", "nn"},
+    "parallel": {"core", "megatron", "model"},
+    "nn": {"core", "megatron", "model", "checkpoint", "parallel"},
+    "train": {"core", "megatron", "model", "tokenizer", "dataset", "checkpoint", "parallel", "nn"},
+    "inference": {"core", "megatron", "model", "tokenizer", "dataset", "checkpoint", "parallel",
+                  "nn"},
 }
 # What dataset may know of tokenizer: the interface, never how tokens are made.
 INTERFACE = {"tokenizer.h", "tokenizer_identity.h", "token_buffer.h"}
@@ -38,9 +40,9 @@ CHECKPOINT = {
 }
 # The folders of train that stand above the line: built and tested without LibTorch, each alone.
 PLAIN_TRAIN = {"schedule", "logging"}
-PLAIN_ROOMS = {"core", "model", "dataset"}
+PLAIN_ROOMS = {"core", "megatron", "model", "dataset"}
 # What stands above the line of inference: the server and the interface by which it knows an engine.
-SERVING_ROOMS = {"core", "tokenizer"}
+SERVING_ROOMS = {"core", "megatron", "tokenizer"}
 ENGINE_INTERFACE = "generation_engine.h"
 TORCH = re.compile(r"^(ATen|c10|torch|gloo|nccl|cuda|cublas|cudnn)")
 INCLUDE = re.compile(r'^\s*#\s*include\s*(<[^>]+>|"[^"]+")')

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "libmeg/model/field_reader.h"
+#include "libmeg/megatron/field_reader.h"
 
 namespace meg {
 namespace {

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <array>
 
-#include "libmeg/model/field_reader.h"
+#include "libmeg/megatron/field_reader.h"
 #include "libmeg/nn/gpt_options.h"
 
 namespace meg::nn {

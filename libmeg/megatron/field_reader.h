@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "libmeg/core/status.h"
-#include "libmeg/model/gpt_config.h"
+#include "libmeg/megatron/field_value.h"
 
 namespace meg {
 

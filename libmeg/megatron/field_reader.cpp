@@ -1,4 +1,4 @@
-#include "libmeg/model/field_reader.h"
+#include "libmeg/megatron/field_reader.h"
 
 #include <fmt/format.h>
 
