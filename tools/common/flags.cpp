@@ -346,6 +346,11 @@ void Flags::not_yet(std::string name, Arity arity) {
   add(*table_, unbound(std::move(name), FlagSpec::Use::kNotYet, arity, std::string()));
 }
 
+void Flags::arguments(std::span<const megatron::ArgumentRow> rows, const ArgumentScope& /*scope*/,
+                      megatron::ArgumentValues* values) {
+  values->add_defaults(rows);
+}
+
 std::optional<int> Flags::parse(int argc, const char* const* argv, std::ostream& out,
                                 std::ostream& err) {
   if (table_->flags.empty() || table_->flags.back()->use != FlagSpec::Use::kVersion) {

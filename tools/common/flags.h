@@ -2,12 +2,17 @@
 
 #include <cstdint>
 #include <iosfwd>
+#include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
+
+#include "libmeg/megatron/argument_table.h"
+#include "libmeg/megatron/argument_values.h"
 
 namespace meg::tools {
 
@@ -46,6 +51,16 @@ class Flag {
 
  private:
   FlagSpec* spec_;
+};
+
+/// What one program does with the arguments of Megatron's table. The texts must outlive the Flags.
+struct ArgumentScope {
+  std::vector<std::string_view> reads;     ///< Fields (dest) that the program reads.
+  std::vector<std::string_view> required;  ///< Those of them that a command line must give.
+
+  /// The effects that do not matter to the program, each with the reason: {Effect::kSchedule,
+  /// "nothing is trained here"}. kNone never matters.
+  std::map<megatron::Effect, std::string_view> idle;
 };
 
 /// The command line of one program, as argparse users expect it.
@@ -92,6 +107,18 @@ class Flags {
   /// A flag of Megatron that this program does not do yet: an error with exit code 1, since the
   /// command line itself is right.
   void not_yet(std::string name, Arity arity);
+
+  /// Takes every flag of `rows`, by row:
+  /// - the program reads its field: the value goes to `values`, and --help shows the flag
+  /// - kNone, or an effect that is idle in `scope`: taken, with a note that says why
+  /// - else an error with exit code 1, unless the value is the default.
+  /// All values are checked by type, choices and range, and stored in `values`, which gets the
+  /// defaults now (fields set before keep their value, as this program's default) and must live as
+  /// long as the Flags. Where the program declares a flag by the functions above, the row is passed
+  /// over, and its other names mean the program's flag. May be called once for each family; of
+  /// equal flags the first counts.
+  void arguments(std::span<const megatron::ArgumentRow> rows, const ArgumentScope& scope,
+                 megatron::ArgumentValues* values);
 
   /// Fills the bound variables. An exit code where the program should end now: 0 after --help or
   /// --version (printed to `out`), 2 after a usage error, 1 after a flag that is not supported yet

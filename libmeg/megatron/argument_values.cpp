@@ -1,0 +1,61 @@
+#include "libmeg/megatron/argument_values.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace meg::megatron {
+
+ArgumentValues ArgumentValues::defaults(std::span<const ArgumentRow> rows) {
+  ArgumentValues values;
+  values.add_defaults(rows);
+  return values;
+}
+
+void ArgumentValues::add_defaults(std::span<const ArgumentRow> rows) {
+  for (const ArgumentRow& row : rows) {
+    if (fields_.contains(row.dest)) continue;
+    std::optional<ArgumentValue> value = parse_python_value(row.default_value);
+    if (!value) value = FieldValue(std::string(row.default_value));
+    set(row.dest, *std::move(value));
+  }
+}
+
+std::optional<FieldValue> ArgumentValues::field(std::string_view dest) const {
+  const auto found = fields_.find(dest);
+  if (found == fields_.end()) return std::nullopt;
+  if (const auto* value = std::get_if<FieldValue>(&found->second.value)) return *value;
+  return fmt::format("{}", fmt::join(list(dest), " "));
+}
+
+FieldLookup ArgumentValues::lookup() const {
+  return [this](std::string_view dest) { return field(dest); };
+}
+
+const std::vector<std::string>& ArgumentValues::list(std::string_view dest) const {
+  static const std::vector<std::string> none;
+  const auto found = fields_.find(dest);
+  if (found == fields_.end()) return none;
+  const auto* words = std::get_if<std::vector<std::string>>(&found->second.value);
+  return words == nullptr ? none : *words;
+}
+
+bool ArgumentValues::given(std::string_view dest) const {
+  const auto found = fields_.find(dest);
+  return found != fields_.end() && found->second.given;
+}
+
+void ArgumentValues::set(std::string_view dest, ArgumentValue value) {
+  fields_[std::string(dest)].value = std::move(value);
+}
+
+void ArgumentValues::give(const ArgumentRow& row, ArgumentValue value) {
+  set(row.dest, std::move(value));
+  fields_.find(row.dest)->second.given = true;
+  if (std::find(given_flags_.begin(), given_flags_.end(), row.flag) == given_flags_.end()) {
+    given_flags_.emplace_back(row.flag);
+  }
+}
+
+}  // namespace meg::megatron

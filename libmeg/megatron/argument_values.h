@@ -1,0 +1,61 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libmeg/megatron/argument_table.h"
+#include "libmeg/megatron/field_value.h"
+#include "libmeg/megatron/python_value.h"
+
+namespace meg::megatron {
+
+/// The namespace of a parsed command line, as Megatron's `args`: a value for every field (dest) of
+/// the argument table, and which flags of the command line gave them.
+class ArgumentValues {
+ public:
+  /// Every field of `rows` at its default.
+  static ArgumentValues defaults(std::span<const ArgumentRow> rows);
+
+  /// Adds the fields that are not there yet; of several rows with one field the first says its
+  /// default, as in argparse. A default that is no literal of Python is text as it stands.
+  void add_defaults(std::span<const ArgumentRow> rows);
+
+  /// Nothing where there is no such field. A list is its words, parted by spaces, as text.
+  std::optional<FieldValue> field(std::string_view dest) const;
+
+  /// field() for readers of configurations; this must outlive it.
+  FieldLookup lookup() const;
+
+  /// The words of a list; empty where the field is None, no list or unknown. Valid until the field
+  /// is set.
+  const std::vector<std::string>& list(std::string_view dest) const;
+
+  /// Whether a flag of the command line (or of its --config file) gave the field.
+  bool given(std::string_view dest) const;
+
+  /// Sets a field, known or new, such as one that follows from others. Leaves given() as it is.
+  void set(std::string_view dest, ArgumentValue value);
+
+  /// Sets the field of a flag of the command line; given() holds from here on.
+  void give(const ArgumentRow& row, ArgumentValue value);
+
+  /// The flags that gave fields, each once, in the order of the command line. As
+  /// ArgumentRow::flag, whatever name or prefix was typed.
+  const std::vector<std::string>& given_flags() const { return given_flags_; }
+
+ private:
+  struct Entry {
+    ArgumentValue value;
+    bool given = false;
+  };
+
+  std::map<std::string, Entry, std::less<>> fields_;
+  std::vector<std::string> given_flags_;
+};
+
+}  // namespace meg::megatron
