@@ -40,15 +40,15 @@ enum class ArgumentFamily : uint8_t {
 struct ArgumentRow {
   ArgumentFamily family;
   std::string_view flag;         ///< As the newest revision that has it spells it: "--num-layers".
-  std::string_view other_names;  ///< Its other spellings and older names, parted by spaces.
+  std::string_view other_names;  ///< Other spellings, parted by spaces; older names as (--name).
   std::string_view dest;         ///< Its field in args, which checkpoints keep: "num_layers".
   ArgumentArity arity;
   ArgumentType type;
   std::string_view default_value;  ///< Of the field where no flag sets it, in libmeg's programs.
   std::string_view stored;         ///< Switches: what the field becomes, such as "True".
   std::string_view choices;        ///< The only allowed words, parted by spaces; empty: any.
-  std::string_view since;          ///< The oldest known revision that has it, as MegatronVersion's name.
-  std::string_view until;          ///< The newest one that has it.
+  std::string_view since;  ///< The oldest known revision that has it, as MegatronVersion's name.
+  std::string_view until;  ///< The newest one that has it.
   Effect effect;
   std::string_view reason;   ///< Of kNone: why nothing differs, in a few words ("profiling").
   std::string_view metavar;  ///< What --help calls the value; empty where no program reads it.

@@ -22,10 +22,15 @@ void ArgumentValues::add_defaults(std::span<const ArgumentRow> rows) {
   }
 }
 
+std::optional<ArgumentValue> ArgumentValues::value(std::string_view dest) const {
+  const auto found = fields_.find(dest);
+  return found == fields_.end() ? std::nullopt : std::optional(found->second.value);
+}
+
 std::optional<FieldValue> ArgumentValues::field(std::string_view dest) const {
   const auto found = fields_.find(dest);
   if (found == fields_.end()) return std::nullopt;
-  if (const auto* value = std::get_if<FieldValue>(&found->second.value)) return *value;
+  if (const auto* field = std::get_if<FieldValue>(&found->second.value)) return *field;
   return fmt::format("{}", fmt::join(list(dest), " "));
 }
 

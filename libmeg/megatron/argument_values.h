@@ -25,6 +25,9 @@ class ArgumentValues {
   /// default, as in argparse. A default that is no literal of Python is text as it stands.
   void add_defaults(std::span<const ArgumentRow> rows);
 
+  /// Nothing where there is no such field.
+  std::optional<ArgumentValue> value(std::string_view dest) const;
+
   /// Nothing where there is no such field. A list is its words, parted by spaces, as text.
   std::optional<FieldValue> field(std::string_view dest) const;
 
