@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <fstream>
 #include <sstream>
 
-#include "tools/common/flag_spec.h"
+#include "tests/temp_folder.h"
 
 namespace meg::tools {
 namespace {
@@ -157,7 +159,7 @@ TEST_F(FlagsTest, UnsupportedFlagFailsWithOne) {
 }
 
 TEST_F(FlagsTest, MissingRequiredFlagIsAnError) {
-  EXPECT_EQ(error_of({"--append-eod"}), "error: --input is required");
+  EXPECT_EQ(error_of({"--append-eod"}), "error: --input: required");
 }
 
 TEST_F(FlagsTest, MissingValueIsAnError) {
@@ -265,6 +267,131 @@ TEST_F(FlagsTest, HelpIsGroupedAndShowsDefaults) {
   }
 }
 
+/// Lines of `text` longer than `columns`.
+std::vector<std::string> longer_lines(const std::string& text, size_t columns) {
+  std::vector<std::string> found;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.size() > columns) found.push_back(line);
+  }
+  return found;
+}
+
+TEST_F(FlagsTest, HelpFitsTheColumns) {
+  flags_.others("--lr", Arity::kValue);
+  flags_.value(
+      "--another-flag-with-a-name", &vocab_size_, "METAVAR",
+      "what it says goes on and on, past the end of a line of eighty columns, and when that "
+      "is not enough even past the end of a line of a hundred and thirty-two columns");
+  const char* old_columns = std::getenv("COLUMNS");
+  const std::string saved = old_columns == nullptr ? "" : old_columns;
+  for (const size_t columns : {60, 80, 132}) {
+    setenv("COLUMNS", std::to_string(columns).c_str(), 1);
+    EXPECT_EQ(parse({"--help"}), 0);
+    EXPECT_THAT(longer_lines(out_.str(), columns), ElementsAre()) << columns;
+    EXPECT_THAT(longer_lines(out_.str(), columns - 20), Not(ElementsAre())) << columns;
+  }
+  unsetenv("COLUMNS");
+  EXPECT_EQ(parse({"--help"}), 0);
+  EXPECT_THAT(longer_lines(out_.str(), 80), ElementsAre()) << "as in a pipe";
+  if (old_columns != nullptr) setenv("COLUMNS", saved.c_str(), 1);
+}
+
+TEST_F(FlagsTest, HelpShowsEveryDefault) {
+  EXPECT_EQ(parse({"--help"}), 0);
+  for (const char* text :
+       {"(default: text)", "(default: GPT2BPETokenizer)", "(default: 4)", "(default: 0.5)"}) {
+    std::string flat = out_.str();
+    std::erase(flat, '\n');
+    while (flat.find("  ") != std::string::npos) flat.replace(flat.find("  "), 2, " ");
+    EXPECT_THAT(flat, HasSubstr(text));
+  }
+}
+
+TEST_F(FlagsTest, AllMissingFlagsAreNamedAtOnce) {
+  std::string prefix;
+  std::string where;
+  flags_.value("--output-prefix", &prefix, "PREFIX", "output").required();
+  flags_.positional("WHERE", &where, "a place");
+  EXPECT_EQ(error_of({"--workers", "2"}), "error: WHERE, --input, --output-prefix: required");
+  EXPECT_THAT(err_.str(), HasSubstr("usage: preprocess_data WHERE --input FILE... --output-prefix "
+                                    "PREFIX [flags]\n"));
+  EXPECT_EQ(error_of({"here", "--input", "a"}), "error: --output-prefix: required");
+}
+
+/// FlagsTest with a --config file.
+class ConfigFlagTest : public FlagsTest {
+ protected:
+  void write(std::string_view text) const { std::ofstream(path_) << text; }
+
+  test::TempFolder folder_;
+  std::string path_ = folder_.path("run.toml");
+};
+
+TEST_F(ConfigFlagTest, GivesWhatTheCommandLineDoesNot) {
+  write(
+      "input = [\"a b\", c]  # two\nworkers = 8\njson_keys = x y\nappend-eod = true\n"
+      "vocab-file = \"\"\natol=0.25");
+  EXPECT_EQ(parse({"--config", path_.c_str(), "--workers", "2"}), std::nullopt) << err_.str();
+  EXPECT_THAT(input_, ElementsAre("a b", "c"));
+  EXPECT_THAT(json_keys_, ElementsAre("x", "y"));
+  EXPECT_EQ(workers_, 2) << "the command line wins";
+  EXPECT_EQ(vocab_file_, "");
+  EXPECT_EQ(atol_, 0.25);
+  EXPECT_TRUE(append_eod_);
+  EXPECT_EQ(err_.str(), "");
+}
+
+TEST_F(ConfigFlagTest, AFalseSwitchIsNotGiven) {
+  write("append_eod = false\nfast = false\n");
+  EXPECT_EQ(parse({"--input", "a", "--config", path_.c_str()}), std::nullopt);
+  EXPECT_FALSE(append_eod_);
+  EXPECT_EQ(err_.str(), "");
+  EXPECT_EQ(parse({"--input", "a", "--append-eod", "--config", path_.c_str()}), std::nullopt);
+  EXPECT_TRUE(append_eod_);
+}
+
+TEST_F(ConfigFlagTest, ValuesThatLookLikeFlagsOrListsStayWhatTheyAre) {
+  write("input = \"--workers\" \"[a,b]\" \"{}\" -x\nvocab-file = [1,2]\n");
+  EXPECT_EQ(parse({"--config", path_.c_str()}), std::nullopt) << err_.str();
+  EXPECT_THAT(input_, ElementsAre("--workers", "[a,b]", "{}", "-x"));
+  EXPECT_EQ(vocab_file_, "[1,2]");
+}
+
+TEST_F(ConfigFlagTest, ErrorsNameFileAndLine) {
+  const auto error = [this](std::string_view text) {
+    write(text);
+    return error_of({"--input", "a", "--config", path_.c_str()});
+  };
+  const std::string where = "error: " + path_ + ":2: ";
+  EXPECT_EQ(error("workers = 2\nwokers = 3\n"),
+            where + "unknown key \"wokers\": did you mean workers?");
+  EXPECT_EQ(error("atol = 0\nworkers = many"),
+            where + "--workers: expected an integer, found \"many\"");
+  EXPECT_EQ(error("\nappend-eod = 2"), where + "--append-eod: expected true or false, found \"2\"");
+  EXPECT_EQ(error("workers=2\nworkers=3"), where + "--workers: given twice, first in line 1");
+  EXPECT_EQ(error("\njson-keys = []"), where + "--json-keys: expected KEY..., found none");
+  EXPECT_EQ(error("\nworkers: 2"), where + "expected key = value, found \"workers: 2\"");
+  EXPECT_EQ(error("\nhelp = true"), where + "--help may stand on the command line only");
+}
+
+TEST_F(ConfigFlagTest, AFileThatCannotBeReadIsAnError) {
+  EXPECT_EQ(error_of({"--input", "a", "--config", "nowhere.toml"}),
+            "error: --config: expected a readable file, found \"nowhere.toml\"");
+  EXPECT_EQ(error_of({"--config", "x", "--config", "y"}),
+            "error: --config: expected a readable file, found \"y\"");
+}
+
+TEST_F(ConfigFlagTest, GivesOldNamesAndIgnoredFlagsTheirNotes) {
+  write("input = a\nbpe-vocab = v\ndataset-impl = mmap\n");
+  EXPECT_EQ(parse({"--config", path_.c_str()}), std::nullopt);
+  EXPECT_EQ(err_.str(),
+            "note: --bpe-vocab is the old name of --vocab-file\n"
+            "note: --dataset-impl makes no difference here\n");
+  write("input = a\npartitions = 2\n");
+  EXPECT_EQ(parse({"--config", path_.c_str()}), 1);
+}
+
 TEST(PositionalTest, TakesPositionalsAmongFlags) {
   Flags flags("verify dataset", "checks a dataset");
   std::string prefix;
@@ -292,7 +419,7 @@ TEST(PositionalTest, MissingPositionalIsAnError) {
   EXPECT_EQ(flags.parse(1, arguments, out, err), 2);
   EXPECT_EQ(err.str(),
             "usage: verify dataset PREFIX [flags]\ntry: verify dataset --help\n"
-            "error: PREFIX is missing\n");
+            "error: PREFIX: required\n");
 }
 
 TEST(PositionalTest, VersionNamesTheProgramWithoutItsSubject) {
