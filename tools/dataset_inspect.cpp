@@ -53,7 +53,7 @@ Status check(const Arguments& arguments) {
   const auto usage = [](const char* message) {
     return Status(StatusCode::kInvalidArgument, message);
   };
-  if (arguments.prefix.empty()) return usage("PREFIX is missing");
+  if (arguments.prefix.empty()) return usage("PREFIX: required");
   if (arguments.decode && !arguments.selects()) {
     return usage("--decode needs --document or --sequence");
   }

@@ -409,6 +409,20 @@ TEST(PositionalTest, TakesPositionalsAmongFlags) {
   EXPECT_TRUE(json);
 }
 
+TEST(PositionalTest, AWrongPositionalIsNamedBeforeOneTooMany) {
+  Flags flags("verify", "checks");
+  std::string what;
+  flags.positional("WHAT", &what, "what to check").choices({"dataset"});
+  std::ostringstream out;
+  std::ostringstream err;
+  const char* wrong[] = {"verify", "datasets", "a"};
+  EXPECT_EQ(flags.parse(3, wrong, out, err), 2);
+  EXPECT_THAT(err.str(), EndsWith("error: WHAT: expected one of dataset, found \"datasets\"\n"));
+  const char* longer[] = {"verify", "dataset", "a", "b"};
+  EXPECT_EQ(flags.parse(4, longer, out, err), 2);
+  EXPECT_THAT(err.str(), EndsWith("error: unexpected argument \"a\"\n"));
+}
+
 TEST(PositionalTest, MissingPositionalIsAnError) {
   Flags flags("verify dataset", "checks a dataset");
   std::string prefix;

@@ -51,7 +51,7 @@ class CommandLineReader {
         MEG_RETURN_IF_ERROR(take_flag(word));
         if (ends_the_program(*line_.flags.back().flag.spec)) break;
       } else {
-        MEG_RETURN_IF_ERROR(take_positional(word));
+        line_.positionals.push_back(word);
       }
     }
     return std::move(line_);
@@ -106,16 +106,6 @@ class CommandLineReader {
         next_ < words_.size() ? printable(words_[next_]) : "the end of the command line";
     const std::string_view what = spec.metavar.empty() ? "VALUE" : std::string_view(spec.metavar);
     return usage_error("{}: expected {}, found {}", spec.name, what, found);
-  }
-
-  Status take_positional(std::string_view word) {
-    const size_t declared = table_.positionals.size();
-    const bool endless = declared > 0 && table_.positionals.back()->arity == Arity::kList;
-    if (line_.positionals.size() >= declared && !endless) {
-      return usage_error("unexpected argument {}", printable(word));
-    }
-    line_.positionals.push_back(word);
-    return Status();
   }
 
   const FlagTable& table_;

@@ -22,9 +22,9 @@ struct CommandLine {
 };
 
 /// Sorts the words behind the program's name into flags, their values and positionals, by
-/// argparse's rules (see Flags). Values are not looked at.
-/// Errors: kInvalidArgument for unknown and ambiguous flags, missing values, values of switches and
-/// positionals that are one too many.
+/// argparse's rules (see Flags). Values are not looked at, and there may be more positionals than
+/// the program takes.
+/// Errors: kInvalidArgument for unknown and ambiguous flags, missing values and values of switches.
 Result<CommandLine> read_command_line(const FlagTable& table,
                                       std::span<const std::string_view> words);
 

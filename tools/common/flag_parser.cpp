@@ -69,6 +69,9 @@ class FlagParser {
           fmt::format("--config: expected a readable file, found {}", printable(config_path())));
     } catch (const CLI::ConfigError& wrong) {
       return error(config_path() + ":" + wrong.what());
+    } catch (const CLI::ExtrasError&) {
+      const size_t taken = table_.positionals.size();
+      return error(fmt::format("unexpected argument {}", printable(line_.positionals[taken])));
     } catch (const CLI::Error& wrong) {
       return error(where_checked() + wrong.what());
     }

@@ -19,8 +19,8 @@ struct ParsedFlags {
 
 /// Checks all values, and stores them in the variables of their flags; those of the --config file
 /// where the command line does not give the flag. Up to --help or --version.
-/// Errors: kInvalidArgument for values that do not fit, and files that cannot be read, with
-/// FILE:LINE where it is the file's.
+/// Errors: kInvalidArgument for values that do not fit, one positional too many and files that
+/// cannot be read; with FILE:LINE where the file is wrong.
 Result<ParsedFlags> parse_flags(const FlagTable& table, const CommandLine& line);
 
 }  // namespace meg::tools

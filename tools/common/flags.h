@@ -70,6 +70,9 @@ struct ArgumentScope {
 /// of a name that fits one flag only, `-` and negative numbers as values, and `--` before
 /// positionals that begin with a dash. A flag given twice: the last wins, lists too. Lists run to
 /// the next flag. Names are written with their leading dashes, such as "--output-prefix".
+///
+/// Every program has --help, --version and --config FILE, whose lines `output-prefix = PATH` give
+/// flags that the command line does not (docs/command_line.md).
 class Flags {
  public:
   /// program: as typed, such as "preprocess_data" or "verify dataset".
@@ -121,8 +124,9 @@ class Flags {
                  megatron::ArgumentValues* values);
 
   /// Fills the bound variables. An exit code where the program should end now: 0 after --help or
-  /// --version (printed to `out`), 2 after a usage error, 1 after a flag that is not supported yet
-  /// (errors and notes go to `err`, the error last).
+  /// --version (printed to `out`), 2 after a usage error, 1 after flags that are not supported yet
+  /// (errors and notes go to `err`, the error last). All that is required and missing is named at
+  /// once.
   [[nodiscard]] std::optional<int> parse(int argc, const char* const* argv, std::ostream& out,
                                          std::ostream& err);
 
