@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <sstream>
 
 #include "tools/common/flags.h"
@@ -257,6 +258,14 @@ TEST_F(ArgumentFlagsTest, HelpListsReadFlagsByEffectWithDefaults) {
                                     "  --disable-bias-linear       no biases\n"));
   EXPECT_THAT(out_.str(), HasSubstr("how it falls {constant, linear, cosine} (default:\n"));
   EXPECT_THAT(out_.str(), Not(HasSubstr("--num-experts")));
+}
+
+TEST_F(ArgumentFlagsTest, HelpFitsEightyColumns) {
+  declare_trainer();
+  unsetenv("COLUMNS");
+  EXPECT_EQ(parse({"--help"}), 0);
+  std::istringstream lines(out_.str());
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80u) << line;
 }
 
 TEST_F(ArgumentFlagsTest, AProgramMayHaveDefaultsOfItsOwn) {
