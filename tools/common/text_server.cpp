@@ -60,6 +60,7 @@ inference::HttpServerOptions http_options(const TextServerFlags& flags) {
   inference::HttpServerOptions options;
   options.host = flags.host;
   options.port = static_cast<int>(flags.port);
+  options.allowed_hosts = flags.allowed_hosts;
   options.max_request_bytes = static_cast<size_t>(flags.max_request_bytes);
   options.max_connections = static_cast<size_t>(flags.max_connections);
   options.limits.request = in_milliseconds(flags.client_timeout);
@@ -75,6 +76,8 @@ void declare_text_server_flags(Flags& flags, TextServerFlags& values) {
   flags.group("Server");
   flags.value("--host", &values.host, "ADDRESS", "where to listen; 0.0.0.0 is everywhere");
   flags.value("--port", &values.port, "N", "0: any free one, which is printed").range(0, 65535);
+  flags.list("--allowed-hosts", &values.allowed_hosts, "NAME",
+             "what the server is called beside localhost, addresses and --host");
   flags
       .value("--max-queue", &values.max_queue, "N",
              "requests that may wait for the model; further ones get a 503")

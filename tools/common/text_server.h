@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "libmeg/core/status.h"
 #include "libmeg/inference/server/generation_queue.h"
@@ -15,6 +16,7 @@ namespace meg::tools {
 struct TextServerFlags {
   std::string host = "127.0.0.1";
   int64_t port = 5000;
+  std::vector<std::string> allowed_hosts;
   int64_t out_seq_length = 1024;
   double temperature = 1;
   int64_t top_k = 0;

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "libmeg/core/result.h"
 #include "libmeg/inference/server/client_connection.h"
@@ -17,6 +18,7 @@ namespace meg::inference {
 struct HttpServerOptions {
   std::string host = "127.0.0.1";
   int port = 5000;                             ///< 0: any free one.
+  std::vector<std::string> allowed_hosts;      ///< See AllowedHosts; host is one by itself.
   size_t max_request_bytes = size_t{4} << 20;  ///< Of a request's body.
   size_t max_connections = 512;
   ClientLimits limits;
