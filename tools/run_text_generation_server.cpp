@@ -3,12 +3,14 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <optional>
+#include <string_view>
 #include <utility>
 
-#include "libmeg/inference/generation/beam_search.h"
 #include "libmeg/inference/generation/model_engine.h"
+#include "libmeg/parallel/launch_environment.h"
 #include "tools/common/inference_flags.h"
 #include "tools/common/report.h"
 #include "tools/common/text_server.h"
@@ -61,16 +63,31 @@ Status serve(const Arguments& arguments, LoadedModel& loaded) {
   served.tokenizer = loaded.tokenizer.get();
   MEG_ASSIGN_OR_RETURN(
       served.engine, inference::create_generation_engine(loaded.model, *loaded.tokenizer, options));
-  served.beam_search = [&](const std::vector<int32_t>& prompt,
-                           const inference::BeamSearchOptions& search) {
-    return inference::beam_search(loaded.model, *loaded.tokenizer, prompt, search);
-  };
   return serve_texts(arguments.server, std::move(served), arguments.inference.seed);
+}
+
+/// As Megatron's programs read it: a missing RANK is 0.
+std::optional<std::string> launch_variable(const char* name) {
+  const char* value = std::getenv(name);
+  if (value != nullptr) return value;
+  if (std::string_view(name) == "RANK" && std::getenv("WORLD_SIZE") != nullptr) return "0";
+  return std::nullopt;
+}
+
+Status check_launch() {
+  MEG_ASSIGN_OR_RETURN(const parallel::LaunchEnvironment launch,
+                       parallel::read_launch_environment(launch_variable));
+  if (launch.world_size == 1) return Status();
+  return make_error(StatusCode::kUnsupported,
+                    "a model on several ranks is not supported yet: one process serves the whole "
+                    "of it, whatever the checkpoint's layout; expected a world size of 1, found {}",
+                    launch.world_size);
 }
 
 int main(int argc, const char* const* argv) {
   Arguments arguments;
   if (const std::optional<int> code = parse(argc, argv, arguments)) return *code;
+  if (const Status launch = check_launch(); !launch.ok()) return fail(launch);
   Result<LoadedModel> loaded = load_inference_model(arguments.inference);
   if (!loaded.has_value()) return fail(loaded.error());
   const Status status = serve(arguments, *loaded);

@@ -32,14 +32,20 @@ milliseconds in_milliseconds(double seconds) {
   return milliseconds(static_cast<int64_t>(seconds * 1e3));
 }
 
-std::string health_json(const std::string& model, const GenerationQueue& queue) {
+/// A step that takes longer than a request may keeps every request from an answer.
+inference::Health health_of(const std::string& model, const GenerationQueue& queue,
+                            double request_timeout) {
   const GenerationQueue::Load load = queue.load();
+  inference::Health answer{.is_ok = load.step_seconds < request_timeout};
   nlohmann::json health;
-  health["status"] = "ok";
+  health["status"] = answer.is_ok ? "ok" : "stalled";
   health["model"] = model;
   health["queue"] = load.waiting;
   health["active"] = load.active;
-  return health.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) + "\n";
+  health["beam_searches"] = load.beam_searches;
+  health["step_seconds"] = load.step_seconds;
+  answer.json = health.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) + "\n";
+  return answer;
 }
 
 void write_log_line(const inference::RequestLog& request) {
@@ -123,12 +129,12 @@ Status check_text_server_flags(const TextServerFlags& flags) {
 Status serve_texts(const TextServerFlags& flags, ServedModel model, int64_t seed) {
   stop_at_signals();
   ::mallopt(M_ARENA_MAX, kArenas);
-  GenerationQueue queue(std::move(model.engine), std::move(model.beam_search), flags.max_queue);
+  GenerationQueue queue(std::move(model.engine), flags.max_queue);
   inference::MegatronApi api(*model.tokenizer, queue, request_rules(flags),
                              in_milliseconds(flags.request_timeout), static_cast<uint64_t>(seed));
   inference::HttpHandlers handlers;
   handlers.api = [&](std::string_view body, int client) { return api.answer(body, client); };
-  handlers.health = [&] { return health_json(model.name, queue); };
+  handlers.health = [&] { return health_of(model.name, queue, flags.request_timeout); };
   handlers.page = inference::page_html();
   handlers.log = write_log_line;
   MEG_ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> server,

@@ -38,7 +38,6 @@ struct ServedModel {
   std::string name;  ///< For /health and the page.
   const Tokenizer* tokenizer = nullptr;
   std::unique_ptr<inference::GenerationEngine> engine;
-  inference::BeamSearch beam_search;  ///< May be empty.
 };
 
 /// Serves until SIGINT, SIGTERM or SIGHUP; then what the model is at may finish, the rest is

@@ -87,7 +87,7 @@ HttpResponse HttpRoutes::respond_to_path(Exchange& exchange) const {
   }
   if (!reads(request)) return other_method("GET, HEAD");
   exchange.connection.request_is_read();
-  return request.path == "/" ? answer_page() : HttpResponse{.body = handlers_.health()};
+  return request.path == "/" ? answer_page() : answer_health();
 }
 
 HttpResponse HttpRoutes::answer_api(Exchange& exchange) const {
@@ -113,6 +113,11 @@ HttpResponse HttpRoutes::answer_api(Exchange& exchange) const {
   HttpResponse response{.status = answer.status, .body = std::move(answer.body)};
   if (answer.status == 503) response.headers.emplace_back("Retry-After", "1");
   return response;
+}
+
+HttpResponse HttpRoutes::answer_health() const {
+  Health health = handlers_.health();
+  return {.status = health.is_ok ? 200 : 503, .body = std::move(health.json)};
 }
 
 HttpResponse HttpRoutes::answer_page() const {

@@ -26,6 +26,7 @@ class HttpRoutes {
   HttpResponse respond(Exchange& exchange) const;
   HttpResponse respond_to_path(Exchange& exchange) const;
   HttpResponse answer_api(Exchange& exchange) const;
+  HttpResponse answer_health() const;
   HttpResponse answer_page() const;
 
   const HttpHandlers handlers_;

@@ -24,12 +24,17 @@ struct HttpServerOptions {
   ClientLimits limits;
 };
 
+/// What `GET /health` answers: status 200, or 503 where the server is not ok.
+struct Health {
+  bool is_ok = true;
+  std::string json = {};
+};
+
 /// What the server answers with. All are called from many threads.
 struct HttpHandlers {
   /// `PUT /api` and `POST /api`: the body and the client's socket.
   std::function<ApiAnswer(std::string_view body, int client)> api;
-  /// `GET /health`: JSON.
-  std::function<std::string()> health;
+  std::function<Health()> health;
   /// `GET /`: a page of HTML; must outlive the server.
   std::string_view page;
   /// For each request, before its answer is sent; may be empty.
