@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <stdexcept>
 #include <utility>
 
@@ -135,14 +136,22 @@ std::vector<BeamSearch::Step> BeamSearch::steps_of(int64_t beam,
   const double total = log_sum_exp(logits);
   if (!std::isfinite(total)) throw std::runtime_error("the model's logits are not numbers");
   const Open& open = open_[static_cast<size_t>(beam)];
+  const std::vector<int32_t> forbidden = forbidden_tokens(request_, open.tokens, newline_);
+  const auto wanted = static_cast<size_t>(2 * request_.beam->beam_width) + forbidden.size();
+  // All that are as large as the last wanted one; a heap of floats is quicker than one of steps.
+  std::vector<float> largest(std::min(wanted, logits.size()));
+  std::partial_sort_copy(logits.begin(), logits.end(), largest.begin(), largest.end(),
+                         std::greater<>());
   std::vector<Step> steps;
-  steps.reserve(logits.size());
-  for (const float logit : logits) {
-    const auto token = static_cast<int32_t>(steps.size());
-    steps.push_back({open.sum + (double{logit} - total), beam, token});
+  for (size_t token = 0; token < logits.size(); ++token) {
+    if (logits[token] < largest.back()) continue;
+    const double score = double{logits[token]} - total;
+    steps.push_back({open.sum + score, beam, static_cast<int32_t>(token)});
   }
-  for (const int32_t token : forbidden_tokens(request_, open.tokens, newline_)) {
-    steps[static_cast<size_t>(token)].sum = open.sum + kForbiddenScore;
+  for (Step& step : steps) {
+    if (std::ranges::find(forbidden, step.token) != forbidden.end()) {
+      step.sum = open.sum + kForbiddenScore;
+    }
   }
   keep_best(steps);
   return steps;
