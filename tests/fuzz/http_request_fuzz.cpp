@@ -19,7 +19,7 @@ constexpr size_t kMaxBytes = 1000;
 
 void check(const HttpError& error) {
   MEG_FUZZ_CHECK(error.status >= 400 && error.status <= 505);
-  MEG_FUZZ_CHECK(!error.message.empty() && error.message.size() < 200);
+  MEG_FUZZ_CHECK(!error.message.empty() && error.message.size() < 300);
   MEG_FUZZ_CHECK(error.message.find('\n') == std::string::npos);
 }
 

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cerrno>
 #include <mutex>
+#include <new>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -104,8 +105,11 @@ class HttpServer::Implementation {
   }
 
   void serve(ClientConnection& connection) {
-    while (!closing_ && connection.wait_for_request()) {
-      if (!routes_.answer_one(connection, closing_)) break;
+    try {
+      while (!closing_ && connection.wait_for_request()) {
+        if (!routes_.answer_one(connection, closing_)) break;
+      }
+    } catch (const std::bad_alloc&) {  // not even for an error's sentence
     }
     connection.close_gently();
     connections_.remove(&connection);  // the last thing that this thread does with the server
