@@ -17,11 +17,11 @@ constexpr char kPagePolicy[] =
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src "
     "'self'; img-src data:; frame-ancestors 'none'";
 
-bool reads(const HttpRequest& request) {
+bool asks_to_read(const HttpRequest& request) {
   return request.method == "GET" || request.method == "HEAD";
 }
 
-bool writes(const HttpRequest& request) {
+bool sends_a_body(const HttpRequest& request) {
   return request.method == "PUT" || request.method == "POST";
 }
 
@@ -80,12 +80,12 @@ HttpResponse HttpRoutes::respond(Exchange& exchange) const {
 HttpResponse HttpRoutes::respond_to_path(Exchange& exchange) const {
   const HttpRequest& request = exchange.request;
   if (request.path == "/api") {
-    return writes(request) ? answer_api(exchange) : other_method("PUT, POST");
+    return sends_a_body(request) ? answer_api(exchange) : other_method("PUT, POST");
   }
   if (request.path != "/" && request.path != "/health") {
     return error_response(404, "there is nothing here: PUT /api, GET /health and GET / are");
   }
-  if (!reads(request)) return other_method("GET, HEAD");
+  if (!asks_to_read(request)) return other_method("GET, HEAD");
   exchange.connection.request_is_read();
   return request.path == "/" ? answer_page() : answer_health();
 }

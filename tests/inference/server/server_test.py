@@ -510,6 +510,15 @@ class Ends(unittest.TestCase):
                                         r"already in use\n$")
         self.assertEqual(server.stop(), 0)
 
+    def test_it_answers_to_the_names_that_it_is_given(self):
+        server = ServerProcess(SERVER, "--allowed-hosts", "node7", "llm.example.org")
+        for host, origin, status in (("node7:80", "http://node7:80", 200), ("node8", "", 403),
+                                     ("127.0.0.1", "https://llm.example.org", 200),
+                                     ("llm.example.org", "https://example.org", 403)):
+            headers = {"Host": host, **({"Origin": origin} if origin else {})}
+            self.assertEqual(server.ask(PROMPT, headers=headers)[0], status, host)
+        self.assertEqual(server.stop(), 0)
+
     def test_it_listens_on_this_machine_alone(self):
         server = ServerProcess(SERVER)
         addresses = {info[4][0] for info in socket.getaddrinfo(socket.gethostname(), None,
