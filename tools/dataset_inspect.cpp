@@ -18,6 +18,7 @@
 #include "tools/common/flags.h"
 #include "tools/common/json_output.h"
 #include "tools/common/report.h"
+#include "tools/common/run_program.h"
 #include "tools/dataset_inspect_trace.h"
 
 namespace meg::tools {
@@ -315,4 +316,4 @@ int main(int argc, const char* const* argv) {
 }  // namespace
 }  // namespace meg::tools
 
-int main(int argc, char** argv) { return meg::tools::main(argc, argv); }
+int main(int argc, char** argv) { return meg::tools::run_program(argc, argv, meg::tools::main); }

@@ -10,6 +10,7 @@
 
 #include "tools/common/json_output.h"
 #include "tools/common/report.h"
+#include "tools/common/run_program.h"
 
 namespace meg::tools {
 namespace {
@@ -113,4 +114,4 @@ void print_results(const EvaluateFlags& flags, const std::string& results) {
 
 }  // namespace meg::tools
 
-int main(int argc, char** argv) { return meg::tools::main(argc, argv); }
+int main(int argc, char** argv) { return meg::tools::run_program(argc, argv, meg::tools::main); }

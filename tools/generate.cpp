@@ -15,6 +15,7 @@
 #include "libmeg/inference/generation/generate.h"
 #include "libmeg/inference/generation/model_engine.h"
 #include "tools/common/report.h"
+#include "tools/common/run_program.h"
 
 namespace meg::tools {
 namespace {
@@ -146,4 +147,4 @@ int main(int argc, const char* const* argv) {
 }  // namespace
 }  // namespace meg::tools
 
-int main(int argc, char** argv) { return meg::tools::main(argc, argv); }
+int main(int argc, char** argv) { return meg::tools::run_program(argc, argv, meg::tools::main); }

@@ -17,6 +17,7 @@
 #include "tools/common/interruption.h"
 #include "tools/common/progress_bar.h"
 #include "tools/common/report.h"
+#include "tools/common/run_program.h"
 #include "tools/common/tokenizer_flags.h"
 
 namespace meg::tools {
@@ -71,7 +72,7 @@ void declare_other_flags(Flags& flags) {
   flags.not_yet("--tiktoken-special-tokens", Arity::kList);
 }
 
-std::optional<int> parse(int argc, char** argv, Arguments& arguments) {
+std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments) {
   PreprocessOptions& options = arguments.options;
   Flags flags("preprocess_data",
               "turns JSON lines into the .bin/.idx datasets that Megatron reads.");
@@ -176,7 +177,7 @@ Status run(Arguments& arguments) {
   return Status();
 }
 
-int main(int argc, char** argv) {
+int main(int argc, const char* const* argv) {
   Arguments arguments;
   if (const std::optional<int> code = parse(argc, argv, arguments)) return *code;
   if (const Status status = apply_version(arguments); !status.ok()) {
@@ -191,4 +192,4 @@ int main(int argc, char** argv) {
 }  // namespace
 }  // namespace meg::tools
 
-int main(int argc, char** argv) { return meg::tools::main(argc, argv); }
+int main(int argc, char** argv) { return meg::tools::run_program(argc, argv, meg::tools::main); }

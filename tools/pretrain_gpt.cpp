@@ -11,6 +11,7 @@
 #include "tools/common/flags.h"
 #include "tools/common/interruption.h"
 #include "tools/common/report.h"
+#include "tools/common/run_program.h"
 #include "tools/pretrain_gpt_flags.h"
 
 namespace meg::tools {
@@ -92,4 +93,4 @@ int main(int argc, const char* const* argv) {
 }  // namespace
 }  // namespace meg::tools
 
-int main(int argc, char** argv) { return meg::tools::main(argc, argv); }
+int main(int argc, char** argv) { return meg::tools::run_program(argc, argv, meg::tools::main); }

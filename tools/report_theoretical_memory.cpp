@@ -16,6 +16,7 @@
 #include "tools/common/megatron_flags.h"
 #include "tools/common/model_flags.h"
 #include "tools/common/report.h"
+#include "tools/common/run_program.h"
 
 namespace meg::tools {
 namespace {
@@ -201,4 +202,4 @@ int main(int argc, const char* const* argv) {
 }  // namespace
 }  // namespace meg::tools
 
-int main(int argc, char** argv) { return meg::tools::main(argc, argv); }
+int main(int argc, char** argv) { return meg::tools::run_program(argc, argv, meg::tools::main); }

@@ -11,6 +11,7 @@
 #include "libmeg/inference/generation/model_engine.h"
 #include "tools/common/inference_flags.h"
 #include "tools/common/report.h"
+#include "tools/common/run_program.h"
 #include "tools/common/text_server.h"
 
 namespace meg::tools {
@@ -80,4 +81,4 @@ int main(int argc, const char* const* argv) {
 }  // namespace
 }  // namespace meg::tools
 
-int main(int argc, char** argv) { return meg::tools::main(argc, argv); }
+int main(int argc, char** argv) { return meg::tools::run_program(argc, argv, meg::tools::main); }

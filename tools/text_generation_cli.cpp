@@ -18,6 +18,7 @@
 #include "libmeg/core/result.h"
 #include "tools/common/flags.h"
 #include "tools/common/report.h"
+#include "tools/common/run_program.h"
 
 namespace meg::tools {
 namespace {
@@ -142,4 +143,4 @@ int main(int argc, const char* const* argv) {
 }  // namespace
 }  // namespace meg::tools
 
-int main(int argc, char** argv) { return meg::tools::main(argc, argv); }
+int main(int argc, char** argv) { return meg::tools::run_program(argc, argv, meg::tools::main); }

@@ -272,7 +272,7 @@ class Endings(PreprocessData):
             start = time.monotonic()
             process.send_signal(number)
             errors = process.stderr.read().decode()
-            self.assertEqual(process.wait(timeout=60), 1)
+            self.assertEqual(process.wait(timeout=60), -number)
             self.assertLess(time.monotonic() - start, 5)
             self.assertEqual(errors.splitlines()[-1], "error: interrupted")
             self.assertEqual(self.files(), [])

@@ -117,7 +117,7 @@ class PretrainGpt(unittest.TestCase):
         run.send_signal(signal.SIGTERM)
         rest = run.stdout.read()
         run.stdout.close()
-        self.assertEqual(run.wait(timeout=60), 0)
+        self.assertEqual(run.wait(timeout=60), -signal.SIGTERM)
         self.assertIn("successfully saved checkpoint", rest)
         self.run_program(VERIFY, "checkpoint", save)
 

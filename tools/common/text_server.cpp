@@ -4,6 +4,7 @@
 #include <malloc.h>
 
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -138,6 +139,7 @@ Status serve_texts(const TextServerFlags& flags, ServedModel model, int64_t seed
   server->close_door();
   queue.stop(kGrace);
   server->stop();
+  take_as_regular_end(SIGTERM);  // as service managers expect
   return {};
 }
 
