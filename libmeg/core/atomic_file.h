@@ -17,6 +17,9 @@ namespace meg {
 /// commit() flushes and renames; without it the destructor removes the partial file. Partial files
 /// of processes that were killed are removed by the next create() for the same path: they hold no
 /// lock any more.
+///
+/// A symbolic link stays: what it names is replaced. What is no regular file (a device, a pipe) or
+/// is where this process's standard output or error goes is written straight, with nothing to undo.
 class AtomicFile {
  public:
   AtomicFile() = default;
@@ -24,8 +27,13 @@ class AtomicFile {
   AtomicFile& operator=(AtomicFile&& other) noexcept;
   ~AtomicFile();
 
-  /// Creates missing folders above path. kIoError or kNotFound name what could not be created.
+  /// For a file that is written from its begin to its end. Creates missing folders above path.
+  /// kIoError or kNotFound name what could not be created. Waits for the reader of a pipe.
   static Result<AtomicFile> create(const std::string& path);
+
+  /// For a file that is written at offsets or read back: as create(), but what is no regular file
+  /// is kInvalidArgument.
+  static Result<AtomicFile> create_regular(const std::string& path);
 
   const std::string& path() const { return path_; }
 
@@ -50,16 +58,21 @@ class AtomicFile {
 
   /// commit() of several files that belong together: all are flushed before the first is renamed,
   /// and they are renamed in the given order (put the file last that readers look for first).
+  /// Before that, older files under their names are removed, the last one first, so that a killed
+  /// process leaves no file of one set beside a file of another.
   static Status commit_all(std::span<AtomicFile* const> files);
 
  private:
+  static Result<AtomicFile> create_partial(const std::string& path);
   Status flush();
+  Status remove_older();
   Status publish();
   void discard();
 
   FileDescriptor file_;  // its path() is path_
   std::string path_;
-  std::string partial_path_;
+  std::string target_;        // path_ once links are followed
+  std::string partial_path_;  // empty where the file is written straight or is done
 };
 
 }  // namespace meg
