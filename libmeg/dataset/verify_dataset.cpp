@@ -103,7 +103,7 @@ std::string place_of_item(const IndexArrays& arrays, int64_t item, int64_t item_
 }
 
 Status DatasetVerifier::check_vocab_size(const IndexArrays& arrays, const ItemScan& scan) {
-  MEG_ASSIGN_OR_RETURN(const FileDescriptor file, FileDescriptor::open_for_reading(bin_.path()));
+  MEG_ASSIGN_OR_RETURN(const FileDescriptor file, FileDescriptor::open_regular(bin_.path()));
   MEG_ASSIGN_OR_RETURN(const BadItems bad, find_ids_outside(file, *options_.vocab_size, scan));
   if (bad.count == 0) return Status();
   const int64_t item_size = dtype_size(scan.dtype);
