@@ -47,9 +47,8 @@ Result<std::string> json_line(size_t index, const GeneratedText& text, const Tok
 
 Status write_lines(const std::optional<std::string>& path, const std::string& lines) {
   if (!path) {
-    const bool is_written = std::fwrite(lines.data(), 1, lines.size(), stdout) == lines.size();
-    if (is_written && std::fflush(stdout) == 0) return Status();
-    return Status(StatusCode::kIoError, "standard output: cannot be written");
+    fmt::print("{}", lines);
+    return Status();
   }
   MEG_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(*path));
   MEG_RETURN_IF_ERROR(file.write(std::as_bytes(std::span(lines))));
