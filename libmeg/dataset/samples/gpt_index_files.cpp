@@ -21,7 +21,7 @@ namespace {
 class NpyOutput {
  public:
   Status create(const std::string& path, DType dtype, std::span<const int64_t> shape) {
-    MEG_ASSIGN_OR_RETURN(file, AtomicFile::create(path));
+    MEG_ASSIGN_OR_RETURN(file, AtomicFile::create_regular(path));
     MEG_ASSIGN_OR_RETURN(const std::string header, npy_header(dtype, shape));
     return writer_.append(std::as_bytes(std::span(header)));
   }
