@@ -186,6 +186,11 @@ bin="$build/bin"
 show "$bin/preprocess_data" --input "${inputs[@]}" --json-keys "${keys[@]}" \
   --output-prefix "$prefix" --tokenizer-type GPT2BPETokenizer --vocab-file "$vocab_file" \
   --merge-file "$merge_file" --append-eod ${others[@]+"${others[@]}"}
+# An index without a document has 42 bytes.
+if [ "$(stat -c %s "${prefix}_${keys[0]}_document.idx")" -le 42 ]; then
+  echo "error: ${inputs[*]}: no documents: expected JSON lines such as {\"${keys[0]}\": \"some text\"}" >&2
+  exit 1
+fi
 for key in "${keys[@]}"; do
   dataset="${prefix}_${key}_document"
   show "$bin/dataset_inspect" "$dataset"

@@ -24,7 +24,7 @@ class DatasetVerifier {
   void check_bin_size(const IndexVerifier& index);
   Status check_items(const IndexVerifier& index);
   Status check_vocab_size(const IndexArrays& arrays, const ItemScan& scan);
-  void check_eod(const IndexArrays& arrays, const ItemScan& scan);
+  Status check_eod(const IndexArrays& arrays, const ItemScan& scan);
 
   const VerifyOptions& options_;
   VerifyReport report_;
@@ -78,8 +78,7 @@ Status DatasetVerifier::check_items(const IndexVerifier& index) {
   if (options_.vocab_size.has_value()) {
     MEG_RETURN_IF_ERROR(check_vocab_size(index.arrays(), scan));
   }
-  if (options_.eod.has_value()) check_eod(index.arrays(), scan);
-  return Status();
+  return options_.eod.has_value() ? check_eod(index.arrays(), scan) : Status();
 }
 
 /// "sequence 5, item 3" for an item of .bin, as far as the pointers are to be believed.
@@ -118,9 +117,10 @@ Status DatasetVerifier::check_vocab_size(const IndexArrays& arrays, const ItemSc
   return Status();
 }
 
-void DatasetVerifier::check_eod(const IndexArrays& arrays, const ItemScan& scan) {
-  const BadItems bad = find_missing_eod(idx_, arrays, bin_, *options_.eod, scan);
-  if (bad.count == 0) return;
+Status DatasetVerifier::check_eod(const IndexArrays& arrays, const ItemScan& scan) {
+  MEG_ASSIGN_OR_RETURN(const BadItems bad,
+                       find_missing_eod(idx_, arrays, bin_, *options_.eod, scan));
+  if (bad.count == 0) return Status();
   const int64_t item_size = dtype_size(scan.dtype);
   const int64_t sequence = arrays.document_indices[bad.first + 1] - 1;
   const int64_t length = arrays.sequence_lengths[sequence];
@@ -133,6 +133,7 @@ void DatasetVerifier::check_eod(const IndexArrays& arrays, const ItemScan& scan)
                               .expected = std::to_string(*options_.eod),
                               .found = bad.found,
                               .count = bad.count});
+  return Status();
 }
 
 }  // namespace

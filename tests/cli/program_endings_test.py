@@ -3,6 +3,7 @@
 
 program_endings_test.py BIN_DIR TESTDATA [unittest arguments]
 """
+import fcntl
 import os
 import resource
 import signal
@@ -123,6 +124,60 @@ class StandardOutput(Programs):
         os.close(writing)
         self.assertEqual(result.returncode, -signal.SIGPIPE, result.stderr)
         self.assertEqual(self.left(), [])
+
+
+class Waiting(Programs):
+    def prepare_cache(self):
+        return [os.path.join(BIN, "prepare_cache"), "--data-path", self.path("d_text_document"),
+                "--data-cache-path", self.path("cache"), "--split", "1,0,0", "--seq-length", "8",
+                "--train-samples", "9", "--global-batch-size", "1", "--micro-batch-size", "1",
+                "--tokenizer-type", "NullTokenizer", "--vocab-size", "2257"]
+
+    def start_waiting(self, cache):
+        """A process that has said what it waits for."""
+        process = subprocess.Popen(self.prepare_cache(), stdin=subprocess.DEVNULL, text=True,
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.kill)
+        for line in process.stderr:
+            if line.startswith("note: waiting for another process to build " + cache):
+                return process
+        self.fail(f"it ended with {process.wait()} without waiting")
+
+    def test_waiting_for_anothers_cache_is_said_and_can_be_ended(self):
+        for command in (self.preprocess("d", "--input", self.lines(100)), self.prepare_cache()):
+            self.assertEqual(self.run_command(command).returncode, 0)
+        sidecars = [name for name in os.listdir(self.path("cache")) if name.endswith("libmeg.json")]
+        self.assertEqual(len(sidecars), 1, os.listdir(self.path("cache")))
+        for name in os.listdir(self.path("cache")):
+            os.unlink(self.path("cache", name))
+        with open(self.path("cache", sidecars[0] + ".lock"), "w") as builder:
+            fcntl.flock(builder, fcntl.LOCK_EX)
+            process = self.start_waiting(self.path("cache"))
+            process.send_signal(signal.SIGINT)
+            self.assertEqual(process.wait(timeout=TIMEOUT), -signal.SIGINT)
+            process = self.start_waiting(self.path("cache"))
+        self.assertEqual(process.wait(timeout=TIMEOUT), 0)
+
+    def test_a_pipe_is_no_dataset(self):
+        os.mkfifo(self.path("d.idx"))
+        self.write("d.bin", "")
+        for command in (["verify", "dataset", self.path("d")], ["dataset_inspect", self.path("d")]):
+            result = self.run_command([os.path.join(BIN, command[0]), *command[1:]])
+            self.assert_error(result, self.path("d.idx") +
+                              ": expected a regular file, found a pipe or a device")
+
+    def test_the_writer_of_a_pipe_is_awaited_until_ctrl_c(self):
+        os.mkfifo(self.path("pipe"))
+        process = subprocess.Popen(self.preprocess("a", "--input", self.path("pipe")),
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for line in process.stdout:
+            if line.startswith("Time to startup"):
+                break
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.communicate(timeout=TIMEOUT)[1], "error: interrupted\n")
+        self.assertEqual(process.returncode, -signal.SIGINT)
+        self.assertEqual(self.left(), ["pipe"])
 
 
 class Limits(Programs):

@@ -332,6 +332,21 @@ TEST_F(VerifyDatasetTest, StopsWhenAsked) {
   EXPECT_EQ(report.error().code(), StatusCode::kCancelled);
 }
 
+TEST_F(VerifyDatasetTest, TheSearchForDocumentEndsTellsItsProgressAndStopsWhenAsked) {
+  write_dataset(folder_.path("set"), small_fields().bytes(), kSmallBin);
+  std::vector<Progress> told;
+  VerifyOptions options{.eod = 9, .progress = [&told](const Progress& progress) {
+                          told.push_back(progress);
+                          return true;
+                        }};
+  EXPECT_TRUE(verify_dataset(folder_.path("set"), options).has_value());
+  ASSERT_FALSE(told.empty());
+  EXPECT_EQ(told.back().bytes, told.back().total_bytes);
+  EXPECT_EQ(told.back().total_bytes, static_cast<int64_t>(kSmallBin.size()));
+  options.progress = [](const Progress&) { return false; };
+  EXPECT_EQ(verify_dataset(folder_.path("set"), options).error().code(), StatusCode::kCancelled);
+}
+
 TEST_F(VerifyDatasetTest, AFileThatIsMissingIsAnError) {
   EXPECT_EQ(verify_dataset(folder_.path("none"), {}).error().code(), StatusCode::kNotFound);
   test::write_file(folder_.path("half.idx"), small_fields().bytes());

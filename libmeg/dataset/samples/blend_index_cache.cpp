@@ -151,7 +151,10 @@ Result<BlendIndexCache> open_blend_index_cache(const BlendIndexRequest& request)
   FileLock lock;
   for (const bool locked : {false, true}) {
     if (locked) {
-      MEG_ASSIGN_OR_RETURN(lock, FileLock::acquire(request.files->description + ".lock"));
+      const std::string& cache = request.files->description;
+      MEG_ASSIGN_OR_RETURN(lock, FileLock::acquire(cache + ".lock", [&] {
+                             return !request.waiting || request.waiting(cache);
+                           }));
     }
     if (!present(*request.files)) continue;
     Result<BlendIndex> found = load(request);

@@ -36,6 +36,7 @@ struct GptDataConfig {
   bool drop_last_partial_validation_sequence = true;
   int threads = 1;  ///< --num-dataset-builder-threads: datasets of a blend built at once
   MegatronVersion version = newest_megatron_version();
+  CacheWaiting waiting = {};
 };
 
 /// What became of one index cache.

@@ -29,7 +29,9 @@ std::string lock_path(const GptIndexCacheFiles& files) { return files.sidecar + 
 
 Result<GptIndexCache> build_locked(const GptIndexCacheFiles& files, std::string unusable,
                                    CacheSource* source) {
-  const auto lock = FileLock::acquire(lock_path(files));
+  const CacheWaiting& waiting = source->request().waiting;
+  const auto lock = FileLock::acquire(
+      lock_path(files), [&] { return !waiting || waiting(files.indices.sample_index); });
   if (!lock.has_value()) return unwritable(files, lock.error(), unusable);
   // Another process may have built it meanwhile.
   MEG_ASSIGN_OR_RETURN(PlaceFinding found, look_at_place(files, source));

@@ -86,6 +86,7 @@ Status SplitDatasets::open_cache(Split split, const Part& part,
   request.seed = static_cast<uint32_t>(config_.seed);
   request.description = gpt_description(describe(split, part), config_.version);
   request.samples = part.samples;
+  request.waiting = config_.waiting;
   request.sequence_length = config_.sequence_length;
   request.extra_token = config_.extra_token;
   request.drop_last_partial =
