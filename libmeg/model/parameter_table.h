@@ -18,7 +18,7 @@ enum class Partition : uint8_t {
   kColumns,     ///< Dimension 1.
   kVocabulary,  ///< Dimension 0, padded to the padded vocabulary.
   kQkv,         ///< Dimension 0 by query groups; see shard_axes.
-  kGated,       ///< Dimension 0: gate and up halves, each cut (SwiGLU); kRows where not swiglu.
+  kGated,       ///< Dimension 0: gate and up halves, each cut; kRows where not gated_linear_unit.
 };
 
 /// Where in the model a parameter lives.

@@ -104,7 +104,7 @@ Result<ShardAxes> axes_of(Partition partition, const std::vector<int64_t>& merge
     case Partition::kQkv:
       return qkv_axes(merged, ranks, config, version);
     case Partition::kGated:
-      if (!config.swiglu) break;
+      if (!config.gated_linear_unit) break;
       if (merged[0] / ranks % 2 != 0) {
         return make_error(StatusCode::kCorruption,
                           "expected an even number of rows (gate and up), found {}",

@@ -21,6 +21,7 @@ try:
     import torch
     from megatron.core import parallel_state
     from megatron.core.fusions import fused_softmax
+    from megatron.core.fusions.fused_bias_geglu import quick_gelu
     from megatron.core.models.gpt import GPTModel
     from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
     from megatron.core.tensor_parallel import random
@@ -35,21 +36,27 @@ except ImportError as error:
 PROGRAM = ""
 
 
-def start_without_gpu():
-    """One process over gloo; the calls of megatron-core that name CUDA are led elsewhere."""
+def start_without_gpu(tp=1, pp=1, rank=0, store=None):
+    """A rank over gloo; the calls of megatron-core that name CUDA are led elsewhere."""
     torch.cuda.current_device = lambda: torch.device("cpu")
     random.CudaRNGStatesTracker.fork = lambda self, *a, **k: contextlib.nullcontext()
     fused_softmax.get_default_causal_mask = \
         lambda size: torch.ones(size, size, dtype=torch.bool).triu(1)
-    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0,
-                                         world_size=1)
-    parallel_state.initialize_model_parallel()
+    torch.distributed.init_process_group("gloo", store=store or torch.distributed.HashStore(),
+                                         rank=rank, world_size=tp * pp)
+    parallel_state.initialize_model_parallel(tp, pp)
 
 
-def make_model(args):
-    """The model that training with these args would build."""
-    gated = {"gated_linear_unit": True,
-             "activation_func": torch.nn.functional.silu} if args.swiglu else {}
+def gate_of(args):
+    if args.swiglu:
+        return {"gated_linear_unit": True, "activation_func": torch.nn.functional.silu}
+    if getattr(args, "quick_geglu", False):
+        return {"gated_linear_unit": True, "activation_func": quick_gelu}
+    return {}
+
+
+def make_model(args, pre_process=True, post_process=True, layout=None):
+    """The model that training with these args would build, or a stage of it."""
     groups = args.num_query_groups if getattr(args, "group_query_attention", False) else None
     rotary = getattr(args, "use_rotary_position_embeddings", False) or \
         args.position_embedding_type == "rope"
@@ -59,9 +66,15 @@ def make_model(args):
         kv_channels=args.kv_channels, num_query_groups=groups, attention_dropout=0.0,
         hidden_dropout=0.0, use_cpu_initialization=True, add_bias_linear=args.add_bias_linear,
         normalization=getattr(args, "normalization", "LayerNorm"), bias_activation_fusion=False,
-        bias_dropout_fusion=False, masked_softmax_fusion=False, apply_rope_fusion=False, **gated)
+        bias_dropout_fusion=False, masked_softmax_fusion=False, apply_rope_fusion=False,
+        qk_layernorm=getattr(args, "qk_layernorm", False),
+        tensor_model_parallel_size=args.tensor_model_parallel_size,
+        pipeline_model_parallel_size=args.pipeline_model_parallel_size,
+        pipeline_model_parallel_layout=layout, pipeline_dtype=torch.float32, **gate_of(args))
     return GPTModel(
-        config, get_gpt_layer_local_spec(normalization=config.normalization),
+        config, get_gpt_layer_local_spec(normalization=config.normalization,
+                                         qk_layernorm=config.qk_layernorm),
+        pre_process=pre_process, post_process=post_process, parallel_output=False,
         vocab_size=args.padded_vocab_size, max_sequence_length=args.max_position_embeddings,
         position_embedding_type="rope" if rotary else "learned_absolute",
         share_embeddings_and_output_weights=not args.untie_embeddings_and_output_weights)

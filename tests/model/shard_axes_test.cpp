@@ -13,7 +13,7 @@ namespace {
 using Shape = std::vector<int64_t>;
 using testing::ElementsAre;
 
-GptConfig config_of(int64_t heads, int64_t groups, int64_t head_size, bool swiglu = false) {
+GptConfig config_of(int64_t heads, int64_t groups, int64_t head_size, bool gated = false) {
   GptConfig config;
   config.num_layers = 2;
   config.num_attention_heads = heads;
@@ -21,7 +21,7 @@ GptConfig config_of(int64_t heads, int64_t groups, int64_t head_size, bool swigl
   config.kv_channels = head_size;
   config.hidden_size = heads * head_size;
   config.ffn_hidden_size = 4 * config.hidden_size;
-  config.swiglu = swiglu;
+  config.gated_linear_unit = gated;
   return config;
 }
 

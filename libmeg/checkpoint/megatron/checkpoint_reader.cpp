@@ -6,7 +6,6 @@
 #include <array>
 #include <unordered_map>
 
-#include "libmeg/checkpoint/megatron/checkpoint_args.h"
 #include "libmeg/checkpoint/megatron/rank_files.h"
 
 namespace meg {
@@ -47,15 +46,7 @@ const std::string& CheckpointReader::path(int64_t stage, int64_t tensor_rank) co
 
 Status CheckpointReader::read_config() {
   const TorchFile& first = *state_->files[0].file;
-  const std::optional<PickleId> args = first.graph().find(first.root(), "args");
-  const FieldLookup lookup = [&](std::string_view name) -> std::optional<FieldValue> {
-    if (args.has_value()) {
-      const std::optional<PickleId> id = find_arg(first.graph(), *args, name);
-      if (id.has_value()) return field_value(first.graph(), *id);
-    }
-    return options_.fallback ? options_.fallback(name) : std::nullopt;
-  };
-  Result<GptConfig> config = GptConfig::from_fields(lookup);
+  Result<GptConfig> config = read_checkpoint_config(first, options_.fallback);
   if (!config.has_value()) return config.error().with_prefix(first.path() + ": args");
   state_->config = *std::move(config);
   return Status();
@@ -73,6 +64,8 @@ Status CheckpointReader::read_models() {
     }
     models.push_back(std::move(model));
   }
+  infer_gated_linear_unit(models[0].chunks[0], state_->tensor_size, &state_->config);
+  shapes_ = RankShapes(state_->config, state_->tensor_size, state_->pipeline_size > 1);
   state_->virtual_size = static_cast<int64_t>(models[0].chunks.size());
   for (int64_t c = 0; c < state_->virtual_size; ++c) {
     for (int64_t p = 0; p < state_->pipeline_size; ++p) {
@@ -260,6 +253,12 @@ Status CheckpointReader::add_parameter(const Chunk& chunk, size_t entry,
         fmt::format("{}: model: {}", path(chunk.stage, 0), first.flat_name));
   }
   parameter->axes = *std::move(axes);
+  const std::optional<std::vector<int64_t>> expected = shapes_.expected(match, first.tensor->shape);
+  if (expected.has_value() && *expected != first.tensor->shape) {
+    return make_error(StatusCode::kCorruption, "{}: model: {}: expected shape {} by args, found {}",
+                      path(chunk.stage, 0), first.flat_name, shape_text(*expected),
+                      shape_text(first.tensor->shape));
+  }
   parameter->shape = merged_shape(match.partition, first.tensor->shape, state_->tensor_size);
   LogicalTensor weight;
   weight.kind = "weight";

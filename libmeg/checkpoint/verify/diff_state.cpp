@@ -80,6 +80,7 @@ void diff_configs(const GptConfig& a, const GptConfig& b, CheckpointDiff* diff) 
   numbers("num_query_groups", &GptConfig::num_query_groups);
   numbers("max_position_embeddings", &GptConfig::max_position_embeddings);
   switches("swiglu", &GptConfig::swiglu);
+  switches("gated_linear_unit", &GptConfig::gated_linear_unit);
   switches("add_bias_linear", &GptConfig::add_bias_linear);
   switches("add_qkv_bias", &GptConfig::add_qkv_bias);
   switches("qk_layernorm", &GptConfig::qk_layernorm);
