@@ -107,19 +107,26 @@ int64_t GptConfig::mlp_rows() const {
   return gated_linear_unit ? 2 * ffn_hidden_size : ffn_hidden_size;
 }
 
+bool GptConfig::divides_query_groups(int64_t tensor_model_parallel_size) const {
+  if (num_query_groups % tensor_model_parallel_size == 0) return true;
+  return tensor_model_parallel_size % num_query_groups == 0 &&
+         qkv_rows() % tensor_model_parallel_size == 0;
+}
+
 Status GptConfig::check_tensor_parallel_size(int64_t tensor_model_parallel_size) const {
   const std::pair<std::string_view, int64_t> cut[] = {{"num_attention_heads", num_attention_heads},
-                                                      {"num_query_groups", num_query_groups},
                                                       {"hidden_size", hidden_size},
                                                       {"ffn_hidden_size", ffn_hidden_size}};
   const auto remainders = [&](int64_t size) {
     std::string text;
-    for (const auto& [name, value] : cut) {
-      const bool same_as_heads =
-          name == "num_query_groups" && num_query_groups == num_attention_heads;
-      if (value % size == 0 || same_as_heads) continue;
+    const auto add = [&text](std::string_view name, int64_t value) {
       text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, value);
+    };
+    for (const auto& [name, value] : cut) {
+      if (value % size != 0) add(name, value);
     }
+    const bool is_grouped = num_query_groups != num_attention_heads;
+    if (is_grouped && !divides_query_groups(size)) add("num_query_groups", num_query_groups);
     return text;
   };
   const bool is_positive = tensor_model_parallel_size > 0;

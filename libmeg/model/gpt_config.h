@@ -56,6 +56,10 @@ struct GptConfig {
   /// Rows of the first MLP matrix: ffn_hidden_size, twice that where gated_linear_unit.
   int64_t mlp_rows() const;
 
+  /// Whether ranks hold whole query groups, or several of them share the rows of one (since core
+  /// 0.16).
+  bool divides_query_groups(int64_t tensor_model_parallel_size) const;
+
   /// Error where a tensor-parallel size does not divide what it must cut (heads, query groups,
   /// ffn_hidden_size, hidden_size); the message says which sizes up to 64 would.
   Status check_tensor_parallel_size(int64_t tensor_model_parallel_size) const;
