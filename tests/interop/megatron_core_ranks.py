@@ -70,7 +70,8 @@ def optimizer_of(model, options):
     optimizer = get_megatron_optimizer(config, [model])
     for step in range(2):
         for name, parameter in model.module.named_parameters():
-            parameter.main_grad.copy_(values(f"{name} {step}", 0, parameter.shape, 1.0))
+            key = "word embeddings" if is_shared(name) else name
+            parameter.main_grad.copy_(values(f"{key} {step}", 0, parameter.shape, 1.0))
         optimizer.step()
     return optimizer
 
@@ -117,10 +118,3 @@ def save(folder, args, optimizer_options=None, layout=None):
     return folder
 
 
-def reads_optimizer(args, state, optimizer_options):
-    """Whether megatron-core of one process takes a converted checkpoint up; its optimizer."""
-    model = core.make_model(args)
-    model.load_state_dict(state["model"], strict=True)
-    optimizer = optimizer_of(model, optimizer_options)
-    optimizer.load_state_dict(state["optimizer"])
-    return optimizer

@@ -36,8 +36,19 @@ except ImportError as error:
 PROGRAM = ""
 
 
+def lead_tensors_to_the_cpu():
+    """megatron-core's optimizers make their scalars on "cuda"."""
+    def led(make):
+        return lambda *data, **options: make(*data, **(options | (
+            {"device": "cpu"} if options.get("device") == "cuda" else {})))
+
+    torch.tensor, torch.zeros = led(torch.tensor), led(torch.zeros)
+
+
 def start_without_gpu(tp=1, pp=1, rank=0, store=None):
     """A rank over gloo; the calls of megatron-core that name CUDA are led elsewhere."""
+    lead_tensors_to_the_cpu()
+    torch.Tensor.cuda = lambda self, *arguments, **options: self
     torch.cuda.current_device = lambda: torch.device("cpu")
     random.CudaRNGStatesTracker.fork = lambda self, *a, **k: contextlib.nullcontext()
     fused_softmax.get_default_causal_mask = \

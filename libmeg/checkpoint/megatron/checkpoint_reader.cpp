@@ -6,6 +6,7 @@
 #include <array>
 #include <unordered_map>
 
+#include "libmeg/checkpoint/megatron/checkpoint_args.h"
 #include "libmeg/checkpoint/megatron/rank_files.h"
 
 namespace meg {
@@ -186,7 +187,7 @@ Status CheckpointReader::read_optimizers() {
         const RankEntry& entry = chunk.by_rank[static_cast<size_t>(t)][e];
         if (entry.match.is_extra_state) continue;
         chunk.state_index[e] = static_cast<int>(own.size());
-        own.push_back({entry.flat_name, entry.tensor});
+        own.push_back(optimized_parameter(entry));
       }
     }
   }
@@ -201,11 +202,29 @@ Status CheckpointReader::read_optimizers() {
     }
     optimizers_.push_back(std::move(read));
   }
-  state_->optimizer = optimizers_[0].layout;
-  for (const RankOptimizer& rank : optimizers_) {
-    state_->optimizer.groups_by_first_appearance |= rank.layout.groups_by_first_appearance;
-  }
+  merge_optimizer_layouts();
   return Status();
+}
+
+void CheckpointReader::merge_optimizer_layouts() {
+  OptimizerLayout& merged = state_->optimizer;
+  merged = optimizers_[0].layout;
+  merged.groups.clear();
+  for (size_t i = 0; i < optimizers_.size(); ++i) {
+    const OptimizerLayout& rank = optimizers_[i].layout;
+    merged.groups_by_first_appearance |= rank.groups_by_first_appearance;
+    merged.keeps_empty_groups |= rank.keeps_empty_groups;
+    for (ParamGroup group : rank.groups) {
+      group.file = static_cast<int>(i);
+      merged.groups.push_back(group);
+    }
+  }
+  const TorchFile& first = *state_->files[0].file;
+  const std::optional<PickleId> args = first.graph().find(first.root(), "args");
+  // core 0.14 brought this field and the empty groups.
+  const bool has_field =
+      args.has_value() && find_arg(first.graph(), *args, "full_validation").has_value();
+  merged.keeps_empty_groups |= has_field && merged.groups_by_first_appearance;
 }
 
 bool CheckpointReader::is_tied_copy(const ParameterMatch& match) const {
@@ -245,7 +264,6 @@ Status CheckpointReader::add_parameter(const Chunk& chunk, size_t entry,
   parameter->placement = match.placement;
   parameter->stage = chunk.stage;
   parameter->chunk = chunk.chunk;
-  parameter->weight_decay = has_weight_decay(first.flat_name, first.tensor->shape.size());
   Result<ShardAxes> axes = shard_axes(match.partition, first.tensor->shape, state_->tensor_size,
                                       state_->config, state_->version);
   if (!axes.has_value()) {
@@ -281,6 +299,7 @@ Status CheckpointReader::add_state(const Chunk& chunk, size_t entry,
   const auto first_file = static_cast<size_t>(chunk.stage * state_->tensor_size);
   const auto index = static_cast<size_t>(chunk.state_index[entry]);
   const RankState& first = optimizers_[first_file].states[index];
+  parameter->group = first.group;
   parameter->other_state = first.other;
   for (size_t k = 0; k < first.tensors.size(); ++k) {
     LogicalTensor tensor;

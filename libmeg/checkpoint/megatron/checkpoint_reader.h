@@ -54,6 +54,7 @@ class CheckpointReader {
   Status number_layers();
   Status read_family();
   Status read_optimizers();
+  void merge_optimizer_layouts();
   Status add_chunk(const Chunk& chunk);
   Status add_parameter(const Chunk& chunk, size_t entry, LogicalParameter* parameter) const;
   Status add_state(const Chunk& chunk, size_t entry, LogicalParameter* parameter) const;

@@ -221,7 +221,7 @@ bool RankReader::read_model(RankContent* rank) {
       const bool is_parameter = !entry.match.is_extra_state && entry.tensor != nullptr;
       places[entry.flat_name] = {e, is_parameter ? rank->parameters.size() : SIZE_MAX};
       if (!is_parameter) continue;
-      rank->parameters.push_back({.flat_name = entry.flat_name, .weight = entry.tensor});
+      rank->parameters.push_back(optimized_parameter(entry));
     }
   }
   return unknown.empty();
