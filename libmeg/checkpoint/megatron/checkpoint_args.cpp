@@ -1,5 +1,6 @@
 #include "libmeg/checkpoint/megatron/checkpoint_args.h"
 
+#include <span>
 #include <string>
 
 namespace meg {
@@ -27,6 +28,18 @@ std::optional<FieldValue> field_value(const PickleGraph& graph, PickleId id) {
 std::optional<PickleId> find_arg(const PickleGraph& graph, PickleId args, std::string_view name) {
   if (graph.node(args).kind == PickleKind::kDict) return graph.find(args, name);
   return graph.attribute(args, name);
+}
+
+std::set<std::string> arg_names(const PickleGraph& graph, PickleId args) {
+  const bool is_dict = graph.node(args).kind == PickleKind::kDict;
+  const std::optional<PickleId> fields = is_dict ? args : graph.attributes(args);
+  if (!fields.has_value()) return {};
+  std::set<std::string> names;
+  const std::span<const PickleId> pairs = graph.pairs(*fields);
+  for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
+    if (const auto name = graph.as_string(pairs[i])) names.emplace(*name);
+  }
+  return names;
 }
 
 std::optional<int64_t> int_arg(const PickleGraph& graph, PickleId args, std::string_view name) {

@@ -8,6 +8,7 @@
 
 #include "libmeg/checkpoint/megatron/checkpoint_args.h"
 #include "libmeg/checkpoint/megatron/checkpoint_config.h"
+#include "libmeg/checkpoint/megatron/checkpoint_contents.h"
 
 namespace meg {
 namespace {
@@ -66,13 +67,14 @@ void RankReader::open(const RankFolder& folder) {
   }
   RankContent rank;
   rank.folder_name = folder.name;
+  rank.has_distrib_optim = folder.has_distrib_optim;
   rank.file = std::make_shared<const TorchFile>(std::move(*file));
   rank.args = rank.top("args");
   report_.bytes += static_cast<int64_t>(rank.file->size());
   found_.ranks.push_back(std::move(rank));
   if (!folder.has_distrib_optim) return;
   const std::string path =
-      (std::filesystem::path(folder.file).parent_path() / "distrib_optim.pt").string();
+      (std::filesystem::path(folder.file).parent_path() / kDistribOptimFile).string();
   Result<TorchFile> distributed = TorchFile::open(path);
   if (!distributed.has_value()) {
     return add_problem(problem_of(CheckpointCheck::kFile, path, distributed.error()));

@@ -1,8 +1,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
 
+#include "libmeg/checkpoint/megatron/checkpoint_contents.h"
 #include "libmeg/checkpoint/verify/node_text.h"
 #include "libmeg/checkpoint/verify/rank_checks.h"
 
@@ -14,13 +16,16 @@ bool is_sixteen_bit(DType dtype) { return dtype == DType::kFloat16 || dtype == D
 class OptimizerChecker {
  public:
   OptimizerChecker(const CheckpointRanks& ranks, CheckpointReport* report)
-      : ranks_(ranks), report_(*report) {}
+      : ranks_(ranks),
+        report_(*report),
+        is_single_file_(report->format == CheckpointFormat::kSingleFile) {}
 
   void run();
 
  private:
   bool check_presence();
   void check_coverage(const RankContent& rank);
+  void check_distributed(const RankContent& rank);
   void check_groups(const RankContent& rank);
   void check_group(const RankContent& rank, const ParamGroup& found);
   void check_steps(const RankContent& rank);
@@ -39,6 +44,7 @@ class OptimizerChecker {
 
   const CheckpointRanks& ranks_;
   CheckpointReport& report_;
+  bool is_single_file_;
   /// The first rank whose group of this kind has parameters; nullptr: none.
   std::pair<const RankContent*, const ParamGroup*> model_of(ParamGroupKind kind) const;
 
@@ -53,7 +59,10 @@ void OptimizerChecker::run() {
       continue;
     check_scheduler(rank);
     check_groups(rank);
-    if (rank.optimizer->layout.form == OptimizerForm::kDistributed) continue;
+    if (rank.optimizer->layout.form == OptimizerForm::kDistributed) {
+      check_distributed(rank);
+      continue;
+    }
     check_coverage(rank);
     check_steps(rank);
   }
@@ -109,6 +118,17 @@ void OptimizerChecker::check_coverage(const RankContent& rank) {
                 fmt::format("{} as of {}", fmt::join(expected, ", "), rank.parameters[0].flat_name),
                 found.empty() ? "no state" : fmt::format("{}", fmt::join(found, ", ")));
   }
+}
+
+/// Only that its state is there: what it holds is not understood yet.
+void OptimizerChecker::check_distributed(const RankContent& rank) {
+  if (rank.has_distrib_optim || is_single_file_) return;
+  const std::filesystem::path folder = std::filesystem::path(rank.file->path()).parent_path();
+  report_.problems.push_back({.check = CheckpointCheck::kDistributedOptimizer,
+                              .file = (folder / kDistribOptimFile).string(),
+                              .expected = "the distributed optimizer's state",
+                              .found = "no such file",
+                              .likely_cause = "a copy that left it out"});
 }
 
 void OptimizerChecker::check_groups(const RankContent& rank) {
@@ -191,8 +211,8 @@ void OptimizerChecker::add_notes() {
   }
   if (report_.optimizer == OptimizerForm::kDistributed) {
     report_.notes.emplace_back(
-        "the distributed optimizer's state (distrib_optim.pt) was read for damage only: its "
-        "values are not checked yet");
+        "the distributed optimizer's state (distrib_optim.pt) is not understood yet: its files are "
+        "checked for damage, its values are not");
   } else if (!first.optimizer->layout.has_state) {
     report_.notes.emplace_back("the optimizer was saved before its first step: it has no state");
   }

@@ -52,6 +52,7 @@ Result<CheckpointReport> CheckpointVerifier::run() && {
   check_agreement(ranks, folder_, options_, &report_);
   check_parameters(ranks, &report_);
   check_optimizers(ranks, &report_);
+  check_state(ranks, &report_);
   MEG_RETURN_IF_ERROR(check_whole(ranks));
   MEG_RETURN_IF_ERROR(read_values(ranks));
   return std::move(report_);
