@@ -86,6 +86,9 @@ Status check_values(CheckpointUtilArguments* arguments) {
         std::pair{"--target-expert-tensor-parallel-size", arguments->target_expert_tensor_size}}) {
     if (size != 1) return unsupported(flag, std::to_string(size));
   }
+  if (arguments->checkpoint_type.has_value()) {
+    return unsupported("--checkpoint-type", *arguments->checkpoint_type);
+  }
   if (arguments->loader.has_value()) {
     if (!is_one_of(*arguments->loader, {"megatron", "legacy", "mcore", "core"})) {
       return unsupported("--loader", *arguments->loader);
@@ -101,6 +104,10 @@ Status check_values(CheckpointUtilArguments* arguments) {
     note("--saver megatron makes no difference here: names stay, or are what --target-names says");
   } else if (!arguments->target_names.has_value()) {
     arguments->target_names = saver == "legacy" ? "legacy" : "mcore";
+  }
+  // As Megatron's saver_core does.
+  if (is_one_of(saver, {"mcore", "core"}) && !arguments->saver_transformer_impl.has_value()) {
+    arguments->saver_transformer_impl = "transformer_engine";
   }
   return Status();
 }
@@ -145,6 +152,8 @@ std::optional<int> parse_checkpoint_util(int argc, const char* const* argv,
   flags.value("--model-type", &arguments->model_type, "TYPE", "kind of model")
       .choices({"GPT", "BERT", "T5"});
   flags.value("--loader", &arguments->loader, "NAME", "Megatron's plug-in; found by itself");
+  flags.value("--checkpoint-type", &arguments->checkpoint_type, "TYPE",
+              "of Megatron's loader_llama_mistral: not supported yet");
   flags.value("--saver", &arguments->saver, "NAME", "Megatron's plug-in; says --target-names");
   declare_target(flags, *arguments);
   arguments->checkpoint.declare(flags);
