@@ -24,6 +24,7 @@ Result<MegatronCheckpoint> CheckpointReader::read() {
   MEG_RETURN_IF_ERROR(read_family());
   MEG_RETURN_IF_ERROR(read_optimizers());
   for (const Chunk& chunk : chunks_) MEG_RETURN_IF_ERROR(add_chunk(chunk));
+  MEG_RETURN_IF_ERROR(check_volume());
   std::stable_sort(state_->parameters.begin(), state_->parameters.end(),
                    [](const LogicalParameter& a, const LogicalParameter& b) {
                      return a.placement < b.placement;
@@ -225,6 +226,19 @@ void CheckpointReader::merge_optimizer_layouts() {
   const bool has_field =
       args.has_value() && find_arg(first.graph(), *args, "full_validation").has_value();
   merged.keeps_empty_groups |= has_field && merged.groups_by_first_appearance;
+}
+
+Status CheckpointReader::check_volume() const {
+  uint64_t files = 0, tensors = 0;
+  for (const RankFile& rank : state_->files) files += rank.file->size();
+  for (const LogicalParameter& parameter : state_->parameters) {
+    for (const LogicalTensor& tensor : parameter.tensors) {
+      for (const SourceTensor& shard : tensor.shards) {
+        tensors += static_cast<uint64_t>(shard.view.bytes());
+      }
+    }
+  }
+  return check_tensor_bytes(state_->folder.folder, tensors, files);
 }
 
 bool CheckpointReader::is_tied_copy(const ParameterMatch& match) const {

@@ -55,6 +55,7 @@ class CheckpointReader {
   Status read_family();
   Status read_optimizers();
   void merge_optimizer_layouts();
+  Status check_volume() const;
   Status add_chunk(const Chunk& chunk);
   Status add_parameter(const Chunk& chunk, size_t entry, LogicalParameter* parameter) const;
   Status add_state(const Chunk& chunk, size_t entry, LogicalParameter* parameter) const;

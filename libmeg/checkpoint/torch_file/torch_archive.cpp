@@ -8,9 +8,6 @@
 namespace meg {
 namespace {
 
-/// As much as read_pickle takes.
-constexpr uint64_t kMaxPickleBytes = uint64_t{64} << 20;
-
 /// The folder that all entries lie in, with its slash.
 Result<std::string> top_folder(const ZipArchive& archive, const std::string& path) {
   if (archive.entries().empty()) {
@@ -64,7 +61,7 @@ Status place_storage(const ZipArchive& archive, const std::string& folder, const
 
 }  // namespace
 
-Result<TorchFileParts> read_torch_archive(const FileDescriptor& file) {
+Result<TorchFileParts> read_torch_archive(const FileDescriptor& file, PickleBudget* budget) {
   const std::string& path = file.path();
   MEG_ASSIGN_OR_RETURN(ZipArchive archive, ZipArchive::open(file));
   MEG_ASSIGN_OR_RETURN(const std::string folder, top_folder(archive, path));
@@ -76,9 +73,13 @@ Result<TorchFileParts> read_torch_archive(const FileDescriptor& file) {
   TorchFileParts parts;
   MEG_ASSIGN_OR_RETURN(parts.is_byte_swapped,
                        is_big_endian(file, archive.find(folder + "byteorder")));
-  MEG_ASSIGN_OR_RETURN(const auto bytes, read_zip_entry(file, *pickle, kMaxPickleBytes));
+  const uint64_t most_bytes = pickle->is_stored() ? kMaxPickleBytes : budget->inflated_bytes();
+  MEG_ASSIGN_OR_RETURN(const auto bytes, read_zip_entry(file, *pickle, most_bytes));
+  if (!pickle->is_stored()) budget->take_inflated_bytes(bytes.size());
   const std::string name = path + ": " + printable(pickle->name, 200);
-  MEG_ASSIGN_OR_RETURN(const PickleStream stream, read_pickle(bytes, name, &parts.graph));
+  MEG_ASSIGN_OR_RETURN(const PickleStream stream,
+                       read_pickle(bytes, name, &parts.graph, budget->values()));
+  budget->take_values(parts.graph.size());
   parts.root = stream.root;
   MEG_ASSIGN_OR_RETURN(parts.tensors, find_torch_tensors(parts.graph, name));
   for (TorchStorage& storage : parts.tensors.storages) {

@@ -39,15 +39,16 @@ Form form_of(std::span<const std::byte> start) {
   return Form::kOther;
 }
 
-Result<TorchFileParts> read_parts(const FileDescriptor& descriptor, const MappedFile& map) {
+Result<TorchFileParts> read_parts(const FileDescriptor& descriptor, const MappedFile& map,
+                                  PickleBudget* budget) {
   std::vector<std::byte> start(512);
   MEG_ASSIGN_OR_RETURN(const size_t found, descriptor.read_at(0, start));
   start.resize(found);
   switch (form_of(start)) {
     case Form::kZip:
-      return read_torch_archive(descriptor);
+      return read_torch_archive(descriptor, budget);
     case Form::kLegacy:
-      return read_legacy_torch_file(map);
+      return read_legacy_torch_file(map, budget);
     case Form::kTar:
       return make_error(StatusCode::kUnsupported, "{}: the tar form of torch < 0.1.10",
                         descriptor.path());
@@ -70,7 +71,7 @@ TorchFile::TorchFile(TorchFile&&) noexcept = default;
 TorchFile& TorchFile::operator=(TorchFile&&) noexcept = default;
 TorchFile::~TorchFile() = default;
 
-Result<TorchFile> TorchFile::open(const std::string& path) {
+Result<TorchFile> TorchFile::open(const std::string& path, PickleBudget* budget) {
   auto state = std::make_unique<State>();
   MEG_ASSIGN_OR_RETURN(state->descriptor, FileDescriptor::open_regular(path));
   MEG_ASSIGN_OR_RETURN(state->map, MappedFile::open(path, MappedFile::Access::kRandom));
@@ -78,7 +79,9 @@ Result<TorchFile> TorchFile::open(const std::string& path) {
   if (static_cast<uint64_t>(size) != state->map.size()) {
     return make_error(StatusCode::kIoError, "{}: was replaced while it was opened", path);
   }
-  MEG_ASSIGN_OR_RETURN(state->parts, read_parts(state->descriptor, state->map));
+  PickleBudget own(state->map.size());
+  MEG_ASSIGN_OR_RETURN(
+      state->parts, read_parts(state->descriptor, state->map, budget != nullptr ? budget : &own));
   return TorchFile(std::move(state));
 }
 

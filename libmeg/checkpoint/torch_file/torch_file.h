@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "libmeg/checkpoint/pickle/pickle_graph.h"
+#include "libmeg/checkpoint/torch_file/pickle_budget.h"
 #include "libmeg/checkpoint/torch_file/tensor_view.h"
 #include "libmeg/core/file_descriptor.h"
 #include "libmeg/core/mapped_file.h"
@@ -37,7 +38,9 @@ class TorchFile {
   /// read (compressed storages, tar files of torch < 0.1.10), each with the path, the place, what
   /// was expected and found. Tensors with big-endian data are read with their bytes swapped.
   /// FORMAT.md lists what is checked.
-  static Result<TorchFile> open(const std::string& path);
+  /// budget: shared by the files of a checkpoint; without one the file has its own.
+  /// kResourceExhausted where its pickle grows beyond that.
+  static Result<TorchFile> open(const std::string& path, PickleBudget* budget = nullptr);
 
   TorchFile(TorchFile&&) noexcept;
   TorchFile& operator=(TorchFile&&) noexcept;

@@ -9,6 +9,7 @@
 #include "libmeg/checkpoint/megatron/checkpoint_args.h"
 #include "libmeg/checkpoint/megatron/checkpoint_config.h"
 #include "libmeg/checkpoint/megatron/checkpoint_contents.h"
+#include "libmeg/checkpoint/megatron/rank_files.h"
 
 namespace meg {
 namespace {
@@ -22,7 +23,11 @@ class RankReader {
  public:
   RankReader(const CheckpointFolder& folder, const OpenCheckpointOptions& options,
              ParameterTable table, CheckpointReport* report)
-      : folder_(folder), options_(options), report_(*report), found_(std::move(table)) {}
+      : folder_(folder),
+        options_(options),
+        report_(*report),
+        budget_(rank_file_bytes(folder)),
+        found_(std::move(table)) {}
 
   Result<CheckpointRanks> read() {
     for (const RankFolder& rank : folder_.ranks) open(rank);
@@ -57,11 +62,12 @@ class RankReader {
   const CheckpointFolder& folder_;
   const OpenCheckpointOptions& options_;
   CheckpointReport& report_;
+  PickleBudget budget_;
   CheckpointRanks found_;
 };
 
 void RankReader::open(const RankFolder& folder) {
-  Result<TorchFile> file = TorchFile::open(folder.file);
+  Result<TorchFile> file = TorchFile::open(folder.file, &budget_);
   if (!file.has_value()) {
     return add_problem(problem_of(CheckpointCheck::kFile, folder.file, file.error()));
   }
@@ -75,7 +81,7 @@ void RankReader::open(const RankFolder& folder) {
   if (!folder.has_distrib_optim) return;
   const std::string path =
       (std::filesystem::path(folder.file).parent_path() / kDistribOptimFile).string();
-  Result<TorchFile> distributed = TorchFile::open(path);
+  Result<TorchFile> distributed = TorchFile::open(path, &budget_);
   if (!distributed.has_value()) {
     return add_problem(problem_of(CheckpointCheck::kFile, path, distributed.error()));
   }
