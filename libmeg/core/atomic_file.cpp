@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cerrno>
 #include <filesystem>
+#include <set>
 #include <system_error>
 #include <utility>
 
@@ -21,17 +22,10 @@ fs::path folder_of(const std::string& path) {
   return folder.empty() ? fs::path(".") : folder;
 }
 
-/// Removes the partial files of path whose writers are gone.
-void remove_stale_partials(const std::string& path) {
-  const std::string start = fs::path(path).filename().string() + ".partial-";
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(folder_of(path), ignored)) {
-    if (!entry.path().filename().string().starts_with(start)) continue;
-    const int fd = ::open(entry.path().c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    if (fd < 0) continue;
-    if (::flock(fd, LOCK_EX | LOCK_NB) == 0) ::unlink(entry.path().c_str());
-    ::close(fd);
-  }
+Status sync_folder(const fs::path& folder) {
+  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return errno_error(errno, folder.string());
+  return FileDescriptor(fd, folder.string()).sync();
 }
 
 }  // namespace
@@ -50,13 +44,29 @@ AtomicFile& AtomicFile::operator=(AtomicFile&& other) noexcept {
 
 AtomicFile::~AtomicFile() { discard(); }
 
+void AtomicFile::remove_stale_partials(const std::string& path) {
+  const std::string start = fs::path(path).filename().string() + ".partial-";
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder_of(path), ignored)) {
+    if (!entry.path().filename().string().starts_with(start)) continue;
+    const int fd = ::open(entry.path().c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0) continue;
+    if (::flock(fd, LOCK_EX | LOCK_NB) == 0) ::unlink(entry.path().c_str());
+    ::close(fd);
+  }
+}
+
 Result<AtomicFile> AtomicFile::create(const std::string& path) {
+  remove_stale_partials(path);
+  return create_under_lock(path);
+}
+
+Result<AtomicFile> AtomicFile::create_under_lock(const std::string& path) {
   const fs::path folder = folder_of(path);
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) return errno_error(error.value(), "cannot create folder " + folder.string());
   if (fs::is_directory(path, error)) return errno_error(EISDIR, path);
-  remove_stale_partials(path);
 
   static std::atomic<int> counter = 0;
   AtomicFile out;
@@ -90,24 +100,25 @@ Status AtomicFile::publish() {
     return errno_error(errno, "cannot rename to " + path_);
   }
   partial_path_.clear();
-  MEG_RETURN_IF_ERROR(file_.close());
-  const std::string folder = folder_of(path_).string();
-  MEG_ASSIGN_OR_RETURN(const FileDescriptor opened, [&]() -> Result<FileDescriptor> {
-    const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) return errno_error(errno, folder);
-    return FileDescriptor(fd, folder);
-  }());
-  return opened.sync();
+  return file_.close();
 }
 
-Status AtomicFile::commit() {
+Status AtomicFile::commit(Flush flush) {
   AtomicFile* const self = this;
-  return commit_all({&self, 1});
+  return commit_all({&self, 1}, flush);
 }
 
-Status AtomicFile::commit_all(std::span<AtomicFile* const> files) {
-  for (AtomicFile* file : files) MEG_RETURN_IF_ERROR(file->flush());
+Status AtomicFile::commit_all(std::span<AtomicFile* const> files, Flush flush) {
+  if (flush != Flush::kNothing) {
+    // All are on their way to the device before the first is waited for.
+    for (const AtomicFile* file : files) file->start_writeback(0, 0);
+    for (AtomicFile* file : files) MEG_RETURN_IF_ERROR(file->flush());
+  }
   for (AtomicFile* file : files) MEG_RETURN_IF_ERROR(file->publish());
+  if (flush != Flush::kFilesAndFolder) return Status();
+  std::set<fs::path> folders;
+  for (const AtomicFile* file : files) folders.insert(folder_of(file->path_));
+  for (const fs::path& folder : folders) MEG_RETURN_IF_ERROR(sync_folder(folder));
   return Status();
 }
 

@@ -27,6 +27,13 @@ class AtomicFile {
   /// Creates missing folders above path. kIoError or kNotFound name what could not be created.
   static Result<AtomicFile> create(const std::string& path);
 
+  /// create() for a path whose writers hold a lock on something. It does not list the folder for
+  /// what killed writers left: where a holder was killed, the next one calls remove_stale_partials.
+  static Result<AtomicFile> create_under_lock(const std::string& path);
+
+  /// Removes the partial files of path whose writers are gone.
+  static void remove_stale_partials(const std::string& path);
+
   const std::string& path() const { return path_; }
 
   /// Appends, or writes at a byte offset, with errors that name the final path. write_at may be
@@ -42,15 +49,23 @@ class AtomicFile {
   }
 
   /// Asks the system to begin writing [offset, offset + length) to the device, so that commit()
-  /// finds little left to flush.
+  /// finds little left to flush. length 0: to the end.
   void start_writeback(int64_t offset, int64_t length) const;
 
+  /// What a crash of the machine right after commit() may undo.
+  enum class Flush {
+    kFilesAndFolder,  ///< Nothing.
+    kFiles,           ///< The new names; what they then name is whole.
+    kNothing,         ///< Also contents: for files whose readers see what is missing.
+  };
+
   /// Flushes to the device, renames to path() and flushes the folder.
-  Status commit();
+  Status commit(Flush flush = Flush::kFilesAndFolder);
 
   /// commit() of several files that belong together: all are flushed before the first is renamed,
   /// and they are renamed in the given order (put the file last that readers look for first).
-  static Status commit_all(std::span<AtomicFile* const> files);
+  static Status commit_all(std::span<AtomicFile* const> files,
+                           Flush flush = Flush::kFilesAndFolder);
 
  private:
   Status flush();

@@ -58,6 +58,29 @@ TEST(AtomicFile, RemovesPartialsOfKilledWritersOnly) {
   EXPECT_EQ(folder.file_count(), 2) << "a living writer's file stays";
 }
 
+TEST(AtomicFile, UnderALockOthersPartialsStay) {
+  const test::TempFolder folder;
+  const std::string stale = folder.path("a.partial-1-2");
+  test::write_file(stale, "of a killed process");
+  const auto file = AtomicFile::create_under_lock(folder.path("a"));
+  ASSERT_TRUE(file.has_value());
+  EXPECT_EQ(folder.file_count(), 2);
+  AtomicFile::remove_stale_partials(folder.path("a"));
+  EXPECT_FALSE(std::filesystem::exists(stale));
+  EXPECT_EQ(folder.file_count(), 1) << "its own stays";
+}
+
+TEST(AtomicFile, AppearsWithLessFlushingToo) {
+  const test::TempFolder folder;
+  for (const auto flush : {AtomicFile::Flush::kFiles, AtomicFile::Flush::kNothing}) {
+    auto file = AtomicFile::create(folder.path("a"));
+    ASSERT_TRUE(file.has_value() && file->write(bytes_of("hello")).ok());
+    ASSERT_TRUE(file->commit(flush).ok());
+    EXPECT_EQ(test::read_file(folder.path("a")), "hello");
+    EXPECT_EQ(folder.file_count(), 1);
+  }
+}
+
 TEST(AtomicFile, CreatesMissingFolders) {
   const test::TempFolder folder;
   auto file = AtomicFile::create(folder.path("x/y/a"));

@@ -20,6 +20,9 @@ struct GptIndexCacheFiles {
   std::string description;  ///< Empty at v2.x, which writes none.
   GptIndexPaths indices;
   std::string sidecar;  ///< libmeg's own: of which data the indices were built.
+
+  /// What makes a cache whole, in the order in which it appears: all but the sidecar.
+  std::vector<std::string> parts() const;
 };
 
 /// What a split's indices are built from and found by.
