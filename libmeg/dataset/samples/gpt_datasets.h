@@ -58,8 +58,9 @@ struct GptDatasets {
 };
 
 /// Opens the datasets, and opens or builds every index cache of the run.
-/// kInvalidArgument where the configuration cannot be met, with the numbers: among others a dataset
-/// of fewer tokens than one sample, and a training split without documents.
+/// kInvalidArgument where the configuration cannot be met, with the numbers: among others a split
+/// whose documents have no tokens, where Megatron hangs. A split without documents is null; whether
+/// a run can do without it is the caller's to say.
 /// Mirrors Megatron-LM megatron/core/datasets/blended_megatron_dataset_builder.py:
 /// BlendedMegatronDatasetBuilder.
 Result<GptDatasets> build_gpt_datasets(const GptDataConfig& config);
