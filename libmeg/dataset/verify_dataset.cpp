@@ -38,9 +38,9 @@ Result<VerifyReport> DatasetVerifier::run() && {
   report_.idx_bytes = static_cast<int64_t>(idx_.size());
   report_.bin_bytes = static_cast<int64_t>(bin_.size());
   IndexVerifier index(idx_, report_);
-  MEG_ASSIGN_OR_RETURN(const bool has_arrays, index.run(options_.multimodal));
+  MEG_ASSIGN_OR_RETURN(const bool has_arrays, index.run(options_));
   if (has_arrays && index.item_size() > 0) {
-    check_bin_size(index);
+    if (!options_.view) check_bin_size(index);
     MEG_RETURN_IF_ERROR(check_items(index));
   }
   return std::move(report_);
