@@ -185,7 +185,9 @@ int main(int argc, char** argv) {
   }
   stop_at_signals();
   const Status status = run(arguments);
-  return status.ok() ? 0 : fail(status);
+  if (status.ok()) return 0;
+  fail(status);
+  return status.code() == StatusCode::kInvalidArgument ? kUsageError : 1;
 }
 
 }  // namespace

@@ -277,6 +277,22 @@ class Endings(PreprocessData):
             self.assertEqual(errors.splitlines()[-1], "error: interrupted")
             self.assertEqual(self.files(), [])
 
+    def test_options_that_cannot_be_met_are_wrong_usage(self):
+        data = self.write("in.jsonl", lines_of(["hello"]))
+        vocab = ["--vocab-file", os.path.join(TESTDATA, "tokenizer", "vocab.json")]
+        for flags, tokenizer, words in (
+                (["--json-keys", "text", "text"], None, "found text twice"),
+                ([], ["--tokenizer-type", "GPT2BPE"], "found \"GPT2BPE\""),
+                ([], ["--tokenizer-type", "GPT2BPETokenizer"], "GPT2BPETokenizer needs --vocab-file"),
+                ([], ["--tokenizer-type", "GPT2BPETokenizer", *vocab], "GPT2BPETokenizer needs --merge-file")):
+            done = self.run_program("--input", data, *flags, tokenizer=tokenizer)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn(words, done.stderr.splitlines()[-1])
+        done = self.run_program("--input", data, tokenizer=tokenizer_flags(vocab=self.path("missing")))
+        self.assertEqual(done.returncode, 1, "a file that is not there is no wrong usage")
+        done = self.run_program("--input", data, tokenizer=["--tokenizer-type", "TikTokenizer"])
+        self.assertEqual(done.returncode, 1, "nor is what is not done")
+
     def test_kill_leaves_only_partial_files_and_the_next_start_removes_them(self):
         process = self.start("--input", "-")
         self.wait_for_partial_files()
