@@ -31,7 +31,7 @@ try:
     from megatron.core.safe_globals import register_safe_globals
 
     import checkpoint_cases as cases
-    import megatron_core_reads_checkpoints as core
+    import megatron_core_models as core
     import reference_files
 except ImportError as error:
     print(f"skipped: {error}")
