@@ -21,6 +21,8 @@ namespace meg::train {
 /// Where a run is saved and what it begins with. Names are those of Megatron's flags.
 struct CheckpointOptions {
   std::optional<std::string> load;
+  /// The iteration to load instead of the one that the tracker names.
+  std::optional<int64_t> ckpt_step;
   std::optional<std::string> save;
   std::optional<int64_t> save_interval;
   bool finetune = false;
@@ -39,6 +41,7 @@ struct Progress {
   int64_t iteration = 0;
   int64_t consumed_train_samples = 0;
   int64_t consumed_valid_samples = 0;
+  int64_t skipped_train_samples = 0;  ///< Of iterations_to_skip; among the consumed ones.
   double floating_point_operations = 0;
 };
 
@@ -52,7 +55,8 @@ struct RunParts {
 using PrintLine = std::function<void(const std::string&)>;
 
 /// Opens what --load names; nullopt with Megatron's warning where there is none.
-/// kNotFound with exit_on_missing_checkpoint.
+/// kNotFound with exit_on_missing_checkpoint, and where an iteration that is asked for or that the
+/// tracker names is not there.
 Result<std::optional<MegatronCheckpoint>> open_checkpoint(const CheckpointOptions& options,
                                                           const PrintLine& print);
 

@@ -102,6 +102,12 @@ double number_of(const FieldValue& value) {
   return real != nullptr ? *real : 0;
 }
 
+int64_t skipped_samples(const TrainingArgs& args) {
+  const std::optional<FieldValue> value = args.field("skipped_train_samples");
+  const int64_t* samples = value.has_value() ? std::get_if<int64_t>(&*value) : nullptr;
+  return samples == nullptr ? 0 : *samples;
+}
+
 Status restore_optimizer(const TrainingState& state, RunParts parts, const PrintLine& print) {
   if (state.optimizer.has_value()) {
     parts.optimizer.set_updates(state.optimizer->decay.step.value_or(0));
@@ -136,9 +142,10 @@ Result<std::optional<MegatronCheckpoint>> open_checkpoint(const CheckpointOption
                                                           const PrintLine& print) {
   if (!options.load.has_value()) return std::optional<MegatronCheckpoint>();
   const std::string& load = *options.load;
-  const Result<CheckpointFolder> folder = find_checkpoint(load);
+  const Result<CheckpointFolder> folder = find_checkpoint(load, options.ckpt_step);
   if (!folder.has_value()) {
-    const bool none = folder.error().code() == StatusCode::kNotFound && is_missing(load);
+    const bool none = folder.error().code() == StatusCode::kNotFound &&
+                      !options.ckpt_step.has_value() && is_missing(load);
     if (!none || options.exit_on_missing_checkpoint) return folder.error();
     print(fmt::format("WARNING: could not find the metadata file {}/{} ", load, kTrackerName));
     print("    will not load any checkpoints and will start from random");
@@ -174,6 +181,7 @@ Result<Progress> load_checkpoint(const MegatronCheckpoint& checkpoint,
       .iteration = state.iteration,
       .consumed_train_samples = state.consumed_train_samples,
       .consumed_valid_samples = state.consumed_valid_samples,
+      .skipped_train_samples = options.finetune ? 0 : skipped_samples(state.args),
       .floating_point_operations = number_of(state.num_floating_point_operations_so_far)};
 }
 

@@ -41,6 +41,7 @@ struct Optimizer::State {
   bool gradients_in_place = true;
   std::vector<ParameterState> states;
   MultiTensor kernels;
+  std::optional<MultiTensor> parameters_for_norm;
   int64_t updates = 0;
   Rates last_rates;
 
@@ -48,6 +49,7 @@ struct Optimizer::State {
 
   void allocate();
   std::vector<nn::AdamTensor> adam_tensors();
+  MultiTensor normed_parameters() const;
   nn::AdamStep adam_step(const Rates& rates, float inverse_scale, float clip) const;
 };
 
@@ -88,6 +90,20 @@ std::vector<nn::AdamTensor> Optimizer::State::adam_tensors() {
     tensors.push_back(tensor);
   }
   return tensors;
+}
+
+/// The parameters in the place of gradients, whose sum of squares the kernels take.
+MultiTensor Optimizer::State::normed_parameters() const {
+  const bool takes_masters = model.options().params_dtype == at::kBFloat16;
+  const auto parameters = model.parameters();
+  std::vector<nn::AdamTensor> tensors(parameters.size());
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const at::Tensor& tensor = takes_masters ? states[i].master : parameters[i].tensor;
+    tensors[i].gradient = tensor.const_data_ptr();
+    tensors[i].gradient_type = float_type(tensor.scalar_type());
+    tensors[i].count = tensor.numel();
+  }
+  return MultiTensor(std::move(tensors), model.options().device);
 }
 
 nn::AdamStep Optimizer::State::adam_step(const Rates& rates, float inverse_scale,
@@ -147,6 +163,24 @@ Status Optimizer::gather_gradients() {
     }
     return Status();
   });
+}
+
+Status Optimizer::scale_gradients(double factor) {
+  return torch_guard([&] {
+    state_->gradients.flat().mul_(factor);
+    return Status();
+  });
+}
+
+Result<double> Optimizer::params_norm() {
+  double norm = 0;
+  MEG_RETURN_IF_ERROR(torch_guard([&] {
+    std::optional<MultiTensor>& parameters = state_->parameters_for_norm;
+    if (!parameters.has_value()) parameters.emplace(state_->normed_parameters());
+    norm = std::sqrt(parameters->statistics(/*scale=*/1).sum_of_squares);
+    return Status();
+  }));
+  return norm;
 }
 
 Result<Optimizer::Outcome> Optimizer::step(const Rates& rates) {

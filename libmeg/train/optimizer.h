@@ -64,6 +64,9 @@ class Optimizer {
   /// After backward of every micro-batch.
   Status gather_gradients();
 
+  /// Multiplies what is gathered.
+  Status scale_gradients(double factor);
+
   /// Applies the gathered gradients, unless one is inf or NaN; then the loss scale falls.
   Result<Outcome> step(const Rates& rates);
 
@@ -74,6 +77,10 @@ class Optimizer {
   Status copy_model_to_masters();
   /// After masters were put back: the model follows them.
   Status copy_masters_to_model();
+
+  /// The L2 norm of all parameters, of bf16 ones' masters: Megatron's calc_params_l2_norm since
+  /// core_v0.11.
+  Result<double> params_norm();
 
   int64_t updates() const;  ///< Steps that were not skipped.
   void set_updates(int64_t updates);

@@ -87,6 +87,9 @@ Result<TrainingState> CheckpointSaver::snapshot(const Progress& progress, RunPar
   state.consumed_valid_samples = progress.consumed_valid_samples;
   state.num_floating_point_operations_so_far = progress.floating_point_operations;
   state.args = args_;
+  if (progress.skipped_train_samples > 0) {
+    state.args.set("skipped_train_samples", {progress.skipped_train_samples});
+  }
   const bool with_optimizer = !options_.no_save_optim;
   MEG_RETURN_IF_ERROR(parallel::torch_guard([&] {
     state.parameters = snapshot_parameters(parts, with_optimizer, options_.async_save);

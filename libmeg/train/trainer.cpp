@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <ctime>
 
@@ -68,6 +69,7 @@ struct Trainer::State {
   Status run();
   Result<bool> train();
   Status train_step();
+  Status skip_step();
   Result<StepReport> compute_step(int64_t batch_size);
   Status report_step(const StepReport& step, int64_t batch_size);
   Result<double> evaluate(Split split);
@@ -208,7 +210,9 @@ Result<StepReport> Trainer::State::compute_step(int64_t batch_size) {
   };
   MEG_ASSIGN_OR_RETURN(
       const std::vector<MicroBatchLoss> losses, timers.measure("forward-backward", 1, [&] {
-        return forward_backward(*model, *optimizer, next, micro_batches_of(batch_size));
+        return forward_backward(*model, *optimizer, next, micro_batches_of(batch_size),
+                                options.calculate_per_token_loss ? StepLoss::kMeanOfTokens
+                                                                 : StepLoss::kMeanOfMicroBatches);
       }));
   for (const MicroBatchLoss& loss : losses) step.micro_losses.push_back(loss.mean());
   step.lm_loss = reported(losses);
@@ -235,17 +239,33 @@ Status Trainer::State::train_step() {
   return report_step(step, batch_size);
 }
 
+Status Trainer::State::skip_step() {
+  const int64_t batch_size =
+      options.batch_schedule.batch_size_after(progress.consumed_train_samples);
+  for (int64_t i = 0; i < micro_batches_of(batch_size); ++i) {
+    MEG_RETURN_IF_ERROR(data->next(Split::kTrain).status());
+  }
+  progress.iteration += 1;
+  progress.consumed_train_samples += batch_size;
+  progress.skipped_train_samples += batch_size;
+  return {};
+}
+
 Status Trainer::State::report_step(const StepReport& step, int64_t batch_size) {
   IterationFigures figures;
   figures.iteration = progress.iteration;
   figures.train_iters = train_iters;
   figures.consumed_train_samples = progress.consumed_train_samples;
+  figures.skipped_train_samples = progress.skipped_train_samples;
   figures.learning_rate = scheduler->lr();
   figures.global_batch_size = batch_size;
   figures.loss_scale = optimizer->loss_scale();
   if (!step.outcome.skipped) figures.grad_norm = step.outcome.grad_norm;
   if (!step.outcome.skipped && step.outcome.num_zeros.has_value()) {
     figures.num_zeros_in_grad = static_cast<double>(*step.outcome.num_zeros);
+  }
+  if (options.log_params_norm) {
+    MEG_ASSIGN_OR_RETURN(figures.params_norm, optimizer->params_norm());
   }
   MEG_RETURN_IF_ERROR(report->step(figures, named(step.lm_loss), step.outcome.skipped));
   if (on_step) on_step(step);
@@ -290,6 +310,10 @@ Result<bool> Trainer::State::train() {
   };
   report->leave_out_time();
   while (progress.iteration < train_iters) {
+    if (std::ranges::count(options.iterations_to_skip, progress.iteration) != 0) {
+      MEG_RETURN_IF_ERROR(skip_step());
+      continue;
+    }
     MEG_RETURN_IF_ERROR(train_step());
     if (progress.iteration % eval_interval == 0) {
       MEG_RETURN_IF_ERROR(evaluate_and_print(Split::kValid, Evaluation::kDuringTraining));

@@ -40,11 +40,18 @@ struct TrainerOptions {
   CheckpointOptions checkpoints;
   TrainingArgs args;  ///< Saved in checkpoints.
 
+  /// A step's loss is the mean over its tokens instead of over its micro-batches' means.
+  bool calculate_per_token_loss = false;
+  /// Iterations (the first is 0) whose batch is read and left: nothing is computed, no step is
+  /// taken, nothing is logged, evaluated or saved behind them.
+  std::vector<int64_t> iterations_to_skip = {};
+
   bool deterministic_mode = false;  ///< A GPU's runs repeat to the bit.
   int64_t log_interval = 100;
   std::optional<std::string> tensorboard_dir;
   TensorboardCurves tensorboard;
   bool log_throughput = false;
+  bool log_params_norm = false;
   int64_t timing_log_level = 0;
   TimingLogOption timing_log_option = TimingLogOption::kMinMax;
   std::optional<int64_t> exit_interval;  ///< Stops at iterations that it divides.

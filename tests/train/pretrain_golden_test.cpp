@@ -6,6 +6,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <sstream>
@@ -93,8 +94,11 @@ std::vector<std::string> command_line(const json& entry, const char* start,
   return arguments;
 }
 
+using Change = std::function<void(train::TrainerOptions&)>;
+
 Result<std::unique_ptr<train::Trainer>> trainer_of(const std::vector<std::string>& arguments,
-                                                   std::vector<std::string>& lines) {
+                                                   std::vector<std::string>& lines,
+                                                   const Change& change = nullptr) {
   std::vector<const char*> argv = {"pretrain_gpt"};
   for (const std::string& argument : arguments) argv.push_back(argument.c_str());
   tools::PretrainFlags run;
@@ -106,6 +110,7 @@ Result<std::unique_ptr<train::Trainer>> trainer_of(const std::vector<std::string
   EXPECT_FALSE(code.has_value()) << err.str();
   MEG_ASSIGN_OR_RETURN(train::TrainerOptions options,
                        tools::resolve_pretrain_flags(run, kVocabulary));
+  if (change) change(options);
   return train::Trainer::create(
       std::move(options), {.print = [&lines](const std::string& line) { lines.push_back(line); },
                            .stop_requested = {}});
@@ -169,6 +174,50 @@ TEST_P(PretrainGolden, FollowsMegatronStepByStep) {
 
 INSTANTIATE_TEST_SUITE_P(Runs, PretrainGolden, ::testing::ValuesIn(kRuns),
                          [](const auto& run) { return std::string(run.param.name); });
+
+/// The norm of Megatron's weights behind an iteration, where the log has it.
+std::optional<double> params_norm(const json& iteration) {
+  if (!iteration.contains("param_norm_by_param")) return std::nullopt;
+  double squares = 0;
+  for (const auto& [name, norm] : iteration["param_norm_by_param"].items()) {
+    squares += norm.get<double>() * norm.get<double>();
+  }
+  return std::sqrt(squares);
+}
+
+TEST(PretrainGoldenLog, ParamsNormsAreThoseOfMegatronsWeights) {
+  for (const char* name : {"gpt_fp32", "mcore_llama_fp32"}) {
+    MEG_REQUIRE_SHARED(kOracle);
+    const auto before = std::filesystem::current_path();
+    std::filesystem::current_path(test::shared_path(kOracle));
+    const TempFolder folder;
+    const json log = read_json(std::string(name) + "/log.json");
+    const std::string start = std::string(name) + "/start";
+    std::vector<std::string> lines;
+    auto trainer =
+        trainer_of(command_line(manifest_entry(name), start.c_str(), folder), lines,
+                   [](train::TrainerOptions& options) { options.log_params_norm = true; });
+    ASSERT_TRUE(trainer.has_value()) << trainer.error().message();
+    ASSERT_TRUE((*trainer)->run().ok());
+    std::filesystem::current_path(before);
+    std::vector<double> said;
+    for (const std::string& line : lines) {
+      std::smatch found;
+      if (std::regex_search(line, found, std::regex(R"( params norm: ([\d.]+) \|)"))) {
+        said.push_back(std::stod(found[1]));
+      }
+    }
+    ASSERT_EQ(said.size(), log["iterations"].size()) << name;
+    int compared = 0;
+    for (size_t i = 0; i < said.size(); ++i) {
+      const std::optional<double> expected = params_norm(log["iterations"][i]);
+      if (!expected.has_value()) continue;
+      EXPECT_NEAR(said[i], *expected, 6e-4) << name << " " << i;
+      ++compared;
+    }
+    EXPECT_GE(compared, 3) << name;
+  }
+}
 
 }  // namespace
 }  // namespace meg

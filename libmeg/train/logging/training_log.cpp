@@ -36,6 +36,9 @@ std::string TrainingLog::iteration_line(const IterationFigures& figures, double 
   if (dated_) fmt::format_to(out, " [{}]", log_time(now));
   fmt::format_to(out, " iteration {:8d}/{:8d} | consumed samples: {:12d} |", figures.iteration,
                  figures.train_iters, figures.consumed_train_samples);
+  if (figures.skipped_train_samples > 0) {
+    fmt::format_to(out, " skipped samples: {:12d} |", figures.skipped_train_samples);
+  }
   fmt::format_to(out, " elapsed time per iteration (ms): {:.1f} |",
                  elapsed_seconds / static_cast<double>(iterations()) * 1000.0);
   if (tflops) fmt::format_to(out, " throughput per GPU (TFLOP/s/GPU): {:.1f} |", *tflops);

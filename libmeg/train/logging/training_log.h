@@ -20,6 +20,7 @@ struct IterationFigures {
   int64_t iteration = 0;  ///< The first is 1.
   int64_t train_iters = 0;
   int64_t consumed_train_samples = 0;  ///< After the step.
+  int64_t skipped_train_samples = 0;   ///< Of these; told where there are any.
   double learning_rate = 0;            ///< The next step's: the scheduler has moved on already.
   int64_t global_batch_size = 0;
   double loss_scale = 1;  ///< After the step; 1 without a scaler.
