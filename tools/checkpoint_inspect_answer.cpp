@@ -88,6 +88,7 @@ ordered_json model_json(const GptConfig& config) {
           {"position_embedding_type", config.position_embedding_type},
           {"normalization", config.normalization},
           {"swiglu", config.swiglu},
+          {"gated_linear_unit", config.gated_linear_unit},
           {"add_bias_linear", config.add_bias_linear},
           {"untie_embeddings_and_output_weights", config.untie_embeddings_and_output_weights},
           {"make_vocab_size_divisible_by", config.make_vocab_size_divisible_by},
@@ -217,7 +218,7 @@ void add_tensors(const CheckpointSummary& summary, const AnswerParts& parts, ord
   }
 }
 
-std::string_view partition_text(Partition partition, bool swiglu) {
+std::string_view partition_text(Partition partition, bool gated) {
   switch (partition) {
     case Partition::kReplicated:
       return "replicated";
@@ -230,12 +231,12 @@ std::string_view partition_text(Partition partition, bool swiglu) {
     case Partition::kQkv:
       return "qkv";
     case Partition::kGated:
-      return swiglu ? "gated" : "rows";
+      return gated ? "gated" : "rows";
   }
   return "";
 }
 
-ordered_json placement_json(const LogicalParameter& parameter, bool swiglu) {
+ordered_json placement_json(const LogicalParameter& parameter, bool gated) {
   ordered_json kinds = ordered_json::array();
   int64_t bytes = 0;
   for (const LogicalTensor& tensor : parameter.tensors) {
@@ -245,7 +246,7 @@ ordered_json placement_json(const LogicalParameter& parameter, bool swiglu) {
   return {{"name", parameter.name},
           {"layer", or_null(parameter.layer)},
           {"shape", parameter.shape},
-          {"cut", partition_text(parameter.partition, swiglu)},
+          {"cut", partition_text(parameter.partition, gated)},
           {"shard_shape", parameter.tensors[0].shards[0].view.shape},
           {"stage", parameter.stage},
           {"chunk", parameter.chunk},
@@ -256,12 +257,12 @@ ordered_json placement_json(const LogicalParameter& parameter, bool swiglu) {
 void add_placement(const CheckpointSummary& summary, ordered_json& answer) {
   answer["placement"] = ordered_json::array();
   if (!summary.whole.has_value()) return;
-  const bool swiglu = summary.whole->config().swiglu;
+  const bool gated = summary.whole->config().gated_linear_unit;
   for (const LogicalParameter& parameter : summary.whole->parameters()) {
-    answer["placement"].push_back(placement_json(parameter, swiglu));
+    answer["placement"].push_back(placement_json(parameter, gated));
   }
   if (const LogicalParameter* copy = summary.whole->tied_copy()) {
-    answer["placement"].push_back(placement_json(*copy, swiglu));
+    answer["placement"].push_back(placement_json(*copy, gated));
   }
 }
 

@@ -105,10 +105,6 @@ Status check_values(CheckpointUtilArguments* arguments) {
   return Status();
 }
 
-bool is_mcore(NameFamily family) {
-  return family == NameFamily::kMcoreLocal || family == NameFamily::kMcoreTransformerEngine;
-}
-
 std::optional<NameFamily> target_family(const CheckpointUtilArguments& arguments,
                                         const MegatronCheckpoint& checkpoint) {
   const auto& names = arguments.target_names;

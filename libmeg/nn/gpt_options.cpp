@@ -82,6 +82,11 @@ Status GptOptions::check(const GptConfig& config) const {
                       "normalization: expected LayerNorm or RMSNorm, found {}",
                       config.normalization);
   }
+  if (config.gated_linear_unit && !config.swiglu) {
+    return make_error(StatusCode::kUnsupported,
+                      "gated_linear_unit: expected swiglu or no gate, found another gate: not done "
+                      "yet");
+  }
   return Status();
 }
 

@@ -8,6 +8,7 @@ import torch
 from megatron.core import parallel_state
 from megatron.core.activations import squared_relu
 from megatron.core.fusions import fused_layer_norm, fused_softmax
+from megatron.core.fusions.fused_bias_geglu import quick_gelu
 from megatron.core.models.gpt import GPTModel
 from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
 from megatron.core.tensor_parallel import random
@@ -16,16 +17,27 @@ from megatron.core.transformer.transformer_block import TransformerBlockSubmodul
 from megatron.core.transformer.transformer_config import TransformerConfig
 
 
-def start_without_gpu():
-    """One process over gloo; the calls of megatron-core that name CUDA are led elsewhere."""
+def lead_tensors_to_the_cpu():
+    """megatron-core's optimizers make their scalars on "cuda"."""
+    def led(make):
+        return lambda *data, **options: make(*data, **(options | (
+            {"device": "cpu"} if options.get("device") == "cuda" else {})))
+
+    torch.tensor, torch.zeros = led(torch.tensor), led(torch.zeros)
+
+
+def start_without_gpu(tp=1, pp=1, rank=0, store=None):
+    """A rank over gloo; the calls of megatron-core that name CUDA are led elsewhere."""
     torch.set_num_threads(1)
+    lead_tensors_to_the_cpu()
+    torch.Tensor.cuda = lambda self, *arguments, **options: self
     torch.cuda.current_device = lambda: torch.device("cpu")
     random.CudaRNGStatesTracker.fork = lambda self, *a, **k: contextlib.nullcontext()
     fused_softmax.get_default_causal_mask = \
         lambda size: torch.ones(size, size, dtype=torch.bool).triu(1)
-    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0,
-                                         world_size=1)
-    parallel_state.initialize_model_parallel()
+    torch.distributed.init_process_group("gloo", store=store or torch.distributed.HashStore(),
+                                         rank=rank, world_size=tp * pp)
+    parallel_state.initialize_model_parallel(tp, pp)
 
 
 class ApexLayerNorm:
@@ -53,7 +65,8 @@ def bias_dropout_add_of_core_0_17(training, fused):
 
 def block_spec(args, config):
     """The local spec; with Apex's layer norm where torch's cannot do what args ask for."""
-    layer = get_gpt_layer_local_spec(normalization=config.normalization)
+    layer = get_gpt_layer_local_spec(normalization=config.normalization,
+                                     qk_layernorm=config.qk_layernorm)
     if args.fp32_residual_connection:
         layer.submodules.self_attn_bda = bias_dropout_add_of_core_0_17
         layer.submodules.mlp_bda = bias_dropout_add_of_core_0_17
@@ -70,23 +83,31 @@ def block_spec(args, config):
 DEFAULTS = {
     "group_query_attention": False, "use_rotary_position_embeddings": False,
     "normalization": "LayerNorm", "bf16": False, "bias_gelu_fusion": False, "squared_relu": False,
+    "quick_geglu": False, "qk_layernorm": False,
     "apply_layernorm_1p": False, "fp32_residual_connection": False, "rotary_percent": 1.0,
     "rotary_base": 10000, "rotary_seq_len_interpolation_factor": None, "use_rope_scaling": False,
     "rope_scaling_factor": 8.0, "init_method_xavier_uniform": False,
     "calculate_per_token_loss": False}
 
 
-def make_model(saved, **changed):
-    """The model that training with these args would build, some of them changed."""
-    args = type(saved)(**{**DEFAULTS, **vars(saved), **changed})
-    more = {}
+def activation_of(args):
     if args.swiglu:
-        more.update(gated_linear_unit=True, activation_func=torch.nn.functional.silu)
-    if args.squared_relu:
-        more.update(activation_func=squared_relu)
-    if args.init_method_xavier_uniform:
-        more.update(init_method=torch.nn.init.xavier_uniform_,
-                    output_layer_init_method=torch.nn.init.xavier_uniform_)
+        return {"gated_linear_unit": True, "activation_func": torch.nn.functional.silu}
+    if args.quick_geglu:
+        return {"gated_linear_unit": True, "activation_func": quick_gelu}
+    return {"activation_func": squared_relu} if args.squared_relu else {}
+
+
+def initialisation_of(args):
+    if not args.init_method_xavier_uniform:
+        return {}
+    return {"init_method": torch.nn.init.xavier_uniform_,
+            "output_layer_init_method": torch.nn.init.xavier_uniform_}
+
+
+def make_model(saved, pre_process=True, post_process=True, layout=None, **changed):
+    """The model that training with these args, some of them changed, would build, or a stage."""
+    args = type(saved)(**{**DEFAULTS, **vars(saved), **changed})
     groups = args.num_query_groups if args.group_query_attention else None
     rotary = args.use_rotary_position_embeddings or args.position_embedding_type == "rope"
     dtype = torch.bfloat16 if args.bf16 else torch.float32
@@ -97,12 +118,16 @@ def make_model(saved, **changed):
         hidden_dropout=0.0, use_cpu_initialization=True, add_bias_linear=args.add_bias_linear,
         normalization=args.normalization, bias_activation_fusion=args.bias_gelu_fusion,
         bias_dropout_fusion=False, masked_softmax_fusion=False, apply_rope_fusion=False,
-        bf16=args.bf16, params_dtype=dtype, pipeline_dtype=dtype,
+        qk_layernorm=args.qk_layernorm, bf16=args.bf16, params_dtype=dtype, pipeline_dtype=dtype,
         fp32_residual_connection=args.fp32_residual_connection,
         layernorm_zero_centered_gamma=args.apply_layernorm_1p,
-        calculate_per_token_loss=args.calculate_per_token_loss, **more)
+        calculate_per_token_loss=args.calculate_per_token_loss,
+        tensor_model_parallel_size=args.tensor_model_parallel_size,
+        pipeline_model_parallel_size=args.pipeline_model_parallel_size,
+        pipeline_model_parallel_layout=layout, **activation_of(args), **initialisation_of(args))
     model = GPTModel(
-        config, block_spec(args, config), vocab_size=args.padded_vocab_size,
+        config, block_spec(args, config), pre_process=pre_process, post_process=post_process,
+        parallel_output=False, vocab_size=args.padded_vocab_size,
         max_sequence_length=args.max_position_embeddings,
         position_embedding_type="rope" if rotary else "learned_absolute",
         share_embeddings_and_output_weights=not args.untie_embeddings_and_output_weights,

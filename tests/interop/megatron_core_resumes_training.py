@@ -79,13 +79,6 @@ def outline(value):
     return value.value if isinstance(value.value, str) else f"<{value}: {value.value}>"
 
 
-def lead_tensors_to_the_cpu():
-    """megatron-core's optimizers make their scalars on "cuda"."""
-    make = torch.tensor
-    torch.tensor = lambda *data, **options: make(*data, **(options | (
-        {"device": "cpu"} if options.get("device") == "cuda" else {})))
-
-
 class Saved(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="meg-test-")
@@ -226,5 +219,4 @@ if __name__ == "__main__":
         sys.exit(77)
     PROGRAM = os.path.abspath(sys.argv.pop(1))
     core.start_without_gpu()
-    lead_tensors_to_the_cpu()
     unittest.main()

@@ -75,6 +75,7 @@ class Summarizer {
       whole = MegatronCheckpoint::open(summary_.folder, options);
     }
     if (whole.has_value()) {
+      summary_.config = whole->config();
       summary_.whole.emplace(*std::move(whole));
     } else {
       summary_.whole_status = whole.error();
@@ -140,6 +141,7 @@ class Summarizer {
       const std::optional<PickleId> args = file.graph().find(file.root(), "args");
       if (args.has_value()) summary_.args = {index, *args};
     });
+    if (summary_.config.has_value()) return;
     const Result<GptConfig> config = GptConfig::from_fields(
         [this](std::string_view name) -> std::optional<FieldValue> { return arg(name); });
     if (config.has_value()) summary_.config = *config;

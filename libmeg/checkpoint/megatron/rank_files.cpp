@@ -115,9 +115,9 @@ Result<std::vector<RankFolder>> expected_ranks(const CheckpointFolder& folder,
 }
 
 /// The fields that say how parameters are cut and laid out.
-constexpr std::array<const char*, 8> kShapeFields = {
-    "num_layers",      "hidden_size", "num_attention_heads", "kv_channels", "num_query_groups",
-    "ffn_hidden_size", "swiglu",      "padded_vocab_size"};
+constexpr std::array<const char*, 9> kShapeFields = {
+    "num_layers",      "hidden_size", "num_attention_heads", "kv_channels",      "num_query_groups",
+    "ffn_hidden_size", "swiglu",      "quick_geglu",         "padded_vocab_size"};
 
 /// A field of a file's args as people read it.
 std::string arg_text(const TorchFile& file, const char* name) {

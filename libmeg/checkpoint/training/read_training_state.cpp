@@ -98,11 +98,15 @@ class StateReader {
                         "read yet; --no-load-optim or --finetune does without",
                         file_.path());
     }
+    MEG_RETURN_IF_ERROR(check_groups());
     OptimizerState optimizer;
     optimizer.mixed_precision = layout.form == OptimizerForm::kMixedPrecision;
-    for (const auto& [node, group] : {std::pair(layout.decay_group, &optimizer.decay),
-                                      std::pair(layout.no_decay_group, &optimizer.no_decay)}) {
-      if (node.has_value()) MEG_RETURN_IF_ERROR(read_group(file_, *node, group));
+    for (const auto& [kind, group] : {std::pair(ParamGroupKind::kDecay, &optimizer.decay),
+                                      std::pair(ParamGroupKind::kNoDecay, &optimizer.no_decay)}) {
+      const ParamGroup* found = layout.group(kind);
+      if (found == nullptr) continue;
+      MEG_RETURN_IF_ERROR(read_group(*checkpoint_.files()[static_cast<size_t>(found->file)].file,
+                                     found->node, group));
     }
     MEG_RETURN_IF_ERROR(read_step_of_parameters(&optimizer));
     const PickleId outer = graph_.find(file_.root(), "optimizer").value_or(file_.root());
@@ -113,11 +117,27 @@ class StateReader {
     return Status();
   }
 
+  /// The trainer decays by has_weight_decay and has one learning rate.
+  Status check_groups() const {
+    for (const LogicalParameter& parameter : checkpoint_.parameters()) {
+      const bool decays = has_weight_decay(parameter.spelling, parameter.shape.size());
+      const ParamGroupKind expected = decays ? ParamGroupKind::kDecay : ParamGroupKind::kNoDecay;
+      if (parameter.group == expected) continue;
+      return make_error(StatusCode::kUnsupported,
+                        "{}: cannot load the optimizer: param_groups: expected {} {}, found it {}: "
+                        "not done yet; --no-load-optim or --finetune does without",
+                        file_.path(), parameter.name, param_group_text(expected),
+                        param_group_text(parameter.group));
+    }
+    return Status();
+  }
+
   /// torch's own Adam keeps the step with each parameter.
   Status read_step_of_parameters(OptimizerState* optimizer) const {
     for (const LogicalParameter& parameter : checkpoint_.parameters()) {
-      std::optional<int64_t>& step =
-          parameter.weight_decay ? optimizer->decay.step : optimizer->no_decay.step;
+      std::optional<int64_t>& step = parameter.group == ParamGroupKind::kDecay
+                                         ? optimizer->decay.step
+                                         : optimizer->no_decay.step;
       if (step.has_value()) continue;
       for (const auto& [key, node] : parameter.other_state) {
         if (key != "step") continue;

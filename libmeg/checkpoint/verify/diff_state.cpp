@@ -25,9 +25,10 @@ Place top(const MegatronCheckpoint& checkpoint, std::initializer_list<const char
   return {&file, std::nullopt};
 }
 
-Place group(const MegatronCheckpoint& checkpoint, bool decay) {
-  const OptimizerLayout& layout = checkpoint.optimizer();
-  return {&first_file(checkpoint), decay ? layout.decay_group : layout.no_decay_group};
+Place group(const MegatronCheckpoint& checkpoint, ParamGroupKind kind) {
+  const ParamGroup* found = checkpoint.optimizer().group(kind);
+  if (found == nullptr) return {&first_file(checkpoint), std::nullopt};
+  return {checkpoint.files()[static_cast<size_t>(found->file)].file.get(), found->node};
 }
 
 /// Fields that both dicts have. Dialects differ in what they keep, so a field of one side alone
@@ -80,6 +81,7 @@ void diff_configs(const GptConfig& a, const GptConfig& b, CheckpointDiff* diff) 
   numbers("num_query_groups", &GptConfig::num_query_groups);
   numbers("max_position_embeddings", &GptConfig::max_position_embeddings);
   switches("swiglu", &GptConfig::swiglu);
+  switches("gated_linear_unit", &GptConfig::gated_linear_unit);
   switches("add_bias_linear", &GptConfig::add_bias_linear);
   switches("add_qkv_bias", &GptConfig::add_qkv_bias);
   switches("qk_layernorm", &GptConfig::qk_layernorm);
@@ -95,8 +97,11 @@ void diff_state(const MegatronCheckpoint& a, const MegatronCheckpoint& b, bool c
   diff_iterations(a, b, diff);
   diff_configs(a.config(), b.config(), diff);
   if (!compare_optimizer) return;
-  diff_dicts("param_groups, with weight decay", group(a, true), group(b, true), diff);
-  diff_dicts("param_groups, without weight decay", group(a, false), group(b, false), diff);
+  for (const ParamGroupKind kind :
+       {ParamGroupKind::kDecay, ParamGroupKind::kDecoupled, ParamGroupKind::kNoDecay}) {
+    diff_dicts(fmt::format("param_groups, {}", param_group_text(kind)), group(a, kind),
+               group(b, kind), diff);
+  }
   const Place a_scheduler = top(a, {"opt_param_scheduler", "lr_scheduler"});
   const Place b_scheduler = top(b, {"opt_param_scheduler", "lr_scheduler"});
   diff_dicts("scheduler", a_scheduler, b_scheduler, diff);
