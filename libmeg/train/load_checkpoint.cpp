@@ -108,8 +108,19 @@ int64_t skipped_samples(const TrainingArgs& args) {
   return samples == nullptr ? 0 : *samples;
 }
 
+/// Megatron loads an optimizer only into one with the same groups.
+Status check_groups(const OptimizerState& saved, const OptimizerParamScheduler::Options& run) {
+  if (saved.decoupled.has_value() == run.decoupled_lr.has_value()) return {};
+  return make_error(StatusCode::kInvalidArgument,
+                    "cannot load the optimizer: decoupled_lr: expected a run {} it as the "
+                    "checkpoint's, found one {}; --no-load-optim or --finetune does without",
+                    saved.decoupled.has_value() ? "with" : "without",
+                    saved.decoupled.has_value() ? "without" : "with");
+}
+
 Status restore_optimizer(const TrainingState& state, RunParts parts, const PrintLine& print) {
   if (state.optimizer.has_value()) {
+    MEG_RETURN_IF_ERROR(check_groups(*state.optimizer, parts.scheduler.options()));
     parts.optimizer.set_updates(state.optimizer->decay.step.value_or(0));
     GradScaler* scaler = parts.optimizer.scaler();
     const auto& saved = state.optimizer->grad_scaler;

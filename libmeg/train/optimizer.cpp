@@ -17,7 +17,13 @@ using parallel::torch_guard;
 // Added to the norm that clipping divides by, as in Megatron.
 constexpr double kClipEpsilon = 1e-6;
 
-enum Group : int { kDecay = 0, kNoDecay = 1 };
+enum Group : int { kDecay = 0, kNoDecay = 1, kDecoupled = 2 };
+
+/// What --decoupled-lr has its rate for is what is cut by the vocabulary.
+Group group_of(const nn::GptParameter& parameter) {
+  if (parameter.partition == Partition::kVocabulary) return kDecoupled;
+  return parameter.weight_decay ? kDecay : kNoDecay;
+}
 
 nn::FloatType float_type(at::ScalarType type) {
   if (type == at::kHalf) return nn::FloatType::kFloat16;
@@ -85,7 +91,7 @@ std::vector<nn::AdamTensor> Optimizer::State::adam_tensors() {
     tensor.exp_avg_sq = states[i].exp_avg_sq.mutable_data_ptr<float>();
     if (is_sixteen_bit()) tensor.weight = weight.mutable_data_ptr();
     tensor.weight_type = float_type(weight.scalar_type());
-    tensor.group = parameters[i].weight_decay ? kDecay : kNoDecay;
+    tensor.group = group_of(parameters[i]);
     tensor.count = weight.numel();
     tensors.push_back(tensor);
   }
@@ -117,9 +123,12 @@ nn::AdamStep Optimizer::State::adam_step(const Rates& rates, float inverse_scale
   step.inverse_loss_scale = inverse_scale;
   step.clip_coefficient = clip;
   const auto lr = static_cast<float>(rates.lr);
-  step.groups[kDecay] = {.learning_rate = lr,
-                         .weight_decay = static_cast<float>(rates.weight_decay)};
+  const auto weight_decay = static_cast<float>(rates.weight_decay);
+  step.groups[kDecay] = {.learning_rate = lr, .weight_decay = weight_decay};
   step.groups[kNoDecay] = {.learning_rate = lr, .weight_decay = 0};
+  step.groups[kDecoupled] = {
+      .learning_rate = static_cast<float>(rates.decoupled_lr.value_or(rates.lr)),
+      .weight_decay = weight_decay};
   return step;
 }
 

@@ -30,10 +30,12 @@ class Optimizer {
     bool accumulate_allreduce_grads_in_fp32 = false;
   };
 
-  /// What the two parameter groups use in a step.
+  /// What the parameter groups use in a step.
   struct Rates {
     double lr = 0;
     double weight_decay = 0;  ///< Of the parameters that decay.
+    /// Of the rows of the embedding and of an output layer; nullopt: lr.
+    std::optional<double> decoupled_lr = std::nullopt;
   };
 
   /// What a step did.

@@ -67,6 +67,12 @@ OptimizerState optimizer_state_of(RunParts parts) {
   state.no_decay = decay;
   state.no_decay.wd_mult = 0;
   state.no_decay.weight_decay = 0;
+  if (const auto lr = parts.scheduler.options().decoupled_lr) {
+    ParamGroupState& decoupled = state.decoupled.emplace(decay);
+    decoupled.lr = parts.scheduler.decoupled_lr().value_or(*lr);
+    decoupled.max_lr = *lr;
+    decoupled.min_lr = parts.scheduler.options().decoupled_min_lr.value_or(decay.min_lr);
+  }
   if (GradScaler* scaler = parts.optimizer.scaler(); scaler != nullptr && state.mixed_precision) {
     state.grad_scaler.emplace();
     if (const auto dynamic = scaler->state_dict()) {

@@ -223,7 +223,9 @@ Result<StepReport> Trainer::State::compute_step(int64_t batch_size) {
                       step.iteration);
   }
   MEG_ASSIGN_OR_RETURN(step.outcome, timers.measure("optimizer", 1, [&] {
-    return optimizer->step({.lr = step.lr, .weight_decay = step.weight_decay});
+    return optimizer->step({.lr = step.lr,
+                            .weight_decay = step.weight_decay,
+                            .decoupled_lr = scheduler->decoupled_lr()});
   }));
   return step;
 }
@@ -354,7 +356,27 @@ Trainer::Trainer(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
 Trainer::~Trainer() = default;
 
+namespace {
+
+/// What Megatron's validate_args refuses.
+Status check_combinations(const TrainerOptions& options) {
+  if (options.schedule.decoupled_lr.has_value() &&
+      options.checkpoints.names == NameFamily::kLegacy) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "decoupled_lr: expected it with core's names, found legacy names, whose "
+                      "optimizer has no such group");
+  }
+  if (options.model.fp32_residual_connection && options.model.params_dtype == at::kFloat) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "fp32_residual_connection: expected it with fp16 or bf16, found neither");
+  }
+  return {};
+}
+
+}  // namespace
+
 Result<std::unique_ptr<Trainer>> Trainer::create(TrainerOptions options, TrainerHooks hooks) {
+  MEG_RETURN_IF_ERROR(check_combinations(options));
   auto state = std::make_unique<State>(std::move(options), std::move(hooks));
   MEG_ASSIGN_OR_RETURN(
       const SampleCounts counts,

@@ -105,7 +105,8 @@ def initialisation_of(args):
             "output_layer_init_method": torch.nn.init.xavier_uniform_}
 
 
-def make_model(saved, pre_process=True, post_process=True, layout=None, **changed):
+def make_model(saved, pre_process=True, post_process=True, layout=None, parallel_output=True,
+               **changed):
     """The model that training with these args, some of them changed, would build, or a stage."""
     args = type(saved)(**{**DEFAULTS, **vars(saved), **changed})
     groups = args.num_query_groups if args.group_query_attention else None
@@ -127,7 +128,7 @@ def make_model(saved, pre_process=True, post_process=True, layout=None, **change
         pipeline_model_parallel_layout=layout, **activation_of(args), **initialisation_of(args))
     model = GPTModel(
         config, block_spec(args, config), pre_process=pre_process, post_process=post_process,
-        parallel_output=False, vocab_size=args.padded_vocab_size,
+        parallel_output=parallel_output, vocab_size=args.padded_vocab_size,
         max_sequence_length=args.max_position_embeddings,
         position_embedding_type="rope" if rotary else "learned_absolute",
         share_embeddings_and_output_weights=not args.untie_embeddings_and_output_weights,

@@ -82,7 +82,7 @@ def save_rank(folder, rank, args, optimizer_options, layout):
     core.start_without_gpu(tp, pp, rank, store)
     tensor_rank = parallel_state.get_tensor_model_parallel_rank()
     stage = parallel_state.get_pipeline_model_parallel_rank()
-    model = core.make_model(args, stage == 0, stage == pp - 1, layout)
+    model = core.make_model(args, stage == 0, stage == pp - 1, layout, parallel_output=False)
     fill(model, stage, tensor_rank)
     state = {"args": args, "checkpoint_version": 3.0, "iteration": 1,
              "model": model.state_dict_for_save_checkpoint()}

@@ -309,5 +309,69 @@ TEST(TrainerOptionsTest, MissingCheckpointsAreAWarningOrAnError) {
   EXPECT_TRUE(run(options).status.ok()) << "nothing is asked for";
 }
 
+TEST(TrainerOptionsTest, TheDecoupledRateMovesTheEmbeddingAlone) {
+  const GptConfig config = test::small_llama_config();  // with an output layer of its own
+  nn::GptModel plain = test::small_model(config);
+  nn::GptModel decoupled = test::small_model(config);
+  for (nn::GptModel* model : {&plain, &decoupled}) {
+    auto optimizer = Optimizer::create(*model, nullptr, {});
+    ASSERT_TRUE(optimizer.has_value());
+    MaskedBatches batches(at::arange(13).remainder(24).view({1, 13}), {12});
+    ASSERT_TRUE(forward_backward(*model, **optimizer, batches.next(), 1).has_value());
+    Optimizer::Rates rates = {.lr = 0.01, .weight_decay = 0.1};
+    if (model == &decoupled) rates.decoupled_lr = 0.5;
+    ASSERT_TRUE((*optimizer)->step(rates).has_value());
+  }
+  for (size_t i = 0; i < plain.parameters().size(); ++i) {
+    const std::string& name = plain.parameters()[i].name;
+    const bool is_decoupled =
+        name == "embedding.word_embeddings.weight" || name == "output_layer.weight";
+    EXPECT_NE(at::equal(plain.parameters()[i].tensor, decoupled.parameters()[i].tensor),
+              is_decoupled)
+        << name;
+  }
+}
+
+TEST(TrainerOptionsTest, ARunWithADecoupledRateIsResumedToTheBit) {
+  const TempFolder folder;
+  TrainerOptions options = small_options(4);
+  options.schedule.decoupled_lr = 0.05;
+  options.schedule.decoupled_min_lr = 0.01;
+  options.schedule.lr_decay_style = LrDecayStyle::kLinear;
+  options.checkpoints.save = folder.path();
+  options.checkpoints.save_interval = 2;
+  const FinishedRun straight = run(options);
+  ASSERT_TRUE(straight.status.ok()) << straight.status.message();
+  options.checkpoints.save.reset();
+  options.checkpoints.load = folder.path();
+  options.checkpoints.ckpt_step = 2;
+  const FinishedRun resumed = run(options);
+  ASSERT_THAT(resumed.iterations(), ElementsAre(3, 4)) << resumed.status.message();
+  for (const size_t i : {0, 1}) {
+    EXPECT_EQ(resumed.steps[i].micro_losses, straight.steps[i + 2].micro_losses);
+  }
+  options.schedule.decoupled_lr = options.schedule.decoupled_min_lr = std::nullopt;
+  EXPECT_THAT(run(options).status.message(),
+              HasSubstr("decoupled_lr: expected a run with it as the checkpoint's, found one "
+                        "without"));
+  options.checkpoints.no_load_optim = true;
+  EXPECT_TRUE(run(options).status.ok());
+}
+
+TEST(TrainerOptionsTest, NamesWhatMegatronRefuses) {
+  TrainerOptions options = small_options(1);
+  options.model.fp32_residual_connection = true;
+  EXPECT_EQ(run(options).status.message(),
+            "fp32_residual_connection: expected it with fp16 or bf16, found neither");
+  options = small_options(1);
+  options.schedule.decoupled_lr = 0.1;
+  options.checkpoints.names = NameFamily::kLegacy;
+  EXPECT_THAT(run(options).status.message(), HasSubstr("decoupled_lr: expected it with core's"));
+  options = small_options(1);
+  options.schedule.decoupled_min_lr = 0.1;
+  EXPECT_EQ(run(options).status.message(),
+            "--decoupled-min-lr: expected it with --decoupled-lr, found it alone");
+}
+
 }  // namespace
 }  // namespace meg::train

@@ -101,12 +101,13 @@ class StateReader {
     MEG_RETURN_IF_ERROR(check_groups());
     OptimizerState optimizer;
     optimizer.mixed_precision = layout.form == OptimizerForm::kMixedPrecision;
-    for (const auto& [kind, group] : {std::pair(ParamGroupKind::kDecay, &optimizer.decay),
-                                      std::pair(ParamGroupKind::kNoDecay, &optimizer.no_decay)}) {
+    if (layout.group(ParamGroupKind::kDecoupled) != nullptr) optimizer.decoupled.emplace();
+    for (const ParamGroupKind kind :
+         {ParamGroupKind::kDecay, ParamGroupKind::kDecoupled, ParamGroupKind::kNoDecay}) {
       const ParamGroup* found = layout.group(kind);
       if (found == nullptr) continue;
       MEG_RETURN_IF_ERROR(read_group(*checkpoint_.files()[static_cast<size_t>(found->file)].file,
-                                     found->node, group));
+                                     found->node, &settings_of(optimizer, kind)));
     }
     MEG_RETURN_IF_ERROR(read_step_of_parameters(&optimizer));
     const PickleId outer = graph_.find(file_.root(), "optimizer").value_or(file_.root());
@@ -117,12 +118,12 @@ class StateReader {
     return Status();
   }
 
-  /// The trainer decays by has_weight_decay and has one learning rate.
+  /// The trainer decays by has_weight_decay.
   Status check_groups() const {
     for (const LogicalParameter& parameter : checkpoint_.parameters()) {
       const bool decays = has_weight_decay(parameter.spelling, parameter.shape.size());
       const ParamGroupKind expected = decays ? ParamGroupKind::kDecay : ParamGroupKind::kNoDecay;
-      if (parameter.group == expected) continue;
+      if (parameter.group == expected || parameter.group == ParamGroupKind::kDecoupled) continue;
       return make_error(StatusCode::kUnsupported,
                         "{}: cannot load the optimizer: param_groups: expected {} {}, found it {}: "
                         "not done yet; --no-load-optim or --finetune does without",
@@ -132,12 +133,15 @@ class StateReader {
     return Status();
   }
 
+  static ParamGroupState& settings_of(OptimizerState& optimizer, ParamGroupKind kind) {
+    if (kind == ParamGroupKind::kDecoupled) return *optimizer.decoupled;
+    return kind == ParamGroupKind::kDecay ? optimizer.decay : optimizer.no_decay;
+  }
+
   /// torch's own Adam keeps the step with each parameter.
   Status read_step_of_parameters(OptimizerState* optimizer) const {
     for (const LogicalParameter& parameter : checkpoint_.parameters()) {
-      std::optional<int64_t>& step = parameter.group == ParamGroupKind::kDecay
-                                         ? optimizer->decay.step
-                                         : optimizer->no_decay.step;
+      std::optional<int64_t>& step = settings_of(*optimizer, parameter.group).step;
       if (step.has_value()) continue;
       for (const auto& [key, node] : parameter.other_state) {
         if (key != "step") continue;

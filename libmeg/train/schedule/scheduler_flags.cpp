@@ -113,6 +113,8 @@ Result<OptimizerParamScheduler> get_optimizer_param_scheduler(const SchedulerFla
   Options options{.init_lr = flags.lr_warmup_init,
                   .max_lr = *flags.lr,
                   .min_lr = flags.min_lr,
+                  .decoupled_lr = flags.decoupled_lr,
+                  .decoupled_min_lr = flags.decoupled_min_lr,
                   .lr_decay_style = flags.lr_decay_style,
                   .lr_wsd_decay_style = flags.lr_wsd_decay_style,
                   .use_checkpoint_opt_param_scheduler = flags.use_checkpoint_opt_param_scheduler,

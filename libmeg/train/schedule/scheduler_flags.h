@@ -16,6 +16,7 @@ struct SchedulerFlags {
 
   std::optional<double> lr;  ///< Must be given.
   double min_lr = 0;
+  std::optional<double> decoupled_lr, decoupled_min_lr;
   LrDecayStyle lr_decay_style = LrDecayStyle::kLinear;
   std::optional<int64_t> lr_decay_iters;    ///< None: train_iters.
   std::optional<int64_t> lr_decay_samples;  ///< None: train_samples.
