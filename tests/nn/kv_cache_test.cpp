@@ -138,7 +138,7 @@ TEST(KvCacheTest, CachedTokensAreTurnedAndNormedAsOthers) {
   options.rotary_seq_len_interpolation_factor = 2;
   options.apply_layernorm_1p = true;
   GptConfig config = small_llama_config();
-  config.swiglu = false;
+  config.swiglu = config.gated_linear_unit = false;
   options.squared_relu = true;
   GptModel model = small_model(config, options);
   model.set_training(false);
