@@ -42,7 +42,6 @@ struct Optimizer::State {
   std::vector<ParameterState> states;
   MultiTensor kernels;
   int64_t updates = 0;
-  Rates last_rates;
 
   bool is_sixteen_bit() const { return model.options().params_dtype != at::kFloat; }
 
@@ -170,7 +169,6 @@ Result<Optimizer::Outcome> Optimizer::step(const Rates& rates) {
     if (state.options.log_num_zeros_in_grad) outcome.num_zeros = found.num_zeros;
     state.kernels.adam(state.adam_step(rates, inverse_scale, clip));
     ++state.updates;
-    state.last_rates = rates;
     return {};
   });
   MEG_RETURN_IF_ERROR(done);
@@ -202,8 +200,6 @@ Status Optimizer::copy_masters_to_model() {
 int64_t Optimizer::updates() const { return state_->updates; }
 
 void Optimizer::set_updates(int64_t updates) { state_->updates = updates; }
-
-const Optimizer::Rates& Optimizer::last_rates() const { return state_->last_rates; }
 
 GradScaler* Optimizer::scaler() { return state_->scaler.get(); }
 

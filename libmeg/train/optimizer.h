@@ -78,8 +78,6 @@ class Optimizer {
   int64_t updates() const;  ///< Steps that were not skipped.
   void set_updates(int64_t updates);
 
-  const Rates& last_rates() const;  ///< Of the last step; zeros before the first.
-
   GradScaler* scaler();
 
   const Options& options() const;

@@ -57,8 +57,8 @@ OptimizerState optimizer_state_of(RunParts parts) {
   OptimizerState state;
   state.mixed_precision = parts.model.options().params_dtype != at::kFloat;
   ParamGroupState& decay = state.decay;
-  decay.lr = optimizer.last_rates().lr;
-  decay.weight_decay = optimizer.last_rates().weight_decay;
+  decay.lr = parts.scheduler.lr();
+  decay.weight_decay = parts.scheduler.weight_decay();
   decay.betas = optimizer.options().betas;
   decay.eps = optimizer.options().eps;
   decay.max_lr = parts.scheduler.options().max_lr;

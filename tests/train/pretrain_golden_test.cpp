@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "libmeg/checkpoint/training/read_training_state.h"
 #include "libmeg/train/trainer.h"
 #include "tests/shared_data.h"
 #include "tests/temp_folder.h"
@@ -135,6 +136,21 @@ void expect_step(const train::StepReport& step, const json& expected, const Boun
   }
 }
 
+Result<OptimizerState> optimizer_in(const std::string& folder) {
+  MEG_ASSIGN_OR_RETURN(const CheckpointFolder found, find_checkpoint(folder));
+  MEG_ASSIGN_OR_RETURN(const MegatronCheckpoint checkpoint, MegatronCheckpoint::open(found));
+  MEG_ASSIGN_OR_RETURN(const TrainingState state,
+                       read_training_state(checkpoint, {.no_load_rng = true}));
+  return *state.optimizer;
+}
+
+/// Rates in a checkpoint are those of the step that comes next.
+void expect_group(const ParamGroupState& group, const ParamGroupState& expected) {
+  expect_near(group.lr, expected.lr, 1e-12, "saved lr");
+  expect_near(group.weight_decay, expected.weight_decay, 1e-12, "saved weight decay");
+  EXPECT_EQ(group.step, expected.step);
+}
+
 class PretrainGolden : public ::testing::TestWithParam<GoldenRun> {};
 
 TEST_P(PretrainGolden, FollowsMegatronStepByStep) {
@@ -161,6 +177,13 @@ TEST_P(PretrainGolden, FollowsMegatronStepByStep) {
         expect_near(evaluation.lm_loss, expected["lm_loss"], run.bounds.loss, "evaluation");
       });
   const Status status = (*trainer)->run();
+  // The last checkpoints of other runs are kept without their optimizers.
+  if (const auto expected = optimizer_in(std::string(run.name) + "/final")) {
+    const auto saved = optimizer_in(folder.path("save"));
+    ASSERT_TRUE(saved.has_value()) << saved.error().message();
+    expect_group(saved->decay, expected->decay);
+    expect_group(saved->no_decay, expected->no_decay);
+  }
   std::filesystem::current_path(before);
   EXPECT_TRUE(status.ok()) << status.message();
   EXPECT_EQ(steps, log["iterations"].size());
