@@ -96,7 +96,7 @@ void declare_optimizer(Flags& flags, PretrainFlags& run) {
   flags.toggle("--override-opt_param-scheduler", &run.override_opt_param_scheduler,
                "the flags' schedule where the checkpoint differs");
   flags.toggle("--no-check-for-nan-in-loss-and-grad", &run.no_check_for_nan,
-               "go on where the loss is NaN");
+               "go on where a loss or a gradient is NaN or Inf");
 }
 
 void declare_checkpoints(Flags& flags, PretrainFlags& run) {
@@ -254,6 +254,7 @@ Result<train::TrainerOptions> resolve_pretrain_flags(const PretrainFlags& run,
                     .eps = run.adam_eps,
                     .clip_grad = run.clip_grad,
                     .log_num_zeros_in_grad = run.log_num_zeros_in_grad,
+                    .check_for_nan_in_loss_and_grad = !run.no_check_for_nan,
                     .accumulate_allreduce_grads_in_fp32 = run.accumulate_allreduce_grads_in_fp32},
       .schedule = schedule_of(run, data),
       .loss_scale = run.loss_scale,
@@ -281,7 +282,6 @@ Result<train::TrainerOptions> resolve_pretrain_flags(const PretrainFlags& run,
                                                             : train::TimingLogOption::kMinMax,
       .exit_interval = run.exit_interval,
       .exit_duration_in_mins = run.exit_duration_in_mins,
-      .check_for_nan_in_loss_and_grad = !run.no_check_for_nan,
       .version = data.config.version};
   return options;
 }

@@ -8,6 +8,7 @@
 #include "libmeg/parallel/torch_guard.h"
 #include "libmeg/train/flat_buffer.h"
 #include "libmeg/train/multi_tensor.h"
+#include "libmeg/train/not_finite.h"
 
 namespace meg::train {
 namespace {
@@ -45,6 +46,7 @@ struct Optimizer::State {
 
   bool is_sixteen_bit() const { return model.options().params_dtype != at::kFloat; }
 
+  Status refuse_not_finite();
   void allocate();
   std::vector<nn::AdamTensor> adam_tensors();
   nn::AdamStep adam_step(const Rates& rates, float inverse_scale, float clip) const;
@@ -66,6 +68,11 @@ void Optimizer::State::allocate() {
     if (gradients_in_place) parameters[i].tensor.mutable_grad() = gradients.views()[i];
   }
   kernels = MultiTensor(adam_tensors(), model.options().device);
+}
+
+Status Optimizer::State::refuse_not_finite() {
+  const MultiTensor::NotFinite found = kernels.find_not_finite();
+  return not_finite_error("gradient of " + model.parameters()[found.tensor].name, found.has_nan);
 }
 
 std::vector<nn::AdamTensor> Optimizer::State::adam_tensors() {
@@ -123,6 +130,11 @@ Result<std::unique_ptr<Optimizer>> Optimizer::create(nn::GptModel& model,
   return optimizer;
 }
 
+bool Optimizer::checks_for_nan() const {
+  const bool is_dynamic = state_->scaler != nullptr && state_->scaler->state_dict().has_value();
+  return state_->options.check_for_nan_in_loss_and_grad && !is_dynamic;
+}
+
 double Optimizer::loss_scale() const {
   return state_->scaler == nullptr ? 1.0 : state_->scaler->scale();
 }
@@ -154,6 +166,7 @@ Result<Optimizer::Outcome> Optimizer::step(const Rates& rates) {
     State& state = *state_;
     const float inverse_scale = state.scaler == nullptr ? 1.0F : state.scaler->inv_scale();
     const nn::GradientStatistics found = state.kernels.statistics(inverse_scale);
+    if (checks_for_nan() && found.found_inf()) return state.refuse_not_finite();
     if (state.scaler != nullptr) {
       outcome.skipped = found.found_inf();
       state.scaler->update(found.found_inf());

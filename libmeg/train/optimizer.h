@@ -26,6 +26,8 @@ class Optimizer {
     double eps = 1e-8;                           ///< --adam-eps
     double clip_grad = 1.0;                      ///< Largest gradient norm; 0: not clipped.
     bool log_num_zeros_in_grad = false;
+    /// inf and NaN are errors before they are applied, save with a dynamic loss scale.
+    bool check_for_nan_in_loss_and_grad = true;
     /// 16-bit gradients of micro-batches are added in fp32; always so for bf16.
     bool accumulate_allreduce_grads_in_fp32 = false;
   };
@@ -55,6 +57,9 @@ class Optimizer {
                                                    const Options& options);
   ~Optimizer();
 
+  /// Whether inf and NaN in losses and gradients are errors, and not signals to a loss scaler.
+  bool checks_for_nan() const;
+
   /// What the loss is multiplied with before backward.
   double loss_scale() const;
 
@@ -64,7 +69,9 @@ class Optimizer {
   /// After backward of every micro-batch.
   Status gather_gradients();
 
-  /// Applies the gathered gradients, unless one is inf or NaN; then the loss scale falls.
+  /// Applies the gathered gradients. Where one is inf or NaN, nothing changes: with
+  /// checks_for_nan() that is kOutOfRange, naming its parameter, else with a loss scale a skipped
+  /// step, after which a dynamic one falls. Without a loss scale it is applied.
   Result<Outcome> step(const Rates& rates);
 
   /// In the order of the model's parameters. Writing into them is allowed between steps.

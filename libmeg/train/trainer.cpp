@@ -12,6 +12,7 @@
 #include "libmeg/train/check_token_ids.h"
 #include "libmeg/train/device_figures.h"
 #include "libmeg/train/logging/log_lines.h"
+#include "libmeg/train/not_finite.h"
 #include "libmeg/train/pinned_memory.h"
 #include "libmeg/train/run_report.h"
 #include "libmeg/train/train_step.h"
@@ -20,6 +21,14 @@ namespace meg::train {
 namespace {
 
 constexpr std::string_view kLossName = "lm loss";
+
+Status check_finite(const std::vector<MicroBatchLoss>& losses) {
+  for (const MicroBatchLoss& loss : losses) {
+    if (std::isfinite(loss.loss_sum)) continue;
+    return not_finite_error("loss", std::isnan(loss.loss_sum));
+  }
+  return {};
+}
 
 Losses named(double loss) { return {{std::string(kLossName), static_cast<float>(loss)}}; }
 
@@ -212,12 +221,7 @@ Result<StepReport> Trainer::State::compute_step(int64_t batch_size) {
       }));
   for (const MicroBatchLoss& loss : losses) step.micro_losses.push_back(loss.mean());
   step.lm_loss = reported(losses);
-  if (options.check_for_nan_in_loss_and_grad && std::isnan(step.lm_loss)) {
-    return make_error(StatusCode::kOutOfRange,
-                      "iteration {}: found NaN in the loss (--no-check-for-nan-in-loss-and-grad "
-                      "goes on)",
-                      step.iteration);
-  }
+  if (optimizer->checks_for_nan()) MEG_RETURN_IF_ERROR(check_finite(losses));
   MEG_ASSIGN_OR_RETURN(step.outcome, timers.measure("optimizer", 1, [&] {
     return optimizer->step({.lr = step.lr, .weight_decay = step.weight_decay});
   }));
@@ -227,7 +231,11 @@ Result<StepReport> Trainer::State::compute_step(int64_t batch_size) {
 Status Trainer::State::train_step() {
   const int64_t batch_size =
       options.batch_schedule.batch_size_after(progress.consumed_train_samples);
-  MEG_ASSIGN_OR_RETURN(const StepReport step, advised(compute_step(batch_size)));
+  const Result<StepReport> computed = advised(compute_step(batch_size));
+  if (!computed.has_value()) {
+    return computed.error().with_prefix(fmt::format("iteration {}", progress.iteration + 1));
+  }
+  const StepReport& step = *computed;
   if (!step.outcome.skipped) scheduler->step(batch_size);
   progress.iteration += 1;
   progress.consumed_train_samples += batch_size;

@@ -49,7 +49,6 @@ struct TrainerOptions {
   TimingLogOption timing_log_option = TimingLogOption::kMinMax;
   std::optional<int64_t> exit_interval;  ///< Stops at iterations that it divides.
   std::optional<double> exit_duration_in_mins;
-  bool check_for_nan_in_loss_and_grad = true;
   MegatronVersion version = newest_megatron_version();
 };
 
