@@ -72,7 +72,8 @@ Status run(const PretrainFlags& flags) {
   stop_at_signals();
   MEG_ASSIGN_OR_RETURN(
       const std::unique_ptr<train::Trainer> trainer,
-      train::Trainer::create(std::move(options), {.print = print, .stop_requested = interrupted}));
+      train::Trainer::create(std::move(options),
+                             {.print = print, .received_signal = interrupting_signal}));
   return trainer->run();
 }
 

@@ -70,8 +70,15 @@ class CheckpointSaver {
 
   bool enabled() const { return options_.save.has_value(); }
 
-  /// The iteration saved last by this object; nullopt before the first.
+  /// Makes the folder. An error where nothing could be saved in it.
+  Status check_folder() const;
+
+  /// The iteration that the folder has already: the one saved last, or the loaded one where --load
+  /// and --save are one folder; nullopt before the first.
   std::optional<int64_t> last_iteration() const { return last_iteration_; }
+
+  /// The run begins with the checkpoint of this iteration in --load.
+  void note_loaded(int64_t iteration);
 
   Status save(const Progress& progress, RunParts parts, const PrintLine& print);
 

@@ -1,7 +1,11 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include <filesystem>
+
+#include "libmeg/checkpoint/megatron/checkpoint_folder.h"
 #include "libmeg/checkpoint/training/write_training_checkpoint.h"
+#include "libmeg/core/atomic_file.h"
 #include "libmeg/parallel/torch_guard.h"
 #include "libmeg/train/checkpointing.h"
 #include "libmeg/train/device_figures.h"
@@ -120,6 +124,19 @@ Status CheckpointSaver::save(const Progress& progress, RunParts parts, const Pri
   }
   last_iteration_ = progress.iteration;
   return {};
+}
+
+Status CheckpointSaver::check_folder() const {
+  if (!enabled()) return {};
+  const std::filesystem::path folder(*options_.save);
+  return AtomicFile::create(folder / std::string(kTrackerName)).status().with_prefix("--save");
+}
+
+void CheckpointSaver::note_loaded(int64_t iteration) {
+  std::error_code ignored;
+  if (enabled() && std::filesystem::equivalent(*options_.load, *options_.save, ignored)) {
+    last_iteration_ = iteration;
+  }
 }
 
 Status CheckpointSaver::finish() { return writer_.finish(); }

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <ctime>
 
 #include "libmeg/core/stopwatch.h"
@@ -75,16 +77,33 @@ struct Trainer::State {
   Status load();
 
   Status run();
+
+  bool divides(std::optional<int64_t> interval) const {
+    return interval.has_value() && progress.iteration % *interval == 0;
+  }
+
   Result<bool> train();
   Status train_step();
   Result<StepReport> compute_step(int64_t batch_size);
-  Status report_step(const StepReport& step, int64_t batch_size);
-  Result<double> evaluate(Split split);
+  void report_step(const StepReport& step, int64_t batch_size);
+  /// What of each split was read before; nullopt: this run does not read it.
+  PerSplit<std::optional<int64_t>> consumed_samples() const;
+
+  bool trains() const { return !options.length.skip_train && progress.iteration < train_iters; }
+
+  /// nullopt where the run was asked to end meanwhile.
+  Result<std::optional<double>> evaluate(Split split);
   Status evaluate_and_print(Split split, Evaluation kind);
+  bool evaluation_is_due() const;
 
   Status save();
 
   bool time_is_up() const;
+
+  int received_signal() const { return hooks.received_signal ? hooks.received_signal() : 0; }
+
+  /// Why the run ends behind this step, in Megatron's words.
+  std::optional<std::string> exit_reason() const;
 
   /// `status`, with what would need less memory where there was too little for the model.
   Status advised(Status status) const;
@@ -180,6 +199,7 @@ Status Trainer::State::load() {
     return load_checkpoint(*checkpoint, options.checkpoints, run, parts(), hooks.print);
   }));
   report->times({"load-checkpoint"});
+  saver.note_loaded(progress.iteration);
   return {};
 }
 
@@ -194,10 +214,22 @@ Status Trainer::State::build_data() {
   MEG_RETURN_IF_ERROR(check_token_ids(datasets, options.config.padded_vocab_size));
   hooks.print("> finished creating GPT datasets ...");
   if (options.model.device.is_cuda()) options.batches.memory = pinned_memory();
-  MEG_ASSIGN_OR_RETURN(data, TrainingData::create(std::move(datasets), options.batches,
-                                                  {progress.consumed_train_samples,
-                                                   progress.consumed_valid_samples, 0}));
+  MEG_ASSIGN_OR_RETURN(
+      data, TrainingData::create(std::move(datasets), options.batches, consumed_samples()));
   return {};
+}
+
+PerSplit<std::optional<int64_t>> Trainer::State::consumed_samples() const {
+  const RunLength& length = options.length;
+  PerSplit<std::optional<int64_t>> consumed;
+  if (trains()) consumed[split_number(Split::kTrain)] = progress.consumed_train_samples;
+  if (length.eval_iters > 0) consumed[split_number(Split::kTest)] = 0;
+  if (length.full_validation || (length.eval_iters > 0 && length.skip_train)) {
+    consumed[split_number(Split::kValid)] = 0;
+  } else if (length.eval_iters > 0) {
+    consumed[split_number(Split::kValid)] = progress.consumed_valid_samples;
+  }
+  return consumed;
 }
 
 bool Trainer::State::time_is_up() const {
@@ -240,10 +272,11 @@ Status Trainer::State::train_step() {
   progress.iteration += 1;
   progress.consumed_train_samples += batch_size;
   progress.floating_point_operations += num_floating_point_operations(options.config, batch_size);
-  return report_step(step, batch_size);
+  report_step(step, batch_size);
+  return {};
 }
 
-Status Trainer::State::report_step(const StepReport& step, int64_t batch_size) {
+void Trainer::State::report_step(const StepReport& step, int64_t batch_size) {
   IterationFigures figures;
   figures.iteration = progress.iteration;
   figures.train_iters = train_iters;
@@ -255,59 +288,87 @@ Status Trainer::State::report_step(const StepReport& step, int64_t batch_size) {
   if (!step.outcome.skipped && step.outcome.num_zeros.has_value()) {
     figures.num_zeros_in_grad = static_cast<double>(*step.outcome.num_zeros);
   }
-  MEG_RETURN_IF_ERROR(report->step(figures, named(step.lm_loss), step.outcome.skipped));
+  report->step(figures, named(step.lm_loss), step.outcome.skipped);
   if (on_step) on_step(step);
-  return {};
 }
 
-Result<double> Trainer::State::evaluate(Split split) {
+Result<std::optional<double>> Trainer::State::evaluate(Split split) {
   const int64_t batch_size =
       options.length.eval_global_batch_size.value_or(options.batch_schedule.global_batch_size());
+  const int64_t at_once = micro_batches_of(batch_size);
+  const bool whole_split = split == Split::kValid && options.length.full_validation;
+  if (whole_split) MEG_RETURN_IF_ERROR(data->begin_full_validation(split));
+  const int64_t micro_batches =
+      whole_split ? data->size(split) : options.length.eval_iters * at_once;
+  // All of them, also where the run ends meanwhile: later evaluations are then those of a run that
+  // was not stopped.
+  if (split == Split::kValid && !whole_split) {
+    progress.consumed_valid_samples += options.length.eval_iters * batch_size;
+  }
   std::vector<MicroBatchLoss> all;
-  for (int64_t i = 0; i < options.length.eval_iters; ++i) {
+  for (int64_t done = 0; done < micro_batches; done += at_once) {
+    if (received_signal() != 0 || time_is_up()) return std::optional<double>();
     MEG_ASSIGN_OR_RETURN(
         const std::vector<MicroBatchLoss> losses,
         forward_only(
-            *model, [&] { return data->next(split); }, micro_batches_of(batch_size)));
+            *model, [&] { return data->next(split); }, std::min(at_once, micro_batches - done)));
     all.insert(all.end(), losses.begin(), losses.end());
-    if (split == Split::kValid) progress.consumed_valid_samples += batch_size;
   }
-  return reported(all);
+  return std::optional(reported(all));
 }
 
 Status Trainer::State::evaluate_and_print(Split split, Evaluation kind) {
-  if (!data->has(split) || options.length.eval_iters == 0) return {};
-  MEG_ASSIGN_OR_RETURN(const double loss, advised(report->timers().measure(
-                                              "evaluate", 0, [&] { return evaluate(split); })));
+  if (!data->has(split)) return {};
+  MEG_ASSIGN_OR_RETURN(
+      const std::optional<double> loss,
+      advised(report->timers().measure("evaluate", 0, [&] { return evaluate(split); })));
   report->times({"evaluate"});
-  MEG_RETURN_IF_ERROR(
-      report->evaluation(kind, progress.iteration, progress.consumed_train_samples, named(loss)));
+  if (!loss.has_value()) {
+    hooks.print(fmt::format("Exiting during evaluation, {}",
+                            time_is_up() ? "timelimit reached" : "signal received"));
+    return {};
+  }
+  report->evaluation(kind, progress.iteration, progress.consumed_train_samples, named(*loss));
   if (on_evaluation) {
-    on_evaluation({.iteration = progress.iteration, .kind = kind, .lm_loss = loss});
+    on_evaluation({.iteration = progress.iteration, .kind = kind, .lm_loss = *loss});
   }
   report->leave_out_time();
   return {};
+}
+
+bool Trainer::State::evaluation_is_due() const {
+  const RunLength& length = options.length;
+  return length.eval_interval != 0 && progress.iteration % length.eval_interval == 0 &&
+         progress.iteration >= length.start_eval_at_iter.value_or(0);
+}
+
+std::optional<std::string> Trainer::State::exit_reason() const {
+  if (const int signal = received_signal(); signal != 0) {
+    return fmt::format("exiting program after receiving SIG{}.", ::sigabbrev_np(signal));
+  }
+  if (time_is_up()) {
+    return fmt::format("exiting program after {} minutes", run_time.seconds() / 60);
+  }
+  if (divides(options.exit_interval)) {
+    return fmt::format("exiting program at iteration {}", progress.iteration);
+  }
+  return std::nullopt;
 }
 
 /// Whether the run came to its end; false where it was stopped before.
 Result<bool> Trainer::State::train() {
   hooks.print(datetime_line("before the start of training step", std::time(nullptr)));
-  const int64_t eval_interval = options.length.eval_interval;
-  const auto divides = [this](std::optional<int64_t> interval) {
-    return interval.has_value() && progress.iteration % *interval == 0;
-  };
   report->leave_out_time();
   while (progress.iteration < train_iters) {
     MEG_RETURN_IF_ERROR(train_step());
-    if (progress.iteration % eval_interval == 0) {
+    if (evaluation_is_due()) {
       MEG_RETURN_IF_ERROR(evaluate_and_print(Split::kValid, Evaluation::kDuringTraining));
     }
-    const bool stop = hooks.stop_requested && hooks.stop_requested();
-    const bool leave = stop || divides(options.exit_interval) || time_is_up();
+    const std::optional<std::string> reason = exit_reason();
     const bool due = divides(options.checkpoints.save_interval);
-    if (saver.enabled() && (due || leave)) MEG_RETURN_IF_ERROR(save());
-    if (!leave) continue;
-    hooks.print(fmt::format("exiting program at iteration {}", progress.iteration));
+    if (saver.enabled() && (due || reason.has_value())) MEG_RETURN_IF_ERROR(save());
+    if (!reason.has_value()) continue;
+    hooks.print(datetime_line(*reason, std::time(nullptr)));
     return false;
   }
   hooks.print(datetime_line("after training is done", std::time(nullptr)));
@@ -317,20 +378,21 @@ Result<bool> Trainer::State::train() {
 }
 
 Status Trainer::State::run() {
-  const bool trains = !options.length.skip_train;
-  if (trains && !data->has(Split::kTrain)) {
+  if (trains() && !data->has(Split::kTrain)) {
     return Status(StatusCode::kInvalidArgument, "there are no samples to train on");
   }
   bool finished = true;
-  if (trains) {
+  if (!options.length.skip_train) {
     hooks.print("training ...");
     MEG_ASSIGN_OR_RETURN(finished, train());
+  } else {
+    hooks.print("skipping training (--skip-train is on) ...");
   }
   if (finished) {
     MEG_RETURN_IF_ERROR(evaluate_and_print(Split::kValid, Evaluation::kFinalValidation));
     MEG_RETURN_IF_ERROR(evaluate_and_print(Split::kTest, Evaluation::kFinalTest));
   }
-  MEG_RETURN_IF_ERROR(report->flush());
+  report->flush();
   return saver.finish();
 }
 
@@ -344,6 +406,7 @@ Result<std::unique_ptr<Trainer>> Trainer::create(TrainerOptions options, Trainer
       const SampleCounts counts,
       count_samples(state->options.length, state->options.batch_schedule, state->options.version));
   state->train_iters = counts.train_iters;
+  MEG_RETURN_IF_ERROR(state->saver.check_folder());
   MEG_RETURN_IF_ERROR(state->build_report());
   MEG_RETURN_IF_ERROR(state->build());
   return std::unique_ptr<Trainer>(new Trainer(std::move(state)));

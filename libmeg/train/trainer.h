@@ -55,7 +55,8 @@ struct TrainerOptions {
 /// What the trainer tells its caller.
 struct TrainerHooks {
   std::function<void(const std::string& line)> print;  ///< Megatron's lines.
-  std::function<bool()> stop_requested;                ///< Ends after this step, and saves.
+  /// The number of a signal at which to end after this step, saved; 0: none.
+  std::function<int()> received_signal;
 };
 
 /// What became of one step; for tests and for who watches a run.
@@ -87,7 +88,7 @@ class Trainer {
   void watch(std::function<void(const StepReport&)> step,
              std::function<void(const EvaluationReport&)> evaluation);
 
-  /// Trains to the end, or until stop_requested, exit_interval or exit_duration; saves; evaluates.
+  /// Trains to the end, or until received_signal, exit_interval or exit_duration; saves; evaluates.
   Status run();
 
   int64_t iteration() const;

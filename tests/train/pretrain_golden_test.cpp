@@ -109,7 +109,7 @@ Result<std::unique_ptr<train::Trainer>> trainer_of(const std::vector<std::string
                        tools::resolve_pretrain_flags(run, kVocabulary));
   return train::Trainer::create(
       std::move(options), {.print = [&lines](const std::string& line) { lines.push_back(line); },
-                           .stop_requested = {}});
+                           .received_signal = {}});
 }
 
 void expect_near(double found, double expected, double bound, const std::string& what) {

@@ -224,14 +224,46 @@ class PretrainGpt(unittest.TestCase):
         self.assertEqual(sorted(path.name for path in save.iterdir()), before)
         self.run_program(VERIFY, "checkpoint", save)
 
-    def allow_small_files_only(self):
+    def allow_small_files_only(self, most=200000):
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (200000, 200000))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+
+    def test_a_full_disk_of_event_files_is_said_once(self):
+        whole = self.command("--train-iters", 200, "--tensorboard-dir", self.folder / "events")
+        self.run_program(*whole, "--exit-interval", 1)  # leaves the index caches, which are larger
+        done = subprocess.run(whole, cwd=ORACLE, capture_output=True, text=True,
+                              preexec_fn=lambda: self.allow_small_files_only(3000))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        warnings = re.findall(r"^WARNING: .*TensorBoard$", done.stdout, re.M)
+        self.assertEqual(len(warnings), 1, warnings)
+        self.assertRegex(warnings[0], r"events\.out\.tfevents.*: File too large")
+        self.assertEqual(len(self.losses(done.stdout)), 200)
+
+    def test_full_validation_sees_every_sample_each_time(self):
+        save = self.folder / "save"
+        still = ["--split", "50,45,5", "--lr", 0, "--min-lr", 0, "--hidden-dropout", 0, "--attention-dropout", 0,
+                 "--load", ORACLE / "gpt_fp32" / "start"]
+        done = self.train("--full-validation", "--save", save, *still)
+        found = re.findall(r"validation loss at iteration (\d+)( on validation set)? \| "
+                           r"lm loss value: ([\d.E+-]+)", done.stdout)
+        self.assertEqual([iteration for iteration, *_ in found], ["7", "14", "20"])
+        self.run_program(VERIFY, "checkpoint", save)
+        # The same samples in order, one a step.
+        index = next((self.folder / "cache").glob("*-valid-shuffle_index.npy")).read_bytes()
+        samples = int(re.search(rb"'shape': \((\d+),", index).group(1))
+        self.assertGreater(samples, 2 * 8)
+        one_by_one = self.train("--skip-train", "--micro-batch-size", 1, "--global-batch-size", 1,
+                                "--eval-iters", samples, *still)
+        expected = re.search(r"on validation set \| lm loss value: ([\d.E+-]+)", one_by_one.stdout)
+        for *_, loss in found:
+            self.assertAlmostEqual(float(loss), float(expected.group(1)), delta=1e-5)
 
     def test_wrong_runs_say_what_is_wrong(self):
         cases = [
             (["--num-attention-heads", 5], 1, "hidden_size"),
             (["--global-batch-size", 7], 1, "7"),
+            (["--eval-global-batch-size", 1], 1, "--eval-global-batch-size: expected a multiple of 2"),
+            (["--eval-global-batch-size", 5], 1, "--eval-global-batch-size: expected a multiple of 2"),
             (["--ckpt-format", "torch_dist"], 1, "torch_dist"),
             (["--fp16", "--bf16"], 2, "--fp16 and --bf16"),
             (["--hidden-size", 64, "--load", ORACLE / "gpt_fp32" / "start"], 1,

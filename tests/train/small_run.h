@@ -80,11 +80,11 @@ struct SmallTrainer {
   std::shared_ptr<std::vector<std::string>> lines = std::make_shared<std::vector<std::string>>();
   Status status;  ///< Of Trainer::create.
 
-  explicit SmallTrainer(train::TrainerOptions options, std::function<bool()> stop = {}) {
+  explicit SmallTrainer(train::TrainerOptions options, std::function<int()> signal = {}) {
     auto made = train::Trainer::create(
         std::move(options),
         {.print = [kept = lines](const std::string& line) { kept->push_back(line); },
-         .stop_requested = std::move(stop)});
+         .received_signal = std::move(signal)});
     status = made.status();
     if (made.has_value()) trainer = *std::move(made);
   }

@@ -5,10 +5,11 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
+#include <csignal>
 #include <filesystem>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/temp_folder.h"
@@ -122,6 +123,105 @@ TEST(Trainer, DiesOfAnInfiniteLoss) {
       EXPECT_EQ(status.message().find("iteration 1: loss: expected finite"), 0U);
     }
   }
+}
+
+using Evaluations = std::vector<std::pair<int64_t, double>>;
+
+/// Iteration and loss of every evaluation while the run trains.
+Evaluations evaluations_of(SmallTrainer& run) {
+  Evaluations found;
+  run.trainer->watch({}, [&](const train::EvaluationReport& report) {
+    found.emplace_back(report.iteration, report.lm_loss);
+  });
+  const Status status = run.run();
+  EXPECT_TRUE(status.ok()) << status.message();
+  return found;
+}
+
+TEST(Trainer, ASignalEndsAnEvaluationAndSaves) {
+  constexpr int64_t kStepsOfEvaluations = 3;
+  const TempFolder folder;
+  auto options =
+      small_run({.train_iters = 6, .eval_iters = kStepsOfEvaluations, .eval_interval = 2});
+  SmallTrainer straight(options);
+  const Evaluations expected = evaluations_of(straight);
+
+  options.checkpoints.save = folder.path("save");
+  // It is looked at after every training step and before every step of an evaluation.
+  int looked = 0;
+  SmallTrainer stopped(options, [&looked] { return ++looked >= 4 ? SIGTERM : 0; });
+  EXPECT_TRUE(evaluations_of(stopped).empty());
+  EXPECT_EQ(stopped.count("validation loss"), 0);
+  EXPECT_EQ(stopped.count("Exiting during evaluation"), 1);
+  EXPECT_EQ(test::read_file(folder.path("save/latest_checkpointed_iteration.txt")), "2");
+
+  options.checkpoints.load = options.checkpoints.save;
+  SmallTrainer resumed(options);
+  EXPECT_EQ(evaluations_of(resumed), Evaluations(expected.begin() + 1, expected.end()));
+}
+
+TEST(Trainer, SaysWhyItEnds) {
+  auto options = small_run();
+  options.exit_interval = 4;
+  SmallTrainer interval(options);
+  EXPECT_TRUE(interval.run().ok());
+  EXPECT_EQ(interval.count("[exiting program at iteration 4] datetime: "), 1);
+
+  options.exit_duration_in_mins = 0;
+  SmallTrainer duration(options);
+  EXPECT_TRUE(duration.run().ok());
+  EXPECT_EQ(duration.count(" minutes] datetime: "), 1);
+  EXPECT_EQ(duration.trainer->iteration(), 1);
+
+  SmallTrainer signal(options, [] { return SIGINT; });
+  EXPECT_TRUE(signal.run().ok());
+  EXPECT_EQ(signal.count("[exiting program after receiving SIGINT.] datetime: "), 1);
+}
+
+TEST(Trainer, NoticesAnImpossibleFolderToSaveInBeforeItTrains) {
+  const TempFolder folder;
+  test::write_file(folder.path("file"), "");
+  for (const std::string save : {"file", "file/save"}) {
+    auto options = small_run();
+    options.checkpoints.save = folder.path(save);
+    const SmallTrainer run(options);
+    EXPECT_EQ(run.trainer, nullptr);
+    EXPECT_EQ(run.status.message().find("--save: "), 0U) << run.status.message();
+    EXPECT_NE(run.status.message().find(folder.path("file")), std::string::npos);
+    EXPECT_TRUE(run.lines->empty());
+  }
+}
+
+TEST(Trainer, AFinishedRunSavesNothingWhereItLoads) {
+  const TempFolder folder;
+  auto options = small_run();
+  options.checkpoints.save = options.checkpoints.load = folder.path("save");
+  SmallTrainer first(options);
+  EXPECT_TRUE(first.run().ok());
+  const std::string file = "/iter_0000006/mp_rank_00/model_optim_rng.pt";
+  const auto written = std::filesystem::last_write_time(*options.checkpoints.save + file);
+  SmallTrainer again(options);
+  const Status status = again.run();
+  EXPECT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(again.count("saving checkpoint"), 0);
+  EXPECT_EQ(again.count("validation loss at iteration 6 on validation set"), 1);
+  EXPECT_EQ(std::filesystem::last_write_time(*options.checkpoints.save + file), written);
+
+  options.checkpoints.save = folder.path("elsewhere");
+  SmallTrainer copied(options);
+  EXPECT_TRUE(copied.run().ok());
+  EXPECT_EQ(test::read_file(folder.path("elsewhere") + file),
+            test::read_file(folder.path("save") + file));
+}
+
+TEST(Trainer, EvaluatesFromAnIterationOn) {
+  RunLength length{.train_iters = 6, .eval_iters = 1, .eval_interval = 2};
+  length.start_eval_at_iter = 4;
+  SmallTrainer run(small_run(length));
+  const Evaluations found = evaluations_of(run);
+  std::vector<int64_t> iterations;
+  for (const auto& [iteration, loss] : found) iterations.push_back(iteration);
+  EXPECT_EQ(iterations, (std::vector<int64_t>{4, 6, 6, 6}));
 }
 
 }  // namespace

@@ -56,7 +56,7 @@ void declare_length(Flags& flags, DataFlags& data) {
   flags.value("--train-samples", &length.train_samples, "N", "or training samples").range(1, kMost);
   flags.value("--eval-iters", &length.eval_iters, "N", "steps of an evaluation").range(0, kMost);
   flags.value("--eval-interval", &length.eval_interval, "N", "training steps between evaluations")
-      .range(1, kMost);
+      .range(0, kMost);
   flags.value("--start-eval-at-iter", &length.start_eval_at_iter, "N", "no evaluation before")
       .range(0, kMost);
   flags.toggle("--full-validation", &length.full_validation, "validate on one whole epoch");

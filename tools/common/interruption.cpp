@@ -6,15 +6,15 @@
 namespace meg::tools {
 namespace {
 
-std::atomic<bool> signalled = false;
-static_assert(std::atomic<bool>::is_always_lock_free);
+std::atomic<int> signalled = 0;
+static_assert(std::atomic<int>::is_always_lock_free);
 
 }  // namespace
 
 void stop_at_signals() {
   struct sigaction action {};
 
-  action.sa_handler = [](int) { signalled = true; };
+  action.sa_handler = [](int signal) { signalled = signal; };
   action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     struct sigaction before {};
@@ -24,6 +24,8 @@ void stop_at_signals() {
   }
 }
 
-bool interrupted() { return signalled; }
+bool interrupted() { return interrupting_signal() != 0; }
+
+int interrupting_signal() { return signalled; }
 
 }  // namespace meg::tools

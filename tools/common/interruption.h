@@ -9,4 +9,7 @@ void stop_at_signals();
 
 bool interrupted();
 
+/// The signal that made interrupted() true; 0 where it is not.
+int interrupting_signal();
+
 }  // namespace meg::tools

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "libmeg/core/result.h"
@@ -31,6 +32,9 @@ class BatchSchedule {
   static Result<BatchSchedule> create(const Options& options);
 
   int64_t global_batch_size() const { return global_batch_size_; }
+
+  /// kInvalidArgument where a batch size does not divide into micro-batches of the ranks.
+  Status check_batch_size(std::string_view name, int64_t batch_size) const;
 
   /// The batch size of the step that begins after consumed_samples.
   int64_t batch_size_after(int64_t consumed_samples) const;
