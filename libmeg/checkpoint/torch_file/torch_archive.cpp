@@ -42,7 +42,7 @@ Result<bool> is_big_endian(const FileDescriptor& file, const ZipEntry* entry) {
 }
 
 Status place_storage(const ZipArchive& archive, const std::string& folder, const std::string& path,
-                     TorchStorage* storage) {
+                     bool has_crcs, TorchStorage* storage) {
   const std::string name = folder + "data/" + storage->key;
   const ZipEntry* entry = archive.find(name);
   if (entry == nullptr) {
@@ -58,7 +58,7 @@ Status place_storage(const ZipArchive& archive, const std::string& folder, const
                       printable(name, 200), storage->bytes, entry->size);
   }
   storage->file_offset = entry->data_offset;
-  storage->crc = entry->crc;
+  if (has_crcs) storage->crc = entry->crc;
   return {};
 }
 
@@ -74,6 +74,8 @@ Result<TorchFileParts> read_torch_archive(const FileDescriptor& file) {
                       printable(folder + "data.pkl", 200));
   }
   TorchFileParts parts;
+  // With set_crc32_options(False) torch writes 0 for all of them.
+  parts.has_crcs = pickle->crc != 0;
   MEG_ASSIGN_OR_RETURN(parts.is_byte_swapped,
                        is_big_endian(file, archive.find(folder + "byteorder")));
   MEG_ASSIGN_OR_RETURN(const auto bytes, read_zip_entry(file, *pickle, kMaxPickleBytes));
@@ -82,7 +84,7 @@ Result<TorchFileParts> read_torch_archive(const FileDescriptor& file) {
   parts.root = stream.root;
   MEG_ASSIGN_OR_RETURN(parts.tensors, find_torch_tensors(parts.graph, name));
   for (TorchStorage& storage : parts.tensors.storages) {
-    MEG_RETURN_IF_ERROR(place_storage(archive, folder, path, &storage));
+    MEG_RETURN_IF_ERROR(place_storage(archive, folder, path, parts.has_crcs, &storage));
   }
   parts.entries = archive.entries();
   return parts;

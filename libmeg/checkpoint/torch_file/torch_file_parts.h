@@ -17,6 +17,7 @@ struct TorchFileParts {
   TorchTensors tensors;
   std::vector<ZipEntry> entries;  ///< Of the archive; empty for legacy files.
   bool is_legacy = false;
+  bool has_crcs = false;
   bool is_byte_swapped = false;
 };
 

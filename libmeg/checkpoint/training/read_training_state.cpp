@@ -185,6 +185,9 @@ class StateReader {
 
 Result<TrainingState> read_training_state(const MegatronCheckpoint& checkpoint,
                                           const TrainingReadOptions& options) {
+  for (const RankFile& rank : checkpoint.files()) {
+    MEG_RETURN_IF_ERROR(rank.file->check_metadata_crcs());
+  }
   return StateReader(checkpoint, options).read();
 }
 
