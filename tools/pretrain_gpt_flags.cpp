@@ -91,10 +91,14 @@ void declare_optimizer(Flags& flags, PretrainFlags& run) {
   flags.value("--min-loss-scale", &run.min_loss_scale, "SCALE", "of the dynamic one");
   flags.value("--loss-scale-window", &run.loss_scale_window, "N", "steps before it grows");
   flags.value("--hysteresis", &run.hysteresis, "N", "overflows before it falls");
-  flags.toggle("--use-checkpoint-opt_param-scheduler", &run.use_checkpoint_opt_param_scheduler,
-               "the checkpoint's schedule where flags differ");
-  flags.toggle("--override-opt_param-scheduler", &run.override_opt_param_scheduler,
-               "the flags' schedule where the checkpoint differs");
+  flags
+      .toggle("--use-checkpoint-opt_param-scheduler", &run.use_checkpoint_opt_param_scheduler,
+              "the checkpoint's schedule where flags differ")
+      .old_name("--use-checkpoint-lr-scheduler");
+  flags
+      .toggle("--override-opt_param-scheduler", &run.override_opt_param_scheduler,
+              "the flags' schedule where the checkpoint differs")
+      .old_name("--override-lr-scheduler");
   flags.toggle("--no-check-for-nan-in-loss-and-grad", &run.no_check_for_nan,
                "go on where a loss or a gradient is NaN or Inf");
 }

@@ -64,6 +64,14 @@ Status GptOptions::check(const GptConfig& config) const {
                       "position_embedding_type: expected learned_absolute, rope or none, found {}",
                       positions);
   }
+  // An odd number turns one channel more, as in Megatron, where the head has one.
+  const auto turned =
+      static_cast<int64_t>(static_cast<double>(config.kv_channels) * rotary_percent);
+  if (positions == "rope" && turned + turned % 2 > config.kv_channels) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "rotary channels: expected an even number of kv_channels, found {}",
+                      config.kv_channels);
+  }
   if (config.normalization != "LayerNorm" && config.normalization != "RMSNorm") {
     return make_error(StatusCode::kUnsupported,
                       "normalization: expected LayerNorm or RMSNorm, found {}",

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <string_view>
 
 #include "libmeg/parallel/torch_guard.h"
 #include "libmeg/train/flat_buffer.h"
@@ -17,6 +18,13 @@ using parallel::torch_guard;
 
 // Added to the norm that clipping divides by, as in Megatron.
 constexpr double kClipEpsilon = 1e-6;
+
+/// With 1 a moment stays zero and its correction divides by zero.
+Status check_beta(std::string_view flag, double beta) {
+  if (beta >= 0 && beta < 1) return {};
+  return make_error(StatusCode::kInvalidArgument, "{}: expected 0 to less than 1, found {}", flag,
+                    beta);
+}
 
 enum Group : int { kDecay = 0, kNoDecay = 1 };
 
@@ -120,6 +128,8 @@ Optimizer::~Optimizer() = default;
 Result<std::unique_ptr<Optimizer>> Optimizer::create(nn::GptModel& model,
                                                      std::unique_ptr<GradScaler> scaler,
                                                      const Options& options) {
+  MEG_RETURN_IF_ERROR(check_beta("--adam-beta1", options.betas[0]));
+  MEG_RETURN_IF_ERROR(check_beta("--adam-beta2", options.betas[1]));
   auto state = std::make_unique<State>(model, std::move(scaler), options);
   MEG_RETURN_IF_ERROR(torch_guard([&] {
     state->allocate();

@@ -46,7 +46,7 @@ void RunReport::times(std::initializer_list<std::string_view> names) {
 void RunReport::memory(int64_t iteration) {
   if (std::exchange(memory_is_said_, true)) return;
   if (options_.memory.has_value()) {
-    for (const std::string& line : theoretical_memory_lines(*options_.memory, /*verbose=*/false)) {
+    for (const std::string& line : theoretical_memory_lines(*options_.memory, /*verbose=*/true)) {
       print_(line);
     }
   }

@@ -70,6 +70,7 @@ struct Trainer::State {
     return batch_size / (options.batches.micro_batch_size * options.batches.data_parallel_size);
   }
 
+  void print_parallel_sizes() const;
   Status build_report();
   Status build();
   Status build_model();
@@ -113,6 +114,16 @@ struct Trainer::State {
     return result.has_value() ? std::move(result) : Result<T>(advised(result.error()));
   }
 };
+
+void Trainer::State::print_parallel_sizes() const {
+  const int64_t ranks = options.batches.data_parallel_size;
+  hooks.print(world_size_line(ranks, ranks));
+  const at::ScalarType type = options.model.params_dtype;
+  hooks.print(fmt::format("using torch.{} for parameters ...", type == at::kHalf ? "float16"
+                                                               : type == at::kBFloat16
+                                                                   ? "bfloat16"
+                                                                   : "float32"));
+}
 
 Status Trainer::State::build_report() {
   TheoreticalMemoryOptions run;
@@ -407,6 +418,7 @@ Result<std::unique_ptr<Trainer>> Trainer::create(TrainerOptions options, Trainer
       count_samples(state->options.length, state->options.batch_schedule, state->options.version));
   state->train_iters = counts.train_iters;
   MEG_RETURN_IF_ERROR(state->saver.check_folder());
+  state->print_parallel_sizes();
   MEG_RETURN_IF_ERROR(state->build_report());
   MEG_RETURN_IF_ERROR(state->build());
   return std::unique_ptr<Trainer>(new Trainer(std::move(state)));

@@ -69,5 +69,20 @@ TEST(GptOptionsTest, NamesWhatItCannotDo) {
             "recompute_granularity: expected selective or full, found some");
 }
 
+TEST(GptOptionsTest, AnOddNumberOfRotaryChannelsNeedsRoomForOneMore) {
+  GptConfig config;
+  config.position_embedding_type = "rope";
+  config.normalization = "RMSNorm";
+  config.kv_channels = 5;
+  GptOptions options;
+  EXPECT_EQ(options.check(config).message(),
+            "rotary channels: expected an even number of kv_channels, found 5");
+  options.rotary_percent = 0.6;
+  EXPECT_TRUE(options.check(config).ok());
+  config.kv_channels = 6;
+  options.rotary_percent = 0.9;
+  EXPECT_TRUE(options.check(config).ok());
+}
+
 }  // namespace
 }  // namespace meg::nn

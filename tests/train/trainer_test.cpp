@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "libmeg/checkpoint/torch_file/torch_file.h"
+#include "tests/checkpoint/transfer_files.h"
 #include "tests/temp_folder.h"
 #include "tests/train/small_run.h"
 
@@ -212,6 +214,53 @@ TEST(Trainer, AFinishedRunSavesNothingWhereItLoads) {
   EXPECT_TRUE(copied.run().ok());
   EXPECT_EQ(test::read_file(folder.path("elsewhere") + file),
             test::read_file(folder.path("save") + file));
+}
+
+TEST(Trainer, NoDamagedTensorOrValueIsLoaded) {
+  const TempFolder folder;
+  auto options = small_run();
+  options.checkpoints.save = folder.path("save");
+  SmallTrainer saved(options);
+  EXPECT_TRUE(saved.run().ok());
+  options.checkpoints.load = std::exchange(options.checkpoints.save, {});
+  const auto file = TorchFile::open(folder.path("save/iter_0000006/mp_rank_00/model_optim_rng.pt"));
+  ASSERT_TRUE(file.has_value()) << file.status().message();
+  // Weights, both moments and generators.
+  ASSERT_GT(file->storages().size(), 3 * saved.trainer->model().parameters().size());
+  for (int storage = 0; storage < static_cast<int>(file->storages().size()); ++storage) {
+    const uint64_t middle = file->storages()[static_cast<size_t>(storage)].bytes / 2;
+    test::flip_bit(*file, storage, middle);
+    EXPECT_NE(SmallTrainer(options).status.message().find("CRC-32: expected"), std::string::npos)
+        << storage;
+    test::flip_bit(*file, storage, middle);
+  }
+  EXPECT_TRUE(SmallTrainer(options).status.ok());
+
+  std::string bytes = test::read_file(file->path());
+  bytes.replace(bytes.find("NullTokenizer"), 4, "Mull");
+  test::write_file(file->path(), bytes);
+  EXPECT_NE(SmallTrainer(options).status.message().find("data.pkl\": CRC-32: expected"),
+            std::string::npos);
+}
+
+TEST(Trainer, SaysWhatItIsAndWhatItCounts) {
+  SmallTrainer run(small_run());
+  EXPECT_TRUE(run.run().ok());
+  EXPECT_EQ(run.lines->front().find("using world size: 1, data-parallel size: 1, "), 0U);
+  EXPECT_EQ(run.count("using torch.float32 for parameters ..."), 1);
+  for (const char* what : {"Number of parameters in transformer block in billions: ",
+                           "Number of parameters in embedding layers in billions: ",
+                           "Total number of parameters in billions: ",
+                           "Number of parameters in most loaded shard in billions: "}) {
+    EXPECT_EQ(run.count(what), 1) << what;
+  }
+}
+
+TEST(Trainer, RefusesMomentsThatNeverMove) {
+  auto options = small_run();
+  options.optimizer.betas = {0.9, 1};
+  EXPECT_EQ(SmallTrainer(options).status.message(),
+            "--adam-beta2: expected 0 to less than 1, found 1");
 }
 
 TEST(Trainer, EvaluatesFromAnIterationOn) {

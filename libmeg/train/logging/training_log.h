@@ -61,6 +61,9 @@ class TrainingLog {
   Losses sums_;
 };
 
+/// The same number; NaN without its sign, which Python does not print.
+double printed(double value);
+
 /// "2025-04-13 23:41:20", in local time.
 std::string log_time(std::time_t time);
 

@@ -127,6 +127,9 @@ Result<OptimizerParamScheduler> get_optimizer_param_scheduler(const SchedulerFla
     options.wd_incr_steps = *flags.train_samples;
     options.lr_warmup_steps = flags.lr_warmup_samples;
     options.wsd_decay_steps = flags.lr_wsd_decay_samples;
+  } else if (flags.train_iters || flags.train_samples) {
+    return make_error(StatusCode::kInvalidArgument, "{}: expected 1 or more, found 0",
+                      flags.train_iters ? "--train-iters" : "--train-samples");
   } else {
     return make_error(StatusCode::kInvalidArgument,
                       "--train-iters: expected it or --train-samples, found neither");
