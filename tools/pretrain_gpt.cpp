@@ -10,6 +10,7 @@
 #include "libmeg/tokenizer/open_tokenizer.h"
 #include "tools/common/flags.h"
 #include "tools/common/interruption.h"
+#include "tools/common/passive_openmp.h"
 #include "tools/common/report.h"
 #include "tools/pretrain_gpt_flags.h"
 
@@ -93,4 +94,7 @@ int main(int argc, const char* const* argv) {
 }  // namespace
 }  // namespace meg::tools
 
-int main(int argc, char** argv) { return meg::tools::main(argc, argv); }
+int main(int argc, char** argv) {
+  meg::tools::wait_passively(argv);
+  return meg::tools::main(argc, argv);
+}

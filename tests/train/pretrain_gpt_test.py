@@ -99,6 +99,19 @@ class PretrainGpt(unittest.TestCase):
                                     (ORACLE / name / "log.json").read_text()))
             self.assertAlmostEqual(float(first[1]), log["iterations"][0]["lm_loss"], delta=2e-5)
 
+    def test_old_names_of_the_schedulers_flags_act(self):
+        save = self.folder / "save"
+        self.train("--save", save, "--exit-interval", 10)
+        rest = ["--load", save, "--exit-interval", 11, "--lr", 0.004]
+        self.assertIn("learning rate", self.train(*rest, code=1).stderr)
+        rates = {flag: re.findall(r"learning rate: ([\d.E+-]+)", self.train(*rest, flag).stdout)
+                 for flag in ("--override-lr-scheduler", "--override-opt_param-scheduler",
+                              "--use-checkpoint-lr-scheduler", "--use-checkpoint-opt_param-scheduler")}
+        override, new_override, use, new_use = rates.values()
+        self.assertEqual(override, new_override)
+        self.assertEqual(use, new_use)
+        self.assertNotEqual(override, use)
+
     def test_the_first_run_may_load_where_it_saves(self):
         save = self.folder / "save"
         done = self.train("--load", save, "--save", save)
@@ -176,6 +189,21 @@ class PretrainGpt(unittest.TestCase):
         for step, loss in printed:
             self.assertAlmostEqual(points[int(step)], float(loss), delta=1e-6 * float(loss))
         self.assertIn("lm loss validation", events.Tags()["scalars"])
+
+    def test_openmp_waits_as_the_environment_says_else_passively(self):
+        command = [*map(str, self.command("--train-iters", 1, "--eval-iters", 0))]
+        environment = {name: value for name, value in os.environ.items()
+                       if name not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")}
+        for given, loads in (({}, 2), ({"OMP_WAIT_POLICY": "active"}, 1)):
+            done = subprocess.run(command, cwd=ORACLE, capture_output=True, text=True,
+                                  env={**environment, "OMP_DISPLAY_ENV": "verbose", **given})
+            self.assertEqual(done.returncode, 0, done.stderr)
+            spins = re.findall(r"GOMP_SPINCOUNT *= *'(\w+)'", done.stderr)
+            if not spins:
+                self.skipTest("another OpenMP than GNU's")
+            self.assertEqual(len(spins), loads)
+            self.assertEqual(spins[-1] == "0", not given)
+            self.assertEqual(len(self.losses(done.stdout)), 1)
 
     def test_made_up_data_and_tokens_need_no_files(self):
         done = self.run_program(PRETRAIN, *MODEL, "--mock-data", "--tokenizer-type", "NullTokenizer",
@@ -273,6 +301,10 @@ class PretrainGpt(unittest.TestCase):
             (["--make-vocab-size-divisible-by", 8, "--tokenizer-type", "NullTokenizer",
               "--vocab-size", 100], 1, "data/tiny: expected token ids"),
             (["--lr-decay-style", "steep"], 2, "--lr-decay-style"),
+            (["--eval-interval", 0], 1, "--eval-interval: expected at least 1, found 0"),
+            (["--train-iters", 0], 1, "--train-iters: expected 1 or more, found 0"),
+            (["--adam-beta1", 1], 1, "--adam-beta1: expected 0 to less than 1, found 1"),
+            (["--position-embedding-type", "rope", "--kv-channels", 5], 1, "rotary channels: expected"),
         ]
         for flags, code, message in cases:
             with self.subTest(flags=flags):
