@@ -87,6 +87,7 @@ struct Trainer::State {
   Status train_step();
   Result<StepReport> compute_step(int64_t batch_size);
   void report_step(const StepReport& step, int64_t batch_size);
+
   /// What of each split was read before; nullopt: this run does not read it.
   PerSplit<std::optional<int64_t>> consumed_samples() const;
 
