@@ -55,16 +55,13 @@ read_arguments() {
 }
 
 build_programs() {
-  local log="$build/quickstart.log" targets=(preprocess_data prepare_cache dataset_inspect verify
-    checkpoint_inspect checkpoint_util)
-  if [ "$with_torch" = ON ]; then
-    targets+=(pretrain_gpt evaluate_gpt run_text_generation_server text_generation_cli)
-  fi
+  local log="$build/quickstart.log"
   mkdir -p "$build"
-  if [ ! -x "$build/bin/${targets[-1]}" ]; then echo "building libmeg (some minutes) ..."; fi
+  # Everything but tests, so that `cmake --install` finds all that it installs.
+  if [ ! -x "$build/bin/preprocess_data" ]; then echo "building libmeg (some minutes) ..."; fi
   if ! { cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release \
            -DMEG_WITH_TORCH="$with_torch" -DMEG_BUILD_TESTS=OFF -DMEG_BUILD_BENCH=OFF &&
-         cmake --build "$build" --target "${targets[@]}"; } >"$log" 2>&1; then
+         cmake --build "$build"; } >"$log" 2>&1; then
     tail -n 40 "$log" >&2
     echo "error: the build failed; the whole log is $log" >&2
     exit 1
@@ -186,6 +183,11 @@ bin="$build/bin"
 show "$bin/preprocess_data" --input "${inputs[@]}" --json-keys "${keys[@]}" \
   --output-prefix "$prefix" --tokenizer-type GPT2BPETokenizer --vocab-file "$vocab_file" \
   --merge-file "$merge_file" --append-eod ${others[@]+"${others[@]}"}
+# An index without a document has 42 bytes.
+if [ "$(stat -c %s "${prefix}_${keys[0]}_document.idx")" -le 42 ]; then
+  echo "error: ${inputs[*]}: no documents: expected JSON lines such as {\"${keys[0]}\": \"some text\"}" >&2
+  exit 1
+fi
 for key in "${keys[@]}"; do
   dataset="${prefix}_${key}_document"
   show "$bin/dataset_inspect" "$dataset"

@@ -18,6 +18,8 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr size_t kArgBytes = 100'000;
+/// What all values of args may take as text, beside a multiple of the files' bytes.
+constexpr uint64_t kLeastTextBudget = uint64_t{1} << 20;
 
 template <class T>
 ordered_json or_null(const std::optional<T>& value) {
@@ -88,6 +90,7 @@ ordered_json model_json(const GptConfig& config) {
           {"position_embedding_type", config.position_embedding_type},
           {"normalization", config.normalization},
           {"swiglu", config.swiglu},
+          {"gated_linear_unit", config.gated_linear_unit},
           {"add_bias_linear", config.add_bias_linear},
           {"untie_embeddings_and_output_weights", config.untie_embeddings_and_output_weights},
           {"make_vocab_size_divisible_by", config.make_vocab_size_divisible_by},
@@ -115,8 +118,34 @@ void add_content(const CheckpointSummary& summary, ordered_json& answer) {
   answer["rng"] = summary.has_rng;
 }
 
+/// Texts of values, all of them within a budget: many args may share one long text.
+class ValueTexts {
+ public:
+  ValueTexts(const PickleGraph& graph, uint64_t budget) : graph_(graph), left_(budget) {}
+
+  std::string describe(PickleId id) {
+    constexpr uint64_t kLeast = 200;
+    std::string text =
+        graph_.describe(id, static_cast<size_t>(std::clamp<uint64_t>(left_, kLeast, kArgBytes)));
+    left_ -= std::min<uint64_t>(left_, text.size());
+    return text;
+  }
+
+  /// A string itself, or cut as its description where it is too long.
+  std::string plain(PickleId id) {
+    const std::string& text = graph_.node(id).text;
+    if (text.size() > left_) return describe(id);
+    left_ -= text.size();
+    return text;
+  }
+
+ private:
+  const PickleGraph& graph_;
+  uint64_t left_;
+};
+
 /// A plain Python value as itself, anything else as Python's text.
-ordered_json value_json(const PickleGraph& graph, PickleId id) {
+ordered_json value_json(const PickleGraph& graph, PickleId id, ValueTexts* texts) {
   const PickleNode& node = graph.node(id);
   switch (node.kind) {
     case PickleKind::kNone:
@@ -126,14 +155,14 @@ ordered_json value_json(const PickleGraph& graph, PickleId id) {
     case PickleKind::kInt:
       return node.integer;
     case PickleKind::kString:
-      return node.text;
+      return texts->plain(id);
     case PickleKind::kFloat:
       if (std::isfinite(node.real)) return node.real;
       break;
     default:
       break;
   }
-  return graph.describe(id, kArgBytes);
+  return texts->describe(id);
 }
 
 void add_args(const CheckpointSummary& summary, bool values, ordered_json& answer) {
@@ -148,11 +177,11 @@ void add_args(const CheckpointSummary& summary, bool values, ordered_json& answe
   for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
     by_name[key_text(graph, pairs[i])] = pairs[i + 1];
   }
+  ValueTexts texts(graph, kLeastTextBudget + 4 * summary.bytes);
   answer["args"] = ordered_json::array();
   for (const auto& [name, id] : by_name) {
-    answer["args"].push_back({{"name", name},
-                              {"value", value_json(graph, id)},
-                              {"text", graph.describe(id, kArgBytes)}});
+    answer["args"].push_back(
+        {{"name", name}, {"value", value_json(graph, id, &texts)}, {"text", texts.describe(id)}});
   }
 }
 
@@ -217,7 +246,7 @@ void add_tensors(const CheckpointSummary& summary, const AnswerParts& parts, ord
   }
 }
 
-std::string_view partition_text(Partition partition, bool swiglu) {
+std::string_view partition_text(Partition partition, bool gated) {
   switch (partition) {
     case Partition::kReplicated:
       return "replicated";
@@ -230,12 +259,12 @@ std::string_view partition_text(Partition partition, bool swiglu) {
     case Partition::kQkv:
       return "qkv";
     case Partition::kGated:
-      return swiglu ? "gated" : "rows";
+      return gated ? "gated" : "rows";
   }
   return "";
 }
 
-ordered_json placement_json(const LogicalParameter& parameter, bool swiglu) {
+ordered_json placement_json(const LogicalParameter& parameter, bool gated) {
   ordered_json kinds = ordered_json::array();
   int64_t bytes = 0;
   for (const LogicalTensor& tensor : parameter.tensors) {
@@ -245,7 +274,7 @@ ordered_json placement_json(const LogicalParameter& parameter, bool swiglu) {
   return {{"name", parameter.name},
           {"layer", or_null(parameter.layer)},
           {"shape", parameter.shape},
-          {"cut", partition_text(parameter.partition, swiglu)},
+          {"cut", partition_text(parameter.partition, gated)},
           {"shard_shape", parameter.tensors[0].shards[0].view.shape},
           {"stage", parameter.stage},
           {"chunk", parameter.chunk},
@@ -256,12 +285,12 @@ ordered_json placement_json(const LogicalParameter& parameter, bool swiglu) {
 void add_placement(const CheckpointSummary& summary, ordered_json& answer) {
   answer["placement"] = ordered_json::array();
   if (!summary.whole.has_value()) return;
-  const bool swiglu = summary.whole->config().swiglu;
+  const bool gated = summary.whole->config().gated_linear_unit;
   for (const LogicalParameter& parameter : summary.whole->parameters()) {
-    answer["placement"].push_back(placement_json(parameter, swiglu));
+    answer["placement"].push_back(placement_json(parameter, gated));
   }
   if (const LogicalParameter* copy = summary.whole->tied_copy()) {
-    answer["placement"].push_back(placement_json(*copy, swiglu));
+    answer["placement"].push_back(placement_json(*copy, gated));
   }
 }
 

@@ -95,6 +95,11 @@ void print_files(const ordered_json& answer) {
                                      missing.size() > kShownMissing ? " ..." : ""));
 }
 
+std::string_view mlp_text(const ordered_json& model) {
+  if (model["swiglu"].get<bool>()) return " swiglu";
+  return model["gated_linear_unit"].get<bool>() ? " gated" : "";
+}
+
 void print_model(const ordered_json& answer) {
   if (!answer["model"].is_null()) {
     const ordered_json& model = answer["model"];
@@ -103,7 +108,7 @@ void print_model(const ordered_json& answer) {
                             number(model, "num_layers"), number(model, "hidden_size"),
                             number(model, "num_attention_heads"), number(model, "kv_channels"),
                             number(model, "num_query_groups"), number(model, "ffn_hidden_size"),
-                            model["swiglu"].get<bool>() ? " swiglu" : ""));
+                            mlp_text(model)));
     print_field(
         "",
         fmt::format("seq {}, positions {} ({}), {}, {} bias, {} output layer",

@@ -17,6 +17,7 @@
 #include "tools/common/interruption.h"
 #include "tools/common/progress_bar.h"
 #include "tools/common/report.h"
+#include "tools/common/run_program.h"
 
 namespace meg::tools {
 namespace {
@@ -143,7 +144,7 @@ Status run(const CheckpointUtilArguments& arguments) {
   return Status();
 }
 
-int main(int argc, char** argv) {
+int main(int argc, const char* const* argv) {
   CheckpointUtilArguments arguments;
   if (const std::optional<int> code = parse_checkpoint_util(argc, argv, &arguments)) return *code;
   if (const Result<int64_t> budget = parse_byte_size(arguments.memory_budget);
@@ -159,4 +160,4 @@ int main(int argc, char** argv) {
 }  // namespace
 }  // namespace meg::tools
 
-int main(int argc, char** argv) { return meg::tools::main(argc, argv); }
+int main(int argc, char** argv) { return meg::tools::run_program(argc, argv, meg::tools::main); }

@@ -58,15 +58,6 @@ void declare_target(Flags& flags, CheckpointUtilArguments& arguments) {
   flags.toggle("--no-optim", &arguments.no_optim, "leave the optimizer's state out");
 }
 
-void declare_other(Flags& flags) {
-  for (const char* name : {"--megatron-path", "--max-queue-size", "--loader-transformer-impl",
-                           "--position-embedding-type", "--tokenizer-model"}) {
-    flags.ignored(name, Arity::kValue);
-  }
-  flags.ignored("--no-checking", Arity::kSwitch);
-  flags.ignored("--no-loader-transformer-impl", Arity::kSwitch);
-}
-
 Status unsupported(std::string_view flag, std::string_view value) {
   return make_error(StatusCode::kUnsupported, "{} {} is not supported yet", flag, value);
 }
@@ -86,11 +77,14 @@ Status check_values(CheckpointUtilArguments* arguments) {
         std::pair{"--target-expert-tensor-parallel-size", arguments->target_expert_tensor_size}}) {
     if (size != 1) return unsupported(flag, std::to_string(size));
   }
+  if (arguments->checkpoint_type.has_value()) {
+    return unsupported("--checkpoint-type", *arguments->checkpoint_type);
+  }
   if (arguments->loader.has_value()) {
     if (!is_one_of(*arguments->loader, {"megatron", "legacy", "mcore", "core"})) {
       return unsupported("--loader", *arguments->loader);
     }
-    note("--loader makes no difference here: the layout is found in the checkpoint");
+    note("ignored: --loader (the layout is found in the checkpoint)");
   }
   if (!arguments->saver.has_value()) return Status();
   const std::string& saver = *arguments->saver;
@@ -98,15 +92,15 @@ Status check_values(CheckpointUtilArguments* arguments) {
     return unsupported("--saver", saver);
   }
   if (saver == "megatron") {
-    note("--saver megatron makes no difference here: names stay, or are what --target-names says");
+    note("ignored: --saver megatron (names stay, or are what --target-names says)");
   } else if (!arguments->target_names.has_value()) {
     arguments->target_names = saver == "legacy" ? "legacy" : "mcore";
   }
+  // As Megatron's saver_core does.
+  if (is_one_of(saver, {"mcore", "core"}) && !arguments->saver_transformer_impl.has_value()) {
+    arguments->saver_transformer_impl = "transformer_engine";
+  }
   return Status();
-}
-
-bool is_mcore(NameFamily family) {
-  return family == NameFamily::kMcoreLocal || family == NameFamily::kMcoreTransformerEngine;
 }
 
 std::optional<NameFamily> target_family(const CheckpointUtilArguments& arguments,
@@ -149,6 +143,8 @@ std::optional<int> parse_checkpoint_util(int argc, const char* const* argv,
   flags.value("--model-type", &arguments->model_type, "TYPE", "kind of model")
       .choices({"GPT", "BERT", "T5"});
   flags.value("--loader", &arguments->loader, "NAME", "Megatron's plug-in; found by itself");
+  flags.value("--checkpoint-type", &arguments->checkpoint_type, "TYPE",
+              "of Megatron's loader_llama_mistral: not supported yet");
   flags.value("--saver", &arguments->saver, "NAME", "Megatron's plug-in; says --target-names");
   declare_target(flags, *arguments);
   arguments->checkpoint.declare(flags);
@@ -157,7 +153,8 @@ std::optional<int> parse_checkpoint_util(int argc, const char* const* argv,
   flags.value("--memory-budget", &arguments->memory_budget, "SIZE",
               "most memory to use, such as 512MiB or 2GiB");
   flags.toggle("--no-crc", &arguments->no_crc, "do not check what is read against its CRC-32");
-  declare_other(flags);
+  flags.arguments(megatron::argument_rows(megatron::ArgumentFamily::kConvert), ArgumentScope(),
+                  &arguments->args);
   if (const std::optional<int> code = flags.parse(argc, argv)) return code;
   if (arguments->save_dir.empty() && !arguments->dry_run) {
     fail(make_error(StatusCode::kInvalidArgument, "--save-dir is required"));

@@ -12,9 +12,11 @@ namespace meg::tools {
 
 /// What the command line of checkpoint_util says.
 struct CheckpointUtilArguments {
+  megatron::ArgumentValues args;  ///< Megatron's flags that the others do not name.
   std::string model_type = "GPT";
   std::string load_dir, save_dir;
   std::optional<std::string> loader, saver;
+  std::optional<std::string> checkpoint_type;  ///< Of Megatron's loader_llama_mistral.
   std::optional<int64_t> iteration;
   std::optional<int64_t> target_tensor_size, target_pipeline_size;
   int64_t target_virtual_size = 1;

@@ -18,6 +18,7 @@
 #include "tools/common/flags.h"
 #include "tools/common/json_output.h"
 #include "tools/common/report.h"
+#include "tools/common/run_program.h"
 #include "tools/dataset_inspect_trace.h"
 
 namespace meg::tools {
@@ -38,6 +39,7 @@ struct Arguments {
   bool trace = false;
   std::optional<int64_t> step;
   std::optional<int64_t> rank;
+  megatron::ArgumentValues args;
   DataFlags data;
 
   bool selects() const { return document.has_value() || sequence.has_value(); }
@@ -53,7 +55,7 @@ Status check(const Arguments& arguments) {
   const auto usage = [](const char* message) {
     return Status(StatusCode::kInvalidArgument, message);
   };
-  if (arguments.prefix.empty()) return usage("PREFIX is missing");
+  if (arguments.prefix.empty()) return usage("PREFIX: required");
   if (arguments.decode && !arguments.selects()) {
     return usage("--decode needs --document or --sequence");
   }
@@ -95,10 +97,13 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
                "with --step: the samples of that step; with --document: the steps that saw it");
   flags.value("--step", &arguments.step, "N", "a training step, from 1");
   flags.value("--rank", &arguments.rank, "R", "only this data-parallel rank, from 0");
-  declare_data_flags(flags, arguments.data);
   flags.not_yet("--html", Arity::kValue);
-  declare_other_training_flags(flags);
+  declare_data_flags(flags, arguments.data, arguments.args);
   if (const std::optional<int> code = flags.parse(argc, argv)) return code;
+  if (const Status status = finish_data_flags(arguments.args, arguments.data); !status.ok()) {
+    fail(status);
+    return kUsageError;
+  }
   if (arguments.trace && arguments.prefix.empty()) arguments.prefix = only_dataset(arguments.data);
   if (const Status status = check(arguments); !status.ok()) {
     fail(status);
@@ -304,10 +309,13 @@ int main(int argc, const char* const* argv) {
   } else {
     print_text(*answer);
   }
-  const auto expected = static_cast<size_t>(dataset->item_count() * dataset->item_size());
+  const auto expected =
+      static_cast<size_t>((*answer)["tokens"].get<int64_t>() * dataset->item_size());
   if (dataset->bin().size() != expected) {
-    warning(fmt::format("{}: expected {} bytes by the index, found {}: see verify dataset",
-                        dataset->bin().path(), expected, dataset->bin().size()));
+    warning(
+        fmt::format("{}: expected {} bytes by the lengths, found {} (unless this is a view): see "
+                    "verify dataset",
+                    dataset->bin().path(), expected, dataset->bin().size()));
   }
   return 0;
 }
@@ -315,4 +323,4 @@ int main(int argc, const char* const* argv) {
 }  // namespace
 }  // namespace meg::tools
 
-int main(int argc, char** argv) { return meg::tools::main(argc, argv); }
+int main(int argc, char** argv) { return meg::tools::run_program(argc, argv, meg::tools::main); }

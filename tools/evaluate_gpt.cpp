@@ -10,6 +10,7 @@
 
 #include "tools/common/json_output.h"
 #include "tools/common/report.h"
+#include "tools/common/run_program.h"
 
 namespace meg::tools {
 namespace {
@@ -37,15 +38,11 @@ void declare_flags(Flags& flags, EvaluateFlags& evaluate) {
   flags.toggle("--json", &evaluate.json, "one JSON object instead of lines; LAMBADA: both ways");
   flags.value("--output", &evaluate.output, "FILE",
               "LAMBADA: JSON lines with each example's result");
-  declare_inference_flags(flags, evaluate.inference);
-  flags.others("--keep-last", Arity::kSwitch);
-  flags.others("--epochs --pretrained-checkpoint --eval-micro-batch-size", Arity::kValue);
-  flags.others("--train-data", Arity::kList);
-  declare_other_inference_flags(flags);
+  declare_inference_flags(flags, megatron::ArgumentFamily::kTasks, evaluate.inference);
 }
 
-Status check_usage(const EvaluateFlags& evaluate) {
-  MEG_RETURN_IF_ERROR(check_inference_flags(evaluate.inference));
+Status check_usage(EvaluateFlags& evaluate) {
+  MEG_RETURN_IF_ERROR(finish_inference_flags(evaluate.inference));
   if (!evaluate.output.has_value() || evaluate.task == "LAMBADA") return Status();
   return Status(StatusCode::kInvalidArgument, "--output: only --task LAMBADA has examples");
 }
@@ -113,4 +110,4 @@ void print_results(const EvaluateFlags& flags, const std::string& results) {
 
 }  // namespace meg::tools
 
-int main(int argc, char** argv) { return meg::tools::main(argc, argv); }
+int main(int argc, char** argv) { return meg::tools::run_program(argc, argv, meg::tools::main); }

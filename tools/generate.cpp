@@ -12,13 +12,16 @@
 
 #include "libmeg/core/atomic_file.h"
 #include "libmeg/core/stopwatch.h"
+#include "libmeg/core/terminal_text.h"
 #include "libmeg/inference/generation/generate.h"
 #include "libmeg/inference/generation/model_engine.h"
 #include "tools/common/report.h"
+#include "tools/common/run_program.h"
 
 namespace meg::tools {
 namespace {
 
+using inference::Beam;
 using inference::create_generation_engine;
 using inference::GeneratedText;
 using inference::GenerationEngine;
@@ -28,38 +31,52 @@ using nlohmann::ordered_json;
 /// Texts at once where --micro-batch-size does not say.
 constexpr int64_t kSlots = 16;
 
-std::span<const int32_t> made_tokens(const GeneratedText& text) {
+/// text: a GeneratedText or a Beam.
+template <class Text>
+std::span<const int32_t> made_tokens(const Text& text) {
   return std::span(text.tokens).subspan(text.prompt_size);
+}
+
+template <class Text>
+Status add_made_tokens(const Text& text, const Tokenizer& tokenizer, ordered_json& object) {
+  const std::span<const int32_t> made = made_tokens(text);
+  object["ids"] = made;
+  MEG_ASSIGN_OR_RETURN(object["text"], tokenizer.decode(made));
+  return Status();
 }
 
 Result<std::string> json_line(size_t index, const GeneratedText& text, const Tokenizer& tokenizer,
                               bool logprobs) {
-  const std::span<const int32_t> made = made_tokens(text);
+  const std::span<const int32_t> prompt = std::span(text.tokens).first(text.prompt_size);
   ordered_json object;
   object["index"] = index;
-  object["prompt"] = std::span(text.tokens).first(text.prompt_size);
-  object["ids"] = made;
-  MEG_ASSIGN_OR_RETURN(object["text"], tokenizer.decode(made));
+  object["prompt"] = prompt;
+  MEG_ASSIGN_OR_RETURN(object["prompt_text"], tokenizer.decode(prompt));
+  MEG_RETURN_IF_ERROR(add_made_tokens(text, tokenizer, object));
   if (logprobs) object["logprobs"] = text.logprobs;
+  for (const Beam& beam : text.beams) {
+    ordered_json& found = object["beams"].emplace_back();
+    MEG_RETURN_IF_ERROR(add_made_tokens(beam, tokenizer, found));
+    found["score"] = beam.score;
+  }
   return object.dump() + '\n';
 }
 
 Status write_lines(const std::optional<std::string>& path, const std::string& lines) {
   if (!path) {
-    const bool is_written = std::fwrite(lines.data(), 1, lines.size(), stdout) == lines.size();
-    if (is_written && std::fflush(stdout) == 0) return Status();
-    return Status(StatusCode::kIoError, "standard output: cannot be written");
+    fmt::print("{}", lines);
+    return Status();
   }
   MEG_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(*path));
   MEG_RETURN_IF_ERROR(file.write(std::as_bytes(std::span(lines))));
   return file.commit();
 }
 
-std::vector<GenerationRequest> requests_of(const GenerateFlags& flags,
+std::vector<GenerationRequest> requests_of(const GenerateFlags& flags, const LoadedModel& loaded,
                                            std::vector<std::vector<int32_t>> prompts) {
   std::vector<GenerationRequest> requests;
   for (std::vector<int32_t>& prompt : prompts) {
-    requests.push_back(request_of(flags, std::move(prompt), std::ssize(requests)));
+    requests.push_back(request_of(flags, loaded, std::move(prompt), std::ssize(requests)));
   }
   return requests;
 }
@@ -77,6 +94,12 @@ inference::EngineOptions engine_options(const GenerateFlags& flags, const Loaded
   options.max_slots = std::min(flags.inference.micro_batch_size.value_or(kSlots),
                                std::max<int64_t>(1, std::ssize(requests)));
   options.max_sequence_length = requests.empty() ? loaded.sequence_length : longest;
+  if (flags.beam_width) {
+    // As many searches as their texts fill the slots; the slots themselves stay empty.
+    const int64_t searches = std::max<int64_t>(1, options.max_slots / *flags.beam_width);
+    options.max_beam_tokens = searches * *flags.beam_width * options.max_sequence_length;
+    options.max_slots = 1;
+  }
   return options;
 }
 
@@ -92,7 +115,7 @@ void print_summary(const std::vector<GeneratedText>& texts, double seconds) {
 
 Status generate_texts(const GenerateFlags& flags, LoadedModel& loaded) {
   MEG_ASSIGN_OR_RETURN(auto prompts, read_prompts(flags, *loaded.tokenizer));
-  std::vector<GenerationRequest> requests = requests_of(flags, std::move(prompts));
+  std::vector<GenerationRequest> requests = requests_of(flags, loaded, std::move(prompts));
   MEG_ASSIGN_OR_RETURN(const std::unique_ptr<GenerationEngine> engine,
                        create_generation_engine(loaded.model, *loaded.tokenizer,
                                                 engine_options(flags, loaded, requests)));
@@ -109,13 +132,14 @@ Status generate_texts(const GenerateFlags& flags, LoadedModel& loaded) {
   return write_lines(flags.output, lines);
 }
 
-Status answer(const GenerateFlags& flags, const Tokenizer& tokenizer, GenerationEngine& engine,
+Status answer(const GenerateFlags& flags, const LoadedModel& loaded, GenerationEngine& engine,
               const std::string& prompt, int64_t number) {
-  MEG_ASSIGN_OR_RETURN(const std::vector<int32_t> tokens, tokenizer.encode(prompt));
+  MEG_ASSIGN_OR_RETURN(const std::vector<int32_t> tokens, loaded.tokenizer->encode(prompt));
   MEG_ASSIGN_OR_RETURN(const std::vector<GeneratedText> texts,
-                       generate(engine, {request_of(flags, tokens, number)}));
-  MEG_ASSIGN_OR_RETURN(const std::string text, tokenizer.decode(made_tokens(texts.front())));
-  fmt::print("{}{}\n\n", prompt, text);
+                       generate(engine, {request_of(flags, loaded, tokens, number)}));
+  MEG_ASSIGN_OR_RETURN(const std::string text,
+                       loaded.tokenizer->decode(made_tokens(texts.front())));
+  fmt::print("{}{}\n\n", prompt, terminal_text(text));
   std::fflush(stdout);
   return Status();
 }
@@ -129,7 +153,7 @@ Status talk(const GenerateFlags& flags, LoadedModel& loaded) {
     fmt::print(stderr, "Enter prompt: ");
     std::string prompt;
     if (!std::getline(std::cin, prompt) || prompt == "stop") return Status();
-    const Status status = answer(flags, *loaded.tokenizer, *engine, prompt, number);
+    const Status status = answer(flags, loaded, *engine, prompt, number);
     if (!status.ok()) warning(status.message());
   }
 }
@@ -146,4 +170,4 @@ int main(int argc, const char* const* argv) {
 }  // namespace
 }  // namespace meg::tools
 
-int main(int argc, char** argv) { return meg::tools::main(argc, argv); }
+int main(int argc, char** argv) { return meg::tools::run_program(argc, argv, meg::tools::main); }

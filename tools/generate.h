@@ -24,6 +24,8 @@ struct GenerateFlags {
   bool greedy = false;
   int64_t no_repeat_ngram_size = 0;
   bool prevent_newline_after_colon = false;
+  std::optional<int64_t> beam_width;
+  double length_penalty = 1;
   bool ignore_eod = false, stop_on_eol = false, stop_on_double_eol = false;
 
   std::optional<std::string> output;
@@ -33,9 +35,10 @@ struct GenerateFlags {
 /// The whole command line. An exit code where the program should end now.
 std::optional<int> parse_generate_flags(int argc, const char* const* argv, GenerateFlags& flags);
 
-/// What is asked for behind a prompt. number: of the text, from 0; its seed is --seed and this.
-inference::GenerationRequest request_of(const GenerateFlags& flags, std::vector<int32_t> prompt,
-                                        int64_t number);
+/// What is asked for behind a prompt: by default 64 tokens, fewer where the model has no positions
+/// for them. number: of the text, from 0; its seed is --seed and this.
+inference::GenerationRequest request_of(const GenerateFlags& flags, const LoadedModel& loaded,
+                                        std::vector<int32_t> prompt, int64_t number);
 
 /// The prompts of --prompts or --num-samples, cut to --prompt-tokens. Blank lines are passed over.
 /// Errors: kCorruption, kInvalidArgument with the file's line; what reading gives.

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <limits>
 
 #include "tools/common/report.h"
@@ -7,6 +8,7 @@ namespace meg::tools {
 namespace {
 
 constexpr int kUsageError = 2;
+constexpr int64_t kMostBeams = 1024;
 constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
 constexpr double kMostReal = std::numeric_limits<double>::max();
 
@@ -23,7 +25,7 @@ void declare_texts(Flags& flags, GenerateFlags& generate) {
       .range(1, kMost);
   flags
       .value("--tokens-to-generate", &generate.tokens_to_generate, "N",
-             "most tokens behind a prompt; 64 where nothing is said")
+             "most tokens behind a prompt; else 64, or what the model has positions for")
       .range(0, kMost);
   flags
       .value("--out-seq-length", &generate.out_seq_length, "N",
@@ -54,13 +56,22 @@ void declare_texts(Flags& flags, GenerateFlags& generate) {
       .range(0, kMost);
   flags.toggle("--prevent-newline-after-colon", &generate.prevent_newline_after_colon,
                "no newline behind a colon");
+  flags.group("Beam search");
+  flags
+      .value("--beam-width", &generate.beam_width, "N",
+             "looks for the N most likely texts instead of drawing one")
+      .range(1, kMostBeams);
+  flags
+      .value("--length-penalty", &generate.length_penalty, "X",
+             "exponent of the length that a text's log probability is divided by")
+      .real_range(-inference::kMostLengthPenalty, inference::kMostLengthPenalty);
   flags.group("Output");
   flags.value("--output", &generate.output, "FILE", "JSON lines go here, else to standard output");
   flags.toggle("--logprobs", &generate.logprobs, "log probabilities of all tokens but the first");
 }
 
-Status check_usage(const GenerateFlags& generate) {
-  MEG_RETURN_IF_ERROR(check_inference_flags(generate.inference));
+Status check_usage(GenerateFlags& generate) {
+  MEG_RETURN_IF_ERROR(finish_inference_flags(generate.inference));
   const int sources =
       (generate.prompts ? 1 : 0) + (generate.num_samples ? 1 : 0) + (generate.interactive ? 1 : 0);
   if (sources != 1) {
@@ -81,6 +92,14 @@ Status check_usage(const GenerateFlags& generate) {
     return Status(StatusCode::kInvalidArgument,
                   "--greedy: expected neither --top_k nor --top_p beside it");
   }
+  const bool samples = generate.greedy || draws || generate.sampling.top_k > 0 ||
+                       generate.sampling.temperature != 1 || generate.stop_on_eol ||
+                       generate.stop_on_double_eol || generate.logprobs;
+  if (generate.beam_width && samples) {
+    return Status(StatusCode::kInvalidArgument,
+                  "--beam-width: expected no flag of sampling, neither --stop-on-eol nor "
+                  "--stop-on-double-eol nor --logprobs beside it");
+  }
   if (generate.interactive && (generate.output || generate.logprobs)) {
     return Status(StatusCode::kInvalidArgument,
                   "--interactive: expected neither --output nor --logprobs beside it");
@@ -94,8 +113,7 @@ std::optional<int> parse_generate_flags(int argc, const char* const* argv,
                                         GenerateFlags& generate) {
   Flags flags("generate", "goes on with texts as a trained GPT model would.");
   declare_texts(flags, generate);
-  declare_inference_flags(flags, generate.inference);
-  declare_other_inference_flags(flags);
+  declare_inference_flags(flags, megatron::ArgumentFamily::kTextGeneration, generate.inference);
   if (const std::optional<int> code = flags.parse(argc, argv)) return code;
   if (const Status usage = check_usage(generate); !usage.ok()) {
     fail(usage);
@@ -105,10 +123,13 @@ std::optional<int> parse_generate_flags(int argc, const char* const* argv,
   return std::nullopt;
 }
 
-inference::GenerationRequest request_of(const GenerateFlags& flags, std::vector<int32_t> prompt,
-                                        int64_t number) {
+inference::GenerationRequest request_of(const GenerateFlags& flags, const LoadedModel& loaded,
+                                        std::vector<int32_t> prompt, int64_t number) {
   inference::GenerationRequest request;
-  request.tokens_to_generate = flags.tokens_to_generate.value_or(request.tokens_to_generate);
+  // A prompt that leaves no position is refused rather than given back as it came.
+  const int64_t room = std::max<int64_t>(1, loaded.sequence_length - std::ssize(prompt));
+  request.tokens_to_generate =
+      flags.tokens_to_generate.value_or(std::min(request.tokens_to_generate, room));
   if (flags.out_seq_length) {
     request.tokens_to_generate = std::max<int64_t>(0, *flags.out_seq_length - std::ssize(prompt));
   }
@@ -121,6 +142,12 @@ inference::GenerationRequest request_of(const GenerateFlags& flags, std::vector<
   request.prevent_newline_after_colon = flags.prevent_newline_after_colon;
   request.no_repeat_ngram_size = flags.no_repeat_ngram_size;
   request.logprobs = flags.logprobs;
+  if (flags.beam_width) {
+    request.beam = {.beam_width = *flags.beam_width,
+                    .num_return_gen = *flags.beam_width,
+                    .stop_token = flags.ignore_eod ? -1 : loaded.tokenizer->eod().value_or(-1),
+                    .length_penalty = flags.length_penalty};
+  }
   return request;
 }
 

@@ -16,6 +16,7 @@
 #include "tools/common/flags.h"
 #include "tools/common/json_output.h"
 #include "tools/common/report.h"
+#include "tools/common/run_program.h"
 
 namespace meg::tools {
 namespace {
@@ -25,6 +26,7 @@ using nlohmann::ordered_json;
 constexpr int kUsageError = 2;
 
 struct Arguments {
+  megatron::ArgumentValues args;
   DataFlags data;
   bool json = false;
 };
@@ -33,11 +35,14 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
   Flags flags("prepare_cache",
               "builds the index caches of a training run from its flags, so that no GPU waits for "
               "them.");
-  declare_data_flags(flags, arguments.data);
   flags.group("Output");
   flags.toggle("--json", &arguments.json, "print one JSON object");
-  declare_other_training_flags(flags);
-  return flags.parse(argc, argv);
+  declare_data_flags(flags, arguments.data, arguments.args);
+  if (const std::optional<int> code = flags.parse(argc, argv)) return code;
+  const Status status = finish_data_flags(arguments.args, arguments.data);
+  if (status.ok()) return std::nullopt;
+  fail(status);
+  return kUsageError;
 }
 
 std::string_view outcome_name(CacheOutcome outcome) {
@@ -149,4 +154,4 @@ int main(int argc, const char* const* argv) {
 }  // namespace
 }  // namespace meg::tools
 
-int main(int argc, char** argv) { return meg::tools::main(argc, argv); }
+int main(int argc, char** argv) { return meg::tools::run_program(argc, argv, meg::tools::main); }

@@ -12,120 +12,105 @@
 #include "libmeg/core/stopwatch.h"
 #include "libmeg/core/thread_pool.h"
 #include "libmeg/dataset/preprocess.h"
+#include "libmeg/megatron/argument_table.h"
 #include "libmeg/tokenizer/open_tokenizer.h"
 #include "tools/common/flags.h"
 #include "tools/common/interruption.h"
 #include "tools/common/progress_bar.h"
 #include "tools/common/report.h"
+#include "tools/common/run_program.h"
 #include "tools/common/tokenizer_flags.h"
 
 namespace meg::tools {
 namespace {
 
 constexpr int kUsageError = 2;
-constexpr int64_t kMostWorkers = 1024;
 
 // The model's side of the vocabulary, as preprocess_data.py fixes it for its log.
 constexpr int64_t kMakeVocabSizeDivisibleBy = 128;
 
 /// What the command line says.
 struct Arguments {
-  PreprocessOptions options;
-  TokenizerOptions tokenizer;
+  megatron::ArgumentValues args;
   std::optional<std::string> megatron_version;
   std::string on_error = "fail";
-  std::string dataset_impl = "mmap";
-  bool keep_sequential_samples = false;
-  int64_t workers = available_processors();
-  int64_t partitions = 1;
+
+  // What finish() makes of them.
+  PreprocessOptions options;
+  TokenizerOptions tokenizer;
   int64_t log_interval = 1000;
 };
 
-void declare_tokenizer(Flags& flags, TokenizerOptions& tokenizer) {
-  flags.group("Tokenizer");
-  flags.value("--tokenizer-type", &tokenizer.tokenizer_type, "TYPE", "such as GPT2BPETokenizer")
-      .required();
-  declare_tokenizer_files(flags, tokenizer);
+/// Megatron's arguments, by their fields.
+void read_args(FieldReader& args, Arguments& arguments) {
+  PreprocessOptions& options = arguments.options;
+  args.take("json_keys", options.json_keys);
+  args.take("append_eod", options.append_eod);
+  args.take("output_prefix", options.output_prefix);
+  args.take("workers", options.workers);
+  args.take("partitions", options.partitions);
+  bool keep_sequential_samples = false;
+  args.take("keep_sequential_samples", keep_sequential_samples);
+  if (keep_sequential_samples) options.dealing = Dealing::kBlocks;
+  args.take("log_interval", arguments.log_interval);
+  read_tokenizer_args(args, arguments.tokenizer);
 }
 
-/// Flags of Megatron's script at one revision or another that are not bound.
-void declare_other_flags(Flags& flags) {
-  for (const char* name : {"--make-vocab-size-divisible-by", "--tensor-model-parallel-size",
-                           "--padded-vocab-size", "--vocab-extra-ids", "--rank", "--chunk-size",
-                           "--find-optimal-num-workers", "--max-documents"}) {
-    flags.ignored(name, name == std::string_view("--find-optimal-num-workers") ? Arity::kSwitch
-                                                                               : Arity::kValue);
-  }
-  flags.ignored("--workers-to-check", Arity::kList);
-  flags.ignored("--legacy-tokenizer", Arity::kSwitch);
-  flags.ignored("--tokenizer-hf-no-use-fast", Arity::kSwitch);
-  flags.ignored("--trust-remote-code", Arity::kSwitch);
-  for (const char* name : {"--split-sentences", "--keep-newlines", "--resume", "--provenance"}) {
-    flags.not_yet(name, Arity::kSwitch);
-  }
-  for (const char* name : {"--lang", "--dtype", "--min-tokens", "--shard", "--tiktoken-pattern",
-                           "--tiktoken-num-special-tokens", "--tokenizer-metadata"}) {
+ArgumentScope scope() {
+  static const std::vector<std::string> fields = fields_read_by([](const FieldLookup& lookup) {
+    FieldReader args(lookup);
+    Arguments arguments;
+    read_args(args, arguments);
+  });
+  return {.reads = {fields.begin(), fields.end()},
+          .required = {"tokenizer_type", "output_prefix"},
+          .idle = {},
+          .idle_fields = tokenizer_idle_fields()};
+}
+
+/// Flags of libmeg's own that are planned.
+void declare_planned(Flags& flags) {
+  for (const char* name : {"--resume", "--provenance"}) flags.not_yet(name, Arity::kSwitch);
+  for (const char* name : {"--dtype", "--min-tokens", "--shard"}) {
     flags.not_yet(name, Arity::kValue);
   }
-  flags.not_yet("--tokenizer-special-tokens", Arity::kList);
-  flags.not_yet("--tiktoken-special-tokens", Arity::kList);
 }
 
-std::optional<int> parse(int argc, char** argv, Arguments& arguments) {
-  PreprocessOptions& options = arguments.options;
-  Flags flags("preprocess_data",
-              "turns JSON lines into the .bin/.idx datasets that Megatron reads.");
-  flags.group("Input");
-  flags
-      .list("--input", &options.inputs, "FILE...",
-            "JSON lines: files and patterns in this order; - is standard input")
-      .required();
-  flags.list("--json-keys", &options.json_keys, "KEY...", "keys whose texts to take");
-  flags.value("--on-error", &arguments.on_error, "WHAT", "what a line that cannot be used does")
-      .choices({"fail", "skip"});
-  declare_tokenizer(flags, arguments.tokenizer);
-  flags.toggle("--append-eod", &options.append_eod, "end every document with <|endoftext|>");
-  flags.value("--megatron-version", &arguments.megatron_version, "REVISION",
-              "follow this revision of Megatron-LM where they differ, such as v2.6");
-  flags.group("Output");
-  flags
-      .value("--output-prefix", &options.output_prefix, "PREFIX",
-             "writes PREFIX_KEY_document.bin and .idx")
-      .required();
-  flags.value("--dataset-impl", &arguments.dataset_impl, "IMPL", "format")
-      .choices({"mmap", "lazy", "cached"});
-  flags
-      .value("--partitions", &arguments.partitions, "N",
-             "deal documents over N datasets PREFIX_0, PREFIX_1, ... and merge these")
-      .range(1, 1000);
-  flags.toggle("--keep-sequential-samples", &arguments.keep_sequential_samples,
-               "with --partitions: keep the input's order");
-  flags.group("Running");
-  flags.value("--workers", &arguments.workers, "N", "threads").range(1, kMostWorkers);
-  flags.value("--log-interval", &arguments.log_interval, "N",
-              "documents between two lines of progress");
-  declare_other_flags(flags);
-  if (const std::optional<int> code = flags.parse(argc, argv)) return code;
-
-  if (arguments.dataset_impl != "mmap") {
-    return fail(make_error(StatusCode::kUnsupported, "--dataset-impl {} is not supported yet",
-                           arguments.dataset_impl));
-  }
-  options.on_error = arguments.on_error == "skip" ? OnError::kSkip : OnError::kFail;
-  options.workers = static_cast<int>(arguments.workers);
-  options.partitions = static_cast<int>(arguments.partitions);
-  if (arguments.keep_sequential_samples) options.dealing = Dealing::kBlocks;
-  return std::nullopt;
-}
-
-/// Sets what the named revision does differently.
-Status apply_version(Arguments& arguments) {
+Status finish(Arguments& arguments) {
+  const FieldLookup fields = arguments.args.lookup();
+  FieldReader args(fields);
+  read_args(args, arguments);
+  MEG_RETURN_IF_ERROR(args.status());
+  if (arguments.on_error == "skip") arguments.options.on_error = OnError::kSkip;
   if (!arguments.megatron_version) return Status();
   MEG_ASSIGN_OR_RETURN(const MegatronVersion version,
                        parse_megatron_version(*arguments.megatron_version));
   arguments.options.skip_empty_documents = version.skip_empty_documents;
   arguments.tokenizer.special_tokens_in_text = version.gpt2_special_tokens_in_text;
   return Status();
+}
+
+std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments) {
+  Flags flags("preprocess_data",
+              "turns JSON lines into the .bin/.idx datasets that Megatron reads.");
+  flags.group("Input");
+  flags
+      .list("--input", &arguments.options.inputs, "FILE...",
+            "JSON lines: files and patterns in this order; - is standard input")
+      .required();
+  flags.value("--on-error", &arguments.on_error, "WHAT", "what a line that cannot be used does")
+      .choices({"fail", "skip"});
+  flags.value("--megatron-version", &arguments.megatron_version, "REVISION",
+              "follow this revision of Megatron-LM where they differ, such as v2.6");
+  declare_planned(flags);
+  arguments.args.set("workers", int64_t{available_processors()});
+  flags.arguments(megatron::argument_rows(megatron::ArgumentFamily::kPreprocess), scope(),
+                  &arguments.args);
+  if (const std::optional<int> code = flags.parse(argc, argv)) return code;
+  const Status status = finish(arguments);
+  if (status.ok()) return std::nullopt;
+  fail(status);
+  return status.code() == StatusCode::kInvalidArgument ? kUsageError : 1;
 }
 
 void print(const std::string& line) {
@@ -176,19 +161,17 @@ Status run(Arguments& arguments) {
   return Status();
 }
 
-int main(int argc, char** argv) {
+int main(int argc, const char* const* argv) {
   Arguments arguments;
   if (const std::optional<int> code = parse(argc, argv, arguments)) return *code;
-  if (const Status status = apply_version(arguments); !status.ok()) {
-    fail(status);
-    return kUsageError;
-  }
   stop_at_signals();
   const Status status = run(arguments);
-  return status.ok() ? 0 : fail(status);
+  if (status.ok()) return 0;
+  fail(status);
+  return status.code() == StatusCode::kInvalidArgument ? kUsageError : 1;
 }
 
 }  // namespace
 }  // namespace meg::tools
 
-int main(int argc, char** argv) { return meg::tools::main(argc, argv); }
+int main(int argc, char** argv) { return meg::tools::run_program(argc, argv, meg::tools::main); }

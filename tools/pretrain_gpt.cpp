@@ -10,14 +10,15 @@
 #include "libmeg/tokenizer/open_tokenizer.h"
 #include "tools/common/flags.h"
 #include "tools/common/interruption.h"
+#include "tools/common/passive_openmp.h"
 #include "tools/common/report.h"
+#include "tools/common/run_program.h"
 #include "tools/pretrain_gpt_flags.h"
 
 namespace meg::tools {
 namespace {
 
 constexpr int kUsageError = 2;
-constexpr int64_t kMakeVocabSizeDivisibleBy = 128;
 
 void print(const std::string& line) {
   fmt::print("{}\n", line);
@@ -52,13 +53,26 @@ Result<Vocabulary> vocabulary_of(const PretrainFlags& run) {
   return vocabulary;
 }
 
+/// Of --padded-vocab-size, which may also come from the checkpoint.
+Result<Vocabulary> check_rows(const Vocabulary& vocabulary) {
+  if (vocabulary.padded_vocab_size >= vocabulary.vocab_size) return vocabulary;
+  return make_error(StatusCode::kInvalidArgument,
+                    "--padded-vocab-size: expected at least the tokenizer's {} tokens, found {}",
+                    vocabulary.vocab_size, vocabulary.padded_vocab_size);
+}
+
 /// What the model needs to know of the tokenizer.
 Result<Vocabulary> build_vocabulary(const PretrainFlags& run) {
   MEG_ASSIGN_OR_RETURN(Vocabulary vocabulary, vocabulary_of(run));
+  const std::optional<FieldValue> rows = run.args.field("padded_vocab_size");
+  if (const int64_t* given = rows.has_value() ? std::get_if<int64_t>(&*rows) : nullptr) {
+    vocabulary.padded_vocab_size = *given;
+    return check_rows(vocabulary);
+  }
   MEG_ASSIGN_OR_RETURN(
       vocabulary.padded_vocab_size,
       padded_vocab_size(vocabulary.vocab_size,
-                        run.model.make_vocab_size_divisible_by.value_or(kMakeVocabSizeDivisibleBy),
+                        std::get<int64_t>(*run.args.field("make_vocab_size_divisible_by")),
                         run.data.tensor_model_parallel_size));
   print(fmt::format(" > padded vocab (size: {}) with {} dummy tokens (new size: {})",
                     vocabulary.vocab_size, vocabulary.padded_vocab_size - vocabulary.vocab_size,
@@ -72,7 +86,8 @@ Status run(const PretrainFlags& flags) {
   stop_at_signals();
   MEG_ASSIGN_OR_RETURN(
       const std::unique_ptr<train::Trainer> trainer,
-      train::Trainer::create(std::move(options), {.print = print, .stop_requested = interrupted}));
+      train::Trainer::create(std::move(options),
+                             {.print = print, .received_signal = interrupting_signal}));
   return trainer->run();
 }
 
@@ -81,9 +96,9 @@ int main(int argc, const char* const* argv) {
   Flags flags("pretrain_gpt", "trains a GPT model on one CPU or GPU.");
   declare_pretrain_flags(flags, arguments);
   if (const std::optional<int> code = flags.parse(argc, argv)) return *code;
-  if (arguments.fp16 && arguments.bf16) {
-    fail(Status(StatusCode::kInvalidArgument, "--fp16 and --bf16: expected one of them at most"));
-    return kUsageError;
+  if (const Status status = finish_pretrain_flags(arguments); !status.ok()) {
+    fail(status);
+    return status.code() == StatusCode::kInvalidArgument ? kUsageError : 1;
   }
   const Status status = run(arguments);
   return status.ok() ? 0 : fail(status);
@@ -92,4 +107,7 @@ int main(int argc, const char* const* argv) {
 }  // namespace
 }  // namespace meg::tools
 
-int main(int argc, char** argv) { return meg::tools::main(argc, argv); }
+int main(int argc, char** argv) {
+  meg::tools::wait_passively(argv);
+  return meg::tools::run_program(argc, argv, meg::tools::main);
+}

@@ -1,15 +1,15 @@
 #pragma once
 
 #include "libmeg/checkpoint/training/training_args.h"
-#include "libmeg/core/result.h"
+#include "libmeg/model/gpt_config.h"
 #include "tools/common/data_run.h"
 #include "tools/pretrain_gpt_flags.h"
 
 namespace meg::tools {
 
-/// Megatron's args of a run, as its checkpoints keep them; the model's among them from --load where
-/// --use-checkpoint-args is given. Errors: those of opening that checkpoint.
-Result<TrainingArgs> pretrain_args(const PretrainFlags& run, const DataRun& data,
-                                   const Vocabulary& vocabulary);
+/// Megatron's args of a run, as its checkpoints keep them: every argument of the command line, and
+/// what follows from them.
+TrainingArgs saved_args(const PretrainFlags& run, const DataRun& data, const GptConfig& config,
+                        const Vocabulary& vocabulary);
 
 }  // namespace meg::tools

@@ -6,16 +6,20 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
+#include "libmeg/megatron/argument_table.h"
+#include "libmeg/megatron/field_reader.h"
 #include "libmeg/model/theoretical_memory.h"
 #include "libmeg/model/vocab_padding.h"
 #include "libmeg/tokenizer/open_tokenizer.h"
 #include "tools/common/flags.h"
 #include "tools/common/json_output.h"
-#include "tools/common/megatron_flags.h"
-#include "tools/common/model_flags.h"
 #include "tools/common/report.h"
+#include "tools/common/run_program.h"
+#include "tools/common/tokenizer_flags.h"
 
 namespace meg::tools {
 namespace {
@@ -26,99 +30,103 @@ constexpr int kUsageError = 2;
 constexpr int64_t kMost = int64_t{1} << 30;
 
 struct Arguments {
-  ModelFlags model;
-  std::optional<int64_t> seq_length, vocab_size, padded_vocab_size;
+  megatron::ArgumentValues args;
+  std::optional<int64_t> num_microbatches, data_parallel_size;
+  bool json = false;
+
+  // What finish() reads from args.
+  std::optional<int64_t> padded_vocab_size;
+  std::string tokenizer_type;  ///< Empty where no flag says it.
   TokenizerOptions tokenizer;
   TheoreticalMemoryOptions memory;
   std::optional<int64_t> layers_per_virtual_stage;
-  std::optional<std::string> recompute_granularity;
-  bool recompute_activations = false;
-  bool json = false;
 };
 
-void declare_vocabulary(Flags& flags, Arguments& arguments) {
-  flags.group("Vocabulary");
-  flags.value("--padded-vocab-size", &arguments.padded_vocab_size, "N", "rows of the embedding")
-      .range(1, kMost);
-  flags.value("--vocab-size", &arguments.vocab_size, "N", "or tokens, which are padded")
-      .range(1, kMost);
-  flags.value("--tokenizer-type", &arguments.tokenizer.tokenizer_type, "TYPE",
-              "or a tokenizer that counts them; else GPT2BPETokenizer");
-  flags.value("--vocab-file", &arguments.tokenizer.vocab_file, "FILE", "its vocabulary");
-  flags.value("--merge-file", &arguments.tokenizer.merge_file, "FILE", "its merges");
-  flags.value("--tokenizer-model", &arguments.tokenizer.tokenizer_model, "FILE", "its model");
+void read_args(FieldReader& args, Arguments& arguments) {
+  TheoreticalMemoryOptions& memory = arguments.memory;
+  args.take("padded_vocab_size", arguments.padded_vocab_size);
+  read_tokenizer_args(args, arguments.tokenizer);
+  args.take("micro_batch_size", memory.micro_batch_size);
+  args.take("tensor_model_parallel_size", memory.sizes.tensor_model_parallel_size);
+  args.take("pipeline_model_parallel_size", memory.sizes.pipeline_model_parallel_size);
+  args.take("num_layers_per_virtual_pipeline_stage", arguments.layers_per_virtual_stage);
+  args.take("use_distributed_optimizer", memory.use_distributed_optimizer);
+  args.take("sequence_parallel", memory.sequence_parallel);
+  args.parse("recompute_granularity", memory.recompute_granularity, parse_recompute_granularity);
+  bool recompute_activations = false;
+  args.take("recompute_activations", recompute_activations);
+  if (recompute_activations) memory.recompute_granularity = RecomputeGranularity::kSelective;
 }
 
-void declare_run(Flags& flags, Arguments& arguments) {
-  TheoreticalMemoryOptions& memory = arguments.memory;
-  flags.group("Run");
-  const auto size = [&](const char* name, auto* target, const char* help) {
-    return flags.value(name, target, "N", help).range(1, kMost);
-  };
-  size("--seq-length", &arguments.seq_length, "tokens of a sample");
-  size("--micro-batch-size", &memory.micro_batch_size, "samples of a rank at once");
-  size("--num-microbatches", &memory.num_microbatches,
-       "micro-batches of a step, where they may be fewer than the pipeline's stages");
-  size("--tensor-model-parallel-size", &memory.sizes.tensor_model_parallel_size,
-       "ranks that share a layer")
-      .old_name("--model-parallel-size");
-  size("--pipeline-model-parallel-size", &memory.sizes.pipeline_model_parallel_size,
-       "ranks that share the layers");
-  size("--num-layers-per-virtual-pipeline-stage", &arguments.layers_per_virtual_stage,
-       "layers of a chunk where a stage has several");
-  size("--data-parallel-size", &memory.data_parallel_size,
-       "ranks that share the distributed optimizer");
-  flags.toggle("--use-distributed-optimizer", &memory.use_distributed_optimizer,
-               "masters and moments are shared");
-  flags.toggle("--sequence-parallel", &memory.sequence_parallel,
-               "tensor-parallel ranks share norms and dropout");
-  flags.toggle("--recompute-activations", &arguments.recompute_activations,
-               "--recompute-granularity selective");
-  flags
-      .value("--recompute-granularity", &arguments.recompute_granularity, "WHAT",
-             "activations that the backward pass computes anew")
-      .choices({"selective", "full"});
+/// What can make no difference to what a model needs.
+ArgumentScope scope() {
+  static const std::vector<std::string> fields = fields_read_by([](const FieldLookup& lookup) {
+    (void)GptConfig::from_fields(lookup);
+    FieldReader args(lookup);
+    Arguments arguments;
+    read_args(args, arguments);
+  });
+  constexpr std::string_view kSame = "the estimate does not depend on it";
+  return {.reads = {fields.begin(), fields.end()},
+          .required = {},
+          .idle = {{megatron::Effect::kData, kSame},
+                   {megatron::Effect::kSchedule, kSame},
+                   {megatron::Effect::kOptimizer, kSame},
+                   {megatron::Effect::kCheckpoint, "no checkpoint is read or written"},
+                   {megatron::Effect::kLog, "no training log"}},
+          .idle_fields = tokenizer_idle_fields()};
 }
 
 std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments) {
   Flags flags("report_theoretical_memory",
               "says how much memory weights, optimizer and activations of a model need on the "
               "rank that needs most.");
-  declare_model_flags(flags, arguments.model);
-  declare_vocabulary(flags, arguments);
-  declare_run(flags, arguments);
-  flags.group("Output");
+  flags.group("libmeg's own");
+  flags
+      .value("--data-parallel-size", &arguments.data_parallel_size, "N",
+             "ranks that share the distributed optimizer")
+      .range(1, kMost);
+  flags
+      .value("--num-microbatches", &arguments.num_microbatches, "N",
+             "micro-batches of a step, where they may be fewer than the pipeline's stages")
+      .range(1, kMost);
   flags.toggle("--json", &arguments.json, "print one JSON object");
-  flags.others(megatron_switches(), Arity::kSwitch);
-  flags.others(megatron_values(), Arity::kValue);
-  flags.others(megatron_lists(), Arity::kList);
+  flags.arguments(megatron::argument_rows(megatron::ArgumentFamily::kTraining), scope(),
+                  &arguments.args);
   return flags.parse(argc, argv);
 }
 
+Status finish(Arguments& arguments) {
+  const FieldLookup fields = arguments.args.lookup();
+  FieldReader args(fields);
+  read_args(args, arguments);
+  if (arguments.args.given("tokenizer_type")) {
+    arguments.tokenizer_type = arguments.tokenizer.tokenizer_type;
+  }
+  arguments.memory.data_parallel_size = arguments.data_parallel_size.value_or(1);
+  arguments.memory.num_microbatches = arguments.num_microbatches;
+  return args.status();
+}
+
 Result<int64_t> vocab_size(const Arguments& arguments) {
-  TokenizerOptions options = arguments.tokenizer;
-  const bool has_tokenizer = !options.tokenizer_type.empty() || !options.vocab_file.empty();
+  const TokenizerOptions& options = arguments.tokenizer;
+  const bool has_tokenizer = !arguments.tokenizer_type.empty() || !options.vocab_file.empty();
   if (!has_tokenizer) {
-    if (arguments.vocab_size) return *arguments.vocab_size;
+    if (options.vocab_size) return *options.vocab_size;
     return make_error(StatusCode::kInvalidArgument,
                       "--vocab-size: expected it, --padded-vocab-size or a tokenizer, found none");
   }
-  if (options.tokenizer_type.empty()) options.tokenizer_type = "GPT2BPETokenizer";
-  options.vocab_size = arguments.vocab_size;
   MEG_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer, open_tokenizer(options));
   return tokenizer->vocab_size();
 }
 
 Result<GptConfig> config_of(const Arguments& arguments) {
-  MEG_ASSIGN_OR_RETURN(GptConfig config, GptConfig::from_fields(model_fields(arguments.model)));
-  config.seq_length = arguments.seq_length.value_or(config.max_position_embeddings);
+  MEG_ASSIGN_OR_RETURN(GptConfig config, GptConfig::from_fields(arguments.args.lookup()));
+  if (config.seq_length == 0) config.seq_length = config.max_position_embeddings;
   if (config.seq_length == 0) {
     return make_error(StatusCode::kInvalidArgument, "--seq-length: expected it, found none");
   }
-  if (arguments.padded_vocab_size) {
-    config.padded_vocab_size = *arguments.padded_vocab_size;
-    return config;
-  }
+  if (arguments.padded_vocab_size) return config;
   MEG_ASSIGN_OR_RETURN(const int64_t tokens, vocab_size(arguments));
   MEG_ASSIGN_OR_RETURN(config.padded_vocab_size,
                        padded_vocab_size(tokens, config.make_vocab_size_divisible_by,
@@ -128,11 +136,6 @@ Result<GptConfig> config_of(const Arguments& arguments) {
 
 Result<TheoreticalMemoryOptions> options_of(const Arguments& arguments, const GptConfig& config) {
   TheoreticalMemoryOptions options = arguments.memory;
-  if (arguments.recompute_activations || arguments.recompute_granularity == "selective") {
-    options.recompute_granularity = RecomputeGranularity::kSelective;
-  } else if (arguments.recompute_granularity == "full") {
-    options.recompute_granularity = RecomputeGranularity::kFull;
-  }
   if (arguments.layers_per_virtual_stage) {
     const int64_t per_stage = config.num_layers / options.sizes.pipeline_model_parallel_size;
     const int64_t per_chunk = *arguments.layers_per_virtual_stage;
@@ -184,6 +187,7 @@ int fail_with_code(const Status& status) {
 int main(int argc, const char* const* argv) {
   Arguments arguments;
   if (const std::optional<int> code = parse(argc, argv, arguments)) return *code;
+  if (const Status status = finish(arguments); !status.ok()) return fail_with_code(status);
   const Result<GptConfig> config = config_of(arguments);
   if (!config.has_value()) return fail_with_code(config.error());
   const Result<TheoreticalMemoryOptions> options = options_of(arguments, *config);
@@ -201,4 +205,4 @@ int main(int argc, const char* const* argv) {
 }  // namespace
 }  // namespace meg::tools
 
-int main(int argc, char** argv) { return meg::tools::main(argc, argv); }
+int main(int argc, char** argv) { return meg::tools::run_program(argc, argv, meg::tools::main); }

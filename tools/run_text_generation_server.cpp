@@ -7,10 +7,10 @@
 #include <optional>
 #include <utility>
 
-#include "libmeg/inference/generation/beam_search.h"
 #include "libmeg/inference/generation/model_engine.h"
 #include "tools/common/inference_flags.h"
 #include "tools/common/report.h"
+#include "tools/common/run_program.h"
 #include "tools/common/text_server.h"
 
 namespace meg::tools {
@@ -32,11 +32,10 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
       .value("--max-batch-size", &arguments.max_batch_size, "N",
              "texts that are generated at a time; each takes its share of memory")
       .range(1, 4096);
-  declare_inference_flags(flags, arguments.inference);
-  declare_other_inference_flags(flags);
+  declare_inference_flags(flags, megatron::ArgumentFamily::kTextGeneration, arguments.inference);
   if (const std::optional<int> code = flags.parse(argc, argv)) return code;
   for (const Status& usage :
-       {check_inference_flags(arguments.inference), check_text_server_flags(arguments.server)}) {
+       {finish_inference_flags(arguments.inference), check_text_server_flags(arguments.server)}) {
     if (usage.ok()) continue;
     fail(usage);
     return kUsageError;
@@ -61,10 +60,6 @@ Status serve(const Arguments& arguments, LoadedModel& loaded) {
   served.tokenizer = loaded.tokenizer.get();
   MEG_ASSIGN_OR_RETURN(
       served.engine, inference::create_generation_engine(loaded.model, *loaded.tokenizer, options));
-  served.beam_search = [&](const std::vector<int32_t>& prompt,
-                           const inference::BeamSearchOptions& search) {
-    return inference::beam_search(loaded.model, *loaded.tokenizer, prompt, search);
-  };
   return serve_texts(arguments.server, std::move(served), arguments.inference.seed);
 }
 
@@ -80,4 +75,4 @@ int main(int argc, const char* const* argv) {
 }  // namespace
 }  // namespace meg::tools
 
-int main(int argc, char** argv) { return meg::tools::main(argc, argv); }
+int main(int argc, char** argv) { return meg::tools::run_program(argc, argv, meg::tools::main); }

@@ -16,8 +16,10 @@
 #include "libmeg/core/blanks.h"
 #include "libmeg/core/printable.h"
 #include "libmeg/core/result.h"
+#include "libmeg/core/terminal_text.h"
 #include "tools/common/flags.h"
 #include "tools/common/report.h"
+#include "tools/common/run_program.h"
 
 namespace meg::tools {
 namespace {
@@ -26,7 +28,9 @@ using nlohmann::json;
 
 constexpr int kUsageError = 2;
 constexpr time_t kAnswerSeconds = 24 * 3600;  ///< The server has a timeout of its own.
+constexpr time_t kFirstAnswerSeconds = 5;
 constexpr std::string_view kEnd = "stop";
+constexpr std::string_view kScheme = "http://";
 
 struct Address {
   std::string host;
@@ -34,17 +38,22 @@ struct Address {
 };
 
 Result<Address> read_address(const std::string& text) {
-  const size_t colon = text.rfind(':');
+  std::string_view server = text;
+  if (server.starts_with(kScheme)) {
+    server.remove_prefix(kScheme.size());
+    server = server.substr(0, server.find('/'));
+  }
+  const size_t colon = server.rfind(':');
   Address address;
-  const char* const end = text.data() + text.size();
-  const char* const digits = colon == std::string::npos ? end : text.data() + colon + 1;
+  const char* const end = server.data() + server.size();
+  const char* const digits = colon == std::string::npos ? end : server.data() + colon + 1;
   const auto [stop, error] = std::from_chars(digits, end, address.port);
-  if (error != std::errc() || stop != end || colon == 0 || address.port < 1 ||
-      address.port > 65535) {
+  address.host = server.substr(0, colon);
+  if (error != std::errc() || stop != end || address.port < 1 || address.port > 65535 ||
+      address.host.empty() || address.host.find('/') != std::string::npos) {
     return make_error(StatusCode::kInvalidArgument,
                       "expected HOST:PORT such as localhost:5000, found {}", printable(text));
   }
-  address.host = text.substr(0, colon);
   if (address.host.front() == '[' && address.host.back() == ']') {
     address.host = address.host.substr(1, address.host.size() - 2);
   }
@@ -80,7 +89,7 @@ std::string error_message(const std::string& body) {
 
 void print_answer(const httplib::Response& response) {
   if (response.status != 200) {
-    fmt::print("Error {}: {}\n", response.status, error_message(response.body));
+    fmt::print("Error {}: {}\n", response.status, terminal_text(error_message(response.body)));
     return;
   }
   const json answer = json::parse(response.body, nullptr, false);
@@ -89,7 +98,22 @@ void print_answer(const httplib::Response& response) {
     fmt::print("Error: expected an answer with a text, found {}\n", printable(response.body, 200));
     return;
   }
-  fmt::print("Megatron Response: \n{}\n", answer["text"][0].get_ref<const std::string&>());
+  fmt::print("Megatron Response: \n{}\n",
+             terminal_text(answer["text"][0].get_ref<const std::string&>()));
+}
+
+Status no_answer(const std::string& server, httplib::Error error) {
+  return make_error(StatusCode::kIoError, "{}: no answer from a server there ({})", server,
+                    httplib::to_string(error));
+}
+
+/// A server that is busy may keep us waiting; any answer is one, Megatron's has no such path.
+Status find_server(httplib::Client& client, const std::string& server) {
+  client.set_read_timeout(kFirstAnswerSeconds);
+  const httplib::Result result = client.Get("/health");
+  client.set_read_timeout(kAnswerSeconds);
+  if (result || result.error() == httplib::Error::Read) return {};
+  return no_answer(server, result.error());
 }
 
 /// One prompt and its answer; false at the end.
@@ -106,10 +130,7 @@ Result<bool> converse(httplib::Client& client, const std::string& server) {
   const json request = {{"prompts", {*prompt}}, {"tokens_to_generate", *count}};
   const httplib::Result result = client.Put(
       "/api", request.dump(-1, ' ', false, json::error_handler_t::replace), "application/json");
-  if (!result) {
-    return make_error(StatusCode::kIoError, "{}: no answer from a server there ({})", server,
-                      httplib::to_string(result.error()));
-  }
+  if (!result) return no_answer(server, result.error());
   print_answer(*result);
   return true;
 }
@@ -126,7 +147,7 @@ int main(int argc, const char* const* argv) {
     return kUsageError;
   }
   httplib::Client client(address->host, address->port);
-  client.set_read_timeout(kAnswerSeconds);
+  if (const Status status = find_server(client, server); !status.ok()) return fail(status);
   for (;;) {
     const Result<bool> more = converse(client, server);
     if (!more.has_value()) {
@@ -142,4 +163,4 @@ int main(int argc, const char* const* argv) {
 }  // namespace
 }  // namespace meg::tools
 
-int main(int argc, char** argv) { return meg::tools::main(argc, argv); }
+int main(int argc, char** argv) { return meg::tools::run_program(argc, argv, meg::tools::main); }

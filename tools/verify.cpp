@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "tools/common/flags.h"
+#include "tools/common/run_program.h"
 #include "tools/verify_programs.h"
 
 namespace meg::tools {
@@ -33,4 +34,4 @@ int main(int argc, const char* const* argv) {
 }  // namespace
 }  // namespace meg::tools
 
-int main(int argc, char** argv) { return meg::tools::main(argc, argv); }
+int main(int argc, char** argv) { return meg::tools::run_program(argc, argv, meg::tools::main); }

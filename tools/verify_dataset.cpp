@@ -85,6 +85,8 @@ int verify_dataset_main(int argc, const char* const* argv) {
               "checks every entry of a dataset (PREFIX.bin and PREFIX.idx); says exactly what is "
               "wrong and where, with exit code 1.");
   flags.positional("PREFIX", &prefix, "the dataset; may end in .bin or .idx");
+  flags.toggle("--view", &options.view,
+               "sequences may lie anywhere in .bin, in any order and more than once");
   flags.group("Checks of the tokens");
   flags.value("--vocab-size", &options.vocab_size, "N", "every id must be below N")
       .range(1, int64_t{1} << 32);

@@ -17,6 +17,9 @@ namespace meg {
 /// commit() flushes and renames; without it the destructor removes the partial file. Partial files
 /// of processes that were killed are removed by the next create() for the same path: they hold no
 /// lock any more.
+///
+/// A symbolic link stays: what it names is replaced. What is no regular file (a device, a pipe) or
+/// is where this process's standard output or error goes is written straight, with nothing to undo.
 class AtomicFile {
  public:
   AtomicFile() = default;
@@ -24,8 +27,21 @@ class AtomicFile {
   AtomicFile& operator=(AtomicFile&& other) noexcept;
   ~AtomicFile();
 
-  /// Creates missing folders above path. kIoError or kNotFound name what could not be created.
+  /// For a file that is written from its begin to its end. Creates missing folders above path.
+  /// kIoError or kNotFound name what could not be created. Waits for the reader of a pipe.
   static Result<AtomicFile> create(const std::string& path);
+
+  /// For a file that is written at offsets or read back: as create(), but what is no regular file
+  /// is kInvalidArgument.
+  static Result<AtomicFile> create_regular(const std::string& path);
+
+  /// create_regular() for a path whose writers hold a lock on something. It does not list the
+  /// folder for what killed writers left: where a holder was killed, the next one calls
+  /// remove_stale_partials.
+  static Result<AtomicFile> create_under_lock(const std::string& path);
+
+  /// Removes the partial files of path whose writers are gone.
+  static void remove_stale_partials(const std::string& path);
 
   const std::string& path() const { return path_; }
 
@@ -45,21 +61,37 @@ class AtomicFile {
   /// finds little left to flush.
   void start_writeback(int64_t offset, int64_t length) const;
 
+  /// What a crash of the machine right after commit() may undo.
+  enum class Flush {
+    kFilesAndFolder,  ///< Nothing.
+    kFiles,           ///< The new names; what they then name is whole.
+    kNothing,         ///< Also contents: for files whose readers see what is missing.
+  };
+
   /// Flushes to the device, renames to path() and flushes the folder.
-  Status commit();
+  Status commit(Flush flush = Flush::kFilesAndFolder);
 
   /// commit() of several files that belong together: all are flushed before the first is renamed,
   /// and they are renamed in the given order (put the file last that readers look for first).
-  static Status commit_all(std::span<AtomicFile* const> files);
+  /// Before that, older files under their names are removed, the last one first, so that a killed
+  /// process leaves no file of one set beside a file of another.
+  static Status commit_all(std::span<AtomicFile* const> files,
+                           Flush flush = Flush::kFilesAndFolder);
 
  private:
+  enum class StalePartials { kRemove, kKeep };
+
+  static Status check_regular(const std::string& path);
+  static Result<AtomicFile> create_partial(const std::string& path, StalePartials stale);
   Status flush();
+  Status remove_older() const;
   Status publish();
   void discard();
 
   FileDescriptor file_;  // its path() is path_
   std::string path_;
-  std::string partial_path_;
+  std::string target_;        // path_ once links are followed
+  std::string partial_path_;  // empty where the file is written straight or is done
 };
 
 }  // namespace meg

@@ -5,28 +5,22 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <filesystem>
-#include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "libmeg/core/folder_replacement.h"
+#include "libmeg/core/partial_path.h"
 
 namespace meg {
 namespace {
 
 namespace fs = std::filesystem;
 
-std::string folder_above(const std::string& path) {
-  const fs::path folder = fs::path(path).parent_path();
-  return folder.empty() ? "." : folder.string();
-}
-
-Result<FileDescriptor> open_folder(const std::string& opened, const std::string& name_in_errors) {
-  const int fd = ::open(opened.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+Result<FileDescriptor> open_folder(const std::string& opened, int flags,
+                                   const std::string& name_in_errors) {
+  const int fd = ::open(opened.c_str(), flags | O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return errno_error(errno, name_in_errors);
   return FileDescriptor(fd, name_in_errors);
 }
@@ -41,25 +35,13 @@ bool is_named(const std::string& path, const FileDescriptor& folder) {
          named.st_dev == opened.st_dev && named.st_ino == opened.st_ino;
 }
 
-/// "<pid>-<number>"
-bool is_process_and_number(std::string_view text) {
-  const auto is_number = [](std::string_view part) {
-    return !part.empty() && part.find_first_not_of("0123456789") == std::string_view::npos;
-  };
-  const size_t dash = text.find('-');
-  return dash != std::string_view::npos && is_number(text.substr(0, dash)) &&
-         is_number(text.substr(dash + 1));
-}
-
 /// Removes the staging folders of path whose writers are gone.
 void remove_stale_folders(const std::string& path) {
-  const std::string start = fs::path(path).filename().string() + ".partial-";
   std::error_code ignored;
   for (fs::directory_iterator at(folder_above(path), ignored), end; at != end;
        at.increment(ignored)) {
-    const std::string name = at->path().filename().string();
-    if (!name.starts_with(start) || !is_process_and_number(name.substr(start.size()))) continue;
-    const auto folder = open_folder(at->path().string(), path);
+    if (!is_partial_name(at->path().filename().string(), path)) continue;
+    const auto folder = open_folder(at->path().string(), O_NOFOLLOW, path);
     if (!folder.has_value() || ::flock(folder->get(), LOCK_EX | LOCK_NB) != 0) continue;
     std::error_code not_removed;
     fs::remove_all(at->path(), not_removed);
@@ -99,12 +81,14 @@ Status check_target(const std::string& path) {
 AtomicFolder::AtomicFolder(AtomicFolder&& other) noexcept
     : path_(std::move(other.path_)),
       staging_path_(std::exchange(other.staging_path_, {})),
-      lock_(std::move(other.lock_)) {}
+      lock_(std::move(other.lock_)),
+      above_(std::move(other.above_)) {}
 
 AtomicFolder& AtomicFolder::operator=(AtomicFolder&& other) noexcept {
   std::swap(path_, other.path_);
   std::swap(staging_path_, other.staging_path_);
   std::swap(lock_, other.lock_);
+  std::swap(above_, other.above_);
   return *this;
 }
 
@@ -119,16 +103,15 @@ Result<AtomicFolder> AtomicFolder::create(const std::string& path) {
   std::error_code error;
   fs::create_directories(above, error);
   if (error) return errno_error(error.value(), "cannot create folder " + above);
+  MEG_ASSIGN_OR_RETURN(out.above_, open_folder(above, 0, above));
   remove_stale_folders(out.path_);
-
-  static std::atomic<int> counter = 0;
   while (true) {
-    const std::string staging = fmt::format("{}.partial-{}-{}", out.path_, ::getpid(), counter++);
+    const std::string staging = next_partial_path(out.path_);
     if (::mkdir(staging.c_str(), 0777) != 0) {
       if (errno == EEXIST) continue;
       return errno_error(errno, "cannot create " + out.path_);
     }
-    auto folder = open_folder(staging, out.path_);
+    auto folder = open_folder(staging, O_NOFOLLOW, out.path_);
     // Until it is locked, another process may take the folder for a stale one and remove it.
     if (!folder.has_value() && folder.error().code() == StatusCode::kNotFound) continue;
     MEG_RETURN_IF_ERROR(folder.status());
@@ -145,7 +128,7 @@ Status AtomicFolder::commit() {
   MEG_RETURN_IF_ERROR(sync_tree(staging_path_, path_));
   MEG_ASSIGN_OR_RETURN(const FolderReplacement replacement, replace_folder(staging_path_, path_));
   staging_path_.clear();  // Now it is path_; should the next step fail, the older tree stays too.
-  MEG_RETURN_IF_ERROR(sync_one(folder_above(path_), O_DIRECTORY, folder_above(path_)));
+  MEG_RETURN_IF_ERROR(above_.sync());
   MEG_RETURN_IF_ERROR(lock_.close());
   std::error_code ignored;
   if (!replacement.older.empty()) fs::remove_all(replacement.older, ignored);

@@ -32,8 +32,9 @@ class AtomicFolder {
   const std::string& staging_path() const { return staging_path_; }
 
   /// Flushes every file and folder under staging_path() to the device, renames it to path() and
-  /// flushes the folder above. The caller closed its files. An older folder that cannot be removed
-  /// is no error: it stays as a staging folder of nobody.
+  /// flushes the folder above, which may be reached through symbolic links. The caller closed its
+  /// files. An older folder that cannot be removed is no error: it stays as a staging folder of
+  /// nobody.
   Status commit();
 
  private:
@@ -42,6 +43,7 @@ class AtomicFolder {
   std::string path_;
   std::string staging_path_;
   FileDescriptor lock_;
+  FileDescriptor above_;  // the folder that path_ is in
 };
 
 }  // namespace meg

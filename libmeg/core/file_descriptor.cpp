@@ -32,6 +32,16 @@ Status expect_all(const Result<size_t>& moved, size_t count, const std::string& 
   return make_error(StatusCode::kIoError, "{}: wrote {} of {} bytes", path, *moved, count);
 }
 
+/// Whatever it is, a folder excepted; non-blocking.
+Result<FileDescriptor> open_at_once(const std::string& path, struct stat* info) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return errno_error(errno, path);
+  FileDescriptor file(fd, path);
+  if (::fstat(fd, info) != 0) return errno_error(errno, path);
+  if (S_ISDIR(info->st_mode)) return errno_error(EISDIR, path);
+  return file;
+}
+
 }  // namespace
 
 FileDescriptor::FileDescriptor(FileDescriptor&& other) noexcept
@@ -48,27 +58,20 @@ FileDescriptor::~FileDescriptor() {
 }
 
 Result<FileDescriptor> FileDescriptor::open_for_reading(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return errno_error(errno, path);
-  FileDescriptor file(fd, path);
-
   struct stat info {};
 
-  if (::fstat(fd, &info) != 0) return errno_error(errno, path);
-  if (S_ISDIR(info.st_mode)) return errno_error(EISDIR, path);
+  MEG_ASSIGN_OR_RETURN(FileDescriptor file, open_at_once(path, &info));
+  const int flags = ::fcntl(file.get(), F_GETFL);
+  if (flags < 0 || ::fcntl(file.get(), F_SETFL, flags & ~O_NONBLOCK) != 0) {
+    return errno_error(errno, path);
+  }
   return file;
 }
 
 Result<FileDescriptor> FileDescriptor::open_regular(const std::string& path) {
-  // On regular files O_NONBLOCK has no effect.
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return errno_error(errno, path);
-  FileDescriptor file(fd, path);
-
   struct stat info {};
 
-  if (::fstat(fd, &info) != 0) return errno_error(errno, path);
-  if (S_ISDIR(info.st_mode)) return errno_error(EISDIR, path);
+  MEG_ASSIGN_OR_RETURN(FileDescriptor file, open_at_once(path, &info));
   if (!S_ISREG(info.st_mode)) {
     return make_error(StatusCode::kInvalidArgument,
                       "{}: expected a regular file, found a pipe or a device", path);

@@ -22,10 +22,11 @@ class FileDescriptor {
   FileDescriptor& operator=(FileDescriptor&& other) noexcept;
   ~FileDescriptor();
 
+  /// For files that are read from begin to end. Opening a pipe does not wait for its writer; until
+  /// there is one, poll() waits and reading finds the end.
   static Result<FileDescriptor> open_for_reading(const std::string& path);
 
-  /// The same for files that are read at offsets: pipes and devices are an error at once, where
-  /// opening a pipe would wait for its writer.
+  /// For files that are read at offsets: pipes and devices are an error.
   static Result<FileDescriptor> open_regular(const std::string& path);
 
   int get() const { return fd_; }

@@ -6,8 +6,10 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <filesystem>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 namespace meg {
@@ -29,12 +31,17 @@ Result<FileDescriptor> open_lock_file(const std::string& path) {
   }
 }
 
-/// False where the file system has no locks.
-bool wait_for_lock(const FileDescriptor& file) {
-  while (::flock(file.get(), LOCK_EX) != 0) {
-    if (errno != EINTR) return false;
+constexpr auto kWaitingInterval = std::chrono::milliseconds(50);
+
+enum class Locked { kYes, kBySomebodyElse, kNotHere };
+
+/// operation: LOCK_EX, alone or with LOCK_NB. kNotHere: the file system has no locks.
+Locked lock_file(const FileDescriptor& file, int operation) {
+  while (::flock(file.get(), operation) != 0) {
+    if (errno == EWOULDBLOCK) return Locked::kBySomebodyElse;
+    if (errno != EINTR) return Locked::kNotHere;
   }
-  return true;
+  return Locked::kYes;
 }
 
 /// Whether path still names the open file, and not one that took its place, or nothing.
@@ -58,20 +65,39 @@ FileLock::~FileLock() {
   if (file_.is_open() && is_in_place(file_, file_.path())) ::unlink(file_.path().c_str());
 }
 
-Result<FileLock> FileLock::acquire(const std::string& path) {
+Result<FileLock> FileLock::acquire(const std::string& path, const Waiting& waiting) {
+  while (true) {
+    MEG_ASSIGN_OR_RETURN(std::optional<FileLock> lock,
+                         take(path, waiting ? LOCK_EX | LOCK_NB : LOCK_EX));
+    if (lock.has_value()) return *std::move(lock);
+    if (!waiting()) return make_error(StatusCode::kCancelled, "{}: interrupted", path);
+    std::this_thread::sleep_for(kWaitingInterval);
+  }
+}
+
+Result<std::optional<FileLock>> FileLock::try_acquire(const std::string& path) {
+  return take(path, LOCK_EX | LOCK_NB);
+}
+
+Result<std::optional<FileLock>> FileLock::take(const std::string& path, int operation) {
   std::error_code error;
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   if (!folder.empty()) std::filesystem::create_directories(folder, error);
   if (error) return errno_error(error.value(), "cannot create folder " + folder.string());
+  FileLock lock;
   while (true) {
-    FileLock lock;
-    MEG_ASSIGN_OR_RETURN(lock.file_, open_lock_file(path));
-    if (!wait_for_lock(lock.file_)) {
+    MEG_ASSIGN_OR_RETURN(FileDescriptor file, open_lock_file(path));
+    const Locked locked = lock_file(file, operation);
+    if (locked == Locked::kBySomebodyElse) return std::optional<FileLock>();
+    if (locked == Locked::kNotHere) {
       ::unlink(path.c_str());
-      return FileLock();
+      break;
     }
-    if (is_in_place(lock.file_, path)) return lock;
+    if (!is_in_place(file, path)) continue;  // Its holder has just removed it.
+    lock.file_ = std::move(file);
+    break;
   }
+  return std::optional<FileLock>(std::move(lock));
 }
 
 void FileLock::remove_abandoned(const std::string& path) {
@@ -80,7 +106,7 @@ void FileLock::remove_abandoned(const std::string& path) {
       FileDescriptor(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK), path);
   if (!lock.file_.is_open()) return;
   // The destructor removes what is locked.
-  if (::flock(lock.file_.get(), LOCK_EX | LOCK_NB) != 0) lock.file_ = FileDescriptor();
+  if (lock_file(lock.file_, LOCK_EX | LOCK_NB) != Locked::kYes) lock.file_ = FileDescriptor();
 }
 
 }  // namespace meg

@@ -4,28 +4,84 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <mutex>
 #include <utility>
 
 #include "libmeg/core/file_descriptor.h"
 
 namespace meg {
 
+/// An entry of the list of all mapped files. Signal handlers walk the list while others change it:
+/// entries are never freed, only used again, and `path` changes only while `begin` is null.
+struct MappedRange {
+  std::atomic<const std::byte*> begin = nullptr;
+  std::atomic<const std::byte*> end = nullptr;
+  std::string path;
+  MappedRange* next = nullptr;       // in the list of all
+  MappedRange* next_free = nullptr;  // guarded by ranges_mutex
+};
+
+namespace {
+
+std::mutex ranges_mutex;
+MappedRange* free_ranges = nullptr;
+std::atomic<MappedRange*> all_ranges = nullptr;
+static_assert(std::atomic<MappedRange*>::is_always_lock_free);
+
+MappedRange* take_range() {
+  if (free_ranges != nullptr) return std::exchange(free_ranges, free_ranges->next_free);
+  auto* range = new MappedRange;
+  range->next = all_ranges;
+  all_ranges = range;
+  return range;
+}
+
+MappedRange* add_range(std::span<const std::byte> bytes, const std::string& path) {
+  const std::lock_guard lock(ranges_mutex);
+  MappedRange* range = take_range();
+  range->path = path;
+  range->end = bytes.data() + bytes.size();
+  range->begin = bytes.data();
+  return range;
+}
+
+void remove_range(MappedRange* range) {
+  const std::lock_guard lock(ranges_mutex);
+  range->begin = nullptr;
+  range->next_free = std::exchange(free_ranges, range);
+}
+
+}  // namespace
+
+const char* mapped_path_at(const void* address) {
+  for (const MappedRange* range = all_ranges; range != nullptr; range = range->next) {
+    const std::byte* begin = range->begin;
+    if (begin != nullptr && address >= begin && address < range->end) return range->path.c_str();
+  }
+  return nullptr;
+}
+
 MappedFile::MappedFile(MappedFile&& other) noexcept
-    : bytes_(std::exchange(other.bytes_, {})), path_(std::move(other.path_)) {}
+    : bytes_(std::exchange(other.bytes_, {})),
+      path_(std::move(other.path_)),
+      range_(std::exchange(other.range_, nullptr)) {}
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   std::swap(bytes_, other.bytes_);
   std::swap(path_, other.path_);
+  std::swap(range_, other.range_);
   return *this;
 }
 
 MappedFile::~MappedFile() {
+  if (range_ != nullptr) remove_range(range_);
   if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
 
 Result<MappedFile> MappedFile::open(const std::string& path, Access access) {
-  MEG_ASSIGN_OR_RETURN(const FileDescriptor file, FileDescriptor::open_for_reading(path));
+  MEG_ASSIGN_OR_RETURN(const FileDescriptor file, FileDescriptor::open_regular(path));
   MEG_ASSIGN_OR_RETURN(const int64_t size, file.size());
   MappedFile mapped;
   mapped.path_ = path;
@@ -34,6 +90,7 @@ Result<MappedFile> MappedFile::open(const std::string& path, Access access) {
   void* address = ::mmap(nullptr, length, PROT_READ, MAP_SHARED, file.get(), 0);
   if (address == MAP_FAILED) return errno_error(errno, path);
   mapped.bytes_ = {static_cast<const std::byte*>(address), length};
+  mapped.range_ = add_range(mapped.bytes_, path);
   if (access == Access::kSequential) ::madvise(address, length, MADV_SEQUENTIAL);
   if (access == Access::kRandom) ::madvise(address, length, MADV_RANDOM);
   return mapped;

@@ -8,8 +8,11 @@
 
 namespace meg {
 
+struct MappedRange;
+
 /// A whole file mapped read-only. Opening costs the same for any size; pages are read when touched.
-/// The file must not be cut short while it is mapped (the system then ends the process).
+/// Where the file is cut short while it is mapped, touching what is gone raises SIGBUS, which ends
+/// the process; a program's handler learns from mapped_path_at() which file it was.
 class MappedFile {
  public:
   /// How the pages will be touched; a hint only.
@@ -20,6 +23,7 @@ class MappedFile {
   MappedFile& operator=(MappedFile&& other) noexcept;
   ~MappedFile();
 
+  /// Regular files only: pipes and devices are kInvalidArgument, and nobody waits for a writer.
   static Result<MappedFile> open(const std::string& path, Access access = Access::kNormal);
 
   /// Valid as long as this object lives. Empty for an empty file.
@@ -41,6 +45,11 @@ class MappedFile {
  private:
   std::span<const std::byte> bytes_;
   std::string path_;
+  MappedRange* range_ = nullptr;  // of bytes_, for mapped_path_at()
 };
+
+/// The path of the file that is mapped at `address`, or nullptr. Safe in signal handlers; valid as
+/// long as the file stays mapped.
+const char* mapped_path_at(const void* address);
 
 }  // namespace meg

@@ -30,6 +30,8 @@ constexpr std::array<MegatronVersion, kRevisions> kVersions = [] {
       .renormalize_in_description = false,
       .mock_data = MockData::kNone,
       .null_tokenizer_adds_eod = true,
+      .null_tokenizer_identifies = false,
+      .hugging_face_tokenizer = false,
       .core_tokenizers = 0,
       .rampup_steps = RampupSteps::kWhole,
       .skip_train_evaluates_once = false,
@@ -60,7 +62,9 @@ constexpr std::array<MegatronVersion, kRevisions> kVersions = [] {
   row.open_sample_counts = true;
   row.mock_data = MockData::kLengths;
   row.losses_over_tokens = true;
+  row.null_tokenizer_identifies = true;
   add("core_v0.7.0");
+  row.hugging_face_tokenizer = true;
   row.sample_index_type = SampleIndexType::kInt64;
   add("core_v0.8.0");
   row.renormalize_in_description = true;

@@ -77,6 +77,11 @@ struct MegatronVersion {
   /// NullTokenizer has one token more than --vocab-size, the end of a document.
   bool null_tokenizer_adds_eod;
 
+  /// NullTokenizer has a name in the descriptions of index caches.
+  bool null_tokenizer_identifies;
+
+  bool hugging_face_tokenizer;  ///< There is a HuggingFaceTokenizer.
+
   /// The N of core_v0.N where tokenizers are those of megatron.core.tokenizers, whose arguments
   /// grew from release to release; 0 where they are the older classes.
   int core_tokenizers;

@@ -3,13 +3,18 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <system_error>
 #include <utility>
 
 namespace meg {
 
 ThreadPool::ThreadPool(int threads) {
   threads_.reserve(static_cast<size_t>(std::max(threads, 1)));
-  for (int i = 0; i < std::max(threads, 1); ++i) threads_.emplace_back([this] { run(); });
+  try {
+    for (int i = 0; i < std::max(threads, 1); ++i) threads_.emplace_back([this] { run(); });
+  } catch (const std::system_error&) {
+    // Those that did start are enough.
+  }
 }
 
 ThreadPool::~ThreadPool() {
@@ -22,6 +27,7 @@ ThreadPool::~ThreadPool() {
 }
 
 void ThreadPool::submit(std::function<void()> task) {
+  if (threads_.empty()) return task();
   {
     const std::lock_guard lock(mutex_);
     tasks_.push_back(std::move(task));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -13,7 +14,8 @@ namespace meg {
 /// Tasks must not throw.
 class ThreadPool {
  public:
-  /// threads: at least 1.
+  /// threads: at least 1. Where the system refuses some, the others do the work; where it refuses
+  /// all, submit() does.
   explicit ThreadPool(int threads);
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
@@ -21,7 +23,8 @@ class ThreadPool {
   /// Waits for every submitted task.
   ~ThreadPool();
 
-  int threads() const { return static_cast<int>(threads_.size()); }
+  /// That run tasks; at least 1.
+  int threads() const { return std::max(static_cast<int>(threads_.size()), 1); }
 
   void submit(std::function<void()> task);
 

@@ -16,7 +16,6 @@ std::string document_prefix(const std::string& output_prefix, const std::string&
 
 DocumentSink::DocumentSink(const PreprocessOptions& options, DType dtype, int64_t total_documents)
     : output_prefix_(options.output_prefix),
-      json_keys_(options.json_keys),
       dtype_(dtype),
       partitions_(static_cast<size_t>(options.partitions)),
       dealing_(options.dealing),
@@ -34,6 +33,9 @@ Result<DocumentSink> DocumentSink::create(const PreprocessOptions& options, DTyp
           IndexedDatasetBuilder::create(sink.partition_prefix(k, key), {.dtype = dtype}));
       key_sink.builders.push_back(std::move(builder));
     }
+    if (sink.partitions_ == 1) continue;
+    const std::string prefix = document_prefix(options.output_prefix, key);
+    MEG_ASSIGN_OR_RETURN(key_sink.merged, IndexedDatasetBuilder::create(prefix, {.dtype = dtype}));
   }
   return sink;
 }
@@ -95,25 +97,16 @@ Status DocumentSink::write(const TokenizedChunk& chunk) const {
   return Status();
 }
 
-Status DocumentSink::finish() {
+Status DocumentSink::finish(const std::function<bool()>& go_on) {
   std::vector<IndexedDatasetBuilder*> builders;
   for (KeySink& sink : keys_) {
-    for (IndexedDatasetBuilder& builder : sink.builders) builders.push_back(&builder);
+    for (IndexedDatasetBuilder& builder : sink.builders) {
+      if (sink.merged.has_value()) MEG_RETURN_IF_ERROR(sink.merged->add_builder(builder, go_on));
+      builders.push_back(&builder);
+    }
+    if (sink.merged.has_value()) builders.push_back(&*sink.merged);
   }
-  MEG_RETURN_IF_ERROR(IndexedDatasetBuilder::finish_all(builders));
-  if (partitions_ == 1) return Status();
-  for (const std::string& key : json_keys_) MEG_RETURN_IF_ERROR(merge_partitions(key));
-  return Status();
-}
-
-Status DocumentSink::merge_partitions(const std::string& key) const {
-  MEG_ASSIGN_OR_RETURN(
-      IndexedDatasetBuilder merged,
-      IndexedDatasetBuilder::create(document_prefix(output_prefix_, key), {.dtype = dtype_}));
-  for (size_t k = 0; k < partitions_; ++k) {
-    MEG_RETURN_IF_ERROR(merged.add_index(partition_prefix(k, key)));
-  }
-  return merged.finish();
+  return IndexedDatasetBuilder::finish_all(builders);
 }
 
 }  // namespace meg

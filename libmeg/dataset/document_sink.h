@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,24 +27,24 @@ class DocumentSink {
   /// Writes a chunk after its reserve(); from any thread.
   Status write(const TokenizedChunk& chunk) const;
 
-  /// Publishes the datasets; with partitions also the merged ones.
-  Status finish();
+  /// Publishes all datasets together; with partitions also the merged ones. go_on: if set, asked
+  /// now and then while partitions are merged; false ends with kCancelled.
+  Status finish(const std::function<bool()>& go_on);
 
  private:
   /// One key's datasets, one a partition.
   struct KeySink {
     std::vector<IndexedDatasetBuilder> builders;
-    int64_t documents = 0;  // reserved so far
+    std::optional<IndexedDatasetBuilder> merged;  // Where there are partitions.
+    int64_t documents = 0;                        // reserved so far
   };
 
   DocumentSink(const PreprocessOptions& options, DType dtype, int64_t total_documents);
   Status reserve_key(KeySink& sink, KeyTokens& key) const;
-  Status merge_partitions(const std::string& key) const;
   size_t partition_of(int64_t document) const;
   std::string partition_prefix(size_t partition, const std::string& key) const;
 
   std::string output_prefix_;
-  std::vector<std::string> json_keys_;
   DType dtype_;
   size_t partitions_;
   Dealing dealing_;

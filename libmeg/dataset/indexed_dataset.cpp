@@ -1,6 +1,7 @@
 #include "libmeg/dataset/indexed_dataset.h"
 
 #include <utility>
+#include <vector>
 
 #include "libmeg/core/bytes.h"
 
@@ -143,8 +144,16 @@ Status IndexedDataset::check_ends() const {
 }
 
 int64_t IndexedDataset::item_count() const {
-  // open() saw the last sequence lie inside .bin: neither product nor sum overflows.
-  return lengths_.empty() ? 0 : pointers_.back() / item_size_ + lengths_.back();
+  uint64_t sum = 0;  // of a damaged file it may wrap around
+  std::vector<int32_t> buffer = lengths_.piece_buffer();
+  for (int64_t first = 0; first < lengths_.size();) {
+    const auto piece = lengths_.copy(first, buffer);
+    for (const int32_t length : piece) sum += static_cast<uint64_t>(int64_t{length});
+    const int64_t end = first + static_cast<int64_t>(piece.size());
+    idx_.release(lengths_.bytes(first, end));
+    first = end;
+  }
+  return static_cast<int64_t>(sum);
 }
 
 Result<SequenceRange> IndexedDataset::document(int64_t document) const {

@@ -54,7 +54,8 @@ class IndexedDataset {
 
   int64_t document_count() const { return documents_.size() - 1; }
 
-  /// Tokens, by where the last sequence ends; verify_dataset compares it with the lengths.
+  /// Tokens: the sum of the lengths, which it reads all of. It says nothing of .bin's size: in a
+  /// view, sequences may share bytes or leave some out.
   int64_t item_count() const;
 
   const MappedFile& idx() const { return idx_; }

@@ -5,10 +5,12 @@
 #include <atomic>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "libmeg/core/atomic_file.h"
+#include "libmeg/core/file_lock.h"
 #include "libmeg/dataset/index_format.h"
 #include "libmeg/dataset/indexed_dataset.h"
 #include "libmeg/dataset/piece_writer.h"
@@ -32,15 +34,22 @@ size_t find_negative(std::span<const int32_t> values) {
   return static_cast<size_t>(found - values.begin());
 }
 
-/// Copies all of `from`, from byte 0 on, to `to`.
-Status append_file(const AtomicFile& from, PieceWriter& to) {
-  std::vector<std::byte> piece(kPieceValues * sizeof(int64_t));
-  for (int64_t offset = 0;;) {
-    MEG_ASSIGN_OR_RETURN(const size_t count, from.read_at(offset, piece));
+/// Calls take(piece) with all of `from`, from byte `offset` on, up to 1 MiB at a time.
+template <class T, class Take>
+Status read_pieces(const AtomicFile& from, int64_t offset, const Take& take) {
+  std::vector<T> piece(kPieceValues * sizeof(int64_t) / sizeof(T));
+  while (true) {
+    const auto bytes = std::as_writable_bytes(std::span(piece));
+    MEG_ASSIGN_OR_RETURN(const size_t count, from.read_at(offset, bytes));
     if (count == 0) return Status();
-    MEG_RETURN_IF_ERROR(to.append(std::span(piece).first(count)));
+    MEG_RETURN_IF_ERROR(take(std::span<const T>(piece).first(count / sizeof(T))));
     offset += static_cast<int64_t>(count);
   }
+}
+
+/// Copies all of `from`, from byte 0 on, to `to`.
+Status append_file(const AtomicFile& from, PieceWriter& to) {
+  return read_pieces<std::byte>(from, 0, [&](auto piece) { return to.append(piece); });
 }
 
 /// Appends `bytes`, a stretch of `file`, without keeping its pages in memory.
@@ -54,13 +63,22 @@ Status append_mapped(const MappedFile& file, std::span<const std::byte> bytes, P
   return Status();
 }
 
+Result<FileLock> lock_dataset(const std::string& prefix) {
+  const std::string path = prefix + ".lock";
+  MEG_ASSIGN_OR_RETURN(std::optional<FileLock> lock, FileLock::try_acquire(path));
+  if (lock.has_value()) return *std::move(lock);
+  return make_error(StatusCode::kIoError,
+                    "{}: another process is writing this dataset (it holds {})", prefix, path);
+}
+
 }  // namespace
 
 struct IndexedDatasetBuilder::State {
-  State(Options chosen, AtomicFile bin_file, AtomicFile idx_file, AtomicFile documents_file,
-        AtomicFile modes_file)
+  State(Options chosen, FileLock held, AtomicFile bin_file, AtomicFile idx_file,
+        AtomicFile documents_file, AtomicFile modes_file)
       : options(chosen),
         item_size(dtype_size(chosen.dtype)),
+        lock(std::move(held)),
         bin(std::move(bin_file)),
         idx(std::move(idx_file)),
         documents_spool(std::move(documents_file)),
@@ -69,6 +87,7 @@ struct IndexedDatasetBuilder::State {
   Options options;
   int64_t item_size;
 
+  FileLock lock;  // Goes last.
   AtomicFile bin;
   AtomicFile idx;              // Lengths arrive at their final place; the rest follows in finish().
   AtomicFile documents_spool;  // Document indices and modes wait here until S is known.
@@ -94,8 +113,11 @@ struct IndexedDatasetBuilder::State {
   Status end_document(int64_t end);
   Status add_lengths(const IndexedDataset& other);
   Status add_documents(const IndexedDataset& other);
+  Status add_state(const State& other, const std::function<bool()>& go_on);
   Status write_pointers(PieceWriter& out) const;
   Status write_index();
+  Status check_whole() const;
+  Status flush();
   Status complete();
 };
 
@@ -201,8 +223,7 @@ Status IndexedDatasetBuilder::State::write_index() {
   return out.flush();
 }
 
-/// Brings both files to their final content.
-Status IndexedDatasetBuilder::State::complete() {
+Status IndexedDatasetBuilder::State::check_whole() const {
   if (document_is_open()) {
     return make_error(StatusCode::kInvalidArgument,
                       "{}: {} sequences after the last end_document()", idx.path(),
@@ -212,10 +233,39 @@ Status IndexedDatasetBuilder::State::complete() {
     return make_error(StatusCode::kInvalidArgument, "{}: {} bytes reserved, {} written", bin.path(),
                       reserved, reserved_done.load());
   }
+  return Status();
+}
+
+Status IndexedDatasetBuilder::State::flush() {
   MEG_RETURN_IF_ERROR(items.flush());
   MEG_RETURN_IF_ERROR(lengths.flush());
   MEG_RETURN_IF_ERROR(documents.flush());
-  MEG_RETURN_IF_ERROR(modes.flush());
+  return modes.flush();
+}
+
+/// What `other`, which is whole and flushed, holds in its files comes after what there is.
+Status IndexedDatasetBuilder::State::add_state(const State& other,
+                                               const std::function<bool()>& go_on) {
+  const int64_t before = sequence_count;
+  MEG_RETURN_IF_ERROR(read_pieces<int32_t>(other.idx, kIndexHeaderSize,
+                                           [&](auto piece) { return add_sequences(piece); }));
+  const auto add_ends = [&](std::span<const int64_t> ends) {
+    for (const int64_t end : ends) MEG_RETURN_IF_ERROR(end_document(before + end));
+    return Status();
+  };
+  // The first index is the begin of the first document.
+  MEG_RETURN_IF_ERROR(read_pieces<int64_t>(other.documents_spool, sizeof(int64_t), add_ends));
+  if (options.multimodal) MEG_RETURN_IF_ERROR(append_file(other.modes_spool, modes));
+  return read_pieces<std::byte>(other.bin, 0, [&](auto piece) {
+    if (go_on && !go_on()) return Status(StatusCode::kCancelled, "interrupted");
+    return items.append(piece);
+  });
+}
+
+/// Brings both files to their final content.
+Status IndexedDatasetBuilder::State::complete() {
+  MEG_RETURN_IF_ERROR(check_whole());
+  MEG_RETURN_IF_ERROR(flush());
   MEG_RETURN_IF_ERROR(write_index());
   documents_spool = AtomicFile();
   modes_spool = AtomicFile();
@@ -236,15 +286,16 @@ Result<IndexedDatasetBuilder> IndexedDatasetBuilder::create(const std::string& p
     return make_error(StatusCode::kInvalidArgument, "{}: datasets cannot hold {}", prefix,
                       dtype_name(options.dtype));
   }
-  MEG_ASSIGN_OR_RETURN(AtomicFile bin, AtomicFile::create(prefix + ".bin"));
-  MEG_ASSIGN_OR_RETURN(AtomicFile idx, AtomicFile::create(prefix + ".idx"));
+  MEG_ASSIGN_OR_RETURN(FileLock lock, lock_dataset(prefix));
+  MEG_ASSIGN_OR_RETURN(AtomicFile bin, AtomicFile::create_regular(prefix + ".bin"));
+  MEG_ASSIGN_OR_RETURN(AtomicFile idx, AtomicFile::create_regular(prefix + ".idx"));
   // The spools are never published; as partial files they vanish whatever happens.
-  MEG_ASSIGN_OR_RETURN(AtomicFile documents, AtomicFile::create(prefix + ".idx"));
+  MEG_ASSIGN_OR_RETURN(AtomicFile documents, AtomicFile::create_regular(prefix + ".idx"));
   AtomicFile modes;
   if (options.multimodal) {
-    MEG_ASSIGN_OR_RETURN(modes, AtomicFile::create(prefix + ".idx"));
+    MEG_ASSIGN_OR_RETURN(modes, AtomicFile::create_regular(prefix + ".idx"));
   }
-  auto state = std::make_unique<State>(options, std::move(bin), std::move(idx),
+  auto state = std::make_unique<State>(options, std::move(lock), std::move(bin), std::move(idx),
                                        std::move(documents), std::move(modes));
   MEG_RETURN_IF_ERROR(state->documents.append_value(int64_t{0}));
   return IndexedDatasetBuilder(std::move(state));
@@ -348,6 +399,20 @@ Status IndexedDatasetBuilder::add_index(const std::string& prefix) {
   return append_mapped(other.bin(), other.bin().bytes(), state.items);
 }
 
+Status IndexedDatasetBuilder::add_builder(IndexedDatasetBuilder& other,
+                                          const std::function<bool()>& go_on) {
+  State& from = *other.state_;
+  const Options& options = state_->options;
+  if (from.options.dtype != options.dtype || from.options.multimodal != options.multimodal) {
+    return make_error(StatusCode::kInvalidArgument, "{}: expected the dtype and modes of {}",
+                      from.bin.path(), state_->bin.path());
+  }
+  MEG_RETURN_IF_ERROR(state_->check_whole());
+  MEG_RETURN_IF_ERROR(from.check_whole());
+  MEG_RETURN_IF_ERROR(from.flush());
+  return state_->add_state(from, go_on);
+}
+
 int64_t IndexedDatasetBuilder::sequence_count() const { return state_->sequence_count; }
 
 int64_t IndexedDatasetBuilder::document_count() const { return state_->document_count; }
@@ -366,7 +431,9 @@ Status IndexedDatasetBuilder::finish_all(std::span<IndexedDatasetBuilder* const>
     files.push_back(&builder->state_->bin);
   }
   for (IndexedDatasetBuilder* builder : builders) files.push_back(&builder->state_->idx);
-  return AtomicFile::commit_all(files);
+  MEG_RETURN_IF_ERROR(AtomicFile::commit_all(files));
+  for (IndexedDatasetBuilder* builder : builders) builder->state_->lock = FileLock();
+  return Status();
 }
 
 }  // namespace meg

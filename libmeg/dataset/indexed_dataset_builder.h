@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -12,9 +13,10 @@
 namespace meg {
 
 /// Writes PREFIX.bin and PREFIX.idx (MMIDIDX). Both appear together at finish(), by rename;
-/// without it nothing is left behind. Memory does not grow with the number of sequences: lengths
-/// are spooled to disk. After an error the builder is good for nothing but to be destroyed.
-/// Mirrors Megatron-LM megatron/core/datasets/indexed_dataset.py: IndexedDatasetBuilder.
+/// without it nothing is left behind. Until then PREFIX.lock is held, so that nobody else writes
+/// this dataset. Memory does not grow with the number of sequences: lengths are spooled to disk.
+/// After an error the builder is good for nothing but to be destroyed. Mirrors Megatron-LM
+/// megatron/core/datasets/indexed_dataset.py: IndexedDatasetBuilder.
 class IndexedDatasetBuilder {
  public:
   struct Options {
@@ -23,7 +25,8 @@ class IndexedDatasetBuilder {
     bool legacy_float64_code = false;  ///< float64 as Megatron-LM up to v2.6 marks it (code 7).
   };
 
-  /// prefix: may end in ".bin" or ".idx". kInvalidArgument for a dtype that datasets cannot have.
+  /// prefix: may end in ".bin" or ".idx". kInvalidArgument for a dtype that datasets cannot have
+  /// and for files that are pipes or devices, kIoError where somebody else writes this dataset.
   static Result<IndexedDatasetBuilder> create(const std::string& prefix, const Options& options);
   IndexedDatasetBuilder(IndexedDatasetBuilder&&) noexcept;
   IndexedDatasetBuilder& operator=(IndexedDatasetBuilder&&) noexcept;
@@ -52,6 +55,10 @@ class IndexedDatasetBuilder {
   /// whose lengths, pointers and .bin size must agree (kCorruption).
   /// Mirrors IndexedDatasetBuilder.add_index.
   Status add_index(const std::string& prefix);
+
+  /// Appends what `other` has taken so far, whole documents of the same dtype, for good. go_on: if
+  /// set, asked about every MiB; false ends with kCancelled.
+  Status add_builder(IndexedDatasetBuilder& other, const std::function<bool()>& go_on = {});
 
   int64_t sequence_count() const;
   int64_t document_count() const;

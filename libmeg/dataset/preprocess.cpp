@@ -54,17 +54,22 @@ Status check_options(const PreprocessOptions& options, const Tokenizer& tokenize
   return Status();
 }
 
-/// Lines that hold something, of all inputs.
-Result<int64_t> count_documents(const PreprocessOptions& options) {
+Status interrupted() { return Status(StatusCode::kCancelled, "interrupted"); }
+
+/// Lines that hold something, of all inputs. progress: stays at the begin.
+Result<int64_t> count_documents(const PreprocessOptions& options,
+                                const ProgressCallback& progress) {
   MEG_ASSIGN_OR_RETURN(TextSource source, TextSource::open(options.inputs, options.chunk_bytes));
   if (source.total_bytes() < 0) {
     return Status(StatusCode::kUnsupported,
                   "keep_sequential_samples: expected files, found a pipe, whose lines cannot be "
                   "counted beforehand");
   }
+  const Progress begin{.total_bytes = source.total_bytes()};
   int64_t documents = 0;
   TextChunk chunk;
   while (true) {
+    if (progress && !progress(begin)) return interrupted();
     MEG_ASSIGN_OR_RETURN(const bool more, source.next(chunk));
     if (!more) return documents;
     std::string_view lines = chunk.lines;
@@ -122,7 +127,7 @@ class Workers {
     Progress now = writer_.progress();
     now.total_bytes = source_.total_bytes();
     if (progress(now)) return;
-    writer_.stop(Status(StatusCode::kCancelled, "interrupted"));
+    writer_.stop(interrupted());
     source_.interrupt();
   }
 
@@ -185,7 +190,7 @@ Result<PreprocessSummary> preprocess(const PreprocessOptions& options, const Tok
   MEG_ASSIGN_OR_RETURN(TextSource source, TextSource::open(options.inputs, options.chunk_bytes));
   int64_t total_documents = 0;
   if (options.partitions > 1 && options.dealing == Dealing::kBlocks) {
-    MEG_ASSIGN_OR_RETURN(total_documents, count_documents(options));
+    MEG_ASSIGN_OR_RETURN(total_documents, count_documents(options, progress));
   }
   MEG_ASSIGN_OR_RETURN(DocumentSink sink, DocumentSink::create(options, dtype, total_documents));
 
@@ -193,7 +198,9 @@ Result<PreprocessSummary> preprocess(const PreprocessOptions& options, const Tok
   OrderedWriter writer(sink, options, source.names(), dtype, results,
                        static_cast<int64_t>(options.chunk_bytes) * 2);
   MEG_RETURN_IF_ERROR(Workers(options, tokenizer, dtype, source, writer).run(progress));
-  MEG_RETURN_IF_ERROR(sink.finish());
+  Progress whole = writer.progress();
+  whole.total_bytes = source.total_bytes();
+  MEG_RETURN_IF_ERROR(sink.finish([&] { return !progress || progress(whole); }));
   PreprocessSummary summary = writer.summary();
   add_warnings(summary);
   return summary;

@@ -59,9 +59,9 @@ struct PreprocessSummary {
 ///
 /// The bytes do not depend on the number of workers or the size of chunks, nor does the error: the
 /// first one in the input. Memory is bounded by workers x chunk and the longest line. All outputs
-/// appear at the end; on any error nothing is left behind (whole partitions may be, where merging
-/// them failed). progress: called from the calling thread about 20 times a second and once before
-/// the outputs appear; may be empty. Errors: kInvalidArgument for options and lines (`FILE: line L,
+/// appear at the end; on any error nothing is left behind. progress: called from the calling thread
+/// about 20 times a second, also while lines are counted or partitions merged, and once before the
+/// outputs appear; may be empty. Errors: kInvalidArgument for options and lines (`FILE: line L,
 /// byte B: ...`), kCancelled, those of TextSource::open and IndexedDatasetBuilder,
 /// kResourceExhausted without memory. Mirrors Megatron-LM tools/preprocess_data.py:
 /// Partition.process_json_file.

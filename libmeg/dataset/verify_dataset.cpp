@@ -24,7 +24,7 @@ class DatasetVerifier {
   void check_bin_size(const IndexVerifier& index);
   Status check_items(const IndexVerifier& index);
   Status check_vocab_size(const IndexArrays& arrays, const ItemScan& scan);
-  void check_eod(const IndexArrays& arrays, const ItemScan& scan);
+  Status check_eod(const IndexArrays& arrays, const ItemScan& scan);
 
   const VerifyOptions& options_;
   VerifyReport report_;
@@ -38,9 +38,9 @@ Result<VerifyReport> DatasetVerifier::run() && {
   report_.idx_bytes = static_cast<int64_t>(idx_.size());
   report_.bin_bytes = static_cast<int64_t>(bin_.size());
   IndexVerifier index(idx_, report_);
-  MEG_ASSIGN_OR_RETURN(const bool has_arrays, index.run(options_.multimodal));
+  MEG_ASSIGN_OR_RETURN(const bool has_arrays, index.run(options_));
   if (has_arrays && index.item_size() > 0) {
-    check_bin_size(index);
+    if (!options_.view) check_bin_size(index);
     MEG_RETURN_IF_ERROR(check_items(index));
   }
   return std::move(report_);
@@ -78,8 +78,7 @@ Status DatasetVerifier::check_items(const IndexVerifier& index) {
   if (options_.vocab_size.has_value()) {
     MEG_RETURN_IF_ERROR(check_vocab_size(index.arrays(), scan));
   }
-  if (options_.eod.has_value()) check_eod(index.arrays(), scan);
-  return Status();
+  return options_.eod.has_value() ? check_eod(index.arrays(), scan) : Status();
 }
 
 /// "sequence 5, item 3" for an item of .bin, as far as the pointers are to be believed.
@@ -103,7 +102,7 @@ std::string place_of_item(const IndexArrays& arrays, int64_t item, int64_t item_
 }
 
 Status DatasetVerifier::check_vocab_size(const IndexArrays& arrays, const ItemScan& scan) {
-  MEG_ASSIGN_OR_RETURN(const FileDescriptor file, FileDescriptor::open_for_reading(bin_.path()));
+  MEG_ASSIGN_OR_RETURN(const FileDescriptor file, FileDescriptor::open_regular(bin_.path()));
   MEG_ASSIGN_OR_RETURN(const BadItems bad, find_ids_outside(file, *options_.vocab_size, scan));
   if (bad.count == 0) return Status();
   const int64_t item_size = dtype_size(scan.dtype);
@@ -118,9 +117,10 @@ Status DatasetVerifier::check_vocab_size(const IndexArrays& arrays, const ItemSc
   return Status();
 }
 
-void DatasetVerifier::check_eod(const IndexArrays& arrays, const ItemScan& scan) {
-  const BadItems bad = find_missing_eod(idx_, arrays, bin_, *options_.eod, scan);
-  if (bad.count == 0) return;
+Status DatasetVerifier::check_eod(const IndexArrays& arrays, const ItemScan& scan) {
+  MEG_ASSIGN_OR_RETURN(const BadItems bad,
+                       find_missing_eod(idx_, arrays, bin_, *options_.eod, scan));
+  if (bad.count == 0) return Status();
   const int64_t item_size = dtype_size(scan.dtype);
   const int64_t sequence = arrays.document_indices[bad.first + 1] - 1;
   const int64_t length = arrays.sequence_lengths[sequence];
@@ -133,6 +133,7 @@ void DatasetVerifier::check_eod(const IndexArrays& arrays, const ItemScan& scan)
                               .expected = std::to_string(*options_.eod),
                               .found = bad.found,
                               .count = bad.count});
+  return Status();
 }
 
 }  // namespace

@@ -21,7 +21,8 @@ enum class VerifyCheck {
   kDocumentCount,     ///< D = 0.
   kIdxSize,           ///< The .idx file's size contradicts its counts.
   kSequenceLengths,   ///< Negative.
-  kSequencePointers,  ///< Not the running sum of the lengths times the item size.
+  kSequencePointers,  ///< Not the running sum of the lengths times the item size; view: not in
+                      ///< .bin.
   kDocumentIndices,   ///< Not monotone, not from 0 to S, or outside.
   kBinSize,           ///< The .bin file's size is not the sum of the lengths times the item size.
   kVocabSize,         ///< Ids outside [0, vocab_size).
@@ -50,7 +51,11 @@ struct VerifyProblem {
 };
 
 struct VerifyOptions {
-  std::optional<bool> multimodal = {};     ///< As IndexedDataset::Options.
+  std::optional<bool> multimodal = {};  ///< As IndexedDataset::Options.
+  /// Whether .idx is a view of .bin: sequences may lie anywhere inside it, in any order and more
+  /// than once, and need not fill it. Else their order and .bin's size must be as a writer makes
+  /// them.
+  bool view = false;
   std::optional<int64_t> vocab_size = {};  ///< Every id must lie in [0, vocab_size).
   std::optional<int64_t> eod = {};         ///< Every document with sequences must end with this id.
   int workers = 1;                         ///< Threads that read .bin.

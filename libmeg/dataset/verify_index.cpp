@@ -37,10 +37,10 @@ VerifyProblem& IndexVerifier::add(VerifyProblem problem) {
   return report_.problems.back();
 }
 
-Result<bool> IndexVerifier::run(const std::optional<bool>& multimodal) {
+Result<bool> IndexVerifier::run(const VerifyOptions& options) {
   MEG_ASSIGN_OR_RETURN(const bool readable, check_header());
-  if (!readable || !check_sizes(multimodal)) return false;
-  check_sequences();
+  if (!readable || !check_sizes(options.multimodal)) return false;
+  check_sequences(options.view);
   check_documents();
   return true;
 }
@@ -206,7 +206,7 @@ void IndexVerifier::place_arrays(const IndexLayout& layout) {
 }
 
 /// Lengths and pointers in one pass.
-void IndexVerifier::check_sequences() {
+void IndexVerifier::check_sequences(bool view) {
   std::vector<int32_t> length_buffer = arrays_.sequence_lengths.piece_buffer();
   std::vector<int64_t> pointer_buffer = arrays_.sequence_pointers.piece_buffer();
   VerifyProblem negative{.check = VerifyCheck::kSequenceLengths, .file = idx_.path(), .count = 0};
@@ -226,13 +226,40 @@ void IndexVerifier::check_sequences() {
     }
     negative.count += below_zero;
     check_pointers(first, lengths, pointers);
+    check_view_pointers(first, lengths, pointers);
     const int64_t end = first + static_cast<int64_t>(lengths.size());
     idx_.release(arrays_.sequence_lengths.bytes(first, end));
     idx_.release(arrays_.sequence_pointers.bytes(first, end));
     first = end;
   }
   if (negative.count > 0) add(std::move(negative));
-  explain_pointers();
+  if (view && outside_bin_ > 0) return add_outside_bin();
+  if (!view) explain_pointers();
+}
+
+/// Counts the sequences that do not lie inside .bin.
+void IndexVerifier::check_view_pointers(int64_t first, std::span<const int32_t> lengths,
+                                        std::span<const int64_t> pointers) {
+  if (item_size_ == 0) return;
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    const int64_t pointer = pointers[i];
+    const bool inside = pointer >= 0 && pointer <= report_.bin_bytes && pointer % item_size_ == 0 &&
+                        lengths[i] <= (report_.bin_bytes - pointer) / item_size_;
+    if (!inside && outside_bin_++ == 0) first_outside_bin_ = first + static_cast<int64_t>(i);
+  }
+}
+
+void IndexVerifier::add_outside_bin() {
+  const int64_t sequence = first_outside_bin_;
+  add({.check = VerifyCheck::kSequencePointers,
+       .file = idx_.path(),
+       .byte_offset = kIndexHeaderSize + 4 * report_.sequence_count + 8 * sequence,
+       .entry = fmt::format("sequence {}", sequence),
+       .index = sequence,
+       .expected = fmt::format("{} items of {} bytes inside the {} of .bin, at whole items",
+                               arrays_.sequence_lengths[sequence], item_size_, report_.bin_bytes),
+       .found = std::to_string(arrays_.sequence_pointers[sequence]),
+       .count = outside_bin_});
 }
 
 /// Sums up the lengths of a piece and compares its pointers.
@@ -276,6 +303,9 @@ void IndexVerifier::explain_pointers() {
   const uint64_t bin_by_pointers = expected_pointer_ + static_cast<uint64_t>(pointer_drift_);
   if (sequence == 0 || !to_the_end || pointer_drift_ % item_size_ != 0 ||
       bin_by_pointers != static_cast<uint64_t>(report_.bin_bytes)) {
+    if (outside_bin_ == 0) {
+      problem.likely_cause = "all sequences lie inside .bin: if it is a view, check it as one";
+    }
     return;
   }
   const int64_t length = arrays_.sequence_lengths[sequence - 1];

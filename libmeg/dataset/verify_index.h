@@ -20,7 +20,7 @@ class IndexVerifier {
   IndexVerifier(const MappedFile& idx, VerifyReport& report) : idx_(idx), report_(report) {}
 
   /// False where the header is too damaged to tell where the arrays are. kUnsupported for TNTIDX.
-  Result<bool> run(const std::optional<bool>& multimodal);
+  Result<bool> run(const VerifyOptions& options);
 
   /// What follows is valid once run() gave true.
   const IndexArrays& arrays() const { return arrays_; }
@@ -40,9 +40,12 @@ class IndexVerifier {
   void explain_counts(VerifyProblem& problem) const;
   bool counts_fit(int64_t sequences, int64_t document_indices, bool exactly) const;
   void place_arrays(const IndexLayout& layout);
-  void check_sequences();
+  void check_sequences(bool view);
   void check_pointers(int64_t first, std::span<const int32_t> lengths,
                       std::span<const int64_t> pointers);
+  void check_view_pointers(int64_t first, std::span<const int32_t> lengths,
+                           std::span<const int64_t> pointers);
+  void add_outside_bin();
   void explain_pointers();
   void check_documents();
   VerifyProblem& add(VerifyProblem problem);
@@ -54,6 +57,9 @@ class IndexVerifier {
   int64_t item_size_ = 0;
   uint64_t expected_pointer_ = 0;
   int64_t filled_documents_ = 0;
+  // Sequences that do not lie inside .bin.
+  int64_t outside_bin_ = 0;
+  int64_t first_outside_bin_ = -1;
   // How the pointers differ from what the lengths say.
   int64_t wrong_pointers_ = 0;
   int64_t first_wrong_pointer_ = -1;

@@ -90,41 +90,89 @@ void run_on_workers(int workers, int64_t pieces, const Work& work) {
   pool.wait();
 }
 
+/// Tells how far a scan of .bin has come; from any thread.
+class ScanReport {
+ public:
+  ScanReport(const ProgressCallback& progress, const std::string& path, int64_t total_bytes)
+      : progress_(progress), path_(path) {
+    so_far_.total_bytes = total_bytes;
+  }
+
+  /// kCancelled where the scan should end.
+  Status add(int64_t bytes) {
+    if (!progress_) return Status();
+    const std::lock_guard lock(mutex_);
+    so_far_.bytes += bytes;
+    if (progress_(so_far_)) return Status();
+    return make_error(StatusCode::kCancelled, "{}: cancelled", path_);
+  }
+
+ private:
+  const ProgressCallback& progress_;
+  const std::string& path_;
+  std::mutex mutex_;
+  Progress so_far_;  // mutex_
+};
+
+/// The first error of several threads.
+class FirstError {
+ public:
+  bool is_set() const { return set_; }
+
+  void set(const Status& status) {
+    const std::lock_guard lock(mutex_);
+    if (!set_) status_ = status;
+    set_ = true;
+  }
+
+  /// Once the threads are done.
+  const Status& status() const { return status_; }
+
+ private:
+  std::atomic<bool> set_ = false;
+  std::mutex mutex_;
+  Status status_;  // mutex_
+};
+
 /// Reads .bin piece by piece and looks at each.
 class IdScan {
  public:
   IdScan(const FileDescriptor& bin, int64_t bin_bytes, int64_t vocab_size, const ItemScan& scan)
-      : bin_(bin), vocab_size_(vocab_size), scan_(scan), size_(dtype_size(scan.dtype)) {
-    progress_.total_bytes = bin_bytes / size_ * size_;
-  }
+      : bin_(bin),
+        vocab_size_(vocab_size),
+        scan_(scan),
+        size_(dtype_size(scan.dtype)),
+        total_bytes_(bin_bytes / size_ * size_),
+        report_(scan.progress, bin.path(), total_bytes_) {}
 
   Result<BadItems> run() {
-    const int64_t pieces = progress_.total_bytes / static_cast<int64_t>(kPieceBytes) + 1;
+    const int64_t pieces = total_bytes_ / static_cast<int64_t>(kPieceBytes) + 1;
     run_on_workers(scan_.workers, pieces, [this] { read_pieces(); });
-    if (!status_.ok()) return status_;
+    MEG_RETURN_IF_ERROR(error_.status());
     return bad_.all();
   }
 
  private:
   void read_pieces() {
-    const size_t most = std::min(kPieceBytes, static_cast<size_t>(progress_.total_bytes));
+    const size_t most = std::min(kPieceBytes, static_cast<size_t>(total_bytes_));
     std::vector<int64_t> buffer(most / sizeof(int64_t) + 1);
     const auto bytes = std::as_writable_bytes(std::span(buffer));
-    while (!stopped_) {
+    while (!error_.is_set()) {
       const int64_t offset = next_.fetch_add(kPieceBytes);
-      const int64_t left = progress_.total_bytes - offset;
+      const int64_t left = total_bytes_ - offset;
       if (left <= 0) return;
       const auto piece = bytes.first(std::min(most, static_cast<size_t>(left)));
       const Status status = look_at_piece(offset, piece);
-      if (!status.ok()) stop(status);
+      if (!status.ok()) error_.set(status);
     }
   }
 
   Status look_at_piece(int64_t offset, std::span<std::byte> piece) {
     MEG_ASSIGN_OR_RETURN(const size_t count, bin_.read_at(offset, piece));
     if (count != piece.size()) {
-      return make_error(StatusCode::kIoError, "{}: read {} of {} bytes at byte {}", bin_.path(),
-                        count, piece.size(), offset);
+      return make_error(StatusCode::kIoError,
+                        "{}: changed while it was read: byte {}: expected {} bytes, found {}",
+                        bin_.path(), offset, piece.size(), count);
     }
     BadItems bad = with_integer_type(scan_.dtype, [&]<class T>(T) {
       const std::span items(reinterpret_cast<const T*>(piece.data()), piece.size() / sizeof(T));
@@ -132,33 +180,18 @@ class IdScan {
     });
     bad.first += offset / size_;
     bad_.add(bad);
-    return report(static_cast<int64_t>(piece.size()));
-  }
-
-  Status report(int64_t bytes) {
-    if (!scan_.progress) return Status();
-    const std::lock_guard lock(mutex_);
-    progress_.bytes += bytes;
-    if (scan_.progress(progress_)) return Status();
-    return make_error(StatusCode::kCancelled, "{}: cancelled", bin_.path());
-  }
-
-  void stop(const Status& status) {
-    const std::lock_guard lock(mutex_);
-    if (!stopped_) status_ = status;
-    stopped_ = true;
+    return report_.add(static_cast<int64_t>(piece.size()));
   }
 
   const FileDescriptor& bin_;
   int64_t vocab_size_;
   const ItemScan& scan_;
   int64_t size_;
+  int64_t total_bytes_;
+  ScanReport report_;
   std::atomic<int64_t> next_ = 0;
-  std::atomic<bool> stopped_ = false;
+  FirstError error_;
   BadItemsGatherer bad_;
-  std::mutex mutex_;
-  Progress progress_;  // mutex_
-  Status status_;      // mutex_
 };
 
 /// The last item of each document of a block.
@@ -238,19 +271,29 @@ Result<BadItems> find_ids_outside(const FileDescriptor& bin, int64_t vocab_size,
   return IdScan(bin, bytes, vocab_size, scan).run();
 }
 
-BadItems find_missing_eod(const MappedFile& idx, const IndexArrays& arrays, const MappedFile& bin,
-                          int64_t eod, const ItemScan& scan) {
+Result<BadItems> find_missing_eod(const MappedFile& idx, const IndexArrays& arrays,
+                                  const MappedFile& bin, int64_t eod, const ItemScan& scan) {
   const int64_t documents = arrays.document_indices.size() - 1;
   BadItemsGatherer bad;
+  FirstError error;
+  ScanReport report(scan.progress, bin.path(), static_cast<int64_t>(bin.size()));
+  const double bytes_each = static_cast<double>(bin.size()) / static_cast<double>(documents);
+  const auto bytes_before = [&](int64_t document) {
+    return static_cast<int64_t>(bytes_each * static_cast<double>(document));
+  };
   std::atomic<int64_t> next = 0;
   run_on_workers(scan.workers, documents / kDocumentsAtATime + 1, [&] {
     EodScan block(idx, arrays, bin, eod, scan.dtype);
-    while (true) {
+    while (!error.is_set()) {
       const int64_t begin = next.fetch_add(kDocumentsAtATime);
       if (begin >= documents) return;
-      bad.add(block.run(begin, std::min(begin + kDocumentsAtATime, documents)));
+      const int64_t end = std::min(begin + kDocumentsAtATime, documents);
+      bad.add(block.run(begin, end));
+      const Status told = report.add(bytes_before(end) - bytes_before(begin));
+      if (!told.ok()) error.set(told);
     }
   });
+  MEG_RETURN_IF_ERROR(error.status());
   return bad.all();
 }
 

@@ -39,9 +39,10 @@ Result<BadItems> find_ids_outside(const FileDescriptor& bin, int64_t vocab_size,
                                   const ItemScan& scan);
 
 /// Documents with sequences whose last item is not `eod`; damaged entries are left out. Touches the
-/// pages of `bin` that hold documents' ends, and keeps neither those nor the pages of `idx`.
-BadItems find_missing_eod(const MappedFile& idx, const IndexArrays& arrays, const MappedFile& bin,
-                          int64_t eod, const ItemScan& scan);
+/// pages of `bin` that hold documents' ends, and keeps neither those nor the pages of `idx`. A
+/// document counts as its share of the bytes in `scan.progress`.
+Result<BadItems> find_missing_eod(const MappedFile& idx, const IndexArrays& arrays,
+                                  const MappedFile& bin, int64_t eod, const ItemScan& scan);
 
 /// An item of the given integer type as text.
 std::string item_text(DType dtype, const std::byte* item);

@@ -4,6 +4,8 @@
 #include <span>
 #include <string_view>
 
+#include "libmeg/core/megatron_version.h"
+
 namespace meg::megatron {
 
 /// What differs where an argument has another value. kNone: nothing that anybody can see in
@@ -35,22 +37,33 @@ enum class ArgumentFamily : uint8_t {
   kMerge,           ///< tools/merge_datasets.py
 };
 
+inline constexpr ArgumentFamily kArgumentFamilies[] = {
+    ArgumentFamily::kTraining, ArgumentFamily::kPreprocess,     ArgumentFamily::kConvert,
+    ArgumentFamily::kTasks,    ArgumentFamily::kTextGeneration, ArgumentFamily::kMerge};
+
 /// All that libmeg says about one flag of Megatron-LM's command lines. Values of Python are kept as
 /// Python writes them: `None`, `True`, `0.1`, `'adam'`, `['a', 'b']`.
 struct ArgumentRow {
   ArgumentFamily family;
-  std::string_view flag;         ///< As the newest revision that has it spells it: "--num-layers".
-  std::string_view other_names;  ///< Its other spellings and older names, parted by spaces.
-  std::string_view dest;         ///< Its field in args, which checkpoints keep: "num_layers".
+  std::string_view flag;  ///< As the newest revision that has it spells it: "--num-layers".
+  /// Its other spellings, parted by spaces; names of older revisions as (--name).
+  std::string_view other_names;
+  std::string_view dest;  ///< Its field in args, which checkpoints keep: "num_layers".
+  /// Its fields in args of older revisions, parted by spaces; one that says the opposite begins
+  /// with `!`. One that is also a row's dest means that row.
+  std::string_view older_dests;
   ArgumentArity arity;
   ArgumentType type;
   std::string_view default_value;  ///< Of the field where no flag sets it, in libmeg's programs.
   std::string_view stored;         ///< Switches: what the field becomes, such as "True".
   std::string_view choices;        ///< The only allowed words, parted by spaces; empty: any.
-  std::string_view since;          ///< The oldest known revision that has it, as MegatronVersion's name.
-  std::string_view until;          ///< The newest one that has it.
+  /// The words that libmeg does, parted by spaces; empty: all of `choices`. They mean what libmeg
+  /// does anyway, so they may pass in a program that does not read the flag; others are refused.
+  std::string_view supported;
+  std::string_view since;  ///< The oldest known revision that has it, as MegatronVersion's name.
+  std::string_view until;  ///< The newest one that has it.
   Effect effect;
-  std::string_view reason;   ///< Of kNone: why nothing differs, in a few words ("profiling").
+  std::string_view reason;   ///< Of kNone, and of some kLog: why nothing differs ("profiling").
   std::string_view metavar;  ///< What --help calls the value; empty where no program reads it.
   std::string_view range;    ///< Numbers: the allowed ones, "1..", "0..1", "..0"; empty: any.
   std::string_view help;     ///< One line for --help; empty where no program reads it.
@@ -58,5 +71,11 @@ struct ArgumentRow {
 
 /// The rows of a family, in the order of the newest revision; flags that it lost follow.
 std::span<const ArgumentRow> argument_rows(ArgumentFamily family);
+
+/// The first row of a family with this dest; nullptr where there is none.
+const ArgumentRow* find_argument(ArgumentFamily family, std::string_view dest);
+
+/// Whether a revision of Megatron has the argument.
+bool is_of_revision(const ArgumentRow& row, const MegatronVersion& version);
 
 }  // namespace meg::megatron

@@ -1,7 +1,5 @@
 #include "libmeg/megatron/argument_values.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -16,7 +14,7 @@ ArgumentValues ArgumentValues::defaults(std::span<const ArgumentRow> rows) {
 void ArgumentValues::add_defaults(std::span<const ArgumentRow> rows) {
   for (const ArgumentRow& row : rows) {
     if (fields_.contains(row.dest)) continue;
-    std::optional<ArgumentValue> value = parse_python_value(row.default_value);
+    std::optional<FieldValue> value = parse_python_value(row.default_value);
     if (!value) value = FieldValue(std::string(row.default_value));
     set(row.dest, *std::move(value));
   }
@@ -24,21 +22,15 @@ void ArgumentValues::add_defaults(std::span<const ArgumentRow> rows) {
 
 std::optional<FieldValue> ArgumentValues::field(std::string_view dest) const {
   const auto found = fields_.find(dest);
-  if (found == fields_.end()) return std::nullopt;
-  if (const auto* value = std::get_if<FieldValue>(&found->second.value)) return *value;
-  return fmt::format("{}", fmt::join(list(dest), " "));
+  return found == fields_.end() ? std::nullopt : std::optional(found->second.value);
 }
 
 FieldLookup ArgumentValues::lookup() const {
   return [this](std::string_view dest) { return field(dest); };
 }
 
-const std::vector<std::string>& ArgumentValues::list(std::string_view dest) const {
-  static const std::vector<std::string> none;
-  const auto found = fields_.find(dest);
-  if (found == fields_.end()) return none;
-  const auto* words = std::get_if<std::vector<std::string>>(&found->second.value);
-  return words == nullptr ? none : *words;
+FieldLookup ArgumentValues::given_lookup() const {
+  return [this](std::string_view dest) { return given(dest) ? field(dest) : std::nullopt; };
 }
 
 bool ArgumentValues::given(std::string_view dest) const {
@@ -46,11 +38,11 @@ bool ArgumentValues::given(std::string_view dest) const {
   return found != fields_.end() && found->second.given;
 }
 
-void ArgumentValues::set(std::string_view dest, ArgumentValue value) {
+void ArgumentValues::set(std::string_view dest, FieldValue value) {
   fields_[std::string(dest)].value = std::move(value);
 }
 
-void ArgumentValues::give(const ArgumentRow& row, ArgumentValue value) {
+void ArgumentValues::give(const ArgumentRow& row, FieldValue value) {
   set(row.dest, std::move(value));
   fields_.find(row.dest)->second.given = true;
   if (std::find(given_flags_.begin(), given_flags_.end(), row.flag) == given_flags_.end()) {

@@ -25,24 +25,23 @@ class ArgumentValues {
   /// default, as in argparse. A default that is no literal of Python is text as it stands.
   void add_defaults(std::span<const ArgumentRow> rows);
 
-  /// Nothing where there is no such field. A list is its words, parted by spaces, as text.
+  /// Nothing where there is no such field.
   std::optional<FieldValue> field(std::string_view dest) const;
 
   /// field() for readers of configurations; this must outlive it.
   FieldLookup lookup() const;
 
-  /// The words of a list; empty where the field is None, no list or unknown. Valid until the field
-  /// is set.
-  const std::vector<std::string>& list(std::string_view dest) const;
+  /// The same of the fields that flags gave alone, without defaults.
+  FieldLookup given_lookup() const;
 
   /// Whether a flag of the command line (or of its --config file) gave the field.
   bool given(std::string_view dest) const;
 
   /// Sets a field, known or new, such as one that follows from others. Leaves given() as it is.
-  void set(std::string_view dest, ArgumentValue value);
+  void set(std::string_view dest, FieldValue value);
 
   /// Sets the field of a flag of the command line; given() holds from here on.
-  void give(const ArgumentRow& row, ArgumentValue value);
+  void give(const ArgumentRow& row, FieldValue value);
 
   /// The flags that gave fields, each once, in the order of the command line. As
   /// ArgumentRow::flag, whatever name or prefix was typed.
@@ -50,7 +49,7 @@ class ArgumentValues {
 
  private:
   struct Entry {
-    ArgumentValue value;
+    FieldValue value;
     bool given = false;
   };
 

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "libmeg/core/printable.h"
 
 namespace meg {
@@ -11,11 +14,7 @@ namespace {
 constexpr int64_t kLargestSize = int64_t{1} << 30;
 
 std::string value_text(const FieldValue& value) {
-  if (const auto* boolean = std::get_if<bool>(&value)) return *boolean ? "True" : "False";
-  if (const auto* integer = std::get_if<int64_t>(&value)) return std::to_string(*integer);
-  if (const auto* real = std::get_if<double>(&value)) return fmt::format("{}", *real);
-  if (const auto* text = std::get_if<std::string>(&value)) return printable(*text);
-  return "nothing";
+  return std::holds_alternative<std::monostate>(value) ? "nothing" : field_text(value);
 }
 
 }  // namespace
@@ -51,10 +50,27 @@ std::optional<std::string> FieldReader::text(std::string_view name) {
   return get<std::string>(name, "a string");
 }
 
+bool FieldReader::is_missing(std::string_view name) const {
+  const std::optional<FieldValue> value = lookup_(name);
+  return !value || std::holds_alternative<std::monostate>(*value);
+}
+
 void FieldReader::fail(std::string_view name, std::string_view expected, const FieldValue& found) {
-  if (!status_.ok()) return;
-  status_ = make_error(StatusCode::kInvalidArgument, "{}: expected {}, found {}", name, expected,
-                       value_text(found));
+  keep(make_error(StatusCode::kInvalidArgument, "{}: expected {}, found {}", name, expected,
+                  value_text(found)));
+}
+
+void FieldReader::keep(Status error) {
+  if (status_.ok()) status_ = std::move(error);
+}
+
+std::vector<std::string> fields_read_by(const std::function<void(const FieldLookup&)>& read) {
+  std::vector<std::string> names;
+  read([&names](std::string_view name) -> std::optional<FieldValue> {
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.emplace_back(name);
+    return std::nullopt;
+  });
+  return names;
 }
 
 }  // namespace meg

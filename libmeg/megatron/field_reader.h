@@ -1,8 +1,12 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
 
 #include "libmeg/core/status.h"
 #include "libmeg/megatron/field_value.h"
@@ -40,13 +44,65 @@ class FieldReader {
 
   std::optional<std::string> text(std::string_view name);
 
+  /// Fills `into` where the field is there and not None; else it keeps its value, the default. T:
+  /// bool, an integer, double, std::string, std::vector<std::string> or an optional of one.
+  template <class T>
+  void take(std::string_view name, T& into) {
+    if constexpr (std::is_same_v<T, double>) {
+      into = number(name).value_or(into);
+    } else if constexpr (std::is_same_v<T, bool>) {
+      into = flag(name, into);
+    } else if constexpr (std::is_integral_v<T>) {
+      into = static_cast<T>(get<int64_t>(name, "an integer").value_or(static_cast<int64_t>(into)));
+    } else if constexpr (std::is_same_v<T, std::string>) {
+      if (auto found = text(name)) into = *std::move(found);
+    } else if constexpr (std::is_same_v<T, std::vector<std::string>>) {
+      if (auto found = get<T>(name, "a list")) into = *std::move(found);
+    } else {
+      typename T::value_type value = {};
+      if (!is_missing(name)) take(name, into.emplace(value));
+    }
+  }
+
+  /// The same through parse(text) -> Result<T>, whose error is kept behind the field's name.
+  template <class T, class Parse>
+  void parse(std::string_view name, T& into, Parse parse_text) {
+    const std::optional<std::string> found = text(name);
+    if (!found.has_value()) return;
+    const auto parsed = parse_text(*found);
+    if (parsed.has_value()) {
+      into = *parsed;
+    } else {
+      keep(parsed.error().with_prefix(name));
+    }
+  }
+
+  /// The same of every word of a list.
+  template <class T, class Parse>
+  void parse_list(std::string_view name, std::vector<T>& into, Parse parse_text) {
+    std::vector<std::string> words;
+    take(name, words);
+    for (const std::string& word : words) {
+      const auto parsed = parse_text(word);
+      if (!parsed.has_value()) return keep(parsed.error().with_prefix(name));
+      into.push_back(*parsed);
+    }
+  }
+
+  /// The first error of this reader's fields.
   const Status& status() const { return status_; }
 
  private:
+  bool is_missing(std::string_view name) const;
+  void keep(Status error);
   void fail(std::string_view name, std::string_view expected, const FieldValue& found);
 
   const FieldLookup& lookup_;
   Status status_;
 };
+
+/// The fields that a reader of configurations reads, each once: what it asks a lookup for that
+/// finds nothing. Readers ask for all their fields, whatever the first ones say.
+std::vector<std::string> fields_read_by(const std::function<void(const FieldLookup&)>& read);
 
 }  // namespace meg

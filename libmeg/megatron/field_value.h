@@ -6,12 +6,20 @@
 #include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 namespace meg {
 
 /// The value of one field of a configuration: Megatron's args, flags of a command line,
-/// config.json. monostate: None.
-using FieldValue = std::variant<std::monostate, bool, int64_t, double, std::string>;
+/// config.json. monostate: None; a list holds words as a command line would say them.
+using FieldValue =
+    std::variant<std::monostate, bool, int64_t, double, std::string, std::vector<std::string>>;
+
+/// As an error message shows it: None, True, 0.1, "text", ["a", "b"].
+std::string field_text(const FieldValue& value);
+
+/// As Python compares: 10000 equals 10000.0, and True equals 1.
+bool same_field(const FieldValue& a, const FieldValue& b);
 
 /// Finds a field by Megatron's name; nothing where there is none.
 using FieldLookup = std::function<std::optional<FieldValue>(std::string_view name)>;

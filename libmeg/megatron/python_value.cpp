@@ -13,7 +13,7 @@ class LiteralReader {
  public:
   explicit LiteralReader(std::string_view text) : text_(text) {}
 
-  std::optional<ArgumentValue> value() {
+  std::optional<FieldValue> value() {
     skip_blanks();
     if (text_.starts_with('[')) return list(']');
     if (text_.starts_with('(')) return list(')');
@@ -35,7 +35,7 @@ class LiteralReader {
     return true;
   }
 
-  std::optional<ArgumentValue> list(char end) {
+  std::optional<FieldValue> list(char end) {
     text_.remove_prefix(1);
     std::vector<std::string> words;
     while (!take(end)) {
@@ -96,9 +96,9 @@ class LiteralReader {
 
 }  // namespace
 
-std::optional<ArgumentValue> parse_python_value(std::string_view literal) {
+std::optional<FieldValue> parse_python_value(std::string_view literal) {
   LiteralReader reader(literal);
-  std::optional<ArgumentValue> value = reader.value();
+  std::optional<FieldValue> value = reader.value();
   return reader.at_end() ? value : std::nullopt;
 }
 

@@ -10,11 +10,8 @@
 
 namespace meg::megatron {
 
-/// The value of an argument: one field, or a list of words.
-using ArgumentValue = std::variant<FieldValue, std::vector<std::string>>;
-
 /// What Python reads `literal` as: None, True, 12, 1e-5, 'text', ['a', 'b'], (1, 2). Items of lists
 /// become words ("1"). Nothing where it is no such literal.
-std::optional<ArgumentValue> parse_python_value(std::string_view literal);
+std::optional<FieldValue> parse_python_value(std::string_view literal);
 
 }  // namespace meg::megatron

@@ -24,8 +24,21 @@ int64_t query_groups(FieldReader& fields, int64_t num_attention_heads) {
   return grouped ? groups.value_or(1) : num_attention_heads;
 }
 
+/// By the names that revisions give to a gate: of core 0.15, of TransformerConfig, and of a fork
+/// that is widely trained with.
+bool is_gated(FieldReader& fields, bool swiglu) {
+  const bool quick_geglu = fields.flag("quick_geglu", false);
+  const bool gated_linear_unit = fields.flag("gated_linear_unit", false);
+  return swiglu || quick_geglu || gated_linear_unit || fields.text("glu_activation").has_value();
+}
+
 void read_texts(FieldReader& fields, GptConfig& config) {
   if (auto text = fields.text("position_embedding_type")) config.position_embedding_type = *text;
+  // Said twice by older revisions: args.add_position_embedding is off with every other type.
+  const bool is_learned = fields.flag("add_position_embedding", true);
+  if (!is_learned && config.position_embedding_type == "learned_absolute") {
+    config.position_embedding_type = "none";
+  }
   if (fields.flag("use_rotary_position_embeddings", false)) config.position_embedding_type = "rope";
   if (auto text = fields.text("normalization")) config.normalization = *text;
   if (auto text = fields.text("transformer_impl")) config.transformer_impl = *text;
@@ -50,6 +63,7 @@ Result<GptConfig> GptConfig::from_fields(const FieldLookup& lookup) {
   config.hidden_size = fields.required_size("hidden_size");
   config.num_attention_heads = fields.required_size("num_attention_heads");
   config.swiglu = fields.flag("swiglu", false);
+  config.gated_linear_unit = is_gated(fields, config.swiglu);
   config.ffn_hidden_size =
       fields.size("ffn_hidden_size")
           .value_or(default_ffn_hidden_size(config.hidden_size, config.swiglu));
@@ -94,21 +108,30 @@ int64_t GptConfig::qkv_rows() const {
   return (num_attention_heads + 2 * num_query_groups) * kv_channels;
 }
 
-int64_t GptConfig::mlp_rows() const { return swiglu ? 2 * ffn_hidden_size : ffn_hidden_size; }
+int64_t GptConfig::mlp_rows() const {
+  return gated_linear_unit ? 2 * ffn_hidden_size : ffn_hidden_size;
+}
+
+bool GptConfig::divides_query_groups(int64_t tensor_model_parallel_size) const {
+  if (num_query_groups % tensor_model_parallel_size == 0) return true;
+  return tensor_model_parallel_size % num_query_groups == 0 &&
+         qkv_rows() % tensor_model_parallel_size == 0;
+}
 
 Status GptConfig::check_tensor_parallel_size(int64_t tensor_model_parallel_size) const {
   const std::pair<std::string_view, int64_t> cut[] = {{"num_attention_heads", num_attention_heads},
-                                                      {"num_query_groups", num_query_groups},
                                                       {"hidden_size", hidden_size},
                                                       {"ffn_hidden_size", ffn_hidden_size}};
   const auto remainders = [&](int64_t size) {
     std::string text;
-    for (const auto& [name, value] : cut) {
-      const bool same_as_heads =
-          name == "num_query_groups" && num_query_groups == num_attention_heads;
-      if (value % size == 0 || same_as_heads) continue;
+    const auto add = [&text](std::string_view name, int64_t value) {
       text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, value);
+    };
+    for (const auto& [name, value] : cut) {
+      if (value % size != 0) add(name, value);
     }
+    const bool is_grouped = num_query_groups != num_attention_heads;
+    if (is_grouped && !divides_query_groups(size)) add("num_query_groups", num_query_groups);
     return text;
   };
   const bool is_positive = tensor_model_parallel_size > 0;

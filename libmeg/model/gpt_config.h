@@ -13,7 +13,7 @@ namespace meg {
 struct GptConfig {
   int64_t num_layers = 0;
   int64_t hidden_size = 0;
-  int64_t ffn_hidden_size = 0;  ///< Of one half where swiglu.
+  int64_t ffn_hidden_size = 0;  ///< Of one half where gated_linear_unit.
   int64_t num_attention_heads = 0;
   int64_t kv_channels = 0;       ///< Size of one attention head.
   int64_t num_query_groups = 0;  ///< num_attention_heads without group_query_attention.
@@ -22,6 +22,8 @@ struct GptConfig {
   int64_t make_vocab_size_divisible_by = 128;
   int64_t padded_vocab_size = 0;  ///< 0: not known.
   bool swiglu = false;
+  /// The first MLP matrix is two, a gate above what it gates: swiglu and every other gate.
+  bool gated_linear_unit = false;
   bool add_bias_linear = true;
   bool add_qkv_bias = false;
   bool qk_layernorm = false;  ///< Norms over the heads of query and key.
@@ -42,8 +44,12 @@ struct GptConfig {
   /// kv_channels.
   int64_t qkv_rows() const;
 
-  /// Rows of the first MLP matrix: ffn_hidden_size, twice that where swiglu.
+  /// Rows of the first MLP matrix: ffn_hidden_size, twice that where gated_linear_unit.
   int64_t mlp_rows() const;
+
+  /// Whether ranks hold whole query groups, or several of them share the rows of one (since core
+  /// 0.16).
+  bool divides_query_groups(int64_t tensor_model_parallel_size) const;
 
   /// Error where a tensor-parallel size does not divide what it must cut (heads, query groups,
   /// ffn_hidden_size, hidden_size); the message says which sizes up to 64 would.

@@ -20,6 +20,10 @@ std::string_view name_family_text(NameFamily family) {
   return "unknown";
 }
 
+bool is_mcore(NameFamily family) {
+  return family == NameFamily::kMcoreLocal || family == NameFamily::kMcoreTransformerEngine;
+}
+
 std::string with_layer(std::string_view name, int64_t layer) {
   const size_t at = name.find("{}");
   if (at == std::string_view::npos) return std::string(name);

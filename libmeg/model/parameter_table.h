@@ -17,8 +17,8 @@ enum class Partition : uint8_t {
   kRows,        ///< Dimension 0.
   kColumns,     ///< Dimension 1.
   kVocabulary,  ///< Dimension 0, padded to the padded vocabulary.
-  kQkv,         ///< Dimension 0 by query groups; see shard_axes.
-  kGated,       ///< Dimension 0: gate and up halves, each cut (SwiGLU); kRows where not swiglu.
+  kQkv,         ///< Dimension 0, group after group; see shard_axes.
+  kGated,       ///< Dimension 0: gate and up halves, each cut; kRows where not gated_linear_unit.
 };
 
 /// Where in the model a parameter lives.
@@ -41,6 +41,9 @@ enum class NameFamily : uint8_t {
 
 /// "legacy", "old", "flat", "mcore" or "mcore (Transformer Engine)".
 std::string_view name_family_text(NameFamily family);
+
+/// Whether these are names of mcore models.
+bool is_mcore(NameFamily family);
 
 /// The canonical name of the embedding's copy that the last stage of a tied model holds. mcore
 /// spells it output_layer.weight, as an untied output layer: match() takes that for untied, only

@@ -63,10 +63,10 @@ Result<ShardAxes> qkv_axes(const std::vector<int64_t>& merged, int64_t ranks,
   const int64_t heads = config.num_attention_heads;
   const int64_t groups = config.num_query_groups;
   const int64_t head_size = config.kv_channels;
-  if (groups % ranks != 0) {
+  if (!config.divides_query_groups(ranks)) {
     return make_error(StatusCode::kUnsupported,
                       "{} query groups over {} tensor-parallel ranks: expected ranks that divide "
-                      "them",
+                      "them, or are a multiple of them",
                       groups, ranks);
   }
   if (merged[0] != config.qkv_rows()) {
@@ -74,9 +74,8 @@ Result<ShardAxes> qkv_axes(const std::vector<int64_t>& merged, int64_t ranks,
                                   groups, head_size, ranks),
                       config.qkv_rows() / ranks, merged[0] / ranks);
   }
-  if (version >= 2) {
-    return in_order(with_rest({groups, (heads / groups + 2) * head_size}, merged), 0);
-  }
+  // Group after group: ranks hold equal stretches, be they several groups or a part of one.
+  if (version >= 2) return in_order(with_rest({merged[0]}, merged), 0);
   if (groups != heads) {
     return make_error(StatusCode::kCorruption,
                       "checkpoint_version {} has no query groups: expected {}, found {}", version,
@@ -104,7 +103,7 @@ Result<ShardAxes> axes_of(Partition partition, const std::vector<int64_t>& merge
     case Partition::kQkv:
       return qkv_axes(merged, ranks, config, version);
     case Partition::kGated:
-      if (!config.swiglu) break;
+      if (!config.gated_linear_unit) break;
       if (merged[0] / ranks % 2 != 0) {
         return make_error(StatusCode::kCorruption,
                           "expected an even number of rows (gate and up), found {}",

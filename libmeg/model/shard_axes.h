@@ -15,7 +15,7 @@ namespace meg {
 ///
 ///   rows [r, c]       axes {r, c}            cut 0
 ///   columns [r, c]    axes {r, c}            cut 1
-///   qkv [.., h]       axes {g, (n/g + 2) * d, h}  cut 0 (g query groups; n heads of d)
+///   qkv [r, h]        axes {r, h}            cut 0 (r: each query group's rows of q, k and v)
 ///   gated [2f, h]     axes {2, f, h}         cut 1
 ///   replicated        axes {numel}           cut -1
 struct ShardAxes {

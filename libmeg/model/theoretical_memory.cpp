@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "libmeg/core/printable.h"
+
 namespace meg {
 namespace {
 
@@ -135,6 +137,13 @@ void add_activations(const GptConfig& config, const TheoreticalMemoryOptions& op
 }
 
 }  // namespace
+
+Result<RecomputeGranularity> parse_recompute_granularity(std::string_view text) {
+  if (text == "selective") return RecomputeGranularity::kSelective;
+  if (text == "full") return RecomputeGranularity::kFull;
+  return make_error(StatusCode::kInvalidArgument, "expected selective or full, found {}",
+                    printable(text));
+}
 
 Result<TheoreticalMemory> theoretical_memory(const GptConfig& config,
                                              const TheoreticalMemoryOptions& options) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "libmeg/core/result.h"
@@ -17,6 +18,9 @@ enum class RecomputeGranularity : uint8_t {
   kSelective,  ///< The attention's scores; fused attention keeps none of them either.
   kFull,       ///< Whole layers, of which the inputs alone are kept.
 };
+
+/// "selective" or "full"; kInvalidArgument for other texts.
+Result<RecomputeGranularity> parse_recompute_granularity(std::string_view text);
 
 /// How a model is trained, as far as its memory depends on it.
 struct TheoreticalMemoryOptions {

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "libmeg/nn/dropout.h"
+#include "libmeg/nn/widened_product.h"
 
 namespace meg::nn {
 namespace {
@@ -23,6 +24,18 @@ at::Tensor for_each_head(const at::Tensor& grouped, int64_t heads) {
 /// [b, s, n, hn] -> [b * n, s, hn]
 at::Tensor by_head(const at::Tensor& heads) {
   return heads.transpose(1, 2).reshape({-1, heads.size(1), heads.size(3)});
+}
+
+/// queries x transposed keys x scale, which is scaled before it is rounded to the parameters' type.
+at::Tensor scaled_scores(const at::Tensor& queries, const at::Tensor& keys, double scale) {
+  if (is_widened(queries)) return widened_product(queries, keys, {}, scale);
+  return at::baddbmm(at::empty({1}, queries.options().requires_grad(false)), queries,
+                     keys.transpose(1, 2), /*beta=*/0, /*alpha=*/scale);
+}
+
+at::Tensor weighted_sums(const at::Tensor& probabilities, const at::Tensor& values) {
+  if (is_widened(values)) return widened_product(probabilities, values.transpose(1, 2));
+  return at::bmm(probabilities, values);
 }
 
 /// Lets scaled-dot-product attention choose among these backends only, while it lives. GPUs only:
@@ -94,10 +107,7 @@ at::Tensor CoreAttention::unfused(const at::Tensor& query, const at::Tensor& key
   const int64_t heads = query.size(2);
   const at::Tensor queries = by_head(query);
   const at::Tensor keys = by_head(for_each_head(key, heads));
-  // The product is scaled before it is rounded to the parameters' type.
-  at::Tensor scores =
-      at::baddbmm(at::empty({1}, query.options().requires_grad(false)), queries,
-                  keys.transpose(1, 2), /*beta=*/0, /*alpha=*/softmax_scale_ / layer_scaling_);
+  at::Tensor scores = scaled_scores(queries, keys, softmax_scale_ / layer_scaling_);
   scores = scores.view({query.size(0), heads, query.size(1), key.size(1)});
   const bool in_fp32 = options_.attention_softmax_in_fp32 || options_.apply_query_key_layer_scaling;
   if (in_fp32) scores = scores.to(at::kFloat);
@@ -109,7 +119,7 @@ at::Tensor CoreAttention::unfused(const at::Tensor& query, const at::Tensor& key
                             context.random->generator(RandomStates::Stream::kModelParallel));
   }
   const at::Tensor sums =
-      at::bmm(probabilities.flatten(0, 1), by_head(for_each_head(value, heads)));
+      weighted_sums(probabilities.flatten(0, 1), by_head(for_each_head(value, heads)));
   return sums.view({query.size(0), heads, query.size(1), value.size(3)});
 }
 
@@ -127,10 +137,14 @@ at::Tensor CoreAttention::fused(const at::Tensor& query, const at::Tensor& key,
   }
   std::optional<at::Tensor> mask;
   if (context.attention_mask.defined()) mask = context.attention_mask;
+  const auto by_heads = [](const at::Tensor& tensor) {
+    return (is_widened(tensor) ? tensor.to(at::kFloat) : tensor).transpose(1, 2);
+  };
   return at::scaled_dot_product_attention(
-      query.transpose(1, 2), (on_cpu ? for_each_head(key, heads) : key).transpose(1, 2),
-      (on_cpu ? for_each_head(value, heads) : value).transpose(1, 2), mask, drop, !mask.has_value(),
-      softmax_scale_, is_grouped && !on_cpu);
+             by_heads(query), by_heads(on_cpu ? for_each_head(key, heads) : key),
+             by_heads(on_cpu ? for_each_head(value, heads) : value), mask, drop, !mask.has_value(),
+             softmax_scale_, is_grouped && !on_cpu)
+      .to(query.scalar_type());
 }
 
 }  // namespace meg::nn

@@ -22,6 +22,7 @@ class Embedding {
   at::Tensor word_embeddings_;
   at::Tensor position_embeddings_;  ///< Undefined without learned positions.
   double hidden_dropout_;
+  at::ScalarType residual_dtype_;
 };
 
 }  // namespace meg::nn

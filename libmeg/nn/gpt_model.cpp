@@ -209,7 +209,7 @@ Result<at::Tensor> GptModel::hidden_states(const CachedInput& input, KvCache& ca
 Result<at::Tensor> GptModel::logits(const GptInput& input) {
   MEG_RETURN_IF_ERROR(state_->check_last(input));
   return guarded([&] {
-    return at::linear(state_->hidden_states(input), state_->output_weight).to(at::kFloat);
+    return linear_product(state_->hidden_states(input), state_->output_weight).to(at::kFloat);
   });
 }
 
@@ -222,7 +222,8 @@ Result<at::Tensor> GptModel::logits_of(const at::Tensor& hidden_rows) {
 Result<at::Tensor> GptModel::loss(const GptInput& input, const at::Tensor& labels) {
   MEG_RETURN_IF_ERROR(state_->check_labels(input, labels));
   return guarded([&] {
-    return cross_entropy(at::linear(state_->hidden_states(input), state_->output_weight), labels);
+    return cross_entropy(linear_product(state_->hidden_states(input), state_->output_weight),
+                         labels);
   });
 }
 

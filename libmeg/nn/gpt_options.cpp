@@ -1,6 +1,7 @@
 #include "libmeg/nn/gpt_options.h"
 
 #include <array>
+#include <cmath>
 #include <utility>
 
 namespace meg::nn {
@@ -18,12 +19,14 @@ Status check_numbers(const GptOptions& options) {
   for (const auto& [name, value] : dropouts) {
     if (!(value >= 0 && value < 1)) return out_of_range(name, "0 to less than 1", value);
   }
-  const std::array<std::pair<std::string_view, double>, 3> positives = {
+  const std::array<std::pair<std::string_view, double>, 5> positives = {
       {{"layernorm_epsilon", options.layernorm_epsilon},
        {"rotary_base", options.rotary_base},
+       {"rotary_seq_len_interpolation_factor", options.rotary_seq_len_interpolation_factor},
+       {"rope_scaling_factor", options.rope_scaling_factor},
        {"init_method_std", options.init_method_std}}};
   for (const auto& [name, value] : positives) {
-    if (!(value > 0)) return out_of_range(name, "a number above 0", value);
+    if (!(value > 0 && std::isfinite(value))) return out_of_range(name, "a number above 0", value);
   }
   if (!(options.rotary_percent > 0 && options.rotary_percent <= 1)) {
     return out_of_range("rotary_percent", "above 0 to 1", options.rotary_percent);
@@ -53,21 +56,44 @@ Status check_dtype(const GptOptions& options) {
   return Status();
 }
 
+/// What Megatron's validate_args and core_transformer_config_from_args refuse.
+Status check_combinations(const GptOptions& options, const GptConfig& config) {
+  if (options.squared_relu && config.swiglu) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "squared_relu: expected it without swiglu, found both");
+  }
+  return Status();
+}
+
 }  // namespace
 
 Status GptOptions::check(const GptConfig& config) const {
   MEG_RETURN_IF_ERROR(check_numbers(*this));
   MEG_RETURN_IF_ERROR(check_dtype(*this));
+  MEG_RETURN_IF_ERROR(check_combinations(*this, config));
   const std::string& positions = config.position_embedding_type;
   if (positions != "learned_absolute" && positions != "rope" && positions != "none") {
     return make_error(StatusCode::kUnsupported,
                       "position_embedding_type: expected learned_absolute, rope or none, found {}",
                       positions);
   }
+  // An odd number turns one channel more, as in Megatron, where the head has one.
+  const auto turned =
+      static_cast<int64_t>(static_cast<double>(config.kv_channels) * rotary_percent);
+  if (positions == "rope" && turned + turned % 2 > config.kv_channels) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "rotary channels: expected an even number of kv_channels, found {}",
+                      config.kv_channels);
+  }
   if (config.normalization != "LayerNorm" && config.normalization != "RMSNorm") {
     return make_error(StatusCode::kUnsupported,
                       "normalization: expected LayerNorm or RMSNorm, found {}",
                       config.normalization);
+  }
+  if (config.gated_linear_unit && !config.swiglu) {
+    return make_error(StatusCode::kUnsupported,
+                      "gated_linear_unit: expected swiglu or no gate, found another gate: not done "
+                      "yet");
   }
   return Status();
 }

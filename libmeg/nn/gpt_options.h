@@ -43,6 +43,11 @@ struct GptOptions {
   double attention_dropout = 0.1;  ///< Of attention probabilities; 0 to < 1.
   double layernorm_epsilon = 1e-5;
   GeluForm gelu = GeluForm::kTanh;
+  bool squared_relu = false;  ///< relu(x)^2 between the two matrices of an MLP, in place of GELU.
+  /// Norms' weights are stored less 1, so that they begin, and weight decay would pull them, at 0.
+  bool apply_layernorm_1p = false;
+  /// Hidden states are fp32 from the embedding to the final norm; with fp32 parameters they are.
+  bool fp32_residual_connection = false;
   AttentionBackend attention_backend = AttentionBackend::kAuto;
   /// Whether kUnfused takes the softmax of 16-bit scores in fp32. The other backends always do.
   bool attention_softmax_in_fp32 = false;
@@ -56,19 +61,30 @@ struct GptOptions {
   double rotary_base = 10000;
   double rotary_percent = 1.0;      ///< Share of a head's elements that are turned; > 0 to 1.
   bool rotary_interleaved = false;  ///< Pairs of neighbours instead of two halves.
+  double rotary_seq_len_interpolation_factor = 1;  ///< What positions are divided by; > 0.
+  bool use_rope_scaling = false;                   ///< Slows rotary frequencies as Llama 3.1 does.
+  double rope_scaling_factor = 8;                  ///< How much it slows the slowest ones; > 0.
   double init_method_std = 0.02;
+  /// Matrices begin uniform within sqrt(6 / (rows + columns)) instead of normal.
+  bool init_method_xavier_uniform = false;
   uint64_t seed = 1234;  ///< Of dropout; see RandomStates.
   /// Whose named_parameters() order parameters() follows.
   NameFamily family = NameFamily::kMcoreLocal;
 
   /// From a map of Megatron's field names (flags of a command line, args of a checkpoint); fields
   /// that are missing or None get the defaults above; device and family are the caller's.
-  /// kUnsupported, by name, for fields that ask for what no module does.
+  /// Fields of the model's that are not read here ask for what no module does: command lines refuse
+  /// them by the argument table, checkpoints by check_architecture.
   static Result<GptOptions> from_fields(const FieldLookup& lookup);
 
   /// kInvalidArgument, with the option's name, where a number is out of its range or options do not
   /// go together; kUnsupported where the configuration asks for what no module does.
   Status check(const GptConfig& config) const;
+
+  /// Of the hidden states between layers.
+  at::ScalarType residual_dtype() const {
+    return fp32_residual_connection ? at::kFloat : params_dtype;
+  }
 };
 
 /// Which part of a model this process holds. The default: all of it.

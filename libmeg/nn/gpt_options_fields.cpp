@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 
 #include "libmeg/megatron/field_reader.h"
 #include "libmeg/nn/gpt_options.h"
@@ -7,36 +6,10 @@
 namespace meg::nn {
 namespace {
 
-/// Fields that change what a model computes in a way that no module knows.
-constexpr std::array kUnknownSwitches = {
-    "apply_layernorm_1p",       "apply_residual_connection_post_layernorm",
-    "fp32_residual_connection", "fp16_lm_cross_entropy",
-    "multi_latent_attention",   "squared_relu",
-    "use_rope_scaling"};
-
-Status check_switches(FieldReader& fields) {
-  for (const char* name : kUnknownSwitches) {
-    if (fields.flag(name, false)) {
-      return make_error(StatusCode::kUnsupported, "{}: expected False, found True: not done yet",
-                        name);
-    }
-  }
-  if (fields.number("rotary_seq_len_interpolation_factor").value_or(1) != 1) {
-    return make_error(StatusCode::kUnsupported,
-                      "rotary_seq_len_interpolation_factor: expected none: not done yet");
-  }
-  return Status();
-}
-
 Status read_recompute(FieldReader& fields, GptOptions& options) {
-  const std::string granularity = fields.text("recompute_granularity").value_or("");
-  if (granularity == "selective") {
+  fields.parse("recompute_granularity", options.recompute_granularity, parse_recompute_granularity);
+  if (fields.flag("recompute_activations", false)) {
     options.recompute_granularity = RecomputeGranularity::kSelective;
-  } else if (granularity == "full") {
-    options.recompute_granularity = RecomputeGranularity::kFull;
-  } else if (!granularity.empty()) {
-    return make_error(StatusCode::kInvalidArgument,
-                      "recompute_granularity: expected selective or full, found {}", granularity);
   }
   const std::string method = fields.text("recompute_method").value_or("uniform");
   if (method != "uniform" && method != "block") {
@@ -71,10 +44,27 @@ void read_numbers(FieldReader& fields, GptOptions& options) {
   take("norm_epsilon", options.layernorm_epsilon);
   take("rotary_base", options.rotary_base);
   take("rotary_percent", options.rotary_percent);
+  take("rotary_seq_len_interpolation_factor", options.rotary_seq_len_interpolation_factor);
+  take("rope_scaling_factor", options.rope_scaling_factor);
   take("init_method_std", options.init_method_std);
   if (const auto seed = fields.get<int64_t>("seed", "an integer")) {
     options.seed = static_cast<uint64_t>(*seed);
   }
+}
+
+/// The function of MLPs without SwiGLU.
+Status read_activation(FieldReader& fields, GptOptions& options) {
+  const bool openai_gelu = fields.flag("openai_gelu", false);
+  options.squared_relu = fields.flag("squared_relu", false);
+  if (openai_gelu && options.squared_relu) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "squared_relu: expected it without openai_gelu, found both");
+  }
+  // Without biases there is nothing that the fusion could add.
+  const bool fuses_bias_gelu =
+      fields.flag("bias_gelu_fusion", true) && fields.flag("add_bias_linear", true);
+  options.gelu = fuses_bias_gelu || openai_gelu ? GeluForm::kTanh : GeluForm::kErf;
+  return Status();
 }
 
 }  // namespace
@@ -82,15 +72,16 @@ void read_numbers(FieldReader& fields, GptOptions& options) {
 Result<GptOptions> GptOptions::from_fields(const FieldLookup& lookup) {
   FieldReader fields(lookup);
   GptOptions options;
-  MEG_RETURN_IF_ERROR(check_switches(fields));
   MEG_RETURN_IF_ERROR(read_types(fields, options));
   MEG_RETURN_IF_ERROR(read_recompute(fields, options));
+  MEG_RETURN_IF_ERROR(read_activation(fields, options));
   read_numbers(fields, options);
-  // Without biases there is nothing that the fusion could add.
-  const bool fuses_bias_gelu =
-      fields.flag("bias_gelu_fusion", true) && fields.flag("add_bias_linear", true);
-  const bool is_tanh = fuses_bias_gelu || fields.flag("openai_gelu", false);
-  options.gelu = is_tanh ? GeluForm::kTanh : GeluForm::kErf;
+  // core_v0.16 and later keep --apply-layernorm-1p by its config's name.
+  options.apply_layernorm_1p =
+      fields.flag("apply_layernorm_1p", fields.flag("layernorm_zero_centered_gamma", false));
+  options.fp32_residual_connection = fields.flag("fp32_residual_connection", false);
+  options.use_rope_scaling = fields.flag("use_rope_scaling", false);
+  options.init_method_xavier_uniform = fields.flag("init_method_xavier_uniform", false);
   options.attention_softmax_in_fp32 = fields.flag("attention_softmax_in_fp32", false);
   options.apply_query_key_layer_scaling = fields.flag("apply_query_key_layer_scaling", false);
   options.rotary_interleaved = fields.flag("rotary_interleaved", false);

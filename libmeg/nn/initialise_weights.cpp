@@ -32,6 +32,17 @@ double standard_deviation(std::string_view name, const GptModel& model) {
   return deviation / std::sqrt(2.0 * static_cast<double>(model.config().num_layers));
 }
 
+/// A matrix's first elements, in fp32 on the CPU.
+at::Tensor drawn_matrix(const GptParameter& parameter, const GptModel& model, uint64_t seed) {
+  at::Generator generator = at::detail::createCPUGenerator(seed ^ name_hash(parameter.name));
+  at::Tensor drawn = at::empty(parameter.tensor.sizes(), at::dtype(at::kFloat));
+  if (!model.options().init_method_xavier_uniform) {
+    return drawn.normal_(0, standard_deviation(parameter.name, model), generator);
+  }
+  const double bound = std::sqrt(6.0 / static_cast<double>(drawn.size(0) + drawn.size(1)));
+  return drawn.uniform_(-bound, bound, generator);
+}
+
 }  // namespace
 
 Status initialise_weights(GptModel& model, uint64_t seed) {
@@ -42,11 +53,9 @@ Status initialise_weights(GptModel& model, uint64_t seed) {
       if (parameter.name.ends_with(".bias")) {
         target.zero_();
       } else if (target.dim() == 1) {
-        target.fill_(1);
+        target.fill_(model.options().apply_layernorm_1p ? 0 : 1);
       } else {
-        at::Generator generator = at::detail::createCPUGenerator(seed ^ name_hash(parameter.name));
-        const at::Tensor drawn = at::empty(target.sizes(), at::dtype(at::kFloat));
-        target.copy_(drawn.normal_(0, standard_deviation(parameter.name, model), generator));
+        target.copy_(drawn_matrix(parameter, model, seed));
       }
     }
     return Status();

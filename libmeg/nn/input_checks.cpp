@@ -62,10 +62,10 @@ Status check_input(const InputRules& rules, const GptInput& input) {
     return wrong_tensor("tokens", "Long [b, s]", first);
   }
   if (!is_first && !(first.defined() && first.dim() == 3 && first.size(2) == config.hidden_size &&
-                     first.scalar_type() == options.params_dtype)) {
+                     first.scalar_type() == options.residual_dtype())) {
     return wrong_tensor(
         "hidden_states",
-        fmt::format("{} [b, s, {}]", c10::toString(options.params_dtype), config.hidden_size),
+        fmt::format("{} [b, s, {}]", c10::toString(options.residual_dtype()), config.hidden_size),
         first);
   }
   const int64_t b = first.size(0);

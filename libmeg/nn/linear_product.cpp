@@ -5,6 +5,7 @@
 #include <c10/core/InferenceMode.h>
 
 #include "libmeg/nn/few_rows_linear.h"
+#include "libmeg/nn/widened_product.h"
 
 namespace meg::nn {
 namespace {
@@ -33,6 +34,11 @@ at::Tensor onednn_product(const at::Tensor& input, const at::Tensor& weight,
 at::Tensor linear_product(const at::Tensor& input, const at::Tensor& weight,
                           const at::Tensor& bias) {
   if (has_few_rows(input, weight)) return few_rows_linear(input, weight, bias);
+  if (is_widened(weight)) {
+    std::vector<int64_t> sizes = input.sizes().vec();
+    sizes.back() = weight.size(0);
+    return widened_product(input.reshape({-1, weight.size(1)}), weight, bias).view(sizes);
+  }
   if (suits_onednn(input)) return onednn_product(input, weight, bias);
   return at::linear(input, weight, bias);
 }

@@ -83,6 +83,9 @@ Status load(const MegatronCheckpoint& checkpoint, const GptParameter& parameter)
 Status load_weights(const MegatronCheckpoint& checkpoint, GptModel& model,
                     const LoadWeightsOptions& options) {
   MEG_RETURN_IF_ERROR(check_none_left(checkpoint, model));
+  for (const RankFile& rank : checkpoint.files()) {
+    MEG_RETURN_IF_ERROR(rank.file->check_metadata_crcs());
+  }
   const ParametersByName found = by_name(checkpoint);
   return parallel::torch_guard([&]() -> Status {
     const c10::NoGradGuard without_gradients;

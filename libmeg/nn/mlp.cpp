@@ -13,6 +13,7 @@ Mlp::Mlp(const GptConfig& config, const GptOptions& options, const ParameterStor
       linear_fc2_(store.find("decoder.layers.{}.mlp.linear_fc2.weight", layer),
                   store.find("decoder.layers.{}.mlp.linear_fc2.bias", layer)),
       swiglu_(config.swiglu),
+      squared_relu_(options.squared_relu),
       gelu_(options.gelu) {}
 
 at::Tensor Mlp::activate(const at::Tensor& hidden_states) const {
@@ -20,6 +21,7 @@ at::Tensor Mlp::activate(const at::Tensor& hidden_states) const {
     const std::vector<at::Tensor> halves = linear_fc1_.forward(hidden_states).chunk(2, -1);
     return at::silu(halves[0]) * halves[1];
   }
+  if (squared_relu_) return at::relu(linear_fc1_.forward(hidden_states)).square();
   // On a CPU the fused kernel halves the time of GELU and its gradient; on a GPU the matrix product
   // adds the bias on its way out.
   if (gelu_ == GeluForm::kTanh && hidden_states.is_cpu() && linear_fc1_.bias().defined()) {

@@ -9,7 +9,8 @@
 namespace meg::nn {
 
 /// LayerNorm or RMSNorm over the last dimension, in fp32 inside; weights and output are of the
-/// parameters' type.
+/// parameters' type, the input may be fp32 beside 16-bit ones. With apply_layernorm_1p the weight
+/// is what is stored + 1.
 /// Mirrors Megatron-LM megatron/core/transformer/torch_norm.py: WrappedTorchNorm.
 class Norm {
  public:
@@ -22,6 +23,7 @@ class Norm {
 
  private:
   bool is_rms_norm_;
+  bool is_1p_;
   double epsilon_;
   at::Tensor weight_, bias_;
 };

@@ -26,7 +26,7 @@ at::Tensor TransformerLayer::forward(const at::Tensor& hidden_states, const Forw
 at::Tensor TransformerLayer::dropout_add(const at::Tensor& output, const at::Tensor& residual,
                                          const ForwardContext& context) const {
   if (!context.training) return residual + output;
-  return residual + dropout(output, hidden_dropout_,
+  return residual + dropout(output.to(residual.scalar_type()), hidden_dropout_,
                             context.random->generator(RandomStates::Stream::kDataParallel));
 }
 

@@ -4,8 +4,6 @@
 
 #include <string_view>
 
-#include "libmeg/core/printable.h"
-
 namespace meg {
 namespace {
 
@@ -38,13 +36,15 @@ Result<std::string> vocab_size_text(const TokenizerOptions& options) {
   return make_error(StatusCode::kInvalidArgument, "{} needs --vocab-size", options.tokenizer_type);
 }
 
-Status unknown_type(const TokenizerOptions& options) {
-  if (options.tokenizer_type.empty()) {
-    return Status(StatusCode::kInvalidArgument,
-                  "--tokenizer-type is missing: index caches are named by the tokenizer too");
-  }
-  return make_error(StatusCode::kUnsupported, "--tokenizer-type {}: not supported yet",
-                    printable(options.tokenizer_type));
+/// HuggingFaceTokenizer came with core 0.8; NullTokenizer's class had no unique_identifiers before
+/// core 0.7, where Megatron-LM ends at the first dataset.
+Status check_revision_has(std::string_view type, const MegatronVersion& version) {
+  const bool lacks = (type == "NullTokenizer" && !version.null_tokenizer_identifies) ||
+                     (type == "HuggingFaceTokenizer" && !version.hugging_face_tokenizer);
+  if (!lacks) return {};
+  return make_error(StatusCode::kInvalidArgument,
+                    "--tokenizer-type {}: Megatron-LM at {} builds no index caches with it", type,
+                    version.name);
 }
 
 /// The classes of megatron/training/tokenizer/tokenizer.py.
@@ -77,7 +77,7 @@ Result<TokenizerIdentity> legacy_identity(const TokenizerOptions& options) {
     identity.options = {{"vocab_size", size}};
     return identity;
   }
-  return unknown_type(options);
+  return lacking_tokenizer_type(type);
 }
 
 /// Keyword arguments that megatron/core/tokenizers/utils/build_tokenizer.py passes on, in order.
@@ -125,11 +125,12 @@ Result<TokenizerIdentity> core_identity(const TokenizerOptions& options, int rel
   if (type == "NullTokenizer") {
     MEG_ASSIGN_OR_RETURN(const std::string size, vocab_size_text(options));
     identity.options = {{"vocab_size", size}};
+    if (release >= 18) identity.options.emplace_back("pad_id", "-1");
     return identity;
   }
   const bool by_name = type == "GPT2BPETokenizer" || is_word_piece(type);
   if (!by_name && !is_sentence_piece(type) && type != "HuggingFaceTokenizer") {
-    return unknown_type(options);
+    return lacking_tokenizer_type(type);
   }
   if (!by_name) MEG_RETURN_IF_ERROR(require(options.tokenizer_model, type, "--tokenizer-model"));
   identity.tokenizer_path = by_name ? type : options.tokenizer_model;
@@ -143,6 +144,7 @@ Result<TokenizerIdentity> identify_tokenizer(const TokenizerOptions& options,
                                              const MegatronVersion& version,
                                              bool legacy_tokenizer) {
   if (version.index_cache_form != IndexCacheForm::kDatasetPath) return TokenizerIdentity{};
+  MEG_RETURN_IF_ERROR(check_revision_has(options.tokenizer_type, version));
   if (version.core_tokenizers == 0 || legacy_tokenizer) return legacy_identity(options);
   return core_identity(options, version.core_tokenizers);
 }

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <string_view>
 
 #include "libmeg/core/printable.h"
 #include "libmeg/tokenizer/gpt2_bpe_tokenizer.h"
@@ -43,8 +42,11 @@ Result<std::unique_ptr<Tokenizer>> open_gpt2_bpe(const TokenizerOptions& options
 }  // namespace
 
 Result<std::unique_ptr<Tokenizer>> open_tokenizer(const TokenizerOptions& options) {
-  const std::string& type = options.tokenizer_type;
-  if (type == kGpt2Bpe) return open_gpt2_bpe(options);
+  if (options.tokenizer_type == kGpt2Bpe) return open_gpt2_bpe(options);
+  return lacking_tokenizer_type(options.tokenizer_type);
+}
+
+Status lacking_tokenizer_type(std::string_view type) {
   if (type.empty()) {
     return make_error(StatusCode::kInvalidArgument, "--tokenizer-type is missing: expected {}",
                       fmt::join(kTypes, ", "));

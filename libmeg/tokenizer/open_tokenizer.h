@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "libmeg/tokenizer/tokenizer.h"
 
@@ -23,5 +24,9 @@ struct TokenizerOptions {
 /// missing, kUnsupported for a type of Megatron-LM that libmeg lacks, else what its files give.
 /// Mirrors Megatron-LM megatron/tokenizer/tokenizer.py: build_tokenizer.
 Result<std::unique_ptr<Tokenizer>> open_tokenizer(const TokenizerOptions& options);
+
+/// The error of a --tokenizer-type that cannot be taken: kUnsupported for one of Megatron-LM's,
+/// kInvalidArgument, with their names, where it is unknown or empty.
+Status lacking_tokenizer_type(std::string_view type);
 
 }  // namespace meg

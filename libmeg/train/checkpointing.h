@@ -21,6 +21,8 @@ namespace meg::train {
 /// Where a run is saved and what it begins with. Names are those of Megatron's flags.
 struct CheckpointOptions {
   std::optional<std::string> load;
+  /// The iteration to load instead of the one that the tracker names.
+  std::optional<int64_t> ckpt_step;
   std::optional<std::string> save;
   std::optional<int64_t> save_interval;
   bool finetune = false;
@@ -39,6 +41,7 @@ struct Progress {
   int64_t iteration = 0;
   int64_t consumed_train_samples = 0;
   int64_t consumed_valid_samples = 0;
+  int64_t skipped_train_samples = 0;  ///< Of iterations_to_skip; among the consumed ones.
   double floating_point_operations = 0;
 };
 
@@ -52,7 +55,8 @@ struct RunParts {
 using PrintLine = std::function<void(const std::string&)>;
 
 /// Opens what --load names; nullopt with Megatron's warning where there is none.
-/// kNotFound with exit_on_missing_checkpoint.
+/// kNotFound with exit_on_missing_checkpoint, and where an iteration that is asked for or that the
+/// tracker names is not there.
 Result<std::optional<MegatronCheckpoint>> open_checkpoint(const CheckpointOptions& options,
                                                           const PrintLine& print);
 
@@ -70,8 +74,15 @@ class CheckpointSaver {
 
   bool enabled() const { return options_.save.has_value(); }
 
-  /// The iteration saved last by this object; nullopt before the first.
+  /// Makes the folder. An error where nothing could be saved in it.
+  Status check_folder() const;
+
+  /// The iteration that the folder has already: the one saved last, or the loaded one where --load
+  /// and --save are one folder; nullopt before the first.
   std::optional<int64_t> last_iteration() const { return last_iteration_; }
+
+  /// The run begins with the checkpoint of this iteration in --load.
+  void note_loaded(int64_t iteration);
 
   Status save(const Progress& progress, RunParts parts, const PrintLine& print);
 

@@ -102,8 +102,25 @@ double number_of(const FieldValue& value) {
   return real != nullptr ? *real : 0;
 }
 
+int64_t skipped_samples(const TrainingArgs& args) {
+  const std::optional<FieldValue> value = args.field("skipped_train_samples");
+  const int64_t* samples = value.has_value() ? std::get_if<int64_t>(&*value) : nullptr;
+  return samples == nullptr ? 0 : *samples;
+}
+
+/// Megatron loads an optimizer only into one with the same groups.
+Status check_groups(const OptimizerState& saved, const OptimizerParamScheduler::Options& run) {
+  if (saved.decoupled.has_value() == run.decoupled_lr.has_value()) return {};
+  return make_error(StatusCode::kInvalidArgument,
+                    "cannot load the optimizer: decoupled_lr: expected a run {} it as the "
+                    "checkpoint's, found one {}; --no-load-optim or --finetune does without",
+                    saved.decoupled.has_value() ? "with" : "without",
+                    saved.decoupled.has_value() ? "without" : "with");
+}
+
 Status restore_optimizer(const TrainingState& state, RunParts parts, const PrintLine& print) {
   if (state.optimizer.has_value()) {
+    MEG_RETURN_IF_ERROR(check_groups(*state.optimizer, parts.scheduler.options()));
     parts.optimizer.set_updates(state.optimizer->decay.step.value_or(0));
     GradScaler* scaler = parts.optimizer.scaler();
     const auto& saved = state.optimizer->grad_scaler;
@@ -136,9 +153,10 @@ Result<std::optional<MegatronCheckpoint>> open_checkpoint(const CheckpointOption
                                                           const PrintLine& print) {
   if (!options.load.has_value()) return std::optional<MegatronCheckpoint>();
   const std::string& load = *options.load;
-  const Result<CheckpointFolder> folder = find_checkpoint(load);
+  const Result<CheckpointFolder> folder = find_checkpoint(load, options.ckpt_step);
   if (!folder.has_value()) {
-    const bool none = folder.error().code() == StatusCode::kNotFound && is_missing(load);
+    const bool none = folder.error().code() == StatusCode::kNotFound &&
+                      !options.ckpt_step.has_value() && is_missing(load);
     if (!none || options.exit_on_missing_checkpoint) return folder.error();
     print(fmt::format("WARNING: could not find the metadata file {}/{} ", load, kTrackerName));
     print("    will not load any checkpoints and will start from random");
@@ -174,6 +192,7 @@ Result<Progress> load_checkpoint(const MegatronCheckpoint& checkpoint,
       .iteration = state.iteration,
       .consumed_train_samples = state.consumed_train_samples,
       .consumed_valid_samples = state.consumed_valid_samples,
+      .skipped_train_samples = options.finetune ? 0 : skipped_samples(state.args),
       .floating_point_operations = number_of(state.num_floating_point_operations_so_far)};
 }
 

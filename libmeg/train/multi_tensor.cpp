@@ -2,7 +2,10 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <iterator>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -71,6 +74,20 @@ nn::GradientStatistics MultiTensor::statistics(float scale) {
   nn::GradientStatistics total;
   std::memcpy(&total, host.const_data_ptr(), sizeof(total));
   return total;
+}
+
+MultiTensor::NotFinite MultiTensor::find_not_finite() {
+  if (!device_.is_cpu()) {
+    const at::Tensor host = device_of_chunks_.cpu();
+    std::memcpy(of_chunks_.data(), host.const_data_ptr(), host.nbytes());
+  }
+  const auto chunk =
+      std::find_if(of_chunks_.begin(), of_chunks_.end(),
+                   [](const nn::GradientStatistics& statistics) { return statistics.found_inf(); });
+  const auto place = nn::place_of_chunk(gradients_.data(), static_cast<int64_t>(gradients_.size()),
+                                        std::distance(of_chunks_.begin(), chunk));
+  return {.tensor = static_cast<size_t>(place.tensor),
+          .has_nan = std::isnan(chunk->sum_of_squares)};
 }
 
 void MultiTensor::adam(const nn::AdamStep& step) {

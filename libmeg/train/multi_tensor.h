@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
 #include <vector>
 
 #include "libmeg/nn/kernels/gradient_statistics.h"
@@ -20,6 +21,15 @@ class MultiTensor {
 
   /// Of all gradients times `scale`. On a GPU this waits for it.
   nn::GradientStatistics statistics(float scale);
+
+  /// A tensor whose gradient is not finite, and what is in it.
+  struct NotFinite {
+    size_t tensor = 0;  ///< Its number in the list.
+    bool has_nan = false;
+  };
+
+  /// The first such one. Only after statistics() found one.
+  NotFinite find_not_finite();
 
   void adam(const nn::AdamStep& step);
 

@@ -4,10 +4,12 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <string_view>
 
 #include "libmeg/parallel/torch_guard.h"
 #include "libmeg/train/flat_buffer.h"
 #include "libmeg/train/multi_tensor.h"
+#include "libmeg/train/not_finite.h"
 
 namespace meg::train {
 namespace {
@@ -17,7 +19,20 @@ using parallel::torch_guard;
 // Added to the norm that clipping divides by, as in Megatron.
 constexpr double kClipEpsilon = 1e-6;
 
-enum Group : int { kDecay = 0, kNoDecay = 1 };
+/// With 1 a moment stays zero and its correction divides by zero.
+Status check_beta(std::string_view flag, double beta) {
+  if (beta >= 0 && beta < 1) return {};
+  return make_error(StatusCode::kInvalidArgument, "{}: expected 0 to less than 1, found {}", flag,
+                    beta);
+}
+
+enum Group : int { kDecay = 0, kNoDecay = 1, kDecoupled = 2 };
+
+/// What --decoupled-lr has its rate for is what is cut by the vocabulary.
+Group group_of(const nn::GptParameter& parameter) {
+  if (parameter.partition == Partition::kVocabulary) return kDecoupled;
+  return parameter.weight_decay ? kDecay : kNoDecay;
+}
 
 nn::FloatType float_type(at::ScalarType type) {
   if (type == at::kHalf) return nn::FloatType::kFloat16;
@@ -41,20 +56,23 @@ struct Optimizer::State {
   bool gradients_in_place = true;
   std::vector<ParameterState> states;
   MultiTensor kernels;
+  std::optional<MultiTensor> parameters_for_norm;
   int64_t updates = 0;
-  Rates last_rates;
 
   bool is_sixteen_bit() const { return model.options().params_dtype != at::kFloat; }
 
+  Status refuse_not_finite();
   void allocate();
   std::vector<nn::AdamTensor> adam_tensors();
+  MultiTensor normed_parameters() const;
   nn::AdamStep adam_step(const Rates& rates, float inverse_scale, float clip) const;
 };
 
 void Optimizer::State::allocate() {
   const auto parameters = model.parameters();
   const at::ScalarType type = model.options().params_dtype;
-  const bool widen = options.accumulate_allreduce_grads_in_fp32 || type == at::kBFloat16;
+  const bool widen = options.accumulate_allreduce_grads_in_fp32 ||
+                     (type == at::kBFloat16 && !options.grad_reduce_in_bf16);
   gradients_in_place = !is_sixteen_bit() || !widen;
   gradients = FlatBuffer(parameters, gradients_in_place ? type : at::kFloat);
   if (is_sixteen_bit()) masters = FlatBuffer(parameters, at::kFloat);
@@ -67,6 +85,11 @@ void Optimizer::State::allocate() {
     if (gradients_in_place) parameters[i].tensor.mutable_grad() = gradients.views()[i];
   }
   kernels = MultiTensor(adam_tensors(), model.options().device);
+}
+
+Status Optimizer::State::refuse_not_finite() {
+  const MultiTensor::NotFinite found = kernels.find_not_finite();
+  return not_finite_error("gradient of " + model.parameters()[found.tensor].name, found.has_nan);
 }
 
 std::vector<nn::AdamTensor> Optimizer::State::adam_tensors() {
@@ -83,11 +106,25 @@ std::vector<nn::AdamTensor> Optimizer::State::adam_tensors() {
     tensor.exp_avg_sq = states[i].exp_avg_sq.mutable_data_ptr<float>();
     if (is_sixteen_bit()) tensor.weight = weight.mutable_data_ptr();
     tensor.weight_type = float_type(weight.scalar_type());
-    tensor.group = parameters[i].weight_decay ? kDecay : kNoDecay;
+    tensor.group = group_of(parameters[i]);
     tensor.count = weight.numel();
     tensors.push_back(tensor);
   }
   return tensors;
+}
+
+/// The parameters in the place of gradients, whose sum of squares the kernels take.
+MultiTensor Optimizer::State::normed_parameters() const {
+  const bool takes_masters = model.options().params_dtype == at::kBFloat16;
+  const auto parameters = model.parameters();
+  std::vector<nn::AdamTensor> tensors(parameters.size());
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const at::Tensor& tensor = takes_masters ? states[i].master : parameters[i].tensor;
+    tensors[i].gradient = tensor.const_data_ptr();
+    tensors[i].gradient_type = float_type(tensor.scalar_type());
+    tensors[i].count = tensor.numel();
+  }
+  return MultiTensor(std::move(tensors), model.options().device);
 }
 
 nn::AdamStep Optimizer::State::adam_step(const Rates& rates, float inverse_scale,
@@ -101,9 +138,12 @@ nn::AdamStep Optimizer::State::adam_step(const Rates& rates, float inverse_scale
   step.inverse_loss_scale = inverse_scale;
   step.clip_coefficient = clip;
   const auto lr = static_cast<float>(rates.lr);
-  step.groups[kDecay] = {.learning_rate = lr,
-                         .weight_decay = static_cast<float>(rates.weight_decay)};
+  const auto weight_decay = static_cast<float>(rates.weight_decay);
+  step.groups[kDecay] = {.learning_rate = lr, .weight_decay = weight_decay};
   step.groups[kNoDecay] = {.learning_rate = lr, .weight_decay = 0};
+  step.groups[kDecoupled] = {
+      .learning_rate = static_cast<float>(rates.decoupled_lr.value_or(rates.lr)),
+      .weight_decay = weight_decay};
   return step;
 }
 
@@ -114,6 +154,8 @@ Optimizer::~Optimizer() = default;
 Result<std::unique_ptr<Optimizer>> Optimizer::create(nn::GptModel& model,
                                                      std::unique_ptr<GradScaler> scaler,
                                                      const Options& options) {
+  MEG_RETURN_IF_ERROR(check_beta("--adam-beta1", options.betas[0]));
+  MEG_RETURN_IF_ERROR(check_beta("--adam-beta2", options.betas[1]));
   auto state = std::make_unique<State>(model, std::move(scaler), options);
   MEG_RETURN_IF_ERROR(torch_guard([&] {
     state->allocate();
@@ -122,6 +164,11 @@ Result<std::unique_ptr<Optimizer>> Optimizer::create(nn::GptModel& model,
   std::unique_ptr<Optimizer> optimizer(new Optimizer(std::move(state)));
   MEG_RETURN_IF_ERROR(optimizer->copy_model_to_masters());
   return optimizer;
+}
+
+bool Optimizer::checks_for_nan() const {
+  const bool is_dynamic = state_->scaler != nullptr && state_->scaler->state_dict().has_value();
+  return state_->options.check_for_nan_in_loss_and_grad && !is_dynamic;
 }
 
 double Optimizer::loss_scale() const {
@@ -149,12 +196,31 @@ Status Optimizer::gather_gradients() {
   });
 }
 
+Status Optimizer::scale_gradients(double factor) {
+  return torch_guard([&] {
+    state_->gradients.flat().mul_(factor);
+    return Status();
+  });
+}
+
+Result<double> Optimizer::params_norm() {
+  double norm = 0;
+  MEG_RETURN_IF_ERROR(torch_guard([&] {
+    std::optional<MultiTensor>& parameters = state_->parameters_for_norm;
+    if (!parameters.has_value()) parameters.emplace(state_->normed_parameters());
+    norm = std::sqrt(parameters->statistics(/*scale=*/1).sum_of_squares);
+    return Status();
+  }));
+  return norm;
+}
+
 Result<Optimizer::Outcome> Optimizer::step(const Rates& rates) {
   Outcome outcome;
   const Status done = torch_guard([&]() -> Status {
     State& state = *state_;
     const float inverse_scale = state.scaler == nullptr ? 1.0F : state.scaler->inv_scale();
     const nn::GradientStatistics found = state.kernels.statistics(inverse_scale);
+    if (checks_for_nan() && found.found_inf()) return state.refuse_not_finite();
     if (state.scaler != nullptr) {
       outcome.skipped = found.found_inf();
       state.scaler->update(found.found_inf());
@@ -170,7 +236,6 @@ Result<Optimizer::Outcome> Optimizer::step(const Rates& rates) {
     if (state.options.log_num_zeros_in_grad) outcome.num_zeros = found.num_zeros;
     state.kernels.adam(state.adam_step(rates, inverse_scale, clip));
     ++state.updates;
-    state.last_rates = rates;
     return {};
   });
   MEG_RETURN_IF_ERROR(done);
@@ -202,8 +267,6 @@ Status Optimizer::copy_masters_to_model() {
 int64_t Optimizer::updates() const { return state_->updates; }
 
 void Optimizer::set_updates(int64_t updates) { state_->updates = updates; }
-
-const Optimizer::Rates& Optimizer::last_rates() const { return state_->last_rates; }
 
 GradScaler* Optimizer::scaler() { return state_->scaler.get(); }
 

@@ -26,14 +26,20 @@ class Optimizer {
     double eps = 1e-8;                           ///< --adam-eps
     double clip_grad = 1.0;                      ///< Largest gradient norm; 0: not clipped.
     bool log_num_zeros_in_grad = false;
-    /// 16-bit gradients of micro-batches are added in fp32; always so for bf16.
+    /// inf and NaN are errors before they are applied, save with a dynamic loss scale.
+    bool check_for_nan_in_loss_and_grad = true;
+    /// 16-bit gradients of micro-batches are added in fp32; for bf16 also without this flag, unless
+    /// the next one is given.
     bool accumulate_allreduce_grads_in_fp32 = false;
+    bool grad_reduce_in_bf16 = false;
   };
 
-  /// What the two parameter groups use in a step.
+  /// What the parameter groups use in a step.
   struct Rates {
     double lr = 0;
     double weight_decay = 0;  ///< Of the parameters that decay.
+    /// Of the rows of the embedding and of an output layer; nullopt: lr.
+    std::optional<double> decoupled_lr = std::nullopt;
   };
 
   /// What a step did.
@@ -55,6 +61,9 @@ class Optimizer {
                                                    const Options& options);
   ~Optimizer();
 
+  /// Whether inf and NaN in losses and gradients are errors, and not signals to a loss scaler.
+  bool checks_for_nan() const;
+
   /// What the loss is multiplied with before backward.
   double loss_scale() const;
 
@@ -64,7 +73,12 @@ class Optimizer {
   /// After backward of every micro-batch.
   Status gather_gradients();
 
-  /// Applies the gathered gradients, unless one is inf or NaN; then the loss scale falls.
+  /// Multiplies what is gathered.
+  Status scale_gradients(double factor);
+
+  /// Applies the gathered gradients. Where one is inf or NaN, nothing changes: with
+  /// checks_for_nan() that is kOutOfRange, naming its parameter, else with a loss scale a skipped
+  /// step, after which a dynamic one falls. Without a loss scale it is applied.
   Result<Outcome> step(const Rates& rates);
 
   /// In the order of the model's parameters. Writing into them is allowed between steps.
@@ -75,10 +89,12 @@ class Optimizer {
   /// After masters were put back: the model follows them.
   Status copy_masters_to_model();
 
+  /// The L2 norm of all parameters, of bf16 ones' masters: Megatron's calc_params_l2_norm since
+  /// core_v0.11.
+  Result<double> params_norm();
+
   int64_t updates() const;  ///< Steps that were not skipped.
   void set_updates(int64_t updates);
-
-  const Rates& last_rates() const;  ///< Of the last step; zeros before the first.
 
   GradScaler* scaler();
 

@@ -16,10 +16,26 @@ Result<std::unique_ptr<RunReport>> RunReport::create(Options options, const GptC
                                                      Print print) {
   std::unique_ptr<RunReport> report(new RunReport(std::move(options), config, std::move(print)));
   if (const auto& folder = report->options_.tensorboard_dir) {
-    MEG_ASSIGN_OR_RETURN(TensorboardWriter writer, TensorboardWriter::create(*folder, {}));
-    report->tensorboard_.emplace(std::move(writer));
+    Result<TensorboardWriter> writer = TensorboardWriter::create(*folder, {});
+    if (writer.has_value()) {
+      report->tensorboard_.emplace(*std::move(writer));
+    } else if (writer.error().code() == StatusCode::kResourceExhausted) {
+      report->stop_drawing(writer.error());
+    } else {
+      return writer.error();
+    }
   }
   return report;
+}
+
+void RunReport::draw(const std::function<Status(TensorboardWriter& writer)>& points) {
+  if (!tensorboard_.has_value()) return;
+  if (const Status status = points(*tensorboard_); !status.ok()) stop_drawing(status);
+}
+
+void RunReport::stop_drawing(const Status& status) {
+  print_(fmt::format("WARNING: {}: nothing more is written for TensorBoard", status.message()));
+  tensorboard_.reset();
 }
 
 void RunReport::times(std::initializer_list<std::string_view> names) {
@@ -30,7 +46,7 @@ void RunReport::times(std::initializer_list<std::string_view> names) {
 void RunReport::memory(int64_t iteration) {
   if (std::exchange(memory_is_said_, true)) return;
   if (options_.memory.has_value()) {
-    for (const std::string& line : theoretical_memory_lines(*options_.memory, /*verbose=*/false)) {
+    for (const std::string& line : theoretical_memory_lines(*options_.memory, /*verbose=*/true)) {
       print_(line);
     }
   }
@@ -39,7 +55,7 @@ void RunReport::memory(int64_t iteration) {
                           : resident_memory_line(/*rank=*/0, iteration, peak_resident_bytes()));
 }
 
-Status RunReport::interval(const IterationFigures& figures) {
+void RunReport::interval(const IterationFigures& figures) {
   const double elapsed = since_last_line_.seconds();
   const auto iterations = static_cast<double>(log_.iterations());
   since_last_line_ = Stopwatch();
@@ -55,28 +71,31 @@ Status RunReport::interval(const IterationFigures& figures) {
   for (const std::string& line : timers_lines(options_.timers.log_option, parts, iterations)) {
     print_(line);
   }
-  if (!tensorboard_.has_value()) return {};
-  return write_times(*tensorboard_, options_.curves, figures.iteration, elapsed / iterations,
-                     tflops, parts, iterations);
+  draw([&](TensorboardWriter& writer) {
+    return write_times(writer, options_.curves, figures.iteration, elapsed / iterations, tflops,
+                       parts, iterations);
+  });
 }
 
-Status RunReport::step(const IterationFigures& figures, const Losses& losses, bool skipped) {
+void RunReport::step(const IterationFigures& figures, const Losses& losses, bool skipped) {
   log_.add(losses, skipped);
-  if (tensorboard_.has_value()) {
-    MEG_RETURN_IF_ERROR(
-        write_iteration(*tensorboard_, options_.curves, figures, losses, kWorldSize));
-  }
-  return figures.iteration % options_.log_interval == 0 ? interval(figures) : Status();
+  draw([&](TensorboardWriter& writer) {
+    return write_iteration(writer, options_.curves, figures, losses, kWorldSize);
+  });
+  if (figures.iteration % options_.log_interval == 0) interval(figures);
 }
 
-Status RunReport::evaluation(Evaluation kind, int64_t iteration, int64_t consumed_train_samples,
-                             const Losses& losses) {
+void RunReport::evaluation(Evaluation kind, int64_t iteration, int64_t consumed_train_samples,
+                           const Losses& losses) {
   for (const std::string& line : validation_lines(kind, iteration, losses)) print_(line);
-  if (!tensorboard_.has_value() || kind == Evaluation::kFinalTest) return {};
-  return write_validation(*tensorboard_, options_.curves, iteration, consumed_train_samples,
-                          losses);
+  if (kind == Evaluation::kFinalTest) return;
+  draw([&](TensorboardWriter& writer) {
+    return write_validation(writer, options_.curves, iteration, consumed_train_samples, losses);
+  });
 }
 
-Status RunReport::flush() { return tensorboard_.has_value() ? tensorboard_->flush() : Status(); }
+void RunReport::flush() {
+  draw([](TensorboardWriter& writer) { return writer.flush(); });
+}
 
 }  // namespace meg::train

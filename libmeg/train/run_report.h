@@ -39,7 +39,7 @@ class RunReport {
     std::optional<TheoreticalMemory> memory;
   };
 
-  /// Errors: the event file cannot be made.
+  /// Errors: the event file cannot be made, save for a full disk.
   static Result<std::unique_ptr<RunReport>> create(Options options, const GptConfig& config,
                                                    Print print);
 
@@ -50,15 +50,15 @@ class RunReport {
 
   /// After every step; prints at multiples of log_interval, behind its first line also what memory
   /// was expected and what is used.
-  Status step(const IterationFigures& figures, const Losses& losses, bool skipped);
+  void step(const IterationFigures& figures, const Losses& losses, bool skipped);
 
-  Status evaluation(Evaluation kind, int64_t iteration, int64_t consumed_train_samples,
-                    const Losses& losses);
+  void evaluation(Evaluation kind, int64_t iteration, int64_t consumed_train_samples,
+                  const Losses& losses);
 
   /// The time until now is no step's.
   void leave_out_time() { since_last_line_ = Stopwatch(); }
 
-  Status flush();
+  void flush();
 
  private:
   RunReport(Options options, const GptConfig& config, Print print)
@@ -68,7 +68,12 @@ class RunReport {
         timers_(options_.timers),
         log_(options_.version) {}
 
-  Status interval(const IterationFigures& figures);
+  void interval(const IterationFigures& figures);
+
+  /// Writes points for TensorBoard. A run does not end because its disk is full: it says so once
+  /// and writes no more.
+  void draw(const std::function<Status(TensorboardWriter& writer)>& points);
+  void stop_drawing(const Status& status);
   void memory(int64_t iteration);
 
   Options options_;

@@ -1,7 +1,11 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include <filesystem>
+
+#include "libmeg/checkpoint/megatron/checkpoint_folder.h"
 #include "libmeg/checkpoint/training/write_training_checkpoint.h"
+#include "libmeg/core/atomic_file.h"
 #include "libmeg/parallel/torch_guard.h"
 #include "libmeg/train/checkpointing.h"
 #include "libmeg/train/device_figures.h"
@@ -57,8 +61,8 @@ OptimizerState optimizer_state_of(RunParts parts) {
   OptimizerState state;
   state.mixed_precision = parts.model.options().params_dtype != at::kFloat;
   ParamGroupState& decay = state.decay;
-  decay.lr = optimizer.last_rates().lr;
-  decay.weight_decay = optimizer.last_rates().weight_decay;
+  decay.lr = parts.scheduler.lr();
+  decay.weight_decay = parts.scheduler.weight_decay();
   decay.betas = optimizer.options().betas;
   decay.eps = optimizer.options().eps;
   decay.max_lr = parts.scheduler.options().max_lr;
@@ -67,6 +71,12 @@ OptimizerState optimizer_state_of(RunParts parts) {
   state.no_decay = decay;
   state.no_decay.wd_mult = 0;
   state.no_decay.weight_decay = 0;
+  if (const auto lr = parts.scheduler.options().decoupled_lr) {
+    ParamGroupState& decoupled = state.decoupled.emplace(decay);
+    decoupled.lr = parts.scheduler.decoupled_lr().value_or(*lr);
+    decoupled.max_lr = *lr;
+    decoupled.min_lr = parts.scheduler.options().decoupled_min_lr.value_or(decay.min_lr);
+  }
   if (GradScaler* scaler = parts.optimizer.scaler(); scaler != nullptr && state.mixed_precision) {
     state.grad_scaler.emplace();
     if (const auto dynamic = scaler->state_dict()) {
@@ -87,6 +97,9 @@ Result<TrainingState> CheckpointSaver::snapshot(const Progress& progress, RunPar
   state.consumed_valid_samples = progress.consumed_valid_samples;
   state.num_floating_point_operations_so_far = progress.floating_point_operations;
   state.args = args_;
+  if (progress.skipped_train_samples > 0) {
+    state.args.set("skipped_train_samples", {progress.skipped_train_samples});
+  }
   const bool with_optimizer = !options_.no_save_optim;
   MEG_RETURN_IF_ERROR(parallel::torch_guard([&] {
     state.parameters = snapshot_parameters(parts, with_optimizer, options_.async_save);
@@ -120,6 +133,19 @@ Status CheckpointSaver::save(const Progress& progress, RunParts parts, const Pri
   }
   last_iteration_ = progress.iteration;
   return {};
+}
+
+Status CheckpointSaver::check_folder() const {
+  if (!enabled()) return {};
+  const std::filesystem::path folder(*options_.save);
+  return AtomicFile::create(folder / std::string(kTrackerName)).status().with_prefix("--save");
+}
+
+void CheckpointSaver::note_loaded(int64_t iteration) {
+  std::error_code ignored;
+  if (enabled() && std::filesystem::equivalent(*options_.load, *options_.save, ignored)) {
+    last_iteration_ = iteration;
+  }
 }
 
 Status CheckpointSaver::finish() { return writer_.finish(); }

@@ -55,6 +55,15 @@ Result<MaskedLoss> masked_loss(nn::GptModel& model, const Batch& batch) {
   return MaskedLoss{.sum = at::sum(losses * batch.loss_mask), .tokens = batch.loss_mask.sum()};
 }
 
+MicroBatchLoss total_loss(const std::vector<MicroBatchLoss>& losses) {
+  MicroBatchLoss total;
+  for (const MicroBatchLoss& loss : losses) {
+    total.loss_sum += loss.loss_sum;
+    total.tokens += loss.tokens;
+  }
+  return total;
+}
+
 /// Losses of a step's micro-batches, left on the device until all are computed: reading one would
 /// wait for it.
 class StepLosses {
@@ -110,23 +119,28 @@ class DeviceBatches {
 
 Result<std::vector<MicroBatchLoss>> forward_backward(nn::GptModel& model, Optimizer& optimizer,
                                                      const NextMicroBatch& next,
-                                                     int64_t micro_batches) {
+                                                     int64_t micro_batches, StepLoss step_loss) {
   model.set_training(true);
   MEG_RETURN_IF_ERROR(optimizer.zero_grad());
+  const bool per_token = step_loss == StepLoss::kMeanOfTokens;
   StepLosses losses;
   DeviceBatches batches(next, model.options().device);
   for (int64_t i = 0; i < micro_batches; ++i) {
     MEG_RETURN_IF_ERROR(torch_guard([&]() -> Status {
       MEG_ASSIGN_OR_RETURN(const Batch batch, batches.next());
       MEG_ASSIGN_OR_RETURN(const MaskedLoss loss, masked_loss(model, batch));
-      const double scale = optimizer.loss_scale() / static_cast<double>(micro_batches);
-      torch::autograd::backward({loss.sum / loss.tokens.clamp_min(1) * scale}, {});
+      const double shares = per_token ? 1 : static_cast<double>(micro_batches);
+      const at::Tensor part = per_token ? loss.sum : loss.sum / loss.tokens.clamp_min(1);
+      torch::autograd::backward({part * (optimizer.loss_scale() / shares)}, {});
       losses.add(loss);
       return {};
     }));
     MEG_RETURN_IF_ERROR(optimizer.gather_gradients());
   }
-  return losses.read();
+  MEG_ASSIGN_OR_RETURN(std::vector<MicroBatchLoss> found, losses.read());
+  const double tokens = total_loss(found).tokens;
+  if (per_token && tokens > 0) MEG_RETURN_IF_ERROR(optimizer.scale_gradients(1 / tokens));
+  return found;
 }
 
 Result<std::vector<MicroBatchLoss>> forward_only(nn::GptModel& model, const NextMicroBatch& next,
@@ -147,14 +161,9 @@ Result<std::vector<MicroBatchLoss>> forward_only(nn::GptModel& model, const Next
 }
 
 double reported_loss(const std::vector<MicroBatchLoss>& losses, bool over_tokens) {
-  MicroBatchLoss total;
+  if (over_tokens) return total_loss(losses).mean();
   double means = 0;
-  for (const MicroBatchLoss& loss : losses) {
-    total.loss_sum += loss.loss_sum;
-    total.tokens += loss.tokens;
-    means += loss.mean();
-  }
-  if (over_tokens) return total.mean();
+  for (const MicroBatchLoss& loss : losses) means += loss.mean();
   return losses.empty() ? 0.0 : means / static_cast<double>(losses.size());
 }
 

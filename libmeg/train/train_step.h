@@ -22,13 +22,20 @@ struct MicroBatchLoss {
 /// Gives micro-batches one after another; an error where there are none left.
 using NextMicroBatch = std::function<Result<const MicroBatch*>()>;
 
+/// The loss of a step whose gradients are taken.
+enum class StepLoss : uint8_t {
+  kMeanOfMicroBatches,  ///< Of each micro-batch's mean over its tokens: Megatron's default.
+  kMeanOfTokens,        ///< Over all tokens of the step: --calculate-per-token-loss.
+};
+
 /// Forward and backward of `micro_batches` micro-batches; the optimizer then holds the gradients of
-/// their mean loss, multiplied by its loss scale.
+/// their loss, multiplied by its loss scale.
 /// Mirrors Megatron-LM megatron/core/pipeline_parallel/schedules.py:
-/// forward_backward_no_pipelining, and pretrain_gpt.py: loss_func.
-Result<std::vector<MicroBatchLoss>> forward_backward(nn::GptModel& model, Optimizer& optimizer,
-                                                     const NextMicroBatch& next,
-                                                     int64_t micro_batches);
+/// forward_backward_no_pipelining, pretrain_gpt.py: loss_func, and
+/// megatron/core/distributed/finalize_model_grads.py.
+Result<std::vector<MicroBatchLoss>> forward_backward(
+    nn::GptModel& model, Optimizer& optimizer, const NextMicroBatch& next, int64_t micro_batches,
+    StepLoss step_loss = StepLoss::kMeanOfMicroBatches);
 
 /// Forward alone, without gradients and dropout.
 Result<std::vector<MicroBatchLoss>> forward_only(nn::GptModel& model, const NextMicroBatch& next,

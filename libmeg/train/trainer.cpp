@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <ctime>
 
 #include "libmeg/core/stopwatch.h"
@@ -12,6 +14,7 @@
 #include "libmeg/train/check_token_ids.h"
 #include "libmeg/train/device_figures.h"
 #include "libmeg/train/logging/log_lines.h"
+#include "libmeg/train/not_finite.h"
 #include "libmeg/train/pinned_memory.h"
 #include "libmeg/train/run_report.h"
 #include "libmeg/train/train_step.h"
@@ -20,6 +23,14 @@ namespace meg::train {
 namespace {
 
 constexpr std::string_view kLossName = "lm loss";
+
+Status check_finite(const std::vector<MicroBatchLoss>& losses) {
+  for (const MicroBatchLoss& loss : losses) {
+    if (std::isfinite(loss.loss_sum)) continue;
+    return not_finite_error("loss", std::isnan(loss.loss_sum));
+  }
+  return {};
+}
 
 Losses named(double loss) { return {{std::string(kLossName), static_cast<float>(loss)}}; }
 
@@ -59,6 +70,7 @@ struct Trainer::State {
     return batch_size / (options.batches.micro_batch_size * options.batches.data_parallel_size);
   }
 
+  void print_parallel_sizes() const;
   Status build_report();
   Status build();
   Status build_model();
@@ -66,16 +78,35 @@ struct Trainer::State {
   Status load();
 
   Status run();
+
+  bool divides(std::optional<int64_t> interval) const {
+    return interval.has_value() && progress.iteration % *interval == 0;
+  }
+
   Result<bool> train();
   Status train_step();
+  Status skip_step();
   Result<StepReport> compute_step(int64_t batch_size);
   Status report_step(const StepReport& step, int64_t batch_size);
-  Result<double> evaluate(Split split);
+
+  /// What of each split was read before; nullopt: this run does not read it.
+  PerSplit<std::optional<int64_t>> consumed_samples() const;
+
+  bool trains() const { return !options.length.skip_train && progress.iteration < train_iters; }
+
+  /// nullopt where the run was asked to end meanwhile.
+  Result<std::optional<double>> evaluate(Split split);
   Status evaluate_and_print(Split split, Evaluation kind);
+  bool evaluation_is_due() const;
 
   Status save();
 
   bool time_is_up() const;
+
+  int received_signal() const { return hooks.received_signal ? hooks.received_signal() : 0; }
+
+  /// Why the run ends behind this step, in Megatron's words.
+  std::optional<std::string> exit_reason() const;
 
   /// `status`, with what would need less memory where there was too little for the model.
   Status advised(Status status) const;
@@ -85,6 +116,16 @@ struct Trainer::State {
     return result.has_value() ? std::move(result) : Result<T>(advised(result.error()));
   }
 };
+
+void Trainer::State::print_parallel_sizes() const {
+  const int64_t ranks = options.batches.data_parallel_size;
+  hooks.print(world_size_line(ranks, ranks));
+  const at::ScalarType type = options.model.params_dtype;
+  hooks.print(fmt::format("using torch.{} for parameters ...", type == at::kHalf ? "float16"
+                                                               : type == at::kBFloat16
+                                                                   ? "bfloat16"
+                                                                   : "float32"));
+}
 
 Status Trainer::State::build_report() {
   TheoreticalMemoryOptions run;
@@ -171,6 +212,7 @@ Status Trainer::State::load() {
     return load_checkpoint(*checkpoint, options.checkpoints, run, parts(), hooks.print);
   }));
   report->times({"load-checkpoint"});
+  saver.note_loaded(progress.iteration);
   return {};
 }
 
@@ -185,10 +227,22 @@ Status Trainer::State::build_data() {
   MEG_RETURN_IF_ERROR(check_token_ids(datasets, options.config.padded_vocab_size));
   hooks.print("> finished creating GPT datasets ...");
   if (options.model.device.is_cuda()) options.batches.memory = pinned_memory();
-  MEG_ASSIGN_OR_RETURN(data, TrainingData::create(std::move(datasets), options.batches,
-                                                  {progress.consumed_train_samples,
-                                                   progress.consumed_valid_samples, 0}));
+  MEG_ASSIGN_OR_RETURN(
+      data, TrainingData::create(std::move(datasets), options.batches, consumed_samples()));
   return {};
+}
+
+PerSplit<std::optional<int64_t>> Trainer::State::consumed_samples() const {
+  const RunLength& length = options.length;
+  PerSplit<std::optional<int64_t>> consumed;
+  if (trains()) consumed[split_number(Split::kTrain)] = progress.consumed_train_samples;
+  if (length.eval_iters > 0) consumed[split_number(Split::kTest)] = 0;
+  if (length.full_validation || (length.eval_iters > 0 && length.skip_train)) {
+    consumed[split_number(Split::kValid)] = 0;
+  } else if (length.eval_iters > 0) {
+    consumed[split_number(Split::kValid)] = progress.consumed_valid_samples;
+  }
+  return consumed;
 }
 
 bool Trainer::State::time_is_up() const {
@@ -208,18 +262,17 @@ Result<StepReport> Trainer::State::compute_step(int64_t batch_size) {
   };
   MEG_ASSIGN_OR_RETURN(
       const std::vector<MicroBatchLoss> losses, timers.measure("forward-backward", 1, [&] {
-        return forward_backward(*model, *optimizer, next, micro_batches_of(batch_size));
+        return forward_backward(*model, *optimizer, next, micro_batches_of(batch_size),
+                                options.calculate_per_token_loss ? StepLoss::kMeanOfTokens
+                                                                 : StepLoss::kMeanOfMicroBatches);
       }));
   for (const MicroBatchLoss& loss : losses) step.micro_losses.push_back(loss.mean());
   step.lm_loss = reported(losses);
-  if (options.check_for_nan_in_loss_and_grad && std::isnan(step.lm_loss)) {
-    return make_error(StatusCode::kOutOfRange,
-                      "iteration {}: found NaN in the loss (--no-check-for-nan-in-loss-and-grad "
-                      "goes on)",
-                      step.iteration);
-  }
+  if (optimizer->checks_for_nan()) MEG_RETURN_IF_ERROR(check_finite(losses));
   MEG_ASSIGN_OR_RETURN(step.outcome, timers.measure("optimizer", 1, [&] {
-    return optimizer->step({.lr = step.lr, .weight_decay = step.weight_decay});
+    return optimizer->step({.lr = step.lr,
+                            .weight_decay = step.weight_decay,
+                            .decoupled_lr = scheduler->decoupled_lr()});
   }));
   return step;
 }
@@ -227,7 +280,11 @@ Result<StepReport> Trainer::State::compute_step(int64_t batch_size) {
 Status Trainer::State::train_step() {
   const int64_t batch_size =
       options.batch_schedule.batch_size_after(progress.consumed_train_samples);
-  MEG_ASSIGN_OR_RETURN(const StepReport step, advised(compute_step(batch_size)));
+  const Result<StepReport> computed = advised(compute_step(batch_size));
+  if (!computed.has_value()) {
+    return computed.error().with_prefix(fmt::format("iteration {}", progress.iteration + 1));
+  }
+  const StepReport& step = *computed;
   if (!step.outcome.skipped) scheduler->step(batch_size);
   progress.iteration += 1;
   progress.consumed_train_samples += batch_size;
@@ -235,11 +292,24 @@ Status Trainer::State::train_step() {
   return report_step(step, batch_size);
 }
 
+Status Trainer::State::skip_step() {
+  const int64_t batch_size =
+      options.batch_schedule.batch_size_after(progress.consumed_train_samples);
+  for (int64_t i = 0; i < micro_batches_of(batch_size); ++i) {
+    MEG_RETURN_IF_ERROR(data->next(Split::kTrain).status());
+  }
+  progress.iteration += 1;
+  progress.consumed_train_samples += batch_size;
+  progress.skipped_train_samples += batch_size;
+  return {};
+}
+
 Status Trainer::State::report_step(const StepReport& step, int64_t batch_size) {
   IterationFigures figures;
   figures.iteration = progress.iteration;
   figures.train_iters = train_iters;
   figures.consumed_train_samples = progress.consumed_train_samples;
+  figures.skipped_train_samples = progress.skipped_train_samples;
   figures.learning_rate = scheduler->lr();
   figures.global_batch_size = batch_size;
   figures.loss_scale = optimizer->loss_scale();
@@ -247,59 +317,95 @@ Status Trainer::State::report_step(const StepReport& step, int64_t batch_size) {
   if (!step.outcome.skipped && step.outcome.num_zeros.has_value()) {
     figures.num_zeros_in_grad = static_cast<double>(*step.outcome.num_zeros);
   }
-  MEG_RETURN_IF_ERROR(report->step(figures, named(step.lm_loss), step.outcome.skipped));
+  if (options.log_params_norm) {
+    MEG_ASSIGN_OR_RETURN(figures.params_norm, optimizer->params_norm());
+  }
+  report->step(figures, named(step.lm_loss), step.outcome.skipped);
   if (on_step) on_step(step);
   return {};
 }
 
-Result<double> Trainer::State::evaluate(Split split) {
+Result<std::optional<double>> Trainer::State::evaluate(Split split) {
   const int64_t batch_size =
       options.length.eval_global_batch_size.value_or(options.batch_schedule.global_batch_size());
+  const int64_t at_once = micro_batches_of(batch_size);
+  const bool whole_split = split == Split::kValid && options.length.full_validation;
+  if (whole_split) MEG_RETURN_IF_ERROR(data->begin_full_validation(split));
+  const int64_t micro_batches =
+      whole_split ? data->size(split) : options.length.eval_iters * at_once;
+  // All of them, also where the run ends meanwhile: later evaluations are then those of a run that
+  // was not stopped.
+  if (split == Split::kValid && !whole_split) {
+    progress.consumed_valid_samples += options.length.eval_iters * batch_size;
+  }
   std::vector<MicroBatchLoss> all;
-  for (int64_t i = 0; i < options.length.eval_iters; ++i) {
+  for (int64_t done = 0; done < micro_batches; done += at_once) {
+    if (received_signal() != 0 || time_is_up()) return std::optional<double>();
     MEG_ASSIGN_OR_RETURN(
         const std::vector<MicroBatchLoss> losses,
         forward_only(
-            *model, [&] { return data->next(split); }, micro_batches_of(batch_size)));
+            *model, [&] { return data->next(split); }, std::min(at_once, micro_batches - done)));
     all.insert(all.end(), losses.begin(), losses.end());
-    if (split == Split::kValid) progress.consumed_valid_samples += batch_size;
   }
-  return reported(all);
+  return std::optional(reported(all));
 }
 
 Status Trainer::State::evaluate_and_print(Split split, Evaluation kind) {
-  if (!data->has(split) || options.length.eval_iters == 0) return {};
-  MEG_ASSIGN_OR_RETURN(const double loss, advised(report->timers().measure(
-                                              "evaluate", 0, [&] { return evaluate(split); })));
+  if (!data->has(split)) return {};
+  MEG_ASSIGN_OR_RETURN(
+      const std::optional<double> loss,
+      advised(report->timers().measure("evaluate", 0, [&] { return evaluate(split); })));
   report->times({"evaluate"});
-  MEG_RETURN_IF_ERROR(
-      report->evaluation(kind, progress.iteration, progress.consumed_train_samples, named(loss)));
+  if (!loss.has_value()) {
+    hooks.print(fmt::format("Exiting during evaluation, {}",
+                            time_is_up() ? "timelimit reached" : "signal received"));
+    return {};
+  }
+  report->evaluation(kind, progress.iteration, progress.consumed_train_samples, named(*loss));
   if (on_evaluation) {
-    on_evaluation({.iteration = progress.iteration, .kind = kind, .lm_loss = loss});
+    on_evaluation({.iteration = progress.iteration, .kind = kind, .lm_loss = *loss});
   }
   report->leave_out_time();
   return {};
+}
+
+bool Trainer::State::evaluation_is_due() const {
+  const RunLength& length = options.length;
+  return length.eval_interval != 0 && progress.iteration % length.eval_interval == 0 &&
+         progress.iteration >= length.start_eval_at_iter.value_or(0);
+}
+
+std::optional<std::string> Trainer::State::exit_reason() const {
+  if (const int signal = received_signal(); signal != 0) {
+    return fmt::format("exiting program after receiving SIG{}.", ::sigabbrev_np(signal));
+  }
+  if (time_is_up()) {
+    return fmt::format("exiting program after {} minutes", run_time.seconds() / 60);
+  }
+  if (divides(options.exit_interval)) {
+    return fmt::format("exiting program at iteration {}", progress.iteration);
+  }
+  return std::nullopt;
 }
 
 /// Whether the run came to its end; false where it was stopped before.
 Result<bool> Trainer::State::train() {
   hooks.print(datetime_line("before the start of training step", std::time(nullptr)));
-  const int64_t eval_interval = options.length.eval_interval;
-  const auto divides = [this](std::optional<int64_t> interval) {
-    return interval.has_value() && progress.iteration % *interval == 0;
-  };
   report->leave_out_time();
   while (progress.iteration < train_iters) {
+    if (std::ranges::count(options.iterations_to_skip, progress.iteration) != 0) {
+      MEG_RETURN_IF_ERROR(skip_step());
+      continue;
+    }
     MEG_RETURN_IF_ERROR(train_step());
-    if (progress.iteration % eval_interval == 0) {
+    if (evaluation_is_due()) {
       MEG_RETURN_IF_ERROR(evaluate_and_print(Split::kValid, Evaluation::kDuringTraining));
     }
-    const bool stop = hooks.stop_requested && hooks.stop_requested();
-    const bool leave = stop || divides(options.exit_interval) || time_is_up();
+    const std::optional<std::string> reason = exit_reason();
     const bool due = divides(options.checkpoints.save_interval);
-    if (saver.enabled() && (due || leave)) MEG_RETURN_IF_ERROR(save());
-    if (!leave) continue;
-    hooks.print(fmt::format("exiting program at iteration {}", progress.iteration));
+    if (saver.enabled() && (due || reason.has_value())) MEG_RETURN_IF_ERROR(save());
+    if (!reason.has_value()) continue;
+    hooks.print(datetime_line(*reason, std::time(nullptr)));
     return false;
   }
   hooks.print(datetime_line("after training is done", std::time(nullptr)));
@@ -309,20 +415,21 @@ Result<bool> Trainer::State::train() {
 }
 
 Status Trainer::State::run() {
-  const bool trains = !options.length.skip_train;
-  if (trains && !data->has(Split::kTrain)) {
+  if (trains() && !data->has(Split::kTrain)) {
     return Status(StatusCode::kInvalidArgument, "there are no samples to train on");
   }
   bool finished = true;
-  if (trains) {
+  if (!options.length.skip_train) {
     hooks.print("training ...");
     MEG_ASSIGN_OR_RETURN(finished, train());
+  } else {
+    hooks.print("skipping training (--skip-train is on) ...");
   }
   if (finished) {
     MEG_RETURN_IF_ERROR(evaluate_and_print(Split::kValid, Evaluation::kFinalValidation));
     MEG_RETURN_IF_ERROR(evaluate_and_print(Split::kTest, Evaluation::kFinalTest));
   }
-  MEG_RETURN_IF_ERROR(report->flush());
+  report->flush();
   return saver.finish();
 }
 
@@ -330,12 +437,34 @@ Trainer::Trainer(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
 Trainer::~Trainer() = default;
 
+namespace {
+
+/// What Megatron's validate_args refuses.
+Status check_combinations(const TrainerOptions& options) {
+  if (options.schedule.decoupled_lr.has_value() &&
+      options.checkpoints.names == NameFamily::kLegacy) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "decoupled_lr: expected it with core's names, found legacy names, whose "
+                      "optimizer has no such group");
+  }
+  if (options.model.fp32_residual_connection && options.model.params_dtype == at::kFloat) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "fp32_residual_connection: expected it with fp16 or bf16, found neither");
+  }
+  return {};
+}
+
+}  // namespace
+
 Result<std::unique_ptr<Trainer>> Trainer::create(TrainerOptions options, TrainerHooks hooks) {
+  MEG_RETURN_IF_ERROR(check_combinations(options));
   auto state = std::make_unique<State>(std::move(options), std::move(hooks));
   MEG_ASSIGN_OR_RETURN(
       const SampleCounts counts,
       count_samples(state->options.length, state->options.batch_schedule, state->options.version));
   state->train_iters = counts.train_iters;
+  MEG_RETURN_IF_ERROR(state->saver.check_folder());
+  state->print_parallel_sizes();
   MEG_RETURN_IF_ERROR(state->build_report());
   MEG_RETURN_IF_ERROR(state->build());
   return std::unique_ptr<Trainer>(new Trainer(std::move(state)));

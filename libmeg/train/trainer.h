@@ -40,23 +40,35 @@ struct TrainerOptions {
   CheckpointOptions checkpoints;
   TrainingArgs args;  ///< Saved in checkpoints.
 
+  /// A step's loss is the mean over its tokens instead of over its micro-batches' means.
+  bool calculate_per_token_loss = false;
+  /// Iterations (the first is 0) whose batch is read and left: nothing is computed, no step is
+  /// taken, nothing is logged, evaluated or saved behind them.
+  std::vector<int64_t> iterations_to_skip = {};
+
   bool deterministic_mode = false;  ///< A GPU's runs repeat to the bit.
   int64_t log_interval = 100;
   std::optional<std::string> tensorboard_dir;
   TensorboardCurves tensorboard;
   bool log_throughput = false;
+  bool log_params_norm = false;
   int64_t timing_log_level = 0;
   TimingLogOption timing_log_option = TimingLogOption::kMinMax;
   std::optional<int64_t> exit_interval;  ///< Stops at iterations that it divides.
   std::optional<double> exit_duration_in_mins;
-  bool check_for_nan_in_loss_and_grad = true;
   MegatronVersion version = newest_megatron_version();
+
+  /// What args say of schedule, optimizer, checkpoints, logs and the run's end; the rest (model,
+  /// data, batches) is put together by the caller. Mirrors Megatron-LM
+  /// megatron/training/arguments.py.
+  void take_fields(FieldReader& reader);
 };
 
 /// What the trainer tells its caller.
 struct TrainerHooks {
   std::function<void(const std::string& line)> print;  ///< Megatron's lines.
-  std::function<bool()> stop_requested;                ///< Ends after this step, and saves.
+  /// The number of a signal at which to end after this step, saved; 0: none.
+  std::function<int()> received_signal;
 };
 
 /// What became of one step; for tests and for who watches a run.
@@ -88,7 +100,7 @@ class Trainer {
   void watch(std::function<void(const StepReport&)> step,
              std::function<void(const EvaluationReport&)> evaluation);
 
-  /// Trains to the end, or until stop_requested, exit_interval or exit_duration; saves; evaluates.
+  /// Trains to the end, or until received_signal, exit_interval or exit_duration; saves; evaluates.
   Status run();
 
   int64_t iteration() const;

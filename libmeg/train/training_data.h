@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "libmeg/core/result.h"
 #include "libmeg/dataset/samples/batch_sampler.h"
@@ -28,17 +29,27 @@ struct BatchOptions {
 /// build_train_valid_test_data_iterators.
 class TrainingData {
  public:
-  /// consumed: samples that were read of each split before this run.
+  /// consumed: samples that were read of each split before this run; nullopt: the run reads none of
+  /// it. kInvalidArgument where no samples are left of one that it reads.
   static Result<TrainingData> create(GptDatasets datasets, const BatchOptions& options,
-                                     const PerSplit<int64_t>& consumed);
+                                     const PerSplit<std::optional<int64_t>>& consumed);
 
   bool has(Split split) const { return loaders_[split_number(split)] != nullptr; }
+
+  /// Samples of a split that the run has.
+  int64_t size(Split split) const { return datasets_.splits[split_number(split)]->size(); }
+
+  /// From now on next(split) gives every sample once from the first on, one a micro-batch.
+  Status begin_full_validation(Split split);
 
   /// kOutOfRange at the end of a split's samples, with their number.
   Result<const MicroBatch*> next(Split split);
 
  private:
+  Status open(Split split, DataloaderType type, int64_t consumed);
+
   GptDatasets datasets_;
+  BatchOptions options_;
   PerSplit<std::unique_ptr<SampleLoader>> loaders_;
 };
 

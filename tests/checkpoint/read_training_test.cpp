@@ -4,11 +4,13 @@
 #include <cstring>
 #include <filesystem>
 
+#include "libmeg/checkpoint/megatron/model_arguments.h"
 #include "libmeg/checkpoint/training/check_architecture.h"
 #include "libmeg/checkpoint/training/read_training_state.h"
 #include "libmeg/checkpoint/training/read_training_tensors.h"
 #include "libmeg/checkpoint/training/write_training_checkpoint.h"
 #include "libmeg/core/float_convert.h"
+#include "libmeg/megatron/argument_values.h"
 #include "tests/checkpoint/training_cases.h"
 #include "tests/shared_data.h"
 #include "tests/temp_folder.h"
@@ -292,6 +294,49 @@ TEST_F(Architecture, ComparesTokenizersOnlyWhereTheRunHasAVocabulary) {
   EXPECT_EQ(error_of(args_), "");
   args_.set("vocab_file", {std::string("vocab.json")});
   EXPECT_THAT(error_of(args_), HasSubstr("tokenizer_type: expected \"GPT2BPETokenizer\", found"));
+}
+
+/// What asks for a model that no module knows is a difference from the run's default.
+TEST_F(Architecture, NoArgumentOfTheModelIsPassedOver) {
+  TrainingState other = test::made_state();
+  const auto is_checked = [](const megatron::ArgumentRow* row) {
+    return row->dest != "num_experts" && !row->dest.starts_with("moe_");  // there are no experts
+  };
+  for (const megatron::ArgumentRow* row : model_arguments()) {
+    if (is_checked(row)) other.args.set(row->dest, {std::string("other")});
+  }
+  const test::TempFolder folder;
+  const Status written = write_training_checkpoint(folder.path(), {&other, 1});
+  ASSERT_TRUE(written.ok()) << written.message();
+  const auto defaults = megatron::ArgumentValues::defaults(
+      megatron::argument_rows(megatron::ArgumentFamily::kTraining));
+  const auto run = [&](std::string_view name) {
+    const std::optional<FieldValue> own = args_.field(name);
+    return own.has_value() ? own : defaults.field(name);
+  };
+  const std::string error = check_architecture(test::open_or_fail(folder.path()), run).message();
+  EXPECT_GT(model_arguments().size(), 100u);
+  for (const megatron::ArgumentRow* row : model_arguments()) {
+    if (!is_checked(row)) continue;
+    EXPECT_THAT(error, HasSubstr(std::string(row->dest) + ": expected "));
+  }
+}
+
+TEST_F(Architecture, AListOrAnObjectIsADifference) {
+  TrainingState other = test::made_state();
+  other.args.set("window_size", {ArgValue::List{{int64_t{128}}, {int64_t{0}}}});
+  other.args.set("softmax_type",
+                 {ArgValue::EnumMember{{"megatron.core.enums", "Softmax"}, int64_t{2}}});
+  const test::TempFolder folder;
+  ASSERT_TRUE(write_training_checkpoint(folder.path(), {&other, 1}).ok());
+  args_.set("window_size", {});
+  args_.set("softmax_type", {std::string("vanilla")});
+  const std::string error =
+      check_architecture(test::open_or_fail(folder.path()), [&](std::string_view name) {
+        return args_.field(name);
+      }).message();
+  EXPECT_THAT(error, HasSubstr("window_size: expected None, found [\"128\", \"0\"]"));
+  EXPECT_THAT(error, HasSubstr("softmax_type: expected \"vanilla\", found "));
 }
 
 }  // namespace

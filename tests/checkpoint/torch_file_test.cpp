@@ -438,6 +438,22 @@ TEST(TorchFile, ChecksCrcsOnlyWhenAsked) {
   EXPECT_THAT(status.message(), HasSubstr("entry \"archive/data/0\": CRC-32: expected"));
 }
 
+TEST(TorchFile, ZerosOfTorchWithoutCrcsAreNoClaims) {
+  ZipBytes zip;
+  zip.computes_crcs = false;
+  TensorCall call;
+  zip.add("archive/data.pkl", call.pickle());
+  zip.add("archive/data/0", bytes_of(kSix));
+  zip.finish();
+  const MemoryFile memory(zip.bytes);
+  const auto file = TorchFile::open(memory.path());
+  ASSERT_TRUE(file.has_value()) << file.error().message();
+  EXPECT_FALSE(file->has_crcs());
+  EXPECT_FALSE(file->storages()[0].crc.has_value());
+  EXPECT_TRUE(file->check_crcs().ok());
+  EXPECT_TRUE(file->check_crc(0).ok());
+}
+
 TEST(TorchFile, StopsCheckingWhenTold) {
   TensorCall call;
   const MemoryFile memory(archive_of(call.pickle()));

@@ -206,6 +206,18 @@ TEST(WriteTrainingCheckpoint, ReplacesOneOfTheSameIterationAndMovesTheTrackerLas
   EXPECT_EQ(folder.file_count(), 3);
 }
 
+TEST(WriteTrainingCheckpoint, SavesWhereALinkLeads) {
+  test::TempFolder folder;
+  fs::create_directory(folder.path("disk"));
+  fs::create_directory_symlink("disk", folder.path("save"));
+  TrainingState state = test::made_state(DType::kFloat32);
+  for (const int64_t iteration : {7, 8, 8}) {
+    state.iteration = iteration;
+    ASSERT_EQ(write(folder.path("save"), state).message(), "");
+    EXPECT_EQ(test::open_or_fail(folder.path("disk")).iteration(), iteration);
+  }
+}
+
 TEST(WriteTrainingCheckpoint, LeavesThePreviousOneWhereTheDiskIsFull) {
   test::TempFolder folder;
   fs::create_directory(folder.path("small"));

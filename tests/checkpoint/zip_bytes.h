@@ -17,7 +17,7 @@ class ZipBytes {
   void add(const std::string& name, std::string_view content) {
     Entry entry = {.name = name,
                    .size = static_cast<uint32_t>(content.size()),
-                   .crc = crc32(std::as_bytes(std::span(content))),
+                   .crc = computes_crcs ? crc32(std::as_bytes(std::span(content))) : 0,
                    .local = bytes.size()};
     put<uint32_t>(zip::kLocalHeaderSignature);
     put<uint16_t>(20);
@@ -64,6 +64,7 @@ class ZipBytes {
     size_t directory = 0;
   };
 
+  bool computes_crcs = true;
   std::string bytes;
   std::vector<Entry> entries;
   size_t end = 0;  ///< Where the end record begins.

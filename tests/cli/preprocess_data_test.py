@@ -8,6 +8,7 @@ import glob
 import json
 import os
 import pty
+import random
 import re
 import signal
 import struct
@@ -236,9 +237,9 @@ class CommandLine(PreprocessData):
         self.assert_error(self.run_program("--input", file, "--megatron-version", "core_v9"), 2,
                           ".*expected one of v2.6, 6ef5bdc, core_v0.4.0")
         self.assert_error(self.run_program("--input", file, "--dataset-impl", "lazy"), 1,
-                          "--dataset-impl lazy is not supported yet")
+                          "--dataset-impl lazy: not supported yet")
         self.assert_error(self.run_program("--input", file, "--split-sentences"), 1,
-                          "--split-sentences is not supported yet")
+                          "--split-sentences: not supported yet")
         self.assert_error(subprocess.run([PROGRAM], capture_output=True, text=True), 2, "--")
         self.assertEqual(self.run_program("--help").returncode, 0)
         self.assertEqual(self.files(), [])
@@ -250,9 +251,10 @@ class CommandLine(PreprocessData):
 
     def test_flags_without_effect_get_a_note(self):
         file = self.write("in.jsonl", lines_of(["a"]))
-        result = self.run_program("--input", file, "--make-vocab-size-divisible-by", "64")
+        result = self.run_program("--input", file, "--padded-vocab-size", "64")
         self.assert_done(result)
-        self.assertIn("note: --make-vocab-size-divisible-by", result.stderr)
+        self.assertIn("note: ignored: --padded-vocab-size (only the model's side of the vocabulary)",
+                      result.stderr)
 
     def test_versions_decide_about_empty_documents(self):
         file = self.write("in.jsonl", lines_of(["a", "", "b"]))
@@ -272,10 +274,26 @@ class Endings(PreprocessData):
             start = time.monotonic()
             process.send_signal(number)
             errors = process.stderr.read().decode()
-            self.assertEqual(process.wait(timeout=60), 1)
+            self.assertEqual(process.wait(timeout=60), -number)
             self.assertLess(time.monotonic() - start, 5)
             self.assertEqual(errors.splitlines()[-1], "error: interrupted")
             self.assertEqual(self.files(), [])
+
+    def test_options_that_cannot_be_met_are_wrong_usage(self):
+        data = self.write("in.jsonl", lines_of(["hello"]))
+        vocab = ["--vocab-file", os.path.join(TESTDATA, "tokenizer", "vocab.json")]
+        for flags, tokenizer, words in (
+                (["--json-keys", "text", "text"], None, "found text twice"),
+                ([], ["--tokenizer-type", "GPT2BPE"], "found \"GPT2BPE\""),
+                ([], ["--tokenizer-type", "GPT2BPETokenizer"], "GPT2BPETokenizer needs --vocab-file"),
+                ([], ["--tokenizer-type", "GPT2BPETokenizer", *vocab], "GPT2BPETokenizer needs --merge-file")):
+            done = self.run_program("--input", data, *flags, tokenizer=tokenizer)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn(words, done.stderr.splitlines()[-1])
+        done = self.run_program("--input", data, tokenizer=tokenizer_flags(vocab=self.path("missing")))
+        self.assertEqual(done.returncode, 1, "a file that is not there is no wrong usage")
+        done = self.run_program("--input", data, tokenizer=["--tokenizer-type", "TikTokenizer"])
+        self.assertEqual(done.returncode, 1, "nor is what is not done")
 
     def test_kill_leaves_only_partial_files_and_the_next_start_removes_them(self):
         process = self.start("--input", "-")
@@ -285,9 +303,62 @@ class Endings(PreprocessData):
         left = self.files()
         self.assertTrue(left)
         for name in left:
-            self.assertRegex(name, r"\.partial-")
+            self.assertRegex(name, r"\.(partial-|lock$)")
         self.assert_done(self.run_program("--input", self.write("in", lines_of(["a"]))))
         self.assertEqual(self.files(), ["out_text_document.bin", "out_text_document.idx"])
+
+    def two_datasets(self):
+        """Inputs of datasets of equal counts, and what each of them becomes."""
+        texts, inputs, outputs = ["word " * (i % 9) for i in range(300)], [], []
+        for name, order in (("a", texts), ("b", texts[::-1])):
+            inputs.append(self.write(name + ".jsonl", lines_of(order)))
+            self.assert_done(self.run_program("--input", inputs[-1], prefix=self.path(name)))
+            outputs.append(self.output(name))
+        self.assertNotEqual(outputs[0], outputs[1])
+        self.assertEqual(len(outputs[0][0]), len(outputs[1][0]))
+        return inputs, outputs
+
+    def test_kills_leave_a_whole_dataset_or_none(self):
+        inputs, outputs = self.two_datasets()
+        start = time.monotonic()
+        self.assert_done(self.run_program("--input", inputs[0]))
+        whole, caught = time.monotonic() - start, 0
+        choice = random.Random(os.getpid())
+        for turn in range(60):
+            process = subprocess.Popen(self.command("--input", inputs[turn % 2]),
+                                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            time.sleep(whole * choice.uniform(0.2, 1.1))
+            process.kill()
+            caught += process.wait() == -signal.SIGKILL
+            if os.path.exists(self.path("out_text_document.idx")):
+                self.assertTrue(self.output() in outputs, f"turn {turn}: a mixed dataset")
+        self.assertGreater(caught, 5)
+        self.assert_done(self.run_program("--input", inputs[0]))
+        self.assertEqual(self.files(), ["out_text_document.bin", "out_text_document.idx"])
+
+    def test_of_two_at_once_one_is_refused_or_comes_after_the_other(self):
+        inputs, outputs = self.two_datasets()
+        for _ in range(10):
+            both = [subprocess.Popen(self.command("--input", file), stdout=subprocess.DEVNULL,
+                                     stderr=subprocess.PIPE, text=True) for file in inputs]
+            errors = [process.communicate(timeout=60)[1] for process in both]
+            done = [process.returncode == 0 for process in both]
+            self.assertTrue(any(done), errors)
+            for process, error in zip(both, errors):
+                if process.returncode != 0:
+                    self.assertEqual(process.returncode, 1)
+                    self.assertRegex(error, "error: .*: another process is writing this dataset")
+            self.assertTrue(self.output() in [o for o, ended in zip(outputs, done) if ended])
+
+    def test_the_second_run_says_so_before_it_writes(self):
+        first = self.start("--input", "-")
+        self.wait_for_partial_files()
+        before = self.files()
+        second = self.run_program("--input", self.write("in", lines_of(["a"])))
+        self.assert_error(second, 1, ".*out_text_document: another process is writing this dataset")
+        self.assertEqual(self.files(), before)
+        first.communicate(lines_of(["b"]).encode(), timeout=60)
+        self.assertEqual(first.returncode, 0)
 
     def test_an_older_dataset_survives_a_failure(self):
         self.assert_done(self.run_program("--input", self.write("in", lines_of(["a"]))))
@@ -325,6 +396,32 @@ class Endings(PreprocessData):
         result = self.run_program("--input", file, prefix=os.path.join(disk, "out"))
         self.assert_error(result, 1, ".*No space left on device")
         self.assertEqual(os.listdir(disk), [])
+
+    def test_a_disk_that_fills_up_while_partitions_are_merged_leaves_nothing(self):
+        disk = self.small_disk()
+        file = self.write("in.jsonl", lines_of(["1 " * 4000] * 40))
+        self.assert_done(self.run_program("--input", file))
+        fits = os.path.getsize(self.path("out_text_document.bin"))
+        self.assertLess(fits, 1 << 20)
+        self.assertGreater(2 * fits, 1 << 20)
+        result = self.run_program("--input", file, "--partitions", "2",
+                                  prefix=os.path.join(disk, "out"))
+        self.assert_error(result, 1, ".*No space left on device")
+        self.assertEqual(os.listdir(disk), [])
+
+    def test_a_user_s_own_files_stay(self):
+        own = self.write("out_text_document.bin.partial-backup", "mine")
+        self.assert_done(self.run_program("--input", self.write("in", lines_of(["a"]))))
+        self.assertEqual(self.read(own), b"mine")
+
+    def test_links_to_outputs_are_followed(self):
+        os.mkdir(self.path("disk"))
+        for end in ("bin", "idx"):
+            os.symlink(f"disk/set.{end}", self.path("out_text_document." + end))
+        self.assert_done(self.run_program("--input", self.write("in", lines_of(["a", "b"]))))
+        self.assertEqual(sorted(os.listdir(self.path("disk"))), ["set.bin", "set.idx"])
+        self.assertEqual(len(self.documents()), 2)
+        self.assertTrue(os.path.islink(self.path("out_text_document.bin")))
 
     def test_a_disk_that_fills_up_at_the_end_leaves_nothing_of_any_key(self):
         disk = self.small_disk()

@@ -122,6 +122,21 @@ TEST(AtomicFolder, ReplacesALinkWithoutTouchingWhatItNames) {
   EXPECT_EQ(folder.file_count(), 2);
 }
 
+TEST(AtomicFolder, AppearsThroughALinkToTheFolderAbove) {
+  const test::TempFolder folder;
+  fs::create_directory(folder.path("disk"));
+  fs::create_directory_symlink("disk", folder.path("save"));
+  for (const char* content : {"first", "second"}) {
+    auto atomic = staged(folder.path("save/iter"), content);
+    ASSERT_TRUE(atomic.has_value()) << atomic.error().message();
+    const Status committed = atomic->commit();
+    ASSERT_TRUE(committed.ok()) << committed.message();
+    EXPECT_EQ(test::read_file(folder.path("disk/iter/rank/file")), content);
+  }
+  EXPECT_TRUE(fs::is_symlink(folder.path("save")));
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder.path("disk")), {}), 1);
+}
+
 TEST(AtomicFolder, TakesTrailingSlashesAndCreatesMissingFolders) {
   const test::TempFolder folder;
   auto atomic = staged(folder.path("x/y/iter//"), "new");

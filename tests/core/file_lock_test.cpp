@@ -115,6 +115,40 @@ TEST(FileLock, OnlyAnAbandonedFileIsRemoved) {
   EXPECT_EQ(folder.file_count(), 0);
 }
 
+TEST(FileLock, TryingNeverWaits) {
+  const test::TempFolder folder;
+  auto held = FileLock::try_acquire(folder.path("lock"));
+  ASSERT_TRUE(held.has_value() && held->has_value());
+  const auto second = FileLock::try_acquire(folder.path("lock"));
+  ASSERT_TRUE(second.has_value());
+  EXPECT_FALSE(second->has_value());
+  *held = FileLock();
+  const auto third = FileLock::try_acquire(folder.path("lock"));
+  EXPECT_TRUE(third.has_value() && third->has_value());
+}
+
+TEST(FileLock, WhoWaitsIsAskedAndMayGiveUp) {
+  const test::TempFolder folder;
+  const auto held = FileLock::acquire(folder.path("lock"));
+  ASSERT_TRUE(held.has_value());
+  int asked = 0;
+  const auto waited = FileLock::acquire(folder.path("lock"), [&asked] { return ++asked < 3; });
+  EXPECT_EQ(waited.status().code(), StatusCode::kCancelled);
+  EXPECT_EQ(asked, 3);
+  EXPECT_TRUE(std::filesystem::exists(folder.path("lock"))) << "it is still held";
+}
+
+TEST(FileLock, WhoWaitsGetsItWhenItIsFree) {
+  const test::TempFolder folder;
+  auto held = FileLock::acquire(folder.path("lock"));
+  ASSERT_TRUE(held.has_value());
+  const auto waited = FileLock::acquire(folder.path("lock"), [&held] {
+    *held = FileLock();
+    return true;
+  });
+  EXPECT_TRUE(waited.has_value());
+}
+
 TEST(FileLock, SaysWhatCannotBeCreated) {
   const test::TempFolder folder;
   test::write_file(folder.path("file"), "");

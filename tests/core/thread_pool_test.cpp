@@ -1,6 +1,7 @@
 #include "libmeg/core/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 #include <atomic>
 
@@ -22,6 +23,23 @@ TEST(ThreadPool, DestructorRunsWhatWasSubmitted) {
     for (int i = 0; i < 100; ++i) pool.submit([&done] { ++done; });
   }
   EXPECT_EQ(done.load(), 100);
+}
+
+TEST(ThreadPool, DoesItsWorkWhereNoThreadCanBeStarted) {
+  pthread_attr_t usual, impossible;
+  ASSERT_EQ(::pthread_getattr_default_np(&usual), 0);
+  ASSERT_EQ(::pthread_getattr_default_np(&impossible), 0);
+  ASSERT_EQ(::pthread_attr_setstacksize(&impossible, size_t{1} << 47), 0);
+  ASSERT_EQ(::pthread_setattr_default_np(&impossible), 0);
+  {
+    ThreadPool pool(4);
+    EXPECT_EQ(pool.threads(), 1);
+    int done = 0;
+    for (int i = 0; i < 10; ++i) pool.submit([&done] { ++done; });
+    pool.wait();
+    EXPECT_EQ(done, 10);
+  }
+  ::pthread_setattr_default_np(&usual);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 
 #include <cerrno>
 #include <cstdint>
@@ -69,9 +70,32 @@ TEST(IndexedDatasetBuilder, LeavesNothingBehindWithoutFinish) {
   {
     auto builder = IndexedDatasetBuilder::create(folder.path("set"), {.multimodal = true});
     ASSERT_TRUE(builder->add_item(bytes_of<int32_t>({1, 2, 3}), 5).ok());
-    EXPECT_EQ(folder.file_count(), 4);
+    EXPECT_EQ(folder.file_count(), 5);
   }
   EXPECT_EQ(folder.file_count(), 0);
+}
+
+TEST(IndexedDatasetBuilder, OnlyOneWritesADataset) {
+  const TempFolder folder;
+  auto first = IndexedDatasetBuilder::create(folder.path("set"), {});
+  ASSERT_TRUE(first.has_value());
+  const auto second = IndexedDatasetBuilder::create(folder.path("set.bin"), {});
+  ASSERT_FALSE(second.has_value());
+  EXPECT_EQ(second.error().message(), folder.path("set") +
+                                          ": another process is writing this dataset (it holds " +
+                                          folder.path("set.lock") + ")");
+  ASSERT_TRUE(first->finish().ok());
+  EXPECT_TRUE(IndexedDatasetBuilder::create(folder.path("set"), {}).has_value());
+  EXPECT_EQ(folder.file_count(), 2);
+}
+
+TEST(IndexedDatasetBuilder, RefusesAPipeAsAnOutput) {
+  const TempFolder folder;
+  ASSERT_EQ(::mkfifo(folder.path("set.idx").c_str(), 0600), 0);
+  const auto builder = IndexedDatasetBuilder::create(folder.path("set"), {});
+  ASSERT_FALSE(builder.has_value());
+  EXPECT_THAT(builder.error().message(), HasSubstr("set.idx: expected a regular file"));
+  EXPECT_EQ(folder.file_count(), 1);
 }
 
 TEST(IndexedDatasetBuilder, ReservedRangesTakeTheirPlacesInOrder) {
@@ -124,10 +148,12 @@ TEST(IndexedDatasetBuilder, FinishRefusesOpenDocumentsAndMissingItems) {
   EXPECT_THAT(missing->finish().message(), HasSubstr("12 bytes reserved, 8 written"));
 }
 
+using Documents = std::vector<std::vector<std::vector<uint16_t>>>;
+
 /// Documents of random sequences, many of them empty.
-std::vector<std::vector<std::vector<uint16_t>>> random_documents(uint32_t seed, size_t count) {
+Documents random_documents(uint32_t seed, size_t count) {
   std::mt19937 random(seed);
-  std::vector<std::vector<std::vector<uint16_t>>> documents(count);
+  Documents documents(count);
   for (auto& document : documents) {
     document.resize(random() % 4);
     for (auto& sequence : document) {
@@ -138,19 +164,24 @@ std::vector<std::vector<std::vector<uint16_t>>> random_documents(uint32_t seed, 
   return documents;
 }
 
-void build(const std::string& prefix,
-           const std::vector<std::vector<std::vector<uint16_t>>>& documents, bool multimodal) {
+/// A builder that has taken these documents.
+IndexedDatasetBuilder filled(const std::string& prefix, const Documents& documents,
+                             bool multimodal) {
   auto builder =
       IndexedDatasetBuilder::create(prefix, {.dtype = DType::kUint16, .multimodal = multimodal});
-  ASSERT_TRUE(builder.has_value()) << builder.error().message();
+  EXPECT_TRUE(builder.has_value()) << builder.error().message();
   for (const auto& document : documents) {
     for (const auto& sequence : document) {
       const auto mode = static_cast<int8_t>(multimodal ? sequence.size() % 100 : 0);
-      ASSERT_TRUE(builder->add_item(bytes_of(sequence), mode).ok());
+      EXPECT_TRUE(builder->add_item(bytes_of(sequence), mode).ok());
     }
-    ASSERT_TRUE(builder->end_document().ok());
+    EXPECT_TRUE(builder->end_document().ok());
   }
-  const Status status = builder->finish();
+  return *std::move(builder);
+}
+
+void build(const std::string& prefix, const Documents& documents, bool multimodal) {
+  const Status status = filled(prefix, documents, multimodal).finish();
   ASSERT_TRUE(status.ok()) << status.message();
 }
 
@@ -239,6 +270,39 @@ TEST(IndexedDatasetBuilder, WritesMoreThanItsBuffersHold) {
   EXPECT_EQ(report->sequence_count, kSequences);
   EXPECT_EQ(report->document_count, kSequences / 2);
   EXPECT_EQ(report->item_count, (3 << 20) + kSequences - 1);
+}
+
+TEST(IndexedDatasetBuilder, AddingABuilderIsAddingItsDataset) {
+  const TempFolder folder;
+  const Documents some = random_documents(1, 40000), more = random_documents(2, 3);
+  for (const bool multimodal : {false, true}) {
+    auto first = filled(folder.path("first"), some, multimodal);
+    auto second = filled(folder.path("second"), more, multimodal);
+    auto merged = filled(folder.path("merged"), more, multimodal);
+    auto expected = filled(folder.path("expected"), more, multimodal);
+    ASSERT_EQ(merged.add_builder(first).message(), "");
+    ASSERT_EQ(merged.add_builder(second).message(), "");
+    IndexedDatasetBuilder* const all[] = {&first, &merged, &second};
+    ASSERT_EQ(IndexedDatasetBuilder::finish_all(all).message(), "");
+    ASSERT_TRUE(expected.add_index(folder.path("first")).ok());
+    ASSERT_TRUE(expected.add_index(folder.path("second")).ok());
+    ASSERT_TRUE(expected.finish().ok());
+    for (const char* end : {".bin", ".idx"}) {
+      EXPECT_TRUE(read_file(folder.path("merged") + end) ==
+                  read_file(folder.path("expected") + end));
+    }
+  }
+}
+
+TEST(IndexedDatasetBuilder, RefusesToAddABuilderInTheMiddleOfADocument) {
+  const TempFolder folder;
+  auto open = filled(folder.path("open"), {}, false);
+  ASSERT_TRUE(open.add_item(bytes_of<uint16_t>({1})).ok());
+  auto other = filled(folder.path("other"), {}, false);
+  EXPECT_EQ(other.add_builder(open).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(open.add_builder(other).code(), StatusCode::kInvalidArgument);
+  auto modes = filled(folder.path("modes"), {}, true);
+  EXPECT_THAT(other.add_builder(modes).message(), HasSubstr("expected the dtype and modes"));
 }
 
 TEST(IndexedDatasetBuilder, RefusesToAddAnIndexOfAnotherKind) {

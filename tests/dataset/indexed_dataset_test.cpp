@@ -61,6 +61,17 @@ TEST_F(IndexedDatasetTest, GivesCountsAndArrays) {
   EXPECT_TRUE(dataset->sequence_modes().empty());
 }
 
+TEST_F(IndexedDatasetTest, CountsTheTokensOfAViewByTheLengths) {
+  IndexFields fields = small_fields();
+  fields.pointers = {4, 0,
+                     0};  // 65535 40 50, nothing, 10 20: the last sequence comes first in .bin
+  const auto dataset = open(fields.bytes(), kSmallBin);
+  ASSERT_TRUE(dataset.has_value()) << dataset.error().message();
+  EXPECT_EQ(dataset->item_count(), 5);
+  EXPECT_THAT(*dataset->tokens<uint16_t>(0), ElementsAre(65535, 40, 50));
+  EXPECT_THAT(*dataset->tokens<uint16_t>(2), ElementsAre(10, 20));
+}
+
 TEST_F(IndexedDatasetTest, ViewsStayValidWhenTheDatasetMoves) {
   auto dataset = open(small_fields().bytes(), kSmallBin);
   const auto before = dataset->tokens<uint16_t>(0).value();

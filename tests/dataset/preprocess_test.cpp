@@ -1,6 +1,7 @@
 #include "libmeg/dataset/preprocess.h"
 
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <functional>
@@ -313,6 +314,39 @@ TEST_F(PreprocessTest, SequentialPartitionsKeepTheOrder) {
   EXPECT_EQ(read_dataset(options_.output_prefix + "_1_text_document").tokens, "cd");
   EXPECT_EQ(read_dataset(options_.output_prefix + "_2_text_document").tokens, "");
   EXPECT_EQ(output().tokens, "abcd");
+}
+
+TEST_F(PreprocessTest, CancelledCountingReadsNoFurther) {
+  options_.partitions = 2;
+  options_.dealing = Dealing::kBlocks;
+  write_input("{\"text\": \"a\"}\n");
+  const auto result = run([](const Progress&) { return false; });
+  EXPECT_EQ(result.status().code(), StatusCode::kCancelled);
+  EXPECT_FALSE(std::filesystem::exists(folder_.path("out")));
+}
+
+TEST_F(PreprocessTest, CancelledMergingLeavesNothing) {
+  options_.partitions = 2;
+  write_input("{\"text\": \"" + std::string(3 << 20, 'a') + "\"}\n{\"text\": \"b\"}\n");
+  bool merging = false;
+  const auto result = run([&](const Progress&) {
+    for (const auto& entry : std::filesystem::directory_iterator(folder_.path("out"))) {
+      const bool is_merged = entry.path().filename().string().starts_with("set_text_document.bin");
+      merging = merging || (is_merged && entry.file_size() > 0);
+    }
+    return !merging;
+  });
+  EXPECT_TRUE(merging);
+  EXPECT_EQ(result.status().code(), StatusCode::kCancelled);
+  EXPECT_THAT(files_left(), ElementsAre());
+}
+
+TEST_F(PreprocessTest, WaitingForTheWriterOfAPipeCanBeCancelled) {
+  ASSERT_EQ(::mkfifo(options_.inputs[0].c_str(), 0600), 0);
+  int calls = 0;
+  const auto result = run([&calls](const Progress&) { return ++calls < 3; });
+  EXPECT_EQ(result.status().code(), StatusCode::kCancelled);
+  EXPECT_THAT(files_left(), ElementsAre());
 }
 
 }  // namespace

@@ -74,6 +74,32 @@ TEST_F(VerifyDatasetTest, AcceptsARightDataset) {
   EXPECT_EQ(report.item_count, 10);
 }
 
+TEST_F(VerifyDatasetTest, KnowsAView) {
+  IndexFields fields = small_fields();
+  fields.pointers = {18, 4, 0, 0, 4};  // slices in another order, one twice, and an end left out
+  fields.lengths = {1, 3, 0, 1, 3};
+  const VerifyReport strict = verify(fields.bytes());
+  ASSERT_FALSE(strict.ok());
+  EXPECT_EQ(strict.problems[0].check, VerifyCheck::kSequencePointers);
+  EXPECT_THAT(strict.problems[0].likely_cause, HasSubstr("if it is a view"));
+  const VerifyReport view = verify(fields.bytes(), kSmallBin, {.view = true, .vocab_size = 10});
+  EXPECT_TRUE(view.ok()) << view.problems.front().message();
+  EXPECT_EQ(view.item_count, 8);
+}
+
+TEST_F(VerifyDatasetTest, NamesTheSequenceOfAViewThatIsNotInside) {
+  for (const int64_t wrong : {int64_t{-2}, int64_t{3}, int64_t{16}, int64_t{22},
+                              std::numeric_limits<int64_t>::max() - 1}) {
+    IndexFields fields = small_fields();
+    fields.pointers[1] = wrong;
+    const VerifyReport report = verify(fields.bytes(), kSmallBin, {.view = true});
+    ASSERT_EQ(report.problems.size(), 1u) << wrong;
+    EXPECT_EQ(report.problems[0].check, VerifyCheck::kSequencePointers);
+    EXPECT_EQ(report.problems[0].index, 1);
+    EXPECT_EQ(report.problems[0].found, std::to_string(wrong));
+  }
+}
+
 TEST_F(VerifyDatasetTest, ReportsEveryKindOfProblem) {
   IndexFields fields = small_fields();
   fields.version = 3;
@@ -330,6 +356,21 @@ TEST_F(VerifyDatasetTest, StopsWhenAsked) {
   const auto report = verify_dataset(
       folder_.path("set"), {.vocab_size = 10, .progress = [](const Progress&) { return false; }});
   EXPECT_EQ(report.error().code(), StatusCode::kCancelled);
+}
+
+TEST_F(VerifyDatasetTest, TheSearchForDocumentEndsTellsItsProgressAndStopsWhenAsked) {
+  write_dataset(folder_.path("set"), small_fields().bytes(), kSmallBin);
+  std::vector<Progress> told;
+  VerifyOptions options{.eod = 9, .progress = [&told](const Progress& progress) {
+                          told.push_back(progress);
+                          return true;
+                        }};
+  EXPECT_TRUE(verify_dataset(folder_.path("set"), options).has_value());
+  ASSERT_FALSE(told.empty());
+  EXPECT_EQ(told.back().bytes, told.back().total_bytes);
+  EXPECT_EQ(told.back().total_bytes, static_cast<int64_t>(kSmallBin.size()));
+  options.progress = [](const Progress&) { return false; };
+  EXPECT_EQ(verify_dataset(folder_.path("set"), options).error().code(), StatusCode::kCancelled);
 }
 
 TEST_F(VerifyDatasetTest, AFileThatIsMissingIsAnError) {

@@ -1,6 +1,7 @@
 // Any body of a request: it is refused with one line that names no more than a bit of it, or every
 // value of it keeps its bounds.
 
+#include <cmath>
 #include <cstdint>
 #include <string_view>
 
@@ -28,6 +29,7 @@ void check(const meg::inference::TextRequest& request, int64_t max_tokens) {
   if (!request.beam.has_value()) return;
   MEG_FUZZ_CHECK(request.prompts.size() == 1 && request.tokens_to_generate > 0);
   MEG_FUZZ_CHECK(request.beam->beam_width >= 1 && request.beam->stop_token.value_or(0) >= 0);
+  MEG_FUZZ_CHECK(std::abs(request.beam->length_penalty) <= meg::inference::kMostLengthPenalty);
 }
 
 }  // namespace

@@ -96,7 +96,9 @@ class GenerateTest(unittest.TestCase):
                                     "--output", self.at("ours.jsonl"))
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual(done.stdout, "")
-            self.assertEqual(read_lines(self.at("ours.jsonl")), wanted)
+            ours = read_lines(self.at("ours.jsonl"))
+            self.assertEqual([line.pop("prompt_text") for line in ours], TEXTS)
+            self.assertEqual(ours, wanted)
 
     def test_log_probabilities_are_those_of_transformers(self):
         model = transformers.GPT2LMHeadModel.from_pretrained(self.at("hf")).eval()
@@ -117,6 +119,42 @@ class GenerateTest(unittest.TestCase):
         self.assertEqual([line["prompt"] for line in first], [[50256]] * 3)
         # A text's seed is the program's and its number.
         self.assertEqual(first[1]["ids"], self.lines_of(*asked, "--seed", "8")[0]["ids"])
+
+    def test_without_a_count_texts_end_where_the_positions_do(self):
+        with open(self.at("long.txt"), "w", encoding="utf8") as file:
+            file.write("Hello\n" + "word " * 99 + "word\n")
+        lines = self.lines_of("--prompts", self.at("long.txt"), "--greedy", "--ignore-eod")
+        self.assertEqual([len(line["ids"]) for line in lines], [64, 28])
+        with open(self.at("long.txt"), "w", encoding="utf8") as file:
+            file.write("word " * 127 + "word\n")
+        self.assertIn("found 128 and 1", self.error_of(1, "--prompts", self.at("long.txt")))
+
+    def test_beams_are_those_of_transformers(self):
+        model = transformers.GPT2LMHeadModel.from_pretrained(self.at("hf")).eval()
+        for size, penalty in ((0, 1.0), (2, 0.5)):
+            lines = self.lines_of("--prompts", self.at("prompts.jsonl"), "--tokens-to-generate",
+                                  "12", "--beam-width", "4", "--no-repeat-ngram-size", str(size),
+                                  "--length-penalty", str(penalty), "--ignore-eod")
+            for line, text in zip(lines, TEXTS, strict=True):
+                ids = torch.tensor([line["prompt"]])
+                # Without an end of document all texts are equally long.
+                wanted = model.generate(ids, attention_mask=torch.ones_like(ids), num_beams=4,
+                                        num_return_sequences=4, max_new_tokens=12,
+                                        no_repeat_ngram_size=size, length_penalty=penalty,
+                                        eos_token_id=None, pad_token_id=0, do_sample=False,
+                                        output_scores=True, return_dict_in_generate=True)
+                found = line["beams"]
+                self.assertEqual([beam["ids"] for beam in found],
+                                 wanted.sequences[:, ids.shape[1]:].tolist())
+                for beam, score in zip(found, wanted.sequences_scores.tolist(), strict=True):
+                    self.assertAlmostEqual(beam["score"], score, places=4)
+                self.assertEqual((line["ids"], line["text"]), (found[0]["ids"], found[0]["text"]))
+                self.assertEqual(line["prompt_text"], text)
+
+    def test_beams_do_not_depend_on_what_is_beside_them(self):
+        asked = ["--prompts", self.at("prompts.jsonl"), "--tokens-to-generate", "6", "--beam-width",
+                 "3", "--micro-batch-size"]
+        self.assertEqual(self.lines_of(*asked, "1"), self.lines_of(*asked, "16"))
 
     def test_lengths_count_as_their_flags_say(self):
         with open(self.at("prompts.txt"), "w", encoding="utf8") as file:
@@ -145,6 +183,10 @@ class GenerateTest(unittest.TestCase):
         self.assertIn("found 2", self.error_of(2, *prompts, "--interactive"))
         self.assertIn("--top_k", self.error_of(2, *prompts, "--top_k", "3", "--top_p", "0.5"))
         self.assertIn("--greedy", self.error_of(2, *prompts, "--greedy", "--top_k", "3"))
+        for flag in (["--greedy"], ["--top_k", "3"], ["--temperature", "0.5"], ["--logprobs"],
+                     ["--stop-on-eol"]):
+            self.assertIn("--beam-width", self.error_of(2, *prompts, "--beam-width", "2", *flag))
+        self.error_of(2, *prompts, "--beam-width", "2", "--length-penalty", "11")
         self.assertIn("--out-seq-length", self.error_of(
             2, *prompts, "--tokens-to-generate", "3", "--out-seq-length", "3"))
         self.error_of(2, *prompts, "--tokens-to-generate", "-1")

@@ -26,8 +26,7 @@ Result<LoadedModel> load(const std::string& checkpoint, const std::vector<std::s
   at::set_num_threads(1);
   InferenceFlags inference;
   Flags flags("evaluate_gpt", "uses a trained model");
-  declare_inference_flags(flags, inference);
-  declare_other_inference_flags(flags);
+  declare_inference_flags(flags, megatron::ArgumentFamily::kTasks, inference);
   const std::string path = oracle(checkpoint), vocab = oracle("gpt2-vocab.json"),
                     merges = oracle("gpt2-merges.txt");
   std::vector<const char*> argv = {"evaluate_gpt", "--load",      path.c_str(),
@@ -37,6 +36,7 @@ Result<LoadedModel> load(const std::string& checkpoint, const std::vector<std::s
   std::ostringstream out, err;
   const auto code = flags.parse(static_cast<int>(argv.size()), argv.data(), out, err);
   EXPECT_EQ(code, std::nullopt) << err.str();
+  MEG_RETURN_IF_ERROR(finish_inference_flags(inference));
   return load_inference_model(inference);
 }
 

@@ -120,7 +120,7 @@ TEST(ModelEngineTest, TextsComeAndGoBetweenSteps) {
     ASSERT_TRUE(events.has_value());
     for (const GenerationEvent& event : *events) {
       ASSERT_TRUE(event.token.has_value());
-      if (event.finished) texts[event.request] = *event.finished;
+      if (event.finished) texts[event.request] = **event.finished;
     }
   }
   EXPECT_EQ(texts.size(), 2U);
@@ -213,7 +213,7 @@ TEST(ModelEngineTest, NoTokenIsMadeWhereNoneIsAskedFor) {
   ASSERT_EQ(events->size(), 1U);
   EXPECT_FALSE(events->front().token.has_value());
   ASSERT_TRUE(events->front().finished.has_value());
-  EXPECT_EQ(events->front().finished->tokens, (std::vector<int32_t>{1, 2}));
+  EXPECT_EQ((*events->front().finished)->tokens, (std::vector<int32_t>{1, 2}));
   EXPECT_EQ(served.engine->active(), 0);
 }
 

@@ -168,5 +168,23 @@ TEST(TokenScoresTest, LogProbabilitiesAreThoseOfTheSoftmax) {
   EXPECT_NEAR(log_probability(logits, 1), 2 - std::log(sum), 1e-7);
 }
 
+TEST(SamplerTest, ATinyTemperatureIsGreedy) {
+  std::vector<float> logits = uneven_logits(1000);
+  logits[7] = -std::numeric_limits<float>::infinity();
+  logits[400] = logits[500] = 3.5f;  // the first of equals
+  for (const double temperature : {1e-29, 1e-31, 1e-40, 1e-300, 5e-324}) {
+    for (const SamplingOptions& options :
+         {SamplingOptions{}, SamplingOptions{.top_k = 20}, SamplingOptions{.top_p = 0.9}}) {
+      SamplingOptions cold = options;
+      cold.temperature = temperature;
+      Sampler sampler(cold);
+      for (int i = 0; i < 20; ++i) {
+        const int32_t drawn = sampler.draw(logits);
+        EXPECT_TRUE(drawn == 400 || (temperature > 1e-30 && drawn == 500)) << temperature << drawn;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace meg::inference

@@ -3,6 +3,7 @@
 
 checkpoint_hostile_test.py BIN_DIR TESTDATA [unittest arguments]
 """
+import argparse
 import glob
 import json
 import os
@@ -11,8 +12,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import zipfile
 
 try:
+    import torch
+
     import checkpoint_cases as cases
     from spoilt_checkpoint import SECONDS, SpoiltCheckpoint, run_tests
 except ImportError as error:
@@ -54,17 +58,7 @@ class Damage(SpoiltCheckpoint):
             self.assertIn(self.reshape().returncode, (0, 1), place)
 
 
-class OraclesEvilFiles(SpoiltCheckpoint):
-    """Every odd or hostile file of the oracle in the place of a rank's file."""
-
-    def setUp(self):
-        super().setUp()
-        self.evil = os.path.join(cases.ORACLE, "evil")
-        if not os.path.isdir(self.evil):
-            self.skipTest("no shared folder with hostile files")
-        with open(os.path.join(self.evil, "expected.json")) as file:
-            self.expected = json.load(file)
-
+class Measured(SpoiltCheckpoint):
     def measured(self, *command):
         process = self.program(*command)
         self.assertLess(process.seconds, SECONDS, command)
@@ -78,6 +72,69 @@ class OraclesEvilFiles(SpoiltCheckpoint):
         done = subprocess.run([sys.executable, "-S", "-c", code, *command], capture_output=True,
                               text=True, cwd=self.folder, timeout=3 * SECONDS)
         return int(done.stdout) / 1024
+
+
+class Budgets(Measured):
+    """What small files claim stays in proportion to them, all ranks of a checkpoint together."""
+
+    def deflated_values(self):
+        """4 KB that inflate to a list of four million values."""
+        path = self.path("values.pt")
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("values/data.pkl", b"\x80\x02](" + b"N" * 4_000_000 + b"e.")
+            archive.writestr("values/version", "3\n", zipfile.ZIP_STORED)
+        self.assertLess(os.path.getsize(path), 8000)
+        return path
+
+    def test_a_deflated_pickle_is_bounded_by_its_file(self):
+        path = self.deflated_values()
+        self.assert_refused(self.measured("checkpoint_inspect", path), "expected at most")
+        self.assertLess(self.peak([os.path.join(self.bin, "checkpoint_inspect"), path]), 100)
+
+    def test_the_ranks_of_a_checkpoint_have_one_budget(self):
+        count = 60_000  # what one rank alone may have
+        path = self.path("rank.pt")
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("rank/data.pkl", b"\x80\x02](" + b"N" * count + b"e.")
+        for rank in range(200):
+            folder = self.path("many", f"mp_rank_{rank:02d}")
+            os.makedirs(folder)
+            shutil.copy(path, os.path.join(folder, "model_optim_rng.pt"))
+        for command in (["checkpoint_inspect", self.path("many")],
+                        ["verify", "checkpoint", self.path("many")]):
+            self.assertEqual(self.measured(*command).returncode, 1)
+            self.assertLess(self.peak([os.path.join(self.bin, command[0]), *command[1:]]), 150)
+
+    def test_args_that_share_a_text_are_not_shown_without_end(self):
+        path = self.path("args.pt")
+        text = "text " * 70_000
+        args = argparse.Namespace(**{f"field_{i:05d}": text for i in range(20_000)})
+        torch.save({"args": args, "model": {}}, path)
+        self.assertLess(os.path.getsize(path), 2_000_000)
+        for flags in (["--args"], ["--args", "--json"], ["--html", self.path("page.html")]):
+            self.measured("checkpoint_inspect", path, *flags)
+            self.assertLess(self.peak([os.path.join(self.bin, "checkpoint_inspect"), path,
+                                       *flags]), MEGABYTES)
+
+    def test_statistics_of_tensors_that_repeat_a_byte_are_refused(self):
+        path = self.path("repeated.pt")
+        torch.save({"model": {f"t{i}": torch.zeros(1).expand(1 << 26) for i in range(2000)}}, path)
+        self.assertLess(os.path.getsize(path), 1_000_000)
+        self.assertEqual(self.measured("checkpoint_inspect", path).returncode, 0)
+        self.assert_refused(self.measured("checkpoint_inspect", path, "--tensors", "--stats"),
+                            "times the")
+
+
+class OraclesEvilFiles(Measured):
+    """Every odd or hostile file of the oracle in the place of a rank's file."""
+
+    def setUp(self):
+        super().setUp()
+        self.evil = os.path.join(cases.ORACLE, "evil")
+        if not os.path.isdir(self.evil):
+            self.skipTest("no shared folder with hostile files")
+        with open(os.path.join(self.evil, "expected.json")) as file:
+            self.expected = json.load(file)
 
     def test_no_program_crashes_hangs_or_obeys(self):
         for name in sorted(self.expected):

@@ -5,7 +5,6 @@ megatron_core_reads_checkpoints.py PROGRAM [unittest arguments]
 Its GPT model takes the converted weights with strict=True, and where the oracle has the logits of
 Megatron-LM's own forward pass for a checkpoint, computes the same.
 """
-import contextlib
 import logging
 import os
 import sys
@@ -19,52 +18,15 @@ logging.disable(logging.WARNING)
 try:
     import numpy
     import torch
-    from megatron.core import parallel_state
-    from megatron.core.fusions import fused_softmax
-    from megatron.core.models.gpt import GPTModel
-    from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
-    from megatron.core.tensor_parallel import random
-    from megatron.core.transformer.transformer_config import TransformerConfig
 
     import checkpoint_cases as cases
+    import megatron_core_models as core
     import reference_files
 except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)
 
 PROGRAM = ""
-
-
-def start_without_gpu():
-    """One process over gloo; the calls of megatron-core that name CUDA are led elsewhere."""
-    torch.cuda.current_device = lambda: torch.device("cpu")
-    random.CudaRNGStatesTracker.fork = lambda self, *a, **k: contextlib.nullcontext()
-    fused_softmax.get_default_causal_mask = \
-        lambda size: torch.ones(size, size, dtype=torch.bool).triu(1)
-    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0,
-                                         world_size=1)
-    parallel_state.initialize_model_parallel()
-
-
-def make_model(args):
-    """The model that training with these args would build."""
-    gated = {"gated_linear_unit": True,
-             "activation_func": torch.nn.functional.silu} if args.swiglu else {}
-    groups = args.num_query_groups if getattr(args, "group_query_attention", False) else None
-    rotary = getattr(args, "use_rotary_position_embeddings", False) or \
-        args.position_embedding_type == "rope"
-    config = TransformerConfig(
-        num_layers=args.num_layers, hidden_size=args.hidden_size,
-        num_attention_heads=args.num_attention_heads, ffn_hidden_size=args.ffn_hidden_size,
-        kv_channels=args.kv_channels, num_query_groups=groups, attention_dropout=0.0,
-        hidden_dropout=0.0, use_cpu_initialization=True, add_bias_linear=args.add_bias_linear,
-        normalization=getattr(args, "normalization", "LayerNorm"), bias_activation_fusion=False,
-        bias_dropout_fusion=False, masked_softmax_fusion=False, apply_rope_fusion=False, **gated)
-    return GPTModel(
-        config, get_gpt_layer_local_spec(normalization=config.normalization),
-        vocab_size=args.padded_vocab_size, max_sequence_length=args.max_position_embeddings,
-        position_embedding_type="rope" if rotary else "learned_absolute",
-        share_embeddings_and_output_weights=not args.untie_embeddings_and_output_weights)
 
 
 class MegatronCore(unittest.TestCase):
@@ -84,7 +46,8 @@ class MegatronCore(unittest.TestCase):
 
     def loaded(self, save):
         state = reference_files.load_ranks(save)[0, 0]
-        model = make_model(state["args"])
+        # In fp32 and with erf, as the reference was computed.
+        model = core.make_model(state["args"], bf16=False, bias_gelu_fusion=False)
         model.load_state_dict(state["model"], strict=True)
         return model.eval()
 
@@ -136,5 +99,5 @@ if __name__ == "__main__":
         print("skipped: no shared folder with checkpoints of the real Megatron-LM")
         sys.exit(77)
     PROGRAM = os.path.abspath(sys.argv.pop(1))
-    start_without_gpu()
+    core.start_without_gpu()
     unittest.main()

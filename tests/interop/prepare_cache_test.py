@@ -221,6 +221,14 @@ class PrepareCache(unittest.TestCase):
         self.check(blend=(["data/b"], None), split="5,4,1", samples=(100, None, 5), seq=17, keep_last=True)
         self.check(blend=(["data/b"], None), split="5,4,1", samples=(100, 90, 5), seq=17, keep_last=True, no_extra=True)
 
+    def test_datasets_shorter_than_one_sample(self):
+        self.check(blend=(["data/c"], None), split="8,1,1", samples=(30, 20, 10), seq=4000)
+        self.check(blend=(["data/c", "data/a"], [0.7, 0.3]), split="8,1,1", samples=(30, 20, 10), seq=4000)
+        self.check(blend=(["data/c"], None), split="8,1,1", samples=(30, None, None), seq=4000)
+
+    def test_nothing_to_train_on(self):
+        self.check(blend=(["data/b"], None), split="0,100,0", samples=(300, 20, 10), seq=32)
+
     def test_random_runs(self):
         chooser = random.Random(6)
         for _ in range(6):

@@ -114,6 +114,22 @@ def other_samples(state):
     state["opt_param_scheduler"]["num_steps"] += 16
 
 
+def remove_rng(state):
+    del state["rng_state"]
+
+
+def remove_generator(state):
+    del state["rng_state"][0]["cuda_rng_state"]
+
+
+def remove_scaler(state):
+    del state["optimizer"]["grad_scaler"]
+
+
+def set_scale(value):
+    return lambda state: state["optimizer"]["grad_scaler"]["scale"].fill_(value)
+
+
 # What is done to which ranks, of which case, and the one check that has to notice.
 CHANGES = [
     ("iteration", "gpt_tp2pp2_fp16", [2], set_top("iteration", 4000)),
@@ -138,6 +154,13 @@ CHANGES = [
     ("optimizer", "gpt_tp2pp2_fp16", [1], remove_optimizer),
     ("optimizer", "gpt_tp2pp2_fp16", [1], other_step),
     ("optimizer", "gpt_tp2pp2_fp16", [1], other_samples),
+    ("random_states", "gpt_tp2pp2_fp16", [1], remove_rng),
+    ("random_states", "gpt_tp2pp2_fp16", [0], remove_generator),
+    ("loss_scaler", "gpt_tp2pp2_fp16", [2], remove_scaler),
+    ("loss_scaler", "gpt_tp2pp2_fp16", None, remove_scaler),
+    ("loss_scaler", "gpt_tp2pp2_fp16", [1], set_scale(3.0)),
+    ("loss_scaler", "gpt_tp2pp2_fp16", None, set_scale(float("nan"))),
+    ("loss_scaler", "gpt_tp2pp2_fp16", None, set_scale(0.0)),
 ]
 
 
@@ -272,6 +295,44 @@ class VerifyCheckpoint(unittest.TestCase):
             for name, content in entries:
                 archive.writestr(name, content[:-2] if name.endswith("data/4") else content)
         self.assertEqual(self.checks(damaged.root), {"file"}, self.problems)
+
+    def test_the_distributed_optimizers_file_is_asked_for(self):
+        for case in ("gpt_tp2pp2_bf16_distopt", "mcore_gpt_tp1pp1_bf16_distopt_dp2"):
+            damaged = self.damaged(case)
+            path = os.path.join(os.path.dirname(damaged.file(0)), "distrib_optim.pt")
+            self.assertEqual(self.checks(damaged.root), set(), self.problems)
+            size = os.path.getsize(path)
+            for cut in (0, 100, size // 2, size - 1):
+                with open(path, "rb") as file:
+                    content = file.read()
+                os.truncate(path, cut)
+                self.assertEqual(self.checks(damaged.root), {"file"}, cut)
+                with open(path, "wb") as file:
+                    file.write(content)
+            with open(path, "r+b") as file:
+                file.seek(size // 2)
+                file.write(bytes([content[size // 2] ^ 1]))
+            self.assertEqual(self.checks(damaged.root), {"crc"})
+            os.remove(path)
+            self.assertEqual(self.checks(damaged.root), {"distributed_optimizer"})
+            self.assertEqual(self.problems[0]["file"], path)
+            self.assertEqual(self.checks(damaged.file(0)), set(), self.problems)
+
+    def test_manifests_do_not_claim_the_distributed_optimizer(self):
+        damaged = self.damaged("gpt_tp2pp2_bf16_distopt")
+        for flags in (["--write"], []):
+            done = cases.run(PROGRAM, "manifest", damaged.root, *flags)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("no digests yet; --no-optim leaves it out" if flags else "--write",
+                          done.stderr)
+            self.assertFalse(os.path.exists(os.path.join(damaged.iteration,
+                                                         "libmeg-manifest.json")))
+        for flags in (["--write", "--no-optim"], ["--no-optim"]):
+            done = cases.run(PROGRAM, "manifest", damaged.root, *flags)
+            self.assertEqual(done.returncode, 0, done.stderr)
+        done = cases.run(PROGRAM, "manifest", damaged.root)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("no digests yet", done.stderr)
 
     def test_trackers(self):
         for text in ("9999", "yesterday", ""):

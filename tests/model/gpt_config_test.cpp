@@ -59,6 +59,26 @@ TEST(GptConfig, SwigluShrinksTheDefaultMlpAndDoublesItsRows) {
   EXPECT_EQ(config->mlp_rows(), 2 * 10880);
 }
 
+TEST(GptConfig, EveryNameOfAGateDoublesTheMlpsRows) {
+  for (const char* name : {"swiglu", "quick_geglu", "gated_linear_unit"}) {
+    const auto config = config_of(with({{name, true}, {"ffn_hidden_size", int64_t{512}}}));
+    ASSERT_TRUE(config) << config.error().message();
+    EXPECT_TRUE(config->gated_linear_unit) << name;
+    EXPECT_EQ(config->mlp_rows(), 1024) << name;
+    EXPECT_EQ(config->swiglu, std::string_view(name) == "swiglu");
+  }
+  EXPECT_TRUE(config_of(with({{"glu_activation", "geglu"}}))->gated_linear_unit);
+  const auto plain =
+      config_of(with({{"quick_geglu", false}, {"glu_activation", std::monostate()}}));
+  EXPECT_FALSE(plain->gated_linear_unit);
+}
+
+TEST(GptConfig, QuickGegluKeepsTheDefaultMlp) {
+  const auto config = config_of(with({{"quick_geglu", true}}));
+  EXPECT_EQ(config->ffn_hidden_size, 3072);
+  EXPECT_EQ(config->mlp_rows(), 6144);
+}
+
 TEST(GptConfig, QueryGroupsCountOnlyWithGroupQueryAttention) {
   EXPECT_EQ(config_of(with({{"num_query_groups", int64_t{1}}, {"group_query_attention", false}}))
                 ->num_query_groups,
@@ -123,9 +143,9 @@ TEST(GptConfig, TensorParallelSizesMustDivideWhatTheyCut) {
             "tensor-model-parallel-size: 0 does not divide anything; sizes up to 64 that do: 1, "
             "2, 3, 4, 6, 12");
   const GptConfig grouped = *config_of(with({{"num_query_groups", int64_t{2}}}));
-  EXPECT_EQ(grouped.check_tensor_parallel_size(4).message(),
-            "tensor-model-parallel-size: 4 does not divide num_query_groups 2; sizes up to 64 "
-            "that do: 1, 2");
+  EXPECT_EQ(grouped.check_tensor_parallel_size(3).message(),
+            "tensor-model-parallel-size: 3 does not divide num_query_groups 2; sizes up to 64 "
+            "that do: 1, 2, 4");
 }
 
 TEST(GptConfig, PipelineSizesMustDivideTheLayers) {

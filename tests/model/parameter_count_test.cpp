@@ -50,6 +50,7 @@ TEST(ParameterCount, OfLlama2IsThePublishedOne) {
   config.ffn_hidden_size = 11008;
   config.padded_vocab_size = 32000;
   config.swiglu = true;
+  config.gated_linear_unit = true;
   config.add_bias_linear = false;
   config.untie_embeddings_and_output_weights = true;
   config.position_embedding_type = "rope";

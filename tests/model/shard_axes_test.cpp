@@ -13,7 +13,7 @@ namespace {
 using Shape = std::vector<int64_t>;
 using testing::ElementsAre;
 
-GptConfig config_of(int64_t heads, int64_t groups, int64_t head_size, bool swiglu = false) {
+GptConfig config_of(int64_t heads, int64_t groups, int64_t head_size, bool gated = false) {
   GptConfig config;
   config.num_layers = 2;
   config.num_attention_heads = heads;
@@ -21,7 +21,7 @@ GptConfig config_of(int64_t heads, int64_t groups, int64_t head_size, bool swigl
   config.kv_channels = head_size;
   config.hidden_size = heads * head_size;
   config.ffn_hidden_size = 4 * config.hidden_size;
-  config.swiglu = swiglu;
+  config.gated_linear_unit = gated;
   return config;
 }
 
@@ -74,7 +74,7 @@ TEST(ShardAxes, FollowThePartition) {
   EXPECT_THAT(axes.sizes, ElementsAre(304, 32));
   EXPECT_EQ(axes.partition_axis, 0);
   axes = axes_of(Partition::kQkv, {48, 32}, 2, config);
-  EXPECT_THAT(axes.sizes, ElementsAre(4, 24, 32));
+  EXPECT_THAT(axes.sizes, ElementsAre(96, 32));
   EXPECT_EQ(axes.partition_axis, 0);
   axes = axes_of(Partition::kGated, {128, 32}, 2, config);
   EXPECT_THAT(axes.sizes, ElementsAre(2, 128, 32));
@@ -88,7 +88,7 @@ TEST(ShardAxes, HoldForBiases) {
   const GptConfig config = config_of(4, 2, 8, true);
   EXPECT_THAT(axes_of(Partition::kRows, {64}, 2, config).sizes, ElementsAre(128));
   EXPECT_THAT(axes_of(Partition::kVocabulary, {152}, 2, config).sizes, ElementsAre(304));
-  EXPECT_THAT(axes_of(Partition::kQkv, {32}, 2, config).sizes, ElementsAre(2, 32));
+  EXPECT_THAT(axes_of(Partition::kQkv, {32}, 2, config).sizes, ElementsAre(64));
   EXPECT_THAT(axes_of(Partition::kGated, {128}, 2, config).sizes, ElementsAre(2, 128));
   EXPECT_THAT(axes_of(Partition::kQkv, {48}, 2, config_of(4, 4, 8), 1).sizes, ElementsAre(4, 3, 8));
 }
@@ -109,7 +109,7 @@ TEST(ShardAxes, OldVersionsPermuteEachRanksRows) {
   axes = axes_of(Partition::kQkv, {48, 32}, 2, config, 1.0);
   EXPECT_THAT(axes.memory_order, ElementsAre(0, 2, 1, 3));
   axes = axes_of(Partition::kQkv, {48, 32}, 2, config, 2.0);
-  EXPECT_THAT(axes.memory_order, ElementsAre(0, 1, 2));
+  EXPECT_THAT(axes.memory_order, ElementsAre(0, 1));
   EXPECT_THAT(axes_of(Partition::kRows, {48, 32}, 2, config, 0).memory_order, ElementsAre(0, 1));
 }
 
@@ -160,6 +160,13 @@ TEST(ShardAxes, QkvShardsHoldTheRowsOfTheirGroups) {
       }
     }
   }
+}
+
+TEST(ShardAxes, MoreRanksThanQueryGroupsShareTheRowsOfAGroup) {
+  const GptConfig config = config_of(8, 2, 2);  // a group: 8 rows of q, 2 of k, 2 of v
+  const ShardAxes axes = axes_of(Partition::kQkv, {6}, 4, config);
+  EXPECT_THAT(shard_elements(axes, 4, 0), ElementsAre(0, 1, 2, 3, 4, 5));
+  EXPECT_THAT(shard_elements(axes, 4, 3), ElementsAre(18, 19, 20, 21, 22, 23));
 }
 
 TEST(ShardAxes, GatedShardsHoldTheirPartOfBothHalves) {
@@ -248,11 +255,12 @@ TEST(ShardAxes, ShapesThatDoNotFitAreRefused) {
        "expected 32 rows ((4 heads + 2 * 2 query groups) * 8 over 2 ranks), found 48"},
       {Partition::kQkv,
        {16, 32},
-       4,
+       3,
        grouped,
        3,
        StatusCode::kUnsupported,
-       "2 query groups over 4 tensor-parallel ranks: expected ranks that divide them"},
+       "2 query groups over 3 tensor-parallel ranks: expected ranks that divide them, or are a "
+       "multiple of them"},
       {Partition::kQkv,
        {32, 32},
        2,

@@ -114,6 +114,7 @@ TEST(TheoreticalMemory, OfAnInterleavedPipelineWithGroupedQueriesIsMegatrons) {
   GptConfig config = gpt(32, 4096, 32, 4096, 32000);
   config.untie_embeddings_and_output_weights = true;
   config.swiglu = true;
+  config.gated_linear_unit = true;
   config.ffn_hidden_size = 11008;
   config.num_query_groups = 8;
   TheoreticalMemoryOptions options = kSequenceParallelAndSelective;

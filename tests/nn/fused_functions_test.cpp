@@ -3,6 +3,7 @@
 
 #include "libmeg/nn/bias_gelu.h"
 #include "libmeg/nn/cross_entropy.h"
+#include "libmeg/nn/widened_product.h"
 
 namespace meg::nn {
 namespace {
@@ -43,6 +44,39 @@ TEST(BiasGeluFunctionTest, TakesTransposedInput) {
   const at::Tensor input = at::randn({7, 4}).t();
   const at::Tensor bias = at::randn({7});
   EXPECT_TRUE(at::allclose(bias_gelu(input, bias), at::gelu(input + bias, "tanh"), 1e-6, 1e-6));
+}
+
+/// The same in fp64, its operands and its result rounded as they are.
+at::Tensor exact_product(const at::Tensor& first, const at::Tensor& second) {
+  return at::matmul(first.to(at::kDouble), second.to(at::kDouble).transpose(-2, -1)) * 0.5;
+}
+
+TEST(WidenedProductTest, RoundsTheProductAndItsGradientsOnce) {
+  at::manual_seed(1);
+  for (const at::ScalarType type : {at::kHalf, at::kBFloat16}) {
+    // Near the middle of two numbers fp32 may round to the other one.
+    const double half_step = type == at::kHalf ? 0x1p-11 : 0x1p-8;
+    for (const int64_t batch : {0, 3}) {
+      const auto made = [&](int64_t rows) {
+        const at::Tensor matrix = at::randn({batch + 1, rows, 300}).to(type);
+        return (batch == 0 ? matrix[0] : matrix).clone();
+      };
+      expect_same_function(
+          [](const at::Tensor& a, const at::Tensor& b) { return widened_product(a, b, {}, 0.5); },
+          [&](const at::Tensor& a, const at::Tensor& b) { return exact_product(a, b).to(type); },
+          made(70), made(41), 2.02 * half_step);
+    }
+  }
+}
+
+TEST(WidenedProductTest, AddsTheBiasBeforeItRounds) {
+  // 1024.39 and 0.25, where halves stand 1 apart.
+  const at::Tensor row = at::cat({at::full({1, 4}, 16), at::full({1, 1}, 0.625)}, 1).to(at::kHalf);
+  const at::Tensor bias = at::full({1}, 0.25, at::kHalf).requires_grad_(true);
+  const at::Tensor sum = widened_product(row, row, bias);
+  EXPECT_EQ(sum.item<double>(), 1025);
+  sum.sum().backward();
+  EXPECT_EQ(bias.grad().item<double>(), 1);
 }
 
 TEST(CrossEntropyTest, IsAtensWithItsGradient) {

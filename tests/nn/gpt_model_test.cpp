@@ -144,6 +144,84 @@ TEST(GptModelTest, HeadsMayHaveNormsAndAnySize) {
   }
 }
 
+TEST(GptModelTest, NormsStoredLessOneAreTheSameNorms) {
+  GptOptions options;
+  options.hidden_dropout = options.attention_dropout = 0;
+  GptConfig normed = small_llama_config();
+  normed.qk_layernorm = true;
+  for (const GptConfig& config : {small_config(), normed}) {
+    GptModel plain = small_model(config, options);
+    options.apply_layernorm_1p = true;
+    GptModel less_one = small_model(config, options);
+    options.apply_layernorm_1p = false;
+    for (size_t i = 0; i < plain.parameters().size(); ++i) {
+      const GptParameter& parameter = plain.parameters()[i];
+      if (!parameter.name.ends_with("layernorm.weight")) continue;
+      const c10::NoGradGuard without_gradients;
+      at::Tensor weight = parameter.tensor, stored = less_one.parameters()[i].tensor;
+      weight.copy_(at::linspace(0.5, 2, weight.size(0)));
+      stored.copy_(weight - 1);
+    }
+    const GptInput input = {.tokens = small_tokens(config)};
+    EXPECT_TRUE(at::allclose(*less_one.logits(input), *plain.logits(input), 1e-5, 1e-6));
+  }
+}
+
+TEST(GptModelTest, SquaredReluIsItsDefinition) {
+  // With neither attention nor positions, one layer and an MLP whose matrices are the unit matrix,
+  // a token's hidden state is h + relu(norm(h))^2.
+  GptConfig config = small_config();
+  config.num_layers = 1;
+  config.ffn_hidden_size = config.hidden_size;
+  config.add_bias_linear = false;
+  config.position_embedding_type = "none";
+  GptOptions options;
+  options.squared_relu = true;
+  GptModel model = small_model(config, options);
+  model.set_training(false);
+  const c10::NoGradGuard without_gradients;
+  for (const GptParameter& parameter : model.parameters()) {
+    at::Tensor tensor = parameter.tensor;
+    if (parameter.name.ends_with("linear_proj.weight")) tensor.zero_();
+    if (parameter.name.find("mlp.linear_fc") != std::string::npos) tensor.copy_(at::eye(16));
+  }
+  const at::Tensor embedded = model.parameters()[0].tensor[3];
+  const auto norm = [](const at::Tensor& state) { return at::layer_norm(state, {16}); };
+  const at::Tensor expected = norm(embedded + at::relu(norm(embedded)).pow(2));
+  const at::Tensor found = *model.hidden_states({.tokens = at::full({1, 1}, 3, at::kLong)});
+  EXPECT_TRUE(at::allclose(found[0][0], expected, 1e-5, 1e-6));
+}
+
+TEST(GptModelTest, Fp32ResidualsGoFromStageToStage) {
+  for (const GptConfig& config : {small_config(), small_llama_config()}) {
+    GptConfig even = config;
+    even.num_layers = 4;
+    GptOptions options;
+    options.params_dtype = at::kBFloat16;
+    options.fp32_residual_connection = true;
+    options.hidden_dropout = options.attention_dropout = 0.1;
+    options.recompute_granularity = RecomputeGranularity::kFull;
+    ModelPart part;
+    part.sizes.pipeline_model_parallel_size = 2;
+    GptModel first = small_model(even, options, part);
+    part.pipeline_rank = 1;
+    GptModel last = small_model(even, options, part);
+    const at::Tensor tokens = small_tokens(even);
+    const at::Tensor sent = *first.hidden_states({.tokens = tokens});
+    EXPECT_EQ(sent.scalar_type(), at::kFloat);
+    const at::Tensor received = sent.detach().requires_grad_(true);
+    GptInput input;
+    input.hidden_states = received;
+    const at::Tensor states = *last.hidden_states(input);
+    EXPECT_EQ(states.scalar_type(), at::kBFloat16) << "behind the final norm";
+    last.loss(input, tokens)->mean().backward();
+    EXPECT_EQ(received.grad().scalar_type(), at::kFloat);
+    EXPECT_EQ(last.parameters()[0].tensor.grad().scalar_type(), at::kBFloat16);
+    input.hidden_states = received.to(at::kBFloat16);
+    EXPECT_THAT(last.hidden_states(input).status().message(), HasSubstr("expected Float [b, s"));
+  }
+}
+
 TEST(GptModelTest, SixteenBitModelsGiveFp32LogitsAndLosses) {
   for (const at::ScalarType dtype : {at::kHalf, at::kBFloat16}) {
     GptOptions options;

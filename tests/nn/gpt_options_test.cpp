@@ -52,13 +52,54 @@ TEST(GptOptionsTest, GeluIsTanhOnlyWhereTheFusionRuns) {
   EXPECT_EQ(from({{"bias_gelu_fusion", false}, {"openai_gelu", true}})->gelu, GeluForm::kTanh);
 }
 
+TEST(GptOptionsTest, OptionsOfLaterModelsAreRead) {
+  const auto options = from({{"squared_relu", true},
+                             {"apply_layernorm_1p", true},
+                             {"fp32_residual_connection", true},
+                             {"bf16", true},
+                             {"use_rope_scaling", true},
+                             {"rope_scaling_factor", 32.0},
+                             {"rotary_seq_len_interpolation_factor", int64_t{4}},
+                             {"rotary_base", 5e5},
+                             {"init_method_xavier_uniform", true}});
+  ASSERT_TRUE(options.has_value()) << options.error().message();
+  EXPECT_TRUE(options->squared_relu);
+  EXPECT_TRUE(options->apply_layernorm_1p);
+  EXPECT_EQ(options->residual_dtype(), at::kFloat);
+  EXPECT_TRUE(options->use_rope_scaling);
+  EXPECT_EQ(options->rope_scaling_factor, 32);
+  EXPECT_EQ(options->rotary_seq_len_interpolation_factor, 4);
+  EXPECT_EQ(options->rotary_base, 5e5);
+  EXPECT_TRUE(options->init_method_xavier_uniform);
+  EXPECT_TRUE(from({{"layernorm_zero_centered_gamma", true}})->apply_layernorm_1p)
+      << "as core_v0.16 saves it";
+  EXPECT_EQ(from({{"bf16", true}})->residual_dtype(), at::kBFloat16);
+  EXPECT_EQ(from({})->rope_scaling_factor, 8);
+}
+
+TEST(GptOptionsTest, NamesWhatDoesNotGoTogether) {
+  GptConfig config;
+  config.swiglu = true;
+  GptOptions options;
+  options.squared_relu = true;
+  EXPECT_EQ(options.check(config).message(),
+            "squared_relu: expected it without swiglu, found both");
+  EXPECT_EQ(from({{"squared_relu", true}, {"openai_gelu", true}}).status().message(),
+            "squared_relu: expected it without openai_gelu, found both");
+  options = {};
+  options.rope_scaling_factor = 0;
+  EXPECT_EQ(options.check({}).message(), "rope_scaling_factor: expected a number above 0, found 0");
+  options = {};
+  options.rotary_seq_len_interpolation_factor = -2;
+  EXPECT_EQ(options.check({}).message(),
+            "rotary_seq_len_interpolation_factor: expected a number above 0, found -2");
+}
+
 TEST(GptOptionsTest, NamesWhatItCannotDo) {
   const auto message = [](const std::map<std::string, FieldValue, std::less<>>& fields) {
     const auto options = from(fields);
     return options.has_value() ? std::string() : options.error().message();
   };
-  EXPECT_EQ(message({{"use_rope_scaling", true}}),
-            "use_rope_scaling: expected False, found True: not done yet");
   EXPECT_EQ(message({{"fp16", true}, {"bf16", true}}),
             "fp16, bf16: expected one of them at most, found both");
   EXPECT_EQ(message({{"attention_backend", std::string("triton")}}),
@@ -66,7 +107,22 @@ TEST(GptOptionsTest, NamesWhatItCannotDo) {
   EXPECT_EQ(message({{"hidden_dropout", std::string("no")}}),
             "hidden_dropout: expected a number, found \"no\"");
   EXPECT_EQ(message({{"recompute_granularity", std::string("some")}}),
-            "recompute_granularity: expected selective or full, found some");
+            "recompute_granularity: expected selective or full, found \"some\"");
+}
+
+TEST(GptOptionsTest, AnOddNumberOfRotaryChannelsNeedsRoomForOneMore) {
+  GptConfig config;
+  config.position_embedding_type = "rope";
+  config.normalization = "RMSNorm";
+  config.kv_channels = 5;
+  GptOptions options;
+  EXPECT_EQ(options.check(config).message(),
+            "rotary channels: expected an even number of kv_channels, found 5");
+  options.rotary_percent = 0.6;
+  EXPECT_TRUE(options.check(config).ok());
+  config.kv_channels = 6;
+  options.rotary_percent = 0.9;
+  EXPECT_TRUE(options.check(config).ok());
 }
 
 }  // namespace

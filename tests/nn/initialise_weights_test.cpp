@@ -12,14 +12,14 @@
 namespace meg::nn {
 namespace {
 
-GptModel model_with(at::ScalarType dtype, uint64_t seed, const ModelPart& part = {}) {
+GptModel model_with(at::ScalarType dtype, uint64_t seed, const ModelPart& part = {},
+                    GptOptions options = {}) {
   GptConfig config = test::small_config();
   config.num_layers = 8;
   config.hidden_size = 64;
   config.kv_channels = 16;
   config.ffn_hidden_size = 256;
   config.padded_vocab_size = 512;
-  GptOptions options;
   options.params_dtype = dtype;
   auto model = GptModel::create(config, options, part);
   EXPECT_TRUE(model.has_value());
@@ -40,6 +40,30 @@ TEST(InitialiseWeightsTest, DeviationsAreMegatrons) {
       const double expected = parameter.name.ends_with("layernorm.weight") ? 1 : 0;
       EXPECT_TRUE(at::equal(tensor, at::full_like(tensor, expected))) << parameter.name;
     }
+  }
+}
+
+TEST(InitialiseWeightsTest, XaviersMatricesAreUniform) {
+  GptOptions options;
+  options.init_method_xavier_uniform = true;
+  const GptModel model = model_with(at::kFloat, 1, {}, options);
+  for (const GptParameter& parameter : model.parameters()) {
+    const at::Tensor tensor = parameter.tensor.detach();
+    if (tensor.dim() != 2) continue;
+    const double bound = std::sqrt(6.0 / static_cast<double>(tensor.size(0) + tensor.size(1)));
+    EXPECT_NEAR(tensor.max().item<double>() / bound, 1, 0.02) << parameter.name;
+    EXPECT_NEAR(tensor.min().item<double>() / bound, -1, 0.02) << parameter.name;
+    EXPECT_NEAR(tensor.std().item<double>() / bound * std::sqrt(3.0), 1, 0.05) << parameter.name;
+  }
+}
+
+TEST(InitialiseWeightsTest, NormsStoredLessOneBeginAtZero) {
+  GptOptions options;
+  options.apply_layernorm_1p = true;
+  const GptModel model = model_with(at::kFloat, 1, {}, options);
+  for (const GptParameter& parameter : model.parameters()) {
+    if (parameter.tensor.dim() != 1) continue;
+    EXPECT_EQ(parameter.tensor.abs().max().item<double>(), 0) << parameter.name;
   }
 }
 

@@ -130,6 +130,42 @@ TEST(KvCacheTest, SixteenBitModelsAreNearTheirWholeForwardPasses) {
   }
 }
 
+TEST(KvCacheTest, CachedTokensAreTurnedAndNormedAsOthers) {
+  const c10::NoGradGuard without_gradients;
+  GptOptions options;
+  options.use_rope_scaling = true;
+  options.rotary_base = 5e7;  // slow enough for the scaling to matter in heads this small
+  options.rotary_seq_len_interpolation_factor = 2;
+  options.apply_layernorm_1p = true;
+  GptConfig config = small_llama_config();
+  config.swiglu = config.gated_linear_unit = false;
+  options.squared_relu = true;
+  GptModel model = small_model(config, options);
+  model.set_training(false);
+  const at::Tensor tokens = tokens_from(0, 12);
+  const at::Tensor whole = (*model.logits({.tokens = tokens.unsqueeze(0)}))[0];
+  KvCache cache = cache_of(model, 1);
+  expect_same(step(model, cache, {{0, 7}}, tokens.narrow(0, 0, 7)), whole.narrow(0, 0, 7));
+  for (int64_t i = 7; i < 12; ++i) {
+    expect_same(step(model, cache, {{0, 1}}, tokens.narrow(0, i, 1))[0], whole[i]);
+  }
+}
+
+TEST(KvCacheTest, Fp32ResidualsAreNearTheWholeForwardPass) {
+  const c10::NoGradGuard without_gradients;
+  GptOptions options;
+  options.params_dtype = at::kBFloat16;
+  options.fp32_residual_connection = true;
+  GptModel model = small_model(small_config(), options);
+  model.set_training(false);
+  const at::Tensor tokens = tokens_from(0, 6);
+  const at::Tensor whole = (*model.logits({.tokens = tokens.unsqueeze(0)}))[0];
+  KvCache cache = cache_of(model, 1);
+  step(model, cache, {{0, 5}}, tokens.narrow(0, 0, 5));
+  expect_same(step(model, cache, {{0, 1}}, tokens.narrow(0, 5, 1))[0], whole[5],
+              whole.abs().max().item<double>() * 3e-2);
+}
+
 TEST(KvCacheTest, WhatDoesNotFitIsAnError) {
   GptModel model = small_model(small_config());
   EXPECT_EQ(KvCache::create(model.config(), model.options(), {}, 0, 4).status().code(),

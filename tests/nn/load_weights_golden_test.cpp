@@ -1,10 +1,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <string>
 
 #include "libmeg/nn/load_weights.h"
+#include "tests/checkpoint/transfer_files.h"
 #include "tests/nn/oracle_model.h"
+#include "tests/temp_folder.h"
 
 namespace meg {
 namespace {
@@ -34,6 +37,24 @@ TEST(LoadWeightsGolden, WideningIsExactAndRoundsBack) {
     EXPECT_TRUE(at::equal(parameter.tensor, half->parameters()[i].tensor.to(at::kFloat)))
         << parameter.name;
   }
+}
+
+TEST(LoadWeightsGolden, ADamagedTensorIsNotLoaded) {
+  MEG_REQUIRE_SHARED(kCase);
+  const test::TempFolder folder;
+  std::filesystem::copy(test::shared_path(kCase), folder.path("copy"),
+                        std::filesystem::copy_options::recursive);
+  const auto checkpoint = open_checkpoint(folder.path("copy"));
+  ASSERT_TRUE(checkpoint.has_value()) << checkpoint.error().message();
+  for (const LogicalParameter& parameter : checkpoint->parameters()) {
+    const SourceTensor& source = parameter.tensors[0].shards[0];
+    const TorchFile& file = *checkpoint->files()[static_cast<size_t>(source.file)].file;
+    test::flip_bit(file, source.view.storage, 1);
+    const std::string message = model_of(*checkpoint).status().message();
+    EXPECT_NE(message.find("CRC-32: expected"), std::string::npos) << parameter.name << message;
+    test::flip_bit(file, source.view.storage, 1);
+  }
+  EXPECT_TRUE(model_of(*checkpoint).has_value());
 }
 
 TEST(LoadWeightsGolden, RowsThatTheCheckpointLacksRepeatItsLast) {

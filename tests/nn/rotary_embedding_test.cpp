@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numbers>
 
 #include "tests/nn/small_model.h"
 
@@ -51,6 +52,48 @@ TEST(RotaryEmbeddingTest, TurnsPairsByTheirAngles) {
       EXPECT_TRUE(at::allclose(apply_rotary(heads, table, interleaved), expected, 1e-5, 1e-5))
           << interleaved << percent;
     }
+  }
+}
+
+/// The frequency that Llama 3.1 gives a pair, from the definition: by how often it turns in 8,192
+/// tokens.
+double llama3_frequency(double frequency, double factor) {
+  const double turns = 8192 * frequency / (2 * std::numbers::pi);
+  if (turns > 4) return frequency;
+  if (turns < 1) return frequency / factor;
+  const double kept = (turns - 1) / 3;
+  return (1 - kept) * frequency / factor + kept * frequency;
+}
+
+TEST(RotaryEmbeddingTest, ScalingSlowsWhatTurnsRarely) {
+  GptConfig config = test::small_config();
+  config.kv_channels = 32;
+  GptOptions options;
+  options.rotary_base = 500000;
+  options.use_rope_scaling = true;
+  for (const double factor : {8.0, 32.0}) {
+    options.rope_scaling_factor = factor;
+    const at::Tensor sines = rotary_table(config, options, 2).sine[1][0];
+    int slowed = 0, mixed = 0;
+    for (int64_t i = 0; i < 16; ++i) {
+      const double plain = std::pow(5e5, -2.0 * static_cast<double>(i) / 32);
+      const double frequency = llama3_frequency(plain, factor);
+      EXPECT_NEAR(sines[i].item<double>() / std::sin(frequency), 1, 1e-5) << i;
+      if (frequency < plain) ++(frequency > plain / factor ? mixed : slowed);
+    }
+    EXPECT_GT(slowed, 0);
+    EXPECT_GT(mixed, 0);
+  }
+}
+
+TEST(RotaryEmbeddingTest, InterpolationDividesPositions) {
+  const GptConfig config = test::small_config();
+  GptOptions options;
+  const RotaryTable plain = rotary_table(config, options, 3);
+  options.rotary_seq_len_interpolation_factor = 4;
+  const RotaryTable stretched = rotary_table(config, options, 12);
+  for (const int64_t position : {0, 1, 2}) {
+    EXPECT_TRUE(at::allclose(stretched.sine[4 * position], plain.sine[position])) << position;
   }
 }
 

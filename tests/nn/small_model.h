@@ -30,6 +30,7 @@ inline GptConfig small_llama_config() {
   GptConfig config = small_config();
   config.num_query_groups = 2;
   config.swiglu = true;
+  config.gated_linear_unit = true;
   config.add_bias_linear = false;
   config.untie_embeddings_and_output_weights = true;
   config.position_embedding_type = "rope";

@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <fstream>
 #include <sstream>
 
-#include "tools/common/flag_spec.h"
+#include "tests/temp_folder.h"
 
 namespace meg::tools {
 namespace {
@@ -31,9 +33,6 @@ class FlagsTest : public testing::Test {
     flags_.value("--workers", &workers_, "N", "worker threads").range(1, 1024);
     flags_.value("--atol", &atol_, "X", "tolerance").real_range(0, 1);
     flags_.toggle("--append-eod", &append_eod_, "end each document with <|endoftext|>");
-    flags_.ignored("--dataset-impl", Arity::kValue);
-    flags_.ignored("--fast", Arity::kSwitch);
-    flags_.ignored("--extra-things", Arity::kList);
     flags_.not_yet("--partitions", Arity::kValue);
   }
 
@@ -140,24 +139,13 @@ TEST_F(FlagsTest, UnknownFlagSuggestsTheNearest) {
   EXPECT_EQ(error_of({"--completely-different"}), "error: unknown flag --completely-different");
 }
 
-TEST_F(FlagsTest, IgnoredFlagIsNotedOnce) {
-  EXPECT_EQ(parse({"--dataset-impl", "mmap", "--fast", "--extra_things", "1", "2", "--input", "a",
-                   "--dataset_impl=lazy"}),
-            std::nullopt);
-  EXPECT_EQ(err_.str(),
-            "note: --dataset-impl makes no difference here\n"
-            "note: --fast makes no difference here\n"
-            "note: --extra-things makes no difference here\n");
-  EXPECT_THAT(input_, ElementsAre("a"));
-}
-
 TEST_F(FlagsTest, UnsupportedFlagFailsWithOne) {
   EXPECT_EQ(parse({"--input", "a", "--partitions", "2"}), 1);
   EXPECT_EQ(err_.str(), "error: --partitions is not supported yet\n");
 }
 
 TEST_F(FlagsTest, MissingRequiredFlagIsAnError) {
-  EXPECT_EQ(error_of({"--append-eod"}), "error: --input is required");
+  EXPECT_EQ(error_of({"--append-eod"}), "error: --input: required");
 }
 
 TEST_F(FlagsTest, MissingValueIsAnError) {
@@ -195,58 +183,6 @@ TEST_F(FlagsTest, UnexpectedArgumentIsAnError) {
   EXPECT_EQ(error_of({"--append-eod", "a.json"}), "error: unexpected argument \"a.json\"");
 }
 
-TEST_F(FlagsTest, OtherFlagsAreTakenWithOneNoteForAll) {
-  flags_.others("--lr --num-layers --hidden-size --workers", Arity::kValue);
-  flags_.others("--bf16 --fp16 --fp8", Arity::kSwitch);
-  EXPECT_EQ(parse({"--input", "a", "--num-layers", "24", "--bf16", "--workers", "3"}),
-            std::nullopt);
-  EXPECT_EQ(workers_, 3);
-  EXPECT_EQ(err_.str(),
-            "note: training flags that make no difference here: --num-layers, --bf16\n");
-  EXPECT_EQ(
-      parse({"--input", "a", "--lr=1e-3", "--hidden_size", "8", "--fp16", "--fp8", "--lr", "2e-3"}),
-      std::nullopt);
-  EXPECT_EQ(err_.str(),
-            "note: training flags that make no difference here: --lr, --hidden-size, --fp16 and 1 "
-            "more\n");
-}
-
-TEST_F(FlagsTest, AnOtherFlagAloneIsNamed) {
-  flags_.others("--lr", Arity::kValue);
-  EXPECT_EQ(parse({"--input", "a", "--lr", "1"}), std::nullopt);
-  EXPECT_EQ(err_.str(), "note: --lr makes no difference here\n");
-}
-
-TEST_F(FlagsTest, AnOtherListMayBeEmpty) {
-  flags_.others("--profile-ranks", Arity::kList);
-  EXPECT_EQ(parse({"--profile-ranks", "--input", "a"}), std::nullopt);
-  EXPECT_THAT(input_, ElementsAre("a"));
-}
-
-TEST_F(FlagsTest, APrefixMeansADeclaredFlagBeforeAnOther) {
-  flags_.others("--worker-class --wild", Arity::kValue);
-  EXPECT_EQ(parse({"--input", "a", "--worker", "5"}), std::nullopt);
-  EXPECT_EQ(workers_, 5);
-  EXPECT_EQ(parse({"--input", "a", "--wil", "5"}), std::nullopt);
-  EXPECT_EQ(err_.str(), "note: --wild makes no difference here\n");
-  flags_.others("--wilder", Arity::kValue);
-  EXPECT_EQ(error_of({"--input", "a", "--wil", "5"}),
-            "error: ambiguous flag --wil: could be --wild, --wilder");
-}
-
-TEST_F(FlagsTest, AnUnknownFlagMayMeanAnOther) {
-  flags_.others("--num-layers", Arity::kValue);
-  EXPECT_EQ(error_of({"--input", "a", "--num-layesr", "5"}),
-            "error: unknown flag --num-layesr: did you mean --num-layers?");
-}
-
-TEST_F(FlagsTest, HelpDoesNotListOthers) {
-  flags_.others("--num-layers", Arity::kValue);
-  EXPECT_EQ(parse({"--help"}), 0);
-  EXPECT_THAT(out_.str(), Not(HasSubstr("--num-layers")));
-  EXPECT_THAT(out_.str(), HasSubstr("All other flags of Megatron's trainer"));
-}
-
 TEST_F(FlagsTest, VersionNamesProgramAndLibrary) {
   EXPECT_EQ(parse({"--version"}), 0);
   EXPECT_EQ(out_.str(), "preprocess_data (libmeg) 0.1.0\n");
@@ -259,10 +195,131 @@ TEST_F(FlagsTest, HelpIsGroupedAndShowsDefaults) {
     EXPECT_THAT(out_.str(),
                 HasSubstr("\nTokenizer\n  --tokenizer-type NAME       which tokenizer"));
     EXPECT_THAT(out_.str(), HasSubstr("  --workers N                 worker threads (default: 4)"));
-    EXPECT_THAT(out_.str(), HasSubstr("no difference here (taken with a note)\n  --dataset-impl"));
     EXPECT_THAT(out_.str(), Not(HasSubstr("--partitions N")));
     EXPECT_EQ(err_.str(), "");
   }
+}
+
+/// Lines of `text` longer than `columns`.
+std::vector<std::string> longer_lines(const std::string& text, size_t columns) {
+  std::vector<std::string> found;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.size() > columns) found.push_back(line);
+  }
+  return found;
+}
+
+TEST_F(FlagsTest, HelpFitsTheColumns) {
+  flags_.value(
+      "--another-flag-with-a-name", &vocab_size_, "METAVAR",
+      "what it says goes on and on, past the end of a line of eighty columns, and when that "
+      "is not enough even past the end of a line of a hundred and thirty-two columns");
+  const char* old_columns = std::getenv("COLUMNS");
+  const std::string saved = old_columns == nullptr ? "" : old_columns;
+  for (const size_t columns : {60, 80, 132}) {
+    setenv("COLUMNS", std::to_string(columns).c_str(), 1);
+    EXPECT_EQ(parse({"--help"}), 0);
+    EXPECT_THAT(longer_lines(out_.str(), columns), ElementsAre()) << columns;
+    EXPECT_THAT(longer_lines(out_.str(), columns - 20), Not(ElementsAre())) << columns;
+  }
+  unsetenv("COLUMNS");
+  EXPECT_EQ(parse({"--help"}), 0);
+  EXPECT_THAT(longer_lines(out_.str(), 80), ElementsAre()) << "as in a pipe";
+  if (old_columns != nullptr) setenv("COLUMNS", saved.c_str(), 1);
+}
+
+TEST_F(FlagsTest, HelpShowsEveryDefault) {
+  EXPECT_EQ(parse({"--help"}), 0);
+  for (const char* text :
+       {"(default: text)", "(default: GPT2BPETokenizer)", "(default: 4)", "(default: 0.5)"}) {
+    std::string flat = out_.str();
+    std::erase(flat, '\n');
+    while (flat.find("  ") != std::string::npos) flat.replace(flat.find("  "), 2, " ");
+    EXPECT_THAT(flat, HasSubstr(text));
+  }
+}
+
+TEST_F(FlagsTest, AllMissingFlagsAreNamedAtOnce) {
+  std::string prefix;
+  std::string where;
+  flags_.value("--output-prefix", &prefix, "PREFIX", "output").required();
+  flags_.positional("WHERE", &where, "a place");
+  EXPECT_EQ(error_of({"--workers", "2"}), "error: WHERE, --input, --output-prefix: required");
+  EXPECT_THAT(err_.str(), HasSubstr("usage: preprocess_data WHERE --input FILE... --output-prefix "
+                                    "PREFIX [flags]\n"));
+  EXPECT_EQ(error_of({"here", "--input", "a"}), "error: --output-prefix: required");
+}
+
+/// FlagsTest with a --config file.
+class ConfigFlagTest : public FlagsTest {
+ protected:
+  void write(std::string_view text) const { std::ofstream(path_) << text; }
+
+  test::TempFolder folder_;
+  std::string path_ = folder_.path("run.toml");
+};
+
+TEST_F(ConfigFlagTest, GivesWhatTheCommandLineDoesNot) {
+  write(
+      "input = [\"a b\", c]  # two\nworkers = 8\njson_keys = x y\nappend-eod = true\n"
+      "vocab-file = \"\"\natol=0.25");
+  EXPECT_EQ(parse({"--config", path_.c_str(), "--workers", "2"}), std::nullopt) << err_.str();
+  EXPECT_THAT(input_, ElementsAre("a b", "c"));
+  EXPECT_THAT(json_keys_, ElementsAre("x", "y"));
+  EXPECT_EQ(workers_, 2) << "the command line wins";
+  EXPECT_EQ(vocab_file_, "");
+  EXPECT_EQ(atol_, 0.25);
+  EXPECT_TRUE(append_eod_);
+  EXPECT_EQ(err_.str(), "");
+}
+
+TEST_F(ConfigFlagTest, AFalseSwitchIsNotGiven) {
+  write("append_eod = false\n");
+  EXPECT_EQ(parse({"--input", "a", "--config", path_.c_str()}), std::nullopt);
+  EXPECT_FALSE(append_eod_);
+  EXPECT_EQ(err_.str(), "");
+  EXPECT_EQ(parse({"--input", "a", "--append-eod", "--config", path_.c_str()}), std::nullopt);
+  EXPECT_TRUE(append_eod_);
+}
+
+TEST_F(ConfigFlagTest, ValuesThatLookLikeFlagsOrListsStayWhatTheyAre) {
+  write("input = \"--workers\" \"[a,b]\" \"{}\" -x\nvocab-file = [1,2]\n");
+  EXPECT_EQ(parse({"--config", path_.c_str()}), std::nullopt) << err_.str();
+  EXPECT_THAT(input_, ElementsAre("--workers", "[a,b]", "{}", "-x"));
+  EXPECT_EQ(vocab_file_, "[1,2]");
+}
+
+TEST_F(ConfigFlagTest, ErrorsNameFileAndLine) {
+  const auto error = [this](std::string_view text) {
+    write(text);
+    return error_of({"--input", "a", "--config", path_.c_str()});
+  };
+  const std::string where = "error: " + path_ + ":2: ";
+  EXPECT_EQ(error("workers = 2\nwokers = 3\n"),
+            where + "unknown key \"wokers\": did you mean workers?");
+  EXPECT_EQ(error("atol = 0\nworkers = many"),
+            where + "--workers: expected an integer, found \"many\"");
+  EXPECT_EQ(error("\nappend-eod = 2"), where + "--append-eod: expected true or false, found \"2\"");
+  EXPECT_EQ(error("workers=2\nworkers=3"), where + "--workers: given twice, first in line 1");
+  EXPECT_EQ(error("\njson-keys = []"), where + "--json-keys: expected KEY..., found none");
+  EXPECT_EQ(error("\nworkers: 2"), where + "expected key = value, found \"workers: 2\"");
+  EXPECT_EQ(error("\nhelp = true"), where + "--help may stand on the command line only");
+}
+
+TEST_F(ConfigFlagTest, AFileThatCannotBeReadIsAnError) {
+  EXPECT_EQ(error_of({"--input", "a", "--config", "nowhere.toml"}),
+            "error: --config: expected a readable file, found \"nowhere.toml\"");
+  EXPECT_EQ(error_of({"--config", "x", "--config", "y"}),
+            "error: --config: expected a readable file, found \"y\"");
+}
+
+TEST_F(ConfigFlagTest, GivesOldNamesTheirNotes) {
+  write("input = a\nbpe-vocab = v\n");
+  EXPECT_EQ(parse({"--config", path_.c_str()}), std::nullopt);
+  EXPECT_EQ(err_.str(), "note: --bpe-vocab is the old name of --vocab-file\n");
+  write("input = a\npartitions = 2\n");
+  EXPECT_EQ(parse({"--config", path_.c_str()}), 1);
 }
 
 TEST(PositionalTest, TakesPositionalsAmongFlags) {
@@ -282,6 +339,20 @@ TEST(PositionalTest, TakesPositionalsAmongFlags) {
   EXPECT_TRUE(json);
 }
 
+TEST(PositionalTest, AWrongPositionalIsNamedBeforeOneTooMany) {
+  Flags flags("verify", "checks");
+  std::string what;
+  flags.positional("WHAT", &what, "what to check").choices({"dataset"});
+  std::ostringstream out;
+  std::ostringstream err;
+  const char* wrong[] = {"verify", "datasets", "a"};
+  EXPECT_EQ(flags.parse(3, wrong, out, err), 2);
+  EXPECT_THAT(err.str(), EndsWith("error: WHAT: expected one of dataset, found \"datasets\"\n"));
+  const char* longer[] = {"verify", "dataset", "a", "b"};
+  EXPECT_EQ(flags.parse(4, longer, out, err), 2);
+  EXPECT_THAT(err.str(), EndsWith("error: unexpected argument \"a\"\n"));
+}
+
 TEST(PositionalTest, MissingPositionalIsAnError) {
   Flags flags("verify dataset", "checks a dataset");
   std::string prefix;
@@ -292,7 +363,7 @@ TEST(PositionalTest, MissingPositionalIsAnError) {
   EXPECT_EQ(flags.parse(1, arguments, out, err), 2);
   EXPECT_EQ(err.str(),
             "usage: verify dataset PREFIX [flags]\ntry: verify dataset --help\n"
-            "error: PREFIX is missing\n");
+            "error: PREFIX: required\n");
 }
 
 TEST(PositionalTest, VersionNamesTheProgramWithoutItsSubject) {

@@ -6,12 +6,14 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "libmeg/checkpoint/training/read_training_state.h"
 #include "libmeg/train/trainer.h"
 #include "tests/shared_data.h"
 #include "tests/temp_folder.h"
@@ -93,8 +95,11 @@ std::vector<std::string> command_line(const json& entry, const char* start,
   return arguments;
 }
 
+using Change = std::function<void(train::TrainerOptions&)>;
+
 Result<std::unique_ptr<train::Trainer>> trainer_of(const std::vector<std::string>& arguments,
-                                                   std::vector<std::string>& lines) {
+                                                   std::vector<std::string>& lines,
+                                                   const Change& change = nullptr) {
   std::vector<const char*> argv = {"pretrain_gpt"};
   for (const std::string& argument : arguments) argv.push_back(argument.c_str());
   tools::PretrainFlags run;
@@ -104,11 +109,13 @@ Result<std::unique_ptr<train::Trainer>> trainer_of(const std::vector<std::string
   std::ostringstream err;
   const auto code = flags.parse(static_cast<int>(argv.size()), argv.data(), out, err);
   EXPECT_FALSE(code.has_value()) << err.str();
+  MEG_RETURN_IF_ERROR(tools::finish_pretrain_flags(run));
   MEG_ASSIGN_OR_RETURN(train::TrainerOptions options,
                        tools::resolve_pretrain_flags(run, kVocabulary));
+  if (change) change(options);
   return train::Trainer::create(
       std::move(options), {.print = [&lines](const std::string& line) { lines.push_back(line); },
-                           .stop_requested = {}});
+                           .received_signal = {}});
 }
 
 void expect_near(double found, double expected, double bound, const std::string& what) {
@@ -133,6 +140,21 @@ void expect_step(const train::StepReport& step, const json& expected, const Boun
     EXPECT_NEAR(static_cast<double>(*step.outcome.num_zeros), expected["num_zeros"].get<double>(),
                 0.02 * expected["num_zeros"].get<double>() + 8);
   }
+}
+
+Result<OptimizerState> optimizer_in(const std::string& folder) {
+  MEG_ASSIGN_OR_RETURN(const CheckpointFolder found, find_checkpoint(folder));
+  MEG_ASSIGN_OR_RETURN(const MegatronCheckpoint checkpoint, MegatronCheckpoint::open(found));
+  MEG_ASSIGN_OR_RETURN(const TrainingState state,
+                       read_training_state(checkpoint, {.no_load_rng = true}));
+  return *state.optimizer;
+}
+
+/// Rates in a checkpoint are those of the step that comes next.
+void expect_group(const ParamGroupState& group, const ParamGroupState& expected) {
+  expect_near(group.lr, expected.lr, 1e-12, "saved lr");
+  expect_near(group.weight_decay, expected.weight_decay, 1e-12, "saved weight decay");
+  EXPECT_EQ(group.step, expected.step);
 }
 
 class PretrainGolden : public ::testing::TestWithParam<GoldenRun> {};
@@ -161,6 +183,13 @@ TEST_P(PretrainGolden, FollowsMegatronStepByStep) {
         expect_near(evaluation.lm_loss, expected["lm_loss"], run.bounds.loss, "evaluation");
       });
   const Status status = (*trainer)->run();
+  // The last checkpoints of other runs are kept without their optimizers.
+  if (const auto expected = optimizer_in(std::string(run.name) + "/final")) {
+    const auto saved = optimizer_in(folder.path("save"));
+    ASSERT_TRUE(saved.has_value()) << saved.error().message();
+    expect_group(saved->decay, expected->decay);
+    expect_group(saved->no_decay, expected->no_decay);
+  }
   std::filesystem::current_path(before);
   EXPECT_TRUE(status.ok()) << status.message();
   EXPECT_EQ(steps, log["iterations"].size());
@@ -169,6 +198,50 @@ TEST_P(PretrainGolden, FollowsMegatronStepByStep) {
 
 INSTANTIATE_TEST_SUITE_P(Runs, PretrainGolden, ::testing::ValuesIn(kRuns),
                          [](const auto& run) { return std::string(run.param.name); });
+
+/// The norm of Megatron's weights behind an iteration, where the log has it.
+std::optional<double> params_norm(const json& iteration) {
+  if (!iteration.contains("param_norm_by_param")) return std::nullopt;
+  double squares = 0;
+  for (const auto& [name, norm] : iteration["param_norm_by_param"].items()) {
+    squares += norm.get<double>() * norm.get<double>();
+  }
+  return std::sqrt(squares);
+}
+
+TEST(PretrainGoldenLog, ParamsNormsAreThoseOfMegatronsWeights) {
+  for (const char* name : {"gpt_fp32", "mcore_llama_fp32"}) {
+    MEG_REQUIRE_SHARED(kOracle);
+    const auto before = std::filesystem::current_path();
+    std::filesystem::current_path(test::shared_path(kOracle));
+    const TempFolder folder;
+    const json log = read_json(std::string(name) + "/log.json");
+    const std::string start = std::string(name) + "/start";
+    std::vector<std::string> lines;
+    auto trainer =
+        trainer_of(command_line(manifest_entry(name), start.c_str(), folder), lines,
+                   [](train::TrainerOptions& options) { options.log_params_norm = true; });
+    ASSERT_TRUE(trainer.has_value()) << trainer.error().message();
+    ASSERT_TRUE((*trainer)->run().ok());
+    std::filesystem::current_path(before);
+    std::vector<double> said;
+    for (const std::string& line : lines) {
+      std::smatch found;
+      if (std::regex_search(line, found, std::regex(R"( params norm: ([\d.]+) \|)"))) {
+        said.push_back(std::stod(found[1]));
+      }
+    }
+    ASSERT_EQ(said.size(), log["iterations"].size()) << name;
+    int compared = 0;
+    for (size_t i = 0; i < said.size(); ++i) {
+      const std::optional<double> expected = params_norm(log["iterations"][i]);
+      if (!expected.has_value()) continue;
+      EXPECT_NEAR(said[i], *expected, 6e-4) << name << " " << i;
+      ++compared;
+    }
+    EXPECT_GE(compared, 3) << name;
+  }
+}
 
 }  // namespace
 }  // namespace meg

@@ -99,6 +99,19 @@ class PretrainGpt(unittest.TestCase):
                                     (ORACLE / name / "log.json").read_text()))
             self.assertAlmostEqual(float(first[1]), log["iterations"][0]["lm_loss"], delta=2e-5)
 
+    def test_old_names_of_the_schedulers_flags_act(self):
+        save = self.folder / "save"
+        self.train("--save", save, "--exit-interval", 10)
+        rest = ["--load", save, "--exit-interval", 11, "--lr", 0.004]
+        self.assertIn("learning rate", self.train(*rest, code=1).stderr)
+        rates = {flag: re.findall(r"learning rate: ([\d.E+-]+)", self.train(*rest, flag).stdout)
+                 for flag in ("--override-lr-scheduler", "--override-opt_param-scheduler",
+                              "--use-checkpoint-lr-scheduler", "--use-checkpoint-opt_param-scheduler")}
+        override, new_override, use, new_use = rates.values()
+        self.assertEqual(override, new_override)
+        self.assertEqual(use, new_use)
+        self.assertNotEqual(override, use)
+
     def test_the_first_run_may_load_where_it_saves(self):
         save = self.folder / "save"
         done = self.train("--load", save, "--save", save)
@@ -117,7 +130,7 @@ class PretrainGpt(unittest.TestCase):
         run.send_signal(signal.SIGTERM)
         rest = run.stdout.read()
         run.stdout.close()
-        self.assertEqual(run.wait(timeout=60), 0)
+        self.assertEqual(run.wait(timeout=60), -signal.SIGTERM)
         self.assertIn("successfully saved checkpoint", rest)
         self.run_program(VERIFY, "checkpoint", save)
 
@@ -177,6 +190,21 @@ class PretrainGpt(unittest.TestCase):
             self.assertAlmostEqual(points[int(step)], float(loss), delta=1e-6 * float(loss))
         self.assertIn("lm loss validation", events.Tags()["scalars"])
 
+    def test_openmp_waits_as_the_environment_says_else_passively(self):
+        command = [*map(str, self.command("--train-iters", 1, "--eval-iters", 0))]
+        environment = {name: value for name, value in os.environ.items()
+                       if name not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")}
+        for given, loads in (({}, 2), ({"OMP_WAIT_POLICY": "active"}, 1)):
+            done = subprocess.run(command, cwd=ORACLE, capture_output=True, text=True,
+                                  env={**environment, "OMP_DISPLAY_ENV": "verbose", **given})
+            self.assertEqual(done.returncode, 0, done.stderr)
+            spins = re.findall(r"GOMP_SPINCOUNT *= *'(\w+)'", done.stderr)
+            if not spins:
+                self.skipTest("another OpenMP than GNU's")
+            self.assertEqual(len(spins), loads)
+            self.assertEqual(spins[-1] == "0", not given)
+            self.assertEqual(len(self.losses(done.stdout)), 1)
+
     def test_made_up_data_and_tokens_need_no_files(self):
         done = self.run_program(PRETRAIN, *MODEL, "--mock-data", "--tokenizer-type", "NullTokenizer",
                                 "--vocab-size", 295, "--micro-batch-size", 2, "--train-iters", 3,
@@ -224,14 +252,46 @@ class PretrainGpt(unittest.TestCase):
         self.assertEqual(sorted(path.name for path in save.iterdir()), before)
         self.run_program(VERIFY, "checkpoint", save)
 
-    def allow_small_files_only(self):
+    def allow_small_files_only(self, most=200000):
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (200000, 200000))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+
+    def test_a_full_disk_of_event_files_is_said_once(self):
+        whole = self.command("--train-iters", 200, "--tensorboard-dir", self.folder / "events")
+        self.run_program(*whole, "--exit-interval", 1)  # leaves the index caches, which are larger
+        done = subprocess.run(whole, cwd=ORACLE, capture_output=True, text=True,
+                              preexec_fn=lambda: self.allow_small_files_only(3000))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        warnings = re.findall(r"^WARNING: .*TensorBoard$", done.stdout, re.M)
+        self.assertEqual(len(warnings), 1, warnings)
+        self.assertRegex(warnings[0], r"events\.out\.tfevents.*: File too large")
+        self.assertEqual(len(self.losses(done.stdout)), 200)
+
+    def test_full_validation_sees_every_sample_each_time(self):
+        save = self.folder / "save"
+        still = ["--split", "50,45,5", "--lr", 0, "--min-lr", 0, "--hidden-dropout", 0, "--attention-dropout", 0,
+                 "--load", ORACLE / "gpt_fp32" / "start"]
+        done = self.train("--full-validation", "--save", save, *still)
+        found = re.findall(r"validation loss at iteration (\d+)( on validation set)? \| "
+                           r"lm loss value: ([\d.E+-]+)", done.stdout)
+        self.assertEqual([iteration for iteration, *_ in found], ["7", "14", "20"])
+        self.run_program(VERIFY, "checkpoint", save)
+        # The same samples in order, one a step.
+        index = next((self.folder / "cache").glob("*-valid-shuffle_index.npy")).read_bytes()
+        samples = int(re.search(rb"'shape': \((\d+),", index).group(1))
+        self.assertGreater(samples, 2 * 8)
+        one_by_one = self.train("--skip-train", "--micro-batch-size", 1, "--global-batch-size", 1,
+                                "--eval-iters", samples, *still)
+        expected = re.search(r"on validation set \| lm loss value: ([\d.E+-]+)", one_by_one.stdout)
+        for *_, loss in found:
+            self.assertAlmostEqual(float(loss), float(expected.group(1)), delta=1e-5)
 
     def test_wrong_runs_say_what_is_wrong(self):
         cases = [
             (["--num-attention-heads", 5], 1, "hidden_size"),
             (["--global-batch-size", 7], 1, "7"),
+            (["--eval-global-batch-size", 1], 1, "--eval-global-batch-size: expected a multiple of 2"),
+            (["--eval-global-batch-size", 5], 1, "--eval-global-batch-size: expected a multiple of 2"),
             (["--ckpt-format", "torch_dist"], 1, "torch_dist"),
             (["--fp16", "--bf16"], 2, "--fp16 and --bf16"),
             (["--hidden-size", 64, "--load", ORACLE / "gpt_fp32" / "start"], 1,
@@ -241,6 +301,10 @@ class PretrainGpt(unittest.TestCase):
             (["--make-vocab-size-divisible-by", 8, "--tokenizer-type", "NullTokenizer",
               "--vocab-size", 100], 1, "data/tiny: expected token ids"),
             (["--lr-decay-style", "steep"], 2, "--lr-decay-style"),
+            (["--eval-interval", 0], 1, "--eval-interval: expected at least 1, found 0"),
+            (["--train-iters", 0], 1, "--train-iters: expected 1 or more, found 0"),
+            (["--adam-beta1", 1], 1, "--adam-beta1: expected 0 to less than 1, found 1"),
+            (["--position-embedding-type", "rope", "--kv-channels", 5], 1, "rotary channels: expected"),
         ]
         for flags, code, message in cases:
             with self.subTest(flags=flags):

@@ -7,6 +7,8 @@
 
 #include "libmeg/dataset/samples/sample_counts.h"
 #include "libmeg/dataset/samples/split.h"
+#include "libmeg/megatron/argument_values.h"
+#include "libmeg/megatron/field_reader.h"
 #include "tools/common/flags.h"
 #include "tools/common/tokenizer_flags.h"
 
@@ -48,14 +50,21 @@ struct DataFlags {
   bool reset_position_ids = false;
   bool reset_attention_mask = false;
   bool eod_mask_loss = false;
-  bool no_create_attention_mask = false;
+  bool create_attention_mask = true;  ///< Without it reset_attention_mask resets nothing.
 };
 
-/// Declares them all, in groups: which data, which tokenizer, how long the run is, its batches.
-void declare_data_flags(Flags& flags, DataFlags& data);
+/// Megatron's arguments among them, by their fields.
+void read_data_args(FieldReader& args, DataFlags& data);
 
-/// Every other flag of Megatron's trainer: an error for those that change the samples and are not
-/// done yet; the rest are taken. To be called after all flags are declared.
-void declare_other_training_flags(Flags& flags);
+/// Declares those that are libmeg's own: --samples, --megatron-version, --no-extra-token,
+/// --no-drop-last-partial-validation-sequence, and prepare_cache's --prepare-cache-world-size.
+void declare_own_data_flags(Flags& flags, DataFlags& data);
+
+/// Declares the whole command line of a training run for a program to which its samples alone
+/// matter, after the program's own flags.
+void declare_data_flags(Flags& flags, DataFlags& data, megatron::ArgumentValues& args);
+
+/// Fills Megatron's part of `data`, after Flags::parse. kInvalidArgument: wrong usage.
+Status finish_data_flags(const megatron::ArgumentValues& args, DataFlags& data);
 
 }  // namespace meg::tools

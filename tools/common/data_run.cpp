@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <mutex>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -13,6 +15,8 @@
 #include "libmeg/core/mapped_file.h"
 #include "libmeg/core/printable.h"
 #include "libmeg/tokenizer/identify_tokenizer.h"
+#include "tools/common/interruption.h"
+#include "tools/common/report.h"
 
 namespace meg::tools {
 namespace {
@@ -70,6 +74,15 @@ Result<std::vector<std::string>> words_of_split(const nlohmann::json& object,
   return make_error(StatusCode::kCorruption,
                     "{}: expected an object with lists of strings, found {}", path,
                     object.is_object() ? printable(value.dump().substr(0, 60)) : "none");
+}
+
+/// Says once what is waited for; Ctrl-C ends the waiting.
+bool wait_for_cache(const std::string& cache) {
+  static std::mutex mutex;
+  static std::set<std::string> said;
+  const std::lock_guard lock(mutex);
+  if (said.insert(cache).second) note("waiting for another process to build " + cache);
+  return !interrupted();
 }
 
 struct DataPaths {
@@ -238,6 +251,7 @@ Result<DataRun> resolve_data_flags(const DataFlags& data,
   config.threads = static_cast<int>(data.dataset_builder_threads);
   config.extra_token = !data.no_extra_token;
   config.drop_last_partial_validation_sequence = !data.keep_last_validation_sequence;
+  config.waiting = wait_for_cache;
   if (!data.mock_data) {
     MEG_ASSIGN_OR_RETURN(config.tokenizer,
                          identify_tokenizer(data.tokenizer, config.version, data.legacy_tokenizer));

@@ -9,9 +9,11 @@ void declare_device_flag(Flags& flags, std::string& device) {
       .choices({"auto", "cpu", "cuda"});
 }
 
-void declare_attention_backend_flag(Flags& flags, std::string& backend) {
-  flags.value("--attention-backend", &backend, "BACKEND", "how attention computes")
-      .choices({"auto", "flash", "fused", "unfused", "local"});
+Status check_precision(const megatron::ArgumentValues& args) {
+  if (args.field("fp16") != FieldValue(true) || args.field("bf16") != FieldValue(true)) {
+    return Status();
+  }
+  return Status(StatusCode::kInvalidArgument, "--fp16 and --bf16: expected one of them at most");
 }
 
 Result<at::Device> device_of(const std::string& name) {

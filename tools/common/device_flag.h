@@ -5,6 +5,7 @@
 #include <string>
 
 #include "libmeg/core/result.h"
+#include "libmeg/megatron/argument_values.h"
 #include "tools/common/flags.h"
 
 namespace meg::tools {
@@ -12,8 +13,8 @@ namespace meg::tools {
 /// Own: --device {auto,cpu,cuda}, in the group that is open.
 void declare_device_flag(Flags& flags, std::string& device);
 
-/// --attention-backend, in the group that is open.
-void declare_attention_backend_flag(Flags& flags, std::string& backend);
+/// kInvalidArgument where a command line asks for both --fp16 and --bf16.
+Status check_precision(const megatron::ArgumentValues& args);
 
 /// auto: a GPU where there is one. kInvalidArgument for cuda without a GPU.
 Result<at::Device> device_of(const std::string& name);

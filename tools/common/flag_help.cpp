@@ -1,8 +1,13 @@
 #include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cstdlib>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "tools/common/flag_spec.h"
@@ -10,17 +15,18 @@
 namespace meg::tools {
 namespace {
 
-constexpr size_t kWidth = 100;
+constexpr size_t kUsualColumns = 80;
+constexpr size_t kFewestColumns = 50;
 constexpr size_t kHelpColumn = 30;
 
-/// `text` broken into lines at spaces so that, from column `indent` on, none passes kWidth.
-std::string wrapped(std::string_view text, size_t indent) {
+/// `text` broken into lines at spaces so that, from column `indent` on, none passes `width`.
+std::string wrapped(std::string_view text, size_t indent, size_t width) {
   std::string out;
   size_t column = indent;
   while (!text.empty()) {
     const size_t space = std::min(text.find(' '), text.size());
     const std::string_view word = text.substr(0, space);
-    if (column > indent && column + 1 + word.size() > kWidth) {
+    if (column > indent && column + 1 + word.size() > width) {
       out += "\n" + std::string(indent, ' ');
       column = indent;
     }
@@ -47,30 +53,76 @@ std::string notes_about(const FlagSpec& spec) {
   return notes;
 }
 
-/// Megatron's flags without effect have a paragraph of their own.
+/// Megatron's flags that the program does not read have paragraphs of their own.
 bool is_listed(const FlagSpec& spec) {
-  return spec.use != FlagSpec::Use::kIgnored && spec.use != FlagSpec::Use::kOther &&
-         spec.use != FlagSpec::Use::kNotYet;
+  switch (spec.use) {
+    case FlagSpec::Use::kNotYet:
+    case FlagSpec::Use::kPassed:
+    case FlagSpec::Use::kRefused:
+      return false;
+    default:
+      return true;
+  }
 }
 
-std::string entry(const FlagSpec& spec) {
+std::string entry(const FlagSpec& spec, size_t width) {
   std::string line = "  " + with_metavar(spec);
   line += line.size() + 2 > kHelpColumn ? "\n" + std::string(kHelpColumn, ' ')
                                         : std::string(kHelpColumn - line.size(), ' ');
-  return line + wrapped(spec.help + notes_about(spec), kHelpColumn) + "\n";
+  return line + wrapped(spec.help + notes_about(spec), kHelpColumn, width) + "\n";
 }
 
-/// One paragraph naming every flag of Megatron's that is used so; empty where there is none.
-std::string megatron_flags(const FlagTable& table, FlagSpec::Use use, std::string_view title) {
+/// The flags that a person can choose among, under their topics.
+std::string groups(const FlagTable& table, size_t width) {
+  std::string text;
+  std::vector<std::string_view> titles;
+  for (const auto& spec : table.flags) {
+    if (!is_listed(*spec) || std::find(titles.begin(), titles.end(), spec->group) != titles.end())
+      continue;
+    titles.push_back(spec->group);
+    text += "\n" + spec->group + "\n";
+    for (const auto& other : table.flags) {
+      if (is_listed(*other) && other->group == spec->group) text += entry(*other, width);
+    }
+  }
+  return text;
+}
+
+bool has(const FlagTable& table, FlagSpec::Use use) {
+  return std::any_of(table.flags.begin(), table.flags.end(),
+                     [use](const auto& spec) { return spec->use == use; });
+}
+
+std::string paragraph(std::string_view text, size_t width) {
+  return "\n" + wrapped(text, 0, width) + "\n";
+}
+
+std::string unsupported_flags(const FlagTable& table, size_t width) {
   std::vector<std::string_view> names;
   for (const auto& spec : table.flags) {
-    if (spec->use == use) names.push_back(spec->name);
+    if (spec->use == FlagSpec::Use::kNotYet) names.push_back(spec->name);
   }
   if (names.empty()) return "";
-  return fmt::format("\n{}\n  {}\n", title, wrapped(fmt::format("{}", fmt::join(names, " ")), 2));
+  return paragraph("Flags not supported yet", width) + "  " +
+         wrapped(fmt::format("{}", fmt::join(names, " ")), 2, width) + "\n";
+}
+
+size_t terminal_columns() {
+  winsize size{};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return kUsualColumns;
+  return size.ws_col;
 }
 
 }  // namespace
+
+size_t output_columns() {
+  const char* columns = std::getenv("COLUMNS");
+  const std::string_view text = columns == nullptr ? "" : columns;
+  size_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool valid = error == std::errc() && end == text.data() + text.size() && number > 0;
+  return std::max(valid ? number : terminal_columns(), kFewestColumns);
+}
 
 std::string usage_line(const FlagTable& table) {
   std::string line = "usage: " + table.program;
@@ -83,30 +135,22 @@ std::string usage_line(const FlagTable& table) {
   return line + " [flags]";
 }
 
-std::string help_text(const FlagTable& table) {
-  std::string text = table.program + ": " + wrapped(table.summary, table.program.size() + 2);
-  text += "\n\n" + usage_line(table) + "\n";
+std::string help_text(const FlagTable& table, size_t width) {
+  const std::string title = table.program + ": ";
+  const std::string usage = "usage: " + table.program + " ";
+  std::string text = title + wrapped(table.summary, title.size(), width) + "\n";
+  text +=
+      "\n" + usage + wrapped(usage_line(table).substr(usage.size()), usage.size(), width) + "\n";
   if (!table.positionals.empty()) text += "\n";
-  for (const auto& spec : table.positionals) text += entry(*spec);
-  std::vector<std::string_view> titles;
-  for (const auto& spec : table.flags) {
-    if (!is_listed(*spec) || std::find(titles.begin(), titles.end(), spec->group) != titles.end())
-      continue;
-    titles.push_back(spec->group);
-    text += "\n" + spec->group + "\n";
-    for (const auto& other : table.flags) {
-      if (is_listed(*other) && other->group == spec->group) text += entry(*other);
-    }
+  for (const auto& spec : table.positionals) text += entry(*spec, width);
+  text += groups(table, width);
+  text += unsupported_flags(table, width);
+  if (has(table, FlagSpec::Use::kPassed) || has(table, FlagSpec::Use::kRefused)) {
+    text += paragraph(
+        "Megatron's other flags are known too: those that make no difference here are taken with a "
+        "note, the others are errors unless they say the default. --list-arguments says which.",
+        width);
   }
-  text += megatron_flags(table, FlagSpec::Use::kIgnored,
-                         "Megatron's flags that make no difference here (taken with a note)");
-  const bool others = std::any_of(table.flags.begin(), table.flags.end(), [](const auto& spec) {
-    return spec->use == FlagSpec::Use::kOther;
-  });
-  if (others) {
-    text += "\nAll other flags of Megatron's trainer are taken too and make no difference here.\n";
-  }
-  text += megatron_flags(table, FlagSpec::Use::kNotYet, "Megatron's flags not supported yet");
   return text;
 }
 

@@ -4,116 +4,176 @@
 
 #include <algorithm>
 #include <charconv>
-#include <limits>
-#include <optional>
 #include <string>
 #include <system_error>
+#include <utility>
 
-#include "libmeg/core/nearest_name.h"
 #include "libmeg/core/printable.h"
 #include "libmeg/core/result.h"
 
 namespace meg::tools {
 namespace {
 
-char plain_dash(char c) { return c == '_' ? '-' : c; }
+using megatron::ArgumentType;
 
-std::string with_plain_dashes(std::string_view name) {
-  std::string plain(name);
-  std::transform(plain.begin(), plain.end(), plain.begin(), plain_dash);
-  return plain;
-}
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 std::string_view without_plus(std::string_view text) {
   const bool plus = text.size() > 1 && text[0] == '+' && text[1] != '-';
   return plus ? text.substr(1) : text;
 }
 
-std::string allowed_integers(const FlagSpec& spec) {
-  if (spec.max == std::numeric_limits<int64_t>::max()) return fmt::format("at least {}", spec.min);
-  return fmt::format("{} to {}", spec.min, spec.max);
+/// min and max of any type; what is as far as the type goes is no limit.
+template <class T>
+std::string allowed_numbers(T min, T max, T lowest, T highest) {
+  if (max == highest) return fmt::format("at least {}", min);
+  if (min == lowest) return fmt::format("at most {}", max);
+  return fmt::format("{} to {}", min, max);
 }
 
-Result<int64_t> to_integer(const FlagSpec& spec, std::string_view text) {
+template <class... Args>
+Status wrong(fmt::format_string<Args...> format, Args&&... args) {
+  return make_error(StatusCode::kInvalidArgument, format, std::forward<Args>(args)...);
+}
+
+template <class T>
+Result<T> convert(const FlagSpec& spec, std::string_view text);
+
+template <>
+Result<int64_t> convert(const FlagSpec& spec, std::string_view text) {
   const std::string_view digits = without_plus(text);
   int64_t number = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
   if (error == std::errc::result_out_of_range) {
-    return make_error(StatusCode::kInvalidArgument, "{}: expected an integer of 64 bits, found {}",
-                      spec.name, printable(text));
+    return wrong("expected an integer of 64 bits, found {}", printable(text));
   }
   if (error != std::errc() || end != digits.data() + digits.size()) {
-    return make_error(StatusCode::kInvalidArgument, "{}: expected an integer, found {}", spec.name,
-                      printable(text));
+    return wrong("expected an integer, found {}", printable(text));
   }
   if (number < spec.min || number > spec.max) {
-    return make_error(StatusCode::kInvalidArgument, "{}: expected {}, found {}", spec.name,
-                      allowed_integers(spec), number);
+    using Limits = std::numeric_limits<int64_t>;
+    return wrong("expected {}, found {}",
+                 allowed_numbers(spec.min, spec.max, Limits::min(), Limits::max()), number);
   }
   return number;
 }
 
-Result<double> to_real(const FlagSpec& spec, std::string_view text) {
+template <>
+Result<double> convert(const FlagSpec& spec, std::string_view text) {
   const std::string_view digits = without_plus(text);
   double number = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
   if (error != std::errc() || end != digits.data() + digits.size()) {
-    return make_error(StatusCode::kInvalidArgument, "{}: expected a number, found {}", spec.name,
-                      printable(text));
+    return wrong("expected a number, found {}", printable(text));
   }
   if (spec.real_limits && !(number >= spec.real_min && number <= spec.real_max)) {
-    return make_error(StatusCode::kInvalidArgument, "{}: expected {} to {}, found {}", spec.name,
-                      spec.real_min, spec.real_max, text);
+    return wrong("expected {}, found {}",
+                 allowed_numbers(spec.real_min, spec.real_max, -kInfinity, kInfinity), text);
   }
   return number;
 }
 
-Status check_choice(const FlagSpec& spec, std::string_view text) {
-  if (spec.choices.empty()) return Status();
-  if (std::find(spec.choices.begin(), spec.choices.end(), text) != spec.choices.end()) {
-    return Status();
+template <>
+Result<bool> convert(const FlagSpec& /*spec*/, std::string_view text) {
+  std::string word(text);
+  std::transform(word.begin(), word.end(), word.begin(), [](char c) {
+    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  });
+  for (const char* yes : {"true", "yes", "on", "t", "y", "1"}) {
+    if (word == yes) return true;
   }
-  return make_error(StatusCode::kInvalidArgument, "{}: expected one of {}, found {}", spec.name,
-                    fmt::join(spec.choices, ", "), printable(text));
+  for (const char* no : {"false", "no", "off", "f", "n", "0"}) {
+    if (word == no) return false;
+  }
+  return wrong("expected true or false, found {}", printable(text));
 }
 
-/// Stores the values of one flag into the variable that its spec points to.
-struct Store {
+template <>
+Result<std::string> convert(const FlagSpec& spec, std::string_view text) {
+  const auto& choices = spec.choices;
+  if (choices.empty() || std::find(choices.begin(), choices.end(), text) != choices.end()) {
+    return std::string(text);
+  }
+  return wrong("expected one of {}, found {}", fmt::join(choices, ", "), printable(text));
+}
+
+/// As its row's type says. Choices hold for numbers too.
+Result<FieldValue> convert_field(const FlagSpec& spec, ArgumentType type, std::string_view text) {
+  MEG_ASSIGN_OR_RETURN(std::string word, convert<std::string>(spec, text));
+  const auto widen = [](auto value) -> Result<FieldValue> {
+    if (!value.has_value()) return value.error();
+    return FieldValue(*std::move(value));
+  };
+  switch (type) {
+    case ArgumentType::kBool:
+      return widen(convert<bool>(spec, text));
+    case ArgumentType::kInteger:
+      return widen(convert<int64_t>(spec, text));
+    case ArgumentType::kReal:
+      return widen(convert<double>(spec, text));
+    case ArgumentType::kText:
+      break;
+  }
+  return FieldValue(std::move(word));
+}
+
+/// What is wrong with a value, by the kind of variable that it goes to.
+struct Check {
   const FlagSpec& spec;
-  const std::vector<std::string_view>& values;
+  std::string_view value;
 
   Status operator()(std::monostate) const { return Status(); }
 
-  Status operator()(bool* target) const {
-    *target = true;
-    return Status();
+  Status operator()(const std::vector<std::string>*) const {
+    return convert<std::string>(spec, value).status();
   }
 
-  Status operator()(std::string* target) const {
-    MEG_RETURN_IF_ERROR(check_choice(spec, values[0]));
-    *target = values[0];
-    return Status();
-  }
-
-  Status operator()(int64_t* target) const {
-    MEG_ASSIGN_OR_RETURN(*target, to_integer(spec, values[0]));
-    return Status();
-  }
-
-  Status operator()(double* target) const {
-    MEG_ASSIGN_OR_RETURN(*target, to_real(spec, values[0]));
-    return Status();
-  }
-
-  Status operator()(std::vector<std::string>* target) const {
-    for (const std::string_view value : values) MEG_RETURN_IF_ERROR(check_choice(spec, value));
-    target->assign(values.begin(), values.end());
-    return Status();
+  Status operator()(const ArgumentField& field) const {
+    return convert_field(spec, field.row->type, value).status();
   }
 
   template <class T>
-  Status operator()(std::optional<T>* target) const {
-    return (*this)(&target->emplace());
+  Status operator()(const std::optional<T>*) const {
+    return convert<T>(spec, value).status();
+  }
+
+  template <class T>
+  Status operator()(const T*) const {
+    return convert<T>(spec, value).status();
+  }
+};
+
+/// Stores the checked values of one flag into the variable that its spec points to.
+struct Store {
+  const FlagSpec& spec;
+  const std::vector<std::string>& values;
+
+  void operator()(std::monostate) const {}
+
+  void operator()(bool* target) const { *target = true; }
+
+  void operator()(std::vector<std::string>* target) const { *target = values; }
+
+  void operator()(const ArgumentField& field) const {
+    field.values->give(*field.row, argument_value(*field.row));
+  }
+
+  template <class T>
+  void operator()(std::optional<T>* target) const {
+    *target = *convert<T>(spec, values[0]);
+  }
+
+  template <class T>
+  void operator()(T* target) const {
+    *target = *convert<T>(spec, values[0]);
+  }
+
+  FieldValue argument_value(const megatron::ArgumentRow& row) const {
+    if (spec.arity == Arity::kSwitch) {
+      return megatron::parse_python_value(row.stored).value_or(FieldValue(std::string(row.stored)));
+    }
+    if (spec.arity == Arity::kList) return values;
+    return *convert_field(spec, row.type, values[0]);
   }
 };
 
@@ -125,9 +185,21 @@ struct Show {
 
   std::string operator()(const std::string* value) const { return *value; }
 
-  std::string operator()(const std::vector<std::string>* values) const {
-    return fmt::format("{}", fmt::join(*values, " "));
+  std::string operator()(const std::vector<std::string>* values) const { return (*this)(*values); }
+
+  std::string operator()(const std::vector<std::string>& values) const {
+    return fmt::format("{}", fmt::join(values, " "));
   }
+
+  std::string operator()(const ArgumentField& field) const {
+    if (field.row->arity == megatron::ArgumentArity::kSwitch) return "";
+    const std::optional<FieldValue> value = field.values->field(field.row->dest);
+    return value.has_value() ? std::visit(*this, *value) : "";
+  }
+
+  std::string operator()(bool value) const { return value ? "true" : "false"; }
+
+  std::string operator()(const std::string& value) const { return value; }
 
   template <class T>
   std::string operator()(const std::optional<T>* value) const {
@@ -138,30 +210,20 @@ struct Show {
   std::string operator()(const T* number) const {
     return fmt::format("{}", *number);
   }
+
+  std::string operator()(int64_t number) const { return fmt::format("{}", number); }
+
+  std::string operator()(double number) const { return fmt::format("{}", number); }
 };
 
 }  // namespace
 
-bool same_flag_name(std::string_view a, std::string_view b) {
-  return a.size() == b.size() && begins_flag_name(a, b);
+std::string complaint(const FlagSpec& spec, std::string_view value) {
+  return std::visit(Check{spec, value}, spec.target).message();
 }
 
-bool begins_flag_name(std::string_view typed, std::string_view name) {
-  return typed.size() <= name.size() &&
-         std::equal(typed.begin(), typed.end(), name.begin(),
-                    [](char x, char y) { return plain_dash(x) == plain_dash(y); });
-}
-
-const FlagSpec* nearest_flag(const FlagTable& table, std::string_view typed) {
-  std::vector<std::string> plain;
-  for (const auto& spec : table.flags) plain.push_back(with_plain_dashes(spec->name));
-  const std::vector<std::string_view> names(plain.begin(), plain.end());
-  const std::optional<size_t> nearest = nearest_name(with_plain_dashes(typed), names);
-  return nearest.has_value() ? table.flags[*nearest].get() : nullptr;
-}
-
-Status store_values(const FlagSpec& spec, const std::vector<std::string_view>& values) {
-  return std::visit(Store{spec, values}, spec.target);
+void store_values(const FlagSpec& spec, const std::vector<std::string>& values) {
+  std::visit(Store{spec, values}, spec.target);
 }
 
 std::string current_value(const FlagSpec& spec) { return std::visit(Show{}, spec.target); }

@@ -8,216 +8,17 @@
 #include <string_view>
 #include <utility>
 
-#include "libmeg/core/printable.h"
+#include "libmeg/core/result.h"
 #include "libmeg/core/version.h"
-#include "tools/common/flag_spec.h"
+#include "tools/common/argument_flags.h"
+#include "tools/common/flag_parser.h"
 
 namespace meg::tools {
 namespace {
 
 constexpr std::string_view kGeneralGroup = "General";
-
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
-/// Such as -1, -.5 and -1e-3: a value, never a flag.
-bool is_negative_number(std::string_view text) {
-  if (text.size() < 2 || text[0] != '-') return false;
-  return is_digit(text[1]) || (text[1] == '.' && text.size() > 2 && is_digit(text[2]));
-}
-
-/// As argparse decides: what begins with a dash is a flag unless it is `-`, a negative number or
-/// has a space in its name.
-bool looks_like_flag(std::string_view text) {
-  if (text.size() < 2 || text[0] != '-' || is_negative_number(text)) return false;
-  return text.substr(0, text.find('=')).find(' ') == std::string_view::npos;
-}
-
-/// One walk over a command line.
-class Parser {
- public:
-  Parser(FlagTable& table, std::vector<std::string_view> arguments, std::ostream& out,
-         std::ostream& err)
-      : table_(table), arguments_(std::move(arguments)), out_(out), err_(err) {}
-
-  std::optional<int> run() {
-    while (next_ < arguments_.size()) {
-      const std::string_view argument = arguments_[next_++];
-      std::optional<int> exit_code;
-      if (!only_positionals_ && argument == "--") {
-        only_positionals_ = true;
-      } else if (!only_positionals_ && looks_like_flag(argument)) {
-        exit_code = take_flag(argument);
-      } else {
-        exit_code = take_positional(argument);
-      }
-      if (exit_code.has_value()) return exit_code;
-    }
-    return finish();
-  }
-
- private:
-  std::optional<int> usage_error(std::string_view message) {
-    err_ << usage_line(table_) << "\ntry: " << table_.program << " --help\nerror: " << message
-         << std::endl;
-    return 2;
-  }
-
-  bool value_follows() const {
-    return next_ < arguments_.size() && arguments_[next_] != "--" &&
-           !looks_like_flag(arguments_[next_]);
-  }
-
-  std::optional<int> take_flag(std::string_view argument) {
-    const size_t equals = argument.find('=');
-    const std::string_view typed = argument.substr(0, equals);
-    const std::vector<FlagSpec*> found = find(typed);
-    if (found.empty()) return unknown_flag(typed);
-    if (found.size() > 1) return ambiguous_flag(typed, found);
-    std::vector<std::string_view> values;
-    if (equals != std::string_view::npos) values.push_back(argument.substr(equals + 1));
-    return use_flag(*found[0], std::move(values));
-  }
-
-  /// The flag of that name, else every flag that it begins; of others() where there is none else.
-  std::vector<FlagSpec*> find(std::string_view typed) const {
-    std::vector<FlagSpec*> found;
-    std::vector<FlagSpec*> others;
-    if (typed == "-h") typed = "--help";
-    for (const auto& spec : table_.flags) {
-      if (same_flag_name(typed, spec->name)) return {spec.get()};
-      if (!spec->old_name.empty() && same_flag_name(typed, spec->old_name)) {
-        err_ << "note: " << spec->old_name << " is the old name of " << spec->name << std::endl;
-        return {spec.get()};
-      }
-      if (typed.size() > 2 && begins_flag_name(typed, spec->name)) {
-        (spec->use == FlagSpec::Use::kOther ? others : found).push_back(spec.get());
-      }
-    }
-    return found.empty() ? others : found;
-  }
-
-  std::optional<int> unknown_flag(std::string_view typed) {
-    const FlagSpec* nearest = nearest_flag(table_, typed);
-    const std::string hint =
-        nearest == nullptr ? "" : fmt::format(": did you mean {}?", nearest->name);
-    return usage_error(fmt::format("unknown flag {}{}", printable_name(typed), hint));
-  }
-
-  /// A name as typed where that is safe to print.
-  static std::string printable_name(std::string_view typed) {
-    const std::string quoted = printable(typed);
-    return quoted.size() == typed.size() + 2 ? std::string(typed) : quoted;
-  }
-
-  std::optional<int> ambiguous_flag(std::string_view typed, const std::vector<FlagSpec*>& found) {
-    std::vector<std::string_view> names;
-    names.reserve(found.size());
-    for (const FlagSpec* spec : found) names.push_back(spec->name);
-    return usage_error(
-        fmt::format("ambiguous flag {}: could be {}", typed, fmt::join(names, ", ")));
-  }
-
-  /// values: what stood behind `=`, if anything.
-  std::optional<int> use_flag(FlagSpec& spec, std::vector<std::string_view> values) {
-    if (spec.arity == Arity::kSwitch && !values.empty()) {
-      return usage_error(
-          fmt::format("{}: expected no value, found {}", spec.name, printable(values[0])));
-    }
-    if (const auto exit_code = collect_values(spec, values)) return exit_code;
-    switch (spec.use) {
-      case FlagSpec::Use::kHelp:
-        out_ << help_text(table_) << std::flush;
-        return 0;
-      case FlagSpec::Use::kVersion:
-        out_ << table_.program.substr(0, table_.program.find(' ')) << " (libmeg) " << version()
-             << std::endl;
-        return 0;
-      case FlagSpec::Use::kNotYet:
-        err_ << "error: " << spec.name << " is not supported yet" << std::endl;
-        return 1;
-      case FlagSpec::Use::kIgnored:
-        if (!spec.given) err_ << "note: " << spec.name << " makes no difference here" << std::endl;
-        break;
-      case FlagSpec::Use::kOther:
-        if (!spec.given) others_.push_back(spec.name);
-        break;
-      default:
-        break;
-    }
-    spec.given = true;
-    return store(spec, values);
-  }
-
-  std::optional<int> store(const FlagSpec& spec, const std::vector<std::string_view>& values) {
-    const Status status = store_values(spec, values);
-    if (!status.ok()) return usage_error(status.message());
-    return std::nullopt;
-  }
-
-  /// Adds the values that follow. Behind `--list=value` more may follow only where they could not
-  /// be positionals.
-  std::optional<int> collect_values(const FlagSpec& spec, std::vector<std::string_view>& values) {
-    if (spec.arity == Arity::kSwitch) return std::nullopt;
-    const bool more = spec.arity == Arity::kList && (values.empty() || table_.positionals.empty());
-    while (value_follows() && (more || values.empty())) values.push_back(arguments_[next_++]);
-    const bool may_be_empty = spec.use == FlagSpec::Use::kOther && spec.arity == Arity::kList;
-    if (!values.empty() || may_be_empty) return std::nullopt;
-    const std::string found =
-        next_ < arguments_.size() ? printable(arguments_[next_]) : "the end of the command line";
-    const std::string_view what = spec.metavar.empty() ? "VALUE" : std::string_view(spec.metavar);
-    return usage_error(fmt::format("{}: expected {}, found {}", spec.name, what, found));
-  }
-
-  std::optional<int> take_positional(std::string_view argument) {
-    if (positional_ == table_.positionals.size()) {
-      return usage_error(fmt::format("unexpected argument {}", printable(argument)));
-    }
-    FlagSpec& spec = *table_.positionals[positional_];
-    spec.given = true;
-    if (spec.arity == Arity::kList) {
-      rest_.push_back(argument);
-      return store(spec, rest_);
-    }
-    ++positional_;
-    return store(spec, {argument});
-  }
-
-  std::optional<int> finish() {
-    for (const auto& spec : table_.positionals) {
-      if (spec->required && !spec->given) {
-        return usage_error(fmt::format("{} is missing", spec->name));
-      }
-    }
-    for (const auto& spec : table_.flags) {
-      if (spec->required && !spec->given) {
-        return usage_error(fmt::format("{} is required", spec->name));
-      }
-    }
-    note_others();
-    return std::nullopt;
-  }
-
-  void note_others() {
-    if (others_.empty()) return;
-    const size_t shown = std::min<size_t>(others_.size(), 3);
-    const std::span<const std::string_view> first = std::span(others_).first(shown);
-    std::string names = fmt::format("{}", fmt::join(first, ", "));
-    if (others_.size() > shown) names += fmt::format(" and {} more", others_.size() - shown);
-    const bool one = others_.size() == 1;
-    err_ << "note: " << (one ? "" : "training flags that make no difference here: ") << names
-         << (one ? " makes no difference here" : "") << std::endl;
-  }
-
-  FlagTable& table_;
-  const std::vector<std::string_view> arguments_;
-  std::ostream& out_;
-  std::ostream& err_;
-  size_t next_ = 0;
-  size_t positional_ = 0;
-  std::vector<std::string_view> rest_;    ///< Values of a positional list.
-  std::vector<std::string_view> others_;  ///< Those of others() that were given.
-  bool only_positionals_ = false;
-};
+constexpr int kUsageError = 2;
+constexpr int kNotDone = 1;
 
 FlagSpec* add(FlagTable& table, FlagSpec spec) {
   spec.group = table.group;
@@ -252,6 +53,84 @@ FlagSpec as_positional(FlagSpec spec) {
   return spec;
 }
 
+/// Adds the flags that every program has, behind those of the argument table.
+void complete(FlagTable& table) {
+  add_argument_flags(table);
+  if (std::exchange(table.complete, true)) return;
+  table.group = kGeneralGroup;
+  FlagSpec config = unbound("--config", FlagSpec::Use::kConfig, Arity::kValue,
+                            "`flag = value` lines for flags that are not given here");
+  config.metavar = "FILE";
+  add(table, std::move(config));
+  add(table, unbound("--help", FlagSpec::Use::kHelp, Arity::kSwitch, "show this text"));
+  add(table, unbound("--version", FlagSpec::Use::kVersion, Arity::kSwitch, "show the version"));
+  if (table.arguments.empty()) return;
+  add(table, unbound("--list-arguments", FlagSpec::Use::kListArguments, Arity::kSwitch,
+                     "show what becomes of each of Megatron's flags here, as a table"));
+}
+
+Result<ParsedFlags> parse_words(const FlagTable& table, std::span<const std::string_view> words) {
+  MEG_ASSIGN_OR_RETURN(const CommandLine line, read_command_line(table, words));
+  return parse_flags(table, line);
+}
+
+int usage_error(const FlagTable& table, std::string_view message, std::ostream& err) {
+  err << usage_line(table) << "\ntry: " << table.program << " --help\nerror: " << message
+      << std::endl;
+  return kUsageError;
+}
+
+using Given = std::vector<NamedFlag>;
+
+/// The names of given flags that are used so, in the order in which they came.
+std::vector<std::string_view> given_names(const Given& given, FlagSpec::Use use) {
+  std::vector<std::string_view> names;
+  for (const NamedFlag& flag : given) {
+    if (flag.spec->use == use) names.push_back(flag.spec->name);
+  }
+  return names;
+}
+
+void print_notes(const Given& given, std::ostream& err) {
+  for (const NamedFlag& flag : given) {
+    if (!flag.is_old_name) continue;
+    err << "note: " << flag.name << " is the old name of " << flag.spec->name << std::endl;
+  }
+  for (const std::string& text : ignored_arguments(given)) err << "note: " << text << std::endl;
+}
+
+/// Everything required that was not given.
+std::vector<std::string_view> missing_names(const FlagTable& table, const ParsedFlags& parsed) {
+  std::vector<std::string_view> missing;
+  for (size_t i = parsed.positionals; i < table.positionals.size(); ++i) {
+    if (table.positionals[i]->required) missing.push_back(table.positionals[i]->name);
+  }
+  for (const auto& spec : table.flags) {
+    const auto is_spec = [&](const NamedFlag& flag) { return flag.spec == spec.get(); };
+    if (spec->required && std::none_of(parsed.given.begin(), parsed.given.end(), is_spec)) {
+      missing.push_back(spec->name);
+    }
+  }
+  return missing;
+}
+
+std::optional<int> finish(const FlagTable& table, const ParsedFlags& parsed, std::ostream& err) {
+  print_notes(parsed.given, err);
+  const auto not_yet = given_names(parsed.given, FlagSpec::Use::kNotYet);
+  const std::string refused = refused_arguments(parsed.given);
+  if (!not_yet.empty()) {
+    err << "error: " << not_yet[0] << " is not supported yet" << std::endl;
+    return kNotDone;
+  }
+  if (!refused.empty()) {
+    err << "error: " << refused << std::endl;
+    return kNotDone;
+  }
+  const std::vector<std::string_view> missing = missing_names(table, parsed);
+  if (missing.empty()) return std::nullopt;
+  return usage_error(table, fmt::format("{}: required", fmt::join(missing, ", ")), err);
+}
+
 }  // namespace
 
 Flag& Flag::required() {
@@ -260,7 +139,7 @@ Flag& Flag::required() {
 }
 
 Flag& Flag::old_name(std::string name) {
-  spec_->old_name = std::move(name);
+  spec_->old_names.push_back(std::move(name));
   return *this;
 }
 
@@ -324,43 +203,38 @@ Flag Flags::positional_list(std::string name, std::vector<std::string>* target, 
                                                std::move(help)))));
 }
 
-void Flags::ignored(std::string name, Arity arity) {
-  add(*table_, unbound(std::move(name), FlagSpec::Use::kIgnored, arity, std::string()));
-}
-
-void Flags::others(std::string_view names, Arity arity) {
-  while (!names.empty()) {
-    const size_t end = std::min(names.find(' '), names.size());
-    const std::string_view name = names.substr(0, end);
-    names.remove_prefix(std::min(end + 1, names.size()));
-    const bool declared =
-        std::any_of(table_->flags.begin(), table_->flags.end(), [name](const auto& spec) {
-          return same_flag_name(name, spec->name) || same_flag_name(name, spec->old_name);
-        });
-    if (declared) continue;
-    add(*table_, unbound(std::string(name), FlagSpec::Use::kOther, arity, std::string()));
-  }
-}
-
 void Flags::not_yet(std::string name, Arity arity) {
   add(*table_, unbound(std::move(name), FlagSpec::Use::kNotYet, arity, std::string()));
 }
 
-void Flags::arguments(std::span<const megatron::ArgumentRow> rows, const ArgumentScope& /*scope*/,
+void Flags::arguments(std::span<const megatron::ArgumentRow> rows, const ArgumentScope& scope,
                       megatron::ArgumentValues* values) {
   values->add_defaults(rows);
+  table_->families.push_back({rows, scope, values});
 }
 
 std::optional<int> Flags::parse(int argc, const char* const* argv, std::ostream& out,
                                 std::ostream& err) {
-  if (table_->flags.empty() || table_->flags.back()->use != FlagSpec::Use::kVersion) {
-    table_->group = kGeneralGroup;
-    add(*table_, unbound("--help", FlagSpec::Use::kHelp, Arity::kSwitch, "show this text"));
-    add(*table_, unbound("--version", FlagSpec::Use::kVersion, Arity::kSwitch, "show the version"));
+  complete(*table_);
+  std::vector<std::string_view> words;
+  for (int i = 1; i < argc; ++i) words.emplace_back(argv[i]);
+  const Result<ParsedFlags> parsed = parse_words(*table_, words);
+  if (!parsed.has_value()) return usage_error(*table_, parsed.error().message(), err);
+  switch (parsed->end) {
+    case ParsedFlags::End::kHelp:
+      out << help_text(*table_, output_columns()) << std::flush;
+      return 0;
+    case ParsedFlags::End::kVersion:
+      out << table_->program.substr(0, table_->program.find(' ')) << " (libmeg) " << version()
+          << std::endl;
+      return 0;
+    case ParsedFlags::End::kListArguments:
+      out << argument_list(*table_) << std::flush;
+      return 0;
+    case ParsedFlags::End::kGoOn:
+      break;
   }
-  std::vector<std::string_view> arguments;
-  for (int i = 1; i < argc; ++i) arguments.emplace_back(argv[i]);
-  return Parser(*table_, std::move(arguments), out, err).run();
+  return finish(*table_, *parsed, err);
 }
 
 std::optional<int> Flags::parse(int argc, const char* const* argv) {

@@ -55,12 +55,17 @@ class Flag {
 
 /// What one program does with the arguments of Megatron's table. The texts must outlive the Flags.
 struct ArgumentScope {
-  std::vector<std::string_view> reads;     ///< Fields (dest) that the program reads.
+  /// Fields (dest) that the program reads. What the table has no help for is not offered: a field
+  /// that is read only to be refused, such as num_experts.
+  std::vector<std::string_view> reads;
   std::vector<std::string_view> required;  ///< Those of them that a command line must give.
 
   /// The effects that do not matter to the program, each with the reason: {Effect::kSchedule,
   /// "nothing is trained here"}. kNone never matters.
   std::map<megatron::Effect, std::string_view> idle;
+
+  /// The same of single fields: {"save", "nothing is saved here"}.
+  std::map<std::string_view, std::string_view> idle_fields;
 };
 
 /// The command line of one program, as argparse users expect it.
@@ -70,6 +75,9 @@ struct ArgumentScope {
 /// of a name that fits one flag only, `-` and negative numbers as values, and `--` before
 /// positionals that begin with a dash. A flag given twice: the last wins, lists too. Lists run to
 /// the next flag. Names are written with their leading dashes, such as "--output-prefix".
+///
+/// Every program has --help, --version and --config FILE, whose lines `output-prefix = PATH` give
+/// flags that the command line does not (docs/command_line.md).
 class Flags {
  public:
   /// program: as typed, such as "preprocess_data" or "verify dataset".
@@ -96,14 +104,6 @@ class Flags {
   /// All arguments from here on that belong to no flag; at least one unless optional().
   Flag positional_list(std::string name, std::vector<std::string>* target, std::string help);
 
-  /// A flag of Megatron that makes no difference in this program: taken with a note.
-  void ignored(std::string name, Arity arity);
-
-  /// Flags of Megatron that belong to other parts of a run: taken, and one note at the end counts
-  /// them. names: parted by blanks; those that are declared already are passed over. A prefix means
-  /// one of them only where it fits no other flag; a list may be empty.
-  void others(std::string_view names, Arity arity);
-
   /// A flag of Megatron that this program does not do yet: an error with exit code 1, since the
   /// command line itself is right.
   void not_yet(std::string name, Arity arity);
@@ -120,9 +120,10 @@ class Flags {
   void arguments(std::span<const megatron::ArgumentRow> rows, const ArgumentScope& scope,
                  megatron::ArgumentValues* values);
 
-  /// Fills the bound variables. An exit code where the program should end now: 0 after --help or
-  /// --version (printed to `out`), 2 after a usage error, 1 after a flag that is not supported yet
-  /// (errors and notes go to `err`, the error last).
+  /// Fills the bound variables. An exit code where the program should end now: 0 after --help,
+  /// --list-arguments or --version (printed to `out`), 2 after a usage error, 1 after flags that
+  /// are not supported yet (errors and notes go to `err`, the error last). All that is required and
+  /// missing is named at once.
   [[nodiscard]] std::optional<int> parse(int argc, const char* const* argv, std::ostream& out,
                                          std::ostream& err);
 

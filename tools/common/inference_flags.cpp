@@ -1,81 +1,80 @@
 #include "tools/common/inference_flags.h"
 
-#include <limits>
-
+#include "libmeg/megatron/argument_table.h"
+#include "libmeg/model/gpt_config.h"
+#include "libmeg/nn/gpt_options.h"
 #include "tools/common/device_flag.h"
-#include "tools/common/megatron_flags.h"
 
 namespace meg::tools {
 namespace {
 
-constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
-constexpr double kMostReal = std::numeric_limits<double>::max();
+using megatron::ArgumentFamily;
+using megatron::Effect;
 
-void declare_model(Flags& flags, InferenceFlags& inference) {
-  flags.group("Checkpoint");
-  flags.value("--load", &inference.load, "DIR", "the trained model, of any layout").required();
-  flags.toggle("--use-checkpoint-args", &inference.use_checkpoint_args,
-               "what flags do not say about the model comes from --load, as it does where no flag "
-               "gives a shape");
-  declare_model_flags(flags, inference.model);
-  flags
-      .value("--seq-length", &inference.sequence_length, "N",
-             "most tokens at once; else what the model has positions for")
-      .range(1, kMost);
-  flags
-      .value("--layernorm-epsilon", &inference.layernorm_epsilon, "EPS",
-             "of norms; else the checkpoint's")
-      .old_name("--norm-epsilon")
-      .real_range(0, 1);
-  flags.value("--rotary-base", &inference.rotary_base, "BASE", "of rotary positions")
-      .real_range(1, kMostReal);
-  flags.value("--rotary-percent", &inference.rotary_percent, "SHARE", "of a head that turns")
-      .real_range(0, 1);
-  flags.toggle("--rotary-interleaved", &inference.rotary_interleaved, "neighbours turn together");
+void read_inference_args(FieldReader& args, InferenceFlags& inference) {
+  args.take("load", inference.load);
+  args.take("ckpt_step", inference.ckpt_step);
+  args.take("use_checkpoint_args", inference.use_checkpoint_args);
+  args.take("seq_length", inference.sequence_length);
+  args.take("micro_batch_size", inference.micro_batch_size);
+  args.take("seed", inference.seed);
+  read_tokenizer_args(args, inference.tokenizer);
 }
 
-void declare_computing(Flags& flags, InferenceFlags& inference) {
-  flags.group("Computing");
-  flags.toggle("--fp16", &inference.fp16, "16-bit floats; else fp32");
-  flags.toggle("--bf16", &inference.bf16, "bfloat16");
-  declare_device_flag(flags, inference.device);
-  declare_attention_backend_flag(flags, inference.attention_backend);
-  flags.toggle("--no-bias-gelu-fusion", &inference.no_bias_gelu_fusion,
-               "GELU by erf instead of tanh; else as the checkpoint was trained");
-  flags.toggle("--attention-softmax-in-fp32", &inference.attention_softmax_in_fp32,
-               "also where unfused attention computes in 16 bits");
-  flags.toggle("--apply-query-key-layer-scaling", &inference.apply_query_key_layer_scaling,
-               "scores divided by the layer's number before the softmax");
-  flags
-      .value("--micro-batch-size", &inference.micro_batch_size, "N",
-             "sequences at once; else as many as pay")
-      .old_name("--batch-size")
-      .range(1, kMost);
-  flags.value("--seed", &inference.seed, "N", "of random numbers").range(0, kMost);
+const std::vector<std::string>& inference_fields() {
+  static const std::vector<std::string> fields = fields_read_by([](const FieldLookup& args) {
+    (void)GptConfig::from_fields(args);
+    (void)nn::GptOptions::from_fields(args);
+    FieldReader reader(args);
+    InferenceFlags inference;
+    read_inference_args(reader, inference);
+  });
+  return fields;
+}
+
+/// What can make no difference to a model that is only used.
+ArgumentScope inference_scope() {
+  constexpr std::string_view kNotSaved = "nothing is saved here";
+  constexpr std::string_view kNoOptimizer = "only weights are loaded";
+  const std::vector<std::string>& fields = inference_fields();
+  return {.reads = {fields.begin(), fields.end()},
+          .required = {"load"},
+          .idle = {{Effect::kData, "no training data is read"},
+                   {Effect::kSchedule, "nothing is trained here"},
+                   {Effect::kOptimizer, "nothing is trained here"},
+                   {Effect::kParallel, "one rank; the checkpoint's ranks are merged"},
+                   {Effect::kLog, "no training log"}},
+          .idle_fields = {{"save", kNotSaved},
+                          {"save_interval", kNotSaved},
+                          {"no_save_optim", kNotSaved},
+                          {"no_save_rng", kNotSaved},
+                          {"async_save", kNotSaved},
+                          {"no_load_optim", kNoOptimizer},
+                          {"no_load_rng", kNoOptimizer},
+                          {"finetune", kNoOptimizer},
+                          {"exit_on_missing_checkpoint", "always so here"}}};
 }
 
 }  // namespace
 
-void declare_inference_flags(Flags& flags, InferenceFlags& inference) {
-  declare_model(flags, inference);
-  flags.group("Tokenizer");
-  declare_tokenizer_flags(flags, inference.tokenizer);
-  declare_computing(flags, inference);
-}
-
-void declare_other_inference_flags(Flags& flags) {
-  flags.others(megatron_switches(), Arity::kSwitch);
-  flags.others(megatron_values(), Arity::kValue);
-  flags.others(megatron_lists(), Arity::kList);
-}
-
-Status check_inference_flags(const InferenceFlags& inference) {
-  if (inference.fp16 && inference.bf16) {
-    return Status(StatusCode::kInvalidArgument, "--fp16 and --bf16: expected one of them at most");
+void declare_inference_flags(Flags& flags, ArgumentFamily family, InferenceFlags& inference) {
+  flags.group("libmeg's own");
+  declare_device_flag(flags, inference.device);
+  for (const ArgumentFamily rows : {family, ArgumentFamily::kTraining}) {
+    flags.arguments(megatron::argument_rows(rows), inference_scope(), &inference.args);
   }
-  const ModelFlags& model = inference.model;
-  const int given = int{model.num_layers.has_value()} + int{model.hidden_size.has_value()} +
-                    int{model.num_attention_heads.has_value()};
+}
+
+Status finish_inference_flags(InferenceFlags& inference) {
+  const FieldLookup fields = inference.args.lookup();
+  FieldReader args(fields);
+  read_inference_args(args, inference);
+  MEG_RETURN_IF_ERROR(args.status());
+  MEG_RETURN_IF_ERROR(check_precision(inference.args));
+  int given = 0;
+  for (const char* dest : {"num_layers", "hidden_size", "num_attention_heads"}) {
+    given += inference.args.given(dest) ? 1 : 0;
+  }
   if (inference.use_checkpoint_args || given == 0 || given == 3) return Status();
   return Status(
       StatusCode::kInvalidArgument,

@@ -4,45 +4,41 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "libmeg/core/result.h"
+#include "libmeg/megatron/argument_values.h"
 #include "libmeg/nn/gpt_model.h"
 #include "libmeg/tokenizer/tokenizer.h"
 #include "tools/common/flags.h"
-#include "tools/common/model_flags.h"
 #include "tools/common/tokenizer_flags.h"
 
 namespace meg::tools {
 
 /// What every program that uses a trained model is told.
 struct InferenceFlags {
+  megatron::ArgumentValues args;  ///< Megatron's.
+  std::string device = "auto";    ///< Own: auto, cpu or cuda.
+
+  // What finish_inference_flags reads from args.
   std::string load;
+  std::optional<int64_t> ckpt_step;  ///< Else the iteration that the tracker names.
   bool use_checkpoint_args = false;
-  ModelFlags model;
-  std::optional<int64_t> sequence_length;  ///< Else what the model has positions for.
-  std::optional<double> layernorm_epsilon, rotary_base, rotary_percent;
-  bool rotary_interleaved = false;
-
-  TokenizerOptions tokenizer = default_tokenizer();
-
-  bool fp16 = false, bf16 = false;  ///< Else fp32: 16-bit weights widen.
-  std::string device = "auto";
-  std::string attention_backend = "auto";
-  bool no_bias_gelu_fusion = false;
-  bool attention_softmax_in_fp32 = false;
-  bool apply_query_key_layer_scaling = false;
-  std::optional<int64_t> micro_batch_size;
+  std::optional<int64_t> sequence_length;   ///< Else what the model has positions for.
+  std::optional<int64_t> micro_batch_size;  ///< Sequences at once; else as many as pay.
   int64_t seed = 1234;
+  TokenizerOptions tokenizer = default_tokenizer();
 };
 
-/// Declares them all.
-void declare_inference_flags(Flags& flags, InferenceFlags& inference);
+/// Declares them all, after the program's own. family: of the flags that such a program of Megatron
+/// has beside those of training.
+void declare_inference_flags(Flags& flags, megatron::ArgumentFamily family,
+                             InferenceFlags& inference);
 
-/// Every other flag of Megatron's programs is taken. To be called after all flags are declared.
-void declare_other_inference_flags(Flags& flags);
-
-/// kInvalidArgument for flags that do not go together: wrong usage.
-Status check_inference_flags(const InferenceFlags& inference);
+/// Fills the rest of InferenceFlags, after Flags::parse. kInvalidArgument for flags that do not go
+/// together: wrong usage.
+Status finish_inference_flags(InferenceFlags& inference);
 
 /// A trained model that is ready to be used, and how text becomes its tokens.
 struct LoadedModel {
@@ -61,9 +57,10 @@ struct LoadedModel {
 /// checkpoint where no flag says it. The padding of the vocabulary and the number of positions are
 /// the checkpoint's, too, unless flags give them.
 ///
-/// Errors: kInvalidArgument where flags contradict the checkpoint, with every arg in which they
-/// differ; where the tokenizer is not the one of the checkpoint; where a sequence is longer than
-/// the positions reach; what opening and reading give.
+/// Errors: kInvalidArgument where flags contradict the checkpoint, or the checkpoint asks for what
+/// no module does, with every arg in which they differ; where the tokenizer is not the one of the
+/// checkpoint; where a sequence is longer than the positions reach; kUnsupported under a launcher
+/// that started more ranks than one; what opening and reading give.
 Result<LoadedModel> load_inference_model(const InferenceFlags& inference);
 
 }  // namespace meg::tools

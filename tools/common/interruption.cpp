@@ -6,17 +6,24 @@
 namespace meg::tools {
 namespace {
 
-std::atomic<bool> signalled = false;
-static_assert(std::atomic<bool>::is_always_lock_free);
+std::atomic<int> first_signal = 0;
+static_assert(std::atomic<int>::is_always_lock_free);
+
+void take_note(int signal) {
+  int none = 0;
+  first_signal.compare_exchange_strong(none, signal);
+}
 
 }  // namespace
 
 void stop_at_signals() {
-  struct sigaction action {};
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) {
+    struct sigaction action {};
 
-  action.sa_handler = [](int) { signalled = true; };
-  action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    action.sa_handler = take_note;
+    // No person asks for SIGPIPE, so that a second one asks for nothing more.
+    action.sa_flags = static_cast<int>(SA_RESTART | (signal == SIGPIPE ? 0 : SA_RESETHAND));
+
     struct sigaction before {};
 
     sigaction(signal, nullptr, &before);
@@ -24,6 +31,10 @@ void stop_at_signals() {
   }
 }
 
-bool interrupted() { return signalled; }
+bool interrupted() { return interrupting_signal() != 0; }
+
+int interrupting_signal() { return first_signal; }
+
+void take_as_regular_end(int signal) { first_signal.compare_exchange_strong(signal, 0); }
 
 }  // namespace meg::tools

@@ -1,11 +1,20 @@
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <map>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
+#include "libmeg/checkpoint/megatron/model_arguments.h"
 #include "libmeg/checkpoint/training/check_architecture.h"
+#include "libmeg/megatron/argument_table.h"
 #include "libmeg/model/vocab_padding.h"
+#include "libmeg/nn/gpt_options.h"
 #include "libmeg/nn/load_weights.h"
+#include "libmeg/parallel/launch_environment.h"
 #include "tools/common/device_flag.h"
 #include "tools/common/inference_flags.h"
 #include "tools/common/open_weights.h"
@@ -15,58 +24,30 @@ namespace {
 
 using Fields = std::map<std::string, FieldValue, std::less<>>;
 
-/// The model's shape among Megatron's args.
-constexpr std::array<std::string_view, 15> kShape = {"num_layers",
-                                                     "hidden_size",
-                                                     "ffn_hidden_size",
-                                                     "kv_channels",
-                                                     "num_attention_heads",
-                                                     "group_query_attention",
-                                                     "num_query_groups",
-                                                     "swiglu",
-                                                     "normalization",
-                                                     "qk_layernorm",
-                                                     "add_bias_linear",
-                                                     "add_qkv_bias",
-                                                     "position_embedding_type",
-                                                     "use_rotary_position_embeddings",
-                                                     "untie_embeddings_and_output_weights"};
+/// Of the model's shape, what the checkpoint says unless a flag does: padding and positions.
+constexpr std::array<std::string_view, 5> kNoShape = {
+    "max_position_embeddings", "make_vocab_size_divisible_by", "padded_vocab_size", "seq_length",
+    "transformer_impl"};
 
-/// What the command line says, and nothing that it leaves open.
-Fields given_fields(const InferenceFlags& flags) {
-  Fields given;
-  const FieldLookup model = model_fields(flags.model);
-  const auto take = [&](std::string_view name) {
-    const std::optional<FieldValue> value = model(name);
-    if (!value.has_value()) return;
-    const bool* flag = std::get_if<bool>(&*value);
-    const bool unset = name == "add_bias_linear";
-    if (flag == nullptr || *flag != unset) given.emplace(name, *value);
-  };
-  std::for_each(kShape.begin(), kShape.end(), take);
-  take("max_position_embeddings");
-  take("make_vocab_size_divisible_by");
-  if (given.contains("use_rotary_position_embeddings")) {
-    given.insert_or_assign("position_embedding_type", std::string("rope"));
-  }
-  const auto number = [&](const char* name, const std::optional<double>& value) {
-    if (value.has_value()) given.emplace(name, *value);
-  };
-  number("layernorm_epsilon", flags.layernorm_epsilon);
-  number("norm_epsilon", flags.layernorm_epsilon);
-  number("rotary_base", flags.rotary_base);
-  number("rotary_percent", flags.rotary_percent);
-  if (flags.rotary_interleaved) given.emplace("rotary_interleaved", true);
-  if (flags.no_bias_gelu_fusion) given.emplace("bias_gelu_fusion", false);
-  given.emplace("fp16", flags.fp16);
-  given.emplace("bf16", flags.bf16);
-  given.emplace("attention_backend", flags.attention_backend);
-  given.emplace("attention_softmax_in_fp32", flags.attention_softmax_in_fp32);
-  given.emplace("apply_query_key_layer_scaling", flags.apply_query_key_layer_scaling);
-  given.emplace("recompute_granularity", std::monostate());
-  given.emplace("recompute_method", std::monostate());
-  given.emplace("seed", flags.seed);
-  return given;
+bool contains(const auto& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+/// The fields that give a model its shape.
+const std::vector<std::string>& shape_fields() {
+  static const std::vector<std::string> fields = [] {
+    auto all = fields_read_by([](const FieldLookup& args) { (void)GptConfig::from_fields(args); });
+    std::erase_if(all, [](const std::string& name) { return contains(kNoShape, name); });
+    return all;
+  }();
+  return fields;
+}
+
+/// The other fields of a model that its modules read.
+const std::vector<std::string>& option_fields() {
+  static const std::vector<std::string> fields =
+      fields_read_by([](const FieldLookup& args) { (void)nn::GptOptions::from_fields(args); });
+  return fields;
 }
 
 /// What the checkpoint's files say, where its args lack it too.
@@ -90,45 +71,69 @@ Fields fields_of(const GptConfig& config) {
           {"make_vocab_size_divisible_by", config.make_vocab_size_divisible_by}};
 }
 
-bool is_shape(std::string_view name) {
-  return std::find(kShape.begin(), kShape.end(), name) != kShape.end();
-}
-
 std::optional<FieldValue> find(const Fields& fields, std::string_view name) {
   const auto found = fields.find(name);
   return found == fields.end() ? std::nullopt : std::optional(found->second);
 }
 
+/// Whether the argument is the model's own, and not how this run computes with it.
+bool is_of_model(std::string_view name) {
+  const megatron::ArgumentRow* row =
+      megatron::find_argument(megatron::ArgumentFamily::kTraining, name);
+  return row == nullptr || row->effect == megatron::Effect::kModel;
+}
+
 /// The model that the command line means, by Megatron's names.
 class ModelOfRun {
  public:
-  ModelOfRun(const InferenceFlags& flags, Fields given, const MegatronCheckpoint& checkpoint)
-      : checkpoint_(checkpoint), given_(std::move(given)), found_(fields_of(checkpoint.config())) {
-    const bool any = std::any_of(kShape.begin(), kShape.end(),
-                                 [&](std::string_view name) { return given_.contains(name); });
-    shape_is_given_ = any && !flags.use_checkpoint_args;
+  ModelOfRun(const InferenceFlags& flags, const MegatronCheckpoint& checkpoint)
+      : args_(flags.args), checkpoint_(checkpoint), found_(fields_of(checkpoint.config())) {
+    const std::vector<std::string>& shape = shape_fields();
+    shape_is_given_ =
+        !flags.use_checkpoint_args &&
+        std::any_of(shape.begin(), shape.end(), [&](auto& name) { return args_.given(name); });
   }
 
   /// The rows of the embedding that this many tokens need, where a flag says how they are padded.
   Status pad_vocabulary(int64_t vocab_size) {
-    const std::optional<FieldValue> step = find(given_, "make_vocab_size_divisible_by");
-    if (!step.has_value()) return Status();
-    MEG_ASSIGN_OR_RETURN(const int64_t padded,
-                         padded_vocab_size(vocab_size, std::get<int64_t>(*step), 1));
-    given_.insert_or_assign("padded_vocab_size", padded);
+    constexpr std::string_view kStep = "make_vocab_size_divisible_by";
+    if (!args_.given(kStep)) return Status();
+    MEG_ASSIGN_OR_RETURN(padded_vocab_size_,
+                         padded_vocab_size(vocab_size, std::get<int64_t>(*args_.field(kStep)), 1));
     return Status();
   }
 
   std::optional<FieldValue> operator()(std::string_view name) const {
-    if (const std::optional<FieldValue> value = find(given_, name)) return value;
-    if (shape_is_given_ && is_shape(name)) return std::nullopt;
+    if (name == "padded_vocab_size" && padded_vocab_size_) return *padded_vocab_size_;
+    // Activations are computed anew for a backward pass alone.
+    if (name.starts_with("recompute_")) return std::nullopt;
+    // Of tokenizers check_tokenizer compares what matters.
+    if (name == "vocab_file") return std::nullopt;
+    if (args_.given(name)) return args_.field(name);
+    const bool is_shape = contains(shape_fields(), name);
+    if (is_shape && shape_is_given_) return args_.field(name);
+    // One flag for the type of positions overrules what the checkpoint says by the other.
+    if (name == "use_rotary_position_embeddings" && args_.given("position_embedding_type")) {
+      return std::nullopt;
+    }
+    const bool is_known = is_shape || contains(kNoShape, name) || contains(option_fields(), name);
+    if (!is_known || !is_of_model(name)) return args_.field(name);
     if (const std::optional<FieldValue> value = find(found_, name)) return value;
-    return checkpoint_.arg(name);
+    if (const std::optional<FieldValue> value = found_argument(name)) return value;
+    return args_.field(name);
   }
 
  private:
+  std::optional<FieldValue> found_argument(std::string_view name) const {
+    const megatron::ArgumentRow* row =
+        megatron::find_argument(megatron::ArgumentFamily::kTraining, name);
+    return row == nullptr ? checkpoint_.arg(name) : argument_of(checkpoint_, *row);
+  }
+
+  const megatron::ArgumentValues& args_;
   const MegatronCheckpoint& checkpoint_;
-  Fields given_, found_;
+  Fields found_;
+  std::optional<int64_t> padded_vocab_size_;
   bool shape_is_given_ = false;
 };
 
@@ -211,16 +216,32 @@ Result<nn::GptModel> read_model(const InferenceFlags& flags, const MegatronCheck
   return model;
 }
 
+/// As Megatron's programs read it: a missing RANK is 0.
+std::optional<std::string> launch_variable(const char* name) {
+  const char* value = std::getenv(name);
+  if (value != nullptr) return value;
+  if (std::string_view(name) == "RANK" && std::getenv("WORLD_SIZE") != nullptr) return "0";
+  return std::nullopt;
+}
+
+Status check_one_rank() {
+  MEG_ASSIGN_OR_RETURN(const parallel::LaunchEnvironment launch,
+                       parallel::read_launch_environment(launch_variable));
+  if (launch.world_size == 1) return Status();
+  return make_error(StatusCode::kUnsupported,
+                    "a model on several ranks is not supported yet: one process serves the whole "
+                    "of it, whatever the checkpoint's layout; expected a world size of 1, found {}",
+                    launch.world_size);
+}
+
 }  // namespace
 
 Result<LoadedModel> load_inference_model(const InferenceFlags& flags) {
-  MEG_RETURN_IF_ERROR(check_inference_flags(flags));
+  MEG_RETURN_IF_ERROR(check_one_rank());
   MEG_ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer, open_tokenizer(flags.tokenizer));
-  Fields given = given_fields(flags);
-  MEG_ASSIGN_OR_RETURN(
-      const MegatronCheckpoint checkpoint,
-      open_weights(flags.load, [&](std::string_view name) { return find(given, name); }));
-  ModelOfRun run(flags, given, checkpoint);
+  MEG_ASSIGN_OR_RETURN(const MegatronCheckpoint checkpoint,
+                       open_weights(flags.load, flags.args.given_lookup(), flags.ckpt_step));
+  ModelOfRun run(flags, checkpoint);
   MEG_RETURN_IF_ERROR(run.pad_vocabulary(tokenizer->vocab_size()));
   const FieldLookup fields = [&run](std::string_view name) { return run(name); };
   MEG_RETURN_IF_ERROR(check_architecture(checkpoint, fields));

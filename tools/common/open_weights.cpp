@@ -2,8 +2,9 @@
 
 namespace meg::tools {
 
-Result<MegatronCheckpoint> open_weights(const std::string& load, const FieldLookup& fallback) {
-  MEG_ASSIGN_OR_RETURN(const CheckpointFolder folder, find_checkpoint(load));
+Result<MegatronCheckpoint> open_weights(const std::string& load, const FieldLookup& fallback,
+                                        std::optional<int64_t> ckpt_step) {
+  MEG_ASSIGN_OR_RETURN(const CheckpointFolder folder, find_checkpoint(load, ckpt_step));
   OpenCheckpointOptions options;
   options.fallback = fallback;
   options.ignore_optimizer = true;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 
 #include "libmeg/checkpoint/megatron/megatron_checkpoint.h"
@@ -7,7 +9,9 @@
 namespace meg::tools {
 
 /// The checkpoint that --load names, for its args and weights alone: its optimizer is not looked
-/// at. fallback: fields for checkpoints without args.
-Result<MegatronCheckpoint> open_weights(const std::string& load, const FieldLookup& fallback = {});
+/// at. fallback: fields for checkpoints without args. ckpt_step: the iteration instead of the
+/// tracker's.
+Result<MegatronCheckpoint> open_weights(const std::string& load, const FieldLookup& fallback = {},
+                                        std::optional<int64_t> ckpt_step = std::nullopt);
 
 }  // namespace meg::tools

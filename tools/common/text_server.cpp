@@ -4,6 +4,7 @@
 #include <malloc.h>
 
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -32,14 +33,20 @@ milliseconds in_milliseconds(double seconds) {
   return milliseconds(static_cast<int64_t>(seconds * 1e3));
 }
 
-std::string health_json(const std::string& model, const GenerationQueue& queue) {
+/// A step that takes longer than a request may keeps every request from an answer.
+inference::Health health_of(const std::string& model, const GenerationQueue& queue,
+                            double request_timeout) {
   const GenerationQueue::Load load = queue.load();
+  inference::Health answer{.is_ok = load.step_seconds < request_timeout};
   nlohmann::json health;
-  health["status"] = "ok";
+  health["status"] = answer.is_ok ? "ok" : "stalled";
   health["model"] = model;
   health["queue"] = load.waiting;
   health["active"] = load.active;
-  return health.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) + "\n";
+  health["beam_searches"] = load.beam_searches;
+  health["step_seconds"] = load.step_seconds;
+  answer.json = health.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) + "\n";
+  return answer;
 }
 
 void write_log_line(const inference::RequestLog& request) {
@@ -60,6 +67,7 @@ inference::HttpServerOptions http_options(const TextServerFlags& flags) {
   inference::HttpServerOptions options;
   options.host = flags.host;
   options.port = static_cast<int>(flags.port);
+  options.allowed_hosts = flags.allowed_hosts;
   options.max_request_bytes = static_cast<size_t>(flags.max_request_bytes);
   options.max_connections = static_cast<size_t>(flags.max_connections);
   options.limits.request = in_milliseconds(flags.client_timeout);
@@ -75,6 +83,8 @@ void declare_text_server_flags(Flags& flags, TextServerFlags& values) {
   flags.group("Server");
   flags.value("--host", &values.host, "ADDRESS", "where to listen; 0.0.0.0 is everywhere");
   flags.value("--port", &values.port, "N", "0: any free one, which is printed").range(0, 65535);
+  flags.list("--allowed-hosts", &values.allowed_hosts, "NAME",
+             "what the server is called beside localhost, addresses and --host");
   flags
       .value("--max-queue", &values.max_queue, "N",
              "requests that may wait for the model; further ones get a 503")
@@ -120,12 +130,12 @@ Status check_text_server_flags(const TextServerFlags& flags) {
 Status serve_texts(const TextServerFlags& flags, ServedModel model, int64_t seed) {
   stop_at_signals();
   ::mallopt(M_ARENA_MAX, kArenas);
-  GenerationQueue queue(std::move(model.engine), std::move(model.beam_search), flags.max_queue);
+  GenerationQueue queue(std::move(model.engine), flags.max_queue);
   inference::MegatronApi api(*model.tokenizer, queue, request_rules(flags),
                              in_milliseconds(flags.request_timeout), static_cast<uint64_t>(seed));
   inference::HttpHandlers handlers;
   handlers.api = [&](std::string_view body, int client) { return api.answer(body, client); };
-  handlers.health = [&] { return health_json(model.name, queue); };
+  handlers.health = [&] { return health_of(model.name, queue, flags.request_timeout); };
   handlers.page = inference::page_html();
   handlers.log = write_log_line;
   MEG_ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> server,
@@ -138,6 +148,7 @@ Status serve_texts(const TextServerFlags& flags, ServedModel model, int64_t seed
   server->close_door();
   queue.stop(kGrace);
   server->stop();
+  take_as_regular_end(SIGTERM);  // as service managers expect
   return {};
 }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "libmeg/core/status.h"
 #include "libmeg/inference/server/generation_queue.h"
@@ -15,6 +16,7 @@ namespace meg::tools {
 struct TextServerFlags {
   std::string host = "127.0.0.1";
   int64_t port = 5000;
+  std::vector<std::string> allowed_hosts;
   int64_t out_seq_length = 1024;
   double temperature = 1;
   int64_t top_k = 0;
@@ -36,7 +38,6 @@ struct ServedModel {
   std::string name;  ///< For /health and the page.
   const Tokenizer* tokenizer = nullptr;
   std::unique_ptr<inference::GenerationEngine> engine;
-  inference::BeamSearch beam_search;  ///< May be empty.
 };
 
 /// Serves until SIGINT, SIGTERM or SIGHUP; then what the model is at may finish, the rest is

@@ -8,19 +8,19 @@ TokenizerOptions default_tokenizer() {
   return tokenizer;
 }
 
-void declare_tokenizer_files(Flags& flags, TokenizerOptions& tokenizer) {
-  flags
-      .value("--vocab-file", &tokenizer.vocab_file, "FILE",
-             "vocabulary, such as GPT-2's vocab.json")
-      .old_name("--vocab");
-  flags.value("--merge-file", &tokenizer.merge_file, "FILE", "BPE merges, such as merges.txt");
-  flags.value("--tokenizer-model", &tokenizer.tokenizer_model, "FILE", "the tokenizer's model");
-  flags.value("--vocab-size", &tokenizer.vocab_size, "N", "tokens, for NullTokenizer");
+std::map<std::string_view, std::string_view> tokenizer_idle_fields() {
+  constexpr std::string_view kReason = "only TikTokenizer has it";
+  return {{"tiktoken_pattern", kReason},
+          {"tiktoken_num_special_tokens", kReason},
+          {"tiktoken_special_tokens", kReason}};
 }
 
-void declare_tokenizer_flags(Flags& flags, TokenizerOptions& tokenizer) {
-  flags.value("--tokenizer-type", &tokenizer.tokenizer_type, "TYPE", "kind of tokenizer");
-  declare_tokenizer_files(flags, tokenizer);
+void read_tokenizer_args(FieldReader& args, TokenizerOptions& tokenizer) {
+  args.take("tokenizer_type", tokenizer.tokenizer_type);
+  args.take("vocab_file", tokenizer.vocab_file);
+  args.take("merge_file", tokenizer.merge_file);
+  args.take("tokenizer_model", tokenizer.tokenizer_model);
+  args.take("vocab_size", tokenizer.vocab_size);
 }
 
 }  // namespace meg::tools

@@ -1,5 +1,9 @@
 #pragma once
 
+#include <map>
+#include <string_view>
+
+#include "libmeg/megatron/field_reader.h"
 #include "libmeg/tokenizer/open_tokenizer.h"
 #include "tools/common/flags.h"
 
@@ -8,11 +12,11 @@ namespace meg::tools {
 /// What the tokenizer flags say where none is given.
 TokenizerOptions default_tokenizer();
 
-/// Declares --vocab-file, --merge-file, --tokenizer-model and --vocab-size, in the group that is
-/// open.
-void declare_tokenizer_files(Flags& flags, TokenizerOptions& tokenizer);
+/// Fields of args that only shape tokenizers which open_tokenizer refuses, each with the reason why
+/// it makes no difference to others.
+std::map<std::string_view, std::string_view> tokenizer_idle_fields();
 
-/// The same and --tokenizer-type: all that open_tokenizer reads.
-void declare_tokenizer_flags(Flags& flags, TokenizerOptions& tokenizer);
+/// Megatron's arguments of a tokenizer, by their fields.
+void read_tokenizer_args(FieldReader& args, TokenizerOptions& tokenizer);
 
 }  // namespace meg::tools

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "libmeg/checkpoint/megatron/rank_files.h"
+
 namespace meg {
 namespace {
 
@@ -39,7 +41,13 @@ class Collector {
     }
   }
 
-  Result<std::vector<NamedStatistics>> compute(const ProgressCallback& progress) {
+  Result<std::vector<NamedStatistics>> compute(const CheckpointSummary& summary,
+                                               const ProgressCallback& progress) {
+    uint64_t bytes = 0;
+    for (const StatisticsSource& source : sources_) {
+      bytes += static_cast<uint64_t>(source.elements * dtype_size(source.dtype));
+    }
+    MEG_RETURN_IF_ERROR(check_tensor_bytes(summary.folder.folder, bytes, summary.bytes));
     MEG_ASSIGN_OR_RETURN(const std::vector<TensorStatistics> results,
                          tensor_statistics(sources_, 0, progress));
     for (size_t i = 0; i < results.size(); ++i) found_[i].statistics = results[i];
@@ -95,7 +103,7 @@ Result<std::vector<NamedStatistics>> checkpoint_statistics(
   for (const FileSummary& file : summary.files) {
     if (file.file != nullptr && !has_state) collector.add_file(file, only);
   }
-  return collector.compute(progress);
+  return collector.compute(summary, progress);
 }
 
 }  // namespace meg

@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "libmeg/checkpoint/megatron/checkpoint_args.h"
+#include "libmeg/checkpoint/megatron/rank_files.h"
 
 namespace meg {
 namespace {
@@ -39,9 +40,18 @@ std::string flat_name(std::string_view name) {
   return flat;
 }
 
+/// Of the rank files, or of the one file.
+uint64_t budget_bytes(const CheckpointFolder& folder) {
+  if (folder.format != CheckpointFormat::kSingleFile) return rank_file_bytes(folder);
+  std::error_code error;
+  const uint64_t size = std::filesystem::file_size(folder.folder, error);
+  return error ? 0 : size;
+}
+
 class Summarizer {
  public:
-  Summarizer(const CheckpointFolder& folder, const SummaryOptions& options) : options_(options) {
+  Summarizer(const CheckpointFolder& folder, const SummaryOptions& options)
+      : options_(options), budget_(budget_bytes(folder)) {
     summary_.folder = folder;
   }
 
@@ -75,6 +85,7 @@ class Summarizer {
       whole = MegatronCheckpoint::open(summary_.folder, options);
     }
     if (whole.has_value()) {
+      summary_.config = whole->config();
       summary_.whole.emplace(*std::move(whole));
     } else {
       summary_.whole_status = whole.error();
@@ -111,7 +122,8 @@ class Summarizer {
         if (rank.file->path() == path) opened = rank.file;
       }
     }
-    summary_.files.push_back(summarize_file(path, summary_.folder.folder, std::move(opened)));
+    summary_.files.push_back(
+        summarize_file(path, summary_.folder.folder, std::move(opened), &budget_));
     return static_cast<int>(summary_.files.size()) - 1;
   }
 
@@ -140,6 +152,7 @@ class Summarizer {
       const std::optional<PickleId> args = file.graph().find(file.root(), "args");
       if (args.has_value()) summary_.args = {index, *args};
     });
+    if (summary_.config.has_value()) return;
     const Result<GptConfig> config = GptConfig::from_fields(
         [this](std::string_view name) -> std::optional<FieldValue> { return arg(name); });
     if (config.has_value()) summary_.config = *config;
@@ -386,6 +399,7 @@ class Summarizer {
   }
 
   const SummaryOptions& options_;
+  PickleBudget budget_;
   CheckpointSummary summary_;
   std::map<std::pair<TensorGroup, std::string>, size_t> share_of_;  // index into shares
 };

@@ -47,13 +47,13 @@ std::string_view tensor_group_text(TensorGroup group) {
 }
 
 FileSummary summarize_file(const std::string& path, const std::string& folder,
-                           std::shared_ptr<const TorchFile> opened) {
+                           std::shared_ptr<const TorchFile> opened, PickleBudget* budget) {
   FileSummary summary;
   summary.path = path.starts_with(folder + "/") ? path.substr(folder.size() + 1) : path;
   summary.bytes = size_on_disk(path);
   summary.file = std::move(opened);
   if (summary.file == nullptr) {
-    Result<TorchFile> file = TorchFile::open(path);
+    Result<TorchFile> file = TorchFile::open(path, budget);
     if (!file.has_value()) {
       summary.status = file.error();
       return summary;

@@ -29,9 +29,10 @@ struct FileSummary {
 };
 
 /// path: of the file. folder: what it is named relative to. opened: the file where it is open
-/// already, else nullptr. Failure to open it is part of the summary.
+/// already, else nullptr. budget: as TorchFile::open. Failure to open it is part of the summary.
 FileSummary summarize_file(const std::string& path, const std::string& folder,
-                           std::shared_ptr<const TorchFile> opened = nullptr);
+                           std::shared_ptr<const TorchFile> opened = nullptr,
+                           PickleBudget* budget = nullptr);
 
 /// The files of a folder by name and size alone, none of them opened.
 std::vector<FileSummary> list_files(const std::string& folder);

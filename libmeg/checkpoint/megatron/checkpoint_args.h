@@ -1,6 +1,8 @@
 #pragma once
 
 #include <optional>
+#include <set>
+#include <string>
 #include <string_view>
 
 #include "libmeg/checkpoint/pickle/pickle_graph.h"
@@ -12,8 +14,14 @@ namespace meg {
 /// ("torch.float16"). nullopt for everything else.
 std::optional<FieldValue> field_value(const PickleGraph& graph, PickleId id);
 
+/// See MegatronCheckpoint::described_arg.
+FieldValue arg_field(const PickleGraph& graph, PickleId id);
+
 /// A field of args, which is an argparse.Namespace or a dict. nullopt where there is none.
 std::optional<PickleId> find_arg(const PickleGraph& graph, PickleId args, std::string_view name);
+
+/// The names of all fields of args.
+std::set<std::string> arg_names(const PickleGraph& graph, PickleId args);
 
 /// A whole number among args; nullopt where it is absent, None or of another type.
 std::optional<int64_t> int_arg(const PickleGraph& graph, PickleId args, std::string_view name);

@@ -7,7 +7,6 @@
 namespace meg {
 namespace {
 
-constexpr std::string_view kDistribOptimFile = "distrib_optim.pt";
 constexpr std::string_view kSplitModelFile = "model_rng.pt";
 constexpr std::string_view kDeepSpeedFileEnd = "_model_states.pt";
 constexpr std::string_view kRankStart = "mp_rank_";

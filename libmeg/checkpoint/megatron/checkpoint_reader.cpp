@@ -24,6 +24,7 @@ Result<MegatronCheckpoint> CheckpointReader::read() {
   MEG_RETURN_IF_ERROR(read_family());
   MEG_RETURN_IF_ERROR(read_optimizers());
   for (const Chunk& chunk : chunks_) MEG_RETURN_IF_ERROR(add_chunk(chunk));
+  MEG_RETURN_IF_ERROR(check_volume());
   std::stable_sort(state_->parameters.begin(), state_->parameters.end(),
                    [](const LogicalParameter& a, const LogicalParameter& b) {
                      return a.placement < b.placement;
@@ -47,15 +48,7 @@ const std::string& CheckpointReader::path(int64_t stage, int64_t tensor_rank) co
 
 Status CheckpointReader::read_config() {
   const TorchFile& first = *state_->files[0].file;
-  const std::optional<PickleId> args = first.graph().find(first.root(), "args");
-  const FieldLookup lookup = [&](std::string_view name) -> std::optional<FieldValue> {
-    if (args.has_value()) {
-      const std::optional<PickleId> id = find_arg(first.graph(), *args, name);
-      if (id.has_value()) return field_value(first.graph(), *id);
-    }
-    return options_.fallback ? options_.fallback(name) : std::nullopt;
-  };
-  Result<GptConfig> config = GptConfig::from_fields(lookup);
+  Result<GptConfig> config = read_checkpoint_config(first, options_.fallback);
   if (!config.has_value()) return config.error().with_prefix(first.path() + ": args");
   state_->config = *std::move(config);
   return Status();
@@ -73,6 +66,8 @@ Status CheckpointReader::read_models() {
     }
     models.push_back(std::move(model));
   }
+  infer_gated_linear_unit(models[0].chunks[0], state_->tensor_size, &state_->config);
+  shapes_ = RankShapes(state_->config, state_->tensor_size, state_->pipeline_size > 1);
   state_->virtual_size = static_cast<int64_t>(models[0].chunks.size());
   for (int64_t c = 0; c < state_->virtual_size; ++c) {
     for (int64_t p = 0; p < state_->pipeline_size; ++p) {
@@ -193,7 +188,7 @@ Status CheckpointReader::read_optimizers() {
         const RankEntry& entry = chunk.by_rank[static_cast<size_t>(t)][e];
         if (entry.match.is_extra_state) continue;
         chunk.state_index[e] = static_cast<int>(own.size());
-        own.push_back({entry.flat_name, entry.tensor});
+        own.push_back(optimized_parameter(entry));
       }
     }
   }
@@ -208,11 +203,42 @@ Status CheckpointReader::read_optimizers() {
     }
     optimizers_.push_back(std::move(read));
   }
-  state_->optimizer = optimizers_[0].layout;
-  for (const RankOptimizer& rank : optimizers_) {
-    state_->optimizer.groups_by_first_appearance |= rank.layout.groups_by_first_appearance;
-  }
+  merge_optimizer_layouts();
   return Status();
+}
+
+void CheckpointReader::merge_optimizer_layouts() {
+  OptimizerLayout& merged = state_->optimizer;
+  merged = optimizers_[0].layout;
+  merged.groups.clear();
+  for (size_t i = 0; i < optimizers_.size(); ++i) {
+    const OptimizerLayout& rank = optimizers_[i].layout;
+    merged.groups_by_first_appearance |= rank.groups_by_first_appearance;
+    merged.keeps_empty_groups |= rank.keeps_empty_groups;
+    for (ParamGroup group : rank.groups) {
+      group.file = static_cast<int>(i);
+      merged.groups.push_back(group);
+    }
+  }
+  const TorchFile& first = *state_->files[0].file;
+  const std::optional<PickleId> args = first.graph().find(first.root(), "args");
+  // core 0.14 brought this field and the empty groups.
+  const bool has_field =
+      args.has_value() && find_arg(first.graph(), *args, "full_validation").has_value();
+  merged.keeps_empty_groups |= has_field && merged.groups_by_first_appearance;
+}
+
+Status CheckpointReader::check_volume() const {
+  uint64_t files = 0, tensors = 0;
+  for (const RankFile& rank : state_->files) files += rank.file->size();
+  for (const LogicalParameter& parameter : state_->parameters) {
+    for (const LogicalTensor& tensor : parameter.tensors) {
+      for (const SourceTensor& shard : tensor.shards) {
+        tensors += static_cast<uint64_t>(shard.view.bytes());
+      }
+    }
+  }
+  return check_tensor_bytes(state_->folder.folder, tensors, files);
 }
 
 bool CheckpointReader::is_tied_copy(const ParameterMatch& match) const {
@@ -252,7 +278,6 @@ Status CheckpointReader::add_parameter(const Chunk& chunk, size_t entry,
   parameter->placement = match.placement;
   parameter->stage = chunk.stage;
   parameter->chunk = chunk.chunk;
-  parameter->weight_decay = has_weight_decay(first.flat_name, first.tensor->shape.size());
   Result<ShardAxes> axes = shard_axes(match.partition, first.tensor->shape, state_->tensor_size,
                                       state_->config, state_->version);
   if (!axes.has_value()) {
@@ -260,6 +285,12 @@ Status CheckpointReader::add_parameter(const Chunk& chunk, size_t entry,
         fmt::format("{}: model: {}", path(chunk.stage, 0), first.flat_name));
   }
   parameter->axes = *std::move(axes);
+  const std::optional<std::vector<int64_t>> expected = shapes_.expected(match, first.tensor->shape);
+  if (expected.has_value() && *expected != first.tensor->shape) {
+    return make_error(StatusCode::kCorruption, "{}: model: {}: expected shape {} by args, found {}",
+                      path(chunk.stage, 0), first.flat_name, shape_text(*expected),
+                      shape_text(first.tensor->shape));
+  }
   parameter->shape = merged_shape(match.partition, first.tensor->shape, state_->tensor_size);
   LogicalTensor weight;
   weight.kind = "weight";
@@ -282,6 +313,7 @@ Status CheckpointReader::add_state(const Chunk& chunk, size_t entry,
   const auto first_file = static_cast<size_t>(chunk.stage * state_->tensor_size);
   const auto index = static_cast<size_t>(chunk.state_index[entry]);
   const RankState& first = optimizers_[first_file].states[index];
+  parameter->group = first.group;
   parameter->other_state = first.other;
   for (size_t k = 0; k < first.tensors.size(); ++k) {
     LogicalTensor tensor;

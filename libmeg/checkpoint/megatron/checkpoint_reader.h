@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "libmeg/checkpoint/megatron/checkpoint_config.h"
 #include "libmeg/checkpoint/megatron/megatron_checkpoint.h"
 #include "libmeg/checkpoint/megatron/rank_model.h"
 #include "libmeg/checkpoint/megatron/rank_optimizer.h"
@@ -53,6 +54,8 @@ class CheckpointReader {
   Status number_layers();
   Status read_family();
   Status read_optimizers();
+  void merge_optimizer_layouts();
+  Status check_volume() const;
   Status add_chunk(const Chunk& chunk);
   Status add_parameter(const Chunk& chunk, size_t entry, LogicalParameter* parameter) const;
   Status add_state(const Chunk& chunk, size_t entry, LogicalParameter* parameter) const;
@@ -63,6 +66,7 @@ class CheckpointReader {
 
   const OpenCheckpointOptions& options_;
   std::unique_ptr<MegatronCheckpoint::State> state_;
+  RankShapes shapes_;
   /// In the order of the model: chunk by chunk, in each all stages.
   std::vector<Chunk> chunks_;
   /// Of every file.

@@ -19,6 +19,28 @@ std::string_view optimizer_form_text(OptimizerForm form) {
   return "";
 }
 
+std::string_view param_group_text(ParamGroupKind kind) {
+  switch (kind) {
+    case ParamGroupKind::kDecay:
+      return "with weight decay";
+    case ParamGroupKind::kDecoupled:
+      return "with decoupled learning rate";
+    case ParamGroupKind::kNoDecay:
+      return "without weight decay";
+  }
+  return "";
+}
+
+const ParamGroup* OptimizerLayout::group(ParamGroupKind kind, bool is_empty) const {
+  const ParamGroup* found = nullptr;
+  for (const ParamGroup& candidate : groups) {
+    if (candidate.kind != kind) continue;
+    if ((candidate.parameters == 0) == is_empty) return &candidate;
+    if (found == nullptr) found = &candidate;
+  }
+  return found;
+}
+
 const LogicalTensor* LogicalParameter::tensor(std::string_view kind) const {
   for (const LogicalTensor& candidate : tensors) {
     if (candidate.kind == kind) return &candidate;
@@ -74,12 +96,26 @@ std::optional<PickleId> MegatronCheckpoint::args(int file) const {
   return rank.graph().find(rank.root(), "args");
 }
 
-std::optional<FieldValue> MegatronCheckpoint::arg(std::string_view name) const {
-  const std::optional<PickleId> fields = args(0);
+namespace {
+
+std::optional<PickleId> find_arg_of_first(const MegatronCheckpoint& checkpoint,
+                                          std::string_view name) {
+  const std::optional<PickleId> fields = checkpoint.args(0);
   if (!fields.has_value()) return std::nullopt;
-  const PickleGraph& graph = state_->files[0].file->graph();
-  const std::optional<PickleId> value = find_arg(graph, *fields, name);
-  return value.has_value() ? field_value(graph, *value) : std::nullopt;
+  return find_arg(checkpoint.files()[0].file->graph(), *fields, name);
+}
+
+}  // namespace
+
+std::optional<FieldValue> MegatronCheckpoint::arg(std::string_view name) const {
+  const std::optional<PickleId> value = find_arg_of_first(*this, name);
+  return value.has_value() ? field_value(state_->files[0].file->graph(), *value) : std::nullopt;
+}
+
+std::optional<FieldValue> MegatronCheckpoint::described_arg(std::string_view name) const {
+  const std::optional<PickleId> value = find_arg_of_first(*this, name);
+  if (!value.has_value()) return std::nullopt;
+  return arg_field(state_->files[0].file->graph(), *value);
 }
 
 std::span<const LogicalParameter> MegatronCheckpoint::parameters() const {

@@ -30,6 +30,16 @@ struct LogicalTensor {
   std::vector<SourceTensor> shards;  ///< By tensor-parallel rank, all of them, replicated ones too.
 };
 
+/// Which of an optimizer's param_groups a parameter stands in, in core 0.16's order of the groups.
+enum class ParamGroupKind : uint8_t {
+  kDecay,      ///< Weight decay: matrices; with --apply-wd-to-qk-layernorm the norms of the heads.
+  kDecoupled,  ///< With --decoupled-lr: the embedding and the output layer.
+  kNoDecay,    ///< No weight decay.
+};
+
+/// "with weight decay", "with decoupled learning rate" or "without weight decay".
+std::string_view param_group_text(ParamGroupKind kind);
+
 /// A parameter of the whole model with all of its state, wherever the pieces lie.
 struct LogicalParameter {
   std::string name;       ///< Canonical name with the layer's number in the whole model.
@@ -40,7 +50,7 @@ struct LogicalParameter {
   Placement placement = Placement::kLayer;
   std::vector<int64_t> shape;  ///< Merged, vocabulary padded as in the source.
   ShardAxes axes;
-  bool weight_decay = false;
+  ParamGroupKind group = ParamGroupKind::kDecay;
   int64_t stage = 0;  ///< Where the source holds it.
   int64_t chunk = 0;
   std::vector<LogicalTensor> tensors;  ///< The weight first.
@@ -70,17 +80,30 @@ enum class OptimizerForm : uint8_t {
 /// "none", "fp32", "mixed precision" or "distributed".
 std::string_view optimizer_form_text(OptimizerForm form);
 
+/// One of the param_groups of a rank.
+struct ParamGroup {
+  ParamGroupKind kind = ParamGroupKind::kDecay;
+  int file = 0;           ///< Index into MegatronCheckpoint::files().
+  PickleId node = 0;      ///< Its dict there.
+  size_t parameters = 0;  ///< How many it has.
+};
+
 /// How a checkpoint's optimizer is written, so that a reshaped one can be written alike.
 struct OptimizerLayout {
   OptimizerForm form = OptimizerForm::kNone;
   std::string inner_key = "optimizer";                ///< Or optimizer_state_dict.
   std::string masters_key = "fp32_from_fp16_params";  ///< Or fp32_from_fp16.
   bool has_state = false;  ///< False where it was saved before the first step: `state` is empty.
-  /// param_groups' nodes in files()[0]: with weight decay, without.
-  std::optional<PickleId> decay_group, no_decay_group;
+  std::vector<ParamGroup> groups;  ///< Of all files.
   /// core 0.6 to 0.15: a stage's groups stand in the order in which its parameters first need them;
   /// before and since: decay first, always.
   bool groups_by_first_appearance = false;
+  /// Since core 0.14: ranks have every group that any rank has, though it be empty there.
+  bool keeps_empty_groups = false;
+
+  /// The first group of a kind that has parameters (or has none, where is_empty), else the first of
+  /// that kind; nullptr where no rank has one.
+  const ParamGroup* group(ParamGroupKind kind, bool is_empty = false) const;
 };
 
 /// One rank's open file.
@@ -136,6 +159,9 @@ class MegatronCheckpoint {
   std::optional<PickleId> args(int file) const;
   /// A field of the args of the first file.
   std::optional<FieldValue> arg(std::string_view name) const;
+  /// The same of any value: a list as its words, an object (an enum's member, say) as the name of
+  /// its class, so that no arg looks as if it were missing.
+  std::optional<FieldValue> described_arg(std::string_view name) const;
 
   /// Embedding, layers ascending, final norm, output layer. Within a layer: the source's order. The
   /// tied copy of the embedding on the last stage is not among them.

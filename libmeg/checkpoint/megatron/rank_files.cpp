@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <new>
 #include <string>
 #include <utility>
 
 #include "libmeg/checkpoint/megatron/checkpoint_args.h"
+#include "libmeg/checkpoint/megatron/checkpoint_contents.h"
 #include "libmeg/core/thread_pool.h"
 
 namespace meg {
@@ -115,9 +117,9 @@ Result<std::vector<RankFolder>> expected_ranks(const CheckpointFolder& folder,
 }
 
 /// The fields that say how parameters are cut and laid out.
-constexpr std::array<const char*, 8> kShapeFields = {
-    "num_layers",      "hidden_size", "num_attention_heads", "kv_channels", "num_query_groups",
-    "ffn_hidden_size", "swiglu",      "padded_vocab_size"};
+constexpr std::array<const char*, 9> kShapeFields = {
+    "num_layers",      "hidden_size", "num_attention_heads", "kv_channels",      "num_query_groups",
+    "ffn_hidden_size", "swiglu",      "quick_geglu",         "padded_vocab_size"};
 
 /// A field of a file's args as people read it.
 std::string arg_text(const TorchFile& file, const char* name) {
@@ -159,9 +161,9 @@ Status check_agreement(const TorchFile& file, const TorchFile& first) {
   return check_shape_fields(file, first);
 }
 
-Result<TorchFile> open_in_thread(const std::string& path) {
+Result<TorchFile> open_in_thread(const std::string& path, PickleBudget* budget) {
   try {
-    return TorchFile::open(path);
+    return TorchFile::open(path, budget);
   } catch (const std::bad_alloc&) {
     return make_error(StatusCode::kResourceExhausted, "{}: not enough memory to open it", path);
   }
@@ -170,18 +172,44 @@ Result<TorchFile> open_in_thread(const std::string& path) {
 /// The files of all ranks but the one at opened_path, several opened at once: reading their
 /// metadata is work for the processor.
 std::vector<std::optional<Result<TorchFile>>> open_others(const std::vector<RankFolder>& ranks,
-                                                          const std::string& opened_path) {
+                                                          const std::string& opened_path,
+                                                          PickleBudget* budget) {
   std::vector<std::optional<Result<TorchFile>>> files(ranks.size());
   ThreadPool pool(std::min(available_processors(), static_cast<int>(ranks.size())));
   for (size_t i = 0; i < ranks.size(); ++i) {
     if (ranks[i].file == opened_path) continue;
-    pool.submit([&, i] { files[i].emplace(open_in_thread(ranks[i].file)); });
+    pool.submit([&, i] { files[i].emplace(open_in_thread(ranks[i].file, budget)); });
   }
   pool.wait();
   return files;
 }
 
 }  // namespace
+
+uint64_t rank_file_bytes(const CheckpointFolder& folder) {
+  uint64_t bytes = 0;
+  const auto add = [&bytes](const std::filesystem::path& path) {
+    std::error_code error;
+    const uint64_t size = std::filesystem::file_size(path, error);
+    if (!error) bytes += size;
+  };
+  for (const RankFolder& rank : folder.ranks) {
+    add(rank.file);
+    const std::filesystem::path parent = std::filesystem::path(rank.file).parent_path();
+    if (rank.has_distrib_optim) add(parent / kDistribOptimFile);
+  }
+  return bytes;
+}
+
+Status check_tensor_bytes(const std::string& where, uint64_t tensor_bytes, uint64_t file_bytes) {
+  constexpr uint64_t kLeast = uint64_t{64} << 20;
+  constexpr uint64_t kTimes = 16;
+  if (tensor_bytes <= kLeast || tensor_bytes / kTimes <= file_bytes) return Status();
+  return make_error(StatusCode::kResourceExhausted,
+                    "{}: expected tensors of at most {} times the {} bytes of the files, found {} "
+                    "bytes",
+                    where, kTimes, file_bytes, tensor_bytes);
+}
 
 Result<RankFiles> open_rank_files(const CheckpointFolder& given) {
   CheckpointFolder folder = given;
@@ -197,12 +225,13 @@ Result<RankFiles> open_rank_files(const CheckpointFolder& given) {
                       folder.folder);
   }
   RankFiles found;
-  MEG_ASSIGN_OR_RETURN(TorchFile opened, TorchFile::open(folder.ranks.front().file));
+  PickleBudget budget(rank_file_bytes(folder));
+  MEG_ASSIGN_OR_RETURN(TorchFile opened, TorchFile::open(folder.ranks.front().file, &budget));
   const auto first = std::make_shared<const TorchFile>(std::move(opened));
   MEG_RETURN_IF_ERROR(check_no_experts(*first));
   MEG_RETURN_IF_ERROR(find_sizes(folder, *first, &found));
   MEG_ASSIGN_OR_RETURN(const std::vector<RankFolder> ranks, expected_ranks(folder, found));
-  std::vector<std::optional<Result<TorchFile>>> others = open_others(ranks, first->path());
+  std::vector<std::optional<Result<TorchFile>>> others = open_others(ranks, first->path(), &budget);
   for (size_t i = 0; i < ranks.size(); ++i) {
     RankFile rank{.tensor_rank = static_cast<int64_t>(i) % found.tensor_size,
                   .pipeline_rank = static_cast<int64_t>(i) / found.tensor_size,

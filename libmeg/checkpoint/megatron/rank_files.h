@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "libmeg/checkpoint/megatron/megatron_checkpoint.h"
@@ -16,6 +17,13 @@ struct RankFiles {
   std::optional<int64_t> iteration;
   std::vector<RankFile> files;  ///< File (t, p) at p * tensor_size + t.
 };
+
+/// Bytes of the files of these ranks, distrib_optim.pt too.
+uint64_t rank_file_bytes(const CheckpointFolder& folder);
+
+/// Tensors may be views that repeat what files hold; kResourceExhausted where reading
+/// `tensor_bytes` of them is out of proportion to `file_bytes`.
+Status check_tensor_bytes(const std::string& where, uint64_t tensor_bytes, uint64_t file_bytes);
 
 /// Opens the rank files of a folder in the mp_rank format (or the one file of a single rank),
 /// counted against the parallel sizes in the first file's args, or where it has none against the

@@ -80,58 +80,115 @@ class OptimizerReader {
     return std::nullopt;
   }
 
+  /// core 0.6 to 0.15 say is_decoupled_lr; later ones that the group's learning rate is its own.
+  bool is_decoupled(PickleId group) const {
+    const auto flag = [&](std::string_view key) -> std::optional<bool> {
+      const std::optional<PickleId> id = graph_.find(group, key);
+      return id.has_value() ? graph_.as_bool(*id) : std::nullopt;
+    };
+    return flag("is_decoupled_lr") == true || flag("default_config") == false;
+  }
+
   Status read_groups() {
-    OptimizerLayout& layout = found_.layout;
-    group_of_.resize(parameters_.size(), -1);
-    ids_.resize(parameters_.size(), -1);
     // Without any decay in the run both groups say 0 where wd_mult is missing: decay comes first.
-    const bool told_apart = groups_.size() < 2 || decays(groups_[0]) != decays(groups_[1]);
+    const bool told_apart = groups_.size() != 2 || decays(groups_[0]) != decays(groups_[1]) ||
+                            is_decoupled(groups_[0]) != is_decoupled(groups_[1]);
     for (size_t g = 0; g < groups_.size(); ++g) {
       const bool decay = told_apart ? decays(groups_[g]).value_or(g == 0) : g == 0;
-      std::optional<PickleId>& slot = decay ? layout.decay_group : layout.no_decay_group;
-      if (slot.has_value()) {
-        return make_error(StatusCode::kUnsupported,
-                          "{}: optimizer: param_groups: expected one group with weight decay and "
-                          "one without, found {} groups",
-                          file_.path(), groups_.size());
-      }
-      slot = groups_[g];
-      if (g == 0) found_.no_decay_group_is_first = !decay;
-      // The keys that came with the order of core 0.6, and with that of core 0.16.
-      if (graph_.find(groups_[g], "is_decoupled_lr").has_value() &&
-          !graph_.find(groups_[g], "default_config").has_value()) {
-        layout.groups_by_first_appearance = true;
-      }
-      MEG_RETURN_IF_ERROR(read_group(g, decay));
+      const ParamGroupKind kind = !decay                     ? ParamGroupKind::kNoDecay
+                                  : is_decoupled(groups_[g]) ? ParamGroupKind::kDecoupled
+                                                             : ParamGroupKind::kDecay;
+      MEG_RETURN_IF_ERROR(add_group(groups_[g], kind));
     }
-    if (found_.no_decay_group_is_first) layout.groups_by_first_appearance = true;
-    const auto unassigned = std::find(group_of_.begin(), group_of_.end(), -1);
-    if (unassigned != group_of_.end()) {
-      return corrupt("param_groups: expected every parameter in a group, found {} without",
-                     parameters_[static_cast<size_t>(unassigned - group_of_.begin())].flat_name);
+    MEG_RETURN_IF_ERROR(choose_members());
+    for (size_t g = 0; g < groups_.size(); ++g) MEG_RETURN_IF_ERROR(read_ids(g));
+    return Status();
+  }
+
+  Status add_group(PickleId group, ParamGroupKind kind) {
+    OptimizerLayout& layout = found_.layout;
+    const bool is_twice = std::any_of(layout.groups.begin(), layout.groups.end(),
+                                      [&](const ParamGroup& other) { return other.kind == kind; });
+    if (is_twice) {
+      return make_error(StatusCode::kUnsupported,
+                        "{}: optimizer: param_groups: expected at most one group {}, found {} "
+                        "groups, several of them so",
+                        file_.path(), param_group_text(kind), groups_.size());
+    }
+    const size_t count = graph_.node(*graph_.find(group, "params")).children.size();
+    // The keys that came with the order of core 0.6, and with that of core 0.16.
+    const bool is_core = graph_.find(group, "is_decoupled_lr").has_value();
+    const bool is_sorted = graph_.find(group, "default_config").has_value();
+    const bool no_decay_is_first = layout.groups.empty() && kind == ParamGroupKind::kNoDecay;
+    if ((is_core && !is_sorted) || (no_decay_is_first && groups_.size() > 1 && count > 0)) {
+      layout.groups_by_first_appearance = true;
+    }
+    layout.keeps_empty_groups |= is_sorted || count == 0;
+    layout.groups.push_back({.kind = kind, .file = 0, .node = group, .parameters = count});
+    return Status();
+  }
+
+  /// Sets members_: which parameters stand in each group.
+  Status choose_members() {
+    Status misfit;
+    for (const bool qk_norms_decay : {false, true}) {
+      members_.assign(groups_.size(), {});
+      for (size_t i = 0; i < parameters_.size(); ++i) {
+        const std::optional<size_t> group = group_for(parameters_[i], qk_norms_decay);
+        if (!group.has_value()) {
+          return corrupt("param_groups: expected every parameter in a group, found {} without",
+                         parameters_[i].flat_name);
+        }
+        members_[*group].push_back(i);
+      }
+      const Status status = check_counts();
+      if (status.ok()) return Status();
+      if (misfit.ok()) misfit = status;
+    }
+    return misfit;
+  }
+
+  std::optional<size_t> group_for(const OptimizedParameter& parameter, bool qk_norms_decay) const {
+    const auto group_of = [&](ParamGroupKind kind) -> std::optional<size_t> {
+      const std::vector<ParamGroup>& groups = found_.layout.groups;
+      for (size_t g = 0; g < groups.size(); ++g) {
+        if (groups[g].kind == kind) return g;
+      }
+      return std::nullopt;
+    };
+    const std::optional<size_t> decoupled = group_of(ParamGroupKind::kDecoupled);
+    if (parameter.is_embedding_or_output && decoupled.has_value()) return decoupled;
+    const std::string& name = parameter.flat_name;
+    const bool is_qk_norm = name.find("q_layernorm.") != std::string::npos ||
+                            name.find("k_layernorm.") != std::string::npos;
+    const bool decays =
+        has_weight_decay(name, parameter.weight->shape.size()) || (is_qk_norm && qk_norms_decay);
+    return group_of(decays ? ParamGroupKind::kDecay : ParamGroupKind::kNoDecay);
+  }
+
+  Status check_counts() const {
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      const ParamGroup& group = found_.layout.groups[g];
+      if (group.parameters == members_[g].size()) continue;
+      // Groups of another rule than --decoupled-lr's look alike.
+      const StatusCode code = found_.layout.group(ParamGroupKind::kDecoupled) != nullptr
+                                  ? StatusCode::kUnsupported
+                                  : StatusCode::kCorruption;
+      return make_error(
+          code, "{}: optimizer: param_groups[{}]: expected {} parameters {}, found {}",
+          file_.path(), g, members_[g].size(), param_group_text(group.kind), group.parameters);
     }
     return Status();
   }
 
-  Status read_group(size_t g, bool decay) {
-    const PickleId list = *graph_.find(groups_[g], "params");
-    const std::vector<PickleId>& ids = graph_.node(list).children;
-    members_.emplace_back();
-    for (size_t i = 0; i < parameters_.size(); ++i) {
-      const OptimizedParameter& parameter = parameters_[i];
-      if (has_weight_decay(parameter.flat_name, parameter.weight->shape.size()) == decay) {
-        members_.back().push_back(i);
-      }
-    }
-    if (ids.size() != members_.back().size()) {
-      return corrupt("param_groups[{}]: expected {} parameters {} weight decay, found {}", g,
-                     members_.back().size(), decay ? "with" : "without", ids.size());
-    }
+  Status read_ids(size_t g) {
+    ids_.resize(parameters_.size(), -1);
+    const std::vector<PickleId>& ids = graph_.node(*graph_.find(groups_[g], "params")).children;
     for (size_t k = 0; k < ids.size(); ++k) {
       const std::optional<int64_t> id = graph_.as_int(ids[k]);
       if (!id.has_value()) return corrupt("param_groups[{}]: params[{}] is no number", g, k);
-      group_of_[members_.back()[k]] = static_cast<int>(g);
-      ids_[members_.back()[k]] = *id;
+      ids_[members_[g][k]] = *id;
+      found_.states[members_[g][k]].group = found_.layout.groups[g].kind;
     }
     return Status();
   }
@@ -230,11 +287,16 @@ class OptimizerReader {
   PickleId inner_ = 0;
   std::vector<PickleId> groups_;
   std::vector<std::vector<size_t>> members_;  // of each group: indices of parameters
-  std::vector<int> group_of_;
   std::vector<int64_t> ids_;
 };
 
 }  // namespace
+
+OptimizedParameter optimized_parameter(const RankEntry& entry) {
+  return {.flat_name = entry.flat_name,
+          .weight = entry.tensor,
+          .is_embedding_or_output = entry.match.partition == Partition::kVocabulary};
+}
 
 Result<RankOptimizer> read_rank_optimizer(const TorchFile& file,
                                           std::span<const OptimizedParameter> parameters) {

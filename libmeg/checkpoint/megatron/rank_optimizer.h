@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "libmeg/checkpoint/megatron/megatron_checkpoint.h"
+#include "libmeg/checkpoint/megatron/rank_model.h"
 
 namespace meg {
 
@@ -15,10 +16,12 @@ namespace meg {
 struct OptimizedParameter {
   std::string flat_name;
   const TensorView* weight = nullptr;
+  bool is_embedding_or_output = false;  ///< What --decoupled-lr is for.
 };
 
 /// The state that one rank's optimizer keeps for one parameter.
 struct RankState {
+  ParamGroupKind group = ParamGroupKind::kDecay;
   /// kind ("fp32_param", "exp_avg", ...) and tensor of the weight's shape.
   std::vector<std::pair<std::string, TensorView>> tensors;
   std::vector<std::pair<std::string, PickleId>> other;
@@ -26,13 +29,15 @@ struct RankState {
 
 /// One rank's optimizer, its ids resolved to parameters.
 struct RankOptimizer {
-  OptimizerLayout layout;         ///< Nodes are of this rank's file.
+  OptimizerLayout layout;         ///< Groups are of this rank's file alone, in its order.
   std::vector<RankState> states;  ///< As the parameters given.
-  bool no_decay_group_is_first = false;
 };
 
+/// A parameter of a rank as its optimizer sees it.
+OptimizedParameter optimized_parameter(const RankEntry& entry);
+
 /// Reads `optimizer` of a rank's file. Ids run on over the groups; a group's parameters follow in
-/// named_parameters() order, so they are told by has_weight_decay and checked against shapes.
+/// named_parameters() order, so they are told by the group's kind and checked against shapes.
 /// kCorruption where ids, counts or shapes do not fit the parameters; kUnsupported for groups that
 /// cannot be told apart.
 Result<RankOptimizer> read_rank_optimizer(const TorchFile& file,

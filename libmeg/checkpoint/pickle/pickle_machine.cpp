@@ -10,9 +10,9 @@ namespace meg {
 
 namespace {
 
-Status too_many(std::string_view what) {
+Status too_many(std::string_view what, size_t most) {
   return make_error(StatusCode::kResourceExhausted, "{}: expected at most {}, found more", what,
-                    kMaxPickleNodes);
+                    most);
 }
 
 }  // namespace
@@ -20,7 +20,7 @@ Status too_many(std::string_view what) {
 // ---- Values ----
 
 Status PickleMachine::push(PickleId added) {
-  if (depth_.size() >= kMaxPickleNodes) return too_many("values");
+  if (depth_.size() >= most_values_) return too_many("values", most_values_);
   depth_.push_back(0);
   taken_.push_back(false);
   MEG_RETURN_IF_ERROR(deepen(added, graph_->node(added).children));
@@ -28,7 +28,7 @@ Status PickleMachine::push(PickleId added) {
 }
 
 Status PickleMachine::push_known(PickleId id) {
-  if (stack_.size() >= kMaxPickleNodes) return too_many("values on the stack");
+  if (stack_.size() >= kMaxPickleNodes) return too_many("values on the stack", kMaxPickleNodes);
   stack_.push_back(id);
   return Status();
 }
@@ -122,7 +122,7 @@ Result<std::vector<PickleId>> PickleMachine::take_to_mark(std::string_view what)
 // ---- The memo ----
 
 Status PickleMachine::put(uint32_t index) {
-  if (memo_.size() >= kMaxPickleNodes) return too_many("values in the memo");
+  if (memo_.size() >= kMaxPickleNodes) return too_many("values in the memo", kMaxPickleNodes);
   MEG_ASSIGN_OR_RETURN(const PickleId id, top("PUT"));
   memo_.put(index, id);
   return Status();

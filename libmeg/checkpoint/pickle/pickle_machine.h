@@ -16,7 +16,8 @@ namespace meg {
 class PickleMachine {
  public:
   /// The graph outlives the machine, and nobody else adds to it meanwhile.
-  explicit PickleMachine(PickleGraph* graph) : graph_(graph), first_(graph->size()) {}
+  PickleMachine(PickleGraph* graph, size_t most_values)
+      : graph_(graph), first_(graph->size()), most_values_(most_values) {}
 
   PickleGraph& graph() { return *graph_; }
 
@@ -83,7 +84,8 @@ class PickleMachine {
   static Status wrong_kind(std::string_view what, std::string_view expected, PickleKind found);
 
   PickleGraph* graph_;
-  size_t first_;                 // nodes of the graph before this pickle
+  size_t first_;  // nodes of the graph before this pickle
+  size_t most_values_;
   std::vector<uint16_t> depth_;  // of node first_ + i, as known when it was last changed
   std::vector<bool> taken_;      // whether a call has taken node first_ + i as an argument
   std::vector<PickleId> stack_;

@@ -24,8 +24,9 @@ constexpr int kHighestProtocol = 5;
 /// Reads opcodes with their arguments and hands them to the machine.
 class PickleReader {
  public:
-  PickleReader(std::span<const std::byte> bytes, const std::string& name, PickleGraph* graph)
-      : name_(name), input_(bytes), machine_(graph) {}
+  PickleReader(std::span<const std::byte> bytes, const std::string& name, PickleGraph* graph,
+               size_t most_values)
+      : name_(name), input_(bytes), machine_(graph, most_values) {}
 
   Result<PickleStream> read();
 
@@ -393,8 +394,8 @@ Status PickleReader::read_instance() {
 }  // namespace
 
 Result<PickleStream> read_pickle(std::span<const std::byte> bytes, const std::string& name,
-                                 PickleGraph* graph) {
-  return PickleReader(bytes, name, graph).read();
+                                 PickleGraph* graph, size_t most_values) {
+  return PickleReader(bytes, name, graph, most_values).read();
 }
 
 }  // namespace meg

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "libmeg/checkpoint/pickle/pickle_graph.h"
+#include "libmeg/checkpoint/pickle/pickle_opcode.h"
 
 namespace meg {
 
@@ -20,8 +21,8 @@ struct PickleStream {
 /// Memory is bounded by the bytes given, never by what they claim. `name` starts every error, with
 /// the byte where it happened. kCorruption for damage; kUnsupported for extension codes,
 /// out-of-band buffers and text persistent ids; kResourceExhausted past kMaxDepth or the limits on
-/// bytes and nodes. Mirrors CPython's Lib/pickle.py and pickletools.
+/// bytes and values. Mirrors CPython's Lib/pickle.py and pickletools.
 Result<PickleStream> read_pickle(std::span<const std::byte> bytes, const std::string& name,
-                                 PickleGraph* graph);
+                                 PickleGraph* graph, size_t most_values = kMaxPickleNodes);
 
 }  // namespace meg

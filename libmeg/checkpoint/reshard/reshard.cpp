@@ -49,6 +49,11 @@ void add_notes(const MegatronCheckpoint& checkpoint, const TargetLayout& layout,
   if (!layout.names_kept) {
     notes->push_back(fmt::format("names become {}", name_family_text(layout.family)));
   }
+  if (shares_query_groups(checkpoint, layout)) {
+    notes->push_back(
+        fmt::format("{} query groups over {} tensor ranks: core 0.16 and later read it",
+                    checkpoint.config().num_query_groups, layout.tensor_model_parallel_size));
+  }
   if (options.params_dtype.has_value()) {
     notes->push_back(
         fmt::format("weights become {}; args stay as they are", dtype_name(*options.params_dtype)));

@@ -1,7 +1,5 @@
 #include "libmeg/checkpoint/reshard/rng_states.h"
 
-#include <algorithm>
-#include <array>
 #include <vector>
 
 #include "libmeg/core/bytes.h"
@@ -93,14 +91,6 @@ class SeedShifter {
 };
 
 }  // namespace
-
-bool is_rng_key(std::string_view key) {
-  constexpr std::array<std::string_view, 6> kKeys = {
-      "rng_state",       "random_rng_state", "np_rng_state",
-      "torch_rng_state", "cuda_rng_state",   "rng_tracker_states",
-  };
-  return std::find(kKeys.begin(), kKeys.end(), key) != kKeys.end();
-}
 
 Status shift_rng_seeds(const MegatronCheckpoint& checkpoint, int source_file, RngShift shift,
                        bool check_crc, TargetFile* target) {

@@ -1,14 +1,8 @@
 #pragma once
 
-#include <string_view>
-
 #include "libmeg/checkpoint/reshard/target_file.h"
 
 namespace meg {
-
-/// Whether a top-level key holds random number generators' states: `rng_state`, or one of the five
-/// keys that files of before 2022 had in its place.
-bool is_rng_key(std::string_view key);
 
 /// How far a target rank stands from the source rank whose generators it takes.
 struct RngShift {

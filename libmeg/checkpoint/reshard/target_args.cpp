@@ -112,11 +112,9 @@ void forget_uneven_split(const TargetLayout& layout, ArgsEditor* args) {
 
 void set_names(const TargetLayout& layout, ArgsEditor* args) {
   if (layout.names_kept) return;
-  const bool is_mcore = layout.family == NameFamily::kMcoreLocal ||
-                        layout.family == NameFamily::kMcoreTransformerEngine;
-  args->set_bool("use_legacy_models", !is_mcore);
-  args->set_bool("use_mcore_models", is_mcore);
-  if (is_mcore) {
+  args->set_bool("use_legacy_models", !is_mcore(layout.family));
+  args->set_bool("use_mcore_models", is_mcore(layout.family));
+  if (is_mcore(layout.family)) {
     const bool is_fused = layout.family == NameFamily::kMcoreTransformerEngine;
     args->set_text("transformer_impl", is_fused ? "transformer_engine" : "local");
   }

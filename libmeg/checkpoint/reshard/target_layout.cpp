@@ -62,6 +62,7 @@ class LayoutBuilder {
     MEG_ASSIGN_OR_RETURN(TargetNames names, TargetNames::choose(checkpoint_, options_.names));
     layout_.family = names.family();
     layout_.names_kept = names.kept();
+    MEG_RETURN_IF_ERROR(check_query_groups());
     for (int64_t stage = 0; stage < layout_.pipeline_model_parallel_size; ++stage) {
       TargetStage target;
       target.source_stage = source_stage(stage);
@@ -92,6 +93,16 @@ class LayoutBuilder {
                         "target: virtual pipeline stages need a pipeline-parallel size above 1");
     }
     return checkpoint_.config().check_tensor_parallel_size(layout_.tensor_model_parallel_size);
+  }
+
+  /// Legacy models never shared the rows of a group.
+  Status check_query_groups() const {
+    if (!shares_query_groups(checkpoint_, layout_) || is_mcore(layout_.family)) return Status();
+    return make_error(StatusCode::kUnsupported,
+                      "tensor-parallel size {} over {} query groups: expected mcore names, as core "
+                      "0.16 and later read it, found {} names",
+                      layout_.tensor_model_parallel_size, checkpoint_.config().num_query_groups,
+                      name_family_text(layout_.family));
   }
 
   Status choose_vocab_rows() {
@@ -189,6 +200,10 @@ class LayoutBuilder {
 };
 
 }  // namespace
+
+bool shares_query_groups(const MegatronCheckpoint& checkpoint, const TargetLayout& layout) {
+  return checkpoint.config().num_query_groups % layout.tensor_model_parallel_size != 0;
+}
 
 int64_t TargetLayout::cut_extent(const LogicalParameter& parameter) const {
   if (parameter.axes.partition_axis < 0) return 0;

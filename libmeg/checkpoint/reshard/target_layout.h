@@ -46,6 +46,9 @@ struct TargetLayout {
   Result<std::vector<int64_t>> shape(const LogicalParameter& parameter) const;
 };
 
+/// Whether several tensor ranks of the target share the rows of a query group.
+bool shares_query_groups(const MegatronCheckpoint& checkpoint, const TargetLayout& layout);
+
 /// kInvalidArgument where sizes do not divide (says which would), kUnsupported for parameters that
 /// have no name in the target's family.
 Result<TargetLayout> lay_out_target(const MegatronCheckpoint& checkpoint,

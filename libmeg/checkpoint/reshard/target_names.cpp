@@ -8,10 +8,6 @@
 namespace meg {
 namespace {
 
-bool is_mcore(NameFamily family) {
-  return family == NameFamily::kMcoreLocal || family == NameFamily::kMcoreTransformerEngine;
-}
-
 constexpr std::string_view kWeight = ".weight";
 constexpr int kLast = 1 << 30;
 

@@ -9,26 +9,49 @@ namespace {
 
 /// A param group of a stage: its parameters in the order of their numbers.
 struct Group {
-  bool weight_decay = false;
+  ParamGroupKind kind = ParamGroupKind::kDecay;
   std::vector<const LogicalParameter*> parameters;
 };
 
-/// Non-empty groups in their order. Parameters are met in the order of the chunks' modules.
-/// Mirrors Megatron-LM megatron/optimizer/__init__.py: get_param_groups.
-std::vector<Group> groups_of(const TargetStage& stage, bool by_first_appearance) {
+/// Adds an empty group of a kind, where there is none yet; its place.
+std::vector<Group>::iterator add_group(ParamGroupKind kind, std::vector<Group>* groups) {
+  const auto found = std::find_if(groups->begin(), groups->end(),
+                                  [kind](const Group& group) { return group.kind == kind; });
+  return found != groups->end() ? found : groups->insert(found, Group{kind, {}});
+}
+
+/// Groups in the order in which the parameters of the chunks' modules first need them.
+void add_groups_of(const TargetStage& stage, std::vector<Group>* groups) {
+  for (const std::vector<TargetEntry>& chunk : stage.chunks) {
+    for (const TargetEntry& entry : chunk) {
+      if (entry.parameter != nullptr) add_group(entry.parameter->group, groups);
+    }
+  }
+}
+
+/// The groups of a stage in their order.
+/// Mirrors Megatron-LM megatron/core/optimizer/__init__.py: _get_param_groups.
+std::vector<Group> groups_of(const TargetStage& stage, const TargetLayout& layout,
+                             const OptimizerLayout& optimizer) {
   std::vector<Group> groups;
-  if (!by_first_appearance) groups = {Group{true, {}}, Group{false, {}}};
+  if (optimizer.groups_by_first_appearance) {
+    add_groups_of(stage, &groups);
+    for (const TargetStage& other : layout.stages) add_groups_of(other, &groups);
+  } else {
+    for (const ParamGroupKind kind :
+         {ParamGroupKind::kDecay, ParamGroupKind::kDecoupled, ParamGroupKind::kNoDecay}) {
+      if (optimizer.group(kind) != nullptr) add_group(kind, &groups);
+    }
+  }
   for (const std::vector<TargetEntry>& chunk : stage.chunks) {
     for (const TargetEntry& entry : chunk) {
       if (entry.parameter == nullptr) continue;
-      const bool decays = entry.parameter->weight_decay;
-      auto group = std::find_if(groups.begin(), groups.end(),
-                                [&](const Group& g) { return g.weight_decay == decays; });
-      if (group == groups.end()) group = groups.insert(group, Group{decays, {}});
-      group->parameters.push_back(entry.parameter);
+      add_group(entry.parameter->group, &groups)->parameters.push_back(entry.parameter);
     }
   }
-  std::erase_if(groups, [](const Group& group) { return group.parameters.empty(); });
+  if (!optimizer.keeps_empty_groups) {
+    std::erase_if(groups, [](const Group& group) { return group.parameters.empty(); });
+  }
   return groups;
 }
 
@@ -41,7 +64,7 @@ class OptimizerBuilder {
         optimizer_(checkpoint.optimizer()),
         reference_(reference),
         target_(target),
-        groups_(groups_of(stage, optimizer_.groups_by_first_appearance)) {}
+        groups_(groups_of(stage, layout, optimizer_)) {}
 
   Result<PickleId> add() {
     const PickleId outer = *source().find(file().root(), "optimizer");
@@ -156,41 +179,39 @@ class OptimizerBuilder {
     return target_->add_tensor(parameter, tensor, shape);
   }
 
-  /// The groups' settings are the same on all ranks: those of the source's first file are taken.
+  /// The groups' settings are the same on all ranks that have parameters in them.
   Result<PickleId> add_groups() {
     std::vector<PickleId> groups;
     int64_t id = 0;
     for (const Group& group : groups_) {
-      const std::optional<PickleId> settings =
-          group.weight_decay ? optimizer_.decay_group : optimizer_.no_decay_group;
-      if (!settings.has_value()) {
+      const ParamGroup* settings = optimizer_.group(group.kind, group.parameters.empty());
+      if (settings == nullptr) {
         return make_error(StatusCode::kCorruption,
-                          "{}: optimizer: expected a group of parameters {} weight decay, found "
-                          "none",
-                          checkpoint_.files()[0].file->path(),
-                          group.weight_decay ? "with" : "without");
+                          "{}: optimizer: expected a group of parameters {}, found none",
+                          checkpoint_.files()[0].file->path(), param_group_text(group.kind));
       }
       std::vector<PickleId> ids;
       for (size_t i = 0; i < group.parameters.size(); ++i) {
         ids.push_back(target_->graph().add_int(id++));
       }
-      MEG_ASSIGN_OR_RETURN(const PickleId dict, add_group(*settings, std::move(ids)));
+      MEG_ASSIGN_OR_RETURN(const PickleId dict, add_group_dict(*settings, std::move(ids)));
       groups.push_back(dict);
     }
     return target_->graph().add_list(std::move(groups));
   }
 
-  Result<PickleId> add_group(PickleId settings, std::vector<PickleId> ids) {
-    const PickleGraph& graph = checkpoint_.files()[0].file->graph();
+  Result<PickleId> add_group_dict(const ParamGroup& settings, std::vector<PickleId> ids) {
+    const PickleGraph& graph =
+        checkpoint_.files()[static_cast<size_t>(settings.file)].file->graph();
     std::vector<PickleId> pairs;
-    const std::span<const PickleId> found = graph.pairs(settings);
+    const std::span<const PickleId> found = graph.pairs(settings.node);
     for (size_t i = 0; i + 1 < found.size(); i += 2) {
-      MEG_ASSIGN_OR_RETURN(const PickleId key, target_->carry(0, found[i]));
+      MEG_ASSIGN_OR_RETURN(const PickleId key, target_->carry(settings.file, found[i]));
       pairs.push_back(key);
       if (graph.as_string(found[i]) == "params") {
         pairs.push_back(target_->graph().add_list(std::move(ids)));
       } else {
-        MEG_ASSIGN_OR_RETURN(const PickleId value, target_->carry(0, found[i + 1]));
+        MEG_ASSIGN_OR_RETURN(const PickleId value, target_->carry(settings.file, found[i + 1]));
         pairs.push_back(value);
       }
     }

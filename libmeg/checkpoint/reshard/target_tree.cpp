@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "libmeg/checkpoint/megatron/rng_entries.h"
 #include "libmeg/checkpoint/reshard/rng_states.h"
 #include "libmeg/checkpoint/reshard/target_args.h"
 #include "libmeg/checkpoint/reshard/target_model.h"

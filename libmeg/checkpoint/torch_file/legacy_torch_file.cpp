@@ -16,12 +16,14 @@ constexpr int64_t kProtocol = 1001;
 /// Reads the pickles one after another.
 class PickleSequence {
  public:
-  explicit PickleSequence(const MappedFile& file) : file_(file) {}
+  PickleSequence(const MappedFile& file, PickleBudget* budget) : file_(file), budget_(*budget) {}
 
   Result<PickleId> next(std::string_view what, PickleGraph* graph) {
+    const size_t before = graph->size();
     const std::string name = fmt::format("{}: {} at byte {}", file_.path(), what, position_);
-    MEG_ASSIGN_OR_RETURN(const PickleStream stream,
-                         read_pickle(file_.bytes().subspan(position_), name, graph));
+    MEG_ASSIGN_OR_RETURN(const PickleStream stream, read_pickle(file_.bytes().subspan(position_),
+                                                                name, graph, budget_.values()));
+    budget_.take_values(graph->size() - before);
     position_ += stream.size;
     return stream.root;
   }
@@ -30,6 +32,7 @@ class PickleSequence {
 
  private:
   const MappedFile& file_;
+  PickleBudget& budget_;
   size_t position_ = 0;
 };
 
@@ -79,11 +82,11 @@ Status place_storages(const MappedFile& file, uint64_t position, const PickleGra
 
 }  // namespace
 
-Result<TorchFileParts> read_legacy_torch_file(const MappedFile& file) {
+Result<TorchFileParts> read_legacy_torch_file(const MappedFile& file, PickleBudget* budget) {
   TorchFileParts parts;
   parts.is_legacy = true;
   PickleGraph preamble;
-  PickleSequence pickles(file);
+  PickleSequence pickles(file, budget);
   MEG_ASSIGN_OR_RETURN(const PickleId magic, pickles.next("magic number", &preamble));
   const PickleNode& number = preamble.node(magic);
   if (number.kind != PickleKind::kBigInt || number.text != kMagic) {

@@ -8,9 +8,6 @@
 namespace meg {
 namespace {
 
-/// As much as read_pickle takes.
-constexpr uint64_t kMaxPickleBytes = uint64_t{64} << 20;
-
 /// The folder that all entries lie in, with its slash.
 Result<std::string> top_folder(const ZipArchive& archive, const std::string& path) {
   if (archive.entries().empty()) {
@@ -42,7 +39,7 @@ Result<bool> is_big_endian(const FileDescriptor& file, const ZipEntry* entry) {
 }
 
 Status place_storage(const ZipArchive& archive, const std::string& folder, const std::string& path,
-                     TorchStorage* storage) {
+                     bool has_crcs, TorchStorage* storage) {
   const std::string name = folder + "data/" + storage->key;
   const ZipEntry* entry = archive.find(name);
   if (entry == nullptr) {
@@ -58,13 +55,13 @@ Status place_storage(const ZipArchive& archive, const std::string& folder, const
                       printable(name, 200), storage->bytes, entry->size);
   }
   storage->file_offset = entry->data_offset;
-  storage->crc = entry->crc;
+  if (has_crcs) storage->crc = entry->crc;
   return {};
 }
 
 }  // namespace
 
-Result<TorchFileParts> read_torch_archive(const FileDescriptor& file) {
+Result<TorchFileParts> read_torch_archive(const FileDescriptor& file, PickleBudget* budget) {
   const std::string& path = file.path();
   MEG_ASSIGN_OR_RETURN(ZipArchive archive, ZipArchive::open(file));
   MEG_ASSIGN_OR_RETURN(const std::string folder, top_folder(archive, path));
@@ -74,15 +71,21 @@ Result<TorchFileParts> read_torch_archive(const FileDescriptor& file) {
                       printable(folder + "data.pkl", 200));
   }
   TorchFileParts parts;
+  // With set_crc32_options(False) torch writes 0 for all of them.
+  parts.has_crcs = pickle->crc != 0;
   MEG_ASSIGN_OR_RETURN(parts.is_byte_swapped,
                        is_big_endian(file, archive.find(folder + "byteorder")));
-  MEG_ASSIGN_OR_RETURN(const auto bytes, read_zip_entry(file, *pickle, kMaxPickleBytes));
+  const uint64_t most_bytes = pickle->is_stored() ? kMaxPickleBytes : budget->inflated_bytes();
+  MEG_ASSIGN_OR_RETURN(const auto bytes, read_zip_entry(file, *pickle, most_bytes));
+  if (!pickle->is_stored()) budget->take_inflated_bytes(bytes.size());
   const std::string name = path + ": " + printable(pickle->name, 200);
-  MEG_ASSIGN_OR_RETURN(const PickleStream stream, read_pickle(bytes, name, &parts.graph));
+  MEG_ASSIGN_OR_RETURN(const PickleStream stream,
+                       read_pickle(bytes, name, &parts.graph, budget->values()));
+  budget->take_values(parts.graph.size());
   parts.root = stream.root;
   MEG_ASSIGN_OR_RETURN(parts.tensors, find_torch_tensors(parts.graph, name));
   for (TorchStorage& storage : parts.tensors.storages) {
-    MEG_RETURN_IF_ERROR(place_storage(archive, folder, path, &storage));
+    MEG_RETURN_IF_ERROR(place_storage(archive, folder, path, parts.has_crcs, &storage));
   }
   parts.entries = archive.entries();
   return parts;

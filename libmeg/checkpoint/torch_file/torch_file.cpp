@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
+#include <unordered_set>
 #include <utility>
 
 #include "libmeg/checkpoint/torch_file/torch_elements.h"
@@ -12,17 +14,54 @@
 #include "libmeg/core/printable.h"
 
 namespace meg {
+namespace {
+
+/// Told after every piece that was summed; false cancels.
+using BytesDone = std::function<bool(size_t bytes)>;
+
+}  // namespace
 
 struct TorchFile::State {
   FileDescriptor descriptor;
   MappedFile map;
   TorchFileParts parts;
+
+  Status check_entry(const ZipEntry& entry, const BytesDone& done) const;
 };
 
 namespace {
 
-/// Of check_crcs: small enough to stay in a core's cache between reading and summing.
+/// Small enough to stay in a core's cache between reading and summing.
 constexpr size_t kChunkBytes = size_t{256} << 10;
+
+/// Of compressed entries, which are small ones.
+constexpr uint64_t kMostInflatedBytes = uint64_t{64} << 20;
+
+Status tell(const BytesDone& done, size_t bytes, const FileDescriptor& file) {
+  if (!done || done(bytes)) return {};
+  return make_error(StatusCode::kCancelled, "{}: cancelled", file.path());
+}
+
+Result<uint32_t> crc_of(const FileDescriptor& file, uint64_t offset, uint64_t bytes,
+                        const BytesDone& done) {
+  std::vector<std::byte> chunk(std::min<uint64_t>(kChunkBytes, bytes));
+  uint32_t crc = 0;
+  for (uint64_t at = 0; at < bytes;) {
+    const auto piece = std::span(chunk).first(std::min<uint64_t>(chunk.size(), bytes - at));
+    MEG_RETURN_IF_ERROR(file.read_exactly_at(offset + at, piece));
+    crc = crc32(piece, crc);
+    at += piece.size();
+    MEG_RETURN_IF_ERROR(tell(done, piece.size(), file));
+  }
+  return crc;
+}
+
+Result<uint32_t> crc_of(const FileDescriptor& file, const ZipEntry& entry, const BytesDone& done) {
+  if (entry.is_stored()) return crc_of(file, entry.data_offset, entry.size, done);
+  MEG_ASSIGN_OR_RETURN(const auto content, read_zip_entry(file, entry, kMostInflatedBytes));
+  MEG_RETURN_IF_ERROR(tell(done, content.size(), file));
+  return crc32(content);
+}
 
 /// Of the file's first bytes.
 enum class Form { kZip, kLegacy, kTar, kOther };
@@ -39,15 +78,16 @@ Form form_of(std::span<const std::byte> start) {
   return Form::kOther;
 }
 
-Result<TorchFileParts> read_parts(const FileDescriptor& descriptor, const MappedFile& map) {
+Result<TorchFileParts> read_parts(const FileDescriptor& descriptor, const MappedFile& map,
+                                  PickleBudget* budget) {
   std::vector<std::byte> start(512);
   MEG_ASSIGN_OR_RETURN(const size_t found, descriptor.read_at(0, start));
   start.resize(found);
   switch (form_of(start)) {
     case Form::kZip:
-      return read_torch_archive(descriptor);
+      return read_torch_archive(descriptor, budget);
     case Form::kLegacy:
-      return read_legacy_torch_file(map);
+      return read_legacy_torch_file(map, budget);
     case Form::kTar:
       return make_error(StatusCode::kUnsupported, "{}: the tar form of torch < 0.1.10",
                         descriptor.path());
@@ -64,13 +104,21 @@ Result<TorchFileParts> read_parts(const FileDescriptor& descriptor, const Mapped
 
 }  // namespace
 
+Status TorchFile::State::check_entry(const ZipEntry& entry, const BytesDone& done) const {
+  if (!parts.has_crcs) return {};
+  MEG_ASSIGN_OR_RETURN(const uint32_t found, crc_of(descriptor, entry, done));
+  if (found == entry.crc) return {};
+  return make_error(StatusCode::kCorruption, "{}: entry {}: CRC-32: expected {:08x}, found {:08x}",
+                    descriptor.path(), printable(entry.name, 200), entry.crc, found);
+}
+
 TorchFile::TorchFile(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
 TorchFile::TorchFile(TorchFile&&) noexcept = default;
 TorchFile& TorchFile::operator=(TorchFile&&) noexcept = default;
 TorchFile::~TorchFile() = default;
 
-Result<TorchFile> TorchFile::open(const std::string& path) {
+Result<TorchFile> TorchFile::open(const std::string& path, PickleBudget* budget) {
   auto state = std::make_unique<State>();
   MEG_ASSIGN_OR_RETURN(state->descriptor, FileDescriptor::open_regular(path));
   MEG_ASSIGN_OR_RETURN(state->map, MappedFile::open(path, MappedFile::Access::kRandom));
@@ -78,7 +126,9 @@ Result<TorchFile> TorchFile::open(const std::string& path) {
   if (static_cast<uint64_t>(size) != state->map.size()) {
     return make_error(StatusCode::kIoError, "{}: was replaced while it was opened", path);
   }
-  MEG_ASSIGN_OR_RETURN(state->parts, read_parts(state->descriptor, state->map));
+  PickleBudget own(state->map.size());
+  MEG_ASSIGN_OR_RETURN(
+      state->parts, read_parts(state->descriptor, state->map, budget != nullptr ? budget : &own));
   return TorchFile(std::move(state));
 }
 
@@ -87,6 +137,8 @@ const std::string& TorchFile::path() const { return state_->descriptor.path(); }
 uint64_t TorchFile::size() const { return state_->map.size(); }
 
 bool TorchFile::is_legacy() const { return state_->parts.is_legacy; }
+
+bool TorchFile::has_crcs() const { return state_->parts.has_crcs; }
 
 bool TorchFile::is_byte_swapped() const { return state_->parts.is_byte_swapped; }
 
@@ -150,36 +202,39 @@ Status TorchFile::read_elements(const TensorView& tensor, int64_t first,
   return {};
 }
 
+Status TorchFile::check_crc(int storage) const {
+  const TorchStorage& run = storages()[static_cast<size_t>(storage)];
+  if (!run.crc.has_value()) return {};
+  MEG_ASSIGN_OR_RETURN(const uint32_t found,
+                       crc_of(state_->descriptor, run.file_offset, run.bytes, {}));
+  if (found == *run.crc) return {};
+  return make_error(StatusCode::kCorruption,
+                    "{}: storage {}: CRC-32: expected {:08x}, found {:08x}", path(),
+                    printable(run.key), *run.crc, found);
+}
+
+Status TorchFile::check_metadata_crcs() const {
+  std::unordered_set<uint64_t> places;
+  for (const TorchStorage& storage : storages()) {
+    if (storage.bytes > 0) places.insert(storage.file_offset);
+  }
+  for (const ZipEntry& entry : state_->parts.entries) {
+    if (entry.size > 0 && places.contains(entry.data_offset)) continue;
+    MEG_RETURN_IF_ERROR(state_->check_entry(entry, {}));
+  }
+  return {};
+}
+
 Status TorchFile::check_crcs(const ProgressCallback& progress) const {
-  std::vector<std::byte> chunk(kChunkBytes);
   Progress done = {.total_bytes = 0};
   for (const ZipEntry& entry : state_->parts.entries) {
     done.total_bytes += static_cast<int64_t>(entry.size);
   }
   for (const ZipEntry& entry : state_->parts.entries) {
-    uint32_t crc = 0;
-    if (entry.is_stored()) {
-      for (uint64_t at = 0; at < entry.size;) {
-        const auto piece = std::span(chunk).first(std::min(chunk.size(), entry.size - at));
-        MEG_RETURN_IF_ERROR(state_->descriptor.read_exactly_at(entry.data_offset + at, piece));
-        crc = crc32(piece, crc);
-        at += piece.size();
-        done.bytes += static_cast<int64_t>(piece.size());
-        if (progress && !progress(done)) {
-          return make_error(StatusCode::kCancelled, "{}: cancelled", path());
-        }
-      }
-    } else {
-      MEG_ASSIGN_OR_RETURN(const auto content,
-                           read_zip_entry(state_->descriptor, entry, uint64_t{64} << 20));
-      crc = crc32(content);
-      done.bytes += static_cast<int64_t>(content.size());
-    }
-    if (crc != entry.crc) {
-      return make_error(StatusCode::kCorruption,
-                        "{}: entry {}: CRC-32: expected {:08x}, found {:08x}", path(),
-                        printable(entry.name, 200), entry.crc, crc);
-    }
+    MEG_RETURN_IF_ERROR(state_->check_entry(entry, [&](size_t bytes) {
+      done.bytes += static_cast<int64_t>(bytes);
+      return !progress || progress(done);
+    }));
   }
   return {};
 }

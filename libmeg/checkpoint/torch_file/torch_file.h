@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "libmeg/checkpoint/pickle/pickle_graph.h"
+#include "libmeg/checkpoint/torch_file/pickle_budget.h"
 #include "libmeg/checkpoint/torch_file/tensor_view.h"
 #include "libmeg/core/file_descriptor.h"
 #include "libmeg/core/mapped_file.h"
@@ -24,7 +25,7 @@ struct TorchStorage {
   DType dtype = DType::kUint8;
   uint64_t bytes = 0;
   uint64_t file_offset = 0;     ///< Of its first byte in the file.
-  std::optional<uint32_t> crc;  ///< CRC-32 of its bytes as the file claims; absent in legacy files.
+  std::optional<uint32_t> crc;  ///< CRC-32 of its bytes as the file claims; see has_crcs().
 };
 
 /// A file of torch.save: the zip form (torch >= 1.6) or the older form of five pickles, opened by
@@ -37,7 +38,9 @@ class TorchFile {
   /// read (compressed storages, tar files of torch < 0.1.10), each with the path, the place, what
   /// was expected and found. Tensors with big-endian data are read with their bytes swapped.
   /// FORMAT.md lists what is checked.
-  static Result<TorchFile> open(const std::string& path);
+  /// budget: shared by the files of a checkpoint; without one the file has its own.
+  /// kResourceExhausted where its pickle grows beyond that.
+  static Result<TorchFile> open(const std::string& path, PickleBudget* budget = nullptr);
 
   TorchFile(TorchFile&&) noexcept;
   TorchFile& operator=(TorchFile&&) noexcept;
@@ -50,6 +53,10 @@ class TorchFile {
 
   /// Whether this is the older form without zip.
   bool is_legacy() const;
+
+  /// Whether the file claims CRCs of its content: legacy files do not, nor those that were saved
+  /// with torch.serialization.set_crc32_options(False).
+  bool has_crcs() const;
 
   /// Whether the data are big-endian in the file; views then cannot be had without a copy.
   bool is_byte_swapped() const;
@@ -81,8 +88,14 @@ class TorchFile {
   /// order, whatever its strides are; little-endian.
   Status read_elements(const TensorView& tensor, int64_t first, std::span<std::byte> into) const;
 
-  /// Compares the CRC-32 of every entry of the archive with its content, reading each byte once.
-  /// kCorruption names the first entry that differs, with both values. Legacy files have none: ok.
+  /// Compares the CRC-32 of a storage with its content; ok where there is none. kCorruption names
+  /// it, with both values.
+  Status check_crc(int storage) const;
+
+  /// The same of all entries that are no storages, the pickled value first of all.
+  Status check_metadata_crcs() const;
+
+  /// The same of every entry of the archive, reading each byte once.
   Status check_crcs(const ProgressCallback& progress = {}) const;
 
   /// The descriptor, for callers that move whole runs by (offset, length).

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "libmeg/checkpoint/pickle/pickle_graph.h"
+#include "libmeg/checkpoint/torch_file/pickle_budget.h"
 #include "libmeg/checkpoint/torch_file/torch_tensors.h"
 #include "libmeg/checkpoint/torch_file/zip_archive.h"
 #include "libmeg/core/file_descriptor.h"
@@ -17,14 +18,15 @@ struct TorchFileParts {
   TorchTensors tensors;
   std::vector<ZipEntry> entries;  ///< Of the archive; empty for legacy files.
   bool is_legacy = false;
+  bool has_crcs = false;
   bool is_byte_swapped = false;
 };
 
 /// The zip form.
-Result<TorchFileParts> read_torch_archive(const FileDescriptor& file);
+Result<TorchFileParts> read_torch_archive(const FileDescriptor& file, PickleBudget* budget);
 
 /// The form of torch < 1.6: pickles of a magic number, a protocol number, the machine, the value
 /// and the list of storage keys; then each storage, a 64-bit count of elements and the elements.
-Result<TorchFileParts> read_legacy_torch_file(const MappedFile& file);
+Result<TorchFileParts> read_legacy_torch_file(const MappedFile& file, PickleBudget* budget);
 
 }  // namespace meg

@@ -3,37 +3,26 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 
-#include "libmeg/core/printable.h"
+#include "libmeg/checkpoint/megatron/model_arguments.h"
 
 namespace meg {
 namespace {
 
-std::string text_of(int64_t value) { return std::to_string(value); }
-
-std::string text_of(bool value) { return value ? "True" : "False"; }
-
-std::string text_of(const std::string& value) { return printable(value); }
-
-std::string text_of(const FieldValue& value) {
-  if (const auto* boolean = std::get_if<bool>(&value)) return text_of(*boolean);
-  if (const auto* integer = std::get_if<int64_t>(&value)) return text_of(*integer);
-  if (const auto* real = std::get_if<double>(&value)) return fmt::format("{}", *real);
-  if (const auto* text = std::get_if<std::string>(&value)) return text_of(*text);
-  return "None";
-}
-
-/// As Python compares: 10000 equals 10000.0.
-bool are_equal(const FieldValue& a, const FieldValue& b) {
-  const auto number = [](const FieldValue& value) -> std::optional<double> {
-    if (const auto* integer = std::get_if<int64_t>(&value)) return static_cast<double>(*integer);
-    if (const auto* real = std::get_if<double>(&value)) return *real;
-    return std::nullopt;
-  };
-  const std::optional<double> left = number(a), right = number(b);
-  return left.has_value() && right.has_value() ? *left == *right : a == b;
-}
+/// Arguments, by how they begin, that mean nothing in a model without the part that they are of.
+constexpr std::pair<std::string_view, std::string_view> kPartOf[] = {
+    {"moe_", "num_experts"},
+    {"kv_lora_rank", "multi_latent_attention"},
+    {"mscale", "multi_latent_attention"},
+    {"q_lora_rank", "multi_latent_attention"},
+    {"qk_head_dim", "multi_latent_attention"},
+    {"qk_pos_emb_head_dim", "multi_latent_attention"},
+    {"rotary_scaling_factor", "multi_latent_attention"},
+    {"v_head_dim", "multi_latent_attention"}};
 
 class Comparison {
  public:
@@ -45,22 +34,18 @@ class Comparison {
     if (!config.has_value()) return config.error().with_prefix("args");
     compare_shapes(*config, checkpoint_.config());
     compare_vocabulary(*config, checkpoint_.config());
-    for (const char* name : {"rotary_percent", "rotary_base", "rotary_interleaved",
-                             "apply_layernorm_1p", "openai_gelu", "squared_relu"}) {
-      compare_field(name);
-    }
-    if (tokenizer_is_known()) compare_field("tokenizer_type");
+    compare_arguments();
+    if (tokenizer_is_known()) compare("tokenizer_type", checkpoint_.arg("tokenizer_type"));
     if (differences_.empty()) return Status();
     return make_error(StatusCode::kInvalidArgument, "{}: not the model of this run: args: {}",
                       checkpoint_.folder().folder, differences_);
   }
 
  private:
-  template <class T>
-  void compare_values(std::string_view name, const T& expected, const T& found) {
-    if (expected == found) return;
+  void compare_values(std::string_view name, const FieldValue& expected, const FieldValue& found) {
+    if (same_field(expected, found)) return;
     differences_ += fmt::format("{}{}: expected {}, found {}", differences_.empty() ? "" : "; ",
-                                name, text_of(expected), text_of(found));
+                                name, field_text(expected), field_text(found));
   }
 
   void compare_shapes(const GptConfig& run, const GptConfig& found) {
@@ -78,6 +63,7 @@ class Comparison {
     }
     compare_values("normalization", run.normalization, found.normalization);
     compare_values("swiglu", run.swiglu, found.swiglu);
+    compare_values("gated_linear_unit", run.gated_linear_unit, found.gated_linear_unit);
     compare_values("add_bias_linear", run.add_bias_linear, found.add_bias_linear);
     compare_values("add_qkv_bias", run.add_bias_linear || run.add_qkv_bias,
                    found.add_bias_linear || found.add_qkv_bias);
@@ -102,15 +88,33 @@ class Comparison {
     compare_values("padded_vocab_size", run.padded_vocab_size, found.padded_vocab_size);
   }
 
+  void compare_arguments() {
+    for (const megatron::ArgumentRow* row : model_arguments()) {
+      if (has_meaning(row->dest)) compare(row->dest, argument_of(checkpoint_, *row));
+    }
+  }
+
+  bool has_meaning(std::string_view dest) const {
+    // The two forms of GELU are near each other: as in Megatron, a run may go on with the other one
+    // (and models with a gate have neither).
+    if (dest == "bias_gelu_fusion") return false;
+    for (const auto& [start, part] : kPartOf) {
+      if (!dest.starts_with(start)) continue;
+      const FieldValue found = checkpoint_.arg(part).value_or(FieldValue());
+      return found != FieldValue() && found != FieldValue(false);
+    }
+    return true;
+  }
+
   bool tokenizer_is_known() const {
     const std::optional<FieldValue> file = run_("vocab_file");
     return file.has_value() && !std::holds_alternative<std::monostate>(*file);
   }
 
-  void compare_field(const char* name) {
+  void compare(std::string_view name, const std::optional<FieldValue>& found) {
     const std::optional<FieldValue> expected = run_(name);
-    const std::optional<FieldValue> found = checkpoint_.arg(name);
-    if (!expected.has_value() || !found.has_value() || are_equal(*expected, *found)) return;
+    // None: Megatron's default, whatever that was.
+    if (!expected.has_value() || found.value_or(FieldValue()) == FieldValue()) return;
     compare_values(name, *expected, *found);
   }
 

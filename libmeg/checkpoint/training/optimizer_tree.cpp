@@ -1,5 +1,6 @@
 #include "libmeg/checkpoint/training/optimizer_tree.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 
@@ -16,15 +17,11 @@ class OptimizerWriter {
                   bool is_core, TrainingTree* tree)
       : state_(state), is_core_(is_core), tree_(*tree) {
     // 6ef5bdc puts decay first, core whichever group a parameter first needs.
-    bool decay_first = true;
-    if (is_core && !members.empty()) decay_first = members.front().weight_decay;
-    for (const bool decay : {decay_first, !decay_first}) {
-      Group group{.settings = decay ? &state.decay : &state.no_decay, .members = {}};
-      for (const OptimizerMember& member : members) {
-        if (member.weight_decay == decay) group.members.push_back(member.parameter);
-      }
-      if (!group.members.empty()) groups_.push_back(std::move(group));
+    if (!is_core) group_with(&state.decay);
+    for (const OptimizerMember& member : members) {
+      group_with(settings_of(member)).members.push_back(member.parameter);
     }
+    std::erase_if(groups_, [](const Group& group) { return group.members.empty(); });
   }
 
   Result<PickleId> write() {
@@ -47,7 +44,23 @@ class OptimizerWriter {
     std::vector<const TrainingParameter*> members;
   };
 
+  const ParamGroupState* settings_of(const OptimizerMember& member) const {
+    if (member.is_embedding_or_output && state_.decoupled.has_value()) return &*state_.decoupled;
+    return member.weight_decay ? &state_.decay : &state_.no_decay;
+  }
+
+  Group& group_with(const ParamGroupState* settings) {
+    const auto found = std::find_if(groups_.begin(), groups_.end(),
+                                    [&](const Group& group) { return group.settings == settings; });
+    if (found != groups_.end()) return *found;
+    return groups_.emplace_back(Group{.settings = settings, .members = {}});
+  }
+
   Status check() {
+    if (!is_core_ && state_.decoupled.has_value()) {
+      return make_error(StatusCode::kInvalidArgument,
+                        "optimizer: a decoupled learning rate goes with core's names only");
+    }
     if (!state_.mixed_precision && state_.grad_scaler.has_value()) {
       return make_error(StatusCode::kInvalidArgument,
                         "optimizer: a loss scaler goes with 16-bit weights only");
@@ -105,7 +118,8 @@ class OptimizerWriter {
     add("lr_mult", graph.add_float(settings.lr_mult));
     if (is_core_) {
       add("is_expert_parallel", graph.add_bool(false));
-      add("is_decoupled_lr", graph.add_bool(false));
+      add("is_decoupled_lr",
+          graph.add_bool(state_.decoupled.has_value() && &settings == &*state_.decoupled));
       add("max_lr", graph.add_float(settings.max_lr));
       add("min_lr", graph.add_float(settings.min_lr));
     }

@@ -11,6 +11,7 @@ namespace meg {
 struct OptimizerMember {
   const TrainingParameter* parameter = nullptr;
   bool weight_decay = false;
+  bool is_embedding_or_output = false;  ///< What OptimizerState::decoupled is for.
 };
 
 /// The value under "optimizer". members: in named_parameters() order. is_core: with the keys and

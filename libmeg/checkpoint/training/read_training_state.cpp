@@ -98,11 +98,16 @@ class StateReader {
                         "read yet; --no-load-optim or --finetune does without",
                         file_.path());
     }
+    MEG_RETURN_IF_ERROR(check_groups());
     OptimizerState optimizer;
     optimizer.mixed_precision = layout.form == OptimizerForm::kMixedPrecision;
-    for (const auto& [node, group] : {std::pair(layout.decay_group, &optimizer.decay),
-                                      std::pair(layout.no_decay_group, &optimizer.no_decay)}) {
-      if (node.has_value()) MEG_RETURN_IF_ERROR(read_group(file_, *node, group));
+    if (layout.group(ParamGroupKind::kDecoupled) != nullptr) optimizer.decoupled.emplace();
+    for (const ParamGroupKind kind :
+         {ParamGroupKind::kDecay, ParamGroupKind::kDecoupled, ParamGroupKind::kNoDecay}) {
+      const ParamGroup* found = layout.group(kind);
+      if (found == nullptr) continue;
+      MEG_RETURN_IF_ERROR(read_group(*checkpoint_.files()[static_cast<size_t>(found->file)].file,
+                                     found->node, &settings_of(optimizer, kind)));
     }
     MEG_RETURN_IF_ERROR(read_step_of_parameters(&optimizer));
     const PickleId outer = graph_.find(file_.root(), "optimizer").value_or(file_.root());
@@ -113,11 +118,30 @@ class StateReader {
     return Status();
   }
 
+  /// The trainer decays by has_weight_decay.
+  Status check_groups() const {
+    for (const LogicalParameter& parameter : checkpoint_.parameters()) {
+      const bool decays = has_weight_decay(parameter.spelling, parameter.shape.size());
+      const ParamGroupKind expected = decays ? ParamGroupKind::kDecay : ParamGroupKind::kNoDecay;
+      if (parameter.group == expected || parameter.group == ParamGroupKind::kDecoupled) continue;
+      return make_error(StatusCode::kUnsupported,
+                        "{}: cannot load the optimizer: param_groups: expected {} {}, found it {}: "
+                        "not done yet; --no-load-optim or --finetune does without",
+                        file_.path(), parameter.name, param_group_text(expected),
+                        param_group_text(parameter.group));
+    }
+    return Status();
+  }
+
+  static ParamGroupState& settings_of(OptimizerState& optimizer, ParamGroupKind kind) {
+    if (kind == ParamGroupKind::kDecoupled) return *optimizer.decoupled;
+    return kind == ParamGroupKind::kDecay ? optimizer.decay : optimizer.no_decay;
+  }
+
   /// torch's own Adam keeps the step with each parameter.
   Status read_step_of_parameters(OptimizerState* optimizer) const {
     for (const LogicalParameter& parameter : checkpoint_.parameters()) {
-      std::optional<int64_t>& step =
-          parameter.weight_decay ? optimizer->decay.step : optimizer->no_decay.step;
+      std::optional<int64_t>& step = settings_of(*optimizer, parameter.group).step;
       if (step.has_value()) continue;
       for (const auto& [key, node] : parameter.other_state) {
         if (key != "step") continue;
@@ -185,6 +209,9 @@ class StateReader {
 
 Result<TrainingState> read_training_state(const MegatronCheckpoint& checkpoint,
                                           const TrainingReadOptions& options) {
+  for (const RankFile& rank : checkpoint.files()) {
+    MEG_RETURN_IF_ERROR(rank.file->check_metadata_crcs());
+  }
   return StateReader(checkpoint, options).read();
 }
 

@@ -31,7 +31,7 @@ struct TrainingReadOptions {
 /// The scheduler's fields are as the file has them, under the names of its revision.
 /// kNotFound where the optimizer, the scheduler or the generators are asked for and absent (the
 /// message names the flag that does without), kUnsupported for the distributed optimizer,
-/// kCorruption for values of other types.
+/// kCorruption for values of other types and where bytes differ from the files' CRCs.
 /// Mirrors Megatron-LM megatron/training/checkpointing.py: load_checkpoint.
 Result<TrainingState> read_training_state(const MegatronCheckpoint& checkpoint,
                                           const TrainingReadOptions& options = {});

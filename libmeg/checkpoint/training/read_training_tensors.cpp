@@ -132,6 +132,7 @@ class TensorsReader {
     if (!fits.ok()) return fits.with_prefix(checkpoint_.folder().folder);
     const LogicalTensor* source = source_of(parameter, target);
     if (source != nullptr) {
+      MEG_RETURN_IF_ERROR(check_crcs(parameter, *source));
       return TargetReader(checkpoint_, parameter, *source, target, options_).read();
     }
     if (!checkpoint_.optimizer().has_state &&
@@ -163,6 +164,17 @@ class TensorsReader {
       return make_error(StatusCode::kInvalidArgument,
                         "{}: expected {} bytes to read into, found {}", target.name, bytes,
                         target.bytes.size());
+    }
+    return Status();
+  }
+
+  /// Of the storages that are read; those of replicated tensors' first rank alone.
+  Status check_crcs(const LogicalParameter& parameter, const LogicalTensor& source) const {
+    const size_t shards = parameter.axes.partition_axis < 0 ? 1 : source.shards.size();
+    for (const SourceTensor& shard : std::span(source.shards).first(shards)) {
+      const TorchFile& file = *checkpoint_.files()[static_cast<size_t>(shard.file)].file;
+      MEG_RETURN_IF_ERROR(file.check_crc(shard.view.storage)
+                              .with_prefix(parameter.name + " (" + source.kind + ")"));
     }
     return Status();
   }

@@ -34,7 +34,8 @@ struct TrainingTensorOptions {
 /// is padded to more rows than the checkpoint's repeats its last row, with moments of zero; to
 /// fewer rows, drops the rest. Moments of a checkpoint of before the first step are zero.
 /// kNotFound where the checkpoint has no such parameter or state, kInvalidArgument where the shape
-/// is another one; messages name the folder and the parameter.
+/// is another one, kCorruption where a tensor that is read differs from its CRC in the file;
+/// messages name the folder or the file and the parameter.
 Status read_training_tensors(const MegatronCheckpoint& checkpoint,
                              std::span<const TrainingTensorTarget> targets,
                              const TrainingTensorOptions& options = {});

@@ -203,6 +203,7 @@ class RngReader {
     if (view == nullptr || view->dtype != DType::kUint8 || view->numel() > kMostStateBytes) {
       return odd(key, "a small tensor of bytes", id);
     }
+    MEG_RETURN_IF_ERROR(file_.check_crc(view->storage));
     into->resize(static_cast<size_t>(view->numel()));
     return file_.read_elements(*view, 0, *into);
   }

@@ -102,6 +102,24 @@ std::optional<FieldValue> TrainingArgs::field(std::string_view name) const {
   return std::nullopt;
 }
 
+ArgValue arg_value(const FieldValue& field) {
+  const auto* words = std::get_if<std::vector<std::string>>(&field);
+  if (words == nullptr) {
+    return std::visit(
+        [](const auto& plain) -> ArgValue {
+          if constexpr (std::is_same_v<std::decay_t<decltype(plain)>, std::vector<std::string>>) {
+            return {};
+          } else {
+            return {plain};
+          }
+        },
+        field);
+  }
+  ArgValue::List list;
+  for (const std::string& word : *words) list.push_back({word});
+  return {std::move(list)};
+}
+
 std::optional<ArgValue> arg_value(const PickleGraph& graph, PickleId id) {
   return value_of(graph, id, 0);
 }

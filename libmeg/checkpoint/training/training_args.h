@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "libmeg/checkpoint/pickle/pickle_graph.h"
-#include "libmeg/model/gpt_config.h"
+#include "libmeg/megatron/field_value.h"
 
 namespace meg {
 
@@ -38,6 +38,9 @@ struct ArgValue {
 
   bool operator==(const ArgValue& other) const { return value == other.value; }
 };
+
+/// A field as args keep it.
+ArgValue arg_value(const FieldValue& field);
 
 /// Megatron's args: names and values in the order of its argparse.Namespace.
 class TrainingArgs {

@@ -150,7 +150,8 @@ class FileBuilder {
     std::vector<OptimizerMember> found;
     for (size_t i = 0; i < rank_.size(); ++i) {
       found.push_back({.parameter = values_[i],
-                       .weight_decay = has_weight_decay(rank_[i].name, rank_[i].shape.size())});
+                       .weight_decay = has_weight_decay(rank_[i].name, rank_[i].shape.size()),
+                       .is_embedding_or_output = rank_[i].partition == Partition::kVocabulary});
     }
     return found;
   }

@@ -40,11 +40,11 @@ struct TrainingParameter {
 struct ParamGroupState {
   double wd_mult = 1.0;  ///< 1 with weight decay, 0 without.
   double lr_mult = 1.0;
-  double lr = 0.0;  ///< As of the last step.
+  double lr = 0.0;  ///< Of the next step, as the scheduler left it.
   bool bias_correction = true;
   std::array<double, 2> betas = {0.9, 0.999};
   double eps = 1e-8;
-  double weight_decay = 0.0;          ///< As of the last step, wd_mult included.
+  double weight_decay = 0.0;          ///< Of the next step, wd_mult included.
   std::optional<int64_t> step = {};   ///< Updates done; empty before the first.
   double max_lr = 0.0, min_lr = 0.0;  ///< Since core only.
 };
@@ -65,6 +65,8 @@ struct OptimizerState {
   /// FP32Optimizer.
   bool mixed_precision = false;
   ParamGroupState decay, no_decay;
+  /// With --decoupled-lr: the embedding and the output layer, which decay too.
+  std::optional<ParamGroupState> decoupled = {};
   std::optional<GradScalerState> grad_scaler;  ///< With mixed_precision only.
 };
 

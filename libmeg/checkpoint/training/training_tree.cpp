@@ -10,9 +10,7 @@ PickleId TrainingTree::text(std::string_view text) {
   return found->second;
 }
 
-PickleId TrainingTree::field(const FieldValue& value) {
-  return std::visit([this](const auto& plain) { return arg({plain}); }, value);
-}
+PickleId TrainingTree::field(const FieldValue& value) { return arg(arg_value(value)); }
 
 PickleId TrainingTree::dict(std::initializer_list<Entry> entries) {
   std::vector<PickleId> pairs;

@@ -9,6 +9,7 @@ namespace meg {
 Result<std::optional<float>> read_one_float(const TorchFile& file, const TensorView& tensor) {
   if (tensor.dtype != DType::kFloat32 || tensor.numel() != 1) return std::optional<float>();
   std::array<std::byte, sizeof(float)> bytes = {};
+  MEG_RETURN_IF_ERROR(file.check_crc(tensor.storage));
   MEG_RETURN_IF_ERROR(file.read_elements(tensor, 0, bytes));
   return std::optional(std::bit_cast<float>(load_le<uint32_t>(bytes.data())));
 }

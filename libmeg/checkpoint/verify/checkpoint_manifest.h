@@ -21,7 +21,8 @@ struct ManifestOptions {
 };
 
 /// Digests every parameter and kind of state. kCorruption where a file is damaged (unless
-/// digest.check_crcs is false); kInvalidArgument for a vocabulary larger than the table.
+/// digest.check_crcs is false); kInvalidArgument for a vocabulary larger than the table;
+/// kUnsupported for a distributed optimizer that is to be included.
 Result<Manifest> make_manifest(const MegatronCheckpoint& checkpoint,
                                const ManifestOptions& options);
 

@@ -40,6 +40,12 @@ std::string_view checkpoint_check_name(CheckpointCheck check) {
       return "optimizer";
     case CheckpointCheck::kMasters:
       return "masters";
+    case CheckpointCheck::kDistributedOptimizer:
+      return "distributed_optimizer";
+    case CheckpointCheck::kRandomStates:
+      return "random_states";
+    case CheckpointCheck::kLossScaler:
+      return "loss_scaler";
     case CheckpointCheck::kStructure:
       return "structure";
   }

@@ -7,6 +7,9 @@
 #include <set>
 
 #include "libmeg/checkpoint/megatron/checkpoint_args.h"
+#include "libmeg/checkpoint/megatron/checkpoint_config.h"
+#include "libmeg/checkpoint/megatron/checkpoint_contents.h"
+#include "libmeg/checkpoint/megatron/rank_files.h"
 
 namespace meg {
 namespace {
@@ -20,7 +23,11 @@ class RankReader {
  public:
   RankReader(const CheckpointFolder& folder, const OpenCheckpointOptions& options,
              ParameterTable table, CheckpointReport* report)
-      : folder_(folder), options_(options), report_(*report), found_(std::move(table)) {}
+      : folder_(folder),
+        options_(options),
+        report_(*report),
+        budget_(rank_file_bytes(folder)),
+        found_(std::move(table)) {}
 
   Result<CheckpointRanks> read() {
     for (const RankFolder& rank : folder_.ranks) open(rank);
@@ -32,6 +39,10 @@ class RankReader {
     for (RankContent& rank : found_.ranks) {
       const bool is_known = read_model(&rank);
       if (is_known && !options_.ignore_optimizer) read_optimizer(&rank);
+    }
+    const RankContent* first = found_.of_stage(0);
+    if (first != nullptr && found_.config.has_value()) {
+      infer_gated_linear_unit(first->model->chunks.front(), found_.tensor_size, &*found_.config);
     }
     return std::move(found_);
   }
@@ -51,24 +62,26 @@ class RankReader {
   const CheckpointFolder& folder_;
   const OpenCheckpointOptions& options_;
   CheckpointReport& report_;
+  PickleBudget budget_;
   CheckpointRanks found_;
 };
 
 void RankReader::open(const RankFolder& folder) {
-  Result<TorchFile> file = TorchFile::open(folder.file);
+  Result<TorchFile> file = TorchFile::open(folder.file, &budget_);
   if (!file.has_value()) {
     return add_problem(problem_of(CheckpointCheck::kFile, folder.file, file.error()));
   }
   RankContent rank;
   rank.folder_name = folder.name;
+  rank.has_distrib_optim = folder.has_distrib_optim;
   rank.file = std::make_shared<const TorchFile>(std::move(*file));
   rank.args = rank.top("args");
   report_.bytes += static_cast<int64_t>(rank.file->size());
   found_.ranks.push_back(std::move(rank));
   if (!folder.has_distrib_optim) return;
   const std::string path =
-      (std::filesystem::path(folder.file).parent_path() / "distrib_optim.pt").string();
-  Result<TorchFile> distributed = TorchFile::open(path);
+      (std::filesystem::path(folder.file).parent_path() / kDistribOptimFile).string();
+  Result<TorchFile> distributed = TorchFile::open(path, &budget_);
   if (!distributed.has_value()) {
     return add_problem(problem_of(CheckpointCheck::kFile, path, distributed.error()));
   }
@@ -115,15 +128,7 @@ Status RankReader::read_sizes() {
 
 void RankReader::read_config() {
   const RankContent& first = found_.ranks.front();
-  const PickleGraph& graph = first.file->graph();
-  const FieldLookup lookup = [&](std::string_view name) -> std::optional<FieldValue> {
-    if (first.args.has_value()) {
-      const std::optional<PickleId> id = find_arg(graph, *first.args, name);
-      if (id.has_value()) return field_value(graph, *id);
-    }
-    return options_.fallback ? options_.fallback(name) : std::nullopt;
-  };
-  Result<GptConfig> config = GptConfig::from_fields(lookup);
+  Result<GptConfig> config = read_checkpoint_config(*first.file, options_.fallback);
   if (config.has_value()) {
     found_.config = *std::move(config);
   } else if (first.args.has_value()) {
@@ -136,7 +141,7 @@ void RankReader::read_config() {
                                         first.file->path(), config.error().message()));
   }
   const std::optional<PickleId> version = first.top("checkpoint_version");
-  found_.version = version.has_value() ? graph.as_number(*version).value_or(0) : 0;
+  found_.version = version.has_value() ? first.file->graph().as_number(*version).value_or(0) : 0;
 }
 
 /// Gives every rank its numbers, reports folders that are missing and those that do not belong.
@@ -224,7 +229,7 @@ bool RankReader::read_model(RankContent* rank) {
       const bool is_parameter = !entry.match.is_extra_state && entry.tensor != nullptr;
       places[entry.flat_name] = {e, is_parameter ? rank->parameters.size() : SIZE_MAX};
       if (!is_parameter) continue;
-      rank->parameters.push_back({.flat_name = entry.flat_name, .weight = entry.tensor});
+      rank->parameters.push_back(optimized_parameter(entry));
     }
   }
   return unknown.empty();

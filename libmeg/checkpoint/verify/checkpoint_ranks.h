@@ -21,6 +21,7 @@ namespace meg {
 /// One rank's file as far as it could be read.
 struct RankContent {
   std::string folder_name;
+  bool has_distrib_optim = false;  ///< distrib_optim.pt lies beside the file.
   int64_t tensor_rank = 0;
   int64_t pipeline_rank = 0;
   std::shared_ptr<const TorchFile> file;

@@ -2,10 +2,20 @@
 
 #include <fmt/format.h>
 
+#include <map>
+#include <span>
+
+#include "libmeg/checkpoint/megatron/checkpoint_args.h"
+#include "libmeg/checkpoint/megatron/model_arguments.h"
+#include "libmeg/checkpoint/megatron/rng_entries.h"
 #include "libmeg/checkpoint/verify/node_text.h"
 
 namespace meg {
 namespace {
+
+/// Bytes of the largest generator's state that is compared by content; Mersenne Twisters have 5
+/// KiB.
+constexpr int64_t kLargestState = int64_t{1} << 20;
 
 /// A value of one checkpoint's first file.
 struct Place {
@@ -25,9 +35,10 @@ Place top(const MegatronCheckpoint& checkpoint, std::initializer_list<const char
   return {&file, std::nullopt};
 }
 
-Place group(const MegatronCheckpoint& checkpoint, bool decay) {
-  const OptimizerLayout& layout = checkpoint.optimizer();
-  return {&first_file(checkpoint), decay ? layout.decay_group : layout.no_decay_group};
+Place group(const MegatronCheckpoint& checkpoint, ParamGroupKind kind) {
+  const ParamGroup* found = checkpoint.optimizer().group(kind);
+  if (found == nullptr) return {&first_file(checkpoint), std::nullopt};
+  return {checkpoint.files()[static_cast<size_t>(found->file)].file.get(), found->node};
 }
 
 /// Fields that both dicts have. Dialects differ in what they keep, so a field of one side alone
@@ -80,6 +91,7 @@ void diff_configs(const GptConfig& a, const GptConfig& b, CheckpointDiff* diff) 
   numbers("num_query_groups", &GptConfig::num_query_groups);
   numbers("max_position_embeddings", &GptConfig::max_position_embeddings);
   switches("swiglu", &GptConfig::swiglu);
+  switches("gated_linear_unit", &GptConfig::gated_linear_unit);
   switches("add_bias_linear", &GptConfig::add_bias_linear);
   switches("add_qkv_bias", &GptConfig::add_qkv_bias);
   switches("qk_layernorm", &GptConfig::qk_layernorm);
@@ -88,15 +100,102 @@ void diff_configs(const GptConfig& a, const GptConfig& b, CheckpointDiff* diff) 
   texts("normalization", &GptConfig::normalization);
 }
 
+/// Fields of args that change what the model computes. Revisions differ in which they have; what
+/// one side does not know may be its default.
+void diff_model_args(const MegatronCheckpoint& a, const MegatronCheckpoint& b,
+                     CheckpointDiff* diff) {
+  for (const megatron::ArgumentRow* row : model_arguments()) {
+    const std::optional<FieldValue> left = argument_of(a, *row);
+    const std::optional<FieldValue> right = argument_of(b, *row);
+    if (!left.has_value() || !right.has_value() || same_field(*left, *right)) continue;
+    diff->field_differences.push_back(
+        {fmt::format("args.{}", row->dest), field_text(*left), field_text(*right)});
+  }
+}
+
+void diff_scalers(const MegatronCheckpoint& a, const MegatronCheckpoint& b, CheckpointDiff* diff) {
+  const auto scaler = [](const MegatronCheckpoint& checkpoint) {
+    Place found = top(checkpoint, {"optimizer"});
+    if (found.node.has_value()) found.node = found.file->graph().find(*found.node, "grad_scaler");
+    return found;
+  };
+  const Place left = scaler(a);
+  const Place right = scaler(b);
+  diff_dicts("grad_scaler", left, right, diff);
+  if (left.node.has_value() == right.node.has_value()) return;
+  diff->notes.push_back(
+      fmt::format("only {} has a loss scaler", left.node.has_value() ? "A" : "B"));
+}
+
+/// What a state holds, to compare: bytes of a tensor, text of everything else.
+std::string content_of(const TorchFile& file, PickleId id) {
+  const TensorView* tensor = file.tensor(id);
+  if (tensor == nullptr || tensor->bytes() > kLargestState) return node_text(file, id);
+  std::string bytes(static_cast<size_t>(tensor->bytes()), '\0');
+  const Status status = file.read_elements(*tensor, 0, std::as_writable_bytes(std::span(bytes)));
+  return status.ok() ? bytes : status.message();
+}
+
+void diff_rng_of_rank(const RankFile& a, const RankFile& b, CheckpointDiff* diff) {
+  std::map<std::string, PickleId> others;
+  for (auto& [name, node] : rng_entries(*b.file)) others[name] = node;
+  const auto add = [&](const std::string& name, std::string left, std::string right) {
+    diff->field_differences.push_back(
+        {fmt::format("{} of {}", name, a.folder_name), std::move(left), std::move(right)});
+  };
+  for (const auto& [name, node] : rng_entries(*a.file)) {
+    const auto other = others.find(name);
+    if (other == others.end()) {
+      add(name, "a state", "none");
+      continue;
+    }
+    const PickleKind kind = a.file->graph().node(node).kind;
+    const bool is_container =
+        a.file->tensor(node) == nullptr && (kind == PickleKind::kDict || kind == PickleKind::kList);
+    if (!is_container && content_of(*a.file, node) != content_of(*b.file, other->second)) {
+      add(name, "a state", "another");
+    }
+    others.erase(other);
+  }
+  for (const auto& [name, node] : others) add(name, "none", "a state");
+}
+
+/// Other layouts have other generators.
+void diff_rng(const MegatronCheckpoint& a, const MegatronCheckpoint& b, CheckpointDiff* diff) {
+  const auto has_states = [](const MegatronCheckpoint& checkpoint) {
+    return !rng_entries(first_file(checkpoint)).empty();
+  };
+  if (!has_states(a) && !has_states(b)) return;
+  if (has_states(a) != has_states(b)) {
+    diff->notes.push_back(
+        fmt::format("only {} has states of random number generators", has_states(a) ? "A" : "B"));
+  } else if (a.tensor_model_parallel_size() != b.tensor_model_parallel_size() ||
+             a.pipeline_model_parallel_size() != b.pipeline_model_parallel_size()) {
+    diff->notes.emplace_back(
+        "states of random number generators are not compared: each rank has its own, and the "
+        "layouts differ");
+  } else {
+    for (size_t i = 0; i < a.files().size(); ++i) {
+      diff_rng_of_rank(a.files()[i], b.files()[i], diff);
+    }
+  }
+}
+
 }  // namespace
 
 void diff_state(const MegatronCheckpoint& a, const MegatronCheckpoint& b, bool compare_optimizer,
                 CheckpointDiff* diff) {
   diff_iterations(a, b, diff);
   diff_configs(a.config(), b.config(), diff);
+  diff_model_args(a, b, diff);
   if (!compare_optimizer) return;
-  diff_dicts("param_groups, with weight decay", group(a, true), group(b, true), diff);
-  diff_dicts("param_groups, without weight decay", group(a, false), group(b, false), diff);
+  for (const ParamGroupKind kind :
+       {ParamGroupKind::kDecay, ParamGroupKind::kDecoupled, ParamGroupKind::kNoDecay}) {
+    diff_dicts(fmt::format("param_groups, {}", param_group_text(kind)), group(a, kind),
+               group(b, kind), diff);
+  }
+  diff_scalers(a, b, diff);
+  diff_rng(a, b, diff);
   const Place a_scheduler = top(a, {"opt_param_scheduler", "lr_scheduler"});
   const Place b_scheduler = top(b, {"opt_param_scheduler", "lr_scheduler"});
   diff_dicts("scheduler", a_scheduler, b_scheduler, diff);

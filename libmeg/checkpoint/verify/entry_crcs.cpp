@@ -16,7 +16,7 @@ constexpr uint64_t kLargestEntry = uint64_t{1} << 30;
 }  // namespace
 
 std::vector<CheckpointProblem> check_entry_crcs(const TorchFile& file) {
-  if (file.is_legacy()) return {};
+  if (!file.has_crcs()) return {};
   const Result<ZipArchive> archive = ZipArchive::open(file.descriptor());
   if (!archive.has_value()) {
     return {problem_of(CheckpointCheck::kFile, file.path(), archive.error())};

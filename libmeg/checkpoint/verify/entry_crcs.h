@@ -8,7 +8,7 @@
 namespace meg {
 
 /// Compares the CRC-32s of a file's entries that are no storages (data.pkl and the small ones).
-/// Nothing for files of the form without zip, which have none.
+/// Nothing for files that claim none.
 std::vector<CheckpointProblem> check_entry_crcs(const TorchFile& file);
 
 }  // namespace meg

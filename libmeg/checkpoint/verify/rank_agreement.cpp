@@ -95,19 +95,9 @@ void AgreementChecker::check_value(CheckpointCheck check, const RankContent& ran
                               .likely_cause = std::string(likely_cause)});
 }
 
-/// The names of all fields of args.
 std::set<std::string> field_names(const RankContent& rank) {
-  std::set<std::string> names;
-  if (!rank.args.has_value()) return names;
-  const PickleGraph& graph = rank.file->graph();
-  const std::optional<PickleId> fields =
-      graph.node(*rank.args).kind == PickleKind::kDict ? rank.args : graph.attributes(*rank.args);
-  if (!fields.has_value()) return names;
-  const std::span<const PickleId> pairs = graph.pairs(*fields);
-  for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
-    if (const auto name = graph.as_string(pairs[i])) names.emplace(*name);
-  }
-  return names;
+  if (!rank.args.has_value()) return {};
+  return arg_names(rank.file->graph(), *rank.args);
 }
 
 void AgreementChecker::check_args(const RankContent& rank) {

@@ -22,4 +22,8 @@ void check_parameters(const CheckpointRanks& ranks, CheckpointReport* report);
 /// groups' fields, the steps and the scheduler are equal on all ranks.
 void check_optimizers(const CheckpointRanks& ranks, CheckpointReport* report);
 
+/// All ranks hold the states of the same random number generators, and the same loss scaler with a
+/// finite scale; args with fp16 ask for one.
+void check_state(const CheckpointRanks& ranks, CheckpointReport* report);
+
 }  // namespace meg

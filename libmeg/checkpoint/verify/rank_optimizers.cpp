@@ -1,8 +1,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
 
+#include "libmeg/checkpoint/megatron/checkpoint_contents.h"
 #include "libmeg/checkpoint/verify/node_text.h"
 #include "libmeg/checkpoint/verify/rank_checks.h"
 
@@ -14,16 +16,18 @@ bool is_sixteen_bit(DType dtype) { return dtype == DType::kFloat16 || dtype == D
 class OptimizerChecker {
  public:
   OptimizerChecker(const CheckpointRanks& ranks, CheckpointReport* report)
-      : ranks_(ranks), report_(*report) {}
+      : ranks_(ranks),
+        report_(*report),
+        is_single_file_(report->format == CheckpointFormat::kSingleFile) {}
 
   void run();
 
  private:
   bool check_presence();
   void check_coverage(const RankContent& rank);
+  void check_distributed(const RankContent& rank);
   void check_groups(const RankContent& rank);
-  void check_group(const RankContent& rank, const std::optional<PickleId>& expected,
-                   const std::optional<PickleId>& found, std::string_view name);
+  void check_group(const RankContent& rank, const ParamGroup& found);
   void check_steps(const RankContent& rank);
   void check_scheduler(const RankContent& rank);
   void add_notes();
@@ -40,6 +44,10 @@ class OptimizerChecker {
 
   const CheckpointRanks& ranks_;
   CheckpointReport& report_;
+  bool is_single_file_;
+  /// The first rank whose group of this kind has parameters; nullptr: none.
+  std::pair<const RankContent*, const ParamGroup*> model_of(ParamGroupKind kind) const;
+
   const RankContent* first_ = nullptr;  // the first rank whose optimizer could be read
   std::string step_;                    // of its first parameter that has one
 };
@@ -51,7 +59,10 @@ void OptimizerChecker::run() {
       continue;
     check_scheduler(rank);
     check_groups(rank);
-    if (rank.optimizer->layout.form == OptimizerForm::kDistributed) continue;
+    if (rank.optimizer->layout.form == OptimizerForm::kDistributed) {
+      check_distributed(rank);
+      continue;
+    }
     check_coverage(rank);
     check_steps(rank);
   }
@@ -109,30 +120,47 @@ void OptimizerChecker::check_coverage(const RankContent& rank) {
   }
 }
 
-void OptimizerChecker::check_groups(const RankContent& rank) {
-  const OptimizerLayout& expected = first_->optimizer->layout;
-  const OptimizerLayout& found = rank.optimizer->layout;
-  check_group(rank, expected.decay_group, found.decay_group, "param_groups, with weight decay");
-  check_group(rank, expected.no_decay_group, found.no_decay_group,
-              "param_groups, without weight decay");
+/// Only that its state is there: what it holds is not understood yet.
+void OptimizerChecker::check_distributed(const RankContent& rank) {
+  if (rank.has_distrib_optim || is_single_file_) return;
+  const std::filesystem::path folder = std::filesystem::path(rank.file->path()).parent_path();
+  report_.problems.push_back({.check = CheckpointCheck::kDistributedOptimizer,
+                              .file = (folder / kDistribOptimFile).string(),
+                              .expected = "the distributed optimizer's state",
+                              .found = "no such file",
+                              .likely_cause = "a copy that left it out"});
 }
 
-/// Every field but params; a stage may lack a group that has no parameters there.
-void OptimizerChecker::check_group(const RankContent& rank, const std::optional<PickleId>& expected,
-                                   const std::optional<PickleId>& found, std::string_view name) {
-  if (&rank == first_ || !expected.has_value() || !found.has_value()) return;
-  const PickleGraph& graph = first_->file->graph();
-  const std::span<const PickleId> pairs = graph.pairs(*expected);
+void OptimizerChecker::check_groups(const RankContent& rank) {
+  for (const ParamGroup& group : rank.optimizer->layout.groups) check_group(rank, group);
+}
+
+std::pair<const RankContent*, const ParamGroup*> OptimizerChecker::model_of(
+    ParamGroupKind kind) const {
+  for (const RankContent& rank : ranks_.ranks) {
+    if (!rank.optimizer.has_value()) continue;
+    const ParamGroup* group = rank.optimizer->layout.group(kind);
+    if (group != nullptr && group->parameters > 0) return {&rank, group};
+  }
+  return {nullptr, nullptr};
+}
+
+/// Every field but params. A group that has no parameters on a stage has made no steps there.
+void OptimizerChecker::check_group(const RankContent& rank, const ParamGroup& found) {
+  const auto [model, expected] = model_of(found.kind);
+  if (model == nullptr || model == &rank || found.parameters == 0) return;
+  const PickleGraph& graph = model->file->graph();
+  const std::span<const PickleId> pairs = graph.pairs(expected->node);
   for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
     const std::optional<std::string_view> key = graph.as_string(pairs[i]);
     if (!key.has_value() || *key == "params") continue;
-    const std::string value = node_text(*first_->file, pairs[i + 1]);
-    const std::optional<PickleId> other = rank.file->graph().find(*found, *key);
+    const std::string value = node_text(*model->file, pairs[i + 1]);
+    const std::optional<PickleId> other = rank.file->graph().find(found.node, *key);
     const std::string other_value =
         other.has_value() ? node_text(*rank.file, *other) : "no such field";
     if (value == other_value) continue;
-    add_problem(rank, fmt::format("{}, {}", name, *key),
-                fmt::format("{} as in {}", value, first_->folder_name), other_value,
+    add_problem(rank, fmt::format("param_groups, {}, {}", param_group_text(found.kind), *key),
+                fmt::format("{} as in {}", value, model->folder_name), other_value,
                 *key == "step" ? "a rank's file of another checkpoint" : "");
   }
 }
@@ -183,8 +211,8 @@ void OptimizerChecker::add_notes() {
   }
   if (report_.optimizer == OptimizerForm::kDistributed) {
     report_.notes.emplace_back(
-        "the distributed optimizer's state (distrib_optim.pt) was read for damage only: its "
-        "values are not checked yet");
+        "the distributed optimizer's state (distrib_optim.pt) is not understood yet: its files are "
+        "checked for damage, its values are not");
   } else if (!first.optimizer->layout.has_state) {
     report_.notes.emplace_back("the optimizer was saved before its first step: it has no state");
   }

@@ -5,9 +5,8 @@
 #include <set>
 #include <unordered_map>
 
+#include "libmeg/checkpoint/megatron/checkpoint_config.h"
 #include "libmeg/checkpoint/verify/rank_checks.h"
-#include "libmeg/model/parameter_count.h"
-#include "libmeg/model/shard_axes.h"
 
 namespace meg {
 namespace {
@@ -48,8 +47,8 @@ class ParameterChecker {
   const CheckpointRanks& ranks_;
   CheckpointReport& report_;
   std::vector<ChunkView> chunks_;
-  bool is_whole_ = true;                  // a rank of every stage could be read
-  std::vector<ModelParameter> expected_;  // by args; empty where they do not say
+  bool is_whole_ = true;  // a rank of every stage could be read
+  RankShapes shapes_;     // by args
 };
 
 ParameterChecker::ParameterChecker(const CheckpointRanks& ranks, CheckpointReport* report)
@@ -63,12 +62,7 @@ ParameterChecker::ParameterChecker(const CheckpointRanks& ranks, CheckpointRepor
     }
   }
   if (!ranks.config.has_value()) return;
-  GptConfig config = *ranks.config;
-  // Where these are not known their parameters' first dimension is not compared.
-  config.padded_vocab_size = std::max<int64_t>(config.padded_vocab_size, 1);
-  config.max_position_embeddings = std::max<int64_t>(config.max_position_embeddings, 1);
-  Result<std::vector<ModelParameter>> expected = model_parameters(config, ranks.pipeline_size > 1);
-  if (expected.has_value()) expected_ = *std::move(expected);
+  shapes_ = RankShapes(*ranks.config, ranks.tensor_size, ranks.pipeline_size > 1);
 }
 
 void ParameterChecker::run() {
@@ -171,7 +165,7 @@ void ParameterChecker::check_layer_names() {
     }
   }
   if (spellings.empty()) return;
-  for (const ModelParameter& parameter : expected_) {
+  for (const ModelParameter& parameter : shapes_.parameters()) {
     if (parameter.placement != Placement::kLayer) continue;
     if (spellings.count(parameter.canonical) > 0) continue;
     add_problem(CheckpointCheck::kNames, *chunks_.front().rank, parameter.canonical,
@@ -206,7 +200,7 @@ bool ParameterChecker::has_canonical(const std::string& canonical) const {
 
 /// Embedding, final norm and output layer.
 void ParameterChecker::check_other_names() {
-  for (const ModelParameter& parameter : expected_) {
+  for (const ModelParameter& parameter : shapes_.parameters()) {
     if (parameter.placement == Placement::kLayer) continue;
     if (has_canonical(parameter.canonical)) continue;
     const bool is_first = parameter.placement == Placement::kEmbedding;
@@ -223,19 +217,9 @@ void ParameterChecker::check_shapes() {
   for (const ChunkView& chunk : chunks_) {
     for (const RankEntry& entry : *chunk.entries) {
       if (entry.match.is_extra_state || entry.tensor == nullptr) continue;
-      const auto parameter = std::find_if(
-          expected_.begin(), expected_.end(),
-          [&](const ModelParameter& known) { return known.canonical == entry.match.canonical; });
-      if (parameter == expected_.end() || entry.match.partition != parameter->partition) continue;
-      const Result<std::vector<int64_t>> shape =
-          shard_shape(parameter->partition, parameter->shape, ranks_.tensor_size);
-      std::vector<int64_t> expected = shape.has_value() ? *shape : parameter->shape;
       const std::vector<int64_t>& found = entry.tensor->shape;
-      const bool is_table = parameter->partition == Partition::kVocabulary;
-      const bool has_positions = ranks_.config->max_position_embeddings > 0;
-      const bool is_told = parameter->placement != Placement::kEmbedding || has_positions;
-      if (!found.empty() && (is_table || !is_told)) expected[0] = found[0];
-      if (expected == found) continue;
+      const std::optional<std::vector<int64_t>> expected = shapes_.expected(entry.match, found);
+      if (!expected.has_value() || *expected == found) continue;
       const auto [known, is_new] = problems.try_emplace(entry.match.canonical);
       if (!is_new) {
         ++known->second.count;
@@ -244,7 +228,7 @@ void ParameterChecker::check_shapes() {
       known->second = {.check = CheckpointCheck::kShapes,
                        .file = chunk.rank->file->path(),
                        .tensor = entry.flat_name,
-                       .expected = fmt::format("{} by args", shape_text(expected)),
+                       .expected = fmt::format("{} by args", shape_text(*expected)),
                        .found = shape_text(found)};
     }
   }

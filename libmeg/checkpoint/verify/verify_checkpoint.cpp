@@ -7,6 +7,7 @@
 #include <iterator>
 #include <utility>
 
+#include "libmeg/checkpoint/megatron/rank_files.h"
 #include "libmeg/checkpoint/verify/checkpoint_ranks.h"
 #include "libmeg/checkpoint/verify/entry_crcs.h"
 #include "libmeg/checkpoint/verify/lane_plan.h"
@@ -52,6 +53,7 @@ Result<CheckpointReport> CheckpointVerifier::run() && {
   check_agreement(ranks, folder_, options_, &report_);
   check_parameters(ranks, &report_);
   check_optimizers(ranks, &report_);
+  check_state(ranks, &report_);
   MEG_RETURN_IF_ERROR(check_whole(ranks));
   MEG_RETURN_IF_ERROR(read_values(ranks));
   return std::move(report_);
@@ -153,6 +155,12 @@ Status CheckpointVerifier::read_values(const CheckpointRanks& ranks) {
   for (const LaneGroup& group : groups) {
     report_.tensors += static_cast<int64_t>(group.lanes.size());
   }
+  uint64_t bytes = 0;
+  for (const LaneGroup& group : groups) {
+    for (const Lane& lane : group.lanes) bytes += static_cast<uint64_t>(lane.view.bytes());
+  }
+  MEG_RETURN_IF_ERROR(
+      check_tensor_bytes(folder_.folder, bytes, static_cast<uint64_t>(report_.bytes)));
   std::vector<std::shared_ptr<const TorchFile>> files = ranks.other_files;
   for (const RankContent& rank : ranks.ranks) files.push_back(rank.file);
   for (const std::shared_ptr<const TorchFile>& file : files) {

@@ -1,5 +1,7 @@
 #include "libmeg/dataset/samples/batch_schedule.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 
@@ -57,6 +59,7 @@ Result<BatchSchedule> BatchSchedule::create(const Options& options) {
   MEG_RETURN_IF_ERROR(check_range("micro batch size times data-parallel size", least, 1));
 
   BatchSchedule schedule;
+  schedule.stretches_.clear();
   schedule.global_batch_size_ = options.global_batch_size == 0 ? least : options.global_batch_size;
   schedule.micro_batch_size_ = options.micro_batch_size;
   schedule.data_parallel_size_ = options.data_parallel_size;
@@ -92,14 +95,18 @@ int64_t BatchSchedule::samples_until_larger(int64_t consumed) const {
   return larger;
 }
 
+Status BatchSchedule::check_batch_size(std::string_view name, int64_t batch_size) const {
+  const int64_t at_once = micro_batch_size_ * data_parallel_size_;
+  if (batch_size > 0 && batch_size % at_once == 0) return Status();
+  return make_error(StatusCode::kInvalidArgument,
+                    "{}: expected a multiple of {} (micro batch size {} times data-parallel size "
+                    "{}), found {}",
+                    name, at_once, micro_batch_size_, data_parallel_size_, batch_size);
+}
+
 Status BatchSchedule::add_stretch(Stretch stretch) {
-  if (stretch.batch_size % (micro_batch_size_ * data_parallel_size_) != 0) {
-    return make_error(StatusCode::kInvalidArgument,
-                      "step {}: global batch size: expected a multiple of {} (micro batch size {} "
-                      "times data-parallel size {}), found {}",
-                      stretch.first_step, micro_batch_size_ * data_parallel_size_,
-                      micro_batch_size_, data_parallel_size_, stretch.batch_size);
-  }
+  MEG_RETURN_IF_ERROR(check_batch_size(
+      fmt::format("step {}: global batch size", stretch.first_step), stretch.batch_size));
   if (stretches_.size() == kMostStretches) {
     return make_error(StatusCode::kInvalidArgument,
                       "--rampup-batch-size: expected at most {} batch sizes, found more",

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "libmeg/core/result.h"
@@ -26,11 +27,17 @@ class BatchSchedule {
     std::optional<BatchRampup> rampup = std::nullopt;
   };
 
+  /// One sample a step.
+  BatchSchedule() = default;
+
   /// kInvalidArgument where a number is out of range or where the batch of a step of a run from
   /// its first sample does not divide into micro-batches, with the numbers.
   static Result<BatchSchedule> create(const Options& options);
 
   int64_t global_batch_size() const { return global_batch_size_; }
+
+  /// kInvalidArgument where a batch size does not divide into micro-batches of the ranks.
+  Status check_batch_size(std::string_view name, int64_t batch_size) const;
 
   /// The batch size of the step that begins after consumed_samples.
   int64_t batch_size_after(int64_t consumed_samples) const;
@@ -54,18 +61,17 @@ class BatchSchedule {
     int64_t batch_size = 0;
   };
 
-  BatchSchedule() = default;
-
   Status walk();
   Status add_stretch(Stretch stretch);
   int64_t samples_until_larger(int64_t consumed) const;
 
-  int64_t global_batch_size_ = 0;
+  int64_t global_batch_size_ = 1;
   int64_t micro_batch_size_ = 1;
   int64_t data_parallel_size_ = 1;
   std::optional<BatchRampup> rampup_;
   double samples_per_increment_ = 0;
-  std::vector<Stretch> stretches_;  ///< Of a run from its first sample; at least one.
+  /// Of a run from its first sample; at least one.
+  std::vector<Stretch> stretches_ = {{.first_step = 1, .first_sample = 0, .batch_size = 1}};
 };
 
 }  // namespace meg

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <span>
 
 #include "libmeg/core/stopwatch.h"
 #include "libmeg/dataset/samples/blend_index_cache.h"
@@ -37,6 +38,19 @@ Result<std::vector<BlendPart>> plan_blend(Split split, const Blend& blend,
   return blend_parts(weights, *samples, config.version);
 }
 
+/// A blend by sizes gives every dataset a share.
+Status check_sizes(std::span<const int64_t> sizes, Split split,
+                   std::span<const std::unique_ptr<SampleDataset>> datasets) {
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (sizes[i] > 0) continue;
+    return make_error(StatusCode::kInvalidArgument,
+                      "{}: expected at least one whole sample in the {} split of a blend without "
+                      "weights, found none",
+                      datasets[i]->prefixes()[0], split_name(split));
+  }
+  return {};
+}
+
 /// The index of the blend over its open datasets.
 Result<std::unique_ptr<SampleDataset>> blend_of(
     Split split, std::vector<std::unique_ptr<SampleDataset>> datasets,
@@ -50,6 +64,7 @@ Result<std::unique_ptr<SampleDataset>> blend_of(
   int64_t used = 0;
   for (const BlendPart& part : parts) used += part.used;
   if (parts.empty()) {
+    MEG_RETURN_IF_ERROR(check_sizes(request.dataset_sizes, split, datasets));
     weights.assign(request.dataset_sizes.begin(), request.dataset_sizes.end());
     const std::optional<int64_t> samples = config.samples[split_number(split)];
     if (samples.has_value()) request.size = std::min(*samples, total);
@@ -67,6 +82,7 @@ Result<std::unique_ptr<SampleDataset>> blend_of(
                                            .size = request.size},
                                           config.version);
   request.files = blend_index_files(split, request.description, config.cache_path, config.version);
+  request.waiting = config.waiting;
   MEG_ASSIGN_OR_RETURN(BlendIndexCache cache, open_blend_index_cache(request));
   auto blended = std::make_unique<BlendedDataset>(std::move(datasets), std::move(cache.index));
   result.caches.push_back(

@@ -9,10 +9,10 @@
 #include <numeric>
 
 #include "libmeg/core/atomic_file.h"
-#include "libmeg/core/file_lock.h"
 #include "libmeg/core/mapped_file.h"
 #include "libmeg/core/npy.h"
 #include "libmeg/dataset/samples/blend_index.h"
+#include "libmeg/dataset/samples/cache_lock.h"
 
 namespace meg {
 namespace {
@@ -83,7 +83,7 @@ template <class T>
 Result<AtomicFile> npy_file(const std::string& path, const std::vector<T>& values) {
   const std::array shape = {static_cast<int64_t>(values.size())};
   MEG_ASSIGN_OR_RETURN(const std::string header, npy_header(dtype_of<T>(), shape));
-  MEG_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(path));
+  MEG_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create_under_lock(path));
   MEG_RETURN_IF_ERROR(file.write(std::as_bytes(std::span(header))));
   MEG_RETURN_IF_ERROR(file.write(std::as_bytes(std::span(values))));
   return file;
@@ -95,10 +95,10 @@ Status save(const BuiltIndex& built, const BlendIndexRequest& request) {
                                                 ? npy_file(files.dataset_index, built.byte_datasets)
                                                 : npy_file(files.dataset_index, built.datasets));
   MEG_ASSIGN_OR_RETURN(AtomicFile samples, npy_file(files.sample_index, built.samples));
-  MEG_ASSIGN_OR_RETURN(AtomicFile description, AtomicFile::create(files.description));
+  MEG_ASSIGN_OR_RETURN(AtomicFile description, AtomicFile::create_under_lock(files.description));
   MEG_RETURN_IF_ERROR(description.write(std::as_bytes(std::span(request.description))));
   AtomicFile* const all[] = {&datasets, &samples, &description};
-  return AtomicFile::commit_all(all);
+  return AtomicFile::commit_all(all, AtomicFile::Flush::kFiles);
 }
 
 bool present(const BlendIndexFiles& files) {
@@ -151,7 +151,12 @@ Result<BlendIndexCache> open_blend_index_cache(const BlendIndexRequest& request)
   FileLock lock;
   for (const bool locked : {false, true}) {
     if (locked) {
-      MEG_ASSIGN_OR_RETURN(lock, FileLock::acquire(request.files->description + ".lock"));
+      const BlendIndexFiles& files = *request.files;
+      const std::vector<std::string> all = {files.dataset_index, files.sample_index,
+                                            files.description};
+      MEG_ASSIGN_OR_RETURN(lock, lock_cache(files.description, all, [&] {
+                             return !request.waiting || request.waiting(files.description);
+                           }));
     }
     if (!present(*request.files)) continue;
     Result<BlendIndex> found = load(request);

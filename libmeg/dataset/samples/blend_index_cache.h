@@ -23,6 +23,7 @@ struct BlendIndexRequest {
   bool draws_beyond_end = false;
   std::string description;               ///< The text that the files are named by.
   std::optional<BlendIndexFiles> files;  ///< nullopt: built in memory.
+  CacheWaiting waiting;
 };
 
 struct BlendIndexCache {

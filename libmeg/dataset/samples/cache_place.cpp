@@ -15,10 +15,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Status write_text(const std::string& path, std::string_view text) {
-  MEG_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(path));
+/// A sidecar that is cut short is seen as such, and one that is missing is no harm.
+Status write_sidecar(Result<AtomicFile> created, const CacheSidecar& sidecar) {
+  MEG_ASSIGN_OR_RETURN(AtomicFile file, std::move(created));
+  const std::string text = sidecar_text(sidecar);
   MEG_RETURN_IF_ERROR(file.write(std::as_bytes(std::span(text))));
-  return file.commit();
+  return file.commit(AtomicFile::Flush::kNothing);
 }
 
 /// Whether the file holds `text` and nothing else; reads no more than that.
@@ -29,18 +31,10 @@ Result<bool> holds_text(const std::string& path, std::string_view text) {
   return std::string_view(found).substr(0, size) == text;
 }
 
-/// The files that make a cache whole, in the order in which they are written.
-std::vector<std::string> parts_of(const GptIndexCacheFiles& files) {
-  std::vector<std::string> parts = {files.indices.document_index, files.indices.sample_index,
-                                    files.indices.shuffle_index};
-  if (!files.description.empty()) parts.push_back(files.description);
-  return parts;
-}
-
 /// From the first removal on, nobody takes the rest for whole.
 void remove_cache(const GptIndexCacheFiles& files) {
   std::error_code ignored;
-  for (const std::string& part : parts_of(files)) fs::remove(part, ignored);
+  for (const std::string& part : files.parts()) fs::remove(part, ignored);
   fs::remove(files.sidecar, ignored);
 }
 
@@ -80,7 +74,7 @@ Result<PlaceFinding> PlaceLook::look() {
   std::error_code ignored;
   std::string missing;
   bool has_any = false;
-  for (const std::string& part : parts_of(files_)) {
+  for (const std::string& part : files_.parts()) {
     const bool is_there = fs::is_regular_file(part, ignored);
     has_any = has_any || is_there;
     if (!is_there && missing.empty()) missing = part;
@@ -177,7 +171,7 @@ void PlaceLook::refresh_sidecar(const IdxStamp& stamp) {
   if (kept.mtime_ns == sidecar_->idx.mtime_ns) return;
   sidecar_->idx = kept;
   // Where it cannot be written, the next look reads the lengths again.
-  (void)write_text(files_.sidecar, sidecar_text(*sidecar_));
+  (void)write_sidecar(AtomicFile::create(files_.sidecar), *sidecar_);
 }
 
 Result<GptIndexCache> build_files(const GptIndexCacheFiles& files, CacheSource* source) {
@@ -185,11 +179,14 @@ Result<GptIndexCache> build_files(const GptIndexCacheFiles& files, CacheSource* 
   MEG_ASSIGN_OR_RETURN(const IdxStamp stamp, source->stamp());
   MEG_ASSIGN_OR_RETURN(const LengthTotals totals, source->totals());
   MEG_ASSIGN_OR_RETURN(const GptIndexPlan plan, source->plan(totals));
-  MEG_RETURN_IF_ERROR(
-      write_gpt_index_files(plan, source->dataset(), request.range, request.seed, files.indices));
-  if (!files.description.empty()) {
-    MEG_RETURN_IF_ERROR(write_text(files.description, request.description));
+  const bool described = !files.description.empty();
+  AtomicFile description;
+  if (described) {
+    MEG_ASSIGN_OR_RETURN(description, AtomicFile::create_under_lock(files.description));
+    MEG_RETURN_IF_ERROR(description.write(std::as_bytes(std::span(request.description))));
   }
+  MEG_RETURN_IF_ERROR(write_gpt_index_files(plan, source->dataset(), request.range, request.seed,
+                                            files.indices, described ? &description : nullptr));
   MEG_ASSIGN_OR_RETURN(CachedIndex opened, open_cached_index(files.indices, plan));
   const CacheSidecar sidecar{.idx = stamp_to_keep(stamp),
                              .sequences = request.range,
@@ -197,7 +194,7 @@ Result<GptIndexCache> build_files(const GptIndexCacheFiles& files, CacheSource* 
                              .extra_token = request.extra_token,
                              .drop_last_partial = request.drop_last_partial,
                              .indices = std::move(opened.digests)};
-  MEG_RETURN_IF_ERROR(write_text(files.sidecar, sidecar_text(sidecar)));
+  MEG_RETURN_IF_ERROR(write_sidecar(AtomicFile::create_under_lock(files.sidecar), sidecar));
   return GptIndexCache{.index = std::move(opened.index),
                        .plan = plan,
                        .outcome = CacheOutcome::kBuilt,

@@ -54,13 +54,9 @@ Status build_split(Split split, const Blend& blend, bool cut, const GptDataConfi
   }
   if (built == nullptr || built->size() > 0) return {};
   built.reset();
-  const std::string what =
-      fmt::format("{}: no whole sample of --seq-length {} in the {} split", blend.prefixes[0],
-                  config.sequence_length, split_name(split));
-  if (split == Split::kTrain && config.samples[split_number(split)] != 0) {
-    return Status(StatusCode::kInvalidArgument, what);
-  }
-  result.notes.push_back(what + ": it is skipped");
+  result.notes.push_back(
+      fmt::format("{}: no whole sample of --seq-length {} in the {} split: it is skipped",
+                  blend.prefixes[0], config.sequence_length, split_name(split)));
   return {};
 }
 
@@ -87,7 +83,7 @@ Status build_cut_splits(const GptDataConfig& config, GptDatasets& result) {
   const auto ranges = cut.ranges(std::numeric_limits<int32_t>::max());
   for (const Split split : kSplits) {
     if (!ranges[split_number(split)].has_value()) {
-      MEG_RETURN_IF_ERROR(datasets.no_documents(split, config.blend->prefixes[0]));
+      datasets.note_no_documents(split, config.blend->prefixes[0]);
       continue;
     }
     MEG_RETURN_IF_ERROR(build_split(split, *config.blend, true, config, datasets, result));

@@ -36,6 +36,7 @@ struct GptDataConfig {
   bool drop_last_partial_validation_sequence = true;
   int threads = 1;  ///< --num-dataset-builder-threads: datasets of a blend built at once
   MegatronVersion version = newest_megatron_version();
+  CacheWaiting waiting = {};
 };
 
 /// What became of one index cache.
@@ -58,8 +59,9 @@ struct GptDatasets {
 };
 
 /// Opens the datasets, and opens or builds every index cache of the run.
-/// kInvalidArgument where the configuration cannot be met, with the numbers: among others a dataset
-/// of fewer tokens than one sample, and a training split without documents.
+/// kInvalidArgument where the configuration cannot be met, with the numbers: among others a split
+/// whose documents have no tokens, where Megatron hangs. A split without documents is null; whether
+/// a run can do without it is the caller's to say.
 /// Mirrors Megatron-LM megatron/core/datasets/blended_megatron_dataset_builder.py:
 /// BlendedMegatronDatasetBuilder.
 Result<GptDatasets> build_gpt_datasets(const GptDataConfig& config);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "libmeg/core/file_lock.h"
+#include "libmeg/dataset/samples/cache_lock.h"
 #include "libmeg/dataset/samples/cache_place.h"
 #include "libmeg/dataset/samples/cache_source.h"
 
@@ -25,11 +26,17 @@ Status unwritable(const GptIndexCacheFiles& files, const Status& error,
                     unusable.empty() ? "" : "; the one there cannot be used: ", unusable);
 }
 
-std::string lock_path(const GptIndexCacheFiles& files) { return files.sidecar + ".lock"; }
+Result<FileLock> lock_files(const GptIndexCacheFiles& files, const FileLock::Waiting& waiting) {
+  std::vector<std::string> all = files.parts();
+  all.push_back(files.sidecar);
+  return lock_cache(files.sidecar, all, waiting);
+}
 
 Result<GptIndexCache> build_locked(const GptIndexCacheFiles& files, std::string unusable,
                                    CacheSource* source) {
-  const auto lock = FileLock::acquire(lock_path(files));
+  const CacheWaiting& waiting = source->request().waiting;
+  const auto lock =
+      lock_files(files, [&] { return !waiting || waiting(files.indices.sample_index); });
   if (!lock.has_value()) return unwritable(files, lock.error(), unusable);
   // Another process may have built it meanwhile.
   MEG_ASSIGN_OR_RETURN(PlaceFinding found, look_at_place(files, source));
@@ -49,7 +56,7 @@ Result<GptIndexCache> open_or_build(CacheSource* source) {
   for (const GptIndexCacheFiles& files : source->request().places) {
     MEG_ASSIGN_OR_RETURN(PlaceFinding found, look_at_place(files, source));
     if (found.cache.has_value()) {
-      FileLock::remove_abandoned(lock_path(files));
+      FileLock::remove_abandoned(cache_lock_path(files.sidecar));
       return *std::move(found.cache);
     }
     if (unusable.empty()) unusable = std::move(found.unusable);
@@ -58,6 +65,13 @@ Result<GptIndexCache> open_or_build(CacheSource* source) {
 }
 
 }  // namespace
+
+std::vector<std::string> GptIndexCacheFiles::parts() const {
+  std::vector<std::string> parts = {indices.document_index, indices.sample_index,
+                                    indices.shuffle_index};
+  if (!description.empty()) parts.push_back(description);
+  return parts;
+}
 
 Result<GptIndexCache> open_gpt_index_cache(const GptIndexCacheRequest& request,
                                            const MegatronVersion& version) {

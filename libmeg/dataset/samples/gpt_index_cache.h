@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,7 +21,14 @@ struct GptIndexCacheFiles {
   std::string description;  ///< Empty at v2.x, which writes none.
   GptIndexPaths indices;
   std::string sidecar;  ///< libmeg's own: of which data the indices were built.
+
+  /// What makes a cache whole, in the order in which it appears: all but the sidecar.
+  std::vector<std::string> parts() const;
 };
+
+/// Called about 20 times a second while another process builds `cache` (one of its files), from
+/// whatever thread waits; false ends the waiting with kCancelled. Empty: waits without a word.
+using CacheWaiting = std::function<bool(const std::string& cache)>;
 
 /// What a split's indices are built from and found by.
 struct GptIndexCacheRequest {
@@ -34,6 +42,7 @@ struct GptIndexCacheRequest {
   bool drop_last_partial = true;
   /// Places to look in, in order; the last one is where a missing cache is built.
   std::vector<GptIndexCacheFiles> places;
+  CacheWaiting waiting;
 };
 
 /// What was done about a cache.

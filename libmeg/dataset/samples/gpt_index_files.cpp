@@ -1,12 +1,12 @@
 #include "libmeg/dataset/samples/gpt_index_files.h"
 
 #include <algorithm>
-#include <array>
 #include <future>
 #include <latch>
 #include <new>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "libmeg/core/atomic_file.h"
 #include "libmeg/core/huge_array.h"
@@ -21,7 +21,7 @@ namespace {
 class NpyOutput {
  public:
   Status create(const std::string& path, DType dtype, std::span<const int64_t> shape) {
-    MEG_ASSIGN_OR_RETURN(file, AtomicFile::create(path));
+    MEG_ASSIGN_OR_RETURN(file, AtomicFile::create_under_lock(path));
     MEG_ASSIGN_OR_RETURN(const std::string header, npy_header(dtype, shape));
     return writer_.append(std::as_bytes(std::span(header)));
   }
@@ -123,14 +123,15 @@ Status write_indices(const GptIndexPlan& plan, const IndexedDataset& dataset, Se
 }  // namespace
 
 Status write_gpt_index_files(const GptIndexPlan& plan, const IndexedDataset& dataset,
-                             SequenceRange range, uint32_t seed, const GptIndexPaths& paths) {
+                             SequenceRange range, uint32_t seed, const GptIndexPaths& paths,
+                             AtomicFile* last) {
   try {
     Outputs out;
     MEG_RETURN_IF_ERROR(create(plan, paths, out));
     MEG_RETURN_IF_ERROR(write_indices(plan, dataset, range, seed, out));
-    const std::array<AtomicFile*, 3> files = {&out.document.file, &out.sample.file,
-                                              &out.shuffle.file};
-    return AtomicFile::commit_all(files);
+    std::vector<AtomicFile*> files = {&out.document.file, &out.sample.file, &out.shuffle.file};
+    if (last != nullptr) files.push_back(last);
+    return AtomicFile::commit_all(files, AtomicFile::Flush::kFiles);
   } catch (const std::bad_alloc&) {
     return make_error(StatusCode::kResourceExhausted,
                       "{}: not enough memory for {} documents and {} samples", paths.document_index,

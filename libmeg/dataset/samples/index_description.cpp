@@ -39,13 +39,16 @@ void write_matrix(const GptDescription& description, JsonText& json) {
   json.key("split_matrix");
   if (!description.weights.has_value()) return json.literal("null");
   json.begin_array();
-  for (const auto& bounds : description.weights->matrix()) {
+  const auto matrix = description.weights->matrix();
+  for (const Split split : kSplits) {
+    const auto& bounds = matrix[split_number(split)];
     if (!bounds.has_value()) {
       json.literal("null");
       continue;
     }
     json.begin_array();
-    if (bounds->first == 0) {
+    // Megatron's sums begin with an integer.
+    if (split == Split::kTrain) {
       json.number(int64_t{0});
     } else {
       json.number(bounds->first);

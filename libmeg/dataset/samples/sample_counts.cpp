@@ -22,7 +22,8 @@ Status at_least(int64_t least, int64_t value, const char* flag) {
                     value);
 }
 
-Status check(const RunLength& length, const MegatronVersion& version) {
+Status check(const RunLength& length, const BatchSchedule& batches,
+             const MegatronVersion& version) {
   if (length.train_iters.has_value() == length.train_samples.has_value()) {
     return Status(StatusCode::kInvalidArgument,
                   length.train_iters.has_value()
@@ -32,10 +33,14 @@ Status check(const RunLength& length, const MegatronVersion& version) {
   MEG_RETURN_IF_ERROR(at_least(0, length.train_iters.value_or(0), "--train-iters"));
   MEG_RETURN_IF_ERROR(at_least(1, length.train_samples.value_or(1), "--train-samples"));
   MEG_RETURN_IF_ERROR(at_least(0, length.eval_iters, "--eval-iters"));
-  MEG_RETURN_IF_ERROR(at_least(1, length.eval_interval, "--eval-interval"));
+  const bool evaluates_once = length.skip_train && version.skip_train_evaluates_once;
+  MEG_RETURN_IF_ERROR(at_least(length.full_validation || evaluates_once ? 0 : 1,
+                               length.eval_interval, "--eval-interval"));
   MEG_RETURN_IF_ERROR(at_least(0, length.start_eval_at_iter.value_or(0), "--start-eval-at-iter"));
-  MEG_RETURN_IF_ERROR(
-      at_least(1, length.eval_global_batch_size.value_or(1), "--eval-global-batch-size"));
+  if (length.eval_global_batch_size.has_value()) {
+    MEG_RETURN_IF_ERROR(
+        batches.check_batch_size("--eval-global-batch-size", *length.eval_global_batch_size));
+  }
   if (length.full_validation && !version.open_sample_counts) {
     return make_error(StatusCode::kInvalidArgument,
                       "--full-validation: {} of Megatron-LM has no counts without end",
@@ -60,7 +65,7 @@ Result<int64_t> validation_steps(const RunLength& length, int64_t train_iters,
 
 Result<SampleCounts> count_samples(const RunLength& length, const BatchSchedule& batches,
                                    const MegatronVersion& version) {
-  MEG_RETURN_IF_ERROR(check(length, version));
+  MEG_RETURN_IF_ERROR(check(length, batches, version));
   SampleCounts counts;
   if (length.train_samples.has_value()) {
     const bool whole_rampup = version.rampup_steps == RampupSteps::kWhole;

@@ -15,7 +15,9 @@ struct RunLength {
   std::optional<int64_t> train_iters = std::nullopt;    ///< One of these two.
   std::optional<int64_t> train_samples = std::nullopt;  ///< Taken where it is not 0.
   int64_t eval_iters = 100;                             ///< Steps of one evaluation.
-  int64_t eval_interval = 1000;  ///< Training steps between two evaluations, at least 1.
+  /// Training steps between two evaluations, at least 1. Where they are not counted (whole
+  /// validation, no training) also 0: none while training.
+  int64_t eval_interval = 1000;
   std::optional<int64_t> start_eval_at_iter = std::nullopt;  ///< No evaluation before this step.
   std::optional<int64_t> eval_global_batch_size = std::nullopt;  ///< nullopt: that of training.
   bool skip_train = false;

@@ -31,35 +31,32 @@ Result<std::shared_ptr<const IndexedDataset>> SplitDatasets::open_dataset(
   MEG_ASSIGN_OR_RETURN(
       IndexedDataset dataset,
       IndexedDataset::open(prefix, {.multimodal = {}, .access = MappedFile::Access::kRandom}));
-  const int64_t needed = config_.sequence_length + (config_.extra_token ? 1 : 0);
-  if (dataset.item_count() < needed) {
-    return make_error(StatusCode::kInvalidArgument,
-                      "{}: expected at least {} tokens (one sample of --seq-length {}), found {}",
-                      prefix, needed, config_.sequence_length, dataset.item_count());
-  }
   opened = std::make_shared<const IndexedDataset>(std::move(dataset));
   return opened;
 }
 
-std::optional<SequenceRange> SplitDatasets::range_of(Split split,
-                                                     const IndexedDataset& dataset) const {
+std::string SplitDatasets::name_of(Split split) const {
+  return fmt::format("{} split{}", split_name(split),
+                     cut_.has_value() ? fmt::format(" (--split {})", cut_->text()) : "");
+}
+
+Result<std::optional<SequenceRange>> SplitDatasets::range_of(Split split,
+                                                             const IndexedDataset& dataset) const {
   std::optional<SequenceRange> range = SequenceRange{.begin = 0, .end = dataset.sequence_count()};
   if (cut_.has_value()) {
     range = cut_->ranges(dataset.sequence_count())[split_number(split)];
   }
-  if (range.has_value() && !has_tokens(dataset, *range)) range.reset();
-  return range;
+  if (!range.has_value() || has_tokens(dataset, *range)) return range;
+  return make_error(
+      StatusCode::kInvalidArgument,
+      "{}: {}: expected tokens in the sequences [{}, {}) of {}, found none (Megatron-LM "
+      "adds up epochs without end here): give the split weight 0 or more documents",
+      dataset.prefix(), name_of(split), range->begin, range->end, dataset.sequence_count());
 }
 
-Status SplitDatasets::no_documents(Split split, const std::string& prefix) {
-  const std::string where =
-      fmt::format("{}: no documents for the {} split{}", prefix, split_name(split),
-                  cut_.has_value() ? fmt::format(" (--split {})", cut_->text()) : "");
-  if (split == Split::kTrain && config_.samples[split_number(split)] != 0) {
-    return Status(StatusCode::kInvalidArgument, where);
-  }
-  result_.notes.push_back(where + ": it is skipped");
-  return {};
+void SplitDatasets::note_no_documents(Split split, const std::string& prefix) {
+  result_.notes.push_back(
+      fmt::format("{}: no documents for the {}: it is skipped", prefix, name_of(split)));
 }
 
 GptDescription SplitDatasets::describe(Split split, const Part& part) const {
@@ -78,7 +75,7 @@ Status SplitDatasets::open_cache(Split split, const Part& part,
                                  std::shared_ptr<const IndexedDataset> dataset,
                                  Opened* opened) const {
   const Stopwatch watch;
-  const std::optional<SequenceRange> range = range_of(split, *dataset);
+  MEG_ASSIGN_OR_RETURN(const std::optional<SequenceRange> range, range_of(split, *dataset));
   if (!range.has_value()) return {};
   GptIndexCacheRequest request;
   request.dataset = dataset.get();
@@ -86,6 +83,7 @@ Status SplitDatasets::open_cache(Split split, const Part& part,
   request.seed = static_cast<uint32_t>(config_.seed);
   request.description = gpt_description(describe(split, part), config_.version);
   request.samples = part.samples;
+  request.waiting = config_.waiting;
   request.sequence_length = config_.sequence_length;
   request.extra_token = config_.extra_token;
   request.drop_last_partial =
@@ -136,15 +134,22 @@ Result<std::vector<std::unique_ptr<SampleDataset>>> SplitDatasets::open(
     }
   }
   std::vector<std::unique_ptr<SampleDataset>> splits;
+  std::optional<std::string> without;
   for (size_t i = 0; i < parts.size(); ++i) {
     MEG_RETURN_IF_ERROR(statuses[i]);
     if (opened[i].dataset == nullptr) {
-      MEG_RETURN_IF_ERROR(no_documents(split, parts[i].prefix));
-      return std::vector<std::unique_ptr<SampleDataset>>();
+      without = parts[i].prefix;
+      continue;
     }
     result_.caches.push_back(std::move(opened[i].report));
     splits.push_back(std::move(opened[i].dataset));
   }
+  if (without.has_value() && !splits.empty()) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "{}: expected documents for the {} as the rest of the blend has, found none",
+                      *without, name_of(split));
+  }
+  if (without.has_value()) note_no_documents(split, *without);
   return splits;
 }
 

@@ -31,13 +31,13 @@ class SplitDatasets {
                 std::optional<SplitWeights> described, GptDatasets& result)
       : config_(config), cut_(std::move(cut)), described_(std::move(described)), result_(result) {}
 
-  /// A split of each dataset, in the order of `parts`; none at all, with a note, where one has no
-  /// documents for it. Reports go to the result.
+  /// A split of each dataset, in the order of `parts`; none at all, with a note, where they have no
+  /// documents for it (kInvalidArgument where only some have none). Reports go to the result.
   Result<std::vector<std::unique_ptr<SampleDataset>>> open(Split split,
                                                            const std::vector<Part>& parts);
 
-  /// A note; the error that says so where this split cannot be done without.
-  Status no_documents(Split split, const std::string& prefix);
+  /// A note that the dataset gives nothing to this split.
+  void note_no_documents(Split split, const std::string& prefix);
 
   GptDescription describe(Split split, const Part& part) const;
 
@@ -49,8 +49,10 @@ class SplitDatasets {
   };
 
   Result<std::shared_ptr<const IndexedDataset>> open_dataset(const std::string& prefix);
-  /// nullopt: the split has no documents, or none with tokens.
-  std::optional<SequenceRange> range_of(Split split, const IndexedDataset& dataset) const;
+  /// Such as "test split (--split 969,30,1)".
+  std::string name_of(Split split) const;
+  /// nullopt: the split has no documents. kInvalidArgument where it has, but without tokens.
+  Result<std::optional<SequenceRange>> range_of(Split split, const IndexedDataset& dataset) const;
   Status open_cache(Split split, const Part& part, std::shared_ptr<const IndexedDataset> dataset,
                     Opened* opened) const;
 

@@ -1,214 +1,189 @@
 #include "libmeg/inference/generation/beam_search.h"
 
 #include <ATen/ATen.h>
-#include <c10/core/InferenceMode.h>
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <stdexcept>
 #include <utility>
 
-#include "libmeg/inference/generation/cached_model.h"
+#include "libmeg/inference/generation/forbidden_tokens.h"
 #include "libmeg/inference/generation/request_checks.h"
-#include "libmeg/inference/generation/stop_rules.h"
 #include "libmeg/inference/generation/token_scores.h"
+#include "libmeg/nn/kernels/parallel_for.h"
 
 namespace meg::inference {
 namespace {
 
-/// A beam's next token.
-struct Step {
-  double sum = 0;  ///< Of the log probabilities, with this token's.
-  int64_t beam = 0;
-  int32_t token = 0;
-};
-
-bool is_better(const Step& a, const Step& b) {
-  if (a.sum != b.sum) return a.sum > b.sum;
-  return std::pair(a.beam, a.token) < std::pair(b.beam, b.token);
-}
-
-/// The best texts that have ended.
-class Ended {
- public:
-  explicit Ended(const BeamSearchOptions& options) : options_(options) {}
-
-  /// length: tokens behind the prompt.
-  void add(std::vector<int32_t> tokens, double sum, int64_t length) {
-    beams_.push_back({std::move(tokens), 0, score(sum, length)});
-    std::stable_sort(beams_.begin(), beams_.end(),
-                     [](const Beam& a, const Beam& b) { return a.score > b.score; });
-    if (is_full()) beams_.resize(static_cast<size_t>(options_.beam_width));
-  }
-
-  /// Whether no open beam, the best of which has come to `sum`, can displace one.
-  bool is_done(double sum, int64_t length) const {
-    return is_full() && beams_.back().score >= score(sum, length);
-  }
-
-  std::vector<Beam> best(size_t prompt_size) && {
-    const auto count = static_cast<size_t>(options_.num_return_gen);
-    if (beams_.size() > count) beams_.resize(count);
-    for (Beam& beam : beams_) beam.prompt_size = prompt_size;
-    return std::move(beams_);
-  }
-
- private:
-  bool is_full() const { return beams_.size() >= static_cast<size_t>(options_.beam_width); }
-
-  double score(double sum, int64_t length) const {
-    return sum / std::pow(static_cast<double>(length), options_.length_penalty);
-  }
-
-  const BeamSearchOptions& options_;
-  std::vector<Beam> beams_;  ///< Best first.
-};
-
-class Search {
- public:
-  Search(CachedModel model, const Tokenizer& tokenizer, std::span<const int32_t> prompt,
-         const BeamSearchOptions& options)
-      : model_(std::move(model)),
-        newline_(tokenizer),
-        options_(options),
-        prompt_size_(prompt.size()),
-        ended_(options) {
-    open_.push_back({{prompt.begin(), prompt.end()}, 0});
-  }
-
-  Result<std::vector<Beam>> run() {
-    MEG_ASSIGN_OR_RETURN(at::Tensor states, read_prompt());
-    for (int64_t length = 1;; ++length) {
-      MEG_ASSIGN_OR_RETURN(const std::vector<Step> steps, best_steps(states));
-      const std::vector<int64_t> sources = take(steps, length);
-      if (ended_.is_done(steps.front().sum, length)) break;
-      if (length == options_.tokens_to_generate) {
-        for (Open& beam : open_) ended_.add(std::move(beam.tokens), beam.sum, length);
-        break;
-      }
-      MEG_RETURN_IF_ERROR(model_.cache().rearrange(sources));
-      MEG_ASSIGN_OR_RETURN(states, read_last_tokens());
-    }
-    return std::move(ended_).best(prompt_size_);
-  }
-
- private:
-  struct Open {
-    std::vector<int32_t> tokens;
-    double sum;
-  };
-
-  /// The hidden state of the prompt's last token, [1, h].
-  Result<at::Tensor> read_prompt() {
-    const std::vector<int32_t>& tokens = open_.front().tokens;
-    const auto count = static_cast<int64_t>(tokens.size());
-    const nn::CachedTokens sequence{0, count};
-    MEG_ASSIGN_OR_RETURN(const at::Tensor states, model_.extend({&sequence, 1}, tokens));
-    return states.narrow(0, count - 1, 1);
-  }
-
-  Result<at::Tensor> read_last_tokens() {
-    std::vector<nn::CachedTokens> sequences;
-    std::vector<int32_t> tokens;
-    for (const Open& beam : open_) {
-      sequences.push_back({static_cast<int64_t>(sequences.size()), 1});
-      tokens.push_back(beam.tokens.back());
-    }
-    return model_.extend(sequences, tokens);
-  }
-
-  /// The 2 * beam_width best next tokens of all beams, best first: enough where each stops once.
-  Result<std::vector<Step>> best_steps(const at::Tensor& states) {
-    MEG_ASSIGN_OR_RETURN(const LogitRows rows, model_.logits(states));
-    std::vector<Step> best;
-    for (int64_t beam = 0; beam < rows.size(); ++beam) {
-      const Open& open = open_[static_cast<size_t>(beam)];
-      const double total = log_sum_exp(rows[beam]);
-      std::optional<int32_t> never;
-      if (options_.prevent_newline_after_colon) {
-        never = newline_.forbidden_after(open.tokens.back());
-      }
-      std::vector<Step> steps;
-      for (const float logit : rows[beam]) {
-        const auto token = static_cast<int32_t>(steps.size());
-        const double score = token == never ? -1e10 : double{logit} - total;
-        steps.push_back({open.sum + score, beam, token});
-      }
-      keep_best(steps);
-      best.insert(best.end(), steps.begin(), steps.end());
-    }
-    keep_best(best);
-    return best;
-  }
-
-  void keep_best(std::vector<Step>& steps) const {
-    const auto count = std::min(static_cast<ptrdiff_t>(2 * options_.beam_width), std::ssize(steps));
-    std::partial_sort(steps.begin(), steps.begin() + count, steps.end(), is_better);
-    steps.resize(static_cast<size_t>(count));
-  }
-
-  /// Ends beams and goes on with others. Which beam each of them was.
-  std::vector<int64_t> take(const std::vector<Step>& steps, int64_t length) {
-    std::vector<Open> next;
-    std::vector<int64_t> sources;
-    for (size_t i = 0; i < steps.size(); ++i) {
-      if (std::ssize(next) == options_.beam_width) break;
-      const auto& [sum, beam, token] = steps[i];
-      std::vector<int32_t> tokens = open_[static_cast<size_t>(beam)].tokens;
-      tokens.push_back(token);
-      if (token != options_.stop_token) {
-        next.push_back({std::move(tokens), sum});
-        sources.push_back(beam);
-      } else if (static_cast<int64_t>(i) < options_.beam_width) {
-        ended_.add(std::move(tokens), sum, length);
-      }
-    }
-    open_ = std::move(next);
-    return sources;
-  }
-
-  CachedModel model_;
-  NewlineAfterColon newline_;
-  const BeamSearchOptions& options_;
-  size_t prompt_size_;
-  Ended ended_;
-  std::vector<Open> open_;  ///< Best first; beam i lies in slot i.
-};
-
-Status check_options(const BeamSearchOptions& options, int64_t vocab_size) {
-  if (options.beam_width < 1 || 2 * options.beam_width > vocab_size) {
-    return make_error(StatusCode::kOutOfRange, "beam_width: expected 1 to {}, found {}",
-                      vocab_size / 2, options.beam_width);
-  }
-  if (options.num_return_gen < 1 || options.num_return_gen > options.beam_width) {
-    return make_error(StatusCode::kOutOfRange,
-                      "num_return_gen: expected 1 to beam_width {}, found {}", options.beam_width,
-                      options.num_return_gen);
-  }
-  if (options.tokens_to_generate < 1) {
-    return make_error(StatusCode::kOutOfRange, "tokens_to_generate: expected 1 or more, found {}",
-                      options.tokens_to_generate);
-  }
-  if (!std::isfinite(options.length_penalty)) {
-    return make_error(StatusCode::kOutOfRange, "length_penalty: expected a number, found {}",
-                      options.length_penalty);
-  }
-  return Status();
-}
+/// As Megatron's: a forbidden token comes only where nothing else is left.
+constexpr double kForbiddenScore = -1e10;
 
 }  // namespace
 
-Result<std::vector<Beam>> beam_search(nn::GptModel& model, const Tokenizer& tokenizer,
-                                      std::span<const int32_t> prompt,
-                                      const BeamSearchOptions& options) {
-  const c10::InferenceMode inference;
-  MEG_RETURN_IF_ERROR(check_options(options, tokenizer.vocab_size()));
-  const int64_t positions = most_positions(model);
-  MEG_RETURN_IF_ERROR(check_length(prompt, options.tokens_to_generate,
-                                   {tokenizer.vocab_size(), positions, positions}));
+void EndedBeams::add(std::vector<int32_t> tokens, double sum, int64_t length) {
+  beams_.push_back({std::move(tokens), 0, score(sum, length)});
+  std::stable_sort(beams_.begin(), beams_.end(),
+                   [](const Beam& a, const Beam& b) { return a.score > b.score; });
+  if (is_full()) beams_.resize(static_cast<size_t>(options_.beam_width));
+}
+
+bool EndedBeams::is_done(double sum, int64_t length) const {
+  return is_full() && beams_.back().score >= score(sum, length);
+}
+
+std::vector<Beam> EndedBeams::best(size_t prompt_size) && {
+  const auto count = static_cast<size_t>(options_.num_return_gen);
+  if (beams_.size() > count) beams_.resize(count);
+  for (Beam& beam : beams_) beam.prompt_size = prompt_size;
+  return std::move(beams_);
+}
+
+double EndedBeams::score(double sum, int64_t length) const {
+  return sum / std::pow(static_cast<double>(length), options_.length_penalty);
+}
+
+/// A text's next token.
+struct BeamSearch::Step {
+  double sum = 0;  ///< Of the log probabilities, with this token's.
+  int64_t beam = 0;
+  int32_t token = 0;
+
+  bool is_better_than(const Step& other) const {
+    if (sum != other.sum) return sum > other.sum;
+    return std::pair(beam, token) < std::pair(other.beam, other.token);
+  }
+};
+
+Result<std::unique_ptr<BeamSearch>> BeamSearch::create(nn::GptModel& model, int64_t vocab_size,
+                                                       const NewlineAfterColon& newline,
+                                                       GenerationRequest request) {
+  const int64_t length = std::ssize(request.prompt) + request.tokens_to_generate;
   MEG_ASSIGN_OR_RETURN(CachedModel cached,
-                       CachedModel::create(model, tokenizer.vocab_size(), options.beam_width,
-                                           std::ssize(prompt) + options.tokens_to_generate));
-  return Search(std::move(cached), tokenizer, prompt, options).run();
+                       CachedModel::create(model, vocab_size, request.beam->beam_width, length));
+  return std::unique_ptr<BeamSearch>(
+      new BeamSearch(std::move(cached), newline, std::move(request)));
+}
+
+BeamSearch::BeamSearch(CachedModel model, const NewlineAfterColon& newline,
+                       GenerationRequest request)
+    : model_(std::move(model)),
+      newline_(newline),
+      request_(std::move(request)),
+      most_tokens_(inference::most_tokens(request_)),
+      ended_(*request_.beam) {
+  open_.push_back({request_.prompt, 0});
+}
+
+Result<bool> BeamSearch::step() {
+  MEG_ASSIGN_OR_RETURN(const at::Tensor states, last_states());
+  MEG_ASSIGN_OR_RETURN(const std::vector<Step> steps, best_steps(states));
+  ++length_;
+  const std::vector<int64_t> sources = take_steps(steps);
+  if (ended_.is_done(steps.front().sum, length_)) return true;
+  if (length_ == request_.tokens_to_generate) {
+    for (Open& beam : open_) ended_.add(std::move(beam.tokens), beam.sum, length_);
+    return true;
+  }
+  MEG_RETURN_IF_ERROR(model_.cache().rearrange(sources));
+  return false;
+}
+
+GeneratedText BeamSearch::take() && {
+  GeneratedText text;
+  text.beams = std::move(ended_).best(request_.prompt.size());
+  text.tokens = text.beams.front().tokens;
+  text.prompt_size = request_.prompt.size();
+  return text;
+}
+
+/// The hidden states of each text's last token, [n, h]: of the prompt first, then of what was
+/// taken.
+Result<at::Tensor> BeamSearch::last_states() {
+  std::vector<nn::CachedTokens> sequences;
+  std::vector<int32_t> tokens;
+  if (length_ == 0) {
+    tokens = request_.prompt;
+    sequences.push_back({0, std::ssize(tokens)});
+  } else {
+    for (const Open& beam : open_) {
+      sequences.push_back({std::ssize(sequences), 1});
+      tokens.push_back(beam.tokens.back());
+    }
+  }
+  MEG_ASSIGN_OR_RETURN(const at::Tensor states, model_.extend(sequences, tokens));
+  const int64_t count = std::ssize(sequences);
+  return states.narrow(0, states.size(0) - count, count);
+}
+
+/// The 2 * beam_width best next tokens of all texts, best first: enough where each stops once.
+Result<std::vector<BeamSearch::Step>> BeamSearch::best_steps(const at::Tensor& states) {
+  MEG_ASSIGN_OR_RETURN(const LogitRows rows, model_.logits(states));
+  std::vector<std::vector<Step>> of_texts(static_cast<size_t>(rows.size()));
+  nn::parallel_for(rows.size(), /*grain=*/1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) of_texts[static_cast<size_t>(i)] = steps_of(i, rows[i]);
+  });
+  std::vector<Step> best;
+  for (const std::vector<Step>& steps : of_texts)
+    best.insert(best.end(), steps.begin(), steps.end());
+  keep_best(best);
+  return best;
+}
+
+/// The same of one text. Throws std::runtime_error where the logits are not numbers.
+std::vector<BeamSearch::Step> BeamSearch::steps_of(int64_t beam,
+                                                   std::span<const float> logits) const {
+  const double total = log_sum_exp(logits);
+  if (!std::isfinite(total)) throw std::runtime_error("the model's logits are not numbers");
+  const Open& open = open_[static_cast<size_t>(beam)];
+  const std::vector<int32_t> forbidden = forbidden_tokens(request_, open.tokens, newline_);
+  const auto wanted = static_cast<size_t>(2 * request_.beam->beam_width) + forbidden.size();
+  // All that are as large as the last wanted one; a heap of floats is quicker than one of steps.
+  std::vector<float> largest(std::min(wanted, logits.size()));
+  std::partial_sort_copy(logits.begin(), logits.end(), largest.begin(), largest.end(),
+                         std::greater<>());
+  std::vector<Step> steps;
+  for (size_t token = 0; token < logits.size(); ++token) {
+    if (logits[token] < largest.back()) continue;
+    const double score = double{logits[token]} - total;
+    steps.push_back({open.sum + score, beam, static_cast<int32_t>(token)});
+  }
+  for (Step& step : steps) {
+    if (std::ranges::find(forbidden, step.token) != forbidden.end()) {
+      step.sum = open.sum + kForbiddenScore;
+    }
+  }
+  keep_best(steps);
+  return steps;
+}
+
+void BeamSearch::keep_best(std::vector<Step>& steps) const {
+  const auto count =
+      std::min(static_cast<ptrdiff_t>(2 * request_.beam->beam_width), std::ssize(steps));
+  std::partial_sort(steps.begin(), steps.begin() + count, steps.end(),
+                    [](const Step& a, const Step& b) { return a.is_better_than(b); });
+  steps.resize(static_cast<size_t>(count));
+}
+
+/// Ends texts and goes on with others. Which text each of them was.
+std::vector<int64_t> BeamSearch::take_steps(const std::vector<Step>& steps) {
+  const int64_t width = request_.beam->beam_width;
+  std::vector<Open> next;
+  std::vector<int64_t> sources;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    if (std::ssize(next) == width) break;
+    const auto& [sum, beam, token] = steps[i];
+    std::vector<int32_t> tokens = open_[static_cast<size_t>(beam)].tokens;
+    tokens.push_back(token);
+    if (token != request_.beam->stop_token) {
+      next.push_back({std::move(tokens), sum});
+      sources.push_back(beam);
+    } else if (static_cast<int64_t>(i) < width) {
+      ended_.add(std::move(tokens), sum, length_);
+    }
+  }
+  open_ = std::move(next);
+  return sources;
 }
 
 }  // namespace meg::inference

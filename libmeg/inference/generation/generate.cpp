@@ -57,7 +57,8 @@ Result<std::vector<GeneratedText>> generate(GenerationEngine& engine,
     for (GenerationEvent& event : events) {
       now.tokens += event.token.has_value() ? 1 : 0;
       if (!event.finished) continue;
-      texts[running.finish(event.request)] = std::move(*event.finished);
+      const size_t place = running.finish(event.request);
+      MEG_ASSIGN_OR_RETURN(texts[place], std::move(*event.finished));
       ++now.finished;
     }
     if (progress != nullptr && !progress(now)) {

@@ -12,7 +12,7 @@ namespace meg::inference {
 /// How the next token is drawn from the logits. Names and defaults are those of Megatron's server.
 /// Mirrors Megatron-LM megatron/text_generation/sampling.py: sample.
 struct SamplingOptions {
-  double temperature = 1;  ///< > 0; divides the logits.
+  double temperature = 1;  ///< > 0; divides the logits. Below 1e-30 as top_k 1.
   int64_t top_k = 0;       ///< 0: off; 1: the most likely token (greedy, no random number drawn).
   double top_p = 0;        ///< 0: off; to 1. Not together with top_k.
   double top_p_decay = 0;  ///< top_p is multiplied by it after each token; 0: off.
@@ -27,15 +27,34 @@ struct StopRules {
   bool on_eol = false;         ///< A token that ends in a newline.
 };
 
+/// The most likely texts are searched for, instead of one drawn token by token.
+struct BeamSearchOptions {
+  int64_t beam_width = 1;      ///< Texts that are held at a time.
+  int64_t num_return_gen = 1;  ///< At most beam_width.
+  int32_t stop_token = 0;      ///< Ends a text; an id that no token has ends none.
+  double length_penalty = 1;   ///< -kMostLengthPenalty to kMostLengthPenalty.
+};
+
+/// Beyond it scores are 0 or infinite, whatever the texts are.
+inline constexpr double kMostLengthPenalty = 10;
+
 /// One text to go on with.
 struct GenerationRequest {
   std::vector<int32_t> prompt = {};  ///< At least one id, each below the tokenizer's vocab_size().
   int64_t tokens_to_generate = 64;   ///< >= 0; prompt and these fit into the model's positions.
-  SamplingOptions sampling = {};
+  SamplingOptions sampling = {};     ///< Not looked at with beam; nor is stop.
   StopRules stop = {};
   bool prevent_newline_after_colon = false;
   int64_t no_repeat_ngram_size = 0;  ///< No run of so many tokens comes twice; 0: off.
-  bool logprobs = false;             ///< Whether GeneratedText::logprobs is wanted.
+  bool logprobs = false;  ///< Whether GeneratedText::logprobs is wanted; not together with beam.
+  std::optional<BeamSearchOptions> beam = {};
+};
+
+/// A text that a beam search has found.
+struct Beam {
+  std::vector<int32_t> tokens;  ///< The prompt and what follows it.
+  size_t prompt_size = 0;
+  double score = 0;  ///< Sum of log probabilities over length ^ length_penalty.
 };
 
 /// What became of a request.
@@ -45,14 +64,16 @@ struct GeneratedText {
   /// log p of tokens[1], tokens[2], ... given those before, over the true vocabulary; tokens.size()
   /// - 1.
   std::vector<float> logprobs;
+  /// With a beam search what it found, best first; tokens are those of the first.
+  std::vector<Beam> beams;
 };
 
-/// A token that step() made.
+/// What step() did for a request.
 struct GenerationEvent {
   int64_t request = 0;           ///< add()'s answer.
-  std::optional<int32_t> token;  ///< Empty where tokens_to_generate was 0.
-  /// Set with the request's last token; the request is forgotten.
-  std::optional<GeneratedText> finished;
+  std::optional<int32_t> token;  ///< Empty where tokens_to_generate was 0, and with beam.
+  /// Set with the request's last token, or with what this request alone ran into; it is forgotten.
+  std::optional<Result<GeneratedText>> finished;
 };
 
 /// A model that goes on with many texts at a time: requests may be added and cancelled between
@@ -65,6 +86,7 @@ class GenerationEngine {
   virtual Status check(const GenerationRequest& request) const = 0;
 
   /// Whether add() would take one more such request now; where not, step() makes room in time.
+  /// Requests with and without beam do not take each other's room.
   virtual bool has_room(const GenerationRequest& request) const = 0;
 
   /// Takes a request up and returns its number. Errors: check()'s; kResourceExhausted without room.
@@ -76,24 +98,11 @@ class GenerationEngine {
   /// Requests that are not finished.
   virtual int64_t active() const = 0;
 
-  /// One token for every active request.
+  /// Those of them with beam.
+  virtual int64_t active_beam_searches() const = 0;
+
+  /// One token for every active request, or for each text that its beam search holds.
   virtual Result<std::vector<GenerationEvent>> step() = 0;
-};
-
-/// One found continuation.
-struct Beam {
-  std::vector<int32_t> tokens;  ///< The prompt and what follows it.
-  size_t prompt_size = 0;
-  double score = 0;  ///< Sum of log probabilities over length ^ length_penalty.
-};
-
-struct BeamSearchOptions {
-  int64_t beam_width = 1;
-  int64_t tokens_to_generate = 64;
-  int32_t stop_token = 0;
-  double length_penalty = 1;
-  int64_t num_return_gen = 1;  ///< At most beam_width.
-  bool prevent_newline_after_colon = false;
 };
 
 }  // namespace meg::inference

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "libmeg/inference/generation/beam_search.h"
 #include "libmeg/inference/generation/cached_model.h"
 #include "libmeg/inference/generation/request_checks.h"
 #include "libmeg/inference/generation/running_text.h"
@@ -25,8 +26,13 @@ constexpr int64_t kScoredAtOnce = 64;
 
 class ModelEngine : public GenerationEngine {
  public:
-  ModelEngine(CachedModel model, const Tokenizer& tokenizer, const RequestLimits& limits)
-      : model_(std::move(model)), tokenizer_(tokenizer), newline_(tokenizer), limits_(limits) {
+  ModelEngine(nn::GptModel& model, CachedModel cached, const Tokenizer& tokenizer,
+              const RequestLimits& limits)
+      : gpt_model_(model),
+        model_(std::move(cached)),
+        tokenizer_(tokenizer),
+        newline_(tokenizer),
+        limits_(limits) {
     for (int64_t slot = model_.cache().slots(); slot-- > 0;) free_slots_.push_back(slot);
   }
 
@@ -35,7 +41,8 @@ class ModelEngine : public GenerationEngine {
   }
 
   bool has_room(const GenerationRequest& request) const override {
-    const int64_t tokens = static_cast<int64_t>(request.prompt.size()) + request.tokens_to_generate;
+    const int64_t tokens = most_tokens(request);
+    if (request.beam) return held_beam_tokens_ + tokens <= limits_.max_beam_tokens;
     return !free_slots_.empty() && held_tokens_ + tokens <= limits_.max_tokens;
   }
 
@@ -44,8 +51,9 @@ class ModelEngine : public GenerationEngine {
     if (!has_room(request)) {
       return make_error(StatusCode::kResourceExhausted,
                         "engine: no room for another text beside {} of {} tokens", active(),
-                        held_tokens_);
+                        held_tokens_ + held_beam_tokens_);
     }
+    if (request.beam) return add_search(std::move(request));
     const int64_t slot = free_slots_.back();
     free_slots_.pop_back();
     const auto [place, _] = texts_.emplace(next_number_++, RunningText(std::move(request), slot));
@@ -56,14 +64,19 @@ class ModelEngine : public GenerationEngine {
   void cancel(int64_t request) override {
     const auto found = texts_.find(request);
     if (found != texts_.end()) forget(found);
+    const auto search = searches_.find(request);
+    if (search != searches_.end()) forget(search);
   }
 
-  int64_t active() const override { return static_cast<int64_t>(texts_.size()); }
+  int64_t active() const override { return std::ssize(texts_) + std::ssize(searches_); }
+
+  int64_t active_beam_searches() const override { return std::ssize(searches_); }
 
   Result<std::vector<GenerationEvent>> step() override;
 
  private:
   using Texts = std::map<int64_t, RunningText>;
+  using Searches = std::map<int64_t, std::unique_ptr<BeamSearch>>;
 
   void forget(Texts::iterator text) {
     model_.cache().cut(text->second.slot, 0);
@@ -75,18 +88,29 @@ class ModelEngine : public GenerationEngine {
     texts_.erase(text);
   }
 
+  void forget(Searches::iterator search) {
+    held_beam_tokens_ -= search->second->most_tokens();
+    searches_.erase(search);
+  }
+
+  Result<int64_t> add_search(GenerationRequest request);
+  Status step_texts(std::vector<GenerationEvent>& events);
+  void step_searches(std::vector<GenerationEvent>& events);
   std::vector<std::vector<RunningText*>> parts_of(std::span<RunningText* const> texts) const;
   Result<at::Tensor> last_states(std::vector<RunningText*>& texts);
   Result<at::Tensor> extend(std::span<RunningText* const> texts);
   Status score_prompt(RunningText& text, const at::Tensor& states);
 
+  nn::GptModel& gpt_model_;
   CachedModel model_;
   const Tokenizer& tokenizer_;
   NewlineAfterColon newline_;
   RequestLimits limits_;
-  Texts texts_;                      ///< By number.
+  Texts texts_;  ///< By number, as the searches.
+  Searches searches_;
   std::vector<int64_t> free_slots_;  ///< The lowest last.
   int64_t held_tokens_ = 0;
+  int64_t held_beam_tokens_ = 0;
   int64_t next_number_ = 0;
 };
 
@@ -171,12 +195,49 @@ Result<at::Tensor> ModelEngine::last_states(std::vector<RunningText*>& texts) {
   return at::cat(states);
 }
 
+Result<int64_t> ModelEngine::add_search(GenerationRequest request) {
+  MEG_ASSIGN_OR_RETURN(
+      std::unique_ptr<BeamSearch> search,
+      BeamSearch::create(gpt_model_, limits_.vocab_size, newline_, std::move(request)));
+  held_beam_tokens_ += search->most_tokens();
+  searches_.emplace(next_number_, std::move(search));
+  return next_number_++;
+}
+
 Result<std::vector<GenerationEvent>> ModelEngine::step() {
+  std::vector<GenerationEvent> events;
+  MEG_RETURN_IF_ERROR(step_texts(events));
+  step_searches(events);
+  return events;
+}
+
+/// What a search runs into ends that search alone.
+void ModelEngine::step_searches(std::vector<GenerationEvent>& events) {
+  for (auto at = searches_.begin(); at != searches_.end();) {
+    const auto search = at++;
+    bool has_ended = false;
+    const Status status = parallel::torch_guard([&]() -> Status {
+      const c10::InferenceMode inference;
+      MEG_ASSIGN_OR_RETURN(has_ended, search->second->step());
+      return Status();
+    });
+    GenerationEvent event;
+    event.request = search->first;
+    if (!status.ok()) {
+      event.finished = status;
+    } else if (has_ended) {
+      event.finished = std::move(*search->second).take();
+    }
+    if (event.finished) forget(search);
+    events.push_back(std::move(event));
+  }
+}
+
+Status ModelEngine::step_texts(std::vector<GenerationEvent>& events) {
   std::vector<RunningText*> texts;
   for (auto& [number, text] : texts_) {
     if (!text.is_full() || text.request.logprobs) texts.push_back(&text);
   }
-  std::vector<GenerationEvent> events;
   MEG_RETURN_IF_ERROR(parallel::torch_guard([&]() -> Status {
     if (texts.empty()) return Status();
     const c10::InferenceMode inference;
@@ -203,7 +264,7 @@ Result<std::vector<GenerationEvent>> ModelEngine::step() {
     }
     events.push_back(std::move(event));
   }
-  return events;
+  return Status();
 }
 
 }  // namespace
@@ -212,23 +273,27 @@ Result<std::unique_ptr<GenerationEngine>> create_generation_engine(nn::GptModel&
                                                                    const Tokenizer& tokenizer,
                                                                    const EngineOptions& options) {
   const int64_t most = most_positions(model);
-  if (options.max_slots < 1 || options.max_tokens < 0 || options.max_sequence_length < 0 ||
-      options.max_sequence_length > most) {
-    return make_error(StatusCode::kInvalidArgument,
-                      "engine: expected at least 1 slot, 0 or more tokens and 0 to {} of one text, "
-                      "found {}, {} and {}",
-                      most, options.max_slots, options.max_tokens, options.max_sequence_length);
+  if (options.max_slots < 1 || options.max_tokens < 0 || options.max_beam_tokens < 0 ||
+      options.max_sequence_length < 0 || options.max_sequence_length > most) {
+    return make_error(
+        StatusCode::kInvalidArgument,
+        "engine: expected at least 1 slot, 0 or more tokens, as many of beam searches "
+        "and 0 to {} of one text, found {}, {}, {} and {}",
+        most, options.max_slots, options.max_tokens, options.max_beam_tokens,
+        options.max_sequence_length);
   }
   RequestLimits limits;
   limits.vocab_size = tokenizer.vocab_size();
   limits.positions = options.max_sequence_length > 0 ? options.max_sequence_length : most;
   limits.max_tokens =
       options.max_tokens > 0 ? options.max_tokens : options.max_slots * limits.positions;
+  limits.max_beam_tokens =
+      options.max_beam_tokens > 0 ? options.max_beam_tokens : limits.max_tokens;
   MEG_ASSIGN_OR_RETURN(CachedModel cached,
                        CachedModel::create(model, limits.vocab_size, options.max_slots,
                                            std::min(limits.positions, limits.max_tokens)));
   return std::unique_ptr<GenerationEngine>(
-      std::make_unique<ModelEngine>(std::move(cached), tokenizer, limits));
+      std::make_unique<ModelEngine>(model, std::move(cached), tokenizer, limits));
 }
 
 }  // namespace meg::inference

@@ -14,6 +14,8 @@ struct EngineOptions {
   int64_t max_slots = 16;  ///< Texts that a step goes on with.
   /// Tokens of them all, prompts and answers; 0: as many as the slots have positions for.
   int64_t max_tokens = 0;
+  /// Tokens of all texts of all beam searches, which take memory as they come; 0: as max_tokens.
+  int64_t max_beam_tokens = 0;
   int64_t max_sequence_length = 0;  ///< Of one text; 0: the model's positions.
 };
 

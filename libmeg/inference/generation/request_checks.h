@@ -11,16 +11,17 @@ namespace meg::inference {
 /// What a request has to fit into.
 struct RequestLimits {
   int64_t vocab_size = 0;
-  int64_t positions = 0;   ///< Tokens of one text.
-  int64_t max_tokens = 0;  ///< Tokens of all texts that are held at once.
+  int64_t positions = 0;        ///< Tokens of one text.
+  int64_t max_tokens = 0;       ///< Tokens of all texts that are held at once.
+  int64_t max_beam_tokens = 0;  ///< The same of all texts that beam searches hold.
 };
 
-/// kInvalidArgument for an empty prompt, kOutOfRange for ids outside of the vocabulary, a negative
-/// count and a text longer than the model's positions.
-Status check_length(std::span<const int32_t> prompt, int64_t tokens_to_generate,
-                    const RequestLimits& limits);
+/// Tokens that a request may come to hold: with a beam search those of all its texts.
+int64_t most_tokens(const GenerationRequest& request);
 
-/// The same for a whole request, and what check_sampling() says.
+/// kInvalidArgument for an empty prompt and options that do not go together; kOutOfRange for ids
+/// outside of the vocabulary, counts outside of their range, a text longer than the model's
+/// positions and more tokens than may be held; what check_sampling() says.
 Status check_request(const GenerationRequest& request, const RequestLimits& limits);
 
 }  // namespace meg::inference

@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "libmeg/inference/generation/repeated_ngrams.h"
+#include "libmeg/inference/generation/forbidden_tokens.h"
 #include "libmeg/inference/generation/token_scores.h"
 
 namespace meg::inference {
@@ -22,14 +22,7 @@ RunningText::RunningText(GenerationRequest asked, int64_t taken_slot)
 std::vector<float> RunningText::allowed(std::span<const float> logits,
                                         const NewlineAfterColon& newline) const {
   constexpr float kNever = -std::numeric_limits<float>::infinity();
-  std::vector<int32_t> forbidden;
-  if (request.no_repeat_ngram_size > 0) {
-    forbidden = repeated_ngram_ends(answer.tokens, request.no_repeat_ngram_size);
-  }
-  if (request.prevent_newline_after_colon) {
-    const auto token = newline.forbidden_after(answer.tokens.back());
-    if (token) forbidden.push_back(*token);
-  }
+  const std::vector<int32_t> forbidden = forbidden_tokens(request, answer.tokens, newline);
   if (forbidden.empty()) return {};
   std::vector<float> kept(logits.begin(), logits.end());
   for (const int32_t id : forbidden) kept[static_cast<size_t>(id)] = kNever;

@@ -9,6 +9,9 @@
 namespace meg::inference {
 namespace {
 
+/// Below it the quotients leave a float's range, and the most likely token has all the probability.
+constexpr double kGreedyTemperature = 1e-30;
+
 /// Up to here the largest values are kept in a heap while the others pass by.
 constexpr int64_t kMostInHeap = 1024;
 
@@ -146,7 +149,7 @@ int32_t Sampler::draw_candidate() {
 }
 
 int32_t Sampler::draw(std::span<const float> logits) {
-  if (options_.top_k == 1) return most_likely(logits);
+  if (options_.top_k == 1 || options_.temperature < kGreedyTemperature) return most_likely(logits);
   weigh(logits);
   if (options_.top_k > 1) {
     take_top_k(logits);

@@ -23,37 +23,35 @@ ClientConnection::ClientConnection(FileDescriptor socket, ClientLimits limits)
 
 bool ClientConnection::wait_for_request() {
   reading_since_ = now_ticks();
-  in_headers_ = true;
-  header_bytes_ = 0;
-  fault_ = Fault::kNone;
-  if (begin_ == end_ && !wait(POLLIN, Clock::now() + limits_.idle)) return false;
+  is_too_slow_ = false;
+  if (begin_ == end_ && receive(Clock::now() + limits_.idle) <= 0) return false;
   deadline_ = Clock::now() + limits_.request;
   return true;
 }
 
-ssize_t ClientConnection::read(char* into, size_t size) {
-  if (in_headers_) {
-    if (header_bytes_ >= limits_.header_bytes) {
-      fault_ = Fault::kHeadersTooLarge;
-      return -1;
-    }
-    size = std::min(size, limits_.header_bytes - header_bytes_);
-  }
-  while (begin_ == end_) {
-    if (!wait(POLLIN, deadline_)) {
-      fault_ = Fault::kTooSlow;
+/// Fills the buffer, which is empty: as recv() does.
+ssize_t ClientConnection::receive(Clock::time_point deadline) {
+  for (;;) {
+    if (!wait(POLLIN, deadline)) {
+      is_too_slow_ = true;
       return -1;
     }
     const ssize_t received = ::recv(socket(), buffer_.data(), buffer_.size(), 0);
-    if (received == 0) return 0;
-    if (received < 0 && errno != EINTR && errno != EAGAIN) return -1;
+    if (received < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     begin_ = 0;
-    end_ = received < 0 ? 0 : static_cast<size_t>(received);
+    end_ = static_cast<size_t>(std::max<ssize_t>(received, 0));
+    return received;
+  }
+}
+
+ssize_t ClientConnection::read(char* into, size_t size) {
+  if (begin_ == end_) {
+    const ssize_t received = receive(deadline_);
+    if (received <= 0) return received;
   }
   const size_t given = std::min(size, end_ - begin_);
   std::memcpy(into, buffer_.data() + begin_, given);
   begin_ += given;
-  if (in_headers_) header_bytes_ += given;
   return static_cast<ssize_t>(given);
 }
 

@@ -14,7 +14,6 @@ namespace meg::inference {
 
 /// The limits of one request, however slowly or at length its client sends it.
 struct ClientLimits {
-  size_t header_bytes = 16384;  ///< Of the request line and all headers together.
   std::chrono::milliseconds request = std::chrono::seconds(30);  ///< To receive one, whole.
   std::chrono::milliseconds write = std::chrono::seconds(30);    ///< To send an answer.
   std::chrono::milliseconds idle = std::chrono::seconds(30);     ///< Between two requests.
@@ -26,8 +25,6 @@ class ClientConnection {
  public:
   using Clock = std::chrono::steady_clock;
 
-  enum class Fault { kNone, kTooSlow, kHeadersTooLarge };
-
   /// socket: a connected one, non-blocking.
   ClientConnection(FileDescriptor socket, ClientLimits limits);
 
@@ -36,19 +33,18 @@ class ClientConnection {
   /// Waits for the first byte of a request and starts its time; false where none came.
   bool wait_for_request();
 
-  /// The limit on headers ends here.
-  void headers_are_read() { in_headers_ = false; }
-
   /// The time to receive ends here and does not count any more.
   void request_is_read() { reading_since_ = 0; }
 
-  /// At least one byte; 0 at the end of what the client sends; -1 at a fault or error.
+  /// At least one byte; 0 at the end of what the client sends; -1 at an error and where it was too
+  /// slow.
   ssize_t read(char* into, size_t size);
 
   /// All bytes or -1.
   ssize_t write(const char* from, size_t size);
 
-  Fault fault() const { return fault_; }
+  /// Whether the time to receive the request ran out.
+  bool is_too_slow() const { return is_too_slow_; }
 
   /// Ends the sending and waits a little for the client to end as well, so that it can read an
   /// answer that came before all of its request was taken.
@@ -63,6 +59,7 @@ class ClientConnection {
 
  private:
   bool wait(short events, Clock::time_point deadline);
+  ssize_t receive(Clock::time_point deadline);
 
   FileDescriptor socket_;
   const ClientLimits limits_;
@@ -71,9 +68,7 @@ class ClientConnection {
   std::array<char, 8192> buffer_;
   size_t begin_ = 0;
   size_t end_ = 0;
-  bool in_headers_ = false;
-  size_t header_bytes_ = 0;
-  Fault fault_ = Fault::kNone;
+  bool is_too_slow_ = false;
 };
 
 }  // namespace meg::inference

@@ -8,6 +8,8 @@
 namespace meg::inference {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 Status shutting_down() { return {StatusCode::kCancelled, "the server is shutting down"}; }
 
 }  // namespace
@@ -20,6 +22,8 @@ struct GenerationQueue::Entry {
   size_t added = 0;     ///< Texts that the engine has taken up, from the first.
   size_t finished = 0;  ///< Texts that it has finished.
   bool failed = false;  ///< The ticket has an error: the rest is dropped.
+
+  bool is_search() const { return !job.empty() && job.front().beam.has_value(); }
 };
 
 /// The engine's thread: what it alone knows.
@@ -42,14 +46,15 @@ class GenerationQueue::Worker {
  private:
   struct Place {
     std::shared_ptr<Entry> entry;
-    size_t text;  ///< Index into its job's texts.
+    size_t text;  ///< Index into its job.
   };
 
   void advance() {
     drop_cancelled();
     take_up_waiting();
-    publish_load();
-    if (!places_.empty()) step();
+    if (places_.empty()) return publish_load();
+    publish_load(Clock::now());
+    step();
   }
 
   /// Waits for something to do; false once the thread should end.
@@ -74,7 +79,7 @@ class GenerationQueue::Worker {
   /// A request that the engine will not take is answered at once rather than after its wait.
   void check_new(size_t first) {
     for (size_t i = first; i < waiting_.size(); ++i) {
-      for (const GenerationRequest& request : waiting_[i]->job.texts) {
+      for (const GenerationRequest& request : waiting_[i]->job) {
         const Status status = engine_.check(request);
         if (!status.ok()) fail(*waiting_[i], status);
       }
@@ -104,22 +109,18 @@ class GenerationQueue::Worker {
   }
 
   void take_up_waiting() {
-    while (!waiting_.empty()) {
-      const std::shared_ptr<Entry> entry = waiting_.front();
-      if (entry->job.beam.has_value()) {
-        waiting_.pop_front();
-        search(*entry);
-        return;  // the others' next step comes before the next search
-      }
-      if (!take_up(entry)) return;
-      waiting_.pop_front();
+    bool texts_are_full = false, searches_are_full = false;
+    for (auto at = waiting_.begin(); at != waiting_.end();) {
+      bool& is_full = (*at)->is_search() ? searches_are_full : texts_are_full;
+      is_full = is_full || !take_up(*at);
+      at = is_full ? at + 1 : waiting_.erase(at);
     }
   }
 
   /// False where some of the texts must wait for room.
   bool take_up(const std::shared_ptr<Entry>& entry) {
-    for (; !entry->failed && entry->added < entry->job.texts.size(); ++entry->added) {
-      GenerationRequest& request = entry->job.texts[entry->added];
+    for (; !entry->failed && entry->added < entry->job.size(); ++entry->added) {
+      GenerationRequest& request = entry->job[entry->added];
       // An idle engine makes no room by waiting: what it says then is the answer.
       if (!places_.empty() && !engine_.has_room(request)) return false;
       const Result<int64_t> number = engine_.add(std::move(request));
@@ -132,30 +133,26 @@ class GenerationQueue::Worker {
     return true;
   }
 
-  void search(Entry& entry) {
-    const GenerationJob::BeamText& beam = *entry.job.beam;
-    Result<std::vector<Beam>> beams = queue_.beam_search_(beam.prompt, beam.options);
-    if (!beams.has_value()) return fail(entry, beams.error());
-    entry.outcome.beams = std::move(*beams);
-    entry.ticket->finish(std::move(entry.outcome));
-  }
-
   void step() {
     Result<std::vector<GenerationEvent>> events = engine_.step();
-    publish_load();  // before who waits for an answer may look
     if (!events.has_value()) return fail_active(events.error());
+    publish_load();  // before who waits for an answer may look
     for (GenerationEvent& event : *events) {
       if (event.finished.has_value()) finish(event.request, std::move(*event.finished));
     }
   }
 
-  void finish(int64_t number, GeneratedText text) {
+  void finish(int64_t number, Result<GeneratedText> text) {
     const auto place = places_.find(number);
     if (place == places_.end()) return;
     Entry& entry = *place->second.entry;
-    entry.outcome.texts[place->second.text] = std::move(text);
-    if (++entry.finished == entry.outcome.texts.size() && !entry.failed) {
-      entry.ticket->finish(std::move(entry.outcome));
+    if (!text.has_value()) {
+      fail(entry, text.error());
+    } else {
+      entry.outcome[place->second.text] = std::move(*text);
+      if (++entry.finished == entry.outcome.size() && !entry.failed) {
+        entry.ticket->finish(std::move(entry.outcome));
+      }
     }
     places_.erase(place);
   }
@@ -166,10 +163,9 @@ class GenerationQueue::Worker {
   }
 
   void fail_active(const Status& status) {
-    for (const auto& [number, place] : places_) {
-      fail(*place.entry, status);
-      engine_.cancel(number);
-    }
+    for (const auto& [number, place] : places_) engine_.cancel(number);
+    publish_load();
+    for (const auto& [number, place] : places_) fail(*place.entry, status);
     places_.clear();
   }
 
@@ -179,10 +175,13 @@ class GenerationQueue::Worker {
     waiting_.clear();
   }
 
-  void publish_load() {
+  /// step_begin: of the step that now begins.
+  void publish_load(std::optional<Clock::time_point> step_begin = std::nullopt) {
     const std::lock_guard lock(queue_.mutex_);
-    queue_.load_.waiting = static_cast<int64_t>(waiting_.size());
+    queue_.load_.waiting = std::ssize(waiting_);
     queue_.load_.active = engine_.active();
+    queue_.load_.beam_searches = engine_.active_beam_searches();
+    queue_.step_begin_ = step_begin;
   }
 
   GenerationQueue& queue_;
@@ -191,22 +190,17 @@ class GenerationQueue::Worker {
   std::unordered_map<int64_t, Place> places_;  ///< Of the texts in the engine, by its numbers.
 };
 
-GenerationQueue::GenerationQueue(std::unique_ptr<GenerationEngine> engine, BeamSearch beam_search,
-                                 int64_t max_waiting)
+GenerationQueue::GenerationQueue(std::unique_ptr<GenerationEngine> engine, int64_t max_waiting)
     : engine_(std::move(engine)),
-      beam_search_(std::move(beam_search)),
       max_waiting_(max_waiting),
       thread_([this] { Worker(*this).run(); }) {}
 
 GenerationQueue::~GenerationQueue() { stop(std::chrono::milliseconds(0)); }
 
 Result<std::shared_ptr<GenerationTicket>> GenerationQueue::submit(GenerationJob job) {
-  if (job.beam.has_value() && beam_search_ == nullptr) {
-    return make_error(StatusCode::kUnsupported, "this server does no beam search");
-  }
   MEG_ASSIGN_OR_RETURN(std::shared_ptr<GenerationTicket> ticket, GenerationTicket::make());
   auto entry = std::make_shared<Entry>();
-  entry->outcome.texts.resize(job.texts.size());
+  entry->outcome.resize(job.size());
   entry->job = std::move(job);
   entry->ticket = ticket;
   {
@@ -225,7 +219,12 @@ Result<std::shared_ptr<GenerationTicket>> GenerationQueue::submit(GenerationJob 
 
 GenerationQueue::Load GenerationQueue::load() const {
   const std::lock_guard lock(mutex_);
-  return {load_.waiting + static_cast<int64_t>(incoming_.size()), load_.active};
+  Load load = load_;
+  load.waiting += std::ssize(incoming_);
+  if (step_begin_) {
+    load.step_seconds = std::chrono::duration<double>(Clock::now() - *step_begin_).count();
+  }
+  return load;
 }
 
 void GenerationQueue::stop(std::chrono::milliseconds grace) {

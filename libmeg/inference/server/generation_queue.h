@@ -4,7 +4,6 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -17,35 +16,24 @@
 
 namespace meg::inference {
 
-/// Searches the most likely continuations of a prompt. Runs on the engine's thread between two
-/// steps, while all others wait.
-using BeamSearch = std::function<Result<std::vector<Beam>>(const std::vector<int32_t>& prompt,
-                                                           const BeamSearchOptions& options)>;
-
-/// What one client asks for: texts, or a beam search for one prompt.
-struct GenerationJob {
-  struct BeamText {
-    std::vector<int32_t> prompt;
-    BeamSearchOptions options;
-  };
-
-  std::vector<GenerationRequest> texts;  ///< Empty with beam.
-  std::optional<BeamText> beam;
-};
+/// What one client asks for.
+using GenerationJob = std::vector<GenerationRequest>;
 
 /// Jobs of many threads, generated together by one engine on a thread of its own: between two steps
-/// those that wait are taken up, in the order of their coming, as long as the engine has room. Each
-/// function may be called from any thread.
+/// those that wait are taken up, in the order of their coming, as long as the engine has room; beam
+/// searches and other texts do not wait for each other. Each function may be called from any
+/// thread.
 class GenerationQueue {
  public:
   struct Load {
     int64_t waiting = 0;  ///< Jobs of which some text waits for room.
-    int64_t active = 0;   ///< Texts in the engine.
+    int64_t active = 0;   ///< Texts and beam searches in the engine.
+    int64_t beam_searches = 0;
+    double step_seconds = 0;  ///< How long the engine has been at its present step; 0 at rest.
   };
 
-  /// beam_search: may be empty, then such jobs are refused. max_waiting: jobs, at least 1.
-  GenerationQueue(std::unique_ptr<GenerationEngine> engine, BeamSearch beam_search,
-                  int64_t max_waiting);
+  /// max_waiting: jobs, at least 1.
+  GenerationQueue(std::unique_ptr<GenerationEngine> engine, int64_t max_waiting);
   GenerationQueue(const GenerationQueue&) = delete;
   GenerationQueue& operator=(const GenerationQueue&) = delete;
 
@@ -54,8 +42,7 @@ class GenerationQueue {
 
   /// The ticket's outcome may be an error: what the engine finds wrong with a request
   /// (kInvalidArgument, kOutOfRange), kCancelled after stop(), or what a step ran into.
-  /// Errors: kResourceExhausted where max_waiting jobs wait, kUnsupported for a beam search without
-  /// one, kCancelled after stop().
+  /// Errors: kResourceExhausted where max_waiting jobs wait, kCancelled after stop().
   Result<std::shared_ptr<GenerationTicket>> submit(GenerationJob job);
 
   Load load() const;
@@ -69,13 +56,13 @@ class GenerationQueue {
   class Worker;
 
   std::unique_ptr<GenerationEngine> engine_;
-  BeamSearch beam_search_;
   const int64_t max_waiting_;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::shared_ptr<Entry>> incoming_;  ///< Not seen by the engine's thread yet.
   Load load_;
+  std::optional<std::chrono::steady_clock::time_point> step_begin_;  ///< Of the present step.
   bool stopping_ = false;
   std::chrono::steady_clock::time_point end_of_grace_;
   std::mutex join_mutex_;

@@ -12,11 +12,8 @@
 
 namespace meg::inference {
 
-/// What became of a job: its texts in the order asked for, or the beams of a beam search.
-struct GenerationOutcome {
-  std::vector<GeneratedText> texts;
-  std::vector<Beam> beams;
-};
+/// What became of a job: its texts in the order asked for.
+using GenerationOutcome = std::vector<GeneratedText>;
 
 /// Held by who asked for a job and by the queue. Each function may be called from any thread.
 class GenerationTicket {

@@ -1,29 +1,37 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 
+#include "libmeg/inference/server/allowed_hosts.h"
 #include "libmeg/inference/server/client_connection.h"
+#include "libmeg/inference/server/http_request.h"
+#include "libmeg/inference/server/http_response.h"
 #include "libmeg/inference/server/http_server.h"
 
 namespace meg::inference {
 
-/// Which request gets which answer, by cpp-httplib's parser and writer on a connection of ours; its
-/// own sockets and threads are not used. Shared between the connections' threads.
+/// Which request gets which answer. Shared between the connections' threads.
 class HttpRoutes {
  public:
   /// max_request_bytes: of a body.
-  HttpRoutes(HttpHandlers handlers, size_t max_request_bytes);
-  ~HttpRoutes();
+  HttpRoutes(HttpHandlers handlers, AllowedHosts hosts, size_t max_request_bytes);
 
   /// Reads one request and writes its answer. last: say that the connection closes after it.
   /// False where the connection should close.
   bool answer_one(ClientConnection& connection, bool last) const;
 
  private:
-  class Router;
+  struct Exchange;
 
-  std::unique_ptr<Router> router_;
+  HttpResponse respond(Exchange& exchange) const;
+  HttpResponse respond_to_path(Exchange& exchange) const;
+  HttpResponse answer_api(Exchange& exchange) const;
+  HttpResponse answer_health() const;
+  HttpResponse answer_page() const;
+
+  const HttpHandlers handlers_;
+  const AllowedHosts hosts_;
+  const size_t max_request_bytes_;
 };
 
 }  // namespace meg::inference

@@ -10,10 +10,12 @@
 #include <atomic>
 #include <cerrno>
 #include <mutex>
+#include <new>
 #include <system_error>
 #include <thread>
 #include <utility>
 
+#include "libmeg/inference/server/allowed_hosts.h"
 #include "libmeg/inference/server/connection_registry.h"
 #include "libmeg/inference/server/http_routes.h"
 #include "libmeg/inference/server/listening_socket.h"
@@ -29,14 +31,20 @@ constexpr std::string_view kBusy =
     "Content-Type: application/json\r\nContent-Length: 44\r\n\r\n"
     "{\"message\":\"too many connections are open\"}\n";
 
+AllowedHosts allowed_hosts(const HttpServerOptions& options) {
+  std::vector<std::string> names = options.allowed_hosts;
+  names.push_back(options.host);
+  return AllowedHosts(names);
+}
+
 }  // namespace
 
 class HttpServer::Implementation {
  public:
-  Implementation(HttpServerOptions options, HttpHandlers handlers, ListeningSocket listening,
+  Implementation(const HttpServerOptions& options, HttpHandlers handlers, ListeningSocket listening,
                  FileDescriptor wake)
       : limits_(options.limits),
-        routes_(std::move(handlers), options.max_request_bytes),
+        routes_(std::move(handlers), allowed_hosts(options), options.max_request_bytes),
         connections_(options.max_connections),
         listening_(std::move(listening)),
         wake_(std::move(wake)),
@@ -97,8 +105,11 @@ class HttpServer::Implementation {
   }
 
   void serve(ClientConnection& connection) {
-    while (!closing_ && connection.wait_for_request()) {
-      if (!routes_.answer_one(connection, closing_)) break;
+    try {
+      while (!closing_ && connection.wait_for_request()) {
+        if (!routes_.answer_one(connection, closing_)) break;
+      }
+    } catch (const std::bad_alloc&) {  // not even for an error's sentence
     }
     connection.close_gently();
     connections_.remove(&connection);  // the last thing that this thread does with the server
@@ -125,7 +136,7 @@ Result<std::unique_ptr<HttpServer>> HttpServer::start(HttpServerOptions options,
   FileDescriptor wake(eventfd(0, EFD_CLOEXEC), "event of the server");
   if (!wake.is_open()) return errno_error(errno, "event of the server");
   return std::unique_ptr<HttpServer>(new HttpServer(std::make_unique<Implementation>(
-      std::move(options), std::move(handlers), std::move(listening), std::move(wake))));
+      options, std::move(handlers), std::move(listening), std::move(wake))));
 }
 
 const std::string& HttpServer::host() const { return implementation_->listening().host; }

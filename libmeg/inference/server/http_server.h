@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "libmeg/core/result.h"
 #include "libmeg/inference/server/client_connection.h"
@@ -17,17 +18,23 @@ namespace meg::inference {
 struct HttpServerOptions {
   std::string host = "127.0.0.1";
   int port = 5000;                             ///< 0: any free one.
+  std::vector<std::string> allowed_hosts;      ///< See AllowedHosts; host is one by itself.
   size_t max_request_bytes = size_t{4} << 20;  ///< Of a request's body.
   size_t max_connections = 512;
   ClientLimits limits;
+};
+
+/// What `GET /health` answers: status 200, or 503 where the server is not ok.
+struct Health {
+  bool is_ok = true;
+  std::string json = {};
 };
 
 /// What the server answers with. All are called from many threads.
 struct HttpHandlers {
   /// `PUT /api` and `POST /api`: the body and the client's socket.
   std::function<ApiAnswer(std::string_view body, int client)> api;
-  /// `GET /health`: JSON.
-  std::function<std::string()> health;
+  std::function<Health()> health;
   /// `GET /`: a page of HTML; must outlive the server.
   std::string_view page;
   /// For each request, before its answer is sent; may be empty.

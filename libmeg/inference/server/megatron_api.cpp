@@ -53,12 +53,15 @@ int http_status(StatusCode code) {
 /// Of text number `text` of a request, so that equal prompts of one request differ.
 uint64_t text_seed(uint64_t seed, size_t text) { return seed + text; }
 
+template <class Text>
+int64_t new_tokens(const Text& text) {
+  return static_cast<int64_t>(text.tokens.size() - text.prompt_size);
+}
+
 void count_tokens(const GenerationOutcome& outcome, ApiAnswer* answer) {
-  for (const GeneratedText& text : outcome.texts) {
-    answer->new_tokens += static_cast<int64_t>(text.tokens.size() - text.prompt_size);
-  }
-  for (const Beam& beam : outcome.beams) {
-    answer->new_tokens += static_cast<int64_t>(beam.tokens.size() - beam.prompt_size);
+  for (const GeneratedText& text : outcome) {
+    if (text.beams.empty()) answer->new_tokens += new_tokens(text);
+    for (const Beam& beam : text.beams) answer->new_tokens += new_tokens(beam);
   }
 }
 
@@ -129,10 +132,7 @@ Status MegatronApi::answer_or_fail(std::string_view body, int client, ApiAnswer*
   answer->prompts = static_cast<int64_t>(request.prompts.size());
   if (!request.no_log) answer->first_prompt = request.prompts[0];
   MEG_ASSIGN_OR_RETURN(GenerationJob job, make_job(request));
-  for (const GenerationRequest& text : job.texts) {
-    answer->prompt_tokens += static_cast<int64_t>(text.prompt.size());
-  }
-  if (job.beam) answer->prompt_tokens = static_cast<int64_t>(job.beam->prompt.size());
+  for (const GenerationRequest& text : job) answer->prompt_tokens += std::ssize(text.prompt);
   MEG_ASSIGN_OR_RETURN(const auto ticket, queue_.submit(std::move(job)));
   const Waited waited = wait(*ticket, client, deadline);
   if (waited != Waited::kReady) ticket->cancel();
@@ -146,39 +146,37 @@ Status MegatronApi::answer_or_fail(std::string_view body, int client, ApiAnswer*
   }
   MEG_ASSIGN_OR_RETURN(const GenerationOutcome outcome, ticket->take());
   count_tokens(outcome, answer);
-  MEG_ASSIGN_OR_RETURN(answer->body,
-                       request.beam ? beam_answer(tokenizer_, outcome.beams)
-                                    : text_answer(tokenizer_, outcome.texts, request.logprobs));
+  MEG_ASSIGN_OR_RETURN(answer->body, request.beam
+                                         ? beam_answer(tokenizer_, outcome.front().beams)
+                                         : text_answer(tokenizer_, outcome, request.logprobs));
   return {};
 }
 
 Result<GenerationJob> MegatronApi::make_job(const TextRequest& request) {
   GenerationJob job;
-  if (request.beam.has_value()) {
-    GenerationJob::BeamText& beam = job.beam.emplace();
-    MEG_ASSIGN_OR_RETURN(beam.prompt, tokenize(request.prompts[0], request.add_BOS));
-    beam.options.beam_width = request.beam->beam_width;
-    beam.options.num_return_gen = request.beam->beam_width;
-    beam.options.tokens_to_generate = request.tokens_to_generate;
-    beam.options.prevent_newline_after_colon = request.prevent_newline_after_colon;
-    beam.options.length_penalty = request.beam->length_penalty;
-    // An id that no token has stops nothing.
-    beam.options.stop_token = request.beam->stop_token.value_or(tokenizer_.eod().value_or(-1));
-    return job;
-  }
   const uint64_t seed = request.random_seed.has_value() ? *request.random_seed : new_seed();
   for (const std::string& prompt : request.prompts) {
     GenerationRequest text;
     MEG_ASSIGN_OR_RETURN(text.prompt, tokenize(prompt, request.add_BOS));
     text.tokens_to_generate = request.tokens_to_generate;
     text.sampling = request.sampling;
-    text.sampling.seed = text_seed(seed, job.texts.size());
+    text.sampling.seed = text_seed(seed, job.size());
     text.stop = request.stop;
     text.prevent_newline_after_colon = request.prevent_newline_after_colon;
-    text.logprobs = request.logprobs;
-    job.texts.push_back(std::move(text));
+    text.logprobs = request.logprobs && !request.beam;
+    if (request.beam) text.beam = beam_options(*request.beam);
+    job.push_back(std::move(text));
   }
   return job;
+}
+
+BeamSearchOptions MegatronApi::beam_options(const BeamRequest& request) const {
+  BeamSearchOptions options;
+  options.beam_width = options.num_return_gen = request.beam_width;
+  // An id that no token has stops nothing.
+  options.stop_token = request.stop_token.value_or(tokenizer_.eod().value_or(-1));
+  options.length_penalty = request.length_penalty;
+  return options;
 }
 
 Result<std::vector<int32_t>> MegatronApi::tokenize(const std::string& prompt, bool add_BOS) {

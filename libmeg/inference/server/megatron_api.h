@@ -50,6 +50,7 @@ class MegatronApi {
 
   Status answer_or_fail(std::string_view body, int client, ApiAnswer* answer);
   Result<GenerationJob> make_job(const TextRequest& request);
+  BeamSearchOptions beam_options(const BeamRequest& request) const;
   Result<std::vector<int32_t>> tokenize(const std::string& prompt, bool add_BOS);
   uint64_t new_seed();
 

@@ -66,12 +66,20 @@ std::vector<std::string> validation_lines(Evaluation evaluation, int64_t iterati
   std::string line =
       fmt::format(" validation loss at {} | ", evaluation_place(evaluation, iteration));
   for (const auto& [name, value] : losses) {
-    const auto loss = static_cast<double>(value);
+    const double loss = printed(static_cast<double>(value));
     fmt::format_to(std::back_inserter(line), "{} value: {:.6E} | {} PPL: {:.6E} | ", name, loss,
                    name, perplexity(loss));
   }
   const std::string dashes(line.size() + 1, '-');
   return {dashes, line, dashes};
+}
+
+std::string world_size_line(int64_t world_size, int64_t data_parallel_size) {
+  return fmt::format(
+      "using world size: {}, data-parallel size: {}, context-parallel size: 1, hierarchical "
+      "context-parallel sizes: None, tensor-model-parallel size: 1, pipeline-model-parallel size: "
+      "1",
+      world_size, data_parallel_size);
 }
 
 std::vector<std::string> target_sizes_lines(std::optional<int64_t> train,

@@ -24,6 +24,10 @@ double perplexity(double loss);
 std::vector<std::string> validation_lines(Evaluation evaluation, int64_t iteration,
                                           const Losses& losses);
 
+/// "using world size: 1, data-parallel size: 1, context-parallel size: 1, ...", as since
+/// core_v0.14.
+std::string world_size_line(int64_t world_size, int64_t data_parallel_size);
+
 /// " > datasets target sizes (minimum size):" and one line a split. None: an epoch.
 std::vector<std::string> target_sizes_lines(std::optional<int64_t> train,
                                             std::optional<int64_t> validation,

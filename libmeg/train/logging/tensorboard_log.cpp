@@ -12,8 +12,10 @@ class Points {
   Points(TensorboardWriter& writer, int64_t iteration, int64_t samples)
       : writer_(writer), iteration_(iteration), samples_(samples) {}
 
+  void add_at_iteration(const std::string& tag, double value) { write(tag, value, iteration_); }
+
   void add(const std::string& tag, double value) {
-    write(tag, value, iteration_);
+    add_at_iteration(tag, value);
     write(tag + " vs samples", value, samples_);
   }
 
@@ -37,6 +39,10 @@ Status write_iteration(TensorboardWriter& writer, const TensorboardCurves& curve
   if (figures.iteration % curves.log_interval != 0) return Status();
   Points points(writer, figures.iteration, figures.consumed_train_samples);
   points.add("learning-rate", figures.learning_rate);
+  if (figures.skipped_train_samples > 0) {
+    points.add_at_iteration("skipped-train-samples",
+                            static_cast<double>(figures.skipped_train_samples));
+  }
   points.add("batch-size", static_cast<double>(figures.global_batch_size));
   for (const auto& [name, value] : losses) points.add(name, static_cast<double>(value));
   if (curves.loss_scale) points.add("loss-scale", figures.loss_scale);

@@ -36,6 +36,9 @@ std::string TrainingLog::iteration_line(const IterationFigures& figures, double 
   if (dated_) fmt::format_to(out, " [{}]", log_time(now));
   fmt::format_to(out, " iteration {:8d}/{:8d} | consumed samples: {:12d} |", figures.iteration,
                  figures.train_iters, figures.consumed_train_samples);
+  if (figures.skipped_train_samples > 0) {
+    fmt::format_to(out, " skipped samples: {:12d} |", figures.skipped_train_samples);
+  }
   fmt::format_to(out, " elapsed time per iteration (ms): {:.1f} |",
                  elapsed_seconds / static_cast<double>(iterations()) * 1000.0);
   if (tflops) fmt::format_to(out, " throughput per GPU (TFLOP/s/GPU): {:.1f} |", *tflops);
@@ -47,17 +50,20 @@ std::string TrainingLog::iteration_line(const IterationFigures& figures, double 
     if (mean > 0.0) fmt::format_to(out, " {}: {:.6E} |", name, mean);
   }
   fmt::format_to(out, " loss scale: {:.1f} |", figures.loss_scale);
-  if (figures.grad_norm) fmt::format_to(out, " grad norm: {:.3f} |", *figures.grad_norm);
+  if (figures.grad_norm) fmt::format_to(out, " grad norm: {:.3f} |", printed(*figures.grad_norm));
   if (figures.num_zeros_in_grad) {
     fmt::format_to(out, " num zeros: {:.1f} |", *figures.num_zeros_in_grad);
   }
-  if (figures.params_norm) fmt::format_to(out, " params norm: {:.3f} |", *figures.params_norm);
+  if (figures.params_norm)
+    fmt::format_to(out, " params norm: {:.3f} |", printed(*figures.params_norm));
   fmt::format_to(out, " number of skipped iterations: {:3d} | number of nan iterations: {:3d} |",
                  skipped_, nan_);
   advanced_ = skipped_ = nan_ = 0;
   sums_.clear();
   return line;
 }
+
+double printed(double value) { return std::isnan(value) ? std::abs(value) : value; }
 
 std::string log_time(std::time_t time) {
   std::tm local = {};

@@ -20,6 +20,7 @@ struct IterationFigures {
   int64_t iteration = 0;  ///< The first is 1.
   int64_t train_iters = 0;
   int64_t consumed_train_samples = 0;  ///< After the step.
+  int64_t skipped_train_samples = 0;   ///< Of these; told where there are any.
   double learning_rate = 0;            ///< The next step's: the scheduler has moved on already.
   int64_t global_batch_size = 0;
   double loss_scale = 1;  ///< After the step; 1 without a scaler.
@@ -60,6 +61,9 @@ class TrainingLog {
   int64_t nan_ = 0;
   Losses sums_;
 };
+
+/// The same number; NaN without its sign, which Python does not print.
+double printed(double value);
 
 /// "2025-04-13 23:41:20", in local time.
 std::string log_time(std::time_t time);

@@ -69,6 +69,20 @@ Status check_learning_rates(const OptimizerParamScheduler::Options& options) {
   return check_count("WSD decay", options.wsd_decay_steps.value_or(0), 0);
 }
 
+Status check_decoupled_lr(const OptimizerParamScheduler::Options& options) {
+  if (options.decoupled_min_lr.has_value() && !options.decoupled_lr.has_value()) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "--decoupled-min-lr: expected it with --decoupled-lr, found it alone");
+  }
+  const double rate = options.decoupled_lr.value_or(0);
+  const double least = options.decoupled_min_lr.value_or(0);
+  if (!std::isfinite(rate)) return refuse("--decoupled-lr", "a finite number", rate);
+  if (!(least >= 0 && std::isfinite(least))) {
+    return refuse("--decoupled-min-lr", "0 or more", least);
+  }
+  return Status();
+}
+
 Status check_weight_decay(const OptimizerParamScheduler::Options& options) {
   const bool constant = options.wd_incr_style == WeightDecayIncrStyle::kConstant;
   if (!(options.start_wd >= 0)) {
@@ -92,6 +106,7 @@ Status check(const OptimizerParamScheduler::Options& options) {
                       "--use-checkpoint-opt_param-scheduler, found both");
   }
   MEG_RETURN_IF_ERROR(check_learning_rates(options));
+  MEG_RETURN_IF_ERROR(check_decoupled_lr(options));
   return check_weight_decay(options);
 }
 
@@ -108,16 +123,18 @@ Result<OptimizerParamScheduler> OptimizerParamScheduler::create(const Options& o
 
 void OptimizerParamScheduler::step(int64_t increment) {
   num_steps_ += increment;
-  lr_ = compute_lr();
+  lr_ = compute_lr(options_.max_lr, options_.min_lr);
+  if (options_.decoupled_lr.has_value()) {
+    decoupled_lr_ =
+        compute_lr(*options_.decoupled_lr, options_.decoupled_min_lr.value_or(options_.min_lr));
+  }
   weight_decay_ = compute_weight_decay();
 }
 
-double OptimizerParamScheduler::compute_lr() const {
+double OptimizerParamScheduler::compute_lr(double max_lr, double min_lr) const {
   const double steps = static_cast<double>(num_steps_);
   const double warmup = real(options_.lr_warmup_steps);
   const double decay = real(options_.lr_decay_steps);
-  const double max_lr = options_.max_lr;
-  const double min_lr = options_.min_lr;
   if (warmup > 0 && steps <= warmup) {
     return options_.init_lr + (max_lr - options_.init_lr) * steps / warmup;
   }

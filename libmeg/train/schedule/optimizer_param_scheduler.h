@@ -29,6 +29,9 @@ class OptimizerParamScheduler {
     double init_lr = 0;  ///< Where warmup begins.
     double max_lr = 0;
     double min_lr = 0;
+    /// A rate of their own for the rows of the embedding and of an output layer, with the same
+    /// warmup and decay; its end is min_lr where none is given.
+    std::optional<double> decoupled_lr = std::nullopt, decoupled_min_lr = std::nullopt;
     SampleCount lr_warmup_steps = int64_t{0};
     SampleCount lr_decay_steps = int64_t{0};
     LrDecayStyle lr_decay_style = LrDecayStyle::kLinear;
@@ -57,6 +60,9 @@ class OptimizerParamScheduler {
   /// What the next update uses, before a parameter group's lr_mult and wd_mult.
   double lr() const { return lr_; }
 
+  /// The same of the decoupled rate; nullopt without one.
+  std::optional<double> decoupled_lr() const { return decoupled_lr_; }
+
   double weight_decay() const { return weight_decay_; }
 
   /// After an update that was not skipped. increment: its samples, >= 0.
@@ -77,12 +83,13 @@ class OptimizerParamScheduler {
  private:
   explicit OptimizerParamScheduler(const Options& options);
 
-  double compute_lr() const;
+  double compute_lr(double max_lr, double min_lr) const;
   double compute_weight_decay() const;
 
   Options options_;
   int64_t num_steps_ = 0;
   double lr_ = 0;
+  std::optional<double> decoupled_lr_;
   double weight_decay_ = 0;
 };
 

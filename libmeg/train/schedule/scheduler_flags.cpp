@@ -105,6 +105,31 @@ Status fill_weight_decay(const SchedulerFlags& flags, Options& options) {
 
 }  // namespace
 
+void SchedulerFlags::take_fields(FieldReader& args) {
+  args.take("train_iters", train_iters);
+  args.take("train_samples", train_samples);
+  args.take("lr", lr);
+  args.take("min_lr", min_lr);
+  args.take("decoupled_lr", decoupled_lr);
+  args.take("decoupled_min_lr", decoupled_min_lr);
+  args.parse("lr_decay_style", lr_decay_style, parse_lr_decay_style);
+  args.take("lr_decay_iters", lr_decay_iters);
+  args.take("lr_decay_samples", lr_decay_samples);
+  args.parse("lr_wsd_decay_style", lr_wsd_decay_style, parse_lr_wsd_decay_style);
+  args.take("lr_wsd_decay_iters", lr_wsd_decay_iters);
+  args.take("lr_wsd_decay_samples", lr_wsd_decay_samples);
+  args.take("lr_warmup_fraction", lr_warmup_fraction);
+  args.take("lr_warmup_iters", lr_warmup_iters);
+  args.take("lr_warmup_samples", lr_warmup_samples);
+  args.take("lr_warmup_init", lr_warmup_init);
+  args.take("weight_decay", weight_decay);
+  args.take("start_weight_decay", start_weight_decay);
+  args.take("end_weight_decay", end_weight_decay);
+  args.parse("weight_decay_incr_style", weight_decay_incr_style, parse_weight_decay_incr_style);
+  args.take("use_checkpoint_opt_param_scheduler", use_checkpoint_opt_param_scheduler);
+  args.take("override_opt_param_scheduler", override_opt_param_scheduler);
+}
+
 Result<OptimizerParamScheduler> get_optimizer_param_scheduler(const SchedulerFlags& flags) {
   if (!flags.lr) {
     return make_error(StatusCode::kInvalidArgument, "--lr: expected a number, found none");
@@ -113,6 +138,8 @@ Result<OptimizerParamScheduler> get_optimizer_param_scheduler(const SchedulerFla
   Options options{.init_lr = flags.lr_warmup_init,
                   .max_lr = *flags.lr,
                   .min_lr = flags.min_lr,
+                  .decoupled_lr = flags.decoupled_lr,
+                  .decoupled_min_lr = flags.decoupled_min_lr,
                   .lr_decay_style = flags.lr_decay_style,
                   .lr_wsd_decay_style = flags.lr_wsd_decay_style,
                   .use_checkpoint_opt_param_scheduler = flags.use_checkpoint_opt_param_scheduler,
@@ -127,6 +154,9 @@ Result<OptimizerParamScheduler> get_optimizer_param_scheduler(const SchedulerFla
     options.wd_incr_steps = *flags.train_samples;
     options.lr_warmup_steps = flags.lr_warmup_samples;
     options.wsd_decay_steps = flags.lr_wsd_decay_samples;
+  } else if (flags.train_iters || flags.train_samples) {
+    return make_error(StatusCode::kInvalidArgument, "{}: expected 1 or more, found 0",
+                      flags.train_iters ? "--train-iters" : "--train-samples");
   } else {
     return make_error(StatusCode::kInvalidArgument,
                       "--train-iters: expected it or --train-samples, found neither");

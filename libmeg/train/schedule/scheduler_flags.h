@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "libmeg/megatron/field_reader.h"
 #include "libmeg/train/schedule/optimizer_param_scheduler.h"
 
 namespace meg::train {
@@ -16,6 +17,7 @@ struct SchedulerFlags {
 
   std::optional<double> lr;  ///< Must be given.
   double min_lr = 0;
+  std::optional<double> decoupled_lr, decoupled_min_lr;
   LrDecayStyle lr_decay_style = LrDecayStyle::kLinear;
   std::optional<int64_t> lr_decay_iters;    ///< None: train_iters.
   std::optional<int64_t> lr_decay_samples;  ///< None: train_samples.
@@ -34,6 +36,10 @@ struct SchedulerFlags {
 
   bool use_checkpoint_opt_param_scheduler = false;
   bool override_opt_param_scheduler = false;
+
+  /// What args say of the schedule; has_rampup_batch_size and global_batch_size follow from the
+  /// batches and are the caller's.
+  void take_fields(FieldReader& args);
 };
 
 /// The schedule that the flags ask for. kInvalidArgument where they contradict each other (those of

@@ -8,6 +8,7 @@
 
 #include "libmeg/core/npy.h"
 #include "libmeg/dataset/indexed_dataset_builder.h"
+#include "tests/dataset/dataset_bytes.h"
 #include "tests/temp_folder.h"
 
 namespace meg {
@@ -50,11 +51,52 @@ std::string error_of(const GptDataConfig& config) {
   return built.has_value() ? "no error" : built.error().message();
 }
 
-TEST(GptDatasets, RefuseADatasetShorterThanOneSample) {
+TEST(GptDatasets, DrawSamplesOfADatasetShorterThanOne) {
   const TempFolder folder;
-  const std::string prefix = make_dataset(folder, "short", {3, 5});
-  EXPECT_EQ(error_of(config_of(folder, {.prefixes = {prefix}, .weights = {}})),
-            prefix + ": expected at least 9 tokens (one sample of --seq-length 8), found 8");
+  const std::string prefix = make_dataset(folder, "short", {3, 1});
+  const std::string other = make_dataset(folder, "other", {40}, 100);
+  const auto alone = build_gpt_datasets(config_of(folder, {.prefixes = {prefix}, .weights = {}}));
+  ASSERT_TRUE(alone.has_value()) << alone.error().message();
+  EXPECT_EQ(alone->splits[0]->size(), 4);
+  const auto blend =
+      build_gpt_datasets(config_of(folder, {.prefixes = {prefix, other}, .weights = {{1.0, 1.0}}}));
+  ASSERT_TRUE(blend.has_value()) << blend.error().message();
+  EXPECT_EQ(blend->splits[0]->size(), 4);
+}
+
+TEST(GptDatasets, ADatasetShorterThanOneSampleHasNoEpochOfThem) {
+  const TempFolder folder;
+  const std::string prefix = make_dataset(folder, "short", {3, 1});
+  const std::string other = make_dataset(folder, "other", {40});
+  GptDataConfig config = config_of(folder, {.prefixes = {prefix}, .weights = {}});
+  config.samples[0] = std::nullopt;
+  const auto built = build_gpt_datasets(config);
+  ASSERT_TRUE(built.has_value()) << built.error().message();
+  EXPECT_EQ(built->splits[0], nullptr);
+  EXPECT_THAT(built->notes, testing::Contains(HasSubstr("no whole sample of --seq-length 8")));
+  config.blend->prefixes.push_back(other);
+  EXPECT_EQ(error_of(config),
+            prefix +
+                ": expected at least one whole sample in the train split of a blend without "
+                "weights, found none");
+}
+
+TEST(GptDatasets, DrawFromAViewWhoseLastSequenceIsNotTheLastInBin) {
+  const TempFolder folder;
+  const std::string prefix = folder.path("view");
+  std::vector<int32_t> tokens(100);
+  std::iota(tokens.begin(), tokens.end(), 0);
+  auto fields = test::index_fields(4, {60, 4}, {0, 1, 2});
+  fields.pointers = {160, 0};
+  test::write_dataset(prefix, fields.bytes(), test::bytes_string(tokens));
+  const auto built = build_gpt_datasets(config_of(folder, {.prefixes = {prefix}, .weights = {}}));
+  ASSERT_TRUE(built.has_value()) << built.error().message();
+  EXPECT_EQ(built->splits[0]->size(), 7);  // of 64 tokens
+  std::vector<int64_t> text(9);
+  for (int64_t sample = 0; sample < 7; ++sample) {
+    ASSERT_TRUE(built->splits[0]->text(sample, -1, text).ok());
+    for (const int64_t token : text) EXPECT_TRUE(token >= 40 || token < 4) << token;
+  }
 }
 
 TEST(GptDatasets, RefuseNumbersOutOfRange) {
@@ -78,11 +120,25 @@ TEST(GptDatasets, RefuseNumbersOutOfRange) {
   EXPECT_THAT(error_of(config), HasSubstr("one to three weights"));
 }
 
-TEST(GptDatasets, SkipAnEmptyValidationSplitWithANote) {
+TEST(GptDatasets, RefuseASplitOnWhichMegatronHangs) {
+  const TempFolder folder;
+  const std::string prefix = make_dataset(folder, "data", {30, 20, 0});
+  GptDataConfig config = config_of(folder, {.prefixes = {prefix}, .weights = {}});
+  config.split = "98,1,1";  // rounding leaves nothing to the others
+  EXPECT_EQ(error_of(config),
+            prefix +
+                ": valid split (--split 98,1,1): expected tokens in the sequences [3, 3) of 3, "
+                "found none (Megatron-LM adds up epochs without end here): give the split "
+                "weight 0 or more documents");
+  config.split = "2,1,0";  // an empty document
+  EXPECT_THAT(error_of(config), HasSubstr("expected tokens in the sequences [2, 3) of 3"));
+}
+
+TEST(GptDatasets, SkipSplitsOfWeight0WithANote) {
   const TempFolder folder;
   const std::string prefix = make_dataset(folder, "data", {30, 20});
   GptDataConfig config = config_of(folder, {.prefixes = {prefix}, .weights = {}});
-  config.split = "98,1,1";
+  config.split = "1,0,0";
   config.samples = {4, 2, 2};
   const auto built = build_gpt_datasets(config);
   ASSERT_TRUE(built.has_value()) << built.error().message();
@@ -91,16 +147,33 @@ TEST(GptDatasets, SkipAnEmptyValidationSplitWithANote) {
   EXPECT_EQ(built->splits[2], nullptr);
   EXPECT_THAT(
       built->notes,
-      ElementsAre(prefix + ": no documents for the valid split (--split 98,1,1): it is skipped",
-                  prefix + ": no documents for the test split (--split 98,1,1): it is skipped"));
+      ElementsAre(prefix + ": no documents for the valid split (--split 1,0,0): it is skipped",
+                  prefix + ": no documents for the test split (--split 1,0,0): it is skipped"));
 }
 
-TEST(GptDatasets, RefuseATrainingSplitWithoutDocuments) {
+TEST(GptDatasets, MayHaveNothingToTrainOn) {
   const TempFolder folder;
   const std::string prefix = make_dataset(folder, "data", {30, 20});
   GptDataConfig config = config_of(folder, {.prefixes = {prefix}, .weights = {}});
-  config.split = "0,1,0";
-  EXPECT_THAT(error_of(config), HasSubstr("no documents for the train split (--split 0,1,0)"));
+  config.split = "0,100,0";
+  config.samples = {4, 2, 2};
+  const auto built = build_gpt_datasets(config);
+  ASSERT_TRUE(built.has_value()) << built.error().message();
+  EXPECT_EQ(built->splits[0], nullptr);
+  EXPECT_NE(built->splits[1], nullptr);
+}
+
+TEST(GptDatasets, RefuseABlendOfWhichSomeLackASplit) {
+  const TempFolder folder;
+  const std::string a = make_dataset(folder, "a", {30});
+  const std::string b = make_dataset(folder, "b", {30, 30, 30});
+  GptDataConfig config = config_of(folder, {.prefixes = {b, a}, .weights = {{1.0, 1.0}}});
+  config.version = *parse_megatron_version("v2.6");  // a split has documents or is none
+  config.split = "2,1,0";
+  config.samples = {4, 2, 0};
+  EXPECT_EQ(error_of(config),
+            a + ": expected documents for the valid split (--split 2,1,0) as the rest of the blend "
+                "has, found none");
 }
 
 TEST(GptDatasets, GoThroughAShortDatasetAsOftenAsSamplesAreAsked) {

@@ -5,6 +5,7 @@
 
 #include <chrono>
 
+#include "libmeg/core/file_lock.h"
 #include "libmeg/dataset/index_format.h"
 #include "libmeg/dataset/samples/cache_sidecar.h"
 #include "tests/dataset/samples/cache_fixture.h"
@@ -190,6 +191,23 @@ TEST_F(GptIndexCacheTest, RangesOutsideTheDatasetAreErrors) {
     EXPECT_THAT(cache.error().message(), HasSubstr(prefix_));
   }
   EXPECT_FALSE(std::filesystem::exists(cache_));
+}
+
+TEST_F(GptIndexCacheTest, WhoWaitsForABuilderIsAskedWhetherToWaitOn) {
+  auto builder = FileLock::acquire(files().sidecar + ".lock");
+  ASSERT_TRUE(builder.has_value());
+  std::vector<std::string> asked;
+  request_.waiting = [&](const std::string& cache) {
+    asked.push_back(cache);
+    return asked.size() < 2;
+  };
+  EXPECT_EQ(open_cache().status().code(), StatusCode::kCancelled);
+  EXPECT_THAT(asked, testing::ElementsAre(files().indices.sample_index, asked[0]));
+  request_.waiting = [&](const std::string&) {
+    *builder = FileLock();
+    return true;
+  };
+  expect_outcome(CacheOutcome::kBuilt);
 }
 
 TEST_F(GptIndexCacheTest, NegativeLengthsAreErrors) {

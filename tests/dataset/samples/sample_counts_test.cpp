@@ -78,6 +78,30 @@ TEST(SampleCounts, EvaluationHasABatchSizeOfItsOwn) {
   EXPECT_THAT(counts(length, schedule(4)).samples, ElementsAre(40, 15, 15));
 }
 
+TEST(SampleCounts, AnEvaluationsBatchDividesIntoMicroBatches) {
+  const auto batches = BatchSchedule::create(
+      {.global_batch_size = 12, .micro_batch_size = 2, .data_parallel_size = 3});
+  RunLength length{.train_iters = 10, .eval_iters = 3};
+  for (const int64_t wrong : {0, 2, 15}) {
+    length.eval_global_batch_size = wrong;
+    const auto found = count_samples(length, *batches, newest_megatron_version());
+    EXPECT_THAT(found.error().message(),
+                HasSubstr("--eval-global-batch-size: expected a multiple of 6"));
+  }
+  length.eval_global_batch_size = 18;
+  EXPECT_EQ(count_samples(length, *batches, newest_megatron_version())->samples[2], 54);
+}
+
+TEST(SampleCounts, NoEvaluationsAreAskedForOnlyWhereTheyAreNotCounted) {
+  RunLength length{.train_iters = 5, .eval_interval = 0};
+  length.full_validation = true;
+  EXPECT_EQ(counts(length, schedule(8)).samples[1], std::nullopt);
+  length.full_validation = false;
+  length.skip_train = true;
+  EXPECT_EQ(counts(length, schedule(2)).samples[1], 200);
+  EXPECT_THAT(error(length, "core_v0.15.3"), HasSubstr("--eval-interval"));
+}
+
 TEST(SampleCounts, ARampUpThatOutlastsTheRunCountsWholeUpToCore08) {
   // Batches of 2 and 4 up to sample 100, then 6: 25 + 13 steps walk through 102 samples.
   const BatchSchedule batches =

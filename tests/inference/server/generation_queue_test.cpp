@@ -25,12 +25,6 @@ GenerationRequest text(int32_t first, int64_t tokens) {
   return request;
 }
 
-GenerationJob job_of(std::vector<GenerationRequest> texts) {
-  GenerationJob job;
-  job.texts = std::move(texts);
-  return job;
-}
-
 Result<GenerationOutcome> outcome_of(const std::shared_ptr<GenerationTicket>& ticket) {
   pollfd ready{ticket->ready_fd(), POLLIN, 0};
   if (::poll(&ready, 1, 20000) != 1) return make_error(StatusCode::kInternal, "no outcome in 20 s");
@@ -38,8 +32,7 @@ Result<GenerationOutcome> outcome_of(const std::shared_ptr<GenerationTicket>& ti
 }
 
 std::unique_ptr<GenerationQueue> queue_of(const StandInOptions& options, int64_t max_waiting = 8) {
-  return std::make_unique<GenerationQueue>(std::make_unique<StandInEngine>(options),
-                                           test::stand_in_beam_search, max_waiting);
+  return std::make_unique<GenerationQueue>(std::make_unique<StandInEngine>(options), max_waiting);
 }
 
 Result<GenerationOutcome> run(GenerationQueue& queue, GenerationJob job) {
@@ -53,11 +46,11 @@ TEST(GenerationQueueTest, TextsComeBackInTheOrderAskedFor) {
   options.slots = 2;
   const auto queue = queue_of(options);
   const std::vector<GenerationRequest> texts = {text(1, 30), text(2, 1), text(3, 20), text(4, 2)};
-  const auto outcome = run(*queue, job_of(texts));
+  const auto outcome = run(*queue, texts);
   ASSERT_TRUE(outcome.has_value()) << outcome.error().message();
-  ASSERT_EQ(outcome->texts.size(), texts.size());
+  ASSERT_EQ(outcome->size(), texts.size());
   for (size_t i = 0; i < texts.size(); ++i) {
-    EXPECT_EQ(outcome->texts[i].tokens, stand_in_answer(options, texts[i]).tokens) << i;
+    EXPECT_EQ((*outcome)[i].tokens, stand_in_answer(options, texts[i]).tokens) << i;
   }
 }
 
@@ -68,9 +61,9 @@ TEST(GenerationQueueTest, JobsOfManyThreadsShareTheEngine) {
   std::vector<std::future<bool>> answers;
   for (int32_t i = 0; i < 32; ++i) {
     answers.push_back(std::async(std::launch::async, [&, i] {
-      const auto outcome = run(*queue, job_of({text(i, 20)}));
+      const auto outcome = run(*queue, {text(i, 20)});
       return outcome.has_value() &&
-             outcome->texts[0].tokens == stand_in_answer(options, text(i, 20)).tokens;
+             (*outcome)[0].tokens == stand_in_answer(options, text(i, 20)).tokens;
     }));
   }
   for (auto& answer : answers) EXPECT_TRUE(answer.get());
@@ -78,10 +71,10 @@ TEST(GenerationQueueTest, JobsOfManyThreadsShareTheEngine) {
 
 TEST(GenerationQueueTest, WhatTheEngineRefusesIsTheAnswer) {
   const auto queue = queue_of({});
-  const auto outcome = run(*queue, job_of({text(1, 5), text(1, 5000)}));
+  const auto outcome = run(*queue, {text(1, 5), text(1, 5000)});
   ASSERT_FALSE(outcome.has_value());
   EXPECT_EQ(outcome.error().code(), StatusCode::kOutOfRange);
-  EXPECT_TRUE(run(*queue, job_of({text(1, 5)})).has_value());
+  EXPECT_TRUE(run(*queue, {text(1, 5)}).has_value());
   EXPECT_EQ(queue->load().active, 0);
 }
 
@@ -93,7 +86,7 @@ TEST(GenerationQueueTest, AFullQueueRefuses) {
   std::vector<std::shared_ptr<GenerationTicket>> taken;
   Status refusal;
   for (int i = 0; i < 10 && refusal.ok(); ++i) {
-    auto ticket = queue->submit(job_of({text(1, 1000)}));
+    auto ticket = queue->submit({text(1, 1000)});
     refusal = ticket.status();
     if (ticket.has_value()) taken.push_back(*ticket);
   }
@@ -108,9 +101,9 @@ TEST(GenerationQueueTest, ACancelledJobLeavesTheEngineToOthers) {
   options.step_microseconds = 1000;
   const auto queue = queue_of(options);
   GenerationRequest endless = text(1, 1000);
-  const auto first = queue->submit(job_of({endless, endless, endless}));
+  const auto first = queue->submit({endless, endless, endless});
   ASSERT_TRUE(first.has_value());
-  const auto second = queue->submit(job_of({text(2, 3)}));
+  const auto second = queue->submit({text(2, 3)});
   ASSERT_TRUE(second.has_value());
   (*first)->cancel();
   EXPECT_TRUE(outcome_of(*second).has_value());
@@ -121,8 +114,8 @@ TEST(GenerationQueueTest, AFailedStepEndsTheJobsInTheEngineAlone) {
   options.slots = 1;
   options.failing_step = 2;
   const auto queue = queue_of(options);
-  const auto first = queue->submit(job_of({text(1, 10)}));
-  const auto second = queue->submit(job_of({text(2, 10)}));
+  const auto first = queue->submit({text(1, 10)});
+  const auto second = queue->submit({text(2, 10)});
   ASSERT_TRUE(first.has_value() && second.has_value());
   const auto failed = outcome_of(*first);
   ASSERT_FALSE(failed.has_value());
@@ -130,28 +123,68 @@ TEST(GenerationQueueTest, AFailedStepEndsTheJobsInTheEngineAlone) {
   EXPECT_TRUE(outcome_of(*second).has_value());
 }
 
-TEST(GenerationQueueTest, BeamSearchesRunBetweenSteps) {
+GenerationRequest search_of(int64_t tokens) {
+  GenerationRequest request = text(5, tokens);
+  request.beam = BeamSearchOptions{.beam_width = 2, .num_return_gen = 2};
+  return request;
+}
+
+TEST(GenerationQueueTest, ABeamSearchGivesItsBeams) {
+  const auto queue = queue_of({});
+  const auto outcome = run(*queue, {search_of(3)});
+  ASSERT_TRUE(outcome.has_value()) << outcome.error().message();
+  ASSERT_EQ(outcome->front().beams.size(), 2u);
+  EXPECT_EQ(outcome->front().beams[1].tokens, (std::vector<int32_t>{5, 6, 1, 1, 1}));
+}
+
+TEST(GenerationQueueTest, TextsGoOnBesideBeamSearchesThatRunAndWait) {
+  StandInOptions options;
+  options.slots = 1;
+  options.step_microseconds = 1000;
+  const auto queue = queue_of(options);
+  const auto endless = queue->submit({search_of(1000)});
+  const auto waiting = queue->submit({search_of(1)});
+  ASSERT_TRUE(endless.has_value() && waiting.has_value());
+  for (int32_t i = 0; i < 10; ++i) EXPECT_TRUE(run(*queue, {text(i, 3)}).has_value());
+  EXPECT_EQ(queue->load().beam_searches, 1);
+  EXPECT_EQ(queue->load().waiting, 1);
+  (*endless)->cancel();
+  EXPECT_TRUE(outcome_of(*waiting).has_value());
+}
+
+TEST(GenerationQueueTest, ASearchThatFailsEndsAlone) {
   StandInOptions options;
   options.step_microseconds = 1000;
   const auto queue = queue_of(options);
-  const auto texts = queue->submit(job_of({text(1, 50)}));
-  ASSERT_TRUE(texts.has_value());
-  GenerationJob job;
-  job.beam = GenerationJob::BeamText{{5, 6}, {}};
-  job.beam->options.num_return_gen = 2;
-  job.beam->options.tokens_to_generate = 3;
-  const auto outcome = run(*queue, std::move(job));
-  ASSERT_TRUE(outcome.has_value()) << outcome.error().message();
-  ASSERT_EQ(outcome->beams.size(), 2u);
-  EXPECT_EQ(outcome->beams[1].tokens, (std::vector<int32_t>{5, 6, 1, 1, 1}));
-  EXPECT_TRUE(outcome_of(*texts).has_value());
+  const auto running = queue->submit({text(1, 20)});
+  ASSERT_TRUE(running.has_value());
+  GenerationRequest failing = search_of(3);
+  failing.beam->stop_token = StandInEngine::kFailingStop;
+  EXPECT_EQ(run(*queue, {failing}).status().message(), "the search failed");
+  EXPECT_TRUE(outcome_of(*running).has_value());
 }
 
-TEST(GenerationQueueTest, WithoutABeamSearchSuchJobsAreRefused) {
-  GenerationQueue queue(std::make_unique<StandInEngine>(StandInOptions()), nullptr, 8);
-  GenerationJob job;
-  job.beam = GenerationJob::BeamText{{5}, {}};
-  EXPECT_EQ(queue.submit(std::move(job)).status().code(), StatusCode::kUnsupported);
+TEST(GenerationQueueTest, LoadSaysHowLongAStepTakes) {
+  StandInOptions options;
+  options.step_microseconds = 200000;
+  const auto queue = queue_of(options);
+  EXPECT_EQ(queue->load().step_seconds, 0);
+  const auto ticket = queue->submit({text(1, 3)});
+  ASSERT_TRUE(ticket.has_value());
+  while (queue->load().step_seconds < 0.1) std::this_thread::yield();
+  EXPECT_TRUE(outcome_of(*ticket).has_value());
+  EXPECT_EQ(queue->load().step_seconds, 0);
+}
+
+TEST(GenerationQueueTest, StoppingWithoutGraceCancelsASearch) {
+  StandInOptions options;
+  options.step_microseconds = 2000;
+  const auto queue = queue_of(options);
+  const auto running = queue->submit({search_of(1000)});
+  ASSERT_TRUE(running.has_value());
+  while (queue->load().active == 0) std::this_thread::yield();
+  queue->stop(std::chrono::milliseconds(0));
+  EXPECT_EQ(outcome_of(*running).status().code(), StatusCode::kCancelled);
 }
 
 TEST(GenerationQueueTest, StoppingFinishesWhatRunsAndRefusesTheRest) {
@@ -159,22 +192,22 @@ TEST(GenerationQueueTest, StoppingFinishesWhatRunsAndRefusesTheRest) {
   options.slots = 1;
   options.step_microseconds = 2000;
   const auto queue = queue_of(options);
-  const auto running = queue->submit(job_of({text(1, 30)}));
+  const auto running = queue->submit({text(1, 30)});
   ASSERT_TRUE(running.has_value());
   while (queue->load().active == 0) std::this_thread::yield();
-  const auto waiting = queue->submit(job_of({text(2, 30)}));
+  const auto waiting = queue->submit({text(2, 30)});
   ASSERT_TRUE(waiting.has_value());
   queue->stop(std::chrono::seconds(20));
   EXPECT_TRUE(outcome_of(*running).has_value());
   EXPECT_EQ(outcome_of(*waiting).status().code(), StatusCode::kCancelled);
-  EXPECT_EQ(queue->submit(job_of({text(3, 1)})).status().code(), StatusCode::kCancelled);
+  EXPECT_EQ(queue->submit({text(3, 1)}).status().code(), StatusCode::kCancelled);
 }
 
 TEST(GenerationQueueTest, StoppingWithoutGraceCancelsWhatRuns) {
   StandInOptions options;
   options.step_microseconds = 2000;
   const auto queue = queue_of(options);
-  const auto running = queue->submit(job_of({text(1, 1000)}));
+  const auto running = queue->submit({text(1, 1000)});
   ASSERT_TRUE(running.has_value());
   while (queue->load().active == 0) std::this_thread::yield();
   queue->stop(std::chrono::milliseconds(0));

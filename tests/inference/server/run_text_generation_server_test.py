@@ -104,12 +104,28 @@ class RunServerTest(unittest.TestCase):
         self.assertEqual(answer["scores"], sorted(answer["scores"], reverse=True))
         self.assertEqual(len(set(answer["text"])), 4)
 
+    def test_a_beam_search_beyond_its_memory_is_refused(self):
+        wide = {"prompts": ["Hello"], "tokens_to_generate": 100, "beam_width": 128}
+        self.assertIn("at most 1024 tokens in all texts of a beam search, found 128 texts of 1 and 100",
+                      self.ask(wide, 400)["message"])
+        self.assertEqual(len(self.ask(dict(wide, tokens_to_generate=5))["text"]), 128)
+
     def test_a_prompt_beyond_the_positions_is_refused(self):
         self.assertIn("128", self.ask({"prompts": ["word " * 100], "tokens_to_generate": 50},
                                       400)["message"])
 
     def test_health_names_the_checkpoint(self):
         self.assertIn("checkpoint", self.server.health()[1]["model"])
+
+    def test_several_ranks_are_refused_by_name(self):
+        for launch in ({"WORLD_SIZE": "2", "RANK": "0"}, {"WORLD_SIZE": "2"},
+                       {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "0",
+                        "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}):
+            done = subprocess.run([SERVER, *self.model, *GPT2, "--port", "0"],
+                                  env=dict(ENVIRONMENT, **launch, MASTER_ADDR="127.0.0.1"),
+                                  capture_output=True, text=True, timeout=120)
+            self.assertEqual((done.returncode, done.stdout), (1, ""), done.stderr)
+            self.assertRegex(done.stderr, "^error: a model on several ranks is not supported yet")
 
     def test_what_does_not_fit_is_an_error_at_the_start(self):
         for vocabulary, words in ((GPT2 + SHAPE + ["--num-layers", "5"], "num_layers"),

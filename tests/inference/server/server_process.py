@@ -66,15 +66,18 @@ class ServerProcess:
     def raw(self, data, timeout=60):
         """All that comes back for these bytes until the server closes the connection."""
         with self.connect(timeout) as connection:
-            connection.sendall(data)
+            try:
+                connection.sendall(data)
+            except (BrokenPipeError, ConnectionResetError):  # was answered before all of it came
+                pass
             return read_to_end(connection)
 
-    def ask(self, body, method="PUT", path="/api", timeout=120):
+    def ask(self, body, method="PUT", path="/api", timeout=120, headers=None):
         """(status, answer) for a body: bytes as they are, else as JSON."""
         client = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         try:
             data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
-            client.request(method, path, data, {"Content-Type": "application/json"})
+            client.request(method, path, data, {"Content-Type": "application/json", **(headers or {})})
             response = client.getresponse()
             return response.status, json.loads(response.read())
         finally:

@@ -1,6 +1,8 @@
 #include "tests/inference/server/stand_in_engine.h"
 
+#include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <thread>
 #include <utility>
 
@@ -23,7 +25,10 @@ Status StandInEngine::check(const GenerationRequest& request) const {
   return {};
 }
 
-bool StandInEngine::has_room(const GenerationRequest&) const { return active() < options_.slots; }
+bool StandInEngine::has_room(const GenerationRequest& request) const {
+  const int64_t searches = active_beam_searches();
+  return request.beam ? searches < options_.beam_searches : active() - searches < options_.slots;
+}
 
 Result<int64_t> StandInEngine::add(GenerationRequest request) {
   MEG_RETURN_IF_ERROR(check(request));
@@ -34,6 +39,11 @@ Result<int64_t> StandInEngine::add(GenerationRequest request) {
   text.request = std::move(request);
   texts_.emplace(next_number_, std::move(text));
   return next_number_++;
+}
+
+int64_t StandInEngine::active_beam_searches() const {
+  return std::ranges::count_if(
+      texts_, [](const auto& entry) { return entry.second.request.beam.has_value(); });
 }
 
 void StandInEngine::cancel(int64_t request) { texts_.erase(request); }
@@ -67,26 +77,45 @@ Result<std::vector<GenerationEvent>> StandInEngine::step() {
     Text& text = entry->second;
     GenerationEvent event;
     event.request = entry->first;
-    bool ended = text.request.tokens_to_generate == 0;
-    if (!ended) {
-      event.token = next_token(text);
-      text.text.tokens.push_back(*event.token);
-      const auto made = static_cast<int64_t>(text.text.tokens.size() - text.text.prompt_size);
-      ended = made == text.request.tokens_to_generate ||
-              (text.request.stop.on_eod && *event.token == options_.eod);
-    }
-    if (ended) {
-      for (size_t i = 1; text.request.logprobs && i < text.text.tokens.size(); ++i) {
-        text.text.logprobs.push_back(logprob(text.text.tokens[i - 1], text.text.tokens[i]));
-      }
-      event.finished = std::move(text.text);
-      entry = texts_.erase(entry);
-    } else {
-      ++entry;
-    }
+    ++text.steps;
+    const bool ended = text.request.beam ? search(text, event) : go_on(text, event);
+    if (ended && !event.finished) event.finished = std::move(text.text);
+    entry = ended ? texts_.erase(entry) : std::next(entry);
     events.push_back(std::move(event));
   }
   return events;
+}
+
+/// The search's next token; true with the last.
+bool StandInEngine::search(Text& text, GenerationEvent& event) {
+  const inference::BeamSearchOptions& options = *text.request.beam;
+  if (options.stop_token == kFailingStop) {
+    event.finished = make_error(StatusCode::kInternal, "the search failed");
+    return true;
+  }
+  if (text.steps < text.request.tokens_to_generate) return false;
+  for (int32_t number = 0; number < options.num_return_gen; ++number) {
+    inference::Beam beam{text.request.prompt, text.request.prompt.size(), 0};
+    beam.tokens.insert(beam.tokens.end(), static_cast<size_t>(text.steps), number);
+    beam.score = -1.5 * (number + 1) * options.length_penalty;
+    text.text.beams.push_back(std::move(beam));
+  }
+  return true;
+}
+
+/// One token; true where it is the last.
+bool StandInEngine::go_on(Text& text, GenerationEvent& event) const {
+  bool ended = text.request.tokens_to_generate == 0;
+  if (!ended) {
+    event.token = next_token(text);
+    text.text.tokens.push_back(*event.token);
+    ended = text.steps == text.request.tokens_to_generate ||
+            (text.request.stop.on_eod && *event.token == options_.eod);
+  }
+  for (size_t i = 1; ended && text.request.logprobs && i < text.text.tokens.size(); ++i) {
+    text.text.logprobs.push_back(logprob(text.text.tokens[i - 1], text.text.tokens[i]));
+  }
+  return ended;
 }
 
 GeneratedText stand_in_answer(const StandInOptions& options, const GenerationRequest& request) {
@@ -98,23 +127,8 @@ GeneratedText stand_in_answer(const StandInOptions& options, const GenerationReq
   for (;;) {
     auto events = engine.step();
     if (!events.has_value()) return {};
-    if (events->front().finished.has_value()) return std::move(*events->front().finished);
+    if (events->front().finished.has_value()) return std::move(**events->front().finished);
   }
-}
-
-Result<std::vector<inference::Beam>> stand_in_beam_search(
-    const std::vector<int32_t>& prompt, const inference::BeamSearchOptions& options) {
-  std::vector<inference::Beam> beams;
-  for (int64_t number = 0; number < options.num_return_gen; ++number) {
-    inference::Beam beam;
-    beam.tokens = prompt;
-    beam.prompt_size = prompt.size();
-    beam.tokens.insert(beam.tokens.end(), static_cast<size_t>(options.tokens_to_generate),
-                       static_cast<int32_t>(number));
-    beam.score = -1.5 * static_cast<double>(number + 1) * options.length_penalty;
-    beams.push_back(std::move(beam));
-  }
-  return beams;
 }
 
 }  // namespace meg::test

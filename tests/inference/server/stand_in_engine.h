@@ -17,11 +17,13 @@ struct StandInOptions {
   int64_t max_positions = 1024;
   int64_t slots = 16;                   ///< Texts at a time.
   int64_t step_microseconds = 0;        ///< What a step takes.
+  int64_t beam_searches = 1;            ///< The same of beam searches.
   std::optional<int64_t> failing_step;  ///< The step, from 0, that is an error.
 };
 
 /// An engine without a model: each next token is a function of the two before it, and of the seed
-/// where the request is not greedy. So an answer depends on its request alone.
+/// where the request is not greedy; beam b of a search goes on with token b each time, and a search
+/// whose stop token is kFailingStop fails. So an answer depends on its request alone.
 class StandInEngine : public inference::GenerationEngine {
  public:
   explicit StandInEngine(StandInOptions options) : options_(options) {}
@@ -31,7 +33,10 @@ class StandInEngine : public inference::GenerationEngine {
   Result<int64_t> add(inference::GenerationRequest request) override;
   void cancel(int64_t request) override;
   int64_t active() const override;
+  int64_t active_beam_searches() const override;
   Result<std::vector<inference::GenerationEvent>> step() override;
+
+  static constexpr int32_t kFailingStop = 77;
 
   /// What step() says of token number `position` behind `a` and `b`.
   static float logprob(int32_t a, int32_t b);
@@ -40,9 +45,12 @@ class StandInEngine : public inference::GenerationEngine {
   struct Text {
     inference::GenerationRequest request;
     inference::GeneratedText text;
+    int64_t steps = 0;
   };
 
   int32_t next_token(const Text& text) const;
+  bool go_on(Text& text, inference::GenerationEvent& event) const;
+  static bool search(Text& text, inference::GenerationEvent& event);
 
   const StandInOptions options_;
   std::map<int64_t, Text> texts_;
@@ -53,9 +61,5 @@ class StandInEngine : public inference::GenerationEngine {
 /// The answer that a request gets alone.
 inference::GeneratedText stand_in_answer(const StandInOptions& options,
                                          const inference::GenerationRequest& request);
-
-/// A beam search of the same kind: beam b goes on with token b each time.
-Result<std::vector<inference::Beam>> stand_in_beam_search(
-    const std::vector<int32_t>& prompt, const inference::BeamSearchOptions& options);
 
 }  // namespace meg::test

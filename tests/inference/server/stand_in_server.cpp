@@ -33,7 +33,6 @@ int main(int argc, const char* const* argv) {
   model.name = "stand-in";
   model.tokenizer = tokenizer->get();
   model.engine = std::make_unique<StandInEngine>(engine);
-  model.beam_search = stand_in_beam_search;
   const Status status = tools::serve_texts(server, std::move(model), 1234);
   return status.ok() ? 0 : tools::fail(status);
 }

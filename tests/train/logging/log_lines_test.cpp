@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 namespace meg::train {
 namespace {
 
@@ -26,6 +28,22 @@ TEST(LogLines, FinalEvaluationsNameTheirSet) {
   EXPECT_EQ(validation_lines(Evaluation::kFinalTest, 1000, losses)[1],
             " validation loss at iteration 1000 on test set | lm loss value: 1.000000E+00 | lm "
             "loss PPL: 2.718282E+00 | ");
+}
+
+TEST(LogLines, NanHasNoSignAsInPython) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const auto lines = validation_lines(Evaluation::kDuringTraining, 1, {{"a", nan}, {"b", -nan}});
+  EXPECT_EQ(
+      lines[1],
+      " validation loss at iteration 1 | a value: NAN | a PPL: 4.851652E+08 | b value: NAN | b "
+      "PPL: 4.851652E+08 | ");
+}
+
+TEST(LogLines, TheWorldIsMegatrons) {
+  EXPECT_EQ(world_size_line(2, 2),
+            "using world size: 2, data-parallel size: 2, context-parallel size: 1, hierarchical "
+            "context-parallel sizes: None, tensor-model-parallel size: 1, pipeline-model-parallel "
+            "size: 1");
 }
 
 TEST(LogLines, PerplexityStopsAtALossOfTwenty) {

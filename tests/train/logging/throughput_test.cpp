@@ -23,6 +23,7 @@ TEST(Throughput, OperationsAreMegatrons) {
   EXPECT_EQ(num_floating_point_operations(gpt_345m(), 8), 18612240777216.0);
   GptConfig llama = gpt_345m();
   llama.swiglu = true;
+  llama.gated_linear_unit = true;
   llama.ffn_hidden_size = 2752;
   llama.num_query_groups = 4;
   llama.kv_channels = 128;

@@ -112,6 +112,14 @@ TEST(TrainingLog, EveryLineBeginsAnew) {
   EXPECT_THAT(line, HasSubstr("(ms): 1000.0"));
 }
 
+TEST(TrainingLog, NanHasNoSignAsInPython) {
+  TrainingLog log(newest_megatron_version());
+  log.add({{"lm loss", 8.0F}}, false);
+  IterationFigures figures = tutorial();
+  figures.grad_norm = -std::numeric_limits<double>::quiet_NaN();
+  EXPECT_THAT(log.iteration_line(figures, 1, moment()), HasSubstr("| grad norm: nan |"));
+}
+
 TEST(TrainingLog, ThroughputAndParameterNormStandWhereMegatronPutsThem) {
   TrainingLog log(newest_megatron_version());
   log.add({{"lm loss", 8.0F}}, false);

@@ -51,6 +51,27 @@ TEST(OptimizerParamScheduler, EndsAtTheLeastLearningRateUnlessConstant) {
   EXPECT_EQ(lr_at(options, 501), 1.0);
 }
 
+TEST(OptimizerParamScheduler, TheDecoupledRateHasTheSameCourseBetweenItsOwnEnds) {
+  const auto decoupled_at = [](const Options& options, int64_t steps) {
+    auto scheduler = OptimizerParamScheduler::create(options);
+    EXPECT_TRUE(scheduler.has_value());
+    scheduler->step(steps);
+    return scheduler->decoupled_lr();
+  };
+  Options options = usual();
+  options.lr_decay_style = LrDecayStyle::kLinear;
+  EXPECT_EQ(decoupled_at(options, 50), std::nullopt);
+  options.decoupled_lr = 8.0;
+  EXPECT_EQ(decoupled_at(options, 50), 4.0);
+  EXPECT_EQ(decoupled_at(options, 300), (8.0 + 0.25) / 2);
+  EXPECT_EQ(decoupled_at(options, 501), 0.25) << "min_lr's";
+  options.decoupled_min_lr = 2.0;
+  EXPECT_EQ(decoupled_at(options, 300), 5.0);
+  EXPECT_EQ(lr_at(options, 300), 0.625);
+  options.decoupled_lr = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(error_of(options), "--decoupled-lr: expected a finite number, found inf");
+}
+
 TEST(OptimizerParamScheduler, WsdIsStableUntilItsDecay) {
   Options options = usual();
   options.lr_decay_style = LrDecayStyle::kWsd;

@@ -89,9 +89,13 @@ TEST(SchedulerFlags, RefusesTwoKindsOfWarmup) {
 }
 
 TEST(SchedulerFlags, RefusesARunWithoutLengthOrLearningRate) {
-  EXPECT_EQ(error_of(iterations(0)),
-            "--train-iters: expected it or --train-samples, found neither");
-  SchedulerFlags flags = iterations(10);
+  EXPECT_EQ(error_of(iterations(0)), "--train-iters: expected 1 or more, found 0");
+  SchedulerFlags flags = iterations(0);
+  flags.train_iters.reset();
+  EXPECT_EQ(error_of(flags), "--train-iters: expected it or --train-samples, found neither");
+  flags.train_samples = 0;
+  EXPECT_EQ(error_of(flags), "--train-samples: expected 1 or more, found 0");
+  flags = iterations(10);
   flags.lr.reset();
   EXPECT_EQ(error_of(flags), "--lr: expected a number, found none");
 }

@@ -1,0 +1,51 @@
+#include "libmeg/checkpoint/megatron/model_arguments.h"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+
+#include "libmeg/megatron/field_reader.h"
+
+namespace meg {
+namespace {
+
+using megatron::ArgumentRow;
+
+std::vector<const ArgumentRow*> make_model_arguments() {
+  std::vector<std::string> seen =
+      fields_read_by([](const FieldLookup& fields) { (void)GptConfig::from_fields(fields); });
+  // GptConfig only carries it: no module and no converter knows experts.
+  std::erase(seen, "num_experts");
+  seen.emplace_back("encoder_num_layers");  // validate_args sets it to num_layers
+  std::vector<const ArgumentRow*> rows;
+  for (const ArgumentRow& row : megatron::argument_rows(megatron::ArgumentFamily::kTraining)) {
+    const bool is_new = std::find(seen.begin(), seen.end(), row.dest) == seen.end();
+    if (row.effect != megatron::Effect::kModel || !is_new) continue;
+    seen.emplace_back(row.dest);
+    rows.push_back(&row);
+  }
+  return rows;
+}
+
+}  // namespace
+
+const std::vector<const ArgumentRow*>& model_arguments() {
+  static const std::vector<const ArgumentRow*> rows = make_model_arguments();
+  return rows;
+}
+
+std::optional<FieldValue> argument_of(const MegatronCheckpoint& checkpoint,
+                                      const ArgumentRow& row) {
+  if (std::optional<FieldValue> found = checkpoint.described_arg(row.dest)) return found;
+  std::string_view names = row.older_dests;
+  while (!names.empty()) {
+    const size_t end = std::min(names.find(' '), names.size());
+    const std::string_view name = names.substr(0, end);
+    names.remove_prefix(std::min(end + 1, names.size()));
+    if (name.starts_with('!')) continue;  // it said the opposite
+    if (std::optional<FieldValue> found = checkpoint.described_arg(name)) return found;
+  }
+  return std::nullopt;
+}
+
+}  // namespace meg

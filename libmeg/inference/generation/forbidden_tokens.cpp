@@ -1,0 +1,21 @@
+#include "libmeg/inference/generation/forbidden_tokens.h"
+
+#include "libmeg/inference/generation/repeated_ngrams.h"
+
+namespace meg::inference {
+
+std::vector<int32_t> forbidden_tokens(const GenerationRequest& request,
+                                      std::span<const int32_t> tokens,
+                                      const NewlineAfterColon& newline) {
+  std::vector<int32_t> forbidden;
+  if (request.no_repeat_ngram_size > 0) {
+    forbidden = repeated_ngram_ends(tokens, request.no_repeat_ngram_size);
+  }
+  if (request.prevent_newline_after_colon) {
+    const auto token = newline.forbidden_after(tokens.back());
+    if (token) forbidden.push_back(*token);
+  }
+  return forbidden;
+}
+
+}  // namespace meg::inference

@@ -1,0 +1,43 @@
+#include "libmeg/megatron/argument_table.h"
+
+#include <algorithm>
+#include <map>
+
+namespace meg::megatron {
+namespace {
+
+using RowsByDest = std::map<std::string_view, const ArgumentRow*>;
+
+RowsByDest rows_by_dest(ArgumentFamily family) {
+  RowsByDest rows;
+  for (const ArgumentRow& row : argument_rows(family)) rows.emplace(row.dest, &row);
+  return rows;
+}
+
+/// Where a revision stands among all, oldest first.
+ptrdiff_t place_of(std::string_view revision) {
+  const std::span<const MegatronVersion> all = megatron_versions();
+  return std::find_if(all.begin(), all.end(),
+                      [&](const MegatronVersion& version) { return version.name == revision; }) -
+         all.begin();
+}
+
+}  // namespace
+
+const ArgumentRow* find_argument(ArgumentFamily family, std::string_view dest) {
+  static const std::map<ArgumentFamily, RowsByDest> families = [] {
+    std::map<ArgumentFamily, RowsByDest> all;
+    for (const ArgumentFamily each : kArgumentFamilies) all.emplace(each, rows_by_dest(each));
+    return all;
+  }();
+  const RowsByDest& rows = families.at(family);
+  const auto found = rows.find(dest);
+  return found == rows.end() ? nullptr : found->second;
+}
+
+bool is_of_revision(const ArgumentRow& row, const MegatronVersion& version) {
+  const ptrdiff_t place = place_of(version.name);
+  return place_of(row.since) <= place && place <= place_of(row.until);
+}
+
+}  // namespace meg::megatron

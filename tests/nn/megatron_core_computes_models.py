@@ -1,0 +1,160 @@
+#!/usr/bin/env python3
+"""Models with the less common options compute what the real megatron-core (PyPI) computes.
+
+megatron_core_computes_models.py PROGRAM [unittest arguments]
+PROGRAM (compute_checkpoint) builds each model from the args and weights of a checkpoint that
+megatron-core's model was saved to. Prints the differences measured.
+"""
+import argparse
+import logging
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+import warnings
+
+warnings.filterwarnings("ignore")
+logging.disable(logging.WARNING)
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../interop"))
+
+try:
+    import numpy
+    import torch
+
+    import megatron_core_models as core
+except ImportError as error:
+    print(f"skipped: {error} (scripts/setup.sh installs it)")
+    sys.exit(77)
+
+PROGRAM = ""
+GPT = {"num_layers": 3, "hidden_size": 32, "ffn_hidden_size": 128, "num_attention_heads": 4,
+       "kv_channels": 8, "padded_vocab_size": 96, "make_vocab_size_divisible_by": 8,
+       "seq_length": 24, "max_position_embeddings": 24, "position_embedding_type":
+       "learned_absolute", "swiglu": False, "add_bias_linear": True, "bias_gelu_fusion": True,
+       "untie_embeddings_and_output_weights": False, "tensor_model_parallel_size": 1,
+       "pipeline_model_parallel_size": 1, "world_size": 1, "transformer_impl": "local"}
+# Heads whose slowest pairs turn once in more than 8,192 tokens, so that every branch is taken.
+LLAMA = GPT | {"hidden_size": 64, "kv_channels": 32, "num_attention_heads": 2,
+               "position_embedding_type": "rope", "normalization": "RMSNorm", "swiglu": True,
+               "add_bias_linear": False, "bias_gelu_fusion": False, "rotary_base": 500000,
+               "untie_embeddings_and_output_weights": True, "seq_length": 200}
+
+
+class MegatronCore(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="meg-test-")
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def model(self, args):
+        """megatron-core's, weights far enough from their first values for the options to show."""
+        torch.manual_seed(1)
+        model = core.make_model(args)
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                one_dimension = parameter.dim() == 1
+                parameter.add_(torch.randn_like(parameter) * (0.3 if one_dimension else 0.1))
+        return model
+
+    def computed(self, args, model, windows):
+        """What PROGRAM makes of the model, by name."""
+        place = tempfile.mkdtemp(dir=self.folder)
+        core.save(os.path.join(place, "load"), model, args)
+        os.mkdir(os.path.join(place, "out"))
+        numpy.save(os.path.join(place, "windows.npy"), windows.numpy())
+        subprocess.run([PROGRAM, os.path.join(place, "load"), os.path.join(place, "windows.npy"),
+                        os.path.join(place, "out")], check=True)
+        return {name: torch.from_numpy(numpy.fromfile(os.path.join(place, "out", name), "float32"))
+                for name in os.listdir(os.path.join(place, "out"))}
+
+    def windows(self, args):
+        return torch.randint(0, args.padded_vocab_size, (2, args.seq_length + 1),
+                             generator=torch.Generator().manual_seed(2))
+
+    def differences(self, fields):
+        """The largest of logits and losses, and of gradients beside their parameter's norm."""
+        args = argparse.Namespace(**fields)
+        windows, model = self.windows(args), self.model(args)
+        tokens, labels = windows[:, :-1].contiguous(), windows[:, 1:].contiguous()
+        positions = torch.arange(args.seq_length).expand_as(tokens)
+        found = self.computed(args, model, windows)
+        logits = model(tokens, positions, None)
+        loss = model(tokens, positions, None, labels=labels)
+        loss.float().mean().backward()
+        gradients = []
+        for name, parameter in model.named_parameters():
+            wanted = parameter.grad.float().flatten()
+            difference = found["gradient." + name.removeprefix("module.")] - wanted
+            gradients.append((difference.norm() / wanted.norm()).item())
+        return {"logits": (found["logits"] - logits.detach().float().flatten()).abs().max().item(),
+                "loss": (found["loss"] - loss.detach().float().flatten()).abs().max().item(),
+                "gradients": max(gradients)}
+
+    def compare(self, name, fields, **bounds):
+        with self.subTest(name):
+            found = self.differences(fields)
+            print(f"{name}: " + ", ".join(f"{what} {value:.1e}" for what, value in found.items()))
+            for what, value in found.items():
+                self.assertLess(value, bounds[what], what)
+
+    def test_computes_every_option(self):
+        fp32 = {"logits": 1e-5, "loss": 1e-5, "gradients": 5e-6}
+        self.compare("gpt", GPT, **fp32)
+        self.compare("squared_relu", GPT | {"squared_relu": True, "bias_gelu_fusion": False}, **fp32)
+        self.compare("apply_layernorm_1p", GPT | {"apply_layernorm_1p": True}, **fp32)
+        self.compare("llama", LLAMA, **fp32)
+        self.compare("use_rope_scaling", LLAMA | {"use_rope_scaling": True}, **fp32)
+        self.compare("rope_scaling_factor", LLAMA | {"use_rope_scaling": True,
+                                                     "rope_scaling_factor": 32.0}, **fp32)
+        self.compare("rotary_seq_len_interpolation_factor",
+                     LLAMA | {"rotary_seq_len_interpolation_factor": 4}, **fp32)
+
+    def test_keeps_fp32_residuals(self):
+        """Rounding of the products stays; that of a deep model's sums is gone."""
+        deep = GPT | {"bf16": True, "num_layers": 16}
+        kept = argparse.Namespace(**(deep | {"fp32_residual_connection": True}))
+        self.compare("bf16", deep, **{"logits": 0.05, "loss": 0.05, "gradients": 0.05})
+        self.compare("fp32_residual_connection", vars(kept),
+                     **{"logits": 0.05, "loss": 0.05, "gradients": 0.05})
+        model, windows = self.model(kept), self.windows(kept)
+        tokens = windows[:, :-1].contiguous()
+        wanted = model(tokens, torch.arange(kept.seq_length).expand_as(tokens), None).flatten()
+        with_them = self.computed(kept, model, windows)["logits"]
+        without = self.computed(argparse.Namespace(**deep), model, windows)["logits"]
+        ratio = (without - wanted).norm() / (with_them - wanted).norm()
+        print(f"fp32_residual_connection: without it {ratio:.1f} times as far from core")
+        self.assertGreater(ratio.item(), 1.3)
+
+    def test_options_change_the_function(self):
+        """Else the comparisons above would say nothing."""
+        for name, fields in (("squared_relu", GPT | {"bias_gelu_fusion": False}),
+                             ("apply_layernorm_1p", GPT), ("use_rope_scaling", LLAMA),
+                             ("fp32_residual_connection", GPT | {"bf16": True})):
+            args = argparse.Namespace(**fields)
+            model, windows = self.model(args), self.windows(args)
+            with_option = argparse.Namespace(**(fields | {name: True}))
+            plain = self.computed(args, model, windows)["logits"]
+            changed = self.computed(with_option, model, windows)["logits"]
+            self.assertGreater((plain - changed).abs().max().item(), 1e-3, name)
+
+    def test_begins_with_xaviers_deviations(self):
+        args = argparse.Namespace(**(LLAMA | {"init_method_xavier_uniform": True}))
+        torch.manual_seed(1)
+        model = core.make_model(args)
+        found = self.computed(args, model, self.windows(args))
+        for name, parameter in model.named_parameters():
+            initial = found["initial." + name]
+            if parameter.dim() == 1:
+                self.assertTrue(torch.equal(initial, parameter.detach()), name)
+                continue
+            self.assertLess(abs(initial.std() / parameter.std() - 1).item(), 0.05, name)
+            self.assertLess(abs(initial.abs().max() / parameter.abs().max() - 1).item(), 0.02, name)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    PROGRAM = os.path.abspath(sys.argv.pop(1))
+    core.start_without_gpu()
+    unittest.main()

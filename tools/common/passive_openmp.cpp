@@ -1,0 +1,19 @@
+#include "tools/common/passive_openmp.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <initializer_list>
+
+namespace meg::tools {
+
+void wait_passively(char* const* argv) {
+  for (const char* name : {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"}) {
+    if (std::getenv(name) != nullptr) return;
+  }
+  ::setenv("OMP_WAIT_POLICY", "passive", /*overwrite=*/1);
+  // Where that cannot be done the program goes on as it is.
+  ::execv("/proc/self/exe", argv);
+}
+
+}  // namespace meg::tools

@@ -1,0 +1,105 @@
+#include "tools/common/run_program.h"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <new>
+#include <system_error>
+
+#include "libmeg/core/mapped_file.h"
+#include "libmeg/core/status.h"
+#include "tools/common/interruption.h"
+#include "tools/common/report.h"
+
+namespace meg::tools {
+namespace {
+
+/// open() takes the lowest free number. Reading from a closed standard input stays an error: it is
+/// not the same as an empty one.
+void open_closed_descriptors() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(fd, F_GETFD) < 0 && errno == EBADF) (void)::open("/dev/null", O_WRONLY);
+  }
+}
+
+void allow_many_open_files() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+/// Handles SIGBUS; nothing here may allocate or lock.
+void end_where_file_was_cut(int, siginfo_t* info, void*) {
+  const char* path = mapped_path_at(info->si_addr);
+  if (path == nullptr) return;  // The access is repeated, and ends the process.
+  const auto part = [](const char* text) {
+    return iovec{.iov_base = const_cast<char*>(text), .iov_len = std::strlen(text)};
+  };
+  const iovec line[] = {part(::isatty(STDERR_FILENO) == 1 ? "\nerror: " : "error: "), part(path),
+                        part(": changed while it was read\n")};
+  (void)!::writev(STDERR_FILENO, line, std::size(line));
+  ::_exit(1);
+}
+
+void set_signal_actions() {
+  std::signal(SIGXFSZ, SIG_IGN);  // The write fails with EFBIG.
+
+  struct sigaction action {};
+
+  action.sa_sigaction = end_where_file_was_cut;
+  action.sa_flags = static_cast<int>(SA_SIGINFO | SA_RESETHAND);
+  sigaction(SIGBUS, &action, nullptr);
+}
+
+int run_body(int argc, char** argv, int (*body)(int, const char* const*)) {
+  try {
+    return body(argc, argv);
+  } catch (const std::bad_alloc&) {
+    return fail(Status(StatusCode::kResourceExhausted, "out of memory"));
+  } catch (const std::system_error& error) {
+    // fmt::print throws where standard output takes no more; finish_output() says that.
+    return std::ferror(stdout) != 0 ? 1 : fail(Status(StatusCode::kIoError, error.what()));
+  }
+}
+
+/// An error where standard output did not take everything.
+Status finish_output() {
+  if (std::fflush(stdout) != 0) return errno_error(errno, "standard output");
+  if (std::ferror(stdout) == 0) return Status();
+  // Why an earlier write failed is forgotten; most likely the next one fails alike.
+  const bool works_now = ::write(STDOUT_FILENO, "\n", 1) == 1;
+  return errno_error(works_now ? EIO : errno, "standard output");
+}
+
+/// Returns only where this process may not be ended so (the first one of a container).
+void end_by(int signal) {
+  std::signal(signal, SIG_DFL);
+  ::raise(signal);
+}
+
+}  // namespace
+
+int run_program(int argc, char** argv, int (*body)(int argc, const char* const* argv)) {
+  constexpr int kExitCodeOfSignals = 128;  // as shells count
+  open_closed_descriptors();
+  allow_many_open_files();
+  set_signal_actions();
+  const int code = run_body(argc, argv, body);
+  const Status printed = finish_output();
+  if (const int signal = interrupting_signal(); signal != 0) {
+    end_by(signal);
+    return kExitCodeOfSignals + signal;
+  }
+  if (printed.ok()) return code;
+  fail(printed);
+  return code == 0 ? 1 : code;
+}
+
+}  // namespace meg::tools
