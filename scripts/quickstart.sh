@@ -93,7 +93,7 @@ show_lines() {
 
 # The index caches of a short training run on the dataset, and what its third step sees.
 prepare_samples() {
-  local run=(--data-path "$1" --seq-length 64 --train-iters 10 --micro-batch-size 2
+  local run=(--data-path "$1" --split 95,5,0 --seq-length 64 --train-iters 10 --micro-batch-size 2
     --global-batch-size 4 --eval-iters 1 --data-cache-path "$build/data/cache"
     --vocab-file "$vocab_file" --merge-file "$merge_file")
   show "$bin/prepare_cache" "${run[@]}"
