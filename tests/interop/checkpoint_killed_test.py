@@ -103,6 +103,13 @@ class Killed(SpoiltCheckpoint):
              "--target-tensor-parallel-size", str(tp), "--target-pipeline-parallel-size", str(pp)],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
+    def await_partial(self, process, save):
+        """Returns as soon as the process has begun to write, or has ended."""
+        while process.poll() is None:
+            if os.path.isdir(save) and any(".partial" in name for name in os.listdir(save)):
+                return
+            time.sleep(0.001)
+
     def test_leaves_the_old_checkpoint_or_the_new_one(self):
         save = self.path("saved")
         start = time.monotonic()
@@ -111,7 +118,10 @@ class Killed(SpoiltCheckpoint):
         rng, caught = random.Random(os.getpid()), 0
         for turn in range(10):
             process = self.start(save, *((2, 2), (1, 4), (4, 1))[turn % 3])
-            time.sleep(whole * rng.uniform(0.05, 1.0))
+            if turn % 2 == 0:
+                time.sleep(whole * rng.uniform(0.05, 1.0))
+            else:
+                self.await_partial(process, save)
             process.kill()
             caught += process.wait() == -signal.SIGKILL
             self.assertEqual(sorted(name for name in os.listdir(save) if ".partial" not in name),
@@ -135,13 +145,19 @@ class Killed(SpoiltCheckpoint):
                 self.assert_clean(save)
 
     def test_interrupted_it_removes_what_it_began(self):
-        for number in (signal.SIGINT, signal.SIGTERM):
-            save = self.path(f"saved{number}")
+        removed = 0
+        for turn, number in enumerate((signal.SIGINT, signal.SIGTERM, signal.SIGHUP) * 2):
+            save = self.path(f"saved{turn}")
             process = self.start(save, 2, 2)
-            time.sleep(0.1)
+            self.await_partial(process, save)
             process.send_signal(number)
-            if process.wait() != 0:
-                self.assertEqual(tree(save) if os.path.exists(save) else {}, {})
+            self.assertIn(process.wait(), (0, -number))
+            left = tree(save)
+            removed += left == {}
+            if left != {}:  # The signal came when all was written.
+                self.assertEqual(sorted(os.listdir(save)), ["iter_0000100", TRACKER])
+                self.assert_clean(save)
+        self.assertGreater(removed, 0)
 
     def test_two_at_once_into_one_place_leave_one_whole_checkpoint(self):
         save = self.path("saved")
