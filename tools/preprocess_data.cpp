@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "libmeg/core/megatron_version.h"
@@ -57,12 +58,12 @@ void read_args(FieldReader& args, Arguments& arguments) {
 }
 
 ArgumentScope scope() {
-  static const std::vector<std::string> fields = fields_read_by([](const FieldLookup& lookup) {
+  std::vector<std::string> fields = fields_read_by([](const FieldLookup& lookup) {
     FieldReader args(lookup);
     Arguments arguments;
     read_args(args, arguments);
   });
-  return {.reads = {fields.begin(), fields.end()},
+  return {.reads = std::move(fields),
           .required = {"tokenizer_type", "output_prefix"},
           .idle = {},
           .idle_fields = tokenizer_idle_fields()};

@@ -69,11 +69,13 @@ Result<Vocabulary> build_vocabulary(const PretrainFlags& run) {
     vocabulary.padded_vocab_size = *given;
     return check_rows(vocabulary);
   }
+  const FieldLookup fields = run.args.lookup();
+  FieldReader args(fields);
+  const int64_t step = args.required_size("make_vocab_size_divisible_by");
+  MEG_RETURN_IF_ERROR(args.status());
   MEG_ASSIGN_OR_RETURN(
       vocabulary.padded_vocab_size,
-      padded_vocab_size(vocabulary.vocab_size,
-                        std::get<int64_t>(*run.args.field("make_vocab_size_divisible_by")),
-                        run.data.tensor_model_parallel_size));
+      padded_vocab_size(vocabulary.vocab_size, step, run.data.tensor_model_parallel_size));
   print(fmt::format(" > padded vocab (size: {}) with {} dummy tokens (new size: {})",
                     vocabulary.vocab_size, vocabulary.padded_vocab_size - vocabulary.vocab_size,
                     vocabulary.padded_vocab_size));

@@ -24,8 +24,8 @@ std::map<std::string_view, std::string_view> one_rank_fields() {
 bool uses_checkpoint_args(FieldReader& args) { return args.flag("use_checkpoint_args", false); }
 
 /// Every field of args that a run reads.
-const std::vector<std::string>& pretrain_fields() {
-  static const std::vector<std::string> fields = fields_read_by([](const FieldLookup& args) {
+std::vector<std::string> pretrain_fields() {
+  return fields_read_by([](const FieldLookup& args) {
     (void)GptConfig::from_fields(args);
     (void)nn::GptOptions::from_fields(args);
     FieldReader reader(args);
@@ -35,7 +35,6 @@ const std::vector<std::string>& pretrain_fields() {
     run.take_fields(reader);
     (void)uses_checkpoint_args(reader);
   });
-  return fields;
 }
 
 void set_batches(const PretrainFlags& run, const DataRun& data, int64_t eod,
@@ -74,9 +73,8 @@ void declare_pretrain_flags(Flags& flags, PretrainFlags& run) {
   flags.value("--target-names", &run.names, "NAMES", "names of parameters in saved files")
       .choices({"mcore", "legacy"});
   declare_own_data_flags(flags, run.data);
-  const std::vector<std::string>& fields = pretrain_fields();
   flags.arguments(megatron::argument_rows(megatron::ArgumentFamily::kTraining),
-                  {.reads = {fields.begin(), fields.end()},
+                  {.reads = pretrain_fields(),
                    .required = {"lr"},
                    .idle = {},
                    .idle_fields = one_rank_fields()},

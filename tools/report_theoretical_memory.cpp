@@ -36,7 +36,6 @@ struct Arguments {
 
   // What finish() reads from args.
   std::optional<int64_t> padded_vocab_size;
-  std::string tokenizer_type;  ///< Empty where no flag says it.
   TokenizerOptions tokenizer;
   TheoreticalMemoryOptions memory;
   std::optional<int64_t> layers_per_virtual_stage;
@@ -60,14 +59,14 @@ void read_args(FieldReader& args, Arguments& arguments) {
 
 /// What can make no difference to what a model needs.
 ArgumentScope scope() {
-  static const std::vector<std::string> fields = fields_read_by([](const FieldLookup& lookup) {
+  std::vector<std::string> fields = fields_read_by([](const FieldLookup& lookup) {
     (void)GptConfig::from_fields(lookup);
     FieldReader args(lookup);
     Arguments arguments;
     read_args(args, arguments);
   });
   constexpr std::string_view kSame = "the estimate does not depend on it";
-  return {.reads = {fields.begin(), fields.end()},
+  return {.reads = std::move(fields),
           .required = {},
           .idle = {{megatron::Effect::kData, kSame},
                    {megatron::Effect::kSchedule, kSame},
@@ -100,9 +99,6 @@ Status finish(Arguments& arguments) {
   const FieldLookup fields = arguments.args.lookup();
   FieldReader args(fields);
   read_args(args, arguments);
-  if (arguments.args.given("tokenizer_type")) {
-    arguments.tokenizer_type = arguments.tokenizer.tokenizer_type;
-  }
   arguments.memory.data_parallel_size = arguments.data_parallel_size.value_or(1);
   arguments.memory.num_microbatches = arguments.num_microbatches;
   return args.status();
@@ -110,7 +106,7 @@ Status finish(Arguments& arguments) {
 
 Result<int64_t> vocab_size(const Arguments& arguments) {
   const TokenizerOptions& options = arguments.tokenizer;
-  const bool has_tokenizer = !arguments.tokenizer_type.empty() || !options.vocab_file.empty();
+  const bool has_tokenizer = arguments.args.given("tokenizer_type") || !options.vocab_file.empty();
   if (!has_tokenizer) {
     if (options.vocab_size) return *options.vocab_size;
     return make_error(StatusCode::kInvalidArgument,

@@ -35,6 +35,16 @@ const ArgumentRow* find_argument(ArgumentFamily family, std::string_view dest) {
   return found == rows.end() ? nullptr : found->second;
 }
 
+std::vector<std::string_view> words_of(std::string_view cell) {
+  std::vector<std::string_view> words;
+  while (!cell.empty()) {
+    const size_t space = std::min(cell.find(' '), cell.size());
+    if (space > 0) words.push_back(cell.substr(0, space));
+    cell.remove_prefix(std::min(space + 1, cell.size()));
+  }
+  return words;
+}
+
 bool is_of_revision(const ArgumentRow& row, const MegatronVersion& version) {
   const ptrdiff_t place = place_of(version.name);
   return place_of(row.since) <= place && place <= place_of(row.until);

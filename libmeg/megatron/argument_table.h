@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "libmeg/core/megatron_version.h"
 
@@ -74,6 +75,9 @@ std::span<const ArgumentRow> argument_rows(ArgumentFamily family);
 
 /// The first row of a family with this dest; nullptr where there is none.
 const ArgumentRow* find_argument(ArgumentFamily family, std::string_view dest);
+
+/// The words of a row's cell that holds several, such as other_names. Valid as long as the cell.
+std::vector<std::string_view> words_of(std::string_view cell);
 
 /// Whether a revision of Megatron has the argument.
 bool is_of_revision(const ArgumentRow& row, const MegatronVersion& version);

@@ -44,17 +44,7 @@ EffectWords words_of(Effect effect) {
   return {"Other", "nothing"};
 }
 
-std::vector<std::string_view> words(std::string_view text) {
-  std::vector<std::string_view> found;
-  while (!text.empty()) {
-    const size_t space = std::min(text.find(' '), text.size());
-    if (space > 0) found.push_back(text.substr(0, space));
-    text.remove_prefix(std::min(space + 1, text.size()));
-  }
-  return found;
-}
-
-bool contains(const std::vector<std::string_view>& names, std::string_view name) {
+bool contains(const auto& names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
@@ -123,7 +113,7 @@ FlagSpec spec_of(const ArgumentRow& row, const ArgumentFamilyRows& family) {
   }
   spec.help = row.help;
   spec.default_text = current_value(spec);
-  const std::vector<std::string_view> choices = words(row.choices);
+  const std::vector<std::string_view> choices = megatron::words_of(row.choices);
   spec.choices.assign(choices.begin(), choices.end());
   set_range(spec, row.range);
   set_use(spec, row, family.scope);
@@ -146,7 +136,7 @@ class RowAdder {
       owner = table_.flags.emplace_back(std::make_unique<FlagSpec>(spec_of(row, family))).get();
     }
     table_.arguments.emplace_back(&row, owner);
-    for (std::string_view name : words(row.other_names)) {
+    for (std::string_view name : megatron::words_of(row.other_names)) {
       const bool old = name.starts_with('(');
       if (old) name = name.substr(1, name.size() - 2);
       if (!owners_.emplace(plain(name), owner).second) continue;
@@ -179,7 +169,7 @@ bool is_refused(const FlagSpec& spec) {
   const FieldValue value = field.values->field(field.row->dest).value();
   if (same_field(value, field.default_value)) return false;
   const auto* text = std::get_if<std::string>(&value);
-  const std::vector<std::string_view> supported = words(field.row->supported);
+  const std::vector<std::string_view> supported = megatron::words_of(field.row->supported);
   if (text != nullptr && !supported.empty()) return !contains(supported, *text);
   if (spec.use != FlagSpec::Use::kRefused) return false;
   const std::optional<FieldValue> word = only_word(value);

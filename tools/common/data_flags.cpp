@@ -1,6 +1,7 @@
 #include "tools/common/data_flags.h"
 
 #include <limits>
+#include <utility>
 
 #include "libmeg/megatron/argument_table.h"
 
@@ -52,13 +53,13 @@ void read_batches(FieldReader& args, DataFlags& data) {
 
 /// What can make no difference to the samples of a run.
 ArgumentScope data_scope() {
-  static const std::vector<std::string> fields = fields_read_by([](const FieldLookup& lookup) {
+  std::vector<std::string> fields = fields_read_by([](const FieldLookup& lookup) {
     FieldReader args(lookup);
     DataFlags data;
     read_data_args(args, data);
   });
   constexpr std::string_view kNoTraining = "nothing is trained here";
-  return {.reads = {fields.begin(), fields.end()},
+  return {.reads = std::move(fields),
           .required = {},
           .idle = {{megatron::Effect::kModel, "samples do not depend on the model"},
                    {megatron::Effect::kSchedule, kNoTraining},

@@ -57,7 +57,7 @@ class Flag {
 struct ArgumentScope {
   /// Fields (dest) that the program reads. What the table has no help for is not offered: a field
   /// that is read only to be refused, such as num_experts.
-  std::vector<std::string_view> reads;
+  std::vector<std::string> reads;
   std::vector<std::string_view> required;  ///< Those of them that a command line must give.
 
   /// The effects that do not matter to the program, each with the reason: {Effect::kSchedule,

@@ -21,23 +21,21 @@ void read_inference_args(FieldReader& args, InferenceFlags& inference) {
   read_tokenizer_args(args, inference.tokenizer);
 }
 
-const std::vector<std::string>& inference_fields() {
-  static const std::vector<std::string> fields = fields_read_by([](const FieldLookup& args) {
+std::vector<std::string> inference_fields() {
+  return fields_read_by([](const FieldLookup& args) {
     (void)GptConfig::from_fields(args);
     (void)nn::GptOptions::from_fields(args);
     FieldReader reader(args);
     InferenceFlags inference;
     read_inference_args(reader, inference);
   });
-  return fields;
 }
 
 /// What can make no difference to a model that is only used.
 ArgumentScope inference_scope() {
   constexpr std::string_view kNotSaved = "nothing is saved here";
   constexpr std::string_view kNoOptimizer = "only weights are loaded";
-  const std::vector<std::string>& fields = inference_fields();
-  return {.reads = {fields.begin(), fields.end()},
+  return {.reads = inference_fields(),
           .required = {"load"},
           .idle = {{Effect::kData, "no training data is read"},
                    {Effect::kSchedule, "nothing is trained here"},

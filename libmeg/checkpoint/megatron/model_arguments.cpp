@@ -37,11 +37,7 @@ const std::vector<const ArgumentRow*>& model_arguments() {
 std::optional<FieldValue> argument_of(const MegatronCheckpoint& checkpoint,
                                       const ArgumentRow& row) {
   if (std::optional<FieldValue> found = checkpoint.described_arg(row.dest)) return found;
-  std::string_view names = row.older_dests;
-  while (!names.empty()) {
-    const size_t end = std::min(names.find(' '), names.size());
-    const std::string_view name = names.substr(0, end);
-    names.remove_prefix(std::min(end + 1, names.size()));
+  for (const std::string_view name : megatron::words_of(row.older_dests)) {
     if (name.starts_with('!')) continue;  // it said the opposite
     if (std::optional<FieldValue> found = checkpoint.described_arg(name)) return found;
   }
