@@ -109,14 +109,9 @@ std::optional<NameFamily> target_family(const CheckpointUtilArguments& arguments
   if (names == "legacy") return NameFamily::kLegacy;
   const bool stays_mcore = is_mcore(checkpoint.family());
   if (!names.has_value() && !stays_mcore) return std::nullopt;
-  if (arguments.saver_transformer_impl.has_value()) {
-    return arguments.saver_transformer_impl == "local" ? NameFamily::kMcoreLocal
-                                                       : NameFamily::kMcoreTransformerEngine;
-  }
-  if (stays_mcore) return std::nullopt;
-  return checkpoint.config().transformer_impl == "transformer_engine"
-             ? NameFamily::kMcoreTransformerEngine
-             : NameFamily::kMcoreLocal;
+  const auto& impl = arguments.saver_transformer_impl;
+  if (stays_mcore && !impl.has_value()) return std::nullopt;
+  return mcore_family(impl.value_or(checkpoint.config().transformer_impl));
 }
 
 Result<std::optional<int64_t>> true_vocab_size(const CheckpointUtilArguments& arguments) {

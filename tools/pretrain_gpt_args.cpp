@@ -23,10 +23,9 @@ void set_derived(TrainingArgs& args, const GptConfig& config) {
   args.set("make_vocab_size_divisible_by", {config.make_vocab_size_divisible_by});
 }
 
-/// libmeg's one rank saves a model under local names with a whole optimizer, whatever the command
-/// line says of more ranks.
+/// libmeg's one rank saves a model with a whole optimizer, whatever the command line says of more
+/// ranks.
 void set_layout(TrainingArgs& args) {
-  args.set("transformer_impl", {std::string("local")});
   args.set("use_distributed_optimizer", {false});
   args.set("sequence_parallel", {false});
   args.set("virtual_pipeline_model_parallel_size", {});

@@ -59,6 +59,17 @@ Status check_one_rank(const DataRun& data, const DataFlags& flags) {
   return Status(StatusCode::kUnsupported, "more than one rank: not supported yet");
 }
 
+Result<NameFamily> names_of(const PretrainFlags& run, const GptConfig& config) {
+  const NameFamily mcore = mcore_family(config.transformer_impl);
+  if (run.names != "legacy") return mcore;
+  if (mcore == NameFamily::kMcoreLocal) return NameFamily::kLegacy;
+  // 6ef5bdc has legacy models of Transformer Engine's layers, whose names are a family of their
+  // own.
+  return make_error(StatusCode::kInvalidArgument,
+                    "--target-names legacy: expected --transformer-impl local, found {}",
+                    config.transformer_impl);
+}
+
 Result<GptConfig> config_of(const megatron::ArgumentValues& args, const Vocabulary& vocabulary) {
   MEG_ASSIGN_OR_RETURN(GptConfig config, GptConfig::from_fields(args.lookup()));
   config.padded_vocab_size = vocabulary.padded_vocab_size;
@@ -105,7 +116,7 @@ Result<train::TrainerOptions> resolve_pretrain_flags(const PretrainFlags& run,
   MEG_ASSIGN_OR_RETURN(options.config, config_of(run.args, vocabulary));
   MEG_ASSIGN_OR_RETURN(options.model, nn::GptOptions::from_fields(fields));
   MEG_ASSIGN_OR_RETURN(options.model.device, device_of(run.device));
-  options.model.family = run.names == "legacy" ? NameFamily::kLegacy : NameFamily::kMcoreLocal;
+  MEG_ASSIGN_OR_RETURN(options.model.family, names_of(run, options.config));
   options.checkpoints.names = options.model.family;
   options.schedule.global_batch_size = data.batches.global_batch_size();
   options.schedule.has_rampup_batch_size = !run.data.rampup_batch_size.empty();

@@ -24,6 +24,11 @@ bool is_mcore(NameFamily family) {
   return family == NameFamily::kMcoreLocal || family == NameFamily::kMcoreTransformerEngine;
 }
 
+NameFamily mcore_family(std::string_view transformer_impl) {
+  return transformer_impl == "transformer_engine" ? NameFamily::kMcoreTransformerEngine
+                                                  : NameFamily::kMcoreLocal;
+}
+
 std::string with_layer(std::string_view name, int64_t layer) {
   const size_t at = name.find("{}");
   if (at == std::string_view::npos) return std::string(name);

@@ -45,6 +45,10 @@ std::string_view name_family_text(NameFamily family);
 /// Whether these are names of mcore models.
 bool is_mcore(NameFamily family);
 
+/// The names of an mcore model whose layers --transformer-impl chose: "transformer_engine" or
+/// "local".
+NameFamily mcore_family(std::string_view transformer_impl);
+
 /// The canonical name of the embedding's copy that the last stage of a tied model holds. mcore
 /// spells it output_layer.weight, as an untied output layer: match() takes that for untied, only
 /// args.untie_embeddings_and_output_weights tells. spell() knows the copy in every family.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """pretrain_gpt as its users run it: resumed, stopped, killed, from other layouts, with wrong flags.
 
-pretrain_gpt_test.py PRETRAIN_GPT VERIFY CHECKPOINT_UTIL
+pretrain_gpt_test.py PRETRAIN_GPT VERIFY CHECKPOINT_UTIL CHECKPOINT_INSPECT
 """
 
 import importlib.util
@@ -21,7 +21,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SHARED = pathlib.Path(os.environ.get("MEG_SHARED", ROOT.parent / "shared"))
 ORACLE = SHARED / "oracle" / "training"
-PRETRAIN, VERIFY, CHECKPOINT_UTIL = (os.path.abspath(path) for path in sys.argv[1:4])
+PRETRAIN, VERIFY, CHECKPOINT_UTIL, INSPECT = (os.path.abspath(path) for path in sys.argv[1:5])
 MODEL = ("--num-layers 4 --hidden-size 32 --num-attention-heads 4 --seq-length 32 "
          "--max-position-embeddings 40 --make-vocab-size-divisible-by 74").split()
 RUN = ("--micro-batch-size 2 --global-batch-size 8 --lr 0.005 --min-lr 0.0005 --lr-decay-style cosine "
@@ -57,7 +57,8 @@ class PretrainGpt(unittest.TestCase):
 
     def test_a_resumed_run_is_the_straight_one_to_the_bit(self):
         for precision in ([], ["--bf16"], ["--fp16", "--loss-scale-window", "5"],
-                          ["--target-names", "legacy", "--num-workers", "0"]):
+                          ["--target-names", "legacy", "--num-workers", "0"],
+                          ["--transformer-impl", "transformer_engine"]):
             with self.subTest(precision=precision):
                 straight, parts = self.folder / "straight", self.folder / "parts"
                 whole = self.train(*precision, "--save", straight)
@@ -68,6 +69,21 @@ class PretrainGpt(unittest.TestCase):
                 self.assertEqual(later, self.losses(rest.stdout))
                 shutil.rmtree(straight)
                 shutil.rmtree(parts)
+
+    def test_names_of_transformer_engine_are_those_of_the_converter(self):
+        local, fused, converted = (self.folder / name for name in ("local", "fused", "converted"))
+        self.train("--save", local)
+        self.train("--save", fused, "--transformer-impl", "transformer_engine")
+        self.run_program(CHECKPOINT_UTIL, "--load-dir", local, "--save-dir", converted,
+                         "--saver", "core")
+        self.expect_equal(fused, converted)
+        tensors = [re.findall(r"^  ((?:model|optimizer)/.*)", self.run_program(
+            INSPECT, path, "--tensors").stdout, re.MULTILINE) for path in (fused, converted)]
+        self.assertEqual(*tensors)
+        self.assertIn("linear_qkv.layer_norm_weight", "".join(tensors[0]))
+        refused = self.train("--transformer-impl", "transformer_engine", "--target-names", "legacy",
+                             code=1)
+        self.assertIn("--target-names legacy: expected --transformer-impl local", refused.stderr)
 
     def test_an_async_save_writes_the_same_checkpoint(self):
         plain, background = self.folder / "plain", self.folder / "background"

@@ -7,7 +7,8 @@
 namespace meg {
 
 struct TrainingFileOptions {
-  /// kMcoreLocal, as core_v0.12.3 with --transformer-impl local writes, or kLegacy, as 6ef5bdc.
+  /// kMcoreLocal or kMcoreTransformerEngine, as core_v0.12.3 writes by --transformer-impl, or
+  /// kLegacy, as 6ef5bdc.
   NameFamily names = NameFamily::kMcoreLocal;
   /// Adds core's `rerun_state_machine`, of a run in which nothing was run again. Readers do without
   /// it; with it, a file can only be unpickled where megatron.core can be imported.
