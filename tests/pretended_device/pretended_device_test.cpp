@@ -10,8 +10,8 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "libmeg/inference/evaluation/scoring.h"
 #include "libmeg/inference/generation/model_engine.h"
-#include "libmeg/nn/cuda_backend.h"
 #include "tests/inference/letter_tokenizer.h"
 #include "tests/pretended_device/budget.h"
 #include "tests/temp_folder.h"
@@ -36,7 +36,7 @@ class PretendedDeviceTest : public ::testing::Test {
     if (!torch_has_cuda()) GTEST_SKIP() << "this LibTorch is for CPUs only";
     // Every tensor is then memory of its own, zero at first, and counted.
     ::setenv("PYTORCH_NO_CUDA_MEMORY_CACHING", "1", /*overwrite=*/1);
-    ASSERT_TRUE(nn::load_cuda_backend());
+    ASSERT_NE(::dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL), nullptr) << ::dlerror();
   }
 };
 
@@ -133,6 +133,24 @@ TEST_F(PretendedDeviceTest, Save) {
   auto options = run_on_gpu(/*micro_batches=*/1);
   options.checkpoints.save = folder.path("save");
   expect_within_budget("save", WatchedRun(options).end);
+}
+
+TEST_F(PretendedDeviceTest, Scoring) {
+  auto model = nn::GptModel::create(gpt_of_24_layers(), on_gpu());
+  ASSERT_TRUE(model.has_value()) << model.status().message();
+  model->set_training(false);
+  const std::vector<int32_t> tokens(30, 7);
+  const std::vector<inference::ScoringSequence> sequences(4, {.tokens = tokens, .targets = 2});
+  inference::ScoringOptions options;
+  options.vocab_size = 100;
+  const auto score = [&] {
+    take_counts();
+    const auto scores = inference::score_sequences(*model, sequences, options);
+    ASSERT_TRUE(scores.has_value()) << scores.status().message();
+  };
+  score();  // cuBLAS's workspace is made once
+  score();
+  expect_within_budget("scoring", take_counts());
 }
 
 /// Adds prompts of 8 tokens that 8 more are to follow.
