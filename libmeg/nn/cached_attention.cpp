@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "libmeg/nn/device_copy.h"
 #include "libmeg/nn/kernel_call.h"
 #include "libmeg/nn/kernels/cached_attention.h"
 #include "libmeg/nn/kernels/parallel_for.h"
@@ -13,7 +14,7 @@ namespace meg::nn {
 namespace {
 
 at::Tensor numbers(const std::vector<int64_t>& values, at::Device device) {
-  return at::tensor(at::IntArrayRef(values), at::kLong).to(device);
+  return sent_to(device, at::tensor(at::IntArrayRef(values), at::kLong));
 }
 
 /// query: [b, n, s, hn]; keys, values: [b, g, l, hn].

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "libmeg/model/pipeline_layout.h"
+#include "libmeg/nn/device_copy.h"
 #include "libmeg/parallel/torch_guard.h"
 
 namespace meg::nn {
@@ -40,8 +41,9 @@ Status KvCache::rearrange(std::span<const int64_t> sources) {
     std::vector<int64_t> lengths;
     for (const int64_t source : sources) lengths.push_back(length(source));
     const int64_t longest = *std::max_element(lengths.begin(), lengths.end());
-    const at::Tensor from = at::tensor(at::IntArrayRef(sources.data(), sources.size()), at::kLong)
-                                .to(keys_.front().device());
+    const at::Tensor from =
+        sent_to(keys_.front().device(),
+                at::tensor(at::IntArrayRef(sources.data(), sources.size()), at::kLong));
     for (auto* tensors : {&keys_, &values_}) {
       for (const at::Tensor& tensor : *tensors) {
         const at::Tensor held = tensor.narrow(2, 0, longest);
