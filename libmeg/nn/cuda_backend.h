@@ -12,7 +12,8 @@ namespace meg::nn {
 const Status& load_cuda_backend();
 
 /// Makes LibTorch choose, from now on and in the whole process, operators that give the same bits
-/// again on the same GPU. To be called before the first of them. Those of CPUs always do.
+/// again on the same GPU; one that has no such form then throws. To be called before the first of
+/// them. Those of CPUs always do.
 void use_deterministic_algorithms();
 
 }  // namespace meg::nn
