@@ -123,19 +123,20 @@ FinishedRun run(TrainerOptions options) {
 /// Micro-batches of one sample each; of sample i the first `kept[i]` tokens have a loss.
 class MaskedBatches {
  public:
-  MaskedBatches(const at::Tensor& tokens, std::vector<int64_t> kept) : kept_(std::move(kept)) {
+  MaskedBatches(const at::Tensor& tokens, std::vector<int64_t> kept, int64_t first_position = 0)
+      : kept_(std::move(kept)) {
     const int64_t s = tokens.size(1) - 1;
     for (size_t i = 0; i < kept_.size(); ++i) {
       const auto row = static_cast<int64_t>(i);
       tokens_.push_back(tokens[row].narrow(0, 0, s).contiguous());
       labels_.push_back(tokens[row].narrow(0, 1, s).contiguous());
       masks_.push_back(at::arange(s).lt(kept_[i]).to(at::kFloat));
-      positions_.push_back(at::arange(s));
+      positions_.push_back(at::arange(first_position, first_position + s));
     }
   }
 
-  NextMicroBatch next() {
-    return [this]() -> Result<const MicroBatch*> {
+  NextMicroBatch next(bool counts_positions = false) {
+    return [this, counts_positions]() -> Result<const MicroBatch*> {
       const size_t i = taken_++;
       const auto numbers = [](const at::Tensor& tensor) {
         return std::span(tensor.mutable_data_ptr<int64_t>(), static_cast<size_t>(tensor.size(0)));
@@ -145,6 +146,7 @@ class MaskedBatches {
       batch_.tokens = numbers(tokens_[i]);
       batch_.labels = numbers(labels_[i]);
       batch_.position_ids = numbers(positions_[i]);
+      batch_.counts_positions = counts_positions;
       batch_.loss_mask = {masks_[i].mutable_data_ptr<float>(), batch_.tokens.size()};
       return &batch_;
     };
@@ -371,6 +373,48 @@ TEST(TrainerOptionsTest, NamesWhatMegatronRefuses) {
   options.schedule.decoupled_min_lr = 0.1;
   EXPECT_EQ(run(options).status.message(),
             "--decoupled-min-lr: expected it with --decoupled-lr, found it alone");
+  options = small_options(1);
+  options.deterministic_mode = true;
+  options.model.attention_backend = nn::AttentionBackend::kFused;
+  EXPECT_EQ(run(options).status.message(),
+            "attention_backend: expected auto, flash, unfused or local with deterministic_mode, "
+            "found fused, whose gradients do not repeat");
+}
+
+TEST(TrainerOptionsTest, DeterministicModeTakesNoOtherOperatorsAndFillsNothing) {
+  TrainerOptions options = small_options(1);
+  options.deterministic_mode = true;
+  run(options);
+  at::Context& context = at::globalContext();
+  EXPECT_TRUE(context.deterministicAlgorithms());
+  EXPECT_FALSE(context.deterministicAlgorithmsWarnOnly());
+  EXPECT_FALSE(context.deterministicFillUninitializedMemory());
+  context.setDeterministicAlgorithms(false, false);
+}
+
+TEST(TrainerOptionsTest, PositionsThatOnlyCountStayWhereTheyAre) {
+  nn::GptModel model = test::small_model(test::small_config());
+  const at::Tensor tokens = at::arange(13).mul(7919).remainder(24).view({1, 13});
+  for (const bool counts : {true, false}) {
+    MaskedBatches batches(tokens, {12}, /*first_position=*/1);
+    const auto losses = forward_only(model, batches.next(counts), 1);
+    EXPECT_EQ(losses.has_value(), counts);
+    if (!counts) {
+      EXPECT_EQ(losses.status().message(), "position_ids: expected 0 to 11, found 12");
+    }
+  }
+}
+
+TEST(TrainerOptionsTest, WrongLabelsOnAGpuAreSeenWithTheLosses) {
+  nn::GptModel model = test::small_model(test::small_config());
+  auto optimizer = Optimizer::create(model, nullptr, {});
+  ASSERT_TRUE(optimizer.has_value());
+  model.label_error().fill_(1);  // As the kernel does there.
+  const std::string expected = "labels: expected 0 to 23, found others";
+  MaskedBatches trained(at::zeros({1, 13}, at::kLong), {12});
+  EXPECT_EQ(forward_backward(model, **optimizer, trained.next(), 1).status().message(), expected);
+  MaskedBatches evaluated(at::zeros({1, 13}, at::kLong), {12});
+  EXPECT_EQ(forward_only(model, evaluated.next(), 1).status().message(), expected);
 }
 
 }  // namespace

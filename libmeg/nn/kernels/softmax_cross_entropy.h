@@ -51,7 +51,7 @@ void softmax_cross_entropy_backward_cpu(const SoftmaxCrossEntropyBackward& call,
 /// All rows on a GPU: device pointers, queued on `stream` (a cudaStream_t) without waiting. A label
 /// outside [0, columns) makes that row's loss NaN and *label_error (on the device, zeroed by the
 /// caller) 1. Returns the CUDA runtime's error code of the launch, 0 for success.
-/// Exists only where libmeg was built with CUDA.
+/// kBuiltWithoutCuda in a build without CUDA.
 int softmax_cross_entropy_forward_cuda(const SoftmaxCrossEntropyForward& call, int* label_error,
                                        CUstream_st* stream, CudaRung rung = CudaRung::kVector);
 
