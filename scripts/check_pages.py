@@ -4,6 +4,8 @@
 - links lead to files and headings that exist
 - C++ shown is part of a file in examples/
 - figures of the README's performance tables are those of docs/performance.md
+- messages that head docs/faq.md's entries are in the sources
+- tests and fuzzers that docs/security.md names exist
 
 Prints each offence, exits 1 if there is any. tests/project/page_commands_test.py runs the commands shown.
 """
@@ -66,7 +68,46 @@ def unmeasured_figures(page):
                 yield f"{figure}: not among the measurements of docs/performance.md: {line}"
 
 
-CHECKS = [broken_links, unknown_code, unmeasured_figures]
+def messages_of_the_sources():
+    """All string literals, adjacent ones joined, with `...` for what a format fills in."""
+    paths = [path for where in ("libmeg", "tools") for path in (ROOT / where).rglob("*.cpp")]
+    paths += [path for where in ("libmeg", "tools") for path in (ROOT / where).rglob("*.h")]
+    text = "\n".join(map(text_of, paths + sorted(ROOT.glob("scripts/*.sh"))))
+    joined = re.sub(r'"\s*\n\s*"', "", text)
+    return re.sub(r"(\{[^{}\n]*\}|\$\w+)+", "...", joined)
+
+
+def stale_messages(page):
+    if page.name != "faq.md":
+        return
+    sources = messages_of_the_sources()
+    for message in re.findall(r"^### `(.+)`$", text_of(page), re.MULTILINE):
+        # Prefixes and what follows are put together at run time.
+        if message.removeprefix("...: ").removesuffix(": ...").removesuffix(" ...") not in sources:
+            yield f"no source prints: {message}"
+
+
+def names_of_tests():
+    tests = [(path, text_of(path)) for path in (ROOT / "tests").rglob("*") if path.suffix in (".cpp", ".py")]
+    for path, text in tests:
+        yield from (f"{suite}.{name}" for suite, name in re.findall(r"^TEST(?:_[FP])?\((\w+), (\w+)\)", text,
+                                                                    re.MULTILINE))
+        yield from (f"{path.name}: {name}" for name in re.findall(r"^ *def (test_\w+)", text, re.MULTILINE))
+        if path.stem.endswith("_fuzz"):
+            yield path.stem
+
+
+def unknown_tests(page):
+    if page.name != "security.md":
+        return
+    known = set(names_of_tests())
+    named = re.findall(r"`([A-Z]\w+\.[A-Z]\w+|\w+\.py: \w+|\w+_fuzz)`", text_of(page))
+    yield from (f"no test {name}" for name in named if name not in known)
+    yield from (f"fuzzer {name} is not named" for name in sorted(known)
+                if name.endswith("_fuzz") and name not in named)
+
+
+CHECKS = [broken_links, unknown_code, unmeasured_figures, stale_messages, unknown_tests]
 
 
 def main():
