@@ -1,16 +1,19 @@
 #!/usr/bin/env bash
-# Installs the build folder $1 into a temporary prefix and builds and runs a project against it.
-# $2: the consumer's source folder, $3: the C++ compiler.
+# Installs the build folder $1 into a temporary prefix, builds the examples against it, and builds and
+# runs a project there. $2: the project's source folder, $3: that of the examples, $4: the C++ compiler.
 set -euo pipefail
-build="$1" source="$2" compiler="$3"
+build="$1" consumer="$2" examples="$3" compiler="$4"
 scratch="$(mktemp -d)"
 trap 'rm -rf "$scratch"' EXIT
 
 cmake --install "$build" --prefix "$scratch/prefix" >/dev/null
-cmake -S "$source" -B "$scratch/build" -G Ninja -DCMAKE_BUILD_TYPE=Release \
-  -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_PREFIX_PATH="$scratch/prefix" >/dev/null
-cmake --build "$scratch/build"
-"$scratch/build/consumer"
+for source in "$consumer" "$examples"; do
+  project="$scratch/$(basename "$source")"
+  cmake -S "$source" -B "$project" -G Ninja -DCMAKE_BUILD_TYPE=Release \
+    -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_PREFIX_PATH="$scratch/prefix" >/dev/null
+  cmake --build "$project"
+done
+"$scratch/consumer/consumer"
 for program in "$scratch"/prefix/bin/*; do
   if [ -e "$program" ]; then "$program" --version; fi
 done
