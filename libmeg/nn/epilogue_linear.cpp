@@ -7,14 +7,13 @@
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/saved_variable.h>
 
+#include <map>
 #include <memory>
+#include <mutex>
 #include <utility>
 
 #include "libmeg/nn/kernel_call.h"
 #include "libmeg/nn/kernels/epilogue_product.h"
-#ifdef MEG_HAS_CUDA
-#include "libmeg/nn/kernels/cublaslt_functions.h"
-#endif
 
 namespace meg::nn {
 namespace {
@@ -23,32 +22,37 @@ using torch::autograd::Node;
 using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
 
-#ifdef MEG_HAS_CUDA
 /// nullptr where LibTorch has not loaded the library.
 CublasLtProducts* cublaslt_products() {
-  static const std::optional<CublasLtFunctions> functions = CublasLtFunctions::loaded();
-  // Kept to the end of the process: a GPU may be gone when static objects are destroyed.
-  static CublasLtProducts* const products =
-      functions.has_value() ? new CublasLtProducts(*functions) : nullptr;
+  // Never destroyed, as the workspaces: the GPU may be gone when static objects are.
+  static CublasLtProducts* const products = CublasLtProducts::of_loaded_library().release();
   return products;
 }
-#endif
+
+/// The memory that algorithms may use beside a product's arrays: one for each stream, whose
+/// products run one after the other.
+at::Tensor workspace_of(at::Device device, CUstream_st* stream) {
+  static auto* const mutex = new std::mutex;
+  static auto* const workspaces =
+      new std::map<std::pair<at::DeviceIndex, CUstream_st*>, at::Tensor>;
+  const std::lock_guard lock(*mutex);
+  at::Tensor& workspace = (*workspaces)[{device.index(), stream}];
+  if (!workspace.defined()) {
+    workspace = at::empty({static_cast<int64_t>(CublasLtProducts::kWorkspaceSize)},
+                          at::TensorOptions(device).dtype(at::kByte));
+  }
+  return workspace;
+}
 
 /// False where the arrays are no GPU's, or cuBLASLt refuses the shape.
-bool run_on_gpu([[maybe_unused]] const EpilogueProduct& product,
-                [[maybe_unused]] const at::Tensor& output) {
-#ifdef MEG_HAS_CUDA
+bool run_on_gpu(const EpilogueProduct& product, const at::Tensor& output) {
   if (!output.is_cuda()) return false;
   const c10::DeviceGuard guard(output.device());
-  const at::Tensor workspace = at::empty({static_cast<int64_t>(CublasLtProducts::kWorkspaceSize)},
-                                         output.options().dtype(at::kByte));
+  CUstream_st* const stream = current_stream(output.device());
   // Timing may choose another algorithm in the next process, whose sums are rounded otherwise.
   const bool timed = !at::globalContext().deterministicAlgorithms();
-  return cublaslt_products()->run(product, workspace.mutable_data_ptr(),
-                                  current_stream(output.device()), timed);
-#else
-  return false;
-#endif
+  return cublaslt_products()->run(product, workspace_of(output.device(), stream).mutable_data_ptr(),
+                                  stream, timed);
 }
 
 /// gelu(input x weight, transposed, + bias) and what gelu was taken of.
@@ -223,15 +227,10 @@ at::Tensor mlp_of_rows(const at::Tensor& input, const at::Tensor& fc1_weight,
 
 }  // namespace
 
-bool has_epilogues([[maybe_unused]] const at::Tensor& input,
-                   [[maybe_unused]] const at::Tensor& weight) {
-#ifdef MEG_HAS_CUDA
+bool has_epilogues(const at::Tensor& input, const at::Tensor& weight) {
   return input.is_cuda() && c10::GradMode::is_enabled() && weight.requires_grad() &&
          (input.scalar_type() == at::kBFloat16 || input.scalar_type() == at::kHalf) &&
          weight.scalar_type() == input.scalar_type() && cublaslt_products() != nullptr;
-#else
-  return false;
-#endif
 }
 
 at::Tensor epilogue_linear(const at::Tensor& input, const at::Tensor& weight,

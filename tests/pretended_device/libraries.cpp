@@ -96,6 +96,10 @@ MEG_PRODUCT(cublasDotEx)
 
 size_t cublasLtGetVersion() { return 130000; }
 
+int cublasLtCreate(void** handle) { return make_descriptor(handle); }
+
+int cublasLtDestroy(void* handle) { return delete_descriptor(handle); }
+
 int cublasLtMatmulDescCreate(void** descriptor) { return make_descriptor(descriptor); }
 
 int cublasLtMatmulDescDestroy(void* descriptor) { return delete_descriptor(descriptor); }

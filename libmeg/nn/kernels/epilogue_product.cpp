@@ -278,11 +278,16 @@ class CublasLtProducts::State {
     return best.second->algo;
   }
 
-  const CublasLtFunctions& lt_;
+  CublasLtFunctions lt_;
   cublasLtHandle_t handle_ = nullptr;
   std::mutex mutex_;
   std::map<Shape, std::optional<cublasLtMatmulAlgo_t>> chosen_;
 };
+
+std::unique_ptr<CublasLtProducts> CublasLtProducts::of_loaded_library() {
+  const std::optional<CublasLtFunctions> functions = CublasLtFunctions::loaded();
+  return functions.has_value() ? std::make_unique<CublasLtProducts>(*functions) : nullptr;
+}
 
 CublasLtProducts::CublasLtProducts(const CublasLtFunctions& functions)
     : state_(std::make_unique<State>(functions)) {}

@@ -40,13 +40,17 @@ struct EpilogueProduct {
 struct CublasLtFunctions;
 
 /// Such products on a GPU by cuBLASLt. Algorithms are chosen once for each shape. Threads may share
-/// an object. Exists only where libmeg was built with CUDA.
+/// an object.
 class CublasLtProducts {
  public:
   /// Bytes of device memory that an algorithm may use beside the arrays.
   static constexpr size_t kWorkspaceSize = size_t{32} << 20;
 
-  /// functions: the library's; kept by reference.
+  /// By the library that this process has loaded, as LibTorch's CUDA half has. nullptr where there
+  /// is none, or libmeg was built without CUDA.
+  static std::unique_ptr<CublasLtProducts> of_loaded_library();
+
+  /// functions: those of a library.
   explicit CublasLtProducts(const CublasLtFunctions& functions);
   ~CublasLtProducts();
   CublasLtProducts(const CublasLtProducts&) = delete;

@@ -2,6 +2,7 @@
 
 #include "libmeg/nn/kernels/bias_gelu.h"
 #include "libmeg/nn/kernels/cuda_device.h"
+#include "libmeg/nn/kernels/epilogue_product.h"
 #include "libmeg/nn/kernels/gradient_statistics.h"
 #include "libmeg/nn/kernels/multi_tensor_adam.h"
 #include "libmeg/nn/kernels/softmax_cross_entropy.h"
@@ -37,5 +38,13 @@ int softmax_cross_entropy_backward_cuda(const SoftmaxCrossEntropyBackward&, CUst
                                         CudaRung) {
   return kBuiltWithoutCuda;
 }
+
+class CublasLtProducts::State {};
+
+std::unique_ptr<CublasLtProducts> CublasLtProducts::of_loaded_library() { return nullptr; }
+
+CublasLtProducts::~CublasLtProducts() = default;
+
+bool CublasLtProducts::run(const EpilogueProduct&, void*, CUstream_st*, bool) { return false; }
 
 }  // namespace meg::nn
