@@ -27,7 +27,7 @@ bool FastJsonReader::read(std::string_view line) {
   if (!simdjson::validate_utf8(line.data(), line.size())) return false;
   for (AskedValue& value : asked_) value.is_there = false;
   prepare_memory(line.size());
-  at_ = line.data();
+  begin_ = at_ = line.data();
   end_ = at_ + line.size();
   skip_space();
   if (!take('{') || !read_object()) return false;
@@ -70,7 +70,7 @@ bool FastJsonReader::read_object() {
 
 bool FastJsonReader::read_asked_value(AskedValue& value) {
   value.is_there = true;
-  value.texts.clear();
+  value.texts.restart(begin_, unescaped_.get());
   if (take('"')) return read_text(value);
   if (!take('[')) return false;
   skip_space();
@@ -91,14 +91,14 @@ bool FastJsonReader::read_text(AskedValue& value) {
   if (at_ >= end_) return false;
   const auto plain = static_cast<size_t>(at_ - begin);
   if (*at_ != '\\') {
-    value.texts.emplace_back(begin, plain);
+    value.texts.push_back(TextList::Place::kLine, {begin, plain});
     return take('"');
   }
   char* text = out_;
   std::memcpy(out_, begin, plain);
   out_ += plain;
   if (!kernels_.unescape(at_, end_, out_)) return false;
-  value.texts.emplace_back(text, static_cast<size_t>(out_ - text));
+  value.texts.push_back(TextList::Place::kUnescaped, {text, static_cast<size_t>(out_ - text)});
   return take('"');
 }
 
