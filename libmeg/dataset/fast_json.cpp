@@ -6,13 +6,13 @@
 #include <cstring>
 #include <utility>
 
+#include "libmeg/dataset/python_json.h"
 #include "libmeg/dataset/string_escape.h"
 #include "libmeg/tokenizer/tokenizer.h"
 
 namespace meg {
 namespace {
 
-constexpr int kMaxNesting = 100;                   // deeper lines are for the strict reader
 constexpr size_t kLeastMemory = size_t{64} << 10;  // bytes
 constexpr size_t kKeptMemory = size_t{8} << 20;    // bytes; more is given back by the next line
 
@@ -104,7 +104,7 @@ bool FastJsonReader::read_text(AskedValue& value) {
 
 /// depth: of the container that holds the value.
 bool FastJsonReader::skip_value(int depth) {
-  if (at_ >= end_ || depth > kMaxNesting) return false;
+  if (at_ >= end_) return false;
   switch (*at_) {
     case '"':
       return skip_string();
@@ -127,7 +127,9 @@ bool FastJsonReader::skip_value(int depth) {
   }
 }
 
+/// depth: of the object itself.
 bool FastJsonReader::skip_members(int depth) {
+  if (depth > kMaxJsonNesting) return false;
   ++at_;
   skip_space();
   if (take('}')) return true;
@@ -144,7 +146,9 @@ bool FastJsonReader::skip_members(int depth) {
   }
 }
 
+/// depth: of the list itself.
 bool FastJsonReader::skip_elements(int depth) {
+  if (depth > kMaxJsonNesting) return false;
   ++at_;
   skip_space();
   if (take(']')) return true;
