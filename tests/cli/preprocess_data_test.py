@@ -464,6 +464,21 @@ class Slow(PreprocessData):
             self.assertLess(peak, bound)
             self.assertEqual([len(d) > 1000 for d in self.documents()], [False, True, False])
 
+    def test_a_line_of_millions_of_short_texts(self):
+        texts = 95 * MIB // 4
+        file = self.path("in.jsonl")
+        with open(file, "w") as out:
+            out.write('{"text": ["a"' + ',"b"' * (texts - 1) + "]}\n")
+        for workers in (1, 2):
+            peak = self.run_and_measure("--input", file, "--workers", str(workers))
+            bound = 128 * MIB + workers * 64 * MIB + 3 * os.path.getsize(file)
+            print(f"{texts} texts, {workers} workers: "
+                  f"peak {peak / MIB:.0f} MiB, bound {bound / MIB:.0f} MiB")
+            self.assertLess(peak, bound)
+            tokens, index = self.output()
+            self.assertEqual(len(tokens), 2 * texts)
+            self.assertEqual(struct.unpack_from("<QQ", index, 18), (texts, 2))
+
 
 def main():
     global PROGRAM, TESTDATA
