@@ -28,7 +28,8 @@ if(MegTorch_INCLUDE_DIR)
   string(REGEX MATCH "[0-9]+\\.[0-9]+\\.[0-9]+" MegTorch_VERSION "${meg_torch_version_line}")
   cmake_path(SET MegTorch_VENV NORMALIZE ${meg_torch_root}/../../../..)
   # CUDA's libraries, which are wheels of their own beside torch's.
-  file(GLOB meg_torch_cuda_folders ${meg_torch_root}/../nvidia/*/lib)
+  cmake_path(GET meg_torch_root PARENT_PATH meg_site_packages)
+  file(GLOB meg_torch_cuda_folders ${meg_site_packages}/nvidia/*/lib)
 endif()
 
 include(FindPackageHandleStandardArgs)

@@ -17,6 +17,7 @@ done
 for program in "$scratch"/prefix/bin/*; do
   if [ -e "$program" ]; then "$program" --version; fi
 done
+"$(dirname "$0")/run_path_test.sh" "$scratch/prefix/bin" || [ $? -eq 77 ]
 for shim in pretrain_gpt.py tools/preprocess_data.py tools/checkpoint/convert.py; do
   installed="$scratch/prefix/share/libmeg/megatron/$shim"
   if grep -q 'MEG_WITH_TORCH:.*=ON' "$build/CMakeCache.txt" || [ "$shim" != pretrain_gpt.py ]; then
