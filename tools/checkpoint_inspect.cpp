@@ -58,23 +58,22 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
               "metadata alone, unless --stats or --html ask for more, and executes nothing.");
   flags.positional("DIR_OR_FILE", &arguments.path,
                    "a folder that --save wrote, one of its iter_* folders, or one file");
-  flags.value("--iteration", &arguments.iteration, "N", "iteration N instead of the latest")
+  flags.value("--iteration", &arguments.iteration, "N", "show iteration N instead of the latest")
       .range(0, std::numeric_limits<int64_t>::max());
   flags
       .value("--true-vocab-size", &arguments.true_vocab_size, "N",
-             "tokens of the vocabulary, to count the parameters without padding")
+             "size of the unpadded vocabulary, to count parameters without padding")
       .range(1, std::numeric_limits<int64_t>::max());
   flags.group("What to show");
   std::optional<std::string> name;
-  flags.toggle("--tensors", &arguments.tensors, "a line for every tensor of every file");
-  flags.toggle("--args", &arguments.args, "all args of the run");
+  flags.toggle("--tensors", &arguments.tensors, "list every tensor of every file");
+  flags.toggle("--args", &arguments.args, "list all args of the run");
   flags.toggle("--stats", &arguments.statistics,
-               "minimum, maximum, mean, norm, NaN and Inf of every tensor (reads the data)");
+               "show minimum, maximum, mean, norm, NaN and Inf of every tensor (reads the data)");
   flags.value("--name", &name, "REGEX",
-              "only tensors whose name has a match, for --tensors and "
-              "--stats");
+              "show only tensors whose name matches, with --tensors and --stats");
   flags.toggle("--json", &arguments.json, "print one JSON object");
-  flags.value("--html", &arguments.html, "FILE", "also write a page (reads the data)");
+  flags.value("--html", &arguments.html, "FILE", "also write an HTML page (reads the data)");
   arguments.reading.declare(flags);
   if (const std::optional<int> code = flags.parse(argc, argv)) return code;
   if (!name.has_value()) return std::nullopt;

@@ -18,42 +18,43 @@ constexpr int64_t kMostRows = int64_t{1} << 31;
 
 void declare_target(Flags& flags, CheckpointUtilArguments& arguments) {
   flags.group("Target");
-  flags.value("--save-dir", &arguments.save_dir, "DIR", "where the reshaped checkpoint goes");
+  flags.value("--save-dir", &arguments.save_dir, "DIR",
+              "folder to save the reshaped checkpoint in");
   flags
       .value("--target-tensor-parallel-size", &arguments.target_tensor_size, "N",
-             "tensor-parallel ranks; without it the source's")
+             "tensor-parallel size (default: the source's)")
       .range(1, kMostRanks);
   flags
       .value("--target-pipeline-parallel-size", &arguments.target_pipeline_size, "N",
-             "pipeline stages; without it the source's")
+             "pipeline-parallel size (default: the source's)")
       .range(1, kMostRanks);
   flags
       .value("--target-virtual-pipeline-parallel-size", &arguments.target_virtual_size, "N",
-             "virtual stages of a stage (model0, model1, ...); 1: none")
+             "virtual pipeline stages per stage (model0, model1, ...); 1: none")
       .range(1, kMostRanks);
   flags.value("--target-expert-parallel-size", &arguments.target_expert_size, "N",
-              "only 1: experts are not supported yet");
+              "expert-parallel size; only 1 is supported yet");
   flags.value("--target-expert-tensor-parallel-size", &arguments.target_expert_tensor_size, "N",
-              "only 1, likewise");
+              "expert tensor-parallel size; only 1 is supported yet");
   flags
       .value("--true-vocab-size", &arguments.true_vocab_size, "N",
-             "tokens without padding: the vocabulary is padded anew")
+             "size of the unpadded vocabulary; its padding is redone for the target")
       .range(1, kMostRows);
   flags.value("--vocab-file", &arguments.vocab_file, "FILE",
-              "vocab.json that says --true-vocab-size");
+              "vocab.json whose size to take as --true-vocab-size");
   flags
       .value("--target-names", &arguments.target_names, "NAMES",
-             "names of the parameters; without it the source's")
+             "parameter names to save (default: the source's)")
       .choices({"legacy", "mcore"});
   flags
       .value("--saver-transformer-impl", &arguments.saver_transformer_impl, "IMPL",
-             "which of mcore's names; without it what args say")
+             "variant of mcore's parameter names (default: what args say)")
       .choices({"local", "transformer_engine"});
   flags
       .value("--target-params-dtype", &arguments.target_params_dtype, "TYPE",
-             "of the weights; without it the source's")
+             "type of the saved weights (default: the source's)")
       .choices({"fp32", "bf16", "fp16"});
-  flags.value("--target-format", &arguments.target_format, "FORMAT", "how it is saved")
+  flags.value("--target-format", &arguments.target_format, "FORMAT", "checkpoint format to save")
       .choices({"torch", "torch_dist", "huggingface"});
   flags.toggle("--no-optim", &arguments.no_optim, "leave the optimizer's state out");
 }
@@ -92,7 +93,7 @@ Status check_values(CheckpointUtilArguments* arguments) {
     return unsupported("--saver", saver);
   }
   if (saver == "megatron") {
-    note("ignored: --saver megatron (names stay, or are what --target-names says)");
+    note("ignored: --saver megatron (names are kept unless --target-names is given)");
   } else if (!arguments->target_names.has_value()) {
     arguments->target_names = saver == "legacy" ? "legacy" : "mcore";
   }
@@ -129,25 +130,31 @@ Result<std::optional<int64_t>> true_vocab_size(const CheckpointUtilArguments& ar
 std::optional<int> parse_checkpoint_util(int argc, const char* const* argv,
                                          CheckpointUtilArguments* arguments) {
   Flags flags("checkpoint_util",
-              "reshapes a GPT checkpoint to other tensor- and pipeline-parallel sizes, with the "
-              "optimizer's state.");
+              "reshapes a GPT checkpoint to other tensor- and pipeline-parallel sizes, optimizer "
+              "state included.");
   flags.group("Source");
-  flags.value("--load-dir", &arguments->load_dir, "DIR", "the checkpoint").required();
-  flags.value("--iteration", &arguments->iteration, "N", "another iteration than the tracker's")
+  flags
+      .value("--load-dir", &arguments->load_dir, "DIR",
+             "checkpoint to read: its root folder, an iter_* folder or one file")
+      .required();
+  flags
+      .value("--iteration", &arguments->iteration, "N", "read iteration N instead of the tracker's")
       .range(0, kMostRows);
   flags.value("--model-type", &arguments->model_type, "TYPE", "kind of model")
       .choices({"GPT", "BERT", "T5"});
-  flags.value("--loader", &arguments->loader, "NAME", "Megatron's plug-in; found by itself");
+  flags.value("--loader", &arguments->loader, "NAME",
+              "Megatron's reader plug-in; the layout is detected without it");
   flags.value("--checkpoint-type", &arguments->checkpoint_type, "TYPE",
-              "of Megatron's loader_llama_mistral: not supported yet");
-  flags.value("--saver", &arguments->saver, "NAME", "Megatron's plug-in; says --target-names");
+              "flag of Megatron's loader_llama_mistral; not supported yet");
+  flags.value("--saver", &arguments->saver, "NAME",
+              "Megatron's writer plug-in; implies --target-names");
   declare_target(flags, *arguments);
   arguments->checkpoint.declare(flags);
   flags.group("Running");
   flags.toggle("--dry-run", &arguments->dry_run, "show the plan and write nothing");
   flags.value("--memory-budget", &arguments->memory_budget, "SIZE",
-              "most memory to use, such as 512MiB or 2GiB");
-  flags.toggle("--no-crc", &arguments->no_crc, "do not check what is read against its CRC-32");
+              "memory limit of the process, such as 512MiB or 2GiB");
+  flags.toggle("--no-crc", &arguments->no_crc, "do not compare the data read with its CRC-32");
   flags.arguments(megatron::argument_rows(megatron::ArgumentFamily::kConvert), ArgumentScope(),
                   &arguments->args);
   if (const std::optional<int> code = flags.parse(argc, argv)) return code;

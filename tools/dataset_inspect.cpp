@@ -82,21 +82,24 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
               "shows what a dataset (PREFIX.bin and PREFIX.idx) holds: its counts, sizes and "
               "sequence lengths, or single documents and sequences.");
   flags
-      .positional("PREFIX", &arguments.prefix,
-                  "the dataset; may end in .bin or .idx; with --trace else that of --data-path")
+      .positional(
+          "PREFIX", &arguments.prefix,
+          "prefix of the dataset, may end in .bin or .idx; optional with --trace and --data-path")
       .optional();
   flags.group("What to show");
-  flags.value("--document", &arguments.document, "D", "the sequences of document D, from 0");
-  flags.value("--sequence", &arguments.sequence, "I", "sequence I of the dataset, from 0");
+  flags.value("--document", &arguments.document, "D",
+              "show the sequences of document D, counted from 0");
+  flags.value("--sequence", &arguments.sequence, "I", "show sequence I, counted from 0");
   flags.toggle("--histogram", &arguments.histogram,
-               "the sequence lengths also with --document or --sequence");
+               "show the histogram of lengths also with --document or --sequence");
   flags.toggle("--json", &arguments.json, "print one JSON object");
-  flags.toggle("--decode", &arguments.decode, "the text too, which the tokenizer flags decode");
-  flags.group("Where a training run meets the dataset (with the run's flags, below)");
+  flags.toggle("--decode", &arguments.decode,
+               "also decode the tokens to text, with the tokenizer flags");
+  flags.group("Tracing a training run (with the run's flags, below)");
   flags.toggle("--trace", &arguments.trace,
-               "with --step: the samples of that step; with --document: the steps that saw it");
-  flags.value("--step", &arguments.step, "N", "a training step, from 1");
-  flags.value("--rank", &arguments.rank, "R", "only this data-parallel rank, from 0");
+               "list the samples of a --step, or the steps that saw a --document");
+  flags.value("--step", &arguments.step, "N", "training step, counted from 1");
+  flags.value("--rank", &arguments.rank, "R", "show only this data-parallel rank, counted from 0");
   flags.not_yet("--html", Arity::kValue);
   declare_data_flags(flags, arguments.data, arguments.args);
   if (const std::optional<int> code = flags.parse(argc, argv)) return code;

@@ -1,4 +1,4 @@
-// How well a GPT model predicts. Stands for Megatron-LM tasks/main.py (zeroshot_gpt).
+// Evaluates a GPT model, zero-shot. Stands for Megatron-LM tasks/main.py (zeroshot_gpt).
 
 #include "tools/evaluate_gpt.h"
 
@@ -20,24 +20,25 @@ constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
 
 void declare_flags(Flags& flags, EvaluateFlags& evaluate) {
   flags.group("Evaluation");
-  flags.value("--task", &evaluate.task, "TASK", "what is measured")
+  flags.value("--task", &evaluate.task, "TASK", "benchmark to evaluate")
       .required()
       .choices({"LAMBADA", "WIKITEXT103"});
   flags
       .value("--valid-data", &evaluate.valid_data, "FILE",
-             "LAMBADA: JSON lines with a text each; WIKITEXT103: the text itself")
+             "test set: JSON lines for LAMBADA, plain text for WIKITEXT103")
       .required();
   flags.toggle("--strict-lambada", &evaluate.strict_lambada,
-               "LAMBADA asks for the last word instead of the last token");
+               "predict the last word of LAMBADA's texts instead of the last token");
   flags
       .value("--overlapping-eval", &evaluate.overlapping_eval, "N",
-             "WIKITEXT103: tokens between the starts of two windows")
+             "tokens between the starts of two windows of WIKITEXT103")
       .range(1, kMost);
-  flags.value("--log-interval", &evaluate.log_interval, "N", "batches between lines")
+  flags.value("--log-interval", &evaluate.log_interval, "N", "batches between two lines of the log")
       .range(1, kMost);
-  flags.toggle("--json", &evaluate.json, "one JSON object instead of lines; LAMBADA: both ways");
+  flags.toggle("--json", &evaluate.json,
+               "print one JSON object instead of lines; for LAMBADA with both definitions");
   flags.value("--output", &evaluate.output, "FILE",
-              "LAMBADA: JSON lines with each example's result");
+              "file to write the result of each LAMBADA example to, as JSON lines");
   declare_inference_flags(flags, megatron::ArgumentFamily::kTasks, evaluate.inference);
 }
 
@@ -49,7 +50,8 @@ Status check_usage(EvaluateFlags& evaluate) {
 
 int main(int argc, const char* const* argv) {
   EvaluateFlags evaluate;
-  Flags flags("evaluate_gpt", "measures how well a GPT model predicts a text.");
+  Flags flags("evaluate_gpt",
+              "evaluates a trained GPT model on LAMBADA or WikiText-103, zero-shot.");
   declare_flags(flags, evaluate);
   if (const std::optional<int> code = flags.parse(argc, argv)) return *code;
   if (const Status usage = check_usage(evaluate); !usage.ok()) {

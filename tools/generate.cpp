@@ -1,4 +1,4 @@
-// Texts that a trained model goes on with. Stands for Megatron-LM tools/generate_samples_gpt.py.
+// Generates texts with a trained model. Stands for Megatron-LM tools/generate_samples_gpt.py.
 
 #include "tools/generate.h"
 
@@ -109,8 +109,9 @@ void print_summary(const std::vector<GeneratedText>& texts, double seconds) {
     read += text.prompt_size;
     made += made_tokens(text).size();
   }
-  note(fmt::format("{} prompts of {} tokens, {} tokens generated, {:.3f} s, {:.1f} tokens/s",
-                   texts.size(), read, made, seconds, static_cast<double>(made) / seconds));
+  note(fmt::format("{} prompt{} of {} tokens, {} tokens generated, {:.3f} s, {:.1f} tokens/s",
+                   texts.size(), texts.size() == 1 ? "" : "s", read, made, seconds,
+                   static_cast<double>(made) / seconds));
 }
 
 Status generate_texts(const GenerateFlags& flags, LoadedModel& loaded) {

@@ -13,61 +13,72 @@ constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
 constexpr double kMostReal = std::numeric_limits<double>::max();
 
 void declare_texts(Flags& flags, GenerateFlags& generate) {
-  flags.group("Texts");
+  flags.group("Prompts and lengths");
   flags.value("--prompts", &generate.prompts, "FILE",
-              "goes on with each line, or with each \"text\" of a .jsonl file");
-  flags.value("--num-samples", &generate.num_samples, "N", "texts that begin with nothing")
+              "prompts to complete: one per line, or the \"text\" of each line of a .jsonl file");
+  flags
+      .value("--num-samples", &generate.num_samples, "N",
+             "number of texts to generate without a prompt")
       .range(1, kMost);
-  flags.toggle("--interactive", &generate.interactive, "asks for prompts; `stop` ends it");
+  flags.toggle("--interactive", &generate.interactive,
+               "read prompts from standard input until `stop`");
   flags
       .value("--prompt-tokens", &generate.prompt_tokens, "N",
-             "of a prompt that are kept, its first")
+             "keep only the first N tokens of each prompt")
       .range(1, kMost);
   flags
-      .value("--tokens-to-generate", &generate.tokens_to_generate, "N",
-             "most tokens behind a prompt; else 64, or what the model has positions for")
+      .value(
+          "--tokens-to-generate", &generate.tokens_to_generate, "N",
+          "maximum number of new tokens (default: 64, or as many as the model has positions for)")
       .range(0, kMost);
   flags
       .value("--out-seq-length", &generate.out_seq_length, "N",
-             "the same with the prompt counted in")
+             "maximum length with the prompt included, instead of --tokens-to-generate")
       .range(1, kMost);
-  flags.toggle("--ignore-eod", &generate.ignore_eod, "an end of document does not end a text");
-  flags.toggle("--stop-on-eol", &generate.stop_on_eol, "a newline ends a text");
-  flags.toggle("--stop-on-double-eol", &generate.stop_on_double_eol, "an empty line ends a text");
+  flags.toggle("--ignore-eod", &generate.ignore_eod, "do not stop at an end-of-document token");
+  flags.toggle("--stop-on-eol", &generate.stop_on_eol, "stop at a newline");
+  flags.toggle("--stop-on-double-eol", &generate.stop_on_double_eol, "stop at an empty line");
   flags.group("Sampling");
-  flags.toggle("--greedy", &generate.greedy, "always the most likely token, as --top_k 1");
-  flags.value("--temperature", &generate.sampling.temperature, "T", "divides the logits")
+  flags.toggle("--greedy", &generate.greedy,
+               "always take the most likely token, same as --top_k 1");
+  flags.value("--temperature", &generate.sampling.temperature, "T", "divide the logits by T")
       .real_range(std::numeric_limits<double>::min(), kMostReal);
-  flags.value("--top_k", &generate.sampling.top_k, "K", "among the K most likely; 0: all")
+  flags
+      .value("--top_k", &generate.sampling.top_k, "K",
+             "sample from the K most likely tokens; 0: from all")
       .range(0, kMost);
   flags
       .value("--top_p", &generate.sampling.top_p, "P",
-             "among the most likely that have P of the probability; 0: all")
+             "sample from the most likely tokens whose probabilities sum to P; 0: from all")
       .real_range(0, 1);
   flags
       .value("--top_p_decay", &generate.sampling.top_p_decay, "F",
-             "top_p is multiplied by it after each token; 0: it stays")
+             "multiply top_p by F after each token; 0: keep it")
       .real_range(0, 1);
-  flags.value("--top_p_bound", &generate.sampling.top_p_bound, "P", "what top_p does not pass")
+  flags
+      .value("--top_p_bound", &generate.sampling.top_p_bound, "P",
+             "lower bound of a decaying top_p")
       .real_range(0, 1);
   flags
       .value("--no-repeat-ngram-size", &generate.no_repeat_ngram_size, "N",
-             "no run of N tokens comes twice; 0: off")
+             "never repeat a run of N tokens; 0: off")
       .range(0, kMost);
   flags.toggle("--prevent-newline-after-colon", &generate.prevent_newline_after_colon,
-               "no newline behind a colon");
+               "do not generate a newline after a colon");
   flags.group("Beam search");
   flags
       .value("--beam-width", &generate.beam_width, "N",
-             "looks for the N most likely texts instead of drawing one")
+             "search for the N most likely texts instead of sampling one")
       .range(1, kMostBeams);
   flags
       .value("--length-penalty", &generate.length_penalty, "X",
-             "exponent of the length that a text's log probability is divided by")
+             "exponent of the length by which a text's log probability is divided")
       .real_range(-inference::kMostLengthPenalty, inference::kMostLengthPenalty);
   flags.group("Output");
-  flags.value("--output", &generate.output, "FILE", "JSON lines go here, else to standard output");
-  flags.toggle("--logprobs", &generate.logprobs, "log probabilities of all tokens but the first");
+  flags.value("--output", &generate.output, "FILE",
+              "file to write the JSON lines to (default: standard output)");
+  flags.toggle("--logprobs", &generate.logprobs,
+               "include the log probabilities of all tokens but the first");
 }
 
 Status check_usage(GenerateFlags& generate) {
@@ -90,19 +101,19 @@ Status check_usage(GenerateFlags& generate) {
   const bool draws = generate.sampling.top_k > 1 || generate.sampling.top_p > 0;
   if (generate.greedy && draws) {
     return Status(StatusCode::kInvalidArgument,
-                  "--greedy: expected neither --top_k nor --top_p beside it");
+                  "--greedy: cannot be combined with --top_k or --top_p");
   }
   const bool samples = generate.greedy || draws || generate.sampling.top_k > 0 ||
                        generate.sampling.temperature != 1 || generate.stop_on_eol ||
                        generate.stop_on_double_eol || generate.logprobs;
   if (generate.beam_width && samples) {
     return Status(StatusCode::kInvalidArgument,
-                  "--beam-width: expected no flag of sampling, neither --stop-on-eol nor "
-                  "--stop-on-double-eol nor --logprobs beside it");
+                  "--beam-width: cannot be combined with flags of sampling, --stop-on-eol, "
+                  "--stop-on-double-eol or --logprobs");
   }
   if (generate.interactive && (generate.output || generate.logprobs)) {
     return Status(StatusCode::kInvalidArgument,
-                  "--interactive: expected neither --output nor --logprobs beside it");
+                  "--interactive: cannot be combined with --output or --logprobs");
   }
   return Status();
 }
@@ -111,7 +122,7 @@ Status check_usage(GenerateFlags& generate) {
 
 std::optional<int> parse_generate_flags(int argc, const char* const* argv,
                                         GenerateFlags& generate) {
-  Flags flags("generate", "goes on with texts as a trained GPT model would.");
+  Flags flags("generate", "generates texts from prompts with a trained GPT model.");
   declare_texts(flags, generate);
   declare_inference_flags(flags, megatron::ArgumentFamily::kTextGeneration, generate.inference);
   if (const std::optional<int> code = flags.parse(argc, argv)) return code;

@@ -70,8 +70,8 @@ Result<std::vector<std::vector<int32_t>>> read_prompts(const GenerateFlags& flag
   if (flags.num_samples) {
     if (!tokenizer.eod().has_value()) {
       return Status(StatusCode::kInvalidArgument,
-                    "--num-samples: expected a tokenizer with an end of document, which texts "
-                    "begin behind");
+                    "--num-samples: expected a tokenizer with an end-of-document token for texts "
+                    "to begin after");
     }
     return std::vector(static_cast<size_t>(*flags.num_samples), std::vector{*tokenizer.eod()});
   }

@@ -99,10 +99,10 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
       .list("--input", &arguments.options.inputs, "FILE...",
             "JSON lines: files and patterns in this order; - is standard input")
       .required();
-  flags.value("--on-error", &arguments.on_error, "WHAT", "what a line that cannot be used does")
+  flags.value("--on-error", &arguments.on_error, "WHAT", "what to do with an invalid line")
       .choices({"fail", "skip"});
   flags.value("--megatron-version", &arguments.megatron_version, "REVISION",
-              "follow this revision of Megatron-LM where they differ, such as v2.6");
+              "revision of Megatron-LM to follow where revisions differ, such as v2.6");
   declare_planned(flags);
   arguments.args.set("workers", int64_t{available_processors()});
   flags.arguments(megatron::argument_rows(megatron::ArgumentFamily::kPreprocess), scope(),

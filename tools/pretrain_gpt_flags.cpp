@@ -79,9 +79,9 @@ Result<GptConfig> config_of(const megatron::ArgumentValues& args, const Vocabula
 }  // namespace
 
 void declare_pretrain_flags(Flags& flags, PretrainFlags& run) {
-  flags.group("libmeg's own");
+  flags.group("Flags of libmeg's own");
   declare_device_flag(flags, run.device);
-  flags.value("--target-names", &run.names, "NAMES", "names of parameters in saved files")
+  flags.value("--target-names", &run.names, "NAMES", "parameter names in saved checkpoints")
       .choices({"mcore", "legacy"});
   declare_own_data_flags(flags, run.data);
   flags.arguments(megatron::argument_rows(megatron::ArgumentFamily::kTraining),

@@ -1,4 +1,4 @@
-// Says what memory a model will need for training. Stands for Megatron-LM
+// Estimates the memory that a model will need for training. Stands for Megatron-LM
 // tools/report_theoretical_memory.py.
 
 #include <fmt/format.h>
@@ -78,16 +78,16 @@ ArgumentScope scope() {
 
 std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments) {
   Flags flags("report_theoretical_memory",
-              "says how much memory weights, optimizer and activations of a model need on the "
-              "rank that needs most.");
-  flags.group("libmeg's own");
+              "estimates the memory that weights, optimizer and activations of a model need on the "
+              "most loaded rank.");
+  flags.group("Flags of libmeg's own");
   flags
       .value("--data-parallel-size", &arguments.data_parallel_size, "N",
-             "ranks that share the distributed optimizer")
+             "data-parallel size, over which the distributed optimizer is sharded")
       .range(1, kMost);
   flags
       .value("--num-microbatches", &arguments.num_microbatches, "N",
-             "micro-batches of a step, where they may be fewer than the pipeline's stages")
+             "micro-batches per step, where they may be fewer than the pipeline stages")
       .range(1, kMost);
   flags.toggle("--json", &arguments.json, "print one JSON object");
   flags.arguments(megatron::argument_rows(megatron::ArgumentFamily::kTraining), scope(),

@@ -1,4 +1,4 @@
-// Serves a trained model's texts over HTTP. Stands for Megatron-LM
+// Serves text generation with a trained model over HTTP. Stands for Megatron-LM
 // tools/run_text_generation_server.py.
 
 #include <fmt/format.h>
@@ -25,12 +25,13 @@ struct Arguments {
 };
 
 std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments) {
-  Flags flags("run_text_generation_server",
-              "serves the texts of a trained GPT model over HTTP: PUT /api, as Megatron's.");
+  Flags flags(
+      "run_text_generation_server",
+      "serves text generation with a trained GPT model over HTTP: PUT /api, as Megatron's server.");
   declare_text_server_flags(flags, arguments.server);
   flags
       .value("--max-batch-size", &arguments.max_batch_size, "N",
-             "texts that are generated at a time; each takes its share of memory")
+             "texts to generate at once; each takes its share of memory")
       .range(1, 4096);
   declare_inference_flags(flags, megatron::ArgumentFamily::kTextGeneration, arguments.inference);
   if (const std::optional<int> code = flags.parse(argc, argv)) return code;

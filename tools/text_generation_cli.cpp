@@ -1,4 +1,4 @@
-// Asks a text generation server for one text after another. Stands for Megatron-LM
+// Sends prompts to a text generation server, one after another. Stands for Megatron-LM
 // tools/text_generation_cli.py.
 
 #include <fmt/core.h>
@@ -138,8 +138,9 @@ Result<bool> converse(httplib::Client& client, const std::string& server) {
 int main(int argc, const char* const* argv) {
   std::string server;
   Flags flags("text_generation_cli",
-              "asks a text generation server for texts, until the input ends or says stop.");
-  flags.positional("HOST:PORT", &server, "where run_text_generation_server listens");
+              "sends prompts to a text generation server and prints its answers, until `stop` or "
+              "the end of the input.");
+  flags.positional("HOST:PORT", &server, "address of run_text_generation_server");
   if (const std::optional<int> code = flags.parse(argc, argv)) return *code;
   const Result<Address> address = read_address(server);
   if (!address.has_value()) {

@@ -1,4 +1,4 @@
-// Says whether files are what they should be. New; Megatron-LM has no such tool.
+// Checks datasets and checkpoints. New; Megatron-LM has no such tool.
 
 #include <string>
 #include <string_view>
@@ -13,10 +13,9 @@ namespace {
 /// Answers --help, --version and command lines that name nothing to verify.
 int usage_main(int argc, const char* const* argv) {
   std::string what;
-  Flags flags(
-      "verify",
-      "says whether files are what they should be: verify dataset PREFIX, verify checkpoint "
-      "DIR, verify diff A B, verify manifest DIR.");
+  Flags flags("verify",
+              "checks datasets and checkpoints: verify dataset PREFIX, verify checkpoint "
+              "DIR, verify diff A B, verify manifest DIR.");
   flags.positional("WHAT", &what, "what to check; verify WHAT --help says more")
       .choices({"dataset", "checkpoint", "diff", "manifest"});
   return flags.parse(argc, argv).value_or(2);

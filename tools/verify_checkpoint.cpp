@@ -1,4 +1,4 @@
-// verify checkpoint: says whether a checkpoint is whole, of one piece and finite.
+// verify checkpoint: checks that a checkpoint is complete, consistent and finite.
 
 #include "libmeg/checkpoint/verify/verify_checkpoint.h"
 
@@ -83,16 +83,19 @@ int verify_checkpoint_main(int argc, const char* const* argv) {
   int64_t workers = available_processors();
   bool json = false;
   bool no_crc = false;
-  Flags flags("verify checkpoint",
-              "checks a checkpoint of mp_rank folders: every rank's file there and whole, ranks "
-              "agreeing, tensors finite; says exactly what is wrong and where, with exit code 1.");
+  Flags flags(
+      "verify checkpoint",
+      "checks that a checkpoint of mp_rank folders is complete, that its ranks agree and its "
+      "tensors are finite; reports each problem and ends with exit code 1 if there is any.");
   flags.positional("DIR", &path, "the folder with the tracker file, an iter_* folder, or one file");
   flags.value("--iteration", &options.iteration, "N", "check iter_N instead of the tracker's")
       .range(0, int64_t{1} << 62);
   flags.group("Checks");
-  flags.toggle("--no-crc", &no_crc, "leave the files' CRC-32s alone");
-  flags.toggle("--allow-nan", &options.allow_nan, "take NaN and Inf for granted");
-  flags.value("--vocab-size", &options.vocab_size, "N", "the embedding must have rows for N tokens")
+  flags.toggle("--no-crc", &no_crc, "do not check the files' CRC-32s");
+  flags.toggle("--allow-nan", &options.allow_nan, "accept NaN and Inf");
+  flags
+      .value("--vocab-size", &options.vocab_size, "N",
+             "require an embedding with rows for N tokens")
       .range(1, int64_t{1} << 32);
   checkpoint_flags.declare(flags);
   flags.group("Running");

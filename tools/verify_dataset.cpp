@@ -1,4 +1,4 @@
-// verify dataset: says whether a dataset is what it should be.
+// verify dataset: checks every entry of a dataset.
 
 #include "libmeg/dataset/verify_dataset.h"
 
@@ -82,15 +82,17 @@ int verify_dataset_main(int argc, const char* const* argv) {
   int64_t workers = available_processors();
   bool json = false;
   Flags flags("verify dataset",
-              "checks every entry of a dataset (PREFIX.bin and PREFIX.idx); says exactly what is "
-              "wrong and where, with exit code 1.");
-  flags.positional("PREFIX", &prefix, "the dataset; may end in .bin or .idx");
+              "checks every entry of a dataset (PREFIX.bin and PREFIX.idx); reports each problem "
+              "and ends with exit code 1 if there is any.");
+  flags.positional("PREFIX", &prefix, "prefix of the dataset, may end in .bin or .idx");
   flags.toggle("--view", &options.view,
-               "sequences may lie anywhere in .bin, in any order and more than once");
-  flags.group("Checks of the tokens");
-  flags.value("--vocab-size", &options.vocab_size, "N", "every id must be below N")
+               "allow sequences anywhere in .bin, in any order and more than once");
+  flags.group("Token checks");
+  flags.value("--vocab-size", &options.vocab_size, "N", "require every id to be below N")
       .range(1, int64_t{1} << 32);
-  flags.value("--eod", &options.eod, "ID", "every document with sequences must end with this id")
+  flags
+      .value("--eod", &options.eod, "ID",
+             "require every document with sequences to end with this id")
       .range(0, int64_t{1} << 32);
   flags.group("Running");
   flags.toggle("--json", &json, "print one JSON object");

@@ -119,19 +119,22 @@ int verify_diff_main(int argc, const char* const* argv) {
   Flags flags("verify diff",
               "compares two checkpoints as models, whatever their parallel sizes, names, padding "
               "and dtypes; exit code 0 where they are equal, 1 where not.");
-  flags.positional("A", &a_path, "a checkpoint's folder");
-  flags.positional("B", &b_path, "another");
-  flags.group("What is compared");
+  flags.positional("A", &a_path, "first checkpoint");
+  flags.positional("B", &b_path, "second checkpoint");
+  flags.group("Comparison");
   flags.value("--name", &options.name_pattern, "REGEX",
-              "only parameters whose name it is found in, such as layers\\.3\\.");
-  flags.toggle("--no-optim", &no_optim, "leave optimizer and scheduler out");
+              "compare only parameters whose name matches, such as layers\\.3\\.");
+  flags.toggle("--no-optim", &no_optim, "do not compare optimizer and scheduler");
   flags
       .value("--vocab-size", &options.vocab_size, "N",
-             "the embedding's rows from N on are padding: a difference there is a note")
+             "size of the unpadded vocabulary: a difference in later rows is only a note")
       .range(1, int64_t{1} << 32);
-  flags.value("--atol", &options.tolerance.atol, "X", "equal within |a - b| <= X + rtol * |b|")
+  flags
+      .value("--atol", &options.tolerance.atol, "X",
+             "absolute tolerance: |a - b| <= X + rtol * |b| is equal")
       .real_range(0, 1e30);
-  flags.value("--rtol", &options.tolerance.rtol, "Y", "as above").real_range(0, 1e30);
+  flags.value("--rtol", &options.tolerance.rtol, "Y", "relative tolerance, see --atol")
+      .real_range(0, 1e30);
   checkpoint_flags.declare(flags);
   flags.group("Running");
   flags.toggle("--json", &json, "print one JSON object");

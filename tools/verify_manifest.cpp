@@ -127,21 +127,21 @@ int verify_manifest_main(int argc, const char* const* argv) {
   bool no_crc = false;
   bool no_optim = false;
   Flags flags("verify manifest",
-              "compares a checkpoint's tensors with the digests that --write once left beside it "
-              "(libmeg-manifest.json); they hold after any change of layout.");
+              "compares a checkpoint's tensors with the digests that --write left beside it "
+              "(libmeg-manifest.json); digests stay valid after any change of layout.");
   flags.positional("DIR", &arguments.path, "the folder with the tracker file, or an iter_* folder");
   flags.toggle("--write", &arguments.write, "write the digests instead of checking them");
   flags.value("--manifest", &arguments.manifest, "FILE",
-              "the manifest's path, such as that of the checkpoint this one was made from");
-  flags.value("--iteration", &arguments.iteration, "N", "iter_N instead of the tracker's")
+              "path of the manifest, such as that of the checkpoint this one was made from");
+  flags.value("--iteration", &arguments.iteration, "N", "check iter_N instead of the tracker's")
       .range(0, int64_t{1} << 62);
-  flags.group("What is compared");
+  flags.group("Comparison");
   flags
       .value("--vocab-size", &arguments.options.vocab_size, "N",
-             "the embedding's rows from N on are padding and left out")
+             "size of the unpadded vocabulary: later rows are left out")
       .range(1, int64_t{1} << 32);
-  flags.toggle("--no-optim", &no_optim, "weights alone");
-  flags.toggle("--no-crc", &no_crc, "leave the files' CRC-32s alone");
+  flags.toggle("--no-optim", &no_optim, "leave the optimizer out");
+  flags.toggle("--no-crc", &no_crc, "do not check the files' CRC-32s");
   checkpoint_flags.declare(flags);
   flags.group("Running");
   flags.toggle("--json", &arguments.json, "print one JSON object");

@@ -15,9 +15,9 @@ constexpr int64_t kLargestSize = int64_t{1} << 30;
 void CheckpointFlags::declare(Flags& flags) {
   flags.group("Reading checkpoints");
   flags.value("--param-rules", &param_rules_, "FILE",
-              "how parameters of your own are cut: lines of PATTERN PARTITION [PLACEMENT]");
+              "rules for custom parameters: lines of PATTERN PARTITION [PLACEMENT]");
   const auto size = [&](const char* name, std::optional<int64_t>* target) {
-    flags.value(name, target, "N", "where the checkpoint's args do not say it")
+    flags.value(name, target, "N", "value for checkpoints whose args lack it")
         .range(1, kLargestSize);
   };
   size("--num-layers", &num_layers_);

@@ -81,19 +81,19 @@ void read_data_args(FieldReader& args, DataFlags& data) {
 }
 
 void declare_own_data_flags(Flags& flags, DataFlags& data) {
-  flags.group("Data of libmeg's own");
+  flags.group("Data flags of libmeg's own");
   flags.value("--samples", &data.samples, "TRAIN,VALID,TEST",
-              "samples to ask for, given directly; None: one epoch");
-  flags.toggle(
-      "--no-extra-token", &data.no_extra_token,
-      "samples of seq-length tokens instead of one more (add_extra_token_to_sequence off)");
+              "numbers of samples to request; None: one epoch");
+  flags.toggle("--no-extra-token", &data.no_extra_token,
+               "build samples of seq-length tokens instead of seq-length + 1 "
+               "(add_extra_token_to_sequence off)");
   flags.toggle("--no-drop-last-partial-validation-sequence", &data.keep_last_validation_sequence,
                "keep the last, shorter sample of the validation set");
   flags.value("--megatron-version", &data.megatron_version, "REVISION",
-              "follow this revision of Megatron-LM where they differ, such as core_v0.9.0");
+              "revision of Megatron-LM to follow where revisions differ, such as core_v0.9.0");
   flags
       .value("--prepare-cache-world-size", &data.world_size, "N",
-             "ranks of the run; else WORLD_SIZE, else one data-parallel rank")
+             "world size of the run (default: WORLD_SIZE, else one data-parallel rank)")
       .range(1, kMax);
 }
 

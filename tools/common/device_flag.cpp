@@ -5,7 +5,7 @@
 namespace meg::tools {
 
 void declare_device_flag(Flags& flags, std::string& device) {
-  flags.value("--device", &device, "DEVICE", "auto: a GPU where there is one")
+  flags.value("--device", &device, "DEVICE", "device to compute on; auto: a GPU if there is one")
       .choices({"auto", "cpu", "cuda"});
 }
 

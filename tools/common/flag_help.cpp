@@ -147,8 +147,9 @@ std::string help_text(const FlagTable& table, size_t width) {
   text += unsupported_flags(table, width);
   if (has(table, FlagSpec::Use::kPassed) || has(table, FlagSpec::Use::kRefused)) {
     text += paragraph(
-        "Megatron's other flags are known too: those that make no difference here are taken with a "
-        "note, the others are errors unless they say the default. --list-arguments says which.",
+        "Megatron's other flags are known too: those that make no difference here are accepted "
+        "with a note, the others are errors unless given their default value. --list-arguments "
+        "prints which.",
         width);
   }
   return text;

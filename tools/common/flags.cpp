@@ -59,14 +59,14 @@ void complete(FlagTable& table) {
   if (std::exchange(table.complete, true)) return;
   table.group = kGeneralGroup;
   FlagSpec config = unbound("--config", FlagSpec::Use::kConfig, Arity::kValue,
-                            "`flag = value` lines for flags that are not given here");
+                            "read flags from FILE, as `flag = value` lines; the command line wins");
   config.metavar = "FILE";
   add(table, std::move(config));
-  add(table, unbound("--help", FlagSpec::Use::kHelp, Arity::kSwitch, "show this text"));
-  add(table, unbound("--version", FlagSpec::Use::kVersion, Arity::kSwitch, "show the version"));
+  add(table, unbound("--help", FlagSpec::Use::kHelp, Arity::kSwitch, "print this help"));
+  add(table, unbound("--version", FlagSpec::Use::kVersion, Arity::kSwitch, "print the version"));
   if (table.arguments.empty()) return;
   add(table, unbound("--list-arguments", FlagSpec::Use::kListArguments, Arity::kSwitch,
-                     "show what becomes of each of Megatron's flags here, as a table"));
+                     "print how each of Megatron's flags is handled, as a table"));
 }
 
 Result<ParsedFlags> parse_words(const FlagTable& table, std::span<const std::string_view> words) {

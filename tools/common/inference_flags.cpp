@@ -56,7 +56,7 @@ ArgumentScope inference_scope() {
 }  // namespace
 
 void declare_inference_flags(Flags& flags, ArgumentFamily family, InferenceFlags& inference) {
-  flags.group("libmeg's own");
+  flags.group("Flags of libmeg's own");
   declare_device_flag(flags, inference.device);
   for (const ArgumentFamily rows : {family, ArgumentFamily::kTraining}) {
     flags.arguments(megatron::argument_rows(rows), inference_scope(), &inference.args);
@@ -76,8 +76,8 @@ Status finish_inference_flags(InferenceFlags& inference) {
   if (inference.use_checkpoint_args || given == 0 || given == 3) return Status();
   return Status(
       StatusCode::kInvalidArgument,
-      "--num-layers, --hidden-size, --num-attention-heads: expected all of them, or none "
-      "and the checkpoint's (--use-checkpoint-args: the checkpoint's beside those given)");
+      "--num-layers, --hidden-size, --num-attention-heads: expected all of them, or none to take "
+      "the checkpoint's (--use-checkpoint-args takes from there what is not given)");
 }
 
 }  // namespace meg::tools

@@ -81,41 +81,43 @@ inference::HttpServerOptions http_options(const TextServerFlags& flags) {
 void declare_text_server_flags(Flags& flags, TextServerFlags& values) {
   constexpr int64_t kMany = int64_t{1} << 30;
   flags.group("Server");
-  flags.value("--host", &values.host, "ADDRESS", "where to listen; 0.0.0.0 is everywhere");
-  flags.value("--port", &values.port, "N", "0: any free one, which is printed").range(0, 65535);
+  flags.value("--host", &values.host, "ADDRESS", "address to listen on; 0.0.0.0: all interfaces");
+  flags.value("--port", &values.port, "N", "port to listen on; 0: any free one, which is printed")
+      .range(0, 65535);
   flags.list("--allowed-hosts", &values.allowed_hosts, "NAME",
-             "what the server is called beside localhost, addresses and --host");
+             "further host names to answer to, besides localhost, addresses and --host");
   flags
       .value("--max-queue", &values.max_queue, "N",
-             "requests that may wait for the model; further ones get a 503")
+             "requests that may wait for the model; further ones get status 503")
       .range(1, kMany);
   flags
       .value("--max-connections", &values.max_connections, "N",
-             "open connections; beyond them the slowest client gives way")
+             "open connections; beyond them the slowest client is disconnected")
       .range(1, kMany);
   flags
-      .value("--max-request-bytes", &values.max_request_bytes, "BYTES", "larger requests get a 413")
+      .value("--max-request-bytes", &values.max_request_bytes, "BYTES",
+             "size limit of a request; larger ones get status 413")
       .range(1, kMany);
   flags
       .value("--request-timeout", &values.request_timeout, "SECONDS",
-             "how long a request may wait and run")
+             "time limit of a request, waiting included")
       .real_range(0.001, 1e6);
   flags
       .value("--client-timeout", &values.client_timeout, "SECONDS",
-             "how long a client may take to send a request or to take an answer")
+             "time limit for a client to send a request or to read an answer")
       .real_range(0.001, 1e6);
-  flags.group("What requests do not say");
+  flags.group("Defaults and limits of requests");
   flags
       .value("--out-seq-length", &values.out_seq_length, "N",
-             "the most tokens that a request may ask for")
+             "maximum number of tokens that a request may ask for")
       .range(1, kMany);
-  flags.value("--temperature", &values.temperature, "X", "divides the logits")
+  flags.value("--temperature", &values.temperature, "X", "divide the logits by X")
       .real_range(1e-6, 100);
-  flags.value("--top_k", &values.top_k, "N", "draw from the N most likely tokens; 0: from all")
+  flags.value("--top_k", &values.top_k, "N", "sample from the N most likely tokens; 0: from all")
       .range(0, 1000);
   flags
       .value("--top_p", &values.top_p, "P",
-             "draw from the most likely tokens that together have probability P; 0: from all")
+             "sample from the most likely tokens whose probabilities sum to P; 0: from all")
       .real_range(0, 1);
 }
 
