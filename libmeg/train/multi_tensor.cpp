@@ -8,6 +8,7 @@
 #include <iterator>
 #include <span>
 
+#include "libmeg/nn/device_copy.h"
 #include "libmeg/nn/kernel_call.h"
 #include "libmeg/nn/kernels/parallel_for.h"
 
@@ -20,7 +21,7 @@ at::Tensor on_device(const std::vector<T>& list, at::Device device) {
   const auto bytes = static_cast<int64_t>(list.size() * sizeof(T));
   at::Tensor host = at::empty({bytes}, at::kByte);
   std::memcpy(host.data_ptr(), list.data(), static_cast<size_t>(bytes));
-  return host.to(device);
+  return nn::sent_to(device, host);
 }
 
 }  // namespace
@@ -38,10 +39,25 @@ MultiTensor::MultiTensor(std::vector<nn::AdamTensor> tensors, at::Device device)
   nn::number_chunks(gradients_.data(), count);
   of_chunks_.resize(static_cast<size_t>(chunks_));
   if (device_.is_cpu()) return;
-  device_adam_ = on_device(adam_, device_);
-  device_gradients_ = on_device(gradients_, device_);
+  send_lists();
   device_of_chunks_ = on_device(of_chunks_, device_);
   device_total_ = on_device(std::vector<nn::GradientStatistics>(1), device_);
+}
+
+void MultiTensor::send_lists() {
+  device_adam_ = on_device(adam_, device_);
+  device_gradients_ = on_device(gradients_, device_);
+}
+
+void MultiTensor::set_gradients(std::span<const nn::GradientTensor> gradients) {
+  bool moved = false;
+  for (size_t i = 0; i < adam_.size(); ++i) {
+    const auto& [gradient, type, count, first_chunk] = gradients[i];
+    moved = moved || gradient != adam_[i].gradient || type != adam_[i].gradient_type;
+    adam_[i].gradient = gradients_[i].gradient = gradient;
+    adam_[i].gradient_type = gradients_[i].type = type;
+  }
+  if (moved && !device_.is_cpu()) send_lists();
 }
 
 nn::GradientStatistics MultiTensor::statistics(float scale) {

@@ -141,7 +141,7 @@ Result<std::vector<MicroBatchLoss>> forward_backward(nn::GptModel& model, Optimi
       losses.add(loss);
       return {};
     }));
-    MEG_RETURN_IF_ERROR(optimizer.gather_gradients());
+    MEG_RETURN_IF_ERROR(optimizer.gather_gradients(micro_batches == 1 && !per_token));
   }
   MEG_ASSIGN_OR_RETURN(std::vector<MicroBatchLoss> found, losses.read(model));
   const double tokens = total_loss(found).tokens;
