@@ -2,6 +2,7 @@
 
 #include "libmeg/nn/kernels/bias_gelu.h"
 #include "libmeg/nn/kernels/cuda_floats.cuh"
+#include "libmeg/nn/kernels/cuda_launch.cuh"
 
 namespace meg::nn {
 namespace {
@@ -75,20 +76,18 @@ unsigned blocks_for(int64_t packs) {
 template <class T, int kSize>
 int launch_forward(const BiasGeluForward& call, cudaStream_t stream) {
   const int64_t packs = call.rows * call.columns / kSize;
-  forward_kernel<T, kSize><<<blocks_for(packs), kThreads, 0, stream>>>(
-      static_cast<const T*>(call.input), static_cast<const T*>(call.bias),
-      static_cast<T*>(call.output), packs, call.columns / kSize);
-  return cudaGetLastError();
+  return launch<forward_kernel<T, kSize>>(
+      blocks_for(packs), kThreads, stream, static_cast<const T*>(call.input),
+      static_cast<const T*>(call.bias), static_cast<T*>(call.output), packs, call.columns / kSize);
 }
 
 template <class T, int kSize>
 int launch_backward(const BiasGeluBackward& call, cudaStream_t stream) {
   const int64_t packs = call.rows * call.columns / kSize;
-  backward_kernel<T, kSize><<<blocks_for(packs), kThreads, 0, stream>>>(
-      static_cast<const T*>(call.grad_output), static_cast<const T*>(call.input),
-      static_cast<const T*>(call.bias), static_cast<T*>(call.grad_input), packs,
-      call.columns / kSize);
-  return cudaGetLastError();
+  return launch<backward_kernel<T, kSize>>(
+      blocks_for(packs), kThreads, stream, static_cast<const T*>(call.grad_output),
+      static_cast<const T*>(call.input), static_cast<const T*>(call.bias),
+      static_cast<T*>(call.grad_input), packs, call.columns / kSize);
 }
 
 }  // namespace

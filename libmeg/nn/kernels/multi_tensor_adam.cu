@@ -1,4 +1,5 @@
 #include "libmeg/nn/kernels/cuda_floats.cuh"
+#include "libmeg/nn/kernels/cuda_launch.cuh"
 #include "libmeg/nn/kernels/multi_tensor_adam.h"
 
 namespace meg::nn {
@@ -124,12 +125,9 @@ int multi_tensor_adam_cuda(const AdamTensor* tensors, int64_t tensor_count, cons
                            int64_t chunk_count, CUstream_st* stream, CudaRung rung) {
   if (chunk_count == 0) return cudaSuccess;
   const auto blocks = static_cast<unsigned>(chunk_count);
-  if (rung == CudaRung::kVector) {
-    adam_kernel<true><<<blocks, kThreads, 0, stream>>>(tensors, tensor_count, step);
-  } else {
-    adam_kernel<false><<<blocks, kThreads, 0, stream>>>(tensors, tensor_count, step);
-  }
-  return cudaGetLastError();
+  return rung == CudaRung::kVector
+             ? launch<adam_kernel<true>>(blocks, kThreads, stream, tensors, tensor_count, step)
+             : launch<adam_kernel<false>>(blocks, kThreads, stream, tensors, tensor_count, step);
 }
 
 }  // namespace meg::nn

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "libmeg/nn/kernels/cuda_floats.cuh"
+#include "libmeg/nn/kernels/cuda_launch.cuh"
 #include "libmeg/nn/kernels/softmax_cross_entropy.h"
 
 namespace meg::nn {
@@ -133,16 +134,14 @@ unsigned blocks_for(int64_t rows) { return static_cast<unsigned>(std::min(rows, 
 
 template <class T, int kSize>
 int launch_forward(const SoftmaxCrossEntropyForward& call, int* label_error, cudaStream_t stream) {
-  forward_kernel<T, kSize>
-      <<<blocks_for(call.rows), threads_for(call.columns / kSize), 0, stream>>>(call, label_error);
-  return cudaGetLastError();
+  return launch<forward_kernel<T, kSize>>(blocks_for(call.rows), threads_for(call.columns / kSize),
+                                          stream, call, label_error);
 }
 
 template <class T, int kSize>
 int launch_backward(const SoftmaxCrossEntropyBackward& call, cudaStream_t stream) {
-  backward_kernel<T, kSize>
-      <<<blocks_for(call.rows), threads_for(call.columns / kSize), 0, stream>>>(call);
-  return cudaGetLastError();
+  return launch<backward_kernel<T, kSize>>(blocks_for(call.rows), threads_for(call.columns / kSize),
+                                           stream, call);
 }
 
 }  // namespace
