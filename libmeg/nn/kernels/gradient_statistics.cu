@@ -76,8 +76,8 @@ int gradient_statistics_cuda(const GradientTensor* tensors, int64_t tensor_count
                              GradientStatistics* of_chunks, int64_t chunk_count,
                              GradientStatistics* total, CUstream_st* stream) {
   if (chunk_count > 0) {
-    const int error = launch<chunk_kernel>(static_cast<unsigned>(chunk_count), kThreads, stream,
-                                           tensors, tensor_count, scale, of_chunks);
+    const int error = launch<chunk_kernel>(chunk_count, kThreads, stream, tensors, tensor_count,
+                                           scale, of_chunks);
     if (error != cudaSuccess) return error;
   }
   return launch<total_kernel>(1, kThreads, stream, of_chunks, chunk_count, total);

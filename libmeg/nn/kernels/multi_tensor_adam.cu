@@ -124,10 +124,10 @@ __global__ void __launch_bounds__(kThreads)
 int multi_tensor_adam_cuda(const AdamTensor* tensors, int64_t tensor_count, const AdamStep& step,
                            int64_t chunk_count, CUstream_st* stream, CudaRung rung) {
   if (chunk_count == 0) return cudaSuccess;
-  const auto blocks = static_cast<unsigned>(chunk_count);
   return rung == CudaRung::kVector
-             ? launch<adam_kernel<true>>(blocks, kThreads, stream, tensors, tensor_count, step)
-             : launch<adam_kernel<false>>(blocks, kThreads, stream, tensors, tensor_count, step);
+             ? launch<adam_kernel<true>>(chunk_count, kThreads, stream, tensors, tensor_count, step)
+             : launch<adam_kernel<false>>(chunk_count, kThreads, stream, tensors, tensor_count,
+                                          step);
 }
 
 }  // namespace meg::nn
