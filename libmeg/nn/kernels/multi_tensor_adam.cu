@@ -1,3 +1,5 @@
+#include <type_traits>
+
 #include "libmeg/nn/kernels/cuda_floats.cuh"
 #include "libmeg/nn/kernels/cuda_launch.cuh"
 #include "libmeg/nn/kernels/multi_tensor_adam.h"
@@ -60,7 +62,11 @@ __device__ void write_narrowed(const Pack<float, kSize>& values, void* elements,
   Pack<T, kSize> narrow;
 #pragma unroll
   for (int k = 0; k < kSize; ++k) narrow.values[k] = from_float<T>(values.values[k]);
-  *reinterpret_cast<Pack<T, kSize>*>(static_cast<T*>(elements) + begin) = narrow;
+  // As one word: a pack of 16-bit types is assigned element by element.
+  using Word = std::conditional_t<kSize == 1, uint16_t, uint64_t>;
+  static_assert(sizeof(Word) == sizeof(narrow));
+  *reinterpret_cast<Word*>(static_cast<T*>(elements) + begin) =
+      reinterpret_cast<const Word&>(narrow);
 }
 
 template <int kSize>

@@ -30,9 +30,10 @@ __device__ Softmax merged(Softmax a, Softmax b) {
   return {maximum, a.sum * rescale<T>(a.maximum, maximum) + b.sum * rescale<T>(b.maximum, maximum)};
 }
 
-/// Takes kSize more logits in; the sum is rescaled at most once for all of them.
+/// Takes kSize more logits in; the sum is rescaled at most once for all of them. By value: through
+/// a reference the compiler reads element by element.
 template <class T, int kSize>
-__device__ Softmax taken_in(Softmax softmax, const Pack<T, kSize>& logits) {
+__device__ Softmax taken_in(Softmax softmax, const Pack<T, kSize> logits) {
   float maximum = softmax.maximum;
 #pragma unroll
   for (int k = 0; k < kSize; ++k) maximum = fmaxf(maximum, to_float(logits.values[k]));
