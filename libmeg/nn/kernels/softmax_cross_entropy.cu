@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "libmeg/nn/kernels/cuda_floats.cuh"
+#include "libmeg/nn/kernels/cuda_launch.cuh"
 #include "libmeg/nn/kernels/softmax_cross_entropy.h"
 
 namespace meg::nn {
@@ -8,7 +9,6 @@ namespace {
 
 constexpr int kWarp = 32;
 constexpr int kMostThreads = 1024;
-constexpr int64_t kMostBlocks = 1 << 20;  // each then walks on by the size of the grid
 
 /// Part of a row: its largest logit, and the sum of e^(logit - maximum).
 struct Softmax {
@@ -30,9 +30,10 @@ __device__ Softmax merged(Softmax a, Softmax b) {
   return {maximum, a.sum * rescale<T>(a.maximum, maximum) + b.sum * rescale<T>(b.maximum, maximum)};
 }
 
-/// Takes kSize more logits in; the sum is rescaled at most once for all of them.
+/// Takes kSize more logits in; the sum is rescaled at most once for all of them. By value: through
+/// a reference the compiler reads element by element.
 template <class T, int kSize>
-__device__ Softmax taken_in(Softmax softmax, const Pack<T, kSize>& logits) {
+__device__ Softmax taken_in(Softmax softmax, const Pack<T, kSize> logits) {
   float maximum = softmax.maximum;
 #pragma unroll
   for (int k = 0; k < kSize; ++k) maximum = fmaxf(maximum, to_float(logits.values[k]));
@@ -54,10 +55,10 @@ __device__ Softmax merged_in_warp(Softmax softmax) {
 }
 
 /// All threads' parts put together, in a fixed order; valid in thread 0. blockDim.x is a multiple
-/// of
-/// 32. `of_warps` is free again after the next __syncthreads().
+/// of 32.
 template <class T>
-__device__ Softmax merged_in_block(Softmax softmax, Softmax* of_warps) {
+__device__ Softmax merged_in_block(Softmax softmax) {
+  __shared__ Softmax of_warps[kMostThreads / kWarp];
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   softmax = merged_in_warp<T>(softmax);
@@ -74,52 +75,46 @@ __device__ Softmax merged_in_block(Softmax softmax, Softmax* of_warps) {
 template <class T, int kSize>
 __global__ void forward_kernel(SoftmaxCrossEntropyForward call, int* label_error) {
   using P = Pack<T, kSize>;
-  __shared__ Softmax of_warps[kMostThreads / kWarp];
   const int64_t packs = call.columns / kSize;
-  for (int64_t row = blockIdx.x; row < call.rows; row += gridDim.x) {
-    const T* logits = static_cast<const T*>(call.logits) + row * call.columns;
-    Softmax softmax = empty_softmax();
-    for (int64_t i = threadIdx.x; i < packs; i += blockDim.x) {
-      softmax = taken_in(softmax, reinterpret_cast<const P*>(logits)[i]);
-    }
-    softmax = merged_in_block<T>(softmax, of_warps);
-    if (threadIdx.x == 0) {
-      const int64_t label = call.labels[row];
-      const bool inside = label >= 0 && label < call.columns;
-      if (!inside) *label_error = 1;
-      call.maxima[row] = softmax.maximum;
-      call.sums[row] = softmax.sum;
-      call.losses[row] =
-          inside ? logf(softmax.sum) + (softmax.maximum - to_float(logits[label])) : NAN;
-    }
-    __syncthreads();
+  const int64_t row = blockIdx.x;
+  const T* logits = static_cast<const T*>(call.logits) + row * call.columns;
+  Softmax softmax = empty_softmax();
+  for (int64_t i = threadIdx.x; i < packs; i += blockDim.x) {
+    softmax = taken_in(softmax, reinterpret_cast<const P*>(logits)[i]);
   }
+  softmax = merged_in_block<T>(softmax);
+  if (threadIdx.x > 0) return;
+  const int64_t label = call.labels[row];
+  const bool inside = label >= 0 && label < call.columns;
+  if (!inside) *label_error = 1;
+  call.maxima[row] = softmax.maximum;
+  call.sums[row] = softmax.sum;
+  call.losses[row] = inside ? logf(softmax.sum) + (softmax.maximum - to_float(logits[label])) : NAN;
 }
 
-// In place too: an element is read and written by the same thread.
+// A block a row. In place too: an element is read and written by the same thread.
 template <class T, int kSize>
 __global__ void backward_kernel(SoftmaxCrossEntropyBackward call) {
   using P = Pack<T, kSize>;
   const int64_t packs = call.columns / kSize;
-  for (int64_t row = blockIdx.x; row < call.rows; row += gridDim.x) {
-    const P* logits =
-        reinterpret_cast<const P*>(static_cast<const T*>(call.logits) + row * call.columns);
-    P* gradients = reinterpret_cast<P*>(static_cast<T*>(call.grad_logits) + row * call.columns);
-    const float grad_loss = call.grad_losses[row];
-    const float scale = grad_loss / call.sums[row];
-    const float maximum = call.maxima[row];
-    const int64_t label = call.labels[row];
-    for (int64_t i = threadIdx.x; i < packs; i += blockDim.x) {
-      const P of_logits = logits[i];
-      P of_gradients;
+  const int64_t row = blockIdx.x;
+  const P* logits =
+      reinterpret_cast<const P*>(static_cast<const T*>(call.logits) + row * call.columns);
+  P* gradients = reinterpret_cast<P*>(static_cast<T*>(call.grad_logits) + row * call.columns);
+  const float grad_loss = call.grad_losses[row];
+  const float scale = grad_loss / call.sums[row];
+  const float maximum = call.maxima[row];
+  const int64_t label = call.labels[row];
+  for (int64_t i = threadIdx.x; i < packs; i += blockDim.x) {
+    const P of_logits = logits[i];
+    P of_gradients;
 #pragma unroll
-      for (int k = 0; k < kSize; ++k) {
-        float gradient = exponential<T>(to_float(of_logits.values[k]) - maximum) * scale;
-        if (i * kSize + k == label) gradient -= grad_loss;
-        of_gradients.values[k] = from_float<T>(gradient);
-      }
-      gradients[i] = of_gradients;
+    for (int k = 0; k < kSize; ++k) {
+      float gradient = exponential<T>(to_float(of_logits.values[k]) - maximum) * scale;
+      if (i * kSize + k == label) gradient -= grad_loss;
+      of_gradients.values[k] = from_float<T>(gradient);
     }
+    gradients[i] = of_gradients;
   }
 }
 
@@ -129,20 +124,16 @@ unsigned threads_for(int64_t packs) {
   return static_cast<unsigned>(std::clamp<int64_t>(wanted, 4 * kWarp, kMostThreads));
 }
 
-unsigned blocks_for(int64_t rows) { return static_cast<unsigned>(std::min(rows, kMostBlocks)); }
-
 template <class T, int kSize>
 int launch_forward(const SoftmaxCrossEntropyForward& call, int* label_error, cudaStream_t stream) {
-  forward_kernel<T, kSize>
-      <<<blocks_for(call.rows), threads_for(call.columns / kSize), 0, stream>>>(call, label_error);
-  return cudaGetLastError();
+  return launch<forward_kernel<T, kSize>>(call.rows, threads_for(call.columns / kSize), stream,
+                                          call, label_error);
 }
 
 template <class T, int kSize>
 int launch_backward(const SoftmaxCrossEntropyBackward& call, cudaStream_t stream) {
-  backward_kernel<T, kSize>
-      <<<blocks_for(call.rows), threads_for(call.columns / kSize), 0, stream>>>(call);
-  return cudaGetLastError();
+  return launch<backward_kernel<T, kSize>>(call.rows, threads_for(call.columns / kSize), stream,
+                                           call);
 }
 
 }  // namespace
