@@ -480,7 +480,7 @@ class BeamSearches(ServedTest):
 
 
 class SlowSteps(ServedTest):
-    flags = ("--step-microseconds", 3000000, "--request-timeout", 1)
+    flags = ("--step-microseconds", 9000000, "--request-timeout", 1)
 
     def test_health_says_that_nothing_can_be_answered_in_time(self):
         self.ask(PROMPT, 503)
