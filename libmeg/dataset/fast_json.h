@@ -13,8 +13,8 @@
 namespace meg {
 
 /// Reads the texts of some keys out of ordinary JSON lines: the fast twin of PythonJsonReader.
-/// Where it takes a line, it gives the same texts; it leaves errors, and lines with escapes in keys,
-/// to the other.
+/// Where it takes a line, it gives the same texts; it leaves errors, and lines with escapes in
+/// keys, to the other.
 class FastJsonReader {
  public:
   explicit FastJsonReader(std::vector<std::string> keys,

@@ -23,6 +23,7 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 
+
 def words(letters, sizes, distinct=None):
     """A function that draws a document: one word with a blank before it, of one of `sizes`."""
     def draw(source):
