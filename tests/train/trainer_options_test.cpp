@@ -194,6 +194,51 @@ TEST(TrainerOptionsTest, PerTokenLossWeighsAllTokensOfAStepAlike) {
   }
 }
 
+/// The norm of the gradients, as autograd adds them into each other or, widened, in fp32.
+double norm_of_two_samples(nn::GptModel& model, const at::Tensor& tokens, bool widened) {
+  std::vector<at::Tensor> sums;
+  for (int64_t i = 0; i < 2; ++i) {
+    const at::Tensor sample = tokens.narrow(0, i, 1);
+    const at::Tensor losses = *model.loss({.tokens = sample.narrow(1, 0, 12).contiguous()},
+                                          sample.narrow(1, 1, 12).contiguous());
+    (losses.sum() / 12 / 2).backward();
+    for (size_t k = 0; k < model.parameters().size(); ++k) {
+      at::Tensor& gradient = model.parameters()[k].tensor.mutable_grad();
+      if (!widened) continue;
+      if (i == 0) sums.push_back(at::zeros_like(gradient, at::kFloat));
+      sums[k].add_(gradient);
+      gradient = at::Tensor();
+    }
+  }
+  double squares = 0;
+  for (size_t k = 0; k < model.parameters().size(); ++k) {
+    const at::Tensor sum = widened ? sums[k] : model.parameters()[k].tensor.grad();
+    squares += sum.to(at::kDouble).square().sum().item<double>();
+  }
+  return std::sqrt(squares);
+}
+
+TEST(TrainerOptionsTest, GradReduceInBf16AddsMicroBatchesInBf16) {
+  const GptConfig config = test::small_config();
+  const at::Tensor tokens = at::arange(2 * 13).mul(7919).remainder(24).view({2, 13});
+  nn::GptOptions options;
+  options.params_dtype = at::kBFloat16;
+  options.hidden_dropout = options.attention_dropout = 0;
+  std::vector<double> norms;
+  for (const bool in_bf16 : {true, false}) {
+    nn::GptModel model = test::small_model(config, options);
+    auto optimizer =
+        Optimizer::create(model, nullptr, {.clip_grad = 0, .grad_reduce_in_bf16 = in_bf16});
+    ASSERT_TRUE(optimizer.has_value());
+    MaskedBatches batches(tokens, {12, 12});
+    ASSERT_TRUE(forward_backward(model, **optimizer, batches.next(), 2).has_value());
+    norms.push_back((*optimizer)->step({.lr = 0, .weight_decay = 0})->grad_norm);
+    nn::GptModel same = test::small_model(config, options);
+    EXPECT_NEAR(norms.back() / norm_of_two_samples(same, tokens, !in_bf16), 1, 1e-6) << in_bf16;
+  }
+  EXPECT_GT(std::abs(norms[0] / norms[1] - 1), 1e-5) << "rounding shows";
+}
+
 TEST(TrainerOptionsTest, StepsWithoutAnyTokenHaveNoGradient) {
   nn::GptModel model = test::small_model(test::small_config());
   auto optimizer = Optimizer::create(model, nullptr, {});
