@@ -71,51 +71,91 @@ __device__ Softmax merged_in_block(Softmax softmax) {
   return softmax;
 }
 
-// A block a row, which is read once.
+/// The block's row of an array of `columns` columns.
+template <class P, class Array>
+__device__ P* own_row(Array* array, int64_t columns) {
+  constexpr int64_t kElements = sizeof(P) / sizeof(P::values[0]);
+  return static_cast<P*>(array) + blockIdx.x * (columns / kElements);
+}
+
+/// Valid in thread 0.
 template <class T, int kSize>
-__global__ void forward_kernel(SoftmaxCrossEntropyForward call, int* label_error) {
-  using P = Pack<T, kSize>;
-  const int64_t packs = call.columns / kSize;
-  const int64_t row = blockIdx.x;
-  const T* logits = static_cast<const T*>(call.logits) + row * call.columns;
+__device__ Softmax softmax_of_row(const Pack<T, kSize>* logits, int64_t packs) {
   Softmax softmax = empty_softmax();
   for (int64_t i = threadIdx.x; i < packs; i += blockDim.x) {
-    softmax = taken_in(softmax, reinterpret_cast<const P*>(logits)[i]);
+    softmax = taken_in(softmax, logits[i]);
   }
-  softmax = merged_in_block<T>(softmax);
-  if (threadIdx.x > 0) return;
+  return merged_in_block<T>(softmax);
+}
+
+/// By thread 0.
+template <class T>
+__device__ void write_loss(const SoftmaxCrossEntropyForward& call, Softmax softmax,
+                           int* label_error) {
+  const int64_t row = blockIdx.x;
   const int64_t label = call.labels[row];
   const bool inside = label >= 0 && label < call.columns;
   if (!inside) *label_error = 1;
   call.maxima[row] = softmax.maximum;
   call.sums[row] = softmax.sum;
+  const T* logits = static_cast<const T*>(call.logits) + row * call.columns;
   call.losses[row] = inside ? logf(softmax.sum) + (softmax.maximum - to_float(logits[label])) : NAN;
 }
 
-// A block a row. In place too: an element is read and written by the same thread.
+/// By all threads. In place too: an element is read and written by the same thread.
 template <class T, int kSize>
-__global__ void backward_kernel(SoftmaxCrossEntropyBackward call) {
-  using P = Pack<T, kSize>;
-  const int64_t packs = call.columns / kSize;
-  const int64_t row = blockIdx.x;
-  const P* logits =
-      reinterpret_cast<const P*>(static_cast<const T*>(call.logits) + row * call.columns);
-  P* gradients = reinterpret_cast<P*>(static_cast<T*>(call.grad_logits) + row * call.columns);
-  const float grad_loss = call.grad_losses[row];
-  const float scale = grad_loss / call.sums[row];
-  const float maximum = call.maxima[row];
-  const int64_t label = call.labels[row];
+__device__ void write_gradients(const Pack<T, kSize>* logits, Pack<T, kSize>* gradients,
+                                int64_t packs, Softmax softmax, int64_t label, float grad_loss) {
+  const float scale = grad_loss / softmax.sum;
   for (int64_t i = threadIdx.x; i < packs; i += blockDim.x) {
-    const P of_logits = logits[i];
-    P of_gradients;
+    const Pack<T, kSize> of_logits = logits[i];
+    Pack<T, kSize> of_gradients;
 #pragma unroll
     for (int k = 0; k < kSize; ++k) {
-      float gradient = exponential<T>(to_float(of_logits.values[k]) - maximum) * scale;
+      float gradient = exponential<T>(to_float(of_logits.values[k]) - softmax.maximum) * scale;
       if (i * kSize + k == label) gradient -= grad_loss;
       of_gradients.values[k] = from_float<T>(gradient);
     }
     gradients[i] = of_gradients;
   }
+}
+
+// A block a row, which is read once.
+template <class T, int kSize>
+__global__ void forward_kernel(SoftmaxCrossEntropyForward call, int* label_error) {
+  using P = Pack<T, kSize>;
+  const P* logits = own_row<const P>(call.logits, call.columns);
+  const Softmax softmax = softmax_of_row(logits, call.columns / kSize);
+  if (threadIdx.x == 0) write_loss<T>(call, softmax, label_error);
+}
+
+// A block a row.
+template <class T, int kSize>
+__global__ void backward_kernel(SoftmaxCrossEntropyBackward call) {
+  using P = Pack<T, kSize>;
+  const int64_t row = blockIdx.x;
+  write_gradients(own_row<const P>(call.logits, call.columns),
+                  own_row<P>(call.grad_logits, call.columns), call.columns / kSize,
+                  {call.maxima[row], call.sums[row]}, call.labels[row], call.grad_losses[row]);
+}
+
+// A block a row, which is in the cache when it is read again. The loss is written before the
+// barrier: its logit may be overwritten after it.
+template <class T, int kSize>
+__global__ void forward_backward_kernel(SoftmaxCrossEntropyForward call, const float* grad_losses,
+                                        void* grad_logits, int* label_error) {
+  using P = Pack<T, kSize>;
+  __shared__ Softmax of_row;
+  const P* logits = own_row<const P>(call.logits, call.columns);
+  const int64_t packs = call.columns / kSize;
+  const Softmax softmax = softmax_of_row(logits, packs);
+  if (threadIdx.x == 0) {
+    write_loss<T>(call, softmax, label_error);
+    of_row = softmax;
+  }
+  __syncthreads();
+  write_gradients(logits, own_row<P>(grad_logits, call.columns), packs, of_row,
+                  call.labels[blockIdx.x], grad_losses[blockIdx.x]);
 }
 
 /// A multiple of 32, so that a thread has a few packs to do.
@@ -128,6 +168,14 @@ template <class T, int kSize>
 int launch_forward(const SoftmaxCrossEntropyForward& call, int* label_error, cudaStream_t stream) {
   return launch<forward_kernel<T, kSize>>(call.rows, threads_for(call.columns / kSize), stream,
                                           call, label_error);
+}
+
+template <class T, int kSize>
+int launch_forward_backward(const SoftmaxCrossEntropyForward& call, const float* grad_losses,
+                            void* grad_logits, int* label_error, cudaStream_t stream) {
+  return launch<forward_backward_kernel<T, kSize>>(call.rows, threads_for(call.columns / kSize),
+                                                   stream, call, grad_losses, grad_logits,
+                                                   label_error);
 }
 
 template <class T, int kSize>
@@ -159,6 +207,22 @@ int softmax_cross_entropy_backward_cuda(const SoftmaxCrossEntropyBackward& call,
                           starts_at_16_bytes(call.logits) && starts_at_16_bytes(call.grad_logits);
     return in_packs ? launch_backward<T, kPackSize<T>>(call, stream)
                     : launch_backward<T, 1>(call, stream);
+  });
+}
+
+int softmax_cross_entropy_forward_backward_cuda(const SoftmaxCrossEntropyForward& call,
+                                                const float* grad_losses, void* grad_logits,
+                                                int* label_error, CUstream_st* stream,
+                                                CudaRung rung) {
+  if (call.rows == 0) return cudaSuccess;
+  return with_float_type(call.type, [&](auto zero) -> int {
+    using T = decltype(zero);
+    const bool in_packs = rung == CudaRung::kVector && call.columns % kPackSize<T> == 0 &&
+                          starts_at_16_bytes(call.logits) && starts_at_16_bytes(grad_logits);
+    return in_packs
+               ? launch_forward_backward<T, kPackSize<T>>(call, grad_losses, grad_logits,
+                                                          label_error, stream)
+               : launch_forward_backward<T, 1>(call, grad_losses, grad_logits, label_error, stream);
   });
 }
 
