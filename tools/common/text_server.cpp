@@ -142,7 +142,7 @@ Status serve_texts(const TextServerFlags& flags, ServedModel model, int64_t seed
   handlers.log = write_log_line;
   MEG_ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> server,
                        HttpServer::start(http_options(flags), std::move(handlers)));
-  fmt::print("> {} is served on http://{}:{}\n", model.name, server->host(), server->port());
+  fmt::print("> {} is served on http://{}\n", model.name, server->address());
   std::fflush(stdout);
   while (!interrupted()) std::this_thread::sleep_for(milliseconds(50));
   fmt::print("> the server ends\n");

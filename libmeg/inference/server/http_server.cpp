@@ -139,9 +139,11 @@ Result<std::unique_ptr<HttpServer>> HttpServer::start(HttpServerOptions options,
       options, std::move(handlers), std::move(listening), std::move(wake))));
 }
 
-const std::string& HttpServer::host() const { return implementation_->listening().host; }
-
 int HttpServer::port() const { return implementation_->listening().port; }
+
+std::string HttpServer::address() const {
+  return address_text(implementation_->listening().host, port());
+}
 
 void HttpServer::close_door() { implementation_->close_door(); }
 

@@ -53,8 +53,10 @@ class HttpServer {
   /// As stop().
   ~HttpServer();
 
-  const std::string& host() const;
   int port() const;
+
+  /// Host and port, such as "127.0.0.1:5000" or "[::1]:5000".
+  std::string address() const;
 
   /// Takes no more connections and ends those that are not being answered.
   void close_door();

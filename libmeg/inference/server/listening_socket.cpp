@@ -52,7 +52,7 @@ Result<ListeningSocket> listen_at(const addrinfo& address, const std::string& wh
 }  // namespace
 
 Result<ListeningSocket> listen_on(const std::string& host, int port) {
-  const std::string where = fmt::format("{}:{}", host, port);
+  const std::string where = address_text(host, port);
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
   hints.ai_socktype = SOCK_STREAM;
@@ -67,13 +67,17 @@ Result<ListeningSocket> listen_on(const std::string& host, int port) {
   return listen_at(*addresses, where);
 }
 
+std::string address_text(const std::string& host, int port) {
+  const bool has_colons = host.find(':') != std::string::npos;
+  return has_colons ? fmt::format("[{}]:{}", host, port) : fmt::format("{}:{}", host, port);
+}
+
 std::string peer_address(int socket) {
   sockaddr_storage peer{};
   socklen_t size = sizeof(peer);
   if (::getpeername(socket, reinterpret_cast<sockaddr*>(&peer), &size) != 0) return "?";
   const NumericAddress name = numeric(peer, size);
-  if (name.host.find(':') != std::string::npos) return fmt::format("[{}]:{}", name.host, name.port);
-  return fmt::format("{}:{}", name.host, name.port);
+  return address_text(name.host, name.port);
 }
 
 }  // namespace meg::inference

@@ -18,7 +18,10 @@ struct ListeningSocket {
 /// Errors: kInvalidArgument for a host that is none, kIoError for a port in use or not allowed.
 Result<ListeningSocket> listen_on(const std::string& host, int port);
 
-/// "127.0.0.1:40312" or "[::1]:40312" of the other end; "?" where it is gone.
+/// "127.0.0.1:40312" or "[::1]:40312", as URLs have it.
+std::string address_text(const std::string& host, int port);
+
+/// The address_text() of the other end; "?" where it is gone.
 std::string peer_address(int socket);
 
 }  // namespace meg::inference
