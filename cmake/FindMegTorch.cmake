@@ -27,6 +27,9 @@ if(MegTorch_INCLUDE_DIR)
   file(STRINGS ${meg_torch_root}/version.py meg_torch_version_line REGEX "^__version__")
   string(REGEX MATCH "[0-9]+\\.[0-9]+\\.[0-9]+" MegTorch_VERSION "${meg_torch_version_line}")
   cmake_path(SET MegTorch_VENV NORMALIZE ${meg_torch_root}/../../../..)
+  # CUDA's libraries, which are wheels of their own beside torch's.
+  cmake_path(GET meg_torch_root PARENT_PATH meg_site_packages)
+  file(GLOB meg_torch_cuda_folders ${meg_site_packages}/nvidia/*/lib)
 endif()
 
 include(FindPackageHandleStandardArgs)
@@ -36,12 +39,15 @@ find_package_handle_standard_args(MegTorch
   VERSION_VAR MegTorch_VERSION)
 
 if(MegTorch_FOUND AND NOT TARGET meg::torch)
+  # In the programs' run path, so that they run where LibTorch does, without a CUDA toolkit.
+  list(TRANSFORM meg_torch_cuda_folders PREPEND "LINKER:-rpath," OUTPUT_VARIABLE meg_torch_run_path)
   # Behind the system's folders, because the wheel carries an fmt of its own beside ATen. The C++
   # library is named first: LibTorch brings some of its functions too, whose remove_all crashes.
   add_library(meg::torch INTERFACE IMPORTED)
   set_target_properties(meg::torch PROPERTIES
     INTERFACE_COMPILE_OPTIONS
       "SHELL:-idirafter ${MegTorch_INCLUDE_DIR};SHELL:-idirafter ${MegTorch_INCLUDE_DIR}/torch/csrc/api/include"
+    INTERFACE_LINK_OPTIONS "${meg_torch_run_path}"
     INTERFACE_COMPILE_DEFINITIONS "USE_DISTRIBUTED;USE_C10D_GLOO"
     INTERFACE_LINK_LIBRARIES
       "stdc++;${MegTorch_torch_LIBRARY};${MegTorch_torch_cpu_LIBRARY};${MegTorch_c10_LIBRARY}")

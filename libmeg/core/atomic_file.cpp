@@ -12,13 +12,18 @@
 #include <ranges>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "libmeg/core/partial_path.h"
+#include "libmeg/core/thread_pool.h"
 
 namespace meg {
 namespace {
 
 namespace fs = std::filesystem;
+
+/// Of one flush_all() at a time.
+constexpr int kMostFlushes = 16;
 
 /// Where the file that `path` names is, or will be, once symbolic links are followed.
 Result<std::string> follow_links(const std::string& path) {
@@ -178,12 +183,22 @@ Status AtomicFile::commit(Flush flush) {
   return commit_all({&self, 1}, flush);
 }
 
-Status AtomicFile::commit_all(std::span<AtomicFile* const> files, Flush flush) {
-  if (flush != Flush::kNothing) {
-    // All are on their way to the device before the first is waited for.
-    for (const AtomicFile* file : files) file->start_writeback(0, 0);
-    for (AtomicFile* file : files) MEG_RETURN_IF_ERROR(file->flush());
+Status AtomicFile::flush_all(std::span<AtomicFile* const> files) {
+  // All are on their way to the device before the first is waited for.
+  for (const AtomicFile* file : files) file->start_writeback(0, 0);
+  std::vector<Status> statuses(files.size());
+  // Files that are flushed one after another wait for a commit of the journal each.
+  ThreadPool pool(std::min(static_cast<int>(files.size()), kMostFlushes));
+  for (size_t i = 0; i < files.size(); ++i) {
+    pool.submit([&, i] { statuses[i] = files[i]->flush(); });
   }
+  pool.wait();
+  for (Status& status : statuses) MEG_RETURN_IF_ERROR(std::move(status));
+  return Status();
+}
+
+Status AtomicFile::commit_all(std::span<AtomicFile* const> files, Flush flush) {
+  if (flush != Flush::kNothing) MEG_RETURN_IF_ERROR(flush_all(files));
   // What can fail does so before a file is in place.
   std::map<std::string, FileDescriptor> folders;
   for (const AtomicFile* file : files) {

@@ -65,8 +65,13 @@ class AtomicFile {
   enum class Flush {
     kFilesAndFolder,  ///< Nothing.
     kFiles,           ///< The new names; what they then name is whole.
-    kNothing,         ///< Also contents: for files whose readers see what is missing.
+    kNothing,         ///< Also contents, unless flush_all() has been called: for files whose
+                      ///< readers see what is missing.
   };
+
+  /// Flushes the contents of all files to the device, several at once: whoever waits for the device
+  /// together waits little longer than one alone.
+  static Status flush_all(std::span<AtomicFile* const> files);
 
   /// Flushes to the device, renames to path() and flushes the folder.
   Status commit(Flush flush = Flush::kFilesAndFolder);

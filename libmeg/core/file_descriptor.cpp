@@ -1,9 +1,11 @@
 #include "libmeg/core/file_descriptor.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
@@ -138,6 +140,13 @@ Status FileDescriptor::close() {
   const int fd = std::exchange(fd_, -1);
   if (fd >= 0 && ::close(fd) != 0) return errno_error(errno, path_);
   return Status();
+}
+
+int64_t open_file_limit() {
+  rlimit limit{};
+  constexpr rlim_t kMost = 1 << 20;
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return kMost;
+  return static_cast<int64_t>(std::min(limit.rlim_cur, kMost));
 }
 
 }  // namespace meg

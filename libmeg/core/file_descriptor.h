@@ -64,4 +64,7 @@ class FileDescriptor {
   std::string path_;
 };
 
+/// Files that this process may have open at once.
+int64_t open_file_limit();
+
 }  // namespace meg

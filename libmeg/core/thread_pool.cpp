@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <new>
 #include <system_error>
 #include <utility>
 
@@ -12,8 +13,8 @@ ThreadPool::ThreadPool(int threads) {
   threads_.reserve(static_cast<size_t>(std::max(threads, 1)));
   try {
     for (int i = 0; i < std::max(threads, 1); ++i) threads_.emplace_back([this] { run(); });
-  } catch (const std::system_error&) {
-    // Those that did start are enough.
+  } catch (const std::system_error&) {  // Those that did start are enough.
+  } catch (const std::bad_alloc&) {
   }
 }
 
@@ -27,7 +28,7 @@ ThreadPool::~ThreadPool() {
 }
 
 void ThreadPool::submit(std::function<void()> task) {
-  if (threads_.empty()) return task();
+  if (threads_.empty()) return run_task(task);
   {
     const std::lock_guard lock(mutex_);
     tasks_.push_back(std::move(task));
@@ -38,6 +39,18 @@ void ThreadPool::submit(std::function<void()> task) {
 void ThreadPool::wait() {
   std::unique_lock lock(mutex_);
   all_done_.wait(lock, [this] { return tasks_.empty() && running_ == 0; });
+  if (const std::exception_ptr thrown = std::exchange(thrown_, nullptr)) {
+    std::rethrow_exception(thrown);
+  }
+}
+
+void ThreadPool::run_task(const std::function<void()>& task) {
+  try {
+    task();
+  } catch (...) {
+    const std::lock_guard lock(mutex_);
+    if (thrown_ == nullptr) thrown_ = std::current_exception();
+  }
 }
 
 void ThreadPool::run() {
@@ -49,7 +62,7 @@ void ThreadPool::run() {
     tasks_.pop_front();
     ++running_;
     lock.unlock();
-    task();
+    run_task(task);
     task = nullptr;
     lock.lock();
     --running_;

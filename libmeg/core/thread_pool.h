@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <deque>
+#include <exception>
 #include <functional>
 #include <mutex>
 #include <thread>
@@ -10,8 +11,8 @@
 
 namespace meg {
 
-/// A fixed number of threads that run submitted tasks in the order of submission.
-/// Tasks must not throw.
+/// A fixed number of threads that run submitted tasks in the order of submission. What a task
+/// throws (std::bad_alloc) goes on in wait().
 class ThreadPool {
  public:
   /// threads: at least 1. Where the system refuses some, the others do the work; where it refuses
@@ -20,7 +21,7 @@ class ThreadPool {
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
-  /// Waits for every submitted task.
+  /// Waits for every submitted task. What they throw is lost, unless wait() came before.
   ~ThreadPool();
 
   /// That run tasks; at least 1.
@@ -28,11 +29,13 @@ class ThreadPool {
 
   void submit(std::function<void()> task);
 
-  /// Returns once every task submitted so far has ended.
+  /// Returns once every task submitted so far has ended; throws what the first of them threw since
+  /// the last call.
   void wait();
 
  private:
   void run();
+  void run_task(const std::function<void()>& task);
 
   std::mutex mutex_;
   std::condition_variable task_ready_;
@@ -40,6 +43,7 @@ class ThreadPool {
   std::deque<std::function<void()>> tasks_;
   int running_ = 0;
   bool stopping_ = false;
+  std::exception_ptr thrown_;  // by the first task that did
   std::vector<std::thread> threads_;
 };
 

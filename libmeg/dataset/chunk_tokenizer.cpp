@@ -58,7 +58,7 @@ Status ChunkTokenizer::tokenize_line(std::string_view line, TokenizedChunk& out)
 }
 
 /// Returns the tokens of the texts.
-int64_t ChunkTokenizer::add_document(std::span<const std::string_view> texts, KeyTokens& key) {
+int64_t ChunkTokenizer::add_document(const TextList& texts, KeyTokens& key) {
   const int64_t first = key.tokens.size();
   int32_t sequences = 0;
   for (const std::string_view text : texts) {

@@ -2,7 +2,6 @@
 
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,7 +33,7 @@ class ChunkTokenizer {
 
  private:
   Status tokenize_line(std::string_view line, TokenizedChunk& out);
-  int64_t add_document(std::span<const std::string_view> texts, KeyTokens& key);
+  int64_t add_document(const TextList& texts, KeyTokens& key);
 
   JsonLineParser parser_;
   std::unique_ptr<TokenEncoder> encoder_;

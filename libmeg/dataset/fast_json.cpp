@@ -6,13 +6,13 @@
 #include <cstring>
 #include <utility>
 
+#include "libmeg/dataset/python_json.h"
 #include "libmeg/dataset/string_escape.h"
 #include "libmeg/tokenizer/tokenizer.h"
 
 namespace meg {
 namespace {
 
-constexpr int kMaxNesting = 100;                   // deeper lines are for the strict reader
 constexpr size_t kLeastMemory = size_t{64} << 10;  // bytes
 constexpr size_t kKeptMemory = size_t{8} << 20;    // bytes; more is given back by the next line
 
@@ -27,7 +27,7 @@ bool FastJsonReader::read(std::string_view line) {
   if (!simdjson::validate_utf8(line.data(), line.size())) return false;
   for (AskedValue& value : asked_) value.is_there = false;
   prepare_memory(line.size());
-  at_ = line.data();
+  begin_ = at_ = line.data();
   end_ = at_ + line.size();
   skip_space();
   if (!take('{') || !read_object()) return false;
@@ -70,7 +70,7 @@ bool FastJsonReader::read_object() {
 
 bool FastJsonReader::read_asked_value(AskedValue& value) {
   value.is_there = true;
-  value.texts.clear();
+  value.texts.restart(begin_, unescaped_.get());
   if (take('"')) return read_text(value);
   if (!take('[')) return false;
   skip_space();
@@ -91,20 +91,20 @@ bool FastJsonReader::read_text(AskedValue& value) {
   if (at_ >= end_) return false;
   const auto plain = static_cast<size_t>(at_ - begin);
   if (*at_ != '\\') {
-    value.texts.emplace_back(begin, plain);
+    value.texts.push_back(TextList::Place::kLine, {begin, plain});
     return take('"');
   }
   char* text = out_;
   std::memcpy(out_, begin, plain);
   out_ += plain;
   if (!kernels_.unescape(at_, end_, out_)) return false;
-  value.texts.emplace_back(text, static_cast<size_t>(out_ - text));
+  value.texts.push_back(TextList::Place::kUnescaped, {text, static_cast<size_t>(out_ - text)});
   return take('"');
 }
 
 /// depth: of the container that holds the value.
 bool FastJsonReader::skip_value(int depth) {
-  if (at_ >= end_ || depth > kMaxNesting) return false;
+  if (at_ >= end_) return false;
   switch (*at_) {
     case '"':
       return skip_string();
@@ -127,7 +127,9 @@ bool FastJsonReader::skip_value(int depth) {
   }
 }
 
+/// depth: of the object itself.
 bool FastJsonReader::skip_members(int depth) {
+  if (depth > kMaxJsonNesting) return false;
   ++at_;
   skip_space();
   if (take('}')) return true;
@@ -144,7 +146,9 @@ bool FastJsonReader::skip_members(int depth) {
   }
 }
 
+/// depth: of the list itself.
 bool FastJsonReader::skip_elements(int depth) {
+  if (depth > kMaxJsonNesting) return false;
   ++at_;
   skip_space();
   if (take(']')) return true;

@@ -2,19 +2,19 @@
 
 #include <cstddef>
 #include <memory>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "libmeg/core/cpu.h"
 #include "libmeg/dataset/string_kernels.h"
+#include "libmeg/dataset/text_list.h"
 
 namespace meg {
 
 /// Reads the texts of some keys out of ordinary JSON lines: the fast twin of PythonJsonReader.
-/// Where it takes a line, it gives the same texts; it leaves errors, and lines with rare traits
-/// (escapes in keys, deep nesting), to the other.
+/// Where it takes a line, it gives the same texts; it leaves errors, and lines with escapes in
+/// keys, to the other.
 class FastJsonReader {
  public:
   explicit FastJsonReader(std::vector<std::string> keys,
@@ -24,12 +24,12 @@ class FastJsonReader {
   bool read(std::string_view line);
 
   /// As JsonLineParser::texts: views into the line, or into memory of the reader.
-  std::span<const std::string_view> texts(size_t key) const { return asked_[key].texts; }
+  const TextList& texts(size_t key) const { return asked_[key].texts; }
 
  private:
   struct AskedValue {
     bool is_there = false;
-    std::vector<std::string_view> texts;
+    TextList texts;
   };
 
   // Each reads on from at_; false where the strict reader must decide.
@@ -53,6 +53,7 @@ class FastJsonReader {
   std::vector<AskedValue> asked_;  // of keys_, by index
   const StringKernels& kernels_;
 
+  const char* begin_ = nullptr;
   const char* at_ = nullptr;
   const char* end_ = nullptr;
   std::unique_ptr<char[]> unescaped_;  // room for all of a line's texts without their escapes

@@ -27,7 +27,7 @@ Status JsonLineParser::parse(std::string_view line) {
   return state_->is_fast ? Status() : state_->strict.read(line);
 }
 
-std::span<const std::string_view> JsonLineParser::texts(size_t key) const {
+const TextList& JsonLineParser::texts(size_t key) const {
   return state_->is_fast ? state_->fast.texts(key) : state_->strict.texts(key);
 }
 

@@ -2,12 +2,12 @@
 
 #include <cstddef>
 #include <memory>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "libmeg/core/result.h"
+#include "libmeg/dataset/text_list.h"
 
 namespace meg {
 
@@ -31,7 +31,7 @@ class JsonLineParser {
 
   /// The sequences of keys[key] in the line parsed last. Valid UTF-8 with kTextPadding readable
   /// bytes behind each; valid until the next parse() and as long as the line's bytes are.
-  std::span<const std::string_view> texts(size_t key) const;
+  const TextList& texts(size_t key) const;
 
  private:
   struct State;

@@ -58,7 +58,7 @@ Status PythonJsonReader::read(std::string_view line) {
   at_ = 0;
   error_ = Status();
   other_keys_.clear();
-  std::fill(asked_.begin(), asked_.end(), AskedValue());
+  for (AskedValue& value : asked_) value.is_there = false;
   prepare_memory();
   if (!read_line()) return error_;
   unescaped_.append(kTextPadding, '\0');
@@ -252,8 +252,9 @@ bool PythonJsonReader::read_hex4(unsigned& unit) {
 }
 
 bool PythonJsonReader::read_asked_value(AskedValue& value) {
-  value = AskedValue();
+  value.problem.clear();
   value.is_there = true;
+  value.texts.restart(line_.data(), unescaped_.data());
   if (next_is('"')) return read_text(value);
   if (!next_is('[')) return read_other(value, 1, "");
   ++at_;
@@ -272,7 +273,7 @@ bool PythonJsonReader::read_asked_value(AskedValue& value) {
 bool PythonJsonReader::read_text(AskedValue& value) {
   String string;
   if (!read_string(string)) return false;
-  value.texts.push_back(string.text);
+  value.texts.push_back(TextList::Place::kUnescaped, string.text);
   if (string.lone_surrogate != std::string_view::npos && value.problem.empty()) {
     value.problem = fmt::format("expected text that UTF-8 can hold, found half a pair: {}",
                                 printable(line_.substr(string.lone_surrogate, 6)));

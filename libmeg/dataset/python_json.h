@@ -1,12 +1,12 @@
 #pragma once
 
 #include <cstddef>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "libmeg/core/status.h"
+#include "libmeg/dataset/text_list.h"
 
 namespace meg {
 
@@ -30,7 +30,7 @@ class PythonJsonReader {
   Status read(std::string_view line);
 
   /// As JsonLineParser::texts; valid until the next read().
-  std::span<const std::string_view> texts(size_t key) const { return asked_[key].texts; }
+  const TextList& texts(size_t key) const { return asked_[key].texts; }
 
  private:
   /// What the line says about an asked key; of several values the last.
@@ -38,7 +38,7 @@ class PythonJsonReader {
     bool is_there = false;
     std::string problem;    // why the value cannot be used
     size_t problem_at = 0;  // its byte in the line, from 0
-    std::vector<std::string_view> texts;
+    TextList texts;
   };
 
   /// A string of the line without its escapes, at `unescaped_`.

@@ -31,12 +31,11 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& bias) {
   call.output = output.mutable_data_ptr();
   call.columns = bias.size(0);
   call.rows = input.numel() / call.columns;
-#ifdef MEG_HAS_CUDA
   if (input.is_cuda()) {
-    check_launch(bias_gelu_forward_cuda(call, current_stream(input.device())), "bias_gelu_forward");
+    launch_kernel("bias_gelu_forward", input.device(),
+                  [&](CUstream_st* stream) { return bias_gelu_forward_cuda(call, stream); });
     return output;
   }
-#endif
   parallel_for(call.rows, kGrain,
                [&](int64_t begin, int64_t end) { bias_gelu_forward_cpu(call, begin, end); });
   return output;
@@ -53,13 +52,11 @@ at::Tensor backward(const at::Tensor& grad_output, const at::Tensor& input,
   call.grad_input = grad_input.mutable_data_ptr();
   call.columns = bias.size(0);
   call.rows = input.numel() / call.columns;
-#ifdef MEG_HAS_CUDA
   if (input.is_cuda()) {
-    check_launch(bias_gelu_backward_cuda(call, current_stream(input.device())),
-                 "bias_gelu_backward");
+    launch_kernel("bias_gelu_backward", input.device(),
+                  [&](CUstream_st* stream) { return bias_gelu_backward_cuda(call, stream); });
     return grad_input;
   }
-#endif
   parallel_for(call.rows, kGrain,
                [&](int64_t begin, int64_t end) { bias_gelu_backward_cpu(call, begin, end); });
   return grad_input;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "libmeg/nn/attention_kernels.h"
+#include "libmeg/nn/device_copy.h"
 #include "libmeg/nn/kernel_call.h"
 #include "libmeg/nn/kernels/cached_attention.h"
 #include "libmeg/nn/kernels/parallel_for.h"
@@ -13,24 +15,57 @@ namespace meg::nn {
 namespace {
 
 at::Tensor numbers(const std::vector<int64_t>& values, at::Device device) {
-  return at::tensor(at::IntArrayRef(values), at::kLong).to(device);
+  return sent_to(device, at::tensor(at::IntArrayRef(values), at::kLong));
+}
+
+/// Keys that a GPU reads for a sequence of `length`: few lengths, so that few shapes are asked for,
+/// and rows of masks that its kernels take as they are.
+int64_t padded_length(int64_t length, int64_t capacity) {
+  constexpr int64_t kStep = 64;
+  return std::min((length + kStep - 1) / kStep * kStep, capacity);
 }
 
 /// query: [b, n, s, hn]; keys, values: [b, g, l, hn].
 at::Tensor attend(const at::Tensor& query, at::Tensor keys, at::Tensor values,
                   const std::optional<at::Tensor>& mask, bool causal, double softmax_scale) {
+  const bool on_cpu = query.is_cpu();
   bool is_grouped = keys.size(1) != query.size(1);
-  if (is_grouped && query.is_cpu()) {
+  if (is_grouped && on_cpu) {
     const int64_t repeats = query.size(1) / keys.size(1);
     keys = keys.repeat_interleave(repeats, 1);
     values = values.repeat_interleave(repeats, 1);
     is_grouped = false;
   }
+  std::optional<AttentionKernelChoice> choice;
+  if (!on_cpu) choice.emplace(AttentionKernels());
   return at::scaled_dot_product_attention(query, keys, values, mask, /*dropout_p=*/0, causal,
                                           softmax_scale, is_grouped);
 }
 
 }  // namespace
+
+SingleTokens::SingleTokens(const std::vector<int64_t>& rows, const std::vector<int64_t>& slots,
+                           const std::vector<int64_t>& lengths, int64_t capacity, at::Device device)
+    : rows_(numbers(rows, device)), slots_(numbers(slots, device)) {
+  const int64_t keys = padded_length(std::ranges::max(lengths), capacity);
+  seen_ = at::arange(keys, at::dtype(at::kLong).device(device))
+              .unsqueeze(0)
+              .lt(numbers(lengths, device).unsqueeze(1))
+              .view({-1, 1, 1, keys});
+}
+
+void SingleTokens::attend(const at::Tensor& query, const at::Tensor& keys, const at::Tensor& values,
+                          const at::Tensor& output, double softmax_scale) const {
+  const auto held = [this](const at::Tensor& cached) {
+    return cached.narrow(2, 0, seen_.size(3)).index_select(0, slots_);
+  };
+  // The heads of a group in the place of tokens, which all see the same keys.
+  const at::Tensor by_group =
+      query[0].index_select(0, rows_).view({rows_.size(0), keys.size(1), -1, query.size(3)});
+  const at::Tensor sums =
+      nn::attend(by_group, held(keys), held(values), seen_, /*causal=*/false, softmax_scale);
+  output[0].index_copy_(0, rows_, sums.flatten(1, 2));
+}
 
 CacheStep::CacheStep(const KvCache& cache, std::span<const CachedTokens> sequences,
                      at::Device device)
@@ -54,13 +89,7 @@ CacheStep::CacheStep(const KvCache& cache, std::span<const CachedTokens> sequenc
   positions_ = numbers(positions, device);
   slots_ = numbers(slot_of_, device);
   if (device.is_cpu() || !has_single_) return;
-  single_rows_ = numbers(single_rows, device);
-  single_slots_ = numbers(single_slots, device);
-  const int64_t longest = *std::max_element(single_lengths.begin(), single_lengths.end());
-  seen_ = at::arange(longest, at::dtype(at::kLong).device(device))
-              .unsqueeze(0)
-              .lt(numbers(single_lengths, device).unsqueeze(1))
-              .view({-1, 1, 1, longest});
+  singles_.emplace(single_rows, single_slots, single_lengths, cache_.capacity(), device);
 }
 
 void CacheStep::write(const at::Tensor& cached, const at::Tensor& tokens) const {
@@ -72,25 +101,19 @@ at::Tensor CacheStep::attention(int64_t layer, const at::Tensor& query, const at
   write(cache_.keys(layer), key);
   write(cache_.values(layer), value);
   const at::Tensor output = at::empty(query.sizes(), query.options());
-  if (has_single_) attend_single(layer, query.contiguous(), output, softmax_scale);
+  if (singles_.has_value()) {
+    singles_->attend(query, cache_.keys(layer), cache_.values(layer), output, softmax_scale);
+  } else if (has_single_) {
+    attend_single_on_cpu(layer, query.contiguous(), output, softmax_scale);
+  }
   if (has_several_) attend_several(layer, query, output, softmax_scale);
   return output.flatten(2);
 }
 
-void CacheStep::attend_single(int64_t layer, const at::Tensor& query, const at::Tensor& output,
-                              double softmax_scale) const {
+void CacheStep::attend_single_on_cpu(int64_t layer, const at::Tensor& query,
+                                     const at::Tensor& output, double softmax_scale) const {
   const at::Tensor& keys = cache_.keys(layer);
   const at::Tensor& values = cache_.values(layer);
-  if (!query.is_cpu()) {
-    const int64_t longest = seen_.size(3);
-    const at::Tensor sums =
-        attend(query[0].index_select(0, single_rows_).unsqueeze(2),
-               keys.narrow(2, 0, longest).index_select(0, single_slots_),
-               values.narrow(2, 0, longest).index_select(0, single_slots_), seen_,
-               /*causal=*/false, softmax_scale);
-    output[0].index_copy_(0, single_rows_, sums.squeeze(2));
-    return;
-  }
   CachedAttention call;
   call.type = float_type(query);
   call.query = query.const_data_ptr();
@@ -117,13 +140,15 @@ void CacheStep::attend_several(int64_t layer, const at::Tensor& query, const at:
     begin += count;
     if (count == 1) continue;
     const int64_t before = cache_.length(slot);
-    const auto held = [&, slot = slot, count = count](const at::Tensor& cached) {
-      return cached.narrow(0, slot, 1).narrow(2, 0, before + count);
+    const int64_t seen = before + count;
+    const bool pads = before > 0 && !query.is_cpu();
+    const int64_t keys = pads ? padded_length(seen, cache_.capacity()) : seen;
+    const auto held = [slot = slot, keys](const at::Tensor& cached) {
+      return cached.narrow(0, slot, 1).narrow(2, 0, keys);
     };
     std::optional<at::Tensor> mask;
     if (before > 0) {
-      mask = at::ones({count, before + count}, at::dtype(at::kBool).device(query.device()))
-                 .tril_(before);
+      mask = at::ones({count, keys}, at::dtype(at::kBool).device(query.device())).tril_(before);
     }
     const at::Tensor sums =
         attend(query.narrow(1, first, count).transpose(1, 2), held(cache_.keys(layer)),

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -14,6 +15,24 @@ namespace meg::nn {
 struct CachedTokens {
   int64_t slot = 0;
   int64_t count = 0;  ///< >= 1
+};
+
+/// Attention of sequences with one new token each, by LibTorch's operators: what GPUs run.
+class SingleTokens {
+ public:
+  /// rows: where their tokens lie among all new ones. slots: whose they are. lengths: keys that
+  /// each sees, its own with them. capacity: of the cache's slots.
+  SingleTokens(const std::vector<int64_t>& rows, const std::vector<int64_t>& slots,
+               const std::vector<int64_t>& lengths, int64_t capacity, at::Device device);
+
+  /// query, output: [1, T, n, hn], of which the rows are read and written; keys, values: [slots, g,
+  /// capacity, hn].
+  void attend(const at::Tensor& query, const at::Tensor& keys, const at::Tensor& values,
+              const at::Tensor& output, double softmax_scale) const;
+
+ private:
+  at::Tensor rows_, slots_;  ///< [singles] int64
+  at::Tensor seen_;          ///< [singles, 1, 1, l] bool, true where a single sees a key.
 };
 
 /// What all layers share of one pass over new tokens of cached sequences, which lie one after
@@ -32,8 +51,8 @@ class CacheStep {
 
  private:
   void write(const at::Tensor& cached, const at::Tensor& tokens) const;
-  void attend_single(int64_t layer, const at::Tensor& query, const at::Tensor& output,
-                     double softmax_scale) const;
+  void attend_single_on_cpu(int64_t layer, const at::Tensor& query, const at::Tensor& output,
+                            double softmax_scale) const;
   void attend_several(int64_t layer, const at::Tensor& query, const at::Tensor& output,
                       double softmax_scale) const;
 
@@ -41,8 +60,7 @@ class CacheStep {
   std::vector<CachedTokens> sequences_;
   std::vector<int64_t> slot_of_, length_of_;  ///< By token; a single one's keys with itself, or 0.
   at::Tensor positions_, slots_;              ///< [T] int64: a token's place in its sequence.
-  at::Tensor single_rows_, single_slots_;     ///< Of sequences with one new token.
-  at::Tensor seen_;  ///< [singles, 1, 1, longest], true where a single sees a key. GPUs only.
+  std::optional<SingleTokens> singles_;       ///< GPUs only.
   bool has_single_ = false, has_several_ = false;
 };
 

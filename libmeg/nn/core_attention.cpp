@@ -5,6 +5,7 @@
 #include <cmath>
 #include <optional>
 
+#include "libmeg/nn/attention_kernels.h"
 #include "libmeg/nn/dropout.h"
 #include "libmeg/nn/widened_product.h"
 
@@ -37,38 +38,6 @@ at::Tensor weighted_sums(const at::Tensor& probabilities, const at::Tensor& valu
   if (is_widened(values)) return widened_product(probabilities, values.transpose(1, 2));
   return at::bmm(probabilities, values);
 }
-
-/// Lets scaled-dot-product attention choose among these backends only, while it lives. GPUs only:
-/// LibTorch has one for CPUs.
-class BackendChoice {
- public:
-  explicit BackendChoice(AttentionBackend backend) : context_(at::globalContext()) {
-    set(backend != AttentionBackend::kFused, backend != AttentionBackend::kFlash,
-        backend == AttentionBackend::kAuto);
-  }
-
-  ~BackendChoice() {
-    context_.setSDPUseFlash(kept_[0]);
-    context_.setSDPUseCuDNN(kept_[1]);
-    context_.setSDPUseMemEfficient(kept_[2]);
-    context_.setSDPUseMath(kept_[3]);
-  }
-
-  BackendChoice(const BackendChoice&) = delete;
-  BackendChoice& operator=(const BackendChoice&) = delete;
-
- private:
-  void set(bool flash, bool cudnn, bool others) {
-    context_.setSDPUseFlash(flash);
-    context_.setSDPUseCuDNN(cudnn);
-    context_.setSDPUseMemEfficient(others);
-    context_.setSDPUseMath(others);
-  }
-
-  at::Context& context_;
-  const bool kept_[4] = {context_.userEnabledFlashSDP(), context_.userEnabledCuDNNSDP(),
-                         context_.userEnabledMemEfficientSDP(), context_.userEnabledMathSDP()};
-};
 
 }  // namespace
 
@@ -129,9 +98,9 @@ at::Tensor CoreAttention::fused(const at::Tensor& query, const at::Tensor& key,
   const int64_t heads = query.size(2);
   const bool is_grouped = key.size(2) != heads;
   const double drop = context.training ? options_.attention_dropout : 0;
-  std::optional<BackendChoice> choice;
+  std::optional<AttentionKernelChoice> choice;
   std::optional<ForkedDefaultGenerator> fork;
-  if (!on_cpu) choice.emplace(options_.attention_backend);
+  if (!on_cpu) choice.emplace(attention_kernels(options_, context.training));
   if (drop > 0) {
     fork.emplace(options_.device, context.random->generator(RandomStates::Stream::kModelParallel));
   }

@@ -28,7 +28,7 @@ struct Rows {
   at::Tensor losses, maxima, sums;
 };
 
-void forward(const Rows& rows) {
+void forward(const Rows& rows, const at::Tensor& label_error) {
   SoftmaxCrossEntropyForward call;
   call.type = float_type(rows.logits);
   call.logits = rows.logits.const_data_ptr();
@@ -38,15 +38,12 @@ void forward(const Rows& rows) {
   call.sums = rows.sums.mutable_data_ptr<float>();
   call.rows = rows.logits.size(0);
   call.columns = rows.logits.size(1);
-#ifdef MEG_HAS_CUDA
   if (rows.logits.is_cuda()) {
-    const at::Tensor label_error = at::zeros({1}, rows.labels.options().dtype(at::kInt));
-    check_launch(softmax_cross_entropy_forward_cuda(call, label_error.mutable_data_ptr<int>(),
-                                                    current_stream(rows.logits.device())),
-                 "softmax_cross_entropy_forward");
+    launch_kernel("softmax_cross_entropy_forward", rows.logits.device(), [&](CUstream_st* stream) {
+      return softmax_cross_entropy_forward_cuda(call, label_error.mutable_data_ptr<int>(), stream);
+    });
     return;
   }
-#endif
   parallel_for(call.rows, kGrain, [&](int64_t begin, int64_t end) {
     const int64_t bad = softmax_cross_entropy_forward_cpu(call, begin, end);
     TORCH_CHECK_INDEX(bad < 0, "labels: expected 0 to ", call.columns - 1, ", found ",
@@ -65,13 +62,12 @@ void backward(const Rows& rows, const at::Tensor& grad_losses) {
   call.grad_logits = rows.logits.mutable_data_ptr();
   call.rows = rows.logits.size(0);
   call.columns = rows.logits.size(1);
-#ifdef MEG_HAS_CUDA
   if (rows.logits.is_cuda()) {
-    check_launch(softmax_cross_entropy_backward_cuda(call, current_stream(rows.logits.device())),
-                 "softmax_cross_entropy_backward");
+    launch_kernel("softmax_cross_entropy_backward", rows.logits.device(), [&](CUstream_st* stream) {
+      return softmax_cross_entropy_backward_cuda(call, stream);
+    });
     return;
   }
-#endif
   parallel_for(call.rows, kGrain, [&](int64_t begin, int64_t end) {
     softmax_cross_entropy_backward_cpu(call, begin, end);
   });
@@ -101,23 +97,10 @@ class CrossEntropyBackward : public Node {
   Rows rows_;
 };
 
-#ifdef MEG_HAS_CUDA
-constexpr bool kHasCuda = true;
-#else
-constexpr bool kHasCuda = false;
-#endif
-
-/// Where there is no kernel.
-at::Tensor plain_cross_entropy(const at::Tensor& logits, const at::Tensor& labels) {
-  const at::Tensor wide = logits.to(at::kFloat).view({-1, logits.size(-1)});
-  return at::cross_entropy_loss(wide, labels.reshape({-1}), {}, at::Reduction::None)
-      .view(labels.sizes());
-}
-
 }  // namespace
 
-at::Tensor cross_entropy(at::Tensor logits, const at::Tensor& labels) {
-  if (!logits.is_cpu() && !kHasCuda) return plain_cross_entropy(logits, labels);
+at::Tensor cross_entropy(at::Tensor logits, const at::Tensor& labels,
+                         const at::Tensor& label_error) {
   const bool has_gradient = c10::GradMode::is_enabled() && logits.requires_grad();
   at::Tensor losses;
   Rows rows;
@@ -128,7 +111,7 @@ at::Tensor cross_entropy(at::Tensor logits, const at::Tensor& labels) {
     rows.losses = at::empty({rows.logits.size(0)}, logits.options().dtype(at::kFloat));
     rows.maxima = at::empty_like(rows.losses);
     rows.sums = at::empty_like(rows.losses);
-    forward(rows);
+    forward(rows, label_error);
     losses = rows.losses.view(labels.sizes());
   }
   rows.losses = at::Tensor();

@@ -8,7 +8,10 @@ namespace meg::nn {
 /// pass, which can run once, writes their gradient into the same memory, so that a large vocabulary
 /// costs one tensor of logits and not three.
 /// logits: [.., v], used nowhere else; labels: [..] int64, 0 to v - 1. Returns [..].
+/// label_error: [1] int32 on their device; on a GPU, which nobody waits for, a label outside makes
+/// it 1 and its own loss NaN. On a CPU it is a c10::IndexError.
 /// Mirrors Megatron-LM megatron/core/tensor_parallel/cross_entropy.py.
-at::Tensor cross_entropy(at::Tensor logits, const at::Tensor& labels);
+at::Tensor cross_entropy(at::Tensor logits, const at::Tensor& labels,
+                         const at::Tensor& label_error);
 
 }  // namespace meg::nn

@@ -6,29 +6,57 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <string_view>
+#include <typeinfo>
+
+#include "libmeg/nn/kernels/cuda_device.h"
 
 namespace meg::nn {
 namespace {
 
-bool load() {
-  if (::access("/dev/nvidiactl", F_OK) != 0) return false;
-  if (::dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL) == nullptr) return false;
-  return at::hasCUDA() && at::detail::getCUDAHooks().deviceCount() > 0;
+constexpr const char* kDriver = "/dev/nvidiactl";
+constexpr const char* kBackend = "libtorch_cuda.so";
+
+Status no_gpu(std::string_view reason) {
+  return make_error(StatusCode::kInvalidArgument, "device: expected a GPU for cuda, found none: {}",
+                    reason);
+}
+
+/// Whether LibTorch took its stand-in for CUDA, which it then keeps.
+bool was_asked_before() {
+  return typeid(at::detail::getCUDAHooks()) == typeid(at::CUDAHooksInterface);
+}
+
+Status load() {
+  if (::access(kDriver, F_OK) != 0) {
+    return no_gpu("this machine has no NVIDIA driver (/dev/nvidiactl)");
+  }
+  if (::dlopen(kBackend, RTLD_NOW | RTLD_GLOBAL) == nullptr) return no_gpu(::dlerror());
+  if (was_asked_before()) {
+    return no_gpu(
+        "CUDA was asked for too late: LibTorch was used without it before; create a model or call "
+        "load_cuda_backend first");
+  }
+  if (const char* const problem = cuda_problem()) return no_gpu(problem);
+  return Status();
 }
 
 }  // namespace
 
-bool load_cuda_backend() {
-  static const bool loaded = load();
+const Status& load_cuda_backend() {
+  static const Status loaded = load();
   return loaded;
 }
 
 void use_deterministic_algorithms() {
   // What cuBLAS asks for; it reads it at its first product.
   ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
-  at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true);
-  at::globalContext().setDeterministicCuDNN(true);
-  at::globalContext().setBenchmarkCuDNN(false);
+  at::Context& context = at::globalContext();
+  context.setDeterministicAlgorithms(true, /*warn_only=*/false);
+  // No operator here reads what it did not write; the fill costs a kernel for each new tensor.
+  context.setDeterministicFillUninitializedMemory(false);
+  context.setDeterministicCuDNN(true);
+  context.setBenchmarkCuDNN(false);
 }
 
 }  // namespace meg::nn

@@ -56,6 +56,7 @@ struct GptModel::State {
                                         std::string_view("embedding.word_embeddings.weight")}) {
       if (!output_weight.defined()) output_weight = store.find(name);
     }
+    label_error = at::zeros({1}, at::dtype(at::kInt).device(options.device));
   }
 
   GptConfig config;
@@ -68,6 +69,7 @@ struct GptModel::State {
   std::optional<Embedding> embedding;
   TransformerBlock decoder;
   at::Tensor output_weight;  ///< [v, h]; undefined where the part is not the last.
+  at::Tensor label_error;    ///< As GptModel's.
   RotaryTable rotary;        ///< Of the last sequence length.
   RotaryTable cache_rotary;  ///< Of the last cache's capacity.
   bool training = true;
@@ -164,9 +166,8 @@ Result<GptModel> GptModel::create(const GptConfig& config, const GptOptions& opt
                       "parts are not supported yet",
                       part.sizes.tensor_model_parallel_size);
   }
-  if (options.device.is_cuda() && !load_cuda_backend()) {
-    return Status(StatusCode::kInvalidArgument, "device: expected a GPU for cuda, found none");
-  }
+  const Status& gpu = load_cuda_backend();
+  if (options.device.is_cuda()) MEG_RETURN_IF_ERROR(gpu);
   MEG_ASSIGN_OR_RETURN(ParameterStore store, ParameterStore::create(config, options, part));
   MEG_ASSIGN_OR_RETURN(RandomStates random,
                        RandomStates::create(options.device, options.seed, part.tensor_rank));
@@ -223,8 +224,10 @@ Result<at::Tensor> GptModel::loss(const GptInput& input, const at::Tensor& label
   MEG_RETURN_IF_ERROR(state_->check_labels(input, labels));
   return guarded([&] {
     return cross_entropy(linear_product(state_->hidden_states(input), state_->output_weight),
-                         labels);
+                         labels, state_->label_error);
   });
 }
+
+const at::Tensor& GptModel::label_error() const { return state_->label_error; }
 
 }  // namespace meg::nn

@@ -100,6 +100,11 @@ class GptModel {
   /// part is the last. Its backward pass runs once: it overwrites the logits.
   Result<at::Tensor> loss(const GptInput& input, const at::Tensor& labels);
 
+  /// [1] int32 on the model's device: 1 from when loss() was given a label outside the vocabulary
+  /// on a GPU, whose loss is NaN; else 0. To be read with the losses, as reading waits for the GPU.
+  /// Undefined where the part is not the last.
+  const at::Tensor& label_error() const;
+
  private:
   struct State;
   explicit GptModel(std::unique_ptr<State> state);

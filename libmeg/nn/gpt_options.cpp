@@ -38,7 +38,7 @@ Status check_numbers(const GptOptions& options) {
   return Status();
 }
 
-Status check_dtype(const GptOptions& options) {
+Status check_types_and_backend(const GptOptions& options) {
   const at::ScalarType dtype = options.params_dtype;
   if (dtype != at::kFloat && dtype != at::kHalf && dtype != at::kBFloat16) {
     return make_error(StatusCode::kInvalidArgument,
@@ -52,6 +52,13 @@ Status check_dtype(const GptOptions& options) {
                       "attention_backend: expected auto, unfused or local for fp32 on a GPU, found "
                       "{}",
                       options.attention_backend == AttentionBackend::kFlash ? "flash" : "fused");
+  }
+  if (options.attention_backend == AttentionBackend::kFused && options.device.is_cuda() &&
+      !options.drops_in_sixteenths()) {
+    return out_of_range("attention_dropout",
+                        "a multiple of 1/16 with attention_backend fused on a GPU, whose cuDNN "
+                        "rounds it to one",
+                        options.attention_dropout);
   }
   return Status();
 }
@@ -67,9 +74,11 @@ Status check_combinations(const GptOptions& options, const GptConfig& config) {
 
 }  // namespace
 
+bool GptOptions::drops_in_sixteenths() const { return std::fmod(attention_dropout * 16, 1) == 0; }
+
 Status GptOptions::check(const GptConfig& config) const {
   MEG_RETURN_IF_ERROR(check_numbers(*this));
-  MEG_RETURN_IF_ERROR(check_dtype(*this));
+  MEG_RETURN_IF_ERROR(check_types_and_backend(*this));
   MEG_RETURN_IF_ERROR(check_combinations(*this, config));
   const std::string& positions = config.position_embedding_type;
   if (positions != "learned_absolute" && positions != "rope" && positions != "none") {

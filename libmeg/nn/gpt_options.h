@@ -20,9 +20,9 @@ enum class GeluForm : uint8_t {
 
 /// --attention-backend.
 enum class AttentionBackend : uint8_t {
-  kAuto,     ///< What LibTorch's scaled-dot-product attention finds fastest.
+  kAuto,     ///< What LibTorch's scaled-dot-product attention finds fastest (attention_kernels).
   kFlash,    ///< FlashAttention (16-bit on GPUs, no mask); on CPUs as kAuto.
-  kFused,    ///< cuDNN's attention (16-bit on GPUs); on CPUs as kAuto.
+  kFused,    ///< cuDNN's attention in training (16-bit on GPUs); in inference, on CPUs as kAuto.
   kUnfused,  ///< Matrix products and a softmax of their own.
   kLocal,    ///< The same as kUnfused here.
 };
@@ -80,6 +80,9 @@ struct GptOptions {
   /// kInvalidArgument, with the option's name, where a number is out of its range or options do not
   /// go together; kUnsupported where the configuration asks for what no module does.
   Status check(const GptConfig& config) const;
+
+  /// Whether attention_dropout is a multiple of 1/16. Some of cuDNN's kernels round it to one.
+  bool drops_in_sixteenths() const;
 
   /// Of the hidden states between layers.
   at::ScalarType residual_dtype() const {

@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include "libmeg/nn/kernels/cuda_device.h"
+
 namespace meg::nn {
 
 FloatType float_type(const at::Tensor& tensor) {
@@ -24,6 +26,7 @@ CUstream_st* current_stream(at::Device device) {
 }
 
 void check_launch(int code, const char* kernel) {
+  TORCH_CHECK(code != kBuiltWithoutCuda, kernel, ": libmeg was built without CUDA kernels");
   TORCH_CHECK(code == 0, kernel, ": the CUDA runtime refused the launch with error ", code);
 }
 

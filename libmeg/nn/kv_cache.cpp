@@ -4,8 +4,10 @@
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
+#include <array>
 
 #include "libmeg/model/pipeline_layout.h"
+#include "libmeg/nn/device_copy.h"
 #include "libmeg/parallel/torch_guard.h"
 
 namespace meg::nn {
@@ -25,7 +27,10 @@ Result<KvCache> KvCache::create(const GptConfig& config, const GptOptions& optio
     const int64_t groups = config.num_query_groups / part.sizes.tensor_model_parallel_size;
     for (int64_t i = 0; i < layout.layers_per_chunk(); ++i) {
       for (auto* tensors : {&cache.keys_, &cache.values_}) {
-        tensors->push_back(at::empty({slots, groups, capacity, config.kv_channels}, like));
+        const std::array<int64_t, 4> sizes = {slots, groups, capacity, config.kv_channels};
+        // Attention on GPUs reads behind a sequence's end, and multiplies that by 0: no NaN there.
+        tensors->push_back(options.device.is_cpu() ? at::empty(sizes, like)
+                                                   : at::zeros(sizes, like));
       }
     }
     return Status();
@@ -40,8 +45,9 @@ Status KvCache::rearrange(std::span<const int64_t> sources) {
     std::vector<int64_t> lengths;
     for (const int64_t source : sources) lengths.push_back(length(source));
     const int64_t longest = *std::max_element(lengths.begin(), lengths.end());
-    const at::Tensor from = at::tensor(at::IntArrayRef(sources.data(), sources.size()), at::kLong)
-                                .to(keys_.front().device());
+    const at::Tensor from =
+        sent_to(keys_.front().device(),
+                at::tensor(at::IntArrayRef(sources.data(), sources.size()), at::kLong));
     for (auto* tensors : {&keys_, &values_}) {
       for (const at::Tensor& tensor : *tensors) {
         const at::Tensor held = tensor.narrow(2, 0, longest);

@@ -17,6 +17,8 @@ class ColumnParallelLinear {
   /// The same without the bias, which the caller adds.
   at::Tensor forward_without_bias(const at::Tensor& input) const;
 
+  const at::Tensor& weight() const { return weight_; }
+
   const at::Tensor& bias() const { return bias_; }
 
  private:
@@ -33,6 +35,10 @@ class RowParallelLinear {
 
   /// [.., input / ranks] -> [.., output]
   at::Tensor forward(const at::Tensor& input) const;
+
+  const at::Tensor& weight() const { return weight_; }
+
+  const at::Tensor& bias() const { return bias_; }
 
  private:
   at::Tensor weight_, bias_;

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "libmeg/nn/bias_gelu.h"
+#include "libmeg/nn/epilogue_linear.h"
 
 namespace meg::nn {
 
@@ -30,7 +31,16 @@ at::Tensor Mlp::activate(const at::Tensor& hidden_states) const {
   return at::gelu(linear_fc1_.forward(hidden_states), gelu_ == GeluForm::kTanh ? "tanh" : "none");
 }
 
+bool Mlp::suits_epilogues(const at::Tensor& hidden_states) const {
+  return !swiglu_ && !squared_relu_ && gelu_ == GeluForm::kTanh && linear_fc1_.bias().defined() &&
+         linear_fc2_.bias().defined() && has_epilogues(hidden_states, linear_fc1_.weight());
+}
+
 at::Tensor Mlp::forward(const at::Tensor& hidden_states) const {
+  if (suits_epilogues(hidden_states)) {
+    return epilogue_mlp(hidden_states, linear_fc1_.weight(), linear_fc1_.bias(),
+                        linear_fc2_.weight(), linear_fc2_.bias());
+  }
   return linear_fc2_.forward(activate(hidden_states));
 }
 

@@ -18,6 +18,8 @@ class Mlp {
   at::Tensor forward(const at::Tensor& hidden_states) const;
 
  private:
+  bool suits_epilogues(const at::Tensor& hidden_states) const;
+
   /// [b, s, h] -> [b, s, ffn]
   at::Tensor activate(const at::Tensor& hidden_states) const;
 

@@ -7,16 +7,13 @@
 #include <cstring>
 #include <iterator>
 #include <span>
-#include <stdexcept>
-#include <string>
 
+#include "libmeg/nn/device_copy.h"
+#include "libmeg/nn/kernel_call.h"
 #include "libmeg/nn/kernels/parallel_for.h"
 
 namespace meg::train {
 namespace {
-
-// LibTorch's operators run in CUDA's default stream unless somebody sets another.
-[[maybe_unused]] constexpr CUstream_st* kStream = nullptr;
 
 /// A list as bytes on a GPU.
 template <class T>
@@ -24,13 +21,7 @@ at::Tensor on_device(const std::vector<T>& list, at::Device device) {
   const auto bytes = static_cast<int64_t>(list.size() * sizeof(T));
   at::Tensor host = at::empty({bytes}, at::kByte);
   std::memcpy(host.data_ptr(), list.data(), static_cast<size_t>(bytes));
-  return host.to(device);
-}
-
-[[maybe_unused]] void check_launch(int error, const char* kernel) {
-  if (error != 0) {
-    throw std::runtime_error(std::string(kernel) + ": CUDA error " + std::to_string(error));
-  }
+  return nn::sent_to(device, host);
 }
 
 }  // namespace
@@ -48,10 +39,25 @@ MultiTensor::MultiTensor(std::vector<nn::AdamTensor> tensors, at::Device device)
   nn::number_chunks(gradients_.data(), count);
   of_chunks_.resize(static_cast<size_t>(chunks_));
   if (device_.is_cpu()) return;
-  device_adam_ = on_device(adam_, device_);
-  device_gradients_ = on_device(gradients_, device_);
+  send_lists();
   device_of_chunks_ = on_device(of_chunks_, device_);
   device_total_ = on_device(std::vector<nn::GradientStatistics>(1), device_);
+}
+
+void MultiTensor::send_lists() {
+  device_adam_ = on_device(adam_, device_);
+  device_gradients_ = on_device(gradients_, device_);
+}
+
+void MultiTensor::set_gradients(std::span<const nn::GradientTensor> gradients) {
+  bool moved = false;
+  for (size_t i = 0; i < adam_.size(); ++i) {
+    const auto& [gradient, type, count, first_chunk] = gradients[i];
+    moved = moved || gradient != adam_[i].gradient || type != adam_[i].gradient_type;
+    adam_[i].gradient = gradients_[i].gradient = gradient;
+    adam_[i].gradient_type = gradients_[i].type = type;
+  }
+  if (moved && !device_.is_cpu()) send_lists();
 }
 
 nn::GradientStatistics MultiTensor::statistics(float scale) {
@@ -62,14 +68,12 @@ nn::GradientStatistics MultiTensor::statistics(float scale) {
     });
     return nn::total_statistics(of_chunks_.data(), chunks_);
   }
-#ifdef MEG_HAS_CUDA
-  check_launch(
-      nn::gradient_statistics_cuda(
-          static_cast<const nn::GradientTensor*>(device_gradients_.const_data_ptr()), count, scale,
-          static_cast<nn::GradientStatistics*>(device_of_chunks_.data_ptr()), chunks_,
-          static_cast<nn::GradientStatistics*>(device_total_.data_ptr()), kStream),
-      "gradient_statistics");
-#endif
+  nn::launch_kernel("gradient_statistics", device_, [&](CUstream_st* stream) {
+    return nn::gradient_statistics_cuda(
+        static_cast<const nn::GradientTensor*>(device_gradients_.const_data_ptr()), count, scale,
+        static_cast<nn::GradientStatistics*>(device_of_chunks_.data_ptr()), chunks_,
+        static_cast<nn::GradientStatistics*>(device_total_.data_ptr()), stream);
+  });
   const at::Tensor host = device_total_.cpu();
   nn::GradientStatistics total;
   std::memcpy(&total, host.const_data_ptr(), sizeof(total));
@@ -98,12 +102,11 @@ void MultiTensor::adam(const nn::AdamStep& step) {
     });
     return;
   }
-#ifdef MEG_HAS_CUDA
-  check_launch(
-      nn::multi_tensor_adam_cuda(static_cast<const nn::AdamTensor*>(device_adam_.const_data_ptr()),
-                                 count, step, chunks_, kStream),
-      "multi_tensor_adam");
-#endif
+  nn::launch_kernel("multi_tensor_adam", device_, [&](CUstream_st* stream) {
+    return nn::multi_tensor_adam_cuda(
+        static_cast<const nn::AdamTensor*>(device_adam_.const_data_ptr()), count, step, chunks_,
+        stream);
+  });
 }
 
 }  // namespace meg::train

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstddef>
+#include <span>
 #include <vector>
 
 #include "libmeg/nn/kernels/gradient_statistics.h"
@@ -16,8 +17,11 @@ class MultiTensor {
  public:
   MultiTensor() = default;
 
-  /// The arrays must stay where they are.
+  /// The arrays must stay where they are, but for gradients (see set_gradients).
   MultiTensor(std::vector<nn::AdamTensor> tensors, at::Device device);
+
+  /// Where the gradients of the tensors are from now on, and their types; as many as these.
+  void set_gradients(std::span<const nn::GradientTensor> gradients);
 
   /// Of all gradients times `scale`. On a GPU this waits for it.
   nn::GradientStatistics statistics(float scale);
@@ -34,6 +38,8 @@ class MultiTensor {
   void adam(const nn::AdamStep& step);
 
  private:
+  void send_lists();
+
   std::vector<nn::AdamTensor> adam_;
   std::vector<nn::GradientTensor> gradients_;
   int64_t chunks_ = 0;

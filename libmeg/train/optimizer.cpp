@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string_view>
 
@@ -49,10 +50,11 @@ struct Optimizer::State {
   nn::GptModel& model;
   std::unique_ptr<GradScaler> scaler;
   Options options;
+  /// Sums over micro-batches; without gradients_in_place, defined from the first of them on.
   FlatBuffer gradients;
   FlatBuffer masters;  ///< Only where the parameters are 16-bit.
   FlatBuffer exp_avg, exp_avg_sq;
-  /// Autograd adds straight into the gradients; else gather_gradients does.
+  /// Autograd adds straight into `gradients`; else gather_gradients does.
   bool gradients_in_place = true;
   std::vector<ParameterState> states;
   MultiTensor kernels;
@@ -61,6 +63,8 @@ struct Optimizer::State {
 
   bool is_sixteen_bit() const { return model.options().params_dtype != at::kFloat; }
 
+  bool has_all_gradients() const;
+  std::vector<nn::GradientTensor> gradient_tensors() const;
   Status refuse_not_finite();
   void allocate();
   std::vector<nn::AdamTensor> adam_tensors();
@@ -74,7 +78,7 @@ void Optimizer::State::allocate() {
   const bool widen = options.accumulate_allreduce_grads_in_fp32 ||
                      (type == at::kBFloat16 && !options.grad_reduce_in_bf16);
   gradients_in_place = !is_sixteen_bit() || !widen;
-  gradients = FlatBuffer(parameters, gradients_in_place ? type : at::kFloat);
+  if (gradients_in_place) gradients = FlatBuffer(parameters, type);
   if (is_sixteen_bit()) masters = FlatBuffer(parameters, at::kFloat);
   exp_avg = FlatBuffer(parameters, at::kFloat);
   exp_avg_sq = FlatBuffer(parameters, at::kFloat);
@@ -85,6 +89,25 @@ void Optimizer::State::allocate() {
     if (gradients_in_place) parameters[i].tensor.mutable_grad() = gradients.views()[i];
   }
   kernels = MultiTensor(adam_tensors(), model.options().device);
+}
+
+bool Optimizer::State::has_all_gradients() const {
+  return std::ranges::all_of(model.parameters(), [](const nn::GptParameter& parameter) {
+    return parameter.tensor.grad().defined();
+  });
+}
+
+/// Where the step's gradients are: autograd's own, or those that were gathered.
+std::vector<nn::GradientTensor> Optimizer::State::gradient_tensors() const {
+  const auto parameters = model.parameters();
+  std::vector<nn::GradientTensor> tensors(parameters.size());
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const at::Tensor& own = parameters[i].tensor.grad();
+    const at::Tensor& gradient = own.defined() ? own : gradients.views()[i];
+    tensors[i].gradient = gradient.const_data_ptr();
+    tensors[i].type = float_type(gradient.scalar_type());
+  }
+  return tensors;
 }
 
 Status Optimizer::State::refuse_not_finite() {
@@ -98,8 +121,6 @@ std::vector<nn::AdamTensor> Optimizer::State::adam_tensors() {
   for (size_t i = 0; i < parameters.size(); ++i) {
     const at::Tensor& weight = parameters[i].tensor;
     nn::AdamTensor tensor;
-    tensor.gradient = gradients.views()[i].const_data_ptr();
-    tensor.gradient_type = float_type(gradients.flat().scalar_type());
     const at::Tensor master = is_sixteen_bit() ? states[i].master : weight.detach();
     tensor.master = master.mutable_data_ptr<float>();
     tensor.exp_avg = states[i].exp_avg.mutable_data_ptr<float>();
@@ -177,15 +198,20 @@ double Optimizer::loss_scale() const {
 
 Status Optimizer::zero_grad() {
   return torch_guard([this] {
-    state_->gradients.flat().zero_();
+    if (state_->gradients.defined()) state_->gradients.flat().zero_();
+    if (state_->gradients_in_place) return Status();
+    for (const nn::GptParameter& parameter : state_->model.parameters()) {
+      parameter.tensor.mutable_grad() = at::Tensor();
+    }
     return Status();
   });
 }
 
-Status Optimizer::gather_gradients() {
-  if (state_->gradients_in_place) return {};
+Status Optimizer::gather_gradients(bool only) {
+  if (state_->gradients_in_place || (only && state_->has_all_gradients())) return {};
   return torch_guard([this] {
     const auto parameters = state_->model.parameters();
+    if (!state_->gradients.defined()) state_->gradients = FlatBuffer(parameters, at::kFloat);
     for (size_t i = 0; i < parameters.size(); ++i) {
       at::Tensor& gradient = parameters[i].tensor.mutable_grad();
       if (!gradient.defined()) continue;
@@ -219,6 +245,7 @@ Result<Optimizer::Outcome> Optimizer::step(const Rates& rates) {
   const Status done = torch_guard([&]() -> Status {
     State& state = *state_;
     const float inverse_scale = state.scaler == nullptr ? 1.0F : state.scaler->inv_scale();
+    state.kernels.set_gradients(state.gradient_tensors());
     const nn::GradientStatistics found = state.kernels.statistics(inverse_scale);
     if (checks_for_nan() && found.found_inf()) return state.refuse_not_finite();
     if (state.scaler != nullptr) {

@@ -70,8 +70,9 @@ class Optimizer {
   /// Forgets the gradients of the step before.
   Status zero_grad();
 
-  /// After backward of every micro-batch.
-  Status gather_gradients();
+  /// After backward of every micro-batch. only: the step has no other and nothing scales what it
+  /// brought, so that its gradients are read where they are.
+  Status gather_gradients(bool only);
 
   /// Multiplies what is gathered.
   Status scale_gradients(double factor);

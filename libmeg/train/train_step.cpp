@@ -35,7 +35,9 @@ Batch on_device(const MicroBatch& batch, at::Device device) {
   };
   Batch moved;
   moved.input.tokens = move(borrowed(batch.tokens, {b, s}, at::kLong));
-  moved.input.position_ids = move(borrowed(batch.position_ids, {b, s}, at::kLong));
+  if (!batch.counts_positions) {
+    moved.input.position_ids = move(borrowed(batch.position_ids, {b, s}, at::kLong));
+  }
   if (!batch.attention_mask.empty()) {
     moved.input.attention_mask = move(borrowed(batch.attention_mask, {b, 1, s, s}, at::kBool));
   }
@@ -64,8 +66,8 @@ MicroBatchLoss total_loss(const std::vector<MicroBatchLoss>& losses) {
   return total;
 }
 
-/// Losses of a step's micro-batches, left on the device until all are computed: reading one would
-/// wait for it.
+/// Losses of a step's micro-batches and whether a label was wrong, left on the device until all are
+/// computed: reading one would wait for it.
 class StepLosses {
  public:
   void add(const MaskedLoss& loss) {
@@ -73,16 +75,20 @@ class StepLosses {
     figures_.push_back(loss.tokens.to(at::kDouble));
   }
 
-  Result<std::vector<MicroBatchLoss>> read() const {
+  Result<std::vector<MicroBatchLoss>> read(const nn::GptModel& model) {
     std::vector<MicroBatchLoss> losses;
     if (figures_.empty()) return losses;
     MEG_RETURN_IF_ERROR(torch_guard([&]() -> Status {
+      figures_.push_back(model.label_error()[0].to(at::kDouble));
       const at::Tensor all = at::stack(figures_).cpu();
       const auto figures = all.accessor<double, 1>();
-      for (int64_t i = 0; i < all.size(0); i += 2) {
+      const int64_t last = all.size(0) - 1;
+      for (int64_t i = 0; i < last; i += 2) {
         losses.push_back({.loss_sum = figures[i], .tokens = figures[i + 1]});
       }
-      return {};
+      if (figures[last] == 0) return {};
+      return make_error(StatusCode::kOutOfRange, "labels: expected 0 to {}, found others",
+                        model.config().padded_vocab_size - 1);
     }));
     return losses;
   }
@@ -135,9 +141,9 @@ Result<std::vector<MicroBatchLoss>> forward_backward(nn::GptModel& model, Optimi
       losses.add(loss);
       return {};
     }));
-    MEG_RETURN_IF_ERROR(optimizer.gather_gradients());
+    MEG_RETURN_IF_ERROR(optimizer.gather_gradients(micro_batches == 1 && !per_token));
   }
-  MEG_ASSIGN_OR_RETURN(std::vector<MicroBatchLoss> found, losses.read());
+  MEG_ASSIGN_OR_RETURN(std::vector<MicroBatchLoss> found, losses.read(model));
   const double tokens = total_loss(found).tokens;
   if (per_token && tokens > 0) MEG_RETURN_IF_ERROR(optimizer.scale_gradients(1 / tokens));
   return found;
@@ -157,7 +163,7 @@ Result<std::vector<MicroBatchLoss>> forward_only(nn::GptModel& model, const Next
       return {};
     }));
   }
-  return losses.read();
+  return losses.read(model);
 }
 
 double reported_loss(const std::vector<MicroBatchLoss>& losses, bool over_tokens) {

@@ -447,6 +447,12 @@ Status check_combinations(const TrainerOptions& options) {
                       "decoupled_lr: expected it with core's names, found legacy names, whose "
                       "optimizer has no such group");
   }
+  if (options.deterministic_mode &&
+      options.model.attention_backend == nn::AttentionBackend::kFused) {
+    return Status(StatusCode::kInvalidArgument,
+                  "attention_backend: expected auto, flash, unfused or local with "
+                  "deterministic_mode, found fused, whose gradients do not repeat");
+  }
   if (options.model.fp32_residual_connection && options.model.params_dtype == at::kFloat) {
     return make_error(StatusCode::kInvalidArgument,
                       "fp32_residual_connection: expected it with fp16 or bf16, found neither");

@@ -34,14 +34,14 @@ struct NamedReader {
 Reader fast_reader(InstructionSet set) {
   auto reader = std::make_shared<meg::FastJsonReader>(std::vector<std::string>{"text"}, set);
   return [reader](std::string_view line) {
-    return reader->read(line) ? reader->texts(0)[0] : std::string_view();
+    return reader->read(line) ? reader->texts(0).front() : std::string_view();
   };
 }
 
 Reader strict_reader() {
   auto reader = std::make_shared<meg::PythonJsonReader>(std::vector<std::string>{"text"});
   return [reader](std::string_view line) {
-    return reader->read(line).ok() ? reader->texts(0)[0] : std::string_view();
+    return reader->read(line).ok() ? reader->texts(0).front() : std::string_view();
   };
 }
 

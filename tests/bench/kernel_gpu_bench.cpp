@@ -1,7 +1,8 @@
 // kernel_gpu_bench: milliseconds and GB/s of the CUDA kernels, rung by rung, at the shapes of the
-// 345M model with 16384 tokens, beside a plain copy on the device. Needs no LibTorch. What the
-// kernels compute is held by kernels_gpu_test. One line a kernel: name, type, rung, ms, GB/s, % of
-// the copy. kernel_gpu_peer.py prints the same names for PyTorch; scripts/gpu_check.sh puts both
+// 345M model with 16384 tokens, beside a plain copy on the device. Needs no LibTorch. Arrays hold
+// random numbers: with zeros a GPU draws less power and runs faster than any training does. What
+// the kernels compute is held by kernels_gpu_test. One line a kernel: name, type, rung, ms, GB/s, %
+// of the copy. kernel_gpu_peer.py prints the same names for PyTorch; scripts/gpu_check.sh puts both
 // together.
 
 #include <cuda_runtime.h>
@@ -9,6 +10,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <functional>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -16,6 +18,7 @@
 #include "libmeg/nn/kernels/gradient_statistics.h"
 #include "libmeg/nn/kernels/multi_tensor_adam.h"
 #include "libmeg/nn/kernels/softmax_cross_entropy.h"
+#include "tests/nn/float_array.h"
 
 namespace {
 
@@ -27,15 +30,20 @@ constexpr int64_t kFfnHidden = 4096;
 constexpr int64_t kParameters = 354871296;
 constexpr int kRuns = 20;
 
-/// Device memory, zeroed; ends the program where there is not enough.
+/// Device memory, uninitialized; ends the program where there is not enough.
 class Buffer {
  public:
-  explicit Buffer(int64_t bytes) {
+  explicit Buffer(int64_t bytes) : bytes_(bytes) {
     if (cudaMalloc(&pointer_, static_cast<size_t>(bytes)) != cudaSuccess) {
       std::fprintf(stderr, "error: no %lld bytes of GPU memory\n", static_cast<long long>(bytes));
       std::exit(1);
     }
-    cudaMemset(pointer_, 0, static_cast<size_t>(bytes));
+  }
+
+  /// Of normal numbers, as fill_normal() makes them.
+  Buffer(FloatType type, int64_t count, float deviation = 1)
+      : Buffer(count * float_type_size(type)) {
+    fill_normal(type, deviation);
   }
 
   Buffer(const Buffer&) = delete;
@@ -43,14 +51,42 @@ class Buffer {
 
   ~Buffer() { cudaFree(pointer_); }
 
+  /// The same bytes again and again.
+  void fill(const void* block, size_t size) {
+    for (size_t at = 0; at < static_cast<size_t>(bytes_); at += size) {
+      cudaMemcpy(get<char>() + at, block, std::min(size, static_cast<size_t>(bytes_) - at),
+                 cudaMemcpyHostToDevice);
+    }
+  }
+
+  void fill(FloatType type, const std::vector<float>& values) {
+    const meg::test::FloatArray block(type, values);
+    fill(block.data(), block.size_bytes());
+  }
+
+  void fill_normal(FloatType type, float deviation = 1) {
+    fill(type, meg::test::normal_values(kBlock, deviation, 1));
+  }
+
   template <class T = void>
   T* get() const {
     return static_cast<T*>(pointer_);
   }
 
  private:
+  static constexpr int64_t kBlock = 1000003;  ///< Rows of a matrix do not repeat.
+
   void* pointer_ = nullptr;
+  int64_t bytes_;
 };
+
+std::vector<int64_t> random_labels() {
+  std::mt19937 random(1);
+  std::uniform_int_distribution<int64_t> any(0, kVocabulary - 1);
+  std::vector<int64_t> labels(kTokens);
+  std::generate(labels.begin(), labels.end(), [&] { return any(random); });
+  return labels;
+}
 
 /// The median of kRuns runs, in milliseconds; every run must return 0.
 double milliseconds(const std::function<int()>& run) {
@@ -75,7 +111,7 @@ double milliseconds(const std::function<int()>& run) {
 
 double copy_speed() {
   constexpr int64_t kBytes = int64_t{2} << 30;
-  const Buffer from(kBytes), to(kBytes);
+  const Buffer from(FloatType::kFloat32, kBytes / 4), to(kBytes);
   const double time = milliseconds([&] {
     return int{cudaMemcpyAsync(to.get(), from.get(), kBytes, cudaMemcpyDeviceToDevice, nullptr)};
   });
@@ -106,10 +142,14 @@ class Report {
 
 void bench_cross_entropy(Report& report, FloatType type, const char* name) {
   const int64_t bytes = kTokens * kVocabulary * float_type_size(type);
-  const Buffer logits(bytes), labels(8 * kTokens), rows(4 * 4 * kTokens), label_error(4);
+  Buffer logits(bytes), labels(8 * kTokens);
+  const Buffer rows(FloatType::kFloat32, 4 * kTokens), label_error(4);
+  const std::vector<int64_t> chosen = random_labels();
+  labels.fill(chosen.data(), chosen.size() * sizeof(int64_t));
   float* losses = rows.get<float>();
   float *maxima = losses + kTokens, *sums = maxima + kTokens, *grad_losses = sums + kTokens;
   for (const auto rung : {CudaRung::kPlain, CudaRung::kVector}) {
+    logits.fill_normal(type);  // Their gradient takes their place.
     report.line("cross_entropy_forward", name, rung, bytes, [&] {
       return softmax_cross_entropy_forward_cuda(
           {type, logits.get(), labels.get<int64_t>(), losses, maxima, sums, kTokens, kVocabulary},
@@ -126,7 +166,8 @@ void bench_cross_entropy(Report& report, FloatType type, const char* name) {
 
 void bench_bias_gelu(Report& report, FloatType type, const char* name) {
   const int64_t bytes = kTokens * kFfnHidden * float_type_size(type);
-  const Buffer input(bytes), bias(4 * kFfnHidden), output(bytes), gradient(bytes);
+  const int64_t count = kTokens * kFfnHidden;
+  const Buffer input(type, count), bias(type, kFfnHidden), gradient(type, count), output(bytes);
   for (const auto rung : {CudaRung::kPlain, CudaRung::kVector}) {
     report.line("bias_gelu_forward", name, rung, 2 * bytes, [&] {
       return bias_gelu_forward_cuda(
@@ -142,8 +183,13 @@ void bench_bias_gelu(Report& report, FloatType type, const char* name) {
 
 /// fp32 gradients and masters, bf16 weights, in one flat buffer each.
 void bench_optimizer(Report& report) {
-  const Buffer gradient(4 * kParameters), master(4 * kParameters), exp_avg(4 * kParameters);
-  const Buffer exp_avg_sq(4 * kParameters), weight(2 * kParameters);
+  constexpr auto kType = FloatType::kFloat32;
+  const Buffer gradient(kType, kParameters), master(kType, kParameters);
+  const Buffer exp_avg(kType, kParameters), weight(2 * kParameters);
+  Buffer exp_avg_sq(4 * kParameters);
+  std::vector<float> squares = meg::test::normal_values(kTokens, 1, 2);
+  for (float& value : squares) value *= value;
+  exp_avg_sq.fill(kType, squares);
   GradientTensor of_gradient{gradient.get(), FloatType::kFloat32, kParameters};
   const int64_t chunks = number_chunks(&of_gradient, 1);
   AdamTensor of_adam{gradient.get(), FloatType::kFloat32, master.get<float>(), exp_avg.get<float>(),

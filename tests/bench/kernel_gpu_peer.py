@@ -2,7 +2,8 @@
 """Milliseconds of plain PyTorch for the work of kernel_gpu_bench, on a GPU: name, type, ms, a line each.
 
 Eager operators, as autograd calls them; the optimizer is torch's fused AdamW with the clipping and the
-copy to bf16 that libmeg's kernel does on the way. Exits 77 where there is no PyTorch with a GPU.
+copy to bf16 that libmeg's kernel does on the way. Random numbers, as there. Exits 77 where there is no
+PyTorch with a GPU.
 """
 
 import statistics
@@ -34,9 +35,9 @@ def report(name, dtype, run):
 
 
 def cross_entropy(dtype, name):
-    logits = torch.zeros(TOKENS, VOCABULARY, device="cuda", dtype=dtype)
-    labels = torch.zeros(TOKENS, device="cuda", dtype=torch.long)
-    grad_losses = torch.zeros(TOKENS, device="cuda", dtype=dtype)
+    logits = torch.randn(TOKENS, VOCABULARY, device="cuda", dtype=dtype)
+    labels = torch.randint(VOCABULARY, (TOKENS,), device="cuda")
+    grad_losses = torch.randn(TOKENS, device="cuda", dtype=dtype)
     aten = torch.ops.aten
 
     def forward():
@@ -55,8 +56,8 @@ def cross_entropy(dtype, name):
 
 
 def bias_gelu(dtype, name):
-    inputs = torch.zeros(TOKENS, FFN_HIDDEN, device="cuda", dtype=dtype)
-    bias = torch.zeros(FFN_HIDDEN, device="cuda", dtype=dtype)
+    inputs = torch.randn(TOKENS, FFN_HIDDEN, device="cuda", dtype=dtype)
+    bias = torch.randn(FFN_HIDDEN, device="cuda", dtype=dtype)
     aten = torch.ops.aten
     total = inputs + bias
     report("bias_gelu_forward", name, lambda: aten.gelu(inputs + bias, approximate="tanh"))
@@ -66,7 +67,8 @@ def bias_gelu(dtype, name):
 
 def optimizer():
     gradient, master, exp_avg, exp_avg_sq = (
-        torch.zeros(PARAMETERS, device="cuda") for _ in range(4))
+        torch.randn(PARAMETERS, device="cuda") for _ in range(4))
+    exp_avg_sq.square_()
     weight = torch.zeros(PARAMETERS, device="cuda", dtype=torch.bfloat16)
     step = torch.ones((), device="cuda")
 

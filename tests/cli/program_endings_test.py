@@ -3,6 +3,8 @@
 
 program_endings_test.py BIN_DIR TESTDATA [unittest arguments]
 """
+import array
+import ctypes
 import fcntl
 import os
 import resource
@@ -14,6 +16,10 @@ import tempfile
 import unittest
 
 BIN = TESTDATA = ""
+LIBC = ctypes.CDLL(None)
+LIBC.ptrace.argtypes = [ctypes.c_long, ctypes.c_int, ctypes.c_void_p, ctypes.c_long]
+LIBC.ptrace.restype = ctypes.c_long
+PTRACE_TRACEME, PTRACE_DETACH, PTRACE_SYSCALL = 0, 17, 24
 TIMEOUT = 120
 
 
@@ -205,53 +211,58 @@ class Limits(Programs):
 
 
 class ChangingFiles(Programs):
-    """A dataset whose index is large enough to be cut short while a program reads it."""
+    """A dataset whose index is cut short while a program reads it."""
 
-    SEQUENCES = 12_000_000
+    SEQUENCES = 1_000_000
 
-    def dataset(self):
-        count, tokens = self.SEQUENCES, 1000
-        with open(self.path("d.idx"), "wb") as idx:
+    def write_dataset(self, prefix):
+        count = self.SEQUENCES
+        lengths = array.array("i", [0]) * (count - 1) + array.array("i", [1000])
+        with open(prefix + ".idx", "wb") as idx:
             idx.write(b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 4, count, count + 1))
-            idx.seek(34 + 4 * (count - 1))
-            idx.write(struct.pack("<i", tokens))
-            idx.truncate(34 + 12 * count)
-            idx.seek(34 + 12 * count)
-            step = 1 << 20
-            for begin in range(0, count + 1, step):
-                values = range(begin, min(begin + step, count + 1))
-                idx.write(struct.pack(f"<{len(values)}q", *values))
-        self.write("d.bin", "\0" * 4 * tokens)
-        return self.path("d")
+            lengths.tofile(idx)
+            idx.write(bytes(8 * count))
+            array.array("q", range(count + 1)).tofile(idx)
+        self.write(prefix + ".bin", "\0" * 4 * 1000)
 
     def is_mapped(self, path, process):
         with open(f"/proc/{process.pid}/maps") as maps:
             return path in maps.read()
 
-    def cut_while_mapped(self, command, path, size):
-        """The finished program, whose file became shorter once it was mapped."""
+    def cut_once_mapped(self, command, path, size):
+        """The finished program, whose file became shorter as soon as it was mapped.
+
+        The program is stopped at each of its system calls until then, so that it can neither end
+        nor read before.
+        """
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE, text=True, cwd=self.folder)
+                                   stderr=subprocess.PIPE, text=True, cwd=self.folder,
+                                   preexec_fn=lambda: LIBC.ptrace(PTRACE_TRACEME, 0, None, 0))
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.stderr.close)
+        if not os.WIFSTOPPED(os.waitpid(process.pid, 0)[1]):
+            self.skipTest("needs to trace a process")
         while not self.is_mapped(path, process):
-            self.assertIsNone(process.poll(), "it ended before its file was mapped")
-        process.send_signal(signal.SIGSTOP)
+            LIBC.ptrace(PTRACE_SYSCALL, process.pid, None, 0)
+            _, status = os.waitpid(process.pid, 0)
+            self.assertTrue(os.WIFSTOPPED(status), "it ended before its file was mapped")
         os.truncate(path, size)
-        process.send_signal(signal.SIGCONT)
+        LIBC.ptrace(PTRACE_DETACH, process.pid, None, 0)
         process.stdout_text, process.stderr = process.communicate(timeout=TIMEOUT)
         return process
 
     def test_a_file_that_is_cut_short_is_named(self):
-        prefix = self.dataset()
-        idx, size = prefix + ".idx", os.path.getsize(prefix + ".idx")
+        prefix = self.path("d")
+        idx = prefix + ".idx"
         for command in (["verify", "dataset", prefix], ["dataset_inspect", prefix],
                         ["prepare_cache", "--data-path", prefix, "--split", "1,0,0", "--seq-length",
                          "100", "--train-samples", "5", "--global-batch-size", "1",
                          "--micro-batch-size", "1", "--tokenizer-type", "NullTokenizer",
                          "--vocab-size", "100"]):
             with self.subTest(program=command[0]):
-                result = self.cut_while_mapped([os.path.join(BIN, command[0]), *command[1:]], idx, 50)
+                self.write_dataset(prefix)
+                result = self.cut_once_mapped([os.path.join(BIN, command[0]), *command[1:]], idx, 50)
                 self.assert_error(result, idx + ": changed while it was read")
-            os.truncate(idx, size)
 
 
 def main():

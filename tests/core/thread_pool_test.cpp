@@ -25,6 +25,22 @@ TEST(ThreadPool, DestructorRunsWhatWasSubmitted) {
   EXPECT_EQ(done.load(), 100);
 }
 
+TEST(ThreadPool, WaitThrowsWhatATaskThrew) {
+  ThreadPool pool(2);
+  std::atomic<int> done = 0;
+  for (int i = 0; i < 10; ++i) {
+    pool.submit([&done, i] {
+      ++done;
+      if (i == 4) throw std::bad_alloc();
+    });
+  }
+  EXPECT_THROW(pool.wait(), std::bad_alloc);
+  EXPECT_EQ(done.load(), 10) << "the rest is done all the same";
+  pool.submit([&done] { ++done; });
+  pool.wait();
+  EXPECT_EQ(done.load(), 11);
+}
+
 TEST(ThreadPool, DoesItsWorkWhereNoThreadCanBeStarted) {
   pthread_attr_t usual, impossible;
   ASSERT_EQ(::pthread_getattr_default_np(&usual), 0);

@@ -21,7 +21,7 @@ using testing::IsEmpty;
 
 using Texts = std::vector<std::string>;
 
-Texts copy_of(std::span<const std::string_view> texts) { return {texts.begin(), texts.end()}; }
+Texts copy_of(const TextList& texts) { return {texts.begin(), texts.end()}; }
 
 /// Parses `line` for "text"; its texts, or the error's message as the only element.
 Texts texts_of(const std::string& line) {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -66,8 +65,8 @@ inline std::string difference_of_twins(std::string_view line, InstructionSet set
       fmt::format("{}: line {}: ", instruction_set_name(set), printable(line, 2000));
   if (!status.ok()) return where + "taken by the fast reader only: " + status.message();
   for (size_t key = 0; key < keys.size(); ++key) {
-    const auto expected = strict.texts(key);
-    const auto found = fast.texts(key);
+    const TextList& expected = strict.texts(key);
+    const TextList& found = fast.texts(key);
     if (!std::equal(expected.begin(), expected.end(), found.begin(), found.end())) {
       return where + "different texts of " + keys[key];
     }

@@ -162,6 +162,28 @@ TEST(JsonTwins, AgreeWhereverAnEscapeMeetsAVectorsEdge) {
   }
 }
 
+/// A line with a value of lists, or of objects, `depth` inside one another.
+std::string nested(int depth, bool objects, const std::string& innermost) {
+  std::string value = innermost;
+  for (int i = 0; i < depth; ++i) value = objects ? "{\"k\": " + value + "}" : "[" + value + "]";
+  return "{\"b\": [], \"meta\": " + value + ", \"text\": \"a\"}";
+}
+
+TEST(JsonTwins, FastReaderTakesNestingUpToTheStrictReadersLimit) {
+  for (const bool objects : {false, true}) {
+    for (const int depth : {1, 99, 100, 101, 997, 998, 999, 1000, 1001}) {
+      for (const std::string innermost : {"[]", "{}", "1", "[1]", "{\"k\": []}"}) {
+        const std::string line = nested(depth, objects, innermost);
+        PythonJsonReader strict({"text"});
+        EXPECT_EQ(is_fast(line), strict.read(line).ok()) << depth << innermost;
+        for (const auto set : test::instruction_sets()) {
+          EXPECT_EQ(test::difference_of_twins(line, set, '"'), "");
+        }
+      }
+    }
+  }
+}
+
 TEST(JsonTwins, FastReaderTakesOrdinaryLines) {
   for (const std::string line :
        {"{\"text\": \"plain\"}", "{\"id\": 1, \"text\": \"a\\n\\u00e9\\ud83d\\ude00\"}",

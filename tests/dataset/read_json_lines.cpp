@@ -21,7 +21,7 @@ void write_number(size_t number) {
   std::fwrite(&word, sizeof(word), 1, stdout);
 }
 
-void write_texts(std::span<const std::string_view> texts) {
+void write_texts(const meg::TextList& texts) {
   write_number(texts.size());
   for (const std::string_view text : texts) {
     write_number(text.size());

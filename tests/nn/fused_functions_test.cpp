@@ -3,6 +3,7 @@
 
 #include "libmeg/nn/bias_gelu.h"
 #include "libmeg/nn/cross_entropy.h"
+#include "libmeg/nn/epilogue_linear.h"
 #include "libmeg/nn/widened_product.h"
 
 namespace meg::nn {
@@ -44,6 +45,53 @@ TEST(BiasGeluFunctionTest, TakesTransposedInput) {
   const at::Tensor input = at::randn({7, 4}).t();
   const at::Tensor bias = at::randn({7});
   EXPECT_TRUE(at::allclose(bias_gelu(input, bias), at::gelu(input + bias, "tanh"), 1e-6, 1e-6));
+}
+
+/// Values and gradients of two functions of several tensors, within `bound`.
+template <class Left, class Right>
+void expect_same_gradients(Left left, Right right, const std::vector<at::Tensor>& inputs,
+                           double bound) {
+  const auto gradients = [&](const auto& function) {
+    std::vector<at::Tensor> leaves, found;
+    for (const at::Tensor& input : inputs) leaves.push_back(input.clone().requires_grad_(true));
+    const at::Tensor output = function(leaves);
+    (output * at::linspace(-1, 1, output.numel()).view(output.sizes())).sum().backward();
+    found.push_back(output.detach());
+    for (const at::Tensor& leaf : leaves) found.push_back(leaf.grad());
+    return found;
+  };
+  const std::vector<at::Tensor> found = gradients(left), expected = gradients(right);
+  for (size_t i = 0; i < found.size(); ++i) {
+    EXPECT_TRUE(at::allclose(found[i], expected[i], bound, bound)) << i;
+  }
+}
+
+TEST(EpilogueLinearTest, IsAtensWithItsGradients) {
+  at::manual_seed(1);
+  expect_same_gradients([](const auto& x) { return epilogue_linear(x[0] * 1, x[1], x[2]); },
+                        [](const auto& x) { return at::linear(x[0], x[1], x[2]); },
+                        {at::randn({3, 5, 8}), at::randn({6, 8}), at::randn({6})}, 1e-5);
+}
+
+TEST(EpilogueLinearTest, AnMlpIsAtensWithItsGradients) {
+  at::manual_seed(2);
+  const auto plain = [](const auto& x) {
+    return at::linear(at::gelu(at::linear(x[0], x[1], x[2]), "tanh"), x[3], x[4]);
+  };
+  const auto fused = [](const auto& x) { return epilogue_mlp(x[0] * 1, x[1], x[2], x[3], x[4]); };
+  const std::vector<at::Tensor> inputs = {at::randn({3, 5, 8}), at::randn({20, 8}), at::randn({20}),
+                                          at::randn({8, 20}), at::randn({8})};
+  expect_same_gradients(fused, plain, inputs, 1e-5);
+  // Weights that are not trained, as when only some parameters are.
+  const auto frozen = [](const auto& function) {
+    return [function](const std::vector<at::Tensor>& x) {
+      return function(std::vector<at::Tensor>{x[0], x[1].detach(), x[1].detach().select(1, 0), x[2],
+                                              x[3]}) +
+             x[1].sum();
+    };
+  };
+  expect_same_gradients(frozen(fused), frozen(plain), {inputs[0], inputs[1], inputs[3], inputs[4]},
+                        1e-5);
 }
 
 /// The same in fp64, its operands and its result rounded as they are.
@@ -88,8 +136,11 @@ TEST(CrossEntropyTest, IsAtensWithItsGradient) {
                                   at::Reduction::None)
         .view(y.sizes());
   };
-  expect_same_function(cross_entropy, plain, logits, labels, 1e-6);
-  expect_same_function(cross_entropy, plain, logits.to(at::kHalf), labels, 1e-3);
+  const auto fused = [](const at::Tensor& x, const at::Tensor& y) {
+    return cross_entropy(x, y, at::zeros({1}, at::kInt));
+  };
+  expect_same_function(fused, plain, logits, labels, 1e-6);
+  expect_same_function(fused, plain, logits.to(at::kHalf), labels, 1e-3);
 }
 
 }  // namespace

@@ -326,5 +326,20 @@ TEST(GptModelTest, RefusesOptionsThatNoModuleKnows) {
   EXPECT_EQ(model.error().code(), StatusCode::kUnsupported);
 }
 
+TEST(GptModelTest, Bf16GradientsAreNearFp32s) {
+  for (const GptConfig& config : {small_config(), small_llama_config()}) {
+    for (uint64_t seed = 1; seed <= 8; ++seed) {
+      GptOptions options;
+      options.hidden_dropout = options.attention_dropout = 0;
+      GptModel exact = small_model(config, options, {}, seed);
+      options.params_dtype = at::kBFloat16;
+      GptModel rounded = small_model(config, options, {}, seed);
+      const double distance =
+          test::gradient_distance(test::gradients_of(rounded), test::gradients_of(exact));
+      EXPECT_LT(distance, test::kBf16GradientDistance) << "seed " << seed;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace meg::nn

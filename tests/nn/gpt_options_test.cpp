@@ -93,6 +93,13 @@ TEST(GptOptionsTest, NamesWhatDoesNotGoTogether) {
   options.rotary_seq_len_interpolation_factor = -2;
   EXPECT_EQ(options.check({}).message(),
             "rotary_seq_len_interpolation_factor: expected a number above 0, found -2");
+  options = {.params_dtype = at::kBFloat16, .device = at::kCUDA};
+  options.attention_backend = AttentionBackend::kFused;
+  EXPECT_EQ(options.check({}).message(),
+            "attention_dropout: expected a multiple of 1/16 with attention_backend fused on a GPU, "
+            "whose cuDNN rounds it to one, found 0.1");
+  options.attention_dropout = 0.125;
+  EXPECT_TRUE(options.check({}).ok()) << options.check({}).message();
 }
 
 TEST(GptOptionsTest, NamesWhatItCannotDo) {

@@ -40,12 +40,12 @@ inline GptConfig small_llama_config() {
 
 /// A model with random weights, far enough from zero for its functions to show their shape.
 inline nn::GptModel small_model(const GptConfig& config, nn::GptOptions options = {},
-                                const nn::ModelPart& part = {}) {
+                                const nn::ModelPart& part = {}, uint64_t seed = 7) {
   at::set_num_threads(1);  // more cost time on tensors this small
   options.init_method_std = 0.2;
   Result<nn::GptModel> model = nn::GptModel::create(config, options, part);
   EXPECT_TRUE(model.has_value()) << model.status().message();
-  const Status filled = nn::initialise_weights(*model, 7);
+  const Status filled = nn::initialise_weights(*model, seed);
   EXPECT_TRUE(filled.ok()) << filled.message();
   return std::move(*model);
 }
@@ -69,6 +69,22 @@ inline std::vector<at::Tensor> gradients_of(nn::GptModel& model) {
     tensor.mutable_grad() = at::Tensor();
   }
   return gradients;
+}
+
+/// What bf16 does to a small model's gradients, in gradient_distance(), with room.
+constexpr double kBf16GradientDistance = 0.15;
+
+/// |found - expected| / |expected| of all parameters' gradients as one vector: what rounding does
+/// to a single small parameter does not count for more than it is.
+inline double gradient_distance(const std::vector<at::Tensor>& found,
+                                const std::vector<at::Tensor>& expected) {
+  const auto as_one = [](const std::vector<at::Tensor>& gradients) {
+    std::vector<at::Tensor> flat;
+    for (const at::Tensor& gradient : gradients) flat.push_back(gradient.flatten().to(at::kDouble));
+    return at::cat(flat);
+  };
+  const at::Tensor wanted = as_one(expected);
+  return ((as_one(found) - wanted).norm() / wanted.norm()).item<double>();
 }
 
 }  // namespace meg::test

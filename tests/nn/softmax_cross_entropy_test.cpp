@@ -51,6 +51,33 @@ TEST(SoftmaxCrossEntropyTest, LossesAndGradientsMatchThePlainFormula) {
   }
 }
 
+TEST(SoftmaxCrossEntropyTest, BothPassesInOneGiveTheBitsOfTwo) {
+  for (const auto type : kFloatTypes) {
+    CrossEntropyCase made = cross_entropy_case(type, 7, 2051);
+    Kept kept(made.rows), kept_of_one(made.rows);
+    FloatArray gradients = made.logits;
+    ASSERT_EQ(softmax_cross_entropy_forward_cpu(forward_of(made, kept), 0, made.rows), -1);
+    softmax_cross_entropy_backward_cpu(backward_of(made, kept, gradients), 0, made.rows);
+    ASSERT_EQ(softmax_cross_entropy_forward_backward_cpu(forward_of(made, kept_of_one),
+                                                         made.grad_losses.data(),
+                                                         made.logits.data(), 0, made.rows),
+              -1);
+    EXPECT_EQ(test::bits_of(kept_of_one.losses), test::bits_of(kept.losses));
+    EXPECT_EQ(test::bits_of(made.logits.floats()), test::bits_of(gradients.floats()));
+  }
+}
+
+TEST(SoftmaxCrossEntropyTest, BothPassesWriteNothingWhereALabelIsOutside) {
+  CrossEntropyCase made = cross_entropy_case(FloatType::kFloat32, 6, 64);
+  made.labels[4] = 64;
+  const auto before = made.logits.floats();
+  Kept kept(made.rows);
+  EXPECT_EQ(softmax_cross_entropy_forward_backward_cpu(
+                forward_of(made, kept), made.grad_losses.data(), made.logits.data(), 0, made.rows),
+            4);
+  EXPECT_EQ(made.logits.floats(), before);
+}
+
 TEST(SoftmaxCrossEntropyTest, GradientsMayReplaceTheLogits) {
   for (const auto type : kFloatTypes) {
     CrossEntropyCase made = cross_entropy_case(type, 5, 3001);

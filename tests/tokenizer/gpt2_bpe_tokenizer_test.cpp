@@ -85,6 +85,23 @@ TEST_P(Gpt2BpeTokenizer, EncodesALongWord) {
   EXPECT_EQ(ids[250'001], 'a');
 }
 
+TEST_P(Gpt2BpeTokenizer, EncodesWordsOfEveryLengthAgainAsBefore) {
+  // Lengths at which another cache, or none, remembers the word; the text has each word twice.
+  const auto tokenizer = open({"ab", "ba", "abab"}, "a b\nb a\nab ab\n");
+  for (const size_t size : {15, 16, 31, 32, 100, 1024, 1025, 4096, 4097, 20000, 600000}) {
+    std::string word;
+    while (word.size() < size) word += "ababbaab";
+    word.resize(size);
+    Ids expected = encoded(*tokenizer, word);
+    const Ids once = expected;
+    for (int i = 0; i < 2; ++i) {
+      expected.push_back('\n');
+      expected.insert(expected.end(), once.begin(), once.end());
+    }
+    EXPECT_EQ(encoded(*tokenizer, word + "\n" + word + "\n" + word), expected) << size;
+  }
+}
+
 TEST_P(Gpt2BpeTokenizer, EncoderAppendsInEitherDtype) {
   const auto tokenizer = open({"ab"}, "a b\n");
   for (const DType dtype : {DType::kUint16, DType::kInt32}) {

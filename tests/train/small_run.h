@@ -14,10 +14,20 @@
 
 namespace meg::test {
 
+inline GptConfig two_layers() {
+  GptConfig config = small_config();
+  config.num_layers = 2;
+  return config;
+}
+
 /// A run over made-up documents, of six steps with an evaluation after every second one.
-inline train::TrainerOptions small_run(const RunLength& given = {}) {
+inline train::TrainerOptions small_run(const RunLength& given = {},
+                                       const GptConfig& config = two_layers(),
+                                       int64_t micro_batches = 2) {
   at::set_num_threads(1);
-  const auto batches = BatchSchedule::create({.global_batch_size = 4, .micro_batch_size = 2});
+  const int64_t batch_size = 2 * micro_batches;
+  const auto batches =
+      BatchSchedule::create({.global_batch_size = batch_size, .micro_batch_size = 2});
   RunLength length = given;
   if (!length.train_iters.has_value()) {
     length = {.train_iters = 6, .eval_iters = 1, .eval_interval = 2};
@@ -25,7 +35,7 @@ inline train::TrainerOptions small_run(const RunLength& given = {}) {
   const auto counts = count_samples(length, *batches, newest_megatron_version());
   EXPECT_TRUE(counts.has_value()) << counts.status().message();
 
-  train::TrainerOptions options{.config = small_config(),
+  train::TrainerOptions options{.config = config,
                                 .model = {},
                                 .optimizer = {},
                                 .schedule = {},
@@ -41,10 +51,9 @@ inline train::TrainerOptions small_run(const RunLength& given = {}) {
                                 .tensorboard = {},
                                 .exit_interval = {},
                                 .exit_duration_in_mins = {}};
-  options.config.num_layers = 2;
   options.model.hidden_dropout = options.model.attention_dropout = 0;
   options.schedule.train_iters = length.train_iters;
-  options.schedule.global_batch_size = 4;
+  options.schedule.global_batch_size = batch_size;
   options.schedule.lr = 1e-3;
   options.data.samples = counts->samples;
   options.data.sequence_length = options.config.seq_length;

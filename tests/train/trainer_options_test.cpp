@@ -123,19 +123,20 @@ FinishedRun run(TrainerOptions options) {
 /// Micro-batches of one sample each; of sample i the first `kept[i]` tokens have a loss.
 class MaskedBatches {
  public:
-  MaskedBatches(const at::Tensor& tokens, std::vector<int64_t> kept) : kept_(std::move(kept)) {
+  MaskedBatches(const at::Tensor& tokens, std::vector<int64_t> kept, int64_t first_position = 0)
+      : kept_(std::move(kept)) {
     const int64_t s = tokens.size(1) - 1;
     for (size_t i = 0; i < kept_.size(); ++i) {
       const auto row = static_cast<int64_t>(i);
       tokens_.push_back(tokens[row].narrow(0, 0, s).contiguous());
       labels_.push_back(tokens[row].narrow(0, 1, s).contiguous());
       masks_.push_back(at::arange(s).lt(kept_[i]).to(at::kFloat));
-      positions_.push_back(at::arange(s));
+      positions_.push_back(at::arange(first_position, first_position + s));
     }
   }
 
-  NextMicroBatch next() {
-    return [this]() -> Result<const MicroBatch*> {
+  NextMicroBatch next(bool counts_positions = false) {
+    return [this, counts_positions]() -> Result<const MicroBatch*> {
       const size_t i = taken_++;
       const auto numbers = [](const at::Tensor& tensor) {
         return std::span(tensor.mutable_data_ptr<int64_t>(), static_cast<size_t>(tensor.size(0)));
@@ -145,6 +146,7 @@ class MaskedBatches {
       batch_.tokens = numbers(tokens_[i]);
       batch_.labels = numbers(labels_[i]);
       batch_.position_ids = numbers(positions_[i]);
+      batch_.counts_positions = counts_positions;
       batch_.loss_mask = {masks_[i].mutable_data_ptr<float>(), batch_.tokens.size()};
       return &batch_;
     };
@@ -190,6 +192,51 @@ TEST(TrainerOptionsTest, PerTokenLossWeighsAllTokensOfAStepAlike) {
     EXPECT_NEAR(by_token / std::sqrt(squares), 1, tolerance);
     EXPECT_GT(std::abs(by_micro_batch / by_token - 1), 5e-2) << "the masks differ";
   }
+}
+
+/// The norm of the gradients, as autograd adds them into each other or, widened, in fp32.
+double norm_of_two_samples(nn::GptModel& model, const at::Tensor& tokens, bool widened) {
+  std::vector<at::Tensor> sums;
+  for (int64_t i = 0; i < 2; ++i) {
+    const at::Tensor sample = tokens.narrow(0, i, 1);
+    const at::Tensor losses = *model.loss({.tokens = sample.narrow(1, 0, 12).contiguous()},
+                                          sample.narrow(1, 1, 12).contiguous());
+    (losses.sum() / 12 / 2).backward();
+    for (size_t k = 0; k < model.parameters().size(); ++k) {
+      at::Tensor& gradient = model.parameters()[k].tensor.mutable_grad();
+      if (!widened) continue;
+      if (i == 0) sums.push_back(at::zeros_like(gradient, at::kFloat));
+      sums[k].add_(gradient);
+      gradient = at::Tensor();
+    }
+  }
+  double squares = 0;
+  for (size_t k = 0; k < model.parameters().size(); ++k) {
+    const at::Tensor sum = widened ? sums[k] : model.parameters()[k].tensor.grad();
+    squares += sum.to(at::kDouble).square().sum().item<double>();
+  }
+  return std::sqrt(squares);
+}
+
+TEST(TrainerOptionsTest, GradReduceInBf16AddsMicroBatchesInBf16) {
+  const GptConfig config = test::small_config();
+  const at::Tensor tokens = at::arange(2 * 13).mul(7919).remainder(24).view({2, 13});
+  nn::GptOptions options;
+  options.params_dtype = at::kBFloat16;
+  options.hidden_dropout = options.attention_dropout = 0;
+  std::vector<double> norms;
+  for (const bool in_bf16 : {true, false}) {
+    nn::GptModel model = test::small_model(config, options);
+    auto optimizer =
+        Optimizer::create(model, nullptr, {.clip_grad = 0, .grad_reduce_in_bf16 = in_bf16});
+    ASSERT_TRUE(optimizer.has_value());
+    MaskedBatches batches(tokens, {12, 12});
+    ASSERT_TRUE(forward_backward(model, **optimizer, batches.next(), 2).has_value());
+    norms.push_back((*optimizer)->step({.lr = 0, .weight_decay = 0})->grad_norm);
+    nn::GptModel same = test::small_model(config, options);
+    EXPECT_NEAR(norms.back() / norm_of_two_samples(same, tokens, !in_bf16), 1, 1e-6) << in_bf16;
+  }
+  EXPECT_GT(std::abs(norms[0] / norms[1] - 1), 1e-5) << "rounding shows";
 }
 
 TEST(TrainerOptionsTest, StepsWithoutAnyTokenHaveNoGradient) {
@@ -371,6 +418,48 @@ TEST(TrainerOptionsTest, NamesWhatMegatronRefuses) {
   options.schedule.decoupled_min_lr = 0.1;
   EXPECT_EQ(run(options).status.message(),
             "--decoupled-min-lr: expected it with --decoupled-lr, found it alone");
+  options = small_options(1);
+  options.deterministic_mode = true;
+  options.model.attention_backend = nn::AttentionBackend::kFused;
+  EXPECT_EQ(run(options).status.message(),
+            "attention_backend: expected auto, flash, unfused or local with deterministic_mode, "
+            "found fused, whose gradients do not repeat");
+}
+
+TEST(TrainerOptionsTest, DeterministicModeTakesNoOtherOperatorsAndFillsNothing) {
+  TrainerOptions options = small_options(1);
+  options.deterministic_mode = true;
+  run(options);
+  at::Context& context = at::globalContext();
+  EXPECT_TRUE(context.deterministicAlgorithms());
+  EXPECT_FALSE(context.deterministicAlgorithmsWarnOnly());
+  EXPECT_FALSE(context.deterministicFillUninitializedMemory());
+  context.setDeterministicAlgorithms(false, false);
+}
+
+TEST(TrainerOptionsTest, PositionsThatOnlyCountStayWhereTheyAre) {
+  nn::GptModel model = test::small_model(test::small_config());
+  const at::Tensor tokens = at::arange(13).mul(7919).remainder(24).view({1, 13});
+  for (const bool counts : {true, false}) {
+    MaskedBatches batches(tokens, {12}, /*first_position=*/1);
+    const auto losses = forward_only(model, batches.next(counts), 1);
+    EXPECT_EQ(losses.has_value(), counts);
+    if (!counts) {
+      EXPECT_EQ(losses.status().message(), "position_ids: expected 0 to 11, found 12");
+    }
+  }
+}
+
+TEST(TrainerOptionsTest, WrongLabelsOnAGpuAreSeenWithTheLosses) {
+  nn::GptModel model = test::small_model(test::small_config());
+  auto optimizer = Optimizer::create(model, nullptr, {});
+  ASSERT_TRUE(optimizer.has_value());
+  model.label_error().fill_(1);  // As the kernel does there.
+  const std::string expected = "labels: expected 0 to 23, found others";
+  MaskedBatches trained(at::zeros({1, 13}, at::kLong), {12});
+  EXPECT_EQ(forward_backward(model, **optimizer, trained.next(), 1).status().message(), expected);
+  MaskedBatches evaluated(at::zeros({1, 13}, at::kLong), {12});
+  EXPECT_EQ(forward_only(model, evaluated.next(), 1).status().message(), expected);
 }
 
 }  // namespace

@@ -18,10 +18,10 @@ Status check_precision(const megatron::ArgumentValues& args) {
 
 Result<at::Device> device_of(const std::string& name) {
   if (name == "cpu") return at::Device(at::kCPU);
-  const bool has_gpu = nn::load_cuda_backend();
-  if (name == "auto") return at::Device(has_gpu ? at::kCUDA : at::kCPU);
-  if (has_gpu) return at::Device(at::kCUDA);
-  return Status(StatusCode::kInvalidArgument, "--device cuda: no GPU was found");
+  const Status& gpu = nn::load_cuda_backend();
+  if (name == "auto") return at::Device(gpu.ok() ? at::kCUDA : at::kCPU);
+  MEG_RETURN_IF_ERROR(gpu);
+  return at::Device(at::kCUDA);
 }
 
 }  // namespace meg::tools

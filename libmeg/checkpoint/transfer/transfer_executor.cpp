@@ -173,6 +173,7 @@ Status Execution::run() {
     const auto threads = std::min<size_t>(static_cast<size_t>(resources_.workers), jobs_.size());
     ThreadPool pool(static_cast<int>(threads));
     for (int i = 0; i < pool.threads(); ++i) pool.submit([this] { work(); });
+    pool.wait();
   }
   if (!stopped_ && !report()) fail(Status(StatusCode::kCancelled, "cancelled"));
   MEG_RETURN_IF_ERROR(status_);

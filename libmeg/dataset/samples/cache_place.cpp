@@ -4,10 +4,7 @@
 
 #include <filesystem>
 #include <utility>
-#include <vector>
 
-#include "libmeg/core/atomic_file.h"
-#include "libmeg/dataset/samples/cache_sidecar.h"
 #include "libmeg/dataset/samples/cached_index.h"
 
 namespace meg {
@@ -174,32 +171,26 @@ void PlaceLook::refresh_sidecar(const IdxStamp& stamp) {
   (void)write_sidecar(AtomicFile::create(files_.sidecar), *sidecar_);
 }
 
-Result<GptIndexCache> build_files(const GptIndexCacheFiles& files, CacheSource* source) {
-  const GptIndexCacheRequest& request = source->request();
-  MEG_ASSIGN_OR_RETURN(const IdxStamp stamp, source->stamp());
-  MEG_ASSIGN_OR_RETURN(const LengthTotals totals, source->totals());
-  MEG_ASSIGN_OR_RETURN(const GptIndexPlan plan, source->plan(totals));
-  const bool described = !files.description.empty();
-  AtomicFile description;
-  if (described) {
-    MEG_ASSIGN_OR_RETURN(description, AtomicFile::create_under_lock(files.description));
-    MEG_RETURN_IF_ERROR(description.write(std::as_bytes(std::span(request.description))));
-  }
-  MEG_RETURN_IF_ERROR(write_gpt_index_files(plan, source->dataset(), request.range, request.seed,
-                                            files.indices, described ? &description : nullptr));
-  MEG_ASSIGN_OR_RETURN(CachedIndex opened, open_cached_index(files.indices, plan));
-  const CacheSidecar sidecar{.idx = stamp_to_keep(stamp),
-                             .sequences = request.range,
-                             .lengths = totals,
-                             .extra_token = request.extra_token,
-                             .drop_last_partial = request.drop_last_partial,
-                             .indices = std::move(opened.digests)};
-  MEG_RETURN_IF_ERROR(write_sidecar(AtomicFile::create_under_lock(files.sidecar), sidecar));
+Result<AtomicFile> description_file(const std::string& path, const std::string& text) {
+  MEG_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create_under_lock(path));
+  MEG_RETURN_IF_ERROR(file.write(std::as_bytes(std::span(text))));
+  return file;
+}
+
+Result<GptIndexCache> commit(WrittenCache* written) {
+  std::vector<AtomicFile*> parts;
+  for (AtomicFile& part : written->parts) parts.push_back(&part);
+  MEG_RETURN_IF_ERROR(AtomicFile::commit_all(parts, AtomicFile::Flush::kNothing));
+  MEG_ASSIGN_OR_RETURN(CachedIndex opened,
+                       open_cached_index(written->files.indices, written->plan));
+  written->sidecar.indices = std::move(opened.digests);
+  MEG_RETURN_IF_ERROR(
+      write_sidecar(AtomicFile::create_under_lock(written->files.sidecar), written->sidecar));
   return GptIndexCache{.index = std::move(opened.index),
-                       .plan = plan,
+                       .plan = written->plan,
                        .outcome = CacheOutcome::kBuilt,
                        .reason = {},
-                       .files = files};
+                       .files = std::move(written->files)};
 }
 
 }  // namespace
@@ -208,11 +199,40 @@ Result<PlaceFinding> look_at_place(const GptIndexCacheFiles& files, CacheSource*
   return PlaceLook(files, source).look();
 }
 
-Result<GptIndexCache> build_at_place(const GptIndexCacheFiles& files, CacheSource* source) {
+int64_t WrittenCache::bytes() const {
+  constexpr int64_t kDocumentBytes = 4, kSampleBytes = 24;
+  return plan.documents() * kDocumentBytes + plan.samples * kSampleBytes;
+}
+
+Result<WrittenCache> write_for_place(const GptIndexCacheFiles& files, CacheSource* source) {
   remove_cache(files);
-  auto built = build_files(files, source);
-  if (!built.has_value()) remove_cache(files);
-  return built;
+  const GptIndexCacheRequest& request = source->request();
+  MEG_ASSIGN_OR_RETURN(const IdxStamp stamp, source->stamp());
+  MEG_ASSIGN_OR_RETURN(const LengthTotals totals, source->totals());
+  MEG_ASSIGN_OR_RETURN(const GptIndexPlan plan, source->plan(totals));
+  MEG_ASSIGN_OR_RETURN(
+      std::vector<AtomicFile> parts,
+      write_gpt_index_files(plan, source->dataset(), request.range, request.seed, files.indices));
+  if (!files.description.empty()) {
+    MEG_ASSIGN_OR_RETURN(AtomicFile description,
+                         description_file(files.description, request.description));
+    parts.push_back(std::move(description));
+  }
+  return WrittenCache{.files = files,
+                      .parts = std::move(parts),
+                      .plan = plan,
+                      .sidecar = {.idx = stamp_to_keep(stamp),
+                                  .sequences = request.range,
+                                  .lengths = totals,
+                                  .extra_token = request.extra_token,
+                                  .drop_last_partial = request.drop_last_partial,
+                                  .indices = {}}};
+}
+
+Result<GptIndexCache> put_in_place(WrittenCache* written) {
+  auto cache = commit(written);
+  if (!cache.has_value()) remove_cache(written->files);
+  return cache;
 }
 
 }  // namespace meg

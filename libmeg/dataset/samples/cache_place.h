@@ -1,10 +1,13 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
+#include <vector>
 
+#include "libmeg/core/atomic_file.h"
 #include "libmeg/core/result.h"
+#include "libmeg/dataset/samples/cache_sidecar.h"
 #include "libmeg/dataset/samples/cache_source.h"
 #include "libmeg/dataset/samples/gpt_index_cache.h"
 
@@ -20,8 +23,21 @@ struct PlaceFinding {
 /// and has the same lengths. An error where the request itself cannot be met.
 Result<PlaceFinding> look_at_place(const GptIndexCacheFiles& files, CacheSource* source);
 
-/// Builds the cache of a request at a place, whatever stands there. Nothing is left where it fails.
-/// The source must be prepared.
-Result<GptIndexCache> build_at_place(const GptIndexCacheFiles& files, CacheSource* source);
+/// A cache that is built, but not yet in its place.
+struct WrittenCache {
+  GptIndexCacheFiles files;
+  std::vector<AtomicFile> parts;  ///< In the order in which they are to appear.
+  GptIndexPlan plan;
+  CacheSidecar sidecar;  ///< Without its digests.
+
+  int64_t bytes() const;  ///< Of its files, about.
+};
+
+/// Builds the cache of a request for a place, from which it takes away what stands there. The
+/// source must be prepared.
+Result<WrittenCache> write_for_place(const GptIndexCacheFiles& files, CacheSource* source);
+
+/// Puts a cache, whose parts have been flushed, in its place. Nothing is left where it fails.
+Result<GptIndexCache> put_in_place(WrittenCache* written);
 
 }  // namespace meg

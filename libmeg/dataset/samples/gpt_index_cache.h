@@ -45,6 +45,8 @@ struct GptIndexCacheRequest {
   CacheWaiting waiting;
 };
 
+class CacheSource;
+
 /// What was done about a cache.
 enum class CacheOutcome { kFound, kBuilt, kRebuilt };
 
@@ -56,7 +58,7 @@ struct GptIndexCache {
   GptIndexCacheFiles files;  ///< The place that was taken.
 };
 
-/// Opens a split's cached indices or builds them.
+/// Opens the cached indices of splits or builds them.
 ///
 /// Caches of other programs (no sidecar) are taken where types, sizes and the entries at the ends
 /// are what the request gives; libmeg's also only for the same data and options: size, time and
@@ -67,6 +69,40 @@ struct GptIndexCache {
 /// hint at --data-cache-path; kResourceExhausted where the disk is full or no memory is left;
 /// kOutOfRange for a range outside the dataset; kCorruption for negative lengths; kInvalidArgument
 /// where the range has no tokens, and what plan_gpt_index gives.
+///
+/// What a group builds it brings to the device and into its place together, a few dozen caches at a
+/// time: the device takes little longer for them than for one. It holds their locks until then, but
+/// never while it waits for another's. One thread at a time.
+class GptIndexCacheGroup {
+ public:
+  using Take = std::function<void(Result<GptIndexCache>)>;
+
+  /// groups: that are in use at once, and share the descriptors.
+  explicit GptIndexCacheGroup(int groups = 1);
+  GptIndexCacheGroup(const GptIndexCacheGroup&) = delete;
+  /// What has not been committed is not built.
+  ~GptIndexCacheGroup();
+
+  /// Gives the cache to `take`, in this call or a later one. The request is needed for this call,
+  /// its dataset until then.
+  void open(const GptIndexCacheRequest& request, const MegatronVersion& version, Take take);
+
+  /// Puts in place and gives away what is left.
+  void commit();
+
+ private:
+  struct Written;
+
+  Status open_or_write(CacheSource* source, const Take& take);
+  Status lock_and_write(std::string unusable, CacheSource* source, const Take& take);
+  bool may_wait(const GptIndexCacheRequest& request);
+
+  size_t most_written_;
+  std::vector<Written> written_;
+  int64_t written_bytes_ = 0;
+};
+
+/// A group of one.
 Result<GptIndexCache> open_gpt_index_cache(const GptIndexCacheRequest& request,
                                            const MegatronVersion& version);
 

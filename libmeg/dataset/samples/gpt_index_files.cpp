@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "libmeg/core/atomic_file.h"
 #include "libmeg/core/huge_array.h"
 #include "libmeg/core/npy.h"
 #include "libmeg/dataset/piece_writer.h"
@@ -122,16 +121,19 @@ Status write_indices(const GptIndexPlan& plan, const IndexedDataset& dataset, Se
 
 }  // namespace
 
-Status write_gpt_index_files(const GptIndexPlan& plan, const IndexedDataset& dataset,
-                             SequenceRange range, uint32_t seed, const GptIndexPaths& paths,
-                             AtomicFile* last) {
+Result<std::vector<AtomicFile>> write_gpt_index_files(const GptIndexPlan& plan,
+                                                      const IndexedDataset& dataset,
+                                                      SequenceRange range, uint32_t seed,
+                                                      const GptIndexPaths& paths) {
   try {
     Outputs out;
     MEG_RETURN_IF_ERROR(create(plan, paths, out));
     MEG_RETURN_IF_ERROR(write_indices(plan, dataset, range, seed, out));
-    std::vector<AtomicFile*> files = {&out.document.file, &out.sample.file, &out.shuffle.file};
-    if (last != nullptr) files.push_back(last);
-    return AtomicFile::commit_all(files, AtomicFile::Flush::kFiles);
+    std::vector<AtomicFile> files;
+    for (NpyOutput* output : {&out.document, &out.sample, &out.shuffle}) {
+      files.push_back(std::move(output->file));
+    }
+    return files;
   } catch (const std::bad_alloc&) {
     return make_error(StatusCode::kResourceExhausted,
                       "{}: not enough memory for {} documents and {} samples", paths.document_index,

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "libmeg/core/atomic_file.h"
 #include "libmeg/core/result.h"
@@ -17,13 +18,13 @@ struct GptIndexPaths {
   std::string shuffle_index;
 };
 
-/// Builds the three indices of a part of a dataset and writes them as .npy files, which appear
-/// together at the end, whole (a crash of the machine may take them away again). Uses two threads;
-/// memory: the document and the shuffle index, the lengths of `range`, and a bounded rest (the
-/// sample index goes straight to its file). The caller holds the lock of their cache. last:
-/// nullptr, or a written file that is committed with them, as the last.
-Status write_gpt_index_files(const GptIndexPlan& plan, const IndexedDataset& dataset,
-                             SequenceRange range, uint32_t seed, const GptIndexPaths& paths,
-                             AtomicFile* last = nullptr);
+/// Builds the three indices of a part of a dataset and writes them as .npy files, in the order of
+/// GptIndexPaths, which the caller commits. Uses two threads; memory: the document and the shuffle
+/// index, the lengths of `range`, and a bounded rest (the sample index goes straight to its file).
+/// The caller holds the lock of their cache.
+Result<std::vector<AtomicFile>> write_gpt_index_files(const GptIndexPlan& plan,
+                                                      const IndexedDataset& dataset,
+                                                      SequenceRange range, uint32_t seed,
+                                                      const GptIndexPaths& paths);
 
 }  // namespace meg

@@ -144,6 +144,7 @@ Status BatchBuffer::read(const SampleDataset& dataset, const GptSampleOptions& o
             .labels = rows(whole_.labels, samples, shape_.samples),
             .loss_mask = rows(whole_.loss_mask, samples, shape_.samples),
             .position_ids = rows(whole_.position_ids, samples, shape_.samples),
+            .counts_positions = !options.reset_position_ids,
             .attention_mask = rows(whole_.attention_mask, samples, shape_.samples)};
   return Status();
 }

@@ -21,6 +21,8 @@ struct MicroBatch {
   std::span<int64_t> labels;
   std::span<float> loss_mask;
   std::span<int64_t> position_ids;
+  /// Whether position_ids are known to be 0 to L - 1 in every row.
+  bool counts_positions = false;
   std::span<uint8_t> attention_mask;
 };
 

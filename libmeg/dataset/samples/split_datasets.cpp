@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <new>
+#include <atomic>
 
 #include "libmeg/core/stopwatch.h"
 #include "libmeg/core/thread_pool.h"
@@ -71,15 +71,11 @@ GptDescription SplitDatasets::describe(Split split, const Part& part) const {
   return description;
 }
 
-Status SplitDatasets::open_cache(Split split, const Part& part,
-                                 std::shared_ptr<const IndexedDataset> dataset,
-                                 Opened* opened) const {
-  const Stopwatch watch;
-  MEG_ASSIGN_OR_RETURN(const std::optional<SequenceRange> range, range_of(split, *dataset));
-  if (!range.has_value()) return {};
+GptIndexCacheRequest SplitDatasets::request_for(Split split, const Part& part, SequenceRange range,
+                                                const IndexedDataset& dataset) const {
   GptIndexCacheRequest request;
-  request.dataset = dataset.get();
-  request.range = *range;
+  request.dataset = &dataset;
+  request.range = range;
   request.seed = static_cast<uint32_t>(config_.seed);
   request.description = gpt_description(describe(split, part), config_.version);
   request.samples = part.samples;
@@ -97,18 +93,50 @@ Status SplitDatasets::open_cache(Split split, const Part& part,
     request.places = gpt_index_cache_places(part.prefix, split, request.description,
                                             config_.cache_path, config_.version);
   }
-  MEG_ASSIGN_OR_RETURN(GptIndexCache cache, open_gpt_index_cache(request, config_.version));
-  opened->report = {.split = split,
-                    .prefix = part.prefix,
-                    .outcome = cache.outcome,
-                    .reason = cache.reason,
-                    .description = cache.files.description,
-                    .samples = cache.plan.samples,
-                    .epochs = cache.plan.epochs,
-                    .seconds = watch.seconds()};
-  opened->dataset =
-      std::make_unique<GptDataset>(std::move(dataset), std::move(cache.index), cache.plan);
-  return {};
+  return request;
+}
+
+void SplitDatasets::open_cache(Split split, const Part& part,
+                               std::shared_ptr<const IndexedDataset> dataset,
+                               GptIndexCacheGroup* group, Opened* opened) const {
+  const Stopwatch watch;
+  const Result<std::optional<SequenceRange>> range = range_of(split, *dataset);
+  opened->status = range.status();
+  if (!range.has_value() || !range->has_value()) return;
+  opened->status = make_error(StatusCode::kCancelled, "{}: not built", part.prefix);
+  const auto take = [=, prefix = part.prefix](Result<GptIndexCache> cache) {
+    opened->status = cache.status();
+    if (!cache.has_value()) return;
+    opened->report = {.split = split,
+                      .prefix = prefix,
+                      .outcome = cache->outcome,
+                      .reason = cache->reason,
+                      .description = cache->files.description,
+                      .samples = cache->plan.samples,
+                      .epochs = cache->plan.epochs,
+                      .seconds = watch.seconds()};
+    opened->dataset = std::make_unique<GptDataset>(dataset, std::move(cache->index), cache->plan);
+  };
+  group->open(request_for(split, part, **range, *dataset), config_.version, take);
+}
+
+std::vector<SplitDatasets::Opened> SplitDatasets::open_caches(
+    Split split, const std::vector<Part>& parts,
+    const std::vector<std::shared_ptr<const IndexedDataset>>& datasets) const {
+  std::vector<Opened> opened(parts.size());
+  const int threads = std::clamp(config_.threads, 1, static_cast<int>(parts.size()));
+  std::atomic<size_t> next = 0;
+  const auto open_some = [&] {
+    GptIndexCacheGroup group(threads);
+    for (size_t i = next++; i < parts.size(); i = next++) {
+      open_cache(split, parts[i], datasets[i], &group, &opened[i]);
+    }
+    group.commit();
+  };
+  ThreadPool pool(threads);
+  for (int i = 0; i < threads; ++i) pool.submit(open_some);
+  pool.wait();
+  return opened;
 }
 
 Result<std::vector<std::unique_ptr<SampleDataset>>> SplitDatasets::open(
@@ -118,25 +146,11 @@ Result<std::vector<std::unique_ptr<SampleDataset>>> SplitDatasets::open(
     MEG_ASSIGN_OR_RETURN(auto dataset, open_dataset(part.prefix));
     datasets.push_back(std::move(dataset));
   }
-  std::vector<Opened> opened(parts.size());
-  std::vector<Status> statuses(parts.size());
-  {
-    ThreadPool pool(std::clamp(config_.threads, 1, static_cast<int>(parts.size())));
-    for (size_t i = 0; i < parts.size(); ++i) {
-      pool.submit([&, i] {
-        try {
-          statuses[i] = open_cache(split, parts[i], datasets[i], &opened[i]);
-        } catch (const std::bad_alloc&) {
-          statuses[i] = make_error(StatusCode::kResourceExhausted,
-                                   "{}: out of memory for its indices", parts[i].prefix);
-        }
-      });
-    }
-  }
   std::vector<std::unique_ptr<SampleDataset>> splits;
   std::optional<std::string> without;
+  std::vector<Opened> opened = open_caches(split, parts, datasets);
   for (size_t i = 0; i < parts.size(); ++i) {
-    MEG_RETURN_IF_ERROR(statuses[i]);
+    MEG_RETURN_IF_ERROR(opened[i].status);
     if (opened[i].dataset == nullptr) {
       without = parts[i].prefix;
       continue;

@@ -44,6 +44,7 @@ class SplitDatasets {
  private:
   /// dataset: nullptr where the split has no documents.
   struct Opened {
+    Status status;
     std::unique_ptr<SampleDataset> dataset;
     IndexCacheReport report;
   };
@@ -53,8 +54,14 @@ class SplitDatasets {
   std::string name_of(Split split) const;
   /// nullopt: the split has no documents. kInvalidArgument where it has, but without tokens.
   Result<std::optional<SequenceRange>> range_of(Split split, const IndexedDataset& dataset) const;
-  Status open_cache(Split split, const Part& part, std::shared_ptr<const IndexedDataset> dataset,
-                    Opened* opened) const;
+  GptIndexCacheRequest request_for(Split split, const Part& part, SequenceRange range,
+                                   const IndexedDataset& dataset) const;
+  /// The rest of `opened` comes when the group is committed, at the latest.
+  void open_cache(Split split, const Part& part, std::shared_ptr<const IndexedDataset> dataset,
+                  GptIndexCacheGroup* group, Opened* opened) const;
+  std::vector<Opened> open_caches(
+      Split split, const std::vector<Part>& parts,
+      const std::vector<std::shared_ptr<const IndexedDataset>>& datasets) const;
 
   const GptDataConfig& config_;
   std::optional<SplitWeights> cut_;

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "libmeg/nn/device_copy.h"
 #include "libmeg/parallel/torch_guard.h"
 
 namespace meg::inference {
@@ -110,11 +111,11 @@ BatchScores score_logits(at::Tensor logits, const at::Tensor& targets, int64_t v
 Status score_batch(nn::GptModel& model, const Batch& batch, int64_t vocab_size,
                    std::vector<BatchScores>& scores) {
   const at::Device device = model.options().device;
-  MEG_ASSIGN_OR_RETURN(
-      const at::Tensor hidden,
-      model.hidden_states({.tokens = batch.tokens.to(device), .rows = batch.rows.to(device)}));
+  MEG_ASSIGN_OR_RETURN(const at::Tensor hidden,
+                       model.hidden_states({.tokens = nn::sent_to(device, batch.tokens),
+                                            .rows = nn::sent_to(device, batch.rows)}));
   const at::Tensor rows = hidden[0];
-  const at::Tensor targets = batch.targets.to(device);
+  const at::Tensor targets = nn::sent_to(device, batch.targets);
   for (int64_t first = 0; first < rows.size(0); first += kRowsAtOnce) {
     const int64_t count = std::min(kRowsAtOnce, rows.size(0) - first);
     MEG_ASSIGN_OR_RETURN(at::Tensor logits, model.logits_of(rows.narrow(0, first, count)));

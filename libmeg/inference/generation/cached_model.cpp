@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 
+#include "libmeg/nn/device_copy.h"
 #include "libmeg/parallel/torch_guard.h"
 
 namespace meg::inference {
@@ -37,8 +38,8 @@ Result<at::Tensor> CachedModel::extend(std::span<const nn::CachedTokens> sequenc
   at::Tensor ids;
   MEG_RETURN_IF_ERROR(parallel::torch_guard([&] {
     const c10::InferenceMode inference;
-    ids = at::tensor(at::ArrayRef<int32_t>(tokens.data(), tokens.size()), at::kLong)
-              .to(model_->options().device);
+    ids = nn::sent_to(model_->options().device,
+                      at::tensor(at::ArrayRef<int32_t>(tokens.data(), tokens.size()), at::kLong));
     return Status();
   }));
   MEG_ASSIGN_OR_RETURN(const at::Tensor states,

@@ -14,6 +14,7 @@
 #include "libmeg/inference/generation/running_text.h"
 #include "libmeg/inference/generation/stop_rules.h"
 #include "libmeg/inference/generation/token_scores.h"
+#include "libmeg/nn/device_copy.h"
 #include "libmeg/nn/few_rows_linear.h"
 #include "libmeg/nn/kernels/parallel_for.h"
 #include "libmeg/parallel/torch_guard.h"
@@ -152,7 +153,7 @@ Result<at::Tensor> ModelEngine::extend(std::span<RunningText* const> texts) {
         score_prompt(text, states.narrow(0, last[i] + 1 - sequences[i].count, sequences[i].count)));
   }
   if (tokens.size() == texts.size()) return states;
-  return states.index_select(0, at::tensor(at::IntArrayRef(last)).to(states.device()));
+  return states.index_select(0, nn::sent_to(states.device(), at::tensor(at::IntArrayRef(last))));
 }
 
 /// Which texts go through the model together: on a GPU all. A CPU takes those that are held and, up

@@ -1,13 +1,11 @@
-#include <algorithm>
-
 #include "libmeg/nn/kernels/bias_gelu.h"
 #include "libmeg/nn/kernels/cuda_floats.cuh"
+#include "libmeg/nn/kernels/cuda_launch.cuh"
 
 namespace meg::nn {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int64_t kMostBlocks = 1 << 20;  // each then walks on by the size of the grid
 
 // 0.5 * (1 + tanh(u)) = 1 / (1 + e^(-2u)), which loses no digits where tanh is near -1. The limit
 // keeps e^(-2u) finite: beyond it the result is 0 anyway.
@@ -29,66 +27,62 @@ __device__ float gelu_slope(float x) {
   return 2.0f * x * (gate * (e * gate)) * inner_slope + gate;
 }
 
+__device__ int64_t thread_in_grid() {
+  return static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+}
+
 // kSize elements a thread; no pack reaches over the end of a row.
 template <class T, int kSize>
 __global__ void forward_kernel(const T* input, const T* bias, T* output, int64_t packs,
                                int64_t packs_in_row) {
   using P = Pack<T, kSize>;
-  const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
-  for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < packs;
-       i += step) {
-    const P x = reinterpret_cast<const P*>(input)[i];
-    const P b = reinterpret_cast<const P*>(bias)[i % packs_in_row];
-    P y;
+  const int64_t i = thread_in_grid();
+  if (i >= packs) return;
+  const P x = reinterpret_cast<const P*>(input)[i];
+  const P b = reinterpret_cast<const P*>(bias)[i % packs_in_row];
+  P y;
 #pragma unroll
-    for (int k = 0; k < kSize; ++k) {
-      y.values[k] = from_float<T>(gelu<T>(to_float(x.values[k]) + to_float(b.values[k])));
-    }
-    reinterpret_cast<P*>(output)[i] = y;
+  for (int k = 0; k < kSize; ++k) {
+    y.values[k] = from_float<T>(gelu<T>(to_float(x.values[k]) + to_float(b.values[k])));
   }
+  reinterpret_cast<P*>(output)[i] = y;
 }
 
 template <class T, int kSize>
 __global__ void backward_kernel(const T* grad_output, const T* input, const T* bias, T* grad_input,
                                 int64_t packs, int64_t packs_in_row) {
   using P = Pack<T, kSize>;
-  const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
-  for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < packs;
-       i += step) {
-    const P g = reinterpret_cast<const P*>(grad_output)[i];
-    const P x = reinterpret_cast<const P*>(input)[i];
-    const P b = reinterpret_cast<const P*>(bias)[i % packs_in_row];
-    P y;
+  const int64_t i = thread_in_grid();
+  if (i >= packs) return;
+  const P g = reinterpret_cast<const P*>(grad_output)[i];
+  const P x = reinterpret_cast<const P*>(input)[i];
+  const P b = reinterpret_cast<const P*>(bias)[i % packs_in_row];
+  P y;
 #pragma unroll
-    for (int k = 0; k < kSize; ++k) {
-      const float slope = gelu_slope<T>(to_float(x.values[k]) + to_float(b.values[k]));
-      y.values[k] = from_float<T>(slope * to_float(g.values[k]));
-    }
-    reinterpret_cast<P*>(grad_input)[i] = y;
+  for (int k = 0; k < kSize; ++k) {
+    const float slope = gelu_slope<T>(to_float(x.values[k]) + to_float(b.values[k]));
+    y.values[k] = from_float<T>(slope * to_float(g.values[k]));
   }
+  reinterpret_cast<P*>(grad_input)[i] = y;
 }
 
-unsigned blocks_for(int64_t packs) {
-  return static_cast<unsigned>(std::min((packs + kThreads - 1) / kThreads, kMostBlocks));
-}
+int64_t blocks_for(int64_t packs) { return (packs + kThreads - 1) / kThreads; }
 
 template <class T, int kSize>
 int launch_forward(const BiasGeluForward& call, cudaStream_t stream) {
   const int64_t packs = call.rows * call.columns / kSize;
-  forward_kernel<T, kSize><<<blocks_for(packs), kThreads, 0, stream>>>(
-      static_cast<const T*>(call.input), static_cast<const T*>(call.bias),
-      static_cast<T*>(call.output), packs, call.columns / kSize);
-  return cudaGetLastError();
+  return launch<forward_kernel<T, kSize>>(
+      blocks_for(packs), kThreads, stream, static_cast<const T*>(call.input),
+      static_cast<const T*>(call.bias), static_cast<T*>(call.output), packs, call.columns / kSize);
 }
 
 template <class T, int kSize>
 int launch_backward(const BiasGeluBackward& call, cudaStream_t stream) {
   const int64_t packs = call.rows * call.columns / kSize;
-  backward_kernel<T, kSize><<<blocks_for(packs), kThreads, 0, stream>>>(
-      static_cast<const T*>(call.grad_output), static_cast<const T*>(call.input),
-      static_cast<const T*>(call.bias), static_cast<T*>(call.grad_input), packs,
-      call.columns / kSize);
-  return cudaGetLastError();
+  return launch<backward_kernel<T, kSize>>(
+      blocks_for(packs), kThreads, stream, static_cast<const T*>(call.grad_output),
+      static_cast<const T*>(call.input), static_cast<const T*>(call.bias),
+      static_cast<T*>(call.grad_input), packs, call.columns / kSize);
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ void bias_gelu_backward_cpu(const BiasGeluBackward& call, int64_t row_begin, int
 
 /// All rows on a GPU: device pointers, queued on `stream` (a cudaStream_t) without waiting.
 /// Returns the CUDA runtime's error code of the launch, 0 for success.
-/// Exists only where libmeg was built with CUDA.
+/// kBuiltWithoutCuda in a build without CUDA.
 int bias_gelu_forward_cuda(const BiasGeluForward& call, CUstream_st* stream,
                            CudaRung rung = CudaRung::kVector);
 int bias_gelu_backward_cuda(const BiasGeluBackward& call, CUstream_st* stream,

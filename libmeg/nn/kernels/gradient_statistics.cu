@@ -1,4 +1,5 @@
 #include "libmeg/nn/kernels/cuda_floats.cuh"
+#include "libmeg/nn/kernels/cuda_launch.cuh"
 #include "libmeg/nn/kernels/gradient_statistics.h"
 
 namespace meg::nn {
@@ -75,11 +76,11 @@ int gradient_statistics_cuda(const GradientTensor* tensors, int64_t tensor_count
                              GradientStatistics* of_chunks, int64_t chunk_count,
                              GradientStatistics* total, CUstream_st* stream) {
   if (chunk_count > 0) {
-    chunk_kernel<<<static_cast<unsigned>(chunk_count), kThreads, 0, stream>>>(tensors, tensor_count,
-                                                                              scale, of_chunks);
+    const int error = launch<chunk_kernel>(chunk_count, kThreads, stream, tensors, tensor_count,
+                                           scale, of_chunks);
+    if (error != cudaSuccess) return error;
   }
-  total_kernel<<<1, kThreads, 0, stream>>>(of_chunks, chunk_count, total);
-  return cudaGetLastError();
+  return launch<total_kernel>(1, kThreads, stream, of_chunks, chunk_count, total);
 }
 
 }  // namespace meg::nn

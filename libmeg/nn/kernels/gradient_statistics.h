@@ -41,7 +41,7 @@ GradientStatistics total_statistics(const GradientStatistics* of_chunks, int64_t
 /// (chunk_count) and total (1) lie on the device; queued on `stream` (a cudaStream_t) without
 /// waiting. Sums run in a fixed order, which is not the CPU's.
 /// Returns the CUDA runtime's error code of the launches, 0 for success.
-/// Exists only where libmeg was built with CUDA.
+/// kBuiltWithoutCuda in a build without CUDA.
 int gradient_statistics_cuda(const GradientTensor* tensors, int64_t tensor_count, float scale,
                              GradientStatistics* of_chunks, int64_t chunk_count,
                              GradientStatistics* total, CUstream_st* stream);

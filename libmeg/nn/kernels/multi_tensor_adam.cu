@@ -1,4 +1,7 @@
+#include <type_traits>
+
 #include "libmeg/nn/kernels/cuda_floats.cuh"
+#include "libmeg/nn/kernels/cuda_launch.cuh"
 #include "libmeg/nn/kernels/multi_tensor_adam.h"
 
 namespace meg::nn {
@@ -59,7 +62,11 @@ __device__ void write_narrowed(const Pack<float, kSize>& values, void* elements,
   Pack<T, kSize> narrow;
 #pragma unroll
   for (int k = 0; k < kSize; ++k) narrow.values[k] = from_float<T>(values.values[k]);
-  *reinterpret_cast<Pack<T, kSize>*>(static_cast<T*>(elements) + begin) = narrow;
+  // As one word: a pack of 16-bit types is assigned element by element.
+  using Word = std::conditional_t<kSize == 1, uint16_t, uint64_t>;
+  static_assert(sizeof(Word) == sizeof(narrow));
+  *reinterpret_cast<Word*>(static_cast<T*>(elements) + begin) =
+      reinterpret_cast<const Word&>(narrow);
 }
 
 template <int kSize>
@@ -123,13 +130,10 @@ __global__ void __launch_bounds__(kThreads)
 int multi_tensor_adam_cuda(const AdamTensor* tensors, int64_t tensor_count, const AdamStep& step,
                            int64_t chunk_count, CUstream_st* stream, CudaRung rung) {
   if (chunk_count == 0) return cudaSuccess;
-  const auto blocks = static_cast<unsigned>(chunk_count);
-  if (rung == CudaRung::kVector) {
-    adam_kernel<true><<<blocks, kThreads, 0, stream>>>(tensors, tensor_count, step);
-  } else {
-    adam_kernel<false><<<blocks, kThreads, 0, stream>>>(tensors, tensor_count, step);
-  }
-  return cudaGetLastError();
+  return rung == CudaRung::kVector
+             ? launch<adam_kernel<true>>(chunk_count, kThreads, stream, tensors, tensor_count, step)
+             : launch<adam_kernel<false>>(chunk_count, kThreads, stream, tensors, tensor_count,
+                                          step);
 }
 
 }  // namespace meg::nn

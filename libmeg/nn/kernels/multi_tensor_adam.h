@@ -67,7 +67,7 @@ void multi_tensor_adam_cpu(const AdamTensor* tensors, int64_t tensor_count, cons
 /// All chunks in one launch on a GPU: `tensors` and what they point to lie on the device; queued on
 /// `stream` (a cudaStream_t) without waiting.
 /// Returns the CUDA runtime's error code of the launch, 0 for success.
-/// Exists only where libmeg was built with CUDA.
+/// kBuiltWithoutCuda in a build without CUDA.
 int multi_tensor_adam_cuda(const AdamTensor* tensors, int64_t tensor_count, const AdamStep& step,
                            int64_t chunk_count, CUstream_st* stream,
                            CudaRung rung = CudaRung::kVector);

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "libmeg/nn/kernels/cuda_floats.cuh"
+#include "libmeg/nn/kernels/cuda_launch.cuh"
 #include "libmeg/nn/kernels/softmax_cross_entropy.h"
 
 namespace meg::nn {
@@ -8,7 +9,6 @@ namespace {
 
 constexpr int kWarp = 32;
 constexpr int kMostThreads = 1024;
-constexpr int64_t kMostBlocks = 1 << 20;  // each then walks on by the size of the grid
 
 /// Part of a row: its largest logit, and the sum of e^(logit - maximum).
 struct Softmax {
@@ -30,9 +30,10 @@ __device__ Softmax merged(Softmax a, Softmax b) {
   return {maximum, a.sum * rescale<T>(a.maximum, maximum) + b.sum * rescale<T>(b.maximum, maximum)};
 }
 
-/// Takes kSize more logits in; the sum is rescaled at most once for all of them.
+/// Takes kSize more logits in; the sum is rescaled at most once for all of them. By value: through
+/// a reference the compiler reads element by element.
 template <class T, int kSize>
-__device__ Softmax taken_in(Softmax softmax, const Pack<T, kSize>& logits) {
+__device__ Softmax taken_in(Softmax softmax, const Pack<T, kSize> logits) {
   float maximum = softmax.maximum;
 #pragma unroll
   for (int k = 0; k < kSize; ++k) maximum = fmaxf(maximum, to_float(logits.values[k]));
@@ -54,10 +55,10 @@ __device__ Softmax merged_in_warp(Softmax softmax) {
 }
 
 /// All threads' parts put together, in a fixed order; valid in thread 0. blockDim.x is a multiple
-/// of
-/// 32. `of_warps` is free again after the next __syncthreads().
+/// of 32.
 template <class T>
-__device__ Softmax merged_in_block(Softmax softmax, Softmax* of_warps) {
+__device__ Softmax merged_in_block(Softmax softmax) {
+  __shared__ Softmax of_warps[kMostThreads / kWarp];
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   softmax = merged_in_warp<T>(softmax);
@@ -70,57 +71,91 @@ __device__ Softmax merged_in_block(Softmax softmax, Softmax* of_warps) {
   return softmax;
 }
 
+/// The block's row of an array of `columns` columns.
+template <class P, class Array>
+__device__ P* own_row(Array* array, int64_t columns) {
+  constexpr int64_t kElements = sizeof(P) / sizeof(P::values[0]);
+  return static_cast<P*>(array) + blockIdx.x * (columns / kElements);
+}
+
+/// Valid in thread 0.
+template <class T, int kSize>
+__device__ Softmax softmax_of_row(const Pack<T, kSize>* logits, int64_t packs) {
+  Softmax softmax = empty_softmax();
+  for (int64_t i = threadIdx.x; i < packs; i += blockDim.x) {
+    softmax = taken_in(softmax, logits[i]);
+  }
+  return merged_in_block<T>(softmax);
+}
+
+/// By thread 0.
+template <class T>
+__device__ void write_loss(const SoftmaxCrossEntropyForward& call, Softmax softmax,
+                           int* label_error) {
+  const int64_t row = blockIdx.x;
+  const int64_t label = call.labels[row];
+  const bool inside = label >= 0 && label < call.columns;
+  if (!inside) *label_error = 1;
+  call.maxima[row] = softmax.maximum;
+  call.sums[row] = softmax.sum;
+  const T* logits = static_cast<const T*>(call.logits) + row * call.columns;
+  call.losses[row] = inside ? logf(softmax.sum) + (softmax.maximum - to_float(logits[label])) : NAN;
+}
+
+/// By all threads. In place too: an element is read and written by the same thread.
+template <class T, int kSize>
+__device__ void write_gradients(const Pack<T, kSize>* logits, Pack<T, kSize>* gradients,
+                                int64_t packs, Softmax softmax, int64_t label, float grad_loss) {
+  const float scale = grad_loss / softmax.sum;
+  for (int64_t i = threadIdx.x; i < packs; i += blockDim.x) {
+    const Pack<T, kSize> of_logits = logits[i];
+    Pack<T, kSize> of_gradients;
+#pragma unroll
+    for (int k = 0; k < kSize; ++k) {
+      float gradient = exponential<T>(to_float(of_logits.values[k]) - softmax.maximum) * scale;
+      if (i * kSize + k == label) gradient -= grad_loss;
+      of_gradients.values[k] = from_float<T>(gradient);
+    }
+    gradients[i] = of_gradients;
+  }
+}
+
 // A block a row, which is read once.
 template <class T, int kSize>
 __global__ void forward_kernel(SoftmaxCrossEntropyForward call, int* label_error) {
   using P = Pack<T, kSize>;
-  __shared__ Softmax of_warps[kMostThreads / kWarp];
-  const int64_t packs = call.columns / kSize;
-  for (int64_t row = blockIdx.x; row < call.rows; row += gridDim.x) {
-    const T* logits = static_cast<const T*>(call.logits) + row * call.columns;
-    Softmax softmax = empty_softmax();
-    for (int64_t i = threadIdx.x; i < packs; i += blockDim.x) {
-      softmax = taken_in(softmax, reinterpret_cast<const P*>(logits)[i]);
-    }
-    softmax = merged_in_block<T>(softmax, of_warps);
-    if (threadIdx.x == 0) {
-      const int64_t label = call.labels[row];
-      const bool inside = label >= 0 && label < call.columns;
-      if (!inside) *label_error = 1;
-      call.maxima[row] = softmax.maximum;
-      call.sums[row] = softmax.sum;
-      call.losses[row] =
-          inside ? logf(softmax.sum) + (softmax.maximum - to_float(logits[label])) : NAN;
-    }
-    __syncthreads();
-  }
+  const P* logits = own_row<const P>(call.logits, call.columns);
+  const Softmax softmax = softmax_of_row(logits, call.columns / kSize);
+  if (threadIdx.x == 0) write_loss<T>(call, softmax, label_error);
 }
 
-// In place too: an element is read and written by the same thread.
+// A block a row.
 template <class T, int kSize>
 __global__ void backward_kernel(SoftmaxCrossEntropyBackward call) {
   using P = Pack<T, kSize>;
+  const int64_t row = blockIdx.x;
+  write_gradients(own_row<const P>(call.logits, call.columns),
+                  own_row<P>(call.grad_logits, call.columns), call.columns / kSize,
+                  {call.maxima[row], call.sums[row]}, call.labels[row], call.grad_losses[row]);
+}
+
+// A block a row, which is in the cache when it is read again. The loss is written before the
+// barrier: its logit may be overwritten after it.
+template <class T, int kSize>
+__global__ void forward_backward_kernel(SoftmaxCrossEntropyForward call, const float* grad_losses,
+                                        void* grad_logits, int* label_error) {
+  using P = Pack<T, kSize>;
+  __shared__ Softmax of_row;
+  const P* logits = own_row<const P>(call.logits, call.columns);
   const int64_t packs = call.columns / kSize;
-  for (int64_t row = blockIdx.x; row < call.rows; row += gridDim.x) {
-    const P* logits =
-        reinterpret_cast<const P*>(static_cast<const T*>(call.logits) + row * call.columns);
-    P* gradients = reinterpret_cast<P*>(static_cast<T*>(call.grad_logits) + row * call.columns);
-    const float grad_loss = call.grad_losses[row];
-    const float scale = grad_loss / call.sums[row];
-    const float maximum = call.maxima[row];
-    const int64_t label = call.labels[row];
-    for (int64_t i = threadIdx.x; i < packs; i += blockDim.x) {
-      const P of_logits = logits[i];
-      P of_gradients;
-#pragma unroll
-      for (int k = 0; k < kSize; ++k) {
-        float gradient = exponential<T>(to_float(of_logits.values[k]) - maximum) * scale;
-        if (i * kSize + k == label) gradient -= grad_loss;
-        of_gradients.values[k] = from_float<T>(gradient);
-      }
-      gradients[i] = of_gradients;
-    }
+  const Softmax softmax = softmax_of_row(logits, packs);
+  if (threadIdx.x == 0) {
+    write_loss<T>(call, softmax, label_error);
+    of_row = softmax;
   }
+  __syncthreads();
+  write_gradients(logits, own_row<P>(grad_logits, call.columns), packs, of_row,
+                  call.labels[blockIdx.x], grad_losses[blockIdx.x]);
 }
 
 /// A multiple of 32, so that a thread has a few packs to do.
@@ -129,20 +164,24 @@ unsigned threads_for(int64_t packs) {
   return static_cast<unsigned>(std::clamp<int64_t>(wanted, 4 * kWarp, kMostThreads));
 }
 
-unsigned blocks_for(int64_t rows) { return static_cast<unsigned>(std::min(rows, kMostBlocks)); }
-
 template <class T, int kSize>
 int launch_forward(const SoftmaxCrossEntropyForward& call, int* label_error, cudaStream_t stream) {
-  forward_kernel<T, kSize>
-      <<<blocks_for(call.rows), threads_for(call.columns / kSize), 0, stream>>>(call, label_error);
-  return cudaGetLastError();
+  return launch<forward_kernel<T, kSize>>(call.rows, threads_for(call.columns / kSize), stream,
+                                          call, label_error);
+}
+
+template <class T, int kSize>
+int launch_forward_backward(const SoftmaxCrossEntropyForward& call, const float* grad_losses,
+                            void* grad_logits, int* label_error, cudaStream_t stream) {
+  return launch<forward_backward_kernel<T, kSize>>(call.rows, threads_for(call.columns / kSize),
+                                                   stream, call, grad_losses, grad_logits,
+                                                   label_error);
 }
 
 template <class T, int kSize>
 int launch_backward(const SoftmaxCrossEntropyBackward& call, cudaStream_t stream) {
-  backward_kernel<T, kSize>
-      <<<blocks_for(call.rows), threads_for(call.columns / kSize), 0, stream>>>(call);
-  return cudaGetLastError();
+  return launch<backward_kernel<T, kSize>>(call.rows, threads_for(call.columns / kSize), stream,
+                                           call);
 }
 
 }  // namespace
@@ -168,6 +207,22 @@ int softmax_cross_entropy_backward_cuda(const SoftmaxCrossEntropyBackward& call,
                           starts_at_16_bytes(call.logits) && starts_at_16_bytes(call.grad_logits);
     return in_packs ? launch_backward<T, kPackSize<T>>(call, stream)
                     : launch_backward<T, 1>(call, stream);
+  });
+}
+
+int softmax_cross_entropy_forward_backward_cuda(const SoftmaxCrossEntropyForward& call,
+                                                const float* grad_losses, void* grad_logits,
+                                                int* label_error, CUstream_st* stream,
+                                                CudaRung rung) {
+  if (call.rows == 0) return cudaSuccess;
+  return with_float_type(call.type, [&](auto zero) -> int {
+    using T = decltype(zero);
+    const bool in_packs = rung == CudaRung::kVector && call.columns % kPackSize<T> == 0 &&
+                          starts_at_16_bytes(call.logits) && starts_at_16_bytes(grad_logits);
+    return in_packs
+               ? launch_forward_backward<T, kPackSize<T>>(call, grad_losses, grad_logits,
+                                                          label_error, stream)
+               : launch_forward_backward<T, 1>(call, grad_losses, grad_logits, label_error, stream);
   });
 }
 

@@ -48,15 +48,28 @@ int64_t softmax_cross_entropy_forward_cpu(const SoftmaxCrossEntropyForward& call
 void softmax_cross_entropy_backward_cpu(const SoftmaxCrossEntropyBackward& call, int64_t row_begin,
                                         int64_t row_end);
 
+/// Forward and, with grad_losses (rows), the gradient into grad_logits (rows, columns; the logits
+/// themselves, or apart) in one visit to each row: for those who know grad_losses beforehand. The
+/// same bits and the same return value as the two calls.
+int64_t softmax_cross_entropy_forward_backward_cpu(const SoftmaxCrossEntropyForward& call,
+                                                   const float* grad_losses, void* grad_logits,
+                                                   int64_t row_begin, int64_t row_end);
+
 /// All rows on a GPU: device pointers, queued on `stream` (a cudaStream_t) without waiting. A label
 /// outside [0, columns) makes that row's loss NaN and *label_error (on the device, zeroed by the
 /// caller) 1. Returns the CUDA runtime's error code of the launch, 0 for success.
-/// Exists only where libmeg was built with CUDA.
+/// kBuiltWithoutCuda in a build without CUDA.
 int softmax_cross_entropy_forward_cuda(const SoftmaxCrossEntropyForward& call, int* label_error,
                                        CUstream_st* stream, CudaRung rung = CudaRung::kVector);
 
 /// All rows of the gradient on a GPU, in the same way.
 int softmax_cross_entropy_backward_cuda(const SoftmaxCrossEntropyBackward& call,
                                         CUstream_st* stream, CudaRung rung = CudaRung::kVector);
+
+/// Both in one launch, where a row is read from memory once.
+int softmax_cross_entropy_forward_backward_cuda(const SoftmaxCrossEntropyForward& call,
+                                                const float* grad_losses, void* grad_logits,
+                                                int* label_error, CUstream_st* stream,
+                                                CudaRung rung = CudaRung::kVector);
 
 }  // namespace meg::nn

@@ -38,13 +38,19 @@ float logit_at(const CpuRuns& runs, const void* logits, int64_t index) {
   return *runs.read(logits, index, 1, &room);
 }
 
+/// The first row whose label is outside [0, columns), or -1.
+int64_t first_bad_label(const SoftmaxCrossEntropyForward& call, int64_t begin, int64_t end) {
+  for (int64_t row = begin; row < end; ++row) {
+    if (call.labels[row] < 0 || call.labels[row] >= call.columns) return row;
+  }
+  return -1;
+}
+
 }  // namespace
 
 int64_t softmax_cross_entropy_forward_cpu(const SoftmaxCrossEntropyForward& call, int64_t row_begin,
                                           int64_t row_end) {
-  for (int64_t row = row_begin; row < row_end; ++row) {
-    if (call.labels[row] < 0 || call.labels[row] >= call.columns) return row;
-  }
+  if (const int64_t bad = first_bad_label(call, row_begin, row_end); bad >= 0) return bad;
   const CpuRuns runs(call.type);
   for (int64_t row = row_begin; row < row_end; ++row) {
     const int64_t begin = row * call.columns;
@@ -76,6 +82,20 @@ void softmax_cross_entropy_backward_cpu(const SoftmaxCrossEntropyBackward& call,
       runs.write(gradient, call.grad_logits, begin, count);
     }
   }
+}
+
+int64_t softmax_cross_entropy_forward_backward_cpu(const SoftmaxCrossEntropyForward& call,
+                                                   const float* grad_losses, void* grad_logits,
+                                                   int64_t row_begin, int64_t row_end) {
+  if (const int64_t bad = first_bad_label(call, row_begin, row_end); bad >= 0) return bad;
+  const SoftmaxCrossEntropyBackward backward{call.type,   call.logits, call.labels,
+                                             call.maxima, call.sums,   grad_losses,
+                                             grad_logits, call.rows,   call.columns};
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    softmax_cross_entropy_forward_cpu(call, row, row + 1);
+    softmax_cross_entropy_backward_cpu(backward, row, row + 1);
+  }
+  return -1;
 }
 
 }  // namespace meg::nn

@@ -54,7 +54,7 @@ class FastEncoder : public TokenEncoder {
   static constexpr size_t kMediumSets = size_t{1} << 16;
   static constexpr size_t kLongSlots = size_t{1} << 16;
   static constexpr size_t kLongStoreBytes = size_t{4} << 20;
-  static constexpr size_t kMaxCachedBytes = 1024;
+  static constexpr size_t kMaxCachedBytes = kLongStoreBytes / 8;
   static constexpr size_t kCopyRoom = WideCache::kMaxIds;
 
   /// Words whose cache entries are asked for together, so that the waits for memory overlap.

@@ -44,55 +44,48 @@ void WordMerger::start_list(std::string_view word) {
   list_pieces_.resize(size);
   next_.resize(size);
   previous_.resize(size);
-  list_ranks_.resize(size);
+  pairs_.resize(size);
   for (size_t i = 0; i < size; ++i) {
+    const auto left = static_cast<uint32_t>(i);
     list_pieces_[i] = byte_of(word[i]);
-    next_[i] = i + 1 < size ? static_cast<uint32_t>(i + 1) : kNone;
-    previous_[i] = i > 0 ? static_cast<uint32_t>(i - 1) : kNone;
+    next_[i] = i + 1 < size ? left + 1 : kNone;
+    previous_[i] = i > 0 ? left - 1 : kNone;
+    if (i + 1 == size) break;
+    pairs_.assign(i, pair(table_.byte_rank(byte_of(word[i]), byte_of(word[i + 1])), left));
   }
+  pairs_.build();
 }
 
-/// Looks up the merge of the pair that starts at `left` and remembers it for a later round.
-void WordMerger::push_pair(uint32_t left) {
-  list_ranks_[left] = MergeTable::kNoRank;
-  if (next_[left] == kNone) return;
-  const uint32_t rank = table_.rank(list_pieces_[left], list_pieces_[next_[left]]);
-  list_ranks_[left] = rank;
-  if (rank != MergeTable::kNoRank) created_.push_back((uint64_t{rank} << 32) | left);
+/// Looks up the merge of the pair that starts at `left`. One that would come before the pairs of
+/// this round waits for the next.
+void WordMerger::look_up_pair(uint32_t left) {
+  uint32_t rank = MergeTable::kNoRank;
+  if (next_[left] != kNone) rank = table_.rank(list_pieces_[left], list_pieces_[next_[left]]);
+  if (rank < round_) {
+    postponed_.push_back(left);
+    rank = MergeTable::kNoRank;
+  }
+  pairs_.set(left, pair(rank, left));
 }
 
 void WordMerger::merge_pair(uint32_t left) {
   const uint32_t right = next_[left];
-  list_pieces_[left] = table_.result(list_ranks_[left]);
+  list_pieces_[left] = table_.result(round_);
   next_[left] = next_[right];
   if (next_[right] != kNone) previous_[next_[right]] = left;
-  list_ranks_[right] = MergeTable::kNoRank;
-  push_pair(left);
-  if (previous_[left] != kNone) push_pair(previous_[left]);
+  pairs_.set(right, MinTree::kInfinite);
+  look_up_pair(left);
+  if (previous_[left] != kNone) look_up_pair(previous_[left]);
 }
 
 void WordMerger::merge_long(std::string_view word) {
   start_list(word);
-  heap_.clear();
-  created_.clear();
-  for (size_t i = 0; i < word.size(); ++i) push_pair(static_cast<uint32_t>(i));
-  const auto later = std::greater<uint64_t>();
-  heap_.swap(created_);
-  std::make_heap(heap_.begin(), heap_.end(), later);
-  while (true) {
-    for (const uint64_t pair : created_) {
-      heap_.push_back(pair);
-      std::push_heap(heap_.begin(), heap_.end(), later);
-    }
-    created_.clear();
-    if (heap_.empty()) break;
-    const auto rank = static_cast<uint32_t>(heap_.front() >> 32);
-    while (!heap_.empty() && static_cast<uint32_t>(heap_.front() >> 32) == rank) {
-      const auto left = static_cast<uint32_t>(heap_.front());
-      std::pop_heap(heap_.begin(), heap_.end(), later);
-      heap_.pop_back();
-      if (list_ranks_[left] == rank) merge_pair(left);
-    }
+  while (pairs_.min() != MinTree::kInfinite) {
+    round_ = static_cast<uint32_t>(pairs_.min() >> 32);
+    while (pairs_.min() >> 32 == round_) merge_pair(static_cast<uint32_t>(pairs_.min()));
+    round_ = 0;
+    for (const uint32_t left : postponed_) look_up_pair(left);
+    postponed_.clear();
   }
   size_t count = 0;
   for (uint32_t i = 0; i != kNone; i = next_[i]) list_pieces_[count++] = list_pieces_[i];

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "libmeg/tokenizer/fast/merge_table.h"
+#include "libmeg/tokenizer/fast/min_tree.h"
 
 namespace meg::fast {
 
@@ -22,7 +23,7 @@ class WordMerger {
   explicit WordMerger(const MergeTable& table) : table_(table) {}
 
   /// The pieces of a word of at least one byte. Valid until the next call. O(n log n) time, about
-  /// 30 bytes of memory for each byte of the longest word so far.
+  /// 22 bytes of memory for each byte of the longest word so far.
   std::span<const uint32_t> merge(std::string_view word);
 
   using Emit = std::function<void(std::span<const uint32_t> pieces)>;
@@ -45,12 +46,12 @@ class WordMerger {
   bool merge_windows(std::string_view word, const Emit& emit, size_t window_bytes = kWindowBytes);
 
  private:
-  static constexpr size_t kShortBytes = 96;
+  static constexpr size_t kShortBytes = 32;
 
   size_t merge_short(std::string_view word);
   void merge_long(std::string_view word);
   void start_list(std::string_view word);
-  void push_pair(uint32_t left);
+  void look_up_pair(uint32_t left);
   void merge_pair(uint32_t left);
 
   const MergeTable& table_;
@@ -58,12 +59,16 @@ class WordMerger {
   std::array<uint32_t, kShortBytes> pieces_;
   std::array<uint32_t, kShortBytes> ranks_;  // of the pairs (i, i + 1)
 
-  /// merge_long: a linked list over the word's bytes; the pair that starts at `left` has the rank
-  /// list_ranks_[left].
+  static uint64_t pair(uint32_t rank, uint32_t left) {
+    return rank == MergeTable::kNoRank ? MinTree::kInfinite : uint64_t{rank} << 32 | left;
+  }
+
+  /// merge_long: a linked list over the word's bytes.
   static constexpr uint32_t kNone = UINT32_MAX;
-  std::vector<uint32_t> list_pieces_, list_ranks_, next_, previous_;
-  std::vector<uint64_t> heap_;  // rank << 32 | left, smallest on top; may hold pairs that are gone
-  std::vector<uint64_t> created_;  // pairs made in this round
+  std::vector<uint32_t> list_pieces_, next_, previous_;
+  MinTree pairs_;                    // rank << 32 | left for the pair that starts at `left`
+  uint32_t round_ = 0;               // the rank that is merged now
+  std::vector<uint32_t> postponed_;  // pairs of a lower rank that this round made
 };
 
 }  // namespace meg::fast

@@ -48,7 +48,10 @@ class Part {
   }
 
   Status write(const GptIndexPaths& paths) const {
-    return write_gpt_index_files(plan_, dataset_, range_, kSeed, paths);
+    MEG_ASSIGN_OR_RETURN(std::vector<AtomicFile> files,
+                         write_gpt_index_files(plan_, dataset_, range_, kSeed, paths));
+    AtomicFile* const all[] = {&files[0], &files[1], &files[2]};
+    return AtomicFile::commit_all(all, AtomicFile::Flush::kFiles);
   }
 
   template <class Row>

@@ -28,7 +28,20 @@ TEST(MicroBatch, ItsRowsAreTheSamplesInTheOrderAskedFor) {
   EXPECT_THAT(batch.labels, ElementsAre(7001, 7002, 1001, 1002));
   EXPECT_THAT(batch.loss_mask, ElementsAre(1, 1, 1, 1));
   EXPECT_THAT(batch.position_ids, ElementsAre(0, 1, 0, 1));
+  EXPECT_TRUE(batch.counts_positions);
   EXPECT_THAT(batch.attention_mask, IsEmpty());
+}
+
+TEST(MicroBatch, ResetPositionsDoNotCount) {
+  const MadeUpDataset dataset(10, 3);
+  auto buffer = BatchBuffer::create({.samples = 1, .sequence_length = 2}, {});
+  ASSERT_TRUE(buffer.has_value());
+  buffer->sample_numbers() = {7};
+  std::vector<int64_t> text(3);
+  const GptSampleOptions options{.sequence_length = 2, .eod = 7000, .reset_position_ids = true};
+  ASSERT_TRUE(buffer->read(dataset, options, text).ok());
+  EXPECT_THAT(buffer->batch().position_ids, ElementsAre(0, 0));
+  EXPECT_FALSE(buffer->batch().counts_positions);
 }
 
 TEST(MicroBatch, EachSampleHasItsAttentionMask) {

@@ -51,7 +51,10 @@ Status write_indices(const std::vector<std::string>& arguments) {
                                     arguments[1] + "/sample_index.npy",
                                     arguments[1] + "/shuffle_index.npy"};
   const auto seed = static_cast<uint32_t>(std::stoul(arguments[2]));
-  return meg::write_gpt_index_files(plan, dataset, {0, lengths.size()}, seed, paths);
+  MEG_ASSIGN_OR_RETURN(std::vector<meg::AtomicFile> files,
+                       meg::write_gpt_index_files(plan, dataset, {0, lengths.size()}, seed, paths));
+  meg::AtomicFile* const all[] = {&files[0], &files[1], &files[2]};
+  return meg::AtomicFile::commit_all(all, meg::AtomicFile::Flush::kFiles);
 }
 
 }  // namespace

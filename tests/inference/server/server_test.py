@@ -122,8 +122,8 @@ class ServedTest(unittest.TestCase):
         self.assertEqual(len(self.ask(PROMPT)["segments"][0]), 4)
 
     def wait_for(self, health):
-        """Until the server's load is this, at most 10 s."""
-        for _ in range(1000):
+        """Until the server's load is this, at least 30 s."""
+        for _ in range(3000):
             _, found = self.server.health()
             if all(found[key] == value for key, value in health.items()):
                 return
@@ -394,7 +394,7 @@ class WrongRequests(ServedTest):
 
 
 class SlowClients(ServedTest):
-    flags = ("--max-connections", 20, "--client-timeout", 30)
+    flags = ("--max-connections", 20, "--client-timeout", 90)
 
     def test_they_do_not_keep_others_waiting(self):
         slow = [self.server.connect() for _ in range(60)]
@@ -406,7 +406,7 @@ class SlowClients(ServedTest):
         start = time.monotonic()
         for _ in range(20):
             self.expect_alive()
-        self.assertLess(time.monotonic() - start, 20)  # of the 30 s that the slow ones have
+        self.assertLess(time.monotonic() - start, 60)  # of the 90 s that the slow ones have
         for connection in slow:
             connection.close()
 
@@ -480,7 +480,7 @@ class BeamSearches(ServedTest):
 
 
 class SlowSteps(ServedTest):
-    flags = ("--step-microseconds", 3000000, "--request-timeout", 1)
+    flags = ("--step-microseconds", 9000000, "--request-timeout", 1)
 
     def test_health_says_that_nothing_can_be_answered_in_time(self):
         self.ask(PROMPT, 503)
@@ -535,7 +535,7 @@ class Ends(unittest.TestCase):
             idle = server.connect()
 
             def ask(_):
-                return server.ask({"prompts": ["Hello"], "tokens_to_generate": 60, "top_k": 1})
+                return server.ask({"prompts": ["Hello"], "tokens_to_generate": 200, "top_k": 1})
             with concurrent.futures.ThreadPoolExecutor(4) as pool:
                 answers = [pool.submit(ask, i) for i in range(4)]
                 while not {"active": 2, "queue": 2}.items() <= server.health()[1].items():

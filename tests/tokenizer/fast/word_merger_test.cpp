@@ -82,6 +82,49 @@ TEST(WordMerger, AgreesWithTheReferenceAtEveryLength) {
   }
 }
 
+/// Words of one size that differ in what is hard about them: letters, any bytes (so no UTF-8), one
+/// letter alone, a few bytes again and again.
+std::vector<std::string> hard_words(std::mt19937& random, size_t size) {
+  std::string every_byte(256, ' ');
+  for (size_t i = 0; i < 256; ++i) every_byte[i] = static_cast<char>(i);
+  std::vector<std::string> words;
+  for (const std::string_view letters : {"etaoinshrdlu", "0123456789", "e"}) {
+    words.push_back(random_word(random, size, letters));
+  }
+  words.push_back(random_word(random, size, every_byte));
+  std::string repeats = random_word(random, 1 + random() % 20, "aeinst\xc3\xa9");
+  while (repeats.size() < size) repeats += repeats;
+  words.push_back(repeats.substr(0, size));
+  return words;
+}
+
+TEST(WordMerger, AgreesWithTheReferenceWhereItsTreeGrows) {
+  const BpeModel model = trained_model();
+  const auto table = fast::MergeTable::build(model);
+  ASSERT_TRUE(table);
+  fast::WordMerger merger(*table);
+  std::mt19937 random(5);
+  for (const size_t size : {1, 2, 31, 32, 33, 63, 64, 65, 511, 512, 513, 4095, 4096, 4097, 9000}) {
+    for (const std::string& word : hard_words(random, size)) {
+      const auto pieces = merger.merge(word);
+      ASSERT_EQ(Pieces(pieces.begin(), pieces.end()), expected_pieces(model, word)) << size;
+    }
+  }
+}
+
+TEST(WordMerger, AgreesWithTheReferenceOnAWordOf100000Bytes) {
+  const BpeModel model = trained_model();
+  const auto table = fast::MergeTable::build(model);
+  ASSERT_TRUE(table);
+  fast::WordMerger merger(*table);
+  std::mt19937 random(6);
+  const std::string word = random_word(random, 100000, "etaoin");
+  const Pieces expected = expected_pieces(model, word);
+  const auto pieces = merger.merge(word);
+  EXPECT_EQ(Pieces(pieces.begin(), pieces.end()), expected);
+  EXPECT_EQ(merged_in_windows(merger, word, fast::WordMerger::kWindowBytes), expected);
+}
+
 TEST(WordMerger, AgreesWithTheReferenceOnMergesInAnyOrder) {
   std::mt19937 random(2);
   for (int i = 0; i < 200; ++i) {
@@ -89,7 +132,7 @@ TEST(WordMerger, AgreesWithTheReferenceOnMergesInAnyOrder) {
     const auto table = fast::MergeTable::build(model);
     ASSERT_TRUE(table);
     fast::WordMerger merger(*table);
-    for (const size_t size : {2, 5, 20, 90, 97, 400}) {
+    for (const size_t size : {2, 5, 20, 32, 33, 97, 400, 3000}) {
       const std::string word = random_word(random, size, "aaabbc");
       const auto pieces = merger.merge(word);
       ASSERT_EQ(Pieces(pieces.begin(), pieces.end()), expected_pieces(model, word)) << word;

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace meg::nn {
+
+/// Whether cuBLASLt can compute GELU and bias gradients inside the products of these: 16-bit arrays
+/// on a GPU, whose library LibTorch has loaded, and a result that needs gradients. The functions
+/// below compute the same anywhere, in several steps.
+bool has_epilogues(const at::Tensor& input, const at::Tensor& weight);
+
+/// at::linear: input [.., k] x weight [n, k], transposed, + bias [n]. Its backward pass gets the
+/// bias's gradient out of the weight's.
+at::Tensor epilogue_linear(const at::Tensor& input, const at::Tensor& weight,
+                           const at::Tensor& bias);
+
+/// linear(gelu(linear(input))) with the tanh form of GELU. input: [.., h]; fc1_weight: [f, h];
+/// fc1_bias: [f]; fc2_weight: [h, f]; fc2_bias: [h]. GELU, its gradient and both biases' gradients
+/// are parts of the five products.
+at::Tensor epilogue_mlp(const at::Tensor& input, const at::Tensor& fc1_weight,
+                        const at::Tensor& fc1_bias, const at::Tensor& fc2_weight,
+                        const at::Tensor& fc2_bias);
+
+}  // namespace meg::nn

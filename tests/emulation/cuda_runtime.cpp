@@ -1,0 +1,8 @@
+#include <cuda_runtime.h>
+
+namespace meg::emulation {
+
+// Not in the header: what kernels' object files hold of variables is taken for shared memory.
+cudaError_t last_error = cudaSuccess;
+
+}  // namespace meg::emulation

@@ -1,0 +1,29 @@
+// A build without CUDA, whatever this one is: its stand-ins are compiled into this program.
+
+#include <gtest/gtest.h>
+
+#include "libmeg/nn/kernels/bias_gelu.h"
+#include "libmeg/nn/kernels/cuda_device.h"
+#include "libmeg/nn/kernels/gradient_statistics.h"
+#include "libmeg/nn/kernels/multi_tensor_adam.h"
+#include "libmeg/nn/kernels/softmax_cross_entropy.h"
+
+namespace meg::nn {
+namespace {
+
+TEST(NoCudaTest, SaysWhyThereIsNoGpu) {
+  EXPECT_STREQ(cuda_problem(), "libmeg was built without CUDA kernels (no nvcc)");
+}
+
+TEST(NoCudaTest, RefusesEveryLaunch) {
+  EXPECT_EQ(bias_gelu_forward_cuda({}, nullptr), kBuiltWithoutCuda);
+  EXPECT_EQ(bias_gelu_backward_cuda({}, nullptr), kBuiltWithoutCuda);
+  EXPECT_EQ(gradient_statistics_cuda(nullptr, 0, 1, nullptr, 0, nullptr, nullptr),
+            kBuiltWithoutCuda);
+  EXPECT_EQ(multi_tensor_adam_cuda(nullptr, 0, {}, 0, nullptr), kBuiltWithoutCuda);
+  EXPECT_EQ(softmax_cross_entropy_forward_cuda({}, nullptr, nullptr), kBuiltWithoutCuda);
+  EXPECT_EQ(softmax_cross_entropy_backward_cuda({}, nullptr), kBuiltWithoutCuda);
+}
+
+}  // namespace
+}  // namespace meg::nn

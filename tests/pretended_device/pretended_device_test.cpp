@@ -1,0 +1,194 @@
+// What libmeg asks of a GPU, counted on one that computes nothing: all that comes back is what was
+// copied there or zero. A GPT of 24 layers in bf16, as the 345M model has.
+
+#include <ATen/ATen.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <dlfcn.h>
+#include <gtest/gtest-spi.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "libmeg/inference/evaluation/scoring.h"
+#include "libmeg/inference/generation/model_engine.h"
+#include "tests/inference/letter_tokenizer.h"
+#include "tests/pretended_device/budget.h"
+#include "tests/temp_folder.h"
+#include "tests/train/small_run.h"
+
+namespace meg {
+namespace {
+
+using pretended::take_counts;
+using test::expect_within_budget;
+
+bool torch_has_cuda() {
+  Dl_info torch = {};
+  ::dladdr(reinterpret_cast<const void*>(&at::globalContext), &torch);
+  return std::filesystem::exists(
+      std::filesystem::path(torch.dli_fname).replace_filename("libtorch_cuda.so"));
+}
+
+class PretendedDeviceTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!torch_has_cuda()) GTEST_SKIP() << "this LibTorch is for CPUs only";
+    // Every tensor is then memory of its own, zero at first, and counted.
+    ::setenv("PYTORCH_NO_CUDA_MEMORY_CACHING", "1", /*overwrite=*/1);
+    ASSERT_NE(::dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL), nullptr) << ::dlerror();
+  }
+};
+
+GptConfig gpt_of_24_layers() {
+  GptConfig config = test::small_config();
+  config.num_layers = 24;
+  config.hidden_size = 128;
+  config.ffn_hidden_size = 512;
+  config.num_attention_heads = config.num_query_groups = 2;
+  config.kv_channels = 64;
+  config.max_position_embeddings = config.seq_length = 64;
+  config.padded_vocab_size = 128;
+  return config;
+}
+
+nn::GptOptions on_gpu() {
+  nn::GptOptions options;
+  options.device = at::Device(at::kCUDA, 0);
+  options.params_dtype = at::kBFloat16;
+  return options;
+}
+
+/// A run of four steps of such many micro-batches, of 2 samples each.
+train::TrainerOptions run_on_gpu(int64_t micro_batches, int64_t eval_iters = 0) {
+  auto options = test::small_run({.train_iters = 4, .eval_iters = eval_iters, .eval_interval = 4},
+                                 gpt_of_24_layers(), micro_batches);
+  options.model = on_gpu();
+  return options;
+}
+
+/// What a run asked for from one report to the next.
+struct WatchedRun {
+  explicit WatchedRun(train::TrainerOptions options) {
+    test::SmallTrainer run(std::move(options));
+    EXPECT_NE(run.trainer, nullptr) << run.status.message();
+    if (run.trainer == nullptr) return;
+    run.trainer->watch([this](const auto&) { steps.push_back(take_counts()); },
+                       [this](const auto&) { evaluations.push_back(take_counts()); });
+    const Status status = run.run();
+    EXPECT_TRUE(status.ok()) << status.message();
+    end = take_counts();
+  }
+
+  std::vector<pretended::Counts> steps, evaluations;
+  pretended::Counts end;  ///< Since the last report.
+};
+
+TEST_F(PretendedDeviceTest, CountsOperationsAndWaits) {
+  const auto on_host = at::ones({1000}, at::dtype(at::kFloat).pinned_memory(true));
+  take_counts();
+  const at::Tensor there = on_host.to(at::kCUDA, at::kFloat, /*non_blocking=*/true, /*copy=*/true);
+  EXPECT_EQ(take_counts().host_waits, 0);
+  EXPECT_EQ(there[7].item<float>(), 1) << "copies are real";
+  pretended::Counts counts = take_counts();
+  EXPECT_EQ(counts.copies, 1);
+  EXPECT_EQ(counts.host_waits, 1);
+  EXPECT_EQ(counts.to_host_bytes, sizeof(float));
+  c10::impl::VirtualGuardImpl(at::kCUDA).synchronizeDevice(0);
+  EXPECT_EQ(take_counts().host_waits, 0) << "nothing was left to wait for";
+  const at::Tensor sums = there + there;
+  EXPECT_EQ(sums.cpu()[7].item<float>(), 0) << "kernels do nothing";
+  counts = take_counts();
+  EXPECT_EQ(counts.operations(), 2);
+  EXPECT_EQ(counts.kernels.size(), 1U);
+  EXPECT_EQ(counts.host_waits, 1);
+  EXPECT_EQ(counts.allocated_bytes, 1000 * int64_t{sizeof(float)});
+}
+
+TEST_F(PretendedDeviceTest, BudgetRefusesMore) {
+  if (test::writes_budget()) GTEST_SKIP() << "budget.txt is being written";
+  pretended::Counts counts;
+  expect_within_budget("nothing", counts);
+  counts.host_waits = 1;
+  EXPECT_NONFATAL_FAILURE(expect_within_budget("nothing", counts), "nothing: more host_waits");
+}
+
+TEST_F(PretendedDeviceTest, TrainingStep) {
+  const WatchedRun run(run_on_gpu(/*micro_batches=*/1));
+  expect_within_budget("training_step", run.steps.at(2));
+}
+
+TEST_F(PretendedDeviceTest, TrainingStepOfFourMicroBatches) {
+  const WatchedRun run(run_on_gpu(/*micro_batches=*/4));
+  expect_within_budget("four_micro_batches", run.steps.at(2));
+}
+
+TEST_F(PretendedDeviceTest, Evaluation) {
+  const WatchedRun run(run_on_gpu(/*micro_batches=*/1, /*eval_iters=*/1));
+  expect_within_budget("evaluation", run.evaluations.at(0));
+}
+
+TEST_F(PretendedDeviceTest, Save) {
+  const test::TempFolder folder;
+  auto options = run_on_gpu(/*micro_batches=*/1);
+  options.checkpoints.save = folder.path("save");
+  expect_within_budget("save", WatchedRun(options).end);
+}
+
+TEST_F(PretendedDeviceTest, Scoring) {
+  auto model = nn::GptModel::create(gpt_of_24_layers(), on_gpu());
+  ASSERT_TRUE(model.has_value()) << model.status().message();
+  model->set_training(false);
+  const std::vector<int32_t> tokens(30, 7);
+  const std::vector<inference::ScoringSequence> sequences(4, {.tokens = tokens, .targets = 2});
+  inference::ScoringOptions options;
+  options.vocab_size = 100;
+  const auto score = [&] {
+    take_counts();
+    const auto scores = inference::score_sequences(*model, sequences, options);
+    ASSERT_TRUE(scores.has_value()) << scores.status().message();
+  };
+  score();  // cuBLAS's workspace is made once
+  score();
+  expect_within_budget("scoring", take_counts());
+}
+
+/// Adds prompts of 8 tokens that 8 more are to follow.
+void add_prompts(inference::GenerationEngine& engine, int32_t count) {
+  for (int32_t i = 0; i < count; ++i) {
+    inference::GenerationRequest request;
+    request.prompt.assign(8, i);
+    request.tokens_to_generate = 8;
+    request.sampling.top_k = 1;
+    request.stop.on_eod = false;
+    const auto added = engine.add(std::move(request));
+    ASSERT_TRUE(added.has_value()) << added.status().message();
+  }
+}
+
+/// What one step of an engine asks for.
+pretended::Counts step_of(inference::GenerationEngine& engine) {
+  take_counts();
+  const auto events = engine.step();
+  EXPECT_TRUE(events.has_value()) << events.status().message();
+  return take_counts();
+}
+
+TEST_F(PretendedDeviceTest, Generation) {
+  auto model = nn::GptModel::create(gpt_of_24_layers(), on_gpu());
+  ASSERT_TRUE(model.has_value()) << model.status().message();
+  model->set_training(false);
+  const auto tokenizer = test::LetterTokenizer::numbers(100);
+  const auto engine = inference::create_generation_engine(*model, tokenizer, {.max_slots = 17});
+  ASSERT_TRUE(engine.has_value()) << engine.status().message();
+  add_prompts(**engine, 1);
+  step_of(**engine);  // what is made once, as cuBLAS's workspace
+  (*engine)->cancel(0);
+  add_prompts(**engine, 16);
+  expect_within_budget("prefill_step", step_of(**engine));
+  step_of(**engine);
+  expect_within_budget("decode_step", step_of(**engine));
+}
+
+}  // namespace
+}  // namespace meg

@@ -1,0 +1,79 @@
+#include "tests/pretended_device/recorder.h"
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <utility>
+
+namespace meg::pretended {
+
+int64_t Counts::operations() const {
+  return std::accumulate(kernels.begin(), kernels.end(), copies + fills,
+                         [](int64_t sum, const auto& kernel) { return sum + kernel.second; });
+}
+
+Counts take_counts() { return Recorder::instance().take(); }
+
+Recorder& Recorder::instance() {
+  static auto* const recorder = new Recorder;  // LibTorch calls until the process has ended
+  return *recorder;
+}
+
+void Recorder::queue(const void* stream) { last_of_[stream] = ++last_; }
+
+void Recorder::add_kernel(const void* stream, std::string_view name) {
+  const std::lock_guard lock(mutex_);
+  ++counts_.kernels[std::string(name)];
+  queue(stream);
+}
+
+void Recorder::add_copy(const void* stream) {
+  const std::lock_guard lock(mutex_);
+  ++counts_.copies;
+  queue(stream);
+}
+
+void Recorder::add_fill(const void* stream) {
+  const std::lock_guard lock(mutex_);
+  ++counts_.fills;
+  queue(stream);
+}
+
+void Recorder::add_allocated(size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  counts_.allocated_bytes += static_cast<int64_t>(bytes);
+}
+
+void Recorder::add_to_device(size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  counts_.to_device_bytes += static_cast<int64_t>(bytes);
+}
+
+void Recorder::add_to_host(size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  counts_.to_host_bytes += static_cast<int64_t>(bytes);
+}
+
+int64_t Recorder::last_of(const void* stream) {
+  const std::lock_guard lock(mutex_);
+  return last_of_[stream];
+}
+
+int64_t Recorder::last() {
+  const std::lock_guard lock(mutex_);
+  return last_;
+}
+
+void Recorder::wait_for(int64_t number) {
+  const std::lock_guard lock(mutex_);
+  if (number <= waited_for_) return;
+  ++counts_.host_waits;
+  waited_for_ = number;
+}
+
+Counts Recorder::take() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(counts_, {});
+}
+
+}  // namespace meg::pretended

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <string_view>
+#include <unordered_map>
+
+#include "tests/pretended_device/counts.h"
+
+namespace meg::pretended {
+
+/// The work that streams were given, numbered in the order of the calls, and how much of it the
+/// host is known to have waited for. Safe among threads.
+class Recorder {
+ public:
+  static Recorder& instance();
+
+  void add_kernel(const void* stream, std::string_view name);
+  void add_copy(const void* stream);
+  void add_fill(const void* stream);
+  void add_allocated(size_t bytes);
+  void add_to_device(size_t bytes);
+  void add_to_host(size_t bytes);
+
+  /// The number of the last work of a stream, and of all streams.
+  int64_t last_of(const void* stream);
+  int64_t last();
+
+  /// The host waits for the work of this number and what came before. Counted only where it has not
+  /// waited for that already: a copy to the host that is followed by a synchronization is one wait.
+  void wait_for(int64_t number);
+
+  Counts take();
+
+ private:
+  void queue(const void* stream);
+
+  std::mutex mutex_;
+  Counts counts_;
+  std::unordered_map<const void*, int64_t> last_of_;
+  int64_t last_ = 0;
+  int64_t waited_for_ = 0;
+};
+
+}  // namespace meg::pretended
