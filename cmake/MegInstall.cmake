@@ -16,7 +16,7 @@ get_property(meg_programs GLOBAL PROPERTY MEG_PROGRAMS)
 find_program(MEG_INSTALL_PYTHON python3)
 if(MEG_INSTALL_PYTHON AND meg_programs)
   install(CODE "execute_process(
-    COMMAND ${MEG_INSTALL_PYTHON} ${PROJECT_SOURCE_DIR}/scripts/make_man_pages.py
-            \$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR} ${meg_programs}
+    COMMAND \"${MEG_INSTALL_PYTHON}\" \"${PROJECT_SOURCE_DIR}/scripts/make_man_pages.py\"
+            \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}\" ${meg_programs}
     COMMAND_ERROR_IS_FATAL ANY)")
 endif()

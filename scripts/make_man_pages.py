@@ -15,8 +15,6 @@ import subprocess
 import sys
 
 ENDLESS = "100000"  # Columns, so that --help breaks no line but behind long flags.
-# Programs of several commands, each with its own --help.
-COMMANDS = {"verify": ["dataset", "checkpoint", "diff", "manifest"]}
 
 
 @dataclasses.dataclass
@@ -46,7 +44,16 @@ class Help:
 
     @property
     def flags(self):
-        return [entry for _, entries, _ in self.sections for entry in entries if entry.name.startswith("--")]
+        return [entry for entry in self.entries if entry.name.startswith("--")]
+
+    @property
+    def commands(self):
+        """Those of a program of several commands, each with its own --help: what its positional may be."""
+        return [choice for entry in self.entries if not entry.name.startswith("-") for choice in entry.choices]
+
+    @property
+    def entries(self):
+        return [entry for _, entries, _ in self.sections for entry in entries]
 
 
 def read_entries(lines):
@@ -73,6 +80,12 @@ def read_help(command):
         sections.append((title, *read_entries(lines)))
     return Help(summary.partition(": ")[2], usage.removeprefix("usage: "), sections,
                 [line.strip() for line in examples.splitlines()])
+
+
+def read_pages(program):
+    """The --help of a program, under "", and of each of its commands."""
+    first = read_help([program])
+    return {"": first} | {command: read_help([program, command]) for command in first.commands}
 
 
 def roff(text):
@@ -149,8 +162,7 @@ def main():
     share, *programs = (pathlib.Path(argument).resolve() for argument in sys.argv[1:])
     for program in programs:
         version = subprocess.run([program, "--version"], check=True, capture_output=True, text=True).stdout
-        pages = {command: read_help([program, *command.split()])
-                 for command in ["", *COMMANDS.get(program.name, [])]}
+        pages = read_pages(program)
         name = program.name
         write(share / "man" / "man1" / f"{name}.1", man_page(name, pages, version.partition(" ")[2].strip()))
         write(share / "bash-completion" / "completions" / name, bash_completion(name, pages))

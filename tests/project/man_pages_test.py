@@ -33,7 +33,8 @@ class ManPages(unittest.TestCase):
 
     def test_every_flag_of_help_is_in_all_three(self):
         for program in PROGRAMS:
-            flags = re.findall(r"^  (--[a-zA-Z0-9_-]+)(?: [A-Z].*|  .*|)$", run(program, "--help").stdout, re.MULTILINE)
+            listed = run(program, "--help").stdout.partition("\nFlags not supported yet\n")[0]
+            flags = re.findall(r"^  (--[\w-]+)", listed, re.MULTILINE)
             self.assertIn("--help", flags)
             man = self.text("man", "man1", f"{program.name}.1").replace("\\-", "-")
             bash = self.text("bash-completion", "completions", program.name)
@@ -41,7 +42,7 @@ class ManPages(unittest.TestCase):
             for flag in flags:
                 with self.subTest(program=program.name, flag=flag):
                     self.assertIn(f"\\fB{flag}\\fR", man)
-                    self.assertRegex(bash, rf"{flag}[ \"]")
+                    self.assertRegex(bash, rf"[ \"]{flag}[ \"]")
                     self.assertRegex(zsh, rf"'{flag}[=\[]")
 
     def completed(self, name, *words):
