@@ -97,8 +97,10 @@ TrainingState state_of_rank(const MegatronCheckpoint& checkpoint, const Training
   if (!read.has_value()) return {};
   TrainingState state = std::move(*read);
   const int file = checkpoint.file_index(rank.tensor_rank, rank.pipeline_rank);
-  state.args = read_training_args(checkpoint.files()[static_cast<size_t>(file)].file->graph(),
-                                  *checkpoint.args(file));
+  auto args = read_training_args(*checkpoint.files()[static_cast<size_t>(file)].file,
+                                 *checkpoint.args(file));
+  EXPECT_TRUE(args.has_value()) << args.status().message();
+  if (args.has_value()) state.args = std::move(*args);
   const TrainingTensorOptions options{
       .tensor_model_parallel_size = checkpoint.tensor_model_parallel_size(),
       .tensor_rank = rank.tensor_rank};

@@ -8,7 +8,9 @@
 #include <map>
 #include <set>
 
+#include "libmeg/inference/generation/cached_model.h"
 #include "libmeg/inference/generation/generate.h"
+#include "libmeg/inference/generation/sampling.h"
 #include "tests/inference/letter_tokenizer.h"
 #include "tests/nn/small_model.h"
 
@@ -64,6 +66,26 @@ std::vector<GenerationRequest> greedy_requests() {
     requests.push_back(request);
   }
   return requests;
+}
+
+TEST(CachedModelTest, FindsTheMostLikelyTokensOfItsLogits) {
+  nn::GptModel model = test::small_model(test::small_config());
+  const c10::NoGradGuard without_gradients;
+  at::Tensor embeddings = model.parameters()[0].tensor;
+  ASSERT_EQ(embeddings.size(0), model.config().padded_vocab_size);
+  embeddings[9].copy_(embeddings[4]);  // always as likely
+  embeddings[kTokens].mul_(100);       // pads the vocabulary
+  auto cached = CachedModel::create(model, kTokens, /*slots=*/1, /*capacity=*/1);
+  ASSERT_TRUE(cached.has_value()) << cached.status().message();
+  at::Tensor hidden = at::randn({200, model.config().hidden_size});
+  hidden[7] = std::numeric_limits<float>::quiet_NaN();
+  const auto tokens = cached->most_likely(hidden);
+  const auto rows = cached->logits(hidden);
+  ASSERT_TRUE(tokens.has_value() && rows.has_value());
+  for (int64_t i = 0; i < rows->size(); ++i) {
+    EXPECT_EQ((*tokens)[static_cast<size_t>(i)], i == 7 ? -1 : most_likely((*rows)[i])) << i;
+  }
+  EXPECT_THAT(*tokens, ::testing::Contains(4));
 }
 
 TEST(ModelEngineTest, GreedyTokensAreTheMostLikelyOfWholeForwardPasses) {

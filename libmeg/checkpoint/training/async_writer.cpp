@@ -1,6 +1,7 @@
 #include "libmeg/checkpoint/training/async_writer.h"
 
 #include <memory>
+#include <new>
 #include <system_error>
 #include <utility>
 
@@ -27,7 +28,11 @@ Status AsyncWriter::save(const std::string& save_dir, TrainingState&& state,
   busy_ = true;
   try {
     thread_ = std::thread([this, save_dir, options, snapshot]() mutable {
-      status_ = write_training_checkpoint(save_dir, {snapshot.get(), 1}, options);
+      try {
+        status_ = write_training_checkpoint(save_dir, {snapshot.get(), 1}, options);
+      } catch (const std::bad_alloc&) {
+        status_ = Status(StatusCode::kResourceExhausted, "out of memory");
+      }
       snapshot.reset();
       busy_ = false;
     });

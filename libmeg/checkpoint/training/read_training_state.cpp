@@ -48,7 +48,7 @@ class StateReader {
   Result<TrainingState> read() {
     state_.tensor_rank = options_.tensor_rank;
     state_.pipeline_rank = options_.pipeline_rank;
-    read_progress();
+    MEG_RETURN_IF_ERROR(read_progress());
     if (options_.loads_optimizer(checkpoint_)) {
       MEG_RETURN_IF_ERROR(read_optimizer());
       MEG_RETURN_IF_ERROR(read_scheduler_state());
@@ -65,9 +65,9 @@ class StateReader {
                       file_.path(), what, key, flag);
   }
 
-  void read_progress() {
+  Status read_progress() {
     if (const std::optional<PickleId> args = checkpoint_.args(0)) {
-      state_.args = read_training_args(graph_, *args);
+      MEG_ASSIGN_OR_RETURN(state_.args, read_training_args(file_, *args));
     }
     constexpr std::string_view kOperations = "num_floating_point_operations_so_far";
     if (const std::optional<PickleId> operations = graph_.find(file_.root(), kOperations)) {
@@ -79,6 +79,7 @@ class StateReader {
       state_.consumed_valid_samples = consumed("consumed_valid_samples");
       if (!checkpoint_.folder().is_release) state_.iteration = checkpoint_.iteration().value_or(0);
     }
+    return Status();
   }
 
   int64_t consumed(const char* name) const {

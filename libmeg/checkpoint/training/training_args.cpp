@@ -8,13 +8,45 @@ namespace {
 /// Lists inside each other in args of strangers.
 constexpr int kMostNesting = 8;
 
-std::optional<ArgValue> value_of(const PickleGraph& graph, PickleId id, int depth);
+/// Of whatever size a file is.
+constexpr uint64_t kLeastBudget = uint64_t{1} << 20;
 
-std::optional<ArgValue> list_of(const PickleGraph& graph, PickleId id, int depth) {
+/// What values may take in memory for each byte of their file: a pickle says a value in two or
+/// three bytes.
+constexpr uint64_t kBudgetOfByte = 32;
+
+/// Takes values out of a graph, all of them within a budget: many args may share one long text, and
+/// lists one list.
+class ArgReader {
+ public:
+  ArgReader(const PickleGraph& graph, uint64_t budget) : graph_(graph), left_(budget) {}
+
+  /// nullopt for what ArgValue does not hold, and where the budget is spent.
+  std::optional<ArgValue> value_of(PickleId id, int depth = 0);
+
+  bool is_spent() const { return is_spent_; }
+
+ private:
+  /// Whether the budget has room for a value with `text`.
+  bool take(std::string_view text) {
+    const uint64_t bytes = sizeof(ArgValue) + text.size();
+    is_spent_ = is_spent_ || bytes > left_;
+    if (!is_spent_) left_ -= bytes;
+    return !is_spent_;
+  }
+
+  std::optional<ArgValue> list_of(PickleId id, int depth);
+
+  const PickleGraph& graph_;
+  uint64_t left_;
+  bool is_spent_ = false;
+};
+
+std::optional<ArgValue> ArgReader::list_of(PickleId id, int depth) {
   ArgValue::List list;
   if (depth > kMostNesting) return std::nullopt;
-  for (const PickleId element : graph.node(id).children) {
-    std::optional<ArgValue> value = value_of(graph, element, depth + 1);
+  for (const PickleId element : graph_.node(id).children) {
+    std::optional<ArgValue> value = value_of(element, depth + 1);
     if (!value.has_value()) return std::nullopt;
     list.push_back(*std::move(value));
   }
@@ -46,8 +78,9 @@ std::optional<ArgValue> member_of(const PickleGraph& graph, PickleId id) {
   return ArgValue{std::move(member)};
 }
 
-std::optional<ArgValue> value_of(const PickleGraph& graph, PickleId id, int depth) {
-  const PickleNode& node = graph.node(id);
+std::optional<ArgValue> ArgReader::value_of(PickleId id, int depth) {
+  const PickleNode& node = graph_.node(id);
+  if (!take(node.kind == PickleKind::kString ? node.text : std::string_view())) return std::nullopt;
   switch (node.kind) {
     case PickleKind::kNone:
       return ArgValue{};
@@ -60,12 +93,12 @@ std::optional<ArgValue> value_of(const PickleGraph& graph, PickleId id, int dept
     case PickleKind::kString:
       return ArgValue{node.text};
     case PickleKind::kList:
-      return list_of(graph, id, depth);
+      return list_of(id, depth);
     case PickleKind::kGlobal:
       if (node.boolean) return std::nullopt;
       return ArgValue{ArgValue::Global{.module = node.text, .name = node.name}};
     case PickleKind::kCall:
-      return member_of(graph, id);
+      return member_of(graph_, id);
     default:
       return std::nullopt;
   }
@@ -120,11 +153,8 @@ ArgValue arg_value(const FieldValue& field) {
   return {std::move(list)};
 }
 
-std::optional<ArgValue> arg_value(const PickleGraph& graph, PickleId id) {
-  return value_of(graph, id, 0);
-}
-
-TrainingArgs read_training_args(const PickleGraph& graph, PickleId args) {
+Result<TrainingArgs> read_training_args(const TorchFile& file, PickleId args) {
+  const PickleGraph& graph = file.graph();
   TrainingArgs found;
   PickleId dict = args;
   if (graph.node(args).kind != PickleKind::kDict) {
@@ -132,10 +162,17 @@ TrainingArgs read_training_args(const PickleGraph& graph, PickleId args) {
     if (!attributes.has_value()) return found;
     dict = *attributes;
   }
+  const uint64_t budget = kLeastBudget + kBudgetOfByte * file.size();
+  ArgReader reader(graph, budget);
   const std::span<const PickleId> pairs = graph.pairs(dict);
   for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
     const std::optional<std::string_view> name = graph.as_string(pairs[i]);
-    std::optional<ArgValue> value = arg_value(graph, pairs[i + 1]);
+    std::optional<ArgValue> value = reader.value_of(pairs[i + 1]);
+    if (reader.is_spent()) {
+      return make_error(StatusCode::kResourceExhausted,
+                        "{}: args: expected values of at most {} bytes in a file of {}, found more",
+                        file.path(), budget, file.size());
+    }
     if (name.has_value() && value.has_value()) found.set(*name, *std::move(value));
   }
   return found;

@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "libmeg/checkpoint/pickle/pickle_graph.h"
+#include "libmeg/checkpoint/torch_file/torch_file.h"
+#include "libmeg/core/result.h"
 #include "libmeg/megatron/field_value.h"
 
 namespace meg {
@@ -63,10 +65,8 @@ class TrainingArgs {
   std::unordered_map<std::string, size_t> places_;  ///< Of each name in entries_.
 };
 
-/// The value of a node among args; nullopt for what ArgValue does not hold (dicts, objects).
-std::optional<ArgValue> arg_value(const PickleGraph& graph, PickleId id);
-
-/// The args of a file (an argparse.Namespace or a dict) as far as ArgValue holds their values.
-TrainingArgs read_training_args(const PickleGraph& graph, PickleId args);
+/// The args of a file (an argparse.Namespace or a dict) as far as ArgValue holds their values (no
+/// dicts, no objects). kResourceExhausted where they grow beyond what a file of its size has.
+Result<TrainingArgs> read_training_args(const TorchFile& file, PickleId args);
 
 }  // namespace meg

@@ -57,6 +57,20 @@ Result<LogitRows> CachedModel::logits(const at::Tensor& hidden_states) {
   return LogitRows(std::move(logits), vocab_size_);
 }
 
+Result<std::vector<int32_t>> CachedModel::most_likely(const at::Tensor& hidden_states) {
+  const c10::InferenceMode inference;
+  MEG_ASSIGN_OR_RETURN(const at::Tensor logits, model_->logits_of(hidden_states));
+  std::vector<int32_t> tokens;
+  MEG_RETURN_IF_ERROR(parallel::torch_guard([&] {
+    const auto [largest, ids] = logits.narrow(1, 0, vocab_size_).max(1);  // NaN is the largest
+    const at::Tensor found = ids.masked_fill(largest.isnan(), -1).cpu();
+    const auto* begin = found.const_data_ptr<int64_t>();
+    tokens.assign(begin, begin + found.numel());
+    return Status();
+  }));
+  return tokens;
+}
+
 int64_t most_positions(const nn::GptModel& model) { return model.config().max_position_embeddings; }
 
 }  // namespace meg::inference

@@ -53,6 +53,10 @@ class CachedModel {
   /// What the output layer makes of hidden states [n, h].
   Result<LogitRows> logits(const at::Tensor& hidden_states);
 
+  /// The token with the largest of these logits for each row, the first where several are; -1 where
+  /// some are NaN. Found where the model is, so that a GPU sends n numbers.
+  Result<std::vector<int32_t>> most_likely(const at::Tensor& hidden_states);
+
  private:
   CachedModel(nn::GptModel& model, nn::KvCache cache, int64_t vocab_size)
       : model_(&model), cache_(std::move(cache)), vocab_size_(vocab_size) {}

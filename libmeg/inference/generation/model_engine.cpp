@@ -96,6 +96,7 @@ class ModelEngine : public GenerationEngine {
 
   Result<int64_t> add_search(GenerationRequest request);
   Status step_texts(std::vector<GenerationEvent>& events);
+  Status draw_tokens(std::span<RunningText* const> texts, const at::Tensor& states);
   void step_searches(std::vector<GenerationEvent>& events);
   std::vector<std::vector<RunningText*>> parts_of(std::span<RunningText* const> texts) const;
   Result<at::Tensor> last_states(std::vector<RunningText*>& texts);
@@ -234,6 +235,23 @@ void ModelEngine::step_searches(std::vector<GenerationEvent>& events) {
   }
 }
 
+/// The next token of each text that is not full, by the hidden states of their last ones.
+Status ModelEngine::draw_tokens(std::span<RunningText* const> texts, const at::Tensor& states) {
+  if (std::ranges::all_of(texts, &RunningText::takes_most_likely)) {
+    MEG_ASSIGN_OR_RETURN(const std::vector<int32_t> tokens, model_.most_likely(states));
+    for (size_t i = 0; i < texts.size(); ++i) texts[i]->go_on_with(tokens[i]);
+    return Status();
+  }
+  MEG_ASSIGN_OR_RETURN(const LogitRows rows, model_.logits(states));
+  nn::parallel_for(rows.size(), /*grain=*/1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      RunningText& text = *texts[static_cast<size_t>(i)];
+      if (!text.is_full()) text.go_on(rows[i], newline_);
+    }
+  });
+  return Status();
+}
+
 Status ModelEngine::step_texts(std::vector<GenerationEvent>& events) {
   std::vector<RunningText*> texts;
   for (auto& [number, text] : texts_) {
@@ -243,14 +261,7 @@ Status ModelEngine::step_texts(std::vector<GenerationEvent>& events) {
     if (texts.empty()) return Status();
     const c10::InferenceMode inference;
     MEG_ASSIGN_OR_RETURN(const at::Tensor states, last_states(texts));
-    MEG_ASSIGN_OR_RETURN(const LogitRows rows, model_.logits(states));
-    nn::parallel_for(rows.size(), /*grain=*/1, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        RunningText& text = *texts[static_cast<size_t>(i)];
-        if (!text.is_full()) text.go_on(rows[i], newline_);
-      }
-    });
-    return Status();
+    return draw_tokens(texts, states);
   }));
   for (auto at = texts_.begin(); at != texts_.end();) {
     const auto text = at++;

@@ -30,13 +30,20 @@ std::vector<float> RunningText::allowed(std::span<const float> logits,
   return is_empty ? std::vector<float>() : kept;
 }
 
+bool RunningText::takes_most_likely() const {
+  return sampler.is_greedy() && !request.logprobs && !request.prevent_newline_after_colon &&
+         request.no_repeat_ngram_size == 0;
+}
+
+void RunningText::go_on_with(int32_t token) {
+  if (token < 0) throw std::runtime_error("the model's logits are not numbers");
+  answer.tokens.push_back(token);
+}
+
 void RunningText::go_on(std::span<const float> logits, const NewlineAfterColon& newline) {
   const std::vector<float> kept = allowed(logits, newline);
   const int32_t token = sampler.draw(kept.empty() ? logits : std::span<const float>(kept));
-  if (std::isnan(logits[static_cast<size_t>(token)])) {
-    throw std::runtime_error("the model's logits are not numbers");
-  }
-  answer.tokens.push_back(token);
+  go_on_with(std::isnan(logits[static_cast<size_t>(token)]) ? -1 : token);
   if (!request.logprobs) return;
   answer.logprobs.push_back(static_cast<float>(log_probability(logits, token)));
 }

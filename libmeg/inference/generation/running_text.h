@@ -22,6 +22,12 @@ struct RunningText {
   /// the logits are not numbers.
   void go_on(std::span<const float> logits, const NewlineAfterColon& newline);
 
+  /// Whether the most likely token is all that go_on() would ask of the logits.
+  bool takes_most_likely() const;
+
+  /// Appends a token. Throws std::runtime_error for -1: the logits were not numbers.
+  void go_on_with(int32_t token);
+
   GenerationRequest request;  ///< Its prompt is in the answer.
   int64_t slot;
   Sampler sampler;

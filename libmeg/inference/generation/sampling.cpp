@@ -148,8 +148,12 @@ int32_t Sampler::draw_candidate() {
   return drawn;
 }
 
+bool Sampler::is_greedy() const {
+  return options_.top_k == 1 || options_.temperature < kGreedyTemperature;
+}
+
 int32_t Sampler::draw(std::span<const float> logits) {
-  if (options_.top_k == 1 || options_.temperature < kGreedyTemperature) return most_likely(logits);
+  if (is_greedy()) return most_likely(logits);
   weigh(logits);
   if (options_.top_k > 1) {
     take_top_k(logits);

@@ -23,6 +23,9 @@ class Sampler {
   /// options: what check_sampling() accepts.
   explicit Sampler(const SamplingOptions& options);
 
+  /// Whether draw() gives the most likely token, and so needs no more than that.
+  bool is_greedy() const;
+
   /// logits: [v], of the true vocabulary; -infinity: never drawn. With NaN among them any token
   /// may be drawn.
   int32_t draw(std::span<const float> logits);
