@@ -10,3 +10,13 @@ install(FILES ${CMAKE_BINARY_DIR}/libmegConfig.cmake ${CMAKE_BINARY_DIR}/libmegC
               ${CMAKE_CURRENT_LIST_DIR}/FindMegTorch.cmake
         DESTINATION ${meg_package_dir})
 install(EXPORT libmegTargets NAMESPACE meg:: DESTINATION ${meg_package_dir})
+
+# Man pages and completions are made of what the programs say; without Python they are left out.
+get_property(meg_programs GLOBAL PROPERTY MEG_PROGRAMS)
+find_program(MEG_INSTALL_PYTHON python3)
+if(MEG_INSTALL_PYTHON AND meg_programs)
+  install(CODE "execute_process(
+    COMMAND \"${MEG_INSTALL_PYTHON}\" \"${PROJECT_SOURCE_DIR}/scripts/make_man_pages.py\"
+            \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}\" ${meg_programs}
+    COMMAND_ERROR_IS_FATAL ANY)")
+endif()

@@ -56,6 +56,9 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
   Flags flags("checkpoint_inspect",
               "shows what a checkpoint of Megatron-LM, or any file of torch.save, holds. It reads "
               "metadata alone, unless --stats or --html ask for more, and executes nothing.");
+  flags.examples({"checkpoint_inspect checkpoints",
+                  "checkpoint_inspect checkpoints --tensors --stats --name 'layers\\.0\\.'",
+                  "checkpoint_inspect checkpoints/iter_0005000 --json"});
   flags.positional("DIR_OR_FILE", &arguments.path,
                    "a folder that --save wrote, one of its iter_* folders, or one file");
   flags.value("--iteration", &arguments.iteration, "N", "show iteration N instead of the latest")

@@ -132,6 +132,14 @@ std::optional<int> parse_checkpoint_util(int argc, const char* const* argv,
   Flags flags("checkpoint_util",
               "reshapes a GPT checkpoint to other tensor- and pipeline-parallel sizes, optimizer "
               "state included.");
+  flags.usage("--save-dir DIR");
+  flags.examples(
+      {"checkpoint_util --load-dir checkpoints --save-dir checkpoints_tp2_pp4 "
+       "--target-tensor-parallel-size 2 --target-pipeline-parallel-size 4 --true-vocab-size 50257",
+       "checkpoint_util --load-dir checkpoints --target-tensor-parallel-size 1 "
+       "--target-pipeline-parallel-size 1 --dry-run",
+       "checkpoint_util --load-dir checkpoints/iter_0005000 --save-dir weights --no-optim "
+       "--target-names mcore --target-params-dtype fp32"});
   flags.group("Source");
   flags
       .value("--load-dir", &arguments->load_dir, "DIR",

@@ -81,6 +81,12 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
   Flags flags("dataset_inspect",
               "shows what a dataset (PREFIX.bin and PREFIX.idx) holds: its counts, sizes and "
               "sequence lengths, or single documents and sequences.");
+  flags.examples({"dataset_inspect corpus_text_document",
+                  "dataset_inspect corpus_text_document --document 0 --decode --vocab-file "
+                  "gpt2-vocab.json --merge-file gpt2-merges.txt",
+                  "dataset_inspect --trace --step 100 --data-path corpus_text_document --split "
+                  "949,50,1 --seq-length 1024 --micro-batch-size 4 --global-batch-size 16 "
+                  "--train-iters 1000 --vocab-file gpt2-vocab.json --merge-file gpt2-merges.txt"});
   flags
       .positional(
           "PREFIX", &arguments.prefix,

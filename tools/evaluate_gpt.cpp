@@ -52,6 +52,11 @@ int main(int argc, const char* const* argv) {
   EvaluateFlags evaluate;
   Flags flags("evaluate_gpt",
               "evaluates a trained GPT model on LAMBADA or WikiText-103, zero-shot.");
+  flags.examples(
+      {"evaluate_gpt --task LAMBADA --valid-data lambada_test.jsonl --strict-lambada --load "
+       "checkpoints --vocab-file gpt2-vocab.json --merge-file gpt2-merges.txt",
+       "evaluate_gpt --task WIKITEXT103 --valid-data wiki.test.tokens --overlapping-eval 32 --load "
+       "checkpoints --vocab-file gpt2-vocab.json --merge-file gpt2-merges.txt"});
   declare_flags(flags, evaluate);
   if (const std::optional<int> code = flags.parse(argc, argv)) return *code;
   if (const Status usage = check_usage(evaluate); !usage.ok()) {

@@ -123,6 +123,14 @@ Status check_usage(GenerateFlags& generate) {
 std::optional<int> parse_generate_flags(int argc, const char* const* argv,
                                         GenerateFlags& generate) {
   Flags flags("generate", "generates texts from prompts with a trained GPT model.");
+  flags.usage("{--prompts FILE | --num-samples N | --interactive}");
+  flags.examples(
+      {"generate --load checkpoints --vocab-file gpt2-vocab.json --merge-file gpt2-merges.txt "
+       "--prompts prompts.txt --tokens-to-generate 64 --top_p 0.9 --output texts.jsonl",
+       "generate --load checkpoints --vocab-file gpt2-vocab.json --merge-file gpt2-merges.txt "
+       "--num-samples 5 --top_k 40",
+       "generate --load checkpoints --vocab-file gpt2-vocab.json --merge-file gpt2-merges.txt "
+       "--interactive --greedy"});
   declare_texts(flags, generate);
   declare_inference_flags(flags, megatron::ArgumentFamily::kTextGeneration, generate.inference);
   if (const std::optional<int> code = flags.parse(argc, argv)) return code;

@@ -35,6 +35,14 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
   Flags flags("prepare_cache",
               "builds the index caches of a training run from its flags, so that no GPU waits for "
               "them.");
+  flags.usage("--data-path PREFIX... --seq-length N --train-iters N --micro-batch-size N");
+  flags.examples(
+      {"prepare_cache --data-path corpus_text_document --split 949,50,1 --seq-length 1024 "
+       "--micro-batch-size 4 --global-batch-size 16 --train-iters 1000 --data-cache-path cache "
+       "--vocab-file gpt2-vocab.json --merge-file gpt2-merges.txt",
+       "prepare_cache --data-path 0.3 web_text_document 0.7 books_text_document --split 1,0,0 "
+       "--seq-length 4096 --samples 100000,None,None --data-cache-path cache --vocab-file "
+       "gpt2-vocab.json --merge-file gpt2-merges.txt"});
   flags.group("Output");
   flags.toggle("--json", &arguments.json, "print one JSON object");
   declare_data_flags(flags, arguments.data, arguments.args);

@@ -94,6 +94,12 @@ Status finish(Arguments& arguments) {
 std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments) {
   Flags flags("preprocess_data",
               "turns JSON lines into the .bin/.idx datasets that Megatron reads.");
+  flags.examples(
+      {"preprocess_data --input corpus.jsonl --output-prefix corpus --tokenizer-type "
+       "GPT2BPETokenizer --vocab-file gpt2-vocab.json --merge-file gpt2-merges.txt --append-eod",
+       "zstd -dc corpus.jsonl.zst | preprocess_data --input - --output-prefix corpus "
+       "--tokenizer-type GPT2BPETokenizer --vocab-file gpt2-vocab.json --merge-file "
+       "gpt2-merges.txt --append-eod --on-error skip"});
   flags.group("Input");
   flags
       .list("--input", &arguments.options.inputs, "FILE...",

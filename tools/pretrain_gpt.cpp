@@ -96,6 +96,18 @@ Status run(const PretrainFlags& flags) {
 int main(int argc, const char* const* argv) {
   PretrainFlags arguments;
   Flags flags("pretrain_gpt", "trains a GPT model on one CPU or GPU.");
+  flags.usage(
+      "--num-layers N --hidden-size N --num-attention-heads N --seq-length N "
+      "--max-position-embeddings N --micro-batch-size N --train-iters N --data-path PREFIX...");
+  flags.examples(
+      {"pretrain_gpt --num-layers 12 --hidden-size 768 --num-attention-heads 12 --seq-length 1024 "
+       "--max-position-embeddings 1024 --micro-batch-size 4 --global-batch-size 16 --train-iters "
+       "1000 --lr 1.5e-4 --min-lr 1e-5 --lr-decay-style cosine --lr-warmup-fraction 0.01 --bf16 "
+       "--data-path corpus_text_document --split 949,50,1 --vocab-file gpt2-vocab.json "
+       "--merge-file gpt2-merges.txt --save checkpoints --load checkpoints --save-interval 500",
+       "pretrain_gpt --use-checkpoint-args --load checkpoints --save checkpoints --train-iters "
+       "2000 --lr 1e-5 --micro-batch-size 4 --data-path corpus_text_document --vocab-file "
+       "gpt2-vocab.json --merge-file gpt2-merges.txt"});
   declare_pretrain_flags(flags, arguments);
   if (const std::optional<int> code = flags.parse(argc, argv)) return *code;
   if (const Status status = finish_pretrain_flags(arguments); !status.ok()) {

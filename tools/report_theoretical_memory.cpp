@@ -80,6 +80,16 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
   Flags flags("report_theoretical_memory",
               "estimates the memory that weights, optimizer and activations of a model need on the "
               "most loaded rank.");
+  flags.usage(
+      "--num-layers N --hidden-size N --num-attention-heads N --seq-length N --padded-vocab-size "
+      "N");
+  flags.examples(
+      {"report_theoretical_memory --num-layers 24 --hidden-size 1024 --num-attention-heads 16 "
+       "--seq-length 1024 --max-position-embeddings 1024 --micro-batch-size 4 --padded-vocab-size "
+       "50304",
+       "report_theoretical_memory --num-layers 32 --hidden-size 4096 --num-attention-heads 32 "
+       "--seq-length 4096 --position-embedding-type rope --micro-batch-size 1 --padded-vocab-size "
+       "32000 --tensor-model-parallel-size 4 --json"});
   flags.group("Flags of libmeg's own");
   flags
       .value("--data-parallel-size", &arguments.data_parallel_size, "N",

@@ -28,6 +28,11 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
   Flags flags(
       "run_text_generation_server",
       "serves text generation with a trained GPT model over HTTP: PUT /api, as Megatron's server.");
+  flags.examples(
+      {"run_text_generation_server --load checkpoints --vocab-file gpt2-vocab.json --merge-file "
+       "gpt2-merges.txt --port 5000",
+       "run_text_generation_server --load checkpoints --vocab-file gpt2-vocab.json --merge-file "
+       "gpt2-merges.txt --bf16 --host 0.0.0.0 --allowed-hosts node17"});
   declare_text_server_flags(flags, arguments.server);
   flags
       .value("--max-batch-size", &arguments.max_batch_size, "N",

@@ -140,6 +140,8 @@ int main(int argc, const char* const* argv) {
   Flags flags("text_generation_cli",
               "sends prompts to a text generation server and prints its answers, until `stop` or "
               "the end of the input.");
+  flags.examples(
+      {"text_generation_cli localhost:5000", "text_generation_cli http://127.0.0.1:5000"});
   flags.positional("HOST:PORT", &server, "address of run_text_generation_server");
   if (const std::optional<int> code = flags.parse(argc, argv)) return *code;
   const Result<Address> address = read_address(server);

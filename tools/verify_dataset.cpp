@@ -84,6 +84,8 @@ int verify_dataset_main(int argc, const char* const* argv) {
   Flags flags("verify dataset",
               "checks every entry of a dataset (PREFIX.bin and PREFIX.idx); reports each problem "
               "and ends with exit code 1 if there is any.");
+  flags.examples({"verify dataset corpus_text_document",
+                  "verify dataset corpus_text_document --vocab-size 50257 --eod 50256"});
   flags.positional("PREFIX", &prefix, "prefix of the dataset, may end in .bin or .idx");
   flags.toggle("--view", &options.view,
                "allow sequences anywhere in .bin, in any order and more than once");

@@ -119,6 +119,8 @@ int verify_diff_main(int argc, const char* const* argv) {
   Flags flags("verify diff",
               "compares two checkpoints as models, whatever their parallel sizes, names, padding "
               "and dtypes; exit code 0 where they are equal, 1 where not.");
+  flags.examples({"verify diff checkpoints checkpoints_tp2_pp4",
+                  "verify diff checkpoints other --no-optim --rtol 1e-3 --name 'layers\\.3\\.'"});
   flags.positional("A", &a_path, "first checkpoint");
   flags.positional("B", &b_path, "second checkpoint");
   flags.group("Comparison");

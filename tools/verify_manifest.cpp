@@ -129,6 +129,9 @@ int verify_manifest_main(int argc, const char* const* argv) {
   Flags flags("verify manifest",
               "compares a checkpoint's tensors with the digests that --write left beside it "
               "(libmeg-manifest.json); digests stay valid after any change of layout.");
+  flags.examples({"verify manifest checkpoints --write",
+                  "verify manifest checkpoints_tp2_pp4 --manifest "
+                  "checkpoints/iter_0005000/libmeg-manifest.json"});
   flags.positional("DIR", &arguments.path, "the folder with the tracker file, or an iter_* folder");
   flags.toggle("--write", &arguments.write, "write the digests instead of checking them");
   flags.value("--manifest", &arguments.manifest, "FILE",

@@ -17,6 +17,9 @@ done
 for program in "$scratch"/prefix/bin/*; do
   if [ -e "$program" ]; then "$program" --version; fi
 done
+for page in man/man1/verify.1 bash-completion/completions/verify zsh/site-functions/_verify; do
+  test -s "$scratch/prefix/share/$page"
+done
 "$(dirname "$0")/run_path_test.sh" "$scratch/prefix/bin" || [ $? -eq 77 ]
 for shim in pretrain_gpt.py tools/preprocess_data.py tools/checkpoint/convert.py; do
   installed="$scratch/prefix/share/libmeg/megatron/$shim"

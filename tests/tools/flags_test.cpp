@@ -200,6 +200,17 @@ TEST_F(FlagsTest, HelpIsGroupedAndShowsDefaults) {
   }
 }
 
+TEST_F(FlagsTest, UsageSaysWhatIsNeededAndHelpEndsWithExamples) {
+  flags_.usage("--vocab-file FILE");
+  flags_.examples({"preprocess_data --input a.jsonl",
+                   "preprocess_data --input b.jsonl " + std::string(60, 'x') + " --workers 2"});
+  EXPECT_EQ(parse({"--help"}), 0);
+  EXPECT_THAT(out_.str(), HasSubstr("preprocess_data --input FILE... --vocab-file FILE [flags]\n"));
+  EXPECT_THAT(out_.str(), EndsWith("\nexamples:\n  preprocess_data --input a.jsonl\n"
+                                   "  preprocess_data --input b.jsonl \\\n    " +
+                                   std::string(60, 'x') + " --workers 2\n"));
+}
+
 /// Lines of `text` longer than `columns`.
 std::vector<std::string> longer_lines(const std::string& text, size_t columns) {
   std::vector<std::string> found;

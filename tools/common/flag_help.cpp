@@ -19,15 +19,17 @@ constexpr size_t kUsualColumns = 80;
 constexpr size_t kFewestColumns = 50;
 constexpr size_t kHelpColumn = 30;
 
-/// `text` broken into lines at spaces so that, from column `indent` on, none passes `width`.
-std::string wrapped(std::string_view text, size_t indent, size_t width) {
+/// `text` broken into lines at spaces so that, from column `indent` on, none passes `width`; each
+/// line but the last ends with `line_end`, which may pass it.
+std::string wrapped(std::string_view text, size_t indent, size_t width,
+                    std::string_view line_end = "") {
   std::string out;
   size_t column = indent;
   while (!text.empty()) {
     const size_t space = std::min(text.find(' '), text.size());
     const std::string_view word = text.substr(0, space);
     if (column > indent && column + 1 + word.size() > width) {
-      out += "\n" + std::string(indent, ' ');
+      out += fmt::format("{}\n{:{}}", line_end, "", indent);
       column = indent;
     }
     if (column > indent) {
@@ -107,6 +109,17 @@ std::string unsupported_flags(const FlagTable& table, size_t width) {
          wrapped(fmt::format("{}", fmt::join(names, " ")), 2, width) + "\n";
 }
 
+/// Commands over as many lines as they take, to be copied as they stand.
+std::string examples(const FlagTable& table, size_t width) {
+  constexpr size_t kIndent = 4;
+  constexpr std::string_view kContinued = " \\";
+  std::string text = table.examples.empty() ? "" : "\nexamples:\n";
+  for (const std::string& command : table.examples) {
+    text += "  " + wrapped(command, kIndent, width - kContinued.size(), kContinued) + "\n";
+  }
+  return text;
+}
+
 size_t terminal_columns() {
   winsize size{};
   if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return kUsualColumns;
@@ -132,6 +145,7 @@ std::string usage_line(const FlagTable& table) {
   for (const auto& spec : table.flags) {
     if (spec->required) line += " " + with_metavar(*spec);
   }
+  if (!table.needed.empty()) line += " " + table.needed;
   return line + " [flags]";
 }
 
@@ -152,7 +166,7 @@ std::string help_text(const FlagTable& table, size_t width) {
         "prints which.",
         width);
   }
-  return text;
+  return text + examples(table, width);
 }
 
 }  // namespace meg::tools

@@ -71,6 +71,8 @@ struct ArgumentFamilyRows {
 struct FlagTable {
   std::string program;
   std::string summary;
+  std::string needed;                 ///< Further words of the usage line; mostly empty.
+  std::vector<std::string> examples;  ///< Commands with which --help ends.
   std::string group;
   std::vector<std::unique_ptr<FlagSpec>> flags;
   std::vector<std::unique_ptr<FlagSpec>> positionals;

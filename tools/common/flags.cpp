@@ -174,6 +174,10 @@ Flags::Flags(std::string program, std::string summary) : table_(std::make_unique
 
 Flags::~Flags() = default;
 
+void Flags::usage(std::string needed) { table_->needed = std::move(needed); }
+
+void Flags::examples(std::vector<std::string> commands) { table_->examples = std::move(commands); }
+
 void Flags::group(std::string title) { table_->group = std::move(title); }
 
 Flag Flags::value(std::string name, ValueTarget target, std::string metavar, std::string help) {

@@ -84,6 +84,13 @@ class Flags {
   Flags(std::string program, std::string summary);
   ~Flags();
 
+  /// What usage shows beside the required flags: those that are needed unless others stand for
+  /// them.
+  void usage(std::string needed);
+
+  /// Commands with which --help ends, as typed.
+  void examples(std::vector<std::string> commands);
+
   /// The topic under which --help lists the flags declared from here on.
   void group(std::string title);
 
