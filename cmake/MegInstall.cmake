@@ -15,6 +15,8 @@ install(EXPORT libmegTargets NAMESPACE meg:: DESTINATION ${meg_package_dir})
 get_property(meg_programs GLOBAL PROPERTY MEG_PROGRAMS)
 find_program(MEG_INSTALL_PYTHON python3)
 if(MEG_INSTALL_PYTHON AND meg_programs)
+  list(TRANSFORM meg_programs REPLACE "(.+)" "\"\\1\"")
+  list(JOIN meg_programs " " meg_programs)
   install(CODE "execute_process(
     COMMAND \"${MEG_INSTALL_PYTHON}\" \"${PROJECT_SOURCE_DIR}/scripts/make_man_pages.py\"
             \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}\" ${meg_programs}
