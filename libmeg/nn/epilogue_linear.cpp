@@ -44,9 +44,23 @@ at::Tensor workspace_of(at::Device device, CUstream_st* stream) {
   return workspace;
 }
 
-/// False where the arrays are no GPU's, or cuBLASLt refuses the shape.
-bool run_on_gpu(const EpilogueProduct& product, const at::Tensor& output) {
+/// A product as EpilogueProduct says, its sizes taken of the arrays; false where these are no
+/// GPU's, or cuBLASLt refuses the shape.
+bool run_on_gpu(Epilogue epilogue, const at::Tensor& left, const at::Tensor& right, int64_t inner,
+                const at::Tensor& output, const at::Tensor& bias,
+                const at::Tensor& auxiliary = {}) {
   if (!output.is_cuda()) return false;
+  const EpilogueProduct product = {
+      .epilogue = epilogue,
+      .type = float_type(output),
+      .left = left.const_data_ptr(),
+      .right = right.const_data_ptr(),
+      .output = output.mutable_data_ptr(),
+      .auxiliary = auxiliary.defined() ? auxiliary.data_ptr() : nullptr,
+      .bias = bias.data_ptr(),
+      .rows = output.size(0),
+      .columns = output.size(1),
+      .inner = inner};
   const c10::DeviceGuard guard(output.device());
   CUstream_st* const stream = current_stream(output.device());
   // Timing may choose another algorithm in the next process, whose sums are rounded otherwise.
@@ -60,17 +74,9 @@ std::pair<at::Tensor, at::Tensor> gelu_product(const at::Tensor& input, const at
                                                const at::Tensor& bias) {
   const at::Tensor output = at::empty({input.size(0), weight.size(0)}, input.options());
   const at::Tensor before = at::empty_like(output);
-  const EpilogueProduct product = {.epilogue = Epilogue::kGeluAuxBias,
-                                   .type = float_type(input),
-                                   .left = input.const_data_ptr(),
-                                   .right = weight.const_data_ptr(),
-                                   .output = output.mutable_data_ptr(),
-                                   .auxiliary = before.mutable_data_ptr(),
-                                   .bias = bias.data_ptr(),
-                                   .rows = output.size(0),
-                                   .columns = output.size(1),
-                                   .inner = input.size(1)};
-  if (run_on_gpu(product, output)) return {output, before};
+  if (run_on_gpu(Epilogue::kGeluAuxBias, input, weight, input.size(1), output, bias, before)) {
+    return {output, before};
+  }
   const at::Tensor sums = at::linear(input, weight, bias);
   return {at::gelu(sums, "tanh"), sums};
 }
@@ -81,17 +87,10 @@ std::pair<at::Tensor, at::Tensor> gelu_gradient_product(const at::Tensor& gradie
                                                         const at::Tensor& before) {
   const at::Tensor output = at::empty_like(before);
   const at::Tensor bias = at::empty({before.size(1)}, before.options());
-  const EpilogueProduct product = {.epilogue = Epilogue::kGeluBiasGradient,
-                                   .type = float_type(before),
-                                   .left = gradient.const_data_ptr(),
-                                   .right = weight.const_data_ptr(),
-                                   .output = output.mutable_data_ptr(),
-                                   .auxiliary = before.data_ptr(),
-                                   .bias = bias.mutable_data_ptr(),
-                                   .rows = output.size(0),
-                                   .columns = output.size(1),
-                                   .inner = gradient.size(1)};
-  if (run_on_gpu(product, output)) return {output, bias};
+  if (run_on_gpu(Epilogue::kGeluBiasGradient, gradient, weight, gradient.size(1), output, bias,
+                 before)) {
+    return {output, bias};
+  }
   const at::Tensor slope = at::gelu_backward(at::mm(gradient, weight), before, "tanh");
   return {slope, slope.sum(0)};
 }
@@ -101,16 +100,9 @@ std::pair<at::Tensor, at::Tensor> weight_and_bias_gradients(const at::Tensor& gr
                                                             const at::Tensor& input) {
   const at::Tensor weight = at::empty({gradient.size(1), input.size(1)}, input.options());
   const at::Tensor bias = at::empty({gradient.size(1)}, input.options());
-  const EpilogueProduct product = {.epilogue = Epilogue::kBiasGradient,
-                                   .type = float_type(input),
-                                   .left = gradient.const_data_ptr(),
-                                   .right = input.const_data_ptr(),
-                                   .output = weight.mutable_data_ptr(),
-                                   .bias = bias.mutable_data_ptr(),
-                                   .rows = weight.size(0),
-                                   .columns = weight.size(1),
-                                   .inner = input.size(0)};
-  if (run_on_gpu(product, weight)) return {weight, bias};
+  if (run_on_gpu(Epilogue::kBiasGradient, gradient, input, input.size(0), weight, bias)) {
+    return {weight, bias};
+  }
   return {at::mm(gradient.t(), input), gradient.sum(0)};
 }
 
