@@ -4,6 +4,10 @@
 
 namespace meg::inference {
 
+bool forbids_tokens(const GenerationRequest& request) {
+  return request.no_repeat_ngram_size > 0 || request.prevent_newline_after_colon;
+}
+
 std::vector<int32_t> forbidden_tokens(const GenerationRequest& request,
                                       std::span<const int32_t> tokens,
                                       const NewlineAfterColon& newline) {

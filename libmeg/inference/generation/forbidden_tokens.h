@@ -9,6 +9,9 @@
 
 namespace meg::inference {
 
+/// Whether a request ever makes forbidden_tokens() name some.
+bool forbids_tokens(const GenerationRequest& request);
+
 /// The tokens that a request does not want behind `tokens`, which are not empty; some may come more
 /// than once.
 std::vector<int32_t> forbidden_tokens(const GenerationRequest& request,

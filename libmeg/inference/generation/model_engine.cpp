@@ -235,7 +235,8 @@ void ModelEngine::step_searches(std::vector<GenerationEvent>& events) {
   }
 }
 
-/// The next token of each text that is not full, by the hidden states of their last ones.
+/// The next token of each text that is not full, by the hidden states of their last ones. A full
+/// text is among them for its logprobs alone, which keep takes_most_likely() false.
 Status ModelEngine::draw_tokens(std::span<RunningText* const> texts, const at::Tensor& states) {
   if (std::ranges::all_of(texts, &RunningText::takes_most_likely)) {
     MEG_ASSIGN_OR_RETURN(const std::vector<int32_t> tokens, model_.most_likely(states));

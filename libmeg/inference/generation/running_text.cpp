@@ -31,8 +31,7 @@ std::vector<float> RunningText::allowed(std::span<const float> logits,
 }
 
 bool RunningText::takes_most_likely() const {
-  return sampler.is_greedy() && !request.logprobs && !request.prevent_newline_after_colon &&
-         request.no_repeat_ngram_size == 0;
+  return sampler.is_greedy() && !request.logprobs && !forbids_tokens(request);
 }
 
 void RunningText::go_on_with(int32_t token) {
