@@ -35,22 +35,10 @@ inline train::TrainerOptions small_run(const RunLength& given = {},
   const auto counts = count_samples(length, *batches, newest_megatron_version());
   EXPECT_TRUE(counts.has_value()) << counts.status().message();
 
-  train::TrainerOptions options{.config = config,
-                                .model = {},
-                                .optimizer = {},
-                                .schedule = {},
-                                .loss_scale = {},
-                                .loss_scaler = {},
-                                .data = {},
-                                .batches = {},
-                                .batch_schedule = *batches,
-                                .length = length,
-                                .checkpoints = {},
-                                .args = {},
-                                .tensorboard_dir = {},
-                                .tensorboard = {},
-                                .exit_interval = {},
-                                .exit_duration_in_mins = {}};
+  train::TrainerOptions options;
+  options.config = config;
+  options.batch_schedule = *batches;
+  options.length = length;
   options.model.hidden_dropout = options.model.attention_dropout = 0;
   options.schedule.train_iters = length.train_iters;
   options.schedule.global_batch_size = batch_size;

@@ -47,23 +47,10 @@ TrainingArgs args_of(const GptConfig& config) {
 }
 
 TrainerOptions small_options(int64_t train_iters) {
-  TrainerOptions options{.config = test::small_config(),
-                         .model = {},
-                         .optimizer = {},
-                         .schedule = {},
-                         .loss_scale = {},
-                         .loss_scaler = {},
-                         .data = {},
-                         .batches = {},
-                         .batch_schedule = *BatchSchedule::create(
-                             {.global_batch_size = kBatch, .micro_batch_size = 2}),
-                         .length = {},
-                         .checkpoints = {},
-                         .args = {},
-                         .tensorboard_dir = {},
-                         .tensorboard = {},
-                         .exit_interval = {},
-                         .exit_duration_in_mins = {}};
+  TrainerOptions options;
+  options.config = test::small_config();
+  options.batch_schedule =
+      *BatchSchedule::create({.global_batch_size = kBatch, .micro_batch_size = 2});
   options.config.num_layers = 2;
   options.model.hidden_dropout = options.model.attention_dropout = 0;
   options.schedule.train_iters = train_iters;
