@@ -1,4 +1,4 @@
-# Compile options shared by every target of the project, and the function that declares a room.
+# Compile options shared by every target of the project, and the function that declares a component.
 
 add_library(meg_options INTERFACE)
 add_library(meg::options ALIAS meg_options)
@@ -29,17 +29,21 @@ if(MEG_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
       ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${MEG_CCACHE})
 endif()
 
-# meg_room(NAME SOURCES ... HEADERS ... [LINKS ...]) declares libmeg's room NAME as meg::NAME.
-# LINKS names only rooms that stand above it, and its third parties.
-function(meg_room name)
-  cmake_parse_arguments(room "" "" "SOURCES;HEADERS;LINKS;PRIVATE_LINKS" ${ARGN})
-  add_library(meg_${name} STATIC ${room_SOURCES})
+# meg_component(NAME [LINKS ...] [PRIVATE_LINKS ...]) declares the component in this folder as meg::NAME:
+# all of its sources, and as public headers, which are installed, those that lie in no folder named
+# `internal`. LINKS names only components that stand above it, and its third parties.
+function(meg_component name)
+  cmake_parse_arguments(component "" "" "LINKS;PRIVATE_LINKS" ${ARGN})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS *.cpp)
+  file(GLOB_RECURSE headers CONFIGURE_DEPENDS *.h)
+  list(FILTER headers EXCLUDE REGEX "/internal/")
+  add_library(meg_${name} STATIC ${sources})
   add_library(meg::${name} ALIAS meg_${name})
   set_target_properties(meg_${name} PROPERTIES EXPORT_NAME ${name})
   target_sources(meg_${name} PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}
-                 FILES ${room_HEADERS})
-  target_link_libraries(meg_${name} PUBLIC ${room_LINKS}
-                        PRIVATE $<BUILD_INTERFACE:meg_options> ${room_PRIVATE_LINKS})
+                 FILES ${headers})
+  target_link_libraries(meg_${name} PUBLIC ${component_LINKS}
+                        PRIVATE $<BUILD_INTERFACE:meg_options> ${component_PRIVATE_LINKS})
   target_compile_features(meg_${name} PUBLIC cxx_std_20)
   install(TARGETS meg_${name} EXPORT libmegTargets
           ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}

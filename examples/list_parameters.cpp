@@ -4,15 +4,15 @@
 #include <optional>
 #include <string>
 
-#include "libmeg/checkpoint/megatron/checkpoint_folder.h"
-#include "libmeg/checkpoint/megatron/megatron_checkpoint.h"
-#include "libmeg/core/status.h"
+#include "libmeg/base/status.h"
+#include "libmeg/checkpoint/dialects/mp_rank/checkpoint_folder.h"
+#include "libmeg/checkpoint/dialects/mp_rank/megatron_checkpoint.h"
 
 /// A line for each parameter of the whole model: its name and the sizes of its dimensions.
 meg::Status list_parameters(const std::string& path) {
-  MEG_ASSIGN_OR_RETURN(const auto folder, meg::find_checkpoint(path, std::nullopt));
-  MEG_ASSIGN_OR_RETURN(const auto checkpoint, meg::MegatronCheckpoint::open(folder));
-  for (const meg::LogicalParameter& parameter : checkpoint.parameters()) {
+  MEG_ASSIGN_OR_RETURN(const auto folder, meg::checkpoint::find_checkpoint(path, std::nullopt));
+  MEG_ASSIGN_OR_RETURN(const auto checkpoint, meg::checkpoint::MegatronCheckpoint::open(folder));
+  for (const meg::checkpoint::LogicalParameter& parameter : checkpoint.parameters()) {
     std::printf("%s", parameter.name.c_str());
     for (const int64_t size : parameter.shape) std::printf(" %lld", static_cast<long long>(size));
     std::printf("\n");

@@ -5,15 +5,15 @@
 #include <string>
 #include <vector>
 
-#include "libmeg/core/result.h"
+#include "libmeg/base/result.h"
 #include "libmeg/dataset/indexed_dataset.h"
 #include "libmeg/tokenizer/open_tokenizer.h"
 
 /// The text of a dataset's first sequence.
 meg::Result<std::string> first_text(const std::string& prefix,
-                                    const meg::TokenizerOptions& options) {
-  MEG_ASSIGN_OR_RETURN(const auto tokenizer, meg::open_tokenizer(options));
-  MEG_ASSIGN_OR_RETURN(const auto dataset, meg::IndexedDataset::open(prefix));
+                                    const meg::tokenizer::TokenizerOptions& options) {
+  MEG_ASSIGN_OR_RETURN(const auto tokenizer, meg::tokenizer::open_tokenizer(options));
+  MEG_ASSIGN_OR_RETURN(const auto dataset, meg::dataset::IndexedDataset::open(prefix));
   MEG_ASSIGN_OR_RETURN(const auto sequence, dataset.tokens<uint16_t>(0));
   const std::vector<int32_t> ids(sequence.begin(), sequence.end());
   return tokenizer->decode(ids);
@@ -21,7 +21,7 @@ meg::Result<std::string> first_text(const std::string& prefix,
 
 int main(int argc, char** argv) {
   if (argc != 4) return 2;
-  meg::TokenizerOptions options;
+  meg::tokenizer::TokenizerOptions options;
   options.tokenizer_type = "GPT2BPETokenizer";
   options.vocab_file = argv[2];
   options.merge_file = argv[3];

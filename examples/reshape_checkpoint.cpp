@@ -4,20 +4,21 @@
 #include <optional>
 #include <string>
 
-#include "libmeg/checkpoint/megatron/checkpoint_folder.h"
-#include "libmeg/checkpoint/megatron/megatron_checkpoint.h"
-#include "libmeg/checkpoint/reshard/reshard.h"
+#include "libmeg/checkpoint/convert/reshard.h"
+#include "libmeg/checkpoint/dialects/mp_rank/checkpoint_folder.h"
+#include "libmeg/checkpoint/dialects/mp_rank/megatron_checkpoint.h"
 
 /// The checkpoint in load_dir as one of tensor- and pipeline-parallel size 1 in save_dir.
 meg::Status reshape(const std::string& load_dir, const std::string& save_dir) {
-  MEG_ASSIGN_OR_RETURN(const auto folder, meg::find_checkpoint(load_dir, std::nullopt));
-  MEG_ASSIGN_OR_RETURN(const auto checkpoint, meg::MegatronCheckpoint::open(folder));
-  MEG_RETURN_IF_ERROR(meg::check_save_dir(checkpoint, save_dir));
-  const meg::ReshardOptions options{.tensor_model_parallel_size = 1,
-                                    .pipeline_model_parallel_size = 1};
-  MEG_ASSIGN_OR_RETURN(const auto plan, meg::plan_reshard(checkpoint, options));
+  MEG_ASSIGN_OR_RETURN(const auto folder, meg::checkpoint::find_checkpoint(load_dir, std::nullopt));
+  MEG_ASSIGN_OR_RETURN(const auto checkpoint, meg::checkpoint::MegatronCheckpoint::open(folder));
+  MEG_RETURN_IF_ERROR(meg::checkpoint::check_save_dir(checkpoint, save_dir));
+  const meg::checkpoint::ReshardOptions options{.tensor_model_parallel_size = 1,
+                                                .pipeline_model_parallel_size = 1};
+  MEG_ASSIGN_OR_RETURN(const auto plan, meg::checkpoint::plan_reshard(checkpoint, options));
   for (const std::string& note : plan.notes) std::printf("note: %s\n", note.c_str());
-  return meg::save_reshard(checkpoint, plan, save_dir, meg::TransferOptions());
+  return meg::checkpoint::save_reshard(checkpoint, plan, save_dir,
+                                       meg::checkpoint::TransferOptions());
 }
 
 int main(int argc, char** argv) {

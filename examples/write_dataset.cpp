@@ -6,14 +6,14 @@
 #include <string>
 #include <vector>
 
-#include "libmeg/core/status.h"
+#include "libmeg/base/status.h"
 #include "libmeg/dataset/indexed_dataset_builder.h"
 
 /// Writes PREFIX.bin and PREFIX.idx; each document is one sequence.
 meg::Status write_documents(const std::string& prefix,
                             const std::vector<std::vector<uint16_t>>& documents) {
-  const meg::IndexedDatasetBuilder::Options options{.dtype = meg::DType::kUint16};
-  MEG_ASSIGN_OR_RETURN(auto builder, meg::IndexedDatasetBuilder::create(prefix, options));
+  const meg::dataset::IndexedDatasetBuilder::Options options{.dtype = meg::DType::kUint16};
+  MEG_ASSIGN_OR_RETURN(auto builder, meg::dataset::IndexedDatasetBuilder::create(prefix, options));
   for (const std::vector<uint16_t>& tokens : documents) {
     MEG_RETURN_IF_ERROR(builder.add_item(std::as_bytes(std::span(tokens))));
     MEG_RETURN_IF_ERROR(builder.end_document());

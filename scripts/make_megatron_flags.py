@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes libmeg/megatron/megatron_flags.tsv: what every revision of Megatron-LM says of its flags.
 
-make_megatron_flags.py REVISION=CHECKOUT [...], oldest first, named as libmeg/core/megatron_version.cpp
+make_megatron_flags.py REVISION=CHECKOUT [...], oldest first, named as libmeg/megatron/megatron_version.cpp
 does; needs Python 3.12, as some of the sources do. They are read, never run: add_argument() calls and,
 since core 0.16, the dataclasses that ArgumentGroupFactory turns into flags. Only facts are kept: names,
 types, defaults, choices, revisions. What the flags do stands in libmeg/megatron/arguments.txt;

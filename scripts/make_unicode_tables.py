@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes libmeg/tokenizer/unicode_class_tables.cpp from the PyPI package `regex`.
+"""Writes libmeg/tokenizer/internal/unicode_class_tables.cpp from the PyPI package `regex`.
 
 Megatron-LM splits text with that package, so its classes, and not those of a Unicode version chosen
 here, decide token ids. Every code point is asked.
@@ -13,7 +13,7 @@ import re
 import sys
 from pathlib import Path
 
-OUTPUT = Path(__file__).parents[1] / "libmeg/tokenizer/unicode_class_tables.cpp"
+OUTPUT = Path(__file__).parents[1] / "libmeg/tokenizer/internal/unicode_class_tables.cpp"
 CODE_POINTS = 0x110000
 BLOCK_SIZE = 128
 CLASSES = {r"\p{L}": 1, r"\p{N}": 2, r"\s": 3}
@@ -57,9 +57,9 @@ def generated_text(regex):
         f"// Package: regex {regex.__version__}",
         f"// Unicode: {unicode_version_of_package()}",
         "// clang-format off",
-        '#include "libmeg/tokenizer/unicode_class.h"',
+        '#include "libmeg/tokenizer/internal/unicode_class.h"',
         "",
-        "namespace meg::unicode_tables {",
+        "namespace meg::tokenizer::unicode_tables {",
         "",
         "const uint8_t kStage1[kStage1Size] = {",
         *rows(stage1, 24),
@@ -69,7 +69,7 @@ def generated_text(regex):
     ]
     for number, block in enumerate(blocks):
         lines += [f"    {{  // {number}", *rows(block, 32), "    },"]
-    lines += ["};", "", "}  // namespace meg::unicode_tables", ""]
+    lines += ["};", "", "}  // namespace meg::tokenizer::unicode_tables", ""]
     return "\n".join(lines)
 
 

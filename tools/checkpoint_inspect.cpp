@@ -16,8 +16,8 @@
 
 #include "libmeg/checkpoint/inspect/checkpoint_statistics.h"
 #include "libmeg/checkpoint/inspect/checkpoint_summary.h"
-#include "libmeg/core/atomic_file.h"
-#include "libmeg/core/printable.h"
+#include "libmeg/io/atomic_file.h"
+#include "libmeg/text/printable.h"
 #include "tools/checkpoint_inspect_answer.h"
 #include "tools/checkpoint_inspect_html.h"
 #include "tools/checkpoint_inspect_text.h"
@@ -85,7 +85,7 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
   arguments.name = std::make_unique<RE2>(*name, options);
   if (!arguments.name->ok()) {
     fail(make_error(StatusCode::kInvalidArgument,
-                    "--name: expected a regular expression, found {}: {}", printable(*name),
+                    "--name: expected a regular expression, found {}: {}", text::printable(*name),
                     arguments.name->error()));
     return kUsageError;
   }
@@ -93,17 +93,17 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
   return std::nullopt;
 }
 
-Result<std::vector<NamedStatistics>> statistics_of(const CheckpointSummary& summary,
-                                                   const AnswerParts& parts) {
+Result<std::vector<checkpoint::NamedStatistics>> statistics_of(
+    const checkpoint::CheckpointSummary& summary, const AnswerParts& parts) {
   ProgressBar bar(0);
-  return checkpoint_statistics(summary, parts.wanted, bar.callback());
+  return checkpoint::checkpoint_statistics(summary, parts.wanted, bar.callback());
 }
 
 /// Why the exit code is 1: unreadable files, missing ranks, ranks that contradict each other,
 /// formats of which no file could be opened. What is only not known as a whole is noted.
-Status problem_of(const CheckpointSummary& summary) {
+Status problem_of(const checkpoint::CheckpointSummary& summary) {
   bool any_is_open = false;
-  for (const FileSummary& file : summary.files) {
+  for (const checkpoint::FileSummary& file : summary.files) {
     if (!file.status.ok()) return file.status;
     any_is_open = any_is_open || file.file != nullptr;
   }
@@ -116,7 +116,8 @@ Status problem_of(const CheckpointSummary& summary) {
                       fmt::join(shown, " "), missing.size() > kNamed ? " ..." : "");
   }
   const Status& whole = summary.whole_status;
-  if (whole.ok() || summary.folder.format == CheckpointFormat::kSingleFile) return Status();
+  if (whole.ok() || summary.folder.format == checkpoint::CheckpointFormat::kSingleFile)
+    return Status();
   const bool lacks_args = !summary.args.has_value() && whole.code() == StatusCode::kInvalidArgument;
   if (!any_is_open || (whole.code() != StatusCode::kUnsupported && !lacks_args)) return whole;
   note(whole.message() + (summary.whole.has_value() ? "; its optimizer is shown file by file"
@@ -125,23 +126,23 @@ Status problem_of(const CheckpointSummary& summary) {
 }
 
 Status write_page(const std::string& path, const ordered_json& answer) {
-  MEG_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(path));
+  MEG_ASSIGN_OR_RETURN(io::AtomicFile file, io::AtomicFile::create(path));
   const std::string page = html_page(answer);
   MEG_RETURN_IF_ERROR(file.write(std::as_bytes(std::span(page))));
   return file.commit();
 }
 
-Result<CheckpointSummary> summarize(const Arguments& arguments) {
-  MEG_ASSIGN_OR_RETURN(const CheckpointFolder folder,
-                       find_checkpoint(arguments.path, arguments.iteration));
-  SummaryOptions options;
+Result<checkpoint::CheckpointSummary> summarize(const Arguments& arguments) {
+  MEG_ASSIGN_OR_RETURN(const checkpoint::CheckpointFolder folder,
+                       checkpoint::find_checkpoint(arguments.path, arguments.iteration));
+  checkpoint::SummaryOptions options;
   MEG_ASSIGN_OR_RETURN(options.open, arguments.reading.options());
   options.true_vocab_size = arguments.true_vocab_size;
-  return summarize_checkpoint(folder, options);
+  return checkpoint::summarize_checkpoint(folder, options);
 }
 
 /// Prints and writes what was asked for.
-Status show(const CheckpointSummary& summary, const Arguments& arguments) {
+Status show(const checkpoint::CheckpointSummary& summary, const Arguments& arguments) {
   const bool page = arguments.html.has_value();
   AnswerParts parts{.tensors = arguments.tensors,
                     .args = arguments.args || page,
@@ -152,7 +153,7 @@ Status show(const CheckpointSummary& summary, const Arguments& arguments) {
   }
   ordered_json answer = answer_of(summary, parts);
   if (arguments.statistics || page) {
-    MEG_ASSIGN_OR_RETURN(const std::vector<NamedStatistics> statistics,
+    MEG_ASSIGN_OR_RETURN(const std::vector<checkpoint::NamedStatistics> statistics,
                          statistics_of(summary, parts));
     add_statistics(statistics, answer);
   }
@@ -170,7 +171,7 @@ Status show(const CheckpointSummary& summary, const Arguments& arguments) {
 int main(int argc, const char* const* argv) {
   Arguments arguments;
   if (const std::optional<int> code = parse(argc, argv, arguments)) return *code;
-  const Result<CheckpointSummary> summary = summarize(arguments);
+  const Result<checkpoint::CheckpointSummary> summary = summarize(arguments);
   if (!summary.has_value()) return fail(summary.error());
   const Status shown = show(*summary, arguments);
   if (!shown.ok()) return fail(shown);

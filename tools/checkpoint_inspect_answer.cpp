@@ -34,15 +34,16 @@ ordered_json error_json(const Status& status) {
   return status.ok() ? ordered_json() : ordered_json(status.message());
 }
 
-void add_layout(const CheckpointSummary& summary, ordered_json& answer) {
-  const CheckpointFolder& folder = summary.folder;
+void add_layout(const checkpoint::CheckpointSummary& summary, ordered_json& answer) {
+  const checkpoint::CheckpointFolder& folder = summary.folder;
   answer["folder"] = folder.folder;
-  answer["format"] = checkpoint_format_text(folder.format);
+  answer["format"] = checkpoint::checkpoint_format_text(folder.format);
   answer["iteration"] = or_null(summary.iteration);
   answer["release"] = folder.is_release;
   answer["checkpoint_version"] = or_null(summary.checkpoint_version);
-  answer["names"] =
-      summary.family.has_value() ? ordered_json(name_family_text(*summary.family)) : ordered_json();
+  answer["names"] = summary.family.has_value()
+                        ? ordered_json(model::name_family_text(*summary.family))
+                        : ordered_json();
   answer["tensor_model_parallel_size"] = summary.tensor_model_parallel_size;
   answer["pipeline_model_parallel_size"] = summary.pipeline_model_parallel_size;
   answer["virtual_pipeline_model_parallel_size"] = summary.virtual_pipeline_model_parallel_size;
@@ -52,10 +53,10 @@ void add_layout(const CheckpointSummary& summary, ordered_json& answer) {
   answer["problem"] = error_json(summary.whole_status);
 }
 
-void add_files(const CheckpointSummary& summary, ordered_json& answer) {
+void add_files(const checkpoint::CheckpointSummary& summary, ordered_json& answer) {
   answer["bytes"] = summary.bytes;
   answer["files"] = ordered_json::array();
-  for (const FileSummary& file : summary.files) {
+  for (const checkpoint::FileSummary& file : summary.files) {
     answer["files"].push_back({{"path", file.path},
                                {"bytes", file.bytes},
                                {"tensors", file.contents.tensors.size()},
@@ -64,7 +65,7 @@ void add_files(const CheckpointSummary& summary, ordered_json& answer) {
                                {"error", error_json(file.status)}});
   }
   answer["ranks"] = ordered_json::array();
-  for (const RankSummary& rank : summary.ranks) {
+  for (const checkpoint::RankSummary& rank : summary.ranks) {
     answer["ranks"].push_back({{"name", rank.name},
                                {"tensor_rank", rank.tensor_rank},
                                {"pipeline_rank", rank.pipeline_rank},
@@ -78,7 +79,7 @@ void add_files(const CheckpointSummary& summary, ordered_json& answer) {
   answer["missing_ranks"] = summary.missing_ranks;
 }
 
-ordered_json model_json(const GptConfig& config) {
+ordered_json model_json(const model::GptConfig& config) {
   return {{"num_layers", config.num_layers},
           {"hidden_size", config.hidden_size},
           {"ffn_hidden_size", config.ffn_hidden_size},
@@ -97,21 +98,21 @@ ordered_json model_json(const GptConfig& config) {
           {"num_experts", or_null(config.num_experts)}};
 }
 
-void add_content(const CheckpointSummary& summary, ordered_json& answer) {
+void add_content(const checkpoint::CheckpointSummary& summary, ordered_json& answer) {
   answer["model"] = summary.config.has_value() ? model_json(*summary.config) : ordered_json();
   answer["parameters"] = or_null(summary.parameters);
   answer["unpadded_parameters"] = or_null(summary.unpadded_parameters);
   answer["padded_vocab_size"] = or_null(summary.padded_vocab_size);
   answer["true_vocab_size"] = or_null(summary.true_vocab_size);
   answer["dtypes"] = ordered_json::array();
-  for (const TensorShare& share : summary.shares) {
-    answer["dtypes"].push_back({{"group", tensor_group_text(share.group)},
+  for (const checkpoint::TensorShare& share : summary.shares) {
+    answer["dtypes"].push_back({{"group", checkpoint::tensor_group_text(share.group)},
                                 {"dtype", share.dtype},
                                 {"tensors", share.tensors},
                                 {"elements", share.elements},
                                 {"bytes", share.bytes}});
   }
-  answer["optimizer"] = {{"form", optimizer_form_text(summary.optimizer)},
+  answer["optimizer"] = {{"form", checkpoint::optimizer_form_text(summary.optimizer)},
                          {"bytes", summary.optimizer_bytes}};
   answer["grad_scaler"] = summary.has_grad_scaler;
   answer["scheduler"] = summary.has_scheduler;
@@ -121,9 +122,10 @@ void add_content(const CheckpointSummary& summary, ordered_json& answer) {
 /// Texts of values, all of them within a budget: many args may share one long text.
 class ValueTexts {
  public:
-  ValueTexts(const PickleGraph& graph, uint64_t budget) : graph_(graph), left_(budget) {}
+  ValueTexts(const checkpoint::PickleGraph& graph, uint64_t budget)
+      : graph_(graph), left_(budget) {}
 
-  std::string describe(PickleId id) {
+  std::string describe(checkpoint::PickleId id) {
     constexpr uint64_t kLeast = 200;
     std::string text =
         graph_.describe(id, static_cast<size_t>(std::clamp<uint64_t>(left_, kLeast, kArgBytes)));
@@ -132,7 +134,7 @@ class ValueTexts {
   }
 
   /// A string itself, or cut as its description where it is too long.
-  std::string plain(PickleId id) {
+  std::string plain(checkpoint::PickleId id) {
     const std::string& text = graph_.node(id).text;
     if (text.size() > left_) return describe(id);
     left_ -= text.size();
@@ -140,23 +142,24 @@ class ValueTexts {
   }
 
  private:
-  const PickleGraph& graph_;
+  const checkpoint::PickleGraph& graph_;
   uint64_t left_;
 };
 
 /// A plain Python value as itself, anything else as Python's text.
-ordered_json value_json(const PickleGraph& graph, PickleId id, ValueTexts* texts) {
-  const PickleNode& node = graph.node(id);
+ordered_json value_json(const checkpoint::PickleGraph& graph, checkpoint::PickleId id,
+                        ValueTexts* texts) {
+  const checkpoint::PickleNode& node = graph.node(id);
   switch (node.kind) {
-    case PickleKind::kNone:
+    case checkpoint::PickleKind::kNone:
       return nullptr;
-    case PickleKind::kBool:
+    case checkpoint::PickleKind::kBool:
       return node.boolean;
-    case PickleKind::kInt:
+    case checkpoint::PickleKind::kInt:
       return node.integer;
-    case PickleKind::kString:
+    case checkpoint::PickleKind::kString:
       return texts->plain(id);
-    case PickleKind::kFloat:
+    case checkpoint::PickleKind::kFloat:
       if (std::isfinite(node.real)) return node.real;
       break;
     default:
@@ -165,17 +168,18 @@ ordered_json value_json(const PickleGraph& graph, PickleId id, ValueTexts* texts
   return texts->describe(id);
 }
 
-void add_args(const CheckpointSummary& summary, bool values, ordered_json& answer) {
+void add_args(const checkpoint::CheckpointSummary& summary, bool values, ordered_json& answer) {
   answer["args_count"] = 0;
   if (!summary.args.has_value()) return;
   const auto [index, args] = *summary.args;
-  const PickleGraph& graph = summary.files[static_cast<size_t>(index)].file->graph();
-  const std::span<const PickleId> pairs = graph.pairs(graph.attributes(args).value_or(args));
+  const checkpoint::PickleGraph& graph = summary.files[static_cast<size_t>(index)].file->graph();
+  const std::span<const checkpoint::PickleId> pairs =
+      graph.pairs(graph.attributes(args).value_or(args));
   answer["args_count"] = pairs.size() / 2;
   if (!values) return;
-  std::map<std::string, PickleId> by_name;
+  std::map<std::string, checkpoint::PickleId> by_name;
   for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
-    by_name[key_text(graph, pairs[i])] = pairs[i + 1];
+    by_name[checkpoint::key_text(graph, pairs[i])] = pairs[i + 1];
   }
   ValueTexts texts(graph, kLeastTextBudget + 4 * summary.bytes);
   answer["args"] = ordered_json::array();
@@ -186,12 +190,12 @@ void add_args(const CheckpointSummary& summary, bool values, ordered_json& answe
 }
 
 /// Code that any of the files names.
-void add_code(const CheckpointSummary& summary, ordered_json& answer) {
-  std::map<std::pair<bool, std::string>, NamedCode> all;
-  for (const FileSummary& file : summary.files) {
+void add_code(const checkpoint::CheckpointSummary& summary, ordered_json& answer) {
+  std::map<std::pair<bool, std::string>, checkpoint::NamedCode> all;
+  for (const checkpoint::FileSummary& file : summary.files) {
     if (file.file == nullptr) continue;
-    for (NamedCode& code : named_code(file.file->graph())) {
-      NamedCode& merged = all[{code.is_usual, code.name}];
+    for (checkpoint::NamedCode& code : checkpoint::named_code(file.file->graph())) {
+      checkpoint::NamedCode& merged = all[{code.is_usual, code.name}];
       const int64_t calls = merged.calls + code.calls;
       if (merged.first_call.empty()) merged = std::move(code);
       merged.calls = calls;
@@ -206,21 +210,22 @@ void add_code(const CheckpointSummary& summary, ordered_json& answer) {
   }
 }
 
-void add_tree(const CheckpointSummary& summary, ordered_json& answer) {
-  if (summary.folder.format != CheckpointFormat::kSingleFile || summary.files.empty()) return;
-  const Outline outline = outline_of(*summary.files[0].file);
+void add_tree(const checkpoint::CheckpointSummary& summary, ordered_json& answer) {
+  if (summary.folder.format != checkpoint::CheckpointFormat::kSingleFile || summary.files.empty())
+    return;
+  const checkpoint::Outline outline = checkpoint::outline_of(*summary.files[0].file);
   answer["tree"] = ordered_json::array();
-  for (const OutlineLine& line : outline.lines) {
+  for (const checkpoint::OutlineLine& line : outline.lines) {
     answer["tree"].push_back({{"depth", line.depth}, {"key", line.key}, {"text", line.text}});
   }
   answer["tree_cut"] = outline.is_cut;
 }
 
-ordered_json tensor_json(const FileSummary& file, size_t index) {
-  const NamedTensor& tensor = file.contents.tensors[index];
+ordered_json tensor_json(const checkpoint::FileSummary& file, size_t index) {
+  const checkpoint::NamedTensor& tensor = file.contents.tensors[index];
   ordered_json object = {{"file", file.path},
                          {"name", tensor.name},
-                         {"group", tensor_group_text(file.groups[index])},
+                         {"group", checkpoint::tensor_group_text(file.groups[index])},
                          {"dtype", tensor.dtype},
                          {"shape", tensor.shape},
                          {"elements", tensor.elements},
@@ -236,9 +241,10 @@ ordered_json tensor_json(const FileSummary& file, size_t index) {
   return object;
 }
 
-void add_tensors(const CheckpointSummary& summary, const AnswerParts& parts, ordered_json& answer) {
+void add_tensors(const checkpoint::CheckpointSummary& summary, const AnswerParts& parts,
+                 ordered_json& answer) {
   answer["tensors"] = ordered_json::array();
-  for (const FileSummary& file : summary.files) {
+  for (const checkpoint::FileSummary& file : summary.files) {
     for (size_t i = 0; i < file.contents.tensors.size(); ++i) {
       if (parts.wanted && !parts.wanted(file.contents.tensors[i].name)) continue;
       answer["tensors"].push_back(tensor_json(file, i));
@@ -246,30 +252,30 @@ void add_tensors(const CheckpointSummary& summary, const AnswerParts& parts, ord
   }
 }
 
-std::string_view partition_text(Partition partition, bool gated) {
+std::string_view partition_text(model::Partition partition, bool gated) {
   switch (partition) {
-    case Partition::kReplicated:
+    case model::Partition::kReplicated:
       return "replicated";
-    case Partition::kRows:
+    case model::Partition::kRows:
       return "rows";
-    case Partition::kColumns:
+    case model::Partition::kColumns:
       return "columns";
-    case Partition::kVocabulary:
+    case model::Partition::kVocabulary:
       return "vocabulary";
-    case Partition::kQkv:
+    case model::Partition::kQkv:
       return "qkv";
-    case Partition::kGated:
+    case model::Partition::kGated:
       return gated ? "gated" : "rows";
   }
   return "";
 }
 
-ordered_json placement_json(const LogicalParameter& parameter, bool gated) {
+ordered_json placement_json(const checkpoint::LogicalParameter& parameter, bool gated) {
   ordered_json kinds = ordered_json::array();
   int64_t bytes = 0;
-  for (const LogicalTensor& tensor : parameter.tensors) {
+  for (const checkpoint::LogicalTensor& tensor : parameter.tensors) {
     kinds.push_back({{"kind", tensor.kind}, {"dtype", dtype_name(tensor.dtype)}});
-    for (const SourceTensor& shard : tensor.shards) bytes += shard.view.bytes();
+    for (const checkpoint::SourceTensor& shard : tensor.shards) bytes += shard.view.bytes();
   }
   return {{"name", parameter.name},
           {"layer", or_null(parameter.layer)},
@@ -282,21 +288,21 @@ ordered_json placement_json(const LogicalParameter& parameter, bool gated) {
           {"bytes", bytes}};
 }
 
-void add_placement(const CheckpointSummary& summary, ordered_json& answer) {
+void add_placement(const checkpoint::CheckpointSummary& summary, ordered_json& answer) {
   answer["placement"] = ordered_json::array();
   if (!summary.whole.has_value()) return;
   const bool gated = summary.whole->config().gated_linear_unit;
-  for (const LogicalParameter& parameter : summary.whole->parameters()) {
+  for (const checkpoint::LogicalParameter& parameter : summary.whole->parameters()) {
     answer["placement"].push_back(placement_json(parameter, gated));
   }
-  if (const LogicalParameter* copy = summary.whole->tied_copy()) {
+  if (const checkpoint::LogicalParameter* copy = summary.whole->tied_copy()) {
     answer["placement"].push_back(placement_json(*copy, gated));
   }
 }
 
 }  // namespace
 
-ordered_json answer_of(const CheckpointSummary& summary, const AnswerParts& parts) {
+ordered_json answer_of(const checkpoint::CheckpointSummary& summary, const AnswerParts& parts) {
   ordered_json answer = json_object();
   add_layout(summary, answer);
   add_files(summary, answer);
@@ -309,11 +315,12 @@ ordered_json answer_of(const CheckpointSummary& summary, const AnswerParts& part
   return answer;
 }
 
-void add_statistics(const std::vector<NamedStatistics>& statistics, ordered_json& answer) {
+void add_statistics(const std::vector<checkpoint::NamedStatistics>& statistics,
+                    ordered_json& answer) {
   answer["statistics"] = ordered_json::array();
   int64_t nan = 0, infinite = 0;
-  for (const NamedStatistics& tensor : statistics) {
-    const TensorStatistics& found = tensor.statistics;
+  for (const checkpoint::NamedStatistics& tensor : statistics) {
+    const checkpoint::TensorStatistics& found = tensor.statistics;
     nan += found.nan;
     infinite += found.infinite;
     ordered_json object = {{"name", tensor.name}};

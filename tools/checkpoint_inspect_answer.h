@@ -21,9 +21,11 @@ struct AnswerParts {
 
 /// Everything about a checkpoint as the object that --json prints; text and page are made from it.
 /// docs/checkpoint_inspect.md lists the fields.
-nlohmann::ordered_json answer_of(const CheckpointSummary& summary, const AnswerParts& parts);
+nlohmann::ordered_json answer_of(const checkpoint::CheckpointSummary& summary,
+                                 const AnswerParts& parts);
 
 /// The fields `statistics`, `nan` and `infinite`.
-void add_statistics(const std::vector<NamedStatistics>& statistics, nlohmann::ordered_json& answer);
+void add_statistics(const std::vector<checkpoint::NamedStatistics>& statistics,
+                    nlohmann::ordered_json& answer);
 
 }  // namespace meg::tools

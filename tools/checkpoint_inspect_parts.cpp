@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "libmeg/core/utf8.h"
+#include "libmeg/text/utf8.h"
 
 namespace meg::tools {
 namespace {
@@ -41,7 +41,7 @@ code { font: 13px ui-monospace, monospace; } summary { cursor: pointer; color: v
 
 std::string escaped(std::string_view bytes) {
   std::string valid, text;
-  append_replacing_invalid_utf8(bytes, valid);
+  text::append_replacing_invalid_utf8(bytes, valid);
   for (const char c : valid) {
     switch (c) {
       case '&':

@@ -9,9 +9,9 @@
 #include <fstream>
 #include <string>
 
-#include "libmeg/checkpoint/megatron/checkpoint_folder.h"
-#include "libmeg/checkpoint/megatron/megatron_checkpoint.h"
-#include "libmeg/checkpoint/reshard/reshard.h"
+#include "libmeg/checkpoint/convert/reshard.h"
+#include "libmeg/checkpoint/dialects/mp_rank/checkpoint_folder.h"
+#include "libmeg/checkpoint/dialects/mp_rank/megatron_checkpoint.h"
 #include "tools/checkpoint_util_flags.h"
 #include "tools/common/byte_size.h"
 #include "tools/common/interruption.h"
@@ -33,12 +33,12 @@ void print(const std::string& line) {
   std::fflush(stdout);
 }
 
-Result<MegatronCheckpoint> open_checkpoint(const CheckpointUtilArguments& arguments) {
-  MEG_ASSIGN_OR_RETURN(const CheckpointFolder folder,
-                       find_checkpoint(arguments.load_dir, arguments.iteration));
-  MEG_ASSIGN_OR_RETURN(OpenCheckpointOptions options, arguments.checkpoint.options());
+Result<checkpoint::MegatronCheckpoint> open_checkpoint(const CheckpointUtilArguments& arguments) {
+  MEG_ASSIGN_OR_RETURN(const checkpoint::CheckpointFolder folder,
+                       checkpoint::find_checkpoint(arguments.load_dir, arguments.iteration));
+  MEG_ASSIGN_OR_RETURN(checkpoint::OpenCheckpointOptions options, arguments.checkpoint.options());
   options.ignore_optimizer = arguments.no_optim;
-  return MegatronCheckpoint::open(folder, options);
+  return checkpoint::MegatronCheckpoint::open(folder, options);
 }
 
 std::string layout_text(int64_t tensor, int64_t pipeline, int64_t virtual_stages) {
@@ -47,7 +47,8 @@ std::string layout_text(int64_t tensor, int64_t pipeline, int64_t virtual_stages
   return text;
 }
 
-void print_vocabulary(const ReshardPlan& plan, const ReshardOptions& options) {
+void print_vocabulary(const checkpoint::ReshardPlan& plan,
+                      const checkpoint::ReshardOptions& options) {
   const int64_t rows = plan.target_padded_vocab_size;
   if (options.true_vocab_size.has_value()) {
     print(fmt::format(" > padded vocab (size: {}) with {} dummy tokens (new size: {})",
@@ -63,10 +64,11 @@ void print_vocabulary(const ReshardPlan& plan, const ReshardOptions& options) {
   print(fmt::format("vocabulary rows: {} -> {} ({})", plan.source_padded_vocab_size, rows, change));
 }
 
-void print_plan(const MegatronCheckpoint& checkpoint, const ReshardOptions& options,
-                const ReshardPlan& plan) {
+void print_plan(const checkpoint::MegatronCheckpoint& checkpoint,
+                const checkpoint::ReshardOptions& options, const checkpoint::ReshardPlan& plan) {
   print(fmt::format("checkpoint: {}, {} names, {} parameters", checkpoint.folder().folder,
-                    name_family_text(checkpoint.family()), with_commas(plan.parameter_count)));
+                    model::name_family_text(checkpoint.family()),
+                    with_commas(plan.parameter_count)));
   print(fmt::format(
       "layout: {} -> {}",
       layout_text(checkpoint.tensor_model_parallel_size(),
@@ -78,7 +80,7 @@ void print_plan(const MegatronCheckpoint& checkpoint, const ReshardOptions& opti
   print(fmt::format("tensors: {}, {} bytes to read, {} bytes to write",
                     plan.transfers.transfers.size(), with_commas(plan.transfers.source_bytes()),
                     with_commas(plan.transfers.target_bytes())));
-  for (const TransferTargetFile& file : plan.transfers.targets) {
+  for (const checkpoint::TransferTargetFile& file : plan.transfers.targets) {
     print(fmt::format("file: {}, {} bytes", file.path,
                       with_commas(static_cast<int64_t>(file.layout.file_size))));
   }
@@ -106,7 +108,7 @@ Result<int64_t> buffer_bytes(const std::string& budget_text) {
   return *budget - needed;
 }
 
-void print_summary(const ReshardPlan& plan, const SaveTimes& times) {
+void print_summary(const checkpoint::ReshardPlan& plan, const checkpoint::SaveTimes& times) {
   const int64_t bytes = plan.transfers.target_bytes();
   const double rate =
       times.copy_seconds > 0 ? static_cast<double>(bytes) / times.copy_seconds / 1e9 : 0;
@@ -115,13 +117,15 @@ void print_summary(const ReshardPlan& plan, const SaveTimes& times) {
 }
 
 Status run(const CheckpointUtilArguments& arguments) {
-  MEG_ASSIGN_OR_RETURN(const MegatronCheckpoint checkpoint, open_checkpoint(arguments));
+  MEG_ASSIGN_OR_RETURN(const checkpoint::MegatronCheckpoint checkpoint, open_checkpoint(arguments));
   if (!arguments.save_dir.empty()) {
-    MEG_RETURN_IF_ERROR(check_save_dir(checkpoint, arguments.save_dir));
+    MEG_RETURN_IF_ERROR(checkpoint::check_save_dir(checkpoint, arguments.save_dir));
   }
-  MEG_ASSIGN_OR_RETURN(const ReshardOptions options, reshard_options(arguments, checkpoint));
-  MEG_ASSIGN_OR_RETURN(const ReshardPlan plan, plan_reshard(checkpoint, options));
-  TransferOptions transfer;
+  MEG_ASSIGN_OR_RETURN(const checkpoint::ReshardOptions options,
+                       reshard_options(arguments, checkpoint));
+  MEG_ASSIGN_OR_RETURN(const checkpoint::ReshardPlan plan,
+                       checkpoint::plan_reshard(checkpoint, options));
+  checkpoint::TransferOptions transfer;
   MEG_ASSIGN_OR_RETURN(transfer.buffer_bytes, buffer_bytes(arguments.memory_budget));
   transfer.check_crcs = !arguments.no_crc;
   print_plan(checkpoint, options, plan);
@@ -134,8 +138,9 @@ Status run(const CheckpointUtilArguments& arguments) {
   };
   const int64_t iteration = checkpoint.folder().is_release ? 0 : checkpoint.iteration().value_or(0);
   print(fmt::format("saving checkpoint at iteration {:7d} to {}", iteration, arguments.save_dir));
-  SaveTimes times;
-  const Status saved = save_reshard(checkpoint, plan, arguments.save_dir, transfer, &times);
+  checkpoint::SaveTimes times;
+  const Status saved =
+      checkpoint::save_reshard(checkpoint, plan, arguments.save_dir, transfer, &times);
   bar.clear();
   MEG_RETURN_IF_ERROR(saved);
   print(fmt::format("  successfully saved checkpoint at iteration {:7d} to {}", iteration,

@@ -5,8 +5,8 @@
 #include <string_view>
 #include <utility>
 
-#include "libmeg/core/mapped_file.h"
-#include "libmeg/tokenizer/vocabulary.h"
+#include "libmeg/io/mapped_file.h"
+#include "libmeg/tokenizer/bpe/vocabulary.h"
 #include "tools/common/flags.h"
 #include "tools/common/report.h"
 
@@ -104,24 +104,25 @@ Status check_values(CheckpointUtilArguments* arguments) {
   return Status();
 }
 
-std::optional<NameFamily> target_family(const CheckpointUtilArguments& arguments,
-                                        const MegatronCheckpoint& checkpoint) {
+std::optional<model::NameFamily> target_family(const CheckpointUtilArguments& arguments,
+                                               const checkpoint::MegatronCheckpoint& checkpoint) {
   const auto& names = arguments.target_names;
-  if (names == "legacy") return NameFamily::kLegacy;
-  const bool stays_mcore = is_mcore(checkpoint.family());
+  if (names == "legacy") return model::NameFamily::kLegacy;
+  const bool stays_mcore = model::is_mcore(checkpoint.family());
   if (!names.has_value() && !stays_mcore) return std::nullopt;
   const auto& impl = arguments.saver_transformer_impl;
   if (stays_mcore && !impl.has_value()) return std::nullopt;
-  return mcore_family(impl.value_or(checkpoint.config().transformer_impl));
+  return model::mcore_family(impl.value_or(checkpoint.config().transformer_impl));
 }
 
 Result<std::optional<int64_t>> true_vocab_size(const CheckpointUtilArguments& arguments) {
   if (arguments.vocab_file.empty() || arguments.true_vocab_size.has_value()) {
     return arguments.true_vocab_size;
   }
-  MEG_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::open(arguments.vocab_file));
+  MEG_ASSIGN_OR_RETURN(const io::MappedFile file, io::MappedFile::open(arguments.vocab_file));
   const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.size());
-  MEG_ASSIGN_OR_RETURN(const Vocabulary vocabulary, Vocabulary::parse(text, arguments.vocab_file));
+  MEG_ASSIGN_OR_RETURN(const tokenizer::Vocabulary vocabulary,
+                       tokenizer::Vocabulary::parse(text, arguments.vocab_file));
   return std::optional<int64_t>(static_cast<int64_t>(vocabulary.entries().size()));
 }
 
@@ -174,9 +175,9 @@ std::optional<int> parse_checkpoint_util(int argc, const char* const* argv,
   return std::nullopt;
 }
 
-Result<ReshardOptions> reshard_options(const CheckpointUtilArguments& arguments,
-                                       const MegatronCheckpoint& checkpoint) {
-  ReshardOptions options;
+Result<checkpoint::ReshardOptions> reshard_options(
+    const CheckpointUtilArguments& arguments, const checkpoint::MegatronCheckpoint& checkpoint) {
+  checkpoint::ReshardOptions options;
   options.tensor_model_parallel_size =
       arguments.target_tensor_size.value_or(checkpoint.tensor_model_parallel_size());
   options.pipeline_model_parallel_size =

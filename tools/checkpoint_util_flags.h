@@ -4,8 +4,8 @@
 #include <optional>
 #include <string>
 
-#include "libmeg/checkpoint/megatron/megatron_checkpoint.h"
-#include "libmeg/checkpoint/reshard/reshard.h"
+#include "libmeg/checkpoint/convert/reshard.h"
+#include "libmeg/checkpoint/dialects/mp_rank/megatron_checkpoint.h"
 #include "tools/common/checkpoint_flags.h"
 
 namespace meg::tools {
@@ -39,7 +39,7 @@ std::optional<int> parse_checkpoint_util(int argc, const char* const* argv,
                                          CheckpointUtilArguments* arguments);
 
 /// What plan_reshard is to do with this checkpoint. Reads --vocab-file.
-Result<ReshardOptions> reshard_options(const CheckpointUtilArguments& arguments,
-                                       const MegatronCheckpoint& checkpoint);
+Result<checkpoint::ReshardOptions> reshard_options(
+    const CheckpointUtilArguments& arguments, const checkpoint::MegatronCheckpoint& checkpoint);
 
 }  // namespace meg::tools

@@ -12,7 +12,7 @@
 
 #include "libmeg/dataset/dataset_summary.h"
 #include "libmeg/dataset/indexed_dataset.h"
-#include "libmeg/dataset/samples/blend.h"
+#include "libmeg/samples/blend.h"
 #include "libmeg/tokenizer/open_tokenizer.h"
 #include "tools/common/data_flags.h"
 #include "tools/common/flags.h"
@@ -47,7 +47,8 @@ struct Arguments {
 
 /// The dataset that --data-path names where it names just one; empty otherwise.
 std::string only_dataset(const DataFlags& data) {
-  const Result<Blend> blend = parse_blend(data.data_path, newest_megatron_version());
+  const Result<samples::Blend> blend =
+      samples::parse_blend(data.data_path, megatron::newest_megatron_version());
   return blend.has_value() && blend->prefixes.size() == 1 ? blend->prefixes[0] : std::string();
 }
 
@@ -122,7 +123,7 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
 }
 
 /// The items of a sequence as a JSON array of numbers, whatever their type.
-Result<ordered_json> items_json(const IndexedDataset& dataset, int64_t sequence) {
+Result<ordered_json> items_json(const dataset::IndexedDataset& dataset, int64_t sequence) {
   if (dataset.dtype() == DType::kFloat32) {
     MEG_ASSIGN_OR_RETURN(const auto items, dataset.tokens<float>(sequence));
     return ordered_json(std::vector<float>(items.begin(), items.end()));
@@ -137,16 +138,16 @@ Result<ordered_json> items_json(const IndexedDataset& dataset, int64_t sequence)
   return ordered_json(items);
 }
 
-Result<std::string> decoded(const IndexedDataset& dataset, int64_t sequence,
-                            const Tokenizer& tokenizer) {
+Result<std::string> decoded(const dataset::IndexedDataset& dataset, int64_t sequence,
+                            const tokenizer::Tokenizer& tokenizer) {
   MEG_ASSIGN_OR_RETURN(const auto bytes, dataset.sequence(sequence));
   std::vector<int32_t> ids(bytes.size() / static_cast<size_t>(dataset.item_size()));
   MEG_RETURN_IF_ERROR(dataset.copy_tokens(sequence, 0, ids));
   return tokenizer.decode(ids);
 }
 
-Result<ordered_json> sequence_json(const IndexedDataset& dataset, int64_t sequence,
-                                   const Tokenizer* tokenizer) {
+Result<ordered_json> sequence_json(const dataset::IndexedDataset& dataset, int64_t sequence,
+                                   const tokenizer::Tokenizer* tokenizer) {
   MEG_ASSIGN_OR_RETURN(ordered_json items, items_json(dataset, sequence));
   ordered_json object;
   object["sequence"] = sequence;
@@ -161,9 +162,9 @@ Result<ordered_json> sequence_json(const IndexedDataset& dataset, int64_t sequen
   return object;
 }
 
-Result<ordered_json> document_json(const IndexedDataset& dataset, int64_t document,
-                                   const Tokenizer* tokenizer) {
-  MEG_ASSIGN_OR_RETURN(const SequenceRange range, dataset.document(document));
+Result<ordered_json> document_json(const dataset::IndexedDataset& dataset, int64_t document,
+                                   const tokenizer::Tokenizer* tokenizer) {
+  MEG_ASSIGN_OR_RETURN(const dataset::SequenceRange range, dataset.document(document));
   ordered_json object;
   object["document"] = document;
   object["sequences"] = ordered_json::array();
@@ -174,11 +175,11 @@ Result<ordered_json> document_json(const IndexedDataset& dataset, int64_t docume
   return object;
 }
 
-ordered_json dataset_json(const IndexedDataset& dataset) {
+ordered_json dataset_json(const dataset::IndexedDataset& dataset) {
   ordered_json object = json_object();
   object["prefix"] = dataset.prefix();
   object["format"] = "MMIDIDX";
-  object["version"] = kIndexVersion;
+  object["version"] = dataset::kIndexVersion;
   object["dtype"] = dtype_name(dataset.dtype());
   object["multimodal"] = dataset.multimodal();
   object["sequences"] = dataset.sequence_count();
@@ -189,25 +190,25 @@ ordered_json dataset_json(const IndexedDataset& dataset) {
   return object;
 }
 
-void add_lengths(const LengthSummary& lengths, ordered_json& object) {
+void add_lengths(const dataset::LengthSummary& lengths, ordered_json& object) {
   object["lengths"] = {{"min", lengths.min}, {"mean", lengths.mean}, {"median", lengths.median},
                        {"p90", lengths.p90}, {"p99", lengths.p99},   {"max", lengths.max}};
   object["histogram"] = ordered_json::array();
-  for (const LengthBucket& bucket : lengths.histogram) {
+  for (const dataset::LengthBucket& bucket : lengths.histogram) {
     object["histogram"].push_back(
         {{"from", bucket.from}, {"to", bucket.to}, {"sequences", bucket.sequences}});
   }
 }
 
 /// The whole answer; the text output is made from it.
-Result<ordered_json> inspect(const IndexedDataset& dataset, const Arguments& arguments) {
-  std::unique_ptr<Tokenizer> tokenizer;
+Result<ordered_json> inspect(const dataset::IndexedDataset& dataset, const Arguments& arguments) {
+  std::unique_ptr<tokenizer::Tokenizer> tokenizer;
   if (arguments.decode) {
-    MEG_ASSIGN_OR_RETURN(tokenizer, open_tokenizer(arguments.data.tokenizer));
+    MEG_ASSIGN_OR_RETURN(tokenizer, tokenizer::open_tokenizer(arguments.data.tokenizer));
   }
   ordered_json object = dataset_json(dataset);
   if (arguments.histogram || !arguments.selects()) {
-    MEG_ASSIGN_OR_RETURN(const LengthSummary lengths, summarize_lengths(dataset));
+    MEG_ASSIGN_OR_RETURN(const dataset::LengthSummary lengths, dataset::summarize_lengths(dataset));
     add_lengths(lengths, object);
   }
   if (arguments.document.has_value()) {
@@ -289,7 +290,7 @@ void print_text(const ordered_json& object) {
   if (object.contains("sequence")) print_sequence(object["sequence"]);
 }
 
-int print_trace_of(const IndexedDataset& dataset, const Arguments& arguments) {
+int print_trace_of(const dataset::IndexedDataset& dataset, const Arguments& arguments) {
   const TraceQuestion question = {
       .step = arguments.step, .rank = arguments.rank.value_or(-1), .document = arguments.document};
   const Result<ordered_json> answer = trace(dataset, arguments.data, question);
@@ -308,7 +309,7 @@ int print_trace_of(const IndexedDataset& dataset, const Arguments& arguments) {
 int main(int argc, const char* const* argv) {
   Arguments arguments;
   if (const std::optional<int> code = parse(argc, argv, arguments)) return *code;
-  const Result<IndexedDataset> dataset = IndexedDataset::open(arguments.prefix);
+  const Result<dataset::IndexedDataset> dataset = dataset::IndexedDataset::open(arguments.prefix);
   if (!dataset.has_value()) return fail(dataset.error());
   if (arguments.trace) return print_trace_of(*dataset, arguments);
   const Result<ordered_json> answer = inspect(*dataset, arguments);

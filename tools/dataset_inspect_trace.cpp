@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "libmeg/dataset/samples/gpt_datasets.h"
-#include "libmeg/dataset/samples/sample_trace.h"
+#include "libmeg/samples/batches/sample_trace.h"
+#include "libmeg/samples/gpt_datasets.h"
 #include "tools/common/data_run.h"
 #include "tools/common/json_output.h"
 #include "tools/common/report.h"
@@ -22,9 +22,9 @@ using nlohmann::ordered_json;
 
 /// A run's training set with what its samples come from.
 struct Training {
-  std::unique_ptr<SampleDataset> samples;
-  std::vector<IndexedDataset> datasets;  ///< In the order of samples->prefixes().
-  TraceSchedule schedule;
+  std::unique_ptr<samples::SampleDataset> samples;
+  std::vector<dataset::IndexedDataset> datasets;  ///< In the order of samples->prefixes().
+  samples::TraceSchedule schedule;
 };
 
 bool names_data(const DataFlags& data) {
@@ -34,7 +34,7 @@ bool names_data(const DataFlags& data) {
          std::any_of(data.per_split_path.begin(), data.per_split_path.end(), given);
 }
 
-Result<Training> open_training(const IndexedDataset& dataset, DataFlags data) {
+Result<Training> open_training(const dataset::IndexedDataset& dataset, DataFlags data) {
   if (data.mock_data) {
     return Status(StatusCode::kInvalidArgument, "--mock-data: has no documents to trace");
   }
@@ -48,8 +48,9 @@ Result<Training> open_training(const IndexedDataset& dataset, DataFlags data) {
   if (!names_data(data)) data.data_path = {dataset.prefix()};
   MEG_ASSIGN_OR_RETURN(DataRun run, resolve_data_flags(data, environment_world_size()));
   for (const std::string& text : run.notes) note(text);
-  MEG_ASSIGN_OR_RETURN(GptDatasets datasets, build_gpt_datasets(run.config));
-  std::unique_ptr<SampleDataset>& train = datasets.splits[split_number(Split::kTrain)];
+  MEG_ASSIGN_OR_RETURN(samples::GptDatasets datasets, samples::build_gpt_datasets(run.config));
+  std::unique_ptr<samples::SampleDataset>& train =
+      datasets.splits[samples::split_number(samples::Split::kTrain)];
   if (train == nullptr) {
     return Status(StatusCode::kInvalidArgument, "the run has no training samples to trace");
   }
@@ -64,15 +65,15 @@ Result<Training> open_training(const IndexedDataset& dataset, DataFlags data) {
     training.schedule.steps = run.batches.steps_for(training.samples->size());
   }
   for (const std::string& prefix : training.samples->prefixes()) {
-    MEG_ASSIGN_OR_RETURN(IndexedDataset part, IndexedDataset::open(prefix));
+    MEG_ASSIGN_OR_RETURN(dataset::IndexedDataset part, dataset::IndexedDataset::open(prefix));
     training.datasets.push_back(std::move(part));
   }
   return training;
 }
 
 /// The document that holds a sequence; those without sequences hold none.
-int64_t document_of(const IndexedDataset& dataset, int64_t sequence) {
-  const LittleEndianArray<int64_t> starts = dataset.document_indices();
+int64_t document_of(const dataset::IndexedDataset& dataset, int64_t sequence) {
+  const dataset::LittleEndianArray<int64_t> starts = dataset.document_indices();
   int64_t first = 0;
   int64_t count = dataset.document_count();
   while (count > 0) {
@@ -89,7 +90,7 @@ int64_t document_of(const IndexedDataset& dataset, int64_t sequence) {
 
 /// A part of a sample. Where its document came from before it was tokenized will stand here too, as
 /// `source`, once datasets have provenance sidecars.
-ordered_json part_json(const IndexedDataset& dataset, const SamplePart& part) {
+ordered_json part_json(const dataset::IndexedDataset& dataset, const samples::SamplePart& part) {
   return {{"prefix", dataset.prefix()},
           {"document", document_of(dataset, part.sequence)},
           {"sequence", part.sequence},
@@ -98,15 +99,16 @@ ordered_json part_json(const IndexedDataset& dataset, const SamplePart& part) {
 }
 
 /// wanted: the sequences to show.
-ordered_json sample_json(const Training& training, const TracedSample& sample,
-                         SequenceRange wanted) {
+ordered_json sample_json(const Training& training, const samples::TracedSample& sample,
+                         dataset::SequenceRange wanted) {
   ordered_json object = {{"step", sample.step},
                          {"rank", sample.rank},
                          {"micro_batch", sample.micro_batch},
                          {"sample", sample.sample},
                          {"parts", ordered_json::array()}};
-  const IndexedDataset& dataset = training.datasets[static_cast<size_t>(sample.source.dataset)];
-  for (const SamplePart& part : sample.source.parts) {
+  const dataset::IndexedDataset& dataset =
+      training.datasets[static_cast<size_t>(sample.source.dataset)];
+  for (const samples::SamplePart& part : sample.source.parts) {
     const bool shown =
         part.length > 0 && part.sequence >= wanted.begin && part.sequence < wanted.end;
     if (shown) object["parts"].push_back(part_json(dataset, part));
@@ -115,10 +117,10 @@ ordered_json sample_json(const Training& training, const TracedSample& sample,
 }
 
 Result<ordered_json> step_json(const Training& training, const TraceQuestion& question) {
-  const TraceSchedule& schedule = training.schedule;
+  const samples::TraceSchedule& schedule = training.schedule;
   const int64_t step = *question.step;
-  MEG_ASSIGN_OR_RETURN(const std::vector<TracedSample> samples,
-                       trace_step(*training.samples, schedule, step, question.rank));
+  MEG_ASSIGN_OR_RETURN(const std::vector<samples::TracedSample> samples,
+                       samples::trace_step(*training.samples, schedule, step, question.rank));
   const int64_t consumed = schedule.batches.consumed_before(step);
   ordered_json object = {{"step", step},
                          {"steps", schedule.steps},
@@ -127,14 +129,15 @@ Result<ordered_json> step_json(const Training& training, const TraceQuestion& qu
                          {"micro_batch_size", schedule.micro_batch_size},
                          {"data_parallel_size", schedule.data_parallel_size},
                          {"samples", ordered_json::array()}};
-  for (const TracedSample& sample : samples) {
+  for (const samples::TracedSample& sample : samples) {
     object["samples"].push_back(sample_json(training, sample, {.begin = 0, .end = INT64_MAX}));
   }
   return object;
 }
 
 /// Where the dataset stands among those of the run; a blend may name it more than once.
-Result<std::vector<int64_t>> places_of(const IndexedDataset& dataset, const Training& training) {
+Result<std::vector<int64_t>> places_of(const dataset::IndexedDataset& dataset,
+                                       const Training& training) {
   std::vector<int64_t> places;
   std::vector<std::string> prefixes = training.samples->prefixes();
   for (size_t i = 0; i < prefixes.size(); ++i) {
@@ -150,14 +153,15 @@ Result<std::vector<int64_t>> places_of(const IndexedDataset& dataset, const Trai
                     fmt::join(prefixes, ", "), dataset.prefix());
 }
 
-Result<ordered_json> document_json(const IndexedDataset& dataset, const Training& training,
+Result<ordered_json> document_json(const dataset::IndexedDataset& dataset, const Training& training,
                                    int64_t document) {
-  MEG_ASSIGN_OR_RETURN(const SequenceRange range, dataset.document(document));
+  MEG_ASSIGN_OR_RETURN(const dataset::SequenceRange range, dataset.document(document));
   MEG_ASSIGN_OR_RETURN(const std::vector<int64_t> places, places_of(dataset, training));
-  std::vector<TracedSample> samples;
+  std::vector<samples::TracedSample> samples;
   for (const int64_t place : places) {
-    MEG_ASSIGN_OR_RETURN(const std::vector<TracedSample> found,
-                         trace_sequences(*training.samples, training.schedule, place, range));
+    MEG_ASSIGN_OR_RETURN(
+        const std::vector<samples::TracedSample> found,
+        samples::trace_sequences(*training.samples, training.schedule, place, range));
     samples.insert(samples.end(), found.begin(), found.end());
   }
   std::sort(samples.begin(), samples.end(),
@@ -165,7 +169,7 @@ Result<ordered_json> document_json(const IndexedDataset& dataset, const Training
   ordered_json object = {{"prefix", dataset.prefix()},       {"document", document},
                          {"first_sequence", range.begin},    {"sequences", range.end - range.begin},
                          {"steps", training.schedule.steps}, {"samples", ordered_json::array()}};
-  for (const TracedSample& sample : samples) {
+  for (const samples::TracedSample& sample : samples) {
     object["samples"].push_back(sample_json(training, sample, range));
   }
   return object;
@@ -198,7 +202,7 @@ void print_samples(const ordered_json& samples) {
 
 }  // namespace
 
-Result<ordered_json> trace(const IndexedDataset& dataset, DataFlags data,
+Result<ordered_json> trace(const dataset::IndexedDataset& dataset, DataFlags data,
                            const TraceQuestion& question) {
   MEG_ASSIGN_OR_RETURN(const Training training, open_training(dataset, std::move(data)));
   ordered_json object = json_object();

@@ -4,7 +4,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 
-#include "libmeg/core/result.h"
+#include "libmeg/base/result.h"
 #include "libmeg/dataset/indexed_dataset.h"
 #include "tools/common/data_flags.h"
 
@@ -20,7 +20,7 @@ struct TraceQuestion {
 /// The answer, as the object for --json. Opens the run's index caches, or builds them; its notes go
 /// to standard error. dataset: what PREFIX names; also the run's data where no flag says more.
 /// kInvalidArgument for wrong usage.
-Result<nlohmann::ordered_json> trace(const IndexedDataset& dataset, DataFlags data,
+Result<nlohmann::ordered_json> trace(const dataset::IndexedDataset& dataset, DataFlags data,
                                      const TraceQuestion& question);
 
 /// The same object as text.

@@ -70,8 +70,9 @@ int main(int argc, const char* const* argv) {
 
 }  // namespace
 
-inference::ScoringOptions scoring_options(const EvaluateFlags& flags, const Tokenizer& tokenizer) {
-  inference::ScoringOptions options;
+evaluation::ScoringOptions scoring_options(const EvaluateFlags& flags,
+                                           const tokenizer::Tokenizer& tokenizer) {
+  evaluation::ScoringOptions options;
   options.vocab_size = tokenizer.vocab_size();
   options.batch_sequences = flags.inference.micro_batch_size;
   options.on_batch = [&flags](int64_t iteration) {

@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
-#include "libmeg/core/status.h"
-#include "libmeg/inference/evaluation/scoring.h"
+#include "libmeg/base/status.h"
+#include "libmeg/evaluation/scoring.h"
 #include "tools/common/inference_flags.h"
 
 namespace meg::tools {
@@ -34,7 +34,8 @@ Status evaluate_lambada(const EvaluateFlags& flags);
 Status evaluate_wikitext(const EvaluateFlags& flags);
 
 /// How sequences are scored: by the flags, with Megatron's line every log_interval batches.
-inference::ScoringOptions scoring_options(const EvaluateFlags& flags, const Tokenizer& tokenizer);
+evaluation::ScoringOptions scoring_options(const EvaluateFlags& flags,
+                                           const tokenizer::Tokenizer& tokenizer);
 
 /// One line on standard output, at once. Nothing where --json is to stand there alone.
 void print_line(const EvaluateFlags& flags, const std::string& line);

@@ -3,42 +3,44 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "libmeg/core/atomic_file.h"
-#include "libmeg/core/stopwatch.h"
-#include "libmeg/inference/evaluation/lambada.h"
+#include "libmeg/base/stopwatch.h"
+#include "libmeg/evaluation/lambada.h"
+#include "libmeg/io/atomic_file.h"
 #include "tools/common/json_output.h"
 #include "tools/evaluate_gpt.h"
 
 namespace meg::tools {
 namespace {
 
-using inference::LambadaExample;
-using inference::LambadaSummary;
-using inference::LambadaTarget;
-using inference::SequenceScore;
+using evaluation::LambadaExample;
+using evaluation::LambadaSummary;
+using evaluation::LambadaTarget;
+using evaluation::SequenceScore;
 using nlohmann::ordered_json;
 
 /// The file's examples and what the model says about them.
 struct Definition {
-  LambadaTarget target = LambadaTarget::kLastToken;
-  std::vector<LambadaExample> examples;
-  std::vector<SequenceScore> scores;
+  evaluation::LambadaTarget target = evaluation::LambadaTarget::kLastToken;
+  std::vector<evaluation::LambadaExample> examples;
+  std::vector<evaluation::SequenceScore> scores;
 };
 
 /// The one that was asked for first; --json gives both.
-std::vector<LambadaTarget> wanted(const EvaluateFlags& flags) {
-  const LambadaTarget both[] = {LambadaTarget::kLastToken, LambadaTarget::kLastWord};
-  std::vector<LambadaTarget> targets = {both[flags.strict_lambada ? 1 : 0]};
+std::vector<evaluation::LambadaTarget> wanted(const EvaluateFlags& flags) {
+  const evaluation::LambadaTarget both[] = {evaluation::LambadaTarget::kLastToken,
+                                            evaluation::LambadaTarget::kLastWord};
+  std::vector<evaluation::LambadaTarget> targets = {both[flags.strict_lambada ? 1 : 0]};
   if (flags.json) targets.push_back(both[flags.strict_lambada ? 0 : 1]);
   return targets;
 }
 
 Status score(const EvaluateFlags& flags, LoadedModel& loaded,
              std::vector<Definition>& definitions) {
-  std::vector<std::vector<LambadaExample>> examples;
+  std::vector<std::vector<evaluation::LambadaExample>> examples;
   for (Definition& definition : definitions) examples.push_back(std::move(definition.examples));
-  MEG_ASSIGN_OR_RETURN(auto scores, score_lambada(loaded.model, examples,
-                                                  scoring_options(flags, *loaded.tokenizer)));
+  MEG_ASSIGN_OR_RETURN(
+      auto scores,
+      evaluation::score_lambada(loaded.model, examples, scoring_options(flags, *loaded.tokenizer)));
   for (size_t i = 0; i < definitions.size(); ++i) {
     definitions[i].examples = std::move(examples[i]);
     definitions[i].scores = std::move(scores[i]);
@@ -52,9 +54,10 @@ ordered_json number(double value) {
 }
 
 ordered_json json_of(const Definition& definition) {
-  const LambadaSummary summary = summarize_lambada(definition.examples, definition.scores);
+  const evaluation::LambadaSummary summary =
+      evaluation::summarize_lambada(definition.examples, definition.scores);
   int64_t targets = 0;
-  for (const LambadaExample& example : definition.examples) targets += example.targets;
+  for (const evaluation::LambadaExample& example : definition.examples) targets += example.targets;
   ordered_json object;
   object["correct"] = summary.correct;
   object["accuracy"] = summary.accuracy;
@@ -68,7 +71,7 @@ ordered_json json_of(const EvaluateFlags& flags, const LoadedModel& loaded,
   ordered_json object = json_of_run(flags, loaded);
   object["examples"] = definitions.front().examples.size();
   for (const Definition& definition : definitions) {
-    const bool is_strict = definition.target == LambadaTarget::kLastWord;
+    const bool is_strict = definition.target == evaluation::LambadaTarget::kLastWord;
     object[is_strict ? "strict" : "last_token"] = json_of(definition);
   }
   object["seconds"] = json_of(seconds);
@@ -78,19 +81,19 @@ ordered_json json_of(const EvaluateFlags& flags, const LoadedModel& loaded,
 Status write_results(const std::string& path, const Definition& definition) {
   std::string lines;
   for (size_t i = 0; i < definition.examples.size(); ++i) {
-    const LambadaExample& example = definition.examples[i];
-    const SequenceScore& score = definition.scores[i];
+    const evaluation::LambadaExample& example = definition.examples[i];
+    const evaluation::SequenceScore& score = definition.scores[i];
     ordered_json object;
     object["index"] = i;
     object["context"] = example.context();
     object["target"] =
         std::vector<int32_t>(example.tokens.end() - example.targets, example.tokens.end());
     object["predicted"] = score.predicted;
-    object["correct"] = is_correct(example, score);
+    object["correct"] = evaluation::is_correct(example, score);
     object["logprob"] = score.logprob();
     lines += object.dump() + "\n";
   }
-  MEG_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(path));
+  MEG_ASSIGN_OR_RETURN(io::AtomicFile file, io::AtomicFile::create(path));
   MEG_RETURN_IF_ERROR(file.write(std::as_bytes(std::span(lines))));
   return file.commit();
 }
@@ -99,7 +102,7 @@ Status write_results(const std::string& path, const Definition& definition) {
 
 Status evaluate_lambada(const EvaluateFlags& flags) {
   MEG_ASSIGN_OR_RETURN(const std::vector<std::string> texts,
-                       inference::read_lambada_texts(flags.valid_data));
+                       evaluation::read_lambada_texts(flags.valid_data));
   Seconds seconds;
   const Stopwatch loading;
   MEG_ASSIGN_OR_RETURN(LoadedModel loaded, load_inference_model(flags.inference));
@@ -108,9 +111,10 @@ Status evaluate_lambada(const EvaluateFlags& flags) {
   print_line(flags, fmt::format("> building lambada dataset from {} ...", flags.valid_data));
   const Stopwatch tokenizing;
   std::vector<Definition> definitions;
-  for (const LambadaTarget target : wanted(flags)) {
-    MEG_ASSIGN_OR_RETURN(auto examples, lambada_examples(texts, target, *loaded.tokenizer,
-                                                         loaded.sequence_length, flags.valid_data));
+  for (const evaluation::LambadaTarget target : wanted(flags)) {
+    MEG_ASSIGN_OR_RETURN(auto examples,
+                         evaluation::lambada_examples(texts, target, *loaded.tokenizer,
+                                                      loaded.sequence_length, flags.valid_data));
     definitions.push_back({.target = target, .examples = std::move(examples), .scores = {}});
   }
   seconds.tokenize = tokenizing.seconds();
@@ -121,12 +125,13 @@ Status evaluate_lambada(const EvaluateFlags& flags) {
   seconds.score = scoring.seconds();
   const Definition& chosen = definitions.front();
   int64_t tokens = 0;
-  for (const LambadaExample& example : chosen.examples) {
+  for (const evaluation::LambadaExample& example : chosen.examples) {
     tokens += static_cast<int64_t>(example.tokens.size()) - 1;
   }
   print_rate(flags, static_cast<int64_t>(texts.size()), "examples", tokens, seconds.score);
   if (flags.output.has_value()) MEG_RETURN_IF_ERROR(write_results(*flags.output, chosen));
-  const LambadaSummary summary = summarize_lambada(chosen.examples, chosen.scores);
+  const evaluation::LambadaSummary summary =
+      evaluation::summarize_lambada(chosen.examples, chosen.scores);
   print_results(flags, fmt::format("number correct: {:.4E} | total examples: {:.4E} | "
                                    "avg accuracy: {:.4E}",
                                    static_cast<double>(summary.correct),

@@ -2,16 +2,16 @@
 
 #include <nlohmann/json.hpp>
 
-#include "libmeg/core/stopwatch.h"
-#include "libmeg/inference/evaluation/wikitext.h"
+#include "libmeg/base/stopwatch.h"
+#include "libmeg/evaluation/wikitext.h"
 #include "tools/common/json_output.h"
 #include "tools/evaluate_gpt.h"
 
 namespace meg::tools {
 namespace {
 
-using inference::WikitextData;
-using inference::WikitextSummary;
+using evaluation::WikitextData;
+using evaluation::WikitextSummary;
 using nlohmann::ordered_json;
 
 /// As Python writes a float that is neither small nor large: always with a point.
@@ -21,8 +21,8 @@ std::string python_text(double value) {
 }
 
 ordered_json json_of(const EvaluateFlags& flags, const LoadedModel& loaded,
-                     const WikitextData& data, const WikitextSummary& summary,
-                     const Seconds& seconds) {
+                     const evaluation::WikitextData& data,
+                     const evaluation::WikitextSummary& summary, const Seconds& seconds) {
   ordered_json object = json_of_run(flags, loaded);
   object["sequence_length"] = loaded.sequence_length;
   object["overlapping_eval"] = flags.overlapping_eval;
@@ -44,8 +44,8 @@ Status evaluate_wikitext(const EvaluateFlags& flags) {
   MEG_ASSIGN_OR_RETURN(LoadedModel loaded, load_inference_model(flags.inference));
   seconds.load = loading.seconds();
   const Stopwatch tokenizing;
-  MEG_ASSIGN_OR_RETURN(const WikitextData data,
-                       inference::read_wikitext(flags.valid_data, *loaded.tokenizer));
+  MEG_ASSIGN_OR_RETURN(const evaluation::WikitextData data,
+                       evaluation::read_wikitext(flags.valid_data, *loaded.tokenizer));
   seconds.tokenize = tokenizing.seconds();
   print_line(flags,
              fmt::format(" > number of original tokens: {}, number of detokenized tokens: {}",
@@ -53,15 +53,15 @@ Status evaluate_wikitext(const EvaluateFlags& flags) {
 
   const Stopwatch scoring;
   const auto windows =
-      inference::wikitext_windows(data.tokens, loaded.sequence_length, flags.overlapping_eval);
-  MEG_ASSIGN_OR_RETURN(
-      const auto scores,
-      score_sequences(loaded.model, windows, scoring_options(flags, *loaded.tokenizer)));
+      evaluation::wikitext_windows(data.tokens, loaded.sequence_length, flags.overlapping_eval);
+  MEG_ASSIGN_OR_RETURN(const auto scores,
+                       evaluation::score_sequences(loaded.model, windows,
+                                                   scoring_options(flags, *loaded.tokenizer)));
   seconds.score = scoring.seconds();
   int64_t tokens = 0;
   for (const auto& window : windows) tokens += static_cast<int64_t>(window.tokens.size()) - 1;
   print_rate(flags, static_cast<int64_t>(windows.size()), "windows", tokens, seconds.score);
-  const WikitextSummary summary = summarize_wikitext(data, scores);
+  const evaluation::WikitextSummary summary = evaluation::summarize_wikitext(data, scores);
   print_results(flags, fmt::format("avg loss: {:.4E} | ppl: {:.4E} | adjusted ppl: {:.4E} | "
                                    "token ratio: {} |",
                                    summary.avg_loss, summary.ppl, summary.adjusted_ppl,

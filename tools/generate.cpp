@@ -10,23 +10,23 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
-#include "libmeg/core/atomic_file.h"
-#include "libmeg/core/stopwatch.h"
-#include "libmeg/core/terminal_text.h"
-#include "libmeg/inference/generation/generate.h"
-#include "libmeg/inference/generation/model_engine.h"
+#include "libmeg/base/stopwatch.h"
+#include "libmeg/generation/generate.h"
+#include "libmeg/generation/model_engine.h"
+#include "libmeg/io/atomic_file.h"
+#include "libmeg/text/terminal_text.h"
 #include "tools/common/report.h"
 #include "tools/common/run_program.h"
 
 namespace meg::tools {
 namespace {
 
-using inference::Beam;
-using inference::create_generation_engine;
-using inference::GeneratedText;
-using inference::GenerationEngine;
-using inference::GenerationRequest;
+using generation::create_generation_engine;
 using nlohmann::ordered_json;
+using serving::Beam;
+using serving::GeneratedText;
+using serving::GenerationEngine;
+using serving::GenerationRequest;
 
 /// Texts at once where --micro-batch-size does not say.
 constexpr int64_t kSlots = 16;
@@ -38,15 +38,16 @@ std::span<const int32_t> made_tokens(const Text& text) {
 }
 
 template <class Text>
-Status add_made_tokens(const Text& text, const Tokenizer& tokenizer, ordered_json& object) {
+Status add_made_tokens(const Text& text, const tokenizer::Tokenizer& tokenizer,
+                       ordered_json& object) {
   const std::span<const int32_t> made = made_tokens(text);
   object["ids"] = made;
   MEG_ASSIGN_OR_RETURN(object["text"], tokenizer.decode(made));
   return Status();
 }
 
-Result<std::string> json_line(size_t index, const GeneratedText& text, const Tokenizer& tokenizer,
-                              bool logprobs) {
+Result<std::string> json_line(size_t index, const serving::GeneratedText& text,
+                              const tokenizer::Tokenizer& tokenizer, bool logprobs) {
   const std::span<const int32_t> prompt = std::span(text.tokens).first(text.prompt_size);
   ordered_json object;
   object["index"] = index;
@@ -54,7 +55,7 @@ Result<std::string> json_line(size_t index, const GeneratedText& text, const Tok
   MEG_ASSIGN_OR_RETURN(object["prompt_text"], tokenizer.decode(prompt));
   MEG_RETURN_IF_ERROR(add_made_tokens(text, tokenizer, object));
   if (logprobs) object["logprobs"] = text.logprobs;
-  for (const Beam& beam : text.beams) {
+  for (const serving::Beam& beam : text.beams) {
     ordered_json& found = object["beams"].emplace_back();
     MEG_RETURN_IF_ERROR(add_made_tokens(beam, tokenizer, found));
     found["score"] = beam.score;
@@ -67,14 +68,15 @@ Status write_lines(const std::optional<std::string>& path, const std::string& li
     fmt::print("{}", lines);
     return Status();
   }
-  MEG_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(*path));
+  MEG_ASSIGN_OR_RETURN(io::AtomicFile file, io::AtomicFile::create(*path));
   MEG_RETURN_IF_ERROR(file.write(std::as_bytes(std::span(lines))));
   return file.commit();
 }
 
-std::vector<GenerationRequest> requests_of(const GenerateFlags& flags, const LoadedModel& loaded,
-                                           std::vector<std::vector<int32_t>> prompts) {
-  std::vector<GenerationRequest> requests;
+std::vector<serving::GenerationRequest> requests_of(const GenerateFlags& flags,
+                                                    const LoadedModel& loaded,
+                                                    std::vector<std::vector<int32_t>> prompts) {
+  std::vector<serving::GenerationRequest> requests;
   for (std::vector<int32_t>& prompt : prompts) {
     requests.push_back(request_of(flags, loaded, std::move(prompt), std::ssize(requests)));
   }
@@ -82,15 +84,15 @@ std::vector<GenerationRequest> requests_of(const GenerateFlags& flags, const Loa
 }
 
 /// Room for the longest of the texts.
-inference::EngineOptions engine_options(const GenerateFlags& flags, const LoadedModel& loaded,
-                                        const std::vector<GenerationRequest>& requests) {
+generation::EngineOptions engine_options(const GenerateFlags& flags, const LoadedModel& loaded,
+                                         const std::vector<serving::GenerationRequest>& requests) {
   int64_t longest = 1;
-  for (const GenerationRequest& request : requests) {
+  for (const serving::GenerationRequest& request : requests) {
     const int64_t room = loaded.sequence_length - std::ssize(request.prompt);
     longest =
         std::max(longest, std::ssize(request.prompt) + std::min(request.tokens_to_generate, room));
   }
-  inference::EngineOptions options;
+  generation::EngineOptions options;
   options.max_slots = std::min(flags.inference.micro_batch_size.value_or(kSlots),
                                std::max<int64_t>(1, std::ssize(requests)));
   options.max_sequence_length = requests.empty() ? loaded.sequence_length : longest;
@@ -103,9 +105,9 @@ inference::EngineOptions engine_options(const GenerateFlags& flags, const Loaded
   return options;
 }
 
-void print_summary(const std::vector<GeneratedText>& texts, double seconds) {
+void print_summary(const std::vector<serving::GeneratedText>& texts, double seconds) {
   size_t read = 0, made = 0;
-  for (const GeneratedText& text : texts) {
+  for (const serving::GeneratedText& text : texts) {
     read += text.prompt_size;
     made += made_tokens(text).size();
   }
@@ -116,13 +118,14 @@ void print_summary(const std::vector<GeneratedText>& texts, double seconds) {
 
 Status generate_texts(const GenerateFlags& flags, LoadedModel& loaded) {
   MEG_ASSIGN_OR_RETURN(auto prompts, read_prompts(flags, *loaded.tokenizer));
-  std::vector<GenerationRequest> requests = requests_of(flags, loaded, std::move(prompts));
-  MEG_ASSIGN_OR_RETURN(const std::unique_ptr<GenerationEngine> engine,
-                       create_generation_engine(loaded.model, *loaded.tokenizer,
-                                                engine_options(flags, loaded, requests)));
+  std::vector<serving::GenerationRequest> requests = requests_of(flags, loaded, std::move(prompts));
+  MEG_ASSIGN_OR_RETURN(
+      const std::unique_ptr<serving::GenerationEngine> engine,
+      generation::create_generation_engine(loaded.model, *loaded.tokenizer,
+                                           engine_options(flags, loaded, requests)));
   const Stopwatch watch;
-  MEG_ASSIGN_OR_RETURN(const std::vector<GeneratedText> texts,
-                       generate(*engine, std::move(requests)));
+  MEG_ASSIGN_OR_RETURN(const std::vector<serving::GeneratedText> texts,
+                       generation::generate(*engine, std::move(requests)));
   print_summary(texts, watch.seconds());
   std::string lines;
   for (size_t i = 0; i < texts.size(); ++i) {
@@ -133,23 +136,23 @@ Status generate_texts(const GenerateFlags& flags, LoadedModel& loaded) {
   return write_lines(flags.output, lines);
 }
 
-Status answer(const GenerateFlags& flags, const LoadedModel& loaded, GenerationEngine& engine,
-              const std::string& prompt, int64_t number) {
+Status answer(const GenerateFlags& flags, const LoadedModel& loaded,
+              serving::GenerationEngine& engine, const std::string& prompt, int64_t number) {
   MEG_ASSIGN_OR_RETURN(const std::vector<int32_t> tokens, loaded.tokenizer->encode(prompt));
-  MEG_ASSIGN_OR_RETURN(const std::vector<GeneratedText> texts,
-                       generate(engine, {request_of(flags, loaded, tokens, number)}));
+  MEG_ASSIGN_OR_RETURN(const std::vector<serving::GeneratedText> texts,
+                       generation::generate(engine, {request_of(flags, loaded, tokens, number)}));
   MEG_ASSIGN_OR_RETURN(const std::string text,
                        loaded.tokenizer->decode(made_tokens(texts.front())));
-  fmt::print("{}{}\n\n", prompt, terminal_text(text));
+  fmt::print("{}{}\n\n", prompt, text::terminal_text(text));
   std::fflush(stdout);
   return Status();
 }
 
 /// A prompt that cannot be gone on with is said; the next one may.
 Status talk(const GenerateFlags& flags, LoadedModel& loaded) {
-  MEG_ASSIGN_OR_RETURN(
-      const std::unique_ptr<GenerationEngine> engine,
-      create_generation_engine(loaded.model, *loaded.tokenizer, engine_options(flags, loaded, {})));
+  MEG_ASSIGN_OR_RETURN(const std::unique_ptr<serving::GenerationEngine> engine,
+                       generation::create_generation_engine(loaded.model, *loaded.tokenizer,
+                                                            engine_options(flags, loaded, {})));
   for (int64_t number = 0;; ++number) {
     fmt::print(stderr, "Enter prompt: ");
     std::string prompt;

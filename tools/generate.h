@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "libmeg/inference/generation/generation_engine.h"
+#include "libmeg/serving/generation_engine.h"
 #include "tools/common/inference_flags.h"
 
 namespace meg::tools {
@@ -20,7 +20,7 @@ struct GenerateFlags {
 
   std::optional<int64_t> prompt_tokens;
   std::optional<int64_t> tokens_to_generate, out_seq_length;
-  inference::SamplingOptions sampling;  ///< Without its seed.
+  serving::SamplingOptions sampling;  ///< Without its seed.
   bool greedy = false;
   int64_t no_repeat_ngram_size = 0;
   bool prevent_newline_after_colon = false;
@@ -37,12 +37,12 @@ std::optional<int> parse_generate_flags(int argc, const char* const* argv, Gener
 
 /// What is asked for behind a prompt: by default 64 tokens, fewer where the model has no positions
 /// for them. number: of the text, from 0; its seed is --seed and this.
-inference::GenerationRequest request_of(const GenerateFlags& flags, const LoadedModel& loaded,
-                                        std::vector<int32_t> prompt, int64_t number);
+serving::GenerationRequest request_of(const GenerateFlags& flags, const LoadedModel& loaded,
+                                      std::vector<int32_t> prompt, int64_t number);
 
 /// The prompts of --prompts or --num-samples, cut to --prompt-tokens. Blank lines are passed over.
 /// Errors: kCorruption, kInvalidArgument with the file's line; what reading gives.
 Result<std::vector<std::vector<int32_t>>> read_prompts(const GenerateFlags& flags,
-                                                       const Tokenizer& tokenizer);
+                                                       const tokenizer::Tokenizer& tokenizer);
 
 }  // namespace meg::tools

@@ -73,7 +73,7 @@ void declare_texts(Flags& flags, GenerateFlags& generate) {
   flags
       .value("--length-penalty", &generate.length_penalty, "X",
              "exponent of the length by which a text's log probability is divided")
-      .real_range(-inference::kMostLengthPenalty, inference::kMostLengthPenalty);
+      .real_range(-serving::kMostLengthPenalty, serving::kMostLengthPenalty);
   flags.group("Output");
   flags.value("--output", &generate.output, "FILE",
               "file to write the JSON lines to (default: standard output)");
@@ -142,9 +142,9 @@ std::optional<int> parse_generate_flags(int argc, const char* const* argv,
   return std::nullopt;
 }
 
-inference::GenerationRequest request_of(const GenerateFlags& flags, const LoadedModel& loaded,
-                                        std::vector<int32_t> prompt, int64_t number) {
-  inference::GenerationRequest request;
+serving::GenerationRequest request_of(const GenerateFlags& flags, const LoadedModel& loaded,
+                                      std::vector<int32_t> prompt, int64_t number) {
+  serving::GenerationRequest request;
   // A prompt that leaves no position is refused rather than given back as it came.
   const int64_t room = std::max<int64_t>(1, loaded.sequence_length - std::ssize(prompt));
   request.tokens_to_generate =

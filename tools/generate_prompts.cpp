@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <string_view>
 
-#include "libmeg/core/blanks.h"
-#include "libmeg/core/mapped_file.h"
-#include "libmeg/dataset/json_line.h"
+#include "libmeg/io/mapped_file.h"
+#include "libmeg/preprocess/sources/json_line.h"
+#include "libmeg/text/text_padding.h"
+#include "libmeg/text/whitespace.h"
 #include "tools/generate.h"
 
 namespace meg::tools {
@@ -18,7 +19,7 @@ class PromptLines {
 
   Result<std::string> text_of(std::string_view line) {
     if (!is_json_) return std::string(line);
-    padded_.assign(line).append(kTextPadding, '\0');
+    padded_.assign(line).append(text::kTextPadding, '\0');
     MEG_RETURN_IF_ERROR(parser_.parse(std::string_view(padded_).substr(0, line.size())));
     const auto texts = parser_.texts(0);
     if (texts.size() != 1) {
@@ -30,12 +31,12 @@ class PromptLines {
 
  private:
   bool is_json_;
-  JsonLineParser parser_;
+  preprocess::JsonLineParser parser_;
   std::string padded_;
 };
 
 Result<std::vector<int32_t>> tokens_of(PromptLines& lines, std::string_view line,
-                                       const Tokenizer& tokenizer) {
+                                       const tokenizer::Tokenizer& tokenizer) {
   MEG_ASSIGN_OR_RETURN(const std::string text, lines.text_of(line));
   MEG_ASSIGN_OR_RETURN(std::vector<int32_t> tokens, tokenizer.encode(text));
   if (!tokens.empty()) return tokens;
@@ -43,8 +44,8 @@ Result<std::vector<int32_t>> tokens_of(PromptLines& lines, std::string_view line
 }
 
 Result<std::vector<std::vector<int32_t>>> read_file(const std::string& path,
-                                                    const Tokenizer& tokenizer) {
-  MEG_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::open(path));
+                                                    const tokenizer::Tokenizer& tokenizer) {
+  MEG_ASSIGN_OR_RETURN(const io::MappedFile file, io::MappedFile::open(path));
   const std::span<const std::byte> bytes = file.bytes();
   std::string_view rest(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   PromptLines lines(path.ends_with(".jsonl"));
@@ -53,7 +54,7 @@ Result<std::vector<std::vector<int32_t>>> read_file(const std::string& path,
     const size_t end = std::min(rest.find('\n'), rest.size());
     const std::string_view line = rest.substr(0, end);
     rest.remove_prefix(std::min(end + 1, rest.size()));
-    if (trimmed(line).empty()) continue;
+    if (text::trimmed(line).empty()) continue;
     Result<std::vector<int32_t>> tokens = tokens_of(lines, line, tokenizer);
     if (!tokens.has_value()) {
       return tokens.error().with_prefix(fmt::format("{}: line {}", path, number));
@@ -66,7 +67,7 @@ Result<std::vector<std::vector<int32_t>>> read_file(const std::string& path,
 }  // namespace
 
 Result<std::vector<std::vector<int32_t>>> read_prompts(const GenerateFlags& flags,
-                                                       const Tokenizer& tokenizer) {
+                                                       const tokenizer::Tokenizer& tokenizer) {
   if (flags.num_samples) {
     if (!tokenizer.eod().has_value()) {
       return Status(StatusCode::kInvalidArgument,

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <utility>
 
-#include "libmeg/dataset/samples/gpt_datasets.h"
-#include "libmeg/train/logging/log_lines.h"
+#include "libmeg/logging/log_lines.h"
+#include "libmeg/samples/gpt_datasets.h"
 #include "tools/common/data_flags.h"
 #include "tools/common/data_run.h"
 #include "tools/common/flags.h"
@@ -53,23 +53,24 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
   return kUsageError;
 }
 
-std::string_view outcome_name(CacheOutcome outcome) {
+std::string_view outcome_name(samples::CacheOutcome outcome) {
   switch (outcome) {
-    case CacheOutcome::kFound:
+    case samples::CacheOutcome::kFound:
       return "found";
-    case CacheOutcome::kBuilt:
+    case samples::CacheOutcome::kBuilt:
       return "built";
-    case CacheOutcome::kRebuilt:
+    case samples::CacheOutcome::kRebuilt:
       return "rebuilt";
   }
   return "";
 }
 
-void print_target_sizes(const PerSplit<std::optional<int64_t>>& samples) {
+void print_target_sizes(const samples::PerSplit<std::optional<int64_t>>& samples) {
   fmt::print("> building train, validation, and test datasets ...\n");
-  for (const std::string& line : train::target_sizes_lines(samples[split_number(Split::kTrain)],
-                                                           samples[split_number(Split::kValid)],
-                                                           samples[split_number(Split::kTest)])) {
+  for (const std::string& line :
+       logging::target_sizes_lines(samples[samples::split_number(samples::Split::kTrain)],
+                                   samples[samples::split_number(samples::Split::kValid)],
+                                   samples[samples::split_number(samples::Split::kTest)])) {
     fmt::print("{}\n", line);
   }
   fmt::print("> building train, validation, and test datasets for GPT ...\n");
@@ -77,25 +78,25 @@ void print_target_sizes(const PerSplit<std::optional<int64_t>>& samples) {
 }
 
 /// The index of a blend has no files without --data-cache-path.
-std::string outcome_text(const IndexCacheReport& cache) {
+std::string outcome_text(const samples::IndexCacheReport& cache) {
   const bool in_memory = cache.prefix.empty() && cache.description.empty();
   return fmt::format("{}{}", outcome_name(cache.outcome), in_memory ? " in memory" : "");
 }
 
-void print_cache(const IndexCacheReport& cache) {
+void print_cache(const samples::IndexCacheReport& cache) {
   const std::string what = cache.prefix.empty() ? "blend" : cache.prefix;
   const std::string epochs = cache.prefix.empty() ? ""
                                                   : fmt::format(", {} epoch{}", cache.epochs,
                                                                 cache.epochs == 1 ? "" : "s");
-  fmt::print(" > {}: {}: {}, {} samples{}, {:.3f} s\n", split_name(cache.split), what,
+  fmt::print(" > {}: {}: {}, {} samples{}, {:.3f} s\n", samples::split_name(cache.split), what,
              outcome_text(cache), cache.samples, epochs, cache.seconds);
   if (!cache.reason.empty()) fmt::print("   because {}\n", cache.reason);
   if (!cache.description.empty()) fmt::print("   {}\n", cache.description);
 }
 
-ordered_json json_of(const IndexCacheReport& cache) {
+ordered_json json_of(const samples::IndexCacheReport& cache) {
   ordered_json object;
-  object["split"] = split_name(cache.split);
+  object["split"] = samples::split_name(cache.split);
   object["prefix"] = cache.prefix.empty() ? ordered_json() : ordered_json(cache.prefix);
   object["outcome"] = outcome_name(cache.outcome);
   object["reason"] = cache.reason.empty() ? ordered_json() : ordered_json(cache.reason);
@@ -107,7 +108,7 @@ ordered_json json_of(const IndexCacheReport& cache) {
   return object;
 }
 
-ordered_json json_of(const DataRun& run, const GptDatasets& datasets) {
+ordered_json json_of(const DataRun& run, const samples::GptDatasets& datasets) {
   ordered_json object = json_object();
   object["megatron_version"] = run.config.version.name;
   object["sequence_length"] = run.config.sequence_length;
@@ -115,25 +116,26 @@ ordered_json json_of(const DataRun& run, const GptDatasets& datasets) {
   object["train_iters"] = run.train_iters;
   object["global_batch_size"] = run.batches.global_batch_size();
   object["data_parallel_size"] = run.data_parallel_size;
-  for (const Split split : kSplits) {
-    const std::optional<int64_t> target = run.config.samples[split_number(split)];
-    const auto& dataset = datasets.splits[split_number(split)];
-    ordered_json& entry = object["splits"][std::string(split_name(split))];
+  for (const samples::Split split : samples::kSplits) {
+    const std::optional<int64_t> target = run.config.samples[samples::split_number(split)];
+    const auto& dataset = datasets.splits[samples::split_number(split)];
+    ordered_json& entry = object["splits"][std::string(samples::split_name(split))];
     entry["target"] = target.has_value() ? ordered_json(*target) : ordered_json();
     entry["samples"] = dataset != nullptr ? ordered_json(dataset->size()) : ordered_json();
   }
   object["caches"] = ordered_json::array();
-  for (const IndexCacheReport& cache : datasets.caches) object["caches"].push_back(json_of(cache));
+  for (const samples::IndexCacheReport& cache : datasets.caches)
+    object["caches"].push_back(json_of(cache));
   return object;
 }
 
-void print_answer(const DataRun& run, const GptDatasets& datasets, bool json) {
+void print_answer(const DataRun& run, const samples::GptDatasets& datasets, bool json) {
   for (const std::string& text : datasets.notes) note(text);
   if (json) {
     print_json(json_of(run, datasets));
     return;
   }
-  for (const IndexCacheReport& cache : datasets.caches) print_cache(cache);
+  for (const samples::IndexCacheReport& cache : datasets.caches) print_cache(cache);
   fmt::print("> finished creating GPT datasets ...\n");
 }
 
@@ -147,11 +149,11 @@ int main(int argc, const char* const* argv) {
   }
   for (const std::string& text : run->notes) note(text);
   if (!arguments.json) print_target_sizes(run->config.samples);
-  GptDatasets datasets;
+  samples::GptDatasets datasets;
   if (arguments.data.mock_data) {
     note("mock data has no index caches: nothing to build");
   } else {
-    Result<GptDatasets> built = build_gpt_datasets(run->config);
+    Result<samples::GptDatasets> built = samples::build_gpt_datasets(run->config);
     if (!built.has_value()) return fail(built.error());
     datasets = std::move(*built);
   }

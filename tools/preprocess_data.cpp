@@ -9,11 +9,11 @@
 #include <utility>
 #include <vector>
 
-#include "libmeg/core/megatron_version.h"
-#include "libmeg/core/stopwatch.h"
-#include "libmeg/core/thread_pool.h"
-#include "libmeg/dataset/preprocess.h"
+#include "libmeg/base/stopwatch.h"
+#include "libmeg/base/thread_pool.h"
 #include "libmeg/megatron/argument_table.h"
+#include "libmeg/megatron/megatron_version.h"
+#include "libmeg/preprocess/preprocess.h"
 #include "libmeg/tokenizer/open_tokenizer.h"
 #include "tools/common/flags.h"
 #include "tools/common/interruption.h"
@@ -37,14 +37,14 @@ struct Arguments {
   std::string on_error = "fail";
 
   // What finish() makes of them.
-  PreprocessOptions options;
-  TokenizerOptions tokenizer;
+  preprocess::PreprocessOptions options;
+  tokenizer::TokenizerOptions tokenizer;
   int64_t log_interval = 1000;
 };
 
 /// Megatron's arguments, by their fields.
-void read_args(FieldReader& args, Arguments& arguments) {
-  PreprocessOptions& options = arguments.options;
+void read_args(megatron::FieldReader& args, Arguments& arguments) {
+  preprocess::PreprocessOptions& options = arguments.options;
   args.take("json_keys", options.json_keys);
   args.take("append_eod", options.append_eod);
   args.take("output_prefix", options.output_prefix);
@@ -52,17 +52,18 @@ void read_args(FieldReader& args, Arguments& arguments) {
   args.take("partitions", options.partitions);
   bool keep_sequential_samples = false;
   args.take("keep_sequential_samples", keep_sequential_samples);
-  if (keep_sequential_samples) options.dealing = Dealing::kBlocks;
+  if (keep_sequential_samples) options.dealing = preprocess::Dealing::kBlocks;
   args.take("log_interval", arguments.log_interval);
   read_tokenizer_args(args, arguments.tokenizer);
 }
 
 ArgumentScope scope() {
-  std::vector<std::string> fields = fields_read_by([](const FieldLookup& lookup) {
-    FieldReader args(lookup);
-    Arguments arguments;
-    read_args(args, arguments);
-  });
+  std::vector<std::string> fields =
+      megatron::fields_read_by([](const megatron::FieldLookup& lookup) {
+        megatron::FieldReader args(lookup);
+        Arguments arguments;
+        read_args(args, arguments);
+      });
   return {.reads = std::move(fields),
           .required = {"tokenizer_type", "output_prefix"},
           .idle = {},
@@ -78,14 +79,14 @@ void declare_planned(Flags& flags) {
 }
 
 Status finish(Arguments& arguments) {
-  const FieldLookup fields = arguments.args.lookup();
-  FieldReader args(fields);
+  const megatron::FieldLookup fields = arguments.args.lookup();
+  megatron::FieldReader args(fields);
   read_args(args, arguments);
   MEG_RETURN_IF_ERROR(args.status());
-  if (arguments.on_error == "skip") arguments.options.on_error = OnError::kSkip;
+  if (arguments.on_error == "skip") arguments.options.on_error = preprocess::OnError::kSkip;
   if (!arguments.megatron_version) return Status();
-  MEG_ASSIGN_OR_RETURN(const MegatronVersion version,
-                       parse_megatron_version(*arguments.megatron_version));
+  MEG_ASSIGN_OR_RETURN(const megatron::MegatronVersion version,
+                       megatron::parse_megatron_version(*arguments.megatron_version));
   arguments.options.skip_empty_documents = version.skip_empty_documents;
   arguments.tokenizer.special_tokens_in_text = version.gpt2_special_tokens_in_text;
   return Status();
@@ -125,9 +126,11 @@ void print(const std::string& line) {
   std::fflush(stdout);
 }
 
-Result<std::unique_ptr<Tokenizer>> build_tokenizer(const TokenizerOptions& options) {
+Result<std::unique_ptr<tokenizer::Tokenizer>> build_tokenizer(
+    const tokenizer::TokenizerOptions& options) {
   print(fmt::format("> building {} tokenizer ...", options.tokenizer_type));
-  MEG_ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer, open_tokenizer(options));
+  MEG_ASSIGN_OR_RETURN(std::unique_ptr<tokenizer::Tokenizer> tokenizer,
+                       tokenizer::open_tokenizer(options));
   for (const std::string& text : tokenizer->warnings()) warning(text);
   const int64_t size = tokenizer->vocab_size();
   const int64_t blocks = (size + kMakeVocabSizeDivisibleBy - 1) / kMakeVocabSizeDivisibleBy;
@@ -137,7 +140,7 @@ Result<std::unique_ptr<Tokenizer>> build_tokenizer(const TokenizerOptions& optio
   return tokenizer;
 }
 
-void print_summary(const PreprocessSummary& summary, double seconds) {
+void print_summary(const preprocess::PreprocessSummary& summary, double seconds) {
   fmt::print("documents: {}\ntokens: {}\nbytes: {}\nseconds: {:.3f}\ntokens/s: {:.0f}\n",
              summary.documents, summary.tokens, summary.input_bytes, seconds,
              static_cast<double>(summary.tokens) / seconds);
@@ -151,7 +154,7 @@ void print_summary(const PreprocessSummary& summary, double seconds) {
 Status run(Arguments& arguments) {
   const Stopwatch startup;
   for (const std::string& input : arguments.options.inputs) print("Opening " + input);
-  MEG_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,
+  MEG_ASSIGN_OR_RETURN(const std::unique_ptr<tokenizer::Tokenizer> tokenizer,
                        build_tokenizer(arguments.tokenizer));
   print(fmt::format("Time to startup: {}", startup.seconds()));
 
@@ -161,7 +164,8 @@ Status run(Arguments& arguments) {
     bar.update(now);
     return !interrupted();
   };
-  const Result<PreprocessSummary> summary = preprocess(arguments.options, *tokenizer, progress);
+  const Result<preprocess::PreprocessSummary> summary =
+      preprocess::preprocess(arguments.options, *tokenizer, progress);
   bar.clear();
   MEG_RETURN_IF_ERROR(summary.status());
   print_summary(*summary, work.seconds());

@@ -32,9 +32,9 @@ Result<Vocabulary> null_vocabulary(const PretrainFlags& run) {
   if (size.value_or(0) < 1) {
     return Status(StatusCode::kInvalidArgument, "NullTokenizer needs --vocab-size");
   }
-  MegatronVersion version = newest_megatron_version();
+  megatron::MegatronVersion version = megatron::newest_megatron_version();
   if (run.data.megatron_version.has_value()) {
-    MEG_ASSIGN_OR_RETURN(version, parse_megatron_version(*run.data.megatron_version));
+    MEG_ASSIGN_OR_RETURN(version, megatron::parse_megatron_version(*run.data.megatron_version));
   }
   Vocabulary vocabulary;
   vocabulary.vocab_size = *size + (version.null_tokenizer_adds_eod ? 1 : 0);
@@ -43,10 +43,11 @@ Result<Vocabulary> null_vocabulary(const PretrainFlags& run) {
 }
 
 Result<Vocabulary> vocabulary_of(const PretrainFlags& run) {
-  const TokenizerOptions& options = run.data.tokenizer;
+  const tokenizer::TokenizerOptions& options = run.data.tokenizer;
   print(fmt::format("> building {} tokenizer ...", options.tokenizer_type));
   if (options.tokenizer_type == "NullTokenizer") return null_vocabulary(run);
-  MEG_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer, open_tokenizer(options));
+  MEG_ASSIGN_OR_RETURN(const std::unique_ptr<tokenizer::Tokenizer> tokenizer,
+                       tokenizer::open_tokenizer(options));
   Vocabulary vocabulary;
   vocabulary.vocab_size = tokenizer->vocab_size();
   vocabulary.eod = tokenizer->eod().value_or(-1);
@@ -64,18 +65,18 @@ Result<Vocabulary> check_rows(const Vocabulary& vocabulary) {
 /// What the model needs to know of the tokenizer.
 Result<Vocabulary> build_vocabulary(const PretrainFlags& run) {
   MEG_ASSIGN_OR_RETURN(Vocabulary vocabulary, vocabulary_of(run));
-  const std::optional<FieldValue> rows = run.args.field("padded_vocab_size");
+  const std::optional<megatron::FieldValue> rows = run.args.field("padded_vocab_size");
   if (const int64_t* given = rows.has_value() ? std::get_if<int64_t>(&*rows) : nullptr) {
     vocabulary.padded_vocab_size = *given;
     return check_rows(vocabulary);
   }
-  const FieldLookup fields = run.args.lookup();
-  FieldReader args(fields);
+  const megatron::FieldLookup fields = run.args.lookup();
+  megatron::FieldReader args(fields);
   const int64_t step = args.required_size("make_vocab_size_divisible_by");
   MEG_RETURN_IF_ERROR(args.status());
   MEG_ASSIGN_OR_RETURN(
       vocabulary.padded_vocab_size,
-      padded_vocab_size(vocabulary.vocab_size, step, run.data.tensor_model_parallel_size));
+      model::padded_vocab_size(vocabulary.vocab_size, step, run.data.tensor_model_parallel_size));
   print(fmt::format(" > padded vocab (size: {}) with {} dummy tokens (new size: {})",
                     vocabulary.vocab_size, vocabulary.padded_vocab_size - vocabulary.vocab_size,
                     vocabulary.padded_vocab_size));

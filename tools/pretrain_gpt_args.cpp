@@ -6,14 +6,15 @@ namespace meg::tools {
 namespace {
 
 /// The class of the weights' elements.
-ArgValue params_dtype(const megatron::ArgumentValues& args) {
-  const FieldLookup fields = args.lookup();
-  const bool fp16 = fields("fp16") == FieldValue(true), bf16 = fields("bf16") == FieldValue(true);
-  return {ArgValue::Global{"torch", fp16 ? "float16" : bf16 ? "bfloat16" : "float32"}};
+checkpoint::ArgValue params_dtype(const megatron::ArgumentValues& args) {
+  const megatron::FieldLookup fields = args.lookup();
+  const bool fp16 = fields("fp16") == megatron::FieldValue(true),
+             bf16 = fields("bf16") == megatron::FieldValue(true);
+  return {checkpoint::ArgValue::Global{"torch", fp16 ? "float16" : bf16 ? "bfloat16" : "float32"}};
 }
 
 /// What validate_args and the initialization add, or set anew.
-void set_derived(TrainingArgs& args, const GptConfig& config) {
+void set_derived(checkpoint::TrainingArgs& args, const model::GptConfig& config) {
   args.set("ffn_hidden_size", {config.ffn_hidden_size});
   args.set("kv_channels", {config.kv_channels});
   args.set("num_query_groups", {config.num_query_groups});
@@ -25,7 +26,7 @@ void set_derived(TrainingArgs& args, const GptConfig& config) {
 
 /// libmeg's one rank saves a model with a whole optimizer, whatever the command line says of more
 /// ranks.
-void set_layout(TrainingArgs& args) {
+void set_layout(checkpoint::TrainingArgs& args) {
   args.set("use_distributed_optimizer", {false});
   args.set("sequence_parallel", {false});
   args.set("virtual_pipeline_model_parallel_size", {});
@@ -36,14 +37,14 @@ void set_layout(TrainingArgs& args) {
 
 }  // namespace
 
-TrainingArgs saved_args(const PretrainFlags& run, const DataRun& data, const GptConfig& config,
-                        const Vocabulary& vocabulary) {
-  TrainingArgs args;
+checkpoint::TrainingArgs saved_args(const PretrainFlags& run, const DataRun& data,
+                                    const model::GptConfig& config, const Vocabulary& vocabulary) {
+  checkpoint::TrainingArgs args;
   for (const megatron::ArgumentRow& row :
        megatron::argument_rows(megatron::ArgumentFamily::kTraining)) {
     if (!megatron::is_of_revision(row, data.config.version)) continue;
-    const std::optional<FieldValue> value = run.args.field(row.dest);
-    if (value.has_value()) args.set(row.dest, arg_value(*value));
+    const std::optional<megatron::FieldValue> value = run.args.field(row.dest);
+    if (value.has_value()) args.set(row.dest, checkpoint::arg_value(*value));
   }
   set_derived(args, config);
   set_layout(args);

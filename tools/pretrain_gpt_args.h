@@ -9,7 +9,7 @@ namespace meg::tools {
 
 /// Megatron's args of a run, as its checkpoints keep them: every argument of the command line, and
 /// what follows from them.
-TrainingArgs saved_args(const PretrainFlags& run, const DataRun& data, const GptConfig& config,
-                        const Vocabulary& vocabulary);
+checkpoint::TrainingArgs saved_args(const PretrainFlags& run, const DataRun& data,
+                                    const model::GptConfig& config, const Vocabulary& vocabulary);
 
 }  // namespace meg::tools

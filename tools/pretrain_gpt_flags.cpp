@@ -21,14 +21,16 @@ std::map<std::string_view, std::string_view> one_rank_fields() {
   return fields;
 }
 
-bool uses_checkpoint_args(FieldReader& args) { return args.flag("use_checkpoint_args", false); }
+bool uses_checkpoint_args(megatron::FieldReader& args) {
+  return args.flag("use_checkpoint_args", false);
+}
 
 /// Every field of args that a run reads.
 std::vector<std::string> pretrain_fields() {
-  return fields_read_by([](const FieldLookup& args) {
-    (void)GptConfig::from_fields(args);
+  return megatron::fields_read_by([](const megatron::FieldLookup& args) {
+    (void)model::GptConfig::from_fields(args);
     (void)nn::GptOptions::from_fields(args);
-    FieldReader reader(args);
+    megatron::FieldReader reader(args);
     DataFlags data;
     read_data_args(reader, data);
     train::TrainerOptions run;
@@ -59,10 +61,10 @@ Status check_one_rank(const DataRun& data, const DataFlags& flags) {
   return Status(StatusCode::kUnsupported, "more than one rank: not supported yet");
 }
 
-Result<NameFamily> names_of(const PretrainFlags& run, const GptConfig& config) {
-  const NameFamily mcore = mcore_family(config.transformer_impl);
+Result<model::NameFamily> names_of(const PretrainFlags& run, const model::GptConfig& config) {
+  const model::NameFamily mcore = model::mcore_family(config.transformer_impl);
   if (run.names != "legacy") return mcore;
-  if (mcore == NameFamily::kMcoreLocal) return NameFamily::kLegacy;
+  if (mcore == model::NameFamily::kMcoreLocal) return model::NameFamily::kLegacy;
   // 6ef5bdc has legacy models of Transformer Engine's layers, whose names are a family of their
   // own.
   return make_error(StatusCode::kInvalidArgument,
@@ -70,8 +72,9 @@ Result<NameFamily> names_of(const PretrainFlags& run, const GptConfig& config) {
                     config.transformer_impl);
 }
 
-Result<GptConfig> config_of(const megatron::ArgumentValues& args, const Vocabulary& vocabulary) {
-  MEG_ASSIGN_OR_RETURN(GptConfig config, GptConfig::from_fields(args.lookup()));
+Result<model::GptConfig> config_of(const megatron::ArgumentValues& args,
+                                   const Vocabulary& vocabulary) {
+  MEG_ASSIGN_OR_RETURN(model::GptConfig config, model::GptConfig::from_fields(args.lookup()));
   config.padded_vocab_size = vocabulary.padded_vocab_size;
   return config;
 }
@@ -94,8 +97,8 @@ void declare_pretrain_flags(Flags& flags, PretrainFlags& run) {
 
 Status finish_pretrain_flags(PretrainFlags& run) {
   MEG_RETURN_IF_ERROR(check_precision(run.args));
-  const FieldLookup fields = run.args.lookup();
-  FieldReader args(fields);
+  const megatron::FieldLookup fields = run.args.lookup();
+  megatron::FieldReader args(fields);
   if (uses_checkpoint_args(args)) MEG_RETURN_IF_ERROR(take_checkpoint_args(run.args));
   read_data_args(args, run.data);
   return args.status();
@@ -109,8 +112,8 @@ Result<train::TrainerOptions> resolve_pretrain_flags(const PretrainFlags& run,
   data.config.eod = vocabulary.eod;
 
   train::TrainerOptions options;
-  const FieldLookup fields = run.args.lookup();
-  FieldReader args(fields);
+  const megatron::FieldLookup fields = run.args.lookup();
+  megatron::FieldReader args(fields);
   options.take_fields(args);
   MEG_RETURN_IF_ERROR(args.status());
   MEG_ASSIGN_OR_RETURN(options.config, config_of(run.args, vocabulary));

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include "libmeg/core/result.h"
+#include "libmeg/base/result.h"
 #include "libmeg/megatron/argument_values.h"
 #include "libmeg/train/trainer.h"
 #include "tools/common/data_flags.h"

@@ -36,13 +36,13 @@ struct Arguments {
 
   // What finish() reads from args.
   std::optional<int64_t> padded_vocab_size;
-  TokenizerOptions tokenizer;
-  TheoreticalMemoryOptions memory;
+  tokenizer::TokenizerOptions tokenizer;
+  model::TheoreticalMemoryOptions memory;
   std::optional<int64_t> layers_per_virtual_stage;
 };
 
-void read_args(FieldReader& args, Arguments& arguments) {
-  TheoreticalMemoryOptions& memory = arguments.memory;
+void read_args(megatron::FieldReader& args, Arguments& arguments) {
+  model::TheoreticalMemoryOptions& memory = arguments.memory;
   args.take("padded_vocab_size", arguments.padded_vocab_size);
   read_tokenizer_args(args, arguments.tokenizer);
   args.take("micro_batch_size", memory.micro_batch_size);
@@ -51,20 +51,22 @@ void read_args(FieldReader& args, Arguments& arguments) {
   args.take("num_layers_per_virtual_pipeline_stage", arguments.layers_per_virtual_stage);
   args.take("use_distributed_optimizer", memory.use_distributed_optimizer);
   args.take("sequence_parallel", memory.sequence_parallel);
-  args.parse("recompute_granularity", memory.recompute_granularity, parse_recompute_granularity);
+  args.parse("recompute_granularity", memory.recompute_granularity,
+             model::parse_recompute_granularity);
   bool recompute_activations = false;
   args.take("recompute_activations", recompute_activations);
-  if (recompute_activations) memory.recompute_granularity = RecomputeGranularity::kSelective;
+  if (recompute_activations) memory.recompute_granularity = model::RecomputeGranularity::kSelective;
 }
 
 /// What can make no difference to what a model needs.
 ArgumentScope scope() {
-  std::vector<std::string> fields = fields_read_by([](const FieldLookup& lookup) {
-    (void)GptConfig::from_fields(lookup);
-    FieldReader args(lookup);
-    Arguments arguments;
-    read_args(args, arguments);
-  });
+  std::vector<std::string> fields =
+      megatron::fields_read_by([](const megatron::FieldLookup& lookup) {
+        (void)model::GptConfig::from_fields(lookup);
+        megatron::FieldReader args(lookup);
+        Arguments arguments;
+        read_args(args, arguments);
+      });
   constexpr std::string_view kSame = "the estimate does not depend on it";
   return {.reads = std::move(fields),
           .required = {},
@@ -106,8 +108,8 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
 }
 
 Status finish(Arguments& arguments) {
-  const FieldLookup fields = arguments.args.lookup();
-  FieldReader args(fields);
+  const megatron::FieldLookup fields = arguments.args.lookup();
+  megatron::FieldReader args(fields);
   read_args(args, arguments);
   arguments.memory.data_parallel_size = arguments.data_parallel_size.value_or(1);
   arguments.memory.num_microbatches = arguments.num_microbatches;
@@ -115,19 +117,21 @@ Status finish(Arguments& arguments) {
 }
 
 Result<int64_t> vocab_size(const Arguments& arguments) {
-  const TokenizerOptions& options = arguments.tokenizer;
+  const tokenizer::TokenizerOptions& options = arguments.tokenizer;
   const bool has_tokenizer = arguments.args.given("tokenizer_type") || !options.vocab_file.empty();
   if (!has_tokenizer) {
     if (options.vocab_size) return *options.vocab_size;
     return make_error(StatusCode::kInvalidArgument,
                       "--vocab-size: expected it, --padded-vocab-size or a tokenizer, found none");
   }
-  MEG_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer, open_tokenizer(options));
+  MEG_ASSIGN_OR_RETURN(const std::unique_ptr<tokenizer::Tokenizer> tokenizer,
+                       tokenizer::open_tokenizer(options));
   return tokenizer->vocab_size();
 }
 
-Result<GptConfig> config_of(const Arguments& arguments) {
-  MEG_ASSIGN_OR_RETURN(GptConfig config, GptConfig::from_fields(arguments.args.lookup()));
+Result<model::GptConfig> config_of(const Arguments& arguments) {
+  MEG_ASSIGN_OR_RETURN(model::GptConfig config,
+                       model::GptConfig::from_fields(arguments.args.lookup()));
   if (config.seq_length == 0) config.seq_length = config.max_position_embeddings;
   if (config.seq_length == 0) {
     return make_error(StatusCode::kInvalidArgument, "--seq-length: expected it, found none");
@@ -135,13 +139,14 @@ Result<GptConfig> config_of(const Arguments& arguments) {
   if (arguments.padded_vocab_size) return config;
   MEG_ASSIGN_OR_RETURN(const int64_t tokens, vocab_size(arguments));
   MEG_ASSIGN_OR_RETURN(config.padded_vocab_size,
-                       padded_vocab_size(tokens, config.make_vocab_size_divisible_by,
-                                         arguments.memory.sizes.tensor_model_parallel_size));
+                       model::padded_vocab_size(tokens, config.make_vocab_size_divisible_by,
+                                                arguments.memory.sizes.tensor_model_parallel_size));
   return config;
 }
 
-Result<TheoreticalMemoryOptions> options_of(const Arguments& arguments, const GptConfig& config) {
-  TheoreticalMemoryOptions options = arguments.memory;
+Result<model::TheoreticalMemoryOptions> options_of(const Arguments& arguments,
+                                                   const model::GptConfig& config) {
+  model::TheoreticalMemoryOptions options = arguments.memory;
   if (arguments.layers_per_virtual_stage) {
     const int64_t per_stage = config.num_layers / options.sizes.pipeline_model_parallel_size;
     const int64_t per_chunk = *arguments.layers_per_virtual_stage;
@@ -161,7 +166,7 @@ ordered_json or_null(const std::optional<T>& value) {
   return value.has_value() ? ordered_json(*value) : ordered_json();
 }
 
-ordered_json json_of(const GptConfig& config, const TheoreticalMemory& memory) {
+ordered_json json_of(const model::GptConfig& config, const model::TheoreticalMemory& memory) {
   ordered_json object = json_object();
   object["padded_vocab_size"] = config.padded_vocab_size;
   object["parameters"] = {{"transformer_block", memory.transformer_block_parameters},
@@ -176,8 +181,9 @@ ordered_json json_of(const GptConfig& config, const TheoreticalMemory& memory) {
   return object;
 }
 
-void print_lines(const GptConfig& config, const TheoreticalMemory& memory) {
-  for (const std::string& line : theoretical_memory_lines(memory, true)) fmt::print("{}\n", line);
+void print_lines(const model::GptConfig& config, const model::TheoreticalMemory& memory) {
+  for (const std::string& line : model::theoretical_memory_lines(memory, true))
+    fmt::print("{}\n", line);
   // Megatron says no more where it has no formula for the other activations.
   if (memory.activation_bytes) return;
   fmt::print("Activation memory of {} transformer layers: {:.2f} MB ({:.0f} bytes)\n",
@@ -194,11 +200,11 @@ int main(int argc, const char* const* argv) {
   Arguments arguments;
   if (const std::optional<int> code = parse(argc, argv, arguments)) return *code;
   if (const Status status = finish(arguments); !status.ok()) return fail_with_code(status);
-  const Result<GptConfig> config = config_of(arguments);
+  const Result<model::GptConfig> config = config_of(arguments);
   if (!config.has_value()) return fail_with_code(config.error());
-  const Result<TheoreticalMemoryOptions> options = options_of(arguments, *config);
+  const Result<model::TheoreticalMemoryOptions> options = options_of(arguments, *config);
   if (!options.has_value()) return fail_with_code(options.error());
-  const Result<TheoreticalMemory> memory = theoretical_memory(*config, *options);
+  const Result<model::TheoreticalMemory> memory = model::theoretical_memory(*config, *options);
   if (!memory.has_value()) return fail_with_code(memory.error());
   if (arguments.json) {
     print_json(json_of(*config, *memory));

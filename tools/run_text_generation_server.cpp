@@ -7,7 +7,7 @@
 #include <optional>
 #include <utility>
 
-#include "libmeg/inference/generation/model_engine.h"
+#include "libmeg/generation/model_engine.h"
 #include "tools/common/inference_flags.h"
 #include "tools/common/report.h"
 #include "tools/common/run_program.h"
@@ -58,14 +58,14 @@ std::string model_name(const InferenceFlags& inference, const LoadedModel& loade
 }
 
 Status serve(const Arguments& arguments, LoadedModel& loaded) {
-  inference::EngineOptions options;
+  generation::EngineOptions options;
   options.max_slots = arguments.max_batch_size;
   options.max_sequence_length = loaded.sequence_length;
   ServedModel served;
   served.name = model_name(arguments.inference, loaded);
   served.tokenizer = loaded.tokenizer.get();
-  MEG_ASSIGN_OR_RETURN(
-      served.engine, inference::create_generation_engine(loaded.model, *loaded.tokenizer, options));
+  MEG_ASSIGN_OR_RETURN(served.engine, generation::create_generation_engine(
+                                          loaded.model, *loaded.tokenizer, options));
   return serve_texts(arguments.server, std::move(served), arguments.inference.seed);
 }
 

@@ -13,10 +13,10 @@
 #include <string>
 #include <string_view>
 
-#include "libmeg/core/blanks.h"
-#include "libmeg/core/printable.h"
-#include "libmeg/core/result.h"
-#include "libmeg/core/terminal_text.h"
+#include "libmeg/base/result.h"
+#include "libmeg/text/printable.h"
+#include "libmeg/text/terminal_text.h"
+#include "libmeg/text/whitespace.h"
 #include "tools/common/flags.h"
 #include "tools/common/report.h"
 #include "tools/common/run_program.h"
@@ -52,7 +52,7 @@ Result<Address> read_address(const std::string& text) {
   if (error != std::errc() || stop != end || address.port < 1 || address.port > 65535 ||
       address.host.empty() || address.host.find('/') != std::string::npos) {
     return make_error(StatusCode::kInvalidArgument,
-                      "expected HOST:PORT such as localhost:5000, found {}", printable(text));
+                      "expected HOST:PORT such as localhost:5000, found {}", text::printable(text));
   }
   if (address.host.front() == '[' && address.host.back() == ']') {
     address.host = address.host.substr(1, address.host.size() - 2);
@@ -65,12 +65,12 @@ std::optional<std::string> ask(std::string_view question) {
   fmt::print("{}", question);
   std::fflush(stdout);
   std::string line;
-  if (!std::getline(std::cin, line) || trimmed(line) == kEnd) return std::nullopt;
+  if (!std::getline(std::cin, line) || text::trimmed(line) == kEnd) return std::nullopt;
   return line;
 }
 
 std::optional<int64_t> read_count(const std::string& line) {
-  const std::string_view text = trimmed(line);
+  const std::string_view text = text::trimmed(line);
   int64_t count = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
@@ -84,22 +84,24 @@ std::string error_message(const std::string& body) {
   if (answer.is_object() && answer.contains("message") && answer["message"].is_string()) {
     return answer["message"].get<std::string>();
   }
-  return printable(body, 200);
+  return text::printable(body, 200);
 }
 
 void print_answer(const httplib::Response& response) {
   if (response.status != 200) {
-    fmt::print("Error {}: {}\n", response.status, terminal_text(error_message(response.body)));
+    fmt::print("Error {}: {}\n", response.status,
+               text::terminal_text(error_message(response.body)));
     return;
   }
   const json answer = json::parse(response.body, nullptr, false);
   if (!answer.is_object() || !answer["text"].is_array() || answer["text"].empty() ||
       !answer["text"][0].is_string()) {
-    fmt::print("Error: expected an answer with a text, found {}\n", printable(response.body, 200));
+    fmt::print("Error: expected an answer with a text, found {}\n",
+               text::printable(response.body, 200));
     return;
   }
   fmt::print("Megatron Response: \n{}\n",
-             terminal_text(answer["text"][0].get_ref<const std::string&>()));
+             text::terminal_text(answer["text"][0].get_ref<const std::string&>()));
 }
 
 Status no_answer(const std::string& server, httplib::Error error) {
@@ -124,7 +126,7 @@ Result<bool> converse(httplib::Client& client, const std::string& server) {
   if (!line.has_value()) return false;
   const std::optional<int64_t> count = read_count(*line);
   if (!count.has_value()) {
-    fmt::print("Error: expected a number of tokens, found {}\n", printable(*line));
+    fmt::print("Error: expected a number of tokens, found {}\n", text::printable(*line));
     return true;
   }
   const json request = {{"prompts", {*prompt}}, {"tokens_to_generate", *count}};

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "libmeg/core/thread_pool.h"
+#include "libmeg/base/thread_pool.h"
 #include "tools/common/checkpoint_flags.h"
 #include "tools/common/flags.h"
 #include "tools/common/json_output.h"
@@ -23,21 +23,23 @@ using nlohmann::ordered_json;
 
 constexpr int64_t kMostWorkers = 1024;
 
-void print_text(const CheckpointReport& report) {
+void print_text(const checkpoint::CheckpointReport& report) {
   for (const std::string& note_text : report.notes) note(note_text);
   if (!report.ok()) {
-    for (const CheckpointProblem& problem : report.problems) fmt::print("{}\n", problem.message());
+    for (const checkpoint::CheckpointProblem& problem : report.problems)
+      fmt::print("{}\n", problem.message());
     return;
   }
   fmt::print("{}: ok (TP {}, PP {}, {}, {} parameters, {} tensors in {} {}, optimizer: {})\n",
              report.folder, report.tensor_model_parallel_size, report.pipeline_model_parallel_size,
              report.names, report.parameter_count, report.tensors, report.rank_files,
-             report.rank_files == 1 ? "file" : "files", optimizer_form_text(report.optimizer));
+             report.rank_files == 1 ? "file" : "files",
+             checkpoint::optimizer_form_text(report.optimizer));
 }
 
-ordered_json problem_json(const CheckpointProblem& problem) {
+ordered_json problem_json(const checkpoint::CheckpointProblem& problem) {
   ordered_json object;
-  object["check"] = checkpoint_check_name(problem.check);
+  object["check"] = checkpoint::checkpoint_check_name(problem.check);
   object["file"] = problem.file;
   object["tensor"] = problem.tensor;
   object["index"] = problem.index;
@@ -49,11 +51,11 @@ ordered_json problem_json(const CheckpointProblem& problem) {
   return object;
 }
 
-ordered_json report_json(const CheckpointReport& report) {
+ordered_json report_json(const checkpoint::CheckpointReport& report) {
   ordered_json object = json_object();
   object["folder"] = report.folder;
   object["ok"] = report.ok();
-  object["format"] = checkpoint_format_text(report.format);
+  object["format"] = checkpoint::checkpoint_format_text(report.format);
   object["iteration"] =
       report.iteration.has_value() ? ordered_json(*report.iteration) : ordered_json();
   object["checkpoint_version"] = report.checkpoint_version;
@@ -61,14 +63,14 @@ ordered_json report_json(const CheckpointReport& report) {
   object["pipeline_model_parallel_size"] = report.pipeline_model_parallel_size;
   object["virtual_pipeline_model_parallel_size"] = report.virtual_pipeline_model_parallel_size;
   object["names"] = report.names;
-  object["optimizer"] = optimizer_form_text(report.optimizer);
+  object["optimizer"] = checkpoint::optimizer_form_text(report.optimizer);
   object["rank_files"] = report.rank_files;
   object["parameters"] = report.parameter_count;
   object["tensors"] = report.tensors;
   object["bytes"] = report.bytes;
   object["notes"] = report.notes;
   object["problems"] = ordered_json::array();
-  for (const CheckpointProblem& problem : report.problems) {
+  for (const checkpoint::CheckpointProblem& problem : report.problems) {
     object["problems"].push_back(problem_json(problem));
   }
   return object;
@@ -78,7 +80,7 @@ ordered_json report_json(const CheckpointReport& report) {
 
 int verify_checkpoint_main(int argc, const char* const* argv) {
   std::string path;
-  VerifyCheckpointOptions options;
+  checkpoint::VerifyCheckpointOptions options;
   CheckpointFlags checkpoint_flags;
   int64_t workers = available_processors();
   bool json = false;
@@ -105,14 +107,14 @@ int verify_checkpoint_main(int argc, const char* const* argv) {
   flags.value("--workers", &workers, "N", "threads that read tensors").range(1, kMostWorkers);
   if (const std::optional<int> code = flags.parse(argc, argv)) return *code;
 
-  Result<OpenCheckpointOptions> open = checkpoint_flags.options();
+  Result<checkpoint::OpenCheckpointOptions> open = checkpoint_flags.options();
   if (!open.has_value()) return fail(open.error());
   options.open = *std::move(open);
   ProgressBar bar(0);
   options.check_crcs = !no_crc;
   options.workers = static_cast<int>(workers);
   options.progress = bar.callback();
-  const Result<CheckpointReport> report = verify_checkpoint(path, options);
+  const Result<checkpoint::CheckpointReport> report = checkpoint::verify_checkpoint(path, options);
   bar.clear();
   if (!report.has_value()) return fail(report.error());
   if (json) {

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "libmeg/core/thread_pool.h"
+#include "libmeg/base/thread_pool.h"
 #include "tools/common/flags.h"
 #include "tools/common/json_output.h"
 #include "tools/common/progress_bar.h"
@@ -22,14 +22,15 @@ using nlohmann::ordered_json;
 
 constexpr int64_t kMostWorkers = 1024;
 
-void print_text(const VerifyReport& report) {
+void print_text(const dataset::VerifyReport& report) {
   if (report.ok()) {
     fmt::print("{}: ok ({} sequences, {} documents, {} tokens, {})\n", report.prefix,
                report.sequence_count, report.document_count, report.item_count,
                dtype_name(*report.dtype));
     return;
   }
-  for (const VerifyProblem& problem : report.problems) fmt::print("{}\n", problem.message());
+  for (const dataset::VerifyProblem& problem : report.problems)
+    fmt::print("{}\n", problem.message());
 }
 
 /// null where there is nothing to say.
@@ -38,9 +39,9 @@ ordered_json optional_json(const std::optional<T>& value) {
   return value.has_value() ? ordered_json(*value) : ordered_json();
 }
 
-ordered_json problem_json(const VerifyProblem& problem) {
+ordered_json problem_json(const dataset::VerifyProblem& problem) {
   ordered_json object;
-  object["check"] = verify_check_name(problem.check);
+  object["check"] = dataset::verify_check_name(problem.check);
   object["file"] = problem.file;
   object["byte"] = problem.byte_offset;
   object["entry"] = problem.entry;
@@ -53,7 +54,8 @@ ordered_json problem_json(const VerifyProblem& problem) {
   return object;
 }
 
-ordered_json report_json(const VerifyReport& report, const VerifyOptions& options) {
+ordered_json report_json(const dataset::VerifyReport& report,
+                         const dataset::VerifyOptions& options) {
   ordered_json object = json_object();
   object["prefix"] = report.prefix;
   object["ok"] = report.ok();
@@ -68,7 +70,7 @@ ordered_json report_json(const VerifyReport& report, const VerifyOptions& option
   object["vocab_size"] = optional_json(options.vocab_size);
   object["eod"] = optional_json(options.eod);
   object["problems"] = ordered_json::array();
-  for (const VerifyProblem& problem : report.problems) {
+  for (const dataset::VerifyProblem& problem : report.problems) {
     object["problems"].push_back(problem_json(problem));
   }
   return object;
@@ -78,7 +80,7 @@ ordered_json report_json(const VerifyReport& report, const VerifyOptions& option
 
 int verify_dataset_main(int argc, const char* const* argv) {
   std::string prefix;
-  VerifyOptions options;
+  dataset::VerifyOptions options;
   int64_t workers = available_processors();
   bool json = false;
   Flags flags("verify dataset",
@@ -104,7 +106,7 @@ int verify_dataset_main(int argc, const char* const* argv) {
   ProgressBar bar(0);
   options.workers = static_cast<int>(workers);
   options.progress = bar.callback();
-  const Result<VerifyReport> report = verify_dataset(prefix, options);
+  const Result<dataset::VerifyReport> report = dataset::verify_dataset(prefix, options);
   bar.clear();
   if (!report.has_value()) return fail(report.error());
   if (json) {

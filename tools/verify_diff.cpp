@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
+#include "libmeg/base/thread_pool.h"
 #include "libmeg/checkpoint/verify/checkpoint_diff.h"
-#include "libmeg/core/thread_pool.h"
 #include "tools/common/checkpoint_flags.h"
 #include "tools/common/flags.h"
 #include "tools/common/json_output.h"
@@ -23,28 +23,30 @@ using nlohmann::ordered_json;
 constexpr int64_t kMostWorkers = 1024;
 
 /// "A: gpt/iter_0005000 (TP 2, PP 2, legacy)"
-std::string layout_text(std::string_view side, const MegatronCheckpoint& checkpoint) {
+std::string layout_text(std::string_view side, const checkpoint::MegatronCheckpoint& checkpoint) {
   const int64_t chunks = checkpoint.virtual_pipeline_model_parallel_size();
-  return fmt::format(
-      "{}: {} (TP {}, PP {}{}, {})", side, checkpoint.folder().folder,
-      checkpoint.tensor_model_parallel_size(), checkpoint.pipeline_model_parallel_size(),
-      chunks > 1 ? fmt::format(", VPP {}", chunks) : "", name_family_text(checkpoint.family()));
+  return fmt::format("{}: {} (TP {}, PP {}{}, {})", side, checkpoint.folder().folder,
+                     checkpoint.tensor_model_parallel_size(),
+                     checkpoint.pipeline_model_parallel_size(),
+                     chunks > 1 ? fmt::format(", VPP {}", chunks) : "",
+                     model::name_family_text(checkpoint.family()));
 }
 
-std::string difference_text(const TensorDifference& difference) {
-  const ElementDifferences& found = difference.found;
+std::string difference_text(const checkpoint::TensorDifference& difference) {
+  const checkpoint::ElementDifferences& found = difference.found;
   return fmt::format("{} {}{}: {} in A, {} in B ({} of {} elements; max abs {:.3g}, rel {:.3g})",
-                     difference.name, difference.kind, shape_text(difference.index), found.first_a,
-                     found.first_b, found.count, difference.elements, found.max_abs, found.max_rel);
+                     difference.name, difference.kind, checkpoint::shape_text(difference.index),
+                     found.first_a, found.first_b, found.count, difference.elements, found.max_abs,
+                     found.max_rel);
 }
 
-void print_text(const CheckpointDiff& diff) {
+void print_text(const checkpoint::CheckpointDiff& diff) {
   for (const std::string& name : diff.only_in_a) fmt::print("{}: only in A\n", name);
   for (const std::string& name : diff.only_in_b) fmt::print("{}: only in B\n", name);
-  for (const FieldDifference& field : diff.field_differences) {
+  for (const checkpoint::FieldDifference& field : diff.field_differences) {
     fmt::print("{}: {} in A, {} in B\n", field.field, field.a, field.b);
   }
-  for (const TensorDifference& difference : diff.tensor_differences) {
+  for (const checkpoint::TensorDifference& difference : diff.tensor_differences) {
     fmt::print("{}\n", difference_text(difference));
   }
   for (const std::string& text : diff.notes) note(text);
@@ -54,7 +56,7 @@ void print_text(const CheckpointDiff& diff) {
 }
 
 /// null for NaN and Inf, which JSON does not have.
-ordered_json difference_json(const TensorDifference& difference) {
+ordered_json difference_json(const checkpoint::TensorDifference& difference) {
   ordered_json object;
   object["name"] = difference.name;
   object["kind"] = difference.kind;
@@ -68,19 +70,20 @@ ordered_json difference_json(const TensorDifference& difference) {
   return object;
 }
 
-ordered_json layout_json(const MegatronCheckpoint& checkpoint) {
+ordered_json layout_json(const checkpoint::MegatronCheckpoint& checkpoint) {
   ordered_json object;
   object["folder"] = checkpoint.folder().folder;
   object["tensor_model_parallel_size"] = checkpoint.tensor_model_parallel_size();
   object["pipeline_model_parallel_size"] = checkpoint.pipeline_model_parallel_size();
   object["virtual_pipeline_model_parallel_size"] =
       checkpoint.virtual_pipeline_model_parallel_size();
-  object["names"] = name_family_text(checkpoint.family());
+  object["names"] = model::name_family_text(checkpoint.family());
   return object;
 }
 
-ordered_json diff_json(const MegatronCheckpoint& a, const MegatronCheckpoint& b,
-                       const CheckpointDiff& diff) {
+ordered_json diff_json(const checkpoint::MegatronCheckpoint& a,
+                       const checkpoint::MegatronCheckpoint& b,
+                       const checkpoint::CheckpointDiff& diff) {
   ordered_json object = json_object();
   object["a"] = layout_json(a);
   object["b"] = layout_json(b);
@@ -92,26 +95,28 @@ ordered_json diff_json(const MegatronCheckpoint& a, const MegatronCheckpoint& b,
   object["only_in_a"] = diff.only_in_a;
   object["only_in_b"] = diff.only_in_b;
   object["fields"] = ordered_json::array();
-  for (const FieldDifference& field : diff.field_differences) {
+  for (const checkpoint::FieldDifference& field : diff.field_differences) {
     object["fields"].push_back({{"field", field.field}, {"a", field.a}, {"b", field.b}});
   }
   object["differences"] = ordered_json::array();
-  for (const TensorDifference& difference : diff.tensor_differences) {
+  for (const checkpoint::TensorDifference& difference : diff.tensor_differences) {
     object["differences"].push_back(difference_json(difference));
   }
   return object;
 }
 
-Result<MegatronCheckpoint> open(const std::string& path, const OpenCheckpointOptions& options) {
-  MEG_ASSIGN_OR_RETURN(const CheckpointFolder folder, find_checkpoint(path));
-  return MegatronCheckpoint::open(folder, options);
+Result<checkpoint::MegatronCheckpoint> open(const std::string& path,
+                                            const checkpoint::OpenCheckpointOptions& options) {
+  MEG_ASSIGN_OR_RETURN(const checkpoint::CheckpointFolder folder,
+                       checkpoint::find_checkpoint(path));
+  return checkpoint::MegatronCheckpoint::open(folder, options);
 }
 
 }  // namespace
 
 int verify_diff_main(int argc, const char* const* argv) {
   std::string a_path, b_path;
-  CheckpointDiffOptions options;
+  checkpoint::CheckpointDiffOptions options;
   CheckpointFlags checkpoint_flags;
   int64_t workers = available_processors();
   bool json = false;
@@ -143,18 +148,18 @@ int verify_diff_main(int argc, const char* const* argv) {
   flags.value("--workers", &workers, "N", "threads that read tensors").range(1, kMostWorkers);
   if (const std::optional<int> code = flags.parse(argc, argv)) return *code;
 
-  Result<OpenCheckpointOptions> open_options = checkpoint_flags.options();
+  Result<checkpoint::OpenCheckpointOptions> open_options = checkpoint_flags.options();
   if (!open_options.has_value()) return fail(open_options.error());
   open_options->ignore_optimizer = no_optim;
-  const Result<MegatronCheckpoint> a = open(a_path, *open_options);
+  const Result<checkpoint::MegatronCheckpoint> a = open(a_path, *open_options);
   if (!a.has_value()) return fail(a.error());
-  const Result<MegatronCheckpoint> b = open(b_path, *open_options);
+  const Result<checkpoint::MegatronCheckpoint> b = open(b_path, *open_options);
   if (!b.has_value()) return fail(b.error());
   ProgressBar bar(0);
   options.compare_optimizer = !no_optim;
   options.workers = static_cast<int>(workers);
   options.progress = bar.callback();
-  const Result<CheckpointDiff> diff = diff_checkpoints(*a, *b, options);
+  const Result<checkpoint::CheckpointDiff> diff = checkpoint::diff_checkpoints(*a, *b, options);
   bar.clear();
   if (!diff.has_value()) return fail(diff.error());
   if (json) {

@@ -7,8 +7,8 @@
 #include <optional>
 #include <string>
 
+#include "libmeg/base/thread_pool.h"
 #include "libmeg/checkpoint/verify/checkpoint_manifest.h"
-#include "libmeg/core/thread_pool.h"
 #include "tools/common/checkpoint_flags.h"
 #include "tools/common/flags.h"
 #include "tools/common/json_output.h"
@@ -29,22 +29,23 @@ struct Arguments {
   std::optional<std::string> manifest;
   bool write = false;
   bool json = false;
-  OpenCheckpointOptions open;
-  ManifestOptions options;
+  checkpoint::OpenCheckpointOptions open;
+  checkpoint::ManifestOptions options;
 };
 
-Result<std::string> manifest_path(const Arguments& arguments, const CheckpointFolder& folder) {
+Result<std::string> manifest_path(const Arguments& arguments,
+                                  const checkpoint::CheckpointFolder& folder) {
   if (arguments.manifest.has_value()) return *arguments.manifest;
-  if (folder.format == CheckpointFormat::kSingleFile) {
+  if (folder.format == checkpoint::CheckpointFormat::kSingleFile) {
     return make_error(StatusCode::kInvalidArgument,
                       "{}: one file has no folder for a manifest: expected --manifest FILE",
                       folder.folder);
   }
-  return (std::filesystem::path(folder.folder) / kManifestName).string();
+  return (std::filesystem::path(folder.folder) / checkpoint::kManifestName).string();
 }
 
-ordered_json report_json(const std::string& path, const MegatronCheckpoint& checkpoint,
-                         const ManifestReport& report) {
+ordered_json report_json(const std::string& path, const checkpoint::MegatronCheckpoint& checkpoint,
+                         const checkpoint::ManifestReport& report) {
   ordered_json object = json_object();
   object["folder"] = checkpoint.folder().folder;
   object["manifest"] = path;
@@ -52,7 +53,7 @@ ordered_json report_json(const std::string& path, const MegatronCheckpoint& chec
   object["tensors"] = report.tensors;
   object["notes"] = report.notes;
   object["problems"] = ordered_json::array();
-  for (const ManifestProblem& problem : report.problems) {
+  for (const checkpoint::ManifestProblem& problem : report.problems) {
     object["problems"].push_back({{"tensor", problem.tensor},
                                   {"what", problem.what},
                                   {"expected", problem.expected},
@@ -62,12 +63,14 @@ ordered_json report_json(const std::string& path, const MegatronCheckpoint& chec
   return object;
 }
 
-int write(const std::string& path, const MegatronCheckpoint& checkpoint, const Arguments& arguments,
-          ProgressBar* bar) {
-  const Result<Manifest> manifest = make_manifest(checkpoint, arguments.options);
+int write(const std::string& path, const checkpoint::MegatronCheckpoint& checkpoint,
+          const Arguments& arguments, ProgressBar* bar) {
+  const Result<checkpoint::Manifest> manifest =
+      checkpoint::make_manifest(checkpoint, arguments.options);
   bar->clear();
   if (!manifest.has_value()) return fail(manifest.error());
-  if (const Status status = write_manifest(path, *manifest); !status.ok()) return fail(status);
+  if (const Status status = checkpoint::write_manifest(path, *manifest); !status.ok())
+    return fail(status);
   if (arguments.json) {
     ordered_json object = json_object();
     object["folder"] = checkpoint.folder().folder;
@@ -80,22 +83,24 @@ int write(const std::string& path, const MegatronCheckpoint& checkpoint, const A
   return 0;
 }
 
-int check(const std::string& path, const MegatronCheckpoint& checkpoint, const Arguments& arguments,
-          ProgressBar* bar) {
-  const Result<Manifest> manifest = read_manifest(path);
+int check(const std::string& path, const checkpoint::MegatronCheckpoint& checkpoint,
+          const Arguments& arguments, ProgressBar* bar) {
+  const Result<checkpoint::Manifest> manifest = checkpoint::read_manifest(path);
   if (manifest.status().code() == StatusCode::kNotFound) {
     return fail(make_error(StatusCode::kNotFound,
                            "{}: no such file: verify manifest --write makes it", path));
   }
   if (!manifest.has_value()) return fail(manifest.error());
-  const Result<ManifestReport> report = check_manifest(checkpoint, *manifest, arguments.options);
+  const Result<checkpoint::ManifestReport> report =
+      checkpoint::check_manifest(checkpoint, *manifest, arguments.options);
   bar->clear();
   if (!report.has_value()) return fail(report.error());
   if (arguments.json) {
     print_json(report_json(path, checkpoint, *report));
   } else {
     for (const std::string& text : report->notes) note(text);
-    for (const ManifestProblem& problem : report->problems) fmt::print("{}\n", problem.message());
+    for (const checkpoint::ManifestProblem& problem : report->problems)
+      fmt::print("{}\n", problem.message());
     if (report->ok()) {
       fmt::print("{}: ok ({} tensors as in {})\n", checkpoint.folder().folder, report->tensors,
                  path);
@@ -108,11 +113,13 @@ int check(const std::string& path, const MegatronCheckpoint& checkpoint, const A
 }
 
 int run(const Arguments& arguments, ProgressBar* bar) {
-  const Result<CheckpointFolder> folder = find_checkpoint(arguments.path, arguments.iteration);
+  const Result<checkpoint::CheckpointFolder> folder =
+      checkpoint::find_checkpoint(arguments.path, arguments.iteration);
   if (!folder.has_value()) return fail(folder.error());
   const Result<std::string> path = manifest_path(arguments, *folder);
   if (!path.has_value()) return fail(path.error());
-  const Result<MegatronCheckpoint> checkpoint = MegatronCheckpoint::open(*folder, arguments.open);
+  const Result<checkpoint::MegatronCheckpoint> checkpoint =
+      checkpoint::MegatronCheckpoint::open(*folder, arguments.open);
   if (!checkpoint.has_value()) return fail(checkpoint.error());
   return arguments.write ? write(*path, *checkpoint, arguments, bar)
                          : check(*path, *checkpoint, arguments, bar);
@@ -151,7 +158,7 @@ int verify_manifest_main(int argc, const char* const* argv) {
   flags.value("--workers", &workers, "N", "threads that read tensors").range(1, kMostWorkers);
   if (const std::optional<int> code = flags.parse(argc, argv)) return *code;
 
-  Result<OpenCheckpointOptions> open_options = checkpoint_flags.options();
+  Result<checkpoint::OpenCheckpointOptions> open_options = checkpoint_flags.options();
   if (!open_options.has_value()) return fail(open_options.error());
   arguments.open = *std::move(open_options);
   arguments.open.ignore_optimizer = no_optim;

@@ -5,7 +5,7 @@
 #include <bit>
 #include <limits>
 
-namespace meg {
+namespace meg::dataset {
 namespace {
 
 constexpr int kHalfBits = 16;
@@ -113,4 +113,4 @@ Result<LengthSummary> summarize_lengths(const IndexedDataset& dataset) {
   return summary;
 }
 
-}  // namespace meg
+}  // namespace meg::dataset

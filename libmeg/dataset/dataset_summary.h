@@ -3,10 +3,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "libmeg/core/result.h"
+#include "libmeg/base/result.h"
 #include "libmeg/dataset/indexed_dataset.h"
 
-namespace meg {
+namespace meg::dataset {
 
 /// Sequences whose lengths lie in [from, to].
 struct LengthBucket {
@@ -33,4 +33,4 @@ struct LengthSummary {
 /// sequence), in bounded memory, and nothing else. kCorruption for a negative length.
 Result<LengthSummary> summarize_lengths(const IndexedDataset& dataset);
 
-}  // namespace meg
+}  // namespace meg::dataset

@@ -5,10 +5,10 @@
 #include <cstring>
 #include <limits>
 
-#include "libmeg/core/bytes.h"
-#include "libmeg/core/printable.h"
+#include "libmeg/base/bytes.h"
+#include "libmeg/text/printable.h"
 
-namespace meg {
+namespace meg::dataset {
 namespace {
 
 /// kCodes[i] has the code i + 1.
@@ -30,7 +30,7 @@ Result<IndexHeader> read_index_header(std::span<const std::byte> idx, const std:
   const std::string_view text(reinterpret_cast<const char*>(found.data()), found.size());
   if (!kIndexMagic.starts_with(text)) {
     return make_error(StatusCode::kCorruption, "{}: byte 0: bad magic: expected {}, found {}", name,
-                      printable(kIndexMagic), printable(text));
+                      text::printable(kIndexMagic), text::printable(text));
   }
   if (idx.size() < size_t{kIndexHeaderSize}) {
     return make_error(StatusCode::kCorruption, "{}: expected a header of {} bytes, found {} bytes",
@@ -101,4 +101,4 @@ std::string dataset_prefix(std::string_view path) {
   return std::string(path);
 }
 
-}  // namespace meg
+}  // namespace meg::dataset

@@ -7,14 +7,14 @@
 #include <string>
 #include <string_view>
 
-#include "libmeg/core/dtype.h"
-#include "libmeg/core/result.h"
+#include "libmeg/base/dtype.h"
+#include "libmeg/base/result.h"
 #include "libmeg/dataset/little_endian_array.h"
 
 /// The MMIDIDX bytes, in one place; FORMAT.md beside this file is the same as prose.
 /// Mirrors Megatron-LM megatron/core/datasets/indexed_dataset.py: _INDEX_HEADER, DType,
 /// _IndexWriter.
-namespace meg {
+namespace meg::dataset {
 
 inline constexpr std::string_view kIndexMagic("MMIDIDX\0\0", 9);
 inline constexpr uint64_t kIndexVersion = 1;
@@ -73,4 +73,4 @@ bool is_legacy_float64(LittleEndianArray<int32_t> sequence_lengths,
 /// path without a final ".bin" or ".idx": users name a dataset by its prefix or by either file.
 std::string dataset_prefix(std::string_view path);
 
-}  // namespace meg
+}  // namespace meg::dataset

@@ -3,9 +3,9 @@
 #include <utility>
 #include <vector>
 
-#include "libmeg/core/bytes.h"
+#include "libmeg/base/bytes.h"
 
-namespace meg {
+namespace meg::dataset {
 namespace {
 
 /// `length` items from `pointer` on as a byte range of .bin; nullopt where they do not lie in it.
@@ -71,7 +71,7 @@ Status copy_widened(const IndexedDataset& dataset, int64_t sequence, int64_t off
 Result<IndexedDataset> IndexedDataset::open(const std::string& prefix, const Options& options) {
   IndexedDataset dataset;
   dataset.prefix_ = dataset_prefix(prefix);
-  MEG_ASSIGN_OR_RETURN(dataset.idx_, MappedFile::open(dataset.prefix_ + ".idx"));
+  MEG_ASSIGN_OR_RETURN(dataset.idx_, io::MappedFile::open(dataset.prefix_ + ".idx"));
   const std::string& name = dataset.idx_.path();
   MEG_ASSIGN_OR_RETURN(const IndexHeader header, read_index_header(dataset.idx_.bytes(), name));
   if (header.version != kIndexVersion) {
@@ -85,7 +85,8 @@ Result<IndexedDataset> IndexedDataset::open(const std::string& prefix, const Opt
   }
   dataset.dtype_ = *dtype;
   MEG_RETURN_IF_ERROR(dataset.map_arrays(header, options));
-  MEG_ASSIGN_OR_RETURN(dataset.bin_, MappedFile::open(dataset.prefix_ + ".bin", options.access));
+  MEG_ASSIGN_OR_RETURN(dataset.bin_,
+                       io::MappedFile::open(dataset.prefix_ + ".bin", options.access));
   if (header.dtype_code == kLegacyFloat64Code &&
       is_legacy_float64(dataset.lengths_, dataset.pointers_,
                         static_cast<int64_t>(dataset.bin_.size()))) {
@@ -217,4 +218,4 @@ Status IndexedDataset::copy_tokens(int64_t sequence, int64_t offset, std::span<i
   return copy_widened(*this, sequence, offset, out);
 }
 
-}  // namespace meg
+}  // namespace meg::dataset

@@ -6,13 +6,13 @@
 #include <span>
 #include <string>
 
-#include "libmeg/core/dtype.h"
-#include "libmeg/core/mapped_file.h"
-#include "libmeg/core/result.h"
+#include "libmeg/base/dtype.h"
+#include "libmeg/base/result.h"
 #include "libmeg/dataset/index_format.h"
 #include "libmeg/dataset/little_endian_array.h"
+#include "libmeg/io/mapped_file.h"
 
-namespace meg {
+namespace meg::dataset {
 
 /// The sequences [begin, end) of a dataset.
 struct SequenceRange {
@@ -33,7 +33,7 @@ class IndexedDataset {
     /// Whether the .idx ends with sequence modes; nullopt: the file's size tells.
     std::optional<bool> multimodal = {};
     /// How .bin will be read.
-    MappedFile::Access access = MappedFile::Access::kNormal;
+    io::MappedFile::Access access = io::MappedFile::Access::kNormal;
   };
 
   /// prefix: may end in ".bin" or ".idx". kUnsupported for TNTIDX files and other versions.
@@ -58,9 +58,9 @@ class IndexedDataset {
   /// view, sequences may share bytes or leave some out.
   int64_t item_count() const;
 
-  const MappedFile& idx() const { return idx_; }
+  const io::MappedFile& idx() const { return idx_; }
 
-  const MappedFile& bin() const { return bin_; }
+  const io::MappedFile& bin() const { return bin_; }
 
   /// S lengths, in items.
   LittleEndianArray<int32_t> sequence_lengths() const { return lengths_; }
@@ -102,8 +102,8 @@ class IndexedDataset {
   Result<std::span<const std::byte>> items_of_type(int64_t sequence, DType dtype) const;
 
   std::string prefix_;
-  MappedFile idx_;
-  MappedFile bin_;
+  io::MappedFile idx_;
+  io::MappedFile bin_;
   DType dtype_ = DType::kInt32;
   int64_t item_size_ = 0;
   bool multimodal_ = false;
@@ -113,4 +113,4 @@ class IndexedDataset {
   LittleEndianArray<int8_t> modes_;
 };
 
-}  // namespace meg
+}  // namespace meg::dataset

@@ -9,13 +9,13 @@
 #include <utility>
 #include <vector>
 
-#include "libmeg/core/atomic_file.h"
-#include "libmeg/core/file_lock.h"
 #include "libmeg/dataset/index_format.h"
 #include "libmeg/dataset/indexed_dataset.h"
-#include "libmeg/dataset/piece_writer.h"
+#include "libmeg/io/atomic_file.h"
+#include "libmeg/io/file_lock.h"
+#include "libmeg/io/piece_writer.h"
 
-namespace meg {
+namespace meg::dataset {
 namespace {
 
 /// Values handled at a time when an array is streamed through memory.
@@ -36,7 +36,7 @@ size_t find_negative(std::span<const int32_t> values) {
 
 /// Calls take(piece) with all of `from`, from byte `offset` on, up to 1 MiB at a time.
 template <class T, class Take>
-Status read_pieces(const AtomicFile& from, int64_t offset, const Take& take) {
+Status read_pieces(const io::AtomicFile& from, int64_t offset, const Take& take) {
   std::vector<T> piece(kPieceValues * sizeof(int64_t) / sizeof(T));
   while (true) {
     const auto bytes = std::as_writable_bytes(std::span(piece));
@@ -48,12 +48,13 @@ Status read_pieces(const AtomicFile& from, int64_t offset, const Take& take) {
 }
 
 /// Copies all of `from`, from byte 0 on, to `to`.
-Status append_file(const AtomicFile& from, PieceWriter& to) {
+Status append_file(const io::AtomicFile& from, io::PieceWriter& to) {
   return read_pieces<std::byte>(from, 0, [&](auto piece) { return to.append(piece); });
 }
 
 /// Appends `bytes`, a stretch of `file`, without keeping its pages in memory.
-Status append_mapped(const MappedFile& file, std::span<const std::byte> bytes, PieceWriter& to) {
+Status append_mapped(const io::MappedFile& file, std::span<const std::byte> bytes,
+                     io::PieceWriter& to) {
   constexpr size_t kStretch = size_t{4} << 20;
   for (size_t done = 0; done < bytes.size(); done += kStretch) {
     const auto piece = bytes.subspan(done, std::min(kStretch, bytes.size() - done));
@@ -63,9 +64,9 @@ Status append_mapped(const MappedFile& file, std::span<const std::byte> bytes, P
   return Status();
 }
 
-Result<FileLock> lock_dataset(const std::string& prefix) {
+Result<io::FileLock> lock_dataset(const std::string& prefix) {
   const std::string path = prefix + ".lock";
-  MEG_ASSIGN_OR_RETURN(std::optional<FileLock> lock, FileLock::try_acquire(path));
+  MEG_ASSIGN_OR_RETURN(std::optional<io::FileLock> lock, io::FileLock::try_acquire(path));
   if (lock.has_value()) return *std::move(lock);
   return make_error(StatusCode::kIoError,
                     "{}: another process is writing this dataset (it holds {})", prefix, path);
@@ -74,8 +75,8 @@ Result<FileLock> lock_dataset(const std::string& prefix) {
 }  // namespace
 
 struct IndexedDatasetBuilder::State {
-  State(Options chosen, FileLock held, AtomicFile bin_file, AtomicFile idx_file,
-        AtomicFile documents_file, AtomicFile modes_file)
+  State(Options chosen, io::FileLock held, io::AtomicFile bin_file, io::AtomicFile idx_file,
+        io::AtomicFile documents_file, io::AtomicFile modes_file)
       : options(chosen),
         item_size(dtype_size(chosen.dtype)),
         lock(std::move(held)),
@@ -87,16 +88,16 @@ struct IndexedDatasetBuilder::State {
   Options options;
   int64_t item_size;
 
-  FileLock lock;  // Goes last.
-  AtomicFile bin;
-  AtomicFile idx;              // Lengths arrive at their final place; the rest follows in finish().
-  AtomicFile documents_spool;  // Document indices and modes wait here until S is known.
-  AtomicFile modes_spool;
+  io::FileLock lock;  // Goes last.
+  io::AtomicFile bin;
+  io::AtomicFile idx;  // Lengths arrive at their final place; the rest follows in finish().
+  io::AtomicFile documents_spool;  // Document indices and modes wait here until S is known.
+  io::AtomicFile modes_spool;
 
-  PieceWriter items{bin, 0};
-  PieceWriter lengths{idx, kIndexHeaderSize};
-  PieceWriter documents{documents_spool, 0};
-  PieceWriter modes{modes_spool, 0};
+  io::PieceWriter items{bin, 0};
+  io::PieceWriter lengths{idx, kIndexHeaderSize};
+  io::PieceWriter documents{documents_spool, 0};
+  io::PieceWriter modes{modes_spool, 0};
 
   int64_t sequence_count = 0;
   int64_t document_count = 0;
@@ -114,7 +115,7 @@ struct IndexedDatasetBuilder::State {
   Status add_lengths(const IndexedDataset& other);
   Status add_documents(const IndexedDataset& other);
   Status add_state(const State& other, const std::function<bool()>& go_on);
-  Status write_pointers(PieceWriter& out) const;
+  Status write_pointers(io::PieceWriter& out) const;
   Status write_index();
   Status check_whole() const;
   Status flush();
@@ -184,7 +185,7 @@ Status IndexedDatasetBuilder::State::add_documents(const IndexedDataset& other) 
 }
 
 /// The pointers follow from the lengths, which are read back from the file.
-Status IndexedDatasetBuilder::State::write_pointers(PieceWriter& out) const {
+Status IndexedDatasetBuilder::State::write_pointers(io::PieceWriter& out) const {
   const auto at_most = std::min(kPieceValues, static_cast<size_t>(sequence_count));
   std::vector<int32_t> sequence_lengths(at_most);
   std::vector<int64_t> pointers(at_most);
@@ -216,7 +217,7 @@ Status IndexedDatasetBuilder::State::write_index() {
                       .document_index_count = static_cast<uint64_t>(document_count + 1)},
                      header);
   MEG_RETURN_IF_ERROR(idx.write_at(0, header));
-  PieceWriter out(idx, lengths.position());
+  io::PieceWriter out(idx, lengths.position());
   MEG_RETURN_IF_ERROR(write_pointers(out));
   MEG_RETURN_IF_ERROR(append_file(documents_spool, out));
   if (options.multimodal) MEG_RETURN_IF_ERROR(append_file(modes_spool, out));
@@ -267,8 +268,8 @@ Status IndexedDatasetBuilder::State::complete() {
   MEG_RETURN_IF_ERROR(check_whole());
   MEG_RETURN_IF_ERROR(flush());
   MEG_RETURN_IF_ERROR(write_index());
-  documents_spool = AtomicFile();
-  modes_spool = AtomicFile();
+  documents_spool = io::AtomicFile();
+  modes_spool = io::AtomicFile();
   return Status();
 }
 
@@ -286,14 +287,14 @@ Result<IndexedDatasetBuilder> IndexedDatasetBuilder::create(const std::string& p
     return make_error(StatusCode::kInvalidArgument, "{}: datasets cannot hold {}", prefix,
                       dtype_name(options.dtype));
   }
-  MEG_ASSIGN_OR_RETURN(FileLock lock, lock_dataset(prefix));
-  MEG_ASSIGN_OR_RETURN(AtomicFile bin, AtomicFile::create_regular(prefix + ".bin"));
-  MEG_ASSIGN_OR_RETURN(AtomicFile idx, AtomicFile::create_regular(prefix + ".idx"));
+  MEG_ASSIGN_OR_RETURN(io::FileLock lock, lock_dataset(prefix));
+  MEG_ASSIGN_OR_RETURN(io::AtomicFile bin, io::AtomicFile::create_regular(prefix + ".bin"));
+  MEG_ASSIGN_OR_RETURN(io::AtomicFile idx, io::AtomicFile::create_regular(prefix + ".idx"));
   // The spools are never published; as partial files they vanish whatever happens.
-  MEG_ASSIGN_OR_RETURN(AtomicFile documents, AtomicFile::create_regular(prefix + ".idx"));
-  AtomicFile modes;
+  MEG_ASSIGN_OR_RETURN(io::AtomicFile documents, io::AtomicFile::create_regular(prefix + ".idx"));
+  io::AtomicFile modes;
   if (options.multimodal) {
-    MEG_ASSIGN_OR_RETURN(modes, AtomicFile::create_regular(prefix + ".idx"));
+    MEG_ASSIGN_OR_RETURN(modes, io::AtomicFile::create_regular(prefix + ".idx"));
   }
   auto state = std::make_unique<State>(options, std::move(lock), std::move(bin), std::move(idx),
                                        std::move(documents), std::move(modes));
@@ -375,7 +376,7 @@ Status IndexedDatasetBuilder::write_at(int64_t offset, std::span<const std::byte
   }
   MEG_RETURN_IF_ERROR(state_->bin.write_at(offset, items));
   const int64_t before = state_->reserved_done.fetch_add(count);
-  start_writeback_if_due(state_->bin, before, before + count);
+  io::start_writeback_if_due(state_->bin, before, before + count);
   return Status();
 }
 
@@ -386,7 +387,7 @@ Status IndexedDatasetBuilder::add_index(const std::string& prefix) {
                       state.bin.path());
   }
   const IndexedDataset::Options options{.multimodal = state.options.multimodal,
-                                        .access = MappedFile::Access::kSequential};
+                                        .access = io::MappedFile::Access::kSequential};
   MEG_ASSIGN_OR_RETURN(const IndexedDataset other, IndexedDataset::open(prefix, options));
   if (other.dtype() != state.options.dtype) {
     return make_error(StatusCode::kInvalidArgument, "{}: expected dtype {} as in {}, found {}",
@@ -425,15 +426,15 @@ Status IndexedDatasetBuilder::finish() {
 }
 
 Status IndexedDatasetBuilder::finish_all(std::span<IndexedDatasetBuilder* const> builders) {
-  std::vector<AtomicFile*> files;
+  std::vector<io::AtomicFile*> files;
   for (IndexedDatasetBuilder* builder : builders) {
     MEG_RETURN_IF_ERROR(builder->state_->complete());
     files.push_back(&builder->state_->bin);
   }
   for (IndexedDatasetBuilder* builder : builders) files.push_back(&builder->state_->idx);
-  MEG_RETURN_IF_ERROR(AtomicFile::commit_all(files));
-  for (IndexedDatasetBuilder* builder : builders) builder->state_->lock = FileLock();
+  MEG_RETURN_IF_ERROR(io::AtomicFile::commit_all(files));
+  for (IndexedDatasetBuilder* builder : builders) builder->state_->lock = io::FileLock();
   return Status();
 }
 
-}  // namespace meg
+}  // namespace meg::dataset

@@ -7,10 +7,10 @@
 #include <span>
 #include <string>
 
-#include "libmeg/core/dtype.h"
-#include "libmeg/core/result.h"
+#include "libmeg/base/dtype.h"
+#include "libmeg/base/result.h"
 
-namespace meg {
+namespace meg::dataset {
 
 /// Writes PREFIX.bin and PREFIX.idx (MMIDIDX). Both appear together at finish(), by rename;
 /// without it nothing is left behind. Until then PREFIX.lock is held, so that nobody else writes
@@ -78,4 +78,4 @@ class IndexedDatasetBuilder {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace meg
+}  // namespace meg::dataset

@@ -8,9 +8,9 @@
 #include <span>
 #include <vector>
 
-#include "libmeg/core/bytes.h"
+#include "libmeg/base/bytes.h"
 
-namespace meg {
+namespace meg::dataset {
 
 /// A read-only view of a little-endian array of T at any address, aligned or not. Borrows the
 /// bytes.
@@ -69,4 +69,4 @@ class LittleEndianArray {
   std::span<const std::byte> bytes_;
 };
 
-}  // namespace meg
+}  // namespace meg::dataset

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <utility>
 
-#include "libmeg/core/file_descriptor.h"
-#include "libmeg/core/mapped_file.h"
 #include "libmeg/dataset/index_format.h"
-#include "libmeg/dataset/verify_index.h"
-#include "libmeg/dataset/verify_items.h"
+#include "libmeg/dataset/internal/verify_index.h"
+#include "libmeg/dataset/internal/verify_items.h"
+#include "libmeg/io/file_descriptor.h"
+#include "libmeg/io/mapped_file.h"
 
-namespace meg {
+namespace meg::dataset {
 namespace {
 
 class DatasetVerifier {
@@ -28,13 +28,13 @@ class DatasetVerifier {
 
   const VerifyOptions& options_;
   VerifyReport report_;
-  MappedFile idx_;
-  MappedFile bin_;
+  io::MappedFile idx_;
+  io::MappedFile bin_;
 };
 
 Result<VerifyReport> DatasetVerifier::run() && {
-  MEG_ASSIGN_OR_RETURN(idx_, MappedFile::open(report_.prefix + ".idx"));
-  MEG_ASSIGN_OR_RETURN(bin_, MappedFile::open(report_.prefix + ".bin"));
+  MEG_ASSIGN_OR_RETURN(idx_, io::MappedFile::open(report_.prefix + ".idx"));
+  MEG_ASSIGN_OR_RETURN(bin_, io::MappedFile::open(report_.prefix + ".bin"));
   report_.idx_bytes = static_cast<int64_t>(idx_.size());
   report_.bin_bytes = static_cast<int64_t>(bin_.size());
   IndexVerifier index(idx_, report_);
@@ -102,7 +102,8 @@ std::string place_of_item(const IndexArrays& arrays, int64_t item, int64_t item_
 }
 
 Status DatasetVerifier::check_vocab_size(const IndexArrays& arrays, const ItemScan& scan) {
-  MEG_ASSIGN_OR_RETURN(const FileDescriptor file, FileDescriptor::open_regular(bin_.path()));
+  MEG_ASSIGN_OR_RETURN(const io::FileDescriptor file,
+                       io::FileDescriptor::open_regular(bin_.path()));
   MEG_ASSIGN_OR_RETURN(const BadItems bad, find_ids_outside(file, *options_.vocab_size, scan));
   if (bad.count == 0) return Status();
   const int64_t item_size = dtype_size(scan.dtype);
@@ -179,4 +180,4 @@ Result<VerifyReport> verify_dataset(const std::string& prefix, const VerifyOptio
   return DatasetVerifier(prefix, options).run();
 }
 
-}  // namespace meg
+}  // namespace meg::dataset

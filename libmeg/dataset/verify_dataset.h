@@ -6,11 +6,11 @@
 #include <string_view>
 #include <vector>
 
-#include "libmeg/core/dtype.h"
-#include "libmeg/core/progress.h"
-#include "libmeg/core/result.h"
+#include "libmeg/base/dtype.h"
+#include "libmeg/base/progress.h"
+#include "libmeg/base/result.h"
 
-namespace meg {
+namespace meg::dataset {
 
 /// What can be wrong with a dataset, in the order in which it is checked.
 enum class VerifyCheck {
@@ -84,4 +84,4 @@ struct VerifyReport {
 /// dataset (kInvalidArgument), or kCancelled.
 Result<VerifyReport> verify_dataset(const std::string& prefix, const VerifyOptions& options);
 
-}  // namespace meg
+}  // namespace meg::dataset

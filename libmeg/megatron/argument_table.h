@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "libmeg/core/megatron_version.h"
+#include "libmeg/megatron/megatron_version.h"
 
 namespace meg::megatron {
 

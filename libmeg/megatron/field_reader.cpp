@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "libmeg/core/printable.h"
+#include "libmeg/text/printable.h"
 
-namespace meg {
+namespace meg::megatron {
 namespace {
 
 /// No size of a model is larger; keeps every product of two of them (and a few sums) in 64 bits.
@@ -73,4 +73,4 @@ std::vector<std::string> fields_read_by(const std::function<void(const FieldLook
   return names;
 }
 
-}  // namespace meg
+}  // namespace meg::megatron

@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "libmeg/core/status.h"
+#include "libmeg/base/status.h"
 #include "libmeg/megatron/field_value.h"
 
-namespace meg {
+namespace meg::megatron {
 
 /// Reads fields of a configuration by type, with defaults; the first error is kept and told by
 /// status(), so that a reader can take all its fields and look once.
@@ -105,4 +105,4 @@ class FieldReader {
 /// finds nothing. Readers ask for all their fields, whatever the first ones say.
 std::vector<std::string> fields_read_by(const std::function<void(const FieldLookup&)>& read);
 
-}  // namespace meg
+}  // namespace meg::megatron

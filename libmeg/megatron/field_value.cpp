@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include "libmeg/core/printable.h"
+#include "libmeg/text/printable.h"
 
-namespace meg {
+namespace meg::megatron {
 namespace {
 
 struct Text {
@@ -16,11 +16,12 @@ struct Text {
 
   std::string operator()(double value) const { return fmt::format("{}", value); }
 
-  std::string operator()(const std::string& value) const { return printable(value); }
+  std::string operator()(const std::string& value) const { return text::printable(value); }
 
   std::string operator()(const std::vector<std::string>& words) const {
     std::string text;
-    for (const std::string& word : words) text += (text.empty() ? "" : ", ") + printable(word);
+    for (const std::string& word : words)
+      text += (text.empty() ? "" : ", ") + text::printable(word);
     return "[" + text + "]";
   }
 };
@@ -41,4 +42,4 @@ bool same_field(const FieldValue& a, const FieldValue& b) {
   return left.has_value() && right.has_value() ? *left == *right : a == b;
 }
 
-}  // namespace meg
+}  // namespace meg::megatron

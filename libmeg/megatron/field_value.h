@@ -8,7 +8,7 @@
 #include <variant>
 #include <vector>
 
-namespace meg {
+namespace meg::megatron {
 
 /// The value of one field of a configuration: Megatron's args, flags of a command line,
 /// config.json. monostate: None; a list holds words as a command line would say them.
@@ -24,4 +24,4 @@ bool same_field(const FieldValue& a, const FieldValue& b);
 /// Finds a field by Megatron's name; nothing where there is none.
 using FieldLookup = std::function<std::optional<FieldValue>(std::string_view name)>;
 
-}  // namespace meg
+}  // namespace meg::megatron

@@ -6,7 +6,7 @@
 
 #include "libmeg/megatron/field_reader.h"
 
-namespace meg {
+namespace meg::model {
 namespace {
 
 /// The largest parallel size an error proposes.
@@ -18,7 +18,7 @@ int64_t default_ffn_hidden_size(int64_t hidden_size, bool swiglu) {
 }
 
 /// With group_query_attention off, num_query_groups holds a default that means nothing.
-int64_t query_groups(FieldReader& fields, int64_t num_attention_heads) {
+int64_t query_groups(megatron::FieldReader& fields, int64_t num_attention_heads) {
   const std::optional<int64_t> groups = fields.size("num_query_groups");
   const bool grouped = fields.flag("group_query_attention", groups.has_value());
   return grouped ? groups.value_or(1) : num_attention_heads;
@@ -26,13 +26,13 @@ int64_t query_groups(FieldReader& fields, int64_t num_attention_heads) {
 
 /// By the names that revisions give to a gate: of core 0.15, of TransformerConfig, and of a fork
 /// that is widely trained with.
-bool is_gated(FieldReader& fields, bool swiglu) {
+bool is_gated(megatron::FieldReader& fields, bool swiglu) {
   const bool quick_geglu = fields.flag("quick_geglu", false);
   const bool gated_linear_unit = fields.flag("gated_linear_unit", false);
   return swiglu || quick_geglu || gated_linear_unit || fields.text("glu_activation").has_value();
 }
 
-void read_texts(FieldReader& fields, GptConfig& config) {
+void read_texts(megatron::FieldReader& fields, GptConfig& config) {
   if (auto text = fields.text("position_embedding_type")) config.position_embedding_type = *text;
   // Said twice by older revisions: args.add_position_embedding is off with every other type.
   const bool is_learned = fields.flag("add_position_embedding", true);
@@ -56,8 +56,8 @@ std::string proposals(Fits fits) {
 
 }  // namespace
 
-Result<GptConfig> GptConfig::from_fields(const FieldLookup& lookup) {
-  FieldReader fields(lookup);
+Result<GptConfig> GptConfig::from_fields(const megatron::FieldLookup& lookup) {
+  megatron::FieldReader fields(lookup);
   GptConfig config;
   config.num_layers = fields.required_size("num_layers");
   config.hidden_size = fields.required_size("hidden_size");
@@ -170,4 +170,4 @@ Status GptConfig::check_pipeline_parallel_size(int64_t pipeline_model_parallel_s
                     pipeline_model_parallel_size, num_layers, kLargestProposal, proposals(fits));
 }
 
-}  // namespace meg
+}  // namespace meg::model

@@ -4,10 +4,10 @@
 #include <optional>
 #include <string>
 
-#include "libmeg/core/result.h"
+#include "libmeg/base/result.h"
 #include "libmeg/megatron/field_value.h"
 
-namespace meg {
+namespace meg::model {
 
 /// The shape of a GPT model. Names are those of Megatron's args.
 struct GptConfig {
@@ -38,7 +38,7 @@ struct GptConfig {
   /// kInvalidArgument where num_layers, hidden_size or num_attention_heads is missing, a number is
   /// not positive, or the sizes do not divide; the message names the fields and their values.
   /// Mirrors Megatron-LM megatron/training/arguments.py: validate_args.
-  static Result<GptConfig> from_fields(const FieldLookup& lookup);
+  static Result<GptConfig> from_fields(const megatron::FieldLookup& lookup);
 
   /// Rows of query, key and value of all heads: (num_attention_heads + 2 num_query_groups) *
   /// kv_channels.
@@ -60,4 +60,4 @@ struct GptConfig {
                                       int64_t virtual_pipeline_model_parallel_size = 1) const;
 };
 
-}  // namespace meg
+}  // namespace meg::model

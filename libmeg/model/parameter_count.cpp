@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "libmeg/model/parameter_rows.h"
+#include "libmeg/model/internal/parameter_rows.h"
 #include "libmeg/model/shard_axes.h"
 
-namespace meg {
+namespace meg::model {
 namespace {
 
 bool is_present(Presence presence, const GptConfig& config, bool with_tied_copy) {
@@ -205,4 +205,4 @@ Result<int64_t> parameter_count(const GptConfig& config, const ParallelSizes& si
   return total;
 }
 
-}  // namespace meg
+}  // namespace meg::model

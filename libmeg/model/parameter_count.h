@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "libmeg/core/result.h"
+#include "libmeg/base/result.h"
 #include "libmeg/model/gpt_config.h"
 #include "libmeg/model/parameter_table.h"
 #include "libmeg/model/pipeline_layout.h"
 
-namespace meg {
+namespace meg::model {
 
 /// A parameter that a model of some configuration has.
 struct ModelParameter {
@@ -56,4 +56,4 @@ Result<std::vector<RankParameter>> rank_parameters(const GptConfig& config,
 Result<int64_t> parameter_count(const GptConfig& config, const ParallelSizes& sizes = {},
                                 int64_t pipeline_rank = 0);
 
-}  // namespace meg
+}  // namespace meg::model

@@ -2,7 +2,7 @@
 
 #include "libmeg/model/parameter_table.h"
 
-namespace meg {
+namespace meg::model {
 
 std::string_view name_family_text(NameFamily family) {
   switch (family) {
@@ -54,4 +54,4 @@ bool has_weight_decay(std::string_view flat_name, size_t dimensions) {
   return dimensions != 1 && !flat_name.ends_with(".bias");
 }
 
-}  // namespace meg
+}  // namespace meg::model

@@ -11,11 +11,11 @@
 #include <unordered_map>
 #include <utility>
 
-#include "libmeg/core/printable.h"
-#include "libmeg/model/param_rules.h"
-#include "libmeg/model/parameter_rows.h"
+#include "libmeg/model/internal/param_rules.h"
+#include "libmeg/model/internal/parameter_rows.h"
+#include "libmeg/text/printable.h"
 
-namespace meg {
+namespace meg::model {
 namespace {
 
 constexpr std::string_view kExtraState = "_extra_state";
@@ -221,7 +221,7 @@ Status ParameterTable::add_rules(std::string_view text, const std::string& name)
     Result<Rule> rule = user_rule(row);
     if (!rule) {
       return rule.error().with_prefix(
-          fmt::format("{}:{}: pattern {}", name, row.line, printable(row.pattern)));
+          fmt::format("{}:{}: pattern {}", name, row.line, text::printable(row.pattern)));
     }
     rules.push_back(std::move(*rule));
   }
@@ -283,4 +283,4 @@ std::vector<std::string> ParameterTable::extra_state_modules(NameFamily family) 
   return modules;
 }
 
-}  // namespace meg
+}  // namespace meg::model

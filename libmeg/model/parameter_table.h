@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "libmeg/core/result.h"
+#include "libmeg/base/result.h"
 
-namespace meg {
+namespace meg::model {
 
 /// How tensor parallelism cuts a parameter, and how its rows are laid out.
 enum class Partition : uint8_t {
@@ -138,4 +138,4 @@ std::vector<std::string> nested_keys(std::string_view flat_name, NameFamily fami
 /// Mirrors Megatron-LM's get_param_groups: `name.endswith(".bias") or len(param.shape) == 1`.
 bool has_weight_decay(std::string_view flat_name, size_t dimensions);
 
-}  // namespace meg
+}  // namespace meg::model

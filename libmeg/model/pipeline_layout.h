@@ -2,9 +2,9 @@
 
 #include <cstdint>
 
-#include "libmeg/core/result.h"
+#include "libmeg/base/result.h"
 
-namespace meg {
+namespace meg::model {
 
 /// Which layers of a model a pipeline stage and its virtual chunks hold (even splits).
 /// Chunk c of stage p holds layers_per_chunk() layers from first_layer(p, c) on.
@@ -33,4 +33,4 @@ struct PipelineLayout {
   }
 };
 
-}  // namespace meg
+}  // namespace meg::model

@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-namespace meg {
+namespace meg::model {
 namespace {
 
 /// The product of sizes; nullopt where one is negative or it does not fit 64 bits (that of the
@@ -168,4 +168,4 @@ Result<std::vector<int64_t>> shard_shape(Partition partition, std::vector<int64_
   return merged_shape;
 }
 
-}  // namespace meg
+}  // namespace meg::model

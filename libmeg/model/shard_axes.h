@@ -3,11 +3,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "libmeg/core/result.h"
+#include "libmeg/base/result.h"
 #include "libmeg/model/gpt_config.h"
 #include "libmeg/model/parameter_table.h"
 
-namespace meg {
+namespace meg::model {
 
 /// A parameter seen as logical axes, one of which tensor parallelism cuts: rank t of n holds an
 /// equal stretch of that axis and the whole of the others. Row-major order of these axes is the
@@ -45,4 +45,4 @@ std::vector<int64_t> merged_shape(Partition partition, std::vector<int64_t> shar
 Result<std::vector<int64_t>> shard_shape(Partition partition, std::vector<int64_t> merged_shape,
                                          int64_t tensor_model_parallel_size);
 
-}  // namespace meg
+}  // namespace meg::model

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "libmeg/core/printable.h"
+#include "libmeg/text/printable.h"
 
-namespace meg {
+namespace meg::model {
 namespace {
 
 constexpr double kMegabyte = 1024 * 1024;
@@ -142,7 +142,7 @@ Result<RecomputeGranularity> parse_recompute_granularity(std::string_view text) 
   if (text == "selective") return RecomputeGranularity::kSelective;
   if (text == "full") return RecomputeGranularity::kFull;
   return make_error(StatusCode::kInvalidArgument, "expected selective or full, found {}",
-                    printable(text));
+                    text::printable(text));
 }
 
 Result<TheoreticalMemory> theoretical_memory(const GptConfig& config,
@@ -199,4 +199,4 @@ std::vector<std::string> theoretical_memory_lines(const TheoreticalMemory& memor
   return lines;
 }
 
-}  // namespace meg
+}  // namespace meg::model

@@ -6,11 +6,11 @@
 #include <string_view>
 #include <vector>
 
-#include "libmeg/core/result.h"
+#include "libmeg/base/result.h"
 #include "libmeg/model/gpt_config.h"
 #include "libmeg/model/parameter_count.h"
 
-namespace meg {
+namespace meg::model {
 
 /// --recompute-granularity: which activations the backward pass computes anew.
 enum class RecomputeGranularity : uint8_t {
@@ -69,4 +69,4 @@ Result<TheoreticalMemory> theoretical_memory(const GptConfig& config,
 /// Megatron's lines about it. verbose: all of them, else the last one alone.
 std::vector<std::string> theoretical_memory_lines(const TheoreticalMemory& memory, bool verbose);
 
-}  // namespace meg
+}  // namespace meg::model

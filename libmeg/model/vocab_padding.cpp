@@ -1,6 +1,6 @@
 #include "libmeg/model/vocab_padding.h"
 
-namespace meg {
+namespace meg::model {
 
 Result<int64_t> padded_vocab_size(int64_t vocab_size, int64_t divisible_by,
                                   int64_t tensor_model_parallel_size) {
@@ -23,4 +23,4 @@ Result<int64_t> padded_vocab_size(int64_t vocab_size, int64_t divisible_by,
   return padded;
 }
 
-}  // namespace meg
+}  // namespace meg::model

@@ -2,9 +2,9 @@
 
 #include <cstdint>
 
-#include "libmeg/core/result.h"
+#include "libmeg/base/result.h"
 
-namespace meg {
+namespace meg::model {
 
 /// Vocabulary size rounded up so that every tensor-parallel rank holds an equal slice.
 /// vocab_size: tokens, > 0. Returns tokens, a multiple of divisible_by *
@@ -13,4 +13,4 @@ namespace meg {
 Result<int64_t> padded_vocab_size(int64_t vocab_size, int64_t divisible_by,
                                   int64_t tensor_model_parallel_size);
 
-}  // namespace meg
+}  // namespace meg::model

@@ -5,21 +5,21 @@
 
 #include <utility>
 
+#include "libmeg/libtorch/cuda_backend.h"
+#include "libmeg/libtorch/torch_guard.h"
 #include "libmeg/model/pipeline_layout.h"
-#include "libmeg/nn/cross_entropy.h"
-#include "libmeg/nn/cuda_backend.h"
-#include "libmeg/nn/embedding.h"
-#include "libmeg/nn/input_checks.h"
-#include "libmeg/nn/linear_product.h"
-#include "libmeg/nn/transformer_block.h"
-#include "libmeg/parallel/torch_guard.h"
+#include "libmeg/nn/internal/input_checks.h"
+#include "libmeg/nn/layers/internal/embedding.h"
+#include "libmeg/nn/layers/internal/transformer_block.h"
+#include "libmeg/nn/operators/internal/cross_entropy.h"
+#include "libmeg/nn/operators/internal/linear_product.h"
 
 namespace meg::nn {
 namespace {
 
-using parallel::torch_guard;
+using libtorch::torch_guard;
 
-PipelineLayout layout_of(const GptConfig& config, const ModelPart& part) {
+model::PipelineLayout layout_of(const model::GptConfig& config, const ModelPart& part) {
   return {config.num_layers, part.sizes.pipeline_model_parallel_size,
           part.sizes.virtual_pipeline_model_parallel_size};
 }
@@ -28,7 +28,7 @@ PipelineLayout layout_of(const GptConfig& config, const ModelPart& part) {
 template <class Work>
 Result<at::Tensor> guarded(Work work) {
   at::Tensor result;
-  MEG_RETURN_IF_ERROR(torch_guard([&] {
+  MEG_RETURN_IF_ERROR(libtorch::torch_guard([&] {
     result = work();
     return Status();
   }));
@@ -38,8 +38,8 @@ Result<at::Tensor> guarded(Work work) {
 }  // namespace
 
 struct GptModel::State {
-  State(const GptConfig& model_config, const GptOptions& model_options, const ModelPart& model_part,
-        ParameterStore parameters, RandomStates states)
+  State(const model::GptConfig& model_config, const GptOptions& model_options,
+        const ModelPart& model_part, ParameterStore parameters, RandomStates states)
       : config(model_config),
         options(model_options),
         part(model_part),
@@ -52,17 +52,18 @@ struct GptModel::State {
                 layout.layers_per_chunk(), is_last) {
     if (is_first) embedding.emplace(options, store);
     if (!is_last) return;
-    for (const std::string_view name : {std::string_view("output_layer.weight"), kTiedCopyName,
-                                        std::string_view("embedding.word_embeddings.weight")}) {
+    for (const std::string_view name :
+         {std::string_view("output_layer.weight"), model::kTiedCopyName,
+          std::string_view("embedding.word_embeddings.weight")}) {
       if (!output_weight.defined()) output_weight = store.find(name);
     }
     label_error = at::zeros({1}, at::dtype(at::kInt).device(options.device));
   }
 
-  GptConfig config;
+  model::GptConfig config;
   GptOptions options;
   ModelPart part;
-  PipelineLayout layout;
+  model::PipelineLayout layout;
   bool is_first, is_last;
   ParameterStore store;
   RandomStates random;
@@ -157,7 +158,7 @@ GptModel::GptModel(GptModel&&) noexcept = default;
 GptModel& GptModel::operator=(GptModel&&) noexcept = default;
 GptModel::~GptModel() = default;
 
-Result<GptModel> GptModel::create(const GptConfig& config, const GptOptions& options,
+Result<GptModel> GptModel::create(const model::GptConfig& config, const GptOptions& options,
                                   const ModelPart& part) {
   MEG_RETURN_IF_ERROR(options.check(config));
   if (part.sizes.tensor_model_parallel_size != 1) {
@@ -166,20 +167,20 @@ Result<GptModel> GptModel::create(const GptConfig& config, const GptOptions& opt
                       "parts are not supported yet",
                       part.sizes.tensor_model_parallel_size);
   }
-  const Status& gpu = load_cuda_backend();
+  const Status& gpu = libtorch::load_cuda_backend();
   if (options.device.is_cuda()) MEG_RETURN_IF_ERROR(gpu);
   MEG_ASSIGN_OR_RETURN(ParameterStore store, ParameterStore::create(config, options, part));
   MEG_ASSIGN_OR_RETURN(RandomStates random,
                        RandomStates::create(options.device, options.seed, part.tensor_rank));
   std::unique_ptr<State> state;
-  MEG_RETURN_IF_ERROR(torch_guard([&] {
+  MEG_RETURN_IF_ERROR(libtorch::torch_guard([&] {
     state = std::make_unique<State>(config, options, part, std::move(store), std::move(random));
     return Status();
   }));
   return GptModel(std::move(state));
 }
 
-const GptConfig& GptModel::config() const { return state_->config; }
+const model::GptConfig& GptModel::config() const { return state_->config; }
 
 const GptOptions& GptModel::options() const { return state_->options; }
 

@@ -6,11 +6,11 @@
 #include <memory>
 #include <span>
 
-#include "libmeg/core/result.h"
+#include "libmeg/base/result.h"
 #include "libmeg/model/gpt_config.h"
-#include "libmeg/nn/cached_attention.h"
 #include "libmeg/nn/gpt_options.h"
-#include "libmeg/nn/kv_cache.h"
+#include "libmeg/nn/layers/cached_attention.h"
+#include "libmeg/nn/layers/kv_cache.h"
 #include "libmeg/nn/parameter_store.h"
 #include "libmeg/nn/random_states.h"
 
@@ -50,14 +50,14 @@ class GptModel {
   /// Allocates the parameters, whose values are undefined until initialise_weights or load_weights.
   /// Errors: those of GptOptions::check; kInvalidArgument where sizes do not divide;
   /// kUnsupported for tensor-parallel parts and experts; kResourceExhausted.
-  static Result<GptModel> create(const GptConfig& config, const GptOptions& options,
+  static Result<GptModel> create(const model::GptConfig& config, const GptOptions& options,
                                  const ModelPart& part = {});
 
   GptModel(GptModel&&) noexcept;
   GptModel& operator=(GptModel&&) noexcept;
   ~GptModel();
 
-  const GptConfig& config() const;
+  const model::GptConfig& config() const;
   const GptOptions& options() const;
   const ModelPart& part() const;
 

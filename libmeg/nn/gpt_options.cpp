@@ -64,7 +64,7 @@ Status check_types_and_backend(const GptOptions& options) {
 }
 
 /// What Megatron's validate_args and core_transformer_config_from_args refuse.
-Status check_combinations(const GptOptions& options, const GptConfig& config) {
+Status check_combinations(const GptOptions& options, const model::GptConfig& config) {
   if (options.squared_relu && config.swiglu) {
     return make_error(StatusCode::kInvalidArgument,
                       "squared_relu: expected it without swiglu, found both");
@@ -76,7 +76,7 @@ Status check_combinations(const GptOptions& options, const GptConfig& config) {
 
 bool GptOptions::drops_in_sixteenths() const { return std::fmod(attention_dropout * 16, 1) == 0; }
 
-Status GptOptions::check(const GptConfig& config) const {
+Status GptOptions::check(const model::GptConfig& config) const {
   MEG_RETURN_IF_ERROR(check_numbers(*this));
   MEG_RETURN_IF_ERROR(check_types_and_backend(*this));
   MEG_RETURN_IF_ERROR(check_combinations(*this, config));

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "libmeg/core/result.h"
+#include "libmeg/base/result.h"
 #include "libmeg/model/gpt_config.h"
 #include "libmeg/model/parameter_count.h"
 #include "libmeg/model/theoretical_memory.h"
@@ -27,7 +27,7 @@ enum class AttentionBackend : uint8_t {
   kLocal,    ///< The same as kUnfused here.
 };
 
-using meg::RecomputeGranularity;
+using meg::model::RecomputeGranularity;
 
 /// --recompute-method, of full granularity.
 enum class RecomputeMethod : uint8_t {
@@ -55,7 +55,7 @@ struct GptOptions {
   /// fp16 scores in range. Changes no value otherwise; only kUnfused does it, for the others keep
   /// scores in fp32. Revisions up to 6ef5bdc have it on by default, core off.
   bool apply_query_key_layer_scaling = false;
-  RecomputeGranularity recompute_granularity = RecomputeGranularity::kNone;
+  model::RecomputeGranularity recompute_granularity = model::RecomputeGranularity::kNone;
   RecomputeMethod recompute_method = RecomputeMethod::kUniform;
   int64_t recompute_num_layers = 1;
   double rotary_base = 10000;
@@ -69,17 +69,17 @@ struct GptOptions {
   bool init_method_xavier_uniform = false;
   uint64_t seed = 1234;  ///< Of dropout; see RandomStates.
   /// Whose named_parameters() order parameters() follows.
-  NameFamily family = NameFamily::kMcoreLocal;
+  model::NameFamily family = model::NameFamily::kMcoreLocal;
 
   /// From a map of Megatron's field names (flags of a command line, args of a checkpoint); fields
   /// that are missing or None get the defaults above; device and family are the caller's.
   /// Fields of the model's that are not read here ask for what no module does: command lines refuse
   /// them by the argument table, checkpoints by check_architecture.
-  static Result<GptOptions> from_fields(const FieldLookup& lookup);
+  static Result<GptOptions> from_fields(const megatron::FieldLookup& lookup);
 
   /// kInvalidArgument, with the option's name, where a number is out of its range or options do not
   /// go together; kUnsupported where the configuration asks for what no module does.
-  Status check(const GptConfig& config) const;
+  Status check(const model::GptConfig& config) const;
 
   /// Whether attention_dropout is a multiple of 1/16. Some of cuDNN's kernels round it to one.
   bool drops_in_sixteenths() const;
@@ -92,7 +92,7 @@ struct GptOptions {
 
 /// Which part of a model this process holds. The default: all of it.
 struct ModelPart {
-  ParallelSizes sizes;
+  model::ParallelSizes sizes;
   int64_t tensor_rank = 0;
   int64_t pipeline_rank = 0;
   int64_t chunk = 0;  ///< Of virtual pipeline stages.

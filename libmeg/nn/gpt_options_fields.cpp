@@ -6,10 +6,11 @@
 namespace meg::nn {
 namespace {
 
-Status read_recompute(FieldReader& fields, GptOptions& options) {
-  fields.parse("recompute_granularity", options.recompute_granularity, parse_recompute_granularity);
+Status read_recompute(megatron::FieldReader& fields, GptOptions& options) {
+  fields.parse("recompute_granularity", options.recompute_granularity,
+               model::parse_recompute_granularity);
   if (fields.flag("recompute_activations", false)) {
-    options.recompute_granularity = RecomputeGranularity::kSelective;
+    options.recompute_granularity = model::RecomputeGranularity::kSelective;
   }
   const std::string method = fields.text("recompute_method").value_or("uniform");
   if (method != "uniform" && method != "block") {
@@ -22,7 +23,7 @@ Status read_recompute(FieldReader& fields, GptOptions& options) {
   return Status();
 }
 
-Status read_types(FieldReader& fields, GptOptions& options) {
+Status read_types(megatron::FieldReader& fields, GptOptions& options) {
   const bool fp16 = fields.flag("fp16", false);
   const bool bf16 = fields.flag("bf16", false);
   if (fp16 && bf16) {
@@ -34,7 +35,7 @@ Status read_types(FieldReader& fields, GptOptions& options) {
   return Status();
 }
 
-void read_numbers(FieldReader& fields, GptOptions& options) {
+void read_numbers(megatron::FieldReader& fields, GptOptions& options) {
   const auto take = [&](std::string_view name, double& into) {
     if (const std::optional<double> found = fields.number(name)) into = *found;
   };
@@ -53,7 +54,7 @@ void read_numbers(FieldReader& fields, GptOptions& options) {
 }
 
 /// The function of MLPs without SwiGLU.
-Status read_activation(FieldReader& fields, GptOptions& options) {
+Status read_activation(megatron::FieldReader& fields, GptOptions& options) {
   const bool openai_gelu = fields.flag("openai_gelu", false);
   options.squared_relu = fields.flag("squared_relu", false);
   if (openai_gelu && options.squared_relu) {
@@ -69,8 +70,8 @@ Status read_activation(FieldReader& fields, GptOptions& options) {
 
 }  // namespace
 
-Result<GptOptions> GptOptions::from_fields(const FieldLookup& lookup) {
-  FieldReader fields(lookup);
+Result<GptOptions> GptOptions::from_fields(const megatron::FieldLookup& lookup) {
+  megatron::FieldReader fields(lookup);
   GptOptions options;
   MEG_RETURN_IF_ERROR(read_types(fields, options));
   MEG_RETURN_IF_ERROR(read_recompute(fields, options));

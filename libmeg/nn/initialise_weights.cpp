@@ -7,7 +7,7 @@
 #include <cmath>
 #include <string_view>
 
-#include "libmeg/parallel/torch_guard.h"
+#include "libmeg/libtorch/torch_guard.h"
 
 namespace meg::nn {
 namespace {
@@ -15,7 +15,7 @@ namespace {
 /// Hash of a parameter's name (FNV-1a), so that its numbers do not depend on what lies before it.
 /// The tied copy has the embedding's.
 uint64_t name_hash(std::string_view name) {
-  if (name == kTiedCopyName) name = "embedding.word_embeddings.weight";
+  if (name == model::kTiedCopyName) name = "embedding.word_embeddings.weight";
   uint64_t hash = 0xcbf29ce484222325;
   for (const char letter : name) {
     hash = (hash ^ static_cast<unsigned char>(letter)) * 0x100000001b3;
@@ -46,7 +46,7 @@ at::Tensor drawn_matrix(const GptParameter& parameter, const GptModel& model, ui
 }  // namespace
 
 Status initialise_weights(GptModel& model, uint64_t seed) {
-  return parallel::torch_guard([&] {
+  return libtorch::torch_guard([&] {
     const c10::NoGradGuard without_gradients;
     for (const GptParameter& parameter : model.parameters()) {
       at::Tensor target = parameter.tensor.detach();

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "libmeg/checkpoint/megatron/megatron_checkpoint.h"
+#include "libmeg/checkpoint/dialects/mp_rank/megatron_checkpoint.h"
 #include "libmeg/nn/gpt_model.h"
 
 namespace meg::nn {
@@ -19,7 +19,7 @@ struct LoadWeightsOptions {
 /// checkpoint lacks repeat its last one, as Megatron's checkpoint_util pads.
 /// Errors: kInvalidArgument, by name, where a parameter is missing, is too many or has another
 /// shape; what read_training_tensors says, which does the reading.
-Status load_weights(const MegatronCheckpoint& checkpoint, GptModel& model,
+Status load_weights(const checkpoint::MegatronCheckpoint& checkpoint, GptModel& model,
                     const LoadWeightsOptions& options = {});
 
 }  // namespace meg::nn

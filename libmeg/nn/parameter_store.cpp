@@ -4,26 +4,26 @@
 
 #include <utility>
 
+#include "libmeg/libtorch/torch_guard.h"
 #include "libmeg/model/parameter_count.h"
-#include "libmeg/parallel/torch_guard.h"
 
 namespace meg::nn {
 
-Result<ParameterStore> ParameterStore::create(const GptConfig& config, const GptOptions& options,
-                                              const ModelPart& part) {
-  MEG_ASSIGN_OR_RETURN(const ParameterTable table, ParameterTable::gpt());
+Result<ParameterStore> ParameterStore::create(const model::GptConfig& config,
+                                              const GptOptions& options, const ModelPart& part) {
+  MEG_ASSIGN_OR_RETURN(const model::ParameterTable table, model::ParameterTable::gpt());
   MEG_ASSIGN_OR_RETURN(
-      std::vector<RankParameter> rows,
-      rank_parameters(config, part.sizes, part.pipeline_rank, options.family, table));
+      std::vector<model::RankParameter> rows,
+      model::rank_parameters(config, part.sizes, part.pipeline_rank, options.family, table));
   ParameterStore store;
-  MEG_RETURN_IF_ERROR(parallel::torch_guard([&] {
+  MEG_RETURN_IF_ERROR(libtorch::torch_guard([&] {
     const auto tensor_options = at::dtype(options.params_dtype).device(options.device);
-    for (RankParameter& row : rows) {
+    for (model::RankParameter& row : rows) {
       if (row.chunk != part.chunk) continue;
       GptParameter parameter;
       parameter.tensor = at::empty(row.shape, tensor_options).requires_grad_(true);
       parameter.partition = row.partition;
-      parameter.weight_decay = has_weight_decay(row.name, row.shape.size());
+      parameter.weight_decay = model::has_weight_decay(row.name, row.shape.size());
       parameter.name = std::move(row.name);
       store.places_.emplace(parameter.name, store.parameters_.size());
       store.parameters_.push_back(std::move(parameter));
@@ -34,7 +34,7 @@ Result<ParameterStore> ParameterStore::create(const GptConfig& config, const Gpt
 }
 
 at::Tensor ParameterStore::find(std::string_view canonical, int64_t layer) const {
-  const auto place = places_.find(with_layer(canonical, layer));
+  const auto place = places_.find(model::with_layer(canonical, layer));
   return place == places_.end() ? at::Tensor() : parameters_[place->second].tensor;
 }
 

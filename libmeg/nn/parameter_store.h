@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "libmeg/core/result.h"
+#include "libmeg/base/result.h"
 #include "libmeg/model/gpt_config.h"
 #include "libmeg/model/parameter_table.h"
 #include "libmeg/nn/gpt_options.h"
@@ -20,7 +20,7 @@ namespace meg::nn {
 struct GptParameter {
   std::string name;   ///< Canonical, with the layer's number in the whole model.
   at::Tensor tensor;  ///< A leaf that requires its gradient; of this rank's shape.
-  Partition partition = Partition::kReplicated;
+  model::Partition partition = model::Partition::kReplicated;
   bool weight_decay = false;  ///< has_weight_decay
 };
 
@@ -30,7 +30,7 @@ class ParameterStore {
  public:
   /// Allocates them; their values are whatever lies there. Error where the configuration has no
   /// such part, kResourceExhausted where memory does not suffice.
-  static Result<ParameterStore> create(const GptConfig& config, const GptOptions& options,
+  static Result<ParameterStore> create(const model::GptConfig& config, const GptOptions& options,
                                        const ModelPart& part);
 
   std::span<const GptParameter> all() const { return parameters_; }

@@ -7,7 +7,7 @@
 #include <mutex>
 #include <utility>
 
-#include "libmeg/parallel/torch_guard.h"
+#include "libmeg/libtorch/torch_guard.h"
 
 namespace meg::nn {
 namespace {
@@ -58,7 +58,7 @@ Status set_bytes(at::Generator& generator, const std::vector<std::byte>& bytes,
 
 Result<RandomStates> RandomStates::create(at::Device device, uint64_t seed, int64_t tensor_rank) {
   std::optional<RandomStates> states;
-  MEG_RETURN_IF_ERROR(parallel::torch_guard([&] {
+  MEG_RETURN_IF_ERROR(libtorch::torch_guard([&] {
     states = RandomStates(new_generator(device), new_generator(device));
     states->set_seed(seed, tensor_rank);
     return Status();
@@ -74,7 +74,7 @@ void RandomStates::set_seed(uint64_t seed, int64_t tensor_rank) {
 
 Result<RandomStates::Saved> RandomStates::save() const {
   Saved saved;
-  MEG_RETURN_IF_ERROR(parallel::torch_guard([&] {
+  MEG_RETURN_IF_ERROR(libtorch::torch_guard([&] {
     saved = {bytes_of(state_of(data_parallel_)), bytes_of(state_of(model_parallel_))};
     return Status();
   }));
@@ -82,7 +82,7 @@ Result<RandomStates::Saved> RandomStates::save() const {
 }
 
 Status RandomStates::restore(const Saved& saved) {
-  return parallel::torch_guard([&] {
+  return libtorch::torch_guard([&] {
     MEG_RETURN_IF_ERROR(set_bytes(data_parallel_, saved.data_parallel, "data parallel"));
     return set_bytes(model_parallel_, saved.model_parallel, "model parallel");
   });

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "libmeg/core/result.h"
+#include "libmeg/base/result.h"
 
 namespace meg::nn {
 

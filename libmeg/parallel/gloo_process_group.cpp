@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "libmeg/libtorch/torch_guard.h"
 #include "libmeg/parallel/process_group.h"
-#include "libmeg/parallel/torch_guard.h"
 
 namespace meg::parallel {
 namespace {
@@ -21,7 +21,7 @@ class GlooProcessGroup : public ProcessGroup {
   int world_size() const override { return group_->getSize(); }
 
   Status all_reduce_sum(at::Tensor tensor) override {
-    return torch_guard([&] {
+    return libtorch::torch_guard([&] {
       std::vector<at::Tensor> tensors = {std::move(tensor)};
       group_->allreduce(tensors)->wait();
       return Status();
@@ -29,7 +29,7 @@ class GlooProcessGroup : public ProcessGroup {
   }
 
   Status barrier() override {
-    return torch_guard([&] {
+    return libtorch::torch_guard([&] {
       group_->barrier()->wait();
       return Status();
     });
@@ -66,7 +66,7 @@ std::shared_ptr<gloo::transport::Device> gloo_device() {
 Result<std::unique_ptr<ProcessGroup>> ProcessGroup::connect(const LaunchEnvironment& environment,
                                                             std::chrono::milliseconds timeout) {
   std::unique_ptr<ProcessGroup> connected;
-  MEG_RETURN_IF_ERROR(torch_guard([&] {
+  MEG_RETURN_IF_ERROR(libtorch::torch_guard([&] {
     auto options = c10d::ProcessGroupGloo::Options::create(timeout);
     options->devices.push_back(gloo_device());
     connected = std::make_unique<GlooProcessGroup>(c10::make_intrusive<c10d::ProcessGroupGloo>(

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <limits>
 
-#include "libmeg/core/printable.h"
+#include "libmeg/text/printable.h"
 
 namespace meg::parallel {
 namespace {
@@ -31,7 +31,7 @@ Result<int> parse(const char* name, const std::string& text, int min, int max) {
   if (error != std::errc() || stop != end || number < min || number > max) {
     return make_error(StatusCode::kInvalidArgument,
                       "environment variable {}: expected an integer of {} to {}, found {}", name,
-                      min, max, printable(text));
+                      min, max, text::printable(text));
   }
   return number;
 }

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "libmeg/core/result.h"
+#include "libmeg/base/result.h"
 
 namespace meg::parallel {
 

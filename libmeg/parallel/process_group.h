@@ -5,7 +5,7 @@
 #include <chrono>
 #include <memory>
 
-#include "libmeg/core/result.h"
+#include "libmeg/base/result.h"
 #include "libmeg/parallel/launch_environment.h"
 
 namespace meg::parallel {

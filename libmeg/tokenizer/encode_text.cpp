@@ -2,12 +2,14 @@
 
 #include <string>
 
-namespace meg {
+#include "libmeg/text/text_padding.h"
+
+namespace meg::tokenizer {
 
 std::vector<int32_t> encode_text(TokenEncoder& encoder, std::string_view text) {
   std::string padded;
-  padded.reserve(text.size() + kTextPadding);
-  padded.append(text).append(kTextPadding, '\0');
+  padded.reserve(text.size() + text::kTextPadding);
+  padded.append(text).append(text::kTextPadding, '\0');
   TokenBuffer tokens(DType::kInt32);
   encoder.encode(std::string_view(padded).substr(0, text.size()), tokens);
   std::vector<int32_t> ids;
@@ -16,4 +18,4 @@ std::vector<int32_t> encode_text(TokenEncoder& encoder, std::string_view text) {
   return ids;
 }
 
-}  // namespace meg
+}  // namespace meg::tokenizer

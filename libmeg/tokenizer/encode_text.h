@@ -6,10 +6,10 @@
 
 #include "libmeg/tokenizer/tokenizer.h"
 
-namespace meg {
+namespace meg::tokenizer {
 
 /// The ids of one text, which may end anywhere: the padding that encoders ask for is made here.
 /// encoder: for DType::kInt32. text: valid UTF-8.
 std::vector<int32_t> encode_text(TokenEncoder& encoder, std::string_view text);
 
-}  // namespace meg
+}  // namespace meg::tokenizer

@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-namespace meg {
+namespace meg::tokenizer {
 namespace {
 
 constexpr std::string_view kCoreClass =
@@ -38,7 +38,7 @@ Result<std::string> vocab_size_text(const TokenizerOptions& options) {
 
 /// HuggingFaceTokenizer came with core 0.8; NullTokenizer's class had no unique_identifiers before
 /// core 0.7, where Megatron-LM ends at the first dataset.
-Status check_revision_has(std::string_view type, const MegatronVersion& version) {
+Status check_revision_has(std::string_view type, const megatron::MegatronVersion& version) {
   const bool lacks = (type == "NullTokenizer" && !version.null_tokenizer_identifies) ||
                      (type == "HuggingFaceTokenizer" && !version.hugging_face_tokenizer);
   if (!lacks) return {};
@@ -48,9 +48,10 @@ Status check_revision_has(std::string_view type, const MegatronVersion& version)
 }
 
 /// The classes of megatron/training/tokenizer/tokenizer.py.
-Result<TokenizerIdentity> legacy_identity(const TokenizerOptions& options) {
+Result<megatron::TokenizerIdentity> legacy_identity(const TokenizerOptions& options) {
   const std::string& type = options.tokenizer_type;
-  TokenizerIdentity identity{.class_name = "_" + type, .tokenizer_path = {}, .options = {}};
+  megatron::TokenizerIdentity identity{
+      .class_name = "_" + type, .tokenizer_path = {}, .options = {}};
   if (type == "GPT2BPETokenizer") {
     MEG_RETURN_IF_ERROR(require(options.vocab_file, type, "--vocab-file"));
     MEG_RETURN_IF_ERROR(require(options.merge_file, type, "--merge-file"));
@@ -118,9 +119,9 @@ Options core_options(const TokenizerOptions& options, int release) {
   return all;
 }
 
-Result<TokenizerIdentity> core_identity(const TokenizerOptions& options, int release) {
+Result<megatron::TokenizerIdentity> core_identity(const TokenizerOptions& options, int release) {
   const std::string& type = options.tokenizer_type;
-  TokenizerIdentity identity{
+  megatron::TokenizerIdentity identity{
       .class_name = std::string(kCoreClass), .tokenizer_path = {}, .options = {}};
   if (type == "NullTokenizer") {
     MEG_ASSIGN_OR_RETURN(const std::string size, vocab_size_text(options));
@@ -140,13 +141,14 @@ Result<TokenizerIdentity> core_identity(const TokenizerOptions& options, int rel
 
 }  // namespace
 
-Result<TokenizerIdentity> identify_tokenizer(const TokenizerOptions& options,
-                                             const MegatronVersion& version,
-                                             bool legacy_tokenizer) {
-  if (version.index_cache_form != IndexCacheForm::kDatasetPath) return TokenizerIdentity{};
+Result<megatron::TokenizerIdentity> identify_tokenizer(const TokenizerOptions& options,
+                                                       const megatron::MegatronVersion& version,
+                                                       bool legacy_tokenizer) {
+  if (version.index_cache_form != megatron::IndexCacheForm::kDatasetPath)
+    return megatron::TokenizerIdentity{};
   MEG_RETURN_IF_ERROR(check_revision_has(options.tokenizer_type, version));
   if (version.core_tokenizers == 0 || legacy_tokenizer) return legacy_identity(options);
   return core_identity(options, version.core_tokenizers);
 }
 
-}  // namespace meg
+}  // namespace meg::tokenizer

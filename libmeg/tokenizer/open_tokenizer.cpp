@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <array>
 
-#include "libmeg/core/printable.h"
-#include "libmeg/tokenizer/gpt2_bpe_tokenizer.h"
+#include "libmeg/text/printable.h"
+#include "libmeg/tokenizer/bpe/internal/gpt2_bpe_tokenizer.h"
 
-namespace meg {
+namespace meg::tokenizer {
 
 namespace {
 
@@ -55,7 +55,7 @@ Status lacking_tokenizer_type(std::string_view type) {
     return make_error(StatusCode::kUnsupported, "--tokenizer-type {}: not supported yet", type);
   }
   return make_error(StatusCode::kInvalidArgument, "--tokenizer-type: expected {}, found {}",
-                    fmt::join(kTypes, ", "), printable(type));
+                    fmt::join(kTypes, ", "), text::printable(type));
 }
 
-}  // namespace meg
+}  // namespace meg::tokenizer

@@ -8,7 +8,7 @@
 
 #include "libmeg/tokenizer/tokenizer.h"
 
-namespace meg {
+namespace meg::tokenizer {
 
 /// What the tokenizer flags of Megatron-LM say; empty where a flag was not given.
 struct TokenizerOptions {
@@ -29,4 +29,4 @@ Result<std::unique_ptr<Tokenizer>> open_tokenizer(const TokenizerOptions& option
 /// kInvalidArgument, with their names, where it is unknown or empty.
 Status lacking_tokenizer_type(std::string_view type);
 
-}  // namespace meg
+}  // namespace meg::tokenizer

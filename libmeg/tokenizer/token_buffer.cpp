@@ -6,9 +6,9 @@
 #include <new>
 #include <utility>
 
-#include "libmeg/core/bytes.h"
+#include "libmeg/base/bytes.h"
 
-namespace meg {
+namespace meg::tokenizer {
 
 TokenBuffer::TokenBuffer(DType dtype) : dtype_(dtype), item_size_(dtype_size(dtype)) {
   assert(dtype == DType::kUint16 || dtype == DType::kInt32);
@@ -63,4 +63,4 @@ void TokenBuffer::reallocate(int64_t tokens) {
   capacity_ = capacity;
 }
 
-}  // namespace meg
+}  // namespace meg::tokenizer

@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <span>
 
-#include "libmeg/core/dtype.h"
+#include "libmeg/base/dtype.h"
 
-namespace meg {
+namespace meg::tokenizer {
 
 /// A growable array of token ids, kept in the dtype they are written in: uint16 or int32.
 /// Growth leaves new memory uninitialized, so reserving room that is not used costs no pages.
@@ -59,4 +59,4 @@ class TokenBuffer {
   int item_size_;
 };
 
-}  // namespace meg
+}  // namespace meg::tokenizer

@@ -2,17 +2,17 @@
 
 #include <simdjson.h>
 
-#include "libmeg/core/printable.h"
-#include "libmeg/core/utf8.h"
+#include "libmeg/text/printable.h"
+#include "libmeg/text/utf8.h"
 #include "libmeg/tokenizer/encode_text.h"
 
-namespace meg {
+namespace meg::tokenizer {
 
 Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text) const {
   if (!simdjson::validate_utf8(text.data(), text.size())) {
-    const size_t at = find_invalid_utf8(text);
+    const size_t at = text::find_invalid_utf8(text);
     return make_error(StatusCode::kInvalidArgument, "text: byte {}: expected UTF-8, found {}", at,
-                      printable(text.substr(at, 4)));
+                      text::printable(text.substr(at, 4)));
   }
   return encode_text(*new_encoder(DType::kInt32), text);
 }
@@ -21,4 +21,4 @@ DType optimal_dtype(int64_t vocab_size) {
   return vocab_size < 65500 ? DType::kUint16 : DType::kInt32;
 }
 
-}  // namespace meg
+}  // namespace meg::tokenizer

@@ -8,15 +8,11 @@
 #include <string_view>
 #include <vector>
 
-#include "libmeg/core/dtype.h"
-#include "libmeg/core/result.h"
+#include "libmeg/base/dtype.h"
+#include "libmeg/base/result.h"
 #include "libmeg/tokenizer/token_buffer.h"
 
-namespace meg {
-
-/// Bytes that must be readable after the end of every text given to TokenEncoder::encode. Their
-/// values do not matter. (Vector loads may touch them; simdjson asks the same.)
-inline constexpr size_t kTextPadding = 64;
+namespace meg::tokenizer {
 
 /// Encodes texts one after another; keeps caches, so it belongs to one thread.
 /// Must not outlive the Tokenizer that made it.
@@ -25,7 +21,7 @@ class TokenEncoder {
   virtual ~TokenEncoder() = default;
 
   /// Appends text's ids to `tokens`, whose dtype is the one the encoder was made for.
-  /// text: valid UTF-8 with kTextPadding readable bytes behind it.
+  /// text: valid UTF-8 with text::kTextPadding readable bytes behind it.
   virtual void encode(std::string_view text, TokenBuffer& tokens) = 0;
 };
 
@@ -65,4 +61,4 @@ class Tokenizer {
 /// Mirrors Megatron-LM megatron/core/datasets/indexed_dataset.py: DType.optimal_dtype.
 DType optimal_dtype(int64_t vocab_size);
 
-}  // namespace meg
+}  // namespace meg::tokenizer

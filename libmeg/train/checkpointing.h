@@ -7,14 +7,14 @@
 #include <string>
 #include <vector>
 
-#include "libmeg/checkpoint/megatron/megatron_checkpoint.h"
+#include "libmeg/base/result.h"
+#include "libmeg/checkpoint/dialects/mp_rank/megatron_checkpoint.h"
 #include "libmeg/checkpoint/training/async_writer.h"
 #include "libmeg/checkpoint/training/training_state.h"
-#include "libmeg/core/result.h"
 #include "libmeg/model/parameter_table.h"
 #include "libmeg/nn/gpt_model.h"
+#include "libmeg/schedule/optimizer_param_scheduler.h"
 #include "libmeg/train/optimizer.h"
-#include "libmeg/train/schedule/optimizer_param_scheduler.h"
 
 namespace meg::train {
 
@@ -32,8 +32,8 @@ struct CheckpointOptions {
   bool no_save_rng = false;
   bool exit_on_missing_checkpoint = false;
   bool async_save = false;
-  NameFamily names = NameFamily::kMcoreLocal;
-  OpenCheckpointOptions open;  ///< Rules for parameters, shapes for files without args.
+  model::NameFamily names = model::NameFamily::kMcoreLocal;
+  checkpoint::OpenCheckpointOptions open;  ///< Rules for parameters, shapes for files without args.
 };
 
 /// How far a run has come.
@@ -49,7 +49,7 @@ struct Progress {
 struct RunParts {
   nn::GptModel& model;
   Optimizer& optimizer;
-  OptimizerParamScheduler& scheduler;
+  schedule::OptimizerParamScheduler& scheduler;
 };
 
 using PrintLine = std::function<void(const std::string&)>;
@@ -57,19 +57,19 @@ using PrintLine = std::function<void(const std::string&)>;
 /// Opens what --load names; nullopt with Megatron's warning where there is none.
 /// kNotFound with exit_on_missing_checkpoint, and where an iteration that is asked for or that the
 /// tracker names is not there.
-Result<std::optional<MegatronCheckpoint>> open_checkpoint(const CheckpointOptions& options,
-                                                          const PrintLine& print);
+Result<std::optional<checkpoint::MegatronCheckpoint>> open_checkpoint(
+    const CheckpointOptions& options, const PrintLine& print);
 
 /// Puts a checkpoint of any layout into a run. run: the run's args by Megatron's names.
 /// Mirrors Megatron-LM megatron/training/checkpointing.py: load_checkpoint.
-Result<Progress> load_checkpoint(const MegatronCheckpoint& checkpoint,
-                                 const CheckpointOptions& options, const FieldLookup& run,
+Result<Progress> load_checkpoint(const checkpoint::MegatronCheckpoint& checkpoint,
+                                 const CheckpointOptions& options, const megatron::FieldLookup& run,
                                  RunParts parts, const PrintLine& print);
 
 /// Saves runs, in the background with async_save.
 class CheckpointSaver {
  public:
-  CheckpointSaver(CheckpointOptions options, TrainingArgs args, int64_t seed)
+  CheckpointSaver(CheckpointOptions options, checkpoint::TrainingArgs args, int64_t seed)
       : options_(std::move(options)), args_(std::move(args)), seed_(seed) {}
 
   bool enabled() const { return options_.save.has_value(); }
@@ -90,12 +90,12 @@ class CheckpointSaver {
   Status finish();
 
  private:
-  Result<TrainingState> snapshot(const Progress& progress, RunParts parts) const;
+  Result<checkpoint::TrainingState> snapshot(const Progress& progress, RunParts parts) const;
 
   CheckpointOptions options_;
-  TrainingArgs args_;
+  checkpoint::TrainingArgs args_;
   int64_t seed_;
-  AsyncWriter writer_;
+  checkpoint::AsyncWriter writer_;
   std::optional<int64_t> last_iteration_;
 };
 

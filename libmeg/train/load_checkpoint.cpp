@@ -6,15 +6,15 @@
 #include "libmeg/checkpoint/training/check_architecture.h"
 #include "libmeg/checkpoint/training/read_training_state.h"
 #include "libmeg/checkpoint/training/read_training_tensors.h"
-#include "libmeg/parallel/torch_guard.h"
+#include "libmeg/libtorch/tensor_bytes.h"
+#include "libmeg/libtorch/torch_guard.h"
 #include "libmeg/train/checkpointing.h"
-#include "libmeg/train/generator_states.h"
-#include "libmeg/train/tensor_bytes.h"
+#include "libmeg/train/internal/generator_states.h"
 
 namespace meg::train {
 namespace {
 
-using parallel::torch_guard;
+using libtorch::torch_guard;
 
 /// What is read of one parameter, and where it goes.
 struct Reading {
@@ -28,7 +28,8 @@ constexpr size_t kBytesAtOnce = size_t{256} << 20;
 /// Reads tensors in place, those of a GPU by way of the CPU, some at a time.
 class Readings {
  public:
-  Readings(const MegatronCheckpoint& checkpoint, const TrainingTensorOptions& options)
+  Readings(const checkpoint::MegatronCheckpoint& checkpoint,
+           const checkpoint::TrainingTensorOptions& options)
       : checkpoint_(checkpoint), options_(options) {}
 
   Status add(const std::string& name, const std::string& kind, const at::Tensor& into) {
@@ -36,9 +37,9 @@ class Readings {
     const at::Tensor host = detached.is_cpu() ? detached : at::empty_like(detached, at::kCPU);
     targets_.push_back({.name = name,
                         .kind = kind,
-                        .dtype = dtype_of_tensor(host),
-                        .shape = tensor_shape(host),
-                        .bytes = tensor_bytes(host)});
+                        .dtype = libtorch::dtype_of_tensor(host),
+                        .shape = libtorch::tensor_shape(host),
+                        .bytes = libtorch::tensor_bytes(host)});
     readings_.push_back({.into = detached, .host = host});
     if (!detached.is_cpu()) bytes_ += host.nbytes();
     return bytes_ < kBytesAtOnce ? Status() : read();
@@ -46,7 +47,7 @@ class Readings {
 
   /// What is not read yet.
   Status read() {
-    MEG_RETURN_IF_ERROR(read_training_tensors(checkpoint_, targets_, options_));
+    MEG_RETURN_IF_ERROR(checkpoint::read_training_tensors(checkpoint_, targets_, options_));
     for (const Reading& reading : readings_) {
       if (!reading.into.is_cpu()) reading.into.copy_(reading.host);
     }
@@ -57,14 +58,15 @@ class Readings {
   }
 
  private:
-  const MegatronCheckpoint& checkpoint_;
-  TrainingTensorOptions options_;
-  std::vector<TrainingTensorTarget> targets_;
+  const checkpoint::MegatronCheckpoint& checkpoint_;
+  checkpoint::TrainingTensorOptions options_;
+  std::vector<checkpoint::TrainingTensorTarget> targets_;
   std::vector<Reading> readings_;
   size_t bytes_ = 0;  ///< On the CPU only for the way.
 };
 
-Status read_tensors(const MegatronCheckpoint& checkpoint, bool with_optimizer, RunParts parts) {
+Status read_tensors(const checkpoint::MegatronCheckpoint& checkpoint, bool with_optimizer,
+                    RunParts parts) {
   const nn::ModelPart& part = parts.model.part();
   Readings readings(checkpoint,
                     {.tensor_model_parallel_size = part.sizes.tensor_model_parallel_size,
@@ -87,8 +89,8 @@ Status read_tensors(const MegatronCheckpoint& checkpoint, bool with_optimizer, R
 }
 
 /// The scheduler's fields by the names that checkpoints give them.
-FieldLookup scheduler_fields(const auto& fields) {
-  return [&fields](std::string_view name) -> std::optional<FieldValue> {
+megatron::FieldLookup scheduler_fields(const auto& fields) {
+  return [&fields](std::string_view name) -> std::optional<megatron::FieldValue> {
     for (const auto& [key, value] : fields) {
       if (key == name) return value;
     }
@@ -96,20 +98,21 @@ FieldLookup scheduler_fields(const auto& fields) {
   };
 }
 
-double number_of(const FieldValue& value) {
+double number_of(const megatron::FieldValue& value) {
   if (const auto* integer = std::get_if<int64_t>(&value)) return static_cast<double>(*integer);
   const auto* real = std::get_if<double>(&value);
   return real != nullptr ? *real : 0;
 }
 
-int64_t skipped_samples(const TrainingArgs& args) {
-  const std::optional<FieldValue> value = args.field("skipped_train_samples");
+int64_t skipped_samples(const checkpoint::TrainingArgs& args) {
+  const std::optional<megatron::FieldValue> value = args.field("skipped_train_samples");
   const int64_t* samples = value.has_value() ? std::get_if<int64_t>(&*value) : nullptr;
   return samples == nullptr ? 0 : *samples;
 }
 
 /// Megatron loads an optimizer only into one with the same groups.
-Status check_groups(const OptimizerState& saved, const OptimizerParamScheduler::Options& run) {
+Status check_groups(const checkpoint::OptimizerState& saved,
+                    const schedule::OptimizerParamScheduler::Options& run) {
   if (saved.decoupled.has_value() == run.decoupled_lr.has_value()) return {};
   return make_error(StatusCode::kInvalidArgument,
                     "cannot load the optimizer: decoupled_lr: expected a run {} it as the "
@@ -118,11 +121,12 @@ Status check_groups(const OptimizerState& saved, const OptimizerParamScheduler::
                     saved.decoupled.has_value() ? "without" : "with");
 }
 
-Status restore_optimizer(const TrainingState& state, RunParts parts, const PrintLine& print) {
+Status restore_optimizer(const checkpoint::TrainingState& state, RunParts parts,
+                         const PrintLine& print) {
   if (state.optimizer.has_value()) {
     MEG_RETURN_IF_ERROR(check_groups(*state.optimizer, parts.scheduler.options()));
     parts.optimizer.set_updates(state.optimizer->decay.step.value_or(0));
-    GradScaler* scaler = parts.optimizer.scaler();
+    schedule::GradScaler* scaler = parts.optimizer.scaler();
     const auto& saved = state.optimizer->grad_scaler;
     if (scaler != nullptr && saved.has_value() && saved->dynamic.has_value()) {
       MEG_RETURN_IF_ERROR(
@@ -144,44 +148,49 @@ bool is_missing(const std::string& load) {
   const std::filesystem::path folder(load);
   if (!std::filesystem::exists(folder, ignored)) return true;
   return std::filesystem::is_directory(folder, ignored) &&
-         !std::filesystem::exists(folder / std::string(kTrackerName), ignored);
+         !std::filesystem::exists(folder / std::string(checkpoint::kTrackerName), ignored);
 }
 
 }  // namespace
 
-Result<std::optional<MegatronCheckpoint>> open_checkpoint(const CheckpointOptions& options,
-                                                          const PrintLine& print) {
-  if (!options.load.has_value()) return std::optional<MegatronCheckpoint>();
+Result<std::optional<checkpoint::MegatronCheckpoint>> open_checkpoint(
+    const CheckpointOptions& options, const PrintLine& print) {
+  if (!options.load.has_value()) return std::optional<checkpoint::MegatronCheckpoint>();
   const std::string& load = *options.load;
-  const Result<CheckpointFolder> folder = find_checkpoint(load, options.ckpt_step);
+  const Result<checkpoint::CheckpointFolder> folder =
+      checkpoint::find_checkpoint(load, options.ckpt_step);
   if (!folder.has_value()) {
     const bool none = folder.error().code() == StatusCode::kNotFound &&
                       !options.ckpt_step.has_value() && is_missing(load);
     if (!none || options.exit_on_missing_checkpoint) return folder.error();
-    print(fmt::format("WARNING: could not find the metadata file {}/{} ", load, kTrackerName));
+    print(fmt::format("WARNING: could not find the metadata file {}/{} ", load,
+                      checkpoint::kTrackerName));
     print("    will not load any checkpoints and will start from random");
-    return std::optional<MegatronCheckpoint>();
+    return std::optional<checkpoint::MegatronCheckpoint>();
   }
-  OpenCheckpointOptions open = options.open;
+  checkpoint::OpenCheckpointOptions open = options.open;
   open.ignore_optimizer = options.finetune || options.no_load_optim;
-  MEG_ASSIGN_OR_RETURN(MegatronCheckpoint checkpoint, MegatronCheckpoint::open(*folder, open));
-  return std::optional<MegatronCheckpoint>(std::move(checkpoint));
+  MEG_ASSIGN_OR_RETURN(checkpoint::MegatronCheckpoint checkpoint,
+                       checkpoint::MegatronCheckpoint::open(*folder, open));
+  return std::optional<checkpoint::MegatronCheckpoint>(std::move(checkpoint));
 }
 
-Result<Progress> load_checkpoint(const MegatronCheckpoint& checkpoint,
-                                 const CheckpointOptions& options, const FieldLookup& run,
+Result<Progress> load_checkpoint(const checkpoint::MegatronCheckpoint& checkpoint,
+                                 const CheckpointOptions& options, const megatron::FieldLookup& run,
                                  RunParts parts, const PrintLine& print) {
   const std::string& load = *options.load;
   print(checkpoint.folder().is_release ? fmt::format(" loading release checkpoint from {}", load)
                                        : fmt::format(" loading checkpoint from {} at iteration {}",
                                                      load, checkpoint.iteration().value_or(0)));
-  MEG_RETURN_IF_ERROR(check_architecture(checkpoint, run));
-  const TrainingReadOptions reading = {.finetune = options.finetune,
-                                       .no_load_optim = options.no_load_optim,
-                                       .no_load_rng = options.no_load_rng};
-  MEG_ASSIGN_OR_RETURN(const TrainingState state, read_training_state(checkpoint, reading));
+  MEG_RETURN_IF_ERROR(checkpoint::check_architecture(checkpoint, run));
+  const checkpoint::TrainingReadOptions reading = {.finetune = options.finetune,
+                                                   .no_load_optim = options.no_load_optim,
+                                                   .no_load_rng = options.no_load_rng};
+  MEG_ASSIGN_OR_RETURN(const checkpoint::TrainingState state,
+                       checkpoint::read_training_state(checkpoint, reading));
   const bool with_optimizer = reading.loads_optimizer(checkpoint);
-  MEG_RETURN_IF_ERROR(torch_guard([&] { return read_tensors(checkpoint, with_optimizer, parts); }));
+  MEG_RETURN_IF_ERROR(
+      libtorch::torch_guard([&] { return read_tensors(checkpoint, with_optimizer, parts); }));
   if (with_optimizer) MEG_RETURN_IF_ERROR(restore_optimizer(state, parts, print));
   if (state.rng.has_value()) {
     MEG_RETURN_IF_ERROR(restore_generators(*state.rng, parts.model.random_states()));

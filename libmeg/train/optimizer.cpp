@@ -7,15 +7,15 @@
 #include <cmath>
 #include <string_view>
 
-#include "libmeg/parallel/torch_guard.h"
-#include "libmeg/train/flat_buffer.h"
-#include "libmeg/train/multi_tensor.h"
-#include "libmeg/train/not_finite.h"
+#include "libmeg/libtorch/torch_guard.h"
+#include "libmeg/train/internal/flat_buffer.h"
+#include "libmeg/train/internal/multi_tensor.h"
+#include "libmeg/train/internal/not_finite.h"
 
 namespace meg::train {
 namespace {
 
-using parallel::torch_guard;
+using libtorch::torch_guard;
 
 // Added to the norm that clipping divides by, as in Megatron.
 constexpr double kClipEpsilon = 1e-6;
@@ -31,24 +31,25 @@ enum Group : int { kDecay = 0, kNoDecay = 1, kDecoupled = 2 };
 
 /// What --decoupled-lr has its rate for is what is cut by the vocabulary.
 Group group_of(const nn::GptParameter& parameter) {
-  if (parameter.partition == Partition::kVocabulary) return kDecoupled;
+  if (parameter.partition == model::Partition::kVocabulary) return kDecoupled;
   return parameter.weight_decay ? kDecay : kNoDecay;
 }
 
-nn::FloatType float_type(at::ScalarType type) {
-  if (type == at::kHalf) return nn::FloatType::kFloat16;
-  if (type == at::kBFloat16) return nn::FloatType::kBFloat16;
-  return nn::FloatType::kFloat32;
+kernels::FloatType float_type(at::ScalarType type) {
+  if (type == at::kHalf) return kernels::FloatType::kFloat16;
+  if (type == at::kBFloat16) return kernels::FloatType::kBFloat16;
+  return kernels::FloatType::kFloat32;
 }
 
 }  // namespace
 
 struct Optimizer::State {
-  State(nn::GptModel& trained, std::unique_ptr<GradScaler> loss_scaler, const Options& given)
+  State(nn::GptModel& trained, std::unique_ptr<schedule::GradScaler> loss_scaler,
+        const Options& given)
       : model(trained), scaler(std::move(loss_scaler)), options(given) {}
 
   nn::GptModel& model;
-  std::unique_ptr<GradScaler> scaler;
+  std::unique_ptr<schedule::GradScaler> scaler;
   Options options;
   /// Sums over micro-batches; without gradients_in_place, defined from the first of them on.
   FlatBuffer gradients;
@@ -64,12 +65,12 @@ struct Optimizer::State {
   bool is_sixteen_bit() const { return model.options().params_dtype != at::kFloat; }
 
   bool has_all_gradients() const;
-  std::vector<nn::GradientTensor> gradient_tensors() const;
+  std::vector<kernels::GradientTensor> gradient_tensors() const;
   Status refuse_not_finite();
   void allocate();
-  std::vector<nn::AdamTensor> adam_tensors();
+  std::vector<kernels::AdamTensor> adam_tensors();
   MultiTensor normed_parameters() const;
-  nn::AdamStep adam_step(const Rates& rates, float inverse_scale, float clip) const;
+  kernels::AdamStep adam_step(const Rates& rates, float inverse_scale, float clip) const;
 };
 
 void Optimizer::State::allocate() {
@@ -98,9 +99,9 @@ bool Optimizer::State::has_all_gradients() const {
 }
 
 /// Where the step's gradients are: autograd's own, or those that were gathered.
-std::vector<nn::GradientTensor> Optimizer::State::gradient_tensors() const {
+std::vector<kernels::GradientTensor> Optimizer::State::gradient_tensors() const {
   const auto parameters = model.parameters();
-  std::vector<nn::GradientTensor> tensors(parameters.size());
+  std::vector<kernels::GradientTensor> tensors(parameters.size());
   for (size_t i = 0; i < parameters.size(); ++i) {
     const at::Tensor& own = parameters[i].tensor.grad();
     const at::Tensor& gradient = own.defined() ? own : gradients.views()[i];
@@ -115,12 +116,12 @@ Status Optimizer::State::refuse_not_finite() {
   return not_finite_error("gradient of " + model.parameters()[found.tensor].name, found.has_nan);
 }
 
-std::vector<nn::AdamTensor> Optimizer::State::adam_tensors() {
+std::vector<kernels::AdamTensor> Optimizer::State::adam_tensors() {
   const auto parameters = model.parameters();
-  std::vector<nn::AdamTensor> tensors;
+  std::vector<kernels::AdamTensor> tensors;
   for (size_t i = 0; i < parameters.size(); ++i) {
     const at::Tensor& weight = parameters[i].tensor;
-    nn::AdamTensor tensor;
+    kernels::AdamTensor tensor;
     const at::Tensor master = is_sixteen_bit() ? states[i].master : weight.detach();
     tensor.master = master.mutable_data_ptr<float>();
     tensor.exp_avg = states[i].exp_avg.mutable_data_ptr<float>();
@@ -138,7 +139,7 @@ std::vector<nn::AdamTensor> Optimizer::State::adam_tensors() {
 MultiTensor Optimizer::State::normed_parameters() const {
   const bool takes_masters = model.options().params_dtype == at::kBFloat16;
   const auto parameters = model.parameters();
-  std::vector<nn::AdamTensor> tensors(parameters.size());
+  std::vector<kernels::AdamTensor> tensors(parameters.size());
   for (size_t i = 0; i < parameters.size(); ++i) {
     const at::Tensor& tensor = takes_masters ? states[i].master : parameters[i].tensor;
     tensors[i].gradient = tensor.const_data_ptr();
@@ -148,14 +149,14 @@ MultiTensor Optimizer::State::normed_parameters() const {
   return MultiTensor(std::move(tensors), model.options().device);
 }
 
-nn::AdamStep Optimizer::State::adam_step(const Rates& rates, float inverse_scale,
-                                         float clip) const {
-  nn::AdamStep step;
+kernels::AdamStep Optimizer::State::adam_step(const Rates& rates, float inverse_scale,
+                                              float clip) const {
+  kernels::AdamStep step;
   step.beta1 = static_cast<float>(options.betas[0]);
   step.beta2 = static_cast<float>(options.betas[1]);
   step.eps = static_cast<float>(options.eps);
-  step.bias_correction1 = nn::adam_bias_correction(step.beta1, updates + 1);
-  step.bias_correction2 = nn::adam_bias_correction(step.beta2, updates + 1);
+  step.bias_correction1 = kernels::adam_bias_correction(step.beta1, updates + 1);
+  step.bias_correction2 = kernels::adam_bias_correction(step.beta2, updates + 1);
   step.inverse_loss_scale = inverse_scale;
   step.clip_coefficient = clip;
   const auto lr = static_cast<float>(rates.lr);
@@ -173,12 +174,12 @@ Optimizer::Optimizer(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Optimizer::~Optimizer() = default;
 
 Result<std::unique_ptr<Optimizer>> Optimizer::create(nn::GptModel& model,
-                                                     std::unique_ptr<GradScaler> scaler,
+                                                     std::unique_ptr<schedule::GradScaler> scaler,
                                                      const Options& options) {
   MEG_RETURN_IF_ERROR(check_beta("--adam-beta1", options.betas[0]));
   MEG_RETURN_IF_ERROR(check_beta("--adam-beta2", options.betas[1]));
   auto state = std::make_unique<State>(model, std::move(scaler), options);
-  MEG_RETURN_IF_ERROR(torch_guard([&] {
+  MEG_RETURN_IF_ERROR(libtorch::torch_guard([&] {
     state->allocate();
     return Status();
   }));
@@ -197,7 +198,7 @@ double Optimizer::loss_scale() const {
 }
 
 Status Optimizer::zero_grad() {
-  return torch_guard([this] {
+  return libtorch::torch_guard([this] {
     if (state_->gradients.defined()) state_->gradients.flat().zero_();
     if (state_->gradients_in_place) return Status();
     for (const nn::GptParameter& parameter : state_->model.parameters()) {
@@ -209,7 +210,7 @@ Status Optimizer::zero_grad() {
 
 Status Optimizer::gather_gradients(bool only) {
   if (state_->gradients_in_place || (only && state_->has_all_gradients())) return {};
-  return torch_guard([this] {
+  return libtorch::torch_guard([this] {
     const auto parameters = state_->model.parameters();
     if (!state_->gradients.defined()) state_->gradients = FlatBuffer(parameters, at::kFloat);
     for (size_t i = 0; i < parameters.size(); ++i) {
@@ -223,7 +224,7 @@ Status Optimizer::gather_gradients(bool only) {
 }
 
 Status Optimizer::scale_gradients(double factor) {
-  return torch_guard([&] {
+  return libtorch::torch_guard([&] {
     state_->gradients.flat().mul_(factor);
     return Status();
   });
@@ -231,7 +232,7 @@ Status Optimizer::scale_gradients(double factor) {
 
 Result<double> Optimizer::params_norm() {
   double norm = 0;
-  MEG_RETURN_IF_ERROR(torch_guard([&] {
+  MEG_RETURN_IF_ERROR(libtorch::torch_guard([&] {
     std::optional<MultiTensor>& parameters = state_->parameters_for_norm;
     if (!parameters.has_value()) parameters.emplace(state_->normed_parameters());
     norm = std::sqrt(parameters->statistics(/*scale=*/1).sum_of_squares);
@@ -242,11 +243,11 @@ Result<double> Optimizer::params_norm() {
 
 Result<Optimizer::Outcome> Optimizer::step(const Rates& rates) {
   Outcome outcome;
-  const Status done = torch_guard([&]() -> Status {
+  const Status done = libtorch::torch_guard([&]() -> Status {
     State& state = *state_;
     const float inverse_scale = state.scaler == nullptr ? 1.0F : state.scaler->inv_scale();
     state.kernels.set_gradients(state.gradient_tensors());
-    const nn::GradientStatistics found = state.kernels.statistics(inverse_scale);
+    const kernels::GradientStatistics found = state.kernels.statistics(inverse_scale);
     if (checks_for_nan() && found.found_inf()) return state.refuse_not_finite();
     if (state.scaler != nullptr) {
       outcome.skipped = found.found_inf();
@@ -272,7 +273,7 @@ Result<Optimizer::Outcome> Optimizer::step(const Rates& rates) {
 std::span<const Optimizer::ParameterState> Optimizer::states() const { return state_->states; }
 
 Status Optimizer::copy_model_to_masters() {
-  return torch_guard([this] {
+  return libtorch::torch_guard([this] {
     const auto parameters = state_->model.parameters();
     for (size_t i = 0; i < parameters.size(); ++i) {
       if (state_->masters.defined()) state_->states[i].master.copy_(parameters[i].tensor.detach());
@@ -282,7 +283,7 @@ Status Optimizer::copy_model_to_masters() {
 }
 
 Status Optimizer::copy_masters_to_model() {
-  return torch_guard([this] {
+  return libtorch::torch_guard([this] {
     const auto parameters = state_->model.parameters();
     for (size_t i = 0; i < parameters.size(); ++i) {
       if (state_->masters.defined()) parameters[i].tensor.detach().copy_(state_->states[i].master);
@@ -295,7 +296,7 @@ int64_t Optimizer::updates() const { return state_->updates; }
 
 void Optimizer::set_updates(int64_t updates) { state_->updates = updates; }
 
-GradScaler* Optimizer::scaler() { return state_->scaler.get(); }
+schedule::GradScaler* Optimizer::scaler() { return state_->scaler.get(); }
 
 const Optimizer::Options& Optimizer::options() const { return state_->options; }
 

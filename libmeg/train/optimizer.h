@@ -9,9 +9,9 @@
 #include <span>
 #include <vector>
 
-#include "libmeg/core/result.h"
+#include "libmeg/base/result.h"
 #include "libmeg/nn/gpt_model.h"
-#include "libmeg/train/schedule/grad_scaler.h"
+#include "libmeg/schedule/grad_scaler.h"
 
 namespace meg::train {
 
@@ -57,7 +57,7 @@ class Optimizer {
 
   /// scaler: nullptr where nothing is scaled. The model must outlive the optimizer.
   static Result<std::unique_ptr<Optimizer>> create(nn::GptModel& model,
-                                                   std::unique_ptr<GradScaler> scaler,
+                                                   std::unique_ptr<schedule::GradScaler> scaler,
                                                    const Options& options);
   ~Optimizer();
 
@@ -97,7 +97,7 @@ class Optimizer {
   int64_t updates() const;  ///< Steps that were not skipped.
   void set_updates(int64_t updates);
 
-  GradScaler* scaler();
+  schedule::GradScaler* scaler();
 
   const Options& options() const;
 

@@ -3,14 +3,14 @@
 
 #include <filesystem>
 
-#include "libmeg/checkpoint/megatron/checkpoint_folder.h"
+#include "libmeg/checkpoint/dialects/mp_rank/checkpoint_folder.h"
 #include "libmeg/checkpoint/training/write_training_checkpoint.h"
-#include "libmeg/core/atomic_file.h"
-#include "libmeg/parallel/torch_guard.h"
+#include "libmeg/io/atomic_file.h"
+#include "libmeg/libtorch/device_figures.h"
+#include "libmeg/libtorch/tensor_bytes.h"
+#include "libmeg/libtorch/torch_guard.h"
 #include "libmeg/train/checkpointing.h"
-#include "libmeg/train/device_figures.h"
-#include "libmeg/train/generator_states.h"
-#include "libmeg/train/tensor_bytes.h"
+#include "libmeg/train/internal/generator_states.h"
 
 namespace meg::train {
 namespace {
@@ -24,24 +24,25 @@ at::Tensor copy_from_gpu(const at::Tensor& tensor) {
 }
 
 /// A tensor's elements on the CPU: a copy where training may go on before they are written.
-TrainingTensor handed_over(const at::Tensor& tensor, bool copy) {
+checkpoint::TrainingTensor handed_over(const at::Tensor& tensor, bool copy) {
   const at::Tensor host =
       tensor.is_cpu() ? tensor.detach().to(tensor.scalar_type(), /*non_blocking=*/false, copy)
                       : copy_from_gpu(tensor);
   const auto owner = std::make_shared<const at::Tensor>(host.contiguous());
-  return {.dtype = dtype_of_tensor(*owner),
-          .shape = tensor_shape(*owner),
-          .bytes = tensor_bytes(*owner),
+  return {.dtype = libtorch::dtype_of_tensor(*owner),
+          .shape = libtorch::tensor_shape(*owner),
+          .bytes = libtorch::tensor_bytes(*owner),
           .owner = owner};
 }
 
-std::vector<TrainingParameter> snapshot_parameters(RunParts parts, bool with_optimizer, bool copy) {
-  std::vector<TrainingParameter> saved;
+std::vector<checkpoint::TrainingParameter> snapshot_parameters(RunParts parts, bool with_optimizer,
+                                                               bool copy) {
+  std::vector<checkpoint::TrainingParameter> saved;
   const auto parameters = parts.model.parameters();
   const auto states = parts.optimizer.states();
   const bool with_moments = with_optimizer && parts.optimizer.updates() > 0;
   for (size_t i = 0; i < parameters.size(); ++i) {
-    TrainingParameter parameter;
+    checkpoint::TrainingParameter parameter;
     parameter.name = parameters[i].name;
     parameter.weight = handed_over(parameters[i].tensor, copy);
     if (with_optimizer && states[i].master.defined()) {
@@ -56,11 +57,11 @@ std::vector<TrainingParameter> snapshot_parameters(RunParts parts, bool with_opt
   return saved;
 }
 
-OptimizerState optimizer_state_of(RunParts parts) {
+checkpoint::OptimizerState optimizer_state_of(RunParts parts) {
   const Optimizer& optimizer = parts.optimizer;
-  OptimizerState state;
+  checkpoint::OptimizerState state;
   state.mixed_precision = parts.model.options().params_dtype != at::kFloat;
-  ParamGroupState& decay = state.decay;
+  checkpoint::ParamGroupState& decay = state.decay;
   decay.lr = parts.scheduler.lr();
   decay.weight_decay = parts.scheduler.weight_decay();
   decay.betas = optimizer.options().betas;
@@ -72,12 +73,13 @@ OptimizerState optimizer_state_of(RunParts parts) {
   state.no_decay.wd_mult = 0;
   state.no_decay.weight_decay = 0;
   if (const auto lr = parts.scheduler.options().decoupled_lr) {
-    ParamGroupState& decoupled = state.decoupled.emplace(decay);
+    checkpoint::ParamGroupState& decoupled = state.decoupled.emplace(decay);
     decoupled.lr = parts.scheduler.decoupled_lr().value_or(*lr);
     decoupled.max_lr = *lr;
     decoupled.min_lr = parts.scheduler.options().decoupled_min_lr.value_or(decay.min_lr);
   }
-  if (GradScaler* scaler = parts.optimizer.scaler(); scaler != nullptr && state.mixed_precision) {
+  if (schedule::GradScaler* scaler = parts.optimizer.scaler();
+      scaler != nullptr && state.mixed_precision) {
     state.grad_scaler.emplace();
     if (const auto dynamic = scaler->state_dict()) {
       state.grad_scaler->dynamic = {.scale = dynamic->scale,
@@ -90,8 +92,9 @@ OptimizerState optimizer_state_of(RunParts parts) {
 
 }  // namespace
 
-Result<TrainingState> CheckpointSaver::snapshot(const Progress& progress, RunParts parts) const {
-  TrainingState state;
+Result<checkpoint::TrainingState> CheckpointSaver::snapshot(const Progress& progress,
+                                                            RunParts parts) const {
+  checkpoint::TrainingState state;
   state.iteration = progress.iteration;
   state.consumed_train_samples = progress.consumed_train_samples;
   state.consumed_valid_samples = progress.consumed_valid_samples;
@@ -101,9 +104,9 @@ Result<TrainingState> CheckpointSaver::snapshot(const Progress& progress, RunPar
     state.args.set("skipped_train_samples", {progress.skipped_train_samples});
   }
   const bool with_optimizer = !options_.no_save_optim;
-  MEG_RETURN_IF_ERROR(parallel::torch_guard([&] {
+  MEG_RETURN_IF_ERROR(libtorch::torch_guard([&] {
     state.parameters = snapshot_parameters(parts, with_optimizer, options_.async_save);
-    synchronize(parts.model.options().device);
+    libtorch::synchronize(parts.model.options().device);
     return Status();
   }));
   if (with_optimizer) {
@@ -119,15 +122,15 @@ Result<TrainingState> CheckpointSaver::snapshot(const Progress& progress, RunPar
 
 Status CheckpointSaver::save(const Progress& progress, RunParts parts, const PrintLine& print) {
   const std::string& folder = *options_.save;
-  const TrainingFileOptions file = {.names = options_.names};
+  const checkpoint::TrainingFileOptions file = {.names = options_.names};
   print(fmt::format("saving checkpoint at iteration {:7} to {}", progress.iteration, folder));
-  MEG_ASSIGN_OR_RETURN(TrainingState state, snapshot(progress, parts));
+  MEG_ASSIGN_OR_RETURN(checkpoint::TrainingState state, snapshot(progress, parts));
   if (options_.async_save) {
     MEG_RETURN_IF_ERROR(writer_.save(folder, std::move(state), file));
     print(fmt::format("  scheduled an async checkpoint save at iteration {:7} to {}",
                       progress.iteration, folder));
   } else {
-    MEG_RETURN_IF_ERROR(write_training_checkpoint(folder, std::span(&state, 1), file));
+    MEG_RETURN_IF_ERROR(checkpoint::write_training_checkpoint(folder, std::span(&state, 1), file));
     print(fmt::format("  successfully saved checkpoint at iteration {:7} to {}", progress.iteration,
                       folder));
   }
@@ -138,7 +141,9 @@ Status CheckpointSaver::save(const Progress& progress, RunParts parts, const Pri
 Status CheckpointSaver::check_folder() const {
   if (!enabled()) return {};
   const std::filesystem::path folder(*options_.save);
-  return AtomicFile::create(folder / std::string(kTrackerName)).status().with_prefix("--save");
+  return io::AtomicFile::create(folder / std::string(checkpoint::kTrackerName))
+      .status()
+      .with_prefix("--save");
 }
 
 void CheckpointSaver::note_loaded(int64_t iteration) {

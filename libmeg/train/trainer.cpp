@@ -7,17 +7,17 @@
 #include <cstring>
 #include <ctime>
 
-#include "libmeg/core/stopwatch.h"
+#include "libmeg/base/stopwatch.h"
+#include "libmeg/libtorch/cuda_backend.h"
+#include "libmeg/libtorch/device_figures.h"
+#include "libmeg/libtorch/pinned_memory.h"
+#include "libmeg/logging/log_lines.h"
 #include "libmeg/model/theoretical_memory.h"
-#include "libmeg/nn/cuda_backend.h"
 #include "libmeg/nn/initialise_weights.h"
-#include "libmeg/train/check_token_ids.h"
-#include "libmeg/train/device_figures.h"
-#include "libmeg/train/logging/log_lines.h"
-#include "libmeg/train/not_finite.h"
-#include "libmeg/train/pinned_memory.h"
-#include "libmeg/train/run_report.h"
-#include "libmeg/train/train_step.h"
+#include "libmeg/train/internal/check_token_ids.h"
+#include "libmeg/train/internal/not_finite.h"
+#include "libmeg/train/internal/run_report.h"
+#include "libmeg/train/internal/train_step.h"
 
 namespace meg::train {
 namespace {
@@ -32,7 +32,7 @@ Status check_finite(const std::vector<MicroBatchLoss>& losses) {
   return {};
 }
 
-Losses named(double loss) { return {{std::string(kLossName), static_cast<float>(loss)}}; }
+logging::Losses named(double loss) { return {{std::string(kLossName), static_cast<float>(loss)}}; }
 
 }  // namespace
 
@@ -49,10 +49,10 @@ struct Trainer::State {
 
   std::optional<nn::GptModel> model;
   std::unique_ptr<Optimizer> optimizer;
-  std::optional<OptimizerParamScheduler> scheduler;
+  std::optional<schedule::OptimizerParamScheduler> scheduler;
   std::optional<TrainingData> data;
   CheckpointSaver saver;
-  std::optional<TheoreticalMemory> memory;
+  std::optional<model::TheoreticalMemory> memory;
   std::unique_ptr<RunReport> report;
 
   Progress progress;
@@ -90,13 +90,13 @@ struct Trainer::State {
   Status report_step(const StepReport& step, int64_t batch_size);
 
   /// What of each split was read before; nullopt: this run does not read it.
-  PerSplit<std::optional<int64_t>> consumed_samples() const;
+  samples::PerSplit<std::optional<int64_t>> consumed_samples() const;
 
   bool trains() const { return !options.length.skip_train && progress.iteration < train_iters; }
 
   /// nullopt where the run was asked to end meanwhile.
-  Result<std::optional<double>> evaluate(Split split);
-  Status evaluate_and_print(Split split, Evaluation kind);
+  Result<std::optional<double>> evaluate(samples::Split split);
+  Status evaluate_and_print(samples::Split split, logging::Evaluation kind);
   bool evaluation_is_due() const;
 
   Status save();
@@ -119,7 +119,7 @@ struct Trainer::State {
 
 void Trainer::State::print_parallel_sizes() const {
   const int64_t ranks = options.batches.data_parallel_size;
-  hooks.print(world_size_line(ranks, ranks));
+  hooks.print(logging::world_size_line(ranks, ranks));
   const at::ScalarType type = options.model.params_dtype;
   hooks.print(fmt::format("using torch.{} for parameters ...", type == at::kHalf ? "float16"
                                                                : type == at::kBFloat16
@@ -128,26 +128,28 @@ void Trainer::State::print_parallel_sizes() const {
 }
 
 Status Trainer::State::build_report() {
-  TheoreticalMemoryOptions run;
+  model::TheoreticalMemoryOptions run;
   run.micro_batch_size = options.batches.micro_batch_size;
   run.recompute_granularity = options.model.recompute_granularity;
-  const Result<TheoreticalMemory> found = theoretical_memory(options.config, run);
+  const Result<model::TheoreticalMemory> found = model::theoretical_memory(options.config, run);
   if (found.has_value()) memory = *found;
   const at::Device device = options.model.device;
   const bool is_sixteen_bit = options.model.params_dtype != at::kFloat;
   MEG_ASSIGN_OR_RETURN(
-      report, RunReport::create(
-                  {.log_interval = options.log_interval,
-                   .tensorboard_dir = options.tensorboard_dir,
-                   .curves = options.tensorboard,
-                   .log_throughput = options.log_throughput,
-                   .timers = {.log_level = options.timing_log_level,
-                              .log_option = options.timing_log_option,
-                              .device = device},
-                   .version = options.version,
-                   .peak_tflops = is_sixteen_bit ? peak_tflops(device_name(device)) : std::nullopt,
-                   .memory = memory},
-                  options.config, hooks.print));
+      report,
+      RunReport::create(
+          {.log_interval = options.log_interval,
+           .tensorboard_dir = options.tensorboard_dir,
+           .curves = options.tensorboard,
+           .log_throughput = options.log_throughput,
+           .timers = {.log_level = options.timing_log_level,
+                      .log_option = options.timing_log_option,
+                      .device = device},
+           .version = options.version,
+           .peak_tflops =
+               is_sixteen_bit ? logging::peak_tflops(libtorch::device_name(device)) : std::nullopt,
+           .memory = memory},
+          options.config, hooks.print));
   return {};
 }
 
@@ -178,36 +180,38 @@ Status Trainer::State::build_model() {
   MEG_RETURN_IF_ERROR(nn::initialise_weights(*model, static_cast<uint64_t>(options.data.seed)));
   const bool fp16 = options.model.params_dtype == at::kHalf;
   const bool bf16 = options.model.params_dtype == at::kBFloat16;
-  MEG_ASSIGN_OR_RETURN(auto scaler,
-                       get_grad_scaler(fp16, bf16, options.loss_scale, options.loss_scaler));
+  MEG_ASSIGN_OR_RETURN(
+      auto scaler, schedule::get_grad_scaler(fp16, bf16, options.loss_scale, options.loss_scaler));
   MEG_ASSIGN_OR_RETURN(optimizer, Optimizer::create(*model, std::move(scaler), options.optimizer));
-  MEG_ASSIGN_OR_RETURN(scheduler, get_optimizer_param_scheduler(options.schedule));
+  MEG_ASSIGN_OR_RETURN(scheduler, schedule::get_optimizer_param_scheduler(options.schedule));
   return {};
 }
 
 Status Trainer::State::build() {
-  if (options.deterministic_mode) nn::use_deterministic_algorithms();
+  if (options.deterministic_mode) libtorch::use_deterministic_algorithms();
   Timers& timers = report->timers();
   const Status built = timers.measure("model-and-optimizer-setup", 0, [this]() -> Status {
     MEG_RETURN_IF_ERROR(advised(build_model()));
     return load();
   });
   MEG_RETURN_IF_ERROR(built);
-  hooks.print(datetime_line("after model, optimizer, and learning rate scheduler are built",
-                            std::time(nullptr)));
+  hooks.print(logging::datetime_line(
+      "after model, optimizer, and learning rate scheduler are built", std::time(nullptr)));
   MEG_RETURN_IF_ERROR(
       timers.measure("train/valid/test-data-iterators-setup", 0, [this] { return build_data(); }));
-  hooks.print(datetime_line("after dataloaders are built", std::time(nullptr)));
+  hooks.print(logging::datetime_line("after dataloaders are built", std::time(nullptr)));
   hooks.print("done with setup ...");
   report->times({"model-and-optimizer-setup", "train/valid/test-data-iterators-setup"});
   return {};
 }
 
 Status Trainer::State::load() {
-  MEG_ASSIGN_OR_RETURN(const std::optional<MegatronCheckpoint> checkpoint,
+  MEG_ASSIGN_OR_RETURN(const std::optional<checkpoint::MegatronCheckpoint> checkpoint,
                        open_checkpoint(options.checkpoints, hooks.print));
   if (!checkpoint.has_value()) return {};
-  const FieldLookup run = [this](std::string_view name) { return options.args.field(name); };
+  const megatron::FieldLookup run = [this](std::string_view name) {
+    return options.args.field(name);
+  };
   MEG_ASSIGN_OR_RETURN(progress, report->timers().measure("load-checkpoint", 0, [&] {
     return load_checkpoint(*checkpoint, options.checkpoints, run, parts(), hooks.print);
   }));
@@ -219,28 +223,29 @@ Status Trainer::State::load() {
 Status Trainer::State::build_data() {
   hooks.print("> building train, validation, and test datasets ...");
   const auto& samples = options.data.samples;
-  for (const std::string& line : target_sizes_lines(samples[0], samples[1], samples[2])) {
+  for (const std::string& line : logging::target_sizes_lines(samples[0], samples[1], samples[2])) {
     hooks.print(line);
   }
-  MEG_ASSIGN_OR_RETURN(GptDatasets datasets, build_gpt_datasets(options.data));
+  MEG_ASSIGN_OR_RETURN(samples::GptDatasets datasets, samples::build_gpt_datasets(options.data));
   for (const std::string& note : datasets.notes) hooks.print("> " + note);
   MEG_RETURN_IF_ERROR(check_token_ids(datasets, options.config.padded_vocab_size));
   hooks.print("> finished creating GPT datasets ...");
-  if (options.model.device.is_cuda()) options.batches.memory = pinned_memory();
+  if (options.model.device.is_cuda()) options.batches.memory = libtorch::pinned_memory();
   MEG_ASSIGN_OR_RETURN(
       data, TrainingData::create(std::move(datasets), options.batches, consumed_samples()));
   return {};
 }
 
-PerSplit<std::optional<int64_t>> Trainer::State::consumed_samples() const {
-  const RunLength& length = options.length;
-  PerSplit<std::optional<int64_t>> consumed;
-  if (trains()) consumed[split_number(Split::kTrain)] = progress.consumed_train_samples;
-  if (length.eval_iters > 0) consumed[split_number(Split::kTest)] = 0;
+samples::PerSplit<std::optional<int64_t>> Trainer::State::consumed_samples() const {
+  const samples::RunLength& length = options.length;
+  samples::PerSplit<std::optional<int64_t>> consumed;
+  if (trains())
+    consumed[samples::split_number(samples::Split::kTrain)] = progress.consumed_train_samples;
+  if (length.eval_iters > 0) consumed[samples::split_number(samples::Split::kTest)] = 0;
   if (length.full_validation || (length.eval_iters > 0 && length.skip_train)) {
-    consumed[split_number(Split::kValid)] = 0;
+    consumed[samples::split_number(samples::Split::kValid)] = 0;
   } else if (length.eval_iters > 0) {
-    consumed[split_number(Split::kValid)] = progress.consumed_valid_samples;
+    consumed[samples::split_number(samples::Split::kValid)] = progress.consumed_valid_samples;
   }
   return consumed;
 }
@@ -258,7 +263,8 @@ Result<StepReport> Trainer::State::compute_step(int64_t batch_size) {
   step.weight_decay = scheduler->weight_decay();
   Timers& timers = report->timers();
   const auto next = [&] {
-    return timers.measure("batch-generator", 2, [this] { return data->next(Split::kTrain); });
+    return timers.measure("batch-generator", 2,
+                          [this] { return data->next(samples::Split::kTrain); });
   };
   MEG_ASSIGN_OR_RETURN(
       const std::vector<MicroBatchLoss> losses, timers.measure("forward-backward", 1, [&] {
@@ -288,7 +294,8 @@ Status Trainer::State::train_step() {
   if (!step.outcome.skipped) scheduler->step(batch_size);
   progress.iteration += 1;
   progress.consumed_train_samples += batch_size;
-  progress.floating_point_operations += num_floating_point_operations(options.config, batch_size);
+  progress.floating_point_operations +=
+      logging::num_floating_point_operations(options.config, batch_size);
   return report_step(step, batch_size);
 }
 
@@ -296,7 +303,7 @@ Status Trainer::State::skip_step() {
   const int64_t batch_size =
       options.batch_schedule.batch_size_after(progress.consumed_train_samples);
   for (int64_t i = 0; i < micro_batches_of(batch_size); ++i) {
-    MEG_RETURN_IF_ERROR(data->next(Split::kTrain).status());
+    MEG_RETURN_IF_ERROR(data->next(samples::Split::kTrain).status());
   }
   progress.iteration += 1;
   progress.consumed_train_samples += batch_size;
@@ -305,7 +312,7 @@ Status Trainer::State::skip_step() {
 }
 
 Status Trainer::State::report_step(const StepReport& step, int64_t batch_size) {
-  IterationFigures figures;
+  logging::IterationFigures figures;
   figures.iteration = progress.iteration;
   figures.train_iters = train_iters;
   figures.consumed_train_samples = progress.consumed_train_samples;
@@ -325,17 +332,17 @@ Status Trainer::State::report_step(const StepReport& step, int64_t batch_size) {
   return {};
 }
 
-Result<std::optional<double>> Trainer::State::evaluate(Split split) {
+Result<std::optional<double>> Trainer::State::evaluate(samples::Split split) {
   const int64_t batch_size =
       options.length.eval_global_batch_size.value_or(options.batch_schedule.global_batch_size());
   const int64_t at_once = micro_batches_of(batch_size);
-  const bool whole_split = split == Split::kValid && options.length.full_validation;
+  const bool whole_split = split == samples::Split::kValid && options.length.full_validation;
   if (whole_split) MEG_RETURN_IF_ERROR(data->begin_full_validation(split));
   const int64_t micro_batches =
       whole_split ? data->size(split) : options.length.eval_iters * at_once;
   // All of them, also where the run ends meanwhile: later evaluations are then those of a run that
   // was not stopped.
-  if (split == Split::kValid && !whole_split) {
+  if (split == samples::Split::kValid && !whole_split) {
     progress.consumed_valid_samples += options.length.eval_iters * batch_size;
   }
   std::vector<MicroBatchLoss> all;
@@ -350,7 +357,7 @@ Result<std::optional<double>> Trainer::State::evaluate(Split split) {
   return std::optional(reported(all));
 }
 
-Status Trainer::State::evaluate_and_print(Split split, Evaluation kind) {
+Status Trainer::State::evaluate_and_print(samples::Split split, logging::Evaluation kind) {
   if (!data->has(split)) return {};
   MEG_ASSIGN_OR_RETURN(
       const std::optional<double> loss,
@@ -370,7 +377,7 @@ Status Trainer::State::evaluate_and_print(Split split, Evaluation kind) {
 }
 
 bool Trainer::State::evaluation_is_due() const {
-  const RunLength& length = options.length;
+  const samples::RunLength& length = options.length;
   return length.eval_interval != 0 && progress.iteration % length.eval_interval == 0 &&
          progress.iteration >= length.start_eval_at_iter.value_or(0);
 }
@@ -390,7 +397,7 @@ std::optional<std::string> Trainer::State::exit_reason() const {
 
 /// Whether the run came to its end; false where it was stopped before.
 Result<bool> Trainer::State::train() {
-  hooks.print(datetime_line("before the start of training step", std::time(nullptr)));
+  hooks.print(logging::datetime_line("before the start of training step", std::time(nullptr)));
   report->leave_out_time();
   while (progress.iteration < train_iters) {
     if (std::ranges::count(options.iterations_to_skip, progress.iteration) != 0) {
@@ -399,23 +406,24 @@ Result<bool> Trainer::State::train() {
     }
     MEG_RETURN_IF_ERROR(train_step());
     if (evaluation_is_due()) {
-      MEG_RETURN_IF_ERROR(evaluate_and_print(Split::kValid, Evaluation::kDuringTraining));
+      MEG_RETURN_IF_ERROR(
+          evaluate_and_print(samples::Split::kValid, logging::Evaluation::kDuringTraining));
     }
     const std::optional<std::string> reason = exit_reason();
     const bool due = divides(options.checkpoints.save_interval);
     if (saver.enabled() && (due || reason.has_value())) MEG_RETURN_IF_ERROR(save());
     if (!reason.has_value()) continue;
-    hooks.print(datetime_line(*reason, std::time(nullptr)));
+    hooks.print(logging::datetime_line(*reason, std::time(nullptr)));
     return false;
   }
-  hooks.print(datetime_line("after training is done", std::time(nullptr)));
+  hooks.print(logging::datetime_line("after training is done", std::time(nullptr)));
   const bool saved = saver.last_iteration() == progress.iteration;
   if (saver.enabled() && progress.iteration != 0 && !saved) MEG_RETURN_IF_ERROR(save());
   return true;
 }
 
 Status Trainer::State::run() {
-  if (trains() && !data->has(Split::kTrain)) {
+  if (trains() && !data->has(samples::Split::kTrain)) {
     return Status(StatusCode::kInvalidArgument, "there are no samples to train on");
   }
   bool finished = true;
@@ -426,8 +434,9 @@ Status Trainer::State::run() {
     hooks.print("skipping training (--skip-train is on) ...");
   }
   if (finished) {
-    MEG_RETURN_IF_ERROR(evaluate_and_print(Split::kValid, Evaluation::kFinalValidation));
-    MEG_RETURN_IF_ERROR(evaluate_and_print(Split::kTest, Evaluation::kFinalTest));
+    MEG_RETURN_IF_ERROR(
+        evaluate_and_print(samples::Split::kValid, logging::Evaluation::kFinalValidation));
+    MEG_RETURN_IF_ERROR(evaluate_and_print(samples::Split::kTest, logging::Evaluation::kFinalTest));
   }
   report->flush();
   return saver.finish();
@@ -442,7 +451,7 @@ namespace {
 /// What Megatron's validate_args refuses.
 Status check_combinations(const TrainerOptions& options) {
   if (options.schedule.decoupled_lr.has_value() &&
-      options.checkpoints.names == NameFamily::kLegacy) {
+      options.checkpoints.names == model::NameFamily::kLegacy) {
     return make_error(StatusCode::kInvalidArgument,
                       "decoupled_lr: expected it with core's names, found legacy names, whose "
                       "optimizer has no such group");
@@ -465,9 +474,9 @@ Status check_combinations(const TrainerOptions& options) {
 Result<std::unique_ptr<Trainer>> Trainer::create(TrainerOptions options, TrainerHooks hooks) {
   MEG_RETURN_IF_ERROR(check_combinations(options));
   auto state = std::make_unique<State>(std::move(options), std::move(hooks));
-  MEG_ASSIGN_OR_RETURN(
-      const SampleCounts counts,
-      count_samples(state->options.length, state->options.batch_schedule, state->options.version));
+  MEG_ASSIGN_OR_RETURN(const samples::SampleCounts counts,
+                       samples::count_samples(state->options.length, state->options.batch_schedule,
+                                              state->options.version));
   state->train_iters = counts.train_iters;
   MEG_RETURN_IF_ERROR(state->saver.check_folder());
   state->print_parallel_sizes();

@@ -7,38 +7,38 @@
 #include <string>
 #include <vector>
 
+#include "libmeg/base/result.h"
 #include "libmeg/checkpoint/training/training_args.h"
-#include "libmeg/core/megatron_version.h"
-#include "libmeg/core/result.h"
-#include "libmeg/dataset/samples/batch_schedule.h"
-#include "libmeg/dataset/samples/sample_counts.h"
+#include "libmeg/logging/tensorboard_log.h"
+#include "libmeg/megatron/megatron_version.h"
 #include "libmeg/model/gpt_config.h"
 #include "libmeg/nn/gpt_options.h"
+#include "libmeg/samples/batches/batch_schedule.h"
+#include "libmeg/samples/sample_counts.h"
+#include "libmeg/schedule/grad_scaler.h"
+#include "libmeg/schedule/scheduler_flags.h"
 #include "libmeg/train/checkpointing.h"
-#include "libmeg/train/logging/tensorboard_log.h"
 #include "libmeg/train/optimizer.h"
-#include "libmeg/train/schedule/grad_scaler.h"
-#include "libmeg/train/schedule/scheduler_flags.h"
 #include "libmeg/train/training_data.h"
 
 namespace meg::train {
 
 /// Everything that a run is told. Names are those of Megatron's flags.
 struct TrainerOptions {
-  GptConfig config;
+  model::GptConfig config;
   nn::GptOptions model;
   Optimizer::Options optimizer;
-  SchedulerFlags schedule;
+  schedule::SchedulerFlags schedule;
   std::optional<double> loss_scale;
-  DynamicGradScaler::Options loss_scaler;
+  schedule::DynamicGradScaler::Options loss_scaler;
 
-  GptDataConfig data;
+  samples::GptDataConfig data;
   BatchOptions batches;
-  BatchSchedule batch_schedule;
-  RunLength length;
+  samples::BatchSchedule batch_schedule;
+  samples::RunLength length;
 
   CheckpointOptions checkpoints;
-  TrainingArgs args;  ///< Saved in checkpoints.
+  checkpoint::TrainingArgs args;  ///< Saved in checkpoints.
 
   /// A step's loss is the mean over its tokens instead of over its micro-batches' means.
   bool calculate_per_token_loss = false;
@@ -49,19 +49,19 @@ struct TrainerOptions {
   bool deterministic_mode = false;  ///< A GPU's runs repeat to the bit.
   int64_t log_interval = 100;
   std::optional<std::string> tensorboard_dir;
-  TensorboardCurves tensorboard;
+  logging::TensorboardCurves tensorboard;
   bool log_throughput = false;
   bool log_params_norm = false;
   int64_t timing_log_level = 0;
-  TimingLogOption timing_log_option = TimingLogOption::kMinMax;
+  logging::TimingLogOption timing_log_option = logging::TimingLogOption::kMinMax;
   std::optional<int64_t> exit_interval;  ///< Stops at iterations that it divides.
   std::optional<double> exit_duration_in_mins;
-  MegatronVersion version = newest_megatron_version();
+  megatron::MegatronVersion version = megatron::newest_megatron_version();
 
   /// What args say of schedule, optimizer, checkpoints, logs and the run's end; the rest (model,
   /// data, batches) is put together by the caller. Mirrors Megatron-LM
   /// megatron/training/arguments.py.
-  void take_fields(FieldReader& reader);
+  void take_fields(megatron::FieldReader& reader);
 };
 
 /// What the trainer tells its caller.
@@ -84,7 +84,7 @@ struct StepReport {
 
 struct EvaluationReport {
   int64_t iteration = 0;
-  Evaluation kind = Evaluation::kDuringTraining;
+  logging::Evaluation kind = logging::Evaluation::kDuringTraining;
   double lm_loss = 0;
 };
 

@@ -1,8 +1,8 @@
 #include <charconv>
 
-#include "libmeg/core/printable.h"
 #include "libmeg/megatron/field_reader.h"
-#include "libmeg/train/schedule/schedule_styles.h"
+#include "libmeg/schedule/schedule_styles.h"
+#include "libmeg/text/printable.h"
 #include "libmeg/train/trainer.h"
 
 namespace meg::train {
@@ -12,10 +12,11 @@ Result<int64_t> parse_iteration(std::string_view word) {
   int64_t iteration = 0;
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), iteration);
   if (error == std::errc() && end == word.data() + word.size() && iteration >= 0) return iteration;
-  return make_error(StatusCode::kInvalidArgument, "expected iterations, found {}", printable(word));
+  return make_error(StatusCode::kInvalidArgument, "expected iterations, found {}",
+                    text::printable(word));
 }
 
-void take_optimizer(FieldReader& args, TrainerOptions& run) {
+void take_optimizer(megatron::FieldReader& args, TrainerOptions& run) {
   args.take("adam_beta1", run.optimizer.betas[0]);
   args.take("adam_beta2", run.optimizer.betas[1]);
   args.take("adam_eps", run.optimizer.eps);
@@ -34,7 +35,7 @@ void take_optimizer(FieldReader& args, TrainerOptions& run) {
   args.parse_list("iterations_to_skip", run.iterations_to_skip, parse_iteration);
 }
 
-void take_checkpoints(FieldReader& args, CheckpointOptions& checkpoints) {
+void take_checkpoints(megatron::FieldReader& args, CheckpointOptions& checkpoints) {
   args.take("load", checkpoints.load);
   args.take("ckpt_step", checkpoints.ckpt_step);
   args.take("save", checkpoints.save);
@@ -48,14 +49,14 @@ void take_checkpoints(FieldReader& args, CheckpointOptions& checkpoints) {
   args.take("async_save", checkpoints.async_save);
 }
 
-Result<TimingLogOption> parse_timing_log_option(std::string_view text) {
-  if (text == "max") return TimingLogOption::kMax;
-  if (text == "minmax") return TimingLogOption::kMinMax;
-  if (text == "all") return TimingLogOption::kAll;
+Result<logging::TimingLogOption> parse_timing_log_option(std::string_view text) {
+  if (text == "max") return logging::TimingLogOption::kMax;
+  if (text == "minmax") return logging::TimingLogOption::kMinMax;
+  if (text == "all") return logging::TimingLogOption::kAll;
   return make_error(StatusCode::kInvalidArgument, "expected max, minmax or all, found {}", text);
 }
 
-void take_logs(FieldReader& args, TrainerOptions& run) {
+void take_logs(megatron::FieldReader& args, TrainerOptions& run) {
   args.take("log_interval", run.log_interval);
   args.take("log_params_norm", run.log_params_norm);
   args.take("log_throughput", run.log_throughput);
@@ -73,7 +74,7 @@ void take_logs(FieldReader& args, TrainerOptions& run) {
 
 }  // namespace
 
-void TrainerOptions::take_fields(FieldReader& reader) {
+void TrainerOptions::take_fields(megatron::FieldReader& reader) {
   schedule.take_fields(reader);
   take_optimizer(reader, *this);
   take_checkpoints(reader, checkpoints);

@@ -4,25 +4,25 @@
 #include <memory>
 #include <optional>
 
-#include "libmeg/core/result.h"
-#include "libmeg/dataset/samples/batch_sampler.h"
-#include "libmeg/dataset/samples/gpt_datasets.h"
-#include "libmeg/dataset/samples/gpt_sample.h"
-#include "libmeg/dataset/samples/sample_loader.h"
-#include "libmeg/dataset/samples/split.h"
+#include "libmeg/base/result.h"
+#include "libmeg/samples/batches/batch_sampler.h"
+#include "libmeg/samples/batches/sample_loader.h"
+#include "libmeg/samples/gpt_datasets.h"
+#include "libmeg/samples/gpt_sample.h"
+#include "libmeg/samples/split.h"
 
 namespace meg::train {
 
 /// How the samples of a run become the micro-batches of this data-parallel rank.
 struct BatchOptions {
-  GptSampleOptions sample;
-  DataloaderType dataloader_type = DataloaderType::kSingle;
+  samples::GptSampleOptions sample;
+  samples::DataloaderType dataloader_type = samples::DataloaderType::kSingle;
   int64_t micro_batch_size = 1;
   int64_t data_parallel_rank = 0;
   int64_t data_parallel_size = 1;
   bool create_attention_mask = false;
   int num_workers = 2;
-  BatchMemory memory = {};  ///< Of micro-batches; plain unless given.
+  samples::BatchMemory memory = {};  ///< Of micro-batches; plain unless given.
 };
 
 /// The micro-batches of the three splits. Mirrors Megatron-LM megatron/training/training.py:
@@ -31,26 +31,28 @@ class TrainingData {
  public:
   /// consumed: samples that were read of each split before this run; nullopt: the run reads none of
   /// it. kInvalidArgument where no samples are left of one that it reads.
-  static Result<TrainingData> create(GptDatasets datasets, const BatchOptions& options,
-                                     const PerSplit<std::optional<int64_t>>& consumed);
+  static Result<TrainingData> create(samples::GptDatasets datasets, const BatchOptions& options,
+                                     const samples::PerSplit<std::optional<int64_t>>& consumed);
 
-  bool has(Split split) const { return loaders_[split_number(split)] != nullptr; }
+  bool has(samples::Split split) const { return loaders_[samples::split_number(split)] != nullptr; }
 
   /// Samples of a split that the run has.
-  int64_t size(Split split) const { return datasets_.splits[split_number(split)]->size(); }
+  int64_t size(samples::Split split) const {
+    return datasets_.splits[samples::split_number(split)]->size();
+  }
 
   /// From now on next(split) gives every sample once from the first on, one a micro-batch.
-  Status begin_full_validation(Split split);
+  Status begin_full_validation(samples::Split split);
 
   /// kOutOfRange at the end of a split's samples, with their number.
-  Result<const MicroBatch*> next(Split split);
+  Result<const samples::MicroBatch*> next(samples::Split split);
 
  private:
-  Status open(Split split, DataloaderType type, int64_t consumed);
+  Status open(samples::Split split, samples::DataloaderType type, int64_t consumed);
 
-  GptDatasets datasets_;
+  samples::GptDatasets datasets_;
   BatchOptions options_;
-  PerSplit<std::unique_ptr<SampleLoader>> loaders_;
+  samples::PerSplit<std::unique_ptr<samples::SampleLoader>> loaders_;
 };
 
 }  // namespace meg::train

@@ -11,10 +11,10 @@
 #include <utility>
 #include <vector>
 
-#include "libmeg/core/huge_array.h"
+#include "libmeg/base/huge_array.h"
 #include "libmeg/dataset/indexed_dataset.h"
-#include "libmeg/dataset/samples/gpt_index_builder.h"
-#include "libmeg/dataset/samples/gpt_index_plan.h"
+#include "libmeg/samples/gpt_index_plan.h"
+#include "libmeg/samples/internal/gpt_index_builder.h"
 
 namespace {
 
@@ -26,33 +26,36 @@ double lap(Clock::time_point& since) {
 }
 
 meg::Status build(const std::string& prefix, uint32_t seed, int64_t sequence_length) {
-  MEG_ASSIGN_OR_RETURN(const meg::IndexedDataset dataset, meg::IndexedDataset::open(prefix));
+  MEG_ASSIGN_OR_RETURN(const meg::dataset::IndexedDataset dataset,
+                       meg::dataset::IndexedDataset::open(prefix));
   const auto lengths = dataset.sequence_lengths();
-  meg::GptIndexRequest request;
+  meg::samples::GptIndexRequest request;
   request.sequences = lengths.size();
   for (int64_t i = 0; i < lengths.size(); ++i) request.tokens += lengths[i];
   request.sequence_length = sequence_length;
-  MEG_ASSIGN_OR_RETURN(const meg::GptIndexPlan plan,
-                       meg::plan_gpt_index(request, meg::newest_megatron_version()));
+  MEG_ASSIGN_OR_RETURN(
+      const meg::samples::GptIndexPlan plan,
+      meg::samples::plan_gpt_index(request, meg::megatron::newest_megatron_version()));
   Clock::time_point since = Clock::now();
-  meg::RandomState random(seed);
+  meg::numpy::RandomState random(seed);
   meg::HugeArray<int32_t> documents(static_cast<size_t>(plan.documents()));
-  build_document_index(plan, {0, plan.sequences}, random, documents.values());
+  meg::samples::build_document_index(plan, {0, plan.sequences}, random, documents.values());
   const double document = lap(since);
   meg::HugeArray<int32_t> copy(static_cast<size_t>(lengths.size()));
   lengths.copy(0, copy.values());
-  const meg::LittleEndianArray<int32_t> array(std::as_bytes(copy.values()));
+  const meg::dataset::LittleEndianArray<int32_t> array(std::as_bytes(copy.values()));
   meg::HugeArray<int32_t> rows(2 * static_cast<size_t>(plan.samples + 1));
   auto rest = rows.values();
-  const meg::SampleRowSink<int32_t> sink = [&rest](std::span<const int32_t> some) {
+  const meg::samples::SampleRowSink<int32_t> sink = [&rest](std::span<const int32_t> some) {
     std::copy(some.begin(), some.end(), rest.begin());
     rest = rest.subspan(some.size());
     return meg::Status();
   };
-  MEG_RETURN_IF_ERROR(meg::build_sample_index<int32_t>(plan, array, documents.values(), sink));
+  MEG_RETURN_IF_ERROR(
+      meg::samples::build_sample_index<int32_t>(plan, array, documents.values(), sink));
   const double sample = lap(since);
   meg::HugeArray<uint32_t> shuffle(static_cast<size_t>(plan.samples));
-  meg::build_shuffle_index<uint32_t>(plan, random, shuffle.values());
+  meg::samples::build_shuffle_index<uint32_t>(plan, random, shuffle.values());
   fmt::print("{:.3f} {:.3f} {:.3f}\n", document, sample, lap(since));
   return meg::Status();
 }

@@ -36,7 +36,7 @@ int main(int argc, char** argv) {
   std::vector<int64_t> numbers;
   for (int i = 1; i < argc; ++i) numbers.push_back(std::atoll(argv[i]));
   at::set_num_threads(static_cast<int>(numbers[7]));
-  meg::GptConfig config;
+  meg::model::GptConfig config;
   config.num_layers = numbers[0];
   config.hidden_size = numbers[1];
   config.ffn_hidden_size = 4 * numbers[1];

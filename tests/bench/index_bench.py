@@ -5,7 +5,7 @@ index_bench.py [--quick] [--runs N] [--documents N] [--build DIR] [--folder DIR]
 
 peer_index.py of the shared folder (numpy and core's compiled helper) makes a dataset of 50 million
 documents (--quick: 5 million) and its three indices; write_gpt_index makes them from the same .idx.
-The files are compared byte for byte, then fresh processes are timed in turns; every figure is a
+The files are compared byte for byte, then fresh processes are timed interleaved; every figure is a
 median. Prints two Markdown tables: the stages, each in memory and on one thread on both sides, and
 the whole way. Ours ends when the three files are flushed to the device and renamed, from opening the
 .idx on; the peer's has its lengths in memory and does not flush. --folder says where the files go.

@@ -13,10 +13,12 @@
 #include <string_view>
 #include <vector>
 
-#include "libmeg/core/cpu.h"
-#include "libmeg/dataset/fast_json.h"
-#include "libmeg/dataset/python_json.h"
-#include "libmeg/dataset/text_source.h"
+#include "libmeg/base/cpu.h"
+#include "libmeg/preprocess/sources/internal/text_source.h"
+#include "libmeg/text/json/fast_json.h"
+#include "libmeg/text/json/python_json.h"
+#include "libmeg/text/line_ends.h"
+#include "libmeg/text/text_padding.h"
 #include "libmeg/tokenizer/tokenizer.h"
 
 namespace {
@@ -32,14 +34,14 @@ struct NamedReader {
 };
 
 Reader fast_reader(InstructionSet set) {
-  auto reader = std::make_shared<meg::FastJsonReader>(std::vector<std::string>{"text"}, set);
+  auto reader = std::make_shared<meg::text::FastJsonReader>(std::vector<std::string>{"text"}, set);
   return [reader](std::string_view line) {
     return reader->read(line) ? reader->texts(0).front() : std::string_view();
   };
 }
 
 Reader strict_reader() {
-  auto reader = std::make_shared<meg::PythonJsonReader>(std::vector<std::string>{"text"});
+  auto reader = std::make_shared<meg::text::PythonJsonReader>(std::vector<std::string>{"text"});
   return [reader](std::string_view line) {
     return reader->read(line).ok() ? reader->texts(0).front() : std::string_view();
   };
@@ -60,7 +62,7 @@ Reader ondemand_reader() {
   return [parser](std::string_view line) {
     simdjson::ondemand::document document;
     std::string_view text;
-    const size_t capacity = line.size() + meg::kTextPadding;
+    const size_t capacity = line.size() + meg::text::kTextPadding;
     if (parser->iterate(line.data(), line.size(), capacity).get(document)) return text;
     return document["text"].get(text) ? std::string_view() : text;
   };
@@ -83,7 +85,7 @@ uint64_t digest_of_texts(std::string_view lines, const Reader& read) {
   constexpr uint64_t kPrime = 0x100000001b3;
   uint64_t digest = 0xcbf29ce484222325;
   std::string_view line;
-  while (meg::take_line(lines, line)) {
+  while (meg::text::take_line(lines, line)) {
     for (const char c : read(line)) digest = (digest ^ static_cast<uint8_t>(c)) * kPrime;
     digest = (digest ^ '\n') * kPrime;
   }
@@ -94,14 +96,14 @@ void read_all(benchmark::State& state, std::string_view text, const Reader& read
   for (auto _ : state) {
     std::string_view lines = text;
     std::string_view line;
-    while (meg::take_line(lines, line)) benchmark::DoNotOptimize(read(line).size());
+    while (meg::text::take_line(lines, line)) benchmark::DoNotOptimize(read(line).size());
   }
   state.SetBytesProcessed(static_cast<int64_t>(state.iterations() * text.size()));
 }
 
 /// Registers all readers for one file; false where they differ or it cannot be read.
-bool add_file(const std::string& path, meg::TextChunk& chunk) {
-  auto source = meg::TextSource::open({path}, size_t{32} << 20);
+bool add_file(const std::string& path, meg::preprocess::TextChunk& chunk) {
+  auto source = meg::preprocess::TextSource::open({path}, size_t{32} << 20);
   if (!source || !source->next(chunk)) return false;
   uint64_t expected = 0;
   for (const NamedReader& reader : readers()) {
@@ -119,7 +121,7 @@ bool add_file(const std::string& path, meg::TextChunk& chunk) {
 
 int main(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
-  std::vector<meg::TextChunk> chunks(static_cast<size_t>(argc));
+  std::vector<meg::preprocess::TextChunk> chunks(static_cast<size_t>(argc));
   for (int i = 1; i < argc; ++i) {
     if (!add_file(argv[i], chunks[static_cast<size_t>(i)])) return 1;
   }

@@ -15,17 +15,17 @@
 #include <utility>
 #include <vector>
 
-#include "libmeg/core/thread_pool.h"
-#include "libmeg/nn/kernels/bias_gelu.h"
-#include "libmeg/nn/kernels/gradient_statistics.h"
-#include "libmeg/nn/kernels/multi_tensor_adam.h"
-#include "libmeg/nn/kernels/parallel_for.h"
-#include "libmeg/nn/kernels/softmax_cross_entropy.h"
+#include "libmeg/base/thread_pool.h"
+#include "libmeg/kernels/bias_gelu.h"
+#include "libmeg/kernels/optimizer/gradient_statistics.h"
+#include "libmeg/kernels/optimizer/multi_tensor_adam.h"
+#include "libmeg/kernels/parallel_for.h"
+#include "libmeg/kernels/softmax_cross_entropy.h"
 
 namespace {
 
-using meg::nn::FloatType;
-using meg::nn::parallel_for;
+using meg::kernels::FloatType;
+using meg::kernels::parallel_for;
 
 constexpr int64_t kTokens = 4096;
 constexpr int64_t kVocabulary = 50304;
@@ -41,8 +41,9 @@ struct Race {
   double tolerance;
 };
 
-FloatType float_type(at::ScalarType type) {
-  return type == at::kFloat ? FloatType::kFloat32 : FloatType::kBFloat16;
+meg::kernels::FloatType float_type(at::ScalarType type) {
+  return type == at::kFloat ? meg::kernels::FloatType::kFloat32
+                            : meg::kernels::FloatType::kBFloat16;
 }
 
 Race cross_entropy_race(at::ScalarType type) {
@@ -60,15 +61,15 @@ Race cross_entropy_race(at::ScalarType type) {
   s->maxima = at::empty_like(s->losses);
   s->sums = at::empty_like(s->losses);
   const auto ours = [s, type]() {
-    parallel_for(kTokens, 1, [&](int64_t begin, int64_t end) {
-      meg::nn::softmax_cross_entropy_forward_cpu(
+    meg::kernels::parallel_for(kTokens, 1, [&](int64_t begin, int64_t end) {
+      meg::kernels::softmax_cross_entropy_forward_cpu(
           {float_type(type), s->logits.data_ptr(), s->labels.data_ptr<int64_t>(),
            s->losses.data_ptr<float>(), s->maxima.data_ptr<float>(), s->sums.data_ptr<float>(),
            kTokens, kVocabulary},
           begin, end);
     });
-    parallel_for(kTokens, 1, [&](int64_t begin, int64_t end) {
-      meg::nn::softmax_cross_entropy_backward_cpu(
+    meg::kernels::parallel_for(kTokens, 1, [&](int64_t begin, int64_t end) {
+      meg::kernels::softmax_cross_entropy_backward_cpu(
           {float_type(type), s->logits.data_ptr(), s->labels.data_ptr<int64_t>(),
            s->maxima.data_ptr<float>(), s->sums.data_ptr<float>(), s->grad_losses.data_ptr<float>(),
            s->logits.data_ptr(), kTokens, kVocabulary},
@@ -95,7 +96,7 @@ Race adam_race() {
   struct State {
     at::Tensor gradient, master, exp_avg, exp_avg_sq;
     std::vector<at::Tensor> peer_gradient, peer, peer_avg, peer_avg_sq, steps;
-    std::vector<meg::nn::GradientStatistics> of_chunks;
+    std::vector<meg::kernels::GradientStatistics> of_chunks;
     int64_t step = 0;
   };
 
@@ -110,26 +111,28 @@ Race adam_race() {
   s->peer_avg_sq = {s->exp_avg_sq.clone()};
   s->steps = {at::zeros({}, at::kFloat)};
   const auto ours = [s]() {
-    meg::nn::GradientTensor gradient{s->gradient.data_ptr(), FloatType::kFloat32, kParameters};
-    const int64_t chunks = number_chunks(&gradient, 1);
+    meg::kernels::GradientTensor gradient{s->gradient.data_ptr(), meg::kernels::FloatType::kFloat32,
+                                          kParameters};
+    const int64_t chunks = meg::kernels::number_chunks(&gradient, 1);
     s->of_chunks.resize(static_cast<size_t>(chunks));
-    parallel_for(chunks, 1, [&](int64_t begin, int64_t end) {
-      gradient_statistics_cpu(&gradient, 1, 1, s->of_chunks.data(), begin, end);
+    meg::kernels::parallel_for(chunks, 1, [&](int64_t begin, int64_t end) {
+      meg::kernels::gradient_statistics_cpu(&gradient, 1, 1, s->of_chunks.data(), begin, end);
     });
-    const double norm = std::sqrt(total_statistics(s->of_chunks.data(), chunks).sum_of_squares);
-    meg::nn::AdamTensor tensor{s->gradient.data_ptr(), FloatType::kFloat32,
-                               s->master.data_ptr<float>(), s->exp_avg.data_ptr<float>(),
-                               s->exp_avg_sq.data_ptr<float>()};
+    const double norm =
+        std::sqrt(meg::kernels::total_statistics(s->of_chunks.data(), chunks).sum_of_squares);
+    meg::kernels::AdamTensor tensor{s->gradient.data_ptr(), meg::kernels::FloatType::kFloat32,
+                                    s->master.data_ptr<float>(), s->exp_avg.data_ptr<float>(),
+                                    s->exp_avg_sq.data_ptr<float>()};
     tensor.count = kParameters;
-    number_chunks(&tensor, 1);
-    meg::nn::AdamStep step;
+    meg::kernels::number_chunks(&tensor, 1);
+    meg::kernels::AdamStep step;
     ++s->step;
-    step.bias_correction1 = meg::nn::adam_bias_correction(step.beta1, s->step);
-    step.bias_correction2 = meg::nn::adam_bias_correction(step.beta2, s->step);
+    step.bias_correction1 = meg::kernels::adam_bias_correction(step.beta1, s->step);
+    step.bias_correction2 = meg::kernels::adam_bias_correction(step.beta2, s->step);
     step.clip_coefficient = static_cast<float>(std::min(1.0, 1 / (norm + 1e-6)));
     step.groups[0] = {1e-4f, 0.01f};
-    parallel_for(chunks, 1, [&](int64_t begin, int64_t end) {
-      multi_tensor_adam_cpu(&tensor, 1, step, begin, end);
+    meg::kernels::parallel_for(chunks, 1, [&](int64_t begin, int64_t end) {
+      meg::kernels::multi_tensor_adam_cpu(&tensor, 1, step, begin, end);
     });
   };
   const auto aten = [s] {
@@ -163,10 +166,11 @@ Race gelu_race(at::ScalarType type) {
   auto s = std::make_shared<GeluState>(type);
   const auto ours = [s, type]() {
     s->result = at::empty_like(s->input);  // ATen's result is new each time, too
-    parallel_for(kTokens, 1, [&](int64_t begin, int64_t end) {
-      meg::nn::bias_gelu_forward_cpu({float_type(type), s->input.data_ptr(), s->bias.data_ptr(),
-                                      s->result.data_ptr(), kTokens, kFfnHidden},
-                                     begin, end);
+    meg::kernels::parallel_for(kTokens, 1, [&](int64_t begin, int64_t end) {
+      meg::kernels::bias_gelu_forward_cpu(
+          {float_type(type), s->input.data_ptr(), s->bias.data_ptr(), s->result.data_ptr(), kTokens,
+           kFfnHidden},
+          begin, end);
     });
   };
   const auto aten = [s] { s->peer_result = at::gelu(s->input + s->bias, "tanh"); };
@@ -180,8 +184,8 @@ Race gelu_backward_race(at::ScalarType type) {
   auto s = std::make_shared<GeluState>(type);
   const auto ours = [s, type]() {
     s->result = at::empty_like(s->input);  // ATen's result is new each time, too
-    parallel_for(kTokens, 1, [&](int64_t begin, int64_t end) {
-      meg::nn::bias_gelu_backward_cpu(
+    meg::kernels::parallel_for(kTokens, 1, [&](int64_t begin, int64_t end) {
+      meg::kernels::bias_gelu_backward_cpu(
           {float_type(type), s->grad_output.data_ptr(), s->input.data_ptr(), s->bias.data_ptr(),
            s->result.data_ptr(), kTokens, kFfnHidden},
           begin, end);

@@ -14,15 +14,15 @@
 #include <string>
 #include <vector>
 
-#include "libmeg/nn/kernels/bias_gelu.h"
-#include "libmeg/nn/kernels/gradient_statistics.h"
-#include "libmeg/nn/kernels/multi_tensor_adam.h"
-#include "libmeg/nn/kernels/softmax_cross_entropy.h"
+#include "libmeg/kernels/bias_gelu.h"
+#include "libmeg/kernels/optimizer/gradient_statistics.h"
+#include "libmeg/kernels/optimizer/multi_tensor_adam.h"
+#include "libmeg/kernels/softmax_cross_entropy.h"
 #include "tests/nn/float_array.h"
 
 namespace {
 
-using namespace meg::nn;
+using namespace meg::kernels;
 
 constexpr int64_t kTokens = 16384;
 constexpr int64_t kVocabulary = 50304;
@@ -41,8 +41,8 @@ class Buffer {
   }
 
   /// Of normal numbers, as fill_normal() makes them.
-  Buffer(FloatType type, int64_t count, float deviation = 1)
-      : Buffer(count * float_type_size(type)) {
+  Buffer(meg::kernels::FloatType type, int64_t count, float deviation = 1)
+      : Buffer(count * meg::kernels::float_type_size(type)) {
     fill_normal(type, deviation);
   }
 
@@ -59,12 +59,12 @@ class Buffer {
     }
   }
 
-  void fill(FloatType type, const std::vector<float>& values) {
+  void fill(meg::kernels::FloatType type, const std::vector<float>& values) {
     const meg::test::FloatArray block(type, values);
     fill(block.data(), block.size_bytes());
   }
 
-  void fill_normal(FloatType type, float deviation = 1) {
+  void fill_normal(meg::kernels::FloatType type, float deviation = 1) {
     fill(type, meg::test::normal_values(kBlock, deviation, 1));
   }
 
@@ -111,7 +111,7 @@ double milliseconds(const std::function<int()>& run) {
 
 double copy_speed() {
   constexpr int64_t kBytes = int64_t{2} << 30;
-  const Buffer from(FloatType::kFloat32, kBytes / 4), to(kBytes);
+  const Buffer from(meg::kernels::FloatType::kFloat32, kBytes / 4), to(kBytes);
   const double time = milliseconds([&] {
     return int{cudaMemcpyAsync(to.get(), from.get(), kBytes, cudaMemcpyDeviceToDevice, nullptr)};
   });
@@ -123,13 +123,14 @@ class Report {
  public:
   explicit Report(double copy) : copy_(copy) { std::printf("copy - - %.3f %.0f 100\n", 0.0, copy); }
 
-  void line(const char* name, const char* type, CudaRung rung, int64_t bytes,
+  void line(const char* name, const char* type, meg::kernels::CudaRung rung, int64_t bytes,
             const std::function<int()>& run) {
     const double time = milliseconds(run);
     all_ran_ &= time > 0 && cudaGetLastError() == cudaSuccess;
     const double speed = static_cast<double>(bytes) / time / 1e6;
     std::printf("%s %s %s %.3f %.0f %.0f\n", name, type,
-                rung == CudaRung::kPlain ? "plain" : "vector", time, speed, 100 * speed / copy_);
+                rung == meg::kernels::CudaRung::kPlain ? "plain" : "vector", time, speed,
+                100 * speed / copy_);
     std::fflush(stdout);
   }
 
@@ -140,23 +141,23 @@ class Report {
   bool all_ran_ = true;
 };
 
-void bench_cross_entropy(Report& report, FloatType type, const char* name) {
-  const int64_t bytes = kTokens * kVocabulary * float_type_size(type);
+void bench_cross_entropy(Report& report, meg::kernels::FloatType type, const char* name) {
+  const int64_t bytes = kTokens * kVocabulary * meg::kernels::float_type_size(type);
   Buffer logits(bytes), labels(8 * kTokens);
-  const Buffer rows(FloatType::kFloat32, 4 * kTokens), label_error(4);
+  const Buffer rows(meg::kernels::FloatType::kFloat32, 4 * kTokens), label_error(4);
   const std::vector<int64_t> chosen = random_labels();
   labels.fill(chosen.data(), chosen.size() * sizeof(int64_t));
   float* losses = rows.get<float>();
   float *maxima = losses + kTokens, *sums = maxima + kTokens, *grad_losses = sums + kTokens;
-  for (const auto rung : {CudaRung::kPlain, CudaRung::kVector}) {
+  for (const auto rung : {meg::kernels::CudaRung::kPlain, meg::kernels::CudaRung::kVector}) {
     logits.fill_normal(type);  // Their gradient takes their place.
     report.line("cross_entropy_forward", name, rung, bytes, [&] {
-      return softmax_cross_entropy_forward_cuda(
+      return meg::kernels::softmax_cross_entropy_forward_cuda(
           {type, logits.get(), labels.get<int64_t>(), losses, maxima, sums, kTokens, kVocabulary},
           label_error.get<int>(), nullptr, rung);
     });
     report.line("cross_entropy_backward", name, rung, 2 * bytes, [&] {
-      return softmax_cross_entropy_backward_cuda(
+      return meg::kernels::softmax_cross_entropy_backward_cuda(
           {type, logits.get(), labels.get<int64_t>(), maxima, sums, grad_losses, logits.get(),
            kTokens, kVocabulary},
           nullptr, rung);
@@ -164,17 +165,17 @@ void bench_cross_entropy(Report& report, FloatType type, const char* name) {
   }
 }
 
-void bench_bias_gelu(Report& report, FloatType type, const char* name) {
-  const int64_t bytes = kTokens * kFfnHidden * float_type_size(type);
+void bench_bias_gelu(Report& report, meg::kernels::FloatType type, const char* name) {
+  const int64_t bytes = kTokens * kFfnHidden * meg::kernels::float_type_size(type);
   const int64_t count = kTokens * kFfnHidden;
   const Buffer input(type, count), bias(type, kFfnHidden), gradient(type, count), output(bytes);
-  for (const auto rung : {CudaRung::kPlain, CudaRung::kVector}) {
+  for (const auto rung : {meg::kernels::CudaRung::kPlain, meg::kernels::CudaRung::kVector}) {
     report.line("bias_gelu_forward", name, rung, 2 * bytes, [&] {
-      return bias_gelu_forward_cuda(
+      return meg::kernels::bias_gelu_forward_cuda(
           {type, input.get(), bias.get(), output.get(), kTokens, kFfnHidden}, nullptr, rung);
     });
     report.line("bias_gelu_backward", name, rung, 3 * bytes, [&] {
-      return bias_gelu_backward_cuda(
+      return meg::kernels::bias_gelu_backward_cuda(
           {type, gradient.get(), input.get(), bias.get(), output.get(), kTokens, kFfnHidden},
           nullptr, rung);
     });
@@ -183,34 +184,39 @@ void bench_bias_gelu(Report& report, FloatType type, const char* name) {
 
 /// fp32 gradients and masters, bf16 weights, in one flat buffer each.
 void bench_optimizer(Report& report) {
-  constexpr auto kType = FloatType::kFloat32;
+  constexpr auto kType = meg::kernels::FloatType::kFloat32;
   const Buffer gradient(kType, kParameters), master(kType, kParameters);
   const Buffer exp_avg(kType, kParameters), weight(2 * kParameters);
   Buffer exp_avg_sq(4 * kParameters);
   std::vector<float> squares = meg::test::normal_values(kTokens, 1, 2);
   for (float& value : squares) value *= value;
   exp_avg_sq.fill(kType, squares);
-  GradientTensor of_gradient{gradient.get(), FloatType::kFloat32, kParameters};
-  const int64_t chunks = number_chunks(&of_gradient, 1);
-  AdamTensor of_adam{gradient.get(), FloatType::kFloat32, master.get<float>(), exp_avg.get<float>(),
-                     exp_avg_sq.get<float>()};
+  meg::kernels::GradientTensor of_gradient{gradient.get(), meg::kernels::FloatType::kFloat32,
+                                           kParameters};
+  const int64_t chunks = meg::kernels::number_chunks(&of_gradient, 1);
+  meg::kernels::AdamTensor of_adam{gradient.get(), meg::kernels::FloatType::kFloat32,
+                                   master.get<float>(), exp_avg.get<float>(),
+                                   exp_avg_sq.get<float>()};
   of_adam.weight = weight.get();
   of_adam.count = kParameters;
-  number_chunks(&of_adam, 1);
+  meg::kernels::number_chunks(&of_adam, 1);
   const Buffer gradients(sizeof(of_gradient)), adam(sizeof(of_adam));
-  const Buffer of_chunks((chunks + 1) * static_cast<int64_t>(sizeof(GradientStatistics)));
+  const Buffer of_chunks((chunks + 1) *
+                         static_cast<int64_t>(sizeof(meg::kernels::GradientStatistics)));
   cudaMemcpy(gradients.get(), &of_gradient, sizeof(of_gradient), cudaMemcpyHostToDevice);
   cudaMemcpy(adam.get(), &of_adam, sizeof(of_adam), cudaMemcpyHostToDevice);
-  auto* statistics = of_chunks.get<GradientStatistics>();
-  report.line("gradient_statistics", "fp32", CudaRung::kPlain, 4 * kParameters, [&] {
-    return gradient_statistics_cuda(gradients.get<GradientTensor>(), 1, 1, statistics, chunks,
-                                    statistics + chunks, nullptr);
+  auto* statistics = of_chunks.get<meg::kernels::GradientStatistics>();
+  report.line("gradient_statistics", "fp32", meg::kernels::CudaRung::kPlain, 4 * kParameters, [&] {
+    return meg::kernels::gradient_statistics_cuda(gradients.get<meg::kernels::GradientTensor>(), 1,
+                                                  1, statistics, chunks, statistics + chunks,
+                                                  nullptr);
   });
-  AdamStep step;
+  meg::kernels::AdamStep step;
   step.groups[0] = {1e-4f, 0.01f};
-  for (const auto rung : {CudaRung::kPlain, CudaRung::kVector}) {
+  for (const auto rung : {meg::kernels::CudaRung::kPlain, meg::kernels::CudaRung::kVector}) {
     report.line("adam", "fp32", rung, 30 * kParameters, [&] {
-      return multi_tensor_adam_cuda(adam.get<AdamTensor>(), 1, step, chunks, nullptr, rung);
+      return meg::kernels::multi_tensor_adam_cuda(adam.get<meg::kernels::AdamTensor>(), 1, step,
+                                                  chunks, nullptr, rung);
     });
   }
 }
@@ -224,10 +230,10 @@ int main() {
     return 1;
   }
   Report report(copy_speed());
-  bench_cross_entropy(report, FloatType::kFloat32, "fp32");
-  bench_cross_entropy(report, FloatType::kBFloat16, "bf16");
-  bench_bias_gelu(report, FloatType::kFloat32, "fp32");
-  bench_bias_gelu(report, FloatType::kBFloat16, "bf16");
+  bench_cross_entropy(report, meg::kernels::FloatType::kFloat32, "fp32");
+  bench_cross_entropy(report, meg::kernels::FloatType::kBFloat16, "bf16");
+  bench_bias_gelu(report, meg::kernels::FloatType::kFloat32, "fp32");
+  bench_bias_gelu(report, meg::kernels::FloatType::kBFloat16, "bf16");
   bench_optimizer(report);
   return report.all_ran() ? 0 : 1;
 }

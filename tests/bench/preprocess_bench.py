@@ -4,7 +4,7 @@
 preprocess_bench.py [--quick] [--memory] [--runs N] [--corpus KIND ...] [--corpus-dir DIR]
 
 Makes the corpora (300 MB each; --quick: 30 MB) with make_corpus.py of the shared folder, compares
-the outputs byte for byte, then times fresh processes in turns: every figure is a median, word caches
+the outputs byte for byte, then times fresh processes interleaved: every figure is a median, word caches
 are cold. Prints a Markdown table. --memory instead measures peak memory on an input of 2 GB.
 "encode + write" leaves out what comes before the first byte is read: the peer's imports and the
 opening of the tokenizer, on both sides as the program itself prints it.

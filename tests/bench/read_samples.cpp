@@ -16,13 +16,13 @@
 #include <string>
 #include <vector>
 
-#include "libmeg/core/mapped_file.h"
-#include "libmeg/dataset/samples/gpt_datasets.h"
-#include "libmeg/dataset/samples/sample_loader.h"
+#include "libmeg/io/mapped_file.h"
+#include "libmeg/samples/batches/sample_loader.h"
+#include "libmeg/samples/gpt_datasets.h"
 
 namespace {
 
-using meg::SampleDataset;
+using meg::samples::SampleDataset;
 
 constexpr int64_t kMicroBatch = 8;
 constexpr int64_t kEod = 50256;
@@ -39,7 +39,7 @@ T need(meg::Result<T> result) {
 }
 
 std::vector<int64_t> read_integers(const char* path) {
-  const meg::MappedFile file = need(meg::MappedFile::open(path));
+  const meg::io::MappedFile file = need(meg::io::MappedFile::open(path));
   std::vector<int64_t> values(file.bytes().size() / sizeof(int64_t));
   std::memcpy(values.data(), file.bytes().data(), values.size() * sizeof(int64_t));
   return values;
@@ -56,28 +56,28 @@ struct Sample {
   std::vector<int64_t> position_ids;
 };
 
-meg::GptSampleOptions options_for(int64_t length) {
+meg::samples::GptSampleOptions options_for(int64_t length) {
   return {.sequence_length = length, .eod = kEod};
 }
 
 /// visit(i, sample) for each of the numbers.
 template <class Visit>
-void read_fields(const SampleDataset& dataset, const std::vector<int64_t>& numbers, int64_t length,
-                 Visit visit) {
-  const meg::GptSampleOptions options = options_for(length);
+void read_fields(const meg::samples::SampleDataset& dataset, const std::vector<int64_t>& numbers,
+                 int64_t length, Visit visit) {
+  const meg::samples::GptSampleOptions options = options_for(length);
   Sample sample(static_cast<size_t>(length));
   std::vector<int64_t> text(static_cast<size_t>(dataset.text_length()));
   for (size_t i = 0; i < numbers.size(); ++i) {
     const meg::Status status = dataset.text(numbers[i], options.pad, text);
     if (!status.ok()) fail(status.message());
-    meg::fill_gpt_sample(text, options,
-                         {sample.tokens, sample.labels, sample.loss_mask, sample.position_ids, {}});
+    meg::samples::fill_gpt_sample(
+        text, options, {sample.tokens, sample.labels, sample.loss_mask, sample.position_ids, {}});
     visit(i, sample);
   }
 }
 
-void compare(const SampleDataset& dataset, const std::vector<int64_t>& numbers, int64_t length,
-             const std::vector<int64_t>& texts) {
+void compare(const meg::samples::SampleDataset& dataset, const std::vector<int64_t>& numbers,
+             int64_t length, const std::vector<int64_t>& texts) {
   const size_t text_length = static_cast<size_t>(length) + 1;
   if (texts.size() != numbers.size() * text_length) fail("TOKENS: wrong size");
   read_fields(dataset, numbers, length, [&](size_t i, const Sample& sample) {
@@ -100,10 +100,11 @@ void time_pass(const std::string& way, Work work) {
   std::printf("%s %.6f %.6f\n", way.c_str(), seconds.count(), processor_seconds);
 }
 
-void load(const SampleDataset& dataset, int64_t length, int64_t samples, int threads) {
-  auto sampler = need(meg::BatchSampler::create(
+void load(const meg::samples::SampleDataset& dataset, int64_t length, int64_t samples,
+          int threads) {
+  auto sampler = need(meg::samples::BatchSampler::create(
       {.total_samples = dataset.size(), .micro_batch_size = kMicroBatch}));
-  const auto loader = need(meg::SampleLoader::create(
+  const auto loader = need(meg::samples::SampleLoader::create(
       dataset, std::move(sampler),
       {.sample = options_for(length), .micro_batch_size = kMicroBatch, .threads = threads}));
   for (int64_t read = 0; read < samples; read += kMicroBatch) {
@@ -116,14 +117,14 @@ void load(const SampleDataset& dataset, int64_t length, int64_t samples, int thr
 int main(int argc, char** argv) {
   if (argc != 7) fail("usage: read_samples PREFIX CACHE SEQUENCE_LENGTH NUMBERS TOKENS REPEAT");
   const int64_t length = std::atoll(argv[3]);
-  meg::GptDataConfig config;
-  config.blend = meg::Blend{.prefixes = {argv[1]}, .weights = {}};
+  meg::samples::GptDataConfig config;
+  config.blend = meg::samples::Blend{.prefixes = {argv[1]}, .weights = {}};
   config.split = "1,0,0";
   config.sequence_length = length;
   config.cache_path = argv[2];
-  config.version = need(meg::parse_megatron_version("core_v0.16.1"));
-  const meg::GptDatasets datasets = need(meg::build_gpt_datasets(config));
-  const SampleDataset& dataset = *datasets.splits[0];
+  config.version = need(meg::megatron::parse_megatron_version("core_v0.16.1"));
+  const meg::samples::GptDatasets datasets = need(meg::samples::build_gpt_datasets(config));
+  const meg::samples::SampleDataset& dataset = *datasets.splits[0];
   const std::vector<int64_t> numbers = read_integers(argv[4]);
   compare(dataset, numbers, length, read_integers(argv[5]));
   const auto samples = static_cast<int64_t>(numbers.size()) / kMicroBatch * kMicroBatch;

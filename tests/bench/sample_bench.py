@@ -5,7 +5,7 @@ sample_bench.py [--documents N] [--samples K] [--seq-length L] [--runs R] [--fol
 
 Makes a dataset of N documents of 50 to 1499 random tokens. The peer (peer_index.py --getitem of the
 shared folder) and read_samples read the same K samples, in one process and thread each; the texts
-are compared byte for byte first. Then fresh processes run in turns; figures are medians over the
+are compared byte for byte first. Then fresh processes run interleaved; figures are medians over the
 runs, of the peer's best pass and of libmeg's median pass. Everything is read once before it is
 timed, so the data come from memory: DIR is best a tmpfs.
 """

@@ -167,7 +167,7 @@ def main():
     arguments = parse_arguments()
     with tempfile.TemporaryDirectory(prefix="slow-inputs-", dir="/dev/shm") as folder:
         bench = Bench(arguments, folder)
-        print(f"{arguments.megabytes} MB a case, medians of {arguments.runs} runs in turns\n")
+        print(f"{arguments.megabytes} MB a case, medians of {arguments.runs} interleaved runs\n")
         print("| case | s | gigatoken s | ratio |\n|---|---:|---:|---:|")
         for case in arguments.case:
             print(bench.row(case), flush=True)

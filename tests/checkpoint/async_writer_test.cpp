@@ -15,7 +15,7 @@
 #include "tests/checkpoint/training_cases.h"
 #include "tests/temp_folder.h"
 
-namespace meg {
+namespace meg::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -113,4 +113,4 @@ TEST(AsyncWriter, KilledAtAnyTimeLeavesAWholeCheckpointBehindTheTracker) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::checkpoint

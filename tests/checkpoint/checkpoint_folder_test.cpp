@@ -1,4 +1,4 @@
-#include "libmeg/checkpoint/megatron/checkpoint_folder.h"
+#include "libmeg/checkpoint/dialects/mp_rank/checkpoint_folder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include "tests/shared_data.h"
 #include "tests/temp_folder.h"
 
-namespace meg {
+namespace meg::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -378,4 +378,4 @@ TEST(RankFolderName, FollowsMegatron) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::checkpoint

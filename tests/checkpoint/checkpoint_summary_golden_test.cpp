@@ -13,7 +13,7 @@
 #include "libmeg/checkpoint/inspect/pickle_outline.h"
 #include "tests/shared_data.h"
 
-namespace meg {
+namespace meg::checkpoint {
 namespace {
 
 using nlohmann::json;
@@ -159,4 +159,4 @@ TEST(CheckpointStatistics, AreTheSameToTheLastBitInEveryLayout) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::checkpoint

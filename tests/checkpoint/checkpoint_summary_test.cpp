@@ -10,7 +10,7 @@
 #include "tests/checkpoint/sparse_gpt.h"
 #include "tests/temp_folder.h"
 
-namespace meg {
+namespace meg::checkpoint {
 namespace {
 
 using test::SparseGpt;
@@ -80,7 +80,7 @@ TEST(CheckpointSummary, NamesMissingRanksAndShowsTheRest) {
   EXPECT_FALSE(summary->whole.has_value());
   EXPECT_EQ(summary->ranks.size(), 3U);
   EXPECT_FALSE(summary->parameters.has_value());
-  EXPECT_EQ(summary->family, NameFamily::kLegacy);
+  EXPECT_EQ(summary->family, model::NameFamily::kLegacy);
   const auto statistics = checkpoint_statistics(*summary);
   ASSERT_TRUE(statistics.has_value());
   EXPECT_FALSE(statistics->empty());
@@ -186,4 +186,4 @@ TEST(Outline, ShowsEveryContainerOnce) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::checkpoint

@@ -1,4 +1,4 @@
-#include "libmeg/checkpoint/verify/float_scan.h"
+#include "libmeg/checkpoint/verify/internal/float_scan.h"
 
 #include <gtest/gtest.h>
 
@@ -7,9 +7,9 @@
 #include <limits>
 #include <vector>
 
-#include "libmeg/core/float_convert.h"
+#include "libmeg/base/float_convert.h"
 
-namespace meg {
+namespace meg::checkpoint {
 namespace {
 
 /// Every bit pattern of a 16-bit type, in ascending order.
@@ -105,4 +105,4 @@ TEST(ElementText, TellsValuesFromTheirNeighbours) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::checkpoint

@@ -1,4 +1,4 @@
-#include "libmeg/checkpoint/verify/lane_scan.h"
+#include "libmeg/checkpoint/verify/internal/lane_scan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,11 +7,11 @@
 #include <limits>
 #include <vector>
 
-#include "libmeg/core/float_convert.h"
+#include "libmeg/base/float_convert.h"
 #include "tests/checkpoint/transfer_files.h"
 #include "tests/temp_folder.h"
 
-namespace meg {
+namespace meg::checkpoint {
 namespace {
 
 using test::MadeTensor;
@@ -173,4 +173,4 @@ TEST(LaneScan, EndsWhereTheCallerAsks) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::checkpoint

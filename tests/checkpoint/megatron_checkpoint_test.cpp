@@ -1,4 +1,4 @@
-#include "libmeg/checkpoint/megatron/megatron_checkpoint.h"
+#include "libmeg/checkpoint/dialects/mp_rank/megatron_checkpoint.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -11,11 +11,11 @@
 #include <string>
 #include <vector>
 
-#include "libmeg/core/float_convert.h"
+#include "libmeg/base/float_convert.h"
 #include "tests/shared_data.h"
 #include "tests/temp_folder.h"
 
-namespace meg {
+namespace meg::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -49,7 +49,7 @@ std::vector<std::byte> merged(const MegatronCheckpoint& checkpoint,
 struct Layout {
   const char* name;
   int64_t tensor, pipeline, virtual_size;
-  NameFamily family;
+  model::NameFamily family;
   OptimizerForm optimizer;
 };
 
@@ -72,33 +72,36 @@ TEST_P(GoldenLayout, IsFoundFromMetadata) {
 
 INSTANTIATE_TEST_SUITE_P(
     Oracle, GoldenLayout,
-    ::testing::Values(
-        Layout{"gpt_tp1pp1_fp32", 1, 1, 1, NameFamily::kLegacy, OptimizerForm::kFp32},
-        Layout{"gpt_tp2pp2_fp16", 2, 2, 1, NameFamily::kLegacy, OptimizerForm::kMixedPrecision},
-        Layout{"gpt_tp2pp2_bf16_untied", 2, 2, 1, NameFamily::kLegacy,
-               OptimizerForm::kMixedPrecision},
-        Layout{"gpt_tp1pp3_vpp2_fp16", 1, 3, 2, NameFamily::kLegacy,
-               OptimizerForm::kMixedPrecision},
-        Layout{"gpt_tp2pp1_llamaish_bf16", 2, 1, 1, NameFamily::kLegacy,
-               OptimizerForm::kMixedPrecision},
-        Layout{"gpt_tp2pp2_bf16_distopt", 2, 2, 1, NameFamily::kLegacy,
-               OptimizerForm::kDistributed},
-        Layout{"gpt_tp1pp1_bf16_distopt_dp2", 1, 1, 1, NameFamily::kLegacy,
-               OptimizerForm::kDistributed},
-        Layout{"gpt_tp2pp2_fp16__to_tp1pp4", 1, 4, 1, NameFamily::kLegacy, OptimizerForm::kNone},
-        Layout{"v050_legacy_llama_tp2pp1_bf16", 2, 1, 1, NameFamily::kLegacy,
-               OptimizerForm::kMixedPrecision},
-        Layout{"mcore_gpt_tp2pp2_bf16", 2, 2, 1, NameFamily::kMcoreLocal,
-               OptimizerForm::kMixedPrecision},
-        Layout{"mcore_gpt_tp1pp1_bf16_distopt_dp2", 1, 1, 1, NameFamily::kMcoreLocal,
-               OptimizerForm::kDistributed},
-        Layout{"mcore_llama_tp2pp1_fp32", 2, 1, 1, NameFamily::kMcoreLocal, OptimizerForm::kFp32},
-        Layout{"derived_te_names_llama_tp2pp1", 2, 1, 1, NameFamily::kMcoreTransformerEngine,
-               OptimizerForm::kNone},
-        Layout{"old_v0_tp2", 2, 1, 1, NameFamily::kOld, OptimizerForm::kNone},
-        Layout{"old_v1_tp2", 2, 1, 1, NameFamily::kOld, OptimizerForm::kNone},
-        Layout{"megatron_from_hf_llama_tp2", 2, 1, 1, NameFamily::kMcoreLocal,
-               OptimizerForm::kNone}),
+    ::testing::Values(Layout{"gpt_tp1pp1_fp32", 1, 1, 1, model::NameFamily::kLegacy,
+                             OptimizerForm::kFp32},
+                      Layout{"gpt_tp2pp2_fp16", 2, 2, 1, model::NameFamily::kLegacy,
+                             OptimizerForm::kMixedPrecision},
+                      Layout{"gpt_tp2pp2_bf16_untied", 2, 2, 1, model::NameFamily::kLegacy,
+                             OptimizerForm::kMixedPrecision},
+                      Layout{"gpt_tp1pp3_vpp2_fp16", 1, 3, 2, model::NameFamily::kLegacy,
+                             OptimizerForm::kMixedPrecision},
+                      Layout{"gpt_tp2pp1_llamaish_bf16", 2, 1, 1, model::NameFamily::kLegacy,
+                             OptimizerForm::kMixedPrecision},
+                      Layout{"gpt_tp2pp2_bf16_distopt", 2, 2, 1, model::NameFamily::kLegacy,
+                             OptimizerForm::kDistributed},
+                      Layout{"gpt_tp1pp1_bf16_distopt_dp2", 1, 1, 1, model::NameFamily::kLegacy,
+                             OptimizerForm::kDistributed},
+                      Layout{"gpt_tp2pp2_fp16__to_tp1pp4", 1, 4, 1, model::NameFamily::kLegacy,
+                             OptimizerForm::kNone},
+                      Layout{"v050_legacy_llama_tp2pp1_bf16", 2, 1, 1, model::NameFamily::kLegacy,
+                             OptimizerForm::kMixedPrecision},
+                      Layout{"mcore_gpt_tp2pp2_bf16", 2, 2, 1, model::NameFamily::kMcoreLocal,
+                             OptimizerForm::kMixedPrecision},
+                      Layout{"mcore_gpt_tp1pp1_bf16_distopt_dp2", 1, 1, 1,
+                             model::NameFamily::kMcoreLocal, OptimizerForm::kDistributed},
+                      Layout{"mcore_llama_tp2pp1_fp32", 2, 1, 1, model::NameFamily::kMcoreLocal,
+                             OptimizerForm::kFp32},
+                      Layout{"derived_te_names_llama_tp2pp1", 2, 1, 1,
+                             model::NameFamily::kMcoreTransformerEngine, OptimizerForm::kNone},
+                      Layout{"old_v0_tp2", 2, 1, 1, model::NameFamily::kOld, OptimizerForm::kNone},
+                      Layout{"old_v1_tp2", 2, 1, 1, model::NameFamily::kOld, OptimizerForm::kNone},
+                      Layout{"megatron_from_hf_llama_tp2", 2, 1, 1, model::NameFamily::kMcoreLocal,
+                             OptimizerForm::kNone}),
     [](const auto& instance) { return instance.param.name; });
 
 struct Pair {
@@ -125,7 +128,7 @@ TEST_P(GoldenPair, MergesToTheSameModel) {
     const std::vector<std::byte> left = merged(*one, parameter, parameter.tensors[0]);
     const std::vector<std::byte> right = merged(*other, *found, found->tensors[0]);
     const size_t common = std::min(left.size(), right.size());
-    if (parameter.partition != Partition::kVocabulary) {
+    if (parameter.partition != model::Partition::kVocabulary) {
       EXPECT_EQ(left.size(), right.size());
     }
     EXPECT_EQ(std::memcmp(left.data(), right.data(), common), 0) << parameter.name;
@@ -207,7 +210,7 @@ TEST_P(GoldenOptimizer, StatesBelongToTheParametersThatTrainingSaysTheyDo) {
         }
         const std::string flat =
             parameter->layer.has_value()
-                ? with_layer(parameter->spelling, *parameter->layer - first_layer)
+                ? model::with_layer(parameter->spelling, *parameter->layer - first_layer)
                 : parameter->spelling;
         if (params_name(flat, opened->virtual_pipeline_model_parallel_size() > 1,
                         parameter->chunk) != name) {
@@ -293,7 +296,7 @@ TEST(MegatronCheckpointTest, TakesMissingArgsFromTheCaller) {
   MEG_REQUIRE_SHARED("oracle/checkpoints/old_flat2019_tp2");
   OpenCheckpointOptions options;
   EXPECT_FALSE(open_case(case_path("old_flat2019_tp2"), options).has_value());
-  options.fallback = [](std::string_view name) -> std::optional<FieldValue> {
+  options.fallback = [](std::string_view name) -> std::optional<megatron::FieldValue> {
     if (name == "num_layers") return int64_t{4};
     if (name == "hidden_size") return int64_t{32};
     if (name == "num_attention_heads") return int64_t{4};
@@ -303,9 +306,9 @@ TEST(MegatronCheckpointTest, TakesMissingArgsFromTheCaller) {
   const auto opened = open_case(case_path("old_flat2019_tp2"), options);
   ASSERT_TRUE(opened.has_value()) << opened.error().message();
   EXPECT_EQ(opened->tensor_model_parallel_size(), 2);
-  EXPECT_EQ(opened->family(), NameFamily::kFlat);
+  EXPECT_EQ(opened->family(), model::NameFamily::kFlat);
   EXPECT_EQ(opened->checkpoint_version(), 0);
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::checkpoint

@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "libmeg/checkpoint/pickle/pickle_reader.h"
-#include "libmeg/checkpoint/pickle/pickle_writer.h"
+#include "libmeg/checkpoint/container/pickle/pickle_reader.h"
+#include "libmeg/checkpoint/container/pickle/pickle_writer.h"
 #include "tests/checkpoint/data_pkl.h"
 #include "tests/shared_data.h"
 
-namespace meg {
+namespace meg::checkpoint {
 namespace {
 
 constexpr const char* kOracle = "oracle/checkpoints";
@@ -67,4 +67,4 @@ TEST(PickleGolden, WritesTheBytesOfEveryMegatronCheckpointAgain) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::checkpoint

@@ -1,14 +1,14 @@
-#include "libmeg/checkpoint/pickle/pickle_graph.h"
+#include "libmeg/checkpoint/container/pickle/pickle_graph.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "libmeg/checkpoint/pickle/pickle_reader.h"
-#include "libmeg/checkpoint/pickle/pickle_writer.h"
+#include "libmeg/checkpoint/container/pickle/pickle_reader.h"
+#include "libmeg/checkpoint/container/pickle/pickle_writer.h"
 #include "tests/checkpoint/data_pkl.h"
 
-namespace meg {
+namespace meg::checkpoint {
 namespace {
 
 using namespace std::string_literals;
@@ -124,4 +124,4 @@ TEST(PickleCopier, TakesReplacements) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::checkpoint

@@ -1,4 +1,4 @@
-#include "libmeg/checkpoint/pickle/pickle_reader.h"
+#include "libmeg/checkpoint/container/pickle/pickle_reader.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,11 +8,11 @@
 #include <string>
 #include <string_view>
 
-#include "libmeg/checkpoint/pickle/pickle_opcode.h"
+#include "libmeg/checkpoint/container/pickle/pickle_opcode.h"
 #include "tests/checkpoint/data_pkl.h"
 #include "tests/shared_data.h"
 
-namespace meg {
+namespace meg::checkpoint {
 namespace {
 
 using namespace std::string_literals;
@@ -305,4 +305,4 @@ TEST(PickleReader, RefusesOrKeepsHostilePicklesAndRunsNone) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::checkpoint

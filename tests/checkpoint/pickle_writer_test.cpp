@@ -1,15 +1,15 @@
-#include "libmeg/checkpoint/pickle/pickle_writer.h"
+#include "libmeg/checkpoint/container/pickle/pickle_writer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "libmeg/checkpoint/pickle/pickle_opcode.h"
-#include "libmeg/checkpoint/pickle/pickle_reader.h"
+#include "libmeg/checkpoint/container/pickle/pickle_opcode.h"
+#include "libmeg/checkpoint/container/pickle/pickle_reader.h"
 #include "tests/checkpoint/data_pkl.h"
 
-namespace meg {
+namespace meg::checkpoint {
 namespace {
 
 using namespace std::string_literals;
@@ -107,4 +107,4 @@ TEST(PickleWriter, EndsAtTheByteLimit) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::checkpoint

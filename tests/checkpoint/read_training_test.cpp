@@ -4,18 +4,18 @@
 #include <cstring>
 #include <filesystem>
 
-#include "libmeg/checkpoint/megatron/model_arguments.h"
+#include "libmeg/base/float_convert.h"
+#include "libmeg/checkpoint/dialects/mp_rank/model_arguments.h"
 #include "libmeg/checkpoint/training/check_architecture.h"
 #include "libmeg/checkpoint/training/read_training_state.h"
 #include "libmeg/checkpoint/training/read_training_tensors.h"
 #include "libmeg/checkpoint/training/write_training_checkpoint.h"
-#include "libmeg/core/float_convert.h"
 #include "libmeg/megatron/argument_values.h"
 #include "tests/checkpoint/training_cases.h"
 #include "tests/shared_data.h"
 #include "tests/temp_folder.h"
 
-namespace meg {
+namespace meg::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -70,7 +70,7 @@ TEST(ReadTrainingState, KnowsWhereARunStood) {
                                  {"wd_incr_steps", int64_t{240}}};
   EXPECT_EQ(state->opt_param_scheduler, scheduler);
   EXPECT_EQ(state->rng->tracker.size(), 1u);
-  EXPECT_EQ(state->args.field("seed"), FieldValue(int64_t{42}));
+  EXPECT_EQ(state->args.field("seed"), megatron::FieldValue(int64_t{42}));
 }
 
 TEST(ReadTrainingState, LoadsOnlyWhatTheFlagsAskFor) {
@@ -312,7 +312,7 @@ TEST_F(Architecture, NoArgumentOfTheModelIsPassedOver) {
   const auto defaults = megatron::ArgumentValues::defaults(
       megatron::argument_rows(megatron::ArgumentFamily::kTraining));
   const auto run = [&](std::string_view name) {
-    const std::optional<FieldValue> own = args_.field(name);
+    const std::optional<megatron::FieldValue> own = args_.field(name);
     return own.has_value() ? own : defaults.field(name);
   };
   const std::string error = check_architecture(test::open_or_fail(folder.path()), run).message();
@@ -341,4 +341,4 @@ TEST_F(Architecture, AListOrAnObjectIsADifference) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::checkpoint

@@ -12,7 +12,7 @@
 
 #include "tests/checkpoint/reshard_cases.h"
 
-namespace meg {
+namespace meg::checkpoint {
 namespace {
 
 using ::testing::IsEmpty;
@@ -44,7 +44,7 @@ std::vector<Conversion> conversions() {
       } else if (arguments[i] == "--true-vocab-size") {
         conversion.options.true_vocab_size = std::stoll(value);
       } else if (arguments[i] == "--saver" && value == "legacy") {
-        conversion.options.names = NameFamily::kLegacy;
+        conversion.options.names = model::NameFamily::kLegacy;
       }
     }
     found.push_back(std::move(conversion));
@@ -93,7 +93,7 @@ TEST(ReshardGolden, OldRowOrdersBecomeTheModelsOwn) {
     SCOPED_TRACE(name);
     const test::TempFolder folder;
     ReshardOptions options = test::to_layout(2, 1);
-    options.names = NameFamily::kLegacy;
+    options.names = model::NameFamily::kLegacy;
     test::reshard(test::oracle(name), folder.path("saved"), options);
     const test::Ranks found = test::open_ranks(folder.path("saved"));
     ASSERT_EQ(found.size(), want.size());
@@ -107,4 +107,4 @@ TEST(ReshardGolden, OldRowOrdersBecomeTheModelsOwn) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::checkpoint

@@ -7,10 +7,10 @@
 
 #include <string>
 
-#include "libmeg/core/float_convert.h"
+#include "libmeg/base/float_convert.h"
 #include "tests/checkpoint/reshard_cases.h"
 
-namespace meg {
+namespace meg::checkpoint {
 namespace {
 
 using ::testing::IsEmpty;
@@ -191,4 +191,4 @@ TEST(ReshardOptimizer, MastersRoundToTheWeightsInEveryLayout) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::checkpoint

@@ -1,4 +1,4 @@
-#include "libmeg/checkpoint/reshard/reshard.h"
+#include "libmeg/checkpoint/convert/reshard.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -11,7 +11,7 @@
 
 #include "tests/checkpoint/reshard_cases.h"
 
-namespace meg {
+namespace meg::checkpoint {
 namespace {
 
 using ::testing::Contains;
@@ -42,13 +42,14 @@ TEST(Reshard, RefusesSizesThatDoNotDivideAndSaysWhichDo) {
 TEST(Reshard, RefusesATableThatDoesNotDivideWithoutTheTrueVocabularySize) {
   MEG_REQUIRE_SHARED("oracle/checkpoints/old_flat2019_tp2");
   OpenCheckpointOptions shape;
-  shape.fallback = [](std::string_view name) -> std::optional<FieldValue> {
+  shape.fallback = [](std::string_view name) -> std::optional<megatron::FieldValue> {
     const std::map<std::string_view, int64_t> fields = {{"num_layers", 4},
                                                         {"hidden_size", 32},
                                                         {"num_attention_heads", 4},
                                                         {"make_vocab_size_divisible_by", 1}};
     const auto found = fields.find(name);
-    return found == fields.end() ? std::nullopt : std::optional<FieldValue>(found->second);
+    return found == fields.end() ? std::nullopt
+                                 : std::optional<megatron::FieldValue>(found->second);
   };
   const auto even = test::open_checkpoint(test::oracle("old_flat2019_tp2"), shape);
   ASSERT_TRUE(even.has_value()) << even.error().message();
@@ -233,10 +234,11 @@ TEST(Reshard, LeavesTheOptimizerAndItsSchedulerOut) {
 TEST(Reshard, NamesGoBothWays) {
   MEG_REQUIRE_SHARED("oracle/checkpoints/gpt_tp2pp2_fp16");
   for (const auto& [name, there, back] :
-       {std::tuple{"gpt_tp2pp2_fp16", NameFamily::kMcoreLocal, NameFamily::kLegacy},
-        std::tuple{"mcore_gpt_tp2pp2_bf16", NameFamily::kLegacy, NameFamily::kMcoreLocal},
-        std::tuple{"v050_legacy_llama_tp2pp1_bf16", NameFamily::kMcoreTransformerEngine,
-                   NameFamily::kLegacy}}) {
+       {std::tuple{"gpt_tp2pp2_fp16", model::NameFamily::kMcoreLocal, model::NameFamily::kLegacy},
+        std::tuple{"mcore_gpt_tp2pp2_bf16", model::NameFamily::kLegacy,
+                   model::NameFamily::kMcoreLocal},
+        std::tuple{"v050_legacy_llama_tp2pp1_bf16", model::NameFamily::kMcoreTransformerEngine,
+                   model::NameFamily::kLegacy}}) {
     SCOPED_TRACE(name);
     const test::TempFolder folder;
     const auto source = test::open_checkpoint(test::oracle(name));
@@ -347,4 +349,4 @@ TEST(Reshard, ReleaseStaysRelease) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::checkpoint

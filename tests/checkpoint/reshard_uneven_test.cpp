@@ -4,11 +4,11 @@
 
 #include <string>
 
-#include "libmeg/checkpoint/reshard/target_layout.h"
-#include "libmeg/checkpoint/reshard/target_tree.h"
+#include "libmeg/checkpoint/convert/internal/target_layout.h"
+#include "libmeg/checkpoint/convert/internal/target_tree.h"
 #include "tests/checkpoint/reshard_cases.h"
 
-namespace meg {
+namespace meg::checkpoint {
 namespace {
 
 using ::testing::IsEmpty;
@@ -104,4 +104,4 @@ TEST(ReshardUneven, BecomesEvenInAnotherPipelineWithNothingLost) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::checkpoint

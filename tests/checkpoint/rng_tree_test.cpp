@@ -1,14 +1,14 @@
-#include "libmeg/checkpoint/training/rng_tree.h"
+#include "libmeg/checkpoint/training/internal/rng_tree.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "libmeg/checkpoint/inspect/numpy_array.h"
+#include "libmeg/checkpoint/inspect/internal/numpy_array.h"
 #include "libmeg/checkpoint/training/seeded_generators.h"
 #include "tests/checkpoint/torch_tree.h"
 #include "tests/temp_folder.h"
 
-namespace meg {
+namespace meg::checkpoint {
 namespace {
 
 using ::testing::HasSubstr;
@@ -29,7 +29,7 @@ TorchFile file_with(const test::TempFolder& folder, const Add& add) {
   return std::move(*file);
 }
 
-RngState seeded() { return seeded_rng_state(7, 0, 0, NameFamily::kMcoreLocal); }
+RngState seeded() { return seeded_rng_state(7, 0, 0, model::NameFamily::kMcoreLocal); }
 
 TEST(RngTree, ComesBackWithNormalNumbersInHandAndGeneratorsOfTheCpu) {
   test::TempFolder folder;
@@ -103,4 +103,4 @@ TEST(RngTree, SaysWhatIsNotAGeneratorsState) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::checkpoint

@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "libmeg/checkpoint/megatron/checkpoint_folder.h"
-#include "libmeg/checkpoint/torch_file/torch_file_writer.h"
-#include "libmeg/core/crc32.h"
+#include "libmeg/checkpoint/container/torch_file/torch_file_writer.h"
+#include "libmeg/checkpoint/dialects/mp_rank/checkpoint_folder.h"
+#include "libmeg/io/crc32.h"
 #include "libmeg/model/vocab_padding.h"
 
 namespace meg::test {
@@ -29,29 +29,31 @@ struct SparseGpt {
   };
 
   std::vector<Row> rows(int64_t stage) const;
-  PickleId args(PickleGraph& graph) const;
+  checkpoint::PickleId args(checkpoint::PickleGraph& graph) const;
   Status write_rank(const std::string& path, int64_t stage) const;
 };
 
 namespace sparse {
 
 /// The dict under `key` of a dict, made where it is missing.
-inline PickleId child(PickleGraph& graph, PickleId dict, const std::string& key) {
+inline checkpoint::PickleId child(checkpoint::PickleGraph& graph, checkpoint::PickleId dict,
+                                  const std::string& key) {
   if (const auto found = graph.find(dict, key)) return *found;
-  const PickleId made = graph.add_dict();
-  const PickleId name = graph.add_string(key);
-  std::vector<PickleId>& pairs = graph.mutable_node(dict).children;
+  const checkpoint::PickleId made = graph.add_dict();
+  const checkpoint::PickleId name = graph.add_string(key);
+  std::vector<checkpoint::PickleId>& pairs = graph.mutable_node(dict).children;
   pairs.insert(pairs.end(), {name, made});
   return made;
 }
 
-inline void set(PickleGraph& graph, PickleId dict, PickleId key, PickleId value) {
-  std::vector<PickleId>& pairs = graph.mutable_node(dict).children;
+inline void set(checkpoint::PickleGraph& graph, checkpoint::PickleId dict, checkpoint::PickleId key,
+                checkpoint::PickleId value) {
+  std::vector<checkpoint::PickleId>& pairs = graph.mutable_node(dict).children;
   pairs.insert(pairs.end(), {key, value});
 }
 
-inline PickleId add_zeros(TorchFileContent& content, DType dtype,
-                          const std::vector<int64_t>& shape) {
+inline checkpoint::PickleId add_zeros(checkpoint::TorchFileContent& content, DType dtype,
+                                      const std::vector<int64_t>& shape) {
   int64_t elements = 1;
   for (const int64_t size : shape) elements *= size;
   const auto bytes = static_cast<uint64_t>(elements * dtype_size(dtype));
@@ -62,7 +64,7 @@ inline PickleId add_zeros(TorchFileContent& content, DType dtype,
 
 inline std::vector<SparseGpt::Row> SparseGpt::rows(int64_t stage) const {
   const int64_t t = tensor_size, h = hidden;
-  const int64_t padded = *padded_vocab_size(vocab, 128, t);
+  const int64_t padded = *model::padded_vocab_size(vocab, 128, t);
   std::vector<Row> all;
   if (stage == 0) {
     all.push_back({"language_model/embedding/word_embeddings/weight", {padded / t, h}});
@@ -93,8 +95,8 @@ inline std::vector<SparseGpt::Row> SparseGpt::rows(int64_t stage) const {
   return all;
 }
 
-inline PickleId SparseGpt::args(PickleGraph& graph) const {
-  const PickleId fields = graph.add_dict();
+inline checkpoint::PickleId SparseGpt::args(checkpoint::PickleGraph& graph) const {
+  const checkpoint::PickleId fields = graph.add_dict();
   const std::initializer_list<std::pair<const char*, int64_t>> values = {
       {"num_layers", layers},
       {"hidden_size", hidden},
@@ -104,57 +106,58 @@ inline PickleId SparseGpt::args(PickleGraph& graph) const {
       {"tensor_model_parallel_size", tensor_size},
       {"pipeline_model_parallel_size", pipeline_size}};
   for (const auto& [name, value] : values) {
-    const PickleId key = graph.add_string(name);
+    const checkpoint::PickleId key = graph.add_string(name);
     sparse::set(graph, fields, key, graph.add_int(value));
   }
-  const PickleId object = graph.add_call(
-      PickleCallForm::kNewObj, graph.add_global("argparse", "Namespace"), graph.add_tuple({}));
+  const checkpoint::PickleId object =
+      graph.add_call(checkpoint::PickleCallForm::kNewObj, graph.add_global("argparse", "Namespace"),
+                     graph.add_tuple({}));
   graph.mutable_call(object).states.push_back(fields);
   return object;
 }
 
 inline Status SparseGpt::write_rank(const std::string& path, int64_t stage) const {
-  TorchFileContent content;
-  PickleGraph& graph = content.graph();
+  checkpoint::TorchFileContent content;
+  checkpoint::PickleGraph& graph = content.graph();
   content.root = graph.add_dict();
-  const auto set = [&](PickleId dict, const char* key, PickleId value) {
-    const PickleId name = graph.add_string(key);
+  const auto set = [&](checkpoint::PickleId dict, const char* key, checkpoint::PickleId value) {
+    const checkpoint::PickleId name = graph.add_string(key);
     sparse::set(graph, dict, name, value);
   };
   set(content.root, "args", args(graph));
   set(content.root, "checkpoint_version", graph.add_float(3.0));
   set(content.root, "iteration", graph.add_int(100));
   const std::vector<Row> parameters = rows(stage);
-  const PickleId model = sparse::child(graph, content.root, "model");
+  const checkpoint::PickleId model = sparse::child(graph, content.root, "model");
   for (const Row& row : parameters) {
-    PickleId dict = model;
+    checkpoint::PickleId dict = model;
     size_t begin = 0;
     for (size_t end; (end = row.name.find('/', begin)) != std::string::npos; begin = end + 1) {
       dict = sparse::child(graph, dict, row.name.substr(begin, end - begin));
     }
-    const PickleId tensor =
+    const checkpoint::PickleId tensor =
         sparse::add_zeros(content, has_optimizer ? DType::kFloat16 : DType::kFloat32, row.shape);
     set(dict, row.name.substr(begin).c_str(), tensor);
   }
   if (has_optimizer) {
-    const PickleId outer = sparse::child(graph, content.root, "optimizer");
-    const PickleId inner = sparse::child(graph, outer, "optimizer");
-    const PickleId state = sparse::child(graph, inner, "state");
-    std::vector<PickleId> groups, masters;
+    const checkpoint::PickleId outer = sparse::child(graph, content.root, "optimizer");
+    const checkpoint::PickleId inner = sparse::child(graph, outer, "optimizer");
+    const checkpoint::PickleId state = sparse::child(graph, inner, "state");
+    std::vector<checkpoint::PickleId> groups, masters;
     int64_t id = 0;
     for (const bool decays : {true, false}) {
-      std::vector<PickleId> ids, group_masters;
+      std::vector<checkpoint::PickleId> ids, group_masters;
       for (const Row& row : parameters) {
         if ((row.shape.size() > 1) != decays) continue;
-        const PickleId moments = graph.add_dict();
+        const checkpoint::PickleId moments = graph.add_dict();
         set(moments, "exp_avg", sparse::add_zeros(content, DType::kFloat32, row.shape));
         set(moments, "exp_avg_sq", sparse::add_zeros(content, DType::kFloat32, row.shape));
-        const PickleId key = graph.add_int(id);
+        const checkpoint::PickleId key = graph.add_int(id);
         sparse::set(graph, state, key, moments);
         ids.push_back(graph.add_int(id++));
         group_masters.push_back(sparse::add_zeros(content, DType::kFloat32, row.shape));
       }
-      const PickleId group = graph.add_dict();
+      const checkpoint::PickleId group = graph.add_dict();
       set(group, "wd_mult", graph.add_float(decays ? 1.0 : 0.0));
       set(group, "params", graph.add_list(ids));
       groups.push_back(group);
@@ -163,11 +166,12 @@ inline Status SparseGpt::write_rank(const std::string& path, int64_t stage) cons
     set(inner, "param_groups", graph.add_list(groups));
     set(outer, "fp32_from_fp16_params", graph.add_list(masters));
   }
-  MEG_ASSIGN_OR_RETURN(TorchFileLayout layout, lay_out(content, "model_optim_rng"));
-  MEG_ASSIGN_OR_RETURN(TorchFileWriter writer,
-                       TorchFileWriter::create(path, content, std::move(layout)));
+  MEG_ASSIGN_OR_RETURN(checkpoint::TorchFileLayout layout,
+                       checkpoint::lay_out(content, "model_optim_rng"));
+  MEG_ASSIGN_OR_RETURN(checkpoint::TorchFileWriter writer,
+                       checkpoint::TorchFileWriter::create(path, content, std::move(layout)));
   for (size_t i = 0; i < content.storages().size(); ++i) {
-    writer.set_crc(static_cast<int>(i), crc32_of_zeros(content.storages()[i].bytes));
+    writer.set_crc(static_cast<int>(i), io::crc32_of_zeros(content.storages()[i].bytes));
   }
   return writer.finish();
 }
@@ -175,13 +179,13 @@ inline Status SparseGpt::write_rank(const std::string& path, int64_t stage) cons
 inline Status SparseGpt::write(const std::string& root) const {
   for (int64_t p = 0; p < pipeline_size; ++p) {
     for (int64_t t = 0; t < tensor_size; ++t) {
-      const std::string folder =
-          root + "/" + iteration_folder_name(100) + "/" + rank_folder_name(t, p, pipeline_size);
+      const std::string folder = root + "/" + checkpoint::iteration_folder_name(100) + "/" +
+                                 checkpoint::rank_folder_name(t, p, pipeline_size);
       std::filesystem::create_directories(folder);
       MEG_RETURN_IF_ERROR(write_rank(folder + "/model_optim_rng.pt", p));
     }
   }
-  return write_tracker(root, 100);
+  return checkpoint::write_tracker(root, 100);
 }
 
 }  // namespace meg::test

@@ -6,9 +6,9 @@
 #include <limits>
 #include <vector>
 
-#include "libmeg/core/float_convert.h"
+#include "libmeg/base/float_convert.h"
 
-namespace meg {
+namespace meg::checkpoint {
 namespace {
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
@@ -78,4 +78,4 @@ TEST(TensorDifference, ComparesIntegersByTheirBits) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::checkpoint

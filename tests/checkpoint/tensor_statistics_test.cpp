@@ -8,9 +8,9 @@
 #include <limits>
 #include <random>
 
-#include "libmeg/checkpoint/inspect/statistics_kernels.h"
+#include "libmeg/checkpoint/inspect/internal/statistics_kernels.h"
 
-namespace meg {
+namespace meg::checkpoint {
 namespace {
 
 template <class T>
@@ -204,4 +204,4 @@ TEST(TensorStatistics, StopWhenTheCallerAsks) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::checkpoint

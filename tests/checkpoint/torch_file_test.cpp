@@ -1,4 +1,4 @@
-#include "libmeg/checkpoint/torch_file/torch_file.h"
+#include "libmeg/checkpoint/container/torch_file/torch_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,13 +7,13 @@
 #include <functional>
 #include <vector>
 
-#include "libmeg/checkpoint/pickle/pickle_writer.h"
-#include "libmeg/checkpoint/torch_file/torch_file_writer.h"
+#include "libmeg/checkpoint/container/pickle/pickle_writer.h"
+#include "libmeg/checkpoint/container/torch_file/torch_file_writer.h"
 #include "tests/checkpoint/memory_file.h"
 #include "tests/checkpoint/zip_bytes.h"
 #include "tests/temp_folder.h"
 
-namespace meg {
+namespace meg::checkpoint {
 namespace {
 
 using test::MemoryFile;
@@ -578,4 +578,4 @@ TEST(LegacyTorchFile, RefusesEveryTruncation) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::checkpoint

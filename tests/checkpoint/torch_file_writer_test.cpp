@@ -1,4 +1,4 @@
-#include "libmeg/checkpoint/torch_file/torch_file_writer.h"
+#include "libmeg/checkpoint/container/torch_file/torch_file_writer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,11 +8,11 @@
 
 #include <thread>
 
-#include "libmeg/checkpoint/torch_file/torch_file.h"
-#include "libmeg/core/crc32.h"
+#include "libmeg/checkpoint/container/torch_file/torch_file.h"
+#include "libmeg/io/crc32.h"
 #include "tests/temp_folder.h"
 
-namespace meg {
+namespace meg::checkpoint {
 namespace {
 
 using ::testing::HasSubstr;
@@ -56,7 +56,7 @@ TEST(TorchFileWriter, TakesStoragesInAnyOrderFromSeveralThreads) {
       const auto mine = std::span(bytes).last(1000);
       EXPECT_TRUE(writer->write(i, 500, mine.subspan(500)).ok());
       EXPECT_TRUE(writer->write(i, 0, mine.first(500)).ok());
-      writer->set_crc(i, crc32(mine));
+      writer->set_crc(i, io::crc32(mine));
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -89,9 +89,9 @@ TEST(TorchFileWriter, WritesMoreThan4GiBWithItsHoles) {
   ASSERT_TRUE(writer.has_value()) << writer.error().message();
   const auto last = bytes_counting(4);
   ASSERT_TRUE(writer->write(0, big - 4, last).ok());
-  writer->set_crc(0, crc32_combine(crc32_of_zeros(big - 4), crc32(last), 4));
+  writer->set_crc(0, io::crc32_combine(io::crc32_of_zeros(big - 4), io::crc32(last), 4));
   ASSERT_TRUE(writer->write(1, 0, std::span(last).first(3)).ok());
-  writer->set_crc(1, crc32(std::span(last).first(3)));
+  writer->set_crc(1, io::crc32(std::span(last).first(3)));
   ASSERT_TRUE(writer->finish().ok());
 
   struct stat info {};
@@ -107,7 +107,8 @@ TEST(TorchFileWriter, WritesMoreThan4GiBWithItsHoles) {
   EXPECT_EQ(found, last);
   EXPECT_GT(file->storages()[1].file_offset, uint64_t{5} << 30);
   ASSERT_TRUE(file->read_storage(1, 0, std::span(found).first(3)).ok());
-  EXPECT_EQ(file->storages()[0].crc, crc32_combine(crc32_of_zeros(big - 4), crc32(last), 4));
+  EXPECT_EQ(file->storages()[0].crc,
+            io::crc32_combine(io::crc32_of_zeros(big - 4), io::crc32(last), 4));
 }
 
 TEST(TorchFileWriter, AlignsEveryStorageTo64Bytes) {
@@ -187,4 +188,4 @@ TEST(TorchFileWriter, SaysWhenTheDeviceIsFull) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::checkpoint

@@ -13,22 +13,22 @@ class Comparison {
   std::vector<std::string> found;
 
   void compare(TreeNode a, TreeNode b, const std::string& path) {
-    const TensorView* left = a.file->tensor(a.id);
-    const TensorView* right = b.file->tensor(b.id);
+    const checkpoint::TensorView* left = a.file->tensor(a.id);
+    const checkpoint::TensorView* right = b.file->tensor(b.id);
     if (left != nullptr || right != nullptr) return compare_tensors(a, b, path);
-    const PickleNode& x = a.graph().node(a.id);
-    const PickleNode& y = b.graph().node(b.id);
+    const checkpoint::PickleNode& x = a.graph().node(a.id);
+    const checkpoint::PickleNode& y = b.graph().node(b.id);
     const bool same = x.kind == y.kind && x.boolean == y.boolean && x.integer == y.integer &&
                       x.real == y.real && x.text == y.text && x.name == y.name;
     if (!same) return differ(path, a, b);
-    if (x.kind == PickleKind::kDict) {
+    if (x.kind == checkpoint::PickleKind::kDict) {
       compare_pairs(a, b, x.children, y.children, path);
     } else {
       compare_lists(a, b, x.children, y.children, path);
     }
-    if (x.kind != PickleKind::kCall) return;
-    const PickleCall& left_call = a.graph().call(a.id);
-    const PickleCall& right_call = b.graph().call(b.id);
+    if (x.kind != checkpoint::PickleKind::kCall) return;
+    const checkpoint::PickleCall& left_call = a.graph().call(a.id);
+    const checkpoint::PickleCall& right_call = b.graph().call(b.id);
     compare_lists(a, b, left_call.items, right_call.items, path);
     compare_pairs(a, b, left_call.pairs, right_call.pairs, path);
     if (a.graph().class_name(a.id) == "collections.OrderedDict") return;
@@ -42,20 +42,20 @@ class Comparison {
   }
 
   void compare_tensors(TreeNode a, TreeNode b, const std::string& path) {
-    const TensorView* left = a.file->tensor(a.id);
-    const TensorView* right = b.file->tensor(b.id);
+    const checkpoint::TensorView* left = a.file->tensor(a.id);
+    const checkpoint::TensorView* right = b.file->tensor(b.id);
     if (left == nullptr || right == nullptr) return differ(path, a, b);
     if (left->dtype != right->dtype || left->shape != right->shape) {
       found.push_back(fmt::format("{}: {} {} and {} {}", path, dtype_name(left->dtype),
-                                  shape_text(left->shape), dtype_name(right->dtype),
-                                  shape_text(right->shape)));
+                                  checkpoint::shape_text(left->shape), dtype_name(right->dtype),
+                                  checkpoint::shape_text(right->shape)));
     } else if (a.bytes() != b.bytes()) {
       found.push_back(path + ": other values");
     }
   }
 
-  void compare_lists(TreeNode a, TreeNode b, const std::vector<PickleId>& x,
-                     const std::vector<PickleId>& y, const std::string& path) {
+  void compare_lists(TreeNode a, TreeNode b, const std::vector<checkpoint::PickleId>& x,
+                     const std::vector<checkpoint::PickleId>& y, const std::string& path) {
     if (x.size() != y.size()) {
       found.push_back(fmt::format("{}: {} elements and {}", path, x.size(), y.size()));
       return;
@@ -65,8 +65,8 @@ class Comparison {
     }
   }
 
-  void compare_pairs(TreeNode a, TreeNode b, const std::vector<PickleId>& x,
-                     const std::vector<PickleId>& y, const std::string& path) {
+  void compare_pairs(TreeNode a, TreeNode b, const std::vector<checkpoint::PickleId>& x,
+                     const std::vector<checkpoint::PickleId>& y, const std::string& path) {
     if (x.size() != y.size()) {
       found.push_back(fmt::format("{}: {} keys and {}", path, x.size() / 2, y.size() / 2));
     }
@@ -86,13 +86,13 @@ TreeNode TreeNode::at(const std::string& path) const {
     const size_t end = std::min(path.find('/', begin), path.size());
     const std::string key = path.substr(begin, end - begin);
     begin = end + 1;
-    const PickleGraph& graph = node.graph();
-    const PickleNode& here = graph.node(node.id);
+    const checkpoint::PickleGraph& graph = node.graph();
+    const checkpoint::PickleNode& here = graph.node(node.id);
     size_t index = 0;
     const bool is_number =
         std::from_chars(key.data(), key.data() + key.size(), index).ptr == key.data() + key.size();
-    std::optional<PickleId> found = graph.find(node.id, key);
-    if (here.kind == PickleKind::kList || here.kind == PickleKind::kTuple) {
+    std::optional<checkpoint::PickleId> found = graph.find(node.id, key);
+    if (here.kind == checkpoint::PickleKind::kList || here.kind == checkpoint::PickleKind::kTuple) {
       if (is_number && index < here.children.size()) found = here.children[index];
     } else if (!found.has_value() && is_number) {
       const auto pairs = graph.pairs(node.id);
@@ -106,12 +106,12 @@ TreeNode TreeNode::at(const std::string& path) const {
 }
 
 TreeNode TreeNode::attribute(const std::string& name) const {
-  const std::optional<PickleId> found = graph().attribute(id, name);
+  const std::optional<checkpoint::PickleId> found = graph().attribute(id, name);
   return found.has_value() ? TreeNode{file, *found} : TreeNode{};
 }
 
 std::vector<std::byte> TreeNode::bytes() const {
-  const TensorView* view = file == nullptr ? nullptr : file->tensor(id);
+  const checkpoint::TensorView* view = file == nullptr ? nullptr : file->tensor(id);
   if (view == nullptr) return {};
   std::vector<std::byte> bytes(static_cast<size_t>(view->bytes()));
   return file->read_elements(*view, 0, bytes).ok() ? bytes : std::vector<std::byte>();

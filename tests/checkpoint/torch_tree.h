@@ -3,16 +3,16 @@
 #include <string>
 #include <vector>
 
-#include "libmeg/checkpoint/torch_file/torch_file.h"
+#include "libmeg/checkpoint/container/torch_file/torch_file.h"
 
 namespace meg::test {
 
 /// A node of a file's tree.
 struct TreeNode {
-  const TorchFile* file = nullptr;
-  PickleId id = 0;
+  const checkpoint::TorchFile* file = nullptr;
+  checkpoint::PickleId id = 0;
 
-  const PickleGraph& graph() const { return file->graph(); }
+  const checkpoint::PickleGraph& graph() const { return file->graph(); }
 
   /// The value under a path of dict keys and list indices, "optimizer/optimizer/state/0"; a node
   /// without file where there is none. Keys that hold `/` cannot be named.
@@ -30,7 +30,7 @@ struct TreeNode {
   std::vector<std::string> keys() const;
 };
 
-inline TreeNode root_of(const TorchFile& file) { return {&file, file.root()}; }
+inline TreeNode root_of(const checkpoint::TorchFile& file) { return {&file, file.root()}; }
 
 /// Where two trees differ in kinds, values, keys or their order, or in tensors (dtype, shape, each
 /// byte): "model/encoder/...: ..."; empty where they are the same. What an OrderedDict carries

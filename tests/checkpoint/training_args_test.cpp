@@ -6,7 +6,7 @@
 #include "tests/checkpoint/zip_bytes.h"
 #include "tests/temp_folder.h"
 
-namespace meg {
+namespace meg::checkpoint {
 namespace {
 
 using ::testing::HasSubstr;
@@ -64,4 +64,4 @@ TEST(TrainingArgs, AreRefusedWhereTheyGrowBeyondTheirFile) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::checkpoint

@@ -11,19 +11,20 @@
 namespace meg::test {
 
 /// A checkpoint that must open.
-MegatronCheckpoint open_or_fail(const std::string& path);
+checkpoint::MegatronCheckpoint open_or_fail(const std::string& path);
 
 /// Everything of one rank's file as the trainer would hold it, in memory of its own: parameters in
 /// the dtypes of the checkpoint, masters and moments where it has them. rank: of a run with the
 /// checkpoint's own layout.
-TrainingState state_of_rank(const MegatronCheckpoint& checkpoint,
-                            const TrainingReadOptions& rank = {});
+checkpoint::TrainingState state_of_rank(const checkpoint::MegatronCheckpoint& checkpoint,
+                                        const checkpoint::TrainingReadOptions& rank = {});
 
 /// A tensor that owns a copy of these bytes.
-TrainingTensor owned_tensor(DType dtype, std::vector<int64_t> shape, std::vector<std::byte> bytes);
+checkpoint::TrainingTensor owned_tensor(DType dtype, std::vector<int64_t> shape,
+                                        std::vector<std::byte> bytes);
 
 /// A tiny model with bytes that differ everywhere; 16-bit weights (with masters) where dtype is
 /// one.
-TrainingState made_state(DType dtype = DType::kFloat32, int64_t iteration = 7);
+checkpoint::TrainingState made_state(DType dtype = DType::kFloat32, int64_t iteration = 7);
 
 }  // namespace meg::test

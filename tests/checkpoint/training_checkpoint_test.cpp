@@ -11,7 +11,7 @@
 #include "tests/small_filesystem.h"
 #include "tests/temp_folder.h"
 
-namespace meg {
+namespace meg::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -19,7 +19,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 Status write(const std::string& folder, const TrainingState& state,
-             NameFamily names = NameFamily::kMcoreLocal) {
+             model::NameFamily names = model::NameFamily::kMcoreLocal) {
   return write_training_checkpoint(folder, {&state, 1}, {.names = names});
 }
 
@@ -45,13 +45,13 @@ void expect_equal_tensors(const TrainingState& a, const TrainingState& b) {
   }
 }
 
-class EveryForm : public ::testing::TestWithParam<std::pair<DType, NameFamily>> {};
+class EveryForm : public ::testing::TestWithParam<std::pair<DType, model::NameFamily>> {};
 
 TEST_P(EveryForm, ComesBackToTheBit) {
   const auto [dtype, names] = GetParam();
   test::TempFolder folder;
   TrainingState state = test::made_state(dtype);
-  if (names == NameFamily::kLegacy) {
+  if (names == model::NameFamily::kLegacy) {
     state.num_floating_point_operations_so_far = int64_t{0};  // not in those files
     state.optimizer->decay.max_lr = state.optimizer->no_decay.max_lr = 0.0;
   }
@@ -79,7 +79,7 @@ TEST_P(EveryForm, ComesBackToTheBit) {
   EXPECT_EQ(read.optimizer->decay.lr, 0.125);
   EXPECT_EQ(read.optimizer->decay.wd_mult, 1.0);
   EXPECT_EQ(read.optimizer->no_decay.wd_mult, 0.0);
-  EXPECT_EQ(read.optimizer->decay.max_lr, names == NameFamily::kLegacy ? 0.0 : 0.25);
+  EXPECT_EQ(read.optimizer->decay.max_lr, names == model::NameFamily::kLegacy ? 0.0 : 0.25);
   ASSERT_EQ(read.optimizer->grad_scaler.has_value(), dtype == DType::kFloat16);
   if (dtype == DType::kFloat16) {
     EXPECT_EQ(read.optimizer->grad_scaler->dynamic->scale, 65536.0F);
@@ -108,19 +108,20 @@ TEST_P(EveryForm, IsCleanWhenVerified) {
   EXPECT_EQ(report->notes.size(), 0u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Training, EveryForm,
-                         ::testing::Values(std::pair(DType::kFloat32, NameFamily::kMcoreLocal),
-                                           std::pair(DType::kFloat16, NameFamily::kMcoreLocal),
-                                           std::pair(DType::kBFloat16, NameFamily::kMcoreLocal),
-                                           std::pair(DType::kFloat32, NameFamily::kLegacy),
-                                           std::pair(DType::kFloat16, NameFamily::kLegacy),
-                                           std::pair(DType::kBFloat16, NameFamily::kLegacy)));
+INSTANTIATE_TEST_SUITE_P(
+    Training, EveryForm,
+    ::testing::Values(std::pair(DType::kFloat32, model::NameFamily::kMcoreLocal),
+                      std::pair(DType::kFloat16, model::NameFamily::kMcoreLocal),
+                      std::pair(DType::kBFloat16, model::NameFamily::kMcoreLocal),
+                      std::pair(DType::kFloat32, model::NameFamily::kLegacy),
+                      std::pair(DType::kFloat16, model::NameFamily::kLegacy),
+                      std::pair(DType::kBFloat16, model::NameFamily::kLegacy)));
 
 TEST(WriteTrainingCheckpoint, HasTheKeysOfItsRevision) {
   test::TempFolder folder;
   const TrainingState state = test::made_state();
   ASSERT_TRUE(write(folder.path("core"), state).ok());
-  ASSERT_TRUE(write(folder.path("legacy"), state, NameFamily::kLegacy).ok());
+  ASSERT_TRUE(write(folder.path("legacy"), state, model::NameFamily::kLegacy).ok());
   const MegatronCheckpoint core = test::open_or_fail(folder.path("core"));
   const MegatronCheckpoint legacy = test::open_or_fail(folder.path("legacy"));
   EXPECT_THAT(
@@ -254,4 +255,4 @@ TEST(WriteTrainingCheckpoint, NamesTheFolderThatCannotBeWritten) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::checkpoint

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "libmeg/checkpoint/training/rng_tree.h"
+#include "libmeg/checkpoint/training/internal/rng_tree.h"
 #include "libmeg/checkpoint/training/seeded_generators.h"
 #include "libmeg/checkpoint/training/write_training_checkpoint.h"
 #include "libmeg/checkpoint/verify/verify_checkpoint.h"
@@ -12,12 +12,12 @@
 #include "tests/shared_data.h"
 #include "tests/temp_folder.h"
 
-namespace meg {
+namespace meg::checkpoint {
 namespace {
 
 struct Golden {
   const char* name;
-  NameFamily names;
+  model::NameFamily names;
   bool has_optimizer = true;
   bool has_rerun_state = false;
 };
@@ -94,8 +94,8 @@ TEST_P(GoldenTraining, IsCleanWhenVerified) {
   for (const CheckpointProblem& problem : report->problems) ADD_FAILURE() << problem.message();
 }
 
-constexpr auto kLegacy = NameFamily::kLegacy;
-constexpr auto kMcore = NameFamily::kMcoreLocal;
+constexpr auto kLegacy = model::NameFamily::kLegacy;
+constexpr auto kMcore = model::NameFamily::kMcoreLocal;
 
 INSTANTIATE_TEST_SUITE_P(
     Oracle, GoldenTraining,
@@ -123,7 +123,7 @@ TEST(SeededGenerators, AreThoseThatMegatronSaved) {
   struct Case {
     const char* path;
     int64_t tensor_rank, pipeline_rank;
-    NameFamily names;
+    model::NameFamily names;
   };
 
   for (const Case& c : {Case{"training/gpt_fp32/mid", 0, 0, kLegacy},
@@ -148,4 +148,4 @@ TEST(SeededGenerators, AreThoseThatMegatronSaved) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::checkpoint

@@ -12,7 +12,7 @@
 #include "tests/checkpoint/transfer_files.h"
 #include "tests/temp_folder.h"
 
-namespace meg {
+namespace meg::checkpoint {
 namespace {
 
 // 12 heads of 3 channels; every size divides by 1, 2, 3, 4 and 6.
@@ -161,4 +161,4 @@ INSTANTIATE_TEST_SUITE_P(Ranks, TransferCuts,
                          });
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::checkpoint

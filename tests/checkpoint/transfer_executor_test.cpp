@@ -10,13 +10,13 @@
 #include <utility>
 #include <vector>
 
-#include "libmeg/core/bytes.h"
-#include "libmeg/core/crc32.h"
-#include "libmeg/core/float_convert.h"
+#include "libmeg/base/bytes.h"
+#include "libmeg/base/float_convert.h"
+#include "libmeg/io/crc32.h"
 #include "tests/checkpoint/transfer_files.h"
 #include "tests/temp_folder.h"
 
-namespace meg {
+namespace meg::checkpoint {
 namespace {
 
 using Bytes = std::vector<std::byte>;
@@ -249,7 +249,7 @@ void claim_big_endian(const std::string& path) {
   file.replace(file.find("little", local), 3, "big");
   const auto data = std::as_bytes(std::span(file)).subspan(file.find("big", local), 3);
   for (const size_t crc : {local + 14, central + 16}) {
-    store_le(file.data() + crc, crc32(data));
+    store_le(file.data() + crc, io::crc32(data));
     store_le(file.data() + crc + 4, uint32_t{3});  // compressed size
     store_le(file.data() + crc + 8, uint32_t{3});
   }
@@ -431,4 +431,4 @@ TEST_F(TransferTest, RefusesAPlanThatForgetsAStorage) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::checkpoint

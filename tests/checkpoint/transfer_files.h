@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "libmeg/checkpoint/torch_file/torch_file.h"
-#include "libmeg/checkpoint/torch_file/torch_file_writer.h"
+#include "libmeg/checkpoint/container/torch_file/torch_file.h"
+#include "libmeg/checkpoint/container/torch_file/torch_file_writer.h"
 #include "libmeg/checkpoint/transfer/tensor_transfer.h"
 
 namespace meg::test {
@@ -26,10 +26,10 @@ struct MadeTensor {
 };
 
 /// Writes tensors, each with a storage of its own, to a torch file and opens it.
-inline std::shared_ptr<const TorchFile> make_source(const std::string& path,
-                                                    const std::vector<MadeTensor>& tensors) {
-  TorchFileContent content;
-  std::vector<PickleId> nodes;
+inline std::shared_ptr<const checkpoint::TorchFile> make_source(
+    const std::string& path, const std::vector<MadeTensor>& tensors) {
+  checkpoint::TorchFileContent content;
+  std::vector<checkpoint::PickleId> nodes;
   for (const MadeTensor& tensor : tensors) {
     const int storage = content.add_storage(tensor.dtype, tensor.storage.size(), tensor.storage);
     std::vector<int64_t> strides = tensor.strides;
@@ -42,30 +42,30 @@ inline std::shared_ptr<const TorchFile> make_source(const std::string& path,
     nodes.push_back(content.add_tensor_view(storage, tensor.offset, tensor.shape, strides));
   }
   content.root = content.graph().add_list(nodes);
-  auto layout = lay_out(content, "source");
+  auto layout = checkpoint::lay_out(content, "source");
   EXPECT_TRUE(layout.has_value()) << layout.status().message();
-  auto writer = TorchFileWriter::create(path, content, std::move(*layout));
+  auto writer = checkpoint::TorchFileWriter::create(path, content, std::move(*layout));
   EXPECT_TRUE(writer.has_value()) << writer.status().message();
   const Status finished = writer->finish();
   EXPECT_TRUE(finished.ok()) << finished.message();
-  auto file = TorchFile::open(path);
+  auto file = checkpoint::TorchFile::open(path);
   EXPECT_TRUE(file.has_value()) << file.status().message();
-  return std::make_shared<const TorchFile>(std::move(*file));
+  return std::make_shared<const checkpoint::TorchFile>(std::move(*file));
 }
 
 /// The view of the tensor with this number in a file of make_source or make_target.
-inline TensorView made_view(const TorchFile& file, size_t index) {
-  const TensorView* view = file.tensor(file.graph().node(file.root()).children[index]);
+inline checkpoint::TensorView made_view(const checkpoint::TorchFile& file, size_t index) {
+  const checkpoint::TensorView* view = file.tensor(file.graph().node(file.root()).children[index]);
   EXPECT_NE(view, nullptr);
-  return view == nullptr ? TensorView{} : *view;
+  return view == nullptr ? checkpoint::TensorView{} : *view;
 }
 
 /// A target file that will hold a list of tensors of these shapes.
-inline TransferTargetFile make_target(const std::string& path, DType dtype,
-                                      const std::vector<std::vector<int64_t>>& shapes) {
-  TransferTargetFile target;
+inline checkpoint::TransferTargetFile make_target(const std::string& path, DType dtype,
+                                                  const std::vector<std::vector<int64_t>>& shapes) {
+  checkpoint::TransferTargetFile target;
   target.path = path;
-  std::vector<PickleId> nodes;
+  std::vector<checkpoint::PickleId> nodes;
   for (const auto& shape : shapes) {
     int64_t bytes = dtype_size(dtype);
     for (const int64_t size : shape) bytes *= size;
@@ -73,7 +73,7 @@ inline TransferTargetFile make_target(const std::string& path, DType dtype,
     nodes.push_back(target.content.add_tensor(storage, shape));
   }
   target.content.root = target.content.graph().add_list(nodes);
-  auto layout = lay_out(target.content, "model_optim_rng");
+  auto layout = checkpoint::lay_out(target.content, "model_optim_rng");
   EXPECT_TRUE(layout.has_value()) << layout.status().message();
   target.layout = std::move(*layout);
   return target;
@@ -81,12 +81,12 @@ inline TransferTargetFile make_target(const std::string& path, DType dtype,
 
 /// The bytes of tensor `index` of a file that an execution wrote, whose CRCs are compared as well.
 inline std::vector<std::byte> written_tensor(const std::string& path, size_t index) {
-  auto file = TorchFile::open(path);
+  auto file = checkpoint::TorchFile::open(path);
   EXPECT_TRUE(file.has_value()) << file.status().message();
   if (!file.has_value()) return {};
   const Status checked = file->check_crcs();
   EXPECT_TRUE(checked.ok()) << checked.message();
-  const TensorView view = made_view(*file, index);
+  const checkpoint::TensorView view = made_view(*file, index);
   std::vector<std::byte> bytes(static_cast<size_t>(view.bytes()));
   const Status read = file->read_elements(view, 0, bytes);
   EXPECT_TRUE(read.ok()) << read.message();
@@ -94,7 +94,7 @@ inline std::vector<std::byte> written_tensor(const std::string& path, size_t ind
 }
 
 /// Inverts a bit of a file, at a byte of one of its storages.
-inline void flip_bit(const TorchFile& file, int storage, uint64_t byte) {
+inline void flip_bit(const checkpoint::TorchFile& file, int storage, uint64_t byte) {
   std::FILE* opened = std::fopen(file.path().c_str(), "r+b");
   ASSERT_NE(opened, nullptr);
   const auto offset =

@@ -8,13 +8,13 @@
 #include <vector>
 
 #include "libmeg/checkpoint/transfer/transfer_executor.h"
-#include "libmeg/core/crc32.h"
+#include "libmeg/io/crc32.h"
 #include "tests/checkpoint/transfer_files.h"
 #include "tests/child_process.h"
 #include "tests/small_filesystem.h"
 #include "tests/temp_folder.h"
 
-namespace meg {
+namespace meg::checkpoint {
 namespace {
 
 constexpr int64_t kGigabyte = 1'000'000'000;
@@ -31,8 +31,9 @@ std::shared_ptr<const TorchFile> make_sparse_source(const std::string& path, int
   auto writer = TorchFileWriter::create(path, file.content, file.layout);
   EXPECT_TRUE(writer.has_value()) << writer.status().message();
   EXPECT_TRUE(writer->write(0, before, data).ok());
-  const uint32_t start = crc32_combine(crc32_of_zeros(before), crc32(data), data.size());
-  writer->set_crc(0, crc32_combine(start, crc32_of_zeros(after), after));
+  const uint32_t start =
+      io::crc32_combine(io::crc32_of_zeros(before), io::crc32(data), data.size());
+  writer->set_crc(0, io::crc32_combine(start, io::crc32_of_zeros(after), after));
   EXPECT_TRUE(writer->finish().ok());
   auto opened = TorchFile::open(path);
   EXPECT_TRUE(opened.has_value()) << opened.status().message();
@@ -149,4 +150,4 @@ TEST(TransferLimits, FullDiskIsNamed) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::checkpoint

@@ -1,13 +1,13 @@
-#include "libmeg/checkpoint/torch_file/zip_archive.h"
+#include "libmeg/checkpoint/container/zip/zip_archive.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "libmeg/checkpoint/torch_file/zip_layout.h"
+#include "libmeg/checkpoint/container/zip/zip_layout.h"
 #include "tests/checkpoint/memory_file.h"
 #include "tests/checkpoint/zip_bytes.h"
 
-namespace meg {
+namespace meg::checkpoint {
 namespace {
 
 using test::MemoryFile;
@@ -16,7 +16,8 @@ using ::testing::HasSubstr;
 
 Result<ZipArchive> open_bytes(const std::string& bytes) {
   const MemoryFile memory(bytes);
-  MEG_ASSIGN_OR_RETURN(const FileDescriptor file, FileDescriptor::open_for_reading(memory.path()));
+  MEG_ASSIGN_OR_RETURN(const io::FileDescriptor file,
+                       io::FileDescriptor::open_for_reading(memory.path()));
   return ZipArchive::open(file);
 }
 
@@ -208,4 +209,4 @@ TEST(ZipArchive, RefusesDamagedZip64Records) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::checkpoint

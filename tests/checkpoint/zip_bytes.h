@@ -4,9 +4,9 @@
 #include <string_view>
 #include <vector>
 
-#include "libmeg/checkpoint/torch_file/zip_format.h"
-#include "libmeg/core/bytes.h"
-#include "libmeg/core/crc32.h"
+#include "libmeg/base/bytes.h"
+#include "libmeg/checkpoint/container/zip/internal/zip_format.h"
+#include "libmeg/io/crc32.h"
 
 namespace meg::test {
 
@@ -17,9 +17,9 @@ class ZipBytes {
   void add(const std::string& name, std::string_view content) {
     Entry entry = {.name = name,
                    .size = static_cast<uint32_t>(content.size()),
-                   .crc = computes_crcs ? crc32(std::as_bytes(std::span(content))) : 0,
+                   .crc = computes_crcs ? io::crc32(std::as_bytes(std::span(content))) : 0,
                    .local = bytes.size()};
-    put<uint32_t>(zip::kLocalHeaderSignature);
+    put<uint32_t>(checkpoint::zip::kLocalHeaderSignature);
     put<uint16_t>(20);
     put<uint16_t>(0);  // flags
     put_common(entry);
@@ -33,7 +33,7 @@ class ZipBytes {
     const size_t begin = bytes.size();
     for (Entry& entry : entries) {
       entry.directory = bytes.size();
-      put<uint32_t>(zip::kDirectoryHeaderSignature);
+      put<uint32_t>(checkpoint::zip::kDirectoryHeaderSignature);
       put<uint16_t>(20);
       put<uint16_t>(20);
       put<uint16_t>(0);  // flags
@@ -46,7 +46,7 @@ class ZipBytes {
       bytes += entry.name;
     }
     end = bytes.size();
-    put<uint32_t>(zip::kEndSignature);
+    put<uint32_t>(checkpoint::zip::kEndSignature);
     put<uint32_t>(0);
     put<uint16_t>(static_cast<uint16_t>(entries.size()));
     put<uint16_t>(static_cast<uint16_t>(entries.size()));
@@ -77,7 +77,7 @@ class ZipBytes {
 
   /// From the method to the extra fields' size, the same in both headers.
   void put_common(const Entry& entry) {
-    put<uint16_t>(zip::kMethodStored);
+    put<uint16_t>(checkpoint::zip::kMethodStored);
     put<uint32_t>(0);  // time
     put<uint32_t>(entry.crc);
     put<uint32_t>(entry.size);

@@ -1,4 +1,4 @@
-#include "libmeg/core/atomic_file.h"
+#include "libmeg/io/atomic_file.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 #include "tests/child_process.h"
 #include "tests/temp_folder.h"
 
-namespace meg {
+namespace meg::io {
 namespace {
 
 namespace fs = std::filesystem;
@@ -232,4 +232,4 @@ TEST(AtomicFile, ASetThatIsNotPublishedWhollyLeavesNoOlderFileBesideANewOne) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::io

@@ -1,4 +1,4 @@
-#include "libmeg/core/atomic_folder.h"
+#include "libmeg/io/atomic_folder.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -11,7 +11,7 @@
 #include "tests/small_filesystem.h"
 #include "tests/temp_folder.h"
 
-namespace meg {
+namespace meg::io {
 namespace {
 
 namespace fs = std::filesystem;
@@ -197,4 +197,4 @@ TEST(AtomicFolder, FullFilesystemIsNamedAndLeavesTheOldOne) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::io

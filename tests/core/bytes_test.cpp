@@ -1,4 +1,4 @@
-#include "libmeg/core/bytes.h"
+#include "libmeg/base/bytes.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "libmeg/core/crc32.h"
+#include "libmeg/io/crc32.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace meg {
+namespace meg::io {
 namespace {
 
 std::span<const std::byte> bytes_of(std::string_view text) {
@@ -53,4 +53,4 @@ TEST(Crc32, KnowsRunsOfZeros) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::io

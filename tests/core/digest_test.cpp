@@ -1,11 +1,11 @@
-#include "libmeg/core/digest.h"
+#include "libmeg/io/digest.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 #include <utility>
 
-namespace meg {
+namespace meg::io {
 namespace {
 
 std::string digest_of(const std::string& text, size_t piece) {
@@ -39,4 +39,4 @@ TEST(Digest, GoesOnAfterItWasAskedAndMoved) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::io

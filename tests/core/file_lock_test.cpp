@@ -1,4 +1,4 @@
-#include "libmeg/core/file_lock.h"
+#include "libmeg/io/file_lock.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -12,7 +12,7 @@
 
 #include "tests/temp_folder.h"
 
-namespace meg {
+namespace meg::io {
 namespace {
 
 TEST(FileLock, TheFileGoesWithTheLock) {
@@ -161,4 +161,4 @@ TEST(FileLock, SaysWhatCannotBeCreated) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::io

@@ -1,4 +1,4 @@
-#include "libmeg/core/float_convert.h"
+#include "libmeg/base/float_convert.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "libmeg/core/float_kernels.h"
+#include "libmeg/base/float_kernels.h"
 
 namespace meg {
 namespace {

@@ -1,10 +1,10 @@
-#include "libmeg/core/folder_replacement.h"
+#include "libmeg/io/internal/folder_replacement.h"
 
 #include <gtest/gtest.h>
 
 #include "tests/temp_folder.h"
 
-namespace meg {
+namespace meg::io {
 namespace {
 
 namespace fs = std::filesystem;
@@ -50,4 +50,4 @@ INSTANTIATE_TEST_SUITE_P(Ways, FolderReplacementTest, testing::Bool(), [](const 
 });
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::io

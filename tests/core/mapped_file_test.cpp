@@ -1,4 +1,4 @@
-#include "libmeg/core/mapped_file.h"
+#include "libmeg/io/mapped_file.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -11,7 +11,7 @@
 
 #include "tests/temp_folder.h"
 
-namespace meg {
+namespace meg::io {
 namespace {
 
 std::string path_at(const std::byte* address) {
@@ -88,4 +88,4 @@ TEST(MappedFile, RefusesAPipeWithoutWaitingForItsWriter) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::io

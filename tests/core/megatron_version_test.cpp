@@ -1,10 +1,10 @@
-#include "libmeg/core/megatron_version.h"
+#include "libmeg/megatron/megatron_version.h"
 
 #include <gmock/gmock.h>
 
 #include <string>
 
-namespace meg {
+namespace meg::megatron {
 namespace {
 
 std::string row_of(std::string_view name) {
@@ -52,4 +52,4 @@ TEST(MegatronVersion, KnowsWhatChanged) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::megatron

@@ -1,11 +1,11 @@
-#include "libmeg/core/nearest_name.h"
+#include "libmeg/text/nearest_name.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
-namespace meg {
+namespace meg::text {
 namespace {
 
 TEST(EditDistanceTest, CountsSingleEdits) {
@@ -30,4 +30,4 @@ TEST(NearestNameTest, IsMissingWhereNoneIsNear) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::text

@@ -1,4 +1,4 @@
-#include "libmeg/core/npy.h"
+#include "libmeg/numpy/npy.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 
 #include "tests/temp_folder.h"
 
-namespace meg {
+namespace meg::numpy {
 namespace {
 
 std::string bytes_of(std::span<const int32_t> values) {
@@ -260,4 +260,4 @@ TEST_F(Npy, AMissingFileIsNotFound) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::numpy

@@ -1,13 +1,13 @@
 // Tables made by numpy 2.4.6.
 
-#include "libmeg/core/pcg64.h"
+#include "libmeg/numpy/pcg64.h"
 
 #include <gtest/gtest.h>
 
 #include <array>
 #include <vector>
 
-namespace meg {
+namespace meg::numpy {
 namespace {
 
 using Words = std::vector<uint64_t>;
@@ -87,4 +87,4 @@ TEST(Pcg64, DrawsTheOraclesStream) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::numpy

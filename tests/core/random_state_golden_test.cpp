@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "libmeg/core/npy.h"
-#include "libmeg/core/random_state.h"
+#include "libmeg/numpy/npy.h"
+#include "libmeg/numpy/random_state.h"
 #include "tests/shared_data.h"
 #include "tests/temp_folder.h"
 
-namespace meg {
+namespace meg::numpy {
 namespace {
 
 using nlohmann::json;
@@ -88,4 +88,4 @@ TEST(RandomStateGoldenTest, DrawsNumpysWords) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::numpy

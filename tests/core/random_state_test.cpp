@@ -1,6 +1,6 @@
 // RandomState and its kernels against MT19937 and the shuffle as they are described.
 
-#include "libmeg/core/random_state.h"
+#include "libmeg/numpy/random_state.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-namespace meg {
+namespace meg::numpy {
 namespace {
 
 std::vector<InstructionSet> instruction_sets() {
@@ -71,7 +71,7 @@ TEST(RandomStateTest, DrawsTheWordsOfMersenneTwister) {
   }
 }
 
-TEST(RandomStateTest, ShufflesOneAfterAnotherAsThePlainTwin) {
+TEST(RandomStateTest, ShufflesOneAfterAnotherAsThePlainLoop) {
   for (const InstructionSet set : instruction_sets()) {
     std::mt19937 expected(1234);
     RandomState random(1234, set);
@@ -149,4 +149,4 @@ TEST(RandomKernelsTest, DrawBelowAFallingBoundAlike) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::numpy

@@ -1,8 +1,8 @@
-#include "libmeg/core/terminal_text.h"
+#include "libmeg/text/terminal_text.h"
 
 #include <gtest/gtest.h>
 
-namespace meg {
+namespace meg::text {
 namespace {
 
 TEST(TerminalTextTest, TextsWithNewlinesAndTabsStayAsTheyAre) {
@@ -24,4 +24,4 @@ TEST(TerminalTextTest, WhatATerminalWouldObeyIsSpelledOut) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::text

@@ -1,4 +1,4 @@
-#include "libmeg/core/thread_pool.h"
+#include "libmeg/base/thread_pool.h"
 
 #include <gtest/gtest.h>
 #include <pthread.h>

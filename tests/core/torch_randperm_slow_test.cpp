@@ -4,9 +4,9 @@
 
 #include <vector>
 
-#include "libmeg/core/torch_randperm.h"
+#include "libmeg/numpy/torch_randperm.h"
 
-namespace meg {
+namespace meg::numpy {
 namespace {
 
 using Order = std::vector<uint32_t>;
@@ -30,4 +30,4 @@ TEST(TorchRandpermSlow, FromOneCountOnWordsOf64BitsAreDrawn) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::numpy

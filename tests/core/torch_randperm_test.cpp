@@ -1,6 +1,6 @@
 // Tables made by PyTorch 2.11.
 
-#include "libmeg/core/torch_randperm.h"
+#include "libmeg/numpy/torch_randperm.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <numeric>
 #include <vector>
 
-namespace meg {
+namespace meg::numpy {
 namespace {
 
 std::vector<uint32_t> randperm(size_t count, uint64_t seed) {
@@ -42,4 +42,4 @@ TEST(TorchRandperm, EveryNumberIsThereOnce) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::numpy

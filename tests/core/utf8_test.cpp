@@ -1,4 +1,4 @@
-#include "libmeg/core/utf8.h"
+#include "libmeg/text/utf8.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace meg {
+namespace meg::text {
 namespace {
 
 using std::string_literals::operator""s;
@@ -85,4 +85,4 @@ TEST(Utf8, FindsTheFirstInvalidByte) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::text

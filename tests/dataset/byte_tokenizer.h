@@ -13,7 +13,7 @@
 namespace meg::test {
 
 /// Every byte is a token, `end` ends documents: what a pipeline does with tokens can be read off.
-class ByteTokenizer : public Tokenizer {
+class ByteTokenizer : public tokenizer::Tokenizer {
  public:
   /// A text with this in it throws std::bad_alloc.
   static constexpr std::string_view kOutOfMemory = "needs too much memory";
@@ -30,11 +30,11 @@ class ByteTokenizer : public Tokenizer {
 
   int32_t max_id() const override { return end_.value_or(255); }
 
-  std::unique_ptr<TokenEncoder> new_encoder(DType dtype) const override {
-    struct Encoder : TokenEncoder {
+  std::unique_ptr<tokenizer::TokenEncoder> new_encoder(DType dtype) const override {
+    struct Encoder : tokenizer::TokenEncoder {
       explicit Encoder(bool wide) : wide_(wide) {}
 
-      void encode(std::string_view text, TokenBuffer& tokens) override {
+      void encode(std::string_view text, tokenizer::TokenBuffer& tokens) override {
         if (text.find(kOutOfMemory) != std::string_view::npos) throw std::bad_alloc();
         if (text.find(kSlow) != std::string_view::npos) {
           std::this_thread::sleep_for(std::chrono::milliseconds(10));

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "libmeg/core/dtype.h"
+#include "libmeg/base/dtype.h"
 #include "libmeg/dataset/index_format.h"
 #include "libmeg/dataset/indexed_dataset_builder.h"
 #include "tests/temp_folder.h"
@@ -28,7 +28,7 @@ std::string bytes_string(const std::vector<T>& values) {
 
 /// An .idx file, field by field; each may be made wrong before bytes() puts them together.
 struct IndexFields {
-  std::string magic{kIndexMagic};
+  std::string magic{dataset::kIndexMagic};
   uint64_t version = 1;
   uint8_t dtype_code = 8;
   std::vector<int32_t> lengths;
@@ -53,7 +53,7 @@ inline IndexFields index_fields(uint8_t dtype_code, std::vector<int32_t> lengths
   int64_t pointer = 0;
   for (const int32_t length : lengths) {
     fields.pointers.push_back(pointer);
-    pointer += length * dtype_size(index_dtype(dtype_code).value());
+    pointer += length * dtype_size(dataset::index_dtype(dtype_code).value());
   }
   fields.sequence_count = lengths.size();
   fields.document_index_count = documents.size();

@@ -11,7 +11,7 @@
 #include "tests/dataset/dataset_bytes.h"
 #include "tests/temp_folder.h"
 
-namespace meg {
+namespace meg::dataset {
 namespace {
 
 using test::TempFolder;
@@ -87,4 +87,4 @@ TEST(DatasetSummary, RefusesNegativeLengths) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::dataset

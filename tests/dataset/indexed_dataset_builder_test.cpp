@@ -13,13 +13,13 @@
 #include <string>
 #include <vector>
 
-#include "libmeg/core/thread_pool.h"
+#include "libmeg/base/thread_pool.h"
 #include "libmeg/dataset/indexed_dataset.h"
 #include "libmeg/dataset/verify_dataset.h"
 #include "tests/dataset/dataset_bytes.h"
 #include "tests/temp_folder.h"
 
-namespace meg {
+namespace meg::dataset {
 namespace {
 
 using test::bytes_of;
@@ -370,4 +370,4 @@ TEST(IndexedDatasetBuilder, FullDiskLeavesNoFile) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::dataset

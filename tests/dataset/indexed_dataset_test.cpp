@@ -11,7 +11,7 @@
 #include "tests/dataset/dataset_bytes.h"
 #include "tests/temp_folder.h"
 
-namespace meg {
+namespace meg::dataset {
 namespace {
 
 using test::bytes_string;
@@ -226,4 +226,4 @@ TEST_F(IndexedDatasetTest, NamesTheFileThatIsMissing) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::dataset

@@ -1,4 +1,4 @@
-#include "libmeg/dataset/json_line.h"
+#include "libmeg/preprocess/sources/json_line.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,13 +7,14 @@
 #include <utility>
 #include <vector>
 
-#include "libmeg/core/status.h"
-#include "libmeg/dataset/text_source.h"
-#include "tests/dataset/json_twins.h"
+#include "libmeg/base/status.h"
+#include "libmeg/preprocess/sources/internal/text_source.h"
+#include "libmeg/text/line_ends.h"
+#include "tests/dataset/json_readers.h"
 #include "tests/shared_data.h"
 #include "tests/temp_folder.h"
 
-namespace meg {
+namespace meg::preprocess {
 namespace {
 
 using testing::ElementsAre;
@@ -21,7 +22,7 @@ using testing::IsEmpty;
 
 using Texts = std::vector<std::string>;
 
-Texts copy_of(const TextList& texts) { return {texts.begin(), texts.end()}; }
+Texts copy_of(const text::TextList& texts) { return {texts.begin(), texts.end()}; }
 
 /// Parses `line` for "text"; its texts, or the error's message as the only element.
 Texts texts_of(const std::string& line) {
@@ -48,8 +49,8 @@ bool all_lines_parse(const std::string& path) {
   std::string_view lines = file;
   std::string_view line;
   bool all_good = true;
-  while (take_line(lines, line)) {
-    all_good = all_good && (is_blank_line(line) || error_of(std::string(line)).empty());
+  while (text::take_line(lines, line)) {
+    all_good = all_good && (text::is_blank_line(line) || error_of(std::string(line)).empty());
   }
   return all_good;
 }
@@ -61,7 +62,7 @@ TEST(JsonLine, ReadsTheOraclesQuirks) {
   std::vector<Texts> found;
   std::string_view lines = file;
   std::string_view line;
-  while (take_line(lines, line)) found.push_back(texts_of(std::string(line)));
+  while (text::take_line(lines, line)) found.push_back(texts_of(std::string(line)));
   const Texts sentences{"first sentence .", "second one!", "", " third"};
   const std::vector<Texts> expected{{"dup2"},
                                     {"nan"},
@@ -209,11 +210,11 @@ TEST(JsonLine, ReadsALineOfManyMegabytes) {
 }
 
 TEST(JsonLine, BlankLinesHoldOnlySpacesAndTabs) {
-  for (const std::string_view line : {"", " ", "\t \t"}) EXPECT_TRUE(is_blank_line(line));
+  for (const std::string_view line : {"", " ", "\t \t"}) EXPECT_TRUE(text::is_blank_line(line));
   for (const std::string_view line : {"a", " {", "\x0b", "\xc2\xa0"}) {
-    EXPECT_FALSE(is_blank_line(line));
+    EXPECT_FALSE(text::is_blank_line(line));
   }
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::preprocess

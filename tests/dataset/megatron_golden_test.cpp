@@ -20,7 +20,7 @@
 #include "tests/shared_data.h"
 #include "tests/temp_folder.h"
 
-namespace meg {
+namespace meg::dataset {
 namespace {
 
 using nlohmann::json;
@@ -303,4 +303,4 @@ TEST(MegatronGolden, NamesTheShortLengthsOf6ef5bdc) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::dataset

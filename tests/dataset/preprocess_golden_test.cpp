@@ -12,13 +12,13 @@
 #include <utility>
 #include <vector>
 
-#include "libmeg/core/megatron_version.h"
-#include "libmeg/dataset/preprocess.h"
+#include "libmeg/megatron/megatron_version.h"
+#include "libmeg/preprocess/preprocess.h"
 #include "libmeg/tokenizer/open_tokenizer.h"
 #include "tests/shared_data.h"
 #include "tests/temp_folder.h"
 
-namespace meg {
+namespace meg::preprocess {
 namespace {
 
 using nlohmann::json;
@@ -38,22 +38,24 @@ const json& manifest() {
   return loaded;
 }
 
-std::unique_ptr<Tokenizer> open_gpt2(const std::string& revision) {
-  TokenizerOptions options;
+std::unique_ptr<tokenizer::Tokenizer> open_gpt2(const std::string& revision) {
+  tokenizer::TokenizerOptions options;
   options.tokenizer_type = "GPT2BPETokenizer";
   options.vocab_file = test::shared_path("data/gpt2/vocab.json");
   options.merge_file = test::shared_path("data/gpt2/merges.txt");
-  options.special_tokens_in_text = parse_megatron_version(revision)->gpt2_special_tokens_in_text;
-  auto tokenizer = open_tokenizer(options);
+  options.special_tokens_in_text =
+      megatron::parse_megatron_version(revision)->gpt2_special_tokens_in_text;
+  auto tokenizer = tokenizer::open_tokenizer(options);
   EXPECT_TRUE(tokenizer.has_value()) << tokenizer.error().message();
   return tokenizer.has_value() ? std::move(*tokenizer) : nullptr;
 }
 
 /// The tokenizer of a revision; the two there are get opened once.
-const Tokenizer& gpt2_of(const std::string& revision) {
+const tokenizer::Tokenizer& gpt2_of(const std::string& revision) {
   static const auto plain = open_gpt2("core_v0.14.0");
   static const auto with_specials = open_gpt2("core_v0.19.0");
-  return parse_megatron_version(revision)->gpt2_special_tokens_in_text ? *with_specials : *plain;
+  return megatron::parse_megatron_version(revision)->gpt2_special_tokens_in_text ? *with_specials
+                                                                                 : *plain;
 }
 
 bool has(const std::vector<std::string>& argv, const std::string& flag) {
@@ -80,7 +82,7 @@ PreprocessOptions options_of(const json& one) {
   options.inputs = {test::shared_path(kOracle + one["input"].get<std::string>())};
   options.append_eod = has(argv, "--append-eod");
   options.skip_empty_documents =
-      parse_megatron_version(one["revision"].get<std::string>())->skip_empty_documents;
+      megatron::parse_megatron_version(one["revision"].get<std::string>())->skip_empty_documents;
   if (has(argv, "--json-keys")) options.json_keys = values_of(argv, "--json-keys");
   if (has(argv, "--partitions")) options.partitions = std::stoi(values_of(argv, "--partitions")[0]);
   if (has(argv, "--keep-sequential-samples")) options.dealing = Dealing::kBlocks;
@@ -199,4 +201,4 @@ TEST(PreprocessBadInput, FailsWithFileLineAndByteAndLeavesNothing) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::preprocess

@@ -1,4 +1,4 @@
-#include "libmeg/dataset/preprocess.h"
+#include "libmeg/preprocess/preprocess.h"
 
 #include <gmock/gmock.h>
 #include <sys/stat.h>
@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "libmeg/core/bytes.h"
+#include "libmeg/base/bytes.h"
 #include "tests/dataset/byte_tokenizer.h"
 #include "tests/temp_folder.h"
 
-namespace meg {
+namespace meg::preprocess {
 namespace {
 
 using test::ByteTokenizer;
@@ -350,4 +350,4 @@ TEST_F(PreprocessTest, WaitingForTheWriterOfAPipeCanBeCancelled) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::preprocess

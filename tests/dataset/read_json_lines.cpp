@@ -10,9 +10,9 @@
 #include <string>
 #include <string_view>
 
-#include "libmeg/core/bytes.h"
-#include "libmeg/dataset/json_line.h"
-#include "tests/dataset/json_twins.h"
+#include "libmeg/base/bytes.h"
+#include "libmeg/preprocess/sources/json_line.h"
+#include "tests/dataset/json_readers.h"
 
 namespace {
 
@@ -21,7 +21,7 @@ void write_number(size_t number) {
   std::fwrite(&word, sizeof(word), 1, stdout);
 }
 
-void write_texts(const meg::TextList& texts) {
+void write_texts(const meg::text::TextList& texts) {
   write_number(texts.size());
   for (const std::string_view text : texts) {
     write_number(text.size());
@@ -29,9 +29,9 @@ void write_texts(const meg::TextList& texts) {
   }
 }
 
-bool twins_agree(std::string_view line) {
+bool readers_agree(std::string_view line) {
   for (const auto set : meg::test::instruction_sets()) {
-    const std::string difference = meg::test::difference_of_twins(line, set, '"');
+    const std::string difference = meg::test::difference_of_readers(line, set, '"');
     if (!difference.empty()) std::fprintf(stderr, "error: %s\n", difference.c_str());
     if (!difference.empty()) return false;
   }
@@ -42,12 +42,12 @@ bool twins_agree(std::string_view line) {
 
 int main() {
   const std::string input(std::istreambuf_iterator<char>(std::cin), {});
-  meg::JsonLineParser parser({"text", "b"});
+  meg::preprocess::JsonLineParser parser({"text", "b"});
   for (size_t at = 0; at + 4 <= input.size();) {
     const auto size = meg::load_le<uint32_t>(input.data() + at);
     const std::string_view line = std::string_view(input).substr(at + 4, size);
     at += 4 + size;
-    if (!twins_agree(line)) return 1;
+    if (!readers_agree(line)) return 1;
     const meg::test::PaddedLine padded(line);
     const bool is_read = parser.parse(padded.view()).ok();
     std::putchar(is_read ? 1 : 0);

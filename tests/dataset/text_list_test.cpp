@@ -1,4 +1,4 @@
-#include "libmeg/dataset/text_list.h"
+#include "libmeg/text/text_list.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace meg {
+namespace meg::text {
 namespace {
 
 using testing::ElementsAre;
@@ -61,4 +61,4 @@ TEST(TextList, ForgetsTheLineBefore) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::text

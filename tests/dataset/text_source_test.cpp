@@ -1,4 +1,4 @@
-#include "libmeg/dataset/text_source.h"
+#include "libmeg/preprocess/sources/internal/text_source.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -16,11 +16,13 @@
 #include <utility>
 #include <vector>
 
+#include "libmeg/text/line_ends.h"
+#include "libmeg/text/text_padding.h"
 #include "libmeg/tokenizer/tokenizer.h"
 #include "tests/dataset/plain_lines.h"
 #include "tests/temp_folder.h"
 
-namespace meg {
+namespace meg::preprocess {
 namespace {
 
 using test::plain_lines;
@@ -31,7 +33,7 @@ using Lines = std::vector<std::string>;
 
 void append_lines(std::string_view text, Lines& lines) {
   std::string_view line;
-  while (take_line(text, line)) lines.emplace_back(line);
+  while (text::take_line(text, line)) lines.emplace_back(line);
 }
 
 /// All lines in order, with checks of each chunk's number, offset and padding.
@@ -48,7 +50,7 @@ Lines drain(TextSource& source) {
     offsets[chunk.input] += static_cast<int64_t>(chunk.lines.size());
     EXPECT_FALSE(chunk.lines.empty());
     EXPECT_EQ(chunk.lines.data(), chunk.buffer.get());
-    EXPECT_LE(chunk.lines.size() + kTextPadding, chunk.capacity);
+    EXPECT_LE(chunk.lines.size() + text::kTextPadding, chunk.capacity);
     append_lines(chunk.lines, lines);
   }
 }
@@ -155,7 +157,7 @@ TEST(TextSource, GivesBackTheMemoryOfALongLine) {
   TextChunk chunk;
   ASSERT_TRUE(*source->next(chunk));
   EXPECT_EQ(chunk.lines.size(), size_t{5000001});
-  EXPECT_EQ(chunk.capacity, chunk.lines.size() + kTextPadding);
+  EXPECT_EQ(chunk.capacity, chunk.lines.size() + text::kTextPadding);
   ASSERT_TRUE(*source->next(chunk));
   EXPECT_EQ(chunk.lines, "short\n");
   EXPECT_LT(chunk.capacity, size_t{1000});
@@ -392,4 +394,4 @@ TEST(TextSource, InterruptEndsTheWaitForASilentPipe) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::preprocess

@@ -14,7 +14,7 @@
 #include "tests/dataset/dataset_bytes.h"
 #include "tests/temp_folder.h"
 
-namespace meg {
+namespace meg::dataset {
 namespace {
 
 using test::bytes_string;
@@ -380,4 +380,4 @@ TEST_F(VerifyDatasetTest, AFileThatIsMissingIsAnError) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::dataset

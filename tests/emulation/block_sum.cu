@@ -1,4 +1,4 @@
-#include "libmeg/nn/kernels/cuda_launch.cuh"
+#include "libmeg/kernels/internal/cuda_launch.cuh"
 #include "tests/emulation/block_sum.h"
 
 // The kernel that grid_test.cpp runs: right, and with one thing wrong. A template, as libmeg's are.
@@ -44,8 +44,8 @@ __global__ void block_sum_kernel(Fault fault, const T* values, T* sums) {
 }  // namespace
 
 int block_sum(Fault fault, unsigned blocks, const float* values, float* sums) {
-  return nn::launch<block_sum_kernel<float>>(blocks, kBlockSumThreads, nullptr, fault, values,
-                                             sums);
+  return kernels::launch<block_sum_kernel<float>>(blocks, kBlockSumThreads, nullptr, fault, values,
+                                                  sums);
 }
 
 }  // namespace meg::emulation

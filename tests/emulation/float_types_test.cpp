@@ -15,7 +15,7 @@
 namespace meg::emulation {
 namespace {
 
-using nn::FloatType;
+using kernels::FloatType;
 using test::FloatArray;
 
 /// Every number of 16 bits.
@@ -33,14 +33,15 @@ void expect_same(float found, float wanted, size_t i) {
   }
 }
 
-std::vector<float> widened(FloatType type) {
+std::vector<float> widened(kernels::FloatType type) {
   FloatArray array(type, std::vector<float>(1 << 16));
   std::memcpy(array.data(), all_bits().data(), array.size_bytes());
   return array.floats();
 }
 
 TEST(FloatTypesTest, WidenAsLibmegDoes) {
-  const auto halves = widened(FloatType::kFloat16), bfloats = widened(FloatType::kBFloat16);
+  const auto halves = widened(kernels::FloatType::kFloat16),
+             bfloats = widened(kernels::FloatType::kBFloat16);
   for (const uint16_t bits : all_bits()) {
     expect_same(__half2float({bits}), halves[bits], bits);
     expect_same(__bfloat162float({bits}), bfloats[bits], bits);
@@ -48,12 +49,12 @@ TEST(FloatTypesTest, WidenAsLibmegDoes) {
 }
 
 /// Every 16-bit number as fp32, those halfway to the next, and the neighbours of these.
-std::vector<float> hard_to_round(FloatType type) {
+std::vector<float> hard_to_round(kernels::FloatType type) {
   std::vector<float> values;
   for (const float value : widened(type)) {
     const float next = std::nextafter(value, INFINITY);
     const auto bits = std::bit_cast<uint32_t>(value);
-    const uint32_t half_step = type == FloatType::kFloat16 ? 1 << 12 : 1 << 15;
+    const uint32_t half_step = type == kernels::FloatType::kFloat16 ? 1 << 12 : 1 << 15;
     const float halfway = std::bit_cast<float>(bits + half_step);
     values.insert(values.end(), {value, next, halfway, std::nextafter(halfway, INFINITY),
                                  std::nextafter(halfway, -INFINITY)});
@@ -62,7 +63,7 @@ std::vector<float> hard_to_round(FloatType type) {
 }
 
 template <class Narrow>
-void expect_narrowed_alike(FloatType type, Narrow narrow) {
+void expect_narrowed_alike(kernels::FloatType type, Narrow narrow) {
   const std::vector<float> values = hard_to_round(type);
   FloatArray wanted(type, values);
   for (size_t i = 0; i < values.size(); ++i) {
@@ -74,8 +75,8 @@ void expect_narrowed_alike(FloatType type, Narrow narrow) {
 }
 
 TEST(FloatTypesTest, NarrowAsLibmegDoes) {
-  expect_narrowed_alike(FloatType::kFloat16, __float2half_rn);
-  expect_narrowed_alike(FloatType::kBFloat16, __float2bfloat16_rn);
+  expect_narrowed_alike(kernels::FloatType::kFloat16, __float2half_rn);
+  expect_narrowed_alike(kernels::FloatType::kBFloat16, __float2bfloat16_rn);
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "libmeg/nn/kernels/cuda_launch.cuh"
+#include "libmeg/kernels/internal/cuda_launch.cuh"
 #include "tests/emulation/block_sum.h"
 
 // The emulator finds the faults that it is made for: a kernel that is right, and the same kernel
@@ -107,7 +107,7 @@ __global__ void lane_kernel(unsigned* ballots, int* lanes) {
 TEST(GridTest, LanesExchangeAsOnAGpu) {
   std::vector<unsigned> ballots(32);
   std::vector<int> lanes(32);
-  ASSERT_EQ(nn::launch<lane_kernel>(1, 32, nullptr, ballots.data(), lanes.data()), 0);
+  ASSERT_EQ(kernels::launch<lane_kernel>(1, 32, nullptr, ballots.data(), lanes.data()), 0);
   EXPECT_THAT(ballots, testing::Each(0x49249249u));
   for (int lane = 0; lane < 32; ++lane) {
     EXPECT_EQ(lanes[static_cast<size_t>(lane)], 5 + 100 * (lane < 2 ? lane + 30 : lane));
@@ -124,7 +124,7 @@ TEST(GridTest, EveryThreadRunsOnceInAnOrderOfItsOwn) {
   std::vector<unsigned> order, sorted(256);
   int count = 0;
   std::iota(sorted.begin(), sorted.end(), 0u);
-  ASSERT_EQ(nn::launch<order_kernel>(4, 64, nullptr, &order, &count), 0);
+  ASSERT_EQ(kernels::launch<order_kernel>(4, 64, nullptr, &order, &count), 0);
   EXPECT_NE(order, sorted);
   std::sort(order.begin(), order.end());
   EXPECT_EQ(order, sorted);
@@ -135,7 +135,7 @@ TEST(GridTest, ImpossibleLaunchesAreRefused) {
   std::vector<unsigned> order;
   int count = 0;
   for (const auto& [blocks, threads] : {std::pair{0, 32u}, {1, 0u}, {1, 1025u}}) {
-    EXPECT_EQ(nn::launch<order_kernel>(blocks, threads, nullptr, &order, &count),
+    EXPECT_EQ(kernels::launch<order_kernel>(blocks, threads, nullptr, &order, &count),
               cudaErrorInvalidConfiguration);
   }
   EXPECT_EQ(count, 0);

@@ -19,23 +19,23 @@ constexpr size_t kMostLines = 100;
 /// Hostile views repeat elements up to a limit of their own; reading that takes too long here.
 constexpr int64_t kMostElements = 1 << 16;
 
-void check_summary(const meg::CheckpointSummary& summary) {
-  const meg::FileSummary& file = summary.files[0];
+void check_summary(const meg::checkpoint::CheckpointSummary& summary) {
+  const meg::checkpoint::FileSummary& file = summary.files[0];
   MEG_FUZZ_CHECK(file.groups.size() == file.contents.tensors.size());
-  MEG_FUZZ_CHECK(meg::outline_of(*file.file, kMostLines).lines.size() <= kMostLines);
-  for (const meg::NamedCode& code : meg::named_code(file.file->graph())) {
+  MEG_FUZZ_CHECK(meg::checkpoint::outline_of(*file.file, kMostLines).lines.size() <= kMostLines);
+  for (const meg::checkpoint::NamedCode& code : meg::checkpoint::named_code(file.file->graph())) {
     MEG_FUZZ_CHECK(!code.name.empty());
     MEG_FUZZ_CHECK(code.is_usual || code.calls == 0 || !code.first_call.empty());
   }
   int64_t elements = 0;
-  for (const meg::NamedTensor& tensor : file.contents.tensors) {
+  for (const meg::checkpoint::NamedTensor& tensor : file.contents.tensors) {
     MEG_FUZZ_CHECK(tensor.elements >= 0);
     if (tensor.elements > kMostElements || (elements += tensor.elements) > kMostElements) return;
   }
-  const auto statistics = meg::checkpoint_statistics(summary);
+  const auto statistics = meg::checkpoint::checkpoint_statistics(summary);
   MEG_FUZZ_CHECK(statistics.has_value());
-  for (const meg::NamedStatistics& tensor : *statistics) {
-    const meg::TensorStatistics& found = tensor.statistics;
+  for (const meg::checkpoint::NamedStatistics& tensor : *statistics) {
+    const meg::checkpoint::TensorStatistics& found = tensor.statistics;
     MEG_FUZZ_CHECK(found.finite() >= 0 && found.zero <= found.finite());
     MEG_FUZZ_CHECK(found.finite() == 0 || found.min <= found.max);
   }
@@ -49,9 +49,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   zip.add("archive/data/0", "a storage of 24 bytes...");
   zip.finish();
   const meg::test::MemoryFile memory(zip.bytes);
-  const auto folder = meg::find_checkpoint(memory.path());
+  const auto folder = meg::checkpoint::find_checkpoint(memory.path());
   MEG_FUZZ_CHECK(folder.has_value());
-  const auto summary = meg::summarize_checkpoint(*folder);
+  const auto summary = meg::checkpoint::summarize_checkpoint(*folder);
   if (summary.has_value()) check_summary(*summary);
   return 0;
 }

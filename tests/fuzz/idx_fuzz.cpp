@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "libmeg/core/bytes.h"
+#include "libmeg/base/bytes.h"
 #include "libmeg/dataset/dataset_summary.h"
 #include "libmeg/dataset/indexed_dataset.h"
 #include "libmeg/dataset/indexed_dataset_builder.h"
@@ -55,7 +55,7 @@ void write_file(const std::string& path, std::span<const std::byte> bytes) {
 }
 
 /// Reads every sequence and document; true where all of them can be read.
-bool read_everything(const meg::IndexedDataset& dataset) {
+bool read_everything(const meg::dataset::IndexedDataset& dataset) {
   bool whole = true;
   int64_t sum = 0;
   const int64_t sequences = std::min(dataset.sequence_count(), kMostEntries);
@@ -80,8 +80,9 @@ bool read_everything(const meg::IndexedDataset& dataset) {
 }
 
 /// What verify finds right can be appended to another dataset.
-void merge(const std::string& prefix, const meg::IndexedDataset& dataset, const std::string& out) {
-  auto builder = meg::IndexedDatasetBuilder::create(
+void merge(const std::string& prefix, const meg::dataset::IndexedDataset& dataset,
+           const std::string& out) {
+  auto builder = meg::dataset::IndexedDatasetBuilder::create(
       out, {.dtype = dataset.dtype(), .multimodal = dataset.multimodal()});
   MEG_FUZZ_CHECK(builder.has_value());
   MEG_FUZZ_CHECK(builder->add_index(prefix).ok());
@@ -99,21 +100,21 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   write_file(prefix + ".idx", bytes.first(idx_size));
   write_file(prefix + ".bin", bytes.subspan(idx_size));
 
-  const auto dataset = meg::IndexedDataset::open(prefix);
+  const auto dataset = meg::dataset::IndexedDataset::open(prefix);
   const bool readable = dataset.has_value() && read_everything(*dataset);
-  if (dataset.has_value()) (void)meg::summarize_lengths(*dataset);
-  (void)meg::IndexedDataset::open(prefix, {.multimodal = true});
+  if (dataset.has_value()) (void)meg::dataset::summarize_lengths(*dataset);
+  (void)meg::dataset::IndexedDataset::open(prefix, {.multimodal = true});
 
-  const auto report = meg::verify_dataset(prefix, {});
+  const auto report = meg::dataset::verify_dataset(prefix, {});
   MEG_FUZZ_CHECK(report.has_value() || report.error().code() == meg::StatusCode::kUnsupported);
   if (report.has_value()) {
-    for (const meg::VerifyProblem& problem : report->problems) (void)problem.message();
+    for (const meg::dataset::VerifyProblem& problem : report->problems) (void)problem.message();
     if (report->ok()) {
       MEG_FUZZ_CHECK(readable);
       MEG_FUZZ_CHECK(report->item_count == dataset->item_count());
       merge(prefix, *dataset, folder.path("merged"));
     }
   }
-  (void)meg::verify_dataset(prefix, {.vocab_size = 100, .eod = 9, .workers = 1});
+  (void)meg::dataset::verify_dataset(prefix, {.vocab_size = 100, .eod = 9, .workers = 1});
   return 0;
 }

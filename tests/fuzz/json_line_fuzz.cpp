@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "tests/dataset/json_twins.h"
+#include "tests/dataset/json_readers.h"
 #include "tests/fuzz/fuzz_check.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -14,7 +14,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view line(reinterpret_cast<const char*>(data) + 1, size - 1);
   for (const auto set : meg::test::instruction_sets()) {
     const std::string difference =
-        meg::test::difference_of_twins(line, set, static_cast<char>(data[0]));
+        meg::test::difference_of_readers(line, set, static_cast<char>(data[0]));
     if (!difference.empty()) std::fprintf(stderr, "%s\n", difference.c_str());
     MEG_FUZZ_CHECK(difference.empty());
   }

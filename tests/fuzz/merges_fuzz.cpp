@@ -6,15 +6,15 @@
 #include <string_view>
 #include <utility>
 
-#include "libmeg/tokenizer/bpe_model.h"
+#include "libmeg/tokenizer/bpe/internal/bpe_model.h"
 #include "tests/fuzz/fuzz_check.h"
 #include "tests/tokenizer/tiny_model.h"
 
 namespace {
 
-void check(const meg::BpeModel& model) {
+void check(const meg::tokenizer::BpeModel& model) {
   std::set<std::pair<int32_t, int32_t>> pairs;
-  for (const meg::BpeModel::Merge& merge : model.merges()) {
+  for (const meg::tokenizer::BpeModel::Merge& merge : model.merges()) {
     for (const int32_t piece : {merge.left, merge.right, merge.result}) {
       MEG_FUZZ_CHECK(piece >= 0 && piece < model.piece_count());
     }
@@ -36,8 +36,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const std::string vocab = meg::test::vocab_json(
       {"Ġt", "he", "Ġthe", "ab", "bc", "abc", "abcabc", "Ġ語", "語"});  // few, to be quick
   const std::string_view merges(reinterpret_cast<const char*>(data), size);
-  const meg::Result<meg::BpeModel> model =
-      meg::BpeModel::parse(vocab, "vocab.json", merges, "merges.txt");
+  const meg::Result<meg::tokenizer::BpeModel> model =
+      meg::tokenizer::BpeModel::parse(vocab, "vocab.json", merges, "merges.txt");
   if (model) {
     check(*model);
   } else {

@@ -5,13 +5,13 @@
 #include <cstdint>
 #include <span>
 
-#include "libmeg/core/npy.h"
-#include "libmeg/core/npy_header.h"
+#include "libmeg/numpy/internal/npy_header.h"
+#include "libmeg/numpy/npy.h"
 #include "tests/fuzz/fuzz_check.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto file = std::as_bytes(std::span(data, size));
-  const auto header = meg::read_npy_header(file, "a.npy");
+  const auto header = meg::numpy::read_npy_header(file, "a.npy");
   if (!header.has_value()) {
     MEG_FUZZ_CHECK(header.error().code() == meg::StatusCode::kCorruption ||
                    header.error().code() == meg::StatusCode::kUnsupported);
@@ -22,11 +22,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   MEG_FUZZ_CHECK(header->offset + static_cast<size_t>(header->elements) * element == size);
   // Only what is small: the written header has room for every dimension.
   if (header->shape.size() > 8) return 0;
-  const auto written = meg::npy_header(header->dtype, header->shape);
+  const auto written = meg::numpy::npy_header(header->dtype, header->shape);
   MEG_FUZZ_CHECK(written.has_value());
   std::string again = *written;
   again.append(reinterpret_cast<const char*>(data) + header->offset, size - header->offset);
-  const auto read = meg::read_npy_header(std::as_bytes(std::span(again)), "b.npy");
+  const auto read = meg::numpy::read_npy_header(std::as_bytes(std::span(again)), "b.npy");
   MEG_FUZZ_CHECK(read.has_value());
   MEG_FUZZ_CHECK(read->dtype == header->dtype && read->shape == header->shape);
   return 0;

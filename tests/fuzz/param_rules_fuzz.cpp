@@ -11,7 +11,7 @@
 
 namespace {
 
-void check_match(const meg::ParameterTable& table, std::string_view name) {
+void check_match(const meg::model::ParameterTable& table, std::string_view name) {
   const auto match = table.match(name);
   if (!match) return;
   MEG_FUZZ_CHECK(!match->canonical.empty() && !match->families.empty());
@@ -29,7 +29,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size > 4096) return 0;  // patterns compile slowly
   const std::string_view input(reinterpret_cast<const char*>(data), size);
   const size_t end = std::min(input.find('\0'), input.size());
-  meg::Result<meg::ParameterTable> table = meg::ParameterTable::gpt();
+  meg::Result<meg::model::ParameterTable> table = meg::model::ParameterTable::gpt();
   MEG_FUZZ_CHECK(table.has_value());
   const meg::Status status = table->add_rules(input.substr(0, end), "rules.txt");
   if (!status.ok()) {

@@ -5,21 +5,21 @@
 #include <cstdint>
 #include <string_view>
 
-#include "libmeg/core/utf8.h"
-#include "libmeg/inference/server/text_request.h"
+#include "libmeg/serving/text_request.h"
+#include "libmeg/text/utf8.h"
 #include "tests/fuzz/fuzz_check.h"
 
 namespace {
 
-void check(const meg::inference::TextRequest& request, int64_t max_tokens) {
+void check(const meg::serving::TextRequest& request, int64_t max_tokens) {
   MEG_FUZZ_CHECK(!request.prompts.empty() && request.prompts.size() <= 128);
   for (const std::string& prompt : request.prompts) {
     MEG_FUZZ_CHECK(request.add_BOS || !prompt.empty());
-    MEG_FUZZ_CHECK(meg::find_invalid_utf8(prompt) == std::string::npos);
+    MEG_FUZZ_CHECK(meg::text::find_invalid_utf8(prompt) == std::string::npos);
   }
   MEG_FUZZ_CHECK(request.tokens_to_generate >= 0 && request.tokens_to_generate <= max_tokens);
   MEG_FUZZ_CHECK(request.tokens_to_generate > 0 || request.logprobs);
-  const meg::inference::SamplingOptions& sampling = request.sampling;
+  const meg::serving::SamplingOptions& sampling = request.sampling;
   MEG_FUZZ_CHECK(sampling.temperature > 0 && sampling.temperature <= 100);
   MEG_FUZZ_CHECK(sampling.top_k >= 0 && sampling.top_k <= 1000);
   MEG_FUZZ_CHECK(sampling.top_p >= 0 && sampling.top_p <= 1);
@@ -29,16 +29,16 @@ void check(const meg::inference::TextRequest& request, int64_t max_tokens) {
   if (!request.beam.has_value()) return;
   MEG_FUZZ_CHECK(request.prompts.size() == 1 && request.tokens_to_generate > 0);
   MEG_FUZZ_CHECK(request.beam->beam_width >= 1 && request.beam->stop_token.value_or(0) >= 0);
-  MEG_FUZZ_CHECK(std::abs(request.beam->length_penalty) <= meg::inference::kMostLengthPenalty);
+  MEG_FUZZ_CHECK(std::abs(request.beam->length_penalty) <= meg::serving::kMostLengthPenalty);
 }
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view body(reinterpret_cast<const char*>(data), size);
-  meg::inference::RequestRules rules;
+  meg::serving::RequestRules rules;
   rules.max_tokens_to_generate = 100;
-  const auto request = meg::inference::read_text_request(body, rules);
+  const auto request = meg::serving::read_text_request(body, rules);
   if (request.has_value()) {
     check(*request, rules.max_tokens_to_generate);
   } else {

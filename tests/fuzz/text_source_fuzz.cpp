@@ -11,7 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include "libmeg/dataset/text_source.h"
+#include "libmeg/preprocess/sources/internal/text_source.h"
+#include "libmeg/text/line_ends.h"
 #include "tests/dataset/plain_lines.h"
 #include "tests/fuzz/fuzz_check.h"
 
@@ -29,16 +30,16 @@ bool looks_compressed(std::string_view text) {
 
 void check_lines(const std::string& path, size_t chunk_bytes,
                  const std::vector<std::string>& expected) {
-  auto source = meg::TextSource::open({path}, chunk_bytes);
+  auto source = meg::preprocess::TextSource::open({path}, chunk_bytes);
   MEG_FUZZ_CHECK(source.has_value());
-  meg::TextChunk chunk;
+  meg::preprocess::TextChunk chunk;
   size_t read = 0;
   while (true) {
     const auto more = source->next(chunk);
     MEG_FUZZ_CHECK(more.has_value());
     if (!*more) break;
     std::string_view line;
-    for (; meg::take_line(chunk.lines, line); ++read) {
+    for (; meg::text::take_line(chunk.lines, line); ++read) {
       MEG_FUZZ_CHECK(read < expected.size() && line == expected[read]);
     }
   }

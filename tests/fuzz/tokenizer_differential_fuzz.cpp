@@ -9,16 +9,17 @@
 #include <string_view>
 #include <vector>
 
-#include "libmeg/core/cpu.h"
-#include "libmeg/core/utf8.h"
-#include "libmeg/tokenizer/gpt2_bpe_tokenizer.h"
+#include "libmeg/base/cpu.h"
+#include "libmeg/text/text_padding.h"
+#include "libmeg/text/utf8.h"
+#include "libmeg/tokenizer/bpe/internal/gpt2_bpe_tokenizer.h"
 #include "tests/fuzz/fuzz_check.h"
 #include "tests/temp_folder.h"
 
 namespace {
 
-using meg::GPT2BPETokenizer;
 using meg::InstructionSet;
+using meg::tokenizer::GPT2BPETokenizer;
 
 constexpr char kVocab[] = MEG_SOURCE_DIR "/testdata/tokenizer/vocab.json";
 constexpr char kMerges[] = MEG_SOURCE_DIR "/testdata/tokenizer/merges.txt";
@@ -38,12 +39,12 @@ std::string reversed(const std::string& merges) {
 /// Who encodes, the reference first; their encoders keep their caches from text to text.
 struct Contestants {
   meg::DType dtype;
-  std::vector<std::unique_ptr<GPT2BPETokenizer>> tokenizers;
-  std::vector<std::unique_ptr<meg::TokenEncoder>> encoders;
+  std::vector<std::unique_ptr<meg::tokenizer::GPT2BPETokenizer>> tokenizers;
+  std::vector<std::unique_ptr<meg::tokenizer::TokenEncoder>> encoders;
 
   Contestants(const std::string& merge_file, bool special_tokens_in_text, meg::DType ids)
       : dtype(ids) {
-    using enum GPT2BPETokenizer::Implementation;
+    using enum meg::tokenizer::GPT2BPETokenizer::Implementation;
     add(merge_file, {kReference, special_tokens_in_text, InstructionSet::kPortable});
     for (const InstructionSet set :
          {InstructionSet::kPortable, InstructionSet::kAvx2, InstructionSet::kAvx512}) {
@@ -52,8 +53,9 @@ struct Contestants {
     }
   }
 
-  void add(const std::string& merge_file, const GPT2BPETokenizer::Options& options) {
-    auto tokenizer = GPT2BPETokenizer::open(kVocab, merge_file, options);
+  void add(const std::string& merge_file,
+           const meg::tokenizer::GPT2BPETokenizer::Options& options) {
+    auto tokenizer = meg::tokenizer::GPT2BPETokenizer::open(kVocab, merge_file, options);
     MEG_FUZZ_CHECK(tokenizer.has_value());
     encoders.push_back((*tokenizer)->new_encoder(dtype));
     tokenizers.push_back(std::move(*tokenizer));
@@ -73,8 +75,9 @@ std::vector<Contestants> all_contestants() {
   return all;
 }
 
-std::vector<int32_t> encoded(meg::TokenEncoder& encoder, meg::DType dtype, std::string_view text) {
-  meg::TokenBuffer tokens(dtype);
+std::vector<int32_t> encoded(meg::tokenizer::TokenEncoder& encoder, meg::DType dtype,
+                             std::string_view text) {
+  meg::tokenizer::TokenBuffer tokens(dtype);
   encoder.encode(text, tokens);
   std::vector<int32_t> ids;
   for (int64_t i = 0; i < tokens.size(); ++i) ids.push_back(tokens.at(i));
@@ -88,9 +91,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   const Contestants& contestants = all[data[0] % all.size()];
   std::string padded;
-  meg::append_replacing_invalid_utf8({reinterpret_cast<const char*>(data) + 1, size - 1}, padded);
+  meg::text::append_replacing_invalid_utf8({reinterpret_cast<const char*>(data) + 1, size - 1},
+                                           padded);
   const size_t text_size = padded.size();
-  padded.append(meg::kTextPadding, data[0] & 8 ? 'a' : '\xFF');
+  padded.append(meg::text::kTextPadding, data[0] & 8 ? 'a' : '\xFF');
   const std::string_view text = std::string_view(padded).substr(0, text_size);
   const meg::DType dtype = contestants.dtype;
   const std::vector<int32_t> expected = encoded(*contestants.encoders[0], dtype, text);

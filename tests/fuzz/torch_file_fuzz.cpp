@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "libmeg/checkpoint/torch_file/torch_file.h"
+#include "libmeg/checkpoint/container/torch_file/torch_file.h"
 #include "tests/checkpoint/memory_file.h"
 #include "tests/checkpoint/zip_bytes.h"
 #include "tests/fuzz/fuzz_check.h"
@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kMostElements = 4096;
 
-void read_tensor(const meg::TorchFile& file, const meg::TensorView& view) {
+void read_tensor(const meg::checkpoint::TorchFile& file, const meg::checkpoint::TensorView& view) {
   const int64_t count = std::min(view.numel(), kMostElements);
   std::vector<std::byte> bytes(static_cast<size_t>(count * meg::dtype_size(view.dtype)));
   MEG_FUZZ_CHECK(file.read_elements(view, 0, bytes).ok());
@@ -33,13 +33,13 @@ void read_tensor(const meg::TorchFile& file, const meg::TensorView& view) {
 
 void read_everything(std::string_view bytes) {
   const meg::test::MemoryFile memory(bytes);
-  const auto file = meg::TorchFile::open(memory.path());
+  const auto file = meg::checkpoint::TorchFile::open(memory.path());
   if (!file.has_value()) {
     MEG_FUZZ_CHECK(!file.error().message().empty());
     return;
   }
   for (size_t i = 0; i < file->storages().size(); ++i) {
-    const meg::TorchStorage& storage = file->storages()[i];
+    const meg::checkpoint::TorchStorage& storage = file->storages()[i];
     MEG_FUZZ_CHECK(storage.file_offset <= bytes.size());
     MEG_FUZZ_CHECK(storage.bytes <= bytes.size() - storage.file_offset);
     std::vector<std::byte> content(storage.bytes);
@@ -47,7 +47,8 @@ void read_everything(std::string_view bytes) {
     const bool read = file->read_storage(static_cast<int>(i), 0, content).ok();
     MEG_FUZZ_CHECK(read || (file->is_byte_swapped() && !whole));
   }
-  for (const meg::PickleId id : file->tensor_nodes()) read_tensor(*file, *file->tensor(id));
+  for (const meg::checkpoint::PickleId id : file->tensor_nodes())
+    read_tensor(*file, *file->tensor(id));
   (void)file->check_crcs();
   (void)file->graph().describe(file->root());
 }

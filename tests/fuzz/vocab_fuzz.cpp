@@ -4,13 +4,13 @@
 #include <string>
 #include <string_view>
 
-#include "libmeg/tokenizer/bpe_model.h"
+#include "libmeg/tokenizer/bpe/internal/bpe_model.h"
 #include "tests/fuzz/fuzz_check.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view vocab(reinterpret_cast<const char*>(data), size);
-  const meg::Result<meg::BpeModel> model =
-      meg::BpeModel::parse(vocab, "vocab.json", "#version: 0.2\n", "merges.txt");
+  const meg::Result<meg::tokenizer::BpeModel> model =
+      meg::tokenizer::BpeModel::parse(vocab, "vocab.json", "#version: 0.2\n", "merges.txt");
   if (!model) {
     MEG_FUZZ_CHECK(model.error().message().starts_with("vocab.json: "));
     MEG_FUZZ_CHECK(model.error().message().find('\n') == std::string::npos);

@@ -8,12 +8,12 @@
 #include <map>
 #include <span>
 
-#include "libmeg/inference/generation/generate.h"
-#include "libmeg/inference/generation/model_engine.h"
+#include "libmeg/generation/generate.h"
+#include "libmeg/generation/model_engine.h"
 #include "tests/inference/letter_tokenizer.h"
 #include "tests/nn/small_model.h"
 
-namespace meg::inference {
+namespace meg::generation {
 namespace {
 
 using test::LetterTokenizer;
@@ -21,9 +21,9 @@ using ::testing::HasSubstr;
 
 constexpr int64_t kTokens = 22;
 
-GenerationRequest search_of(std::vector<int32_t> prompt, int64_t tokens,
-                            const BeamSearchOptions& options) {
-  GenerationRequest request;
+serving::GenerationRequest search_of(std::vector<int32_t> prompt, int64_t tokens,
+                                     const serving::BeamSearchOptions& options) {
+  serving::GenerationRequest request;
   request.prompt = std::move(prompt);
   request.tokens_to_generate = tokens;
   request.beam = options;
@@ -31,10 +31,12 @@ GenerationRequest search_of(std::vector<int32_t> prompt, int64_t tokens,
 }
 
 /// What an engine of its own finds.
-Result<std::vector<Beam>> beam_search(nn::GptModel& model, const GenerationRequest& request) {
+Result<std::vector<serving::Beam>> beam_search(nn::GptModel& model,
+                                               const serving::GenerationRequest& request) {
   const LetterTokenizer tokenizer = LetterTokenizer::numbers(kTokens);
   MEG_ASSIGN_OR_RETURN(const auto engine, create_generation_engine(model, tokenizer, {}));
-  MEG_ASSIGN_OR_RETURN(const std::vector<GeneratedText> texts, generate(*engine, {request}));
+  MEG_ASSIGN_OR_RETURN(const std::vector<serving::GeneratedText> texts,
+                       generate(*engine, {request}));
   EXPECT_EQ(texts.front().tokens, texts.front().beams.front().tokens);
   return texts.front().beams;
 }
@@ -55,8 +57,8 @@ at::Tensor scores_of(nn::GptModel& model, const std::vector<int32_t>& tokens) {
 
 /// Every text of up to `length` tokens that ends in the stop token or is that long: the best.
 void best_of_all(nn::GptModel& model, std::vector<int32_t>& tokens, double sum,
-                 const GenerationRequest& request, Beam& best) {
-  const BeamSearchOptions& options = *request.beam;
+                 const serving::GenerationRequest& request, serving::Beam& best) {
+  const serving::BeamSearchOptions& options = *request.beam;
   const size_t prompt = request.prompt.size();
   const auto made = static_cast<double>(tokens.size() - prompt);
   if (made > 0 && (tokens.back() == options.stop_token ||
@@ -74,9 +76,10 @@ void best_of_all(nn::GptModel& model, std::vector<int32_t>& tokens, double sum,
 }
 
 /// Megatron's search in its plainest form: whole forward passes, everything sorted.
-std::vector<Beam> plain_search(nn::GptModel& model, const GenerationRequest& request) {
+std::vector<serving::Beam> plain_search(nn::GptModel& model,
+                                        const serving::GenerationRequest& request) {
   const std::vector<int32_t>& prompt = request.prompt;
-  const BeamSearchOptions& options = *request.beam;
+  const serving::BeamSearchOptions& options = *request.beam;
 
   struct Open {
     std::vector<int32_t> tokens;
@@ -84,13 +87,13 @@ std::vector<Beam> plain_search(nn::GptModel& model, const GenerationRequest& req
   };
 
   std::vector<Open> open = {{prompt, 0}};
-  std::vector<Beam> ended;
+  std::vector<serving::Beam> ended;
   const auto width = static_cast<size_t>(options.beam_width);
   const auto add = [&](const Open& beam, int64_t length) {
     ended.push_back({beam.tokens, prompt.size(),
                      beam.sum / std::pow(static_cast<double>(length), options.length_penalty)});
     std::sort(ended.begin(), ended.end(),
-              [](const Beam& a, const Beam& b) { return a.score > b.score; });
+              [](const serving::Beam& a, const serving::Beam& b) { return a.score > b.score; });
     if (ended.size() > width) ended.pop_back();
   };
   for (int64_t length = 1; length <= request.tokens_to_generate; ++length) {
@@ -123,10 +126,10 @@ std::vector<Beam> plain_search(nn::GptModel& model, const GenerationRequest& req
   return ended;
 }
 
-void expect_the_plain_search(nn::GptModel& model, const GenerationRequest& request) {
+void expect_the_plain_search(nn::GptModel& model, const serving::GenerationRequest& request) {
   const auto found = beam_search(model, request);
   ASSERT_TRUE(found.has_value()) << found.status().message();
-  const std::vector<Beam> wanted = plain_search(model, request);
+  const std::vector<serving::Beam> wanted = plain_search(model, request);
   ASSERT_EQ(found->size(), wanted.size());
   for (size_t i = 0; i < wanted.size(); ++i) {
     EXPECT_EQ((*found)[i].tokens, wanted[i].tokens);
@@ -136,7 +139,7 @@ void expect_the_plain_search(nn::GptModel& model, const GenerationRequest& reque
 }
 
 TEST(BeamSearchTest, FindsWhatThePlainSearchFinds) {
-  for (const GptConfig& config : {test::small_config(), test::small_llama_config()}) {
+  for (const model::GptConfig& config : {test::small_config(), test::small_llama_config()}) {
     nn::GptModel model = test::small_model(config);
     model.set_training(false);
     for (const int64_t width : {1, 3, 8}) {
@@ -158,7 +161,7 @@ TEST(BeamSearchTest, NoRunOfTokensComesTwice) {
   model.set_training(false);
   for (const int64_t size : {1, 2, 3}) {
     // An id that no token has: no text ends before.
-    GenerationRequest request =
+    serving::GenerationRequest request =
         search_of({5, 2, 5}, 9, {.beam_width = 3, .num_return_gen = 3, .stop_token = -1});
     request.no_repeat_ngram_size = size;
     expect_the_plain_search(model, request);
@@ -168,10 +171,10 @@ TEST(BeamSearchTest, NoRunOfTokensComesTwice) {
 TEST(BeamSearchTest, AWideBeamFindsTheBestOfAllTexts) {
   nn::GptModel model = test::small_model(test::small_config());
   model.set_training(false);
-  const GenerationRequest request =
+  const serving::GenerationRequest request =
       search_of({5, 2}, 3, {.beam_width = 11, .stop_token = 4, .length_penalty = 0});
   std::vector<int32_t> prompt = request.prompt;
-  Beam best;
+  serving::Beam best;
   best_of_all(model, prompt, 0, request, best);
   const auto found = beam_search(model, request);
   ASSERT_TRUE(found.has_value()) << found.status().message();
@@ -181,12 +184,12 @@ TEST(BeamSearchTest, AWideBeamFindsTheBestOfAllTexts) {
 }
 
 /// All that an engine makes until it rests, by number.
-std::map<int64_t, GeneratedText> run(GenerationEngine& engine) {
-  std::map<int64_t, GeneratedText> texts;
+std::map<int64_t, serving::GeneratedText> run(serving::GenerationEngine& engine) {
+  std::map<int64_t, serving::GeneratedText> texts;
   while (engine.active() > 0) {
     auto events = engine.step();
     EXPECT_TRUE(events.has_value()) << events.status().message();
-    for (GenerationEvent& event : *events) {
+    for (serving::GenerationEvent& event : *events) {
       if (event.finished) texts[event.request] = std::move(**event.finished);
     }
   }
@@ -197,10 +200,10 @@ TEST(BeamSearchTest, SearchesAndTextsGoOnTogetherAndDoNotChangeEachOther) {
   nn::GptModel model = test::small_model(test::small_config());
   const LetterTokenizer tokenizer = LetterTokenizer::numbers(kTokens);
   const auto engine = std::move(*create_generation_engine(model, tokenizer, {.max_slots = 4}));
-  const GenerationRequest first =
+  const serving::GenerationRequest first =
       search_of({5, 2}, 9, {.beam_width = 3, .num_return_gen = 3, .stop_token = -1});
-  const GenerationRequest second = search_of({1}, 4, {.beam_width = 2, .stop_token = -1});
-  GenerationRequest text{.prompt = {7, 3}, .tokens_to_generate = 9};
+  const serving::GenerationRequest second = search_of({1}, 4, {.beam_width = 2, .stop_token = -1});
+  serving::GenerationRequest text{.prompt = {7, 3}, .tokens_to_generate = 9};
   text.stop.on_eod = false;
   const int64_t numbers[] = {*engine->add(text), *engine->add(first)};
   ASSERT_TRUE(engine->step().has_value());
@@ -218,7 +221,7 @@ TEST(BeamSearchTest, TokensOfAllSearchesAreBounded) {
   const LetterTokenizer tokenizer = LetterTokenizer::numbers(kTokens);
   const auto engine = std::move(
       *create_generation_engine(model, tokenizer, {.max_slots = 1, .max_beam_tokens = 60}));
-  const GenerationRequest half = search_of({5, 2}, 8, {.beam_width = 3, .stop_token = -1});
+  const serving::GenerationRequest half = search_of({5, 2}, 8, {.beam_width = 3, .stop_token = -1});
   const int64_t first = *engine->add(half);
   ASSERT_TRUE(engine->add(half).has_value());
   EXPECT_FALSE(engine->has_room(half));
@@ -250,8 +253,8 @@ TEST(BeamSearchTest, AModelWhoseLogitsAreNoNumbersEndsTheSearchAlone) {
 
 TEST(BeamSearchTest, WrongOptionsAreErrorsByName) {
   nn::GptModel model = test::small_model(test::small_config());
-  const auto error_of = [&](const BeamSearchOptions& options, std::vector<int32_t> prompt = {1},
-                            int64_t tokens = 4) {
+  const auto error_of = [&](const serving::BeamSearchOptions& options,
+                            std::vector<int32_t> prompt = {1}, int64_t tokens = 4) {
     return beam_search(model, search_of(std::move(prompt), tokens, options)).status().message();
   };
   EXPECT_THAT(error_of({.beam_width = 12}), HasSubstr("beam_width: expected 1 to 11, found 12"));
@@ -265,10 +268,10 @@ TEST(BeamSearchTest, WrongOptionsAreErrorsByName) {
     EXPECT_THAT(error_of({.length_penalty = penalty}),
                 HasSubstr("length_penalty: expected -10 to"));
   }
-  GenerationRequest request = search_of({1}, 4, {});
+  serving::GenerationRequest request = search_of({1}, 4, {});
   request.logprobs = true;
   EXPECT_THAT(beam_search(model, request).status().message(), HasSubstr("logprobs"));
 }
 
 }  // namespace
-}  // namespace meg::inference
+}  // namespace meg::generation

@@ -6,18 +6,16 @@
 #include <string>
 #include <vector>
 
-#include "libmeg/inference/generation/generate.h"
-#include "libmeg/inference/generation/model_engine.h"
+#include "libmeg/generation/generate.h"
+#include "libmeg/generation/model_engine.h"
 #include "tests/inference/letter_tokenizer.h"
 #include "tests/nn/oracle_model.h"
 
-namespace meg {
+namespace meg::generation {
 namespace {
 
-using inference::create_generation_engine;
-using inference::generate;
-using inference::GeneratedText;
-using inference::GenerationRequest;
+using serving::GeneratedText;
+using serving::GenerationRequest;
 
 struct Case {
   const char* checkpoint;
@@ -38,8 +36,9 @@ TEST_P(GoldenGeneration, GreedyTextsAreThoseOfTheReference) {
   MEG_REQUIRE_SHARED(folder + GetParam().checkpoint);
   const auto checkpoint = test::open_checkpoint(test::shared_path(folder + GetParam().checkpoint));
   ASSERT_TRUE(checkpoint.has_value()) << checkpoint.error().message();
-  auto model = test::model_of(
-      *checkpoint, [](GptConfig&, nn::GptOptions& options) { options.gelu = GetParam().gelu; });
+  auto model = test::model_of(*checkpoint, [](model::GptConfig&, nn::GptOptions& options) {
+    options.gelu = GetParam().gelu;
+  });
   ASSERT_TRUE(model.has_value()) << model.error().message();
   const std::string reference =
       test::shared_path(folder + GetParam().reference + "/reference/greedy.npy");
@@ -51,12 +50,12 @@ TEST_P(GoldenGeneration, GreedyTextsAreThoseOfTheReference) {
                                                                               : 300);
   // Each reference is asked for from every length of its beginning: prompts of different lengths,
   // which must all come to the same text.
-  std::vector<GenerationRequest> requests;
+  std::vector<serving::GenerationRequest> requests;
   std::vector<std::vector<int32_t>> wanted;
   for (int64_t size = 8; size < greedy.size(1); ++size) {
     for (int64_t row = 0; row < greedy.size(0); ++row) {
       wanted.push_back(row_of(greedy, row));
-      GenerationRequest request;
+      serving::GenerationRequest request;
       request.prompt.assign(wanted.back().begin(), wanted.back().begin() + size);
       request.tokens_to_generate = greedy.size(1) - size;
       request.sampling.top_k = 1;
@@ -90,4 +89,4 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& tested) { return std::string(tested.param.checkpoint); });
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::generation

@@ -1,24 +1,24 @@
-#include "libmeg/inference/evaluation/lambada.h"
+#include "libmeg/evaluation/lambada.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "libmeg/tokenizer/gpt2_bpe_tokenizer.h"
+#include "libmeg/tokenizer/bpe/internal/gpt2_bpe_tokenizer.h"
 #include "tests/nn/small_model.h"
 #include "tests/temp_folder.h"
 
-namespace meg::inference {
+namespace meg::evaluation {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-const Tokenizer& tokenizer() {
+const tokenizer::Tokenizer& tokenizer() {
   static const auto opened =
-      GPT2BPETokenizer::open(MEG_SOURCE_DIR "/testdata/tokenizer/vocab.json",
-                             MEG_SOURCE_DIR "/testdata/tokenizer/merges.txt", {});
+      tokenizer::GPT2BPETokenizer::open(MEG_SOURCE_DIR "/testdata/tokenizer/vocab.json",
+                                        MEG_SOURCE_DIR "/testdata/tokenizer/merges.txt", {});
   return **opened;
 }
 
@@ -96,7 +96,7 @@ TEST(LambadaExamples, TextsWithoutTargetOrContextAreRefused) {
 }
 
 TEST(LambadaScores, SharedSequencesScoreAsThoughAlone) {
-  GptConfig config = test::small_config();
+  model::GptConfig config = test::small_config();
   config.padded_vocab_size = 2304;
   config.max_position_embeddings = 64;
   nn::GptModel model = test::small_model(config);
@@ -134,4 +134,4 @@ TEST(LambadaSummary, CountsExamplesThatAreRightAtEveryPlace) {
 }
 
 }  // namespace
-}  // namespace meg::inference
+}  // namespace meg::evaluation

@@ -9,7 +9,7 @@
 namespace meg::test {
 
 /// A tokenizer whose tokens are the given texts; those of one byte are what text becomes.
-class LetterTokenizer : public Tokenizer {
+class LetterTokenizer : public tokenizer::Tokenizer {
  public:
   explicit LetterTokenizer(std::vector<std::string> tokens, std::optional<int32_t> eod = {})
       : tokens_(std::move(tokens)), eod_(eod) {}
@@ -27,7 +27,7 @@ class LetterTokenizer : public Tokenizer {
 
   int32_t max_id() const override { return static_cast<int32_t>(tokens_.size()) - 1; }
 
-  std::unique_ptr<TokenEncoder> new_encoder(DType) const override {
+  std::unique_ptr<tokenizer::TokenEncoder> new_encoder(DType) const override {
     return std::make_unique<Encoder>(*this);
   }
 
@@ -38,11 +38,11 @@ class LetterTokenizer : public Tokenizer {
   }
 
  private:
-  class Encoder : public TokenEncoder {
+  class Encoder : public tokenizer::TokenEncoder {
    public:
     explicit Encoder(const LetterTokenizer& tokenizer) : tokenizer_(tokenizer) {}
 
-    void encode(std::string_view text, TokenBuffer& tokens) override {
+    void encode(std::string_view text, tokenizer::TokenBuffer& tokens) override {
       for (const char letter : text) {
         for (size_t id = 0; id < tokenizer_.tokens_.size(); ++id) {
           if (tokenizer_.tokens_[id] == std::string(1, letter)) {

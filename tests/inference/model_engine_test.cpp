@@ -1,4 +1,4 @@
-#include "libmeg/inference/generation/model_engine.h"
+#include "libmeg/generation/model_engine.h"
 
 #include <c10/core/GradMode.h>
 #include <gmock/gmock.h>
@@ -8,20 +8,20 @@
 #include <map>
 #include <set>
 
-#include "libmeg/inference/generation/cached_model.h"
-#include "libmeg/inference/generation/generate.h"
-#include "libmeg/inference/generation/sampling.h"
+#include "libmeg/generation/generate.h"
+#include "libmeg/generation/internal/cached_model.h"
+#include "libmeg/generation/internal/sampling.h"
 #include "tests/inference/letter_tokenizer.h"
 #include "tests/nn/small_model.h"
 
-namespace meg::inference {
+namespace meg::generation {
 namespace {
 
 using test::LetterTokenizer;
 using ::testing::HasSubstr;
 
 /// Positions for some tokens; three rows of the vocabulary pad it.
-GptConfig roomy(GptConfig config) {
+model::GptConfig roomy(model::GptConfig config) {
   config.max_position_embeddings = config.seq_length = 40;
   return config;
 }
@@ -29,7 +29,8 @@ GptConfig roomy(GptConfig config) {
 constexpr int64_t kTokens = 21;
 
 struct Served {
-  explicit Served(const GptConfig& config = roomy(test::small_config()), EngineOptions options = {})
+  explicit Served(const model::GptConfig& config = roomy(test::small_config()),
+                  EngineOptions options = {})
       : model(test::small_model(config)) {
     model.set_training(false);
     auto made = create_generation_engine(model, tokenizer, options);
@@ -37,7 +38,7 @@ struct Served {
     engine = std::move(*made);
   }
 
-  GeneratedText text(const GenerationRequest& request) {
+  serving::GeneratedText text(const serving::GenerationRequest& request) {
     auto texts = generate(*engine, {request});
     EXPECT_TRUE(texts.has_value()) << texts.status().message();
     return std::move(texts->front());
@@ -52,13 +53,13 @@ struct Served {
 
   nn::GptModel model;
   LetterTokenizer tokenizer = LetterTokenizer::numbers(kTokens);
-  std::unique_ptr<GenerationEngine> engine;
+  std::unique_ptr<serving::GenerationEngine> engine;
 };
 
-std::vector<GenerationRequest> greedy_requests() {
-  std::vector<GenerationRequest> requests;
+std::vector<serving::GenerationRequest> greedy_requests() {
+  std::vector<serving::GenerationRequest> requests;
   for (int32_t i = 0; i < 7; ++i) {
-    GenerationRequest request;
+    serving::GenerationRequest request;
     for (int32_t j = 0; j <= i; ++j) request.prompt.push_back((5 * i + 3 * j) % 20);
     request.tokens_to_generate = 20 - 2 * i;
     request.sampling.top_k = 1;
@@ -89,12 +90,12 @@ TEST(CachedModelTest, FindsTheMostLikelyTokensOfItsLogits) {
 }
 
 TEST(ModelEngineTest, GreedyTokensAreTheMostLikelyOfWholeForwardPasses) {
-  for (const GptConfig& config : {test::small_config(), test::small_llama_config()}) {
+  for (const model::GptConfig& config : {test::small_config(), test::small_llama_config()}) {
     Served served(roomy(config), {.max_slots = 3});
     const auto texts = generate(*served.engine, greedy_requests());
     ASSERT_TRUE(texts.has_value()) << texts.status().message();
     for (size_t i = 0; i < texts->size(); ++i) {
-      const GenerationRequest request = greedy_requests()[i];
+      const serving::GenerationRequest request = greedy_requests()[i];
       std::vector<int32_t> wanted = request.prompt;
       for (int64_t made = 0; made < request.tokens_to_generate; ++made) {
         wanted.push_back(served.scores(wanted)[-1].argmax().item<int32_t>());
@@ -106,7 +107,7 @@ TEST(ModelEngineTest, GreedyTokensAreTheMostLikelyOfWholeForwardPasses) {
 }
 
 TEST(ModelEngineTest, ATextDoesNotDependOnWhatIsBesideIt) {
-  std::vector<GenerationRequest> requests = greedy_requests();
+  std::vector<serving::GenerationRequest> requests = greedy_requests();
   for (size_t i = 0; i < requests.size(); ++i) {
     requests[i].sampling = {.temperature = 1.3, .seed = i};
     requests[i].logprobs = true;
@@ -116,7 +117,7 @@ TEST(ModelEngineTest, ATextDoesNotDependOnWhatIsBesideIt) {
   const auto texts = generate(*together.engine, requests);
   ASSERT_TRUE(texts.has_value()) << texts.status().message();
   for (size_t i = 0; i < requests.size(); ++i) {
-    const GeneratedText text = alone.text(requests[i]);
+    const serving::GeneratedText text = alone.text(requests[i]);
     EXPECT_EQ((*texts)[i].tokens, text.tokens);
     EXPECT_THAT((*texts)[i].logprobs,
                 ::testing::Pointwise(::testing::FloatNear(1e-5f), text.logprobs));
@@ -125,8 +126,8 @@ TEST(ModelEngineTest, ATextDoesNotDependOnWhatIsBesideIt) {
 
 TEST(ModelEngineTest, TextsComeAndGoBetweenSteps) {
   Served served(roomy(test::small_config()), {.max_slots = 2});
-  const std::vector<GenerationRequest> requests = greedy_requests();
-  GenerationEngine& engine = *served.engine;
+  const std::vector<serving::GenerationRequest> requests = greedy_requests();
+  serving::GenerationEngine& engine = *served.engine;
   const int64_t first = *engine.add(requests[0]);
   ASSERT_EQ(engine.step()->size(), 1U);
   const int64_t second = *engine.add(requests[1]);
@@ -136,11 +137,11 @@ TEST(ModelEngineTest, TextsComeAndGoBetweenSteps) {
   engine.cancel(first);
   EXPECT_EQ(engine.active(), 1);
   const int64_t third = *engine.add(requests[2]);
-  std::map<int64_t, GeneratedText> texts;
+  std::map<int64_t, serving::GeneratedText> texts;
   while (engine.active() > 0) {
     const auto events = engine.step();
     ASSERT_TRUE(events.has_value());
-    for (const GenerationEvent& event : *events) {
+    for (const serving::GenerationEvent& event : *events) {
       ASSERT_TRUE(event.token.has_value());
       if (event.finished) texts[event.request] = **event.finished;
     }
@@ -154,12 +155,12 @@ TEST(ModelEngineTest, TextsComeAndGoBetweenSteps) {
 
 TEST(ModelEngineTest, LogProbabilitiesAreThoseOfTheWholeForwardPass) {
   Served served;
-  GenerationRequest request{.prompt = {3, 1, 4, 1, 5}, .tokens_to_generate = 9};
+  serving::GenerationRequest request{.prompt = {3, 1, 4, 1, 5}, .tokens_to_generate = 9};
   request.stop.on_eod = false;
   request.logprobs = true;
   for (const int64_t count : {9, 0}) {
     request.tokens_to_generate = count;
-    const GeneratedText text = served.text(request);
+    const serving::GeneratedText text = served.text(request);
     EXPECT_EQ(static_cast<int64_t>(text.tokens.size()), 5 + count);
     ASSERT_EQ(text.logprobs.size(), text.tokens.size() - 1);
     const at::Tensor scores = served.scores(text.tokens);
@@ -184,7 +185,7 @@ TEST(ModelEngineTest, TokensThatPadTheVocabularyAreNeverDrawn) {
   }
   for (uint64_t seed = 0; seed < 20; ++seed) {
     for (const int64_t top_k : {0, 1, 5}) {
-      GenerationRequest request{.prompt = {1}, .tokens_to_generate = 30};
+      serving::GenerationRequest request{.prompt = {1}, .tokens_to_generate = 30};
       request.sampling = {.temperature = 3, .top_k = top_k, .seed = seed};
       for (const int32_t token : served.text(request).tokens) EXPECT_LT(token, kTokens);
     }
@@ -194,7 +195,7 @@ TEST(ModelEngineTest, TokensThatPadTheVocabularyAreNeverDrawn) {
 TEST(ModelEngineTest, AnEndOfDocumentEndsAText) {
   Served served;
   const auto ended = [&](bool on_eod) {
-    GenerationRequest request{.prompt = {1}, .tokens_to_generate = 39};
+    serving::GenerationRequest request{.prompt = {1}, .tokens_to_generate = 39};
     request.sampling = {.temperature = 20, .seed = 3};
     request.stop.on_eod = on_eod;
     return served.text(request).tokens;
@@ -207,7 +208,7 @@ TEST(ModelEngineTest, AnEndOfDocumentEndsAText) {
 
 TEST(ModelEngineTest, NoRunOfTokensComesTwice) {
   Served served;
-  GenerationRequest request{.prompt = {1, 2}, .tokens_to_generate = 38};
+  serving::GenerationRequest request{.prompt = {1, 2}, .tokens_to_generate = 38};
   request.sampling.top_k = 1;
   request.stop.on_eod = false;
   const auto pairs = [&](const std::vector<int32_t>& tokens) {
@@ -241,7 +242,7 @@ TEST(ModelEngineTest, NoTokenIsMadeWhereNoneIsAskedFor) {
 
 TEST(ModelEngineTest, TokensThatAreHeldAtOnceAreBounded) {
   Served served(roomy(test::small_config()), {.max_slots = 4, .max_tokens = 30});
-  const GenerationRequest ten{.prompt = {1, 2}, .tokens_to_generate = 8};
+  const serving::GenerationRequest ten{.prompt = {1, 2}, .tokens_to_generate = 8};
   ASSERT_TRUE(served.engine->add(ten).has_value());
   ASSERT_TRUE(served.engine->add(ten).has_value());
   ASSERT_TRUE(served.engine->add(ten).has_value());
@@ -296,7 +297,7 @@ TEST(ModelEngineTest, AModelWhoseLogitsAreNoNumbersIsAnError) {
         .fill_(std::numeric_limits<float>::quiet_NaN());
   }
   for (const double top_p : {0.0, 0.9}) {
-    GenerationRequest request{.prompt = {1}, .tokens_to_generate = 2};
+    serving::GenerationRequest request{.prompt = {1}, .tokens_to_generate = 2};
     request.sampling.top_p = top_p;
     EXPECT_THAT(generate(*served.engine, {request}).status().message(), HasSubstr("not numbers"));
   }
@@ -306,7 +307,8 @@ TEST(GenerateTest, ProgressCountsAndCanEndTheWork) {
   Served served(roomy(test::small_config()), {.max_slots = 3});
   GenerationProgress last;
   int64_t tokens = 0;
-  for (const GenerationRequest& request : greedy_requests()) tokens += request.tokens_to_generate;
+  for (const serving::GenerationRequest& request : greedy_requests())
+    tokens += request.tokens_to_generate;
   ASSERT_TRUE(generate(*served.engine, greedy_requests(), [&](const GenerationProgress& now) {
                 last = now;
                 return true;
@@ -321,4 +323,4 @@ TEST(GenerateTest, ProgressCountsAndCanEndTheWork) {
 }
 
 }  // namespace
-}  // namespace meg::inference
+}  // namespace meg::generation

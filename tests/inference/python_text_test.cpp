@@ -1,10 +1,10 @@
-#include "libmeg/inference/evaluation/python_text.h"
+#include "libmeg/evaluation/internal/python_text.h"
 
 #include <gtest/gtest.h>
 
 #include <set>
 
-namespace meg::inference {
+namespace meg::evaluation {
 namespace {
 
 TEST(PythonText, WhiteSpaceIsWhatPythonTakesForIt) {
@@ -38,4 +38,4 @@ TEST(PythonText, LastWordIsAPlaceInTheText) {
 }
 
 }  // namespace
-}  // namespace meg::inference
+}  // namespace meg::evaluation

@@ -1,4 +1,4 @@
-#include "libmeg/inference/generation/sampling.h"
+#include "libmeg/generation/internal/sampling.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,9 +9,9 @@
 #include <numeric>
 #include <set>
 
-#include "libmeg/inference/generation/token_scores.h"
+#include "libmeg/generation/internal/token_scores.h"
 
-namespace meg::inference {
+namespace meg::generation {
 namespace {
 
 using ::testing::HasSubstr;
@@ -26,7 +26,7 @@ std::vector<float> uneven_logits(size_t count) {
 
 /// Probabilities of what may be drawn, by Megatron's definition: a sort and a running sum.
 std::map<int32_t, double> wanted_distribution(const std::vector<float>& logits,
-                                              const SamplingOptions& options) {
+                                              const serving::SamplingOptions& options) {
   std::vector<int32_t> order(logits.size());
   std::iota(order.begin(), order.end(), 0);
   const auto weight = [&](int32_t id) {
@@ -49,7 +49,8 @@ std::map<int32_t, double> wanted_distribution(const std::vector<float>& logits,
   return kept;
 }
 
-void expect_distribution(const std::vector<float>& logits, const SamplingOptions& options) {
+void expect_distribution(const std::vector<float>& logits,
+                         const serving::SamplingOptions& options) {
   constexpr int64_t kDraws = 40000;
   Sampler sampler(options);
   std::map<int32_t, int64_t> counts;
@@ -83,7 +84,7 @@ TEST(SamplingTest, DrawsFollowMegatronsDistribution) {
 
 TEST(SamplingTest, LargeTopKAndEqualLogitsAgreeWithTheSort) {
   std::vector<float> logits = uneven_logits(3000);
-  SamplingOptions options{.top_k = 2000, .seed = 5};
+  serving::SamplingOptions options{.top_k = 2000, .seed = 5};
   std::vector<float> sorted = logits;
   std::sort(sorted.begin(), sorted.end(), std::greater<>());
   Sampler sampler(options);
@@ -106,9 +107,9 @@ TEST(SamplingTest, GreedyTakesTheFirstOfTheMostLikely) {
 TEST(SamplingTest, WhatHasNoProbabilityIsNeverDrawn) {
   constexpr float kNever = -std::numeric_limits<float>::infinity();
   const std::vector<float> logits = {kNever, 1, kNever, 0.5, kNever};
-  for (const SamplingOptions& options :
-       {SamplingOptions{}, SamplingOptions{.top_k = 4}, SamplingOptions{.top_p = 1},
-        SamplingOptions{.top_k = 1}}) {
+  for (const serving::SamplingOptions& options :
+       {serving::SamplingOptions{}, serving::SamplingOptions{.top_k = 4},
+        serving::SamplingOptions{.top_p = 1}, serving::SamplingOptions{.top_k = 1}}) {
     Sampler sampler(options);
     for (int64_t i = 0; i < 500; ++i) {
       const int32_t drawn = sampler.draw(logits);
@@ -148,7 +149,7 @@ TEST(SamplingTest, TopPDecaysDownToItsBound) {
 }
 
 TEST(SamplingTest, OptionsOutsideTheirRangesAreErrorsByName) {
-  const auto error_of = [](const SamplingOptions& options) {
+  const auto error_of = [](const serving::SamplingOptions& options) {
     return std::string(check_sampling(options, 100).message());
   };
   EXPECT_TRUE(check_sampling({}, 100).ok());
@@ -173,9 +174,10 @@ TEST(SamplerTest, ATinyTemperatureIsGreedy) {
   logits[7] = -std::numeric_limits<float>::infinity();
   logits[400] = logits[500] = 3.5f;  // the first of equals
   for (const double temperature : {1e-29, 1e-31, 1e-40, 1e-300, 5e-324}) {
-    for (const SamplingOptions& options :
-         {SamplingOptions{}, SamplingOptions{.top_k = 20}, SamplingOptions{.top_p = 0.9}}) {
-      SamplingOptions cold = options;
+    for (const serving::SamplingOptions& options :
+         {serving::SamplingOptions{}, serving::SamplingOptions{.top_k = 20},
+          serving::SamplingOptions{.top_p = 0.9}}) {
+      serving::SamplingOptions cold = options;
       cold.temperature = temperature;
       Sampler sampler(cold);
       for (int i = 0; i < 20; ++i) {
@@ -187,4 +189,4 @@ TEST(SamplerTest, ATinyTemperatureIsGreedy) {
 }
 
 }  // namespace
-}  // namespace meg::inference
+}  // namespace meg::generation

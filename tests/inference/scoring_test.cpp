@@ -1,4 +1,4 @@
-#include "libmeg/inference/evaluation/scoring.h"
+#include "libmeg/evaluation/scoring.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
@@ -10,7 +10,7 @@
 
 #include "tests/nn/small_model.h"
 
-namespace meg::inference {
+namespace meg::evaluation {
 namespace {
 
 using test::small_config;
@@ -175,4 +175,4 @@ TEST_F(Scoring, LogitsOfRowsAreTheModelsLogits) {
 }
 
 }  // namespace
-}  // namespace meg::inference
+}  // namespace meg::evaluation

@@ -1,11 +1,11 @@
-#include "libmeg/inference/generation/stop_rules.h"
+#include "libmeg/generation/internal/stop_rules.h"
 
 #include <gtest/gtest.h>
 
-#include "libmeg/inference/generation/repeated_ngrams.h"
+#include "libmeg/generation/internal/repeated_ngrams.h"
 #include "tests/inference/letter_tokenizer.h"
 
-namespace meg::inference {
+namespace meg::generation {
 namespace {
 
 const test::LetterTokenizer& letters() {
@@ -13,22 +13,22 @@ const test::LetterTokenizer& letters() {
   return tokenizer;
 }
 
-constexpr StopRules kNone{.on_eod = false};
+constexpr serving::StopRules kNone{.on_eod = false};
 
-bool ends(const StopRules& rules, const std::vector<int32_t>& tokens) {
+bool ends(const serving::StopRules& rules, const std::vector<int32_t>& tokens) {
   return ends_text(rules, letters(), tokens);
 }
 
 TEST(StopRulesTest, EachRuleEndsATextByItself) {
-  const StopRules on_eod{.on_eod = true};
+  const serving::StopRules on_eod{.on_eod = true};
   EXPECT_TRUE(ends(on_eod, {0, 5}));
   EXPECT_FALSE(ends(on_eod, {5, 0}));
   EXPECT_FALSE(ends(kNone, {0, 5}));
-  const StopRules on_eol{.on_eod = false, .on_eol = true};
+  const serving::StopRules on_eol{.on_eod = false, .on_eol = true};
   for (const int32_t newline : {1, 2, 3}) EXPECT_TRUE(ends(on_eol, {0, newline}));
   EXPECT_FALSE(ends(on_eol, {1, 0}));
   EXPECT_FALSE(ends(on_eol, {0, 5}));
-  const StopRules on_double{.on_eod = false, .on_double_eol = true};
+  const serving::StopRules on_double{.on_eod = false, .on_double_eol = true};
   EXPECT_TRUE(ends(on_double, {0, 2}));
   EXPECT_TRUE(ends(on_double, {1, 1}));
   EXPECT_FALSE(ends(on_double, {0, 1}));
@@ -54,4 +54,4 @@ TEST(RepeatedNgramsTest, EndsOfEarlierRunsAreFound) {
 }
 
 }  // namespace
-}  // namespace meg::inference
+}  // namespace meg::generation

@@ -1,4 +1,4 @@
-#include "libmeg/inference/evaluation/wikitext.h"
+#include "libmeg/evaluation/wikitext.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,11 +8,11 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "libmeg/inference/evaluation/wikitext_detokenizer.h"
-#include "libmeg/tokenizer/gpt2_bpe_tokenizer.h"
+#include "libmeg/evaluation/internal/wikitext_detokenizer.h"
+#include "libmeg/tokenizer/bpe/internal/gpt2_bpe_tokenizer.h"
 #include "tests/temp_folder.h"
 
-namespace meg::inference {
+namespace meg::evaluation {
 namespace {
 
 using ::testing::HasSubstr;
@@ -88,7 +88,8 @@ class WikitextFile : public ::testing::Test {
   Result<WikitextData> read(std::string_view text) {
     test::write_file(folder_.path("wiki.txt"), text);
     const std::string tokens = MEG_SOURCE_DIR "/testdata/tokenizer/";
-    auto tokenizer = GPT2BPETokenizer::open(tokens + "vocab.json", tokens + "merges.txt", {});
+    auto tokenizer =
+        tokenizer::GPT2BPETokenizer::open(tokens + "vocab.json", tokens + "merges.txt", {});
     EXPECT_TRUE(tokenizer.has_value());
     return read_wikitext(folder_.path("wiki.txt"), **tokenizer);
   }
@@ -123,4 +124,4 @@ TEST(WikitextSummary, PerplexityIsAdjustedToOriginalTokens) {
 }
 
 }  // namespace
-}  // namespace meg::inference
+}  // namespace meg::evaluation

@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <vector>
 
-#include "libmeg/core/float_convert.h"
+#include "libmeg/base/float_convert.h"
 
 int main(int argc, char** argv) {
   if (argc != 3) return 2;

@@ -11,9 +11,10 @@
 
 namespace {
 
-meg::Status copy_documents(const meg::IndexedDataset& from, meg::IndexedDatasetBuilder& to) {
+meg::Status copy_documents(const meg::dataset::IndexedDataset& from,
+                           meg::dataset::IndexedDatasetBuilder& to) {
   for (int64_t document = 0; document < from.document_count(); ++document) {
-    MEG_ASSIGN_OR_RETURN(const meg::SequenceRange range, from.document(document));
+    MEG_ASSIGN_OR_RETURN(const meg::dataset::SequenceRange range, from.document(document));
     for (int64_t sequence = range.begin; sequence < range.end; ++sequence) {
       MEG_ASSIGN_OR_RETURN(const auto items, from.sequence(sequence));
       const int8_t mode = from.multimodal() ? from.sequence_modes()[sequence] : int8_t{0};
@@ -26,9 +27,9 @@ meg::Status copy_documents(const meg::IndexedDataset& from, meg::IndexedDatasetB
 
 meg::Status run(const std::vector<std::string>& paths, bool multimodal) {
   MEG_ASSIGN_OR_RETURN(const auto first,
-                       meg::IndexedDataset::open(paths[1], {.multimodal = multimodal}));
+                       meg::dataset::IndexedDataset::open(paths[1], {.multimodal = multimodal}));
   MEG_ASSIGN_OR_RETURN(auto builder,
-                       meg::IndexedDatasetBuilder::create(
+                       meg::dataset::IndexedDatasetBuilder::create(
                            paths[0], {.dtype = first.dtype(), .multimodal = multimodal}));
   if (paths.size() == 2) {
     MEG_RETURN_IF_ERROR(copy_documents(first, builder));

@@ -4,11 +4,11 @@
 
 #include <cstdio>
 
-#include "libmeg/core/npy.h"
+#include "libmeg/numpy/npy.h"
 
 int main(int argc, char** argv) {
   if (argc != 2) return 2;
-  const auto npy = meg::NpyFile::open(argv[1]);
+  const auto npy = meg::numpy::NpyFile::open(argv[1]);
   if (!npy.has_value()) {
     std::fprintf(stderr, "%s\n", npy.error().message().c_str());
     return 1;

@@ -9,25 +9,26 @@
 #include <string>
 #include <vector>
 
-#include "libmeg/checkpoint/torch_file/torch_file.h"
+#include "libmeg/checkpoint/container/torch_file/torch_file.h"
 
 namespace {
 
 /// Names as the oracle has them: nested keys and indices joined by '/'.
 class Dumper {
  public:
-  explicit Dumper(const meg::TorchFile& file) : file_(file) {}
+  explicit Dumper(const meg::checkpoint::TorchFile& file) : file_(file) {}
 
-  meg::Status dump(meg::PickleId id, const std::string& name, int depth) {
-    const meg::PickleGraph& graph = file_.graph();
+  meg::Status dump(meg::checkpoint::PickleId id, const std::string& name, int depth) {
+    const meg::checkpoint::PickleGraph& graph = file_.graph();
     // Shared parts can be nested to more paths than there are stars.
     if (depth > 50 || ++visited_ > 100'000) return {};
-    if (const meg::TensorView* view = file_.tensor(id)) return dump_tensor(*view, name);
-    const meg::PickleNode& node = graph.node(id);
+    if (const meg::checkpoint::TensorView* view = file_.tensor(id)) return dump_tensor(*view, name);
+    const meg::checkpoint::PickleNode& node = graph.node(id);
     const auto child_name = [&](const std::string& key) {
       return name.empty() ? key : name + "/" + key;
     };
-    if (node.kind == meg::PickleKind::kList || node.kind == meg::PickleKind::kTuple) {
+    if (node.kind == meg::checkpoint::PickleKind::kList ||
+        node.kind == meg::checkpoint::PickleKind::kTuple) {
       for (size_t i = 0; i < node.children.size(); ++i) {
         MEG_RETURN_IF_ERROR(dump(node.children[i], child_name(std::to_string(i)), depth + 1));
       }
@@ -44,8 +45,8 @@ class Dumper {
 
  private:
   /// Reads in odd pieces, so that their seams are tried.
-  meg::Status dump_tensor(const meg::TensorView& view, const std::string& name) {
-    std::string shape = meg::shape_text(view.shape);
+  meg::Status dump_tensor(const meg::checkpoint::TensorView& view, const std::string& name) {
+    std::string shape = meg::checkpoint::shape_text(view.shape);
     std::erase(shape, ' ');
     fmt::print("tensor {} {} {} {}\n", view.bytes(), meg::dtype_name(view.dtype), shape, name);
     const int64_t piece = 1 + view.numel() / 3;
@@ -60,12 +61,13 @@ class Dumper {
     return {};
   }
 
-  const meg::TorchFile& file_;
+  const meg::checkpoint::TorchFile& file_;
   int visited_ = 0;
 };
 
 meg::Status dump_file(const std::string& path) {
-  MEG_ASSIGN_OR_RETURN(const meg::TorchFile file, meg::TorchFile::open(path));
+  MEG_ASSIGN_OR_RETURN(const meg::checkpoint::TorchFile file,
+                       meg::checkpoint::TorchFile::open(path));
   MEG_RETURN_IF_ERROR(file.check_crcs());
   fmt::print("file {}\n", path);
   return Dumper(file).dump(file.root(), "", 0);

@@ -9,9 +9,9 @@
 #include <string>
 #include <string_view>
 
-#include "libmeg/checkpoint/pickle/pickle_reader.h"
-#include "libmeg/checkpoint/pickle/pickle_writer.h"
-#include "libmeg/core/bytes.h"
+#include "libmeg/base/bytes.h"
+#include "libmeg/checkpoint/container/pickle/pickle_reader.h"
+#include "libmeg/checkpoint/container/pickle/pickle_writer.h"
 
 namespace {
 
@@ -24,13 +24,14 @@ void write_bytes(std::string_view bytes) {
 }
 
 void rewrite(std::string_view pickle) {
-  meg::PickleGraph graph;
-  const auto stream = meg::read_pickle(std::as_bytes(std::span(pickle)), "pickle", &graph);
+  meg::checkpoint::PickleGraph graph;
+  const auto stream =
+      meg::checkpoint::read_pickle(std::as_bytes(std::span(pickle)), "pickle", &graph);
   if (!stream) {
     std::putchar(0);
     return write_bytes(stream.error().message());
   }
-  const auto written = meg::write_pickle(graph, stream->root);
+  const auto written = meg::checkpoint::write_pickle(graph, stream->root);
   if (!written) {
     std::putchar(0);
     return write_bytes(written.error().message());

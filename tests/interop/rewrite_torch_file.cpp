@@ -11,28 +11,28 @@
 #include <optional>
 #include <vector>
 
-#include "libmeg/checkpoint/torch_file/torch_file.h"
-#include "libmeg/checkpoint/torch_file/torch_file_writer.h"
-#include "libmeg/core/crc32.h"
+#include "libmeg/checkpoint/container/torch_file/torch_file.h"
+#include "libmeg/checkpoint/container/torch_file/torch_file_writer.h"
+#include "libmeg/io/crc32.h"
 
 namespace {
 
 /// The same value over storages of the same order.
-meg::Result<meg::TorchFileContent> content_of(const meg::TorchFile& file) {
-  meg::TorchFileContent content;
-  const meg::PickleGraph& graph = file.graph();
-  meg::PickleCopier copier(graph, content.graph());
-  for (const meg::TorchStorage& storage : file.storages()) {
+meg::Result<meg::checkpoint::TorchFileContent> content_of(const meg::checkpoint::TorchFile& file) {
+  meg::checkpoint::TorchFileContent content;
+  const meg::checkpoint::PickleGraph& graph = file.graph();
+  meg::checkpoint::PickleCopier copier(graph, content.graph());
+  for (const meg::checkpoint::TorchStorage& storage : file.storages()) {
     content.add_storage(storage.dtype, storage.bytes);
   }
-  for (meg::PickleId id = 0; id < graph.size(); ++id) {
-    const meg::PickleNode& node = graph.node(id);
-    if (node.kind == meg::PickleKind::kGlobal) {
+  for (meg::checkpoint::PickleId id = 0; id < graph.size(); ++id) {
+    const meg::checkpoint::PickleNode& node = graph.node(id);
+    if (node.kind == meg::checkpoint::PickleKind::kGlobal) {
       copier.replace(id, content.global(node.text, node.name));
     }
   }
-  for (const meg::PickleId id : file.tensor_nodes()) {
-    const meg::TensorView& view = *file.tensor(id);
+  for (const meg::checkpoint::PickleId id : file.tensor_nodes()) {
+    const meg::checkpoint::TensorView& view = *file.tensor(id);
     copier.replace(id,
                    content.add_tensor_view(view.storage, view.offset, view.shape, view.strides));
   }
@@ -40,8 +40,9 @@ meg::Result<meg::TorchFileContent> content_of(const meg::TorchFile& file) {
   return content;
 }
 
-meg::Status copy_storage(const meg::TorchFile& from, int index, meg::TorchFileWriter* to) {
-  const meg::TorchStorage& storage = from.storages()[static_cast<size_t>(index)];
+meg::Status copy_storage(const meg::checkpoint::TorchFile& from, int index,
+                         meg::checkpoint::TorchFileWriter* to) {
+  const meg::checkpoint::TorchStorage& storage = from.storages()[static_cast<size_t>(index)];
   std::vector<std::byte> chunk(size_t{1} << 20);
   uint32_t crc = 0;
   for (uint64_t at = 0; at < storage.bytes;) {
@@ -51,12 +52,12 @@ meg::Status copy_storage(const meg::TorchFile& from, int index, meg::TorchFileWr
         std::min<uint64_t>(data < 0 ? storage.bytes - at : static_cast<uint64_t>(data - file_at),
                            storage.bytes - at) /
         16 * 16;
-    crc = meg::crc32_combine(crc, meg::crc32_of_zeros(hole), hole);
+    crc = meg::io::crc32_combine(crc, meg::io::crc32_of_zeros(hole), hole);
     at += hole;
     const auto piece = std::span(chunk).first(std::min<uint64_t>(chunk.size(), storage.bytes - at));
     MEG_RETURN_IF_ERROR(from.read_storage(index, at, piece));
     MEG_RETURN_IF_ERROR(to->write(index, at, piece));
-    crc = meg::crc32(piece, crc);
+    crc = meg::io::crc32(piece, crc);
     at += piece.size();
   }
   to->set_crc(index, crc);
@@ -64,12 +65,13 @@ meg::Status copy_storage(const meg::TorchFile& from, int index, meg::TorchFileWr
 }
 
 meg::Status rewrite(const std::string& from, const std::string& to) {
-  MEG_ASSIGN_OR_RETURN(const meg::TorchFile file, meg::TorchFile::open(from));
-  MEG_ASSIGN_OR_RETURN(const meg::TorchFileContent content, content_of(file));
-  MEG_ASSIGN_OR_RETURN(meg::TorchFileLayout layout,
-                       meg::lay_out(content, std::filesystem::path(to).stem()));
-  MEG_ASSIGN_OR_RETURN(meg::TorchFileWriter writer,
-                       meg::TorchFileWriter::create(to, content, std::move(layout)));
+  MEG_ASSIGN_OR_RETURN(const meg::checkpoint::TorchFile file,
+                       meg::checkpoint::TorchFile::open(from));
+  MEG_ASSIGN_OR_RETURN(const meg::checkpoint::TorchFileContent content, content_of(file));
+  MEG_ASSIGN_OR_RETURN(meg::checkpoint::TorchFileLayout layout,
+                       meg::checkpoint::lay_out(content, std::filesystem::path(to).stem()));
+  MEG_ASSIGN_OR_RETURN(meg::checkpoint::TorchFileWriter writer,
+                       meg::checkpoint::TorchFileWriter::create(to, content, std::move(layout)));
   for (size_t i = 0; i < file.storages().size(); ++i) {
     MEG_RETURN_IF_ERROR(copy_storage(file, static_cast<int>(i), &writer));
   }

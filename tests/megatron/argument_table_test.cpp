@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "libmeg/core/megatron_version.h"
+#include "libmeg/megatron/megatron_version.h"
 
 namespace meg::megatron {
 namespace {

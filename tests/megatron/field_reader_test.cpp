@@ -5,9 +5,9 @@
 
 #include <map>
 
-#include "libmeg/core/result.h"
+#include "libmeg/base/result.h"
 
-namespace meg {
+namespace meg::megatron {
 namespace {
 
 using ::testing::ElementsAre;
@@ -100,4 +100,4 @@ TEST(FieldValues, CompareAsPythonDoes) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::megatron

@@ -33,13 +33,13 @@ inline std::vector<std::string> mp_rank_cases() {
 }
 
 /// The family a case was written in.
-inline NameFamily expected_family(const std::string& name) {
-  if (name.starts_with("old_v")) return NameFamily::kOld;
-  if (name.starts_with("old_")) return NameFamily::kFlat;
-  if (name.starts_with("derived_te_")) return NameFamily::kMcoreTransformerEngine;
+inline model::NameFamily expected_family(const std::string& name) {
+  if (name.starts_with("old_v")) return model::NameFamily::kOld;
+  if (name.starts_with("old_")) return model::NameFamily::kFlat;
+  if (name.starts_with("derived_te_")) return model::NameFamily::kMcoreTransformerEngine;
   const bool is_mcore = (name.starts_with("mcore_") || name == "megatron_from_hf_llama_tp2") &&
                         name.find("_to_legacy_") == std::string::npos;
-  return is_mcore ? NameFamily::kMcoreLocal : NameFamily::kLegacy;
+  return is_mcore ? model::NameFamily::kMcoreLocal : model::NameFamily::kLegacy;
 }
 
 /// A case of the same model and sizes whose structure.json tells args, for cases where it does not.
@@ -65,11 +65,11 @@ inline Json case_args(const std::string& case_name) {
 }
 
 /// Looks fields up in args (which must live on); lists and the like are text.
-inline FieldLookup json_fields(const Json& args) {
-  return [&args](std::string_view name) -> std::optional<FieldValue> {
+inline megatron::FieldLookup json_fields(const Json& args) {
+  return [&args](std::string_view name) -> std::optional<megatron::FieldValue> {
     const auto found = args.find(std::string(name));
     if (found == args.end()) return std::nullopt;
-    if (found->is_null()) return FieldValue();
+    if (found->is_null()) return megatron::FieldValue();
     if (found->is_boolean()) return found->get<bool>();
     if (found->is_number_integer()) return found->get<int64_t>();
     if (found->is_number()) return found->get<double>();

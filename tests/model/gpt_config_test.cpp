@@ -5,13 +5,13 @@
 
 #include <map>
 
-namespace meg {
+namespace meg::model {
 namespace {
 
-using Fields = std::map<std::string, FieldValue, std::less<>>;
+using Fields = std::map<std::string, megatron::FieldValue, std::less<>>;
 
 Result<GptConfig> config_of(const Fields& fields) {
-  return GptConfig::from_fields([&](std::string_view name) -> std::optional<FieldValue> {
+  return GptConfig::from_fields([&](std::string_view name) -> std::optional<megatron::FieldValue> {
     const auto found = fields.find(name);
     if (found == fields.end()) return std::nullopt;
     return found->second;
@@ -166,4 +166,4 @@ TEST(GptConfig, PipelineSizesMustDivideTheLayers) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::model

@@ -7,7 +7,7 @@
 #include "libmeg/model/shard_axes.h"
 #include "tests/model/golden_names.h"
 
-namespace meg {
+namespace meg::model {
 namespace {
 
 using test::case_args;
@@ -162,4 +162,4 @@ TEST_F(ModelShapesGolden, ExtraStateIsAskedForWhereMegatronKeepsIt) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::model

@@ -8,7 +8,7 @@
 
 #include "libmeg/model/vocab_padding.h"
 
-namespace meg {
+namespace meg::model {
 namespace {
 
 /// GPT as in the tutorials, the vocabulary of 50257 padded for a tensor-parallel size.
@@ -111,4 +111,4 @@ TEST(ParameterCount, RefusesWhatItCannotCount) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::model

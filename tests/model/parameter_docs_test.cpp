@@ -1,10 +1,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "libmeg/model/parameter_rows.h"
+#include "libmeg/model/internal/parameter_rows.h"
 #include "tests/temp_folder.h"
 
-namespace meg {
+namespace meg::model {
 namespace {
 
 /// A stem as docs/checkpoints.md shows it: without the layers' prefix and the dot at its end.
@@ -38,4 +38,4 @@ TEST(CheckpointDocs, ListEveryRowOfTheTableWithItsCut) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::model

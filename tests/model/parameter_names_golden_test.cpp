@@ -6,7 +6,7 @@
 #include "libmeg/model/parameter_table.h"
 #include "tests/model/golden_names.h"
 
-namespace meg {
+namespace meg::model {
 namespace {
 
 using test::expected_family;
@@ -81,4 +81,4 @@ TEST_F(ParameterNamesGolden, KeysNestAsInTheFiles) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::model

@@ -3,9 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "libmeg/model/parameter_rows.h"
+#include "libmeg/model/internal/parameter_rows.h"
 
-namespace meg {
+namespace meg::model {
 namespace {
 
 constexpr NameFamily kFamilies[] = {NameFamily::kLegacy, NameFamily::kOld, NameFamily::kFlat,
@@ -365,4 +365,4 @@ TEST(NameFamilyText, NamesEachFamily) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::model

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-namespace meg {
+namespace meg::model {
 namespace {
 
 TEST(PipelineLayout, ChunksOfAStageAreApartByTheLayersOfAWholeRound) {
@@ -37,4 +37,4 @@ TEST(PipelineLayout, EveryLayerIsHeldOnce) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::model

@@ -7,7 +7,7 @@
 #include <numeric>
 #include <random>
 
-namespace meg {
+namespace meg::model {
 namespace {
 
 using Shape = std::vector<int64_t>;
@@ -345,4 +345,4 @@ TEST(MergedShape, SaturatesInsteadOfOverflowing) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::model

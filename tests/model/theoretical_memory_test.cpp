@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace meg {
+namespace meg::model {
 namespace {
 
 using ::testing::ElementsAre;
@@ -154,4 +154,4 @@ TEST(TheoreticalMemory, WhatItCannotKnowIsNamed) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::model

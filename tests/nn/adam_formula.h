@@ -4,14 +4,15 @@
 #include <cstdint>
 #include <vector>
 
-#include "libmeg/nn/kernels/multi_tensor_adam.h"
+#include "libmeg/kernels/optimizer/multi_tensor_adam.h"
 #include "tests/nn/float_array.h"
 
 namespace meg::test {
 
 /// One tensor's state on the host.
 struct AdamState {
-  AdamState(int64_t count, nn::FloatType gradient_type, nn::FloatType weight_type, unsigned seed)
+  AdamState(int64_t count, kernels::FloatType gradient_type, kernels::FloatType weight_type,
+            unsigned seed)
       : gradient(gradient_type, normal_values(count, 0.1, seed)),
         master(normal_values(count, 0.02, seed + 1)),
         exp_avg(normal_values(count, 0.01, seed + 2)),
@@ -20,10 +21,10 @@ struct AdamState {
     for (float& value : exp_avg_sq) value = std::abs(value);
   }
 
-  nn::AdamTensor tensor(int group) {
-    nn::AdamTensor made{gradient.data(), gradient.type(), master.data(), exp_avg.data(),
-                        exp_avg_sq.data()};
-    if (weight.type() != nn::FloatType::kFloat32) {
+  kernels::AdamTensor tensor(int group) {
+    kernels::AdamTensor made{gradient.data(), gradient.type(), master.data(), exp_avg.data(),
+                             exp_avg_sq.data()};
+    if (weight.type() != kernels::FloatType::kFloat32) {
       made.weight = weight.data();
       made.weight_type = weight.type();
     }
@@ -37,10 +38,10 @@ struct AdamState {
   FloatArray weight;
 };
 
-inline nn::AdamStep adam_step(int64_t step) {
-  nn::AdamStep made;
-  made.bias_correction1 = nn::adam_bias_correction(made.beta1, step);
-  made.bias_correction2 = nn::adam_bias_correction(made.beta2, step);
+inline kernels::AdamStep adam_step(int64_t step) {
+  kernels::AdamStep made;
+  made.bias_correction1 = kernels::adam_bias_correction(made.beta1, step);
+  made.bias_correction2 = kernels::adam_bias_correction(made.beta2, step);
   made.inverse_loss_scale = 1.0f / 1024;
   made.clip_coefficient = 0.7f;
   made.groups[0] = {1e-3f, 0.1f};
@@ -50,7 +51,7 @@ inline nn::AdamStep adam_step(int64_t step) {
 
 /// Element i of `state` after the step, in double precision.
 struct PlainAdam {
-  PlainAdam(const AdamState& state, const nn::AdamStep& step, int group, size_t i) {
+  PlainAdam(const AdamState& state, const kernels::AdamStep& step, int group, size_t i) {
     const double decay = step.groups[group].weight_decay;
     double g = double{state.gradient.floats()[i]} * step.inverse_loss_scale * step.clip_coefficient;
     if (!step.adam_w_mode) g += decay * state.master[i];

@@ -12,7 +12,7 @@ import sys
 program, folder = sys.argv[1], pathlib.Path(sys.argv[2])
 barriers = [
     f"{source.name}:{number}"
-    for source in sorted(folder.glob("*.cu*"))
+    for source in sorted(folder.rglob("*.cu*"))
     for number, line in enumerate(source.read_text().splitlines(), 1)
     if "__syncthreads()" in line.split("//")[0]
 ]

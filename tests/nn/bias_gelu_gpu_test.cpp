@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "libmeg/nn/kernels/bias_gelu.h"
+#include "libmeg/kernels/bias_gelu.h"
 #include "tests/nn/device_array.h"
 #include "tests/nn/gelu_formula.h"
 #include "tests/nn/require_gpu.h"
@@ -13,7 +13,7 @@ using test::FloatArray;
 using test::kFloatTypes;
 using test::normal_values;
 
-constexpr CudaRung kRungs[] = {CudaRung::kPlain, CudaRung::kVector};
+constexpr kernels::CudaRung kRungs[] = {kernels::CudaRung::kPlain, kernels::CudaRung::kVector};
 
 struct Shape {
   int64_t rows;
@@ -30,7 +30,7 @@ TEST(BiasGeluGpuTest, ForwardMatchesThePlainFormula) {
         const FloatArray input(type, normal_values(rows * columns, 3, 1));
         const FloatArray bias(type, normal_values(columns, 1, 2));
         const DeviceArray values(input), device_bias(bias);  // in place
-        ASSERT_EQ(bias_gelu_forward_cuda(
+        ASSERT_EQ(kernels::bias_gelu_forward_cuda(
                       {type, values.get(), device_bias.get(), values.get(), rows, columns}, nullptr,
                       rung),
                   0);
@@ -50,10 +50,11 @@ TEST(BiasGeluGpuTest, BackwardMatchesThePlainFormula) {
         const FloatArray input(type, normal_values(rows * columns, 3, 1));
         const FloatArray bias(type, normal_values(columns, 1, 2));
         const DeviceArray gradients(grad_output), device_input(input), device_bias(bias);
-        ASSERT_EQ(bias_gelu_backward_cuda({type, gradients.get(), device_input.get(),
-                                           device_bias.get(), gradients.get(), rows, columns},
-                                          nullptr, rung),
-                  0);
+        ASSERT_EQ(
+            kernels::bias_gelu_backward_cuda({type, gradients.get(), device_input.get(),
+                                              device_bias.get(), gradients.get(), rows, columns},
+                                             nullptr, rung),
+            0);
         test::expect_gelu_gradient(grad_output, input, bias, gradients.floats(type));
         ASSERT_EQ(cudaGetLastError(), cudaSuccess);
       }

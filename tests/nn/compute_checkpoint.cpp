@@ -10,7 +10,7 @@
 #include <span>
 #include <string>
 
-#include "libmeg/core/atomic_file.h"
+#include "libmeg/io/atomic_file.h"
 #include "libmeg/nn/initialise_weights.h"
 #include "tests/nn/oracle_model.h"
 
@@ -20,7 +20,7 @@ using meg::Status;
 
 Status write(const std::filesystem::path& path, const at::Tensor& tensor) {
   const at::Tensor values = tensor.detach().to(at::kFloat).contiguous();
-  MEG_ASSIGN_OR_RETURN(meg::AtomicFile file, meg::AtomicFile::create(path.string()));
+  MEG_ASSIGN_OR_RETURN(meg::io::AtomicFile file, meg::io::AtomicFile::create(path.string()));
   const auto* bytes = static_cast<const std::byte*>(values.const_data_ptr());
   MEG_RETURN_IF_ERROR(file.write({bytes, values.nbytes()}));
   return file.commit();
@@ -52,10 +52,11 @@ Status write_initial(meg::nn::GptModel& model, const std::filesystem::path& out)
 
 Status compute(const std::string& load, const std::string& windows,
                const std::filesystem::path& out) {
-  MEG_ASSIGN_OR_RETURN(const meg::MegatronCheckpoint checkpoint, meg::test::open_checkpoint(load));
-  const bool bf16 = checkpoint.arg("bf16") == meg::FieldValue(true);
+  MEG_ASSIGN_OR_RETURN(const meg::checkpoint::MegatronCheckpoint checkpoint,
+                       meg::test::open_checkpoint(load));
+  const bool bf16 = checkpoint.arg("bf16") == meg::megatron::FieldValue(true);
   MEG_ASSIGN_OR_RETURN(meg::nn::GptModel model,
-                       meg::test::model_of(checkpoint, [&](meg::GptConfig&, auto& options) {
+                       meg::test::model_of(checkpoint, [&](meg::model::GptConfig&, auto& options) {
                          if (bf16) options.params_dtype = at::kBFloat16;
                        }));
   MEG_RETURN_IF_ERROR(write_gradients(model, meg::test::read_npy<int64_t>(windows), out));

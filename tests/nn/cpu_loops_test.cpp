@@ -1,4 +1,4 @@
-#include "libmeg/nn/kernels/cpu_loops.h"
+#include "libmeg/kernels/cpu_loops.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 
 #include "tests/nn/float_array.h"
 
-namespace meg::nn {
+namespace meg::kernels {
 namespace {
 
 using test::bits_of;
@@ -100,4 +100,4 @@ TEST(CpuLoopsTest, NothingIsWrittenPastTheEnd) {
 }
 
 }  // namespace
-}  // namespace meg::nn
+}  // namespace meg::kernels

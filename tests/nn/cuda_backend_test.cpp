@@ -1,7 +1,7 @@
 // What is said where no GPU can be used, on machines without one: each case is a process of its
 // own, in which the driver's device file seems to be there.
 
-#include "libmeg/nn/cuda_backend.h"
+#include "libmeg/libtorch/cuda_backend.h"
 
 #include <ATen/ATen.h>
 #include <dlfcn.h>
@@ -15,7 +15,7 @@
 #include <filesystem>
 #include <string>
 
-#include "libmeg/nn/kernels/cuda_device.h"
+#include "libmeg/kernels/cuda_device.h"
 #include "tests/nn/small_model.h"
 
 namespace {
@@ -37,7 +37,7 @@ extern "C" void* dlopen(const char* path, int mode) noexcept {
   return real(is_hidden ? "hidden_torch_cuda.so" : path, mode);
 }
 
-namespace meg::nn {
+namespace meg::libtorch {
 namespace {
 
 using test::small_config;
@@ -55,7 +55,7 @@ class CudaBackendTest : public testing::Test {
 
 /// Ends the process with what a model on a GPU is refused with.
 [[noreturn]] void tell_and_exit() {
-  const auto model = GptModel::create(small_config(), {.device = at::kCUDA});
+  const auto model = nn::GptModel::create(small_config(), {.device = at::kCUDA});
   std::fprintf(stderr, "%s\n", model.status().message().c_str());
   std::_Exit(0);
 }
@@ -97,13 +97,14 @@ TEST_F(CudaBackendTest, StepsOnTheCpuDoNotHideTheGpu) {
   if (!torch_has_cuda()) GTEST_SKIP() << "this LibTorch is for CPUs";
   const auto run = [] {
     has_driver = true;
-    GptModel model = small_model(small_config());
+    nn::GptModel model = small_model(small_config());
     test::gradients_of(model);
     tell_and_exit();
   };
-  ASSERT_NE(cuda_problem(), nullptr);
-  EXPECT_EXIT(run(), testing::ExitedWithCode(0), std::string("found none: ") + cuda_problem());
+  ASSERT_NE(kernels::cuda_problem(), nullptr);
+  EXPECT_EXIT(run(), testing::ExitedWithCode(0),
+              std::string("found none: ") + kernels::cuda_problem());
 }
 
 }  // namespace
-}  // namespace meg::nn
+}  // namespace meg::libtorch

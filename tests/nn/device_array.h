@@ -48,8 +48,8 @@ class DeviceArray {
     return values;
   }
 
-  FloatArray floats(nn::FloatType type) const {
-    const auto count = count_ / static_cast<size_t>(nn::float_type_size(type));
+  FloatArray floats(kernels::FloatType type) const {
+    const auto count = count_ / static_cast<size_t>(kernels::float_type_size(type));
     FloatArray array(type, std::vector<float>(count));
     copy_to(array.data());
     return array;

@@ -1,7 +1,7 @@
 // What CublasLtProducts asks of cuBLASLt, computed by the rules of the library's documentation:
 // column-major matrices, epilogues over the columns of D. So a wrong transposition, a wrong leading
 // dimension or a wrong epilogue is found without a GPU.
-#include "libmeg/nn/kernels/epilogue_product.h"
+#include "libmeg/kernels/product/epilogue_product.h"
 
 #include <gtest/gtest.h>
 
@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "libmeg/nn/kernels/cublaslt_functions.h"
+#include "libmeg/kernels/product/internal/cublaslt_functions.h"
 
-namespace meg::nn {
+namespace meg::kernels {
 namespace {
 
 struct MatrixLayout {
@@ -312,4 +312,4 @@ TEST_F(EpilogueProductTest, SaysWhereThereIsNoAlgorithm) {
 }
 
 }  // namespace
-}  // namespace meg::nn
+}  // namespace meg::kernels

@@ -8,39 +8,41 @@
 #include <string>
 #include <vector>
 
-#include "libmeg/core/dtype.h"
-#include "libmeg/core/float_convert.h"
-#include "libmeg/nn/kernels/float_type.h"
+#include "libmeg/base/dtype.h"
+#include "libmeg/base/float_convert.h"
+#include "libmeg/kernels/float_type.h"
 
 namespace meg::test {
 
-inline constexpr nn::FloatType kFloatTypes[] = {nn::FloatType::kFloat32, nn::FloatType::kFloat16,
-                                                nn::FloatType::kBFloat16};
+inline constexpr kernels::FloatType kFloatTypes[] = {
+    kernels::FloatType::kFloat32, kernels::FloatType::kFloat16, kernels::FloatType::kBFloat16};
 
-inline DType dtype_of(nn::FloatType type) {
-  if (type == nn::FloatType::kFloat32) return DType::kFloat32;
-  return type == nn::FloatType::kFloat16 ? DType::kFloat16 : DType::kBFloat16;
+inline DType dtype_of(kernels::FloatType type) {
+  if (type == kernels::FloatType::kFloat32) return DType::kFloat32;
+  return type == kernels::FloatType::kFloat16 ? DType::kFloat16 : DType::kBFloat16;
 }
 
-inline std::string name_of(nn::FloatType type) { return std::string(dtype_name(dtype_of(type))); }
+inline std::string name_of(kernels::FloatType type) {
+  return std::string(dtype_name(dtype_of(type)));
+}
 
 /// Half the distance between 1 and the next number: the error of one rounding, relative.
-inline double rounding_error(nn::FloatType type) {
-  if (type == nn::FloatType::kFloat32) return 0x1p-24;
-  return type == nn::FloatType::kFloat16 ? 0x1p-11 : 0x1p-8;
+inline double rounding_error(kernels::FloatType type) {
+  if (type == kernels::FloatType::kFloat32) return 0x1p-24;
+  return type == kernels::FloatType::kFloat16 ? 0x1p-11 : 0x1p-8;
 }
 
 /// An array of any FloatType, made from fp32 and read as fp32.
 class FloatArray {
  public:
-  FloatArray(nn::FloatType type, const std::vector<float>& values)
-      : type_(type), bytes_(values.size() * static_cast<size_t>(nn::float_type_size(type))) {
+  FloatArray(kernels::FloatType type, const std::vector<float>& values)
+      : type_(type), bytes_(values.size() * static_cast<size_t>(kernels::float_type_size(type))) {
     const Status status = convert_floats(DType::kFloat32, std::as_bytes(std::span(values)),
                                          dtype_of(type), std::span(bytes_));
     static_cast<void>(status);
   }
 
-  nn::FloatType type() const { return type_; }
+  kernels::FloatType type() const { return type_; }
 
   void* data() { return bytes_.data(); }
 
@@ -49,7 +51,7 @@ class FloatArray {
   size_t size_bytes() const { return bytes_.size(); }
 
   std::vector<float> floats() const {
-    std::vector<float> values(bytes_.size() / static_cast<size_t>(nn::float_type_size(type_)));
+    std::vector<float> values(bytes_.size() / static_cast<size_t>(kernels::float_type_size(type_)));
     const Status status =
         convert_floats(dtype_of(type_), std::as_bytes(std::span(bytes_)), DType::kFloat32,
                        std::as_writable_bytes(std::span(values)));
@@ -58,7 +60,7 @@ class FloatArray {
   }
 
  private:
-  nn::FloatType type_;
+  kernels::FloatType type_;
   std::vector<std::byte> bytes_;
 };
 

@@ -1,10 +1,10 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "libmeg/nn/bias_gelu.h"
-#include "libmeg/nn/cross_entropy.h"
-#include "libmeg/nn/epilogue_linear.h"
-#include "libmeg/nn/widened_product.h"
+#include "libmeg/nn/operators/internal/bias_gelu.h"
+#include "libmeg/nn/operators/internal/cross_entropy.h"
+#include "libmeg/nn/operators/internal/epilogue_linear.h"
+#include "libmeg/nn/operators/internal/widened_product.h"
 
 namespace meg::nn {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "tests/nn/oracle_model.h"
 
-namespace meg {
+namespace meg::nn {
 namespace {
 
 using test::max_difference;
@@ -21,7 +21,7 @@ using test::read_npy;
 struct Forward {
   const char* checkpoint;
   const char* reference;  ///< The folder whose reference/ it reproduces.
-  nn::GeluForm gelu;      ///< Of logits.npy, unless SwiGLU.
+  GeluForm gelu;          ///< Of logits.npy, unless SwiGLU.
 };
 
 std::string oracle(const std::string& name) {
@@ -46,10 +46,9 @@ TEST_P(GoldenForward, LogitsLossesAndGreedyTokensAgree) {
   const at::Tensor losses = read_npy<float>(reference + "lm_loss.npy");
   const at::Tensor greedy = read_npy<int64_t>(reference + "greedy.npy");
   const c10::NoGradGuard without_gradients;
-  const nn::GptInput input = {.tokens = tokens.narrow(1, 0, tokens.size(1) - 1)};
-  for (const nn::AttentionBackend backend :
-       {nn::AttentionBackend::kAuto, nn::AttentionBackend::kLocal}) {
-    auto model = model_of(*checkpoint, [&](GptConfig&, nn::GptOptions& options) {
+  const GptInput input = {.tokens = tokens.narrow(1, 0, tokens.size(1) - 1)};
+  for (const AttentionBackend backend : {AttentionBackend::kAuto, AttentionBackend::kLocal}) {
+    auto model = model_of(*checkpoint, [&](model::GptConfig&, GptOptions& options) {
       options.attention_backend = backend;
       options.gelu = expected.gelu;
     });
@@ -79,24 +78,23 @@ TEST_P(GoldenForward, LogitsLossesAndGreedyTokensAgree) {
 INSTANTIATE_TEST_SUITE_P(
     Oracle, GoldenForward,
     ::testing::Values(
-        Forward{"gpt_tp1pp1_fp32", "gpt_tp1pp1_fp32", nn::GeluForm::kErf},
-        Forward{"gpt_tp1pp1_fp32__to_tp2pp2", "gpt_tp1pp1_fp32", nn::GeluForm::kErf},
-        Forward{"gpt_tp2pp2_fp16", "gpt_tp2pp2_fp16__to_tp1pp1", nn::GeluForm::kErf},
-        Forward{"gpt_tp2pp2_fp16__to_tp1pp1", "gpt_tp2pp2_fp16__to_tp1pp1", nn::GeluForm::kErf},
-        Forward{"gpt_tp2pp2_fp16__to_tp4pp1", "gpt_tp2pp2_fp16__to_tp1pp1", nn::GeluForm::kErf},
-        Forward{"gpt_tp2pp2_fp16__to_tp1pp4", "gpt_tp2pp2_fp16__to_tp1pp1", nn::GeluForm::kErf},
-        Forward{"old_v0_tp2", "gpt_tp2pp2_fp16__to_tp1pp1", nn::GeluForm::kErf},
-        Forward{"old_v1_tp2", "gpt_tp2pp2_fp16__to_tp1pp1", nn::GeluForm::kErf},
-        Forward{"old_flat2019_tp2", "gpt_tp2pp2_fp16__to_tp1pp1", nn::GeluForm::kErf},
-        Forward{"gpt_tp2pp2_bf16_untied", "gpt_tp2pp2_bf16_untied__to_tp1pp1", nn::GeluForm::kErf},
+        Forward{"gpt_tp1pp1_fp32", "gpt_tp1pp1_fp32", GeluForm::kErf},
+        Forward{"gpt_tp1pp1_fp32__to_tp2pp2", "gpt_tp1pp1_fp32", GeluForm::kErf},
+        Forward{"gpt_tp2pp2_fp16", "gpt_tp2pp2_fp16__to_tp1pp1", GeluForm::kErf},
+        Forward{"gpt_tp2pp2_fp16__to_tp1pp1", "gpt_tp2pp2_fp16__to_tp1pp1", GeluForm::kErf},
+        Forward{"gpt_tp2pp2_fp16__to_tp4pp1", "gpt_tp2pp2_fp16__to_tp1pp1", GeluForm::kErf},
+        Forward{"gpt_tp2pp2_fp16__to_tp1pp4", "gpt_tp2pp2_fp16__to_tp1pp1", GeluForm::kErf},
+        Forward{"old_v0_tp2", "gpt_tp2pp2_fp16__to_tp1pp1", GeluForm::kErf},
+        Forward{"old_v1_tp2", "gpt_tp2pp2_fp16__to_tp1pp1", GeluForm::kErf},
+        Forward{"old_flat2019_tp2", "gpt_tp2pp2_fp16__to_tp1pp1", GeluForm::kErf},
+        Forward{"gpt_tp2pp2_bf16_untied", "gpt_tp2pp2_bf16_untied__to_tp1pp1", GeluForm::kErf},
         Forward{"gpt_tp2pp2_bf16_untied__to_tp4pp1", "gpt_tp2pp2_bf16_untied__to_tp1pp1",
-                nn::GeluForm::kErf},
-        Forward{"gpt_tp2pp1_llamaish_bf16", "gpt_tp2pp1_llamaish_bf16__to_tp1pp1",
-                nn::GeluForm::kErf},
+                GeluForm::kErf},
+        Forward{"gpt_tp2pp1_llamaish_bf16", "gpt_tp2pp1_llamaish_bf16__to_tp1pp1", GeluForm::kErf},
         Forward{"gpt_tp2pp1_llamaish_bf16__to_tp4pp2", "gpt_tp2pp1_llamaish_bf16__to_tp1pp1",
-                nn::GeluForm::kErf},
-        Forward{"megatron_from_hf_gpt2", "hf_gpt2", nn::GeluForm::kTanh},
-        Forward{"megatron_from_hf_llama_tp2", "hf_llama", nn::GeluForm::kErf}),
+                GeluForm::kErf},
+        Forward{"megatron_from_hf_gpt2", "hf_gpt2", GeluForm::kTanh},
+        Forward{"megatron_from_hf_llama_tp2", "hf_llama", GeluForm::kErf}),
     [](const auto& tested) { return std::string(tested.param.checkpoint); });
 
 TEST(GptModelGolden, TanhGeluIsTheOtherFunction) {
@@ -104,9 +102,9 @@ TEST(GptModelGolden, TanhGeluIsTheOtherFunction) {
     MEG_REQUIRE_SHARED(std::string("oracle/checkpoints/") + name);
     const auto checkpoint = open_checkpoint(oracle(name));
     ASSERT_TRUE(checkpoint.has_value()) << checkpoint.error().message();
-    auto model = model_of(*checkpoint, [](GptConfig&, nn::GptOptions& options) {
-      EXPECT_EQ(options.gelu, nn::GeluForm::kErf) << "the run had its fusion off";
-      options.gelu = nn::GeluForm::kTanh;
+    auto model = model_of(*checkpoint, [](model::GptConfig&, GptOptions& options) {
+      EXPECT_EQ(options.gelu, GeluForm::kErf) << "the run had its fusion off";
+      options.gelu = GeluForm::kTanh;
     });
     ASSERT_TRUE(model.has_value()) << model.error().message();
     const c10::NoGradGuard without_gradients;
@@ -120,4 +118,4 @@ TEST(GptModelGolden, TanhGeluIsTheOtherFunction) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::nn

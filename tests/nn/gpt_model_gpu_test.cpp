@@ -7,7 +7,7 @@
 #include <cmath>
 #include <vector>
 
-#include "libmeg/nn/cuda_backend.h"
+#include "libmeg/libtorch/cuda_backend.h"
 #include "libmeg/nn/gpt_model.h"
 #include "tests/nn/require_gpu.h"
 #include "tests/nn/small_model.h"
@@ -26,7 +26,7 @@ struct Step {
 };
 
 /// A forward and a backward pass of a model with random weights, brought to the CPU.
-Step step_on(at::Device device, const GptConfig& config, GptOptions options) {
+Step step_on(at::Device device, const model::GptConfig& config, GptOptions options) {
   options.device = device;
   GptModel model = small_model(config, options);
   const at::Tensor tokens = small_tokens(config).to(device);
@@ -47,7 +47,7 @@ GptOptions without_dropout() {
 }
 
 /// Heads of 16, which the 16-bit attentions of GPUs want.
-GptConfig with_wide_heads(GptConfig config) {
+model::GptConfig with_wide_heads(model::GptConfig config) {
   config.hidden_size = 64;
   config.kv_channels = 16;
   config.ffn_hidden_size = 128;
@@ -66,7 +66,7 @@ void expect_near(const Step& found, const Step& expected, double bound) {
 
 TEST(GptModelGpuTest, Fp32StepsAreTheCpus) {
   MEG_REQUIRE_GPU();
-  for (const GptConfig& config : {small_config(), small_llama_config()}) {
+  for (const model::GptConfig& config : {small_config(), small_llama_config()}) {
     for (const AttentionBackend backend : {AttentionBackend::kAuto, AttentionBackend::kUnfused}) {
       GptOptions options = without_dropout();
       options.attention_backend = backend;
@@ -77,8 +77,8 @@ TEST(GptModelGpuTest, Fp32StepsAreTheCpus) {
 
 TEST(GptModelGpuTest, Bf16StepsOfEveryBackendAreNearTheCpus) {
   MEG_REQUIRE_GPU();
-  for (const GptConfig& shape : {small_config(), small_llama_config()}) {
-    const GptConfig config = with_wide_heads(shape);
+  for (const model::GptConfig& shape : {small_config(), small_llama_config()}) {
+    const model::GptConfig config = with_wide_heads(shape);
     const Step expected = step_on(at::kCPU, config, without_dropout());
     for (const AttentionBackend backend : {AttentionBackend::kAuto, AttentionBackend::kFlash,
                                            AttentionBackend::kFused, AttentionBackend::kUnfused}) {
@@ -98,10 +98,10 @@ TEST(GptModelGpuTest, RecomputationDropsAlike) {
   GptOptions options;
   options.params_dtype = at::kBFloat16;
   options.hidden_dropout = options.attention_dropout = 0.2;
-  const GptConfig config = with_wide_heads(small_config());
+  const model::GptConfig config = with_wide_heads(small_config());
   const Step plain = step_on(at::kCUDA, config, options);
-  for (const RecomputeGranularity granularity :
-       {RecomputeGranularity::kSelective, RecomputeGranularity::kFull}) {
+  for (const model::RecomputeGranularity granularity :
+       {model::RecomputeGranularity::kSelective, model::RecomputeGranularity::kFull}) {
     options.recompute_granularity = granularity;
     expect_near(step_on(at::kCUDA, config, options), plain, 1e-2);
   }
@@ -124,7 +124,7 @@ TEST(GptModelGpuTest, ACacheIsZeroInMemoryThatWasUsed) {
   MEG_REQUIRE_GPU();
   GptOptions options;
   options.device = at::kCUDA;
-  ASSERT_TRUE(load_cuda_backend().ok());
+  ASSERT_TRUE(libtorch::load_cuda_backend().ok());
   const auto like = at::dtype(at::kFloat).device(at::kCUDA);
   for (int i = 0; i < 16; ++i) at::full({2, 4, 12, 4}, NAN, like);
   const KvCache cache = *KvCache::create(small_config(), options, {}, 2, 12);
@@ -134,8 +134,8 @@ TEST(GptModelGpuTest, ACacheIsZeroInMemoryThatWasUsed) {
 
 TEST(GptModelGpuTest, DeterministicStepsRepeatToTheBit) {
   MEG_REQUIRE_GPU();
-  use_deterministic_algorithms();
-  for (const GptConfig& shape : {small_config(), small_llama_config()}) {
+  libtorch::use_deterministic_algorithms();
+  for (const model::GptConfig& shape : {small_config(), small_llama_config()}) {
     for (const AttentionBackend backend :
          {AttentionBackend::kAuto, AttentionBackend::kFlash, AttentionBackend::kUnfused}) {
       GptOptions options;
@@ -152,7 +152,7 @@ TEST(GptModelGpuTest, DeterministicStepsRepeatToTheBit) {
 
 TEST(GptModelGpuTest, CachedStepsAreWholePasses) {
   MEG_REQUIRE_GPU();
-  for (const GptConfig& shape : {small_config(), small_llama_config()}) {
+  for (const model::GptConfig& shape : {small_config(), small_llama_config()}) {
     GptOptions options = without_dropout();
     options.device = at::kCUDA;
     GptModel model = small_model(with_wide_heads(shape), options);

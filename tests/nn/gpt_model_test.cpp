@@ -17,8 +17,8 @@ using test::small_tokens;
 using ::testing::HasSubstr;
 
 /// GPT-345M and the 12-layer model, as the issue counts them.
-GptConfig tutorial_config(int64_t layers, int64_t hidden, int64_t positions) {
-  GptConfig config;
+model::GptConfig tutorial_config(int64_t layers, int64_t hidden, int64_t positions) {
+  model::GptConfig config;
   config.num_layers = layers;
   config.hidden_size = hidden;
   config.ffn_hidden_size = 4 * hidden;
@@ -42,7 +42,7 @@ TEST(GptModelTest, TutorialModelsHaveMegatronsParameterCounts) {
 
 TEST(GptModelTest, ParametersFollowTheFamilysOrder) {
   GptOptions options;
-  options.family = NameFamily::kLegacy;
+  options.family = model::NameFamily::kLegacy;
   const GptModel legacy = small_model(small_config(), options);
   EXPECT_EQ(legacy.parameters()[4].name, "decoder.layers.0.self_attention.linear_qkv.weight");
   EXPECT_TRUE(legacy.parameters()[4].weight_decay);
@@ -69,7 +69,7 @@ TEST(GptModelTest, EvaluationDropsNothing) {
 }
 
 TEST(GptModelTest, NoTokenSeesThoseBehindIt) {
-  for (const GptConfig& config : {small_config(), small_llama_config()}) {
+  for (const model::GptConfig& config : {small_config(), small_llama_config()}) {
     GptModel model = small_model(config);
     model.set_training(false);
     const c10::NoGradGuard without_gradients;
@@ -84,7 +84,7 @@ TEST(GptModelTest, NoTokenSeesThoseBehindIt) {
 }
 
 TEST(GptModelTest, ChosenRowsAreThoseOfAllHiddenStates) {
-  for (const GptConfig& config : {small_config(), small_llama_config()}) {
+  for (const model::GptConfig& config : {small_config(), small_llama_config()}) {
     GptModel model = small_model(config);
     model.set_training(false);
     const at::Tensor tokens = small_tokens(config);
@@ -101,7 +101,7 @@ TEST(GptModelTest, ChosenRowsAreThoseOfAllHiddenStates) {
 }
 
 TEST(GptModelTest, BackendsAndMasksAgree) {
-  for (const GptConfig& config : {small_config(), small_llama_config()}) {
+  for (const model::GptConfig& config : {small_config(), small_llama_config()}) {
     const at::Tensor tokens = small_tokens(config);
     const at::Tensor causal =
         at::ones({1, 1, config.seq_length, config.seq_length}, at::kBool).triu(1);
@@ -123,7 +123,7 @@ TEST(GptModelTest, BackendsAndMasksAgree) {
 }
 
 TEST(GptModelTest, HeadsMayHaveNormsAndAnySize) {
-  GptConfig config = small_llama_config();
+  model::GptConfig config = small_llama_config();
   config.kv_channels = 6;  // 4 heads of 6 beside a hidden size of 16
   config.qk_layernorm = true;
   for (const char* normalization : {"LayerNorm", "RMSNorm"}) {
@@ -147,9 +147,9 @@ TEST(GptModelTest, HeadsMayHaveNormsAndAnySize) {
 TEST(GptModelTest, NormsStoredLessOneAreTheSameNorms) {
   GptOptions options;
   options.hidden_dropout = options.attention_dropout = 0;
-  GptConfig normed = small_llama_config();
+  model::GptConfig normed = small_llama_config();
   normed.qk_layernorm = true;
-  for (const GptConfig& config : {small_config(), normed}) {
+  for (const model::GptConfig& config : {small_config(), normed}) {
     GptModel plain = small_model(config, options);
     options.apply_layernorm_1p = true;
     GptModel less_one = small_model(config, options);
@@ -170,7 +170,7 @@ TEST(GptModelTest, NormsStoredLessOneAreTheSameNorms) {
 TEST(GptModelTest, SquaredReluIsItsDefinition) {
   // With neither attention nor positions, one layer and an MLP whose matrices are the unit matrix,
   // a token's hidden state is h + relu(norm(h))^2.
-  GptConfig config = small_config();
+  model::GptConfig config = small_config();
   config.num_layers = 1;
   config.ffn_hidden_size = config.hidden_size;
   config.add_bias_linear = false;
@@ -193,14 +193,14 @@ TEST(GptModelTest, SquaredReluIsItsDefinition) {
 }
 
 TEST(GptModelTest, Fp32ResidualsGoFromStageToStage) {
-  for (const GptConfig& config : {small_config(), small_llama_config()}) {
-    GptConfig even = config;
+  for (const model::GptConfig& config : {small_config(), small_llama_config()}) {
+    model::GptConfig even = config;
     even.num_layers = 4;
     GptOptions options;
     options.params_dtype = at::kBFloat16;
     options.fp32_residual_connection = true;
     options.hidden_dropout = options.attention_dropout = 0.1;
-    options.recompute_granularity = RecomputeGranularity::kFull;
+    options.recompute_granularity = model::RecomputeGranularity::kFull;
     ModelPart part;
     part.sizes.pipeline_model_parallel_size = 2;
     GptModel first = small_model(even, options, part);
@@ -238,7 +238,7 @@ TEST(GptModelTest, SixteenBitModelsGiveFp32LogitsAndLosses) {
 
 /// Two stages, the hidden states and their gradient carried between them by hand.
 TEST(GptModelTest, PipelineStagesComputeTheWholeModel) {
-  GptConfig config = small_config();
+  model::GptConfig config = small_config();
   config.num_layers = 4;
   GptOptions options;
   options.hidden_dropout = options.attention_dropout = 0;
@@ -319,7 +319,7 @@ TEST(GptModelTest, RefusesOptionsThatNoModuleKnows) {
   auto model = GptModel::create(small_config(), options);
   ASSERT_FALSE(model.has_value());
   EXPECT_EQ(model.error().message(), "hidden_dropout: expected 0 to less than 1, found 1");
-  GptConfig config = small_config();
+  model::GptConfig config = small_config();
   config.position_embedding_type = "alibi";
   model = GptModel::create(config, {});
   ASSERT_FALSE(model.has_value());
@@ -327,7 +327,7 @@ TEST(GptModelTest, RefusesOptionsThatNoModuleKnows) {
 }
 
 TEST(GptModelTest, Bf16GradientsAreNearFp32s) {
-  for (const GptConfig& config : {small_config(), small_llama_config()}) {
+  for (const model::GptConfig& config : {small_config(), small_llama_config()}) {
     for (uint64_t seed = 1; seed <= 8; ++seed) {
       GptOptions options;
       options.hidden_dropout = options.attention_dropout = 0;

@@ -8,8 +8,8 @@
 namespace meg::nn {
 namespace {
 
-Result<GptOptions> from(const std::map<std::string, FieldValue, std::less<>>& fields) {
-  return GptOptions::from_fields([&](std::string_view name) -> std::optional<FieldValue> {
+Result<GptOptions> from(const std::map<std::string, megatron::FieldValue, std::less<>>& fields) {
+  return GptOptions::from_fields([&](std::string_view name) -> std::optional<megatron::FieldValue> {
     const auto found = fields.find(name);
     if (found == fields.end()) return std::nullopt;
     return found->second;
@@ -23,7 +23,7 @@ TEST(GptOptionsTest, NoFieldsGiveMegatronsDefaults) {
   EXPECT_EQ(options->hidden_dropout, 0.1);
   EXPECT_EQ(options->gelu, GeluForm::kTanh);
   EXPECT_EQ(options->attention_backend, AttentionBackend::kAuto);
-  EXPECT_EQ(options->recompute_granularity, RecomputeGranularity::kNone);
+  EXPECT_EQ(options->recompute_granularity, model::RecomputeGranularity::kNone);
 }
 
 TEST(GptOptionsTest, FieldsOfBothFamiliesAreRead) {
@@ -41,7 +41,7 @@ TEST(GptOptionsTest, FieldsOfBothFamiliesAreRead) {
   EXPECT_EQ(options->hidden_dropout, 0);
   EXPECT_EQ(options->rotary_base, 500000);
   EXPECT_EQ(options->attention_backend, AttentionBackend::kFused);
-  EXPECT_EQ(options->recompute_granularity, RecomputeGranularity::kFull);
+  EXPECT_EQ(options->recompute_granularity, model::RecomputeGranularity::kFull);
   EXPECT_EQ(options->recompute_method, RecomputeMethod::kBlock);
   EXPECT_EQ(options->recompute_num_layers, 3);
 }
@@ -78,7 +78,7 @@ TEST(GptOptionsTest, OptionsOfLaterModelsAreRead) {
 }
 
 TEST(GptOptionsTest, NamesWhatDoesNotGoTogether) {
-  GptConfig config;
+  model::GptConfig config;
   config.swiglu = true;
   GptOptions options;
   options.squared_relu = true;
@@ -103,7 +103,7 @@ TEST(GptOptionsTest, NamesWhatDoesNotGoTogether) {
 }
 
 TEST(GptOptionsTest, NamesWhatItCannotDo) {
-  const auto message = [](const std::map<std::string, FieldValue, std::less<>>& fields) {
+  const auto message = [](const std::map<std::string, megatron::FieldValue, std::less<>>& fields) {
     const auto options = from(fields);
     return options.has_value() ? std::string() : options.error().message();
   };
@@ -118,7 +118,7 @@ TEST(GptOptionsTest, NamesWhatItCannotDo) {
 }
 
 TEST(GptOptionsTest, AnOddNumberOfRotaryChannelsNeedsRoomForOneMore) {
-  GptConfig config;
+  model::GptConfig config;
   config.position_embedding_type = "rope";
   config.normalization = "RMSNorm";
   config.kv_channels = 5;

@@ -1,4 +1,4 @@
-#include "libmeg/nn/kernels/gradient_statistics.h"
+#include "libmeg/kernels/optimizer/gradient_statistics.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 
 #include "tests/nn/float_array.h"
 
-namespace meg::nn {
+namespace meg::kernels {
 namespace {
 
 using test::FloatArray;
@@ -72,4 +72,4 @@ TEST(GradientStatisticsTest, NoGradientsGiveZero) {
 }
 
 }  // namespace
-}  // namespace meg::nn
+}  // namespace meg::kernels

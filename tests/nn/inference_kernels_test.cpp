@@ -3,22 +3,22 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "libmeg/nn/kernels/cached_attention.h"
-#include "libmeg/nn/kernels/few_rows_product.h"
-#include "libmeg/nn/kernels/product_kernels.h"
+#include "libmeg/kernels/cached_attention.h"
+#include "libmeg/kernels/product/few_rows_product.h"
+#include "libmeg/kernels/product/internal/product_kernels.h"
 
 namespace meg::nn {
 namespace {
 
 struct TypeCase {
-  FloatType type;
+  kernels::FloatType type;
   at::ScalarType scalar_type;
   double tolerance;  // relative to the largest value
 };
 
-constexpr TypeCase kTypes[] = {{FloatType::kFloat32, at::kFloat, 2e-6},
-                               {FloatType::kFloat16, at::kHalf, 1e-3},
-                               {FloatType::kBFloat16, at::kBFloat16, 8e-3}};
+constexpr TypeCase kTypes[] = {{kernels::FloatType::kFloat32, at::kFloat, 2e-6},
+                               {kernels::FloatType::kFloat16, at::kHalf, 1e-3},
+                               {kernels::FloatType::kBFloat16, at::kBFloat16, 8e-3}};
 
 at::Tensor normal(at::IntArrayRef sizes, int64_t seed, at::ScalarType type) {
   at::manual_seed(static_cast<uint64_t>(seed));
@@ -32,9 +32,9 @@ void expect_near(const at::Tensor& found, const at::Tensor& wanted, double relat
 }
 
 at::Tensor few_rows(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
-                    FloatType type, int64_t cut) {
+                    kernels::FloatType type, int64_t cut) {
   const at::Tensor output = at::empty({input.size(0), weight.size(0)}, input.options());
-  FewRowsProduct call;
+  kernels::FewRowsProduct call;
   call.type = type;
   call.input = input.const_data_ptr();
   call.weight = weight.const_data_ptr();
@@ -43,8 +43,8 @@ at::Tensor few_rows(const at::Tensor& input, const at::Tensor& weight, const at:
   call.rows = input.size(0);
   call.columns = weight.size(0);
   call.depth = weight.size(1);
-  few_rows_product_cpu(call, 0, cut);
-  few_rows_product_cpu(call, cut, call.columns);
+  kernels::few_rows_product_cpu(call, 0, cut);
+  kernels::few_rows_product_cpu(call, cut, call.columns);
   return output;
 }
 
@@ -86,19 +86,19 @@ TEST(InferenceKernelsTest, InstructionSetsAgree) {
        {InstructionSet::kPortable, InstructionSet::kAvx2, InstructionSet::kAvx512}) {
     if (set > best_instruction_set()) continue;
     const at::Tensor output = at::empty({kRows, kColumns});
-    ProductCall call;
+    kernels::ProductCall call;
     call.input = input.const_data_ptr<float>();
     call.weight = weight.const_data_ptr<float>();
     call.output = output.mutable_data_ptr<float>();
     call.rows = kRows;
     call.columns = call.output_stride = kColumns;
     call.depth = call.input_stride = kDepth;
-    product_kernels(set).product(call);
+    kernels::product_kernels(set).product(call);
     expect_near(output, wanted, 1e-6);
     const at::Tensor sums = at::ones({kDepth});
-    product_kernels(set).weighted_sum(output.const_data_ptr<float>(),
-                                      weight.const_data_ptr<float>(), kColumns, kDepth,
-                                      sums.mutable_data_ptr<float>());
+    kernels::product_kernels(set).weighted_sum(output.const_data_ptr<float>(),
+                                               weight.const_data_ptr<float>(), kColumns, kDepth,
+                                               sums.mutable_data_ptr<float>());
     expect_near(sums, at::matmul(output[0].to(at::kDouble), weight.to(at::kDouble)) + 1, 1e-6);
   }
 }
@@ -112,7 +112,7 @@ TEST(InferenceKernelsTest, CachedAttentionAgrees) {
       const at::Tensor keys = normal({kSlots, kGroups, kCapacity, kDepth}, 2, scalar_type);
       const at::Tensor values = normal({kSlots, kGroups, kCapacity, kDepth}, 3, scalar_type);
       const at::Tensor output = at::full({4, heads, kDepth}, 7, query.options());
-      CachedAttention call;
+      kernels::CachedAttention call;
       call.type = type;
       call.query = query.const_data_ptr();
       call.keys = keys.const_data_ptr();
@@ -126,8 +126,8 @@ TEST(InferenceKernelsTest, CachedAttentionAgrees) {
       call.capacity = kCapacity;
       call.depth = kDepth;
       call.scale = 0.3f;
-      cached_attention_cpu(call, 0, 7);
-      cached_attention_cpu(call, 7, 4 * kGroups);
+      kernels::cached_attention_cpu(call, 0, 7);
+      kernels::cached_attention_cpu(call, 7, 4 * kGroups);
       for (int64_t row = 0; row < 4; ++row) {
         const auto at_row = static_cast<size_t>(row);
         if (lengths[at_row] == 0) {

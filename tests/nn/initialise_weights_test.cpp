@@ -14,7 +14,7 @@ namespace {
 
 GptModel model_with(at::ScalarType dtype, uint64_t seed, const ModelPart& part = {},
                     GptOptions options = {}) {
-  GptConfig config = test::small_config();
+  model::GptConfig config = test::small_config();
   config.num_layers = 8;
   config.hidden_size = 64;
   config.kv_channels = 16;
@@ -84,7 +84,7 @@ TEST(InitialiseWeightsTest, StagesHaveTheWholeModelsNumbers) {
   for (const GptParameter& parameter : whole.parameters()) {
     expected[parameter.name] = parameter.tensor;
   }
-  expected[std::string(kTiedCopyName)] = expected["embedding.word_embeddings.weight"];
+  expected[std::string(model::kTiedCopyName)] = expected["embedding.word_embeddings.weight"];
   ModelPart part;
   part.sizes.pipeline_model_parallel_size = 2;
   for (part.pipeline_rank = 0; part.pipeline_rank < 2; ++part.pipeline_rank) {

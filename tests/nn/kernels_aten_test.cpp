@@ -1,4 +1,4 @@
-// The kernels' CPU twins beside plain ATen: values and the gradients that its autograd would give.
+// The CPU's kernels beside plain ATen: values and the gradients that its autograd would give.
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -6,24 +6,24 @@
 
 #include <atomic>
 
-#include "libmeg/nn/kernels/bias_gelu.h"
-#include "libmeg/nn/kernels/gradient_statistics.h"
-#include "libmeg/nn/kernels/multi_tensor_adam.h"
-#include "libmeg/nn/kernels/parallel_for.h"
-#include "libmeg/nn/kernels/softmax_cross_entropy.h"
+#include "libmeg/kernels/bias_gelu.h"
+#include "libmeg/kernels/optimizer/gradient_statistics.h"
+#include "libmeg/kernels/optimizer/multi_tensor_adam.h"
+#include "libmeg/kernels/parallel_for.h"
+#include "libmeg/kernels/softmax_cross_entropy.h"
 
 namespace meg::nn {
 namespace {
 
 struct TypeCase {
-  FloatType type;
+  kernels::FloatType type;
   at::ScalarType scalar_type;
   double tolerance;  // relative
 };
 
-constexpr TypeCase kTypes[] = {{FloatType::kFloat32, at::kFloat, 1e-6},
-                               {FloatType::kFloat16, at::kHalf, 5.5e-4},
-                               {FloatType::kBFloat16, at::kBFloat16, 4.2e-3}};
+constexpr TypeCase kTypes[] = {{kernels::FloatType::kFloat32, at::kFloat, 1e-6},
+                               {kernels::FloatType::kFloat16, at::kHalf, 5.5e-4},
+                               {kernels::FloatType::kBFloat16, at::kBFloat16, 4.2e-3}};
 
 /// Normal numbers of the given width, the same in every run.
 at::Tensor normal(at::IntArrayRef sizes, double width, at::ScalarType type) {
@@ -43,7 +43,7 @@ TEST(KernelsAtenTest, ParallelForHasTheThreadsOfAten) {
   for (const int threads : {1, 2, 3}) {
     at::set_num_threads(threads);
     std::atomic<int> bodies = 0;
-    parallel_for(100, 1, [&](int64_t, int64_t) { ++bodies; });
+    kernels::parallel_for(100, 1, [&](int64_t, int64_t) { ++bodies; });
     EXPECT_EQ(bodies, threads);
   }
   at::set_num_threads(before);
@@ -62,13 +62,13 @@ TEST(KernelsAtenTest, SoftmaxCrossEntropyAgrees) {
 
     at::Tensor losses = at::empty({kRows}, at::kFloat);
     at::Tensor maxima = at::empty_like(losses), sums = at::empty_like(losses);
-    ASSERT_EQ(softmax_cross_entropy_forward_cpu(
+    ASSERT_EQ(kernels::softmax_cross_entropy_forward_cpu(
                   {type, logits.data_ptr(), labels.data_ptr<int64_t>(), losses.data_ptr<float>(),
                    maxima.data_ptr<float>(), sums.data_ptr<float>(), kRows, kColumns},
                   0, kRows),
               -1);
     expect_near(losses, wanted_losses, 3e-7, 0);
-    softmax_cross_entropy_backward_cpu(
+    kernels::softmax_cross_entropy_backward_cpu(
         {type, logits.data_ptr(), labels.data_ptr<int64_t>(), maxima.data_ptr<float>(),
          sums.data_ptr<float>(), grad_losses.data_ptr<float>(), logits.data_ptr(), kRows, kColumns},
         0, kRows);
@@ -84,11 +84,11 @@ TEST(KernelsAtenTest, BiasGeluAgrees) {
     const at::Tensor grad_output = normal({kRows, kColumns}, 1, scalar_type).flip({0});
     const at::Tensor x = input.to(at::kDouble) + bias.to(at::kDouble);
     at::Tensor output = at::empty_like(input), grad_input = at::empty_like(input);
-    bias_gelu_forward_cpu(
+    kernels::bias_gelu_forward_cpu(
         {type, input.data_ptr(), bias.data_ptr(), output.data_ptr(), kRows, kColumns}, 0, kRows);
-    bias_gelu_backward_cpu({type, grad_output.data_ptr(), input.data_ptr(), bias.data_ptr(),
-                            grad_input.data_ptr(), kRows, kColumns},
-                           0, kRows);
+    kernels::bias_gelu_backward_cpu({type, grad_output.data_ptr(), input.data_ptr(),
+                                     bias.data_ptr(), grad_input.data_ptr(), kRows, kColumns},
+                                    0, kRows);
     expect_near(output, at::gelu(x, "tanh"), tolerance, 3e-7);
     const at::Tensor wanted = at::gelu_backward(grad_output.to(at::kDouble), x, "tanh");
     expect_near(grad_input, wanted, tolerance, 1e-6);
@@ -103,15 +103,16 @@ TEST(KernelsAtenTest, TenStepsOfAdamAgreeWithFusedAdamW) {
       peer_avg_sq{exp_avg_sq.clone()}, steps{at::zeros({}, at::kFloat)};
   for (int64_t i = 1; i <= 10; ++i) {
     const at::Tensor gradient = at::sin(master * static_cast<double>(100 * i));
-    AdamTensor tensor{gradient.data_ptr(), FloatType::kFloat32, master.data_ptr<float>(),
-                      exp_avg.data_ptr<float>(), exp_avg_sq.data_ptr<float>()};
+    kernels::AdamTensor tensor{gradient.data_ptr(), kernels::FloatType::kFloat32,
+                               master.data_ptr<float>(), exp_avg.data_ptr<float>(),
+                               exp_avg_sq.data_ptr<float>()};
     tensor.count = kCount;
-    AdamStep step;
-    step.bias_correction1 = adam_bias_correction(step.beta1, i);
-    step.bias_correction2 = adam_bias_correction(step.beta2, i);
+    kernels::AdamStep step;
+    step.bias_correction1 = kernels::adam_bias_correction(step.beta1, i);
+    step.bias_correction2 = kernels::adam_bias_correction(step.beta2, i);
     step.clip_coefficient = 0.25f;
     step.groups[0] = {1e-3f, 0.1f};
-    multi_tensor_adam_cpu(&tensor, 1, step, 0, number_chunks(&tensor, 1));
+    kernels::multi_tensor_adam_cpu(&tensor, 1, step, 0, kernels::number_chunks(&tensor, 1));
     const std::vector<at::Tensor> clipped{gradient * 0.25};
     steps[0] += 1;
     at::_fused_adamw_(peer, clipped, peer_avg, peer_avg_sq, {}, steps, 1e-3, 0.9, 0.999, 0.1, 1e-8,
@@ -126,11 +127,11 @@ TEST(KernelsAtenTest, GradientStatisticsAgree) {
   for (const auto& [type, scalar_type, tolerance] : kTypes) {
     at::Tensor gradient = normal({70001}, 1, scalar_type);
     gradient.slice(0, 5, 900, 7).zero_();
-    GradientTensor tensor{gradient.data_ptr(), type, gradient.numel()};
-    const int64_t chunks = number_chunks(&tensor, 1);
-    std::vector<GradientStatistics> of_chunks(static_cast<size_t>(chunks));
-    gradient_statistics_cpu(&tensor, 1, 0.5f, of_chunks.data(), 0, chunks);
-    const GradientStatistics found = total_statistics(of_chunks.data(), chunks);
+    kernels::GradientTensor tensor{gradient.data_ptr(), type, gradient.numel()};
+    const int64_t chunks = kernels::number_chunks(&tensor, 1);
+    std::vector<kernels::GradientStatistics> of_chunks(static_cast<size_t>(chunks));
+    kernels::gradient_statistics_cpu(&tensor, 1, 0.5f, of_chunks.data(), 0, chunks);
+    const kernels::GradientStatistics found = kernels::total_statistics(of_chunks.data(), chunks);
     const double norm = (gradient.to(at::kDouble) * 0.5).norm().item<double>();
     EXPECT_NEAR(std::sqrt(found.sum_of_squares), norm, 1e-12 * norm);
     EXPECT_EQ(found.num_zeros, gradient.numel() - at::count_nonzero(gradient).item<int64_t>());

@@ -1,4 +1,4 @@
-#include "libmeg/nn/kv_cache.h"
+#include "libmeg/nn/layers/kv_cache.h"
 
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
@@ -7,7 +7,7 @@
 
 #include <cmath>
 
-#include "libmeg/core/cpu.h"
+#include "libmeg/base/cpu.h"
 #include "tests/nn/small_model.h"
 
 namespace meg::nn {
@@ -18,10 +18,10 @@ using test::small_llama_config;
 using test::small_model;
 using ::testing::HasSubstr;
 
-std::vector<GptConfig> configs() {
-  GptConfig normed = small_llama_config();
+std::vector<model::GptConfig> configs() {
+  model::GptConfig normed = small_llama_config();
   normed.qk_layernorm = true;
-  GptConfig one_group = small_config();
+  model::GptConfig one_group = small_config();
   one_group.num_query_groups = 1;
   return {small_config(), small_llama_config(), normed, one_group};
 }
@@ -54,7 +54,7 @@ void expect_same(const at::Tensor& found, const at::Tensor& wanted, double toler
 
 TEST(KvCacheTest, SequencesOfDifferentLengthsGiveTheLogitsOfWholeForwardPasses) {
   const c10::NoGradGuard without_gradients;
-  for (const GptConfig& config : configs()) {
+  for (const model::GptConfig& config : configs()) {
     GptModel model = small_model(config);
     model.set_training(false);
     const at::Tensor a = tokens_from(0, 12), b = tokens_from(50, 12);
@@ -100,7 +100,7 @@ TEST(KvCacheTest, SlotsCanBeRearranged) {
 
 TEST(KvCacheTest, ASequencesBitsDoNotDependOnTheOthers) {
   if (best_instruction_set() == InstructionSet::kPortable) GTEST_SKIP() << "LibTorch's products";
-  for (const GptConfig& config : configs()) {
+  for (const model::GptConfig& config : configs()) {
     GptModel model = small_model(config);
     const at::Tensor a = tokens_from(0, 6), b = tokens_from(50, 5);
     KvCache alone = cache_of(model, 3), among = cache_of(model, 3);
@@ -139,7 +139,7 @@ TEST(KvCacheTest, CachedTokensAreTurnedAndNormedAsOthers) {
   options.rotary_base = 5e7;  // slow enough for the scaling to matter in heads this small
   options.rotary_seq_len_interpolation_factor = 2;
   options.apply_layernorm_1p = true;
-  GptConfig config = small_llama_config();
+  model::GptConfig config = small_llama_config();
   config.swiglu = config.gated_linear_unit = false;
   options.squared_relu = true;
   GptModel model = small_model(config, options);
@@ -171,7 +171,7 @@ TEST(KvCacheTest, Fp32ResidualsAreNearTheWholeForwardPass) {
 TEST(KvCacheTest, TheOperatorsOfGpusGiveTheSameAttention) {
   constexpr int64_t kCapacity = 200;
   const std::vector<int64_t> slots = {2, 0, 3}, lengths = {130, 3, 64};
-  for (const GptConfig& config : configs()) {
+  for (const model::GptConfig& config : configs()) {
     KvCache cache = *KvCache::create(config, {}, {}, 4, kCapacity);
     for (const at::Tensor& tensor : {cache.keys(0), cache.values(0)}) tensor.normal_();
     std::vector<CachedTokens> sequences;

@@ -7,8 +7,8 @@
 #include <string>
 #include <utility>
 
-#include "libmeg/nn/kernel_call.h"
-#include "libmeg/nn/kernels/cuda_device.h"
+#include "libmeg/kernels/cuda_device.h"
+#include "libmeg/nn/operators/kernel_call.h"
 
 namespace meg::nn {
 namespace {
@@ -77,7 +77,7 @@ TEST(LaunchKernelTest, SaysWhatWasRefusedAndWhy) {
   };
   EXPECT_EQ(said(0), "");
   EXPECT_EQ(said(9), "kernel: the CUDA runtime refused the launch with error 9");
-  EXPECT_EQ(said(kBuiltWithoutCuda), "kernel: libmeg was built without CUDA kernels");
+  EXPECT_EQ(said(kernels::kBuiltWithoutCuda), "kernel: libmeg was built without CUDA kernels");
   EXPECT_EQ(current_device, 0);
 }
 

@@ -9,7 +9,7 @@
 #include "tests/nn/oracle_model.h"
 #include "tests/temp_folder.h"
 
-namespace meg {
+namespace meg::nn {
 namespace {
 
 using test::model_of;
@@ -18,7 +18,7 @@ using test::open_checkpoint;
 constexpr const char* kCase = "oracle/checkpoints/gpt_tp2pp2_fp16";
 
 /// The model of kCase, changed, or what loading it says.
-std::string loading(const std::function<void(GptConfig&, nn::GptOptions&)>& change) {
+std::string loading(const std::function<void(model::GptConfig&, GptOptions&)>& change) {
   const auto checkpoint = open_checkpoint(test::shared_path(kCase));
   if (!checkpoint.has_value()) return checkpoint.error().message();
   return model_of(*checkpoint, change).status().message();
@@ -29,11 +29,12 @@ TEST(LoadWeightsGolden, WideningIsExactAndRoundsBack) {
   const auto checkpoint = open_checkpoint(test::shared_path(kCase));
   ASSERT_TRUE(checkpoint.has_value()) << checkpoint.error().message();
   const auto wide = model_of(*checkpoint);
-  const auto half = model_of(
-      *checkpoint, [](GptConfig&, nn::GptOptions& options) { options.params_dtype = at::kHalf; });
+  const auto half = model_of(*checkpoint, [](model::GptConfig&, GptOptions& options) {
+    options.params_dtype = at::kHalf;
+  });
   ASSERT_TRUE(wide.has_value() && half.has_value());
   for (size_t i = 0; i < wide->parameters().size(); ++i) {
-    const nn::GptParameter& parameter = wide->parameters()[i];
+    const GptParameter& parameter = wide->parameters()[i];
     EXPECT_TRUE(at::equal(parameter.tensor, half->parameters()[i].tensor.to(at::kFloat)))
         << parameter.name;
   }
@@ -46,9 +47,9 @@ TEST(LoadWeightsGolden, ADamagedTensorIsNotLoaded) {
                         std::filesystem::copy_options::recursive);
   const auto checkpoint = open_checkpoint(folder.path("copy"));
   ASSERT_TRUE(checkpoint.has_value()) << checkpoint.error().message();
-  for (const LogicalParameter& parameter : checkpoint->parameters()) {
-    const SourceTensor& source = parameter.tensors[0].shards[0];
-    const TorchFile& file = *checkpoint->files()[static_cast<size_t>(source.file)].file;
+  for (const checkpoint::LogicalParameter& parameter : checkpoint->parameters()) {
+    const checkpoint::SourceTensor& source = parameter.tensors[0].shards[0];
+    const checkpoint::TorchFile& file = *checkpoint->files()[static_cast<size_t>(source.file)].file;
     test::flip_bit(file, source.view.storage, 1);
     const std::string message = model_of(*checkpoint).status().message();
     EXPECT_NE(message.find("CRC-32: expected"), std::string::npos) << parameter.name << message;
@@ -62,7 +63,7 @@ TEST(LoadWeightsGolden, RowsThatTheCheckpointLacksRepeatItsLast) {
   const auto checkpoint = open_checkpoint(test::shared_path(kCase));
   ASSERT_TRUE(checkpoint.has_value()) << checkpoint.error().message();
   const int64_t rows = checkpoint->parameters().front().shape[0];
-  const auto model = model_of(*checkpoint, [&](GptConfig& config, nn::GptOptions&) {
+  const auto model = model_of(*checkpoint, [&](model::GptConfig& config, GptOptions&) {
     config.padded_vocab_size = rows + 5;
   });
   ASSERT_TRUE(model.has_value()) << model.error().message();
@@ -74,31 +75,31 @@ TEST(LoadWeightsGolden, PaddingIsCutOnlyWithTheTrueVocabulary) {
   MEG_REQUIRE_SHARED(kCase);
   const auto checkpoint = open_checkpoint(test::shared_path(kCase));
   ASSERT_TRUE(checkpoint.has_value()) << checkpoint.error().message();
-  GptConfig config = checkpoint->config();
+  model::GptConfig config = checkpoint->config();
   config.padded_vocab_size = 292;
-  auto model = nn::GptModel::create(config, {});
+  auto model = GptModel::create(config, {});
   ASSERT_TRUE(model.has_value()) << model.error().message();
   EXPECT_EQ(
-      nn::load_weights(*checkpoint, *model).message(),
+      load_weights(*checkpoint, *model).message(),
       "embedding.word_embeddings.weight: rows of the vocabulary: expected at least 304, found "
       "room for 292");
-  nn::LoadWeightsOptions options;
+  LoadWeightsOptions options;
   options.true_vocab_size = 290;
-  EXPECT_TRUE(nn::load_weights(*checkpoint, *model, options).ok());
+  EXPECT_TRUE(load_weights(*checkpoint, *model, options).ok());
   options.true_vocab_size = 293;
-  EXPECT_FALSE(nn::load_weights(*checkpoint, *model, options).ok());
+  EXPECT_FALSE(load_weights(*checkpoint, *model, options).ok());
 }
 
 TEST(LoadWeightsGolden, NamesParametersThatDoNotFit) {
   MEG_REQUIRE_SHARED(kCase);
-  EXPECT_EQ(loading([](GptConfig& config, nn::GptOptions&) {
+  EXPECT_EQ(loading([](model::GptConfig& config, GptOptions&) {
               config.untie_embeddings_and_output_weights = true;
             }),
             "output_layer.weight: the model has this parameter, the checkpoint has not");
-  EXPECT_EQ(loading([](GptConfig& config, nn::GptOptions&) { config.num_layers = 3; }),
+  EXPECT_EQ(loading([](model::GptConfig& config, GptOptions&) { config.num_layers = 3; }),
             "decoder.layers.3.input_layernorm.weight: the checkpoint has this parameter, the model "
             "has not");
-  EXPECT_THAT(loading([](GptConfig& config, nn::GptOptions&) { config.ffn_hidden_size = 64; }),
+  EXPECT_THAT(loading([](model::GptConfig& config, GptOptions&) { config.ffn_hidden_size = 64; }),
               ::testing::HasSubstr("decoder.layers.0.mlp.linear_fc1.weight: expected shape "));
 }
 
@@ -108,15 +109,15 @@ TEST(LoadWeightsGolden, AStageTakesItsPart) {
   ASSERT_TRUE(checkpoint.has_value()) << checkpoint.error().message();
   const auto whole = model_of(*checkpoint);
   ASSERT_TRUE(whole.has_value());
-  nn::ModelPart part;
+  ModelPart part;
   part.sizes.pipeline_model_parallel_size = 4;
   part.pipeline_rank = 3;
-  auto stage = nn::GptModel::create(checkpoint->config(), {}, part);
+  auto stage = GptModel::create(checkpoint->config(), {}, part);
   ASSERT_TRUE(stage.has_value()) << stage.error().message();
-  ASSERT_TRUE(nn::load_weights(*checkpoint, *stage).ok());
-  EXPECT_EQ(stage->parameters().back().name, kTiedCopyName);
+  ASSERT_TRUE(load_weights(*checkpoint, *stage).ok());
+  EXPECT_EQ(stage->parameters().back().name, model::kTiedCopyName);
   EXPECT_TRUE(at::equal(stage->parameters().back().tensor, whole->parameters().front().tensor));
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::nn

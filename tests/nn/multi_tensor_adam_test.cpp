@@ -1,10 +1,10 @@
-#include "libmeg/nn/kernels/multi_tensor_adam.h"
+#include "libmeg/kernels/optimizer/multi_tensor_adam.h"
 
 #include <gtest/gtest.h>
 
 #include "tests/nn/adam_formula.h"
 
-namespace meg::nn {
+namespace meg::kernels {
 namespace {
 
 using test::adam_step;
@@ -93,4 +93,4 @@ TEST(MultiTensorAdamTest, TakesAnEmptyList) {
 }
 
 }  // namespace
-}  // namespace meg::nn
+}  // namespace meg::kernels

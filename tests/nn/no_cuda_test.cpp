@@ -2,13 +2,13 @@
 
 #include <gtest/gtest.h>
 
-#include "libmeg/nn/kernels/bias_gelu.h"
-#include "libmeg/nn/kernels/cuda_device.h"
-#include "libmeg/nn/kernels/gradient_statistics.h"
-#include "libmeg/nn/kernels/multi_tensor_adam.h"
-#include "libmeg/nn/kernels/softmax_cross_entropy.h"
+#include "libmeg/kernels/bias_gelu.h"
+#include "libmeg/kernels/cuda_device.h"
+#include "libmeg/kernels/optimizer/gradient_statistics.h"
+#include "libmeg/kernels/optimizer/multi_tensor_adam.h"
+#include "libmeg/kernels/softmax_cross_entropy.h"
 
-namespace meg::nn {
+namespace meg::kernels {
 namespace {
 
 TEST(NoCudaTest, SaysWhyThereIsNoGpu) {
@@ -26,4 +26,4 @@ TEST(NoCudaTest, RefusesEveryLaunch) {
 }
 
 }  // namespace
-}  // namespace meg::nn
+}  // namespace meg::kernels

@@ -9,37 +9,38 @@
 #include <string>
 #include <utility>
 
-#include "libmeg/checkpoint/megatron/megatron_checkpoint.h"
-#include "libmeg/core/npy.h"
+#include "libmeg/checkpoint/dialects/mp_rank/megatron_checkpoint.h"
 #include "libmeg/nn/gpt_model.h"
 #include "libmeg/nn/load_weights.h"
+#include "libmeg/numpy/npy.h"
 #include "tests/shared_data.h"
 
 namespace meg::test {
 
-inline Result<MegatronCheckpoint> open_checkpoint(const std::string& path) {
-  MEG_ASSIGN_OR_RETURN(const CheckpointFolder folder, find_checkpoint(path));
-  OpenCheckpointOptions options;
+inline Result<checkpoint::MegatronCheckpoint> open_checkpoint(const std::string& path) {
+  MEG_ASSIGN_OR_RETURN(const checkpoint::CheckpointFolder folder,
+                       checkpoint::find_checkpoint(path));
+  checkpoint::OpenCheckpointOptions options;
   options.ignore_optimizer = true;
   // The checkpoints that have no args are one model.
-  options.fallback = [](std::string_view name) -> std::optional<FieldValue> {
+  options.fallback = [](std::string_view name) -> std::optional<megatron::FieldValue> {
     if (name == "num_layers" || name == "num_attention_heads") return int64_t{4};
     if (name == "hidden_size") return int64_t{32};
     if (name == "max_position_embeddings") return int64_t{64};
     return std::nullopt;
   };
-  return MegatronCheckpoint::open(folder, options);
+  return checkpoint::MegatronCheckpoint::open(folder, options);
 }
 
 /// The model of a checkpoint with its weights in fp32, computing as its args say; `change` may
 /// change that. Dropout off, evaluation mode.
 inline Result<nn::GptModel> model_of(
-    const MegatronCheckpoint& checkpoint,
-    const std::function<void(GptConfig&, nn::GptOptions&)>& change = nullptr) {
+    const checkpoint::MegatronCheckpoint& checkpoint,
+    const std::function<void(model::GptConfig&, nn::GptOptions&)>& change = nullptr) {
   at::set_num_threads(1);  // more cost time on tensors this small
   const auto lookup = [&](std::string_view name) { return checkpoint.arg(name); };
   MEG_ASSIGN_OR_RETURN(nn::GptOptions options, nn::GptOptions::from_fields(lookup));
-  GptConfig config = checkpoint.config();
+  model::GptConfig config = checkpoint.config();
   if (config.padded_vocab_size == 0) {
     config.padded_vocab_size = checkpoint.parameters().front().shape[0];
   }
@@ -55,7 +56,7 @@ inline Result<nn::GptModel> model_of(
 
 /// A .npy file as a tensor of its own.
 template <class T>
-at::Tensor tensor_of(const NpyFile& file) {
+at::Tensor tensor_of(const numpy::NpyFile& file) {
   const Result<std::span<const T>> values = file.values<T>();
   if (!values.has_value()) {
     ADD_FAILURE() << values.error().message();
@@ -68,7 +69,7 @@ at::Tensor tensor_of(const NpyFile& file) {
 
 template <class T>
 at::Tensor read_npy(const std::string& path) {
-  const Result<NpyFile> file = NpyFile::open(path);
+  const Result<numpy::NpyFile> file = numpy::NpyFile::open(path);
   if (!file.has_value()) {
     ADD_FAILURE() << file.error().message();
     return at::Tensor();

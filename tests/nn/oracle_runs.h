@@ -52,7 +52,7 @@ inline std::vector<at::Tensor> micro_batches(const nlohmann::json& log, size_t i
 
 /// grad_norm_by_param of an iteration's entry, by canonical name.
 inline std::map<std::string, double> gradient_norms(const nlohmann::json& entry) {
-  const Result<ParameterTable> table = ParameterTable::gpt();
+  const Result<model::ParameterTable> table = model::ParameterTable::gpt();
   std::map<std::string, double> norms;
   nlohmann::json by_name = entry["grad_norm_by_param"];
   if (by_name.is_array()) by_name = by_name[0];
@@ -62,7 +62,7 @@ inline std::map<std::string, double> gradient_norms(const nlohmann::json& entry)
       ADD_FAILURE() << name;
       continue;
     }
-    norms[with_layer(match->canonical, match->layer.value_or(0))] = norm.get<double>();
+    norms[model::with_layer(match->canonical, match->layer.value_or(0))] = norm.get<double>();
   }
   return norms;
 }

@@ -1,4 +1,4 @@
-#include "libmeg/nn/kernels/parallel_for.h"
+#include "libmeg/kernels/parallel_for.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-namespace meg::nn {
+namespace meg::kernels {
 namespace {
 
 TEST(ParallelForTest, EveryElementIsTakenOnce) {
@@ -57,4 +57,4 @@ TEST(ParallelForTest, ExceptionsComeOut) {
 }
 
 }  // namespace
-}  // namespace meg::nn
+}  // namespace meg::kernels

@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "libmeg/nn/dropout.h"
+#include "libmeg/nn/layers/internal/dropout.h"
 #include "tests/nn/small_model.h"
 
 namespace meg::nn {

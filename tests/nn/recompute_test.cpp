@@ -1,4 +1,4 @@
-#include "libmeg/nn/recompute.h"
+#include "libmeg/nn/operators/internal/recompute.h"
 
 #include <gtest/gtest.h>
 
@@ -22,14 +22,14 @@ GptOptions dropping() {
 }
 
 /// Two steps, so that the generators' states after a recomputed one count too.
-std::vector<at::Tensor> two_steps(const GptConfig& config, const GptOptions& options) {
+std::vector<at::Tensor> two_steps(const model::GptConfig& config, const GptOptions& options) {
   GptModel model = small_model(config, options);
   std::vector<at::Tensor> gradients = gradients_of(model);
   for (at::Tensor& gradient : gradients_of(model)) gradients.push_back(std::move(gradient));
   return gradients;
 }
 
-void expect_equal_gradients(const GptConfig& config, const GptOptions& recomputing) {
+void expect_equal_gradients(const model::GptConfig& config, const GptOptions& recomputing) {
   const std::vector<at::Tensor> expected = two_steps(config, dropping());
   const std::vector<at::Tensor> found = two_steps(config, recomputing);
   ASSERT_EQ(found.size(), expected.size());
@@ -40,14 +40,14 @@ void expect_equal_gradients(const GptConfig& config, const GptOptions& recomputi
 
 TEST(RecomputeTest, SelectiveGradientsAreEqualToTheBit) {
   GptOptions options = dropping();
-  options.recompute_granularity = RecomputeGranularity::kSelective;
+  options.recompute_granularity = model::RecomputeGranularity::kSelective;
   expect_equal_gradients(small_config(), options);
   expect_equal_gradients(small_llama_config(), options);
 }
 
 TEST(RecomputeTest, UniformGradientsAreEqualToTheBit) {
   GptOptions options = dropping();
-  options.recompute_granularity = RecomputeGranularity::kFull;
+  options.recompute_granularity = model::RecomputeGranularity::kFull;
   for (const int64_t layers : {1, 2, 5, 9}) {
     options.recompute_num_layers = layers;
     expect_equal_gradients(small_config(), options);
@@ -56,7 +56,7 @@ TEST(RecomputeTest, UniformGradientsAreEqualToTheBit) {
 
 TEST(RecomputeTest, BlockGradientsAreEqualToTheBit) {
   GptOptions options = dropping();
-  options.recompute_granularity = RecomputeGranularity::kFull;
+  options.recompute_granularity = model::RecomputeGranularity::kFull;
   options.recompute_method = RecomputeMethod::kBlock;
   for (const int64_t layers : {1, 3, 5, 9}) {
     options.recompute_num_layers = layers;

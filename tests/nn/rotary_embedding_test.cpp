@@ -1,4 +1,4 @@
-#include "libmeg/nn/rotary_embedding.h"
+#include "libmeg/nn/layers/internal/rotary_embedding.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ at::Tensor turned(const at::Tensor& heads, int64_t size, bool interleaved, doubl
 }
 
 TEST(RotaryEmbeddingTest, TurnsPairsByTheirAngles) {
-  GptConfig config = test::small_config();
+  model::GptConfig config = test::small_config();
   config.kv_channels = 16;
   const at::Tensor heads = at::linspace(-2, 2, 2 * 7 * 3 * 16).view({2, 7, 3, 16});
   for (const bool interleaved : {false, true}) {
@@ -66,7 +66,7 @@ double llama3_frequency(double frequency, double factor) {
 }
 
 TEST(RotaryEmbeddingTest, ScalingSlowsWhatTurnsRarely) {
-  GptConfig config = test::small_config();
+  model::GptConfig config = test::small_config();
   config.kv_channels = 32;
   GptOptions options;
   options.rotary_base = 500000;
@@ -87,7 +87,7 @@ TEST(RotaryEmbeddingTest, ScalingSlowsWhatTurnsRarely) {
 }
 
 TEST(RotaryEmbeddingTest, InterpolationDividesPositions) {
-  const GptConfig config = test::small_config();
+  const model::GptConfig config = test::small_config();
   GptOptions options;
   const RotaryTable plain = rotary_table(config, options, 3);
   options.rotary_seq_len_interpolation_factor = 4;
@@ -98,7 +98,7 @@ TEST(RotaryEmbeddingTest, InterpolationDividesPositions) {
 }
 
 TEST(RotaryEmbeddingTest, ScoresDependOnDistancesOnly) {
-  GptConfig config = test::small_config();
+  model::GptConfig config = test::small_config();
   config.kv_channels = 8;
   const at::Tensor same = at::linspace(-1, 1, 8).view({1, 1, 1, 8}).expand({1, 9, 1, 8});
   const at::Tensor heads = apply_rotary(same, rotary_table(config, {}, 9), false).view({9, 8});

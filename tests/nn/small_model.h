@@ -13,8 +13,8 @@
 namespace meg::test {
 
 /// A GPT that computes in an instant.
-inline GptConfig small_config() {
-  GptConfig config;
+inline model::GptConfig small_config() {
+  model::GptConfig config;
   config.num_layers = 5;
   config.hidden_size = 16;
   config.ffn_hidden_size = 64;
@@ -26,8 +26,8 @@ inline GptConfig small_config() {
 }
 
 /// The same in Llama's style, with two query groups.
-inline GptConfig small_llama_config() {
-  GptConfig config = small_config();
+inline model::GptConfig small_llama_config() {
+  model::GptConfig config = small_config();
   config.num_query_groups = 2;
   config.swiglu = true;
   config.gated_linear_unit = true;
@@ -39,7 +39,7 @@ inline GptConfig small_llama_config() {
 }
 
 /// A model with random weights, far enough from zero for its functions to show their shape.
-inline nn::GptModel small_model(const GptConfig& config, nn::GptOptions options = {},
+inline nn::GptModel small_model(const model::GptConfig& config, nn::GptOptions options = {},
                                 const nn::ModelPart& part = {}, uint64_t seed = 7) {
   at::set_num_threads(1);  // more cost time on tensors this small
   options.init_method_std = 0.2;
@@ -51,7 +51,7 @@ inline nn::GptModel small_model(const GptConfig& config, nn::GptOptions options 
 }
 
 /// [2, 12] tokens that are the same each time.
-inline at::Tensor small_tokens(const GptConfig& config) {
+inline at::Tensor small_tokens(const model::GptConfig& config) {
   return (at::arange(2 * config.seq_length).mul(7919).remainder(config.padded_vocab_size))
       .view({2, config.seq_length});
 }

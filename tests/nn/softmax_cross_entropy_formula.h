@@ -20,7 +20,7 @@ struct CrossEntropyCase {
   std::vector<float> grad_losses;
 };
 
-inline CrossEntropyCase cross_entropy_case(nn::FloatType type, int64_t rows, int64_t columns) {
+inline CrossEntropyCase cross_entropy_case(kernels::FloatType type, int64_t rows, int64_t columns) {
   CrossEntropyCase made{rows,
                         columns,
                         FloatArray(type, normal_values(rows * columns, 4, 5)),
@@ -68,7 +68,7 @@ inline void expect_gradients(const CrossEntropyCase& wanted, const FloatArray& g
       const double gradient = (softmax - (column == wanted.labels[at] ? 1 : 0)) * scale;
       // logit - maximum, up to 40 here, is rounded; fp16 has no more digits below 2^-14.
       const double bound = (1.01 * rounding_error(gradients.type()) + 3e-6) * std::abs(gradient) +
-                           (gradients.type() == nn::FloatType::kFloat16 ? 0x1p-25 : 1e-37) +
+                           (gradients.type() == kernels::FloatType::kFloat16 ? 0x1p-25 : 1e-37) +
                            (column == wanted.labels[at] ? 1e-7 * std::abs(scale) : 0);
       ASSERT_NEAR(found[static_cast<size_t>(row * wanted.columns + column)], gradient, bound)
           << name_of(gradients.type()) << " row " << row << " column " << column;

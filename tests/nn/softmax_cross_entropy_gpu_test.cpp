@@ -2,12 +2,12 @@
 
 #include <cmath>
 
-#include "libmeg/nn/kernels/softmax_cross_entropy.h"
+#include "libmeg/kernels/softmax_cross_entropy.h"
 #include "tests/nn/device_array.h"
 #include "tests/nn/require_gpu.h"
 #include "tests/nn/softmax_cross_entropy_formula.h"
 
-namespace meg::nn {
+namespace meg::kernels {
 namespace {
 
 using test::CrossEntropyCase;
@@ -134,4 +134,4 @@ TEST(SoftmaxCrossEntropyGpuTest, TwoRunsGiveTheSameBits) {
 }
 
 }  // namespace
-}  // namespace meg::nn
+}  // namespace meg::kernels

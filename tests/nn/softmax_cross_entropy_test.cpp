@@ -1,4 +1,4 @@
-#include "libmeg/nn/kernels/softmax_cross_entropy.h"
+#include "libmeg/kernels/softmax_cross_entropy.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 
 #include "tests/nn/softmax_cross_entropy_formula.h"
 
-namespace meg::nn {
+namespace meg::kernels {
 namespace {
 
 using test::cross_entropy_case;
@@ -162,4 +162,4 @@ TEST(SoftmaxCrossEntropyTest, NanAndInfinityReachTheLoss) {
 }
 
 }  // namespace
-}  // namespace meg::nn
+}  // namespace meg::kernels

@@ -11,7 +11,7 @@
 #include "tests/nn/oracle_model.h"
 #include "tests/nn/oracle_runs.h"
 
-namespace meg {
+namespace meg::nn {
 namespace {
 
 using test::kEndOfText;
@@ -41,7 +41,7 @@ struct TrainingRun {
 
 /// A micro-batch as get_ltor_masks_and_position_ids makes it.
 struct Batch {
-  nn::GptInput input;
+  GptInput input;
   at::Tensor labels;
   at::Tensor loss_mask;  ///< [b, s] fp32
 };
@@ -92,10 +92,10 @@ double logged_loss(const nlohmann::json& micro_loss) {
 class GoldenRun : public ::testing::TestWithParam<TrainingRun> {
  protected:
   /// Follows an iteration, and its gradients where the run has them.
-  void follow(nn::GptModel& model, const nlohmann::json& log, size_t iteration);
+  void follow(GptModel& model, const nlohmann::json& log, size_t iteration);
 };
 
-void GoldenRun::follow(nn::GptModel& model, const nlohmann::json& log, size_t iteration) {
+void GoldenRun::follow(GptModel& model, const nlohmann::json& log, size_t iteration) {
   const TrainingRun& run = GetParam();
   const nlohmann::json& entry = log["iterations"][iteration];
   const std::vector<at::Tensor> windows = micro_batches(log, iteration);
@@ -140,12 +140,11 @@ TEST_P(GoldenRun, LossesAndGradientNormsOfTheFirstIterationsAgree) {
   const auto checkpoint = test::open_checkpoint(run_path(run.start));
   ASSERT_TRUE(checkpoint.has_value()) << checkpoint.error().message();
   const nlohmann::json log = test::read_log(run.name);
-  for (const nn::AttentionBackend backend :
-       {nn::AttentionBackend::kAuto, nn::AttentionBackend::kLocal}) {
-    auto model = test::model_of(*checkpoint, [&](GptConfig&, nn::GptOptions& options) {
+  for (const AttentionBackend backend : {AttentionBackend::kAuto, AttentionBackend::kLocal}) {
+    auto model = test::model_of(*checkpoint, [&](model::GptConfig&, GptOptions& options) {
       options.attention_backend = backend;
       options.params_dtype = run.dtype;
-      if (std::string(run.name) == "gpt_fp32_erf") options.gelu = nn::GeluForm::kErf;
+      if (std::string(run.name) == "gpt_fp32_erf") options.gelu = GeluForm::kErf;
     });
     ASSERT_TRUE(model.has_value()) << model.error().message();
     model->set_training(true);
@@ -170,4 +169,4 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& tested) { return std::string(tested.param.name); });
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::nn

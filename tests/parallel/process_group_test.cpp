@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "libmeg/parallel/torch_guard.h"
+#include "libmeg/libtorch/torch_guard.h"
 
 namespace meg::parallel {
 namespace {
@@ -32,7 +32,7 @@ TEST(ProcessGroupTest, OneRankAloneSumsToItself) {
 }
 
 TEST(TorchGuardTest, TurnsLibTorchsErrorIntoOneLine) {
-  const Status status = torch_guard([] {
+  const Status status = libtorch::torch_guard([] {
     at::ones({2}).view({3});
     return Status();
   });
@@ -42,9 +42,10 @@ TEST(TorchGuardTest, TurnsLibTorchsErrorIntoOneLine) {
 }
 
 TEST(TorchGuardTest, PassesAStatusOn) {
-  EXPECT_TRUE(torch_guard([] { return Status(); }).ok());
-  EXPECT_EQ(torch_guard([] { return Status(StatusCode::kNotFound, "x"); }).message(), "x");
-  EXPECT_EQ(torch_guard([]() -> Status { throw std::bad_alloc(); }).code(),
+  EXPECT_TRUE(libtorch::torch_guard([] { return Status(); }).ok());
+  EXPECT_EQ(libtorch::torch_guard([] { return Status(StatusCode::kNotFound, "x"); }).message(),
+            "x");
+  EXPECT_EQ(libtorch::torch_guard([]() -> Status { throw std::bad_alloc(); }).code(),
             StatusCode::kResourceExhausted);
 }
 

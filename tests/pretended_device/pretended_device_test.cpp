@@ -10,8 +10,8 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "libmeg/inference/evaluation/scoring.h"
-#include "libmeg/inference/generation/model_engine.h"
+#include "libmeg/evaluation/scoring.h"
+#include "libmeg/generation/model_engine.h"
 #include "tests/inference/letter_tokenizer.h"
 #include "tests/pretended_device/budget.h"
 #include "tests/temp_folder.h"
@@ -40,8 +40,8 @@ class PretendedDeviceTest : public ::testing::Test {
   }
 };
 
-GptConfig gpt_of_24_layers() {
-  GptConfig config = test::small_config();
+model::GptConfig gpt_of_24_layers() {
+  model::GptConfig config = test::small_config();
   config.num_layers = 24;
   config.hidden_size = 128;
   config.ffn_hidden_size = 512;
@@ -140,12 +140,12 @@ TEST_F(PretendedDeviceTest, Scoring) {
   ASSERT_TRUE(model.has_value()) << model.status().message();
   model->set_training(false);
   const std::vector<int32_t> tokens(30, 7);
-  const std::vector<inference::ScoringSequence> sequences(4, {.tokens = tokens, .targets = 2});
-  inference::ScoringOptions options;
+  const std::vector<evaluation::ScoringSequence> sequences(4, {.tokens = tokens, .targets = 2});
+  evaluation::ScoringOptions options;
   options.vocab_size = 100;
   const auto score = [&] {
     take_counts();
-    const auto scores = inference::score_sequences(*model, sequences, options);
+    const auto scores = evaluation::score_sequences(*model, sequences, options);
     ASSERT_TRUE(scores.has_value()) << scores.status().message();
   };
   score();  // cuBLAS's workspace is made once
@@ -154,9 +154,9 @@ TEST_F(PretendedDeviceTest, Scoring) {
 }
 
 /// Adds prompts of 8 tokens that 8 more are to follow.
-void add_prompts(inference::GenerationEngine& engine, int32_t count) {
+void add_prompts(serving::GenerationEngine& engine, int32_t count) {
   for (int32_t i = 0; i < count; ++i) {
-    inference::GenerationRequest request;
+    serving::GenerationRequest request;
     request.prompt.assign(8, i);
     request.tokens_to_generate = 8;
     request.sampling.top_k = 1;
@@ -167,7 +167,7 @@ void add_prompts(inference::GenerationEngine& engine, int32_t count) {
 }
 
 /// What one step of an engine asks for.
-pretended::Counts step_of(inference::GenerationEngine& engine) {
+pretended::Counts step_of(serving::GenerationEngine& engine) {
   take_counts();
   const auto events = engine.step();
   EXPECT_TRUE(events.has_value()) << events.status().message();
@@ -179,7 +179,7 @@ TEST_F(PretendedDeviceTest, Generation) {
   ASSERT_TRUE(model.has_value()) << model.status().message();
   model->set_training(false);
   const auto tokenizer = test::LetterTokenizer::numbers(100);
-  const auto engine = inference::create_generation_engine(*model, tokenizer, {.max_slots = 17});
+  const auto engine = generation::create_generation_engine(*model, tokenizer, {.max_slots = 17});
   ASSERT_TRUE(engine.has_value()) << engine.status().message();
   add_prompts(**engine, 1);
   step_of(**engine);  // what is made once, as cuBLAS's workspace

@@ -1,4 +1,4 @@
-#include "libmeg/tokenizer/bpe_model.h"
+#include "libmeg/tokenizer/bpe/internal/bpe_model.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include "tests/temp_folder.h"
 #include "tests/tokenizer/tiny_model.h"
 
-namespace meg {
+namespace meg::tokenizer {
 namespace {
 
 using test::parse_model;
@@ -241,4 +241,4 @@ TEST(BpeModel, NamesTheMissingFile) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::tokenizer

@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-TABLES = Path(__file__).parents[2] / "libmeg/tokenizer/unicode_class_tables.cpp"
+TABLES = Path(__file__).parents[2] / "libmeg/tokenizer/internal/unicode_class_tables.cpp"
 TEXTS = 4000
 SKIPPED = 77
 ALPHABETS = [

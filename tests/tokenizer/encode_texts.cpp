@@ -9,7 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "libmeg/core/bytes.h"
+#include "libmeg/base/bytes.h"
+#include "libmeg/text/text_padding.h"
 #include "tests/tokenizer/implementations.h"
 
 namespace {
@@ -28,7 +29,8 @@ std::vector<std::string> read_texts(std::istream& in) {
 /// Empty where the tokenizer cannot be opened.
 std::vector<std::vector<int32_t>> encode_all(const std::vector<std::string>& texts, char** files,
                                              const meg::test::Implementation& implementation) {
-  const auto tokenizer = meg::GPT2BPETokenizer::open(files[0], files[1], implementation.options());
+  const auto tokenizer =
+      meg::tokenizer::GPT2BPETokenizer::open(files[0], files[1], implementation.options());
   if (!tokenizer) {
     std::fprintf(stderr, "error: %s\n", tokenizer.error().message().c_str());
     return {};
@@ -36,8 +38,8 @@ std::vector<std::vector<int32_t>> encode_all(const std::vector<std::string>& tex
   const auto encoder = (*tokenizer)->new_encoder(meg::DType::kInt32);
   std::vector<std::vector<int32_t>> all;
   for (const std::string& text : texts) {
-    const std::string padded = text + std::string(meg::kTextPadding, 'x');
-    meg::TokenBuffer tokens(meg::DType::kInt32);
+    const std::string padded = text + std::string(meg::text::kTextPadding, 'x');
+    meg::tokenizer::TokenBuffer tokens(meg::DType::kInt32);
     encoder->encode(std::string_view(padded).substr(0, text.size()), tokens);
     all.emplace_back();
     for (int64_t i = 0; i < tokens.size(); ++i) all.back().push_back(tokens.at(i));

@@ -1,4 +1,4 @@
-#include "libmeg/tokenizer/gpt2_bpe_tokenizer.h"
+#include "libmeg/tokenizer/bpe/internal/gpt2_bpe_tokenizer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,11 +7,12 @@
 #include <string>
 #include <vector>
 
+#include "libmeg/text/text_padding.h"
 #include "tests/temp_folder.h"
 #include "tests/tokenizer/implementations.h"
 #include "tests/tokenizer/tiny_model.h"
 
-namespace meg {
+namespace meg::tokenizer {
 namespace {
 
 using testing::ElementsAre;
@@ -107,7 +108,7 @@ TEST_P(Gpt2BpeTokenizer, EncoderAppendsInEitherDtype) {
   for (const DType dtype : {DType::kUint16, DType::kInt32}) {
     const auto encoder = tokenizer->new_encoder(dtype);
     TokenBuffer tokens(dtype);
-    const std::string padded = "ab" + std::string(kTextPadding, 'b');
+    const std::string padded = "ab" + std::string(text::kTextPadding, 'b');
     encoder->encode(std::string_view(padded).substr(0, 2), tokens);
     encoder->encode(std::string_view(padded).substr(0, 1), tokens);
     ASSERT_EQ(tokens.size(), 2);
@@ -165,4 +166,4 @@ TEST_P(Gpt2BpeTokenizer, PassesTheFilesWarningsOn) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::tokenizer

@@ -11,12 +11,13 @@
 #include <tuple>
 #include <vector>
 
-#include "libmeg/tokenizer/gpt2_bpe_tokenizer.h"
+#include "libmeg/text/text_padding.h"
+#include "libmeg/tokenizer/bpe/internal/gpt2_bpe_tokenizer.h"
 #include "tests/shared_data.h"
 #include "tests/temp_folder.h"
 #include "tests/tokenizer/implementations.h"
 
-namespace meg {
+namespace meg::tokenizer {
 namespace {
 
 using Json = nlohmann::json;
@@ -99,7 +100,7 @@ std::vector<std::string> lines_of(const std::string& text) {
 
 Sequence encoded(TokenEncoder& encoder, std::string text) {
   const size_t size = text.size();
-  text.append(kTextPadding, 'x');
+  text.append(text::kTextPadding, 'x');
   TokenBuffer tokens(DType::kUint16);
   encoder.encode(std::string_view(text).substr(0, size), tokens);
   Sequence ids;
@@ -195,4 +196,4 @@ TEST_P(Gpt2Golden, GivesMegatronsBytes) {
 MEG_TEST_ALL_IMPLEMENTATIONS(Gpt2Golden);
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::tokenizer

@@ -1,4 +1,4 @@
-#include "libmeg/tokenizer/reference/gpt2_pretokenizer.h"
+#include "libmeg/tokenizer/bpe/internal/reference/gpt2_pretokenizer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace meg {
+namespace meg::tokenizer::reference {
 namespace {
 
 using testing::ElementsAre;
@@ -15,7 +15,7 @@ using testing::ElementsAre;
 std::vector<std::string> words(std::string_view text) {
   std::vector<std::string> found;
   while (!text.empty()) {
-    found.emplace_back(text.substr(0, reference::first_word_size(text)));
+    found.emplace_back(text.substr(0, first_word_size(text)));
     text.remove_prefix(found.back().size());
   }
   return found;
@@ -65,4 +65,4 @@ TEST(Gpt2Pretokenizer, LeavesSpecialTokenTextOrdinary) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::tokenizer::reference

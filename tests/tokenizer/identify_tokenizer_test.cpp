@@ -11,7 +11,7 @@
 
 #include "tests/temp_folder.h"
 
-namespace meg {
+namespace meg::tokenizer {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -26,7 +26,7 @@ TokenizerOptions options_of(const std::string& type) {
   return options;
 }
 
-Json json_of(const TokenizerIdentity::Path& path) {
+Json json_of(const megatron::TokenizerIdentity::Path& path) {
   if (std::holds_alternative<std::monostate>(path)) return nullptr;
   if (const auto* text = std::get_if<std::string>(&path)) return *text;
   Json list = Json::array();
@@ -34,7 +34,7 @@ Json json_of(const TokenizerIdentity::Path& path) {
   return list;
 }
 
-Json json_of(const TokenizerIdentity& identity) {
+Json json_of(const megatron::TokenizerIdentity& identity) {
   Json object;
   object["class"] = identity.class_name;
   object["tokenizer_path"] = json_of(identity.tokenizer_path);
@@ -48,9 +48,9 @@ TEST(IdentifyTokenizer, SaysWhatMegatronSaysAtEveryRevision) {
   ASSERT_FALSE(cases.empty());
   for (const Json& expected : cases) {
     SCOPED_TRACE(expected.dump());
-    const auto version = parse_megatron_version(expected["revision"].get<std::string>());
+    const auto version = megatron::parse_megatron_version(expected["revision"].get<std::string>());
     ASSERT_TRUE(version.has_value());
-    const Result<TokenizerIdentity> found =
+    const Result<megatron::TokenizerIdentity> found =
         identify_tokenizer(options_of(expected["type"]), *version, expected["legacy"].get<bool>());
     if (expected["identity"].is_null()) {
       EXPECT_EQ(found.status().code(), StatusCode::kInvalidArgument);
@@ -63,7 +63,7 @@ TEST(IdentifyTokenizer, SaysWhatMegatronSaysAtEveryRevision) {
 
 TEST(IdentifyTokenizer, NamesARevisionThatHasNoSuchTokenizer) {
   const auto found = identify_tokenizer(options_of("NullTokenizer"),
-                                        *parse_megatron_version("core_v0.6.0"), false);
+                                        *megatron::parse_megatron_version("core_v0.6.0"), false);
   ASSERT_FALSE(found.has_value());
   EXPECT_EQ(
       found.error().message(),
@@ -72,7 +72,7 @@ TEST(IdentifyTokenizer, NamesARevisionThatHasNoSuchTokenizer) {
 }
 
 TEST(IdentifyTokenizer, TellsUnknownTypesFromThoseNotSupportedYet) {
-  const MegatronVersion version = newest_megatron_version();
+  const megatron::MegatronVersion version = megatron::newest_megatron_version();
   EXPECT_EQ(identify_tokenizer(options_of("TikTokenizer"), version, false).status().code(),
             StatusCode::kUnsupported);
   const Status unknown = identify_tokenizer(options_of("GPT2BPE"), version, false).status();
@@ -81,4 +81,4 @@ TEST(IdentifyTokenizer, TellsUnknownTypesFromThoseNotSupportedYet) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::tokenizer

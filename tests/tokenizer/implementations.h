@@ -5,30 +5,30 @@
 #include <ostream>
 #include <string>
 
-#include "libmeg/core/cpu.h"
-#include "libmeg/tokenizer/gpt2_bpe_tokenizer.h"
+#include "libmeg/base/cpu.h"
+#include "libmeg/tokenizer/bpe/internal/gpt2_bpe_tokenizer.h"
 
 namespace meg::test {
 
 /// One of the implementations that must give the same ids.
 struct Implementation {
-  GPT2BPETokenizer::Implementation implementation;
+  tokenizer::GPT2BPETokenizer::Implementation implementation;
   InstructionSet instruction_set;
 
-  GPT2BPETokenizer::Options options(bool special_tokens_in_text = false) const {
+  tokenizer::GPT2BPETokenizer::Options options(bool special_tokens_in_text = false) const {
     return {implementation, special_tokens_in_text, instruction_set};
   }
 };
 
 inline constexpr Implementation kImplementations[] = {
-    {GPT2BPETokenizer::Implementation::kReference, InstructionSet::kPortable},
-    {GPT2BPETokenizer::Implementation::kFast, InstructionSet::kPortable},
-    {GPT2BPETokenizer::Implementation::kFast, InstructionSet::kAvx2},
-    {GPT2BPETokenizer::Implementation::kFast, InstructionSet::kAvx512},
+    {tokenizer::GPT2BPETokenizer::Implementation::kReference, InstructionSet::kPortable},
+    {tokenizer::GPT2BPETokenizer::Implementation::kFast, InstructionSet::kPortable},
+    {tokenizer::GPT2BPETokenizer::Implementation::kFast, InstructionSet::kAvx2},
+    {tokenizer::GPT2BPETokenizer::Implementation::kFast, InstructionSet::kAvx512},
 };
 
 inline std::string name_of(const Implementation& implementation) {
-  if (implementation.implementation == GPT2BPETokenizer::Implementation::kReference) {
+  if (implementation.implementation == tokenizer::GPT2BPETokenizer::Implementation::kReference) {
     return "reference";
   }
   return "fast_" + std::string(instruction_set_name(implementation.instruction_set));

@@ -6,7 +6,7 @@
 #include "tests/temp_folder.h"
 #include "tests/tokenizer/tiny_model.h"
 
-namespace meg {
+namespace meg::tokenizer {
 namespace {
 
 using testing::HasSubstr;
@@ -54,4 +54,4 @@ TEST(OpenTokenizer, TellsUnknownTypesFromThoseNotSupportedYet) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::tokenizer

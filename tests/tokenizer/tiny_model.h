@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "libmeg/core/utf8.h"
-#include "libmeg/tokenizer/bpe_model.h"
-#include "libmeg/tokenizer/byte_alphabet.h"
+#include "libmeg/text/utf8.h"
+#include "libmeg/tokenizer/bpe/internal/bpe_model.h"
+#include "libmeg/tokenizer/bpe/internal/byte_alphabet.h"
 
 namespace meg::test {
 
@@ -18,7 +18,7 @@ inline std::string vocab_json(const std::vector<std::string>& more) {
   std::string json = "{";
   for (int byte = 0; byte < 256; ++byte) {
     std::string text;
-    append_code_point(byte_character(static_cast<uint8_t>(byte)), text);
+    text::append_code_point(tokenizer::byte_character(static_cast<uint8_t>(byte)), text);
     if (text == "\"" || text == "\\") text.insert(0, "\\");
     json += fmt::format("{}\"{}\": {}", byte == 0 ? "" : ", ", text, byte);
   }
@@ -27,8 +27,8 @@ inline std::string vocab_json(const std::vector<std::string>& more) {
   return json + "}";
 }
 
-inline Result<BpeModel> parse_model(std::string_view vocab, std::string_view merges) {
-  return BpeModel::parse(vocab, "vocab.json", merges, "merges.txt");
+inline Result<tokenizer::BpeModel> parse_model(std::string_view vocab, std::string_view merges) {
+  return tokenizer::BpeModel::parse(vocab, "vocab.json", merges, "merges.txt");
 }
 
 }  // namespace meg::test

@@ -1,10 +1,10 @@
-#include "libmeg/tokenizer/unicode_class.h"
+#include "libmeg/tokenizer/internal/unicode_class.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-namespace meg {
+namespace meg::tokenizer {
 namespace {
 
 TEST(UnicodeClass, KnowsLettersNumbersAndSpaces) {
@@ -49,4 +49,4 @@ TEST(UnicodeClass, IsOtherOutsideUnicodeAndForSurrogates) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::tokenizer

@@ -22,14 +22,14 @@ using ::testing::Not;
 /// A row without revisions; the rest as Megatron has it.
 struct RowOf {
   std::string_view flag, other_names, dest;
-  ArgumentArity arity;
-  ArgumentType type;
+  megatron::ArgumentArity arity;
+  megatron::ArgumentType type;
   std::string_view default_value, stored, choices;
-  Effect effect;
+  megatron::Effect effect;
   std::string_view reason, metavar, range, help;
 
-  operator ArgumentRow() const {  // NOLINT(google-explicit-constructor)
-    return {.family = ArgumentFamily::kTraining,
+  operator megatron::ArgumentRow() const {  // NOLINT(google-explicit-constructor)
+    return {.family = megatron::ArgumentFamily::kTraining,
             .flag = flag,
             .other_names = other_names,
             .dest = dest,
@@ -50,47 +50,47 @@ struct RowOf {
   }
 };
 
-constexpr auto kSwitch = ArgumentArity::kSwitch;
-constexpr auto kValue = ArgumentArity::kValue;
-constexpr auto kList = ArgumentArity::kList;
-constexpr auto kBool = ArgumentType::kBool;
-constexpr auto kInteger = ArgumentType::kInteger;
-constexpr auto kReal = ArgumentType::kReal;
-constexpr auto kText = ArgumentType::kText;
+constexpr auto kSwitch = megatron::ArgumentArity::kSwitch;
+constexpr auto kValue = megatron::ArgumentArity::kValue;
+constexpr auto kList = megatron::ArgumentArity::kList;
+constexpr auto kBool = megatron::ArgumentType::kBool;
+constexpr auto kInteger = megatron::ArgumentType::kInteger;
+constexpr auto kReal = megatron::ArgumentType::kReal;
+constexpr auto kText = megatron::ArgumentType::kText;
 
-const ArgumentRow kRows[] = {
-    RowOf{"--num-layers", "", "num_layers", kValue, kInteger, "None", "", "", Effect::kModel, "",
-          "N", "1..", "transformer layers"},
+const megatron::ArgumentRow kRows[] = {
+    RowOf{"--num-layers", "", "num_layers", kValue, kInteger, "None", "", "",
+          megatron::Effect::kModel, "", "N", "1..", "transformer layers"},
     RowOf{"--norm-epsilon", "--layernorm-epsilon", "norm_epsilon", kValue, kReal, "1e-05", "", "",
-          Effect::kModel, "", "EPS", "0..1", "of norms"},
+          megatron::Effect::kModel, "", "EPS", "0..1", "of norms"},
     RowOf{"--disable-bias-linear", "", "add_bias_linear", kSwitch, kBool, "True", "False", "",
-          Effect::kModel, "", "", "", "no biases"},
-    RowOf{"--num-experts", "", "num_experts", kValue, kInteger, "None", "", "", Effect::kModel, "",
-          "", "", ""},
-    RowOf{"--squared-relu", "", "squared_relu", kSwitch, kBool, "False", "True", "", Effect::kModel,
-          "", "", "", ""},
+          megatron::Effect::kModel, "", "", "", "no biases"},
+    RowOf{"--num-experts", "", "num_experts", kValue, kInteger, "None", "", "",
+          megatron::Effect::kModel, "", "", "", ""},
+    RowOf{"--squared-relu", "", "squared_relu", kSwitch, kBool, "False", "True", "",
+          megatron::Effect::kModel, "", "", "", ""},
     RowOf{"--moe-aux-loss-coeff", "", "moe_aux_loss_coeff", kList, kReal, "0.0", "", "",
-          Effect::kOptimizer, "", "", "", ""},
-    RowOf{"--data-path", "", "data_path", kList, kText, "None", "", "", Effect::kData, "",
+          megatron::Effect::kOptimizer, "", "", "", ""},
+    RowOf{"--data-path", "", "data_path", kList, kText, "None", "", "", megatron::Effect::kData, "",
           "PREFIX...", "", "datasets"},
-    RowOf{"--fim-rate", "", "fim_rate", kValue, kReal, "0.5", "", "", Effect::kData, "", "", "",
-          ""},
-    RowOf{"--lr", "", "lr", kValue, kReal, "None", "", "", Effect::kSchedule, "", "LR", "0..",
-          "highest learning rate"},
-    RowOf{"--min-lr", "", "min_lr", kValue, kReal, "0.0", "", "", Effect::kSchedule, "", "LR", "",
-          "lowest"},
+    RowOf{"--fim-rate", "", "fim_rate", kValue, kReal, "0.5", "", "", megatron::Effect::kData, "",
+          "", "", ""},
+    RowOf{"--lr", "", "lr", kValue, kReal, "None", "", "", megatron::Effect::kSchedule, "", "LR",
+          "0..", "highest learning rate"},
+    RowOf{"--min-lr", "", "min_lr", kValue, kReal, "0.0", "", "", megatron::Effect::kSchedule, "",
+          "LR", "", "lowest"},
     RowOf{"--lr-decay-style", "", "lr_decay_style", kValue, kText, "'linear'", "",
-          "constant linear cosine", Effect::kSchedule, "", "STYLE", "", "how it falls"},
+          "constant linear cosine", megatron::Effect::kSchedule, "", "STYLE", "", "how it falls"},
     RowOf{"--lr-warmup-fraction", "(--warmup)", "lr_warmup_fraction", kValue, kReal, "None", "", "",
-          Effect::kSchedule, "", "SHARE", "", "of the decay"},
+          megatron::Effect::kSchedule, "", "SHARE", "", "of the decay"},
     RowOf{"--profile-step-start", "", "profile_step_start", kValue, kInteger, "10", "", "",
-          Effect::kNone, "profiling", "", "", ""},
-    RowOf{"--profile-ranks", "", "profile_ranks", kList, kInteger, "[0]", "", "", Effect::kNone,
-          "profiling", "", "", ""},
-    RowOf{"--wandb-project", "", "wandb_project", kValue, kText, "''", "", "", Effect::kNone,
-          "no W&B is written", "", "", ""},
-    RowOf{"--seed", "", "seed", kValue, kInteger, "1234", "", "", Effect::kModel, "", "N", "0..",
-          "of random numbers"},
+          megatron::Effect::kNone, "profiling", "", "", ""},
+    RowOf{"--profile-ranks", "", "profile_ranks", kList, kInteger, "[0]", "", "",
+          megatron::Effect::kNone, "profiling", "", "", ""},
+    RowOf{"--wandb-project", "", "wandb_project", kValue, kText, "''", "", "",
+          megatron::Effect::kNone, "no W&B is written", "", "", ""},
+    RowOf{"--seed", "", "seed", kValue, kInteger, "1234", "", "", megatron::Effect::kModel, "", "N",
+          "0..", "of random numbers"},
 };
 
 /// A program that trains, or one that does not, with a flag of its own.
@@ -113,7 +113,7 @@ class ArgumentFlagsTest : public testing::Test {
   void declare_evaluator() {
     declare({.reads = {"num_layers"},
              .required = {},
-             .idle = {{Effect::kSchedule, "nothing is trained here"}},
+             .idle = {{megatron::Effect::kSchedule, "nothing is trained here"}},
              .idle_fields = {}});
   }
 
@@ -124,10 +124,12 @@ class ArgumentFlagsTest : public testing::Test {
     return flags_.parse(static_cast<int>(arguments.size()), arguments.data(), out_, err_);
   }
 
-  std::optional<FieldValue> field(std::string_view dest) const { return values_.field(dest); }
+  std::optional<megatron::FieldValue> field(std::string_view dest) const {
+    return values_.field(dest);
+  }
 
   Flags flags_{"program", "does something"};
-  ArgumentValues values_;
+  megatron::ArgumentValues values_;
   std::optional<int64_t> seed_;
   std::ostringstream out_;
   std::ostringstream err_;
@@ -139,18 +141,18 @@ TEST_F(ArgumentFlagsTest, ValuesGoToTheFieldsByType) {
                    "0.5", "a", "0.5", "b", "--disable-bias-linear", "--lr-decay-style", "cosine"}),
             std::nullopt);
   EXPECT_EQ(err_.str(), "");
-  EXPECT_EQ(field("num_layers"), FieldValue(int64_t{24}));
-  EXPECT_EQ(field("lr"), FieldValue(1.0));
-  EXPECT_EQ(field("norm_epsilon"), FieldValue(1e-6));
-  EXPECT_EQ(field("add_bias_linear"), FieldValue(false));
-  EXPECT_EQ(field("lr_decay_style"), FieldValue("cosine"));
+  EXPECT_EQ(field("num_layers"), megatron::FieldValue(int64_t{24}));
+  EXPECT_EQ(field("lr"), megatron::FieldValue(1.0));
+  EXPECT_EQ(field("norm_epsilon"), megatron::FieldValue(1e-6));
+  EXPECT_EQ(field("add_bias_linear"), megatron::FieldValue(false));
+  EXPECT_EQ(field("lr_decay_style"), megatron::FieldValue("cosine"));
   EXPECT_EQ(values_.field("data_path"),
-            FieldValue(std::vector<std::string>{"0.5", "a", "0.5", "b"}));
+            megatron::FieldValue(std::vector<std::string>{"0.5", "a", "0.5", "b"}));
   EXPECT_THAT(values_.given_flags(),
               ElementsAre("--num-layers", "--lr", "--norm-epsilon", "--data-path",
                           "--disable-bias-linear", "--lr-decay-style"));
   EXPECT_FALSE(values_.given("min_lr"));
-  EXPECT_EQ(field("min_lr"), FieldValue(0.0));
+  EXPECT_EQ(field("min_lr"), megatron::FieldValue(0.0));
 }
 
 TEST_F(ArgumentFlagsTest, ErrorsAreThoseOfDeclaredFlags) {
@@ -177,7 +179,7 @@ TEST_F(ArgumentFlagsTest, OlderNameIsTakenWithANote) {
   declare_trainer();
   EXPECT_EQ(parse({"--num-layers", "2", "--lr", "1", "--warmup", "0.1"}), std::nullopt);
   EXPECT_EQ(err_.str(), "note: --warmup is the old name of --lr-warmup-fraction\n");
-  EXPECT_EQ(field("lr_warmup_fraction"), FieldValue(0.1));
+  EXPECT_EQ(field("lr_warmup_fraction"), megatron::FieldValue(0.1));
 }
 
 TEST_F(ArgumentFlagsTest, NotesNameEveryIgnoredFlagByReason) {
@@ -188,7 +190,7 @@ TEST_F(ArgumentFlagsTest, NotesNameEveryIgnoredFlagByReason) {
   EXPECT_EQ(err_.str(),
             "note: ignored: --profile-step-start, --profile-ranks (profiling)\n"
             "note: ignored: --wandb-project (no W&B is written)\n");
-  EXPECT_EQ(field("profile_step_start"), FieldValue(int64_t{4}));
+  EXPECT_EQ(field("profile_step_start"), megatron::FieldValue(int64_t{4}));
 }
 
 TEST_F(ArgumentFlagsTest, WhatTheProgramWouldHaveToHeedIsRefused) {
@@ -235,7 +237,7 @@ TEST_F(ArgumentFlagsTest, TheProgramsOwnFlagsWin) {
 TEST(ArgumentFlagNamesTest, ARowsOtherNamesMeanTheProgramsOwnFlag) {
   Flags flags("program", "does something");
   double epsilon = 0;
-  ArgumentValues values;
+  megatron::ArgumentValues values;
   flags.arguments(kRows, {}, &values);
   flags.value("--norm-epsilon", &epsilon, "EPS", "declared behind the rows, and wins");
   const char* arguments[] = {"program", "--layernorm_epsilon", "0.25"};
@@ -248,7 +250,7 @@ TEST(ArgumentFlagNamesTest, ARowsOtherNamesMeanTheProgramsOwnFlag) {
 TEST_F(ArgumentFlagsTest, APrefixMeansAReadFlagBeforeOthers) {
   declare_evaluator();
   EXPECT_EQ(parse({"--num", "3"}), std::nullopt) << "not --num-experts";
-  EXPECT_EQ(field("num_layers"), FieldValue(int64_t{3}));
+  EXPECT_EQ(field("num_layers"), megatron::FieldValue(int64_t{3}));
   EXPECT_EQ(parse({"--profile", "3"}), 2) << "two others";
   EXPECT_THAT(err_.str(), HasSubstr("could be --profile-step-start, --profile-ranks"));
 }

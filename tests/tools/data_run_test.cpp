@@ -57,7 +57,7 @@ TEST_F(DataRunTest, DefaultsAreMegatrons) {
   ASSERT_TRUE(run.has_value()) << run.status().message();
   EXPECT_EQ(run->config.split, "969, 30, 1");
   EXPECT_EQ(run->config.seed, 1234);
-  EXPECT_EQ(run->config.version.name, newest_megatron_version().name);
+  EXPECT_EQ(run->config.version.name, megatron::newest_megatron_version().name);
   EXPECT_TRUE(run->config.extra_token);
   EXPECT_THAT(run->config.samples, ElementsAre(200, 200, 200));
   EXPECT_EQ(run->train_iters, 100);

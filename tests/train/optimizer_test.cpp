@@ -5,7 +5,7 @@
 
 #include "tests/nn/small_model.h"
 
-namespace meg {
+namespace meg::train {
 namespace {
 
 /// What two steps of such many equal micro-batches leave of the weights, and the last one's norm.
@@ -19,7 +19,7 @@ Trained train(at::ScalarType dtype, int64_t micro_batches, bool only) {
   options.params_dtype = dtype;
   options.hidden_dropout = options.attention_dropout = 0;
   nn::GptModel model = test::small_model(test::small_config(), options);
-  auto optimizer = train::Optimizer::create(model, nullptr, {});
+  auto optimizer = Optimizer::create(model, nullptr, {});
   EXPECT_TRUE(optimizer.has_value()) << optimizer.status().message();
   const at::Tensor tokens = test::small_tokens(model.config());
   Trained trained;
@@ -63,4 +63,4 @@ TEST(Optimizer, TakesTwoEqualHalvesForTheWhole) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::train

@@ -20,7 +20,7 @@
 #include "tools/common/flags.h"
 #include "tools/pretrain_gpt_flags.h"
 
-namespace meg {
+namespace meg::train {
 namespace {
 
 using nlohmann::json;
@@ -95,11 +95,11 @@ std::vector<std::string> command_line(const json& entry, const char* start,
   return arguments;
 }
 
-using Change = std::function<void(train::TrainerOptions&)>;
+using Change = std::function<void(TrainerOptions&)>;
 
-Result<std::unique_ptr<train::Trainer>> trainer_of(const std::vector<std::string>& arguments,
-                                                   std::vector<std::string>& lines,
-                                                   const Change& change = nullptr) {
+Result<std::unique_ptr<Trainer>> trainer_of(const std::vector<std::string>& arguments,
+                                            std::vector<std::string>& lines,
+                                            const Change& change = nullptr) {
   std::vector<const char*> argv = {"pretrain_gpt"};
   for (const std::string& argument : arguments) argv.push_back(argument.c_str());
   tools::PretrainFlags run;
@@ -110,19 +110,18 @@ Result<std::unique_ptr<train::Trainer>> trainer_of(const std::vector<std::string
   const auto code = flags.parse(static_cast<int>(argv.size()), argv.data(), out, err);
   EXPECT_FALSE(code.has_value()) << err.str();
   MEG_RETURN_IF_ERROR(tools::finish_pretrain_flags(run));
-  MEG_ASSIGN_OR_RETURN(train::TrainerOptions options,
-                       tools::resolve_pretrain_flags(run, kVocabulary));
+  MEG_ASSIGN_OR_RETURN(TrainerOptions options, tools::resolve_pretrain_flags(run, kVocabulary));
   if (change) change(options);
-  return train::Trainer::create(
-      std::move(options), {.print = [&lines](const std::string& line) { lines.push_back(line); },
-                           .received_signal = {}});
+  return Trainer::create(std::move(options),
+                         {.print = [&lines](const std::string& line) { lines.push_back(line); },
+                          .received_signal = {}});
 }
 
 void expect_near(double found, double expected, double bound, const std::string& what) {
   EXPECT_LE(std::abs(found - expected), bound * std::abs(expected)) << what << " " << found;
 }
 
-void expect_step(const train::StepReport& step, const json& expected, const Bounds& bounds) {
+void expect_step(const StepReport& step, const json& expected, const Bounds& bounds) {
   SCOPED_TRACE(fmt::format("iteration {}", step.iteration));
   EXPECT_EQ(step.iteration, expected["iteration"].get<int64_t>());
   expect_near(step.lr, expected["lr"], 1e-12, "lr");
@@ -142,16 +141,19 @@ void expect_step(const train::StepReport& step, const json& expected, const Boun
   }
 }
 
-Result<OptimizerState> optimizer_in(const std::string& folder) {
-  MEG_ASSIGN_OR_RETURN(const CheckpointFolder found, find_checkpoint(folder));
-  MEG_ASSIGN_OR_RETURN(const MegatronCheckpoint checkpoint, MegatronCheckpoint::open(found));
-  MEG_ASSIGN_OR_RETURN(const TrainingState state,
-                       read_training_state(checkpoint, {.no_load_rng = true}));
+Result<checkpoint::OptimizerState> optimizer_in(const std::string& folder) {
+  MEG_ASSIGN_OR_RETURN(const checkpoint::CheckpointFolder found,
+                       checkpoint::find_checkpoint(folder));
+  MEG_ASSIGN_OR_RETURN(const checkpoint::MegatronCheckpoint checkpoint,
+                       checkpoint::MegatronCheckpoint::open(found));
+  MEG_ASSIGN_OR_RETURN(const checkpoint::TrainingState state,
+                       checkpoint::read_training_state(checkpoint, {.no_load_rng = true}));
   return *state.optimizer;
 }
 
 /// Rates in a checkpoint are those of the step that comes next.
-void expect_group(const ParamGroupState& group, const ParamGroupState& expected) {
+void expect_group(const checkpoint::ParamGroupState& group,
+                  const checkpoint::ParamGroupState& expected) {
   expect_near(group.lr, expected.lr, 1e-12, "saved lr");
   expect_near(group.weight_decay, expected.weight_decay, 1e-12, "saved weight decay");
   EXPECT_EQ(group.step, expected.step);
@@ -172,11 +174,11 @@ TEST_P(PretrainGolden, FollowsMegatronStepByStep) {
   size_t steps = 0;
   size_t evaluations = 0;
   (*trainer)->watch(
-      [&](const train::StepReport& step) {
+      [&](const StepReport& step) {
         ASSERT_LT(steps, log["iterations"].size());
         expect_step(step, log["iterations"][steps++], run.bounds);
       },
-      [&](const train::EvaluationReport& evaluation) {
+      [&](const EvaluationReport& evaluation) {
         ASSERT_LT(evaluations, log["evaluations"].size());
         const json& expected = log["evaluations"][evaluations++];
         EXPECT_EQ(evaluation.iteration, expected["after_iteration"].get<int64_t>());
@@ -218,9 +220,8 @@ TEST(PretrainGoldenLog, ParamsNormsAreThoseOfMegatronsWeights) {
     const json log = read_json(std::string(name) + "/log.json");
     const std::string start = std::string(name) + "/start";
     std::vector<std::string> lines;
-    auto trainer =
-        trainer_of(command_line(manifest_entry(name), start.c_str(), folder), lines,
-                   [](train::TrainerOptions& options) { options.log_params_norm = true; });
+    auto trainer = trainer_of(command_line(manifest_entry(name), start.c_str(), folder), lines,
+                              [](TrainerOptions& options) { options.log_params_norm = true; });
     ASSERT_TRUE(trainer.has_value()) << trainer.error().message();
     ASSERT_TRUE((*trainer)->run().ok());
     std::filesystem::current_path(before);
@@ -244,4 +245,4 @@ TEST(PretrainGoldenLog, ParamsNormsAreThoseOfMegatronsWeights) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::train

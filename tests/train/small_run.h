@@ -14,25 +14,25 @@
 
 namespace meg::test {
 
-inline GptConfig two_layers() {
-  GptConfig config = small_config();
+inline model::GptConfig two_layers() {
+  model::GptConfig config = small_config();
   config.num_layers = 2;
   return config;
 }
 
 /// A run over made-up documents, of six steps with an evaluation after every second one.
-inline train::TrainerOptions small_run(const RunLength& given = {},
-                                       const GptConfig& config = two_layers(),
+inline train::TrainerOptions small_run(const samples::RunLength& given = {},
+                                       const model::GptConfig& config = two_layers(),
                                        int64_t micro_batches = 2) {
   at::set_num_threads(1);
   const int64_t batch_size = 2 * micro_batches;
   const auto batches =
-      BatchSchedule::create({.global_batch_size = batch_size, .micro_batch_size = 2});
-  RunLength length = given;
+      samples::BatchSchedule::create({.global_batch_size = batch_size, .micro_batch_size = 2});
+  samples::RunLength length = given;
   if (!length.train_iters.has_value()) {
     length = {.train_iters = 6, .eval_iters = 1, .eval_interval = 2};
   }
-  const auto counts = count_samples(length, *batches, newest_megatron_version());
+  const auto counts = samples::count_samples(length, *batches, megatron::newest_megatron_version());
   EXPECT_TRUE(counts.has_value()) << counts.status().message();
 
   train::TrainerOptions options;

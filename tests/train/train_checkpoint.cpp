@@ -8,26 +8,26 @@
 #include <string>
 #include <vector>
 
+#include "libmeg/schedule/scheduler_flags.h"
 #include "libmeg/train/checkpointing.h"
-#include "libmeg/train/schedule/scheduler_flags.h"
-#include "libmeg/train/train_step.h"
+#include "libmeg/train/internal/train_step.h"
 #include "tests/nn/oracle_model.h"
 
-namespace meg {
+namespace meg::train {
 namespace {
 
-using train::Optimizer;
-
-std::optional<double> number(const MegatronCheckpoint& checkpoint, std::string_view name) {
-  const std::optional<FieldValue> value = checkpoint.arg(name);
+std::optional<double> number(const checkpoint::MegatronCheckpoint& checkpoint,
+                             std::string_view name) {
+  const std::optional<megatron::FieldValue> value = checkpoint.arg(name);
   if (!value.has_value()) return std::nullopt;
   if (const auto* integer = std::get_if<int64_t>(&*value)) return static_cast<double>(*integer);
   const auto* real = std::get_if<double>(&*value);
   return real == nullptr ? std::nullopt : std::optional(*real);
 }
 
-train::SchedulerFlags schedule_of(const MegatronCheckpoint& checkpoint, int64_t batch_size) {
-  train::SchedulerFlags flags;
+schedule::SchedulerFlags schedule_of(const checkpoint::MegatronCheckpoint& checkpoint,
+                                     int64_t batch_size) {
+  schedule::SchedulerFlags flags;
   flags.train_iters = static_cast<int64_t>(*number(checkpoint, "train_iters"));
   flags.lr_warmup_iters = static_cast<int64_t>(*number(checkpoint, "lr_warmup_iters"));
   flags.global_batch_size = batch_size;
@@ -50,8 +50,8 @@ class WindowBatches {
     positions_ = at::arange(s).expand_as(tokens_[0]).contiguous();
   }
 
-  train::NextMicroBatch next() {
-    return [this]() -> Result<const MicroBatch*> {
+  NextMicroBatch next() {
+    return [this]() -> Result<const samples::MicroBatch*> {
       const int64_t i = taken_++;
       batch_.samples = tokens_.size(1);
       batch_.sequence_length = tokens_.size(2);
@@ -70,26 +70,28 @@ class WindowBatches {
   }
 
   at::Tensor tokens_, labels_, masks_, positions_;
-  MicroBatch batch_;
+  samples::MicroBatch batch_;
   int64_t taken_ = 0;
 };
 
 Status train_and_save(const std::string& load, const at::Tensor& windows, const at::Tensor& masks,
                       const std::string& save) {
-  MEG_ASSIGN_OR_RETURN(const MegatronCheckpoint checkpoint, test::open_checkpoint(load));
+  MEG_ASSIGN_OR_RETURN(const checkpoint::MegatronCheckpoint checkpoint,
+                       test::open_checkpoint(load));
   MEG_ASSIGN_OR_RETURN(nn::GptModel model, test::model_of(checkpoint));
   MEG_ASSIGN_OR_RETURN(auto optimizer, Optimizer::create(model, nullptr, {.clip_grad = 0}));
   const int64_t micro_batches = windows.size(1);
   const int64_t batch_size = micro_batches * windows.size(2);
-  MEG_ASSIGN_OR_RETURN(train::OptimizerParamScheduler scheduler,
-                       train::get_optimizer_param_scheduler(schedule_of(checkpoint, batch_size)));
-  const bool per_token = checkpoint.arg("calculate_per_token_loss") == FieldValue(true);
+  MEG_ASSIGN_OR_RETURN(
+      schedule::OptimizerParamScheduler scheduler,
+      schedule::get_optimizer_param_scheduler(schedule_of(checkpoint, batch_size)));
+  const bool per_token = checkpoint.arg("calculate_per_token_loss") == megatron::FieldValue(true);
   for (int64_t i = 0; i < windows.size(0); ++i) {
     WindowBatches batches(windows[i], masks[i]);
-    MEG_ASSIGN_OR_RETURN(const auto losses,
-                         train::forward_backward(model, *optimizer, batches.next(), micro_batches,
-                                                 per_token ? train::StepLoss::kMeanOfTokens
-                                                           : train::StepLoss::kMeanOfMicroBatches));
+    MEG_ASSIGN_OR_RETURN(
+        const auto losses,
+        forward_backward(model, *optimizer, batches.next(), micro_batches,
+                         per_token ? StepLoss::kMeanOfTokens : StepLoss::kMeanOfMicroBatches));
     const Optimizer::Rates rates = {.lr = scheduler.lr(),
                                     .weight_decay = scheduler.weight_decay(),
                                     .decoupled_lr = scheduler.decoupled_lr()};
@@ -98,10 +100,10 @@ Status train_and_save(const std::string& load, const at::Tensor& windows, const 
     MEG_ASSIGN_OR_RETURN(const double params_norm, optimizer->params_norm());
     fmt::print(R"({{"loss": {}, "grad_norm": {}, "params_norm": {}, "lr": {}, "decoupled_lr": {}}})"
                "\n",
-               train::reported_loss(losses, /*over_tokens=*/true), outcome.grad_norm, params_norm,
+               reported_loss(losses, /*over_tokens=*/true), outcome.grad_norm, params_norm,
                rates.lr, rates.decoupled_lr.value_or(rates.lr));
   }
-  TrainingArgs args;
+  checkpoint::TrainingArgs args;
   for (const char* name :
        {"num_layers", "hidden_size", "ffn_hidden_size", "num_attention_heads", "kv_channels",
         "max_position_embeddings", "padded_vocab_size", "make_vocab_size_divisible_by",
@@ -110,23 +112,23 @@ Status train_and_save(const std::string& load, const at::Tensor& windows, const 
   }
   args.set("tokenizer_type", {std::string("NullTokenizer")});
   args.set("untie_embeddings_and_output_weights",
-           {checkpoint.arg("untie_embeddings_and_output_weights") == FieldValue(true)});
-  train::CheckpointOptions options;
+           {checkpoint.arg("untie_embeddings_and_output_weights") == megatron::FieldValue(true)});
+  CheckpointOptions options;
   options.save = save;
-  train::CheckpointSaver saver(options, args, /*seed=*/1);
+  CheckpointSaver saver(options, args, /*seed=*/1);
   return saver.save({.iteration = windows.size(0)},
                     {.model = model, .optimizer = *optimizer, .scheduler = scheduler},
                     [](const std::string&) {});
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::train
 
 int main(int count, char** arguments) {
   if (count != 5) return 2;
   const at::Tensor windows = meg::test::read_npy<int64_t>(arguments[2]);
   const at::Tensor masks = meg::test::read_npy<int64_t>(arguments[3]);
-  const meg::Status status = meg::train_and_save(arguments[1], windows, masks, arguments[4]);
+  const meg::Status status = meg::train::train_and_save(arguments[1], windows, masks, arguments[4]);
   if (!status.ok()) fmt::print(stderr, "error: {}\n", status.message());
   return status.ok() ? 0 : 1;
 }

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "libmeg/train/train_step.h"
+#include "libmeg/train/internal/train_step.h"
 #include "libmeg/train/trainer.h"
 #include "tests/nn/small_model.h"
 #include "tests/temp_folder.h"
@@ -25,8 +25,8 @@ using ::testing::HasSubstr;
 
 constexpr int64_t kBatch = 4;
 
-TrainingArgs args_of(const GptConfig& config) {
-  TrainingArgs args;
+checkpoint::TrainingArgs args_of(const model::GptConfig& config) {
+  checkpoint::TrainingArgs args;
   for (const auto& [name, value] : {std::pair("num_layers", config.num_layers),
                                     {"hidden_size", config.hidden_size},
                                     {"ffn_hidden_size", config.ffn_hidden_size},
@@ -50,13 +50,13 @@ TrainerOptions small_options(int64_t train_iters) {
   TrainerOptions options;
   options.config = test::small_config();
   options.batch_schedule =
-      *BatchSchedule::create({.global_batch_size = kBatch, .micro_batch_size = 2});
+      *samples::BatchSchedule::create({.global_batch_size = kBatch, .micro_batch_size = 2});
   options.config.num_layers = 2;
   options.model.hidden_dropout = options.model.attention_dropout = 0;
   options.schedule.train_iters = train_iters;
   options.schedule.global_batch_size = kBatch;
   options.schedule.lr = 0.01;
-  options.schedule.lr_decay_style = LrDecayStyle::kConstant;
+  options.schedule.lr_decay_style = schedule::LrDecayStyle::kConstant;
   options.data.sequence_length = options.batches.sample.sequence_length = 12;
   options.data.vocab_size = 24;
   options.data.eod = options.batches.sample.eod = 23;
@@ -123,7 +123,7 @@ class MaskedBatches {
   }
 
   NextMicroBatch next(bool counts_positions = false) {
-    return [this, counts_positions]() -> Result<const MicroBatch*> {
+    return [this, counts_positions]() -> Result<const samples::MicroBatch*> {
       const size_t i = taken_++;
       const auto numbers = [](const at::Tensor& tensor) {
         return std::span(tensor.mutable_data_ptr<int64_t>(), static_cast<size_t>(tensor.size(0)));
@@ -142,12 +142,12 @@ class MaskedBatches {
  private:
   std::vector<int64_t> kept_;
   std::vector<at::Tensor> tokens_, labels_, masks_, positions_;
-  MicroBatch batch_;
+  samples::MicroBatch batch_;
   size_t taken_ = 0;
 };
 
 TEST(TrainerOptionsTest, PerTokenLossWeighsAllTokensOfAStepAlike) {
-  const GptConfig config = test::small_config();
+  const model::GptConfig config = test::small_config();
   const at::Tensor tokens = at::arange(2 * 13).mul(7919).remainder(24).view({2, 13});
   const std::vector<int64_t> kept = {12, 3};
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
@@ -206,7 +206,7 @@ double norm_of_two_samples(nn::GptModel& model, const at::Tensor& tokens, bool w
 }
 
 TEST(TrainerOptionsTest, GradReduceInBf16AddsMicroBatchesInBf16) {
-  const GptConfig config = test::small_config();
+  const model::GptConfig config = test::small_config();
   const at::Tensor tokens = at::arange(2 * 13).mul(7919).remainder(24).view({2, 13});
   nn::GptOptions options;
   options.params_dtype = at::kBFloat16;
@@ -280,7 +280,7 @@ TEST(TrainerOptionsTest, LogsTheParamsNormBehindEveryStep) {
 TEST(TrainerOptionsTest, SkippedIterationsReadTheirBatchAndDoNothingElse) {
   TrainerOptions options = small_options(5);
   options.schedule.lr = 0;  // The weights stay, so that a loss tells which batch it is of.
-  options.schedule.lr_decay_style = LrDecayStyle::kLinear;
+  options.schedule.lr_decay_style = schedule::LrDecayStyle::kLinear;
   const FinishedRun plain = run(options);
   options.iterations_to_skip = {1, 2, 7};
   const FinishedRun skipping = run(options);
@@ -344,7 +344,7 @@ TEST(TrainerOptionsTest, MissingCheckpointsAreAWarningOrAnError) {
 }
 
 TEST(TrainerOptionsTest, TheDecoupledRateMovesTheEmbeddingAlone) {
-  const GptConfig config = test::small_llama_config();  // with an output layer of its own
+  const model::GptConfig config = test::small_llama_config();  // with an output layer of its own
   nn::GptModel plain = test::small_model(config);
   nn::GptModel decoupled = test::small_model(config);
   for (nn::GptModel* model : {&plain, &decoupled}) {
@@ -371,7 +371,7 @@ TEST(TrainerOptionsTest, ARunWithADecoupledRateIsResumedToTheBit) {
   TrainerOptions options = small_options(4);
   options.schedule.decoupled_lr = 0.05;
   options.schedule.decoupled_min_lr = 0.01;
-  options.schedule.lr_decay_style = LrDecayStyle::kLinear;
+  options.schedule.lr_decay_style = schedule::LrDecayStyle::kLinear;
   options.checkpoints.save = folder.path();
   options.checkpoints.save_interval = 2;
   const FinishedRun straight = run(options);
@@ -399,7 +399,7 @@ TEST(TrainerOptionsTest, NamesWhatMegatronRefuses) {
             "fp32_residual_connection: expected it with fp16 or bf16, found neither");
   options = small_options(1);
   options.schedule.decoupled_lr = 0.1;
-  options.checkpoints.names = NameFamily::kLegacy;
+  options.checkpoints.names = model::NameFamily::kLegacy;
   EXPECT_THAT(run(options).status.message(), HasSubstr("decoupled_lr: expected it with core's"));
   options = small_options(1);
   options.schedule.decoupled_min_lr = 0.1;

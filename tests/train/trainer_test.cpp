@@ -12,12 +12,12 @@
 #include <utility>
 #include <vector>
 
-#include "libmeg/checkpoint/torch_file/torch_file.h"
+#include "libmeg/checkpoint/container/torch_file/torch_file.h"
 #include "tests/checkpoint/transfer_files.h"
 #include "tests/temp_folder.h"
 #include "tests/train/small_run.h"
 
-namespace meg {
+namespace meg::train {
 namespace {
 
 using test::small_run;
@@ -26,7 +26,7 @@ using test::TempFolder;
 
 constexpr char kPoisoned[] = "decoder.layers.1.mlp.linear_fc2.weight";
 
-at::Tensor parameter(train::Trainer& trainer, const std::string& name) {
+at::Tensor parameter(Trainer& trainer, const std::string& name) {
   for (const nn::GptParameter& parameter : trainer.model().parameters()) {
     if (parameter.name == name) return parameter.tensor;
   }
@@ -35,7 +35,7 @@ at::Tensor parameter(train::Trainer& trainer, const std::string& name) {
 }
 
 /// From now on the parameter's gradient has one such number in it, while losses stay as they are.
-void poison_gradient(train::Trainer& trainer, float value) {
+void poison_gradient(Trainer& trainer, float value) {
   at::Tensor weight = parameter(trainer, kPoisoned);
   weight.register_hook([value](const at::Tensor& gradient) {
     at::Tensor poisoned = gradient.clone();
@@ -56,7 +56,7 @@ TEST(Trainer, DiesOfNonFiniteGradientsBeforeTheyAreApplied) {
       SmallTrainer run(options);
       ASSERT_NE(run.trainer, nullptr) << run.status.message();
       run.trainer->watch(
-          [&](const train::StepReport& step) {
+          [&](const StepReport& step) {
             if (step.iteration == 3) poison_gradient(*run.trainer, value);
           },
           {});
@@ -91,7 +91,7 @@ TEST(Trainer, SkipsStepsOfNonFiniteGradientsWithADynamicLossScale) {
   const at::Tensor before = parameter(*run.trainer, kPoisoned).detach().clone();
   std::vector<double> scales;
   run.trainer->watch(
-      [&](const train::StepReport& step) {
+      [&](const StepReport& step) {
         EXPECT_TRUE(step.outcome.skipped);
         scales.push_back(step.loss_scale);
       },
@@ -132,7 +132,7 @@ using Evaluations = std::vector<std::pair<int64_t, double>>;
 /// Iteration and loss of every evaluation while the run trains.
 Evaluations evaluations_of(SmallTrainer& run) {
   Evaluations found;
-  run.trainer->watch({}, [&](const train::EvaluationReport& report) {
+  run.trainer->watch({}, [&](const EvaluationReport& report) {
     found.emplace_back(report.iteration, report.lm_loss);
   });
   const Status status = run.run();
@@ -223,7 +223,8 @@ TEST(Trainer, NoDamagedTensorOrValueIsLoaded) {
   SmallTrainer saved(options);
   EXPECT_TRUE(saved.run().ok());
   options.checkpoints.load = std::exchange(options.checkpoints.save, {});
-  const auto file = TorchFile::open(folder.path("save/iter_0000006/mp_rank_00/model_optim_rng.pt"));
+  const auto file =
+      checkpoint::TorchFile::open(folder.path("save/iter_0000006/mp_rank_00/model_optim_rng.pt"));
   ASSERT_TRUE(file.has_value()) << file.status().message();
   // Weights, both moments and generators.
   ASSERT_GT(file->storages().size(), 3 * saved.trainer->model().parameters().size());
@@ -264,7 +265,7 @@ TEST(Trainer, RefusesMomentsThatNeverMove) {
 }
 
 TEST(Trainer, EvaluatesFromAnIterationOn) {
-  RunLength length{.train_iters = 6, .eval_iters = 1, .eval_interval = 2};
+  samples::RunLength length{.train_iters = 6, .eval_iters = 1, .eval_interval = 2};
   length.start_eval_at_iter = 4;
   SmallTrainer run(small_run(length));
   const Evaluations found = evaluations_of(run);
@@ -274,4 +275,4 @@ TEST(Trainer, EvaluatesFromAnIterationOn) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::train

@@ -22,23 +22,23 @@ struct EffectWords {
   std::string_view noun;   ///< What "would change".
 };
 
-EffectWords words_of(Effect effect) {
+EffectWords words_of(megatron::Effect effect) {
   switch (effect) {
-    case Effect::kModel:
+    case megatron::Effect::kModel:
       return {"Model", "model"};
-    case Effect::kData:
+    case megatron::Effect::kData:
       return {"Data", "data"};
-    case Effect::kSchedule:
+    case megatron::Effect::kSchedule:
       return {"Schedule", "schedule"};
-    case Effect::kOptimizer:
+    case megatron::Effect::kOptimizer:
       return {"Optimizer", "optimizer"};
-    case Effect::kCheckpoint:
+    case megatron::Effect::kCheckpoint:
       return {"Checkpoint", "checkpoint"};
-    case Effect::kParallel:
+    case megatron::Effect::kParallel:
       return {"Parallelism", "parallelism"};
-    case Effect::kLog:
+    case megatron::Effect::kLog:
       return {"Logging", "log"};
-    case Effect::kNone:
+    case megatron::Effect::kNone:
       break;
   }
   return {"Other", "nothing"};
@@ -48,9 +48,9 @@ bool contains(const auto& names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-Arity arity_of(ArgumentArity arity) {
-  if (arity == ArgumentArity::kSwitch) return Arity::kSwitch;
-  return arity == ArgumentArity::kValue ? Arity::kValue : Arity::kList;
+Arity arity_of(megatron::ArgumentArity arity) {
+  if (arity == megatron::ArgumentArity::kSwitch) return Arity::kSwitch;
+  return arity == megatron::ArgumentArity::kValue ? Arity::kValue : Arity::kList;
 }
 
 template <class T>
@@ -72,11 +72,11 @@ void set_range(FlagSpec& spec, std::string_view range) {
 }
 
 /// A flag that the table says all about: of its values those pass that libmeg follows anyway.
-bool is_read_by_table(const ArgumentRow& row) {
+bool is_read_by_table(const megatron::ArgumentRow& row) {
   return !row.supported.empty() && !row.help.empty();
 }
 
-void set_use(FlagSpec& spec, const ArgumentRow& row, const ArgumentScope& scope) {
+void set_use(FlagSpec& spec, const megatron::ArgumentRow& row, const ArgumentScope& scope) {
   const EffectWords effect = words_of(row.effect);
   const auto idle = scope.idle.find(row.effect);
   const auto idle_field = scope.idle_fields.find(row.dest);
@@ -101,14 +101,14 @@ void set_use(FlagSpec& spec, const ArgumentRow& row, const ArgumentScope& scope)
   if (spec.reason.empty()) spec.reason = fmt::format("would change the {}", effect.noun);
 }
 
-FlagSpec spec_of(const ArgumentRow& row, const ArgumentFamilyRows& family) {
+FlagSpec spec_of(const megatron::ArgumentRow& row, const ArgumentFamilyRows& family) {
   FlagSpec spec;
   spec.name = row.flag;
   spec.arity = arity_of(row.arity);
-  spec.may_be_empty = row.arity == ArgumentArity::kList;
+  spec.may_be_empty = row.arity == megatron::ArgumentArity::kList;
   spec.target = ArgumentField{&row, family.values, family.values->field(row.dest).value()};
   spec.group = words_of(row.effect).group;
-  if (row.arity != ArgumentArity::kSwitch) {
+  if (row.arity != megatron::ArgumentArity::kSwitch) {
     spec.metavar = row.metavar.empty() ? "VALUE" : row.metavar;
   }
   spec.help = row.help;
@@ -130,7 +130,7 @@ class RowAdder {
     }
   }
 
-  void add(const ArgumentRow& row, const ArgumentFamilyRows& family) {
+  void add(const megatron::ArgumentRow& row, const ArgumentFamilyRows& family) {
     FlagSpec*& owner = owners_[plain(row.flag)];
     if (owner == nullptr) {
       owner = table_.flags.emplace_back(std::make_unique<FlagSpec>(spec_of(row, family))).get();
@@ -156,24 +156,24 @@ class RowAdder {
 };
 
 /// A list of one word as that word: Megatron takes it so where the default is no list.
-std::optional<FieldValue> only_word(const FieldValue& value) {
+std::optional<megatron::FieldValue> only_word(const megatron::FieldValue& value) {
   const auto* list = std::get_if<std::vector<std::string>>(&value);
   if (list == nullptr || list->size() != 1) return std::nullopt;
-  return megatron::parse_python_value(list->front()).value_or(FieldValue(list->front()));
+  return megatron::parse_python_value(list->front()).value_or(megatron::FieldValue(list->front()));
 }
 
 bool is_refused(const FlagSpec& spec) {
   const auto* target = std::get_if<ArgumentField>(&spec.target);
   if (target == nullptr || spec.use == FlagSpec::Use::kPassed) return false;
   const ArgumentField& field = *target;
-  const FieldValue value = field.values->field(field.row->dest).value();
-  if (same_field(value, field.default_value)) return false;
+  const megatron::FieldValue value = field.values->field(field.row->dest).value();
+  if (megatron::same_field(value, field.default_value)) return false;
   const auto* text = std::get_if<std::string>(&value);
   const std::vector<std::string_view> supported = megatron::words_of(field.row->supported);
   if (text != nullptr && !supported.empty()) return !contains(supported, *text);
   if (spec.use != FlagSpec::Use::kRefused) return false;
-  const std::optional<FieldValue> word = only_word(value);
-  return !word.has_value() || !same_field(*word, field.default_value);
+  const std::optional<megatron::FieldValue> word = only_word(value);
+  return !word.has_value() || !megatron::same_field(*word, field.default_value);
 }
 
 /// The value of a flag that is refused for its value alone.
@@ -223,7 +223,8 @@ std::string_view family_name(megatron::ArgumentFamily family) {
 }
 
 /// What becomes of a flag, and why.
-std::pair<std::string_view, std::string> fate_of(const ArgumentRow& row, const FlagSpec& spec) {
+std::pair<std::string_view, std::string> fate_of(const megatron::ArgumentRow& row,
+                                                 const FlagSpec& spec) {
   switch (spec.use) {
     case FlagSpec::Use::kPassed:
       return {"ignored", spec.reason};
@@ -254,7 +255,7 @@ std::string argument_list(const FlagTable& table) {
 void add_argument_flags(FlagTable& table) {
   RowAdder adder(table);
   for (const ArgumentFamilyRows& family : std::exchange(table.families, {})) {
-    for (const ArgumentRow& row : family.rows) adder.add(row, family);
+    for (const megatron::ArgumentRow& row : family.rows) adder.add(row, family);
   }
 }
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "libmeg/core/result.h"
+#include "libmeg/base/result.h"
 
 namespace meg::tools {
 

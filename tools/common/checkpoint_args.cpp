@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "libmeg/checkpoint/megatron/model_arguments.h"
+#include "libmeg/checkpoint/dialects/mp_rank/model_arguments.h"
 #include "libmeg/megatron/argument_table.h"
 #include "libmeg/megatron/field_reader.h"
 #include "tools/common/open_weights.h"
@@ -19,8 +19,8 @@ bool is_taken(const megatron::ArgumentRow& row) {
 }  // namespace
 
 Status take_checkpoint_args(megatron::ArgumentValues& args) {
-  const FieldLookup fields = args.lookup();
-  FieldReader reader(fields);
+  const megatron::FieldLookup fields = args.lookup();
+  megatron::FieldReader reader(fields);
   std::optional<std::string> folder;
   std::optional<int64_t> ckpt_step;
   reader.take("load", folder);
@@ -28,11 +28,12 @@ Status take_checkpoint_args(megatron::ArgumentValues& args) {
   if (!folder.has_value()) {
     return Status(StatusCode::kInvalidArgument, "--use-checkpoint-args needs --load");
   }
-  MEG_ASSIGN_OR_RETURN(const MegatronCheckpoint checkpoint, open_weights(*folder, {}, ckpt_step));
+  MEG_ASSIGN_OR_RETURN(const checkpoint::MegatronCheckpoint checkpoint,
+                       open_weights(*folder, {}, ckpt_step));
   for (const megatron::ArgumentRow& row :
        megatron::argument_rows(megatron::ArgumentFamily::kTraining)) {
     if (!is_taken(row) || args.given(row.dest)) continue;
-    const std::optional<FieldValue> found = argument_of(checkpoint, row);
+    const std::optional<megatron::FieldValue> found = checkpoint::argument_of(checkpoint, row);
     if (!found.has_value() || std::holds_alternative<std::monostate>(*found)) continue;
     args.set(row.dest, *found);
   }

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "libmeg/core/status.h"
+#include "libmeg/base/status.h"
 #include "libmeg/megatron/argument_values.h"
 
 namespace meg::tools {

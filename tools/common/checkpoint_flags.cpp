@@ -3,7 +3,7 @@
 #include <map>
 #include <span>
 
-#include "libmeg/core/mapped_file.h"
+#include "libmeg/io/mapped_file.h"
 
 namespace meg::tools {
 namespace {
@@ -28,15 +28,15 @@ void CheckpointFlags::declare(Flags& flags) {
   size("--make-vocab-size-divisible-by", &make_vocab_size_divisible_by_);
 }
 
-Result<OpenCheckpointOptions> CheckpointFlags::options() const {
-  OpenCheckpointOptions options;
+Result<checkpoint::OpenCheckpointOptions> CheckpointFlags::options() const {
+  checkpoint::OpenCheckpointOptions options;
   if (param_rules_.has_value()) {
-    MEG_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::open(*param_rules_));
+    MEG_ASSIGN_OR_RETURN(const io::MappedFile file, io::MappedFile::open(*param_rules_));
     const std::span<const std::byte> bytes = file.bytes();
     options.param_rules.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     options.param_rules_name = *param_rules_;
   }
-  std::map<std::string, FieldValue, std::less<>> fields;
+  std::map<std::string, megatron::FieldValue, std::less<>> fields;
   const auto add = [&](const char* name, const std::optional<int64_t>& value) {
     if (value.has_value()) fields[name] = *value;
   };
@@ -46,7 +46,7 @@ Result<OpenCheckpointOptions> CheckpointFlags::options() const {
   add("max_position_embeddings", max_position_embeddings_);
   add("padded_vocab_size", padded_vocab_size_);
   add("make_vocab_size_divisible_by", make_vocab_size_divisible_by_);
-  options.fallback = [fields](std::string_view name) -> std::optional<FieldValue> {
+  options.fallback = [fields](std::string_view name) -> std::optional<megatron::FieldValue> {
     const auto found = fields.find(name);
     return found == fields.end() ? std::nullopt : std::optional(found->second);
   };

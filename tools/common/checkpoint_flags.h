@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "libmeg/checkpoint/megatron/megatron_checkpoint.h"
+#include "libmeg/checkpoint/dialects/mp_rank/megatron_checkpoint.h"
 #include "tools/common/flags.h"
 
 namespace meg::tools {
@@ -17,7 +17,7 @@ class CheckpointFlags {
   void declare(Flags& flags);
 
   /// What the flags say, after Flags::parse. Errors of the rules' file name it.
-  Result<OpenCheckpointOptions> options() const;
+  Result<checkpoint::OpenCheckpointOptions> options() const;
 
  private:
   std::optional<std::string> param_rules_;

@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "libmeg/core/printable.h"
+#include "libmeg/text/printable.h"
 
 namespace meg::tools {
 namespace {
@@ -27,7 +27,7 @@ bool looks_like_flag(std::string_view text) {
 
 /// A name as typed where that is safe to print.
 std::string printable_name(std::string_view typed) {
-  const std::string quoted = printable(typed);
+  const std::string quoted = text::printable(typed);
   return quoted.size() == typed.size() + 2 ? std::string(typed) : quoted;
 }
 
@@ -98,13 +98,13 @@ class CommandLineReader {
   Status collect_values(const FlagSpec& spec, std::vector<std::string_view>& values) {
     if (spec.arity == Arity::kSwitch) {
       if (values.empty()) return Status();
-      return usage_error("{}: expected no value, found {}", spec.name, printable(values[0]));
+      return usage_error("{}: expected no value, found {}", spec.name, text::printable(values[0]));
     }
     const bool more = spec.arity == Arity::kList && (values.empty() || table_.positionals.empty());
     while (value_follows() && (more || values.empty())) values.push_back(words_[next_++]);
     if (!values.empty() || spec.may_be_empty) return Status();
     const std::string found =
-        next_ < words_.size() ? printable(words_[next_]) : "the end of the command line";
+        next_ < words_.size() ? text::printable(words_[next_]) : "the end of the command line";
     const std::string_view what = spec.metavar.empty() ? "VALUE" : std::string_view(spec.metavar);
     return usage_error("{}: expected {}, found {}", spec.name, what, found);
   }

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "libmeg/core/result.h"
+#include "libmeg/base/result.h"
 #include "tools/common/flag_names.h"
 
 namespace meg::tools {

@@ -4,7 +4,7 @@
 #include <istream>
 #include <utility>
 
-#include "libmeg/core/printable.h"
+#include "libmeg/text/printable.h"
 
 namespace meg::tools {
 namespace {
@@ -69,7 +69,7 @@ bool is_open_list(std::string_view value) {
 /// The text in the quotes that surround all of `quoted`.
 Result<std::string> unquoted(std::string_view quoted) {
   if (end_of_quoted(quoted) != quoted.size()) {
-    return wrong("expected a closing quote at the end, found {}", printable(quoted));
+    return wrong("expected a closing quote at the end, found {}", text::printable(quoted));
   }
   const std::string_view inside = quoted.substr(1, quoted.size() - 2);
   if (quoted[0] == '\'') return std::string(inside);
@@ -113,7 +113,7 @@ class ConfigReader {
   Status add(int64_t line, std::string_view text) {
     const size_t equals = text.find('=');
     if (text[0] == '[' || equals == std::string_view::npos) {
-      return wrong("expected key = value, found {}", printable(text));
+      return wrong("expected key = value, found {}", text::printable(text));
     }
     ConfigEntry entry{line, std::string(trimmed(text.substr(0, equals))),
                       std::string(trimmed(text.substr(equals + 1)))};
@@ -145,7 +145,7 @@ Result<std::vector<std::string>> config_list(std::string_view value) {
   const bool brackets = value.starts_with('[');
   if (brackets) {
     if (find_unquoted(value, "]") + 1 != value.size()) {
-      return wrong("expected one list in brackets, found {}", printable(value));
+      return wrong("expected one list in brackets, found {}", text::printable(value));
     }
     value = trimmed(value.substr(1, value.size() - 2));
   }

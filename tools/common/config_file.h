@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "libmeg/core/result.h"
+#include "libmeg/base/result.h"
 
 namespace meg::tools {
 

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
 
-void read_datasets(FieldReader& args, DataFlags& data) {
+void read_datasets(megatron::FieldReader& args, DataFlags& data) {
   auto& [train, valid, test] = data.per_split_path;
   args.take("data_path", data.data_path);
   args.take("train_data_path", train);
@@ -26,7 +26,7 @@ void read_datasets(FieldReader& args, DataFlags& data) {
   args.take("num_dataset_builder_threads", data.dataset_builder_threads);
 }
 
-void read_length(FieldReader& args, RunLength& length) {
+void read_length(megatron::FieldReader& args, samples::RunLength& length) {
   args.take("train_iters", length.train_iters);
   args.take("train_samples", length.train_samples);
   args.take("eval_iters", length.eval_iters);
@@ -37,7 +37,7 @@ void read_length(FieldReader& args, RunLength& length) {
   args.take("skip_train", length.skip_train);
 }
 
-void read_batches(FieldReader& args, DataFlags& data) {
+void read_batches(megatron::FieldReader& args, DataFlags& data) {
   args.take("micro_batch_size", data.micro_batch_size);
   args.take("global_batch_size", data.global_batch_size);
   args.take("rampup_batch_size", data.rampup_batch_size);
@@ -53,11 +53,12 @@ void read_batches(FieldReader& args, DataFlags& data) {
 
 /// What can make no difference to the samples of a run.
 ArgumentScope data_scope() {
-  std::vector<std::string> fields = fields_read_by([](const FieldLookup& lookup) {
-    FieldReader args(lookup);
-    DataFlags data;
-    read_data_args(args, data);
-  });
+  std::vector<std::string> fields =
+      megatron::fields_read_by([](const megatron::FieldLookup& lookup) {
+        megatron::FieldReader args(lookup);
+        DataFlags data;
+        read_data_args(args, data);
+      });
   constexpr std::string_view kNoTraining = "nothing is trained here";
   return {.reads = std::move(fields),
           .required = {},
@@ -72,7 +73,7 @@ ArgumentScope data_scope() {
 
 }  // namespace
 
-void read_data_args(FieldReader& args, DataFlags& data) {
+void read_data_args(megatron::FieldReader& args, DataFlags& data) {
   read_datasets(args, data);
   read_tokenizer_args(args, data.tokenizer);
   args.take("legacy_tokenizer", data.legacy_tokenizer);
@@ -104,8 +105,8 @@ void declare_data_flags(Flags& flags, DataFlags& data, megatron::ArgumentValues&
 }
 
 Status finish_data_flags(const megatron::ArgumentValues& args, DataFlags& data) {
-  const FieldLookup fields = args.lookup();
-  FieldReader reader(fields);
+  const megatron::FieldLookup fields = args.lookup();
+  megatron::FieldReader reader(fields);
   read_data_args(reader, data);
   return reader.status();
 }

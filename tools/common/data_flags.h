@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "libmeg/dataset/samples/sample_counts.h"
-#include "libmeg/dataset/samples/split.h"
 #include "libmeg/megatron/argument_values.h"
 #include "libmeg/megatron/field_reader.h"
+#include "libmeg/samples/sample_counts.h"
+#include "libmeg/samples/split.h"
 #include "tools/common/flags.h"
 #include "tools/common/tokenizer_flags.h"
 
@@ -18,7 +18,7 @@ namespace meg::tools {
 /// data_run.h says what they add up to.
 struct DataFlags {
   std::vector<std::string> data_path;
-  PerSplit<std::vector<std::string>> per_split_path;
+  samples::PerSplit<std::vector<std::string>> per_split_path;
   std::optional<std::string> data_args_path;
   std::optional<std::string> per_split_data_args_path;
   bool mock_data = false;
@@ -33,10 +33,10 @@ struct DataFlags {
   bool keep_last_validation_sequence = false;
   bool no_extra_token = false;
 
-  TokenizerOptions tokenizer = default_tokenizer();
+  tokenizer::TokenizerOptions tokenizer = default_tokenizer();
   bool legacy_tokenizer = false;
 
-  RunLength length;
+  samples::RunLength length;
   std::optional<int64_t> micro_batch_size;
   std::optional<int64_t> global_batch_size;
   std::vector<std::string> rampup_batch_size;
@@ -54,7 +54,7 @@ struct DataFlags {
 };
 
 /// Megatron's arguments among them, by their fields.
-void read_data_args(FieldReader& args, DataFlags& data);
+void read_data_args(megatron::FieldReader& args, DataFlags& data);
 
 /// Declares those that are libmeg's own: --samples, --megatron-version, --no-extra-token,
 /// --no-drop-last-partial-validation-sequence, and prepare_cache's --prepare-cache-world-size.

@@ -11,9 +11,9 @@
 #include <string_view>
 #include <utility>
 
-#include "libmeg/core/blanks.h"
-#include "libmeg/core/mapped_file.h"
-#include "libmeg/core/printable.h"
+#include "libmeg/io/mapped_file.h"
+#include "libmeg/text/printable.h"
+#include "libmeg/text/whitespace.h"
 #include "libmeg/tokenizer/identify_tokenizer.h"
 #include "tools/common/interruption.h"
 #include "tools/common/report.h"
@@ -35,13 +35,13 @@ Result<int64_t> parse_count(std::string_view text, int64_t least, std::string_vi
   if (error == std::errc() && end == text.data() + text.size() && number >= least) return number;
   return make_error(StatusCode::kInvalidArgument,
                     "{}: expected an integer of at least {}, found {}", what, least,
-                    printable(text));
+                    text::printable(text));
 }
 
 std::vector<std::string> words_of(std::string_view text) {
   std::vector<std::string> words;
-  while (!(text = trimmed(text)).empty()) {
-    const size_t end = std::min(text.find_first_of(kBlanks), text.size());
+  while (!(text = text::trimmed(text)).empty()) {
+    const size_t end = std::min(text.find_first_of(text::kBlanks), text.size());
     words.emplace_back(text.substr(0, end));
     text.remove_prefix(end);
   }
@@ -49,7 +49,7 @@ std::vector<std::string> words_of(std::string_view text) {
 }
 
 Result<std::string> read_text(const std::string& path) {
-  MEG_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::open(path));
+  MEG_ASSIGN_OR_RETURN(const io::MappedFile file, io::MappedFile::open(path));
   if (file.size() > kMostFileBytes) {
     return make_error(StatusCode::kResourceExhausted, "{}: expected at most {} bytes, found {}",
                       path, kMostFileBytes, file.size());
@@ -59,8 +59,8 @@ Result<std::string> read_text(const std::string& path) {
 
 /// Of --per-split-data-args-path: a list of words or one string of them; null: none.
 Result<std::vector<std::string>> words_of_split(const nlohmann::json& object,
-                                                const std::string& path, Split split) {
-  const std::string key(split_name(split));
+                                                const std::string& path, samples::Split split) {
+  const std::string key(samples::split_name(split));
   const nlohmann::json value = object.is_object() ? object.value(key, nlohmann::json()) : object;
   if (object.is_object() && value.is_null()) return std::vector<std::string>();
   if (value.is_string()) return words_of(value.get_ref<const std::string&>());
@@ -73,7 +73,7 @@ Result<std::vector<std::string>> words_of_split(const nlohmann::json& object,
   if (right) return words;
   return make_error(StatusCode::kCorruption,
                     "{}: expected an object with lists of strings, found {}", path,
-                    object.is_object() ? printable(value.dump().substr(0, 60)) : "none");
+                    object.is_object() ? text::printable(value.dump().substr(0, 60)) : "none");
 }
 
 /// Says once what is waited for; Ctrl-C ends the waiting.
@@ -87,7 +87,7 @@ bool wait_for_cache(const std::string& cache) {
 
 struct DataPaths {
   std::vector<std::string> all;  ///< --data-path
-  PerSplit<std::vector<std::string>> per_split;
+  samples::PerSplit<std::vector<std::string>> per_split;
 };
 
 Result<DataPaths> read_paths(const DataFlags& data) {
@@ -98,17 +98,17 @@ Result<DataPaths> read_paths(const DataFlags& data) {
     paths.all = words_of(text);
   }
   if (data.per_split_data_args_path.has_value()) {
-    for (const Split split : kSplits) {
-      if (paths.per_split[split_number(split)].empty()) continue;
+    for (const samples::Split split : samples::kSplits) {
+      if (paths.per_split[samples::split_number(split)].empty()) continue;
       return make_error(StatusCode::kInvalidArgument,
                         "expected one of --{}-data-path and --per-split-data-args-path",
-                        split_name(split));
+                        samples::split_name(split));
     }
     const std::string& path = *data.per_split_data_args_path;
     MEG_ASSIGN_OR_RETURN(const std::string text, read_text(path));
     const auto object = nlohmann::json::parse(text, nullptr, false);
-    for (const Split split : kSplits) {
-      MEG_ASSIGN_OR_RETURN(paths.per_split[split_number(split)],
+    for (const samples::Split split : samples::kSplits) {
+      MEG_ASSIGN_OR_RETURN(paths.per_split[samples::split_number(split)],
                            words_of_split(object, path, split));
     }
   }
@@ -117,26 +117,26 @@ Result<DataPaths> read_paths(const DataFlags& data) {
 
 using Notes = std::vector<std::string>;
 
-Status resolve_blends(const DataFlags& data, GptDataConfig& config, Notes& notes) {
+Status resolve_blends(const DataFlags& data, samples::GptDataConfig& config, Notes& notes) {
   if (data.mock_data) return Status();
   MEG_ASSIGN_OR_RETURN(const DataPaths paths, read_paths(data));
   if (!paths.all.empty()) {
-    MEG_ASSIGN_OR_RETURN(config.blend, parse_blend(paths.all, config.version));
+    MEG_ASSIGN_OR_RETURN(config.blend, samples::parse_blend(paths.all, config.version));
   }
   bool any = config.blend.has_value();
-  for (const Split split : kSplits) {
-    const std::vector<std::string>& words = paths.per_split[split_number(split)];
+  for (const samples::Split split : samples::kSplits) {
+    const std::vector<std::string>& words = paths.per_split[samples::split_number(split)];
     if (words.empty()) continue;
     if (config.blend.has_value()) {
       notes.push_back(
-          fmt::format("--{}-data-path is not used beside --data-path", split_name(split)));
+          fmt::format("--{}-data-path is not used beside --data-path", samples::split_name(split)));
       continue;
     }
-    const Result<Blend> blend = parse_blend(words, config.version);
+    const Result<samples::Blend> blend = samples::parse_blend(words, config.version);
     if (!blend.has_value()) {
-      return blend.error().with_prefix(fmt::format("{} split", split_name(split)));
+      return blend.error().with_prefix(fmt::format("{} split", samples::split_name(split)));
     }
-    config.per_split[split_number(split)] = *blend;
+    config.per_split[samples::split_number(split)] = *blend;
     any = true;
   }
   return any ? Status() : usage("--data-path is required");
@@ -163,55 +163,57 @@ Result<int64_t> data_parallel_size(const DataFlags& data,
   return *ranks / model;
 }
 
-Result<std::optional<BatchRampup>> resolve_rampup(const DataFlags& data,
-                                                  const MegatronVersion& version, Notes& notes) {
+Result<std::optional<samples::BatchRampup>> resolve_rampup(const DataFlags& data,
+                                                           const megatron::MegatronVersion& version,
+                                                           Notes& notes) {
   const std::vector<std::string>& words = data.rampup_batch_size;
-  if (words.empty()) return std::optional<BatchRampup>();
+  if (words.empty()) return std::optional<samples::BatchRampup>();
   constexpr std::string_view kFlag = "--rampup-batch-size";
   if (words.size() != 3) {
     return make_error(StatusCode::kInvalidArgument,
                       "{}: expected START INCREMENT SAMPLES, found {} values", kFlag, words.size());
   }
-  if (data.megatron_version.has_value() && version.rampup_steps == RampupSteps::kNone) {
+  if (data.megatron_version.has_value() && version.rampup_steps == megatron::RampupSteps::kNone) {
     notes.push_back(fmt::format("{} has no effect at {} of Megatron-LM", kFlag, version.name));
-    return std::optional<BatchRampup>();
+    return std::optional<samples::BatchRampup>();
   }
-  BatchRampup rampup;
+  samples::BatchRampup rampup;
   MEG_ASSIGN_OR_RETURN(rampup.start, parse_count(words[0], 1, kFlag));
   MEG_ASSIGN_OR_RETURN(rampup.increment, parse_count(words[1], 1, kFlag));
   MEG_ASSIGN_OR_RETURN(rampup.samples, parse_count(words[2], 1, kFlag));
   return std::optional(rampup);
 }
 
-Result<BatchSchedule> resolve_batches(const DataFlags& data, int64_t ranks,
-                                      const MegatronVersion& version, Notes& notes) {
+Result<samples::BatchSchedule> resolve_batches(const DataFlags& data, int64_t ranks,
+                                               const megatron::MegatronVersion& version,
+                                               Notes& notes) {
   if (!data.micro_batch_size.has_value() && !data.global_batch_size.has_value() &&
       !data.samples.has_value()) {
     return usage("--micro-batch-size or --global-batch-size is required");
   }
-  MEG_ASSIGN_OR_RETURN(const std::optional<BatchRampup> rampup,
+  MEG_ASSIGN_OR_RETURN(const std::optional<samples::BatchRampup> rampup,
                        resolve_rampup(data, version, notes));
-  return BatchSchedule::create({.global_batch_size = data.global_batch_size.value_or(0),
-                                .micro_batch_size = data.micro_batch_size.value_or(1),
-                                .data_parallel_size = ranks,
-                                .rampup = rampup});
+  return samples::BatchSchedule::create({.global_batch_size = data.global_batch_size.value_or(0),
+                                         .micro_batch_size = data.micro_batch_size.value_or(1),
+                                         .data_parallel_size = ranks,
+                                         .rampup = rampup});
 }
 
 /// "100,10,None"
-Result<PerSplit<std::optional<int64_t>>> parse_samples(std::string_view text) {
-  PerSplit<std::optional<int64_t>> samples;
+Result<samples::PerSplit<std::optional<int64_t>>> parse_samples(std::string_view text) {
+  samples::PerSplit<std::optional<int64_t>> samples;
   std::string_view rest = text;
-  for (const Split split : kSplits) {
+  for (const samples::Split split : samples::kSplits) {
     const size_t comma = rest.find(',');
-    const bool last = split == Split::kTest;
+    const bool last = split == samples::Split::kTest;
     if ((comma == std::string_view::npos) != last) {
       return make_error(StatusCode::kInvalidArgument,
-                        "--samples: expected TRAIN,VALID,TEST, found {}", printable(text));
+                        "--samples: expected TRAIN,VALID,TEST, found {}", text::printable(text));
     }
-    const std::string_view word = trimmed(rest.substr(0, comma));
+    const std::string_view word = text::trimmed(rest.substr(0, comma));
     rest.remove_prefix(last ? rest.size() : comma + 1);
     if (word == "None") continue;
-    MEG_ASSIGN_OR_RETURN(samples[split_number(split)], parse_count(word, 0, "--samples"));
+    MEG_ASSIGN_OR_RETURN(samples[samples::split_number(split)], parse_count(word, 0, "--samples"));
   }
   return samples;
 }
@@ -219,12 +221,13 @@ Result<PerSplit<std::optional<int64_t>>> parse_samples(std::string_view text) {
 Status resolve_counts(const DataFlags& data, DataRun& run) {
   if (data.samples.has_value()) {
     MEG_ASSIGN_OR_RETURN(run.config.samples, parse_samples(*data.samples));
-    const std::optional<int64_t> train = run.config.samples[split_number(Split::kTrain)];
+    const std::optional<int64_t> train =
+        run.config.samples[samples::split_number(samples::Split::kTrain)];
     run.train_iters = train.has_value() ? run.batches.steps_for(*train) : 0;
     return Status();
   }
-  MEG_ASSIGN_OR_RETURN(const SampleCounts counts,
-                       count_samples(data.length, run.batches, run.config.version));
+  MEG_ASSIGN_OR_RETURN(const samples::SampleCounts counts,
+                       samples::count_samples(data.length, run.batches, run.config.version));
   run.config.samples = counts.samples;
   run.train_iters = counts.train_iters;
   return Status();
@@ -235,14 +238,15 @@ Status resolve_counts(const DataFlags& data, DataRun& run) {
 Result<DataRun> resolve_data_flags(const DataFlags& data,
                                    const std::optional<std::string>& environment_world_size) {
   Notes notes;
-  GptDataConfig config;
+  samples::GptDataConfig config;
   if (data.megatron_version.has_value()) {
-    MEG_ASSIGN_OR_RETURN(config.version, parse_megatron_version(*data.megatron_version));
+    MEG_ASSIGN_OR_RETURN(config.version, megatron::parse_megatron_version(*data.megatron_version));
   }
   MEG_RETURN_IF_ERROR(resolve_blends(data, config, notes));
   if (!data.sequence_length.has_value()) return usage("--seq-length is required");
   MEG_ASSIGN_OR_RETURN(const int64_t ranks, data_parallel_size(data, environment_world_size));
-  MEG_ASSIGN_OR_RETURN(BatchSchedule batches, resolve_batches(data, ranks, config.version, notes));
+  MEG_ASSIGN_OR_RETURN(samples::BatchSchedule batches,
+                       resolve_batches(data, ranks, config.version, notes));
   config.sequence_length = *data.sequence_length;
   config.seed = data.seed;
   config.split = data.split.value_or(std::string(kDefaultSplit));
@@ -253,13 +257,15 @@ Result<DataRun> resolve_data_flags(const DataFlags& data,
   config.drop_last_partial_validation_sequence = !data.keep_last_validation_sequence;
   config.waiting = wait_for_cache;
   if (!data.mock_data) {
-    MEG_ASSIGN_OR_RETURN(config.tokenizer,
-                         identify_tokenizer(data.tokenizer, config.version, data.legacy_tokenizer));
+    MEG_ASSIGN_OR_RETURN(
+        config.tokenizer,
+        tokenizer::identify_tokenizer(data.tokenizer, config.version, data.legacy_tokenizer));
   }
   DataRun run{.config = std::move(config),
               .batches = std::move(batches),
-              .dataloader_type = data.dataloader_type == "cyclic" ? DataloaderType::kCyclic
-                                                                  : DataloaderType::kSingle,
+              .dataloader_type = data.dataloader_type == "cyclic"
+                                     ? samples::DataloaderType::kCyclic
+                                     : samples::DataloaderType::kSingle,
               .micro_batch_size = data.micro_batch_size.value_or(1),
               .data_parallel_size = ranks,
               .notes = std::move(notes)};

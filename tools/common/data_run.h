@@ -5,19 +5,19 @@
 #include <string>
 #include <vector>
 
-#include "libmeg/core/result.h"
-#include "libmeg/dataset/samples/batch_sampler.h"
-#include "libmeg/dataset/samples/batch_schedule.h"
-#include "libmeg/dataset/samples/gpt_datasets.h"
+#include "libmeg/base/result.h"
+#include "libmeg/samples/batches/batch_sampler.h"
+#include "libmeg/samples/batches/batch_schedule.h"
+#include "libmeg/samples/gpt_datasets.h"
 #include "tools/common/data_flags.h"
 
 namespace meg::tools {
 
 /// The samples that a run is made of.
 struct DataRun {
-  GptDataConfig config;
-  BatchSchedule batches;
-  DataloaderType dataloader_type = DataloaderType::kSingle;
+  samples::GptDataConfig config;
+  samples::BatchSchedule batches;
+  samples::DataloaderType dataloader_type = samples::DataloaderType::kSingle;
   int64_t micro_batch_size = 1;
   int64_t data_parallel_size = 1;
   int64_t train_iters = 0;         ///< Steps; 0 where samples of one epoch are asked for.

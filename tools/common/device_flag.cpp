@@ -1,6 +1,6 @@
 #include "tools/common/device_flag.h"
 
-#include "libmeg/nn/cuda_backend.h"
+#include "libmeg/libtorch/cuda_backend.h"
 
 namespace meg::tools {
 
@@ -10,7 +10,8 @@ void declare_device_flag(Flags& flags, std::string& device) {
 }
 
 Status check_precision(const megatron::ArgumentValues& args) {
-  if (args.field("fp16") != FieldValue(true) || args.field("bf16") != FieldValue(true)) {
+  if (args.field("fp16") != megatron::FieldValue(true) ||
+      args.field("bf16") != megatron::FieldValue(true)) {
     return Status();
   }
   return Status(StatusCode::kInvalidArgument, "--fp16 and --bf16: expected one of them at most");
@@ -18,7 +19,7 @@ Status check_precision(const megatron::ArgumentValues& args) {
 
 Result<at::Device> device_of(const std::string& name) {
   if (name == "cpu") return at::Device(at::kCPU);
-  const Status& gpu = nn::load_cuda_backend();
+  const Status& gpu = libtorch::load_cuda_backend();
   if (name == "auto") return at::Device(gpu.ok() ? at::kCUDA : at::kCPU);
   MEG_RETURN_IF_ERROR(gpu);
   return at::Device(at::kCUDA);

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "libmeg/core/result.h"
+#include "libmeg/base/result.h"
 #include "libmeg/megatron/argument_values.h"
 #include "tools/common/flags.h"
 

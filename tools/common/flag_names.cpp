@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "libmeg/core/nearest_name.h"
+#include "libmeg/text/nearest_name.h"
 
 namespace meg::tools {
 namespace {
@@ -85,7 +85,7 @@ const FlagSpec* nearest_flag(const FlagTable& table, std::string_view typed) {
     plain.push_back(std::move(name));
   }
   const std::vector<std::string_view> names(plain.begin(), plain.end());
-  const std::optional<size_t> nearest = nearest_name(plain_typed, names);
+  const std::optional<size_t> nearest = text::nearest_name(plain_typed, names);
   return nearest.has_value() ? specs[*nearest] : nullptr;
 }
 

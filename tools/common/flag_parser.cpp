@@ -12,7 +12,7 @@
 #include <set>
 #include <utility>
 
-#include "libmeg/core/printable.h"
+#include "libmeg/text/printable.h"
 #include "tools/common/config_file.h"
 
 namespace meg::tools {
@@ -67,13 +67,14 @@ class FlagParser {
     } catch (const CLI::CallForVersion&) {
       parsed_.end = ParsedFlags::End::kVersion;
     } catch (const CLI::FileError&) {
-      return error(
-          fmt::format("--config: expected a readable file, found {}", printable(config_path())));
+      return error(fmt::format("--config: expected a readable file, found {}",
+                               text::printable(config_path())));
     } catch (const CLI::ConfigError& wrong) {
       return error(config_path() + ":" + wrong.what());
     } catch (const CLI::ExtrasError&) {
       const size_t taken = table_.positionals.size();
-      return error(fmt::format("unexpected argument {}", printable(line_.positionals[taken])));
+      return error(
+          fmt::format("unexpected argument {}", text::printable(line_.positionals[taken])));
     } catch (const CLI::Error& wrong) {
       return error(where_checked() + wrong.what());
     }
@@ -203,7 +204,7 @@ class FlagParser {
     if (!flag.has_value()) {
       const FlagSpec* nearest = nearest_flag(table_, name);
       return error(fmt::format(
-          "unknown key {}{}", printable(key),
+          "unknown key {}{}", text::printable(key),
           nearest == nullptr ? "" : fmt::format(": did you mean {}?", nearest->name.substr(2))));
     }
     const FlagSpec::Use use = flag->spec->use;
@@ -233,7 +234,7 @@ class FlagParser {
   static Result<std::vector<std::string>> switch_input(std::string_view value) {
     if (value == "true" || value == "True") return std::vector<std::string>{"true"};
     if (value == "false" || value == "False") return std::vector<std::string>{"false"};
-    return error(fmt::format("expected true or false, found {}", printable(value)));
+    return error(fmt::format("expected true or false, found {}", text::printable(value)));
   }
 
   /// Each flag once; by whatever name it came first.

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "libmeg/core/result.h"
+#include "libmeg/base/result.h"
 #include "tools/common/command_line.h"
 
 namespace meg::tools {

@@ -8,8 +8,8 @@
 #include <system_error>
 #include <utility>
 
-#include "libmeg/core/printable.h"
-#include "libmeg/core/result.h"
+#include "libmeg/base/result.h"
+#include "libmeg/text/printable.h"
 
 namespace meg::tools {
 namespace {
@@ -45,10 +45,10 @@ Result<int64_t> convert(const FlagSpec& spec, std::string_view text) {
   int64_t number = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
   if (error == std::errc::result_out_of_range) {
-    return wrong("expected an integer of 64 bits, found {}", printable(text));
+    return wrong("expected an integer of 64 bits, found {}", text::printable(text));
   }
   if (error != std::errc() || end != digits.data() + digits.size()) {
-    return wrong("expected an integer, found {}", printable(text));
+    return wrong("expected an integer, found {}", text::printable(text));
   }
   if (number < spec.min || number > spec.max) {
     using Limits = std::numeric_limits<int64_t>;
@@ -64,7 +64,7 @@ Result<double> convert(const FlagSpec& spec, std::string_view text) {
   double number = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
   if (error != std::errc() || end != digits.data() + digits.size()) {
-    return wrong("expected a number, found {}", printable(text));
+    return wrong("expected a number, found {}", text::printable(text));
   }
   if (spec.real_limits && !(number >= spec.real_min && number <= spec.real_max)) {
     return wrong("expected {}, found {}",
@@ -85,7 +85,7 @@ Result<bool> convert(const FlagSpec& /*spec*/, std::string_view text) {
   for (const char* no : {"false", "no", "off", "f", "n", "0"}) {
     if (word == no) return false;
   }
-  return wrong("expected true or false, found {}", printable(text));
+  return wrong("expected true or false, found {}", text::printable(text));
 }
 
 template <>
@@ -94,27 +94,28 @@ Result<std::string> convert(const FlagSpec& spec, std::string_view text) {
   if (choices.empty() || std::find(choices.begin(), choices.end(), text) != choices.end()) {
     return std::string(text);
   }
-  return wrong("expected one of {}, found {}", fmt::join(choices, ", "), printable(text));
+  return wrong("expected one of {}, found {}", fmt::join(choices, ", "), text::printable(text));
 }
 
 /// As its row's type says. Choices hold for numbers too.
-Result<FieldValue> convert_field(const FlagSpec& spec, ArgumentType type, std::string_view text) {
+Result<megatron::FieldValue> convert_field(const FlagSpec& spec, megatron::ArgumentType type,
+                                           std::string_view text) {
   MEG_ASSIGN_OR_RETURN(std::string word, convert<std::string>(spec, text));
-  const auto widen = [](auto value) -> Result<FieldValue> {
+  const auto widen = [](auto value) -> Result<megatron::FieldValue> {
     if (!value.has_value()) return value.error();
-    return FieldValue(*std::move(value));
+    return megatron::FieldValue(*std::move(value));
   };
   switch (type) {
-    case ArgumentType::kBool:
+    case megatron::ArgumentType::kBool:
       return widen(convert<bool>(spec, text));
-    case ArgumentType::kInteger:
+    case megatron::ArgumentType::kInteger:
       return widen(convert<int64_t>(spec, text));
-    case ArgumentType::kReal:
+    case megatron::ArgumentType::kReal:
       return widen(convert<double>(spec, text));
-    case ArgumentType::kText:
+    case megatron::ArgumentType::kText:
       break;
   }
-  return FieldValue(std::move(word));
+  return megatron::FieldValue(std::move(word));
 }
 
 /// What is wrong with a value, by the kind of variable that it goes to.
@@ -168,9 +169,10 @@ struct Store {
     *target = *convert<T>(spec, values[0]);
   }
 
-  FieldValue argument_value(const megatron::ArgumentRow& row) const {
+  megatron::FieldValue argument_value(const megatron::ArgumentRow& row) const {
     if (spec.arity == Arity::kSwitch) {
-      return megatron::parse_python_value(row.stored).value_or(FieldValue(std::string(row.stored)));
+      return megatron::parse_python_value(row.stored)
+          .value_or(megatron::FieldValue(std::string(row.stored)));
     }
     if (spec.arity == Arity::kList) return values;
     return *convert_field(spec, row.type, values[0]);
@@ -193,7 +195,7 @@ struct Show {
 
   std::string operator()(const ArgumentField& field) const {
     if (field.row->arity == megatron::ArgumentArity::kSwitch) return "";
-    const std::optional<FieldValue> value = field.values->field(field.row->dest);
+    const std::optional<megatron::FieldValue> value = field.values->field(field.row->dest);
     return value.has_value() ? std::visit(*this, *value) : "";
   }
 

@@ -18,7 +18,7 @@ namespace meg::tools {
 struct ArgumentField {
   const megatron::ArgumentRow* row;
   megatron::ArgumentValues* values;
-  FieldValue default_value;
+  megatron::FieldValue default_value;
 };
 
 /// One declared flag or positional.

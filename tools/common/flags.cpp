@@ -8,8 +8,8 @@
 #include <string_view>
 #include <utility>
 
-#include "libmeg/core/result.h"
-#include "libmeg/core/version.h"
+#include "libmeg/base/result.h"
+#include "libmeg/base/version.h"
 #include "tools/common/argument_flags.h"
 #include "tools/common/flag_parser.h"
 

@@ -11,7 +11,7 @@ namespace {
 using megatron::ArgumentFamily;
 using megatron::Effect;
 
-void read_inference_args(FieldReader& args, InferenceFlags& inference) {
+void read_inference_args(megatron::FieldReader& args, InferenceFlags& inference) {
   args.take("load", inference.load);
   args.take("ckpt_step", inference.ckpt_step);
   args.take("use_checkpoint_args", inference.use_checkpoint_args);
@@ -22,10 +22,10 @@ void read_inference_args(FieldReader& args, InferenceFlags& inference) {
 }
 
 std::vector<std::string> inference_fields() {
-  return fields_read_by([](const FieldLookup& args) {
-    (void)GptConfig::from_fields(args);
+  return megatron::fields_read_by([](const megatron::FieldLookup& args) {
+    (void)model::GptConfig::from_fields(args);
     (void)nn::GptOptions::from_fields(args);
-    FieldReader reader(args);
+    megatron::FieldReader reader(args);
     InferenceFlags inference;
     read_inference_args(reader, inference);
   });
@@ -37,11 +37,11 @@ ArgumentScope inference_scope() {
   constexpr std::string_view kNoOptimizer = "only weights are loaded";
   return {.reads = inference_fields(),
           .required = {"load"},
-          .idle = {{Effect::kData, "no training data is read"},
-                   {Effect::kSchedule, "nothing is trained here"},
-                   {Effect::kOptimizer, "nothing is trained here"},
-                   {Effect::kParallel, "one rank; the checkpoint's ranks are merged"},
-                   {Effect::kLog, "no training log"}},
+          .idle = {{megatron::Effect::kData, "no training data is read"},
+                   {megatron::Effect::kSchedule, "nothing is trained here"},
+                   {megatron::Effect::kOptimizer, "nothing is trained here"},
+                   {megatron::Effect::kParallel, "one rank; the checkpoint's ranks are merged"},
+                   {megatron::Effect::kLog, "no training log"}},
           .idle_fields = {{"save", kNotSaved},
                           {"save_interval", kNotSaved},
                           {"no_save_optim", kNotSaved},
@@ -55,17 +55,18 @@ ArgumentScope inference_scope() {
 
 }  // namespace
 
-void declare_inference_flags(Flags& flags, ArgumentFamily family, InferenceFlags& inference) {
+void declare_inference_flags(Flags& flags, megatron::ArgumentFamily family,
+                             InferenceFlags& inference) {
   flags.group("Flags of libmeg's own");
   declare_device_flag(flags, inference.device);
-  for (const ArgumentFamily rows : {family, ArgumentFamily::kTraining}) {
+  for (const megatron::ArgumentFamily rows : {family, megatron::ArgumentFamily::kTraining}) {
     flags.arguments(megatron::argument_rows(rows), inference_scope(), &inference.args);
   }
 }
 
 Status finish_inference_flags(InferenceFlags& inference) {
-  const FieldLookup fields = inference.args.lookup();
-  FieldReader args(fields);
+  const megatron::FieldLookup fields = inference.args.lookup();
+  megatron::FieldReader args(fields);
   read_inference_args(args, inference);
   MEG_RETURN_IF_ERROR(args.status());
   MEG_RETURN_IF_ERROR(check_precision(inference.args));

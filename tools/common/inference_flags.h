@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "libmeg/core/result.h"
+#include "libmeg/base/result.h"
 #include "libmeg/megatron/argument_values.h"
 #include "libmeg/nn/gpt_model.h"
 #include "libmeg/tokenizer/tokenizer.h"
@@ -28,7 +28,7 @@ struct InferenceFlags {
   std::optional<int64_t> sequence_length;   ///< Else what the model has positions for.
   std::optional<int64_t> micro_batch_size;  ///< Sequences at once; else as many as pay.
   int64_t seed = 1234;
-  TokenizerOptions tokenizer = default_tokenizer();
+  tokenizer::TokenizerOptions tokenizer = default_tokenizer();
 };
 
 /// Declares them all, after the program's own. family: of the flags that such a program of Megatron
@@ -43,7 +43,7 @@ Status finish_inference_flags(InferenceFlags& inference);
 /// A trained model that is ready to be used, and how text becomes its tokens.
 struct LoadedModel {
   nn::GptModel model;  ///< Whole, in evaluation mode: no dropout.
-  std::unique_ptr<Tokenizer> tokenizer;
+  std::unique_ptr<tokenizer::Tokenizer> tokenizer;
   std::optional<int64_t> iteration;  ///< What the checkpoint was saved at.
   /// --seq-length, else max_position_embeddings: the most tokens that go in at once.
   int64_t sequence_length = 0;

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "libmeg/checkpoint/megatron/model_arguments.h"
+#include "libmeg/checkpoint/dialects/mp_rank/model_arguments.h"
 #include "libmeg/checkpoint/training/check_architecture.h"
 #include "libmeg/megatron/argument_table.h"
 #include "libmeg/model/vocab_padding.h"
@@ -22,7 +22,7 @@
 namespace meg::tools {
 namespace {
 
-using Fields = std::map<std::string, FieldValue, std::less<>>;
+using Fields = std::map<std::string, megatron::FieldValue, std::less<>>;
 
 /// Of the model's shape, what the checkpoint says unless a flag does: padding and positions.
 constexpr std::array<std::string_view, 5> kNoShape = {
@@ -36,7 +36,8 @@ bool contains(const auto& names, std::string_view name) {
 /// The fields that give a model its shape.
 const std::vector<std::string>& shape_fields() {
   static const std::vector<std::string> fields = [] {
-    auto all = fields_read_by([](const FieldLookup& args) { (void)GptConfig::from_fields(args); });
+    auto all = megatron::fields_read_by(
+        [](const megatron::FieldLookup& args) { (void)model::GptConfig::from_fields(args); });
     std::erase_if(all, [](const std::string& name) { return contains(kNoShape, name); });
     return all;
   }();
@@ -45,13 +46,13 @@ const std::vector<std::string>& shape_fields() {
 
 /// The other fields of a model that its modules read.
 const std::vector<std::string>& option_fields() {
-  static const std::vector<std::string> fields =
-      fields_read_by([](const FieldLookup& args) { (void)nn::GptOptions::from_fields(args); });
+  static const std::vector<std::string> fields = megatron::fields_read_by(
+      [](const megatron::FieldLookup& args) { (void)nn::GptOptions::from_fields(args); });
   return fields;
 }
 
 /// What the checkpoint's files say, where its args lack it too.
-Fields fields_of(const GptConfig& config) {
+Fields fields_of(const model::GptConfig& config) {
   return {{"num_layers", config.num_layers},
           {"hidden_size", config.hidden_size},
           {"ffn_hidden_size", config.ffn_hidden_size},
@@ -71,7 +72,7 @@ Fields fields_of(const GptConfig& config) {
           {"make_vocab_size_divisible_by", config.make_vocab_size_divisible_by}};
 }
 
-std::optional<FieldValue> find(const Fields& fields, std::string_view name) {
+std::optional<megatron::FieldValue> find(const Fields& fields, std::string_view name) {
   const auto found = fields.find(name);
   return found == fields.end() ? std::nullopt : std::optional(found->second);
 }
@@ -86,7 +87,7 @@ bool is_of_model(std::string_view name) {
 /// The model that the command line means, by Megatron's names.
 class ModelOfRun {
  public:
-  ModelOfRun(const InferenceFlags& flags, const MegatronCheckpoint& checkpoint)
+  ModelOfRun(const InferenceFlags& flags, const checkpoint::MegatronCheckpoint& checkpoint)
       : args_(flags.args), checkpoint_(checkpoint), found_(fields_of(checkpoint.config())) {
     const std::vector<std::string>& shape = shape_fields();
     shape_is_given_ =
@@ -98,12 +99,13 @@ class ModelOfRun {
   Status pad_vocabulary(int64_t vocab_size) {
     constexpr std::string_view kStep = "make_vocab_size_divisible_by";
     if (!args_.given(kStep)) return Status();
-    MEG_ASSIGN_OR_RETURN(padded_vocab_size_,
-                         padded_vocab_size(vocab_size, std::get<int64_t>(*args_.field(kStep)), 1));
+    MEG_ASSIGN_OR_RETURN(
+        padded_vocab_size_,
+        model::padded_vocab_size(vocab_size, std::get<int64_t>(*args_.field(kStep)), 1));
     return Status();
   }
 
-  std::optional<FieldValue> operator()(std::string_view name) const {
+  std::optional<megatron::FieldValue> operator()(std::string_view name) const {
     if (name == "padded_vocab_size" && padded_vocab_size_) return *padded_vocab_size_;
     // Activations are computed anew for a backward pass alone.
     if (name.starts_with("recompute_")) return std::nullopt;
@@ -118,30 +120,30 @@ class ModelOfRun {
     }
     const bool is_known = is_shape || contains(kNoShape, name) || contains(option_fields(), name);
     if (!is_known || !is_of_model(name)) return args_.field(name);
-    if (const std::optional<FieldValue> value = find(found_, name)) return value;
-    if (const std::optional<FieldValue> value = found_argument(name)) return value;
+    if (const std::optional<megatron::FieldValue> value = find(found_, name)) return value;
+    if (const std::optional<megatron::FieldValue> value = found_argument(name)) return value;
     return args_.field(name);
   }
 
  private:
-  std::optional<FieldValue> found_argument(std::string_view name) const {
+  std::optional<megatron::FieldValue> found_argument(std::string_view name) const {
     const megatron::ArgumentRow* row =
         megatron::find_argument(megatron::ArgumentFamily::kTraining, name);
-    return row == nullptr ? checkpoint_.arg(name) : argument_of(checkpoint_, *row);
+    return row == nullptr ? checkpoint_.arg(name) : checkpoint::argument_of(checkpoint_, *row);
   }
 
   const megatron::ArgumentValues& args_;
-  const MegatronCheckpoint& checkpoint_;
+  const checkpoint::MegatronCheckpoint& checkpoint_;
   Fields found_;
   std::optional<int64_t> padded_vocab_size_;
   bool shape_is_given_ = false;
 };
 
 /// Rows of the embedding.
-int64_t vocabulary_rows(const MegatronCheckpoint& checkpoint) {
-  for (const LogicalParameter& parameter : checkpoint.parameters()) {
-    if (parameter.placement == Placement::kEmbedding &&
-        parameter.partition == Partition::kVocabulary) {
+int64_t vocabulary_rows(const checkpoint::MegatronCheckpoint& checkpoint) {
+  for (const checkpoint::LogicalParameter& parameter : checkpoint.parameters()) {
+    if (parameter.placement == model::Placement::kEmbedding &&
+        parameter.partition == model::Partition::kVocabulary) {
       return parameter.shape[0];
     }
   }
@@ -150,20 +152,20 @@ int64_t vocabulary_rows(const MegatronCheckpoint& checkpoint) {
 
 /// Rows that pad a vocabulary at most: Megatron's divisor on as many tensor-parallel ranks as
 /// anyone has.
-int64_t most_padding(const GptConfig& config) {
+int64_t most_padding(const model::GptConfig& config) {
   constexpr int64_t kMostTensorRanks = 64;
   return std::max(config.make_vocab_size_divisible_by, int64_t{1}) * kMostTensorRanks;
 }
 
 /// Tokenizers of other types may count their tokens in another way.
-bool has_same_type(const std::string& type, const MegatronCheckpoint& checkpoint) {
-  const std::optional<FieldValue> found = checkpoint.arg("tokenizer_type");
+bool has_same_type(const std::string& type, const checkpoint::MegatronCheckpoint& checkpoint) {
+  const std::optional<megatron::FieldValue> found = checkpoint.arg("tokenizer_type");
   const std::string* name = found.has_value() ? std::get_if<std::string>(&*found) : nullptr;
   return name == nullptr || *name == type;
 }
 
-Status check_tokenizer(const Tokenizer& tokenizer, const std::string& type,
-                       const MegatronCheckpoint& checkpoint) {
+Status check_tokenizer(const tokenizer::Tokenizer& tokenizer, const std::string& type,
+                       const checkpoint::MegatronCheckpoint& checkpoint) {
   const int64_t rows = vocabulary_rows(checkpoint);
   const std::string& folder = checkpoint.folder().folder;
   if (tokenizer.vocab_size() > rows) {
@@ -179,7 +181,7 @@ Status check_tokenizer(const Tokenizer& tokenizer, const std::string& type,
                       folder, rows - most_padding(checkpoint.config()), rows,
                       tokenizer.vocab_size());
   }
-  const std::optional<FieldValue> args = checkpoint.arg("vocab_size");
+  const std::optional<megatron::FieldValue> args = checkpoint.arg("vocab_size");
   const int64_t* expected = args.has_value() ? std::get_if<int64_t>(&*args) : nullptr;
   const bool is_comparable = expected != nullptr && has_same_type(type, checkpoint);
   if (!is_comparable || *expected == tokenizer.vocab_size()) return Status();
@@ -189,7 +191,7 @@ Status check_tokenizer(const Tokenizer& tokenizer, const std::string& type,
                     folder, *expected, tokenizer.vocab_size());
 }
 
-Result<int64_t> sequence_length_of(const InferenceFlags& flags, const GptConfig& config) {
+Result<int64_t> sequence_length_of(const InferenceFlags& flags, const model::GptConfig& config) {
   const int64_t length = flags.sequence_length.value_or(config.max_position_embeddings);
   const bool is_bounded = config.position_embedding_type == "learned_absolute";
   if (is_bounded && length > config.max_position_embeddings) {
@@ -202,13 +204,14 @@ Result<int64_t> sequence_length_of(const InferenceFlags& flags, const GptConfig&
                 "--seq-length is required: the checkpoint does not say how long sequences are");
 }
 
-Result<nn::GptModel> read_model(const InferenceFlags& flags, const MegatronCheckpoint& checkpoint,
-                                const FieldLookup& fields) {
+Result<nn::GptModel> read_model(const InferenceFlags& flags,
+                                const checkpoint::MegatronCheckpoint& checkpoint,
+                                const megatron::FieldLookup& fields) {
   MEG_ASSIGN_OR_RETURN(nn::GptOptions options, nn::GptOptions::from_fields(fields));
   MEG_ASSIGN_OR_RETURN(options.device, device_of(flags.device));
   options.hidden_dropout = options.attention_dropout = 0;
   options.family = checkpoint.family();
-  GptConfig config = checkpoint.config();
+  model::GptConfig config = checkpoint.config();
   config.padded_vocab_size = vocabulary_rows(checkpoint);
   MEG_ASSIGN_OR_RETURN(nn::GptModel model, nn::GptModel::create(config, options));
   MEG_RETURN_IF_ERROR(nn::load_weights(checkpoint, model));
@@ -238,13 +241,14 @@ Status check_one_rank() {
 
 Result<LoadedModel> load_inference_model(const InferenceFlags& flags) {
   MEG_RETURN_IF_ERROR(check_one_rank());
-  MEG_ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer, open_tokenizer(flags.tokenizer));
-  MEG_ASSIGN_OR_RETURN(const MegatronCheckpoint checkpoint,
+  MEG_ASSIGN_OR_RETURN(std::unique_ptr<tokenizer::Tokenizer> tokenizer,
+                       tokenizer::open_tokenizer(flags.tokenizer));
+  MEG_ASSIGN_OR_RETURN(const checkpoint::MegatronCheckpoint checkpoint,
                        open_weights(flags.load, flags.args.given_lookup(), flags.ckpt_step));
   ModelOfRun run(flags, checkpoint);
   MEG_RETURN_IF_ERROR(run.pad_vocabulary(tokenizer->vocab_size()));
-  const FieldLookup fields = [&run](std::string_view name) { return run(name); };
-  MEG_RETURN_IF_ERROR(check_architecture(checkpoint, fields));
+  const megatron::FieldLookup fields = [&run](std::string_view name) { return run(name); };
+  MEG_RETURN_IF_ERROR(checkpoint::check_architecture(checkpoint, fields));
   MEG_RETURN_IF_ERROR(check_tokenizer(*tokenizer, flags.tokenizer.tokenizer_type, checkpoint));
   MEG_ASSIGN_OR_RETURN(const int64_t length, sequence_length_of(flags, checkpoint.config()));
   MEG_ASSIGN_OR_RETURN(nn::GptModel model, read_model(flags, checkpoint, fields));

@@ -2,13 +2,15 @@
 
 namespace meg::tools {
 
-Result<MegatronCheckpoint> open_weights(const std::string& load, const FieldLookup& fallback,
-                                        std::optional<int64_t> ckpt_step) {
-  MEG_ASSIGN_OR_RETURN(const CheckpointFolder folder, find_checkpoint(load, ckpt_step));
-  OpenCheckpointOptions options;
+Result<checkpoint::MegatronCheckpoint> open_weights(const std::string& load,
+                                                    const megatron::FieldLookup& fallback,
+                                                    std::optional<int64_t> ckpt_step) {
+  MEG_ASSIGN_OR_RETURN(const checkpoint::CheckpointFolder folder,
+                       checkpoint::find_checkpoint(load, ckpt_step));
+  checkpoint::OpenCheckpointOptions options;
   options.fallback = fallback;
   options.ignore_optimizer = true;
-  return MegatronCheckpoint::open(folder, options);
+  return checkpoint::MegatronCheckpoint::open(folder, options);
 }
 
 }  // namespace meg::tools

@@ -5,7 +5,7 @@
 #include <iosfwd>
 #include <string>
 
-#include "libmeg/core/progress.h"
+#include "libmeg/base/progress.h"
 
 namespace meg::tools {
 

@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-#include "libmeg/core/status.h"
+#include "libmeg/base/status.h"
 
 namespace meg::tools {
 

@@ -12,8 +12,8 @@
 #include <new>
 #include <system_error>
 
-#include "libmeg/core/mapped_file.h"
-#include "libmeg/core/status.h"
+#include "libmeg/base/status.h"
+#include "libmeg/io/mapped_file.h"
 #include "tools/common/interruption.h"
 #include "tools/common/report.h"
 
@@ -37,7 +37,7 @@ void allow_many_open_files() {
 
 /// Handles SIGBUS; nothing here may allocate or lock.
 void end_where_file_was_cut(int, siginfo_t* info, void*) {
-  const char* path = mapped_path_at(info->si_addr);
+  const char* path = io::mapped_path_at(info->si_addr);
   if (path == nullptr) return;  // The access is repeated, and ends the process.
   const auto part = [](const char* text) {
     return iovec{.iov_base = const_cast<char*>(text), .iov_len = std::strlen(text)};

@@ -10,16 +10,16 @@
 #include <thread>
 #include <utility>
 
-#include "libmeg/inference/server/http_server.h"
-#include "libmeg/inference/server/megatron_api.h"
-#include "libmeg/inference/server/page.h"
+#include "libmeg/serving/http/http_server.h"
+#include "libmeg/serving/megatron_api.h"
+#include "libmeg/serving/page.h"
 #include "tools/common/interruption.h"
 
 namespace meg::tools {
 namespace {
 
-using inference::GenerationQueue;
-using inference::HttpServer;
+using serving::GenerationQueue;
+using serving::HttpServer;
 using std::chrono::milliseconds;
 
 /// Of malloc: by default there are eight for each processor, and what the connections' threads free
@@ -34,10 +34,10 @@ milliseconds in_milliseconds(double seconds) {
 }
 
 /// A step that takes longer than a request may keeps every request from an answer.
-inference::Health health_of(const std::string& model, const GenerationQueue& queue,
-                            double request_timeout) {
-  const GenerationQueue::Load load = queue.load();
-  inference::Health answer{.is_ok = load.step_seconds < request_timeout};
+serving::Health health_of(const std::string& model, const serving::GenerationQueue& queue,
+                          double request_timeout) {
+  const serving::GenerationQueue::Load load = queue.load();
+  serving::Health answer{.is_ok = load.step_seconds < request_timeout};
   nlohmann::json health;
   health["status"] = answer.is_ok ? "ok" : "stalled";
   health["model"] = model;
@@ -49,13 +49,13 @@ inference::Health health_of(const std::string& model, const GenerationQueue& que
   return answer;
 }
 
-void write_log_line(const inference::RequestLog& request) {
-  const std::string line = inference::log_line(request) + "\n";
+void write_log_line(const serving::RequestLog& request) {
+  const std::string line = serving::log_line(request) + "\n";
   std::fwrite(line.data(), 1, line.size(), stderr);
 }
 
-inference::RequestRules request_rules(const TextServerFlags& flags) {
-  inference::RequestRules rules;
+serving::RequestRules request_rules(const TextServerFlags& flags) {
+  serving::RequestRules rules;
   rules.sampling.temperature = flags.temperature;
   rules.sampling.top_k = flags.top_k;
   rules.sampling.top_p = flags.top_p;
@@ -63,8 +63,8 @@ inference::RequestRules request_rules(const TextServerFlags& flags) {
   return rules;
 }
 
-inference::HttpServerOptions http_options(const TextServerFlags& flags) {
-  inference::HttpServerOptions options;
+serving::HttpServerOptions http_options(const TextServerFlags& flags) {
+  serving::HttpServerOptions options;
   options.host = flags.host;
   options.port = static_cast<int>(flags.port);
   options.allowed_hosts = flags.allowed_hosts;
@@ -132,16 +132,16 @@ Status check_text_server_flags(const TextServerFlags& flags) {
 Status serve_texts(const TextServerFlags& flags, ServedModel model, int64_t seed) {
   stop_at_signals();
   ::mallopt(M_ARENA_MAX, kArenas);
-  GenerationQueue queue(std::move(model.engine), flags.max_queue);
-  inference::MegatronApi api(*model.tokenizer, queue, request_rules(flags),
-                             in_milliseconds(flags.request_timeout), static_cast<uint64_t>(seed));
-  inference::HttpHandlers handlers;
+  serving::GenerationQueue queue(std::move(model.engine), flags.max_queue);
+  serving::MegatronApi api(*model.tokenizer, queue, request_rules(flags),
+                           in_milliseconds(flags.request_timeout), static_cast<uint64_t>(seed));
+  serving::HttpHandlers handlers;
   handlers.api = [&](std::string_view body, int client) { return api.answer(body, client); };
   handlers.health = [&] { return health_of(model.name, queue, flags.request_timeout); };
-  handlers.page = inference::page_html();
+  handlers.page = serving::page_html();
   handlers.log = write_log_line;
-  MEG_ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> server,
-                       HttpServer::start(http_options(flags), std::move(handlers)));
+  MEG_ASSIGN_OR_RETURN(const std::unique_ptr<serving::HttpServer> server,
+                       serving::HttpServer::start(http_options(flags), std::move(handlers)));
   fmt::print("> {} is served on http://{}\n", model.name, server->address());
   std::fflush(stdout);
   while (!interrupted()) std::this_thread::sleep_for(milliseconds(50));

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "libmeg/core/status.h"
-#include "libmeg/inference/server/generation_queue.h"
+#include "libmeg/base/status.h"
+#include "libmeg/serving/generation_queue.h"
 #include "libmeg/tokenizer/tokenizer.h"
 #include "tools/common/flags.h"
 
@@ -36,8 +36,8 @@ Status check_text_server_flags(const TextServerFlags& flags);
 /// What is served.
 struct ServedModel {
   std::string name;  ///< For /health and the page.
-  const Tokenizer* tokenizer = nullptr;
-  std::unique_ptr<inference::GenerationEngine> engine;
+  const tokenizer::Tokenizer* tokenizer = nullptr;
+  std::unique_ptr<serving::GenerationEngine> engine;
 };
 
 /// Serves until SIGINT, SIGTERM or SIGHUP; then what the model is at may finish, the rest is

@@ -2,8 +2,8 @@
 
 namespace meg::tools {
 
-TokenizerOptions default_tokenizer() {
-  TokenizerOptions tokenizer;
+tokenizer::TokenizerOptions default_tokenizer() {
+  tokenizer::TokenizerOptions tokenizer;
   tokenizer.tokenizer_type = "GPT2BPETokenizer";
   return tokenizer;
 }
@@ -15,7 +15,7 @@ std::map<std::string_view, std::string_view> tokenizer_idle_fields() {
           {"tiktoken_special_tokens", kReason}};
 }
 
-void read_tokenizer_args(FieldReader& args, TokenizerOptions& tokenizer) {
+void read_tokenizer_args(megatron::FieldReader& args, tokenizer::TokenizerOptions& tokenizer) {
   args.take("tokenizer_type", tokenizer.tokenizer_type);
   args.take("vocab_file", tokenizer.vocab_file);
   args.take("merge_file", tokenizer.merge_file);

@@ -10,13 +10,13 @@
 namespace meg::tools {
 
 /// What the tokenizer flags say where none is given.
-TokenizerOptions default_tokenizer();
+tokenizer::TokenizerOptions default_tokenizer();
 
 /// Fields of args that only shape tokenizers which open_tokenizer refuses, each with the reason why
 /// it makes no difference to others.
 std::map<std::string_view, std::string_view> tokenizer_idle_fields();
 
 /// Megatron's arguments of a tokenizer, by their fields.
-void read_tokenizer_args(FieldReader& args, TokenizerOptions& tokenizer);
+void read_tokenizer_args(megatron::FieldReader& args, tokenizer::TokenizerOptions& tokenizer);
 
 }  // namespace meg::tools

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "libmeg/checkpoint/megatron/rank_files.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/rank_files.h"
 
-namespace meg {
+namespace meg::checkpoint {
 namespace {
 
 class Collector {
@@ -61,7 +61,7 @@ class Collector {
            const LogicalTensor& tensor) {
     const std::string suffix = tensor.kind == "weight" ? "" : " " + tensor.kind;
     const std::string spelling = parameter.layer.has_value()
-                                     ? with_layer(parameter.spelling, *parameter.layer)
+                                     ? model::with_layer(parameter.spelling, *parameter.layer)
                                      : parameter.spelling;
     if (!is_wanted(parameter.name + suffix) && !is_wanted(spelling + suffix)) return;
     int64_t elements = 1;
@@ -106,4 +106,4 @@ Result<std::vector<NamedStatistics>> checkpoint_statistics(
   return collector.compute(summary, progress);
 }
 
-}  // namespace meg
+}  // namespace meg::checkpoint

@@ -10,7 +10,7 @@
 #include "libmeg/checkpoint/inspect/checkpoint_summary.h"
 #include "libmeg/checkpoint/inspect/tensor_statistics.h"
 
-namespace meg {
+namespace meg::checkpoint {
 
 /// Statistics of one tensor of a checkpoint.
 struct NamedStatistics {
@@ -34,4 +34,4 @@ Result<std::vector<NamedStatistics>> checkpoint_statistics(
     const CheckpointSummary& summary, const std::function<bool(std::string_view)>& wanted = {},
     const ProgressCallback& progress = {});
 
-}  // namespace meg
+}  // namespace meg::checkpoint

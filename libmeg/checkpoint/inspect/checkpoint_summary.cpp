@@ -8,10 +8,10 @@
 #include <map>
 #include <system_error>
 
-#include "libmeg/checkpoint/megatron/checkpoint_args.h"
-#include "libmeg/checkpoint/megatron/rank_files.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_args.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/rank_files.h"
 
-namespace meg {
+namespace meg::checkpoint {
 namespace {
 
 /// Refuses sizes that no cluster has before ranks are listed by them.
@@ -153,12 +153,12 @@ class Summarizer {
       if (args.has_value()) summary_.args = {index, *args};
     });
     if (summary_.config.has_value()) return;
-    const Result<GptConfig> config = GptConfig::from_fields(
-        [this](std::string_view name) -> std::optional<FieldValue> { return arg(name); });
+    const Result<model::GptConfig> config = model::GptConfig::from_fields(
+        [this](std::string_view name) -> std::optional<megatron::FieldValue> { return arg(name); });
     if (config.has_value()) summary_.config = *config;
   }
 
-  std::optional<FieldValue> arg(std::string_view name) const {
+  std::optional<megatron::FieldValue> arg(std::string_view name) const {
     if (!summary_.args.has_value()) return std::nullopt;
     const auto [index, args] = *summary_.args;
     const PickleGraph& graph = summary_.files[static_cast<size_t>(index)].file->graph();
@@ -167,7 +167,7 @@ class Summarizer {
   }
 
   std::optional<int64_t> int_arg_of(std::string_view name) const {
-    const std::optional<FieldValue> value = arg(name);
+    const std::optional<megatron::FieldValue> value = arg(name);
     if (!value.has_value() || !std::holds_alternative<int64_t>(*value)) return std::nullopt;
     return std::get<int64_t>(*value);
   }
@@ -319,14 +319,14 @@ class Summarizer {
 
   /// Parameters and the family of names, by the table: what a whole model has found already.
   Status count_files() {
-    MEG_ASSIGN_OR_RETURN(ParameterTable table, ParameterTable::gpt());
+    MEG_ASSIGN_OR_RETURN(model::ParameterTable table, model::ParameterTable::gpt());
     MEG_RETURN_IF_ERROR(table.add_rules(options_.open.param_rules, options_.open.param_rules_name));
-    std::optional<std::vector<NameFamily>> families;
+    std::optional<std::vector<model::NameFamily>> families;
     for (FileSummary& file : summary_.files) {
       for (size_t i = 0; i < file.groups.size(); ++i) {
         const NamedTensor& tensor = file.contents.tensors[i];
         if (file.groups[i] != TensorGroup::kModel || tensor.view == nullptr) continue;
-        const std::optional<ParameterMatch> match = table.match(flat_name(tensor.name));
+        const std::optional<model::ParameterMatch> match = table.match(flat_name(tensor.name));
         if (match.has_value()) keep_common(match->families, families);
         if (match.has_value() && match->is_extra_state) continue;
         file.parameters = add_capped(file.parameters, tensor.elements);
@@ -343,10 +343,10 @@ class Summarizer {
     return Status();
   }
 
-  static void keep_common(const std::vector<NameFamily>& found,
-                          std::optional<std::vector<NameFamily>>& common) {
+  static void keep_common(const std::vector<model::NameFamily>& found,
+                          std::optional<std::vector<model::NameFamily>>& common) {
     if (!common.has_value()) common = found;
-    std::erase_if(*common, [&](NameFamily family) {
+    std::erase_if(*common, [&](model::NameFamily family) {
       return std::find(found.begin(), found.end(), family) == found.end();
     });
   }
@@ -360,7 +360,7 @@ class Summarizer {
       int64_t elements = 1;
       for (const int64_t size : parameter.shape) elements *= size;
       all = add_capped(all, elements);
-      if (parameter.partition != Partition::kVocabulary || parameter.shape.empty()) continue;
+      if (parameter.partition != model::Partition::kVocabulary || parameter.shape.empty()) continue;
       summary_.padded_vocab_size = parameter.shape[0];
       if (parameter.shape[0] > 0) vocabulary += elements / parameter.shape[0];
     }
@@ -392,7 +392,7 @@ class Summarizer {
   std::optional<int64_t> vocab_size_of_args() const {
     const std::optional<int64_t> size = int_arg_of("vocab_size");
     if (!size.has_value()) return std::nullopt;
-    const std::optional<FieldValue> tokenizer = arg("tokenizer_type");
+    const std::optional<megatron::FieldValue> tokenizer = arg("tokenizer_type");
     const bool is_null = tokenizer.has_value() && std::holds_alternative<std::string>(*tokenizer) &&
                          std::get<std::string>(*tokenizer) == "NullTokenizer";
     return is_null ? add_capped(*size, 1) : *size;
@@ -411,4 +411,4 @@ Result<CheckpointSummary> summarize_checkpoint(const CheckpointFolder& folder,
   return Summarizer(folder, options).summarize();
 }
 
-}  // namespace meg
+}  // namespace meg::checkpoint

@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "libmeg/checkpoint/dialects/mp_rank/checkpoint_folder.h"
+#include "libmeg/checkpoint/dialects/mp_rank/megatron_checkpoint.h"
 #include "libmeg/checkpoint/inspect/file_summary.h"
-#include "libmeg/checkpoint/megatron/checkpoint_folder.h"
-#include "libmeg/checkpoint/megatron/megatron_checkpoint.h"
 
-namespace meg {
+namespace meg::checkpoint {
 
 /// One rank's folder.
 struct RankSummary {
@@ -48,10 +48,10 @@ struct CheckpointSummary {
   int64_t expert_model_parallel_size = 1;
   bool sizes_are_from_args = false;  ///< Else from the folders' names.
 
-  std::optional<NameFamily> family;
+  std::optional<model::NameFamily> family;
   std::optional<double> checkpoint_version;
   std::optional<int64_t> iteration;
-  std::optional<GptConfig> config;  ///< From args.
+  std::optional<model::GptConfig> config;  ///< From args.
 
   OptimizerForm optimizer = OptimizerForm::kNone;
   int64_t optimizer_bytes = 0;
@@ -80,4 +80,4 @@ struct SummaryOptions {
 Result<CheckpointSummary> summarize_checkpoint(const CheckpointFolder& folder,
                                                const SummaryOptions& options = {});
 
-}  // namespace meg
+}  // namespace meg::checkpoint

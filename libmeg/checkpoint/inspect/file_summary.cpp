@@ -5,7 +5,7 @@
 #include <system_error>
 #include <utility>
 
-namespace meg {
+namespace meg::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -84,4 +84,4 @@ std::vector<FileSummary> list_files(const std::string& folder) {
   return files;
 }
 
-}  // namespace meg
+}  // namespace meg::checkpoint

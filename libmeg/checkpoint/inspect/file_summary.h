@@ -6,10 +6,10 @@
 #include <string_view>
 #include <vector>
 
+#include "libmeg/checkpoint/container/torch_file/torch_file.h"
 #include "libmeg/checkpoint/inspect/named_tensors.h"
-#include "libmeg/checkpoint/torch_file/torch_file.h"
 
-namespace meg {
+namespace meg::checkpoint {
 
 /// What a tensor of a rank's file belongs to.
 enum class TensorGroup : uint8_t { kModel, kOptimizer, kOther };
@@ -37,4 +37,4 @@ FileSummary summarize_file(const std::string& path, const std::string& folder,
 /// The files of a folder by name and size alone, none of them opened.
 std::vector<FileSummary> list_files(const std::string& folder);
 
-}  // namespace meg
+}  // namespace meg::checkpoint

@@ -6,9 +6,9 @@
 #include <string_view>
 #include <tuple>
 
-#include "libmeg/core/dtype.h"
+#include "libmeg/base/dtype.h"
 
-namespace meg {
+namespace meg::checkpoint {
 namespace {
 
 constexpr size_t kCallBytes = 200;
@@ -94,4 +94,4 @@ std::vector<NamedCode> named_code(const PickleGraph& graph) {
   return codes;
 }
 
-}  // namespace meg
+}  // namespace meg::checkpoint

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "libmeg/checkpoint/pickle/pickle_graph.h"
+#include "libmeg/checkpoint/container/pickle/pickle_graph.h"
 
-namespace meg {
+namespace meg::checkpoint {
 
 /// A class or function that a pickle names. None was looked up, none was called.
 struct NamedCode {
@@ -20,4 +20,4 @@ struct NamedCode {
 /// covers what the pickle dropped again.
 std::vector<NamedCode> named_code(const PickleGraph& graph);
 
-}  // namespace meg
+}  // namespace meg::checkpoint

@@ -4,9 +4,9 @@
 
 #include <optional>
 
-#include "libmeg/checkpoint/inspect/numpy_array.h"
+#include "libmeg/checkpoint/inspect/internal/numpy_array.h"
 
-namespace meg {
+namespace meg::checkpoint {
 namespace {
 
 /// Far more than any model has tensors.
@@ -152,4 +152,4 @@ std::string key_text(const PickleGraph& graph, PickleId key) {
   return text.has_value() ? std::string(*text) : graph.describe(key);
 }
 
-}  // namespace meg
+}  // namespace meg::checkpoint

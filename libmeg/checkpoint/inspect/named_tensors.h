@@ -5,9 +5,9 @@
 #include <string_view>
 #include <vector>
 
-#include "libmeg/checkpoint/torch_file/torch_file.h"
+#include "libmeg/checkpoint/container/torch_file/torch_file.h"
 
-namespace meg {
+namespace meg::checkpoint {
 
 /// A tensor, or a numpy array, under the keys that lead to it.
 struct NamedTensor {
@@ -34,4 +34,4 @@ NamedTensors named_tensors(const TorchFile& file);
 /// A dictionary's key as it stands in names.
 std::string key_text(const PickleGraph& graph, PickleId key);
 
-}  // namespace meg
+}  // namespace meg::checkpoint

@@ -6,10 +6,10 @@
 #include <optional>
 #include <span>
 
+#include "libmeg/checkpoint/inspect/internal/numpy_array.h"
 #include "libmeg/checkpoint/inspect/named_tensors.h"
-#include "libmeg/checkpoint/inspect/numpy_array.h"
 
-namespace meg {
+namespace meg::checkpoint {
 namespace {
 
 constexpr size_t kTextBytes = 100;
@@ -132,4 +132,4 @@ Outline outline_of(const TorchFile& file, size_t most_lines) {
   return Outliner(file, most_lines).outline();
 }
 
-}  // namespace meg
+}  // namespace meg::checkpoint

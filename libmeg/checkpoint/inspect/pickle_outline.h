@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "libmeg/checkpoint/torch_file/torch_file.h"
+#include "libmeg/checkpoint/container/torch_file/torch_file.h"
 
-namespace meg {
+namespace meg::checkpoint {
 
 /// One line of the tree of a file's value.
 struct OutlineLine {
@@ -23,4 +23,4 @@ struct Outline {
 /// line says so. Lists of plain values and args stay on one line.
 Outline outline_of(const TorchFile& file, size_t most_lines = 200);
 
-}  // namespace meg
+}  // namespace meg::checkpoint

@@ -10,11 +10,11 @@
 #include <mutex>
 #include <new>
 
-#include "libmeg/checkpoint/inspect/statistics_kernels.h"
-#include "libmeg/core/float_convert.h"
-#include "libmeg/core/thread_pool.h"
+#include "libmeg/base/float_convert.h"
+#include "libmeg/base/thread_pool.h"
+#include "libmeg/checkpoint/inspect/internal/statistics_kernels.h"
 
-namespace meg {
+namespace meg::checkpoint {
 namespace {
 
 constexpr size_t kChunkElements = 4096;         // widened at a time; fits the first-level cache
@@ -288,4 +288,4 @@ Result<std::vector<TensorStatistics>> tensor_statistics(std::span<const Statisti
   return statistics;
 }
 
-}  // namespace meg
+}  // namespace meg::checkpoint

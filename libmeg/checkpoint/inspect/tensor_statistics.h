@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "libmeg/core/dtype.h"
-#include "libmeg/core/progress.h"
-#include "libmeg/core/result.h"
+#include "libmeg/base/dtype.h"
+#include "libmeg/base/progress.h"
+#include "libmeg/base/result.h"
 
-namespace meg {
+namespace meg::checkpoint {
 
 /// What the values of a tensor look like. Minimum, maximum and sums are over the finite elements,
 /// in double precision. Of complex tensors the real and imaginary parts count as elements.
@@ -62,4 +62,4 @@ Result<std::vector<TensorStatistics>> tensor_statistics(std::span<const Statisti
                                                         int workers = 0,
                                                         const ProgressCallback& progress = {});
 
-}  // namespace meg
+}  // namespace meg::checkpoint

@@ -7,7 +7,7 @@
 
 #include "libmeg/checkpoint/training/write_training_checkpoint.h"
 
-namespace meg {
+namespace meg::checkpoint {
 
 AsyncWriter::~AsyncWriter() {
   if (thread_.joinable()) thread_.join();
@@ -45,4 +45,4 @@ Status AsyncWriter::save(const std::string& save_dir, TrainingState&& state,
   return Status();
 }
 
-}  // namespace meg
+}  // namespace meg::checkpoint

@@ -6,11 +6,11 @@
 #include <string>
 #include <thread>
 
+#include "libmeg/base/status.h"
 #include "libmeg/checkpoint/training/training_file.h"
 #include "libmeg/checkpoint/training/training_state.h"
-#include "libmeg/core/status.h"
 
-namespace meg {
+namespace meg::checkpoint {
 
 /// Saves snapshots from a thread of its own while training goes on: one save is in flight at a
 /// time. All functions are for one thread at a time.
@@ -49,4 +49,4 @@ class AsyncWriter {
   std::optional<int64_t> saved_iteration_;
 };
 
-}  // namespace meg
+}  // namespace meg::checkpoint

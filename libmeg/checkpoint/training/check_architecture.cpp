@@ -8,9 +8,9 @@
 #include <string_view>
 #include <utility>
 
-#include "libmeg/checkpoint/megatron/model_arguments.h"
+#include "libmeg/checkpoint/dialects/mp_rank/model_arguments.h"
 
-namespace meg {
+namespace meg::checkpoint {
 namespace {
 
 /// Arguments, by how they begin, that mean nothing in a model without the part that they are of.
@@ -26,11 +26,11 @@ constexpr std::pair<std::string_view, std::string_view> kPartOf[] = {
 
 class Comparison {
  public:
-  Comparison(const MegatronCheckpoint& checkpoint, const FieldLookup& run)
+  Comparison(const MegatronCheckpoint& checkpoint, const megatron::FieldLookup& run)
       : checkpoint_(checkpoint), run_(run) {}
 
   Status compare() {
-    Result<GptConfig> config = GptConfig::from_fields(run_);
+    Result<model::GptConfig> config = model::GptConfig::from_fields(run_);
     if (!config.has_value()) return config.error().with_prefix("args");
     compare_shapes(*config, checkpoint_.config());
     compare_vocabulary(*config, checkpoint_.config());
@@ -42,13 +42,14 @@ class Comparison {
   }
 
  private:
-  void compare_values(std::string_view name, const FieldValue& expected, const FieldValue& found) {
-    if (same_field(expected, found)) return;
+  void compare_values(std::string_view name, const megatron::FieldValue& expected,
+                      const megatron::FieldValue& found) {
+    if (megatron::same_field(expected, found)) return;
     differences_ += fmt::format("{}{}: expected {}, found {}", differences_.empty() ? "" : "; ",
-                                name, field_text(expected), field_text(found));
+                                name, megatron::field_text(expected), megatron::field_text(found));
   }
 
-  void compare_shapes(const GptConfig& run, const GptConfig& found) {
+  void compare_shapes(const model::GptConfig& run, const model::GptConfig& found) {
     compare_values("num_layers", run.num_layers, found.num_layers);
     compare_values("hidden_size", run.hidden_size, found.hidden_size);
     compare_values("ffn_hidden_size", run.ffn_hidden_size, found.ffn_hidden_size);
@@ -73,7 +74,7 @@ class Comparison {
   }
 
   /// Some true size of the vocabulary pads to this run's size and to the checkpoint's.
-  void compare_vocabulary(const GptConfig& run, const GptConfig& found) {
+  void compare_vocabulary(const model::GptConfig& run, const model::GptConfig& found) {
     const auto tensor_size = run_("tensor_model_parallel_size");
     const int64_t* size = tensor_size ? std::get_if<int64_t>(&*tensor_size) : nullptr;
     const int64_t run_step = run.make_vocab_size_divisible_by * (size != nullptr ? *size : 1);
@@ -100,33 +101,34 @@ class Comparison {
     if (dest == "bias_gelu_fusion") return false;
     for (const auto& [start, part] : kPartOf) {
       if (!dest.starts_with(start)) continue;
-      const FieldValue found = checkpoint_.arg(part).value_or(FieldValue());
-      return found != FieldValue() && found != FieldValue(false);
+      const megatron::FieldValue found = checkpoint_.arg(part).value_or(megatron::FieldValue());
+      return found != megatron::FieldValue() && found != megatron::FieldValue(false);
     }
     return true;
   }
 
   bool tokenizer_is_known() const {
-    const std::optional<FieldValue> file = run_("vocab_file");
+    const std::optional<megatron::FieldValue> file = run_("vocab_file");
     return file.has_value() && !std::holds_alternative<std::monostate>(*file);
   }
 
-  void compare(std::string_view name, const std::optional<FieldValue>& found) {
-    const std::optional<FieldValue> expected = run_(name);
+  void compare(std::string_view name, const std::optional<megatron::FieldValue>& found) {
+    const std::optional<megatron::FieldValue> expected = run_(name);
     // None: Megatron's default, whatever that was.
-    if (!expected.has_value() || found.value_or(FieldValue()) == FieldValue()) return;
+    if (!expected.has_value() || found.value_or(megatron::FieldValue()) == megatron::FieldValue())
+      return;
     compare_values(name, *expected, *found);
   }
 
   const MegatronCheckpoint& checkpoint_;
-  const FieldLookup& run_;
+  const megatron::FieldLookup& run_;
   std::string differences_;
 };
 
 }  // namespace
 
-Status check_architecture(const MegatronCheckpoint& checkpoint, const FieldLookup& run) {
+Status check_architecture(const MegatronCheckpoint& checkpoint, const megatron::FieldLookup& run) {
   return Comparison(checkpoint, run).compare();
 }
 
-}  // namespace meg
+}  // namespace meg::checkpoint

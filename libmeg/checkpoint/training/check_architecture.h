@@ -1,9 +1,9 @@
 #pragma once
 
-#include "libmeg/checkpoint/megatron/megatron_checkpoint.h"
-#include "libmeg/core/status.h"
+#include "libmeg/base/status.h"
+#include "libmeg/checkpoint/dialects/mp_rank/megatron_checkpoint.h"
 
-namespace meg {
+namespace meg::checkpoint {
 
 /// Whether a run may load this checkpoint: kInvalidArgument lists every arg of the model in which
 /// the run differs, as "args: num_layers: expected 12, found 24; hidden_size: ...". run: the run's
@@ -14,6 +14,6 @@ namespace meg {
 /// are not compared, nor is bias_gelu_fusion: a run may choose GELU's other form.
 /// Mirrors Megatron-LM megatron/training/checkpointing.py: check_checkpoint_args, and compares
 /// what else makes tensors of other shapes or meaning.
-Status check_architecture(const MegatronCheckpoint& checkpoint, const FieldLookup& run);
+Status check_architecture(const MegatronCheckpoint& checkpoint, const megatron::FieldLookup& run);
 
-}  // namespace meg
+}  // namespace meg::checkpoint

@@ -2,11 +2,11 @@
 
 #include <utility>
 
-#include "libmeg/checkpoint/megatron/checkpoint_args.h"
-#include "libmeg/checkpoint/training/rng_tree.h"
-#include "libmeg/checkpoint/training/value_reader.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_args.h"
+#include "libmeg/checkpoint/training/internal/rng_tree.h"
+#include "libmeg/checkpoint/training/internal/value_reader.h"
 
-namespace meg {
+namespace meg::checkpoint {
 namespace {
 
 Status read_group(const TorchFile& file, PickleId dict, ParamGroupState* group) {
@@ -83,7 +83,7 @@ class StateReader {
   }
 
   int64_t consumed(const char* name) const {
-    const std::optional<FieldValue> value = state_.args.field(name);
+    const std::optional<megatron::FieldValue> value = state_.args.field(name);
     const int64_t* samples = value.has_value() ? std::get_if<int64_t>(&*value) : nullptr;
     return samples == nullptr ? 0 : *samples;
   }
@@ -122,7 +122,7 @@ class StateReader {
   /// The trainer decays by has_weight_decay.
   Status check_groups() const {
     for (const LogicalParameter& parameter : checkpoint_.parameters()) {
-      const bool decays = has_weight_decay(parameter.spelling, parameter.shape.size());
+      const bool decays = model::has_weight_decay(parameter.spelling, parameter.shape.size());
       const ParamGroupKind expected = decays ? ParamGroupKind::kDecay : ParamGroupKind::kNoDecay;
       if (parameter.group == expected || parameter.group == ParamGroupKind::kDecoupled) continue;
       return make_error(StatusCode::kUnsupported,
@@ -172,7 +172,7 @@ class StateReader {
     const std::span<const PickleId> pairs = graph_.pairs(*dict);
     for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
       const std::optional<std::string_view> name = graph_.as_string(pairs[i]);
-      std::optional<FieldValue> value = field_value(graph_, pairs[i + 1]);
+      std::optional<megatron::FieldValue> value = field_value(graph_, pairs[i + 1]);
       if (!name.has_value() || !value.has_value()) {
         return make_error(
             StatusCode::kCorruption, "{}: opt_param_scheduler: expected plain values, found {}: {}",
@@ -216,4 +216,4 @@ Result<TrainingState> read_training_state(const MegatronCheckpoint& checkpoint,
   return StateReader(checkpoint, options).read();
 }
 
-}  // namespace meg
+}  // namespace meg::checkpoint

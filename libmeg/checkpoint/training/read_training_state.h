@@ -2,11 +2,11 @@
 
 #include <cstdint>
 
-#include "libmeg/checkpoint/megatron/megatron_checkpoint.h"
+#include "libmeg/base/result.h"
+#include "libmeg/checkpoint/dialects/mp_rank/megatron_checkpoint.h"
 #include "libmeg/checkpoint/training/training_state.h"
-#include "libmeg/core/result.h"
 
-namespace meg {
+namespace meg::checkpoint {
 
 /// What a run asks of a checkpoint. Names are Megatron's flags.
 struct TrainingReadOptions {
@@ -36,4 +36,4 @@ struct TrainingReadOptions {
 Result<TrainingState> read_training_state(const MegatronCheckpoint& checkpoint,
                                           const TrainingReadOptions& options = {});
 
-}  // namespace meg
+}  // namespace meg::checkpoint

@@ -6,9 +6,9 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "libmeg/core/float_convert.h"
+#include "libmeg/base/float_convert.h"
 
-namespace meg {
+namespace meg::checkpoint {
 namespace {
 
 constexpr std::string_view kWordEmbeddings = "embedding.word_embeddings.weight";
@@ -27,7 +27,7 @@ class TargetReader {
         source_(source),
         target_(target),
         element_(dtype_size(target.dtype)) {
-    const ShardAxes& axes = parameter.axes;
+    const model::ShardAxes& axes = parameter.axes;
     const int cut = axes.partition_axis;
     const auto axis = static_cast<size_t>(std::max(cut, 0));
     if (cut < 0) {
@@ -40,7 +40,7 @@ class TargetReader {
     for (size_t i = axis + 1; i < axes.sizes.size(); ++i) inner_ *= axes.sizes[i];
     extent_ = axes.sizes[axis];
     int64_t whole = extent_;
-    if (parameter.partition == Partition::kVocabulary && !target.shape.empty()) {
+    if (parameter.partition == model::Partition::kVocabulary && !target.shape.empty()) {
       whole = target.shape[0] * options.tensor_model_parallel_size;
     }
     const int64_t share = whole / options.tensor_model_parallel_size;
@@ -121,7 +121,7 @@ class TensorsReader {
   }
 
   Status read(const TrainingTensorTarget& target) const {
-    const bool is_tied_copy = target.name == kTiedCopyName;
+    const bool is_tied_copy = target.name == model::kTiedCopyName;
     const auto found = by_name_.find(is_tied_copy ? kWordEmbeddings : target.name);
     if (found == by_name_.end()) {
       return make_error(StatusCode::kNotFound, "{}: expected the parameter {}, found none",
@@ -147,11 +147,12 @@ class TensorsReader {
  private:
   Status check_shape(const LogicalParameter& parameter, const TrainingTensorTarget& target) const {
     std::vector<int64_t> whole = parameter.shape;
-    if (parameter.partition == Partition::kVocabulary && !whole.empty() && !target.shape.empty()) {
+    if (parameter.partition == model::Partition::kVocabulary && !whole.empty() &&
+        !target.shape.empty()) {
       whole[0] = target.shape[0] * options_.tensor_model_parallel_size;
     }
-    Result<std::vector<int64_t>> expected =
-        shard_shape(parameter.partition, std::move(whole), options_.tensor_model_parallel_size);
+    Result<std::vector<int64_t>> expected = model::shard_shape(
+        parameter.partition, std::move(whole), options_.tensor_model_parallel_size);
     if (!expected.has_value()) return expected.error().with_prefix(target.name);
     if (*expected != target.shape) {
       return make_error(StatusCode::kInvalidArgument,
@@ -208,4 +209,4 @@ Status read_training_tensors(const MegatronCheckpoint& checkpoint,
   return Status();
 }
 
-}  // namespace meg
+}  // namespace meg::checkpoint

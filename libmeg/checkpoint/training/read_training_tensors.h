@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "libmeg/checkpoint/megatron/megatron_checkpoint.h"
-#include "libmeg/core/status.h"
+#include "libmeg/base/status.h"
+#include "libmeg/checkpoint/dialects/mp_rank/megatron_checkpoint.h"
 
-namespace meg {
+namespace meg::checkpoint {
 
 /// Memory of the caller that a tensor is read into.
 struct TrainingTensorTarget {
@@ -40,4 +40,4 @@ Status read_training_tensors(const MegatronCheckpoint& checkpoint,
                              std::span<const TrainingTensorTarget> targets,
                              const TrainingTensorOptions& options = {});
 
-}  // namespace meg
+}  // namespace meg::checkpoint

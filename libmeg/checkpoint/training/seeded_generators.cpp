@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "libmeg/core/bytes.h"
+#include "libmeg/base/bytes.h"
 
-namespace meg {
+namespace meg::checkpoint {
 namespace {
 
 constexpr int64_t kSeedOfStage = 100;
@@ -79,7 +79,7 @@ std::vector<std::byte> seeded_cuda_state(int64_t seed) {
 }
 
 RngState seeded_rng_state(int64_t seed, int64_t tensor_rank, int64_t pipeline_rank,
-                          NameFamily family) {
+                          model::NameFamily family) {
   seed += kSeedOfStage * pipeline_rank;
   RngState state;
   state.python_random = seeded_python_random(static_cast<uint32_t>(seed));
@@ -89,11 +89,11 @@ RngState seeded_rng_state(int64_t seed, int64_t tensor_rank, int64_t pipeline_ra
   const auto track = [&](const char* name, int64_t tracked) {
     state.tracker.emplace_back(name, seeded_cuda_state(tracked));
   };
-  const bool is_core = family != NameFamily::kLegacy;
+  const bool is_core = family != model::NameFamily::kLegacy;
   if (is_core) track("data-parallel-rng", seed);
   track("model-parallel-rng", seed + kModelParallelOffset + tensor_rank);
   if (is_core) track("expert-parallel-rng", seed + kExpertParallelOffset + tensor_rank);
   return state;
 }
 
-}  // namespace meg
+}  // namespace meg::checkpoint

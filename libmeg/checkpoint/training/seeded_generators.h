@@ -5,7 +5,7 @@
 #include "libmeg/checkpoint/training/training_state.h"
 #include "libmeg/model/parameter_table.h"
 
-namespace meg {
+namespace meg::checkpoint {
 
 /// The generators as Megatron has seeded them when a run starts: those that a trainer without
 /// Python does not use, in the form that Megatron restores.
@@ -15,7 +15,7 @@ namespace meg {
 /// Mirrors Megatron-LM megatron/training/initialize.py: _set_random_seed, and
 /// megatron/core/tensor_parallel/random.py: model_parallel_cuda_manual_seed.
 RngState seeded_rng_state(int64_t seed, int64_t tensor_rank, int64_t pipeline_rank,
-                          NameFamily family);
+                          model::NameFamily family);
 
 /// random.seed(seed) of Python, for 0 <= seed < 2^32.
 MersenneState seeded_python_random(uint32_t seed);
@@ -29,4 +29,4 @@ std::vector<std::byte> seeded_torch_state(int64_t seed);
 /// A CUDA generator's state after manual_seed(seed): offset 0.
 std::vector<std::byte> seeded_cuda_state(int64_t seed);
 
-}  // namespace meg
+}  // namespace meg::checkpoint

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace meg {
+namespace meg::checkpoint {
 namespace {
 
 /// Lists inside each other in args of strangers.
@@ -120,22 +120,22 @@ const ArgValue* TrainingArgs::find(std::string_view name) const {
   return known == places_.end() ? nullptr : &entries_[known->second].second;
 }
 
-std::optional<FieldValue> TrainingArgs::field(std::string_view name) const {
+std::optional<megatron::FieldValue> TrainingArgs::field(std::string_view name) const {
   const ArgValue* found = find(name);
   if (found == nullptr) return std::nullopt;
   const auto& value = found->value;
-  if (std::holds_alternative<std::monostate>(value)) return FieldValue();
-  if (const auto* boolean = std::get_if<bool>(&value)) return FieldValue(*boolean);
-  if (const auto* integer = std::get_if<int64_t>(&value)) return FieldValue(*integer);
-  if (const auto* real = std::get_if<double>(&value)) return FieldValue(*real);
-  if (const auto* text = std::get_if<std::string>(&value)) return FieldValue(*text);
+  if (std::holds_alternative<std::monostate>(value)) return megatron::FieldValue();
+  if (const auto* boolean = std::get_if<bool>(&value)) return megatron::FieldValue(*boolean);
+  if (const auto* integer = std::get_if<int64_t>(&value)) return megatron::FieldValue(*integer);
+  if (const auto* real = std::get_if<double>(&value)) return megatron::FieldValue(*real);
+  if (const auto* text = std::get_if<std::string>(&value)) return megatron::FieldValue(*text);
   if (const auto* global = std::get_if<ArgValue::Global>(&value)) {
-    return FieldValue(global->module + "." + global->name);
+    return megatron::FieldValue(global->module + "." + global->name);
   }
   return std::nullopt;
 }
 
-ArgValue arg_value(const FieldValue& field) {
+ArgValue arg_value(const megatron::FieldValue& field) {
   const auto* words = std::get_if<std::vector<std::string>>(&field);
   if (words == nullptr) {
     return std::visit(
@@ -178,4 +178,4 @@ Result<TrainingArgs> read_training_args(const TorchFile& file, PickleId args) {
   return found;
 }
 
-}  // namespace meg
+}  // namespace meg::checkpoint

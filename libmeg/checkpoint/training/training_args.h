@@ -10,12 +10,12 @@
 #include <variant>
 #include <vector>
 
-#include "libmeg/checkpoint/pickle/pickle_graph.h"
-#include "libmeg/checkpoint/torch_file/torch_file.h"
-#include "libmeg/core/result.h"
+#include "libmeg/base/result.h"
+#include "libmeg/checkpoint/container/pickle/pickle_graph.h"
+#include "libmeg/checkpoint/container/torch_file/torch_file.h"
 #include "libmeg/megatron/field_value.h"
 
-namespace meg {
+namespace meg::checkpoint {
 
 /// The value of one of Megatron's args.
 struct ArgValue {
@@ -42,7 +42,7 @@ struct ArgValue {
 };
 
 /// A field as args keep it.
-ArgValue arg_value(const FieldValue& field);
+ArgValue arg_value(const megatron::FieldValue& field);
 
 /// Megatron's args: names and values in the order of its argparse.Namespace.
 class TrainingArgs {
@@ -56,7 +56,7 @@ class TrainingArgs {
   const ArgValue* find(std::string_view name) const;
 
   /// As a field of a configuration: a list or an enum's member is none, a class its dotted name.
-  std::optional<FieldValue> field(std::string_view name) const;
+  std::optional<megatron::FieldValue> field(std::string_view name) const;
 
   std::span<const Entry> entries() const { return entries_; }
 
@@ -69,4 +69,4 @@ class TrainingArgs {
 /// dicts, no objects). kResourceExhausted where they grow beyond what a file of its size has.
 Result<TrainingArgs> read_training_args(const TorchFile& file, PickleId args);
 
-}  // namespace meg
+}  // namespace meg::checkpoint

@@ -6,15 +6,15 @@
 #include <functional>
 #include <unordered_map>
 
-#include "libmeg/checkpoint/megatron/state_dict_tree.h"
-#include "libmeg/checkpoint/torch_file/tensor_view.h"
-#include "libmeg/checkpoint/training/optimizer_tree.h"
-#include "libmeg/checkpoint/training/rng_tree.h"
-#include "libmeg/core/bytes.h"
+#include "libmeg/base/bytes.h"
+#include "libmeg/checkpoint/container/torch_file/tensor_view.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/state_dict_tree.h"
+#include "libmeg/checkpoint/training/internal/optimizer_tree.h"
+#include "libmeg/checkpoint/training/internal/rng_tree.h"
 #include "libmeg/model/gpt_config.h"
 #include "libmeg/model/parameter_count.h"
 
-namespace meg {
+namespace meg::checkpoint {
 namespace {
 
 constexpr double kCheckpointVersion = 3.0;
@@ -30,7 +30,7 @@ constexpr const char* kArgsOfLoaders[] = {"num_layers",
                                           "tensor_model_parallel_size",
                                           "pipeline_model_parallel_size"};
 
-Status check_tensor(const TrainingTensor& tensor, const RankParameter& parameter,
+Status check_tensor(const TrainingTensor& tensor, const model::RankParameter& parameter,
                     std::string_view kind) {
   if (tensor.shape != parameter.shape) {
     return make_error(StatusCode::kInvalidArgument, "{}: {}: expected shape {}, found {}",
@@ -47,7 +47,8 @@ Status check_tensor(const TrainingTensor& tensor, const RankParameter& parameter
 
 class FileBuilder {
  public:
-  FileBuilder(const TrainingState& state, const TrainingFileOptions& options, ParameterTable table)
+  FileBuilder(const TrainingState& state, const TrainingFileOptions& options,
+              model::ParameterTable table)
       : state_(state), options_(options), table_(std::move(table)) {}
 
   Result<TrainingTree> build() {
@@ -79,7 +80,7 @@ class FileBuilder {
   }
 
  private:
-  bool is_core() const { return options_.names != NameFamily::kLegacy; }
+  bool is_core() const { return options_.names != model::NameFamily::kLegacy; }
 
   void add(std::string_view key, PickleId value) {
     pairs_.push_back(tree_.text(key));
@@ -87,7 +88,7 @@ class FileBuilder {
   }
 
   int64_t size_arg(const char* name) const {
-    const std::optional<FieldValue> value = args_.field(name);
+    const std::optional<megatron::FieldValue> value = args_.field(name);
     const int64_t* size = value.has_value() ? std::get_if<int64_t>(&*value) : nullptr;
     return size == nullptr ? 1 : *size;
   }
@@ -101,8 +102,10 @@ class FileBuilder {
     }
     args_.set("consumed_train_samples", {state_.consumed_train_samples});
     args_.set("consumed_valid_samples", {state_.consumed_valid_samples});
-    const FieldLookup lookup = [this](std::string_view name) { return args_.field(name); };
-    Result<GptConfig> config = GptConfig::from_fields(lookup);
+    const megatron::FieldLookup lookup = [this](std::string_view name) {
+      return args_.field(name);
+    };
+    Result<model::GptConfig> config = model::GptConfig::from_fields(lookup);
     if (!config.has_value()) return config.error().with_prefix("args");
     config_ = *std::move(config);
     sizes_.tensor_model_parallel_size = size_arg("tensor_model_parallel_size");
@@ -113,14 +116,14 @@ class FileBuilder {
 
   /// Finds what was handed over for each parameter of this rank.
   Status match_parameters() {
-    MEG_ASSIGN_OR_RETURN(
-        rank_, rank_parameters(config_, sizes_, state_.pipeline_rank, options_.names, table_));
+    MEG_ASSIGN_OR_RETURN(rank_, model::rank_parameters(config_, sizes_, state_.pipeline_rank,
+                                                       options_.names, table_));
     std::unordered_map<std::string_view, const TrainingParameter*> by_name;
     for (const TrainingParameter& parameter : state_.parameters) {
       if (by_name.emplace(parameter.name, &parameter).second) continue;
       return make_error(StatusCode::kInvalidArgument, "{}: handed over twice", parameter.name);
     }
-    for (const RankParameter& parameter : rank_) {
+    for (const model::RankParameter& parameter : rank_) {
       const auto found = by_name.find(parameter.name);
       if (found == by_name.end()) {
         return make_error(StatusCode::kInvalidArgument,
@@ -136,7 +139,8 @@ class FileBuilder {
                       by_name.begin()->first);
   }
 
-  Status check_parameter(const TrainingParameter& value, const RankParameter& parameter) const {
+  Status check_parameter(const TrainingParameter& value,
+                         const model::RankParameter& parameter) const {
     MEG_RETURN_IF_ERROR(check_tensor(value.weight, parameter, "weight"));
     for (const auto& [kind, tensor] :
          {std::pair("fp32_param", &value.fp32_param), std::pair("exp_avg", &value.exp_avg),
@@ -149,9 +153,10 @@ class FileBuilder {
   std::vector<OptimizerMember> members() const {
     std::vector<OptimizerMember> found;
     for (size_t i = 0; i < rank_.size(); ++i) {
-      found.push_back({.parameter = values_[i],
-                       .weight_decay = has_weight_decay(rank_[i].name, rank_[i].shape.size()),
-                       .is_embedding_or_output = rank_[i].partition == Partition::kVocabulary});
+      found.push_back(
+          {.parameter = values_[i],
+           .weight_decay = model::has_weight_decay(rank_[i].name, rank_[i].shape.size()),
+           .is_embedding_or_output = rank_[i].partition == model::Partition::kVocabulary});
     }
     return found;
   }
@@ -162,18 +167,19 @@ class FileBuilder {
     const TrainingParameter* value = nullptr;
   };
 
-  std::string spelled(const RankParameter& parameter, int64_t first_layer) const {
+  std::string spelled(const model::RankParameter& parameter, int64_t first_layer) const {
     if (!parameter.layer.has_value()) {
       return table_.spell(parameter.name, options_.names).value_or(parameter.name);
     }
-    const ParameterMatch match = table_.match(parameter.name).value_or(ParameterMatch{});
+    const model::ParameterMatch match =
+        table_.match(parameter.name).value_or(model::ParameterMatch{});
     const std::string stem = table_.spell(match.canonical, options_.names).value_or(parameter.name);
-    return with_layer(stem, *parameter.layer - first_layer);
+    return model::with_layer(stem, *parameter.layer - first_layer);
   }
 
   PickleId add_model(int64_t chunk) {
-    const PipelineLayout layout{config_.num_layers, sizes_.pipeline_model_parallel_size,
-                                sizes_.virtual_pipeline_model_parallel_size};
+    const model::PipelineLayout layout{config_.num_layers, sizes_.pipeline_model_parallel_size,
+                                       sizes_.virtual_pipeline_model_parallel_size};
     const int64_t first_layer = layout.first_layer(state_.pipeline_rank, chunk);
     std::vector<ModelEntry> entries;
     for (size_t i = 0; i < rank_.size(); ++i) {
@@ -208,7 +214,7 @@ class FileBuilder {
         if (is_last) add(module);
         continue;
       }
-      for (int64_t layer = 0; layer < layers; ++layer) add(with_layer(module, layer));
+      for (int64_t layer = 0; layer < layers; ++layer) add(model::with_layer(module, layer));
     }
   }
 
@@ -246,11 +252,11 @@ class FileBuilder {
 
   const TrainingState& state_;
   const TrainingFileOptions& options_;
-  ParameterTable table_;
+  model::ParameterTable table_;
   TrainingArgs args_;
-  GptConfig config_;
-  ParallelSizes sizes_;
-  std::vector<RankParameter> rank_;
+  model::GptConfig config_;
+  model::ParallelSizes sizes_;
+  std::vector<model::RankParameter> rank_;
   std::vector<const TrainingParameter*> values_;  // as rank_
   TrainingTree tree_;
   std::vector<PickleId> pairs_;
@@ -260,8 +266,8 @@ class FileBuilder {
 
 Result<TrainingTree> build_training_file(const TrainingState& state,
                                          const TrainingFileOptions& options) {
-  MEG_ASSIGN_OR_RETURN(ParameterTable table, ParameterTable::gpt());
+  MEG_ASSIGN_OR_RETURN(model::ParameterTable table, model::ParameterTable::gpt());
   return FileBuilder(state, options, std::move(table)).build();
 }
 
-}  // namespace meg
+}  // namespace meg::checkpoint

@@ -1,15 +1,15 @@
 #pragma once
 
+#include "libmeg/base/result.h"
 #include "libmeg/checkpoint/training/training_tree.h"
-#include "libmeg/core/result.h"
 #include "libmeg/model/parameter_table.h"
 
-namespace meg {
+namespace meg::checkpoint {
 
 struct TrainingFileOptions {
   /// kMcoreLocal or kMcoreTransformerEngine, as core_v0.12.3 writes by --transformer-impl, or
   /// kLegacy, as 6ef5bdc.
-  NameFamily names = NameFamily::kMcoreLocal;
+  model::NameFamily names = model::NameFamily::kMcoreLocal;
   /// Adds core's `rerun_state_machine`, of a run in which nothing was run again. Readers do without
   /// it; with it, a file can only be unpickled where megatron.core can be imported.
   bool rerun_state_machine = false;
@@ -23,4 +23,4 @@ struct TrainingFileOptions {
 Result<TrainingTree> build_training_file(const TrainingState& state,
                                          const TrainingFileOptions& options);
 
-}  // namespace meg
+}  // namespace meg::checkpoint

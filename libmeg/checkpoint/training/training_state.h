@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
+#include "libmeg/base/dtype.h"
 #include "libmeg/checkpoint/training/training_args.h"
-#include "libmeg/core/dtype.h"
 
-namespace meg {
+namespace meg::checkpoint {
 
 /// A tensor handed over to be saved: elements in row-major order, little-endian.
 struct TrainingTensor {
@@ -71,7 +71,7 @@ struct OptimizerState {
 };
 
 /// A dict of plain values in its order: names and values, ints and floats told apart.
-using StateFields = std::vector<std::pair<std::string, FieldValue>>;
+using StateFields = std::vector<std::pair<std::string, megatron::FieldValue>>;
 
 /// A Mersenne Twister of Python's `random` or numpy's global generator.
 struct MersenneState {
@@ -108,7 +108,7 @@ struct TrainingState {
   std::optional<StateFields> opt_param_scheduler;
   std::optional<RngState> rng;
   /// A number, since core only. Megatron begins at the int 0 and adds floats.
-  FieldValue num_floating_point_operations_so_far = int64_t{0};
+  megatron::FieldValue num_floating_point_operations_so_far = int64_t{0};
 };
 
-}  // namespace meg
+}  // namespace meg::checkpoint

@@ -1,6 +1,6 @@
 #include "libmeg/checkpoint/training/training_tree.h"
 
-namespace meg {
+namespace meg::checkpoint {
 
 PickleId TrainingTree::text(std::string_view text) {
   auto found = texts_.find(text);
@@ -10,7 +10,7 @@ PickleId TrainingTree::text(std::string_view text) {
   return found->second;
 }
 
-PickleId TrainingTree::field(const FieldValue& value) { return arg(arg_value(value)); }
+PickleId TrainingTree::field(const megatron::FieldValue& value) { return arg(arg_value(value)); }
 
 PickleId TrainingTree::dict(std::initializer_list<Entry> entries) {
   std::vector<PickleId> pairs;
@@ -88,4 +88,4 @@ PickleId TrainingTree::literal(DType dtype, std::span<const std::byte> bytes) {
   return content_.add_tensor(storage, {static_cast<int64_t>(bytes.size()) / dtype_size(dtype)});
 }
 
-}  // namespace meg
+}  // namespace meg::checkpoint

@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "libmeg/checkpoint/torch_file/torch_file_writer.h"
+#include "libmeg/checkpoint/container/torch_file/torch_file_writer.h"
 #include "libmeg/checkpoint/training/training_state.h"
 
-namespace meg {
+namespace meg::checkpoint {
 
 /// A torch file of the trainer in the making: its tree, and what its storages will hold.
 class TrainingTree {
@@ -26,7 +26,7 @@ class TrainingTree {
   /// A string; the same node for the same text, as Python's interned keys.
   PickleId text(std::string_view text);
 
-  PickleId field(const FieldValue& value);
+  PickleId field(const megatron::FieldValue& value);
 
   /// A plain dict.
   PickleId dict(std::initializer_list<Entry> entries);
@@ -56,4 +56,4 @@ class TrainingTree {
   std::vector<std::span<const std::byte>> sources_;
 };
 
-}  // namespace meg
+}  // namespace meg::checkpoint

@@ -5,11 +5,11 @@
 #include <new>
 #include <system_error>
 
-#include "libmeg/checkpoint/megatron/checkpoint_folder.h"
-#include "libmeg/core/atomic_folder.h"
-#include "libmeg/core/crc32.h"
+#include "libmeg/checkpoint/dialects/mp_rank/checkpoint_folder.h"
+#include "libmeg/io/atomic_folder.h"
+#include "libmeg/io/crc32.h"
 
-namespace meg {
+namespace meg::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -24,7 +24,7 @@ Status write_storage(const TorchFileWriter& writer, int storage, std::span<const
   uint64_t offset = 0;
   while (!bytes.empty()) {
     const std::span<const std::byte> block = bytes.first(std::min(bytes.size(), kBlockBytes));
-    *crc = crc32(block, *crc);
+    *crc = io::crc32(block, *crc);
     MEG_RETURN_IF_ERROR(writer.write(storage, offset, block));
     offset += block.size();
     bytes = bytes.subspan(block.size());
@@ -55,7 +55,8 @@ Status with_space(const Status& status, const std::string& folder, uint64_t need
 }
 
 int64_t pipeline_size(const TrainingState& state) {
-  const std::optional<FieldValue> value = state.args.field("pipeline_model_parallel_size");
+  const std::optional<megatron::FieldValue> value =
+      state.args.field("pipeline_model_parallel_size");
   const int64_t* size = value.has_value() ? std::get_if<int64_t>(&*value) : nullptr;
   return size == nullptr ? 1 : *size;
 }
@@ -86,7 +87,7 @@ Status write_checkpoint(const std::string& save_dir, std::span<const TrainingSta
                       rank.iteration);
   }
   const fs::path path = fs::path(save_dir) / iteration_folder_name(iteration);
-  MEG_ASSIGN_OR_RETURN(AtomicFolder folder, AtomicFolder::create(path.string()));
+  MEG_ASSIGN_OR_RETURN(io::AtomicFolder folder, io::AtomicFolder::create(path.string()));
   for (const TrainingState& rank : ranks) {
     MEG_RETURN_IF_ERROR(write_training_file(folder.staging_path(), rank, options));
   }
@@ -116,4 +117,4 @@ Status write_training_checkpoint(const std::string& save_dir, std::span<const Tr
       .with_prefix(save_dir + ": cannot save");
 }
 
-}  // namespace meg
+}  // namespace meg::checkpoint

@@ -3,11 +3,11 @@
 #include <span>
 #include <string>
 
+#include "libmeg/base/result.h"
 #include "libmeg/checkpoint/training/training_file.h"
 #include "libmeg/checkpoint/training/training_state.h"
-#include "libmeg/core/result.h"
 
-namespace meg {
+namespace meg::checkpoint {
 
 /// Writes one rank's mp_rank_TT[_PPP]/model_optim_rng.pt into `folder`, which exists: the staging
 /// folder of a checkpoint whose other ranks may be written by other processes. Its content is not
@@ -26,4 +26,4 @@ Status write_training_file(const std::string& folder, const TrainingState& state
 Status write_training_checkpoint(const std::string& save_dir, std::span<const TrainingState> ranks,
                                  const TrainingFileOptions& options = {});
 
-}  // namespace meg
+}  // namespace meg::checkpoint

@@ -1,6 +1,6 @@
 #include "libmeg/checkpoint/transfer/tensor_transfer.h"
 
-namespace meg {
+namespace meg::checkpoint {
 
 int64_t TransferPlan::source_bytes() const {
   int64_t bytes = 0;
@@ -18,4 +18,4 @@ int64_t TransferPlan::target_bytes() const {
   return bytes;
 }
 
-}  // namespace meg
+}  // namespace meg::checkpoint

@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "libmeg/checkpoint/torch_file/tensor_view.h"
-#include "libmeg/checkpoint/torch_file/torch_file.h"
-#include "libmeg/checkpoint/torch_file/torch_file_writer.h"
+#include "libmeg/checkpoint/container/torch_file/tensor_view.h"
+#include "libmeg/checkpoint/container/torch_file/torch_file.h"
+#include "libmeg/checkpoint/container/torch_file/torch_file_writer.h"
 
-namespace meg {
+namespace meg::checkpoint {
 
 /// What rows past the source's end become.
 enum class PaddingFill : uint8_t {
@@ -70,4 +70,4 @@ struct TransferPlan {
   int64_t target_bytes() const;
 };
 
-}  // namespace meg
+}  // namespace meg::checkpoint

@@ -14,12 +14,12 @@
 #include <utility>
 #include <vector>
 
-#include "libmeg/checkpoint/torch_file/torch_file_writer.h"
-#include "libmeg/checkpoint/transfer/transfer_copier.h"
-#include "libmeg/checkpoint/transfer/transfer_work.h"
-#include "libmeg/core/thread_pool.h"
+#include "libmeg/base/thread_pool.h"
+#include "libmeg/checkpoint/container/torch_file/torch_file_writer.h"
+#include "libmeg/checkpoint/transfer/internal/transfer_copier.h"
+#include "libmeg/checkpoint/transfer/internal/transfer_work.h"
 
-namespace meg {
+namespace meg::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -86,8 +86,9 @@ int first_target_file(const TransferJob& job) {
   return -1;
 }
 
-/// Deals jobs out by target file in turns, each file's in their order: the system lets one thread
-/// at a time write to a file, so threads that follow one another should meet different files.
+/// Deals jobs out by target file round robin, each file's in their order: the system lets one
+/// thread at a time write to a file, so threads that follow one another should meet different
+/// files.
 std::vector<TransferJob> dealt_by_target(const std::vector<TransferJob>& jobs) {
   std::map<int, std::vector<const TransferJob*>> by_file;
   size_t longest = 0;
@@ -265,4 +266,4 @@ Status execute_transfers(const TransferPlan& plan, const std::string& folder,
   }
 }
 
-}  // namespace meg
+}  // namespace meg::checkpoint

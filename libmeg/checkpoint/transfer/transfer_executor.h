@@ -3,10 +3,10 @@
 #include <cstdint>
 #include <string>
 
+#include "libmeg/base/progress.h"
 #include "libmeg/checkpoint/transfer/tensor_transfer.h"
-#include "libmeg/core/progress.h"
 
-namespace meg {
+namespace meg::checkpoint {
 
 struct TransferOptions {
   /// Bytes of buffers that all threads together may hold (a share of --memory-budget).
@@ -27,4 +27,4 @@ struct TransferOptions {
 Status execute_transfers(const TransferPlan& plan, const std::string& folder,
                          const TransferOptions& options);
 
-}  // namespace meg
+}  // namespace meg::checkpoint

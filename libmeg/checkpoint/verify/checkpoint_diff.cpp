@@ -9,10 +9,10 @@
 #include <set>
 
 #include "libmeg/checkpoint/verify/checkpoint_problem.h"
-#include "libmeg/checkpoint/verify/diff_state.h"
-#include "libmeg/checkpoint/verify/parallel_scan.h"
+#include "libmeg/checkpoint/verify/internal/diff_state.h"
+#include "libmeg/checkpoint/verify/internal/parallel_scan.h"
 
-namespace meg {
+namespace meg::checkpoint {
 namespace {
 
 /// Bytes that a worker reads of each side before it compares them.
@@ -172,8 +172,8 @@ void Differ::add_pair(const LogicalParameter& a, const LogicalTensor& a_tensor,
   std::vector<int64_t> a_shape = a.shape;
   std::vector<int64_t> b_shape = b.shape;
   Pair pair{.a = &a, .b = &b, .a_tensor = &a_tensor, .b_tensor = &b_tensor};
-  const bool is_table =
-      a.partition == Partition::kVocabulary && !a_shape.empty() && a_shape.size() == b_shape.size();
+  const bool is_table = a.partition == model::Partition::kVocabulary && !a_shape.empty() &&
+                        a_shape.size() == b_shape.size();
   int64_t true_rows = -1;
   if (is_table) {
     const int64_t rows = std::min(a_shape[0], b_shape[0]);
@@ -271,4 +271,4 @@ Result<CheckpointDiff> diff_checkpoints(const MegatronCheckpoint& a, const Megat
   return Differ(a, b, options).run();
 }
 
-}  // namespace meg
+}  // namespace meg::checkpoint

@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "libmeg/checkpoint/megatron/megatron_checkpoint.h"
+#include "libmeg/base/progress.h"
+#include "libmeg/base/result.h"
+#include "libmeg/checkpoint/dialects/mp_rank/megatron_checkpoint.h"
 #include "libmeg/checkpoint/verify/tensor_difference.h"
-#include "libmeg/core/progress.h"
-#include "libmeg/core/result.h"
 
-namespace meg {
+namespace meg::checkpoint {
 
 struct CheckpointDiffOptions {
   Tolerance tolerance = {};
@@ -61,4 +61,4 @@ struct CheckpointDiff {
 Result<CheckpointDiff> diff_checkpoints(const MegatronCheckpoint& a, const MegatronCheckpoint& b,
                                         const CheckpointDiffOptions& options);
 
-}  // namespace meg
+}  // namespace meg::checkpoint

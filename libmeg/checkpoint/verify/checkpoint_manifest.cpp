@@ -7,7 +7,7 @@
 #include <set>
 #include <utility>
 
-namespace meg {
+namespace meg::checkpoint {
 namespace {
 
 bool is_wanted(std::string_view kind, const ManifestOptions& options) {
@@ -15,7 +15,7 @@ bool is_wanted(std::string_view kind, const ManifestOptions& options) {
 }
 
 bool is_table(const LogicalParameter& parameter) {
-  return parameter.partition == Partition::kVocabulary && !parameter.shape.empty();
+  return parameter.partition == model::Partition::kVocabulary && !parameter.shape.empty();
 }
 
 std::string full_name(std::string_view name, std::string_view kind) {
@@ -241,4 +241,4 @@ Result<ManifestReport> check_manifest(const MegatronCheckpoint& checkpoint,
   return ManifestChecker(checkpoint, manifest, options).run();
 }
 
-}  // namespace meg
+}  // namespace meg::checkpoint

@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "libmeg/checkpoint/megatron/megatron_checkpoint.h"
+#include "libmeg/checkpoint/dialects/mp_rank/megatron_checkpoint.h"
 #include "libmeg/checkpoint/verify/logical_digest.h"
 #include "libmeg/checkpoint/verify/manifest_file.h"
 
-namespace meg {
+namespace meg::checkpoint {
 
 struct ManifestOptions {
   /// When made: tables are digested up to here, and so hold whatever the padding becomes. Without
@@ -49,4 +49,4 @@ struct ManifestReport {
 Result<ManifestReport> check_manifest(const MegatronCheckpoint& checkpoint,
                                       const Manifest& manifest, const ManifestOptions& options);
 
-}  // namespace meg
+}  // namespace meg::checkpoint

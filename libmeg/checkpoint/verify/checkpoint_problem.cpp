@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include "libmeg/checkpoint/torch_file/tensor_view.h"
+#include "libmeg/checkpoint/container/torch_file/tensor_view.h"
 
-namespace meg {
+namespace meg::checkpoint {
 
 std::string_view checkpoint_check_name(CheckpointCheck check) {
   switch (check) {
@@ -79,4 +79,4 @@ std::vector<int64_t> index_of(int64_t place, const std::vector<int64_t>& shape) 
   return index;
 }
 
-}  // namespace meg
+}  // namespace meg::checkpoint

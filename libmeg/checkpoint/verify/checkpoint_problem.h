@@ -5,9 +5,9 @@
 #include <string_view>
 #include <vector>
 
-#include "libmeg/core/status.h"
+#include "libmeg/base/status.h"
 
-namespace meg {
+namespace meg::checkpoint {
 
 /// What can be wrong with a checkpoint, roughly in the order in which it is checked.
 enum class CheckpointCheck : uint8_t {
@@ -57,4 +57,4 @@ CheckpointProblem problem_of(CheckpointCheck check, const std::string& file, con
 /// The index of element `place` in row-major order.
 std::vector<int64_t> index_of(int64_t place, const std::vector<int64_t>& shape);
 
-}  // namespace meg
+}  // namespace meg::checkpoint

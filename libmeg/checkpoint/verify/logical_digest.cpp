@@ -5,14 +5,14 @@
 #include <algorithm>
 #include <cstring>
 
-#include "libmeg/checkpoint/verify/entry_crcs.h"
-#include "libmeg/checkpoint/verify/lane_scan.h"
-#include "libmeg/checkpoint/verify/merged_stream.h"
-#include "libmeg/checkpoint/verify/parallel_scan.h"
-#include "libmeg/core/digest.h"
-#include "libmeg/core/float_convert.h"
+#include "libmeg/base/float_convert.h"
+#include "libmeg/checkpoint/verify/internal/entry_crcs.h"
+#include "libmeg/checkpoint/verify/internal/lane_scan.h"
+#include "libmeg/checkpoint/verify/internal/merged_stream.h"
+#include "libmeg/checkpoint/verify/internal/parallel_scan.h"
+#include "libmeg/io/digest.h"
 
-namespace meg {
+namespace meg::checkpoint {
 namespace {
 
 constexpr int64_t kTileBytes = int64_t{1} << 20;
@@ -64,7 +64,7 @@ Status TensorDigester::run() {
 }
 
 Status TensorDigester::digest_block(int64_t bytes) {
-  Digest digest;
+  io::Digest digest;
   for (int64_t at = 0; at < bytes;) {
     const auto size = std::min(bytes - at, static_cast<int64_t>(tile_.size()));
     const std::span<std::byte> tile = std::span(tile_).first(static_cast<size_t>(size));
@@ -151,4 +151,4 @@ Result<std::vector<std::vector<std::string>>> digest_tensors(
   return digests;
 }
 
-}  // namespace meg
+}  // namespace meg::checkpoint

@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "libmeg/checkpoint/megatron/megatron_checkpoint.h"
-#include "libmeg/core/progress.h"
+#include "libmeg/base/progress.h"
+#include "libmeg/checkpoint/dialects/mp_rank/megatron_checkpoint.h"
 
-namespace meg {
+namespace meg::checkpoint {
 
 /// What is to be digested of a logical tensor.
 struct DigestRequest {
@@ -33,4 +33,4 @@ Result<std::vector<std::vector<std::string>>> digest_tensors(
     const MegatronCheckpoint& checkpoint, const std::vector<DigestRequest>& requests,
     const DigestOptions& options);
 
-}  // namespace meg
+}  // namespace meg::checkpoint

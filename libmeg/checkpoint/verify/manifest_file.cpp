@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 #include <simdjson.h>
 
-#include "libmeg/core/atomic_file.h"
-#include "libmeg/core/mapped_file.h"
-#include "libmeg/core/utf8.h"
+#include "libmeg/io/atomic_file.h"
+#include "libmeg/io/mapped_file.h"
+#include "libmeg/text/utf8.h"
 
-namespace meg {
+namespace meg::checkpoint {
 namespace {
 
 constexpr std::string_view kDigestName = "XXH3-128";
@@ -18,7 +18,7 @@ constexpr size_t kLargestManifest = size_t{1} << 30;
 /// text in double quotes, as JSON has it.
 std::string json_string(std::string_view text) {
   std::string valid;
-  append_replacing_invalid_utf8(text, valid);
+  text::append_replacing_invalid_utf8(text, valid);
   std::string json = "\"";
   for (const char c : valid) {
     if (c == '"' || c == '\\') {
@@ -154,14 +154,14 @@ Status write_manifest(const std::string& path, const Manifest& manifest) {
     text += (i == 0 ? "\n" : ",\n") + tensor_json(manifest.tensors[i]);
   }
   text += "\n]}\n";
-  MEG_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(path));
+  MEG_ASSIGN_OR_RETURN(io::AtomicFile file, io::AtomicFile::create(path));
   MEG_RETURN_IF_ERROR(file.write(std::as_bytes(std::span(text))));
   return file.commit();
 }
 
 Result<Manifest> read_manifest(const std::string& path) {
-  MEG_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::open(path));
+  MEG_ASSIGN_OR_RETURN(const io::MappedFile file, io::MappedFile::open(path));
   return ManifestParser(path).parse(file.bytes());
 }
 
-}  // namespace meg
+}  // namespace meg::checkpoint

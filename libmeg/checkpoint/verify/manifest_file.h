@@ -6,10 +6,10 @@
 #include <string_view>
 #include <vector>
 
-#include "libmeg/core/dtype.h"
-#include "libmeg/core/result.h"
+#include "libmeg/base/dtype.h"
+#include "libmeg/base/result.h"
 
-namespace meg {
+namespace meg::checkpoint {
 
 /// Beside the rank folders of a checkpoint; Megatron looks at mp_rank_* alone.
 inline constexpr std::string_view kManifestName = "libmeg-manifest.json";
@@ -38,4 +38,4 @@ Status write_manifest(const std::string& path, const Manifest& manifest);
 /// schema; messages start with the path.
 Result<Manifest> read_manifest(const std::string& path);
 
-}  // namespace meg
+}  // namespace meg::checkpoint

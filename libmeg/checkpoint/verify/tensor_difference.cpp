@@ -7,10 +7,10 @@
 #include <limits>
 #include <vector>
 
-#include "libmeg/checkpoint/verify/float_scan.h"
-#include "libmeg/core/float_convert.h"
+#include "libmeg/base/float_convert.h"
+#include "libmeg/checkpoint/verify/internal/float_scan.h"
 
-namespace meg {
+namespace meg::checkpoint {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -119,4 +119,4 @@ ElementDifferences compare_elements(DType a_dtype, std::span<const std::byte> a,
   return compare_bits(a_dtype, a, b, first);
 }
 
-}  // namespace meg
+}  // namespace meg::checkpoint

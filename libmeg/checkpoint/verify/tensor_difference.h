@@ -5,9 +5,9 @@
 #include <span>
 #include <string>
 
-#include "libmeg/core/dtype.h"
+#include "libmeg/base/dtype.h"
 
-namespace meg {
+namespace meg::checkpoint {
 
 /// How near two elements must be to count as equal: |a - b| <= atol + rtol * |b|; both 0: the same
 /// value in the same bits, after widening where the types differ. NaN equals NaN.
@@ -38,4 +38,4 @@ ElementDifferences compare_elements(DType a_dtype, std::span<const std::byte> a,
                                     std::span<const std::byte> b, int64_t first,
                                     const Tolerance& tolerance);
 
-}  // namespace meg
+}  // namespace meg::checkpoint

@@ -7,14 +7,14 @@
 #include <iterator>
 #include <utility>
 
-#include "libmeg/checkpoint/megatron/rank_files.h"
-#include "libmeg/checkpoint/verify/checkpoint_ranks.h"
-#include "libmeg/checkpoint/verify/entry_crcs.h"
-#include "libmeg/checkpoint/verify/lane_plan.h"
-#include "libmeg/checkpoint/verify/lane_scan.h"
-#include "libmeg/checkpoint/verify/rank_checks.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/rank_files.h"
+#include "libmeg/checkpoint/verify/internal/checkpoint_ranks.h"
+#include "libmeg/checkpoint/verify/internal/entry_crcs.h"
+#include "libmeg/checkpoint/verify/internal/lane_plan.h"
+#include "libmeg/checkpoint/verify/internal/lane_scan.h"
+#include "libmeg/checkpoint/verify/internal/rank_checks.h"
 
-namespace meg {
+namespace meg::checkpoint {
 namespace {
 
 class CheckpointVerifier {
@@ -91,7 +91,7 @@ Result<bool> CheckpointVerifier::find() {
 int64_t counted_elements(const CheckpointRanks& ranks, const RankContent& rank,
                          const RankEntry& entry) {
   if (entry.match.is_extra_state || entry.tensor == nullptr || ranks.is_tied_copy(entry)) return 0;
-  if (entry.match.partition == Partition::kReplicated && rank.tensor_rank > 0) return 0;
+  if (entry.match.partition == model::Partition::kReplicated && rank.tensor_rank > 0) return 0;
   return entry.tensor->numel();
 }
 
@@ -103,21 +103,21 @@ void CheckpointVerifier::describe(const CheckpointRanks& ranks) {
   report_.pipeline_model_parallel_size = ranks.pipeline_size;
   report_.virtual_pipeline_model_parallel_size = static_cast<int64_t>(ranks.chunks());
   const bool is_whole = report_.rank_files == ranks.tensor_size * ranks.pipeline_size;
-  std::vector<NameFamily> families;
+  std::vector<model::NameFamily> families;
   for (const RankContent& rank : ranks.ranks) {
     if (!rank.model.has_value()) continue;
     for (const std::vector<RankEntry>& chunk : rank.model->chunks) {
       for (const RankEntry& entry : chunk) {
         if (is_whole) report_.parameter_count += counted_elements(ranks, rank, entry);
         // The name that fewest families share tells most.
-        const std::vector<NameFamily>& known = entry.match.families;
+        const std::vector<model::NameFamily>& known = entry.match.families;
         if (!known.empty() && (families.empty() || known.size() < families.size())) {
           families = known;
         }
       }
     }
   }
-  if (!families.empty()) report_.names = name_family_text(families.front());
+  if (!families.empty()) report_.names = model::name_family_text(families.front());
 }
 
 /// What only the whole model can tell, where nothing else was found wrong.
@@ -129,7 +129,7 @@ Status CheckpointVerifier::check_whole(const CheckpointRanks& ranks) {
   options.ignore_optimizer |= !report_.notes.empty();
   const Result<MegatronCheckpoint> whole = MegatronCheckpoint::open(folder_, options);
   if (whole.has_value()) {
-    report_.names = name_family_text(whole->family());
+    report_.names = model::name_family_text(whole->family());
     return Status();
   }
   if (whole.error().code() == StatusCode::kUnsupported) return whole.error();
@@ -185,4 +185,4 @@ Result<CheckpointReport> verify_checkpoint(const std::string& path,
   return CheckpointVerifier(path, options).run();
 }
 
-}  // namespace meg
+}  // namespace meg::checkpoint

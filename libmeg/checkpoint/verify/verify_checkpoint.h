@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "libmeg/checkpoint/megatron/megatron_checkpoint.h"
+#include "libmeg/base/progress.h"
+#include "libmeg/base/result.h"
+#include "libmeg/checkpoint/dialects/mp_rank/megatron_checkpoint.h"
 #include "libmeg/checkpoint/verify/checkpoint_problem.h"
-#include "libmeg/core/progress.h"
-#include "libmeg/core/result.h"
 
-namespace meg {
+namespace meg::checkpoint {
 
 struct VerifyCheckpointOptions {
   std::optional<int64_t> iteration = {};   ///< As find_checkpoint.
@@ -51,4 +51,4 @@ struct CheckpointReport {
 Result<CheckpointReport> verify_checkpoint(const std::string& path,
                                            const VerifyCheckpointOptions& options);
 
-}  // namespace meg
+}  // namespace meg::checkpoint

@@ -1,9 +1,9 @@
-#include "libmeg/dataset/samples/batch_sampler.h"
+#include "libmeg/samples/batches/batch_sampler.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace meg {
+namespace meg::samples {
 namespace {
 
 using ::testing::ElementsAre;
@@ -143,4 +143,4 @@ TEST(BatchSampler, RefusesNumbersOutOfRange) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::samples

@@ -5,10 +5,10 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "libmeg/dataset/samples/batch_schedule.h"
+#include "libmeg/samples/batches/batch_schedule.h"
 #include "tests/shared_data.h"
 
-namespace meg {
+namespace meg::samples {
 namespace {
 
 using nlohmann::json;
@@ -82,4 +82,4 @@ TEST(BatchScheduleGolden, EveryStepHasMegatronsBatchSize) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::samples

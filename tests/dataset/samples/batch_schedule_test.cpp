@@ -1,4 +1,4 @@
-#include "libmeg/dataset/samples/batch_schedule.h"
+#include "libmeg/samples/batches/batch_schedule.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <limits>
 #include <random>
 
-namespace meg {
+namespace meg::samples {
 namespace {
 
 using ::testing::HasSubstr;
@@ -96,4 +96,4 @@ TEST(BatchSchedule, RefusesBatchesThatDoNotDivideWithTheNumbers) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::samples

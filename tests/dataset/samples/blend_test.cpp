@@ -1,4 +1,4 @@
-#include "libmeg/dataset/samples/blend.h"
+#include "libmeg/samples/blend.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,22 +7,22 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "libmeg/core/npy.h"
-#include "libmeg/dataset/samples/blend_index.h"
+#include "libmeg/numpy/npy.h"
+#include "libmeg/samples/internal/blend_index.h"
 #include "tests/shared_data.h"
 
-namespace meg {
+namespace meg::samples {
 namespace {
 
 using nlohmann::json;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-const MegatronVersion& newest() { return newest_megatron_version(); }
+const megatron::MegatronVersion& newest() { return megatron::newest_megatron_version(); }
 
 Result<Blend> parse(const std::vector<std::string>& data_path,
                     std::string_view version = "core_v0.19.0") {
-  return parse_blend(data_path, *parse_megatron_version(version));
+  return parse_blend(data_path, *megatron::parse_megatron_version(version));
 }
 
 TEST(ParseBlend, TakesOnePrefix) {
@@ -65,7 +65,7 @@ TEST(BlendParts, FollowTheMarginOfTheRevision) {
   EXPECT_EQ(now[0].built, 61);
   EXPECT_EQ(now[1].used, 100);
   EXPECT_EQ(now[1].built, 101);
-  const auto then = blend_parts(weights, 200, *parse_megatron_version("core_v0.9.0"));
+  const auto then = blend_parts(weights, 200, *megatron::parse_megatron_version("core_v0.9.0"));
   EXPECT_EQ(then[0].used, 61);
   EXPECT_EQ(then[2].used, 41);
 }
@@ -74,7 +74,7 @@ TEST(NormalizedWeights, AddUpAsNumpyOrAsPythonDoes) {
   // Ten of 0.1 and one more: pairwise the sum is 1.1 exactly, one after another it is not.
   const std::vector<double> weights(11, 0.1);
   const double in_turn =
-      normalized_data_path_weights(weights, *parse_megatron_version("6ef5bdc"))[0];
+      normalized_data_path_weights(weights, *megatron::parse_megatron_version("6ef5bdc"))[0];
   const double pairwise = normalized_data_path_weights(weights, newest())[0];
   EXPECT_EQ(pairwise, normalized_weights(weights)[0]);
   EXPECT_EQ(pairwise, 0.1 / 1.1);
@@ -90,7 +90,7 @@ TEST(BlendIndex, IsMegatronsForEveryCallOfItsHelpers) {
     const json helpers = json::parse(std::ifstream(folder + "helpers.json"));
     for (const json& call : helpers.value("build_blending_indices", json::array())) {
       if (!std::filesystem::exists(folder + call["files"][1].get<std::string>())) continue;
-      const auto expected = NpyFile::open(folder + call["files"][1].get<std::string>());
+      const auto expected = numpy::NpyFile::open(folder + call["files"][1].get<std::string>());
       std::vector<int16_t> datasets(call["size"].get<size_t>());
       std::vector<int64_t> samples(datasets.size());
       build_blend_index(call["weights"].get<std::vector<double>>(), datasets, samples);
@@ -111,4 +111,4 @@ TEST(BlendIndex, IsMegatronsForEveryCallOfItsHelpers) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::samples

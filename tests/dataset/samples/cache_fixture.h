@@ -7,16 +7,16 @@
 #include <string>
 #include <vector>
 
-#include "libmeg/core/md5.h"
 #include "libmeg/dataset/indexed_dataset_builder.h"
-#include "libmeg/dataset/samples/gpt_index_cache.h"
+#include "libmeg/io/md5.h"
+#include "libmeg/samples/cache/gpt_index_cache.h"
 #include "tests/temp_folder.h"
 
 namespace meg::test {
 
 /// Writes a dataset of uint16 with one sequence a document; every item is 0.
 inline void write_dataset(const std::string& prefix, const std::vector<int32_t>& lengths) {
-  auto builder = IndexedDatasetBuilder::create(prefix, {.dtype = DType::kUint16});
+  auto builder = dataset::IndexedDatasetBuilder::create(prefix, {.dtype = DType::kUint16});
   ASSERT_TRUE(builder.has_value()) << builder.error().message();
   for (const int32_t length : lengths) {
     const std::vector<uint16_t> items(static_cast<size_t>(length));
@@ -27,7 +27,7 @@ inline void write_dataset(const std::string& prefix, const std::vector<int32_t>&
 }
 
 /// The files of a cache in a folder, named as Megatron core 0.7 and later names them.
-inline GptIndexCacheFiles core_files(const std::string& folder, const std::string& md5) {
+inline samples::GptIndexCacheFiles core_files(const std::string& folder, const std::string& md5) {
   const std::string start = folder + "/" + md5 + "-GPTDataset-train-";
   return {.description = start + "description.txt",
           .indices = {.document_index = start + "document_index.npy",
@@ -49,7 +49,7 @@ class CacheTest : public testing::Test {
     request_.description = "a description";
     request_.samples = 150;
     request_.sequence_length = 32;
-    request_.places = {core_files(cache_, md5_hex(request_.description))};
+    request_.places = {core_files(cache_, io::md5_hex(request_.description))};
   }
 
   /// From 0 to 40 tokens a sequence, some 3,600 in the range.
@@ -62,28 +62,28 @@ class CacheTest : public testing::Test {
   }
 
   void open_dataset() {
-    auto dataset = IndexedDataset::open(prefix_);
+    auto dataset = dataset::IndexedDataset::open(prefix_);
     ASSERT_TRUE(dataset.has_value()) << dataset.error().message();
     dataset_ = std::move(*dataset);
     request_.dataset = &dataset_;
   }
 
-  Result<GptIndexCache> open_cache() const {
-    return open_gpt_index_cache(request_, newest_megatron_version());
+  Result<samples::GptIndexCache> open_cache() const {
+    return samples::open_gpt_index_cache(request_, megatron::newest_megatron_version());
   }
 
   /// Opens the cache; the outcome must be this one. Returns the reason.
-  std::string expect_outcome(CacheOutcome outcome) const {
+  std::string expect_outcome(samples::CacheOutcome outcome) const {
     const auto cache = open_cache();
     EXPECT_TRUE(cache.has_value()) << cache.error().message();
     if (!cache.has_value()) return {};
     EXPECT_EQ(static_cast<int>(cache->outcome), static_cast<int>(outcome)) << cache->reason;
-    EXPECT_EQ(cache->reason.empty(), outcome != CacheOutcome::kRebuilt) << cache->reason;
+    EXPECT_EQ(cache->reason.empty(), outcome != samples::CacheOutcome::kRebuilt) << cache->reason;
     EXPECT_EQ(cache->reason.find('\n'), std::string::npos) << cache->reason;
     return cache->reason;
   }
 
-  const GptIndexCacheFiles& files() const { return request_.places.back(); }
+  const samples::GptIndexCacheFiles& files() const { return request_.places.back(); }
 
   /// The files that Megatron has too.
   std::vector<std::string> parts() const {
@@ -102,8 +102,8 @@ class CacheTest : public testing::Test {
   TempFolder folder_;
   std::string prefix_ = folder_.path("set");
   std::string cache_ = folder_.path("cache");
-  IndexedDataset dataset_;
-  GptIndexCacheRequest request_;
+  dataset::IndexedDataset dataset_;
+  samples::GptIndexCacheRequest request_;
 };
 
 }  // namespace meg::test

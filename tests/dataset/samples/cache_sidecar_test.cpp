@@ -1,4 +1,4 @@
-#include "libmeg/dataset/samples/cache_sidecar.h"
+#include "libmeg/samples/cache/internal/cache_sidecar.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 
 #include "tests/temp_folder.h"
 
-namespace meg {
+namespace meg::samples {
 namespace {
 
 CacheSidecar some_sidecar() {
@@ -89,4 +89,4 @@ TEST(CacheSidecar, LongFilesAreNotReadWhole) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::samples

@@ -7,16 +7,16 @@
 #include <string>
 #include <vector>
 
-#include "libmeg/dataset/samples/batch_sampler.h"
+#include "libmeg/samples/batches/batch_sampler.h"
 
 int main(int argc, char** argv) {
   if (argc != 9) return 2;
   const std::string type = argv[1];
   const auto number = [&](int i) { return std::strtoll(argv[i], nullptr, 10); };
-  const auto sampler = meg::BatchSampler::create({
-      .type = type == "cyclic"   ? meg::DataloaderType::kCyclic
-              : type == "single" ? meg::DataloaderType::kSingle
-                                 : meg::DataloaderType::kFullValidation,
+  const auto sampler = meg::samples::BatchSampler::create({
+      .type = type == "cyclic"   ? meg::samples::DataloaderType::kCyclic
+              : type == "single" ? meg::samples::DataloaderType::kSingle
+                                 : meg::samples::DataloaderType::kFullValidation,
       .total_samples = number(2),
       .consumed_samples = number(3),
       .micro_batch_size = number(4),

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "libmeg/dataset/samples/gpt_sample.h"
+#include "libmeg/samples/gpt_sample.h"
 
 namespace meg::test {
 
@@ -16,7 +16,9 @@ struct Filled {
         position_ids(length, -7),
         attention_mask(mask ? length * length : 0, 7) {}
 
-  GptSampleFields fields() { return {tokens, labels, loss_mask, position_ids, attention_mask}; }
+  samples::GptSampleFields fields() {
+    return {tokens, labels, loss_mask, position_ids, attention_mask};
+  }
 
   std::vector<int64_t> tokens;
   std::vector<int64_t> labels;
@@ -25,11 +27,11 @@ struct Filled {
   std::vector<uint8_t> attention_mask;
 };
 
-inline Filled fill(const std::vector<int64_t>& text, GptSampleOptions options) {
+inline Filled fill(const std::vector<int64_t>& text, samples::GptSampleOptions options) {
   options.sequence_length =
       static_cast<int64_t>(text.size()) - static_cast<int64_t>(options.extra_token);
   Filled filled(static_cast<size_t>(options.sequence_length));
-  fill_gpt_sample(text, options, filled.fields());
+  samples::fill_gpt_sample(text, options, filled.fields());
   return filled;
 }
 

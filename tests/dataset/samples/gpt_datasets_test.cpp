@@ -1,4 +1,4 @@
-#include "libmeg/dataset/samples/gpt_datasets.h"
+#include "libmeg/samples/gpt_datasets.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,12 +6,12 @@
 #include <numeric>
 #include <vector>
 
-#include "libmeg/core/npy.h"
 #include "libmeg/dataset/indexed_dataset_builder.h"
+#include "libmeg/numpy/npy.h"
 #include "tests/dataset/dataset_bytes.h"
 #include "tests/temp_folder.h"
 
-namespace meg {
+namespace meg::samples {
 namespace {
 
 using test::TempFolder;
@@ -23,7 +23,7 @@ using ::testing::IsEmpty;
 std::string make_dataset(const TempFolder& folder, const std::string& name,
                          const std::vector<int32_t>& lengths, int32_t first = 0) {
   const std::string prefix = folder.path(name);
-  auto builder = IndexedDatasetBuilder::create(prefix, {.dtype = DType::kInt32});
+  auto builder = dataset::IndexedDatasetBuilder::create(prefix, {.dtype = DType::kInt32});
   EXPECT_TRUE(builder.has_value());
   for (const int32_t length : lengths) {
     std::vector<int32_t> tokens(static_cast<size_t>(length));
@@ -168,7 +168,7 @@ TEST(GptDatasets, RefuseABlendOfWhichSomeLackASplit) {
   const std::string a = make_dataset(folder, "a", {30});
   const std::string b = make_dataset(folder, "b", {30, 30, 30});
   GptDataConfig config = config_of(folder, {.prefixes = {b, a}, .weights = {{1.0, 1.0}}});
-  config.version = *parse_megatron_version("v2.6");  // a split has documents or is none
+  config.version = *megatron::parse_megatron_version("v2.6");  // a split has documents or is none
   config.split = "2,1,0";
   config.samples = {4, 2, 0};
   EXPECT_EQ(error_of(config),
@@ -224,7 +224,7 @@ TEST(GptDatasets, BlendByWeightsNeedsASampleCount) {
   GptDataConfig config = config_of(folder, {.prefixes = {a, a}, .weights = {{3.0, 1.0}}});
   config.samples[0] = std::nullopt;
   EXPECT_EQ(error_of(config), "train: a blend by weights needs a number of samples, found None");
-  config.version = *parse_megatron_version("core_v0.5.0");
+  config.version = *megatron::parse_megatron_version("core_v0.5.0");
   EXPECT_EQ(error_of(config), "train samples: Megatron at core_v0.5.0 needs a number, found None");
 }
 
@@ -256,4 +256,4 @@ TEST(GptDatasets, DamagedIndicesGiveAnErrorAndNoBytesFromElsewhere) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::samples

@@ -6,10 +6,10 @@
 
 #include <chrono>
 
-#include "libmeg/dataset/samples/cached_index.h"
+#include "libmeg/samples/cache/internal/cached_index.h"
 #include "tests/dataset/samples/cache_fixture.h"
 
-namespace meg {
+namespace meg::samples {
 namespace {
 
 namespace fs = std::filesystem;
@@ -39,8 +39,8 @@ class GptIndexCacheDamage : public test::CacheTest {
 
   /// Writes a cache of the same name but other make to a folder.
   GptIndexCacheFiles build_elsewhere(GptIndexCacheRequest request) {
-    request.places = {test::core_files(folder_.path("other"), md5_hex(request_.description))};
-    const auto built = open_gpt_index_cache(request, newest_megatron_version());
+    request.places = {test::core_files(folder_.path("other"), io::md5_hex(request_.description))};
+    const auto built = open_gpt_index_cache(request, megatron::newest_megatron_version());
     EXPECT_TRUE(built.has_value()) << built.status().message();
     return request.places[0];
   }
@@ -152,7 +152,7 @@ TEST_F(GptIndexCacheDamage, TheCacheOfAnotherDataset) {
   std::vector<int32_t> other_lengths = lengths();
   std::reverse(other_lengths.begin(), other_lengths.end());
   test::write_dataset(folder_.path("reversed"), other_lengths);
-  const auto dataset = IndexedDataset::open(folder_.path("reversed"));
+  const auto dataset = dataset::IndexedDataset::open(folder_.path("reversed"));
   ASSERT_TRUE(dataset.has_value());
   GptIndexCacheRequest request = request_;
   request.dataset = &*dataset;
@@ -229,4 +229,4 @@ TEST_F(GptIndexCacheDamage, ASidecarOfALaterSchema) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::samples

@@ -7,12 +7,12 @@
 #include <sstream>
 #include <string>
 
-#include "libmeg/dataset/samples/cache_sidecar.h"
-#include "libmeg/dataset/samples/gpt_index_cache.h"
+#include "libmeg/samples/cache/gpt_index_cache.h"
+#include "libmeg/samples/cache/internal/cache_sidecar.h"
 #include "tests/dataset/samples/oracle_samples.h"
 #include "tests/temp_folder.h"
 
-namespace meg {
+namespace meg::samples {
 namespace {
 
 using nlohmann::json;
@@ -57,8 +57,8 @@ Described described_by(const std::string& text) {
   return described;
 }
 
-SequenceRange range_of(const Described& described, int64_t sequences,
-                       const MegatronVersion& version) {
+dataset::SequenceRange range_of(const Described& described, int64_t sequences,
+                                const megatron::MegatronVersion& version) {
   if (described.split.empty()) return {.begin = 0, .end = sequences};
   const auto ranges = SplitWeights::parse(described.split, version)->ranges(sequences);
   for (const Split split : kSplits) {
@@ -91,7 +91,7 @@ GptIndexCacheFiles files_in(const std::string& folder, const std::string& descri
 void check_cache(const json& index_case, const std::string& description) {
   SCOPED_TRACE(index_case["revision"].get<std::string>() + "/" +
                index_case["case"].get<std::string>() + "/" + description);
-  const auto version = parse_megatron_version(index_case["revision"].get<std::string>());
+  const auto version = megatron::parse_megatron_version(index_case["revision"].get<std::string>());
   ASSERT_TRUE(version.has_value());
   const test::TempFolder folder;
   GptIndexCacheRequest request;
@@ -105,7 +105,7 @@ void check_cache(const json& index_case, const std::string& description) {
   }
   request.description = originals[files.description];
   const Described described = described_by(request.description);
-  const auto dataset = IndexedDataset::open(
+  const auto dataset = dataset::IndexedDataset::open(
       test::shared_path(std::string(test::kDatasetOracle) + "/" + described.prefix));
   ASSERT_TRUE(dataset.has_value()) << dataset.error().message();
   request.dataset = &*dataset;
@@ -150,4 +150,4 @@ TEST(GptIndexCacheGolden, MegatronsCachesAreFoundAndBuiltAgain) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::samples

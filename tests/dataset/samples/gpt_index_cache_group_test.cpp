@@ -60,7 +60,7 @@ extern "C" int rename(const char* from, const char* to) noexcept {
   return static_cast<int>(::syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0));
 }
 
-namespace meg {
+namespace meg::samples {
 namespace {
 
 namespace fs = std::filesystem;
@@ -83,7 +83,7 @@ class GptIndexCacheGroupTest : public test::CacheTest {
     GptIndexCacheRequest request = request_;
     request.seed = static_cast<uint32_t>(number);
     request.description = "number " + std::to_string(number);
-    request.places = {test::core_files(cache_, md5_hex(request.description))};
+    request.places = {test::core_files(cache_, io::md5_hex(request.description))};
     return request;
   }
 
@@ -92,7 +92,7 @@ class GptIndexCacheGroupTest : public test::CacheTest {
     std::vector<std::string> outcomes(numbers.size(), "not taken");
     GptIndexCacheGroup group;
     for (size_t i = 0; i < numbers.size(); ++i) {
-      group.open(request(numbers[i]), newest_megatron_version(),
+      group.open(request(numbers[i]), megatron::newest_megatron_version(),
                  [&outcome = outcomes[i]](const Result<GptIndexCache>& cache) {
                    constexpr const char* kNames[] = {"found", "built", "rebuilt"};
                    outcome = cache.has_value() ? kNames[static_cast<int>(cache->outcome)]
@@ -140,7 +140,7 @@ TEST_F(GptIndexCacheGroupTest, OpensWhatItBuilt) {
   EXPECT_TRUE(calls_.renamed.empty());
   for (int i = 0; i < kCaches; ++i) {
     fs::remove_all(cache_);
-    const auto alone = open_gpt_index_cache(request(i), newest_megatron_version());
+    const auto alone = open_gpt_index_cache(request(i), megatron::newest_megatron_version());
     ASSERT_TRUE(alone.has_value()) << alone.error().message();
     for (const auto& [name, bytes] : contents()) {
       if (name.ends_with("-libmeg.json")) continue;  // bears the time of the data
@@ -156,7 +156,8 @@ TEST_F(GptIndexCacheGroupTest, OneThatIsAskedForTwiceIsBuiltOnce) {
 TEST_F(GptIndexCacheGroupTest, WhatIsNotCommittedIsNotThere) {
   {
     GptIndexCacheGroup group;
-    group.open(request(0), newest_megatron_version(), [](const Result<GptIndexCache>&) { FAIL(); });
+    group.open(request(0), megatron::newest_megatron_version(),
+               [](const Result<GptIndexCache>&) { FAIL(); });
     EXPECT_FALSE(contents().empty());
   }
   EXPECT_TRUE(contents().empty());
@@ -243,4 +244,4 @@ TEST_F(GptIndexCacheGroupTest, ItKeepsToTheLimitOfOpenFiles) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::samples

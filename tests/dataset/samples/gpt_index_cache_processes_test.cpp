@@ -16,7 +16,7 @@
 #include "tests/dataset/samples/cache_fixture.h"
 #include "tests/small_filesystem.h"
 
-namespace meg {
+namespace meg::samples {
 namespace {
 
 namespace fs = std::filesystem;
@@ -234,4 +234,4 @@ TEST_F(GptIndexCacheProcesses, NoFileOutgrowsItsLimitUnnoticed) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::samples

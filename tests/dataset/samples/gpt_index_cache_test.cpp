@@ -1,16 +1,16 @@
-#include "libmeg/dataset/samples/gpt_index_cache.h"
+#include "libmeg/samples/cache/gpt_index_cache.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
 
-#include "libmeg/core/file_lock.h"
 #include "libmeg/dataset/index_format.h"
-#include "libmeg/dataset/samples/cache_sidecar.h"
+#include "libmeg/io/file_lock.h"
+#include "libmeg/samples/cache/internal/cache_sidecar.h"
 #include "tests/dataset/samples/cache_fixture.h"
 
-namespace meg {
+namespace meg::samples {
 namespace {
 
 using testing::HasSubstr;
@@ -82,7 +82,7 @@ TEST_F(GptIndexCacheTest, ACacheOfAnotherProgramIsUsedAndLeftAlone) {
 
 TEST_F(GptIndexCacheTest, ASampleIndexMayHaveEitherType) {
   const auto in = [&](std::string_view version) {
-    const auto cache = open_gpt_index_cache(request_, *parse_megatron_version(version));
+    const auto cache = open_gpt_index_cache(request_, *megatron::parse_megatron_version(version));
     EXPECT_TRUE(cache.has_value());
     return cache->outcome;
   };
@@ -181,9 +181,10 @@ TEST_F(GptIndexCacheTest, AnEmptyIndexIsAnIndex) {
 }
 
 TEST_F(GptIndexCacheTest, RangesOutsideTheDatasetAreErrors) {
-  for (const SequenceRange range :
-       {SequenceRange{-1, 10}, SequenceRange{0, kSequences + 1}, SequenceRange{5, 5},
-        SequenceRange{6, 5}, SequenceRange{0, INT64_MAX}, SequenceRange{INT64_MIN, 0}}) {
+  for (const dataset::SequenceRange range :
+       {dataset::SequenceRange{-1, 10}, dataset::SequenceRange{0, kSequences + 1},
+        dataset::SequenceRange{5, 5}, dataset::SequenceRange{6, 5},
+        dataset::SequenceRange{0, INT64_MAX}, dataset::SequenceRange{INT64_MIN, 0}}) {
     request_.range = range;
     const auto cache = open_cache();
     ASSERT_FALSE(cache.has_value());
@@ -194,7 +195,7 @@ TEST_F(GptIndexCacheTest, RangesOutsideTheDatasetAreErrors) {
 }
 
 TEST_F(GptIndexCacheTest, WhoWaitsForABuilderIsAskedWhetherToWaitOn) {
-  auto builder = FileLock::acquire(files().sidecar + ".lock");
+  auto builder = io::FileLock::acquire(files().sidecar + ".lock");
   ASSERT_TRUE(builder.has_value());
   std::vector<std::string> asked;
   request_.waiting = [&](const std::string& cache) {
@@ -204,7 +205,7 @@ TEST_F(GptIndexCacheTest, WhoWaitsForABuilderIsAskedWhetherToWaitOn) {
   EXPECT_EQ(open_cache().status().code(), StatusCode::kCancelled);
   EXPECT_THAT(asked, testing::ElementsAre(files().indices.sample_index, asked[0]));
   request_.waiting = [&](const std::string&) {
-    *builder = FileLock();
+    *builder = io::FileLock();
     return true;
   };
   expect_outcome(CacheOutcome::kBuilt);
@@ -212,7 +213,7 @@ TEST_F(GptIndexCacheTest, WhoWaitsForABuilderIsAskedWhetherToWaitOn) {
 
 TEST_F(GptIndexCacheTest, NegativeLengthsAreErrors) {
   std::string idx = test::read_file(prefix_ + ".idx");
-  store_le<int32_t>(idx.data() + kIndexHeaderSize + 4 * 57, -3);
+  store_le<int32_t>(idx.data() + dataset::kIndexHeaderSize + 4 * 57, -3);
   test::write_file(prefix_ + ".idx", idx);
   open_dataset();
   const auto cache = open_cache();
@@ -243,4 +244,4 @@ TEST_F(GptIndexCacheTest, RequestsThatCannotBePlannedAreErrors) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::samples

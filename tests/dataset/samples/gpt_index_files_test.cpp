@@ -1,4 +1,4 @@
-#include "libmeg/dataset/samples/gpt_index_files.h"
+#include "libmeg/samples/cache/gpt_index_files.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,13 +9,13 @@
 #include <string>
 #include <vector>
 
-#include "libmeg/core/npy.h"
-#include "libmeg/dataset/samples/gpt_index_builder.h"
+#include "libmeg/numpy/npy.h"
+#include "libmeg/samples/internal/gpt_index_builder.h"
 #include "tests/dataset/dataset_bytes.h"
 #include "tests/small_filesystem.h"
 #include "tests/temp_folder.h"
 
-namespace meg {
+namespace meg::samples {
 namespace {
 
 using ::testing::HasSubstr;
@@ -35,7 +35,7 @@ class Part {
     const int64_t tokens = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
     test::write_dataset(folder_.path("data"), test::index_fields(8, lengths, documents).bytes(),
                         std::string(2 * static_cast<size_t>(tokens), 'x'));
-    dataset_ = *IndexedDataset::open(folder_.path("data"));
+    dataset_ = *dataset::IndexedDataset::open(folder_.path("data"));
 
     GptIndexRequest request;
     request.sequences = sequences;
@@ -43,15 +43,15 @@ class Part {
         std::accumulate(lengths.begin() + 10, lengths.begin() + range_.end, int64_t{0});
     request.sequence_length = 16;
     request.samples = request.tokens / 16 * 2 + 5;
-    plan_ = *plan_gpt_index(request, *parse_megatron_version(version));
+    plan_ = *plan_gpt_index(request, *megatron::parse_megatron_version(version));
     EXPECT_TRUE(plan_.samples_before_last_epoch.has_value());
   }
 
   Status write(const GptIndexPaths& paths) const {
-    MEG_ASSIGN_OR_RETURN(std::vector<AtomicFile> files,
+    MEG_ASSIGN_OR_RETURN(std::vector<io::AtomicFile> files,
                          write_gpt_index_files(plan_, dataset_, range_, kSeed, paths));
-    AtomicFile* const all[] = {&files[0], &files[1], &files[2]};
-    return AtomicFile::commit_all(all, AtomicFile::Flush::kFiles);
+    io::AtomicFile* const all[] = {&files[0], &files[1], &files[2]};
+    return io::AtomicFile::commit_all(all, io::AtomicFile::Flush::kFiles);
   }
 
   template <class Row>
@@ -59,8 +59,8 @@ class Part {
 
  private:
   test::TempFolder folder_;
-  IndexedDataset dataset_;
-  SequenceRange range_;
+  dataset::IndexedDataset dataset_;
+  dataset::SequenceRange range_;
   GptIndexPlan plan_;
 };
 
@@ -70,13 +70,13 @@ GptIndexPaths paths_in(const std::string& folder) {
 
 template <class T>
 std::string npy_bytes(const std::vector<T>& values, const std::vector<int64_t>& shape) {
-  return *npy_header(dtype_of<T>(), shape) + test::bytes_string(values);
+  return *numpy::npy_header(dtype_of<T>(), shape) + test::bytes_string(values);
 }
 
 /// Against what the builders give, one after another.
 template <class Row>
 void Part::expect_equal(const GptIndexPaths& paths) const {
-  RandomState random(kSeed);
+  numpy::RandomState random(kSeed);
   std::vector<int32_t> documents(static_cast<size_t>(plan_.documents()));
   build_document_index(plan_, range_, random, documents);
   EXPECT_TRUE(test::read_file(paths.document_index) == npy_bytes(documents, {plan_.documents()}));
@@ -126,4 +126,4 @@ TEST(GptIndexFilesTest, NoneAppearsOnAFullDisk) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::samples

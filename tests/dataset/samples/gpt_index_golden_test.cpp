@@ -8,13 +8,13 @@
 #include <string>
 #include <vector>
 
-#include "libmeg/core/npy.h"
-#include "libmeg/dataset/samples/gpt_index_builder.h"
-#include "libmeg/dataset/samples/gpt_index_plan.h"
+#include "libmeg/numpy/npy.h"
+#include "libmeg/samples/gpt_index_plan.h"
+#include "libmeg/samples/internal/gpt_index_builder.h"
 #include "tests/shared_data.h"
 #include "tests/temp_folder.h"
 
-namespace meg {
+namespace meg::samples {
 namespace {
 
 using nlohmann::json;
@@ -41,7 +41,7 @@ std::map<std::string, std::string> stored_outputs() {
   return stored;
 }
 
-GptIndexPlan plan_of(const json& call, const MegatronVersion& version) {
+GptIndexPlan plan_of(const json& call, const megatron::MegatronVersion& version) {
   const std::vector<int32_t> sizes = call["sizes"];
   GptIndexRequest request;
   request.tokens = call["tokens_per_epoch"];
@@ -72,18 +72,18 @@ std::string rows_of(const GptIndexPlan& plan, const json& call) {
     bytes.append(reinterpret_cast<const char*>(rows.data()), rows.size_bytes());
     return Status();
   };
-  const LittleEndianArray<int32_t> lengths(std::as_bytes(std::span(sizes)));
+  const dataset::LittleEndianArray<int32_t> lengths(std::as_bytes(std::span(sizes)));
   EXPECT_TRUE(build_sample_index<T>(plan, lengths, documents, sink).ok());
   return bytes;
 }
 
-void expect_equal_sample_index(const json& call, const MegatronVersion& version,
+void expect_equal_sample_index(const json& call, const megatron::MegatronVersion& version,
                                const std::string& npy_path) {
   const GptIndexPlan plan = plan_of(call, version);
   const std::vector<int64_t> shape = call["shape"];
   EXPECT_EQ(plan.samples + 1, shape[0]);
   EXPECT_EQ(dtype_name(plan.sample_type), call["dtype"]);
-  const auto header = npy_header(plan.sample_type, shape);
+  const auto header = numpy::npy_header(plan.sample_type, shape);
   ASSERT_TRUE(header.has_value());
   const std::string rows = plan.sample_type == DType::kInt32 ? rows_of<int32_t>(plan, call)
                                                              : rows_of<int64_t>(plan, call);
@@ -98,7 +98,7 @@ TEST(GptIndexGoldenTest, SampleIndicesAreThoseOfMegatronsHelper) {
     if (!path.ends_with("/helpers/helpers.json")) continue;
     const std::string folder = path.substr(0, path.rfind('/') + 1);
     const std::string revision = path.substr(2, path.find('/', 2) - 2);
-    const auto version = parse_megatron_version(revision);
+    const auto version = megatron::parse_megatron_version(revision);
     ASSERT_TRUE(version.has_value()) << revision;
     const json helpers = read_json(oracle_path(where));
     for (const json& call : helpers["build_sample_idx"]) {
@@ -112,4 +112,4 @@ TEST(GptIndexGoldenTest, SampleIndicesAreThoseOfMegatronsHelper) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::samples

@@ -1,4 +1,4 @@
-// Plans and the three indices against plain twins and by hand.
+// Plans and the three indices against plain loops and by hand.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,10 +9,10 @@
 #include <random>
 #include <vector>
 
-#include "libmeg/dataset/samples/gpt_index_builder.h"
-#include "libmeg/dataset/samples/gpt_index_plan.h"
+#include "libmeg/samples/gpt_index_plan.h"
+#include "libmeg/samples/internal/gpt_index_builder.h"
 
-namespace meg {
+namespace meg::samples {
 namespace {
 
 using ::testing::ElementsAre;
@@ -20,7 +20,9 @@ using ::testing::HasSubstr;
 
 constexpr int64_t kMostInt32 = std::numeric_limits<int32_t>::max();
 
-MegatronVersion version(std::string_view name) { return *parse_megatron_version(name); }
+megatron::MegatronVersion version(std::string_view name) {
+  return *megatron::parse_megatron_version(name);
+}
 
 GptIndexPlan plan_of(const GptIndexRequest& request, std::string_view name = "core_v0.16.1") {
   const auto plan = plan_gpt_index(request, version(name));
@@ -169,7 +171,7 @@ std::vector<T> built_rows(const GptIndexPlan& plan, const std::vector<int32_t>& 
     all.insert(all.end(), rows.begin(), rows.end());
     return Status();
   };
-  const LittleEndianArray<int32_t> array(std::as_bytes(std::span(lengths)));
+  const dataset::LittleEndianArray<int32_t> array(std::as_bytes(std::span(lengths)));
   EXPECT_TRUE(build_sample_index<T>(plan, array, documents, sink).ok());
   return all;
 }
@@ -185,7 +187,7 @@ std::vector<int32_t> random_lengths(std::mt19937& random) {
   return lengths;
 }
 
-TEST(GptIndexBuilderTest, SampleRowsAreThoseOfThePlainTwin) {
+TEST(GptIndexBuilderTest, SampleRowsAreThoseOfThePlainLoop) {
   std::mt19937 random(2);
   for (int round = 0; round < 3000; ++round) {
     const auto lengths = random_lengths(random);
@@ -198,7 +200,7 @@ TEST(GptIndexBuilderTest, SampleRowsAreThoseOfThePlainTwin) {
     request.drop_last_partial = random() % 2 == 0;
     const GptIndexPlan plan = plan_of(request);
     std::vector<int32_t> documents(static_cast<size_t>(plan.documents()));
-    RandomState state(static_cast<uint32_t>(round));
+    numpy::RandomState state(static_cast<uint32_t>(round));
     build_document_index(plan, {0, request.sequences}, state, documents);
     ASSERT_EQ(built_rows<int32_t>(plan, lengths, documents),
               plain_rows<int32_t>(plan, lengths, documents));
@@ -241,7 +243,7 @@ TEST(GptIndexBuilderTest, AnErrorOfTheSinkEndsTheWork) {
     ++calls;
     return make_error(StatusCode::kResourceExhausted, "full");
   };
-  const LittleEndianArray<int32_t> array(std::as_bytes(std::span(lengths)));
+  const dataset::LittleEndianArray<int32_t> array(std::as_bytes(std::span(lengths)));
   const std::vector<int32_t> documents = {0};
   EXPECT_EQ(build_sample_index<int32_t>(plan, array, documents, sink).message(), "full");
   EXPECT_EQ(calls, 1);
@@ -250,9 +252,9 @@ TEST(GptIndexBuilderTest, AnErrorOfTheSinkEndsTheWork) {
 /// The sequences 100 to 149 of three epochs, those of the first two and of the last sorted.
 std::vector<int32_t> sorted_epochs(const GptIndexPlan& plan) {
   std::vector<int32_t> documents(150);
-  RandomState random(4);
+  numpy::RandomState random(4);
   build_document_index(plan, {100, 150}, random, documents);
-  RandomState skipping(4);
+  numpy::RandomState skipping(4);
   skip_document_index(plan, skipping);
   EXPECT_EQ(random.next(), skipping.next());
   EXPECT_FALSE(std::is_sorted(documents.begin() + 100, documents.end()));
@@ -279,7 +281,7 @@ TEST(GptIndexBuilderTest, SamplesOfTheLastEpochAreShuffledApart) {
   plan.samples = 100;
   plan.samples_before_last_epoch = 70;
   std::vector<int64_t> shuffle(100);
-  RandomState random(8);
+  numpy::RandomState random(8);
   build_shuffle_index<int64_t>(plan, random, shuffle);
   EXPECT_FALSE(std::is_sorted(shuffle.begin(), shuffle.begin() + 70));
   EXPECT_FALSE(std::is_sorted(shuffle.begin() + 70, shuffle.end()));
@@ -289,4 +291,4 @@ TEST(GptIndexBuilderTest, SamplesOfTheLastEpochAreShuffledApart) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::samples

@@ -8,7 +8,7 @@
 #include "tests/dataset/samples/filled_sample.h"
 #include "tests/dataset/samples/oracle_samples.h"
 
-namespace meg {
+namespace meg::samples {
 namespace {
 
 using nlohmann::json;
@@ -148,4 +148,4 @@ TEST(GptSampleGolden, AMaskedPositionIsNotCarriedOverToOtherSamples) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::samples

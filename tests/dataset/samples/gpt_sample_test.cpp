@@ -1,6 +1,6 @@
 // One text to tokens, labels, loss mask, positions and attention mask.
 
-#include "libmeg/dataset/samples/gpt_sample.h"
+#include "libmeg/samples/gpt_sample.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 
 #include "tests/dataset/samples/filled_sample.h"
 
-namespace meg {
+namespace meg::samples {
 namespace {
 
 using test::fill;
@@ -78,4 +78,4 @@ TEST(GptSample, OneTokenIsASample) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::samples

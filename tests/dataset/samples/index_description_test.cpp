@@ -1,13 +1,15 @@
-#include "libmeg/dataset/samples/index_description.h"
+#include "libmeg/samples/cache/internal/index_description.h"
 
 #include <gtest/gtest.h>
 
-#include "libmeg/core/md5.h"
+#include "libmeg/io/md5.h"
 
-namespace meg {
+namespace meg::samples {
 namespace {
 
-MegatronVersion version_of(std::string_view name) { return *parse_megatron_version(name); }
+megatron::MegatronVersion version_of(std::string_view name) {
+  return *megatron::parse_megatron_version(name);
+}
 
 GptDescription tutorial(Split split, int64_t samples) {
   GptDescription description;
@@ -16,7 +18,7 @@ GptDescription tutorial(Split split, int64_t samples) {
   description.split = split;
   description.seed = 1234;
   description.sequence_length = 1024;
-  description.weights = *SplitWeights::parse("949,50,1", newest_megatron_version());
+  description.weights = *SplitWeights::parse("949,50,1", megatron::newest_megatron_version());
   description.tokenizer = {
       .class_name = "_GPT2BPETokenizer",
       .tokenizer_path = std::vector<std::optional<std::string>>{"vocab.json", "merges.txt"},
@@ -25,9 +27,9 @@ GptDescription tutorial(Split split, int64_t samples) {
 }
 
 TEST(IndexDescription, NamesTheCachesOfAPublicTutorial) {
-  const MegatronVersion version = version_of("core_v0.5.0");
+  const megatron::MegatronVersion version = version_of("core_v0.5.0");
   const auto name = [&](Split split, int64_t samples) {
-    return md5_hex(gpt_description(tutorial(split, samples), version));
+    return io::md5_hex(gpt_description(tutorial(split, samples), version));
   };
   EXPECT_EQ(name(Split::kTrain, 3200), "a375193ee7bd0ffbfa0d131aff630f11");
   EXPECT_EQ(name(Split::kValid, 480), "e9d835bb86bcaca4cd08b4977794f406");
@@ -35,11 +37,11 @@ TEST(IndexDescription, NamesTheCachesOfAPublicTutorial) {
 }
 
 TEST(IndexDescription, NamesTheCachesOfALogOfJanuary2024) {
-  const MegatronVersion version = version_of("24.01");
+  const megatron::MegatronVersion version = version_of("24.01");
   const auto name = [&](Split split, int64_t samples) {
     GptDescription description = tutorial(split, samples);
     description.prefix = "./data/meg-gpt2_text_document";
-    return md5_hex(gpt_description(description, version));
+    return io::md5_hex(gpt_description(description, version));
   };
   EXPECT_EQ(name(Split::kTrain, 8000), "743f9c78682483773343914511a6c2a5");
   EXPECT_EQ(name(Split::kValid, 80080), "5c58c96640514eacb357eae3e1bd7c1d");
@@ -47,4 +49,4 @@ TEST(IndexDescription, NamesTheCachesOfALogOfJanuary2024) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::samples

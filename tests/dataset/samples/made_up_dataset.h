@@ -4,12 +4,12 @@
 #include <cstdint>
 #include <thread>
 
-#include "libmeg/dataset/samples/sample_dataset.h"
+#include "libmeg/samples/sample_dataset.h"
 
 namespace meg::test {
 
 /// Texts that name their sample: token i of sample s is 1000 s + i.
-class MadeUpDataset : public SampleDataset {
+class MadeUpDataset : public samples::SampleDataset {
  public:
   MadeUpDataset(int64_t size, int64_t text_length) : size_(size), text_length_(text_length) {}
 
@@ -31,8 +31,9 @@ class MadeUpDataset : public SampleDataset {
     return Status();
   }
 
-  Result<SampleSource> source(int64_t sample) const override {
-    return SampleSource{.parts = {{.sequence = sample, .offset = 0, .length = text_length_}}};
+  Result<samples::SampleSource> source(int64_t sample) const override {
+    return samples::SampleSource{
+        .parts = {{.sequence = sample, .offset = 0, .length = text_length_}}};
   }
 
   std::vector<std::string> prefixes() const override { return {"made-up"}; }

@@ -12,14 +12,14 @@
 #include <string>
 #include <vector>
 
-#include "libmeg/core/npy.h"
-#include "libmeg/dataset/samples/blended_dataset.h"
-#include "libmeg/dataset/samples/gpt_datasets.h"
-#include "libmeg/dataset/samples/gpt_sample.h"
+#include "libmeg/numpy/npy.h"
+#include "libmeg/samples/gpt_datasets.h"
+#include "libmeg/samples/gpt_sample.h"
+#include "libmeg/samples/internal/blended_dataset.h"
 #include "tests/shared_data.h"
 #include "tests/temp_folder.h"
 
-namespace meg {
+namespace meg::samples {
 namespace {
 
 using nlohmann::json;
@@ -76,7 +76,7 @@ void set_data(const json& test_case, GptDataConfig& config) {
   }
 }
 
-TokenizerIdentity tokenizer_of(const std::string& revision) {
+megatron::TokenizerIdentity tokenizer_of(const std::string& revision) {
   if (revision == "core_v0.19.0") {
     return {
         .class_name = "megatron.core.tokenizers.text.models.default_tokenizer.DefaultTokenizerText",
@@ -95,7 +95,7 @@ bool option(const json& test_case, const char* name, bool otherwise) {
 
 GptDataConfig config_of(const json& test_case, const std::string& cache_path) {
   GptDataConfig config;
-  config.version = *parse_megatron_version(test_case["revision"].get<std::string>());
+  config.version = *megatron::parse_megatron_version(test_case["revision"].get<std::string>());
   set_data(test_case, config);
   if (!test_case["split"].is_null()) config.split = test_case["split"];
   for (size_t i = 0; i < kSplits.size(); ++i) {
@@ -140,7 +140,7 @@ struct SampleFile {
   size_t row = 0;  ///< Elements of one sample.
 };
 
-std::vector<int64_t> widened(const NpyFile& file) {
+std::vector<int64_t> widened(const numpy::NpyFile& file) {
   std::vector<int64_t> values;
   const auto take = [&values](auto found) { values.assign(found->begin(), found->end()); };
   switch (file.dtype()) {
@@ -169,7 +169,7 @@ std::map<std::string, SampleFile> sample_files(const json& test_case, const json
     for (const json& output : test_case["outputs"]) {
       if (name_of(output) != name.get<std::string>()) continue;
       const auto& path = output.contains("stored") ? output["stored"] : output["path"];
-      const Result<NpyFile> file = NpyFile::open(path.get<std::string>());
+      const Result<numpy::NpyFile> file = numpy::NpyFile::open(path.get<std::string>());
       EXPECT_TRUE(file.has_value()) << path;
       SampleFile& found = files[field];
       found.values = widened(*file);
@@ -357,7 +357,7 @@ TEST(SplitBounds, AreMegatronsForEverySize) {
     const std::string path =
         test::shared_path(std::string(kOracle) + "/C/" + revision + "/split_bounds.json");
     if (!std::filesystem::exists(path)) continue;
-    const MegatronVersion version = *parse_megatron_version(revision);
+    const megatron::MegatronVersion version = *megatron::parse_megatron_version(revision);
     for (const json& bound : json::parse(std::ifstream(path))) {
       SCOPED_TRACE(revision + " " + bound.dump());
       const auto weights = SplitWeights::parse(bound["split"].get<std::string>(), version);
@@ -378,4 +378,4 @@ TEST(SplitBounds, AreMegatronsForEverySize) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::samples

@@ -1,11 +1,11 @@
-#include "libmeg/dataset/samples/micro_batch.h"
+#include "libmeg/samples/batches/micro_batch.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/dataset/samples/made_up_dataset.h"
 
-namespace meg {
+namespace meg::samples {
 namespace {
 
 using test::MadeUpDataset;
@@ -82,4 +82,4 @@ TEST(MicroBatch, RefusesShapesThatFitIntoNoMemory) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::samples

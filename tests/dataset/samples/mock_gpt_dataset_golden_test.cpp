@@ -5,12 +5,12 @@
 
 #include <numeric>
 
-#include "libmeg/core/pcg64.h"
-#include "libmeg/dataset/samples/gpt_index_cache.h"
-#include "libmeg/dataset/samples/mock_gpt_dataset.h"
+#include "libmeg/numpy/pcg64.h"
+#include "libmeg/samples/cache/gpt_index_cache.h"
+#include "libmeg/samples/internal/mock_gpt_dataset.h"
 #include "tests/dataset/samples/oracle_samples.h"
 
-namespace meg {
+namespace meg::samples {
 namespace {
 
 using nlohmann::json;
@@ -30,7 +30,7 @@ std::vector<json> mock_cases() {
 }
 
 std::vector<int32_t> mock_lengths() {
-  Pcg64 random(0);
+  numpy::Pcg64 random(0);
   std::vector<int32_t> lengths(100'000);
   for (int32_t& length : lengths) length = 1 + static_cast<int32_t>(random.bounded(4094));
   return lengths;
@@ -52,7 +52,8 @@ void expect_samples(const json& index_case, Split split, const SampleDataset& mo
 TEST(MockGptDatasetGolden, SamplesAreMegatrons) {
   MEG_REQUIRE_SHARED("oracle/datasets");
   for (const json& index_case : mock_cases()) {
-    const auto version = parse_megatron_version(index_case["revision"].get<std::string>());
+    const auto version =
+        megatron::parse_megatron_version(index_case["revision"].get<std::string>());
     for (const Split split : kSplits) {
       SCOPED_TRACE(index_case["revision"].get<std::string>() + " " +
                    std::string(split_name(split)));
@@ -75,15 +76,16 @@ TEST(MockGptDatasetGolden, SamplesAreMegatrons) {
 TEST(MockGptDatasetGolden, LengthsAndIndicesAreMegatrons) {
   MEG_REQUIRE_SHARED("oracle/datasets");
   const std::vector<int32_t> lengths = mock_lengths();
-  const LittleEndianArray<int32_t> array(std::as_bytes(std::span(lengths)));
+  const dataset::LittleEndianArray<int32_t> array(std::as_bytes(std::span(lengths)));
   int compared = 0;
   for (const json& index_case : mock_cases()) {
     if (!index_case.contains("sequence_lengths_sha256_of_data")) continue;
     EXPECT_EQ(sha256(std::span(lengths)), index_case["sequence_lengths_sha256_of_data"]);
-    const auto version = parse_megatron_version(index_case["revision"].get<std::string>());
+    const auto version =
+        megatron::parse_megatron_version(index_case["revision"].get<std::string>());
     const auto ranges = SplitWeights::parse("1,1,1", *version)->ranges(std::ssize(lengths));
     for (const Split split : kSplits) {
-      const SequenceRange range = *ranges[split_number(split)];
+      const dataset::SequenceRange range = *ranges[split_number(split)];
       const auto plan =
           plan_gpt_index({.sequences = range.end - range.begin,
                           .tokens = std::accumulate(lengths.begin() + range.begin,
@@ -106,4 +108,4 @@ TEST(MockGptDatasetGolden, LengthsAndIndicesAreMegatrons) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::samples

@@ -1,16 +1,18 @@
-#include "libmeg/dataset/samples/mock_gpt_dataset.h"
+#include "libmeg/samples/internal/mock_gpt_dataset.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <numeric>
 
-namespace meg {
+namespace meg::samples {
 namespace {
 
 using ::testing::HasSubstr;
 
-MegatronVersion version(const char* name) { return *parse_megatron_version(name); }
+megatron::MegatronVersion version(const char* name) {
+  return *megatron::parse_megatron_version(name);
+}
 
 Result<std::unique_ptr<SampleDataset>> make(const MockGptOptions& options, const char* name) {
   return make_mock_gpt_dataset(options, version(name));
@@ -113,4 +115,4 @@ TEST(MockGptDataset, RefusesWhatCannotBeMadeUp) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::samples

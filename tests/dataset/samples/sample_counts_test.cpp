@@ -1,11 +1,11 @@
-#include "libmeg/dataset/samples/sample_counts.h"
+#include "libmeg/samples/sample_counts.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string_view>
 
-namespace meg {
+namespace meg::samples {
 namespace {
 
 using ::testing::ElementsAre;
@@ -18,7 +18,9 @@ BatchSchedule schedule(int64_t global_batch_size, std::optional<BatchRampup> ram
                                  .rampup = rampup});
 }
 
-MegatronVersion revision(std::string_view name) { return *parse_megatron_version(name); }
+megatron::MegatronVersion revision(std::string_view name) {
+  return *megatron::parse_megatron_version(name);
+}
 
 SampleCounts counts(const RunLength& length, const BatchSchedule& batches,
                     std::string_view name = "core_v0.19.0") {
@@ -84,12 +86,12 @@ TEST(SampleCounts, AnEvaluationsBatchDividesIntoMicroBatches) {
   RunLength length{.train_iters = 10, .eval_iters = 3};
   for (const int64_t wrong : {0, 2, 15}) {
     length.eval_global_batch_size = wrong;
-    const auto found = count_samples(length, *batches, newest_megatron_version());
+    const auto found = count_samples(length, *batches, megatron::newest_megatron_version());
     EXPECT_THAT(found.error().message(),
                 HasSubstr("--eval-global-batch-size: expected a multiple of 6"));
   }
   length.eval_global_batch_size = 18;
-  EXPECT_EQ(count_samples(length, *batches, newest_megatron_version())->samples[2], 54);
+  EXPECT_EQ(count_samples(length, *batches, megatron::newest_megatron_version())->samples[2], 54);
 }
 
 TEST(SampleCounts, NoEvaluationsAreAskedForOnlyWhereTheyAreNotCounted) {
@@ -134,4 +136,4 @@ TEST(SampleCounts, ProductsBeyondInt64AreErrors) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::samples

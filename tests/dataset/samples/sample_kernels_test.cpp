@@ -1,11 +1,11 @@
-#include "libmeg/dataset/samples/sample_kernels.h"
+#include "libmeg/samples/internal/sample_kernels.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
 #include <vector>
 
-namespace meg {
+namespace meg::samples {
 namespace {
 
 /// All fields one after another, with a value behind each that must stay.
@@ -57,4 +57,4 @@ TEST(SampleKernels, EveryInstructionSetGivesTheSameFields) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::samples

@@ -1,4 +1,4 @@
-#include "libmeg/dataset/samples/sample_loader.h"
+#include "libmeg/samples/batches/sample_loader.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 
 #include "tests/dataset/samples/made_up_dataset.h"
 
-namespace meg {
+namespace meg::samples {
 namespace {
 
 using test::MadeUpDataset;
@@ -230,4 +230,4 @@ TEST(SampleLoader, RefusesWhatDoesNotFitTogether) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::samples

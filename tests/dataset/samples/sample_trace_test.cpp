@@ -1,4 +1,4 @@
-#include "libmeg/dataset/samples/sample_trace.h"
+#include "libmeg/samples/batches/sample_trace.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,13 +8,13 @@
 #include <random>
 #include <set>
 
-#include "libmeg/dataset/samples/blended_dataset.h"
-#include "libmeg/dataset/samples/gpt_index_builder.h"
-#include "libmeg/dataset/samples/gpt_index_plan.h"
-#include "libmeg/dataset/samples/sample_walk.h"
-#include "libmeg/dataset/samples/sequence_samples.h"
+#include "libmeg/samples/gpt_index_plan.h"
+#include "libmeg/samples/internal/blended_dataset.h"
+#include "libmeg/samples/internal/gpt_index_builder.h"
+#include "libmeg/samples/internal/sample_walk.h"
+#include "libmeg/samples/internal/sequence_samples.h"
 
-namespace meg {
+namespace meg::samples {
 namespace {
 
 using ::testing::ElementsAre;
@@ -158,8 +158,8 @@ class Indexed : public SampleDataset {
                              .sequence_length = 1 + static_cast<int64_t>(random() % 11),
                              .extra_token = extra_token,
                              .drop_last_partial = drop_last},
-                            newest_megatron_version());
-    RandomState shuffler(static_cast<uint32_t>(random()));
+                            megatron::newest_megatron_version());
+    numpy::RandomState shuffler(static_cast<uint32_t>(random()));
     documents_.resize(static_cast<size_t>(plan_.documents()));
     build_document_index(plan_, {.begin = 0, .end = sequences}, shuffler, documents_);
     const auto keep = [this](std::span<const int32_t> rows) -> Status {
@@ -192,11 +192,11 @@ class Indexed : public SampleDataset {
 
   std::vector<std::string> prefixes() const override { return {"p"}; }
 
-  LittleEndianArray<int32_t> lengths() const {
-    return LittleEndianArray<int32_t>(std::as_bytes(std::span(lengths_)));
+  dataset::LittleEndianArray<int32_t> lengths() const {
+    return dataset::LittleEndianArray<int32_t>(std::as_bytes(std::span(lengths_)));
   }
 
-  Result<std::vector<int64_t>> found_by_search(SequenceRange range) const {
+  Result<std::vector<int64_t>> found_by_search(dataset::SequenceRange range) const {
     return samples_with_sequences(index_, plan_, lengths(), range);
   }
 
@@ -218,7 +218,8 @@ TEST(SequenceSamples, AreThoseWhoseSourceNamesTheSequences) {
   for (int round = 0; round < 2000; ++round) {
     const Indexed dataset(random, random() % 2 == 0, random() % 2 == 0);
     const auto begin = static_cast<int64_t>(random() % 30);
-    const SequenceRange range{.begin = begin, .end = begin + static_cast<int64_t>(random() % 4)};
+    const dataset::SequenceRange range{.begin = begin,
+                                       .end = begin + static_cast<int64_t>(random() % 4)};
     const auto wanted = dataset.samples_with(0, range);
     const auto found = dataset.found_by_search(range);
     ASSERT_TRUE(wanted.has_value()) << wanted.status().message();
@@ -263,7 +264,7 @@ TEST(SequenceSamples, OfABlendAreThoseOfItsDataset) {
         std::move(parts),
         {.datasets = std::span<const int16_t>(*datasets), .samples = *samples, .owner = nullptr});
     for (int64_t dataset = 0; dataset < 4; ++dataset) {
-      const SequenceRange range{.begin = 0, .end = 5};
+      const dataset::SequenceRange range{.begin = 0, .end = 5};
       EXPECT_EQ(*blend.samples_with(dataset, range),
                 *blend.SampleDataset::samples_with(dataset, range));
     }
@@ -271,4 +272,4 @@ TEST(SequenceSamples, OfABlendAreThoseOfItsDataset) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::samples

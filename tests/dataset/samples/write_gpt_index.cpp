@@ -13,17 +13,17 @@
 #include <vector>
 
 #include "libmeg/dataset/indexed_dataset.h"
-#include "libmeg/dataset/samples/gpt_index_files.h"
-#include "libmeg/dataset/samples/gpt_index_plan.h"
+#include "libmeg/samples/cache/gpt_index_files.h"
+#include "libmeg/samples/gpt_index_plan.h"
 
 namespace {
 
 using meg::Status;
 
-meg::GptIndexRequest request_of(const meg::IndexedDataset& dataset,
-                                const std::vector<std::string>& arguments) {
+meg::samples::GptIndexRequest request_of(const meg::dataset::IndexedDataset& dataset,
+                                         const std::vector<std::string>& arguments) {
   const auto lengths = dataset.sequence_lengths();
-  meg::GptIndexRequest request;
+  meg::samples::GptIndexRequest request;
   request.sequences = lengths.size();
   constexpr int64_t kPiece = int64_t{1} << 20;
   for (int64_t begin = 0; begin < lengths.size(); begin += kPiece) {
@@ -42,19 +42,21 @@ meg::GptIndexRequest request_of(const meg::IndexedDataset& dataset,
 }
 
 Status write_indices(const std::vector<std::string>& arguments) {
-  MEG_ASSIGN_OR_RETURN(const meg::IndexedDataset dataset, meg::IndexedDataset::open(arguments[0]));
+  MEG_ASSIGN_OR_RETURN(const meg::dataset::IndexedDataset dataset,
+                       meg::dataset::IndexedDataset::open(arguments[0]));
   const auto lengths = dataset.sequence_lengths();
-  MEG_ASSIGN_OR_RETURN(
-      const meg::GptIndexPlan plan,
-      meg::plan_gpt_index(request_of(dataset, arguments), meg::newest_megatron_version()));
-  const meg::GptIndexPaths paths = {arguments[1] + "/document_index.npy",
-                                    arguments[1] + "/sample_index.npy",
-                                    arguments[1] + "/shuffle_index.npy"};
+  MEG_ASSIGN_OR_RETURN(const meg::samples::GptIndexPlan plan,
+                       meg::samples::plan_gpt_index(request_of(dataset, arguments),
+                                                    meg::megatron::newest_megatron_version()));
+  const meg::samples::GptIndexPaths paths = {arguments[1] + "/document_index.npy",
+                                             arguments[1] + "/sample_index.npy",
+                                             arguments[1] + "/shuffle_index.npy"};
   const auto seed = static_cast<uint32_t>(std::stoul(arguments[2]));
-  MEG_ASSIGN_OR_RETURN(std::vector<meg::AtomicFile> files,
-                       meg::write_gpt_index_files(plan, dataset, {0, lengths.size()}, seed, paths));
-  meg::AtomicFile* const all[] = {&files[0], &files[1], &files[2]};
-  return meg::AtomicFile::commit_all(all, meg::AtomicFile::Flush::kFiles);
+  MEG_ASSIGN_OR_RETURN(
+      std::vector<meg::io::AtomicFile> files,
+      meg::samples::write_gpt_index_files(plan, dataset, {0, lengths.size()}, seed, paths));
+  meg::io::AtomicFile* const all[] = {&files[0], &files[1], &files[2]};
+  return meg::io::AtomicFile::commit_all(all, meg::io::AtomicFile::Flush::kFiles);
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
-#include "libmeg/inference/server/allowed_hosts.h"
+#include "libmeg/serving/http/internal/allowed_hosts.h"
 
 #include <gtest/gtest.h>
 
-namespace meg::inference {
+namespace meg::serving {
 namespace {
 
 int status_of(const std::string& host, const std::string& origin = "") {
@@ -40,4 +40,4 @@ TEST(AllowedHostsTest, AnswersToItsOwnPagesAlone) {
 }
 
 }  // namespace
-}  // namespace meg::inference
+}  // namespace meg::serving

@@ -1,4 +1,4 @@
-#include "libmeg/inference/server/generation_queue.h"
+#include "libmeg/serving/generation_queue.h"
 
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -9,7 +9,7 @@
 
 #include "tests/inference/server/stand_in_engine.h"
 
-namespace meg::inference {
+namespace meg::serving {
 namespace {
 
 using test::stand_in_answer;
@@ -216,4 +216,4 @@ TEST(GenerationQueueTest, StoppingWithoutGraceCancelsWhatRuns) {
 }
 
 }  // namespace
-}  // namespace meg::inference
+}  // namespace meg::serving

@@ -1,4 +1,4 @@
-#include "libmeg/inference/server/http_request.h"
+#include "libmeg/serving/http/internal/http_request.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 
 #include "tests/inference/server/sent_bytes.h"
 
-namespace meg::inference {
+namespace meg::serving {
 namespace {
 
 using ::testing::HasSubstr;
@@ -173,4 +173,4 @@ TEST(HttpRequestTest, AClientThatWaitsForItIsToldToGoOn) {
 }
 
 }  // namespace
-}  // namespace meg::inference
+}  // namespace meg::serving

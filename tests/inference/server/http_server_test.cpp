@@ -1,8 +1,8 @@
-#include "libmeg/inference/server/http_server.h"
+#include "libmeg/serving/http/http_server.h"
 
 #include <gtest/gtest.h>
 
-namespace meg::inference {
+namespace meg::serving {
 namespace {
 
 std::string address_at(const std::string& host) {
@@ -25,4 +25,4 @@ TEST(HttpServer, TellsItsAddressAsUrlsHaveIt) {
 }
 
 }  // namespace
-}  // namespace meg::inference
+}  // namespace meg::serving

@@ -1,11 +1,11 @@
-#include "libmeg/inference/server/request_log.h"
+#include "libmeg/serving/http/request_log.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "libmeg/inference/server/text_answer.h"
+#include "libmeg/serving/internal/text_answer.h"
 
-namespace meg::inference {
+namespace meg::serving {
 namespace {
 
 TEST(RequestLogTest, ALineSaysWhoAskedForWhatAndHowItWent) {
@@ -43,4 +43,4 @@ TEST(ErrorAnswerTest, AnyBytesMakeJson) {
 }
 
 }  // namespace
-}  // namespace meg::inference
+}  // namespace meg::serving

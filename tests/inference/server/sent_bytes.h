@@ -5,8 +5,8 @@
 
 #include <string_view>
 
-#include "libmeg/core/file_descriptor.h"
-#include "libmeg/inference/server/client_connection.h"
+#include "libmeg/io/file_descriptor.h"
+#include "libmeg/serving/http/client_connection.h"
 
 namespace meg::test {
 
@@ -15,8 +15,8 @@ struct SentBytes {
   explicit SentBytes(std::string_view bytes) {
     int ends[2] = {-1, -1};
     if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) return;
-    client = FileDescriptor(ends[0], "client");
-    server = FileDescriptor(ends[1], "server");
+    client = io::FileDescriptor(ends[0], "client");
+    server = io::FileDescriptor(ends[1], "server");
     while (!bytes.empty()) {
       const ssize_t sent = ::send(client.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
       if (sent < 0) break;
@@ -26,11 +26,11 @@ struct SentBytes {
   }
 
   /// The server's end, once.
-  inference::ClientConnection accept() {
-    return inference::ClientConnection(std::move(server), inference::ClientLimits());
+  serving::ClientConnection accept() {
+    return serving::ClientConnection(std::move(server), serving::ClientLimits());
   }
 
-  FileDescriptor client, server;
+  io::FileDescriptor client, server;
 };
 
 }  // namespace meg::test

@@ -8,11 +8,11 @@
 
 namespace meg::test {
 
-using inference::GeneratedText;
-using inference::GenerationEvent;
-using inference::GenerationRequest;
+using serving::GeneratedText;
+using serving::GenerationEvent;
+using serving::GenerationRequest;
 
-Status StandInEngine::check(const GenerationRequest& request) const {
+Status StandInEngine::check(const serving::GenerationRequest& request) const {
   if (request.prompt.empty()) {
     return make_error(StatusCode::kInvalidArgument, "the prompt has no tokens");
   }
@@ -25,12 +25,12 @@ Status StandInEngine::check(const GenerationRequest& request) const {
   return {};
 }
 
-bool StandInEngine::has_room(const GenerationRequest& request) const {
+bool StandInEngine::has_room(const serving::GenerationRequest& request) const {
   const int64_t searches = active_beam_searches();
   return request.beam ? searches < options_.beam_searches : active() - searches < options_.slots;
 }
 
-Result<int64_t> StandInEngine::add(GenerationRequest request) {
+Result<int64_t> StandInEngine::add(serving::GenerationRequest request) {
   MEG_RETURN_IF_ERROR(check(request));
   if (!has_room(request)) return make_error(StatusCode::kResourceExhausted, "no room");
   Text text;
@@ -65,17 +65,17 @@ int32_t StandInEngine::next_token(const Text& text) const {
   return static_cast<int32_t>(mixed % static_cast<uint64_t>(options_.vocab_size));
 }
 
-Result<std::vector<GenerationEvent>> StandInEngine::step() {
+Result<std::vector<serving::GenerationEvent>> StandInEngine::step() {
   if (options_.step_microseconds > 0) {
     std::this_thread::sleep_for(std::chrono::microseconds(options_.step_microseconds));
   }
   if (steps_++ == options_.failing_step) {
     return make_error(StatusCode::kInternal, "the step failed");
   }
-  std::vector<GenerationEvent> events;
+  std::vector<serving::GenerationEvent> events;
   for (auto entry = texts_.begin(); entry != texts_.end();) {
     Text& text = entry->second;
-    GenerationEvent event;
+    serving::GenerationEvent event;
     event.request = entry->first;
     ++text.steps;
     const bool ended = text.request.beam ? search(text, event) : go_on(text, event);
@@ -87,15 +87,15 @@ Result<std::vector<GenerationEvent>> StandInEngine::step() {
 }
 
 /// The search's next token; true with the last.
-bool StandInEngine::search(Text& text, GenerationEvent& event) {
-  const inference::BeamSearchOptions& options = *text.request.beam;
+bool StandInEngine::search(Text& text, serving::GenerationEvent& event) {
+  const serving::BeamSearchOptions& options = *text.request.beam;
   if (options.stop_token == kFailingStop) {
     event.finished = make_error(StatusCode::kInternal, "the search failed");
     return true;
   }
   if (text.steps < text.request.tokens_to_generate) return false;
   for (int32_t number = 0; number < options.num_return_gen; ++number) {
-    inference::Beam beam{text.request.prompt, text.request.prompt.size(), 0};
+    serving::Beam beam{text.request.prompt, text.request.prompt.size(), 0};
     beam.tokens.insert(beam.tokens.end(), static_cast<size_t>(text.steps), number);
     beam.score = -1.5 * (number + 1) * options.length_penalty;
     text.text.beams.push_back(std::move(beam));
@@ -104,7 +104,7 @@ bool StandInEngine::search(Text& text, GenerationEvent& event) {
 }
 
 /// One token; true where it is the last.
-bool StandInEngine::go_on(Text& text, GenerationEvent& event) const {
+bool StandInEngine::go_on(Text& text, serving::GenerationEvent& event) const {
   bool ended = text.request.tokens_to_generate == 0;
   if (!ended) {
     event.token = next_token(text);
@@ -118,7 +118,8 @@ bool StandInEngine::go_on(Text& text, GenerationEvent& event) const {
   return ended;
 }
 
-GeneratedText stand_in_answer(const StandInOptions& options, const GenerationRequest& request) {
+serving::GeneratedText stand_in_answer(const StandInOptions& options,
+                                       const serving::GenerationRequest& request) {
   StandInOptions quick = options;
   quick.step_microseconds = 0;
   quick.failing_step.reset();

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "libmeg/inference/generation/generation_engine.h"
+#include "libmeg/serving/generation_engine.h"
 
 namespace meg::test {
 
@@ -24,17 +24,17 @@ struct StandInOptions {
 /// An engine without a model: each next token is a function of the two before it, and of the seed
 /// where the request is not greedy; beam b of a search goes on with token b each time, and a search
 /// whose stop token is kFailingStop fails. So an answer depends on its request alone.
-class StandInEngine : public inference::GenerationEngine {
+class StandInEngine : public serving::GenerationEngine {
  public:
   explicit StandInEngine(StandInOptions options) : options_(options) {}
 
-  Status check(const inference::GenerationRequest& request) const override;
-  bool has_room(const inference::GenerationRequest& request) const override;
-  Result<int64_t> add(inference::GenerationRequest request) override;
+  Status check(const serving::GenerationRequest& request) const override;
+  bool has_room(const serving::GenerationRequest& request) const override;
+  Result<int64_t> add(serving::GenerationRequest request) override;
   void cancel(int64_t request) override;
   int64_t active() const override;
   int64_t active_beam_searches() const override;
-  Result<std::vector<inference::GenerationEvent>> step() override;
+  Result<std::vector<serving::GenerationEvent>> step() override;
 
   static constexpr int32_t kFailingStop = 77;
 
@@ -43,14 +43,14 @@ class StandInEngine : public inference::GenerationEngine {
 
  private:
   struct Text {
-    inference::GenerationRequest request;
-    inference::GeneratedText text;
+    serving::GenerationRequest request;
+    serving::GeneratedText text;
     int64_t steps = 0;
   };
 
   int32_t next_token(const Text& text) const;
-  bool go_on(Text& text, inference::GenerationEvent& event) const;
-  static bool search(Text& text, inference::GenerationEvent& event);
+  bool go_on(Text& text, serving::GenerationEvent& event) const;
+  static bool search(Text& text, serving::GenerationEvent& event);
 
   const StandInOptions options_;
   std::map<int64_t, Text> texts_;
@@ -59,7 +59,7 @@ class StandInEngine : public inference::GenerationEngine {
 };
 
 /// The answer that a request gets alone.
-inference::GeneratedText stand_in_answer(const StandInOptions& options,
-                                         const inference::GenerationRequest& request);
+serving::GeneratedText stand_in_answer(const StandInOptions& options,
+                                       const serving::GenerationRequest& request);
 
 }  // namespace meg::test

@@ -13,7 +13,7 @@ namespace {
 
 int main(int argc, const char* const* argv) {
   tools::Flags flags("stand_in_server", "serves texts that no model wrote.");
-  TokenizerOptions files;
+  tokenizer::TokenizerOptions files;
   files.tokenizer_type = "GPT2BPETokenizer";
   StandInOptions engine;
   tools::TextServerFlags server;
@@ -25,7 +25,7 @@ int main(int argc, const char* const* argv) {
   flags.value("--failing-step", &engine.failing_step, "N", "the step that is an error");
   tools::declare_text_server_flags(flags, server);
   if (const std::optional<int> code = flags.parse(argc, argv)) return *code;
-  const auto tokenizer = open_tokenizer(files);
+  const auto tokenizer = tokenizer::open_tokenizer(files);
   if (!tokenizer.has_value()) return tools::fail(tokenizer.error());
   engine.vocab_size = (*tokenizer)->vocab_size();
   engine.eod = (*tokenizer)->eod().value_or(-1);

@@ -1,11 +1,11 @@
-#include "libmeg/inference/server/text_request.h"
+#include "libmeg/serving/text_request.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 
-namespace meg::inference {
+namespace meg::serving {
 namespace {
 
 using ::testing::HasSubstr;
@@ -102,4 +102,4 @@ TEST(TextRequestTest, NamesAndValuesAreCutInMessages) {
 }
 
 }  // namespace
-}  // namespace meg::inference
+}  // namespace meg::serving

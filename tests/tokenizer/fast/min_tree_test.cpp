@@ -1,4 +1,4 @@
-#include "libmeg/tokenizer/fast/min_tree.h"
+#include "libmeg/tokenizer/bpe/internal/fast/min_tree.h"
 
 #include <gtest/gtest.h>
 
@@ -6,10 +6,8 @@
 #include <random>
 #include <vector>
 
-namespace meg {
+namespace meg::tokenizer::fast {
 namespace {
-
-using fast::MinTree;
 
 TEST(MinTree, KnowsTheSmallestAfterEveryChange) {
   std::mt19937_64 random(1);
@@ -42,4 +40,4 @@ TEST(MinTree, IsInfiniteWhereNothingIsAssigned) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::tokenizer::fast

@@ -1,4 +1,4 @@
-#include "libmeg/tokenizer/fast/word_cache.h"
+#include "libmeg/tokenizer/bpe/internal/fast/word_cache.h"
 
 #include <gtest/gtest.h>
 
@@ -7,13 +7,13 @@
 #include <string>
 #include <vector>
 
-namespace meg {
+namespace meg::tokenizer::fast {
 namespace {
 
 using Ids = std::vector<uint16_t>;
 
 /// A word followed by bytes that must not matter.
-fast::WordKey<16> key_of(std::string word, char behind = 'x') {
+WordKey<16> key_of(std::string word, char behind = 'x') {
   const size_t size = word.size();
   word.append(16, behind);
   return {word.data(), size};
@@ -27,7 +27,7 @@ TEST(WordKey, TellsWordsApartByBytesAndLength) {
 }
 
 TEST(WordCache, GivesWhatWasPutInOrNothing) {
-  fast::WordCache<uint16_t, 16, 32> cache(8);
+  WordCache<uint16_t, 16, 32> cache(8);
   std::map<std::string, Ids> all;
   std::mt19937 random(1);
   int found = 0;
@@ -49,7 +49,7 @@ TEST(WordCache, GivesWhatWasPutInOrNothing) {
 }
 
 TEST(WordCache, KeepsTheEntryUsedLast) {
-  fast::WordCache<uint16_t, 16, 32> cache(1);
+  WordCache<uint16_t, 16, 32> cache(1);
   const auto insert = [&](const char* word) {
     cache.insert(key_of(word), key_of(word).hash(), Ids{1});
   };
@@ -65,16 +65,16 @@ TEST(WordCache, KeepsTheEntryUsedLast) {
 }
 
 TEST(LongWordCache, ForgetsEverythingWhenItsStoreIsFull) {
-  fast::LongWordCache<uint16_t> cache(64, 1000);
+  LongWordCache<uint16_t> cache(64, 1000);
   const auto word = [](int i) { return std::string(90, static_cast<char>('a' + i)); };
   for (int i = 0; i < 20; ++i) {
     const Ids ids(3, static_cast<uint16_t>(i));
-    cache.insert(word(i), fast::hash_word(word(i)), ids);
-    const auto found = cache.find(word(i), fast::hash_word(word(i)));
+    cache.insert(word(i), hash_word(word(i)), ids);
+    const auto found = cache.find(word(i), hash_word(word(i)));
     ASSERT_EQ(Ids(found.begin(), found.end()), ids);
   }
-  EXPECT_TRUE(cache.find(word(0), fast::hash_word(word(0))).empty());
+  EXPECT_TRUE(cache.find(word(0), hash_word(word(0))).empty());
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::tokenizer::fast

@@ -1,4 +1,4 @@
-#include "libmeg/tokenizer/fast/word_merger.h"
+#include "libmeg/tokenizer/bpe/internal/fast/word_merger.h"
 
 #include <gtest/gtest.h>
 
@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "libmeg/tokenizer/reference/bpe.h"
+#include "libmeg/tokenizer/bpe/internal/reference/bpe.h"
 #include "tests/temp_folder.h"
 #include "tests/tokenizer/tiny_model.h"
 
-namespace meg {
+namespace meg::tokenizer::fast {
 namespace {
 
 using Pieces = std::vector<uint32_t>;
@@ -56,12 +56,12 @@ std::string random_word(std::mt19937& random, size_t size, std::string_view lett
 }
 
 Pieces expected_pieces(const BpeModel& model, const std::string& word) {
-  const std::vector<int32_t> pieces = reference::Bpe(model).merge(word);
+  const std::vector<int32_t> pieces = tokenizer::reference::Bpe(model).merge(word);
   return {pieces.begin(), pieces.end()};
 }
 
 /// The pieces through windows; empty where the word cannot be cut.
-Pieces merged_in_windows(fast::WordMerger& merger, const std::string& word, size_t window_bytes) {
+Pieces merged_in_windows(WordMerger& merger, const std::string& word, size_t window_bytes) {
   Pieces all;
   const auto append = [&](std::span<const uint32_t> pieces) {
     all.insert(all.end(), pieces.begin(), pieces.end());
@@ -71,9 +71,9 @@ Pieces merged_in_windows(fast::WordMerger& merger, const std::string& word, size
 
 TEST(WordMerger, AgreesWithTheReferenceAtEveryLength) {
   const BpeModel model = trained_model();
-  const auto table = fast::MergeTable::build(model);
+  const auto table = MergeTable::build(model);
   ASSERT_TRUE(table);
-  fast::WordMerger merger(*table);
+  WordMerger merger(*table);
   std::mt19937 random(1);
   for (size_t size = 1; size < 300; ++size) {
     const std::string word = random_word(random, size, "etaoinshrdlu");
@@ -100,9 +100,9 @@ std::vector<std::string> hard_words(std::mt19937& random, size_t size) {
 
 TEST(WordMerger, AgreesWithTheReferenceWhereItsTreeGrows) {
   const BpeModel model = trained_model();
-  const auto table = fast::MergeTable::build(model);
+  const auto table = MergeTable::build(model);
   ASSERT_TRUE(table);
-  fast::WordMerger merger(*table);
+  WordMerger merger(*table);
   std::mt19937 random(5);
   for (const size_t size : {1, 2, 31, 32, 33, 63, 64, 65, 511, 512, 513, 4095, 4096, 4097, 9000}) {
     for (const std::string& word : hard_words(random, size)) {
@@ -114,24 +114,24 @@ TEST(WordMerger, AgreesWithTheReferenceWhereItsTreeGrows) {
 
 TEST(WordMerger, AgreesWithTheReferenceOnAWordOf100000Bytes) {
   const BpeModel model = trained_model();
-  const auto table = fast::MergeTable::build(model);
+  const auto table = MergeTable::build(model);
   ASSERT_TRUE(table);
-  fast::WordMerger merger(*table);
+  WordMerger merger(*table);
   std::mt19937 random(6);
   const std::string word = random_word(random, 100000, "etaoin");
   const Pieces expected = expected_pieces(model, word);
   const auto pieces = merger.merge(word);
   EXPECT_EQ(Pieces(pieces.begin(), pieces.end()), expected);
-  EXPECT_EQ(merged_in_windows(merger, word, fast::WordMerger::kWindowBytes), expected);
+  EXPECT_EQ(merged_in_windows(merger, word, WordMerger::kWindowBytes), expected);
 }
 
 TEST(WordMerger, AgreesWithTheReferenceOnMergesInAnyOrder) {
   std::mt19937 random(2);
   for (int i = 0; i < 200; ++i) {
     const BpeModel model = wild_model(random);
-    const auto table = fast::MergeTable::build(model);
+    const auto table = MergeTable::build(model);
     ASSERT_TRUE(table);
-    fast::WordMerger merger(*table);
+    WordMerger merger(*table);
     for (const size_t size : {2, 5, 20, 32, 33, 97, 400, 3000}) {
       const std::string word = random_word(random, size, "aaabbc");
       const auto pieces = merger.merge(word);
@@ -145,9 +145,9 @@ TEST(WordMerger, WindowsGiveThePiecesOfTheWholeWord) {
   int cut = 0;
   for (int i = 0; i < 300; ++i) {
     const BpeModel model = wild_model(random);
-    const auto table = fast::MergeTable::build(model);
+    const auto table = MergeTable::build(model);
     ASSERT_TRUE(table);
-    fast::WordMerger merger(*table);
+    WordMerger merger(*table);
     const std::string word = random_word(random, 1 + random() % 1000, i % 2 ? "aaabbc" : "a");
     const Pieces pieces = merged_in_windows(merger, word, 64 + random() % 100);
     if (pieces.empty()) continue;
@@ -159,9 +159,9 @@ TEST(WordMerger, WindowsGiveThePiecesOfTheWholeWord) {
 
 TEST(WordMerger, CutsTrainedWordsOfAnyLength) {
   const BpeModel model = trained_model();
-  const auto table = fast::MergeTable::build(model);
+  const auto table = MergeTable::build(model);
   ASSERT_TRUE(table);
-  fast::WordMerger merger(*table);
+  WordMerger merger(*table);
   std::mt19937 random(4);
   for (const size_t size : {300, 3000, 5000}) {
     const std::string word = random_word(random, size, "etaoinshrdlucmfwypvbgkqjxz");
@@ -170,4 +170,4 @@ TEST(WordMerger, CutsTrainedWordsOfAnyLength) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::tokenizer::fast

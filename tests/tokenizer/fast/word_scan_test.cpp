@@ -1,4 +1,4 @@
-#include "libmeg/tokenizer/fast/word_scan.h"
+#include "libmeg/tokenizer/bpe/internal/fast/word_scan.h"
 
 #include <gtest/gtest.h>
 
@@ -6,12 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "libmeg/core/printable.h"
-#include "libmeg/core/utf8.h"
-#include "libmeg/tokenizer/reference/gpt2_pretokenizer.h"
+#include "libmeg/text/printable.h"
+#include "libmeg/text/text_padding.h"
+#include "libmeg/text/utf8.h"
+#include "libmeg/tokenizer/bpe/internal/reference/gpt2_pretokenizer.h"
 #include "libmeg/tokenizer/tokenizer.h"
 
-namespace meg {
+namespace meg::tokenizer::fast {
 namespace {
 
 class WordScan : public testing::TestWithParam<InstructionSet> {
@@ -25,13 +26,13 @@ class WordScan : public testing::TestWithParam<InstructionSet> {
   /// Where words start in text, which `behind` follows in memory.
   std::vector<size_t> starts(std::string_view text, char behind = '\0') const {
     std::string padded(text);
-    padded.append(kTextPadding, behind);
+    padded.append(text::kTextPadding, behind);
     fast::WordScan scan(std::string_view(padded).substr(0, text.size()));
-    std::vector<uint32_t> found(fast::kScanRoom);
+    std::vector<uint32_t> found(kScanRoom);
     std::vector<size_t> all;
     while (scan.position < scan.end) {
       const auto base = static_cast<size_t>(scan.position - padded.data());
-      const size_t count = fast::word_scanner(GetParam())(scan, found.data());
+      const size_t count = word_scanner(GetParam())(scan, found.data());
       for (size_t i = 0; i < count; ++i) all.push_back(base + found[i]);
     }
     return all;
@@ -39,7 +40,8 @@ class WordScan : public testing::TestWithParam<InstructionSet> {
 
   static std::vector<size_t> expected_starts(std::string_view text) {
     std::vector<size_t> all;
-    for (size_t at = 0; at < text.size(); at += reference::first_word_size(text.substr(at))) {
+    for (size_t at = 0; at < text.size();
+         at += tokenizer::reference::first_word_size(text.substr(at))) {
       all.push_back(at);
     }
     return all;
@@ -48,7 +50,7 @@ class WordScan : public testing::TestWithParam<InstructionSet> {
   void expect_as_reference(const std::string& text) const {
     const std::vector<size_t> expected = expected_starts(text);
     for (const char behind : {'s', ' ', '\xA0', '\''}) {
-      ASSERT_EQ(starts(text, behind), expected) << printable(text, 200);
+      ASSERT_EQ(starts(text, behind), expected) << text::printable(text, 200);
     }
   }
 };
@@ -95,7 +97,7 @@ TEST_P(WordScan, AgreesWithTheReferenceOnEveryCodePoint) {
   for (char32_t code_point = 0; code_point < 0x110000; ++code_point) {
     if (code_point >= 0xD800 && code_point < 0xE000) continue;
     text += code_point % 3 == 0 ? "a" : code_point % 3 == 1 ? "7" : " ";
-    append_code_point(code_point, text);
+    text::append_code_point(code_point, text);
   }
   EXPECT_EQ(starts(text), expected_starts(text));
 }
@@ -135,4 +137,4 @@ TEST_P(WordScan, SurvivesBytesThatAreNotUtf8) {
 }
 
 }  // namespace
-}  // namespace meg
+}  // namespace meg::tokenizer::fast

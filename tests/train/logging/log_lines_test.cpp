@@ -1,11 +1,11 @@
-#include "libmeg/train/logging/log_lines.h"
+#include "libmeg/logging/log_lines.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <limits>
 
-namespace meg::train {
+namespace meg::logging {
 namespace {
 
 using ::testing::ElementsAre;
@@ -97,4 +97,4 @@ TEST(LogLines, ADateStandsBehindWhatItIsOf) {
 }
 
 }  // namespace
-}  // namespace meg::train
+}  // namespace meg::logging

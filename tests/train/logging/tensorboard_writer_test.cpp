@@ -1,6 +1,6 @@
 // Event files byte by byte; tensorboard_reads_event_files.py lets the real package read them.
 
-#include "libmeg/train/logging/tensorboard_writer.h"
+#include "libmeg/logging/tensorboard_writer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,11 +9,11 @@
 #include <filesystem>
 #include <thread>
 
-#include "libmeg/core/bytes.h"
-#include "libmeg/train/logging/tf_record.h"
+#include "libmeg/base/bytes.h"
+#include "libmeg/logging/internal/tf_record.h"
 #include "tests/temp_folder.h"
 
-namespace meg::train {
+namespace meg::logging {
 namespace {
 
 using ::testing::HasSubstr;
@@ -109,4 +109,4 @@ TEST(TensorboardWriter, AFolderThatCannotBeMadeIsNamed) {
 }
 
 }  // namespace
-}  // namespace meg::train
+}  // namespace meg::logging

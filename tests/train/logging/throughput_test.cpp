@@ -1,12 +1,12 @@
-#include "libmeg/train/logging/throughput.h"
+#include "libmeg/logging/throughput.h"
 
 #include <gtest/gtest.h>
 
-namespace meg::train {
+namespace meg::logging {
 namespace {
 
-GptConfig gpt_345m() {
-  GptConfig config;
+model::GptConfig gpt_345m() {
+  model::GptConfig config;
   config.num_layers = 24;
   config.hidden_size = 1024;
   config.ffn_hidden_size = 4096;
@@ -21,7 +21,7 @@ GptConfig gpt_345m() {
 TEST(Throughput, OperationsAreMegatrons) {
   // num_floating_point_operations of core_v0.12.3 with the same arguments.
   EXPECT_EQ(num_floating_point_operations(gpt_345m(), 8), 18612240777216.0);
-  GptConfig llama = gpt_345m();
+  model::GptConfig llama = gpt_345m();
   llama.swiglu = true;
   llama.gated_linear_unit = true;
   llama.ffn_hidden_size = 2752;
@@ -52,4 +52,4 @@ TEST(Throughput, PeaksAreKnownByTheNameThatCudaGives) {
 }
 
 }  // namespace
-}  // namespace meg::train
+}  // namespace meg::logging

@@ -1,11 +1,11 @@
-#include "libmeg/train/logging/training_log.h"
+#include "libmeg/logging/training_log.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <limits>
 
-namespace meg::train {
+namespace meg::logging {
 namespace {
 
 using ::testing::HasSubstr;
@@ -36,7 +36,7 @@ IterationFigures tutorial() {
 }
 
 TEST(TrainingLog, TheIterationLineIsMegatrons) {
-  TrainingLog log(newest_megatron_version());
+  TrainingLog log(megatron::newest_megatron_version());
   for (int step = 0; step < 4; ++step) log.add({{"lm loss", 10.724530F}}, false);
   for (int step = 0; step < 6; ++step) log.add({{"lm loss", 10.9F}}, true);
   EXPECT_EQ(log.iterations(), 10);
@@ -48,7 +48,7 @@ TEST(TrainingLog, TheIterationLineIsMegatrons) {
 }
 
 TEST(TrainingLog, OlderRevisionsHaveNoDateAndThreeDigits) {
-  TrainingLog log(*parse_megatron_version("6ef5bdc"));
+  TrainingLog log(*megatron::parse_megatron_version("6ef5bdc"));
   log.add({{"lm loss", 10.5F}}, false);
   EXPECT_EQ(log.iteration_line(tutorial(), 1.0, moment()),
             " iteration       20/    1000 | consumed samples:          320 | elapsed time per "
@@ -58,7 +58,7 @@ TEST(TrainingLog, OlderRevisionsHaveNoDateAndThreeDigits) {
 }
 
 TEST(TrainingLog, TheLossIsTheMeanOverStepsThatWereTaken) {
-  TrainingLog log(newest_megatron_version());
+  TrainingLog log(megatron::newest_megatron_version());
   log.add({{"lm loss", 3.0F}}, false);
   log.add({{"lm loss", 99.0F}}, true);
   log.add({{"lm loss", 5.0F}}, false);
@@ -66,7 +66,7 @@ TEST(TrainingLog, TheLossIsTheMeanOverStepsThatWereTaken) {
 }
 
 TEST(TrainingLog, SumsAreFp32AsMegatrons) {
-  TrainingLog log(newest_megatron_version());
+  TrainingLog log(megatron::newest_megatron_version());
   for (int step = 0; step < 3; ++step) log.add({{"lm loss", 0.1F}}, false);
   const double sum = static_cast<double>(0.1F + 0.1F + 0.1F);
   EXPECT_THAT(log.iteration_line(tutorial(), 1, moment()),
@@ -74,7 +74,7 @@ TEST(TrainingLog, SumsAreFp32AsMegatrons) {
 }
 
 TEST(TrainingLog, WithoutAStepTakenThereIsNoLossAndWithASkippedLastNoGradNorm) {
-  TrainingLog log(newest_megatron_version());
+  TrainingLog log(megatron::newest_megatron_version());
   log.add({{"lm loss", 10.5F}}, true);
   IterationFigures figures = tutorial();
   figures.grad_norm.reset();
@@ -89,7 +89,7 @@ TEST(TrainingLog, WithoutAStepTakenThereIsNoLossAndWithASkippedLastNoGradNorm) {
 TEST(TrainingLog, OnlySkippedStepsCountAsNan) {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  TrainingLog log(newest_megatron_version());
+  TrainingLog log(megatron::newest_megatron_version());
   log.add({{"lm loss", kNan}}, true);
   log.add({{"lm loss", kInfinity}}, true);
   log.add({{"lm loss", 1.0F}}, true);
@@ -100,7 +100,7 @@ TEST(TrainingLog, OnlySkippedStepsCountAsNan) {
 }
 
 TEST(TrainingLog, EveryLineBeginsAnew) {
-  TrainingLog log(newest_megatron_version());
+  TrainingLog log(megatron::newest_megatron_version());
   log.add({{"lm loss", 8.0F}}, false);
   log.add({{"lm loss", 8.0F}}, true);
   log.iteration_line(tutorial(), 1, moment());
@@ -113,7 +113,7 @@ TEST(TrainingLog, EveryLineBeginsAnew) {
 }
 
 TEST(TrainingLog, NanHasNoSignAsInPython) {
-  TrainingLog log(newest_megatron_version());
+  TrainingLog log(megatron::newest_megatron_version());
   log.add({{"lm loss", 8.0F}}, false);
   IterationFigures figures = tutorial();
   figures.grad_norm = -std::numeric_limits<double>::quiet_NaN();
@@ -121,7 +121,7 @@ TEST(TrainingLog, NanHasNoSignAsInPython) {
 }
 
 TEST(TrainingLog, ThroughputAndParameterNormStandWhereMegatronPutsThem) {
-  TrainingLog log(newest_megatron_version());
+  TrainingLog log(megatron::newest_megatron_version());
   log.add({{"lm loss", 8.0F}}, false);
   IterationFigures figures = tutorial();
   figures.params_norm = 12.34567;
@@ -131,4 +131,4 @@ TEST(TrainingLog, ThroughputAndParameterNormStandWhereMegatronPutsThem) {
 }
 
 }  // namespace
-}  // namespace meg::train
+}  // namespace meg::logging

@@ -2,37 +2,40 @@
 
 #include <cstdio>
 
-#include "libmeg/train/logging/tensorboard_log.h"
+#include "libmeg/logging/tensorboard_log.h"
 
 namespace {
 
 using namespace meg;
-using namespace meg::train;
+using namespace meg::logging;
 
 Status write_run(const char* folder) {
-  MEG_ASSIGN_OR_RETURN(TensorboardWriter writer, TensorboardWriter::create(folder, {}));
+  MEG_ASSIGN_OR_RETURN(meg::logging::TensorboardWriter writer,
+                       meg::logging::TensorboardWriter::create(folder, {}));
   MEG_RETURN_IF_ERROR(writer.add_text("num_layers", "12", 0));
   MEG_RETURN_IF_ERROR(writer.add_text("data_path", "['tiny', '\xC3\xA4']", 0));
-  const TensorboardCurves curves = {
+  const meg::logging::TensorboardCurves curves = {
       .log_interval = 2, .timers = true, .validation_ppl = true, .world_size = true};
   for (int64_t step = 1; step <= 400; ++step) {
     const auto real = static_cast<double>(step);
-    IterationFigures figures = {.iteration = step,
-                                .train_iters = 400,
-                                .consumed_train_samples = 16 * step,
-                                .learning_rate = 1e-6 * real,
-                                .global_batch_size = 16,
-                                .loss_scale = 4294967296.0};
+    meg::logging::IterationFigures figures = {.iteration = step,
+                                              .train_iters = 400,
+                                              .consumed_train_samples = 16 * step,
+                                              .learning_rate = 1e-6 * real,
+                                              .global_batch_size = 16,
+                                              .loss_scale = 4294967296.0};
     if (step % 4 != 0) {
       figures.grad_norm = 0.5 * real;
       figures.num_zeros_in_grad = real;
     }
-    const Losses losses = {{"lm loss", static_cast<float>(1.0 / real)}};
-    MEG_RETURN_IF_ERROR(write_iteration(writer, curves, figures, losses, 8));
+    const meg::logging::Losses losses = {{"lm loss", static_cast<float>(1.0 / real)}};
+    MEG_RETURN_IF_ERROR(meg::logging::write_iteration(writer, curves, figures, losses, 8));
   }
-  const std::vector<TimerTimes> timers = {{"forward-backward", {3.0, 4.0}}, {"optimizer", {0.0}}};
-  MEG_RETURN_IF_ERROR(write_times(writer, curves, 400, 0.25, 123.5, timers, 100));
-  MEG_RETURN_IF_ERROR(write_validation(writer, curves, 400, 6400, {{"lm loss", 2.0F}}));
+  const std::vector<meg::logging::TimerTimes> timers = {{"forward-backward", {3.0, 4.0}},
+                                                        {"optimizer", {0.0}}};
+  MEG_RETURN_IF_ERROR(meg::logging::write_times(writer, curves, 400, 0.25, 123.5, timers, 100));
+  MEG_RETURN_IF_ERROR(
+      meg::logging::write_validation(writer, curves, 400, 6400, {{"lm loss", 2.0F}}));
   return writer.flush();
 }
 

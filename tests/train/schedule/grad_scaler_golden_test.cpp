@@ -4,10 +4,10 @@
 
 #include <limits>
 
-#include "libmeg/train/schedule/grad_scaler.h"
+#include "libmeg/schedule/grad_scaler.h"
 #include "tests/train/oracle_json.h"
 
-namespace meg::train {
+namespace meg::schedule {
 namespace {
 
 using nlohmann::json;
@@ -46,4 +46,4 @@ TEST(GradScalerGolden, EveryRowOfEverySettingIsMegatrons) {
 }
 
 }  // namespace
-}  // namespace meg::train
+}  // namespace meg::schedule

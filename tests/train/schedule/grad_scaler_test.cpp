@@ -1,9 +1,9 @@
-#include "libmeg/train/schedule/grad_scaler.h"
+#include "libmeg/schedule/grad_scaler.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace meg::train {
+namespace meg::schedule {
 namespace {
 
 using ::testing::HasSubstr;
@@ -96,4 +96,4 @@ TEST(GradScaler, RefusesWhatMegatronRefuses) {
 }
 
 }  // namespace
-}  // namespace meg::train
+}  // namespace meg::schedule

@@ -1,11 +1,11 @@
-#include "libmeg/train/schedule/optimizer_param_scheduler.h"
+#include "libmeg/schedule/optimizer_param_scheduler.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <limits>
 
-namespace meg::train {
+namespace meg::schedule {
 namespace {
 
 using Options = OptimizerParamScheduler::Options;
@@ -142,4 +142,4 @@ TEST(OptimizerParamScheduler, StyleNamesAreMegatrons) {
 }
 
 }  // namespace
-}  // namespace meg::train
+}  // namespace meg::schedule

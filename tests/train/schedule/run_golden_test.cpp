@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "libmeg/train/schedule/grad_scaler.h"
-#include "libmeg/train/schedule/scheduler_flags.h"
+#include "libmeg/schedule/grad_scaler.h"
+#include "libmeg/schedule/scheduler_flags.h"
 #include "tests/train/oracle_json.h"
 
-namespace meg::train {
+namespace meg::schedule {
 namespace {
 
 using nlohmann::json;
@@ -110,7 +110,7 @@ TEST(RunGolden, EveryStepOfEveryRunHasMegatronsLearningRateAndWeightDecay) {
   EXPECT_GE(runs, 15u);
 }
 
-FieldValue field_of(const json& value) {
+megatron::FieldValue field_of(const json& value) {
   if (value.is_number_integer()) return value.get<int64_t>();
   if (value.is_number()) return value.get<double>();
   return value.get<std::string>();
@@ -132,8 +132,8 @@ TEST(RunGolden, AResumedRunTakesTheStateOfItsCheckpointAndSavesTheSame) {
   const json state = files["mid/iter_0000010/mp_rank_00/model_optim_rng.pt"]["opt_param_scheduler"];
   auto scheduler = get_optimizer_param_scheduler(flags_of(arguments_of("gpt_fp32_resumed")));
   ASSERT_TRUE(scheduler.has_value()) << scheduler.error().message();
-  const auto lines =
-      scheduler->load_state_dict([&state](std::string_view name) -> std::optional<FieldValue> {
+  const auto lines = scheduler->load_state_dict(
+      [&state](std::string_view name) -> std::optional<megatron::FieldValue> {
         const auto found = state.find(name);
         if (found == state.end()) return std::nullopt;
         return field_of(*found);
@@ -172,4 +172,4 @@ TEST(RunGolden, EveryStepOfTheFp16RunHasMegatronsLossScale) {
 }
 
 }  // namespace
-}  // namespace meg::train
+}  // namespace meg::schedule

@@ -1,4 +1,4 @@
-#include "libmeg/train/schedule/scheduler_flags.h"
+#include "libmeg/schedule/scheduler_flags.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace meg::train {
+namespace meg::schedule {
 namespace {
 
 using ::testing::ElementsAre;
@@ -124,4 +124,4 @@ TEST(SchedulerFlags, RefusesCountsThatDoNotFit) {
 }
 
 }  // namespace
-}  // namespace meg::train
+}  // namespace meg::schedule

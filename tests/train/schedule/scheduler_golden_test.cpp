@@ -5,11 +5,11 @@
 #include <cmath>
 #include <map>
 
-#include "libmeg/dataset/samples/batch_schedule.h"
-#include "libmeg/train/schedule/scheduler_flags.h"
+#include "libmeg/samples/batches/batch_schedule.h"
+#include "libmeg/schedule/scheduler_flags.h"
 #include "tests/train/oracle_json.h"
 
-namespace meg::train {
+namespace meg::schedule {
 namespace {
 
 using nlohmann::json;
@@ -54,10 +54,11 @@ SchedulerFlags flags_of(const json& setting, int64_t global_batch_size) {
 /// without micro-batches and round them down here.
 bool decreases(const json& setting) { return setting.contains("decrease_batch_size_if_needed"); }
 
-BatchSchedule::Options batch_options(const json& setting) {
-  BatchSchedule::Options options{.global_batch_size = setting.value("global_batch_size", 0),
-                                 .micro_batch_size = setting.value("micro_batch_size", 1),
-                                 .data_parallel_size = setting.value("data_parallel_size", 1)};
+samples::BatchSchedule::Options batch_options(const json& setting) {
+  samples::BatchSchedule::Options options{
+      .global_batch_size = setting.value("global_batch_size", 0),
+      .micro_batch_size = setting.value("micro_batch_size", 1),
+      .data_parallel_size = setting.value("data_parallel_size", 1)};
   if (decreases(setting)) options.micro_batch_size = options.data_parallel_size = 1;
   if (setting.contains("rampup_batch_size")) {
     const json& rampup = setting["rampup_batch_size"];
@@ -70,7 +71,7 @@ bool near(double found, double expected) {
   return std::abs(found - expected) <= 1e-15 * std::abs(expected);
 }
 
-FieldValue field_of(const json& value) {
+megatron::FieldValue field_of(const json& value) {
   if (value.is_number_integer()) return value.get<int64_t>();
   if (value.is_number()) return value.get<double>();
   return value.get<std::string>();
@@ -78,7 +79,7 @@ FieldValue field_of(const json& value) {
 
 /// Runs the loop of train() as far as the table's last row and compares every row on the way.
 /// Returns how many there were.
-size_t compare_rows(const json& table, const BatchSchedule& batches,
+size_t compare_rows(const json& table, const samples::BatchSchedule& batches,
                     OptimizerParamScheduler& scheduler) {
   const json& setting = table["setting"];
   const int64_t divisor = setting.value("micro_batch_size", int64_t{1}) *
@@ -123,7 +124,7 @@ TEST(SchedulerGolden, EveryRowOfEverySettingIsMegatrons) {
       const json& setting = table["setting"];
       SCOPED_TRACE(revision + " " + setting.dump());
       ++settings;
-      const auto batches = BatchSchedule::create(batch_options(setting));
+      const auto batches = samples::BatchSchedule::create(batch_options(setting));
       auto scheduler = get_optimizer_param_scheduler(
           flags_of(setting, batches.has_value() ? batches->global_batch_size() : 1));
       if (table.contains("error") || table.contains("stops_with")) {
@@ -137,8 +138,8 @@ TEST(SchedulerGolden, EveryRowOfEverySettingIsMegatrons) {
         EXPECT_EQ(batches->steps_for(setting["train_samples"], revision == "6ef5bdc"),
                   table["train_iters"].get<int64_t>());
       }
-      EXPECT_EQ(FieldValue(std::visit([](auto v) { return FieldValue(v); },
-                                      scheduler->options().lr_warmup_steps)),
+      EXPECT_EQ(megatron::FieldValue(std::visit([](auto v) { return megatron::FieldValue(v); },
+                                                scheduler->options().lr_warmup_steps)),
                 field_of(table["lr_warmup_steps"]));
       rows += compare_rows(table, *batches, *scheduler);
       for (const auto& [name, value] : scheduler->state_dict()) {
@@ -153,4 +154,4 @@ TEST(SchedulerGolden, EveryRowOfEverySettingIsMegatrons) {
 }
 
 }  // namespace
-}  // namespace meg::train
+}  // namespace meg::schedule

@@ -6,15 +6,15 @@
 #include <limits>
 #include <map>
 
-#include "libmeg/train/schedule/optimizer_param_scheduler.h"
+#include "libmeg/schedule/optimizer_param_scheduler.h"
 
-namespace meg::train {
+namespace meg::schedule {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Options = OptimizerParamScheduler::Options;
-using State = std::map<std::string, FieldValue, std::less<>>;
+using State = std::map<std::string, megatron::FieldValue, std::less<>>;
 
 Options usual() {
   return {.max_lr = 1.5e-4,
@@ -33,8 +33,8 @@ State state_of(const OptimizerParamScheduler& scheduler) {
   return state;
 }
 
-FieldLookup lookup(const State& state) {
-  return [&state](std::string_view name) -> std::optional<FieldValue> {
+megatron::FieldLookup lookup(const State& state) {
+  return [&state](std::string_view name) -> std::optional<megatron::FieldValue> {
     const auto found = state.find(name);
     if (found == state.end()) return std::nullopt;
     return found->second;
@@ -130,7 +130,7 @@ TEST(SchedulerState, NamesOfOlderRevisionsAreKnown) {
 }
 
 TEST(SchedulerState, MissingAndOddFieldsAreNamed) {
-  const auto error_with = [](const std::string& name, std::optional<FieldValue> value) {
+  const auto error_with = [](const std::string& name, std::optional<megatron::FieldValue> value) {
     Options options = usual();
     options.use_checkpoint_opt_param_scheduler = true;
     auto scheduler = *OptimizerParamScheduler::create(options);
@@ -156,4 +156,4 @@ TEST(SchedulerState, MissingAndOddFieldsAreNamed) {
 }
 
 }  // namespace
-}  // namespace meg::train
+}  // namespace meg::schedule

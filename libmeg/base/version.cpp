@@ -1,0 +1,7 @@
+#include "libmeg/base/version.h"
+
+namespace meg {
+
+std::string_view version() { return MEG_VERSION; }
+
+}  // namespace meg

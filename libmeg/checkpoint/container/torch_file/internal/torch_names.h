@@ -1,0 +1,17 @@
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "libmeg/base/dtype.h"
+
+namespace meg::checkpoint {
+
+/// The class of a typed storage in the module torch, "FloatStorage"; empty for dtypes that torch
+/// keeps in untyped storages.
+std::string_view torch_storage_class(DType dtype);
+
+/// The inverse.
+std::optional<DType> dtype_of_torch_storage(std::string_view class_name);
+
+}  // namespace meg::checkpoint

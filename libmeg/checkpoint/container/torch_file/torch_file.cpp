@@ -1,0 +1,244 @@
+#include "libmeg/checkpoint/container/torch_file/torch_file.h"
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <unordered_set>
+#include <utility>
+
+#include "libmeg/base/bytes.h"
+#include "libmeg/checkpoint/container/torch_file/internal/torch_elements.h"
+#include "libmeg/checkpoint/container/torch_file/internal/torch_file_parts.h"
+#include "libmeg/checkpoint/container/zip/internal/zip_format.h"
+#include "libmeg/io/crc32.h"
+#include "libmeg/text/printable.h"
+
+namespace meg::checkpoint {
+namespace {
+
+/// Told after every piece that was summed; false cancels.
+using BytesDone = std::function<bool(size_t bytes)>;
+
+}  // namespace
+
+struct TorchFile::State {
+  io::FileDescriptor descriptor;
+  io::MappedFile map;
+  TorchFileParts parts;
+
+  Status check_entry(const ZipEntry& entry, const BytesDone& done) const;
+};
+
+namespace {
+
+/// Small enough to stay in a core's cache between reading and summing.
+constexpr size_t kChunkBytes = size_t{256} << 10;
+
+/// Of compressed entries, which are small ones.
+constexpr uint64_t kMostInflatedBytes = uint64_t{64} << 20;
+
+Status tell(const BytesDone& done, size_t bytes, const io::FileDescriptor& file) {
+  if (!done || done(bytes)) return {};
+  return make_error(StatusCode::kCancelled, "{}: cancelled", file.path());
+}
+
+Result<uint32_t> crc_of(const io::FileDescriptor& file, uint64_t offset, uint64_t bytes,
+                        const BytesDone& done) {
+  std::vector<std::byte> chunk(std::min<uint64_t>(kChunkBytes, bytes));
+  uint32_t crc = 0;
+  for (uint64_t at = 0; at < bytes;) {
+    const auto piece = std::span(chunk).first(std::min<uint64_t>(chunk.size(), bytes - at));
+    MEG_RETURN_IF_ERROR(file.read_exactly_at(offset + at, piece));
+    crc = io::crc32(piece, crc);
+    at += piece.size();
+    MEG_RETURN_IF_ERROR(tell(done, piece.size(), file));
+  }
+  return crc;
+}
+
+Result<uint32_t> crc_of(const io::FileDescriptor& file, const ZipEntry& entry,
+                        const BytesDone& done) {
+  if (entry.is_stored()) return crc_of(file, entry.data_offset, entry.size, done);
+  MEG_ASSIGN_OR_RETURN(const auto content, read_zip_entry(file, entry, kMostInflatedBytes));
+  MEG_RETURN_IF_ERROR(tell(done, content.size(), file));
+  return io::crc32(content);
+}
+
+/// Of the file's first bytes.
+enum class Form { kZip, kLegacy, kTar, kOther };
+
+Form form_of(std::span<const std::byte> start) {
+  const auto holds = [&](size_t at, std::string_view text) {
+    return start.size() >= at + text.size() &&
+           std::memcmp(&start[at], text.data(), text.size()) == 0;
+  };
+  if (holds(0, "PK\3\4") || holds(0, "PK\5\6")) return Form::kZip;
+  if (holds(257, "ustar")) return Form::kTar;
+  // A pickle of protocol 2 and above names its protocol first.
+  if (holds(0, "\x80")) return Form::kLegacy;
+  return Form::kOther;
+}
+
+Result<TorchFileParts> read_parts(const io::FileDescriptor& descriptor, const io::MappedFile& map,
+                                  PickleBudget* budget) {
+  std::vector<std::byte> start(512);
+  MEG_ASSIGN_OR_RETURN(const size_t found, descriptor.read_at(0, start));
+  start.resize(found);
+  switch (form_of(start)) {
+    case Form::kZip:
+      return read_torch_archive(descriptor, budget);
+    case Form::kLegacy:
+      return read_legacy_torch_file(map, budget);
+    case Form::kTar:
+      return make_error(StatusCode::kUnsupported, "{}: the tar form of torch < 0.1.10",
+                        descriptor.path());
+    case Form::kOther:
+      break;
+  }
+  const std::string_view bytes(reinterpret_cast<const char*>(start.data()),
+                               std::min<size_t>(start.size(), 8));
+  return make_error(StatusCode::kCorruption,
+                    "{}: byte 0: expected a file of torch.save (a zip archive or a pickle), found "
+                    "{}",
+                    descriptor.path(), start.empty() ? "an empty file" : text::printable(bytes));
+}
+
+}  // namespace
+
+Status TorchFile::State::check_entry(const ZipEntry& entry, const BytesDone& done) const {
+  if (!parts.has_crcs) return {};
+  MEG_ASSIGN_OR_RETURN(const uint32_t found, crc_of(descriptor, entry, done));
+  if (found == entry.crc) return {};
+  return make_error(StatusCode::kCorruption, "{}: entry {}: CRC-32: expected {:08x}, found {:08x}",
+                    descriptor.path(), text::printable(entry.name, 200), entry.crc, found);
+}
+
+TorchFile::TorchFile(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+TorchFile::TorchFile(TorchFile&&) noexcept = default;
+TorchFile& TorchFile::operator=(TorchFile&&) noexcept = default;
+TorchFile::~TorchFile() = default;
+
+Result<TorchFile> TorchFile::open(const std::string& path, PickleBudget* budget) {
+  auto state = std::make_unique<State>();
+  MEG_ASSIGN_OR_RETURN(state->descriptor, io::FileDescriptor::open_regular(path));
+  MEG_ASSIGN_OR_RETURN(state->map, io::MappedFile::open(path, io::MappedFile::Access::kRandom));
+  MEG_ASSIGN_OR_RETURN(const int64_t size, state->descriptor.size());
+  if (static_cast<uint64_t>(size) != state->map.size()) {
+    return make_error(StatusCode::kIoError, "{}: was replaced while it was opened", path);
+  }
+  PickleBudget own(state->map.size());
+  MEG_ASSIGN_OR_RETURN(
+      state->parts, read_parts(state->descriptor, state->map, budget != nullptr ? budget : &own));
+  return TorchFile(std::move(state));
+}
+
+const std::string& TorchFile::path() const { return state_->descriptor.path(); }
+
+uint64_t TorchFile::size() const { return state_->map.size(); }
+
+bool TorchFile::is_legacy() const { return state_->parts.is_legacy; }
+
+bool TorchFile::has_crcs() const { return state_->parts.has_crcs; }
+
+bool TorchFile::is_byte_swapped() const { return state_->parts.is_byte_swapped; }
+
+const PickleGraph& TorchFile::graph() const { return state_->parts.graph; }
+
+PickleId TorchFile::root() const { return state_->parts.root; }
+
+std::span<const TorchStorage> TorchFile::storages() const { return state_->parts.tensors.storages; }
+
+const TensorView* TorchFile::tensor(PickleId id) const {
+  const auto found = state_->parts.tensors.views.find(id);
+  return found == state_->parts.tensors.views.end() ? nullptr : &found->second;
+}
+
+std::span<const PickleId> TorchFile::tensor_nodes() const { return state_->parts.tensors.nodes; }
+
+const io::FileDescriptor& TorchFile::descriptor() const { return state_->descriptor; }
+
+std::optional<std::span<const std::byte>> TorchFile::view(const TensorView& tensor) const {
+  const bool is_swapped = is_byte_swapped() && dtype_size(tensor.dtype) > 1;
+  if (is_swapped || !tensor.is_contiguous()) return std::nullopt;
+  const TorchStorage& storage = storages()[static_cast<size_t>(tensor.storage)];
+  if (!check_tensor_view(tensor, storage.bytes).ok()) return std::nullopt;
+  if (tensor.numel() == 0) return std::span<const std::byte>();
+  const auto begin = static_cast<uint64_t>(tensor.offset * dtype_size(tensor.dtype));
+  return state_->map.bytes().subspan(storage.file_offset + begin,
+                                     static_cast<size_t>(tensor.bytes()));
+}
+
+Status TorchFile::read_storage(int storage, uint64_t offset, std::span<std::byte> into) const {
+  const TorchStorage& run = storages()[static_cast<size_t>(storage)];
+  if (offset > run.bytes || into.size() > run.bytes - offset) {
+    return make_error(StatusCode::kOutOfRange, "{}: storage {}: bytes {} to {} of {}", path(),
+                      text::printable(run.key), offset, offset + into.size(), run.bytes);
+  }
+  const auto item = static_cast<uint64_t>(dtype_size(run.dtype));
+  if (is_byte_swapped() && (offset % item != 0 || into.size() % item != 0)) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "{}: storage {}: bytes {} to {} cut elements of byte-swapped {}", path(),
+                      text::printable(run.key), offset, offset + into.size(),
+                      dtype_name(run.dtype));
+  }
+  MEG_RETURN_IF_ERROR(state_->descriptor.read_exactly_at(run.file_offset + offset, into));
+  if (is_byte_swapped()) swap_bytes(run.dtype, into);
+  return {};
+}
+
+Status TorchFile::read_elements(const TensorView& tensor, int64_t first,
+                                std::span<std::byte> into) const {
+  const TorchStorage& storage = storages()[static_cast<size_t>(tensor.storage)];
+  MEG_RETURN_IF_ERROR(check_tensor_view(tensor, storage.bytes).with_prefix(path()));
+  const auto item = static_cast<size_t>(dtype_size(tensor.dtype));
+  const int64_t numel = tensor.numel();
+  if (into.size() % item != 0 || first < 0 || first > numel ||
+      into.size() / item > static_cast<uint64_t>(numel - first)) {
+    return make_error(StatusCode::kOutOfRange,
+                      "{}: {} bytes from element {} of a tensor of {} elements of {}", path(),
+                      into.size(), first, numel, dtype_name(tensor.dtype));
+  }
+  MEG_RETURN_IF_ERROR(gather_elements(state_->descriptor, storage, tensor, first, into));
+  if (is_byte_swapped()) swap_bytes(tensor.dtype, into);
+  return {};
+}
+
+Status TorchFile::check_crc(int storage) const {
+  const TorchStorage& run = storages()[static_cast<size_t>(storage)];
+  if (!run.crc.has_value()) return {};
+  MEG_ASSIGN_OR_RETURN(const uint32_t found,
+                       crc_of(state_->descriptor, run.file_offset, run.bytes, {}));
+  if (found == *run.crc) return {};
+  return make_error(StatusCode::kCorruption,
+                    "{}: storage {}: CRC-32: expected {:08x}, found {:08x}", path(),
+                    text::printable(run.key), *run.crc, found);
+}
+
+Status TorchFile::check_metadata_crcs() const {
+  std::unordered_set<uint64_t> places;
+  for (const TorchStorage& storage : storages()) {
+    if (storage.bytes > 0) places.insert(storage.file_offset);
+  }
+  for (const ZipEntry& entry : state_->parts.entries) {
+    if (entry.size > 0 && places.contains(entry.data_offset)) continue;
+    MEG_RETURN_IF_ERROR(state_->check_entry(entry, {}));
+  }
+  return {};
+}
+
+Status TorchFile::check_crcs(const ProgressCallback& progress) const {
+  Progress done = {.total_bytes = 0};
+  for (const ZipEntry& entry : state_->parts.entries) {
+    done.total_bytes += static_cast<int64_t>(entry.size);
+  }
+  for (const ZipEntry& entry : state_->parts.entries) {
+    MEG_RETURN_IF_ERROR(state_->check_entry(entry, [&](size_t bytes) {
+      done.bytes += static_cast<int64_t>(bytes);
+      return !progress || progress(done);
+    }));
+  }
+  return {};
+}
+
+}  // namespace meg::checkpoint

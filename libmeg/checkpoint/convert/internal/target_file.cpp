@@ -1,0 +1,112 @@
+#include "libmeg/checkpoint/convert/internal/target_file.h"
+
+#include <optional>
+
+namespace meg::checkpoint {
+namespace {
+
+/// The storage that a persistent id ("storage", class, key, location, elements) names.
+std::optional<int> storage_named(const TorchFile& file, PickleId persistent) {
+  constexpr size_t kKey = 2, kView = 5;
+  const PickleGraph& graph = file.graph();
+  const PickleNode& name = graph.node(graph.node(persistent).children.at(0));
+  if (name.kind != PickleKind::kTuple || name.children.size() <= kKey) return std::nullopt;
+  const bool is_view =
+      name.children.size() > kView && graph.node(name.children[kView]).kind != PickleKind::kNone;
+  const std::optional<std::string_view> key = graph.as_string(name.children[kKey]);
+  if (is_view || !key.has_value()) return std::nullopt;
+  for (size_t i = 0; i < file.storages().size(); ++i) {
+    if (file.storages()[i].key == *key) return static_cast<int>(i);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+PickleId TargetFile::text(std::string_view text) {
+  auto found = texts_.find(text);
+  if (found == texts_.end()) {
+    found = texts_.emplace(std::string(text), graph().add_string(std::string(text))).first;
+  }
+  return found->second;
+}
+
+PickleId TargetFile::none() { return graph().add_none(); }
+
+PickleId TargetFile::ordered_dict() {
+  if (!ordered_dict_.has_value()) {
+    ordered_dict_ = graph().add_global("collections", "OrderedDict");
+  }
+  return *ordered_dict_;
+}
+
+PickleId TargetFile::add_tensor(const LogicalParameter& parameter, const LogicalTensor& tensor,
+                                const std::vector<int64_t>& shape) {
+  const DType dtype = transfers_->target_dtype(tensor);
+  uint64_t bytes = static_cast<uint64_t>(dtype_size(dtype));
+  for (const int64_t size : shape) bytes *= static_cast<uint64_t>(size);
+  const int storage = content_.add_storage(dtype, bytes);
+  transfers_->add_target(parameter, tensor, tensor_rank_, index_, storage);
+  return content_.add_tensor(storage, shape);
+}
+
+TargetFile::Carrier& TargetFile::carrier(int source_file) {
+  std::unique_ptr<Carrier>& found = carriers_[source_file];
+  if (found == nullptr) {
+    const RankFile& rank = checkpoint_.files()[static_cast<size_t>(source_file)];
+    found = std::make_unique<Carrier>(rank.file->graph(), graph());
+  }
+  return *found;
+}
+
+void TargetFile::replace(int source_file, PickleId id, PickleId replacement) {
+  Carrier& found = carrier(source_file);
+  found.copier.replace(id, replacement);
+  found.visited.insert(id);
+}
+
+Result<PickleId> TargetFile::carry(int source_file, PickleId id) {
+  Carrier& found = carrier(source_file);
+  MEG_RETURN_IF_ERROR(carry_storages(source_file, id, &found));
+  return found.copier.copy(id);
+}
+
+/// Gives every storage that is named under `root` a copy in this file.
+Status TargetFile::carry_storages(int source_file, PickleId root, Carrier* carrier) {
+  const TorchFile& file = *checkpoint_.files()[static_cast<size_t>(source_file)].file;
+  const PickleGraph& graph = file.graph();
+  std::vector<PickleId> open = {root};
+  while (!open.empty()) {
+    const PickleId id = open.back();
+    open.pop_back();
+    if (!carrier->visited.insert(id).second) continue;
+    const PickleNode& node = graph.node(id);
+    if (node.kind == PickleKind::kPersistent) {
+      const std::optional<int> storage = storage_named(file, id);
+      if (!storage.has_value()) {
+        return make_error(StatusCode::kUnsupported,
+                          "{}: cannot carry over {}: expected the name of a storage", file.path(),
+                          graph.describe(id, 80));
+      }
+      const auto [copy, is_new] = carrier->storages.try_emplace(*storage, 0);
+      if (is_new) {
+        const TorchStorage& source = file.storages()[static_cast<size_t>(*storage)];
+        const int target = content_.add_storage(source.dtype, source.bytes);
+        transfers_->add_copy(source_file, source, *storage, index_, target);
+        copy->second = content_.storages()[static_cast<size_t>(target)].persistent;
+      }
+      carrier->copier.replace(id, copy->second);
+      continue;
+    }
+    open.insert(open.end(), node.children.begin(), node.children.end());
+    if (node.kind == PickleKind::kCall) {
+      const PickleCall& call = graph.call(id);
+      for (const auto* more : {&call.items, &call.pairs, &call.states}) {
+        open.insert(open.end(), more->begin(), more->end());
+      }
+    }
+  }
+  return Status();
+}
+
+}  // namespace meg::checkpoint

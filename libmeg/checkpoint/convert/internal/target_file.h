@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+
+#include "libmeg/checkpoint/container/torch_file/torch_file_writer.h"
+#include "libmeg/checkpoint/convert/internal/transfer_builder.h"
+#include "libmeg/checkpoint/dialects/mp_rank/megatron_checkpoint.h"
+
+namespace meg::checkpoint {
+
+/// One file of the target in the making: its tree, and for every storage of it the transfer that
+/// will fill it.
+class TargetFile {
+ public:
+  /// index: of this file among the plan's targets. Everything referred to outlives this object.
+  TargetFile(const MegatronCheckpoint& checkpoint, TransferBuilder* transfers, int index,
+             int64_t tensor_rank)
+      : checkpoint_(checkpoint), transfers_(transfers), index_(index), tensor_rank_(tensor_rank) {}
+
+  TargetFile(const TargetFile&) = delete;
+  TargetFile& operator=(const TargetFile&) = delete;
+
+  int64_t tensor_rank() const { return tensor_rank_; }
+
+  TorchFileContent& content() { return content_; }
+
+  PickleGraph& graph() { return content_.graph(); }
+
+  /// A string; the same node for the same text, as Python's pickler writes interned keys.
+  PickleId text(std::string_view text);
+
+  PickleId none();
+
+  /// The class collections.OrderedDict.
+  PickleId ordered_dict();
+
+  /// This rank's part of a tensor. shape: what one rank of the target holds.
+  PickleId add_tensor(const LogicalParameter& parameter, const LogicalTensor& tensor,
+                      const std::vector<int64_t>& shape);
+
+  /// A part of a source file's tree, unchanged, with the storages that its tensors are views of.
+  /// kUnsupported where it names a storage that the file does not have.
+  Result<PickleId> carry(int source_file, PickleId id);
+
+  /// From now on carry() gives `replacement` for this node of a source file.
+  void replace(int source_file, PickleId id, PickleId replacement);
+
+ private:
+  /// What was copied from one source file so far.
+  struct Carrier {
+    explicit Carrier(const PickleGraph& from, PickleGraph& to) : copier(from, to) {}
+
+    PickleCopier copier;
+    std::unordered_set<PickleId> visited;
+    std::map<int, PickleId> storages;  // source storage: the node that names its copy
+  };
+
+  Carrier& carrier(int source_file);
+  Status carry_storages(int source_file, PickleId root, Carrier* carrier);
+
+  const MegatronCheckpoint& checkpoint_;
+  TransferBuilder* transfers_;
+  int index_;
+  int64_t tensor_rank_;
+  TorchFileContent content_;
+  std::map<std::string, PickleId, std::less<>> texts_;
+  std::map<int, std::unique_ptr<Carrier>> carriers_;
+  std::optional<PickleId> ordered_dict_;
+};
+
+}  // namespace meg::checkpoint

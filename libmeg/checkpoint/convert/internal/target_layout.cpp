@@ -1,0 +1,238 @@
+#include "libmeg/checkpoint/convert/internal/target_layout.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "libmeg/checkpoint/convert/internal/target_names.h"
+#include "libmeg/model/pipeline_layout.h"
+#include "libmeg/model/vocab_padding.h"
+
+namespace meg::checkpoint {
+namespace {
+
+constexpr std::string_view kWordEmbeddings = "embedding.word_embeddings.weight";
+
+/// The layers of a chunk: [first, first + count).
+struct LayerRange {
+  int64_t first = 0, count = 0;
+};
+
+using LayerRanges = std::vector<std::vector<LayerRange>>;  // by stage, by chunk
+
+LayerRanges even_ranges(const model::PipelineLayout& layout) {
+  LayerRanges ranges(static_cast<size_t>(layout.pipeline_model_parallel_size));
+  for (int64_t stage = 0; stage < layout.pipeline_model_parallel_size; ++stage) {
+    for (int64_t chunk = 0; chunk < layout.virtual_pipeline_model_parallel_size; ++chunk) {
+      ranges[static_cast<size_t>(stage)].push_back(
+          {layout.first_layer(stage, chunk), layout.layers_per_chunk()});
+    }
+  }
+  return ranges;
+}
+
+LayerRanges source_ranges(const MegatronCheckpoint& checkpoint) {
+  LayerRanges ranges(static_cast<size_t>(checkpoint.pipeline_model_parallel_size()));
+  for (auto& stage : ranges) {
+    stage.resize(static_cast<size_t>(checkpoint.virtual_pipeline_model_parallel_size()));
+  }
+  for (const LogicalParameter& parameter : checkpoint.parameters()) {
+    if (!parameter.layer.has_value()) continue;
+    LayerRange& range =
+        ranges[static_cast<size_t>(parameter.stage)][static_cast<size_t>(parameter.chunk)];
+    const int64_t last = std::max(range.first + range.count - 1, *parameter.layer);
+    range.first = range.count == 0 ? *parameter.layer : std::min(range.first, *parameter.layer);
+    range.count = range.count == 0 ? 1 : last - range.first + 1;
+  }
+  return ranges;
+}
+
+class LayoutBuilder {
+ public:
+  LayoutBuilder(const MegatronCheckpoint& checkpoint, const ReshardOptions& options)
+      : checkpoint_(checkpoint), options_(options) {}
+
+  Result<TargetLayout> build() {
+    layout_.tensor_model_parallel_size = options_.tensor_model_parallel_size;
+    layout_.pipeline_model_parallel_size = options_.pipeline_model_parallel_size;
+    layout_.virtual_pipeline_model_parallel_size = options_.virtual_pipeline_model_parallel_size;
+    MEG_RETURN_IF_ERROR(check_sizes());
+    MEG_RETURN_IF_ERROR(choose_vocab_rows());
+    MEG_RETURN_IF_ERROR(choose_layers());
+    MEG_ASSIGN_OR_RETURN(TargetNames names, TargetNames::choose(checkpoint_, options_.names));
+    layout_.family = names.family();
+    layout_.names_kept = names.kept();
+    MEG_RETURN_IF_ERROR(check_query_groups());
+    for (int64_t stage = 0; stage < layout_.pipeline_model_parallel_size; ++stage) {
+      TargetStage target;
+      target.source_stage = source_stage(stage);
+      for (int64_t chunk = 0; chunk < layout_.virtual_pipeline_model_parallel_size; ++chunk) {
+        MEG_ASSIGN_OR_RETURN(std::vector<TargetEntry> entries,
+                             names.entries(chunk_content(stage, chunk)));
+        target.chunks.push_back(std::move(entries));
+      }
+      layout_.stages.push_back(std::move(target));
+    }
+    MEG_RETURN_IF_ERROR(check_shapes());
+    return std::move(layout_);
+  }
+
+ private:
+  Status check_sizes() const {
+    if (layout_.tensor_model_parallel_size < 1 || layout_.pipeline_model_parallel_size < 1 ||
+        layout_.virtual_pipeline_model_parallel_size < 1) {
+      return make_error(StatusCode::kInvalidArgument,
+                        "target: expected parallel sizes above 0, found tensor {}, pipeline {}, "
+                        "virtual pipeline {}",
+                        layout_.tensor_model_parallel_size, layout_.pipeline_model_parallel_size,
+                        layout_.virtual_pipeline_model_parallel_size);
+    }
+    if (layout_.virtual_pipeline_model_parallel_size > 1 &&
+        layout_.pipeline_model_parallel_size == 1) {
+      return make_error(StatusCode::kInvalidArgument,
+                        "target: virtual pipeline stages need a pipeline-parallel size above 1");
+    }
+    return checkpoint_.config().check_tensor_parallel_size(layout_.tensor_model_parallel_size);
+  }
+
+  /// Legacy models never shared the rows of a group.
+  Status check_query_groups() const {
+    if (!shares_query_groups(checkpoint_, layout_) || model::is_mcore(layout_.family))
+      return Status();
+    return make_error(StatusCode::kUnsupported,
+                      "tensor-parallel size {} over {} query groups: expected mcore names, as core "
+                      "0.16 and later read it, found {} names",
+                      layout_.tensor_model_parallel_size, checkpoint_.config().num_query_groups,
+                      model::name_family_text(layout_.family));
+  }
+
+  Status choose_vocab_rows() {
+    const auto parameters = checkpoint_.parameters();
+    const auto embedding =
+        std::find_if(parameters.begin(), parameters.end(),
+                     [](const LogicalParameter& p) { return p.canonical == kWordEmbeddings; });
+    if (embedding == parameters.end() || embedding->shape.empty()) {
+      return make_error(StatusCode::kNotFound, "{}: expected {} among the parameters, found none",
+                        checkpoint_.folder().folder, kWordEmbeddings);
+    }
+    embedding_ = &*embedding;
+    const int64_t rows = embedding->shape[0];
+    const int64_t tensor_size = layout_.tensor_model_parallel_size;
+    layout_.source_vocab_rows = rows;
+    layout_.target_vocab_rows = rows;
+    if (options_.true_vocab_size.has_value()) {
+      if (*options_.true_vocab_size > rows) {
+        return make_error(StatusCode::kInvalidArgument,
+                          "true vocabulary size: expected at most the {} rows of the source's "
+                          "embedding, found {}",
+                          rows, *options_.true_vocab_size);
+      }
+      MEG_ASSIGN_OR_RETURN(
+          layout_.target_vocab_rows,
+          model::padded_vocab_size(*options_.true_vocab_size,
+                                   checkpoint_.config().make_vocab_size_divisible_by, tensor_size));
+    } else if (rows % tensor_size != 0) {
+      std::string sizes;
+      for (int64_t size = 1; size <= 64; ++size) {
+        if (rows % size == 0) sizes += fmt::format("{}{}", sizes.empty() ? "" : ", ", size);
+      }
+      return make_error(StatusCode::kInvalidArgument,
+                        "tensor-parallel size {} does not divide the {} rows of the embedding; "
+                        "sizes that do: {}; with --true-vocab-size the table is padded anew",
+                        tensor_size, rows, sizes);
+    }
+    return Status();
+  }
+
+  /// Where the pipeline stays as it is the source's split is kept, even or not.
+  Status choose_layers() {
+    const int64_t stages = layout_.pipeline_model_parallel_size;
+    const int64_t chunks = layout_.virtual_pipeline_model_parallel_size;
+    layout_.pipeline_kept = stages == checkpoint_.pipeline_model_parallel_size() &&
+                            chunks == checkpoint_.virtual_pipeline_model_parallel_size();
+    if (layout_.pipeline_kept) {
+      ranges_ = source_ranges(checkpoint_);
+      return Status();
+    }
+    MEG_RETURN_IF_ERROR(checkpoint_.config().check_pipeline_parallel_size(stages, chunks));
+    ranges_ = even_ranges({.num_layers = checkpoint_.config().num_layers,
+                           .pipeline_model_parallel_size = stages,
+                           .virtual_pipeline_model_parallel_size = chunks});
+    return Status();
+  }
+
+  int64_t source_stage(int64_t stage) const {
+    if (layout_.pipeline_model_parallel_size == checkpoint_.pipeline_model_parallel_size()) {
+      return stage;
+    }
+    const int64_t first = ranges_[static_cast<size_t>(stage)][0].first;
+    for (const LogicalParameter& parameter : checkpoint_.parameters()) {
+      if (parameter.layer == first) return parameter.stage;
+    }
+    return 0;
+  }
+
+  ChunkContent chunk_content(int64_t stage, int64_t chunk) const {
+    const LayerRange& range = ranges_[static_cast<size_t>(stage)][static_cast<size_t>(chunk)];
+    const int64_t stages = layout_.pipeline_model_parallel_size;
+    ChunkContent content;
+    content.first_layer = range.first;
+    content.layer_count = range.count;
+    content.is_first = stage == 0 && chunk == 0;
+    content.is_last =
+        stage == stages - 1 && chunk == layout_.virtual_pipeline_model_parallel_size - 1;
+    const bool tied = !checkpoint_.config().untie_embeddings_and_output_weights;
+    if (content.is_last && tied && stages > 1) content.tied_embedding = embedding_;
+    return content;
+  }
+
+  Status check_shapes() const {
+    for (const LogicalParameter& parameter : checkpoint_.parameters()) {
+      MEG_RETURN_IF_ERROR(layout_.shape(parameter).status());
+    }
+    return Status();
+  }
+
+  const MegatronCheckpoint& checkpoint_;
+  const ReshardOptions& options_;
+  TargetLayout layout_;
+  const LogicalParameter* embedding_ = nullptr;
+  LayerRanges ranges_;
+};
+
+}  // namespace
+
+bool shares_query_groups(const MegatronCheckpoint& checkpoint, const TargetLayout& layout) {
+  return checkpoint.config().num_query_groups % layout.tensor_model_parallel_size != 0;
+}
+
+int64_t TargetLayout::cut_extent(const LogicalParameter& parameter) const {
+  if (parameter.axes.partition_axis < 0) return 0;
+  const int64_t extent = parameter.axes.sizes[static_cast<size_t>(parameter.axes.partition_axis)];
+  const bool is_table =
+      parameter.partition == model::Partition::kVocabulary && extent == source_vocab_rows;
+  return is_table ? target_vocab_rows : extent;
+}
+
+Result<std::vector<int64_t>> TargetLayout::shape(const LogicalParameter& parameter) const {
+  if (parameter.axes.partition_axis < 0) return parameter.shape;
+  const int64_t extent = cut_extent(parameter);
+  if (extent % tensor_model_parallel_size != 0) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "{}: tensor-parallel size {} does not divide its {} parts", parameter.name,
+                      tensor_model_parallel_size, extent);
+  }
+  std::vector<int64_t> merged = parameter.shape;
+  if (parameter.partition == model::Partition::kVocabulary) merged[0] = extent;
+  Result<std::vector<int64_t>> shard =
+      model::shard_shape(parameter.partition, std::move(merged), tensor_model_parallel_size);
+  if (!shard.has_value()) return shard.error().with_prefix(parameter.name);
+  return shard;
+}
+
+Result<TargetLayout> lay_out_target(const MegatronCheckpoint& checkpoint,
+                                    const ReshardOptions& options) {
+  return LayoutBuilder(checkpoint, options).build();
+}
+
+}  // namespace meg::checkpoint

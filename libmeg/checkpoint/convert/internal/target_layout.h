@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "libmeg/checkpoint/convert/reshard.h"
+#include "libmeg/checkpoint/dialects/mp_rank/megatron_checkpoint.h"
+
+namespace meg::checkpoint {
+
+/// One key of a target chunk's model dict.
+struct TargetEntry {
+  /// Whose tensor it is; the embedding for the tied copy. nullptr: extra state.
+  const LogicalParameter* parameter = nullptr;
+  /// The extra state that is carried over; nullptr (and no parameter): a key that holds None.
+  const ExtraState* extra = nullptr;
+  std::string name;  ///< Flat, its layer counted from 0 in the chunk.
+};
+
+/// What one pipeline stage of the target holds. Every tensor rank of it holds the same keys.
+struct TargetStage {
+  /// The source's stage that holds this one's first layer: what is not cut is taken from there.
+  int64_t source_stage = 0;
+  /// By virtual stage: the keys in the order of the model's state_dict().
+  std::vector<std::vector<TargetEntry>> chunks;
+};
+
+/// Which parameter goes where, under which name and in which order.
+struct TargetLayout {
+  int64_t tensor_model_parallel_size = 1;
+  int64_t pipeline_model_parallel_size = 1;
+  int64_t virtual_pipeline_model_parallel_size = 1;
+  model::NameFamily family = model::NameFamily::kLegacy;
+  bool names_kept = true;         ///< The source's spellings.
+  bool pipeline_kept = true;      ///< Stages hold what the source's do, even splits or not.
+  int64_t source_vocab_rows = 0;  ///< Of the source's embedding, padded.
+  int64_t target_vocab_rows = 0;
+  std::vector<TargetStage> stages;
+
+  /// Length of the cut axis of a parameter's ShardAxes in the target: the source's, but for the
+  /// vocabulary. 0 for a replicated parameter.
+  int64_t cut_extent(const LogicalParameter& parameter) const;
+
+  /// The shape that one rank of the target holds.
+  Result<std::vector<int64_t>> shape(const LogicalParameter& parameter) const;
+};
+
+/// Whether several tensor ranks of the target share the rows of a query group.
+bool shares_query_groups(const MegatronCheckpoint& checkpoint, const TargetLayout& layout);
+
+/// kInvalidArgument where sizes do not divide (says which would), kUnsupported for parameters that
+/// have no name in the target's family.
+Result<TargetLayout> lay_out_target(const MegatronCheckpoint& checkpoint,
+                                    const ReshardOptions& options);
+
+}  // namespace meg::checkpoint

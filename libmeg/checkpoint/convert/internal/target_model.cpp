@@ -1,0 +1,38 @@
+#include "libmeg/checkpoint/convert/internal/target_model.h"
+
+#include <string_view>
+
+#include "libmeg/checkpoint/dialects/mp_rank/internal/state_dict_tree.h"
+
+namespace meg::checkpoint {
+namespace {
+
+Result<PickleId> add_extra_state(const MegatronCheckpoint& checkpoint, const TargetEntry& entry,
+                                 TargetFile* target) {
+  if (entry.extra == nullptr) return target->none();
+  const auto ranks = static_cast<int64_t>(entry.extra->nodes.size());
+  const int64_t rank = target->tensor_rank() < ranks ? target->tensor_rank() : 0;
+  return target->carry(checkpoint.file_index(rank, entry.extra->stage),
+                       entry.extra->nodes[static_cast<size_t>(rank)]);
+}
+
+}  // namespace
+
+Result<PickleId> add_model(const MegatronCheckpoint& checkpoint, const TargetLayout& layout,
+                           const std::vector<TargetEntry>& chunk, TargetFile* target) {
+  StateDictTree tree(layout.family);
+  for (const TargetEntry& entry : chunk) {
+    PickleId value = 0;
+    if (entry.parameter == nullptr) {
+      MEG_ASSIGN_OR_RETURN(value, add_extra_state(checkpoint, entry, target));
+    } else {
+      MEG_ASSIGN_OR_RETURN(const std::vector<int64_t> shape, layout.shape(*entry.parameter));
+      value = target->add_tensor(*entry.parameter, entry.parameter->tensors.at(0), shape);
+    }
+    tree.add(entry.name, value);
+  }
+  return tree.write(&target->graph(), target->ordered_dict(),
+                    [&](std::string_view text) { return target->text(text); });
+}
+
+}  // namespace meg::checkpoint

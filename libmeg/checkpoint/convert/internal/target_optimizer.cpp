@@ -1,0 +1,252 @@
+#include "libmeg/checkpoint/convert/internal/target_optimizer.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+namespace meg::checkpoint {
+namespace {
+
+/// A param group of a stage: its parameters in the order of their numbers.
+struct Group {
+  ParamGroupKind kind = ParamGroupKind::kDecay;
+  std::vector<const LogicalParameter*> parameters;
+};
+
+/// Adds an empty group of a kind, where there is none yet; its place.
+std::vector<Group>::iterator add_group(ParamGroupKind kind, std::vector<Group>* groups) {
+  const auto found = std::find_if(groups->begin(), groups->end(),
+                                  [kind](const Group& group) { return group.kind == kind; });
+  return found != groups->end() ? found : groups->insert(found, Group{kind, {}});
+}
+
+/// Groups in the order in which the parameters of the chunks' modules first need them.
+void add_groups_of(const TargetStage& stage, std::vector<Group>* groups) {
+  for (const std::vector<TargetEntry>& chunk : stage.chunks) {
+    for (const TargetEntry& entry : chunk) {
+      if (entry.parameter != nullptr) add_group(entry.parameter->group, groups);
+    }
+  }
+}
+
+/// The groups of a stage in their order.
+/// Mirrors Megatron-LM megatron/core/optimizer/__init__.py: _get_param_groups.
+std::vector<Group> groups_of(const TargetStage& stage, const TargetLayout& layout,
+                             const OptimizerLayout& optimizer) {
+  std::vector<Group> groups;
+  if (optimizer.groups_by_first_appearance) {
+    add_groups_of(stage, &groups);
+    for (const TargetStage& other : layout.stages) add_groups_of(other, &groups);
+  } else {
+    for (const ParamGroupKind kind :
+         {ParamGroupKind::kDecay, ParamGroupKind::kDecoupled, ParamGroupKind::kNoDecay}) {
+      if (optimizer.group(kind) != nullptr) add_group(kind, &groups);
+    }
+  }
+  for (const std::vector<TargetEntry>& chunk : stage.chunks) {
+    for (const TargetEntry& entry : chunk) {
+      if (entry.parameter == nullptr) continue;
+      add_group(entry.parameter->group, &groups)->parameters.push_back(entry.parameter);
+    }
+  }
+  if (!optimizer.keeps_empty_groups) {
+    std::erase_if(groups, [](const Group& group) { return group.parameters.empty(); });
+  }
+  return groups;
+}
+
+class OptimizerBuilder {
+ public:
+  OptimizerBuilder(const MegatronCheckpoint& checkpoint, const TargetLayout& layout,
+                   const TargetStage& stage, int reference, TargetFile* target)
+      : checkpoint_(checkpoint),
+        layout_(layout),
+        optimizer_(checkpoint.optimizer()),
+        reference_(reference),
+        target_(target),
+        groups_(groups_of(stage, layout, optimizer_)) {}
+
+  Result<PickleId> add() {
+    const PickleId outer = *source().find(file().root(), "optimizer");
+    if (optimizer_.form == OptimizerForm::kFp32) return add_inner(outer);
+    std::vector<PickleId> pairs;
+    const std::span<const PickleId> found = source().pairs(outer);
+    for (size_t i = 0; i + 1 < found.size(); i += 2) {
+      const std::optional<std::string_view> key = source().as_string(found[i]);
+      MEG_ASSIGN_OR_RETURN(const PickleId name, carry(found[i]));
+      pairs.push_back(name);
+      if (key == optimizer_.inner_key) {
+        MEG_ASSIGN_OR_RETURN(const PickleId inner, add_inner(found[i + 1]));
+        pairs.push_back(inner);
+      } else if (key == optimizer_.masters_key) {
+        MEG_ASSIGN_OR_RETURN(const PickleId masters, add_masters());
+        pairs.push_back(masters);
+      } else {
+        MEG_ASSIGN_OR_RETURN(const PickleId value, carry(found[i + 1]));
+        pairs.push_back(value);
+      }
+    }
+    return target_->graph().add_dict(std::move(pairs));
+  }
+
+ private:
+  const TorchFile& file() const {
+    return *checkpoint_.files()[static_cast<size_t>(reference_)].file;
+  }
+
+  const PickleGraph& source() const { return file().graph(); }
+
+  Result<PickleId> carry(PickleId id) { return target_->carry(reference_, id); }
+
+  /// torch's own part: state and param_groups.
+  Result<PickleId> add_inner(PickleId inner) {
+    std::vector<PickleId> pairs;
+    const std::span<const PickleId> found = source().pairs(inner);
+    for (size_t i = 0; i + 1 < found.size(); i += 2) {
+      const std::optional<std::string_view> key = source().as_string(found[i]);
+      MEG_ASSIGN_OR_RETURN(const PickleId name, carry(found[i]));
+      pairs.push_back(name);
+      if (key == "state") {
+        MEG_ASSIGN_OR_RETURN(const PickleId state, add_state(found[i + 1]));
+        pairs.push_back(state);
+      } else if (key == "param_groups") {
+        MEG_ASSIGN_OR_RETURN(const PickleId groups, add_groups());
+        pairs.push_back(groups);
+      } else {
+        MEG_ASSIGN_OR_RETURN(const PickleId value, carry(found[i + 1]));
+        pairs.push_back(value);
+      }
+    }
+    return target_->graph().add_dict(std::move(pairs));
+  }
+
+  /// The keys of a parameter's state as the source's first entry has them.
+  std::vector<std::string> state_keys(PickleId state) const {
+    std::vector<std::string> keys;
+    const std::span<const PickleId> entries = source().pairs(state);
+    if (entries.size() < 2) return keys;
+    const std::span<const PickleId> first = source().pairs(entries[1]);
+    for (size_t i = 0; i + 1 < first.size(); i += 2) {
+      keys.emplace_back(source().as_string(first[i]).value_or(""));
+    }
+    return keys;
+  }
+
+  Result<PickleId> add_state(PickleId source_state) {
+    std::vector<PickleId> pairs;
+    if (optimizer_.has_state) {
+      const std::vector<std::string> keys = state_keys(source_state);
+      int64_t id = 0;
+      for (const Group& group : groups_) {
+        for (const LogicalParameter* parameter : group.parameters) {
+          MEG_ASSIGN_OR_RETURN(const PickleId entry, add_entry(*parameter, keys));
+          pairs.push_back(target_->graph().add_int(id++));
+          pairs.push_back(entry);
+        }
+      }
+    }
+    return target_->graph().add_dict(std::move(pairs));
+  }
+
+  Result<PickleId> add_entry(const LogicalParameter& parameter,
+                             const std::vector<std::string>& keys) {
+    std::vector<std::pair<std::string, PickleId>> values;
+    for (const LogicalTensor& tensor : parameter.tensors) {
+      if (tensor.kind == "weight" || tensor.kind == "fp32_param") continue;
+      MEG_ASSIGN_OR_RETURN(const PickleId value, add_tensor(parameter, tensor));
+      values.emplace_back(tensor.kind, value);
+    }
+    for (const auto& [key, node] : parameter.other_state) {
+      const int owner = checkpoint_.file_index(0, parameter.stage);
+      MEG_ASSIGN_OR_RETURN(const PickleId value, target_->carry(owner, node));
+      values.emplace_back(key, value);
+    }
+    const auto place = [&](const std::pair<std::string, PickleId>& value) {
+      return std::find(keys.begin(), keys.end(), value.first) - keys.begin();
+    };
+    std::stable_sort(values.begin(), values.end(),
+                     [&](const auto& a, const auto& b) { return place(a) < place(b); });
+    std::vector<PickleId> pairs;
+    for (const auto& [key, value] : values) {
+      pairs.push_back(target_->text(key));
+      pairs.push_back(value);
+    }
+    return target_->graph().add_dict(std::move(pairs));
+  }
+
+  Result<PickleId> add_tensor(const LogicalParameter& parameter, const LogicalTensor& tensor) {
+    MEG_ASSIGN_OR_RETURN(const std::vector<int64_t> shape, layout_.shape(parameter));
+    return target_->add_tensor(parameter, tensor, shape);
+  }
+
+  /// The groups' settings are the same on all ranks that have parameters in them.
+  Result<PickleId> add_groups() {
+    std::vector<PickleId> groups;
+    int64_t id = 0;
+    for (const Group& group : groups_) {
+      const ParamGroup* settings = optimizer_.group(group.kind, group.parameters.empty());
+      if (settings == nullptr) {
+        return make_error(StatusCode::kCorruption,
+                          "{}: optimizer: expected a group of parameters {}, found none",
+                          checkpoint_.files()[0].file->path(), param_group_text(group.kind));
+      }
+      std::vector<PickleId> ids;
+      for (size_t i = 0; i < group.parameters.size(); ++i) {
+        ids.push_back(target_->graph().add_int(id++));
+      }
+      MEG_ASSIGN_OR_RETURN(const PickleId dict, add_group_dict(*settings, std::move(ids)));
+      groups.push_back(dict);
+    }
+    return target_->graph().add_list(std::move(groups));
+  }
+
+  Result<PickleId> add_group_dict(const ParamGroup& settings, std::vector<PickleId> ids) {
+    const PickleGraph& graph =
+        checkpoint_.files()[static_cast<size_t>(settings.file)].file->graph();
+    std::vector<PickleId> pairs;
+    const std::span<const PickleId> found = graph.pairs(settings.node);
+    for (size_t i = 0; i + 1 < found.size(); i += 2) {
+      MEG_ASSIGN_OR_RETURN(const PickleId key, target_->carry(settings.file, found[i]));
+      pairs.push_back(key);
+      if (graph.as_string(found[i]) == "params") {
+        pairs.push_back(target_->graph().add_list(std::move(ids)));
+      } else {
+        MEG_ASSIGN_OR_RETURN(const PickleId value, target_->carry(settings.file, found[i + 1]));
+        pairs.push_back(value);
+      }
+    }
+    return target_->graph().add_dict(std::move(pairs));
+  }
+
+  /// fp32 masters: a list a group, of those weights that have one.
+  Result<PickleId> add_masters() {
+    std::vector<PickleId> lists;
+    for (const Group& group : groups_) {
+      std::vector<PickleId> masters;
+      for (const LogicalParameter* parameter : group.parameters) {
+        const LogicalTensor* master = parameter->tensor("fp32_param");
+        if (master == nullptr) continue;
+        MEG_ASSIGN_OR_RETURN(const PickleId node, add_tensor(*parameter, *master));
+        masters.push_back(node);
+      }
+      lists.push_back(target_->graph().add_list(std::move(masters)));
+    }
+    return target_->graph().add_list(std::move(lists));
+  }
+
+  const MegatronCheckpoint& checkpoint_;
+  const TargetLayout& layout_;
+  const OptimizerLayout& optimizer_;
+  int reference_;
+  TargetFile* target_;
+  std::vector<Group> groups_;
+};
+
+}  // namespace
+
+Result<PickleId> add_optimizer(const MegatronCheckpoint& checkpoint, const TargetLayout& layout,
+                               const TargetStage& stage, int reference, TargetFile* target) {
+  return OptimizerBuilder(checkpoint, layout, stage, reference, target).add();
+}
+
+}  // namespace meg::checkpoint

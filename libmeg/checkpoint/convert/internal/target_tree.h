@@ -1,0 +1,17 @@
+#pragma once
+
+#include "libmeg/checkpoint/convert/internal/target_file.h"
+#include "libmeg/checkpoint/convert/internal/target_layout.h"
+
+namespace meg::checkpoint {
+
+/// Fills `target` with the dict that the rank of stage `stage` saves: the top-level keys of the
+/// source in their order, with everything that layouts decide made anew (args, model, optimizer)
+/// and everything else as the source's rank at its place has it.
+Status add_tree(const MegatronCheckpoint& checkpoint, const TargetLayout& layout,
+                const ReshardOptions& options, int64_t stage, TargetFile* target);
+
+/// Whether ranks take over generators that were another rank's, so that seeds are moved.
+bool moves_rng_seeds(const MegatronCheckpoint& checkpoint, const TargetLayout& layout);
+
+}  // namespace meg::checkpoint

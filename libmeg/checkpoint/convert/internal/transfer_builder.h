@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "libmeg/checkpoint/convert/internal/target_layout.h"
+#include "libmeg/checkpoint/dialects/mp_rank/megatron_checkpoint.h"
+#include "libmeg/checkpoint/transfer/tensor_transfer.h"
+
+namespace meg::checkpoint {
+
+/// Collects the transfers of a plan: one for each logical tensor, with all of its targets, and one
+/// for each storage that is carried over as it is.
+class TransferBuilder {
+ public:
+  /// weight_dtype: what 16- and 32-bit float weights become; without it they stay.
+  TransferBuilder(const TargetLayout& layout, std::optional<DType> weight_dtype)
+      : layout_(layout), weight_dtype_(weight_dtype) {}
+
+  /// The type that a tensor has in the target.
+  DType target_dtype(const LogicalTensor& tensor) const;
+
+  /// Storage `storage` of target file `file` gets the part of `tensor` that tensor-parallel rank
+  /// `tensor_rank` holds. The parameter outlives the call of take().
+  void add_target(const LogicalParameter& parameter, const LogicalTensor& tensor,
+                  int64_t tensor_rank, int file, int storage);
+
+  /// Storage `storage` of target file `file` gets a whole storage of a source file.
+  void add_copy(int source_file, const TorchStorage& source, int source_storage, int file,
+                int storage);
+
+  std::vector<TensorTransfer> take() { return std::move(transfers_); }
+
+ private:
+  TensorTransfer start(const LogicalParameter& parameter, const LogicalTensor& tensor) const;
+
+  const TargetLayout& layout_;
+  std::optional<DType> weight_dtype_;
+  std::vector<TensorTransfer> transfers_;
+  std::unordered_map<const LogicalTensor*, size_t> of_tensor_;
+  std::unordered_map<uint64_t, size_t> of_copy_;  // by source file and storage
+};
+
+}  // namespace meg::checkpoint

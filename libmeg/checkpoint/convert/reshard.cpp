@@ -1,0 +1,118 @@
+#include "libmeg/checkpoint/convert/reshard.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "libmeg/checkpoint/convert/internal/source_checks.h"
+#include "libmeg/checkpoint/convert/internal/target_file.h"
+#include "libmeg/checkpoint/convert/internal/target_layout.h"
+#include "libmeg/checkpoint/convert/internal/target_tree.h"
+
+namespace meg::checkpoint {
+namespace {
+
+constexpr const char* kArchiveName = "model_optim_rng";
+
+Status check_optimizer(const MegatronCheckpoint& checkpoint, const ReshardOptions& options) {
+  if (!options.keep_optimizer) return Status();
+  const TorchFile& first = *checkpoint.files()[0].file;
+  const std::optional<PickleId> optimizer = first.graph().find(first.root(), "optimizer");
+  switch (checkpoint.optimizer().form) {
+    case OptimizerForm::kDistributed:
+      return make_error(StatusCode::kUnsupported,
+                        "{}: optimizer: the distributed optimizer's state is not supported yet; "
+                        "--no-optim leaves it out",
+                        first.path());
+    case OptimizerForm::kNone:
+      if (optimizer.has_value() && first.graph().node(*optimizer).kind != PickleKind::kNone) {
+        return make_error(StatusCode::kInvalidArgument,
+                          "{}: optimizer: expected it to be read or left out, found neither",
+                          first.path());
+      }
+      return Status();
+    default:
+      return Status();
+  }
+}
+
+void add_notes(const MegatronCheckpoint& checkpoint, const TargetLayout& layout,
+               const ReshardOptions& options, std::vector<std::string>* notes) {
+  const TorchFile& first = *checkpoint.files()[0].file;
+  const auto has = [&](std::string_view key) {
+    return first.graph().find(first.root(), key).has_value();
+  };
+  if (!options.keep_optimizer && has("optimizer")) {
+    notes->push_back("optimizer state and its scheduler are left out");
+  }
+  if (!layout.names_kept) {
+    notes->push_back(fmt::format("names become {}", model::name_family_text(layout.family)));
+  }
+  if (shares_query_groups(checkpoint, layout)) {
+    notes->push_back(
+        fmt::format("{} query groups over {} tensor ranks: core 0.16 and later read it",
+                    checkpoint.config().num_query_groups, layout.tensor_model_parallel_size));
+  }
+  if (options.params_dtype.has_value()) {
+    notes->push_back(
+        fmt::format("weights become {}; args stay as they are", dtype_name(*options.params_dtype)));
+  }
+  if (checkpoint.checkpoint_version() < 2) {
+    notes->push_back(
+        fmt::format("rows of query_key_value are brought from the order of checkpoint "
+                    "version {} to head by head",
+                    checkpoint.checkpoint_version()));
+  }
+  if (moves_rng_seeds(checkpoint, layout) && (has("rng_state") || has("cuda_rng_state"))) {
+    notes->push_back(
+        "random number generators: every stage takes those of tensor rank 0 of its first layer's "
+        "stage; CUDA seeds are moved by Megatron's rule (100 a stage, 1 a tensor rank)");
+  }
+}
+
+void count_parameters(const MegatronCheckpoint& checkpoint, ReshardPlan* plan) {
+  for (const LogicalParameter& parameter : checkpoint.parameters()) {
+    int64_t count = 1;
+    for (const int64_t size : parameter.shape) count *= size;
+    plan->parameter_count += count;
+  }
+}
+
+}  // namespace
+
+Result<ReshardPlan> plan_reshard(const MegatronCheckpoint& checkpoint,
+                                 const ReshardOptions& options) {
+  MEG_RETURN_IF_ERROR(check_optimizer(checkpoint, options));
+  MEG_ASSIGN_OR_RETURN(const TargetLayout layout, lay_out_target(checkpoint, options));
+  ReshardPlan plan;
+  plan.source_padded_vocab_size = layout.source_vocab_rows;
+  plan.target_padded_vocab_size = layout.target_vocab_rows;
+  plan.dropped_padding_rows =
+      std::max<int64_t>(0, layout.source_vocab_rows - layout.target_vocab_rows);
+  plan.added_padding_rows =
+      std::max<int64_t>(0, layout.target_vocab_rows - layout.source_vocab_rows);
+  count_parameters(checkpoint, &plan);
+  MEG_RETURN_IF_ERROR(check_tied_copy(checkpoint, options.keep_optimizer, &plan.notes));
+  note_drifted_replicas(checkpoint, options.keep_optimizer, &plan.notes);
+  add_notes(checkpoint, layout, options, &plan.notes);
+
+  TransferBuilder transfers(layout, options.params_dtype);
+  for (const RankFile& rank : checkpoint.files()) plan.transfers.sources.push_back(rank.file);
+  for (int64_t p = 0; p < layout.pipeline_model_parallel_size; ++p) {
+    for (int64_t t = 0; t < layout.tensor_model_parallel_size; ++t) {
+      TargetFile target(checkpoint, &transfers, static_cast<int>(plan.transfers.targets.size()), t);
+      MEG_RETURN_IF_ERROR(add_tree(checkpoint, layout, options, p, &target));
+      TransferTargetFile file;
+      file.path = fmt::format(
+          "{}/{}.pt", rank_folder_name(t, p, layout.pipeline_model_parallel_size), kArchiveName);
+      file.content = std::move(target.content());
+      MEG_ASSIGN_OR_RETURN(file.layout, lay_out(file.content, kArchiveName));
+      plan.transfers.targets.push_back(std::move(file));
+    }
+  }
+  plan.transfers.transfers = transfers.take();
+  return plan;
+}
+
+}  // namespace meg::checkpoint

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "libmeg/checkpoint/dialects/mp_rank/megatron_checkpoint.h"
+#include "libmeg/checkpoint/transfer/tensor_transfer.h"
+#include "libmeg/checkpoint/transfer/transfer_executor.h"
+
+namespace meg::checkpoint {
+
+struct ReshardOptions {
+  int64_t tensor_model_parallel_size = 1;
+  int64_t pipeline_model_parallel_size = 1;
+  int64_t virtual_pipeline_model_parallel_size = 1;  ///< 1: none.
+  /// Tokens of the unpadded vocabulary: the table is padded anew for the target. Without it the
+  /// table keeps its height, which must divide by the target's tensor-parallel size.
+  std::optional<int64_t> true_vocab_size;
+  std::optional<model::NameFamily> names;  ///< Without: the source's.
+  std::optional<DType> params_dtype;       ///< Of the weights; without: the source's.
+  bool keep_optimizer = true;
+  /// Checks what is read while planning (generator states to be changed) against its CRC-32.
+  bool check_crcs = true;
+};
+
+/// A plan with what people want to know before it runs.
+struct ReshardPlan {
+  TransferPlan transfers;
+  int64_t source_padded_vocab_size = 0;
+  int64_t target_padded_vocab_size = 0;
+  int64_t parameter_count = 0;  ///< Of the model, without the tied copy.
+  int64_t dropped_padding_rows =
+      0;  ///< Rows of the source's table that the target has no place for.
+  int64_t added_padding_rows = 0;
+  std::vector<std::string> notes;  ///< One line each: what was dropped, reseeded, chosen.
+};
+
+/// Plans the files of the target layout from metadata alone (and the checks that need a few bytes).
+/// Errors: kInvalidArgument for sizes that do not divide (says which would), kUnsupported by name.
+/// Mirrors Megatron-LM tools/checkpoint_util.py, without the side effects on args.
+Result<ReshardPlan> plan_reshard(const MegatronCheckpoint& checkpoint,
+                                 const ReshardOptions& options);
+
+/// How long the parts of save_reshard took.
+struct SaveTimes {
+  double copy_seconds = 0;
+  double flush_seconds = 0;  ///< To the device, and the renaming.
+};
+
+/// The folder that save_reshard makes in save_dir: iter_XXXXXXX or release, as the source's.
+std::string reshard_folder_name(const MegatronCheckpoint& checkpoint);
+
+/// kInvalidArgument where saving into save_dir would touch the checkpoint that is read.
+Status check_save_dir(const MegatronCheckpoint& checkpoint, const std::string& save_dir);
+
+/// Runs a plan into save_dir: iter_XXXXXXX (or release) appears by one rename when every file is
+/// whole and flushed, the tracker file last. An older folder of that name is replaced only then.
+Status save_reshard(const MegatronCheckpoint& checkpoint, const ReshardPlan& plan,
+                    const std::string& save_dir, const TransferOptions& options,
+                    SaveTimes* times = nullptr);
+
+}  // namespace meg::checkpoint

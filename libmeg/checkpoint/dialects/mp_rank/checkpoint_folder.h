@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libmeg/base/result.h"
+
+namespace meg::checkpoint {
+
+/// What kind of checkpoint lies in a folder.
+enum class CheckpointFormat : uint8_t {
+  kMpRank,       ///< mp_rank_TT[_PPP[_EEE]]/model_optim_rng.pt
+  kSplitMpRank,  ///< 2022-23: model_rng.pt and optim.pt; named, not read yet
+  kDeepSpeed,    ///< latest, <tag>/mp_rank_TT_model_states.pt; named, not read yet
+  kTorchDist,    ///< .metadata, *.distcp; named, not read yet
+  kHuggingFace,  ///< config.json beside weights; named, not read yet
+  kSingleFile,   ///< One file of torch.save.
+};
+
+/// "torch" (Megatron's --ckpt-format name for mp_rank folders), "torch_dist", "DeepSpeed", ...
+std::string_view checkpoint_format_text(CheckpointFormat format);
+
+/// One rank's folder. The second number of a name with two is a pipeline or an expert rank; only
+/// the args inside tell.
+struct RankFolder {
+  std::vector<int> numbers;        ///< Of its name: {TT}, {TT, PPP} or {TT, PPP, EEE}.
+  std::string name;                ///< mp_rank_00_001
+  std::string file;                ///< Path of model_optim_rng.pt (or the DeepSpeed file).
+  bool has_distrib_optim = false;  ///< distrib_optim.pt lies beside it.
+};
+
+/// A checkpoint on the disk, found but not opened.
+struct CheckpointFolder {
+  CheckpointFormat format = CheckpointFormat::kMpRank;
+  std::string root;    ///< The folder with the tracker; empty where none is above.
+  std::string folder;  ///< iter_0005000 or release (a path); the file for kSingleFile.
+  std::optional<int64_t> iteration;  ///< From the folder's name or the tracker.
+  bool is_release = false;
+  std::vector<RankFolder> ranks;  ///< Ascending by numbers; complete or not.
+};
+
+/// Name of the tracker file.
+inline constexpr std::string_view kTrackerName = "latest_checkpointed_iteration.txt";
+
+/// Finds what `path` means: a root with a tracker, an iter_* or release folder, or one file.
+/// iteration: takes iter_<iteration> of a root instead of what the tracker says.
+/// kNotFound: no such path, no tracker and no checkpoint in it, a tracker that names a folder which
+/// is not there. kCorruption: a tracker that is no number. A folder that is no checkpoint is named
+/// with what was looked for. Mirrors Megatron-LM megatron/training/checkpointing.py: read_metadata,
+/// get_checkpoint_name.
+Result<CheckpointFolder> find_checkpoint(const std::string& path,
+                                         std::optional<int64_t> iteration = std::nullopt);
+
+/// "iter_0005000"
+std::string iteration_folder_name(int64_t iteration);
+
+/// "mp_rank_00" or, where pipeline_model_parallel_size > 1, "mp_rank_00_001".
+std::string rank_folder_name(int64_t tensor_rank, int64_t pipeline_rank,
+                             int64_t pipeline_model_parallel_size);
+
+/// Writes a root's tracker file by rename. Text: "5000" or "release", no newline.
+Status write_tracker(const std::string& root, std::optional<int64_t> iteration);
+
+}  // namespace meg::checkpoint

@@ -1,0 +1,121 @@
+#include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_contents.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+namespace meg::checkpoint {
+namespace {
+
+constexpr std::string_view kSplitModelFile = "model_rng.pt";
+constexpr std::string_view kDeepSpeedFileEnd = "_model_states.pt";
+constexpr std::string_view kRankStart = "mp_rank_";
+
+/// "mp_rank_00_001" -> {0, 1}; empty where it is no such name.
+std::vector<int> parse_rank_name(std::string_view name) {
+  if (!name.starts_with(kRankStart)) return {};
+  name.remove_prefix(kRankStart.size());
+  std::vector<int> numbers;
+  while (true) {
+    const std::string_view digits = name.substr(0, name.find('_'));
+    const auto number = parse_digits<int>(digits);
+    if (!number || digits.size() < (numbers.empty() ? 2 : 3) || numbers.size() == 3) return {};
+    numbers.push_back(*number);
+    if (digits.size() == name.size()) return numbers;
+    name.remove_prefix(digits.size() + 1);
+  }
+}
+
+/// "mp_rank_00_model_states.pt" -> "mp_rank_00"; empty where it is no such name.
+std::string_view deep_speed_rank(std::string_view file) {
+  if (!file.ends_with(kDeepSpeedFileEnd)) return {};
+  file.remove_suffix(kDeepSpeedFileEnd.size());
+  return parse_rank_name(file).empty() ? std::string_view() : file;
+}
+
+/// Sorts the ranks; error where they cannot be of one layout.
+Status order_ranks(CheckpointFolder* found) {
+  std::sort(
+      found->ranks.begin(), found->ranks.end(),
+      [](const RankFolder& left, const RankFolder& right) { return left.numbers < right.numbers; });
+  for (size_t i = 1; i < found->ranks.size(); ++i) {
+    const RankFolder& left = found->ranks[i - 1];
+    const RankFolder& right = found->ranks[i];
+    if (left.numbers == right.numbers || left.numbers.size() != right.numbers.size()) {
+      return make_error(StatusCode::kCorruption,
+                        "{}: expected ranks of one layout, found {} beside {}", found->folder,
+                        left.name, right.name);
+    }
+  }
+  return Status();
+}
+
+/// Rank folders that hold their file; sets *missing to one that does not.
+Status read_rank_folders(const FolderEntries& entries, CheckpointFolder* found,
+                         std::string* missing) {
+  found->format = CheckpointFormat::kMpRank;
+  for (const auto& [name, is_folder] : entries) {
+    RankFolder rank;
+    rank.numbers = parse_rank_name(name);
+    if (rank.numbers.empty() || !is_folder) continue;
+    const std::string folder = join_path(found->folder, name);
+    MEG_ASSIGN_OR_RETURN(const FolderEntries inside, FolderEntries::list(folder));
+    const bool is_split = !inside.has_file(kModelFile) && inside.has_file(kSplitModelFile);
+    if (!is_split && !inside.has_file(kModelFile)) {
+      *missing = folder;
+      continue;
+    }
+    if (is_split) found->format = CheckpointFormat::kSplitMpRank;
+    rank.name = name;
+    rank.file = join_path(folder, is_split ? kSplitModelFile : kModelFile);
+    rank.has_distrib_optim = inside.has_file(kDistribOptimFile);
+    found->ranks.push_back(std::move(rank));
+  }
+  return order_ranks(found);
+}
+
+Status read_deep_speed_files(const FolderEntries& entries, CheckpointFolder* found) {
+  found->format = CheckpointFormat::kDeepSpeed;
+  for (const auto& [name, is_folder] : entries) {
+    if (is_folder || deep_speed_rank(name).empty()) continue;
+    RankFolder rank;
+    rank.name = deep_speed_rank(name);
+    rank.numbers = parse_rank_name(rank.name);
+    rank.file = join_path(found->folder, name);
+    found->ranks.push_back(std::move(rank));
+  }
+  return order_ranks(found);
+}
+
+/// Whether a file's name ends in one of these.
+bool has_file_ending(const FolderEntries& entries, std::initializer_list<std::string_view> ends) {
+  return std::any_of(entries.begin(), entries.end(), [&](const auto& entry) {
+    return !entry.second && std::any_of(ends.begin(), ends.end(), [&](std::string_view end) {
+      return entry.first.ends_with(end);
+    });
+  });
+}
+
+}  // namespace
+
+Result<bool> read_contents(const FolderEntries& entries, CheckpointFolder* found) {
+  std::string missing;
+  MEG_RETURN_IF_ERROR(read_rank_folders(entries, found, &missing));
+  if (!found->ranks.empty()) return true;
+  if (!missing.empty()) {
+    return make_error(StatusCode::kNotFound, "{}: expected {}, found no such file", missing,
+                      kModelFile);
+  }
+  MEG_RETURN_IF_ERROR(read_deep_speed_files(entries, found));
+  if (!found->ranks.empty()) return true;
+  if (entries.has_file(".metadata") || entries.has_file("metadata.json") ||
+      has_file_ending(entries, {".distcp"})) {
+    found->format = CheckpointFormat::kTorchDist;
+    return true;
+  }
+  found->format = CheckpointFormat::kHuggingFace;
+  return entries.has_file("config.json") &&
+         has_file_ending(entries, {".safetensors", ".bin", ".safetensors.index.json"});
+}
+
+}  // namespace meg::checkpoint

@@ -1,0 +1,353 @@
+#include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_reader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <unordered_map>
+
+#include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_args.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/rank_files.h"
+
+namespace meg::checkpoint {
+CheckpointReader::CheckpointReader(const CheckpointFolder& folder,
+                                   const OpenCheckpointOptions& options,
+                                   model::ParameterTable table)
+    : options_(options), state_(new MegatronCheckpoint::State(std::move(table))) {
+  state_->folder = folder;
+}
+
+Result<MegatronCheckpoint> CheckpointReader::read() {
+  MEG_RETURN_IF_ERROR(open_files());
+  MEG_RETURN_IF_ERROR(read_config());
+  MEG_RETURN_IF_ERROR(read_models());
+  MEG_RETURN_IF_ERROR(number_layers());
+  MEG_RETURN_IF_ERROR(read_family());
+  MEG_RETURN_IF_ERROR(read_optimizers());
+  for (const Chunk& chunk : chunks_) MEG_RETURN_IF_ERROR(add_chunk(chunk));
+  MEG_RETURN_IF_ERROR(check_volume());
+  std::stable_sort(state_->parameters.begin(), state_->parameters.end(),
+                   [](const LogicalParameter& a, const LogicalParameter& b) {
+                     return a.placement < b.placement;
+                   });
+  return MegatronCheckpoint(std::move(state_));
+}
+
+Status CheckpointReader::open_files() {
+  MEG_ASSIGN_OR_RETURN(RankFiles ranks, open_rank_files(state_->folder));
+  state_->tensor_size = ranks.tensor_size;
+  state_->pipeline_size = ranks.pipeline_size;
+  state_->version = ranks.version;
+  state_->iteration = ranks.iteration.has_value() ? ranks.iteration : state_->folder.iteration;
+  state_->files = std::move(ranks.files);
+  return Status();
+}
+
+const std::string& CheckpointReader::path(int64_t stage, int64_t tensor_rank) const {
+  return state_->files[static_cast<size_t>(stage * state_->tensor_size + tensor_rank)].file->path();
+}
+
+Status CheckpointReader::read_config() {
+  const TorchFile& first = *state_->files[0].file;
+  Result<model::GptConfig> config = read_checkpoint_config(first, options_.fallback);
+  if (!config.has_value()) return config.error().with_prefix(first.path() + ": args");
+  state_->config = *std::move(config);
+  return Status();
+}
+
+Status CheckpointReader::read_models() {
+  std::vector<RankModel> models;
+  for (const RankFile& rank : state_->files) {
+    MEG_ASSIGN_OR_RETURN(RankModel model, read_rank_model(*rank.file, state_->table));
+    const size_t expected = models.empty() ? model.chunks.size() : models[0].chunks.size();
+    if (model.chunks.size() != expected) {
+      return make_error(StatusCode::kCorruption,
+                        "{}: expected {} virtual stages as in {}, found {}", rank.file->path(),
+                        expected, state_->files[0].file->path(), model.chunks.size());
+    }
+    models.push_back(std::move(model));
+  }
+  infer_gated_linear_unit(models[0].chunks[0], state_->tensor_size, &state_->config);
+  shapes_ = RankShapes(state_->config, state_->tensor_size, state_->pipeline_size > 1);
+  state_->virtual_size = static_cast<int64_t>(models[0].chunks.size());
+  for (int64_t c = 0; c < state_->virtual_size; ++c) {
+    for (int64_t p = 0; p < state_->pipeline_size; ++p) {
+      Chunk chunk;
+      chunk.stage = p;
+      chunk.chunk = c;
+      for (int64_t t = 0; t < state_->tensor_size; ++t) {
+        const auto file = static_cast<size_t>(p * state_->tensor_size + t);
+        chunk.by_rank.push_back(std::move(models[file].chunks[static_cast<size_t>(c)]));
+      }
+      MEG_RETURN_IF_ERROR(align_ranks(&chunk));
+      chunks_.push_back(std::move(chunk));
+    }
+  }
+  return Status();
+}
+
+/// Brings the entries of every tensor rank into the order of rank 0 and compares names and shapes.
+Status CheckpointReader::align_ranks(Chunk* chunk) const {
+  const std::vector<RankEntry>& first = chunk->by_rank[0];
+  for (size_t t = 1; t < chunk->by_rank.size(); ++t) {
+    std::unordered_map<std::string_view, const RankEntry*> by_name;
+    for (const RankEntry& entry : chunk->by_rank[t]) by_name[entry.flat_name] = &entry;
+    const std::string& file = path(chunk->stage, static_cast<int64_t>(t));
+    std::vector<RankEntry> aligned;
+    for (const RankEntry& entry : first) {
+      const auto found = by_name.find(entry.flat_name);
+      if (found == by_name.end()) {
+        return make_error(StatusCode::kCorruption,
+                          "{}: model: expected {} as on tensor rank 0, found none", file,
+                          entry.flat_name);
+      }
+      const RankEntry& other = *found->second;
+      const bool is_parameter = !entry.match.is_extra_state;
+      if (is_parameter && other.tensor->shape != entry.tensor->shape) {
+        return make_error(StatusCode::kCorruption,
+                          "{}: model: {}: expected shape {} as on tensor rank 0, found {}", file,
+                          entry.flat_name, shape_text(entry.tensor->shape),
+                          shape_text(other.tensor->shape));
+      }
+      if (is_parameter && other.tensor->dtype != entry.tensor->dtype) {
+        return make_error(StatusCode::kCorruption,
+                          "{}: model: {}: expected {} as on tensor rank 0, found {}", file,
+                          entry.flat_name, dtype_name(entry.tensor->dtype),
+                          dtype_name(other.tensor->dtype));
+      }
+      aligned.push_back(other);
+    }
+    if (aligned.size() != chunk->by_rank[t].size()) {
+      return make_error(StatusCode::kCorruption,
+                        "{}: model: expected {} entries as on tensor rank 0, found {}", file,
+                        first.size(), chunk->by_rank[t].size());
+    }
+    chunk->by_rank[t] = std::move(aligned);
+  }
+  return Status();
+}
+
+/// Layers count from 0 in every chunk; the model's numbers follow from how many each chunk holds.
+Status CheckpointReader::number_layers() {
+  int64_t next = 0;
+  for (Chunk& chunk : chunks_) {
+    chunk.first_layer = next;
+    std::vector<int64_t> layers;
+    for (const RankEntry& entry : chunk.by_rank[0]) {
+      if (entry.match.layer.has_value()) layers.push_back(*entry.match.layer);
+    }
+    std::sort(layers.begin(), layers.end());
+    layers.erase(std::unique(layers.begin(), layers.end()), layers.end());
+    for (size_t i = 0; i < layers.size(); ++i) {
+      if (layers[i] != static_cast<int64_t>(i)) {
+        return make_error(StatusCode::kCorruption, "{}: model: expected layer {}, found {}",
+                          path(chunk.stage, 0), i, layers[i]);
+      }
+    }
+    next += static_cast<int64_t>(layers.size());
+  }
+  if (next != state_->config.num_layers) {
+    return make_error(StatusCode::kCorruption,
+                      "{}: expected {} layers (num_layers in args), found {} in the rank files",
+                      state_->folder.folder, state_->config.num_layers, next);
+  }
+  return Status();
+}
+
+Status CheckpointReader::read_family() {
+  constexpr std::array kFamilies = {model::NameFamily::kLegacy, model::NameFamily::kOld,
+                                    model::NameFamily::kFlat, model::NameFamily::kMcoreLocal,
+                                    model::NameFamily::kMcoreTransformerEngine};
+  std::vector<model::NameFamily> left(kFamilies.begin(), kFamilies.end());
+  for (const Chunk& chunk : chunks_) {
+    for (const RankEntry& entry : chunk.by_rank[0]) {
+      const std::vector<model::NameFamily>& families = entry.match.families;
+      if (entry.match.is_extra_state || families.empty()) continue;
+      std::erase_if(left, [&](model::NameFamily family) {
+        return std::find(families.begin(), families.end(), family) == families.end();
+      });
+      if (left.empty()) {
+        return make_error(StatusCode::kCorruption,
+                          "{}: model: {} is spelled in another way than the names before it",
+                          path(chunk.stage, 0), entry.flat_name);
+      }
+      for (const char* word : {"input_norm.", "post_attention_norm.", "final_norm."}) {
+        if (entry.flat_name.find(word) != std::string::npos) state_->norm_spelling_is_short = true;
+      }
+    }
+  }
+  state_->family = left.front();
+  return Status();
+}
+
+Status CheckpointReader::read_optimizers() {
+  std::vector<std::vector<OptimizedParameter>> parameters(state_->files.size());
+  for (Chunk& chunk : chunks_) {
+    chunk.state_index.assign(chunk.by_rank[0].size(), -1);
+    for (int64_t t = 0; t < state_->tensor_size; ++t) {
+      auto& own = parameters[static_cast<size_t>(chunk.stage * state_->tensor_size + t)];
+      for (size_t e = 0; e < chunk.by_rank[0].size(); ++e) {
+        const RankEntry& entry = chunk.by_rank[static_cast<size_t>(t)][e];
+        if (entry.match.is_extra_state) continue;
+        chunk.state_index[e] = static_cast<int>(own.size());
+        own.push_back(optimized_parameter(entry));
+      }
+    }
+  }
+  if (options_.ignore_optimizer) return Status();
+  for (size_t i = 0; i < state_->files.size(); ++i) {
+    const TorchFile& file = *state_->files[i].file;
+    MEG_ASSIGN_OR_RETURN(RankOptimizer read, read_rank_optimizer(file, parameters[i]));
+    if (!optimizers_.empty() && (read.layout.form != optimizers_[0].layout.form ||
+                                 read.layout.has_state != optimizers_[0].layout.has_state)) {
+      return make_error(StatusCode::kCorruption, "{}: optimizer: expected the form of {}",
+                        file.path(), state_->files[0].file->path());
+    }
+    optimizers_.push_back(std::move(read));
+  }
+  merge_optimizer_layouts();
+  return Status();
+}
+
+void CheckpointReader::merge_optimizer_layouts() {
+  OptimizerLayout& merged = state_->optimizer;
+  merged = optimizers_[0].layout;
+  merged.groups.clear();
+  for (size_t i = 0; i < optimizers_.size(); ++i) {
+    const OptimizerLayout& rank = optimizers_[i].layout;
+    merged.groups_by_first_appearance |= rank.groups_by_first_appearance;
+    merged.keeps_empty_groups |= rank.keeps_empty_groups;
+    for (ParamGroup group : rank.groups) {
+      group.file = static_cast<int>(i);
+      merged.groups.push_back(group);
+    }
+  }
+  const TorchFile& first = *state_->files[0].file;
+  const std::optional<PickleId> args = first.graph().find(first.root(), "args");
+  // core 0.14 brought this field and the empty groups.
+  const bool has_field =
+      args.has_value() && find_arg(first.graph(), *args, "full_validation").has_value();
+  merged.keeps_empty_groups |= has_field && merged.groups_by_first_appearance;
+}
+
+Status CheckpointReader::check_volume() const {
+  uint64_t files = 0, tensors = 0;
+  for (const RankFile& rank : state_->files) files += rank.file->size();
+  for (const LogicalParameter& parameter : state_->parameters) {
+    for (const LogicalTensor& tensor : parameter.tensors) {
+      for (const SourceTensor& shard : tensor.shards) {
+        tensors += static_cast<uint64_t>(shard.view.bytes());
+      }
+    }
+  }
+  return check_tensor_bytes(state_->folder.folder, tensors, files);
+}
+
+bool CheckpointReader::is_tied_copy(const model::ParameterMatch& match) const {
+  return match.placement == model::Placement::kOutput &&
+         match.partition == model::Partition::kVocabulary &&
+         !state_->config.untie_embeddings_and_output_weights;
+}
+
+Status CheckpointReader::add_chunk(const Chunk& chunk) {
+  for (size_t e = 0; e < chunk.by_rank[0].size(); ++e) {
+    const model::ParameterMatch& match = chunk.by_rank[0][e].match;
+    if (match.is_extra_state) {
+      add_extra_state(chunk, e);
+      continue;
+    }
+    LogicalParameter parameter;
+    MEG_RETURN_IF_ERROR(add_parameter(chunk, e, &parameter));
+    MEG_RETURN_IF_ERROR(add_state(chunk, e, &parameter));
+    if (is_tied_copy(match)) {
+      state_->tied_copy = std::move(parameter);
+    } else {
+      state_->parameters.push_back(std::move(parameter));
+    }
+  }
+  return Status();
+}
+
+Status CheckpointReader::add_parameter(const Chunk& chunk, size_t entry,
+                                       LogicalParameter* parameter) const {
+  const RankEntry& first = chunk.by_rank[0][entry];
+  const model::ParameterMatch& match = first.match;
+  parameter->canonical = match.canonical;
+  parameter->spelling = match.spelling;
+  if (match.layer.has_value()) parameter->layer = chunk.first_layer + *match.layer;
+  parameter->name = match.layer.has_value() ? model::with_layer(match.canonical, *parameter->layer)
+                                            : match.canonical;
+  parameter->partition = match.partition;
+  parameter->placement = match.placement;
+  parameter->stage = chunk.stage;
+  parameter->chunk = chunk.chunk;
+  Result<model::ShardAxes> axes = model::shard_axes(
+      match.partition, first.tensor->shape, state_->tensor_size, state_->config, state_->version);
+  if (!axes.has_value()) {
+    return axes.error().with_prefix(
+        fmt::format("{}: model: {}", path(chunk.stage, 0), first.flat_name));
+  }
+  parameter->axes = *std::move(axes);
+  const std::optional<std::vector<int64_t>> expected = shapes_.expected(match, first.tensor->shape);
+  if (expected.has_value() && *expected != first.tensor->shape) {
+    return make_error(StatusCode::kCorruption, "{}: model: {}: expected shape {} by args, found {}",
+                      path(chunk.stage, 0), first.flat_name, shape_text(*expected),
+                      shape_text(first.tensor->shape));
+  }
+  parameter->shape = model::merged_shape(match.partition, first.tensor->shape, state_->tensor_size);
+  LogicalTensor weight;
+  weight.kind = "weight";
+  weight.dtype = first.tensor->dtype;
+  for (size_t t = 0; t < chunk.by_rank.size(); ++t) {
+    weight.shards.push_back(
+        {.file = static_cast<int>(chunk.stage * state_->tensor_size) + static_cast<int>(t),
+         .view = *chunk.by_rank[t][entry].tensor});
+  }
+  parameter->tensors.push_back(std::move(weight));
+  return Status();
+}
+
+Status CheckpointReader::add_state(const Chunk& chunk, size_t entry,
+                                   LogicalParameter* parameter) const {
+  if (optimizers_.empty() || state_->optimizer.form == OptimizerForm::kDistributed ||
+      state_->optimizer.form == OptimizerForm::kNone) {
+    return Status();
+  }
+  const auto first_file = static_cast<size_t>(chunk.stage * state_->tensor_size);
+  const auto index = static_cast<size_t>(chunk.state_index[entry]);
+  const RankState& first = optimizers_[first_file].states[index];
+  parameter->group = first.group;
+  parameter->other_state = first.other;
+  for (size_t k = 0; k < first.tensors.size(); ++k) {
+    LogicalTensor tensor;
+    tensor.kind = first.tensors[k].first;
+    tensor.dtype = first.tensors[k].second.dtype;
+    for (size_t t = 0; t < chunk.by_rank.size(); ++t) {
+      const RankState& rank = optimizers_[first_file + t].states[index];
+      if (rank.tensors.size() != first.tensors.size() || rank.tensors[k].first != tensor.kind ||
+          rank.tensors[k].second.dtype != tensor.dtype) {
+        return make_error(StatusCode::kCorruption,
+                          "{}: optimizer: {}: expected {} in {} as on tensor rank 0",
+                          state_->files[first_file + t].file->path(), parameter->name, tensor.kind,
+                          dtype_name(tensor.dtype));
+      }
+      tensor.shards.push_back(
+          {.file = static_cast<int>(first_file + t), .view = rank.tensors[k].second});
+    }
+    parameter->tensors.push_back(std::move(tensor));
+  }
+  return Status();
+}
+
+void CheckpointReader::add_extra_state(const Chunk& chunk, size_t entry) {
+  const model::ParameterMatch& match = chunk.by_rank[0][entry].match;
+  ExtraState extra;
+  extra.spelling = match.spelling;
+  extra.stage = chunk.stage;
+  extra.chunk = chunk.chunk;
+  if (match.layer.has_value()) extra.layer = chunk.first_layer + *match.layer;
+  for (const std::vector<RankEntry>& rank : chunk.by_rank) extra.nodes.push_back(rank[entry].node);
+  state_->extra_states.push_back(std::move(extra));
+}
+
+}  // namespace meg::checkpoint

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_config.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/rank_model.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/rank_optimizer.h"
+#include "libmeg/checkpoint/dialects/mp_rank/megatron_checkpoint.h"
+
+namespace meg::checkpoint {
+
+struct MegatronCheckpoint::State {
+  explicit State(model::ParameterTable rules) : table(std::move(rules)) {}
+
+  CheckpointFolder folder;
+  model::GptConfig config;
+  model::ParameterTable table;
+  int64_t tensor_size = 1, pipeline_size = 1, virtual_size = 1;
+  model::NameFamily family = model::NameFamily::kLegacy;
+  bool norm_spelling_is_short = false;
+  double version = 0;
+  std::optional<int64_t> iteration;
+  std::vector<RankFile> files;
+  std::vector<LogicalParameter> parameters;
+  std::optional<LogicalParameter> tied_copy;
+  std::vector<ExtraState> extra_states;
+  OptimizerLayout optimizer;
+};
+
+/// Puts the files of a checkpoint's ranks together to one whole model: the work of
+/// MegatronCheckpoint::open.
+class CheckpointReader {
+ public:
+  CheckpointReader(const CheckpointFolder& folder, const OpenCheckpointOptions& options,
+                   model::ParameterTable table);
+
+  Result<MegatronCheckpoint> read();
+
+ private:
+  /// A chunk of a stage: where it stands, and what every tensor rank holds of it.
+  struct Chunk {
+    int64_t stage = 0, chunk = 0;
+    int64_t first_layer = 0;
+    std::vector<std::vector<RankEntry>> by_rank;  ///< Entries of each tensor rank, in one order.
+    std::vector<int> state_index;  ///< Of each entry in its rank's optimizer; -1: extra state.
+  };
+
+  Status open_files();
+  Status read_config();
+  Status read_models();
+  Status align_ranks(Chunk* chunk) const;
+  Status number_layers();
+  Status read_family();
+  Status read_optimizers();
+  void merge_optimizer_layouts();
+  Status check_volume() const;
+  Status add_chunk(const Chunk& chunk);
+  Status add_parameter(const Chunk& chunk, size_t entry, LogicalParameter* parameter) const;
+  Status add_state(const Chunk& chunk, size_t entry, LogicalParameter* parameter) const;
+  void add_extra_state(const Chunk& chunk, size_t entry);
+  /// Of a rank's file.
+  const std::string& path(int64_t stage, int64_t tensor_rank) const;
+  bool is_tied_copy(const model::ParameterMatch& match) const;
+
+  const OpenCheckpointOptions& options_;
+  std::unique_ptr<MegatronCheckpoint::State> state_;
+  RankShapes shapes_;
+  /// In the order of the model: chunk by chunk, in each all stages.
+  std::vector<Chunk> chunks_;
+  /// Of every file.
+  std::vector<RankOptimizer> optimizers_;
+};
+
+}  // namespace meg::checkpoint

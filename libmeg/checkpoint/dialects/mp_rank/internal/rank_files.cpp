@@ -1,0 +1,252 @@
+#include "libmeg/checkpoint/dialects/mp_rank/internal/rank_files.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <new>
+#include <string>
+#include <utility>
+
+#include "libmeg/base/thread_pool.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_args.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_contents.h"
+
+namespace meg::checkpoint {
+namespace {
+
+/// Refuses sizes that no cluster has before anything is multiplied or listed by them.
+constexpr int64_t kMostRanks = 1 << 20;
+
+/// The first of `names` that args have as a number.
+std::optional<int64_t> first_arg(const TorchFile& file, std::initializer_list<const char*> names) {
+  const std::optional<PickleId> args = file.graph().find(file.root(), "args");
+  if (!args.has_value()) return std::nullopt;
+  for (const char* name : names) {
+    const std::optional<int64_t> value = int_arg(file.graph(), *args, name);
+    if (value.has_value()) return value;
+  }
+  return std::nullopt;
+}
+
+std::optional<int64_t> tensor_size_of(const TorchFile& file) {
+  return first_arg(file, {"tensor_model_parallel_size", "model_parallel_size"});
+}
+
+std::optional<int64_t> pipeline_size_of(const TorchFile& file) {
+  return first_arg(file, {"pipeline_model_parallel_size"});
+}
+
+double version_of(const TorchFile& file) {
+  const std::optional<PickleId> id = file.graph().find(file.root(), "checkpoint_version");
+  return id.has_value() ? file.graph().as_number(*id).value_or(0) : 0;
+}
+
+std::optional<int64_t> iteration_of(const TorchFile& file) {
+  const std::optional<PickleId> id = file.graph().find(file.root(), "iteration");
+  return id.has_value() ? file.graph().as_int(*id) : std::nullopt;
+}
+
+std::string text(const std::optional<int64_t>& value) {
+  return value.has_value() ? fmt::format("{}", *value) : "none";
+}
+
+Status check_no_experts(const TorchFile& file) {
+  for (const char* name : {"expert_model_parallel_size", "num_experts"}) {
+    const int64_t size = first_arg(file, {name}).value_or(1);
+    if (size > 1) {
+      return make_error(StatusCode::kUnsupported, "{}: experts ({} {}) are not supported yet",
+                        file.path(), name, size);
+    }
+  }
+  return Status();
+}
+
+Status find_sizes(const CheckpointFolder& folder, const TorchFile& first, RankFiles* found) {
+  int64_t most_tensor = 0, most_pipeline = 0;
+  for (const RankFolder& rank : folder.ranks) {
+    most_tensor = std::max<int64_t>(most_tensor, rank.numbers[0]);
+    if (rank.numbers.size() > 1) most_pipeline = std::max<int64_t>(most_pipeline, rank.numbers[1]);
+  }
+  found->tensor_size = tensor_size_of(first).value_or(most_tensor + 1);
+  found->pipeline_size = pipeline_size_of(first).value_or(most_pipeline + 1);
+  if (found->tensor_size < 1 || found->pipeline_size < 1 || found->tensor_size > kMostRanks ||
+      found->pipeline_size > kMostRanks / found->tensor_size) {
+    return make_error(StatusCode::kCorruption,
+                      "{}: args: expected parallel sizes above 0, found tensor {} and pipeline {}",
+                      first.path(), found->tensor_size, found->pipeline_size);
+  }
+  return Status();
+}
+
+/// The rank folders in the order of RankFiles::files.
+Result<std::vector<RankFolder>> expected_ranks(const CheckpointFolder& folder,
+                                               const RankFiles& sizes) {
+  std::vector<RankFolder> found;
+  std::vector<std::string> missing;
+  for (int64_t p = 0; p < sizes.pipeline_size; ++p) {
+    for (int64_t t = 0; t < sizes.tensor_size; ++t) {
+      const std::string name = rank_folder_name(t, p, sizes.pipeline_size);
+      const auto rank =
+          std::find_if(folder.ranks.begin(), folder.ranks.end(),
+                       [&](const RankFolder& candidate) { return candidate.name == name; });
+      if (rank != folder.ranks.end()) {
+        found.push_back(*rank);
+      } else {
+        missing.push_back(name);
+      }
+    }
+  }
+  const std::string expected =
+      fmt::format("{} rank files (tensor {} x pipeline {} in args)", found.size() + missing.size(),
+                  sizes.tensor_size, sizes.pipeline_size);
+  if (!missing.empty()) {
+    constexpr size_t kShown = 8;
+    const char* more = missing.size() > kShown ? " ..." : "";
+    missing.resize(std::min(missing.size(), kShown));
+    return make_error(StatusCode::kNotFound, "{}: expected {}, found {}; missing: {}{}",
+                      folder.folder, expected, found.size(), fmt::join(missing, " "), more);
+  }
+  if (folder.ranks.size() != found.size()) {
+    return make_error(StatusCode::kCorruption,
+                      "{}: expected {}, found {} rank folders: of another checkpoint?",
+                      folder.folder, expected, folder.ranks.size());
+  }
+  return found;
+}
+
+/// The fields that say how parameters are cut and laid out.
+constexpr std::array<const char*, 9> kShapeFields = {
+    "num_layers",      "hidden_size", "num_attention_heads", "kv_channels",      "num_query_groups",
+    "ffn_hidden_size", "swiglu",      "quick_geglu",         "padded_vocab_size"};
+
+/// A field of a file's args as people read it.
+std::string arg_text(const TorchFile& file, const char* name) {
+  const std::optional<PickleId> args = file.graph().find(file.root(), "args");
+  const auto id = args.has_value() ? find_arg(file.graph(), *args, name) : std::nullopt;
+  return id.has_value() ? file.graph().describe(*id) : "none";
+}
+
+Status check_shape_fields(const TorchFile& file, const TorchFile& first) {
+  for (const char* name : kShapeFields) {
+    const std::string expected = arg_text(first, name);
+    const std::string found = arg_text(file, name);
+    if (found != expected) {
+      return make_error(StatusCode::kCorruption, "{}: args: expected {} {} as in {}, found {}",
+                        file.path(), name, expected, first.path(), found);
+    }
+  }
+  return Status();
+}
+
+Status check_agreement(const TorchFile& file, const TorchFile& first) {
+  if (iteration_of(file) != iteration_of(first)) {
+    return make_error(StatusCode::kCorruption, "{}: iteration: expected {} as in {}, found {}",
+                      file.path(), text(iteration_of(first)), first.path(),
+                      text(iteration_of(file)));
+  }
+  if (version_of(file) != version_of(first)) {
+    return make_error(StatusCode::kCorruption,
+                      "{}: checkpoint_version: expected {} as in {}, found {}", file.path(),
+                      version_of(first), first.path(), version_of(file));
+  }
+  if (tensor_size_of(file) != tensor_size_of(first) ||
+      pipeline_size_of(file) != pipeline_size_of(first)) {
+    return make_error(StatusCode::kCorruption,
+                      "{}: args: expected tensor {} x pipeline {} as in {}, found {} x {}",
+                      file.path(), text(tensor_size_of(first)), text(pipeline_size_of(first)),
+                      first.path(), text(tensor_size_of(file)), text(pipeline_size_of(file)));
+  }
+  return check_shape_fields(file, first);
+}
+
+Result<TorchFile> open_in_thread(const std::string& path, PickleBudget* budget) {
+  try {
+    return TorchFile::open(path, budget);
+  } catch (const std::bad_alloc&) {
+    return make_error(StatusCode::kResourceExhausted, "{}: not enough memory to open it", path);
+  }
+}
+
+/// The files of all ranks but the one at opened_path, several opened at once: reading their
+/// metadata is work for the processor.
+std::vector<std::optional<Result<TorchFile>>> open_others(const std::vector<RankFolder>& ranks,
+                                                          const std::string& opened_path,
+                                                          PickleBudget* budget) {
+  std::vector<std::optional<Result<TorchFile>>> files(ranks.size());
+  ThreadPool pool(std::min(available_processors(), static_cast<int>(ranks.size())));
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    if (ranks[i].file == opened_path) continue;
+    pool.submit([&, i] { files[i].emplace(open_in_thread(ranks[i].file, budget)); });
+  }
+  pool.wait();
+  return files;
+}
+
+}  // namespace
+
+uint64_t rank_file_bytes(const CheckpointFolder& folder) {
+  uint64_t bytes = 0;
+  const auto add = [&bytes](const std::filesystem::path& path) {
+    std::error_code error;
+    const uint64_t size = std::filesystem::file_size(path, error);
+    if (!error) bytes += size;
+  };
+  for (const RankFolder& rank : folder.ranks) {
+    add(rank.file);
+    const std::filesystem::path parent = std::filesystem::path(rank.file).parent_path();
+    if (rank.has_distrib_optim) add(parent / kDistribOptimFile);
+  }
+  return bytes;
+}
+
+Status check_tensor_bytes(const std::string& where, uint64_t tensor_bytes, uint64_t file_bytes) {
+  constexpr uint64_t kLeast = uint64_t{64} << 20;
+  constexpr uint64_t kTimes = 16;
+  if (tensor_bytes <= kLeast || tensor_bytes / kTimes <= file_bytes) return Status();
+  return make_error(StatusCode::kResourceExhausted,
+                    "{}: expected tensors of at most {} times the {} bytes of the files, found {} "
+                    "bytes",
+                    where, kTimes, file_bytes, tensor_bytes);
+}
+
+Result<RankFiles> open_rank_files(const CheckpointFolder& given) {
+  CheckpointFolder folder = given;
+  if (folder.format == CheckpointFormat::kSingleFile) {
+    folder.ranks = {{.numbers = {0}, .name = rank_folder_name(0, 0, 1), .file = folder.folder}};
+  } else if (folder.format != CheckpointFormat::kMpRank) {
+    return make_error(StatusCode::kUnsupported,
+                      "{}: checkpoints of the format {} are not supported yet", folder.folder,
+                      checkpoint_format_text(folder.format));
+  }
+  if (folder.ranks.empty()) {
+    return make_error(StatusCode::kNotFound, "{}: expected mp_rank folders, found none",
+                      folder.folder);
+  }
+  RankFiles found;
+  PickleBudget budget(rank_file_bytes(folder));
+  MEG_ASSIGN_OR_RETURN(TorchFile opened, TorchFile::open(folder.ranks.front().file, &budget));
+  const auto first = std::make_shared<const TorchFile>(std::move(opened));
+  MEG_RETURN_IF_ERROR(check_no_experts(*first));
+  MEG_RETURN_IF_ERROR(find_sizes(folder, *first, &found));
+  MEG_ASSIGN_OR_RETURN(const std::vector<RankFolder> ranks, expected_ranks(folder, found));
+  std::vector<std::optional<Result<TorchFile>>> others = open_others(ranks, first->path(), &budget);
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    RankFile rank{.tensor_rank = static_cast<int64_t>(i) % found.tensor_size,
+                  .pipeline_rank = static_cast<int64_t>(i) / found.tensor_size,
+                  .folder_name = ranks[i].name,
+                  .file = first};
+    if (ranks[i].file != first->path()) {
+      MEG_ASSIGN_OR_RETURN(TorchFile other, std::move(*others[i]));
+      rank.file = std::make_shared<const TorchFile>(std::move(other));
+      MEG_RETURN_IF_ERROR(check_agreement(*rank.file, *first));
+    }
+    found.files.push_back(std::move(rank));
+  }
+  found.version = version_of(*first);
+  found.iteration = iteration_of(*first);
+  return found;
+}
+
+}  // namespace meg::checkpoint

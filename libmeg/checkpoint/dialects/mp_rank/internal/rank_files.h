@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "libmeg/checkpoint/dialects/mp_rank/megatron_checkpoint.h"
+
+namespace meg::checkpoint {
+
+/// The open files of all ranks of a checkpoint, and what they agree on.
+struct RankFiles {
+  int64_t tensor_size = 1;
+  int64_t pipeline_size = 1;
+  double version = 0;  ///< checkpoint_version; 0 where the files have none.
+  std::optional<int64_t> iteration;
+  std::vector<RankFile> files;  ///< File (t, p) at p * tensor_size + t.
+};
+
+/// Bytes of the files of these ranks, distrib_optim.pt too.
+uint64_t rank_file_bytes(const CheckpointFolder& folder);
+
+/// Tensors may be views that repeat what files hold; kResourceExhausted where reading
+/// `tensor_bytes` of them is out of proportion to `file_bytes`.
+Status check_tensor_bytes(const std::string& where, uint64_t tensor_bytes, uint64_t file_bytes);
+
+/// Opens the rank files of a folder in the mp_rank format (or the one file of a single rank),
+/// counted against the parallel sizes in the first file's args, or where it has none against the
+/// folders' names. kNotFound: ranks missing, all named. kCorruption: folders of more ranks, or
+/// files that disagree about iteration, version or sizes. kUnsupported: other formats, expert
+/// parallelism.
+Result<RankFiles> open_rank_files(const CheckpointFolder& folder);
+
+}  // namespace meg::checkpoint

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "libmeg/checkpoint/dialects/mp_rank/internal/rank_model.h"
+#include "libmeg/checkpoint/dialects/mp_rank/megatron_checkpoint.h"
+
+namespace meg::checkpoint {
+
+/// A parameter of a rank as its optimizer sees it: all chunks in order, the tied copy included.
+struct OptimizedParameter {
+  std::string flat_name;
+  const TensorView* weight = nullptr;
+  bool is_embedding_or_output = false;  ///< What --decoupled-lr is for.
+};
+
+/// The state that one rank's optimizer keeps for one parameter.
+struct RankState {
+  ParamGroupKind group = ParamGroupKind::kDecay;
+  /// kind ("fp32_param", "exp_avg", ...) and tensor of the weight's shape.
+  std::vector<std::pair<std::string, TensorView>> tensors;
+  std::vector<std::pair<std::string, PickleId>> other;
+};
+
+/// One rank's optimizer, its ids resolved to parameters.
+struct RankOptimizer {
+  OptimizerLayout layout;         ///< Groups are of this rank's file alone, in its order.
+  std::vector<RankState> states;  ///< As the parameters given.
+};
+
+/// A parameter of a rank as its optimizer sees it.
+OptimizedParameter optimized_parameter(const RankEntry& entry);
+
+/// Reads `optimizer` of a rank's file. Ids run on over the groups; a group's parameters follow in
+/// named_parameters() order, so they are told by the group's kind and checked against shapes.
+/// kCorruption where ids, counts or shapes do not fit the parameters; kUnsupported for groups that
+/// cannot be told apart.
+Result<RankOptimizer> read_rank_optimizer(const TorchFile& file,
+                                          std::span<const OptimizedParameter> parameters);
+
+}  // namespace meg::checkpoint

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "libmeg/checkpoint/container/torch_file/torch_file.h"
+
+namespace meg::checkpoint {
+
+/// Whether a top-level key holds random number generators' states: `rng_state`, or one of the five
+/// keys that files of before 2022 had in its place.
+bool is_rng_key(std::string_view key);
+
+/// The states of random number generators that a rank's file keeps: name ("rng_state",
+/// "rng_state[0]", "rng_state[0].torch_rng_state") and node, in the file's order.
+std::vector<std::pair<std::string, PickleId>> rng_entries(const TorchFile& file);
+
+}  // namespace meg::checkpoint

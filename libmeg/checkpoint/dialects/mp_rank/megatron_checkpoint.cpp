@@ -1,0 +1,135 @@
+#include "libmeg/checkpoint/dialects/mp_rank/megatron_checkpoint.h"
+
+#include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_args.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_reader.h"
+
+namespace meg::checkpoint {
+
+std::string_view optimizer_form_text(OptimizerForm form) {
+  switch (form) {
+    case OptimizerForm::kNone:
+      return "none";
+    case OptimizerForm::kFp32:
+      return "fp32";
+    case OptimizerForm::kMixedPrecision:
+      return "mixed precision";
+    case OptimizerForm::kDistributed:
+      return "distributed";
+  }
+  return "";
+}
+
+std::string_view param_group_text(ParamGroupKind kind) {
+  switch (kind) {
+    case ParamGroupKind::kDecay:
+      return "with weight decay";
+    case ParamGroupKind::kDecoupled:
+      return "with decoupled learning rate";
+    case ParamGroupKind::kNoDecay:
+      return "without weight decay";
+  }
+  return "";
+}
+
+const ParamGroup* OptimizerLayout::group(ParamGroupKind kind, bool is_empty) const {
+  const ParamGroup* found = nullptr;
+  for (const ParamGroup& candidate : groups) {
+    if (candidate.kind != kind) continue;
+    if ((candidate.parameters == 0) == is_empty) return &candidate;
+    if (found == nullptr) found = &candidate;
+  }
+  return found;
+}
+
+const LogicalTensor* LogicalParameter::tensor(std::string_view kind) const {
+  for (const LogicalTensor& candidate : tensors) {
+    if (candidate.kind == kind) return &candidate;
+  }
+  return nullptr;
+}
+
+Result<MegatronCheckpoint> MegatronCheckpoint::open(const CheckpointFolder& folder,
+                                                    const OpenCheckpointOptions& options) {
+  MEG_ASSIGN_OR_RETURN(model::ParameterTable table, model::ParameterTable::gpt());
+  if (!options.param_rules.empty()) {
+    MEG_RETURN_IF_ERROR(table.add_rules(options.param_rules, options.param_rules_name));
+  }
+  return CheckpointReader(folder, options, std::move(table)).read();
+}
+
+MegatronCheckpoint::MegatronCheckpoint(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+MegatronCheckpoint::MegatronCheckpoint(MegatronCheckpoint&&) noexcept = default;
+MegatronCheckpoint& MegatronCheckpoint::operator=(MegatronCheckpoint&&) noexcept = default;
+MegatronCheckpoint::~MegatronCheckpoint() = default;
+
+const CheckpointFolder& MegatronCheckpoint::folder() const { return state_->folder; }
+
+const model::GptConfig& MegatronCheckpoint::config() const { return state_->config; }
+
+const model::ParameterTable& MegatronCheckpoint::table() const { return state_->table; }
+
+int64_t MegatronCheckpoint::tensor_model_parallel_size() const { return state_->tensor_size; }
+
+int64_t MegatronCheckpoint::pipeline_model_parallel_size() const { return state_->pipeline_size; }
+
+int64_t MegatronCheckpoint::virtual_pipeline_model_parallel_size() const {
+  return state_->virtual_size;
+}
+
+model::NameFamily MegatronCheckpoint::family() const { return state_->family; }
+
+bool MegatronCheckpoint::norm_spelling_is_short() const { return state_->norm_spelling_is_short; }
+
+double MegatronCheckpoint::checkpoint_version() const { return state_->version; }
+
+std::optional<int64_t> MegatronCheckpoint::iteration() const { return state_->iteration; }
+
+std::span<const RankFile> MegatronCheckpoint::files() const { return state_->files; }
+
+int MegatronCheckpoint::file_index(int64_t tensor_rank, int64_t pipeline_rank) const {
+  return static_cast<int>(pipeline_rank * state_->tensor_size + tensor_rank);
+}
+
+std::optional<PickleId> MegatronCheckpoint::args(int file) const {
+  const TorchFile& rank = *state_->files[static_cast<size_t>(file)].file;
+  return rank.graph().find(rank.root(), "args");
+}
+
+namespace {
+
+std::optional<PickleId> find_arg_of_first(const MegatronCheckpoint& checkpoint,
+                                          std::string_view name) {
+  const std::optional<PickleId> fields = checkpoint.args(0);
+  if (!fields.has_value()) return std::nullopt;
+  return find_arg(checkpoint.files()[0].file->graph(), *fields, name);
+}
+
+}  // namespace
+
+std::optional<megatron::FieldValue> MegatronCheckpoint::arg(std::string_view name) const {
+  const std::optional<PickleId> value = find_arg_of_first(*this, name);
+  return value.has_value() ? field_value(state_->files[0].file->graph(), *value) : std::nullopt;
+}
+
+std::optional<megatron::FieldValue> MegatronCheckpoint::described_arg(std::string_view name) const {
+  const std::optional<PickleId> value = find_arg_of_first(*this, name);
+  if (!value.has_value()) return std::nullopt;
+  return arg_field(state_->files[0].file->graph(), *value);
+}
+
+std::span<const LogicalParameter> MegatronCheckpoint::parameters() const {
+  return state_->parameters;
+}
+
+const LogicalParameter* MegatronCheckpoint::tied_copy() const {
+  return state_->tied_copy.has_value() ? &*state_->tied_copy : nullptr;
+}
+
+std::span<const ExtraState> MegatronCheckpoint::extra_states() const {
+  return state_->extra_states;
+}
+
+const OptimizerLayout& MegatronCheckpoint::optimizer() const { return state_->optimizer; }
+
+}  // namespace meg::checkpoint

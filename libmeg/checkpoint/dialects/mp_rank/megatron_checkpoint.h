@@ -1,0 +1,189 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "libmeg/checkpoint/container/torch_file/torch_file.h"
+#include "libmeg/checkpoint/dialects/mp_rank/checkpoint_folder.h"
+#include "libmeg/model/gpt_config.h"
+#include "libmeg/model/parameter_table.h"
+#include "libmeg/model/shard_axes.h"
+
+namespace meg::checkpoint {
+
+/// A tensor of one rank's file.
+struct SourceTensor {
+  int file = 0;  ///< Index into MegatronCheckpoint::files().
+  TensorView view;
+};
+
+/// One kind of state of a parameter, cut over the tensor-parallel ranks.
+struct LogicalTensor {
+  /// "weight"; "fp32_param" (the fp32 master of a 16-bit weight), or the key of Adam's state:
+  /// "exp_avg", "exp_avg_sq".
+  std::string kind;
+  DType dtype = DType::kFloat32;
+  std::vector<SourceTensor> shards;  ///< By tensor-parallel rank, all of them, replicated ones too.
+};
+
+/// Which of an optimizer's param_groups a parameter stands in, in core 0.16's order of the groups.
+enum class ParamGroupKind : uint8_t {
+  kDecay,      ///< Weight decay: matrices; with --apply-wd-to-qk-layernorm the norms of the heads.
+  kDecoupled,  ///< With --decoupled-lr: the embedding and the output layer.
+  kNoDecay,    ///< No weight decay.
+};
+
+/// "with weight decay", "with decoupled learning rate" or "without weight decay".
+std::string_view param_group_text(ParamGroupKind kind);
+
+/// A parameter of the whole model with all of its state, wherever the pieces lie.
+struct LogicalParameter {
+  std::string name;       ///< Canonical name with the layer's number in the whole model.
+  std::string canonical;  ///< The same with {} for the number.
+  std::string spelling;   ///< The source's flat spelling with {} for the number.
+  std::optional<int64_t> layer;
+  model::Partition partition = model::Partition::kReplicated;
+  model::Placement placement = model::Placement::kLayer;
+  std::vector<int64_t> shape;  ///< Merged, vocabulary padded as in the source.
+  model::ShardAxes axes;
+  ParamGroupKind group = ParamGroupKind::kDecay;
+  int64_t stage = 0;  ///< Where the source holds it.
+  int64_t chunk = 0;
+  std::vector<LogicalTensor> tensors;  ///< The weight first.
+  /// What else the optimizer keeps for it (a `step` tensor, say): key and node in the file of
+  /// tensor rank 0 of `stage`.
+  std::vector<std::pair<std::string, PickleId>> other_state;
+
+  /// nullptr where there is none of this kind.
+  const LogicalTensor* tensor(std::string_view kind) const;
+};
+
+/// State that is no parameter but lies among them: `..._extra_state`.
+struct ExtraState {
+  std::string spelling;          ///< Flat, with {} for the layer's number.
+  std::optional<int64_t> layer;  ///< In the whole model.
+  int64_t stage = 0, chunk = 0;
+  std::vector<PickleId> nodes;  ///< By tensor-parallel rank, in files (rank, stage).
+};
+
+enum class OptimizerForm : uint8_t {
+  kNone,
+  kFp32,            ///< optimizer = {state, param_groups}
+  kMixedPrecision,  ///< optimizer = {optimizer: {...}, fp32_from_fp16_params, grad_scaler}
+  kDistributed,     ///< Only param_groups here, the rest in distrib_optim.pt.
+};
+
+/// "none", "fp32", "mixed precision" or "distributed".
+std::string_view optimizer_form_text(OptimizerForm form);
+
+/// One of the param_groups of a rank.
+struct ParamGroup {
+  ParamGroupKind kind = ParamGroupKind::kDecay;
+  int file = 0;           ///< Index into MegatronCheckpoint::files().
+  PickleId node = 0;      ///< Its dict there.
+  size_t parameters = 0;  ///< How many it has.
+};
+
+/// How a checkpoint's optimizer is written, so that a reshaped one can be written alike.
+struct OptimizerLayout {
+  OptimizerForm form = OptimizerForm::kNone;
+  std::string inner_key = "optimizer";                ///< Or optimizer_state_dict.
+  std::string masters_key = "fp32_from_fp16_params";  ///< Or fp32_from_fp16.
+  bool has_state = false;  ///< False where it was saved before the first step: `state` is empty.
+  std::vector<ParamGroup> groups;  ///< Of all files.
+  /// core 0.6 to 0.15: a stage's groups stand in the order in which its parameters first need them;
+  /// before and since: decay first, always.
+  bool groups_by_first_appearance = false;
+  /// Since core 0.14: ranks have every group that any rank has, though it be empty there.
+  bool keeps_empty_groups = false;
+
+  /// The first group of a kind that has parameters (or has none, where is_empty), else the first of
+  /// that kind; nullptr where no rank has one.
+  const ParamGroup* group(ParamGroupKind kind, bool is_empty = false) const;
+};
+
+/// One rank's open file.
+struct RankFile {
+  int64_t tensor_rank = 0;
+  int64_t pipeline_rank = 0;
+  std::string folder_name;  ///< mp_rank_00_001
+  std::shared_ptr<const TorchFile> file;
+};
+
+struct OpenCheckpointOptions {
+  /// Rows for ParameterTable::add_rules, and their file's name.
+  std::string param_rules, param_rules_name;
+  /// Fields for checkpoints without args (--num-layers, --hidden-size ...); asked where args lack
+  /// one.
+  megatron::FieldLookup fallback;
+  /// Leaves the optimizer out, so that forms which are not supported yet do not hinder.
+  bool ignore_optimizer = false;
+};
+
+/// A Megatron checkpoint in mp_rank folders, opened by metadata alone and seen as one whole model:
+/// parameters by name with the layer's number in the model, each a list of views into the rank
+/// files. Holds for legacy and mcore names, fp32 and mixed-precision optimizers, virtual stages.
+class MegatronCheckpoint {
+ public:
+  /// kNotFound: rank files missing (all are named, counted against args). kCorruption: files that
+  /// contradict each other (iteration, sizes in args, names, shapes, optimizer entries).
+  /// kUnsupported, by name: formats and forms that are not read yet, unknown parameters, experts.
+  static Result<MegatronCheckpoint> open(const CheckpointFolder& folder,
+                                         const OpenCheckpointOptions& options = {});
+
+  MegatronCheckpoint(MegatronCheckpoint&&) noexcept;
+  MegatronCheckpoint& operator=(MegatronCheckpoint&&) noexcept;
+  ~MegatronCheckpoint();
+
+  const CheckpointFolder& folder() const;
+  const model::GptConfig& config() const;
+  const model::ParameterTable& table() const;
+
+  int64_t tensor_model_parallel_size() const;
+  int64_t pipeline_model_parallel_size() const;
+  int64_t virtual_pipeline_model_parallel_size() const;  ///< 1: none.
+  model::NameFamily family() const;
+  bool norm_spelling_is_short() const;  ///< Legacy with input_norm for input_layernorm.
+  double checkpoint_version() const;    ///< 0 where the file has none.
+  std::optional<int64_t> iteration() const;
+
+  /// All rank files; file (t, p) has index p * tensor_model_parallel_size() + t.
+  std::span<const RankFile> files() const;
+  int file_index(int64_t tensor_rank, int64_t pipeline_rank) const;
+
+  /// args of a rank's file (argparse.Namespace or dict); nullopt where it has none.
+  std::optional<PickleId> args(int file) const;
+  /// A field of the args of the first file.
+  std::optional<megatron::FieldValue> arg(std::string_view name) const;
+  /// The same of any value: a list as its words, an object (an enum's member, say) as the name of
+  /// its class, so that no arg looks as if it were missing.
+  std::optional<megatron::FieldValue> described_arg(std::string_view name) const;
+
+  /// Embedding, layers ascending, final norm, output layer. Within a layer: the source's order. The
+  /// tied copy of the embedding on the last stage is not among them.
+  std::span<const LogicalParameter> parameters() const;
+
+  /// word_embeddings_for_head (or a tied output_layer) of the last stage.
+  const LogicalParameter* tied_copy() const;
+
+  std::span<const ExtraState> extra_states() const;
+  const OptimizerLayout& optimizer() const;
+
+ private:
+  friend class CheckpointReader;
+  struct State;
+  explicit MegatronCheckpoint(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+/// Reads elements of a logical tensor merged and without row padding: [first, first + count) in
+/// row-major order of ShardAxes::sizes. For digests, comparisons and statistics; shards are read
+/// with pread.
+Status read_merged(const MegatronCheckpoint& checkpoint, const LogicalParameter& parameter,
+                   const LogicalTensor& tensor, int64_t first, std::span<std::byte> into);
+
+}  // namespace meg::checkpoint

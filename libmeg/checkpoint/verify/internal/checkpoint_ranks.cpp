@@ -1,0 +1,306 @@
+#include "libmeg/checkpoint/verify/internal/checkpoint_ranks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_args.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_config.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_contents.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/rank_files.h"
+
+namespace meg::checkpoint {
+namespace {
+
+/// Sizes that no cluster has are refused before anything is multiplied or listed by them.
+constexpr int64_t kMostRanks = 1 << 20;
+/// Missing rank files that are reported one by one; the rest is counted with the last of them.
+constexpr int64_t kMostNamedRanks = 64;
+
+class RankReader {
+ public:
+  RankReader(const CheckpointFolder& folder, const OpenCheckpointOptions& options,
+             model::ParameterTable table, CheckpointReport* report)
+      : folder_(folder),
+        options_(options),
+        report_(*report),
+        budget_(rank_file_bytes(folder)),
+        found_(std::move(table)) {}
+
+  Result<CheckpointRanks> read() {
+    for (const RankFolder& rank : folder_.ranks) open(rank);
+    if (!found_.ranks.empty()) {
+      MEG_RETURN_IF_ERROR(read_sizes());
+      read_config();
+    }
+    place_ranks();
+    for (RankContent& rank : found_.ranks) {
+      const bool is_known = read_model(&rank);
+      if (is_known && !options_.ignore_optimizer) read_optimizer(&rank);
+    }
+    const RankContent* first = found_.of_stage(0);
+    if (first != nullptr && found_.config.has_value()) {
+      infer_gated_linear_unit(first->model->chunks.front(), found_.tensor_size, &*found_.config);
+    }
+    return std::move(found_);
+  }
+
+ private:
+  void add_problem(CheckpointProblem problem) { report_.problems.push_back(std::move(problem)); }
+
+  void open(const RankFolder& folder);
+  Status read_sizes();
+  void read_config();
+  void place_ranks();
+  void check_missing();
+  /// Whether every parameter is known, so that the optimizer's can be told.
+  bool read_model(RankContent* rank);
+  void read_optimizer(RankContent* rank);
+
+  const CheckpointFolder& folder_;
+  const OpenCheckpointOptions& options_;
+  CheckpointReport& report_;
+  PickleBudget budget_;
+  CheckpointRanks found_;
+};
+
+void RankReader::open(const RankFolder& folder) {
+  Result<TorchFile> file = TorchFile::open(folder.file, &budget_);
+  if (!file.has_value()) {
+    return add_problem(problem_of(CheckpointCheck::kFile, folder.file, file.error()));
+  }
+  RankContent rank;
+  rank.folder_name = folder.name;
+  rank.has_distrib_optim = folder.has_distrib_optim;
+  rank.file = std::make_shared<const TorchFile>(std::move(*file));
+  rank.args = rank.top("args");
+  report_.bytes += static_cast<int64_t>(rank.file->size());
+  found_.ranks.push_back(std::move(rank));
+  if (!folder.has_distrib_optim) return;
+  const std::string path =
+      (std::filesystem::path(folder.file).parent_path() / kDistribOptimFile).string();
+  Result<TorchFile> distributed = TorchFile::open(path, &budget_);
+  if (!distributed.has_value()) {
+    return add_problem(problem_of(CheckpointCheck::kFile, path, distributed.error()));
+  }
+  report_.bytes += static_cast<int64_t>(distributed->size());
+  found_.other_files.push_back(std::make_shared<const TorchFile>(std::move(*distributed)));
+}
+
+/// The parallel sizes: args' of the first readable rank, else as many as the folders' names say.
+Status RankReader::read_sizes() {
+  const RankContent& first = found_.ranks.front();
+  int64_t most_tensor = 0;
+  int64_t most_pipeline = 0;
+  for (const RankFolder& rank : folder_.ranks) {
+    most_tensor = std::max<int64_t>(most_tensor, rank.numbers[0]);
+    if (rank.numbers.size() > 1) most_pipeline = std::max<int64_t>(most_pipeline, rank.numbers[1]);
+  }
+  const auto size = [&](std::string_view name) -> std::optional<int64_t> {
+    if (!first.args.has_value()) return std::nullopt;
+    return int_arg(first.file->graph(), *first.args, name);
+  };
+  for (const char* name : {"expert_model_parallel_size", "num_experts"}) {
+    if (size(name).value_or(1) > 1) {
+      return make_error(StatusCode::kUnsupported, "{}: experts ({} {}) are not supported yet",
+                        first.file->path(), name, *size(name));
+    }
+  }
+  std::optional<int64_t> tensor = size("tensor_model_parallel_size");
+  if (!tensor.has_value()) tensor = size("model_parallel_size");
+  found_.tensor_size = tensor.value_or(most_tensor + 1);
+  found_.pipeline_size = size("pipeline_model_parallel_size").value_or(most_pipeline + 1);
+  if (found_.tensor_size < 1 || found_.pipeline_size < 1 || found_.tensor_size > kMostRanks ||
+      found_.pipeline_size > kMostRanks / found_.tensor_size) {
+    add_problem(
+        {.check = CheckpointCheck::kSizes,
+         .file = first.file->path(),
+         .tensor = "args",
+         .expected = "parallel sizes above 0",
+         .found = fmt::format("tensor {}, pipeline {}", found_.tensor_size, found_.pipeline_size)});
+    found_.tensor_size = most_tensor + 1;
+    found_.pipeline_size = most_pipeline + 1;
+  }
+  return Status();
+}
+
+void RankReader::read_config() {
+  const RankContent& first = found_.ranks.front();
+  Result<model::GptConfig> config = read_checkpoint_config(*first.file, options_.fallback);
+  if (config.has_value()) {
+    found_.config = *std::move(config);
+  } else if (first.args.has_value()) {
+    add_problem({.check = CheckpointCheck::kSizes,
+                 .file = first.file->path(),
+                 .tensor = "args",
+                 .found = config.error().message()});
+  } else {
+    report_.notes.push_back(fmt::format("{}: no args: shapes were not checked ({})",
+                                        first.file->path(), config.error().message()));
+  }
+  const std::optional<PickleId> version = first.top("checkpoint_version");
+  found_.version = version.has_value() ? first.file->graph().as_number(*version).value_or(0) : 0;
+}
+
+/// Gives every rank its numbers, reports folders that are missing and those that do not belong.
+void RankReader::place_ranks() {
+  if (found_.ranks.empty()) return;
+  std::unordered_map<std::string, std::pair<int64_t, int64_t>> places;
+  for (int64_t p = 0; p < found_.pipeline_size; ++p) {
+    for (int64_t t = 0; t < found_.tensor_size; ++t) {
+      places[rank_folder_name(t, p, found_.pipeline_size)] = {p, t};
+    }
+  }
+  if (folder_.format == CheckpointFormat::kSingleFile) {
+    // One rank for itself; its folder's name says which, where it has one.
+    places.emplace(folder_.ranks.front().name, std::pair(0, 0));
+  } else {
+    check_missing();
+  }
+  for (const RankFolder& rank : folder_.ranks) {
+    if (places.count(rank.name) > 0) continue;
+    add_problem({.check = CheckpointCheck::kRankFiles,
+                 .file = rank.file,
+                 .expected = fmt::format("{} rank files (tensor {} x pipeline {} in args)",
+                                         places.size(), found_.tensor_size, found_.pipeline_size),
+                 .found = "one more",
+                 .likely_cause = "it belongs to another checkpoint"});
+  }
+  std::erase_if(found_.ranks, [&](RankContent& rank) {
+    const auto place = places.find(rank.folder_name);
+    if (place == places.end()) return true;
+    rank.pipeline_rank = place->second.first;
+    rank.tensor_rank = place->second.second;
+    return false;
+  });
+  std::sort(found_.ranks.begin(), found_.ranks.end(),
+            [](const RankContent& a, const RankContent& b) {
+              return std::pair(a.pipeline_rank, a.tensor_rank) <
+                     std::pair(b.pipeline_rank, b.tensor_rank);
+            });
+}
+
+void RankReader::check_missing() {
+  std::set<std::string_view> present;
+  for (const RankFolder& rank : folder_.ranks) present.insert(rank.name);
+  int64_t missing = 0;
+  for (int64_t p = 0; p < found_.pipeline_size; ++p) {
+    for (int64_t t = 0; t < found_.tensor_size; ++t) {
+      const std::string name = rank_folder_name(t, p, found_.pipeline_size);
+      if (present.count(name) > 0) continue;
+      if (++missing > kMostNamedRanks) {
+        ++report_.problems.back().count;
+        continue;
+      }
+      add_problem(
+          {.check = CheckpointCheck::kRankFiles,
+           .file = (std::filesystem::path(folder_.folder) / name / "model_optim_rng.pt").string(),
+           .expected = fmt::format("{} rank files (tensor {} x pipeline {} in args)",
+                                   found_.tensor_size * found_.pipeline_size, found_.tensor_size,
+                                   found_.pipeline_size),
+           .found = "no such file",
+           .likely_cause = "saving or converting ended before this rank was written"});
+    }
+  }
+}
+
+bool RankReader::read_model(RankContent* rank) {
+  std::vector<std::string> unknown;
+  Result<RankModel> model = read_rank_model(*rank->file, found_.table, &unknown);
+  if (!model.has_value()) {
+    add_problem(problem_of(CheckpointCheck::kNames, rank->file->path(), model.error()));
+    return false;
+  }
+  for (const std::string& name : unknown) {
+    add_problem({.check = CheckpointCheck::kNames,
+                 .file = rank->file->path(),
+                 .tensor = name,
+                 .expected = "a parameter of GPT",
+                 .found = "a name that no rule knows",
+                 .likely_cause = "a layer of your own: describe it in a file for --param-rules"});
+  }
+  rank->model = std::move(*model);
+  for (const std::vector<RankEntry>& chunk : rank->model->chunks) {
+    auto& places = rank->places.emplace_back();
+    for (size_t e = 0; e < chunk.size(); ++e) {
+      const RankEntry& entry = chunk[e];
+      const bool is_parameter = !entry.match.is_extra_state && entry.tensor != nullptr;
+      places[entry.flat_name] = {e, is_parameter ? rank->parameters.size() : SIZE_MAX};
+      if (!is_parameter) continue;
+      rank->parameters.push_back(optimized_parameter(entry));
+    }
+  }
+  return unknown.empty();
+}
+
+void RankReader::read_optimizer(RankContent* rank) {
+  Result<RankOptimizer> optimizer = read_rank_optimizer(*rank->file, rank->parameters);
+  if (optimizer.has_value()) {
+    rank->optimizer = std::move(*optimizer);
+  } else if (optimizer.error().code() == StatusCode::kUnsupported) {
+    report_.notes.push_back(optimizer.error().message() + "; not checked");
+  } else {
+    add_problem(problem_of(CheckpointCheck::kOptimizer, rank->file->path(), optimizer.error()));
+  }
+}
+
+}  // namespace
+
+std::optional<PickleId> RankContent::top(std::string_view key) const {
+  return file->graph().find(file->root(), key);
+}
+
+const RankEntry* RankContent::entry(size_t chunk, std::string_view flat_name) const {
+  if (chunk >= places.size()) return nullptr;
+  const auto place = places[chunk].find(flat_name);
+  return place == places[chunk].end() ? nullptr : &model->chunks[chunk][place->second.first];
+}
+
+const RankState* RankContent::state(size_t chunk, const RankEntry& entry) const {
+  if (!optimizer.has_value() || chunk >= places.size()) return nullptr;
+  const auto place = places[chunk].find(entry.flat_name);
+  if (place == places[chunk].end()) return nullptr;
+  const size_t index = place->second.second;
+  return index < optimizer->states.size() ? &optimizer->states[index] : nullptr;
+}
+
+const RankContent* CheckpointRanks::of_stage(int64_t stage) const {
+  for (const RankContent& rank : ranks) {
+    if (rank.pipeline_rank == stage && rank.model.has_value()) return &rank;
+  }
+  return nullptr;
+}
+
+const RankContent* CheckpointRanks::find(int64_t tensor_rank, int64_t stage) const {
+  for (const RankContent& rank : ranks) {
+    if (rank.tensor_rank == tensor_rank && rank.pipeline_rank == stage) return &rank;
+  }
+  return nullptr;
+}
+
+size_t CheckpointRanks::chunks() const {
+  for (const RankContent& rank : ranks) {
+    if (rank.model.has_value()) return rank.model->chunks.size();
+  }
+  return 0;
+}
+
+bool CheckpointRanks::is_tied_copy(const RankEntry& entry) const {
+  return entry.match.placement == model::Placement::kOutput && entry.tensor != nullptr &&
+         entry.match.partition == model::Partition::kVocabulary && config.has_value() &&
+         !config->untie_embeddings_and_output_weights;
+}
+
+Result<CheckpointRanks> read_checkpoint_ranks(const CheckpointFolder& folder,
+                                              const OpenCheckpointOptions& options,
+                                              CheckpointReport* report) {
+  MEG_ASSIGN_OR_RETURN(model::ParameterTable table, model::ParameterTable::gpt());
+  if (!options.param_rules.empty()) {
+    MEG_RETURN_IF_ERROR(table.add_rules(options.param_rules, options.param_rules_name));
+  }
+  return RankReader(folder, options, std::move(table), report).read();
+}
+
+}  // namespace meg::checkpoint

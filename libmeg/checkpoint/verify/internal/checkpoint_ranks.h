@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "libmeg/checkpoint/container/torch_file/torch_file.h"
+#include "libmeg/checkpoint/dialects/mp_rank/checkpoint_folder.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/rank_model.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/rank_optimizer.h"
+#include "libmeg/checkpoint/verify/checkpoint_problem.h"
+#include "libmeg/checkpoint/verify/verify_checkpoint.h"
+#include "libmeg/model/gpt_config.h"
+
+namespace meg::checkpoint {
+
+/// One rank's file as far as it could be read.
+struct RankContent {
+  std::string folder_name;
+  bool has_distrib_optim = false;  ///< distrib_optim.pt lies beside the file.
+  int64_t tensor_rank = 0;
+  int64_t pipeline_rank = 0;
+  std::shared_ptr<const TorchFile> file;
+  std::optional<PickleId> args;
+  std::optional<RankModel> model;
+  /// The parameters of all chunks in order, and what the optimizer keeps for each.
+  std::vector<OptimizedParameter> parameters;
+  std::optional<RankOptimizer> optimizer;
+  /// Of every chunk, by flat name: the place among its entries and among `parameters` (extra state
+  /// has none there and says SIZE_MAX).
+  std::vector<std::unordered_map<std::string_view, std::pair<size_t, size_t>>> places;
+
+  /// A value at the file's top level.
+  std::optional<PickleId> top(std::string_view key) const;
+  /// An entry of a chunk of the model; nullptr where there is none.
+  const RankEntry* entry(size_t chunk, std::string_view flat_name) const;
+  /// What the optimizer keeps for an entry of that chunk; nullptr where nothing is known of it.
+  const RankState* state(size_t chunk, const RankEntry& entry) const;
+};
+
+/// The ranks of a checkpoint, each by itself: nothing has been compared yet.
+struct CheckpointRanks {
+  explicit CheckpointRanks(model::ParameterTable rules) : table(std::move(rules)) {}
+
+  model::ParameterTable table;
+  std::vector<RankContent> ranks;  ///< Those that could be opened, by stage and tensor rank.
+  std::vector<std::shared_ptr<const TorchFile>> other_files;  ///< distrib_optim.pt
+  int64_t tensor_size = 1, pipeline_size = 1;
+  std::optional<model::GptConfig> config;  ///< From the first rank's args.
+  double version = 0;
+
+  /// The first readable rank of a stage, or nullptr.
+  const RankContent* of_stage(int64_t stage) const;
+  const RankContent* find(int64_t tensor_rank, int64_t stage) const;
+  /// Virtual stages of the first rank that has a model; 0 where none has.
+  size_t chunks() const;
+  /// Whether an entry is the last stage's copy of the embedding.
+  bool is_tied_copy(const RankEntry& entry) const;
+};
+
+/// Opens every rank file of `folder` and reads its model and optimizer. What cannot be read becomes
+/// a problem or a note of `report`. kUnsupported for experts, kInvalidArgument for rules that
+/// cannot be parsed.
+Result<CheckpointRanks> read_checkpoint_ranks(const CheckpointFolder& folder,
+                                              const OpenCheckpointOptions& options,
+                                              CheckpointReport* report);
+
+}  // namespace meg::checkpoint

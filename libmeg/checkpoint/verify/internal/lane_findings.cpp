@@ -1,0 +1,180 @@
+#include "libmeg/checkpoint/verify/internal/lane_findings.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstring>
+#include <set>
+#include <utility>
+
+#include "libmeg/checkpoint/container/zip/internal/claimed_crc.h"
+#include "libmeg/io/crc32.h"
+
+namespace meg::checkpoint {
+namespace {
+
+bool is_nan(DType dtype, const std::byte* element) {
+  return is_scannable(dtype) && std::isnan(widened_element(dtype, element));
+}
+
+/// Turns findings into problems, storages first: what a damaged one holds is not judged.
+class LaneReporter {
+ public:
+  explicit LaneReporter(const LaneScanOptions& options) : options_(options) {}
+
+  void report_group(const LaneGroup& group, const GroupFindings& findings);
+  void report_storage(const StorageFinding& finding);
+
+  std::vector<CheckpointProblem> take() { return std::move(problems_); }
+
+ private:
+  void report_crc(const TorchFile& file, int storage, uint32_t found, const std::string& name);
+  void report_unreadable(const TorchFile& file, const Status& error);
+  void report_values(const Lane& lane, const LaneFinding& finding);
+  void report_relation(const LaneGroup& group, const LaneRelation& relation,
+                       const RelationFinding& finding);
+
+  bool is_damaged(const Lane& lane) const {
+    return damaged_.count({lane.file.get(), lane.view.storage}) > 0;
+  }
+
+  const LaneScanOptions& options_;
+  std::vector<CheckpointProblem> problems_;
+  std::set<std::pair<const TorchFile*, int>> damaged_;
+  std::set<const TorchFile*> unreadable_;
+};
+
+void LaneReporter::report_group(const LaneGroup& group, const GroupFindings& findings) {
+  if (!findings.status.ok()) return report_unreadable(*group.lanes.front().file, findings.status);
+  if (options_.check_crcs) {
+    for (size_t i = 0; i < group.lanes.size(); ++i) {
+      const Lane& lane = group.lanes[i];
+      if (covers_storage(lane)) {
+        report_crc(*lane.file, lane.view.storage, findings.lanes[i].crc, lane.name);
+      }
+    }
+  }
+  for (size_t i = 0; i < group.lanes.size(); ++i) {
+    if (!is_damaged(group.lanes[i])) report_values(group.lanes[i], findings.lanes[i]);
+  }
+  for (size_t i = 0; i < group.relations.size(); ++i) {
+    report_relation(group, group.relations[i], findings.relations[i]);
+  }
+}
+
+void LaneReporter::report_storage(const StorageFinding& finding) {
+  if (!finding.status.ok()) return report_unreadable(*finding.file, finding.status);
+  report_crc(*finding.file, finding.storage, finding.crc, "");
+}
+
+void LaneReporter::report_crc(const TorchFile& file, int storage, uint32_t found,
+                              const std::string& name) {
+  const TorchStorage& claimed = file.storages()[static_cast<size_t>(storage)];
+  if (found == *claimed.crc || !damaged_.insert({&file, storage}).second) return;
+  problems_.push_back(
+      {.check = CheckpointCheck::kCrc,
+       .file = file.path(),
+       .tensor = name.empty() ? fmt::format("data/{}", claimed.key) : name,
+       .expected = fmt::format("CRC-32 {:08x} of {} bytes", *claimed.crc, claimed.bytes),
+       .found = fmt::format("{:08x}", found),
+       .likely_cause = "bytes changed after the file was written; torch.load does not notice"});
+}
+
+void LaneReporter::report_unreadable(const TorchFile& file, const Status& error) {
+  if (!unreadable_.insert(&file).second) return;
+  problems_.push_back(problem_of(CheckpointCheck::kFile, file.path(), error));
+}
+
+void LaneReporter::report_values(const Lane& lane, const LaneFinding& finding) {
+  const FloatScan& floats = finding.floats;
+  if (options_.check_finite && floats.not_finite > 0) {
+    problems_.push_back({.check = CheckpointCheck::kNotFinite,
+                         .file = lane.file->path(),
+                         .tensor = lane.name,
+                         .index = index_of(floats.first_not_finite, lane.view.shape),
+                         .expected = "a finite number",
+                         .found = finding.not_finite_text,
+                         .count = floats.not_finite,
+                         .likely_cause = "training diverged before this was saved"});
+  }
+  if (lane.non_negative && floats.negative > 0) {
+    problems_.push_back({.check = CheckpointCheck::kNegative,
+                         .file = lane.file->path(),
+                         .tensor = lane.name,
+                         .index = index_of(floats.first_negative, lane.view.shape),
+                         .expected = "0 or more, a mean of squares",
+                         .found = finding.negative_text,
+                         .count = floats.negative});
+  }
+}
+
+void LaneReporter::report_relation(const LaneGroup& group, const LaneRelation& relation,
+                                   const RelationFinding& finding) {
+  const Lane& first = group.lanes[relation.first];
+  const Lane& second = group.lanes[relation.second];
+  if (finding.count == 0 || is_damaged(first) || is_damaged(second)) return;
+  const bool rounded = relation.kind == LaneRelation::Kind::kRounded;
+  const std::string whose =
+      rounded ? fmt::format("{}, its master rounded", finding.expected)
+              : fmt::format("{} as in {}{}", finding.expected, first.file->path(),
+                            first.name == second.name ? "" : fmt::format(" ({})", first.name));
+  problems_.push_back({.check = relation.check,
+                       .file = second.file->path(),
+                       .tensor = second.name,
+                       .index = index_of(finding.first, second.view.shape),
+                       .expected = whose,
+                       .found = finding.found,
+                       .count = finding.count,
+                       .likely_cause = relation.likely_cause});
+}
+
+}  // namespace
+
+void LaneFinding::append(const LaneFinding& next, uint64_t bytes_of_next) {
+  if (floats.not_finite == 0) not_finite_text = next.not_finite_text;
+  if (floats.negative == 0) negative_text = next.negative_text;
+  floats.add(next.floats);
+  crc = io::crc32_combine(crc, next.crc, bytes_of_next);
+}
+
+void RelationFinding::append(const RelationFinding& next) {
+  if (count == 0) {
+    *this = next;
+  } else {
+    count += next.count;
+  }
+}
+
+bool covers_storage(const Lane& lane) { return claimed_crc(*lane.file, lane.view).has_value(); }
+
+RelationFinding compare_runs(DType dtype, std::span<const std::byte> expected,
+                             std::span<const std::byte> found, int64_t first_element) {
+  RelationFinding finding;
+  if (found.empty() || std::memcmp(expected.data(), found.data(), found.size()) == 0) {
+    return finding;
+  }
+  const auto size = static_cast<size_t>(dtype_size(dtype));
+  for (size_t at = 0; at < found.size(); at += size) {
+    const std::byte* a = expected.data() + at;
+    const std::byte* b = found.data() + at;
+    if (std::memcmp(a, b, size) == 0 || (is_nan(dtype, a) && is_nan(dtype, b))) continue;
+    if (finding.count++ == 0) {
+      finding.first = first_element + static_cast<int64_t>(at / size);
+      finding.expected = element_text(dtype, a);
+      finding.found = element_text(dtype, b);
+    }
+  }
+  return finding;
+}
+
+std::vector<CheckpointProblem> lane_problems(std::span<const LaneGroup> groups,
+                                             std::span<const GroupFindings> findings,
+                                             std::span<const StorageFinding> storages,
+                                             const LaneScanOptions& options) {
+  LaneReporter reporter(options);
+  for (size_t i = 0; i < groups.size(); ++i) reporter.report_group(groups[i], findings[i]);
+  for (const StorageFinding& storage : storages) reporter.report_storage(storage);
+  return reporter.take();
+}
+
+}  // namespace meg::checkpoint

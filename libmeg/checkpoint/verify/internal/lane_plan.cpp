@@ -1,0 +1,201 @@
+#include "libmeg/checkpoint/verify/internal/lane_plan.h"
+
+#include <fmt/format.h>
+
+namespace meg::checkpoint {
+namespace {
+
+constexpr std::string_view kDriftCause =
+    "replicas that drifted apart in training; Megatron's tools take tensor rank 0's";
+constexpr std::string_view kTiedCause =
+    "the copies drifted apart in training, or one of them was edited; Megatron's tools take the "
+    "first stage's";
+
+/// A parameter on one rank.
+struct Member {
+  const RankContent* rank = nullptr;
+  const RankEntry* entry = nullptr;
+  size_t chunk = 0;
+  CheckpointCheck check = CheckpointCheck::kReplicas;  ///< Of its likeness to the first member.
+};
+
+class LanePlanner {
+ public:
+  explicit LanePlanner(const CheckpointRanks& ranks) : ranks_(ranks) {}
+
+  std::vector<LaneGroup> plan();
+
+ private:
+  void add_parameter(const RankContent& first, size_t chunk, const RankEntry& entry);
+  void add_tied_copies(int64_t tensor_rank, std::vector<Member>* members) const;
+  void add_members(const std::vector<Member>& members);
+  void add_weights(const std::vector<Member>& members);
+  void add_state(const std::vector<Member>& members, const std::string& kind);
+  bool embedding_is_readable(int64_t tensor_rank) const;
+
+  const CheckpointRanks& ranks_;
+  std::vector<LaneGroup> groups_;
+};
+
+Lane lane_of(const Member& member, const TensorView& view, std::string_view kind) {
+  Lane lane;
+  lane.file = member.rank->file;
+  lane.view = view;
+  lane.name = member.entry->flat_name;
+  if (!kind.empty()) lane.name += fmt::format(" {}", kind);
+  lane.non_negative = kind == "exp_avg_sq";
+  return lane;
+}
+
+const TensorView* state_tensor(const Member& member, std::string_view kind) {
+  const RankState* state = member.rank->state(member.chunk, *member.entry);
+  if (state == nullptr) return nullptr;
+  for (const auto& [key, view] : state->tensors) {
+    if (key == kind) return &view;
+  }
+  return nullptr;
+}
+
+bool is_tensor(const RankEntry& entry) {
+  return !entry.match.is_extra_state && entry.tensor != nullptr;
+}
+
+bool is_embedding(const RankEntry& entry) {
+  return entry.match.placement == model::Placement::kEmbedding &&
+         entry.match.partition == model::Partition::kVocabulary;
+}
+
+std::vector<LaneGroup> LanePlanner::plan() {
+  for (int64_t stage = 0; stage < ranks_.pipeline_size; ++stage) {
+    const RankContent* first = ranks_.of_stage(stage);
+    if (first == nullptr) continue;
+    for (size_t c = 0; c < first->model->chunks.size(); ++c) {
+      for (const RankEntry& entry : first->model->chunks[c]) {
+        if (is_tensor(entry)) add_parameter(*first, c, entry);
+      }
+    }
+  }
+  return std::move(groups_);
+}
+
+void LanePlanner::add_parameter(const RankContent& first, size_t chunk, const RankEntry& entry) {
+  std::vector<Member> replicas;
+  for (const RankContent& rank : ranks_.ranks) {
+    if (rank.pipeline_rank != first.pipeline_rank) continue;
+    const RankEntry* found = rank.entry(chunk, entry.flat_name);
+    if (found == nullptr || !is_tensor(*found)) continue;
+    if (ranks_.is_tied_copy(*found) && embedding_is_readable(rank.tensor_rank)) continue;
+    const Member member{.rank = &rank, .entry = found, .chunk = chunk};
+    if (entry.match.partition == model::Partition::kReplicated) {
+      replicas.push_back(member);
+      continue;
+    }
+    std::vector<Member> alone{member};
+    if (is_embedding(entry)) add_tied_copies(rank.tensor_rank, &alone);
+    add_members(alone);
+  }
+  if (!replicas.empty()) add_members(replicas);
+}
+
+/// Whether the embedding's shard of this tensor rank is there for the tied copy to stand beside it.
+bool LanePlanner::embedding_is_readable(int64_t tensor_rank) const {
+  const RankContent* rank = ranks_.find(tensor_rank, 0);
+  if (rank == nullptr || !rank->model.has_value()) return false;
+  for (const std::vector<RankEntry>& chunk : rank->model->chunks) {
+    for (const RankEntry& entry : chunk) {
+      if (is_tensor(entry) && is_embedding(entry)) return true;
+    }
+  }
+  return false;
+}
+
+void LanePlanner::add_tied_copies(int64_t tensor_rank, std::vector<Member>* members) const {
+  const RankContent* last = ranks_.find(tensor_rank, ranks_.pipeline_size - 1);
+  if (last == nullptr || !last->model.has_value()) return;
+  for (size_t c = 0; c < last->model->chunks.size(); ++c) {
+    for (const RankEntry& entry : last->model->chunks[c]) {
+      if (!is_tensor(entry) || !ranks_.is_tied_copy(entry)) continue;
+      members->push_back(
+          {.rank = last, .entry = &entry, .chunk = c, .check = CheckpointCheck::kTiedEmbeddings});
+    }
+  }
+}
+
+/// Members that fit the first one are read beside it, the others by themselves.
+void LanePlanner::add_members(const std::vector<Member>& members) {
+  std::vector<Member> fitting;
+  for (const Member& member : members) {
+    const TensorView& first = *members.front().entry->tensor;
+    const TensorView& view = *member.entry->tensor;
+    if (view.shape == first.shape && view.dtype == first.dtype) {
+      fitting.push_back(member);
+    } else {
+      add_members({member});
+    }
+  }
+  add_weights(fitting);
+  const RankState* state =
+      fitting.front().rank->state(fitting.front().chunk, *fitting.front().entry);
+  if (state == nullptr) return;
+  for (const auto& [kind, view] : state->tensors) {
+    if (kind != "fp32_param") add_state(fitting, kind);
+  }
+}
+
+void relate(const Member& member, size_t first, size_t second, LaneGroup* group) {
+  const bool is_tied = member.check == CheckpointCheck::kTiedEmbeddings;
+  group->relations.push_back({.kind = LaneRelation::Kind::kEqual,
+                              .first = first,
+                              .second = second,
+                              .check = member.check,
+                              .likely_cause = std::string(is_tied ? kTiedCause : kDriftCause)});
+}
+
+void LanePlanner::add_weights(const std::vector<Member>& members) {
+  LaneGroup group;
+  std::optional<size_t> first_master;
+  for (const Member& member : members) {
+    const size_t weight = group.lanes.size();
+    group.lanes.push_back(lane_of(member, *member.entry->tensor, ""));
+    if (weight > 0) relate(member, 0, weight, &group);
+    const TensorView* master = state_tensor(member, "fp32_param");
+    if (master == nullptr || master->dtype != DType::kFloat32) continue;
+    const size_t index = group.lanes.size();
+    group.lanes.push_back(lane_of(member, *master, "fp32_param"));
+    if (first_master.has_value()) {
+      relate(member, *first_master, index, &group);
+    } else {
+      first_master = index;
+    }
+    group.relations.push_back({.kind = LaneRelation::Kind::kRounded,
+                               .first = index,
+                               .second = weight,
+                               .check = CheckpointCheck::kMasters,
+                               .likely_cause = "weights or masters were edited without the other"});
+  }
+  groups_.push_back(std::move(group));
+}
+
+void LanePlanner::add_state(const std::vector<Member>& members, const std::string& kind) {
+  LaneGroup group;
+  for (const Member& member : members) {
+    const TensorView* view = state_tensor(member, kind);
+    if (view == nullptr) continue;
+    const Lane lane = lane_of(member, *view, kind);
+    if (!group.lanes.empty() && group.lanes.front().view.dtype != view->dtype) {
+      groups_.push_back({.lanes = {lane}, .relations = {}});
+      continue;
+    }
+    group.lanes.push_back(lane);
+    if (group.lanes.size() > 1) relate(member, 0, group.lanes.size() - 1, &group);
+  }
+  if (!group.lanes.empty()) groups_.push_back(std::move(group));
+}
+
+}  // namespace
+
+std::vector<LaneGroup> plan_lanes(const CheckpointRanks& ranks) {
+  return LanePlanner(ranks).plan();
+}
+
+}  // namespace meg::checkpoint

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <vector>
+
+#include "libmeg/checkpoint/verify/internal/checkpoint_ranks.h"
+#include "libmeg/checkpoint/verify/internal/lane_scan.h"
+
+namespace meg::checkpoint {
+
+/// Every weight, master and moment of the readable ranks, those together that must be related:
+/// replicas of all tensor ranks, the embedding and its copy on the last stage, 16-bit weights and
+/// their masters. Tensors whose shapes or dtypes contradict each other stay alone.
+std::vector<LaneGroup> plan_lanes(const CheckpointRanks& ranks);
+
+}  // namespace meg::checkpoint

@@ -1,0 +1,227 @@
+#include "libmeg/checkpoint/verify/internal/lane_scan.h"
+
+#include <algorithm>
+#include <set>
+
+#include "libmeg/base/float_convert.h"
+#include "libmeg/checkpoint/verify/internal/lane_findings.h"
+#include "libmeg/checkpoint/verify/internal/parallel_scan.h"
+#include "libmeg/io/crc32.h"
+
+namespace meg::checkpoint {
+namespace {
+
+/// Bytes that one worker reads before it looks at them, all lanes of a group together.
+constexpr int64_t kTileBytes = int64_t{1} << 20;
+constexpr int64_t kLeastTileElements = 1024;
+/// Elements of a group that are one task.
+constexpr int64_t kTaskElements = int64_t{1} << 23;
+
+size_t byte_count(DType dtype, int64_t elements) {
+  return static_cast<size_t>(elements) * static_cast<size_t>(dtype_size(dtype));
+}
+
+/// A stretch of a group's elements.
+struct Task {
+  size_t group = 0;
+  int64_t begin = 0, end = 0;
+  GroupFindings findings;
+};
+
+/// The buffers of one task.
+struct Tiles {
+  std::vector<std::vector<std::byte>> lanes;
+  std::vector<std::byte> rounded;
+};
+
+class LaneScanner {
+ public:
+  LaneScanner(std::span<const LaneGroup> groups,
+              std::span<const std::shared_ptr<const TorchFile>> files,
+              const LaneScanOptions& options);
+
+  Result<std::vector<CheckpointProblem>> run();
+
+ private:
+  void add_group(size_t index);
+  void add_storages(const std::shared_ptr<const TorchFile>& file);
+  Status scan(Task* task, ParallelScan* pieces);
+  Status scan_tile(Task* task, int64_t first, int64_t count, Tiles* tiles);
+  void look_at(const Lane& lane, std::span<const std::byte> run, int64_t first,
+               LaneFinding* finding) const;
+  Status relate(const LaneGroup& group, const LaneRelation& relation,
+                std::span<const std::span<std::byte>> runs, int64_t first, Tiles* tiles,
+                RelationFinding* finding) const;
+  Status sum_storage(StorageFinding* finding, ParallelScan* pieces);
+  std::vector<GroupFindings> joined_findings();
+
+  std::span<const LaneGroup> groups_;
+  const LaneScanOptions& options_;
+  std::set<std::pair<const TorchFile*, int>> covered_;
+  std::vector<Task> tasks_;
+  std::vector<StorageFinding> storages_;
+  int64_t total_bytes_ = 0;
+};
+
+LaneScanner::LaneScanner(std::span<const LaneGroup> groups,
+                         std::span<const std::shared_ptr<const TorchFile>> files,
+                         const LaneScanOptions& options)
+    : groups_(groups), options_(options), covered_(options.known_storages) {
+  for (size_t i = 0; i < groups.size(); ++i) add_group(i);
+  if (!options.check_crcs) return;
+  for (const std::shared_ptr<const TorchFile>& file : files) add_storages(file);
+}
+
+void LaneScanner::add_group(size_t index) {
+  const LaneGroup& group = groups_[index];
+  for (const Lane& lane : group.lanes) {
+    if (covers_storage(lane)) covered_.insert({lane.file.get(), lane.view.storage});
+    total_bytes_ += lane.view.bytes();
+  }
+  const int64_t elements = group.lanes.front().view.numel();
+  int64_t begin = 0;
+  do {
+    const int64_t end = std::min(elements, begin + kTaskElements);
+    tasks_.push_back(
+        {.group = index, .begin = begin, .end = end, .findings = GroupFindings(group)});
+    begin = end;
+  } while (begin < elements);
+}
+
+void LaneScanner::add_storages(const std::shared_ptr<const TorchFile>& file) {
+  for (size_t i = 0; i < file->storages().size(); ++i) {
+    const int storage = static_cast<int>(i);
+    const TorchStorage& claimed = file->storages()[i];
+    if (!claimed.crc.has_value() || !covered_.insert({file.get(), storage}).second) continue;
+    storages_.push_back({.file = file, .storage = storage, .crc = 0, .status = {}});
+    total_bytes_ += static_cast<int64_t>(claimed.bytes);
+  }
+}
+
+Result<std::vector<CheckpointProblem>> LaneScanner::run() {
+  ParallelScan pieces(options_.workers, total_bytes_, options_.progress);
+  const size_t tasks = tasks_.size();
+  const std::vector<Status> results = pieces.run(tasks + storages_.size(), [&](size_t i) {
+    return i < tasks ? scan(&tasks_[i], &pieces) : sum_storage(&storages_[i - tasks], &pieces);
+  });
+  if (pieces.is_cancelled()) return Status(StatusCode::kCancelled, "cancelled");
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (results[i].code() == StatusCode::kResourceExhausted) return results[i];
+    (i < tasks ? tasks_[i].findings.status : storages_[i - tasks].status) = results[i];
+  }
+  return lane_problems(groups_, joined_findings(), storages_, options_);
+}
+
+Status LaneScanner::scan(Task* task, ParallelScan* pieces) {
+  const LaneGroup& group = groups_[task->group];
+  int64_t width = 0;
+  for (const Lane& lane : group.lanes) width += dtype_size(lane.view.dtype);
+  const int64_t step =
+      std::min(std::max(kTileBytes / width, kLeastTileElements), task->end - task->begin);
+  Tiles tiles;
+  for (const Lane& lane : group.lanes) tiles.lanes.emplace_back(byte_count(lane.view.dtype, step));
+  tiles.rounded.resize(byte_count(DType::kFloat32, step));
+  for (int64_t first = task->begin; first < task->end; first += step) {
+    const int64_t count = std::min(step, task->end - first);
+    MEG_RETURN_IF_ERROR(scan_tile(task, first, count, &tiles));
+    MEG_RETURN_IF_ERROR(pieces->advance(static_cast<size_t>(count * width)));
+  }
+  return Status();
+}
+
+Status LaneScanner::scan_tile(Task* task, int64_t first, int64_t count, Tiles* tiles) {
+  const LaneGroup& group = groups_[task->group];
+  std::vector<std::span<std::byte>> runs;
+  for (size_t i = 0; i < group.lanes.size(); ++i) {
+    const Lane& lane = group.lanes[i];
+    const auto run = std::span(tiles->lanes[i]).first(byte_count(lane.view.dtype, count));
+    MEG_RETURN_IF_ERROR(lane.file->read_elements(lane.view, first, run));
+    look_at(lane, run, first, &task->findings.lanes[i]);
+    runs.push_back(run);
+  }
+  for (size_t i = 0; i < group.relations.size(); ++i) {
+    MEG_RETURN_IF_ERROR(
+        relate(group, group.relations[i], runs, first, tiles, &task->findings.relations[i]));
+  }
+  return Status();
+}
+
+void LaneScanner::look_at(const Lane& lane, std::span<const std::byte> run, int64_t first,
+                          LaneFinding* finding) const {
+  if (options_.check_crcs && covers_storage(lane)) finding->crc = io::crc32(run, finding->crc);
+  if (!options_.check_finite && !lane.non_negative) return;
+  FloatScan here;
+  scan_floats(lane.view.dtype, run, first, lane.non_negative, &here);
+  const auto text_at = [&](int64_t place) {
+    return element_text(lane.view.dtype, run.data() + byte_count(lane.view.dtype, place - first));
+  };
+  FloatScan& before = finding->floats;
+  if (before.not_finite == 0 && here.not_finite > 0) {
+    finding->not_finite_text = text_at(here.first_not_finite);
+  }
+  if (before.negative == 0 && here.negative > 0) {
+    finding->negative_text = text_at(here.first_negative);
+  }
+  before.add(here);
+}
+
+Status LaneScanner::relate(const LaneGroup& group, const LaneRelation& relation,
+                           std::span<const std::span<std::byte>> runs, int64_t first, Tiles* tiles,
+                           RelationFinding* finding) const {
+  const DType dtype = group.lanes[relation.second].view.dtype;
+  const std::span<const std::byte> found = runs[relation.second];
+  std::span<const std::byte> expected = runs[relation.first];
+  if (relation.kind == LaneRelation::Kind::kRounded) {
+    const std::span<std::byte> rounded = std::span(tiles->rounded).first(found.size());
+    MEG_RETURN_IF_ERROR(convert_floats(DType::kFloat32, expected, dtype, rounded));
+    expected = rounded;
+  }
+  finding->append(compare_runs(dtype, expected, found, first));
+  return Status();
+}
+
+Status LaneScanner::sum_storage(StorageFinding* finding, ParallelScan* pieces) {
+  const TorchStorage& storage = finding->file->storages()[static_cast<size_t>(finding->storage)];
+  const auto size = static_cast<int64_t>(storage.bytes);
+  std::vector<std::byte> tile(static_cast<size_t>(std::min(size, kTileBytes)));
+  for (int64_t at = 0; at < size; at += kTileBytes) {
+    const auto run = std::span(tile).first(static_cast<size_t>(std::min(size - at, kTileBytes)));
+    MEG_RETURN_IF_ERROR(
+        finding->file->read_storage(finding->storage, static_cast<uint64_t>(at), run));
+    finding->crc = io::crc32(run, finding->crc);
+    MEG_RETURN_IF_ERROR(pieces->advance(run.size()));
+  }
+  return Status();
+}
+
+/// The findings of every group, its tasks put together in their order.
+std::vector<GroupFindings> LaneScanner::joined_findings() {
+  std::vector<GroupFindings> joined(groups_.size());
+  for (Task& task : tasks_) {
+    const LaneGroup& group = groups_[task.group];
+    GroupFindings& whole = joined[task.group];
+    if (task.begin == 0) {
+      whole = std::move(task.findings);
+      continue;
+    }
+    if (whole.status.ok()) whole.status = task.findings.status;
+    for (size_t i = 0; i < group.lanes.size(); ++i) {
+      const size_t bytes = byte_count(group.lanes[i].view.dtype, task.end - task.begin);
+      whole.lanes[i].append(task.findings.lanes[i], bytes);
+    }
+    for (size_t i = 0; i < group.relations.size(); ++i) {
+      whole.relations[i].append(task.findings.relations[i]);
+    }
+  }
+  return joined;
+}
+
+}  // namespace
+
+Result<std::vector<CheckpointProblem>> scan_lanes(
+    std::span<const LaneGroup> groups, std::span<const std::shared_ptr<const TorchFile>> files,
+    const LaneScanOptions& options) {
+  return LaneScanner(groups, files, options).run();
+}
+
+}  // namespace meg::checkpoint

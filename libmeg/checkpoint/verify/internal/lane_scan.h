@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "libmeg/base/progress.h"
+#include "libmeg/base/result.h"
+#include "libmeg/checkpoint/container/torch_file/tensor_view.h"
+#include "libmeg/checkpoint/container/torch_file/torch_file.h"
+#include "libmeg/checkpoint/verify/checkpoint_problem.h"
+
+namespace meg::checkpoint {
+
+/// A tensor of a rank's file, read once from its first element to its last.
+struct Lane {
+  std::shared_ptr<const TorchFile> file;
+  TensorView view;
+  std::string name;           ///< For problems.
+  bool non_negative = false;  ///< Elements below zero are problems.
+};
+
+/// What two lanes of a group must be to each other, element by element.
+struct LaneRelation {
+  enum class Kind : uint8_t {
+    kEqual,    ///< The same bits; the lanes have one dtype.
+    kRounded,  ///< `second` is `first` (float32), rounded to nearest even.
+  };
+  Kind kind = Kind::kEqual;
+  size_t first = 0, second = 0;  ///< Indices of lanes; a problem is reported at `second`.
+  CheckpointCheck check = CheckpointCheck::kReplicas;
+  std::string likely_cause;
+};
+
+/// Tensors of equal shape that are read side by side.
+struct LaneGroup {
+  std::vector<Lane> lanes;
+  std::vector<LaneRelation> relations;
+};
+
+struct LaneScanOptions {
+  bool check_crcs = true;
+  /// Storages whose CRC-32 the caller has compared already.
+  std::set<std::pair<const TorchFile*, int>> known_storages = {};
+  bool check_finite = true;
+  int workers = 1;
+  ProgressCallback progress = {};  ///< Bytes of tensors and storages read.
+};
+
+/// Reads every lane once, piece by piece on all workers, and in the same pass looks for values that
+/// are not finite or negative, compares related lanes and sums the storages' CRC-32s; storages of
+/// `files` that no lane covers are read for their CRC alone. Memory: about 2 MiB a worker. Problems
+/// come in the order of groups and lanes, then files; what lies in a damaged storage is not judged
+/// further. The error is kCancelled or kResourceExhausted.
+Result<std::vector<CheckpointProblem>> scan_lanes(
+    std::span<const LaneGroup> groups, std::span<const std::shared_ptr<const TorchFile>> files,
+    const LaneScanOptions& options);
+
+}  // namespace meg::checkpoint

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "libmeg/checkpoint/dialects/mp_rank/megatron_checkpoint.h"
+
+namespace meg::checkpoint {
+
+/// The CRC-32 of a storage all of whose bytes were read.
+struct StorageSum {
+  const TorchFile* file = nullptr;
+  int storage = 0;
+  uint32_t crc = 0;
+};
+
+/// A logical tensor from its first element to its last, merged as read_merged gives it. Every shard
+/// is read once, in large pieces, and its CRC-32 is summed on the way.
+class MergedStream {
+ public:
+  /// All must outlive the stream.
+  MergedStream(const MegatronCheckpoint& checkpoint, const LogicalParameter& parameter,
+               const LogicalTensor& tensor);
+
+  /// The next elements; at most as many as are left.
+  Status read(std::span<std::byte> into);
+
+  /// Reads what is left of the shards that have been begun, and gives the sums of those storages
+  /// that are one shard each. Nothing where the file's order is not the merged one (checkpoint
+  /// versions below 2).
+  Result<std::vector<StorageSum>> finish();
+
+ private:
+  /// One shard, read in its own order.
+  struct Cursor {
+    const TorchFile* file = nullptr;
+    const TensorView* view = nullptr;
+    int64_t bytes = 0;  ///< Of the shard.
+    int64_t next = 0;   ///< First byte of the shard that is not in the buffer yet.
+    std::vector<std::byte> buffer;
+    std::span<const std::byte> ready;  ///< The part of the buffer that has not been given out.
+    uint32_t crc = 0;
+
+    Status fetch(std::span<std::byte> into);
+    Status read(std::span<std::byte> into);
+  };
+
+  const MegatronCheckpoint& checkpoint_;
+  const LogicalParameter& parameter_;
+  const LogicalTensor& tensor_;
+  int64_t element_;
+  int64_t position_ = 0;  // bytes of the merged tensor given out
+  int64_t run_ = 0;       // bytes that lie together in one shard; 0: not in this order
+  std::vector<Cursor> cursors_;
+};
+
+}  // namespace meg::checkpoint

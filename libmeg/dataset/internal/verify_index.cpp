@@ -1,0 +1,349 @@
+#include "libmeg/dataset/internal/verify_index.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "libmeg/base/bytes.h"
+#include "libmeg/dataset/index_format.h"
+#include "libmeg/text/printable.h"
+
+namespace meg::dataset {
+namespace {
+
+/// Where the parts of an .idx file begin, to name the one in which a file ends.
+struct Part {
+  std::string_view name;
+  int64_t begin;
+  int64_t entry_size;
+};
+
+/// "the file ends in entry 3 of sequence_pointers"
+std::string where_it_ends(std::span<const Part> parts, int64_t size) {
+  const auto next = std::find_if(parts.begin() + 1, parts.end(),
+                                 [size](const Part& part) { return part.begin > size; });
+  const Part& part = *std::prev(next);
+  if (part.entry_size == 0) return fmt::format("the file ends in {}", part.name);
+  return fmt::format("the file ends in entry {} of {}", (size - part.begin) / part.entry_size,
+                     part.name);
+}
+
+}  // namespace
+
+VerifyProblem& IndexVerifier::add(VerifyProblem problem) {
+  report_.problems.push_back(std::move(problem));
+  return report_.problems.back();
+}
+
+Result<bool> IndexVerifier::run(const VerifyOptions& options) {
+  MEG_ASSIGN_OR_RETURN(const bool readable, check_header());
+  if (!readable || !check_sizes(options.multimodal)) return false;
+  check_sequences(options.view);
+  check_documents();
+  return true;
+}
+
+/// False where the rest of the file means nothing.
+Result<bool> IndexVerifier::check_header() {
+  const auto size = report_.idx_bytes;
+  const auto header = read_index_header(idx_.bytes(), idx_.path());
+  if (!header.has_value()) {
+    if (header.error().code() == StatusCode::kUnsupported) return header.error();
+    const size_t shown = std::min(idx_.size(), kIndexMagic.size());
+    const std::string_view start(reinterpret_cast<const char*>(idx_.bytes().data()), shown);
+    if (!kIndexMagic.starts_with(start)) {
+      add({.check = VerifyCheck::kMagic,
+           .file = idx_.path(),
+           .expected = text::printable(kIndexMagic),
+           .found = text::printable(start)});
+      return false;
+    }
+    constexpr std::array kFields = {Part{"the magic", 0, 0},
+                                    Part{"the version", kIndexVersionOffset, 0},
+                                    Part{"the dtype", kIndexDtypeOffset, 0},
+                                    Part{"the sequence count", kIndexSequenceCountOffset, 0},
+                                    Part{"the document count", kIndexDocumentIndicesOffset, 0}};
+    add({.check = VerifyCheck::kHeader,
+         .file = idx_.path(),
+         .byte_offset = size,
+         .entry = where_it_ends(kFields, size),
+         .expected = fmt::format("{} bytes", kIndexHeaderSize),
+         .found = fmt::format("{} bytes", size)});
+    return false;
+  }
+  header_ = *header;
+  report_.version = header_.version;
+  report_.dtype = index_dtype(header_.dtype_code);
+  if (header_.version != kIndexVersion) {
+    add({.check = VerifyCheck::kVersion,
+         .file = idx_.path(),
+         .byte_offset = kIndexVersionOffset,
+         .expected = std::to_string(kIndexVersion),
+         .found = std::to_string(header_.version)});
+  }
+  if (report_.dtype.has_value()) {
+    item_size_ = dtype_size(*report_.dtype);
+  } else {
+    add({.check = VerifyCheck::kDtype,
+         .file = idx_.path(),
+         .byte_offset = kIndexDtypeOffset,
+         .expected = "1 to 8",
+         .found = std::to_string(header_.dtype_code)});
+  }
+  return true;
+}
+
+/// Places the arrays; false where the counts do not say where they are.
+bool IndexVerifier::check_sizes(const std::optional<bool>& multimodal) {
+  const int64_t size = report_.idx_bytes;
+  if (header_.document_index_count == 0) {
+    explain_counts(add({.check = VerifyCheck::kDocumentCount,
+                        .file = idx_.path(),
+                        .byte_offset = kIndexDocumentIndicesOffset,
+                        .expected = "at least 1",
+                        .found = "0"}));
+    return false;
+  }
+  const auto layout = index_layout(header_.sequence_count, header_.document_index_count);
+  if (!layout.has_value()) {
+    explain_counts(
+        add({.check = VerifyCheck::kIdxSize,
+             .file = idx_.path(),
+             .byte_offset = kIndexSequenceCountOffset,
+             .expected = "counts that a file can hold",
+             .found = fmt::format("{} sequences, {} document indices", header_.sequence_count,
+                                  header_.document_index_count)}));
+    return false;
+  }
+  const auto sequences = static_cast<int64_t>(header_.sequence_count);
+  const int64_t with_modes = layout->sequence_modes + sequences;
+  report_.multimodal = multimodal.value_or(sequences > 0 && size == with_modes);
+  const int64_t expected = report_.multimodal ? with_modes : layout->sequence_modes;
+  if (size != expected) {
+    const std::array parts = {Part{"sequence_lengths", layout->sequence_lengths, 4},
+                              Part{"sequence_pointers", layout->sequence_pointers, 8},
+                              Part{"document_indices", layout->document_indices, 8},
+                              Part{"sequence_modes", layout->sequence_modes, 1}};
+    auto& problem =
+        add({.check = VerifyCheck::kIdxSize,
+             .file = idx_.path(),
+             .byte_offset = std::min(size, expected),
+             .entry = size < expected ? where_it_ends(parts, size) : "",
+             .expected = fmt::format("{} bytes for {} sequences and {} document indices", expected,
+                                     sequences, header_.document_index_count),
+             .found = fmt::format("{} bytes", size)});
+    explain_counts(problem);
+    const bool arrays_are_there =
+        size > expected &&
+        counts_fit(sequences, static_cast<int64_t>(header_.document_index_count), false);
+    if (!arrays_are_there) return false;
+  }
+  place_arrays(*layout);
+  return true;
+}
+
+/// Whether the document indices run from 0 to the sequence count where these counts place them, and
+/// whether the counts explain the file's size.
+bool IndexVerifier::counts_fit(int64_t sequences, int64_t document_indices, bool exactly) const {
+  if (sequences < 0 || document_indices < 1) return false;
+  const auto layout =
+      index_layout(static_cast<uint64_t>(sequences), static_cast<uint64_t>(document_indices));
+  const int64_t size = report_.idx_bytes;
+  if (!layout.has_value() || layout->sequence_modes > size) return false;
+  const int64_t rest = size - layout->sequence_modes;
+  if (exactly && rest != 0 && rest != sequences) return false;
+  const std::byte* const first = idx_.bytes().data() + layout->document_indices;
+  const std::byte* const last = idx_.bytes().data() + layout->sequence_modes - 8;
+  return load_le<int64_t>(first) == 0 && load_le<int64_t>(last) == sequences;
+}
+
+/// Says which count would fit, if one of the two would.
+void IndexVerifier::explain_counts(VerifyProblem& problem) const {
+  const int64_t array_bytes = report_.idx_bytes - kIndexHeaderSize;
+  const auto bytes_of = [](uint64_t count, int64_t size) {
+    return static_cast<int64_t>(std::min<uint64_t>(count, uint64_t{1} << 56)) * size;
+  };
+  const int64_t without_documents = array_bytes - bytes_of(header_.document_index_count, 8);
+  for (const int64_t size : {12, 13}) {
+    const int64_t sequences = without_documents / size;
+    if (without_documents % size == 0 &&
+        counts_fit(sequences, static_cast<int64_t>(header_.document_index_count), true)) {
+      problem.likely_cause =
+          fmt::format("the sequence count at byte {} is {}, should be {}",
+                      kIndexSequenceCountOffset, header_.sequence_count, sequences);
+      return;
+    }
+    const int64_t without_sequences = array_bytes - bytes_of(header_.sequence_count, size);
+    if (without_sequences % 8 == 0 &&
+        counts_fit(static_cast<int64_t>(header_.sequence_count), without_sequences / 8, true)) {
+      problem.likely_cause = fmt::format("the document index count at byte {} is {}, should be {}",
+                                         kIndexDocumentIndicesOffset, header_.document_index_count,
+                                         without_sequences / 8);
+      return;
+    }
+  }
+}
+
+void IndexVerifier::place_arrays(const IndexLayout& layout) {
+  const auto stretch = [this](int64_t begin, int64_t end) {
+    return idx_.bytes().subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
+  };
+  arrays_.sequence_lengths =
+      LittleEndianArray<int32_t>(stretch(layout.sequence_lengths, layout.sequence_pointers));
+  arrays_.sequence_pointers =
+      LittleEndianArray<int64_t>(stretch(layout.sequence_pointers, layout.document_indices));
+  arrays_.document_indices =
+      LittleEndianArray<int64_t>(stretch(layout.document_indices, layout.sequence_modes));
+  if (header_.dtype_code == kLegacyFloat64Code &&
+      is_legacy_float64(arrays_.sequence_lengths, arrays_.sequence_pointers, report_.bin_bytes)) {
+    report_.dtype = DType::kFloat64;
+    item_size_ = dtype_size(DType::kFloat64);
+  }
+  report_.sequence_count = arrays_.sequence_lengths.size();
+  report_.document_count = arrays_.document_indices.size() - 1;
+}
+
+/// Lengths and pointers in one pass.
+void IndexVerifier::check_sequences(bool view) {
+  std::vector<int32_t> length_buffer = arrays_.sequence_lengths.piece_buffer();
+  std::vector<int64_t> pointer_buffer = arrays_.sequence_pointers.piece_buffer();
+  VerifyProblem negative{.check = VerifyCheck::kSequenceLengths, .file = idx_.path(), .count = 0};
+  for (int64_t first = 0; first < report_.sequence_count;) {
+    const auto lengths = arrays_.sequence_lengths.copy(first, length_buffer);
+    const auto pointers = arrays_.sequence_pointers.copy(first, pointer_buffer);
+    int64_t below_zero = 0;
+    for (const int32_t length : lengths) below_zero += length < 0 ? 1 : 0;
+    if (below_zero > 0 && negative.count == 0) {
+      const auto at = std::find_if(lengths.begin(), lengths.end(), [](int32_t l) { return l < 0; });
+      const int64_t sequence = first + (at - lengths.begin());
+      negative.byte_offset = kIndexHeaderSize + 4 * sequence;
+      negative.entry = fmt::format("sequence {}", sequence);
+      negative.index = sequence;
+      negative.expected = "at least 0";
+      negative.found = std::to_string(*at);
+    }
+    negative.count += below_zero;
+    check_pointers(first, lengths, pointers);
+    check_view_pointers(first, lengths, pointers);
+    const int64_t end = first + static_cast<int64_t>(lengths.size());
+    idx_.release(arrays_.sequence_lengths.bytes(first, end));
+    idx_.release(arrays_.sequence_pointers.bytes(first, end));
+    first = end;
+  }
+  if (negative.count > 0) add(std::move(negative));
+  if (view && outside_bin_ > 0) return add_outside_bin();
+  if (!view) explain_pointers();
+}
+
+/// Counts the sequences that do not lie inside .bin.
+void IndexVerifier::check_view_pointers(int64_t first, std::span<const int32_t> lengths,
+                                        std::span<const int64_t> pointers) {
+  if (item_size_ == 0) return;
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    const int64_t pointer = pointers[i];
+    const bool inside = pointer >= 0 && pointer <= report_.bin_bytes && pointer % item_size_ == 0 &&
+                        lengths[i] <= (report_.bin_bytes - pointer) / item_size_;
+    if (!inside && outside_bin_++ == 0) first_outside_bin_ = first + static_cast<int64_t>(i);
+  }
+}
+
+void IndexVerifier::add_outside_bin() {
+  const int64_t sequence = first_outside_bin_;
+  add({.check = VerifyCheck::kSequencePointers,
+       .file = idx_.path(),
+       .byte_offset = kIndexHeaderSize + 4 * report_.sequence_count + 8 * sequence,
+       .entry = fmt::format("sequence {}", sequence),
+       .index = sequence,
+       .expected = fmt::format("{} items of {} bytes inside the {} of .bin, at whole items",
+                               arrays_.sequence_lengths[sequence], item_size_, report_.bin_bytes),
+       .found = std::to_string(arrays_.sequence_pointers[sequence]),
+       .count = outside_bin_});
+}
+
+/// Sums up the lengths of a piece and compares its pointers.
+void IndexVerifier::check_pointers(int64_t first, std::span<const int32_t> lengths,
+                                   std::span<const int64_t> pointers) {
+  const auto size = static_cast<uint64_t>(item_size_);
+  uint64_t sum = 0;
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    const uint64_t drift = static_cast<uint64_t>(pointers[i]) - expected_pointer_;
+    if (drift != 0 && item_size_ > 0) {
+      if (wrong_pointers_++ == 0) {
+        first_wrong_pointer_ = first + static_cast<int64_t>(i);
+        pointer_drift_ = static_cast<int64_t>(drift);
+      }
+      drift_is_constant_ = drift_is_constant_ && static_cast<int64_t>(drift) == pointer_drift_;
+    }
+    const auto length = static_cast<uint64_t>(int64_t{lengths[i]});
+    expected_pointer_ += length * size;
+    sum += length;
+  }
+  report_.item_count += static_cast<int64_t>(sum);
+}
+
+/// Adds the problem of the pointers. Where all pointers from one on are off by the same, the length
+/// before it is to blame, if the size of .bin bears the pointers out.
+void IndexVerifier::explain_pointers() {
+  if (wrong_pointers_ == 0) return;
+  const int64_t sequence = first_wrong_pointer_;
+  const int64_t found = arrays_.sequence_pointers[sequence];
+  auto& problem = add({.check = VerifyCheck::kSequencePointers,
+                       .file = idx_.path(),
+                       .byte_offset = kIndexHeaderSize + 4 * report_.sequence_count + 8 * sequence,
+                       .entry = fmt::format("sequence {}", sequence),
+                       .index = sequence,
+                       .expected = std::to_string(static_cast<int64_t>(
+                           static_cast<uint64_t>(found) - static_cast<uint64_t>(pointer_drift_))),
+                       .found = std::to_string(found),
+                       .count = wrong_pointers_});
+  const bool to_the_end =
+      drift_is_constant_ && wrong_pointers_ == report_.sequence_count - sequence;
+  const uint64_t bin_by_pointers = expected_pointer_ + static_cast<uint64_t>(pointer_drift_);
+  if (sequence == 0 || !to_the_end || pointer_drift_ % item_size_ != 0 ||
+      bin_by_pointers != static_cast<uint64_t>(report_.bin_bytes)) {
+    if (outside_bin_ == 0) {
+      problem.likely_cause = "all sequences lie inside .bin: if it is a view, check it as one";
+    }
+    return;
+  }
+  const int64_t length = arrays_.sequence_lengths[sequence - 1];
+  problem.likely_cause = fmt::format("the length of sequence {} at byte {} is {}, should be {}",
+                                     sequence - 1, kIndexHeaderSize + 4 * (sequence - 1), length,
+                                     length + pointer_drift_ / item_size_);
+}
+
+void IndexVerifier::check_documents() {
+  const int64_t sequences = report_.sequence_count;
+  const int64_t last = report_.document_count;
+  const int64_t begin = kIndexHeaderSize + 12 * sequences;
+  VerifyProblem problem{.check = VerifyCheck::kDocumentIndices, .file = idx_.path(), .count = 0};
+  std::vector<int64_t> buffer = arrays_.document_indices.piece_buffer();
+  int64_t before = 0;
+  for (int64_t first = 0; first <= last;) {
+    const auto piece = arrays_.document_indices.copy(first, buffer);
+    for (size_t i = 0; i < piece.size(); ++i) {
+      const int64_t index = first + static_cast<int64_t>(i);
+      const int64_t smallest = index == last ? sequences : before;
+      const int64_t largest = index == 0 ? 0 : sequences;
+      if (piece[i] >= smallest && piece[i] <= largest) {
+        filled_documents_ += piece[i] > before ? 1 : 0;
+        before = piece[i];
+      } else if (problem.count++ == 0) {
+        problem.byte_offset = begin + 8 * index;
+        problem.entry = fmt::format("document index {}", index);
+        problem.index = index;
+        problem.expected = smallest == largest ? std::to_string(smallest)
+                                               : fmt::format("{} to {}", smallest, largest);
+        problem.found = std::to_string(piece[i]);
+      }
+    }
+    const int64_t end = first + static_cast<int64_t>(piece.size());
+    idx_.release(arrays_.document_indices.bytes(first, end));
+    first = end;
+  }
+  if (problem.count > 0) add(std::move(problem));
+}
+
+}  // namespace meg::dataset

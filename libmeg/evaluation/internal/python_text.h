@@ -1,0 +1,17 @@
+#pragma once
+
+#include <string_view>
+
+namespace meg::evaluation {
+
+/// Whether Python's str.isspace takes the code point for white space, as str.split, str.strip and
+/// the \s of its regular expressions do.
+bool is_python_space(char32_t code_point);
+
+/// `text`, which is UTF-8, without white space in front and behind: str.strip(). A view into it.
+std::string_view python_strip(std::string_view text);
+
+/// text.split()[-1]: the last run of characters that are no white space; empty where there is none.
+std::string_view last_word(std::string_view text);
+
+}  // namespace meg::evaluation

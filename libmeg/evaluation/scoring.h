@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "libmeg/base/result.h"
+#include "libmeg/nn/gpt_model.h"
+
+namespace meg::evaluation {
+
+/// Tokens of which the last `targets` are asked about, each given those before it.
+struct ScoringSequence {
+  std::span<const int32_t> tokens;  ///< At least targets + 1.
+  int64_t targets = 0;              ///< At least 1.
+};
+
+/// What the model says about a sequence's targets, in their order.
+struct SequenceScore {
+  std::vector<int32_t> predicted;  ///< The most likely token at each.
+  std::vector<float> logprobs;     ///< Of the targets themselves.
+
+  /// Of all targets together.
+  double logprob() const;
+};
+
+struct ScoringOptions {
+  /// Tokens of the true vocabulary: ids from here on pad it and are neither predicted nor do they
+  /// take a share of the probability.
+  int64_t vocab_size = 0;
+  /// Tokens of a batch, padding among them; 0: what the device is quick with.
+  int64_t batch_tokens = 0;
+  /// Sequences of a batch, instead of a number of tokens.
+  std::optional<int64_t> batch_sequences;
+  /// Called before each batch with its number, from 0.
+  std::function<void(int64_t)> on_batch;
+};
+
+/// Runs the model over sequences, longest first in batches of about one length, with the output
+/// layer on the rows that are asked about only. The model must be whole and in evaluation mode.
+/// Returns a score for each sequence, in the order given.
+/// Errors: kInvalidArgument for sequences without a target or context and for a vocabulary larger
+/// than the model's; kOutOfRange for ids outside the vocabulary; those of GptModel::hidden_states.
+Result<std::vector<SequenceScore>> score_sequences(nn::GptModel& model,
+                                                   std::span<const ScoringSequence> sequences,
+                                                   const ScoringOptions& options);
+
+/// The batches that score_sequences makes: numbers of sequences, longest first.
+std::vector<std::vector<size_t>> scoring_batches(std::span<const ScoringSequence> sequences,
+                                                 const ScoringOptions& options);
+
+}  // namespace meg::evaluation

@@ -1,0 +1,85 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "libmeg/generation/internal/cached_model.h"
+#include "libmeg/generation/internal/stop_rules.h"
+#include "libmeg/nn/gpt_model.h"
+#include "libmeg/serving/generation_engine.h"
+
+namespace meg::generation {
+
+/// The best texts that have ended, best first.
+class EndedBeams {
+ public:
+  explicit EndedBeams(const serving::BeamSearchOptions& options) : options_(options) {}
+
+  /// length: tokens behind the prompt.
+  void add(std::vector<int32_t> tokens, double sum, int64_t length);
+
+  /// Whether no open text, the best of which has come to `sum`, can displace one.
+  bool is_done(double sum, int64_t length) const;
+
+  /// num_return_gen of them at most.
+  std::vector<serving::Beam> best(size_t prompt_size) &&;
+
+ private:
+  bool is_full() const { return beams_.size() >= static_cast<size_t>(options_.beam_width); }
+
+  double score(double sum, int64_t length) const;
+
+  const serving::BeamSearchOptions options_;
+  std::vector<serving::Beam> beams_;
+};
+
+/// A search for the best continuations of a prompt, a token at a time. A text that came to the stop
+/// token ends in it; texts that did not are taken where the tokens run out before enough have.
+/// Mirrors Megatron-LM megatron/text_generation/generation.py:
+/// beam_search_and_return_on_first_stage, over the true vocabulary.
+class BeamSearch {
+ public:
+  /// request: one with beam that check_request() accepts. Model and newline are to outlive the
+  /// search, whose texts lie in a cache of its own. Errors: CachedModel::create()'s.
+  static Result<std::unique_ptr<BeamSearch>> create(nn::GptModel& model, int64_t vocab_size,
+                                                    const NewlineAfterColon& newline,
+                                                    serving::GenerationRequest request);
+
+  /// Tokens that its texts may come to, all together.
+  int64_t most_tokens() const { return most_tokens_; }
+
+  /// One token for each text; true once the search has ended.
+  Result<bool> step();
+
+  /// Once, after step() has said true.
+  serving::GeneratedText take() &&;
+
+ private:
+  struct Open {
+    std::vector<int32_t> tokens;
+    double sum;  ///< Of the log probabilities of what follows the prompt.
+  };
+
+  struct Step;
+
+  BeamSearch(CachedModel model, const NewlineAfterColon& newline,
+             serving::GenerationRequest request);
+
+  Result<at::Tensor> last_states();
+  Result<std::vector<Step>> best_steps(const at::Tensor& states);
+  std::vector<Step> steps_of(int64_t beam, std::span<const float> logits) const;
+  void keep_best(std::vector<Step>& steps) const;
+  std::vector<int64_t> take_steps(const std::vector<Step>& steps);
+
+  CachedModel model_;
+  const NewlineAfterColon& newline_;
+  serving::GenerationRequest request_;
+  int64_t most_tokens_;
+  int64_t length_ = 0;  ///< Tokens behind the prompt.
+  EndedBeams ended_;
+  std::vector<Open> open_;  ///< Best first; text i lies in slot i.
+};
+
+}  // namespace meg::generation

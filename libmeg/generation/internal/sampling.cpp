@@ -1,0 +1,170 @@
+#include "libmeg/generation/internal/sampling.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "libmeg/kernels/cpu_loops.h"
+
+namespace meg::generation {
+namespace {
+
+/// Below it the quotients leave a float's range, and the most likely token has all the probability.
+constexpr double kGreedyTemperature = 1e-30;
+
+/// Up to here the largest values are kept in a heap while the others pass by.
+constexpr int64_t kMostInHeap = 1024;
+
+Status outside(std::string_view name, std::string_view expected, double found) {
+  return make_error(StatusCode::kOutOfRange, "{}: expected {}, found {}", name, expected, found);
+}
+
+bool is_share(double value) { return value >= 0 && value <= 1; }
+
+}  // namespace
+
+Status check_sampling(const serving::SamplingOptions& options, int64_t vocab_size) {
+  if (!(options.temperature > 0) || !std::isfinite(options.temperature)) {
+    return outside("temperature", "a number above 0", options.temperature);
+  }
+  if (options.top_k < 0 || options.top_k > vocab_size) {
+    return make_error(StatusCode::kOutOfRange, "top_k: expected 0 to {}, found {}", vocab_size,
+                      options.top_k);
+  }
+  if (!is_share(options.top_p)) return outside("top_p", "0 to 1", options.top_p);
+  if (!is_share(options.top_p_decay)) return outside("top_p_decay", "0 to 1", options.top_p_decay);
+  if (!is_share(options.top_p_bound)) return outside("top_p_bound", "0 to 1", options.top_p_bound);
+  if (options.top_k > 0 && options.top_p > 0) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "top_k and top_p: expected one of them, found {} and {}", options.top_k,
+                      options.top_p);
+  }
+  return Status();
+}
+
+int32_t most_likely(std::span<const float> logits) {
+  return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+}
+
+Sampler::Sampler(const serving::SamplingOptions& options)
+    : options_(options), generator_(options.seed), top_p_(options.top_p > 0 ? options.top_p : 1) {}
+
+void Sampler::take_top_k(std::span<const float> logits) {
+  const auto k = static_cast<size_t>(options_.top_k);
+  float least = 0;
+  if (options_.top_k <= kMostInHeap) {
+    room_.resize(k);
+    std::partial_sort_copy(logits.begin(), logits.end(), room_.begin(), room_.end(),
+                           std::greater<>());
+    least = room_.back();
+  } else {
+    room_.assign(logits.begin(), logits.end());
+    std::nth_element(room_.begin(), room_.begin() + static_cast<ptrdiff_t>(k - 1), room_.end(),
+                     std::greater<>());
+    least = room_[k - 1];
+  }
+  candidates_.clear();
+  for (size_t i = 0; i < logits.size(); ++i) {
+    // As Megatron's: all that are as large as the k-th.
+    if (logits[i] >= least) candidates_.push_back({weights_[i], static_cast<int32_t>(i)});
+  }
+}
+
+/// The tokens' probabilities but for a common factor.
+void Sampler::weigh(std::span<const float> logits) {
+  const auto& loops = kernels::cpu_loops(best_instruction_set());
+  const auto scale = static_cast<float>(1 / options_.temperature);
+  weights_.resize(logits.size());
+  for (size_t i = 0; i < logits.size(); ++i) weights_[i] = logits[i] * scale;
+  const auto count = static_cast<int64_t>(logits.size());
+  const float largest = loops.maximum(weights_.data(), count);
+  loops.scaled_exp(weights_.data(), largest, 1, weights_.data(), count);
+}
+
+void Sampler::take_top_p() {
+  const double total = std::accumulate(weights_.begin(), weights_.end(), 0.0);
+  // Tokens that even together do not weigh what is left out cannot be among the kept.
+  const auto count = static_cast<double>(weights_.size());
+  const auto least = static_cast<float>(0.999 * (1 - top_p_) * total / count);
+  candidates_.clear();
+  for (size_t i = 0; i < weights_.size(); ++i) {
+    if (weights_[i] >= least) candidates_.push_back({weights_[i], static_cast<int32_t>(i)});
+  }
+  if (top_p_ < 1 && std::isfinite(total)) cut_candidates(top_p_ * total);
+}
+
+/// Keeps the most likely candidates, each while those before it weigh no more than `wanted`: looks
+/// for the place where that ends as quickselect does, so that nothing is sorted.
+void Sampler::cut_candidates(double wanted) {
+  const auto by_weight = [](double sum, const Candidate& candidate) {
+    return sum + double{candidate.weight};
+  };
+  double before = 0;
+  auto begin = candidates_.begin();
+  auto end = candidates_.end();
+  while (begin != end) {
+    const float pivot = begin[(end - begin) / 2].weight;
+    const auto larger = std::partition(
+        begin, end, [&](const Candidate& candidate) { return candidate.weight > pivot; });
+    const double weight = std::accumulate(begin, larger, before, by_weight);
+    if (weight > wanted) {
+      end = larger;
+      continue;
+    }
+    const auto equal = std::partition(
+        larger, end, [&](const Candidate& candidate) { return candidate.weight == pivot; });
+    const auto equals = static_cast<double>(equal - larger);
+    if (weight + equals * double{pivot} > wanted) {
+      // The end lies among equals: the first of them by id stay.
+      std::sort(larger, equal, [](const auto& a, const auto& b) { return a.id < b.id; });
+      const auto kept = static_cast<ptrdiff_t>((wanted - weight) / double{pivot}) + 1;
+      candidates_.erase(larger + std::min(kept, equal - larger), candidates_.end());
+      return;
+    }
+    before = weight + equals * double{pivot};
+    begin = equal;
+  }
+  // Nothing lies between the two ends: what is before them weighs more than was wanted, or is all.
+  candidates_.erase(begin, candidates_.end());
+}
+
+/// A number from 0 to `total`, below it.
+double Sampler::draw_below(double total) {
+  return static_cast<double>(generator_() >> 11) * 0x1p-53 * total;
+}
+
+int32_t Sampler::draw_candidate() {
+  if (candidates_.empty()) return 0;  // Logits that are no numbers.
+  double total = 0;
+  for (const Candidate& candidate : candidates_) total += double{candidate.weight};
+  double left = draw_below(total);
+  int32_t drawn = candidates_.front().id;
+  for (const Candidate& candidate : candidates_) {
+    if (candidate.weight <= 0) continue;
+    drawn = candidate.id;
+    left -= double{candidate.weight};
+    if (left < 0) break;
+  }
+  return drawn;
+}
+
+bool Sampler::is_greedy() const {
+  return options_.top_k == 1 || options_.temperature < kGreedyTemperature;
+}
+
+int32_t Sampler::draw(std::span<const float> logits) {
+  if (is_greedy()) return most_likely(logits);
+  weigh(logits);
+  if (options_.top_k > 1) {
+    take_top_k(logits);
+  } else {
+    take_top_p();
+  }
+  if (options_.top_p > 0 && options_.top_p_decay > 0) {
+    top_p_ *= options_.top_p_decay;
+    if (options_.top_p_bound > 0) top_p_ = std::max(top_p_, options_.top_p_bound);
+  }
+  return draw_candidate();
+}
+
+}  // namespace meg::generation

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <random>
+#include <span>
+#include <vector>
+
+#include "libmeg/base/status.h"
+#include "libmeg/serving/generation_engine.h"
+
+namespace meg::generation {
+
+/// kInvalidArgument or kOutOfRange, with the option's name, for what no Sampler does.
+Status check_sampling(const serving::SamplingOptions& options, int64_t vocab_size);
+
+/// Draws the tokens of one request, each from the logits behind the last one. The generator is the
+/// request's own: the same seed and the same logits give the same tokens.
+/// Mirrors Megatron-LM megatron/text_generation/sampling.py: sample. One difference: Megatron also
+/// weighs the ids that pad the vocabulary and replaces such a draw by the last true one; here the
+/// logits are those of true tokens alone.
+class Sampler {
+ public:
+  /// options: what check_sampling() accepts.
+  explicit Sampler(const serving::SamplingOptions& options);
+
+  /// Whether draw() gives the most likely token, and so needs no more than that.
+  bool is_greedy() const;
+
+  /// logits: [v], of the true vocabulary; -infinity: never drawn. With NaN among them any token
+  /// may be drawn.
+  int32_t draw(std::span<const float> logits);
+
+ private:
+  struct Candidate {
+    float weight;
+    int32_t id;
+  };
+
+  void weigh(std::span<const float> logits);
+  void take_top_k(std::span<const float> logits);
+  void take_top_p();
+  void cut_candidates(double wanted);
+  double draw_below(double total);
+  int32_t draw_candidate();
+
+  serving::SamplingOptions options_;
+  std::mt19937_64 generator_;
+  double top_p_;                ///< As decay has left it; 1: all tokens.
+  std::vector<float> weights_;  ///< By id.
+  std::vector<Candidate> candidates_;
+  std::vector<float> room_;
+};
+
+/// The most likely token; the first where several are.
+int32_t most_likely(std::span<const float> logits);
+
+}  // namespace meg::generation

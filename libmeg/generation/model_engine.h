@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "libmeg/nn/gpt_model.h"
+#include "libmeg/serving/generation_engine.h"
+#include "libmeg/tokenizer/tokenizer.h"
+
+namespace meg::generation {
+
+/// What an engine holds at once.
+struct EngineOptions {
+  int64_t max_slots = 16;  ///< Texts that a step goes on with.
+  /// Tokens of them all, prompts and answers; 0: as many as the slots have positions for.
+  int64_t max_tokens = 0;
+  /// Tokens of all texts of all beam searches, which take memory as they come; 0: as max_tokens.
+  int64_t max_beam_tokens = 0;
+  int64_t max_sequence_length = 0;  ///< Of one text; 0: the model's positions.
+};
+
+/// An engine over a whole model, which it alone uses from now on, without dropout; model and
+/// tokenizer are to outlive it. A text is the same whatever texts are beside it: on a CPU bit for
+/// bit where max_slots is at most 64 (AVX2 or better), else but for the order of sums.
+/// Errors: kInvalidArgument where the tokenizer has more tokens than the model, or options are out
+/// of their range; kResourceExhausted where the cache does not fit.
+Result<std::unique_ptr<serving::GenerationEngine>> create_generation_engine(
+    nn::GptModel& model, const tokenizer::Tokenizer& tokenizer, const EngineOptions& options);
+
+}  // namespace meg::generation

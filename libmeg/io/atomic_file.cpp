@@ -1,0 +1,228 @@
+#include "libmeg/io/atomic_file.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <map>
+#include <ranges>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "libmeg/base/thread_pool.h"
+#include "libmeg/io/internal/partial_path.h"
+
+namespace meg::io {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Of one flush_all() at a time.
+constexpr int kMostFlushes = 16;
+
+/// Where the file that `path` names is, or will be, once symbolic links are followed.
+Result<std::string> follow_links(const std::string& path) {
+  constexpr int kMostLinks = 40;  // as the system has it
+  fs::path at = path;
+  for (int i = 0; i < kMostLinks; ++i) {
+    std::error_code no_link;
+    const fs::path named = fs::read_symlink(at, no_link);
+    if (no_link) return at.string();
+    at = at.parent_path() / named;
+  }
+  return errno_error(ELOOP, path);
+}
+
+/// The standard stream that goes to the file at `path`, or -1. Such a file must share the stream's
+/// position, and cannot be replaced.
+int standard_stream_at(const struct stat& info) {
+  for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {
+    struct stat stream {};
+
+    if (::fstat(fd, &stream) != 0) continue;
+    if (stream.st_dev == info.st_dev && stream.st_ino == info.st_ino) return fd;
+  }
+  return -1;
+}
+
+/// The file that is to be written straight, or one that is not open.
+Result<FileDescriptor> open_straight(const std::string& path) {
+  struct stat info {};
+
+  if (::stat(path.c_str(), &info) != 0) return FileDescriptor();
+  const int stream = standard_stream_at(info);
+  if (stream < 0 && S_ISREG(info.st_mode)) return FileDescriptor();
+  const int fd = stream < 0 ? ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY)
+                            : ::fcntl(stream, F_DUPFD_CLOEXEC, 0);
+  if (fd < 0) return errno_error(errno, "cannot write " + path);
+  return FileDescriptor(fd, path);
+}
+
+Result<FileDescriptor> open_folder(const std::string& folder) {
+  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return errno_error(errno, folder);
+  return FileDescriptor(fd, folder);
+}
+
+}  // namespace
+
+AtomicFile::AtomicFile(AtomicFile&& other) noexcept
+    : file_(std::move(other.file_)),
+      path_(std::move(other.path_)),
+      target_(std::move(other.target_)),
+      partial_path_(std::exchange(other.partial_path_, {})) {}
+
+AtomicFile& AtomicFile::operator=(AtomicFile&& other) noexcept {
+  std::swap(file_, other.file_);
+  std::swap(path_, other.path_);
+  std::swap(target_, other.target_);
+  std::swap(partial_path_, other.partial_path_);
+  return *this;
+}
+
+AtomicFile::~AtomicFile() { discard(); }
+
+void AtomicFile::remove_stale_partials(const std::string& path) {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder_above(path), ignored)) {
+    if (!is_partial_name(entry.path().filename().string(), path)) continue;
+    const int fd = ::open(entry.path().c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0) continue;
+    if (::flock(fd, LOCK_EX | LOCK_NB) == 0) ::unlink(entry.path().c_str());
+    ::close(fd);
+  }
+}
+
+Result<AtomicFile> AtomicFile::create(const std::string& path) {
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored)) return errno_error(EISDIR, path);
+  MEG_ASSIGN_OR_RETURN(FileDescriptor straight, open_straight(path));
+  if (!straight.is_open()) return create_partial(path, StalePartials::kRemove);
+  AtomicFile out;
+  out.path_ = path;
+  out.file_ = std::move(straight);
+  return out;
+}
+
+Status AtomicFile::check_regular(const std::string& path) {
+  std::error_code ignored;
+  const fs::file_status found = fs::status(path, ignored);
+  if (fs::is_directory(found)) return errno_error(EISDIR, path);
+  if (fs::exists(found) && !fs::is_regular_file(found)) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "{}: expected a regular file, found a pipe or a device", path);
+  }
+  return Status();
+}
+
+Result<AtomicFile> AtomicFile::create_regular(const std::string& path) {
+  MEG_RETURN_IF_ERROR(check_regular(path));
+  return create_partial(path, StalePartials::kRemove);
+}
+
+Result<AtomicFile> AtomicFile::create_under_lock(const std::string& path) {
+  MEG_RETURN_IF_ERROR(check_regular(path));
+  return create_partial(path, StalePartials::kKeep);
+}
+
+Result<AtomicFile> AtomicFile::create_partial(const std::string& path, StalePartials stale) {
+  AtomicFile out;
+  out.path_ = path;
+  MEG_ASSIGN_OR_RETURN(out.target_, follow_links(path));
+  const std::string folder = folder_above(out.target_);
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) return errno_error(error.value(), "cannot create folder " + folder);
+  if (stale == StalePartials::kRemove) remove_stale_partials(out.target_);
+  while (true) {
+    const std::string partial = next_partial_path(out.target_);
+    const int fd = ::open(partial.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd < 0 && errno == EEXIST) continue;
+    if (fd < 0) return errno_error(errno, "cannot create " + path);
+    out.file_ = FileDescriptor(fd, path);
+    // Where the filesystem knows no locks this fails, and partial files of killed processes stay.
+    ::flock(fd, LOCK_EX);
+
+    struct stat info {};
+
+    if (::fstat(fd, &info) != 0) return errno_error(errno, path);
+    // Another process may have taken the file for a stale one before it was locked.
+    if (info.st_nlink == 0) continue;
+    out.partial_path_ = partial;
+    return out;
+  }
+}
+
+void AtomicFile::start_writeback(int64_t offset, int64_t length) const {
+  ::sync_file_range(file_.get(), offset, length, SYNC_FILE_RANGE_WRITE);
+}
+
+Status AtomicFile::flush() { return partial_path_.empty() ? Status() : file_.sync(); }
+
+Status AtomicFile::remove_older() const {
+  if (partial_path_.empty() || ::unlink(target_.c_str()) == 0 || errno == ENOENT) return Status();
+  return errno_error(errno, "cannot replace " + path_);
+}
+
+Status AtomicFile::publish() {
+  if (partial_path_.empty()) return file_.close();
+  if (::rename(partial_path_.c_str(), target_.c_str()) != 0) {
+    return errno_error(errno, "cannot rename to " + path_);
+  }
+  partial_path_.clear();
+  return file_.close();
+}
+
+Status AtomicFile::commit(Flush flush) {
+  AtomicFile* const self = this;
+  return commit_all({&self, 1}, flush);
+}
+
+Status AtomicFile::flush_all(std::span<AtomicFile* const> files) {
+  // All are on their way to the device before the first is waited for.
+  for (const AtomicFile* file : files) file->start_writeback(0, 0);
+  std::vector<Status> statuses(files.size());
+  // Files that are flushed one after another wait for a commit of the journal each.
+  ThreadPool pool(std::min(static_cast<int>(files.size()), kMostFlushes));
+  for (size_t i = 0; i < files.size(); ++i) {
+    pool.submit([&, i] { statuses[i] = files[i]->flush(); });
+  }
+  pool.wait();
+  for (Status& status : statuses) MEG_RETURN_IF_ERROR(std::move(status));
+  return Status();
+}
+
+Status AtomicFile::commit_all(std::span<AtomicFile* const> files, Flush flush) {
+  if (flush != Flush::kNothing) MEG_RETURN_IF_ERROR(flush_all(files));
+  // What can fail does so before a file is in place.
+  std::map<std::string, FileDescriptor> folders;
+  for (const AtomicFile* file : files) {
+    if (flush != Flush::kFilesAndFolder || file->partial_path_.empty()) continue;
+    const std::string folder = folder_above(file->target_);
+    MEG_ASSIGN_OR_RETURN(folders[folder], open_folder(folder));
+  }
+  const auto sync_folders = [&folders]() -> Status {
+    for (const auto& [name, folder] : folders) MEG_RETURN_IF_ERROR(folder.sync());
+    return Status();
+  };
+  if (files.size() > 1) {
+    for (const AtomicFile* file : std::views::reverse(files.subspan(1))) {
+      MEG_RETURN_IF_ERROR(file->remove_older());
+    }
+    MEG_RETURN_IF_ERROR(sync_folders());
+  }
+  for (AtomicFile* file : files) MEG_RETURN_IF_ERROR(file->publish());
+  return sync_folders();
+}
+
+void AtomicFile::discard() {
+  if (!partial_path_.empty()) ::unlink(partial_path_.c_str());
+  partial_path_.clear();
+}
+
+}  // namespace meg::io

@@ -1,0 +1,117 @@
+#include "libmeg/io/mapped_file.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <mutex>
+#include <utility>
+
+#include "libmeg/io/file_descriptor.h"
+
+namespace meg::io {
+
+/// An entry of the list of all mapped files. Signal handlers walk the list while others change it:
+/// entries are never freed, only used again, and `path` changes only while `begin` is null.
+struct MappedRange {
+  std::atomic<const std::byte*> begin = nullptr;
+  std::atomic<const std::byte*> end = nullptr;
+  std::string path;
+  MappedRange* next = nullptr;       // in the list of all
+  MappedRange* next_free = nullptr;  // guarded by ranges_mutex
+};
+
+namespace {
+
+std::mutex ranges_mutex;
+MappedRange* free_ranges = nullptr;
+std::atomic<MappedRange*> all_ranges = nullptr;
+static_assert(std::atomic<MappedRange*>::is_always_lock_free);
+
+MappedRange* take_range() {
+  if (free_ranges != nullptr) return std::exchange(free_ranges, free_ranges->next_free);
+  auto* range = new MappedRange;
+  range->next = all_ranges;
+  all_ranges = range;
+  return range;
+}
+
+MappedRange* add_range(std::span<const std::byte> bytes, const std::string& path) {
+  const std::lock_guard lock(ranges_mutex);
+  MappedRange* range = take_range();
+  range->path = path;
+  range->end = bytes.data() + bytes.size();
+  range->begin = bytes.data();
+  return range;
+}
+
+void remove_range(MappedRange* range) {
+  const std::lock_guard lock(ranges_mutex);
+  range->begin = nullptr;
+  range->next_free = std::exchange(free_ranges, range);
+}
+
+}  // namespace
+
+const char* mapped_path_at(const void* address) {
+  for (const MappedRange* range = all_ranges; range != nullptr; range = range->next) {
+    const std::byte* begin = range->begin;
+    if (begin != nullptr && address >= begin && address < range->end) return range->path.c_str();
+  }
+  return nullptr;
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : bytes_(std::exchange(other.bytes_, {})),
+      path_(std::move(other.path_)),
+      range_(std::exchange(other.range_, nullptr)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(bytes_, other.bytes_);
+  std::swap(path_, other.path_);
+  std::swap(range_, other.range_);
+  return *this;
+}
+
+MappedFile::~MappedFile() {
+  if (range_ != nullptr) remove_range(range_);
+  if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+}
+
+Result<MappedFile> MappedFile::open(const std::string& path, Access access) {
+  MEG_ASSIGN_OR_RETURN(const FileDescriptor file, FileDescriptor::open_regular(path));
+  MEG_ASSIGN_OR_RETURN(const int64_t size, file.size());
+  MappedFile mapped;
+  mapped.path_ = path;
+  if (size == 0) return mapped;
+  const auto length = static_cast<size_t>(size);
+  void* address = ::mmap(nullptr, length, PROT_READ, MAP_SHARED, file.get(), 0);
+  if (address == MAP_FAILED) return errno_error(errno, path);
+  mapped.bytes_ = {static_cast<const std::byte*>(address), length};
+  mapped.range_ = add_range(mapped.bytes_, path);
+  if (access == Access::kSequential) ::madvise(address, length, MADV_SEQUENTIAL);
+  if (access == Access::kRandom) ::madvise(address, length, MADV_RANDOM);
+  return mapped;
+}
+
+void MappedFile::release(size_t offset, size_t length) const {
+  const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const size_t begin = (std::min(offset, bytes_.size()) + page - 1) / page * page;
+  const size_t end = std::min(offset + length, bytes_.size()) / page * page;
+  if (begin < end) {
+    ::madvise(const_cast<std::byte*>(bytes_.data()) + begin, end - begin, MADV_DONTNEED);
+  }
+}
+
+void MappedFile::release(std::span<const std::byte> stretch) const {
+  // Linux maps 64 KiB around a touched page, since 6.18 whole folios of up to 2 MiB.
+  constexpr size_t kFaultAround = size_t{2} << 20;
+  if (stretch.empty()) return;
+  const auto offset = static_cast<size_t>(stretch.data() - bytes_.data());
+  const size_t before = std::min(offset, kFaultAround);
+  release(offset - before, before + stretch.size() + kFaultAround);
+}
+
+}  // namespace meg::io

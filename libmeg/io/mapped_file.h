@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "libmeg/base/result.h"
+
+namespace meg::io {
+
+struct MappedRange;
+
+/// A whole file mapped read-only. Opening costs the same for any size; pages are read when touched.
+/// Where the file is cut short while it is mapped, touching what is gone raises SIGBUS, which ends
+/// the process; a program's handler learns from mapped_path_at() which file it was.
+class MappedFile {
+ public:
+  /// How the pages will be touched; a hint only.
+  enum class Access { kNormal, kSequential, kRandom };
+
+  MappedFile() = default;
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  ~MappedFile();
+
+  /// Regular files only: pipes and devices are kInvalidArgument, and nobody waits for a writer.
+  static Result<MappedFile> open(const std::string& path, Access access = Access::kNormal);
+
+  /// Valid as long as this object lives. Empty for an empty file.
+  std::span<const std::byte> bytes() const { return bytes_; }
+
+  size_t size() const { return bytes_.size(); }
+
+  const std::string& path() const { return path_; }
+
+  /// Lets the system drop the pages that lie wholly inside [offset, offset + length); their content
+  /// stays readable from the file.
+  void release(size_t offset, size_t length) const;
+
+  /// For a reader that has passed `stretch`, a part of bytes(): the same for its pages, those at
+  /// its ends too, and for those around it that the system maps unasked. So what stays mapped does
+  /// not grow with the number of stretches.
+  void release(std::span<const std::byte> stretch) const;
+
+ private:
+  std::span<const std::byte> bytes_;
+  std::string path_;
+  MappedRange* range_ = nullptr;  // of bytes_, for mapped_path_at()
+};
+
+/// The path of the file that is mapped at `address`, or nullptr. Safe in signal handlers; valid as
+/// long as the file stays mapped.
+const char* mapped_path_at(const void* address);
+
+}  // namespace meg::io

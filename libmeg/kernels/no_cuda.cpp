@@ -1,0 +1,50 @@
+// Stands for the CUDA kernels in a build without CUDA: every launch is refused.
+
+#include "libmeg/kernels/bias_gelu.h"
+#include "libmeg/kernels/cuda_device.h"
+#include "libmeg/kernels/optimizer/gradient_statistics.h"
+#include "libmeg/kernels/optimizer/multi_tensor_adam.h"
+#include "libmeg/kernels/product/epilogue_product.h"
+#include "libmeg/kernels/softmax_cross_entropy.h"
+
+namespace meg::kernels {
+
+const char* cuda_problem() { return "libmeg was built without CUDA kernels (no nvcc)"; }
+
+int bias_gelu_forward_cuda(const BiasGeluForward&, CUstream_st*, CudaRung) {
+  return kBuiltWithoutCuda;
+}
+
+int bias_gelu_backward_cuda(const BiasGeluBackward&, CUstream_st*, CudaRung) {
+  return kBuiltWithoutCuda;
+}
+
+int gradient_statistics_cuda(const GradientTensor*, int64_t, float, GradientStatistics*, int64_t,
+                             GradientStatistics*, CUstream_st*) {
+  return kBuiltWithoutCuda;
+}
+
+int multi_tensor_adam_cuda(const AdamTensor*, int64_t, const AdamStep&, int64_t, CUstream_st*,
+                           CudaRung) {
+  return kBuiltWithoutCuda;
+}
+
+int softmax_cross_entropy_forward_cuda(const SoftmaxCrossEntropyForward&, int*, CUstream_st*,
+                                       CudaRung) {
+  return kBuiltWithoutCuda;
+}
+
+int softmax_cross_entropy_backward_cuda(const SoftmaxCrossEntropyBackward&, CUstream_st*,
+                                        CudaRung) {
+  return kBuiltWithoutCuda;
+}
+
+class CublasLtProducts::State {};
+
+std::unique_ptr<CublasLtProducts> CublasLtProducts::of_loaded_library() { return nullptr; }
+
+CublasLtProducts::~CublasLtProducts() = default;
+
+bool CublasLtProducts::run(const EpilogueProduct&, void*, CUstream_st*, bool) { return false; }
+
+}  // namespace meg::kernels

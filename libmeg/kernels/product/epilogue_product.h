@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "libmeg/kernels/float_type.h"
+
+struct CUstream_st;
+
+namespace meg::kernels {
+
+/// What a matrix product does besides, while its numbers are still in registers. All matrices are
+/// dense and row-major; sums are fp32, rounded once to the arrays' type; GELU has the tanh form.
+enum class Epilogue : uint8_t {
+  /// auxiliary = left [rows, inner] x right [columns, inner], transposed, + bias [columns];
+  /// output [rows, columns] = gelu(auxiliary).
+  kGeluAuxBias,
+  /// output [rows, columns] = (left [rows, inner] x right [inner, columns]) * gelu'(auxiliary);
+  /// bias [columns] becomes the sum of output's rows.
+  kGeluBiasGradient,
+  /// output [rows, columns] = left [inner, rows], transposed, x right [inner, columns]; bias [rows]
+  /// becomes the sum of left's rows.
+  kBiasGradient,
+};
+
+struct EpilogueProduct {
+  Epilogue epilogue = Epilogue::kGeluAuxBias;
+  FloatType type = FloatType::kBFloat16;  ///< of all arrays
+  const void* left = nullptr;
+  const void* right = nullptr;
+  void* output = nullptr;
+  void* auxiliary = nullptr;  ///< [rows, columns]; unused by kBiasGradient
+  void* bias = nullptr;
+  int64_t rows = 0;
+  int64_t columns = 0;
+  int64_t inner = 0;
+};
+
+struct CublasLtFunctions;
+
+/// Such products on a GPU by cuBLASLt. Algorithms are chosen once for each shape. Threads may share
+/// an object.
+class CublasLtProducts {
+ public:
+  /// Bytes of device memory that an algorithm may use beside the arrays.
+  static constexpr size_t kWorkspaceSize = size_t{32} << 20;
+
+  /// By the library that this process has loaded, as LibTorch's CUDA half has. nullptr where there
+  /// is none, or libmeg was built without CUDA.
+  static std::unique_ptr<CublasLtProducts> of_loaded_library();
+
+  /// functions: those of a library.
+  explicit CublasLtProducts(const CublasLtFunctions& functions);
+  ~CublasLtProducts();
+  CublasLtProducts(const CublasLtProducts&) = delete;
+  CublasLtProducts& operator=(const CublasLtProducts&) = delete;
+
+  /// Queues the product on `stream` (a cudaStream_t) of the current device. workspace: device
+  /// memory of kWorkspaceSize bytes that stays this product's until it has run.
+  /// timed: the first product of a shape times several algorithms, waiting for each, and keeps the
+  /// quickest; otherwise the one that the library puts first is taken, the same in each process.
+  /// False where the library has no algorithm for the shape, or refuses: nothing is queued then.
+  bool run(const EpilogueProduct& product, void* workspace, CUstream_st* stream, bool timed);
+
+ private:
+  class State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace meg::kernels

@@ -1,0 +1,54 @@
+#include "libmeg/libtorch/device_figures.h"
+
+#include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <sys/resource.h>
+
+#ifdef MEG_HAS_CUDA
+#include <cuda_runtime_api.h>
+#endif
+
+namespace meg::libtorch {
+namespace {
+
+at::DeviceIndex index_of(at::Device device) {
+  return device.has_index() ? device.index() : at::DeviceIndex{0};
+}
+
+}  // namespace
+
+std::string device_name([[maybe_unused]] at::Device device) {
+#ifdef MEG_HAS_CUDA
+  cudaDeviceProp properties;
+  if (device.is_cuda() &&
+      cudaGetDeviceProperties(&properties, int{index_of(device)}) == cudaSuccess) {
+    return properties.name;
+  }
+#endif
+  return {};
+}
+
+std::optional<logging::DeviceMemory> device_memory(at::Device device) {
+  if (device.is_cpu()) return std::nullopt;
+  c10::DeviceAllocator* const allocator = c10::getDeviceAllocator(device.type());
+  if (!allocator->initialized()) return logging::DeviceMemory();
+  const auto stats = allocator->getDeviceStats(index_of(device));
+  constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+  return logging::DeviceMemory{.allocated = stats.allocated_bytes[kAll].current,
+                               .max_allocated = stats.allocated_bytes[kAll].peak,
+                               .reserved = stats.reserved_bytes[kAll].current,
+                               .max_reserved = stats.reserved_bytes[kAll].peak};
+}
+
+int64_t peak_resident_bytes() {
+  rusage usage = {};
+  if (::getrusage(RUSAGE_SELF, &usage) != 0) return 0;
+  return int64_t{usage.ru_maxrss} * 1024;
+}
+
+void synchronize(at::Device device) {
+  if (device.is_cpu()) return;
+  c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(index_of(device));
+}
+
+}  // namespace meg::libtorch

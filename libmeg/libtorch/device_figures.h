@@ -1,0 +1,25 @@
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "libmeg/logging/log_lines.h"
+
+namespace meg::libtorch {
+
+/// Such as "NVIDIA H200"; empty for CPUs.
+std::string device_name(at::Device device);
+
+/// What LibTorch's allocator holds on a GPU, zeros before its first tensor; nullopt for CPUs.
+std::optional<logging::DeviceMemory> device_memory(at::Device device);
+
+/// Bytes of memory that this process had at most so far.
+int64_t peak_resident_bytes();
+
+/// Waits until a GPU has done what it was given; nothing on CPUs.
+void synchronize(at::Device device);
+
+}  // namespace meg::libtorch

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <exception>
+#include <new>
+#include <string>
+#include <utility>
+
+#include "libmeg/base/status.h"
+
+namespace meg::libtorch {
+
+/// LibTorch's text of an error in one line.
+inline std::string one_line(std::string text) {
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
+/// Runs `work` and turns what LibTorch throws into a Status. LibTorch reports failure by
+/// exceptions; every public function of a component below the LibTorch boundary ends in one such
+/// guard. work: callable without arguments that returns a Status.
+template <class Work>
+Status torch_guard(Work&& work) {
+  try {
+    return std::forward<Work>(work)();
+  } catch (const std::bad_alloc&) {
+    return make_error(StatusCode::kResourceExhausted, "out of memory");
+  } catch (const c10::OutOfMemoryError& error) {
+    return make_error(StatusCode::kResourceExhausted, "LibTorch: {}",
+                      one_line(error.what_without_backtrace()));
+  } catch (const c10::Error& error) {
+    // A CPU's allocator has no exception of its own.
+    const std::string text = one_line(error.what_without_backtrace());
+    const bool is_memory = text.find("DefaultCPUAllocator") != std::string::npos;
+    return make_error(is_memory ? StatusCode::kResourceExhausted : StatusCode::kInternal,
+                      "LibTorch: {}", text);
+  } catch (const std::exception& error) {
+    return make_error(StatusCode::kInternal, "{}", one_line(error.what()));
+  } catch (...) {
+    return make_error(StatusCode::kInternal, "unknown exception");
+  }
+}
+
+}  // namespace meg::libtorch

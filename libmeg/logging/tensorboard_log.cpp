@@ -1,0 +1,82 @@
+#include "libmeg/logging/tensorboard_log.h"
+
+#include <algorithm>
+#include <string>
+
+namespace meg::logging {
+namespace {
+
+/// Points of one moment, by steps and by samples; the first error is kept.
+class Points {
+ public:
+  Points(TensorboardWriter& writer, int64_t iteration, int64_t samples)
+      : writer_(writer), iteration_(iteration), samples_(samples) {}
+
+  void add_at_iteration(const std::string& tag, double value) { write(tag, value, iteration_); }
+
+  void add(const std::string& tag, double value) {
+    add_at_iteration(tag, value);
+    write(tag + " vs samples", value, samples_);
+  }
+
+  const Status& status() const { return status_; }
+
+ private:
+  void write(const std::string& tag, double value, int64_t step) {
+    if (status_.ok()) status_ = writer_.add_scalar(tag, value, step);
+  }
+
+  TensorboardWriter& writer_;
+  int64_t iteration_;
+  int64_t samples_;
+  Status status_;
+};
+
+}  // namespace
+
+Status write_iteration(TensorboardWriter& writer, const TensorboardCurves& curves,
+                       const IterationFigures& figures, const Losses& losses, int64_t world_size) {
+  if (figures.iteration % curves.log_interval != 0) return Status();
+  Points points(writer, figures.iteration, figures.consumed_train_samples);
+  points.add("learning-rate", figures.learning_rate);
+  if (figures.skipped_train_samples > 0) {
+    points.add_at_iteration("skipped-train-samples",
+                            static_cast<double>(figures.skipped_train_samples));
+  }
+  points.add("batch-size", static_cast<double>(figures.global_batch_size));
+  for (const auto& [name, value] : losses) points.add(name, static_cast<double>(value));
+  if (curves.loss_scale) points.add("loss-scale", figures.loss_scale);
+  if (curves.world_size) points.add("world-size", static_cast<double>(world_size));
+  if (figures.grad_norm) points.add("grad-norm", *figures.grad_norm);
+  if (figures.num_zeros_in_grad) points.add("num-zeros", *figures.num_zeros_in_grad);
+  if (figures.params_norm) points.add("params-norm", *figures.params_norm);
+  return points.status();
+}
+
+Status write_times(TensorboardWriter& writer, const TensorboardCurves& curves, int64_t iteration,
+                   double seconds_per_iteration, std::optional<double> tflops,
+                   std::span<const TimerTimes> timers, double normalizer) {
+  if (!curves.timers) return Status();
+  MEG_RETURN_IF_ERROR(writer.add_scalar("iteration-time", seconds_per_iteration, iteration));
+  if (tflops) MEG_RETURN_IF_ERROR(writer.add_scalar("throughput", *tflops, iteration));
+  for (const TimerTimes& timer : timers) {
+    const auto longest =
+        std::max_element(timer.seconds_by_rank.begin(), timer.seconds_by_rank.end());
+    if (longest == timer.seconds_by_rank.end() || !(*longest > 0)) continue;
+    MEG_RETURN_IF_ERROR(writer.add_scalar(timer.name + "-time", *longest / normalizer, iteration));
+  }
+  return Status();
+}
+
+Status write_validation(TensorboardWriter& writer, const TensorboardCurves& curves,
+                        int64_t iteration, int64_t consumed_train_samples, const Losses& losses) {
+  Points points(writer, iteration, consumed_train_samples);
+  for (const auto& [name, value] : losses) {
+    const auto loss = static_cast<double>(value);
+    points.add(name + " validation", loss);
+    if (curves.validation_ppl) points.add(name + " validation ppl", perplexity(loss));
+  }
+  return points.status();
+}
+
+}  // namespace meg::logging

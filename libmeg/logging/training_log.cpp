@@ -1,0 +1,76 @@
+#include "libmeg/logging/training_log.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <iterator>
+
+namespace meg::logging {
+
+void TrainingLog::add(const Losses& losses, bool skipped) {
+  if (skipped) {
+    ++skipped_;
+    const bool finite = std::all_of(losses.begin(), losses.end(),
+                                    [](const auto& loss) { return std::isfinite(loss.second); });
+    if (!finite) ++nan_;
+    return;
+  }
+  ++advanced_;
+  for (const auto& loss : losses) {
+    const auto sum = std::find_if(sums_.begin(), sums_.end(),
+                                  [&loss](const auto& entry) { return entry.first == loss.first; });
+    if (sum == sums_.end()) {
+      sums_.push_back(loss);
+    } else {
+      sum->second += loss.second;
+    }
+  }
+}
+
+std::string TrainingLog::iteration_line(const IterationFigures& figures, double elapsed_seconds,
+                                        std::time_t now, std::optional<double> tflops) {
+  std::string line;
+  const auto out = std::back_inserter(line);
+  if (dated_) fmt::format_to(out, " [{}]", log_time(now));
+  fmt::format_to(out, " iteration {:8d}/{:8d} | consumed samples: {:12d} |", figures.iteration,
+                 figures.train_iters, figures.consumed_train_samples);
+  if (figures.skipped_train_samples > 0) {
+    fmt::format_to(out, " skipped samples: {:12d} |", figures.skipped_train_samples);
+  }
+  fmt::format_to(out, " elapsed time per iteration (ms): {:.1f} |",
+                 elapsed_seconds / static_cast<double>(iterations()) * 1000.0);
+  if (tflops) fmt::format_to(out, " throughput per GPU (TFLOP/s/GPU): {:.1f} |", *tflops);
+  fmt::format_to(out, " learning rate: {:.{}E} |", figures.learning_rate, dated_ ? 6 : 3);
+  fmt::format_to(out, " global batch size: {:5d} |", figures.global_batch_size);
+  const auto counted = static_cast<double>(std::max<int64_t>(1, advanced_));
+  for (const auto& [name, sum] : sums_) {
+    const double mean = static_cast<double>(sum) / counted;
+    if (mean > 0.0) fmt::format_to(out, " {}: {:.6E} |", name, mean);
+  }
+  fmt::format_to(out, " loss scale: {:.1f} |", figures.loss_scale);
+  if (figures.grad_norm) fmt::format_to(out, " grad norm: {:.3f} |", printed(*figures.grad_norm));
+  if (figures.num_zeros_in_grad) {
+    fmt::format_to(out, " num zeros: {:.1f} |", *figures.num_zeros_in_grad);
+  }
+  if (figures.params_norm)
+    fmt::format_to(out, " params norm: {:.3f} |", printed(*figures.params_norm));
+  fmt::format_to(out, " number of skipped iterations: {:3d} | number of nan iterations: {:3d} |",
+                 skipped_, nan_);
+  advanced_ = skipped_ = nan_ = 0;
+  sums_.clear();
+  return line;
+}
+
+double printed(double value) { return std::isnan(value) ? std::abs(value) : value; }
+
+std::string log_time(std::time_t time) {
+  std::tm local = {};
+  localtime_r(&time, &local);
+  std::array<char, 32> text = {};
+  const size_t size = std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M:%S", &local);
+  return std::string(text.data(), size);
+}
+
+}  // namespace meg::logging

@@ -1,0 +1,88 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "libmeg/model/parameter_table.h"
+
+namespace meg::model {
+
+/// What a dimension of a merged parameter counts.
+enum class Extent : uint8_t {
+  kNone,         ///< No such dimension.
+  kVocabulary,   ///< padded_vocab_size
+  kPositions,    ///< max_position_embeddings
+  kHidden,       ///< hidden_size
+  kHeadSize,     ///< kv_channels
+  kProjection,   ///< num_attention_heads * kv_channels
+  kQkvRows,      ///< GptConfig::qkv_rows()
+  kMlpRows,      ///< GptConfig::mlp_rows()
+  kFfn,          ///< ffn_hidden_size
+  kExpertCount,  ///< num_experts
+};
+
+/// Which models have a parameter.
+enum class Presence : uint8_t {
+  kAlways,
+  kLearnedPositions,  ///< position_embedding_type learned_absolute
+  kLinearBias,        ///< add_bias_linear
+  kQkvBias,           ///< add_bias_linear or add_qkv_bias
+  kNormBias,          ///< normalization LayerNorm
+  kQkNorm,            ///< qk_layernorm
+  kQkNormBias,        ///< both of these
+  kUntied,            ///< untie_embeddings_and_output_weights
+  kTiedCopy,          ///< Tied, and the last of several pipeline stages.
+  kExperts,           ///< num_experts
+};
+
+/// `weight` or `bias` of a module.
+struct ParameterRow {
+  Partition partition;
+  Presence presence;
+  std::array<Extent, 2> extents;  ///< Of the merged tensor.
+};
+
+/// How a family spells a module, and when it comes.
+struct Spelling {
+  /// What stands before "weight" or "bias", {} for the layer's number; empty where the family has
+  /// no such module.
+  std::string_view stem;
+  int order;  ///< Place within its placement in the family's named_parameters().
+};
+
+inline constexpr size_t kNameFamilyCount = 5;
+
+/// A module of GPT that has parameters.
+struct ModuleRow {
+  Placement placement;
+  bool has_extra_state;                              ///< Since core_v0.5.
+  std::array<Spelling, kNameFamilyCount> spellings;  ///< By NameFamily.
+  std::string_view legacy_short;                     ///< Legacy's later word, where there is one.
+  ParameterRow weight;
+  ParameterRow bias;  ///< extents kNone: the module has none, ever.
+
+  /// What stands before "weight" or "bias" in the canonical name.
+  std::string_view canonical_stem() const {
+    return placement == Placement::kOutput && weight.presence == Presence::kTiedCopy
+               ? spellings[static_cast<size_t>(NameFamily::kLegacy)].stem
+               : spellings[static_cast<size_t>(NameFamily::kMcoreLocal)].stem;
+  }
+};
+
+/// Names that are recognised but cut by no rule of the table.
+struct OtherNameRow {
+  std::string_view pattern;  ///< RE2 over the whole name; group 1 is the layer's number.
+  Placement placement;
+  bool is_extra_state;
+  bool is_expert;
+};
+
+/// The rows of GPT. Where two spell a parameter alike, the first is meant.
+std::span<const ModuleRow> gpt_module_rows();
+
+/// Tried after these, in order.
+std::span<const OtherNameRow> gpt_other_name_rows();
+
+}  // namespace meg::model

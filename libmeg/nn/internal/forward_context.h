@@ -1,0 +1,23 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "libmeg/nn/layers/cached_attention.h"
+#include "libmeg/nn/layers/internal/rotary_embedding.h"
+#include "libmeg/nn/random_states.h"
+
+namespace meg::nn {
+
+/// What all layers of one forward pass share.
+struct ForwardContext {
+  bool training = false;           ///< Whether dropout drops.
+  RandomStates* random = nullptr;  ///< The model's.
+  /// [b or 1, 1, s, s] bool. For the backends with a softmax of their own true hides a score, for
+  /// the others true keeps it. Undefined: causal.
+  at::Tensor attention_mask;
+  RotaryTable rotary;
+  at::Tensor rows;                   ///< GptInput::rows.
+  const CacheStep* cache = nullptr;  ///< Set where keys and values of earlier tokens are kept.
+};
+
+}  // namespace meg::nn

@@ -1,0 +1,23 @@
+#pragma once
+
+#include "libmeg/nn/gpt_model.h"
+
+namespace meg::nn {
+
+/// What decides which tensors a part of a model takes. Holds references only.
+struct InputRules {
+  const model::GptConfig& config;
+  const GptOptions& options;
+  bool is_first;  ///< Whether the part holds the embedding.
+  bool is_last;   ///< Whether the part holds the output layer.
+};
+
+/// The errors of GptModel's functions, see there.
+Status check_input(const InputRules& rules, const GptInput& input);
+Status check_input(const InputRules& rules, const CachedInput& input, const KvCache& cache);
+Status check_hidden_rows(const InputRules& rules, const at::Tensor& hidden_rows);
+
+/// labels: of a checked input.
+Status check_labels(const InputRules& rules, const GptInput& input, const at::Tensor& labels);
+
+}  // namespace meg::nn

@@ -1,0 +1,78 @@
+#include "libmeg/nn/layers/internal/attention.h"
+
+#include <ATen/ATen.h>
+
+#include "libmeg/nn/operators/internal/chosen_rows.h"
+#include "libmeg/nn/operators/internal/recompute.h"
+
+namespace meg::nn {
+namespace {
+
+constexpr std::string_view kStem = "decoder.layers.{}.self_attention.";
+
+at::Tensor parameter(const ParameterStore& store, std::string_view name, int64_t layer) {
+  return store.find(std::string(kStem) + std::string(name), layer);
+}
+
+}  // namespace
+
+SelfAttention::SelfAttention(const model::GptConfig& config, const GptOptions& options,
+                             const ParameterStore& store, int64_t layer)
+    : linear_qkv_(parameter(store, "linear_qkv.weight", layer),
+                  parameter(store, "linear_qkv.bias", layer)),
+      linear_proj_(parameter(store, "linear_proj.weight", layer),
+                   parameter(store, "linear_proj.bias", layer)),
+      core_attention_(config, options, layer),
+      layer_(layer),
+      queries_per_group_(config.num_attention_heads / config.num_query_groups),
+      kv_channels_(config.kv_channels),
+      rotary_interleaved_(options.rotary_interleaved),
+      recompute_(options.recompute_granularity == model::RecomputeGranularity::kSelective) {
+  if (config.qk_layernorm) {
+    q_layernorm_.emplace(config, options, store, std::string(kStem) + "q_layernorm.", layer);
+    k_layernorm_.emplace(config, options, store, std::string(kStem) + "k_layernorm.", layer);
+  }
+}
+
+SelfAttention::Heads SelfAttention::split(const at::Tensor& mixed) const {
+  const int64_t b = mixed.size(0);
+  const int64_t s = mixed.size(1);
+  const at::Tensor groups = mixed.view({b, s, -1, queries_per_group_ + 2, kv_channels_});
+  if (queries_per_group_ == 1) {
+    const std::vector<at::Tensor> heads = groups.unbind(3);
+    return {heads[0], heads[1], heads[2]};
+  }
+  const std::vector<at::Tensor> parts = groups.split_with_sizes({queries_per_group_, 1, 1}, 3);
+  return {parts[0].reshape({b, s, -1, kv_channels_}), parts[1].squeeze(3), parts[2].squeeze(3)};
+}
+
+/// [b, s, n * hn]
+at::Tensor SelfAttention::attend(const Heads& heads, const ForwardContext& context) const {
+  if (context.cache != nullptr) {
+    return context.cache->attention(layer_, heads.query, heads.key, heads.value,
+                                    core_attention_.softmax_scale());
+  }
+  if (!recompute_ || !context.training) {
+    return core_attention_.forward(heads.query, heads.key, heads.value, context);
+  }
+  const auto core = [this, context](const std::vector<at::Tensor>& inputs) {
+    return core_attention_.forward(inputs[0], inputs[1], inputs[2], context);
+  };
+  return recompute(core, {heads.query, heads.key, heads.value}, *context.random);
+}
+
+at::Tensor SelfAttention::forward(const at::Tensor& hidden_states, const ForwardContext& context,
+                                  const at::Tensor& rows) const {
+  Heads heads = split(linear_qkv_.forward(hidden_states));
+  if (q_layernorm_) {
+    heads.query = q_layernorm_->forward(heads.query);
+    heads.key = k_layernorm_->forward(heads.key);
+  }
+  if (context.rotary.cosine.defined()) {
+    heads.query = apply_rotary(heads.query, context.rotary, rotary_interleaved_);
+    heads.key = apply_rotary(heads.key, context.rotary, rotary_interleaved_);
+  }
+  return linear_proj_.forward(chosen_rows(attend(heads, context), rows));
+}
+
+}  // namespace meg::nn

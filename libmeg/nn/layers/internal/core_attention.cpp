@@ -1,0 +1,120 @@
+#include "libmeg/nn/layers/internal/core_attention.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+#include <optional>
+
+#include "libmeg/nn/layers/internal/dropout.h"
+#include "libmeg/nn/operators/internal/attention_kernels.h"
+#include "libmeg/nn/operators/internal/widened_product.h"
+
+namespace meg::nn {
+namespace {
+
+/// What Megatron puts in place of hidden scores.
+constexpr double kHiddenScore = -10000.0;
+
+/// [b, s, g, hn] -> [b, s, n, hn]: each of g repeated for the heads of its group.
+at::Tensor for_each_head(const at::Tensor& grouped, int64_t heads) {
+  const int64_t groups = grouped.size(2);
+  if (groups == heads) return grouped;
+  return grouped.repeat_interleave(heads / groups, 2);
+}
+
+/// [b, s, n, hn] -> [b * n, s, hn]
+at::Tensor by_head(const at::Tensor& heads) {
+  return heads.transpose(1, 2).reshape({-1, heads.size(1), heads.size(3)});
+}
+
+/// queries x transposed keys x scale, which is scaled before it is rounded to the parameters' type.
+at::Tensor scaled_scores(const at::Tensor& queries, const at::Tensor& keys, double scale) {
+  if (is_widened(queries)) return widened_product(queries, keys, {}, scale);
+  return at::baddbmm(at::empty({1}, queries.options().requires_grad(false)), queries,
+                     keys.transpose(1, 2), /*beta=*/0, /*alpha=*/scale);
+}
+
+at::Tensor weighted_sums(const at::Tensor& probabilities, const at::Tensor& values) {
+  if (is_widened(values)) return widened_product(probabilities, values.transpose(1, 2));
+  return at::bmm(probabilities, values);
+}
+
+}  // namespace
+
+bool is_unfused(const GptOptions& options, bool training) {
+  if (options.attention_backend == AttentionBackend::kUnfused ||
+      options.attention_backend == AttentionBackend::kLocal) {
+    return true;
+  }
+  return options.device.is_cpu() && training && options.attention_dropout > 0;
+}
+
+at::Tensor core_attention_mask(const GptOptions& options, bool training, const at::Tensor& mask,
+                               int64_t sequence_length) {
+  if (!is_unfused(options, training)) return mask.defined() ? mask.logical_not() : mask;
+  if (mask.defined()) return mask;
+  return at::ones({1, 1, sequence_length, sequence_length},
+                  at::dtype(at::kBool).device(options.device))
+      .triu_(1);
+}
+
+CoreAttention::CoreAttention(const model::GptConfig& config, const GptOptions& options,
+                             int64_t layer)
+    : options_(options),
+      softmax_scale_(1 / std::sqrt(static_cast<double>(config.kv_channels))),
+      layer_scaling_(options.apply_query_key_layer_scaling ? static_cast<double>(layer + 1) : 1) {}
+
+at::Tensor CoreAttention::forward(const at::Tensor& query, const at::Tensor& key,
+                                  const at::Tensor& value, const ForwardContext& context) const {
+  const at::Tensor heads = is_unfused(options_, context.training)
+                               ? unfused(query, key, value, context)
+                               : fused(query, key, value, context);
+  return heads.transpose(1, 2).reshape({query.size(0), query.size(1), -1});
+}
+
+at::Tensor CoreAttention::unfused(const at::Tensor& query, const at::Tensor& key,
+                                  const at::Tensor& value, const ForwardContext& context) const {
+  const int64_t heads = query.size(2);
+  const at::Tensor queries = by_head(query);
+  const at::Tensor keys = by_head(for_each_head(key, heads));
+  at::Tensor scores = scaled_scores(queries, keys, softmax_scale_ / layer_scaling_);
+  scores = scores.view({query.size(0), heads, query.size(1), key.size(1)});
+  const bool in_fp32 = options_.attention_softmax_in_fp32 || options_.apply_query_key_layer_scaling;
+  if (in_fp32) scores = scores.to(at::kFloat);
+  if (layer_scaling_ != 1) scores = scores * layer_scaling_;
+  scores = scores.masked_fill(context.attention_mask, kHiddenScore);
+  at::Tensor probabilities = at::softmax(scores, -1).to(query.scalar_type());
+  if (context.training) {
+    probabilities = dropout(probabilities, options_.attention_dropout,
+                            context.random->generator(RandomStates::Stream::kModelParallel));
+  }
+  const at::Tensor sums =
+      weighted_sums(probabilities.flatten(0, 1), by_head(for_each_head(value, heads)));
+  return sums.view({query.size(0), heads, query.size(1), value.size(3)});
+}
+
+at::Tensor CoreAttention::fused(const at::Tensor& query, const at::Tensor& key,
+                                const at::Tensor& value, const ForwardContext& context) const {
+  const bool on_cpu = options_.device.is_cpu();
+  const int64_t heads = query.size(2);
+  const bool is_grouped = key.size(2) != heads;
+  const double drop = context.training ? options_.attention_dropout : 0;
+  std::optional<AttentionKernelChoice> choice;
+  std::optional<ForkedDefaultGenerator> fork;
+  if (!on_cpu) choice.emplace(attention_kernels(options_, context.training));
+  if (drop > 0) {
+    fork.emplace(options_.device, context.random->generator(RandomStates::Stream::kModelParallel));
+  }
+  std::optional<at::Tensor> mask;
+  if (context.attention_mask.defined()) mask = context.attention_mask;
+  const auto by_heads = [](const at::Tensor& tensor) {
+    return (is_widened(tensor) ? tensor.to(at::kFloat) : tensor).transpose(1, 2);
+  };
+  return at::scaled_dot_product_attention(
+             by_heads(query), by_heads(on_cpu ? for_each_head(key, heads) : key),
+             by_heads(on_cpu ? for_each_head(value, heads) : value), mask, drop, !mask.has_value(),
+             softmax_scale_, is_grouped && !on_cpu)
+      .to(query.scalar_type());
+}
+
+}  // namespace meg::nn

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "libmeg/nn/gpt_options.h"
+#include "libmeg/nn/internal/forward_context.h"
+
+namespace meg::nn {
+
+/// Whether an attention with a softmax of its own computes, rather than LibTorch's fused ones: by
+/// choice, or because attention dropout on a CPU needs it.
+bool is_unfused(const GptOptions& options, bool training);
+
+/// ForwardContext::attention_mask from Megatron's mask (true hides; undefined: causal) for this
+/// attention.
+at::Tensor core_attention_mask(const GptOptions& options, bool training, const at::Tensor& mask,
+                               int64_t sequence_length);
+
+/// Scores, softmax, dropout and the sum of values.
+/// Mirrors Megatron-LM megatron/core/transformer/dot_product_attention.py.
+class CoreAttention {
+ public:
+  /// layer: its number in the whole model, from 0.
+  CoreAttention(const model::GptConfig& config, const GptOptions& options, int64_t layer);
+
+  /// query: [b, s, n, hn]; key, value: [b, s, g, hn], g dividing n. Returns [b, s, n * hn].
+  at::Tensor forward(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                     const ForwardContext& context) const;
+
+  double softmax_scale() const { return softmax_scale_; }
+
+ private:
+  at::Tensor unfused(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                     const ForwardContext& context) const;
+  at::Tensor fused(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                   const ForwardContext& context) const;
+
+  GptOptions options_;
+  double softmax_scale_;
+  double layer_scaling_;  ///< 1, or the layer's number where query-key layer scaling is on.
+};
+
+}  // namespace meg::nn

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "libmeg/nn/internal/forward_context.h"
+#include "libmeg/nn/parameter_store.h"
+
+namespace meg::nn {
+
+/// Rows of the word embedding, learned positions where there are any, dropout.
+/// Mirrors Megatron-LM megatron/core/models/common/embeddings/language_model_embedding.py.
+class Embedding {
+ public:
+  Embedding(const GptOptions& options, const ParameterStore& store);
+
+  /// tokens: [b, s] int64; position_ids: [b or 1, s] int64, undefined: 0 to s - 1.
+  /// Returns [b, s, h].
+  at::Tensor forward(const at::Tensor& tokens, const at::Tensor& position_ids,
+                     const ForwardContext& context) const;
+
+ private:
+  at::Tensor word_embeddings_;
+  at::Tensor position_embeddings_;  ///< Undefined without learned positions.
+  double hidden_dropout_;
+  at::ScalarType residual_dtype_;
+};
+
+}  // namespace meg::nn

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "libmeg/nn/layers/internal/linear.h"
+#include "libmeg/nn/parameter_store.h"
+
+namespace meg::nn {
+
+/// The two matrices of a layer with GELU or squared ReLU between them, or SwiGLU: silu(first half)
+/// * second half. Mirrors Megatron-LM megatron/core/transformer/mlp.py.
+class Mlp {
+ public:
+  Mlp(const model::GptConfig& config, const GptOptions& options, const ParameterStore& store,
+      int64_t layer);
+
+  /// [b, s, h] -> [b, s, h]
+  at::Tensor forward(const at::Tensor& hidden_states) const;
+
+ private:
+  bool suits_epilogues(const at::Tensor& hidden_states) const;
+
+  /// [b, s, h] -> [b, s, ffn]
+  at::Tensor activate(const at::Tensor& hidden_states) const;
+
+  ColumnParallelLinear linear_fc1_;
+  RowParallelLinear linear_fc2_;
+  bool swiglu_;
+  bool squared_relu_;
+  GeluForm gelu_;
+};
+
+}  // namespace meg::nn

@@ -1,0 +1,65 @@
+#include "libmeg/nn/layers/internal/rotary_embedding.h"
+
+#include <ATen/ATen.h>
+
+#include <numbers>
+
+namespace meg::nn {
+namespace {
+
+/// Each pair (first, second) becomes (-second, first).
+at::Tensor rotate_half(const at::Tensor& heads, bool interleaved) {
+  if (!interleaved) {
+    const std::vector<at::Tensor> halves = heads.chunk(2, -1);
+    return at::cat({-halves[1], halves[0]}, -1);
+  }
+  const std::vector<at::Tensor> pairs = heads.unflatten(-1, {-1, 2}).unbind(-1);
+  return at::stack({-pairs[1], pairs[0]}, -1).flatten(-2);
+}
+
+/// As Llama 3.1 goes on from its 8,192 tokens: frequencies that turn four times and more within
+/// these stay, those that do not turn once are divided by `factor`, between them both are mixed.
+at::Tensor scaled_frequencies(const at::Tensor& frequencies, double factor) {
+  constexpr double kOriginalContext = 8192;  // tokens
+  constexpr double kSlowTurns = 1;
+  constexpr double kFastTurns = 4;
+  const at::Tensor wave_lengths = frequencies.reciprocal() * (2 * std::numbers::pi);
+  const at::Tensor kept =
+      ((kOriginalContext / wave_lengths - kSlowTurns) / (kFastTurns - kSlowTurns)).clamp(0, 1);
+  return (1 - kept) * frequencies / factor + kept * frequencies;
+}
+
+/// How fast each pair of a head's `size` turned elements turns, [size / 2] in radians a token.
+at::Tensor rotary_frequencies(const GptOptions& options, int64_t size) {
+  const auto fp32 = at::dtype(at::kFloat).device(options.device);
+  const at::Tensor exponents = at::arange(0, size, 2, fp32) / size;
+  const at::Tensor frequencies = 1.0 / at::pow(options.rotary_base, exponents);
+  if (!options.use_rope_scaling) return frequencies;
+  return scaled_frequencies(frequencies, options.rope_scaling_factor);
+}
+
+}  // namespace
+
+RotaryTable rotary_table(const model::GptConfig& config, const GptOptions& options,
+                         int64_t sequence_length) {
+  const auto size =
+      static_cast<int64_t>(static_cast<double>(config.kv_channels) * options.rotary_percent);
+  const at::Tensor positions =
+      at::arange(sequence_length, at::dtype(at::kFloat).device(options.device)) *
+      (1 / options.rotary_seq_len_interpolation_factor);
+  at::Tensor angles = at::outer(positions, rotary_frequencies(options, size));
+  angles =
+      options.rotary_interleaved ? angles.repeat_interleave(2, -1) : at::cat({angles, angles}, -1);
+  angles = angles.unsqueeze(1);
+  return {angles.cos().to(options.params_dtype), angles.sin().to(options.params_dtype)};
+}
+
+at::Tensor apply_rotary(const at::Tensor& heads, const RotaryTable& table, bool interleaved) {
+  const int64_t turned = table.cosine.size(-1);
+  const int64_t rest = heads.size(-1) - turned;
+  const at::Tensor first = rest == 0 ? heads : heads.narrow(-1, 0, turned);
+  const at::Tensor result = first * table.cosine + rotate_half(first, interleaved) * table.sine;
+  return rest == 0 ? result : at::cat({result, heads.narrow(-1, turned, rest)}, -1);
+}
+
+}  // namespace meg::nn

@@ -1,0 +1,62 @@
+#include "libmeg/nn/layers/kv_cache.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+
+#include <algorithm>
+#include <array>
+
+#include "libmeg/libtorch/device_copy.h"
+#include "libmeg/libtorch/torch_guard.h"
+#include "libmeg/model/pipeline_layout.h"
+
+namespace meg::nn {
+
+Result<KvCache> KvCache::create(const model::GptConfig& config, const GptOptions& options,
+                                const ModelPart& part, int64_t slots, int64_t capacity) {
+  if (slots < 1 || capacity < 1) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "cache: expected slots and capacity of at least 1, found {} and {}", slots,
+                      capacity);
+  }
+  const model::PipelineLayout layout{config.num_layers, part.sizes.pipeline_model_parallel_size,
+                                     part.sizes.virtual_pipeline_model_parallel_size};
+  KvCache cache(layout.first_layer(part.pipeline_rank, part.chunk), slots, capacity);
+  MEG_RETURN_IF_ERROR(libtorch::torch_guard([&] {
+    const auto like = at::dtype(options.params_dtype).device(options.device);
+    const int64_t groups = config.num_query_groups / part.sizes.tensor_model_parallel_size;
+    for (int64_t i = 0; i < layout.layers_per_chunk(); ++i) {
+      for (auto* tensors : {&cache.keys_, &cache.values_}) {
+        const std::array<int64_t, 4> sizes = {slots, groups, capacity, config.kv_channels};
+        // Attention on GPUs reads behind a sequence's end, and multiplies that by 0: no NaN there.
+        tensors->push_back(options.device.is_cpu() ? at::empty(sizes, like)
+                                                   : at::zeros(sizes, like));
+      }
+    }
+    return Status();
+  }));
+  return cache;
+}
+
+Status KvCache::rearrange(std::span<const int64_t> sources) {
+  return libtorch::torch_guard([&] {
+    const c10::InferenceMode inference;
+    const auto count = static_cast<int64_t>(sources.size());
+    std::vector<int64_t> lengths;
+    for (const int64_t source : sources) lengths.push_back(length(source));
+    const int64_t longest = *std::max_element(lengths.begin(), lengths.end());
+    const at::Tensor from =
+        libtorch::sent_to(keys_.front().device(),
+                          at::tensor(at::IntArrayRef(sources.data(), sources.size()), at::kLong));
+    for (auto* tensors : {&keys_, &values_}) {
+      for (const at::Tensor& tensor : *tensors) {
+        const at::Tensor held = tensor.narrow(2, 0, longest);
+        held.narrow(0, 0, count).copy_(held.index_select(0, from));
+      }
+    }
+    std::copy(lengths.begin(), lengths.end(), lengths_.begin());
+    return Status();
+  });
+}
+
+}  // namespace meg::nn

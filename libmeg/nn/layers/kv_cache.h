@@ -1,0 +1,58 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "libmeg/base/result.h"
+#include "libmeg/nn/gpt_options.h"
+
+namespace meg::nn {
+
+/// Keys and values of sequences that a model goes on with. Each lies in a slot of its own and has
+/// its own length, so that a batch needs no padding and a slot can be used again at any time.
+/// Mirrors Megatron-LM megatron/core/inference_params.py, where all sequences have one length.
+class KvCache {
+ public:
+  /// For a model, or the part of one, of such options. capacity: tokens that a slot holds. A CPU
+  /// gives memory where a slot is first written. kInvalidArgument for sizes below 1;
+  /// kResourceExhausted.
+  static Result<KvCache> create(const model::GptConfig& config, const GptOptions& options,
+                                const ModelPart& part, int64_t slots, int64_t capacity);
+
+  int64_t slots() const { return static_cast<int64_t>(lengths_.size()); }
+
+  int64_t capacity() const { return capacity_; }
+
+  /// Tokens that a slot holds.
+  int64_t length(int64_t slot) const { return lengths_[static_cast<size_t>(slot)]; }
+
+  /// Forgets a slot's tokens from `length` (at most what it holds) on; 0 empties it.
+  void cut(int64_t slot, int64_t length) { lengths_[static_cast<size_t>(slot)] = length; }
+
+  /// Slot i of the first sources.size() becomes what slot sources[i] was.
+  Status rearrange(std::span<const int64_t> sources);
+
+  /// [slots, g, capacity, hn] in the parameters' type. layer: its number in the whole model.
+  const at::Tensor& keys(int64_t layer) const { return keys_[index(layer)]; }
+
+  const at::Tensor& values(int64_t layer) const { return values_[index(layer)]; }
+
+  /// Counts tokens that all layers have written.
+  void extend(int64_t slot, int64_t count) { lengths_[static_cast<size_t>(slot)] += count; }
+
+ private:
+  KvCache(int64_t first_layer, int64_t slots, int64_t capacity)
+      : first_layer_(first_layer), capacity_(capacity), lengths_(static_cast<size_t>(slots)) {}
+
+  size_t index(int64_t layer) const { return static_cast<size_t>(layer - first_layer_); }
+
+  std::vector<at::Tensor> keys_, values_;  ///< By layer of this part.
+  int64_t first_layer_;
+  int64_t capacity_;
+  std::vector<int64_t> lengths_;  ///< By slot.
+};
+
+}  // namespace meg::nn

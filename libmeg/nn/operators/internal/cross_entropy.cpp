@@ -1,0 +1,126 @@
+#include "libmeg/nn/operators/internal/cross_entropy.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
+
+#include <memory>
+#include <utility>
+
+#include "libmeg/kernels/parallel_for.h"
+#include "libmeg/kernels/softmax_cross_entropy.h"
+#include "libmeg/nn/operators/kernel_call.h"
+
+namespace meg::nn {
+namespace {
+
+using torch::autograd::Node;
+using torch::autograd::variable_list;
+
+/// Rows that a thread takes at least.
+constexpr int64_t kGrain = 1;
+
+/// What the two passes share.
+struct Rows {
+  at::Tensor logits;  ///< [rows, v], dense; after the backward pass their gradient
+  at::Tensor labels;  ///< [rows]
+  at::Tensor losses, maxima, sums;
+};
+
+void forward(const Rows& rows, const at::Tensor& label_error) {
+  kernels::SoftmaxCrossEntropyForward call;
+  call.type = float_type(rows.logits);
+  call.logits = rows.logits.const_data_ptr();
+  call.labels = rows.labels.const_data_ptr<int64_t>();
+  call.losses = rows.losses.mutable_data_ptr<float>();
+  call.maxima = rows.maxima.mutable_data_ptr<float>();
+  call.sums = rows.sums.mutable_data_ptr<float>();
+  call.rows = rows.logits.size(0);
+  call.columns = rows.logits.size(1);
+  if (rows.logits.is_cuda()) {
+    launch_kernel("softmax_cross_entropy_forward", rows.logits.device(), [&](CUstream_st* stream) {
+      return kernels::softmax_cross_entropy_forward_cuda(call, label_error.mutable_data_ptr<int>(),
+                                                         stream);
+    });
+    return;
+  }
+  kernels::parallel_for(call.rows, kGrain, [&](int64_t begin, int64_t end) {
+    const int64_t bad = kernels::softmax_cross_entropy_forward_cpu(call, begin, end);
+    TORCH_CHECK_INDEX(bad < 0, "labels: expected 0 to ", call.columns - 1, ", found ",
+                      call.labels[bad < 0 ? 0 : bad]);
+  });
+}
+
+void backward(const Rows& rows, const at::Tensor& grad_losses) {
+  kernels::SoftmaxCrossEntropyBackward call;
+  call.type = float_type(rows.logits);
+  call.logits = rows.logits.const_data_ptr();
+  call.labels = rows.labels.const_data_ptr<int64_t>();
+  call.maxima = rows.maxima.const_data_ptr<float>();
+  call.sums = rows.sums.const_data_ptr<float>();
+  call.grad_losses = grad_losses.const_data_ptr<float>();
+  call.grad_logits = rows.logits.mutable_data_ptr();
+  call.rows = rows.logits.size(0);
+  call.columns = rows.logits.size(1);
+  if (rows.logits.is_cuda()) {
+    launch_kernel("softmax_cross_entropy_backward", rows.logits.device(), [&](CUstream_st* stream) {
+      return kernels::softmax_cross_entropy_backward_cuda(call, stream);
+    });
+    return;
+  }
+  kernels::parallel_for(call.rows, kGrain, [&](int64_t begin, int64_t end) {
+    kernels::softmax_cross_entropy_backward_cpu(call, begin, end);
+  });
+}
+
+class CrossEntropyBackward : public Node {
+ public:
+  CrossEntropyBackward(const at::Tensor& logits, Rows rows)
+      : sizes_(logits.sizes().vec()), rows_(std::move(rows)) {
+    set_next_edges(torch::autograd::collect_next_edges(logits));
+  }
+
+  void release_variables() override { rows_ = Rows(); }
+
+ protected:
+  variable_list apply(variable_list&& gradients) override {
+    TORCH_CHECK(rows_.logits.defined(), "the gradient of cross_entropy can be taken once only");
+    const c10::NoGradGuard without_gradients;
+    backward(rows_, gradients[0].reshape({-1}).contiguous());
+    const at::Tensor result = rows_.logits.view(sizes_);
+    rows_ = Rows();
+    return {result};
+  }
+
+ private:
+  std::vector<int64_t> sizes_;
+  Rows rows_;
+};
+
+}  // namespace
+
+at::Tensor cross_entropy(at::Tensor logits, const at::Tensor& labels,
+                         const at::Tensor& label_error) {
+  const bool has_gradient = c10::GradMode::is_enabled() && logits.requires_grad();
+  at::Tensor losses;
+  Rows rows;
+  {
+    const c10::NoGradGuard without_gradients;
+    rows.logits = logits.detach().contiguous().view({-1, logits.size(-1)});
+    rows.labels = labels.reshape({-1}).contiguous();
+    rows.losses = at::empty({rows.logits.size(0)}, logits.options().dtype(at::kFloat));
+    rows.maxima = at::empty_like(rows.losses);
+    rows.sums = at::empty_like(rows.losses);
+    forward(rows, label_error);
+    losses = rows.losses.view(labels.sizes());
+  }
+  rows.losses = at::Tensor();
+  if (has_gradient) {
+    torch::autograd::set_history(losses,
+                                 std::make_shared<CrossEntropyBackward>(logits, std::move(rows)));
+  }
+  return losses;
+}
+
+}  // namespace meg::nn

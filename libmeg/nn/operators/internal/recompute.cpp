@@ -1,0 +1,75 @@
+#include "libmeg/nn/operators/internal/recompute.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/saved_variable.h>
+
+#include <memory>
+#include <utility>
+
+namespace meg::nn {
+namespace {
+
+using torch::autograd::Node;
+using torch::autograd::SavedVariable;
+using torch::autograd::variable_list;
+
+class RecomputeBackward : public Node {
+ public:
+  RecomputeBackward(Stretch stretch, const std::vector<at::Tensor>& inputs, RandomStates& random)
+      : stretch_(std::move(stretch)), random_(random), states_(random.snapshot()) {
+    for (const at::Tensor& input : inputs) inputs_.emplace_back(input, /*is_output=*/false);
+    set_next_edges(torch::autograd::collect_next_edges(inputs));
+  }
+
+  void release_variables() override {
+    inputs_.clear();
+    stretch_ = nullptr;
+  }
+
+ protected:
+  variable_list apply(variable_list&& gradients) override {
+    TORCH_CHECK(!inputs_.empty(), "a stretch that is recomputed goes backward only once");
+    std::vector<at::Tensor> inputs;
+    for (SavedVariable& saved : inputs_) {
+      const at::Tensor input = saved.unpack();
+      inputs.push_back(input.detach().requires_grad_(input.requires_grad()));
+    }
+    const std::vector<at::Tensor> now = random_.snapshot();
+    random_.restore_snapshot(states_);
+    {
+      const c10::AutoGradMode enabled(true);
+      const at::Tensor output = stretch_(inputs);
+      random_.restore_snapshot(now);
+      output.backward(gradients[0]);
+    }
+    variable_list results;
+    for (const at::Tensor& input : inputs) results.push_back(input.grad());
+    return results;
+  }
+
+ private:
+  Stretch stretch_;
+  RandomStates& random_;
+  std::vector<at::Tensor> states_;
+  std::vector<SavedVariable> inputs_;
+};
+
+}  // namespace
+
+at::Tensor recompute(Stretch stretch, const std::vector<at::Tensor>& inputs, RandomStates& random) {
+  if (!c10::GradMode::is_enabled()) return stretch(inputs);
+  // The states before the stretch draws from them are the node's.
+  const auto node = std::make_shared<RecomputeBackward>(stretch, inputs, random);
+  at::Tensor output;
+  {
+    const c10::NoGradGuard without_gradients;
+    output = stretch(inputs);
+  }
+  torch::autograd::set_history(output, node);
+  return output;
+}
+
+}  // namespace meg::nn

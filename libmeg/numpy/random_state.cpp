@@ -1,0 +1,93 @@
+#include "libmeg/numpy/random_state.h"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <utility>
+
+namespace meg::numpy {
+namespace {
+
+constexpr uint64_t kMostInWord = std::numeric_limits<uint32_t>::max();
+
+/// Targets drawn at once: while one half of them is swapped, memory fetches the other.
+constexpr size_t kTargets = 256;
+
+}  // namespace
+
+RandomState::RandomState(uint32_t seed, InstructionSet set) : kernels_(&random_kernels(set)) {
+  for (uint32_t i = 0; i < kRandomStateWords; ++i) {
+    state_[i] = seed;
+    seed = 1812433253U * (seed ^ (seed >> 30)) + i + 1;
+  }
+}
+
+uint32_t RandomState::next() {
+  if (position_ == kRandomStateWords) {
+    kernels_->refill(state_.data(), words_.data());
+    position_ = 0;
+  }
+  return words_[position_++];
+}
+
+uint64_t RandomState::bounded(uint64_t max) {
+  if (max == 0) return 0;
+  const uint64_t mask = ~uint64_t{0} >> std::countl_zero(max);
+  while (true) {
+    uint64_t word = next();
+    if (max > kMostInWord) word = (word << 32) | next();
+    if ((word & mask) <= max) return word & mask;
+  }
+}
+
+std::span<const uint32_t> RandomState::draw_targets(uint32_t max, std::span<uint32_t> targets) {
+  const uint32_t same_bits = max - bit_mask_of(max) / 2;
+  targets = targets.first(std::min<size_t>(targets.size(), same_bits));
+  size_t found = 0;
+  while (found < targets.size()) {
+    if (position_ == kRandomStateWords) {
+      kernels_->refill(state_.data(), words_.data());
+      position_ = 0;
+    }
+    const RandomDraw draw =
+        kernels_->draw(std::span(words_).subspan(position_), max - static_cast<uint32_t>(found),
+                       targets.subspan(found));
+    position_ += draw.words;
+    found += draw.targets;
+  }
+  return targets;
+}
+
+template <class T>
+void RandomState::shuffle_values(std::span<T> values) {
+  size_t i = values.size();
+  for (; i > kMostInWord + 1; --i) std::swap(values[i - 1], values[bounded(i - 1)]);
+  std::array<uint32_t, kTargets> halves[2];
+  std::span<const uint32_t> targets;  // of the values from i - 1 down
+  size_t drawn = i;                   // values from here on have their target
+  for (size_t half = 0; i > 1; half ^= 1) {
+    std::span<const uint32_t> ahead;
+    if (drawn > 1) ahead = draw_targets(static_cast<uint32_t>(drawn - 1), halves[half]);
+    drawn -= ahead.size();
+    for (size_t k = 0; k < std::max(ahead.size(), targets.size()); ++k) {
+      if (k < ahead.size()) __builtin_prefetch(&values[ahead[k]], 0, 2);
+      if (k < targets.size()) std::swap(values[--i], values[targets[k]]);
+    }
+    targets = ahead;
+  }
+}
+
+void RandomState::skip_shuffle(size_t values) {
+  size_t i = values;
+  for (; i > kMostInWord + 1; --i) bounded(i - 1);
+  std::array<uint32_t, kTargets> targets;
+  while (i > 1) i -= draw_targets(static_cast<uint32_t>(i - 1), targets).size();
+}
+
+void RandomState::shuffle(std::span<int32_t> values) { shuffle_values(values); }
+
+void RandomState::shuffle(std::span<uint32_t> values) { shuffle_values(values); }
+
+void RandomState::shuffle(std::span<int64_t> values) { shuffle_values(values); }
+
+}  // namespace meg::numpy

@@ -1,0 +1,84 @@
+#include "libmeg/preprocess/internal/chunk_tokenizer.h"
+
+#include <limits>
+
+#include "libmeg/text/line_ends.h"
+
+namespace meg::preprocess {
+namespace {
+
+/// A sequence's length is an int32 in .idx; texts up to this many bytes cannot exceed it, with the
+/// end-of-document token.
+constexpr size_t kLongestText = std::numeric_limits<int32_t>::max() - 1;
+
+}  // namespace
+
+ChunkTokenizer::ChunkTokenizer(const tokenizer::Tokenizer& tokenizer, DType dtype,
+                               const std::vector<std::string>& keys, const Rules& rules)
+    : parser_(keys), encoder_(tokenizer.new_encoder(dtype)), rules_(rules) {}
+
+void ChunkTokenizer::run(const TextChunk& chunk, TokenizedChunk& out) {
+  out.number = chunk.number;
+  out.input = chunk.input;
+  out.input_bytes = static_cast<int64_t>(chunk.lines.size());
+  std::string_view lines = chunk.lines;
+  std::string_view line;
+  for (; text::take_line(lines, line); ++out.lines) {
+    if (text::is_blank_line(line)) {
+      ++out.blank_lines;
+      continue;
+    }
+    Status status = tokenize_line(line, out);
+    if (status.ok()) continue;
+    ++out.bad_line_count;
+    if (out.bad_lines.size() < TokenizedChunk::kReportedBadLines) {
+      out.bad_lines.push_back({out.lines, std::move(status)});
+    }
+    if (rules_.stop_at_bad_line) return;
+  }
+}
+
+Status ChunkTokenizer::tokenize_line(std::string_view line, TokenizedChunk& out) {
+  MEG_RETURN_IF_ERROR(parser_.parse(line));
+  int64_t text_bytes = 0;
+  for (size_t i = 0; i < out.keys.size(); ++i) {
+    for (const std::string_view text : parser_.texts(i)) {
+      if (text.size() > kLongestText) {
+        return make_error(StatusCode::kUnsupported,
+                          "byte 1: expected texts of at most {} bytes, found one of {}",
+                          kLongestText, text.size());
+      }
+      text_bytes += static_cast<int64_t>(text.size());
+    }
+  }
+  for (size_t i = 0; i < out.keys.size(); ++i) {
+    out.text_tokens += add_document(parser_.texts(i), out.keys[i]);
+  }
+  out.text_bytes += text_bytes;
+  ++out.documents;
+  return Status();
+}
+
+/// Returns the tokens of the texts.
+int64_t ChunkTokenizer::add_document(const text::TextList& texts, KeyTokens& key) {
+  const int64_t first = key.tokens.size();
+  int32_t sequences = 0;
+  for (const std::string_view text : texts) {
+    const int64_t before = key.tokens.size();
+    encoder_->encode(text, key.tokens);
+    const auto length = static_cast<int32_t>(key.tokens.size() - before);
+    if (length == 0) continue;
+    key.sequence_lengths.push_back(length);
+    ++sequences;
+  }
+  const int64_t text_tokens = key.tokens.size() - first;
+  if (sequences == 0 && rules_.skip_empty_documents) return 0;
+  if (sequences > 0 && rules_.appended_eod) {
+    key.tokens.push_back(*rules_.appended_eod);
+    ++key.sequence_lengths.back();
+  }
+  key.document_sequence_counts.push_back(sequences);
+  return text_tokens;
+}
+
+}  // namespace meg::preprocess

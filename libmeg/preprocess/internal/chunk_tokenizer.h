@@ -1,0 +1,43 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libmeg/preprocess/internal/tokenized_chunk.h"
+#include "libmeg/preprocess/sources/internal/text_source.h"
+#include "libmeg/preprocess/sources/json_line.h"
+#include "libmeg/tokenizer/tokenizer.h"
+
+namespace meg::preprocess {
+
+/// Turns chunks of JSON lines into tokens by preprocess_data's rules: an empty tokenization adds no
+/// sequence; the end-of-document token belongs to the last sequence; a document without tokens gets
+/// none. Belongs to one thread; must not outlive the tokenizer.
+/// Mirrors Megatron-LM tools/preprocess_data.py: Encoder.encode.
+class ChunkTokenizer {
+ public:
+  struct Rules {
+    std::optional<int32_t> appended_eod;  ///< Ends every document that has tokens.
+    bool skip_empty_documents = false;
+    bool stop_at_bad_line = true;
+  };
+
+  ChunkTokenizer(const tokenizer::Tokenizer& tokenizer, DType dtype,
+                 const std::vector<std::string>& keys, const Rules& rules);
+
+  /// out: cleared.
+  void run(const TextChunk& chunk, TokenizedChunk& out);
+
+ private:
+  Status tokenize_line(std::string_view line, TokenizedChunk& out);
+  int64_t add_document(const text::TextList& texts, KeyTokens& key);
+
+  JsonLineParser parser_;
+  std::unique_ptr<tokenizer::TokenEncoder> encoder_;
+  Rules rules_;
+};
+
+}  // namespace meg::preprocess

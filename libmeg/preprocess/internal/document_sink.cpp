@@ -1,0 +1,113 @@
+#include "libmeg/preprocess/internal/document_sink.h"
+
+#include <algorithm>
+#include <numeric>
+#include <span>
+#include <utility>
+
+namespace meg::preprocess {
+namespace {
+
+std::string document_prefix(const std::string& output_prefix, const std::string& key) {
+  return output_prefix + "_" + key + "_document";
+}
+
+}  // namespace
+
+DocumentSink::DocumentSink(const PreprocessOptions& options, DType dtype, int64_t total_documents)
+    : output_prefix_(options.output_prefix),
+      dtype_(dtype),
+      partitions_(static_cast<size_t>(options.partitions)),
+      dealing_(options.dealing),
+      block_(
+          std::max<int64_t>((total_documents + options.partitions - 1) / options.partitions, 1)) {}
+
+Result<DocumentSink> DocumentSink::create(const PreprocessOptions& options, DType dtype,
+                                          int64_t total_documents) {
+  DocumentSink sink(options, dtype, total_documents);
+  for (const std::string& key : options.json_keys) {
+    KeySink& key_sink = sink.keys_.emplace_back();
+    for (size_t k = 0; k < sink.partitions_; ++k) {
+      MEG_ASSIGN_OR_RETURN(
+          dataset::IndexedDatasetBuilder builder,
+          dataset::IndexedDatasetBuilder::create(sink.partition_prefix(k, key), {.dtype = dtype}));
+      key_sink.builders.push_back(std::move(builder));
+    }
+    if (sink.partitions_ == 1) continue;
+    const std::string prefix = document_prefix(options.output_prefix, key);
+    MEG_ASSIGN_OR_RETURN(key_sink.merged,
+                         dataset::IndexedDatasetBuilder::create(prefix, {.dtype = dtype}));
+  }
+  return sink;
+}
+
+std::string DocumentSink::partition_prefix(size_t partition, const std::string& key) const {
+  if (partitions_ == 1) return document_prefix(output_prefix_, key);
+  return document_prefix(fmt::format("{}_{}", output_prefix_, partition), key);
+}
+
+size_t DocumentSink::partition_of(int64_t document) const {
+  if (partitions_ == 1) return 0;
+  if (dealing_ == Dealing::kRoundRobin) return static_cast<size_t>(document) % partitions_;
+  return std::min(static_cast<size_t>(document / block_), partitions_ - 1);
+}
+
+Status DocumentSink::reserve(TokenizedChunk& chunk) {
+  for (size_t i = 0; i < keys_.size(); ++i) {
+    MEG_RETURN_IF_ERROR(reserve_key(keys_[i], chunk.keys[i]));
+  }
+  return Status();
+}
+
+Status DocumentSink::reserve_key(KeySink& sink, KeyTokens& key) const {
+  std::span<const int32_t> counts = key.document_sequence_counts;
+  std::span<const int32_t> lengths = key.sequence_lengths;
+  int64_t first_token = 0;
+  while (!counts.empty()) {
+    const size_t partition = partition_of(sink.documents);
+    size_t documents = 1;
+    if (partitions_ == 1) documents = counts.size();
+    while (documents < counts.size() &&
+           partition_of(sink.documents + static_cast<int64_t>(documents)) == partition) {
+      ++documents;
+    }
+    const auto run = counts.first(documents);
+    const auto sequences = static_cast<size_t>(std::accumulate(run.begin(), run.end(), int64_t{0}));
+    const auto run_lengths = lengths.first(sequences);
+    const int64_t tokens = std::accumulate(run_lengths.begin(), run_lengths.end(), int64_t{0});
+    MEG_ASSIGN_OR_RETURN(const int64_t offset, sink.builders[partition].reserve(run_lengths, run));
+    key.pieces.push_back({partition, offset, first_token, tokens});
+    first_token += tokens;
+    sink.documents += static_cast<int64_t>(documents);
+    counts = counts.subspan(documents);
+    lengths = lengths.subspan(sequences);
+  }
+  return Status();
+}
+
+Status DocumentSink::write(const TokenizedChunk& chunk) const {
+  const auto item_size = static_cast<size_t>(dtype_size(dtype_));
+  for (size_t i = 0; i < keys_.size(); ++i) {
+    const auto bytes = chunk.keys[i].tokens.bytes();
+    for (const KeyTokens::Piece& piece : chunk.keys[i].pieces) {
+      MEG_RETURN_IF_ERROR(keys_[i].builders[piece.dataset].write_at(
+          piece.offset, bytes.subspan(static_cast<size_t>(piece.first_token) * item_size,
+                                      static_cast<size_t>(piece.token_count) * item_size)));
+    }
+  }
+  return Status();
+}
+
+Status DocumentSink::finish(const std::function<bool()>& go_on) {
+  std::vector<dataset::IndexedDatasetBuilder*> builders;
+  for (KeySink& sink : keys_) {
+    for (dataset::IndexedDatasetBuilder& builder : sink.builders) {
+      if (sink.merged.has_value()) MEG_RETURN_IF_ERROR(sink.merged->add_builder(builder, go_on));
+      builders.push_back(&builder);
+    }
+    if (sink.merged.has_value()) builders.push_back(&*sink.merged);
+  }
+  return dataset::IndexedDatasetBuilder::finish_all(builders);
+}
+
+}  // namespace meg::preprocess

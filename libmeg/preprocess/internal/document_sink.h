@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "libmeg/base/result.h"
+#include "libmeg/dataset/indexed_dataset_builder.h"
+#include "libmeg/preprocess/internal/tokenized_chunk.h"
+#include "libmeg/preprocess/preprocess.h"
+
+namespace meg::preprocess {
+
+/// Where preprocess() puts documents: a dataset for every key, or for every partition and key.
+class DocumentSink {
+ public:
+  /// total_documents: of the whole input; used only for Dealing::kBlocks.
+  static Result<DocumentSink> create(const PreprocessOptions& options, DType dtype,
+                                     int64_t total_documents);
+
+  /// Finds the place of every document in chunk. Calls decide the order of the documents and must
+  /// not overlap in time.
+  Status reserve(TokenizedChunk& chunk);
+
+  /// Writes a chunk after its reserve(); from any thread.
+  Status write(const TokenizedChunk& chunk) const;
+
+  /// Publishes all datasets together; with partitions also the merged ones. go_on: if set, asked
+  /// now and then while partitions are merged; false ends with kCancelled.
+  Status finish(const std::function<bool()>& go_on);
+
+ private:
+  /// One key's datasets, one a partition.
+  struct KeySink {
+    std::vector<dataset::IndexedDatasetBuilder> builders;
+    std::optional<dataset::IndexedDatasetBuilder> merged;  // Where there are partitions.
+    int64_t documents = 0;                                 // reserved so far
+  };
+
+  DocumentSink(const PreprocessOptions& options, DType dtype, int64_t total_documents);
+  Status reserve_key(KeySink& sink, KeyTokens& key) const;
+  size_t partition_of(int64_t document) const;
+  std::string partition_prefix(size_t partition, const std::string& key) const;
+
+  std::string output_prefix_;
+  DType dtype_;
+  size_t partitions_;
+  Dealing dealing_;
+  int64_t block_ = 1;  // documents of a block
+  std::vector<KeySink> keys_;
+};
+
+}  // namespace meg::preprocess

@@ -1,0 +1,120 @@
+#include "libmeg/preprocess/internal/ordered_writer.h"
+
+#include <utility>
+
+namespace meg::preprocess {
+
+OrderedWriter::OrderedWriter(DocumentSink& sink, const PreprocessOptions& options,
+                             std::vector<std::string> input_names, DType dtype, size_t results,
+                             int64_t token_limit)
+    : sink_(sink),
+      on_error_(options.on_error),
+      input_names_(std::move(input_names)),
+      token_limit_(token_limit),
+      waiting_(results) {
+  free_.reserve(results);
+  for (size_t i = 0; i < results; ++i) {
+    free_.push_back(std::make_unique<TokenizedChunk>(options.json_keys.size(), dtype));
+  }
+}
+
+std::unique_ptr<TokenizedChunk> OrderedWriter::take_result() {
+  std::unique_lock lock(mutex_);
+  free_or_stopped_.wait(lock, [this] { return stopped_ || !free_.empty(); });
+  if (stopped_) return nullptr;
+  std::unique_ptr<TokenizedChunk> result = std::move(free_.back());
+  free_.pop_back();
+  return result;
+}
+
+void OrderedWriter::commit(std::unique_ptr<TokenizedChunk> result) {
+  Run run;
+  {
+    const std::lock_guard lock(mutex_);
+    const int64_t number = result->number;
+    slot(number) = std::move(result);
+    run = take_run();
+  }
+  for (std::unique_ptr<TokenizedChunk>& written : run) {
+    Status status = sink_.write(*written);
+    if (!status.ok()) stop(std::move(status));
+    written->clear(token_limit_);
+    const std::lock_guard lock(mutex_);
+    free_.push_back(std::move(written));
+    free_or_stopped_.notify_one();
+  }
+}
+
+/// The results whose turn has come, accepted.
+OrderedWriter::Run OrderedWriter::take_run() {
+  Run run;
+  while (!stopped_ && slot(next_) != nullptr) {
+    std::unique_ptr<TokenizedChunk> result = std::move(slot(next_));
+    status_ = accept(*result);
+    if (!status_.ok()) {
+      stopped_ = true;
+      free_or_stopped_.notify_all();
+      break;
+    }
+    run.push_back(std::move(result));
+    ++next_;
+  }
+  return run;
+}
+
+Status OrderedWriter::accept(TokenizedChunk& result) {
+  if (result.input != input_) lines_before_ = 0;
+  input_ = result.input;
+  if (on_error_ == OnError::kFail && !result.bad_lines.empty()) {
+    const BadLine& bad = result.bad_lines.front();
+    return Status(bad.error.code(), describe(result, bad));
+  }
+  MEG_RETURN_IF_ERROR(sink_.reserve(result));
+  for (const BadLine& bad : result.bad_lines) {
+    if (summary_.skipped_examples.size() == TokenizedChunk::kReportedBadLines) break;
+    summary_.skipped_examples.push_back(describe(result, bad));
+  }
+  lines_before_ += result.lines;
+  summary_.documents += result.documents;
+  summary_.input_bytes += result.input_bytes;
+  summary_.text_bytes += result.text_bytes;
+  summary_.text_tokens += result.text_tokens;
+  summary_.blank_lines += result.blank_lines;
+  summary_.skipped_lines += result.bad_line_count;
+  for (const KeyTokens& key : result.keys) summary_.tokens += key.tokens.size();
+  return Status();
+}
+
+std::string OrderedWriter::describe(const TokenizedChunk& result, const BadLine& bad) const {
+  return fmt::format("{}: line {}, {}", input_names_[static_cast<size_t>(result.input)],
+                     lines_before_ + bad.line + 1, bad.error.message());
+}
+
+std::unique_ptr<TokenizedChunk>& OrderedWriter::slot(int64_t number) {
+  return waiting_[static_cast<size_t>(number) % waiting_.size()];
+}
+
+void OrderedWriter::stop(Status reason) {
+  const std::lock_guard lock(mutex_);
+  if (!stopped_) status_ = std::move(reason);
+  stopped_ = true;
+  free_or_stopped_.notify_all();
+}
+
+Status OrderedWriter::status() const {
+  const std::lock_guard lock(mutex_);
+  return status_;
+}
+
+Progress OrderedWriter::progress() const {
+  const std::lock_guard lock(mutex_);
+  return {
+      .documents = summary_.documents, .tokens = summary_.tokens, .bytes = summary_.input_bytes};
+}
+
+PreprocessSummary OrderedWriter::summary() const {
+  const std::lock_guard lock(mutex_);
+  return summary_;
+}
+
+}  // namespace meg::preprocess

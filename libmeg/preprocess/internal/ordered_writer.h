@@ -1,0 +1,72 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "libmeg/base/progress.h"
+#include "libmeg/preprocess/internal/document_sink.h"
+#include "libmeg/preprocess/internal/tokenized_chunk.h"
+#include "libmeg/preprocess/preprocess.h"
+
+namespace meg::preprocess {
+
+/// Brings tokenized chunks, which workers finish in any order, into the order of the input. This is
+/// the only place where workers meet; what they hold is bounded by a fixed number of results that
+/// go round.
+///
+/// A worker takes a free result *before* it asks the source for a chunk. So every chunk under way
+/// has its result, the one whose turn it is always gets done, and nobody waits for ever.
+class OrderedWriter {
+ public:
+  /// results: how many go round; more than the workers, so that one that is ahead need not wait.
+  /// token_limit: what a result keeps of a giant line's memory, tokens a key.
+  OrderedWriter(DocumentSink& sink, const PreprocessOptions& options,
+                std::vector<std::string> input_names, DType dtype, size_t results,
+                int64_t token_limit);
+
+  /// A cleared result; waits until one is free. Null once the work was stopped.
+  std::unique_ptr<TokenizedChunk> take_result();
+
+  /// Takes a chunk's result. Writes it, and those after it that waited for it, when all before it
+  /// have come. A bad line, where it is an error, stops the work.
+  void commit(std::unique_ptr<TokenizedChunk> result);
+
+  /// Ends the work early; the first reason stays.
+  void stop(Status reason);
+
+  Status status() const;
+  Progress progress() const;
+
+  /// Counts and skipped lines so far; no warnings.
+  PreprocessSummary summary() const;
+
+ private:
+  using Run = std::vector<std::unique_ptr<TokenizedChunk>>;
+
+  Run take_run();
+  Status accept(TokenizedChunk& result);
+  std::string describe(const TokenizedChunk& result, const BadLine& bad) const;
+  std::unique_ptr<TokenizedChunk>& slot(int64_t number);
+
+  DocumentSink& sink_;
+  const OnError on_error_;
+  const std::vector<std::string> input_names_;
+  const int64_t token_limit_;
+
+  mutable std::mutex mutex_;  // guards all below
+  std::condition_variable free_or_stopped_;
+  std::vector<std::unique_ptr<TokenizedChunk>> free_;
+  std::vector<std::unique_ptr<TokenizedChunk>> waiting_;  // by chunk number, a ring
+  int64_t next_ = 0;                                      // the chunk whose turn it is
+  int input_ = 0;                                         // of the last accepted chunk
+  int64_t lines_before_ = 0;                              // in that input
+  PreprocessSummary summary_;
+  bool stopped_ = false;
+  Status status_;
+};
+
+}  // namespace meg::preprocess

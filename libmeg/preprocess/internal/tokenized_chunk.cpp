@@ -1,0 +1,33 @@
+#include "libmeg/preprocess/internal/tokenized_chunk.h"
+
+namespace meg::preprocess {
+namespace {
+
+/// Empties `values` and gives their memory back where more than `limit` were there.
+void clear_beyond(std::vector<int32_t>& values, size_t limit) {
+  if (values.capacity() > limit) std::vector<int32_t>().swap(values);
+  values.clear();
+}
+
+}  // namespace
+
+TokenizedChunk::TokenizedChunk(size_t key_count, DType dtype) {
+  keys.reserve(key_count);
+  for (size_t i = 0; i < key_count; ++i) keys.emplace_back(dtype);
+}
+
+void TokenizedChunk::clear(int64_t token_limit) {
+  for (KeyTokens& key : keys) {
+    key.tokens.clear();
+    key.tokens.shrink(token_limit);
+    clear_beyond(key.sequence_lengths, static_cast<size_t>(token_limit));
+    clear_beyond(key.document_sequence_counts, static_cast<size_t>(token_limit));
+    key.pieces.clear();
+  }
+  number = input_bytes = text_bytes = text_tokens = 0;
+  lines = documents = blank_lines = bad_line_count = 0;
+  input = 0;
+  bad_lines.clear();
+}
+
+}  // namespace meg::preprocess

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "libmeg/base/status.h"
+#include "libmeg/tokenizer/token_buffer.h"
+
+namespace meg::preprocess {
+
+/// The documents of one key of a chunk: tokens of all sequences one after another, the sequences'
+/// lengths (tokens) and the documents' numbers of sequences.
+struct KeyTokens {
+  /// A run of documents that lie together in one dataset's .bin.
+  struct Piece {
+    size_t dataset = 0;
+    int64_t offset = 0;       ///< in .bin, bytes
+    int64_t first_token = 0;  ///< in `tokens`
+    int64_t token_count = 0;
+  };
+
+  explicit KeyTokens(DType dtype) : tokens(dtype) {}
+
+  tokenizer::TokenBuffer tokens;
+  std::vector<int32_t> sequence_lengths;
+  std::vector<int32_t> document_sequence_counts;
+  std::vector<Piece> pieces;  ///< where the tokens go; set once the chunk's turn came
+};
+
+/// A line that could not be used. line: in its chunk, from 0.
+struct BadLine {
+  int64_t line = 0;
+  Status error;
+};
+
+/// What became of one TextChunk. Used again for other chunks.
+struct TokenizedChunk {
+  static constexpr size_t kReportedBadLines = 5;
+
+  TokenizedChunk(size_t key_count, DType dtype);
+
+  /// Forgets the content and keeps the memory, except what a giant line needed beyond
+  /// `token_limit` tokens a key.
+  void clear(int64_t token_limit);
+
+  int64_t number = 0;  ///< TextChunk's
+  int input = 0;       ///< TextChunk's
+  int64_t input_bytes = 0;
+  int64_t text_bytes = 0;
+  int64_t text_tokens = 0;  ///< without end-of-document tokens
+  int64_t lines = 0;
+  int64_t documents = 0;
+  int64_t blank_lines = 0;
+  int64_t bad_line_count = 0;
+  std::vector<BadLine> bad_lines;  ///< the first kReportedBadLines
+  std::vector<KeyTokens> keys;
+};
+
+}  // namespace meg::preprocess

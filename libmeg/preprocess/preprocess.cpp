@@ -1,0 +1,212 @@
+#include "libmeg/preprocess/preprocess.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "libmeg/preprocess/internal/chunk_tokenizer.h"
+#include "libmeg/preprocess/internal/document_sink.h"
+#include "libmeg/preprocess/internal/ordered_writer.h"
+#include "libmeg/preprocess/sources/internal/text_source.h"
+#include "libmeg/text/line_ends.h"
+
+namespace meg::preprocess {
+namespace {
+
+constexpr auto kProgressInterval = std::chrono::milliseconds(50);
+
+/// Lines longer than this are tokenized one at a time, so that only one at a time needs a multiple
+/// of its length.
+constexpr size_t kGiantLine = size_t{4} << 20;
+
+/// From this much text without a single merge on, a vocabulary that does not fit its merges is the
+/// likeliest reason.
+constexpr int64_t kEnoughTextToWarn = 1'000'000;
+
+Status check_options(const PreprocessOptions& options, const tokenizer::Tokenizer& tokenizer,
+                     DType dtype) {
+  const auto invalid = [](std::string message) {
+    return Status(StatusCode::kInvalidArgument, std::move(message));
+  };
+  if (options.inputs.empty()) return invalid("input: expected at least one file");
+  if (options.json_keys.empty()) return invalid("json_keys: expected at least one key");
+  std::vector<std::string> keys = options.json_keys;
+  std::sort(keys.begin(), keys.end());
+  const auto twice = std::adjacent_find(keys.begin(), keys.end());
+  if (twice != keys.end()) return invalid(fmt::format("json_keys: found {} twice", *twice));
+  if (options.workers < 1 || options.partitions < 1 || options.chunk_bytes < 1) {
+    return invalid("workers, partitions and chunk_bytes: expected at least 1");
+  }
+  if (options.append_eod && !tokenizer.eod()) {
+    return invalid("append_eod: the vocabulary has no end-of-document token");
+  }
+  if (dtype != DType::kUint16 && dtype != DType::kInt32) {
+    return invalid(fmt::format("dtype: expected uint16 or int32, found {}", dtype_name(dtype)));
+  }
+  const int32_t largest = std::max(tokenizer.max_id(), tokenizer.eod().value_or(0));
+  if (dtype == DType::kUint16 && largest > 65535) {
+    return invalid(fmt::format("dtype uint16: expected ids up to 65535, found {}", largest));
+  }
+  return Status();
+}
+
+Status interrupted() { return Status(StatusCode::kCancelled, "interrupted"); }
+
+/// Lines that hold something, of all inputs. progress: stays at the begin.
+Result<int64_t> count_documents(const PreprocessOptions& options,
+                                const ProgressCallback& progress) {
+  MEG_ASSIGN_OR_RETURN(TextSource source, TextSource::open(options.inputs, options.chunk_bytes));
+  if (source.total_bytes() < 0) {
+    return Status(StatusCode::kUnsupported,
+                  "keep_sequential_samples: expected files, found a pipe, whose lines cannot be "
+                  "counted beforehand");
+  }
+  const Progress begin{.total_bytes = source.total_bytes()};
+  int64_t documents = 0;
+  TextChunk chunk;
+  while (true) {
+    if (progress && !progress(begin)) return interrupted();
+    MEG_ASSIGN_OR_RETURN(const bool more, source.next(chunk));
+    if (!more) return documents;
+    std::string_view lines = chunk.lines;
+    std::string_view line;
+    while (text::take_line(lines, line)) documents += text::is_blank_line(line) ? 0 : 1;
+  }
+}
+
+/// The threads of one preprocess() and what they share.
+class Workers {
+ public:
+  Workers(const PreprocessOptions& options, const tokenizer::Tokenizer& tokenizer, DType dtype,
+          TextSource& source, OrderedWriter& writer)
+      : options_(options), tokenizer_(tokenizer), dtype_(dtype), source_(source), writer_(writer) {}
+
+  /// Runs until the input's end, an error, or progress returns false.
+  Status run(const ProgressCallback& progress) {
+    Status started = start();
+    if (!started.ok()) writer_.stop(std::move(started));
+    watch(progress);
+    for (std::thread& thread : threads_) thread.join();
+    return writer_.status();
+  }
+
+ private:
+  /// Fewer threads than asked for are enough; none is an error.
+  Status start() {
+    threads_.reserve(static_cast<size_t>(options_.workers));
+    for (int i = 0; i < options_.workers; ++i) {
+      try {
+        threads_.emplace_back([this] { work(); });
+        const std::lock_guard lock(mutex_);
+        ++running_;
+      } catch (const std::system_error& error) {
+        if (threads_.empty()) return errno_error(error.code().value(), "cannot start a thread");
+        break;
+      }
+    }
+    return Status();
+  }
+
+  void watch(const ProgressCallback& progress) {
+    std::unique_lock lock(mutex_);
+    while (!all_ended_.wait_for(lock, kProgressInterval, [this] { return running_ == 0; })) {
+      lock.unlock();
+      report(progress);
+      lock.lock();
+    }
+    lock.unlock();
+    if (writer_.status().ok()) report(progress);
+  }
+
+  void report(const ProgressCallback& progress) {
+    if (!progress) return;
+    Progress now = writer_.progress();
+    now.total_bytes = source_.total_bytes();
+    if (progress(now)) return;
+    writer_.stop(interrupted());
+    source_.interrupt();
+  }
+
+  void work() {
+    try {
+      tokenize_chunks();
+    } catch (const std::bad_alloc&) {
+      writer_.stop(Status(StatusCode::kResourceExhausted, "out of memory while tokenizing"));
+    }
+    const std::lock_guard lock(mutex_);
+    --running_;
+    all_ended_.notify_one();
+  }
+
+  void tokenize_chunks() {
+    ChunkTokenizer::Rules rules;
+    if (options_.append_eod) rules.appended_eod = tokenizer_.eod();
+    rules.skip_empty_documents = options_.skip_empty_documents;
+    rules.stop_at_bad_line = options_.on_error == OnError::kFail;
+    ChunkTokenizer tokenizer(tokenizer_, dtype_, options_.json_keys, rules);
+    TextChunk chunk;
+    while (std::unique_ptr<TokenizedChunk> result = writer_.take_result()) {
+      const Result<bool> more = source_.next(chunk);
+      if (!more) return writer_.stop(more.error());
+      if (!*more) return;
+      std::unique_lock giant(giant_line_, std::defer_lock);
+      if (chunk.lines.size() > std::max(kGiantLine, options_.chunk_bytes)) giant.lock();
+      tokenizer.run(chunk, *result);
+      if (giant.owns_lock()) chunk = TextChunk();
+      writer_.commit(std::move(result));
+    }
+  }
+
+  const PreprocessOptions& options_;
+  const tokenizer::Tokenizer& tokenizer_;
+  const DType dtype_;
+  TextSource& source_;
+  OrderedWriter& writer_;
+
+  std::vector<std::thread> threads_;
+  std::mutex giant_line_;
+  std::mutex mutex_;  // guards running_
+  std::condition_variable all_ended_;
+  int running_ = 0;
+};
+
+void add_warnings(PreprocessSummary& summary) {
+  if (summary.text_bytes >= kEnoughTextToWarn && summary.text_tokens == summary.text_bytes) {
+    summary.warnings.push_back(
+        "1.00 tokens a byte: no merge was used; do the vocabulary and merges belong together?");
+  }
+}
+
+}  // namespace
+
+Result<PreprocessSummary> preprocess(const PreprocessOptions& options,
+                                     const tokenizer::Tokenizer& tokenizer,
+                                     const ProgressCallback& progress) {
+  const DType dtype = options.dtype.value_or(tokenizer::optimal_dtype(tokenizer.vocab_size()));
+  MEG_RETURN_IF_ERROR(check_options(options, tokenizer, dtype));
+  MEG_ASSIGN_OR_RETURN(TextSource source, TextSource::open(options.inputs, options.chunk_bytes));
+  int64_t total_documents = 0;
+  if (options.partitions > 1 && options.dealing == Dealing::kBlocks) {
+    MEG_ASSIGN_OR_RETURN(total_documents, count_documents(options, progress));
+  }
+  MEG_ASSIGN_OR_RETURN(DocumentSink sink, DocumentSink::create(options, dtype, total_documents));
+
+  const auto results = static_cast<size_t>(options.workers) * 2 + 2;
+  OrderedWriter writer(sink, options, source.names(), dtype, results,
+                       static_cast<int64_t>(options.chunk_bytes) * 2);
+  MEG_RETURN_IF_ERROR(Workers(options, tokenizer, dtype, source, writer).run(progress));
+  Progress whole = writer.progress();
+  whole.total_bytes = source.total_bytes();
+  MEG_RETURN_IF_ERROR(sink.finish([&] { return !progress || progress(whole); }));
+  PreprocessSummary summary = writer.summary();
+  add_warnings(summary);
+  return summary;
+}
+
+}  // namespace meg::preprocess

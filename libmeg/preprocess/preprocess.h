@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "libmeg/base/dtype.h"
+#include "libmeg/base/progress.h"
+#include "libmeg/base/result.h"
+#include "libmeg/tokenizer/tokenizer.h"
+
+namespace meg::preprocess {
+
+/// What a line that cannot be used does.
+enum class OnError {
+  kFail,  ///< Ends the work; nothing is written.
+  kSkip,  ///< Is left out for every key, counted and reported.
+};
+
+/// How documents are dealt over partitions.
+enum class Dealing {
+  kRoundRobin,  ///< Document i goes to partition i % n.
+  kBlocks,      ///< Blocks of ceil(documents / n); the merged order is the input's.
+};
+
+struct PreprocessOptions {
+  std::vector<std::string> inputs;  ///< As TextSource::open takes them.
+  std::string output_prefix;        ///< Of `<prefix>_<key>_document.{bin,idx}`.
+  std::vector<std::string> json_keys = {"text"};
+  bool append_eod = false;
+  bool skip_empty_documents = false;  ///< Leave documents without tokens out, as v2.6 did.
+  OnError on_error = OnError::kFail;
+  std::optional<DType> dtype;  ///< kUint16 or kInt32; without it optimal_dtype(vocab_size).
+
+  /// More than 1: the documents are dealt over `<prefix>_<k>_<key>_document`, k from 0, which are
+  /// then merged in order into `<prefix>_<key>_document`.
+  int partitions = 1;
+  Dealing dealing = Dealing::kRoundRobin;
+
+  int workers = 1;                       ///< Threads that tokenize.
+  size_t chunk_bytes = size_t{1} << 20;  ///< Input bytes a worker takes at a time.
+};
+
+struct PreprocessSummary {
+  int64_t documents = 0;    ///< Lines that gave a document, were it an empty one.
+  int64_t tokens = 0;       ///< Of all keys, end-of-document tokens included.
+  int64_t input_bytes = 0;  ///< Read.
+  int64_t text_bytes = 0;   ///< UTF-8 of the texts that were tokenized.
+  int64_t text_tokens = 0;  ///< Tokens without end-of-document tokens.
+  int64_t blank_lines = 0;
+  int64_t skipped_lines = 0;
+  std::vector<std::string> skipped_examples;  ///< Messages of the first skipped lines.
+  std::vector<std::string> warnings;          ///< What the user should look at; mostly empty.
+};
+
+/// JSON lines -> token datasets, one for every key, in one pass.
+///
+/// The bytes do not depend on the number of workers or the size of chunks, nor does the error: the
+/// first one in the input. Memory is bounded by workers x chunk and the longest line. All outputs
+/// appear at the end; on any error nothing is left behind. progress: called from the calling thread
+/// about 20 times a second, also while lines are counted or partitions merged, and once before the
+/// outputs appear; may be empty. Errors: kInvalidArgument for options and lines (`FILE: line L,
+/// byte B: ...`), kCancelled, those of TextSource::open and IndexedDatasetBuilder,
+/// kResourceExhausted without memory. Mirrors Megatron-LM tools/preprocess_data.py:
+/// Partition.process_json_file.
+Result<PreprocessSummary> preprocess(const PreprocessOptions& options,
+                                     const tokenizer::Tokenizer& tokenizer,
+                                     const ProgressCallback& progress);
+
+}  // namespace meg::preprocess

@@ -1,0 +1,180 @@
+#include "libmeg/preprocess/sources/internal/text_reader.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <span>
+
+#include "libmeg/text/line_ends.h"
+#include "libmeg/text/text_padding.h"
+#include "libmeg/tokenizer/tokenizer.h"
+
+namespace meg::preprocess {
+namespace {
+
+/// Bytes read at a time around a cut: a few typical lines.
+constexpr int64_t kWindowBytes = int64_t{32} << 10;
+
+/// How long a wait for bytes may take to notice that it was interrupted.
+constexpr int kPollMilliseconds = 50;
+
+std::span<std::byte> as_bytes(char* begin, size_t count) {
+  return {reinterpret_cast<std::byte*>(begin), count};
+}
+
+/// Makes room for `bytes` and the padding, keeping the content; memory comes from realloc, which
+/// moves pages instead of bytes for long lines.
+Status grow(TextChunk& chunk, size_t bytes) {
+  const size_t capacity = bytes + text::kTextPadding;
+  if (chunk.capacity >= capacity) return Status();
+  auto* grown = static_cast<char*>(std::realloc(chunk.buffer.get(), capacity));
+  if (grown == nullptr) {
+    return make_error(StatusCode::kResourceExhausted, "no memory for a line of {} bytes", bytes);
+  }
+  static_cast<void>(chunk.buffer.release());
+  chunk.buffer.reset(grown);
+  chunk.capacity = capacity;
+  return Status();
+}
+
+/// Makes room for `bytes`, not keeping the content; a buffer that an earlier long line left much
+/// larger than a chunk is given back.
+Status prepare(TextChunk& chunk, size_t bytes, size_t chunk_bytes) {
+  const size_t wanted = std::max(bytes, chunk_bytes);
+  if (chunk.capacity < wanted + text::kTextPadding ||
+      chunk.capacity / 2 > wanted + text::kTextPadding) {
+    chunk.buffer.reset();
+    chunk.capacity = 0;
+  }
+  return grow(chunk, wanted);
+}
+
+void finish(TextChunk& chunk, size_t bytes) {
+  std::memset(chunk.buffer.get() + bytes, 0, text::kTextPadding);
+  chunk.lines = {chunk.buffer.get(), bytes};
+}
+
+Status became_shorter(const io::FileDescriptor& file, int64_t expected) {
+  MEG_ASSIGN_OR_RETURN(const int64_t found, file.size());
+  return make_error(StatusCode::kIoError,
+                    "{}: expected {} bytes, found {}: the file became shorter while it was read",
+                    file.path(), expected, found);
+}
+
+}  // namespace
+
+Result<ByteRange> FileCutter::next() {
+  if (rest_.begin == rest_.end) return rest_;
+  MEG_ASSIGN_OR_RETURN(const int64_t end, find_end());
+  const ByteRange cut{rest_.begin, end};
+  rest_.begin = end;
+  return cut;
+}
+
+Result<int64_t> FileCutter::find_end() {
+  if (rest_.end - rest_.begin <= chunk_bytes_) return rest_.end;
+  const int64_t limit = rest_.begin + chunk_bytes_;
+  MEG_ASSIGN_OR_RETURN(const int64_t last, find_last_end_before(limit));
+  if (last > rest_.begin) return last;
+  return find_first_end_after(limit - 1);  // Its last byte may be the CR of a CRLF.
+}
+
+/// The end of the last line that ends in [rest_.begin, limit); rest_.begin where none does.
+Result<int64_t> FileCutter::find_last_end_before(int64_t limit) {
+  for (int64_t high = limit; high > rest_.begin;) {
+    const int64_t low = std::max(rest_.begin, high - kWindowBytes);
+    MEG_ASSIGN_OR_RETURN(const std::string_view text, window(low, high));
+    // Below the first window the next byte is known: it is not an LF, which would have been found.
+    const size_t end = text::last_line_end(text, high < limit);
+    if (end != text::kNoLineEnd) return low + static_cast<int64_t>(end);
+    high = low;
+  }
+  return rest_.begin;
+}
+
+Result<int64_t> FileCutter::find_first_end_after(int64_t start) {
+  for (int64_t low = start; low < rest_.end;) {
+    const int64_t high = std::min(rest_.end, low + kWindowBytes);
+    MEG_ASSIGN_OR_RETURN(const std::string_view text, window(low, high));
+    const size_t end = text::first_line_end(text, high == rest_.end);
+    if (end != text::kNoLineEnd) return low + static_cast<int64_t>(end);
+    low = high < rest_.end && text.ends_with('\r') ? high - 1 : high;
+  }
+  return rest_.end;
+}
+
+Result<std::string_view> FileCutter::window(int64_t begin, int64_t end) {
+  window_.resize(static_cast<size_t>(kWindowBytes));
+  const auto bytes = static_cast<size_t>(end - begin);
+  MEG_ASSIGN_OR_RETURN(const size_t got, file_.read_at(begin, as_bytes(window_.data(), bytes)));
+  if (got < bytes) return became_shorter(file_, rest_.end);
+  return std::string_view(window_.data(), bytes);
+}
+
+Status read_range(const io::FileDescriptor& file, ByteRange range, size_t chunk_bytes,
+                  TextChunk& chunk) {
+  const auto bytes = static_cast<size_t>(range.end - range.begin);
+  MEG_RETURN_IF_ERROR(prepare(chunk, bytes, chunk_bytes).with_prefix(file.path()));
+  MEG_ASSIGN_OR_RETURN(const size_t got,
+                       file.read_at(range.begin, as_bytes(chunk.buffer.get(), bytes)));
+  if (got < bytes) return became_shorter(file, range.end);
+  finish(chunk, bytes);
+  chunk.offset = range.begin;
+  return Status();
+}
+
+Status StreamReader::next(TextChunk& chunk) {
+  MEG_RETURN_IF_ERROR(prepare(chunk, chunk_bytes_, chunk_bytes_).with_prefix(file_.path()));
+  std::memcpy(chunk.buffer.get(), carry_.data(), carry_.size());
+  size_t used = carry_.size();
+  MEG_RETURN_IF_ERROR(read_more(chunk, used, chunk_bytes_ - used));
+  size_t end = is_end_ ? used : text::last_line_end({chunk.buffer.get(), used}, false);
+  if (end == text::kNoLineEnd) {
+    MEG_ASSIGN_OR_RETURN(end, read_to_line_end(chunk, used));
+  }
+  carry_.assign(chunk.buffer.get() + end, used - end);
+  finish(chunk, end);
+  chunk.offset = offset_;
+  offset_ += static_cast<int64_t>(end);
+  return Status();
+}
+
+Status StreamReader::wait_for_bytes() const {
+  pollfd polled{.fd = file_.get(), .events = POLLIN, .revents = 0};
+  while (!interrupted_) {
+    const int ready = ::poll(&polled, 1, kPollMilliseconds);
+    if (ready > 0 || (ready < 0 && errno != EINTR)) return Status();
+  }
+  return Status(StatusCode::kCancelled, "interrupted");
+}
+
+/// Appends up to `count` bytes to the `used` bytes in the chunk's buffer.
+Status StreamReader::read_more(TextChunk& chunk, size_t& used, size_t count) {
+  for (const size_t wanted = used + count; used < wanted && !is_end_;) {
+    MEG_RETURN_IF_ERROR(wait_for_bytes());
+    const auto rest = as_bytes(chunk.buffer.get() + used, wanted - used);
+    MEG_ASSIGN_OR_RETURN(const size_t got, file_.read_some(rest));
+    is_end_ = got == 0;
+    used += got;
+  }
+  return Status();
+}
+
+/// Reads on until the line in the chunk's buffer ends; returns where.
+Result<size_t> StreamReader::read_to_line_end(TextChunk& chunk, size_t& used) {
+  while (!is_end_) {
+    const size_t searched = used - (chunk.buffer.get()[used - 1] == '\r' ? 1 : 0);
+    if (chunk.capacity < used + chunk_bytes_ + text::kTextPadding) {
+      MEG_RETURN_IF_ERROR(grow(chunk, 2 * used).with_prefix(file_.path()));
+    }
+    MEG_RETURN_IF_ERROR(read_more(chunk, used, chunk_bytes_));
+    const std::string_view text(chunk.buffer.get() + searched, used - searched);
+    const size_t end = text::first_line_end(text, is_end_);
+    if (end != text::kNoLineEnd) return searched + end;
+  }
+  return used;
+}
+
+}  // namespace meg::preprocess

@@ -1,0 +1,161 @@
+#include "libmeg/samples/batches/batch_schedule.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+namespace meg::samples {
+namespace {
+
+constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+constexpr int64_t kExactInDouble = int64_t{1} << 53;
+constexpr size_t kMostStretches = size_t{1} << 16;
+
+Status check_range(std::string_view flag, int64_t value, int64_t least) {
+  if (value >= least && value <= kExactInDouble) return Status();
+  return make_error(StatusCode::kInvalidArgument, "{}: expected {} to {}, found {}", flag, least,
+                    kExactInDouble, value);
+}
+
+Status check_rampup(const BatchRampup& rampup, int64_t global_batch_size) {
+  constexpr std::string_view kFlag = "--rampup-batch-size";
+  MEG_RETURN_IF_ERROR(check_range("--rampup-batch-size: start", rampup.start, 1));
+  MEG_RETURN_IF_ERROR(check_range("--rampup-batch-size: increment", rampup.increment, 1));
+  MEG_RETURN_IF_ERROR(check_range("--rampup-batch-size: samples", rampup.samples, 1));
+  if (rampup.start >= global_batch_size) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "{}: start: expected less than the global batch size {}, found {}", kFlag,
+                      global_batch_size, rampup.start);
+  }
+  const int64_t difference = global_batch_size - rampup.start;
+  if (difference % rampup.increment != 0) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "{}: increment: expected a divisor of {} (global batch size {} less start "
+                      "{}), found {}",
+                      kFlag, difference, global_batch_size, rampup.start, rampup.increment);
+  }
+  return Status();
+}
+
+/// first + count * size, at most kMost. None is negative.
+int64_t saturating_advance(int64_t first, int64_t count, int64_t size) {
+  int64_t product = 0;
+  int64_t sum = 0;
+  if (__builtin_mul_overflow(count, size, &product)) return kMost;
+  return __builtin_add_overflow(first, product, &sum) ? kMost : sum;
+}
+
+}  // namespace
+
+Result<BatchSchedule> BatchSchedule::create(const Options& options) {
+  MEG_RETURN_IF_ERROR(check_range("--micro-batch-size", options.micro_batch_size, 1));
+  MEG_RETURN_IF_ERROR(check_range("data-parallel size", options.data_parallel_size, 1));
+  MEG_RETURN_IF_ERROR(check_range("--global-batch-size", options.global_batch_size, 0));
+  int64_t least = 0;
+  if (__builtin_mul_overflow(options.micro_batch_size, options.data_parallel_size, &least)) {
+    least = kMost;
+  }
+  MEG_RETURN_IF_ERROR(check_range("micro batch size times data-parallel size", least, 1));
+
+  BatchSchedule schedule;
+  schedule.stretches_.clear();
+  schedule.global_batch_size_ = options.global_batch_size == 0 ? least : options.global_batch_size;
+  schedule.micro_batch_size_ = options.micro_batch_size;
+  schedule.data_parallel_size_ = options.data_parallel_size;
+  if (options.rampup) {
+    MEG_RETURN_IF_ERROR(check_rampup(*options.rampup, schedule.global_batch_size_));
+    schedule.rampup_ = options.rampup;
+    const int64_t increments =
+        (schedule.global_batch_size_ - options.rampup->start) / options.rampup->increment;
+    schedule.samples_per_increment_ =
+        static_cast<double>(options.rampup->samples) / static_cast<double>(increments);
+  }
+  MEG_RETURN_IF_ERROR(schedule.walk());
+  return schedule;
+}
+
+int64_t BatchSchedule::batch_size_after(int64_t consumed_samples) const {
+  if (!rampup_ || consumed_samples > rampup_->samples) return global_batch_size_;
+  const auto increments =
+      static_cast<int64_t>(static_cast<double>(consumed_samples) / samples_per_increment_);
+  return rampup_->start + increments * rampup_->increment;
+}
+
+/// The least number of consumed samples above `consumed` whose batch is larger, by bisection: the
+/// quotient of batch_size_after is rounded, so no product gives it exactly.
+int64_t BatchSchedule::samples_until_larger(int64_t consumed) const {
+  const int64_t batch_size = batch_size_after(consumed);
+  int64_t same = consumed;
+  int64_t larger = rampup_->samples + 1;
+  while (larger - same > 1) {
+    const int64_t middle = same + (larger - same) / 2;
+    (batch_size_after(middle) == batch_size ? same : larger) = middle;
+  }
+  return larger;
+}
+
+Status BatchSchedule::check_batch_size(std::string_view name, int64_t batch_size) const {
+  const int64_t at_once = micro_batch_size_ * data_parallel_size_;
+  if (batch_size > 0 && batch_size % at_once == 0) return Status();
+  return make_error(StatusCode::kInvalidArgument,
+                    "{}: expected a multiple of {} (micro batch size {} times data-parallel size "
+                    "{}), found {}",
+                    name, at_once, micro_batch_size_, data_parallel_size_, batch_size);
+}
+
+Status BatchSchedule::add_stretch(Stretch stretch) {
+  MEG_RETURN_IF_ERROR(check_batch_size(
+      fmt::format("step {}: global batch size", stretch.first_step), stretch.batch_size));
+  if (stretches_.size() == kMostStretches) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "--rampup-batch-size: expected at most {} batch sizes, found more",
+                      kMostStretches);
+  }
+  stretches_.push_back(stretch);
+  return Status();
+}
+
+Status BatchSchedule::walk() {
+  Stretch next{.first_step = 1, .first_sample = 0, .batch_size = batch_size_after(0)};
+  while (rampup_ && next.first_sample <= rampup_->samples) {
+    MEG_RETURN_IF_ERROR(add_stretch(next));
+    const int64_t samples = samples_until_larger(next.first_sample) - next.first_sample;
+    const int64_t steps = (samples - 1) / next.batch_size + 1;
+    next.first_step += steps;
+    next.first_sample += steps * next.batch_size;
+    next.batch_size = batch_size_after(next.first_sample);
+  }
+  return add_stretch(next);
+}
+
+int64_t BatchSchedule::consumed_before(int64_t step) const {
+  const auto after = std::upper_bound(
+      stretches_.begin(), stretches_.end(), step,
+      [](int64_t wanted, const Stretch& stretch) { return wanted < stretch.first_step; });
+  const Stretch& stretch = *std::prev(after);
+  return saturating_advance(stretch.first_sample, step - stretch.first_step, stretch.batch_size);
+}
+
+int64_t BatchSchedule::step_of(int64_t sample) const {
+  const auto after = std::upper_bound(
+      stretches_.begin(), stretches_.end(), sample,
+      [](int64_t wanted, const Stretch& stretch) { return wanted < stretch.first_sample; });
+  const Stretch& stretch = *std::prev(after);
+  return stretch.first_step + (sample - stretch.first_sample) / stretch.batch_size;
+}
+
+int64_t BatchSchedule::steps_for(int64_t train_samples, bool whole_rampup) const {
+  if (!rampup_) return train_samples / global_batch_size_;
+  if (train_samples < 0) return 0;
+  const int64_t last_ramp_sample =
+      whole_rampup ? rampup_->samples : std::min(rampup_->samples, train_samples);
+  const int64_t ramp_steps = step_of(last_ramp_sample);
+  // Floor division: the ramp-up's steps may have consumed more than there is.
+  const int64_t left = train_samples - consumed_before(ramp_steps + 1);
+  if (left >= 0) return ramp_steps + left / global_batch_size_;
+  if (!whole_rampup) return ramp_steps;
+  return ramp_steps - (-left + global_batch_size_ - 1) / global_batch_size_;
+}
+
+}  // namespace meg::samples

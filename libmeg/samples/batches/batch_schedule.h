@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "libmeg/base/result.h"
+
+namespace meg::samples {
+
+/// --rampup-batch-size START INCREMENT SAMPLES
+struct BatchRampup {
+  int64_t start = 0;
+  int64_t increment = 0;
+  int64_t samples = 0;  ///< Until the global batch size is reached.
+};
+
+/// The global batch size of every training step.
+/// Mirrors Megatron-LM megatron/core/num_microbatches_calculator.py.
+class BatchSchedule {
+ public:
+  struct Options {
+    int64_t global_batch_size = 0;  ///< Samples; 0: micro_batch_size x data_parallel_size.
+    int64_t micro_batch_size = 1;
+    int64_t data_parallel_size = 1;
+    std::optional<BatchRampup> rampup = std::nullopt;
+  };
+
+  /// One sample a step.
+  BatchSchedule() = default;
+
+  /// kInvalidArgument where a number is out of range or where the batch of a step of a run from
+  /// its first sample does not divide into micro-batches, with the numbers.
+  static Result<BatchSchedule> create(const Options& options);
+
+  int64_t global_batch_size() const { return global_batch_size_; }
+
+  /// kInvalidArgument where a batch size does not divide into micro-batches of the ranks.
+  Status check_batch_size(std::string_view name, int64_t batch_size) const;
+
+  /// The batch size of the step that begins after consumed_samples.
+  int64_t batch_size_after(int64_t consumed_samples) const;
+
+  /// Samples consumed before step `step`, the first is 1; the largest int64 where they are more.
+  int64_t consumed_before(int64_t step) const;
+
+  /// The step that consumes sample number `sample` (from 0), the first is 1.
+  int64_t step_of(int64_t sample) const;
+
+  /// Steps that --train-samples gives, the last, incomplete batch left out. 0 or less: none.
+  /// whole_rampup: as up to core 0.7, where the ramp-up counts to its end although the samples end
+  /// before. Mirrors megatron/training/training.py: update_train_iters.
+  int64_t steps_for(int64_t train_samples, bool whole_rampup = false) const;
+
+ private:
+  /// Steps of one batch size, up to the next stretch.
+  struct Stretch {
+    int64_t first_step = 1;
+    int64_t first_sample = 0;
+    int64_t batch_size = 0;
+  };
+
+  Status walk();
+  Status add_stretch(Stretch stretch);
+  int64_t samples_until_larger(int64_t consumed) const;
+
+  int64_t global_batch_size_ = 1;
+  int64_t micro_batch_size_ = 1;
+  int64_t data_parallel_size_ = 1;
+  std::optional<BatchRampup> rampup_;
+  double samples_per_increment_ = 0;
+  /// Of a run from its first sample; at least one.
+  std::vector<Stretch> stretches_ = {{.first_step = 1, .first_sample = 0, .batch_size = 1}};
+};
+
+}  // namespace meg::samples

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "libmeg/base/result.h"
+#include "libmeg/samples/batches/batch_sampler.h"
+#include "libmeg/samples/batches/micro_batch.h"
+#include "libmeg/samples/gpt_sample.h"
+#include "libmeg/samples/sample_dataset.h"
+
+namespace meg::samples {
+
+/// Reads the micro-batches of one data-parallel rank ahead, on background threads, in the sampler's
+/// order whatever the number of threads. Memory is allocated once, in create().
+class SampleLoader {
+ public:
+  struct Options {
+    GptSampleOptions sample;
+    int64_t micro_batch_size = 1;
+    bool create_attention_mask = false;
+    int threads = 2;          ///< --num-workers; 0: reads in next().
+    int ahead = 4;            ///< Micro-batches read ahead, at least 1.
+    BatchMemory memory = {};  ///< Default: 64-byte aligned plain memory.
+  };
+
+  /// dataset must outlive the loader.
+  /// kInvalidArgument where a number is out of range or the dataset's texts have another length
+  /// than options.sample says; kResourceExhausted where memory or threads cannot be had.
+  static Result<std::unique_ptr<SampleLoader>> create(const SampleDataset& dataset,
+                                                      std::unique_ptr<BatchSampler> sampler,
+                                                      const Options& options);
+
+  /// Stops the threads at once, whatever they wait for.
+  virtual ~SampleLoader() = default;
+
+  /// The next micro-batch, valid until the next call; nullptr at the end. The first error of any
+  /// sample comes here, in order, and again at every later call.
+  virtual Result<const MicroBatch*> next() = 0;
+};
+
+}  // namespace meg::samples

@@ -1,0 +1,128 @@
+#include "libmeg/samples/blend.h"
+
+#include <cmath>
+#include <numeric>
+
+#include "libmeg/text/json/python_float.h"
+#include "libmeg/text/printable.h"
+#include "libmeg/text/whitespace.h"
+
+namespace meg::samples {
+namespace {
+
+constexpr double kMargin = 1.005;
+
+/// numpy.sum of doubles: eight running sums below a block, halves above it.
+double pairwise_sum(std::span<const double> values) {
+  constexpr size_t kLanes = 8;
+  constexpr size_t kBlock = 128;
+  const size_t count = values.size();
+  if (count < kLanes) {
+    double sum = 0;
+    for (const double value : values) sum += value;
+    return sum;
+  }
+  if (count > kBlock) {
+    const size_t half = count / 2 - count / 2 % kLanes;
+    return pairwise_sum(values.first(half)) + pairwise_sum(values.subspan(half));
+  }
+  double lanes[kLanes];
+  for (size_t i = 0; i < kLanes; ++i) lanes[i] = values[i];
+  size_t next = kLanes;
+  for (; next + kLanes <= count; next += kLanes) {
+    for (size_t i = 0; i < kLanes; ++i) lanes[i] += values[next + i];
+  }
+  double sum = ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) +
+               ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7]));
+  for (; next < count; ++next) sum += values[next];
+  return sum;
+}
+
+std::vector<double> divided(std::span<const double> weights, double sum) {
+  std::vector<double> normalized(weights.begin(), weights.end());
+  for (double& weight : normalized) weight /= sum;
+  return normalized;
+}
+
+Status check_weights(std::span<const double> weights, const megatron::MegatronVersion& version) {
+  double sum = 0;
+  for (const double weight : weights) {
+    if (weight < 0 || (weight == 0 && version.open_sample_counts)) {
+      return make_error(StatusCode::kInvalidArgument,
+                        "--data-path: expected weights above 0, found {}",
+                        text::python_float_text(weight));
+    }
+    sum += weight;
+  }
+  if (sum > 0) return {};
+  return Status(StatusCode::kInvalidArgument, "--data-path: expected weights with a sum above 0");
+}
+
+Status not_in_pairs(std::span<const std::string> data_path, size_t place) {
+  return make_error(StatusCode::kInvalidArgument,
+                    "--data-path: expected a weight before each prefix or before none, found {} "
+                    "as argument {}",
+                    text::printable(data_path[place]), place + 1);
+}
+
+}  // namespace
+
+Result<Blend> parse_blend(std::span<const std::string> data_path,
+                          const megatron::MegatronVersion& version) {
+  Blend blend;
+  if (data_path.empty()) {
+    return Status(StatusCode::kInvalidArgument, "--data-path: expected a dataset, found nothing");
+  }
+  const bool weighted =
+      data_path.size() % 2 == 0 && text::parse_python_float(data_path[0]).has_value();
+  if (!weighted) {
+    if (data_path.size() > 1 && !version.open_sample_counts) return not_in_pairs(data_path, 0);
+    for (size_t i = 0; i < data_path.size(); ++i) {
+      const bool even = data_path.size() % 2 == 0;
+      if (even && i % 2 == 0 && text::parse_python_float(data_path[i]).has_value()) {
+        return not_in_pairs(data_path, i);
+      }
+      blend.prefixes.emplace_back(text::trimmed(data_path[i]));
+    }
+    return blend;
+  }
+  blend.weights.emplace();
+  for (size_t i = 0; i < data_path.size(); i += 2) {
+    const std::optional<double> weight = text::parse_python_float(data_path[i]);
+    if (!weight.has_value()) return not_in_pairs(data_path, i);
+    blend.weights->push_back(*weight);
+    blend.prefixes.emplace_back(text::trimmed(data_path[i + 1]));
+  }
+  MEG_RETURN_IF_ERROR(check_weights(*blend.weights, version));
+  return blend;
+}
+
+std::vector<double> normalized_weights(std::span<const double> weights) {
+  return divided(weights, pairwise_sum(weights));
+}
+
+std::vector<double> normalized_data_path_weights(std::span<const double> weights,
+                                                 const megatron::MegatronVersion& version) {
+  if (version.index_cache_form > megatron::IndexCacheForm::kLegacy)
+    return normalized_weights(weights);
+  return divided(weights, std::accumulate(weights.begin(), weights.end(), 0.0));
+}
+
+std::vector<BlendPart> blend_parts(std::span<const double> weights, int64_t samples,
+                                   const megatron::MegatronVersion& version) {
+  std::vector<BlendPart> parts;
+  for (const double weight : weights) {
+    const double share = static_cast<double>(samples) * weight;
+    BlendPart part;
+    if (version.blend_margin == megatron::BlendMargin::kOnTop) {
+      part.used = static_cast<int64_t>(std::ceil(share));
+      part.built = static_cast<int64_t>(std::ceil(static_cast<double>(part.used) * kMargin));
+    } else {
+      part.built = part.used = static_cast<int64_t>(std::ceil(share * kMargin));
+    }
+    parts.push_back(part);
+  }
+  return parts;
+}
+
+}  // namespace meg::samples

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "libmeg/base/result.h"
+#include "libmeg/megatron/megatron_version.h"
+
+namespace meg::samples {
+
+/// What --data-path names: datasets, and how often each is drawn from.
+struct Blend {
+  std::vector<std::string> prefixes;           ///< At least one.
+  std::optional<std::vector<double>> weights;  ///< As given, one for each prefix.
+
+  /// One dataset, no weight: no blending.
+  bool single() const { return prefixes.size() == 1 && !weights.has_value(); }
+};
+
+/// `PREFIX`, `WEIGHT PREFIX WEIGHT PREFIX ...` or `PREFIX PREFIX ...` (Megatron core since 0.7).
+/// kInvalidArgument where weights do not parse, are not positive, or do not stand in turn.
+/// Mirrors Megatron-LM megatron/core/datasets/utils.py: get_blend_from_list.
+Result<Blend> parse_blend(std::span<const std::string> data_path,
+                          const megatron::MegatronVersion& version);
+
+/// Divided by their sum, which is added in numpy's pairwise order.
+std::vector<double> normalized_weights(std::span<const double> weights);
+
+/// The same with the sum that the data path's weights are divided by first: before Megatron core it
+/// was added one weight after another.
+std::vector<double> normalized_data_path_weights(std::span<const double> weights,
+                                                 const megatron::MegatronVersion& version);
+
+/// How many samples of each dataset a blend plans for: `built` are asked of the dataset, `used`
+/// add up to the blend's size.
+struct BlendPart {
+  int64_t built = 0;
+  int64_t used = 0;
+};
+
+/// weights: normalized. samples: asked of the whole blend.
+std::vector<BlendPart> blend_parts(std::span<const double> weights, int64_t samples,
+                                   const megatron::MegatronVersion& version);
+
+}  // namespace meg::samples

@@ -1,0 +1,115 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "libmeg/base/result.h"
+#include "libmeg/dataset/indexed_dataset.h"
+#include "libmeg/megatron/megatron_version.h"
+#include "libmeg/samples/cache/gpt_index_files.h"
+#include "libmeg/samples/gpt_index.h"
+#include "libmeg/samples/gpt_index_plan.h"
+#include "libmeg/samples/split.h"
+
+namespace meg::samples {
+
+/// The files that hold one split's indices.
+struct GptIndexCacheFiles {
+  std::string description;  ///< Empty at v2.x, which writes none.
+  GptIndexPaths indices;
+  std::string sidecar;  ///< libmeg's own: of which data the indices were built.
+
+  /// What makes a cache whole, in the order in which it appears: all but the sidecar.
+  std::vector<std::string> parts() const;
+};
+
+/// Called about 20 times a second while another process builds `cache` (one of its files), from
+/// whatever thread waits; false ends the waiting with kCancelled. Empty: waits without a word.
+using CacheWaiting = std::function<bool(const std::string& cache)>;
+
+/// What a split's indices are built from and found by.
+struct GptIndexCacheRequest {
+  const dataset::IndexedDataset* dataset = nullptr;
+  dataset::SequenceRange range;  ///< Of the split, not empty.
+  uint32_t seed = 0;
+  std::string description;  ///< The text whose md5 names the files.
+  std::optional<int64_t> samples;
+  int64_t sequence_length = 0;
+  bool extra_token = true;
+  bool drop_last_partial = true;
+  /// Places to look in, in order; the last one is where a missing cache is built.
+  std::vector<GptIndexCacheFiles> places;
+  CacheWaiting waiting;
+};
+
+class CacheSource;
+
+/// What was done about a cache.
+enum class CacheOutcome { kFound, kBuilt, kRebuilt };
+
+struct GptIndexCache {
+  GptIndex index;
+  GptIndexPlan plan;
+  CacheOutcome outcome = CacheOutcome::kFound;
+  std::string reason;        ///< kRebuilt: one line, why what was found could not be used.
+  GptIndexCacheFiles files;  ///< The place that was taken.
+};
+
+/// Opens the cached indices of splits or builds them.
+///
+/// Caches of other programs (no sidecar) are taken where types, sizes and the entries at the ends
+/// are what the request gives; libmeg's also only for the same data and options: size, time and
+/// ends of the .idx as the sidecar has them, or, where only the time differs, the same lengths.
+/// What cannot be used is built anew, with the reason. Opening reads a few entries; GptDataset
+/// checks every one that it reads. Safe when many processes ask for the same cache at once: one
+/// builds, the others wait and load. Errors: kIoError where the place cannot be written, with the
+/// hint at --data-cache-path; kResourceExhausted where the disk is full or no memory is left;
+/// kOutOfRange for a range outside the dataset; kCorruption for negative lengths; kInvalidArgument
+/// where the range has no tokens, and what plan_gpt_index gives.
+///
+/// What a group builds it brings to the device and into its place together, a few dozen caches at a
+/// time: the device takes little longer for them than for one. It holds their locks until then, but
+/// never while it waits for another's. One thread at a time.
+class GptIndexCacheGroup {
+ public:
+  using Take = std::function<void(Result<GptIndexCache>)>;
+
+  /// groups: that are in use at once, and share the descriptors.
+  explicit GptIndexCacheGroup(int groups = 1);
+  GptIndexCacheGroup(const GptIndexCacheGroup&) = delete;
+  /// What has not been committed is not built.
+  ~GptIndexCacheGroup();
+
+  /// Gives the cache to `take`, in this call or a later one. The request is needed for this call,
+  /// its dataset until then.
+  void open(const GptIndexCacheRequest& request, const megatron::MegatronVersion& version,
+            Take take);
+
+  /// Puts in place and gives away what is left.
+  void commit();
+
+ private:
+  struct Written;
+
+  Status open_or_write(CacheSource* source, const Take& take);
+  Status lock_and_write(std::string unusable, CacheSource* source, const Take& take);
+  bool may_wait(const GptIndexCacheRequest& request);
+
+  size_t most_written_;
+  std::vector<Written> written_;
+  int64_t written_bytes_ = 0;
+};
+
+/// A group of one.
+Result<GptIndexCache> open_gpt_index_cache(const GptIndexCacheRequest& request,
+                                           const megatron::MegatronVersion& version);
+
+/// Builds the indices in memory, without any file.
+Result<GptIndexCache> build_gpt_index_in_memory(const GptIndexPlan& plan,
+                                                dataset::LittleEndianArray<int32_t> lengths,
+                                                dataset::SequenceRange range, uint32_t seed);
+
+}  // namespace meg::samples

@@ -1,0 +1,149 @@
+#include "libmeg/samples/cache/gpt_index_files.h"
+
+#include <algorithm>
+#include <future>
+#include <latch>
+#include <new>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "libmeg/base/huge_array.h"
+#include "libmeg/io/piece_writer.h"
+#include "libmeg/numpy/npy.h"
+#include "libmeg/samples/internal/gpt_index_builder.h"
+
+namespace meg::samples {
+namespace {
+
+/// A .npy file in the making. Neither copied nor moved: the writer borrows the file.
+class NpyOutput {
+ public:
+  Status create(const std::string& path, DType dtype, std::span<const int64_t> shape) {
+    MEG_ASSIGN_OR_RETURN(file, io::AtomicFile::create_under_lock(path));
+    MEG_ASSIGN_OR_RETURN(const std::string header, numpy::npy_header(dtype, shape));
+    return writer_.append(std::as_bytes(std::span(header)));
+  }
+
+  /// In pieces, so that the device is at work while the rest is handed over.
+  template <class T>
+  Status append(std::span<const T> values) {
+    constexpr size_t kPiece = size_t{1} << 20;
+    for (; values.size() > kPiece; values = values.subspan(kPiece)) {
+      MEG_RETURN_IF_ERROR(writer_.append(std::as_bytes(values.first(kPiece))));
+    }
+    return writer_.append(std::as_bytes(values));
+  }
+
+  Status flush() { return writer_.flush(); }
+
+  io::AtomicFile file;
+
+ private:
+  io::PieceWriter writer_{file, 0};
+};
+
+struct Outputs {
+  NpyOutput document;
+  NpyOutput sample;
+  NpyOutput shuffle;
+};
+
+Status create(const GptIndexPlan& plan, const GptIndexPaths& paths, Outputs& out) {
+  MEG_RETURN_IF_ERROR(
+      out.document.create(paths.document_index, DType::kInt32, {{plan.documents()}}));
+  MEG_RETURN_IF_ERROR(
+      out.sample.create(paths.sample_index, plan.sample_type, {{plan.samples + 1, 2}}));
+  return out.shuffle.create(paths.shuffle_index, plan.shuffle_type, {{plan.samples}});
+}
+
+/// What is read at random must lie in huge pages, and no length across two cache lines. The file's
+/// pages are given back on the way.
+HugeArray<int32_t> copied_lengths(const dataset::IndexedDataset& dataset,
+                                  dataset::SequenceRange range) {
+  constexpr size_t kPiece = size_t{1} << 20;
+  HugeArray<int32_t> lengths(static_cast<size_t>(range.end - range.begin));
+  const dataset::LittleEndianArray<int32_t> all = dataset.sequence_lengths();
+  int64_t begin = range.begin;
+  for (auto rest = lengths.values(); !rest.empty();) {
+    const auto piece = all.copy(begin, rest.first(std::min(kPiece, rest.size())));
+    const int64_t end = begin + static_cast<int64_t>(piece.size());
+    dataset.idx().release(all.bytes(begin, end));
+    rest = rest.subspan(piece.size());
+    begin = end;
+  }
+  return lengths;
+}
+
+template <class T>
+Status write_sample_index(const GptIndexPlan& plan, std::span<const int32_t> lengths, int64_t first,
+                          std::span<const int32_t> documents, NpyOutput& out) {
+  const dataset::LittleEndianArray<int32_t> array(std::as_bytes(lengths));
+  const SampleRowSink<T> sink = [&out](std::span<const T> rows) { return out.append(rows); };
+  MEG_RETURN_IF_ERROR(build_sample_index<T>(plan, array, documents, sink, first));
+  return out.flush();
+}
+
+template <class T>
+Status write_shuffle_index(const GptIndexPlan& plan, numpy::RandomState& random, NpyOutput& out) {
+  HugeArray<T> shuffle(static_cast<size_t>(plan.samples));
+  build_shuffle_index<T>(plan, random, shuffle.values());
+  MEG_RETURN_IF_ERROR(out.append(std::as_const(shuffle).values()));
+  return out.flush();
+}
+
+/// The document and the sample index on this thread; on another one the shuffle index, which needs
+/// only the random numbers that follow, and the writing of the document index.
+Status write_indices(const GptIndexPlan& plan, const dataset::IndexedDataset& dataset,
+                     dataset::SequenceRange range, uint32_t seed, Outputs& out) {
+  const HugeArray<int32_t> lengths = copied_lengths(dataset, range);
+  HugeArray<int32_t> documents(static_cast<size_t>(plan.documents()));
+  std::latch documents_built(1);
+  std::future<Status> other = std::async(std::launch::async, [&]() -> Status {
+    numpy::RandomState random(seed);
+    skip_document_index(plan, random);
+    MEG_RETURN_IF_ERROR(plan.shuffle_type == DType::kUint32
+                            ? write_shuffle_index<uint32_t>(plan, random, out.shuffle)
+                            : write_shuffle_index<int64_t>(plan, random, out.shuffle));
+    documents_built.wait();
+    MEG_RETURN_IF_ERROR(out.document.append(std::as_const(documents).values()));
+    return out.document.flush();
+  });
+  numpy::RandomState random(seed);
+  build_document_index(plan, range, random, documents.values());
+  documents_built.count_down();
+  const auto write_samples =
+      plan.sample_type == DType::kInt32 ? write_sample_index<int32_t> : write_sample_index<int64_t>;
+  const Status sampled =
+      write_samples(plan, lengths.values(), range.begin, documents.values(), out.sample);
+  MEG_RETURN_IF_ERROR(other.get());
+  return sampled;
+}
+
+}  // namespace
+
+Result<std::vector<io::AtomicFile>> write_gpt_index_files(const GptIndexPlan& plan,
+                                                          const dataset::IndexedDataset& dataset,
+                                                          dataset::SequenceRange range,
+                                                          uint32_t seed,
+                                                          const GptIndexPaths& paths) {
+  try {
+    Outputs out;
+    MEG_RETURN_IF_ERROR(create(plan, paths, out));
+    MEG_RETURN_IF_ERROR(write_indices(plan, dataset, range, seed, out));
+    std::vector<io::AtomicFile> files;
+    for (NpyOutput* output : {&out.document, &out.sample, &out.shuffle}) {
+      files.push_back(std::move(output->file));
+    }
+    return files;
+  } catch (const std::bad_alloc&) {
+    return make_error(StatusCode::kResourceExhausted,
+                      "{}: not enough memory for {} documents and {} samples", paths.document_index,
+                      plan.documents(), plan.samples);
+  } catch (const std::system_error& error) {
+    return make_error(StatusCode::kResourceExhausted, "{}: cannot start a thread: {}",
+                      paths.document_index, error.what());
+  }
+}
+
+}  // namespace meg::samples

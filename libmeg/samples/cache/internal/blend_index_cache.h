@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "libmeg/base/result.h"
+#include "libmeg/samples/cache/gpt_index_cache.h"
+#include "libmeg/samples/cache/internal/cache_files.h"
+#include "libmeg/samples/internal/blended_dataset.h"
+
+namespace meg::samples {
+
+/// What a blend's indices are built from and found by.
+struct BlendIndexRequest {
+  std::vector<double> weights;         ///< Normalized; unused without `size`.
+  std::optional<int64_t> size;         ///< Samples; nullopt: all of every dataset.
+  std::vector<int64_t> dataset_sizes;  ///< Samples of each dataset.
+  bool byte_indices = false;           ///< uint8 dataset numbers, as before Megatron core.
+  /// Draws beyond a dataset's end are taken; reading such a sample is the error. v2.x: its blends
+  /// are longer than what is asked of them.
+  bool draws_beyond_end = false;
+  std::string description;               ///< The text that the files are named by.
+  std::optional<BlendIndexFiles> files;  ///< nullopt: built in memory.
+  CacheWaiting waiting;
+};
+
+struct BlendIndexCache {
+  BlendIndex index;
+  CacheOutcome outcome = CacheOutcome::kFound;
+  std::string reason;  ///< kRebuilt: why what was found could not be used.
+};
+
+/// Opens the cached indices, or builds and saves them; safe for many processes at once.
+/// kInvalidArgument where a dataset has fewer samples than the blend draws from it (unless
+/// draws_beyond_end).
+Result<BlendIndexCache> open_blend_index_cache(const BlendIndexRequest& request);
+
+}  // namespace meg::samples

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "libmeg/megatron/megatron_version.h"
+#include "libmeg/samples/cache/gpt_index_cache.h"
+#include "libmeg/samples/split.h"
+
+namespace meg::samples {
+
+/// The file names of index caches at every revision.
+
+/// Where the indices of one split of the dataset `prefix` are looked for, in order; a missing cache
+/// is built in the last one. description: what gpt_description gives.
+std::vector<GptIndexCacheFiles> gpt_index_cache_places(const std::string& prefix, Split split,
+                                                       const std::string& description,
+                                                       const std::optional<std::string>& cache_path,
+                                                       const megatron::MegatronVersion& version);
+
+/// v2.x names its files by these instead of a description.
+struct BesideDataName {
+  int64_t samples = 0;
+  int64_t sequence_length = 0;  ///< tokens
+  uint32_t seed = 0;
+};
+
+/// The one place of v2.x: beside the data.
+GptIndexCacheFiles beside_data_files(const std::string& prefix, Split split,
+                                     const BesideDataName& name);
+
+/// The files of a blend's indices.
+struct BlendIndexFiles {
+  std::string description;
+  std::string dataset_index;
+  std::string sample_index;
+};
+
+/// nullopt where blends are not cached: without a cache path, and at v2.x.
+std::optional<BlendIndexFiles> blend_index_files(Split split, const std::string& description,
+                                                 const std::optional<std::string>& cache_path,
+                                                 const megatron::MegatronVersion& version);
+
+}  // namespace meg::samples

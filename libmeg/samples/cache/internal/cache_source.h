@@ -1,0 +1,43 @@
+#pragma once
+
+#include <optional>
+
+#include "libmeg/base/result.h"
+#include "libmeg/megatron/megatron_version.h"
+#include "libmeg/samples/cache/gpt_index_cache.h"
+#include "libmeg/samples/cache/internal/idx_stamp.h"
+#include "libmeg/samples/gpt_index_plan.h"
+
+namespace meg::samples {
+
+/// The data behind a request for a cache; what takes time is read when first asked for.
+class CacheSource {
+ public:
+  /// Both must outlive it.
+  CacheSource(const GptIndexCacheRequest& request, const megatron::MegatronVersion& version)
+      : request_(request), version_(version) {}
+
+  const GptIndexCacheRequest& request() const { return request_; }
+
+  const dataset::IndexedDataset& dataset() const { return *request_.dataset; }
+
+  /// kInvalidArgument or kOutOfRange where no cache can be made of the request.
+  Status check() const;
+
+  Result<IdxStamp> stamp();
+  Result<LengthTotals> totals();
+
+  /// kInvalidArgument where there are no tokens; what plan_gpt_index gives.
+  Result<GptIndexPlan> plan(const LengthTotals& totals) const;
+
+  /// Reads all that a cache is built from; what is wrong with it.
+  Status prepare();
+
+ private:
+  const GptIndexCacheRequest& request_;
+  const megatron::MegatronVersion& version_;
+  std::optional<IdxStamp> stamp_;
+  std::optional<LengthTotals> totals_;
+};
+
+}  // namespace meg::samples

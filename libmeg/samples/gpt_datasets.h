@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "libmeg/base/result.h"
+#include "libmeg/megatron/megatron_version.h"
+#include "libmeg/megatron/tokenizer_identity.h"
+#include "libmeg/samples/blend.h"
+#include "libmeg/samples/cache/gpt_index_cache.h"
+#include "libmeg/samples/sample_dataset.h"
+#include "libmeg/samples/split.h"
+
+namespace meg::samples {
+
+/// Which samples a run trains and evaluates on.
+/// Mirrors Megatron-LM megatron/core/datasets/gpt_dataset.py: GPTDatasetConfig.
+struct GptDataConfig {
+  std::optional<Blend> blend;                ///< --data-path, cut by `split`; else
+  PerSplit<std::optional<Blend>> per_split;  ///< --train-data-path and so on; else mock data.
+  std::string split = "969,30,1";            ///< --split; used with `blend`.
+  /// --split as 6ef5bdc names it in the descriptions of per_split's datasets, which it does not
+  /// cut.
+  std::optional<std::string> per_split_split = std::nullopt;
+  PerSplit<std::optional<int64_t>> samples;  ///< Asked for; nullopt: one epoch.
+  int64_t sequence_length = 0;               ///< --seq-length, tokens
+  int64_t seed = 1234;                       ///< --seed, 0 to 2^32 - 1
+  std::optional<std::string> cache_path;     ///< --data-cache-path
+  megatron::TokenizerIdentity tokenizer;     ///< For the description.
+  int64_t vocab_size = 0;                    ///< Of the tokenizer; mock data only.
+  int64_t eod = 0;                           ///< Of the tokenizer; mock data only.
+  bool extra_token = true;                   ///< add_extra_token_to_sequence
+  bool drop_last_partial_validation_sequence = true;
+  int threads = 1;  ///< --num-dataset-builder-threads: datasets of a blend built at once
+  megatron::MegatronVersion version = megatron::newest_megatron_version();
+  CacheWaiting waiting = {};
+};
+
+/// What became of one index cache.
+struct IndexCacheReport {
+  Split split = Split::kTrain;
+  std::string prefix;  ///< Empty for the index of a blend.
+  CacheOutcome outcome = CacheOutcome::kFound;
+  std::string reason;       ///< kRebuilt: why.
+  std::string description;  ///< File, where there is one; the others stand beside it.
+  int64_t samples = 0;
+  int64_t epochs = 1;
+  double seconds = 0;
+};
+
+/// The three sets of samples. A split without samples is null, with a note that says why.
+struct GptDatasets {
+  PerSplit<std::unique_ptr<SampleDataset>> splits;
+  std::vector<IndexCacheReport> caches;
+  std::vector<std::string> notes;  ///< What a user should know; one line each.
+};
+
+/// Opens the datasets, and opens or builds every index cache of the run.
+/// kInvalidArgument where the configuration cannot be met, with the numbers: among others a split
+/// whose documents have no tokens, where Megatron hangs. A split without documents is null; whether
+/// a run can do without it is the caller's to say.
+/// Mirrors Megatron-LM megatron/core/datasets/blended_megatron_dataset_builder.py:
+/// BlendedMegatronDatasetBuilder.
+Result<GptDatasets> build_gpt_datasets(const GptDataConfig& config);
+
+}  // namespace meg::samples

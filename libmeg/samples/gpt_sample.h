@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "libmeg/base/result.h"
+
+namespace meg::samples {
+
+/// How a text becomes a training sample: flags of Megatron-LM's trainer.
+struct GptSampleOptions {
+  int64_t sequence_length = 0;  ///< L, tokens
+  bool extra_token = true;      ///< The text has L + 1 tokens, else L.
+  int64_t eod = 0;              ///< End-of-document token.
+  int64_t pad = -1;             ///< -1: the tokenizer has none.
+  bool reset_position_ids = false;
+  bool reset_attention_mask = false;
+  bool eod_mask_loss = false;
+};
+
+/// One sample, in memory of the caller. Each span has L elements; attention_mask L x L or none.
+struct GptSampleFields {
+  std::span<int64_t> tokens;
+  std::span<int64_t> labels;
+  std::span<float> loss_mask;
+  std::span<int64_t> position_ids;
+  std::span<uint8_t> attention_mask;  ///< 1: hidden. Row i is what token i may not look at.
+};
+
+/// Fills the fields from a text of L (+ 1) tokens; none of them overlap. A masked position stays
+/// masked in this sample alone (Megatron core 0.6 to 0.14 carries it over to later samples).
+/// Mirrors Megatron-LM megatron/core/datasets/gpt_dataset.py: GPTDataset.__getitem__ and
+/// _get_ltor_masks_and_position_ids.
+void fill_gpt_sample(std::span<const int64_t> text, const GptSampleOptions& options,
+                     const GptSampleFields& fields);
+
+}  // namespace meg::samples

@@ -1,0 +1,172 @@
+#include "libmeg/samples/internal/split_datasets.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+
+#include "libmeg/base/stopwatch.h"
+#include "libmeg/base/thread_pool.h"
+#include "libmeg/samples/cache/internal/cache_files.h"
+#include "libmeg/samples/internal/gpt_dataset.h"
+
+namespace meg::samples {
+namespace {
+
+/// Whether any sequence of the range has a token.
+bool has_tokens(const dataset::IndexedDataset& dataset, dataset::SequenceRange range) {
+  const dataset::LittleEndianArray<int32_t> lengths = dataset.sequence_lengths();
+  for (int64_t sequence = range.begin; sequence < range.end; ++sequence) {
+    if (lengths[sequence] > 0) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const dataset::IndexedDataset>> SplitDatasets::open_dataset(
+    const std::string& prefix) {
+  auto& opened = datasets_[prefix];
+  if (opened != nullptr) return opened;
+  MEG_ASSIGN_OR_RETURN(dataset::IndexedDataset dataset,
+                       dataset::IndexedDataset::open(
+                           prefix, {.multimodal = {}, .access = io::MappedFile::Access::kRandom}));
+  opened = std::make_shared<const dataset::IndexedDataset>(std::move(dataset));
+  return opened;
+}
+
+std::string SplitDatasets::name_of(Split split) const {
+  return fmt::format("{} split{}", split_name(split),
+                     cut_.has_value() ? fmt::format(" (--split {})", cut_->text()) : "");
+}
+
+Result<std::optional<dataset::SequenceRange>> SplitDatasets::range_of(
+    Split split, const dataset::IndexedDataset& dataset) const {
+  std::optional<dataset::SequenceRange> range =
+      dataset::SequenceRange{.begin = 0, .end = dataset.sequence_count()};
+  if (cut_.has_value()) {
+    range = cut_->ranges(dataset.sequence_count())[split_number(split)];
+  }
+  if (!range.has_value() || has_tokens(dataset, *range)) return range;
+  return make_error(
+      StatusCode::kInvalidArgument,
+      "{}: {}: expected tokens in the sequences [{}, {}) of {}, found none (Megatron-LM "
+      "adds up epochs without end here): give the split weight 0 or more documents",
+      dataset.prefix(), name_of(split), range->begin, range->end, dataset.sequence_count());
+}
+
+void SplitDatasets::note_no_documents(Split split, const std::string& prefix) {
+  result_.notes.push_back(
+      fmt::format("{}: no documents for the {}: it is skipped", prefix, name_of(split)));
+}
+
+GptDescription SplitDatasets::describe(Split split, const Part& part) const {
+  GptDescription description;
+  description.prefix = part.prefix;
+  description.samples = part.samples;
+  description.split = split;
+  description.seed = static_cast<uint32_t>(config_.seed);
+  description.sequence_length = config_.sequence_length;
+  description.weights = cut_.has_value() ? cut_ : described_;
+  description.tokenizer = config_.tokenizer;
+  return description;
+}
+
+GptIndexCacheRequest SplitDatasets::request_for(Split split, const Part& part,
+                                                dataset::SequenceRange range,
+                                                const dataset::IndexedDataset& dataset) const {
+  GptIndexCacheRequest request;
+  request.dataset = &dataset;
+  request.range = range;
+  request.seed = static_cast<uint32_t>(config_.seed);
+  request.description = gpt_description(describe(split, part), config_.version);
+  request.samples = part.samples;
+  request.waiting = config_.waiting;
+  request.sequence_length = config_.sequence_length;
+  request.extra_token = config_.extra_token;
+  request.drop_last_partial =
+      split != Split::kValid || config_.drop_last_partial_validation_sequence;
+  if (config_.version.index_cache_form == megatron::IndexCacheForm::kBesideData) {
+    request.places = {beside_data_files(part.prefix, split,
+                                        {.samples = part.samples.value_or(0),
+                                         .sequence_length = config_.sequence_length,
+                                         .seed = request.seed})};
+  } else {
+    request.places = gpt_index_cache_places(part.prefix, split, request.description,
+                                            config_.cache_path, config_.version);
+  }
+  return request;
+}
+
+void SplitDatasets::open_cache(Split split, const Part& part,
+                               std::shared_ptr<const dataset::IndexedDataset> dataset,
+                               GptIndexCacheGroup* group, Opened* opened) const {
+  const Stopwatch watch;
+  const Result<std::optional<dataset::SequenceRange>> range = range_of(split, *dataset);
+  opened->status = range.status();
+  if (!range.has_value() || !range->has_value()) return;
+  opened->status = make_error(StatusCode::kCancelled, "{}: not built", part.prefix);
+  const auto take = [=, prefix = part.prefix](Result<GptIndexCache> cache) {
+    opened->status = cache.status();
+    if (!cache.has_value()) return;
+    opened->report = {.split = split,
+                      .prefix = prefix,
+                      .outcome = cache->outcome,
+                      .reason = cache->reason,
+                      .description = cache->files.description,
+                      .samples = cache->plan.samples,
+                      .epochs = cache->plan.epochs,
+                      .seconds = watch.seconds()};
+    opened->dataset = std::make_unique<GptDataset>(dataset, std::move(cache->index), cache->plan);
+  };
+  group->open(request_for(split, part, **range, *dataset), config_.version, take);
+}
+
+std::vector<SplitDatasets::Opened> SplitDatasets::open_caches(
+    Split split, const std::vector<Part>& parts,
+    const std::vector<std::shared_ptr<const dataset::IndexedDataset>>& datasets) const {
+  std::vector<Opened> opened(parts.size());
+  const int threads = std::clamp(config_.threads, 1, static_cast<int>(parts.size()));
+  std::atomic<size_t> next = 0;
+  const auto open_some = [&] {
+    GptIndexCacheGroup group(threads);
+    for (size_t i = next++; i < parts.size(); i = next++) {
+      open_cache(split, parts[i], datasets[i], &group, &opened[i]);
+    }
+    group.commit();
+  };
+  ThreadPool pool(threads);
+  for (int i = 0; i < threads; ++i) pool.submit(open_some);
+  pool.wait();
+  return opened;
+}
+
+Result<std::vector<std::unique_ptr<SampleDataset>>> SplitDatasets::open(
+    Split split, const std::vector<Part>& parts) {
+  std::vector<std::shared_ptr<const dataset::IndexedDataset>> datasets;
+  for (const Part& part : parts) {
+    MEG_ASSIGN_OR_RETURN(auto dataset, open_dataset(part.prefix));
+    datasets.push_back(std::move(dataset));
+  }
+  std::vector<std::unique_ptr<SampleDataset>> splits;
+  std::optional<std::string> without;
+  std::vector<Opened> opened = open_caches(split, parts, datasets);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    MEG_RETURN_IF_ERROR(opened[i].status);
+    if (opened[i].dataset == nullptr) {
+      without = parts[i].prefix;
+      continue;
+    }
+    result_.caches.push_back(std::move(opened[i].report));
+    splits.push_back(std::move(opened[i].dataset));
+  }
+  if (without.has_value() && !splits.empty()) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "{}: expected documents for the {} as the rest of the blend has, found none",
+                      *without, name_of(split));
+  }
+  if (without.has_value()) note_no_documents(split, *without);
+  return splits;
+}
+
+}  // namespace meg::samples

@@ -1,0 +1,22 @@
+#include "libmeg/samples/sample_dataset.h"
+
+#include <algorithm>
+
+namespace meg::samples {
+
+Result<std::vector<int64_t>> SampleDataset::samples_with(int64_t dataset,
+                                                         dataset::SequenceRange range) const {
+  const auto wanted = [range](const SamplePart& part) {
+    return part.length > 0 && part.sequence >= range.begin && part.sequence < range.end;
+  };
+  std::vector<int64_t> samples;
+  for (int64_t sample = 0; sample < size(); ++sample) {
+    MEG_ASSIGN_OR_RETURN(const SampleSource found, source(sample));
+    if (found.dataset == dataset && std::any_of(found.parts.begin(), found.parts.end(), wanted)) {
+      samples.push_back(sample);
+    }
+  }
+  return samples;
+}
+
+}  // namespace meg::samples

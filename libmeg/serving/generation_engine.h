@@ -1,0 +1,108 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "libmeg/base/result.h"
+
+namespace meg::serving {
+
+/// How the next token is drawn from the logits. Names and defaults are those of Megatron's server.
+/// Mirrors Megatron-LM megatron/text_generation/sampling.py: sample.
+struct SamplingOptions {
+  double temperature = 1;  ///< > 0; divides the logits. Below 1e-30 as top_k 1.
+  int64_t top_k = 0;       ///< 0: off; 1: the most likely token (greedy, no random number drawn).
+  double top_p = 0;        ///< 0: off; to 1. Not together with top_k.
+  double top_p_decay = 0;  ///< top_p is multiplied by it after each token; 0: off.
+  double top_p_bound = 0;  ///< What top_p does not fall below.
+  uint64_t seed = 0;       ///< Of this request's own generator: what others ask does not matter.
+};
+
+/// What ends a text before its tokens are spent.
+struct StopRules {
+  bool on_eod = true;
+  bool on_double_eol = false;  ///< A token that is two newlines, or two tokens that are one each.
+  bool on_eol = false;         ///< A token that ends in a newline.
+};
+
+/// The most likely texts are searched for, instead of one drawn token by token.
+struct BeamSearchOptions {
+  int64_t beam_width = 1;      ///< Texts that are held at a time.
+  int64_t num_return_gen = 1;  ///< At most beam_width.
+  int32_t stop_token = 0;      ///< Ends a text; an id that no token has ends none.
+  double length_penalty = 1;   ///< -kMostLengthPenalty to kMostLengthPenalty.
+};
+
+/// Beyond it scores are 0 or infinite, whatever the texts are.
+inline constexpr double kMostLengthPenalty = 10;
+
+/// One text to go on with.
+struct GenerationRequest {
+  std::vector<int32_t> prompt = {};  ///< At least one id, each below the tokenizer's vocab_size().
+  int64_t tokens_to_generate = 64;   ///< >= 0; prompt and these fit into the model's positions.
+  SamplingOptions sampling = {};     ///< Not looked at with beam; nor is stop.
+  StopRules stop = {};
+  bool prevent_newline_after_colon = false;
+  int64_t no_repeat_ngram_size = 0;  ///< No run of so many tokens comes twice; 0: off.
+  bool logprobs = false;  ///< Whether GeneratedText::logprobs is wanted; not together with beam.
+  std::optional<BeamSearchOptions> beam = {};
+};
+
+/// A text that a beam search has found.
+struct Beam {
+  std::vector<int32_t> tokens;  ///< The prompt and what follows it.
+  size_t prompt_size = 0;
+  double score = 0;  ///< Sum of log probabilities over length ^ length_penalty.
+};
+
+/// What became of a request.
+struct GeneratedText {
+  std::vector<int32_t> tokens;  ///< The prompt and what follows it.
+  size_t prompt_size = 0;       ///< Tokens of the prompt.
+  /// log p of tokens[1], tokens[2], ... given those before, over the true vocabulary; tokens.size()
+  /// - 1.
+  std::vector<float> logprobs;
+  /// With a beam search what it found, best first; tokens are those of the first.
+  std::vector<Beam> beams;
+};
+
+/// What step() did for a request.
+struct GenerationEvent {
+  int64_t request = 0;           ///< add()'s answer.
+  std::optional<int32_t> token;  ///< Empty where tokens_to_generate was 0, and with beam.
+  /// Set with the request's last token, or with what this request alone ran into; it is forgotten.
+  std::optional<Result<GeneratedText>> finished;
+};
+
+/// A model that goes on with many texts at a time: requests may be added and cancelled between
+/// steps and do not change each other's answers. One thread.
+class GenerationEngine {
+ public:
+  virtual ~GenerationEngine() = default;
+
+  /// What is wrong with a request, before it waits: kInvalidArgument, kOutOfRange.
+  virtual Status check(const GenerationRequest& request) const = 0;
+
+  /// Whether add() would take one more such request now; where not, step() makes room in time.
+  /// Requests with and without beam do not take each other's room.
+  virtual bool has_room(const GenerationRequest& request) const = 0;
+
+  /// Takes a request up and returns its number. Errors: check()'s; kResourceExhausted without room.
+  virtual Result<int64_t> add(GenerationRequest request) = 0;
+
+  /// Forgets a request that is not finished.
+  virtual void cancel(int64_t request) = 0;
+
+  /// Requests that are not finished.
+  virtual int64_t active() const = 0;
+
+  /// Those of them with beam.
+  virtual int64_t active_beam_searches() const = 0;
+
+  /// One token for every active request, or for each text that its beam search holds.
+  virtual Result<std::vector<GenerationEvent>> step() = 0;
+};
+
+}  // namespace meg::serving

@@ -1,0 +1,242 @@
+#include "libmeg/serving/generation_queue.h"
+
+#include <algorithm>
+#include <new>
+#include <unordered_map>
+#include <utility>
+
+namespace meg::serving {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+Status shutting_down() { return {StatusCode::kCancelled, "the server is shutting down"}; }
+
+}  // namespace
+
+/// A job on its way: waiting, in the engine, or partly both.
+struct GenerationQueue::Entry {
+  GenerationJob job;
+  std::shared_ptr<GenerationTicket> ticket;
+  GenerationOutcome outcome;
+  size_t added = 0;     ///< Texts that the engine has taken up, from the first.
+  size_t finished = 0;  ///< Texts that it has finished.
+  bool failed = false;  ///< The ticket has an error: the rest is dropped.
+
+  bool is_search() const { return !job.empty() && job.front().beam.has_value(); }
+};
+
+/// The engine's thread: what it alone knows.
+class GenerationQueue::Worker {
+ public:
+  explicit Worker(GenerationQueue& queue) : queue_(queue), engine_(*queue.engine_) {}
+
+  void run() {
+    while (take_incoming()) {
+      try {
+        advance();
+      } catch (const std::bad_alloc&) {
+        fail_all({StatusCode::kResourceExhausted, "no memory is left for this request"});
+      }
+    }
+    fail_all(shutting_down());
+    publish_load();
+  }
+
+ private:
+  struct Place {
+    std::shared_ptr<Entry> entry;
+    size_t text;  ///< Index into its job.
+  };
+
+  void advance() {
+    drop_cancelled();
+    take_up_waiting();
+    if (places_.empty()) return publish_load();
+    publish_load(Clock::now());
+    step();
+  }
+
+  /// Waits for something to do; false once the thread should end.
+  bool take_incoming() {
+    std::unique_lock lock(queue_.mutex_);
+    queue_.changed_.wait(lock, [&] {
+      return queue_.stopping_ || !queue_.incoming_.empty() || !waiting_.empty() || !places_.empty();
+    });
+    const size_t before = waiting_.size();
+    waiting_.insert(waiting_.end(), queue_.incoming_.begin(), queue_.incoming_.end());
+    queue_.incoming_.clear();
+    queue_.load_.waiting = static_cast<int64_t>(waiting_.size());
+    const bool stopping = queue_.stopping_;
+    const bool grace = std::chrono::steady_clock::now() < queue_.end_of_grace_;
+    lock.unlock();
+    check_new(before);
+    if (!stopping) return true;
+    refuse_waiting();
+    return !places_.empty() && grace;
+  }
+
+  /// A request that the engine will not take is answered at once rather than after its wait.
+  void check_new(size_t first) {
+    for (size_t i = first; i < waiting_.size(); ++i) {
+      for (const GenerationRequest& request : waiting_[i]->job) {
+        const Status status = engine_.check(request);
+        if (!status.ok()) fail(*waiting_[i], status);
+      }
+    }
+  }
+
+  /// Those of which no text has begun.
+  void refuse_waiting() {
+    for (const auto& entry : waiting_) {
+      if (entry->added == 0) fail(*entry, shutting_down());
+    }
+  }
+
+  void drop_cancelled() {
+    for (auto place = places_.begin(); place != places_.end();) {
+      Entry& entry = *place->second.entry;
+      if (entry.ticket->cancelled()) entry.failed = true;
+      if (!entry.failed) {
+        ++place;
+        continue;
+      }
+      engine_.cancel(place->first);
+      place = places_.erase(place);
+    }
+    std::erase_if(waiting_,
+                  [](const auto& entry) { return entry->failed || entry->ticket->cancelled(); });
+  }
+
+  void take_up_waiting() {
+    bool texts_are_full = false, searches_are_full = false;
+    for (auto at = waiting_.begin(); at != waiting_.end();) {
+      bool& is_full = (*at)->is_search() ? searches_are_full : texts_are_full;
+      is_full = is_full || !take_up(*at);
+      at = is_full ? at + 1 : waiting_.erase(at);
+    }
+  }
+
+  /// False where some of the texts must wait for room.
+  bool take_up(const std::shared_ptr<Entry>& entry) {
+    for (; !entry->failed && entry->added < entry->job.size(); ++entry->added) {
+      GenerationRequest& request = entry->job[entry->added];
+      // An idle engine makes no room by waiting: what it says then is the answer.
+      if (!places_.empty() && !engine_.has_room(request)) return false;
+      const Result<int64_t> number = engine_.add(std::move(request));
+      if (number.has_value()) {
+        places_.emplace(*number, Place{entry, entry->added});
+      } else {
+        fail(*entry, number.error());
+      }
+    }
+    return true;
+  }
+
+  void step() {
+    Result<std::vector<GenerationEvent>> events = engine_.step();
+    if (!events.has_value()) return fail_active(events.error());
+    publish_load();  // before who waits for an answer may look
+    for (GenerationEvent& event : *events) {
+      if (event.finished.has_value()) finish(event.request, std::move(*event.finished));
+    }
+  }
+
+  void finish(int64_t number, Result<GeneratedText> text) {
+    const auto place = places_.find(number);
+    if (place == places_.end()) return;
+    Entry& entry = *place->second.entry;
+    if (!text.has_value()) {
+      fail(entry, text.error());
+    } else {
+      entry.outcome[place->second.text] = std::move(*text);
+      if (++entry.finished == entry.outcome.size() && !entry.failed) {
+        entry.ticket->finish(std::move(entry.outcome));
+      }
+    }
+    places_.erase(place);
+  }
+
+  static void fail(Entry& entry, const Status& status) {
+    entry.failed = true;
+    entry.ticket->finish(status);
+  }
+
+  void fail_active(const Status& status) {
+    for (const auto& [number, place] : places_) engine_.cancel(number);
+    publish_load();
+    for (const auto& [number, place] : places_) fail(*place.entry, status);
+    places_.clear();
+  }
+
+  void fail_all(const Status& status) {
+    fail_active(status);
+    for (const auto& entry : waiting_) fail(*entry, status);
+    waiting_.clear();
+  }
+
+  /// step_begin: of the step that now begins.
+  void publish_load(std::optional<Clock::time_point> step_begin = std::nullopt) {
+    const std::lock_guard lock(queue_.mutex_);
+    queue_.load_.waiting = std::ssize(waiting_);
+    queue_.load_.active = engine_.active();
+    queue_.load_.beam_searches = engine_.active_beam_searches();
+    queue_.step_begin_ = step_begin;
+  }
+
+  GenerationQueue& queue_;
+  GenerationEngine& engine_;
+  std::deque<std::shared_ptr<Entry>> waiting_;
+  std::unordered_map<int64_t, Place> places_;  ///< Of the texts in the engine, by its numbers.
+};
+
+GenerationQueue::GenerationQueue(std::unique_ptr<GenerationEngine> engine, int64_t max_waiting)
+    : engine_(std::move(engine)),
+      max_waiting_(max_waiting),
+      thread_([this] { Worker(*this).run(); }) {}
+
+GenerationQueue::~GenerationQueue() { stop(std::chrono::milliseconds(0)); }
+
+Result<std::shared_ptr<GenerationTicket>> GenerationQueue::submit(GenerationJob job) {
+  MEG_ASSIGN_OR_RETURN(std::shared_ptr<GenerationTicket> ticket, GenerationTicket::make());
+  auto entry = std::make_shared<Entry>();
+  entry->outcome.resize(job.size());
+  entry->job = std::move(job);
+  entry->ticket = ticket;
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopping_) return shutting_down();
+    const int64_t waiting = load_.waiting + static_cast<int64_t>(incoming_.size());
+    if (waiting >= max_waiting_) {
+      return make_error(StatusCode::kResourceExhausted,
+                        "the queue is full: {} requests wait, try again later", waiting);
+    }
+    incoming_.push_back(std::move(entry));
+  }
+  changed_.notify_one();
+  return ticket;
+}
+
+GenerationQueue::Load GenerationQueue::load() const {
+  const std::lock_guard lock(mutex_);
+  Load load = load_;
+  load.waiting += std::ssize(incoming_);
+  if (step_begin_) {
+    load.step_seconds = std::chrono::duration<double>(Clock::now() - *step_begin_).count();
+  }
+  return load;
+}
+
+void GenerationQueue::stop(std::chrono::milliseconds grace) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto end = std::chrono::steady_clock::now() + grace;
+    if (!stopping_ || end < end_of_grace_) end_of_grace_ = end;
+    stopping_ = true;
+  }
+  changed_.notify_one();
+  const std::lock_guard joining(join_mutex_);
+  if (thread_.joinable()) thread_.join();
+}
+
+}  // namespace meg::serving

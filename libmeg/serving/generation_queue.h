@@ -1,0 +1,72 @@
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "libmeg/base/result.h"
+#include "libmeg/serving/generation_engine.h"
+#include "libmeg/serving/generation_ticket.h"
+
+namespace meg::serving {
+
+/// What one client asks for.
+using GenerationJob = std::vector<GenerationRequest>;
+
+/// Jobs of many threads, generated together by one engine on a thread of its own: between two steps
+/// those that wait are taken up, in the order of their coming, as long as the engine has room; beam
+/// searches and other texts do not wait for each other. Each function may be called from any
+/// thread.
+class GenerationQueue {
+ public:
+  struct Load {
+    int64_t waiting = 0;  ///< Jobs of which some text waits for room.
+    int64_t active = 0;   ///< Texts and beam searches in the engine.
+    int64_t beam_searches = 0;
+    double step_seconds = 0;  ///< How long the engine has been at its present step; 0 at rest.
+  };
+
+  /// max_waiting: jobs, at least 1.
+  GenerationQueue(std::unique_ptr<GenerationEngine> engine, int64_t max_waiting);
+  GenerationQueue(const GenerationQueue&) = delete;
+  GenerationQueue& operator=(const GenerationQueue&) = delete;
+
+  /// As stop() without grace.
+  ~GenerationQueue();
+
+  /// The ticket's outcome may be an error: what the engine finds wrong with a request
+  /// (kInvalidArgument, kOutOfRange), kCancelled after stop(), or what a step ran into.
+  /// Errors: kResourceExhausted where max_waiting jobs wait, kCancelled after stop().
+  Result<std::shared_ptr<GenerationTicket>> submit(GenerationJob job);
+
+  Load load() const;
+
+  /// Refuses what waits and comes; what the engine is at may go on for `grace`, then it is
+  /// cancelled. Returns once the engine rests.
+  void stop(std::chrono::milliseconds grace);
+
+ private:
+  struct Entry;
+  class Worker;
+
+  std::unique_ptr<GenerationEngine> engine_;
+  const int64_t max_waiting_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::shared_ptr<Entry>> incoming_;  ///< Not seen by the engine's thread yet.
+  Load load_;
+  std::optional<std::chrono::steady_clock::time_point> step_begin_;  ///< Of the present step.
+  bool stopping_ = false;
+  std::chrono::steady_clock::time_point end_of_grace_;
+  std::mutex join_mutex_;
+  std::thread thread_;
+};
+
+}  // namespace meg::serving

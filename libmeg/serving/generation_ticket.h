@@ -1,0 +1,47 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "libmeg/base/result.h"
+#include "libmeg/io/file_descriptor.h"
+#include "libmeg/serving/generation_engine.h"
+
+namespace meg::serving {
+
+/// What became of a job: its texts in the order asked for.
+using GenerationOutcome = std::vector<GeneratedText>;
+
+/// Held by who asked for a job and by the queue. Each function may be called from any thread.
+class GenerationTicket {
+ public:
+  /// Errors: kResourceExhausted without file descriptors.
+  static Result<std::shared_ptr<GenerationTicket>> make();
+
+  /// Readable, for poll(), once take() has an answer.
+  int ready_fd() const { return ready_.get(); }
+
+  /// Once, and only after ready_fd() was readable.
+  Result<GenerationOutcome> take();
+
+  /// The outcome is not wanted any more: the job leaves the queue or the engine at the next step.
+  void cancel() { cancelled_ = true; }
+
+  bool cancelled() const { return cancelled_; }
+
+  /// The queue's part; what comes after the first is forgotten.
+  void finish(Result<GenerationOutcome> outcome);
+
+ private:
+  explicit GenerationTicket(io::FileDescriptor ready) : ready_(std::move(ready)) {}
+
+  io::FileDescriptor ready_;
+  std::atomic<bool> cancelled_ = false;
+  std::mutex mutex_;
+  std::optional<Result<GenerationOutcome>> outcome_;
+};
+
+}  // namespace meg::serving

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+
+#include "libmeg/io/file_descriptor.h"
+
+namespace meg::serving {
+
+/// The limits of one request, however slowly or at length its client sends it.
+struct ClientLimits {
+  std::chrono::milliseconds request = std::chrono::seconds(30);  ///< To receive one, whole.
+  std::chrono::milliseconds write = std::chrono::seconds(30);    ///< To send an answer.
+  std::chrono::milliseconds idle = std::chrono::seconds(30);     ///< Between two requests.
+};
+
+/// A client's socket with a deadline for everything. One thread uses it; interrupt() and
+/// reading_since() may be called from others.
+class ClientConnection {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  /// socket: a connected one, non-blocking.
+  ClientConnection(io::FileDescriptor socket, ClientLimits limits);
+
+  int socket() const { return socket_.get(); }
+
+  /// Waits for the first byte of a request and starts its time; false where none came.
+  bool wait_for_request();
+
+  /// The time to receive ends here and does not count any more.
+  void request_is_read() { reading_since_ = 0; }
+
+  /// At least one byte; 0 at the end of what the client sends; -1 at an error and where it was too
+  /// slow.
+  ssize_t read(char* into, size_t size);
+
+  /// All bytes or -1.
+  ssize_t write(const char* from, size_t size);
+
+  /// Whether the time to receive the request ran out.
+  bool is_too_slow() const { return is_too_slow_; }
+
+  /// Ends the sending and waits a little for the client to end as well, so that it can read an
+  /// answer that came before all of its request was taken.
+  void close_gently();
+
+  /// Both directions end; what the thread waits for fails.
+  void interrupt();
+
+  /// Steady clock's ticks since when the thread has waited for the client to send; 0 where it does
+  /// not.
+  int64_t reading_since() const { return reading_since_; }
+
+ private:
+  bool wait(short events, Clock::time_point deadline);
+  ssize_t receive(Clock::time_point deadline);
+
+  io::FileDescriptor socket_;
+  const ClientLimits limits_;
+  std::atomic<int64_t> reading_since_;
+  Clock::time_point deadline_;
+  std::array<char, 8192> buffer_;
+  size_t begin_ = 0;
+  size_t end_ = 0;
+  bool is_too_slow_ = false;
+};
+
+}  // namespace meg::serving

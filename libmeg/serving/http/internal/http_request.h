@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "libmeg/serving/http/client_connection.h"
+
+namespace meg::serving {
+
+// What a line may hold, without its end, so that no line takes memory without limit.
+inline constexpr size_t kMaxRequestLine = 8192;
+inline constexpr size_t kMaxHeaders = 16384;  ///< Bytes of all header lines; so of all trailers.
+inline constexpr size_t kMaxChunkLine = 256;
+
+/// Why a request is not taken: HTTP's status and one sentence for its client.
+struct HttpError {
+  int status = 400;
+  std::string message;
+};
+
+/// The request line and the headers.
+struct HttpRequest {
+  std::string method;
+  std::string path;  ///< Begins with a slash; without the query.
+  /// The host and port that are asked for: those of an absolute target, else the Host header's.
+  std::string host;
+  bool is_1_1 = true;      ///< Else 1.0.
+  bool keep_alive = true;  ///< Whether the client would send another request.
+  std::vector<std::pair<std::string, std::string>> headers;  ///< Names in lower case.
+
+  /// The first value of a name in lower case; nullptr without one.
+  const std::string* header(std::string_view name) const;
+
+  /// The Content-Type in lower case, without its parameters; empty without one.
+  std::string media_type() const;
+};
+
+/// ASCII letters in lower case, as names in HTTP are compared.
+std::string lower(std::string_view text);
+
+/// Reads one HTTP/1.1 or 1.0 request, and refuses whatever two readers could read differently: the
+/// bytes behind this request are the next one's. Mirrors RFC 9112 and 9110.
+class HttpReader {
+ public:
+  /// connection must outlive it.
+  explicit HttpReader(ClientConnection& connection) : connection_(connection) {}
+
+  /// Line and headers; what they say about the body is checked as well. *request holds what could
+  /// be read, also at an error.
+  std::optional<HttpError> read_head(HttpRequest* request);
+
+  /// After read_head(); tells a client that waits for it to go on. max_bytes: of the body.
+  std::optional<HttpError> read_body(size_t max_bytes, std::string* body);
+
+  /// Whether all of the request has been read, so that another one may follow.
+  bool is_at_end() const { return is_at_end_; }
+
+ private:
+  std::optional<HttpError> read_line(size_t limit, const HttpError& too_long, std::string* line);
+  std::optional<HttpError> read_headers(HttpRequest* request);
+  std::optional<HttpError> read_framing(const HttpRequest& request);
+  std::optional<HttpError> read_body_header(std::string_view name, const std::string& value);
+  std::optional<HttpError> read_bytes(size_t count, std::string* body);
+  std::optional<HttpError> read_chunks(size_t max_bytes, std::string* body);
+  std::optional<HttpError> end_chunk();
+  std::optional<HttpError> read_trailers();
+  HttpError broken_off() const;
+
+  ClientConnection& connection_;
+  std::optional<std::string> content_length_;  ///< Digits.
+  bool is_chunked_ = false;
+  bool expects_continue_ = false;
+  bool is_at_end_ = false;
+};
+
+}  // namespace meg::serving

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "libmeg/base/result.h"
+
+namespace meg::serving {
+
+/// The keys of a JSON object, read by name. Every error is kInvalidArgument and names its key.
+class JsonFields {
+ public:
+  /// text: one JSON object; where a key comes twice, the last one counts.
+  static Result<JsonFields> parse(std::string_view text);
+
+  bool has(std::string_view key) const { return object_.contains(key); }
+
+  /// An error for the first key that is not in `known`; it suggests the nearest that is.
+  Status only_known(std::span<const std::string_view> known) const;
+
+  /// *value stays as it is where the key is missing; so below.
+  Status read(std::string_view key, bool* value) const;
+
+  /// Integers from min to max; not true or false, and no 5.0.
+  Status read(std::string_view key, int64_t* value, int64_t min, int64_t max) const;
+
+  /// Any number that a double holds, integers too.
+  Status read(std::string_view key, double* value) const;
+
+  /// nullptr where the key is missing.
+  const nlohmann::json* find(std::string_view key) const;
+
+  /// `value` for a message: a short value as written, else what kind it is.
+  static std::string describe(const nlohmann::json& value);
+
+ private:
+  nlohmann::json object_;
+};
+
+}  // namespace meg::serving

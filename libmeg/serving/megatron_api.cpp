@@ -1,0 +1,202 @@
+#include "libmeg/serving/megatron_api.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <new>
+#include <utility>
+
+#include "libmeg/base/thread_pool.h"
+#include "libmeg/serving/internal/text_answer.h"
+#include "libmeg/tokenizer/encode_text.h"
+
+namespace meg::serving {
+namespace {
+
+/// Each keeps some 10 MB of caches; a request holds one for less than a millisecond.
+constexpr int kMaxEncoders = 4;
+
+using Clock = std::chrono::steady_clock;
+
+enum class Waited { kReady, kTimeout, kGone };
+
+/// Until the ticket is ready, the deadline has come or the client has closed its connection.
+Waited wait(const GenerationTicket& ticket, int client, Clock::time_point deadline) {
+  for (;;) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    if (left <= 0) return Waited::kTimeout;
+    pollfd waits[] = {{ticket.ready_fd(), POLLIN, 0}, {client, POLLRDHUP, 0}};
+    const int ready = ::poll(waits, 2, static_cast<int>(std::min<int64_t>(left, 1'000'000)));
+    if (ready < 0 && errno != EINTR) return Waited::kGone;
+    if (ready <= 0) continue;
+    if (waits[0].revents != 0) return Waited::kReady;
+    return Waited::kGone;
+  }
+}
+
+/// What HTTP calls an error of the queue, the engine or the request.
+int http_status(StatusCode code) {
+  switch (code) {
+    case StatusCode::kInvalidArgument:
+    case StatusCode::kOutOfRange:
+    case StatusCode::kUnsupported:
+      return 400;
+    case StatusCode::kResourceExhausted:
+    case StatusCode::kCancelled:
+      return 503;
+    default:
+      return 500;
+  }
+}
+
+/// Of text number `text` of a request, so that equal prompts of one request differ.
+uint64_t text_seed(uint64_t seed, size_t text) { return seed + text; }
+
+template <class Text>
+int64_t new_tokens(const Text& text) {
+  return static_cast<int64_t>(text.tokens.size() - text.prompt_size);
+}
+
+void count_tokens(const GenerationOutcome& outcome, ApiAnswer* answer) {
+  for (const GeneratedText& text : outcome) {
+    if (text.beams.empty()) answer->new_tokens += new_tokens(text);
+    for (const Beam& beam : text.beams) answer->new_tokens += new_tokens(beam);
+  }
+}
+
+}  // namespace
+
+/// An encoder for one thread, given back afterwards.
+class MegatronApi::EncoderLoan {
+ public:
+  explicit EncoderLoan(MegatronApi& api) : api_(api) {
+    std::unique_lock lock(api_.mutex_);
+    api_.encoder_idle_.wait(lock, [&] { return !api_.idle_encoders_.empty(); });
+    // The one that has rested longest, so that each one's caches fill early rather than some day.
+    encoder_ = std::move(api_.idle_encoders_.front());
+    api_.idle_encoders_.pop_front();
+  }
+
+  EncoderLoan(const EncoderLoan&) = delete;
+  EncoderLoan& operator=(const EncoderLoan&) = delete;
+
+  ~EncoderLoan() {
+    {
+      const std::lock_guard lock(api_.mutex_);
+      api_.idle_encoders_.push_back(std::move(encoder_));
+    }
+    api_.encoder_idle_.notify_one();
+  }
+
+  tokenizer::TokenEncoder& operator*() { return *encoder_; }
+
+ private:
+  MegatronApi& api_;
+  std::unique_ptr<tokenizer::TokenEncoder> encoder_;
+};
+
+MegatronApi::MegatronApi(const tokenizer::Tokenizer& tokenizer, GenerationQueue& queue,
+                         RequestRules rules, std::chrono::milliseconds timeout, uint64_t seed)
+    : tokenizer_(tokenizer),
+      queue_(queue),
+      rules_(std::move(rules)),
+      timeout_(timeout),
+      seeds_(seed) {
+  const int encoders = std::min(available_processors(), kMaxEncoders);
+  for (int i = 0; i < encoders; ++i) {
+    idle_encoders_.push_back(tokenizer_.new_encoder(DType::kInt32));
+  }
+}
+
+MegatronApi::~MegatronApi() = default;
+
+ApiAnswer MegatronApi::answer(std::string_view body, int client) {
+  ApiAnswer answer;
+  Status status;
+  try {
+    status = answer_or_fail(body, client, &answer);
+  } catch (const std::bad_alloc&) {
+    status = {StatusCode::kResourceExhausted, "no memory is left for this request"};
+  }
+  if (!status.ok()) {
+    answer.status = http_status(status.code());
+    answer.body = error_answer(status.message());
+  }
+  return answer;
+}
+
+Status MegatronApi::answer_or_fail(std::string_view body, int client, ApiAnswer* answer) {
+  const Clock::time_point deadline = Clock::now() + timeout_;
+  MEG_ASSIGN_OR_RETURN(const TextRequest request, read_text_request(body, rules_));
+  answer->prompts = static_cast<int64_t>(request.prompts.size());
+  if (!request.no_log) answer->first_prompt = request.prompts[0];
+  MEG_ASSIGN_OR_RETURN(GenerationJob job, make_job(request));
+  for (const GenerationRequest& text : job) answer->prompt_tokens += std::ssize(text.prompt);
+  MEG_ASSIGN_OR_RETURN(const auto ticket, queue_.submit(std::move(job)));
+  const Waited waited = wait(*ticket, client, deadline);
+  if (waited != Waited::kReady) ticket->cancel();
+  if (waited == Waited::kGone) {
+    answer->status = kClientGone;
+    return {};
+  }
+  if (waited == Waited::kTimeout) {
+    return make_error(StatusCode::kCancelled, "the request took longer than {:.3g} s",
+                      std::chrono::duration<double>(timeout_).count());
+  }
+  MEG_ASSIGN_OR_RETURN(const GenerationOutcome outcome, ticket->take());
+  count_tokens(outcome, answer);
+  MEG_ASSIGN_OR_RETURN(answer->body, request.beam
+                                         ? beam_answer(tokenizer_, outcome.front().beams)
+                                         : text_answer(tokenizer_, outcome, request.logprobs));
+  return {};
+}
+
+Result<GenerationJob> MegatronApi::make_job(const TextRequest& request) {
+  GenerationJob job;
+  const uint64_t seed = request.random_seed.has_value() ? *request.random_seed : new_seed();
+  for (const std::string& prompt : request.prompts) {
+    GenerationRequest text;
+    MEG_ASSIGN_OR_RETURN(text.prompt, tokenize(prompt, request.add_BOS));
+    text.tokens_to_generate = request.tokens_to_generate;
+    text.sampling = request.sampling;
+    text.sampling.seed = text_seed(seed, job.size());
+    text.stop = request.stop;
+    text.prevent_newline_after_colon = request.prevent_newline_after_colon;
+    text.logprobs = request.logprobs && !request.beam;
+    if (request.beam) text.beam = beam_options(*request.beam);
+    job.push_back(std::move(text));
+  }
+  return job;
+}
+
+BeamSearchOptions MegatronApi::beam_options(const BeamRequest& request) const {
+  BeamSearchOptions options;
+  options.beam_width = options.num_return_gen = request.beam_width;
+  // An id that no token has stops nothing.
+  options.stop_token = request.stop_token.value_or(tokenizer_.eod().value_or(-1));
+  options.length_penalty = request.length_penalty;
+  return options;
+}
+
+Result<std::vector<int32_t>> MegatronApi::tokenize(const std::string& prompt, bool add_BOS) {
+  std::vector<int32_t> ids;
+  if (add_BOS) {
+    const std::optional<int32_t> eod = tokenizer_.eod();
+    if (!eod.has_value()) {
+      return make_error(StatusCode::kInvalidArgument,
+                        "add_BOS: the tokenizer has no end-of-document token to begin with");
+    }
+    ids.push_back(*eod);
+  }
+  const std::vector<int32_t> text = tokenizer::encode_text(*EncoderLoan(*this), prompt);
+  ids.insert(ids.end(), text.begin(), text.end());
+  return ids;
+}
+
+uint64_t MegatronApi::new_seed() {
+  const std::lock_guard lock(mutex_);
+  return seeds_();
+}
+
+}  // namespace meg::serving

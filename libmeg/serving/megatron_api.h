@@ -1,0 +1,68 @@
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libmeg/base/result.h"
+#include "libmeg/serving/generation_queue.h"
+#include "libmeg/serving/text_request.h"
+#include "libmeg/tokenizer/tokenizer.h"
+
+namespace meg::serving {
+
+/// What goes back to a client, and what the log says about it.
+struct ApiAnswer {
+  int status = 200;  ///< HTTP's; kClientGone where nobody is left to read it.
+  std::string body;  ///< JSON.
+  int64_t prompts = 0;
+  int64_t prompt_tokens = 0;
+  int64_t new_tokens = 0;
+  std::string first_prompt;  ///< Empty with no_log.
+};
+
+/// nginx's number for a client that hung up before its answer.
+inline constexpr int kClientGone = 499;
+
+/// Megatron's `PUT /api`: a body in its request form becomes a job of the queue, and what becomes
+/// of that an answer in its form. answer() may be called from any thread.
+class MegatronApi {
+ public:
+  /// tokenizer and queue must outlive it. timeout: how long a request may wait and run. seed: of
+  /// the generator that gives each request without random_seed its own.
+  MegatronApi(const tokenizer::Tokenizer& tokenizer, GenerationQueue& queue, RequestRules rules,
+              std::chrono::milliseconds timeout, uint64_t seed);
+  ~MegatronApi();
+
+  /// Returns when the answer is there. client: the socket that the request came from; where the
+  /// client closes it the job is cancelled.
+  ApiAnswer answer(std::string_view body, int client);
+
+ private:
+  class EncoderLoan;
+
+  Status answer_or_fail(std::string_view body, int client, ApiAnswer* answer);
+  Result<GenerationJob> make_job(const TextRequest& request);
+  BeamSearchOptions beam_options(const BeamRequest& request) const;
+  Result<std::vector<int32_t>> tokenize(const std::string& prompt, bool add_BOS);
+  uint64_t new_seed();
+
+  const tokenizer::Tokenizer& tokenizer_;
+  GenerationQueue& queue_;
+  const RequestRules rules_;
+  const std::chrono::milliseconds timeout_;
+
+  std::mutex mutex_;
+  std::deque<std::unique_ptr<tokenizer::TokenEncoder>> idle_encoders_;
+  std::condition_variable encoder_idle_;
+  std::mt19937_64 seeds_;
+};
+
+}  // namespace meg::serving

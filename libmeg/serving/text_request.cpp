@@ -1,0 +1,179 @@
+#include "libmeg/serving/text_request.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "libmeg/serving/internal/json_fields.h"
+
+namespace meg::serving {
+namespace {
+
+using nlohmann::json;
+
+constexpr size_t kMaxPrompts = 128;
+constexpr double kMaxTemperature = 100;
+constexpr int64_t kMaxTopK = 1000;
+constexpr int64_t kMaxBeamWidth = 128;
+constexpr int64_t kMaxInteger = std::numeric_limits<int64_t>::max();
+
+constexpr std::array<std::string_view, 17> kKeys = {"prompts",       "tokens_to_generate",
+                                                    "logprobs",      "temperature",
+                                                    "top_k",         "top_p",
+                                                    "top_p_decay",   "top_p_bound",
+                                                    "add_BOS",       "stop_on_double_eol",
+                                                    "stop_on_eol",   "prevent_newline_after_colon",
+                                                    "random_seed",   "no_log",
+                                                    "beam_width",    "stop_token",
+                                                    "length_penalty"};
+
+template <class... Args>
+Status refuse(fmt::format_string<Args...> format, Args&&... args) {
+  return make_error(StatusCode::kInvalidArgument, format, std::forward<Args>(args)...);
+}
+
+/// The first checks, in Megatron's order: which keys there are.
+Status check_keys(const JsonFields& fields) {
+  if (fields.has("max_len")) {
+    return refuse("max_len is no longer used: say tokens_to_generate instead");
+  }
+  if (fields.has("sentences")) return refuse("sentences is no longer used: say prompts instead");
+  MEG_RETURN_IF_ERROR(fields.only_known(kKeys));
+  if (!fields.has("prompts")) return refuse("prompts is required: a list of strings");
+  return {};
+}
+
+Status read_prompts(const JsonFields& fields, std::vector<std::string>* prompts) {
+  const json& list = *fields.find("prompts");
+  if (!list.is_array()) {
+    return refuse("prompts must be a list of strings, found {}", JsonFields::describe(list));
+  }
+  if (list.empty()) return refuse("prompts is empty: at least one string is needed");
+  if (list.size() > kMaxPrompts) {
+    return refuse("prompts has {} strings: the maximum is {}", list.size(), kMaxPrompts);
+  }
+  for (const json& prompt : list) {
+    if (!prompt.is_string()) {
+      return refuse("prompts must be a list of strings, found {} at {}",
+                    JsonFields::describe(prompt), prompts->size());
+    }
+    prompts->push_back(prompt.get<std::string>());
+  }
+  return {};
+}
+
+Status read_lengths(const JsonFields& fields, const RequestRules& rules, TextRequest* request) {
+  MEG_RETURN_IF_ERROR(
+      fields.read("tokens_to_generate", &request->tokens_to_generate, 0, kMaxInteger));
+  if (request->tokens_to_generate > rules.max_tokens_to_generate) {
+    if (fields.has("tokens_to_generate")) {
+      return refuse("tokens_to_generate is {}: this server makes at most {}",
+                    request->tokens_to_generate, rules.max_tokens_to_generate);
+    }
+    request->tokens_to_generate = rules.max_tokens_to_generate;
+  }
+  MEG_RETURN_IF_ERROR(fields.read("logprobs", &request->logprobs));
+  if (request->tokens_to_generate == 0 && !request->logprobs) {
+    return refuse("tokens_to_generate of 0 only makes sense with logprobs true");
+  }
+  return {};
+}
+
+Status read_top_p(const JsonFields& fields, SamplingOptions* sampling) {
+  MEG_RETURN_IF_ERROR(fields.read("top_p", &sampling->top_p));
+  if (sampling->top_p < 0 || sampling->top_p > 1) {
+    return refuse("top_p must be a number from 0 to 1, found {}", sampling->top_p);
+  }
+  if (sampling->top_p > 0 && sampling->top_k > 0) {
+    return refuse("top_k and top_p cannot both be set");
+  }
+  for (const std::string_view key : {"top_p_decay", "top_p_bound"}) {
+    if (fields.has(key) && sampling->top_p == 0) return refuse("{} needs top_p", key);
+  }
+  MEG_RETURN_IF_ERROR(fields.read("top_p_decay", &sampling->top_p_decay));
+  if (sampling->top_p_decay < 0 || sampling->top_p_decay > 1) {
+    return refuse("top_p_decay must be a number from 0 to 1, found {}", sampling->top_p_decay);
+  }
+  MEG_RETURN_IF_ERROR(fields.read("top_p_bound", &sampling->top_p_bound));
+  const bool bound = fields.has("top_p_bound");
+  if (bound && (sampling->top_p_bound <= 0 || sampling->top_p_bound > sampling->top_p)) {
+    return refuse("top_p_bound must be greater than 0 and at most top_p ({}), found {}",
+                  sampling->top_p, sampling->top_p_bound);
+  }
+  return {};
+}
+
+/// top_k of a request puts a server's top_p out of use, and the other way round.
+Status read_sampling(const JsonFields& fields, SamplingOptions* sampling) {
+  MEG_RETURN_IF_ERROR(fields.read("temperature", &sampling->temperature));
+  if (!(sampling->temperature > 0 && sampling->temperature <= kMaxTemperature)) {
+    return refuse("temperature must be greater than 0 and at most {}, found {}", kMaxTemperature,
+                  sampling->temperature);
+  }
+  if (fields.has("top_k") && !fields.has("top_p")) sampling->top_p = 0;
+  if (fields.has("top_p") && !fields.has("top_k")) sampling->top_k = 0;
+  MEG_RETURN_IF_ERROR(fields.read("top_k", &sampling->top_k, 0, kMaxTopK));
+  return read_top_p(fields, sampling);
+}
+
+Status read_switches(const JsonFields& fields, TextRequest* request) {
+  MEG_RETURN_IF_ERROR(fields.read("add_BOS", &request->add_BOS));
+  const auto is_empty = [](const std::string& prompt) { return prompt.empty(); };
+  if (!request->add_BOS &&
+      std::any_of(request->prompts.begin(), request->prompts.end(), is_empty)) {
+    return refuse("empty prompts need add_BOS true");
+  }
+  MEG_RETURN_IF_ERROR(fields.read("stop_on_double_eol", &request->stop.on_double_eol));
+  MEG_RETURN_IF_ERROR(fields.read("stop_on_eol", &request->stop.on_eol));
+  MEG_RETURN_IF_ERROR(
+      fields.read("prevent_newline_after_colon", &request->prevent_newline_after_colon));
+  if (fields.has("random_seed")) {
+    int64_t seed = 0;
+    MEG_RETURN_IF_ERROR(fields.read("random_seed", &seed, 0, kMaxInteger));
+    request->random_seed = static_cast<uint64_t>(seed);
+  }
+  return fields.read("no_log", &request->no_log);
+}
+
+Status read_beam(const JsonFields& fields, TextRequest* request) {
+  BeamRequest beam;
+  MEG_RETURN_IF_ERROR(fields.read("beam_width", &beam.beam_width, 1, kMaxBeamWidth));
+  if (fields.has("stop_token")) {
+    int64_t token = 0;
+    MEG_RETURN_IF_ERROR(fields.read("stop_token", &token, 0, std::numeric_limits<int32_t>::max()));
+    beam.stop_token = static_cast<int32_t>(token);
+  }
+  MEG_RETURN_IF_ERROR(fields.read("length_penalty", &beam.length_penalty));
+  if (!(std::abs(beam.length_penalty) <= kMostLengthPenalty)) {
+    return refuse("length_penalty must be a number from {} to {}, found {}", -kMostLengthPenalty,
+                  kMostLengthPenalty, beam.length_penalty);
+  }
+  if (!fields.has("beam_width")) return {};
+  if (request->prompts.size() > 1) {
+    return refuse("beam search takes one prompt, found {}", request->prompts.size());
+  }
+  if (request->tokens_to_generate == 0) {
+    return refuse("beam search needs tokens_to_generate of at least 1");
+  }
+  request->beam = beam;
+  return {};
+}
+
+}  // namespace
+
+Result<TextRequest> read_text_request(std::string_view body, const RequestRules& rules) {
+  MEG_ASSIGN_OR_RETURN(const JsonFields fields, JsonFields::parse(body));
+  TextRequest request;
+  request.sampling = rules.sampling;
+  MEG_RETURN_IF_ERROR(check_keys(fields));
+  MEG_RETURN_IF_ERROR(read_prompts(fields, &request.prompts));
+  MEG_RETURN_IF_ERROR(read_lengths(fields, rules, &request));
+  MEG_RETURN_IF_ERROR(read_sampling(fields, &request.sampling));
+  MEG_RETURN_IF_ERROR(read_switches(fields, &request));
+  MEG_RETURN_IF_ERROR(read_beam(fields, &request));
+  return request;
+}
+
+}  // namespace meg::serving

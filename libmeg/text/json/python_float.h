@@ -1,0 +1,15 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace meg::text {
+
+/// A finite number as Python's float() reads it; nullopt for other texts.
+std::optional<double> parse_python_float(std::string_view text);
+
+/// As Python's repr(): the shortest digits that give the number back.
+std::string python_float_text(double value);
+
+}  // namespace meg::text

@@ -1,0 +1,27 @@
+#include "libmeg/text/printable.h"
+
+#include <fmt/format.h>
+
+namespace meg::text {
+
+std::string printable(std::string_view bytes, size_t limit) {
+  std::string out = "\"";
+  for (const char c : bytes.substr(0, limit)) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '\n') {
+      out += "\\n";
+    } else if (c == '\t') {
+      out += "\\t";
+    } else if (c == '"' || c == '\\') {
+      out += {'\\', c};
+    } else if (byte >= 0x20 && byte < 0x7f) {
+      out += c;
+    } else {
+      out += fmt::format("\\x{:02x}", byte);
+    }
+  }
+  out += bytes.size() > limit ? "...\"" : "\"";
+  return out;
+}
+
+}  // namespace meg::text

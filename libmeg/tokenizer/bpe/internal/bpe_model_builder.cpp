@@ -1,0 +1,175 @@
+#include "libmeg/tokenizer/bpe/internal/bpe_model_builder.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "libmeg/text/printable.h"
+#include "libmeg/tokenizer/bpe/internal/byte_alphabet.h"
+
+namespace meg::tokenizer {
+
+namespace {
+
+/// A piece for a message: as the file writes it where that is printable.
+std::string quoted(std::string_view piece) {
+  constexpr size_t kLongest = 80;
+  std::string ignored;
+  if (piece.size() > kLongest || !append_alphabet_bytes(piece, ignored))
+    return text::printable(piece);
+  return fmt::format("\"{}\"", piece);
+}
+
+}  // namespace
+
+BpeModelBuilder::BpeModelBuilder(const Vocabulary& vocabulary, const std::string& vocab_name,
+                                 const std::string& merges_name)
+    : vocabulary_(vocabulary), vocab_name_(vocab_name), merges_name_(merges_name) {
+  for (int byte = 0; byte < 256; ++byte) {
+    model_.pieces_.push_back({static_cast<uint32_t>(byte), 1});
+    model_.bytes_.push_back(static_cast<char>(byte));
+  }
+  model_.piece_ids_.assign(256, 0);
+  last_merge_to_.assign(256, kNone);
+  add_tokens();
+  warn_of_missing_bytes();
+  model_.vocab_size_ = static_cast<int64_t>(vocabulary.entries().size());
+  const int32_t end_of_text = vocabulary.find(kEndOfText);
+  if (end_of_text >= 0) model_.eod_ = vocabulary.entries()[static_cast<size_t>(end_of_text)].id;
+}
+
+void BpeModelBuilder::add_tokens() {
+  const std::vector<Vocabulary::Entry>& entries = vocabulary_.entries();
+  in_alphabet_.resize(entries.size());
+  entry_pieces_.assign(entries.size(), kNone);
+  entry_spans_.reserve(entries.size());
+  model_.tokens_.reserve(entries.size());
+  std::string bytes;
+  for (size_t entry = 0; entry < entries.size(); ++entry) {
+    bytes.clear();
+    in_alphabet_[entry] = append_alphabet_bytes(entries[entry].text, bytes);
+    if (!in_alphabet_[entry]) bytes = entries[entry].text;
+    const BpeModel::Span span = {static_cast<uint32_t>(model_.bytes_.size()),
+                                 static_cast<uint32_t>(bytes.size())};
+    model_.bytes_.insert(model_.bytes_.end(), bytes.begin(), bytes.end());
+    entry_spans_.push_back(span);
+    model_.tokens_.push_back({entries[entry].id, span});
+    if (in_alphabet_[entry] && bytes.size() == 1) {
+      const auto byte = static_cast<uint8_t>(bytes[0]);
+      entry_pieces_[entry] = byte;
+      model_.piece_ids_[byte] = entries[entry].id;
+    }
+  }
+}
+
+void BpeModelBuilder::warn_of_missing_bytes() {
+  int missing = 256;
+  for (const int32_t piece : entry_pieces_) missing -= piece >= 0 ? 1 : 0;
+  if (missing == 0) return;
+  model_.warnings_.push_back(
+      fmt::format("{}: {} of the 256 single bytes are not in the vocabulary and become id 0",
+                  vocab_name_, missing));
+}
+
+Status BpeModelBuilder::add_merges(const MergeList& list) {
+  model_.merges_.reserve(list.pairs.size());
+  earlier_merge_.reserve(list.pairs.size());
+  for (const MergeList::Pair& pair : list.pairs) MEG_RETURN_IF_ERROR(add_merge(pair));
+  if (looks_like_merge(list.header)) {
+    model_.warnings_.push_back(fmt::format(
+        "{}: line 1: dropped as a header, as Megatron does, but it looks like a merge: {}",
+        merges_name_, quoted(list.header)));
+  }
+  if (!list.dropped_tail.empty()) {
+    model_.warnings_.push_back(
+        fmt::format("{}: last line has no line end and is dropped, as Megatron does: {}",
+                    merges_name_, quoted(list.dropped_tail)));
+  }
+  if (list.pairs.empty()) {
+    model_.warnings_.push_back(
+        fmt::format("{}: no merges: every byte becomes one token", merges_name_));
+  }
+  return {};
+}
+
+Status BpeModelBuilder::add_merge(const MergeList::Pair& pair) {
+  MEG_ASSIGN_OR_RETURN(const int32_t left, entry_of(pair.left, "left piece", pair));
+  MEG_ASSIGN_OR_RETURN(const int32_t right, entry_of(pair.right, "right piece", pair));
+  joined_.assign(pair.left).append(pair.right);
+  MEG_ASSIGN_OR_RETURN(const int32_t result, entry_of(joined_, "result", pair));
+  if (!in_alphabet_[static_cast<size_t>(result)]) return {};  // no text can hold it
+  const int32_t left_piece = piece_of(left);
+  const int32_t right_piece = piece_of(right);
+  const BpeModel::Merge merge = {left_piece, right_piece, piece_of(result)};
+  replace_earlier(merge);
+  int32_t& last = last_merge_to_[static_cast<size_t>(merge.result)];
+  earlier_merge_.push_back(last);
+  last = static_cast<int32_t>(model_.merges_.size());
+  model_.merges_.push_back(merge);
+  return {};
+}
+
+/// A pair listed twice keeps its last rank, as in Python's dict(zip(pairs, ranks)).
+/// The walk is no longer than the result has bytes, once more for each repetition.
+void BpeModelBuilder::replace_earlier(const BpeModel::Merge& merge) {
+  int32_t* link = &last_merge_to_[static_cast<size_t>(merge.result)];
+  while (*link != kNone) {
+    const auto index = static_cast<size_t>(*link);
+    BpeModel::Merge& earlier = model_.merges_[index];
+    if (earlier.left == merge.left && earlier.right == merge.right) {
+      earlier.result = kNone;
+      ++replaced_;
+      *link = earlier_merge_[index];
+      return;
+    }
+    link = &earlier_merge_[index];
+  }
+}
+
+Result<int32_t> BpeModelBuilder::entry_of(std::string_view text, std::string_view what,
+                                          const MergeList::Pair& pair) const {
+  const int32_t entry = vocabulary_.find(text);
+  if (entry >= 0) return entry;
+  return make_error(StatusCode::kCorruption,
+                    "{}: line {}: merge of {} and {}: expected its {} in {}, found none like {}",
+                    merges_name_, pair.line, quoted(pair.left), quoted(pair.right), what,
+                    vocab_name_, quoted(text));
+}
+
+int32_t BpeModelBuilder::piece_of(int32_t entry) {
+  const auto index = static_cast<size_t>(entry);
+  if (entry_pieces_[index] == kNone) {
+    entry_pieces_[index] = model_.piece_count();
+    model_.pieces_.push_back(entry_spans_[index]);
+    model_.piece_ids_.push_back(vocabulary_.entries()[index].id);
+    last_merge_to_.push_back(kNone);
+  }
+  return entry_pieces_[index];
+}
+
+bool BpeModelBuilder::looks_like_merge(std::string_view line) {
+  std::string_view pieces[2];
+  if (split_pieces(line, pieces) != 2) return false;
+  joined_.assign(pieces[0]).append(pieces[1]);
+  return vocabulary_.find(pieces[0]) >= 0 && vocabulary_.find(pieces[1]) >= 0 &&
+         vocabulary_.find(joined_) >= 0;
+}
+
+BpeModel BpeModelBuilder::build() && {
+  if (replaced_ > 0) {
+    std::erase_if(model_.merges_, [](const BpeModel::Merge& m) { return m.result == kNone; });
+  }
+  sort_tokens();
+  return std::move(model_);
+}
+
+/// An id that several tokens share decodes to the last of them, as in Python's {id: token}.
+void BpeModelBuilder::sort_tokens() {
+  std::vector<BpeModel::Token>& tokens = model_.tokens_;
+  const auto by_id = [](const auto& a, const auto& b) { return a.id < b.id; };
+  const auto same_id = [](const auto& a, const auto& b) { return a.id == b.id; };
+  std::stable_sort(tokens.begin(), tokens.end(), by_id);
+  const auto kept = std::unique(tokens.rbegin(), tokens.rend(), same_id);
+  tokens.erase(tokens.begin(), kept.base());
+}
+
+}  // namespace meg::tokenizer

@@ -1,0 +1,176 @@
+#include "libmeg/tokenizer/bpe/internal/fast/fast_encoder.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string>
+#include <type_traits>
+
+#include "libmeg/tokenizer/bpe/internal/fast/word_cache.h"
+#include "libmeg/tokenizer/bpe/internal/fast/word_merger.h"
+#include "libmeg/tokenizer/bpe/internal/fast/word_scan.h"
+
+namespace meg::tokenizer::fast {
+namespace {
+
+template <class Id>
+class FastEncoder : public TokenEncoder {
+ public:
+  FastEncoder(const MergeTable& table, InstructionSet set)
+      : table_(table), merger_(table), scan_(word_scanner(set)) {}
+
+  void encode(std::string_view text, TokenBuffer& tokens) override {
+    if (text.empty()) return;
+    // Every byte gives at most one id; entries are copied whole.
+    Id* const begin = tokens.grow<Id>(static_cast<int64_t>(text.size() + kCopyRoom));
+    Id* out = begin;
+    WordScan scan(text);
+    const char* word = text.data();
+    while (scan.position < scan.end) {
+      const char* const base = scan.position;
+      const size_t count = scan_(scan, starts_.data());
+      if (count == 0) continue;
+      // The first start ends the word before it, if this is not the start of the text.
+      const char* const first = base + starts_[0];
+      if (first != word) out = encode_word({word, first}, out);
+      for (size_t i = 0; i + 1 < count; i += kBatch) {
+        out = encode_batch(base, &starts_[i], std::min(kBatch, count - 1 - i), out);
+      }
+      word = base + starts_[count - 1];
+    }
+    out = encode_word({word, scan.end}, out);
+    tokens.commit(out - begin);
+  }
+
+ private:
+  // Words below 16 bytes: those of ASCII, most of which give one id or two, and the others, with
+  // room for an id a byte. Words below 32 bytes.
+  using AsciiCache = WordCache<Id, 16, 32>;
+  using WideCache = WordCache<Id, 16, 64>;
+  using MediumCache = WordCache<Id, 32, 64>;
+
+  static constexpr size_t kAsciiSets = size_t{1} << 18;
+  static constexpr size_t kWideSets = size_t{1} << 17;
+  static constexpr size_t kMediumSets = size_t{1} << 16;
+  static constexpr size_t kLongSlots = size_t{1} << 16;
+  static constexpr size_t kLongStoreBytes = size_t{4} << 20;
+  static constexpr size_t kMaxCachedBytes = kLongStoreBytes / 8;
+  static constexpr size_t kCopyRoom = WideCache::kMaxIds;
+
+  /// Words whose cache entries are asked for together, so that the waits for memory overlap.
+  static constexpr size_t kBatch = 256;
+
+  struct Asked {
+    WordKey<16> key;
+    const typename AsciiCache::Entry* place;  // or a WideCache::Entry, which begins alike
+  };
+
+  /// The words [starts[i], starts[i + 1]) for i < count.
+  Id* encode_batch(const char* base, const uint32_t* starts, size_t count, Id* out) {
+    for (size_t i = 0; i < count; ++i) {
+      const char* const word = base + starts[i];
+      const uint32_t length = starts[i + 1] - starts[i];
+      const WordKey<16> key(word, std::min<uint32_t>(length, 16));
+      const uint64_t hash = key.hash();
+      const void* const place = key.is_ascii() ? static_cast<const void*>(ascii_.first_place(hash))
+                                               : wide_.first_place(hash);
+      asked_[i] = {key, static_cast<const typename AsciiCache::Entry*>(place)};
+      __builtin_prefetch(place);
+    }
+    for (size_t i = 0; i < count; ++i) {
+      const typename AsciiCache::Entry& entry = *asked_[i].place;
+      if (entry.key == asked_[i].key && entry.has_ids()) {
+        std::memcpy(out, entry.ids.data(), sizeof(entry.ids));
+        out += entry.count;
+      } else {
+        out = encode_word({base + starts[i], base + starts[i + 1]}, out);
+      }
+    }
+    return out;
+  }
+
+  // Each of these writes the word's ids to out, and perhaps up to kCopyRoom further ones, and
+  // returns where the next go.
+
+  [[gnu::noinline]] Id* encode_word(std::string_view word, Id* out) {
+    if (word.size() >= 32) return encode_long(word, out);
+    if (word.size() >= 16) return encode_with(medium_, word, out);
+    const WordKey<16> key(word.data(), word.size());
+    return key.is_ascii() ? encode_with(ascii_, word, out) : encode_with(wide_, word, out);
+  }
+
+  template <class Cache>
+  Id* encode_with(Cache& cache, std::string_view word, Id* out) {
+    const typename Cache::Key key(word.data(), word.size());
+    const uint64_t hash = key.hash();
+    const typename Cache::Entry* entry = cache.find(key, hash);
+    if (entry == nullptr) {
+      Id* const end = merge(word, out);
+      if (!cache.insert(key, hash, {out, end})) learn_elsewhere(cache, word, {out, end});
+      return end;
+    }
+    if (!entry->has_ids()) return encode_elsewhere(cache, word, out);
+    std::memcpy(out, entry->ids.data(), sizeof(entry->ids));
+    return out + entry->count;
+  }
+
+  // Words of too many ids for an entry of their cache.
+
+  template <class Cache>
+  Id* encode_elsewhere(const Cache&, std::string_view word, Id* out) {
+    if constexpr (std::is_same_v<Cache, AsciiCache>) return encode_with(wide_, word, out);
+    return encode_long(word, out);
+  }
+
+  template <class Cache>
+  void learn_elsewhere(const Cache&, std::string_view word, std::span<const Id> ids) {
+    if constexpr (std::is_same_v<Cache, AsciiCache>) {
+      const WordKey<16> key(word.data(), word.size());
+      if (wide_.insert(key, key.hash(), ids)) return;
+    }
+    long_.insert(word, hash_word(word), ids);
+  }
+
+  Id* encode_long(std::string_view word, Id* out) {
+    if (word.size() > kMaxCachedBytes) return merge(word, out);
+    const uint64_t hash = hash_word(word);
+    const std::span<const Id> known = long_.find(word, hash);
+    if (!known.empty()) return std::copy(known.begin(), known.end(), out);
+    Id* const end = merge(word, out);
+    long_.insert(word, hash, {out, end});
+    return end;
+  }
+
+  Id* merge(std::string_view word, Id* out) {
+    if (word.size() <= WordMerger::kWindowBytes) return put_ids(merger_.merge(word), out);
+    Id* end = out;
+    const auto emit = [&](std::span<const uint32_t> pieces) { end = put_ids(pieces, end); };
+    if (merger_.merge_windows(word, emit)) return end;
+    return put_ids(merger_.merge(word), out);
+  }
+
+  Id* put_ids(std::span<const uint32_t> pieces, Id* out) const {
+    for (const uint32_t piece : pieces) *out++ = static_cast<Id>(table_.token_id(piece));
+    return out;
+  }
+
+  const MergeTable& table_;
+  WordMerger merger_;
+  WordScanner scan_;
+  AsciiCache ascii_{kAsciiSets};
+  WideCache wide_{kWideSets};
+  MediumCache medium_{kMediumSets};
+  LongWordCache<Id> long_{kLongSlots, kLongStoreBytes};
+  std::array<uint32_t, kScanRoom> starts_;
+  std::array<Asked, kBatch> asked_;
+};
+
+}  // namespace
+
+std::unique_ptr<TokenEncoder> new_fast_encoder(const MergeTable& table, DType dtype,
+                                               InstructionSet set) {
+  if (dtype == DType::kUint16) return std::make_unique<FastEncoder<uint16_t>>(table, set);
+  return std::make_unique<FastEncoder<int32_t>>(table, set);
+}
+
+}  // namespace meg::tokenizer::fast

@@ -1,0 +1,48 @@
+#include "libmeg/tokenizer/bpe/internal/fast/merge_table.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace meg::tokenizer::fast {
+
+Result<MergeTable> MergeTable::build(const BpeModel& model) {
+  const size_t merges = model.merges().size();
+  if (model.piece_count() > 1 << kPieceBits || merges >= kRankMask) {
+    return make_error(StatusCode::kUnsupported,
+                      "vocabulary: expected at most {} pieces and {} merges, found {} and {}",
+                      1 << kPieceBits, kRankMask - 1, model.piece_count(), merges);
+  }
+  MergeTable table;
+  const size_t capacity = std::bit_ceil(std::max<size_t>(merges * 2, 64));
+  const int bits = std::countr_zero(capacity);
+  table.slots_.assign(capacity, kEmpty);
+  table.slot_mask_ = capacity - 1;
+  table.slot_shift_ = 64 - bits;
+  table.filter_.assign(capacity * 8 / 64, 0);
+  table.filter_shift_ = 64 - bits - 3;
+  table.byte_ranks_.assign(size_t{1} << 16, kNoRank);
+  table.results_.reserve(merges);
+  for (const BpeModel::Merge& merge : model.merges()) {
+    const auto rank = static_cast<uint32_t>(table.results_.size());
+    table.results_.push_back(static_cast<uint32_t>(merge.result));
+    table.insert(static_cast<uint32_t>(merge.left), static_cast<uint32_t>(merge.right), rank);
+  }
+  for (int32_t piece = 0; piece < model.piece_count(); ++piece) {
+    table.token_ids_.push_back(model.token_id(piece));
+    table.byte_lengths_.push_back(static_cast<uint32_t>(model.piece_bytes(piece).size()));
+  }
+  return table;
+}
+
+void MergeTable::insert(uint32_t left, uint32_t right, uint32_t rank) {
+  if (left < 256 && right < 256) byte_ranks_[left << 8 | right] = rank;
+  const uint64_t pair = pack(left, right);
+  const uint64_t hash = pair * kMultiplier;
+  const uint64_t bit = hash >> filter_shift_;
+  filter_[bit / 64] |= uint64_t{1} << (bit % 64);
+  auto i = static_cast<size_t>(hash >> slot_shift_);
+  while (slots_[i] != kEmpty) i = (i + 1) & slot_mask_;
+  slots_[i] = pair << kRankBits | rank;
+}
+
+}  // namespace meg::tokenizer::fast

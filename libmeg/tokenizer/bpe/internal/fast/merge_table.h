@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "libmeg/base/result.h"
+#include "libmeg/tokenizer/bpe/internal/bpe_model.h"
+
+namespace meg::tokenizer::fast {
+
+/// A model's merges for lookup by pair, and its ids by piece. Immutable; shared between threads.
+///
+/// Most lookups find nothing, so three small steps come before memory that may not be in a near
+/// cache: a direct table for pairs of single bytes (all that a word starts with), a bit filter for
+/// the other pairs, and slots of 8 bytes.
+class MergeTable {
+ public:
+  static constexpr uint32_t kNoRank = UINT32_MAX;
+
+  /// kUnsupported for more than 2^21 pieces or 2^22 - 1 merges.
+  static Result<MergeTable> build(const BpeModel& model);
+
+  /// Position among the merges (lowest first) of the merge of two neighbouring pieces; kNoRank
+  /// where there is none.
+  uint32_t rank(uint32_t left, uint32_t right) const {
+    const uint64_t pair = pack(left, right);
+    const uint64_t hash = pair * kMultiplier;
+    const uint64_t bit = hash >> filter_shift_;
+    if (((filter_[bit / 64] >> (bit % 64)) & 1) == 0) return kNoRank;
+    for (size_t i = static_cast<size_t>(hash >> slot_shift_);; i = (i + 1) & slot_mask_) {
+      const uint64_t slot = slots_[i];
+      if (slot >> kRankBits == pair) return static_cast<uint32_t>(slot & kRankMask);
+      if (slot == kEmpty) return kNoRank;
+    }
+  }
+
+  /// rank() of two single bytes.
+  uint32_t byte_rank(uint8_t left, uint8_t right) const {
+    return byte_ranks_[size_t{left} << 8 | right];
+  }
+
+  /// The piece that the merge of a rank gives.
+  uint32_t result(uint32_t rank) const { return results_[rank]; }
+
+  /// The vocabulary's id of a piece.
+  int32_t token_id(uint32_t piece) const { return token_ids_[piece]; }
+
+  /// Bytes of text that a piece stands for.
+  uint32_t byte_length(uint32_t piece) const { return byte_lengths_[piece]; }
+
+ private:
+  // A slot is left piece << 43 | right piece << 22 | rank.
+  static constexpr int kPieceBits = 21;
+  static constexpr int kRankBits = 22;
+  static constexpr uint64_t kRankMask = (uint64_t{1} << kRankBits) - 1;
+  static constexpr uint64_t kEmpty = UINT64_MAX;
+  static constexpr uint64_t kMultiplier = 0x9e3779b97f4a7c15u;
+
+  MergeTable() = default;
+
+  static uint64_t pack(uint32_t left, uint32_t right) {
+    return (uint64_t{left} << kPieceBits) | right;
+  }
+
+  void insert(uint32_t left, uint32_t right, uint32_t rank);
+
+  std::vector<uint64_t> slots_;   // a power of two, open addressing, at most half full
+  std::vector<uint64_t> filter_;  // a bit for each slot of a table 8 times as large
+  size_t slot_mask_ = 0;
+  int slot_shift_ = 0;
+  int filter_shift_ = 0;
+  std::vector<uint32_t> byte_ranks_;
+  std::vector<uint32_t> results_;
+  std::vector<int32_t> token_ids_;
+  std::vector<uint32_t> byte_lengths_;
+};
+
+}  // namespace meg::tokenizer::fast

@@ -1,0 +1,120 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "libmeg/base/huge_array.h"
+#include "libmeg/tokenizer/bpe/internal/fast/word_key.h"
+
+namespace meg::tokenizer::fast {
+
+/// A bounded map from words of fewer than kKeyBytes bytes to their ids, which live inside the
+/// entry. Sets of two entries; the one used longer ago makes room.
+template <class Id, size_t kKeyBytes, size_t kEntryBytes>
+class WordCache {
+ public:
+  using Key = WordKey<kKeyBytes>;
+
+  static constexpr size_t kMaxIds = (kEntryBytes - kKeyBytes) / sizeof(Id) - 1;
+
+  // May alias: the encoder reads entries of 32 and of 64 bytes, which begin alike, through one
+  // type.
+  struct [[gnu::may_alias]] Entry {
+    Key key;   // a free entry's is all zeros, which no word of one byte or more has
+    Id count;  // of ids; above kMaxIds where the word is known to have more ids than fit
+    std::array<Id, kMaxIds> ids;
+
+    bool has_ids() const { return static_cast<size_t>(count) <= kMaxIds; }
+  };
+
+  static_assert(sizeof(Entry) == kEntryBytes);
+
+  /// sets: a power of two.
+  explicit WordCache(size_t sets) : sets_(sets) {}
+
+  /// Where find(key, hash) looks first.
+  const Entry* first_place(uint64_t hash) const {
+    return &sets_[hash & (sets_.size() - 1)].front();
+  }
+
+  /// The entry of a word, or nullptr. Valid until the next call.
+  const Entry* find(const Key& key, uint64_t hash) {
+    Set& set = sets_[hash & (sets_.size() - 1)];
+    if (set[0].key == key) return &set[0];
+    if (set[1].key == key) {
+      std::swap(set[0], set[1]);
+      return &set[0];
+    }
+    return nullptr;
+  }
+
+  /// Remembers the ids, or where they are too many, just that. Returns whether they fit.
+  bool insert(const Key& key, uint64_t hash, std::span<const Id> ids) {
+    Set& set = sets_[hash & (sets_.size() - 1)];
+    set[1] = set[0];
+    Entry& entry = set[0];
+    entry.key = key;
+    entry.count = static_cast<Id>(std::min(ids.size(), kMaxIds + 1));
+    std::copy_n(ids.begin(), std::min(ids.size(), kMaxIds), entry.ids.begin());
+    return entry.has_ids();
+  }
+
+ private:
+  using Set = std::array<Entry, 2>;
+
+  HugeArray<Set> sets_;
+};
+
+/// The same for words of any length and number of ids; slower to ask. When its store is full, it
+/// forgets everything.
+template <class Id>
+class LongWordCache {
+ public:
+  LongWordCache(size_t slots, size_t store_bytes)
+      : slots_(slots), words_limit_(store_bytes), ids_limit_(store_bytes / sizeof(Id)) {}
+
+  /// The ids of a word; empty where it is not known. Valid until the next insert.
+  std::span<const Id> find(std::string_view word, uint64_t hash) const {
+    const Slot& slot = slots_[hash & (slots_.size() - 1)];
+    if (slot.hash != hash || word != std::string_view(words_).substr(slot.word, slot.length))
+      return {};
+    return std::span<const Id>(ids_).subspan(slot.ids, slot.count);
+  }
+
+  void insert(std::string_view word, uint64_t hash, std::span<const Id> ids) {
+    if (words_.size() + word.size() > words_limit_ || ids_.size() + ids.size() > ids_limit_)
+      clear();
+    slots_[hash & (slots_.size() - 1)] = {
+        hash, static_cast<uint32_t>(words_.size()), static_cast<uint32_t>(word.size()),
+        static_cast<uint32_t>(ids_.size()), static_cast<uint32_t>(ids.size())};
+    words_.append(word);
+    ids_.insert(ids_.end(), ids.begin(), ids.end());
+  }
+
+ private:
+  struct Slot {
+    uint64_t hash = 0;
+    uint32_t word = 0, length = 0;  // in words_
+    uint32_t ids = 0, count = 0;    // in ids_
+  };
+
+  void clear() {
+    slots_.assign(slots_.size(), Slot{});
+    words_.clear();
+    ids_.clear();
+  }
+
+  std::vector<Slot> slots_;  // a power of two
+  std::string words_;
+  std::vector<Id> ids_;
+  size_t words_limit_, ids_limit_;
+};
+
+}  // namespace meg::tokenizer::fast

@@ -1,0 +1,144 @@
+#include "libmeg/tokenizer/bpe/internal/fast/word_merger.h"
+
+#include <algorithm>
+
+namespace meg::tokenizer::fast {
+namespace {
+
+uint8_t byte_of(char c) { return static_cast<uint8_t>(c); }
+
+}  // namespace
+
+std::span<const uint32_t> WordMerger::merge(std::string_view word) {
+  if (word.size() <= kShortBytes) return {pieces_.data(), merge_short(word)};
+  merge_long(word);
+  return list_pieces_;
+}
+
+size_t WordMerger::merge_short(std::string_view word) {
+  size_t count = word.size();
+  for (size_t i = 0; i < count; ++i) pieces_[i] = byte_of(word[i]);
+  for (size_t i = 0; i + 1 < count; ++i) {
+    ranks_[i] = table_.byte_rank(byte_of(word[i]), byte_of(word[i + 1]));
+  }
+  while (count > 1) {
+    uint32_t rank = ranks_[0];
+    for (size_t i = 1; i + 1 < count; ++i) rank = std::min(rank, ranks_[i]);
+    if (rank == MergeTable::kNoRank) break;
+    const uint32_t result = table_.result(rank);
+    for (size_t i = 0; i + 1 < count; ++i) {
+      if (ranks_[i] != rank) continue;
+      pieces_[i] = result;
+      --count;
+      for (size_t k = i + 1; k < count; ++k) pieces_[k] = pieces_[k + 1];
+      for (size_t k = i + 1; k + 1 < count; ++k) ranks_[k] = ranks_[k + 1];
+      if (i > 0) ranks_[i - 1] = table_.rank(pieces_[i - 1], pieces_[i]);
+      if (i + 1 < count) ranks_[i] = table_.rank(pieces_[i], pieces_[i + 1]);
+    }
+  }
+  return count;
+}
+
+void WordMerger::start_list(std::string_view word) {
+  const size_t size = word.size();
+  list_pieces_.resize(size);
+  next_.resize(size);
+  previous_.resize(size);
+  pairs_.resize(size);
+  for (size_t i = 0; i < size; ++i) {
+    const auto left = static_cast<uint32_t>(i);
+    list_pieces_[i] = byte_of(word[i]);
+    next_[i] = i + 1 < size ? left + 1 : kNone;
+    previous_[i] = i > 0 ? left - 1 : kNone;
+    if (i + 1 == size) break;
+    pairs_.assign(i, pair(table_.byte_rank(byte_of(word[i]), byte_of(word[i + 1])), left));
+  }
+  pairs_.build();
+}
+
+/// Looks up the merge of the pair that starts at `left`. One that would come before the pairs of
+/// this round waits for the next.
+void WordMerger::look_up_pair(uint32_t left) {
+  uint32_t rank = MergeTable::kNoRank;
+  if (next_[left] != kNone) rank = table_.rank(list_pieces_[left], list_pieces_[next_[left]]);
+  if (rank < round_) {
+    postponed_.push_back(left);
+    rank = MergeTable::kNoRank;
+  }
+  pairs_.set(left, pair(rank, left));
+}
+
+void WordMerger::merge_pair(uint32_t left) {
+  const uint32_t right = next_[left];
+  list_pieces_[left] = table_.result(round_);
+  next_[left] = next_[right];
+  if (next_[right] != kNone) previous_[next_[right]] = left;
+  pairs_.set(right, MinTree::kInfinite);
+  look_up_pair(left);
+  if (previous_[left] != kNone) look_up_pair(previous_[left]);
+}
+
+void WordMerger::merge_long(std::string_view word) {
+  start_list(word);
+  while (pairs_.min() != MinTree::kInfinite) {
+    round_ = static_cast<uint32_t>(pairs_.min() >> 32);
+    while (pairs_.min() >> 32 == round_) merge_pair(static_cast<uint32_t>(pairs_.min()));
+    round_ = 0;
+    for (const uint32_t left : postponed_) look_up_pair(left);
+    postponed_.clear();
+  }
+  size_t count = 0;
+  for (uint32_t i = 0; i != kNone; i = next_[i]) list_pieces_[count++] = list_pieces_[i];
+  list_pieces_.resize(count);
+}
+
+bool WordMerger::merge_windows(std::string_view word, const Emit& emit, size_t window_bytes) {
+  // The pieces of word[begin, begin + window) and where each ends, as bytes from `begin`.
+  struct Window {
+    size_t begin = 0;
+    std::vector<uint32_t> pieces;
+    std::vector<uint32_t> ends;
+  };
+
+  const auto merge_window = [&](size_t begin, Window& window) {
+    const auto pieces = merge(word.substr(begin, window_bytes));
+    window.begin = begin;
+    window.pieces.assign(pieces.begin(), pieces.end());
+    window.ends.clear();
+    uint32_t end = 0;
+    for (const uint32_t piece : pieces) window.ends.push_back(end += table_.byte_length(piece));
+  };
+
+  Window current;
+  Window next;
+  merge_window(0, current);
+  size_t first = 0;  // pieces of `current` before this one are not part of the result
+  while (current.begin + window_bytes < word.size()) {
+    size_t i = current.pieces.size() - 1;
+    const size_t overlap = window_bytes / 8;
+    while (i > first && current.ends[i - 1] + overlap > window_bytes) --i;
+    if (i == first) return false;
+    const size_t shift = current.ends[i - 1];  // where `next` begins in `current`
+    merge_window(current.begin + shift, next);
+
+    size_t j = 0;
+    const auto start = [](const Window& window, size_t k) {
+      return k == 0 ? 0 : window.ends[k - 1];
+    };
+    while (i < current.pieces.size() && j < next.pieces.size()) {
+      const size_t here = start(current, i);
+      const size_t there = shift + start(next, j);
+      if (here == there && current.pieces[i] == next.pieces[j]) break;
+      if (here <= there) ++i;
+      if (there <= here) ++j;
+    }
+    if (i >= current.pieces.size() || j >= next.pieces.size()) return false;
+    emit(std::span(current.pieces).subspan(first, i - first));
+    std::swap(current, next);
+    first = j;
+  }
+  emit(std::span(current.pieces).subspan(first));
+  return true;
+}
+
+}  // namespace meg::tokenizer::fast

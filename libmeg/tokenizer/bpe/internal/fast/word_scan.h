@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "libmeg/base/cpu.h"
+
+namespace meg::tokenizer::fast {
+
+/// Bytes of text that one call of a scanner takes at most, and so also the most starts it finds.
+inline constexpr size_t kScanBytes = 4096;
+
+/// Room that a scanner needs in `starts`: it stores in groups, past the last start.
+inline constexpr size_t kScanRoom = kScanBytes + 64;
+
+/// Where the scan of one text stands.
+///
+/// GPT-2's pretokenizer is a regular expression whose words can be told from the classes (letter,
+/// number, white space, other) of a byte's neighbours, so 64 bytes are decided at once with bit
+/// operations; see word_scan_impl.h.
+struct WordScan {
+  explicit WordScan(std::string_view text)
+      : position(text.data()), end(text.data() + text.size()) {}
+
+  const char* position;  ///< First byte not scanned yet; the start of a character.
+  const char* end;       ///< 64 bytes behind it must be readable.
+
+  /// Class of the character before position: one of the bits below, 0 at the start of the text.
+  uint32_t previous = 0;
+
+  /// Left over from a contraction ('ll) that reaches past position: bit i stands for position + i.
+  uint64_t forced_starts = 0;
+  uint64_t suppressed_starts = 0;
+
+  static constexpr uint32_t kLetter = 1;
+  static constexpr uint32_t kNumber = 2;
+  static constexpr uint32_t kSpace = 4;  ///< any white space
+  static constexpr uint32_t kOther = 8;
+  static constexpr uint32_t kBlank = 16;  ///< U+0020; set beside kSpace
+};
+
+/// Scans at most kScanBytes further bytes and writes the word starts among them, as distances from
+/// scan.position before the call, in order. starts: kScanRoom entries. Returns their number.
+/// The text's first byte always starts a word. Text that is not UTF-8 gives some words or other,
+/// and no byte outside the text plus 64 is read.
+using WordScanner = size_t (*)(WordScan& scan, uint32_t* starts);
+
+size_t scan_words_portable(WordScan& scan, uint32_t* starts);
+size_t scan_words_avx2(WordScan& scan, uint32_t* starts);
+size_t scan_words_avx512(WordScan& scan, uint32_t* starts);
+
+/// The scanner for `set`; on processors other than x86-64 always the portable one.
+WordScanner word_scanner(InstructionSet set);
+
+}  // namespace meg::tokenizer::fast

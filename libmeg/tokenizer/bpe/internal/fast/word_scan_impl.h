@@ -1,0 +1,206 @@
+// The scan shared by all instruction sets. Included by one source file a set, each compiled with
+// that set's flags; everything here is static so that no such code is shared with other files.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "libmeg/tokenizer/bpe/internal/fast/word_scan.h"
+#include "libmeg/tokenizer/internal/unicode_class.h"
+
+namespace meg::tokenizer::fast {
+namespace {
+
+/// Bit i of a mask stands for byte i of the block. Each byte below 0x80 is in exactly one class.
+struct BlockClasses {
+  uint64_t letter;
+  uint64_t number;
+  uint64_t space;
+  uint64_t other;
+  uint64_t non_ascii;
+};
+
+struct Character {
+  uint32_t length;    // bytes, 1 to 4
+  UnicodeClass kind;  // kOther for bytes that are not UTF-8
+};
+
+/// The character at p, which begins with a byte of 0x80 or above. At most `room` bytes belong to
+/// the text.
+inline Character decode(const unsigned char* p, size_t room) {
+  const uint32_t lead = p[0];
+  if (lead < 0xe0) {
+    if (lead < 0xc2 || room < 2) return {1, UnicodeClass::kOther};
+    return {2, unicode_class(((lead & 0x1f) << 6) | (p[1] & 0x3f))};
+  }
+  if (lead < 0xf0) {
+    if (room < 3) return {1, UnicodeClass::kOther};
+    return {3, unicode_class(((lead & 0x0f) << 12) | ((p[1] & 0x3fu) << 6) | (p[2] & 0x3f))};
+  }
+  if (room < 4) return {1, UnicodeClass::kOther};
+  return {4, unicode_class(((lead & 0x07) << 18) | ((p[1] & 0x3fu) << 12) | ((p[2] & 0x3fu) << 6) |
+                           (p[3] & 0x3f))};
+}
+
+/// Puts the block's characters of 0x80 and above into their classes. Returns the number of bytes of
+/// whole characters in the block: `size`, or less where the last character goes on behind it.
+inline uint32_t classify_non_ascii(const unsigned char* block, uint32_t size, size_t room,
+                                   BlockClasses& classes) {
+  uint64_t pending = classes.non_ascii;
+  while (pending != 0) {
+    const auto i = static_cast<uint32_t>(__builtin_ctzll(pending));
+    const Character c = decode(block + i, room - i);
+    if (i + c.length > size) return i;
+    const uint64_t bits = ((uint64_t{1} << c.length) - 1) << i;
+    pending &= ~bits;
+    classes.letter |= c.kind == UnicodeClass::kLetter ? bits : 0;
+    classes.number |= c.kind == UnicodeClass::kNumber ? bits : 0;
+    classes.space |= c.kind == UnicodeClass::kSpace ? bits : 0;
+    classes.other |= c.kind == UnicodeClass::kOther ? bits : 0;
+  }
+  return size;
+}
+
+/// Whether no word may start after a white-space run that ends at p: p is the end of the text or
+/// white space.
+inline bool space_or_end(const unsigned char* p, const unsigned char* end) {
+  if (p == end) return true;
+  if (*p < 0x80) return *p == ' ' || (*p >= '\t' && *p <= '\r');
+  return decode(p, static_cast<size_t>(end - p)).kind == UnicodeClass::kSpace;
+}
+
+/// Bytes of the contraction 's 't 'm 'd 're 've 'll that begins at the apostrophe p; 0 where none.
+inline uint32_t contraction_length(const unsigned char* p, const unsigned char* end) {
+  if (end - p < 2) return 0;
+  const unsigned char first = p[1];
+  if (first == 's' || first == 't' || first == 'm' || first == 'd') return 2;
+  if (end - p < 3) return 0;
+  const unsigned char second = p[2];
+  const bool three = (first == 'r' && second == 'e') || (first == 'v' && second == 'e') ||
+                     (first == 'l' && second == 'l');
+  return three ? 3 : 0;
+}
+
+/// Moves bits that stand on a continuation byte to the first byte of their character.
+inline uint64_t move_to_lead(uint64_t bits, const unsigned char* block) {
+  uint64_t moved = 0;
+  while (bits != 0) {
+    auto i = static_cast<uint32_t>(__builtin_ctzll(bits));
+    bits &= bits - 1;
+    while (i > 0 && (block[i] & 0xc0) == 0x80) --i;
+    moved |= uint64_t{1} << i;
+  }
+  return moved;
+}
+
+inline uint32_t class_of_bit(const BlockClasses& classes, const unsigned char* block,
+                             uint32_t bit) {
+  const auto has = [bit](uint64_t mask) { return static_cast<uint32_t>((mask >> bit) & 1); };
+  return has(classes.letter) * WordScan::kLetter + has(classes.number) * WordScan::kNumber +
+         has(classes.space) * WordScan::kSpace + has(classes.other) * WordScan::kOther +
+         (block[bit] == ' ' ? WordScan::kBlank : 0);
+}
+
+/// Stores the positions of the set bits, each plus base; may store up to 64 entries past the last.
+inline uint32_t* store_starts(uint64_t starts, uint32_t base, uint32_t* out) {
+  const int count = __builtin_popcountll(starts);
+  uint32_t* group = out;
+  do {
+    for (int i = 0; i < 8; ++i) {
+      group[i] = base + static_cast<uint32_t>(__builtin_ctzll(starts | (uint64_t{1} << 63)));
+      starts &= starts - 1;
+    }
+    group += 8;
+  } while (group < out + count);
+  return out + count;
+}
+
+/// The starts with those of the contractions that begin at `apostrophes` put right, and of those
+/// that reach into this block or, through `scan`, into the next.
+inline uint64_t with_contractions(uint64_t starts, uint64_t apostrophes, const unsigned char* block,
+                                  uint32_t size, const unsigned char* end, WordScan& scan) {
+  starts = (starts & ~scan.suppressed_starts) | scan.forced_starts;
+  scan.forced_starts = scan.suppressed_starts = 0;
+  for (; apostrophes != 0; apostrophes &= apostrophes - 1) {
+    const auto i = static_cast<uint32_t>(__builtin_ctzll(apostrophes));
+    const uint32_t length = contraction_length(block + i, end);
+    if (length == 0) continue;
+    const uint32_t letter = i + 1;
+    const uint32_t behind = i + length;
+    if (letter < size) {
+      starts &= ~(uint64_t{1} << letter);
+    } else {
+      scan.suppressed_starts |= uint64_t{1} << (letter - size);
+    }
+    if (behind < size) {
+      starts |= uint64_t{1} << behind;
+    } else {
+      scan.forced_starts |= uint64_t{1} << (behind - size);
+    }
+  }
+  return starts;
+}
+
+/// One pass over the next kScanBytes of the text.
+///
+/// With the regular expression
+///   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+/// a word starts at
+///   - a letter, number or other character whose predecessor is of another class and is not U+0020
+///     (a blank in front belongs to the word);
+///   - the first character of a white-space run, and also its last one where more text follows (the
+///     look-ahead leaves that one over: a blank joins the next word, other white space stands
+///     alone);
+///   - the apostrophe of a contraction where it would start a word anyway, and the character behind
+///     the contraction; its letters do not start one.
+template <class Classify>
+inline size_t scan_words(WordScan& scan, uint32_t* starts, const Classify& classify) {
+  const auto* const first = reinterpret_cast<const unsigned char*>(scan.position);
+  const auto* const end = reinterpret_cast<const unsigned char*>(scan.end);
+  const unsigned char* block = first;
+  uint32_t* out = starts;
+  while (block < end && block - first <= static_cast<ptrdiff_t>(kScanBytes - 64)) {
+    const auto room = static_cast<size_t>(end - block);
+    uint32_t size = room < 64 ? static_cast<uint32_t>(room) : 64;
+    BlockClasses classes;
+    uint64_t blank;
+    uint64_t apostrophe;
+    classify(block, classes, blank, apostrophe);
+    const uint64_t inside = ~uint64_t{0} >> (64 - size);
+    classes.non_ascii &= inside;
+    if (classes.non_ascii != 0) size = classify_non_ascii(block, size, room, classes);
+    const uint64_t whole = ~uint64_t{0} >> (64 - size);
+
+    const uint64_t previous = scan.previous;
+    const uint64_t after_letter = (classes.letter << 1) | (previous & 1);
+    const uint64_t after_number = (classes.number << 1) | ((previous >> 1) & 1);
+    const uint64_t after_space = (classes.space << 1) | ((previous >> 2) & 1);
+    const uint64_t after_other = (classes.other << 1) | ((previous >> 3) & 1);
+    const uint64_t after_blank = (blank << 1) | ((previous >> 4) & 1);
+
+    const uint64_t word = ((classes.letter & ~after_letter) | (classes.number & ~after_number) |
+                           (classes.other & ~after_other)) &
+                          ~after_blank;
+    const uint64_t run = classes.space & ~after_space;
+    uint64_t before_space = classes.space >> 1;
+    if (((classes.space >> (size - 1)) & 1) != 0 && space_or_end(block + size, end)) {
+      before_space |= uint64_t{1} << (size - 1);
+    } else {
+      before_space &= whole >> 1;
+    }
+    uint64_t run_last = classes.space & ~before_space & whole;
+    if ((run_last & classes.non_ascii) != 0) run_last = move_to_lead(run_last, block);
+
+    const uint64_t plain = word | run | run_last;
+    const uint64_t found =
+        with_contractions(plain, apostrophe & word & whole, block, size, end, scan) & whole;
+    scan.previous = class_of_bit(classes, block, size - 1);
+    if (found != 0) out = store_starts(found, static_cast<uint32_t>(block - first), out);
+    block += size;
+  }
+  scan.position = reinterpret_cast<const char*>(block);
+  return static_cast<size_t>(out - starts);
+}
+
+}  // namespace
+}  // namespace meg::tokenizer::fast

@@ -1,0 +1,58 @@
+#include "libmeg/tokenizer/bpe/internal/gpt2_bpe_tokenizer.h"
+
+#include <utility>
+
+#include "libmeg/text/utf8.h"
+#include "libmeg/tokenizer/bpe/internal/fast/fast_encoder.h"
+#include "libmeg/tokenizer/bpe/internal/reference/reference_encoder.h"
+#include "libmeg/tokenizer/bpe/internal/special_token_encoder.h"
+
+namespace meg::tokenizer {
+
+GPT2BPETokenizer::GPT2BPETokenizer(BpeModel model, const Options& options)
+    : model_(std::move(model)), options_(options) {
+  warnings_ = model_.warnings();
+}
+
+Result<std::unique_ptr<GPT2BPETokenizer>> GPT2BPETokenizer::open(const std::string& vocab_file,
+                                                                 const std::string& merge_file,
+                                                                 const Options& options) {
+  MEG_ASSIGN_OR_RETURN(BpeModel model, BpeModel::load(vocab_file, merge_file));
+  std::unique_ptr<GPT2BPETokenizer> tokenizer(new GPT2BPETokenizer(std::move(model), options));
+  if (options.implementation == Implementation::kFast) {
+    MEG_ASSIGN_OR_RETURN(tokenizer->merge_table_,
+                         tokenizer::fast::MergeTable::build(tokenizer->model_));
+  }
+  return tokenizer;
+}
+
+std::unique_ptr<TokenEncoder> GPT2BPETokenizer::new_encoder(DType dtype) const {
+  std::unique_ptr<TokenEncoder> encoder = new_text_encoder(dtype);
+  const std::optional<int32_t> end_of_text = eod();
+  if (!options_.special_tokens_in_text || !end_of_text) return encoder;
+  return new_special_token_encoder(std::move(encoder), std::string(kEndOfText), *end_of_text);
+}
+
+std::unique_ptr<TokenEncoder> GPT2BPETokenizer::new_text_encoder(DType dtype) const {
+  if (!merge_table_) return tokenizer::reference::new_reference_encoder(model_, dtype);
+  return tokenizer::fast::new_fast_encoder(*merge_table_, dtype, options_.instruction_set);
+}
+
+Result<std::string> GPT2BPETokenizer::decode(std::span<const int32_t> ids) const {
+  std::string bytes;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const std::optional<std::string_view> token = model_.token_bytes(ids[i]);
+    if (!token) {
+      return make_error(StatusCode::kOutOfRange,
+                        "token {}: expected an id of the vocabulary (largest {}), found {}", i,
+                        max_id(), ids[i]);
+    }
+    bytes += *token;
+  }
+  std::string text;
+  text.reserve(bytes.size());
+  text::append_replacing_invalid_utf8(bytes, text);
+  return text;
+}
+
+}  // namespace meg::tokenizer

@@ -1,0 +1,114 @@
+#include "libmeg/tokenizer/bpe/vocabulary.h"
+
+#include <simdjson.h>
+
+#include <bit>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <optional>
+
+#include "libmeg/text/printable.h"
+#include "libmeg/tokenizer/internal/text_file.h"
+
+namespace meg::tokenizer {
+
+namespace {
+
+uint64_t hash_of(std::string_view text) { return std::hash<std::string_view>()(text); }
+
+uint32_t tag_of(uint64_t hash) { return static_cast<uint32_t>(hash >> 32); }
+
+struct ObjectSize {
+  size_t fields = 0;
+  size_t key_bytes = 0;
+};
+
+/// simdjson's own size() stops counting at 2^24.
+ObjectSize size_of(const simdjson::dom::object& object) {
+  ObjectSize size;
+  for (const auto field : object) {
+    ++size.fields;
+    size.key_bytes += field.key.size();
+  }
+  return size;
+}
+
+std::optional<int32_t> id_of(const simdjson::dom::element& value) {
+  int64_t id = 0;
+  if (value.get(id) != simdjson::SUCCESS) return std::nullopt;
+  if (id < 0 || id > std::numeric_limits<int32_t>::max()) return std::nullopt;
+  return static_cast<int32_t>(id);
+}
+
+Status not_an_id(const std::string& name, std::string_view text,
+                 const simdjson::dom::element& value) {
+  return make_error(StatusCode::kCorruption,
+                    "{}: id of {}: expected an integer from 0 to 2147483647, found {}", name,
+                    text::printable(text), text::printable(simdjson::minify(value)));
+}
+
+}  // namespace
+
+Result<Vocabulary> Vocabulary::parse(std::string_view json, const std::string& name) {
+  json = without_byte_order_mark(json);
+  MEG_RETURN_IF_ERROR(reject_empty_or_html(json, name, "a JSON object"));
+  simdjson::dom::parser parser;
+  simdjson::dom::element document;
+  if (const auto error = parser.parse(json.data(), json.size()).get(document)) {
+    return make_error(StatusCode::kCorruption,
+                      "{}: expected a JSON object, found no valid JSON: {}", name,
+                      simdjson::error_message(error));
+  }
+  simdjson::dom::object object;
+  if (document.get(object) != simdjson::SUCCESS) {
+    return make_error(StatusCode::kCorruption,
+                      "{}: expected a JSON object of token -> id, found {}", name,
+                      text::printable(json));
+  }
+  Vocabulary vocabulary;
+  const ObjectSize size = size_of(object);
+  vocabulary.texts_.reserve(size.key_bytes);  // so that the entries' views stay valid
+  vocabulary.entries_.reserve(size.fields);
+  vocabulary.slots_.assign(std::bit_ceil(2 * size.fields + 2), Slot{0, -1});
+  for (const auto field : object) {
+    const std::optional<int32_t> id = id_of(field.value);
+    if (!id) return not_an_id(name, field.key, field.value);
+    vocabulary.insert(field.key, *id);
+  }
+  if (vocabulary.entries_.empty()) {
+    return make_error(StatusCode::kCorruption,
+                      "{}: expected a JSON object of token -> id, found {{}}", name);
+  }
+  return vocabulary;
+}
+
+int32_t Vocabulary::find(std::string_view text) const {
+  return slots_[slot_of(text, hash_of(text))].entry;
+}
+
+void Vocabulary::insert(std::string_view text, int32_t id) {
+  const uint64_t hash = hash_of(text);
+  Slot& slot = slots_[slot_of(text, hash)];
+  if (slot.entry >= 0) {
+    entries_[static_cast<size_t>(slot.entry)].id = id;
+    return;
+  }
+  slot = {tag_of(hash), static_cast<int32_t>(entries_.size())};
+  const char* copy = texts_.data() + texts_.size();
+  texts_.insert(texts_.end(), text.begin(), text.end());
+  entries_.push_back({{copy, text.size()}, id});
+}
+
+/// Where text is, or else the free slot where it belongs.
+size_t Vocabulary::slot_of(std::string_view text, uint64_t hash) const {
+  const size_t mask = slots_.size() - 1;
+  const auto is_other = [&](const Slot& slot) {
+    return slot.tag != tag_of(hash) || entries_[static_cast<size_t>(slot.entry)].text != text;
+  };
+  size_t at = hash & mask;
+  while (slots_[at].entry >= 0 && is_other(slots_[at])) at = (at + 1) & mask;
+  return at;
+}
+
+}  // namespace meg::tokenizer

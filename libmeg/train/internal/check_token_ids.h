@@ -1,0 +1,14 @@
+#pragma once
+
+#include <cstdint>
+
+#include "libmeg/base/status.h"
+#include "libmeg/samples/gpt_datasets.h"
+
+namespace meg::train {
+
+/// Looks at the first samples of every split: kInvalidArgument, naming the dataset, where a token
+/// id has no row in a vocabulary of `padded_vocab_size`. Ids that come later are met by the model.
+Status check_token_ids(const samples::GptDatasets& datasets, int64_t padded_vocab_size);
+
+}  // namespace meg::train

@@ -1,0 +1,107 @@
+#include "libmeg/train/internal/run_report.h"
+
+#include <fmt/format.h>
+
+#include <ctime>
+#include <utility>
+
+namespace meg::train {
+namespace {
+
+constexpr int64_t kWorldSize = 1;
+
+}  // namespace
+
+Result<std::unique_ptr<RunReport>> RunReport::create(Options options,
+                                                     const model::GptConfig& config, Print print) {
+  std::unique_ptr<RunReport> report(new RunReport(std::move(options), config, std::move(print)));
+  if (const auto& folder = report->options_.tensorboard_dir) {
+    Result<logging::TensorboardWriter> writer = logging::TensorboardWriter::create(*folder, {});
+    if (writer.has_value()) {
+      report->tensorboard_.emplace(*std::move(writer));
+    } else if (writer.error().code() == StatusCode::kResourceExhausted) {
+      report->stop_drawing(writer.error());
+    } else {
+      return writer.error();
+    }
+  }
+  return report;
+}
+
+void RunReport::draw(const std::function<Status(logging::TensorboardWriter& writer)>& points) {
+  if (!tensorboard_.has_value()) return;
+  if (const Status status = points(*tensorboard_); !status.ok()) stop_drawing(status);
+}
+
+void RunReport::stop_drawing(const Status& status) {
+  print_(fmt::format("WARNING: {}: nothing more is written for TensorBoard", status.message()));
+  tensorboard_.reset();
+}
+
+void RunReport::times(std::initializer_list<std::string_view> names) {
+  const std::vector<logging::TimerTimes> parts = timers_.take(names);
+  for (const std::string& line : logging::timers_lines(options_.timers.log_option, parts, 1))
+    print_(line);
+}
+
+void RunReport::memory(int64_t iteration) {
+  if (std::exchange(memory_is_said_, true)) return;
+  if (options_.memory.has_value()) {
+    for (const std::string& line :
+         model::theoretical_memory_lines(*options_.memory, /*verbose=*/true)) {
+      print_(line);
+    }
+  }
+  const std::optional<logging::DeviceMemory> used = libtorch::device_memory(options_.timers.device);
+  print_(used.has_value() ? logging::memory_line(/*rank=*/0, iteration, *used)
+                          : logging::resident_memory_line(/*rank=*/0, iteration,
+                                                          libtorch::peak_resident_bytes()));
+}
+
+void RunReport::interval(const logging::IterationFigures& figures) {
+  const double elapsed = since_last_line_.seconds();
+  const auto iterations = static_cast<double>(log_.iterations());
+  since_last_line_ = Stopwatch();
+  const logging::Throughput rate = logging::throughput(
+      config_, figures.global_batch_size, elapsed / iterations, kWorldSize, options_.peak_tflops);
+  const std::optional<double> tflops =
+      options_.log_throughput ? std::optional(rate.tflops_per_device) : std::nullopt;
+  print_(log_.iteration_line(figures, elapsed, std::time(nullptr), tflops));
+  print_(logging::throughput_line(rate));
+  memory(figures.iteration);
+  const std::vector<logging::TimerTimes> parts =
+      timers_.take({"forward-backward", "batch-generator", "optimizer"});
+  for (const std::string& line :
+       logging::timers_lines(options_.timers.log_option, parts, iterations)) {
+    print_(line);
+  }
+  draw([&](logging::TensorboardWriter& writer) {
+    return logging::write_times(writer, options_.curves, figures.iteration, elapsed / iterations,
+                                tflops, parts, iterations);
+  });
+}
+
+void RunReport::step(const logging::IterationFigures& figures, const logging::Losses& losses,
+                     bool skipped) {
+  log_.add(losses, skipped);
+  draw([&](logging::TensorboardWriter& writer) {
+    return logging::write_iteration(writer, options_.curves, figures, losses, kWorldSize);
+  });
+  if (figures.iteration % options_.log_interval == 0) interval(figures);
+}
+
+void RunReport::evaluation(logging::Evaluation kind, int64_t iteration,
+                           int64_t consumed_train_samples, const logging::Losses& losses) {
+  for (const std::string& line : logging::validation_lines(kind, iteration, losses)) print_(line);
+  if (kind == logging::Evaluation::kFinalTest) return;
+  draw([&](logging::TensorboardWriter& writer) {
+    return logging::write_validation(writer, options_.curves, iteration, consumed_train_samples,
+                                     losses);
+  });
+}
+
+void RunReport::flush() {
+  draw([](logging::TensorboardWriter& writer) { return writer.flush(); });
+}
+
+}  // namespace meg::train

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "libmeg/base/result.h"
+#include "libmeg/nn/gpt_model.h"
+#include "libmeg/samples/batches/sample_loader.h"
+#include "libmeg/train/optimizer.h"
+
+namespace meg::train {
+
+/// Loss of one micro-batch over the tokens that the loss mask keeps.
+struct MicroBatchLoss {
+  double loss_sum = 0;  ///< Of token losses, fp32 rounded.
+  double tokens = 0;    ///< Kept ones.
+
+  double mean() const { return tokens > 0 ? loss_sum / tokens : 0.0; }
+};
+
+/// Gives micro-batches one after another; an error where there are none left.
+using NextMicroBatch = std::function<Result<const samples::MicroBatch*>()>;
+
+/// The loss of a step whose gradients are taken.
+enum class StepLoss : uint8_t {
+  kMeanOfMicroBatches,  ///< Of each micro-batch's mean over its tokens: Megatron's default.
+  kMeanOfTokens,        ///< Over all tokens of the step: --calculate-per-token-loss.
+};
+
+/// Forward and backward of `micro_batches` micro-batches; the optimizer then holds the gradients of
+/// their loss, multiplied by its loss scale.
+/// Mirrors Megatron-LM megatron/core/pipeline_parallel/schedules.py:
+/// forward_backward_no_pipelining, pretrain_gpt.py: loss_func, and
+/// megatron/core/distributed/finalize_model_grads.py.
+Result<std::vector<MicroBatchLoss>> forward_backward(
+    nn::GptModel& model, Optimizer& optimizer, const NextMicroBatch& next, int64_t micro_batches,
+    StepLoss step_loss = StepLoss::kMeanOfMicroBatches);
+
+/// Forward alone, without gradients and dropout.
+Result<std::vector<MicroBatchLoss>> forward_only(nn::GptModel& model, const NextMicroBatch& next,
+                                                 int64_t micro_batches);
+
+/// What Megatron prints of a step: from core 0.7 on the mean over all tokens, before it the mean of
+/// the micro-batches' means.
+double reported_loss(const std::vector<MicroBatchLoss>& losses, bool over_tokens);
+
+}  // namespace meg::train

@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+"""Holds the order of libmeg's components.
+
+A component (a folder of libmeg/) includes only itself and the components that ORDER names for it; nobody
+includes a file of another component's `internal` folder; the folders of checkpoint/ have an order of their
+own; no LibTorch or CUDA header is included above the LibTorch boundary; nothing in libmeg/ includes tools/
+or tests/; each file is in the namespace of its component. Prints each offence, exits 1 if there is any.
+"""
+
+import pathlib
+import re
+import sys
+
+# From the ground up: what each component may include besides itself.
+ORDER = {
+    "base": "",
+    "io": "base",
+    "text": "base",
+    "numpy": "base io text",
+    "megatron": "base text",
+    "model": "base text megatron",
+    "tokenizer": "base io text megatron",
+    "dataset": "base io text",
+    "preprocess": "base io text tokenizer dataset",
+    "samples": "base io text numpy megatron dataset",
+    "checkpoint": "base io text megatron model",
+    "schedule": "base text megatron model",
+    "logging": "base io megatron model",
+    "serving": "base io text tokenizer",
+    "kernels": "base",
+    # ---- the LibTorch boundary: LibTorch is known only below ----
+    "libtorch": "base kernels logging samples",
+    "parallel": "base text libtorch",
+    "nn": "base text megatron model checkpoint kernels libtorch parallel",
+    "train": "base io text megatron model samples checkpoint schedule logging kernels libtorch parallel nn",
+    "generation": "base text tokenizer serving kernels libtorch nn",
+    "evaluation": "base io text tokenizer libtorch nn",
+}
+BELOW_THE_BOUNDARY = {"libtorch", "parallel", "nn", "train", "generation", "evaluation"}
+# What preprocess may know of tokenizer: the interface, never how tokens are made.
+TOKENIZER_INTERFACE = {"tokenizer.h", "token_buffer.h", "encode_text.h"}
+# The folders of checkpoint: what each may include of its component besides itself.
+CHECKPOINT = {
+    "container": "",
+    "dialects": "container",
+    "transfer": "container",
+    "convert": "container dialects transfer",
+    "inspect": "container dialects",
+    "verify": "container dialects",
+    "training": "container dialects",
+}
+TORCH = re.compile(r"^(ATen|c10|torch|gloo|nccl)")
+CUDA = re.compile(r"^(cuda|cublas|cudnn)")
+INCLUDE = re.compile(r'^\s*#\s*include\s*(<[^>]+>|"[^"]+")')
+NAMESPACE = re.compile(r"^namespace (meg[\w:]*) \{", re.M)
+
+
+def offence(where, target):
+    """What is wrong with the file at `where` (its parts) including `target` (a path), or None."""
+    parts = target.split("/")
+    if where[0] != "libmeg":
+        if where[0] in ("tools", "examples") and parts[0] == "libmeg" and "internal" in parts:
+            return "internal headers are their component's own"
+        return None
+    component = where[1]
+    if parts[0] in ("tools", "tests"):
+        return f"the library may not include {parts[0]}/"
+    if TORCH.match(target) and component not in BELOW_THE_BOUNDARY:
+        return f"{component} stands above the LibTorch boundary"
+    if CUDA.match(target) and component not in BELOW_THE_BOUNDARY | {"kernels"}:
+        return f"{component} knows no CUDA"
+    if parts[0] != "libmeg":
+        return None
+    if parts[1] != component:
+        if parts[1] not in ORDER[component].split():
+            return f"{component} may not include {parts[1]}"
+        if "internal" in parts:
+            return "internal headers are their component's own"
+        if component == "preprocess" and parts[1] == "tokenizer" and parts[2] not in TOKENIZER_INTERFACE:
+            return f"preprocess sees only tokenizer's {', '.join(sorted(TOKENIZER_INTERFACE))}"
+    elif component == "checkpoint" and parts[2] not in (where[2], *CHECKPOINT[where[2]].split()):
+        return f"checkpoint/{where[2]} may not include checkpoint/{parts[2]}"
+    return None
+
+
+def wrong_namespace(component, text):
+    """A namespace of the text that is not its component's, or None."""
+    own = "meg" if component == "base" else f"meg::{component}"
+    for name in NAMESPACE.findall(text):
+        if name != own and not (component != "base" and name.startswith(own + "::")):
+            return f"expected namespace {own}, found {name}"
+    return None
+
+
+def check(root):
+    found = []
+    for folder in ("libmeg", "tools", "examples"):
+        for path in sorted((root / folder).rglob("*")):
+            if path.suffix not in (".h", ".cpp", ".cu", ".cuh"):
+                continue
+            where = path.relative_to(root)
+            text = path.read_text()
+            if folder == "libmeg":
+                if where.parts[1] not in ORDER:
+                    found.append(f"{where}: unknown component {where.parts[1]}")
+                    continue
+                problem = wrong_namespace(where.parts[1], text)
+                if problem:
+                    found.append(f"{where}: {problem}")
+            for number, line in enumerate(text.splitlines(), 1):
+                match = INCLUDE.match(line)
+                problem = match and offence(where.parts, match.group(1)[1:-1])
+                if problem:
+                    found.append(f"{where}:{number}: {problem}: {line.strip()}")
+    return found
+
+
+if __name__ == "__main__":
+    problems = check(pathlib.Path(__file__).resolve().parent.parent)
+    print("\n".join(problems) or "the components stand in order")
+    sys.exit(1 if problems else 0)
