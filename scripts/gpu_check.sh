@@ -35,7 +35,7 @@ programs=(bin/preprocess_data bin/pretrain_gpt bin/verify bin/evaluate_gpt bin/g
 # What of the sources the parts run or read.
 sources=(scripts/gpu_check.sh testdata/quickstart/english.jsonl testdata/tokenizer/{vocab.json,merges.txt}
   tests/bench/{kernel_gpu_peer,training_bench,lambada_bench,generation_bench}.py
-  tests/inference/{device_parity,hf_gpt2_to_megatron}.py tests/train/device_parity.py)
+  tests/generation/{device_parity,hf_gpt2_to_megatron}.py tests/train/device_parity.py)
 peer_scripts=(peer_train peer_megatron_core peer_lambada peer_generate peer_preprocess make_hf_gpt2)
 
 fail() { echo "error: $*" >&2; exit 1; }
@@ -177,7 +177,7 @@ training_parity() (
 inference_parity() (
   if [ "$device" = cuda ]; then need_gpu; fi
   need_shared bench/make_hf_gpt2.py data/lambada data/gpt2
-  TORCH_CUDNN_SDPA_DEPRIORITIZED=1 "$python" "$root/tests/inference/device_parity.py" "$build/bin" \
+  TORCH_CUDNN_SDPA_DEPRIORITIZED=1 "$python" "$root/tests/generation/device_parity.py" "$build/bin" \
     --shared "$shared" --device "$device" --python "$python"
 )
 

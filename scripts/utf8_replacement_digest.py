@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints the digest that tests/core/utf8_test.cpp expects: FNV-1a over what Python's
+"""Prints the digest that tests/text/utf8_test.cpp expects: FNV-1a over what Python's
 errors="replace" makes of every string of 1 to 4 of the bytes below, in lexical order by length."""
 import itertools
 

@@ -18,7 +18,7 @@
 #include "libmeg/kernels/optimizer/gradient_statistics.h"
 #include "libmeg/kernels/optimizer/multi_tensor_adam.h"
 #include "libmeg/kernels/softmax_cross_entropy.h"
-#include "tests/nn/float_array.h"
+#include "tests/kernels/float_array.h"
 
 namespace {
 

@@ -78,7 +78,7 @@ def main():
         layers, hidden, heads = given.shape
         make = [sys.executable, given.peer.parent / "make_hf_gpt2.py", folder / "hf", "--layers", layers, "--hidden", hidden, "--heads", heads]
         subprocess.run([str(part) for part in make], check=True, stdout=subprocess.DEVNULL)
-        subprocess.run([sys.executable, str(ROOT / "tests/inference/hf_gpt2_to_megatron.py"), str(folder / "hf"), str(folder / "megatron")], check=True)
+        subprocess.run([sys.executable, str(ROOT / "tests/generation/hf_gpt2_to_megatron.py"), str(folder / "hf"), str(folder / "megatron")], check=True)
         lines = given.data.read_text().splitlines(keepends=True)[:given.lines]
         data = folder / "lines.jsonl"
         data.write_text("".join(lines))

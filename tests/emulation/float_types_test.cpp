@@ -8,7 +8,7 @@
 #include <cstring>
 #include <vector>
 
-#include "tests/nn/float_array.h"
+#include "tests/kernels/float_array.h"
 
 // The 16-bit types of the emulation beside libmeg's own conversions.
 

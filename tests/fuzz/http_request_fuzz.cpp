@@ -8,7 +8,7 @@
 
 #include "libmeg/serving/http/internal/http_request.h"
 #include "tests/fuzz/fuzz_check.h"
-#include "tests/inference/server/sent_bytes.h"
+#include "tests/serving/sent_bytes.h"
 
 namespace {
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
-#include "tests/dataset/json_readers.h"
 #include "tests/fuzz/fuzz_check.h"
+#include "tests/text/json_readers.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;

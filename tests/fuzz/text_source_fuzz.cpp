@@ -13,8 +13,8 @@
 
 #include "libmeg/preprocess/sources/internal/text_source.h"
 #include "libmeg/text/line_ends.h"
-#include "tests/dataset/plain_lines.h"
 #include "tests/fuzz/fuzz_check.h"
+#include "tests/text/plain_lines.h"
 
 namespace {
 

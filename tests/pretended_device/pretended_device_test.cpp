@@ -12,7 +12,7 @@
 
 #include "libmeg/evaluation/scoring.h"
 #include "libmeg/generation/model_engine.h"
-#include "tests/inference/letter_tokenizer.h"
+#include "tests/generation/letter_tokenizer.h"
 #include "tests/pretended_device/budget.h"
 #include "tests/temp_folder.h"
 #include "tests/train/small_run.h"

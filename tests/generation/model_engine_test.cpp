@@ -1,0 +1,326 @@
+#include "libmeg/generation/model_engine.h"
+
+#include <c10/core/GradMode.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <map>
+#include <set>
+
+#include "libmeg/generation/generate.h"
+#include "libmeg/generation/internal/cached_model.h"
+#include "libmeg/generation/internal/sampling.h"
+#include "tests/generation/letter_tokenizer.h"
+#include "tests/nn/small_model.h"
+
+namespace meg::generation {
+namespace {
+
+using test::LetterTokenizer;
+using ::testing::HasSubstr;
+
+/// Positions for some tokens; three rows of the vocabulary pad it.
+model::GptConfig roomy(model::GptConfig config) {
+  config.max_position_embeddings = config.seq_length = 40;
+  return config;
+}
+
+constexpr int64_t kTokens = 21;
+
+struct Served {
+  explicit Served(const model::GptConfig& config = roomy(test::small_config()),
+                  EngineOptions options = {})
+      : model(test::small_model(config)) {
+    model.set_training(false);
+    auto made = create_generation_engine(model, tokenizer, options);
+    EXPECT_TRUE(made.has_value()) << made.status().message();
+    engine = std::move(*made);
+  }
+
+  serving::GeneratedText text(const serving::GenerationRequest& request) {
+    auto texts = generate(*engine, {request});
+    EXPECT_TRUE(texts.has_value()) << texts.status().message();
+    return std::move(texts->front());
+  }
+
+  /// Log probabilities over the true vocabulary behind each token, without a cache.
+  at::Tensor scores(const std::vector<int32_t>& tokens) {
+    const c10::NoGradGuard without_gradients;
+    const at::Tensor ids = at::tensor(at::ArrayRef<int32_t>(tokens)).to(at::kLong).unsqueeze(0);
+    return at::log_softmax((*model.logits({.tokens = ids}))[0].narrow(1, 0, kTokens), 1);
+  }
+
+  nn::GptModel model;
+  LetterTokenizer tokenizer = LetterTokenizer::numbers(kTokens);
+  std::unique_ptr<serving::GenerationEngine> engine;
+};
+
+std::vector<serving::GenerationRequest> greedy_requests() {
+  std::vector<serving::GenerationRequest> requests;
+  for (int32_t i = 0; i < 7; ++i) {
+    serving::GenerationRequest request;
+    for (int32_t j = 0; j <= i; ++j) request.prompt.push_back((5 * i + 3 * j) % 20);
+    request.tokens_to_generate = 20 - 2 * i;
+    request.sampling.top_k = 1;
+    request.stop.on_eod = false;
+    requests.push_back(request);
+  }
+  return requests;
+}
+
+TEST(CachedModelTest, FindsTheMostLikelyTokensOfItsLogits) {
+  nn::GptModel model = test::small_model(test::small_config());
+  const c10::NoGradGuard without_gradients;
+  at::Tensor embeddings = model.parameters()[0].tensor;
+  ASSERT_EQ(embeddings.size(0), model.config().padded_vocab_size);
+  embeddings[9].copy_(embeddings[4]);  // always as likely
+  embeddings[kTokens].mul_(100);       // pads the vocabulary
+  auto cached = CachedModel::create(model, kTokens, /*slots=*/1, /*capacity=*/1);
+  ASSERT_TRUE(cached.has_value()) << cached.status().message();
+  at::Tensor hidden = at::randn({200, model.config().hidden_size});
+  hidden[7] = std::numeric_limits<float>::quiet_NaN();
+  const auto tokens = cached->most_likely(hidden);
+  const auto rows = cached->logits(hidden);
+  ASSERT_TRUE(tokens.has_value() && rows.has_value());
+  for (int64_t i = 0; i < rows->size(); ++i) {
+    EXPECT_EQ((*tokens)[static_cast<size_t>(i)], i == 7 ? -1 : most_likely((*rows)[i])) << i;
+  }
+  EXPECT_THAT(*tokens, ::testing::Contains(4));
+}
+
+TEST(ModelEngineTest, GreedyTokensAreTheMostLikelyOfWholeForwardPasses) {
+  for (const model::GptConfig& config : {test::small_config(), test::small_llama_config()}) {
+    Served served(roomy(config), {.max_slots = 3});
+    const auto texts = generate(*served.engine, greedy_requests());
+    ASSERT_TRUE(texts.has_value()) << texts.status().message();
+    for (size_t i = 0; i < texts->size(); ++i) {
+      const serving::GenerationRequest request = greedy_requests()[i];
+      std::vector<int32_t> wanted = request.prompt;
+      for (int64_t made = 0; made < request.tokens_to_generate; ++made) {
+        wanted.push_back(served.scores(wanted)[-1].argmax().item<int32_t>());
+      }
+      EXPECT_EQ((*texts)[i].tokens, wanted);
+      EXPECT_EQ((*texts)[i].prompt_size, request.prompt.size());
+    }
+  }
+}
+
+TEST(ModelEngineTest, ATextDoesNotDependOnWhatIsBesideIt) {
+  std::vector<serving::GenerationRequest> requests = greedy_requests();
+  for (size_t i = 0; i < requests.size(); ++i) {
+    requests[i].sampling = {.temperature = 1.3, .seed = i};
+    requests[i].logprobs = true;
+  }
+  Served alone(roomy(test::small_llama_config()), {.max_slots = 1});
+  Served together(roomy(test::small_llama_config()), {.max_slots = 7});
+  const auto texts = generate(*together.engine, requests);
+  ASSERT_TRUE(texts.has_value()) << texts.status().message();
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const serving::GeneratedText text = alone.text(requests[i]);
+    EXPECT_EQ((*texts)[i].tokens, text.tokens);
+    EXPECT_THAT((*texts)[i].logprobs,
+                ::testing::Pointwise(::testing::FloatNear(1e-5f), text.logprobs));
+  }
+}
+
+TEST(ModelEngineTest, TextsComeAndGoBetweenSteps) {
+  Served served(roomy(test::small_config()), {.max_slots = 2});
+  const std::vector<serving::GenerationRequest> requests = greedy_requests();
+  serving::GenerationEngine& engine = *served.engine;
+  const int64_t first = *engine.add(requests[0]);
+  ASSERT_EQ(engine.step()->size(), 1U);
+  const int64_t second = *engine.add(requests[1]);
+  EXPECT_FALSE(engine.has_room(requests[2]));
+  EXPECT_EQ(engine.add(requests[2]).status().code(), StatusCode::kResourceExhausted);
+  ASSERT_EQ(engine.step()->size(), 2U);
+  engine.cancel(first);
+  EXPECT_EQ(engine.active(), 1);
+  const int64_t third = *engine.add(requests[2]);
+  std::map<int64_t, serving::GeneratedText> texts;
+  while (engine.active() > 0) {
+    const auto events = engine.step();
+    ASSERT_TRUE(events.has_value());
+    for (const serving::GenerationEvent& event : *events) {
+      ASSERT_TRUE(event.token.has_value());
+      if (event.finished) texts[event.request] = **event.finished;
+    }
+  }
+  EXPECT_EQ(texts.size(), 2U);
+  EXPECT_EQ(texts[second].tokens, served.text(requests[1]).tokens);
+  EXPECT_EQ(texts[third].tokens, served.text(requests[2]).tokens);
+  engine.cancel(1000);
+  EXPECT_TRUE(engine.step()->empty());
+}
+
+TEST(ModelEngineTest, LogProbabilitiesAreThoseOfTheWholeForwardPass) {
+  Served served;
+  serving::GenerationRequest request{.prompt = {3, 1, 4, 1, 5}, .tokens_to_generate = 9};
+  request.stop.on_eod = false;
+  request.logprobs = true;
+  for (const int64_t count : {9, 0}) {
+    request.tokens_to_generate = count;
+    const serving::GeneratedText text = served.text(request);
+    EXPECT_EQ(static_cast<int64_t>(text.tokens.size()), 5 + count);
+    ASSERT_EQ(text.logprobs.size(), text.tokens.size() - 1);
+    const at::Tensor scores = served.scores(text.tokens);
+    for (size_t i = 0; i < text.logprobs.size(); ++i) {
+      EXPECT_NEAR(text.logprobs[i],
+                  scores[static_cast<int64_t>(i)][text.tokens[i + 1]].item<float>(), 1e-5);
+    }
+  }
+}
+
+TEST(ModelEngineTest, TokensThatPadTheVocabularyAreNeverDrawn) {
+  Served served;
+  {
+    const c10::NoGradGuard without_gradients;
+    // Padding rows that would win each time: far along every direction.
+    for (const nn::GptParameter& parameter : served.model.parameters()) {
+      if (parameter.name != "embedding.word_embeddings.weight") continue;
+      for (int64_t row = kTokens; row < 24; ++row) {
+        parameter.tensor[row].copy_(parameter.tensor[row - kTokens] * 50);
+      }
+    }
+  }
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    for (const int64_t top_k : {0, 1, 5}) {
+      serving::GenerationRequest request{.prompt = {1}, .tokens_to_generate = 30};
+      request.sampling = {.temperature = 3, .top_k = top_k, .seed = seed};
+      for (const int32_t token : served.text(request).tokens) EXPECT_LT(token, kTokens);
+    }
+  }
+}
+
+TEST(ModelEngineTest, AnEndOfDocumentEndsAText) {
+  Served served;
+  const auto ended = [&](bool on_eod) {
+    serving::GenerationRequest request{.prompt = {1}, .tokens_to_generate = 39};
+    request.sampling = {.temperature = 20, .seed = 3};
+    request.stop.on_eod = on_eod;
+    return served.text(request).tokens;
+  };
+  const std::vector<int32_t> whole = ended(false);
+  const auto eod = std::find(whole.begin(), whole.end(), kTokens - 1);
+  ASSERT_NE(eod, whole.end()) << "this seed draws one";
+  EXPECT_EQ(ended(true), std::vector<int32_t>(whole.begin(), eod + 1));
+}
+
+TEST(ModelEngineTest, NoRunOfTokensComesTwice) {
+  Served served;
+  serving::GenerationRequest request{.prompt = {1, 2}, .tokens_to_generate = 38};
+  request.sampling.top_k = 1;
+  request.stop.on_eod = false;
+  const auto pairs = [&](const std::vector<int32_t>& tokens) {
+    std::multiset<std::pair<int32_t, int32_t>> found;
+    for (size_t i = 1; i < tokens.size(); ++i) found.emplace(tokens[i - 1], tokens[i]);
+    return found;
+  };
+  const auto has_double = [&](const std::vector<int32_t>& tokens) {
+    const auto all = pairs(tokens);
+    return std::ranges::any_of(all, [&](const auto& pair) { return all.count(pair) > 1; });
+  };
+  EXPECT_TRUE(has_double(served.text(request).tokens)) << "a greedy text goes in circles";
+  request.no_repeat_ngram_size = 2;
+  EXPECT_FALSE(has_double(served.text(request).tokens));
+  // With single tokens none is left in the end: then all may come.
+  request.no_repeat_ngram_size = 1;
+  EXPECT_EQ(served.text(request).tokens.size(), 40U);
+}
+
+TEST(ModelEngineTest, NoTokenIsMadeWhereNoneIsAskedFor) {
+  Served served;
+  ASSERT_TRUE(served.engine->add({.prompt = {1, 2}, .tokens_to_generate = 0}).has_value());
+  const auto events = served.engine->step();
+  ASSERT_TRUE(events.has_value());
+  ASSERT_EQ(events->size(), 1U);
+  EXPECT_FALSE(events->front().token.has_value());
+  ASSERT_TRUE(events->front().finished.has_value());
+  EXPECT_EQ((*events->front().finished)->tokens, (std::vector<int32_t>{1, 2}));
+  EXPECT_EQ(served.engine->active(), 0);
+}
+
+TEST(ModelEngineTest, TokensThatAreHeldAtOnceAreBounded) {
+  Served served(roomy(test::small_config()), {.max_slots = 4, .max_tokens = 30});
+  const serving::GenerationRequest ten{.prompt = {1, 2}, .tokens_to_generate = 8};
+  ASSERT_TRUE(served.engine->add(ten).has_value());
+  ASSERT_TRUE(served.engine->add(ten).has_value());
+  ASSERT_TRUE(served.engine->add(ten).has_value());
+  EXPECT_FALSE(served.engine->has_room(ten));
+  served.engine->cancel(1);
+  EXPECT_TRUE(served.engine->has_room(ten));
+  EXPECT_THAT(served.engine->check({.prompt = {1}, .tokens_to_generate = 30}).message(),
+              HasSubstr("at most 30"));
+}
+
+TEST(ModelEngineTest, WrongRequestsAreErrorsOfCheck) {
+  Served served;
+  const auto error_of = [&](std::vector<int32_t> prompt, int64_t count, int64_t ngram = 0) {
+    const Status status = served.engine->check(
+        {.prompt = prompt, .tokens_to_generate = count, .no_repeat_ngram_size = ngram});
+    EXPECT_FALSE(status.ok());
+    EXPECT_EQ(
+        served.engine
+            ->add({.prompt = prompt, .tokens_to_generate = count, .no_repeat_ngram_size = ngram})
+            .status()
+            .message(),
+        status.message());
+    return status.message();
+  };
+  EXPECT_THAT(error_of({}, 1), HasSubstr("prompt: expected at least one token"));
+  EXPECT_THAT(error_of({1, 21}, 1), HasSubstr("expected ids from 0 to 20, found 21 at 1"));
+  EXPECT_THAT(error_of({-1}, 1), HasSubstr("found -1 at 0"));
+  EXPECT_THAT(error_of({1}, -1), HasSubstr("tokens_to_generate"));
+  EXPECT_THAT(error_of({1}, 40), HasSubstr("at most 40"));
+  EXPECT_THAT(error_of({1}, std::numeric_limits<int64_t>::max()), HasSubstr("at most 40"));
+  EXPECT_THAT(error_of(std::vector<int32_t>(41, 1), 0), HasSubstr("at most 40"));
+  EXPECT_THAT(error_of({1}, 1, -2), HasSubstr("no_repeat_ngram_size"));
+  const auto texts = generate(*served.engine, {{.prompt = {1}}, {.prompt = {77}}});
+  EXPECT_THAT(texts.status().message(), HasSubstr("text 0: tokens")) << "64 tokens do not fit";
+}
+
+TEST(ModelEngineTest, ATokenizerThatIsTooLargeForTheModelIsAnError) {
+  nn::GptModel model = test::small_model(test::small_config());
+  const LetterTokenizer tokenizer = LetterTokenizer::numbers(25);
+  EXPECT_THAT(create_generation_engine(model, tokenizer, {}).status().message(),
+              HasSubstr("at most the model's 24 tokens, found 25"));
+  const LetterTokenizer fits = LetterTokenizer::numbers(24);
+  EXPECT_EQ(create_generation_engine(model, fits, {.max_slots = 0}).status().code(),
+            StatusCode::kInvalidArgument);
+}
+
+TEST(ModelEngineTest, AModelWhoseLogitsAreNoNumbersIsAnError) {
+  Served served;
+  {
+    const c10::NoGradGuard without_gradients;
+    at::Tensor(served.model.parameters().back().tensor)
+        .fill_(std::numeric_limits<float>::quiet_NaN());
+  }
+  for (const double top_p : {0.0, 0.9}) {
+    serving::GenerationRequest request{.prompt = {1}, .tokens_to_generate = 2};
+    request.sampling.top_p = top_p;
+    EXPECT_THAT(generate(*served.engine, {request}).status().message(), HasSubstr("not numbers"));
+  }
+}
+
+TEST(GenerateTest, ProgressCountsAndCanEndTheWork) {
+  Served served(roomy(test::small_config()), {.max_slots = 3});
+  GenerationProgress last;
+  int64_t tokens = 0;
+  for (const serving::GenerationRequest& request : greedy_requests())
+    tokens += request.tokens_to_generate;
+  ASSERT_TRUE(generate(*served.engine, greedy_requests(), [&](const GenerationProgress& now) {
+                last = now;
+                return true;
+              }).has_value());
+  EXPECT_EQ(last.finished, 7);
+  EXPECT_EQ(last.texts, 7);
+  EXPECT_EQ(last.tokens, tokens);
+  const auto cancelled =
+      generate(*served.engine, greedy_requests(), [](const GenerationProgress&) { return false; });
+  EXPECT_EQ(cancelled.status().code(), StatusCode::kCancelled);
+  EXPECT_EQ(served.engine->active(), 0);
+}
+
+}  // namespace
+}  // namespace meg::generation

@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+"""run_text_generation_server with a model: what it serves is what `generate` makes offline.
+
+run_text_generation_server_test.py SERVER GENERATE
+"""
+
+import concurrent.futures
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from server_process import ROOT, ServerProcess
+
+SERVER, GENERATE = (os.path.abspath(path) for path in sys.argv[1:3])
+SHARED = pathlib.Path(os.environ.get("MEG_SHARED") or ROOT.parent / "shared")
+MAKE_MODEL = SHARED / "bench" / "make_hf_gpt2.py"
+GPT2 = ["--vocab-file", str(SHARED / "data/gpt2/vocab.json"),
+        "--merge-file", str(SHARED / "data/gpt2/merges.txt")]
+ENVIRONMENT = dict(os.environ, OMP_NUM_THREADS="1")
+SHAPE = "--hidden-size 64 --num-attention-heads 4 --max-position-embeddings 128".split()
+TEXTS = ["Hello", "The quick brown fox jumps over the lazy dog", "In 1492", "Naïve café, 東京 and 🙂",
+         "One two three four five six seven eight nine ten " * 3]
+
+
+def python(script, *arguments):
+    subprocess.run([sys.executable, script, *map(str, arguments)], check=True, env=ENVIRONMENT,
+                   stdout=subprocess.DEVNULL)
+
+
+class RunServerTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.held = tempfile.TemporaryDirectory()
+        cls.folder = pathlib.Path(cls.held.name)
+        python(MAKE_MODEL, cls.folder / "hf", "--layers", "3", "--hidden", "64", "--heads", "4",
+               "--positions", "128", "--std", "0.5")
+        python(ROOT / "tests/generation/hf_gpt2_to_megatron.py", cls.folder / "hf",
+               cls.folder / "checkpoint")
+        cls.model = ["--load", str(cls.folder / "checkpoint"), "--device", "cpu"]
+        cls.server = ServerProcess(SERVER, *cls.model, "--max-batch-size", 8, vocabulary=GPT2,
+                                   environment=ENVIRONMENT)
+
+    @classmethod
+    def tearDownClass(cls):
+        code = cls.server.stop()
+        cls.held.cleanup()
+        assert code == 0, cls.server.log_text()
+
+    def ask(self, body, expected=200):
+        status, answer = self.server.ask(body)
+        self.assertEqual(status, expected, answer)
+        return answer
+
+    def offline(self, *flags):
+        """The ids of `generate` for TEXTS."""
+        prompts = self.folder / "prompts.jsonl"
+        prompts.write_text("".join(json.dumps({"text": text}) + "\n" for text in TEXTS))
+        done = subprocess.run([GENERATE, *self.model, *GPT2, "--prompts", str(prompts), *flags],
+                              env=ENVIRONMENT, capture_output=True, text=True, check=True)
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    def test_the_tutorials_request_gets_the_tutorials_form(self):
+        done = subprocess.run(
+            ["curl", "-sS", "--fail", f"http://localhost:{self.server.port}/api", "-X", "PUT", "-H",
+             "Content-Type: application/json; charset=UTF-8", "-d",
+             '{"prompts":["Hello world"], "tokens_to_generate":1}'], capture_output=True, check=True)
+        answer = json.loads(done.stdout)
+        self.assertEqual(answer["segments"][0][:2], ["Hello", " world"])
+        self.assertEqual(len(answer["segments"][0]), 3)
+        self.assertEqual(done.stdout.decode(),
+                         json.dumps(answer, sort_keys=True, separators=(",", ":")) + "\n")
+
+    def test_greedy_texts_and_log_probabilities_are_those_made_offline(self):
+        wanted = self.offline("--tokens-to-generate", "20", "--greedy", "--logprobs")
+        answer = self.ask({"prompts": TEXTS, "tokens_to_generate": 20, "top_k": 1, "logprobs": True})
+        for text, line, found, logprobs in zip(TEXTS, wanted, answer["text"], answer["logprobs"]):
+            self.assertEqual(found, text + line["text"])
+            self.assertEqual(logprobs, line["logprobs"])
+
+    def test_samples_of_a_seed_are_those_made_offline(self):
+        wanted = self.offline("--tokens-to-generate", "20", "--top_p", "0.9", "--seed", "7")
+        answer = self.ask({"prompts": TEXTS, "tokens_to_generate": 20, "top_p": 0.9,
+                           "random_seed": 7})
+        self.assertEqual(answer["text"], [text + line["text"] for text, line in zip(TEXTS, wanted)])
+
+    def test_64_clients_get_what_each_gets_alone(self):
+        requests = []
+        for number in range(64):
+            request = {"prompts": [TEXTS[number % 4]] * (1 + number % 3), "logprobs": True,
+                       "tokens_to_generate": number % 30, "random_seed": number}
+            if number % 2:
+                request["top_k"] = 1 + number % 5
+            requests.append(request)
+        alone = [self.ask(request) for request in requests]
+        with concurrent.futures.ThreadPoolExecutor(64) as pool:
+            self.assertEqual(list(pool.map(self.ask, requests)), alone)
+
+    def test_beams_come_with_falling_scores(self):
+        answer = self.ask({"prompts": ["Hello"], "tokens_to_generate": 5, "beam_width": 4})
+        self.assertEqual(answer["scores"], sorted(answer["scores"], reverse=True))
+        self.assertEqual(len(set(answer["text"])), 4)
+
+    def test_a_beam_search_beyond_its_memory_is_refused(self):
+        wide = {"prompts": ["Hello"], "tokens_to_generate": 100, "beam_width": 128}
+        self.assertIn("at most 1024 tokens in all texts of a beam search, found 128 texts of 1 and 100",
+                      self.ask(wide, 400)["message"])
+        self.assertEqual(len(self.ask(dict(wide, tokens_to_generate=5))["text"]), 128)
+
+    def test_a_prompt_beyond_the_positions_is_refused(self):
+        self.assertIn("128", self.ask({"prompts": ["word " * 100], "tokens_to_generate": 50},
+                                      400)["message"])
+
+    def test_health_names_the_checkpoint(self):
+        self.assertIn("checkpoint", self.server.health()[1]["model"])
+
+    def test_several_ranks_are_refused_by_name(self):
+        for launch in ({"WORLD_SIZE": "2", "RANK": "0"}, {"WORLD_SIZE": "2"},
+                       {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "0",
+                        "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}):
+            done = subprocess.run([SERVER, *self.model, *GPT2, "--port", "0"],
+                                  env=dict(ENVIRONMENT, **launch, MASTER_ADDR="127.0.0.1"),
+                                  capture_output=True, text=True, timeout=120)
+            self.assertEqual((done.returncode, done.stdout), (1, ""), done.stderr)
+            self.assertRegex(done.stderr, "^error: a model on several ranks is not supported yet")
+
+    def test_what_does_not_fit_is_an_error_at_the_start(self):
+        for vocabulary, words in ((GPT2 + SHAPE + ["--num-layers", "5"], "num_layers"),
+                                  (GPT2 + ["--host", "no.such.host.invalid"], "cannot listen on")):
+            done = subprocess.run([SERVER, *self.model, *vocabulary, "--port", "0"],
+                                  env=ENVIRONMENT, capture_output=True, text=True, timeout=120)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertRegex(done.stderr.splitlines()[-1], "^error: .*" + words)
+
+
+if __name__ == "__main__":
+    try:
+        import safetensors  # noqa: F401
+        import torch  # noqa: F401
+    except ImportError as error:
+        print(f"skipped: {error}")
+        sys.exit(77)
+    for needed in (MAKE_MODEL, pathlib.Path(GPT2[1])):
+        if not needed.exists():
+            print(f"skipped: not found: {needed}")
+            sys.exit(77)
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]])

@@ -1,0 +1,43 @@
+// run_text_generation_server without a model: the same server, with a stand-in for the engine.
+
+#include <optional>
+#include <utility>
+
+#include "libmeg/tokenizer/open_tokenizer.h"
+#include "tests/serving/stand_in_engine.h"
+#include "tools/common/report.h"
+#include "tools/common/text_server.h"
+
+namespace meg::test {
+namespace {
+
+int main(int argc, const char* const* argv) {
+  tools::Flags flags("stand_in_server", "serves texts that no model wrote.");
+  tokenizer::TokenizerOptions files;
+  files.tokenizer_type = "GPT2BPETokenizer";
+  StandInOptions engine;
+  tools::TextServerFlags server;
+  flags.value("--vocab-file", &files.vocab_file, "FILE", "GPT-2's vocab.json").required();
+  flags.value("--merge-file", &files.merge_file, "FILE", "GPT-2's merges.txt").required();
+  flags.value("--max-position-embeddings", &engine.max_positions, "N", "positions");
+  flags.value("--slots", &engine.slots, "N", "texts at a time");
+  flags.value("--step-microseconds", &engine.step_microseconds, "N", "what a step takes");
+  flags.value("--failing-step", &engine.failing_step, "N", "the step that is an error");
+  tools::declare_text_server_flags(flags, server);
+  if (const std::optional<int> code = flags.parse(argc, argv)) return *code;
+  const auto tokenizer = tokenizer::open_tokenizer(files);
+  if (!tokenizer.has_value()) return tools::fail(tokenizer.error());
+  engine.vocab_size = (*tokenizer)->vocab_size();
+  engine.eod = (*tokenizer)->eod().value_or(-1);
+  tools::ServedModel model;
+  model.name = "stand-in";
+  model.tokenizer = tokenizer->get();
+  model.engine = std::make_unique<StandInEngine>(engine);
+  const Status status = tools::serve_texts(server, std::move(model), 1234);
+  return status.ok() ? 0 : tools::fail(status);
+}
+
+}  // namespace
+}  // namespace meg::test
+
+int main(int argc, char** argv) { return meg::test::main(argc, argv); }
