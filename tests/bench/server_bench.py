@@ -25,7 +25,7 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests" / "inference" / "server"))
+sys.path.insert(0, str(ROOT / "tests" / "serving"))
 from server_process import ServerProcess  # noqa: E402
 
 WORDS = "time people way water words day part sound work place years live back give most very".split()
