@@ -17,7 +17,7 @@ namespace {
 using nlohmann::ordered_json;
 
 /// A picture has room for no more.
-constexpr size_t kMostLayers = 10'000;
+constexpr size_t kMaxLayers = 10'000;
 
 std::string text_of(const ordered_json& value) {
   if (value.is_null()) return "–";
@@ -179,7 +179,7 @@ std::string layer_norms(const ordered_json& answer) {
     note_once(kinds, kind);
     LayerValues& values = norms[{module, kind}];
     const auto layer = tensor["layer"].get<size_t>();
-    if (layer >= kMostLayers) continue;
+    if (layer >= kMaxLayers) continue;
     if (values.size() <= layer) values.resize(layer + 1);
     if (!tensor["norm"].is_null()) values[layer] = tensor["norm"].get<double>();
   }

@@ -13,8 +13,8 @@
 namespace meg::tools {
 namespace {
 
-constexpr int64_t kMostRanks = 1 << 16;
-constexpr int64_t kMostRows = int64_t{1} << 31;
+constexpr int64_t kMaxRanks = 1 << 16;
+constexpr int64_t kMaxRows = int64_t{1} << 31;
 
 void declare_target(Flags& flags, CheckpointUtilArguments& arguments) {
   flags.group("Target");
@@ -23,15 +23,15 @@ void declare_target(Flags& flags, CheckpointUtilArguments& arguments) {
   flags
       .value("--target-tensor-parallel-size", &arguments.target_tensor_size, "N",
              "tensor-parallel size (default: the source's)")
-      .range(1, kMostRanks);
+      .range(1, kMaxRanks);
   flags
       .value("--target-pipeline-parallel-size", &arguments.target_pipeline_size, "N",
              "pipeline-parallel size (default: the source's)")
-      .range(1, kMostRanks);
+      .range(1, kMaxRanks);
   flags
       .value("--target-virtual-pipeline-parallel-size", &arguments.target_virtual_size, "N",
              "virtual pipeline stages per stage (model0, model1, ...); 1: none")
-      .range(1, kMostRanks);
+      .range(1, kMaxRanks);
   flags.value("--target-expert-parallel-size", &arguments.target_expert_size, "N",
               "expert-parallel size; only 1 is supported yet");
   flags.value("--target-expert-tensor-parallel-size", &arguments.target_expert_tensor_size, "N",
@@ -39,7 +39,7 @@ void declare_target(Flags& flags, CheckpointUtilArguments& arguments) {
   flags
       .value("--true-vocab-size", &arguments.true_vocab_size, "N",
              "size of the unpadded vocabulary; its padding is redone for the target")
-      .range(1, kMostRows);
+      .range(1, kMaxRows);
   flags.value("--vocab-file", &arguments.vocab_file, "FILE",
               "vocab.json whose size to take as --true-vocab-size");
   flags
@@ -148,7 +148,7 @@ std::optional<int> parse_checkpoint_util(int argc, const char* const* argv,
       .required();
   flags
       .value("--iteration", &arguments->iteration, "N", "read iteration N instead of the tracker's")
-      .range(0, kMostRows);
+      .range(0, kMaxRows);
   flags.value("--model-type", &arguments->model_type, "TYPE", "kind of model")
       .choices({"GPT", "BERT", "T5"});
   flags.value("--loader", &arguments->loader, "NAME",

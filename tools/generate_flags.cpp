@@ -8,9 +8,9 @@ namespace meg::tools {
 namespace {
 
 constexpr int kUsageError = 2;
-constexpr int64_t kMostBeams = 1024;
+constexpr int64_t kMaxBeams = 1024;
 constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
-constexpr double kMostReal = std::numeric_limits<double>::max();
+constexpr double kMaxReal = std::numeric_limits<double>::max();
 
 void declare_texts(Flags& flags, GenerateFlags& generate) {
   flags.group("Prompts and lengths");
@@ -42,7 +42,7 @@ void declare_texts(Flags& flags, GenerateFlags& generate) {
   flags.toggle("--greedy", &generate.greedy,
                "always take the most likely token, same as --top_k 1");
   flags.value("--temperature", &generate.sampling.temperature, "T", "divide the logits by T")
-      .real_range(std::numeric_limits<double>::min(), kMostReal);
+      .real_range(std::numeric_limits<double>::min(), kMaxReal);
   flags
       .value("--top_k", &generate.sampling.top_k, "K",
              "sample from the K most likely tokens; 0: from all")
@@ -69,11 +69,11 @@ void declare_texts(Flags& flags, GenerateFlags& generate) {
   flags
       .value("--beam-width", &generate.beam_width, "N",
              "search for the N most likely texts instead of sampling one")
-      .range(1, kMostBeams);
+      .range(1, kMaxBeams);
   flags
       .value("--length-penalty", &generate.length_penalty, "X",
              "exponent of the length by which a text's log probability is divided")
-      .real_range(-serving::kMostLengthPenalty, serving::kMostLengthPenalty);
+      .real_range(-serving::kMaxLengthPenalty, serving::kMaxLengthPenalty);
   flags.group("Output");
   flags.value("--output", &generate.output, "FILE",
               "file to write the JSON lines to (default: standard output)");

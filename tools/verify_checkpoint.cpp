@@ -21,7 +21,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr int64_t kMostWorkers = 1024;
+constexpr int64_t kMaxWorkers = 1024;
 
 void print_text(const checkpoint::CheckpointReport& report) {
   for (const std::string& note_text : report.notes) note(note_text);
@@ -104,7 +104,7 @@ int verify_checkpoint_main(int argc, const char* const* argv) {
   checkpoint_flags.declare(flags);
   flags.group("Running");
   flags.toggle("--json", &json, "print one JSON object");
-  flags.value("--workers", &workers, "N", "threads that read tensors").range(1, kMostWorkers);
+  flags.value("--workers", &workers, "N", "threads that read tensors").range(1, kMaxWorkers);
   if (const std::optional<int> code = flags.parse(argc, argv)) return *code;
 
   Result<checkpoint::OpenCheckpointOptions> open = checkpoint_flags.options();

@@ -20,7 +20,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr int64_t kMostWorkers = 1024;
+constexpr int64_t kMaxWorkers = 1024;
 
 void print_text(const dataset::VerifyReport& report) {
   if (report.ok()) {
@@ -100,7 +100,7 @@ int verify_dataset_main(int argc, const char* const* argv) {
       .range(0, int64_t{1} << 32);
   flags.group("Running");
   flags.toggle("--json", &json, "print one JSON object");
-  flags.value("--workers", &workers, "N", "threads that read .bin").range(1, kMostWorkers);
+  flags.value("--workers", &workers, "N", "threads that read .bin").range(1, kMaxWorkers);
   if (const std::optional<int> code = flags.parse(argc, argv)) return *code;
 
   ProgressBar bar(0);

@@ -20,7 +20,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr int64_t kMostWorkers = 1024;
+constexpr int64_t kMaxWorkers = 1024;
 
 /// "A: gpt/iter_0005000 (TP 2, PP 2, legacy)"
 std::string layout_text(std::string_view side, const checkpoint::MegatronCheckpoint& checkpoint) {
@@ -145,7 +145,7 @@ int verify_diff_main(int argc, const char* const* argv) {
   checkpoint_flags.declare(flags);
   flags.group("Running");
   flags.toggle("--json", &json, "print one JSON object");
-  flags.value("--workers", &workers, "N", "threads that read tensors").range(1, kMostWorkers);
+  flags.value("--workers", &workers, "N", "threads that read tensors").range(1, kMaxWorkers);
   if (const std::optional<int> code = flags.parse(argc, argv)) return *code;
 
   Result<checkpoint::OpenCheckpointOptions> open_options = checkpoint_flags.options();

@@ -21,7 +21,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr int64_t kMostWorkers = 1024;
+constexpr int64_t kMaxWorkers = 1024;
 
 struct Arguments {
   std::string path;
@@ -155,7 +155,7 @@ int verify_manifest_main(int argc, const char* const* argv) {
   checkpoint_flags.declare(flags);
   flags.group("Running");
   flags.toggle("--json", &arguments.json, "print one JSON object");
-  flags.value("--workers", &workers, "N", "threads that read tensors").range(1, kMostWorkers);
+  flags.value("--workers", &workers, "N", "threads that read tensors").range(1, kMaxWorkers);
   if (const std::optional<int> code = flags.parse(argc, argv)) return *code;
 
   Result<checkpoint::OpenCheckpointOptions> open_options = checkpoint_flags.options();

@@ -12,7 +12,7 @@
 namespace meg {
 
 /// A fixed number of threads that run submitted tasks in the order of submission. What a task
-/// throws (std::bad_alloc) goes on in wait().
+/// throws (std::bad_alloc) is rethrown by wait().
 class ThreadPool {
  public:
   /// threads: at least 1. Where the system refuses some, the others do the work; where it refuses

@@ -84,9 +84,9 @@ std::optional<DType> index_dtype(uint8_t code) {
 
 bool is_legacy_float64(LittleEndianArray<int32_t> sequence_lengths,
                        LittleEndianArray<int64_t> sequence_pointers, int64_t bin_bytes) {
-  constexpr int64_t kMostEntries = 4096;
+  constexpr int64_t kMaxEntries = 4096;
   const int64_t sequences = sequence_lengths.size();
-  const int64_t looked_at = std::min(sequences, kMostEntries);
+  const int64_t looked_at = std::min(sequences, kMaxEntries);
   for (int64_t i = 0; i < looked_at; ++i) {
     if (sequence_lengths[i] <= 0) continue;
     const int64_t end = i + 1 < sequences ? sequence_pointers[i + 1] : bin_bytes;

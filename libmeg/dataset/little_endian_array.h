@@ -50,8 +50,8 @@ class LittleEndianArray {
 
   /// A buffer for copy() where the array goes through memory piece by piece.
   std::vector<T> piece_buffer() const {
-    constexpr int64_t kMostElements = int64_t{1} << 15;
-    return std::vector<T>(static_cast<size_t>(std::min(size(), kMostElements)));
+    constexpr int64_t kMaxElements = int64_t{1} << 15;
+    return std::vector<T>(static_cast<size_t>(std::min(size(), kMaxElements)));
   }
 
   /// Copies the elements from `first` on until `into` is full or the array ends; returns those.

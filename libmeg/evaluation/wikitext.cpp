@@ -13,7 +13,7 @@
 namespace meg::evaluation {
 namespace {
 
-constexpr double kMostExponent = 20;
+constexpr double kMaxExponent = 20;
 
 }  // namespace
 
@@ -59,9 +59,9 @@ WikitextSummary summarize_wikitext(const WikitextData& data,
   const auto tokenized = static_cast<double>(data.num_tokenized_tokens() - 1);
   WikitextSummary summary;
   summary.avg_loss = sum / tokenized;
-  summary.ppl = std::exp(std::min(kMostExponent, summary.avg_loss));
+  summary.ppl = std::exp(std::min(kMaxExponent, summary.avg_loss));
   summary.token_ratio = tokenized / static_cast<double>(data.num_original_tokens - 1);
-  summary.adjusted_ppl = std::exp(std::min(kMostExponent, summary.avg_loss * summary.token_ratio));
+  summary.adjusted_ppl = std::exp(std::min(kMaxExponent, summary.avg_loss * summary.token_ratio));
   return summary;
 }
 

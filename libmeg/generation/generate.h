@@ -18,7 +18,7 @@ struct GenerationProgress {
 /// Called after every step. Returning false ends the work with kCancelled.
 using GenerationProgressCallback = std::function<bool(const GenerationProgress&)>;
 
-/// Goes on with all texts, as many at a time as the engine has room for; answers in their order.
+/// Completes all texts, as many at a time as the engine has room for; answers in their order.
 /// The engine has no other requests. Errors: the engine's; where a request is wrong nothing is
 /// made, and the message begins with its number.
 Result<std::vector<serving::GeneratedText>> generate(

@@ -42,7 +42,7 @@ class ModelEngine : public serving::GenerationEngine {
   }
 
   bool has_room(const serving::GenerationRequest& request) const override {
-    const int64_t tokens = most_tokens(request);
+    const int64_t tokens = max_tokens(request);
     if (request.beam) return held_beam_tokens_ + tokens <= limits_.max_beam_tokens;
     return !free_slots_.empty() && held_tokens_ + tokens <= limits_.max_tokens;
   }
@@ -90,7 +90,7 @@ class ModelEngine : public serving::GenerationEngine {
   }
 
   void forget(Searches::iterator search) {
-    held_beam_tokens_ -= search->second->most_tokens();
+    held_beam_tokens_ -= search->second->max_tokens();
     searches_.erase(search);
   }
 
@@ -202,7 +202,7 @@ Result<int64_t> ModelEngine::add_search(serving::GenerationRequest request) {
   MEG_ASSIGN_OR_RETURN(
       std::unique_ptr<BeamSearch> search,
       BeamSearch::create(gpt_model_, limits_.vocab_size, newline_, std::move(request)));
-  held_beam_tokens_ += search->most_tokens();
+  held_beam_tokens_ += search->max_tokens();
   searches_.emplace(next_number_, std::move(search));
   return next_number_++;
 }
@@ -285,7 +285,7 @@ Status ModelEngine::step_texts(std::vector<serving::GenerationEvent>& events) {
 
 Result<std::unique_ptr<serving::GenerationEngine>> create_generation_engine(
     nn::GptModel& model, const tokenizer::Tokenizer& tokenizer, const EngineOptions& options) {
-  const int64_t most = most_positions(model);
+  const int64_t most = max_positions(model);
   if (options.max_slots < 1 || options.max_tokens < 0 || options.max_beam_tokens < 0 ||
       options.max_sequence_length < 0 || options.max_sequence_length > most) {
     return make_error(

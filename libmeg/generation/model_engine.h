@@ -11,7 +11,7 @@ namespace meg::generation {
 
 /// What an engine holds at once.
 struct EngineOptions {
-  int64_t max_slots = 16;  ///< Texts that a step goes on with.
+  int64_t max_slots = 16;  ///< Texts that a step continues.
   /// Tokens of them all, prompts and answers; 0: as many as the slots have positions for.
   int64_t max_tokens = 0;
   /// Tokens of all texts of all beam searches, which take memory as they come; 0: as max_tokens.

@@ -23,13 +23,13 @@ namespace {
 namespace fs = std::filesystem;
 
 /// Of one flush_all() at a time.
-constexpr int kMostFlushes = 16;
+constexpr int kMaxFlushes = 16;
 
 /// Where the file that `path` names is, or will be, once symbolic links are followed.
 Result<std::string> follow_links(const std::string& path) {
-  constexpr int kMostLinks = 40;  // as the system has it
+  constexpr int kMaxLinks = 40;  // as the system has it
   fs::path at = path;
-  for (int i = 0; i < kMostLinks; ++i) {
+  for (int i = 0; i < kMaxLinks; ++i) {
     std::error_code no_link;
     const fs::path named = fs::read_symlink(at, no_link);
     if (no_link) return at.string();
@@ -188,7 +188,7 @@ Status AtomicFile::flush_all(std::span<AtomicFile* const> files) {
   for (const AtomicFile* file : files) file->start_writeback(0, 0);
   std::vector<Status> statuses(files.size());
   // Files that are flushed one after another wait for a commit of the journal each.
-  ThreadPool pool(std::min(static_cast<int>(files.size()), kMostFlushes));
+  ThreadPool pool(std::min(static_cast<int>(files.size()), kMaxFlushes));
   for (size_t i = 0; i < files.size(); ++i) {
     pool.submit([&, i] { statuses[i] = files[i]->flush(); });
   }

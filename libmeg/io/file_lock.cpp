@@ -19,7 +19,7 @@ Result<FileDescriptor> open_lock_file(const std::string& path) {
   constexpr int kFlags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
   // Between two calls another user's file may come and go; not so often that it were not the
   // folder that refuses.
-  constexpr int kMostAttempts = 100;
+  constexpr int kMaxAttempts = 100;
   for (int attempt = 1;; ++attempt) {
     int fd = ::open(path.c_str(), kFlags | O_RDWR | O_CREAT, 0666);
     const int error = errno;
@@ -27,7 +27,7 @@ Result<FileDescriptor> open_lock_file(const std::string& path) {
     if (fd < 0 && error == EACCES) fd = ::open(path.c_str(), kFlags | O_RDONLY);
     if (fd >= 0) return FileDescriptor(fd, path);
     const bool may_pass = error == EINTR || error == EACCES;
-    if (!may_pass || attempt == kMostAttempts) return errno_error(error, "cannot create " + path);
+    if (!may_pass || attempt == kMaxAttempts) return errno_error(error, "cannot create " + path);
   }
 }
 

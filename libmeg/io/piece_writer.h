@@ -26,7 +26,7 @@ class PieceWriter {
   /// Hands everything over to the system; without it the last piece is lost.
   Status flush();
 
-  /// Flushes and goes on `count` bytes further: somebody else fills the gap.
+  /// Flushes and skips `count` bytes: somebody else fills the gap.
   Status skip(int64_t count);
 
   /// Where the next byte goes.

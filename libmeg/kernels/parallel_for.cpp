@@ -9,8 +9,8 @@ namespace meg::kernels {
 
 void parallel_for(int64_t count, int64_t grain,
                   const std::function<void(int64_t begin, int64_t end)>& body) {
-  const int64_t most_shares = (count + grain - 1) / grain;
-  if (most_shares <= 1 || omp_in_parallel() != 0 || omp_get_max_threads() == 1) {
+  const int64_t max_shares = (count + grain - 1) / grain;
+  if (max_shares <= 1 || omp_in_parallel() != 0 || omp_get_max_threads() == 1) {
     if (count > 0) body(0, count);
     return;
   }
@@ -18,7 +18,7 @@ void parallel_for(int64_t count, int64_t grain,
   // Without num_threads(): another number of threads each time would cost the pool its threads.
 #pragma omp parallel
   {
-    const int64_t shares = std::min<int64_t>(omp_get_num_threads(), most_shares);
+    const int64_t shares = std::min<int64_t>(omp_get_num_threads(), max_shares);
     const int64_t share = omp_get_thread_num();
     const int64_t begin = count * share / shares;
     const int64_t end = count * (share + 1) / shares;

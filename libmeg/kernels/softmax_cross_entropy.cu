@@ -8,7 +8,7 @@ namespace meg::kernels {
 namespace {
 
 constexpr int kWarp = 32;
-constexpr int kMostThreads = 1024;
+constexpr int kMaxThreads = 1024;
 
 /// Part of a row: its largest logit, and the sum of e^(logit - maximum).
 struct Softmax {
@@ -58,7 +58,7 @@ __device__ Softmax merged_in_warp(Softmax softmax) {
 /// of 32.
 template <class T>
 __device__ Softmax merged_in_block(Softmax softmax) {
-  __shared__ Softmax of_warps[kMostThreads / kWarp];
+  __shared__ Softmax of_warps[kMaxThreads / kWarp];
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   softmax = merged_in_warp<T>(softmax);
@@ -161,7 +161,7 @@ __global__ void forward_backward_kernel(SoftmaxCrossEntropyForward call, const f
 /// A multiple of 32, so that a thread has a few packs to do.
 unsigned threads_for(int64_t packs) {
   const int64_t wanted = (packs / 4 + kWarp - 1) / kWarp * kWarp;
-  return static_cast<unsigned>(std::clamp<int64_t>(wanted, 4 * kWarp, kMostThreads));
+  return static_cast<unsigned>(std::clamp<int64_t>(wanted, 4 * kWarp, kMaxThreads));
 }
 
 template <class T, int kSize>

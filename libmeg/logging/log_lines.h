@@ -63,7 +63,7 @@ std::string memory_line(int64_t rank, int64_t iterations, const DeviceMemory& me
 /// 512.25".
 std::string resident_memory_line(int64_t rank, int64_t iterations, int64_t peak_bytes);
 
-/// "[before the start of training step] datetime: 2025-04-13 23:41:20 ", a blank at its end.
+/// "[before the start of training step] datetime: 2025-04-13 23:41:20 ", with a space at its end.
 /// Mirrors print_datetime.
 std::string datetime_line(std::string_view what, std::time_t time);
 

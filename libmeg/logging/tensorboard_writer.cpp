@@ -36,9 +36,9 @@ std::string host_name() {
 
 /// A file that nobody else has; `number` goes up until there is one.
 Result<io::FileDescriptor> new_event_file(const std::string& folder) {
-  constexpr int kMostFiles = 10000;
+  constexpr int kMaxFiles = 10000;
   const auto now = static_cast<int64_t>(seconds_since_epoch());
-  for (int number = 0; number < kMostFiles; ++number) {
+  for (int number = 0; number < kMaxFiles; ++number) {
     const std::string path = fmt::format("{}/events.out.tfevents.{:010d}.{}.{}.{}", folder, now,
                                          host_name(), getpid(), number);
     const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
@@ -47,7 +47,7 @@ Result<io::FileDescriptor> new_event_file(const std::string& folder) {
   }
   return make_error(StatusCode::kResourceExhausted,
                     "{}: expected fewer than {} event files of one second, found them", folder,
-                    kMostFiles);
+                    kMaxFiles);
 }
 
 ProtobufMessage event_at(double wall_time, int64_t step) {

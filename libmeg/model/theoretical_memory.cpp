@@ -161,7 +161,7 @@ Result<TheoreticalMemory> theoretical_memory(const GptConfig& config,
 std::vector<std::string> theoretical_memory_lines(const TheoreticalMemory& memory, bool verbose) {
   std::vector<std::string> lines;
   if (verbose) {
-    // One figure has Python's format "{: .2f}", with a blank for the sign.
+    // One figure has Python's format "{: .2f}", with a space for the sign.
     lines.push_back(fmt::format("Number of parameters in transformer block in billions: {: .2f}",
                                 memory.transformer_block_parameters / kBillion));
     lines.push_back(fmt::format("Number of parameters in embedding layers in billions: {:.2f}",

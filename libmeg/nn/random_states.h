@@ -59,7 +59,7 @@ class RandomStates {
   at::Generator model_parallel_;
 };
 
-/// While it lives, LibTorch's default generator of a device goes on from a generator's state, for
+/// While it lives, LibTorch's default generator of a device continues from a generator's state, for
 /// operators that take no generator; the state comes back with what they drew.
 class ForkedDefaultGenerator {
  public:

@@ -8,7 +8,7 @@
 namespace meg::numpy {
 namespace {
 
-constexpr uint64_t kMostInWord = std::numeric_limits<uint32_t>::max();
+constexpr uint64_t kMaxInWord = std::numeric_limits<uint32_t>::max();
 
 /// Targets drawn at once: while one half of them is swapped, memory fetches the other.
 constexpr size_t kTargets = 256;
@@ -35,7 +35,7 @@ uint64_t RandomState::bounded(uint64_t max) {
   const uint64_t mask = ~uint64_t{0} >> std::countl_zero(max);
   while (true) {
     uint64_t word = next();
-    if (max > kMostInWord) word = (word << 32) | next();
+    if (max > kMaxInWord) word = (word << 32) | next();
     if ((word & mask) <= max) return word & mask;
   }
 }
@@ -61,7 +61,7 @@ std::span<const uint32_t> RandomState::draw_targets(uint32_t max, std::span<uint
 template <class T>
 void RandomState::shuffle_values(std::span<T> values) {
   size_t i = values.size();
-  for (; i > kMostInWord + 1; --i) std::swap(values[i - 1], values[bounded(i - 1)]);
+  for (; i > kMaxInWord + 1; --i) std::swap(values[i - 1], values[bounded(i - 1)]);
   std::array<uint32_t, kTargets> halves[2];
   std::span<const uint32_t> targets;  // of the values from i - 1 down
   size_t drawn = i;                   // values from here on have their target
@@ -79,7 +79,7 @@ void RandomState::shuffle_values(std::span<T> values) {
 
 void RandomState::skip_shuffle(size_t values) {
   size_t i = values;
-  for (; i > kMostInWord + 1; --i) bounded(i - 1);
+  for (; i > kMaxInWord + 1; --i) bounded(i - 1);
   std::array<uint32_t, kTargets> targets;
   while (i > 1) i -= draw_targets(static_cast<uint32_t>(i - 1), targets).size();
 }

@@ -12,11 +12,11 @@
 namespace meg::samples {
 namespace {
 
-constexpr int64_t kMostSeed = std::numeric_limits<uint32_t>::max();
+constexpr int64_t kMaxSeed = std::numeric_limits<uint32_t>::max();
 
 Status check_config(const GptDataConfig& config) {
-  if (config.seed < 0 || config.seed > kMostSeed) {
-    return make_error(StatusCode::kInvalidArgument, "--seed: expected 0 to {}, found {}", kMostSeed,
+  if (config.seed < 0 || config.seed > kMaxSeed) {
+    return make_error(StatusCode::kInvalidArgument, "--seed: expected 0 to {}, found {}", kMaxSeed,
                       config.seed);
   }
   if (config.sequence_length < 1) {

@@ -8,7 +8,7 @@
 namespace meg::samples {
 namespace {
 
-constexpr int64_t kMostInt32 = std::numeric_limits<int32_t>::max();
+constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
 
 /// numpy.uint32 shuffle indices end here.
 constexpr int64_t kFirstInt64Samples = int64_t{std::numeric_limits<uint32_t>::max()} - 1;
@@ -19,17 +19,17 @@ constexpr double kLastEpochShare = 0.80;
 Status check_request(const GptIndexRequest& request) {
   assert(request.tokens > 0 && request.sequences >= 0);
   // One more, the extra token, must fit too: Megatron counts a sample's tokens in int32.
-  if (request.sequence_length < 1 || request.sequence_length >= kMostInt32) {
+  if (request.sequence_length < 1 || request.sequence_length >= kMaxInt32) {
     return make_error(StatusCode::kInvalidArgument, "sequence length: expected 1 to {}, found {}",
-                      kMostInt32 - 1, request.sequence_length);
+                      kMaxInt32 - 1, request.sequence_length);
   }
   if (request.samples.value_or(0) < 0) {
     return make_error(StatusCode::kInvalidArgument, "samples: expected 0 or more, found {}",
                       *request.samples);
   }
-  if (request.sequences > kMostInt32) {
+  if (request.sequences > kMaxInt32) {
     return make_error(StatusCode::kInvalidArgument, "sequences: expected at most {}, found {}",
-                      kMostInt32, request.sequences);
+                      kMaxInt32, request.sequences);
   }
   return Status();
 }
@@ -42,13 +42,13 @@ Result<int64_t> epochs_for(const GptIndexRequest& request) {
       !__builtin_add_overflow(tokens, int64_t{request.extra_token}, &tokens)) {
     const int64_t epochs = tokens == 0 ? 1 : (tokens - 1) / request.tokens + 1;
     int64_t all_tokens = 0;
-    if (epochs <= kMostInt32 && !__builtin_mul_overflow(epochs, request.tokens, &all_tokens)) {
+    if (epochs <= kMaxInt32 && !__builtin_mul_overflow(epochs, request.tokens, &all_tokens)) {
       return epochs;
     }
   }
   return make_error(StatusCode::kInvalidArgument,
                     "samples: expected what {} epochs of {} tokens hold, found {} of {} tokens",
-                    kMostInt32, request.tokens, *request.samples, request.sequence_length);
+                    kMaxInt32, request.tokens, *request.samples, request.sequence_length);
 }
 
 /// Megatron's helper computes a partial sample's share in float32.
@@ -68,7 +68,7 @@ std::optional<int64_t> samples_before_last_epoch(const GptIndexRequest& request,
 }
 
 Result<DType> sample_type_for(megatron::SampleIndexType type, int64_t documents) {
-  const bool fits = documents <= kMostInt32;
+  const bool fits = documents <= kMaxInt32;
   switch (type) {
     case megatron::SampleIndexType::kInt64:
       return DType::kInt64;
@@ -81,7 +81,7 @@ Result<DType> sample_type_for(megatron::SampleIndexType type, int64_t documents)
   return make_error(StatusCode::kInvalidArgument,
                     "document index: expected at most {} entries at this --megatron-version, "
                     "found {}",
-                    kMostInt32, documents);
+                    kMaxInt32, documents);
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ class GradScaler {
   struct State {
     float scale = 1;
     int64_t growth_tracker = 0;      ///< Steps without inf or NaN since the last one or growth.
-    int64_t hysteresis_tracker = 0;  ///< Falls below 0 while the scale goes on falling.
+    int64_t hysteresis_tracker = 0;  ///< Falls below 0 while the scale keeps falling.
 
     bool operator==(const State& other) const = default;
   };

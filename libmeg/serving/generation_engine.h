@@ -32,13 +32,13 @@ struct BeamSearchOptions {
   int64_t beam_width = 1;      ///< Texts that are held at a time.
   int64_t num_return_gen = 1;  ///< At most beam_width.
   int32_t stop_token = 0;      ///< Ends a text; an id that no token has ends none.
-  double length_penalty = 1;   ///< -kMostLengthPenalty to kMostLengthPenalty.
+  double length_penalty = 1;   ///< -kMaxLengthPenalty to kMaxLengthPenalty.
 };
 
 /// Beyond it scores are 0 or infinite, whatever the texts are.
-inline constexpr double kMostLengthPenalty = 10;
+inline constexpr double kMaxLengthPenalty = 10;
 
-/// One text to go on with.
+/// One text to complete.
 struct GenerationRequest {
   std::vector<int32_t> prompt = {};  ///< At least one id, each below the tokenizer's vocab_size().
   int64_t tokens_to_generate = 64;   ///< >= 0; prompt and these fit into the model's positions.
@@ -76,7 +76,7 @@ struct GenerationEvent {
   std::optional<Result<GeneratedText>> finished;
 };
 
-/// A model that goes on with many texts at a time: requests may be added and cancelled between
+/// A model that completes many texts at a time: requests may be added and cancelled between
 /// steps and do not change each other's answers. One thread.
 class GenerationEngine {
  public:

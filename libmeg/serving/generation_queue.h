@@ -47,7 +47,7 @@ class GenerationQueue {
 
   Load load() const;
 
-  /// Refuses what waits and comes; what the engine is at may go on for `grace`, then it is
+  /// Refuses what waits and comes; what the engine is at may continue for `grace`, then it is
   /// cancelled. Returns once the engine rests.
   void stop(std::chrono::milliseconds grace);
 

@@ -146,9 +146,9 @@ Status read_beam(const JsonFields& fields, TextRequest* request) {
     beam.stop_token = static_cast<int32_t>(token);
   }
   MEG_RETURN_IF_ERROR(fields.read("length_penalty", &beam.length_penalty));
-  if (!(std::abs(beam.length_penalty) <= kMostLengthPenalty)) {
-    return refuse("length_penalty must be a number from {} to {}, found {}", -kMostLengthPenalty,
-                  kMostLengthPenalty, beam.length_penalty);
+  if (!(std::abs(beam.length_penalty) <= kMaxLengthPenalty)) {
+    return refuse("length_penalty must be a number from {} to {}, found {}", -kMaxLengthPenalty,
+                  kMaxLengthPenalty, beam.length_penalty);
   }
   if (!fields.has("beam_width")) return {};
   if (request->prompts.size() > 1) {

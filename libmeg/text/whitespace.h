@@ -4,15 +4,15 @@
 
 namespace meg::text {
 
-/// The blanks of C's isspace and Python's bytes.strip().
-inline constexpr std::string_view kBlanks = " \t\n\r\f\v";
+/// The whitespace of C's isspace and Python's bytes.strip().
+inline constexpr std::string_view kWhitespace = " \t\n\r\f\v";
 
-/// The part of `text` from its first character that is no blank to its last: a view into it, empty
-/// when there is none.
+/// The part of `text` from its first character that is no whitespace to its last: a view into it,
+/// empty when there is none.
 inline std::string_view trimmed(std::string_view text) {
-  const size_t first = text.find_first_not_of(kBlanks);
+  const size_t first = text.find_first_not_of(kWhitespace);
   if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
+  return text.substr(first, text.find_last_not_of(kWhitespace) - first + 1);
 }
 
 }  // namespace meg::text

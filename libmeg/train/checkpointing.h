@@ -37,7 +37,7 @@ struct CheckpointOptions {
 };
 
 /// How far a run has come.
-struct Progress {
+struct TrainingProgress {
   int64_t iteration = 0;
   int64_t consumed_train_samples = 0;
   int64_t consumed_valid_samples = 0;
@@ -62,9 +62,10 @@ Result<std::optional<checkpoint::MegatronCheckpoint>> open_checkpoint(
 
 /// Puts a checkpoint of any layout into a run. run: the run's args by Megatron's names.
 /// Mirrors Megatron-LM megatron/training/checkpointing.py: load_checkpoint.
-Result<Progress> load_checkpoint(const checkpoint::MegatronCheckpoint& checkpoint,
-                                 const CheckpointOptions& options, const megatron::FieldLookup& run,
-                                 RunParts parts, const PrintLine& print);
+Result<TrainingProgress> load_checkpoint(const checkpoint::MegatronCheckpoint& checkpoint,
+                                         const CheckpointOptions& options,
+                                         const megatron::FieldLookup& run, RunParts parts,
+                                         const PrintLine& print);
 
 /// Saves runs, in the background with async_save.
 class CheckpointSaver {
@@ -84,13 +85,14 @@ class CheckpointSaver {
   /// The run begins with the checkpoint of this iteration in --load.
   void note_loaded(int64_t iteration);
 
-  Status save(const Progress& progress, RunParts parts, const PrintLine& print);
+  Status save(const TrainingProgress& progress, RunParts parts, const PrintLine& print);
 
   /// Waits for a save in the background.
   Status finish();
 
  private:
-  Result<checkpoint::TrainingState> snapshot(const Progress& progress, RunParts parts) const;
+  Result<checkpoint::TrainingState> snapshot(const TrainingProgress& progress,
+                                             RunParts parts) const;
 
   CheckpointOptions options_;
   checkpoint::TrainingArgs args_;

@@ -175,9 +175,10 @@ Result<std::optional<checkpoint::MegatronCheckpoint>> open_checkpoint(
   return std::optional<checkpoint::MegatronCheckpoint>(std::move(checkpoint));
 }
 
-Result<Progress> load_checkpoint(const checkpoint::MegatronCheckpoint& checkpoint,
-                                 const CheckpointOptions& options, const megatron::FieldLookup& run,
-                                 RunParts parts, const PrintLine& print) {
+Result<TrainingProgress> load_checkpoint(const checkpoint::MegatronCheckpoint& checkpoint,
+                                         const CheckpointOptions& options,
+                                         const megatron::FieldLookup& run, RunParts parts,
+                                         const PrintLine& print) {
   const std::string& load = *options.load;
   print(checkpoint.folder().is_release ? fmt::format(" loading release checkpoint from {}", load)
                                        : fmt::format(" loading checkpoint from {} at iteration {}",
@@ -197,7 +198,7 @@ Result<Progress> load_checkpoint(const checkpoint::MegatronCheckpoint& checkpoin
   }
   print(fmt::format("  successfully loaded checkpoint from {} at iteration {}", load,
                     state.iteration));
-  return Progress{
+  return TrainingProgress{
       .iteration = state.iteration,
       .consumed_train_samples = state.consumed_train_samples,
       .consumed_valid_samples = state.consumed_valid_samples,

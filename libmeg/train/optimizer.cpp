@@ -55,7 +55,7 @@ struct Optimizer::State {
   FlatBuffer gradients;
   FlatBuffer masters;  ///< Only where the parameters are 16-bit.
   FlatBuffer exp_avg, exp_avg_sq;
-  /// Autograd adds straight into `gradients`; else gather_gradients does.
+  /// Autograd adds straight into `gradients`; else accumulate_gradients does.
   bool gradients_in_place = true;
   std::vector<ParameterState> states;
   MultiTensor kernels;
@@ -208,7 +208,7 @@ Status Optimizer::zero_grad() {
   });
 }
 
-Status Optimizer::gather_gradients(bool only) {
+Status Optimizer::accumulate_gradients(bool only) {
   if (state_->gradients_in_place || (only && state_->has_all_gradients())) return {};
   return libtorch::torch_guard([this] {
     const auto parameters = state_->model.parameters();

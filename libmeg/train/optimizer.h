@@ -72,7 +72,7 @@ class Optimizer {
 
   /// After backward of every micro-batch. only: the step has no other and nothing scales what it
   /// brought, so that its gradients are read where they are.
-  Status gather_gradients(bool only);
+  Status accumulate_gradients(bool only);
 
   /// Multiplies what is gathered.
   Status scale_gradients(double factor);

@@ -23,7 +23,7 @@ at::Tensor copy_from_gpu(const at::Tensor& tensor) {
   return host.copy_(tensor.detach(), /*non_blocking=*/true);
 }
 
-/// A tensor's elements on the CPU: a copy where training may go on before they are written.
+/// A tensor's elements on the CPU: a copy where training may continue before they are written.
 checkpoint::TrainingTensor handed_over(const at::Tensor& tensor, bool copy) {
   const at::Tensor host =
       tensor.is_cpu() ? tensor.detach().to(tensor.scalar_type(), /*non_blocking=*/false, copy)
@@ -92,7 +92,7 @@ checkpoint::OptimizerState optimizer_state_of(RunParts parts) {
 
 }  // namespace
 
-Result<checkpoint::TrainingState> CheckpointSaver::snapshot(const Progress& progress,
+Result<checkpoint::TrainingState> CheckpointSaver::snapshot(const TrainingProgress& progress,
                                                             RunParts parts) const {
   checkpoint::TrainingState state;
   state.iteration = progress.iteration;
@@ -120,7 +120,8 @@ Result<checkpoint::TrainingState> CheckpointSaver::snapshot(const Progress& prog
   return state;
 }
 
-Status CheckpointSaver::save(const Progress& progress, RunParts parts, const PrintLine& print) {
+Status CheckpointSaver::save(const TrainingProgress& progress, RunParts parts,
+                             const PrintLine& print) {
   const std::string& folder = *options_.save;
   const checkpoint::TrainingFileOptions file = {.names = options_.names};
   print(fmt::format("saving checkpoint at iteration {:7} to {}", progress.iteration, folder));

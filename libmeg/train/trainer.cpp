@@ -55,7 +55,7 @@ struct Trainer::State {
   std::optional<model::TheoreticalMemory> memory;
   std::unique_ptr<RunReport> report;
 
-  Progress progress;
+  TrainingProgress progress;
   int64_t train_iters = 0;
   Stopwatch run_time;
 

@@ -41,7 +41,7 @@ def json_lines(path):
 
 
 def answerable(folder):
-    """Texts that the model goes on with as it would itself: every second last word is its own."""
+    """Texts that the model continues as it would itself: every second last word is its own."""
     sys.path.insert(0, str(SHARED / "bench"))
     from peer_preprocess import hf
     tokenizer = hf(str(GPT2 / "vocab.json"), str(GPT2 / "merges.txt"))

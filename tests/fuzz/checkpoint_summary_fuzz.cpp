@@ -15,14 +15,14 @@
 
 namespace {
 
-constexpr size_t kMostLines = 100;
+constexpr size_t kMaxLines = 100;
 /// Hostile views repeat elements up to a limit of their own; reading that takes too long here.
-constexpr int64_t kMostElements = 1 << 16;
+constexpr int64_t kMaxElements = 1 << 16;
 
 void check_summary(const meg::checkpoint::CheckpointSummary& summary) {
   const meg::checkpoint::FileSummary& file = summary.files[0];
   MEG_FUZZ_CHECK(file.groups.size() == file.contents.tensors.size());
-  MEG_FUZZ_CHECK(meg::checkpoint::outline_of(*file.file, kMostLines).lines.size() <= kMostLines);
+  MEG_FUZZ_CHECK(meg::checkpoint::outline_of(*file.file, kMaxLines).lines.size() <= kMaxLines);
   for (const meg::checkpoint::NamedCode& code : meg::checkpoint::named_code(file.file->graph())) {
     MEG_FUZZ_CHECK(!code.name.empty());
     MEG_FUZZ_CHECK(code.is_usual || code.calls == 0 || !code.first_call.empty());
@@ -30,7 +30,7 @@ void check_summary(const meg::checkpoint::CheckpointSummary& summary) {
   int64_t elements = 0;
   for (const meg::checkpoint::NamedTensor& tensor : file.contents.tensors) {
     MEG_FUZZ_CHECK(tensor.elements >= 0);
-    if (tensor.elements > kMostElements || (elements += tensor.elements) > kMostElements) return;
+    if (tensor.elements > kMaxElements || (elements += tensor.elements) > kMaxElements) return;
   }
   const auto statistics = meg::checkpoint::checkpoint_statistics(summary);
   MEG_FUZZ_CHECK(statistics.has_value());

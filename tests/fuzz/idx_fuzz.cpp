@@ -24,7 +24,7 @@
 
 namespace {
 
-constexpr int64_t kMostEntries = 1000;
+constexpr int64_t kMaxEntries = 1000;
 
 /// A folder in memory where there is one, removed at exit.
 class Folder {
@@ -58,7 +58,7 @@ void write_file(const std::string& path, std::span<const std::byte> bytes) {
 bool read_everything(const meg::dataset::IndexedDataset& dataset) {
   bool whole = true;
   int64_t sum = 0;
-  const int64_t sequences = std::min(dataset.sequence_count(), kMostEntries);
+  const int64_t sequences = std::min(dataset.sequence_count(), kMaxEntries);
   for (int64_t i = 0; i < sequences; ++i) {
     const auto items = dataset.sequence(i);
     whole = whole && items.has_value();
@@ -71,7 +71,7 @@ bool read_everything(const meg::dataset::IndexedDataset& dataset) {
     (void)dataset.copy_tokens(i, 1, narrow);
     if (dataset.multimodal()) sum += dataset.sequence_modes()[i];
   }
-  for (int64_t i = 0; i < std::min(dataset.document_count(), kMostEntries); ++i) {
+  for (int64_t i = 0; i < std::min(dataset.document_count(), kMaxEntries); ++i) {
     whole = dataset.document(i).has_value() && whole;
   }
   (void)dataset.tokens<uint16_t>(0);

@@ -29,7 +29,7 @@ void check(const meg::serving::TextRequest& request, int64_t max_tokens) {
   if (!request.beam.has_value()) return;
   MEG_FUZZ_CHECK(request.prompts.size() == 1 && request.tokens_to_generate > 0);
   MEG_FUZZ_CHECK(request.beam->beam_width >= 1 && request.beam->stop_token.value_or(0) >= 0);
-  MEG_FUZZ_CHECK(std::abs(request.beam->length_penalty) <= meg::serving::kMostLengthPenalty);
+  MEG_FUZZ_CHECK(std::abs(request.beam->length_penalty) <= meg::serving::kMaxLengthPenalty);
 }
 
 }  // namespace

@@ -14,10 +14,10 @@
 
 namespace {
 
-constexpr int64_t kMostElements = 4096;
+constexpr int64_t kMaxElements = 4096;
 
 void read_tensor(const meg::checkpoint::TorchFile& file, const meg::checkpoint::TensorView& view) {
-  const int64_t count = std::min(view.numel(), kMostElements);
+  const int64_t count = std::min(view.numel(), kMaxElements);
   std::vector<std::byte> bytes(static_cast<size_t>(count * meg::dtype_size(view.dtype)));
   MEG_FUZZ_CHECK(file.read_elements(view, 0, bytes).ok());
   std::vector<std::byte> last(bytes.size());

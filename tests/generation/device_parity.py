@@ -5,7 +5,7 @@ device_parity.py PROGRAMS [--shared FOLDER] [--device cpu|cuda] [--python PYTHON
 
 PROGRAMS is a folder with evaluate_gpt and generate; FOLDER holds bench/make_hf_gpt2.py, bench/peer_lambada.py,
 bench/peer_generate.py, data/gpt2 and data/lambada. A small GPT-2 with random weights scores LAMBADA's first
-lines and goes on with some of them greedily. Prints a table of the largest differences of a token's log
+lines and continues some of them greedily. Prints a table of the largest differences of a token's log
 probability and of the shares of equal tokens; exits 1 where one is beyond its bound, 77 where PYTHON has no
 transformers or FOLDER is not there.
 """

@@ -62,7 +62,7 @@ TEST(KvCacheTest, SequencesOfDifferentLengthsGiveTheLogitsOfWholeForwardPasses) 
     const at::Tensor whole_b = (*model.logits({.tokens = b.unsqueeze(0)}))[0];
     KvCache cache = cache_of(model, 4);
     expect_same(step(model, cache, {{2, 5}}, a.narrow(0, 0, 5)), whole_a.narrow(0, 0, 5));
-    // One goes on by a token while the other starts, in another slot.
+    // One grows by a token while the other starts, in another slot.
     expect_same(
         step(model, cache, {{2, 1}, {0, 3}}, at::cat({a.narrow(0, 5, 1), b.narrow(0, 0, 3)})),
         at::cat({whole_a.narrow(0, 5, 1), whole_b.narrow(0, 0, 3)}));

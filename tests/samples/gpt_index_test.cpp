@@ -18,7 +18,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr int64_t kMostInt32 = std::numeric_limits<int32_t>::max();
+constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
 
 megatron::MegatronVersion version(std::string_view name) {
   return *megatron::parse_megatron_version(name);
@@ -111,7 +111,7 @@ TEST(GptIndexPlanTest, TypesFollowTheRevision) {
   EXPECT_EQ(plan_of(request, "core_v0.8.0").sample_type, DType::kInt64);
   EXPECT_EQ(plan_of(request, "core_v0.9.0").sample_type, DType::kInt64);
   EXPECT_EQ(plan_of(request, "core_v0.10.0").sample_type, DType::kInt32);
-  const auto many = request_of(kMostInt32, kMostInt32, 3'000'000'000, 1);
+  const auto many = request_of(kMaxInt32, kMaxInt32, 3'000'000'000, 1);
   EXPECT_EQ(plan_of(many, "core_v0.10.0").sample_type, DType::kInt64);
   EXPECT_THAT(error_of(many, "core_v0.7.0"), HasSubstr("document index: expected at most"));
 }
@@ -127,9 +127,9 @@ TEST(GptIndexPlanTest, ShuffleIndicesTurnInt64WhereNumpysUint32Ends) {
 TEST(GptIndexPlanTest, RefusesNumbersOutOfRange) {
   EXPECT_EQ(error_of(request_of(1, 10, 1, 0)),
             "sequence length: expected 1 to 2147483646, found 0");
-  EXPECT_THAT(error_of(request_of(1, 10, 1, kMostInt32)), HasSubstr("sequence length"));
+  EXPECT_THAT(error_of(request_of(1, 10, 1, kMaxInt32)), HasSubstr("sequence length"));
   EXPECT_EQ(error_of(request_of(1, 10, -1, 8)), "samples: expected 0 or more, found -1");
-  EXPECT_THAT(error_of(request_of(kMostInt32 + 1, kMostInt32 + 1, 1, 8)), HasSubstr("sequences"));
+  EXPECT_THAT(error_of(request_of(kMaxInt32 + 1, kMaxInt32 + 1, 1, 8)), HasSubstr("sequences"));
   EXPECT_EQ(error_of(request_of(1, 10, 10'000'000'000, 8)),
             "samples: expected what 2147483647 epochs of 10 tokens hold, found 10000000000 of 8 "
             "tokens");

@@ -1,4 +1,4 @@
-// Resuming: which of the checkpoint's values and of the flags' a schedule goes on with.
+// Resuming: which of the checkpoint's values and of the flags' a schedule continues with.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -28,7 +28,7 @@ Trained train(at::ScalarType dtype, int64_t micro_batches, bool only) {
     for (int64_t i = 0; i < micro_batches; ++i) {
       const auto loss = model.loss({.tokens = tokens}, tokens.roll(-1, 1));
       (loss->mean() / micro_batches).backward();
-      EXPECT_TRUE((*optimizer)->gather_gradients(only).ok());
+      EXPECT_TRUE((*optimizer)->accumulate_gradients(only).ok());
     }
     const auto outcome = (*optimizer)->step({.lr = 0.01, .weight_decay = 0.1});
     EXPECT_TRUE(outcome.has_value()) << outcome.status().message();

@@ -63,7 +63,7 @@ TEST(Trainer, DiesOfNonFiniteGradientsBeforeTheyAreApplied) {
       const Status status = run.run();
       EXPECT_EQ(status.message(), std::string("iteration 4: gradient of ") + kPoisoned +
                                       ": expected finite numbers, found " + text +
-                                      " (--no-check-for-nan-in-loss-and-grad goes on)");
+                                      " (--no-check-for-nan-in-loss-and-grad continues)");
       EXPECT_TRUE(parameter(*run.trainer, kPoisoned).isfinite().all().item<bool>());
       EXPECT_EQ(test::read_file(folder.path("save/latest_checkpointed_iteration.txt")), "3");
     }

@@ -9,12 +9,12 @@
 namespace meg::tools {
 namespace {
 
-constexpr std::string_view kBlanks = " \t\r";
+constexpr std::string_view kWhitespace = " \t\r";
 
 std::string_view trimmed(std::string_view text) {
-  const size_t first = std::min(text.find_first_not_of(kBlanks), text.size());
+  const size_t first = std::min(text.find_first_not_of(kWhitespace), text.size());
   text.remove_prefix(first);
-  return text.substr(0, text.find_last_not_of(kBlanks) + 1);
+  return text.substr(0, text.find_last_not_of(kWhitespace) + 1);
 }
 
 bool is_quote(char c) { return c == '"' || c == '\''; }
@@ -54,7 +54,7 @@ size_t find_unquoted(std::string_view text, std::string_view ends) {
 std::string_view without_comment(std::string_view line) {
   if (line.starts_with(';') || line.starts_with('#')) return {};
   for (size_t blank = 0; blank < line.size(); ++blank) {
-    blank += find_unquoted(line.substr(blank), kBlanks);
+    blank += find_unquoted(line.substr(blank), kWhitespace);
     if (line.substr(std::min(blank + 1, line.size())).starts_with('#')) {
       return trimmed(line.substr(0, blank));
     }
@@ -151,7 +151,7 @@ Result<std::vector<std::string>> config_list(std::string_view value) {
   }
   std::vector<std::string> items;
   while (!value.empty()) {
-    const size_t end = find_unquoted(value, brackets ? "," : kBlanks);
+    const size_t end = find_unquoted(value, brackets ? "," : kWhitespace);
     const std::string_view item = trimmed(value.substr(0, end));
     if (item.empty()) return wrong("expected a value before each comma, found none");
     MEG_ASSIGN_OR_RETURN(std::string text, config_text(item));

@@ -25,7 +25,7 @@ Result<std::vector<ConfigEntry>> read_config(std::istream& input);
 /// A single value: the text, or what is inside its quotes; in double quotes \" and \\ are known.
 Result<std::string> config_text(std::string_view value);
 
-/// A list: values in brackets parted by commas, or parted by blanks without brackets.
+/// A list: values in brackets separated by commas, or by whitespace without brackets.
 Result<std::vector<std::string>> config_list(std::string_view value);
 
 }  // namespace meg::tools

@@ -22,7 +22,7 @@ namespace meg::tools {
 namespace {
 
 constexpr std::string_view kDefaultSplit = "969, 30, 1";
-constexpr size_t kMostFileBytes = size_t{1} << 28;
+constexpr size_t kMaxFileBytes = size_t{1} << 28;
 
 Status usage(std::string message) {
   return Status(StatusCode::kInvalidArgument, std::move(message));
@@ -41,7 +41,7 @@ Result<int64_t> parse_count(std::string_view text, int64_t least, std::string_vi
 std::vector<std::string> words_of(std::string_view text) {
   std::vector<std::string> words;
   while (!(text = text::trimmed(text)).empty()) {
-    const size_t end = std::min(text.find_first_of(text::kBlanks), text.size());
+    const size_t end = std::min(text.find_first_of(text::kWhitespace), text.size());
     words.emplace_back(text.substr(0, end));
     text.remove_prefix(end);
   }
@@ -50,9 +50,9 @@ std::vector<std::string> words_of(std::string_view text) {
 
 Result<std::string> read_text(const std::string& path) {
   MEG_ASSIGN_OR_RETURN(const io::MappedFile file, io::MappedFile::open(path));
-  if (file.size() > kMostFileBytes) {
+  if (file.size() > kMaxFileBytes) {
     return make_error(StatusCode::kResourceExhausted, "{}: expected at most {} bytes, found {}",
-                      path, kMostFileBytes, file.size());
+                      path, kMaxFileBytes, file.size());
   }
   return std::string(reinterpret_cast<const char*>(file.bytes().data()), file.size());
 }

@@ -23,7 +23,7 @@ namespace {
 constexpr char kMark = '=';
 
 /// Values of a list; far below the number at which CLI11 begins to read lists differently.
-constexpr int kMostValues = 1 << 24;
+constexpr int kMaxValues = 1 << 24;
 
 std::string marked(std::string_view value) { return kMark + std::string(value); }
 
@@ -156,7 +156,7 @@ class FlagParser {
     app_.add_option(spec.name, store, spec.help)
         ->type_name(spec.metavar)
         ->group(spec.group)
-        ->expected(1, list ? kMostValues : 1)
+        ->expected(1, list ? kMaxValues : 1)
         ->allow_extra_args(positional && list)
         ->check(CLI::Validator([this, &spec](std::string& word) { return check(spec, word); }, ""))
         ->trigger_on_parse(!positional);

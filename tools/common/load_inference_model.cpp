@@ -152,9 +152,9 @@ int64_t vocabulary_rows(const checkpoint::MegatronCheckpoint& checkpoint) {
 
 /// Rows that pad a vocabulary at most: Megatron's divisor on as many tensor-parallel ranks as
 /// anyone has.
-int64_t most_padding(const model::GptConfig& config) {
-  constexpr int64_t kMostTensorRanks = 64;
-  return std::max(config.make_vocab_size_divisible_by, int64_t{1}) * kMostTensorRanks;
+int64_t max_padding(const model::GptConfig& config) {
+  constexpr int64_t kMaxTensorRanks = 64;
+  return std::max(config.make_vocab_size_divisible_by, int64_t{1}) * kMaxTensorRanks;
 }
 
 /// Tokenizers of other types may count their tokens in another way.
@@ -174,11 +174,11 @@ Status check_tokenizer(const tokenizer::Tokenizer& tokenizer, const std::string&
                       "(padded_vocab_size), found {}",
                       folder, rows, tokenizer.vocab_size());
   }
-  if (rows - tokenizer.vocab_size() >= most_padding(checkpoint.config())) {
+  if (rows - tokenizer.vocab_size() >= max_padding(checkpoint.config())) {
     return make_error(StatusCode::kInvalidArgument,
                       "{}: not the tokenizer of this checkpoint: expected more than {} tokens for "
                       "its {} rows, found {}",
-                      folder, rows - most_padding(checkpoint.config()), rows,
+                      folder, rows - max_padding(checkpoint.config()), rows,
                       tokenizer.vocab_size());
   }
   const std::optional<megatron::FieldValue> args = checkpoint.arg("vocab_size");

@@ -12,7 +12,7 @@ void wait_passively(char* const* argv) {
     if (std::getenv(name) != nullptr) return;
   }
   ::setenv("OMP_WAIT_POLICY", "passive", /*overwrite=*/1);
-  // Where that cannot be done the program goes on as it is.
+  // Where that cannot be done the program continues as it is.
   ::execv("/proc/self/exe", argv);
 }
 

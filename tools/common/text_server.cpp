@@ -26,7 +26,7 @@ using std::chrono::milliseconds;
 /// stays in all of them.
 constexpr int kArenas = 2;
 
-/// How long texts that are being generated may go on when the server should end.
+/// How long texts that are being generated may continue when the server should end.
 constexpr milliseconds kGrace = std::chrono::seconds(10);
 
 milliseconds in_milliseconds(double seconds) {

@@ -15,7 +15,7 @@ namespace meg::checkpoint {
 namespace {
 
 /// Refuses sizes that no cluster has before ranks are listed by them.
-constexpr int64_t kMostRanks = 1 << 20;
+constexpr int64_t kMaxRanks = 1 << 20;
 
 int64_t add_capped(int64_t a, int64_t b) {
   int64_t sum = 0;
@@ -25,7 +25,7 @@ int64_t add_capped(int64_t a, int64_t b) {
 std::optional<int64_t> multiply_ranks(std::initializer_list<int64_t> sizes) {
   int64_t product = 1;
   for (const int64_t size : sizes) {
-    if (size < 1 || __builtin_mul_overflow(product, size, &product) || product > kMostRanks) {
+    if (size < 1 || __builtin_mul_overflow(product, size, &product) || product > kMaxRanks) {
       return std::nullopt;
     }
   }

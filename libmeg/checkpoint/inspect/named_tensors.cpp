@@ -10,11 +10,11 @@ namespace meg::checkpoint {
 namespace {
 
 /// Far more than any model has tensors.
-constexpr size_t kMostTensors = 1 << 20;
+constexpr size_t kMaxTensors = 1 << 20;
 /// All names together, in bytes.
-constexpr size_t kMostNameBytes = size_t{64} << 20;
+constexpr size_t kMaxNameBytes = size_t{64} << 20;
 /// Containers entered; a file may share one container in many places.
-constexpr int64_t kMostVisits = 1 << 22;
+constexpr int64_t kMaxVisits = 1 << 22;
 
 /// Calls visit(child) for everything a node refers to.
 template <class Visit>
@@ -71,8 +71,8 @@ class Walker {
   void walk_value(PickleId id, int depth) {
     if (!leads_to_tensor_[id] || is_open_[id] || found_.is_cut) return;
     name_bytes_ += name_.size();
-    if (found_.tensors.size() >= kMostTensors || name_bytes_ > kMostNameBytes ||
-        ++visits_ > kMostVisits || depth > PickleGraph::kMaxDepth) {
+    if (found_.tensors.size() >= kMaxTensors || name_bytes_ > kMaxNameBytes ||
+        ++visits_ > kMaxVisits || depth > PickleGraph::kMaxDepth) {
       found_.is_cut = true;
       return;
     }

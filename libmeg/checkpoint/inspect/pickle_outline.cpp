@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kTextBytes = 100;
 constexpr size_t kKeyBytes = 200;
 /// Objects with more are not opened: args have hundreds.
-constexpr size_t kMostAttributes = 20;
+constexpr size_t kMaxAttributes = 20;
 
 std::string counted(std::string_view what, size_t count) {
   return fmt::format("{} of {}", what, count);
@@ -23,8 +23,8 @@ std::string counted(std::string_view what, size_t count) {
 
 class Outliner {
  public:
-  Outliner(const TorchFile& file, size_t most_lines)
-      : file_(file), graph_(file.graph()), most_lines_(most_lines), was_shown_(graph_.size()) {}
+  Outliner(const TorchFile& file, size_t max_lines)
+      : file_(file), graph_(file.graph()), max_lines_(max_lines), was_shown_(graph_.size()) {}
 
   Outline outline() {
     add("", file_.root(), 0);
@@ -33,7 +33,7 @@ class Outliner {
 
  private:
   void add(const std::string& key, PickleId id, int depth) {
-    if (outline_.lines.size() >= most_lines_ || depth > PickleGraph::kMaxDepth) {
+    if (outline_.lines.size() >= max_lines_ || depth > PickleGraph::kMaxDepth) {
       outline_.is_cut = true;
       return;
     }
@@ -104,7 +104,7 @@ class Outliner {
     const std::optional<PickleId> attributes = graph_.attributes(id);
     if (!attributes.has_value()) return;
     const std::span<const PickleId> pairs = graph_.pairs(*attributes);
-    if (pairs.size() / 2 <= kMostAttributes) add_pairs(pairs, depth);
+    if (pairs.size() / 2 <= kMaxAttributes) add_pairs(pairs, depth);
   }
 
   void add_pairs(std::span<const PickleId> pairs, int depth) {
@@ -121,15 +121,15 @@ class Outliner {
 
   const TorchFile& file_;
   const PickleGraph& graph_;
-  size_t most_lines_;
+  size_t max_lines_;
   std::vector<bool> was_shown_;
   Outline outline_;
 };
 
 }  // namespace
 
-Outline outline_of(const TorchFile& file, size_t most_lines) {
-  return Outliner(file, most_lines).outline();
+Outline outline_of(const TorchFile& file, size_t max_lines) {
+  return Outliner(file, max_lines).outline();
 }
 
 }  // namespace meg::checkpoint

@@ -16,11 +16,11 @@ struct OutlineLine {
 
 struct Outline {
   std::vector<OutlineLine> lines;
-  bool is_cut = false;  ///< There is more than `most_lines`.
+  bool is_cut = false;  ///< There is more than `max_lines`.
 };
 
 /// The value of a file as a tree, every container once: where it comes again, or inside itself, its
 /// line says so. Lists of plain values and args stay on one line.
-Outline outline_of(const TorchFile& file, size_t most_lines = 200);
+Outline outline_of(const TorchFile& file, size_t max_lines = 200);
 
 }  // namespace meg::checkpoint

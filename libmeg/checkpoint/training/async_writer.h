@@ -12,7 +12,7 @@
 
 namespace meg::checkpoint {
 
-/// Saves snapshots from a thread of its own while training goes on: one save is in flight at a
+/// Saves snapshots from a thread of its own while training continues: one save is in flight at a
 /// time. All functions are for one thread at a time.
 ///
 /// The step pays for the snapshot alone, which the caller makes: tensors whose `owner` holds copies

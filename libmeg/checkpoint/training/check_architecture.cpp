@@ -96,8 +96,8 @@ class Comparison {
   }
 
   bool has_meaning(std::string_view dest) const {
-    // The two forms of GELU are near each other: as in Megatron, a run may go on with the other one
-    // (and models with a gate have neither).
+    // The two forms of GELU are near each other: as in Megatron, a run may continue with the other
+    // one (and models with a gate have neither).
     if (dest == "bias_gelu_fusion") return false;
     for (const auto& [start, part] : kPartOf) {
       if (!dest.starts_with(start)) continue;

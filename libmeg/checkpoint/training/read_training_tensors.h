@@ -25,7 +25,7 @@ struct TrainingTensorOptions {
   /// Of the run that loads.
   int64_t tensor_model_parallel_size = 1, tensor_rank = 0;
   /// Takes fp32 masters where they say more than the 16-bit weights. Off where the run does not
-  /// load the optimizer: it then goes on from the weights, as Megatron does.
+  /// load the optimizer: it then starts from the weights, as Megatron does.
   bool use_masters = true;
 };
 

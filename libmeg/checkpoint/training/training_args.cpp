@@ -6,7 +6,7 @@ namespace meg::checkpoint {
 namespace {
 
 /// Lists inside each other in args of strangers.
-constexpr int kMostNesting = 8;
+constexpr int kMaxNesting = 8;
 
 /// Of whatever size a file is.
 constexpr uint64_t kLeastBudget = uint64_t{1} << 20;
@@ -44,7 +44,7 @@ class ArgReader {
 
 std::optional<ArgValue> ArgReader::list_of(PickleId id, int depth) {
   ArgValue::List list;
-  if (depth > kMostNesting) return std::nullopt;
+  if (depth > kMaxNesting) return std::nullopt;
   for (const PickleId element : graph_.node(id).children) {
     std::optional<ArgValue> value = value_of(element, depth + 1);
     if (!value.has_value()) return std::nullopt;

@@ -43,7 +43,7 @@ struct CheckpointReport {
   bool ok() const { return problems.empty(); }
 };
 
-/// Checks all that can be checked of a checkpoint in mp_rank folders, and goes on after a problem
+/// Checks all that can be checked of a checkpoint in mp_rank folders, and continues after a problem
 /// as far as the rest allows. Every tensor is read once, in bounded memory. A damaged checkpoint
 /// gives a report with problems; an error means that it could not be checked: no such path
 /// (kNotFound), a format or form that is not read yet (kUnsupported, by name), rules that cannot be

@@ -71,7 +71,7 @@ BeamSearch::BeamSearch(CachedModel model, const NewlineAfterColon& newline,
     : model_(std::move(model)),
       newline_(newline),
       request_(std::move(request)),
-      most_tokens_(generation::most_tokens(request_)),
+      max_tokens_(generation::max_tokens(request_)),
       ended_(*request_.beam) {
   open_.push_back({request_.prompt, 0});
 }
@@ -166,7 +166,7 @@ void BeamSearch::keep_best(std::vector<Step>& steps) const {
   steps.resize(static_cast<size_t>(count));
 }
 
-/// Ends texts and goes on with others. Which text each of them was.
+/// Ends texts and continues others. Which text each of them was.
 std::vector<int64_t> BeamSearch::take_steps(const std::vector<Step>& steps) {
   const int64_t width = request_.beam->beam_width;
   std::vector<Open> next;

@@ -48,7 +48,7 @@ class BeamSearch {
                                                     serving::GenerationRequest request);
 
   /// Tokens that its texts may come to, all together.
-  int64_t most_tokens() const { return most_tokens_; }
+  int64_t max_tokens() const { return max_tokens_; }
 
   /// One token for each text; true once the search has ended.
   Result<bool> step();
@@ -76,7 +76,7 @@ class BeamSearch {
   CachedModel model_;
   const NewlineAfterColon& newline_;
   serving::GenerationRequest request_;
-  int64_t most_tokens_;
+  int64_t max_tokens_;
   int64_t length_ = 0;  ///< Tokens behind the prompt.
   EndedBeams ended_;
   std::vector<Open> open_;  ///< Best first; text i lies in slot i.

@@ -72,6 +72,6 @@ Result<std::vector<int32_t>> CachedModel::most_likely(const at::Tensor& hidden_s
   return tokens;
 }
 
-int64_t most_positions(const nn::GptModel& model) { return model.config().max_position_embeddings; }
+int64_t max_positions(const nn::GptModel& model) { return model.config().max_position_embeddings; }
 
 }  // namespace meg::generation

@@ -67,6 +67,6 @@ class CachedModel {
 };
 
 /// The most tokens of one sequence of a model: its positions.
-int64_t most_positions(const nn::GptModel& model);
+int64_t max_positions(const nn::GptModel& model);
 
 }  // namespace meg::generation

@@ -48,16 +48,15 @@ Status check_beam(const serving::GenerationRequest& request, const RequestLimits
                       "tokens_to_generate: expected 1 or more in a beam search, found {}",
                       request.tokens_to_generate);
   }
-  if (!(std::abs(beam.length_penalty) <= serving::kMostLengthPenalty)) {
+  if (!(std::abs(beam.length_penalty) <= serving::kMaxLengthPenalty)) {
     return make_error(StatusCode::kOutOfRange, "length_penalty: expected {} to {}, found {}",
-                      -serving::kMostLengthPenalty, serving::kMostLengthPenalty,
-                      beam.length_penalty);
+                      -serving::kMaxLengthPenalty, serving::kMaxLengthPenalty, beam.length_penalty);
   }
   if (request.logprobs) {
     return Status(StatusCode::kInvalidArgument,
                   "logprobs: expected none of a beam search, which gives scores");
   }
-  if (most_tokens(request) <= limits.max_beam_tokens) return Status();
+  if (max_tokens(request) <= limits.max_beam_tokens) return Status();
   return make_error(StatusCode::kOutOfRange,
                     "beam_width: expected at most {} tokens in all texts of a beam search, found "
                     "{} texts of {} and {}",
@@ -67,7 +66,7 @@ Status check_beam(const serving::GenerationRequest& request, const RequestLimits
 
 }  // namespace
 
-int64_t most_tokens(const serving::GenerationRequest& request) {
+int64_t max_tokens(const serving::GenerationRequest& request) {
   const int64_t length = std::ssize(request.prompt) + request.tokens_to_generate;
   return request.beam ? length * request.beam->beam_width : length;
 }
@@ -81,7 +80,7 @@ Status check_request(const serving::GenerationRequest& request, const RequestLim
                       request.no_repeat_ngram_size);
   }
   if (request.beam) return check_beam(request, limits);
-  if (most_tokens(request) > limits.max_tokens) {
+  if (max_tokens(request) > limits.max_tokens) {
     return make_error(StatusCode::kOutOfRange,
                       "tokens: expected at most {} in prompt and answer, which is what may be held "
                       "at once, found {} and {}",

@@ -17,7 +17,7 @@ struct RequestLimits {
 };
 
 /// Tokens that a request may come to hold: with a beam search those of all its texts.
-int64_t most_tokens(const serving::GenerationRequest& request);
+int64_t max_tokens(const serving::GenerationRequest& request);
 
 /// kInvalidArgument for an empty prompt and options that do not go together; kOutOfRange for ids
 /// outside of the vocabulary, counts outside of their range, a text longer than the model's

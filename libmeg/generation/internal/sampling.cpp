@@ -13,7 +13,7 @@ namespace {
 constexpr double kGreedyTemperature = 1e-30;
 
 /// Up to here the largest values are kept in a heap while the others pass by.
-constexpr int64_t kMostInHeap = 1024;
+constexpr int64_t kMaxInHeap = 1024;
 
 Status outside(std::string_view name, std::string_view expected, double found) {
   return make_error(StatusCode::kOutOfRange, "{}: expected {}, found {}", name, expected, found);
@@ -52,7 +52,7 @@ Sampler::Sampler(const serving::SamplingOptions& options)
 void Sampler::take_top_k(std::span<const float> logits) {
   const auto k = static_cast<size_t>(options_.top_k);
   float least = 0;
-  if (options_.top_k <= kMostInHeap) {
+  if (options_.top_k <= kMaxInHeap) {
     room_.resize(k);
     std::partial_sort_copy(logits.begin(), logits.end(), room_.begin(), room_.end(),
                            std::greater<>());

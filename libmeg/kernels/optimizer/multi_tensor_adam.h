@@ -31,7 +31,7 @@ struct AdamGroup {
   float weight_decay = 0;
 };
 
-constexpr int kMostAdamGroups = 16;
+constexpr int kMaxAdamGroups = 16;
 
 /// What one step does. The gradient becomes gradient * (inverse_loss_scale * clip_coefficient), for
 /// a loss scale that is a power of two as if it were unscaled and clipped in turn; then, in fp32:
@@ -51,7 +51,7 @@ struct AdamStep {
   float inverse_loss_scale = 1;
   float clip_coefficient = 1;  ///< 1 where the norm is below the limit
   bool adam_w_mode = true;
-  AdamGroup groups[kMostAdamGroups];
+  AdamGroup groups[kMaxAdamGroups];
 };
 
 /// 1 - beta^step, rounded to fp32 at the end. step: 1 for the first update.

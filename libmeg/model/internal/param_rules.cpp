@@ -23,15 +23,15 @@ constexpr std::pair<std::string_view, Placement> kPlacements[] = {
     {"final", Placement::kFinal},
     {"output", Placement::kOutput}};
 
-constexpr std::string_view kBlanks = " \t\r\v\f";
+constexpr std::string_view kWhitespace = " \t\r\v\f";
 
 std::vector<std::string_view> tokens_of(std::string_view line) {
   std::vector<std::string_view> tokens;
-  for (size_t at = line.find_first_not_of(kBlanks); at != std::string_view::npos;
-       at = line.find_first_not_of(kBlanks)) {
+  for (size_t at = line.find_first_not_of(kWhitespace); at != std::string_view::npos;
+       at = line.find_first_not_of(kWhitespace)) {
     line.remove_prefix(at);
     if (line.front() == '#') break;
-    tokens.push_back(line.substr(0, line.find_first_of(kBlanks)));
+    tokens.push_back(line.substr(0, line.find_first_of(kWhitespace)));
     line.remove_prefix(tokens.back().size());
   }
   return tokens;

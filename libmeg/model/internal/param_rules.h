@@ -19,9 +19,9 @@ struct ParamRule {
   int64_t line = 0;  ///< From 1.
 };
 
-/// Reads `PATTERN PARTITION [PLACEMENT]` a line; blanks separate, a token that begins with # starts
-/// a comment. kInvalidArgument as "name:line: ...: expected ..., found ...". Patterns are not
-/// compiled here.
+/// Reads `PATTERN PARTITION [PLACEMENT]` a line; whitespace separates, a token that begins with #
+/// starts a comment. kInvalidArgument as "name:line: ...: expected ..., found ...". Patterns are
+/// not compiled here.
 Result<std::vector<ParamRule>> parse_param_rules(std::string_view text, const std::string& name);
 
 }  // namespace meg::model

@@ -11,7 +11,7 @@
 
 namespace meg::nn {
 
-/// Keys and values of sequences that a model goes on with. Each lies in a slot of its own and has
+/// Keys and values of sequences that a model continues. Each lies in a slot of its own and has
 /// its own length, so that a batch needs no padding and a slot can be used again at any time.
 /// Mirrors Megatron-LM megatron/core/inference_params.py, where all sequences have one length.
 class KvCache {

@@ -12,7 +12,7 @@ namespace meg::numpy {
 namespace {
 
 constexpr std::string_view kMagic("\x93NUMPY", 6);
-constexpr size_t kMostDimensions = 64;  // as numpy
+constexpr size_t kMaxDimensions = 64;  // as numpy
 
 /// The dtypes that plain arrays of numpy have.
 constexpr DType kDtypes[] = {
@@ -159,8 +159,8 @@ Status DictionaryParser::read_shape(NpyHeader* header) {
   bool comma = true;
   while (!take(")")) {
     if (!comma) return expected(", or )");
-    if (header->shape.size() == kMostDimensions) {
-      return corrupt("expected at most {} dimensions, found more", kMostDimensions);
+    if (header->shape.size() == kMaxDimensions) {
+      return corrupt("expected at most {} dimensions, found more", kMaxDimensions);
     }
     MEG_ASSIGN_OR_RETURN(const int64_t size, read_dimension());
     header->shape.push_back(size);

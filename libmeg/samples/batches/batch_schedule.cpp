@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
 constexpr int64_t kExactInDouble = int64_t{1} << 53;
-constexpr size_t kMostStretches = size_t{1} << 16;
+constexpr size_t kMaxStretches = size_t{1} << 16;
 
 Status check_range(std::string_view flag, int64_t value, int64_t least) {
   if (value >= least && value <= kExactInDouble) return Status();
@@ -107,10 +107,10 @@ Status BatchSchedule::check_batch_size(std::string_view name, int64_t batch_size
 Status BatchSchedule::add_stretch(Stretch stretch) {
   MEG_RETURN_IF_ERROR(check_batch_size(
       fmt::format("step {}: global batch size", stretch.first_step), stretch.batch_size));
-  if (stretches_.size() == kMostStretches) {
+  if (stretches_.size() == kMaxStretches) {
     return make_error(StatusCode::kInvalidArgument,
                       "--rampup-batch-size: expected at most {} batch sizes, found more",
-                      kMostStretches);
+                      kMaxStretches);
   }
   stretches_.push_back(stretch);
   return Status();

@@ -18,9 +18,9 @@ namespace {
 
 // What groups hold back: caches, the share of the process's descriptors that these may take, and
 // bytes that the system has not yet written, in each group.
-constexpr int64_t kMostWritten = 32;
+constexpr int64_t kMaxWritten = 32;
 constexpr int64_t kDescriptorShare = 4, kDescriptorsOfOne = 5;
-constexpr int64_t kMostBytes = int64_t{64} << 20;
+constexpr int64_t kMaxBytes = int64_t{64} << 20;
 
 /// An error of writing, told by the folder; others stay as they are.
 Status unwritable(const GptIndexCacheFiles& files, const Status& error,
@@ -77,8 +77,8 @@ std::vector<std::string> GptIndexCacheFiles::parts() const {
 
 GptIndexCacheGroup::GptIndexCacheGroup(int groups) {
   const int64_t most =
-      std::min(kMostWritten, io::open_file_limit() / kDescriptorShare / kDescriptorsOfOne);
-  most_written_ = static_cast<size_t>(std::max<int64_t>(most / groups, 1));
+      std::min(kMaxWritten, io::open_file_limit() / kDescriptorShare / kDescriptorsOfOne);
+  max_written_ = static_cast<size_t>(std::max<int64_t>(most / groups, 1));
 }
 
 GptIndexCacheGroup::~GptIndexCacheGroup() = default;
@@ -127,7 +127,7 @@ Status GptIndexCacheGroup::lock_and_write(std::string unusable, CacheSource* sou
   if (!cache.has_value()) return unwritable(files, cache.error(), unusable);
   written_bytes_ += cache->bytes();
   written_.push_back({*std::move(lock), *std::move(cache), std::move(unusable), take});
-  if (written_.size() >= most_written_ || written_bytes_ >= kMostBytes) commit();
+  if (written_.size() >= max_written_ || written_bytes_ >= kMaxBytes) commit();
   return Status();
 }
 

@@ -98,7 +98,7 @@ class GptIndexCacheGroup {
   Status lock_and_write(std::string unusable, CacheSource* source, const Take& take);
   bool may_wait(const GptIndexCacheRequest& request);
 
-  size_t most_written_;
+  size_t max_written_;
   std::vector<Written> written_;
   int64_t written_bytes_ = 0;
 };

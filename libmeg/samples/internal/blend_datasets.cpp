@@ -13,15 +13,15 @@
 namespace meg::samples {
 namespace {
 
-constexpr size_t kMostLegacyDatasets = 254;
-constexpr size_t kMostDatasets = 32766;
+constexpr size_t kMaxLegacyDatasets = 254;
+constexpr size_t kMaxDatasets = 32766;
 
 Result<std::vector<BlendPart>> plan_blend(Split split, const Blend& blend,
                                           const GptDataConfig& config,
                                           std::vector<double>& weights) {
   const size_t most = config.version.index_cache_form <= megatron::IndexCacheForm::kLegacy
-                          ? kMostLegacyDatasets
-                          : kMostDatasets;
+                          ? kMaxLegacyDatasets
+                          : kMaxDatasets;
   if (blend.prefixes.size() > most) {
     return make_error(StatusCode::kInvalidArgument,
                       "--data-path: expected at most {} datasets, found {}", most,

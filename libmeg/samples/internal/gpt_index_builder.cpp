@@ -33,7 +33,7 @@ class SampleRows {
   void add_first() { add(0, 0); }
 
   /// Takes entries from `entry` on and returns where it stopped: at `end`, when no row is missing,
-  /// or, rarely, where the next call goes on. length_of(entry) gives tokens.
+  /// or, rarely, where the next call continues. length_of(entry) gives tokens.
   template <class LengthOf>
   Result<size_t> take(size_t entry, size_t end, const LengthOf& length_of);
 

@@ -173,10 +173,10 @@ Result<SampleSource> LengthsMockDataset::source(int64_t sample) const {
 
 Result<std::unique_ptr<SampleDataset>> make_mock_gpt_dataset(
     const MockGptOptions& options, const megatron::MegatronVersion& version) {
-  constexpr int64_t kMostTokens = std::numeric_limits<int32_t>::max() - 1;
-  if (options.sequence_length < 1 || options.sequence_length > kMostTokens) {
+  constexpr int64_t kMaxTokens = std::numeric_limits<int32_t>::max() - 1;
+  if (options.sequence_length < 1 || options.sequence_length > kMaxTokens) {
     return make_error(StatusCode::kInvalidArgument,
-                      "{}: sequence length: expected 1 to {}, found {}", kName, kMostTokens,
+                      "{}: sequence length: expected 1 to {}, found {}", kName, kMaxTokens,
                       options.sequence_length);
   }
   switch (version.mock_data) {

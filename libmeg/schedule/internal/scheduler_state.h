@@ -13,7 +13,7 @@ std::vector<std::pair<std::string, megatron::FieldValue>> scheduler_state(
     const OptimizerParamScheduler::Options& options, int64_t num_steps);
 
 struct LoadedSchedulerState {
-  OptimizerParamScheduler::Options options;  ///< Which to go on with; not checked.
+  OptimizerParamScheduler::Options options;  ///< Which to continue with; not checked.
   int64_t num_steps = 0;
   std::vector<std::string> lines;  ///< What Megatron prints about each value.
 };

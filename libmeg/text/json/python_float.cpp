@@ -11,7 +11,7 @@ namespace {
 
 // Python writes exponents outside these decimal exponents of the first digit.
 constexpr int kLeastPositional = -4;
-constexpr int kMostPositional = 15;
+constexpr int kMaxPositional = 15;
 
 std::string formatted(double value, std::chars_format format) {
   std::array<char, 64> buffer = {};
@@ -41,7 +41,7 @@ std::string python_float_text(double value) {
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
   const std::string scientific = formatted(value, std::chars_format::scientific);
   const int exponent = decimal_exponent(scientific);
-  if (value != 0 && (exponent < kLeastPositional || exponent > kMostPositional)) return scientific;
+  if (value != 0 && (exponent < kLeastPositional || exponent > kMaxPositional)) return scientific;
   std::string text = formatted(value, std::chars_format::fixed);
   if (text.find('.') == std::string::npos) text += ".0";
   return text;

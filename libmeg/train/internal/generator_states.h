@@ -13,8 +13,8 @@ namespace meg::train {
 Result<checkpoint::RngState> save_generators(int64_t seed, model::NameFamily family,
                                              const nn::RandomStates& generators);
 
-/// Puts dropout's states back. States of another kind of device are left out: dropout then goes on
-/// as seeded.
+/// Puts dropout's states back. States of another kind of device are left out: dropout then
+/// continues as seeded.
 Status restore_generators(const checkpoint::RngState& saved, nn::RandomStates& generators);
 
 }  // namespace meg::train

@@ -10,7 +10,7 @@ namespace meg::train {
 inline Status not_finite_error(std::string_view what, bool has_nan) {
   return make_error(StatusCode::kOutOfRange,
                     "{}: expected finite numbers, found {} (--no-check-for-nan-in-loss-and-grad "
-                    "goes on)",
+                    "continues)",
                     what, has_nan ? "NaN" : "Inf");
 }
 

@@ -21,7 +21,7 @@
 
 namespace meg::train {
 
-/// What a run says while it goes on: Megatron's lines, its throughput, TensorBoard's points.
+/// What a run says on its way: Megatron's lines, its throughput, TensorBoard's points.
 class RunReport {
  public:
   using Print = std::function<void(const std::string& line)>;

@@ -97,7 +97,7 @@ class StepLosses {
   std::vector<at::Tensor> figures_;
 };
 
-/// Micro-batches on the model's device. Copies to a GPU go on while the caller gives it work, so
+/// Micro-batches on the model's device. Copies to a GPU continue while the caller gives it work, so
 /// the next micro-batch is asked for (and with it the last one's memory given back) when they are
 /// done: the GPU then still has the last one's forward and backward to do.
 class DeviceBatches {
@@ -141,7 +141,7 @@ Result<std::vector<MicroBatchLoss>> forward_backward(nn::GptModel& model, Optimi
       losses.add(loss);
       return {};
     }));
-    MEG_RETURN_IF_ERROR(optimizer.gather_gradients(micro_batches == 1 && !per_token));
+    MEG_RETURN_IF_ERROR(optimizer.accumulate_gradients(micro_batches == 1 && !per_token));
   }
   MEG_ASSIGN_OR_RETURN(std::vector<MicroBatchLoss> found, losses.read(model));
   const double tokens = total_loss(found).tokens;

@@ -25,8 +25,8 @@ constexpr int kHighestProtocol = 5;
 class PickleReader {
  public:
   PickleReader(std::span<const std::byte> bytes, const std::string& name, PickleGraph* graph,
-               size_t most_values)
-      : name_(name), input_(bytes), machine_(graph, most_values) {}
+               size_t max_values)
+      : name_(name), input_(bytes), machine_(graph, max_values) {}
 
   Result<PickleStream> read();
 
@@ -394,8 +394,8 @@ Status PickleReader::read_instance() {
 }  // namespace
 
 Result<PickleStream> read_pickle(std::span<const std::byte> bytes, const std::string& name,
-                                 PickleGraph* graph, size_t most_values) {
-  return PickleReader(bytes, name, graph, most_values).read();
+                                 PickleGraph* graph, size_t max_values) {
+  return PickleReader(bytes, name, graph, max_values).read();
 }
 
 }  // namespace meg::checkpoint

@@ -23,6 +23,6 @@ struct PickleStream {
 /// out-of-band buffers and text persistent ids; kResourceExhausted past kMaxDepth or the limits on
 /// bytes and values. Mirrors CPython's Lib/pickle.py and pickletools.
 Result<PickleStream> read_pickle(std::span<const std::byte> bytes, const std::string& name,
-                                 PickleGraph* graph, size_t most_values = kMaxPickleNodes);
+                                 PickleGraph* graph, size_t max_values = kMaxPickleNodes);
 
 }  // namespace meg::checkpoint

@@ -236,7 +236,8 @@ Status PickleWriter::save_dict(PickleId id) {
   output_.opcode(PickleOpcode::kEmptyDict);
   put(id);
   if (entries.size() <= 2) return save_pairs(entries);
-  // Unlike those of a dict's subclass, batches go on until one is not full, if need be empty.
+  // Unlike those of a dict's subclass, batches follow each other until one is not full, if need be
+  // empty.
   for (size_t at = 0; at <= entries.size(); at += 2 * kBatch) {
     output_.opcode(PickleOpcode::kMark);
     MEG_RETURN_IF_ERROR(save_all(entries.subspan(at, std::min(2 * kBatch, entries.size() - at))));

@@ -35,7 +35,7 @@ namespace {
 constexpr size_t kChunkBytes = size_t{256} << 10;
 
 /// Of compressed entries, which are small ones.
-constexpr uint64_t kMostInflatedBytes = uint64_t{64} << 20;
+constexpr uint64_t kMaxInflatedBytes = uint64_t{64} << 20;
 
 Status tell(const BytesDone& done, size_t bytes, const io::FileDescriptor& file) {
   if (!done || done(bytes)) return {};
@@ -59,7 +59,7 @@ Result<uint32_t> crc_of(const io::FileDescriptor& file, uint64_t offset, uint64_
 Result<uint32_t> crc_of(const io::FileDescriptor& file, const ZipEntry& entry,
                         const BytesDone& done) {
   if (entry.is_stored()) return crc_of(file, entry.data_offset, entry.size, done);
-  MEG_ASSIGN_OR_RETURN(const auto content, read_zip_entry(file, entry, kMostInflatedBytes));
+  MEG_ASSIGN_OR_RETURN(const auto content, read_zip_entry(file, entry, kMaxInflatedBytes));
   MEG_RETURN_IF_ERROR(tell(done, content.size(), file));
   return io::crc32(content);
 }

@@ -53,7 +53,7 @@ std::string name_iterations(const FolderEntries& entries) {
   return text;
 }
 
-/// The text of a tracker file without the blanks around it.
+/// The text of a tracker file without the whitespace around it.
 Result<std::string> read_tracker_text(const std::string& path) {
   MEG_ASSIGN_OR_RETURN(const io::FileDescriptor file, io::FileDescriptor::open_regular(path));
   std::string text(kLongestTracker, '\0');

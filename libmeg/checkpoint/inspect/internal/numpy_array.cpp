@@ -9,7 +9,7 @@ namespace meg::checkpoint {
 namespace {
 
 /// numpy's own limit.
-constexpr size_t kMostDimensions = 64;
+constexpr size_t kMaxDimensions = 64;
 
 /// numpy's letter and size of a plain type, and its name.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 15> kPlainTypes = {{
@@ -72,7 +72,7 @@ std::optional<ElementType> element_type(const PickleGraph& graph, PickleId id) {
 
 std::optional<std::vector<int64_t>> shape_of(const PickleGraph& graph, PickleId id) {
   std::vector<int64_t> shape;
-  if (graph.node(id).children.size() > kMostDimensions) return std::nullopt;
+  if (graph.node(id).children.size() > kMaxDimensions) return std::nullopt;
   for (const PickleId child : graph.node(id).children) {
     const std::optional<int64_t> size = graph.as_int(child);
     if (!size.has_value() || *size < 0) return std::nullopt;

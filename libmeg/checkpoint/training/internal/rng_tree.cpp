@@ -16,7 +16,7 @@ constexpr int64_t kPythonVersion = 3;
 constexpr std::string_view kCpuTracker = "cpu_rng_tracker_states";
 
 /// No generator's state is larger.
-constexpr int64_t kMostStateBytes = 1 << 16;
+constexpr int64_t kMaxStateBytes = 1 << 16;
 
 PickleId add_python_random(const MersenneState& state, TrainingTree* tree) {
   PickleGraph& graph = tree->graph();
@@ -200,7 +200,7 @@ class RngReader {
 
   Status read_tensor(std::string_view key, PickleId id, std::vector<std::byte>* into) const {
     const TensorView* view = file_.tensor(id);
-    if (view == nullptr || view->dtype != DType::kUint8 || view->numel() > kMostStateBytes) {
+    if (view == nullptr || view->dtype != DType::kUint8 || view->numel() > kMaxStateBytes) {
       return odd(key, "a small tensor of bytes", id);
     }
     MEG_RETURN_IF_ERROR(file_.check_crc(view->storage));

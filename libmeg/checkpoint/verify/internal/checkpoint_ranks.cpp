@@ -15,9 +15,9 @@ namespace meg::checkpoint {
 namespace {
 
 /// Sizes that no cluster has are refused before anything is multiplied or listed by them.
-constexpr int64_t kMostRanks = 1 << 20;
+constexpr int64_t kMaxRanks = 1 << 20;
 /// Missing rank files that are reported one by one; the rest is counted with the last of them.
-constexpr int64_t kMostNamedRanks = 64;
+constexpr int64_t kMaxNamedRanks = 64;
 
 class RankReader {
  public:
@@ -92,11 +92,11 @@ void RankReader::open(const RankFolder& folder) {
 /// The parallel sizes: args' of the first readable rank, else as many as the folders' names say.
 Status RankReader::read_sizes() {
   const RankContent& first = found_.ranks.front();
-  int64_t most_tensor = 0;
-  int64_t most_pipeline = 0;
+  int64_t max_tensor = 0;
+  int64_t max_pipeline = 0;
   for (const RankFolder& rank : folder_.ranks) {
-    most_tensor = std::max<int64_t>(most_tensor, rank.numbers[0]);
-    if (rank.numbers.size() > 1) most_pipeline = std::max<int64_t>(most_pipeline, rank.numbers[1]);
+    max_tensor = std::max<int64_t>(max_tensor, rank.numbers[0]);
+    if (rank.numbers.size() > 1) max_pipeline = std::max<int64_t>(max_pipeline, rank.numbers[1]);
   }
   const auto size = [&](std::string_view name) -> std::optional<int64_t> {
     if (!first.args.has_value()) return std::nullopt;
@@ -110,18 +110,18 @@ Status RankReader::read_sizes() {
   }
   std::optional<int64_t> tensor = size("tensor_model_parallel_size");
   if (!tensor.has_value()) tensor = size("model_parallel_size");
-  found_.tensor_size = tensor.value_or(most_tensor + 1);
-  found_.pipeline_size = size("pipeline_model_parallel_size").value_or(most_pipeline + 1);
-  if (found_.tensor_size < 1 || found_.pipeline_size < 1 || found_.tensor_size > kMostRanks ||
-      found_.pipeline_size > kMostRanks / found_.tensor_size) {
+  found_.tensor_size = tensor.value_or(max_tensor + 1);
+  found_.pipeline_size = size("pipeline_model_parallel_size").value_or(max_pipeline + 1);
+  if (found_.tensor_size < 1 || found_.pipeline_size < 1 || found_.tensor_size > kMaxRanks ||
+      found_.pipeline_size > kMaxRanks / found_.tensor_size) {
     add_problem(
         {.check = CheckpointCheck::kSizes,
          .file = first.file->path(),
          .tensor = "args",
          .expected = "parallel sizes above 0",
          .found = fmt::format("tensor {}, pipeline {}", found_.tensor_size, found_.pipeline_size)});
-    found_.tensor_size = most_tensor + 1;
-    found_.pipeline_size = most_pipeline + 1;
+    found_.tensor_size = max_tensor + 1;
+    found_.pipeline_size = max_pipeline + 1;
   }
   return Status();
 }
@@ -190,7 +190,7 @@ void RankReader::check_missing() {
     for (int64_t t = 0; t < found_.tensor_size; ++t) {
       const std::string name = rank_folder_name(t, p, found_.pipeline_size);
       if (present.count(name) > 0) continue;
-      if (++missing > kMostNamedRanks) {
+      if (++missing > kMaxNamedRanks) {
         ++report_.problems.back().count;
         continue;
       }

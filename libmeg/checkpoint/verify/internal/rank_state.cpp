@@ -13,7 +13,7 @@
 namespace meg::checkpoint {
 namespace {
 
-/// What a run needs to go on beside weights and optimizer.
+/// What a run needs to resume beside weights and optimizer.
 class StateChecker {
  public:
   StateChecker(const CheckpointRanks& ranks, CheckpointReport* report)

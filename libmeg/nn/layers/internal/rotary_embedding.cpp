@@ -17,7 +17,7 @@ at::Tensor rotate_half(const at::Tensor& heads, bool interleaved) {
   return at::stack({-pairs[1], pairs[0]}, -1).flatten(-2);
 }
 
-/// As Llama 3.1 goes on from its 8,192 tokens: frequencies that turn four times and more within
+/// As Llama 3.1 extends its 8,192 tokens: frequencies that turn four times and more within
 /// these stay, those that do not turn once are divided by `factor`, between them both are mixed.
 at::Tensor scaled_frequencies(const at::Tensor& frequencies, double factor) {
   constexpr double kOriginalContext = 8192;  // tokens

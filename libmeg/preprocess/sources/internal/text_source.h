@@ -30,7 +30,7 @@ struct TextChunk {
 
 /// Hands out the inputs' lines in chunks of about `chunk_bytes` that end at a line end (or at the
 /// input's end); a longer line is a chunk of its own. LF, CRLF and a lone CR end a line, as in
-/// Python's text mode; a line never goes on in the next input.
+/// Python's text mode; a line never continues in the next input.
 ///
 /// A regular file is read up to the size it has when its turn comes.
 class TextSource {

@@ -5,7 +5,7 @@
 namespace meg::samples {
 namespace {
 
-constexpr int64_t kMostSamples = int64_t{1} << 32;
+constexpr int64_t kMaxSamples = int64_t{1} << 32;
 
 int64_t part_size(const BatchSampler::Options& options, int64_t batch_size) {
   const int64_t parts_of = options.data_sharding ? batch_size : options.micro_batch_size;
@@ -23,10 +23,10 @@ Result<std::unique_ptr<BatchSampler>> CyclicSampler::create(const Options& optio
                       batch_size, options.micro_batch_size, options.data_parallel_size,
                       options.total_samples);
   }
-  if (part_size(options, batch_size) > kMostSamples) {
+  if (part_size(options, batch_size) > kMaxSamples) {
     return make_error(StatusCode::kInvalidArgument,
                       "batch sampler: expected at most {} samples to shuffle, found {}",
-                      kMostSamples, part_size(options, batch_size));
+                      kMaxSamples, part_size(options, batch_size));
   }
   const int64_t epoch_samples = options.total_samples - options.total_samples % batch_size;
   if (options.consumed_samples % epoch_samples % batch_size != 0) {

@@ -16,10 +16,10 @@ Status CacheSource::check() const {
                       dataset().prefix(), dataset().sequence_count(), range.begin, range.end);
   }
   // A document index has 32 bits for each.
-  constexpr int64_t kMostSequences = std::numeric_limits<int32_t>::max();
-  if (range.end > kMostSequences) {
+  constexpr int64_t kMaxSequences = std::numeric_limits<int32_t>::max();
+  if (range.end > kMaxSequences) {
     return make_error(StatusCode::kUnsupported, "{}: expected at most {} sequences, found {}",
-                      dataset().prefix(), kMostSequences, range.end);
+                      dataset().prefix(), kMaxSequences, range.end);
   }
   return Status();
 }

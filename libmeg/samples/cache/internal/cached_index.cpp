@@ -71,7 +71,7 @@ class EndsCheck {
 
  private:
   /// Entries that a walk looks at; only the emptiest of sequences need more.
-  static constexpr int64_t kMostEntries = int64_t{1} << 16;
+  static constexpr int64_t kMaxEntries = int64_t{1} << 16;
 
   int64_t last_entry() const { return plan_.documents() - 1; }
 
@@ -118,12 +118,12 @@ int64_t EndsCheck::length_at(int64_t entry) {
 /// The row behind the first sample.
 std::optional<SampleStart> EndsCheck::second_row() {
   int64_t left = plan_.sequence_length + plan_.extra_token;
-  for (int64_t entry = 0; entry <= std::min(last_entry(), kMostEntries); ++entry) {
+  for (int64_t entry = 0; entry <= std::min(last_entry(), kMaxEntries); ++entry) {
     const int64_t length = length_at(entry);
     if (left <= length) return SampleStart{.entry = entry, .offset = left - plan_.extra_token};
     left -= length;
   }
-  if (last_entry() > kMostEntries) return std::nullopt;
+  if (last_entry() > kMaxEntries) return std::nullopt;
   return end_of_all();
 }
 
@@ -135,7 +135,7 @@ std::optional<SampleStart> EndsCheck::last_row() {
                           sampled > plan_.epochs * tokens_;
   if (is_partial) return end_of_all();
   int64_t behind = plan_.epochs * tokens_ - sampled;
-  for (int64_t step = 0; step <= std::min(last_entry(), kMostEntries); ++step) {
+  for (int64_t step = 0; step <= std::min(last_entry(), kMaxEntries); ++step) {
     const int64_t entry = last_entry() - step;
     const int64_t length = length_at(entry);
     if (behind < length) {

@@ -11,13 +11,13 @@ namespace {
 
 constexpr int kDigits = 8;
 constexpr size_t kLineWidth = 74;  // and the bracket that may close it
-constexpr size_t kMostElements = 1000;
+constexpr size_t kMaxElements = 1000;
 constexpr size_t kEdgeElements = 3;
 
 // Numbers outside these limits are all written with exponents.
-constexpr double kMostPositional = 1e8;
+constexpr double kMaxPositional = 1e8;
 constexpr double kLeastPositional = 1e-4;
-constexpr double kMostRatio = 1000;
+constexpr double kMaxRatio = 1000;
 
 /// Mantissa and exponent, the mantissa cut at the point.
 struct Number {
@@ -36,7 +36,7 @@ bool needs_exponents(std::span<const double> values) {
     most = std::max(most, size);
   }
   if (most == 0) return false;
-  return most >= kMostPositional || least < kLeastPositional || most / least > kMostRatio;
+  return most >= kMaxPositional || least < kLeastPositional || most / least > kMaxRatio;
 }
 
 Number formatted(double value, bool exponents) {
@@ -54,7 +54,7 @@ Number formatted(double value, bool exponents) {
   return number;
 }
 
-/// All of one width: blanks on the left; on the right blanks, or zeros before exponents.
+/// All of one width: spaces on the left; on the right spaces, or zeros before exponents.
 std::vector<std::string> of_one_width(const std::vector<Number>& numbers) {
   size_t whole = 0;
   size_t fraction = 0;
@@ -75,7 +75,7 @@ std::vector<std::string> of_one_width(const std::vector<Number>& numbers) {
 }  // namespace
 
 std::string numpy_array_text(std::span<const double> values) {
-  const bool cut = values.size() > kMostElements;
+  const bool cut = values.size() > kMaxElements;
   std::vector<double> shown;
   for (size_t i = 0; i < values.size(); ++i) {
     const bool edge = i < kEdgeElements || i + kEdgeElements >= values.size();

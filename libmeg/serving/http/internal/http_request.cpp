@@ -22,7 +22,7 @@ namespace {
 
 using MaybeError = std::optional<HttpError>;
 
-constexpr std::string_view kBlanks = " \t";
+constexpr std::string_view kWhitespace = " \t";
 constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -40,9 +40,9 @@ bool is_token(std::string_view text) {
 bool is_control(char c) { return (c >= 0 && c < ' ') || c == '\x7f'; }
 
 std::string_view without_blanks(std::string_view text) {
-  const size_t begin = text.find_first_not_of(kBlanks);
+  const size_t begin = text.find_first_not_of(kWhitespace);
   if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(kBlanks) + 1 - begin);
+  return text.substr(begin, text.find_last_not_of(kWhitespace) + 1 - begin);
 }
 
 /// Whether a list such as `Connection: keep-alive, Upgrade` names `wanted`.

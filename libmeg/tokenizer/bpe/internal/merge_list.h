@@ -23,7 +23,7 @@ struct MergeList {
 
 /// text: a merges.txt, borrowed by the result; name: the file's, for errors.
 /// LF, CRLF and a lone CR end a line; the first line and what follows the last line end are
-/// dropped; pieces are parted by white space; blank lines are skipped. kCorruption where text is
+/// dropped; pieces are separated by whitespace; blank lines are skipped. kCorruption where text is
 /// empty, an HTML page, not UTF-8, or a line has not two pieces. Mirrors Megatron-LM
 /// megatron/tokenizer/gpt2_tokenization.py: GPT2Tokenizer.__init__.
 Result<MergeList> parse_merge_list(std::string_view text, const std::string& name);

@@ -20,7 +20,7 @@ Status too_many(std::string_view what, size_t most) {
 // ---- Values ----
 
 Status PickleMachine::push(PickleId added) {
-  if (depth_.size() >= most_values_) return too_many("values", most_values_);
+  if (depth_.size() >= max_values_) return too_many("values", max_values_);
   depth_.push_back(0);
   taken_.push_back(false);
   MEG_RETURN_IF_ERROR(deepen(added, graph_->node(added).children));

@@ -16,8 +16,8 @@ namespace meg::checkpoint {
 class PickleMachine {
  public:
   /// The graph outlives the machine, and nobody else adds to it meanwhile.
-  PickleMachine(PickleGraph* graph, size_t most_values)
-      : graph_(graph), first_(graph->size()), most_values_(most_values) {}
+  PickleMachine(PickleGraph* graph, size_t max_values)
+      : graph_(graph), first_(graph->size()), max_values_(max_values) {}
 
   PickleGraph& graph() { return *graph_; }
 
@@ -85,7 +85,7 @@ class PickleMachine {
 
   PickleGraph* graph_;
   size_t first_;  // nodes of the graph before this pickle
-  size_t most_values_;
+  size_t max_values_;
   std::vector<uint16_t> depth_;  // of node first_ + i, as known when it was last changed
   std::vector<bool> taken_;      // whether a call has taken node first_ + i as an argument
   std::vector<PickleId> stack_;

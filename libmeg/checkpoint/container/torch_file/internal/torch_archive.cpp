@@ -75,8 +75,8 @@ Result<TorchFileParts> read_torch_archive(const io::FileDescriptor& file, Pickle
   parts.has_crcs = pickle->crc != 0;
   MEG_ASSIGN_OR_RETURN(parts.is_byte_swapped,
                        is_big_endian(file, archive.find(folder + "byteorder")));
-  const uint64_t most_bytes = pickle->is_stored() ? kMaxPickleBytes : budget->inflated_bytes();
-  MEG_ASSIGN_OR_RETURN(const auto bytes, read_zip_entry(file, *pickle, most_bytes));
+  const uint64_t max_bytes = pickle->is_stored() ? kMaxPickleBytes : budget->inflated_bytes();
+  MEG_ASSIGN_OR_RETURN(const auto bytes, read_zip_entry(file, *pickle, max_bytes));
   if (!pickle->is_stored()) budget->take_inflated_bytes(bytes.size());
   const std::string name = path + ": " + text::printable(pickle->name, 200);
   MEG_ASSIGN_OR_RETURN(const PickleStream stream,

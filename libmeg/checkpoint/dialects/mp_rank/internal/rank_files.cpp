@@ -17,7 +17,7 @@ namespace meg::checkpoint {
 namespace {
 
 /// Refuses sizes that no cluster has before anything is multiplied or listed by them.
-constexpr int64_t kMostRanks = 1 << 20;
+constexpr int64_t kMaxRanks = 1 << 20;
 
 /// The first of `names` that args have as a number.
 std::optional<int64_t> first_arg(const TorchFile& file, std::initializer_list<const char*> names) {
@@ -64,15 +64,15 @@ Status check_no_experts(const TorchFile& file) {
 }
 
 Status find_sizes(const CheckpointFolder& folder, const TorchFile& first, RankFiles* found) {
-  int64_t most_tensor = 0, most_pipeline = 0;
+  int64_t max_tensor = 0, max_pipeline = 0;
   for (const RankFolder& rank : folder.ranks) {
-    most_tensor = std::max<int64_t>(most_tensor, rank.numbers[0]);
-    if (rank.numbers.size() > 1) most_pipeline = std::max<int64_t>(most_pipeline, rank.numbers[1]);
+    max_tensor = std::max<int64_t>(max_tensor, rank.numbers[0]);
+    if (rank.numbers.size() > 1) max_pipeline = std::max<int64_t>(max_pipeline, rank.numbers[1]);
   }
-  found->tensor_size = tensor_size_of(first).value_or(most_tensor + 1);
-  found->pipeline_size = pipeline_size_of(first).value_or(most_pipeline + 1);
-  if (found->tensor_size < 1 || found->pipeline_size < 1 || found->tensor_size > kMostRanks ||
-      found->pipeline_size > kMostRanks / found->tensor_size) {
+  found->tensor_size = tensor_size_of(first).value_or(max_tensor + 1);
+  found->pipeline_size = pipeline_size_of(first).value_or(max_pipeline + 1);
+  if (found->tensor_size < 1 || found->pipeline_size < 1 || found->tensor_size > kMaxRanks ||
+      found->pipeline_size > kMaxRanks / found->tensor_size) {
     return make_error(StatusCode::kCorruption,
                       "{}: args: expected parallel sizes above 0, found tensor {} and pipeline {}",
                       first.path(), found->tensor_size, found->pipeline_size);

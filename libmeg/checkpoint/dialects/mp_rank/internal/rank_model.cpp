@@ -8,7 +8,7 @@ namespace meg::checkpoint {
 namespace {
 
 /// Megatron nests its names four keys deep at most.
-constexpr int kMostNesting = 16;
+constexpr int kMaxNesting = 16;
 
 class ChunkReader {
  public:
@@ -23,9 +23,9 @@ class ChunkReader {
 
  private:
   Status read_dict(PickleId dict, const std::string& prefix, int depth) {
-    if (depth > kMostNesting) {
+    if (depth > kMaxNesting) {
       return make_error(StatusCode::kCorruption, "{}: model: {}: names nest deeper than {} keys",
-                        file_.path(), prefix, kMostNesting);
+                        file_.path(), prefix, kMaxNesting);
     }
     const PickleGraph& graph = file_.graph();
     const std::span<const PickleId> pairs = graph.pairs(dict);

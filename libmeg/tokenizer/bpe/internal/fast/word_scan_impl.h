@@ -43,7 +43,7 @@ inline Character decode(const unsigned char* p, size_t room) {
 }
 
 /// Puts the block's characters of 0x80 and above into their classes. Returns the number of bytes of
-/// whole characters in the block: `size`, or less where the last character goes on behind it.
+/// whole characters in the block: `size`, or less where the last character continues behind it.
 inline uint32_t classify_non_ascii(const unsigned char* block, uint32_t size, size_t room,
                                    BlockClasses& classes) {
   uint64_t pending = classes.non_ascii;
@@ -147,9 +147,9 @@ inline uint64_t with_contractions(uint64_t starts, uint64_t apostrophes, const u
 ///   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 /// a word starts at
 ///   - a letter, number or other character whose predecessor is of another class and is not U+0020
-///     (a blank in front belongs to the word);
+///     (a space in front belongs to the word);
 ///   - the first character of a white-space run, and also its last one where more text follows (the
-///     look-ahead leaves that one over: a blank joins the next word, other white space stands
+///     look-ahead leaves that one over: a space joins the next word, other whitespace stands
 ///     alone);
 ///   - the apostrophe of a contraction where it would start a word anyway, and the character behind
 ///     the contraction; its letters do not start one.
