@@ -22,8 +22,8 @@ struct StandInOptions {
 };
 
 /// An engine without a model: each next token is a function of the two before it, and of the seed
-/// where the request is not greedy; beam b of a search continues with token b each time, and a search
-/// whose stop token is kFailingStop fails. So an answer depends on its request alone.
+/// where the request is not greedy; beam b of a search continues with token b each time, and a
+/// search whose stop token is kFailingStop fails. So an answer depends on its request alone.
 class StandInEngine : public serving::GenerationEngine {
  public:
   explicit StandInEngine(StandInOptions options) : options_(options) {}
