@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Full disks and killed processes: the old checkpoint stays, or the new one is whole.
+"""Full disks, low limits and killed processes: the old checkpoint stays, or the new one is whole.
 
 checkpoint_killed_test.py BIN_DIR TESTDATA [unittest arguments]
 """
@@ -19,6 +19,21 @@ try:
 except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)
+
+
+def make_checkpoint(test, folder, **sizes):
+    """What the script of testdata/checkpoint makes with other sizes."""
+    place = os.path.join(test.testdata, "../scripts/make_small_checkpoint.py")
+    spec = importlib.util.spec_from_file_location("make_small_checkpoint", place)
+    maker = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(maker)
+    for name, size in sizes.items():
+        setattr(maker, name, size)
+    state = random.getstate()
+    argv, sys.argv = sys.argv, ["", folder]
+    maker.main()
+    sys.argv = argv
+    random.setstate(state)
 
 
 class Disks(SpoiltCheckpoint):
@@ -78,6 +93,43 @@ class Disks(SpoiltCheckpoint):
             shutil.rmtree(self.path("saved"), ignore_errors=True)
 
 
+class ManyRanks(SpoiltCheckpoint):
+    """96 ranks where no more than 32 files may be open at once."""
+
+    def setUp(self):
+        super().setUp()
+        # In memory where there is such a place: a disk may take long to flush so many files.
+        shared = "/dev/shm" if os.path.isdir("/dev/shm") else None
+        folder = tempfile.TemporaryDirectory(prefix="meg-test-", dir=shared)
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def few(self, name, *flags):
+        def limit():
+            resource.setrlimit(resource.RLIMIT_NOFILE, (32, 32))
+        process = self.program(name, *flags, preexec_fn=limit)
+        self.assertEqual(process.returncode, 0, process.stdout_text + process.stderr_text)
+        return process.stdout_text
+
+    def convert(self, load, save, tp, pp):
+        self.few("checkpoint_util", "--load-dir", load, "--save-dir", save,
+                 "--target-tensor-parallel-size", str(tp),
+                 "--target-pipeline-parallel-size", str(pp))
+
+    def test_every_program_reads_and_writes_them(self):
+        whole, many, joined = (self.path(name) for name in ("whole", "many", "joined"))
+        make_checkpoint(self, whole, LAYERS=24)
+        self.convert(whole, many, 4, 24)
+        self.assertEqual(len(os.listdir(os.path.join(many, "iter_0000100"))), 96)
+        self.convert(many, joined, 2, 2)
+        self.few("verify", "checkpoint", many)
+        inspected = self.few("checkpoint_inspect", many, "--stats").splitlines()
+        self.assertIn("parallel     tensor 4, pipeline 24", inspected)
+        self.assertIn("0 NaN and 0 infinite elements in 1168 tensors", inspected)
+        self.few("verify", "diff", whole, joined)
+        self.few("verify", "diff", many, joined)
+
+
 class Killed(SpoiltCheckpoint):
     """A checkpoint that is large enough to be caught in the middle of being written."""
 
@@ -86,16 +138,7 @@ class Killed(SpoiltCheckpoint):
         folder = tempfile.TemporaryDirectory(prefix="meg-test-")
         cls.addClassCleanup(folder.cleanup)
         cls.large = os.path.join(folder.name, "large")
-        place = os.path.join(cls.testdata, "../scripts/make_small_checkpoint.py")
-        spec = importlib.util.spec_from_file_location("make_small_checkpoint", place)
-        maker = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(maker)
-        maker.HIDDEN, maker.LAYERS = 320, 8
-        state = random.getstate()
-        argv, sys.argv = sys.argv, ["", cls.large]
-        maker.main()
-        sys.argv = argv
-        random.setstate(state)
+        make_checkpoint(cls, cls.large, HIDDEN=320, LAYERS=8)
 
     def start(self, save, tp, pp):
         return subprocess.Popen(

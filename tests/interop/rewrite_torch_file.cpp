@@ -44,10 +44,11 @@ meg::Status copy_storage(const meg::checkpoint::TorchFile& from, int index,
                          meg::checkpoint::TorchFileWriter* to) {
   const meg::checkpoint::TorchStorage& storage = from.storages()[static_cast<size_t>(index)];
   std::vector<std::byte> chunk(size_t{1} << 20);
+  MEG_ASSIGN_OR_RETURN(const auto descriptor, from.descriptor());
   uint32_t crc = 0;
   for (uint64_t at = 0; at < storage.bytes;) {
     const auto file_at = static_cast<off_t>(storage.file_offset + at);
-    const off_t data = ::lseek(from.descriptor().get(), file_at, SEEK_DATA);
+    const off_t data = ::lseek(descriptor->get(), file_at, SEEK_DATA);
     const uint64_t hole =
         std::min<uint64_t>(data < 0 ? storage.bytes - at : static_cast<uint64_t>(data - file_at),
                            storage.bytes - at) /

@@ -1,7 +1,5 @@
 #include "libmeg/checkpoint/transfer/transfer_executor.h"
 
-#include <fcntl.h>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -212,7 +210,7 @@ void Execution::start_writeback(const TransferJob& job) {
     const auto bytes = static_cast<int64_t>(job_bytes * share);
     if ((waiting_bytes_[file] += bytes) < kWritebackBytes) continue;
     waiting_bytes_[file] = 0;
-    ::sync_file_range(writers_[file].descriptor(), 0, 0, SYNC_FILE_RANGE_WRITE);
+    writers_[file].start_writeback();
   }
 }
 

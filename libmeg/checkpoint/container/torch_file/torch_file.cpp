@@ -22,7 +22,7 @@ using BytesDone = std::function<bool(size_t bytes)>;
 }  // namespace
 
 struct TorchFile::State {
-  io::FileDescriptor descriptor;
+  PooledFile file;
   io::MappedFile map;
   TorchFileParts parts;
 
@@ -107,10 +107,11 @@ Result<TorchFileParts> read_parts(const io::FileDescriptor& descriptor, const io
 
 Status TorchFile::State::check_entry(const ZipEntry& entry, const BytesDone& done) const {
   if (!parts.has_crcs) return {};
-  MEG_ASSIGN_OR_RETURN(const uint32_t found, crc_of(descriptor, entry, done));
+  MEG_ASSIGN_OR_RETURN(const auto descriptor, file.pin());
+  MEG_ASSIGN_OR_RETURN(const uint32_t found, crc_of(*descriptor, entry, done));
   if (found == entry.crc) return {};
   return make_error(StatusCode::kCorruption, "{}: entry {}: CRC-32: expected {:08x}, found {:08x}",
-                    descriptor.path(), text::printable(entry.name, 200), entry.crc, found);
+                    file.path(), text::printable(entry.name, 200), entry.crc, found);
 }
 
 TorchFile::TorchFile(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -121,19 +122,20 @@ TorchFile::~TorchFile() = default;
 
 Result<TorchFile> TorchFile::open(const std::string& path, PickleBudget* budget) {
   auto state = std::make_unique<State>();
-  MEG_ASSIGN_OR_RETURN(state->descriptor, io::FileDescriptor::open_regular(path));
+  MEG_ASSIGN_OR_RETURN(state->file, PooledFile::open(path));
   MEG_ASSIGN_OR_RETURN(state->map, io::MappedFile::open(path, io::MappedFile::Access::kRandom));
-  MEG_ASSIGN_OR_RETURN(const int64_t size, state->descriptor.size());
+  MEG_ASSIGN_OR_RETURN(const auto descriptor, state->file.pin());
+  MEG_ASSIGN_OR_RETURN(const int64_t size, descriptor->size());
   if (static_cast<uint64_t>(size) != state->map.size()) {
     return make_error(StatusCode::kIoError, "{}: was replaced while it was opened", path);
   }
   PickleBudget own(state->map.size());
-  MEG_ASSIGN_OR_RETURN(
-      state->parts, read_parts(state->descriptor, state->map, budget != nullptr ? budget : &own));
+  MEG_ASSIGN_OR_RETURN(state->parts,
+                       read_parts(*descriptor, state->map, budget != nullptr ? budget : &own));
   return TorchFile(std::move(state));
 }
 
-const std::string& TorchFile::path() const { return state_->descriptor.path(); }
+const std::string& TorchFile::path() const { return state_->file.path(); }
 
 uint64_t TorchFile::size() const { return state_->map.size(); }
 
@@ -156,7 +158,7 @@ const TensorView* TorchFile::tensor(PickleId id) const {
 
 std::span<const PickleId> TorchFile::tensor_nodes() const { return state_->parts.tensors.nodes; }
 
-const io::FileDescriptor& TorchFile::descriptor() const { return state_->descriptor; }
+Result<PooledFile::Pin> TorchFile::descriptor() const { return state_->file.pin(); }
 
 std::optional<std::span<const std::byte>> TorchFile::view(const TensorView& tensor) const {
   const bool is_swapped = is_byte_swapped() && dtype_size(tensor.dtype) > 1;
@@ -182,7 +184,8 @@ Status TorchFile::read_storage(int storage, uint64_t offset, std::span<std::byte
                       text::printable(run.key), offset, offset + into.size(),
                       dtype_name(run.dtype));
   }
-  MEG_RETURN_IF_ERROR(state_->descriptor.read_exactly_at(run.file_offset + offset, into));
+  MEG_ASSIGN_OR_RETURN(const auto file, descriptor());
+  MEG_RETURN_IF_ERROR(file->read_exactly_at(run.file_offset + offset, into));
   if (is_byte_swapped()) swap_bytes(run.dtype, into);
   return {};
 }
@@ -199,7 +202,8 @@ Status TorchFile::read_elements(const TensorView& tensor, int64_t first,
                       "{}: {} bytes from element {} of a tensor of {} elements of {}", path(),
                       into.size(), first, numel, dtype_name(tensor.dtype));
   }
-  MEG_RETURN_IF_ERROR(gather_elements(state_->descriptor, storage, tensor, first, into));
+  MEG_ASSIGN_OR_RETURN(const auto file, descriptor());
+  MEG_RETURN_IF_ERROR(gather_elements(*file, storage, tensor, first, into));
   if (is_byte_swapped()) swap_bytes(tensor.dtype, into);
   return {};
 }
@@ -207,8 +211,8 @@ Status TorchFile::read_elements(const TensorView& tensor, int64_t first,
 Status TorchFile::check_crc(int storage) const {
   const TorchStorage& run = storages()[static_cast<size_t>(storage)];
   if (!run.crc.has_value()) return {};
-  MEG_ASSIGN_OR_RETURN(const uint32_t found,
-                       crc_of(state_->descriptor, run.file_offset, run.bytes, {}));
+  MEG_ASSIGN_OR_RETURN(const auto file, descriptor());
+  MEG_ASSIGN_OR_RETURN(const uint32_t found, crc_of(*file, run.file_offset, run.bytes, {}));
   if (found == *run.crc) return {};
   return make_error(StatusCode::kCorruption,
                     "{}: storage {}: CRC-32: expected {:08x}, found {:08x}", path(),

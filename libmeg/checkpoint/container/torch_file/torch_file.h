@@ -12,8 +12,8 @@
 #include "libmeg/base/progress.h"
 #include "libmeg/checkpoint/container/pickle/pickle_graph.h"
 #include "libmeg/checkpoint/container/torch_file/pickle_budget.h"
+#include "libmeg/checkpoint/container/torch_file/pooled_file.h"
 #include "libmeg/checkpoint/container/torch_file/tensor_view.h"
-#include "libmeg/io/file_descriptor.h"
 #include "libmeg/io/mapped_file.h"
 
 namespace meg::checkpoint {
@@ -98,8 +98,9 @@ class TorchFile {
   /// The same of every entry of the archive, reading each byte once.
   Status check_crcs(const ProgressCallback& progress = {}) const;
 
-  /// The descriptor, for callers that move whole runs by (offset, length).
-  const io::FileDescriptor& descriptor() const;
+  /// The open file, for callers that move whole runs by (offset, length). It is opened again where
+  /// the process has too many others open; errors as PooledFile::pin().
+  Result<PooledFile::Pin> descriptor() const;
 
  private:
   struct State;

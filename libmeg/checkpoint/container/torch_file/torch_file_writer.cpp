@@ -8,9 +8,9 @@
 
 #include "libmeg/base/bytes.h"
 #include "libmeg/checkpoint/container/pickle/pickle_writer.h"
+#include "libmeg/checkpoint/container/torch_file/pooled_file.h"
 #include "libmeg/checkpoint/container/zip/zip_layout.h"
 #include "libmeg/io/crc32.h"
-#include "libmeg/io/file_descriptor.h"
 #include "libmeg/text/printable.h"
 
 namespace meg::checkpoint {
@@ -18,7 +18,7 @@ namespace meg::checkpoint {
 struct TorchFileWriter::State {
   TorchFileLayout layout;
   ZipLayout archive;
-  io::FileDescriptor file;
+  PooledFile file;
   std::vector<uint64_t> storage_bytes;
   std::vector<std::optional<uint32_t>> crcs;  // of each storage
 };
@@ -112,15 +112,16 @@ Result<TorchFileWriter> TorchFileWriter::create(const std::string& path,
   if (state->archive.file_size() != made.file_size) {
     return make_error(StatusCode::kInternal, "{}: the layout is not that of the content", path);
   }
-  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (fd < 0) return errno_error(errno, "cannot create " + path);
-  state->file = io::FileDescriptor(fd, path);
-  if (::ftruncate(fd, static_cast<off_t>(made.file_size)) != 0) return errno_error(errno, path);
+  MEG_ASSIGN_OR_RETURN(state->file, PooledFile::create(path));
+  MEG_ASSIGN_OR_RETURN(const auto file, state->file.pin());
+  if (::ftruncate(file->get(), static_cast<off_t>(made.file_size)) != 0) {
+    return errno_error(errno, path);
+  }
 
   ZipLayout& archive = state->archive;
   const auto write_record = [&](size_t record, std::span<const std::byte> bytes) -> Status {
     archive.set_crc(record, io::crc32(bytes));
-    return state->file.write_at(static_cast<int64_t>(archive.records()[record].data_offset), bytes);
+    return file->write_at(static_cast<int64_t>(archive.records()[record].data_offset), bytes);
   };
   const auto text = [](std::string_view bytes) { return std::as_bytes(std::span(bytes)); };
   MEG_RETURN_IF_ERROR(write_record(0, made.pickle));
@@ -142,7 +143,10 @@ Result<TorchFileWriter> TorchFileWriter::create(const std::string& path,
 
 const TorchFileLayout& TorchFileWriter::layout() const { return state_->layout; }
 
-int TorchFileWriter::descriptor() const { return state_->file.get(); }
+void TorchFileWriter::start_writeback() const {
+  const auto file = state_->file.pin();
+  if (file.has_value()) ::sync_file_range((*file)->get(), 0, 0, SYNC_FILE_RANGE_WRITE);
+}
 
 Status TorchFileWriter::write(int storage, uint64_t offset,
                               std::span<const std::byte> bytes) const {
@@ -152,8 +156,9 @@ Status TorchFileWriter::write(int storage, uint64_t offset,
     return make_error(StatusCode::kOutOfRange, "{}: storage {}: {} bytes at {} lie outside it",
                       state_->file.path(), storage, bytes.size(), offset);
   }
-  return state_->file.write_at(static_cast<int64_t>(state_->layout.storage_offsets[index] + offset),
-                               bytes);
+  MEG_ASSIGN_OR_RETURN(const auto file, state_->file.pin());
+  return file->write_at(static_cast<int64_t>(state_->layout.storage_offsets[index] + offset),
+                        bytes);
 }
 
 void TorchFileWriter::set_crc(int storage, uint32_t crc) {
@@ -172,16 +177,18 @@ Status TorchFileWriter::finish() {
   const size_t last = archive.records().size() - 1;
   const std::string id = serialization_id(archive);
   archive.set_crc(last, io::crc32(std::as_bytes(std::span(id))));
+  MEG_ASSIGN_OR_RETURN(auto file, state_->file.pin());
   const auto offset_of = [&](size_t record) {
     return static_cast<int64_t>(archive.records()[record].data_offset);
   };
-  MEG_RETURN_IF_ERROR(state_->file.write_at(offset_of(last), std::as_bytes(std::span(id))));
+  MEG_RETURN_IF_ERROR(file->write_at(offset_of(last), std::as_bytes(std::span(id))));
   for (size_t i = 0; i <= last; ++i) {
     const uint64_t at = i == 0 ? 0 : archive.records()[i - 1].data_end();
-    MEG_RETURN_IF_ERROR(state_->file.write_at(static_cast<int64_t>(at), archive.bytes_before(i)));
+    MEG_RETURN_IF_ERROR(file->write_at(static_cast<int64_t>(at), archive.bytes_before(i)));
   }
-  MEG_RETURN_IF_ERROR(state_->file.write_at(
-      static_cast<int64_t>(archive.records()[last].data_end()), archive.bytes_after_last()));
+  MEG_RETURN_IF_ERROR(file->write_at(static_cast<int64_t>(archive.records()[last].data_end()),
+                                     archive.bytes_after_last()));
+  file.reset();
   return state_->file.close();
 }
 

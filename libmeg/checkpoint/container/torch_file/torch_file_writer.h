@@ -100,8 +100,8 @@ class TorchFileWriter {
   /// caller's (AtomicFolder does it). kInternal where a CRC is missing.
   Status finish();
 
-  /// The open descriptor, for callers that move whole runs inside the kernel.
-  int descriptor() const;
+  /// Lets the device begin to write what was written so far; a hint only.
+  void start_writeback() const;
 
  private:
   struct State;

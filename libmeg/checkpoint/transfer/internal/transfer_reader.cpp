@@ -10,14 +10,17 @@
 namespace meg::checkpoint {
 namespace {
 
-bool has_fewer_blocks_than_bytes(const io::FileDescriptor& file) {
+bool has_fewer_blocks_than_bytes(const TorchFile& file) {
   struct stat info {};
 
-  return ::fstat(file.get(), &info) == 0 && info.st_blocks < info.st_size / 512;
+  const auto descriptor = file.descriptor();
+  if (!descriptor.has_value() || ::fstat((*descriptor)->get(), &info) != 0) return false;
+  return info.st_blocks < info.st_size / 512;
 }
 
-Status read_exactly(const io::FileDescriptor& file, uint64_t offset, std::span<std::byte> into) {
-  MEG_ASSIGN_OR_RETURN(const size_t got, file.read_at(static_cast<int64_t>(offset), into));
+Status read_exactly(const TorchFile& file, uint64_t offset, std::span<std::byte> into) {
+  MEG_ASSIGN_OR_RETURN(const auto descriptor, file.descriptor());
+  MEG_ASSIGN_OR_RETURN(const size_t got, descriptor->read_at(static_cast<int64_t>(offset), into));
   if (got == into.size()) return Status();
   return make_error(StatusCode::kCorruption,
                     "{}: byte {}: the file became shorter: expected {} bytes, found {}",
@@ -67,14 +70,14 @@ TransferReader::TransferReader(const TorchFile& file, const TensorView& view,
   } else if (file.is_byte_swapped()) {
     way_ = Way::kSwapped;
   }
-  may_have_holes_ = is_direct() && has_fewer_blocks_than_bytes(file.descriptor());
+  may_have_holes_ = is_direct() && has_fewer_blocks_than_bytes(file);
 }
 
 TransferReader TransferReader::of_storage(const TorchFile& file, int storage) {
   TransferReader reader;
   reader.file_ = &file;
   reader.file_offset_ = file.storages()[static_cast<size_t>(storage)].file_offset;
-  reader.may_have_holes_ = has_fewer_blocks_than_bytes(file.descriptor());
+  reader.may_have_holes_ = has_fewer_blocks_than_bytes(file);
   return reader;
 }
 
@@ -90,8 +93,7 @@ Status TransferReader::read_in_memory_order(int64_t first, std::span<std::byte> 
     const auto offset = static_cast<uint64_t>((view_.offset + first) * element_size_);
     return file_->read_storage(view_.storage, offset, into);
   }
-  return read_exactly(file_->descriptor(),
-                      file_offset_ + static_cast<uint64_t>(first * element_size_), into);
+  return read_exactly(*file_, file_offset_ + static_cast<uint64_t>(first * element_size_), into);
 }
 
 Status TransferReader::read_reordered(int64_t first, std::span<std::byte> into,
@@ -134,13 +136,15 @@ Status TransferReader::read_reordered(int64_t first, std::span<std::byte> into,
 
 bool TransferReader::is_hole(int64_t first, int64_t count) const {
   if (!may_have_holes_) return false;
+  const auto descriptor = file_->descriptor();
+  if (!descriptor.has_value()) return false;  // as reading will say
   const auto begin = static_cast<off_t>(file_offset_) + first * element_size_;
   const off_t end = begin + count * element_size_;
-  const off_t data = ::lseek(file_->descriptor().get(), begin, SEEK_DATA);
+  const off_t data = ::lseek((*descriptor)->get(), begin, SEEK_DATA);
   if (data >= 0) return data >= end;
   // No data up to the file's end, wherever that is by now.
   if (errno != ENXIO) return false;
-  const auto size = file_->descriptor().size();
+  const auto size = (*descriptor)->size();
   return size.has_value() && *size >= end;
 }
 

@@ -17,7 +17,11 @@ constexpr uint64_t kLargestEntry = uint64_t{1} << 30;
 
 std::vector<CheckpointProblem> check_entry_crcs(const TorchFile& file) {
   if (!file.has_crcs()) return {};
-  const Result<ZipArchive> archive = ZipArchive::open(file.descriptor());
+  const Result<PooledFile::Pin> descriptor = file.descriptor();
+  if (!descriptor.has_value()) {
+    return {problem_of(CheckpointCheck::kFile, file.path(), descriptor.error())};
+  }
+  const Result<ZipArchive> archive = ZipArchive::open(**descriptor);
   if (!archive.has_value()) {
     return {problem_of(CheckpointCheck::kFile, file.path(), archive.error())};
   }
@@ -29,7 +33,7 @@ std::vector<CheckpointProblem> check_entry_crcs(const TorchFile& file) {
   for (const ZipEntry& entry : archive->entries()) {
     if (entry.size > 0 && storages.count(entry.data_offset) > 0) continue;
     const Result<std::vector<std::byte>> content =
-        read_zip_entry(file.descriptor(), entry, kLargestEntry);
+        read_zip_entry(**descriptor, entry, kLargestEntry);
     if (!content.has_value()) {
       problems.push_back(problem_of(CheckpointCheck::kFile, file.path(), content.error()));
       continue;

@@ -1,0 +1,184 @@
+#include "libmeg/checkpoint/container/torch_file/pooled_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <list>
+#include <mutex>
+#include <unordered_map>
+#include <utility>
+
+namespace meg::checkpoint {
+namespace {
+
+using Pin = PooledFile::Pin;
+
+/// The files that were used last, each kept open for its next use.
+class RecentFiles {
+ public:
+  /// nullptr where it is not kept.
+  Pin find(const void* key) {
+    const std::lock_guard lock(mutex_);
+    const auto place = places_.find(key);
+    if (place == places_.end()) return nullptr;
+    files_.splice(files_.begin(), files_, place->second);
+    return files_.front().pin;
+  }
+
+  /// As the one that was used last. Those that were used longest ago go.
+  void keep(const void* key, Pin pin) {
+    std::list<File> gone;  // is closed after the lock
+    const std::lock_guard lock(mutex_);
+    take(key, &gone);
+    files_.push_front({key, std::move(pin)});
+    places_[key] = files_.begin();
+    while (files_.size() > share()) take(files_.back().key, &gone);
+  }
+
+  void drop(const void* key) {
+    std::list<File> gone;
+    const std::lock_guard lock(mutex_);
+    take(key, &gone);
+  }
+
+ private:
+  struct File {
+    const void* key;
+    Pin pin;
+  };
+
+  /// Of the files that the process may have open: the rest is for all else that it does.
+  static size_t share() {
+    return static_cast<size_t>(std::max<int64_t>(1, io::open_file_limit() / 4));
+  }
+
+  void take(const void* key, std::list<File>* gone) {
+    const auto place = places_.find(key);
+    if (place == places_.end()) return;
+    gone->splice(gone->begin(), files_, place->second);
+    places_.erase(place);
+  }
+
+  std::mutex mutex_;
+  std::list<File> files_;  // the one that was used last first
+  std::unordered_map<const void*, std::list<File>::iterator> places_;
+};
+
+/// Never destroyed: files may be closed after main.
+RecentFiles& recent_files() {
+  static auto* const files = new RecentFiles;
+  return *files;
+}
+
+Result<io::FileDescriptor> open_for_writing(const std::string& path, int flags) {
+  const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | flags, 0666);
+  if (fd < 0) return errno_error(errno, flags & O_CREAT ? "cannot create " + path : path);
+  return io::FileDescriptor(fd, path);
+}
+
+bool is_same_file(const struct stat& a, const struct stat& b) {
+  return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+bool is_same_content(const struct stat& a, const struct stat& b) {
+  return a.st_size == b.st_size && a.st_mtim.tv_sec == b.st_mtim.tv_sec &&
+         a.st_mtim.tv_nsec == b.st_mtim.tv_nsec;
+}
+
+}  // namespace
+
+struct PooledFile::State {
+  std::string path;
+  bool is_written = false;
+
+  struct stat first {};  // as it was when it was opened for the first time
+
+  std::mutex mutex;
+  Status close_status;  // the first error; guarded by mutex
+
+  Result<io::FileDescriptor> open_again() const;
+  void close(io::FileDescriptor* file);
+};
+
+Result<io::FileDescriptor> PooledFile::State::open_again() const {
+  MEG_ASSIGN_OR_RETURN(io::FileDescriptor file, is_written
+                                                    ? open_for_writing(path, 0)
+                                                    : io::FileDescriptor::open_regular(path));
+
+  struct stat now {};
+
+  if (::fstat(file.get(), &now) != 0) return errno_error(errno, path);
+  if (is_same_file(now, first) && (is_written || is_same_content(now, first))) return file;
+  return make_error(StatusCode::kIoError, "{}: changed while it was {}", path,
+                    is_written ? "written" : "read");
+}
+
+void PooledFile::State::close(io::FileDescriptor* file) {
+  Status status = file->close();
+  if (status.ok()) return;
+  const std::lock_guard lock(mutex);
+  if (close_status.ok()) close_status = std::move(status);
+}
+
+PooledFile::PooledFile() = default;
+PooledFile::PooledFile(PooledFile&&) noexcept = default;
+
+PooledFile::PooledFile(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+PooledFile& PooledFile::operator=(PooledFile&& other) noexcept {
+  std::swap(state_, other.state_);
+  return *this;
+}
+
+PooledFile::~PooledFile() {
+  if (state_ != nullptr) recent_files().drop(state_.get());
+}
+
+Result<PooledFile> PooledFile::open(const std::string& path) {
+  MEG_ASSIGN_OR_RETURN(io::FileDescriptor file, io::FileDescriptor::open_regular(path));
+  return keep_first(std::move(file), false);
+}
+
+Result<PooledFile> PooledFile::create(const std::string& path) {
+  MEG_ASSIGN_OR_RETURN(io::FileDescriptor file, open_for_writing(path, O_CREAT | O_EXCL));
+  return keep_first(std::move(file), true);
+}
+
+Result<PooledFile> PooledFile::keep_first(io::FileDescriptor file, bool is_written) {
+  PooledFile pooled(std::make_shared<State>());
+  State& state = *pooled.state_;
+  state.path = file.path();
+  state.is_written = is_written;
+  if (::fstat(file.get(), &state.first) != 0) return errno_error(errno, file.path());
+  pooled.keep(std::move(file));
+  return pooled;
+}
+
+Pin PooledFile::keep(io::FileDescriptor file) const {
+  const auto close = [state = state_](io::FileDescriptor* closed) {
+    state->close(closed);
+    delete closed;
+  };
+  Pin pin(new io::FileDescriptor(std::move(file)), close);
+  recent_files().keep(state_.get(), pin);
+  return pin;
+}
+
+const std::string& PooledFile::path() const { return state_->path; }
+
+Result<Pin> PooledFile::pin() const {
+  if (Pin kept = recent_files().find(state_.get())) return kept;
+  MEG_ASSIGN_OR_RETURN(io::FileDescriptor file, state_->open_again());
+  return keep(std::move(file));
+}
+
+Status PooledFile::close() {
+  recent_files().drop(state_.get());
+  const std::lock_guard lock(state_->mutex);
+  return state_->close_status;
+}
+
+}  // namespace meg::checkpoint

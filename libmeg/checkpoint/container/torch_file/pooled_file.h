@@ -1,0 +1,48 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "libmeg/io/file_descriptor.h"
+
+namespace meg::checkpoint {
+
+/// A regular file that is read or written at offsets, one of more than a process may have open at
+/// once: the files that were used last stay open, a share of open_file_limit() of them, others are
+/// opened again when they are used. const functions may be called by several threads at once.
+class PooledFile {
+ public:
+  /// The file, open as long as this or a copy lives. Hold one at a time: a held one counts beyond
+  /// the share.
+  using Pin = std::shared_ptr<const io::FileDescriptor>;
+
+  /// For reading; pipes and devices are an error.
+  static Result<PooledFile> open(const std::string& path);
+
+  /// For writing and reading; the file must not exist.
+  static Result<PooledFile> create(const std::string& path);
+
+  PooledFile();
+  PooledFile(PooledFile&&) noexcept;
+  PooledFile& operator=(PooledFile&&) noexcept;
+  ~PooledFile();
+
+  const std::string& path() const;
+
+  /// kIoError where the path has become another file since it was opened or, if it is read, the
+  /// file's size or time of modification another.
+  Result<Pin> pin() const;
+
+  /// Closes it unless it is pinned; the first error of any close of it.
+  Status close();
+
+ private:
+  struct State;
+  explicit PooledFile(std::shared_ptr<State> state);
+  static Result<PooledFile> keep_first(io::FileDescriptor file, bool is_written);
+  Pin keep(io::FileDescriptor file) const;
+
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace meg::checkpoint
