@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <utility>
 
@@ -226,6 +227,19 @@ Result<at::Tensor> GptModel::loss(const GptInput& input, const at::Tensor& label
   return guarded([&] {
     return cross_entropy(linear_product(state_->hidden_states(input), state_->output_weight),
                          labels, state_->label_error);
+  });
+}
+
+Result<at::Tensor> GptModel::loss_and_gradients(const GptInput& input, const at::Tensor& labels,
+                                                const at::Tensor& grad_losses) {
+  MEG_RETURN_IF_ERROR(state_->check_labels(input, labels));
+  MEG_RETURN_IF_ERROR(check_grad_losses(labels, grad_losses));
+  return guarded([&] {
+    const at::Tensor logits = linear_product(state_->hidden_states(input), state_->output_weight);
+    LossesAndGradient found =
+        cross_entropy_with_gradient(logits, labels, grad_losses, state_->label_error);
+    torch::autograd::backward({logits}, {std::move(found.grad_logits)});
+    return found.losses;
   });
 }
 

@@ -100,9 +100,15 @@ class GptModel {
   /// part is the last. Its backward pass runs once: it overwrites the logits.
   Result<at::Tensor> loss(const GptInput& input, const at::Tensor& labels);
 
-  /// [1] int32 on the model's device: 1 from when loss() was given a label outside the vocabulary
-  /// on a GPU, whose loss is NaN; else 0. To be read with the losses, as reading waits for the GPU.
-  /// Undefined where the part is not the last.
+  /// What loss() returns, without a history: the gradients of sum(losses * grad_losses) are added
+  /// to the parameters' grad() at once, in one visit to the logits; the same bits as by a backward
+  /// pass from loss(). grad_losses: [b, s] fp32. To be called in LibTorch's grad mode.
+  Result<at::Tensor> loss_and_gradients(const GptInput& input, const at::Tensor& labels,
+                                        const at::Tensor& grad_losses);
+
+  /// [1] int32 on the model's device: 1 from when a loss was asked of a label outside the
+  /// vocabulary on a GPU, whose loss is NaN; else 0. To be read with the losses, as reading waits
+  /// for the GPU. Undefined where the part is not the last.
   const at::Tensor& label_error() const;
 
  private:

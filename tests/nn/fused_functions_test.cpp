@@ -143,5 +143,27 @@ TEST(CrossEntropyTest, IsAtensWithItsGradient) {
   expect_same_function(fused, plain, logits.to(at::kHalf), labels, 1e-3);
 }
 
+TEST(CrossEntropyTest, OneVisitGivesTheBitsOfTwo) {
+  at::manual_seed(2);
+  const at::Tensor error = at::zeros({1}, at::kInt);
+  for (const at::ScalarType type : {at::kFloat, at::kHalf, at::kBFloat16}) {
+    // Transposed logits, which are not dense, too.
+    for (const bool dense : {true, false}) {
+      const at::Tensor made = at::randn({5, 130, 3}).mul(4).to(type).transpose(1, 2);
+      const at::Tensor logits = dense ? made.contiguous() : made;
+      const at::Tensor labels = at::randint(130, {5, 3}, at::kLong);
+      const at::Tensor factors = at::randn({5, 3}) * at::randint(2, {5, 3}, at::kFloat);
+      at::Tensor leaf = logits.clone().requires_grad_(true);
+      const at::Tensor losses = cross_entropy(leaf * 1, labels, error);
+      (losses * factors).sum().backward();
+      const LossesAndGradient found =
+          cross_entropy_with_gradient(logits.clone(), labels, factors, error);
+      EXPECT_TRUE(at::equal(found.losses, losses.detach()));
+      EXPECT_TRUE(at::equal(found.grad_logits, leaf.grad()));
+      EXPECT_FALSE(found.losses.requires_grad());
+    }
+  }
+}
+
 }  // namespace
 }  // namespace meg::nn

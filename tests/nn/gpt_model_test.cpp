@@ -313,6 +313,53 @@ TEST(GptModelTest, TheLossGoesBackwardOnce) {
   EXPECT_THROW(loss.backward(), c10::Error);
 }
 
+std::vector<at::Tensor> take_gradients(GptModel& model) {
+  std::vector<at::Tensor> gradients;
+  for (const GptParameter& parameter : model.parameters()) {
+    at::Tensor tensor = parameter.tensor;
+    gradients.push_back(tensor.grad());
+    tensor.mutable_grad() = at::Tensor();
+  }
+  return gradients;
+}
+
+TEST(GptModelTest, LossAndGradientsAreThoseOfABackwardPass) {
+  at::manual_seed(3);
+  for (const at::ScalarType dtype : {at::kFloat, at::kHalf, at::kBFloat16}) {
+    for (const model::GptConfig& config : {small_config(), small_llama_config()}) {
+      GptOptions options;
+      options.params_dtype = dtype;
+      options.hidden_dropout = options.attention_dropout = 0;
+      options.recompute_granularity = model::RecomputeGranularity::kFull;
+      GptModel model = small_model(config, options);
+      const at::Tensor tokens = small_tokens(config), labels = tokens.roll(-1, 1);
+      const at::Tensor factors = at::rand({2, 12}) * at::randint(2, {2, 12}, at::kFloat);
+      const at::Tensor losses = *model.loss({.tokens = tokens}, labels);
+      (losses * factors).sum().backward();
+      const std::vector<at::Tensor> expected = take_gradients(model);
+      const auto found = model.loss_and_gradients({.tokens = tokens}, labels, factors);
+      ASSERT_TRUE(found.has_value()) << found.error().message();
+      EXPECT_TRUE(at::equal(*found, losses.detach()));
+      const std::vector<at::Tensor> gradients = take_gradients(model);
+      for (size_t i = 0; i < expected.size(); ++i) {
+        EXPECT_TRUE(at::equal(gradients[i], expected[i])) << model.parameters()[i].name;
+      }
+    }
+  }
+}
+
+TEST(GptModelTest, NamesFactorsThatDoNotFit) {
+  GptModel model = small_model(small_config());
+  const at::Tensor tokens = small_tokens(small_config());
+  const auto says = [&](const at::Tensor& factors) {
+    return model.loss_and_gradients({.tokens = tokens}, tokens, factors).status().message();
+  };
+  EXPECT_EQ(says({}), "grad_losses: expected Float [2, 12], found nothing");
+  EXPECT_EQ(says(at::ones({24})), "grad_losses: expected Float [2, 12], found Float [24]");
+  EXPECT_EQ(says(at::ones({2, 12}, at::kDouble)),
+            "grad_losses: expected Float [2, 12], found Double [2, 12]");
+}
+
 TEST(GptModelTest, RefusesOptionsThatNoModuleKnows) {
   GptOptions options;
   options.hidden_dropout = 1;

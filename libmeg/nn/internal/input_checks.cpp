@@ -153,4 +153,13 @@ Status check_labels(const InputRules& rules, const GptInput& input, const at::Te
   return check_rows("labels", labels, rules.config.padded_vocab_size);
 }
 
+Status check_grad_losses(const at::Tensor& labels, const at::Tensor& grad_losses) {
+  if (grad_losses.defined() && grad_losses.scalar_type() == at::kFloat &&
+      grad_losses.sizes() == labels.sizes()) {
+    return Status();
+  }
+  return wrong_tensor("grad_losses", fmt::format("Float [{}, {}]", labels.size(0), labels.size(1)),
+                      grad_losses);
+}
+
 }  // namespace meg::nn

@@ -20,4 +20,7 @@ Status check_hidden_rows(const InputRules& rules, const at::Tensor& hidden_rows)
 /// labels: of a checked input.
 Status check_labels(const InputRules& rules, const GptInput& input, const at::Tensor& labels);
 
+/// labels: checked ones.
+Status check_grad_losses(const at::Tensor& labels, const at::Tensor& grad_losses);
+
 }  // namespace meg::nn

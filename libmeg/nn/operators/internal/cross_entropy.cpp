@@ -28,7 +28,17 @@ struct Rows {
   at::Tensor losses, maxima, sums;
 };
 
-void forward(const Rows& rows, const at::Tensor& label_error) {
+Rows rows_of(const at::Tensor& logits, const at::Tensor& labels) {
+  Rows rows;
+  rows.logits = logits.detach().contiguous().view({-1, logits.size(-1)});
+  rows.labels = labels.reshape({-1}).contiguous();
+  rows.losses = at::empty({rows.logits.size(0)}, logits.options().dtype(at::kFloat));
+  rows.maxima = at::empty_like(rows.losses);
+  rows.sums = at::empty_like(rows.losses);
+  return rows;
+}
+
+kernels::SoftmaxCrossEntropyForward forward_call(const Rows& rows) {
   kernels::SoftmaxCrossEntropyForward call;
   call.type = float_type(rows.logits);
   call.logits = rows.logits.const_data_ptr();
@@ -38,6 +48,17 @@ void forward(const Rows& rows, const at::Tensor& label_error) {
   call.sums = rows.sums.mutable_data_ptr<float>();
   call.rows = rows.logits.size(0);
   call.columns = rows.logits.size(1);
+  return call;
+}
+
+/// bad: the first row whose label is outside, or -1.
+void check_label(const kernels::SoftmaxCrossEntropyForward& call, int64_t bad) {
+  TORCH_CHECK_INDEX(bad < 0, "labels: expected 0 to ", call.columns - 1, ", found ",
+                    call.labels[bad < 0 ? 0 : bad]);
+}
+
+void forward(const Rows& rows, const at::Tensor& label_error) {
+  const kernels::SoftmaxCrossEntropyForward call = forward_call(rows);
   if (rows.logits.is_cuda()) {
     launch_kernel("softmax_cross_entropy_forward", rows.logits.device(), [&](CUstream_st* stream) {
       return kernels::softmax_cross_entropy_forward_cuda(call, label_error.mutable_data_ptr<int>(),
@@ -46,9 +67,26 @@ void forward(const Rows& rows, const at::Tensor& label_error) {
     return;
   }
   kernels::parallel_for(call.rows, kGrain, [&](int64_t begin, int64_t end) {
-    const int64_t bad = kernels::softmax_cross_entropy_forward_cpu(call, begin, end);
-    TORCH_CHECK_INDEX(bad < 0, "labels: expected 0 to ", call.columns - 1, ", found ",
-                      call.labels[bad < 0 ? 0 : bad]);
+    check_label(call, kernels::softmax_cross_entropy_forward_cpu(call, begin, end));
+  });
+}
+
+void forward_backward(const Rows& rows, const at::Tensor& grad_losses,
+                      const at::Tensor& label_error) {
+  const kernels::SoftmaxCrossEntropyForward call = forward_call(rows);
+  const auto* factors = grad_losses.const_data_ptr<float>();
+  void* gradient = rows.logits.mutable_data_ptr();
+  if (rows.logits.is_cuda()) {
+    launch_kernel("softmax_cross_entropy_forward_backward", rows.logits.device(),
+                  [&](CUstream_st* stream) {
+                    return kernels::softmax_cross_entropy_forward_backward_cuda(
+                        call, factors, gradient, label_error.mutable_data_ptr<int>(), stream);
+                  });
+    return;
+  }
+  kernels::parallel_for(call.rows, kGrain, [&](int64_t begin, int64_t end) {
+    check_label(call, kernels::softmax_cross_entropy_forward_backward_cpu(call, factors, gradient,
+                                                                          begin, end));
   });
 }
 
@@ -107,11 +145,7 @@ at::Tensor cross_entropy(at::Tensor logits, const at::Tensor& labels,
   Rows rows;
   {
     const c10::NoGradGuard without_gradients;
-    rows.logits = logits.detach().contiguous().view({-1, logits.size(-1)});
-    rows.labels = labels.reshape({-1}).contiguous();
-    rows.losses = at::empty({rows.logits.size(0)}, logits.options().dtype(at::kFloat));
-    rows.maxima = at::empty_like(rows.losses);
-    rows.sums = at::empty_like(rows.losses);
+    rows = rows_of(logits, labels);
     forward(rows, label_error);
     losses = rows.losses.view(labels.sizes());
   }
@@ -121,6 +155,16 @@ at::Tensor cross_entropy(at::Tensor logits, const at::Tensor& labels,
                                  std::make_shared<CrossEntropyBackward>(logits, std::move(rows)));
   }
   return losses;
+}
+
+LossesAndGradient cross_entropy_with_gradient(const at::Tensor& logits, const at::Tensor& labels,
+                                              const at::Tensor& grad_losses,
+                                              const at::Tensor& label_error) {
+  const c10::NoGradGuard without_gradients;
+  const Rows rows = rows_of(logits, labels);
+  forward_backward(rows, grad_losses.reshape({-1}).contiguous(), label_error);
+  return {.losses = rows.losses.view(labels.sizes()),
+          .grad_logits = rows.logits.view(logits.sizes())};
 }
 
 }  // namespace meg::nn

@@ -14,4 +14,17 @@ namespace meg::nn {
 at::Tensor cross_entropy(at::Tensor logits, const at::Tensor& labels,
                          const at::Tensor& label_error);
 
+/// [..] fp32 losses, and the gradient of sum(losses * grad_losses) for the logits, in their shape
+/// and type.
+struct LossesAndGradient {
+  at::Tensor losses;
+  at::Tensor grad_logits;
+};
+
+/// cross_entropy and its backward pass in one visit to the logits, for those who know grad_losses,
+/// [..] fp32, beforehand: the same bits. Takes the logits over, too; records nothing.
+LossesAndGradient cross_entropy_with_gradient(const at::Tensor& logits, const at::Tensor& labels,
+                                              const at::Tensor& grad_losses,
+                                              const at::Tensor& label_error);
+
 }  // namespace meg::nn
