@@ -14,6 +14,7 @@
 #include "tools/common/data_flags.h"
 #include "tools/common/data_run.h"
 #include "tools/common/flags.h"
+#include "tools/common/interruption.h"
 #include "tools/common/json_output.h"
 #include "tools/common/report.h"
 #include "tools/common/run_program.h"
@@ -149,6 +150,7 @@ int main(int argc, const char* const* argv) {
   }
   for (const std::string& text : run->notes) note(text);
   if (!arguments.json) print_target_sizes(run->config.samples);
+  stop_at_signals();
   samples::GptDatasets datasets;
   if (arguments.data.mock_data) {
     note("mock data has no index caches: nothing to build");

@@ -37,6 +37,7 @@ struct GptDataConfig {
   int threads = 1;  ///< --num-dataset-builder-threads: datasets of a blend built at once
   megatron::MegatronVersion version = megatron::newest_megatron_version();
   CacheWaiting waiting = {};
+  CacheCancelled cancelled = {};
 };
 
 /// What became of one index cache.
@@ -58,7 +59,8 @@ struct GptDatasets {
   std::vector<std::string> notes;  ///< What a user should know; one line each.
 };
 
-/// Opens the datasets, and opens or builds every index cache of the run.
+/// Opens the datasets, and opens or builds every index cache of the run; where it is cancelled,
+/// those that are finished stay.
 /// kInvalidArgument where the configuration cannot be met, with the numbers: among others a split
 /// whose documents have no tokens, where Megatron hangs. A split without documents is null; whether
 /// a run can do without it is the caller's to say.

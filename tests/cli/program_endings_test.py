@@ -8,6 +8,7 @@ import ctypes
 import fcntl
 import os
 import resource
+import shutil
 import signal
 import struct
 import subprocess
@@ -164,6 +165,28 @@ class Waiting(Programs):
             self.assertEqual(process.wait(timeout=TIMEOUT), -signal.SIGINT)
             process = self.start_waiting(self.path("cache"))
         self.assertEqual(process.wait(timeout=TIMEOUT), 0)
+
+    def test_ctrl_c_ends_the_building_of_caches_and_leaves_nothing_unfinished(self):
+        done = self.run_command(self.preprocess("d", "--input", self.lines(2000)))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        caches = self.path("cache")
+        command = self.prepare_cache()
+        command[command.index("--train-samples") + 1] = "5000000"
+        for number in (signal.SIGINT, signal.SIGTERM):
+            shutil.rmtree(caches, ignore_errors=True)
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, text=True,
+                                       stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+            self.addCleanup(process.kill)
+            while process.poll() is None:
+                if os.path.isdir(caches) and any(".partial" in name for name in os.listdir(caches)):
+                    process.send_signal(number)
+                    break
+            stderr = process.communicate(timeout=TIMEOUT)[1]
+            # Not by the signal where that came at the very end.
+            self.assertIn(process.returncode, (0, -number), stderr)
+            left = os.listdir(caches)
+            self.assertFalse([name for name in left if ".partial" in name or ".lock" in name], left)
+            self.assertTrue(left or stderr.endswith(": interrupted\n"), stderr)
 
     def test_a_pipe_is_no_dataset(self):
         os.mkfifo(self.path("d.idx"))

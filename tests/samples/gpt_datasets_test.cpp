@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <filesystem>
+#include <limits>
 #include <numeric>
 #include <vector>
 
@@ -15,9 +18,12 @@ namespace meg::samples {
 namespace {
 
 using test::TempFolder;
+using ::testing::AnyOf;
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 /// A dataset whose documents have these lengths; its tokens count from `first` on.
 std::string make_dataset(const TempFolder& folder, const std::string& name,
@@ -44,6 +50,16 @@ GptDataConfig config_of(const TempFolder& folder, Blend blend) {
   config.sequence_length = 8;
   config.cache_path = folder.path("cache");
   return config;
+}
+
+/// None where there is no such folder.
+std::vector<std::string> names_in(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    names.push_back(entry.path().filename());
+  }
+  return names;
 }
 
 std::string error_of(const GptDataConfig& config) {
@@ -215,6 +231,36 @@ TEST(GptDatasets, BlendDrawsFromEachDatasetByItsWeight) {
       from_b += text[0] >= 1000 ? 1 : 0;
     }
     EXPECT_EQ(from_b, 5);
+  }
+}
+
+TEST(GptDatasets, CancelledTheyLeaveNothingUnfinished) {
+  const TempFolder folder;
+  const std::string a = make_dataset(folder, "a", {200});
+  const std::string b = make_dataset(folder, "b", {200}, 1000);
+  GptDataConfig config = config_of(folder, {.prefixes = {a, b}, .weights = {{3.0, 1.0}}});
+  std::atomic<int> asked = 0;
+  int most = std::numeric_limits<int>::max();
+  config.cancelled = [&] { return ++asked > most; };
+  ASSERT_TRUE(build_gpt_datasets(config).has_value());
+  const int all = asked;
+  EXPECT_GE(all, 8) << "twice for each dataset, once for each index and for the blend";
+  for (most = 0; most < all; ++most) {
+    std::filesystem::remove_all(*config.cache_path);
+    asked = 0;
+    const auto built = build_gpt_datasets(config);
+    ASSERT_FALSE(built.has_value());
+    EXPECT_EQ(built.error().code(), StatusCode::kCancelled);
+    EXPECT_THAT(built.error().message(), HasSubstr(": interrupted"));
+    EXPECT_THAT(names_in(*config.cache_path),
+                Each(Not(AnyOf(HasSubstr(".partial"), HasSubstr(".lock")))));
+    config.cancelled = {};
+    const auto again = build_gpt_datasets(config);
+    ASSERT_TRUE(again.has_value()) << again.error().message();
+    for (const IndexCacheReport& cache : again->caches) {
+      EXPECT_NE(cache.outcome, CacheOutcome::kRebuilt) << cache.reason;
+    }
+    config.cancelled = [&] { return ++asked > most; };
   }
 }
 

@@ -256,6 +256,7 @@ Result<DataRun> resolve_data_flags(const DataFlags& data,
   config.extra_token = !data.no_extra_token;
   config.drop_last_partial_validation_sequence = !data.keep_last_validation_sequence;
   config.waiting = wait_for_cache;
+  config.cancelled = interrupted;
   if (!data.mock_data) {
     MEG_ASSIGN_OR_RETURN(
         config.tokenizer,

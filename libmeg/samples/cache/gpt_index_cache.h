@@ -43,6 +43,7 @@ struct GptIndexCacheRequest {
   /// Places to look in, in order; the last one is where a missing cache is built.
   std::vector<GptIndexCacheFiles> places;
   CacheWaiting waiting;
+  CacheCancelled cancelled;
 };
 
 class CacheSource;

@@ -19,6 +19,8 @@ namespace {
 /// A .npy file in the making. Neither copied nor moved: the writer borrows the file.
 class NpyOutput {
  public:
+  explicit NpyOutput(const CacheCancelled& cancelled) : cancelled_(cancelled) {}
+
   Status create(const std::string& path, DType dtype, std::span<const int64_t> shape) {
     MEG_ASSIGN_OR_RETURN(file, io::AtomicFile::create_under_lock(path));
     MEG_ASSIGN_OR_RETURN(const std::string header, numpy::npy_header(dtype, shape));
@@ -30,9 +32,9 @@ class NpyOutput {
   Status append(std::span<const T> values) {
     constexpr size_t kPiece = size_t{1} << 20;
     for (; values.size() > kPiece; values = values.subspan(kPiece)) {
-      MEG_RETURN_IF_ERROR(writer_.append(std::as_bytes(values.first(kPiece))));
+      MEG_RETURN_IF_ERROR(append_piece(std::as_bytes(values.first(kPiece))));
     }
-    return writer_.append(std::as_bytes(values));
+    return append_piece(std::as_bytes(values));
   }
 
   Status flush() { return writer_.flush(); }
@@ -40,10 +42,19 @@ class NpyOutput {
   io::AtomicFile file;
 
  private:
+  Status append_piece(std::span<const std::byte> bytes) {
+    MEG_RETURN_IF_ERROR(check_cancelled(cancelled_, file.path()));
+    return writer_.append(bytes);
+  }
+
+  const CacheCancelled& cancelled_;
   io::PieceWriter writer_{file, 0};
 };
 
 struct Outputs {
+  explicit Outputs(const CacheCancelled& cancelled)
+      : document(cancelled), sample(cancelled), shuffle(cancelled) {}
+
   NpyOutput document;
   NpyOutput sample;
   NpyOutput shuffle;
@@ -125,10 +136,10 @@ Status write_indices(const GptIndexPlan& plan, const dataset::IndexedDataset& da
 Result<std::vector<io::AtomicFile>> write_gpt_index_files(const GptIndexPlan& plan,
                                                           const dataset::IndexedDataset& dataset,
                                                           dataset::SequenceRange range,
-                                                          uint32_t seed,
-                                                          const GptIndexPaths& paths) {
+                                                          uint32_t seed, const GptIndexPaths& paths,
+                                                          const CacheCancelled& cancelled) {
   try {
-    Outputs out;
+    Outputs out(cancelled);
     MEG_RETURN_IF_ERROR(create(plan, paths, out));
     MEG_RETURN_IF_ERROR(write_indices(plan, dataset, range, seed, out));
     std::vector<io::AtomicFile> files;

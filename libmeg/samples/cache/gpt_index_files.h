@@ -7,6 +7,7 @@
 #include "libmeg/base/result.h"
 #include "libmeg/dataset/indexed_dataset.h"
 #include "libmeg/io/atomic_file.h"
+#include "libmeg/samples/cache_cancelled.h"
 #include "libmeg/samples/gpt_index_plan.h"
 
 namespace meg::samples {
@@ -25,7 +26,7 @@ struct GptIndexPaths {
 Result<std::vector<io::AtomicFile>> write_gpt_index_files(const GptIndexPlan& plan,
                                                           const dataset::IndexedDataset& dataset,
                                                           dataset::SequenceRange range,
-                                                          uint32_t seed,
-                                                          const GptIndexPaths& paths);
+                                                          uint32_t seed, const GptIndexPaths& paths,
+                                                          const CacheCancelled& cancelled = {});
 
 }  // namespace meg::samples

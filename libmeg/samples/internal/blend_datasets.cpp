@@ -83,6 +83,7 @@ Result<std::unique_ptr<SampleDataset>> blend_of(
                                           config.version);
   request.files = blend_index_files(split, request.description, config.cache_path, config.version);
   request.waiting = config.waiting;
+  request.cancelled = config.cancelled;
   MEG_ASSIGN_OR_RETURN(BlendIndexCache cache, open_blend_index_cache(request));
   auto blended = std::make_unique<BlendedDataset>(std::move(datasets), std::move(cache.index));
   result.caches.push_back(

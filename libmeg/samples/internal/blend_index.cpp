@@ -8,6 +8,13 @@
 namespace meg::samples {
 namespace {
 
+/// Between two questions whether to go on, which take longer than a sample.
+constexpr size_t kSamplesOfPiece = 4096;
+
+Status check_cancelled(const CacheCancelled& cancelled) {
+  return meg::samples::check_cancelled(cancelled, "index of a blend");
+}
+
 /// A dataset that still has samples to give.
 struct Candidate {
   double weight = 0;
@@ -48,17 +55,21 @@ std::vector<Candidate> candidates_of(std::span<const double> weights) {
 
 }  // namespace
 
-void build_blend_index(std::span<const double> weights, std::span<int16_t> dataset_index,
-                       std::span<int64_t> dataset_sample_index) {
+Status build_blend_index(std::span<const double> weights, std::span<int16_t> dataset_index,
+                         std::span<int64_t> dataset_sample_index, const CacheCancelled& cancelled) {
   std::vector<Candidate> candidates = candidates_of(weights);
   for (size_t sample = 0; sample < dataset_index.size(); ++sample) {
+    if (sample % kSamplesOfPiece == 0) MEG_RETURN_IF_ERROR(check_cancelled(cancelled));
     const size_t next = furthest_behind(candidates, static_cast<int64_t>(sample));
     give(candidates[next], sample, dataset_index, dataset_sample_index);
   }
+  return {};
 }
 
-void build_exhaustive_blend_index(std::span<const int64_t> sizes, std::span<int16_t> dataset_index,
-                                  std::span<int64_t> dataset_sample_index) {
+Status build_exhaustive_blend_index(std::span<const int64_t> sizes,
+                                    std::span<int16_t> dataset_index,
+                                    std::span<int64_t> dataset_sample_index,
+                                    const CacheCancelled& cancelled) {
   const auto total = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
   std::vector<double> weights;
   for (const int64_t size : sizes) {
@@ -66,6 +77,7 @@ void build_exhaustive_blend_index(std::span<const int64_t> sizes, std::span<int1
   }
   std::vector<Candidate> candidates = candidates_of(weights);
   for (size_t sample = 0; sample < dataset_index.size(); ++sample) {
+    if (sample % kSamplesOfPiece == 0) MEG_RETURN_IF_ERROR(check_cancelled(cancelled));
     const size_t next = furthest_behind(candidates, static_cast<int64_t>(sample));
     Candidate& chosen = candidates[next];
     give(chosen, sample, dataset_index, dataset_sample_index);
@@ -73,6 +85,7 @@ void build_exhaustive_blend_index(std::span<const int64_t> sizes, std::span<int1
       candidates.erase(candidates.begin() + static_cast<ptrdiff_t>(next));
     }
   }
+  return {};
 }
 
 }  // namespace meg::samples

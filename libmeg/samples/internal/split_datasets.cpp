@@ -82,6 +82,7 @@ GptIndexCacheRequest SplitDatasets::request_for(Split split, const Part& part,
   request.description = gpt_description(describe(split, part), config_.version);
   request.samples = part.samples;
   request.waiting = config_.waiting;
+  request.cancelled = config_.cancelled;
   request.sequence_length = config_.sequence_length;
   request.extra_token = config_.extra_token;
   request.drop_last_partial =
@@ -102,6 +103,8 @@ void SplitDatasets::open_cache(Split split, const Part& part,
                                std::shared_ptr<const dataset::IndexedDataset> dataset,
                                GptIndexCacheGroup* group, Opened* opened) const {
   const Stopwatch watch;
+  opened->status = check_cancelled(config_.cancelled, part.prefix);
+  if (!opened->status.ok()) return;
   const Result<std::optional<dataset::SequenceRange>> range = range_of(split, *dataset);
   opened->status = range.status();
   if (!range.has_value() || !range->has_value()) return;
@@ -145,6 +148,7 @@ Result<std::vector<std::unique_ptr<SampleDataset>>> SplitDatasets::open(
     Split split, const std::vector<Part>& parts) {
   std::vector<std::shared_ptr<const dataset::IndexedDataset>> datasets;
   for (const Part& part : parts) {
+    MEG_RETURN_IF_ERROR(check_cancelled(config_.cancelled, part.prefix));
     MEG_ASSIGN_OR_RETURN(auto dataset, open_dataset(part.prefix));
     datasets.push_back(std::move(dataset));
   }

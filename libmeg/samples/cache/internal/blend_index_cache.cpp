@@ -58,9 +58,11 @@ Result<BuiltIndex> build(const BlendIndexRequest& request) {
   built.datasets.resize(size);
   built.samples.resize(size);
   if (request.size.has_value()) {
-    build_blend_index(request.weights, built.datasets, built.samples);
+    MEG_RETURN_IF_ERROR(
+        build_blend_index(request.weights, built.datasets, built.samples, request.cancelled));
   } else {
-    build_exhaustive_blend_index(request.dataset_sizes, built.datasets, built.samples);
+    MEG_RETURN_IF_ERROR(build_exhaustive_blend_index(request.dataset_sizes, built.datasets,
+                                                     built.samples, request.cancelled));
   }
   if (!request.draws_beyond_end) MEG_RETURN_IF_ERROR(check_draws(built, request));
   if (request.byte_indices) {

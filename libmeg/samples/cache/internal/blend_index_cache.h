@@ -24,6 +24,7 @@ struct BlendIndexRequest {
   std::string description;               ///< The text that the files are named by.
   std::optional<BlendIndexFiles> files;  ///< nullopt: built in memory.
   CacheWaiting waiting;
+  CacheCancelled cancelled;
 };
 
 struct BlendIndexCache {

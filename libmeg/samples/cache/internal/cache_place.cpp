@@ -210,9 +210,9 @@ Result<WrittenCache> write_for_place(const GptIndexCacheFiles& files, CacheSourc
   MEG_ASSIGN_OR_RETURN(const IdxStamp stamp, source->stamp());
   MEG_ASSIGN_OR_RETURN(const LengthTotals totals, source->totals());
   MEG_ASSIGN_OR_RETURN(const GptIndexPlan plan, source->plan(totals));
-  MEG_ASSIGN_OR_RETURN(
-      std::vector<io::AtomicFile> parts,
-      write_gpt_index_files(plan, source->dataset(), request.range, request.seed, files.indices));
+  MEG_ASSIGN_OR_RETURN(std::vector<io::AtomicFile> parts,
+                       write_gpt_index_files(plan, source->dataset(), request.range, request.seed,
+                                             files.indices, request.cancelled));
   if (!files.description.empty()) {
     MEG_ASSIGN_OR_RETURN(io::AtomicFile description,
                          description_file(files.description, request.description));
