@@ -35,8 +35,9 @@ ORDER = {
     "train": "base io text megatron model samples checkpoint schedule logging kernels libtorch parallel nn",
     "generation": "base text tokenizer serving kernels libtorch nn",
     "evaluation": "base io text tokenizer libtorch nn",
+    "app": "base megatron model tokenizer checkpoint libtorch parallel nn",
 }
-BELOW_THE_BOUNDARY = {"libtorch", "parallel", "nn", "train", "generation", "evaluation"}
+BELOW_THE_BOUNDARY = {"libtorch", "parallel", "nn", "train", "generation", "evaluation", "app"}
 # What preprocess may know of tokenizer: the interface, never how tokens are made.
 TOKENIZER_INTERFACE = {"tokenizer.h", "token_buffer.h", "encode_text.h"}
 # The folders of checkpoint: what each may include of its component besides itself.

@@ -13,7 +13,7 @@
 #include "libmeg/samples/gpt_datasets.h"
 #include "tools/common/data_flags.h"
 #include "tools/common/data_run.h"
-#include "tools/common/flags.h"
+#include "tools/common/flags/flags.h"
 #include "tools/common/interruption.h"
 #include "tools/common/json_output.h"
 #include "tools/common/report.h"

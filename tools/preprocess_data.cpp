@@ -15,7 +15,7 @@
 #include "libmeg/megatron/megatron_version.h"
 #include "libmeg/preprocess/preprocess.h"
 #include "libmeg/tokenizer/open_tokenizer.h"
-#include "tools/common/flags.h"
+#include "tools/common/flags/flags.h"
 #include "tools/common/interruption.h"
 #include "tools/common/progress_bar.h"
 #include "tools/common/report.h"

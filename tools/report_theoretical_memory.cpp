@@ -15,7 +15,7 @@
 #include "libmeg/model/theoretical_memory.h"
 #include "libmeg/model/vocab_padding.h"
 #include "libmeg/tokenizer/open_tokenizer.h"
-#include "tools/common/flags.h"
+#include "tools/common/flags/flags.h"
 #include "tools/common/json_output.h"
 #include "tools/common/report.h"
 #include "tools/common/run_program.h"

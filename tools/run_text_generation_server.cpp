@@ -50,14 +50,14 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
 }
 
 /// The checkpoint's folder, as a person calls it.
-std::string model_name(const InferenceFlags& inference, const LoadedModel& loaded) {
+std::string model_name(const InferenceFlags& inference, const app::LoadedModel& loaded) {
   const std::filesystem::path folder = std::filesystem::path(inference.load) / "";
   std::string name = folder.parent_path().filename().string();
   if (loaded.iteration) name += fmt::format(" at iteration {}", *loaded.iteration);
   return name;
 }
 
-Status serve(const Arguments& arguments, LoadedModel& loaded) {
+Status serve(const Arguments& arguments, app::LoadedModel& loaded) {
   generation::EngineOptions options;
   options.max_slots = arguments.max_batch_size;
   options.max_sequence_length = loaded.sequence_length;
@@ -72,7 +72,7 @@ Status serve(const Arguments& arguments, LoadedModel& loaded) {
 int main(int argc, const char* const* argv) {
   Arguments arguments;
   if (const std::optional<int> code = parse(argc, argv, arguments)) return *code;
-  Result<LoadedModel> loaded = load_inference_model(arguments.inference);
+  Result<app::LoadedModel> loaded = app::load_model(arguments.inference);
   if (!loaded.has_value()) return fail(loaded.error());
   const Status status = serve(arguments, *loaded);
   return status.ok() ? 0 : fail(status);

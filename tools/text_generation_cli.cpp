@@ -17,7 +17,7 @@
 #include "libmeg/text/printable.h"
 #include "libmeg/text/terminal_text.h"
 #include "libmeg/text/whitespace.h"
-#include "tools/common/flags.h"
+#include "tools/common/flags/flags.h"
 #include "tools/common/report.h"
 #include "tools/common/run_program.h"
 

@@ -22,7 +22,8 @@ using ::testing::HasSubstr;
 
 std::string oracle(const std::string& name) { return shared_path("oracle/checkpoints/" + name); }
 
-Result<LoadedModel> load(const std::string& checkpoint, const std::vector<std::string>& more = {}) {
+Result<app::LoadedModel> load(const std::string& checkpoint,
+                              const std::vector<std::string>& more = {}) {
   at::set_num_threads(1);
   InferenceFlags inference;
   Flags flags("evaluate_gpt", "uses a trained model");
@@ -37,10 +38,10 @@ Result<LoadedModel> load(const std::string& checkpoint, const std::vector<std::s
   const auto code = flags.parse(static_cast<int>(argv.size()), argv.data(), out, err);
   EXPECT_EQ(code, std::nullopt) << err.str();
   MEG_RETURN_IF_ERROR(finish_inference_flags(inference));
-  return load_inference_model(inference);
+  return app::load_model(inference);
 }
 
-std::string error_of(const Result<LoadedModel>& loaded) {
+std::string error_of(const Result<app::LoadedModel>& loaded) {
   EXPECT_FALSE(loaded.has_value());
   return loaded.status().message();
 }

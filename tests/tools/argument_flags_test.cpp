@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <sstream>
 
-#include "tools/common/flags.h"
+#include "tools/common/flags/flags.h"
 
 namespace meg::tools {
 namespace {

@@ -1,4 +1,4 @@
-#include "tools/common/command_line.h"
+#include "tools/common/flags/command_line.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-#include "tools/common/config_file.h"
+#include "tools/common/flags/config_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "tools/common/flags.h"
+#include "tools/common/flags/flags.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -17,8 +17,8 @@
 #include "libmeg/train/trainer.h"
 #include "tests/shared_data.h"
 #include "tests/temp_folder.h"
-#include "tools/common/flags.h"
-#include "tools/pretrain_gpt_flags.h"
+#include "tools/common/flags/flags.h"
+#include "tools/pretrain_gpt/pretrain_gpt_flags.h"
 
 namespace meg::train {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "libmeg/checkpoint/dialects/mp_rank/megatron_checkpoint.h"
-#include "tools/common/flags.h"
+#include "tools/common/flags/flags.h"
 
 namespace meg::tools {
 

@@ -9,7 +9,7 @@
 #include "libmeg/megatron/field_reader.h"
 #include "libmeg/samples/sample_counts.h"
 #include "libmeg/samples/split.h"
-#include "tools/common/flags.h"
+#include "tools/common/flags/flags.h"
 #include "tools/common/tokenizer_flags.h"
 
 namespace meg::tools {

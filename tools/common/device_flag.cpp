@@ -1,7 +1,5 @@
 #include "tools/common/device_flag.h"
 
-#include "libmeg/libtorch/cuda_backend.h"
-
 namespace meg::tools {
 
 void declare_device_flag(Flags& flags, std::string& device) {
@@ -15,14 +13,6 @@ Status check_precision(const megatron::ArgumentValues& args) {
     return Status();
   }
   return Status(StatusCode::kInvalidArgument, "--fp16 and --bf16: expected one of them at most");
-}
-
-Result<at::Device> device_of(const std::string& name) {
-  if (name == "cpu") return at::Device(at::kCPU);
-  const Status& gpu = libtorch::load_cuda_backend();
-  if (name == "auto") return at::Device(gpu.ok() ? at::kCUDA : at::kCPU);
-  MEG_RETURN_IF_ERROR(gpu);
-  return at::Device(at::kCUDA);
 }
 
 }  // namespace meg::tools

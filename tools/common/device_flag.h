@@ -6,7 +6,7 @@
 
 #include "libmeg/base/result.h"
 #include "libmeg/megatron/argument_values.h"
-#include "tools/common/flags.h"
+#include "tools/common/flags/flags.h"
 
 namespace meg::tools {
 
@@ -15,8 +15,5 @@ void declare_device_flag(Flags& flags, std::string& device);
 
 /// kInvalidArgument where a command line asks for both --fp16 and --bf16.
 Status check_precision(const megatron::ArgumentValues& args);
-
-/// auto: a GPU where there is one. kInvalidArgument for cuda without a GPU.
-Result<at::Device> device_of(const std::string& name);
 
 }  // namespace meg::tools

@@ -8,7 +8,7 @@
 #include "libmeg/base/status.h"
 #include "libmeg/serving/generation_queue.h"
 #include "libmeg/tokenizer/tokenizer.h"
-#include "tools/common/flags.h"
+#include "tools/common/flags/flags.h"
 
 namespace meg::tools {
 

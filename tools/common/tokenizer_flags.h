@@ -5,7 +5,7 @@
 
 #include "libmeg/megatron/field_reader.h"
 #include "libmeg/tokenizer/open_tokenizer.h"
-#include "tools/common/flags.h"
+#include "tools/common/flags/flags.h"
 
 namespace meg::tools {
 

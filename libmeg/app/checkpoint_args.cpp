@@ -1,0 +1,43 @@
+#include "libmeg/app/checkpoint_args.h"
+
+#include <string>
+
+#include "libmeg/app/open_weights.h"
+#include "libmeg/checkpoint/dialects/mp_rank/model_arguments.h"
+#include "libmeg/megatron/argument_table.h"
+#include "libmeg/megatron/field_reader.h"
+
+namespace meg::app {
+namespace {
+
+/// What a trained model is beside its shape: Megatron takes these over, too.
+bool is_taken(const megatron::ArgumentRow& row) {
+  return row.effect == megatron::Effect::kModel || row.dest == "hidden_dropout" ||
+         row.dest == "attention_dropout";
+}
+
+}  // namespace
+
+Status take_checkpoint_args(megatron::ArgumentValues& args) {
+  const megatron::FieldLookup fields = args.lookup();
+  megatron::FieldReader reader(fields);
+  std::optional<std::string> folder;
+  std::optional<int64_t> ckpt_step;
+  reader.take("load", folder);
+  reader.take("ckpt_step", ckpt_step);
+  if (!folder.has_value()) {
+    return Status(StatusCode::kInvalidArgument, "--use-checkpoint-args needs --load");
+  }
+  MEG_ASSIGN_OR_RETURN(const checkpoint::MegatronCheckpoint checkpoint,
+                       open_weights(*folder, {}, ckpt_step));
+  for (const megatron::ArgumentRow& row :
+       megatron::argument_rows(megatron::ArgumentFamily::kTraining)) {
+    if (!is_taken(row) || args.given(row.dest)) continue;
+    const std::optional<megatron::FieldValue> found = checkpoint::argument_of(checkpoint, row);
+    if (!found.has_value() || std::holds_alternative<std::monostate>(*found)) continue;
+    args.set(row.dest, *found);
+  }
+  return Status();
+}
+
+}  // namespace meg::app

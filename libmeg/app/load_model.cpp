@@ -1,0 +1,260 @@
+#include "libmeg/app/load_model.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "libmeg/app/open_weights.h"
+#include "libmeg/checkpoint/dialects/mp_rank/model_arguments.h"
+#include "libmeg/checkpoint/training/check_architecture.h"
+#include "libmeg/libtorch/device.h"
+#include "libmeg/megatron/argument_table.h"
+#include "libmeg/megatron/field_reader.h"
+#include "libmeg/model/vocab_padding.h"
+#include "libmeg/nn/gpt_options.h"
+#include "libmeg/nn/load_weights.h"
+#include "libmeg/parallel/launch_environment.h"
+
+namespace meg::app {
+namespace {
+
+using Fields = std::map<std::string, megatron::FieldValue, std::less<>>;
+
+/// Of the model's shape, what the checkpoint says unless a flag does: padding and positions.
+constexpr std::array<std::string_view, 5> kNoShape = {
+    "max_position_embeddings", "make_vocab_size_divisible_by", "padded_vocab_size", "seq_length",
+    "transformer_impl"};
+
+bool contains(const auto& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+/// The fields that give a model its shape.
+const std::vector<std::string>& shape_fields() {
+  static const std::vector<std::string> fields = [] {
+    auto all = megatron::fields_read_by(
+        [](const megatron::FieldLookup& args) { (void)model::GptConfig::from_fields(args); });
+    std::erase_if(all, [](const std::string& name) { return contains(kNoShape, name); });
+    return all;
+  }();
+  return fields;
+}
+
+/// The other fields of a model that its modules read.
+const std::vector<std::string>& option_fields() {
+  static const std::vector<std::string> fields = megatron::fields_read_by(
+      [](const megatron::FieldLookup& args) { (void)nn::GptOptions::from_fields(args); });
+  return fields;
+}
+
+/// What the checkpoint's files say, where its args lack it too.
+Fields fields_of(const model::GptConfig& config) {
+  return {{"num_layers", config.num_layers},
+          {"hidden_size", config.hidden_size},
+          {"ffn_hidden_size", config.ffn_hidden_size},
+          {"kv_channels", config.kv_channels},
+          {"num_attention_heads", config.num_attention_heads},
+          {"group_query_attention", config.num_query_groups != config.num_attention_heads},
+          {"num_query_groups", config.num_query_groups},
+          {"swiglu", config.swiglu},
+          {"normalization", config.normalization},
+          {"qk_layernorm", config.qk_layernorm},
+          {"add_bias_linear", config.add_bias_linear},
+          {"add_qkv_bias", config.add_qkv_bias},
+          {"position_embedding_type", config.position_embedding_type},
+          {"use_rotary_position_embeddings", config.position_embedding_type == "rope"},
+          {"untie_embeddings_and_output_weights", config.untie_embeddings_and_output_weights},
+          {"max_position_embeddings", config.max_position_embeddings},
+          {"make_vocab_size_divisible_by", config.make_vocab_size_divisible_by}};
+}
+
+std::optional<megatron::FieldValue> find(const Fields& fields, std::string_view name) {
+  const auto found = fields.find(name);
+  return found == fields.end() ? std::nullopt : std::optional(found->second);
+}
+
+/// Whether the argument is the model's own, and not how this run computes with it.
+bool is_of_model(std::string_view name) {
+  const megatron::ArgumentRow* row =
+      megatron::find_argument(megatron::ArgumentFamily::kTraining, name);
+  return row == nullptr || row->effect == megatron::Effect::kModel;
+}
+
+/// The model that the command line means, by Megatron's names.
+class ModelOfRun {
+ public:
+  ModelOfRun(const ModelRequest& request, const checkpoint::MegatronCheckpoint& checkpoint)
+      : args_(request.args), checkpoint_(checkpoint), found_(fields_of(checkpoint.config())) {
+    const std::vector<std::string>& shape = shape_fields();
+    shape_is_given_ =
+        !request.use_checkpoint_args &&
+        std::any_of(shape.begin(), shape.end(), [&](auto& name) { return args_.given(name); });
+  }
+
+  /// The rows of the embedding that this many tokens need, where a flag says how they are padded.
+  Status pad_vocabulary(int64_t vocab_size) {
+    constexpr std::string_view kStep = "make_vocab_size_divisible_by";
+    if (!args_.given(kStep)) return Status();
+    MEG_ASSIGN_OR_RETURN(
+        padded_vocab_size_,
+        model::padded_vocab_size(vocab_size, std::get<int64_t>(*args_.field(kStep)), 1));
+    return Status();
+  }
+
+  std::optional<megatron::FieldValue> operator()(std::string_view name) const {
+    if (name == "padded_vocab_size" && padded_vocab_size_) return *padded_vocab_size_;
+    // Activations are computed anew for a backward pass alone.
+    if (name.starts_with("recompute_")) return std::nullopt;
+    // Of tokenizers check_tokenizer compares what matters.
+    if (name == "vocab_file") return std::nullopt;
+    if (args_.given(name)) return args_.field(name);
+    const bool is_shape = contains(shape_fields(), name);
+    if (is_shape && shape_is_given_) return args_.field(name);
+    // One flag for the type of positions overrules what the checkpoint says by the other.
+    if (name == "use_rotary_position_embeddings" && args_.given("position_embedding_type")) {
+      return std::nullopt;
+    }
+    const bool is_known = is_shape || contains(kNoShape, name) || contains(option_fields(), name);
+    if (!is_known || !is_of_model(name)) return args_.field(name);
+    if (const std::optional<megatron::FieldValue> value = find(found_, name)) return value;
+    if (const std::optional<megatron::FieldValue> value = found_argument(name)) return value;
+    return args_.field(name);
+  }
+
+ private:
+  std::optional<megatron::FieldValue> found_argument(std::string_view name) const {
+    const megatron::ArgumentRow* row =
+        megatron::find_argument(megatron::ArgumentFamily::kTraining, name);
+    return row == nullptr ? checkpoint_.arg(name) : checkpoint::argument_of(checkpoint_, *row);
+  }
+
+  const megatron::ArgumentValues& args_;
+  const checkpoint::MegatronCheckpoint& checkpoint_;
+  Fields found_;
+  std::optional<int64_t> padded_vocab_size_;
+  bool shape_is_given_ = false;
+};
+
+/// Rows of the embedding.
+int64_t vocabulary_rows(const checkpoint::MegatronCheckpoint& checkpoint) {
+  for (const checkpoint::LogicalParameter& parameter : checkpoint.parameters()) {
+    if (parameter.placement == model::Placement::kEmbedding &&
+        parameter.partition == model::Partition::kVocabulary) {
+      return parameter.shape[0];
+    }
+  }
+  return checkpoint.config().padded_vocab_size;
+}
+
+/// Rows that pad a vocabulary at most: Megatron's divisor on as many tensor-parallel ranks as
+/// anyone has.
+int64_t max_padding(const model::GptConfig& config) {
+  constexpr int64_t kMaxTensorRanks = 64;
+  return std::max(config.make_vocab_size_divisible_by, int64_t{1}) * kMaxTensorRanks;
+}
+
+/// Tokenizers of other types may count their tokens in another way.
+bool has_same_type(const std::string& type, const checkpoint::MegatronCheckpoint& checkpoint) {
+  const std::optional<megatron::FieldValue> found = checkpoint.arg("tokenizer_type");
+  const std::string* name = found.has_value() ? std::get_if<std::string>(&*found) : nullptr;
+  return name == nullptr || *name == type;
+}
+
+Status check_tokenizer(const tokenizer::Tokenizer& tokenizer, const std::string& type,
+                       const checkpoint::MegatronCheckpoint& checkpoint) {
+  const int64_t rows = vocabulary_rows(checkpoint);
+  const std::string& folder = checkpoint.folder().folder;
+  if (tokenizer.vocab_size() > rows) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "{}: not the tokenizer of this checkpoint: expected at most {} tokens "
+                      "(padded_vocab_size), found {}",
+                      folder, rows, tokenizer.vocab_size());
+  }
+  if (rows - tokenizer.vocab_size() >= max_padding(checkpoint.config())) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "{}: not the tokenizer of this checkpoint: expected more than {} tokens for "
+                      "its {} rows, found {}",
+                      folder, rows - max_padding(checkpoint.config()), rows,
+                      tokenizer.vocab_size());
+  }
+  const std::optional<megatron::FieldValue> args = checkpoint.arg("vocab_size");
+  const int64_t* expected = args.has_value() ? std::get_if<int64_t>(&*args) : nullptr;
+  const bool is_comparable = expected != nullptr && has_same_type(type, checkpoint);
+  if (!is_comparable || *expected == tokenizer.vocab_size()) return Status();
+  return make_error(StatusCode::kInvalidArgument,
+                    "{}: not the tokenizer of this checkpoint: expected {} tokens (vocab_size), "
+                    "found {}",
+                    folder, *expected, tokenizer.vocab_size());
+}
+
+Result<int64_t> sequence_length_of(const ModelRequest& request, const model::GptConfig& config) {
+  const int64_t length = request.sequence_length.value_or(config.max_position_embeddings);
+  const bool is_bounded = config.position_embedding_type == "learned_absolute";
+  if (is_bounded && length > config.max_position_embeddings) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "--seq-length: expected at most max_position_embeddings {}, found {}",
+                      config.max_position_embeddings, length);
+  }
+  if (length > 0) return length;
+  return Status(StatusCode::kInvalidArgument,
+                "--seq-length is required: the checkpoint does not say how long sequences are");
+}
+
+Result<nn::GptModel> read_model(const ModelRequest& request,
+                                const checkpoint::MegatronCheckpoint& checkpoint,
+                                const megatron::FieldLookup& fields) {
+  MEG_ASSIGN_OR_RETURN(nn::GptOptions options, nn::GptOptions::from_fields(fields));
+  MEG_ASSIGN_OR_RETURN(options.device, libtorch::device_of(request.device));
+  options.hidden_dropout = options.attention_dropout = 0;
+  options.family = checkpoint.family();
+  model::GptConfig config = checkpoint.config();
+  config.padded_vocab_size = vocabulary_rows(checkpoint);
+  MEG_ASSIGN_OR_RETURN(nn::GptModel model, nn::GptModel::create(config, options));
+  MEG_RETURN_IF_ERROR(nn::load_weights(checkpoint, model));
+  model.set_training(false);
+  return model;
+}
+
+/// As Megatron's programs read it: a missing RANK is 0.
+std::optional<std::string> launch_variable(const char* name) {
+  const char* value = std::getenv(name);
+  if (value != nullptr) return value;
+  if (std::string_view(name) == "RANK" && std::getenv("WORLD_SIZE") != nullptr) return "0";
+  return std::nullopt;
+}
+
+Status check_one_rank() {
+  MEG_ASSIGN_OR_RETURN(const parallel::LaunchEnvironment launch,
+                       parallel::read_launch_environment(launch_variable));
+  if (launch.world_size == 1) return Status();
+  return make_error(StatusCode::kUnsupported,
+                    "a model on several ranks is not supported yet: one process serves the whole "
+                    "of it, whatever the checkpoint's layout; expected a world size of 1, found {}",
+                    launch.world_size);
+}
+
+}  // namespace
+
+Result<LoadedModel> load_model(const ModelRequest& request) {
+  MEG_RETURN_IF_ERROR(check_one_rank());
+  MEG_ASSIGN_OR_RETURN(std::unique_ptr<tokenizer::Tokenizer> tokenizer,
+                       tokenizer::open_tokenizer(request.tokenizer));
+  MEG_ASSIGN_OR_RETURN(const checkpoint::MegatronCheckpoint checkpoint,
+                       open_weights(request.load, request.args.given_lookup(), request.ckpt_step));
+  ModelOfRun run(request, checkpoint);
+  MEG_RETURN_IF_ERROR(run.pad_vocabulary(tokenizer->vocab_size()));
+  const megatron::FieldLookup fields = [&run](std::string_view name) { return run(name); };
+  MEG_RETURN_IF_ERROR(checkpoint::check_architecture(checkpoint, fields));
+  MEG_RETURN_IF_ERROR(check_tokenizer(*tokenizer, request.tokenizer.tokenizer_type, checkpoint));
+  MEG_ASSIGN_OR_RETURN(const int64_t length, sequence_length_of(request, checkpoint.config()));
+  MEG_ASSIGN_OR_RETURN(nn::GptModel model, read_model(request, checkpoint, fields));
+  return LoadedModel{std::move(model), std::move(tokenizer), checkpoint.iteration(), length};
+}
+
+}  // namespace meg::app

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "libmeg/base/result.h"
+#include "libmeg/megatron/argument_values.h"
+#include "libmeg/nn/gpt_model.h"
+#include "libmeg/tokenizer/open_tokenizer.h"
+#include "libmeg/tokenizer/tokenizer.h"
+
+namespace meg::app {
+
+/// Which trained model is to be loaded, and how it computes.
+struct ModelRequest {
+  megatron::ArgumentValues args;     ///< Megatron's; what none of them says is the checkpoint's.
+  std::string device = "auto";       ///< auto, cpu or cuda.
+  std::string load;                  ///< The checkpoint.
+  std::optional<int64_t> ckpt_step;  ///< Else the iteration that the tracker names.
+  bool use_checkpoint_args = false;
+  std::optional<int64_t> sequence_length;  ///< Else what the model has positions for.
+  tokenizer::TokenizerOptions tokenizer;
+};
+
+/// A trained model that is ready to be used, and how text becomes its tokens.
+struct LoadedModel {
+  nn::GptModel model;  ///< Whole, in evaluation mode: no dropout.
+  std::unique_ptr<tokenizer::Tokenizer> tokenizer;
+  std::optional<int64_t> iteration;  ///< What the checkpoint was saved at.
+  /// --seq-length, else max_position_embeddings: the most tokens that go in at once.
+  int64_t sequence_length = 0;
+};
+
+/// Opens the tokenizer, then the checkpoint, however its ranks lie.
+///
+/// What args do not say about the model comes from the checkpoint where --use-checkpoint-args
+/// is given, and also where no argument gives the model a shape; else they mean Megatron's
+/// defaults, as in its own programs. How it computes (GELU's form, epsilons, rotary positions)
+/// comes from the checkpoint where no flag says it. The padding of the vocabulary and the number of
+/// positions are the checkpoint's, too, unless flags give them.
+///
+/// Errors: kInvalidArgument where flags contradict the checkpoint, or the checkpoint asks for what
+/// no module does, with every arg in which they differ; where the tokenizer is not the one of the
+/// checkpoint; where a sequence is longer than the positions reach; kUnsupported under a launcher
+/// that started more ranks than one; what opening and reading give.
+Result<LoadedModel> load_model(const ModelRequest& request);
+
+}  // namespace meg::app

@@ -1,0 +1,168 @@
+// Reshapes checkpoints to other tensor- and pipeline-parallel sizes. Stands for Megatron-LM
+// tools/checkpoint_util.py and tools/checkpoint/convert.py.
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <string>
+
+#include "libmeg/checkpoint/convert/reshard.h"
+#include "libmeg/checkpoint/dialects/mp_rank/checkpoint_folder.h"
+#include "libmeg/checkpoint/dialects/mp_rank/megatron_checkpoint.h"
+#include "tools/checkpoint_util/checkpoint_util_flags.h"
+#include "tools/common/byte_size.h"
+#include "tools/common/interruption.h"
+#include "tools/common/progress_bar.h"
+#include "tools/common/report.h"
+#include "tools/common/run_program.h"
+
+namespace meg::tools {
+namespace {
+
+// What a run needs beside the copying's buffers and what it holds after planning: threads' stacks,
+// the allocator's slack, pages of the sources' directories.
+constexpr int64_t kReserve = int64_t{12} << 20;
+constexpr int64_t kLeastBuffers = int64_t{4} << 20;
+constexpr int64_t kMebibyte = int64_t{1} << 20;
+
+void print(const std::string& line) {
+  fmt::print("{}\n", line);
+  std::fflush(stdout);
+}
+
+Result<checkpoint::MegatronCheckpoint> open_checkpoint(const CheckpointUtilArguments& arguments) {
+  MEG_ASSIGN_OR_RETURN(const checkpoint::CheckpointFolder folder,
+                       checkpoint::find_checkpoint(arguments.load_dir, arguments.iteration));
+  MEG_ASSIGN_OR_RETURN(checkpoint::OpenCheckpointOptions options, arguments.checkpoint.options());
+  options.ignore_optimizer = arguments.no_optim;
+  return checkpoint::MegatronCheckpoint::open(folder, options);
+}
+
+std::string layout_text(int64_t tensor, int64_t pipeline, int64_t virtual_stages) {
+  std::string text = fmt::format("tensor {}, pipeline {}", tensor, pipeline);
+  if (virtual_stages > 1) text += fmt::format(", virtual {}", virtual_stages);
+  return text;
+}
+
+void print_vocabulary(const checkpoint::ReshardPlan& plan,
+                      const checkpoint::ReshardOptions& options) {
+  const int64_t rows = plan.target_padded_vocab_size;
+  if (options.true_vocab_size.has_value()) {
+    print(fmt::format(" > padded vocab (size: {}) with {} dummy tokens (new size: {})",
+                      *options.true_vocab_size, rows - *options.true_vocab_size, rows));
+  }
+  std::string change = "kept";
+  if (plan.dropped_padding_rows > 0) {
+    change = fmt::format("{} padding rows and their optimizer state are dropped",
+                         plan.dropped_padding_rows);
+  } else if (plan.added_padding_rows > 0) {
+    change = fmt::format("{} padding rows are added", plan.added_padding_rows);
+  }
+  print(fmt::format("vocabulary rows: {} -> {} ({})", plan.source_padded_vocab_size, rows, change));
+}
+
+void print_plan(const checkpoint::MegatronCheckpoint& checkpoint,
+                const checkpoint::ReshardOptions& options, const checkpoint::ReshardPlan& plan) {
+  print(fmt::format("checkpoint: {}, {} names, {} parameters", checkpoint.folder().folder,
+                    model::name_family_text(checkpoint.family()),
+                    with_commas(plan.parameter_count)));
+  print(fmt::format(
+      "layout: {} -> {}",
+      layout_text(checkpoint.tensor_model_parallel_size(),
+                  checkpoint.pipeline_model_parallel_size(),
+                  checkpoint.virtual_pipeline_model_parallel_size()),
+      layout_text(options.tensor_model_parallel_size, options.pipeline_model_parallel_size,
+                  options.virtual_pipeline_model_parallel_size)));
+  print_vocabulary(plan, options);
+  print(fmt::format("tensors: {}, {} bytes to read, {} bytes to write",
+                    plan.transfers.transfers.size(), with_commas(plan.transfers.source_bytes()),
+                    with_commas(plan.transfers.target_bytes())));
+  for (const checkpoint::TransferTargetFile& file : plan.transfers.targets) {
+    print(fmt::format("file: {}, {} bytes", file.path,
+                      with_commas(static_cast<int64_t>(file.layout.file_size))));
+  }
+  for (const std::string& text : plan.notes) print("note: " + text);
+}
+
+/// Bytes of memory that this process holds now.
+int64_t resident_bytes() {
+  std::ifstream file("/proc/self/statm");
+  int64_t size = 0, resident = 0;
+  file >> size >> resident;
+  return resident * sysconf(_SC_PAGESIZE);
+}
+
+/// What of --memory-budget is left for buffers, now that the plan is made.
+Result<int64_t> buffer_bytes(const std::string& budget_text) {
+  Result<int64_t> budget = parse_byte_size(budget_text);
+  if (!budget.has_value()) return budget.error().with_prefix("--memory-budget");
+  const int64_t needed = resident_bytes() + kReserve;
+  if (*budget < needed + kLeastBuffers) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "--memory-budget: expected at least {}MiB for this checkpoint, found {}",
+                      (needed + kLeastBuffers + kMebibyte - 1) / kMebibyte, budget_text);
+  }
+  return *budget - needed;
+}
+
+void print_summary(const checkpoint::ReshardPlan& plan, const checkpoint::SaveTimes& times) {
+  const int64_t bytes = plan.transfers.target_bytes();
+  const double rate =
+      times.copy_seconds > 0 ? static_cast<double>(bytes) / times.copy_seconds / 1e9 : 0;
+  print(fmt::format("wrote {} in {:.2f} s ({:.2f} GB/s), flushed to the device in {:.2f} s",
+                    byte_size_text(bytes), times.copy_seconds, rate, times.flush_seconds));
+}
+
+Status run(const CheckpointUtilArguments& arguments) {
+  MEG_ASSIGN_OR_RETURN(const checkpoint::MegatronCheckpoint checkpoint, open_checkpoint(arguments));
+  if (!arguments.save_dir.empty()) {
+    MEG_RETURN_IF_ERROR(checkpoint::check_save_dir(checkpoint, arguments.save_dir));
+  }
+  MEG_ASSIGN_OR_RETURN(const checkpoint::ReshardOptions options,
+                       reshard_options(arguments, checkpoint));
+  MEG_ASSIGN_OR_RETURN(const checkpoint::ReshardPlan plan,
+                       checkpoint::plan_reshard(checkpoint, options));
+  checkpoint::TransferOptions transfer;
+  MEG_ASSIGN_OR_RETURN(transfer.buffer_bytes, buffer_bytes(arguments.memory_budget));
+  transfer.check_crcs = !arguments.no_crc;
+  print_plan(checkpoint, options, plan);
+  if (arguments.dry_run) return Status();
+
+  ProgressBar bar(0);
+  transfer.progress = [&bar](const Progress& now) {
+    bar.update(now);
+    return !interrupted();
+  };
+  const int64_t iteration = checkpoint.folder().is_release ? 0 : checkpoint.iteration().value_or(0);
+  print(fmt::format("saving checkpoint at iteration {:7d} to {}", iteration, arguments.save_dir));
+  checkpoint::SaveTimes times;
+  const Status saved =
+      checkpoint::save_reshard(checkpoint, plan, arguments.save_dir, transfer, &times);
+  bar.clear();
+  MEG_RETURN_IF_ERROR(saved);
+  print(fmt::format("  successfully saved checkpoint at iteration {:7d} to {}", iteration,
+                    arguments.save_dir));
+  print_summary(plan, times);
+  return Status();
+}
+
+int main(int argc, const char* const* argv) {
+  CheckpointUtilArguments arguments;
+  if (const std::optional<int> code = parse_checkpoint_util(argc, argv, &arguments)) return *code;
+  if (const Result<int64_t> budget = parse_byte_size(arguments.memory_budget);
+      !budget.has_value()) {
+    fail(budget.error().with_prefix("--memory-budget"));
+    return 2;
+  }
+  stop_at_signals();
+  const Status status = run(arguments);
+  return status.ok() ? 0 : fail(status);
+}
+
+}  // namespace
+}  // namespace meg::tools
+
+int main(int argc, char** argv) { return meg::tools::run_program(argc, argv, meg::tools::main); }

@@ -1,0 +1,199 @@
+#include "tools/checkpoint_util/checkpoint_util_flags.h"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "libmeg/io/mapped_file.h"
+#include "libmeg/tokenizer/bpe/vocabulary.h"
+#include "tools/common/flags/flags.h"
+#include "tools/common/report.h"
+
+namespace meg::tools {
+namespace {
+
+constexpr int64_t kMaxRanks = 1 << 16;
+constexpr int64_t kMaxRows = int64_t{1} << 31;
+
+void declare_target(Flags& flags, CheckpointUtilArguments& arguments) {
+  flags.group("Target");
+  flags.value("--save-dir", &arguments.save_dir, "DIR",
+              "folder to save the reshaped checkpoint in");
+  flags
+      .value("--target-tensor-parallel-size", &arguments.target_tensor_size, "N",
+             "tensor-parallel size (default: the source's)")
+      .range(1, kMaxRanks);
+  flags
+      .value("--target-pipeline-parallel-size", &arguments.target_pipeline_size, "N",
+             "pipeline-parallel size (default: the source's)")
+      .range(1, kMaxRanks);
+  flags
+      .value("--target-virtual-pipeline-parallel-size", &arguments.target_virtual_size, "N",
+             "virtual pipeline stages per stage (model0, model1, ...); 1: none")
+      .range(1, kMaxRanks);
+  flags.value("--target-expert-parallel-size", &arguments.target_expert_size, "N",
+              "expert-parallel size; only 1 is supported yet");
+  flags.value("--target-expert-tensor-parallel-size", &arguments.target_expert_tensor_size, "N",
+              "expert tensor-parallel size; only 1 is supported yet");
+  flags
+      .value("--true-vocab-size", &arguments.true_vocab_size, "N",
+             "size of the unpadded vocabulary; its padding is redone for the target")
+      .range(1, kMaxRows);
+  flags.value("--vocab-file", &arguments.vocab_file, "FILE",
+              "vocab.json whose size to take as --true-vocab-size");
+  flags
+      .value("--target-names", &arguments.target_names, "NAMES",
+             "parameter names to save (default: the source's)")
+      .choices({"legacy", "mcore"});
+  flags
+      .value("--saver-transformer-impl", &arguments.saver_transformer_impl, "IMPL",
+             "variant of mcore's parameter names (default: what args say)")
+      .choices({"local", "transformer_engine"});
+  flags
+      .value("--target-params-dtype", &arguments.target_params_dtype, "TYPE",
+             "type of the saved weights (default: the source's)")
+      .choices({"fp32", "bf16", "fp16"});
+  flags.value("--target-format", &arguments.target_format, "FORMAT", "checkpoint format to save")
+      .choices({"torch", "torch_dist", "huggingface"});
+  flags.toggle("--no-optim", &arguments.no_optim, "leave the optimizer's state out");
+}
+
+Status unsupported(std::string_view flag, std::string_view value) {
+  return make_error(StatusCode::kUnsupported, "{} {} is not supported yet", flag, value);
+}
+
+bool is_one_of(std::string_view value, std::initializer_list<std::string_view> known) {
+  return std::find(known.begin(), known.end(), value) != known.end();
+}
+
+/// What the values ask for that is not done yet, and Megatron's plug-ins: what they stand for.
+Status check_values(CheckpointUtilArguments* arguments) {
+  if (arguments->model_type != "GPT") return unsupported("--model-type", arguments->model_type);
+  if (arguments->target_format != "torch") {
+    return unsupported("--target-format", arguments->target_format);
+  }
+  for (const auto& [flag, size] :
+       {std::pair{"--target-expert-parallel-size", arguments->target_expert_size},
+        std::pair{"--target-expert-tensor-parallel-size", arguments->target_expert_tensor_size}}) {
+    if (size != 1) return unsupported(flag, std::to_string(size));
+  }
+  if (arguments->checkpoint_type.has_value()) {
+    return unsupported("--checkpoint-type", *arguments->checkpoint_type);
+  }
+  if (arguments->loader.has_value()) {
+    if (!is_one_of(*arguments->loader, {"megatron", "legacy", "mcore", "core"})) {
+      return unsupported("--loader", *arguments->loader);
+    }
+    note("ignored: --loader (the layout is found in the checkpoint)");
+  }
+  if (!arguments->saver.has_value()) return Status();
+  const std::string& saver = *arguments->saver;
+  if (!is_one_of(saver, {"megatron", "legacy", "mcore", "core"})) {
+    return unsupported("--saver", saver);
+  }
+  if (saver == "megatron") {
+    note("ignored: --saver megatron (names are kept unless --target-names is given)");
+  } else if (!arguments->target_names.has_value()) {
+    arguments->target_names = saver == "legacy" ? "legacy" : "mcore";
+  }
+  // As Megatron's saver_core does.
+  if (is_one_of(saver, {"mcore", "core"}) && !arguments->saver_transformer_impl.has_value()) {
+    arguments->saver_transformer_impl = "transformer_engine";
+  }
+  return Status();
+}
+
+std::optional<model::NameFamily> target_family(const CheckpointUtilArguments& arguments,
+                                               const checkpoint::MegatronCheckpoint& checkpoint) {
+  const auto& names = arguments.target_names;
+  if (names == "legacy") return model::NameFamily::kLegacy;
+  const bool stays_mcore = model::is_mcore(checkpoint.family());
+  if (!names.has_value() && !stays_mcore) return std::nullopt;
+  const auto& impl = arguments.saver_transformer_impl;
+  if (stays_mcore && !impl.has_value()) return std::nullopt;
+  return model::mcore_family(impl.value_or(checkpoint.config().transformer_impl));
+}
+
+Result<std::optional<int64_t>> true_vocab_size(const CheckpointUtilArguments& arguments) {
+  if (arguments.vocab_file.empty() || arguments.true_vocab_size.has_value()) {
+    return arguments.true_vocab_size;
+  }
+  MEG_ASSIGN_OR_RETURN(const io::MappedFile file, io::MappedFile::open(arguments.vocab_file));
+  const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.size());
+  MEG_ASSIGN_OR_RETURN(const tokenizer::Vocabulary vocabulary,
+                       tokenizer::Vocabulary::parse(text, arguments.vocab_file));
+  return std::optional<int64_t>(static_cast<int64_t>(vocabulary.entries().size()));
+}
+
+}  // namespace
+
+std::optional<int> parse_checkpoint_util(int argc, const char* const* argv,
+                                         CheckpointUtilArguments* arguments) {
+  Flags flags("checkpoint_util",
+              "reshapes a GPT checkpoint to other tensor- and pipeline-parallel sizes, optimizer "
+              "state included.");
+  flags.usage("--save-dir DIR");
+  flags.examples(
+      {"checkpoint_util --load-dir checkpoints --save-dir checkpoints_tp2_pp4 "
+       "--target-tensor-parallel-size 2 --target-pipeline-parallel-size 4 --true-vocab-size 50257",
+       "checkpoint_util --load-dir checkpoints --target-tensor-parallel-size 1 "
+       "--target-pipeline-parallel-size 1 --dry-run",
+       "checkpoint_util --load-dir checkpoints/iter_0005000 --save-dir weights --no-optim "
+       "--target-names mcore --target-params-dtype fp32"});
+  flags.group("Source");
+  flags
+      .value("--load-dir", &arguments->load_dir, "DIR",
+             "checkpoint to read: its root folder, an iter_* folder or one file")
+      .required();
+  flags
+      .value("--iteration", &arguments->iteration, "N", "read iteration N instead of the tracker's")
+      .range(0, kMaxRows);
+  flags.value("--model-type", &arguments->model_type, "TYPE", "kind of model")
+      .choices({"GPT", "BERT", "T5"});
+  flags.value("--loader", &arguments->loader, "NAME",
+              "Megatron's reader plug-in; the layout is detected without it");
+  flags.value("--checkpoint-type", &arguments->checkpoint_type, "TYPE",
+              "flag of Megatron's loader_llama_mistral; not supported yet");
+  flags.value("--saver", &arguments->saver, "NAME",
+              "Megatron's writer plug-in; implies --target-names");
+  declare_target(flags, *arguments);
+  arguments->checkpoint.declare(flags);
+  flags.group("Running");
+  flags.toggle("--dry-run", &arguments->dry_run, "show the plan and write nothing");
+  flags.value("--memory-budget", &arguments->memory_budget, "SIZE",
+              "memory limit of the process, such as 512MiB or 2GiB");
+  flags.toggle("--no-crc", &arguments->no_crc, "do not compare the data read with its CRC-32");
+  flags.arguments(megatron::argument_rows(megatron::ArgumentFamily::kConvert), ArgumentScope(),
+                  &arguments->args);
+  if (const std::optional<int> code = flags.parse(argc, argv)) return code;
+  if (arguments->save_dir.empty() && !arguments->dry_run) {
+    fail(make_error(StatusCode::kInvalidArgument, "--save-dir is required"));
+    return 2;
+  }
+  if (const Status status = check_values(arguments); !status.ok()) return fail(status);
+  return std::nullopt;
+}
+
+Result<checkpoint::ReshardOptions> reshard_options(
+    const CheckpointUtilArguments& arguments, const checkpoint::MegatronCheckpoint& checkpoint) {
+  checkpoint::ReshardOptions options;
+  options.tensor_model_parallel_size =
+      arguments.target_tensor_size.value_or(checkpoint.tensor_model_parallel_size());
+  options.pipeline_model_parallel_size =
+      arguments.target_pipeline_size.value_or(checkpoint.pipeline_model_parallel_size());
+  options.virtual_pipeline_model_parallel_size = arguments.target_virtual_size;
+  MEG_ASSIGN_OR_RETURN(options.true_vocab_size, true_vocab_size(arguments));
+  options.names = target_family(arguments, checkpoint);
+  if (arguments.target_params_dtype.has_value()) {
+    const std::string& type = *arguments.target_params_dtype;
+    options.params_dtype = type == "fp32"   ? DType::kFloat32
+                           : type == "bf16" ? DType::kBFloat16
+                                            : DType::kFloat16;
+  }
+  options.keep_optimizer = !arguments.no_optim;
+  options.check_crcs = !arguments.no_crc;
+  return options;
+}
+
+}  // namespace meg::tools

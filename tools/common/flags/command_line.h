@@ -1,0 +1,31 @@
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "libmeg/base/result.h"
+#include "tools/common/flags/flag_names.h"
+
+namespace meg::tools {
+
+/// One flag of a command line with the values that belong to it.
+struct FlagUse {
+  NamedFlag flag;
+  std::vector<std::string_view> values;
+};
+
+/// A command line with every word at its place.
+struct CommandLine {
+  std::vector<FlagUse> flags;  ///< As typed, up to the first --help or --version.
+  std::vector<std::string_view> positionals;
+};
+
+/// Sorts the words behind the program's name into flags, their values and positionals, by
+/// argparse's rules (see Flags). Values are not looked at, and there may be more positionals than
+/// the program takes.
+/// Errors: kInvalidArgument for unknown and ambiguous flags, missing values and values of switches.
+Result<CommandLine> read_command_line(const FlagTable& table,
+                                      std::span<const std::string_view> words);
+
+}  // namespace meg::tools

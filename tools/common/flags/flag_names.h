@@ -1,0 +1,35 @@
+#pragma once
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "tools/common/flags/flag_spec.h"
+
+namespace meg::tools {
+
+/// Whether two names are one flag: `-` and `_` inside a name are the same.
+bool same_flag_name(std::string_view a, std::string_view b);
+
+/// Whether `typed` begins `name`, with the same rule.
+bool begins_flag_name(std::string_view typed, std::string_view name);
+
+/// A flag, and the name by which it was found.
+struct NamedFlag {
+  FlagSpec* spec;
+  std::string_view name;
+  bool is_old_name = false;
+};
+
+/// The flag that has exactly this name, now or once.
+std::optional<NamedFlag> find_flag(const FlagTable& table, std::string_view name);
+
+/// That flag, else every flag that `typed` begins. Other names, and flags that the program only
+/// passes over, are meant by a prefix only where it fits no other name.
+std::vector<NamedFlag> find_flags_by_prefix(const FlagTable& table, std::string_view typed);
+
+/// The declared flag nearest to `typed` by nearest_name with the same rule, or nullptr where none
+/// is near. Never the opposite of what was typed: --no-x for --x.
+const FlagSpec* nearest_flag(const FlagTable& table, std::string_view typed);
+
+}  // namespace meg::tools

@@ -1,0 +1,248 @@
+#include "tools/common/flags/flags.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iostream>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "libmeg/base/result.h"
+#include "libmeg/base/version.h"
+#include "tools/common/flags/argument_flags.h"
+#include "tools/common/flags/flag_parser.h"
+
+namespace meg::tools {
+namespace {
+
+constexpr std::string_view kGeneralGroup = "General";
+constexpr int kUsageError = 2;
+constexpr int kNotDone = 1;
+
+FlagSpec* add(FlagTable& table, FlagSpec spec) {
+  spec.group = table.group;
+  spec.default_text = current_value(spec);
+  auto& list = spec.use == FlagSpec::Use::kPositional ? table.positionals : table.flags;
+  return list.emplace_back(std::make_unique<FlagSpec>(std::move(spec))).get();
+}
+
+FlagSpec bound(std::string name, FlagSpec::Target target, Arity arity, std::string metavar,
+               std::string help) {
+  FlagSpec spec;
+  spec.name = std::move(name);
+  spec.arity = arity;
+  spec.target = target;
+  spec.metavar = std::move(metavar);
+  spec.help = std::move(help);
+  return spec;
+}
+
+FlagSpec unbound(std::string name, FlagSpec::Use use, Arity arity, std::string help) {
+  FlagSpec spec;
+  spec.name = std::move(name);
+  spec.use = use;
+  spec.arity = arity;
+  spec.help = std::move(help);
+  return spec;
+}
+
+FlagSpec as_positional(FlagSpec spec) {
+  spec.use = FlagSpec::Use::kPositional;
+  spec.required = true;
+  return spec;
+}
+
+/// Adds the flags that every program has, behind those of the argument table.
+void complete(FlagTable& table) {
+  add_argument_flags(table);
+  if (std::exchange(table.complete, true)) return;
+  table.group = kGeneralGroup;
+  FlagSpec config = unbound("--config", FlagSpec::Use::kConfig, Arity::kValue,
+                            "read flags from FILE, as `flag = value` lines; the command line wins");
+  config.metavar = "FILE";
+  add(table, std::move(config));
+  add(table, unbound("--help", FlagSpec::Use::kHelp, Arity::kSwitch, "print this help"));
+  add(table, unbound("--version", FlagSpec::Use::kVersion, Arity::kSwitch, "print the version"));
+  if (table.arguments.empty()) return;
+  add(table, unbound("--list-arguments", FlagSpec::Use::kListArguments, Arity::kSwitch,
+                     "print how each of Megatron's flags is handled, as a table"));
+}
+
+Result<ParsedFlags> parse_words(const FlagTable& table, std::span<const std::string_view> words) {
+  MEG_ASSIGN_OR_RETURN(const CommandLine line, read_command_line(table, words));
+  return parse_flags(table, line);
+}
+
+int usage_error(const FlagTable& table, std::string_view message, std::ostream& err) {
+  err << usage_line(table) << "\ntry: " << table.program << " --help\nerror: " << message
+      << std::endl;
+  return kUsageError;
+}
+
+using Given = std::vector<NamedFlag>;
+
+/// The names of given flags that are used so, in the order in which they came.
+std::vector<std::string_view> given_names(const Given& given, FlagSpec::Use use) {
+  std::vector<std::string_view> names;
+  for (const NamedFlag& flag : given) {
+    if (flag.spec->use == use) names.push_back(flag.spec->name);
+  }
+  return names;
+}
+
+void print_notes(const Given& given, std::ostream& err) {
+  for (const NamedFlag& flag : given) {
+    if (!flag.is_old_name) continue;
+    err << "note: " << flag.name << " is the old name of " << flag.spec->name << std::endl;
+  }
+  for (const std::string& text : ignored_arguments(given)) err << "note: " << text << std::endl;
+}
+
+/// Everything required that was not given.
+std::vector<std::string_view> missing_names(const FlagTable& table, const ParsedFlags& parsed) {
+  std::vector<std::string_view> missing;
+  for (size_t i = parsed.positionals; i < table.positionals.size(); ++i) {
+    if (table.positionals[i]->required) missing.push_back(table.positionals[i]->name);
+  }
+  for (const auto& spec : table.flags) {
+    const auto is_spec = [&](const NamedFlag& flag) { return flag.spec == spec.get(); };
+    if (spec->required && std::none_of(parsed.given.begin(), parsed.given.end(), is_spec)) {
+      missing.push_back(spec->name);
+    }
+  }
+  return missing;
+}
+
+std::optional<int> finish(const FlagTable& table, const ParsedFlags& parsed, std::ostream& err) {
+  print_notes(parsed.given, err);
+  const auto not_yet = given_names(parsed.given, FlagSpec::Use::kNotYet);
+  const std::string refused = refused_arguments(parsed.given);
+  if (!not_yet.empty()) {
+    err << "error: " << not_yet[0] << " is not supported yet" << std::endl;
+    return kNotDone;
+  }
+  if (!refused.empty()) {
+    err << "error: " << refused << std::endl;
+    return kNotDone;
+  }
+  const std::vector<std::string_view> missing = missing_names(table, parsed);
+  if (missing.empty()) return std::nullopt;
+  return usage_error(table, fmt::format("{}: required", fmt::join(missing, ", ")), err);
+}
+
+}  // namespace
+
+Flag& Flag::required() {
+  spec_->required = true;
+  return *this;
+}
+
+Flag& Flag::old_name(std::string name) {
+  spec_->old_names.push_back(std::move(name));
+  return *this;
+}
+
+Flag& Flag::range(int64_t min, int64_t max) {
+  spec_->min = min;
+  spec_->max = max;
+  return *this;
+}
+
+Flag& Flag::real_range(double min, double max) {
+  spec_->real_min = min;
+  spec_->real_max = max;
+  spec_->real_limits = true;
+  return *this;
+}
+
+Flag& Flag::choices(std::vector<std::string> allowed) {
+  spec_->choices = std::move(allowed);
+  return *this;
+}
+
+Flag& Flag::optional() {
+  spec_->required = false;
+  return *this;
+}
+
+Flags::Flags(std::string program, std::string summary) : table_(std::make_unique<FlagTable>()) {
+  table_->program = std::move(program);
+  table_->summary = std::move(summary);
+  table_->group = kGeneralGroup;
+}
+
+Flags::~Flags() = default;
+
+void Flags::usage(std::string needed) { table_->needed = std::move(needed); }
+
+void Flags::examples(std::vector<std::string> commands) { table_->examples = std::move(commands); }
+
+void Flags::group(std::string title) { table_->group = std::move(title); }
+
+Flag Flags::value(std::string name, ValueTarget target, std::string metavar, std::string help) {
+  const auto widen = [](auto* variable) { return FlagSpec::Target(variable); };
+  return Flag(add(*table_, bound(std::move(name), std::visit(widen, target), Arity::kValue,
+                                 std::move(metavar), std::move(help))));
+}
+
+Flag Flags::list(std::string name, std::vector<std::string>* target, std::string metavar,
+                 std::string help) {
+  return Flag(add(
+      *table_, bound(std::move(name), target, Arity::kList, std::move(metavar), std::move(help))));
+}
+
+Flag Flags::toggle(std::string name, bool* target, std::string help) {
+  return Flag(
+      add(*table_, bound(std::move(name), target, Arity::kSwitch, std::string(), std::move(help))));
+}
+
+Flag Flags::positional(std::string name, std::string* target, std::string help) {
+  return Flag(add(*table_, as_positional(bound(std::move(name), target, Arity::kValue,
+                                               std::string(), std::move(help)))));
+}
+
+Flag Flags::positional_list(std::string name, std::vector<std::string>* target, std::string help) {
+  return Flag(add(*table_, as_positional(bound(std::move(name), target, Arity::kList, std::string(),
+                                               std::move(help)))));
+}
+
+void Flags::not_yet(std::string name, Arity arity) {
+  add(*table_, unbound(std::move(name), FlagSpec::Use::kNotYet, arity, std::string()));
+}
+
+void Flags::arguments(std::span<const megatron::ArgumentRow> rows, const ArgumentScope& scope,
+                      megatron::ArgumentValues* values) {
+  values->add_defaults(rows);
+  table_->families.push_back({rows, scope, values});
+}
+
+std::optional<int> Flags::parse(int argc, const char* const* argv, std::ostream& out,
+                                std::ostream& err) {
+  complete(*table_);
+  std::vector<std::string_view> words;
+  for (int i = 1; i < argc; ++i) words.emplace_back(argv[i]);
+  const Result<ParsedFlags> parsed = parse_words(*table_, words);
+  if (!parsed.has_value()) return usage_error(*table_, parsed.error().message(), err);
+  switch (parsed->end) {
+    case ParsedFlags::End::kHelp:
+      out << help_text(*table_, output_columns()) << std::flush;
+      return 0;
+    case ParsedFlags::End::kVersion:
+      out << table_->program.substr(0, table_->program.find(' ')) << " (libmeg) " << version()
+          << std::endl;
+      return 0;
+    case ParsedFlags::End::kListArguments:
+      out << argument_list(*table_) << std::flush;
+      return 0;
+    case ParsedFlags::End::kGoOn:
+      break;
+  }
+  return finish(*table_, *parsed, err);
+}
+
+std::optional<int> Flags::parse(int argc, const char* const* argv) {
+  return parse(argc, argv, std::cout, std::cerr);
+}
+
+}  // namespace meg::tools

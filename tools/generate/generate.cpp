@@ -1,0 +1,177 @@
+// Generates texts with a trained model. Stands for Megatron-LM tools/generate_samples_gpt.py.
+
+#include "tools/generate/generate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <span>
+
+#include "libmeg/base/stopwatch.h"
+#include "libmeg/generation/generate.h"
+#include "libmeg/generation/model_engine.h"
+#include "libmeg/io/atomic_file.h"
+#include "libmeg/text/terminal_text.h"
+#include "tools/common/report.h"
+#include "tools/common/run_program.h"
+
+namespace meg::tools {
+namespace {
+
+using generation::create_generation_engine;
+using nlohmann::ordered_json;
+using serving::Beam;
+using serving::GeneratedText;
+using serving::GenerationEngine;
+using serving::GenerationRequest;
+
+/// Texts at once where --micro-batch-size does not say.
+constexpr int64_t kSlots = 16;
+
+/// text: a GeneratedText or a Beam.
+template <class Text>
+std::span<const int32_t> made_tokens(const Text& text) {
+  return std::span(text.tokens).subspan(text.prompt_size);
+}
+
+template <class Text>
+Status add_made_tokens(const Text& text, const tokenizer::Tokenizer& tokenizer,
+                       ordered_json& object) {
+  const std::span<const int32_t> made = made_tokens(text);
+  object["ids"] = made;
+  MEG_ASSIGN_OR_RETURN(object["text"], tokenizer.decode(made));
+  return Status();
+}
+
+Result<std::string> json_line(size_t index, const serving::GeneratedText& text,
+                              const tokenizer::Tokenizer& tokenizer, bool logprobs) {
+  const std::span<const int32_t> prompt = std::span(text.tokens).first(text.prompt_size);
+  ordered_json object;
+  object["index"] = index;
+  object["prompt"] = prompt;
+  MEG_ASSIGN_OR_RETURN(object["prompt_text"], tokenizer.decode(prompt));
+  MEG_RETURN_IF_ERROR(add_made_tokens(text, tokenizer, object));
+  if (logprobs) object["logprobs"] = text.logprobs;
+  for (const serving::Beam& beam : text.beams) {
+    ordered_json& found = object["beams"].emplace_back();
+    MEG_RETURN_IF_ERROR(add_made_tokens(beam, tokenizer, found));
+    found["score"] = beam.score;
+  }
+  return object.dump() + '\n';
+}
+
+Status write_lines(const std::optional<std::string>& path, const std::string& lines) {
+  if (!path) {
+    fmt::print("{}", lines);
+    return Status();
+  }
+  MEG_ASSIGN_OR_RETURN(io::AtomicFile file, io::AtomicFile::create(*path));
+  MEG_RETURN_IF_ERROR(file.write(std::as_bytes(std::span(lines))));
+  return file.commit();
+}
+
+std::vector<serving::GenerationRequest> requests_of(const GenerateFlags& flags,
+                                                    const app::LoadedModel& loaded,
+                                                    std::vector<std::vector<int32_t>> prompts) {
+  std::vector<serving::GenerationRequest> requests;
+  for (std::vector<int32_t>& prompt : prompts) {
+    requests.push_back(request_of(flags, loaded, std::move(prompt), std::ssize(requests)));
+  }
+  return requests;
+}
+
+/// Room for the longest of the texts.
+generation::EngineOptions engine_options(const GenerateFlags& flags, const app::LoadedModel& loaded,
+                                         const std::vector<serving::GenerationRequest>& requests) {
+  int64_t longest = 1;
+  for (const serving::GenerationRequest& request : requests) {
+    const int64_t room = loaded.sequence_length - std::ssize(request.prompt);
+    longest =
+        std::max(longest, std::ssize(request.prompt) + std::min(request.tokens_to_generate, room));
+  }
+  generation::EngineOptions options;
+  options.max_slots = std::min(flags.inference.micro_batch_size.value_or(kSlots),
+                               std::max<int64_t>(1, std::ssize(requests)));
+  options.max_sequence_length = requests.empty() ? loaded.sequence_length : longest;
+  if (flags.beam_width) {
+    // As many searches as their texts fill the slots; the slots themselves stay empty.
+    const int64_t searches = std::max<int64_t>(1, options.max_slots / *flags.beam_width);
+    options.max_beam_tokens = searches * *flags.beam_width * options.max_sequence_length;
+    options.max_slots = 1;
+  }
+  return options;
+}
+
+void print_summary(const std::vector<serving::GeneratedText>& texts, double seconds) {
+  size_t read = 0, made = 0;
+  for (const serving::GeneratedText& text : texts) {
+    read += text.prompt_size;
+    made += made_tokens(text).size();
+  }
+  note(fmt::format("{} prompt{} of {} tokens, {} tokens generated, {:.3f} s, {:.1f} tokens/s",
+                   texts.size(), texts.size() == 1 ? "" : "s", read, made, seconds,
+                   static_cast<double>(made) / seconds));
+}
+
+Status generate_texts(const GenerateFlags& flags, app::LoadedModel& loaded) {
+  MEG_ASSIGN_OR_RETURN(auto prompts, read_prompts(flags, *loaded.tokenizer));
+  std::vector<serving::GenerationRequest> requests = requests_of(flags, loaded, std::move(prompts));
+  MEG_ASSIGN_OR_RETURN(
+      const std::unique_ptr<serving::GenerationEngine> engine,
+      generation::create_generation_engine(loaded.model, *loaded.tokenizer,
+                                           engine_options(flags, loaded, requests)));
+  const Stopwatch watch;
+  MEG_ASSIGN_OR_RETURN(const std::vector<serving::GeneratedText> texts,
+                       generation::generate(*engine, std::move(requests)));
+  print_summary(texts, watch.seconds());
+  std::string lines;
+  for (size_t i = 0; i < texts.size(); ++i) {
+    MEG_ASSIGN_OR_RETURN(const std::string line,
+                         json_line(i, texts[i], *loaded.tokenizer, flags.logprobs));
+    lines += line;
+  }
+  return write_lines(flags.output, lines);
+}
+
+Status answer(const GenerateFlags& flags, const app::LoadedModel& loaded,
+              serving::GenerationEngine& engine, const std::string& prompt, int64_t number) {
+  MEG_ASSIGN_OR_RETURN(const std::vector<int32_t> tokens, loaded.tokenizer->encode(prompt));
+  MEG_ASSIGN_OR_RETURN(const std::vector<serving::GeneratedText> texts,
+                       generation::generate(engine, {request_of(flags, loaded, tokens, number)}));
+  MEG_ASSIGN_OR_RETURN(const std::string text,
+                       loaded.tokenizer->decode(made_tokens(texts.front())));
+  fmt::print("{}{}\n\n", prompt, text::terminal_text(text));
+  std::fflush(stdout);
+  return Status();
+}
+
+/// A prompt that cannot be gone on with is said; the next one may.
+Status talk(const GenerateFlags& flags, app::LoadedModel& loaded) {
+  MEG_ASSIGN_OR_RETURN(const std::unique_ptr<serving::GenerationEngine> engine,
+                       generation::create_generation_engine(loaded.model, *loaded.tokenizer,
+                                                            engine_options(flags, loaded, {})));
+  for (int64_t number = 0;; ++number) {
+    fmt::print(stderr, "Enter prompt: ");
+    std::string prompt;
+    if (!std::getline(std::cin, prompt) || prompt == "stop") return Status();
+    const Status status = answer(flags, loaded, *engine, prompt, number);
+    if (!status.ok()) warning(status.message());
+  }
+}
+
+int main(int argc, const char* const* argv) {
+  GenerateFlags flags;
+  if (const std::optional<int> code = parse_generate_flags(argc, argv, flags)) return *code;
+  Result<app::LoadedModel> loaded = app::load_model(flags.inference);
+  if (!loaded.has_value()) return fail(loaded.error());
+  const Status status = flags.interactive ? talk(flags, *loaded) : generate_texts(flags, *loaded);
+  return status.ok() ? 0 : fail(status);
+}
+
+}  // namespace
+}  // namespace meg::tools
+
+int main(int argc, char** argv) { return meg::tools::run_program(argc, argv, meg::tools::main); }

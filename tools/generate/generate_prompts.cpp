@@ -1,0 +1,87 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "libmeg/io/mapped_file.h"
+#include "libmeg/preprocess/sources/json_line.h"
+#include "libmeg/text/text_padding.h"
+#include "libmeg/text/whitespace.h"
+#include "tools/generate/generate.h"
+
+namespace meg::tools {
+namespace {
+
+/// The texts of a file's lines.
+class PromptLines {
+ public:
+  explicit PromptLines(bool is_json) : is_json_(is_json), parser_({"text"}) {}
+
+  Result<std::string> text_of(std::string_view line) {
+    if (!is_json_) return std::string(line);
+    padded_.assign(line).append(text::kTextPadding, '\0');
+    MEG_RETURN_IF_ERROR(parser_.parse(std::string_view(padded_).substr(0, line.size())));
+    const auto texts = parser_.texts(0);
+    if (texts.size() != 1) {
+      return make_error(StatusCode::kCorruption, "text: expected one string, found {}",
+                        texts.size());
+    }
+    return std::string(texts.front());
+  }
+
+ private:
+  bool is_json_;
+  preprocess::JsonLineParser parser_;
+  std::string padded_;
+};
+
+Result<std::vector<int32_t>> tokens_of(PromptLines& lines, std::string_view line,
+                                       const tokenizer::Tokenizer& tokenizer) {
+  MEG_ASSIGN_OR_RETURN(const std::string text, lines.text_of(line));
+  MEG_ASSIGN_OR_RETURN(std::vector<int32_t> tokens, tokenizer.encode(text));
+  if (!tokens.empty()) return tokens;
+  return Status(StatusCode::kInvalidArgument, "prompt: expected a text, found none");
+}
+
+Result<std::vector<std::vector<int32_t>>> read_file(const std::string& path,
+                                                    const tokenizer::Tokenizer& tokenizer) {
+  MEG_ASSIGN_OR_RETURN(const io::MappedFile file, io::MappedFile::open(path));
+  const std::span<const std::byte> bytes = file.bytes();
+  std::string_view rest(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  PromptLines lines(path.ends_with(".jsonl"));
+  std::vector<std::vector<int32_t>> prompts;
+  for (int64_t number = 1; !rest.empty(); ++number) {
+    const size_t end = std::min(rest.find('\n'), rest.size());
+    const std::string_view line = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    if (text::trimmed(line).empty()) continue;
+    Result<std::vector<int32_t>> tokens = tokens_of(lines, line, tokenizer);
+    if (!tokens.has_value()) {
+      return tokens.error().with_prefix(fmt::format("{}: line {}", path, number));
+    }
+    prompts.push_back(std::move(*tokens));
+  }
+  return prompts;
+}
+
+}  // namespace
+
+Result<std::vector<std::vector<int32_t>>> read_prompts(const GenerateFlags& flags,
+                                                       const tokenizer::Tokenizer& tokenizer) {
+  if (flags.num_samples) {
+    if (!tokenizer.eod().has_value()) {
+      return Status(StatusCode::kInvalidArgument,
+                    "--num-samples: expected a tokenizer with an end-of-document token for texts "
+                    "to begin after");
+    }
+    return std::vector(static_cast<size_t>(*flags.num_samples), std::vector{*tokenizer.eod()});
+  }
+  MEG_ASSIGN_OR_RETURN(auto prompts, read_file(*flags.prompts, tokenizer));
+  const auto most = static_cast<size_t>(flags.prompt_tokens.value_or(0));
+  for (std::vector<int32_t>& prompt : prompts) {
+    if (most > 0 && prompt.size() > most) prompt.resize(most);
+  }
+  return prompts;
+}
+
+}  // namespace meg::tools

@@ -1,0 +1,128 @@
+// Trains a GPT model. Stands for Megatron-LM pretrain_gpt.py.
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "libmeg/model/vocab_padding.h"
+#include "libmeg/tokenizer/open_tokenizer.h"
+#include "tools/common/flags/flags.h"
+#include "tools/common/interruption.h"
+#include "tools/common/passive_openmp.h"
+#include "tools/common/report.h"
+#include "tools/common/run_program.h"
+#include "tools/pretrain_gpt/pretrain_gpt_flags.h"
+
+namespace meg::tools {
+namespace {
+
+constexpr int kUsageError = 2;
+
+void print(const std::string& line) {
+  fmt::print("{}\n", line);
+  std::fflush(stdout);
+}
+
+/// NullTokenizer has no files: --vocab-size tokens, the last of which ends documents; before core
+/// 0.18 one more for that.
+Result<Vocabulary> null_vocabulary(const PretrainFlags& run) {
+  const std::optional<int64_t> size = run.data.tokenizer.vocab_size;
+  if (size.value_or(0) < 1) {
+    return Status(StatusCode::kInvalidArgument, "NullTokenizer needs --vocab-size");
+  }
+  megatron::MegatronVersion version = megatron::newest_megatron_version();
+  if (run.data.megatron_version.has_value()) {
+    MEG_ASSIGN_OR_RETURN(version, megatron::parse_megatron_version(*run.data.megatron_version));
+  }
+  Vocabulary vocabulary;
+  vocabulary.vocab_size = *size + (version.null_tokenizer_adds_eod ? 1 : 0);
+  vocabulary.eod = vocabulary.vocab_size - 1;
+  return vocabulary;
+}
+
+Result<Vocabulary> vocabulary_of(const PretrainFlags& run) {
+  const tokenizer::TokenizerOptions& options = run.data.tokenizer;
+  print(fmt::format("> building {} tokenizer ...", options.tokenizer_type));
+  if (options.tokenizer_type == "NullTokenizer") return null_vocabulary(run);
+  MEG_ASSIGN_OR_RETURN(const std::unique_ptr<tokenizer::Tokenizer> tokenizer,
+                       tokenizer::open_tokenizer(options));
+  Vocabulary vocabulary;
+  vocabulary.vocab_size = tokenizer->vocab_size();
+  vocabulary.eod = tokenizer->eod().value_or(-1);
+  return vocabulary;
+}
+
+/// Of --padded-vocab-size, which may also come from the checkpoint.
+Result<Vocabulary> check_rows(const Vocabulary& vocabulary) {
+  if (vocabulary.padded_vocab_size >= vocabulary.vocab_size) return vocabulary;
+  return make_error(StatusCode::kInvalidArgument,
+                    "--padded-vocab-size: expected at least the tokenizer's {} tokens, found {}",
+                    vocabulary.vocab_size, vocabulary.padded_vocab_size);
+}
+
+/// What the model needs to know of the tokenizer.
+Result<Vocabulary> build_vocabulary(const PretrainFlags& run) {
+  MEG_ASSIGN_OR_RETURN(Vocabulary vocabulary, vocabulary_of(run));
+  const std::optional<megatron::FieldValue> rows = run.args.field("padded_vocab_size");
+  if (const int64_t* given = rows.has_value() ? std::get_if<int64_t>(&*rows) : nullptr) {
+    vocabulary.padded_vocab_size = *given;
+    return check_rows(vocabulary);
+  }
+  const megatron::FieldLookup fields = run.args.lookup();
+  megatron::FieldReader args(fields);
+  const int64_t step = args.required_size("make_vocab_size_divisible_by");
+  MEG_RETURN_IF_ERROR(args.status());
+  MEG_ASSIGN_OR_RETURN(
+      vocabulary.padded_vocab_size,
+      model::padded_vocab_size(vocabulary.vocab_size, step, run.data.tensor_model_parallel_size));
+  print(fmt::format(" > padded vocab (size: {}) with {} dummy tokens (new size: {})",
+                    vocabulary.vocab_size, vocabulary.padded_vocab_size - vocabulary.vocab_size,
+                    vocabulary.padded_vocab_size));
+  return vocabulary;
+}
+
+Status run(const PretrainFlags& flags) {
+  MEG_ASSIGN_OR_RETURN(const Vocabulary vocabulary, build_vocabulary(flags));
+  MEG_ASSIGN_OR_RETURN(train::TrainerOptions options, resolve_pretrain_flags(flags, vocabulary));
+  stop_at_signals();
+  MEG_ASSIGN_OR_RETURN(
+      const std::unique_ptr<train::Trainer> trainer,
+      train::Trainer::create(std::move(options),
+                             {.print = print, .received_signal = interrupting_signal}));
+  return trainer->run();
+}
+
+int main(int argc, const char* const* argv) {
+  PretrainFlags arguments;
+  Flags flags("pretrain_gpt", "trains a GPT model on one CPU or GPU.");
+  flags.usage(
+      "--num-layers N --hidden-size N --num-attention-heads N --seq-length N "
+      "--max-position-embeddings N --micro-batch-size N --train-iters N --data-path PREFIX...");
+  flags.examples(
+      {"pretrain_gpt --num-layers 12 --hidden-size 768 --num-attention-heads 12 --seq-length 1024 "
+       "--max-position-embeddings 1024 --micro-batch-size 4 --global-batch-size 16 --train-iters "
+       "1000 --lr 1.5e-4 --min-lr 1e-5 --lr-decay-style cosine --lr-warmup-fraction 0.01 --bf16 "
+       "--data-path corpus_text_document --split 949,50,1 --vocab-file gpt2-vocab.json "
+       "--merge-file gpt2-merges.txt --save checkpoints --load checkpoints --save-interval 500",
+       "pretrain_gpt --use-checkpoint-args --load checkpoints --save checkpoints --train-iters "
+       "2000 --lr 1e-5 --micro-batch-size 4 --data-path corpus_text_document --vocab-file "
+       "gpt2-vocab.json --merge-file gpt2-merges.txt"});
+  declare_pretrain_flags(flags, arguments);
+  if (const std::optional<int> code = flags.parse(argc, argv)) return *code;
+  if (const Status status = finish_pretrain_flags(arguments); !status.ok()) {
+    fail(status);
+    return status.code() == StatusCode::kInvalidArgument ? kUsageError : 1;
+  }
+  const Status status = run(arguments);
+  return status.ok() ? 0 : fail(status);
+}
+
+}  // namespace
+}  // namespace meg::tools
+
+int main(int argc, char** argv) {
+  meg::tools::wait_passively(argv);
+  return meg::tools::run_program(argc, argv, meg::tools::main);
+}

@@ -1,0 +1,60 @@
+#include "tools/pretrain_gpt/pretrain_gpt_args.h"
+
+#include "libmeg/megatron/argument_table.h"
+
+namespace meg::tools {
+namespace {
+
+/// The class of the weights' elements.
+checkpoint::ArgValue params_dtype(const megatron::ArgumentValues& args) {
+  const megatron::FieldLookup fields = args.lookup();
+  const bool fp16 = fields("fp16") == megatron::FieldValue(true),
+             bf16 = fields("bf16") == megatron::FieldValue(true);
+  return {checkpoint::ArgValue::Global{"torch", fp16 ? "float16" : bf16 ? "bfloat16" : "float32"}};
+}
+
+/// What validate_args and the initialization add, or set anew.
+void set_derived(checkpoint::TrainingArgs& args, const model::GptConfig& config) {
+  args.set("ffn_hidden_size", {config.ffn_hidden_size});
+  args.set("kv_channels", {config.kv_channels});
+  args.set("num_query_groups", {config.num_query_groups});
+  args.set("max_position_embeddings", {config.max_position_embeddings});
+  args.set("position_embedding_type", {config.position_embedding_type});
+  args.set("add_position_embedding", {config.position_embedding_type == "learned_absolute"});
+  args.set("make_vocab_size_divisible_by", {config.make_vocab_size_divisible_by});
+}
+
+/// libmeg's one rank saves a model with a whole optimizer, whatever the command line says of more
+/// ranks.
+void set_layout(checkpoint::TrainingArgs& args) {
+  args.set("use_distributed_optimizer", {false});
+  args.set("sequence_parallel", {false});
+  args.set("virtual_pipeline_model_parallel_size", {});
+  args.set("data_parallel_size", {int64_t{1}});
+  args.set("world_size", {int64_t{1}});
+  args.set("rank", {int64_t{0}});
+}
+
+}  // namespace
+
+checkpoint::TrainingArgs saved_args(const PretrainFlags& run, const DataRun& data,
+                                    const model::GptConfig& config, const Vocabulary& vocabulary) {
+  checkpoint::TrainingArgs args;
+  for (const megatron::ArgumentRow& row :
+       megatron::argument_rows(megatron::ArgumentFamily::kTraining)) {
+    if (!megatron::is_of_revision(row, data.config.version)) continue;
+    const std::optional<megatron::FieldValue> value = run.args.field(row.dest);
+    if (value.has_value()) args.set(row.dest, checkpoint::arg_value(*value));
+  }
+  set_derived(args, config);
+  set_layout(args);
+  args.set("params_dtype", params_dtype(run.args));
+  args.set("vocab_size", {vocabulary.vocab_size});
+  args.set("padded_vocab_size", {vocabulary.padded_vocab_size});
+  args.set("global_batch_size", {data.batches.global_batch_size()});
+  args.set("train_iters", {data.train_iters});
+  args.set("iteration", {int64_t{0}});
+  return args;
+}
+
+}  // namespace meg::tools

@@ -1,0 +1,136 @@
+#include "tools/pretrain_gpt/pretrain_gpt_flags.h"
+
+#include "libmeg/app/checkpoint_args.h"
+#include "libmeg/libtorch/device.h"
+#include "libmeg/megatron/argument_table.h"
+#include "libmeg/model/gpt_config.h"
+#include "tools/common/data_run.h"
+#include "tools/common/device_flag.h"
+#include "tools/pretrain_gpt/pretrain_gpt_args.h"
+
+namespace meg::tools {
+namespace {
+
+/// What makes no difference to one rank; more than one are refused as such.
+std::map<std::string_view, std::string_view> one_rank_fields() {
+  std::map<std::string_view, std::string_view> fields = tokenizer_idle_fields();
+  fields.insert({{"exit_signal_handler", "always so here, at SIGINT too"},
+                 {"use_distributed_optimizer", "one rank: its optimizer is saved whole"},
+                 {"sequence_parallel", "one rank"},
+                 {"use_tp_pp_dp_mapping", "one rank"},
+                 {"data_parallel_random_init", "one rank"}});
+  return fields;
+}
+
+bool uses_checkpoint_args(megatron::FieldReader& args) {
+  return args.flag("use_checkpoint_args", false);
+}
+
+/// Every field of args that a run reads.
+std::vector<std::string> pretrain_fields() {
+  return megatron::fields_read_by([](const megatron::FieldLookup& args) {
+    (void)model::GptConfig::from_fields(args);
+    (void)nn::GptOptions::from_fields(args);
+    megatron::FieldReader reader(args);
+    DataFlags data;
+    read_data_args(reader, data);
+    train::TrainerOptions run;
+    run.take_fields(reader);
+    (void)uses_checkpoint_args(reader);
+  });
+}
+
+void set_batches(const PretrainFlags& run, const DataRun& data, int64_t eod,
+                 train::BatchOptions& batches) {
+  batches.sample.sequence_length = data.config.sequence_length;
+  batches.sample.extra_token = data.config.extra_token;
+  batches.sample.eod = eod;
+  batches.sample.reset_position_ids = run.data.reset_position_ids;
+  batches.sample.reset_attention_mask = run.data.reset_attention_mask;
+  batches.sample.eod_mask_loss = run.data.eod_mask_loss;
+  batches.dataloader_type = data.dataloader_type;
+  batches.micro_batch_size = data.micro_batch_size;
+  // Without --reset-attention-mask the mask says nothing that causal attention does not.
+  batches.create_attention_mask = run.data.reset_attention_mask && run.data.create_attention_mask;
+}
+
+Status check_one_rank(const DataRun& data, const DataFlags& flags) {
+  if (data.data_parallel_size == 1 && flags.tensor_model_parallel_size == 1 &&
+      flags.pipeline_model_parallel_size == 1 && flags.context_parallel_size == 1) {
+    return Status();
+  }
+  return Status(StatusCode::kUnsupported, "more than one rank: not supported yet");
+}
+
+Result<model::NameFamily> names_of(const PretrainFlags& run, const model::GptConfig& config) {
+  const model::NameFamily mcore = model::mcore_family(config.transformer_impl);
+  if (run.names != "legacy") return mcore;
+  if (mcore == model::NameFamily::kMcoreLocal) return model::NameFamily::kLegacy;
+  // 6ef5bdc has legacy models of Transformer Engine's layers, whose names are a family of their
+  // own.
+  return make_error(StatusCode::kInvalidArgument,
+                    "--target-names legacy: expected --transformer-impl local, found {}",
+                    config.transformer_impl);
+}
+
+Result<model::GptConfig> config_of(const megatron::ArgumentValues& args,
+                                   const Vocabulary& vocabulary) {
+  MEG_ASSIGN_OR_RETURN(model::GptConfig config, model::GptConfig::from_fields(args.lookup()));
+  config.padded_vocab_size = vocabulary.padded_vocab_size;
+  return config;
+}
+
+}  // namespace
+
+void declare_pretrain_flags(Flags& flags, PretrainFlags& run) {
+  flags.group("Flags of libmeg's own");
+  declare_device_flag(flags, run.device);
+  flags.value("--target-names", &run.names, "NAMES", "parameter names in saved checkpoints")
+      .choices({"mcore", "legacy"});
+  declare_own_data_flags(flags, run.data);
+  flags.arguments(megatron::argument_rows(megatron::ArgumentFamily::kTraining),
+                  {.reads = pretrain_fields(),
+                   .required = {"lr"},
+                   .idle = {},
+                   .idle_fields = one_rank_fields()},
+                  &run.args);
+}
+
+Status finish_pretrain_flags(PretrainFlags& run) {
+  MEG_RETURN_IF_ERROR(check_precision(run.args));
+  const megatron::FieldLookup fields = run.args.lookup();
+  megatron::FieldReader args(fields);
+  if (uses_checkpoint_args(args)) MEG_RETURN_IF_ERROR(app::take_checkpoint_args(run.args));
+  read_data_args(args, run.data);
+  return args.status();
+}
+
+Result<train::TrainerOptions> resolve_pretrain_flags(const PretrainFlags& run,
+                                                     const Vocabulary& vocabulary) {
+  MEG_ASSIGN_OR_RETURN(DataRun data, resolve_data_flags(run.data, environment_world_size()));
+  MEG_RETURN_IF_ERROR(check_one_rank(data, run.data));
+  data.config.vocab_size = vocabulary.vocab_size;
+  data.config.eod = vocabulary.eod;
+
+  train::TrainerOptions options;
+  const megatron::FieldLookup fields = run.args.lookup();
+  megatron::FieldReader args(fields);
+  options.take_fields(args);
+  MEG_RETURN_IF_ERROR(args.status());
+  MEG_ASSIGN_OR_RETURN(options.config, config_of(run.args, vocabulary));
+  MEG_ASSIGN_OR_RETURN(options.model, nn::GptOptions::from_fields(fields));
+  MEG_ASSIGN_OR_RETURN(options.model.device, libtorch::device_of(run.device));
+  MEG_ASSIGN_OR_RETURN(options.model.family, names_of(run, options.config));
+  options.checkpoints.names = options.model.family;
+  options.schedule.global_batch_size = data.batches.global_batch_size();
+  options.schedule.has_rampup_batch_size = !run.data.rampup_batch_size.empty();
+  set_batches(run, data, vocabulary.eod, options.batches);
+  options.batch_schedule = data.batches;
+  options.length = run.data.length;
+  options.args = saved_args(run, data, options.config, vocabulary);
+  options.version = data.config.version;
+  options.data = std::move(data.config);
+  return options;
+}
+
+}  // namespace meg::tools

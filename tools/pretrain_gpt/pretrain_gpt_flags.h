@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "libmeg/base/result.h"
+#include "libmeg/megatron/argument_values.h"
+#include "libmeg/train/trainer.h"
+#include "tools/common/data_flags.h"
+#include "tools/common/flags/flags.h"
+
+namespace meg::tools {
+
+/// The command line of pretrain_gpt.
+struct PretrainFlags {
+  megatron::ArgumentValues args;  ///< Megatron's.
+  DataFlags data;
+  std::string device = "auto";  ///< Own: auto, cpu or cuda.
+  std::string names = "mcore";  ///< Own: --target-names {legacy,mcore}.
+};
+
+/// Declares every flag of the trainer.
+void declare_pretrain_flags(Flags& flags, PretrainFlags& pretrain);
+
+/// What the trainer knows of the tokenizer.
+struct Vocabulary {
+  int64_t vocab_size = 0;         ///< Tokens.
+  int64_t padded_vocab_size = 0;  ///< Rows of the embedding.
+  int64_t eod = 0;                ///< The token that ends a document.
+};
+
+/// The run that a command line asks for, after Flags::parse and finish_pretrain_flags.
+/// kInvalidArgument for wrong usage, kUnsupported for what is not done yet, by name.
+Result<train::TrainerOptions> resolve_pretrain_flags(const PretrainFlags& pretrain,
+                                                     const Vocabulary& vocabulary);
+
+/// Completes what was parsed: the model's arguments from --load where --use-checkpoint-args is
+/// given, and DataFlags from args. Errors: those of the fields' values and of opening --load.
+Status finish_pretrain_flags(PretrainFlags& pretrain);
+
+}  // namespace meg::tools

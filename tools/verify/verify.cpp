@@ -1,0 +1,38 @@
+// Checks datasets and checkpoints. New; Megatron-LM has no such tool.
+
+#include <string>
+#include <string_view>
+
+#include "tools/common/flags/flags.h"
+#include "tools/common/run_program.h"
+#include "tools/verify/verify_programs.h"
+
+namespace meg::tools {
+namespace {
+
+/// Answers --help, --version and command lines that name nothing to verify.
+int usage_main(int argc, const char* const* argv) {
+  std::string what;
+  Flags flags("verify",
+              "checks datasets and checkpoints: verify dataset PREFIX, verify checkpoint "
+              "DIR, verify diff A B, verify manifest DIR.");
+  flags.examples({"verify dataset corpus_text_document", "verify checkpoint checkpoints",
+                  "verify diff checkpoints checkpoints_tp2_pp4"});
+  flags.positional("WHAT", &what, "what to check; verify WHAT --help says more")
+      .choices({"dataset", "checkpoint", "diff", "manifest"});
+  return flags.parse(argc, argv).value_or(2);
+}
+
+int main(int argc, const char* const* argv) {
+  const std::string_view what = argc > 1 ? argv[1] : "";
+  if (what == "dataset") return verify_dataset_main(argc - 1, argv + 1);
+  if (what == "checkpoint") return verify_checkpoint_main(argc - 1, argv + 1);
+  if (what == "diff") return verify_diff_main(argc - 1, argv + 1);
+  if (what == "manifest") return verify_manifest_main(argc - 1, argv + 1);
+  return usage_main(argc, argv);
+}
+
+}  // namespace
+}  // namespace meg::tools
+
+int main(int argc, char** argv) { return meg::tools::run_program(argc, argv, meg::tools::main); }
