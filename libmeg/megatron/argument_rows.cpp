@@ -314,7 +314,7 @@ constexpr ArgumentRow kTrainingRows[] = {
   {kTraining, "--openai-gelu", "", "openai_gelu", "", kSwitch, kBool, "False", "True", "", "", "v2.6", "core_v0.19.0", kModel, "", "", "", "use GELU in OpenAI's form, by tanh"},
   {kTraining, "--squared-relu", "", "squared_relu", "", kSwitch, kBool, "False", "True", "", "", "6ef5bdc", "core_v0.19.0", kModel, "", "", "", "use squared ReLU in the MLPs"},
   {kTraining, "--swiglu", "", "swiglu", "", kSwitch, kBool, "False", "True", "", "", "6ef5bdc", "core_v0.19.0", kModel, "", "", "", "use gated MLPs with SiLU"},
-  {kTraining, "--quick-geglu", "", "quick_geglu", "", kSwitch, kBool, "False", "True", "", "", "core_v0.15.0", "core_v0.19.0", kModel, "", "", "", ""},
+  {kTraining, "--quick-geglu", "", "quick_geglu", "", kSwitch, kBool, "False", "True", "", "", "core_v0.15.0", "core_v0.19.0", kModel, "", "", "", "use gated MLPs with x * sigmoid(1.702 x), an approximation of GELU"},
   {kTraining, "--onnx-safe", "", "onnx_safe", "", kValue, kBool, "None", "", "", "", "v2.6", "core_v0.19.0", kModel, "", "", "", ""},
   {kTraining, "--bert-no-binary-head", "", "bert_binary_head", "", kSwitch, kBool, "True", "False", "", "", "v2.6", "core_v0.19.0", kModel, "", "", "", ""},
   {kTraining, "--untie-embeddings-and-output-weights", "", "untie_embeddings_and_output_weights", "", kSwitch, kBool, "False", "True", "", "", "6ef5bdc", "core_v0.19.0", kModel, "", "", "", "give the output layer weights of its own"},

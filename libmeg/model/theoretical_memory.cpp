@@ -39,7 +39,7 @@ Status check(const GptConfig& config, const TheoreticalMemoryOptions& options) {
 
 double transformer_layer_parameters(const GptConfig& config, double norm_size) {
   const double hidden = real(config.hidden_size);
-  const double gated = config.swiglu ? 1.5 : 1.0;
+  const double gated = config.gated_linear_unit ? 1.5 : 1.0;
   const double heads = real(config.num_attention_heads);
   const double query_ratio = real(config.kv_channels) * heads / hidden;
   const double attention =

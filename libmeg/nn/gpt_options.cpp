@@ -65,9 +65,16 @@ Status check_types_and_backend(const GptOptions& options) {
 
 /// What Megatron's validate_args and core_transformer_config_from_args refuse.
 Status check_combinations(const GptOptions& options, const model::GptConfig& config) {
-  if (options.squared_relu && config.swiglu) {
+  const auto refuse = [](std::string_view name, std::string_view other) {
+    return make_error(StatusCode::kInvalidArgument, "{}: expected it without {}, found both", name,
+                      other);
+  };
+  if (options.squared_relu && config.swiglu) return refuse("squared_relu", "swiglu");
+  if (options.quick_geglu && config.swiglu) return refuse("quick_geglu", "swiglu");
+  if (options.quick_geglu && options.squared_relu) return refuse("quick_geglu", "squared_relu");
+  if (options.quick_geglu && !config.gated_linear_unit) {
     return make_error(StatusCode::kInvalidArgument,
-                      "squared_relu: expected it without swiglu, found both");
+                      "quick_geglu: expected gated_linear_unit, found a model without a gate");
   }
   return Status();
 }
@@ -99,10 +106,10 @@ Status GptOptions::check(const model::GptConfig& config) const {
                       "normalization: expected LayerNorm or RMSNorm, found {}",
                       config.normalization);
   }
-  if (config.gated_linear_unit && !config.swiglu) {
+  if (config.gated_linear_unit && !config.swiglu && !quick_geglu) {
     return make_error(StatusCode::kUnsupported,
-                      "gated_linear_unit: expected swiglu or no gate, found another gate: not done "
-                      "yet");
+                      "gated_linear_unit: expected swiglu, quick_geglu or no gate, found another "
+                      "gate: not done yet");
   }
   return Status();
 }

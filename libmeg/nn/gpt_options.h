@@ -44,6 +44,7 @@ struct GptOptions {
   double layernorm_epsilon = 1e-5;
   GeluForm gelu = GeluForm::kTanh;
   bool squared_relu = false;  ///< relu(x)^2 between the two matrices of an MLP, in place of GELU.
+  bool quick_geglu = false;   ///< x * sigmoid(1.702 x) as the gate of gated_linear_unit.
   /// Norms' weights are stored less 1, so that they begin, and weight decay would pull them, at 0.
   bool apply_layernorm_1p = false;
   /// Hidden states are fp32 from the embedding to the final norm; with fp32 parameters they are.

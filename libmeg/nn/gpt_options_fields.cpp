@@ -53,10 +53,11 @@ void read_numbers(megatron::FieldReader& fields, GptOptions& options) {
   }
 }
 
-/// The function of MLPs without SwiGLU.
+/// The function of MLPs with any gate but SwiGLU's, or none.
 Status read_activation(megatron::FieldReader& fields, GptOptions& options) {
   const bool openai_gelu = fields.flag("openai_gelu", false);
   options.squared_relu = fields.flag("squared_relu", false);
+  options.quick_geglu = fields.flag("quick_geglu", false);
   if (openai_gelu && options.squared_relu) {
     return make_error(StatusCode::kInvalidArgument,
                       "squared_relu: expected it without openai_gelu, found both");

@@ -130,6 +130,17 @@ TEST(TheoreticalMemory, OfAnInterleavedPipelineWithGroupedQueriesIsMegatrons) {
   EXPECT_EQ(memory.in_flight_microbatches, 6);
 }
 
+TEST(TheoreticalMemory, EveryGateHasItsRows) {
+  GptConfig swiglu = gpt(2, 64, 4, 32, 128);
+  swiglu.gated_linear_unit = swiglu.swiglu = true;
+  GptConfig other = swiglu;
+  other.swiglu = false;
+  const double plain = memory_of(gpt(2, 64, 4, 32, 128), {}).transformer_block_parameters;
+  EXPECT_EQ(memory_of(other, {}).transformer_block_parameters,
+            memory_of(swiglu, {}).transformer_block_parameters);
+  EXPECT_EQ(memory_of(other, {}).transformer_block_parameters, plain + 2 * 64 * 256);
+}
+
 TEST(TheoreticalMemory, AnRmsNormHasOneParameterAHiddenUnit) {
   const GptConfig layer_norm = gpt(2, 64, 4, 32, 128);
   GptConfig rms_norm = layer_norm;

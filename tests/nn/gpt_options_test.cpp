@@ -71,6 +71,7 @@ TEST(GptOptionsTest, OptionsOfLaterModelsAreRead) {
   EXPECT_EQ(options->rotary_seq_len_interpolation_factor, 4);
   EXPECT_EQ(options->rotary_base, 5e5);
   EXPECT_TRUE(options->init_method_xavier_uniform);
+  EXPECT_TRUE(from({{"quick_geglu", true}})->quick_geglu);
   EXPECT_TRUE(from({{"layernorm_zero_centered_gamma", true}})->apply_layernorm_1p)
       << "as core_v0.16 saves it";
   EXPECT_EQ(from({{"bf16", true}})->residual_dtype(), at::kBFloat16);
@@ -86,6 +87,12 @@ TEST(GptOptionsTest, NamesWhatDoesNotGoTogether) {
             "squared_relu: expected it without swiglu, found both");
   EXPECT_EQ(from({{"squared_relu", true}, {"openai_gelu", true}}).status().message(),
             "squared_relu: expected it without openai_gelu, found both");
+  options = {};
+  options.quick_geglu = true;
+  EXPECT_EQ(options.check(config).message(), "quick_geglu: expected it without swiglu, found both");
+  config.swiglu = false;
+  EXPECT_EQ(options.check(config).message(),
+            "quick_geglu: expected gated_linear_unit, found a model without a gate");
   options = {};
   options.rope_scaling_factor = 0;
   EXPECT_EQ(options.check({}).message(), "rope_scaling_factor: expected a number above 0, found 0");

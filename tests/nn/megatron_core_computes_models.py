@@ -102,6 +102,7 @@ class MegatronCore(unittest.TestCase):
         fp32 = {"logits": 1e-5, "loss": 1e-5, "gradients": 5e-6}
         self.compare("gpt", GPT, **fp32)
         self.compare("squared_relu", GPT | {"squared_relu": True, "bias_gelu_fusion": False}, **fp32)
+        self.compare("quick_geglu", GPT | {"quick_geglu": True, "bias_gelu_fusion": False}, **fp32)
         self.compare("apply_layernorm_1p", GPT | {"apply_layernorm_1p": True}, **fp32)
         self.compare("llama", LLAMA, **fp32)
         self.compare("use_rope_scaling", LLAMA | {"use_rope_scaling": True}, **fp32)

@@ -6,6 +6,12 @@
 #include "libmeg/nn/operators/internal/epilogue_linear.h"
 
 namespace meg::nn {
+namespace {
+
+/// An approximation of GELU; rounds between its operators, as Megatron does without fusion.
+at::Tensor quick_gelu(const at::Tensor& x) { return x * at::sigmoid(1.702 * x); }
+
+}  // namespace
 
 Mlp::Mlp(const model::GptConfig& config, const GptOptions& options, const ParameterStore& store,
          int64_t layer)
@@ -13,14 +19,15 @@ Mlp::Mlp(const model::GptConfig& config, const GptOptions& options, const Parame
                   store.find("decoder.layers.{}.mlp.linear_fc1.bias", layer)),
       linear_fc2_(store.find("decoder.layers.{}.mlp.linear_fc2.weight", layer),
                   store.find("decoder.layers.{}.mlp.linear_fc2.bias", layer)),
-      swiglu_(config.swiglu),
+      is_gated_(config.gated_linear_unit),
+      quick_geglu_(options.quick_geglu),
       squared_relu_(options.squared_relu),
       gelu_(options.gelu) {}
 
 at::Tensor Mlp::activate(const at::Tensor& hidden_states) const {
-  if (swiglu_) {
+  if (is_gated_) {
     const std::vector<at::Tensor> halves = linear_fc1_.forward(hidden_states).chunk(2, -1);
-    return at::silu(halves[0]) * halves[1];
+    return (quick_geglu_ ? quick_gelu(halves[0]) : at::silu(halves[0])) * halves[1];
   }
   if (squared_relu_) return at::relu(linear_fc1_.forward(hidden_states)).square();
   // On a CPU the fused kernel halves the time of GELU and its gradient; on a GPU the matrix product
@@ -32,7 +39,7 @@ at::Tensor Mlp::activate(const at::Tensor& hidden_states) const {
 }
 
 bool Mlp::suits_epilogues(const at::Tensor& hidden_states) const {
-  return !swiglu_ && !squared_relu_ && gelu_ == GeluForm::kTanh && linear_fc1_.bias().defined() &&
+  return !is_gated_ && !squared_relu_ && gelu_ == GeluForm::kTanh && linear_fc1_.bias().defined() &&
          linear_fc2_.bias().defined() && has_epilogues(hidden_states, linear_fc1_.weight());
 }
 

@@ -7,8 +7,8 @@
 
 namespace meg::nn {
 
-/// The two matrices of a layer with GELU or squared ReLU between them, or SwiGLU: silu(first half)
-/// * second half. Mirrors Megatron-LM megatron/core/transformer/mlp.py.
+/// The two matrices of a layer with GELU or squared ReLU between them, or a gate: of the first
+/// half, times the second half. Mirrors Megatron-LM megatron/core/transformer/mlp.py.
 class Mlp {
  public:
   Mlp(const model::GptConfig& config, const GptOptions& options, const ParameterStore& store,
@@ -25,7 +25,8 @@ class Mlp {
 
   ColumnParallelLinear linear_fc1_;
   RowParallelLinear linear_fc2_;
-  bool swiglu_;
+  bool is_gated_;
+  bool quick_geglu_;
   bool squared_relu_;
   GeluForm gelu_;
 };
