@@ -42,13 +42,14 @@ BELOW_THE_BOUNDARY = {"libtorch", "parallel", "nn", "train", "generation", "eval
 TOKENIZER_INTERFACE = {"tokenizer.h", "token_buffer.h", "encode_text.h"}
 # The folders of checkpoint: what each may include of its component besides itself.
 CHECKPOINT = {
-    "container": "",
-    "dialects": "container",
-    "transfer": "container",
-    "convert": "container dialects transfer",
-    "inspect": "container dialects",
-    "verify": "container dialects",
-    "training": "container dialects",
+    "state": "",
+    "container": "state",
+    "transfer": "state container",
+    "dialects": "state container transfer",
+    "convert": "state container transfer dialects",
+    "inspect": "state container transfer dialects",
+    "verify": "state container transfer dialects",
+    "training": "state container transfer dialects",
 }
 TORCH = re.compile(r"^(ATen|c10|torch|gloo|nccl)")
 CUDA = re.compile(r"^(cuda|cublas|cudnn)")

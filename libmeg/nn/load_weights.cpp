@@ -6,6 +6,8 @@
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
+#include <vector>
 
 #include "libmeg/checkpoint/training/read_training_tensors.h"
 #include "libmeg/libtorch/torch_guard.h"
@@ -60,23 +62,49 @@ Status check_rows(const checkpoint::LogicalParameter& parameter, int64_t rows,
                     parameter.name, needed, rows);
 }
 
-Status load(const checkpoint::MegatronCheckpoint& checkpoint, const GptParameter& parameter) {
-  const at::Tensor target = parameter.tensor.detach();
-  const bool is_direct = target.is_cpu() && target.is_contiguous();
-  const at::Tensor staged =
-      is_direct ? target : at::empty(target.sizes(), target.options().device(at::kCPU));
-  const checkpoint::TrainingTensorTarget wanted = {
-      .name = parameter.name,
-      .kind = "weight",
-      .dtype = dtype_of(staged),
-      .shape = staged.sizes().vec(),
-      .bytes = {static_cast<std::byte*>(staged.mutable_data_ptr()), staged.nbytes()}};
-  checkpoint::TrainingTensorOptions weights_alone;
-  weights_alone.use_masters = false;
-  MEG_RETURN_IF_ERROR(checkpoint::read_training_tensors(checkpoint, {&wanted, 1}, weights_alone));
-  if (!is_direct) target.copy_(staged);
-  return Status();
-}
+/// Reads weights, many at once, in place or by way of the CPU.
+class Loading {
+ public:
+  explicit Loading(const checkpoint::MegatronCheckpoint& checkpoint) : checkpoint_(checkpoint) {}
+
+  Status add(const GptParameter& parameter) {
+    const at::Tensor target = parameter.tensor.detach();
+    const bool is_direct = target.is_cpu() && target.is_contiguous();
+    const at::Tensor staged =
+        is_direct ? target : at::empty(target.sizes(), target.options().device(at::kCPU));
+    wanted_.push_back(
+        {.name = parameter.name,
+         .kind = "weight",
+         .dtype = dtype_of(staged),
+         .shape = staged.sizes().vec(),
+         .bytes = {static_cast<std::byte*>(staged.mutable_data_ptr()), staged.nbytes()}});
+    if (is_direct) return Status();
+    staged_.emplace_back(target, staged);
+    staged_bytes_ += staged.nbytes();
+    return staged_bytes_ < kBytesAtOnce ? Status() : read();
+  }
+
+  /// What is not read yet.
+  Status read() {
+    checkpoint::TrainingTensorOptions weights_alone;
+    weights_alone.use_masters = false;
+    MEG_RETURN_IF_ERROR(checkpoint::read_training_tensors(checkpoint_, wanted_, weights_alone));
+    for (auto& [target, staged] : staged_) target.copy_(staged);
+    wanted_.clear();
+    staged_.clear();
+    staged_bytes_ = 0;
+    return Status();
+  }
+
+ private:
+  /// Memory of tensors that are on their way to a GPU.
+  static constexpr size_t kBytesAtOnce = size_t{256} << 20;
+
+  const checkpoint::MegatronCheckpoint& checkpoint_;
+  std::vector<checkpoint::TrainingTensorTarget> wanted_;
+  std::vector<std::pair<at::Tensor, at::Tensor>> staged_;  // target, and what is read
+  size_t staged_bytes_ = 0;
+};
 
 }  // namespace
 
@@ -89,6 +117,7 @@ Status load_weights(const checkpoint::MegatronCheckpoint& checkpoint, GptModel& 
   const ParametersByName found = by_name(checkpoint);
   return libtorch::torch_guard([&]() -> Status {
     const c10::NoGradGuard without_gradients;
+    Loading loading(checkpoint);
     for (const GptParameter& parameter : model.parameters()) {
       const auto source = found.find(parameter.name);
       if (source == found.end()) {
@@ -97,9 +126,9 @@ Status load_weights(const checkpoint::MegatronCheckpoint& checkpoint, GptModel& 
                           parameter.name);
       }
       MEG_RETURN_IF_ERROR(check_rows(*source->second, parameter.tensor.size(0), options));
-      MEG_RETURN_IF_ERROR(load(checkpoint, parameter));
+      MEG_RETURN_IF_ERROR(loading.add(parameter));
     }
-    return Status();
+    return loading.read();
   });
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "libmeg/base/float_convert.h"
+#include "libmeg/checkpoint/transfer/merged_reader.h"
 #include "tests/shared_data.h"
 #include "tests/temp_folder.h"
 
@@ -33,12 +34,11 @@ Result<MegatronCheckpoint> open_case(const std::string& path,
 }
 
 /// The whole merged tensor as float32 (or as it is where it is no float).
-std::vector<std::byte> merged(const MegatronCheckpoint& checkpoint,
-                              const LogicalParameter& parameter, const LogicalTensor& tensor) {
+std::vector<std::byte> merged(const LogicalParameter& parameter, const LogicalTensor& tensor) {
   int64_t numel = 1;
   for (const int64_t size : parameter.shape) numel *= size;
   std::vector<std::byte> bytes(static_cast<size_t>(numel * dtype_size(tensor.dtype)));
-  const Status read = read_merged(checkpoint, parameter, tensor, 0, bytes);
+  const Status read = read_merged(parameter, tensor, 0, bytes);
   EXPECT_TRUE(read.ok()) << read.message();
   std::vector<std::byte> wide(static_cast<size_t>(numel) * 4);
   const Status widened = convert_floats(tensor.dtype, bytes, DType::kFloat32, wide);
@@ -125,8 +125,8 @@ TEST_P(GoldenPair, MergesToTheSameModel) {
         std::find_if(other->parameters().begin(), other->parameters().end(),
                      [&](const LogicalParameter& each) { return each.name == parameter.name; });
     ASSERT_NE(found, other->parameters().end()) << parameter.name;
-    const std::vector<std::byte> left = merged(*one, parameter, parameter.tensors[0]);
-    const std::vector<std::byte> right = merged(*other, *found, found->tensors[0]);
+    const std::vector<std::byte> left = merged(parameter, parameter.tensors[0]);
+    const std::vector<std::byte> right = merged(*found, found->tensors[0]);
     const size_t common = std::min(left.size(), right.size());
     if (parameter.partition != model::Partition::kVocabulary) {
       EXPECT_EQ(left.size(), right.size());
@@ -218,14 +218,20 @@ TEST_P(GoldenOptimizer, StatesBelongToTheParametersThatTrainingSaysTheyDo) {
         }
         const LogicalTensor* found = parameter->tensor("exp_avg_sq");
         ASSERT_NE(found, nullptr) << name;
-        EXPECT_EQ(found->shards[static_cast<size_t>(t)].view.storage, expected->storage) << name;
+        const auto number = static_cast<size_t>(t);
+        const Piece& shard = found->pieces.size() > 1 || t == 0 ? found->pieces[number]
+                                                                : found->replicas[number - 1];
+        const auto storage = static_cast<size_t>(expected->storage);
+        ASSERT_TRUE(shard.source->file_extent().has_value());
+        EXPECT_EQ(shard.source->file_extent()->offset, torch_file.storages()[storage].file_offset)
+            << name;
         ++compared;
       }
     }
   }
   size_t expected_count = 0;
   for (const LogicalParameter* parameter : all)
-    expected_count += parameter->tensors[0].shards.size();
+    expected_count += parameter->tensors[0].pieces.size() + parameter->tensors[0].replicas.size();
   EXPECT_EQ(compared, expected_count);
 }
 

@@ -52,13 +52,12 @@ void save_uneven(const std::string& save) {
   make_uneven(&*layout);
   TransferBuilder transfers(*layout, std::nullopt);
   for (int index = 0; index < 4; ++index) {
-    TargetFile file(*checkpoint, &transfers, index, index % 2);
+    TargetFile file(*checkpoint, &transfers, index % 2);
     ASSERT_TRUE(add_tree(*checkpoint, *layout, options, index / 2, &file).ok());
     TransferTargetFile& target = plan->transfers.targets[static_cast<size_t>(index)];
-    target.content = std::move(file.content());
-    Result<TorchFileLayout> place = lay_out(target.content, "model_optim_rng");
-    ASSERT_TRUE(place.has_value());
-    target.layout = *std::move(place);
+    Result<TransferTargetFile> made = file.finish(target.path);
+    ASSERT_TRUE(made.has_value());
+    target = *std::move(made);
   }
   plan->transfers.transfers = transfers.take();
   const Status saved = save_reshard(*checkpoint, *plan, save, {});

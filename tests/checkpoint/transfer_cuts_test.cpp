@@ -93,28 +93,28 @@ std::vector<std::byte> bytes_of(const std::vector<float>& numbers) {
 /// Cuts a tensor of this kind from `from` ranks to `to` ranks and compares every shard.
 void check_cut(const Kind& kind, int64_t from, int64_t to, const TransferOptions& options) {
   const test::TempFolder folder;
-  const int64_t extent = kind.axes[static_cast<size_t>(kind.cut_axis)];
+  const auto cut = static_cast<size_t>(kind.cut_axis);
+  const int64_t extent = kind.axes[cut];
 
   TransferPlan plan;
   TensorTransfer transfer;
   transfer.name = kind.name;
   transfer.axes = kind.axes;
-  transfer.cut_axis = kind.cut_axis;
-  transfer.source_extent = extent;
+  transfer.source_extent = kind.axes[0];
   const auto sources = shards(kind, from, kind.memory_order);
   for (int rank = 0; rank < from; ++rank) {
     const auto& shard = sources[static_cast<size_t>(rank)];
     const auto file = test::make_source(
         folder.path("source" + std::to_string(rank)),
         {{DType::kFloat32, bytes_of(shard), {static_cast<int64_t>(shard.size())}, 0, {}}});
-    plan.sources.push_back(file);
-    transfer.sources.push_back({rank, test::made_view(*file, 0), extent / from * rank,
-                                extent / from * (rank + 1), kind.memory_order});
+    transfer.sources.push_back(test::made_piece(file, 0, kind.axes, cut, extent / from * rank,
+                                                extent / from * (rank + 1), kind.memory_order));
   }
   for (int rank = 0; rank < to; ++rank) {
     plan.targets.push_back(test::make_target("rank" + std::to_string(rank) + "/model.pt",
-                                             DType::kFloat32, {{kind.numel() / to}}));
-    transfer.targets.push_back({rank, 0, extent / to * rank, extent / to * (rank + 1)});
+                                             DType::kFloat32, {{kind.numel() / to}}, rank));
+    transfer.targets.push_back(
+        test::made_target(rank, kind.axes, cut, extent / to * rank, extent / to * (rank + 1)));
   }
   plan.transfers.push_back(transfer);
 

@@ -47,14 +47,14 @@ class TransferTest : public testing::Test {
   /// One source that holds rows [0, kRows), in a storage of its own.
   void add_source() {
     source_ = noise(kRows * kColumns);
-    plan_.sources.push_back(test::make_source(
-        folder_.path("source"), {{DType::kUint8, source_, {kRows, kColumns}, 0, {}}}));
+    source_file_ = test::make_source(folder_.path("source"),
+                                     {{DType::kUint8, source_, {kRows, kColumns}, 0, {}}});
     TensorTransfer transfer;
     transfer.name = "weight";
     transfer.axes = {kRows, kColumns};
     transfer.source_extent = kRows;
-    transfer.source_dtype = transfer.target_dtype = DType::kUint8;
-    transfer.sources.push_back({0, test::made_view(*plan_.sources[0], 0), 0, kRows, {}});
+    transfer.target_dtype = DType::kUint8;
+    transfer.sources.push_back(test::made_piece(source_file_, 0, transfer.axes, 0, 0, kRows));
     plan_.transfers.push_back(transfer);
   }
 
@@ -62,8 +62,9 @@ class TransferTest : public testing::Test {
   void add_target(int64_t begin, int64_t end) {
     const int file = static_cast<int>(plan_.targets.size());
     plan_.targets.push_back(test::make_target("rank" + std::to_string(file) + ".pt", DType::kUint8,
-                                              {{end - begin, kColumns}}));
-    plan_.transfers[0].targets.push_back({file, 0, begin, end});
+                                              {{end - begin, kColumns}}, file));
+    TensorTransfer& transfer = plan_.transfers[0];
+    transfer.targets.push_back(test::made_target(file, transfer.axes, 0, begin, end));
   }
 
   Status execute() { return execute_transfers(plan_, folder_.path(), options_); }
@@ -76,6 +77,7 @@ class TransferTest : public testing::Test {
 
   const test::TempFolder folder_;
   Bytes source_;
+  std::shared_ptr<const TorchFile> source_file_;
   TransferPlan plan_;
   TransferOptions options_;
 };
@@ -153,20 +155,18 @@ TEST_F(TransferTest, ConvertsFloats) {
       TensorTransfer transfer;
       transfer.name = "weight";
       transfer.axes = {4, 9000};
-      transfer.cut_axis = 1;
-      transfer.source_extent = 9000;
-      transfer.source_dtype = from;
+      transfer.source_extent = 4;
       transfer.target_dtype = to;
       const Bytes whole = noise(kCount * size);
       Bytes converted(kCount * static_cast<size_t>(dtype_size(to)));
       ASSERT_TRUE(convert_floats(from, whole, to, converted).ok());
-      plan.sources.push_back(
-          test::make_source(folder.path("source"), {{from, whole, {4, 9000}, 0, {}}}));
-      transfer.sources.push_back({0, test::made_view(*plan.sources[0], 0), 0, 9000, {}});
+      const auto source =
+          test::make_source(folder.path("source"), {{from, whole, {4, 9000}, 0, {}}});
+      transfer.sources.push_back(test::made_piece(source, 0, transfer.axes, 1, 0, 9000));
       plan.targets.push_back(test::make_target("rank0", to, {{4, 9000}}));
-      transfer.targets.push_back({0, 0, 0, 9000});
-      plan.targets.push_back(test::make_target("rank1", to, {{4, 3000}}));
-      transfer.targets.push_back({1, 0, 3000, 6000});
+      transfer.targets.push_back(test::made_target(0, transfer.axes, 1, 0, 9000));
+      plan.targets.push_back(test::make_target("rank1", to, {{4, 3000}}, 1));
+      transfer.targets.push_back(test::made_target(1, transfer.axes, 1, 3000, 6000));
       plan.transfers.push_back(transfer);
       const Status status = execute_transfers(plan, folder.path(), options_);
       ASSERT_TRUE(status.ok()) << status.message();
@@ -183,14 +183,13 @@ TEST_F(TransferTest, ConvertsFloats) {
 }
 
 TEST_F(TransferTest, CarriesEmptyTensors) {
-  plan_.sources.push_back(
-      test::make_source(folder_.path("source"), {{DType::kFloat32, {}, {0, 8}, 0, {}}}));
+  source_file_ = test::make_source(folder_.path("source"), {{DType::kFloat32, {}, {0, 8}, 0, {}}});
   TensorTransfer transfer;
   transfer.name = "empty";
   transfer.axes = {0, 8};
-  transfer.sources.push_back({0, test::made_view(*plan_.sources[0], 0), 0, 0, {}});
+  transfer.sources.push_back(test::made_piece(source_file_, 0, transfer.axes, 0, 0, 0));
   plan_.targets.push_back(test::make_target("rank0.pt", DType::kFloat32, {{0, 8}}));
-  transfer.targets.push_back({0, 0, 0, 0});
+  transfer.targets.push_back(test::made_target(0, transfer.axes, 0, 0, 0));
   plan_.transfers.push_back(transfer);
   const Status status = execute();
   ASSERT_TRUE(status.ok()) << status.message();
@@ -207,24 +206,24 @@ TEST_F(TransferTest, WritesFilesWithoutTransfers) {
 TEST_F(TransferTest, ReadsViewsWithStridesAndOffsets) {
   // Two tensors in one storage: a transposed one in front, a shifted one behind.
   const Bytes storage = noise(3 * 500 * 4);
-  plan_.sources.push_back(test::make_source(folder_.path("source"),
-                                            {{DType::kFloat32, storage, {500, 2}, 100, {1, 500}}}));
+  source_file_ = test::make_source(folder_.path("source"),
+                                   {{DType::kFloat32, storage, {500, 2}, 100, {1, 500}}});
   TensorTransfer transfer;
   transfer.name = "transposed";
   transfer.axes = {500, 2};
   transfer.source_extent = 500;
-  transfer.sources.push_back({0, test::made_view(*plan_.sources[0], 0), 0, 500, {}});
+  transfer.sources.push_back(test::made_piece(source_file_, 0, transfer.axes, 0, 0, 500));
   plan_.targets.push_back(test::make_target("rank0", DType::kFloat32, {{500, 2}, {500}}));
-  transfer.targets.push_back({0, 0, 0, 500});
+  transfer.targets.push_back(test::made_target(0, transfer.axes, 0, 0, 500));
   plan_.transfers.push_back(transfer);
 
-  TensorView shifted{transfer.sources[0].view.storage, DType::kFloat32, 700, {500}, {1}};
+  const TensorView shifted{0, DType::kFloat32, 700, {500}, {1}};
   TensorTransfer second;
   second.name = "shifted";
   second.axes = {500};
   second.source_extent = 500;
-  second.sources.push_back({0, shifted, 0, 500, {}});
-  second.targets.push_back({0, 1, 0, 500});
+  second.sources.push_back({torch_source(source_file_, shifted), Box::whole({500})});
+  second.targets.push_back(test::made_target(1, second.axes, 0, 0, 500));
   plan_.transfers.push_back(second);
 
   const Status status = execute();
@@ -263,17 +262,17 @@ TEST_F(TransferTest, SwapsBytesOfBigEndianFiles) {
   auto source = TorchFile::open(folder_.path("source"));
   ASSERT_TRUE(source.has_value()) << source.status().message();
   ASSERT_TRUE(source->is_byte_swapped());
-  plan_.sources.push_back(std::make_shared<const TorchFile>(std::move(*source)));
+  source_file_ = std::make_shared<const TorchFile>(std::move(*source));
   TensorTransfer transfer;
   transfer.name = "weight";
   transfer.axes = {1000};
   transfer.source_extent = 1000;
-  transfer.sources.push_back({0, test::made_view(*plan_.sources[0], 0), 0, 1000, {}});
+  transfer.sources.push_back(test::made_piece(source_file_, 0, transfer.axes, 0, 0, 1000));
   for (const int64_t begin : {0, 500}) {
     const int file = static_cast<int>(plan_.targets.size());
     plan_.targets.push_back(
-        test::make_target("rank" + std::to_string(file), DType::kFloat32, {{500}}));
-    transfer.targets.push_back({file, 0, begin, begin + 500});
+        test::make_target("rank" + std::to_string(file), DType::kFloat32, {{500}}, file));
+    transfer.targets.push_back(test::made_target(file, transfer.axes, 0, begin, begin + 500));
   }
   plan_.transfers.push_back(transfer);
   const Status status = execute();
@@ -285,7 +284,7 @@ TEST_F(TransferTest, SwapsBytesOfBigEndianFiles) {
   }
   EXPECT_EQ(written(0), part(swapped, 0, 2000));
   EXPECT_EQ(written(1), part(swapped, 2000, 4000));
-  test::flip_bit(*plan_.sources[0], 0, 3000);
+  test::flip_bit(*source_file_, 0, 3000);
   const test::TempFolder again;
   EXPECT_EQ(execute_transfers(plan_, again.path(), options_).code(), StatusCode::kCorruption);
 }
@@ -294,7 +293,7 @@ TEST_F(TransferTest, NamesADamagedStorage) {
   add_source();
   add_target(0, 20);
   add_target(20, kRows);
-  test::flip_bit(*plan_.sources[0], 0, 12345);
+  test::flip_bit(*source_file_, 0, 12345);
   const Status status = execute();
   EXPECT_EQ(status.code(), StatusCode::kCorruption);
   const std::string start = folder_.path("source") + ": storage 0 (weight): CRC-32: expected ";
@@ -306,24 +305,24 @@ TEST_F(TransferTest, FindsDamageInWhatNoTargetTakes) {
   add_source();
   plan_.transfers[0].axes[0] = 32;
   add_target(0, 32);
-  test::flip_bit(*plan_.sources[0], 0, 39 * kColumns);
+  test::flip_bit(*source_file_, 0, 39 * kColumns);
   EXPECT_EQ(execute().code(), StatusCode::kCorruption);
 }
 
 TEST_F(TransferTest, FindsDamageBesideAView) {
   const Bytes storage = noise(4000);
-  plan_.sources.push_back(
-      test::make_source(folder_.path("source"), {{DType::kUint8, storage, {10, 100}, 1000, {}}}));
+  source_file_ =
+      test::make_source(folder_.path("source"), {{DType::kUint8, storage, {10, 100}, 1000, {}}});
   TensorTransfer transfer;
   transfer.name = "view";
   transfer.axes = {10, 100};
   transfer.source_extent = 10;
-  transfer.source_dtype = transfer.target_dtype = DType::kUint8;
-  transfer.sources.push_back({0, test::made_view(*plan_.sources[0], 0), 0, 10, {}});
+  transfer.target_dtype = DType::kUint8;
+  transfer.sources.push_back(test::made_piece(source_file_, 0, transfer.axes, 0, 0, 10));
   plan_.targets.push_back(test::make_target("rank0", DType::kUint8, {{10, 100}}));
-  transfer.targets.push_back({0, 0, 0, 10});
+  transfer.targets.push_back(test::made_target(0, transfer.axes, 0, 0, 10));
   plan_.transfers.push_back(transfer);
-  test::flip_bit(*plan_.sources[0], 0, 3999);
+  test::flip_bit(*source_file_, 0, 3999);
   const Status status = execute();
   EXPECT_EQ(status.code(), StatusCode::kCorruption) << status.message();
   EXPECT_NE(status.message().find("(view)"), std::string::npos) << status.message();
@@ -332,7 +331,7 @@ TEST_F(TransferTest, FindsDamageBesideAView) {
 TEST_F(TransferTest, CarriesDamageWhereCrcsAreNotChecked) {
   add_source();
   add_target(0, kRows);
-  test::flip_bit(*plan_.sources[0], 0, 5);
+  test::flip_bit(*source_file_, 0, 5);
   options_.check_crcs = false;
   const Status status = execute();
   ASSERT_TRUE(status.ok()) << status.message();
@@ -344,7 +343,7 @@ TEST_F(TransferTest, SaysWhenASourceBecameShorter) {
   add_source();
   add_target(0, kRows);
   options_.check_crcs = false;
-  const uint64_t offset = plan_.sources[0]->storages()[0].file_offset;
+  const uint64_t offset = source_file_->storages()[0].file_offset;
   std::filesystem::resize_file(folder_.path("source"), offset + 1000);
   const Status status = execute();
   EXPECT_EQ(status.code(), StatusCode::kCorruption);
@@ -390,27 +389,32 @@ TEST_F(TransferTest, RefusesPlansThatContradictTheirFiles) {
   add_target(0, kRows);
   const TransferPlan good = plan_;
   const std::vector<std::pair<std::string, std::function<void(TensorTransfer*)>>> faults{
-      {"cut_axis", [](auto* t) { t->cut_axis = 2; }},
+      {"axes", [](auto* t) { t->axes.clear(); }},
       {"axes",
        [](auto* t) {
          t->axes = {INT64_MAX, INT64_MAX};
        }},
       {"axes", [](auto* t) { t->axes[1] = -1; }},
-      {"source file", [](auto* t) { t->sources[0].file = 1; }},
-      {"source storage", [](auto* t) { t->sources[0].view.storage = 7; }},
-      {"source stretch", [](auto* t) { t->sources[0].begin = 1; }},
+      {"source box", [](auto* t) { t->sources[0].box.offsets[0] = 1; }},
+      {"source box", [](auto* t) { t->sources[0].box.sizes.pop_back(); }},
+      {"source box", [](auto* t) { t->axes[1] = kColumns - 1; }},
+      {"source range", [](auto* t) { t->sources[0].first = 1; }},
+      {"source range", [](auto* t) { t->sources[0].box.sizes[1] = kColumns - 1; }},
       {"source extent", [](auto* t) { t->source_extent = kRows + 1; }},
-      {"source shape", [](auto* t) { t->axes[1] = kColumns - 1; }},
-      {"source type", [](auto* t) { t->source_dtype = t->target_dtype = DType::kInt8; }},
+      {"sources that overlap", [](auto* t) { t->sources.push_back(t->sources[0]); }},
       {"types", [](auto* t) { t->target_dtype = DType::kInt32; }},
       {"memory_order",
        [](auto* t) {
          t->sources[0].memory_order = {0, 0};
        }},
-      {"target file", [](auto* t) { t->targets[0].file = -1; }},
-      {"target storage", [](auto* t) { t->targets[0].storage = 1; }},
-      {"target stretch", [](auto* t) { t->targets[0].end = kRows + 1; }},
-      {"target storage's bytes", [](auto* t) { t->targets[0].end = kRows - 1; }},
+      {"sink", [](auto* t) { t->targets[0].sink = -1; }},
+      {"sink", [](auto* t) { t->targets[0].sink = 1; }},
+      {"target box", [](auto* t) { t->targets[0].box.sizes[0] = kRows + 1; }},
+      {"target range",
+       [](auto* t) {
+         t->targets[0].range = TransferTarget::FlatRange{1, kRows * kColumns};
+       }},
+      {"sink's bytes", [](auto* t) { t->targets[0].offset = 1; }},
       {"written twice", [](auto* t) { t->targets.push_back(t->targets[0]); }},
   };
   for (const auto& [what, damage] : faults) {

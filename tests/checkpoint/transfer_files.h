@@ -8,11 +8,13 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "libmeg/checkpoint/container/torch_file/torch_file.h"
 #include "libmeg/checkpoint/container/torch_file/torch_file_writer.h"
-#include "libmeg/checkpoint/transfer/tensor_transfer.h"
+#include "libmeg/checkpoint/container/torch_file/torch_source.h"
+#include "libmeg/checkpoint/transfer/torch_transfer.h"
 
 namespace meg::test {
 
@@ -60,9 +62,33 @@ inline checkpoint::TensorView made_view(const checkpoint::TorchFile& file, size_
   return view == nullptr ? checkpoint::TensorView{} : *view;
 }
 
-/// A target file that will hold a list of tensors of these shapes.
+/// The piece of a tensor of `axes` that holds [begin, end) of axis `cut`: the tensor with this
+/// number in a file of make_source.
+inline checkpoint::Piece made_piece(const std::shared_ptr<const checkpoint::TorchFile>& file,
+                                    size_t index, const std::vector<int64_t>& axes, size_t cut,
+                                    int64_t begin, int64_t end,
+                                    std::vector<int> memory_order = {}) {
+  checkpoint::Piece piece{checkpoint::torch_source(file, made_view(*file, index)),
+                          checkpoint::Box::whole(axes)};
+  piece.box.offsets[cut] = begin;
+  piece.box.sizes[cut] = end - begin;
+  piece.memory_order = std::move(memory_order);
+  return piece;
+}
+
+/// A target that takes [begin, end) of axis `cut` of a tensor of `axes`.
+inline checkpoint::TransferTarget made_target(int sink, const std::vector<int64_t>& axes,
+                                              size_t cut, int64_t begin, int64_t end) {
+  checkpoint::TransferTarget target{.sink = sink, .box = checkpoint::Box::whole(axes)};
+  target.box.offsets[cut] = begin;
+  target.box.sizes[cut] = end - begin;
+  return target;
+}
+
+/// A target file that will hold a list of tensors of these shapes, sinks from first_sink on.
 inline checkpoint::TransferTargetFile make_target(const std::string& path, DType dtype,
-                                                  const std::vector<std::vector<int64_t>>& shapes) {
+                                                  const std::vector<std::vector<int64_t>>& shapes,
+                                                  int first_sink = 0) {
   checkpoint::TransferTargetFile target;
   target.path = path;
   std::vector<checkpoint::PickleId> nodes;
@@ -71,6 +97,7 @@ inline checkpoint::TransferTargetFile make_target(const std::string& path, DType
     for (const int64_t size : shape) bytes *= size;
     const int storage = target.content.add_storage(dtype, static_cast<uint64_t>(bytes));
     nodes.push_back(target.content.add_tensor(storage, shape));
+    target.sinks.push_back(first_sink + storage);
   }
   target.content.root = target.content.graph().add_list(nodes);
   auto layout = checkpoint::lay_out(target.content, "model_optim_rng");
@@ -93,17 +120,22 @@ inline std::vector<std::byte> written_tensor(const std::string& path, size_t ind
   return bytes;
 }
 
-/// Inverts a bit of a file, at a byte of one of its storages.
-inline void flip_bit(const checkpoint::TorchFile& file, int storage, uint64_t byte) {
-  std::FILE* opened = std::fopen(file.path().c_str(), "r+b");
+/// Inverts a bit of a file, at a byte of an extent of it.
+inline void flip_bit(const checkpoint::FileExtent& extent, uint64_t byte) {
+  std::FILE* opened = std::fopen(extent.file->path().c_str(), "r+b");
   ASSERT_NE(opened, nullptr);
-  const auto offset =
-      static_cast<long>(file.storages()[static_cast<size_t>(storage)].file_offset + byte);
+  const auto offset = static_cast<long>(extent.offset + byte);
   std::fseek(opened, offset, SEEK_SET);
   const int before = std::fgetc(opened);
   std::fseek(opened, offset, SEEK_SET);
   std::fputc(before ^ 0x10, opened);
   std::fclose(opened);
+}
+
+/// The same at a byte of one of a torch file's storages.
+inline void flip_bit(const checkpoint::TorchFile& file, int storage, uint64_t byte) {
+  const checkpoint::TorchStorage& found = file.storages()[static_cast<size_t>(storage)];
+  flip_bit(checkpoint::FileExtent{&file.file(), found.file_offset, found.bytes}, byte);
 }
 
 }  // namespace meg::test

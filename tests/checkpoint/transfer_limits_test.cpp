@@ -59,29 +59,29 @@ int64_t peak_memory() {
 /// 24 GB cut by rows and 6 GB cut by columns, from two sources each to three targets.
 TransferPlan sparse_plan(const test::TempFolder& folder) {
   TransferPlan plan;
+  int sources = 0;
   for (const int64_t half : {12 * kGigabyte, 3 * kGigabyte}) {
     const bool is_columns = half < 12 * kGigabyte;
     TensorTransfer transfer;
     transfer.name = is_columns ? "columns" : "rows";
     transfer.axes = is_columns ? std::vector<int64_t>{kMegabyte, 6000}
                                : std::vector<int64_t>{24 * kMegabyte, 1000};
-    transfer.cut_axis = is_columns ? 1 : 0;
-    transfer.source_dtype = transfer.target_dtype = DType::kUint8;
-    const int64_t extent = transfer.axes[static_cast<size_t>(transfer.cut_axis)];
-    transfer.source_extent = extent;
+    const size_t cut = is_columns ? 1 : 0;
+    transfer.target_dtype = DType::kUint8;
+    const int64_t extent = transfer.axes[cut];
+    transfer.source_extent = transfer.axes[0];
     for (int rank = 0; rank < 2; ++rank) {
-      const int number = static_cast<int>(plan.sources.size());
       const auto file =
-          make_sparse_source(folder.path("source" + std::to_string(number)), half, half / 2);
-      plan.sources.push_back(file);
-      transfer.sources.push_back(
-          {number, test::made_view(*file, 0), extent / 2 * rank, extent / 2 * (rank + 1), {}});
+          make_sparse_source(folder.path("source" + std::to_string(sources++)), half, half / 2);
+      transfer.sources.push_back(test::made_piece(file, 0, transfer.axes, cut, extent / 2 * rank,
+                                                  extent / 2 * (rank + 1)));
     }
     for (int rank = 0; rank < 3; ++rank) {
       const int number = static_cast<int>(plan.targets.size());
-      plan.targets.push_back(
-          test::make_target("target" + std::to_string(number), DType::kUint8, {{half * 2 / 3}}));
-      transfer.targets.push_back({number, 0, extent / 3 * rank, extent / 3 * (rank + 1)});
+      plan.targets.push_back(test::make_target("target" + std::to_string(number), DType::kUint8,
+                                               {{half * 2 / 3}}, number));
+      transfer.targets.push_back(test::made_target(number, transfer.axes, cut, extent / 3 * rank,
+                                                   extent / 3 * (rank + 1)));
     }
     plan.transfers.push_back(transfer);
   }
@@ -130,15 +130,14 @@ TEST(TransferLimits, FullDiskIsNamed) {
       folder.path("source"),
       {{DType::kUint8, std::vector<std::byte>(4 << 20, std::byte{7}), {4 << 20}, 0, {}}});
   TransferPlan plan;
-  plan.sources.push_back(source);
   plan.targets.push_back(test::make_target("target", DType::kUint8, {{4 << 20}}));
   TensorTransfer transfer;
   transfer.name = "weight";
   transfer.axes = {4 << 20};
   transfer.source_extent = 4 << 20;
-  transfer.source_dtype = transfer.target_dtype = DType::kUint8;
-  transfer.sources.push_back({0, test::made_view(*source, 0), 0, 4 << 20, {}});
-  transfer.targets.push_back({0, 0, 0, 4 << 20});
+  transfer.target_dtype = DType::kUint8;
+  transfer.sources.push_back(test::made_piece(source, 0, transfer.axes, 0, 0, 4 << 20));
+  transfer.targets.push_back(test::made_target(0, transfer.axes, 0, 0, 4 << 20));
   plan.transfers.push_back(transfer);
   const bool ran = test::in_small_filesystem(small.path(), "size=1m", [&]() -> std::string {
     const Status status = execute_transfers(plan, small.path(), {});

@@ -44,7 +44,7 @@ meg::Status copy_storage(const meg::checkpoint::TorchFile& from, int index,
                          meg::checkpoint::TorchFileWriter* to) {
   const meg::checkpoint::TorchStorage& storage = from.storages()[static_cast<size_t>(index)];
   std::vector<std::byte> chunk(size_t{1} << 20);
-  MEG_ASSIGN_OR_RETURN(const auto descriptor, from.descriptor());
+  MEG_ASSIGN_OR_RETURN(const auto descriptor, from.file().pin());
   uint32_t crc = 0;
   for (uint64_t at = 0; at < storage.bytes;) {
     const auto file_at = static_cast<off_t>(storage.file_offset + at);

@@ -48,12 +48,12 @@ TEST(LoadWeightsGolden, ADamagedTensorIsNotLoaded) {
   const auto checkpoint = open_checkpoint(folder.path("copy"));
   ASSERT_TRUE(checkpoint.has_value()) << checkpoint.error().message();
   for (const checkpoint::LogicalParameter& parameter : checkpoint->parameters()) {
-    const checkpoint::SourceTensor& source = parameter.tensors[0].shards[0];
-    const checkpoint::TorchFile& file = *checkpoint->files()[static_cast<size_t>(source.file)].file;
-    test::flip_bit(file, source.view.storage, 1);
+    const auto extent = parameter.tensors[0].pieces[0].source->file_extent();
+    ASSERT_TRUE(extent.has_value());
+    test::flip_bit(*extent, 1);
     const std::string message = model_of(*checkpoint).status().message();
     EXPECT_NE(message.find("CRC-32: expected"), std::string::npos) << parameter.name << message;
-    test::flip_bit(file, source.view.storage, 1);
+    test::flip_bit(*extent, 1);
   }
   EXPECT_TRUE(model_of(*checkpoint).has_value());
 }

@@ -270,18 +270,22 @@ std::string_view partition_text(model::Partition partition, bool gated) {
   return "";
 }
 
-ordered_json placement_json(const checkpoint::LogicalParameter& parameter, bool gated) {
+ordered_json placement_json(const checkpoint::LogicalParameter& parameter,
+                            const checkpoint::MegatronCheckpoint& whole) {
+  const Result<std::vector<int64_t>> shard =
+      model::shard_shape(parameter.partition, parameter.shape, whole.tensor_model_parallel_size());
   ordered_json kinds = ordered_json::array();
   int64_t bytes = 0;
   for (const checkpoint::LogicalTensor& tensor : parameter.tensors) {
     kinds.push_back({{"kind", tensor.kind}, {"dtype", dtype_name(tensor.dtype)}});
-    for (const checkpoint::SourceTensor& shard : tensor.shards) bytes += shard.view.bytes();
+    for (const checkpoint::Piece& piece : tensor.pieces) bytes += piece.source->bytes();
+    for (const checkpoint::Piece& copy : tensor.replicas) bytes += copy.source->bytes();
   }
   return {{"name", parameter.name},
           {"layer", or_null(parameter.layer)},
           {"shape", parameter.shape},
-          {"cut", partition_text(parameter.partition, gated)},
-          {"shard_shape", parameter.tensors[0].shards[0].view.shape},
+          {"cut", partition_text(parameter.partition, whole.config().gated_linear_unit)},
+          {"shard_shape", shard.has_value() ? *shard : parameter.shape},
           {"stage", parameter.stage},
           {"chunk", parameter.chunk},
           {"tensors", std::move(kinds)},
@@ -291,12 +295,11 @@ ordered_json placement_json(const checkpoint::LogicalParameter& parameter, bool 
 void add_placement(const checkpoint::CheckpointSummary& summary, ordered_json& answer) {
   answer["placement"] = ordered_json::array();
   if (!summary.whole.has_value()) return;
-  const bool gated = summary.whole->config().gated_linear_unit;
   for (const checkpoint::LogicalParameter& parameter : summary.whole->parameters()) {
-    answer["placement"].push_back(placement_json(parameter, gated));
+    answer["placement"].push_back(placement_json(parameter, *summary.whole));
   }
   if (const checkpoint::LogicalParameter* copy = summary.whole->tied_copy()) {
-    answer["placement"].push_back(placement_json(*copy, gated));
+    answer["placement"].push_back(placement_json(*copy, *summary.whole));
   }
 }
 

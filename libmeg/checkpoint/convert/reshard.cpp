@@ -9,11 +9,10 @@
 #include "libmeg/checkpoint/convert/internal/target_file.h"
 #include "libmeg/checkpoint/convert/internal/target_layout.h"
 #include "libmeg/checkpoint/convert/internal/target_tree.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_contents.h"
 
 namespace meg::checkpoint {
 namespace {
-
-constexpr const char* kArchiveName = "model_optim_rng";
 
 Status check_optimizer(const MegatronCheckpoint& checkpoint, const ReshardOptions& options) {
   if (!options.keep_optimizer) return Status();
@@ -98,16 +97,13 @@ Result<ReshardPlan> plan_reshard(const MegatronCheckpoint& checkpoint,
   add_notes(checkpoint, layout, options, &plan.notes);
 
   TransferBuilder transfers(layout, options.params_dtype);
-  for (const RankFile& rank : checkpoint.files()) plan.transfers.sources.push_back(rank.file);
   for (int64_t p = 0; p < layout.pipeline_model_parallel_size; ++p) {
     for (int64_t t = 0; t < layout.tensor_model_parallel_size; ++t) {
-      TargetFile target(checkpoint, &transfers, static_cast<int>(plan.transfers.targets.size()), t);
+      TargetFile target(checkpoint, &transfers, t);
       MEG_RETURN_IF_ERROR(add_tree(checkpoint, layout, options, p, &target));
-      TransferTargetFile file;
-      file.path = fmt::format(
-          "{}/{}.pt", rank_folder_name(t, p, layout.pipeline_model_parallel_size), kArchiveName);
-      file.content = std::move(target.content());
-      MEG_ASSIGN_OR_RETURN(file.layout, lay_out(file.content, kArchiveName));
+      const std::string folder = rank_folder_name(t, p, layout.pipeline_model_parallel_size);
+      MEG_ASSIGN_OR_RETURN(TransferTargetFile file,
+                           target.finish(fmt::format("{}/{}", folder, kModelFile)));
       plan.transfers.targets.push_back(std::move(file));
     }
   }

@@ -6,8 +6,7 @@
 #include <vector>
 
 #include "libmeg/checkpoint/dialects/mp_rank/megatron_checkpoint.h"
-#include "libmeg/checkpoint/transfer/tensor_transfer.h"
-#include "libmeg/checkpoint/transfer/transfer_executor.h"
+#include "libmeg/checkpoint/transfer/torch_transfer.h"
 
 namespace meg::checkpoint {
 

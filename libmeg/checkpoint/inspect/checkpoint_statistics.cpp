@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "libmeg/checkpoint/dialects/mp_rank/internal/rank_files.h"
+#include "libmeg/checkpoint/transfer/merged_reader.h"
 
 namespace meg::checkpoint {
 namespace {
@@ -15,7 +16,7 @@ class Collector {
 
   void add_whole(const MegatronCheckpoint& checkpoint) {
     for (const LogicalParameter& parameter : checkpoint.parameters()) {
-      for (const LogicalTensor& tensor : parameter.tensors) add(checkpoint, parameter, tensor);
+      for (const LogicalTensor& tensor : parameter.tensors) add(parameter, tensor);
     }
   }
 
@@ -57,8 +58,7 @@ class Collector {
  private:
   bool is_wanted(const std::string& name) const { return !wanted_ || wanted_(name); }
 
-  void add(const MegatronCheckpoint& checkpoint, const LogicalParameter& parameter,
-           const LogicalTensor& tensor) {
+  void add(const LogicalParameter& parameter, const LogicalTensor& tensor) {
     const std::string suffix = tensor.kind == "weight" ? "" : " " + tensor.kind;
     const std::string spelling = parameter.layer.has_value()
                                      ? model::with_layer(parameter.spelling, *parameter.layer)
@@ -74,11 +74,10 @@ class Collector {
                       .dtype = tensor.dtype,
                       .shape = parameter.shape,
                       .statistics = {}});
-    sources_.push_back(
-        {parameter.name + suffix, tensor.dtype, elements,
-         [&checkpoint, &parameter, &tensor](int64_t first, std::span<std::byte> into) {
-           return read_merged(checkpoint, parameter, tensor, first, into);
-         }});
+    sources_.push_back({parameter.name + suffix, tensor.dtype, elements,
+                        [&parameter, &tensor](int64_t first, std::span<std::byte> into) {
+                          return read_merged(parameter, tensor, first, into);
+                        }});
   }
 
   const std::function<bool(std::string_view)>& wanted_;

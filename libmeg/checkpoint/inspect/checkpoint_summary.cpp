@@ -377,12 +377,18 @@ class Summarizer {
 
   /// Adds the weight's shards to the ranks and files that hold them.
   void count_shards(const LogicalParameter& parameter) {
-    for (const SourceTensor& shard : parameter.tensors[0].shards) {
-      const RankFile& holder = summary_.whole->files()[static_cast<size_t>(shard.file)];
+    const LogicalTensor& weight = parameter.tensors[0];
+    for (const Piece& piece : weight.pieces) count_shard(*piece.source);
+    for (const Piece& copy : weight.replicas) count_shard(*copy.source);
+  }
+
+  void count_shard(const TensorSource& shard) {
+    for (const RankFile& holder : summary_.whole->files()) {
+      if (&holder.file->file() != shard.file()) continue;
       for (RankSummary& rank : summary_.ranks) {
         if (rank.name != holder.folder_name) continue;
         int64_t& file = summary_.files[static_cast<size_t>(rank.files[0])].parameters;
-        file = add_capped(file, shard.view.numel());
+        file = add_capped(file, shard.elements());
         rank.parameters = file;
       }
     }

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "libmeg/checkpoint/container/torch_file/torch_value.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_args.h"
 #include "libmeg/checkpoint/training/internal/rng_tree.h"
 #include "libmeg/checkpoint/training/internal/value_reader.h"
@@ -144,24 +145,25 @@ class StateReader {
     for (const LogicalParameter& parameter : checkpoint_.parameters()) {
       std::optional<int64_t>& step = settings_of(*optimizer, parameter.group).step;
       if (step.has_value()) continue;
-      for (const auto& [key, node] : parameter.other_state) {
+      for (const auto& [key, value] : parameter.other_state) {
         if (key != "step") continue;
-        const int index = checkpoint_.file_index(0, parameter.stage);
-        MEG_ASSIGN_OR_RETURN(step,
-                             step_of(*checkpoint_.files()[static_cast<size_t>(index)].file, node));
+        MEG_ASSIGN_OR_RETURN(step, step_of(*value));
       }
     }
     return Status();
   }
 
-  static Result<int64_t> step_of(const TorchFile& file, PickleId node) {
-    if (const std::optional<int64_t> number = file.graph().as_int(node)) return *number;
-    if (const TensorView* view = file.tensor(node)) {
-      MEG_ASSIGN_OR_RETURN(const std::optional<float> step, read_one_float(file, *view));
-      if (step.has_value()) return static_cast<int64_t>(*step);
+  static Result<int64_t> step_of(const Opaque& value) {
+    if (const auto* found = dynamic_cast<const TorchValue*>(&value)) {
+      const TorchFile& file = *found->file();
+      if (const auto number = file.graph().as_int(found->node())) return *number;
+      if (const TensorView* view = file.tensor(found->node())) {
+        MEG_ASSIGN_OR_RETURN(const std::optional<float> step, read_one_float(file, *view));
+        if (step.has_value()) return static_cast<int64_t>(*step);
+      }
     }
     return make_error(StatusCode::kCorruption, "{}: optimizer: step: expected a number, found {}",
-                      file.path(), file.graph().describe(node, 60));
+                      value.origin(), value.describe(60));
   }
 
   Status read_scheduler_state() {

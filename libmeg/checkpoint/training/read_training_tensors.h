@@ -27,6 +27,7 @@ struct TrainingTensorOptions {
   /// Takes fp32 masters where they say more than the 16-bit weights. Off where the run does not
   /// load the optimizer: it then starts from the weights, as Megatron does.
   bool use_masters = true;
+  int workers = 0;  ///< Threads that read; 0: one a processor.
 };
 
 /// Fills each target, whatever the checkpoint's layout, names and precision are: 16-bit weights are

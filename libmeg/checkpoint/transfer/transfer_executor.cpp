@@ -1,26 +1,25 @@
 #include "libmeg/checkpoint/transfer/transfer_executor.h"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <filesystem>
 #include <map>
 #include <mutex>
 #include <new>
 #include <system_error>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "libmeg/base/thread_pool.h"
-#include "libmeg/checkpoint/container/torch_file/torch_file_writer.h"
 #include "libmeg/checkpoint/transfer/internal/transfer_copier.h"
 #include "libmeg/checkpoint/transfer/internal/transfer_work.h"
 
 namespace meg::checkpoint {
 namespace {
-
-namespace fs = std::filesystem;
 
 using Works = std::vector<std::unique_ptr<TransferWork>>;
 
@@ -43,52 +42,35 @@ struct Resources {
   }
 };
 
-Result<std::vector<TorchFileWriter>> create_writers(const TransferPlan& plan,
-                                                    const std::string& folder) {
-  std::vector<TorchFileWriter> writers;
-  writers.reserve(plan.targets.size());
-  for (const TransferTargetFile& target : plan.targets) {
-    const fs::path path = fs::path(folder) / target.path;
-    std::error_code error;
-    fs::create_directories(path.parent_path(), error);
-    if (error) {
-      return errno_error(error.value(), "cannot create folder " + path.parent_path().string());
-    }
-    MEG_ASSIGN_OR_RETURN(auto writer,
-                         TorchFileWriter::create(path.string(), target.content, target.layout));
-    writers.push_back(std::move(writer));
-  }
-  return writers;
-}
-
 /// Bytes that transfers write to targets.
 int64_t bytes_to_write(const Works& works) {
   int64_t bytes = 0;
   for (const auto& work : works) {
     for (const auto& target : work->targets) {
-      bytes += work->outer * (target.end - target.begin) * work->inner * work->target_size();
+      bytes += target.box.elements() * work->target_size();
     }
   }
   return bytes;
 }
 
-/// The target file that a job writes to first; -1 where it only checks its source.
-int first_target_file(const TransferJob& job) {
+/// The file that a job writes to first; nullptr where it writes to none.
+const io::PooledFile* first_target_file(const TransferJob& job) {
   const TransferWork& work = *job.work;
-  const int64_t in_row = job.begin % (work.extent * work.inner);
-  for (const auto& segment : work.segments) {
-    if (segment.end * work.inner > in_row && !segment.targets.empty()) {
-      return work.targets[static_cast<size_t>(segment.targets.front())].file;
+  const int64_t row = work.row_elements(work.slab_axis);
+  for (int64_t position = job.begin; position < job.end;) {
+    const Slab slab = work.slab_at(position, (job.end - position) / row);
+    for (const auto& target : work.targets) {
+      if (run_in(target.box, slab).has_value()) return target.sink->file();
     }
+    position += (slab.end - slab.begin) * row;
   }
-  return -1;
+  return nullptr;
 }
 
-/// Deals jobs out by target file round robin, each file's in their order: the system lets one
-/// thread at a time write to a file, so threads that follow one another should meet different
-/// files.
+/// Deals jobs out by target file in turns, each file's in their order: the system lets one thread
+/// at a time write to a file, so threads that follow one another should meet different files.
 std::vector<TransferJob> dealt_by_target(const std::vector<TransferJob>& jobs) {
-  std::map<int, std::vector<const TransferJob*>> by_file;
+  std::map<const io::PooledFile*, std::vector<const TransferJob*>> by_file;
   size_t longest = 0;
   for (const TransferJob& job : jobs) {
     auto& file = by_file[first_target_file(job)];
@@ -109,47 +91,42 @@ std::vector<TransferJob> dealt_by_target(const std::vector<TransferJob>& jobs) {
 }
 
 /// Jobs in the order in which their bytes lie in the source files, dealt out by target file.
-std::vector<TransferJob> ordered_jobs(const Works& works, int64_t chunk_bytes) {
+std::vector<TransferJob> ordered_jobs(const Works& works) {
   std::vector<TransferJob> jobs;
-  for (const auto& work : works) split_work(*work, kJobBytes, chunk_bytes, &jobs);
+  for (const auto& work : works) split_work(*work, kJobBytes, &jobs);
+  using Place = std::tuple<std::string_view, uint64_t, int64_t>;
   const auto place = [](const TransferJob& job) {
     const auto& sources = job.work->sources;
-    if (sources.empty()) return std::tuple<std::string_view, uint64_t, int64_t>();
-    const TransferReader& first = sources[0].reader;
-    return std::tuple<std::string_view, uint64_t, int64_t>(first.file().path(), first.file_offset(),
-                                                           job.begin);
+    const auto extent = sources.empty() ? std::nullopt : sources[0].reader.source().file_extent();
+    if (!extent.has_value()) return Place("", 0, job.begin);
+    return Place(extent->file->path(), extent->offset, job.begin);
   };
-  std::sort(jobs.begin(), jobs.end(),
-            [&](const auto& a, const auto& b) { return place(a) < place(b); });
+  std::stable_sort(jobs.begin(), jobs.end(),
+                   [&](const auto& a, const auto& b) { return place(a) < place(b); });
   return dealt_by_target(jobs);
 }
 
 /// What the threads of one execution share.
 class Execution {
  public:
-  Execution(std::vector<TorchFileWriter>* writers, Works works, const TransferOptions& options)
-      : writers_(*writers),
-        works_(std::move(works)),
-        options_(options),
-        resources_(options),
-        waiting_bytes_(writers->size()) {}
+  Execution(PreparedTransfers prepared, const Resources& resources, const TransferOptions& options)
+      : prepared_(std::move(prepared)), options_(options), resources_(resources) {}
 
   Status run();
 
  private:
   void work();
   void start_writeback(const TransferJob& job);
-  Status finish_work(TransferWork& work);
   bool add_written(int64_t bytes);
   bool report();
   void fail(Status status);
 
-  std::vector<TorchFileWriter>& writers_;
-  Works works_;
+  PreparedTransfers prepared_;
   const TransferOptions& options_;
   Resources resources_;
 
-  std::vector<std::atomic<int64_t>> waiting_bytes_;  // of each target file, not yet sent to disk
+  // Of each target file, bytes not yet sent to disk. No file is added while threads run.
+  std::unordered_map<const io::PooledFile*, std::atomic<int64_t>> waiting_bytes_;
   std::vector<TransferJob> jobs_;
   std::atomic<size_t> next_job_ = 0;
   std::atomic<bool> stopped_ = false;
@@ -163,10 +140,10 @@ class Execution {
 };
 
 Status Execution::run() {
-  total_bytes_ = bytes_to_write(works_);
-  jobs_ = ordered_jobs(works_, resources_.chunk_bytes);
-  for (const auto& one : works_) {
-    if (one->jobs_left == 0) MEG_RETURN_IF_ERROR(finish_work(*one));
+  total_bytes_ = bytes_to_write(prepared_.works);
+  jobs_ = ordered_jobs(prepared_.works);
+  for (const auto& one : prepared_.works) {
+    for (const auto& target : one->targets) waiting_bytes_.try_emplace(target.sink->file(), 0);
   }
   {
     const auto threads = std::min<size_t>(static_cast<size_t>(resources_.workers), jobs_.size());
@@ -175,9 +152,7 @@ Status Execution::run() {
     pool.wait();
   }
   if (!stopped_ && !report()) fail(Status(StatusCode::kCancelled, "cancelled"));
-  MEG_RETURN_IF_ERROR(status_);
-  for (TorchFileWriter& writer : writers_) MEG_RETURN_IF_ERROR(writer.finish());
-  return Status();
+  return status_;
 }
 
 /// One thread: takes job after job.
@@ -188,10 +163,8 @@ void Execution::work() {
     while (!stopped_) {
       const size_t index = next_job_++;
       if (index >= jobs_.size()) return;
-      TransferWork& job_work = *jobs_[index].work;
       Status status = copier.run(jobs_[index]);
       if (status.ok()) start_writeback(jobs_[index]);
-      if (status.ok() && --job_work.jobs_left == 0) status = finish_work(job_work);
       if (!status.ok()) fail(std::move(status));
     }
   } catch (const std::bad_alloc&) {
@@ -203,25 +176,17 @@ void Execution::work() {
 void Execution::start_writeback(const TransferJob& job) {
   const auto job_bytes = static_cast<double>((job.end - job.begin) * job.work->target_size());
   for (const auto& target : job.work->targets) {
+    const io::PooledFile* file = target.sink->file();
+    if (file == nullptr) continue;
     // As if every target took its share of every job.
     const double share =
-        static_cast<double>(target.end - target.begin) / static_cast<double>(job.work->extent);
-    const auto file = static_cast<size_t>(target.file);
-    const auto bytes = static_cast<int64_t>(job_bytes * share);
-    if ((waiting_bytes_[file] += bytes) < kWritebackBytes) continue;
-    waiting_bytes_[file] = 0;
-    writers_[file].start_writeback();
+        static_cast<double>(target.box.elements()) / static_cast<double>(job.work->elements());
+    std::atomic<int64_t>& waiting = waiting_bytes_.find(file)->second;
+    if ((waiting += static_cast<int64_t>(job_bytes * share)) < kWritebackBytes) continue;
+    waiting = 0;
+    const auto open = file->pin();
+    if (open.has_value()) ::sync_file_range((*open)->get(), 0, 0, SYNC_FILE_RANGE_WRITE);
   }
-}
-
-Status Execution::finish_work(TransferWork& work) {
-  std::vector<uint32_t> crcs;
-  MEG_RETURN_IF_ERROR(work.finish(&crcs));
-  for (size_t i = 0; i < crcs.size(); ++i) {
-    const auto& target = work.targets[i];
-    writers_[static_cast<size_t>(target.file)].set_crc(target.storage, crcs[i]);
-  }
-  return Status();
 }
 
 bool Execution::add_written(int64_t bytes) {
@@ -251,12 +216,15 @@ void Execution::fail(Status status) {
 
 }  // namespace
 
-Status execute_transfers(const TransferPlan& plan, const std::string& folder,
-                         const TransferOptions& options) {
+Status run_transfers(std::span<const TensorTransfer> transfers,
+                     std::span<const std::unique_ptr<TensorSink>> sinks,
+                     const TransferOptions& options) {
   try {
-    MEG_ASSIGN_OR_RETURN(auto writers, create_writers(plan, folder));
-    MEG_ASSIGN_OR_RETURN(auto works, prepare_transfers(plan, writers, options.check_crcs));
-    return Execution(&writers, std::move(works), options).run();
+    const Resources resources(options);
+    MEG_ASSIGN_OR_RETURN(
+        PreparedTransfers prepared,
+        prepare_transfers(transfers, sinks, resources.chunk_bytes, options.check_crcs));
+    return Execution(std::move(prepared), resources, options).run();
   } catch (const std::bad_alloc&) {
     return Status(StatusCode::kResourceExhausted, "no memory for the plan of the transfers");
   } catch (const std::system_error& error) {

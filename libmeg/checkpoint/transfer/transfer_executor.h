@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
+#include <memory>
+#include <span>
 
 #include "libmeg/base/progress.h"
+#include "libmeg/checkpoint/state/tensor_sink.h"
 #include "libmeg/checkpoint/transfer/tensor_transfer.h"
 
 namespace meg::checkpoint {
@@ -13,18 +15,18 @@ struct TransferOptions {
   int64_t buffer_bytes = int64_t{256} << 20;
   /// Threads; 0: one a processor.
   int workers = 0;
-  /// Compares the CRC-32 of every source storage that is read with what its archive says; where a
-  /// transfer does not read a storage wholly and once, it is read for that alone.
+  /// Compares the recorded CRC-32 of everything that is read with what is found; where transfers do
+  /// not read the bytes that it is of wholly and once, they are read for that alone.
   bool check_crcs = true;
-  ProgressCallback progress;  ///< bytes: of target storages written.
+  ProgressCallback progress;  ///< bytes: of sinks written.
 };
 
-/// Runs a plan: creates the target files under `folder` (which exists), streams every transfer
-/// through bounded buffers, several at once, computes the targets' CRC-32s on the way and completes
-/// the files. Holes of sparse sources stay holes. Flushing and renaming are the caller's. On error
-/// the files made so far are left to the caller to remove; a damaged source is kCorruption and
-/// named.
-Status execute_transfers(const TransferPlan& plan, const std::string& folder,
-                         const TransferOptions& options);
+/// Fills the sinks: streams every transfer through bounded buffers, several at once, and tells
+/// sinks their CRC-32s on the way. Holes of sparse sources stay holes. Every byte of every sink is
+/// written exactly once. A damaged source is kCorruption and named; transfers that contradict
+/// themselves, their sources or their sinks are kInternal.
+Status run_transfers(std::span<const TensorTransfer> transfers,
+                     std::span<const std::unique_ptr<TensorSink>> sinks,
+                     const TransferOptions& options);
 
 }  // namespace meg::checkpoint

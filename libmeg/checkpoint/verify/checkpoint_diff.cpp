@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "libmeg/checkpoint/transfer/merged_reader.h"
 #include "libmeg/checkpoint/verify/checkpoint_problem.h"
 #include "libmeg/checkpoint/verify/internal/diff_state.h"
 #include "libmeg/checkpoint/verify/internal/parallel_scan.h"
@@ -233,8 +234,8 @@ Status Differ::compare(Task* task, ParallelScan* scan) const {
     const int64_t count = std::min(step, task->end - first);
     const auto a_run = std::span(a_tile).first(static_cast<size_t>(count * a_size));
     const auto b_run = std::span(b_tile).first(static_cast<size_t>(count * b_size));
-    MEG_RETURN_IF_ERROR(read_merged(a_, *pair.a, *pair.a_tensor, first, a_run));
-    MEG_RETURN_IF_ERROR(read_merged(b_, *pair.b, *pair.b_tensor, first, b_run));
+    MEG_RETURN_IF_ERROR(read_merged(*pair.a, *pair.a_tensor, first, a_run));
+    MEG_RETURN_IF_ERROR(read_merged(*pair.b, *pair.b_tensor, first, b_run));
     task->found.append(compare_elements(pair.a_tensor->dtype, a_run, pair.b_tensor->dtype, b_run,
                                         first, options_.tolerance));
     MEG_RETURN_IF_ERROR(scan->advance(a_run.size() + b_run.size()));

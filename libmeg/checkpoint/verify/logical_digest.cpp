@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
+#include <utility>
 
 #include "libmeg/base/float_convert.h"
 #include "libmeg/checkpoint/verify/internal/entry_crcs.h"
@@ -20,10 +22,9 @@ constexpr int64_t kTileBytes = int64_t{1} << 20;
 /// Digests one tensor.
 class TensorDigester {
  public:
-  TensorDigester(const MegatronCheckpoint& checkpoint, const DigestRequest& request,
-                 ParallelScan* scan)
+  TensorDigester(const DigestRequest& request, ParallelScan* scan)
       : request_(request),
-        stream_(checkpoint, *request.parameter, *request.tensor),
+        stream_(*request.parameter, *request.tensor),
         dtype_(request.tensor->dtype),
         narrows_(dtype_ == DType::kFloat32 && request.as_dtype != DType::kFloat32),
         scan_(*scan) {}
@@ -92,21 +93,39 @@ Result<std::span<const std::byte>> TensorDigester::narrowed(std::span<const std:
   return std::span<const std::byte>(narrow_);
 }
 
+using StoragesByPlace = std::map<std::pair<const io::PooledFile*, uint64_t>,  // file and offset
+                                 std::pair<const TorchFile*, int>>;
+
+StoragesByPlace storages_by_place(std::span<const std::shared_ptr<const TorchFile>> files) {
+  StoragesByPlace found;
+  for (const std::shared_ptr<const TorchFile>& file : files) {
+    for (size_t i = 0; i < file->storages().size(); ++i) {
+      const TorchStorage& storage = file->storages()[i];
+      if (storage.bytes == 0) continue;
+      found[{&file->file(), storage.file_offset}] = {file.get(), static_cast<int>(i)};
+    }
+  }
+  return found;
+}
+
 /// CRCs of the storages that were read whole, then of everything else in the files.
 Status check_crcs(const MegatronCheckpoint& checkpoint, const std::vector<StorageSum>& sums,
                   const DigestOptions& options) {
   LaneScanOptions scan{.check_finite = false, .workers = options.workers, .progress = {}};
-  for (const StorageSum& sum : sums) {
-    const TorchStorage& storage = sum.file->storages()[static_cast<size_t>(sum.storage)];
-    if (sum.crc != *storage.crc) {
-      return make_error(StatusCode::kCorruption,
-                        "{}: data/{}: expected CRC-32 {:08x} of {} bytes, found {:08x}",
-                        sum.file->path(), storage.key, *storage.crc, storage.bytes, sum.crc);
-    }
-    scan.known_storages.insert({sum.file, sum.storage});
-  }
   std::vector<std::shared_ptr<const TorchFile>> files;
   for (const RankFile& rank : checkpoint.files()) files.push_back(rank.file);
+  const auto storages = storages_by_place(files);
+  for (const StorageSum& sum : sums) {
+    const FileExtent& extent = sum.recorded.extent;
+    const auto [file, number] = storages.at({extent.file, extent.offset});
+    if (sum.crc != sum.recorded.crc) {
+      return make_error(StatusCode::kCorruption,
+                        "{}: data/{}: expected CRC-32 {:08x} of {} bytes, found {:08x}",
+                        file->path(), file->storages()[static_cast<size_t>(number)].key,
+                        sum.recorded.crc, extent.bytes, sum.crc);
+    }
+    scan.known_storages.emplace(file, number);
+  }
   std::vector<CheckpointProblem> problems;
   for (const std::shared_ptr<const TorchFile>& file : files) {
     for (CheckpointProblem& problem : check_entry_crcs(*file)) {
@@ -134,7 +153,7 @@ Result<std::vector<std::vector<std::string>>> digest_tensors(
   std::vector<std::vector<StorageSum>> sums(requests.size());
   ParallelScan scan(options.workers, total_bytes, options.progress);
   const auto digest = [&](size_t i) {
-    TensorDigester digester(checkpoint, requests[i], &scan);
+    TensorDigester digester(requests[i], &scan);
     MEG_RETURN_IF_ERROR(digester.run());
     digests[i] = std::move(digester.digests);
     sums[i] = std::move(digester.sums);

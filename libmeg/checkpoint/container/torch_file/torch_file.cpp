@@ -22,7 +22,7 @@ using BytesDone = std::function<bool(size_t bytes)>;
 }  // namespace
 
 struct TorchFile::State {
-  PooledFile file;
+  io::PooledFile file;
   io::MappedFile map;
   TorchFileParts parts;
 
@@ -122,7 +122,7 @@ TorchFile::~TorchFile() = default;
 
 Result<TorchFile> TorchFile::open(const std::string& path, PickleBudget* budget) {
   auto state = std::make_unique<State>();
-  MEG_ASSIGN_OR_RETURN(state->file, PooledFile::open(path));
+  MEG_ASSIGN_OR_RETURN(state->file, io::PooledFile::open(path));
   MEG_ASSIGN_OR_RETURN(state->map, io::MappedFile::open(path, io::MappedFile::Access::kRandom));
   MEG_ASSIGN_OR_RETURN(const auto descriptor, state->file.pin());
   MEG_ASSIGN_OR_RETURN(const int64_t size, descriptor->size());
@@ -158,7 +158,7 @@ const TensorView* TorchFile::tensor(PickleId id) const {
 
 std::span<const PickleId> TorchFile::tensor_nodes() const { return state_->parts.tensors.nodes; }
 
-Result<PooledFile::Pin> TorchFile::descriptor() const { return state_->file.pin(); }
+const io::PooledFile& TorchFile::file() const { return state_->file; }
 
 std::optional<std::span<const std::byte>> TorchFile::view(const TensorView& tensor) const {
   const bool is_swapped = is_byte_swapped() && dtype_size(tensor.dtype) > 1;
@@ -184,7 +184,7 @@ Status TorchFile::read_storage(int storage, uint64_t offset, std::span<std::byte
                       text::printable(run.key), offset, offset + into.size(),
                       dtype_name(run.dtype));
   }
-  MEG_ASSIGN_OR_RETURN(const auto file, descriptor());
+  MEG_ASSIGN_OR_RETURN(const auto file, state_->file.pin());
   MEG_RETURN_IF_ERROR(file->read_exactly_at(run.file_offset + offset, into));
   if (is_byte_swapped()) swap_bytes(run.dtype, into);
   return {};
@@ -202,7 +202,7 @@ Status TorchFile::read_elements(const TensorView& tensor, int64_t first,
                       "{}: {} bytes from element {} of a tensor of {} elements of {}", path(),
                       into.size(), first, numel, dtype_name(tensor.dtype));
   }
-  MEG_ASSIGN_OR_RETURN(const auto file, descriptor());
+  MEG_ASSIGN_OR_RETURN(const auto file, state_->file.pin());
   MEG_RETURN_IF_ERROR(gather_elements(*file, storage, tensor, first, into));
   if (is_byte_swapped()) swap_bytes(tensor.dtype, into);
   return {};
@@ -211,7 +211,7 @@ Status TorchFile::read_elements(const TensorView& tensor, int64_t first,
 Status TorchFile::check_crc(int storage) const {
   const TorchStorage& run = storages()[static_cast<size_t>(storage)];
   if (!run.crc.has_value()) return {};
-  MEG_ASSIGN_OR_RETURN(const auto file, descriptor());
+  MEG_ASSIGN_OR_RETURN(const auto file, state_->file.pin());
   MEG_ASSIGN_OR_RETURN(const uint32_t found, crc_of(*file, run.file_offset, run.bytes, {}));
   if (found == *run.crc) return {};
   return make_error(StatusCode::kCorruption,

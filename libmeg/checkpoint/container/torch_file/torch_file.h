@@ -12,9 +12,9 @@
 #include "libmeg/base/progress.h"
 #include "libmeg/checkpoint/container/pickle/pickle_graph.h"
 #include "libmeg/checkpoint/container/torch_file/pickle_budget.h"
-#include "libmeg/checkpoint/container/torch_file/pooled_file.h"
 #include "libmeg/checkpoint/container/torch_file/tensor_view.h"
 #include "libmeg/io/mapped_file.h"
+#include "libmeg/io/pooled_file.h"
 
 namespace meg::checkpoint {
 
@@ -98,9 +98,8 @@ class TorchFile {
   /// The same of every entry of the archive, reading each byte once.
   Status check_crcs(const ProgressCallback& progress = {}) const;
 
-  /// The open file, for callers that move whole runs by (offset, length). It is opened again where
-  /// the process has too many others open; errors as PooledFile::pin().
-  Result<PooledFile::Pin> descriptor() const;
+  /// The file, for callers that move whole runs by (offset, length).
+  const io::PooledFile& file() const;
 
  private:
   struct State;

@@ -8,9 +8,9 @@
 
 #include "libmeg/base/bytes.h"
 #include "libmeg/checkpoint/container/pickle/pickle_writer.h"
-#include "libmeg/checkpoint/container/torch_file/pooled_file.h"
 #include "libmeg/checkpoint/container/zip/zip_layout.h"
 #include "libmeg/io/crc32.h"
+#include "libmeg/io/pooled_file.h"
 #include "libmeg/text/printable.h"
 
 namespace meg::checkpoint {
@@ -18,7 +18,7 @@ namespace meg::checkpoint {
 struct TorchFileWriter::State {
   TorchFileLayout layout;
   ZipLayout archive;
-  PooledFile file;
+  io::PooledFile file;
   std::vector<uint64_t> storage_bytes;
   std::vector<std::optional<uint32_t>> crcs;  // of each storage
 };
@@ -112,7 +112,7 @@ Result<TorchFileWriter> TorchFileWriter::create(const std::string& path,
   if (state->archive.file_size() != made.file_size) {
     return make_error(StatusCode::kInternal, "{}: the layout is not that of the content", path);
   }
-  MEG_ASSIGN_OR_RETURN(state->file, PooledFile::create(path));
+  MEG_ASSIGN_OR_RETURN(state->file, io::PooledFile::create(path));
   MEG_ASSIGN_OR_RETURN(const auto file, state->file.pin());
   if (::ftruncate(file->get(), static_cast<off_t>(made.file_size)) != 0) {
     return errno_error(errno, path);
@@ -143,10 +143,7 @@ Result<TorchFileWriter> TorchFileWriter::create(const std::string& path,
 
 const TorchFileLayout& TorchFileWriter::layout() const { return state_->layout; }
 
-void TorchFileWriter::start_writeback() const {
-  const auto file = state_->file.pin();
-  if (file.has_value()) ::sync_file_range((*file)->get(), 0, 0, SYNC_FILE_RANGE_WRITE);
-}
+const io::PooledFile& TorchFileWriter::file() const { return state_->file; }
 
 Status TorchFileWriter::write(int storage, uint64_t offset,
                               std::span<const std::byte> bytes) const {

@@ -11,6 +11,7 @@
 
 #include "libmeg/base/dtype.h"
 #include "libmeg/checkpoint/container/pickle/pickle_graph.h"
+#include "libmeg/io/pooled_file.h"
 
 namespace meg::checkpoint {
 
@@ -100,8 +101,8 @@ class TorchFileWriter {
   /// caller's (AtomicFolder does it). kInternal where a CRC is missing.
   Status finish();
 
-  /// Lets the device begin to write what was written so far; a hint only.
-  void start_writeback() const;
+  /// The file that is written.
+  const io::PooledFile& file() const;
 
  private:
   struct State;

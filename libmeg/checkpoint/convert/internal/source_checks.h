@@ -7,10 +7,9 @@
 
 namespace meg::checkpoint {
 
-/// Whether two tensors of a checkpoint hold the same bytes: by the CRC-32s of their storages where
-/// both cover theirs, otherwise by reading them.
-Result<bool> same_bytes(const MegatronCheckpoint& checkpoint, const SourceTensor& a,
-                        const SourceTensor& b);
+/// Whether two sources hold the same bytes: by the CRC-32s that their containers recorded where
+/// both are of just them, otherwise by reading them.
+Result<bool> same_bytes(const TensorSource& a, const TensorSource& b);
 
 /// Compares the last stage's copy of a tied embedding with the embedding. kCorruption where the
 /// weights differ; other state that differs becomes a note.

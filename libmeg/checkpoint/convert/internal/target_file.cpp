@@ -1,6 +1,9 @@
 #include "libmeg/checkpoint/convert/internal/target_file.h"
 
 #include <optional>
+#include <utility>
+
+#include "libmeg/checkpoint/container/torch_file/torch_value.h"
 
 namespace meg::checkpoint {
 namespace {
@@ -46,35 +49,51 @@ PickleId TargetFile::add_tensor(const LogicalParameter& parameter, const Logical
   uint64_t bytes = static_cast<uint64_t>(dtype_size(dtype));
   for (const int64_t size : shape) bytes *= static_cast<uint64_t>(size);
   const int storage = content_.add_storage(dtype, bytes);
-  transfers_->add_target(parameter, tensor, tensor_rank_, index_, storage);
+  set_sink(storage, transfers_->add_sink(parameter, tensor, tensor_rank_));
   return content_.add_tensor(storage, shape);
 }
 
-TargetFile::Carrier& TargetFile::carrier(int source_file) {
-  std::unique_ptr<Carrier>& found = carriers_[source_file];
-  if (found == nullptr) {
-    const RankFile& rank = checkpoint_.files()[static_cast<size_t>(source_file)];
-    found = std::make_unique<Carrier>(rank.file->graph(), graph());
-  }
+void TargetFile::set_sink(int storage, int sink) {
+  sinks_.resize(content_.storages().size(), -1);
+  sinks_[static_cast<size_t>(storage)] = sink;
+}
+
+const TargetFile::SourceFile& TargetFile::source(int source_file) const {
+  return checkpoint_.files()[static_cast<size_t>(source_file)].file;
+}
+
+TargetFile::Carrier& TargetFile::carrier(const SourceFile& file) {
+  std::unique_ptr<Carrier>& found = carriers_[file.get()];
+  if (found == nullptr) found = std::make_unique<Carrier>(file->graph(), graph());
   return *found;
 }
 
 void TargetFile::replace(int source_file, PickleId id, PickleId replacement) {
-  Carrier& found = carrier(source_file);
+  Carrier& found = carrier(source(source_file));
   found.copier.replace(id, replacement);
   found.visited.insert(id);
 }
 
 Result<PickleId> TargetFile::carry(int source_file, PickleId id) {
-  Carrier& found = carrier(source_file);
-  MEG_RETURN_IF_ERROR(carry_storages(source_file, id, &found));
+  return carry(source(source_file), id);
+}
+
+Result<PickleId> TargetFile::carry(const Opaque& value) {
+  const auto* found = dynamic_cast<const TorchValue*>(&value);
+  if (found != nullptr) return carry(found->file(), found->node());
+  return make_error(StatusCode::kUnsupported, "{}: cannot carry {} over into a torch file",
+                    value.origin(), value.describe(80));
+}
+
+Result<PickleId> TargetFile::carry(const SourceFile& file, PickleId id) {
+  Carrier& found = carrier(file);
+  MEG_RETURN_IF_ERROR(carry_storages(file, id, &found));
   return found.copier.copy(id);
 }
 
 /// Gives every storage that is named under `root` a copy in this file.
-Status TargetFile::carry_storages(int source_file, PickleId root, Carrier* carrier) {
-  const TorchFile& file = *checkpoint_.files()[static_cast<size_t>(source_file)].file;
-  const PickleGraph& graph = file.graph();
+Status TargetFile::carry_storages(const SourceFile& file, PickleId root, Carrier* carrier) {
+  const PickleGraph& graph = file->graph();
   std::vector<PickleId> open = {root};
   while (!open.empty()) {
     const PickleId id = open.back();
@@ -82,17 +101,17 @@ Status TargetFile::carry_storages(int source_file, PickleId root, Carrier* carri
     if (!carrier->visited.insert(id).second) continue;
     const PickleNode& node = graph.node(id);
     if (node.kind == PickleKind::kPersistent) {
-      const std::optional<int> storage = storage_named(file, id);
+      const std::optional<int> storage = storage_named(*file, id);
       if (!storage.has_value()) {
         return make_error(StatusCode::kUnsupported,
-                          "{}: cannot carry over {}: expected the name of a storage", file.path(),
+                          "{}: cannot carry over {}: expected the name of a storage", file->path(),
                           graph.describe(id, 80));
       }
       const auto [copy, is_new] = carrier->storages.try_emplace(*storage, 0);
       if (is_new) {
-        const TorchStorage& source = file.storages()[static_cast<size_t>(*storage)];
+        const TorchStorage& source = file->storages()[static_cast<size_t>(*storage)];
         const int target = content_.add_storage(source.dtype, source.bytes);
-        transfers_->add_copy(source_file, source, *storage, index_, target);
+        set_sink(target, transfers_->add_copy(file, *storage));
         copy->second = content_.storages()[static_cast<size_t>(target)].persistent;
       }
       carrier->copier.replace(id, copy->second);
@@ -107,6 +126,17 @@ Status TargetFile::carry_storages(int source_file, PickleId root, Carrier* carri
     }
   }
   return Status();
+}
+
+Result<TransferTargetFile> TargetFile::finish(std::string path) {
+  constexpr const char* kArchiveName = "model_optim_rng";
+  TransferTargetFile file;
+  file.path = std::move(path);
+  file.content = std::move(content_);
+  file.sinks = std::move(sinks_);
+  file.sinks.resize(file.content.storages().size(), -1);
+  MEG_ASSIGN_OR_RETURN(file.layout, lay_out(file.content, kArchiveName));
+  return file;
 }
 
 }  // namespace meg::checkpoint

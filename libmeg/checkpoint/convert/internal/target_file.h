@@ -7,10 +7,12 @@
 #include <string>
 #include <string_view>
 #include <unordered_set>
+#include <vector>
 
 #include "libmeg/checkpoint/container/torch_file/torch_file_writer.h"
 #include "libmeg/checkpoint/convert/internal/transfer_builder.h"
 #include "libmeg/checkpoint/dialects/mp_rank/megatron_checkpoint.h"
+#include "libmeg/checkpoint/transfer/torch_transfer.h"
 
 namespace meg::checkpoint {
 
@@ -18,10 +20,9 @@ namespace meg::checkpoint {
 /// will fill it.
 class TargetFile {
  public:
-  /// index: of this file among the plan's targets. Everything referred to outlives this object.
-  TargetFile(const MegatronCheckpoint& checkpoint, TransferBuilder* transfers, int index,
-             int64_t tensor_rank)
-      : checkpoint_(checkpoint), transfers_(transfers), index_(index), tensor_rank_(tensor_rank) {}
+  /// Everything referred to outlives this object.
+  TargetFile(const MegatronCheckpoint& checkpoint, TransferBuilder* transfers, int64_t tensor_rank)
+      : checkpoint_(checkpoint), transfers_(transfers), tensor_rank_(tensor_rank) {}
 
   TargetFile(const TargetFile&) = delete;
   TargetFile& operator=(const TargetFile&) = delete;
@@ -31,6 +32,9 @@ class TargetFile {
   TorchFileContent& content() { return content_; }
 
   PickleGraph& graph() { return content_.graph(); }
+
+  /// The file as a plan has it, at `path` of the iteration's folder; nothing is added any more.
+  Result<TransferTargetFile> finish(std::string path);
 
   /// A string; the same node for the same text, as Python's pickler writes interned keys.
   PickleId text(std::string_view text);
@@ -48,6 +52,9 @@ class TargetFile {
   /// kUnsupported where it names a storage that the file does not have.
   Result<PickleId> carry(int source_file, PickleId id);
 
+  /// The same of a value that came with a parameter.
+  Result<PickleId> carry(const Opaque& value);
+
   /// From now on carry() gives `replacement` for this node of a source file.
   void replace(int source_file, PickleId id, PickleId replacement);
 
@@ -61,16 +68,21 @@ class TargetFile {
     std::map<int, PickleId> storages;  // source storage: the node that names its copy
   };
 
-  Carrier& carrier(int source_file);
-  Status carry_storages(int source_file, PickleId root, Carrier* carrier);
+  using SourceFile = std::shared_ptr<const TorchFile>;
+
+  const SourceFile& source(int source_file) const;
+  Carrier& carrier(const SourceFile& file);
+  Result<PickleId> carry(const SourceFile& file, PickleId id);
+  Status carry_storages(const SourceFile& file, PickleId root, Carrier* carrier);
+  void set_sink(int storage, int sink);
 
   const MegatronCheckpoint& checkpoint_;
   TransferBuilder* transfers_;
-  int index_;
   int64_t tensor_rank_;
   TorchFileContent content_;
+  std::vector<int> sinks_;  // of each storage
   std::map<std::string, PickleId, std::less<>> texts_;
-  std::map<int, std::unique_ptr<Carrier>> carriers_;
+  std::map<const TorchFile*, std::unique_ptr<Carrier>> carriers_;
   std::optional<PickleId> ordered_dict_;
 };
 

@@ -156,9 +156,8 @@ class OptimizerBuilder {
       MEG_ASSIGN_OR_RETURN(const PickleId value, add_tensor(parameter, tensor));
       values.emplace_back(tensor.kind, value);
     }
-    for (const auto& [key, node] : parameter.other_state) {
-      const int owner = checkpoint_.file_index(0, parameter.stage);
-      MEG_ASSIGN_OR_RETURN(const PickleId value, target_->carry(owner, node));
+    for (const auto& [key, opaque] : parameter.other_state) {
+      MEG_ASSIGN_OR_RETURN(const PickleId value, target_->carry(*opaque));
       values.emplace_back(key, value);
     }
     const auto place = [&](const std::pair<std::string, PickleId>& value) {

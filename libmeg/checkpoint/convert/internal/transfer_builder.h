@@ -1,8 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "libmeg/checkpoint/convert/internal/target_layout.h"
@@ -22,14 +25,12 @@ class TransferBuilder {
   /// The type that a tensor has in the target.
   DType target_dtype(const LogicalTensor& tensor) const;
 
-  /// Storage `storage` of target file `file` gets the part of `tensor` that tensor-parallel rank
-  /// `tensor_rank` holds. The parameter outlives the call of take().
-  void add_target(const LogicalParameter& parameter, const LogicalTensor& tensor,
-                  int64_t tensor_rank, int file, int storage);
+  /// A new sink that gets the part of `tensor` that tensor-parallel rank `tensor_rank` holds. The
+  /// parameter outlives the call of take().
+  int add_sink(const LogicalParameter& parameter, const LogicalTensor& tensor, int64_t tensor_rank);
 
-  /// Storage `storage` of target file `file` gets a whole storage of a source file.
-  void add_copy(int source_file, const TorchStorage& source, int source_storage, int file,
-                int storage);
+  /// A new sink that gets a whole storage of a source file.
+  int add_copy(const std::shared_ptr<const TorchFile>& source, int storage);
 
   std::vector<TensorTransfer> take() { return std::move(transfers_); }
 
@@ -40,7 +41,8 @@ class TransferBuilder {
   std::optional<DType> weight_dtype_;
   std::vector<TensorTransfer> transfers_;
   std::unordered_map<const LogicalTensor*, size_t> of_tensor_;
-  std::unordered_map<uint64_t, size_t> of_copy_;  // by source file and storage
+  std::map<std::pair<const TorchFile*, int>, size_t> of_copy_;  // by source file and storage
+  int sinks_ = 0;
 };
 
 }  // namespace meg::checkpoint

@@ -19,18 +19,6 @@ std::string_view optimizer_form_text(OptimizerForm form) {
   return "";
 }
 
-std::string_view param_group_text(ParamGroupKind kind) {
-  switch (kind) {
-    case ParamGroupKind::kDecay:
-      return "with weight decay";
-    case ParamGroupKind::kDecoupled:
-      return "with decoupled learning rate";
-    case ParamGroupKind::kNoDecay:
-      return "without weight decay";
-  }
-  return "";
-}
-
 const ParamGroup* OptimizerLayout::group(ParamGroupKind kind, bool is_empty) const {
   const ParamGroup* found = nullptr;
   for (const ParamGroup& candidate : groups) {
@@ -39,13 +27,6 @@ const ParamGroup* OptimizerLayout::group(ParamGroupKind kind, bool is_empty) con
     if (found == nullptr) found = &candidate;
   }
   return found;
-}
-
-const LogicalTensor* LogicalParameter::tensor(std::string_view kind) const {
-  for (const LogicalTensor& candidate : tensors) {
-    if (candidate.kind == kind) return &candidate;
-  }
-  return nullptr;
 }
 
 Result<MegatronCheckpoint> MegatronCheckpoint::open(const CheckpointFolder& folder,

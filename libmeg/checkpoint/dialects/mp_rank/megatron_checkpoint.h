@@ -9,58 +9,11 @@
 
 #include "libmeg/checkpoint/container/torch_file/torch_file.h"
 #include "libmeg/checkpoint/dialects/mp_rank/checkpoint_folder.h"
+#include "libmeg/checkpoint/state/logical_parameter.h"
 #include "libmeg/model/gpt_config.h"
 #include "libmeg/model/parameter_table.h"
-#include "libmeg/model/shard_axes.h"
 
 namespace meg::checkpoint {
-
-/// A tensor of one rank's file.
-struct SourceTensor {
-  int file = 0;  ///< Index into MegatronCheckpoint::files().
-  TensorView view;
-};
-
-/// One kind of state of a parameter, cut over the tensor-parallel ranks.
-struct LogicalTensor {
-  /// "weight"; "fp32_param" (the fp32 master of a 16-bit weight), or the key of Adam's state:
-  /// "exp_avg", "exp_avg_sq".
-  std::string kind;
-  DType dtype = DType::kFloat32;
-  std::vector<SourceTensor> shards;  ///< By tensor-parallel rank, all of them, replicated ones too.
-};
-
-/// Which of an optimizer's param_groups a parameter stands in, in core 0.16's order of the groups.
-enum class ParamGroupKind : uint8_t {
-  kDecay,      ///< Weight decay: matrices; with --apply-wd-to-qk-layernorm the norms of the heads.
-  kDecoupled,  ///< With --decoupled-lr: the embedding and the output layer.
-  kNoDecay,    ///< No weight decay.
-};
-
-/// "with weight decay", "with decoupled learning rate" or "without weight decay".
-std::string_view param_group_text(ParamGroupKind kind);
-
-/// A parameter of the whole model with all of its state, wherever the pieces lie.
-struct LogicalParameter {
-  std::string name;       ///< Canonical name with the layer's number in the whole model.
-  std::string canonical;  ///< The same with {} for the number.
-  std::string spelling;   ///< The source's flat spelling with {} for the number.
-  std::optional<int64_t> layer;
-  model::Partition partition = model::Partition::kReplicated;
-  model::Placement placement = model::Placement::kLayer;
-  std::vector<int64_t> shape;  ///< Merged, vocabulary padded as in the source.
-  model::ShardAxes axes;
-  ParamGroupKind group = ParamGroupKind::kDecay;
-  int64_t stage = 0;  ///< Where the source holds it.
-  int64_t chunk = 0;
-  std::vector<LogicalTensor> tensors;  ///< The weight first.
-  /// What else the optimizer keeps for it (a `step` tensor, say): key and node in the file of
-  /// tensor rank 0 of `stage`.
-  std::vector<std::pair<std::string, PickleId>> other_state;
-
-  /// nullptr where there is none of this kind.
-  const LogicalTensor* tensor(std::string_view kind) const;
-};
 
 /// State that is no parameter but lies among them: `..._extra_state`.
 struct ExtraState {
@@ -179,11 +132,5 @@ class MegatronCheckpoint {
   explicit MegatronCheckpoint(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
-
-/// Reads elements of a logical tensor merged and without row padding: [first, first + count) in
-/// row-major order of ShardAxes::sizes. For digests, comparisons and statistics; shards are read
-/// with pread.
-Status read_merged(const MegatronCheckpoint& checkpoint, const LogicalParameter& parameter,
-                   const LogicalTensor& tensor, int64_t first, std::span<std::byte> into);
 
 }  // namespace meg::checkpoint

@@ -8,6 +8,7 @@ namespace meg::checkpoint {
 
 void CrcParts::add(uint64_t offset, uint64_t length, uint32_t crc) {
   if (length == 0) return;
+  bytes_ += length;
   if (!parts_.empty() && parts_.back().offset + parts_.back().length == offset) {
     Part& last = parts_.back();
     last.crc = io::crc32_combine(last.crc, crc, length);

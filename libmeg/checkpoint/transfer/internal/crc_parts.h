@@ -14,6 +14,9 @@ class CrcParts {
 
   void add(const CrcParts& parts);
 
+  /// How many bytes the parts have together.
+  uint64_t bytes() const { return bytes_; }
+
   /// The CRC of all bytes; nullopt where the parts do not cover [0, bytes) exactly once.
   std::optional<uint32_t> whole(uint64_t bytes);
 
@@ -25,6 +28,7 @@ class CrcParts {
   };
 
   std::vector<Part> parts_;
+  uint64_t bytes_ = 0;
 };
 
 }  // namespace meg::checkpoint

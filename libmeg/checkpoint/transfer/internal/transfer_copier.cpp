@@ -12,73 +12,78 @@ namespace {
 
 using Work = TransferWork;
 
-int64_t plane(const Work& work) { return work.extent * work.inner; }
-
-int64_t larger_size(const Work& work) { return std::max(work.source_size(), work.target_size()); }
-
-/// Elements of a chunk: whole rows of the cut axis where they fit and the source is read anyhow
-/// block by block.
-int64_t chunk_elements(const Work& work, int64_t chunk_bytes) {
-  const int64_t most = std::max<int64_t>(chunk_bytes / larger_size(work), 1);
-  const bool is_direct = std::all_of(work.sources.begin(), work.sources.end(),
-                                     [](const auto& source) { return source.reader.is_direct(); });
-  return is_direct || work.inner > most ? most : most / work.inner * work.inner;
-}
-
-/// How many rows of the outer axes are copied at once; 0 where runs are copied one by one.
-int64_t rows_at_once(const Work& work, int64_t chunk_bytes) {
-  return work.outer == 1 ? 0 : chunk_bytes / (plane(work) * larger_size(work));
-}
-
 std::span<std::byte> first_bytes(std::vector<std::byte>* buffer, int64_t capacity, int64_t bytes) {
   if (buffer->empty()) buffer->resize(static_cast<size_t>(capacity));
   return std::span(*buffer).first(static_cast<size_t>(bytes));
 }
 
-/// Which elements of a row `part` (a source or target) has, and where they begin.
-template <class Part>
-std::pair<int64_t, int64_t> stretch(const Work& work, const Part& part) {
-  return {part.begin * work.inner, (part.end - part.begin) * work.inner};
+/// Whether two boxes have the same part of the axes inside of an axis.
+bool is_same_inside(const Box& a, const Box& b, size_t axis) {
+  const auto from = static_cast<ptrdiff_t>(axis) + 1;
+  return std::equal(a.offsets.begin() + from, a.offsets.end(), b.offsets.begin() + from) &&
+         std::equal(a.sizes.begin() + from, a.sizes.end(), b.sizes.begin() + from);
 }
 
-/// Position of the box's element (row, in_row) within `part`.
-template <class Part>
-int64_t element_in(const Work& work, const Part& part, int64_t row, int64_t in_row) {
-  const auto [begin, length] = stretch(work, part);
-  return row * length + in_row - begin;
+/// Whether they have some part of them in common.
+bool meet_inside(const Box& a, const Box& b, size_t axis) {
+  for (size_t i = axis + 1; i < a.sizes.size(); ++i) {
+    if (a.offsets[i] >= b.offsets[i] + b.sizes[i] || b.offsets[i] >= a.offsets[i] + a.sizes[i]) {
+      return false;
+    }
+  }
+  return true;
 }
 
-/// Copies `count` runs of run_bytes, which stand from_step bytes apart in `from`, to_step in `to`.
-void copy_runs(const std::byte* from, size_t from_step, std::byte* to, size_t to_step,
-               size_t run_bytes, size_t count) {
-  for (size_t i = 0; i < count; ++i) {
-    std::memcpy(to + i * to_step, from + i * from_step, run_bytes);
+/// One box of bytes in memory, of which a part is copied from or to.
+struct Area {
+  const Box* box = nullptr;
+  size_t row = 0;  ///< Bytes of a row of the axis that is being copied.
+};
+
+/// Copies what two boxes have in common of `rows` rows of an axis, whose rows both have.
+void copy_common(const Area& from, const std::byte* from_bytes, const Area& to, std::byte* to_bytes,
+                 size_t axis, int64_t rows, size_t element) {
+  const size_t inner = axis + 1;
+  if (inner == from.box->sizes.size()) {
+    std::memcpy(to_bytes, from_bytes, static_cast<size_t>(rows) * element);
+    return;
+  }
+  const auto size = [&](const Area& area) { return static_cast<size_t>(area.box->sizes[inner]); };
+  const int64_t begin = std::max(from.box->offsets[inner], to.box->offsets[inner]);
+  const int64_t end = std::min(from.box->offsets[inner] + from.box->sizes[inner],
+                               to.box->offsets[inner] + to.box->sizes[inner]);
+  const Area from_inner{from.box, from.row / size(from)};
+  const Area to_inner{to.box, to.row / size(to)};
+  from_bytes += static_cast<size_t>(begin - from.box->offsets[inner]) * from_inner.row;
+  to_bytes += static_cast<size_t>(begin - to.box->offsets[inner]) * to_inner.row;
+  for (int64_t i = 0; i < rows; ++i) {
+    copy_common(from_inner, from_bytes, to_inner, to_bytes, inner, end - begin, element);
+    from_bytes += from.row;
+    to_bytes += to.row;
   }
 }
 
-/// Where the segment that holds `position` ends: what lies before it goes to the same targets.
-int64_t segment_end(const Work& work, int64_t position) {
-  const int64_t in_row = position % plane(work);
-  for (const auto& segment : work.segments) {
-    if (segment.end * work.inner > in_row) return position - in_row + segment.end * work.inner;
-  }
-  return position - in_row + plane(work);
+/// Elements of a row of an axis of a box.
+int64_t row_of(const Box& box, size_t axis) {
+  int64_t row = 1;
+  for (size_t i = axis + 1; i < box.sizes.size(); ++i) row *= box.sizes[i];
+  return row;
 }
 
 }  // namespace
 
-void split_work(Work& work, int64_t job_bytes, int64_t chunk_bytes,
-                std::vector<TransferJob>* jobs) {
-  const int64_t total = work.outer * plane(work);
+void split_work(Work& work, int64_t job_bytes, std::vector<TransferJob>* jobs) {
+  const int64_t total = work.elements();
   if (total == 0) return;
-  const int64_t rows = rows_at_once(work, chunk_bytes);
-  const int64_t step = rows > 0 ? rows * plane(work) : chunk_elements(work, chunk_bytes);
-  const int64_t job = std::max<int64_t>(job_bytes / (step * larger_size(work)), 1) * step;
+  const int64_t row = work.row_elements(work.slab_axis);
+  const int64_t step = work.slab_rows * row;
+  const int64_t size = std::max(work.source_size(), work.target_size());
+  const int64_t job = std::max<int64_t>(job_bytes / (step * size), 1) * step;
   for (int64_t begin = 0; begin < total;) {
-    int64_t end = std::min(begin + job, total);
-    if (rows == 0) end = std::min(end, std::max(segment_end(work, begin), begin + step));
+    const Slab together = work.slab_at(begin, work.axes[work.slab_axis]);
+    const int64_t same = (together.end - together.begin) * row;
+    const int64_t end = std::min({begin + job, total, begin + std::max(same, step)});
     jobs->push_back({&work, begin, end});
-    ++work.jobs_left;
     begin = end;
   }
 }
@@ -87,94 +92,134 @@ TransferCopier::TransferCopier(int64_t chunk_bytes, std::function<bool(int64_t)>
     : chunk_bytes_(chunk_bytes), goes_on_(std::move(goes_on)) {}
 
 Status TransferCopier::run(const TransferJob& job) {
-  parts_ = job.work->no_parts();
-  const int64_t rows = rows_at_once(*job.work, chunk_bytes_);
-  MEG_RETURN_IF_ERROR(rows > 0 ? run_rows(job, rows) : run_stretches(job));
-  job.work->add(parts_);
-  return Status();
-}
-
-Status TransferCopier::run_rows(const TransferJob& job, int64_t rows_at_once) {
-  const int64_t last = job.end / plane(*job.work);
-  for (int64_t row = job.begin / plane(*job.work); row < last; row += rows_at_once) {
-    MEG_RETURN_IF_ERROR(copy_rows(*job.work, row, std::min(rows_at_once, last - row)));
-    MEG_RETURN_IF_ERROR(go_on());
-  }
-  return Status();
-}
-
-Status TransferCopier::run_stretches(const TransferJob& job) {
+  Work& work = *job.work;
+  parts_ = work.no_parts();
+  whole_ = Box::whole(work.axes);
+  const int64_t row = work.row_elements(work.slab_axis);
   for (int64_t position = job.begin; position < job.end;) {
-    MEG_ASSIGN_OR_RETURN(const int64_t count,
-                         copy_stretch(*job.work, position, job.end - position));
-    MEG_RETURN_IF_ERROR(go_on());
-    position += count;
+    Slab slab = work.slab_at(position, (job.end - position) / row);
+    if (begin_slab(work, slab, position)) {
+      slab.end = std::min(slab.end, slab.begin + work.slab_rows);
+      MEG_RETURN_IF_ERROR(copy_slab(work, slab, position));
+      MEG_RETURN_IF_ERROR(go_on());
+    }
+    position += (slab.end - slab.begin) * row;
+  }
+  return work.add(parts_);
+}
+
+/// Finds the targets that take some of a slab; false where nothing of it is to be read.
+bool TransferCopier::begin_slab(const Work& work, const Slab& slab, int64_t position) {
+  taken_.clear();
+  for (size_t t = 0; t < work.targets.size(); ++t) {
+    if (run_in(work.targets[t].box, slab).has_value()) taken_.push_back({t, {}});
+  }
+  if (position >= work.fill_begin) return !taken_.empty();
+  return std::any_of(work.sources.begin(), work.sources.end(), [&](const Work::Source& source) {
+    return run_in(source.box, slab).has_value() && is_needed(work, source, slab.axis());
+  });
+}
+
+/// Whether a source that has some of the slab is to be read for its CRC or for a target.
+bool TransferCopier::is_needed(const Work& work, const Work::Source& source, size_t axis) const {
+  return source.recorded != nullptr ||
+         std::any_of(taken_.begin(), taken_.end(), [&](const Taken& taken) {
+           return meet_inside(source.box, work.targets[taken.target].box, axis);
+         });
+}
+
+Status TransferCopier::copy_slab(const Work& work, const Slab& slab, int64_t position) {
+  used_ = 0;
+  chunks_.clear();
+  for (Taken& taken : taken_) taken.run = *run_in(work.targets[taken.target].box, slab);
+  if (position < work.fill_begin) {
+    MEG_RETURN_IF_ERROR(read_sources(work, slab));
+  } else {
+    const int64_t rows = slab.end - slab.begin;
+    MEG_RETURN_IF_ERROR(fill(work, position, rows * work.row_elements(slab.axis())));
+  }
+  for (const Taken& taken : taken_) MEG_RETURN_IF_ERROR(write_taken(work, slab, taken));
+  return Status();
+}
+
+/// Reads what is taken, and what is to be checked, of every source.
+Status TransferCopier::read_sources(const Work& work, const Slab& slab) {
+  for (size_t s = 0; s < work.sources.size(); ++s) {
+    const Box& box = work.sources[s].box;
+    const std::optional<SlabRun> run = run_in(box, slab);
+    if (!run.has_value() || !is_needed(work, work.sources[s], slab.axis())) continue;
+    const std::span<std::byte> into = room_for(work, box, run->count);
+    MEG_ASSIGN_OR_RETURN(Chunk chunk, read(work, s, *run, into));
+    chunks_.push_back(std::move(chunk));
   }
   return Status();
 }
 
-/// Copies what lies at `position` as far as one segment and one chunk go; returns the elements.
-Result<int64_t> TransferCopier::copy_stretch(const Work& work, int64_t position, int64_t limit) {
-  const int64_t row = position / plane(work);
-  const int64_t in_row = position % plane(work);
-  const auto segment =
-      std::partition_point(work.segments.begin(), work.segments.end(),
-                           [&](const auto& one) { return one.end * work.inner <= in_row; });
-  const int64_t left = segment->end * work.inner - in_row;
-  const bool has_source = segment->source >= 0;
-  const auto source = static_cast<size_t>(std::max(segment->source, 0));
-  if (segment->targets.empty() && !(has_source && work.sources[source].checks_crc)) {
-    return std::min(left, limit);
+/// Where a source's run is read to: into the memory of the one target that takes just that, or the
+/// next bytes of the buffer.
+std::span<std::byte> TransferCopier::room_for(const Work& work, const Box& source, int64_t count) {
+  const auto bytes = static_cast<size_t>(count * work.target_size());
+  if (taken_.size() == 1 && taken_[0].run.count == count) {
+    const Work::Target& target = work.targets[taken_[0].target];
+    const std::span<std::byte> memory = target.sink->memory();
+    if (!memory.empty() && is_same_inside(source, target.box, work.slab_axis)) {
+      const int64_t first = taken_[0].run.first * work.target_size();
+      return memory.subspan(target.offset + static_cast<uint64_t>(first), bytes);
+    }
   }
-  const int64_t count = std::min({left, limit, chunk_elements(work, chunk_bytes_)});
-  Chunk chunk{{}, true, {}};
-  if (has_source) {
-    const auto into = first_bytes(&chunk_, chunk_bytes_, count * work.target_size());
-    const int64_t first = element_in(work, work.sources[source], row, in_row);
-    MEG_ASSIGN_OR_RETURN(chunk, read(work, source, first, count, into));
-  } else if (segment->source == Work::Segment::kLastRow) {
-    const auto into = first_bytes(&chunk_, chunk_bytes_, count * work.target_size());
-    MEG_ASSIGN_OR_RETURN(chunk, repeat_last_row(work, position, into));
-  }
-  for (const int index : segment->targets) {
-    const auto target = static_cast<size_t>(index);
-    const int64_t first = element_in(work, work.targets[target], row, in_row);
-    MEG_RETURN_IF_ERROR(write(work, target, first, count, &chunk));
-  }
-  return count;
+  used_ += bytes;
+  return first_bytes(&chunk_, chunk_bytes_, chunk_bytes_).subspan(used_ - bytes, bytes);
 }
 
-Status TransferCopier::copy_rows(const Work& work, int64_t first_row, int64_t rows) {
-  const auto size = static_cast<size_t>(work.target_size());
-  std::vector<Chunk> parts(work.sources.size());
-  std::span<std::byte> room =
-      first_bytes(&chunk_, chunk_bytes_, rows * plane(work) * work.target_size());
-  for (size_t s = 0; s < parts.size(); ++s) {
-    const int64_t length = stretch(work, work.sources[s]).second;
-    const auto bytes = static_cast<size_t>(rows * length) * size;
-    MEG_ASSIGN_OR_RETURN(parts[s],
-                         read(work, s, first_row * length, rows * length, room.first(bytes)));
-    if (parts[s].is_hole) std::memset(room.data(), 0, bytes);
-    room = room.subspan(bytes);
-  }
-  for (size_t t = 0; t < work.targets.size(); ++t) {
-    const auto [target_begin, target_length] = stretch(work, work.targets[t]);
-    const auto out =
-        first_bytes(&gathered_, chunk_bytes_, rows * target_length * work.target_size());
-    Chunk chunk{out, true, {}};
-    for (size_t s = 0; s < parts.size(); ++s) {
-      const auto [source_begin, source_length] = stretch(work, work.sources[s]);
-      const int64_t begin = std::max(source_begin, target_begin);
-      const int64_t end = std::min(source_begin + source_length, target_begin + target_length);
-      if (begin >= end) continue;
-      chunk.is_hole = chunk.is_hole && parts[s].is_hole;
-      copy_runs(parts[s].bytes.data() + static_cast<size_t>(begin - source_begin) * size,
-                static_cast<size_t>(source_length) * size,
-                out.data() + static_cast<size_t>(begin - target_begin) * size,
-                static_cast<size_t>(target_length) * size, static_cast<size_t>(end - begin) * size,
-                static_cast<size_t>(rows));
+/// Elements past the source's end: zeros, or its last row again. No part of its CRC.
+Status TransferCopier::fill(const Work& work, int64_t position, int64_t count) {
+  const std::span<std::byte> into = room_for(work, whole_, count);
+  const bool is_hole = work.fill == PaddingFill::kZero || work.fill_begin == 0;
+  if (!is_hole) {
+    const auto size = static_cast<size_t>(work.target_size());
+    const size_t row_bytes = static_cast<size_t>(work.last_row) * size;
+    for (size_t done = 0; done < into.size();) {
+      const std::span<std::byte> left = into.subspan(done);
+      if (done >= row_bytes) {  // a whole row stands there already
+        const size_t again = std::min(row_bytes, left.size());
+        std::memcpy(left.data(), left.data() - row_bytes, again);
+        done += again;
+        continue;
+      }
+      const int64_t in_row = (position + static_cast<int64_t>(done / size)) % work.last_row;
+      const auto row_left = static_cast<size_t>(work.last_row - in_row) * size;
+      const auto piece = left.first(std::min(row_left, left.size()));
+      MEG_RETURN_IF_ERROR(gather(work, work.fill_begin - work.last_row + in_row, piece));
+      done += piece.size();
     }
-    MEG_RETURN_IF_ERROR(write(work, t, first_row * target_length, rows * target_length, &chunk));
+  }
+  chunks_.push_back({&whole_, into, is_hole, {}});
+  return Status();
+}
+
+/// Elements from `position` on, wherever they lie, run by run.
+Status TransferCopier::gather(const Work& work, int64_t position, std::span<std::byte> into) {
+  const auto size = static_cast<size_t>(work.target_size());
+  const size_t last = work.axes.size() - 1;
+  while (!into.empty()) {
+    int64_t place = position;
+    Slab slab;
+    slab.outer.resize(last);
+    for (size_t i = work.axes.size(); i-- > 0;) {
+      (i == last ? slab.begin : slab.outer[i]) = place % work.axes[i];
+      place /= work.axes[i];
+    }
+    slab.end = slab.begin + 1;
+    size_t source = 0;
+    std::optional<SlabRun> run;
+    while (!(run = run_in(work.sources[source].box, slab)).has_value()) ++source;
+    const Box& box = work.sources[source].box;
+    const auto count = std::min(box.offsets[last] + box.sizes[last] - slab.begin,
+                                static_cast<int64_t>(into.size() / size));
+    const auto piece = into.first(static_cast<size_t>(count) * size);
+    MEG_RETURN_IF_ERROR(load(work, source, run->first, count, piece).status());
+    into = into.subspan(piece.size());
+    position += count;
   }
   return Status();
 }
@@ -187,7 +232,7 @@ Result<std::span<const std::byte>> TransferCopier::load(const Work& work, size_t
   const bool converts = work.source_dtype != work.target_dtype;
   const auto raw = converts ? first_bytes(&raw_, chunk_bytes_, count * work.source_size()) : into;
   std::span<std::byte> scratch;
-  if (!reader.is_direct()) scratch = first_bytes(&scratch_, 2 * chunk_bytes_, 2 * chunk_bytes_);
+  if (reader.is_reordered()) scratch = first_bytes(&scratch_, 2 * chunk_bytes_, 2 * chunk_bytes_);
   MEG_RETURN_IF_ERROR(reader.read(first, raw, scratch));
   if (converts) {
     MEG_RETURN_IF_ERROR(convert_floats(work.source_dtype, raw, work.target_dtype, into));
@@ -195,18 +240,20 @@ Result<std::span<const std::byte>> TransferCopier::load(const Work& work, size_t
   return std::span<const std::byte>(raw);
 }
 
-Result<TransferCopier::Chunk> TransferCopier::read(const Work& work, size_t source, int64_t first,
-                                                   int64_t count, std::span<std::byte> into) {
-  const auto& from = work.sources[source];
-  const auto offset = static_cast<uint64_t>(first * work.source_size());
-  const auto length = static_cast<uint64_t>(count * work.source_size());
-  if (from.reader.is_hole(first, count)) {
-    if (from.checks_crc) parts_.sources[source].add(offset, length, io::crc32_of_zeros(length));
-    return Chunk{into, true, {}};
+Result<TransferCopier::Chunk> TransferCopier::read(const Work& work, size_t source, SlabRun run,
+                                                   std::span<std::byte> into) {
+  const Work::Source& from = work.sources[source];
+  const auto offset = from.recorded_offset + static_cast<uint64_t>(run.first * work.source_size());
+  const auto length = static_cast<uint64_t>(run.count * work.source_size());
+  Chunk chunk{&from.box, into, from.reader.is_hole(run.first, run.count), {}};
+  if (chunk.is_hole) {
+    if (from.recorded != nullptr) {
+      parts_.sources[source].add(offset, length, io::crc32_of_zeros(length));
+    }
+    return chunk;
   }
-  Chunk chunk{into, false, {}};
-  MEG_ASSIGN_OR_RETURN(const auto raw, load(work, source, first, count, into));
-  if (from.checks_crc) {
+  MEG_ASSIGN_OR_RETURN(const auto raw, load(work, source, run.first, run.count, into));
+  if (from.recorded != nullptr) {
     const uint32_t crc = io::crc32(raw);
     parts_.sources[source].add(offset, length, crc);
     if (work.source_dtype == work.target_dtype) chunk.crc = crc;
@@ -214,44 +261,62 @@ Result<TransferCopier::Chunk> TransferCopier::read(const Work& work, size_t sour
   return chunk;
 }
 
-/// Elements past the source's end, which repeat its last row. No part of its CRC.
-Result<TransferCopier::Chunk> TransferCopier::repeat_last_row(const Work& work, int64_t position,
-                                                              std::span<std::byte> into) {
-  const auto has_rows = [](const auto& source) { return source.begin < source.end; };
-  const auto last = std::find_if(work.sources.rbegin(), work.sources.rend(), has_rows);
-  const auto source = static_cast<size_t>(work.sources.rend() - last) - 1;
-  const auto size = static_cast<size_t>(work.target_size());
-  const size_t row_bytes = static_cast<size_t>(work.inner) * size;
-  const int64_t row_begin = (last->end - last->begin - 1) * work.inner;
-  for (size_t done = 0; done < into.size();) {
-    if (done >= row_bytes) {  // a whole row stands there already
-      const size_t again = std::min(row_bytes, into.size() - done);
-      std::memcpy(into.data() + done, into.data() + done - row_bytes, again);
-      done += again;
-      continue;
-    }
-    const int64_t in_row = (position + static_cast<int64_t>(done / size)) % work.inner;
-    const auto left = static_cast<int64_t>((into.size() - done) / size);
-    const int64_t count = std::min(work.inner - in_row, left);
-    const auto piece = into.subspan(done, static_cast<size_t>(count) * size);
-    MEG_RETURN_IF_ERROR(load(work, source, row_begin + in_row, count, piece).status());
-    done += piece.size();
+Status TransferCopier::write_taken(const Work& work, const Slab& slab, const Taken& taken) {
+  const Box& box = work.targets[taken.target].box;
+  for (Chunk& chunk : chunks_) {
+    if (is_same_inside(*chunk.box, box, slab.axis())) return write(work, taken, &chunk);
   }
-  return Chunk{into, false, {}};
+  Chunk chunk = assemble(work, slab, taken);
+  return write(work, taken, &chunk);
 }
 
-/// Writes elements [first, first + count) of a target; holes stay holes.
-Status TransferCopier::write(const Work& work, size_t target, int64_t first, int64_t count,
-                             Chunk* chunk) {
-  const auto& to = work.targets[target];
-  const auto offset = static_cast<uint64_t>(first * work.target_size());
-  const auto length = static_cast<uint64_t>(count * work.target_size());
-  if (!chunk->crc)
-    chunk->crc = chunk->is_hole ? io::crc32_of_zeros(length) : io::crc32(chunk->bytes);
-  if (!chunk->is_hole) MEG_RETURN_IF_ERROR(to.writer->write(to.storage, offset, chunk->bytes));
-  parts_.targets[target].add(offset, length, *chunk->crc);
+/// Puts a target's run together, in its memory where it has any.
+TransferCopier::Chunk TransferCopier::assemble(const Work& work, const Slab& slab,
+                                               const Taken& taken) {
+  const Work::Target& target = work.targets[taken.target];
+  const auto size = static_cast<size_t>(work.target_size());
+  const int64_t bytes = taken.run.count * work.target_size();
+  const std::span<std::byte> memory = target.sink->memory();
+  const auto first = target.offset + static_cast<uint64_t>(taken.run.first) * size;
+  const auto out = memory.empty() ? first_bytes(&gathered_, chunk_bytes_, bytes)
+                                  : memory.subspan(first, static_cast<size_t>(bytes));
+  Chunk made{&target.box, out, true, {}};
+  const auto area = [&](const Box& box) {
+    return Area{&box, static_cast<size_t>(row_of(box, slab.axis())) * size};
+  };
+  const auto meets = [&](const Chunk& chunk) {
+    return meet_inside(*chunk.box, target.box, slab.axis());
+  };
+  for (const Chunk& chunk : chunks_) made.is_hole &= chunk.is_hole || !meets(chunk);
+  if (made.is_hole) return made;
+  for (const Chunk& chunk : chunks_) {
+    if (!meets(chunk)) continue;
+    if (chunk.is_hole) std::memset(chunk.bytes.data(), 0, chunk.bytes.size());
+    copy_common(area(*chunk.box), chunk.bytes.data(), area(target.box), out.data(), slab.axis(),
+                slab.end - slab.begin, size);
+  }
+  return made;
+}
+
+/// Writes a target's run; holes stay holes.
+Status TransferCopier::write(const Work& work, const Taken& taken, Chunk* chunk) {
+  const Work::Target& to = work.targets[taken.target];
+  const auto size = static_cast<uint64_t>(work.target_size());
+  const uint64_t offset = to.offset + static_cast<uint64_t>(taken.run.first) * size;
+  const uint64_t length = chunk->bytes.size();
+  if (to.filled != nullptr) {
+    if (!chunk->crc)
+      chunk->crc = chunk->is_hole ? io::crc32_of_zeros(length) : io::crc32(chunk->bytes);
+    parts_.targets[taken.target].add(offset, length, *chunk->crc);
+  }
   written_ += static_cast<int64_t>(length);
-  return Status();
+  if (chunk->is_hole) {
+    if (to.sink->starts_as_zeros()) return Status();
+    std::memset(chunk->bytes.data(), 0, length);
+  }
+  const std::span<std::byte> memory = to.sink->memory();
+  const bool is_there = !memory.empty() && memory.data() + offset == chunk->bytes.data();
+  return is_there ? Status() : to.sink->write(offset, chunk->bytes);
 }
 
 Status TransferCopier::go_on() {

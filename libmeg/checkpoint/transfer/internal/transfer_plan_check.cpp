@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <numeric>
-#include <set>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "libmeg/base/bytes.h"
 
@@ -18,18 +19,28 @@ bool is_float(DType dtype) {
   return dtype == DType::kFloat16 || dtype == DType::kBFloat16 || dtype == DType::kFloat32;
 }
 
-/// Elements of a stretch of `rows` on the cut axis; nullopt where they do not fit.
-std::optional<uint64_t> elements(const TensorTransfer& transfer, int64_t rows) {
+/// The product of sizes; nullopt where they do not fit, with room for any element's size.
+std::optional<int64_t> elements(const std::vector<int64_t>& sizes) {
   uint64_t product = 1;
-  for (size_t i = 0; i < transfer.axes.size(); ++i) {
-    const int64_t size = i == static_cast<size_t>(transfer.cut_axis) ? rows : transfer.axes[i];
+  for (const int64_t size : sizes) {
     if (size < 0 || !checked_multiply(product, static_cast<uint64_t>(size), &product)) {
       return std::nullopt;
     }
   }
-  // Room for any multiplication with an element's size.
   if (product > uint64_t{1} << 58) return std::nullopt;
-  return product;
+  return static_cast<int64_t>(product);
+}
+
+/// Whether a box lies inside axes of these sizes, whose product fits.
+bool is_inside(const Box& box, const std::vector<int64_t>& axes) {
+  if (box.offsets.size() != axes.size() || box.sizes.size() != axes.size()) return false;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    if (box.offsets[i] < 0 || box.sizes[i] < 0 || box.offsets[i] > axes[i] ||
+        box.sizes[i] > axes[i] - box.offsets[i]) {
+      return false;
+    }
+  }
+  return true;
 }
 
 bool is_order_of(const std::vector<int>& order, size_t axes) {
@@ -40,81 +51,128 @@ bool is_order_of(const std::vector<int>& order, size_t axes) {
   return order.empty() || sorted == expected;
 }
 
+/// Whether [first, first + count) lies in a box, and is all of it where order is not natural.
+bool is_range_of(const Box& box, int64_t first, int64_t count, const std::vector<int>& order) {
+  const int64_t all = box.elements();
+  if (first < 0 || count < 0 || first > all || count > all - first) return false;
+  return count == all || std::is_sorted(order.begin(), order.end());
+}
+
 Status check_box(const TensorTransfer& transfer) {
-  const auto cut = static_cast<size_t>(transfer.cut_axis);
-  if (transfer.cut_axis < 0 || cut >= transfer.axes.size()) return misfit(transfer, "cut_axis");
-  if (transfer.source_extent < 0 ||
-      !elements(transfer, std::max(transfer.axes[cut], transfer.source_extent))) {
+  if (transfer.axes.empty() || transfer.source_extent < 0 || !elements(transfer.axes) ||
+      !elements(transfer.spanned_axes())) {
     return misfit(transfer, "axes");
   }
-  const bool is_filled = transfer.axes[cut] > transfer.source_extent;
-  if (is_filled && cut != 0) return misfit(transfer, "only the first axis can be filled up");
-  const bool converts = transfer.source_dtype != transfer.target_dtype;
-  if (converts && !(is_float(transfer.source_dtype) && is_float(transfer.target_dtype))) {
+  const DType source = transfer.source_dtype();
+  const bool converts = source != transfer.target_dtype;
+  if (converts && !(is_float(source) && is_float(transfer.target_dtype))) {
     return misfit(transfer, "types that are not converted");
   }
   return Status();
 }
 
-Status check_sources(const TransferPlan& plan, const TensorTransfer& transfer) {
-  int64_t end = 0;
-  for (const TransferSource& source : transfer.sources) {
-    if (source.file < 0 || static_cast<size_t>(source.file) >= plan.sources.size()) {
-      return misfit(transfer, "source file");
-    }
-    const auto storages = plan.sources[static_cast<size_t>(source.file)]->storages();
-    if (source.view.storage < 0 || static_cast<size_t>(source.view.storage) >= storages.size()) {
-      return misfit(transfer, "source storage");
-    }
-    if (source.begin != end || source.end < source.begin) return misfit(transfer, "source stretch");
-    end = source.end;
-    const auto count = elements(transfer, source.end - source.begin);
-    if (!count || static_cast<int64_t>(*count) != source.view.numel()) {
-      return misfit(transfer, "source shape");
-    }
-    if (source.view.dtype != transfer.source_dtype) return misfit(transfer, "source type");
-    if (!is_order_of(source.memory_order, transfer.axes.size())) {
-      return misfit(transfer, "memory_order");
+/// Whether two boxes share an element.
+bool overlap(const Box& a, const Box& b) {
+  for (size_t i = 0; i < a.sizes.size(); ++i) {
+    if (a.offsets[i] >= b.offsets[i] + b.sizes[i] || b.offsets[i] >= a.offsets[i] + a.sizes[i]) {
+      return false;
     }
   }
-  return end == transfer.source_extent ? Status() : misfit(transfer, "source_extent");
+  return true;
 }
 
-Status check_target(const TransferPlan& plan, const TensorTransfer& transfer,
-                    const TransferTarget& target) {
-  if (target.file < 0 || static_cast<size_t>(target.file) >= plan.targets.size()) {
-    return misfit(transfer, "target file");
+/// Whether no two of them share an element. Of those that begin at the same places of the first
+/// axis few are compared with each other.
+bool are_disjoint(std::vector<Box> boxes) {
+  std::erase_if(boxes, [](const Box& box) { return box.elements() == 0; });
+  std::sort(boxes.begin(), boxes.end(),
+            [](const Box& a, const Box& b) { return a.offsets < b.offsets; });
+  for (size_t i = 0; i < boxes.size(); ++i) {
+    const int64_t end = boxes[i].offsets[0] + boxes[i].sizes[0];
+    for (size_t k = i + 1; k < boxes.size() && boxes[k].offsets[0] < end; ++k) {
+      if (overlap(boxes[i], boxes[k])) return false;
+    }
   }
-  const auto storages = plan.targets[static_cast<size_t>(target.file)].content.storages();
-  if (target.storage < 0 || static_cast<size_t>(target.storage) >= storages.size()) {
-    return misfit(transfer, "target storage");
+  return true;
+}
+
+Status check_sources(const TensorTransfer& transfer) {
+  std::vector<int64_t> axes = transfer.axes;
+  axes[0] = transfer.source_extent;
+  int64_t found = 0;
+  std::vector<Box> boxes;
+  for (const Piece& piece : transfer.sources) {
+    if (piece.source == nullptr || !is_inside(piece.box, axes)) {
+      return misfit(transfer, "source box");
+    }
+    if (!is_order_of(piece.memory_order, axes.size())) return misfit(transfer, "memory_order");
+    if (!is_range_of(piece.box, piece.first, piece.source->elements(), piece.memory_order)) {
+      return misfit(transfer, "source range");
+    }
+    if (piece.source->dtype() != transfer.source_dtype()) return misfit(transfer, "source type");
+    for (Box& box : boxes_of_range(piece.box, piece.first, piece.source->elements())) {
+      boxes.push_back(std::move(box));
+    }
+    found += piece.source->elements();
   }
-  const auto& storage = storages[static_cast<size_t>(target.storage)];
-  const int64_t rows = transfer.axes[static_cast<size_t>(transfer.cut_axis)];
-  if (target.begin < 0 || target.end < target.begin || target.end > rows) {
-    return misfit(transfer, "target stretch");
+  if (!are_disjoint(std::move(boxes))) return misfit(transfer, "sources that overlap");
+  return found == *elements(axes) ? Status() : misfit(transfer, "source_extent");
+}
+
+/// A part of a sink that a transfer writes.
+struct Written {
+  uint64_t begin = 0, end = 0;
+  const TensorTransfer* transfer = nullptr;
+};
+
+Status check_target(const TensorTransfer& transfer, const TransferTarget& target,
+                    std::span<const std::unique_ptr<TensorSink>> sinks,
+                    std::vector<std::vector<Written>>* written) {
+  const auto sink = static_cast<size_t>(target.sink);
+  if (target.sink < 0 || sink >= sinks.size()) return misfit(transfer, "sink");
+  if (!is_inside(target.box, transfer.axes)) return misfit(transfer, "target box");
+  if (target.range.has_value() &&
+      !is_range_of(target.box, target.range->first, target.range->count, {})) {
+    return misfit(transfer, "target range");
   }
-  const auto count = elements(transfer, target.end - target.begin);
-  const auto size = static_cast<uint64_t>(dtype_size(transfer.target_dtype));
-  if (!count || *count * size != storage.bytes || !storage.literal.empty()) {
-    return misfit(transfer, "target storage's bytes");
+  const auto bytes = static_cast<uint64_t>(target.elements() * dtype_size(transfer.target_dtype));
+  if (bytes > sinks[sink]->bytes() || target.offset > sinks[sink]->bytes() - bytes) {
+    return misfit(transfer, "the sink's bytes");
   }
+  (*written)[sink].push_back({target.offset, target.offset + bytes, &transfer});
   return Status();
+}
+
+Status check_coverage(uint64_t bytes, int sink, std::vector<Written> parts) {
+  std::sort(parts.begin(), parts.end(), [](const Written& a, const Written& b) {
+    return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
+  });
+  uint64_t end = 0;
+  for (const Written& part : parts) {
+    if (part.begin < end) return misfit(*part.transfer, "bytes of a sink that are written twice");
+    if (part.begin > end) return misfit(*part.transfer, "bytes of a sink before it are missing");
+    end = part.end;
+  }
+  if (end == bytes) return Status();
+  return make_error(StatusCode::kInternal, "plan: sink {}: expected {} bytes, found {}", sink,
+                    bytes, end);
 }
 
 }  // namespace
 
-Status check_plan(const TransferPlan& plan) {
-  std::set<std::pair<int, int>> written;
-  for (const TensorTransfer& transfer : plan.transfers) {
+Status check_transfers(std::span<const TensorTransfer> transfers,
+                       std::span<const std::unique_ptr<TensorSink>> sinks) {
+  std::vector<std::vector<Written>> written(sinks.size());
+  for (const TensorTransfer& transfer : transfers) {
     MEG_RETURN_IF_ERROR(check_box(transfer));
-    MEG_RETURN_IF_ERROR(check_sources(plan, transfer));
+    MEG_RETURN_IF_ERROR(check_sources(transfer));
     for (const TransferTarget& target : transfer.targets) {
-      MEG_RETURN_IF_ERROR(check_target(plan, transfer, target));
-      if (!written.emplace(target.file, target.storage).second) {
-        return misfit(transfer, "a target storage that is written twice");
-      }
+      MEG_RETURN_IF_ERROR(check_target(transfer, target, sinks, &written));
     }
+  }
+  for (size_t i = 0; i < sinks.size(); ++i) {
+    MEG_RETURN_IF_ERROR(
+        check_coverage(sinks[i]->bytes(), static_cast<int>(i), std::move(written[i])));
   }
   return Status();
 }

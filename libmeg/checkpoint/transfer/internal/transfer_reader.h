@@ -2,44 +2,45 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
-#include "libmeg/checkpoint/container/torch_file/tensor_view.h"
-#include "libmeg/checkpoint/container/torch_file/torch_file.h"
+#include "libmeg/checkpoint/state/piece.h"
 
 namespace meg::checkpoint {
 
-/// Reads one source tensor of a transfer, its elements in the order of the transfer's axes. Several
-/// threads may read at once.
+/// Reads a box of a piece, its elements in the order of the axes. Several threads may read at once.
 class TransferReader {
  public:
-  /// file: outlives this. axes: of this source, the cut axis as long as its stretch.
-  /// memory_order: as TransferSource has it.
-  TransferReader(const TorchFile& file, const TensorView& view, const std::vector<int64_t>& axes,
+  /// All of a source's elements.
+  explicit TransferReader(std::shared_ptr<const TensorSource> source)
+      : source_(std::move(source)) {}
+
+  /// A box that lies as a whole in the source, whose axes stand in memory_order there (Piece).
+  TransferReader(std::shared_ptr<const TensorSource> source, const Box& box,
                  const std::vector<int>& memory_order);
 
-  /// The bytes of a whole storage as they stand in the file, as elements of one byte.
-  static TransferReader of_storage(const TorchFile& file, int storage);
+  const TensorSource& source() const { return *source_; }
 
-  const TorchFile& file() const { return *file_; }
-
-  /// Reads elements [first, first + into.size() / element size). scratch: for tensors whose axes
+  /// Reads elements [first, first + into.size() / element size). scratch: for boxes whose axes
   /// stand in another order; any size, the larger the fewer reads.
   Status read(int64_t first, std::span<std::byte> into, std::span<std::byte> scratch) const;
 
   /// Whether the file holds no data for these elements, which are zero then.
-  bool is_hole(int64_t first, int64_t count) const;
+  bool is_hole(int64_t first, int64_t count) const {
+    return !is_reordered() && source_->is_hole(first, count);
+  }
 
-  /// Whether elements follow each other in the file as they do in the transfer.
-  bool is_direct() const { return way_ == Way::kDirect && runs_.axes.empty(); }
+  /// Whether elements follow each other in another order than in the source.
+  bool is_reordered() const { return !runs_.axes.empty(); }
 
-  /// Where the first element lies in the file.
-  uint64_t file_offset() const { return file_offset_; }
+  /// Where the elements stand in a file in the order of the axes; nullopt where they do not.
+  std::optional<FileExtent> file_extent() const {
+    return is_reordered() ? std::nullopt : source_->file_extent();
+  }
 
  private:
-  enum class Way : uint8_t { kDirect, kSwapped, kStrided };
-
   /// Where axes stand in another order in memory: runs of elements that are together in both
   /// orders, and for each axis outside of them its size and its stride in memory.
   struct Runs {
@@ -54,20 +55,12 @@ class TransferReader {
     int64_t memory_offset(int64_t run) const;
   };
 
-  TransferReader() = default;
-
   static Runs find_runs(const std::vector<int64_t>& axes, const std::vector<int>& memory_order);
 
-  Status read_in_memory_order(int64_t first, std::span<std::byte> into) const;
   Status read_reordered(int64_t first, std::span<std::byte> into,
                         std::span<std::byte> scratch) const;
 
-  const TorchFile* file_ = nullptr;
-  TensorView view_;
-  int64_t element_size_ = 1;
-  uint64_t file_offset_ = 0;
-  Way way_ = Way::kDirect;
-  bool may_have_holes_ = false;
+  std::shared_ptr<const TensorSource> source_;
   Runs runs_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "libmeg/checkpoint/transfer/internal/transfer_plan_check.h"
@@ -10,227 +11,343 @@ namespace meg::checkpoint {
 namespace {
 
 using Work = TransferWork;
-using Works = std::vector<std::unique_ptr<Work>>;
 
-/// How many transfers read each storage: (file, storage) -> count and the first of them.
-struct StorageUse {
-  int count = 0;
-  bool is_checked = false;
-  const std::string* name = nullptr;
+/// Orders recorded bytes by where they are.
+struct ExtentOrder {
+  bool operator()(const FileExtent& a, const FileExtent& b) const {
+    return std::tie(a.file, a.offset, a.bytes) < std::tie(b.file, b.offset, b.bytes);
+  }
 };
 
-using StorageUses = std::map<std::pair<int, int>, StorageUse>;
+/// How transfers read bytes with a recorded CRC-32.
+struct ExtentUse {
+  RecordedCrc recorded;
+  std::string name;                           ///< Of the first transfer that does.
+  std::shared_ptr<const TensorSource> owner;  ///< A source in them.
+  /// [begin, end) of what is read in the file's order.
+  std::vector<std::pair<uint64_t, uint64_t>> parts;
+  bool has_others = false;  ///< Something else is read in another order.
 
-StorageUses count_uses(const TransferPlan& plan) {
-  StorageUses uses;
-  for (const TensorTransfer& transfer : plan.transfers) {
-    for (const TransferSource& source : transfer.sources) {
-      StorageUse& use = uses[{source.file, source.view.storage}];
-      if (use.count++ == 0) use.name = &transfer.name;
-    }
+  /// Whether the parts are all of the bytes, each once.
+  bool is_tiled();
+};
+
+bool ExtentUse::is_tiled() {
+  std::sort(parts.begin(), parts.end());
+  uint64_t end = recorded.extent.offset;
+  for (const auto& [part_begin, part_end] : parts) {
+    if (part_begin != end) return false;
+    end = part_end;
   }
-  return uses;
+  return end == recorded.extent.offset + recorded.extent.bytes;
 }
 
-/// Cuts the cut axis where the set of sources or targets changes.
-std::vector<Work::Segment> cut_segments(const Work& work, PaddingFill fill) {
-  std::vector<int64_t> cuts{0, work.extent, std::min(work.source_extent, work.extent)};
-  for (const auto& source : work.sources) cuts.insert(cuts.end(), {source.begin, source.end});
-  for (const auto& target : work.targets) cuts.insert(cuts.end(), {target.begin, target.end});
-  std::sort(cuts.begin(), cuts.end());
-  cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
-
-  std::vector<Work::Segment> segments;
-  size_t source = 0;
-  for (size_t i = 0; i + 1 < cuts.size(); ++i) {
-    Work::Segment segment{cuts[i], cuts[i + 1], Work::Segment::kZeros, {}};
-    while (source < work.sources.size() && work.sources[source].end <= segment.begin) ++source;
-    if (source < work.sources.size()) {
-      segment.source = static_cast<int>(source);
-    } else if (fill == PaddingFill::kRepeatLastRow && work.source_extent > 0) {
-      segment.source = Work::Segment::kLastRow;
+/// Makes every axis that no box cuts one with the axis outside of it.
+void merge_uncut_axes(Work* work) {
+  std::vector<Box*> boxes;
+  for (Work::Source& source : work->sources) boxes.push_back(&source.box);
+  for (Work::Target& target : work->targets) boxes.push_back(&target.box);
+  for (size_t i = work->axes.size(); i-- > 1;) {
+    const int64_t size = work->axes[i];
+    const bool is_uncut = work->axes[i - 1] == 1 ||
+                          std::all_of(boxes.begin(), boxes.end(),
+                                      [&](const Box* box) { return box->sizes[i] == size; });
+    if (!is_uncut) continue;
+    const auto merge = [&](std::vector<int64_t>* sizes) {
+      (*sizes)[i - 1] *= (*sizes)[i];
+      sizes->erase(sizes->begin() + static_cast<ptrdiff_t>(i));
+    };
+    for (Box* box : boxes) {
+      box->offsets[i - 1] = box->offsets[i - 1] * size + box->offsets[i];
+      box->offsets.erase(box->offsets.begin() + static_cast<ptrdiff_t>(i));
+      merge(&box->sizes);
     }
-    for (size_t t = 0; t < work.targets.size(); ++t) {
-      const auto& target = work.targets[t];
-      if (target.begin <= segment.begin && segment.end <= target.end) {
-        segment.targets.push_back(static_cast<int>(t));
-      }
-    }
-    segments.push_back(std::move(segment));
+    merge(&work->axes);
   }
-  return segments;
 }
 
-/// Whether the whole storage passes when this source is read once from its first element to its
-/// last.
-bool covers_storage(const TransferReader& reader, const TensorView& view) {
-  const TorchStorage& storage = reader.file().storages()[static_cast<size_t>(view.storage)];
-  return storage.crc.has_value() && reader.is_direct() && view.offset == 0 &&
-         static_cast<uint64_t>(view.bytes()) == storage.bytes;
+bool is_same_part(const Piece& source, const TransferTarget& target) {
+  const int64_t first = target.range.has_value() ? target.range->first : 0;
+  return source.box == target.box && source.first == first &&
+         source.source->elements() == target.elements();
 }
 
-/// Whether every target takes just what one source has: then the shards are copied as they are,
-/// whichever axis cuts them.
-bool keeps_shards(const TensorTransfer& transfer) {
+/// Whether every target takes just what one source has: then pieces are copied as they are,
+/// whichever axes cut them.
+bool keeps_pieces(const TensorTransfer& transfer) {
   return std::all_of(
       transfer.targets.begin(), transfer.targets.end(), [&](const TransferTarget& target) {
         return std::any_of(transfer.sources.begin(), transfer.sources.end(),
-                           [&](const TransferSource& source) {
-                             return source.begin == target.begin && source.end == target.end;
-                           });
+                           [&](const Piece& source) { return is_same_part(source, target); });
       });
 }
 
 class Preparation {
  public:
-  Preparation(const TransferPlan& plan, const std::vector<TorchFileWriter>& writers,
+  Preparation(std::span<const TensorTransfer> transfers,
+              std::span<const std::unique_ptr<TensorSink>> sinks, int64_t chunk_bytes,
               bool check_crcs)
-      : plan_(plan), writers_(writers), check_crcs_(check_crcs), uses_(count_uses(plan)) {}
+      : transfers_(transfers), chunk_bytes_(chunk_bytes) {
+    for (const auto& sink : sinks) {
+      sinks_.push_back(sink.get());
+      if (sink->wants_crc() && sink->bytes() == 0) sink->set_crc(0);
+      made_.filled.push_back(sink->wants_crc() ? std::make_unique<Work::Filled>(sink.get())
+                                               : nullptr);
+    }
+    if (check_crcs) find_uses();
+  }
 
-  Result<Works> run() {
-    for (const TensorTransfer& transfer : plan_.transfers) add_transfer(transfer);
-    if (check_crcs_) add_checks();
-    return std::move(works_);
+  PreparedTransfers run() {
+    for (const TensorTransfer& transfer : transfers_) add_transfer(transfer);
+    for (const auto& [extent, use] : uses_) {
+      if (!recorded_.contains(extent)) add_check(use);
+    }
+    return std::move(made_);
   }
 
  private:
+  void find_uses();
   void add_transfer(const TensorTransfer& transfer);
-  void add_checks();
-  void add_whole_shards(const TensorTransfer& transfer, int64_t elements_per_row);
-  Work::Source make_source(const TensorTransfer& transfer, const TransferSource& source);
-  std::unique_ptr<Work> make_work(const TensorTransfer& transfer);
-  Work::Target make_target(const TransferTarget& target);
+  void add_pieces(const TensorTransfer& transfer);
+  void add_check(const ExtentUse& use);
+  std::unique_ptr<Work> make_work(const TensorTransfer& transfer) const;
+  void add_source(const Piece& piece, const Box& box, int64_t first, int64_t count, Work* work);
+  void add_target(const TransferTarget& target, Box box, uint64_t offset, Work* work);
+  void finish(const std::vector<int64_t>& axes, std::unique_ptr<Work> work);
 
-  const TransferPlan& plan_;
-  const std::vector<TorchFileWriter>& writers_;
-  bool check_crcs_;
-  StorageUses uses_;
-  Works works_;
+  std::span<const TensorTransfer> transfers_;
+  int64_t chunk_bytes_;
+  std::vector<TensorSink*> sinks_;
+  std::map<FileExtent, ExtentUse, ExtentOrder> uses_;
+  std::map<FileExtent, Work::Recorded*, ExtentOrder> recorded_;  // checked in passing
+  PreparedTransfers made_;
 };
 
-Work::Source Preparation::make_source(const TensorTransfer& transfer,
-                                      const TransferSource& source) {
-  std::vector<int64_t> axes = transfer.axes;
-  axes[static_cast<size_t>(transfer.cut_axis)] = source.end - source.begin;
-  const TorchFile& file = *plan_.sources[static_cast<size_t>(source.file)];
-  Work::Source made{TransferReader(file, source.view, axes, source.memory_order),
-                    source.begin,
-                    source.end,
-                    source.view.storage,
-                    false,
-                    {}};
-  StorageUse& use = uses_[{source.file, source.view.storage}];
-  made.checks_crc = check_crcs_ && use.count == 1 && covers_storage(made.reader, source.view);
-  use.is_checked = use.is_checked || made.checks_crc;
-  return made;
+/// Which recorded bytes are read, and which of them wholly and once, in the file's order.
+void Preparation::find_uses() {
+  for (const TensorTransfer& transfer : transfers_) {
+    for (const Piece& piece : transfer.sources) {
+      std::optional<RecordedCrc> recorded = piece.source->recorded_crc();
+      if (!recorded.has_value() || piece.source->elements() == 0) continue;
+      const FileExtent where = recorded->extent;
+      ExtentUse& use = uses_[where];
+      if (use.owner == nullptr)
+        use = {*std::move(recorded), transfer.name, piece.source, {}, false};
+      const TransferReader reader(piece.source, piece.box, piece.memory_order);
+      const std::optional<FileExtent> extent = reader.file_extent();
+      if (extent.has_value()) {
+        use.parts.emplace_back(extent->offset, extent->offset + extent->bytes);
+      } else {
+        use.has_others = true;
+      }
+    }
+  }
+  for (auto& [where, use] : uses_) {
+    if (use.has_others || !use.is_tiled()) continue;
+    made_.recorded.push_back(std::make_unique<Work::Recorded>(use.recorded, use.name));
+    recorded_.emplace(where, made_.recorded.back().get());
+  }
 }
 
-Work::Target Preparation::make_target(const TransferTarget& target) {
-  return {&writers_[static_cast<size_t>(target.file)],
-          target.file,
-          target.storage,
-          target.begin,
-          target.end,
-          {}};
-}
-
-std::unique_ptr<Work> Preparation::make_work(const TensorTransfer& transfer) {
+std::unique_ptr<Work> Preparation::make_work(const TensorTransfer& transfer) const {
   auto work = std::make_unique<Work>();
   work->name = transfer.name;
-  work->source_dtype = transfer.source_dtype;
+  work->source_dtype = transfer.source_dtype();
   work->target_dtype = transfer.target_dtype;
+  work->fill = transfer.fill;
   return work;
 }
 
-void Preparation::add_transfer(const TensorTransfer& transfer) {
-  auto work = make_work(transfer);
-  for (size_t i = 0; i < transfer.axes.size(); ++i) {
-    if (i < static_cast<size_t>(transfer.cut_axis)) work->outer *= transfer.axes[i];
-    if (i > static_cast<size_t>(transfer.cut_axis)) work->inner *= transfer.axes[i];
+/// box: elements [first, first + count) of what the piece's source has.
+void Preparation::add_source(const Piece& piece, const Box& box, int64_t first, int64_t count,
+                             Work* work) {
+  Work::Source made{TransferReader(part_of(piece.source, first, count), box, piece.memory_order),
+                    box};
+  const std::optional<FileExtent> extent = made.reader.file_extent();
+  const std::optional<RecordedCrc> recorded = piece.source->recorded_crc();
+  if (extent.has_value() && recorded.has_value()) {
+    const auto found = recorded_.find(recorded->extent);
+    if (found != recorded_.end()) {
+      made.recorded = found->second;
+      made.recorded_offset = extent->offset - recorded->extent.offset;
+    }
   }
-  if (work->outer > 1 && keeps_shards(transfer)) {
-    add_whole_shards(transfer, work->outer * work->inner);
+  work->sources.push_back(std::move(made));
+}
+
+void Preparation::add_target(const TransferTarget& target, Box box, uint64_t offset, Work* work) {
+  const auto sink = static_cast<size_t>(target.sink);
+  work->targets.push_back({sinks_[sink], made_.filled[sink].get(), std::move(box), offset});
+}
+
+void Preparation::add_transfer(const TensorTransfer& transfer) {
+  if (keeps_pieces(transfer)) {
+    add_pieces(transfer);
     return;
   }
-  work->source_extent = transfer.source_extent;
-  work->extent =
-      std::max(transfer.axes[static_cast<size_t>(transfer.cut_axis)], transfer.source_extent);
-  for (const TransferSource& source : transfer.sources) {
-    work->sources.push_back(make_source(transfer, source));
+  auto work = make_work(transfer);
+  for (const Piece& piece : transfer.sources) {
+    int64_t first = 0;
+    for (const Box& box : boxes_of_range(piece.box, piece.first, piece.source->elements())) {
+      add_source(piece, box, first, box.elements(), work.get());
+      first += box.elements();
+    }
   }
   for (const TransferTarget& target : transfer.targets) {
-    work->targets.push_back(make_target(target));
-  }
-  work->segments = cut_segments(*work, transfer.fill);
-  works_.push_back(std::move(work));
-}
-
-void Preparation::add_whole_shards(const TensorTransfer& transfer, int64_t elements_per_row) {
-  for (const TransferSource& source : transfer.sources) {
-    auto work = make_work(transfer);
-    work->extent = work->source_extent = (source.end - source.begin) * elements_per_row;
-    work->sources.push_back(make_source(transfer, source));
-    work->sources[0].begin = 0;
-    work->sources[0].end = work->extent;
-    for (const TransferTarget& target : transfer.targets) {
-      if (target.begin != source.begin) continue;
-      work->targets.push_back(make_target(target));
-      work->targets.back().begin = 0;
-      work->targets.back().end = work->extent;
+    const int64_t first = target.range.has_value() ? target.range->first : 0;
+    uint64_t offset = target.offset;
+    for (Box& box : boxes_of_range(target.box, first, target.elements())) {
+      const auto bytes = static_cast<uint64_t>(box.elements() * work->target_size());
+      add_target(target, std::move(box), offset, work.get());
+      offset += bytes;
     }
-    work->segments = cut_segments(*work, transfer.fill);
-    works_.push_back(std::move(work));
+  }
+  work->axes = transfer.spanned_axes();
+  work->last_row = work->row_elements(0);
+  work->fill_begin = work->last_row * transfer.source_extent;
+  finish(transfer.spanned_axes(), std::move(work));
+}
+
+void Preparation::add_pieces(const TensorTransfer& transfer) {
+  for (const Piece& piece : transfer.sources) {
+    const int64_t count = piece.source->elements();
+    if (count == 0) continue;
+    auto work = make_work(transfer);
+    work->axes = {count};
+    work->fill_begin = count;
+    add_source(piece, piece.box, 0, count, work.get());
+    work->sources[0].box = Box::whole({count});
+    for (const TransferTarget& target : transfer.targets) {
+      if (!is_same_part(piece, target)) continue;
+      add_target(target, Box::whole({count}), target.offset, work.get());
+    }
+    finish(piece.box.sizes, std::move(work));
   }
 }
 
-void Preparation::add_checks() {
-  for (const auto& [where, use] : uses_) {
-    const TorchFile& file = *plan_.sources[static_cast<size_t>(where.first)];
-    const TorchStorage& storage = file.storages()[static_cast<size_t>(where.second)];
-    if (use.is_checked || !storage.crc) continue;
-    auto work = std::make_unique<Work>();
-    work->name = *use.name;
-    work->extent = work->source_extent = static_cast<int64_t>(storage.bytes);
-    work->sources.push_back(
-        {TransferReader::of_storage(file, where.second), 0, work->extent, where.second, true, {}});
-    work->segments = cut_segments(*work, PaddingFill::kZero);
-    works_.push_back(std::move(work));
+void Preparation::add_check(const ExtentUse& use) {
+  const FileExtent& extent = use.recorded.extent;
+  const auto bytes = static_cast<int64_t>(extent.bytes);
+  made_.recorded.push_back(std::make_unique<Work::Recorded>(use.recorded, use.name));
+  auto work = std::make_unique<Work>();
+  work->name = use.name;
+  work->axes = {bytes};
+  work->fill_begin = bytes;
+  const std::shared_ptr<const io::PooledFile> file(use.owner, extent.file);
+  work->sources.push_back({TransferReader(file_source(file, extent.offset, DType::kUint8, bytes)),
+                           Box::whole({bytes}), made_.recorded.back().get(), 0});
+  finish({bytes}, std::move(work));
+}
+
+/// Chooses how much is copied at once. axes: of the transfer, as it was.
+void Preparation::finish(const std::vector<int64_t>& axes, std::unique_ptr<Work> work) {
+  merge_uncut_axes(work.get());
+  const int64_t size = std::max(work->source_size(), work->target_size());
+  const int64_t most = std::max<int64_t>(chunk_bytes_ / size, 1);
+  const size_t last = work->axes.size() - 1;
+  while (work->slab_axis < last && work->row_elements(work->slab_axis) > most) ++work->slab_axis;
+  const int64_t row = std::max<int64_t>(work->row_elements(work->slab_axis), 1);
+  work->slab_rows = most / row;
+  const bool is_reordered = std::any_of(work->sources.begin(), work->sources.end(),
+                                        [](const auto& one) { return one.reader.is_reordered(); });
+  if (is_reordered && work->slab_axis == last) {
+    // Sources that are read block by block are so in whole rows of the axis that they are cut on.
+    int64_t inner = 1;
+    for (size_t i = axes.size(); i-- > 1 && inner * axes[i] <= most;) inner *= axes[i];
+    work->slab_rows = most / inner * inner;
   }
+  made_.works.push_back(std::move(work));
 }
 
 }  // namespace
 
-void TransferWork::add(const Parts& parts) {
-  const std::lock_guard lock(mutex);
-  for (size_t i = 0; i < sources.size(); ++i) sources[i].crc.add(parts.sources[i]);
-  for (size_t i = 0; i < targets.size(); ++i) targets[i].crc.add(parts.targets[i]);
+std::optional<uint32_t> TransferCrc::add(const CrcParts& parts) {
+  const std::lock_guard lock(mutex_);
+  parts_.add(parts);
+  return parts_.bytes() == bytes_ ? parts_.whole(bytes_) : std::nullopt;
 }
 
-Status TransferWork::finish(std::vector<uint32_t>* crcs) {
-  for (Source& source : sources) {
-    if (!source.checks_crc) continue;
-    const TorchFile& file = source.reader.file();
-    const TorchStorage& storage = file.storages()[static_cast<size_t>(source.storage)];
-    const auto found = source.crc.whole(storage.bytes);
-    if (!found) return make_error(StatusCode::kInternal, "{}: not read wholly", name);
-    if (*found == *storage.crc) continue;
-    return make_error(StatusCode::kCorruption,
-                      "{}: storage {} ({}): CRC-32: expected {:08x}, found {:08x}", file.path(),
-                      storage.key, name, *storage.crc, *found);
+Work::Recorded::Recorded(RecordedCrc crc, std::string tensor)
+    : recorded(std::move(crc)), name(std::move(tensor)), found(recorded.extent.bytes) {}
+
+Status Work::Recorded::add(const CrcParts& parts) {
+  const std::optional<uint32_t> crc = found.add(parts);
+  if (!crc.has_value() || *crc == recorded.crc) return Status();
+  return make_error(StatusCode::kCorruption, "{}: {} ({}): CRC-32: expected {:08x}, found {:08x}",
+                    recorded.extent.file->path(), recorded.name, name, recorded.crc, *crc);
+}
+
+void Work::Filled::add(const CrcParts& parts) {
+  const std::optional<uint32_t> whole = crc.add(parts);
+  if (whole.has_value()) sink->set_crc(*whole);
+}
+
+int64_t Work::row_elements(size_t axis) const {
+  int64_t product = 1;
+  for (size_t i = axis + 1; i < axes.size(); ++i) product *= axes[i];
+  return product;
+}
+
+std::optional<SlabRun> run_in(const Box& box, const Slab& slab) {
+  int64_t first = 0;
+  for (size_t i = 0; i < slab.axis(); ++i) {
+    const int64_t place = slab.outer[i] - box.offsets[i];
+    if (place < 0 || place >= box.sizes[i]) return std::nullopt;
+    first = first * box.sizes[i] + place;
   }
-  for (Target& target : targets) {
-    const auto bytes = outer * (target.end - target.begin) * inner * target_size();
-    const auto crc = target.crc.whole(static_cast<uint64_t>(bytes));
-    if (!crc) return make_error(StatusCode::kInternal, "{}: not written wholly", name);
-    crcs->push_back(*crc);
+  const int64_t begin = slab.begin - box.offsets[slab.axis()];
+  if (begin < 0 || begin >= box.sizes[slab.axis()]) return std::nullopt;
+  int64_t row = 1;
+  for (size_t i = slab.axis() + 1; i < box.sizes.size(); ++i) row *= box.sizes[i];
+  if (row == 0) return std::nullopt;
+  return SlabRun{(first * box.sizes[slab.axis()] + begin) * row, (slab.end - slab.begin) * row};
+}
+
+Slab Work::slab_at(int64_t position, int64_t max_rows) const {
+  Slab slab;
+  slab.outer.resize(slab_axis);
+  const int64_t row = row_elements(slab_axis);
+  int64_t place = position / row;
+  slab.begin = place % axes[slab_axis];
+  for (size_t i = slab_axis; i-- > 0;) {
+    place /= axes[i + 1];
+    slab.outer[i] = place % axes[i];
+  }
+  slab.end = std::min(axes[slab_axis], slab.begin + max_rows);
+  const auto cut_at = [&](int64_t row_at) {
+    if (row_at > slab.begin) slab.end = std::min(slab.end, row_at);
+  };
+  const auto cut = [&](const Box& box) {
+    for (size_t i = 0; i < slab_axis; ++i) {
+      const int64_t in_box = slab.outer[i] - box.offsets[i];
+      if (in_box < 0 || in_box >= box.sizes[i]) return;
+    }
+    cut_at(box.offsets[slab_axis]);
+    cut_at(box.offsets[slab_axis] + box.sizes[slab_axis]);
+  };
+  for (const Source& source : sources) cut(source.box);
+  for (const Target& target : targets) cut(target.box);
+  if (slab_axis == 0) cut_at(fill_begin / row);
+  return slab;
+}
+
+Status Work::add(const Parts& parts) {
+  for (size_t i = 0; i < targets.size(); ++i) {
+    if (parts.targets[i].bytes() > 0) targets[i].filled->add(parts.targets[i]);
+  }
+  for (size_t i = 0; i < sources.size(); ++i) {
+    if (parts.sources[i].bytes() > 0) {
+      MEG_RETURN_IF_ERROR(sources[i].recorded->add(parts.sources[i]));
+    }
   }
   return Status();
 }
 
-Result<Works> prepare_transfers(const TransferPlan& plan,
-                                const std::vector<TorchFileWriter>& writers, bool check_crcs) {
-  MEG_RETURN_IF_ERROR(check_plan(plan));
-  return Preparation(plan, writers, check_crcs).run();
+Result<PreparedTransfers> prepare_transfers(std::span<const TensorTransfer> transfers,
+                                            std::span<const std::unique_ptr<TensorSink>> sinks,
+                                            int64_t chunk_bytes, bool check_crcs) {
+  MEG_RETURN_IF_ERROR(check_transfers(transfers, sinks));
+  return Preparation(transfers, sinks, chunk_bytes, check_crcs).run();
 }
 
 }  // namespace meg::checkpoint

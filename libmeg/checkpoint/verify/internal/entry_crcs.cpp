@@ -17,7 +17,7 @@ constexpr uint64_t kLargestEntry = uint64_t{1} << 30;
 
 std::vector<CheckpointProblem> check_entry_crcs(const TorchFile& file) {
   if (!file.has_crcs()) return {};
-  const Result<PooledFile::Pin> descriptor = file.descriptor();
+  const Result<io::PooledFile::Pin> descriptor = file.file().pin();
   if (!descriptor.has_value()) {
     return {problem_of(CheckpointCheck::kFile, file.path(), descriptor.error())};
   }

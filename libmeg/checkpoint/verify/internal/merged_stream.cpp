@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
+#include <utility>
 
-#include "libmeg/checkpoint/container/zip/internal/claimed_crc.h"
+#include "libmeg/checkpoint/transfer/merged_reader.h"
 #include "libmeg/io/crc32.h"
 
 namespace meg::checkpoint {
@@ -12,47 +14,49 @@ namespace {
 /// Bytes that are read of a shard at once where its runs are shorter.
 constexpr int64_t kBufferBytes = int64_t{1} << 17;
 
-bool is_in_order(const model::ShardAxes& axes) {
-  for (size_t i = 0; i < axes.memory_order.size(); ++i) {
-    if (axes.memory_order[i] != static_cast<int>(i)) return false;
+/// Whether pieces are equal stretches of one axis, whose elements stand in the order of the axes.
+bool is_cut_evenly(const LogicalParameter& parameter, const LogicalTensor& tensor) {
+  const model::ShardAxes& axes = parameter.axes;
+  Box expected = Box::whole(axes.sizes);
+  for (size_t i = 0; i < tensor.pieces.size(); ++i) {
+    const Piece& piece = tensor.pieces[i];
+    if (axes.partition_axis >= 0) {
+      const auto cut = static_cast<size_t>(axes.partition_axis);
+      expected.sizes[cut] = axes.sizes[cut] / static_cast<int64_t>(tensor.pieces.size());
+      expected.offsets[cut] = static_cast<int64_t>(i) * expected.sizes[cut];
+    }
+    if (piece.box != expected || piece.source->elements() != expected.elements() ||
+        !std::is_sorted(piece.memory_order.begin(), piece.memory_order.end())) {
+      return false;
+    }
   }
   return true;
 }
 
 }  // namespace
 
-MergedStream::MergedStream(const MegatronCheckpoint& checkpoint, const LogicalParameter& parameter,
-                           const LogicalTensor& tensor)
-    : checkpoint_(checkpoint),
-      parameter_(parameter),
-      tensor_(tensor),
-      element_(dtype_size(tensor.dtype)) {
+MergedStream::MergedStream(const LogicalParameter& parameter, const LogicalTensor& tensor)
+    : parameter_(parameter), tensor_(tensor), element_(dtype_size(tensor.dtype)) {
   const model::ShardAxes& axes = parameter.axes;
-  if (!is_in_order(axes)) return;
-  const bool is_cut = axes.partition_axis >= 0;
-  const size_t shards = is_cut ? tensor.shards.size() : 1;
-  for (size_t i = 0; i < shards; ++i) {
-    const SourceTensor& shard = tensor.shards[i];
+  if (!is_cut_evenly(parameter, tensor)) return;
+  for (const Piece& piece : tensor.pieces) {
     Cursor cursor;
-    cursor.file = checkpoint.files()[static_cast<size_t>(shard.file)].file.get();
-    cursor.view = &shard.view;
-    cursor.bytes = shard.view.bytes();
+    cursor.source = piece.source.get();
+    cursor.bytes = piece.source->bytes();
     cursors_.push_back(std::move(cursor));
   }
-  if (!is_cut) {
-    run_ = std::max<int64_t>(cursors_[0].bytes, 1);
-    return;
-  }
+  const auto pieces = static_cast<int64_t>(tensor.pieces.size());
   run_ = element_;
-  for (size_t i = static_cast<size_t>(axes.partition_axis); i < axes.sizes.size(); ++i) {
+  for (size_t i = static_cast<size_t>(std::max(axes.partition_axis, 0)); i < axes.sizes.size();
+       ++i) {
     run_ *= axes.sizes[i];
   }
-  run_ = std::max<int64_t>(run_ / static_cast<int64_t>(shards), 1);
+  run_ = std::max<int64_t>(run_ / pieces, 1);
 }
 
 Status MergedStream::read(std::span<std::byte> into) {
   if (run_ == 0) {
-    const Status status = read_merged(checkpoint_, parameter_, tensor_, position_ / element_, into);
+    const Status status = read_merged(parameter_, tensor_, position_ / element_, into);
     position_ += static_cast<int64_t>(into.size());
     return status;
   }
@@ -68,7 +72,7 @@ Status MergedStream::read(std::span<std::byte> into) {
 }
 
 Status MergedStream::Cursor::fetch(std::span<std::byte> into) {
-  MEG_RETURN_IF_ERROR(file->read_elements(*view, next / dtype_size(view->dtype), into));
+  MEG_RETURN_IF_ERROR(source->read(next / dtype_size(source->dtype()), into));
   crc = io::crc32(into, crc);
   next += static_cast<int64_t>(into.size());
   return Status();
@@ -98,8 +102,10 @@ Result<std::vector<StorageSum>> MergedStream::finish() {
       const int64_t size = std::min(kBufferBytes, cursor.bytes - cursor.next);
       MEG_RETURN_IF_ERROR(cursor.fetch(std::span(cursor.buffer).first(static_cast<size_t>(size))));
     }
-    if (claimed_crc(*cursor.file, *cursor.view).has_value()) {
-      sums.push_back({cursor.file, cursor.view->storage, cursor.crc});
+    std::optional<RecordedCrc> recorded = cursor.source->recorded_crc();
+    const std::optional<FileExtent> extent = cursor.source->file_extent();
+    if (recorded.has_value() && extent.has_value() && recorded->extent == *extent) {
+      sums.push_back({*std::move(recorded), cursor.crc});
     }
   }
   return sums;

@@ -6,14 +6,14 @@
 #include <span>
 #include <vector>
 
-#include "libmeg/checkpoint/dialects/mp_rank/megatron_checkpoint.h"
+#include "libmeg/base/result.h"
+#include "libmeg/checkpoint/state/logical_parameter.h"
 
 namespace meg::checkpoint {
 
-/// The CRC-32 of a storage all of whose bytes were read.
+/// Bytes with a recorded CRC-32 that were all read, and what was found.
 struct StorageSum {
-  const TorchFile* file = nullptr;
-  int storage = 0;
+  RecordedCrc recorded;
   uint32_t crc = 0;
 };
 
@@ -22,8 +22,7 @@ struct StorageSum {
 class MergedStream {
  public:
   /// All must outlive the stream.
-  MergedStream(const MegatronCheckpoint& checkpoint, const LogicalParameter& parameter,
-               const LogicalTensor& tensor);
+  MergedStream(const LogicalParameter& parameter, const LogicalTensor& tensor);
 
   /// The next elements; at most as many as are left.
   Status read(std::span<std::byte> into);
@@ -36,8 +35,7 @@ class MergedStream {
  private:
   /// One shard, read in its own order.
   struct Cursor {
-    const TorchFile* file = nullptr;
-    const TensorView* view = nullptr;
+    const TensorSource* source = nullptr;
     int64_t bytes = 0;  ///< Of the shard.
     int64_t next = 0;   ///< First byte of the shard that is not in the buffer yet.
     std::vector<std::byte> buffer;
@@ -48,7 +46,6 @@ class MergedStream {
     Status read(std::span<std::byte> into);
   };
 
-  const MegatronCheckpoint& checkpoint_;
   const LogicalParameter& parameter_;
   const LogicalTensor& tensor_;
   int64_t element_;

@@ -6,6 +6,8 @@
 #include <array>
 #include <unordered_map>
 
+#include "libmeg/checkpoint/container/torch_file/torch_source.h"
+#include "libmeg/checkpoint/container/torch_file/torch_value.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_args.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/rank_files.h"
 
@@ -235,9 +237,10 @@ Status CheckpointReader::check_volume() const {
   for (const RankFile& rank : state_->files) files += rank.file->size();
   for (const LogicalParameter& parameter : state_->parameters) {
     for (const LogicalTensor& tensor : parameter.tensors) {
-      for (const SourceTensor& shard : tensor.shards) {
-        tensors += static_cast<uint64_t>(shard.view.bytes());
-      }
+      for (const Piece& piece : tensor.pieces)
+        tensors += static_cast<uint64_t>(piece.source->bytes());
+      for (const Piece& copy : tensor.replicas)
+        tensors += static_cast<uint64_t>(copy.source->bytes());
     }
   }
   return check_tensor_bytes(state_->folder.folder, tensors, files);
@@ -266,6 +269,23 @@ Status CheckpointReader::add_chunk(const Chunk& chunk) {
     }
   }
   return Status();
+}
+
+/// Adds what tensor rank `rank` of a stage holds of a parameter.
+void CheckpointReader::add_shard(const LogicalParameter& parameter, int64_t stage, size_t rank,
+                                 const TensorView& view, LogicalTensor* tensor) const {
+  const model::ShardAxes& axes = parameter.axes;
+  const auto file = static_cast<size_t>(stage * state_->tensor_size) + rank;
+  Piece piece{torch_source(state_->files[file].file, view), Box::whole(axes.sizes)};
+  if (axes.partition_axis < 0) {
+    (rank == 0 ? tensor->pieces : tensor->replicas).push_back(std::move(piece));
+    return;
+  }
+  const auto cut = static_cast<size_t>(axes.partition_axis);
+  piece.box.sizes[cut] /= state_->tensor_size;
+  piece.box.offsets[cut] = static_cast<int64_t>(rank) * piece.box.sizes[cut];
+  piece.memory_order = axes.memory_order;
+  tensor->pieces.push_back(std::move(piece));
 }
 
 Status CheckpointReader::add_parameter(const Chunk& chunk, size_t entry,
@@ -299,9 +319,7 @@ Status CheckpointReader::add_parameter(const Chunk& chunk, size_t entry,
   weight.kind = "weight";
   weight.dtype = first.tensor->dtype;
   for (size_t t = 0; t < chunk.by_rank.size(); ++t) {
-    weight.shards.push_back(
-        {.file = static_cast<int>(chunk.stage * state_->tensor_size) + static_cast<int>(t),
-         .view = *chunk.by_rank[t][entry].tensor});
+    add_shard(*parameter, chunk.stage, t, *chunk.by_rank[t][entry].tensor, &weight);
   }
   parameter->tensors.push_back(std::move(weight));
   return Status();
@@ -317,7 +335,10 @@ Status CheckpointReader::add_state(const Chunk& chunk, size_t entry,
   const auto index = static_cast<size_t>(chunk.state_index[entry]);
   const RankState& first = optimizers_[first_file].states[index];
   parameter->group = first.group;
-  parameter->other_state = first.other;
+  for (const auto& [key, node] : first.other) {
+    parameter->other_state.emplace_back(
+        key, std::make_shared<TorchValue>(state_->files[first_file].file, node));
+  }
   for (size_t k = 0; k < first.tensors.size(); ++k) {
     LogicalTensor tensor;
     tensor.kind = first.tensors[k].first;
@@ -331,8 +352,7 @@ Status CheckpointReader::add_state(const Chunk& chunk, size_t entry,
                           state_->files[first_file + t].file->path(), parameter->name, tensor.kind,
                           dtype_name(tensor.dtype));
       }
-      tensor.shards.push_back(
-          {.file = static_cast<int>(first_file + t), .view = rank.tensors[k].second});
+      add_shard(*parameter, chunk.stage, t, rank.tensors[k].second, &tensor);
     }
     parameter->tensors.push_back(std::move(tensor));
   }

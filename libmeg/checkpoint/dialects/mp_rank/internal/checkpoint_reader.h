@@ -57,6 +57,8 @@ class CheckpointReader {
   void merge_optimizer_layouts();
   Status check_volume() const;
   Status add_chunk(const Chunk& chunk);
+  void add_shard(const LogicalParameter& parameter, int64_t stage, size_t rank,
+                 const TensorView& view, LogicalTensor* tensor) const;
   Status add_parameter(const Chunk& chunk, size_t entry, LogicalParameter* parameter) const;
   Status add_state(const Chunk& chunk, size_t entry, LogicalParameter* parameter) const;
   void add_extra_state(const Chunk& chunk, size_t entry);

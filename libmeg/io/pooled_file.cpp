@@ -1,4 +1,4 @@
-#include "libmeg/checkpoint/container/torch_file/pooled_file.h"
+#include "libmeg/io/pooled_file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -11,7 +11,7 @@
 #include <unordered_map>
 #include <utility>
 
-namespace meg::checkpoint {
+namespace meg::io {
 namespace {
 
 using Pin = PooledFile::Pin;
@@ -51,9 +51,7 @@ class RecentFiles {
   };
 
   /// Of the files that the process may have open: the rest is for all else that it does.
-  static size_t share() {
-    return static_cast<size_t>(std::max<int64_t>(1, io::open_file_limit() / 4));
-  }
+  static size_t share() { return static_cast<size_t>(std::max<int64_t>(1, open_file_limit() / 4)); }
 
   void take(const void* key, std::list<File>* gone) {
     const auto place = places_.find(key);
@@ -73,10 +71,10 @@ RecentFiles& recent_files() {
   return *files;
 }
 
-Result<io::FileDescriptor> open_for_writing(const std::string& path, int flags) {
+Result<FileDescriptor> open_for_writing(const std::string& path, int flags) {
   const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | flags, 0666);
   if (fd < 0) return errno_error(errno, flags & O_CREAT ? "cannot create " + path : path);
-  return io::FileDescriptor(fd, path);
+  return FileDescriptor(fd, path);
 }
 
 bool is_same_file(const struct stat& a, const struct stat& b) {
@@ -99,14 +97,13 @@ struct PooledFile::State {
   std::mutex mutex;
   Status close_status;  // the first error; guarded by mutex
 
-  Result<io::FileDescriptor> open_again() const;
-  void close(io::FileDescriptor* file);
+  Result<FileDescriptor> open_again() const;
+  void close(FileDescriptor* file);
 };
 
-Result<io::FileDescriptor> PooledFile::State::open_again() const {
-  MEG_ASSIGN_OR_RETURN(io::FileDescriptor file, is_written
-                                                    ? open_for_writing(path, 0)
-                                                    : io::FileDescriptor::open_regular(path));
+Result<FileDescriptor> PooledFile::State::open_again() const {
+  MEG_ASSIGN_OR_RETURN(FileDescriptor file,
+                       is_written ? open_for_writing(path, 0) : FileDescriptor::open_regular(path));
 
   struct stat now {};
 
@@ -116,7 +113,7 @@ Result<io::FileDescriptor> PooledFile::State::open_again() const {
                     is_written ? "written" : "read");
 }
 
-void PooledFile::State::close(io::FileDescriptor* file) {
+void PooledFile::State::close(FileDescriptor* file) {
   Status status = file->close();
   if (status.ok()) return;
   const std::lock_guard lock(mutex);
@@ -138,16 +135,16 @@ PooledFile::~PooledFile() {
 }
 
 Result<PooledFile> PooledFile::open(const std::string& path) {
-  MEG_ASSIGN_OR_RETURN(io::FileDescriptor file, io::FileDescriptor::open_regular(path));
+  MEG_ASSIGN_OR_RETURN(FileDescriptor file, FileDescriptor::open_regular(path));
   return keep_first(std::move(file), false);
 }
 
 Result<PooledFile> PooledFile::create(const std::string& path) {
-  MEG_ASSIGN_OR_RETURN(io::FileDescriptor file, open_for_writing(path, O_CREAT | O_EXCL));
+  MEG_ASSIGN_OR_RETURN(FileDescriptor file, open_for_writing(path, O_CREAT | O_EXCL));
   return keep_first(std::move(file), true);
 }
 
-Result<PooledFile> PooledFile::keep_first(io::FileDescriptor file, bool is_written) {
+Result<PooledFile> PooledFile::keep_first(FileDescriptor file, bool is_written) {
   PooledFile pooled(std::make_shared<State>());
   State& state = *pooled.state_;
   state.path = file.path();
@@ -157,12 +154,12 @@ Result<PooledFile> PooledFile::keep_first(io::FileDescriptor file, bool is_writt
   return pooled;
 }
 
-Pin PooledFile::keep(io::FileDescriptor file) const {
-  const auto close = [state = state_](io::FileDescriptor* closed) {
+Pin PooledFile::keep(FileDescriptor file) const {
+  const auto close = [state = state_](FileDescriptor* closed) {
     state->close(closed);
     delete closed;
   };
-  Pin pin(new io::FileDescriptor(std::move(file)), close);
+  Pin pin(new FileDescriptor(std::move(file)), close);
   recent_files().keep(state_.get(), pin);
   return pin;
 }
@@ -171,7 +168,7 @@ const std::string& PooledFile::path() const { return state_->path; }
 
 Result<Pin> PooledFile::pin() const {
   if (Pin kept = recent_files().find(state_.get())) return kept;
-  MEG_ASSIGN_OR_RETURN(io::FileDescriptor file, state_->open_again());
+  MEG_ASSIGN_OR_RETURN(FileDescriptor file, state_->open_again());
   return keep(std::move(file));
 }
 
@@ -181,4 +178,4 @@ Status PooledFile::close() {
   return state_->close_status;
 }
 
-}  // namespace meg::checkpoint
+}  // namespace meg::io

@@ -5,7 +5,7 @@
 
 #include "libmeg/io/file_descriptor.h"
 
-namespace meg::checkpoint {
+namespace meg::io {
 
 /// A regular file that is read or written at offsets, one of more than a process may have open at
 /// once: the files that were used last stay open, a share of open_file_limit() of them, others are
@@ -14,7 +14,7 @@ class PooledFile {
  public:
   /// The file, open as long as this or a copy lives. Hold one at a time: a held one counts beyond
   /// the share.
-  using Pin = std::shared_ptr<const io::FileDescriptor>;
+  using Pin = std::shared_ptr<const FileDescriptor>;
 
   /// For reading; pipes and devices are an error.
   static Result<PooledFile> open(const std::string& path);
@@ -39,10 +39,10 @@ class PooledFile {
  private:
   struct State;
   explicit PooledFile(std::shared_ptr<State> state);
-  static Result<PooledFile> keep_first(io::FileDescriptor file, bool is_written);
-  Pin keep(io::FileDescriptor file) const;
+  static Result<PooledFile> keep_first(FileDescriptor file, bool is_written);
+  Pin keep(FileDescriptor file) const;
 
   std::shared_ptr<State> state_;
 };
 
-}  // namespace meg::checkpoint
+}  // namespace meg::io

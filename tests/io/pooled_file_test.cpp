@@ -1,4 +1,4 @@
-#include "libmeg/checkpoint/container/torch_file/pooled_file.h"
+#include "libmeg/io/pooled_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 #include "tests/child_process.h"
 #include "tests/temp_folder.h"
 
-namespace meg::checkpoint {
+namespace meg::io {
 namespace {
 
 using ::testing::HasSubstr;
@@ -148,4 +148,4 @@ TEST_F(PooledFileTest, CreateRefusesAFileThatIsThere) {
 }
 
 }  // namespace
-}  // namespace meg::checkpoint
+}  // namespace meg::io

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "libmeg/checkpoint/state/tensor_source.h"
+
+namespace meg::checkpoint {
+
+/// A box of a tensor's axes: [offsets[i], offsets[i] + sizes[i]) of axis i.
+struct Box {
+  std::vector<int64_t> offsets;
+  std::vector<int64_t> sizes;
+
+  /// All of axes of these sizes.
+  static Box whole(std::vector<int64_t> sizes);
+
+  /// The product of sizes, which the caller knows not to overflow.
+  int64_t elements() const;
+
+  bool operator==(const Box&) const = default;
+};
+
+/// A part of a merged tensor and where its elements are: a box of the tensor's axes, or a flat
+/// range of such a box.
+struct Piece {
+  std::shared_ptr<const TensorSource> source;
+  Box box;
+  /// The source holds elements [first, first + source->elements()) of the box, counted in the order
+  /// of memory_order: the whole box, or a flat range of it (a data-parallel rank's share).
+  int64_t first = 0;
+  /// Order of the axes in the source's memory, outermost first; empty: as they stand.
+  std::vector<int> memory_order = {};
+};
+
+/// The boxes that elements [first, first + count) of a box of natural order make up, in that order:
+/// each lies in the flat range as one run. At most two an axis and one.
+std::vector<Box> boxes_of_range(const Box& box, int64_t first, int64_t count);
+
+}  // namespace meg::checkpoint
