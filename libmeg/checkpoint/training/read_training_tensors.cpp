@@ -20,9 +20,10 @@ constexpr std::string_view kWordEmbeddings = "embedding.word_embeddings.weight";
 /// Collects what the targets take of the checkpoint's tensors, and reads all of it at once.
 class TensorsReader {
  public:
-  TensorsReader(const MegatronCheckpoint& checkpoint, const TrainingTensorOptions& options)
-      : checkpoint_(checkpoint), options_(options) {
-    for (const LogicalParameter& parameter : checkpoint.parameters()) {
+  TensorsReader(const std::string& path, std::span<const LogicalParameter> parameters,
+                bool is_before_first_step, const TrainingTensorOptions& options)
+      : path_(path), is_before_first_step_(is_before_first_step), options_(options) {
+    for (const LogicalParameter& parameter : parameters) {
       by_name_.emplace(parameter.name, &parameter);
     }
   }
@@ -31,21 +32,20 @@ class TensorsReader {
     const bool is_tied_copy = target.name == model::kTiedCopyName;
     const auto found = by_name_.find(is_tied_copy ? kWordEmbeddings : target.name);
     if (found == by_name_.end()) {
-      return make_error(StatusCode::kNotFound, "{}: expected the parameter {}, found none",
-                        checkpoint_.folder().folder, target.name);
+      return make_error(StatusCode::kNotFound, "{}: expected the parameter {}, found none", path_,
+                        target.name);
     }
     const LogicalParameter& parameter = *found->second;
     const Status fits = check_shape(parameter, target);
-    if (!fits.ok()) return fits.with_prefix(checkpoint_.folder().folder);
+    if (!fits.ok()) return fits.with_prefix(path_);
     const LogicalTensor* source = source_of(parameter, target);
     if (source != nullptr) return add_transfer(parameter, *source, target);
-    if (!checkpoint_.optimizer().has_state &&
-        checkpoint_.optimizer().form != OptimizerForm::kNone) {
+    if (is_before_first_step_) {
       std::fill(target.bytes.begin(), target.bytes.end(), std::byte{0});
       return Status();
     }
     return make_error(StatusCode::kNotFound, "{}: {}: expected {} in the optimizer, found none",
-                      checkpoint_.folder().folder, target.name, target.kind);
+                      path_, target.name, target.kind);
   }
 
   Status read() const {
@@ -122,7 +122,8 @@ class TensorsReader {
     return master != nullptr && weight->dtype != target.dtype ? master : weight;
   }
 
-  const MegatronCheckpoint& checkpoint_;
+  const std::string& path_;
+  bool is_before_first_step_;
   const TrainingTensorOptions& options_;
   std::unordered_map<std::string_view, const LogicalParameter*> by_name_;
   std::vector<TensorTransfer> transfers_;
@@ -131,18 +132,40 @@ class TensorsReader {
   std::map<std::tuple<const LogicalTensor*, DType, int64_t>, size_t> of_tensor_;
 };
 
+Status read(TensorsReader reader, std::span<const TrainingTensorTarget> targets) {
+  for (const TrainingTensorTarget& target : targets) MEG_RETURN_IF_ERROR(reader.add(target));
+  return reader.read();
+}
+
+Status out_of_memory(const std::string& path) {
+  return make_error(StatusCode::kResourceExhausted, "{}: out of memory", path);
+}
+
 }  // namespace
+
+Status read_training_tensors(const LogicalCheckpoint& checkpoint,
+                             std::span<const TrainingTensorTarget> targets,
+                             const TrainingTensorOptions& options) {
+  try {
+    return read(TensorsReader(checkpoint.path, checkpoint.parameters,
+                              checkpoint.is_before_first_step, options),
+                targets);
+  } catch (const std::bad_alloc&) {
+    return out_of_memory(checkpoint.path);
+  }
+}
 
 Status read_training_tensors(const MegatronCheckpoint& checkpoint,
                              std::span<const TrainingTensorTarget> targets,
                              const TrainingTensorOptions& options) {
+  const std::string& path = checkpoint.folder().folder;
+  const OptimizerLayout& optimizer = checkpoint.optimizer();
+  const bool is_before_first_step = !optimizer.has_state && optimizer.form != OptimizerForm::kNone;
   try {
-    TensorsReader reader(checkpoint, options);
-    for (const TrainingTensorTarget& target : targets) MEG_RETURN_IF_ERROR(reader.add(target));
-    return reader.read();
+    return read(TensorsReader(path, checkpoint.parameters(), is_before_first_step, options),
+                targets);
   } catch (const std::bad_alloc&) {
-    return make_error(StatusCode::kResourceExhausted, "{}: out of memory",
-                      checkpoint.folder().folder);
+    return out_of_memory(path);
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include "libmeg/base/status.h"
 #include "libmeg/checkpoint/dialects/mp_rank/megatron_checkpoint.h"
+#include "libmeg/checkpoint/state/logical_checkpoint.h"
 
 namespace meg::checkpoint {
 
@@ -37,6 +38,9 @@ struct TrainingTensorOptions {
 /// kNotFound where the checkpoint has no such parameter or state, kInvalidArgument where the shape
 /// is another one, kCorruption where a tensor that is read differs from its CRC in the file;
 /// messages name the folder or the file and the parameter.
+Status read_training_tensors(const LogicalCheckpoint& checkpoint,
+                             std::span<const TrainingTensorTarget> targets,
+                             const TrainingTensorOptions& options = {});
 Status read_training_tensors(const MegatronCheckpoint& checkpoint,
                              std::span<const TrainingTensorTarget> targets,
                              const TrainingTensorOptions& options = {});
