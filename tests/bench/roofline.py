@@ -44,7 +44,7 @@ def parts(a):
         ("dropout, residual, norms: forward", *layer((0, 2 * 4 * row), 4), 1),
         ("dropout, residual, norms: backward", *layer((0, 2 * 5 * row), 6), 1),
         ("output layer", *three(v, h), 3, products),
-        ("cross entropy, forward and backward", 0, 3 * tokens * v * BF16, 2, 1),
+        ("cross entropy, forward and backward", 0, 2 * tokens * v * BF16, 1, 1),
         ("embedding, forward and backward", 0, 4 * row + v * h * BF16, 2, 1),
         ("statistics of the gradients", 0, parameters * BF16, 2, 1),
         ("Adam", 0, parameters * (BF16 + 6 * FP32 + BF16), 1, 1),

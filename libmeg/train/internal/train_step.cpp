@@ -4,9 +4,9 @@
 #include <c10/core/Event.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
-#include <torch/csrc/autograd/autograd.h>
 
 #include <optional>
+#include <utility>
 
 #include "libmeg/libtorch/torch_guard.h"
 
@@ -52,9 +52,19 @@ struct MaskedLoss {
   at::Tensor tokens;
 };
 
-Result<MaskedLoss> masked_loss(nn::GptModel& model, const Batch& batch) {
-  MEG_ASSIGN_OR_RETURN(const at::Tensor losses, model.loss(batch.input, batch.labels));
-  return MaskedLoss{.sum = at::sum(losses * batch.loss_mask), .tokens = batch.loss_mask.sum()};
+MaskedLoss masked_loss(const Batch& batch, const at::Tensor& losses, at::Tensor tokens) {
+  return {.sum = at::sum(losses * batch.loss_mask), .tokens = std::move(tokens)};
+}
+
+/// factor: of the micro-batch's loss.
+Result<MaskedLoss> forward_backward(nn::GptModel& model, const Batch& batch, double factor,
+                                    StepLoss step_loss) {
+  const at::Tensor tokens = batch.loss_mask.sum();
+  at::Tensor grad_losses = batch.loss_mask * factor;
+  if (step_loss == StepLoss::kMeanOfMicroBatches) grad_losses.div_(tokens.clamp_min(1));
+  MEG_ASSIGN_OR_RETURN(const at::Tensor losses,
+                       model.loss_and_gradients(batch.input, batch.labels, grad_losses));
+  return masked_loss(batch, losses, tokens);
 }
 
 MicroBatchLoss total_loss(const std::vector<MicroBatchLoss>& losses) {
@@ -71,7 +81,7 @@ MicroBatchLoss total_loss(const std::vector<MicroBatchLoss>& losses) {
 class StepLosses {
  public:
   void add(const MaskedLoss& loss) {
-    figures_.push_back(loss.sum.detach().to(at::kDouble));
+    figures_.push_back(loss.sum.to(at::kDouble));
     figures_.push_back(loss.tokens.to(at::kDouble));
   }
 
@@ -134,10 +144,10 @@ Result<std::vector<MicroBatchLoss>> forward_backward(nn::GptModel& model, Optimi
   for (int64_t i = 0; i < micro_batches; ++i) {
     MEG_RETURN_IF_ERROR(libtorch::torch_guard([&]() -> Status {
       MEG_ASSIGN_OR_RETURN(const Batch batch, batches.next());
-      MEG_ASSIGN_OR_RETURN(const MaskedLoss loss, masked_loss(model, batch));
       const double shares = per_token ? 1 : static_cast<double>(micro_batches);
-      const at::Tensor part = per_token ? loss.sum : loss.sum / loss.tokens.clamp_min(1);
-      torch::autograd::backward({part * (optimizer.loss_scale() / shares)}, {});
+      MEG_ASSIGN_OR_RETURN(
+          const MaskedLoss loss,
+          forward_backward(model, batch, optimizer.loss_scale() / shares, step_loss));
       losses.add(loss);
       return {};
     }));
@@ -158,8 +168,8 @@ Result<std::vector<MicroBatchLoss>> forward_only(nn::GptModel& model, const Next
     MEG_RETURN_IF_ERROR(libtorch::torch_guard([&]() -> Status {
       const c10::AutoGradMode no_gradients(false);
       MEG_ASSIGN_OR_RETURN(const Batch batch, batches.next());
-      MEG_ASSIGN_OR_RETURN(const MaskedLoss loss, masked_loss(model, batch));
-      losses.add(loss);
+      MEG_ASSIGN_OR_RETURN(const at::Tensor found, model.loss(batch.input, batch.labels));
+      losses.add(masked_loss(batch, found, batch.loss_mask.sum()));
       return {};
     }));
   }
