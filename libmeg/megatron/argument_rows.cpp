@@ -660,7 +660,7 @@ constexpr ArgumentRow kTrainingRows[] = {
   {kTraining, "--eval-interval", "", "eval_interval", "", kValue, kInteger, "1000", "", "", "", "v2.6", "core_v0.19.0", kSchedule, "", "N", "0..", "training steps between evaluations"},
   {kTraining, "--start-eval-at-iter", "", "start_eval_at_iter", "", kValue, kInteger, "None", "", "", "", "core_v0.18.0", "core_v0.19.0", kSchedule, "", "N", "0..", "first step with an evaluation"},
   {kTraining, "--eval-global-batch-size", "", "eval_global_batch_size", "", kValue, kInteger, "None", "", "", "", "core_v0.18.0", "core_v0.19.0", kSchedule, "", "N", "1..", "samples of a step of an evaluation; unset: --global-batch-size"},
-  {kTraining, "--eval-micro-batch-size", "", "eval_micro_batch_size", "", kValue, kInteger, "None", "", "", "", "core_v0.18.0", "core_v0.19.0", kData, "", "", "", ""},
+  {kTraining, "--eval-micro-batch-size", "", "eval_micro_batch_size", "", kValue, kInteger, "None", "", "", "", "core_v0.18.0", "core_v0.19.0", kSchedule, "", "N", "1..", "samples that a rank computes at once in an evaluation; unset: --micro-batch-size"},
   {kTraining, "--skip-train", "", "skip_train", "", kSwitch, kBool, "False", "True", "", "", "6ef5bdc", "core_v0.19.0", kSchedule, "", "", "", "evaluate without training"},
   {kTraining, "--test-mode", "", "test_mode", "", kSwitch, kBool, "False", "True", "", "", "core_v0.6.0", "core_v0.19.0", kNone, "self-checks of Megatron", "", "", ""},
   {kTraining, "--full-validation", "", "full_validation", "", kSwitch, kBool, "False", "True", "", "", "core_v0.14.0", "core_v0.19.0", kData, "", "", "", "validate on one whole epoch"},

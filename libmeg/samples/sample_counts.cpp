@@ -22,6 +22,20 @@ Status at_least(int64_t least, int64_t value, const char* flag) {
                     value);
 }
 
+int64_t evaluation_batch_size(const RunLength& length, const BatchSchedule& batches) {
+  return length.eval_global_batch_size.value_or(batches.global_batch_size());
+}
+
+Status check_evaluation_batch(const RunLength& length, const BatchSchedule& batches) {
+  MEG_RETURN_IF_ERROR(
+      at_least(1, length.eval_micro_batch_size.value_or(1), "--eval-micro-batch-size"));
+  const bool has_own = length.eval_global_batch_size.has_value();
+  if (!has_own && !length.eval_micro_batch_size.has_value()) return Status();
+  return batches.check_batch_size(
+      has_own ? "--eval-global-batch-size" : "--global-batch-size of an evaluation",
+      evaluation_batch_size(length, batches), length.eval_micro_batch_size);
+}
+
 Status check(const RunLength& length, const BatchSchedule& batches,
              const megatron::MegatronVersion& version) {
   if (length.train_iters.has_value() == length.train_samples.has_value()) {
@@ -37,10 +51,7 @@ Status check(const RunLength& length, const BatchSchedule& batches,
   MEG_RETURN_IF_ERROR(at_least(length.full_validation || evaluates_once ? 0 : 1,
                                length.eval_interval, "--eval-interval"));
   MEG_RETURN_IF_ERROR(at_least(0, length.start_eval_at_iter.value_or(0), "--start-eval-at-iter"));
-  if (length.eval_global_batch_size.has_value()) {
-    MEG_RETURN_IF_ERROR(
-        batches.check_batch_size("--eval-global-batch-size", *length.eval_global_batch_size));
-  }
+  MEG_RETURN_IF_ERROR(check_evaluation_batch(length, batches));
   if (length.full_validation && !version.open_sample_counts) {
     return make_error(StatusCode::kInvalidArgument,
                       "--full-validation: {} of Megatron-LM has no counts without end",
@@ -76,7 +87,7 @@ Result<SampleCounts> count_samples(const RunLength& length, const BatchSchedule&
     MEG_ASSIGN_OR_RETURN(counts.samples[split_number(Split::kTrain)],
                          product(counts.train_iters, batches.global_batch_size(), "train"));
   }
-  const int64_t eval_batch = length.eval_global_batch_size.value_or(batches.global_batch_size());
+  const int64_t eval_batch = evaluation_batch_size(length, batches);
   if (!length.full_validation) {
     MEG_ASSIGN_OR_RETURN(const int64_t steps,
                          validation_steps(length, counts.train_iters, version));

@@ -20,6 +20,7 @@ struct RunLength {
   int64_t eval_interval = 1000;
   std::optional<int64_t> start_eval_at_iter = std::nullopt;  ///< No evaluation before this step.
   std::optional<int64_t> eval_global_batch_size = std::nullopt;  ///< nullopt: that of training.
+  std::optional<int64_t> eval_micro_batch_size = std::nullopt;   ///< nullopt: that of training.
   bool skip_train = false;
   bool full_validation = false;  ///< Validate on one whole epoch.
 };

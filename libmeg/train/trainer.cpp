@@ -66,8 +66,9 @@ struct Trainer::State {
     return reported_loss(losses, options.version.losses_over_tokens);
   }
 
-  int64_t micro_batches_of(int64_t batch_size) const {
-    return batch_size / (options.batches.micro_batch_size * options.batches.data_parallel_size);
+  int64_t micro_batches_of(int64_t batch_size, samples::Split split) const {
+    const BatchOptions& batches = options.batches;
+    return batch_size / (batches.micro_batch_size_of(split) * batches.data_parallel_size);
   }
 
   void print_parallel_sizes() const;
@@ -268,7 +269,8 @@ Result<StepReport> Trainer::State::compute_step(int64_t batch_size) {
   };
   MEG_ASSIGN_OR_RETURN(
       const std::vector<MicroBatchLoss> losses, timers.measure("forward-backward", 1, [&] {
-        return forward_backward(*model, *optimizer, next, micro_batches_of(batch_size),
+        return forward_backward(*model, *optimizer, next,
+                                micro_batches_of(batch_size, samples::Split::kTrain),
                                 options.calculate_per_token_loss ? StepLoss::kMeanOfTokens
                                                                  : StepLoss::kMeanOfMicroBatches);
       }));
@@ -302,7 +304,7 @@ Status Trainer::State::train_step() {
 Status Trainer::State::skip_step() {
   const int64_t batch_size =
       options.batch_schedule.batch_size_after(progress.consumed_train_samples);
-  for (int64_t i = 0; i < micro_batches_of(batch_size); ++i) {
+  for (int64_t i = 0; i < micro_batches_of(batch_size, samples::Split::kTrain); ++i) {
     MEG_RETURN_IF_ERROR(data->next(samples::Split::kTrain).status());
   }
   progress.iteration += 1;
@@ -335,7 +337,7 @@ Status Trainer::State::report_step(const StepReport& step, int64_t batch_size) {
 Result<std::optional<double>> Trainer::State::evaluate(samples::Split split) {
   const int64_t batch_size =
       options.length.eval_global_batch_size.value_or(options.batch_schedule.global_batch_size());
-  const int64_t at_once = micro_batches_of(batch_size);
+  const int64_t at_once = micro_batches_of(batch_size, split);
   const bool whole_split = split == samples::Split::kValid && options.length.full_validation;
   if (whole_split) MEG_RETURN_IF_ERROR(data->begin_full_validation(split));
   const int64_t micro_batches =

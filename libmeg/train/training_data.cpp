@@ -18,7 +18,7 @@ Result<TrainingData> TrainingData::create(
 
 Status TrainingData::open(samples::Split split, samples::DataloaderType type, int64_t consumed) {
   const int64_t micro_batch_size =
-      type == samples::DataloaderType::kFullValidation ? 1 : options_.micro_batch_size;
+      type == samples::DataloaderType::kFullValidation ? 1 : options_.micro_batch_size_of(split);
   Result<std::unique_ptr<samples::BatchSampler>> sampler =
       samples::BatchSampler::create({.type = type,
                                      .total_samples = size(split),

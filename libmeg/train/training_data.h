@@ -18,11 +18,18 @@ struct BatchOptions {
   samples::GptSampleOptions sample;
   samples::DataloaderType dataloader_type = samples::DataloaderType::kSingle;
   int64_t micro_batch_size = 1;
+  std::optional<int64_t> eval_micro_batch_size = std::nullopt;  ///< nullopt: that of training.
   int64_t data_parallel_rank = 0;
   int64_t data_parallel_size = 1;
   bool create_attention_mask = false;
   int num_workers = 2;
   samples::BatchMemory memory = {};  ///< Of micro-batches; plain unless given.
+
+  /// Samples of a micro-batch of this split.
+  int64_t micro_batch_size_of(samples::Split split) const {
+    return split == samples::Split::kTrain ? micro_batch_size
+                                           : eval_micro_batch_size.value_or(micro_batch_size);
+  }
 };
 
 /// The micro-batches of the three splits. Mirrors Megatron-LM megatron/training/training.py:

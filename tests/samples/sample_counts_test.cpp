@@ -94,6 +94,24 @@ TEST(SampleCounts, AnEvaluationsBatchDividesIntoMicroBatches) {
   EXPECT_EQ(count_samples(length, *batches, megatron::newest_megatron_version())->samples[2], 54);
 }
 
+TEST(SampleCounts, AnEvaluationHasAMicroBatchSizeOfItsOwn) {
+  const auto batches = BatchSchedule::create(
+      {.global_batch_size = 12, .micro_batch_size = 2, .data_parallel_size = 3});
+  RunLength length{.train_iters = 10, .eval_iters = 3};
+  const auto error = [&] {
+    return count_samples(length, *batches, megatron::newest_megatron_version()).status().message();
+  };
+  length.eval_micro_batch_size = 4;
+  EXPECT_EQ(error(), "");
+  length.eval_micro_batch_size = 3;
+  EXPECT_THAT(error(), HasSubstr("--global-batch-size of an evaluation: expected a multiple of 9 "
+                                 "(micro batch size 3 times data-parallel size 3), found 12"));
+  length.eval_global_batch_size = 27;
+  EXPECT_EQ(error(), "");
+  length.eval_micro_batch_size = 0;
+  EXPECT_EQ(error(), "--eval-micro-batch-size: expected at least 1, found 0");
+}
+
 TEST(SampleCounts, NoEvaluationsAreAskedForOnlyWhereTheyAreNotCounted) {
   RunLength length{.train_iters = 5, .eval_interval = 0};
   length.full_validation = true;

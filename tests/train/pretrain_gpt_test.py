@@ -308,6 +308,7 @@ class PretrainGpt(unittest.TestCase):
             (["--global-batch-size", 7], 1, "7"),
             (["--eval-global-batch-size", 1], 1, "--eval-global-batch-size: expected a multiple of 2"),
             (["--eval-global-batch-size", 5], 1, "--eval-global-batch-size: expected a multiple of 2"),
+            (["--eval-micro-batch-size", 3], 1, "of an evaluation: expected a multiple of 3"),
             (["--ckpt-format", "torch_dist"], 1, "torch_dist"),
             (["--fp16", "--bf16"], 2, "--fp16 and --bf16"),
             (["--hidden-size", 64, "--load", ORACLE / "gpt_fp32" / "start"], 1,

@@ -264,6 +264,23 @@ TEST(Trainer, RefusesMomentsThatNeverMove) {
             "--adam-beta2: expected 0 to less than 1, found 1");
 }
 
+TEST(Trainer, EvaluatesTheSameSamplesInMicroBatchesOfAnotherSize) {
+  const samples::RunLength length{.train_iters = 6, .eval_iters = 2, .eval_interval = 2};
+  SmallTrainer plain(small_run(length));
+  const Evaluations expected = evaluations_of(plain);
+  ASSERT_EQ(expected.size(), 5);
+  for (const int64_t micro_batch_size : {1, 4}) {
+    auto options = small_run(length);
+    options.batches.eval_micro_batch_size = micro_batch_size;
+    SmallTrainer run(options);
+    const Evaluations found = evaluations_of(run);
+    ASSERT_EQ(found.size(), expected.size());
+    for (size_t i = 0; i < found.size(); ++i) {
+      EXPECT_NEAR(found[i].second, expected[i].second, 1e-6);
+    }
+  }
+}
+
 TEST(Trainer, EvaluatesFromAnIterationOn) {
   samples::RunLength length{.train_iters = 6, .eval_iters = 1, .eval_interval = 2};
   length.start_eval_at_iter = 4;

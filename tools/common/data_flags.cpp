@@ -33,6 +33,7 @@ void read_length(megatron::FieldReader& args, samples::RunLength& length) {
   args.take("eval_interval", length.eval_interval);
   args.take("start_eval_at_iter", length.start_eval_at_iter);
   args.take("eval_global_batch_size", length.eval_global_batch_size);
+  args.take("eval_micro_batch_size", length.eval_micro_batch_size);
   args.take("full_validation", length.full_validation);
   args.take("skip_train", length.skip_train);
 }

@@ -50,6 +50,7 @@ void set_batches(const PretrainFlags& run, const DataRun& data, int64_t eod,
   batches.sample.eod_mask_loss = run.data.eod_mask_loss;
   batches.dataloader_type = data.dataloader_type;
   batches.micro_batch_size = data.micro_batch_size;
+  batches.eval_micro_batch_size = run.data.length.eval_micro_batch_size;
   // Without --reset-attention-mask the mask says nothing that causal attention does not.
   batches.create_attention_mask = run.data.reset_attention_mask && run.data.create_attention_mask;
 }

@@ -95,13 +95,15 @@ int64_t BatchSchedule::samples_until_larger(int64_t consumed) const {
   return larger;
 }
 
-Status BatchSchedule::check_batch_size(std::string_view name, int64_t batch_size) const {
-  const int64_t at_once = micro_batch_size_ * data_parallel_size_;
+Status BatchSchedule::check_batch_size(std::string_view name, int64_t batch_size,
+                                       std::optional<int64_t> micro_batch_size) const {
+  const int64_t micro = micro_batch_size.value_or(micro_batch_size_);
+  const int64_t at_once = micro * data_parallel_size_;
   if (batch_size > 0 && batch_size % at_once == 0) return Status();
   return make_error(StatusCode::kInvalidArgument,
                     "{}: expected a multiple of {} (micro batch size {} times data-parallel size "
                     "{}), found {}",
-                    name, at_once, micro_batch_size_, data_parallel_size_, batch_size);
+                    name, at_once, micro, data_parallel_size_, batch_size);
 }
 
 Status BatchSchedule::add_stretch(Stretch stretch) {

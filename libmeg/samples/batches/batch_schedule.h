@@ -37,7 +37,9 @@ class BatchSchedule {
   int64_t global_batch_size() const { return global_batch_size_; }
 
   /// kInvalidArgument where a batch size does not divide into micro-batches of the ranks.
-  Status check_batch_size(std::string_view name, int64_t batch_size) const;
+  /// micro_batch_size: nullopt: the schedule's.
+  Status check_batch_size(std::string_view name, int64_t batch_size,
+                          std::optional<int64_t> micro_batch_size = std::nullopt) const;
 
   /// The batch size of the step that begins after consumed_samples.
   int64_t batch_size_after(int64_t consumed_samples) const;
