@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 #include <simdjson.h>
 
+#include "libmeg/checkpoint/container/json/json_string.h"
 #include "libmeg/io/atomic_file.h"
 #include "libmeg/io/mapped_file.h"
-#include "libmeg/text/utf8.h"
 
 namespace meg::checkpoint {
 namespace {
@@ -14,24 +14,6 @@ constexpr std::string_view kDigestName = "XXH3-128";
 constexpr int64_t kSchema = 1;
 /// A line for every logical tensor: 1 GiB would be millions of them.
 constexpr size_t kLargestManifest = size_t{1} << 30;
-
-/// text in double quotes, as JSON has it.
-std::string json_string(std::string_view text) {
-  std::string valid;
-  text::append_replacing_invalid_utf8(text, valid);
-  std::string json = "\"";
-  for (const char c : valid) {
-    if (c == '"' || c == '\\') {
-      json += '\\';
-      json += c;
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      json += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
-    } else {
-      json += c;
-    }
-  }
-  return json + '"';
-}
 
 std::string optional_json(const std::optional<int64_t>& value) {
   return value.has_value() ? std::to_string(*value) : "null";

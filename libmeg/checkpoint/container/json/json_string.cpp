@@ -1,0 +1,26 @@
+#include "libmeg/checkpoint/container/json/json_string.h"
+
+#include <fmt/format.h>
+
+#include "libmeg/text/utf8.h"
+
+namespace meg::checkpoint {
+
+std::string json_string(std::string_view text) {
+  std::string valid;
+  text::append_replacing_invalid_utf8(text, valid);
+  std::string json = "\"";
+  for (const char c : valid) {
+    if (c == '"' || c == '\\') {
+      json += '\\';
+      json += c;
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      json += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
+    } else {
+      json += c;
+    }
+  }
+  return json + '"';
+}
+
+}  // namespace meg::checkpoint

@@ -1,0 +1,11 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace meg::checkpoint {
+
+/// text in double quotes, as JSON has it; U+FFFD for what is not UTF-8.
+std::string json_string(std::string_view text);
+
+}  // namespace meg::checkpoint

@@ -1,0 +1,83 @@
+#include "libmeg/checkpoint/container/safetensors/safetensors_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+
+#include "libmeg/base/bytes.h"
+
+namespace meg::checkpoint {
+namespace {
+
+constexpr uint64_t kLengthBytes = 8;
+
+Result<uint64_t> read_header_length(const io::FileDescriptor& file, uint64_t file_size) {
+  std::array<std::byte, kLengthBytes> bytes{};
+  MEG_ASSIGN_OR_RETURN(const size_t found, file.read_at(0, bytes));
+  if (found < bytes.size()) {
+    return make_error(StatusCode::kCorruption,
+                      "{}: byte 0: expected {} bytes of header length, found {}", file.path(),
+                      kLengthBytes, found);
+  }
+  const auto length = load_le<uint64_t>(bytes.data());
+  if (length > kMaxSafetensorsHeader || length > file_size - kLengthBytes) {
+    return make_error(StatusCode::kCorruption,
+                      "{}: byte 0: header length: expected up to {} (the file's end) and {}, found "
+                      "{}",
+                      file.path(), file_size - kLengthBytes, kMaxSafetensorsHeader, length);
+  }
+  return length;
+}
+
+}  // namespace
+
+Result<SafetensorsFile> SafetensorsFile::open(const std::string& path) {
+  SafetensorsFile opened;
+  MEG_ASSIGN_OR_RETURN(opened.file_, io::FileDescriptor::open_regular(path));
+  MEG_ASSIGN_OR_RETURN(const int64_t size, opened.file_.size());
+  const auto file_size = static_cast<uint64_t>(size);
+  MEG_ASSIGN_OR_RETURN(const uint64_t length, read_header_length(opened.file_, file_size));
+  std::string json(length, '\0');
+  MEG_RETURN_IF_ERROR(
+      opened.file_.read_exactly_at(kLengthBytes, std::as_writable_bytes(std::span(json))));
+  opened.data_begin_ = kLengthBytes + length;
+  MEG_ASSIGN_OR_RETURN(opened.header_,
+                       parse_safetensors_header(json, file_size - opened.data_begin_, path));
+  return opened;
+}
+
+Status SafetensorsFile::read(const SafetensorsTensor& tensor, uint64_t offset,
+                             std::span<std::byte> into) const {
+  if (offset > tensor.bytes || into.size() > tensor.bytes - offset) {
+    return make_error(StatusCode::kOutOfRange, "{}: {}: {} bytes at {} lie outside it", path(),
+                      tensor.name, into.size(), offset);
+  }
+  return file_.read_exactly_at(file_offset(tensor) + offset, into);
+}
+
+Result<SafetensorsWriter> SafetensorsWriter::create(const std::string& path,
+                                                    SafetensorsLayout layout) {
+  SafetensorsWriter writer;
+  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (fd < 0) return errno_error(errno, "cannot create " + path);
+  writer.file_ = io::FileDescriptor(fd, path);
+  writer.layout_ = std::move(layout);
+  const SafetensorsLayout& made = writer.layout_;
+  if (::ftruncate(fd, static_cast<off_t>(made.file_size)) != 0) return errno_error(errno, path);
+  MEG_RETURN_IF_ERROR(writer.file_.write_at(0, std::as_bytes(std::span(made.head))));
+  return writer;
+}
+
+Status SafetensorsWriter::write(size_t tensor, uint64_t offset,
+                                std::span<const std::byte> bytes) const {
+  if (tensor >= layout_.bytes.size() || offset > layout_.bytes[tensor] ||
+      bytes.size() > layout_.bytes[tensor] - offset) {
+    return make_error(StatusCode::kOutOfRange, "{}: tensor {}: {} bytes at {} lie outside it",
+                      file_.path(), tensor, bytes.size(), offset);
+  }
+  return file_.write_at(static_cast<int64_t>(layout_.offsets[tensor] + offset), bytes);
+}
+
+}  // namespace meg::checkpoint

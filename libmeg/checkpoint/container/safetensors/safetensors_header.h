@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "libmeg/base/dtype.h"
+#include "libmeg/base/result.h"
+
+namespace meg::checkpoint {
+
+/// What a safetensors header may have at most, in bytes: the reference implementation's limit.
+inline constexpr uint64_t kMaxSafetensorsHeader = 100'000'000;
+
+/// A tensor of a safetensors file: row-major, little-endian, without gaps.
+struct SafetensorsTensor {
+  std::string name;
+  DType dtype = DType::kFloat32;
+  std::vector<int64_t> shape;  ///< Each >= 0; empty: a scalar.
+  uint64_t begin = 0;          ///< Of its first byte, counted from the end of the header.
+  uint64_t bytes = 0;          ///< The product of shape times dtype_size(dtype).
+};
+
+/// What stands in front of a safetensors file's data.
+struct SafetensorsHeader {
+  std::vector<std::pair<std::string, std::string>> metadata;  ///< `__metadata__`, texts alone.
+  std::vector<SafetensorsTensor> tensors;  ///< As they lie in the file, one behind the other.
+};
+
+/// Reads the JSON text of a header whose file has `data_bytes` behind it. kCorruption where it
+/// breaks a rule of the format (names once each; types and shapes that give the bytes between
+/// data_offsets; tensors that cover the data exactly once, without holes), kUnsupported for types
+/// of less than a byte; `name`, a path, starts errors.
+Result<SafetensorsHeader> parse_safetensors_header(std::string_view json, uint64_t data_bytes,
+                                                   const std::string& name);
+
+/// Where everything lies in a file to be written.
+struct SafetensorsLayout {
+  /// The file's first bytes: the header's length, its JSON text and blanks up to a multiple of 8.
+  std::string head;
+  std::vector<uint64_t> offsets;  ///< In the file, of each tensor handed to lay_out_safetensors.
+  std::vector<uint64_t> bytes;    ///< Of each.
+  uint64_t file_size = 0;
+};
+
+/// Lays out these tensors (their `begin` and `bytes` are not looked at) as the reference
+/// implementation does: larger element types first, then by name. kInvalidArgument for a name that
+/// stands twice, is no UTF-8 or is `__metadata__`; kUnsupported for types that the format does not
+/// have; kOutOfRange where sizes cannot be counted.
+Result<SafetensorsLayout> lay_out_safetensors(
+    std::span<const SafetensorsTensor> tensors,
+    std::span<const std::pair<std::string, std::string>> metadata);
+
+}  // namespace meg::checkpoint
