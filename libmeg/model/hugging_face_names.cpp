@@ -1,0 +1,175 @@
+#include "libmeg/model/hugging_face_names.h"
+
+#include <numeric>
+#include <string_view>
+#include <utility>
+
+#include "libmeg/model/parameter_count.h"
+
+namespace meg::model {
+namespace {
+
+using Family = HuggingFaceFamily;
+
+/// What of a merged parameter of Megatron's a Hugging Face tensor holds.
+enum class Part : uint8_t {
+  kWhole,
+  kQuery,  ///< The query rows of all groups of linear_qkv.
+  kKey,
+  kValue,
+  kStackedQkv,  ///< All query rows, all key rows, all value rows; without query groups.
+  kGate,        ///< The upper half of linear_fc1.
+  kUp,
+};
+
+/// One spelling of a module, or of a part of one. The parameters of a module whose rows are several
+/// are made of all of them.
+struct Row {
+  Family family;
+  std::string_view canonical_stem;  ///< ModuleRow::canonical_stem().
+  std::string_view stem;            ///< What stands before "weight" or "bias".
+  Part part = Part::kWhole;
+  bool is_conv1d = false;  ///< Weights stand as [input, output].
+};
+
+constexpr Row kRows[] = {
+    {Family::kGpt2, "embedding.word_embeddings.", "transformer.wte."},
+    {Family::kGpt2, "embedding.position_embeddings.", "transformer.wpe."},
+    {Family::kGpt2, "decoder.layers.{}.input_layernorm.", "transformer.h.{}.ln_1."},
+    {Family::kGpt2, "decoder.layers.{}.self_attention.linear_qkv.", "transformer.h.{}.attn.c_attn.",
+     Part::kStackedQkv, true},
+    {Family::kGpt2, "decoder.layers.{}.self_attention.linear_proj.",
+     "transformer.h.{}.attn.c_proj.", Part::kWhole, true},
+    {Family::kGpt2, "decoder.layers.{}.pre_mlp_layernorm.", "transformer.h.{}.ln_2."},
+    {Family::kGpt2, "decoder.layers.{}.mlp.linear_fc1.", "transformer.h.{}.mlp.c_fc.", Part::kWhole,
+     true},
+    {Family::kGpt2, "decoder.layers.{}.mlp.linear_fc2.", "transformer.h.{}.mlp.c_proj.",
+     Part::kWhole, true},
+    {Family::kGpt2, "decoder.final_layernorm.", "transformer.ln_f."},
+    {Family::kGpt2, "output_layer.", "lm_head."},
+
+    {Family::kLlama, "embedding.word_embeddings.", "model.embed_tokens."},
+    {Family::kLlama, "decoder.layers.{}.input_layernorm.", "model.layers.{}.input_layernorm."},
+    {Family::kLlama, "decoder.layers.{}.self_attention.linear_qkv.",
+     "model.layers.{}.self_attn.q_proj.", Part::kQuery},
+    {Family::kLlama, "decoder.layers.{}.self_attention.linear_qkv.",
+     "model.layers.{}.self_attn.k_proj.", Part::kKey},
+    {Family::kLlama, "decoder.layers.{}.self_attention.linear_qkv.",
+     "model.layers.{}.self_attn.v_proj.", Part::kValue},
+    {Family::kLlama, "decoder.layers.{}.self_attention.q_layernorm.",
+     "model.layers.{}.self_attn.q_norm."},
+    {Family::kLlama, "decoder.layers.{}.self_attention.k_layernorm.",
+     "model.layers.{}.self_attn.k_norm."},
+    {Family::kLlama, "decoder.layers.{}.self_attention.linear_proj.",
+     "model.layers.{}.self_attn.o_proj."},
+    {Family::kLlama, "decoder.layers.{}.pre_mlp_layernorm.",
+     "model.layers.{}.post_attention_layernorm."},
+    {Family::kLlama, "decoder.layers.{}.mlp.linear_fc1.", "model.layers.{}.mlp.gate_proj.",
+     Part::kGate},
+    {Family::kLlama, "decoder.layers.{}.mlp.linear_fc1.", "model.layers.{}.mlp.up_proj.",
+     Part::kUp},
+    {Family::kLlama, "decoder.layers.{}.mlp.linear_fc2.", "model.layers.{}.mlp.down_proj."},
+    {Family::kLlama, "decoder.final_layernorm.", "model.norm."},
+    {Family::kLlama, "output_layer.", "lm_head."},
+};
+
+/// Fills a tensor's axes with `rows` in place of the merged parameter's first dimension, and its
+/// box with all of them.
+void set_axes(std::vector<int64_t> rows, const ModelParameter& parameter,
+              HuggingFaceTensor* tensor) {
+  tensor->axes = std::move(rows);
+  tensor->axes.insert(tensor->axes.end(), parameter.shape.begin() + 1, parameter.shape.end());
+  tensor->sizes = tensor->axes;
+  tensor->offsets.assign(tensor->axes.size(), 0);
+  tensor->memory_order.resize(tensor->axes.size());
+  std::iota(tensor->memory_order.begin(), tensor->memory_order.end(), 0);
+}
+
+void place(Part part, const ModelParameter& parameter, const GptConfig& config,
+           HuggingFaceTensor* tensor) {
+  const int64_t groups = config.num_query_groups;
+  const int64_t queries = config.num_attention_heads / groups;
+  const auto take_of_axis = [tensor](size_t axis, int64_t offset, int64_t size) {
+    tensor->offsets[axis] = offset;
+    tensor->sizes[axis] = size;
+  };
+  switch (part) {
+    case Part::kWhole:
+      return set_axes({parameter.shape[0]}, parameter, tensor);
+    case Part::kQuery:
+    case Part::kKey:
+    case Part::kValue:
+      set_axes({groups, queries + 2, config.kv_channels}, parameter, tensor);
+      if (part == Part::kQuery) return take_of_axis(1, 0, queries);
+      return take_of_axis(1, part == Part::kKey ? queries : queries + 1, 1);
+    case Part::kStackedQkv:
+      set_axes({groups, 3, config.kv_channels}, parameter, tensor);
+      return std::swap(tensor->memory_order[0], tensor->memory_order[1]);
+    case Part::kGate:
+    case Part::kUp:
+      set_axes({2, config.ffn_hidden_size}, parameter, tensor);
+      return take_of_axis(0, part == Part::kGate ? 0 : 1, 1);
+  }
+}
+
+/// The shape of the file's tensor: the box with the parameter's first dimension in one.
+std::vector<int64_t> file_shape(const HuggingFaceTensor& tensor, size_t dimensions) {
+  std::vector<int64_t> shape(tensor.sizes.end() - static_cast<std::ptrdiff_t>(dimensions) + 1,
+                             tensor.sizes.end());
+  int64_t rows = 1;
+  for (size_t i = 0; i + dimensions <= tensor.sizes.size(); ++i) rows *= tensor.sizes[i];
+  shape.insert(shape.begin(), rows);
+  if (tensor.is_transposed) std::swap(shape[0], shape[1]);
+  return shape;
+}
+
+/// Adds what a row makes of a parameter in one layer.
+void add_tensor(const Row& row, const ModelParameter& parameter, int64_t layer,
+                const GptConfig& config, std::vector<HuggingFaceTensor>* tensors) {
+  const std::string_view ending =
+      std::string_view(parameter.canonical).substr(row.canonical_stem.size());
+  HuggingFaceTensor tensor;
+  tensor.name = with_layer(std::string(row.stem) + std::string(ending), layer);
+  tensor.parameter = with_layer(parameter.canonical, layer);
+  tensor.is_transposed = row.is_conv1d && parameter.shape.size() == 2;
+  place(row.part, parameter, config, &tensor);
+  tensor.shape = file_shape(tensor, parameter.shape.size());
+  tensors->push_back(std::move(tensor));
+}
+
+Status add_parameter(Family family, const ModelParameter& parameter, int64_t layer,
+                     const GptConfig& config, std::vector<HuggingFaceTensor>* tensors) {
+  const size_t before = tensors->size();
+  for (const Row& row : kRows) {
+    const bool is_named =
+        row.family == family && parameter.canonical.starts_with(row.canonical_stem);
+    if (is_named) add_tensor(row, parameter, layer, config, tensors);
+  }
+  if (tensors->size() > before) return Status();
+  return make_error(StatusCode::kUnsupported, "{}: Hugging Face's {} has no such parameter",
+                    parameter.canonical, family == Family::kGpt2 ? "GPT-2" : "Llama");
+}
+
+}  // namespace
+
+Result<std::vector<HuggingFaceTensor>> hugging_face_tensors(HuggingFaceFamily family,
+                                                            const GptConfig& config) {
+  MEG_ASSIGN_OR_RETURN(const std::vector<ModelParameter> parameters, model_parameters(config));
+  std::vector<HuggingFaceTensor> tensors;
+  const auto add = [&](Placement placement, int64_t layer) -> Status {
+    for (const ModelParameter& parameter : parameters) {
+      if (parameter.placement != placement) continue;
+      MEG_RETURN_IF_ERROR(add_parameter(family, parameter, layer, config, &tensors));
+    }
+    return Status();
+  };
+  MEG_RETURN_IF_ERROR(add(Placement::kEmbedding, 0));
+  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
+    MEG_RETURN_IF_ERROR(add(Placement::kLayer, layer));
+  }
+  MEG_RETURN_IF_ERROR(add(Placement::kFinal, 0));
+  MEG_RETURN_IF_ERROR(add(Placement::kOutput, 0));
+  return tensors;
+}
+
+}  // namespace meg::model

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "libmeg/base/result.h"
+#include "libmeg/model/gpt_config.h"
+
+namespace meg::model {
+
+/// Families of parameter names in Hugging Face's models.
+enum class HuggingFaceFamily : uint8_t {
+  kGpt2,   ///< transformer.h.N.attn.c_attn ...
+  kLlama,  ///< model.layers.N.self_attn.q_proj ...; Mistral and Qwen too.
+};
+
+/// A tensor of a Hugging Face model, and which elements of a merged parameter it holds.
+struct HuggingFaceTensor {
+  std::string name;
+  std::string parameter;       ///< Megatron's, canonical, with the layer's number.
+  std::vector<int64_t> shape;  ///< In the Hugging Face file.
+  bool is_transposed =
+      false;                  ///< The file has [input, output]; what follows is of [output, input].
+  std::vector<int64_t> axes;  ///< Sizes of the merged parameter's axes; row-major, it is these.
+  /// The box of these axes that the tensor holds: [offsets[i], offsets[i] + sizes[i]) of axis i.
+  std::vector<int64_t> offsets, sizes;
+  /// Order of the axes in the tensor, outermost first.
+  std::vector<int> memory_order;
+};
+
+/// All tensors of a model without padding rows (config.padded_vocab_size is its vocabulary), in the
+/// order of model_parameters() layer after layer. kUnsupported, with the parameter's name, where
+/// the family has no name for one.
+Result<std::vector<HuggingFaceTensor>> hugging_face_tensors(HuggingFaceFamily family,
+                                                            const GptConfig& config);
+
+}  // namespace meg::model
