@@ -23,4 +23,9 @@ std::string json_string(std::string_view text) {
   return json + '"';
 }
 
+std::string json_real(double value) {
+  const std::string text = fmt::format("{}", value);
+  return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
+}
+
 }  // namespace meg::checkpoint

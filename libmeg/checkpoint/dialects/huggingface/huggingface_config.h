@@ -1,0 +1,48 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "libmeg/base/dtype.h"
+#include "libmeg/base/result.h"
+#include "libmeg/checkpoint/dialects/huggingface/config_rows.h"
+#include "libmeg/megatron/field_value.h"
+#include "libmeg/model/gpt_config.h"
+
+namespace meg::checkpoint {
+
+/// What a config.json says of a model, in Megatron's words.
+struct HuggingFaceConfig {
+  HuggingFaceArchitecture architecture;
+  /// Megatron's args that the model's numbers depend on, each once: what GptConfig::from_fields and
+  /// the modules read.
+  std::vector<std::pair<std::string, megatron::FieldValue>> fields;
+  int64_t vocab_size = 0;
+  std::vector<std::string> notes;  ///< One line each: keys that were not read.
+
+  /// nullopt where there is none of this name.
+  std::optional<megatron::FieldValue> field(std::string_view name) const;
+};
+
+/// Reads config.json in transformers 4's spelling (rope_theta, rope_scaling) and 5's
+/// (rope_parameters). kUnsupported, by the key's name, for architectures and values that would make
+/// another model than Megatron's (sliding windows, kinds of rotary scaling, biases ...);
+/// kCorruption where it is damaged. `name`, a path, starts errors.
+/// Mirrors transformers' configuration classes, their defaults among it.
+Result<HuggingFaceConfig> read_huggingface_config(std::string_view json, const std::string& name);
+
+/// The text of a config.json, in both spellings, for a model of this shape; args: Megatron's, for
+/// what config does not hold. config.padded_vocab_size: rows of the written tables. kUnsupported,
+/// with the field's name, where no architecture of transformers' computes the same.
+struct HuggingFaceConfigText {
+  HuggingFaceArchitecture architecture;
+  std::string json;
+};
+
+Result<HuggingFaceConfigText> write_huggingface_config(const model::GptConfig& config,
+                                                       const megatron::FieldLookup& args,
+                                                       DType dtype);
+
+}  // namespace meg::checkpoint

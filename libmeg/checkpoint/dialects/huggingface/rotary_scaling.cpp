@@ -1,0 +1,193 @@
+#include "libmeg/checkpoint/dialects/huggingface/rotary_scaling.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "libmeg/checkpoint/container/json/json_object.h"
+#include "libmeg/checkpoint/container/json/json_string.h"
+#include "libmeg/megatron/field_reader.h"
+
+namespace meg::checkpoint {
+namespace {
+
+using simdjson::dom::element;
+
+/// What Llama 3.1's scaling has in Megatron, where its factor alone can be chosen.
+constexpr std::pair<std::string_view, double> kLlama3Numbers[] = {
+    {"low_freq_factor", 1}, {"high_freq_factor", 4}, {"original_max_position_embeddings", 8192}};
+
+bool is_context(std::string_view key) { return key == kLlama3Numbers[2].first; }
+
+/// Reads one object of rotary parameters, in either spelling.
+class ScalingReader {
+ public:
+  ScalingReader(const element& value, double theta, int64_t positions, std::string where)
+      : value_(value), theta_(theta), positions_(positions), where_(std::move(where)) {}
+
+  Result<RotaryScaling> read() {
+    if (value_.get(object_) != simdjson::SUCCESS) return wrong("", "an object", value_);
+    MEG_RETURN_IF_ERROR(for_each_member(object_, where_,
+                                        [](std::string_view, const element&) { return Status(); }));
+    MEG_ASSIGN_OR_RETURN(const std::string type, read_type());
+    RotaryScaling scaling;
+    MEG_ASSIGN_OR_RETURN(scaling.base, number("rope_theta", theta_));
+    MEG_RETURN_IF_ERROR(check("partial_rotary_factor", 1, 1));
+    if (type == "default") return scaling;
+    MEG_ASSIGN_OR_RETURN(const double factor, number("factor", std::nullopt));
+    if (type == "linear") return with_interpolation(scaling, factor);
+    return with_llama3(scaling, factor);
+  }
+
+ private:
+  Status wrong(std::string_view key, std::string_view expected, const element& found) const {
+    return make_error(StatusCode::kUnsupported, "{}{}{}: expected {}, found {}", where_,
+                      key.empty() ? "" : ": ", key, expected, json_value_text(found));
+  }
+
+  std::optional<element> find(std::string_view key) const {
+    element found;
+    if (object_[key].get(found) != simdjson::SUCCESS || found.is_null()) return std::nullopt;
+    return found;
+  }
+
+  Result<std::string> read_type() const {
+    const std::optional<element> type = find("rope_type") ? find("rope_type") : find("type");
+    if (!type.has_value()) return std::string("default");
+    std::string_view name;
+    if (type->get(name) == simdjson::SUCCESS &&
+        (name == "default" || name == "linear" || name == "llama3")) {
+      return std::string(name);
+    }
+    return wrong("rope_type", "default, linear or llama3", *type);
+  }
+
+  /// A number above 0; `otherwise` where there is none.
+  Result<double> number(std::string_view key, std::optional<double> otherwise) const {
+    const std::optional<element> found = find(key);
+    if (!found.has_value() && otherwise.has_value()) return *otherwise;
+    if (!found.has_value()) {
+      return make_error(StatusCode::kCorruption, "{}: expected {}, found none", where_, key);
+    }
+    double value = 0;
+    if (found->get(value) != simdjson::SUCCESS || !(value > 0)) {
+      return wrong(key, "a number above 0", *found);
+    }
+    return value;
+  }
+
+  Status check(std::string_view key, double expected, std::optional<double> otherwise) const {
+    MEG_ASSIGN_OR_RETURN(const double found, number(key, otherwise));
+    if (found == expected) return Status();
+    return make_error(StatusCode::kUnsupported, "{}: {}: expected {}, found {}", where_, key,
+                      expected, found);
+  }
+
+  /// Megatron's factor is a whole number.
+  Result<RotaryScaling> with_interpolation(RotaryScaling scaling, double factor) const {
+    if (std::floor(factor) != factor) {
+      return make_error(StatusCode::kUnsupported, "{}: factor: expected a whole number, found {}",
+                        where_, factor);
+    }
+    scaling.interpolation_factor = factor;
+    return scaling;
+  }
+
+  Result<RotaryScaling> with_llama3(RotaryScaling scaling, double factor) const {
+    for (const auto& [key, expected] : kLlama3Numbers) {
+      const std::optional<double> positions = static_cast<double>(positions_);
+      MEG_RETURN_IF_ERROR(check(key, expected, is_context(key) ? positions : std::nullopt));
+    }
+    scaling.llama3_factor = factor;
+    return scaling;
+  }
+
+  element value_;
+  simdjson::dom::object object_;
+  double theta_;
+  int64_t positions_;
+  std::string where_;
+};
+
+}  // namespace
+
+void RotaryScaling::add_fields(
+    std::vector<std::pair<std::string, megatron::FieldValue>>* fields) const {
+  const bool is_whole = std::floor(base) == base && base < 1e15;
+  fields->emplace_back("rotary_base", is_whole ? megatron::FieldValue(static_cast<int64_t>(base))
+                                               : megatron::FieldValue(base));
+  fields->emplace_back("use_rope_scaling", llama3_factor.has_value());
+  if (llama3_factor.has_value()) fields->emplace_back("rope_scaling_factor", *llama3_factor);
+  if (interpolation_factor != 1) {
+    fields->emplace_back("rotary_seq_len_interpolation_factor",
+                         static_cast<int64_t>(interpolation_factor));
+  }
+}
+
+Result<RotaryScaling> RotaryScaling::from_fields(const megatron::FieldLookup& args) {
+  megatron::FieldReader fields(args);
+  RotaryScaling scaling;
+  fields.take("rotary_base", scaling.base);
+  fields.take("rotary_seq_len_interpolation_factor", scaling.interpolation_factor);
+  if (fields.flag("use_rope_scaling", false)) {
+    scaling.llama3_factor = fields.number("rope_scaling_factor").value_or(8);
+  }
+  MEG_RETURN_IF_ERROR(fields.status());
+  if (scaling.interpolation_factor == 1 || !scaling.llama3_factor.has_value()) return scaling;
+  return make_error(
+      StatusCode::kUnsupported,
+      "rotary_seq_len_interpolation_factor: expected 1 beside use_rope_scaling, found "
+      "{}",
+      scaling.interpolation_factor);
+}
+
+std::map<std::string, std::string> RotaryScaling::parameters() const {
+  std::map<std::string, std::string> json = {{"rope_theta", json_real(base)},
+                                             {"rope_type", json_string("default")}};
+  if (interpolation_factor != 1) {
+    json["rope_type"] = json_string("linear");
+    json["factor"] = json_real(interpolation_factor);
+  }
+  if (!llama3_factor.has_value()) return json;
+  json["rope_type"] = json_string("llama3");
+  json["factor"] = json_real(*llama3_factor);
+  for (const auto& [key, value] : kLlama3Numbers) {
+    json[std::string(key)] = is_context(key) ? fmt::format("{}", value) : json_real(value);
+  }
+  return json;
+}
+
+Result<RotaryScaling> read_rotary_scaling(const RotaryKeys& keys, int64_t max_position_embeddings,
+                                          const std::string& name) {
+  const auto is_there = [](const std::optional<element>& value) {
+    return value.has_value() && !value->is_null();
+  };
+  RotaryScaling plain;
+  if (is_there(keys.theta) &&
+      (keys.theta->get(plain.base) != simdjson::SUCCESS || !(plain.base > 0))) {
+    return make_error(StatusCode::kCorruption,
+                      "{}: rope_theta: expected a number above 0, found {}", name,
+                      json_value_text(*keys.theta));
+  }
+  RotaryScaling found = plain;
+  bool has_scaling = false;
+  for (const auto& [key, value] :
+       {std::pair("rope_scaling", keys.scaling), std::pair("rope_parameters", keys.parameters)}) {
+    if (!is_there(value)) continue;
+    ScalingReader reader(*value, plain.base, max_position_embeddings,
+                         fmt::format("{}: {}", name, key));
+    MEG_ASSIGN_OR_RETURN(const RotaryScaling scaling, reader.read());
+    const bool differs =
+        has_scaling ? scaling != found : is_there(keys.theta) && scaling.base != plain.base;
+    if (differs) {
+      return make_error(StatusCode::kCorruption,
+                        "{}: {}: expected what {} says, found something else", name, key,
+                        has_scaling ? "rope_scaling" : "rope_theta");
+    }
+    found = scaling;
+    has_scaling = true;
+  }
+  return found;
+}
+
+}  // namespace meg::checkpoint

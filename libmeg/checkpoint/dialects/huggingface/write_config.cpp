@@ -1,0 +1,196 @@
+#include <fmt/format.h>
+
+#include <cmath>
+#include <map>
+
+#include "libmeg/checkpoint/container/json/json_string.h"
+#include "libmeg/checkpoint/dialects/huggingface/huggingface_config.h"
+#include "libmeg/checkpoint/dialects/huggingface/rotary_scaling.h"
+
+namespace meg::checkpoint {
+namespace {
+
+using Members = std::map<std::string, std::string>;
+
+std::string object_json(const Members& members, const std::string& indent) {
+  std::string text;
+  for (const auto& [key, value] : members) {
+    text += fmt::format("{}\n{}  {}: {}", text.empty() ? "" : ",", indent, json_string(key), value);
+  }
+  return "{" + text + "\n" + indent + "}";
+}
+
+struct ValueJson {
+  std::string operator()(std::monostate) const { return "null"; }
+
+  std::string operator()(bool value) const { return value ? "true" : "false"; }
+
+  std::string operator()(int64_t value) const { return std::to_string(value); }
+
+  std::string operator()(double value) const { return json_real(value); }
+
+  std::string operator()(const std::string& value) const { return json_string(value); }
+
+  std::string operator()(const std::vector<std::string>&) const { return "[]"; }
+};
+
+class ConfigWriter {
+ public:
+  ConfigWriter(const model::GptConfig& config, const megatron::FieldLookup& args)
+      : config_(config), args_(args) {}
+
+  Result<HuggingFaceConfigText> write(DType dtype) {
+    MEG_ASSIGN_OR_RETURN(architecture_, choose_architecture());
+    for (const FixedKey& fixed : fixed_keys()) {
+      if (is_mine(fixed.architectures)) add(fixed.key, fixed.value);
+    }
+    members_.erase("quantization_config");
+    for (const ConfigRow& row : config_rows()) {
+      if (is_mine(row.architectures)) MEG_RETURN_IF_ERROR(add_row(row));
+    }
+    MEG_RETURN_IF_ERROR(is_mine(kGpt2) ? add_gpt2() : add_rotary());
+    add("tie_word_embeddings", !config_.untie_embeddings_and_output_weights);
+    add("model_type", std::string(architecture_.model_type));
+    members_["architectures"] =
+        fmt::format("[\n    {}\n  ]", json_string(architecture_.class_name));
+    for (const char* key : {"dtype", "torch_dtype"}) add(key, std::string(dtype_name(dtype)));
+    for (const char* key : {"bos_token_id", "eos_token_id"}) add(key, megatron::FieldValue());
+    return HuggingFaceConfigText{architecture_, object_json(members_, "") + "\n"};
+  }
+
+ private:
+  bool is_mine(ArchitectureSet set) const { return (set & architecture_.bit) != 0; }
+
+  void add(std::string_view key, const megatron::FieldValue& value) {
+    members_[std::string(key)] = std::visit(ValueJson(), value);
+  }
+
+  /// A field by Megatron's name: of the config where it holds it, else of args.
+  megatron::FieldValue field(std::string_view name) const;
+  std::string difference(const HuggingFaceArchitecture& architecture) const;
+  Result<HuggingFaceArchitecture> choose_architecture() const;
+  Status add_row(const ConfigRow& row);
+  Status add_gpt2();
+  Status add_rotary();
+
+  const model::GptConfig& config_;
+  const megatron::FieldLookup& args_;
+  HuggingFaceArchitecture architecture_{};
+  Members members_;
+};
+
+megatron::FieldValue ConfigWriter::field(std::string_view name) const {
+  const std::pair<std::string_view, megatron::FieldValue> held[] = {
+      {"num_layers", config_.num_layers},
+      {"hidden_size", config_.hidden_size},
+      {"num_attention_heads", config_.num_attention_heads},
+      {"ffn_hidden_size", config_.ffn_hidden_size},
+      {"num_query_groups", config_.num_query_groups},
+      {"kv_channels", config_.kv_channels},
+      {"max_position_embeddings", config_.max_position_embeddings},
+      {"vocab_size", config_.padded_vocab_size},
+      {"position_embedding_type", config_.position_embedding_type},
+      {"normalization", config_.normalization},
+      {"swiglu", config_.swiglu},
+      {"gated_linear_unit", config_.gated_linear_unit && !config_.swiglu},
+      {"add_bias_linear", config_.add_bias_linear},
+      {"add_qkv_bias", config_.add_qkv_bias && !config_.add_bias_linear},
+      {"qk_layernorm", config_.qk_layernorm}};
+  for (const auto& [held_name, value] : held) {
+    if (held_name == name) return value;
+  }
+  const auto found = args_(name).value_or(megatron::FieldValue());
+  // Before core it had another name.
+  if (name == "norm_epsilon" && found == megatron::FieldValue()) {
+    return args_("layernorm_epsilon").value_or(1e-5);
+  }
+  return found;
+}
+
+/// The first field in which the model is not of this architecture, as an error says it.
+std::string ConfigWriter::difference(const HuggingFaceArchitecture& architecture) const {
+  for (const DecidedField& decided : decided_fields()) {
+    const bool has_value = (decided.architectures & architecture.bit) != 0;
+    const megatron::FieldValue& expected = has_value ? decided.value : decided.otherwise;
+    megatron::FieldValue found = field(decided.field);
+    if (found == megatron::FieldValue()) found = decided.otherwise;
+    if (!megatron::same_field(found, expected)) {
+      return fmt::format("{}: expected {} for {}, found {}", decided.field,
+                         megatron::field_text(expected), architecture.class_name,
+                         megatron::field_text(found));
+    }
+  }
+  return "";
+}
+
+/// The error names what hinders the architecture that has the most of the model: the one with the
+/// same positions.
+Result<HuggingFaceArchitecture> ConfigWriter::choose_architecture() const {
+  std::string hindrance;
+  for (const HuggingFaceArchitecture& architecture : hugging_face_architectures()) {
+    const std::string found = difference(architecture);
+    if (found.empty()) return architecture;
+    if (hindrance.empty() || hindrance.starts_with("position_embedding_type")) hindrance = found;
+  }
+  return make_error(StatusCode::kUnsupported, "Hugging Face: args: {}", hindrance);
+}
+
+Status ConfigWriter::add_row(const ConfigRow& row) {
+  megatron::FieldValue value = field(row.field);
+  if (value == megatron::FieldValue()) value = row.missing.value_or(megatron::FieldValue());
+  const bool is_real = row.missing.has_value() && std::holds_alternative<double>(*row.missing);
+  if (const auto* whole = std::get_if<int64_t>(&value); is_real && whole != nullptr) {
+    value = static_cast<double>(*whole);
+  }
+  const auto* real = std::get_if<double>(&value);
+  if (is_real ? real == nullptr || !std::isfinite(*real)
+              : !std::holds_alternative<int64_t>(value)) {
+    return make_error(StatusCode::kUnsupported,
+                      "Hugging Face: args: {}: expected a number, found {}", row.field,
+                      megatron::field_text(value));
+  }
+  add(row.key, value);
+  return Status();
+}
+
+/// GPT-2 has one head size and no query groups; its GELU is that of Megatron's fusion.
+Status ConfigWriter::add_gpt2() {
+  const int64_t heads = config_.num_attention_heads;
+  if (config_.num_query_groups != heads || config_.kv_channels * heads != config_.hidden_size) {
+    return make_error(StatusCode::kUnsupported,
+                      "Hugging Face: args: num_query_groups, kv_channels: expected {} and {} for "
+                      "GPT2LMHeadModel, found {} and {}",
+                      heads, config_.hidden_size / heads, config_.num_query_groups,
+                      config_.kv_channels);
+  }
+  const auto is_on = [&](std::string_view name, bool otherwise) {
+    return megatron::same_field(args_(name).value_or(otherwise), true);
+  };
+  const bool is_tanh = is_on("bias_gelu_fusion", true) || is_on("openai_gelu", false);
+  add("activation_function", std::string(is_tanh ? "gelu_new" : "gelu"));
+  members_["embd_pdrop"] = members_["resid_pdrop"];
+  return Status();
+}
+
+Status ConfigWriter::add_rotary() {
+  Result<RotaryScaling> scaling = RotaryScaling::from_fields(args_);
+  if (!scaling.has_value()) return scaling.error().with_prefix("Hugging Face: args");
+  Members parameters = scaling->parameters();
+  members_["rope_parameters"] = object_json(parameters, "  ");
+  members_["rope_theta"] = parameters["rope_theta"];
+  members_.erase("partial_rotary_factor");
+  parameters.erase("rope_theta");
+  const bool is_plain = parameters.size() == 1;
+  members_["rope_scaling"] = is_plain ? "null" : object_json(parameters, "  ");
+  return Status();
+}
+
+}  // namespace
+
+Result<HuggingFaceConfigText> write_huggingface_config(const model::GptConfig& config,
+                                                       const megatron::FieldLookup& args,
+                                                       DType dtype) {
+  return ConfigWriter(config, args).write(dtype);
+}
+
+}  // namespace meg::checkpoint
