@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "libmeg/base/result.h"
+#include "libmeg/checkpoint/state/tensor_source.h"
+
+namespace meg::checkpoint {
+
+/// A tensor of a Hugging Face folder.
+struct HuggingFaceWeight {
+  std::vector<int64_t> shape;
+  std::shared_ptr<const TensorSource> source;  ///< Row-major.
+  std::string file;                            ///< Path of the file that holds it.
+};
+
+using HuggingFaceWeights = std::map<std::string, HuggingFaceWeight, std::less<>>;
+
+/// Opens the weights of a folder by metadata alone: model.safetensors or pytorch_model.bin, or
+/// either in several files with an index. kNotFound where there are none, or a file of the index is
+/// missing; kCorruption where several of these stand side by side, a file is damaged, or an index
+/// and its files name different tensors.
+Result<HuggingFaceWeights> open_huggingface_weights(const std::string& folder);
+
+}  // namespace meg::checkpoint

@@ -1,0 +1,58 @@
+#include "libmeg/checkpoint/dialects/huggingface/row_runs.h"
+
+namespace meg::checkpoint {
+namespace {
+
+/// Walks the rows of a box in the order in which the tensor holds them.
+class RowWalk {
+ public:
+  explicit RowWalk(const model::HuggingFaceTensor& tensor)
+      : tensor_(tensor), axes_(tensor.axes.size() - (tensor.shape.size() - 1)) {}
+
+  std::vector<RowRun> runs() {
+    visit(0, 0);
+    return std::move(runs_);
+  }
+
+ private:
+  /// Rows of the parameter between neighbours along an axis.
+  int64_t stride(size_t axis) const {
+    int64_t rows = 1;
+    for (size_t i = axis + 1; i < axes_; ++i) rows *= tensor_.axes[i];
+    return rows;
+  }
+
+  /// depth: how many of the outermost axes are chosen; row: the parameter's, of these choices.
+  void visit(size_t depth, int64_t row) {
+    if (depth == axes_) return add(row);
+    const auto axis = static_cast<size_t>(tensor_.memory_order[depth]);
+    for (int64_t i = 0; i < tensor_.sizes[axis]; ++i) {
+      visit(depth + 1, row + (tensor_.offsets[axis] + i) * stride(axis));
+    }
+  }
+
+  void add(int64_t row) {
+    if (!runs_.empty() && runs_.back().parameter_row + runs_.back().rows == row) {
+      ++runs_.back().rows;
+    } else {
+      const int64_t before = runs_.empty() ? 0 : runs_.back().tensor_row + runs_.back().rows;
+      runs_.push_back({.tensor_row = before, .parameter_row = row, .rows = 1});
+    }
+  }
+
+  const model::HuggingFaceTensor& tensor_;
+  size_t axes_;  ///< Those that count rows.
+  std::vector<RowRun> runs_;
+};
+
+}  // namespace
+
+std::vector<RowRun> row_runs(const model::HuggingFaceTensor& tensor) {
+  return RowWalk(tensor).runs();
+}
+
+int64_t row_elements(const model::HuggingFaceTensor& tensor) {
+  return tensor.shape.size() == 1 ? 1 : tensor.axes.back();
+}
+
+}  // namespace meg::checkpoint
