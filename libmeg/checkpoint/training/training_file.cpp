@@ -8,6 +8,7 @@
 
 #include "libmeg/base/bytes.h"
 #include "libmeg/checkpoint/container/torch_file/tensor_view.h"
+#include "libmeg/checkpoint/dialects/mp_rank/chunk_entries.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/state_dict_tree.h"
 #include "libmeg/checkpoint/training/internal/optimizer_tree.h"
 #include "libmeg/checkpoint/training/internal/rng_tree.h"
@@ -161,61 +162,18 @@ class FileBuilder {
     return found;
   }
 
-  /// A key of a chunk's state dict; no value: extra state.
-  struct ModelEntry {
-    std::string name;
-    const TrainingParameter* value = nullptr;
-  };
-
-  std::string spelled(const model::RankParameter& parameter, int64_t first_layer) const {
-    if (!parameter.layer.has_value()) {
-      return table_.spell(parameter.name, options_.names).value_or(parameter.name);
-    }
-    const model::ParameterMatch match =
-        table_.match(parameter.name).value_or(model::ParameterMatch{});
-    const std::string stem = table_.spell(match.canonical, options_.names).value_or(parameter.name);
-    return model::with_layer(stem, *parameter.layer - first_layer);
-  }
-
   PickleId add_model(int64_t chunk) {
     const model::PipelineLayout layout{config_.num_layers, sizes_.pipeline_model_parallel_size,
                                        sizes_.virtual_pipeline_model_parallel_size};
-    const int64_t first_layer = layout.first_layer(state_.pipeline_rank, chunk);
-    std::vector<ModelEntry> entries;
-    for (size_t i = 0; i < rank_.size(); ++i) {
-      if (rank_[i].chunk != chunk) continue;
-      entries.push_back({.name = spelled(rank_[i], first_layer), .value = values_[i]});
-    }
-    if (is_core()) {
-      add_extra_states(layout.layers_per_chunk(), layout.is_last(state_.pipeline_rank, chunk),
-                       &entries);
-    }
     StateDictTree model(options_.names);
-    for (const ModelEntry& entry : entries) {
-      model.add(entry.name, entry.value == nullptr ? tree_.graph().add_none()
-                                                   : tree_.tensor(entry.value->weight));
+    for (const ChunkEntry& entry :
+         chunk_entries(rank_, layout, state_.pipeline_rank, chunk, options_.names, table_)) {
+      model.add(entry.name, entry.parameter.has_value()
+                                ? tree_.tensor(values_[*entry.parameter]->weight)
+                                : tree_.graph().add_none());
     }
     return model.write(&tree_.graph(), tree_.content().global("collections", "OrderedDict"),
                        [this](std::string_view text) { return tree_.text(text); });
-  }
-
-  /// Modules of core have an extra state, None in local layers, after their own parameters.
-  void add_extra_states(int64_t layers, bool is_last, std::vector<ModelEntry>* entries) const {
-    const auto add = [&](const std::string& module) {
-      size_t at = entries->size();
-      for (size_t i = 0; i < entries->size(); ++i) {
-        if ((*entries)[i].name.starts_with(module + ".")) at = i + 1;
-      }
-      entries->insert(entries->begin() + static_cast<std::ptrdiff_t>(at),
-                      {.name = module + "._extra_state"});
-    };
-    for (const std::string& module : table_.extra_state_modules(options_.names)) {
-      if (module.find("{}") == std::string::npos) {
-        if (is_last) add(module);
-        continue;
-      }
-      for (int64_t layer = 0; layer < layers; ++layer) add(model::with_layer(module, layer));
-    }
   }
 
   /// Of a run with --rerun-mode disabled.

@@ -13,6 +13,9 @@ namespace {
 using simdjson::dom::element;
 using simdjson::dom::object;
 
+/// Far more than any model has, and little enough that products of sizes can be counted.
+constexpr int64_t kMaxSize = 1 << 24;
+
 /// A plain value; a list of texts as its words. nullopt for other lists and objects.
 std::optional<megatron::FieldValue> field_of(const element& value) {
   switch (value.type()) {
@@ -143,9 +146,10 @@ Status ConfigReader::read_row(const ConfigRow& row) {
   const bool is_number = found->get(number) == simdjson::SUCCESS;
   const bool is_whole = found->get(size) == simdjson::SUCCESS;
   const bool is_real = row.missing.has_value() && std::holds_alternative<double>(*row.missing);
-  if (is_real ? !is_number : (!is_whole || size < 1 || size > INT32_MAX)) {
-    return make_error(StatusCode::kCorruption, "{}: {}: expected a {}, found {}", name_, row.key,
-                      is_real ? "number" : "size from 1 on", json_value_text(*found));
+  if (is_real ? !is_number : (!is_whole || size < 1 || size > kMaxSize)) {
+    return make_error(StatusCode::kCorruption, "{}: {}: expected {}, found {}", name_, row.key,
+                      is_real ? "a number" : fmt::format("a size from 1 to {}", kMaxSize),
+                      json_value_text(*found));
   }
   if (row.field == "vocab_size") {
     config_.vocab_size = size;

@@ -1,0 +1,346 @@
+#include "libmeg/checkpoint/convert/export_huggingface.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "libmeg/checkpoint/container/safetensors/safetensors_file.h"
+#include "libmeg/checkpoint/container/safetensors/shard_index.h"
+#include "libmeg/checkpoint/container/torch_file/torch_source.h"
+#include "libmeg/checkpoint/dialects/huggingface/huggingface_config.h"
+#include "libmeg/checkpoint/dialects/huggingface/row_runs.h"
+#include "libmeg/checkpoint/dialects/huggingface/tokenizer_files.h"
+#include "libmeg/checkpoint/dialects/huggingface/transposed_source.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/folder_entries.h"
+#include "libmeg/checkpoint/state/gathered_sources.h"
+#include "libmeg/checkpoint/training/check_architecture.h"
+#include "libmeg/io/atomic_file.h"
+#include "libmeg/io/atomic_folder.h"
+#include "libmeg/megatron/argument_values.h"
+
+namespace meg::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+using Source = std::shared_ptr<const TensorSource>;
+
+constexpr std::string_view kWordEmbeddings = "embedding.word_embeddings.weight";
+constexpr const char* kTokenizerFolder = "tokenizer";
+constexpr const char* kConfigName = "config.json";
+constexpr const char* kIndexName = "model.safetensors.index.json";
+
+/// Where rows of query_key_value begin to lie head by head.
+constexpr double kHeadByHead = 2.0;
+
+/// Refuses args of the model that no key of config.json stands for, unless they say the default.
+Status check_args(const MegatronCheckpoint& checkpoint) {
+  if (!checkpoint.args(0).has_value()) return Status();
+  const auto rows = megatron::argument_rows(megatron::ArgumentFamily::kTraining);
+  const auto defaults = megatron::ArgumentValues::defaults(rows);
+  const megatron::FieldLookup run = [&](std::string_view name) {
+    const auto* row = megatron::find_argument(megatron::ArgumentFamily::kTraining, name);
+    const bool is_read = row == nullptr || !row->help.empty();
+    return is_read ? checkpoint.arg(name) : defaults.field(name);
+  };
+  return check_architecture(checkpoint, run);
+}
+
+/// Gathers merged parameters out of the shards of a checkpoint.
+class MergedParameters {
+ public:
+  MergedParameters(const MegatronCheckpoint& checkpoint, int64_t vocab_rows)
+      : checkpoint_(checkpoint), vocab_rows_(vocab_rows) {}
+
+  /// Row-major, the vocabulary without padding.
+  Source merged(const LogicalParameter& parameter) const {
+    const std::vector<Source> shards = sources(parameter.tensors[0]);
+    switch (parameter.partition) {
+      case model::Partition::kReplicated:
+        return shards[0];
+      case model::Partition::kColumns:
+        return side_by_side(shards, parameter.shape[0]);
+      case model::Partition::kVocabulary:
+        return part_of(concatenated(shards), 0, vocab_rows_ * parameter.shape[1]);
+      case model::Partition::kGated:
+        if (checkpoint_.config().gated_linear_unit) return gates_above(shards);
+        break;
+      case model::Partition::kQkv:
+      case model::Partition::kRows:
+        break;
+    }
+    return concatenated(shards);
+  }
+
+ private:
+  std::vector<Source> sources(const LogicalTensor& tensor) const {
+    std::vector<Source> found;
+    for (const SourceTensor& shard : tensor.shards) {
+      const RankFile& rank = checkpoint_.files()[static_cast<size_t>(shard.file)];
+      found.push_back(torch_source(rank.file, shard.view));
+    }
+    return found;
+  }
+
+  /// Each shard has its part of the gate above its part of what is gated.
+  static Source gates_above(const std::vector<Source>& shards) {
+    std::vector<Source> parts;
+    for (const int64_t half : {0, 1}) {
+      for (const Source& shard : shards) {
+        const int64_t elements = shard->elements() / 2;
+        parts.push_back(part_of(shard, half * elements, elements));
+      }
+    }
+    return concatenated(std::move(parts));
+  }
+
+  const MegatronCheckpoint& checkpoint_;
+  int64_t vocab_rows_;
+};
+
+class ExportPlanner {
+ public:
+  ExportPlanner(const MegatronCheckpoint& checkpoint, const ExportOptions& options)
+      : checkpoint_(checkpoint), options_(options), model_(checkpoint.config()) {
+    for (const LogicalParameter& parameter : checkpoint.parameters()) {
+      parameters_[parameter.name] = &parameter;
+    }
+  }
+
+  Result<ExportPlan> plan() {
+    MEG_RETURN_IF_ERROR(check_args(checkpoint_));
+    MEG_RETURN_IF_ERROR(check_version());
+    MEG_RETURN_IF_ERROR(choose_vocab_rows());
+    MEG_RETURN_IF_ERROR(check_crcs());
+    const megatron::FieldLookup args = [this](std::string_view name) {
+      return checkpoint_.arg(name);
+    };
+    const DType dtype = target_dtype(*parameters_.at(std::string(kWordEmbeddings)));
+    MEG_ASSIGN_OR_RETURN(const HuggingFaceConfigText config,
+                         write_huggingface_config(model_, args, dtype));
+    plan_.config_json = config.json;
+    plan_.class_name = config.architecture.class_name;
+    MEG_ASSIGN_OR_RETURN(const std::vector<model::HuggingFaceTensor> tensors,
+                         model::hugging_face_tensors(config.architecture.family, model_));
+    MEG_RETURN_IF_ERROR(add_tensors(tensors));
+    MEG_RETURN_IF_ERROR(find_tokenizer());
+    return std::move(plan_);
+  }
+
+ private:
+  Status check_version() const {
+    if (checkpoint_.checkpoint_version() >= kHeadByHead) return Status();
+    return make_error(StatusCode::kUnsupported,
+                      "{}: checkpoint_version: expected 2.0 or above to export, found {}; "
+                      "checkpoint_util without --target-format brings it there",
+                      checkpoint_.folder().folder, checkpoint_.checkpoint_version());
+  }
+
+  Status choose_vocab_rows() {
+    const auto embedding = parameters_.find(std::string(kWordEmbeddings));
+    if (embedding == parameters_.end()) {
+      return make_error(StatusCode::kCorruption, "{}: expected {}, found none",
+                        checkpoint_.folder().folder, kWordEmbeddings);
+    }
+    plan_.source_vocab_rows = embedding->second->shape[0];
+    plan_.target_vocab_rows = options_.true_vocab_size.value_or(plan_.source_vocab_rows);
+    model_.padded_vocab_size = plan_.target_vocab_rows;
+    if (plan_.target_vocab_rows > plan_.source_vocab_rows) {
+      return make_error(StatusCode::kInvalidArgument,
+                        "true vocabulary size: expected up to {} rows of the table, found {}",
+                        plan_.source_vocab_rows, plan_.target_vocab_rows);
+    }
+    if (!options_.true_vocab_size.has_value()) {
+      plan_.notes.emplace_back(
+          "the vocabulary's padding rows are exported; --true-vocab-size leaves them out");
+    }
+    return Status();
+  }
+
+  /// Of every storage that holds weights, each once.
+  Status check_crcs() const {
+    if (!options_.check_crcs) return Status();
+    std::set<std::pair<int, int>> seen;
+    for (const LogicalParameter& parameter : checkpoint_.parameters()) {
+      for (const SourceTensor& shard : parameter.tensors[0].shards) {
+        if (!seen.emplace(shard.file, shard.view.storage).second) continue;
+        const RankFile& rank = checkpoint_.files()[static_cast<size_t>(shard.file)];
+        MEG_RETURN_IF_ERROR(rank.file->check_crc(shard.view.storage));
+      }
+    }
+    return Status();
+  }
+
+  DType target_dtype(const LogicalParameter& parameter) const {
+    return options_.params_dtype.value_or(parameter.tensors[0].dtype);
+  }
+
+  Status add_tensors(const std::vector<model::HuggingFaceTensor>& tensors) {
+    const MergedParameters merged(checkpoint_, plan_.target_vocab_rows);
+    std::vector<SafetensorsTensor> described;
+    std::vector<TensorCopy> copies;
+    std::set<std::string> taken;
+    for (const model::HuggingFaceTensor& tensor : tensors) {
+      const auto found = parameters_.find(tensor.parameter);
+      if (found == parameters_.end()) {
+        return make_error(StatusCode::kCorruption, "{}: expected parameter {}, found none",
+                          checkpoint_.folder().folder, tensor.parameter);
+      }
+      taken.insert(tensor.parameter);
+      const DType dtype = target_dtype(*found->second);
+      copies.push_back(
+          {.source = source_of(tensor, merged.merged(*found->second)), .target_dtype = dtype});
+      described.push_back({.name = tensor.name, .dtype = dtype, .shape = tensor.shape});
+      plan_.parameter_count += copies.back().source->elements();
+    }
+    MEG_RETURN_IF_ERROR(check_all_taken(taken));
+    return add_files(described, copies);
+  }
+
+  Status check_all_taken(const std::set<std::string>& taken) const {
+    for (const auto& [name, parameter] : parameters_) {
+      if (taken.contains(name)) continue;
+      return make_error(StatusCode::kUnsupported, "{}: {}: {} has no such parameter",
+                        checkpoint_.folder().folder, name, plan_.class_name);
+    }
+    return Status();
+  }
+
+  static Source source_of(const model::HuggingFaceTensor& tensor, const Source& merged) {
+    const int64_t row = row_elements(tensor);
+    std::vector<Source> parts;
+    for (const RowRun& run : row_runs(tensor)) {
+      parts.push_back(part_of(merged, run.parameter_row * row, run.rows * row));
+    }
+    Source source = concatenated(std::move(parts));
+    if (!tensor.is_transposed) return source;
+    return transposed_source(std::move(source), tensor.shape[0], tensor.shape[1]);
+  }
+
+  Status add_files(const std::vector<SafetensorsTensor>& tensors,
+                   const std::vector<TensorCopy>& copies) {
+    std::vector<uint64_t> bytes;
+    uint64_t total = 0;
+    for (const TensorCopy& copy : copies) {
+      bytes.push_back(copy.target_bytes());
+      total += bytes.back();
+    }
+    const std::vector<size_t> shards = split_into_shards(bytes, options_.max_shard_bytes);
+    const size_t count = shards.back() + 1;
+    ShardIndex index;
+    for (size_t shard = 0, i = 0; shard < count; ++shard) {
+      ExportedFile file;
+      file.name = shard_file_name(shard, count);
+      std::vector<SafetensorsTensor> held;
+      for (; i < tensors.size() && shards[i] == shard; ++i) {
+        held.push_back(tensors[i]);
+        file.copies.push_back(copies[i]);
+        index.files[tensors[i].name] = file.name;
+      }
+      const std::pair<std::string, std::string> metadata[] = {{"format", "pt"}};
+      MEG_ASSIGN_OR_RETURN(file.layout, lay_out_safetensors(held, metadata));
+      plan_.files.push_back(std::move(file));
+    }
+    if (count > 1) {
+      plan_.index_json =
+          shard_index_json(index, total, static_cast<uint64_t>(plan_.parameter_count));
+    }
+    return Status();
+  }
+
+  Status find_tokenizer() {
+    const std::string folder = join_path(checkpoint_.folder().folder, kTokenizerFolder);
+    std::error_code error;
+    if (!fs::is_directory(folder, error)) return Status();
+    plan_.tokenizer_folder = folder;
+    MEG_ASSIGN_OR_RETURN(plan_.tokenizer_files, find_tokenizer_files(folder));
+    return Status();
+  }
+
+  const MegatronCheckpoint& checkpoint_;
+  const ExportOptions& options_;
+  model::GptConfig model_;  ///< As it is written: its vocabulary without padding.
+  std::map<std::string, const LogicalParameter*> parameters_;
+  ExportPlan plan_;
+};
+
+Status write_text(const fs::path& path, std::string_view text) {
+  MEG_ASSIGN_OR_RETURN(io::AtomicFile file, io::AtomicFile::create(path.string()));
+  MEG_RETURN_IF_ERROR(file.write(std::as_bytes(std::span(text))));
+  return file.commit(io::AtomicFile::Flush::kNothing);
+}
+
+Status write_weights(const ExportPlan& plan, const fs::path& folder, const CopyOptions& options) {
+  std::vector<SafetensorsWriter> writers;
+  writers.reserve(plan.files.size());
+  std::vector<TensorCopy> copies;
+  std::vector<std::unique_ptr<TensorSink>> sinks;
+  for (const ExportedFile& file : plan.files) {
+    MEG_ASSIGN_OR_RETURN(auto writer,
+                         SafetensorsWriter::create((folder / file.name).string(), file.layout));
+    writers.push_back(std::move(writer));
+    for (size_t i = 0; i < file.copies.size(); ++i) {
+      copies.push_back(file.copies[i]);
+      sinks.push_back(
+          file_sink(writers.back().descriptor(), file.layout.offsets[i], file.layout.bytes[i]));
+    }
+  }
+  MEG_RETURN_IF_ERROR(run_copies(copies, sinks, options));
+  for (SafetensorsWriter& writer : writers) MEG_RETURN_IF_ERROR(writer.finish());
+  return Status();
+}
+
+/// A folder of anything else than a model is not replaced.
+Status check_replaceable(const std::string& save_dir) {
+  std::error_code error;
+  if (!fs::exists(save_dir, error)) return Status();
+  MEG_ASSIGN_OR_RETURN(const FolderEntries entries, FolderEntries::list(save_dir));
+  if (entries.empty() || entries.has_file(kConfigName)) return Status();
+  return make_error(StatusCode::kInvalidArgument,
+                    "{}: expected a new or empty folder, or one with {} to be replaced, found "
+                    "another",
+                    save_dir, kConfigName);
+}
+
+}  // namespace
+
+int64_t ExportPlan::source_bytes() const {
+  int64_t bytes = 0;
+  for (const ExportedFile& file : files) {
+    for (const TensorCopy& copy : file.copies) bytes += copy.source->bytes();
+  }
+  return bytes;
+}
+
+int64_t ExportPlan::target_bytes() const {
+  int64_t bytes = 0;
+  for (const ExportedFile& file : files) bytes += static_cast<int64_t>(file.layout.file_size);
+  return bytes;
+}
+
+Result<ExportPlan> plan_export(const MegatronCheckpoint& checkpoint, const ExportOptions& options) {
+  return ExportPlanner(checkpoint, options).plan();
+}
+
+Status save_export(const ExportPlan& plan, const std::string& save_dir,
+                   const CopyOptions& options) {
+  MEG_RETURN_IF_ERROR(check_replaceable(save_dir));
+  const fs::path path = fs::path(save_dir).lexically_normal();
+  const fs::path target = path.has_filename() ? path : path.parent_path();
+  MEG_ASSIGN_OR_RETURN(io::AtomicFolder folder, io::AtomicFolder::create(target.string()));
+  const fs::path staging = folder.staging_path();
+  MEG_RETURN_IF_ERROR(write_weights(plan, staging, options));
+  if (!plan.index_json.empty()) {
+    MEG_RETURN_IF_ERROR(write_text(staging / kIndexName, plan.index_json));
+  }
+  MEG_RETURN_IF_ERROR(
+      copy_tokenizer_files(plan.tokenizer_folder, plan.tokenizer_files, staging.string()));
+  MEG_RETURN_IF_ERROR(write_text(staging / kConfigName, plan.config_json));
+  return folder.commit();
+}
+
+}  // namespace meg::checkpoint

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "libmeg/checkpoint/container/safetensors/safetensors_header.h"
+#include "libmeg/checkpoint/convert/copy_list.h"
+#include "libmeg/checkpoint/dialects/mp_rank/megatron_checkpoint.h"
+
+namespace meg::checkpoint {
+
+struct ExportOptions {
+  /// Tokens of the unpadded vocabulary; without it the tables keep their padding rows.
+  std::optional<int64_t> true_vocab_size;
+  std::optional<DType> params_dtype;  ///< Of the weights; without: the source's.
+  uint64_t max_shard_bytes = 5'000'000'000;
+  bool check_crcs = true;  ///< Of the weights' storages, while planning.
+};
+
+/// A safetensors file to be written.
+struct ExportedFile {
+  std::string name;
+  SafetensorsLayout layout;
+  std::vector<TensorCopy> copies;  ///< By tensor of the layout.
+};
+
+struct ExportPlan {
+  std::string class_name;  ///< "LlamaForCausalLM"
+  std::string config_json;
+  std::string index_json;  ///< Empty where one file holds everything.
+  std::vector<ExportedFile> files;
+  std::string tokenizer_folder;
+  std::vector<std::string> tokenizer_files;
+  int64_t source_vocab_rows = 0, target_vocab_rows = 0;
+  int64_t parameter_count = 0;  ///< Of the written tensors.
+  std::vector<std::string> notes;
+
+  int64_t source_bytes() const;
+  int64_t target_bytes() const;
+};
+
+/// Plans a Hugging Face folder of a Megatron checkpoint's weights. kUnsupported, by the arg's name,
+/// where no architecture of transformers' computes the same; kCorruption where a storage's CRC-32
+/// is not what its file says.
+Result<ExportPlan> plan_export(const MegatronCheckpoint& checkpoint, const ExportOptions& options);
+
+/// Runs a plan: save_dir appears by one rename when every file is whole and flushed. An older
+/// folder of that name is replaced only then; kInvalidArgument where it holds what is no Hugging
+/// Face model.
+Status save_export(const ExportPlan& plan, const std::string& save_dir, const CopyOptions& options);
+
+}  // namespace meg::checkpoint

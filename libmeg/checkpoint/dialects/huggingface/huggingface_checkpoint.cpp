@@ -1,0 +1,206 @@
+#include "libmeg/checkpoint/dialects/huggingface/huggingface_checkpoint.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <utility>
+
+#include "libmeg/checkpoint/container/torch_file/tensor_view.h"
+#include "libmeg/checkpoint/dialects/huggingface/huggingface_weights.h"
+#include "libmeg/checkpoint/dialects/huggingface/row_runs.h"
+#include "libmeg/checkpoint/dialects/huggingface/tokenizer_files.h"
+#include "libmeg/checkpoint/dialects/huggingface/transposed_source.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/folder_entries.h"
+#include "libmeg/checkpoint/state/gathered_sources.h"
+#include "libmeg/io/mapped_file.h"
+#include "libmeg/text/printable.h"
+
+namespace meg::checkpoint {
+namespace {
+
+constexpr const char* kConfigName = "config.json";
+constexpr size_t kMaxConfigBytes = size_t{1} << 20;
+constexpr std::string_view kGpt2Prefix = "transformer.";
+constexpr std::string_view kHead = "lm_head.weight";
+
+/// Tensors that old files hold and every reader makes anew: masks and rotary tables.
+bool is_derived(std::string_view name) {
+  return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") ||
+         name.ends_with(".rotary_emb.inv_freq");
+}
+
+Result<HuggingFaceConfig> read_config(const std::string& folder) {
+  const std::string path = join_path(folder, kConfigName);
+  MEG_ASSIGN_OR_RETURN(const io::MappedFile file, io::MappedFile::open(path));
+  if (file.size() > kMaxConfigBytes) {
+    return make_error(StatusCode::kCorruption, "{}: expected up to {} bytes, found {}", path,
+                      kMaxConfigBytes, file.size());
+  }
+  return read_huggingface_config({reinterpret_cast<const char*>(file.bytes().data()), file.size()},
+                                 path);
+}
+
+/// Whether two sources hold the same bytes.
+Result<bool> same_bytes(const TensorSource& a, const TensorSource& b) {
+  if (a.dtype() != b.dtype() || a.elements() != b.elements()) return false;
+  constexpr int64_t kStep = int64_t{1} << 18;
+  const int64_t size = dtype_size(a.dtype());
+  std::vector<std::byte> of_a, of_b;
+  for (int64_t at = 0; at < a.elements(); at += kStep) {
+    const auto bytes = static_cast<size_t>(std::min(kStep, a.elements() - at) * size);
+    of_a.resize(bytes);
+    of_b.resize(bytes);
+    MEG_RETURN_IF_ERROR(a.read(at, of_a));
+    MEG_RETURN_IF_ERROR(b.read(at, of_b));
+    if (of_a != of_b) return false;
+  }
+  return true;
+}
+
+class CheckpointOpener {
+ public:
+  explicit CheckpointOpener(const std::string& folder) { made_.folder = folder; }
+
+  Result<HuggingFaceCheckpoint> open() {
+    MEG_ASSIGN_OR_RETURN(made_.config, read_config(made_.folder));
+    MEG_RETURN_IF_ERROR(read_model());
+    MEG_ASSIGN_OR_RETURN(weights_, open_huggingface_weights(made_.folder));
+    add_prefix();
+    if (made_.model.num_layers > static_cast<int64_t>(weights_.size())) {
+      return make_error(StatusCode::kCorruption, "{}: expected the tensors of {} layers, found {}",
+                        made_.folder, made_.model.num_layers, weights_.size());
+    }
+    MEG_ASSIGN_OR_RETURN(
+        const std::vector<model::HuggingFaceTensor> tensors,
+        model::hugging_face_tensors(made_.config.architecture.family, made_.model));
+    MEG_RETURN_IF_ERROR(check_tied_head());
+    for (size_t i = 0; i < tensors.size();) {
+      size_t end = i + 1;
+      while (end < tensors.size() && tensors[end].parameter == tensors[i].parameter) ++end;
+      MEG_RETURN_IF_ERROR(add_parameter(std::span(tensors).subspan(i, end - i)));
+      i = end;
+    }
+    MEG_RETURN_IF_ERROR(check_others());
+    MEG_ASSIGN_OR_RETURN(made_.tokenizer_files, find_tokenizer_files(made_.folder));
+    made_.notes = made_.config.notes;
+    return std::move(made_);
+  }
+
+ private:
+  Status read_model() {
+    const megatron::FieldLookup lookup = [this](std::string_view name) {
+      return made_.config.field(name);
+    };
+    Result<model::GptConfig> model = model::GptConfig::from_fields(lookup);
+    if (!model.has_value()) {
+      return model.error().with_prefix(join_path(made_.folder, kConfigName));
+    }
+    made_.model = *std::move(model);
+    made_.model.padded_vocab_size = made_.config.vocab_size;
+    return Status();
+  }
+
+  /// Old files of GPT-2 are of the model without its head.
+  void add_prefix() {
+    if (made_.config.architecture.family != model::HuggingFaceFamily::kGpt2 ||
+        !weights_.contains("wte.weight")) {
+      return;
+    }
+    HuggingFaceWeights renamed;
+    for (auto& [name, weight] : weights_) {
+      const std::string full = name == kHead ? name : std::string(kGpt2Prefix) + name;
+      renamed.emplace(full, std::move(weight));
+    }
+    weights_ = std::move(renamed);
+  }
+
+  /// A tied head is the embedding, whether the files hold it or not.
+  Status check_tied_head() {
+    const auto head = weights_.find(kHead);
+    if (made_.model.untie_embeddings_and_output_weights || head == weights_.end()) return Status();
+    const bool is_gpt2 = made_.config.architecture.family == model::HuggingFaceFamily::kGpt2;
+    const auto table =
+        weights_.find(is_gpt2 ? "transformer.wte.weight" : "model.embed_tokens.weight");
+    if (table == weights_.end()) return Status();
+    MEG_ASSIGN_OR_RETURN(const bool is_same,
+                         same_bytes(*head->second.source, *table->second.source));
+    if (!is_same) {
+      return make_error(StatusCode::kCorruption,
+                        "{}: {}: expected the embedding's values, as tie_word_embeddings says, "
+                        "found others",
+                        head->second.file, kHead);
+    }
+    weights_.erase(head);
+    return Status();
+  }
+
+  /// Takes a tensor's elements out of the weights, its rows as the parameter has them.
+  Result<std::shared_ptr<const TensorSource>> take(const model::HuggingFaceTensor& tensor) {
+    const auto found = weights_.find(tensor.name);
+    if (found == weights_.end()) {
+      return make_error(StatusCode::kCorruption, "{}: expected tensor {}, found none", made_.folder,
+                        tensor.name);
+    }
+    const HuggingFaceWeight weight = std::move(found->second);
+    weights_.erase(found);
+    if (weight.shape != tensor.shape) {
+      return make_error(StatusCode::kCorruption, "{}: {}: expected shape {}, found {}", weight.file,
+                        tensor.name, shape_text(tensor.shape), shape_text(weight.shape));
+    }
+    MEG_RETURN_IF_ERROR(check_dtype(tensor.name, weight));
+    if (!tensor.is_transposed) return weight.source;
+    return transposed_source(weight.source, tensor.shape[1], tensor.shape[0]);
+  }
+
+  Status check_dtype(const std::string& name, const HuggingFaceWeight& weight) {
+    const DType dtype = weight.source->dtype();
+    if (made_.parameters.empty() && !has_dtype_) made_.dtype = dtype;
+    has_dtype_ = true;
+    const bool is_float =
+        dtype == DType::kFloat32 || dtype == DType::kFloat16 || dtype == DType::kBFloat16;
+    if (is_float && dtype == made_.dtype) return Status();
+    return make_error(StatusCode::kUnsupported, "{}: {}: expected type {}, found {}", weight.file,
+                      name, is_float ? dtype_name(made_.dtype) : "float32, float16 or bfloat16",
+                      dtype_name(dtype));
+  }
+
+  /// tensors: all that hold a part of one parameter.
+  Status add_parameter(std::span<const model::HuggingFaceTensor> tensors) {
+    std::map<int64_t, std::shared_ptr<const TensorSource>> by_row;
+    for (const model::HuggingFaceTensor& tensor : tensors) {
+      MEG_ASSIGN_OR_RETURN(const auto source, take(tensor));
+      const int64_t row = row_elements(tensor);
+      for (const RowRun& run : row_runs(tensor)) {
+        by_row[run.parameter_row] = part_of(source, run.tensor_row * row, run.rows * row);
+      }
+    }
+    std::vector<std::shared_ptr<const TensorSource>> parts;
+    for (auto& [row, part] : by_row) parts.push_back(std::move(part));
+    made_.parameters.push_back({tensors[0].parameter, concatenated(std::move(parts))});
+    return Status();
+  }
+
+  Status check_others() const {
+    for (const auto& [name, weight] : weights_) {
+      if (is_derived(name)) continue;
+      return make_error(StatusCode::kUnsupported, "{}: {}: expected a tensor of {}, found another",
+                        weight.file, text::printable(name, 200),
+                        made_.config.architecture.class_name);
+    }
+    return Status();
+  }
+
+  HuggingFaceCheckpoint made_;
+  HuggingFaceWeights weights_;  ///< Those not taken yet.
+  bool has_dtype_ = false;
+};
+
+}  // namespace
+
+Result<HuggingFaceCheckpoint> open_huggingface_checkpoint(const std::string& folder) {
+  return CheckpointOpener(folder).open();
+}
+
+}  // namespace meg::checkpoint

@@ -1,0 +1,51 @@
+#include "libmeg/checkpoint/dialects/mp_rank/chunk_entries.h"
+
+namespace meg::checkpoint {
+namespace {
+
+std::string spelled(const model::RankParameter& parameter, int64_t first_layer,
+                    model::NameFamily family, const model::ParameterTable& table) {
+  if (!parameter.layer.has_value()) {
+    return table.spell(parameter.name, family).value_or(parameter.name);
+  }
+  const model::ParameterMatch match = table.match(parameter.name).value_or(model::ParameterMatch{});
+  const std::string stem = table.spell(match.canonical, family).value_or(parameter.name);
+  return model::with_layer(stem, *parameter.layer - first_layer);
+}
+
+/// Modules of core have an extra state, None in local layers, after their own parameters.
+void add_extra_state(const std::string& module, std::vector<ChunkEntry>* entries) {
+  size_t at = entries->size();
+  for (size_t i = 0; i < entries->size(); ++i) {
+    if ((*entries)[i].name.starts_with(module + ".")) at = i + 1;
+  }
+  entries->insert(entries->begin() + static_cast<std::ptrdiff_t>(at),
+                  {.name = module + "._extra_state", .parameter = {}});
+}
+
+}  // namespace
+
+std::vector<ChunkEntry> chunk_entries(std::span<const model::RankParameter> parameters,
+                                      const model::PipelineLayout& layout, int64_t stage,
+                                      int64_t chunk, model::NameFamily family,
+                                      const model::ParameterTable& table) {
+  const int64_t first_layer = layout.first_layer(stage, chunk);
+  std::vector<ChunkEntry> entries;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (parameters[i].chunk != chunk) continue;
+    entries.push_back({.name = spelled(parameters[i], first_layer, family, table), .parameter = i});
+  }
+  if (!model::is_mcore(family)) return entries;
+  for (const std::string& module : table.extra_state_modules(family)) {
+    if (module.find("{}") == std::string::npos) {
+      if (layout.is_last(stage, chunk)) add_extra_state(module, &entries);
+      continue;
+    }
+    for (int64_t layer = 0; layer < layout.layers_per_chunk(); ++layer) {
+      add_extra_state(model::with_layer(module, layer), &entries);
+    }
+  }
+  return entries;
+}
+
+}  // namespace meg::checkpoint
