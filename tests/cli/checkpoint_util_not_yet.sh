@@ -1,5 +1,5 @@
-for flags in "--target-format torch_dist" "--target-format huggingface" "--model-type BERT" \
-    "--loader llama_mistral" "--checkpoint-type hf" "--target-expert-parallel-size 2"; do
+for flags in "--target-format torch_dist" "--model-type BERT" "--loader llama_mistral" \
+    "--checkpoint-type meta" "--target-expert-parallel-size 2"; do
   checkpoint_util --load-dir testdata/checkpoint --save-dir saved $flags
   echo "exit code $?"
 done

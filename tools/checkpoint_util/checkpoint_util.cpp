@@ -1,18 +1,17 @@
-// Reshapes checkpoints to other tensor- and pipeline-parallel sizes. Stands for Megatron-LM
-// tools/checkpoint_util.py and tools/checkpoint/convert.py.
+// Reshapes checkpoints to other tensor- and pipeline-parallel sizes, and converts models of Hugging
+// Face to them and back. Stands for Megatron-LM tools/checkpoint_util.py and
+// tools/checkpoint/convert.py.
 
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <chrono>
-#include <cstdio>
-#include <fstream>
 #include <string>
 
 #include "libmeg/checkpoint/convert/reshard.h"
 #include "libmeg/checkpoint/dialects/mp_rank/checkpoint_folder.h"
 #include "libmeg/checkpoint/dialects/mp_rank/megatron_checkpoint.h"
 #include "tools/checkpoint_util/checkpoint_util_flags.h"
+#include "tools/checkpoint_util/checkpoint_util_huggingface.h"
+#include "tools/checkpoint_util/checkpoint_util_report.h"
 #include "tools/common/byte_size.h"
 #include "tools/common/interruption.h"
 #include "tools/common/progress_bar.h"
@@ -22,29 +21,11 @@
 namespace meg::tools {
 namespace {
 
-// What a run needs beside the copying's buffers and what it holds after planning: threads' stacks,
-// the allocator's slack, pages of the sources' directories.
-constexpr int64_t kReserve = int64_t{12} << 20;
-constexpr int64_t kLeastBuffers = int64_t{4} << 20;
-constexpr int64_t kMebibyte = int64_t{1} << 20;
-
-void print(const std::string& line) {
-  fmt::print("{}\n", line);
-  std::fflush(stdout);
-}
-
-Result<checkpoint::MegatronCheckpoint> open_checkpoint(const CheckpointUtilArguments& arguments) {
-  MEG_ASSIGN_OR_RETURN(const checkpoint::CheckpointFolder folder,
-                       checkpoint::find_checkpoint(arguments.load_dir, arguments.iteration));
+Result<checkpoint::MegatronCheckpoint> open_checkpoint(const CheckpointUtilArguments& arguments,
+                                                       const checkpoint::CheckpointFolder& folder) {
   MEG_ASSIGN_OR_RETURN(checkpoint::OpenCheckpointOptions options, arguments.checkpoint.options());
   options.ignore_optimizer = arguments.no_optim;
   return checkpoint::MegatronCheckpoint::open(folder, options);
-}
-
-std::string layout_text(int64_t tensor, int64_t pipeline, int64_t virtual_stages) {
-  std::string text = fmt::format("tensor {}, pipeline {}", tensor, pipeline);
-  if (virtual_stages > 1) text += fmt::format(", virtual {}", virtual_stages);
-  return text;
 }
 
 void print_vocabulary(const checkpoint::ReshardPlan& plan,
@@ -87,37 +68,8 @@ void print_plan(const checkpoint::MegatronCheckpoint& checkpoint,
   for (const std::string& text : plan.notes) print("note: " + text);
 }
 
-/// Bytes of memory that this process holds now.
-int64_t resident_bytes() {
-  std::ifstream file("/proc/self/statm");
-  int64_t size = 0, resident = 0;
-  file >> size >> resident;
-  return resident * sysconf(_SC_PAGESIZE);
-}
-
-/// What of --memory-budget is left for buffers, now that the plan is made.
-Result<int64_t> buffer_bytes(const std::string& budget_text) {
-  Result<int64_t> budget = parse_byte_size(budget_text);
-  if (!budget.has_value()) return budget.error().with_prefix("--memory-budget");
-  const int64_t needed = resident_bytes() + kReserve;
-  if (*budget < needed + kLeastBuffers) {
-    return make_error(StatusCode::kInvalidArgument,
-                      "--memory-budget: expected at least {}MiB for this checkpoint, found {}",
-                      (needed + kLeastBuffers + kMebibyte - 1) / kMebibyte, budget_text);
-  }
-  return *budget - needed;
-}
-
-void print_summary(const checkpoint::ReshardPlan& plan, const checkpoint::SaveTimes& times) {
-  const int64_t bytes = plan.transfers.target_bytes();
-  const double rate =
-      times.copy_seconds > 0 ? static_cast<double>(bytes) / times.copy_seconds / 1e9 : 0;
-  print(fmt::format("wrote {} in {:.2f} s ({:.2f} GB/s), flushed to the device in {:.2f} s",
-                    byte_size_text(bytes), times.copy_seconds, rate, times.flush_seconds));
-}
-
-Status run(const CheckpointUtilArguments& arguments) {
-  MEG_ASSIGN_OR_RETURN(const checkpoint::MegatronCheckpoint checkpoint, open_checkpoint(arguments));
+Status reshape(const CheckpointUtilArguments& arguments,
+               const checkpoint::MegatronCheckpoint& checkpoint) {
   if (!arguments.save_dir.empty()) {
     MEG_RETURN_IF_ERROR(checkpoint::check_save_dir(checkpoint, arguments.save_dir));
   }
@@ -145,8 +97,21 @@ Status run(const CheckpointUtilArguments& arguments) {
   MEG_RETURN_IF_ERROR(saved);
   print(fmt::format("  successfully saved checkpoint at iteration {:7d} to {}", iteration,
                     arguments.save_dir));
-  print_summary(plan, times);
+  print_written(plan.transfers.target_bytes(), times);
   return Status();
+}
+
+Status run(const CheckpointUtilArguments& arguments) {
+  MEG_ASSIGN_OR_RETURN(const checkpoint::CheckpointFolder folder,
+                       checkpoint::find_checkpoint(arguments.load_dir, arguments.iteration));
+  MEG_RETURN_IF_ERROR(check_loader(arguments, folder));
+  if (folder.format == checkpoint::CheckpointFormat::kHuggingFace) {
+    return import_huggingface(arguments, folder.folder);
+  }
+  MEG_ASSIGN_OR_RETURN(const checkpoint::MegatronCheckpoint checkpoint,
+                       open_checkpoint(arguments, folder));
+  if (arguments.target_format == "huggingface") return export_huggingface(arguments, checkpoint);
+  return reshape(arguments, checkpoint);
 }
 
 int main(int argc, const char* const* argv) {

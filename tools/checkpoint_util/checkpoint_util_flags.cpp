@@ -7,6 +7,7 @@
 
 #include "libmeg/io/mapped_file.h"
 #include "libmeg/tokenizer/bpe/vocabulary.h"
+#include "tools/common/byte_size.h"
 #include "tools/common/flags/flags.h"
 #include "tools/common/report.h"
 
@@ -56,6 +57,8 @@ void declare_target(Flags& flags, CheckpointUtilArguments& arguments) {
       .choices({"fp32", "bf16", "fp16"});
   flags.value("--target-format", &arguments.target_format, "FORMAT", "checkpoint format to save")
       .choices({"torch", "torch_dist", "huggingface"});
+  flags.value("--max-shard-size", &arguments.max_shard_size, "SIZE",
+              "size limit of one file with --target-format huggingface, such as 5GB");
   flags.toggle("--no-optim", &arguments.no_optim, "leave the optimizer's state out");
 }
 
@@ -70,7 +73,7 @@ bool is_one_of(std::string_view value, std::initializer_list<std::string_view> k
 /// What the values ask for that is not done yet, and Megatron's plug-ins: what they stand for.
 Status check_values(CheckpointUtilArguments* arguments) {
   if (arguments->model_type != "GPT") return unsupported("--model-type", arguments->model_type);
-  if (arguments->target_format != "torch") {
+  if (arguments->target_format == "torch_dist") {
     return unsupported("--target-format", arguments->target_format);
   }
   for (const auto& [flag, size] :
@@ -78,17 +81,27 @@ Status check_values(CheckpointUtilArguments* arguments) {
         std::pair{"--target-expert-tensor-parallel-size", arguments->target_expert_tensor_size}}) {
     if (size != 1) return unsupported(flag, std::to_string(size));
   }
-  if (arguments->checkpoint_type.has_value()) {
+  if (arguments->checkpoint_type.value_or("hf") != "hf") {
     return unsupported("--checkpoint-type", *arguments->checkpoint_type);
   }
+  if (const Result<int64_t> size = parse_byte_size(arguments->max_shard_size);
+      !size.has_value() || *size < 1) {
+    return make_error(StatusCode::kInvalidArgument, "--max-shard-size: expected a size, found {}",
+                      arguments->max_shard_size);
+  }
   if (arguments->loader.has_value()) {
-    if (!is_one_of(*arguments->loader, {"megatron", "legacy", "mcore", "core"})) {
+    if (!is_one_of(*arguments->loader, {"megatron", "legacy", "mcore", "core"}) &&
+        !is_huggingface_loader(*arguments->loader)) {
       return unsupported("--loader", *arguments->loader);
     }
     note("ignored: --loader (the layout is found in the checkpoint)");
   }
   if (!arguments->saver.has_value()) return Status();
   const std::string& saver = *arguments->saver;
+  if (saver == "huggingface") {
+    arguments->target_format = saver;
+    return Status();
+  }
   if (!is_one_of(saver, {"megatron", "legacy", "mcore", "core"})) {
     return unsupported("--saver", saver);
   }
@@ -115,17 +128,6 @@ std::optional<model::NameFamily> target_family(const CheckpointUtilArguments& ar
   return model::mcore_family(impl.value_or(checkpoint.config().transformer_impl));
 }
 
-Result<std::optional<int64_t>> true_vocab_size(const CheckpointUtilArguments& arguments) {
-  if (arguments.vocab_file.empty() || arguments.true_vocab_size.has_value()) {
-    return arguments.true_vocab_size;
-  }
-  MEG_ASSIGN_OR_RETURN(const io::MappedFile file, io::MappedFile::open(arguments.vocab_file));
-  const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.size());
-  MEG_ASSIGN_OR_RETURN(const tokenizer::Vocabulary vocabulary,
-                       tokenizer::Vocabulary::parse(text, arguments.vocab_file));
-  return std::optional<int64_t>(static_cast<int64_t>(vocabulary.entries().size()));
-}
-
 }  // namespace
 
 std::optional<int> parse_checkpoint_util(int argc, const char* const* argv,
@@ -144,7 +146,8 @@ std::optional<int> parse_checkpoint_util(int argc, const char* const* argv,
   flags.group("Source");
   flags
       .value("--load-dir", &arguments->load_dir, "DIR",
-             "checkpoint to read: its root folder, an iter_* folder or one file")
+             "checkpoint to read: its root folder, an iter_* folder, one file or a Hugging Face "
+             "folder")
       .required();
   flags
       .value("--iteration", &arguments->iteration, "N", "read iteration N instead of the tracker's")
@@ -154,7 +157,7 @@ std::optional<int> parse_checkpoint_util(int argc, const char* const* argv,
   flags.value("--loader", &arguments->loader, "NAME",
               "Megatron's reader plug-in; the layout is detected without it");
   flags.value("--checkpoint-type", &arguments->checkpoint_type, "TYPE",
-              "flag of Megatron's loader_llama_mistral; not supported yet");
+              "flag of Megatron's loader_llama_mistral: hf, which is found without it");
   flags.value("--saver", &arguments->saver, "NAME",
               "Megatron's writer plug-in; implies --target-names");
   declare_target(flags, *arguments);
@@ -175,6 +178,27 @@ std::optional<int> parse_checkpoint_util(int argc, const char* const* argv,
   return std::nullopt;
 }
 
+bool is_huggingface_loader(std::string_view name) {
+  return is_one_of(name, {"llama_mistral", "huggingface"});
+}
+
+Result<std::optional<int64_t>> true_vocab_size(const CheckpointUtilArguments& arguments) {
+  if (arguments.vocab_file.empty() || arguments.true_vocab_size.has_value()) {
+    return arguments.true_vocab_size;
+  }
+  MEG_ASSIGN_OR_RETURN(const io::MappedFile file, io::MappedFile::open(arguments.vocab_file));
+  const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.size());
+  MEG_ASSIGN_OR_RETURN(const tokenizer::Vocabulary vocabulary,
+                       tokenizer::Vocabulary::parse(text, arguments.vocab_file));
+  return std::optional<int64_t>(static_cast<int64_t>(vocabulary.entries().size()));
+}
+
+std::optional<DType> params_dtype(const CheckpointUtilArguments& arguments) {
+  if (!arguments.target_params_dtype.has_value()) return std::nullopt;
+  const std::string& type = *arguments.target_params_dtype;
+  return type == "fp32" ? DType::kFloat32 : type == "bf16" ? DType::kBFloat16 : DType::kFloat16;
+}
+
 Result<checkpoint::ReshardOptions> reshard_options(
     const CheckpointUtilArguments& arguments, const checkpoint::MegatronCheckpoint& checkpoint) {
   checkpoint::ReshardOptions options;
@@ -185,12 +209,7 @@ Result<checkpoint::ReshardOptions> reshard_options(
   options.virtual_pipeline_model_parallel_size = arguments.target_virtual_size;
   MEG_ASSIGN_OR_RETURN(options.true_vocab_size, true_vocab_size(arguments));
   options.names = target_family(arguments, checkpoint);
-  if (arguments.target_params_dtype.has_value()) {
-    const std::string& type = *arguments.target_params_dtype;
-    options.params_dtype = type == "fp32"   ? DType::kFloat32
-                           : type == "bf16" ? DType::kBFloat16
-                                            : DType::kFloat16;
-  }
+  options.params_dtype = params_dtype(arguments);
   options.keep_optimizer = !arguments.no_optim;
   options.check_crcs = !arguments.no_crc;
   return options;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "libmeg/checkpoint/convert/reshard.h"
 #include "libmeg/checkpoint/dialects/mp_rank/megatron_checkpoint.h"
@@ -24,6 +25,7 @@ struct CheckpointUtilArguments {
   std::optional<int64_t> true_vocab_size;
   std::string vocab_file;
   std::string target_format = "torch";
+  std::string max_shard_size = "5GB";
   std::optional<std::string> target_names;  ///< "legacy" or "mcore".
   std::optional<std::string> saver_transformer_impl;
   std::optional<std::string> target_params_dtype;
@@ -37,6 +39,15 @@ struct CheckpointUtilArguments {
 /// An exit code where the program should end now.
 std::optional<int> parse_checkpoint_util(int argc, const char* const* argv,
                                          CheckpointUtilArguments* arguments);
+
+/// Whether a name is that of a plug-in of Megatron's that reads Hugging Face models.
+bool is_huggingface_loader(std::string_view name);
+
+/// --true-vocab-size, or the size of --vocab-file.
+Result<std::optional<int64_t>> true_vocab_size(const CheckpointUtilArguments& arguments);
+
+/// --target-params-dtype
+std::optional<DType> params_dtype(const CheckpointUtilArguments& arguments);
 
 /// What plan_reshard is to do with this checkpoint. Reads --vocab-file.
 Result<checkpoint::ReshardOptions> reshard_options(

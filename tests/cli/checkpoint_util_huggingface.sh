@@ -1,0 +1,7 @@
+checkpoint_util --load-dir testdata/checkpoint --save-dir hf --target-format huggingface \
+    --true-vocab-size 60 | grep -v "^wrote"
+ls hf
+checkpoint_util --load-dir hf --save-dir back --make-vocab-size-divisible-by 8 \
+    --target-tensor-parallel-size 2 | grep -v "^wrote"
+ls back back/release
+checkpoint_util --load-dir hf --save-dir hf2 --target-format huggingface
