@@ -201,7 +201,7 @@ class HuggingFace(unittest.TestCase):
         index = read_json(self.path("a", "model.safetensors.index.json"))
         config = read_json(self.path("a", "config.json"))
         shards = sorted(set(index["weight_map"].values()))
-        name = sorted(index["weight_map"])[0]
+        name = min(name for name, file in index["weight_map"].items() if file == shards[0])
 
         def with_index(change):
             changed = json.loads(json.dumps(index))
@@ -221,7 +221,7 @@ class HuggingFace(unittest.TestCase):
             "expected it in": lambda: with_index(
                 lambda files: files.update({name: shards[-1]})),
             "expected it in the index": lambda: with_index(lambda files: files.pop(name)),
-            "behind the header": cut_short,
+            "data bytes, found": cut_short,
             "found both": lambda: shutil.copy(self.path("b", shards[0]),
                                               self.path("b", "model.safetensors")),
             "expected shape": lambda: with_config(hidden_size=60, head_dim=8),

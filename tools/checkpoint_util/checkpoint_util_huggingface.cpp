@@ -26,10 +26,10 @@ void print_file(const std::string& name, uint64_t bytes) {
   print(fmt::format("file: {}, {} bytes", name, with_commas(static_cast<int64_t>(bytes))));
 }
 
-/// Runs save(CopyOptions) under a progress bar.
+/// Runs save(TransferOptions) under a progress bar.
 template <class Save>
 Status save_with_progress(const CheckpointUtilArguments& arguments, int64_t bytes, Save save) {
-  checkpoint::CopyOptions options;
+  checkpoint::TransferOptions options;
   MEG_ASSIGN_OR_RETURN(options.buffer_bytes, buffer_bytes(arguments.memory_budget));
   ProgressBar bar(0);
   options.progress = [&bar](const Progress& now) {
@@ -101,7 +101,7 @@ Status import_huggingface(const CheckpointUtilArguments& arguments, const std::s
   if (arguments.dry_run) return Status();
   print("saving release to " + arguments.save_dir);
   return save_with_progress(arguments, plan.target_bytes(),
-                            [&](const checkpoint::CopyOptions& copying) {
+                            [&](const checkpoint::TransferOptions& copying) {
                               return checkpoint::save_import(plan, arguments.save_dir, copying);
                             });
 }
@@ -127,7 +127,7 @@ Status export_huggingface(const CheckpointUtilArguments& arguments,
   if (arguments.dry_run) return Status();
   print("saving Hugging Face model to " + arguments.save_dir);
   return save_with_progress(arguments, plan.target_bytes(),
-                            [&](const checkpoint::CopyOptions& copying) {
+                            [&](const checkpoint::TransferOptions& copying) {
                               return checkpoint::save_export(plan, arguments.save_dir, copying);
                             });
 }

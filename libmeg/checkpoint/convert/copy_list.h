@@ -3,11 +3,10 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <vector>
 
-#include "libmeg/base/progress.h"
 #include "libmeg/checkpoint/state/tensor_sink.h"
 #include "libmeg/checkpoint/state/tensor_source.h"
+#include "libmeg/checkpoint/transfer/transfer_executor.h"
 
 namespace meg::checkpoint {
 
@@ -21,14 +20,9 @@ struct TensorCopy {
   }
 };
 
-struct CopyOptions {
-  int64_t buffer_bytes = int64_t{256} << 20;  ///< Of all threads together.
-  int workers = 0;                            ///< Threads; 0: one a processor.
-  ProgressCallback progress;                  ///< bytes: of sinks written.
-};
-
-/// Fills sinks[i] with copies[i], several at once. On error what was written so far is left.
+/// Fills sinks[i] with copies[i]; see run_transfers.
 Status run_copies(std::span<const TensorCopy> copies,
-                  std::span<const std::unique_ptr<TensorSink>> sinks, const CopyOptions& options);
+                  std::span<const std::unique_ptr<TensorSink>> sinks,
+                  const TransferOptions& options);
 
 }  // namespace meg::checkpoint

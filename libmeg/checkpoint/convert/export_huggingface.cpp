@@ -10,7 +10,6 @@
 
 #include "libmeg/checkpoint/container/safetensors/safetensors_file.h"
 #include "libmeg/checkpoint/container/safetensors/shard_index.h"
-#include "libmeg/checkpoint/container/torch_file/torch_source.h"
 #include "libmeg/checkpoint/dialects/huggingface/huggingface_config.h"
 #include "libmeg/checkpoint/dialects/huggingface/row_runs.h"
 #include "libmeg/checkpoint/dialects/huggingface/tokenizer_files.h"
@@ -20,6 +19,7 @@
 #include "libmeg/checkpoint/training/check_architecture.h"
 #include "libmeg/io/atomic_file.h"
 #include "libmeg/io/atomic_folder.h"
+#include "libmeg/io/crc32.h"
 #include "libmeg/megatron/argument_values.h"
 
 namespace meg::checkpoint {
@@ -33,6 +33,8 @@ constexpr std::string_view kWordEmbeddings = "embedding.word_embeddings.weight";
 constexpr const char* kTokenizerFolder = "tokenizer";
 constexpr const char* kConfigName = "config.json";
 constexpr const char* kIndexName = "model.safetensors.index.json";
+
+constexpr uint64_t kBlockBytes = uint64_t{1} << 20;
 
 /// Where rows of query_key_value begin to lie head by head.
 constexpr double kHeadByHead = 2.0;
@@ -48,6 +50,21 @@ Status check_args(const MegatronCheckpoint& checkpoint) {
     return is_read ? checkpoint.arg(name) : defaults.field(name);
   };
   return check_architecture(checkpoint, run);
+}
+
+/// Reads the bytes that a CRC-32 is recorded of.
+Status check_crc(const RecordedCrc& recorded) {
+  const FileExtent& extent = recorded.extent;
+  std::vector<std::byte> block;
+  uint32_t crc = 0;
+  for (uint64_t at = 0; at < extent.bytes; at += block.size()) {
+    block.resize(std::min<uint64_t>(kBlockBytes, extent.bytes - at));
+    MEG_RETURN_IF_ERROR(extent.file->read_exactly_at(extent.offset + at, block));
+    crc = io::crc32(block, crc);
+  }
+  if (crc == recorded.crc) return Status();
+  return make_error(StatusCode::kCorruption, "{}: {}: CRC-32: expected {:08x}, found {:08x}",
+                    extent.file->path(), recorded.name, recorded.crc, crc);
 }
 
 /// Gathers merged parameters out of the shards of a checkpoint.
@@ -77,12 +94,10 @@ class MergedParameters {
   }
 
  private:
-  std::vector<Source> sources(const LogicalTensor& tensor) const {
+  /// By tensor-parallel rank.
+  static std::vector<Source> sources(const LogicalTensor& tensor) {
     std::vector<Source> found;
-    for (const SourceTensor& shard : tensor.shards) {
-      const RankFile& rank = checkpoint_.files()[static_cast<size_t>(shard.file)];
-      found.push_back(torch_source(rank.file, shard.view));
-    }
+    for (const Piece& piece : tensor.pieces) found.push_back(piece.source);
     return found;
   }
 
@@ -161,15 +176,18 @@ class ExportPlanner {
     return Status();
   }
 
-  /// Of every storage that holds weights, each once.
+  /// Of all bytes among which weights are, each once.
   Status check_crcs() const {
     if (!options_.check_crcs) return Status();
-    std::set<std::pair<int, int>> seen;
+    std::set<std::pair<const io::FileDescriptor*, uint64_t>> seen;
     for (const LogicalParameter& parameter : checkpoint_.parameters()) {
-      for (const SourceTensor& shard : parameter.tensors[0].shards) {
-        if (!seen.emplace(shard.file, shard.view.storage).second) continue;
-        const RankFile& rank = checkpoint_.files()[static_cast<size_t>(shard.file)];
-        MEG_RETURN_IF_ERROR(rank.file->check_crc(shard.view.storage));
+      for (const Piece& piece : parameter.tensors[0].pieces) {
+        const std::optional<RecordedCrc> recorded = piece.source->recorded_crc();
+        if (!recorded.has_value() ||
+            !seen.emplace(recorded->extent.file, recorded->extent.offset).second) {
+          continue;
+        }
+        MEG_RETURN_IF_ERROR(check_crc(*recorded));
       }
     }
     return Status();
@@ -274,7 +292,8 @@ Status write_text(const fs::path& path, std::string_view text) {
   return file.commit(io::AtomicFile::Flush::kNothing);
 }
 
-Status write_weights(const ExportPlan& plan, const fs::path& folder, const CopyOptions& options) {
+Status write_weights(const ExportPlan& plan, const fs::path& folder,
+                     const TransferOptions& options) {
   std::vector<SafetensorsWriter> writers;
   writers.reserve(plan.files.size());
   std::vector<TensorCopy> copies;
@@ -327,7 +346,7 @@ Result<ExportPlan> plan_export(const MegatronCheckpoint& checkpoint, const Expor
 }
 
 Status save_export(const ExportPlan& plan, const std::string& save_dir,
-                   const CopyOptions& options) {
+                   const TransferOptions& options) {
   MEG_RETURN_IF_ERROR(check_replaceable(save_dir));
   const fs::path path = fs::path(save_dir).lexically_normal();
   const fs::path target = path.has_filename() ? path : path.parent_path();

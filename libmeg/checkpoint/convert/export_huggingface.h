@@ -49,6 +49,7 @@ Result<ExportPlan> plan_export(const MegatronCheckpoint& checkpoint, const Expor
 /// Runs a plan: save_dir appears by one rename when every file is whole and flushed. An older
 /// folder of that name is replaced only then; kInvalidArgument where it holds what is no Hugging
 /// Face model.
-Status save_export(const ExportPlan& plan, const std::string& save_dir, const CopyOptions& options);
+Status save_export(const ExportPlan& plan, const std::string& save_dir,
+                   const TransferOptions& options);
 
 }  // namespace meg::checkpoint

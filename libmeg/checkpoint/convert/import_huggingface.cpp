@@ -203,7 +203,7 @@ class StorageSink final : public TensorSink {
   int storage_;
 };
 
-Status write_files(const ImportPlan& plan, const fs::path& folder, const CopyOptions& options) {
+Status write_files(const ImportPlan& plan, const fs::path& folder, const TransferOptions& options) {
   std::vector<TorchFileWriter> writers;
   writers.reserve(plan.files.size());
   std::vector<TensorCopy> copies;
@@ -250,7 +250,7 @@ Result<ImportPlan> plan_import(const HuggingFaceCheckpoint& checkpoint,
 }
 
 Status save_import(const ImportPlan& plan, const std::string& save_dir,
-                   const CopyOptions& options) {
+                   const TransferOptions& options) {
   std::error_code error;
   if (fs::equivalent(save_dir, plan.source_folder, error)) {
     return make_error(StatusCode::kInvalidArgument,

@@ -49,6 +49,7 @@ Result<ImportPlan> plan_import(const HuggingFaceCheckpoint& checkpoint,
 
 /// Runs a plan: save_dir/release appears by one rename when every file is whole and flushed, the
 /// tracker file last; tokenizer files go into release/tokenizer.
-Status save_import(const ImportPlan& plan, const std::string& save_dir, const CopyOptions& options);
+Status save_import(const ImportPlan& plan, const std::string& save_dir,
+                   const TransferOptions& options);
 
 }  // namespace meg::checkpoint
