@@ -6,6 +6,8 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "libmeg/base/dtype.h"
 #include "libmeg/base/status.h"
@@ -58,6 +60,12 @@ class TensorSource {
   /// What the container claims of bytes among which all of these elements are; nullopt where it
   /// says nothing.
   virtual std::optional<RecordedCrc> recorded_crc() const { return std::nullopt; }
+
+  /// All that containers claim of the bytes it reads: several where it is put together.
+  virtual std::vector<RecordedCrc> recorded_crcs() const {
+    std::optional<RecordedCrc> one = recorded_crc();
+    return one.has_value() ? std::vector{*std::move(one)} : std::vector<RecordedCrc>();
+  }
 
   /// Whether the file is known to hold no data for these elements, which are zero then.
   virtual bool is_hole(int64_t /*first*/, int64_t /*count*/) const { return false; }

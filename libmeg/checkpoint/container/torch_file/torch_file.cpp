@@ -85,8 +85,10 @@ Result<TorchFileParts> read_parts(const io::FileDescriptor& descriptor, const io
   MEG_ASSIGN_OR_RETURN(const size_t found, descriptor.read_at(0, start));
   start.resize(found);
   switch (form_of(start)) {
-    case Form::kZip:
-      return read_torch_archive(descriptor, budget);
+    case Form::kZip: {
+      MEG_ASSIGN_OR_RETURN(const FileSlice whole, FileSlice::whole(descriptor));
+      return read_torch_archive(whole, budget);
+    }
     case Form::kLegacy:
       return read_legacy_torch_file(map, budget);
     case Form::kTar:

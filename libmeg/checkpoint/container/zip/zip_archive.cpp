@@ -89,9 +89,8 @@ Result<ZipEntry> read_directory_entry(ByteReader* reader, const std::string& pat
 }
 
 /// Compares the local header with the directory and finds where the data begin.
-Status read_local_header(const io::FileDescriptor& file, uint64_t directory_offset,
-                         ZipEntry* entry) {
-  const std::string where = fmt::format("{}: entry {}: local header at byte {}", file.path(),
+Status read_local_header(const FileSlice& file, uint64_t directory_offset, ZipEntry* entry) {
+  const std::string where = fmt::format("{}: entry {}: local header at byte {}", file.name(),
                                         text::printable(entry->name, 200), entry->header_offset);
   const auto refuse = [&](std::string_view what) {
     return make_error(StatusCode::kCorruption, "{}: {}", where, what);
@@ -161,28 +160,35 @@ Status check_overlaps(const std::vector<ZipEntry>& entries, const std::string& p
 }  // namespace
 
 Result<ZipArchive> ZipArchive::open(const io::FileDescriptor& file) {
+  MEG_ASSIGN_OR_RETURN(const FileSlice slice, FileSlice::whole(file));
+  return open(slice);
+}
+
+Result<ZipArchive> ZipArchive::open(const FileSlice& file) {
   MEG_ASSIGN_OR_RETURN(const ZipDirectory directory, find_zip_directory(file));
   std::vector<std::byte> bytes(directory.size);
   MEG_RETURN_IF_ERROR(file.read_exactly_at(directory.offset, bytes));
   ZipArchive archive;
   archive.entries_.reserve(directory.entries);
-  ByteReader reader(bytes, file.path() + ": zip directory");
+  ByteReader reader(bytes, file.name() + ": zip directory");
   for (uint64_t i = 0; i < directory.entries; ++i) {
-    MEG_ASSIGN_OR_RETURN(ZipEntry entry, read_directory_entry(&reader, file.path()));
+    MEG_ASSIGN_OR_RETURN(ZipEntry entry, read_directory_entry(&reader, file.name()));
     MEG_RETURN_IF_ERROR(read_local_header(file, directory.offset, &entry));
     archive.entries_.push_back(std::move(entry));
   }
   if (reader.remaining() != 0) {
     return make_error(StatusCode::kCorruption,
                       "{}: zip directory: expected {} entries, found {} bytes after them",
-                      file.path(), directory.entries, reader.remaining());
+                      file.name(), directory.entries, reader.remaining());
   }
-  MEG_RETURN_IF_ERROR(check_overlaps(archive.entries_, file.path()));
+  MEG_RETURN_IF_ERROR(check_overlaps(archive.entries_, file.name()));
   for (size_t i = 0; i < archive.entries_.size(); ++i) {
     if (!archive.by_name_.emplace(archive.entries_[i].name, i).second) {
-      return make_error(StatusCode::kCorruption, "{}: two entries bear the name {}", file.path(),
+      return make_error(StatusCode::kCorruption, "{}: two entries bear the name {}", file.name(),
                         text::printable(archive.entries_[i].name, 200));
     }
+    archive.entries_[i].header_offset += file.begin();
+    archive.entries_[i].data_offset += file.begin();
   }
   return archive;
 }

@@ -7,20 +7,20 @@
 #include <unordered_map>
 #include <vector>
 
+#include "libmeg/base/file_slice.h"
 #include "libmeg/base/result.h"
-#include "libmeg/io/file_descriptor.h"
 
 namespace meg::checkpoint {
 
-/// One file inside a zip archive. Its bytes [data_offset, data_offset + compressed_size) lie inside
-/// the archive and belong to it alone.
+/// One file inside a zip archive. Its bytes [data_offset, data_offset + compressed_size) of the
+/// file lie inside the archive and belong to it alone.
 struct ZipEntry {
   std::string name;
   uint16_t method = 0;  ///< 0: stored, 8: deflated.
   uint32_t crc = 0;     ///< CRC-32 of the content, as the directory claims.
   uint64_t compressed_size = 0;
   uint64_t size = 0;
-  uint64_t header_offset = 0;  ///< Of the local header.
+  uint64_t header_offset = 0;  ///< Of the local header, in the file.
   uint64_t data_offset = 0;
 
   bool is_stored() const { return method == 0; }
@@ -34,6 +34,9 @@ class ZipArchive {
   /// file is used by this call alone. kCorruption where the archive contradicts itself or the
   /// file's size; kUnsupported for encryption, several disks and methods but stored and deflated.
   static Result<ZipArchive> open(const io::FileDescriptor& file);
+
+  /// The same of an archive that is a stretch of a file.
+  static Result<ZipArchive> open(const FileSlice& file);
 
   ZipArchive(ZipArchive&&) = default;
   ZipArchive& operator=(ZipArchive&&) = default;

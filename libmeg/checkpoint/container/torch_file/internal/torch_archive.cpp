@@ -61,9 +61,10 @@ Status place_storage(const ZipArchive& archive, const std::string& folder, const
 
 }  // namespace
 
-Result<TorchFileParts> read_torch_archive(const io::FileDescriptor& file, PickleBudget* budget) {
-  const std::string& path = file.path();
-  MEG_ASSIGN_OR_RETURN(ZipArchive archive, ZipArchive::open(file));
+Result<TorchFileParts> read_torch_archive(const FileSlice& slice, PickleBudget* budget) {
+  const io::FileDescriptor& file = slice.file();
+  const std::string& path = slice.name();
+  MEG_ASSIGN_OR_RETURN(ZipArchive archive, ZipArchive::open(slice));
   MEG_ASSIGN_OR_RETURN(const std::string folder, top_folder(archive, path));
   const ZipEntry* pickle = archive.find(folder + "data.pkl");
   if (pickle == nullptr) {

@@ -30,14 +30,14 @@ std::optional<size_t> find_end_record(std::span<const std::byte> tail) {
   return std::nullopt;
 }
 
-Result<EndRecord> read_end_record(const io::FileDescriptor& file, uint64_t file_size) {
+Result<EndRecord> read_end_record(const FileSlice& file) {
   // Only where the file's last bytes are no record is the whole room of comments looked through.
   std::optional<size_t> at;
   std::vector<std::byte> tail;
   for (const uint64_t comment : {uint64_t{0}, kMaxCommentBytes}) {
-    tail.resize(std::min(zip::kEndSize + comment, file_size));
+    tail.resize(std::min(zip::kEndSize + comment, file.size()));
     if (tail.size() < zip::kEndSize) break;
-    MEG_RETURN_IF_ERROR(file.read_exactly_at(file_size - tail.size(), tail));
+    MEG_RETURN_IF_ERROR(file.read_exactly_at(file.size() - tail.size(), tail));
     at = find_end_record(tail);
     if (at) break;
   }
@@ -45,24 +45,23 @@ Result<EndRecord> read_end_record(const io::FileDescriptor& file, uint64_t file_
     return make_error(StatusCode::kCorruption,
                       "{}: expected a zip archive's end record, found none in the last {} bytes: "
                       "the file was cut short or is no zip archive",
-                      file.path(), tail.size());
+                      file.name(), tail.size());
   }
   const std::byte* record = &tail[*at];
   if (load_le<uint16_t>(record + 4) != 0 || load_le<uint16_t>(record + 6) != 0 ||
       load_le<uint16_t>(record + 8) != load_le<uint16_t>(record + 10)) {
-    return make_error(StatusCode::kUnsupported, "{}: zip archive of several disks", file.path());
+    return make_error(StatusCode::kUnsupported, "{}: zip archive of several disks", file.name());
   }
-  return EndRecord{.offset = file_size - tail.size() + *at,
+  return EndRecord{.offset = file.size() - tail.size() + *at,
                    .directory = {.entries = load_le<uint16_t>(record + 10),
                                  .offset = load_le<uint32_t>(record + 16),
                                  .size = load_le<uint32_t>(record + 12)}};
 }
 
 /// Replaces what the end record leaves to the zip64 one. Returns where the end records begin.
-Result<uint64_t> read_end_64(const io::FileDescriptor& file, const EndRecord& end,
-                             ZipDirectory* directory) {
+Result<uint64_t> read_end_64(const FileSlice& file, const EndRecord& end, ZipDirectory* directory) {
   const auto refuse = [&](uint64_t at, std::string_view what) {
-    return make_error(StatusCode::kCorruption, "{}: byte {}: zip64 end record: {}", file.path(), at,
+    return make_error(StatusCode::kCorruption, "{}: byte {}: zip64 end record: {}", file.name(), at,
                       what);
   };
   std::array<std::byte, zip::kLocator64Size> locator = {};
@@ -77,7 +76,7 @@ Result<uint64_t> read_end_64(const io::FileDescriptor& file, const EndRecord& en
     return end.offset;
   }
   if (load_le<uint32_t>(&locator[4]) != 0 || load_le<uint32_t>(&locator[16]) > 1) {
-    return make_error(StatusCode::kUnsupported, "{}: zip archive of several disks", file.path());
+    return make_error(StatusCode::kUnsupported, "{}: zip archive of several disks", file.name());
   }
   const auto at = load_le<uint64_t>(&locator[8]);
   if (at > locator_at - zip::kEnd64Size) {
@@ -91,7 +90,7 @@ Result<uint64_t> read_end_64(const io::FileDescriptor& file, const EndRecord& en
                               .offset = load_le<uint64_t>(&record[48]),
                               .size = load_le<uint64_t>(&record[40])};
   if (load_le<uint64_t>(&record[16]) != 0 || load_le<uint64_t>(&record[24]) != found.entries) {
-    return make_error(StatusCode::kUnsupported, "{}: zip archive of several disks", file.path());
+    return make_error(StatusCode::kUnsupported, "{}: zip archive of several disks", file.name());
   }
   const auto agrees = [](uint64_t value, uint64_t in_64, uint64_t wide) {
     return value == in_64 || value == wide;
@@ -107,26 +106,24 @@ Result<uint64_t> read_end_64(const io::FileDescriptor& file, const EndRecord& en
 
 }  // namespace
 
-Result<ZipDirectory> find_zip_directory(const io::FileDescriptor& file) {
-  MEG_ASSIGN_OR_RETURN(const int64_t file_size, file.size());
-  MEG_ASSIGN_OR_RETURN(const EndRecord end,
-                       read_end_record(file, static_cast<uint64_t>(file_size)));
+Result<ZipDirectory> find_zip_directory(const FileSlice& file) {
+  MEG_ASSIGN_OR_RETURN(const EndRecord end, read_end_record(file));
   ZipDirectory directory = end.directory;
   MEG_ASSIGN_OR_RETURN(const uint64_t directory_end, read_end_64(file, end, &directory));
   if (directory.size > directory_end || directory.offset != directory_end - directory.size) {
     return make_error(
         StatusCode::kCorruption,
         "{}: zip directory: expected it to end at byte {}, found offset {} and size {}",
-        file.path(), directory_end, directory.offset, directory.size);
+        file.name(), directory_end, directory.offset, directory.size);
   }
   if (directory.entries > directory.size / zip::kDirectoryHeaderSize) {
     return make_error(StatusCode::kCorruption,
                       "{}: zip directory of {} bytes: cannot hold the {} entries it claims",
-                      file.path(), directory.size, directory.entries);
+                      file.name(), directory.size, directory.entries);
   }
   if (directory.size > kMaxDirectoryBytes) {
     return make_error(StatusCode::kResourceExhausted,
-                      "{}: zip directory: expected at most {} bytes, found {}", file.path(),
+                      "{}: zip directory: expected at most {} bytes, found {}", file.name(),
                       kMaxDirectoryBytes, directory.size);
   }
   return directory;

@@ -1,0 +1,204 @@
+#include "libmeg/checkpoint/container/torch_dist/dist_folder.h"
+
+#include <fmt/format.h>
+#include <simdjson.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "libmeg/checkpoint/container/torch_file/internal/torch_elements.h"
+#include "libmeg/checkpoint/state/assembled_source.h"
+#include "libmeg/text/printable.h"
+
+namespace meg::checkpoint {
+namespace {
+
+constexpr uint64_t kMaxFormBytes = uint64_t{1} << 20;
+
+std::string in_folder(const std::string& folder, std::string_view name) {
+  return (std::filesystem::path(folder) / name).string();
+}
+
+Result<std::vector<std::byte>> read_small_file(const std::string& path, uint64_t max_bytes) {
+  MEG_ASSIGN_OR_RETURN(const io::FileDescriptor file, io::FileDescriptor::open_regular(path));
+  MEG_ASSIGN_OR_RETURN(const int64_t size, file.size());
+  if (static_cast<uint64_t>(size) > max_bytes) {
+    return make_error(StatusCode::kResourceExhausted, "{}: expected at most {} bytes, found {}",
+                      path, max_bytes, size);
+  }
+  std::vector<std::byte> bytes(static_cast<size_t>(size));
+  MEG_RETURN_IF_ERROR(file.read_exactly_at(0, bytes));
+  return bytes;
+}
+
+/// The elements of a chunk that stand in another order or form than they are read.
+class ViewSource final : public TensorSource {
+ public:
+  ViewSource(std::shared_ptr<const io::FileDescriptor> file, TorchStorage storage, TensorView view,
+             bool is_byte_swapped, std::optional<RecordedCrc> crc)
+      : TensorSource(view.dtype, view.numel()),
+        file_(std::move(file)),
+        storage_(std::move(storage)),
+        view_(std::move(view)),
+        is_byte_swapped_(is_byte_swapped),
+        crc_(std::move(crc)) {}
+
+  Status read(int64_t first, std::span<std::byte> into) const override {
+    MEG_RETURN_IF_ERROR(gather_elements(*file_, storage_, view_, first, into));
+    if (is_byte_swapped_) swap_bytes(dtype(), into);
+    return {};
+  }
+
+  std::optional<RecordedCrc> recorded_crc() const override { return crc_; }
+
+ private:
+  std::shared_ptr<const io::FileDescriptor> file_;
+  TorchStorage storage_;
+  TensorView view_;
+  bool is_byte_swapped_;
+  std::optional<RecordedCrc> crc_;
+};
+
+std::optional<Box> intersection(const Box& a, const Box& b) {
+  Box common = a;
+  for (size_t i = 0; i < a.sizes.size(); ++i) {
+    const int64_t begin = std::max(a.offsets[i], b.offsets[i]);
+    const int64_t end = std::min(a.offsets[i] + a.sizes[i], b.offsets[i] + b.sizes[i]);
+    if (begin >= end) return std::nullopt;
+    common.offsets[i] = begin;
+    common.sizes[i] = end - begin;
+  }
+  return common;
+}
+
+Box relative_to(const std::vector<int64_t>& origin, Box box) {
+  for (size_t i = 0; i < origin.size(); ++i) box.offsets[i] -= origin[i];
+  return box;
+}
+
+/// Folders of torch alone have no such file.
+Status check_form(const std::string& folder) {
+  const std::string path = in_folder(folder, kDistFormFile);
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) return {};
+  MEG_ASSIGN_OR_RETURN(const std::vector<std::byte> bytes, read_small_file(path, kMaxFormBytes));
+  simdjson::dom::parser parser;
+  simdjson::dom::element document;
+  std::string_view backend;
+  if (parser.parse(reinterpret_cast<const char*>(bytes.data()), bytes.size()).get(document) !=
+          simdjson::SUCCESS ||
+      document["sharded_backend"].get(backend) != simdjson::SUCCESS) {
+    return make_error(StatusCode::kCorruption,
+                      "{}: expected a JSON object with a text sharded_backend", path);
+  }
+  if (backend == "torch_dist") return {};
+  return make_error(StatusCode::kUnsupported, "{}: sharded_backend: expected torch_dist, found {}",
+                    path, text::printable(backend, 200));
+}
+
+}  // namespace
+
+Result<DistFolder> DistFolder::open(const std::string& path) {
+  MEG_RETURN_IF_ERROR(check_form(path));
+  DistFolder folder;
+  folder.path_ = path;
+  const std::string name = in_folder(path, kDistMetadataFile);
+  MEG_ASSIGN_OR_RETURN(const std::vector<std::byte> bytes, read_small_file(name, kMaxPickleBytes));
+  PickleBudget own(bytes.size());
+  MEG_ASSIGN_OR_RETURN(folder.metadata_, read_dist_metadata(bytes, name, &own));
+  MEG_RETURN_IF_ERROR(folder.open_files());
+  const std::string common = in_folder(path, kDistCommonFile);
+  std::error_code ignored;
+  if (std::filesystem::exists(common, ignored)) {
+    MEG_ASSIGN_OR_RETURN(TorchFile opened, TorchFile::open(common));
+    folder.common_ = std::move(opened);
+  }
+  return folder;
+}
+
+Status DistFolder::open_files() {
+  std::vector<uint64_t> sizes;
+  for (const std::string& name : metadata_.files) {
+    Result<io::FileDescriptor> file = io::FileDescriptor::open_regular(in_folder(path_, name));
+    if (!file.has_value()) {
+      return file.error().with_prefix(in_folder(path_, kDistMetadataFile) + ": a file it names");
+    }
+    MEG_ASSIGN_OR_RETURN(const int64_t size, file->size());
+    sizes.push_back(static_cast<uint64_t>(size));
+    bytes_ += sizes.back();
+    files_.push_back(std::make_shared<const io::FileDescriptor>(*std::move(file)));
+  }
+  for (const DistTensor& tensor : metadata_.tensors) {
+    for (const DistChunk& chunk : tensor.chunks) {
+      MEG_RETURN_IF_ERROR(check_blob(chunk.blob, tensor.name, sizes));
+    }
+  }
+  for (const DistObject& object : metadata_.objects) {
+    MEG_RETURN_IF_ERROR(check_blob(object.blob, object.name, sizes));
+  }
+  budget_ = std::make_unique<PickleBudget>(bytes_);
+  return {};
+}
+
+Status DistFolder::check_blob(const DistBlob& blob, const std::string& name,
+                              const std::vector<uint64_t>& sizes) const {
+  const auto file = static_cast<size_t>(blob.file);
+  if (blob.offset + blob.length <= sizes[file]) return {};
+  return make_error(StatusCode::kCorruption, "{}: {}: expected bytes {} to {}, found {} in all",
+                    files_[file]->path(), text::printable(name, 200), blob.offset,
+                    blob.offset + blob.length, sizes[file]);
+}
+
+Result<TorchFileParts> DistFolder::read_value(const DistBlob& blob, const std::string& name) const {
+  const io::FileDescriptor& file = *files_[static_cast<size_t>(blob.file)];
+  const std::string where =
+      fmt::format("{}: byte {}: {}", file.path(), blob.offset, text::printable(name, 200));
+  return read_torch_archive(FileSlice(file, blob.offset, blob.length, where), budget_.get());
+}
+
+Result<std::shared_ptr<const TensorSource>> DistFolder::chunk_source(const DistTensor& tensor,
+                                                                     const DistChunk& chunk) const {
+  MEG_ASSIGN_OR_RETURN(const TorchFileParts parts, read_value(chunk.blob, tensor.name));
+  const auto found = parts.tensors.views.find(parts.root);
+  const TensorView* view = found == parts.tensors.views.end() ? nullptr : &found->second;
+  const std::shared_ptr<const io::FileDescriptor>& file =
+      files_[static_cast<size_t>(chunk.blob.file)];
+  if (view == nullptr || view->dtype != tensor.dtype || view->shape != chunk.sizes) {
+    return make_error(
+        StatusCode::kCorruption, "{}: byte {}: {}: expected a tensor of {} {}, found {}",
+        file->path(), chunk.blob.offset, text::printable(tensor.name, 200),
+        dtype_name(tensor.dtype), shape_text(chunk.sizes),
+        view == nullptr ? parts.graph.describe(parts.root, 60)
+                        : fmt::format("{} {}", dtype_name(view->dtype), shape_text(view->shape)));
+  }
+  const TorchStorage& storage = parts.tensors.storages[static_cast<size_t>(view->storage)];
+  std::optional<RecordedCrc> crc;
+  if (storage.crc.has_value()) {
+    crc = {{file.get(), storage.file_offset, storage.bytes}, *storage.crc, tensor.name};
+  }
+  if (parts.is_byte_swapped || !view->is_contiguous()) {
+    return std::shared_ptr<const TensorSource>(
+        std::make_shared<ViewSource>(file, storage, *view, parts.is_byte_swapped, std::move(crc)));
+  }
+  const auto first = static_cast<uint64_t>(view->offset * dtype_size(view->dtype));
+  return file_source(file, storage.file_offset + first, view->dtype, view->numel(), std::move(crc));
+}
+
+Result<std::shared_ptr<const TensorSource>> DistFolder::box_source(const DistTensor& tensor,
+                                                                   const Box& box) const {
+  std::vector<Piece> pieces;
+  for (const DistChunk& chunk : tensor.chunks) {
+    const std::optional<Box> common = intersection({chunk.offsets, chunk.sizes}, box);
+    if (!common.has_value()) continue;
+    MEG_ASSIGN_OR_RETURN(std::shared_ptr<const TensorSource> source, chunk_source(tensor, chunk));
+    pieces.push_back({box_of(std::move(source), chunk.sizes, relative_to(chunk.offsets, *common)),
+                      relative_to(box.offsets, *common),
+                      0,
+                      {}});
+  }
+  return assemble(tensor.dtype, box.sizes, std::move(pieces));
+}
+
+}  // namespace meg::checkpoint

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "libmeg/checkpoint/container/torch_dist/dist_metadata.h"
+#include "libmeg/checkpoint/container/torch_file/internal/torch_file_parts.h"
+#include "libmeg/checkpoint/container/torch_file/torch_file.h"
+#include "libmeg/checkpoint/state/piece.h"
+
+namespace meg::checkpoint {
+
+/// Beside `.metadata`: what Megatron says of the form, and what no rank has a part of.
+inline constexpr std::string_view kDistFormFile = "metadata.json";
+inline constexpr std::string_view kDistCommonFile = "common.pt";
+
+/// A folder of torch.distributed.checkpoint as its FileSystemWriter and Megatron-LM's torch_dist
+/// write it, opened by `.metadata` alone. It knows bytes and values, not what they mean to a model.
+/// Const functions may be called by several threads at once.
+class DistFolder {
+ public:
+  /// kNotFound: a file is missing (of which item is said); kCorruption: one is cut short, or
+  /// `.metadata` contradicts itself; kUnsupported: metadata.json names another form (zarr).
+  static Result<DistFolder> open(const std::string& path);
+
+  const std::string& path() const { return path_; }
+
+  const DistMetadata& metadata() const { return metadata_; }
+
+  /// The item files, in the order of DistMetadata::files.
+  const std::vector<std::shared_ptr<const io::FileDescriptor>>& files() const { return files_; }
+
+  /// Bytes of all files.
+  uint64_t bytes() const { return bytes_; }
+
+  /// common.pt; nullptr where the folder has none.
+  const TorchFile* common() const { return common_.has_value() ? &*common_ : nullptr; }
+
+  /// The value of a blob: what torch.save wrote there. name: of the item, for errors. Storages'
+  /// places count from the first byte of the blob's file.
+  Result<TorchFileParts> read_value(const DistBlob& blob, const std::string& name) const;
+
+  /// The elements of a chunk in row-major order. kCorruption where its blob holds no tensor of the
+  /// chunk's sizes and the tensor's type.
+  Result<std::shared_ptr<const TensorSource>> chunk_source(const DistTensor& tensor,
+                                                           const DistChunk& chunk) const;
+
+  /// The elements of a box of a tensor in row-major order, put together from the chunks that have
+  /// them. box: inside the tensor.
+  Result<std::shared_ptr<const TensorSource>> box_source(const DistTensor& tensor,
+                                                         const Box& box) const;
+
+ private:
+  Status open_files();
+  Status check_blob(const DistBlob& blob, const std::string& name,
+                    const std::vector<uint64_t>& sizes) const;
+
+  std::string path_;
+  DistMetadata metadata_;
+  std::vector<std::shared_ptr<const io::FileDescriptor>> files_;
+  std::optional<TorchFile> common_;
+  uint64_t bytes_ = 0;
+  std::unique_ptr<PickleBudget> budget_;
+};
+
+}  // namespace meg::checkpoint

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libmeg/base/dtype.h"
+#include "libmeg/base/result.h"
+#include "libmeg/checkpoint/container/torch_file/pickle_budget.h"
+
+namespace meg::checkpoint {
+
+/// The name of the file that describes a folder of torch.distributed.checkpoint.
+inline constexpr std::string_view kDistMetadataFile = ".metadata";
+
+/// A stretch of one of the folder's files, which holds one item in the form of torch.save.
+struct DistBlob {
+  int file = 0;  ///< Index into DistMetadata::files.
+  uint64_t offset = 0;
+  uint64_t length = 0;
+};
+
+/// A box of a tensor, saved on its own.
+struct DistChunk {
+  std::vector<int64_t> offsets;  ///< Of its first element, by dimension.
+  std::vector<int64_t> sizes;
+  DistBlob blob;
+};
+
+/// A tensor in chunks, which do not overlap and together are all of it.
+struct DistTensor {
+  std::string name;
+  DType dtype = DType::kFloat32;
+  std::vector<int64_t> shape;
+  std::vector<DistChunk> chunks;
+};
+
+/// Any value of Python's.
+struct DistObject {
+  std::string name;
+  DistBlob blob;
+};
+
+/// What a `.metadata` file says, before any other file is looked at.
+struct DistMetadata {
+  std::vector<DistTensor> tensors;  ///< In the file's order, as are the objects.
+  std::vector<DistObject> objects;
+  std::vector<std::string> files;  ///< Paths relative to the folder, below it.
+};
+
+/// Reads the bytes of a `.metadata` file (a pickle of torch's Metadata or of Megatron's
+/// MCoreMetadata) and executes nothing. name: starts every error, all of which are one line.
+/// kCorruption where it contradicts itself: chunks that overlap, leave gaps or reach past their
+/// tensor, sizes that overflow, items without a place, files outside the folder. kUnsupported, by
+/// name: sparse tensors, types without a DType, items that were transformed (compressed) on their
+/// way to the file.
+Result<DistMetadata> read_dist_metadata(std::span<const std::byte> bytes, const std::string& name,
+                                        PickleBudget* budget);
+
+/// ok where the chunks of `tensor` are disjoint boxes inside its shape and together all of it; else
+/// kCorruption without a place.
+Status check_chunks(const DistTensor& tensor);
+
+}  // namespace meg::checkpoint

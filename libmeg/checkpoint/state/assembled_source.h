@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "libmeg/checkpoint/state/piece.h"
+#include "libmeg/checkpoint/state/tensor_source.h"
+
+namespace meg::checkpoint {
+
+/// A box of a tensor whose elements `source` has in row-major order. sizes: of the tensor; box:
+/// inside it. Where the box is one run of the source its file extent and CRC are known as well.
+std::shared_ptr<const TensorSource> box_of(std::shared_ptr<const TensorSource> source,
+                                           const std::vector<int64_t>& sizes, const Box& box);
+
+/// A whole tensor of these sizes, in row-major order, put together from its pieces: disjoint, of
+/// natural order and of one type, together all of it. kInvalidArgument where they are not.
+Result<std::shared_ptr<const TensorSource>> assemble(DType dtype, const std::vector<int64_t>& sizes,
+                                                     std::vector<Piece> pieces);
+
+/// Compares what containers record of the bytes that a source reads from with these bytes, each
+/// record once. ok where they record nothing.
+Status check_recorded_crcs(const TensorSource& source);
+
+}  // namespace meg::checkpoint
