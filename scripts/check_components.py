@@ -46,10 +46,10 @@ CHECKPOINT = {
     "container": "state",
     "transfer": "state container",
     "dialects": "state container transfer",
-    "convert": "state container transfer dialects",
+    "training": "state container transfer dialects",
+    "convert": "state container transfer dialects training",
     "inspect": "state container transfer dialects",
     "verify": "state container transfer dialects",
-    "training": "state container transfer dialects",
 }
 TORCH = re.compile(r"^(ATen|c10|torch|gloo|nccl)")
 CUDA = re.compile(r"^(cuda|cublas|cudnn)")

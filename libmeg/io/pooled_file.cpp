@@ -172,6 +172,18 @@ Result<Pin> PooledFile::pin() const {
   return keep(std::move(file));
 }
 
+int64_t PooledFile::size() const { return state_->first.st_size; }
+
+Status PooledFile::read_exactly_at(uint64_t offset, std::span<std::byte> into) const {
+  MEG_ASSIGN_OR_RETURN(const Pin file, pin());
+  return file->read_exactly_at(offset, into);
+}
+
+Status PooledFile::write_at(int64_t offset, std::span<const std::byte> bytes) const {
+  MEG_ASSIGN_OR_RETURN(const Pin file, pin());
+  return file->write_at(offset, bytes);
+}
+
 Status PooledFile::close() {
   recent_files().drop(state_.get());
   const std::lock_guard lock(state_->mutex);

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "libmeg/io/file_descriptor.h"
@@ -32,6 +35,13 @@ class PooledFile {
   /// kIoError where the path has become another file since it was opened or, if it is read, the
   /// file's size or time of modification another.
   Result<Pin> pin() const;
+
+  /// Bytes when it was opened; 0 for one that was created.
+  int64_t size() const;
+
+  /// FileDescriptor's functions on a pin of their own.
+  Status read_exactly_at(uint64_t offset, std::span<std::byte> into) const;
+  Status write_at(int64_t offset, std::span<const std::byte> bytes) const;
 
   /// Closes it unless it is pinned; the first error of any close of it.
   Status close();

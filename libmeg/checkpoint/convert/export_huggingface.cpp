@@ -179,7 +179,7 @@ class ExportPlanner {
   /// Of all bytes among which weights are, each once.
   Status check_crcs() const {
     if (!options_.check_crcs) return Status();
-    std::set<std::pair<const io::FileDescriptor*, uint64_t>> seen;
+    std::set<std::pair<const io::PooledFile*, uint64_t>> seen;
     for (const LogicalParameter& parameter : checkpoint_.parameters()) {
       for (const Piece& piece : parameter.tensors[0].pieces) {
         const std::optional<RecordedCrc> recorded = piece.source->recorded_crc();
@@ -305,7 +305,7 @@ Status write_weights(const ExportPlan& plan, const fs::path& folder,
     for (size_t i = 0; i < file.copies.size(); ++i) {
       copies.push_back(file.copies[i]);
       sinks.push_back(
-          file_sink(writers.back().descriptor(), file.layout.offsets[i], file.layout.bytes[i]));
+          file_sink(writers.back().file(), file.layout.offsets[i], file.layout.bytes[i]));
     }
   }
   MEG_RETURN_IF_ERROR(run_copies(copies, sinks, options));

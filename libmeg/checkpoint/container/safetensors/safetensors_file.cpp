@@ -1,6 +1,5 @@
 #include "libmeg/checkpoint/container/safetensors/safetensors_file.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <array>
@@ -13,9 +12,10 @@ namespace {
 
 constexpr uint64_t kLengthBytes = 8;
 
-Result<uint64_t> read_header_length(const io::FileDescriptor& file, uint64_t file_size) {
+Result<uint64_t> read_header_length(const io::PooledFile& file, uint64_t file_size) {
   std::array<std::byte, kLengthBytes> bytes{};
-  MEG_ASSIGN_OR_RETURN(const size_t found, file.read_at(0, bytes));
+  MEG_ASSIGN_OR_RETURN(const auto open, file.pin());
+  MEG_ASSIGN_OR_RETURN(const size_t found, open->read_at(0, bytes));
   if (found < bytes.size()) {
     return make_error(StatusCode::kCorruption,
                       "{}: byte 0: expected {} bytes of header length, found {}", file.path(),
@@ -35,9 +35,8 @@ Result<uint64_t> read_header_length(const io::FileDescriptor& file, uint64_t fil
 
 Result<SafetensorsFile> SafetensorsFile::open(const std::string& path) {
   SafetensorsFile opened;
-  MEG_ASSIGN_OR_RETURN(opened.file_, io::FileDescriptor::open_regular(path));
-  MEG_ASSIGN_OR_RETURN(const int64_t size, opened.file_.size());
-  const auto file_size = static_cast<uint64_t>(size);
+  MEG_ASSIGN_OR_RETURN(opened.file_, io::PooledFile::open(path));
+  const auto file_size = static_cast<uint64_t>(opened.file_.size());
   MEG_ASSIGN_OR_RETURN(const uint64_t length, read_header_length(opened.file_, file_size));
   std::string json(length, '\0');
   MEG_RETURN_IF_ERROR(
@@ -60,12 +59,13 @@ Status SafetensorsFile::read(const SafetensorsTensor& tensor, uint64_t offset,
 Result<SafetensorsWriter> SafetensorsWriter::create(const std::string& path,
                                                     SafetensorsLayout layout) {
   SafetensorsWriter writer;
-  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (fd < 0) return errno_error(errno, "cannot create " + path);
-  writer.file_ = io::FileDescriptor(fd, path);
+  MEG_ASSIGN_OR_RETURN(writer.file_, io::PooledFile::create(path));
   writer.layout_ = std::move(layout);
   const SafetensorsLayout& made = writer.layout_;
-  if (::ftruncate(fd, static_cast<off_t>(made.file_size)) != 0) return errno_error(errno, path);
+  MEG_ASSIGN_OR_RETURN(const auto open, writer.file_.pin());
+  if (::ftruncate(open->get(), static_cast<off_t>(made.file_size)) != 0) {
+    return errno_error(errno, path);
+  }
   MEG_RETURN_IF_ERROR(writer.file_.write_at(0, std::as_bytes(std::span(made.head))));
   return writer;
 }

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "libmeg/checkpoint/container/safetensors/safetensors_header.h"
-#include "libmeg/io/file_descriptor.h"
+#include "libmeg/io/pooled_file.h"
 
 namespace meg::checkpoint {
 
@@ -31,12 +31,12 @@ class SafetensorsFile {
   Status read(const SafetensorsTensor& tensor, uint64_t offset, std::span<std::byte> into) const;
 
   /// The descriptor, for callers that move whole runs by (offset, length).
-  const io::FileDescriptor& descriptor() const { return file_; }
+  const io::PooledFile& file() const { return file_; }
 
  private:
   SafetensorsFile() = default;
 
-  io::FileDescriptor file_;
+  io::PooledFile file_;
   SafetensorsHeader header_;
   uint64_t data_begin_ = 0;
 };
@@ -59,12 +59,12 @@ class SafetensorsWriter {
   Status finish() { return file_.close(); }
 
   /// The open descriptor, for callers that move whole runs inside the kernel.
-  const io::FileDescriptor& descriptor() const { return file_; }
+  const io::PooledFile& file() const { return file_; }
 
  private:
   SafetensorsWriter() = default;
 
-  io::FileDescriptor file_;
+  io::PooledFile file_;
   SafetensorsLayout layout_;
 };
 

@@ -36,7 +36,7 @@ Result<std::vector<std::byte>> read_small_file(const std::string& path, uint64_t
 /// The elements of a chunk that stand in another order or form than they are read.
 class ViewSource final : public TensorSource {
  public:
-  ViewSource(std::shared_ptr<const io::FileDescriptor> file, TorchStorage storage, TensorView view,
+  ViewSource(std::shared_ptr<const io::PooledFile> file, TorchStorage storage, TensorView view,
              bool is_byte_swapped, std::optional<RecordedCrc> crc)
       : TensorSource(view.dtype, view.numel()),
         file_(std::move(file)),
@@ -46,7 +46,8 @@ class ViewSource final : public TensorSource {
         crc_(std::move(crc)) {}
 
   Status read(int64_t first, std::span<std::byte> into) const override {
-    MEG_RETURN_IF_ERROR(gather_elements(*file_, storage_, view_, first, into));
+    MEG_ASSIGN_OR_RETURN(const auto open, file_->pin());
+    MEG_RETURN_IF_ERROR(gather_elements(*open, storage_, view_, first, into));
     if (is_byte_swapped_) swap_bytes(dtype(), into);
     return {};
   }
@@ -54,7 +55,7 @@ class ViewSource final : public TensorSource {
   std::optional<RecordedCrc> recorded_crc() const override { return crc_; }
 
  private:
-  std::shared_ptr<const io::FileDescriptor> file_;
+  std::shared_ptr<const io::PooledFile> file_;
   TorchStorage storage_;
   TensorView view_;
   bool is_byte_swapped_;
@@ -121,14 +122,13 @@ Result<DistFolder> DistFolder::open(const std::string& path) {
 Status DistFolder::open_files() {
   std::vector<uint64_t> sizes;
   for (const std::string& name : metadata_.files) {
-    Result<io::FileDescriptor> file = io::FileDescriptor::open_regular(in_folder(path_, name));
+    Result<io::PooledFile> file = io::PooledFile::open(in_folder(path_, name));
     if (!file.has_value()) {
       return file.error().with_prefix(in_folder(path_, kDistMetadataFile) + ": a file it names");
     }
-    MEG_ASSIGN_OR_RETURN(const int64_t size, file->size());
-    sizes.push_back(static_cast<uint64_t>(size));
+    sizes.push_back(static_cast<uint64_t>(file->size()));
     bytes_ += sizes.back();
-    files_.push_back(std::make_shared<const io::FileDescriptor>(*std::move(file)));
+    files_.push_back(std::make_shared<const io::PooledFile>(*std::move(file)));
   }
   for (const DistTensor& tensor : metadata_.tensors) {
     for (const DistChunk& chunk : tensor.chunks) {
@@ -152,10 +152,11 @@ Status DistFolder::check_blob(const DistBlob& blob, const std::string& name,
 }
 
 Result<TorchFileParts> DistFolder::read_value(const DistBlob& blob, const std::string& name) const {
-  const io::FileDescriptor& file = *files_[static_cast<size_t>(blob.file)];
+  const io::PooledFile& file = *files_[static_cast<size_t>(blob.file)];
   const std::string where =
       fmt::format("{}: byte {}: {}", file.path(), blob.offset, text::printable(name, 200));
-  return read_torch_archive(FileSlice(file, blob.offset, blob.length, where), budget_.get());
+  MEG_ASSIGN_OR_RETURN(const auto open, file.pin());
+  return read_torch_archive(io::FileSlice(*open, blob.offset, blob.length, where), budget_.get());
 }
 
 Result<std::shared_ptr<const TensorSource>> DistFolder::chunk_source(const DistTensor& tensor,
@@ -163,8 +164,7 @@ Result<std::shared_ptr<const TensorSource>> DistFolder::chunk_source(const DistT
   MEG_ASSIGN_OR_RETURN(const TorchFileParts parts, read_value(chunk.blob, tensor.name));
   const auto found = parts.tensors.views.find(parts.root);
   const TensorView* view = found == parts.tensors.views.end() ? nullptr : &found->second;
-  const std::shared_ptr<const io::FileDescriptor>& file =
-      files_[static_cast<size_t>(chunk.blob.file)];
+  const std::shared_ptr<const io::PooledFile>& file = files_[static_cast<size_t>(chunk.blob.file)];
   if (view == nullptr || view->dtype != tensor.dtype || view->shape != chunk.sizes) {
     return make_error(
         StatusCode::kCorruption, "{}: byte {}: {}: expected a tensor of {} {}, found {}",

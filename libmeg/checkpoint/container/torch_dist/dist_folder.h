@@ -30,7 +30,7 @@ class DistFolder {
   const DistMetadata& metadata() const { return metadata_; }
 
   /// The item files, in the order of DistMetadata::files.
-  const std::vector<std::shared_ptr<const io::FileDescriptor>>& files() const { return files_; }
+  const std::vector<std::shared_ptr<const io::PooledFile>>& files() const { return files_; }
 
   /// Bytes of all files.
   uint64_t bytes() const { return bytes_; }
@@ -59,7 +59,7 @@ class DistFolder {
 
   std::string path_;
   DistMetadata metadata_;
-  std::vector<std::shared_ptr<const io::FileDescriptor>> files_;
+  std::vector<std::shared_ptr<const io::PooledFile>> files_;
   std::optional<TorchFile> common_;
   uint64_t bytes_ = 0;
   std::unique_ptr<PickleBudget> budget_;

@@ -86,7 +86,7 @@ Result<TorchFileParts> read_parts(const io::FileDescriptor& descriptor, const io
   start.resize(found);
   switch (form_of(start)) {
     case Form::kZip: {
-      MEG_ASSIGN_OR_RETURN(const FileSlice whole, FileSlice::whole(descriptor));
+      MEG_ASSIGN_OR_RETURN(const io::FileSlice whole, io::FileSlice::whole(descriptor));
       return read_torch_archive(whole, budget);
     }
     case Form::kLegacy:

@@ -89,7 +89,7 @@ Result<ZipEntry> read_directory_entry(ByteReader* reader, const std::string& pat
 }
 
 /// Compares the local header with the directory and finds where the data begin.
-Status read_local_header(const FileSlice& file, uint64_t directory_offset, ZipEntry* entry) {
+Status read_local_header(const io::FileSlice& file, uint64_t directory_offset, ZipEntry* entry) {
   const std::string where = fmt::format("{}: entry {}: local header at byte {}", file.name(),
                                         text::printable(entry->name, 200), entry->header_offset);
   const auto refuse = [&](std::string_view what) {
@@ -160,11 +160,11 @@ Status check_overlaps(const std::vector<ZipEntry>& entries, const std::string& p
 }  // namespace
 
 Result<ZipArchive> ZipArchive::open(const io::FileDescriptor& file) {
-  MEG_ASSIGN_OR_RETURN(const FileSlice slice, FileSlice::whole(file));
+  MEG_ASSIGN_OR_RETURN(const io::FileSlice slice, io::FileSlice::whole(file));
   return open(slice);
 }
 
-Result<ZipArchive> ZipArchive::open(const FileSlice& file) {
+Result<ZipArchive> ZipArchive::open(const io::FileSlice& file) {
   MEG_ASSIGN_OR_RETURN(const ZipDirectory directory, find_zip_directory(file));
   std::vector<std::byte> bytes(directory.size);
   MEG_RETURN_IF_ERROR(file.read_exactly_at(directory.offset, bytes));

@@ -7,8 +7,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "libmeg/base/file_slice.h"
 #include "libmeg/base/result.h"
+#include "libmeg/io/file_slice.h"
 
 namespace meg::checkpoint {
 
@@ -36,7 +36,7 @@ class ZipArchive {
   static Result<ZipArchive> open(const io::FileDescriptor& file);
 
   /// The same of an archive that is a stretch of a file.
-  static Result<ZipArchive> open(const FileSlice& file);
+  static Result<ZipArchive> open(const io::FileSlice& file);
 
   ZipArchive(ZipArchive&&) = default;
   ZipArchive& operator=(ZipArchive&&) = default;

@@ -44,13 +44,13 @@ Status add_safetensors(const std::string& path, HuggingFaceWeights* weights) {
   MEG_ASSIGN_OR_RETURN(SafetensorsFile opened, SafetensorsFile::open(path));
   const auto file = std::make_shared<const SafetensorsFile>(std::move(opened));
   // Shares the ownership of the whole.
-  const std::shared_ptr<const io::FileDescriptor> descriptor(file, &file->descriptor());
+  const std::shared_ptr<const io::PooledFile> whole(file, &file->file());
   for (const SafetensorsTensor& tensor : file->header().tensors) {
     const auto elements = static_cast<int64_t>(tensor.bytes) / dtype_size(tensor.dtype);
     MEG_RETURN_IF_ERROR(
         add(tensor.name,
             {.shape = tensor.shape,
-             .source = file_source(descriptor, file->file_offset(tensor), tensor.dtype, elements),
+             .source = file_source(whole, file->file_offset(tensor), tensor.dtype, elements),
              .file = path},
             weights));
   }

@@ -61,7 +61,7 @@ Status place_storage(const ZipArchive& archive, const std::string& folder, const
 
 }  // namespace
 
-Result<TorchFileParts> read_torch_archive(const FileSlice& slice, PickleBudget* budget) {
+Result<TorchFileParts> read_torch_archive(const io::FileSlice& slice, PickleBudget* budget) {
   const io::FileDescriptor& file = slice.file();
   const std::string& path = slice.name();
   MEG_ASSIGN_OR_RETURN(ZipArchive archive, ZipArchive::open(slice));

@@ -2,11 +2,11 @@
 
 #include <vector>
 
-#include "libmeg/base/file_slice.h"
 #include "libmeg/checkpoint/container/pickle/pickle_graph.h"
 #include "libmeg/checkpoint/container/torch_file/internal/torch_tensors.h"
 #include "libmeg/checkpoint/container/torch_file/pickle_budget.h"
 #include "libmeg/checkpoint/container/zip/zip_archive.h"
+#include "libmeg/io/file_slice.h"
 #include "libmeg/io/mapped_file.h"
 
 namespace meg::checkpoint {
@@ -23,7 +23,7 @@ struct TorchFileParts {
 };
 
 /// The zip form. Places in the result count from the first byte of the file, not of the slice.
-Result<TorchFileParts> read_torch_archive(const FileSlice& file, PickleBudget* budget);
+Result<TorchFileParts> read_torch_archive(const io::FileSlice& file, PickleBudget* budget);
 
 /// The form of torch < 1.6: pickles of a magic number, a protocol number, the machine, the value
 /// and the list of storage keys; then each storage, a 64-bit count of elements and the elements.

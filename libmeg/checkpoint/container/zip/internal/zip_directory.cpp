@@ -30,7 +30,7 @@ std::optional<size_t> find_end_record(std::span<const std::byte> tail) {
   return std::nullopt;
 }
 
-Result<EndRecord> read_end_record(const FileSlice& file) {
+Result<EndRecord> read_end_record(const io::FileSlice& file) {
   // Only where the file's last bytes are no record is the whole room of comments looked through.
   std::optional<size_t> at;
   std::vector<std::byte> tail;
@@ -59,7 +59,8 @@ Result<EndRecord> read_end_record(const FileSlice& file) {
 }
 
 /// Replaces what the end record leaves to the zip64 one. Returns where the end records begin.
-Result<uint64_t> read_end_64(const FileSlice& file, const EndRecord& end, ZipDirectory* directory) {
+Result<uint64_t> read_end_64(const io::FileSlice& file, const EndRecord& end,
+                             ZipDirectory* directory) {
   const auto refuse = [&](uint64_t at, std::string_view what) {
     return make_error(StatusCode::kCorruption, "{}: byte {}: zip64 end record: {}", file.name(), at,
                       what);
@@ -106,7 +107,7 @@ Result<uint64_t> read_end_64(const FileSlice& file, const EndRecord& end, ZipDir
 
 }  // namespace
 
-Result<ZipDirectory> find_zip_directory(const FileSlice& file) {
+Result<ZipDirectory> find_zip_directory(const io::FileSlice& file) {
   MEG_ASSIGN_OR_RETURN(const EndRecord end, read_end_record(file));
   ZipDirectory directory = end.directory;
   MEG_ASSIGN_OR_RETURN(const uint64_t directory_end, read_end_64(file, end, &directory));

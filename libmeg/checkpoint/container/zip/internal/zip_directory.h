@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-#include "libmeg/base/file_slice.h"
 #include "libmeg/base/result.h"
+#include "libmeg/io/file_slice.h"
 
 namespace meg::checkpoint {
 
@@ -16,6 +16,6 @@ struct ZipDirectory {
 };
 
 /// Reads the end records, the zip64 ones too, which must agree with each other and the file's size.
-Result<ZipDirectory> find_zip_directory(const FileSlice& file);
+Result<ZipDirectory> find_zip_directory(const io::FileSlice& file);
 
 }  // namespace meg::checkpoint

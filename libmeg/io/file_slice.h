@@ -8,22 +8,22 @@
 #include "libmeg/base/result.h"
 #include "libmeg/io/file_descriptor.h"
 
-namespace meg {
+namespace meg::io {
 
 /// A stretch of a file, read as if it were a file of its own: the whole of one, or one archive out
 /// of several in a row. The file outlives it.
 class FileSlice {
  public:
   /// Bytes [begin, begin + size) of `file`. name: starts errors.
-  FileSlice(const io::FileDescriptor& file, uint64_t begin, uint64_t size, std::string name)
+  FileSlice(const FileDescriptor& file, uint64_t begin, uint64_t size, std::string name)
       : file_(&file), begin_(begin), size_(size), name_(std::move(name)) {}
 
-  static Result<FileSlice> whole(const io::FileDescriptor& file) {
+  static Result<FileSlice> whole(const FileDescriptor& file) {
     MEG_ASSIGN_OR_RETURN(const int64_t size, file.size());
     return FileSlice(file, 0, static_cast<uint64_t>(size), file.path());
   }
 
-  const io::FileDescriptor& file() const { return *file_; }
+  const FileDescriptor& file() const { return *file_; }
 
   /// Of the first byte in the file.
   uint64_t begin() const { return begin_; }
@@ -38,9 +38,9 @@ class FileSlice {
   }
 
  private:
-  const io::FileDescriptor* file_;
+  const FileDescriptor* file_;
   uint64_t begin_, size_;
   std::string name_;
 };
 
-}  // namespace meg
+}  // namespace meg::io
