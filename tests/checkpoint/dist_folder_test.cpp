@@ -75,6 +75,42 @@ TEST(DistFolder, DescribesEveryGoldenFolderAsTorchDoes) {
   EXPECT_GT(checked, 100U);
 }
 
+TEST(DistMetadata, ReadsWhatItWrites) {
+  DistMetadata metadata;
+  metadata.files = {"__0_0.distcp", "sub/__1_0.distcp"};
+  metadata.tensors.push_back({"a.weight",
+                              DType::kBFloat16,
+                              {2, 3},
+                              {{{1, 0}, {1, 3}, {1, 7, 9}}, {{0, 0}, {1, 3}, {0, 0, 7}}}});
+  metadata.tensors.push_back({"scalar", DType::kInt64, {}, {{{}, {}, {1, int64_t{1} << 40, 80}}}});
+  metadata.objects.push_back({"rng_state/shard_0.0_1.1", {0, 90, 10}});
+  const auto bytes = write_dist_metadata(metadata);
+  ASSERT_TRUE(bytes.has_value()) << bytes.error().message();
+  PickleBudget budget(bytes->size());
+  const auto read = read_dist_metadata(*bytes, "memory", &budget);
+  ASSERT_TRUE(read.has_value()) << read.error().message();
+  ASSERT_EQ(read->tensors.size(), 2U);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(read->tensors[i].name, metadata.tensors[i].name);
+    EXPECT_EQ(read->tensors[i].dtype, metadata.tensors[i].dtype);
+    EXPECT_EQ(read->tensors[i].shape, metadata.tensors[i].shape);
+    ASSERT_EQ(read->tensors[i].chunks.size(), metadata.tensors[i].chunks.size());
+    for (size_t k = 0; k < read->tensors[i].chunks.size(); ++k) {
+      EXPECT_EQ(read->tensors[i].chunks[k].offsets, metadata.tensors[i].chunks[k].offsets);
+      EXPECT_EQ(read->tensors[i].chunks[k].sizes, metadata.tensors[i].chunks[k].sizes);
+      const DistBlob& found = read->tensors[i].chunks[k].blob;
+      const DistBlob& expected = metadata.tensors[i].chunks[k].blob;
+      EXPECT_EQ(read->files[static_cast<size_t>(found.file)],
+                metadata.files[static_cast<size_t>(expected.file)]);
+      EXPECT_EQ(found.offset, expected.offset);
+      EXPECT_EQ(found.length, expected.length);
+    }
+  }
+  ASSERT_EQ(read->objects.size(), 1U);
+  EXPECT_EQ(read->objects[0].name, metadata.objects[0].name);
+  EXPECT_EQ(read->objects[0].blob.offset, 90U);
+}
+
 /// A copy of a golden folder that a test may damage.
 class DamagedFolder : public testing::Test {
  protected:

@@ -273,8 +273,7 @@ class Flags(Case):
 
 class NotYet(Case):
     def test_other_formats_are_refused_by_name(self):
-        for case, word in (("dist_gpt_tp2pp1_bf16_opt", "torch_dist"),
-                           ("old_deepspeed_tp2", "DeepSpeed"), ("hf_gpt2", "Hugging Face"),
+        for case, word in (("old_deepspeed_tp2", "DeepSpeed"),
                            ("mcore_moe_tp1pp1_ep2_bf16", "expert"),
                            ("gpt_tp2pp2_bf16_distopt", "distributed optimizer")):
             process = cases.reshape(PROGRAM, cases.path(case), self.saved(), 1, 1)

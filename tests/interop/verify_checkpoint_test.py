@@ -200,7 +200,7 @@ class VerifyCheckpoint(unittest.TestCase):
                                  self.problems)
 
     def test_other_formats_are_named(self):
-        for case, word in [("dist_gpt_tp2pp1_bf16_opt", "torch_dist"), ("hf_llama", "Hugging Face"),
+        for case, word in [("hf_llama", "Hugging Face"),
                            ("old_deepspeed_tp2", "DeepSpeed"),
                            ("mcore_moe_tp1pp1_ep2_bf16", "experts")]:
             done = cases.run(PROGRAM, "checkpoint", cases.path(case))

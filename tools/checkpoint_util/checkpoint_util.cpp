@@ -7,6 +7,7 @@
 #include <string>
 
 #include "libmeg/checkpoint/convert/reshard.h"
+#include "libmeg/checkpoint/convert/save_torch_dist.h"
 #include "libmeg/checkpoint/dialects/mp_rank/checkpoint_folder.h"
 #include "libmeg/checkpoint/dialects/mp_rank/megatron_checkpoint.h"
 #include "tools/checkpoint_util/checkpoint_util_flags.h"
@@ -68,11 +69,38 @@ void print_plan(const checkpoint::MegatronCheckpoint& checkpoint,
   for (const std::string& text : plan.notes) print("note: " + text);
 }
 
+Status save_dist(const checkpoint::MegatronCheckpoint& checkpoint,
+                 const CheckpointUtilArguments& arguments) {
+  print(fmt::format("checkpoint: {}, {} names", checkpoint.folder().folder,
+                    model::name_family_text(checkpoint.family())));
+  if (arguments.dry_run) return Status();
+  ProgressBar bar(0);
+  checkpoint::SaveTorchDistOptions options{
+      .keep_optimizer = !arguments.no_optim, .check_crcs = !arguments.no_crc, .progress = {}};
+  options.progress = [&bar](const Progress& now) {
+    bar.update(now);
+    return !interrupted();
+  };
+  const int64_t iteration = checkpoint.folder().is_release ? 0 : checkpoint.iteration().value_or(0);
+  print(fmt::format("saving checkpoint at iteration {:7d} to {} in torch_dist format", iteration,
+                    arguments.save_dir));
+  const Result<checkpoint::SavedTorchDist> saved =
+      checkpoint::save_torch_dist(checkpoint, arguments.save_dir, options);
+  bar.clear();
+  if (!saved.has_value()) return saved.error();
+  for (const std::string& text : saved->notes) print("note: " + text);
+  print(fmt::format("  successfully saved checkpoint at iteration {:7d} to {}", iteration,
+                    arguments.save_dir));
+  print(fmt::format("wrote {}", byte_size_text(static_cast<int64_t>(saved->bytes))));
+  return Status();
+}
+
 Status reshape(const CheckpointUtilArguments& arguments,
                const checkpoint::MegatronCheckpoint& checkpoint) {
   if (!arguments.save_dir.empty()) {
     MEG_RETURN_IF_ERROR(checkpoint::check_save_dir(checkpoint, arguments.save_dir));
   }
+  if (arguments.target_format == "torch_dist") return save_dist(checkpoint, arguments);
   MEG_ASSIGN_OR_RETURN(const checkpoint::ReshardOptions options,
                        reshard_options(arguments, checkpoint));
   MEG_ASSIGN_OR_RETURN(const checkpoint::ReshardPlan plan,

@@ -70,12 +70,23 @@ bool is_one_of(std::string_view value, std::initializer_list<std::string_view> k
   return std::find(known.begin(), known.end(), value) != known.end();
 }
 
+/// A torch_dist checkpoint has no layout that could be chosen; it keeps types and vocabulary.
+Status check_torch_dist(const CheckpointUtilArguments& arguments) {
+  const bool asks = arguments.target_tensor_size.has_value() ||
+                    arguments.target_pipeline_size.has_value() ||
+                    arguments.target_virtual_size != 1 || arguments.target_names.has_value() ||
+                    arguments.true_vocab_size.has_value() || !arguments.vocab_file.empty() ||
+                    arguments.target_params_dtype.has_value();
+  if (!asks) return Status();
+  return make_error(StatusCode::kUnsupported,
+                    "--target-format torch_dist: expected no target sizes, names, vocabulary or "
+                    "type beside it: any layout loads it");
+}
+
 /// What the values ask for that is not done yet, and Megatron's plug-ins: what they stand for.
 Status check_values(CheckpointUtilArguments* arguments) {
   if (arguments->model_type != "GPT") return unsupported("--model-type", arguments->model_type);
-  if (arguments->target_format == "torch_dist") {
-    return unsupported("--target-format", arguments->target_format);
-  }
+  if (arguments->target_format == "torch_dist") MEG_RETURN_IF_ERROR(check_torch_dist(*arguments));
   for (const auto& [flag, size] :
        {std::pair{"--target-expert-parallel-size", arguments->target_expert_size},
         std::pair{"--target-expert-tensor-parallel-size", arguments->target_expert_tensor_size}}) {

@@ -79,10 +79,11 @@ Status check_loader(const CheckpointUtilArguments& arguments,
 
 Status import_huggingface(const CheckpointUtilArguments& arguments, const std::string& folder) {
   if (arguments.target_format != "torch") {
-    return make_error(StatusCode::kUnsupported,
-                      "{}: Hugging Face already: expected "
-                      "--target-format torch, found {}",
-                      folder, arguments.target_format);
+    return make_error(
+        StatusCode::kUnsupported,
+        "{}: a Hugging Face model: expected --target-format torch, found {}: save it as "
+        "torch first",
+        folder, arguments.target_format);
   }
   MEG_ASSIGN_OR_RETURN(const checkpoint::HuggingFaceCheckpoint checkpoint,
                        checkpoint::open_huggingface_checkpoint(folder));

@@ -182,12 +182,10 @@ class ExportPlanner {
     std::set<std::pair<const io::PooledFile*, uint64_t>> seen;
     for (const LogicalParameter& parameter : checkpoint_.parameters()) {
       for (const Piece& piece : parameter.tensors[0].pieces) {
-        const std::optional<RecordedCrc> recorded = piece.source->recorded_crc();
-        if (!recorded.has_value() ||
-            !seen.emplace(recorded->extent.file, recorded->extent.offset).second) {
-          continue;
+        for (const RecordedCrc& recorded : piece.source->recorded_crcs()) {
+          if (!seen.emplace(recorded.extent.file, recorded.extent.offset).second) continue;
+          MEG_RETURN_IF_ERROR(check_crc(recorded));
         }
-        MEG_RETURN_IF_ERROR(check_crc(*recorded));
       }
     }
     return Status();

@@ -106,6 +106,7 @@ class Summarizer {
         found.files.push_back(open_file((beside / name).string()));
       }
     }
+    if (folder.format == CheckpointFormat::kTorchDist) add_composed();
     if (summary_.files.empty()) summary_.files = list_files(summary_.folder.folder);
     for (RankSummary& rank : summary_.ranks) {
       for (const int file : rank.files) {
@@ -113,6 +114,18 @@ class Summarizer {
       }
     }
     for (const FileSummary& file : summary_.files) summary_.bytes += file.bytes;
+  }
+
+  /// The ranks that the folder is read as.
+  void add_composed() {
+    if (!summary_.whole.has_value()) return;
+    for (const RankFile& rank : summary_.whole->files()) {
+      RankSummary& found = summary_.ranks.emplace_back();
+      found.name = rank.folder_name;
+      found.tensor_rank = rank.tensor_rank;
+      found.pipeline_rank = rank.pipeline_rank;
+      found.files.push_back(open_file(rank.file->path()));
+    }
   }
 
   int open_file(const std::string& path) {
@@ -173,6 +186,12 @@ class Summarizer {
   }
 
   void read_sizes() {
+    if (summary_.whole.has_value() && summary_.folder.format == CheckpointFormat::kTorchDist) {
+      summary_.tensor_model_parallel_size = summary_.whole->tensor_model_parallel_size();
+      summary_.pipeline_model_parallel_size = summary_.whole->pipeline_model_parallel_size();
+      summary_.sizes_are_from_args = int_arg_of("tensor_model_parallel_size").has_value();
+      return;
+    }
     int64_t most[3] = {0, 0, 0};
     for (const RankFolder& rank : summary_.folder.ranks) {
       for (size_t i = 0; i < rank.numbers.size(); ++i) {
@@ -221,7 +240,7 @@ class Summarizer {
   /// The numbers of a folder's name are tensor, pipeline, expert rank; without pipeline stages the
   /// second is the expert rank.
   void number_ranks() {
-    for (size_t i = 0; i < summary_.ranks.size(); ++i) {
+    for (size_t i = 0; i < summary_.folder.ranks.size(); ++i) {
       RankSummary& rank = summary_.ranks[i];
       const std::vector<int>& numbers = summary_.folder.ranks[i].numbers;
       rank.tensor_rank = numbers[0];
@@ -378,19 +397,22 @@ class Summarizer {
   /// Adds the weight's shards to the ranks and files that hold them.
   void count_shards(const LogicalParameter& parameter) {
     const LogicalTensor& weight = parameter.tensors[0];
-    for (const Piece& piece : weight.pieces) count_shard(*piece.source);
-    for (const Piece& copy : weight.replicas) count_shard(*copy.source);
+    int64_t tensor_rank = 0;
+    for (const auto* shards : {&weight.pieces, &weight.replicas}) {
+      for (const Piece& shard : *shards) {
+        count_shard(tensor_rank++, parameter.stage, shard.source->elements());
+      }
+    }
   }
 
-  void count_shard(const TensorSource& shard) {
-    for (const RankFile& holder : summary_.whole->files()) {
-      if (&holder.file->file() != shard.file()) continue;
-      for (RankSummary& rank : summary_.ranks) {
-        if (rank.name != holder.folder_name) continue;
-        int64_t& file = summary_.files[static_cast<size_t>(rank.files[0])].parameters;
-        file = add_capped(file, shard.elements());
-        rank.parameters = file;
-      }
+  void count_shard(int64_t tensor_rank, int64_t stage, int64_t elements) {
+    const MegatronCheckpoint& whole = *summary_.whole;
+    const auto holder = static_cast<size_t>(whole.file_index(tensor_rank, stage));
+    for (RankSummary& rank : summary_.ranks) {
+      if (rank.name != whole.files()[holder].folder_name) continue;
+      int64_t& file = summary_.files[static_cast<size_t>(rank.files[0])].parameters;
+      file = add_capped(file, elements);
+      rank.parameters = file;
     }
   }
 

@@ -58,8 +58,6 @@ class BoxSource final : public TensorSource {
     return Status();
   }
 
-  std::optional<RecordedCrc> recorded_crc() const override { return whole_->recorded_crc(); }
-
   std::vector<RecordedCrc> recorded_crcs() const override { return whole_->recorded_crcs(); }
 
  private:
@@ -151,6 +149,11 @@ class AssembledSource final : public TensorSource {
   std::vector<Part> parts_;
 };
 
+Box relative_to(const std::vector<int64_t>& origin, Box box) {
+  for (size_t i = 0; i < origin.size(); ++i) box.offsets[i] -= origin[i];
+  return box;
+}
+
 /// The boxes of natural order that a piece is, each with its elements.
 std::vector<Piece> boxes_of(const Piece& piece) {
   const int64_t elements = piece.source->elements();
@@ -201,6 +204,34 @@ Result<std::shared_ptr<const TensorSource>> assemble(DType dtype, const std::vec
   if (parts.size() == 1) return parts[0].source;
   return std::shared_ptr<const TensorSource>(
       std::make_shared<AssembledSource>(dtype, elements, std::move(parts)));
+}
+
+std::optional<Box> intersection(const Box& a, const Box& b) {
+  Box common = a;
+  for (size_t i = 0; i < a.sizes.size(); ++i) {
+    const int64_t begin = std::max(a.offsets[i], b.offsets[i]);
+    const int64_t end = std::min(a.offsets[i] + a.sizes[i], b.offsets[i] + b.sizes[i]);
+    if (begin >= end) return std::nullopt;
+    common.offsets[i] = begin;
+    common.sizes[i] = end - begin;
+  }
+  return common;
+}
+
+Result<std::shared_ptr<const TensorSource>> assemble_box(DType dtype,
+                                                         const std::vector<Piece>& pieces,
+                                                         const Box& box) {
+  std::vector<Piece> parts;
+  for (const Piece& whole : pieces) {
+    for (const Piece& piece : boxes_of(whole)) {
+      const std::optional<Box> common = intersection(piece.box, box);
+      if (!common.has_value()) continue;
+      parts.push_back(
+          {box_of(piece.source, piece.box.sizes, relative_to(piece.box.offsets, *common)),
+           relative_to(box.offsets, *common), 0, whole.memory_order});
+    }
+  }
+  return assemble(dtype, box.sizes, std::move(parts));
 }
 
 Status check_recorded_crcs(const TensorSource& source) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "libmeg/checkpoint/state/piece.h"
@@ -18,6 +19,16 @@ std::shared_ptr<const TensorSource> box_of(std::shared_ptr<const TensorSource> s
 /// natural order and of one type, together all of it. kInvalidArgument where they are not.
 Result<std::shared_ptr<const TensorSource>> assemble(DType dtype, const std::vector<int64_t>& sizes,
                                                      std::vector<Piece> pieces);
+
+/// A box of a tensor, put together from the pieces of it that have a part in the box: disjoint, of
+/// natural order and together all of the box. pieces: placed in the tensor's axes; others than
+/// these may be among them.
+Result<std::shared_ptr<const TensorSource>> assemble_box(DType dtype,
+                                                         const std::vector<Piece>& pieces,
+                                                         const Box& box);
+
+/// What two boxes of a tensor have in common; nullopt where that is nothing.
+std::optional<Box> intersection(const Box& a, const Box& b);
 
 /// Compares what containers record of the bytes that a source reads from with these bytes, each
 /// record once. ok where they record nothing.

@@ -44,7 +44,9 @@ class FileSource final : public TensorSource {
     return FileExtent{file_.get(), offset_, static_cast<uint64_t>(bytes())};
   }
 
-  std::optional<RecordedCrc> recorded_crc() const override { return recorded_crc_; }
+  std::vector<RecordedCrc> recorded_crcs() const override {
+    return recorded_crc_.has_value() ? std::vector{*recorded_crc_} : std::vector<RecordedCrc>();
+  }
 
   bool is_hole(int64_t first, int64_t count) const override {
     if (!may_have_holes_) return false;
@@ -90,7 +92,7 @@ class PartSource final : public TensorSource {
     return extent;
   }
 
-  std::optional<RecordedCrc> recorded_crc() const override { return whole_->recorded_crc(); }
+  std::vector<RecordedCrc> recorded_crcs() const override { return whole_->recorded_crcs(); }
 
   bool is_hole(int64_t first, int64_t count) const override {
     return whole_->is_hole(first_ + first, count);

@@ -57,14 +57,14 @@ class TensorSource {
   /// they do not (strides, other byte order, a container that is compressed).
   virtual std::optional<FileExtent> file_extent() const { return std::nullopt; }
 
-  /// What the container claims of bytes among which all of these elements are; nullopt where it
-  /// says nothing.
-  virtual std::optional<RecordedCrc> recorded_crc() const { return std::nullopt; }
+  /// What containers claim of the bytes that read() reads, or of more bytes around them: several
+  /// where the source is put together, none where they say nothing.
+  virtual std::vector<RecordedCrc> recorded_crcs() const { return {}; }
 
-  /// All that containers claim of the bytes it reads: several where it is put together.
-  virtual std::vector<RecordedCrc> recorded_crcs() const {
-    std::optional<RecordedCrc> one = recorded_crc();
-    return one.has_value() ? std::vector{*std::move(one)} : std::vector<RecordedCrc>();
+  /// The one claim; nullopt where there is none or several.
+  std::optional<RecordedCrc> recorded_crc() const {
+    std::vector<RecordedCrc> all = recorded_crcs();
+    return all.size() == 1 ? std::optional(std::move(all[0])) : std::nullopt;
   }
 
   /// Whether the file is known to hold no data for these elements, which are zero then.

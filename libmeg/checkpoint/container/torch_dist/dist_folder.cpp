@@ -52,7 +52,9 @@ class ViewSource final : public TensorSource {
     return {};
   }
 
-  std::optional<RecordedCrc> recorded_crc() const override { return crc_; }
+  std::vector<RecordedCrc> recorded_crcs() const override {
+    return crc_.has_value() ? std::vector{*crc_} : std::vector<RecordedCrc>();
+  }
 
  private:
   std::shared_ptr<const io::PooledFile> file_;
@@ -61,23 +63,6 @@ class ViewSource final : public TensorSource {
   bool is_byte_swapped_;
   std::optional<RecordedCrc> crc_;
 };
-
-std::optional<Box> intersection(const Box& a, const Box& b) {
-  Box common = a;
-  for (size_t i = 0; i < a.sizes.size(); ++i) {
-    const int64_t begin = std::max(a.offsets[i], b.offsets[i]);
-    const int64_t end = std::min(a.offsets[i] + a.sizes[i], b.offsets[i] + b.sizes[i]);
-    if (begin >= end) return std::nullopt;
-    common.offsets[i] = begin;
-    common.sizes[i] = end - begin;
-  }
-  return common;
-}
-
-Box relative_to(const std::vector<int64_t>& origin, Box box) {
-  for (size_t i = 0; i < origin.size(); ++i) box.offsets[i] -= origin[i];
-  return box;
-}
 
 /// Folders of torch alone have no such file.
 Status check_form(const std::string& folder) {
@@ -114,7 +99,7 @@ Result<DistFolder> DistFolder::open(const std::string& path) {
   std::error_code ignored;
   if (std::filesystem::exists(common, ignored)) {
     MEG_ASSIGN_OR_RETURN(TorchFile opened, TorchFile::open(common));
-    folder.common_ = std::move(opened);
+    folder.common_ = std::make_shared<const TorchFile>(std::move(opened));
   }
   return folder;
 }
@@ -159,6 +144,23 @@ Result<TorchFileParts> DistFolder::read_value(const DistBlob& blob, const std::s
   return read_torch_archive(io::FileSlice(*open, blob.offset, blob.length, where), budget_.get());
 }
 
+std::shared_ptr<const TensorSource> DistFolder::source_of(const TorchFileParts& parts,
+                                                          const TensorView& view,
+                                                          const DistBlob& blob,
+                                                          const std::string& name) const {
+  const std::shared_ptr<const io::PooledFile>& file = files_[static_cast<size_t>(blob.file)];
+  const TorchStorage& storage = parts.tensors.storages[static_cast<size_t>(view.storage)];
+  std::optional<RecordedCrc> crc;
+  if (storage.crc.has_value()) {
+    crc = {{file.get(), storage.file_offset, storage.bytes}, *storage.crc, name};
+  }
+  if (parts.is_byte_swapped || !view.is_contiguous()) {
+    return std::make_shared<ViewSource>(file, storage, view, parts.is_byte_swapped, std::move(crc));
+  }
+  const auto first = static_cast<uint64_t>(view.offset * dtype_size(view.dtype));
+  return file_source(file, storage.file_offset + first, view.dtype, view.numel(), std::move(crc));
+}
+
 Result<std::shared_ptr<const TensorSource>> DistFolder::chunk_source(const DistTensor& tensor,
                                                                      const DistChunk& chunk) const {
   MEG_ASSIGN_OR_RETURN(const TorchFileParts parts, read_value(chunk.blob, tensor.name));
@@ -173,32 +175,24 @@ Result<std::shared_ptr<const TensorSource>> DistFolder::chunk_source(const DistT
         view == nullptr ? parts.graph.describe(parts.root, 60)
                         : fmt::format("{} {}", dtype_name(view->dtype), shape_text(view->shape)));
   }
-  const TorchStorage& storage = parts.tensors.storages[static_cast<size_t>(view->storage)];
-  std::optional<RecordedCrc> crc;
-  if (storage.crc.has_value()) {
-    crc = {{file.get(), storage.file_offset, storage.bytes}, *storage.crc, tensor.name};
+  return source_of(parts, *view, chunk.blob, tensor.name);
+}
+
+Result<std::vector<Piece>> DistFolder::pieces(const DistTensor& tensor, const Box& box) const {
+  std::vector<Piece> pieces;
+  for (const DistChunk& chunk : tensor.chunks) {
+    const Box place{chunk.offsets, chunk.sizes};
+    if (!intersection(place, box).has_value()) continue;
+    MEG_ASSIGN_OR_RETURN(std::shared_ptr<const TensorSource> source, chunk_source(tensor, chunk));
+    pieces.push_back({std::move(source), place, 0, {}});
   }
-  if (parts.is_byte_swapped || !view->is_contiguous()) {
-    return std::shared_ptr<const TensorSource>(
-        std::make_shared<ViewSource>(file, storage, *view, parts.is_byte_swapped, std::move(crc)));
-  }
-  const auto first = static_cast<uint64_t>(view->offset * dtype_size(view->dtype));
-  return file_source(file, storage.file_offset + first, view->dtype, view->numel(), std::move(crc));
+  return pieces;
 }
 
 Result<std::shared_ptr<const TensorSource>> DistFolder::box_source(const DistTensor& tensor,
                                                                    const Box& box) const {
-  std::vector<Piece> pieces;
-  for (const DistChunk& chunk : tensor.chunks) {
-    const std::optional<Box> common = intersection({chunk.offsets, chunk.sizes}, box);
-    if (!common.has_value()) continue;
-    MEG_ASSIGN_OR_RETURN(std::shared_ptr<const TensorSource> source, chunk_source(tensor, chunk));
-    pieces.push_back({box_of(std::move(source), chunk.sizes, relative_to(chunk.offsets, *common)),
-                      relative_to(box.offsets, *common),
-                      0,
-                      {}});
-  }
-  return assemble(tensor.dtype, box.sizes, std::move(pieces));
+  MEG_ASSIGN_OR_RETURN(const std::vector<Piece> found, pieces(tensor, box));
+  return assemble_box(tensor.dtype, found, box);
 }
 
 }  // namespace meg::checkpoint

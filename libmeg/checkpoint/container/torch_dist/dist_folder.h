@@ -1,7 +1,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,16 +35,26 @@ class DistFolder {
   uint64_t bytes() const { return bytes_; }
 
   /// common.pt; nullptr where the folder has none.
-  const TorchFile* common() const { return common_.has_value() ? &*common_ : nullptr; }
+  const std::shared_ptr<const TorchFile>& common() const { return common_; }
 
   /// The value of a blob: what torch.save wrote there. name: of the item, for errors. Storages'
   /// places count from the first byte of the blob's file.
   Result<TorchFileParts> read_value(const DistBlob& blob, const std::string& name) const;
 
+  /// A tensor among what read_value() gave for an object.
+  std::shared_ptr<const TensorSource> view_source(const TorchFileParts& parts,
+                                                  const TensorView& view,
+                                                  const DistObject& object) const {
+    return source_of(parts, view, object.blob, object.name);
+  }
+
   /// The elements of a chunk in row-major order. kCorruption where its blob holds no tensor of the
   /// chunk's sizes and the tensor's type.
   Result<std::shared_ptr<const TensorSource>> chunk_source(const DistTensor& tensor,
                                                            const DistChunk& chunk) const;
+
+  /// The chunks that have a part in a box of a tensor, placed in the tensor's dimensions.
+  Result<std::vector<Piece>> pieces(const DistTensor& tensor, const Box& box) const;
 
   /// The elements of a box of a tensor in row-major order, put together from the chunks that have
   /// them. box: inside the tensor.
@@ -53,6 +62,9 @@ class DistFolder {
                                                          const Box& box) const;
 
  private:
+  std::shared_ptr<const TensorSource> source_of(const TorchFileParts& parts, const TensorView& view,
+                                                const DistBlob& blob,
+                                                const std::string& name) const;
   Status open_files();
   Status check_blob(const DistBlob& blob, const std::string& name,
                     const std::vector<uint64_t>& sizes) const;
@@ -60,7 +72,7 @@ class DistFolder {
   std::string path_;
   DistMetadata metadata_;
   std::vector<std::shared_ptr<const io::PooledFile>> files_;
-  std::optional<TorchFile> common_;
+  std::shared_ptr<const TorchFile> common_;
   uint64_t bytes_ = 0;
   std::unique_ptr<PickleBudget> budget_;
 };

@@ -60,6 +60,10 @@ struct DistMetadata {
 Result<DistMetadata> read_dist_metadata(std::span<const std::byte> bytes, const std::string& name,
                                         PickleBudget* budget);
 
+/// The inverse: a pickle of torch's Metadata, which torch.distributed.checkpoint and Megatron read.
+/// The chunks are as check_chunks() wants them.
+Result<std::vector<std::byte>> write_dist_metadata(const DistMetadata& metadata);
+
 /// ok where the chunks of `tensor` are disjoint boxes inside its shape and together all of it; else
 /// kCorruption without a place.
 Status check_chunks(const DistTensor& tensor);

@@ -9,7 +9,9 @@
 #include "libmeg/base/bytes.h"
 #include "libmeg/checkpoint/container/torch_file/internal/torch_elements.h"
 #include "libmeg/checkpoint/container/torch_file/internal/torch_file_parts.h"
+#include "libmeg/checkpoint/container/torch_file/torch_file_writer.h"
 #include "libmeg/checkpoint/container/zip/internal/zip_format.h"
+#include "libmeg/checkpoint/state/assembled_source.h"
 #include "libmeg/io/crc32.h"
 #include "libmeg/text/printable.h"
 
@@ -22,9 +24,12 @@ using BytesDone = std::function<bool(size_t bytes)>;
 }  // namespace
 
 struct TorchFile::State {
-  io::PooledFile file;
+  std::string name;     // the path; of a composed file what errors call it
+  io::PooledFile file;  // empty where composed
   io::MappedFile map;
   TorchFileParts parts;
+  uint64_t bytes = 0;
+  bool is_composed = false;
 
   Status check_entry(const ZipEntry& entry, const BytesDone& done) const;
 };
@@ -105,6 +110,19 @@ Result<TorchFileParts> read_parts(const io::FileDescriptor& descriptor, const io
                     descriptor.path(), start.empty() ? "an empty file" : text::printable(bytes));
 }
 
+/// Bytes of a source whose elements may be of another type than those that are asked for.
+Status read_source(const TensorSource& source, uint64_t offset, std::span<std::byte> into) {
+  const auto item = static_cast<uint64_t>(dtype_size(source.dtype()));
+  const uint64_t first = offset / item;
+  if (offset % item == 0 && into.size() % item == 0) {
+    return source.read(static_cast<int64_t>(first), into);
+  }
+  std::vector<std::byte> whole((offset + into.size() + item - 1) / item * item - first * item);
+  MEG_RETURN_IF_ERROR(source.read(static_cast<int64_t>(first), whole));
+  std::memcpy(into.data(), &whole[offset - first * item], into.size());
+  return {};
+}
+
 }  // namespace
 
 Status TorchFile::State::check_entry(const ZipEntry& entry, const BytesDone& done) const {
@@ -131,15 +149,46 @@ Result<TorchFile> TorchFile::open(const std::string& path, PickleBudget* budget)
   if (static_cast<uint64_t>(size) != state->map.size()) {
     return make_error(StatusCode::kIoError, "{}: was replaced while it was opened", path);
   }
-  PickleBudget own(state->map.size());
+  state->name = path;
+  state->bytes = state->map.size();
+  PickleBudget own(state->bytes);
   MEG_ASSIGN_OR_RETURN(state->parts,
                        read_parts(*descriptor, state->map, budget != nullptr ? budget : &own));
   return TorchFile(std::move(state));
 }
 
-const std::string& TorchFile::path() const { return state_->file.path(); }
+Result<TorchFile> TorchFile::compose(const std::string& name, const TorchFileContent& content,
+                                     std::vector<std::shared_ptr<const TensorSource>> sources,
+                                     uint64_t bytes) {
+  auto state = std::make_unique<State>();
+  state->name = name;
+  state->bytes = bytes;
+  state->is_composed = true;
+  state->parts.graph = content.graph();
+  state->parts.root = content.root;
+  MEG_ASSIGN_OR_RETURN(state->parts.tensors, find_torch_tensors(state->parts.graph, name));
+  for (TorchStorage& storage : state->parts.tensors.storages) {
+    // As add_storage() keys them.
+    storage.source = sources[std::stoul(storage.key)];
+    if (static_cast<uint64_t>(storage.source->bytes()) != storage.bytes) {
+      return make_error(StatusCode::kInternal, "{}: storage {}: expected {} bytes, found {}", name,
+                        storage.key, storage.bytes, storage.source->bytes());
+    }
+  }
+  for (const auto& [id, view] : state->parts.tensors.views) {
+    if (view.is_contiguous()) continue;
+    return make_error(StatusCode::kUnsupported,
+                      "{}: a tensor of shape {} whose elements do not follow each other", name,
+                      shape_text(view.shape));
+  }
+  return TorchFile(std::move(state));
+}
 
-uint64_t TorchFile::size() const { return state_->map.size(); }
+const std::string& TorchFile::path() const { return state_->name; }
+
+uint64_t TorchFile::size() const { return state_->bytes; }
+
+bool TorchFile::is_composed() const { return state_->is_composed; }
 
 bool TorchFile::is_legacy() const { return state_->parts.is_legacy; }
 
@@ -164,7 +213,7 @@ const io::PooledFile& TorchFile::file() const { return state_->file; }
 
 std::optional<std::span<const std::byte>> TorchFile::view(const TensorView& tensor) const {
   const bool is_swapped = is_byte_swapped() && dtype_size(tensor.dtype) > 1;
-  if (is_swapped || !tensor.is_contiguous()) return std::nullopt;
+  if (is_swapped || !tensor.is_contiguous() || is_composed()) return std::nullopt;
   const TorchStorage& storage = storages()[static_cast<size_t>(tensor.storage)];
   if (!check_tensor_view(tensor, storage.bytes).ok()) return std::nullopt;
   if (tensor.numel() == 0) return std::span<const std::byte>();
@@ -186,8 +235,8 @@ Status TorchFile::read_storage(int storage, uint64_t offset, std::span<std::byte
                       text::printable(run.key), offset, offset + into.size(),
                       dtype_name(run.dtype));
   }
-  MEG_ASSIGN_OR_RETURN(const auto file, state_->file.pin());
-  MEG_RETURN_IF_ERROR(file->read_exactly_at(run.file_offset + offset, into));
+  if (run.source != nullptr) return read_source(*run.source, offset, into);
+  MEG_RETURN_IF_ERROR(state_->file.read_exactly_at(run.file_offset + offset, into));
   if (is_byte_swapped()) swap_bytes(run.dtype, into);
   return {};
 }
@@ -204,6 +253,9 @@ Status TorchFile::read_elements(const TensorView& tensor, int64_t first,
                       "{}: {} bytes from element {} of a tensor of {} elements of {}", path(),
                       into.size(), first, numel, dtype_name(tensor.dtype));
   }
+  if (storage.source != nullptr) {
+    return read_source(*storage.source, static_cast<uint64_t>(tensor.offset + first) * item, into);
+  }
   MEG_ASSIGN_OR_RETURN(const auto file, state_->file.pin());
   MEG_RETURN_IF_ERROR(gather_elements(*file, storage, tensor, first, into));
   if (is_byte_swapped()) swap_bytes(tensor.dtype, into);
@@ -212,6 +264,7 @@ Status TorchFile::read_elements(const TensorView& tensor, int64_t first,
 
 Status TorchFile::check_crc(int storage) const {
   const TorchStorage& run = storages()[static_cast<size_t>(storage)];
+  if (run.source != nullptr) return check_recorded_crcs(*run.source).with_prefix(path());
   if (!run.crc.has_value()) return {};
   MEG_ASSIGN_OR_RETURN(const auto file, state_->file.pin());
   MEG_ASSIGN_OR_RETURN(const uint32_t found, crc_of(*file, run.file_offset, run.bytes, {}));

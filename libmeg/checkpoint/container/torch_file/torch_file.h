@@ -13,6 +13,7 @@
 #include "libmeg/checkpoint/container/pickle/pickle_graph.h"
 #include "libmeg/checkpoint/container/torch_file/pickle_budget.h"
 #include "libmeg/checkpoint/container/torch_file/tensor_view.h"
+#include "libmeg/checkpoint/state/tensor_source.h"
 #include "libmeg/io/mapped_file.h"
 #include "libmeg/io/pooled_file.h"
 
@@ -26,7 +27,11 @@ struct TorchStorage {
   uint64_t bytes = 0;
   uint64_t file_offset = 0;     ///< Of its first byte in the file.
   std::optional<uint32_t> crc;  ///< CRC-32 of its bytes as the file claims; see has_crcs().
+  /// In a file that was composed: what gives the bytes, which are at no one place.
+  std::shared_ptr<const TensorSource> source;
 };
+
+class TorchFileContent;
 
 /// A file of torch.save: the zip form (torch >= 1.6) or the older form of five pickles, opened by
 /// its metadata alone. Nothing in it is executed; every offset, size, shape and stride was checked
@@ -45,6 +50,13 @@ class TorchFile {
   TorchFile(TorchFile&&) noexcept;
   TorchFile& operator=(TorchFile&&) noexcept;
   ~TorchFile();
+
+  /// A file that is nowhere on the disk: what a file of this content would be read as, its storages
+  /// filled from `sources`, one each and as long. name: takes the place of the path. bytes: of the
+  /// files that it stands for. It has no descriptor(), its views cannot be had without a copy.
+  static Result<TorchFile> compose(const std::string& name, const TorchFileContent& content,
+                                   std::vector<std::shared_ptr<const TensorSource>> sources,
+                                   uint64_t bytes);
 
   const std::string& path() const;
 
@@ -98,7 +110,11 @@ class TorchFile {
   /// The same of every entry of the archive, reading each byte once.
   Status check_crcs(const ProgressCallback& progress = {}) const;
 
-  /// The file, for callers that move whole runs by (offset, length).
+  /// Whether the storages come from sources; see compose().
+  bool is_composed() const;
+
+  /// The file, for callers that move whole runs by (offset, length). Of a composed one it only says
+  /// which it is: it can not be read.
   const io::PooledFile& file() const;
 
  private:

@@ -25,8 +25,11 @@ class ViewSource final : public TensorSource {
 
   const io::PooledFile* file() const override { return &file_->file(); }
 
-  std::optional<RecordedCrc> recorded_crc() const override {
-    return storage_crc(*file_, file_->storages()[static_cast<size_t>(view_.storage)]);
+  std::vector<RecordedCrc> recorded_crcs() const override {
+    const TorchStorage& storage = file_->storages()[static_cast<size_t>(view_.storage)];
+    if (storage.source != nullptr) return storage.source->recorded_crcs();
+    std::optional<RecordedCrc> crc = storage_crc(*file_, storage);
+    return crc.has_value() ? std::vector{*std::move(crc)} : std::vector<RecordedCrc>();
   }
 
  private:
@@ -38,10 +41,13 @@ class ViewSource final : public TensorSource {
 
 std::shared_ptr<const TensorSource> torch_source(std::shared_ptr<const TorchFile> file,
                                                  const TensorView& view) {
-  if (file->is_byte_swapped() || !view.is_contiguous()) {
+  const TorchStorage& storage = file->storages()[static_cast<size_t>(view.storage)];
+  if (storage.source != nullptr && storage.source->dtype() == view.dtype) {
+    return part_of(storage.source, view.offset, view.numel());
+  }
+  if (file->is_composed() || file->is_byte_swapped() || !view.is_contiguous()) {
     return std::make_shared<ViewSource>(std::move(file), view);
   }
-  const TorchStorage& storage = file->storages()[static_cast<size_t>(view.storage)];
   const auto offset = static_cast<uint64_t>(view.offset * dtype_size(view.dtype));
   std::shared_ptr<const io::PooledFile> whole(file, &file->file());
   return file_source(std::move(whole), storage.file_offset + offset, view.dtype, view.numel(),

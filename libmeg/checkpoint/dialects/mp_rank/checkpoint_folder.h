@@ -15,7 +15,7 @@ enum class CheckpointFormat : uint8_t {
   kMpRank,       ///< mp_rank_TT[_PPP[_EEE]]/model_optim_rng.pt
   kSplitMpRank,  ///< 2022-23: model_rng.pt and optim.pt; named, not read yet
   kDeepSpeed,    ///< latest, <tag>/mp_rank_TT_model_states.pt; named, not read yet
-  kTorchDist,    ///< .metadata, *.distcp; named, not read yet
+  kTorchDist,    ///< .metadata, *.distcp; see open_torch_dist()
   kHuggingFace,  ///< config.json beside weights; named, not read yet
   kSingleFile,   ///< One file of torch.save.
 };

@@ -127,18 +127,17 @@ class Preparation {
 void Preparation::find_uses() {
   for (const TensorTransfer& transfer : transfers_) {
     for (const Piece& piece : transfer.sources) {
-      std::optional<RecordedCrc> recorded = piece.source->recorded_crc();
-      if (!recorded.has_value() || piece.source->elements() == 0) continue;
-      const FileExtent where = recorded->extent;
-      ExtentUse& use = uses_[where];
-      if (use.owner == nullptr)
-        use = {*std::move(recorded), transfer.name, piece.source, {}, false};
+      if (piece.source->elements() == 0) continue;
       const TransferReader reader(piece.source, piece.box, piece.memory_order);
       const std::optional<FileExtent> extent = reader.file_extent();
-      if (extent.has_value()) {
-        use.parts.emplace_back(extent->offset, extent->offset + extent->bytes);
-      } else {
-        use.has_others = true;
+      for (const RecordedCrc& recorded : piece.source->recorded_crcs()) {
+        ExtentUse& use = uses_[recorded.extent];
+        if (use.owner == nullptr) use = {recorded, transfer.name, piece.source, {}, false};
+        if (extent.has_value()) {
+          use.parts.emplace_back(extent->offset, extent->offset + extent->bytes);
+        } else {
+          use.has_others = true;
+        }
       }
     }
   }

@@ -30,12 +30,17 @@ class RankReader {
         found_(std::move(table)) {}
 
   Result<CheckpointRanks> read() {
-    for (const RankFolder& rank : folder_.ranks) open(rank);
-    if (!found_.ranks.empty()) {
-      MEG_RETURN_IF_ERROR(read_sizes());
+    if (folder_.format == CheckpointFormat::kTorchDist) {
+      MEG_RETURN_IF_ERROR(open_composed());
       read_config();
+    } else {
+      for (const RankFolder& rank : folder_.ranks) open(rank);
+      if (!found_.ranks.empty()) {
+        MEG_RETURN_IF_ERROR(read_sizes());
+        read_config();
+      }
+      place_ranks();
     }
-    place_ranks();
     for (RankContent& rank : found_.ranks) {
       const bool is_known = read_model(&rank);
       if (is_known && !options_.ignore_optimizer) read_optimizer(&rank);
@@ -51,6 +56,7 @@ class RankReader {
   void add_problem(CheckpointProblem problem) { report_.problems.push_back(std::move(problem)); }
 
   void open(const RankFolder& folder);
+  Status open_composed();
   Status read_sizes();
   void read_config();
   void place_ranks();
@@ -87,6 +93,24 @@ void RankReader::open(const RankFolder& folder) {
   }
   report_.bytes += static_cast<int64_t>(distributed->size());
   found_.other_files.push_back(std::make_shared<const TorchFile>(std::move(*distributed)));
+}
+
+/// The ranks that a folder of another dialect is read as: all or none of them.
+Status RankReader::open_composed() {
+  MEG_ASSIGN_OR_RETURN(const RankFiles files, open_rank_files(folder_));
+  found_.tensor_size = files.tensor_size;
+  found_.pipeline_size = files.pipeline_size;
+  for (const RankFile& file : files.files) {
+    RankContent rank;
+    rank.folder_name = file.folder_name;
+    rank.tensor_rank = file.tensor_rank;
+    rank.pipeline_rank = file.pipeline_rank;
+    rank.file = file.file;
+    rank.args = rank.top("args");
+    report_.bytes += static_cast<int64_t>(rank.file->size());
+    found_.ranks.push_back(std::move(rank));
+  }
+  return Status();
 }
 
 /// The parallel sizes: args' of the first readable rank, else as many as the folders' names say.

@@ -13,9 +13,20 @@ namespace {
 /// What a pickle may take at most; TorchFile::open has read it already.
 constexpr uint64_t kLargestEntry = uint64_t{1} << 30;
 
+/// Of a composed file: whatever its storages are put together from.
+std::vector<CheckpointProblem> check_source_crcs(const TorchFile& file) {
+  std::vector<CheckpointProblem> problems;
+  for (size_t i = 0; i < file.storages().size(); ++i) {
+    const Status status = file.check_crc(static_cast<int>(i));
+    if (!status.ok()) problems.push_back(problem_of(CheckpointCheck::kCrc, file.path(), status));
+  }
+  return problems;
+}
+
 }  // namespace
 
 std::vector<CheckpointProblem> check_entry_crcs(const TorchFile& file) {
+  if (file.is_composed()) return check_source_crcs(file);
   if (!file.has_crcs()) return {};
   const Result<io::PooledFile::Pin> descriptor = file.file().pin();
   if (!descriptor.has_value()) {

@@ -101,6 +101,12 @@ bool has_file_ending(const FolderEntries& entries, std::initializer_list<std::st
 Result<bool> read_contents(const FolderEntries& entries, CheckpointFolder* found) {
   std::string missing;
   MEG_RETURN_IF_ERROR(read_rank_folders(entries, found, &missing));
+  if (!found->ranks.empty() && entries.has_file(".metadata")) {
+    return make_error(StatusCode::kCorruption,
+                      "{}: expected a checkpoint of one format, found {} beside .metadata of "
+                      "torch_dist",
+                      found->folder, found->ranks[0].name);
+  }
   if (!found->ranks.empty()) return true;
   if (!missing.empty()) {
     return make_error(StatusCode::kNotFound, "{}: expected {}, found no such file", missing,

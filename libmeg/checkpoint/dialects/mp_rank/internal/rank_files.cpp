@@ -12,6 +12,7 @@
 #include "libmeg/base/thread_pool.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_args.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_contents.h"
+#include "libmeg/checkpoint/dialects/torch_dist/dist_ranks.h"
 
 namespace meg::checkpoint {
 namespace {
@@ -212,6 +213,7 @@ Status check_tensor_bytes(const std::string& where, uint64_t tensor_bytes, uint6
 }
 
 Result<RankFiles> open_rank_files(const CheckpointFolder& given) {
+  if (given.format == CheckpointFormat::kTorchDist) return open_torch_dist(given);
   CheckpointFolder folder = given;
   if (folder.format == CheckpointFormat::kSingleFile) {
     folder.ranks = {{.numbers = {0}, .name = rank_folder_name(0, 0, 1), .file = folder.folder}};

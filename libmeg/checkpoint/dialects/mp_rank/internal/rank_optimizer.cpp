@@ -10,6 +10,25 @@ namespace {
 
 bool is_sixteen_bit(DType dtype) { return dtype == DType::kFloat16 || dtype == DType::kBFloat16; }
 
+/// Whether a group's parameters decay; by wd_mult, or in files without it by weight_decay.
+std::optional<bool> decays(const PickleGraph& graph, PickleId group) {
+  for (const char* key : {"wd_mult", "weight_decay"}) {
+    const std::optional<PickleId> id = graph.find(group, key);
+    const std::optional<double> value = id.has_value() ? graph.as_number(*id) : std::nullopt;
+    if (value.has_value()) return *value != 0;
+  }
+  return std::nullopt;
+}
+
+/// core 0.6 to 0.15 say is_decoupled_lr; later ones that the group's learning rate is its own.
+bool is_decoupled(const PickleGraph& graph, PickleId group) {
+  const auto flag = [&](std::string_view key) -> std::optional<bool> {
+    const std::optional<PickleId> id = graph.find(group, key);
+    return id.has_value() ? graph.as_bool(*id) : std::nullopt;
+  };
+  return flag("is_decoupled_lr") == true || flag("default_config") == false;
+}
+
 class OptimizerReader {
  public:
   OptimizerReader(const TorchFile& file, std::span<const OptimizedParameter> parameters)
@@ -70,35 +89,10 @@ class OptimizerReader {
     return Status();
   }
 
-  /// Whether a group's parameters decay; by wd_mult, or in files without it by weight_decay.
-  std::optional<bool> decays(PickleId group) const {
-    for (const char* key : {"wd_mult", "weight_decay"}) {
-      const std::optional<PickleId> id = graph_.find(group, key);
-      const std::optional<double> value = id.has_value() ? graph_.as_number(*id) : std::nullopt;
-      if (value.has_value()) return *value != 0;
-    }
-    return std::nullopt;
-  }
-
-  /// core 0.6 to 0.15 say is_decoupled_lr; later ones that the group's learning rate is its own.
-  bool is_decoupled(PickleId group) const {
-    const auto flag = [&](std::string_view key) -> std::optional<bool> {
-      const std::optional<PickleId> id = graph_.find(group, key);
-      return id.has_value() ? graph_.as_bool(*id) : std::nullopt;
-    };
-    return flag("is_decoupled_lr") == true || flag("default_config") == false;
-  }
-
   Status read_groups() {
-    // Without any decay in the run both groups say 0 where wd_mult is missing: decay comes first.
-    const bool told_apart = groups_.size() != 2 || decays(groups_[0]) != decays(groups_[1]) ||
-                            is_decoupled(groups_[0]) != is_decoupled(groups_[1]);
+    const std::vector<ParamGroupKind> kinds = param_group_kinds(graph_, groups_);
     for (size_t g = 0; g < groups_.size(); ++g) {
-      const bool decay = told_apart ? decays(groups_[g]).value_or(g == 0) : g == 0;
-      const ParamGroupKind kind = !decay                     ? ParamGroupKind::kNoDecay
-                                  : is_decoupled(groups_[g]) ? ParamGroupKind::kDecoupled
-                                                             : ParamGroupKind::kDecay;
-      MEG_RETURN_IF_ERROR(add_group(groups_[g], kind));
+      MEG_RETURN_IF_ERROR(add_group(groups_[g], kinds[g]));
     }
     MEG_RETURN_IF_ERROR(choose_members());
     for (size_t g = 0; g < groups_.size(); ++g) MEG_RETURN_IF_ERROR(read_ids(g));
@@ -149,21 +143,15 @@ class OptimizerReader {
   }
 
   std::optional<size_t> group_for(const OptimizedParameter& parameter, bool qk_norms_decay) const {
-    const auto group_of = [&](ParamGroupKind kind) -> std::optional<size_t> {
-      const std::vector<ParamGroup>& groups = found_.layout.groups;
-      for (size_t g = 0; g < groups.size(); ++g) {
-        if (groups[g].kind == kind) return g;
-      }
-      return std::nullopt;
+    const std::vector<ParamGroup>& groups = found_.layout.groups;
+    const auto place_of = [&](ParamGroupKind kind) {
+      return std::find_if(groups.begin(), groups.end(),
+                          [kind](const ParamGroup& group) { return group.kind == kind; });
     };
-    const std::optional<size_t> decoupled = group_of(ParamGroupKind::kDecoupled);
-    if (parameter.is_embedding_or_output && decoupled.has_value()) return decoupled;
-    const std::string& name = parameter.flat_name;
-    const bool is_qk_norm = name.find("q_layernorm.") != std::string::npos ||
-                            name.find("k_layernorm.") != std::string::npos;
-    const bool decays = model::has_weight_decay(name, parameter.weight->shape.size()) ||
-                        (is_qk_norm && qk_norms_decay);
-    return group_of(decays ? ParamGroupKind::kDecay : ParamGroupKind::kNoDecay);
+    const bool has_decoupled = place_of(ParamGroupKind::kDecoupled) != groups.end();
+    const auto place = place_of(param_group_for(parameter, has_decoupled, qk_norms_decay));
+    if (place == groups.end()) return std::nullopt;
+    return static_cast<size_t>(place - groups.begin());
   }
 
   Status check_counts() const {
@@ -296,6 +284,33 @@ OptimizedParameter optimized_parameter(const RankEntry& entry) {
   return {.flat_name = entry.flat_name,
           .weight = entry.tensor,
           .is_embedding_or_output = entry.match.partition == model::Partition::kVocabulary};
+}
+
+std::vector<ParamGroupKind> param_group_kinds(const PickleGraph& graph,
+                                              std::span<const PickleId> groups) {
+  // Without any decay in the run both groups say 0 where wd_mult is missing: decay comes first.
+  const bool told_apart = groups.size() != 2 ||
+                          decays(graph, groups[0]) != decays(graph, groups[1]) ||
+                          is_decoupled(graph, groups[0]) != is_decoupled(graph, groups[1]);
+  std::vector<ParamGroupKind> kinds;
+  for (size_t g = 0; g < groups.size(); ++g) {
+    const bool decay = told_apart ? decays(graph, groups[g]).value_or(g == 0) : g == 0;
+    kinds.push_back(!decay                           ? ParamGroupKind::kNoDecay
+                    : is_decoupled(graph, groups[g]) ? ParamGroupKind::kDecoupled
+                                                     : ParamGroupKind::kDecay);
+  }
+  return kinds;
+}
+
+ParamGroupKind param_group_for(const OptimizedParameter& parameter, bool has_decoupled,
+                               bool qk_norms_decay) {
+  if (parameter.is_embedding_or_output && has_decoupled) return ParamGroupKind::kDecoupled;
+  const std::string& name = parameter.flat_name;
+  const bool is_qk_norm = name.find("q_layernorm.") != std::string::npos ||
+                          name.find("k_layernorm.") != std::string::npos;
+  const bool decays = model::has_weight_decay(name, parameter.weight->shape.size()) ||
+                      (is_qk_norm && qk_norms_decay);
+  return decays ? ParamGroupKind::kDecay : ParamGroupKind::kNoDecay;
 }
 
 Result<RankOptimizer> read_rank_optimizer(const TorchFile& file,

@@ -36,6 +36,15 @@ struct RankOptimizer {
 /// A parameter of a rank as its optimizer sees it.
 OptimizedParameter optimized_parameter(const RankEntry& entry);
 
+/// What each of an optimizer's param_groups is for, by what it says of itself.
+std::vector<ParamGroupKind> param_group_kinds(const PickleGraph& graph,
+                                              std::span<const PickleId> groups);
+
+/// Which group a parameter stands in. has_decoupled: the run has a group of that kind;
+/// qk_norms_decay: --apply-wd-to-qk-layernorm.
+ParamGroupKind param_group_for(const OptimizedParameter& parameter, bool has_decoupled,
+                               bool qk_norms_decay);
+
 /// Reads `optimizer` of a rank's file. Ids run on over the groups; a group's parameters follow in
 /// named_parameters() order, so they are told by the group's kind and checked against shapes.
 /// kCorruption where ids, counts or shapes do not fit the parameters; kUnsupported for groups that

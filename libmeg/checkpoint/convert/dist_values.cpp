@@ -1,0 +1,166 @@
+#include "libmeg/checkpoint/convert/dist_values.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include "libmeg/checkpoint/container/torch_file/internal/torch_storages.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/rng_entries.h"
+
+namespace meg::checkpoint {
+namespace {
+
+/// The nodes under `root` that name storages.
+std::vector<PickleId> persistent_nodes(const PickleGraph& graph, PickleId root) {
+  std::vector<PickleId> found, open = {root};
+  std::unordered_set<PickleId> visited;
+  while (!open.empty()) {
+    const PickleId id = open.back();
+    open.pop_back();
+    if (!visited.insert(id).second) continue;
+    const PickleNode& node = graph.node(id);
+    if (node.kind == PickleKind::kPersistent) found.push_back(id);
+    open.insert(open.end(), node.children.begin(), node.children.end());
+    if (node.kind != PickleKind::kCall) continue;
+    const PickleCall& call = graph.call(id);
+    for (const auto* more : {&call.items, &call.pairs, &call.states}) {
+      open.insert(open.end(), more->begin(), more->end());
+    }
+  }
+  return found;
+}
+
+bool is_model_key(std::string_view key) {
+  return key.starts_with("model") && key.find_first_not_of("0123456789", 5) == key.npos;
+}
+
+class CommonState {
+ public:
+  explicit CommonState(const MegatronCheckpoint& checkpoint)
+      : checkpoint_(checkpoint),
+        file_(*checkpoint.files()[0].file),
+        source_(file_.graph()),
+        graph_(made_.graph()) {}
+
+  Result<TorchFileContent> make(bool keep_optimizer) {
+    std::vector<PickleId> pairs;
+    const std::span<const PickleId> found = source_.pairs(file_.root());
+    for (size_t i = 0; i + 1 < found.size(); i += 2) {
+      const std::string_view key = source_.as_string(found[i]).value_or("");
+      const bool is_optimizer =
+          key == "optimizer" && checkpoint_.optimizer().form != OptimizerForm::kNone;
+      const bool is_scheduler = key == "opt_param_scheduler" || key == "lr_scheduler";
+      if (is_model_key(key) || is_rng_key(key) || key == "content_metadata") continue;
+      if (!keep_optimizer && (key == "optimizer" || is_scheduler)) continue;
+      PickleId value = 0;
+      if (is_optimizer) {
+        MEG_ASSIGN_OR_RETURN(value, add_optimizer(found[i + 1]));
+      } else if (key == "rerun_state_machine") {
+        MEG_ASSIGN_OR_RETURN(value, add_without(found[i + 1], {"sharded"}));
+      } else {
+        MEG_ASSIGN_OR_RETURN(value, copy_value(file_, found[i + 1], &made_));
+      }
+      pairs.insert(pairs.end(), {graph_.add_string(std::string(key)), value});
+    }
+    pairs.insert(pairs.end(), {graph_.add_string("content_metadata"), add_content_metadata()});
+    made_.root = graph_.add_dict(std::move(pairs));
+    return std::move(made_);
+  }
+
+ private:
+  /// A dict of the first file without some of its keys.
+  Result<PickleId> add_without(PickleId dict, std::initializer_list<std::string_view> keys) {
+    return add_without(file_, dict, keys);
+  }
+
+  Result<PickleId> add_without(const TorchFile& file, PickleId dict,
+                               std::initializer_list<std::string_view> keys) {
+    std::vector<PickleId> pairs;
+    const std::span<const PickleId> found = file.graph().pairs(dict);
+    for (size_t i = 0; i + 1 < found.size(); i += 2) {
+      const std::string_view key = file.graph().as_string(found[i]).value_or("");
+      if (std::find(keys.begin(), keys.end(), key) != keys.end()) continue;
+      MEG_ASSIGN_OR_RETURN(const PickleId name, copy_value(file, found[i], &made_));
+      MEG_ASSIGN_OR_RETURN(const PickleId value, copy_value(file, found[i + 1], &made_));
+      pairs.insert(pairs.end(), {name, value});
+    }
+    return graph_.add_dict(std::move(pairs));
+  }
+
+  /// Each kind of group once, those of the first rank first.
+  Result<PickleId> add_groups() {
+    std::vector<ParamGroupKind> known;
+    std::vector<PickleId> groups;
+    for (const ParamGroup& group : checkpoint_.optimizer().groups) {
+      if (std::find(known.begin(), known.end(), group.kind) != known.end()) continue;
+      known.push_back(group.kind);
+      const TorchFile& file = *checkpoint_.files()[static_cast<size_t>(group.file)].file;
+      MEG_ASSIGN_OR_RETURN(const PickleId dict, add_without(file, group.node, {"params"}));
+      groups.push_back(dict);
+    }
+    return graph_.add_list(std::move(groups));
+  }
+
+  Result<PickleId> add_optimizer(PickleId outer) {
+    const OptimizerLayout& layout = checkpoint_.optimizer();
+    const bool is_nested = source_.find(outer, layout.inner_key).has_value();
+    const PickleId inner = is_nested ? *source_.find(outer, layout.inner_key) : outer;
+    MEG_ASSIGN_OR_RETURN(const PickleId groups, add_groups());
+    MEG_ASSIGN_OR_RETURN(const PickleId rest,
+                         add_without(inner, {"state", "param_groups", layout.masters_key}));
+    std::vector<PickleId> in_inner(graph_.pairs(rest).begin(), graph_.pairs(rest).end());
+    in_inner.insert(in_inner.end(), {graph_.add_string("param_groups"), groups});
+    std::vector<PickleId> pairs = {graph_.add_string("optimizer"),
+                                   graph_.add_dict(std::move(in_inner))};
+    if (is_nested) {
+      MEG_ASSIGN_OR_RETURN(const PickleId more,
+                           add_without(outer, {layout.inner_key, layout.masters_key}));
+      pairs.insert(pairs.end(), graph_.pairs(more).begin(), graph_.pairs(more).end());
+    }
+    pairs.insert(pairs.end(), {graph_.add_string("param_state_sharding_type"),
+                               graph_.add_string("fully_reshardable")});
+    return graph_.add_dict(std::move(pairs));
+  }
+
+  /// By which Megatron chooses how to read the optimizer.
+  PickleId add_content_metadata() {
+    return graph_.add_dict(
+        {graph_.add_string("distrib_optim_sharding_type"), graph_.add_string("fully_reshardable"),
+         graph_.add_string("singleton_local_shards"), graph_.add_bool(false),
+         graph_.add_string("chained_optim_avoid_prefix"), graph_.add_bool(true)});
+  }
+
+  const MegatronCheckpoint& checkpoint_;
+  const TorchFile& file_;
+  const PickleGraph& source_;
+  TorchFileContent made_;
+  PickleGraph& graph_;
+};
+
+}  // namespace
+
+Result<PickleId> copy_value(const TorchFile& file, PickleId id, TorchFileContent* target) {
+  MEG_ASSIGN_OR_RETURN(const TorchStorages named, find_torch_storages(file.graph(), file.path()));
+  PickleCopier copier(file.graph(), target->graph());
+  std::unordered_map<int, PickleId> copies;
+  for (const PickleId persistent : persistent_nodes(file.graph(), id)) {
+    const int storage = named.windows.at(persistent).storage;
+    const TorchStorage& source = file.storages()[static_cast<size_t>(storage)];
+    const auto [copy, is_new] = copies.try_emplace(storage, 0);
+    if (is_new) {
+      std::vector<std::byte> bytes(source.bytes);
+      MEG_RETURN_IF_ERROR(file.read_storage(storage, 0, bytes));
+      const int made = target->add_storage(source.dtype, source.bytes, std::move(bytes));
+      copy->second = target->storages()[static_cast<size_t>(made)].persistent;
+    }
+    copier.replace(persistent, copy->second);
+  }
+  return copier.copy(id);
+}
+
+Result<TorchFileContent> common_state(const MegatronCheckpoint& checkpoint, bool keep_optimizer) {
+  return CommonState(checkpoint).make(keep_optimizer);
+}
+
+}  // namespace meg::checkpoint

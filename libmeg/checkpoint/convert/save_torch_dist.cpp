@@ -1,0 +1,202 @@
+#include "libmeg/checkpoint/convert/save_torch_dist.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "libmeg/checkpoint/container/torch_dist/dist_writer.h"
+#include "libmeg/checkpoint/convert/dist_values.h"
+#include "libmeg/checkpoint/convert/internal/source_checks.h"
+#include "libmeg/checkpoint/convert/reshard.h"
+#include "libmeg/checkpoint/state/assembled_source.h"
+#include "libmeg/io/atomic_folder.h"
+
+namespace meg::checkpoint {
+namespace {
+
+constexpr std::string_view kLayerNumber = ".{}.";
+
+/// The name under which torch_dist stacks all layers: without the layer's number.
+std::string stacked_name(std::string name) {
+  const size_t at = name.find(kLayerNumber);
+  if (at != name.npos) name.replace(at, kLayerNumber.size(), ".");
+  return name;
+}
+
+class Saver {
+ public:
+  Saver(const MegatronCheckpoint& checkpoint, const SaveTorchDistOptions& options,
+        const std::string& folder)
+      : checkpoint_(checkpoint), options_(options), writer_(folder, options.check_crcs) {}
+
+  Result<uint64_t> save() {
+    MEG_RETURN_IF_ERROR(check());
+    for (const LogicalParameter& parameter : checkpoint_.parameters()) {
+      MEG_RETURN_IF_ERROR(add_parameter(parameter));
+    }
+    MEG_RETURN_IF_ERROR(add_extra_states());
+    for (const RankFile& rank : checkpoint_.files()) MEG_RETURN_IF_ERROR(add_rank_state(rank));
+    MEG_ASSIGN_OR_RETURN(const TorchFileContent common,
+                         common_state(checkpoint_, options_.keep_optimizer));
+    MEG_RETURN_IF_ERROR(writer_.finish(common));
+    return writer_.bytes();
+  }
+
+ private:
+  int64_t layers() const { return checkpoint_.config().num_layers; }
+
+  Status check() const {
+    const std::string& path = checkpoint_.folder().folder;
+    if (checkpoint_.checkpoint_version() < 2) {
+      return make_error(StatusCode::kUnsupported,
+                        "{}: checkpoint_version {}: saving it as torch_dist is not supported yet; "
+                        "save it as torch first",
+                        path, checkpoint_.checkpoint_version());
+    }
+    if (options_.keep_optimizer && checkpoint_.optimizer().form == OptimizerForm::kDistributed) {
+      return make_error(StatusCode::kUnsupported,
+                        "{}: the distributed optimizer's state is not supported yet; --no-optim "
+                        "leaves it out",
+                        path);
+    }
+    std::map<std::string, std::set<int64_t>> found;
+    for (const LogicalParameter& parameter : checkpoint_.parameters()) {
+      if (parameter.layer.has_value()) found[parameter.canonical].insert(*parameter.layer);
+    }
+    for (const auto& [name, numbers] : found) {
+      if (static_cast<int64_t>(numbers.size()) == layers()) continue;
+      return make_error(StatusCode::kUnsupported,
+                        "{}: {}: expected in all {} layers, found in {}: layers that differ cannot "
+                        "be stacked",
+                        path, name, layers(), numbers.size());
+    }
+    return {};
+  }
+
+  Status add_parameter(const LogicalParameter& parameter) {
+    const std::optional<std::string> spelled =
+        checkpoint_.table().spell(parameter.canonical, model::NameFamily::kMcoreTransformerEngine);
+    if (!spelled.has_value()) {
+      return make_error(StatusCode::kUnsupported, "{}: {}: mcore models have no such parameter",
+                        checkpoint_.folder().folder, parameter.name);
+    }
+    const std::string name = stacked_name(*spelled);
+    bool has_master = false;
+    for (const LogicalTensor& tensor : parameter.tensors) {
+      const bool is_weight = tensor.kind == "weight";
+      if (!is_weight && !options_.keep_optimizer) continue;
+      has_master = has_master || tensor.kind == "fp32_param";
+      // As the distributed optimizer calls the masters.
+      const std::string kind = tensor.kind == "fp32_param" ? "param" : tensor.kind;
+      MEG_RETURN_IF_ERROR(add_tensor(
+          is_weight ? name : fmt::format("optimizer.state.{}.{}", kind, name), parameter, tensor));
+    }
+    const bool is_trained = parameter.tensors.size() > 1 && options_.keep_optimizer;
+    if (has_master || !is_trained) return {};
+    return add_tensor("optimizer.state.param." + name, parameter, parameter.tensors[0]);
+  }
+
+  Status add_tensor(const std::string& name, const LogicalParameter& parameter,
+                    const LogicalTensor& tensor) {
+    MEG_ASSIGN_OR_RETURN(const std::shared_ptr<const TensorSource> source,
+                         assemble(tensor.dtype, parameter.axes.sizes, tensor.pieces));
+    std::vector<int64_t> shape = parameter.shape, sizes = parameter.shape;
+    std::vector<int64_t> offsets(shape.size());
+    if (parameter.layer.has_value()) {
+      shape.insert(shape.begin(), layers());
+      sizes.insert(sizes.begin(), 1);
+      offsets.insert(offsets.begin(), *parameter.layer);
+    }
+    MEG_RETURN_IF_ERROR(writer_.add_chunk(name, shape, offsets, sizes, *source));
+    const Progress now{.bytes = static_cast<int64_t>(writer_.bytes()), .total_bytes = 0};
+    if (!options_.progress || options_.progress(now)) return {};
+    return make_error(StatusCode::kCancelled, "{}: cancelled", name);
+  }
+
+  /// Of the modules whose readers ask for it, as the source has it, or None.
+  Status add_extra_states() {
+    std::map<std::pair<std::string, int64_t>, const ExtraState*> known;
+    for (const ExtraState& extra : checkpoint_.extra_states()) {
+      const std::optional<model::ParameterMatch> match = checkpoint_.table().match(
+          extra.layer.has_value() ? model::with_layer(extra.spelling, 0) : extra.spelling);
+      if (match.has_value()) known[{match->canonical, extra.layer.value_or(0)}] = &extra;
+    }
+    for (const std::string& module :
+         checkpoint_.table().extra_state_modules(model::NameFamily::kMcoreTransformerEngine)) {
+      if (module.find(".linear_") == module.npos) continue;
+      const std::string canonical = module + "._extra_state";
+      for (int64_t layer = 0; layer < layers(); ++layer) {
+        const auto found = known.find({canonical, layer});
+        const ExtraState* extra = found == known.end() ? nullptr : found->second;
+        const TorchFile* file = nullptr;
+        if (extra != nullptr) {
+          file = checkpoint_.files()[static_cast<size_t>(checkpoint_.file_index(0, extra->stage))]
+                     .file.get();
+        }
+        MEG_RETURN_IF_ERROR(
+            add_object(fmt::format("{}/shard_{}_{}", stacked_name(canonical), layer, layers()),
+                       file, extra == nullptr ? 0 : extra->nodes[0]));
+      }
+    }
+    return {};
+  }
+
+  /// What every model-parallel rank has for itself.
+  Status add_rank_state(const RankFile& rank) {
+    const PickleGraph& graph = rank.file->graph();
+    const std::string shard = fmt::format("shard_{}.{}_{}.{}", rank.pipeline_rank, rank.tensor_rank,
+                                          checkpoint_.pipeline_model_parallel_size(),
+                                          checkpoint_.tensor_model_parallel_size());
+    if (const auto states = graph.find(rank.file->root(), "rng_state")) {
+      MEG_RETURN_IF_ERROR(add_object("rng_state/" + shard, rank.file.get(), *states));
+    }
+    const auto rerun = graph.find(rank.file->root(), "rerun_state_machine");
+    const auto own = rerun.has_value() ? graph.find(*rerun, "sharded") : std::nullopt;
+    if (!own.has_value()) return {};
+    return add_object("rerun_state_machine_state/" + shard, rank.file.get(), *own);
+  }
+
+  /// A list of the one value, as Megatron wraps it; of None without a file.
+  Status add_object(const std::string& name, const TorchFile* file, PickleId node) {
+    TorchFileContent content;
+    PickleId value = 0;
+    if (file == nullptr) {
+      value = content.graph().add_none();
+    } else {
+      MEG_ASSIGN_OR_RETURN(value, copy_value(*file, node, &content));
+    }
+    content.root = content.graph().add_list({value});
+    return writer_.add_object(name, content);
+  }
+
+  const MegatronCheckpoint& checkpoint_;
+  const SaveTorchDistOptions& options_;
+  DistFolderWriter writer_;
+};
+
+}  // namespace
+
+Result<SavedTorchDist> save_torch_dist(const MegatronCheckpoint& checkpoint,
+                                       const std::string& save_dir,
+                                       const SaveTorchDistOptions& options) {
+  MEG_RETURN_IF_ERROR(check_save_dir(checkpoint, save_dir));
+  SavedTorchDist saved;
+  MEG_RETURN_IF_ERROR(check_tied_copy(checkpoint, options.keep_optimizer, &saved.notes));
+  note_drifted_replicas(checkpoint, options.keep_optimizer, &saved.notes);
+  const std::string name = reshard_folder_name(checkpoint);
+  MEG_ASSIGN_OR_RETURN(io::AtomicFolder folder,
+                       io::AtomicFolder::create((std::filesystem::path(save_dir) / name).string()));
+  MEG_ASSIGN_OR_RETURN(saved.bytes, Saver(checkpoint, options, folder.staging_path()).save());
+  MEG_RETURN_IF_ERROR(folder.commit());
+  const bool is_release = checkpoint.folder().is_release;
+  const std::optional<int64_t> iteration = checkpoint.folder().iteration.has_value()
+                                               ? checkpoint.folder().iteration
+                                               : checkpoint.iteration();
+  MEG_RETURN_IF_ERROR(write_tracker(save_dir, is_release ? std::nullopt : iteration));
+  return saved;
+}
+
+}  // namespace meg::checkpoint

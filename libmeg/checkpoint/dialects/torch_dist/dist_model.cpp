@@ -1,0 +1,200 @@
+#include "libmeg/checkpoint/dialects/torch_dist/dist_model.h"
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <set>
+
+#include "libmeg/checkpoint/container/torch_file/tensor_view.h"
+#include "libmeg/text/printable.h"
+
+namespace meg::checkpoint {
+namespace {
+
+/// More than any model has are refused before anything is listed by them.
+constexpr int64_t kMaxLayers = int64_t{1} << 20;
+constexpr std::string_view kLayers = "decoder.layers.";
+constexpr std::string_view kFirstMlpMatrix = "decoder.layers.{}.mlp.linear_fc1.";
+constexpr std::string_view kSecondMlpMatrix = "decoder.layers.{}.mlp.linear_fc2.weight";
+
+/// A name of stacked layers with a number in it, so that the table knows it; else the name.
+std::string with_number(std::string_view name) {
+  const bool is_stacked = name.starts_with(kLayers) && name.size() > kLayers.size() &&
+                          (name[kLayers.size()] < '0' || name[kLayers.size()] > '9');
+  if (!is_stacked) return std::string(name);
+  return std::string(kLayers) + "0." + std::string(name.substr(kLayers.size()));
+}
+
+std::optional<std::vector<int64_t>> parse_numbers(std::string_view text) {
+  std::vector<int64_t> numbers;
+  while (true) {
+    int64_t number = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (error != std::errc() || number < 0) return std::nullopt;
+    numbers.push_back(number);
+    text.remove_prefix(static_cast<size_t>(end - text.data()));
+    if (text.empty()) return numbers;
+    if (text.front() != '.') return std::nullopt;
+    text.remove_prefix(1);
+  }
+}
+
+class ModelReader {
+ public:
+  ModelReader(const DistFolder& folder, const model::ParameterTable& table)
+      : folder_(folder), table_(table) {}
+
+  Result<DistModel> read() {
+    for (const DistTensor& tensor : folder_.metadata().tensors) {
+      MEG_RETURN_IF_ERROR(add_tensor(tensor));
+    }
+    for (const DistTensor* tensor : states_) MEG_RETURN_IF_ERROR(add_state(*tensor));
+    MEG_RETURN_IF_ERROR(count_layers());
+    find_gated();
+    for (const DistObject& object : folder_.metadata().objects) {
+      MEG_RETURN_IF_ERROR(add_object(object));
+    }
+    return std::move(found_);
+  }
+
+ private:
+  template <class... Args>
+  Status refuse(StatusCode code, fmt::format_string<Args...> format, Args&&... args) const {
+    return make_error(code, "{}: {}", folder_.path(),
+                      fmt::vformat(format, fmt::make_format_args(args...)));
+  }
+
+  Status add_tensor(const DistTensor& tensor) {
+    if (tensor.name.starts_with(kDistStatePrefix)) {
+      states_.push_back(&tensor);
+      return {};
+    }
+    if (tensor.name.starts_with(kDistBufferPrefix)) {
+      found_.has_buckets = true;
+      return {};
+    }
+    const std::string numbered = with_number(tensor.name);
+    std::optional<model::ParameterMatch> match = table_.match(numbered);
+    const std::string shown = text::printable(tensor.name, 200);
+    if (!match.has_value()) {
+      return refuse(StatusCode::kUnsupported, "{}: no rule knows this parameter", shown);
+    }
+    if (match->is_expert) {
+      return refuse(StatusCode::kUnsupported, "{}: experts are not supported yet", shown);
+    }
+    if (match->is_extra_state) return {};
+    if (std::find(tensor.shape.begin(), tensor.shape.end(), 0) != tensor.shape.end()) {
+      return refuse(StatusCode::kCorruption, "{}: expected elements, found shape {}", shown,
+                    shape_text(tensor.shape));
+    }
+    DistParameter parameter;
+    parameter.match = *std::move(match);
+    parameter.name = tensor.name;
+    parameter.weight = &tensor;
+    parameter.is_stacked = numbered != tensor.name;
+    if (parameter.is_stacked) parameter.match.layer.reset();
+    if (parameter.is_stacked && tensor.shape.empty()) {
+      return refuse(StatusCode::kCorruption, "{}: expected a dimension of layers, found a scalar",
+                    shown);
+    }
+    place_[tensor.name] = found_.parameters.size();
+    found_.parameters.push_back(std::move(parameter));
+    return {};
+  }
+
+  Status add_state(const DistTensor& tensor) {
+    const std::string_view rest = std::string_view(tensor.name).substr(kDistStatePrefix.size());
+    const size_t dot = rest.find('.');
+    const auto owner =
+        dot == rest.npos ? place_.end() : place_.find(std::string(rest.substr(dot + 1)));
+    if (owner == place_.end()) {
+      return refuse(StatusCode::kCorruption, "{}: expected a parameter of this name, found none",
+                    text::printable(tensor.name, 200));
+    }
+    found_.parameters[owner->second].states.emplace_back(rest.substr(0, dot), &tensor);
+    return {};
+  }
+
+  /// Stacks are as high as each other, single layers are numbered without gaps; both may be there.
+  Status count_layers() {
+    std::set<int64_t> numbers;
+    std::optional<int64_t> height;
+    for (const DistParameter& parameter : found_.parameters) {
+      if (parameter.match.layer.has_value()) numbers.insert(*parameter.match.layer);
+      if (!parameter.is_stacked) continue;
+      const int64_t found = parameter.weight->shape[0];
+      if (height.has_value() && *height != found) {
+        return refuse(StatusCode::kCorruption, "{}: expected {} layers as before it, found {}",
+                      text::printable(parameter.name, 200), *height, found);
+      }
+      height = found;
+    }
+    found_.num_layers = height.value_or(static_cast<int64_t>(numbers.size()));
+    if (found_.num_layers > kMaxLayers) {
+      return refuse(StatusCode::kResourceExhausted, "expected at most {} layers, found {}",
+                    kMaxLayers, found_.num_layers);
+    }
+    const bool fits =
+        numbers.empty() || (*numbers.begin() == 0 && *numbers.rbegin() + 1 == found_.num_layers);
+    if (fits) return {};
+    return refuse(StatusCode::kCorruption, "expected layers 0 to {}, found {} of them",
+                  found_.num_layers - 1, numbers.size());
+  }
+
+  /// An MLP is gated where its first matrix has two rows for each column of the second.
+  void find_gated() {
+    std::map<std::optional<int64_t>, int64_t> columns;
+    for (const DistParameter& parameter : found_.parameters) {
+      if (parameter.match.canonical != kSecondMlpMatrix || parameter.shape().size() != 2) continue;
+      columns[parameter.match.layer] = parameter.shape()[1];
+    }
+    for (DistParameter& parameter : found_.parameters) {
+      const bool is_first = parameter.match.canonical.starts_with(kFirstMlpMatrix) &&
+                            parameter.match.partition == model::Partition::kGated;
+      const auto second = columns.find(parameter.match.layer);
+      if (!is_first || second == columns.end() || parameter.shape().empty()) continue;
+      parameter.is_gated = parameter.shape()[0] == 2 * second->second;
+    }
+  }
+
+  Status add_object(const DistObject& object) {
+    const std::optional<DistShardName> name = parse_shard_name(object.name);
+    if (!name.has_value()) return {};
+    const std::string numbered = with_number(name->key);
+    std::optional<model::ParameterMatch> match = table_.match(numbered);
+    if (!match.has_value() || !match->is_extra_state) return {};
+    if (numbered != name->key) match->layer = name->offsets[0];
+    const bool is_inside = !match->layer.has_value() || *match->layer < found_.num_layers;
+    if (is_inside) found_.extra_states.push_back({*std::move(match), &object});
+    return {};
+  }
+
+  const DistFolder& folder_;
+  const model::ParameterTable& table_;
+  DistModel found_;
+  std::map<std::string, size_t> place_;
+  std::vector<const DistTensor*> states_;
+};
+
+}  // namespace
+
+std::optional<DistShardName> parse_shard_name(std::string_view name) {
+  constexpr std::string_view kShard = "/shard_";
+  const size_t slash = name.rfind(kShard);
+  if (slash == name.npos) return std::nullopt;
+  const std::string_view numbers = name.substr(slash + kShard.size());
+  const size_t line = numbers.find('_');
+  if (line == numbers.npos) return std::nullopt;
+  const auto offsets = parse_numbers(numbers.substr(0, line));
+  const auto sizes = parse_numbers(numbers.substr(line + 1));
+  if (!offsets.has_value() || !sizes.has_value() || offsets->size() != sizes->size()) {
+    return std::nullopt;
+  }
+  return DistShardName{std::string(name.substr(0, slash)), *offsets, *sizes};
+}
+
+Result<DistModel> read_dist_model(const DistFolder& folder, const model::ParameterTable& table) {
+  return ModelReader(folder, table).read();
+}
+
+}  // namespace meg::checkpoint

@@ -1,0 +1,377 @@
+#include "libmeg/checkpoint/dialects/torch_dist/dist_ranks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_args.h"
+#include "libmeg/checkpoint/dialects/torch_dist/dist_buffers.h"
+#include "libmeg/checkpoint/dialects/torch_dist/dist_draft.h"
+#include "libmeg/checkpoint/dialects/torch_dist/dist_optimizer.h"
+#include "libmeg/checkpoint/dialects/torch_dist/dist_shards.h"
+#include "libmeg/text/printable.h"
+
+namespace meg::checkpoint {
+namespace {
+
+using Source = std::shared_ptr<const TensorSource>;
+
+constexpr const char* kRngKey = "rng_state";
+constexpr const char* kRerunKey = "rerun_state_machine";
+
+/// Fields of args that cut the layers otherwise than evenly over the stages.
+constexpr const char* kUnevenFields[] = {
+    "virtual_pipeline_model_parallel_size", "num_layers_per_virtual_pipeline_stage",
+    "num_virtual_stages_per_pipeline_rank", "decoder_first_pipeline_num_layers",
+    "decoder_last_pipeline_num_layers",     "account_for_embedding_in_pipeline_split",
+    "account_for_loss_in_pipeline_split",   "pipeline_model_parallel_layout"};
+
+/// What common.pt says, as far as ranks are made of it.
+class CommonState {
+ public:
+  explicit CommonState(const TorchFile* file) : file_(file) {
+    if (file_ != nullptr) args_ = file_->graph().find(file_->root(), "args");
+  }
+
+  std::optional<PickleId> top(std::string_view key) const {
+    return file_ == nullptr ? std::nullopt : file_->graph().find(file_->root(), key);
+  }
+
+  std::optional<int64_t> size(std::string_view name) const {
+    return args_.has_value() ? int_arg(file_->graph(), *args_, name) : std::nullopt;
+  }
+
+  /// None, False and what is not there say no.
+  bool says(std::string_view name) const {
+    const auto id = args_.has_value() ? find_arg(file_->graph(), *args_, name) : std::nullopt;
+    if (!id.has_value() || file_->graph().node(*id).kind == PickleKind::kNone) return false;
+    return file_->graph().as_bool(*id).value_or(true);
+  }
+
+  std::string text(std::string_view name) const {
+    const auto id = args_.has_value() ? find_arg(file_->graph(), *args_, name) : std::nullopt;
+    return std::string(id.has_value() ? file_->graph().as_string(*id).value_or("") : "");
+  }
+
+  std::optional<int64_t> iteration() const {
+    const std::optional<PickleId> id = top("iteration");
+    return id.has_value() ? file_->graph().as_int(*id) : std::nullopt;
+  }
+
+  double version() const {
+    const std::optional<PickleId> id = top("checkpoint_version");
+    // Megatron has had one as long as it has written such folders.
+    return id.has_value() ? file_->graph().as_number(*id).value_or(3.0) : 3.0;
+  }
+
+ private:
+  const TorchFile* file_;
+  std::optional<PickleId> args_;
+};
+
+class RanksReader {
+ public:
+  RanksReader(const DistFolder& folder, const model::ParameterTable& table, const DistModel& model)
+      : folder_(folder), table_(table), model_(model), common_(folder.common().get()) {
+    // What Megatron takes where a run does not say.
+    const std::string layers = common_.text("transformer_impl");
+    family_ = model::mcore_family(layers.empty() ? "transformer_engine" : layers);
+  }
+
+  Result<RankFiles> read() {
+    MEG_RETURN_IF_ERROR(find_sizes());
+    order_parameters();
+    RankFiles found{.tensor_size = tensor_size_,
+                    .pipeline_size = pipeline_size_,
+                    .version = common_.version(),
+                    .iteration = common_.iteration(),
+                    .files = {}};
+    for (int64_t p = 0; p < pipeline_size_; ++p) {
+      MEG_ASSIGN_OR_RETURN(std::vector<RankFile> stage, read_stage(p));
+      std::move(stage.begin(), stage.end(), std::back_inserter(found.files));
+    }
+    return found;
+  }
+
+ private:
+  /// A parameter of one layer, or beside the layers.
+  struct Entry {
+    const DistParameter* parameter = nullptr;
+    std::optional<int64_t> layer;
+    model::Placement placement = model::Placement::kLayer;
+    std::string canonical;
+  };
+
+  /// What the ranks of a stage have of an entry, by tensor rank.
+  struct Cut {
+    std::string flat_name;
+    std::vector<int64_t> shape;
+    bool is_table = false;
+    std::vector<Source> weights;
+    std::map<std::string, std::vector<Source>> states;
+  };
+
+  Status find_sizes();
+  void order_parameters();
+  bool is_on_stage(const Entry& entry, int64_t stage) const;
+  Result<std::vector<RankFile>> read_stage(int64_t stage);
+  Result<Cut> cut(const Entry& entry, int64_t stage) const;
+  Result<TorchFile> read_rank(const std::vector<Cut>& cuts, int64_t stage, int64_t tensor_rank);
+  Result<PickleId> add_model(const std::vector<Cut>& cuts, int64_t stage, int64_t tensor_rank,
+                             DistDraft* draft) const;
+  Result<PickleId> add_optimizer(const std::vector<Cut>& cuts, int64_t stage, int64_t tensor_rank,
+                                 PickleId outer, DistDraft* draft) const;
+  std::string rank_name(int64_t stage, int64_t tensor_rank) const;
+  const DistObject* shard(std::string_view key, int64_t stage, int64_t tensor_rank) const;
+
+  int64_t layers_per_stage() const { return model_.num_layers / pipeline_size_; }
+
+  const DistFolder& folder_;
+  const model::ParameterTable& table_;
+  const DistModel& model_;
+  CommonState common_;
+  model::NameFamily family_ = model::NameFamily::kMcoreTransformerEngine;
+  int64_t tensor_size_ = 1, pipeline_size_ = 1;
+  std::vector<Entry> entries_;
+};
+
+Status RanksReader::find_sizes() {
+  constexpr int64_t kMaxRanks = 1 << 20;
+  for (const char* name : {"expert_model_parallel_size", "num_experts"}) {
+    const int64_t size = common_.size(name).value_or(1);
+    if (size <= 1) continue;
+    return make_error(StatusCode::kUnsupported, "{}: experts ({} {}) are not supported yet",
+                      folder_.path(), name, size);
+  }
+  tensor_size_ = common_.size("tensor_model_parallel_size").value_or(1);
+  pipeline_size_ = common_.size("pipeline_model_parallel_size").value_or(1);
+  for (const DistObject& object : folder_.metadata().objects) {
+    const std::optional<DistShardName> name = parse_shard_name(object.name);
+    const bool is_told = common_.size("tensor_model_parallel_size").has_value();
+    if (is_told || !name.has_value() || name->key != kRngKey || name->sizes.size() != 2) continue;
+    pipeline_size_ = name->sizes[0];
+    tensor_size_ = name->sizes[1];
+  }
+  if (tensor_size_ < 1 || pipeline_size_ < 1 || tensor_size_ > kMaxRanks ||
+      pipeline_size_ > kMaxRanks / tensor_size_) {
+    return make_error(StatusCode::kCorruption,
+                      "{}: expected parallel sizes above 0, found tensor {} and pipeline {}",
+                      folder_.path(), tensor_size_, pipeline_size_);
+  }
+  const bool is_uneven = std::any_of(std::begin(kUnevenFields), std::end(kUnevenFields),
+                                     [&](const char* field) { return common_.says(field); });
+  if (is_uneven || model_.num_layers % pipeline_size_ != 0) pipeline_size_ = 1;
+  return {};
+}
+
+/// In the order in which named_parameters() of the model has them.
+void RanksReader::order_parameters() {
+  const DistParameter* embedding = nullptr;
+  bool has_output = false;
+  for (const DistParameter& parameter : model_.parameters) {
+    const model::ParameterMatch& match = parameter.match;
+    const bool is_table = match.partition == model::Partition::kVocabulary;
+    if (is_table && match.placement == model::Placement::kEmbedding) embedding = &parameter;
+    has_output = has_output || (is_table && match.placement == model::Placement::kOutput);
+    const int64_t layers = parameter.is_stacked ? model_.num_layers : 1;
+    for (int64_t layer = 0; layer < layers; ++layer) {
+      entries_.push_back({&parameter, parameter.is_stacked ? std::optional(layer) : match.layer,
+                          match.placement, match.canonical});
+    }
+  }
+  // Stages that are not the first have a copy of a tied embedding; here it is saved once.
+  if (!has_output && pipeline_size_ > 1 && embedding != nullptr) {
+    entries_.push_back(
+        {embedding, {}, model::Placement::kOutput, std::string(model::kTiedCopyName)});
+  }
+  std::stable_sort(entries_.begin(), entries_.end(), [this](const Entry& a, const Entry& b) {
+    if (a.placement != b.placement) return a.placement < b.placement;
+    if (a.layer != b.layer) return a.layer < b.layer;
+    return table_.order(a.canonical, family_) < table_.order(b.canonical, family_);
+  });
+}
+
+bool RanksReader::is_on_stage(const Entry& entry, int64_t stage) const {
+  if (entry.layer.has_value()) return *entry.layer / layers_per_stage() == stage;
+  return stage == (entry.placement == model::Placement::kEmbedding ? 0 : pipeline_size_ - 1);
+}
+
+std::string RanksReader::rank_name(int64_t stage, int64_t tensor_rank) const {
+  return fmt::format("{}: tensor rank {}, pipeline rank {}", folder_.path(), tensor_rank, stage);
+}
+
+/// The object that such a rank saved. Objects of runs of other sizes, or of more dimensions, are
+/// told by the tensor rank in their last place.
+const DistObject* RanksReader::shard(std::string_view key, int64_t stage,
+                                     int64_t tensor_rank) const {
+  const DistObject* found = nullptr;
+  for (const DistObject& object : folder_.metadata().objects) {
+    const std::optional<DistShardName> name = parse_shard_name(object.name);
+    if (!name.has_value() || name->key != key || name->offsets.size() < 2) continue;
+    if (name->offsets[0] == stage && name->offsets[1] == tensor_rank) return &object;
+    if (found == nullptr || (name->offsets[0] == 0 && name->offsets[1] == tensor_rank)) {
+      found = &object;
+    }
+  }
+  return found;
+}
+
+Result<std::vector<RankFile>> RanksReader::read_stage(int64_t stage) {
+  std::vector<Cut> cuts;
+  for (const Entry& entry : entries_) {
+    if (!is_on_stage(entry, stage)) continue;
+    MEG_ASSIGN_OR_RETURN(Cut made, cut(entry, stage));
+    cuts.push_back(std::move(made));
+  }
+  std::vector<RankFile> files;
+  for (int64_t t = 0; t < tensor_size_; ++t) {
+    MEG_ASSIGN_OR_RETURN(TorchFile file, read_rank(cuts, stage, t));
+    files.push_back({.tensor_rank = t,
+                     .pipeline_rank = stage,
+                     .folder_name = rank_folder_name(t, stage, pipeline_size_),
+                     .file = std::make_shared<const TorchFile>(std::move(file))});
+  }
+  return files;
+}
+
+Result<RanksReader::Cut> RanksReader::cut(const Entry& entry, int64_t stage) const {
+  const DistShards shards(folder_, tensor_size_);
+  const DistParameter& parameter = *entry.parameter;
+  const std::optional<std::string> spelled = table_.spell(entry.canonical, family_);
+  if (!spelled.has_value()) {
+    return make_error(StatusCode::kUnsupported, "{}: {}: {} has no such parameter", folder_.path(),
+                      text::printable(parameter.name, 200), model::name_family_text(family_));
+  }
+  Cut made;
+  made.flat_name = entry.layer.has_value()
+                       ? model::with_layer(*spelled, *entry.layer - stage * layers_per_stage())
+                       : *spelled;
+  made.is_table = parameter.match.partition == model::Partition::kVocabulary;
+  const std::optional<int64_t> row = parameter.is_stacked ? entry.layer : std::nullopt;
+  MEG_ASSIGN_OR_RETURN(made.shape, shards.shape(parameter));
+  MEG_ASSIGN_OR_RETURN(made.weights, shards.cut(parameter, *parameter.weight, row));
+  for (const auto& [kind, tensor] : parameter.states) {
+    MEG_ASSIGN_OR_RETURN(made.states[kind], shards.cut(parameter, *tensor, row));
+  }
+  return made;
+}
+
+Result<TorchFile> RanksReader::read_rank(const std::vector<Cut>& cuts, int64_t stage,
+                                         int64_t tensor_rank) {
+  DistDraft draft;
+  PickleGraph& graph = draft.graph();
+  PickleId common = 0;
+  if (folder_.common() != nullptr) {
+    MEG_ASSIGN_OR_RETURN(common, draft.copy(folder_.common()));
+  } else {
+    common = graph.add_dict();
+  }
+  MEG_ASSIGN_OR_RETURN(const PickleId model, add_model(cuts, stage, tensor_rank, &draft));
+  std::vector<PickleId> pairs = {graph.add_string("model"), model};
+  const std::vector<PickleId> found(graph.pairs(common).begin(), graph.pairs(common).end());
+  for (size_t i = 0; i + 1 < found.size(); i += 2) {
+    const std::string key(graph.as_string(found[i]).value_or(""));
+    PickleId value = found[i + 1];
+    // It says in which of torch_dist's forms the optimizer was.
+    if (key == "content_metadata") continue;
+    if (key == "optimizer" && graph.node(value).kind != PickleKind::kNone) {
+      MEG_ASSIGN_OR_RETURN(value, add_optimizer(cuts, stage, tensor_rank, value, &draft));
+    }
+    if (const DistObject* own =
+            key == kRerunKey ? shard("rerun_state_machine_state", stage, tensor_rank) : nullptr) {
+      MEG_ASSIGN_OR_RETURN(const PickleId state, draft.copy(folder_, *own));
+      std::vector<PickleId> both(graph.pairs(value).begin(), graph.pairs(value).end());
+      both.insert(both.end(), {graph.add_string("sharded"), state});
+      value = graph.add_dict(std::move(both));
+    }
+    pairs.insert(pairs.end(), {found[i], value});
+  }
+  if (const DistObject* own = shard(kRngKey, stage, tensor_rank)) {
+    MEG_ASSIGN_OR_RETURN(const PickleId states, draft.copy(folder_, *own));
+    pairs.insert(pairs.end(), {graph.add_string(kRngKey), states});
+  }
+  draft.content().root = graph.add_dict(std::move(pairs));
+  const uint64_t ranks = static_cast<uint64_t>(tensor_size_ * pipeline_size_);
+  return draft.finish(rank_name(stage, tensor_rank), folder_.bytes() / ranks);
+}
+
+Result<PickleId> RanksReader::add_model(const std::vector<Cut>& cuts, int64_t stage,
+                                        int64_t tensor_rank, DistDraft* draft) const {
+  PickleGraph& graph = draft->graph();
+  std::vector<PickleId> pairs;
+  for (const Cut& cut : cuts) {
+    const PickleId name = graph.add_string(cut.flat_name);
+    const PickleId tensor =
+        draft->add_tensor(cut.weights[static_cast<size_t>(tensor_rank)], cut.shape);
+    pairs.insert(pairs.end(), {name, tensor});
+  }
+  for (const DistExtraState& extra : model_.extra_states) {
+    const model::ParameterMatch& match = extra.match;
+    const Entry place{nullptr, match.layer, match.placement, match.canonical};
+    const std::optional<std::string> spelled = table_.spell(match.canonical, family_);
+    if (!is_on_stage(place, stage) || !spelled.has_value()) continue;
+    MEG_ASSIGN_OR_RETURN(const PickleId state, draft->copy(folder_, *extra.object));
+    const std::string name =
+        match.layer.has_value()
+            ? model::with_layer(*spelled, *match.layer - stage * layers_per_stage())
+            : *spelled;
+    pairs.insert(pairs.end(), {graph.add_string(name), state});
+  }
+  return graph.add_dict(std::move(pairs));
+}
+
+Result<PickleId> RanksReader::add_optimizer(const std::vector<Cut>& cuts, int64_t stage,
+                                            int64_t tensor_rank, PickleId outer,
+                                            DistDraft* draft) const {
+  std::vector<DistRankParameter> parameters;
+  std::vector<int64_t> elements;
+  for (const Cut& cut : cuts) {
+    const Source& weight = cut.weights[static_cast<size_t>(tensor_rank)];
+    DistRankParameter& parameter = parameters.emplace_back();
+    parameter.flat_name = cut.flat_name;
+    parameter.weight.dtype = weight->dtype();
+    parameter.weight.shape = cut.shape;
+    parameter.is_embedding_or_output = cut.is_table;
+    for (const auto& [kind, sources] : cut.states) {
+      parameter.states[kind] = sources[static_cast<size_t>(tensor_rank)];
+    }
+    elements.push_back(weight->elements());
+  }
+  const int64_t rank = stage * tensor_size_ + tensor_rank;
+  const std::string prefix = fmt::format("{}{}.", kDistBufferPrefix, rank);
+  PickleGraph& graph = draft->graph();
+  PickleId inner = graph.find(outer, "optimizer").value_or(outer);
+  bool has_buffers = model_.has_buckets;
+  for (const DistObject& object : folder_.metadata().objects) {
+    if (!object.name.starts_with(prefix)) continue;
+    if (object.name.starts_with(prefix + "optimizer/")) {
+      MEG_ASSIGN_OR_RETURN(inner, draft->copy(folder_, object));
+    }
+    has_buffers = has_buffers || object.name.starts_with(prefix + "param_state/");
+  }
+  if (has_buffers) {
+    MEG_ASSIGN_OR_RETURN(const DistBuffers buffers, DistBuffers::open(folder_, rank));
+    MEG_ASSIGN_OR_RETURN(const auto states, buffers.cut(elements));
+    for (const auto& [kind, sources] : states) {
+      for (size_t i = 0; i < parameters.size(); ++i) parameters[i].states[kind] = sources[i];
+    }
+  }
+  return add_plain_optimizer(parameters, outer, inner, common_.says("apply_wd_to_qk_layernorm"),
+                             rank_name(stage, tensor_rank), draft);
+}
+
+}  // namespace
+
+Result<RankFiles> open_torch_dist(const CheckpointFolder& found) {
+  MEG_ASSIGN_OR_RETURN(const model::ParameterTable table, model::ParameterTable::gpt());
+  MEG_ASSIGN_OR_RETURN(const DistFolder folder, DistFolder::open(found.folder));
+  MEG_ASSIGN_OR_RETURN(const DistModel model, read_dist_model(folder, table));
+  if (model.parameters.empty()) {
+    return make_error(StatusCode::kNotFound, "{}: expected parameters of a model, found none",
+                      found.folder);
+  }
+  return RanksReader(folder, table, model).read();
+}
+
+}  // namespace meg::checkpoint

@@ -1,0 +1,145 @@
+#include "libmeg/checkpoint/dialects/torch_dist/dist_shards.h"
+
+#include <utility>
+
+#include "libmeg/checkpoint/container/torch_file/tensor_view.h"
+#include "libmeg/checkpoint/state/assembled_source.h"
+#include "libmeg/text/printable.h"
+
+namespace meg::checkpoint {
+namespace {
+
+using Source = std::shared_ptr<const TensorSource>;
+
+/// The dimension that tensor parallelism cuts.
+std::optional<size_t> cut_dimension(const DistParameter& parameter) {
+  switch (parameter.match.partition) {
+    case model::Partition::kReplicated:
+      return std::nullopt;
+    case model::Partition::kColumns:
+      return 1;
+    default:
+      return 0;
+  }
+}
+
+/// A box behind `layer`, where the tensor is stacked.
+Box in_layer(std::optional<int64_t> layer, Box box) {
+  if (!layer.has_value()) return box;
+  box.offsets.insert(box.offsets.begin(), *layer);
+  box.sizes.insert(box.sizes.begin(), 1);
+  return box;
+}
+
+Box without_layer(std::optional<int64_t> layer, Box box) {
+  if (!layer.has_value()) return box;
+  box.offsets.erase(box.offsets.begin());
+  box.sizes.erase(box.sizes.begin());
+  return box;
+}
+
+}  // namespace
+
+Result<std::vector<int64_t>> DistShards::shape(const DistParameter& parameter) const {
+  std::vector<int64_t> shape = parameter.shape();
+  const std::optional<size_t> cut = cut_dimension(parameter);
+  if (!cut.has_value()) return shape;
+  const int64_t parts = tensor_size_ * (parameter.is_gated ? 2 : 1);
+  if (*cut >= shape.size() || shape[*cut] % parts != 0) {
+    return make_error(StatusCode::kCorruption,
+                      "{}: {}: expected a shape that {} tensor ranks share evenly, found {}",
+                      folder_.path(), text::printable(parameter.name, 200), tensor_size_,
+                      shape_text(shape));
+  }
+  shape[*cut] /= tensor_size_;
+  return shape;
+}
+
+Result<std::vector<Source>> DistShards::cut(const DistParameter& parameter,
+                                            const DistTensor& tensor,
+                                            std::optional<int64_t> layer) const {
+  MEG_ASSIGN_OR_RETURN(const std::vector<int64_t> part, shape(parameter));
+  MEG_ASSIGN_OR_RETURN(const std::vector<Piece> found, pieces(parameter, tensor, layer));
+  const std::optional<size_t> cut = cut_dimension(parameter);
+  std::vector<Source> sources;
+  for (int64_t t = 0; t < tensor_size_; ++t) {
+    Box box = Box::whole(part);
+    if (cut.has_value()) box.offsets[*cut] = t * part[*cut];
+    if (!parameter.is_gated) {
+      MEG_ASSIGN_OR_RETURN(Source source, assemble_box(tensor.dtype, found, box));
+      sources.push_back(std::move(source));
+      continue;
+    }
+    // A rank's part of the gate above its part of what is gated.
+    const int64_t rows = part[0] / 2;
+    std::vector<Piece> halves;
+    for (int64_t half = 0; half < 2; ++half) {
+      Box from = Box::whole(part);
+      from.sizes[0] = rows;
+      from.offsets[0] = (half * tensor_size_ + t) * rows;
+      MEG_ASSIGN_OR_RETURN(Source source, assemble_box(tensor.dtype, found, from));
+      Box to = from;
+      to.offsets[0] = half * rows;
+      halves.push_back({std::move(source), std::move(to), 0, {}});
+    }
+    MEG_ASSIGN_OR_RETURN(Source source, assemble(tensor.dtype, part, std::move(halves)));
+    sources.push_back(std::move(source));
+  }
+  return sources;
+}
+
+/// The chunks of a layer, in the dimensions of the parameter.
+Result<std::vector<Piece>> DistShards::pieces(const DistParameter& parameter,
+                                              const DistTensor& tensor,
+                                              std::optional<int64_t> layer) const {
+  if (tensor.shape != parameter.weight->shape) return flattened_pieces(parameter, tensor, layer);
+  const Box box = in_layer(layer, Box::whole(parameter.shape()));
+  MEG_ASSIGN_OR_RETURN(std::vector<Piece> found, folder_.pieces(tensor, box));
+  if (!layer.has_value()) return found;
+  for (Piece& piece : found) {
+    const Box common = *intersection(piece.box, box);
+    MEG_ASSIGN_OR_RETURN(piece.source, assemble_box(tensor.dtype, {piece}, common));
+    piece.box = without_layer(layer, common);
+  }
+  return found;
+}
+
+Result<std::vector<Piece>> DistShards::flattened_pieces(const DistParameter& parameter,
+                                                        const DistTensor& tensor,
+                                                        std::optional<int64_t> layer) const {
+  const std::vector<int64_t> shape = parameter.shape();
+  const size_t first = layer.has_value() ? 1 : 0;
+  Box part = Box::whole(shape);
+  bool fits = tensor.shape.size() == first + shape.size() + 1 &&
+              (first == 0 || tensor.shape[0] == parameter.weight->shape[0]);
+  for (size_t i = 0; fits && i < shape.size(); ++i) {
+    const int64_t parts = tensor.shape[first + i];
+    fits = parts > 0 && shape[i] % parts == 0;
+    if (fits) part.sizes[i] /= parts;
+  }
+  // Each part was saved by a rank, in one chunk at least.
+  const int64_t parts = fits ? Box::whole(shape).elements() / part.elements() : 0;
+  fits = fits && parts <= static_cast<int64_t>(tensor.chunks.size());
+  if (!fits || part.elements() != tensor.shape.back()) {
+    return make_error(StatusCode::kCorruption,
+                      "{}: {}: expected the shape of the parameter, {}, or its parts flattened, "
+                      "found {}",
+                      folder_.path(), text::printable(tensor.name, 200),
+                      shape_text(parameter.weight->shape), shape_text(tensor.shape));
+  }
+  std::vector<Piece> pieces;
+  std::vector<int64_t> index(shape.size());
+  while (true) {
+    Box row = in_layer(layer, {index, std::vector<int64_t>(shape.size(), 1)});
+    row.offsets.push_back(0);
+    row.sizes.push_back(tensor.shape.back());
+    MEG_ASSIGN_OR_RETURN(Source source, folder_.box_source(tensor, row));
+    for (size_t i = 0; i < index.size(); ++i) part.offsets[i] = index[i] * part.sizes[i];
+    pieces.push_back({std::move(source), part, 0, {}});
+    size_t i = index.size();
+    while (i > 0 && ++index[i - 1] == tensor.shape[first + i - 1]) index[--i] = 0;
+    if (i == 0) return pieces;
+  }
+}
+
+}  // namespace meg::checkpoint
