@@ -7,10 +7,10 @@
 #include <numeric>
 #include <utility>
 
-#include "libmeg/checkpoint/convert/imported_args.h"
+#include "libmeg/checkpoint/convert/internal/imported_args.h"
 #include "libmeg/checkpoint/dialects/huggingface/tokenizer_files.h"
 #include "libmeg/checkpoint/dialects/mp_rank/checkpoint_folder.h"
-#include "libmeg/checkpoint/dialects/mp_rank/chunk_entries.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/chunk_entries.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/folder_entries.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/state_dict_tree.h"
 #include "libmeg/checkpoint/state/gathered_sources.h"

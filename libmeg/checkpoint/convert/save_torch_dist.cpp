@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "libmeg/checkpoint/container/torch_dist/dist_writer.h"
-#include "libmeg/checkpoint/convert/dist_values.h"
+#include "libmeg/checkpoint/convert/internal/dist_values.h"
 #include "libmeg/checkpoint/convert/internal/source_checks.h"
 #include "libmeg/checkpoint/convert/reshard.h"
 #include "libmeg/checkpoint/state/assembled_source.h"

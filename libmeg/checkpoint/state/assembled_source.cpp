@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-#include "libmeg/checkpoint/state/box_rows.h"
+#include "libmeg/checkpoint/state/internal/box_rows.h"
 #include "libmeg/io/crc32.h"
 
 namespace meg::checkpoint {

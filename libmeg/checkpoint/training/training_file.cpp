@@ -8,7 +8,7 @@
 
 #include "libmeg/base/bytes.h"
 #include "libmeg/checkpoint/container/torch_file/tensor_view.h"
-#include "libmeg/checkpoint/dialects/mp_rank/chunk_entries.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/chunk_entries.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/state_dict_tree.h"
 #include "libmeg/checkpoint/training/internal/optimizer_tree.h"
 #include "libmeg/checkpoint/training/internal/rng_tree.h"

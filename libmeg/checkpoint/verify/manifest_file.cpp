@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <simdjson.h>
 
-#include "libmeg/checkpoint/container/json/json_string.h"
+#include "libmeg/checkpoint/container/json/internal/json_string.h"
 #include "libmeg/io/atomic_file.h"
 #include "libmeg/io/mapped_file.h"
 

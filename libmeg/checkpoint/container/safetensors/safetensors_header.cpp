@@ -10,8 +10,8 @@
 #include <unordered_set>
 
 #include "libmeg/base/bytes.h"
+#include "libmeg/checkpoint/container/json/internal/json_string.h"
 #include "libmeg/checkpoint/container/json/json_object.h"
-#include "libmeg/checkpoint/container/json/json_string.h"
 #include "libmeg/text/printable.h"
 #include "libmeg/text/utf8.h"
 

@@ -4,8 +4,8 @@
 
 #include <set>
 
+#include "libmeg/checkpoint/container/json/internal/json_string.h"
 #include "libmeg/checkpoint/container/json/json_object.h"
-#include "libmeg/checkpoint/container/json/json_string.h"
 #include "libmeg/text/printable.h"
 
 namespace meg::checkpoint {

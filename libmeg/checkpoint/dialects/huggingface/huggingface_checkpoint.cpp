@@ -9,9 +9,9 @@
 
 #include "libmeg/checkpoint/container/torch_file/tensor_view.h"
 #include "libmeg/checkpoint/dialects/huggingface/huggingface_weights.h"
-#include "libmeg/checkpoint/dialects/huggingface/row_runs.h"
+#include "libmeg/checkpoint/dialects/huggingface/internal/row_runs.h"
+#include "libmeg/checkpoint/dialects/huggingface/internal/transposed_source.h"
 #include "libmeg/checkpoint/dialects/huggingface/tokenizer_files.h"
-#include "libmeg/checkpoint/dialects/huggingface/transposed_source.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/folder_entries.h"
 #include "libmeg/checkpoint/state/gathered_sources.h"
 #include "libmeg/io/mapped_file.h"

@@ -5,7 +5,7 @@
 
 #include "libmeg/checkpoint/container/json/json_object.h"
 #include "libmeg/checkpoint/dialects/huggingface/huggingface_config.h"
-#include "libmeg/checkpoint/dialects/huggingface/rotary_scaling.h"
+#include "libmeg/checkpoint/dialects/huggingface/internal/rotary_scaling.h"
 
 namespace meg::checkpoint {
 namespace {

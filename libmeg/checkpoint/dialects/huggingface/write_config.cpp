@@ -3,9 +3,9 @@
 #include <cmath>
 #include <map>
 
-#include "libmeg/checkpoint/container/json/json_string.h"
+#include "libmeg/checkpoint/container/json/internal/json_string.h"
 #include "libmeg/checkpoint/dialects/huggingface/huggingface_config.h"
-#include "libmeg/checkpoint/dialects/huggingface/rotary_scaling.h"
+#include "libmeg/checkpoint/dialects/huggingface/internal/rotary_scaling.h"
 
 namespace meg::checkpoint {
 namespace {

@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_args.h"
-#include "libmeg/checkpoint/dialects/torch_dist/dist_buffers.h"
-#include "libmeg/checkpoint/dialects/torch_dist/dist_draft.h"
-#include "libmeg/checkpoint/dialects/torch_dist/dist_optimizer.h"
-#include "libmeg/checkpoint/dialects/torch_dist/dist_shards.h"
+#include "libmeg/checkpoint/dialects/torch_dist/internal/dist_buffers.h"
+#include "libmeg/checkpoint/dialects/torch_dist/internal/dist_draft.h"
+#include "libmeg/checkpoint/dialects/torch_dist/internal/dist_optimizer.h"
+#include "libmeg/checkpoint/dialects/torch_dist/internal/dist_shards.h"
 #include "libmeg/text/printable.h"
 
 namespace meg::checkpoint {

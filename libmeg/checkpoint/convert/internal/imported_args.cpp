@@ -1,4 +1,4 @@
-#include "libmeg/checkpoint/convert/imported_args.h"
+#include "libmeg/checkpoint/convert/internal/imported_args.h"
 
 #include <string>
 

@@ -1,4 +1,4 @@
-#include "libmeg/checkpoint/dialects/torch_dist/dist_optimizer.h"
+#include "libmeg/checkpoint/dialects/torch_dist/internal/dist_optimizer.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "libmeg/checkpoint/dialects/torch_dist/dist_shards.h"
+#include "libmeg/checkpoint/dialects/torch_dist/internal/dist_shards.h"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "libmeg/checkpoint/container/json/json_string.h"
+#include "libmeg/checkpoint/container/json/internal/json_string.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "libmeg/checkpoint/dialects/torch_dist/dist_model.h"
+#include "libmeg/checkpoint/dialects/torch_dist/internal/dist_model.h"
 
 #include <algorithm>
 #include <charconv>

@@ -1,4 +1,4 @@
-#include "libmeg/checkpoint/convert/dist_values.h"
+#include "libmeg/checkpoint/convert/internal/dist_values.h"
 
 #include <algorithm>
 #include <unordered_map>

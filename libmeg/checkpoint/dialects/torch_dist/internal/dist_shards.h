@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "libmeg/checkpoint/dialects/torch_dist/dist_model.h"
+#include "libmeg/checkpoint/dialects/torch_dist/internal/dist_model.h"
 
 namespace meg::checkpoint {
 

@@ -1,4 +1,4 @@
-#include "libmeg/checkpoint/dialects/torch_dist/dist_draft.h"
+#include "libmeg/checkpoint/dialects/torch_dist/internal/dist_draft.h"
 
 #include <utility>
 

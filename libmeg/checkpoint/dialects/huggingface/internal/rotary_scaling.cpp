@@ -1,11 +1,11 @@
-#include "libmeg/checkpoint/dialects/huggingface/rotary_scaling.h"
+#include "libmeg/checkpoint/dialects/huggingface/internal/rotary_scaling.h"
 
 #include <fmt/format.h>
 
 #include <cmath>
 
+#include "libmeg/checkpoint/container/json/internal/json_string.h"
 #include "libmeg/checkpoint/container/json/json_object.h"
-#include "libmeg/checkpoint/container/json/json_string.h"
 #include "libmeg/megatron/field_reader.h"
 
 namespace meg::checkpoint {

@@ -1,4 +1,4 @@
-#include "libmeg/checkpoint/dialects/mp_rank/chunk_entries.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/chunk_entries.h"
 
 namespace meg::checkpoint {
 namespace {

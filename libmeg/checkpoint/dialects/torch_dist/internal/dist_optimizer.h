@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "libmeg/checkpoint/dialects/mp_rank/internal/rank_optimizer.h"
-#include "libmeg/checkpoint/dialects/torch_dist/dist_draft.h"
+#include "libmeg/checkpoint/dialects/torch_dist/internal/dist_draft.h"
 
 namespace meg::checkpoint {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "libmeg/checkpoint/container/pickle/pickle_graph.h"
-#include "libmeg/checkpoint/dialects/torch_dist/dist_model.h"
+#include "libmeg/checkpoint/dialects/torch_dist/internal/dist_model.h"
 
 namespace meg::checkpoint {
 

@@ -1,4 +1,4 @@
-#include "libmeg/checkpoint/dialects/huggingface/transposed_source.h"
+#include "libmeg/checkpoint/dialects/huggingface/internal/transposed_source.h"
 
 #include <algorithm>
 #include <cstring>

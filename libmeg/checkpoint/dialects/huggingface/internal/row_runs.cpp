@@ -1,4 +1,4 @@
-#include "libmeg/checkpoint/dialects/huggingface/row_runs.h"
+#include "libmeg/checkpoint/dialects/huggingface/internal/row_runs.h"
 
 namespace meg::checkpoint {
 namespace {

@@ -1,4 +1,4 @@
-#include "libmeg/checkpoint/dialects/torch_dist/dist_buffers.h"
+#include "libmeg/checkpoint/dialects/torch_dist/internal/dist_buffers.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "libmeg/checkpoint/state/box_rows.h"
+#include "libmeg/checkpoint/state/internal/box_rows.h"
 
 #include <algorithm>
 
