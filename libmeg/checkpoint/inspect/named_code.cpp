@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kCallBytes = 200;
 
-constexpr std::array<std::string_view, 40> kUsual = {
+constexpr std::array<std::string_view, 41> kUsual = {
     "__builtin__.bytearray",
     "__builtin__.bytes",
     "__builtin__.complex",
@@ -43,6 +43,7 @@ constexpr std::array<std::string_view, 40> kUsual = {
     "numpy.core.multiarray.scalar",
     "numpy.dtype",
     "numpy.ndarray",
+    "signal.Signals",
     "torch.Size",
     "torch.Tensor",
     "torch._tensor._rebuild_from_type_v2",
