@@ -73,6 +73,8 @@ def offence(where, target):
         return f"{component} knows no CUDA"
     if parts[0] != "libmeg":
         return None
+    if "internal" in parts and where[-1].endswith(".h") and "internal" not in where:
+        return "a public header, which is installed, may not include one that is not"
     if parts[1] != component:
         if parts[1] not in ORDER[component].split():
             return f"{component} may not include {parts[1]}"

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <span>
 
-#include "libmeg/checkpoint/container/torch_dist/dist_metadata.h"
+#include "libmeg/checkpoint/container/torch_dist/internal/dist_metadata.h"
 #include "tests/fuzz/fuzz_check.h"
 
 namespace {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "libmeg/checkpoint/container/torch_dist/dist_folder.h"
+#include "libmeg/checkpoint/container/torch_dist/internal/dist_folder.h"
 #include "libmeg/checkpoint/state/assembled_source.h"
 
 namespace {

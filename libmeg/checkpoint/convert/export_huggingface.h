@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "libmeg/checkpoint/container/safetensors/safetensors_header.h"
-#include "libmeg/checkpoint/convert/internal/copy_list.h"
+#include "libmeg/checkpoint/convert/copy_list.h"
 #include "libmeg/checkpoint/dialects/mp_rank/megatron_checkpoint.h"
 
 namespace meg::checkpoint {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "libmeg/checkpoint/container/torch_file/torch_file_writer.h"
-#include "libmeg/checkpoint/convert/internal/copy_list.h"
+#include "libmeg/checkpoint/convert/copy_list.h"
 #include "libmeg/checkpoint/dialects/huggingface/huggingface_checkpoint.h"
 #include "libmeg/model/parameter_count.h"
 

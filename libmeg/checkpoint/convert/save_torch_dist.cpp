@@ -7,7 +7,7 @@
 #include <set>
 #include <utility>
 
-#include "libmeg/checkpoint/container/torch_dist/dist_writer.h"
+#include "libmeg/checkpoint/container/torch_dist/internal/dist_writer.h"
 #include "libmeg/checkpoint/convert/internal/dist_values.h"
 #include "libmeg/checkpoint/convert/internal/source_checks.h"
 #include "libmeg/checkpoint/convert/reshard.h"

@@ -12,7 +12,7 @@
 #include "libmeg/base/thread_pool.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_args.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_contents.h"
-#include "libmeg/checkpoint/dialects/torch_dist/dist_ranks.h"
+#include "libmeg/checkpoint/dialects/torch_dist/internal/dist_ranks.h"
 
 namespace meg::checkpoint {
 namespace {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "libmeg/checkpoint/container/torch_dist/dist_folder.h"
+#include "libmeg/checkpoint/container/torch_dist/internal/dist_folder.h"
 #include "libmeg/checkpoint/container/torch_file/torch_file_writer.h"
 
 namespace meg::checkpoint {

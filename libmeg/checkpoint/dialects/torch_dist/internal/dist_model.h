@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "libmeg/checkpoint/container/torch_dist/dist_folder.h"
+#include "libmeg/checkpoint/container/torch_dist/internal/dist_folder.h"
 #include "libmeg/model/parameter_table.h"
 
 namespace meg::checkpoint {

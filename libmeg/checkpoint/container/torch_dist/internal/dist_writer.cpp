@@ -1,4 +1,4 @@
-#include "libmeg/checkpoint/container/torch_dist/dist_writer.h"
+#include "libmeg/checkpoint/container/torch_dist/internal/dist_writer.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <utility>
 
-#include "libmeg/checkpoint/container/torch_dist/dist_folder.h"
+#include "libmeg/checkpoint/container/torch_dist/internal/dist_folder.h"
 #include "libmeg/checkpoint/container/torch_file/torch_archive_writer.h"
 #include "libmeg/checkpoint/state/assembled_source.h"
 #include "libmeg/io/crc32.h"

@@ -1,4 +1,4 @@
-#include "libmeg/checkpoint/container/torch_dist/dist_folder.h"
+#include "libmeg/checkpoint/container/torch_dist/internal/dist_folder.h"
 
 #include <fmt/format.h>
 #include <simdjson.h>

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "libmeg/base/bytes.h"
-#include "libmeg/checkpoint/container/torch_dist/dist_metadata.h"
+#include "libmeg/checkpoint/container/torch_dist/internal/dist_metadata.h"
 #include "libmeg/checkpoint/container/torch_file/tensor_view.h"
 
 namespace meg::checkpoint {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "libmeg/checkpoint/container/torch_dist/dist_metadata.h"
+#include "libmeg/checkpoint/container/torch_dist/internal/dist_metadata.h"
 #include "libmeg/checkpoint/container/torch_file/torch_file_writer.h"
 #include "libmeg/checkpoint/state/tensor_source.h"
 #include "libmeg/io/pooled_file.h"

@@ -1,4 +1,4 @@
-#include "libmeg/checkpoint/dialects/torch_dist/dist_ranks.h"
+#include "libmeg/checkpoint/dialects/torch_dist/internal/dist_ranks.h"
 
 #include <fmt/format.h>
 

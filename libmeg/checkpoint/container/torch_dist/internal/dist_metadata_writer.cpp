@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "libmeg/checkpoint/container/pickle/pickle_writer.h"
-#include "libmeg/checkpoint/container/torch_dist/dist_metadata.h"
+#include "libmeg/checkpoint/container/torch_dist/internal/dist_metadata.h"
 
 namespace meg::checkpoint {
 namespace {

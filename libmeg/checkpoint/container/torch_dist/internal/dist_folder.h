@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "libmeg/checkpoint/container/torch_dist/dist_metadata.h"
+#include "libmeg/checkpoint/container/torch_dist/internal/dist_metadata.h"
 #include "libmeg/checkpoint/container/torch_file/internal/torch_file_parts.h"
 #include "libmeg/checkpoint/container/torch_file/torch_file.h"
 #include "libmeg/checkpoint/state/piece.h"

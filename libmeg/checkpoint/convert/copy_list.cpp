@@ -1,4 +1,4 @@
-#include "libmeg/checkpoint/convert/internal/copy_list.h"
+#include "libmeg/checkpoint/convert/copy_list.h"
 
 #include <fmt/format.h>
 

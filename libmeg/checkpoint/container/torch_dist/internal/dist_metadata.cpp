@@ -1,4 +1,4 @@
-#include "libmeg/checkpoint/container/torch_dist/dist_metadata.h"
+#include "libmeg/checkpoint/container/torch_dist/internal/dist_metadata.h"
 
 #include <fmt/format.h>
 
