@@ -242,6 +242,24 @@ class HuggingFace(unittest.TestCase):
             shutil.rmtree(self.path("b"))
             shutil.rmtree(self.path("c"), ignore_errors=True)
 
+    def test_a_flipped_bit_of_a_torch_file_is_found(self):
+        # GPT-2's matrices are read transposed, its attention's in parts: neither as it stands there.
+        tensors = random_model(MODELS["gpt2"], 8).state_dict()
+        os.mkdir(self.path("a"))
+        MODELS["gpt2"].save_pretrained(self.path("a"))
+        torch.save(tensors, self.path("a", "pytorch_model.bin"))
+        with open(self.path("a", "pytorch_model.bin"), "rb") as file:
+            whole = file.read()
+        for name in ("transformer.h.1.attn.c_attn.weight", "transformer.h.2.mlp.c_fc.weight",
+                     "transformer.h.0.ln_1.bias", "transformer.wte.weight"):
+            at = whole.index(tensors[name].numpy().tobytes()) + 101
+            flipped = whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1:]
+            with open(self.path("a", "pytorch_model.bin"), "wb") as file:
+                file.write(flipped)
+            error = self.refused("--load-dir", self.path("a"), "--save-dir", self.path("b"))
+            self.assertIn("CRC-32: expected", error, name)
+            self.assertFalse(os.path.exists(self.path("b", "release")))
+
     def test_a_head_that_is_tied_but_differs_is_refused(self):
         model = random_model(MODELS["llama_tied"], 5)
         model.save_pretrained(self.path("a"))

@@ -31,6 +31,7 @@ template <class Save>
 Status save_with_progress(const CheckpointUtilArguments& arguments, int64_t bytes, Save save) {
   checkpoint::TransferOptions options;
   MEG_ASSIGN_OR_RETURN(options.buffer_bytes, buffer_bytes(arguments.memory_budget));
+  options.check_crcs = !arguments.no_crc;
   ProgressBar bar(0);
   options.progress = [&bar](const Progress& now) {
     bar.update(now);
@@ -114,7 +115,6 @@ Status export_huggingface(const CheckpointUtilArguments& arguments,
   MEG_ASSIGN_OR_RETURN(const int64_t shard_bytes, parse_byte_size(arguments.max_shard_size));
   options.max_shard_bytes = static_cast<uint64_t>(shard_bytes);
   options.params_dtype = params_dtype(arguments);
-  options.check_crcs = !arguments.no_crc;
   MEG_ASSIGN_OR_RETURN(const checkpoint::ExportPlan plan,
                        checkpoint::plan_export(checkpoint, options));
   print(fmt::format("checkpoint: {}, {} names", checkpoint.folder().folder,

@@ -19,7 +19,6 @@
 #include "libmeg/checkpoint/training/check_architecture.h"
 #include "libmeg/io/atomic_file.h"
 #include "libmeg/io/atomic_folder.h"
-#include "libmeg/io/crc32.h"
 #include "libmeg/megatron/argument_values.h"
 
 namespace meg::checkpoint {
@@ -33,8 +32,6 @@ constexpr std::string_view kWordEmbeddings = "embedding.word_embeddings.weight";
 constexpr const char* kTokenizerFolder = "tokenizer";
 constexpr const char* kConfigName = "config.json";
 constexpr const char* kIndexName = "model.safetensors.index.json";
-
-constexpr uint64_t kBlockBytes = uint64_t{1} << 20;
 
 /// Where rows of query_key_value begin to lie head by head.
 constexpr double kHeadByHead = 2.0;
@@ -50,21 +47,6 @@ Status check_args(const MegatronCheckpoint& checkpoint) {
     return is_read ? checkpoint.arg(name) : defaults.field(name);
   };
   return check_architecture(checkpoint, run);
-}
-
-/// Reads the bytes that a CRC-32 is recorded of.
-Status check_crc(const RecordedCrc& recorded) {
-  const FileExtent& extent = recorded.extent;
-  std::vector<std::byte> block;
-  uint32_t crc = 0;
-  for (uint64_t at = 0; at < extent.bytes; at += block.size()) {
-    block.resize(std::min<uint64_t>(kBlockBytes, extent.bytes - at));
-    MEG_RETURN_IF_ERROR(extent.file->read_exactly_at(extent.offset + at, block));
-    crc = io::crc32(block, crc);
-  }
-  if (crc == recorded.crc) return Status();
-  return make_error(StatusCode::kCorruption, "{}: {}: CRC-32: expected {:08x}, found {:08x}",
-                    extent.file->path(), recorded.name, recorded.crc, crc);
 }
 
 /// Gathers merged parameters out of the shards of a checkpoint.
@@ -130,7 +112,6 @@ class ExportPlanner {
     MEG_RETURN_IF_ERROR(check_args(checkpoint_));
     MEG_RETURN_IF_ERROR(check_version());
     MEG_RETURN_IF_ERROR(choose_vocab_rows());
-    MEG_RETURN_IF_ERROR(check_crcs());
     const megatron::FieldLookup args = [this](std::string_view name) {
       return checkpoint_.arg(name);
     };
@@ -172,21 +153,6 @@ class ExportPlanner {
     if (!options_.true_vocab_size.has_value()) {
       plan_.notes.emplace_back(
           "the vocabulary's padding rows are exported; --true-vocab-size leaves them out");
-    }
-    return Status();
-  }
-
-  /// Of all bytes among which weights are, each once.
-  Status check_crcs() const {
-    if (!options_.check_crcs) return Status();
-    std::set<std::pair<const io::PooledFile*, uint64_t>> seen;
-    for (const LogicalParameter& parameter : checkpoint_.parameters()) {
-      for (const Piece& piece : parameter.tensors[0].pieces) {
-        for (const RecordedCrc& recorded : piece.source->recorded_crcs()) {
-          if (!seen.emplace(recorded.extent.file, recorded.extent.offset).second) continue;
-          MEG_RETURN_IF_ERROR(check_crc(recorded));
-        }
-      }
     }
     return Status();
   }

@@ -16,7 +16,6 @@ struct ExportOptions {
   std::optional<int64_t> true_vocab_size;
   std::optional<DType> params_dtype;  ///< Of the weights; without: the source's.
   uint64_t max_shard_bytes = 5'000'000'000;
-  bool check_crcs = true;  ///< Of the weights' storages, while planning.
 };
 
 /// A safetensors file to be written.

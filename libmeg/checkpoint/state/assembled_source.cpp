@@ -85,15 +85,9 @@ class AssembledSource final : public TensorSource {
   }
 
   std::vector<RecordedCrc> recorded_crcs() const override {
-    std::vector<RecordedCrc> all;
-    for (const Part& part : parts_) {
-      for (RecordedCrc& one : part.source->recorded_crcs()) {
-        const bool is_known = std::any_of(
-            all.begin(), all.end(), [&](const auto& other) { return other.extent == one.extent; });
-        if (!is_known) all.push_back(std::move(one));
-      }
-    }
-    return all;
+    std::vector<std::shared_ptr<const TensorSource>> sources;
+    for (const Part& part : parts_) sources.push_back(part.source);
+    return recorded_crcs_of(sources);
   }
 
   bool is_hole(int64_t first, int64_t count) const override {

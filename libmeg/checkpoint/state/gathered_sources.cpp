@@ -34,6 +34,8 @@ class ConcatenatedSource final : public TensorSource {
     return Status();
   }
 
+  std::vector<RecordedCrc> recorded_crcs() const override { return recorded_crcs_of(sources_); }
+
  private:
   static int64_t total(const std::vector<Source>& sources) {
     int64_t elements = 0;
@@ -79,6 +81,8 @@ class ColumnsSource final : public TensorSource {
     return Status();
   }
 
+  std::vector<RecordedCrc> recorded_crcs() const override { return source_->recorded_crcs(); }
+
  private:
   Source source_;
   int64_t columns_, first_, count_;
@@ -117,6 +121,8 @@ class SideBySideSource final : public TensorSource {
     }
     return Status();
   }
+
+  std::vector<RecordedCrc> recorded_crcs() const override { return recorded_crcs_of(sources_); }
 
  private:
   std::vector<Source> sources_;

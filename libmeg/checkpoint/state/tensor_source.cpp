@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -122,6 +123,19 @@ class MemorySource final : public TensorSource {
 };
 
 }  // namespace
+
+std::vector<RecordedCrc> recorded_crcs_of(
+    std::span<const std::shared_ptr<const TensorSource>> sources) {
+  std::vector<RecordedCrc> all;
+  for (const auto& source : sources) {
+    for (RecordedCrc& one : source->recorded_crcs()) {
+      const bool is_known = std::any_of(
+          all.begin(), all.end(), [&](const auto& other) { return other.extent == one.extent; });
+      if (!is_known) all.push_back(std::move(one));
+    }
+  }
+  return all;
+}
 
 std::shared_ptr<const TensorSource> file_source(std::shared_ptr<const io::PooledFile> file,
                                                 uint64_t offset, DType dtype, int64_t elements,

@@ -75,6 +75,10 @@ class TensorSource {
   int64_t elements_;
 };
 
+/// What containers claim of the bytes of all these sources, each claim once.
+std::vector<RecordedCrc> recorded_crcs_of(
+    std::span<const std::shared_ptr<const TensorSource>> sources);
+
 /// Elements that stand one after another, little-endian, in a file from byte `offset` on; the
 /// caller has checked that the file reaches so far. recorded_crc: where the container has one.
 std::shared_ptr<const TensorSource> file_source(std::shared_ptr<const io::PooledFile> file,

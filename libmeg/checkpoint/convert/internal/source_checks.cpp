@@ -3,53 +3,23 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <optional>
+
+#include "libmeg/checkpoint/state/same_bytes.h"
 
 namespace meg::checkpoint {
 namespace {
 
-constexpr int64_t kCompareBytes = int64_t{1} << 20;
-
-/// The CRC-32 of a source's bytes, where its container recorded that of just them.
-std::optional<uint32_t> known_crc(const TensorSource& source) {
-  const std::optional<FileExtent> extent = source.file_extent();
-  const std::optional<RecordedCrc> recorded = source.recorded_crc();
-  if (!extent.has_value() || !recorded.has_value() || recorded->extent != *extent) {
-    return std::nullopt;
-  }
-  return recorded->crc;
-}
-
 /// Whether the CRC-32s say that copies of one tensor differ.
 bool known_to_differ(const LogicalTensor& tensor) {
-  const std::optional<uint32_t> first = known_crc(*tensor.pieces[0].source);
+  const std::optional<uint32_t> first = recorded_crc_of_all(*tensor.pieces[0].source);
   return std::any_of(tensor.replicas.begin(), tensor.replicas.end(), [&](const Piece& copy) {
-    const std::optional<uint32_t> crc = known_crc(*copy.source);
+    const std::optional<uint32_t> crc = recorded_crc_of_all(*copy.source);
     return first.has_value() && crc.has_value() && *crc != *first;
   });
 }
 
 }  // namespace
-
-Result<bool> same_bytes(const TensorSource& a, const TensorSource& b) {
-  if (a.elements() != b.elements() || a.dtype() != b.dtype()) return false;
-  const std::optional<uint32_t> crc_of_a = known_crc(a);
-  const std::optional<uint32_t> crc_of_b = known_crc(b);
-  if (crc_of_a.has_value() && crc_of_b.has_value()) return *crc_of_a == *crc_of_b;
-  const int64_t element = dtype_size(a.dtype());
-  const int64_t step = kCompareBytes / element;
-  std::vector<std::byte> bytes_of_a, bytes_of_b;
-  for (int64_t first = 0; first < a.elements(); first += step) {
-    const auto size = static_cast<size_t>(std::min(step, a.elements() - first) * element);
-    bytes_of_a.resize(size);
-    bytes_of_b.resize(size);
-    MEG_RETURN_IF_ERROR(a.read(first, bytes_of_a));
-    MEG_RETURN_IF_ERROR(b.read(first, bytes_of_b));
-    if (std::memcmp(bytes_of_a.data(), bytes_of_b.data(), size) != 0) return false;
-  }
-  return true;
-}
 
 Status check_tied_copy(const MegatronCheckpoint& checkpoint, bool with_optimizer,
                        std::vector<std::string>* notes) {

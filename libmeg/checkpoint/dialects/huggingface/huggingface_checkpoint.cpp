@@ -14,6 +14,7 @@
 #include "libmeg/checkpoint/dialects/huggingface/tokenizer_files.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/folder_entries.h"
 #include "libmeg/checkpoint/state/gathered_sources.h"
+#include "libmeg/checkpoint/state/same_bytes.h"
 #include "libmeg/io/mapped_file.h"
 #include "libmeg/text/printable.h"
 
@@ -40,23 +41,6 @@ Result<HuggingFaceConfig> read_config(const std::string& folder) {
   }
   return read_huggingface_config({reinterpret_cast<const char*>(file.bytes().data()), file.size()},
                                  path);
-}
-
-/// Whether two sources hold the same bytes.
-Result<bool> same_bytes(const TensorSource& a, const TensorSource& b) {
-  if (a.dtype() != b.dtype() || a.elements() != b.elements()) return false;
-  constexpr int64_t kStep = int64_t{1} << 18;
-  const int64_t size = dtype_size(a.dtype());
-  std::vector<std::byte> of_a, of_b;
-  for (int64_t at = 0; at < a.elements(); at += kStep) {
-    const auto bytes = static_cast<size_t>(std::min(kStep, a.elements() - at) * size);
-    of_a.resize(bytes);
-    of_b.resize(bytes);
-    MEG_RETURN_IF_ERROR(a.read(at, of_a));
-    MEG_RETURN_IF_ERROR(b.read(at, of_b));
-    if (of_a != of_b) return false;
-  }
-  return true;
 }
 
 class CheckpointOpener {

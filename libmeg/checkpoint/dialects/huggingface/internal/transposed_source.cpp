@@ -44,6 +44,8 @@ class TransposedSource final : public TensorSource {
     return Status();
   }
 
+  std::vector<RecordedCrc> recorded_crcs() const override { return source_->recorded_crcs(); }
+
  private:
   int64_t size() const { return static_cast<int64_t>(size_); }
 
