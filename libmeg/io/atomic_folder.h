@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "libmeg/base/result.h"
 #include "libmeg/io/file_descriptor.h"
@@ -13,8 +14,9 @@ namespace meg::io {
 /// locked as long as it is written. commit() flushes the folder tree and renames it into place;
 /// where `path` exists already, both change places in one step and the old one is removed
 /// afterwards (where the filesystem cannot do that in one step, see replace_folder). Without
-/// commit() the destructor removes what was staged. Staging folders of processes that were killed
-/// are removed by the next create() for the same path: they hold no lock any more.
+/// commit() the destructor removes what was staged, and the folders that were made for it. Staging
+/// folders of processes that were killed are removed by the next create() for the same path: they
+/// hold no lock any more.
 class AtomicFolder {
  public:
   AtomicFolder() = default;
@@ -42,6 +44,7 @@ class AtomicFolder {
 
   std::string path_;
   std::string staging_path_;
+  std::vector<std::string> made_above_;  // folders that create() made, the innermost first
   FileDescriptor lock_;
   FileDescriptor above_;  // the folder that path_ is in
 };

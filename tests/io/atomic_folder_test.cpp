@@ -65,6 +65,24 @@ TEST(AtomicFolder, LeavesNothingWithoutCommit) {
   EXPECT_EQ(folder.file_count(), 1);
 }
 
+TEST(AtomicFolder, LeavesNoFolderAboveThatItMade) {
+  const test::TempFolder folder;
+  fs::create_directory(folder.path("here"));
+  for (const char* name : {"a/b/c/target", "here/b//target/", "here/target"}) {
+    const auto made = AtomicFolder::create(folder.path(name));
+    ASSERT_TRUE(made.has_value()) << made.error().message();
+  }
+  EXPECT_FALSE(fs::exists(folder.path("a")));
+  EXPECT_TRUE(fs::is_empty(folder.path("here")));
+  {
+    const auto made = AtomicFolder::create(folder.path("a/b/target"));
+    ASSERT_TRUE(made.has_value()) << made.error().message();
+    fs::create_directory(folder.path("a/other"));
+  }
+  EXPECT_TRUE(fs::exists(folder.path("a/other")));
+  EXPECT_FALSE(fs::exists(folder.path("a/b")));
+}
+
 TEST(AtomicFolder, ReplacesAnOlderFolderWholly) {
   const test::TempFolder folder;
   fs::create_directories(folder.path("iter/other"));
