@@ -103,6 +103,20 @@ Status write_shuffle_index(const GptIndexPlan& plan, numpy::RandomState& random,
   return out.flush();
 }
 
+/// Counts a latch down at the end of a scope, so that nobody waits forever where it ends early.
+class CountDown {
+ public:
+  explicit CountDown(std::latch& latch) : latch_(latch) {}
+
+  CountDown(const CountDown&) = delete;
+  CountDown& operator=(const CountDown&) = delete;
+
+  ~CountDown() { latch_.count_down(); }
+
+ private:
+  std::latch& latch_;
+};
+
 /// The document and the sample index on this thread; on another one the shuffle index, which needs
 /// only the random numbers that follow, and the writing of the document index.
 Status write_indices(const GptIndexPlan& plan, const dataset::IndexedDataset& dataset,
@@ -120,9 +134,11 @@ Status write_indices(const GptIndexPlan& plan, const dataset::IndexedDataset& da
     MEG_RETURN_IF_ERROR(out.document.append(std::as_const(documents).values()));
     return out.document.flush();
   });
-  numpy::RandomState random(seed);
-  build_document_index(plan, range, random, documents.values());
-  documents_built.count_down();
+  {
+    const CountDown built(documents_built);
+    numpy::RandomState random(seed);
+    build_document_index(plan, range, random, documents.values());
+  }
   const auto write_samples =
       plan.sample_type == DType::kInt32 ? write_sample_index<int32_t> : write_sample_index<int64_t>;
   const Status sampled =

@@ -9,9 +9,9 @@
 
 #include <atomic>
 #include <cerrno>
+#include <exception>
 #include <mutex>
 #include <new>
-#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -78,14 +78,22 @@ class HttpServer::Implementation {
       pollfd waits[] = {{listening_.socket.get(), POLLIN, 0}, {wake_.get(), POLLIN, 0}};
       if (::poll(waits, 2, -1) < 0 && errno != EINTR) std::this_thread::sleep_for(kPause);
       if (closing_) return;
-      const int socket =
-          ::accept4(listening_.socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-      if (socket >= 0) {
-        take(io::FileDescriptor(socket, "client"));
-      } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-        connections_.interrupt_slowest();
+      try {
+        accept_one();
+      } catch (const std::bad_alloc&) {  // the client is let go, the others go on
         std::this_thread::sleep_for(kPause);
       }
+    }
+  }
+
+  void accept_one() {
+    const int socket =
+        ::accept4(listening_.socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (socket >= 0) {
+      take(io::FileDescriptor(socket, "client"));
+    } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+      connections_.interrupt_slowest();
+      std::this_thread::sleep_for(kPause);
     }
   }
 
@@ -99,7 +107,7 @@ class HttpServer::Implementation {
     }
     try {
       std::thread([this, connection] { serve(*connection); }).detach();
-    } catch (const std::system_error&) {  // no more threads
+    } catch (const std::exception&) {  // no more threads, or no memory for one
       connections_.remove(connection.get());
     }
   }

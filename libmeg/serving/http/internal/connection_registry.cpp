@@ -34,8 +34,8 @@ bool ConnectionRegistry::interrupt_one() {
   }
   if (slowest == nullptr) return false;
   slowest->interrupt();
+  leaving_.insert(slowest);  // first: where memory lacks it stays where it was
   connections_.erase(slowest);
-  leaving_.insert(slowest);
   return true;
 }
 
