@@ -33,6 +33,9 @@ struct GptConfig {
   std::string transformer_impl = "local";
   std::optional<int64_t> num_experts;
 
+  /// Whether query, key and value have biases: all linear layers do, or these.
+  bool has_qkv_bias() const { return add_bias_linear || add_qkv_bias; }
+
   /// From a map of Megatron's field names; fields that are missing or None get Megatron's defaults
   /// (ffn_hidden_size 4 * hidden_size, kv_channels hidden_size / num_attention_heads, ...).
   /// kInvalidArgument where num_layers, hidden_size or num_attention_heads is missing, a number is

@@ -19,7 +19,7 @@ bool is_present(Presence presence, const GptConfig& config, bool with_tied_copy)
     case Presence::kLinearBias:
       return config.add_bias_linear;
     case Presence::kQkvBias:
-      return config.add_bias_linear || config.add_qkv_bias;
+      return config.has_qkv_bias();
     case Presence::kNormBias:
       return has_norm_bias;
     case Presence::kQkNorm:

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "libmeg/base/result.h"
-#include "libmeg/checkpoint/training/training_args.h"
+#include "libmeg/checkpoint/dialects/mp_rank/training_args.h"
 #include "libmeg/logging/tensorboard_log.h"
 #include "libmeg/megatron/megatron_version.h"
 #include "libmeg/model/gpt_config.h"

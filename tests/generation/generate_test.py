@@ -65,9 +65,9 @@ class GenerateTest(unittest.TestCase):
     def at(cls, name):
         return os.path.join(cls.folder, name)
 
-    def run_program(self, *arguments, stdin=""):
+    def run_program(self, *arguments, stdin="", load="checkpoint"):
         return subprocess.run(
-            [PROGRAM, "--load", self.at("checkpoint"), "--vocab-file", VOCAB, "--merge-file",
+            [PROGRAM, "--load", self.at(load), "--vocab-file", VOCAB, "--merge-file",
              MERGES, "--device", "cpu", *arguments],
             input=stdin, capture_output=True, encoding="utf8", env=ENVIRONMENT)
 
@@ -90,10 +90,10 @@ class GenerateTest(unittest.TestCase):
                MERGES, "--output", self.at("peer.jsonl"))
         wanted = read_lines(self.at("peer.jsonl"))
         self.assertEqual(len(wanted), len(TEXTS))
-        for slots in ("1", "4", "16"):
+        for slots, load in (("1", "checkpoint"), ("4", "hf"), ("16", "checkpoint")):
             done = self.run_program("--prompts", self.at("prompts.jsonl"), "--tokens-to-generate",
                                     "48", "--greedy", "--ignore-eod", "--micro-batch-size", slots,
-                                    "--output", self.at("ours.jsonl"))
+                                    "--output", self.at("ours.jsonl"), load=load)
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual(done.stdout, "")
             ours = read_lines(self.at("ours.jsonl"))

@@ -128,6 +128,19 @@ class HuggingFace(unittest.TestCase):
             self.assertEqual(tensor.dtype, b[name].dtype, name)
             self.assertTrue(torch.equal(tensor, b[name]), name)
 
+    def same_states(self, first, *others):
+        """One state has one manifest, however it is stored."""
+        verify = os.path.join(os.path.dirname(PROGRAM), "verify")
+        manifest = ["--vocab-size", "97", "--manifest", self.path("manifest.json")]
+        commands = [["checkpoint", self.path(first)],
+                    ["manifest", self.path(first), "--write", *manifest]]
+        for other in others:
+            commands += [["diff", self.path(first), self.path(other)],
+                         ["manifest", self.path(other), *manifest]]
+        for command in commands:
+            done = subprocess.run([verify, *command], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, (command, done.stdout, done.stderr))
+
     def test_every_architecture_comes_back_with_the_same_tensors_and_logits(self):
         largest = 0.0
         for seed, (name, config) in enumerate(MODELS.items()):
@@ -136,10 +149,13 @@ class HuggingFace(unittest.TestCase):
             layout = ["--target-tensor-parallel-size", "2", "--target-pipeline-parallel-size", "2"]
             self.convert("--load-dir", self.path(name), "--save-dir", self.path(name + "_meg"),
                          "--make-vocab-size-divisible-by", "8", *layout)
+            self.convert("--load-dir", self.path(name), "--save-dir", self.path(name + "_dist"),
+                         "--target-format", "torch_dist")
             self.convert("--load-dir", self.path(name + "_meg"), "--target-format", "huggingface",
                          "--save-dir", self.path(name + "_back"), "--true-vocab-size", "97",
                          "--max-shard-size", "64KB")
             self.same_tensors(tensors_of(self.path(name)), tensors_of(self.path(name + "_back")))
+            self.same_states(name, name + "_meg", name + "_dist")
             back = AutoModelForCausalLM.from_pretrained(self.path(name + "_back")).eval()
             difference = (logits_of(model) - logits_of(back)).abs().max().item()
             largest = max(largest, difference)

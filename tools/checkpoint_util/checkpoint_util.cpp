@@ -48,9 +48,8 @@ void print_vocabulary(const checkpoint::ReshardPlan& plan,
 
 void print_plan(const checkpoint::MegatronCheckpoint& checkpoint,
                 const checkpoint::ReshardOptions& options, const checkpoint::ReshardPlan& plan) {
-  print(fmt::format("checkpoint: {}, {} names, {} parameters", checkpoint.folder().folder,
-                    model::name_family_text(checkpoint.family()),
-                    with_commas(plan.parameter_count)));
+  print(fmt::format("checkpoint: {}, {}, {} parameters", checkpoint.folder().folder,
+                    source_text(checkpoint), with_commas(plan.parameter_count)));
   print(fmt::format(
       "layout: {} -> {}",
       layout_text(checkpoint.tensor_model_parallel_size(),
@@ -71,8 +70,7 @@ void print_plan(const checkpoint::MegatronCheckpoint& checkpoint,
 
 Status save_dist(const checkpoint::MegatronCheckpoint& checkpoint,
                  const CheckpointUtilArguments& arguments) {
-  print(fmt::format("checkpoint: {}, {} names", checkpoint.folder().folder,
-                    model::name_family_text(checkpoint.family())));
+  print(fmt::format("checkpoint: {}, {}", checkpoint.folder().folder, source_text(checkpoint)));
   if (arguments.dry_run) return Status();
   ProgressBar bar(0);
   checkpoint::SaveTorchDistOptions options{
@@ -133,9 +131,6 @@ Status run(const CheckpointUtilArguments& arguments) {
   MEG_ASSIGN_OR_RETURN(const checkpoint::CheckpointFolder folder,
                        checkpoint::find_checkpoint(arguments.load_dir, arguments.iteration));
   MEG_RETURN_IF_ERROR(check_loader(arguments, folder));
-  if (folder.format == checkpoint::CheckpointFormat::kHuggingFace) {
-    return import_huggingface(arguments, folder.folder);
-  }
   MEG_ASSIGN_OR_RETURN(const checkpoint::MegatronCheckpoint checkpoint,
                        open_checkpoint(arguments, folder));
   if (arguments.target_format == "huggingface") return export_huggingface(arguments, checkpoint);

@@ -193,9 +193,13 @@ bool is_huggingface_loader(std::string_view name) {
   return is_one_of(name, {"llama_mistral", "huggingface"});
 }
 
-Result<std::optional<int64_t>> true_vocab_size(const CheckpointUtilArguments& arguments) {
-  if (arguments.vocab_file.empty() || arguments.true_vocab_size.has_value()) {
-    return arguments.true_vocab_size;
+Result<std::optional<int64_t>> true_vocab_size(const CheckpointUtilArguments& arguments,
+                                               const checkpoint::MegatronCheckpoint& checkpoint) {
+  if (arguments.true_vocab_size.has_value()) return arguments.true_vocab_size;
+  if (arguments.vocab_file.empty()) {
+    // Tables of Hugging Face have no padding rows.
+    const bool is_padded = checkpoint.folder().format != checkpoint::CheckpointFormat::kHuggingFace;
+    return is_padded ? std::nullopt : std::optional(checkpoint.config().padded_vocab_size);
   }
   MEG_ASSIGN_OR_RETURN(const io::MappedFile file, io::MappedFile::open(arguments.vocab_file));
   const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.size());
@@ -218,7 +222,7 @@ Result<checkpoint::ReshardOptions> reshard_options(
   options.pipeline_model_parallel_size =
       arguments.target_pipeline_size.value_or(checkpoint.pipeline_model_parallel_size());
   options.virtual_pipeline_model_parallel_size = arguments.target_virtual_size;
-  MEG_ASSIGN_OR_RETURN(options.true_vocab_size, true_vocab_size(arguments));
+  MEG_ASSIGN_OR_RETURN(options.true_vocab_size, true_vocab_size(arguments, checkpoint));
   options.names = target_family(arguments, checkpoint);
   options.params_dtype = params_dtype(arguments);
   options.keep_optimizer = !arguments.no_optim;

@@ -43,8 +43,9 @@ std::optional<int> parse_checkpoint_util(int argc, const char* const* argv,
 /// Whether a name is that of a plug-in of Megatron's that reads Hugging Face models.
 bool is_huggingface_loader(std::string_view name);
 
-/// --true-vocab-size, or the size of --vocab-file.
-Result<std::optional<int64_t>> true_vocab_size(const CheckpointUtilArguments& arguments);
+/// --true-vocab-size, or the size of --vocab-file, or what the checkpoint is known to have.
+Result<std::optional<int64_t>> true_vocab_size(const CheckpointUtilArguments& arguments,
+                                               const checkpoint::MegatronCheckpoint& checkpoint);
 
 /// --target-params-dtype
 std::optional<DType> params_dtype(const CheckpointUtilArguments& arguments);

@@ -12,9 +12,6 @@ namespace meg::tools {
 Status check_loader(const CheckpointUtilArguments& arguments,
                     const checkpoint::CheckpointFolder& folder);
 
-/// Converts a Hugging Face folder to Megatron's rank files.
-Status import_huggingface(const CheckpointUtilArguments& arguments, const std::string& folder);
-
 /// Converts a Megatron checkpoint to a Hugging Face folder.
 Status export_huggingface(const CheckpointUtilArguments& arguments,
                           const checkpoint::MegatronCheckpoint& checkpoint);

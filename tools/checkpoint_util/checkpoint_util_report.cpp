@@ -32,6 +32,13 @@ void print(const std::string& line) {
   std::fflush(stdout);
 }
 
+std::string source_text(const checkpoint::MegatronCheckpoint& checkpoint) {
+  if (checkpoint.folder().format == checkpoint::CheckpointFormat::kHuggingFace) {
+    return std::string(checkpoint::checkpoint_format_text(checkpoint.folder().format));
+  }
+  return fmt::format("{} names", model::name_family_text(checkpoint.family()));
+}
+
 std::string layout_text(int64_t tensor, int64_t pipeline, int64_t virtual_stages) {
   std::string text = fmt::format("tensor {}, pipeline {}", tensor, pipeline);
   if (virtual_stages > 1) text += fmt::format(", virtual {}", virtual_stages);

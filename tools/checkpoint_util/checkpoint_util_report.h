@@ -10,6 +10,9 @@ namespace meg::tools {
 /// A line on standard output, at once.
 void print(const std::string& line);
 
+/// "mcore (local) names", or the format of what holds no names of Megatron's.
+std::string source_text(const checkpoint::MegatronCheckpoint& checkpoint);
+
 /// "tensor 2, pipeline 4, virtual 2"
 std::string layout_text(int64_t tensor, int64_t pipeline, int64_t virtual_stages);
 

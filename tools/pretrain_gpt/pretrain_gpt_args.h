@@ -1,6 +1,6 @@
 #pragma once
 
-#include "libmeg/checkpoint/training/training_args.h"
+#include "libmeg/checkpoint/dialects/mp_rank/training_args.h"
 #include "libmeg/model/gpt_config.h"
 #include "tools/common/data_run.h"
 #include "tools/pretrain_gpt/pretrain_gpt_flags.h"

@@ -10,6 +10,7 @@
 
 #include "libmeg/checkpoint/container/safetensors/safetensors_file.h"
 #include "libmeg/checkpoint/container/safetensors/shard_index.h"
+#include "libmeg/checkpoint/convert/reshard.h"
 #include "libmeg/checkpoint/dialects/huggingface/huggingface_config.h"
 #include "libmeg/checkpoint/dialects/huggingface/internal/row_runs.h"
 #include "libmeg/checkpoint/dialects/huggingface/internal/transposed_source.h"
@@ -29,7 +30,6 @@ namespace fs = std::filesystem;
 using Source = std::shared_ptr<const TensorSource>;
 
 constexpr std::string_view kWordEmbeddings = "embedding.word_embeddings.weight";
-constexpr const char* kTokenizerFolder = "tokenizer";
 constexpr const char* kConfigName = "config.json";
 constexpr const char* kIndexName = "model.safetensors.index.json";
 
@@ -123,7 +123,7 @@ class ExportPlanner {
     MEG_ASSIGN_OR_RETURN(const std::vector<model::HuggingFaceTensor> tensors,
                          model::hugging_face_tensors(config.architecture.family, model_));
     MEG_RETURN_IF_ERROR(add_tensors(tensors));
-    MEG_RETURN_IF_ERROR(find_tokenizer());
+    plan_.source = checkpoint_.folder();
     return std::move(plan_);
   }
 
@@ -234,15 +234,6 @@ class ExportPlanner {
     return Status();
   }
 
-  Status find_tokenizer() {
-    const std::string folder = join_path(checkpoint_.folder().folder, kTokenizerFolder);
-    std::error_code error;
-    if (!fs::is_directory(folder, error)) return Status();
-    plan_.tokenizer_folder = folder;
-    MEG_ASSIGN_OR_RETURN(plan_.tokenizer_files, find_tokenizer_files(folder));
-    return Status();
-  }
-
   const MegatronCheckpoint& checkpoint_;
   const ExportOptions& options_;
   model::GptConfig model_;  ///< As it is written: its vocabulary without padding.
@@ -311,6 +302,7 @@ Result<ExportPlan> plan_export(const MegatronCheckpoint& checkpoint, const Expor
 
 Status save_export(const ExportPlan& plan, const std::string& save_dir,
                    const TransferOptions& options) {
+  MEG_RETURN_IF_ERROR(check_apart(plan.source, save_dir, save_dir));
   MEG_RETURN_IF_ERROR(check_replaceable(save_dir));
   const fs::path path = fs::path(save_dir).lexically_normal();
   const fs::path target = path.has_filename() ? path : path.parent_path();
@@ -320,8 +312,7 @@ Status save_export(const ExportPlan& plan, const std::string& save_dir,
   if (!plan.index_json.empty()) {
     MEG_RETURN_IF_ERROR(write_text(staging / kIndexName, plan.index_json));
   }
-  MEG_RETURN_IF_ERROR(
-      copy_tokenizer_files(plan.tokenizer_folder, plan.tokenizer_files, staging.string()));
+  MEG_RETURN_IF_ERROR(copy_tokenizer_files(plan.source, staging.string()));
   MEG_RETURN_IF_ERROR(write_text(staging / kConfigName, plan.config_json));
   return folder.commit();
 }

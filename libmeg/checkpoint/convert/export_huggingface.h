@@ -30,8 +30,7 @@ struct ExportPlan {
   std::string config_json;
   std::string index_json;  ///< Empty where one file holds everything.
   std::vector<ExportedFile> files;
-  std::string tokenizer_folder;
-  std::vector<std::string> tokenizer_files;
+  CheckpointFolder source;  ///< Whose tokenizer files are copied along.
   int64_t source_vocab_rows = 0, target_vocab_rows = 0;
   int64_t parameter_count = 0;  ///< Of the written tensors.
   std::vector<std::string> notes;

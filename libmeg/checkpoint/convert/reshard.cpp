@@ -54,8 +54,9 @@ void add_notes(const MegatronCheckpoint& checkpoint, const TargetLayout& layout,
                     checkpoint.config().num_query_groups, layout.tensor_model_parallel_size));
   }
   if (options.params_dtype.has_value()) {
-    notes->push_back(
-        fmt::format("weights become {}; args stay as they are", dtype_name(*options.params_dtype)));
+    const bool is_said = said_dtype(options, checkpoint).has_value();
+    notes->push_back(fmt::format("weights become {}; args {}", dtype_name(*options.params_dtype),
+                                 is_said ? "say so" : "stay as the optimizer needs them"));
   }
   if (checkpoint.checkpoint_version() < 2) {
     notes->push_back(
@@ -95,6 +96,7 @@ Result<ReshardPlan> plan_reshard(const MegatronCheckpoint& checkpoint,
   MEG_RETURN_IF_ERROR(check_tied_copy(checkpoint, options.keep_optimizer, &plan.notes));
   note_drifted_replicas(checkpoint, options.keep_optimizer, &plan.notes);
   add_notes(checkpoint, layout, options, &plan.notes);
+  plan.notes.insert(plan.notes.end(), checkpoint.notes().begin(), checkpoint.notes().end());
 
   TransferBuilder transfers(layout, options.params_dtype);
   for (int64_t p = 0; p < layout.pipeline_model_parallel_size; ++p) {

@@ -51,7 +51,12 @@ struct SaveTimes {
 /// The folder that save_reshard makes in save_dir: iter_XXXXXXX or release, as the source's.
 std::string reshard_folder_name(const MegatronCheckpoint& checkpoint);
 
-/// kInvalidArgument where saving into save_dir would touch the checkpoint that is read.
+/// kInvalidArgument, which names save_dir, where writing the folder `target` would touch the
+/// checkpoint that is read.
+Status check_apart(const CheckpointFolder& source, const std::string& target,
+                   const std::string& save_dir);
+
+/// The same of what save_reshard makes in save_dir; nor may that be the root of the checkpoint.
 Status check_save_dir(const MegatronCheckpoint& checkpoint, const std::string& save_dir);
 
 /// Runs a plan into save_dir: iter_XXXXXXX (or release) appears by one rename when every file is

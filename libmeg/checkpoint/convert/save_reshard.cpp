@@ -2,6 +2,8 @@
 
 #include "libmeg/base/stopwatch.h"
 #include "libmeg/checkpoint/convert/reshard.h"
+#include "libmeg/checkpoint/dialects/huggingface/tokenizer_files.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/folder_entries.h"
 #include "libmeg/io/atomic_folder.h"
 
 namespace meg::checkpoint {
@@ -42,16 +44,22 @@ std::string reshard_folder_name(const MegatronCheckpoint& checkpoint) {
   return iteration.has_value() ? iteration_folder_name(*iteration) : "release";
 }
 
-Status check_save_dir(const MegatronCheckpoint& checkpoint, const std::string& save_dir) {
-  const CheckpointFolder& source = checkpoint.folder();
-  const fs::path target = resolved((fs::path(save_dir) / reshard_folder_name(checkpoint)).string());
-  const fs::path folder = resolved(source.folder);
-  const bool same_root = !source.root.empty() && is_same_folder(source.root, save_dir);
-  if (!same_root && !is_inside(target, folder) && !is_inside(folder, target)) return Status();
+Status check_apart(const CheckpointFolder& source, const std::string& target,
+                   const std::string& save_dir) {
+  const fs::path written = resolved(target), read = resolved(source.folder);
+  if (!is_inside(written, read) && !is_inside(read, written)) return Status();
   return make_error(
       StatusCode::kInvalidArgument,
       "{}: expected a save-dir apart from the checkpoint that is read, found {} in it", save_dir,
       source.folder);
+}
+
+Status check_save_dir(const MegatronCheckpoint& checkpoint, const std::string& save_dir) {
+  const CheckpointFolder& source = checkpoint.folder();
+  const bool same_root = !source.root.empty() && is_same_folder(source.root, save_dir);
+  return check_apart(
+      source, same_root ? source.folder : join_path(save_dir, reshard_folder_name(checkpoint)),
+      save_dir);
 }
 
 Status save_reshard(const MegatronCheckpoint& checkpoint, const ReshardPlan& plan,
@@ -62,6 +70,8 @@ Status save_reshard(const MegatronCheckpoint& checkpoint, const ReshardPlan& pla
       io::AtomicFolder folder,
       io::AtomicFolder::create((fs::path(save_dir) / reshard_folder_name(checkpoint)).string()));
   MEG_RETURN_IF_ERROR(execute_transfers(plan.transfers, folder.staging_path(), options));
+  MEG_RETURN_IF_ERROR(copy_tokenizer_files(checkpoint.folder(),
+                                           join_path(folder.staging_path(), kTokenizerFolder)));
   const double copy_seconds = copy.seconds();
   const Stopwatch flush;
   MEG_RETURN_IF_ERROR(folder.commit());

@@ -11,6 +11,8 @@
 #include "libmeg/checkpoint/convert/internal/dist_values.h"
 #include "libmeg/checkpoint/convert/internal/source_checks.h"
 #include "libmeg/checkpoint/convert/reshard.h"
+#include "libmeg/checkpoint/dialects/huggingface/tokenizer_files.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/folder_entries.h"
 #include "libmeg/checkpoint/state/assembled_source.h"
 #include "libmeg/io/atomic_folder.h"
 
@@ -190,6 +192,8 @@ Result<SavedTorchDist> save_torch_dist(const MegatronCheckpoint& checkpoint,
   MEG_ASSIGN_OR_RETURN(io::AtomicFolder folder,
                        io::AtomicFolder::create((std::filesystem::path(save_dir) / name).string()));
   MEG_ASSIGN_OR_RETURN(saved.bytes, Saver(checkpoint, options, folder.staging_path()).save());
+  MEG_RETURN_IF_ERROR(copy_tokenizer_files(checkpoint.folder(),
+                                           join_path(folder.staging_path(), kTokenizerFolder)));
   MEG_RETURN_IF_ERROR(folder.commit());
   const bool is_release = checkpoint.folder().is_release;
   const std::optional<int64_t> iteration = checkpoint.folder().iteration.has_value()

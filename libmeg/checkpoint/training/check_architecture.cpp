@@ -66,8 +66,7 @@ class Comparison {
     compare_values("swiglu", run.swiglu, found.swiglu);
     compare_values("gated_linear_unit", run.gated_linear_unit, found.gated_linear_unit);
     compare_values("add_bias_linear", run.add_bias_linear, found.add_bias_linear);
-    compare_values("add_qkv_bias", run.add_bias_linear || run.add_qkv_bias,
-                   found.add_bias_linear || found.add_qkv_bias);
+    compare_values("add_qkv_bias", run.has_qkv_bias(), found.has_qkv_bias());
     compare_values("qk_layernorm", run.qk_layernorm, found.qk_layernorm);
     compare_values("untie_embeddings_and_output_weights", run.untie_embeddings_and_output_weights,
                    found.untie_embeddings_and_output_weights);

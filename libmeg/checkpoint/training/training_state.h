@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "libmeg/base/dtype.h"
-#include "libmeg/checkpoint/training/training_args.h"
+#include "libmeg/checkpoint/dialects/mp_rank/training_args.h"
 
 namespace meg::checkpoint {
 

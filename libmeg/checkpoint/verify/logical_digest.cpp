@@ -117,14 +117,14 @@ Status check_crcs(const MegatronCheckpoint& checkpoint, const std::vector<Storag
   const auto storages = storages_by_place(files);
   for (const StorageSum& sum : sums) {
     const FileExtent& extent = sum.recorded.extent;
-    const auto [file, number] = storages.at({extent.file, extent.offset});
     if (sum.crc != sum.recorded.crc) {
-      return make_error(StatusCode::kCorruption,
-                        "{}: data/{}: expected CRC-32 {:08x} of {} bytes, found {:08x}",
-                        file->path(), file->storages()[static_cast<size_t>(number)].key,
-                        sum.recorded.crc, extent.bytes, sum.crc);
+      return make_error(
+          StatusCode::kCorruption, "{}: {}: expected CRC-32 {:08x} of {} bytes, found {:08x}",
+          extent.file->path(), sum.recorded.name, sum.recorded.crc, extent.bytes, sum.crc);
     }
-    scan.known_storages.emplace(file, number);
+    // Storages of composed files stand at no one place.
+    const auto storage = storages.find({extent.file, extent.offset});
+    if (storage != storages.end()) scan.known_storages.insert(storage->second);
   }
   std::vector<CheckpointProblem> problems;
   for (const std::shared_ptr<const TorchFile>& file : files) {

@@ -1,6 +1,7 @@
 #include "libmeg/checkpoint/convert/internal/target_args.h"
 
 #include <initializer_list>
+#include <string>
 #include <string_view>
 
 namespace meg::checkpoint {
@@ -120,10 +121,17 @@ void set_names(const TargetLayout& layout, ArgsEditor* args) {
   }
 }
 
+void set_dtype(DType dtype, TargetFile* target, ArgsEditor* args) {
+  args->set_bool("fp16", dtype == DType::kFloat16);
+  args->set_bool("bf16", dtype == DType::kBFloat16);
+  args->set("params_dtype", target->content().global("torch", std::string(dtype_name(dtype))));
+}
+
 }  // namespace
 
 Result<PickleId> carry_args(const MegatronCheckpoint& checkpoint, const TargetLayout& layout,
-                            int source_file, PickleId args, TargetFile* target) {
+                            int source_file, PickleId args, std::optional<DType> dtype,
+                            TargetFile* target) {
   MEG_ASSIGN_OR_RETURN(const PickleId copy, target->carry(source_file, args));
   PickleId dict = copy;
   if (target->graph().node(copy).kind != PickleKind::kDict) {
@@ -151,6 +159,7 @@ Result<PickleId> carry_args(const MegatronCheckpoint& checkpoint, const TargetLa
   set_virtual_stages(checkpoint, layout, &editor);
   forget_uneven_split(layout, &editor);
   set_names(layout, &editor);
+  if (dtype.has_value()) set_dtype(*dtype, target, &editor);
   return copy;
 }
 

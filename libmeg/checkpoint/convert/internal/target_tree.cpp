@@ -87,7 +87,8 @@ class TreeBuilder {
     MEG_ASSIGN_OR_RETURN(const PickleId copied_key, target_->carry(reference_, key_node));
     PickleId copy = 0;
     if (key == "args") {
-      MEG_ASSIGN_OR_RETURN(copy, carry_args(checkpoint_, layout_, reference_, value, target_));
+      MEG_ASSIGN_OR_RETURN(copy, carry_args(checkpoint_, layout_, reference_, value,
+                                            said_dtype(options_, checkpoint_), target_));
     } else if (key == "optimizer" && checkpoint_.optimizer().form != OptimizerForm::kNone) {
       MEG_ASSIGN_OR_RETURN(copy, add_optimizer(checkpoint_, layout_, stage_, reference_, target_));
     } else if (is_rng_key(key) && rng_file_ != reference_) {
@@ -140,6 +141,13 @@ class TreeBuilder {
 };
 
 }  // namespace
+
+std::optional<DType> said_dtype(const ReshardOptions& options,
+                                const MegatronCheckpoint& checkpoint) {
+  const bool has_optimizer =
+      options.keep_optimizer && checkpoint.optimizer().form != OptimizerForm::kNone;
+  return has_optimizer ? std::nullopt : options.params_dtype;
+}
 
 bool moves_rng_seeds(const MegatronCheckpoint& checkpoint, const TargetLayout& layout) {
   return layout.tensor_model_parallel_size != checkpoint.tensor_model_parallel_size() ||

@@ -11,6 +11,11 @@ namespace meg::checkpoint {
 Status add_tree(const MegatronCheckpoint& checkpoint, const TargetLayout& layout,
                 const ReshardOptions& options, int64_t stage, TargetFile* target);
 
+/// The type of the weights that args are to say; nullopt: as they do. The form of an optimizer that
+/// is kept goes with the type that args say.
+std::optional<DType> said_dtype(const ReshardOptions& options,
+                                const MegatronCheckpoint& checkpoint);
+
 /// Whether ranks take over generators that were another rank's, so that seeds are moved.
 bool moves_rng_seeds(const MegatronCheckpoint& checkpoint, const TargetLayout& layout);
 

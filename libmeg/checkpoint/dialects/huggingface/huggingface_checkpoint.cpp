@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "libmeg/checkpoint/container/torch_file/tensor_view.h"
 #include "libmeg/checkpoint/dialects/huggingface/huggingface_weights.h"
 #include "libmeg/checkpoint/dialects/huggingface/internal/row_runs.h"
 #include "libmeg/checkpoint/dialects/huggingface/internal/transposed_source.h"
-#include "libmeg/checkpoint/dialects/huggingface/tokenizer_files.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/folder_entries.h"
 #include "libmeg/checkpoint/state/gathered_sources.h"
 #include "libmeg/checkpoint/state/same_bytes.h"
@@ -51,6 +51,7 @@ class CheckpointOpener {
     MEG_ASSIGN_OR_RETURN(made_.config, read_config(made_.folder));
     MEG_RETURN_IF_ERROR(read_model());
     MEG_ASSIGN_OR_RETURN(weights_, open_huggingface_weights(made_.folder));
+    count_bytes();
     add_prefix();
     if (made_.model.num_layers > static_cast<int64_t>(weights_.size())) {
       return make_error(StatusCode::kCorruption, "{}: expected the tensors of {} layers, found {}",
@@ -67,7 +68,6 @@ class CheckpointOpener {
       i = end;
     }
     MEG_RETURN_IF_ERROR(check_others());
-    MEG_ASSIGN_OR_RETURN(made_.tokenizer_files, find_tokenizer_files(made_.folder));
     made_.notes = made_.config.notes;
     return std::move(made_);
   }
@@ -84,6 +84,16 @@ class CheckpointOpener {
     made_.model = *std::move(model);
     made_.model.padded_vocab_size = made_.config.vocab_size;
     return Status();
+  }
+
+  void count_bytes() {
+    std::set<std::string> files;
+    for (const auto& [name, weight] : weights_) files.insert(weight.file);
+    for (const std::string& file : files) {
+      std::error_code error;
+      const uint64_t bytes = std::filesystem::file_size(file, error);
+      if (!error) made_.weight_file_bytes += bytes;
+    }
   }
 
   /// Old files of GPT-2 are of the model without its head.

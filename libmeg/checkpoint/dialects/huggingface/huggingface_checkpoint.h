@@ -23,8 +23,7 @@ struct HuggingFaceCheckpoint {
   model::GptConfig model;  ///< padded_vocab_size: the rows that the tables have.
   DType dtype = DType::kFloat32;
   std::vector<HuggingFaceParameter> parameters;  ///< In the order of hugging_face_tensors().
-  /// Names of the folder's files that say how texts become tokens.
-  std::vector<std::string> tokenizer_files;
+  uint64_t weight_file_bytes = 0;                ///< Of all files that hold tensors.
   std::vector<std::string> notes;
 };
 

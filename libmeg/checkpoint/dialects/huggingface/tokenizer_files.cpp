@@ -1,5 +1,6 @@
 #include "libmeg/checkpoint/dialects/huggingface/tokenizer_files.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <string_view>
 
@@ -10,29 +11,29 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kTokenizerFiles[] = {
+constexpr std::string_view kHuggingFaceFiles[] = {
     "added_tokens.json", "chat_template.jinja",     "generation_config.json",
     "merges.txt",        "special_tokens_map.json", "tokenizer.json",
     "tokenizer.model",   "tokenizer_config.json",   "vocab.json"};
 
-}  // namespace
-
-Result<std::vector<std::string>> find_tokenizer_files(const std::string& folder) {
-  MEG_ASSIGN_OR_RETURN(const FolderEntries entries, FolderEntries::list(folder));
-  std::vector<std::string> names;
-  for (const std::string_view name : kTokenizerFiles) {
-    if (entries.has_file(name)) names.emplace_back(name);
-  }
-  return names;
+bool is_tokenizer_file(std::string_view name) {
+  return std::find(std::begin(kHuggingFaceFiles), std::end(kHuggingFaceFiles), name) !=
+         std::end(kHuggingFaceFiles);
 }
 
-Status copy_tokenizer_files(const std::string& from, const std::vector<std::string>& names,
-                            const std::string& to) {
-  if (names.empty()) return Status();
+}  // namespace
+
+Status copy_tokenizer_files(const CheckpointFolder& checkpoint, const std::string& to) {
+  const bool is_huggingface = checkpoint.format == CheckpointFormat::kHuggingFace;
+  const std::string from =
+      is_huggingface ? checkpoint.folder : join_path(checkpoint.folder, kTokenizerFolder);
   std::error_code error;
-  fs::create_directories(to, error);
-  if (error) return errno_error(error.value(), "cannot create " + to);
-  for (const std::string& name : names) {
+  if (!fs::is_directory(from, error)) return Status();
+  MEG_ASSIGN_OR_RETURN(const FolderEntries entries, FolderEntries::list(from));
+  for (const auto& [name, is_folder] : entries) {
+    if (is_folder || (is_huggingface && !is_tokenizer_file(name))) continue;
+    fs::create_directories(to, error);
+    if (error) return errno_error(error.value(), "cannot create " + to);
     fs::copy_file(join_path(from, name), join_path(to, name), error);
     if (error) return errno_error(error.value(), join_path(from, name));
   }

@@ -1,19 +1,18 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
-#include "libmeg/base/result.h"
+#include "libmeg/base/status.h"
+#include "libmeg/checkpoint/dialects/mp_rank/checkpoint_folder.h"
 
 namespace meg::checkpoint {
 
-/// Names of a folder's files that say how texts become tokens and are generated: what a converter
-/// copies along.
-Result<std::vector<std::string>> find_tokenizer_files(const std::string& folder);
+/// The folder of a Megatron checkpoint in which its tokenizer's files lie.
+inline constexpr const char* kTokenizerFolder = "tokenizer";
 
-/// Copies these files of a folder into another one, which is made where there are any. Links are
-/// followed.
-Status copy_tokenizer_files(const std::string& from, const std::vector<std::string>& names,
-                            const std::string& to);
+/// Copies the files that say how a checkpoint's texts become tokens into `to`, which is made where
+/// there are any: those of a Hugging Face folder that transformers' tokenizers read, else all of
+/// the checkpoint's folder "tokenizer". Links are followed.
+Status copy_tokenizer_files(const CheckpointFolder& checkpoint, const std::string& to);
 
 }  // namespace meg::checkpoint

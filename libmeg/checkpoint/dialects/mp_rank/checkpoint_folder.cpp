@@ -184,6 +184,10 @@ std::string_view checkpoint_format_text(CheckpointFormat format) {
   return "unknown";
 }
 
+bool is_composed(CheckpointFormat format) {
+  return format == CheckpointFormat::kTorchDist || format == CheckpointFormat::kHuggingFace;
+}
+
 Result<CheckpointFolder> find_checkpoint(const std::string& given,
                                          std::optional<int64_t> iteration) {
   const std::string path = without_slashes(given);

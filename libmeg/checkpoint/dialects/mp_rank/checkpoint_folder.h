@@ -16,12 +16,15 @@ enum class CheckpointFormat : uint8_t {
   kSplitMpRank,  ///< 2022-23: model_rng.pt and optim.pt; named, not read yet
   kDeepSpeed,    ///< latest, <tag>/mp_rank_TT_model_states.pt; named, not read yet
   kTorchDist,    ///< .metadata, *.distcp; see open_torch_dist()
-  kHuggingFace,  ///< config.json beside weights; named, not read yet
+  kHuggingFace,  ///< config.json beside weights; see open_huggingface()
   kSingleFile,   ///< One file of torch.save.
 };
 
 /// "torch" (Megatron's --ckpt-format name for mp_rank folders), "torch_dist", "DeepSpeed", ...
 std::string_view checkpoint_format_text(CheckpointFormat format);
+
+/// Whether checkpoints of this format hold no rank files but are read as such, all or none.
+bool is_composed(CheckpointFormat format);
 
 /// One rank's folder. The second number of a name with two is a pipeline or an expert rank; only
 /// the args inside tell.
@@ -38,8 +41,8 @@ struct CheckpointFolder {
   std::string root;    ///< The folder with the tracker; empty where none is above.
   std::string folder;  ///< iter_0005000 or release (a path); the file for kSingleFile.
   std::optional<int64_t> iteration;  ///< From the folder's name or the tracker.
-  bool is_release = false;
-  std::vector<RankFolder> ranks;  ///< Ascending by numbers; complete or not.
+  bool is_release = false;           ///< Weights to start from; a Hugging Face folder too.
+  std::vector<RankFolder> ranks;     ///< Ascending by numbers; complete or not.
 };
 
 /// Name of the tracker file.

@@ -111,6 +111,8 @@ std::span<const ExtraState> MegatronCheckpoint::extra_states() const {
   return state_->extra_states;
 }
 
+std::span<const std::string> MegatronCheckpoint::notes() const { return state_->notes; }
+
 const OptimizerLayout& MegatronCheckpoint::optimizer() const { return state_->optimizer; }
 
 }  // namespace meg::checkpoint

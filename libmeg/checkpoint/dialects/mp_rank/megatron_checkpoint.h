@@ -126,6 +126,9 @@ class MegatronCheckpoint {
   std::span<const ExtraState> extra_states() const;
   const OptimizerLayout& optimizer() const;
 
+  /// One line each: what its reader left unread because it changes no number.
+  std::span<const std::string> notes() const;
+
  private:
   friend class CheckpointReader;
   struct State;

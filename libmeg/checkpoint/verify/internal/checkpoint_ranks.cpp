@@ -30,7 +30,7 @@ class RankReader {
         found_(std::move(table)) {}
 
   Result<CheckpointRanks> read() {
-    if (folder_.format == CheckpointFormat::kTorchDist) {
+    if (is_composed(folder_.format)) {
       MEG_RETURN_IF_ERROR(open_composed());
       read_config();
     } else {
@@ -97,9 +97,10 @@ void RankReader::open(const RankFolder& folder) {
 
 /// The ranks that a folder of another dialect is read as: all or none of them.
 Status RankReader::open_composed() {
-  MEG_ASSIGN_OR_RETURN(const RankFiles files, open_rank_files(folder_));
+  MEG_ASSIGN_OR_RETURN(const RankFiles files, open_rank_files(folder_, options_.fallback));
   found_.tensor_size = files.tensor_size;
   found_.pipeline_size = files.pipeline_size;
+  report_.notes.insert(report_.notes.end(), files.notes.begin(), files.notes.end());
   for (const RankFile& file : files.files) {
     RankContent rank;
     rank.folder_name = file.folder_name;

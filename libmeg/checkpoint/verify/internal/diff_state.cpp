@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <functional>
 #include <map>
 #include <span>
 
@@ -59,13 +60,12 @@ void diff_dicts(const std::string& name, const Place& a, const Place& b, Checkpo
   }
 }
 
+/// A folder of Hugging Face is of none.
 void diff_iterations(const MegatronCheckpoint& a, const MegatronCheckpoint& b,
                      CheckpointDiff* diff) {
-  const auto text = [](const std::optional<int64_t>& value) {
-    return value.has_value() ? std::to_string(*value) : std::string("none");
-  };
-  if (a.iteration() == b.iteration()) return;
-  diff->field_differences.push_back({"iteration", text(a.iteration()), text(b.iteration())});
+  const std::optional<int64_t> left = a.iteration(), right = b.iteration();
+  if (!left.has_value() || !right.has_value() || left == right) return;
+  diff->field_differences.push_back({"iteration", std::to_string(*left), std::to_string(*right)});
 }
 
 void diff_configs(const model::GptConfig& a, const model::GptConfig& b, CheckpointDiff* diff) {
@@ -74,10 +74,11 @@ void diff_configs(const model::GptConfig& a, const model::GptConfig& b, Checkpoi
     diff->field_differences.push_back(
         {fmt::format("args.{}", name), std::to_string(a.*field), std::to_string(b.*field)});
   };
-  const auto switches = [&](const char* name, bool model::GptConfig::*field) {
-    if (a.*field == b.*field) return;
+  const auto switches = [&](const char* name, auto field) {
+    const bool left = std::invoke(field, a), right = std::invoke(field, b);
+    if (left == right) return;
     diff->field_differences.push_back(
-        {fmt::format("args.{}", name), a.*field ? "True" : "False", b.*field ? "True" : "False"});
+        {fmt::format("args.{}", name), left ? "True" : "False", right ? "True" : "False"});
   };
   const auto texts = [&](const char* name, std::string model::GptConfig::*field) {
     if (a.*field == b.*field) return;
@@ -93,7 +94,7 @@ void diff_configs(const model::GptConfig& a, const model::GptConfig& b, Checkpoi
   switches("swiglu", &model::GptConfig::swiglu);
   switches("gated_linear_unit", &model::GptConfig::gated_linear_unit);
   switches("add_bias_linear", &model::GptConfig::add_bias_linear);
-  switches("add_qkv_bias", &model::GptConfig::add_qkv_bias);
+  switches("add_qkv_bias", &model::GptConfig::has_qkv_bias);
   switches("qk_layernorm", &model::GptConfig::qk_layernorm);
   switches("untie_embeddings_and_output_weights",
            &model::GptConfig::untie_embeddings_and_output_weights);

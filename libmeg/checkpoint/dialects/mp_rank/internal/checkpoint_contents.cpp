@@ -119,9 +119,14 @@ Result<bool> read_contents(const FolderEntries& entries, CheckpointFolder* found
     found->format = CheckpointFormat::kTorchDist;
     return true;
   }
+  if (!entries.has_file("config.json") ||
+      !has_file_ending(entries, {".safetensors", ".bin", ".safetensors.index.json"})) {
+    return false;
+  }
   found->format = CheckpointFormat::kHuggingFace;
-  return entries.has_file("config.json") &&
-         has_file_ending(entries, {".safetensors", ".bin", ".safetensors.index.json"});
+  found->is_release = true;
+  found->iteration = std::nullopt;
+  return true;
 }
 
 }  // namespace meg::checkpoint

@@ -36,12 +36,13 @@ Result<MegatronCheckpoint> CheckpointReader::read() {
 }
 
 Status CheckpointReader::open_files() {
-  MEG_ASSIGN_OR_RETURN(RankFiles ranks, open_rank_files(state_->folder));
+  MEG_ASSIGN_OR_RETURN(RankFiles ranks, open_rank_files(state_->folder, options_.fallback));
   state_->tensor_size = ranks.tensor_size;
   state_->pipeline_size = ranks.pipeline_size;
   state_->version = ranks.version;
   state_->iteration = ranks.iteration.has_value() ? ranks.iteration : state_->folder.iteration;
   state_->files = std::move(ranks.files);
+  state_->notes = std::move(ranks.notes);
   return Status();
 }
 

@@ -23,6 +23,7 @@ struct MegatronCheckpoint::State {
   double version = 0;
   std::optional<int64_t> iteration;
   std::vector<RankFile> files;
+  std::vector<std::string> notes;
   std::vector<LogicalParameter> parameters;
   std::optional<LogicalParameter> tied_copy;
   std::vector<ExtraState> extra_states;

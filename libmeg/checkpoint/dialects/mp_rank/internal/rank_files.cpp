@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "libmeg/base/thread_pool.h"
+#include "libmeg/checkpoint/dialects/huggingface/internal/huggingface_ranks.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_args.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_contents.h"
 #include "libmeg/checkpoint/dialects/torch_dist/internal/dist_ranks.h"
@@ -212,8 +213,10 @@ Status check_tensor_bytes(const std::string& where, uint64_t tensor_bytes, uint6
                     where, kTimes, file_bytes, tensor_bytes);
 }
 
-Result<RankFiles> open_rank_files(const CheckpointFolder& given) {
+Result<RankFiles> open_rank_files(const CheckpointFolder& given,
+                                  const megatron::FieldLookup& fallback) {
   if (given.format == CheckpointFormat::kTorchDist) return open_torch_dist(given);
+  if (given.format == CheckpointFormat::kHuggingFace) return open_huggingface(given, fallback);
   CheckpointFolder folder = given;
   if (folder.format == CheckpointFormat::kSingleFile) {
     folder.ranks = {{.numbers = {0}, .name = rank_folder_name(0, 0, 1), .file = folder.folder}};

@@ -15,7 +15,8 @@ struct RankFiles {
   int64_t pipeline_size = 1;
   double version = 0;  ///< checkpoint_version; 0 where the files have none.
   std::optional<int64_t> iteration;
-  std::vector<RankFile> files;  ///< File (t, p) at p * tensor_size + t.
+  std::vector<RankFile> files;     ///< File (t, p) at p * tensor_size + t.
+  std::vector<std::string> notes;  ///< See MegatronCheckpoint::notes().
 };
 
 /// Bytes of the files of these ranks, distrib_optim.pt too.
@@ -27,9 +28,11 @@ Status check_tensor_bytes(const std::string& where, uint64_t tensor_bytes, uint6
 
 /// Opens the rank files of a folder in the mp_rank format (or the one file of a single rank),
 /// counted against the parallel sizes in the first file's args, or where it has none against the
-/// folders' names. kNotFound: ranks missing, all named. kCorruption: folders of more ranks, or
-/// files that disagree about iteration, version or sizes. kUnsupported: other formats, expert
+/// folders' names; of other formats what their readers make of it. fallback: see
+/// OpenCheckpointOptions. kNotFound: ranks missing, all named. kCorruption: folders of more ranks,
+/// or files that disagree about iteration, version or sizes. kUnsupported: other formats, expert
 /// parallelism.
-Result<RankFiles> open_rank_files(const CheckpointFolder& folder);
+Result<RankFiles> open_rank_files(const CheckpointFolder& folder,
+                                  const megatron::FieldLookup& fallback);
 
 }  // namespace meg::checkpoint

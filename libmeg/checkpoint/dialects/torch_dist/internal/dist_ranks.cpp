@@ -86,7 +86,8 @@ class RanksReader {
                     .pipeline_size = pipeline_size_,
                     .version = common_.version(),
                     .iteration = common_.iteration(),
-                    .files = {}};
+                    .files = {},
+                    .notes = {}};
     for (int64_t p = 0; p < pipeline_size_; ++p) {
       MEG_ASSIGN_OR_RETURN(std::vector<RankFile> stage, read_stage(p));
       std::move(stage.begin(), stage.end(), std::back_inserter(found.files));

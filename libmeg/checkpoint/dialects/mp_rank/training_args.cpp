@@ -1,4 +1,4 @@
-#include "libmeg/checkpoint/training/training_args.h"
+#include "libmeg/checkpoint/dialects/mp_rank/training_args.h"
 
 #include <utility>
 
