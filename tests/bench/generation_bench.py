@@ -79,16 +79,17 @@ def main():
                   encoding="utf8") as source, open(prompts, "w", encoding="utf8") as file:
             file.writelines(line for line, _ in zip(source, range(given.prompts)))
         gpt2 = os.path.join(given.shared, "data/gpt2")
-        common = ["--prompts", prompts, "--prompt-tokens", str(given.prompt_tokens),
+        common = ["--prompt-tokens", str(given.prompt_tokens),
                   "--vocab-file", os.path.join(gpt2, "vocab.json"),
                   "--merge-file", os.path.join(gpt2, "merges.txt")]
         outputs = [os.path.join(held, name) for name in ("theirs.jsonl", "ours.jsonl")]
         peer = [sys.executable, os.path.join(given.shared, "bench/peer_generate.py"), theirs,
                 "--tokens", str(given.tokens), "--output", outputs[0], "--device",
-                given.device, "--dtype", given.dtype, *common]
+                given.device, "--dtype", given.dtype, "--prompts", prompts, *common]
         libmeg = [given.program, "--load", ours, "--tokens-to-generate", str(given.tokens),
                   "--greedy", "--ignore-eod", "--micro-batch-size", str(given.prompts),
-                  "--device", given.device, "--output", outputs[1], *common]
+                  "--device", given.device, "--output", outputs[1], "--prompt-file", prompts,
+                  *common]
         if given.dtype != "fp32":
             libmeg.append("--" + given.dtype)
         for threads in given.threads:

@@ -57,7 +57,7 @@ def offline(arguments, flags, prompts):
         path = pathlib.Path(folder) / "prompts.jsonl"
         path.write_text("".join(json.dumps({"text": prompt}) + "\n" for prompt in prompts))
         done = subprocess.run(
-            [arguments.generate, *flags, "--prompts", str(path), "--tokens-to-generate",
+            [arguments.generate, *flags, "--prompt-file", str(path), "--tokens-to-generate",
              str(arguments.tokens), "--greedy", "--micro-batch-size", str(arguments.batch)],
             capture_output=True, text=True, check=True)
     speed = float(re.search(r"([\d.]+) tokens/s", done.stderr).group(1))

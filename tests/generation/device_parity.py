@@ -57,8 +57,8 @@ class Parity:
     def our_texts(self, device):
         return self.results(f"texts-{device}", [
             self.programs / "generate", "--load", self.folder / "megatron", "--tokens-to-generate", TOKENS,
-            "--greedy", "--ignore-eod", "--micro-batch-size", PROMPTS, "--device", device, "--prompts",
-            self.prompts, "--prompt-tokens", 24])
+            "--greedy", "--ignore-eod", "--micro-batch-size", PROMPTS, "--device", device,
+            "--prompt-file", self.prompts, "--prompt-tokens", 24])
 
     def their_scores(self):
         return self.results("scores", [self.python, self.bench / "peer_lambada.py", self.folder / "hf",

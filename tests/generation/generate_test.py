@@ -91,7 +91,7 @@ class GenerateTest(unittest.TestCase):
         wanted = read_lines(self.at("peer.jsonl"))
         self.assertEqual(len(wanted), len(TEXTS))
         for slots, load in (("1", "checkpoint"), ("4", "hf"), ("16", "checkpoint")):
-            done = self.run_program("--prompts", self.at("prompts.jsonl"), "--tokens-to-generate",
+            done = self.run_program("--prompt-file", self.at("prompts.jsonl"), "--tokens-to-generate",
                                     "48", "--greedy", "--ignore-eod", "--micro-batch-size", slots,
                                     "--output", self.at("ours.jsonl"), load=load)
             self.assertEqual(done.returncode, 0, done.stderr)
@@ -100,9 +100,19 @@ class GenerateTest(unittest.TestCase):
             self.assertEqual([line.pop("prompt_text") for line in ours], TEXTS)
             self.assertEqual(ours, wanted)
 
+    def test_texts_may_stand_on_the_command_line(self):
+        asked = ["--tokens-to-generate", "4", "--greedy", "--ignore-eod"]
+        wanted = self.lines_of("--prompt-file", self.at("prompts.jsonl"), *asked)
+        self.assertEqual(self.lines_of("--prompts", *TEXTS, *asked), wanted)
+        self.assertEqual(self.lines_of("--prompt-file", self.at("prompts.jsonl"), *asked,
+                                       "--prompt-file-num-truncate", "2"), wanted[:2])
+        self.assertIn("--prompt-file", self.error_of(1, "--prompts", self.at("prompts.jsonl"), *asked))
+        self.assertIn("prompt 2: expected a text", self.error_of(1, "--prompts", "a", "", *asked))
+        self.error_of(2, "--prompts", "a", "--prompt-file-num-truncate", "2", *asked)
+
     def test_log_probabilities_are_those_of_transformers(self):
         model = transformers.GPT2LMHeadModel.from_pretrained(self.at("hf")).eval()
-        for line in self.lines_of("--prompts", self.at("prompts.jsonl"), "--tokens-to-generate",
+        for line in self.lines_of("--prompt-file", self.at("prompts.jsonl"), "--tokens-to-generate",
                                   "8", "--top_p", "0.9", "--logprobs"):
             ids = torch.tensor(line["prompt"] + line["ids"])
             with torch.no_grad():
@@ -123,16 +133,16 @@ class GenerateTest(unittest.TestCase):
     def test_without_a_count_texts_end_where_the_positions_do(self):
         with open(self.at("long.txt"), "w", encoding="utf8") as file:
             file.write("Hello\n" + "word " * 99 + "word\n")
-        lines = self.lines_of("--prompts", self.at("long.txt"), "--greedy", "--ignore-eod")
+        lines = self.lines_of("--prompt-file", self.at("long.txt"), "--greedy", "--ignore-eod")
         self.assertEqual([len(line["ids"]) for line in lines], [64, 28])
         with open(self.at("long.txt"), "w", encoding="utf8") as file:
             file.write("word " * 127 + "word\n")
-        self.assertIn("found 128 and 1", self.error_of(1, "--prompts", self.at("long.txt")))
+        self.assertIn("found 128 and 1", self.error_of(1, "--prompt-file", self.at("long.txt")))
 
     def test_beams_are_those_of_transformers(self):
         model = transformers.GPT2LMHeadModel.from_pretrained(self.at("hf")).eval()
         for size, penalty in ((0, 1.0), (2, 0.5)):
-            lines = self.lines_of("--prompts", self.at("prompts.jsonl"), "--tokens-to-generate",
+            lines = self.lines_of("--prompt-file", self.at("prompts.jsonl"), "--tokens-to-generate",
                                   "12", "--beam-width", "4", "--no-repeat-ngram-size", str(size),
                                   "--length-penalty", str(penalty), "--ignore-eod")
             for line, text in zip(lines, TEXTS, strict=True):
@@ -152,17 +162,17 @@ class GenerateTest(unittest.TestCase):
                 self.assertEqual(line["prompt_text"], text)
 
     def test_beams_do_not_depend_on_what_is_beside_them(self):
-        asked = ["--prompts", self.at("prompts.jsonl"), "--tokens-to-generate", "6", "--beam-width",
+        asked = ["--prompt-file", self.at("prompts.jsonl"), "--tokens-to-generate", "6", "--beam-width",
                  "3", "--micro-batch-size"]
         self.assertEqual(self.lines_of(*asked, "1"), self.lines_of(*asked, "16"))
 
     def test_lengths_count_as_their_flags_say(self):
         with open(self.at("prompts.txt"), "w", encoding="utf8") as file:
             file.write("Hello world, this is\n\n   \nOne two three four five\n")
-        lines = self.lines_of("--prompts", self.at("prompts.txt"), "--out-seq-length", "6",
+        lines = self.lines_of("--prompt-file", self.at("prompts.txt"), "--out-seq-length", "6",
                               "--greedy", "--ignore-eod")
         self.assertEqual([len(line["prompt"]) + len(line["ids"]) for line in lines], [6, 6])
-        lines = self.lines_of("--prompts", self.at("prompts.txt"), "--prompt-tokens", "2",
+        lines = self.lines_of("--prompt-file", self.at("prompts.txt"), "--prompt-tokens", "2",
                               "--tokens-to-generate", "0")
         self.assertEqual([len(line["prompt"]) for line in lines], [2, 2])
         self.assertEqual([line["text"] for line in lines], ["", ""])
@@ -178,7 +188,7 @@ class GenerateTest(unittest.TestCase):
         self.assertIn("warning: ", done.stderr, "an empty prompt is none")
 
     def test_wrong_usage_and_wrong_prompts_are_errors(self):
-        prompts = ["--prompts", self.at("prompts.jsonl")]
+        prompts = ["--prompt-file", self.at("prompts.jsonl")]
         self.assertIn("found 0", self.error_of(2))
         self.assertIn("found 2", self.error_of(2, *prompts, "--interactive"))
         self.assertIn("--top_k", self.error_of(2, *prompts, "--top_k", "3", "--top_p", "0.5"))
@@ -191,13 +201,13 @@ class GenerateTest(unittest.TestCase):
             2, *prompts, "--tokens-to-generate", "3", "--out-seq-length", "3"))
         self.error_of(2, *prompts, "--tokens-to-generate", "-1")
         self.assertIn("text 0", self.error_of(1, *prompts, "--tokens-to-generate", "128"))
-        self.assertIn("none.jsonl", self.error_of(1, "--prompts", self.at("none.jsonl")))
+        self.assertIn("none.jsonl", self.error_of(1, "--prompt-file", self.at("none.jsonl")))
         for name, content, where in (("bad.jsonl", b'{"text": "a"}\n{"txt": "b"}\n', "line 2"),
                                      ("bad.jsonl", b'{"text": ["a", "b"]}\n', "line 1"),
                                      ("bad.txt", b"good\n\xff\xfe\n", "line 2")):
             with open(self.at(name), "wb") as file:
                 file.write(content)
-            self.assertIn(where, self.error_of(1, "--prompts", self.at(name)))
+            self.assertIn(where, self.error_of(1, "--prompt-file", self.at(name)))
 
 
 if __name__ == "__main__":

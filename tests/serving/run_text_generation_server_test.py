@@ -59,7 +59,7 @@ class RunServerTest(unittest.TestCase):
         """The ids of `generate` for TEXTS."""
         prompts = self.folder / "prompts.jsonl"
         prompts.write_text("".join(json.dumps({"text": text}) + "\n" for text in TEXTS))
-        done = subprocess.run([GENERATE, *self.model, *GPT2, "--prompts", str(prompts), *flags],
+        done = subprocess.run([GENERATE, *self.model, *GPT2, "--prompt-file", str(prompts), *flags],
                               env=ENVIRONMENT, capture_output=True, text=True, check=True)
         return [json.loads(line) for line in done.stdout.splitlines()]
 

@@ -14,9 +14,12 @@ namespace meg::tools {
 struct GenerateFlags {
   InferenceFlags inference;
 
-  std::optional<std::string> prompts;  ///< Exactly one of these three.
+  std::vector<std::string> prompts;  ///< Exactly one of these four.
+  std::optional<std::string> prompt_file;
   std::optional<int64_t> num_samples;
   bool interactive = false;
+
+  std::optional<int64_t> prompt_file_num_truncate;
 
   std::optional<int64_t> prompt_tokens;
   std::optional<int64_t> tokens_to_generate, out_seq_length;
@@ -40,8 +43,9 @@ std::optional<int> parse_generate_flags(int argc, const char* const* argv, Gener
 serving::GenerationRequest request_of(const GenerateFlags& flags, const app::LoadedModel& loaded,
                                       std::vector<int32_t> prompt, int64_t number);
 
-/// The prompts of --prompts or --num-samples, cut to --prompt-tokens. Blank lines are passed over.
-/// Errors: kCorruption, kInvalidArgument with the file's line; what reading gives.
+/// The prompts of --prompts, --prompt-file or --num-samples, cut to --prompt-tokens. Lines of
+/// whitespace are passed over. Errors: kCorruption, kInvalidArgument with the file's line; what
+/// reading gives.
 Result<std::vector<std::vector<int32_t>>> read_prompts(const GenerateFlags& flags,
                                                        const tokenizer::Tokenizer& tokenizer);
 

@@ -14,8 +14,13 @@ constexpr double kMaxReal = std::numeric_limits<double>::max();
 
 void declare_texts(Flags& flags, GenerateFlags& generate) {
   flags.group("Prompts and lengths");
-  flags.value("--prompts", &generate.prompts, "FILE",
+  flags.list("--prompts", &generate.prompts, "TEXT", "prompts to complete");
+  flags.value("--prompt-file", &generate.prompt_file, "FILE",
               "prompts to complete: one per line, or the \"text\" of each line of a .jsonl file");
+  flags
+      .value("--prompt-file-num-truncate", &generate.prompt_file_num_truncate, "N",
+             "read only the first N prompts of --prompt-file")
+      .range(1, kMost);
   flags
       .value("--num-samples", &generate.num_samples, "N",
              "number of texts to generate without a prompt")
@@ -83,12 +88,17 @@ void declare_texts(Flags& flags, GenerateFlags& generate) {
 
 Status check_usage(GenerateFlags& generate) {
   MEG_RETURN_IF_ERROR(finish_inference_flags(generate.inference));
-  const int sources =
-      (generate.prompts ? 1 : 0) + (generate.num_samples ? 1 : 0) + (generate.interactive ? 1 : 0);
+  const int sources = (generate.prompts.empty() ? 0 : 1) + (generate.prompt_file ? 1 : 0) +
+                      (generate.num_samples ? 1 : 0) + (generate.interactive ? 1 : 0);
   if (sources != 1) {
     return make_error(StatusCode::kInvalidArgument,
-                      "--prompts, --num-samples and --interactive: expected one of them, found {}",
+                      "--prompts, --prompt-file, --num-samples and --interactive: expected one of "
+                      "them, found {}",
                       sources);
+  }
+  if (generate.prompt_file_num_truncate && !generate.prompt_file) {
+    return Status(StatusCode::kInvalidArgument,
+                  "--prompt-file-num-truncate: expected --prompt-file, found none");
   }
   if (generate.tokens_to_generate && generate.out_seq_length) {
     return Status(StatusCode::kInvalidArgument,
@@ -123,14 +133,14 @@ Status check_usage(GenerateFlags& generate) {
 std::optional<int> parse_generate_flags(int argc, const char* const* argv,
                                         GenerateFlags& generate) {
   Flags flags("generate", "generates texts from prompts with a trained GPT model.");
-  flags.usage("{--prompts FILE | --num-samples N | --interactive}");
+  flags.usage("{--prompts TEXT... | --prompt-file FILE | --num-samples N | --interactive}");
   flags.examples(
       {"generate --load checkpoints --vocab-file gpt2-vocab.json --merge-file gpt2-merges.txt "
-       "--prompts prompts.txt --tokens-to-generate 64 --top_p 0.9 --output texts.jsonl",
+       "--prompt-file prompts.txt --tokens-to-generate 64 --top_p 0.9 --output texts.jsonl",
        "generate --load checkpoints --vocab-file gpt2-vocab.json --merge-file gpt2-merges.txt "
        "--num-samples 5 --top_k 40",
        "generate --load checkpoints --vocab-file gpt2-vocab.json --merge-file gpt2-merges.txt "
-       "--interactive --greedy"});
+       "--prompts 'And he said' --greedy"});
   declare_texts(flags, generate);
   declare_inference_flags(flags, megatron::ArgumentFamily::kTextGeneration, generate.inference);
   if (const std::optional<int> code = flags.parse(argc, argv)) return code;

@@ -1,7 +1,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <limits>
 #include <string_view>
+#include <system_error>
 
 #include "libmeg/io/mapped_file.h"
 #include "libmeg/preprocess/sources/json_line.h"
@@ -35,27 +38,51 @@ class PromptLines {
   std::string padded_;
 };
 
-Result<std::vector<int32_t>> tokens_of(PromptLines& lines, std::string_view line,
+Result<std::vector<int32_t>> tokens_of(const std::string& text,
                                        const tokenizer::Tokenizer& tokenizer) {
-  MEG_ASSIGN_OR_RETURN(const std::string text, lines.text_of(line));
   MEG_ASSIGN_OR_RETURN(std::vector<int32_t> tokens, tokenizer.encode(text));
   if (!tokens.empty()) return tokens;
-  return Status(StatusCode::kInvalidArgument, "prompt: expected a text, found none");
+  return Status(StatusCode::kInvalidArgument, "expected a text, found none");
 }
 
-Result<std::vector<std::vector<int32_t>>> read_file(const std::string& path,
-                                                    const tokenizer::Tokenizer& tokenizer) {
+using Prompts = std::vector<std::vector<int32_t>>;
+
+Result<Prompts> read_texts(const std::vector<std::string>& texts,
+                           const tokenizer::Tokenizer& tokenizer) {
+  Prompts prompts;
+  for (const std::string& text : texts) {
+    std::error_code error;
+    if (std::filesystem::is_regular_file(text, error)) {
+      return make_error(StatusCode::kInvalidArgument,
+                        "--prompts: expected texts, found the name of a file, {}: --prompt-file "
+                        "reads it",
+                        text);
+    }
+    Result<std::vector<int32_t>> tokens = tokens_of(text, tokenizer);
+    if (!tokens.has_value()) {
+      return tokens.error().with_prefix(fmt::format("--prompts: prompt {}", prompts.size() + 1));
+    }
+    prompts.push_back(*std::move(tokens));
+  }
+  return prompts;
+}
+
+/// max_prompts: how many are read.
+Result<Prompts> read_file(const std::string& path, size_t max_prompts,
+                          const tokenizer::Tokenizer& tokenizer) {
   MEG_ASSIGN_OR_RETURN(const io::MappedFile file, io::MappedFile::open(path));
   const std::span<const std::byte> bytes = file.bytes();
   std::string_view rest(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   PromptLines lines(path.ends_with(".jsonl"));
-  std::vector<std::vector<int32_t>> prompts;
-  for (int64_t number = 1; !rest.empty(); ++number) {
+  Prompts prompts;
+  for (int64_t number = 1; !rest.empty() && prompts.size() < max_prompts; ++number) {
     const size_t end = std::min(rest.find('\n'), rest.size());
     const std::string_view line = rest.substr(0, end);
     rest.remove_prefix(std::min(end + 1, rest.size()));
     if (text::trimmed(line).empty()) continue;
-    Result<std::vector<int32_t>> tokens = tokens_of(lines, line, tokenizer);
+    const Result<std::string> text = lines.text_of(line);
+    Result<std::vector<int32_t>> tokens =
+        text.has_value() ? tokens_of(*text, tokenizer) : Result<std::vector<int32_t>>(text.error());
     if (!tokens.has_value()) {
       return tokens.error().with_prefix(fmt::format("{}: line {}", path, number));
     }
@@ -66,8 +93,7 @@ Result<std::vector<std::vector<int32_t>>> read_file(const std::string& path,
 
 }  // namespace
 
-Result<std::vector<std::vector<int32_t>>> read_prompts(const GenerateFlags& flags,
-                                                       const tokenizer::Tokenizer& tokenizer) {
+Result<Prompts> read_prompts(const GenerateFlags& flags, const tokenizer::Tokenizer& tokenizer) {
   if (flags.num_samples) {
     if (!tokenizer.eod().has_value()) {
       return Status(StatusCode::kInvalidArgument,
@@ -76,7 +102,11 @@ Result<std::vector<std::vector<int32_t>>> read_prompts(const GenerateFlags& flag
     }
     return std::vector(static_cast<size_t>(*flags.num_samples), std::vector{*tokenizer.eod()});
   }
-  MEG_ASSIGN_OR_RETURN(auto prompts, read_file(*flags.prompts, tokenizer));
+  const auto max_prompts = static_cast<size_t>(
+      flags.prompt_file_num_truncate.value_or(std::numeric_limits<int64_t>::max()));
+  MEG_ASSIGN_OR_RETURN(Prompts prompts, flags.prompt_file
+                                            ? read_file(*flags.prompt_file, max_prompts, tokenizer)
+                                            : read_texts(flags.prompts, tokenizer));
   const auto most = static_cast<size_t>(flags.prompt_tokens.value_or(0));
   for (std::vector<int32_t>& prompt : prompts) {
     if (most > 0 && prompt.size() > most) prompt.resize(most);
