@@ -82,10 +82,12 @@ def read_help(command):
                 [line.strip() for line in examples.splitlines()])
 
 
-def read_pages(program):
-    """The --help of a program, under "", and of each of its commands."""
-    first = read_help([program])
-    return {"": first} | {command: read_help([program, command]) for command in first.commands}
+def read_pages(program, *path):
+    """The --help of a program, under "", and of each of its commands, and theirs."""
+    pages = {" ".join(path): read_help([program, *path])}
+    for command in pages[" ".join(path)].commands:
+        pages |= read_pages(program, *path, command)
+    return pages
 
 
 def roff(text):
@@ -121,7 +123,7 @@ def flags_of(pages):
 
 def bash_completion(name, pages):
     flags = flags_of(pages)
-    commands = " ".join(command for command in pages if command)
+    commands = " ".join(dict.fromkeys(word for command in pages for word in command.split()))
     cases = "".join(f'    {flag.name}) COMPREPLY=($(compgen -W "{" ".join(flag.choices)}" -- "$word")); return ;;\n'
                     for flag in flags if flag.choices)
     return f"""_{name}() {{
@@ -147,7 +149,7 @@ def zsh_argument(flag):
 
 
 def zsh_completion(name, pages):
-    commands = [command for command in pages if command]
+    commands = [command for command in pages if command and " " not in command]
     first = [f"'1:command:({' '.join(commands)})'"] if commands else []
     arguments = [*map(zsh_argument, flags_of(pages)), *first, "'*:file:_files'"]
     return f"#compdef {name}\n_arguments -s \\\n  " + " \\\n  ".join(arguments) + "\n"
@@ -164,7 +166,7 @@ def main():
         version = subprocess.run([program, "--version"], check=True, capture_output=True, text=True).stdout
         pages = read_pages(program)
         name = program.name
-        write(share / "man" / "man1" / f"{name}.1", man_page(name, pages, version.partition(" ")[2].strip()))
+        write(share / "man" / "man1" / f"{name}.1", man_page(name, pages, version.splitlines()[0].partition(" ")[2]))
         write(share / "bash-completion" / "completions" / name, bash_completion(name, pages))
         write(share / "zsh" / "site-functions" / f"_{name}", zsh_completion(name, pages))
 

@@ -17,7 +17,11 @@ done
 for program in "$scratch"/prefix/bin/*; do
   if [ -e "$program" ]; then "$program" --version; fi
 done
-for page in man/man1/verify.1 bash-completion/completions/verify zsh/site-functions/_verify; do
+for general in verify generate; do
+  test ! -e "$scratch/prefix/bin/$general"
+done
+"$scratch/prefix/bin/meg" verify --version
+for page in man/man1/meg.1 bash-completion/completions/meg zsh/site-functions/_meg; do
   test -s "$scratch/prefix/share/$page"
 done
 "$(dirname "$0")/run_path_test.sh" "$scratch/prefix/bin" || [ $? -eq 77 ]

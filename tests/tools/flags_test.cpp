@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "tests/temp_folder.h"
+#include "tools/common/build_info.h"
 
 namespace meg::tools {
 namespace {
@@ -185,7 +186,12 @@ TEST_F(FlagsTest, UnexpectedArgumentIsAnError) {
 
 TEST_F(FlagsTest, VersionNamesProgramAndLibrary) {
   EXPECT_EQ(parse({"--version"}), 0);
-  EXPECT_EQ(out_.str(), "preprocess_data (libmeg) 0.1.0\n");
+  EXPECT_EQ(out_.str(), "preprocess_data (libmeg) 0.1.0\n" + std::string(build_info()) + "\n");
+}
+
+TEST(BuildInfo, NamesCommitAndLibraries) {
+  EXPECT_THAT(std::string(build_info()),
+              ::testing::MatchesRegex("commit [0-9a-f]+(-dirty)?, .*LibTorch.*, .*CUDA.*"));
 }
 
 TEST_F(FlagsTest, HelpIsGroupedAndShowsDefaults) {
@@ -383,7 +389,7 @@ TEST(PositionalTest, VersionNamesTheProgramWithoutItsSubject) {
   std::ostringstream err;
   const char* arguments[] = {"verify", "--version"};
   EXPECT_EQ(flags.parse(2, arguments, out, err), 0);
-  EXPECT_EQ(out.str(), "verify (libmeg) 0.1.0\n");
+  EXPECT_EQ(out.str(), "verify (libmeg) 0.1.0\n" + std::string(build_info()) + "\n");
 }
 
 }  // namespace

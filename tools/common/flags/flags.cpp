@@ -10,6 +10,7 @@
 
 #include "libmeg/base/result.h"
 #include "libmeg/base/version.h"
+#include "tools/common/build_info.h"
 #include "tools/common/flags/argument_flags.h"
 #include "tools/common/flags/flag_parser.h"
 
@@ -230,7 +231,8 @@ std::optional<int> Flags::parse(int argc, const char* const* argv, std::ostream&
       return 0;
     case ParsedFlags::End::kVersion:
       out << table_->program.substr(0, table_->program.find(' ')) << " (libmeg) " << version()
-          << std::endl;
+          << '\n'
+          << build_info() << std::endl;
       return 0;
     case ParsedFlags::End::kListArguments:
       out << argument_list(*table_) << std::flush;
