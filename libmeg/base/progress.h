@@ -11,6 +11,8 @@ struct Progress {
   int64_t tokens = 0;
   int64_t bytes = 0;         ///< Input bytes done.
   int64_t total_bytes = -1;  ///< Input bytes in all; -1 where unknown (a pipe).
+  /// Documents in all, of work that counts them and no bytes; -1 of other work.
+  int64_t total_documents = -1;
 };
 
 /// Called now and then, by one thread at a time. Returning false asks the work to stop; it then

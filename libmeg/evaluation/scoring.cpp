@@ -156,10 +156,16 @@ Status score_batches(nn::GptModel& model, std::span<const ScoringSequence> seque
                      std::vector<SequenceScore>& answers) {
   const c10::InferenceMode without_gradients;
   std::vector<BatchScores> scores;
+  Progress now{.total_documents = std::ssize(sequences)};
   for (size_t number = 0; number < batches.size(); ++number) {
     if (options.on_batch) options.on_batch(static_cast<int64_t>(number));
     MEG_RETURN_IF_ERROR(
         score_batch(model, make_batch(sequences, batches[number]), options.vocab_size, scores));
+    now.documents += std::ssize(batches[number]);
+    for (const size_t i : batches[number]) now.tokens += input_size(sequences[i]);
+    if (options.progress && !options.progress(now)) {
+      return Status(StatusCode::kCancelled, "scoring: cancelled");
+    }
   }
   answers = hand_out(scores, batches, sequences);
   return Status();

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "libmeg/base/progress.h"
 #include "libmeg/base/result.h"
 #include "libmeg/nn/gpt_model.h"
 
@@ -36,13 +37,16 @@ struct ScoringOptions {
   std::optional<int64_t> batch_sequences;
   /// Called before each batch with its number, from 0.
   std::function<void(int64_t)> on_batch;
+  /// Called after each batch: documents are sequences, tokens those that went in.
+  ProgressCallback progress;
 };
 
 /// Runs the model over sequences, longest first in batches of about one length, with the output
 /// layer on the rows that are asked about only. The model must be whole and in evaluation mode.
 /// Returns a score for each sequence, in the order given.
 /// Errors: kInvalidArgument for sequences without a target or context and for a vocabulary larger
-/// than the model's; kOutOfRange for ids outside the vocabulary; those of GptModel::hidden_states.
+/// than the model's; kOutOfRange for ids outside the vocabulary; kCancelled where progress says so;
+/// those of GptModel::hidden_states.
 Result<std::vector<SequenceScore>> score_sequences(nn::GptModel& model,
                                                    std::span<const ScoringSequence> sequences,
                                                    const ScoringOptions& options);

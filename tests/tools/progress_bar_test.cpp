@@ -99,6 +99,13 @@ TEST(ProgressLineTest, NeverPassesTheWidth) {
   }
 }
 
+TEST(ProgressLineTest, WorkThatCountsDocumentsShowsTokens) {
+  const Progress progress{.documents = 5, .tokens = 4000, .total_documents = 20};
+  const std::string line = progress_line(progress, 2, 100);
+  EXPECT_THAT(line, HasSubstr(" 25%  2.00K tokens/s  2 docs/s  ETA 6s"));
+  EXPECT_THAT(line, Not(HasSubstr("B/s")));
+}
+
 TEST(ProgressLineTest, UnknownSizeHasNoPercentAndNoEta) {
   const std::string line = progress_line({.documents = 5, .bytes = kMegabyte}, 1, 100);
   EXPECT_THAT(line, HasSubstr("1.0 MB/s"));

@@ -35,11 +35,12 @@ double per_second(double amount, double seconds) { return seconds > 0 ? amount /
 
 /// Done part of the input, 0 to 1; negative where the input's size is unknown.
 double done_part(const Progress& progress) {
-  if (progress.total_bytes < 0) return -1;
-  if (progress.total_bytes == 0) return 1;
-  const double part =
-      static_cast<double>(progress.bytes) / static_cast<double>(progress.total_bytes);
-  return std::clamp(part, 0.0, 1.0);
+  const bool counts_bytes = progress.total_documents < 0;
+  const int64_t total = counts_bytes ? progress.total_bytes : progress.total_documents;
+  const int64_t done = counts_bytes ? progress.bytes : progress.documents;
+  if (total < 0) return -1;
+  if (total == 0) return 1;
+  return std::clamp(static_cast<double>(done) / static_cast<double>(total), 0.0, 1.0);
 }
 
 std::string bar(double part, size_t width) {
@@ -56,8 +57,13 @@ std::vector<std::string> fields(const Progress& progress, double seconds, double
   if (part >= 0) list.push_back(fmt::format("{:3.0f}%", std::floor(part * 100)));
   const bool has_documents = progress.documents > 0 || progress.tokens > 0;
   const double rate = per_second(static_cast<double>(progress.bytes), seconds);
-  list.push_back(has_documents ? fmt::format("{:.1f} MB/s", rate / kMegabyte)
-                               : fmt::format("{:.2f} GB/s", rate / kGigabyte));
+  if (progress.total_documents >= 0) {
+    list.push_back(short_count(per_second(static_cast<double>(progress.tokens), seconds)) +
+                   " tokens/s");
+  } else {
+    list.push_back(has_documents ? fmt::format("{:.1f} MB/s", rate / kMegabyte)
+                                 : fmt::format("{:.2f} GB/s", rate / kGigabyte));
+  }
   if (has_documents) {
     list.push_back(short_count(per_second(static_cast<double>(progress.documents), seconds)) +
                    " docs/s");

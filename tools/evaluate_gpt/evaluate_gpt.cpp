@@ -71,12 +71,15 @@ int main(int argc, const char* const* argv) {
 }  // namespace
 
 evaluation::ScoringOptions scoring_options(const EvaluateFlags& flags,
-                                           const tokenizer::Tokenizer& tokenizer) {
+                                           const tokenizer::Tokenizer& tokenizer,
+                                           ProgressBar& bar) {
   evaluation::ScoringOptions options;
   options.vocab_size = tokenizer.vocab_size();
   options.batch_sequences = flags.inference.micro_batch_size;
-  options.on_batch = [&flags](int64_t iteration) {
+  options.progress = bar.callback();
+  options.on_batch = [&flags, &bar](int64_t iteration) {
     if (iteration % flags.log_interval != 0) return;
+    bar.clear();
     print_line(flags, fmt::format("> working on iteration: {}", iteration));
   };
   return options;

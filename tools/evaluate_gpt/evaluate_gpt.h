@@ -9,6 +9,7 @@
 #include "libmeg/base/status.h"
 #include "libmeg/evaluation/scoring.h"
 #include "tools/common/inference_flags.h"
+#include "tools/common/progress_bar.h"
 
 namespace meg::tools {
 
@@ -33,9 +34,10 @@ struct Seconds {
 Status evaluate_lambada(const EvaluateFlags& flags);
 Status evaluate_wikitext(const EvaluateFlags& flags);
 
-/// How sequences are scored: by the flags, with Megatron's line every log_interval batches.
+/// How sequences are scored: by the flags, with Megatron's line every log_interval batches and, on
+/// a terminal, the bar, which must outlive the options.
 evaluation::ScoringOptions scoring_options(const EvaluateFlags& flags,
-                                           const tokenizer::Tokenizer& tokenizer);
+                                           const tokenizer::Tokenizer& tokenizer, ProgressBar& bar);
 
 /// One line on standard output, at once. Nothing where --json is to stand there alone.
 void print_line(const EvaluateFlags& flags, const std::string& line);

@@ -54,9 +54,11 @@ Status evaluate_wikitext(const EvaluateFlags& flags) {
   const Stopwatch scoring;
   const auto windows =
       evaluation::wikitext_windows(data.tokens, loaded.sequence_length, flags.overlapping_eval);
+  ProgressBar bar(0);
   MEG_ASSIGN_OR_RETURN(const auto scores,
                        evaluation::score_sequences(loaded.model, windows,
-                                                   scoring_options(flags, *loaded.tokenizer)));
+                                                   scoring_options(flags, *loaded.tokenizer, bar)));
+  bar.clear();
   seconds.score = scoring.seconds();
   int64_t tokens = 0;
   for (const auto& window : windows) tokens += static_cast<int64_t>(window.tokens.size()) - 1;

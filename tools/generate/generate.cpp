@@ -15,6 +15,7 @@
 #include "libmeg/generation/model_engine.h"
 #include "libmeg/io/atomic_file.h"
 #include "libmeg/text/terminal_text.h"
+#include "tools/common/progress_bar.h"
 #include "tools/common/report.h"
 #include "tools/common/run_program.h"
 
@@ -124,8 +125,14 @@ Status generate_texts(const GenerateFlags& flags, app::LoadedModel& loaded) {
       generation::create_generation_engine(loaded.model, *loaded.tokenizer,
                                            engine_options(flags, loaded, requests)));
   const Stopwatch watch;
+  ProgressBar bar(0);
+  const auto show = [&bar](const generation::GenerationProgress& now) {
+    bar.update({.documents = now.finished, .tokens = now.tokens, .total_documents = now.texts});
+    return true;
+  };
   MEG_ASSIGN_OR_RETURN(const std::vector<serving::GeneratedText> texts,
-                       generation::generate(*engine, std::move(requests)));
+                       generation::generate(*engine, std::move(requests), show));
+  bar.clear();
   print_summary(texts, watch.seconds());
   std::string lines;
   for (size_t i = 0; i < texts.size(); ++i) {
