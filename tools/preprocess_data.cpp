@@ -88,7 +88,7 @@ Status finish(Arguments& arguments) {
   MEG_ASSIGN_OR_RETURN(const megatron::MegatronVersion version,
                        megatron::parse_megatron_version(*arguments.megatron_version));
   arguments.options.skip_empty_documents = version.skip_empty_documents;
-  arguments.tokenizer.special_tokens_in_text = version.gpt2_special_tokens_in_text;
+  arguments.tokenizer.version = version;
   return Status();
 }
 

@@ -7,12 +7,10 @@
 
 namespace meg::tokenizer {
 
-/// What Megatron at `version` calls the tokenizer of these flags. legacy_tokenizer: the short class
-/// names also where the revision has new ones (--legacy-tokenizer of core 0.15 and 0.16).
-/// kInvalidArgument where a file that the tokenizer type needs is not named, and where the revision
-/// builds no index caches with that type; else what lacking_tokenizer_type gives.
+/// What Megatron at `version` calls the tokenizer of these flags; options.version is not read.
+/// kInvalidArgument where the type is unknown, where a flag that it needs is not given, and where
+/// the revision builds no index caches with it; kUnsupported for a type whose names libmeg lacks.
 Result<megatron::TokenizerIdentity> identify_tokenizer(const TokenizerOptions& options,
-                                                       const megatron::MegatronVersion& version,
-                                                       bool legacy_tokenizer);
+                                                       const megatron::MegatronVersion& version);
 
 }  // namespace meg::tokenizer

@@ -25,6 +25,12 @@ class TokenEncoder {
   virtual void encode(std::string_view text, TokenBuffer& tokens) = 0;
 };
 
+/// A token that text means as a whole, never as a part of ordinary words.
+struct SpecialToken {
+  std::string text;
+  int32_t id;
+};
+
 /// Text to token ids and back. Immutable and safe to share between threads.
 /// Mirrors Megatron-LM megatron/tokenizer/tokenizer.py: AbstractTokenizer.
 class Tokenizer {
@@ -36,6 +42,18 @@ class Tokenizer {
 
   /// Id of the end-of-document token; empty where the vocabulary has none.
   virtual std::optional<int32_t> eod() const = 0;
+
+  /// Ids of the tokens that begin a text and that fill up a sequence; empty where there is none.
+  virtual std::optional<int32_t> bos() const { return std::nullopt; }
+
+  virtual std::optional<int32_t> pad() const { return std::nullopt; }
+
+  /// By ascending id.
+  virtual std::vector<SpecialToken> special_tokens() const { return {}; }
+
+  /// What the token adds to a decoded text, which need not be whole characters; empty for an id
+  /// that is no token.
+  virtual std::optional<std::string_view> token_bytes(int32_t id) const = 0;
 
   /// The largest id that encode can give; it decides which dtypes hold the ids.
   virtual int32_t max_id() const = 0;

@@ -25,6 +25,11 @@ class LetterTokenizer : public tokenizer::Tokenizer {
 
   std::optional<int32_t> eod() const override { return eod_; }
 
+  std::optional<std::string_view> token_bytes(int32_t id) const override {
+    if (id < 0 || id > max_id()) return std::nullopt;
+    return tokens_[static_cast<size_t>(id)];
+  }
+
   int32_t max_id() const override { return static_cast<int32_t>(tokens_.size()) - 1; }
 
   std::unique_ptr<tokenizer::TokenEncoder> new_encoder(DType) const override {

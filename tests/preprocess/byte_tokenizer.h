@@ -28,6 +28,8 @@ class ByteTokenizer : public tokenizer::Tokenizer {
 
   std::optional<int32_t> eod() const override { return end_; }
 
+  std::optional<std::string_view> token_bytes(int32_t) const override { return std::nullopt; }
+
   int32_t max_id() const override { return end_.value_or(255); }
 
   std::unique_ptr<tokenizer::TokenEncoder> new_encoder(DType dtype) const override {

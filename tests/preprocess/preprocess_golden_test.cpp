@@ -43,8 +43,7 @@ std::unique_ptr<tokenizer::Tokenizer> open_gpt2(const std::string& revision) {
   options.tokenizer_type = "GPT2BPETokenizer";
   options.vocab_file = test::shared_path("data/gpt2/vocab.json");
   options.merge_file = test::shared_path("data/gpt2/merges.txt");
-  options.special_tokens_in_text =
-      megatron::parse_megatron_version(revision)->gpt2_special_tokens_in_text;
+  options.version = *megatron::parse_megatron_version(revision);
   auto tokenizer = tokenizer::open_tokenizer(options);
   EXPECT_TRUE(tokenizer.has_value()) << tokenizer.error().message();
   return tokenizer.has_value() ? std::move(*tokenizer) : nullptr;

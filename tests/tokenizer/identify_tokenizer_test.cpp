@@ -16,13 +16,14 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-TokenizerOptions options_of(const std::string& type) {
+TokenizerOptions options_of(const std::string& type, bool legacy = false) {
   TokenizerOptions options;
   options.tokenizer_type = type;
   options.vocab_file = "gpt2/vocab.json";
   options.merge_file = "gpt2/merges.txt";
   options.tokenizer_model = "model/tokenizer.model";
   options.vocab_size = 50257;
+  options.legacy_tokenizer = legacy;
   return options;
 }
 
@@ -51,7 +52,7 @@ TEST(IdentifyTokenizer, SaysWhatMegatronSaysAtEveryRevision) {
     const auto version = megatron::parse_megatron_version(expected["revision"].get<std::string>());
     ASSERT_TRUE(version.has_value());
     const Result<megatron::TokenizerIdentity> found =
-        identify_tokenizer(options_of(expected["type"]), *version, expected["legacy"].get<bool>());
+        identify_tokenizer(options_of(expected["type"], expected["legacy"]), *version);
     if (expected["identity"].is_null()) {
       EXPECT_EQ(found.status().code(), StatusCode::kInvalidArgument);
       continue;
@@ -63,7 +64,7 @@ TEST(IdentifyTokenizer, SaysWhatMegatronSaysAtEveryRevision) {
 
 TEST(IdentifyTokenizer, NamesARevisionThatHasNoSuchTokenizer) {
   const auto found = identify_tokenizer(options_of("NullTokenizer"),
-                                        *megatron::parse_megatron_version("core_v0.6.0"), false);
+                                        *megatron::parse_megatron_version("core_v0.6.0"));
   ASSERT_FALSE(found.has_value());
   EXPECT_EQ(
       found.error().message(),
@@ -73,9 +74,9 @@ TEST(IdentifyTokenizer, NamesARevisionThatHasNoSuchTokenizer) {
 
 TEST(IdentifyTokenizer, TellsUnknownTypesFromThoseNotSupportedYet) {
   const megatron::MegatronVersion version = megatron::newest_megatron_version();
-  EXPECT_EQ(identify_tokenizer(options_of("TikTokenizer"), version, false).status().code(),
+  EXPECT_EQ(identify_tokenizer(options_of("TikTokenizer"), version).status().code(),
             StatusCode::kUnsupported);
-  const Status unknown = identify_tokenizer(options_of("GPT2BPE"), version, false).status();
+  const Status unknown = identify_tokenizer(options_of("GPT2BPE"), version).status();
   EXPECT_EQ(unknown.code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(unknown.message(), testing::HasSubstr("found \"GPT2BPE\""));
 }

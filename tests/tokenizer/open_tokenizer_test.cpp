@@ -24,7 +24,7 @@ TEST(OpenTokenizer, OpensGpt2Bpe) {
   TokenizerOptions options = with_type("GPT2BPETokenizer");
   options.vocab_file = folder.path("vocab.json");
   options.merge_file = folder.path("merges.txt");
-  options.special_tokens_in_text = true;
+  options.version = *megatron::parse_megatron_version("core_v0.15.0");
   test::write_file(options.vocab_file, test::vocab_json({"<|endoftext|>"}));
   test::write_file(options.merge_file, "#version\n");
   const Result<std::unique_ptr<Tokenizer>> tokenizer = open_tokenizer(options);
@@ -32,6 +32,14 @@ TEST(OpenTokenizer, OpensGpt2Bpe) {
   EXPECT_EQ((*tokenizer)->vocab_size(), 257);
   EXPECT_EQ((*tokenizer)->eod(), 256);
   EXPECT_THAT(*(*tokenizer)->encode("a<|endoftext|>"), testing::ElementsAre('a', 256));
+  EXPECT_EQ((*tokenizer)->token_bytes(256), "<|endoftext|>");
+  EXPECT_EQ((*tokenizer)->token_bytes(257), std::nullopt);
+  ASSERT_EQ((*tokenizer)->special_tokens().size(), 1);
+  EXPECT_EQ((*tokenizer)->special_tokens()[0].text, "<|endoftext|>");
+  EXPECT_EQ((*tokenizer)->special_tokens()[0].id, 256);
+
+  options.legacy_tokenizer = true;
+  EXPECT_EQ((*open_tokenizer(options))->encode("a<|endoftext|>")->size(), 14);
 }
 
 TEST(OpenTokenizer, NamesTheMissingFlag) {

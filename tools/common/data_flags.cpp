@@ -77,7 +77,7 @@ ArgumentScope data_scope() {
 void read_data_args(megatron::FieldReader& args, DataFlags& data) {
   read_datasets(args, data);
   read_tokenizer_args(args, data.tokenizer);
-  args.take("legacy_tokenizer", data.legacy_tokenizer);
+  args.take("legacy_tokenizer", data.tokenizer.legacy_tokenizer);
   read_length(args, data.length);
   read_batches(args, data);
 }

@@ -34,7 +34,6 @@ struct DataFlags {
   bool no_extra_token = false;
 
   tokenizer::TokenizerOptions tokenizer = default_tokenizer();
-  bool legacy_tokenizer = false;
 
   samples::RunLength length;
   std::optional<int64_t> micro_batch_size;

@@ -258,9 +258,8 @@ Result<DataRun> resolve_data_flags(const DataFlags& data,
   config.waiting = wait_for_cache;
   config.cancelled = interrupted;
   if (!data.mock_data) {
-    MEG_ASSIGN_OR_RETURN(
-        config.tokenizer,
-        tokenizer::identify_tokenizer(data.tokenizer, config.version, data.legacy_tokenizer));
+    MEG_ASSIGN_OR_RETURN(config.tokenizer,
+                         tokenizer::identify_tokenizer(data.tokenizer, config.version));
   }
   DataRun run{.config = std::move(config),
               .batches = std::move(batches),

@@ -55,4 +55,19 @@ Result<std::string> GPT2BPETokenizer::decode(std::span<const int32_t> ids) const
   return text;
 }
 
+std::vector<SpecialToken> GPT2BPETokenizer::special_tokens() const {
+  if (!eod()) return {};
+  return {{.text = std::string(kEndOfText), .id = *eod()}};
+}
+
+Result<std::unique_ptr<Tokenizer>> open_gpt2_bpe(const TokenizerOptions& options) {
+  GPT2BPETokenizer::Options bpe_options;
+  bpe_options.special_tokens_in_text = options.version.has_value() &&
+                                       options.version->gpt2_special_tokens_in_text &&
+                                       !options.legacy_tokenizer;
+  MEG_ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer,
+                       GPT2BPETokenizer::open(options.vocab_file, options.merge_file, bpe_options));
+  return tokenizer;
+}
+
 }  // namespace meg::tokenizer

@@ -8,6 +8,7 @@
 #include "libmeg/base/cpu.h"
 #include "libmeg/tokenizer/bpe/internal/bpe_model.h"
 #include "libmeg/tokenizer/bpe/internal/fast/merge_table.h"
+#include "libmeg/tokenizer/open_tokenizer.h"
 #include "libmeg/tokenizer/tokenizer.h"
 
 namespace meg::tokenizer {
@@ -37,6 +38,12 @@ class GPT2BPETokenizer : public Tokenizer {
 
   std::optional<int32_t> eod() const override { return model_.eod(); }
 
+  std::vector<SpecialToken> special_tokens() const override;
+
+  std::optional<std::string_view> token_bytes(int32_t id) const override {
+    return model_.token_bytes(id);
+  }
+
   int32_t max_id() const override { return model_.max_id(); }
 
   std::unique_ptr<TokenEncoder> new_encoder(DType dtype) const override;
@@ -54,5 +61,8 @@ class GPT2BPETokenizer : public Tokenizer {
   const Options options_;
   std::optional<tokenizer::fast::MergeTable> merge_table_;  // of the fast implementation
 };
+
+/// Of --vocab-file and --merge-file, as the revision of `options` has it.
+Result<std::unique_ptr<Tokenizer>> open_gpt2_bpe(const TokenizerOptions& options);
 
 }  // namespace meg::tokenizer

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "libmeg/base/result.h"
+#include "libmeg/megatron/megatron_version.h"
+#include "libmeg/megatron/tokenizer_identity.h"
+#include "libmeg/tokenizer/open_tokenizer.h"
+
+namespace meg::tokenizer {
+
+/// A flag without which a tokenizer cannot be built.
+struct RequiredFlag {
+  std::string_view flag;
+  bool (*given)(const TokenizerOptions& options);
+};
+
+/// All that libmeg knows of one --tokenizer-type.
+struct TokenizerType {
+  std::string_view name;
+  std::span<const RequiredFlag> required;
+
+  /// Builds it of options in which every required flag is given; null where libmeg cannot yet.
+  Result<std::unique_ptr<Tokenizer>> (*open)(const TokenizerOptions& options);
+
+  /// What its class of megatron/training/tokenizer/tokenizer.py is called in index caches.
+  megatron::TokenizerIdentity (*legacy_identity)(const TokenizerOptions& options);
+
+  /// What megatron.core.tokenizers calls it. The release is the N of core_v0.N.
+  megatron::TokenizerIdentity (*core_identity)(const TokenizerOptions& options, int release);
+
+  /// megatron.core.tokenizers finds it by the type's name: no required flag is part of its
+  /// identity.
+  bool core_knows_name = false;
+
+  /// Whether index caches of a revision name it; null: those of every revision that names any.
+  bool megatron::MegatronVersion::*identified = nullptr;
+};
+
+/// Every type, in the order in which messages list them.
+std::span<const TokenizerType> tokenizer_types();
+
+/// kInvalidArgument, with the names of all, where the type is unknown or empty.
+Result<const TokenizerType*> find_tokenizer_type(std::string_view name);
+
+/// kInvalidArgument naming the first required flag that is not given.
+Status check_required_flags(const TokenizerType& type, const TokenizerOptions& options);
+
+}  // namespace meg::tokenizer

@@ -1,0 +1,110 @@
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "libmeg/text/printable.h"
+#include "libmeg/tokenizer/bpe/internal/gpt2_bpe_tokenizer.h"
+#include "libmeg/tokenizer/internal/identities.h"
+#include "libmeg/tokenizer/internal/tokenizer_type.h"
+
+namespace meg::tokenizer {
+namespace {
+
+using megatron::MegatronVersion;
+
+constexpr RequiredFlag kVocabFile = {
+    "--vocab-file", [](const TokenizerOptions& options) { return !options.vocab_file.empty(); }};
+constexpr RequiredFlag kMergeFile = {
+    "--merge-file", [](const TokenizerOptions& options) { return !options.merge_file.empty(); }};
+constexpr RequiredFlag kModelFile = {"--tokenizer-model", [](const TokenizerOptions& options) {
+                                       return !options.tokenizer_model.empty();
+                                     }};
+constexpr RequiredFlag kSize = {
+    "--vocab-size", [](const TokenizerOptions& options) { return options.vocab_size.has_value(); }};
+
+constexpr std::array kVocabAndMerges = {kVocabFile, kMergeFile};
+constexpr std::array kVocab = {kVocabFile};
+constexpr std::array kModel = {kModelFile};
+constexpr std::array kVocabSize = {kSize};
+
+constexpr TokenizerType sentence_piece(std::string_view name) {
+  return {.name = name,
+          .required = kModel,
+          .open = nullptr,
+          .legacy_identity = sentence_piece_legacy_identity,
+          .core_identity = sentence_piece_core_identity};
+}
+
+constexpr TokenizerType word_piece(std::string_view name) {
+  return {.name = name,
+          .required = kVocab,
+          .open = nullptr,
+          .legacy_identity = word_piece_legacy_identity,
+          .core_identity = megatron_core_identity,
+          .core_knows_name = true};
+}
+
+constexpr std::array kTypes = {
+    TokenizerType{.name = "GPT2BPETokenizer",
+                  .required = kVocabAndMerges,
+                  .open = open_gpt2_bpe,
+                  .legacy_identity = gpt2_bpe_legacy_identity,
+                  .core_identity = megatron_core_identity,
+                  .core_knows_name = true},
+    TokenizerType{.name = "HuggingFaceTokenizer",
+                  .required = kModel,
+                  .open = nullptr,
+                  .legacy_identity = hugging_face_legacy_identity,
+                  .core_identity = hugging_face_core_identity,
+                  .identified = &MegatronVersion::hugging_face_tokenizer},
+    TokenizerType{.name = "TikTokenizer",
+                  .required = kModel,
+                  .open = nullptr,
+                  .legacy_identity = nullptr,
+                  .core_identity = nullptr},
+    sentence_piece("SentencePieceTokenizer"),
+    sentence_piece("GPTSentencePieceTokenizer"),
+    sentence_piece("Llama2Tokenizer"),
+    word_piece("BertWordPieceLowerCase"),
+    word_piece("BertWordPieceCase"),
+    TokenizerType{.name = "NullTokenizer",
+                  .required = kVocabSize,
+                  .open = nullptr,
+                  .legacy_identity = null_legacy_identity,
+                  .core_identity = null_core_identity,
+                  .identified = &MegatronVersion::null_tokenizer_identifies},
+};
+
+std::vector<std::string_view> type_names() {
+  std::vector<std::string_view> names;
+  for (const TokenizerType& type : kTypes) names.push_back(type.name);
+  return names;
+}
+
+}  // namespace
+
+std::span<const TokenizerType> tokenizer_types() { return kTypes; }
+
+Result<const TokenizerType*> find_tokenizer_type(std::string_view name) {
+  const auto found = std::find_if(kTypes.begin(), kTypes.end(),
+                                  [&](const TokenizerType& type) { return type.name == name; });
+  if (found != kTypes.end()) return &*found;
+  if (name.empty()) {
+    return make_error(StatusCode::kInvalidArgument, "--tokenizer-type is missing: expected {}",
+                      fmt::join(type_names(), ", "));
+  }
+  return make_error(StatusCode::kInvalidArgument, "--tokenizer-type: expected {}, found {}",
+                    fmt::join(type_names(), ", "), text::printable(name));
+}
+
+Status check_required_flags(const TokenizerType& type, const TokenizerOptions& options) {
+  for (const RequiredFlag& required : type.required) {
+    if (required.given(options)) continue;
+    return make_error(StatusCode::kInvalidArgument, "{} needs {}", type.name, required.flag);
+  }
+  return {};
+}
+
+}  // namespace meg::tokenizer
