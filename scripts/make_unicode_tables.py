@@ -1,33 +1,85 @@
 #!/usr/bin/env python3
-"""Writes libmeg/tokenizer/internal/unicode_class_tables.cpp from the PyPI package `regex`.
+"""Writes the tables of characters' classes that tokenizers split text by, from the packages that define them.
 
-Megatron-LM splits text with that package, so its classes, and not those of a Unicode version chosen
-here, decide token ids. Every code point is asked.
+Megatron-LM's GPT2BPETokenizer splits text with the PyPI package `regex`; Hugging Face's `tokenizers` and `tiktoken`
+bring their own engines, which know another Unicode version. So these packages, and not a Unicode version
+chosen here, decide token ids. Every code point is asked.
 
-usage: make_unicode_tables.py          writes the file
-       make_unicode_tables.py --check  exits 1 where the file differs, 77 where `regex` is absent
-                                       or is not the version that the file names
+usage: make_unicode_tables.py          writes the files
+       make_unicode_tables.py --check  exits 1 where a file differs, 77 where a package is absent or is not the
+                                       version that its file names
 """
 import importlib.metadata
 import re
 import sys
 from pathlib import Path
 
-OUTPUT = Path(__file__).parents[1] / "libmeg/tokenizer/internal/unicode_class_tables.cpp"
+FOLDER = Path(__file__).parents[1] / "libmeg/tokenizer/internal"
 CODE_POINTS = 0x110000
+SURROGATES = range(0xD800, 0xE000)
 BLOCK_SIZE = 128
-CLASSES = {r"\p{L}": 1, r"\p{N}": 2, r"\s": 3}
 SKIPPED = 77
+EVERYTHING = "".join(chr(code_point) for code_point in range(CODE_POINTS) if code_point not in SURROGATES)
 
 
-def classes_of_all_code_points(regex):
-    classes = bytearray(CODE_POINTS)
-    everything = "".join(map(chr, range(CODE_POINTS)))
-    for pattern, value in CLASSES.items():
-        for match in regex.finditer(pattern, everything):
-            assert classes[match.start()] == 0, f"U+{match.start():04X} has two classes"
-            classes[match.start()] = value
-    return bytes(classes)
+def matches_of_regex(pattern):
+    import regex
+    return [match.group() for match in regex.finditer(pattern, EVERYTHING)]
+
+
+def matches_of_tokenizers(pattern):
+    from tokenizers import Regex, pre_tokenizers
+    split = pre_tokenizers.Split(Regex(pattern), "removed", invert=True)
+    pieces = []
+    for start in range(0, len(EVERYTHING), 4096):
+        pieces += [piece for piece, _ in split.pre_tokenize_str(EVERYTHING[start:start + 4096])]
+    return pieces
+
+
+def characters_of_normalization(_):
+    """Those that a normalization form of `tokenizers` changes, moves or joins with others."""
+    from tokenizers import normalizers
+    nfc, nfd, nfkd = normalizers.NFC(), normalizers.NFD(), normalizers.NFKD()
+    found = set()
+    for character in EVERYTHING:
+        decomposed = nfd.normalize_str(character)
+        among_marks = f"a\u0345{character}\u0334\u0345"  # of the highest class and the lowest
+        moves = nfc.normalize_str(among_marks) != nfc.normalize_str("a\u0345") + character + "\u0334\u0345"
+        if moves or nfkd.normalize_str(character) != character:
+            found.add(character)
+        if len(decomposed) > 1:
+            found.update(decomposed)
+    return found
+
+
+class Table:
+    def __init__(self, stem, package, matches, classes):
+        self.output = FOLDER / f"{stem}_tables.cpp"
+        self.header = f"libmeg/tokenizer/internal/{stem}.h"
+        self.namespace = f"meg::tokenizer::{stem}_tables"
+        self.package = package
+        self.matches = matches
+        self.classes = classes
+
+    def version(self):
+        return importlib.metadata.version(self.package)
+
+    def classes_of_all_code_points(self):
+        found = bytearray(CODE_POINTS)
+        for value, pattern in enumerate(self.classes, 1):
+            for character in "".join(self.matches(pattern)):
+                assert found[ord(character)] == 0, f"U+{ord(character):04X} has two classes"
+                found[ord(character)] = value
+        return bytes(found)
+
+
+# In the order of the enumerators behind kOther.
+TABLES = [
+    Table("unicode_class", "regex", matches_of_regex, [r"\p{L}", r"\p{N}", r"\s"]),
+    Table("character_class", "tokenizers", matches_of_tokenizers,
+          [r"\p{M}", r"\p{N}", r"\s", r"[\p{Lu}\p{Lt}]", r"\p{Ll}", r"[\p{Lm}\p{Lo}]"]),
+    Table("normalization_class", "tokenizers", characters_of_normalization, [""]),
+]
 
 
 def two_stages(classes):
@@ -45,21 +97,15 @@ def rows(values, width):
             range(0, len(values), width)]
 
 
-def unicode_version_of_package():
-    described = importlib.metadata.metadata("regex").get_payload() or ""
-    return re.search(r"supports Unicode (\d+\.\d+\.\d+)", described).group(1)
-
-
-def generated_text(regex):
-    stage1, blocks = two_stages(classes_of_all_code_points(regex))
+def generated_text(table):
+    stage1, blocks = two_stages(table.classes_of_all_code_points())
     lines = [
         "// Generated by scripts/make_unicode_tables.py: do not edit.",
-        f"// Package: regex {regex.__version__}",
-        f"// Unicode: {unicode_version_of_package()}",
+        f"// Package: {table.package} {table.version()}",
         "// clang-format off",
-        '#include "libmeg/tokenizer/internal/unicode_class.h"',
+        f'#include "{table.header}"',
         "",
-        "namespace meg::tokenizer::unicode_tables {",
+        f"namespace {table.namespace} {{",
         "",
         "const uint8_t kStage1[kStage1Size] = {",
         *rows(stage1, 24),
@@ -69,32 +115,35 @@ def generated_text(regex):
     ]
     for number, block in enumerate(blocks):
         lines += [f"    {{  // {number}", *rows(block, 32), "    },"]
-    lines += ["};", "", "}  // namespace meg::tokenizer::unicode_tables", ""]
+    lines += ["};", "", f"}}  // namespace {table.namespace}", ""]
     return "\n".join(lines)
 
 
-def check(regex):
-    stored = OUTPUT.read_text()
-    named = re.search(r"// Package: regex (\S+)", stored).group(1)
-    if named != regex.__version__:
-        print(f"skipped: {OUTPUT.name} was made with regex {named}, found {regex.__version__}")
+def check(table):
+    stored = table.output.read_text()
+    named = re.search(r"// Package: \S+ (\S+)", stored).group(1)
+    if named != table.version():
+        print(f"skipped: {table.output.name} was made with {table.package} {named}, found {table.version()}")
         return SKIPPED
-    if stored != generated_text(regex):
-        print(f"{OUTPUT.name} differs from what regex {named} says; run {Path(__file__).name}")
+    if stored != generated_text(table):
+        print(f"{table.output.name} differs from what {table.package} {named} says; run {Path(__file__).name}")
         return 1
-    print(f"{OUTPUT.name} agrees with regex {named} for {CODE_POINTS} code points")
+    print(f"{table.output.name} agrees with {table.package} {named} for {CODE_POINTS} code points")
     return 0
 
 
 def main():
     try:
-        import regex
-    except ImportError:
-        print("skipped: the Python package regex is not installed")
+        for table in TABLES:
+            table.version()
+    except importlib.metadata.PackageNotFoundError as error:
+        print(f"skipped: the Python package {error.name} is not installed")
         return SKIPPED
     if sys.argv[1:] == ["--check"]:
-        return check(regex)
-    OUTPUT.write_text(generated_text(regex))
+        results = [check(table) for table in TABLES]
+        return 1 if 1 in results else max(results)
+    for table in TABLES:
+        table.output.write_text(generated_text(table))
     return 0
 
 

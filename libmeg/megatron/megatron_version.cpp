@@ -32,6 +32,7 @@ constexpr std::array<MegatronVersion, kRevisions> kVersions = [] {
       .null_tokenizer_adds_eod = true,
       .null_tokenizer_identifies = false,
       .hugging_face_tokenizer = false,
+      .hugging_face_special_tokens = true,
       .core_tokenizers = 0,
       .rampup_steps = RampupSteps::kWhole,
       .skip_train_evaluates_once = false,
@@ -80,12 +81,14 @@ constexpr std::array<MegatronVersion, kRevisions> kVersions = [] {
   add("core_v0.14.0");
   row.gpt2_special_tokens_in_text = true;
   row.core_tokenizers = 15;
+  row.hugging_face_special_tokens = false;
   add("core_v0.15.0");
   row.mock_data = MockData::kModulo;
   row.core_tokenizers = 16;
   row.skip_train_evaluates_once = true;
   add("core_v0.16.0");
   row.core_tokenizers = 17;
+  row.hugging_face_special_tokens = true;
   add("core_v0.17.0");
   row.core_tokenizers = 18;
   row.null_tokenizer_adds_eod = false;

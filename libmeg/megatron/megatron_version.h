@@ -82,6 +82,10 @@ struct MegatronVersion {
 
   bool hugging_face_tokenizer;  ///< There is a HuggingFaceTokenizer.
 
+  /// HuggingFaceTokenizer adds what the post-processor adds, such as <s>, unless told otherwise; of
+  /// the classes of megatron.core.tokenizers. The older ones always do.
+  bool hugging_face_special_tokens;
+
   /// The N of core_v0.N where tokenizers are those of megatron.core.tokenizers, whose arguments
   /// grew from release to release; 0 where they are the older classes.
   int core_tokenizers;

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "libmeg/megatron/megatron_version.h"
 #include "libmeg/tokenizer/tokenizer.h"
@@ -22,6 +23,20 @@ struct TokenizerOptions {
   /// The revision to follow; empty: the newest, but GPT2BPETokenizer takes the text of a special
   /// token as ordinary text, as before core 0.15.
   std::optional<megatron::MegatronVersion> version;
+
+  // TikTokenizer.
+  std::string tiktoken_pattern;                        ///< --tiktoken-pattern: v1 or v2
+  int64_t tiktoken_num_special_tokens = 1000;          ///< --tiktoken-num-special-tokens
+  std::vector<std::string> tiktoken_special_tokens;    ///< --tiktoken-special-tokens; empty: none
+
+  // NullTokenizer.
+  std::optional<int64_t> null_tokenizer_eod_id;  ///< --null-tokenizer-eod-id
+  std::optional<int64_t> null_tokenizer_pad_id;  ///< --null-tokenizer-pad-id
+
+  /// HuggingFaceTokenizer: what the post-processor puts around a text
+  /// (--tokenizer-hf-include-special-tokens, --tokenizer-hf-no-include-special-tokens); empty: as
+  /// the revision has it.
+  std::optional<bool> hf_include_special_tokens;
 };
 
 /// The tokenizer that the flags ask for. kInvalidArgument for an unknown type or a flag that is

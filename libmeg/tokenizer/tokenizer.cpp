@@ -14,7 +14,26 @@ Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text) const {
     return make_error(StatusCode::kInvalidArgument, "text: byte {}: expected UTF-8, found {}", at,
                       text::printable(text.substr(at, 4)));
   }
-  return encode_text(*new_encoder(DType::kInt32), text);
+  const std::unique_ptr<TokenEncoder> encoder = new_encoder(DType::kInt32);
+  MEG_RETURN_IF_ERROR(encoder->check(text));
+  return encode_text(*encoder, text);
+}
+
+Result<std::string> decode_token_bytes(const Tokenizer& tokenizer, std::span<const int32_t> ids) {
+  std::string bytes;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const std::optional<std::string_view> token = tokenizer.token_bytes(ids[i]);
+    if (!token) {
+      return make_error(StatusCode::kOutOfRange,
+                        "token {}: expected an id of the vocabulary (largest {}), found {}", i,
+                        tokenizer.max_id(), ids[i]);
+    }
+    bytes += *token;
+  }
+  std::string text;
+  text.reserve(bytes.size());
+  text::append_replacing_invalid_utf8(bytes, text);
+  return text;
 }
 
 DType optimal_dtype(int64_t vocab_size) {

@@ -23,6 +23,13 @@ class TokenEncoder {
   /// Appends text's ids to `tokens`, whose dtype is the one the encoder was made for.
   /// text: valid UTF-8 with text::kTextPadding readable bytes behind it.
   virtual void encode(std::string_view text, TokenBuffer& tokens) = 0;
+
+  /// kInvalidArgument for a text that has no ids, of which encode gives some or other. Tokenizers
+  /// of words take every text; NullTokenizer takes numbers.
+  virtual Status check(std::string_view text) const {
+    static_cast<void>(text);
+    return {};
+  }
 };
 
 /// A token that text means as a whole, never as a part of ordinary words.
@@ -74,6 +81,9 @@ class Tokenizer {
  protected:
   std::vector<std::string> warnings_;
 };
+
+/// decode() of a tokenizer whose text is the bytes of its tokens, one behind the other.
+Result<std::string> decode_token_bytes(const Tokenizer& tokenizer, std::span<const int32_t> ids);
 
 /// dtype of preprocess_data's .bin: uint16 where the vocabulary is below 65500 tokens, else int32.
 /// Mirrors Megatron-LM megatron/core/datasets/indexed_dataset.py: DType.optimal_dtype.

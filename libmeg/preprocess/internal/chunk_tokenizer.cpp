@@ -48,6 +48,7 @@ Status ChunkTokenizer::tokenize_line(std::string_view line, TokenizedChunk& out)
                           "byte 1: expected texts of at most {} bytes, found one of {}",
                           kLongestText, text.size());
       }
+      MEG_RETURN_IF_ERROR(check_text(text));
       text_bytes += static_cast<int64_t>(text.size());
     }
   }
@@ -57,6 +58,11 @@ Status ChunkTokenizer::tokenize_line(std::string_view line, TokenizedChunk& out)
   out.text_bytes += text_bytes;
   ++out.documents;
   return Status();
+}
+
+Status ChunkTokenizer::check_text(std::string_view text) const {
+  const Status status = encoder_->check(text);
+  return status.ok() ? Status() : status.with_prefix("byte 1");
 }
 
 /// Returns the tokens of the texts.

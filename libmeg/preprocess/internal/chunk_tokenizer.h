@@ -33,6 +33,7 @@ class ChunkTokenizer {
 
  private:
   Status tokenize_line(std::string_view line, TokenizedChunk& out);
+  Status check_text(std::string_view text) const;
   int64_t add_document(const text::TextList& texts, KeyTokens& key);
 
   JsonLineParser parser_;

@@ -1,11 +1,13 @@
 #include "libmeg/tokenizer/internal/identities.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "libmeg/tokenizer/pretokenizer/internal/pattern_scan.h"
 
 namespace meg::tokenizer {
 namespace {
@@ -21,6 +23,15 @@ constexpr std::string_view kNone = "None";
 /// As Python's str(): None where the flag was not given.
 std::string text_or_none(const std::string& value) {
   return value.empty() ? std::string(kNone) : value;
+}
+
+std::string size_or_none(const std::optional<int64_t>& size) {
+  return size ? fmt::format("{}", *size) : std::string(kNone);
+}
+
+/// As Python writes a list of strings without quotes or backslashes in them.
+std::string list_or_none(const std::vector<std::string>& list) {
+  return list.empty() ? std::string(kNone) : fmt::format("['{}']", fmt::join(list, "', '"));
 }
 
 void append(Options& to, const Options& more) { to.insert(to.end(), more.begin(), more.end()); }
@@ -76,6 +87,15 @@ TokenizerIdentity hugging_face_legacy_identity(const TokenizerOptions& options) 
   return legacy("_HuggingFaceTokenizer", {options.tokenizer_model});
 }
 
+TokenizerIdentity tik_legacy_identity(const TokenizerOptions& options) {
+  const std::string_view name = options.tiktoken_pattern == "v1" ? "v1" : "v2";
+  return legacy("CustomTikTokenizer", {options.tokenizer_model},
+                {{"pattern", std::string(find_pattern_by_name(name)->regex)},
+                 {"vocab_size", size_or_none(options.vocab_size)},
+                 {"num_special_tokens", fmt::format("{}", options.tiktoken_num_special_tokens)},
+                 {"special_tokens", list_or_none(options.tiktoken_special_tokens)}});
+}
+
 TokenizerIdentity null_legacy_identity(const TokenizerOptions& options) {
   return legacy("_NullTokenizer", {std::nullopt},
                 {{"vocab_size", fmt::format("{}", options.vocab_size.value_or(0))}});
@@ -113,9 +133,23 @@ TokenizerIdentity hugging_face_core_identity(const TokenizerOptions& options, in
   return core(options.tokenizer_model, all);
 }
 
+TokenizerIdentity tik_core_identity(const TokenizerOptions& options, int release) {
+  Options all;
+  if (release >= 18) all = {{"chat_template", std::string(kNone)}};
+  if (!options.tiktoken_pattern.empty()) all.emplace_back("pattern", options.tiktoken_pattern);
+  if (options.vocab_size) all.emplace_back("vocab_size", size_or_none(options.vocab_size));
+  append(all, {{"num_special_tokens", fmt::format("{}", options.tiktoken_num_special_tokens)},
+               {"special_tokens", list_or_none(options.tiktoken_special_tokens)}});
+  return core(options.tokenizer_model, all);
+}
+
 TokenizerIdentity null_core_identity(const TokenizerOptions& options, int release) {
   Options all = {{"vocab_size", fmt::format("{}", options.vocab_size.value_or(0))}};
-  if (release >= 18) all.emplace_back("pad_id", "-1");
+  if (release >= 18) {
+    const std::optional<int64_t>& eod = options.null_tokenizer_eod_id;
+    if (eod) all.emplace_back("eod_id", fmt::format("{}", *eod));
+    all.emplace_back("pad_id", fmt::format("{}", options.null_tokenizer_pad_id.value_or(-1)));
+  }
   return core(std::monostate(), all);
 }
 

@@ -14,6 +14,7 @@ megatron::TokenizerIdentity gpt2_bpe_legacy_identity(const TokenizerOptions& opt
 megatron::TokenizerIdentity word_piece_legacy_identity(const TokenizerOptions& options);
 megatron::TokenizerIdentity sentence_piece_legacy_identity(const TokenizerOptions& options);
 megatron::TokenizerIdentity hugging_face_legacy_identity(const TokenizerOptions& options);
+megatron::TokenizerIdentity tik_legacy_identity(const TokenizerOptions& options);
 megatron::TokenizerIdentity null_legacy_identity(const TokenizerOptions& options);
 
 /// Of GPT2BPETokenizer, BertWordPieceLowerCase and BertWordPieceCase.
@@ -22,6 +23,7 @@ megatron::TokenizerIdentity sentence_piece_core_identity(const TokenizerOptions&
                                                          int release);
 megatron::TokenizerIdentity hugging_face_core_identity(const TokenizerOptions& options,
                                                        int release);
+megatron::TokenizerIdentity tik_core_identity(const TokenizerOptions& options, int release);
 megatron::TokenizerIdentity null_core_identity(const TokenizerOptions& options, int release);
 
 }  // namespace meg::tokenizer

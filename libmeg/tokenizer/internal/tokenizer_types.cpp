@@ -6,8 +6,11 @@
 
 #include "libmeg/text/printable.h"
 #include "libmeg/tokenizer/bpe/internal/gpt2_bpe_tokenizer.h"
+#include "libmeg/tokenizer/huggingface/internal/hugging_face_tokenizer.h"
 #include "libmeg/tokenizer/internal/identities.h"
 #include "libmeg/tokenizer/internal/tokenizer_type.h"
+#include "libmeg/tokenizer/null/internal/null_tokenizer.h"
+#include "libmeg/tokenizer/tiktoken/internal/tik_tokenizer.h"
 
 namespace meg::tokenizer {
 namespace {
@@ -55,15 +58,16 @@ constexpr std::array kTypes = {
                   .core_knows_name = true},
     TokenizerType{.name = "HuggingFaceTokenizer",
                   .required = kModel,
-                  .open = nullptr,
+                  .open = open_hugging_face,
                   .legacy_identity = hugging_face_legacy_identity,
                   .core_identity = hugging_face_core_identity,
                   .identified = &MegatronVersion::hugging_face_tokenizer},
     TokenizerType{.name = "TikTokenizer",
                   .required = kModel,
-                  .open = nullptr,
-                  .legacy_identity = nullptr,
-                  .core_identity = nullptr},
+                  .open = open_tik,
+                  .legacy_identity = tik_legacy_identity,
+                  .core_identity = tik_core_identity,
+                  .identified = &MegatronVersion::hugging_face_tokenizer},
     sentence_piece("SentencePieceTokenizer"),
     sentence_piece("GPTSentencePieceTokenizer"),
     sentence_piece("Llama2Tokenizer"),
@@ -71,7 +75,7 @@ constexpr std::array kTypes = {
     word_piece("BertWordPieceCase"),
     TokenizerType{.name = "NullTokenizer",
                   .required = kVocabSize,
-                  .open = nullptr,
+                  .open = open_null,
                   .legacy_identity = null_legacy_identity,
                   .core_identity = null_core_identity,
                   .identified = &MegatronVersion::null_tokenizer_identifies},

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "libmeg/text/utf8.h"
 #include "libmeg/tokenizer/bpe/internal/bpe_model_builder.h"
 #include "libmeg/tokenizer/internal/text_file.h"
 
@@ -20,6 +21,42 @@ Result<BpeModel> BpeModel::parse(std::string_view vocab_json, const std::string&
   BpeModelBuilder builder(vocabulary, vocab_name, merges_name);
   MEG_RETURN_IF_ERROR(builder.add_merges(merges));
   return std::move(builder).build();
+}
+
+void BpeModel::start_pieces(std::string_view word, std::vector<int32_t>& pieces) const {
+  pieces.clear();
+  if (!merges_characters()) {
+    for (const char byte : word) pieces.push_back(static_cast<uint8_t>(byte));
+    return;
+  }
+  bool after_unknown = false;
+  while (!word.empty()) {
+    const text::DecodedCodePoint next = text::decode_code_point(word);
+    const auto known = characters_.find(next.code_point);
+    if (known != characters_.end()) {
+      pieces.push_back(known->second);
+    } else if (byte_fallback_) {
+      for (const char byte : word.substr(0, next.size)) {
+        pieces.push_back(static_cast<uint8_t>(byte));
+      }
+    } else if (unknown_ != kNone && !(after_unknown && fuse_unknown_)) {
+      pieces.push_back(unknown_);
+    }
+    after_unknown = known == characters_.end() && !byte_fallback_;
+    word.remove_prefix(next.size);
+  }
+}
+
+std::optional<int32_t> BpeModel::whole_word(std::string_view word) const {
+  if (whole_words_.empty()) return std::nullopt;
+  const auto found = whole_words_.find(word);
+  if (found == whole_words_.end()) return std::nullopt;
+  return found->second;
+}
+
+void BpeModel::collect_whole_words() {
+  whole_words_.reserve(tokens_.size());
+  for (const Token& token : tokens_) whole_words_.emplace(bytes_of(token.span), token.id);
 }
 
 std::optional<std::string_view> BpeModel::token_bytes(int32_t id) const {

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "libmeg/base/result.h"
@@ -15,14 +16,35 @@ inline constexpr std::string_view kEndOfText = "<|endoftext|>";
 
 class BpeModelBuilder;
 
-/// Pieces and merges of a byte-level BPE vocabulary, numbered for merging.
+/// In which order the merges of a word happen. It matters only where a merge's result takes part in
+/// a merge of a lower rank, as no trained vocabulary has it.
+enum class MergeOrder {
+  kRounds,    ///< All occurrences of the pair of lowest rank, then again: GPT-2's Python.
+  kOneByOne,  ///< The leftmost occurrence of the pair of lowest rank: tokenizers, tiktoken.
+};
+
+/// How a BPE model's vocabulary and merges are meant.
+struct BpeRules {
+  MergeOrder merge_order = MergeOrder::kRounds;
+  bool ignore_merges = false;  ///< A word that is a token stays whole.
+
+  /// Words are merged from characters, not from bytes that the vocabulary writes in its alphabet.
+  bool characters = false;
+  bool byte_fallback = false;  ///< of characters: `<0x41>` stands for a byte
+  bool fuse_unknown = false;   ///< of characters: neighbouring unknown ones are one token
+  std::optional<std::string> unknown_token;
+};
+
+/// Pieces and merges of a BPE vocabulary, numbered for merging.
 /// A piece is a byte string that takes part in merging: each single byte, and each side and result
-/// of a merge. A token is an entry of the vocabulary; one that no merge gives, such as a special
-/// token, is no piece.
+/// of a merge; where words are merged from characters, each of these that the vocabulary has. A
+/// token is an entry of the vocabulary; one that no merge gives, such as a special token, is no
+/// piece.
 class BpeModel {
  public:
   struct Merge {
     int32_t left, right, result;  // piece numbers
+    int32_t rank = 0;             // the lowest is the first to apply
   };
 
   /// vocab_file: JSON, token -> id; merge_file: a header line, then one merge a line, first to
@@ -48,8 +70,21 @@ class BpeModel {
     return bytes_of(pieces_[static_cast<size_t>(piece)]);
   }
 
-  /// By rank: the first is the first to apply. Every pair once.
+  /// By rank. Every pair once; merges that share a rank have the same result.
   const std::vector<Merge>& merges() const { return merges_; }
+
+  MergeOrder merge_order() const { return merge_order_; }
+
+  /// The pieces that merging starts with: the word's bytes, or its characters where the model is
+  /// one of characters. A character that the vocabulary lacks becomes the pieces of its bytes
+  /// (`<0x41>`), else the unknown token, else nothing.
+  void start_pieces(std::string_view word, std::vector<int32_t>& pieces) const;
+
+  bool merges_characters() const { return of_characters_; }
+
+  /// Id of a word that is a token and is not to be merged; empty for others, and for all where the
+  /// model merges every word.
+  std::optional<int32_t> whole_word(std::string_view word) const;
 
   /// Distinct tokens in the vocabulary.
   int64_t vocab_size() const { return vocab_size_; }
@@ -69,6 +104,7 @@ class BpeModel {
 
  private:
   friend class BpeModelBuilder;
+  friend class RankModelBuilder;
 
   struct Span {
     uint32_t offset, size;  // in bytes_
@@ -81,6 +117,10 @@ class BpeModel {
 
   std::string_view bytes_of(Span span) const { return {bytes_.data() + span.offset, span.size}; }
 
+  void collect_whole_words();
+
+  static constexpr int32_t kNone = -1;
+
   std::vector<char> bytes_;
   std::vector<Span> pieces_;
   std::vector<int32_t> piece_ids_;
@@ -88,6 +128,15 @@ class BpeModel {
   std::vector<Token> tokens_;  // by id, each id once
   int64_t vocab_size_ = 0;
   std::optional<int32_t> eod_;
+  MergeOrder merge_order_ = MergeOrder::kRounds;
+  std::unordered_map<std::string_view, int32_t> whole_words_;  // views into bytes_
+
+  bool of_characters_ = false;
+  std::unordered_map<char32_t, int32_t> characters_;  // pieces, of a model of characters
+  bool byte_fallback_ = false;
+  int32_t unknown_ = kNone;  // piece
+  bool fuse_unknown_ = false;
+
   std::vector<std::string> warnings_;
 };
 

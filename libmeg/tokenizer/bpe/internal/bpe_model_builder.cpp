@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "libmeg/text/printable.h"
+#include "libmeg/text/utf8.h"
 #include "libmeg/tokenizer/bpe/internal/byte_alphabet.h"
 
 namespace meg::tokenizer {
@@ -22,19 +23,71 @@ std::string quoted(std::string_view piece) {
 }  // namespace
 
 BpeModelBuilder::BpeModelBuilder(const Vocabulary& vocabulary, const std::string& vocab_name,
-                                 const std::string& merges_name)
-    : vocabulary_(vocabulary), vocab_name_(vocab_name), merges_name_(merges_name) {
+                                 const std::string& merges_name, const BpeRules& rules)
+    : vocabulary_(vocabulary), vocab_name_(vocab_name), merges_name_(merges_name), rules_(rules) {
   for (int byte = 0; byte < 256; ++byte) {
     model_.pieces_.push_back({static_cast<uint32_t>(byte), 1});
     model_.bytes_.push_back(static_cast<char>(byte));
   }
   model_.piece_ids_.assign(256, 0);
   last_merge_to_.assign(256, kNone);
+  model_.merge_order_ = rules.merge_order;
   add_tokens();
-  warn_of_missing_bytes();
+  if (rules.characters) {
+    add_characters();
+  } else {
+    warn_of_missing_bytes();
+  }
   model_.vocab_size_ = static_cast<int64_t>(vocabulary.entries().size());
   const int32_t end_of_text = vocabulary.find(kEndOfText);
   if (end_of_text >= 0) model_.eod_ = vocabulary.entries()[static_cast<size_t>(end_of_text)].id;
+}
+
+std::optional<uint8_t> fallback_byte(std::string_view token) {
+  constexpr std::string_view kDigits = "0123456789ABCDEF";
+  if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>') return std::nullopt;
+  const size_t high = kDigits.find(token[3]);
+  const size_t low = kDigits.find(token[4]);
+  if (high == std::string_view::npos || low == std::string_view::npos) return std::nullopt;
+  return static_cast<uint8_t>(high * 16 + low);
+}
+
+/// The bytes that a token's text stands for; false where it has characters outside the alphabet.
+bool BpeModelBuilder::append_bytes(std::string_view token, std::string& bytes) const {
+  if (!rules_.characters) return append_alphabet_bytes(token, bytes);
+  const std::optional<uint8_t> byte =
+      rules_.byte_fallback ? fallback_byte(token) : std::optional<uint8_t>();
+  if (byte) {
+    bytes.push_back(static_cast<char>(*byte));
+  } else {
+    bytes.append(token);
+  }
+  return true;
+}
+
+/// The pieces that words of a model of characters start with.
+void BpeModelBuilder::add_characters() {
+  model_.of_characters_ = true;
+  model_.byte_fallback_ = rules_.byte_fallback;
+  model_.fuse_unknown_ = rules_.fuse_unknown;
+  const std::vector<Vocabulary::Entry>& entries = vocabulary_.entries();
+  int bytes = 0;
+  for (size_t entry = 0; entry < entries.size(); ++entry) {
+    const std::string_view text = entries[entry].text;
+    const std::optional<uint8_t> byte = fallback_byte(text);
+    if (rules_.byte_fallback && byte) {
+      entry_pieces_[entry] = *byte;
+      model_.piece_ids_[*byte] = entries[entry].id;
+      ++bytes;
+    }
+    if (text.empty()) continue;
+    const text::DecodedCodePoint first = text::decode_code_point(text);
+    if (first.size != text.size()) continue;
+    model_.characters_[first.code_point] = piece_of(static_cast<int32_t>(entry));
+  }
+  model_.byte_fallback_ = bytes == 256;
+  const int32_t unknown = rules_.unknown_token ? vocabulary_.find(*rules_.unknown_token) : kNone;
+  if (unknown != kNone) model_.unknown_ = piece_of(unknown);
 }
 
 void BpeModelBuilder::add_tokens() {
@@ -46,14 +99,14 @@ void BpeModelBuilder::add_tokens() {
   std::string bytes;
   for (size_t entry = 0; entry < entries.size(); ++entry) {
     bytes.clear();
-    in_alphabet_[entry] = append_alphabet_bytes(entries[entry].text, bytes);
+    in_alphabet_[entry] = append_bytes(entries[entry].text, bytes);
     if (!in_alphabet_[entry]) bytes = entries[entry].text;
     const BpeModel::Span span = {static_cast<uint32_t>(model_.bytes_.size()),
                                  static_cast<uint32_t>(bytes.size())};
     model_.bytes_.insert(model_.bytes_.end(), bytes.begin(), bytes.end());
     entry_spans_.push_back(span);
     model_.tokens_.push_back({entries[entry].id, span});
-    if (in_alphabet_[entry] && bytes.size() == 1) {
+    if (!rules_.characters && in_alphabet_[entry] && bytes.size() == 1) {
       const auto byte = static_cast<uint8_t>(bytes[0]);
       entry_pieces_[entry] = byte;
       model_.piece_ids_[byte] = entries[entry].id;
@@ -71,6 +124,7 @@ void BpeModelBuilder::warn_of_missing_bytes() {
 }
 
 Status BpeModelBuilder::add_merges(const MergeList& list) {
+  merges_place_ = list.place;
   model_.merges_.reserve(list.pairs.size());
   earlier_merge_.reserve(list.pairs.size());
   for (const MergeList::Pair& pair : list.pairs) MEG_RETURN_IF_ERROR(add_merge(pair));
@@ -84,7 +138,7 @@ Status BpeModelBuilder::add_merges(const MergeList& list) {
         fmt::format("{}: last line has no line end and is dropped, as Megatron does: {}",
                     merges_name_, quoted(list.dropped_tail)));
   }
-  if (list.pairs.empty()) {
+  if (list.pairs.empty() && !rules_.characters) {
     model_.warnings_.push_back(
         fmt::format("{}: no merges: every byte becomes one token", merges_name_));
   }
@@ -130,8 +184,8 @@ Result<int32_t> BpeModelBuilder::entry_of(std::string_view text, std::string_vie
   const int32_t entry = vocabulary_.find(text);
   if (entry >= 0) return entry;
   return make_error(StatusCode::kCorruption,
-                    "{}: line {}: merge of {} and {}: expected its {} in {}, found none like {}",
-                    merges_name_, pair.line, quoted(pair.left), quoted(pair.right), what,
+                    "{}: {} {}: merge of {} and {}: expected its {} in {}, found none like {}",
+                    merges_name_, merges_place_, pair.line, quoted(pair.left), quoted(pair.right), what,
                     vocab_name_, quoted(text));
 }
 
@@ -158,7 +212,10 @@ BpeModel BpeModelBuilder::build() && {
   if (replaced_ > 0) {
     std::erase_if(model_.merges_, [](const BpeModel::Merge& m) { return m.result == kNone; });
   }
+  int32_t rank = 0;
+  for (BpeModel::Merge& merge : model_.merges_) merge.rank = rank++;
   sort_tokens();
+  if (rules_.ignore_merges) model_.collect_whole_words();
   return std::move(model_);
 }
 

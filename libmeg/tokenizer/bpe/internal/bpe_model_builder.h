@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,12 +13,15 @@
 
 namespace meg::tokenizer {
 
+/// The byte that `<0x41>` stands for; empty for any other token.
+std::optional<uint8_t> fallback_byte(std::string_view token);
+
 /// Joins a vocabulary and a list of merges into a BpeModel. Used once: add_merges, then build.
 class BpeModelBuilder {
  public:
   /// vocabulary and names are borrowed; the names are for messages.
   BpeModelBuilder(const Vocabulary& vocabulary, const std::string& vocab_name,
-                  const std::string& merges_name);
+                  const std::string& merges_name, const BpeRules& rules = {});
 
   /// kCorruption where a piece or the result of a merge is not in the vocabulary.
   Status add_merges(const MergeList& list);
@@ -27,7 +31,9 @@ class BpeModelBuilder {
  private:
   static constexpr int32_t kNone = -1;
 
+  bool append_bytes(std::string_view token, std::string& bytes) const;
   void add_tokens();
+  void add_characters();
   void warn_of_missing_bytes();
   void sort_tokens();
   Status add_merge(const MergeList::Pair& pair);
@@ -40,6 +46,8 @@ class BpeModelBuilder {
   const Vocabulary& vocabulary_;
   const std::string& vocab_name_;
   const std::string& merges_name_;
+  const BpeRules& rules_;
+  std::string_view merges_place_ = "line";
   BpeModel model_;
   std::vector<BpeModel::Span> entry_spans_;  // by entry
   std::vector<bool> in_alphabet_;            // by entry

@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "libmeg/text/utf8.h"
 #include "libmeg/tokenizer/bpe/internal/fast/fast_encoder.h"
+#include "libmeg/tokenizer/bpe/internal/reference/gpt2_pretokenizer.h"
 #include "libmeg/tokenizer/bpe/internal/reference/reference_encoder.h"
 #include "libmeg/tokenizer/bpe/internal/special_token_encoder.h"
 
@@ -34,25 +34,14 @@ std::unique_ptr<TokenEncoder> GPT2BPETokenizer::new_encoder(DType dtype) const {
 }
 
 std::unique_ptr<TokenEncoder> GPT2BPETokenizer::new_text_encoder(DType dtype) const {
-  if (!merge_table_) return tokenizer::reference::new_reference_encoder(model_, dtype);
-  return tokenizer::fast::new_fast_encoder(*merge_table_, dtype, options_.instruction_set);
+  if (!merge_table_) return tokenizer::reference::new_reference_encoder(
+      model_, dtype, tokenizer::reference::first_word_size);
+  return tokenizer::fast::new_fast_encoder(
+      model_, *merge_table_, dtype, tokenizer::fast::word_scanner(options_.instruction_set));
 }
 
 Result<std::string> GPT2BPETokenizer::decode(std::span<const int32_t> ids) const {
-  std::string bytes;
-  for (size_t i = 0; i < ids.size(); ++i) {
-    const std::optional<std::string_view> token = model_.token_bytes(ids[i]);
-    if (!token) {
-      return make_error(StatusCode::kOutOfRange,
-                        "token {}: expected an id of the vocabulary (largest {}), found {}", i,
-                        max_id(), ids[i]);
-    }
-    bytes += *token;
-  }
-  std::string text;
-  text.reserve(bytes.size());
-  text::append_replacing_invalid_utf8(bytes, text);
-  return text;
+  return decode_token_bytes(*this, ids);
 }
 
 std::vector<SpecialToken> GPT2BPETokenizer::special_tokens() const {

@@ -13,9 +13,10 @@ namespace meg::tokenizer {
 struct MergeList {
   struct Pair {
     std::string_view left, right;  // as the file writes them
-    int64_t line;                  // from 1
+    int64_t line;                  // from 1; of a JSON list, the entry's index
   };
 
+  std::string_view place = "line";  ///< what Pair::line counts, for errors
   std::string_view header;        ///< the first line, dropped whatever it is
   std::vector<Pair> pairs;        ///< in file order; a pair may appear twice
   std::string_view dropped_tail;  ///< the text after the last line end

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 #include "libmeg/tokenizer/bpe/internal/fast/word_cache.h"
 #include "libmeg/tokenizer/bpe/internal/fast/word_merger.h"
@@ -16,8 +17,8 @@ namespace {
 template <class Id>
 class FastEncoder : public TokenEncoder {
  public:
-  FastEncoder(const MergeTable& table, InstructionSet set)
-      : table_(table), merger_(table), scan_(word_scanner(set)) {}
+  FastEncoder(const BpeModel& model, const MergeTable& table, WordScanner scan)
+      : model_(model), table_(table), merger_(table), scan_(scan) {}
 
   void encode(std::string_view text, TokenBuffer& tokens) override {
     if (text.empty()) return;
@@ -142,6 +143,14 @@ class FastEncoder : public TokenEncoder {
   }
 
   Id* merge(std::string_view word, Id* out) {
+    if (const std::optional<int32_t> id = model_.whole_word(word)) {
+      *out = static_cast<Id>(*id);
+      return out + 1;
+    }
+    if (model_.merges_characters()) {
+      model_.start_pieces(word, start_pieces_);
+      return start_pieces_.empty() ? out : put_ids(merger_.merge(start_pieces_), out);
+    }
     if (word.size() <= WordMerger::kWindowBytes) return put_ids(merger_.merge(word), out);
     Id* end = out;
     const auto emit = [&](std::span<const uint32_t> pieces) { end = put_ids(pieces, end); };
@@ -154,7 +163,9 @@ class FastEncoder : public TokenEncoder {
     return out;
   }
 
+  const BpeModel& model_;
   const MergeTable& table_;
+  std::vector<int32_t> start_pieces_;
   WordMerger merger_;
   WordScanner scan_;
   AsciiCache ascii_{kAsciiSets};
@@ -167,10 +178,10 @@ class FastEncoder : public TokenEncoder {
 
 }  // namespace
 
-std::unique_ptr<TokenEncoder> new_fast_encoder(const MergeTable& table, DType dtype,
-                                               InstructionSet set) {
-  if (dtype == DType::kUint16) return std::make_unique<FastEncoder<uint16_t>>(table, set);
-  return std::make_unique<FastEncoder<int32_t>>(table, set);
+std::unique_ptr<TokenEncoder> new_fast_encoder(const BpeModel& model, const MergeTable& table,
+                                               DType dtype, WordScanner scan) {
+  if (dtype == DType::kUint16) return std::make_unique<FastEncoder<uint16_t>>(model, table, scan);
+  return std::make_unique<FastEncoder<int32_t>>(model, table, scan);
 }
 
 }  // namespace meg::tokenizer::fast

@@ -21,12 +21,12 @@ Result<MergeTable> MergeTable::build(const BpeModel& model) {
   table.filter_.assign(capacity * 8 / 64, 0);
   table.filter_shift_ = 64 - bits - 3;
   table.byte_ranks_.assign(size_t{1} << 16, kNoRank);
-  table.results_.reserve(merges);
   for (const BpeModel::Merge& merge : model.merges()) {
-    const auto rank = static_cast<uint32_t>(table.results_.size());
-    table.results_.push_back(static_cast<uint32_t>(merge.result));
+    const auto rank = static_cast<uint32_t>(merge.rank);
+    table.results_.resize(rank + 1, static_cast<uint32_t>(merge.result));
     table.insert(static_cast<uint32_t>(merge.left), static_cast<uint32_t>(merge.right), rank);
   }
+  table.merge_order_ = model.merge_order();
   for (int32_t piece = 0; piece < model.piece_count(); ++piece) {
     table.token_ids_.push_back(model.token_id(piece));
     table.byte_lengths_.push_back(static_cast<uint32_t>(model.piece_bytes(piece).size()));

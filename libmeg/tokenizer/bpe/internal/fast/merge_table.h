@@ -21,8 +21,7 @@ class MergeTable {
   /// kUnsupported for more than 2^21 pieces or 2^22 - 1 merges.
   static Result<MergeTable> build(const BpeModel& model);
 
-  /// Position among the merges (lowest first) of the merge of two neighbouring pieces; kNoRank
-  /// where there is none.
+  /// Rank (lowest first) of the merge of two neighbouring pieces; kNoRank where there is none.
   uint32_t rank(uint32_t left, uint32_t right) const {
     const uint64_t pair = pack(left, right);
     const uint64_t hash = pair * kMultiplier;
@@ -34,6 +33,8 @@ class MergeTable {
       if (slot == kEmpty) return kNoRank;
     }
   }
+
+  MergeOrder merge_order() const { return merge_order_; }
 
   /// rank() of two single bytes.
   uint32_t byte_rank(uint8_t left, uint8_t right) const {
@@ -74,6 +75,7 @@ class MergeTable {
   std::vector<uint32_t> results_;
   std::vector<int32_t> token_ids_;
   std::vector<uint32_t> byte_lengths_;
+  MergeOrder merge_order_ = MergeOrder::kRounds;
 };
 
 }  // namespace meg::tokenizer::fast

@@ -10,23 +10,43 @@ uint8_t byte_of(char c) { return static_cast<uint8_t>(c); }
 }  // namespace
 
 std::span<const uint32_t> WordMerger::merge(std::string_view word) {
-  if (word.size() <= kShortBytes) return {pieces_.data(), merge_short(word)};
-  merge_long(word);
+  const size_t size = word.size();
+  if (size <= kShortBytes) {
+    for (size_t i = 0; i < size; ++i) pieces_[i] = byte_of(word[i]);
+    for (size_t i = 0; i + 1 < size; ++i) {
+      ranks_[i] = table_.byte_rank(byte_of(word[i]), byte_of(word[i + 1]));
+    }
+    return {pieces_.data(), merge_short(size)};
+  }
+  list_pieces_.resize(size);
+  for (size_t i = 0; i < size; ++i) list_pieces_[i] = byte_of(word[i]);
+  merge_long();
   return list_pieces_;
 }
 
-size_t WordMerger::merge_short(std::string_view word) {
-  size_t count = word.size();
-  for (size_t i = 0; i < count; ++i) pieces_[i] = byte_of(word[i]);
-  for (size_t i = 0; i + 1 < count; ++i) {
-    ranks_[i] = table_.byte_rank(byte_of(word[i]), byte_of(word[i + 1]));
+std::span<const uint32_t> WordMerger::merge(std::span<const int32_t> start) {
+  if (start.size() <= kShortBytes) {
+    for (size_t i = 0; i < start.size(); ++i) pieces_[i] = static_cast<uint32_t>(start[i]);
+    for (size_t i = 0; i + 1 < start.size(); ++i) {
+      ranks_[i] = table_.rank(pieces_[i], pieces_[i + 1]);
+    }
+    return {pieces_.data(), merge_short(start.size())};
   }
+  list_pieces_.assign(start.begin(), start.end());
+  merge_long();
+  return list_pieces_;
+}
+
+/// Merges the first `count` of pieces_, whose ranks are set. Returns how many are left.
+size_t WordMerger::merge_short(size_t count) {
+  const bool in_rounds = table_.merge_order() == MergeOrder::kRounds;
   while (count > 1) {
     uint32_t rank = ranks_[0];
     for (size_t i = 1; i + 1 < count; ++i) rank = std::min(rank, ranks_[i]);
     if (rank == MergeTable::kNoRank) break;
     const uint32_t result = table_.result(rank);
-    for (size_t i = 0; i + 1 < count; ++i) {
+    bool lower = false;
+    for (size_t i = 0; i + 1 < count && !lower; ++i) {
       if (ranks_[i] != rank) continue;
       pieces_[i] = result;
       --count;
@@ -34,34 +54,34 @@ size_t WordMerger::merge_short(std::string_view word) {
       for (size_t k = i + 1; k + 1 < count; ++k) ranks_[k] = ranks_[k + 1];
       if (i > 0) ranks_[i - 1] = table_.rank(pieces_[i - 1], pieces_[i]);
       if (i + 1 < count) ranks_[i] = table_.rank(pieces_[i], pieces_[i + 1]);
+      if (in_rounds) continue;
+      lower = (i > 0 && ranks_[i - 1] < rank) || (i + 1 < count && ranks_[i] < rank);
     }
   }
   return count;
 }
 
-void WordMerger::start_list(std::string_view word) {
-  const size_t size = word.size();
-  list_pieces_.resize(size);
+void WordMerger::link_list() {
+  const size_t size = list_pieces_.size();
   next_.resize(size);
   previous_.resize(size);
   pairs_.resize(size);
   for (size_t i = 0; i < size; ++i) {
     const auto left = static_cast<uint32_t>(i);
-    list_pieces_[i] = byte_of(word[i]);
     next_[i] = i + 1 < size ? left + 1 : kNone;
     previous_[i] = i > 0 ? left - 1 : kNone;
     if (i + 1 == size) break;
-    pairs_.assign(i, pair(table_.byte_rank(byte_of(word[i]), byte_of(word[i + 1])), left));
+    pairs_.assign(i, pair(table_.rank(list_pieces_[i], list_pieces_[i + 1]), left));
   }
   pairs_.build();
 }
 
-/// Looks up the merge of the pair that starts at `left`. One that would come before the pairs of
-/// this round waits for the next.
+/// Looks up the merge of the pair that starts at `left`. In rounds, one that would come before the
+/// pairs of this round waits for the next.
 void WordMerger::look_up_pair(uint32_t left) {
   uint32_t rank = MergeTable::kNoRank;
   if (next_[left] != kNone) rank = table_.rank(list_pieces_[left], list_pieces_[next_[left]]);
-  if (rank < round_) {
+  if (rank < round_ && table_.merge_order() == MergeOrder::kRounds) {
     postponed_.push_back(left);
     rank = MergeTable::kNoRank;
   }
@@ -78,8 +98,8 @@ void WordMerger::merge_pair(uint32_t left) {
   if (previous_[left] != kNone) look_up_pair(previous_[left]);
 }
 
-void WordMerger::merge_long(std::string_view word) {
-  start_list(word);
+void WordMerger::merge_long() {
+  link_list();
   while (pairs_.min() != MinTree::kInfinite) {
     round_ = static_cast<uint32_t>(pairs_.min() >> 32);
     while (pairs_.min() >> 32 == round_) merge_pair(static_cast<uint32_t>(pairs_.min()));

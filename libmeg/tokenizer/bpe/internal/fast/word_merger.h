@@ -13,8 +13,9 @@
 
 namespace meg::tokenizer::fast {
 
-/// Byte-pair merging of single words, with the result of Megatron's loop: take the pair of the
-/// lowest rank, merge all its occurrences from left to right, repeat. Belongs to one thread.
+/// Byte-pair merging of single words in the table's order: take the pair of the lowest rank, merge
+/// its occurrences from left to right, all of them or until a lower rank appears, repeat. Belongs
+/// to one thread.
 class WordMerger {
  public:
   /// Words above this many bytes should go through merge_windows.
@@ -25,6 +26,9 @@ class WordMerger {
   /// The pieces of a word of at least one byte. Valid until the next call. O(n log n) time, about
   /// 22 bytes of memory for each byte of the longest word so far.
   std::span<const uint32_t> merge(std::string_view word);
+
+  /// The same for a word that is given as the pieces to start with, at least one.
+  std::span<const uint32_t> merge(std::span<const int32_t> start);
 
   using Emit = std::function<void(std::span<const uint32_t> pieces)>;
 
@@ -48,9 +52,9 @@ class WordMerger {
  private:
   static constexpr size_t kShortBytes = 32;
 
-  size_t merge_short(std::string_view word);
-  void merge_long(std::string_view word);
-  void start_list(std::string_view word);
+  size_t merge_short(size_t count);
+  void merge_long();
+  void link_list();
   void look_up_pair(uint32_t left);
   void merge_pair(uint32_t left);
 

@@ -50,7 +50,18 @@ size_t scan_words_portable(WordScan& scan, uint32_t* starts);
 size_t scan_words_avx2(WordScan& scan, uint32_t* starts);
 size_t scan_words_avx512(WordScan& scan, uint32_t* starts);
 
-/// The scanner for `set`; on processors other than x86-64 always the portable one.
-WordScanner word_scanner(InstructionSet set);
+// The same with the classes of character_class.h.
+size_t scan_tokenizers_words_portable(WordScan& scan, uint32_t* starts);
+size_t scan_tokenizers_words_avx2(WordScan& scan, uint32_t* starts);
+size_t scan_tokenizers_words_avx512(WordScan& scan, uint32_t* starts);
+
+/// Whose classes of characters GPT-2's pattern asks for.
+enum class ClassesOf { kRegex, kTokenizers };
+
+/// GPT-2's scanner for `set`; on processors other than x86-64 always the portable one.
+WordScanner word_scanner(InstructionSet set, ClassesOf classes = ClassesOf::kRegex);
+
+/// The whole text is one word: for texts that were split before.
+size_t scan_one_word(WordScan& scan, uint32_t* starts);
 
 }  // namespace meg::tokenizer::fast

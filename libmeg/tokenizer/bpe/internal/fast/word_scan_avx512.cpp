@@ -26,7 +26,11 @@ inline void classify(const unsigned char* block, BlockClasses& classes, uint64_t
 }  // namespace
 
 size_t scan_words_avx512(WordScan& scan, uint32_t* starts) {
-  return scan_words(scan, starts, classify);
+  return scan_words<unicode_class>(scan, starts, classify);
+}
+
+size_t scan_tokenizers_words_avx512(WordScan& scan, uint32_t* starts) {
+  return scan_words<tokenizers_class>(scan, starts, classify);
 }
 
 }  // namespace meg::tokenizer::fast

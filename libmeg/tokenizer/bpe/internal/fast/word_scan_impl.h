@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "libmeg/tokenizer/bpe/internal/fast/word_scan.h"
+#include "libmeg/tokenizer/internal/character_class.h"
 #include "libmeg/tokenizer/internal/unicode_class.h"
 
 namespace meg::tokenizer::fast {
@@ -20,6 +21,18 @@ struct BlockClasses {
   uint64_t non_ascii;
 };
 
+/// The classes of GPT-2's pattern as Hugging Face's tokenizers see them.
+inline UnicodeClass tokenizers_class(char32_t code_point) {
+  constexpr UnicodeClass kClasses[] = {UnicodeClass::kOther,  UnicodeClass::kOther,
+                                       UnicodeClass::kNumber, UnicodeClass::kSpace,
+                                       UnicodeClass::kLetter, UnicodeClass::kLetter,
+                                       UnicodeClass::kLetter};
+  return kClasses[static_cast<size_t>(character_class(code_point))];
+}
+
+/// unicode_class or tokenizers_class.
+using ClassOf = UnicodeClass (*)(char32_t code_point);
+
 struct Character {
   uint32_t length;    // bytes, 1 to 4
   UnicodeClass kind;  // kOther for bytes that are not UTF-8
@@ -27,29 +40,31 @@ struct Character {
 
 /// The character at p, which begins with a byte of 0x80 or above. At most `room` bytes belong to
 /// the text.
+template <ClassOf kClassOf>
 inline Character decode(const unsigned char* p, size_t room) {
   const uint32_t lead = p[0];
   if (lead < 0xe0) {
     if (lead < 0xc2 || room < 2) return {1, UnicodeClass::kOther};
-    return {2, unicode_class(((lead & 0x1f) << 6) | (p[1] & 0x3f))};
+    return {2, kClassOf(((lead & 0x1f) << 6) | (p[1] & 0x3f))};
   }
   if (lead < 0xf0) {
     if (room < 3) return {1, UnicodeClass::kOther};
-    return {3, unicode_class(((lead & 0x0f) << 12) | ((p[1] & 0x3fu) << 6) | (p[2] & 0x3f))};
+    return {3, kClassOf(((lead & 0x0f) << 12) | ((p[1] & 0x3fu) << 6) | (p[2] & 0x3f))};
   }
   if (room < 4) return {1, UnicodeClass::kOther};
-  return {4, unicode_class(((lead & 0x07) << 18) | ((p[1] & 0x3fu) << 12) | ((p[2] & 0x3fu) << 6) |
+  return {4, kClassOf(((lead & 0x07) << 18) | ((p[1] & 0x3fu) << 12) | ((p[2] & 0x3fu) << 6) |
                            (p[3] & 0x3f))};
 }
 
 /// Puts the block's characters of 0x80 and above into their classes. Returns the number of bytes of
 /// whole characters in the block: `size`, or less where the last character continues behind it.
+template <ClassOf kClassOf>
 inline uint32_t classify_non_ascii(const unsigned char* block, uint32_t size, size_t room,
                                    BlockClasses& classes) {
   uint64_t pending = classes.non_ascii;
   while (pending != 0) {
     const auto i = static_cast<uint32_t>(__builtin_ctzll(pending));
-    const Character c = decode(block + i, room - i);
+    const Character c = decode<kClassOf>(block + i, room - i);
     if (i + c.length > size) return i;
     const uint64_t bits = ((uint64_t{1} << c.length) - 1) << i;
     pending &= ~bits;
@@ -63,10 +78,11 @@ inline uint32_t classify_non_ascii(const unsigned char* block, uint32_t size, si
 
 /// Whether no word may start after a white-space run that ends at p: p is the end of the text or
 /// white space.
+template <ClassOf kClassOf>
 inline bool space_or_end(const unsigned char* p, const unsigned char* end) {
   if (p == end) return true;
   if (*p < 0x80) return *p == ' ' || (*p >= '\t' && *p <= '\r');
-  return decode(p, static_cast<size_t>(end - p)).kind == UnicodeClass::kSpace;
+  return decode<kClassOf>(p, static_cast<size_t>(end - p)).kind == UnicodeClass::kSpace;
 }
 
 /// Bytes of the contraction 's 't 'm 'd 're 've 'll that begins at the apostrophe p; 0 where none.
@@ -153,7 +169,7 @@ inline uint64_t with_contractions(uint64_t starts, uint64_t apostrophes, const u
 ///     alone);
 ///   - the apostrophe of a contraction where it would start a word anyway, and the character behind
 ///     the contraction; its letters do not start one.
-template <class Classify>
+template <ClassOf kClassOf, class Classify>
 inline size_t scan_words(WordScan& scan, uint32_t* starts, const Classify& classify) {
   const auto* const first = reinterpret_cast<const unsigned char*>(scan.position);
   const auto* const end = reinterpret_cast<const unsigned char*>(scan.end);
@@ -168,7 +184,7 @@ inline size_t scan_words(WordScan& scan, uint32_t* starts, const Classify& class
     classify(block, classes, blank, apostrophe);
     const uint64_t inside = ~uint64_t{0} >> (64 - size);
     classes.non_ascii &= inside;
-    if (classes.non_ascii != 0) size = classify_non_ascii(block, size, room, classes);
+    if (classes.non_ascii != 0) size = classify_non_ascii<kClassOf>(block, size, room, classes);
     const uint64_t whole = ~uint64_t{0} >> (64 - size);
 
     const uint64_t previous = scan.previous;
@@ -183,7 +199,7 @@ inline size_t scan_words(WordScan& scan, uint32_t* starts, const Classify& class
                           ~after_blank;
     const uint64_t run = classes.space & ~after_space;
     uint64_t before_space = classes.space >> 1;
-    if (((classes.space >> (size - 1)) & 1) != 0 && space_or_end(block + size, end)) {
+    if (((classes.space >> (size - 1)) & 1) != 0 && space_or_end<kClassOf>(block + size, end)) {
       before_space |= uint64_t{1} << (size - 1);
     } else {
       before_space &= whole >> 1;

@@ -6,12 +6,14 @@ namespace meg::tokenizer::reference {
 
 namespace {
 
-/// The pieces with every occurrence of the merge's pair joined, from left to right.
-std::vector<int32_t> joined(const std::vector<int32_t>& pieces, const BpeModel::Merge& merge) {
+/// The pieces with the first `count` occurrences of the merge's pair joined, from left to right.
+std::vector<int32_t> joined(const std::vector<int32_t>& pieces, const BpeModel::Merge& merge,
+                            size_t count) {
   std::vector<int32_t> result;
   for (size_t at = 0; at < pieces.size();) {
-    const bool is_pair =
-        at + 1 < pieces.size() && pieces[at] == merge.left && pieces[at + 1] == merge.right;
+    const bool is_pair = count > 0 && at + 1 < pieces.size() && pieces[at] == merge.left &&
+                         pieces[at + 1] == merge.right;
+    count -= is_pair ? 1 : 0;
     result.push_back(is_pair ? merge.result : pieces[at]);
     at += is_pair ? 2 : 1;
   }
@@ -21,18 +23,19 @@ std::vector<int32_t> joined(const std::vector<int32_t>& pieces, const BpeModel::
 }  // namespace
 
 Bpe::Bpe(const BpeModel& model) : model_(model) {
-  ranks_.reserve(model.merges().size());
-  int32_t rank = 0;
+  merges_.reserve(model.merges().size());
   for (const BpeModel::Merge& merge : model.merges()) {
-    ranks_[key(merge.left, merge.right)] = rank++;
+    merges_[key(merge.left, merge.right)] = &merge;
   }
 }
 
 std::vector<int32_t> Bpe::merge(std::string_view word) const {
   std::vector<int32_t> pieces;
-  for (const char byte : word) pieces.push_back(static_cast<uint8_t>(byte));
-  for (int32_t rank = lowest_rank(pieces); rank != kNoMerge; rank = lowest_rank(pieces)) {
-    pieces = joined(pieces, model_.merges()[static_cast<size_t>(rank)]);
+  model_.start_pieces(word, pieces);
+  const size_t count =
+      model_.merge_order() == MergeOrder::kRounds ? word.size() : 1;
+  while (const BpeModel::Merge* merge = first_merge(pieces)) {
+    pieces = joined(pieces, *merge, count);
   }
   return pieces;
 }
@@ -41,14 +44,14 @@ uint64_t Bpe::key(int32_t left, int32_t right) {
   return (static_cast<uint64_t>(left) << 32) | static_cast<uint32_t>(right);
 }
 
-int32_t Bpe::lowest_rank(const std::vector<int32_t>& pieces) const {
-  int32_t lowest = kNoMerge;
+const BpeModel::Merge* Bpe::first_merge(const std::vector<int32_t>& pieces) const {
+  const BpeModel::Merge* first = nullptr;
   for (size_t at = 0; at + 1 < pieces.size(); ++at) {
-    const auto found = ranks_.find(key(pieces[at], pieces[at + 1]));
-    if (found == ranks_.end()) continue;
-    if (lowest == kNoMerge || found->second < lowest) lowest = found->second;
+    const auto found = merges_.find(key(pieces[at], pieces[at + 1]));
+    if (found == merges_.end()) continue;
+    if (first == nullptr || found->second->rank < first->rank) first = found->second;
   }
-  return lowest;
+  return first;
 }
 
 }  // namespace meg::tokenizer::reference

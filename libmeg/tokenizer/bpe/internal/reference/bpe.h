@@ -10,7 +10,8 @@
 namespace meg::tokenizer::reference {
 
 /// Byte pair encoding as Megatron-LM's loop does it: find the pair of lowest rank, merge all its
-/// occurrences from left to right, until no pair has a rank. Time grows with the square of a word.
+/// occurrences from left to right, or the first of them alone (MergeOrder), until no pair has a
+/// rank. Time grows with the square of a word.
 /// Mirrors Megatron-LM megatron/tokenizer/gpt2_tokenization.py: GPT2Tokenizer.bpe.
 class Bpe {
  public:
@@ -21,13 +22,13 @@ class Bpe {
   std::vector<int32_t> merge(std::string_view word) const;
 
  private:
-  static constexpr int32_t kNoMerge = -1;
-
   static uint64_t key(int32_t left, int32_t right);
-  int32_t lowest_rank(const std::vector<int32_t>& pieces) const;
+
+  /// The leftmost of the lowest rank; null where there is none.
+  const BpeModel::Merge* first_merge(const std::vector<int32_t>& pieces) const;
 
   const BpeModel& model_;
-  std::unordered_map<uint64_t, int32_t> ranks_;  // of pairs
+  std::unordered_map<uint64_t, const BpeModel::Merge*> merges_;  // by pair
 };
 
 }  // namespace meg::tokenizer::reference

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <string_view>
 
 #include "libmeg/tokenizer/bpe/internal/bpe_model.h"
 #include "libmeg/tokenizer/tokenizer.h"
@@ -9,6 +11,9 @@ namespace meg::tokenizer::reference {
 
 /// An encoder that is plain rather than fast: the fast ones must give its ids.
 /// model is borrowed; dtype as in Tokenizer::new_encoder.
-std::unique_ptr<TokenEncoder> new_reference_encoder(const BpeModel& model, DType dtype);
+/// first_word_size: bytes of the first word of a text that is valid UTF-8 and not empty.
+std::unique_ptr<TokenEncoder> new_reference_encoder(
+    const BpeModel& model, DType dtype,
+    std::function<size_t(std::string_view text)> first_word_size);
 
 }  // namespace meg::tokenizer::reference

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "libmeg/base/result.h"
+#include "libmeg/tokenizer/bpe/internal/bpe_model.h"
+
+namespace meg::tokenizer {
+
+/// Makes the model of a vocabulary without merges, as tiktoken reads it: two neighbouring pieces
+/// merge to the token that their bytes are together, the lowest id first, and a word that is a
+/// token stays whole.
+class RankModelBuilder {
+ public:
+  /// tokens: the bytes of each, the lowest rank first; ids: first_id and on. name: for messages.
+  /// kCorruption where a token is empty or is there twice, and where a single byte is missing.
+  static Result<BpeModel> build(const std::vector<std::string>& tokens, int32_t first_id,
+                                const std::string& name);
+};
+
+}  // namespace meg::tokenizer

@@ -1,0 +1,97 @@
+#include "libmeg/tokenizer/huggingface/internal/added_tokens.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "libmeg/text/utf8.h"
+#include "libmeg/tokenizer/internal/character_class.h"
+
+namespace meg::tokenizer {
+namespace {
+
+size_t character_before(std::string_view text, size_t at) {
+  do {
+    --at;
+  } while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80);
+  return at;
+}
+
+CharacterClass class_at(std::string_view text, size_t at) {
+  return character_class(text::decode_code_point(text.substr(at)).code_point);
+}
+
+/// \w, but for its rarer marks of connection.
+bool is_word(std::string_view text, size_t at) {
+  const CharacterClass kind = class_at(text, at);
+  return text[at] == '_' || (kind != CharacterClass::kOther && kind != CharacterClass::kSpace);
+}
+
+bool stands_alone(std::string_view text, size_t begin, size_t end) {
+  if (begin > 0 && is_word(text, character_before(text, begin))) return false;
+  return end == text.size() || !is_word(text, end);
+}
+
+size_t whitespace_begin(std::string_view text, size_t end) {
+  while (end > 0) {
+    const size_t at = character_before(text, end);
+    if (class_at(text, at) != CharacterClass::kSpace) break;
+    end = at;
+  }
+  return end;
+}
+
+size_t whitespace_end(std::string_view text, size_t begin) {
+  while (begin < text.size()) {
+    const text::DecodedCodePoint next = text::decode_code_point(text.substr(begin));
+    if (character_class(next.code_point) != CharacterClass::kSpace) break;
+    begin += next.size;
+  }
+  return begin;
+}
+
+}  // namespace
+
+AddedTokenFinder::AddedTokenFinder(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)) {
+  std::stable_sort(tokens_.begin(), tokens_.end(), [](const AddedToken& a, const AddedToken& b) {
+    return a.content.size() > b.content.size();
+  });
+  for (uint32_t i = 0; i < tokens_.size(); ++i) {
+    std::vector<uint32_t>& same = by_byte_[static_cast<unsigned char>(tokens_[i].content[0])];
+    if (same.empty()) first_bytes_.push_back(tokens_[i].content[0]);
+    same.push_back(i);
+  }
+}
+
+const AddedToken* AddedTokenFinder::longest_at(std::string_view text) const {
+  for (const uint32_t i : by_byte_[static_cast<unsigned char>(text[0])]) {
+    if (text.starts_with(tokens_[i].content)) return &tokens_[i];
+  }
+  return nullptr;
+}
+
+bool AddedTokenFinder::find(std::string_view text, size_t from, Match& match) const {
+  if (tokens_.empty()) return false;
+  const auto next_candidate = [&](size_t at) {
+    return first_bytes_.size() == 1 ? text.find(first_bytes_[0], at)
+                                    : text.find_first_of(first_bytes_, at);
+  };
+  for (size_t at = next_candidate(from); at != std::string_view::npos;) {
+    const AddedToken* const token = longest_at(text.substr(at));
+    if (token == nullptr) {
+      at = next_candidate(at + 1);
+      continue;
+    }
+    const size_t end = at + token->content.size();
+    if (token->single_word && !stands_alone(text, at, end)) {
+      at = next_candidate(end);
+      continue;
+    }
+    match.id = token->id;
+    match.begin = token->lstrip ? std::max(whitespace_begin(text, at), from) : at;
+    match.end = token->rstrip ? whitespace_end(text, end) : end;
+    return true;
+  }
+  return false;
+}
+
+}  // namespace meg::tokenizer

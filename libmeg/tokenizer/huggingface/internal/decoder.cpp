@@ -1,0 +1,205 @@
+#include "libmeg/tokenizer/huggingface/internal/decoder.h"
+
+#include "libmeg/text/utf8.h"
+#include "libmeg/tokenizer/bpe/internal/bpe_model_builder.h"
+#include "libmeg/tokenizer/bpe/internal/byte_alphabet.h"
+#include "libmeg/tokenizer/huggingface/internal/pre_tokenizer.h"
+
+namespace meg::tokenizer {
+namespace {
+
+using Tokens = std::vector<std::string>;
+
+void replace_all(std::string& text, std::string_view from, std::string_view to) {
+  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) {
+    text.replace(at, from.size(), to);
+  }
+}
+
+void join(Tokens& tokens, std::string_view between) {
+  std::string all;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (i > 0) all += between;
+    all += tokens[i];
+  }
+  tokens = {std::move(all)};
+}
+
+class JoinBySpaces : public TokenDecoder {
+ public:
+  void apply(Tokens& tokens) const override { join(tokens, " "); }
+};
+
+class Fuse : public TokenDecoder {
+ public:
+  void apply(Tokens& tokens) const override { join(tokens, ""); }
+};
+
+/// Every character is a byte; a token with others stands for itself.
+class ByteLevel : public TokenDecoder {
+ public:
+  void apply(Tokens& tokens) const override {
+    std::string bytes;
+    for (const std::string& token : tokens) {
+      if (!append_alphabet_bytes(token, bytes)) bytes += token;
+    }
+    std::string text;
+    text::append_replacing_invalid_utf8(bytes, text);
+    tokens = {std::move(text)};
+  }
+};
+
+/// Runs of `<0x41>` become characters, or U+FFFD each where they are not UTF-8.
+class ByteFallback : public TokenDecoder {
+ public:
+  void apply(Tokens& tokens) const override {
+    Tokens decoded;
+    std::string bytes;
+    const auto end_run = [&] {
+      if (text::find_invalid_utf8(bytes) == std::string_view::npos) {
+        if (!bytes.empty()) decoded.push_back(bytes);
+      } else {
+        decoded.insert(decoded.end(), bytes.size(), "\xEF\xBF\xBD");
+      }
+      bytes.clear();
+    };
+    for (std::string& token : tokens) {
+      if (const std::optional<uint8_t> byte = fallback_byte(token)) {
+        bytes.push_back(static_cast<char>(*byte));
+        continue;
+      }
+      end_run();
+      decoded.push_back(std::move(token));
+    }
+    end_run();
+    tokens = std::move(decoded);
+  }
+};
+
+class Replace : public TokenDecoder {
+ public:
+  Replace(std::string from, std::string to) : from_(std::move(from)), to_(std::move(to)) {}
+
+  void apply(Tokens& tokens) const override {
+    for (std::string& token : tokens) replace_all(token, from_, to_);
+  }
+
+ private:
+  std::string from_, to_;
+};
+
+class Strip : public TokenDecoder {
+ public:
+  Strip(std::string content, int64_t start, int64_t stop)
+      : content_(std::move(content)), start_(start), stop_(stop) {}
+
+  void apply(Tokens& tokens) const override {
+    for (std::string& token : tokens) {
+      for (int64_t i = 0; i < start_ && token.starts_with(content_); ++i) {
+        token.erase(0, content_.size());
+      }
+      for (int64_t i = 0; i < stop_ && token.ends_with(content_); ++i) {
+        token.erase(token.size() - content_.size());
+      }
+    }
+  }
+
+ private:
+  std::string content_;
+  int64_t start_, stop_;
+};
+
+class MetaspaceDecoder : public TokenDecoder {
+ public:
+  MetaspaceDecoder(std::string replacement, bool prepended)
+      : replacement_(std::move(replacement)), prepended_(prepended) {}
+
+  void apply(Tokens& tokens) const override {
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      replace_all(tokens[i], replacement_, i == 0 && prepended_ ? "" : " ");
+    }
+  }
+
+ private:
+  std::string replacement_;
+  bool prepended_;
+};
+
+class Sequence : public TokenDecoder {
+ public:
+  explicit Sequence(std::vector<std::unique_ptr<TokenDecoder>> steps) : steps_(std::move(steps)) {}
+
+  void apply(Tokens& tokens) const override {
+    for (const auto& step : steps_) step->apply(tokens);
+  }
+
+ private:
+  std::vector<std::unique_ptr<TokenDecoder>> steps_;
+};
+
+using Made = Result<std::unique_ptr<TokenDecoder>>;
+
+template <class Kind, class... Values>
+Made make(Values&&... values) {
+  return std::unique_ptr<TokenDecoder>(std::make_unique<Kind>(std::forward<Values>(values)...));
+}
+
+Made read_replace(const JsonPart& part) {
+  MEG_ASSIGN_OR_RETURN(const JsonPart pattern, part.member("pattern"));
+  MEG_RETURN_IF_ERROR(pattern.allow_only({"String"}));
+  MEG_ASSIGN_OR_RETURN(const std::string from, pattern.text("String", ""));
+  MEG_ASSIGN_OR_RETURN(const std::string to, part.text("content", ""));
+  if (from.empty()) return pattern.unsupported("an empty pattern");
+  return make<Replace>(from, to);
+}
+
+Result<int64_t> read_count(const JsonPart& part, std::string_view key) {
+  const std::optional<JsonPart> count = part.find(key);
+  return count ? count->integer() : int64_t{0};
+}
+
+Made read_strip(const JsonPart& part) {
+  MEG_ASSIGN_OR_RETURN(const std::string content, part.text("content", " "));
+  MEG_ASSIGN_OR_RETURN(const int64_t start, read_count(part, "start"));
+  MEG_ASSIGN_OR_RETURN(const int64_t stop, read_count(part, "stop"));
+  if (content.empty()) return part.unsupported("an empty content");
+  return make<Strip>(content, start, stop);
+}
+
+Made read_metaspace(const JsonPart& part) {
+  MEG_ASSIGN_OR_RETURN(const std::string replacement,
+                       part.text("replacement", Metaspace().replacement));
+  MEG_ASSIGN_OR_RETURN(const bool old, part.boolean("add_prefix_space", true));
+  MEG_ASSIGN_OR_RETURN(const std::string scheme,
+                       part.text("prepend_scheme", old ? "always" : "never"));
+  if (replacement.empty()) return part.unsupported("an empty replacement");
+  return make<MetaspaceDecoder>(replacement, scheme != "never");
+}
+
+Made read_sequence(const JsonPart& part) {
+  MEG_ASSIGN_OR_RETURN(const JsonPart list, part.member("decoders"));
+  MEG_ASSIGN_OR_RETURN(const std::vector<JsonPart> items, list.items());
+  std::vector<std::unique_ptr<TokenDecoder>> steps;
+  for (const JsonPart& item : items) {
+    MEG_ASSIGN_OR_RETURN(std::unique_ptr<TokenDecoder> step, read_decoder(item));
+    steps.push_back(std::move(step));
+  }
+  return make<Sequence>(std::move(steps));
+}
+
+}  // namespace
+
+Made read_decoder(const std::optional<JsonPart>& part) {
+  if (!part) return make<JoinBySpaces>();
+  MEG_ASSIGN_OR_RETURN(const std::string_view type, part->type());
+  if (type == "Sequence") return read_sequence(*part);
+  if (type == "ByteLevel") return make<ByteLevel>();
+  if (type == "ByteFallback") return make<ByteFallback>();
+  if (type == "Fuse") return make<Fuse>();
+  if (type == "Replace") return read_replace(*part);
+  if (type == "Strip") return read_strip(*part);
+  if (type == "Metaspace") return read_metaspace(*part);
+  return part->unsupported(type);
+}
+
+}  // namespace meg::tokenizer

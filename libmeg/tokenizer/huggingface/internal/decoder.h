@@ -1,0 +1,26 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "libmeg/base/result.h"
+#include "libmeg/tokenizer/huggingface/internal/json_part.h"
+
+namespace meg::tokenizer {
+
+/// The part "decoder" of a tokenizer.json: turns tokens, as the vocabulary writes them, to text.
+/// Mirrors Hugging Face tokenizers, decoders/.
+class TokenDecoder {
+ public:
+  virtual ~TokenDecoder() = default;
+
+  /// Changes the tokens; the decoded text is what they are together.
+  virtual void apply(std::vector<std::string>& tokens) const = 0;
+};
+
+/// part: null for a file without decoder, whose tokens are joined by spaces.
+/// kUnsupported, by name, for a kind that libmeg lacks.
+Result<std::unique_ptr<TokenDecoder>> read_decoder(const std::optional<JsonPart>& part);
+
+}  // namespace meg::tokenizer

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libmeg/tokenizer/huggingface/internal/added_tokens.h"
+#include "libmeg/tokenizer/huggingface/internal/normalizer.h"
+#include "libmeg/tokenizer/huggingface/internal/pre_tokenizer.h"
+#include "libmeg/tokenizer/tokenizer.h"
+
+namespace meg::tokenizer {
+
+/// The way from a text to ids: added tokens are cut out, the rest is normalized, added tokens of
+/// the normalized text are cut out, and what is left is split and handed to `words`.
+/// Mirrors Hugging Face tokenizers, tokenizer/mod.rs: TokenizerImpl.encode.
+class HuggingFaceEncoder : public TokenEncoder {
+ public:
+  struct Parts {
+    std::span<const int32_t> prefix, suffix;
+    const AddedTokenFinder& in_text;
+    const Normalizer* normalizer;  // or null
+    const AddedTokenFinder& in_normalized;
+    const PreTokenizer& pre_tokenizer;
+  };
+
+  HuggingFaceEncoder(const Parts& parts, std::unique_ptr<TokenEncoder> words)
+      : parts_(parts), words_(std::move(words)) {}
+
+  void encode(std::string_view text, TokenBuffer& tokens) override;
+
+ private:
+  void encode_segment(std::string_view text, TokenBuffer& tokens);
+  void encode_normalized(std::string_view text, bool is_first, TokenBuffer& tokens);
+  void split(std::string_view text, size_t step, TokenBuffer& tokens);
+  void encode_spaced(std::string_view text, TokenBuffer& tokens);
+  void encode_metaspaced(std::string_view text, bool is_first, TokenBuffer& tokens);
+
+  const Parts parts_;
+  const std::unique_ptr<TokenEncoder> words_;
+  int64_t start_ = 0;       // tokens before those of the text
+  std::string normalized_;  // padded
+  std::string spaced_;      // padded
+};
+
+}  // namespace meg::tokenizer

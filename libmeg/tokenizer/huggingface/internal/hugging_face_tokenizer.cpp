@@ -1,0 +1,210 @@
+#include "libmeg/tokenizer/huggingface/internal/hugging_face_tokenizer.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "libmeg/tokenizer/bpe/internal/byte_alphabet.h"
+#include "libmeg/tokenizer/bpe/internal/fast/fast_encoder.h"
+#include "libmeg/tokenizer/bpe/internal/reference/reference_encoder.h"
+#include "libmeg/tokenizer/huggingface/internal/hugging_face_encoder.h"
+#include "libmeg/tokenizer/internal/text_file.h"
+#include "libmeg/tokenizer/pretokenizer/internal/metaspace_scan.h"
+
+namespace meg::tokenizer {
+namespace {
+
+constexpr std::string_view kFileName = "tokenizer.json";
+
+std::vector<AddedToken> tokens_where(const TokenizerJson& file, bool normalized) {
+  std::vector<AddedToken> tokens;
+  for (AddedToken token : file.added_tokens) {
+    if (token.normalized != normalized) continue;
+    if (normalized && file.normalizer != nullptr) file.normalizer->apply(token.content);
+    if (!token.content.empty()) tokens.push_back(std::move(token));
+  }
+  return tokens;
+}
+
+/// Where a model of characters may be cut into words that merge for themselves.
+fast::WordScanner metaspace_scanner(const TokenizerJson& file) {
+  const std::optional<Metaspace>& metaspace = file.pre_tokenizer.metaspace;
+  const bool is_default = !metaspace || metaspace->replacement == Metaspace().replacement;
+  if (!is_default) return metaspace->split ? nullptr : fast::scan_one_word;
+  if (metaspace && metaspace->split) return scan_metaspace_each;
+  return merges_cross_metaspace(*file.model) ? fast::scan_one_word : scan_metaspace_runs;
+}
+
+fast::WordScanner scanner_of(const TokenizerJson& file, InstructionSet set) {
+  const std::string& words = file.pre_tokenizer.words;
+  if (words == kGpt2Pattern) return fast::word_scanner(set, fast::ClassesOf::kTokenizers);
+  if (!words.empty()) return find_known_pattern(words)->scan;
+  if (!file.pre_tokenizer.byte_level && file.pre_tokenizer.steps.empty()) {
+    return metaspace_scanner(file);
+  }
+  return fast::scan_one_word;
+}
+
+/// The reference implementation: words by the regular expression that the file names.
+Result<std::function<size_t(std::string_view)>> reference_words(const TokenizerJson& file) {
+  const std::string& words = file.pre_tokenizer.words;
+  const std::optional<Metaspace>& metaspace = file.pre_tokenizer.metaspace;
+  std::string pattern = words.empty() ? "[\\s\\S]+" : words;
+  if (metaspace && metaspace->split) pattern = "(?s:.)[^\xE2\x96\x81]*";
+  MEG_ASSIGN_OR_RETURN(const RegexMatcher matcher, RegexMatcher::compile(pattern, "pattern"));
+  return std::function<size_t(std::string_view)>([matcher](std::string_view text) {
+    const auto found = matcher.find(text, 0);
+    if (!found) return text.size();
+    return found->first > 0 ? found->first : found->second;
+  });
+}
+
+std::optional<int32_t> named_id(const TokenizerJson& file, const TokenizerConfig& config,
+                                std::string_view name) {
+  const AddedToken* const token = config.named(name);
+  return token == nullptr ? std::nullopt : file.token_id(token->content);
+}
+
+}  // namespace
+
+HuggingFaceTokenizer::HuggingFaceTokenizer(TokenizerJson file, const Options& options)
+    : file_(std::move(file)),
+      options_(options),
+      in_text_(tokens_where(file_, false)),
+      in_normalized_(tokens_where(file_, true)) {
+  collect_tokens();
+}
+
+Result<std::unique_ptr<HuggingFaceTokenizer>> HuggingFaceTokenizer::open(const std::string& path,
+                                                                         const Options& options) {
+  std::filesystem::path file_path(path);
+  if (std::filesystem::is_directory(file_path)) file_path /= kFileName;
+  if (!std::filesystem::exists(file_path)) {
+    return make_error(StatusCode::kNotFound, "{}: expected a folder with {}, found none", path,
+                      kFileName);
+  }
+  MEG_ASSIGN_OR_RETURN(const TokenizerConfig config,
+                       read_tokenizer_config(file_path.parent_path().string()));
+  MEG_ASSIGN_OR_RETURN(const io::MappedFile file, open_tokenizer_file(file_path.string()));
+  return parse(text_of(file), file_path.string(), config, options);
+}
+
+Result<std::unique_ptr<HuggingFaceTokenizer>> HuggingFaceTokenizer::parse(
+    std::string_view json, const std::string& name, const TokenizerConfig& config,
+    const Options& options) {
+  MEG_ASSIGN_OR_RETURN(TokenizerJson file, read_tokenizer_json(json, name, config));
+  std::unique_ptr<HuggingFaceTokenizer> made(new HuggingFaceTokenizer(std::move(file), options));
+  const TokenizerJson& read = made->file_;
+  made->eod_ = named_id(read, config, "eos_token");
+  made->bos_ = named_id(read, config, "bos_token");
+  made->pad_ = named_id(read, config, "pad_token");
+  if (options.reference) {
+    MEG_ASSIGN_OR_RETURN(made->reference_words_, reference_words(read));
+    return made;
+  }
+  made->scan_ = scanner_of(read, options.instruction_set);
+  if (made->scan_ == nullptr) {
+    return make_error(StatusCode::kUnsupported,
+                      "{}.pre_tokenizer: Metaspace with another replacement is not supported",
+                      name);
+  }
+  MEG_ASSIGN_OR_RETURN(made->merge_table_, fast::MergeTable::build(*read.model));
+  return made;
+}
+
+void HuggingFaceTokenizer::collect_tokens() {
+  std::vector<std::pair<int32_t, std::string>> tokens;
+  for (const Vocabulary::Entry& entry : file_.vocabulary.entries()) {
+    tokens.emplace_back(entry.id, entry.text);
+  }
+  for (const AddedToken& token : file_.added_tokens) {
+    if (file_.vocabulary.find(token.content) < 0) tokens.emplace_back(token.id, token.content);
+  }
+  std::sort(tokens.begin(), tokens.end());
+  for (auto& [id, text] : tokens) {
+    std::string bytes;
+    if (!file_.pre_tokenizer.byte_level || !append_alphabet_bytes(text, bytes)) {
+      bytes = std::string(file_.model->token_bytes(id).value_or(text));
+      constexpr std::string_view kSpace = "\xE2\x96\x81";
+      for (size_t at = 0; !file_.pre_tokenizer.byte_level &&
+                          (at = bytes.find(kSpace, at)) != std::string::npos;
+           ++at) {
+        bytes.replace(at, kSpace.size(), " ");
+      }
+    }
+    ids_.push_back(id);
+    texts_.push_back(std::move(text));
+    bytes_.push_back(std::move(bytes));
+  }
+}
+
+std::unique_ptr<TokenEncoder> HuggingFaceTokenizer::new_word_encoder(DType dtype) const {
+  if (options_.reference) {
+    return reference::new_reference_encoder(*file_.model, dtype, reference_words_);
+  }
+  return fast::new_fast_encoder(*file_.model, *merge_table_, dtype, scan_);
+}
+
+std::unique_ptr<TokenEncoder> HuggingFaceTokenizer::new_encoder(DType dtype) const {
+  const bool specials = options_.include_special_tokens;
+  const HuggingFaceEncoder::Parts parts{
+      .prefix = specials ? std::span(file_.prefix) : std::span<const int32_t>(),
+      .suffix = specials ? std::span(file_.suffix) : std::span<const int32_t>(),
+      .in_text = in_text_,
+      .normalizer = file_.normalizer.get(),
+      .in_normalized = in_normalized_,
+      .pre_tokenizer = file_.pre_tokenizer};
+  return std::make_unique<HuggingFaceEncoder>(parts, new_word_encoder(dtype));
+}
+
+std::vector<SpecialToken> HuggingFaceTokenizer::special_tokens() const {
+  std::vector<SpecialToken> tokens;
+  for (const AddedToken& token : file_.added_tokens) {
+    if (token.special) tokens.push_back({token.content, token.id});
+  }
+  return tokens;
+}
+
+/// Where the id's token is in ids_; past the end where there is none.
+size_t HuggingFaceTokenizer::index_of(int32_t id) const {
+  const auto found = std::lower_bound(ids_.begin(), ids_.end(), id);
+  if (found == ids_.end() || *found != id) return ids_.size();
+  return static_cast<size_t>(found - ids_.begin());
+}
+
+std::optional<std::string_view> HuggingFaceTokenizer::token_bytes(int32_t id) const {
+  const size_t index = index_of(id);
+  if (index == ids_.size()) return std::nullopt;
+  return bytes_[index];
+}
+
+Result<std::string> HuggingFaceTokenizer::decode(std::span<const int32_t> ids) const {
+  std::vector<std::string> tokens;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const size_t index = index_of(ids[i]);
+    if (index == ids_.size()) {
+      return make_error(StatusCode::kOutOfRange,
+                        "token {}: expected an id of the vocabulary (largest {}), found {}", i,
+                        max_id(), ids[i]);
+    }
+    tokens.push_back(texts_[index]);
+  }
+  file_.decoder->apply(tokens);
+  std::string text;
+  for (const std::string& token : tokens) text += token;
+  return text;
+}
+
+Result<std::unique_ptr<Tokenizer>> open_hugging_face(const TokenizerOptions& options) {
+  HuggingFaceTokenizer::Options chosen;
+  const megatron::MegatronVersion version =
+      options.version.value_or(megatron::newest_megatron_version());
+  chosen.include_special_tokens =
+      options.legacy_tokenizer || version.core_tokenizers == 0 ||
+      options.hf_include_special_tokens.value_or(version.hugging_face_special_tokens);
+  MEG_ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer,
+                       HuggingFaceTokenizer::open(options.tokenizer_model, chosen));
+  return tokenizer;
+}
+
+}  // namespace meg::tokenizer

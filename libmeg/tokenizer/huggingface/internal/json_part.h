@@ -1,0 +1,68 @@
+#pragma once
+
+#include <simdjson.h>
+
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libmeg/base/result.h"
+
+namespace meg::tokenizer {
+
+/// A value of a tokenizer's JSON file and the place where it stands, for errors: those of every
+/// function below are kCorruption where a value is missing or of another type. Borrows the parser
+/// that read the file.
+class JsonPart {
+ public:
+  JsonPart(simdjson::dom::element value, std::string place)
+      : value_(value), place_(std::move(place)) {}
+
+  const std::string& place() const { return place_; }
+
+  /// The text of the JSON.
+  std::string json() const { return simdjson::minify(value_); }
+
+  bool is_text() const { return value_.is_string(); }
+
+  bool is_list() const { return value_.is_array(); }
+
+  bool is_object() const { return value_.is_object(); }
+
+  /// A member; nullopt where it is missing or null.
+  std::optional<JsonPart> find(std::string_view key) const;
+
+  Result<JsonPart> member(std::string_view key) const;
+
+  /// Every member, by name.
+  Result<std::vector<std::pair<std::string, JsonPart>>> members() const;
+
+  Result<std::vector<JsonPart>> items() const;
+
+  Result<std::string_view> text() const;  ///< Valid as long as the parser.
+  Result<bool> boolean() const;
+  Result<int64_t> integer() const;
+
+  /// The value of a member, or what it means where it is missing or null.
+  Result<std::string> text(std::string_view key, std::string missing) const;
+  Result<bool> boolean(std::string_view key, bool missing) const;
+
+  /// "type" of an object.
+  Result<std::string_view> type() const;
+
+  /// kUnsupported naming the first member that is not null and none of these.
+  Status allow_only(std::initializer_list<std::string_view> keys) const;
+
+  /// kUnsupported: what libmeg has no code for.
+  Status unsupported(std::string_view what) const;
+
+  Status corrupt(std::string_view expected) const;
+
+ private:
+  simdjson::dom::element value_;
+  std::string place_;
+};
+
+}  // namespace meg::tokenizer

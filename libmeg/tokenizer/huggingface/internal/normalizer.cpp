@@ -1,0 +1,286 @@
+#include "libmeg/tokenizer/huggingface/internal/normalizer.h"
+
+#include <utf8proc.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <new>
+#include <vector>
+
+#include "libmeg/text/utf8.h"
+#include "libmeg/tokenizer/internal/character_class.h"
+#include "libmeg/tokenizer/internal/normalization_class.h"
+#include "libmeg/tokenizer/pretokenizer/internal/regex_matcher.h"
+
+namespace meg::tokenizer {
+namespace {
+
+bool is_space(char32_t c) { return character_class(c) == CharacterClass::kSpace; }
+
+/// Appends each character of text as `change` has it.
+template <class Change>
+void change_characters(std::string& text, const Change& change) {
+  std::string changed;
+  changed.reserve(text.size());
+  for (size_t at = 0; at < text.size();) {
+    const text::DecodedCodePoint next = text::decode_code_point(std::string_view(text).substr(at));
+    change(next.code_point, changed);
+    at += next.size;
+  }
+  text = std::move(changed);
+}
+
+/// NFC, NFD, NFKC or NFKD. Characters that tokenizers' tables do not know stay and separate what is
+/// around them.
+class UnicodeForm : public Normalizer {
+ public:
+  UnicodeForm(bool composed, bool compatible)
+      : first_changed_(composed && !compatible ? 0x300 : 0x80),
+        options_(static_cast<utf8proc_option_t>(
+            UTF8PROC_STABLE | (composed ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE) |
+            (compatible ? UTF8PROC_COMPAT : 0))) {}
+
+  bool keeps(std::string_view text) const override {
+    for (size_t at = 0; at < text.size();) {
+      if (static_cast<unsigned char>(text[at]) < 0x80) {
+        ++at;
+        continue;
+      }
+      const text::DecodedCodePoint next = text::decode_code_point(text.substr(at));
+      if (next.code_point >= first_changed_ && takes_part_in_normalization(next.code_point)) {
+        return false;
+      }
+      at += next.size;
+    }
+    return true;
+  }
+
+  void apply(std::string& text) const override {
+    std::string changed;
+    changed.reserve(text.size());
+    const std::string_view whole = text;
+    size_t run = 0;  // where the characters that take part begin
+    for (size_t at = 0; at < whole.size();) {
+      const text::DecodedCodePoint next = text::decode_code_point(whole.substr(at));
+      if (!takes_part_in_normalization(next.code_point)) {
+        append_form(whole.substr(run, at - run), changed);
+        changed.append(whole.substr(at, next.size));
+        run = at + next.size;
+      }
+      at += next.size;
+    }
+    append_form(whole.substr(run), changed);
+    text = std::move(changed);
+  }
+
+ private:
+  void append_form(std::string_view run, std::string& changed) const {
+    if (keeps(run)) {
+      changed += run;
+      return;
+    }
+    utf8proc_uint8_t* made = nullptr;
+    const utf8proc_ssize_t size =
+        utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(run.data()),
+                     static_cast<utf8proc_ssize_t>(run.size()), &made, options_);
+    if (size < 0) throw std::bad_alloc();  // all else fails for what is not UTF-8 alone
+    changed.append(reinterpret_cast<const char*>(made), static_cast<size_t>(size));
+    std::free(made);
+  }
+
+  char32_t first_changed_;
+  utf8proc_option_t options_;
+};
+
+class Lowercase : public Normalizer {
+ public:
+  bool keeps(std::string_view text) const override {
+    return std::none_of(text.begin(), text.end(), [](char c) {
+      return (c >= 'A' && c <= 'Z') || static_cast<unsigned char>(c) >= 0x80;
+    });
+  }
+
+  void apply(std::string& text) const override {
+    change_characters(text, [](char32_t c, std::string& changed) {
+      constexpr char32_t kCapitalIWithDot = 0x130;  // the one that becomes two
+      if (c == kCapitalIWithDot) {
+        changed += "i\xCC\x87";
+      } else {
+        text::append_code_point(
+            static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))), changed);
+      }
+    });
+  }
+};
+
+class StripAccents : public Normalizer {
+ public:
+  void apply(std::string& text) const override {
+    change_characters(text, [](char32_t c, std::string& changed) {
+      if (character_class(c) != CharacterClass::kMark) text::append_code_point(c, changed);
+    });
+  }
+};
+
+class Strip : public Normalizer {
+ public:
+  Strip(bool left, bool right) : left_(left), right_(right) {}
+
+  void apply(std::string& text) const override {
+    size_t begin = 0;
+    size_t end = text.size();
+    const auto at = [&](size_t place) {
+      return text::decode_code_point(std::string_view(text).substr(place));
+    };
+    while (left_ && begin < end && is_space(at(begin).code_point)) begin += at(begin).size;
+    while (right_ && end > begin) {
+      size_t last = end - 1;
+      while ((static_cast<unsigned char>(text[last]) & 0xc0) == 0x80) --last;
+      if (!is_space(at(last).code_point)) break;
+      end = last;
+    }
+    text = text.substr(begin, end - begin);
+  }
+
+ private:
+  bool left_, right_;
+};
+
+class Prepend : public Normalizer {
+ public:
+  explicit Prepend(std::string text) : prefix_(std::move(text)) {}
+
+  void apply(std::string& text) const override {
+    if (!text.empty()) text.insert(0, prefix_);
+  }
+
+ private:
+  std::string prefix_;
+};
+
+class ReplaceText : public Normalizer {
+ public:
+  ReplaceText(std::string from, std::string to) : from_(std::move(from)), to_(std::move(to)) {}
+
+  bool keeps(std::string_view text) const override {
+    return text.find(from_) == std::string_view::npos;
+  }
+
+  void apply(std::string& text) const override {
+    std::string changed;
+    changed.reserve(text.size());
+    size_t at = 0;
+    for (size_t found; (found = text.find(from_, at)) != std::string::npos;) {
+      changed.append(text, at, found - at).append(to_);
+      at = found + from_.size();
+    }
+    changed.append(text, at);
+    text = std::move(changed);
+  }
+
+ private:
+  std::string from_, to_;
+};
+
+class ReplacePattern : public Normalizer {
+ public:
+  ReplacePattern(RegexMatcher from, std::string to) : from_(std::move(from)), to_(std::move(to)) {}
+
+  void apply(std::string& text) const override {
+    std::string changed;
+    size_t at = 0;
+    while (const auto found = from_.find(text, at)) {
+      changed.append(text, at, found->first - at).append(to_);
+      at = found->second;
+    }
+    changed.append(text, at);
+    text = std::move(changed);
+  }
+
+ private:
+  RegexMatcher from_;
+  std::string to_;
+};
+
+class Sequence : public Normalizer {
+ public:
+  explicit Sequence(std::vector<std::unique_ptr<Normalizer>> steps) : steps_(std::move(steps)) {}
+
+  bool keeps(std::string_view text) const override {
+    return std::all_of(steps_.begin(), steps_.end(),
+                       [text](const auto& step) { return step->keeps(text); });
+  }
+
+  void apply(std::string& text) const override {
+    for (const auto& step : steps_) step->apply(text);
+  }
+
+ private:
+  std::vector<std::unique_ptr<Normalizer>> steps_;
+};
+
+using Made = Result<std::unique_ptr<Normalizer>>;
+
+template <class Kind, class... Values>
+Made make(Values&&... values) {
+  return std::unique_ptr<Normalizer>(std::make_unique<Kind>(std::forward<Values>(values)...));
+}
+
+Made read_replace(const JsonPart& part) {
+  MEG_RETURN_IF_ERROR(part.allow_only({"type", "pattern", "content"}));
+  MEG_ASSIGN_OR_RETURN(const JsonPart pattern, part.member("pattern"));
+  MEG_ASSIGN_OR_RETURN(const std::string to, part.text("content", ""));
+  MEG_RETURN_IF_ERROR(pattern.allow_only({"String", "Regex"}));
+  if (const std::optional<JsonPart> regex = pattern.find("Regex")) {
+    MEG_ASSIGN_OR_RETURN(const std::string_view text, regex->text());
+    MEG_ASSIGN_OR_RETURN(RegexMatcher from, RegexMatcher::compile(text, regex->place()));
+    return make<ReplacePattern>(std::move(from), to);
+  }
+  MEG_ASSIGN_OR_RETURN(const std::string from, pattern.text("String", ""));
+  if (from.empty()) return pattern.unsupported("an empty pattern");
+  return make<ReplaceText>(from, to);
+}
+
+Made read_strip(const JsonPart& part) {
+  MEG_RETURN_IF_ERROR(part.allow_only({"type", "strip_left", "strip_right"}));
+  MEG_ASSIGN_OR_RETURN(const bool left, part.boolean("strip_left", true));
+  MEG_ASSIGN_OR_RETURN(const bool right, part.boolean("strip_right", true));
+  return make<Strip>(left, right);
+}
+
+Made read_prepend(const JsonPart& part) {
+  MEG_RETURN_IF_ERROR(part.allow_only({"type", "prepend"}));
+  MEG_ASSIGN_OR_RETURN(const std::string text, part.text("prepend", ""));
+  return make<Prepend>(text);
+}
+
+Made read_sequence(const JsonPart& part) {
+  MEG_RETURN_IF_ERROR(part.allow_only({"type", "normalizers"}));
+  MEG_ASSIGN_OR_RETURN(const JsonPart list, part.member("normalizers"));
+  MEG_ASSIGN_OR_RETURN(const std::vector<JsonPart> items, list.items());
+  std::vector<std::unique_ptr<Normalizer>> steps;
+  for (const JsonPart& item : items) {
+    MEG_ASSIGN_OR_RETURN(std::unique_ptr<Normalizer> step, read_normalizer(item));
+    steps.push_back(std::move(step));
+  }
+  return make<Sequence>(std::move(steps));
+}
+
+}  // namespace
+
+Made read_normalizer(const JsonPart& part) {
+  MEG_ASSIGN_OR_RETURN(const std::string_view type, part.type());
+  if (type == "Sequence") return read_sequence(part);
+  if (type == "Replace") return read_replace(part);
+  if (type == "Strip") return read_strip(part);
+  if (type == "Prepend") return read_prepend(part);
+  if (type == "NFC") return make<UnicodeForm>(true, false);
+  if (type == "NFD") return make<UnicodeForm>(false, false);
+  if (type == "NFKC") return make<UnicodeForm>(true, true);
+  if (type == "NFKD") return make<UnicodeForm>(false, true);
+  if (type == "Lowercase") return make<Lowercase>();
+  if (type == "StripAccents") return make<StripAccents>();
+  return part.unsupported(std::string(type));
+}
+
+}  // namespace meg::tokenizer

@@ -1,0 +1,240 @@
+#include "libmeg/tokenizer/huggingface/internal/pre_tokenizer.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "libmeg/text/printable.h"
+
+namespace meg::tokenizer {
+namespace {
+
+struct Part {
+  size_t begin, end;
+  bool matches;
+};
+
+/// Matches and what lies between them, in order.
+std::vector<Part> parts_of(const SplitStep& step, std::string_view text) {
+  std::vector<Part> parts;
+  size_t at = 0;
+  while (const auto found = step.pattern.find(text, at)) {
+    if (found->first > at) parts.push_back({at, found->first, step.invert});
+    parts.push_back({found->first, found->second, !step.invert});
+    at = found->second;
+  }
+  if (at < text.size()) parts.push_back({at, text.size(), step.invert});
+  return parts;
+}
+
+/// Joins each part with the one before it that `joins` says it belongs to.
+template <class Joins>
+std::vector<Part> joined(const std::vector<Part>& parts, const Joins& joins) {
+  std::vector<Part> result;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (i > 0 && joins(parts[i - 1], parts[i])) {
+      result.back().end = parts[i].end;
+    } else {
+      result.push_back(parts[i]);
+    }
+  }
+  return result;
+}
+
+std::vector<Part> behaved(std::vector<Part> parts, SplitBehavior behavior) {
+  switch (behavior) {
+    case SplitBehavior::kIsolated:
+      return parts;
+    case SplitBehavior::kRemoved:
+      std::erase_if(parts, [](const Part& part) { return part.matches; });
+      return parts;
+    case SplitBehavior::kContiguous:
+      return joined(parts, [](const Part& a, const Part& b) { return a.matches == b.matches; });
+    case SplitBehavior::kMergedWithPrevious:
+      return joined(parts, [](const Part& a, const Part& b) { return b.matches && !a.matches; });
+    case SplitBehavior::kMergedWithNext:
+      return joined(parts, [](const Part& a, const Part& b) { return a.matches && !b.matches; });
+  }
+  return parts;
+}
+
+Result<SplitBehavior> read_behavior(const JsonPart& part) {
+  constexpr std::array<std::pair<std::string_view, SplitBehavior>, 5> kNames = {
+      {{"Removed", SplitBehavior::kRemoved},
+       {"Isolated", SplitBehavior::kIsolated},
+       {"MergedWithPrevious", SplitBehavior::kMergedWithPrevious},
+       {"MergedWithNext", SplitBehavior::kMergedWithNext},
+       {"Contiguous", SplitBehavior::kContiguous}}};
+  MEG_ASSIGN_OR_RETURN(const std::string_view name, part.text());
+  for (const auto& [known, behavior] : kNames) {
+    if (known == name) return behavior;
+  }
+  return part.unsupported(name);
+}
+
+/// Escapes that mean something else in Oniguruma than in PCRE2.
+Status check_dialect(const JsonPart& part, std::string_view pattern) {
+  for (size_t at = 0; at + 1 < pattern.size(); ++at) {
+    if (pattern[at] == '&' && pattern[at + 1] == '&') return part.unsupported("&&");
+    if (pattern[at] != '\\') continue;
+    if (std::string_view("wWbBhHdDXRyYK").find(pattern[at + 1]) != std::string_view::npos) {
+      return part.unsupported(fmt::format("\\{} in a pattern", pattern[at + 1]));
+    }
+    ++at;
+  }
+  return {};
+}
+
+std::string escaped(std::string_view text) {
+  std::string pattern;
+  for (const char c : text) {
+    if (std::string_view("\\^$.|?*+()[]{}-/#&").find(c) != std::string_view::npos) {
+      pattern.push_back('\\');
+    }
+    pattern.push_back(c);
+  }
+  return pattern;
+}
+
+Result<std::string> read_pattern(const JsonPart& part) {
+  MEG_RETURN_IF_ERROR(part.allow_only({"String", "Regex"}));
+  if (const std::optional<JsonPart> regex = part.find("Regex")) {
+    MEG_ASSIGN_OR_RETURN(const std::string_view text, regex->text());
+    if (find_known_pattern(text) == nullptr) MEG_RETURN_IF_ERROR(check_dialect(*regex, text));
+    return std::string(text);
+  }
+  MEG_ASSIGN_OR_RETURN(const std::string text, part.text("String", ""));
+  if (text.empty()) return part.unsupported("an empty pattern");
+  return escaped(text);
+}
+
+/// Reads the kinds one by one into a PreTokenizer.
+class Reader {
+ public:
+  Status read(const JsonPart& part) {
+    MEG_ASSIGN_OR_RETURN(const std::string_view type, part.type());
+    if (type == "Sequence") return read_sequence(part);
+    if (result_.byte_level || result_.metaspace) {
+      return part.unsupported(fmt::format("{} behind ByteLevel or Metaspace", type));
+    }
+    if (type == "ByteLevel") return read_byte_level(part);
+    if (type == "Split") return read_split(part);
+    if (type == "Digits") return read_digits(part);
+    if (type == "Punctuation") return read_punctuation(part);
+    if (type == "WhitespaceSplit") return add_step("\\s", SplitBehavior::kRemoved, false, part);
+    if (type == "Metaspace") return read_metaspace(part);
+    return part.unsupported(type);
+  }
+
+  PreTokenizer result() && { return std::move(result_); }
+
+ private:
+  Status read_sequence(const JsonPart& part) {
+    MEG_RETURN_IF_ERROR(part.allow_only({"type", "pretokenizers"}));
+    MEG_ASSIGN_OR_RETURN(const JsonPart list, part.member("pretokenizers"));
+    MEG_ASSIGN_OR_RETURN(const std::vector<JsonPart> items, list.items());
+    for (const JsonPart& item : items) MEG_RETURN_IF_ERROR(read(item));
+    return {};
+  }
+
+  Status read_byte_level(const JsonPart& part) {
+    MEG_RETURN_IF_ERROR(
+        part.allow_only({"type", "add_prefix_space", "trim_offsets", "use_regex"}));
+    MEG_ASSIGN_OR_RETURN(const bool use_regex, part.boolean("use_regex", true));
+    MEG_ASSIGN_OR_RETURN(result_.add_prefix_space, part.boolean("add_prefix_space", true));
+    result_.byte_level = true;
+    if (use_regex) {
+      MEG_RETURN_IF_ERROR(words_to_step(part));
+      result_.words = kGpt2Pattern;
+    } else if (result_.add_prefix_space) {
+      return words_to_step(part);  // the space goes in front of every word
+    }
+    return {};
+  }
+
+  Status read_split(const JsonPart& part) {
+    MEG_RETURN_IF_ERROR(part.allow_only({"type", "pattern", "behavior", "invert"}));
+    MEG_ASSIGN_OR_RETURN(const JsonPart pattern_part, part.member("pattern"));
+    MEG_ASSIGN_OR_RETURN(const std::string pattern, read_pattern(pattern_part));
+    MEG_ASSIGN_OR_RETURN(const JsonPart behavior_part, part.member("behavior"));
+    MEG_ASSIGN_OR_RETURN(const SplitBehavior behavior, read_behavior(behavior_part));
+    MEG_ASSIGN_OR_RETURN(const bool invert, part.boolean("invert", false));
+    MEG_RETURN_IF_ERROR(words_to_step(part));
+    // A known pattern matches everything, so that inverting and removing leave nothing to choose.
+    if (find_known_pattern(pattern) != nullptr && behavior != SplitBehavior::kContiguous &&
+        (behavior == SplitBehavior::kRemoved) == invert) {
+      result_.words = pattern;
+      return {};
+    }
+    return add_step(pattern, behavior, invert, part);
+  }
+
+  Status read_digits(const JsonPart& part) {
+    MEG_RETURN_IF_ERROR(part.allow_only({"type", "individual_digits"}));
+    MEG_ASSIGN_OR_RETURN(const bool individual, part.boolean("individual_digits", false));
+    return add_step(individual ? "\\p{N}" : "\\p{N}+", SplitBehavior::kIsolated, false, part);
+  }
+
+  Status read_punctuation(const JsonPart& part) {
+    MEG_RETURN_IF_ERROR(part.allow_only({"type", "behavior"}));
+    SplitBehavior behavior = SplitBehavior::kIsolated;
+    if (const std::optional<JsonPart> named = part.find("behavior")) {
+      MEG_ASSIGN_OR_RETURN(behavior, read_behavior(*named));
+    }
+    return add_step("[!-/:-@\\[-`{-~\\p{P}]", behavior, false, part);
+  }
+
+  Status read_metaspace(const JsonPart& part) {
+    MEG_RETURN_IF_ERROR(part.allow_only(
+        {"type", "replacement", "prepend_scheme", "split", "add_prefix_space", "str_rep"}));
+    Metaspace metaspace;
+    MEG_ASSIGN_OR_RETURN(metaspace.replacement, part.text("replacement", metaspace.replacement));
+    MEG_ASSIGN_OR_RETURN(metaspace.split, part.boolean("split", true));
+    MEG_ASSIGN_OR_RETURN(const bool old, part.boolean("add_prefix_space", true));
+    MEG_ASSIGN_OR_RETURN(const std::string scheme,
+                         part.text("prepend_scheme", old ? "always" : "never"));
+    if (scheme == "never") metaspace.prepend = Metaspace::Prepend::kNever;
+    if (scheme == "first") metaspace.prepend = Metaspace::Prepend::kFirst;
+    if (scheme != "never" && scheme != "first" && scheme != "always") {
+      return part.unsupported(fmt::format("prepend_scheme {}", text::printable(scheme)));
+    }
+    if (metaspace.replacement.empty()) return part.unsupported("an empty replacement");
+    MEG_RETURN_IF_ERROR(words_to_step(part));
+    result_.metaspace = std::move(metaspace);
+    return {};
+  }
+
+  Status add_step(std::string_view pattern, SplitBehavior behavior, bool invert,
+                  const JsonPart& part) {
+    MEG_RETURN_IF_ERROR(words_to_step(part));
+    MEG_ASSIGN_OR_RETURN(RegexMatcher matcher, RegexMatcher::compile(pattern, part.place()));
+    result_.steps.push_back({std::move(matcher), behavior, invert});
+    return {};
+  }
+
+  /// The words found so far are cut further.
+  Status words_to_step(const JsonPart& part) {
+    if (result_.words.empty()) return {};
+    const std::string pattern = std::exchange(result_.words, {});
+    return add_step(pattern, SplitBehavior::kIsolated, false, part);
+  }
+
+  PreTokenizer result_;
+};
+
+}  // namespace
+
+void split_text(const SplitStep& step, std::string_view text,
+                const std::function<void(std::string_view part)>& emit) {
+  for (const Part& part : behaved(parts_of(step, text), step.behavior)) {
+    emit(text.substr(part.begin, part.end - part.begin));
+  }
+}
+
+Result<PreTokenizer> read_pre_tokenizer(const JsonPart& part) {
+  Reader reader;
+  MEG_RETURN_IF_ERROR(reader.read(part));
+  return std::move(reader).result();
+}
+
+}  // namespace meg::tokenizer

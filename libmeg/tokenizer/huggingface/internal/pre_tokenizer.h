@@ -1,0 +1,57 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libmeg/base/result.h"
+#include "libmeg/tokenizer/huggingface/internal/json_part.h"
+#include "libmeg/tokenizer/pretokenizer/internal/pattern_scan.h"
+#include "libmeg/tokenizer/pretokenizer/internal/regex_matcher.h"
+
+namespace meg::tokenizer {
+
+/// What becomes of the matches of a pattern that splits a text.
+enum class SplitBehavior { kRemoved, kIsolated, kMergedWithPrevious, kMergedWithNext, kContiguous };
+
+/// A step that cuts texts into smaller ones.
+struct SplitStep {
+  RegexMatcher pattern;
+  SplitBehavior behavior = SplitBehavior::kIsolated;
+  bool invert = false;  ///< What lies between the matches counts as the matches.
+};
+
+/// Hands the parts of text, none of them empty, to emit in order.
+void split_text(const SplitStep& step, std::string_view text,
+                const std::function<void(std::string_view part)>& emit);
+
+/// How Metaspace writes spaces.
+struct Metaspace {
+  enum class Prepend { kNever, kFirst, kAlways };
+
+  std::string replacement = "\xE2\x96\x81";
+  Prepend prepend = Prepend::kAlways;
+  bool split = true;
+};
+
+/// The part "pre_tokenizer" of a tokenizer.json, in the order in which its parts apply.
+/// Mirrors Hugging Face tokenizers, pre_tokenizers/.
+struct PreTokenizer {
+  std::vector<SplitStep> steps;
+  std::optional<Metaspace> metaspace;
+  bool byte_level = false;
+  bool add_prefix_space = false;  ///< in front of what the steps leave, before words
+
+  /// The regular expression that ends in words what the steps leave; empty: it is one word.
+  std::string words;
+};
+
+/// GPT-2's pattern, as ByteLevel applies it.
+inline constexpr std::string_view kGpt2Pattern =
+    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
+
+/// kUnsupported, by name, for a kind or an order that libmeg lacks.
+Result<PreTokenizer> read_pre_tokenizer(const JsonPart& part);
+
+}  // namespace meg::tokenizer

@@ -1,0 +1,116 @@
+#include "libmeg/tokenizer/huggingface/internal/tokenizer_config.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <filesystem>
+
+#include "libmeg/text/printable.h"
+#include "libmeg/tokenizer/huggingface/internal/json_file.h"
+
+namespace meg::tokenizer {
+namespace {
+
+constexpr std::array<std::string_view, 7> kNamed = {
+    "bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"};
+
+/// A token that is given as its text or as an object.
+Result<AddedToken> read_token(const JsonPart& part) {
+  AddedToken token;
+  token.special = true;
+  if (part.is_text()) {
+    MEG_ASSIGN_OR_RETURN(const std::string_view text, part.text());
+    token.content = text;
+  } else {
+    MEG_ASSIGN_OR_RETURN(token.content, part.text("content", ""));
+    MEG_ASSIGN_OR_RETURN(token.single_word, part.boolean("single_word", false));
+    MEG_ASSIGN_OR_RETURN(token.lstrip, part.boolean("lstrip", false));
+    MEG_ASSIGN_OR_RETURN(token.rstrip, part.boolean("rstrip", false));
+    MEG_ASSIGN_OR_RETURN(token.special, part.boolean("special", true));
+    MEG_ASSIGN_OR_RETURN(token.normalized, part.boolean("normalized", !token.special));
+  }
+  if (token.content.empty()) return part.corrupt("a token of at least one character");
+  return token;
+}
+
+Status read_added_tokens(const JsonPart& part, TokenizerConfig& config) {
+  MEG_ASSIGN_OR_RETURN(const auto members, part.members());
+  for (const auto& [key, value] : members) {
+    MEG_ASSIGN_OR_RETURN(AddedToken token, read_token(value));
+    MEG_ASSIGN_OR_RETURN(token.special, value.boolean("special", false));
+    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), token.id);
+    if (error != std::errc() || end != key.data() + key.size() || token.id < 0) {
+      return make_error(StatusCode::kCorruption, "{}: expected ids as keys, found {}",
+                        part.place(), text::printable(key));
+    }
+    config.added_tokens.push_back(std::move(token));
+  }
+  std::sort(config.added_tokens.begin(), config.added_tokens.end(),
+            [](const AddedToken& a, const AddedToken& b) { return a.id < b.id; });
+  return {};
+}
+
+/// What one of the two files says that the other did not.
+Status read_named_tokens(const JsonPart& file, TokenizerConfig& config) {
+  for (const std::string_view name : kNamed) {
+    const std::optional<JsonPart> part = file.find(name);
+    if (!part || config.named(name) != nullptr) continue;
+    MEG_ASSIGN_OR_RETURN(AddedToken token, read_token(*part));
+    config.named_tokens.emplace_back(std::string(name), std::move(token));
+  }
+  for (const std::string_view name : {"additional_special_tokens", "extra_special_tokens"}) {
+    const std::optional<JsonPart> part = file.find(name);
+    if (!part || !config.extra_tokens.empty()) continue;
+    if (part->is_object()) {
+      MEG_ASSIGN_OR_RETURN(const auto members, part->members());
+      if (members.empty()) continue;
+      return part->unsupported("an object of tokens");
+    }
+    MEG_ASSIGN_OR_RETURN(const std::vector<JsonPart> items, part->items());
+    for (const JsonPart& item : items) {
+      MEG_ASSIGN_OR_RETURN(AddedToken token, read_token(item));
+      config.extra_tokens.push_back(std::move(token));
+    }
+  }
+  return {};
+}
+
+Status read_config(const JsonPart& file, TokenizerConfig& config) {
+  MEG_RETURN_IF_ERROR(read_named_tokens(file, config));
+  if (const auto part = file.find("added_tokens_decoder")) {
+    MEG_RETURN_IF_ERROR(read_added_tokens(*part, config));
+  }
+  for (const auto& [name, value] :
+       {std::pair{"add_bos_token", &config.add_bos_token}, {"add_eos_token", &config.add_eos_token}}) {
+    if (const auto part = file.find(name)) {
+      MEG_ASSIGN_OR_RETURN(*value, part->boolean());
+    }
+  }
+  MEG_ASSIGN_OR_RETURN(const bool splits, file.boolean("split_special_tokens", false));
+  return splits ? file.unsupported("split_special_tokens") : Status();
+}
+
+}  // namespace
+
+const AddedToken* TokenizerConfig::named(std::string_view name) const {
+  for (const auto& [known, token] : named_tokens) {
+    if (known == name) return &token;
+  }
+  return nullptr;
+}
+
+Result<TokenizerConfig> read_tokenizer_config(const std::string& folder) {
+  TokenizerConfig config;
+  const std::filesystem::path path(folder);
+  for (const char* const name : {"tokenizer_config.json", "special_tokens_map.json"}) {
+    const std::string file_path = (path / name).string();
+    if (!std::filesystem::exists(file_path)) continue;
+    MEG_ASSIGN_OR_RETURN(const JsonFile file, JsonFile::open(file_path));
+    const bool is_config = std::string_view(name) == "tokenizer_config.json";
+    MEG_RETURN_IF_ERROR(is_config ? read_config(file.root(), config)
+                                  : read_named_tokens(file.root(), config));
+  }
+  return config;
+}
+
+}  // namespace meg::tokenizer

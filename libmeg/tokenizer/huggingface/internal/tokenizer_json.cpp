@@ -1,0 +1,344 @@
+#include "libmeg/tokenizer/huggingface/internal/tokenizer_json.h"
+
+#include <algorithm>
+#include <limits>
+#include <set>
+#include <utility>
+
+#include "libmeg/text/printable.h"
+#include "libmeg/text/utf8.h"
+#include "libmeg/tokenizer/bpe/internal/bpe_model_builder.h"
+#include "libmeg/tokenizer/bpe/internal/byte_alphabet.h"
+#include "libmeg/tokenizer/huggingface/internal/json_file.h"
+
+namespace meg::tokenizer {
+namespace {
+
+/// Ids must be distinct: a text decodes to one token.
+Status check_ids(const Vocabulary& vocabulary, const std::string& place) {
+  std::vector<Vocabulary::Entry> entries = vocabulary.entries();
+  std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
+  for (size_t i = 1; i < entries.size(); ++i) {
+    if (entries[i - 1].id != entries[i].id) continue;
+    return make_error(StatusCode::kCorruption,
+                      "{}: expected an id for each token, found id {} for both {} and {}", place,
+                      entries[i].id, text::printable(entries[i - 1].text),
+                      text::printable(entries[i].text));
+  }
+  return {};
+}
+
+/// tokenizers leaves out bytes that the vocabulary lacks; text has any but those of no UTF-8.
+Status check_bytes(const Vocabulary& vocabulary, const std::string& place) {
+  for (int byte = 0; byte < 0xf5; ++byte) {
+    if (byte == 0xc0 || byte == 0xc1) continue;
+    std::string text;
+    text::append_code_point(byte_character(static_cast<uint8_t>(byte)), text);
+    if (vocabulary.find(text) >= 0) continue;
+    return make_error(StatusCode::kUnsupported,
+                      "{}: expected every byte of UTF-8 as a token, found none for 0x{:02x}", place,
+                      byte);
+  }
+  return {};
+}
+
+/// A merge is "a b" or ["a", "b"].
+Status read_merge(const JsonPart& part, MergeList& merges) {
+  const auto number = static_cast<int64_t>(merges.pairs.size());
+  if (part.is_text()) {
+    MEG_ASSIGN_OR_RETURN(const std::string_view text, part.text());
+    const size_t space = text.find(' ');
+    if (space == std::string_view::npos || text.find(' ', space + 1) != std::string_view::npos) {
+      return part.corrupt("two pieces with a space between");
+    }
+    merges.pairs.push_back({text.substr(0, space), text.substr(space + 1), number});
+    return {};
+  }
+  MEG_ASSIGN_OR_RETURN(const std::vector<JsonPart> pair, part.items());
+  if (pair.size() != 2) return part.corrupt("two pieces");
+  MEG_ASSIGN_OR_RETURN(const std::string_view left, pair[0].text());
+  MEG_ASSIGN_OR_RETURN(const std::string_view right, pair[1].text());
+  merges.pairs.push_back({left, right, number});
+  return {};
+}
+
+Result<BpeRules> read_rules(const JsonPart& part, bool byte_level) {
+  BpeRules rules{.merge_order = MergeOrder::kOneByOne, .characters = !byte_level};
+  MEG_ASSIGN_OR_RETURN(rules.ignore_merges, part.boolean("ignore_merges", false));
+  MEG_ASSIGN_OR_RETURN(rules.byte_fallback, part.boolean("byte_fallback", false));
+  MEG_ASSIGN_OR_RETURN(rules.fuse_unknown, part.boolean("fuse_unk", false));
+  MEG_ASSIGN_OR_RETURN(const std::string unknown, part.text("unk_token", ""));
+  if (!unknown.empty()) rules.unknown_token = unknown;
+  for (const std::string_view affix : {"continuing_subword_prefix", "end_of_word_suffix"}) {
+    MEG_ASSIGN_OR_RETURN(const std::string text, part.text(affix, ""));
+    if (text.empty()) continue;
+    return part.unsupported(fmt::format("{} {}", affix, text::printable(text)));
+  }
+  if (const auto dropout = part.find("dropout")) {
+    if (dropout->json() != "0" && dropout->json() != "0.0") {
+      return dropout->unsupported(dropout->json());
+    }
+  }
+  return rules;
+}
+
+Status read_model(const JsonPart& part, TokenizerJson& file) {
+  MEG_ASSIGN_OR_RETURN(const std::string type, part.text("type", "BPE"));
+  if (type != "BPE") return part.unsupported(type);
+  MEG_RETURN_IF_ERROR(part.allow_only({"type", "dropout", "unk_token", "continuing_subword_prefix",
+                                       "end_of_word_suffix", "fuse_unk", "byte_fallback",
+                                       "ignore_merges", "vocab", "merges"}));
+  const bool byte_level = file.pre_tokenizer.byte_level;
+  MEG_ASSIGN_OR_RETURN(const BpeRules rules, read_rules(part, byte_level));
+  MEG_ASSIGN_OR_RETURN(const JsonPart vocab, part.member("vocab"));
+  MEG_ASSIGN_OR_RETURN(file.vocabulary, Vocabulary::parse(vocab.json(), vocab.place()));
+  MEG_RETURN_IF_ERROR(check_ids(file.vocabulary, vocab.place()));
+  if (byte_level) MEG_RETURN_IF_ERROR(check_bytes(file.vocabulary, vocab.place()));
+  if (rules.unknown_token && file.vocabulary.find(*rules.unknown_token) < 0 && !byte_level) {
+    return make_error(StatusCode::kCorruption, "{}: expected unk_token {}, found none",
+                      vocab.place(), text::printable(*rules.unknown_token));
+  }
+  MEG_ASSIGN_OR_RETURN(const JsonPart list, part.member("merges"));
+  MEG_ASSIGN_OR_RETURN(const std::vector<JsonPart> items, list.items());
+  MergeList merges;
+  merges.place = "merge";
+  for (const JsonPart& item : items) MEG_RETURN_IF_ERROR(read_merge(item, merges));
+  BpeModelBuilder builder(file.vocabulary, vocab.place(), list.place(), rules);
+  MEG_RETURN_IF_ERROR(builder.add_merges(merges));
+  file.model = std::move(builder).build();
+  return {};
+}
+
+Result<AddedToken> read_added_token(const JsonPart& part) {
+  MEG_RETURN_IF_ERROR(part.allow_only(
+      {"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"}));
+  AddedToken token;
+  MEG_ASSIGN_OR_RETURN(const JsonPart id, part.member("id"));
+  MEG_ASSIGN_OR_RETURN(const int64_t number, id.integer());
+  if (number < 0 || number > std::numeric_limits<int32_t>::max()) return id.corrupt("an id");
+  token.id = static_cast<int32_t>(number);
+  MEG_ASSIGN_OR_RETURN(const JsonPart content, part.member("content"));
+  MEG_ASSIGN_OR_RETURN(const std::string_view text, content.text());
+  token.content = text;
+  if (text.empty()) return content.corrupt("at least one character");
+  MEG_ASSIGN_OR_RETURN(token.special, part.boolean("special", false));
+  MEG_ASSIGN_OR_RETURN(token.normalized, part.boolean("normalized", !token.special));
+  MEG_ASSIGN_OR_RETURN(token.single_word, part.boolean("single_word", false));
+  MEG_ASSIGN_OR_RETURN(token.lstrip, part.boolean("lstrip", false));
+  MEG_ASSIGN_OR_RETURN(token.rstrip, part.boolean("rstrip", false));
+  return token;
+}
+
+/// Gives added tokens their ids, as tokenizers does: that of the vocabulary, else the next free one.
+class AddedVocabulary {
+ public:
+  AddedVocabulary(TokenizerJson& file, const std::string& name) : file_(file), name_(name) {
+    for (const Vocabulary::Entry& entry : file.vocabulary.entries()) used_.insert(entry.id);
+  }
+
+  int32_t next_id() const {
+    const auto size = static_cast<int32_t>(file_.vocabulary.entries().size());
+    int32_t next = size;
+    for (const AddedToken& token : file_.added_tokens) next = std::max(next, token.id + 1);
+    return next;
+  }
+
+  /// token.id is what the file says.
+  Status add(const AddedToken& token) {
+    if (find(token.content) != nullptr) {
+      return make_error(StatusCode::kCorruption, "{}: expected added token {} once, found it again",
+                        name_, text::printable(token.content));
+    }
+    const int32_t entry = file_.vocabulary.find(token.content);
+    const int32_t expected =
+        entry >= 0 ? file_.vocabulary.entries()[static_cast<size_t>(entry)].id : token.id;
+    const bool taken = entry < 0 && used_.contains(token.id);
+    if (taken || expected != token.id) {
+      return make_error(StatusCode::kCorruption, "{}: added token {}: expected {}, found id {}",
+                        name_, text::printable(token.content),
+                        taken ? "an id that no other token has"
+                              : fmt::format("id {} of the vocabulary", expected),
+                        token.id);
+    }
+    used_.insert(token.id);
+    file_.added_tokens.push_back(token);
+    return {};
+  }
+
+  /// A token of the files beside; nothing to do where it was added before.
+  Status add_named(AddedToken token) {
+    if (find(token.content) != nullptr) return {};
+    const int32_t entry = file_.vocabulary.find(token.content);
+    token.id =
+        entry >= 0 ? file_.vocabulary.entries()[static_cast<size_t>(entry)].id : next_id();
+    return add(token);
+  }
+
+  const AddedToken* find(std::string_view content) const {
+    for (const AddedToken& token : file_.added_tokens) {
+      if (token.content == content) return &token;
+    }
+    return nullptr;
+  }
+
+ private:
+  TokenizerJson& file_;
+  const std::string& name_;
+  std::set<int32_t> used_;
+};
+
+bool same_token(const AddedToken& a, const AddedToken& b) {
+  return a.id == b.id && a.special == b.special && a.normalized == b.normalized &&
+         a.single_word == b.single_word && a.lstrip == b.lstrip && a.rstrip == b.rstrip;
+}
+
+Status read_added_tokens(const JsonPart& root, const TokenizerConfig& config,
+                         TokenizerJson& file) {
+  AddedVocabulary added(file, root.place());
+  if (const auto list = root.find("added_tokens")) {
+    MEG_ASSIGN_OR_RETURN(const std::vector<JsonPart> items, list->items());
+    for (const JsonPart& item : items) {
+      MEG_ASSIGN_OR_RETURN(const AddedToken token, read_added_token(item));
+      MEG_RETURN_IF_ERROR(added.add(token));
+    }
+  }
+  for (const AddedToken& token : config.added_tokens) {
+    const AddedToken* const known = added.find(token.content);
+    if (known == nullptr) {
+      MEG_RETURN_IF_ERROR(added.add(token));
+    } else if (!same_token(*known, token)) {
+      return make_error(StatusCode::kUnsupported,
+                        "{}: added token {}: tokenizer_config.json describes it in another way",
+                        root.place(), text::printable(token.content));
+    }
+  }
+  for (const auto& [name, token] : config.named_tokens) MEG_RETURN_IF_ERROR(added.add_named(token));
+  for (const AddedToken& token : config.extra_tokens) MEG_RETURN_IF_ERROR(added.add_named(token));
+  std::sort(file.added_tokens.begin(), file.added_tokens.end(),
+            [](const AddedToken& a, const AddedToken& b) { return a.id < b.id; });
+  file.vocab_size = static_cast<int64_t>(file.vocabulary.entries().size());
+  for (const AddedToken& token : file.added_tokens) {
+    if (file.vocabulary.find(token.content) < 0) ++file.vocab_size;
+  }
+  return {};
+}
+
+Result<std::vector<int32_t>> read_ids(const JsonPart& special, const TokenizerJson& file) {
+  MEG_ASSIGN_OR_RETURN(const JsonPart list, special.member("ids"));
+  MEG_ASSIGN_OR_RETURN(const std::vector<JsonPart> items, list.items());
+  std::vector<int32_t> ids;
+  for (const JsonPart& item : items) {
+    MEG_ASSIGN_OR_RETURN(const int64_t id, item.integer());
+    const auto has_id = [id](const auto& token) { return token.id == id; };
+    const auto& entries = file.vocabulary.entries();
+    if (std::none_of(entries.begin(), entries.end(), has_id) &&
+        std::none_of(file.added_tokens.begin(), file.added_tokens.end(), has_id)) {
+      return item.corrupt("the id of a token");
+    }
+    ids.push_back(static_cast<int32_t>(id));
+  }
+  return ids;
+}
+
+/// `[{"SpecialToken": ...}, {"Sequence": {"id": "A"}}, ...]`
+Status read_template(const JsonPart& part, TokenizerJson& file) {
+  MEG_ASSIGN_OR_RETURN(const JsonPart single, part.member("single"));
+  MEG_ASSIGN_OR_RETURN(const std::vector<JsonPart> pieces, single.items());
+  std::vector<int32_t> before;
+  std::vector<int32_t> behind;
+  bool found_text = false;
+  for (const JsonPart& piece : pieces) {
+    if (const auto sequence = piece.find("Sequence")) {
+      MEG_ASSIGN_OR_RETURN(const std::string id, sequence->text("id", ""));
+      if (id != "A" || found_text) return sequence->unsupported("a second sequence");
+      found_text = true;
+      continue;
+    }
+    MEG_ASSIGN_OR_RETURN(const JsonPart named, piece.member("SpecialToken"));
+    MEG_ASSIGN_OR_RETURN(const std::string id, named.text("id", ""));
+    MEG_ASSIGN_OR_RETURN(const JsonPart tokens, part.member("special_tokens"));
+    MEG_ASSIGN_OR_RETURN(const JsonPart special, tokens.member(id));
+    MEG_ASSIGN_OR_RETURN(const std::vector<int32_t> ids, read_ids(special, file));
+    std::vector<int32_t>& side = found_text ? behind : before;
+    side.insert(side.end(), ids.begin(), ids.end());
+  }
+  if (!found_text) return single.unsupported("a template without the text");
+  file.prefix.insert(file.prefix.begin(), before.begin(), before.end());
+  file.suffix.insert(file.suffix.end(), behind.begin(), behind.end());
+  return {};
+}
+
+/// BertProcessing and RobertaProcessing: `"sep": ["</s>", 2], "cls": ["<s>", 0]`.
+Status read_cls_and_sep(const JsonPart& part, TokenizerJson& file) {
+  for (const auto& [name, side] :
+       {std::pair{"cls", &file.prefix}, std::pair{"sep", &file.suffix}}) {
+    MEG_ASSIGN_OR_RETURN(const JsonPart named, part.member(name));
+    MEG_ASSIGN_OR_RETURN(const std::vector<JsonPart> pair, named.items());
+    if (pair.size() != 2) return named.corrupt("a token and its id");
+    MEG_ASSIGN_OR_RETURN(const int64_t id, pair[1].integer());
+    side->push_back(static_cast<int32_t>(id));
+  }
+  return {};
+}
+
+Status read_post_processor(const JsonPart& part, TokenizerJson& file) {
+  MEG_ASSIGN_OR_RETURN(const std::string_view type, part.type());
+  if (type == "ByteLevel") return {};  // of offsets alone
+  if (type == "TemplateProcessing") return read_template(part, file);
+  if (type == "BertProcessing" || type == "RobertaProcessing") return read_cls_and_sep(part, file);
+  if (type != "Sequence") return part.unsupported(type);
+  MEG_ASSIGN_OR_RETURN(const JsonPart list, part.member("processors"));
+  MEG_ASSIGN_OR_RETURN(const std::vector<JsonPart> items, list.items());
+  for (const JsonPart& item : items) MEG_RETURN_IF_ERROR(read_post_processor(item, file));
+  return {};
+}
+
+/// add_bos_token and add_eos_token take the post-processor's place.
+void replace_post_processor(const TokenizerConfig& config, TokenizerJson& file) {
+  if (!config.add_bos_token && !config.add_eos_token) return;
+  const auto ids_of = [&](std::optional<bool> added, std::string_view name) {
+    const AddedToken* const token = config.named(name);
+    if (!added.value_or(false) || token == nullptr) return std::vector<int32_t>();
+    return std::vector<int32_t>{*file.token_id(token->content)};
+  };
+  file.prefix = ids_of(config.add_bos_token, "bos_token");
+  file.suffix = ids_of(config.add_eos_token, "eos_token");
+}
+
+}  // namespace
+
+std::optional<int32_t> TokenizerJson::token_id(std::string_view token) const {
+  for (const AddedToken& added : added_tokens) {
+    if (added.content == token) return added.id;
+  }
+  const int32_t entry = vocabulary.find(token);
+  if (entry < 0) return std::nullopt;
+  return vocabulary.entries()[static_cast<size_t>(entry)].id;
+}
+
+Result<TokenizerJson> read_tokenizer_json(std::string_view json, const std::string& name,
+                                          const TokenizerConfig& config) {
+  MEG_ASSIGN_OR_RETURN(const JsonFile parsed, JsonFile::parse(json, name));
+  const JsonPart root = parsed.root();
+  MEG_RETURN_IF_ERROR(root.allow_only({"version", "truncation", "padding", "added_tokens",
+                                       "normalizer", "pre_tokenizer", "post_processor", "decoder",
+                                       "model"}));
+  TokenizerJson file;
+  if (const auto part = root.find("normalizer")) {
+    MEG_ASSIGN_OR_RETURN(file.normalizer, read_normalizer(*part));
+  }
+  if (const auto part = root.find("pre_tokenizer")) {
+    MEG_ASSIGN_OR_RETURN(file.pre_tokenizer, read_pre_tokenizer(*part));
+  }
+  MEG_ASSIGN_OR_RETURN(const JsonPart model, root.member("model"));
+  MEG_RETURN_IF_ERROR(read_model(model, file));
+  MEG_RETURN_IF_ERROR(read_added_tokens(root, config, file));
+  if (const auto part = root.find("post_processor")) {
+    MEG_RETURN_IF_ERROR(read_post_processor(*part, file));
+  }
+  replace_post_processor(config, file);
+  MEG_ASSIGN_OR_RETURN(file.decoder, read_decoder(root.find("decoder")));
+  return file;
+}
+
+}  // namespace meg::tokenizer

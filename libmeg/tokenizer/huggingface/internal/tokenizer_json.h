@@ -1,0 +1,42 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libmeg/base/result.h"
+#include "libmeg/tokenizer/bpe/internal/bpe_model.h"
+#include "libmeg/tokenizer/bpe/vocabulary.h"
+#include "libmeg/tokenizer/huggingface/internal/added_tokens.h"
+#include "libmeg/tokenizer/huggingface/internal/decoder.h"
+#include "libmeg/tokenizer/huggingface/internal/normalizer.h"
+#include "libmeg/tokenizer/huggingface/internal/pre_tokenizer.h"
+#include "libmeg/tokenizer/huggingface/internal/tokenizer_config.h"
+
+namespace meg::tokenizer {
+
+/// A tokenizer.json with what the files beside it change.
+struct TokenizerJson {
+  std::unique_ptr<Normalizer> normalizer;  ///< null: none
+  PreTokenizer pre_tokenizer;
+  std::optional<BpeModel> model;
+  std::unique_ptr<TokenDecoder> decoder;
+  std::vector<AddedToken> added_tokens;  ///< by id
+
+  /// What the post-processor puts around every text.
+  std::vector<int32_t> prefix, suffix;
+
+  Vocabulary vocabulary;
+  int64_t vocab_size = 0;  ///< tokens of the vocabulary and added ones
+
+  std::optional<int32_t> token_id(std::string_view token) const;
+};
+
+/// json: the content of a tokenizer.json; name: the file's, for errors. kCorruption and kUnsupported
+/// with the place of the part.
+Result<TokenizerJson> read_tokenizer_json(std::string_view json, const std::string& name,
+                                          const TokenizerConfig& config);
+
+}  // namespace meg::tokenizer

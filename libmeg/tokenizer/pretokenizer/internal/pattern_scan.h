@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string_view>
+
+#include "libmeg/tokenizer/bpe/internal/fast/word_scan.h"
+
+namespace meg::tokenizer {
+
+/// A regular expression that pretokenizers split text by and that has code of its own here.
+struct KnownPattern {
+  std::string_view name;   ///< such as "cl100k"
+  std::string_view regex;  ///< as tokenizer.json or tiktoken writes it
+  fast::WordScanner scan;
+};
+
+/// The pattern of a regular expression; null where libmeg has no code for it.
+const KnownPattern* find_known_pattern(std::string_view regex);
+
+/// The pattern of a name; null where there is none.
+const KnownPattern* find_pattern_by_name(std::string_view name);
+
+}  // namespace meg::tokenizer

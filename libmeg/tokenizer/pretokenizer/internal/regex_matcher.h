@@ -1,0 +1,33 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "libmeg/base/result.h"
+
+namespace meg::tokenizer {
+
+/// A compiled regular expression of a tokenizer's file, in the dialect that Hugging Face's
+/// tokenizers and tiktoken share: Perl's, Unicode throughout. Immutable and safe to share.
+class RegexMatcher {
+ public:
+  /// kUnsupported, with the place, for a pattern that does not compile. name: for messages.
+  static Result<RegexMatcher> compile(std::string_view pattern, const std::string& name);
+
+  /// Begin and end, in bytes, of the first match in text (valid UTF-8) at `from` or behind it that
+  /// is not empty. A match that takes too many steps is an end of resources: std::bad_alloc.
+  std::optional<std::pair<size_t, size_t>> find(std::string_view text, size_t from) const;
+
+ private:
+  struct Compiled;
+
+  explicit RegexMatcher(std::shared_ptr<const Compiled> compiled)
+      : compiled_(std::move(compiled)) {}
+
+  std::shared_ptr<const Compiled> compiled_;
+};
+
+}  // namespace meg::tokenizer
