@@ -67,7 +67,7 @@ ArgumentScope scope() {
   return {.reads = std::move(fields),
           .required = {"tokenizer_type", "output_prefix"},
           .idle = {},
-          .idle_fields = tokenizer_idle_fields()};
+          .idle_fields = {}};
 }
 
 /// Flags of libmeg's own that are planned.

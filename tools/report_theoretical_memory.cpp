@@ -75,7 +75,7 @@ ArgumentScope scope() {
                    {megatron::Effect::kOptimizer, kSame},
                    {megatron::Effect::kCheckpoint, "no checkpoint is read or written"},
                    {megatron::Effect::kLog, "no training log"}},
-          .idle_fields = tokenizer_idle_fields()};
+          .idle_fields = {}};
 }
 
 std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments) {

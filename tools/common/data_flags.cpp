@@ -69,7 +69,7 @@ ArgumentScope data_scope() {
                    {megatron::Effect::kCheckpoint, "no checkpoint is read or written"},
                    {megatron::Effect::kParallel, "samples do not depend on it"},
                    {megatron::Effect::kLog, "no training log"}},
-          .idle_fields = tokenizer_idle_fields()};
+          .idle_fields = {}};
 }
 
 }  // namespace
@@ -77,7 +77,6 @@ ArgumentScope data_scope() {
 void read_data_args(megatron::FieldReader& args, DataFlags& data) {
   read_datasets(args, data);
   read_tokenizer_args(args, data.tokenizer);
-  args.take("legacy_tokenizer", data.tokenizer.legacy_tokenizer);
   read_length(args, data.length);
   read_batches(args, data);
 }
@@ -103,6 +102,15 @@ void declare_data_flags(Flags& flags, DataFlags& data, megatron::ArgumentValues&
   declare_own_data_flags(flags, data);
   flags.arguments(megatron::argument_rows(megatron::ArgumentFamily::kTraining), data_scope(),
                   &args);
+}
+
+Result<tokenizer::TokenizerOptions> tokenizer_options(const DataFlags& data) {
+  tokenizer::TokenizerOptions options = data.tokenizer;
+  if (data.megatron_version) {
+    MEG_ASSIGN_OR_RETURN(options.version,
+                         megatron::parse_megatron_version(*data.megatron_version));
+  }
+  return options;
 }
 
 Status finish_data_flags(const megatron::ArgumentValues& args, DataFlags& data) {

@@ -63,6 +63,9 @@ void declare_own_data_flags(Flags& flags, DataFlags& data);
 /// matter, after the program's own flags.
 void declare_data_flags(Flags& flags, DataFlags& data, megatron::ArgumentValues& args);
 
+/// The tokenizer's part, with the revision to follow. kInvalidArgument for an unknown revision.
+Result<tokenizer::TokenizerOptions> tokenizer_options(const DataFlags& data);
+
 /// Fills Megatron's part of `data`, after Flags::parse. kInvalidArgument: wrong usage.
 Status finish_data_flags(const megatron::ArgumentValues& args, DataFlags& data);
 

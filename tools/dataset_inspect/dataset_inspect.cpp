@@ -204,7 +204,9 @@ void add_lengths(const dataset::LengthSummary& lengths, ordered_json& object) {
 Result<ordered_json> inspect(const dataset::IndexedDataset& dataset, const Arguments& arguments) {
   std::unique_ptr<tokenizer::Tokenizer> tokenizer;
   if (arguments.decode) {
-    MEG_ASSIGN_OR_RETURN(tokenizer, tokenizer::open_tokenizer(arguments.data.tokenizer));
+    MEG_ASSIGN_OR_RETURN(const tokenizer::TokenizerOptions options,
+                         tokenizer_options(arguments.data));
+    MEG_ASSIGN_OR_RETURN(tokenizer, tokenizer::open_tokenizer(options));
   }
   ordered_json object = dataset_json(dataset);
   if (arguments.histogram || !arguments.selects()) {

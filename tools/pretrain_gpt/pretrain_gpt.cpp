@@ -25,27 +25,9 @@ void print(const std::string& line) {
   std::fflush(stdout);
 }
 
-/// NullTokenizer has no files: --vocab-size tokens, the last of which ends documents; before core
-/// 0.18 one more for that.
-Result<Vocabulary> null_vocabulary(const PretrainFlags& run) {
-  const std::optional<int64_t> size = run.data.tokenizer.vocab_size;
-  if (size.value_or(0) < 1) {
-    return Status(StatusCode::kInvalidArgument, "NullTokenizer needs --vocab-size");
-  }
-  megatron::MegatronVersion version = megatron::newest_megatron_version();
-  if (run.data.megatron_version.has_value()) {
-    MEG_ASSIGN_OR_RETURN(version, megatron::parse_megatron_version(*run.data.megatron_version));
-  }
-  Vocabulary vocabulary;
-  vocabulary.vocab_size = *size + (version.null_tokenizer_adds_eod ? 1 : 0);
-  vocabulary.eod = vocabulary.vocab_size - 1;
-  return vocabulary;
-}
-
 Result<Vocabulary> vocabulary_of(const PretrainFlags& run) {
-  const tokenizer::TokenizerOptions& options = run.data.tokenizer;
+  MEG_ASSIGN_OR_RETURN(const tokenizer::TokenizerOptions options, tokenizer_options(run.data));
   print(fmt::format("> building {} tokenizer ...", options.tokenizer_type));
-  if (options.tokenizer_type == "NullTokenizer") return null_vocabulary(run);
   MEG_ASSIGN_OR_RETURN(const std::unique_ptr<tokenizer::Tokenizer> tokenizer,
                        tokenizer::open_tokenizer(options));
   Vocabulary vocabulary;

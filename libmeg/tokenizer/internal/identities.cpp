@@ -42,10 +42,13 @@ Options files_of(const TokenizerOptions& options) {
 }
 
 /// The flags that Hugging Face's class takes, since core 0.16.
-Options hugging_face_switches(int release) {
+Options hugging_face_switches(const TokenizerOptions& options, int release) {
   if (release < 16) return {};
-  const std::string on = release >= 17 ? "True" : "False";
-  return {{"use_fast", on}, {"trust_remote_code", "False"}, {"include_special_tokens", on}};
+  const bool on = release >= 17;
+  const bool specials = options.hf_include_special_tokens.value_or(on);
+  return {{"use_fast", on ? "True" : "False"},
+          {"trust_remote_code", "False"},
+          {"include_special_tokens", specials ? "True" : "False"}};
 }
 
 std::string extra_ids() {
@@ -109,7 +112,7 @@ TokenizerIdentity megatron_core_identity(const TokenizerOptions& options, int re
     all = {{"additional_special_tokens", "[]"}};
   }
   append(all, files_of(options));
-  append(all, hugging_face_switches(release));
+  append(all, hugging_face_switches(options, release));
   return core(options.tokenizer_type, all);
 }
 
@@ -129,7 +132,7 @@ TokenizerIdentity hugging_face_core_identity(const TokenizerOptions& options, in
   if (release >= 18) all = {{"chat_template", std::string(kNone)}};
   append(all, files_of(options));
   if (release >= 16) append(all, {{"additional_special_tokens", "[]"}});
-  append(all, hugging_face_switches(release));
+  append(all, hugging_face_switches(options, release));
   return core(options.tokenizer_model, all);
 }
 
