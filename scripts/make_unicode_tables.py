@@ -36,9 +36,12 @@ def matches_of_tokenizers(pattern):
     return pieces
 
 
-def characters_of_normalization(_):
-    """Those that a normalization form of `tokenizers` changes, moves or joins with others."""
+def characters_of_normalization(kind):
+    """Those that a normalization form of `tokenizers` changes, moves or joins with others, and those that
+    StripAccents takes out."""
     from tokenizers import normalizers
+    strip = normalizers.StripAccents()
+    accents = {character for character in EVERYTHING if not strip.normalize_str(character)}
     nfc, nfd, nfkd = normalizers.NFC(), normalizers.NFD(), normalizers.NFKD()
     found = set()
     for character in EVERYTHING:
@@ -49,7 +52,7 @@ def characters_of_normalization(_):
             found.add(character)
         if len(decomposed) > 1:
             found.update(decomposed)
-    return found
+    return {"form": found - accents, "form and accent": found & accents, "accent": accents - found}[kind]
 
 
 class Table:
@@ -78,7 +81,8 @@ TABLES = [
     Table("unicode_class", "regex", matches_of_regex, [r"\p{L}", r"\p{N}", r"\s"]),
     Table("character_class", "tokenizers", matches_of_tokenizers,
           [r"\p{M}", r"\p{N}", r"\s", r"[\p{Lu}\p{Lt}]", r"\p{Ll}", r"[\p{Lm}\p{Lo}]"]),
-    Table("normalization_class", "tokenizers", characters_of_normalization, [""]),
+    Table("normalization_class", "tokenizers", characters_of_normalization,
+          ["form", "form and accent", "accent"]),
 ]
 
 

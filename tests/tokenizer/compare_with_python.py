@@ -80,9 +80,9 @@ class PlainBpe:
         return [number for word in self.pattern.findall(text) for number in self.ids_of_word(word)]
 
 
-def encode_with_libmeg(program, vocab, merges, texts):
+def encode_with_libmeg(program, tokenizer, texts):
     stdin = b"".join(struct.pack("<I", len(t.encode())) + t.encode() for t in texts)
-    output = subprocess.run([program, vocab, merges], input=stdin, check=True,
+    output = subprocess.run([program, *tokenizer], input=stdin, check=True,
                             stdout=subprocess.PIPE).stdout
     at = 0
     for _ in texts:
@@ -105,7 +105,7 @@ def main():
     chooser = random.Random(20240229)
     texts = [random_text(chooser) for _ in range(TEXTS)]
     tokens = 0
-    for text, ids in zip(texts, encode_with_libmeg(program, vocab, merges, texts)):
+    for text, ids in zip(texts, encode_with_libmeg(program, ["gpt2", vocab, merges], texts)):
         expected = plain.encode(text)
         if ids != expected:
             print(f"{ascii(text)}\nexpected {expected}\nfound    {ids}")

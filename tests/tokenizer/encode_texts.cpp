@@ -1,4 +1,4 @@
-// encode_texts VOCAB MERGES: encodes texts from stdin (u32 size and bytes, each) with every
+// encode_texts gpt2 VOCAB MERGES | huggingface FILE | tiktoken FILE PATTERN: encodes texts from stdin (u32 size and bytes, each) with every
 // implementation; writes the reference's ids (u32 count and i32 ids for each text) to stdout. Ends
 // with 1 where another implementation gives other ids.
 
@@ -10,7 +10,12 @@
 #include <vector>
 
 #include "libmeg/base/bytes.h"
-#include "libmeg/text/text_padding.h"
+#include "libmeg/text/printable.h"
+#include "libmeg/tokenizer/encode_text.h"
+#include "libmeg/tokenizer/huggingface/internal/hugging_face_tokenizer.h"
+#include "libmeg/tokenizer/tiktoken/internal/rank_file.h"
+#include "libmeg/tokenizer/tiktoken/internal/tik_tokenizer.h"
+#include "tests/temp_folder.h"
 #include "tests/tokenizer/implementations.h"
 
 namespace {
@@ -26,24 +31,53 @@ std::vector<std::string> read_texts(std::istream& in) {
   return texts;
 }
 
+using Opened = meg::Result<std::unique_ptr<meg::tokenizer::Tokenizer>>;
+
+/// A tokenizer by the words of the command line: `gpt2 VOCAB MERGES`, `huggingface FILE` or
+/// `tiktoken FILE PATTERN`, the last without special tokens.
+Opened open(const std::vector<std::string>& words, const meg::test::Implementation& chosen) {
+  using namespace meg::tokenizer;
+  const bool reference =
+      chosen.implementation == GPT2BPETokenizer::Implementation::kReference;
+  if (words.size() == 3 && words[0] == "gpt2") {
+    MEG_ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> made,
+                         GPT2BPETokenizer::open(words[1], words[2], chosen.options()));
+    return made;
+  }
+  if (words.size() == 2 && words[0] == "huggingface") {
+    HuggingFaceTokenizer::Options options;
+    options.reference = reference;
+    options.instruction_set = chosen.instruction_set;
+    options.include_special_tokens = false;
+    MEG_ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> made,
+                         HuggingFaceTokenizer::open(words[1], options));
+    return made;
+  }
+  if (words.size() == 3 && words[0] == "tiktoken") {
+    TikTokenizer::Options options;
+    options.reference = reference;
+    options.pattern = words[2];
+    const std::string text = meg::test::read_file(words[1]);
+    MEG_ASSIGN_OR_RETURN(const auto tokens, read_rank_file(text, words[1]));
+    MEG_ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> made,
+                         TikTokenizer::create(tokens, words[1], options));
+    return made;
+  }
+  return meg::Status(meg::StatusCode::kInvalidArgument, "usage: gpt2|huggingface|tiktoken FILES");
+}
+
 /// Empty where the tokenizer cannot be opened.
-std::vector<std::vector<int32_t>> encode_all(const std::vector<std::string>& texts, char** files,
+std::vector<std::vector<int32_t>> encode_all(const std::vector<std::string>& texts,
+                                             const std::vector<std::string>& words,
                                              const meg::test::Implementation& implementation) {
-  const auto tokenizer =
-      meg::tokenizer::GPT2BPETokenizer::open(files[0], files[1], implementation.options());
+  const Opened tokenizer = open(words, implementation);
   if (!tokenizer) {
     std::fprintf(stderr, "error: %s\n", tokenizer.error().message().c_str());
     return {};
   }
   const auto encoder = (*tokenizer)->new_encoder(meg::DType::kInt32);
   std::vector<std::vector<int32_t>> all;
-  for (const std::string& text : texts) {
-    const std::string padded = text + std::string(meg::text::kTextPadding, 'x');
-    meg::tokenizer::TokenBuffer tokens(meg::DType::kInt32);
-    encoder->encode(std::string_view(padded).substr(0, text.size()), tokens);
-    all.emplace_back();
-    for (int64_t i = 0; i < tokens.size(); ++i) all.back().push_back(tokens.at(i));
-  }
+  for (const std::string& text : texts) all.push_back(encode_text(*encoder, text));
   return all;
 }
 
@@ -56,13 +90,20 @@ void write_ids(const std::vector<int32_t>& ids) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 3) return 2;
+  const std::vector<std::string> words(argv + 1, argv + argc);
   const std::vector<std::string> texts = read_texts(std::cin);
-  const auto expected = encode_all(texts, argv + 1, meg::test::kImplementations[0]);
+  const auto expected = encode_all(texts, words, meg::test::kImplementations[0]);
   if (expected.empty()) return 1;
   for (const meg::test::Implementation& implementation : meg::test::kImplementations) {
     if (implementation.instruction_set > meg::best_instruction_set()) continue;
-    if (encode_all(texts, argv + 1, implementation) != expected) return 1;
+    const auto found = encode_all(texts, words, implementation);
+    for (size_t i = 0; i < texts.size(); ++i) {
+      if (found[i] == expected[i]) continue;
+      std::fprintf(stderr, "error: %s differs from the reference at text %zu: %s\n",
+                   meg::test::name_of(implementation).c_str(), i,
+                   meg::text::printable(texts[i]).c_str());
+      return 1;
+    }
   }
   for (const std::vector<int32_t>& ids : expected) write_ids(ids);
   return 0;

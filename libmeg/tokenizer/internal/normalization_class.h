@@ -13,14 +13,23 @@ inline constexpr size_t kStage1Size = 0x110000 / kBlockSize;
 extern const uint8_t kStage1[kStage1Size];
 extern const uint8_t kStage2[][kBlockSize];
 
+inline uint8_t class_of(char32_t code_point) {
+  return kStage2[kStage1[code_point / kBlockSize]][code_point % kBlockSize];
+}
+
 }  // namespace normalization_class_tables
 
 /// Whether NFC, NFD, NFKC or NFKD of the PyPI package `tokenizers`, which is older than its classes
 /// of characters, may change the code point, move it or join it with another. code_point: below
 /// 0x110000.
 inline bool takes_part_in_normalization(char32_t code_point) {
-  using namespace normalization_class_tables;
-  return kStage2[kStage1[code_point / kBlockSize]][code_point % kBlockSize] != 0;
+  const uint8_t kind = normalization_class_tables::class_of(code_point);
+  return kind == 1 || kind == 2;
+}
+
+/// Whether its StripAccents takes the code point, which is below 0x110000, out of a text.
+inline bool is_stripped_accent(char32_t code_point) {
+  return normalization_class_tables::class_of(code_point) >= 2;
 }
 
 }  // namespace meg::tokenizer

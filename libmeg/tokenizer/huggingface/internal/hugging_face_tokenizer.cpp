@@ -49,7 +49,7 @@ fast::WordScanner scanner_of(const TokenizerJson& file, InstructionSet set) {
 Result<std::function<size_t(std::string_view)>> reference_words(const TokenizerJson& file) {
   const std::string& words = file.pre_tokenizer.words;
   const std::optional<Metaspace>& metaspace = file.pre_tokenizer.metaspace;
-  std::string pattern = words.empty() ? "[\\s\\S]+" : words;
+  std::string pattern = words.empty() ? "(?s:.)+" : words;
   if (metaspace && metaspace->split) pattern = "(?s:.)[^\xE2\x96\x81]*";
   MEG_ASSIGN_OR_RETURN(const RegexMatcher matcher, RegexMatcher::compile(pattern, "pattern"));
   return std::function<size_t(std::string_view)>([matcher](std::string_view text) {

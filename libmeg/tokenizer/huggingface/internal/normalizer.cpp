@@ -117,7 +117,7 @@ class StripAccents : public Normalizer {
  public:
   void apply(std::string& text) const override {
     change_characters(text, [](char32_t c, std::string& changed) {
-      if (character_class(c) != CharacterClass::kMark) text::append_code_point(c, changed);
+      if (!is_stripped_accent(c)) text::append_code_point(c, changed);
     });
   }
 };

