@@ -25,9 +25,9 @@ struct TokenizerOptions {
   std::optional<megatron::MegatronVersion> version;
 
   // TikTokenizer.
-  std::string tiktoken_pattern;                        ///< --tiktoken-pattern: v1 or v2
-  int64_t tiktoken_num_special_tokens = 1000;          ///< --tiktoken-num-special-tokens
-  std::vector<std::string> tiktoken_special_tokens;    ///< --tiktoken-special-tokens; empty: none
+  std::string tiktoken_pattern;                      ///< --tiktoken-pattern: v1 or v2
+  int64_t tiktoken_num_special_tokens = 1000;        ///< --tiktoken-num-special-tokens
+  std::vector<std::string> tiktoken_special_tokens;  ///< --tiktoken-special-tokens; empty: none
 
   // NullTokenizer.
   std::optional<int64_t> null_tokenizer_eod_id;  ///< --null-tokenizer-eod-id

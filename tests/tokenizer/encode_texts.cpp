@@ -1,6 +1,6 @@
-// encode_texts gpt2 VOCAB MERGES | huggingface FILE | tiktoken FILE PATTERN: encodes texts from stdin (u32 size and bytes, each) with every
-// implementation; writes the reference's ids (u32 count and i32 ids for each text) to stdout. Ends
-// with 1 where another implementation gives other ids.
+// encode_texts gpt2 VOCAB MERGES | huggingface FILE | tiktoken FILE PATTERN: encodes texts from
+// stdin (u32 size and bytes, each) with every implementation; writes the reference's ids (u32 count
+// and i32 ids for each text) to stdout. Ends with 1 where another implementation gives other ids.
 
 #include <cstdint>
 #include <cstdio>
@@ -37,8 +37,7 @@ using Opened = meg::Result<std::unique_ptr<meg::tokenizer::Tokenizer>>;
 /// `tiktoken FILE PATTERN`, the last without special tokens.
 Opened open(const std::vector<std::string>& words, const meg::test::Implementation& chosen) {
   using namespace meg::tokenizer;
-  const bool reference =
-      chosen.implementation == GPT2BPETokenizer::Implementation::kReference;
+  const bool reference = chosen.implementation == GPT2BPETokenizer::Implementation::kReference;
   if (words.size() == 3 && words[0] == "gpt2") {
     MEG_ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> made,
                          GPT2BPETokenizer::open(words[1], words[2], chosen.options()));

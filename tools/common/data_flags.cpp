@@ -107,8 +107,7 @@ void declare_data_flags(Flags& flags, DataFlags& data, megatron::ArgumentValues&
 Result<tokenizer::TokenizerOptions> tokenizer_options(const DataFlags& data) {
   tokenizer::TokenizerOptions options = data.tokenizer;
   if (data.megatron_version) {
-    MEG_ASSIGN_OR_RETURN(options.version,
-                         megatron::parse_megatron_version(*data.megatron_version));
+    MEG_ASSIGN_OR_RETURN(options.version, megatron::parse_megatron_version(*data.megatron_version));
   }
   return options;
 }

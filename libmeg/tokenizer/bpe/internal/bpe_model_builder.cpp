@@ -185,8 +185,8 @@ Result<int32_t> BpeModelBuilder::entry_of(std::string_view text, std::string_vie
   if (entry >= 0) return entry;
   return make_error(StatusCode::kCorruption,
                     "{}: {} {}: merge of {} and {}: expected its {} in {}, found none like {}",
-                    merges_name_, merges_place_, pair.line, quoted(pair.left), quoted(pair.right), what,
-                    vocab_name_, quoted(text));
+                    merges_name_, merges_place_, pair.line, quoted(pair.left), quoted(pair.right),
+                    what, vocab_name_, quoted(text));
 }
 
 int32_t BpeModelBuilder::piece_of(int32_t entry) {

@@ -34,10 +34,11 @@ std::unique_ptr<TokenEncoder> GPT2BPETokenizer::new_encoder(DType dtype) const {
 }
 
 std::unique_ptr<TokenEncoder> GPT2BPETokenizer::new_text_encoder(DType dtype) const {
-  if (!merge_table_) return tokenizer::reference::new_reference_encoder(
-      model_, dtype, tokenizer::reference::first_word_size);
-  return tokenizer::fast::new_fast_encoder(
-      model_, *merge_table_, dtype, tokenizer::fast::word_scanner(options_.instruction_set));
+  if (!merge_table_)
+    return tokenizer::reference::new_reference_encoder(model_, dtype,
+                                                       tokenizer::reference::first_word_size);
+  return tokenizer::fast::new_fast_encoder(model_, *merge_table_, dtype,
+                                           tokenizer::fast::word_scanner(options_.instruction_set));
 }
 
 Result<std::string> GPT2BPETokenizer::decode(std::span<const int32_t> ids) const {

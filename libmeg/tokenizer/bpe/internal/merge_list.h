@@ -17,9 +17,9 @@ struct MergeList {
   };
 
   std::string_view place = "line";  ///< what Pair::line counts, for errors
-  std::string_view header;        ///< the first line, dropped whatever it is
-  std::vector<Pair> pairs;        ///< in file order; a pair may appear twice
-  std::string_view dropped_tail;  ///< the text after the last line end
+  std::string_view header;          ///< the first line, dropped whatever it is
+  std::vector<Pair> pairs;          ///< in file order; a pair may appear twice
+  std::string_view dropped_tail;    ///< the text after the last line end
 };
 
 /// text: a merges.txt, borrowed by the result; name: the file's, for errors.

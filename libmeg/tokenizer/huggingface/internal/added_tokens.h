@@ -43,8 +43,8 @@ class AddedTokenFinder {
  private:
   const AddedToken* longest_at(std::string_view text) const;
 
-  std::vector<AddedToken> tokens_;                    // the longest first
-  std::array<std::vector<uint32_t>, 256> by_byte_;    // tokens that begin with a byte
+  std::vector<AddedToken> tokens_;                  // the longest first
+  std::array<std::vector<uint32_t>, 256> by_byte_;  // tokens that begin with a byte
   std::string first_bytes_;
 };
 

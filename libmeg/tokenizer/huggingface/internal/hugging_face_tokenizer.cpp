@@ -126,8 +126,8 @@ void HuggingFaceTokenizer::collect_tokens() {
     if (!file_.pre_tokenizer.byte_level || !append_alphabet_bytes(text, bytes)) {
       bytes = std::string(file_.model->token_bytes(id).value_or(text));
       constexpr std::string_view kSpace = "\xE2\x96\x81";
-      for (size_t at = 0; !file_.pre_tokenizer.byte_level &&
-                          (at = bytes.find(kSpace, at)) != std::string::npos;
+      for (size_t at = 0;
+           !file_.pre_tokenizer.byte_level && (at = bytes.find(kSpace, at)) != std::string::npos;
            ++at) {
         bytes.replace(at, kSpace.size(), " ");
       }

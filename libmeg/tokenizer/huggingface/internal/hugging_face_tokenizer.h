@@ -72,9 +72,9 @@ class HuggingFaceTokenizer : public Tokenizer {
   AddedTokenFinder in_text_, in_normalized_;
   std::optional<int32_t> eod_, bos_, pad_;
 
-  std::vector<int32_t> ids_;         // of all tokens, ascending
-  std::vector<std::string> texts_;   // by the same index, as the vocabulary writes them
-  std::vector<std::string> bytes_;   // by the same index, as they are decoded
+  std::vector<int32_t> ids_;        // of all tokens, ascending
+  std::vector<std::string> texts_;  // by the same index, as the vocabulary writes them
+  std::vector<std::string> bytes_;  // by the same index, as they are decoded
 };
 
 /// Of --tokenizer-model, as the revision of `options` has it.

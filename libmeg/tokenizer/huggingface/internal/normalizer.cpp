@@ -36,9 +36,9 @@ class UnicodeForm : public Normalizer {
  public:
   UnicodeForm(bool composed, bool compatible)
       : first_changed_(composed && !compatible ? 0x300 : 0x80),
-        options_(static_cast<utf8proc_option_t>(
-            UTF8PROC_STABLE | (composed ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE) |
-            (compatible ? UTF8PROC_COMPAT : 0))) {}
+        options_(static_cast<utf8proc_option_t>(UTF8PROC_STABLE |
+                                                (composed ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE) |
+                                                (compatible ? UTF8PROC_COMPAT : 0))) {}
 
   bool keeps(std::string_view text) const override {
     for (size_t at = 0; at < text.size();) {

@@ -138,8 +138,7 @@ class Reader {
   }
 
   Status read_byte_level(const JsonPart& part) {
-    MEG_RETURN_IF_ERROR(
-        part.allow_only({"type", "add_prefix_space", "trim_offsets", "use_regex"}));
+    MEG_RETURN_IF_ERROR(part.allow_only({"type", "add_prefix_space", "trim_offsets", "use_regex"}));
     MEG_ASSIGN_OR_RETURN(const bool use_regex, part.boolean("use_regex", true));
     MEG_ASSIGN_OR_RETURN(result_.add_prefix_space, part.boolean("add_prefix_space", true));
     result_.byte_level = true;

@@ -40,8 +40,8 @@ Status read_added_tokens(const JsonPart& part, TokenizerConfig& config) {
     MEG_ASSIGN_OR_RETURN(token.special, value.boolean("special", false));
     const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), token.id);
     if (error != std::errc() || end != key.data() + key.size() || token.id < 0) {
-      return make_error(StatusCode::kCorruption, "{}: expected ids as keys, found {}",
-                        part.place(), text::printable(key));
+      return make_error(StatusCode::kCorruption, "{}: expected ids as keys, found {}", part.place(),
+                        text::printable(key));
     }
     config.added_tokens.push_back(std::move(token));
   }
@@ -80,8 +80,8 @@ Status read_config(const JsonPart& file, TokenizerConfig& config) {
   if (const auto part = file.find("added_tokens_decoder")) {
     MEG_RETURN_IF_ERROR(read_added_tokens(*part, config));
   }
-  for (const auto& [name, value] :
-       {std::pair{"add_bos_token", &config.add_bos_token}, {"add_eos_token", &config.add_eos_token}}) {
+  for (const auto& [name, value] : {std::pair{"add_bos_token", &config.add_bos_token},
+                                    {"add_eos_token", &config.add_eos_token}}) {
     if (const auto part = file.find(name)) {
       MEG_ASSIGN_OR_RETURN(*value, part->boolean());
     }

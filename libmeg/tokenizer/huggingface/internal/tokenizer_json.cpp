@@ -17,7 +17,8 @@ namespace {
 /// Ids must be distinct: a text decodes to one token.
 Status check_ids(const Vocabulary& vocabulary, const std::string& place) {
   std::vector<Vocabulary::Entry> entries = vocabulary.entries();
-  std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
+  std::sort(entries.begin(), entries.end(),
+            [](const auto& a, const auto& b) { return a.id < b.id; });
   for (size_t i = 1; i < entries.size(); ++i) {
     if (entries[i - 1].id != entries[i].id) continue;
     return make_error(StatusCode::kCorruption,
@@ -63,7 +64,9 @@ Status read_merge(const JsonPart& part, MergeList& merges) {
 }
 
 Result<BpeRules> read_rules(const JsonPart& part, bool byte_level) {
-  BpeRules rules{.merge_order = MergeOrder::kOneByOne, .characters = !byte_level};
+  BpeRules rules;
+  rules.merge_order = MergeOrder::kOneByOne;
+  rules.characters = !byte_level;
   MEG_ASSIGN_OR_RETURN(rules.ignore_merges, part.boolean("ignore_merges", false));
   MEG_ASSIGN_OR_RETURN(rules.byte_fallback, part.boolean("byte_fallback", false));
   MEG_ASSIGN_OR_RETURN(rules.fuse_unknown, part.boolean("fuse_unk", false));
@@ -129,7 +132,8 @@ Result<AddedToken> read_added_token(const JsonPart& part) {
   return token;
 }
 
-/// Gives added tokens their ids, as tokenizers does: that of the vocabulary, else the next free one.
+/// Gives added tokens their ids, as tokenizers does: that of the vocabulary, else the next free
+/// one.
 class AddedVocabulary {
  public:
   AddedVocabulary(TokenizerJson& file, const std::string& name) : file_(file), name_(name) {
@@ -169,8 +173,7 @@ class AddedVocabulary {
   Status add_named(AddedToken token) {
     if (find(token.content) != nullptr) return {};
     const int32_t entry = file_.vocabulary.find(token.content);
-    token.id =
-        entry >= 0 ? file_.vocabulary.entries()[static_cast<size_t>(entry)].id : next_id();
+    token.id = entry >= 0 ? file_.vocabulary.entries()[static_cast<size_t>(entry)].id : next_id();
     return add(token);
   }
 
@@ -192,8 +195,7 @@ bool same_token(const AddedToken& a, const AddedToken& b) {
          a.single_word == b.single_word && a.lstrip == b.lstrip && a.rstrip == b.rstrip;
 }
 
-Status read_added_tokens(const JsonPart& root, const TokenizerConfig& config,
-                         TokenizerJson& file) {
+Status read_added_tokens(const JsonPart& root, const TokenizerConfig& config, TokenizerJson& file) {
   AddedVocabulary added(file, root.place());
   if (const auto list = root.find("added_tokens")) {
     MEG_ASSIGN_OR_RETURN(const std::vector<JsonPart> items, list->items());
@@ -320,9 +322,9 @@ Result<TokenizerJson> read_tokenizer_json(std::string_view json, const std::stri
                                           const TokenizerConfig& config) {
   MEG_ASSIGN_OR_RETURN(const JsonFile parsed, JsonFile::parse(json, name));
   const JsonPart root = parsed.root();
-  MEG_RETURN_IF_ERROR(root.allow_only({"version", "truncation", "padding", "added_tokens",
-                                       "normalizer", "pre_tokenizer", "post_processor", "decoder",
-                                       "model"}));
+  MEG_RETURN_IF_ERROR(
+      root.allow_only({"version", "truncation", "padding", "added_tokens", "normalizer",
+                       "pre_tokenizer", "post_processor", "decoder", "model"}));
   TokenizerJson file;
   if (const auto part = root.find("normalizer")) {
     MEG_ASSIGN_OR_RETURN(file.normalizer, read_normalizer(*part));

@@ -42,7 +42,8 @@ class NullTokenizer : public Tokenizer {
         fmt::format_to(std::back_inserter(numbers_), "{:8} ", each);
       }
     });
-    const std::string_view number = std::string_view(numbers_).substr(size_t{9} * static_cast<size_t>(id), 9);
+    const std::string_view number =
+        std::string_view(numbers_).substr(size_t{9} * static_cast<size_t>(id), 9);
     return number.substr(number.find_first_not_of(' '));
   }
 
@@ -119,9 +120,9 @@ Result<std::unique_ptr<Tokenizer>> open_null(const TokenizerOptions& options) {
                       "NullTokenizer: --vocab-size: expected 1 to {}, found {}", kMost,
                       options.vocab_size.value_or(0));
   }
-  MEG_ASSIGN_OR_RETURN(const std::optional<int32_t> eod,
-                       read_id(options.null_tokenizer_eod_id.value_or(size - 1), size,
-                               "--null-tokenizer-eod-id"));
+  MEG_ASSIGN_OR_RETURN(
+      const std::optional<int32_t> eod,
+      read_id(options.null_tokenizer_eod_id.value_or(size - 1), size, "--null-tokenizer-eod-id"));
   MEG_ASSIGN_OR_RETURN(
       const std::optional<int32_t> pad,
       read_id(options.null_tokenizer_pad_id.value_or(-1), size, "--null-tokenizer-pad-id"));

@@ -27,7 +27,7 @@ struct PatternForm {
   bool suffix_contractions = false;  // behind each word
   bool cased_words = false;
   int max_digits = 3;
-  bool slashes = false;           // other characters take / behind them
+  bool slashes = false;            // other characters take / behind them
   bool whole_final_space = false;  // \s++$ in front of whitespace
 };
 
@@ -162,8 +162,7 @@ inline bool ends_in_lower(const Byte* q, const Byte* end) {
 template <PatternForm kForm>
 inline const Byte* word_end(const Byte* p, const Byte* end, Character c) {
   const Byte* const behind = p + c.length;
-  const bool is_prefix =
-      !is_letter(c.kind) && c.kind != CharacterClass::kNumber && !is_newline(*p);
+  const bool is_prefix = !is_letter(c.kind) && c.kind != CharacterClass::kNumber && !is_newline(*p);
   if constexpr (!kForm.cased_words) {
     if (is_letter(c.kind)) return run_end(behind, end, is_letter);
     if (!is_prefix || behind == end) return nullptr;
@@ -251,9 +250,9 @@ constexpr PatternForm kMegatronV1{.max_digits = 1};
 #define MEG_LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
 #define MEG_CONTRACTIONS "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 #define MEG_WORDS "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+"
-#define MEG_CASED(suffix)                                                    \
-  "[^\\r\\n\\p{L}\\p{N}]?" MEG_UPPER "*" MEG_LOWER "+" suffix                \
-  "|[^\\r\\n\\p{L}\\p{N}]?" MEG_UPPER "+" MEG_LOWER "*" suffix
+#define MEG_CASED(suffix)                                                                         \
+  "[^\\r\\n\\p{L}\\p{N}]?" MEG_UPPER "*" MEG_LOWER "+" suffix "|[^\\r\\n\\p{L}\\p{N}]?" MEG_UPPER \
+  "+" MEG_LOWER "*" suffix
 #define MEG_WHITESPACE "|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 
 // The newest form of cl100k, the form of tiktoken up to 0.7, and o200k say the same in other words

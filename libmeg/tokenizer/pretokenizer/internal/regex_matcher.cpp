@@ -118,10 +118,10 @@ Result<RegexMatcher> RegexMatcher::compile(std::string_view pattern, const std::
   const std::string written = with_own_classes(pattern);
   int error = 0;
   PCRE2_SIZE offset = 0;
-  Code code(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(written.data()), written.size(),
-                          PCRE2_UTF | PCRE2_UCP | PCRE2_NO_UTF_CHECK | PCRE2_NEVER_BACKSLASH_C |
-                              PCRE2_DOLLAR_ENDONLY,
-                          &error, &offset, nullptr));
+  Code code(pcre2_compile(
+      reinterpret_cast<PCRE2_SPTR>(written.data()), written.size(),
+      PCRE2_UTF | PCRE2_UCP | PCRE2_NO_UTF_CHECK | PCRE2_NEVER_BACKSLASH_C | PCRE2_DOLLAR_ENDONLY,
+      &error, &offset, nullptr));
   if (code == nullptr) {
     std::array<unsigned char, 256> text{};
     pcre2_get_error_message(error, text.data(), text.size());
@@ -140,9 +140,9 @@ Result<RegexMatcher> RegexMatcher::compile(std::string_view pattern, const std::
 std::optional<std::pair<size_t, size_t>> RegexMatcher::find(std::string_view text,
                                                             size_t from) const {
   thread_local const MatchData data(pcre2_match_data_create(1, nullptr));
-  int found = pcre2_match(compiled_->code.get(), reinterpret_cast<PCRE2_SPTR>(text.data()),
-                                text.size(), from, PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY, data.get(),
-                                compiled_->context.get());
+  int found =
+      pcre2_match(compiled_->code.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
+                  from, PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY, data.get(), compiled_->context.get());
   if (found == PCRE2_ERROR_JIT_STACKLIMIT) {
     found = pcre2_match(compiled_->code.get(), reinterpret_cast<PCRE2_SPTR>(text.data()),
                         text.size(), from, PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY | PCRE2_NO_JIT,

@@ -77,8 +77,9 @@ Result<std::vector<std::string>> read_lines(std::string_view text, const std::st
       if (parsed.ec != std::errc() || parsed.ptr != last) rank = -1;
     }
     if (rank < 0) {
-      return make_error(StatusCode::kCorruption, "{}: expected base64, a space and a rank, found {}",
-                        place, text::printable(line));
+      return make_error(StatusCode::kCorruption,
+                        "{}: expected base64, a space and a rank, found {}", place,
+                        text::printable(line));
     }
     MEG_ASSIGN_OR_RETURN(std::string token, token_of(line.substr(0, space), place));
     MEG_RETURN_IF_ERROR(check_rank(rank, tokens.size(), place));

@@ -23,10 +23,9 @@ struct BlockClasses {
 
 /// The classes of GPT-2's pattern as Hugging Face's tokenizers see them.
 inline UnicodeClass tokenizers_class(char32_t code_point) {
-  constexpr UnicodeClass kClasses[] = {UnicodeClass::kOther,  UnicodeClass::kOther,
-                                       UnicodeClass::kNumber, UnicodeClass::kSpace,
-                                       UnicodeClass::kLetter, UnicodeClass::kLetter,
-                                       UnicodeClass::kLetter};
+  constexpr UnicodeClass kClasses[] = {
+      UnicodeClass::kOther,  UnicodeClass::kOther,  UnicodeClass::kNumber, UnicodeClass::kSpace,
+      UnicodeClass::kLetter, UnicodeClass::kLetter, UnicodeClass::kLetter};
   return kClasses[static_cast<size_t>(character_class(code_point))];
 }
 
@@ -53,7 +52,7 @@ inline Character decode(const unsigned char* p, size_t room) {
   }
   if (room < 4) return {1, UnicodeClass::kOther};
   return {4, kClassOf(((lead & 0x07) << 18) | ((p[1] & 0x3fu) << 12) | ((p[2] & 0x3fu) << 6) |
-                           (p[3] & 0x3f))};
+                      (p[3] & 0x3f))};
 }
 
 /// Puts the block's characters of 0x80 and above into their classes. Returns the number of bytes of

@@ -32,8 +32,7 @@ Bpe::Bpe(const BpeModel& model) : model_(model) {
 std::vector<int32_t> Bpe::merge(std::string_view word) const {
   std::vector<int32_t> pieces;
   model_.start_pieces(word, pieces);
-  const size_t count =
-      model_.merge_order() == MergeOrder::kRounds ? word.size() : 1;
+  const size_t count = model_.merge_order() == MergeOrder::kRounds ? word.size() : 1;
   while (const BpeModel::Merge* merge = first_merge(pieces)) {
     pieces = joined(pieces, *merge, count);
   }

@@ -13,10 +13,7 @@ class ReferenceEncoder : public TokenEncoder {
  public:
   ReferenceEncoder(const BpeModel& model, DType dtype,
                    std::function<size_t(std::string_view)> first_word_size)
-      : model_(model),
-        bpe_(model),
-        dtype_(dtype),
-        first_word_size_(std::move(first_word_size)) {}
+      : model_(model), bpe_(model), dtype_(dtype), first_word_size_(std::move(first_word_size)) {}
 
   void encode(std::string_view text, TokenBuffer& tokens) override {
     assert(tokens.dtype() == dtype_);

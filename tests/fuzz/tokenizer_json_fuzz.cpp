@@ -1,0 +1,25 @@
+// Any bytes as tokenizer.json: an error of one line, or a tokenizer that encodes and decodes.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "libmeg/tokenizer/huggingface/internal/hugging_face_tokenizer.h"
+#include "tests/fuzz/fuzz_check.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view json(reinterpret_cast<const char*>(data), size);
+  const auto tokenizer =
+      meg::tokenizer::HuggingFaceTokenizer::parse(json, "tokenizer.json", {}, {});
+  if (!tokenizer) {
+    MEG_FUZZ_CHECK(tokenizer.error().message().starts_with("tokenizer.json"));
+    MEG_FUZZ_CHECK(tokenizer.error().message().find('\n') == std::string::npos);
+    return 0;
+  }
+  MEG_FUZZ_CHECK((*tokenizer)->vocab_size() > 0);
+  const auto ids = (*tokenizer)->encode("The 12 \xC3\xA9t\xC3\xA9s,  don't\n <s> \xE4\xB8\xAD");
+  MEG_FUZZ_CHECK(ids.has_value());
+  for (const int32_t id : *ids) MEG_FUZZ_CHECK((*tokenizer)->token_bytes(id).has_value());
+  MEG_FUZZ_CHECK((*tokenizer)->decode(*ids).has_value());
+  return 0;
+}

@@ -1,0 +1,159 @@
+// What a tokenizer.json and the files beside it may not be, each with its message, and what the
+// files beside it decide. That ids are right is held by the packages: compare_with_packages.py.
+
+#include "libmeg/tokenizer/huggingface/internal/hugging_face_tokenizer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/temp_folder.h"
+#include "tests/tokenizer/tiny_model.h"
+
+namespace meg::tokenizer {
+namespace {
+
+using Json = nlohmann::json;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+/// The 256 bytes, "th" and "the" (256, 257), <s> and </s> (258, 259).
+Json tiny() {
+  Json file;
+  file["model"] = {{"type", "BPE"},
+                   {"vocab", Json::parse(test::vocab_json({"th", "the"}))},
+                   {"merges", {"t h", Json::array({"th", "e"})}}};
+  file["pre_tokenizer"] = {{"type", "ByteLevel"}, {"add_prefix_space", false}};
+  file["decoder"] = {{"type", "ByteLevel"}};
+  file["added_tokens"] = {{{"id", 258}, {"content", "<s>"}, {"special", true}},
+                          {{"id", 259}, {"content", "</s>"}, {"special", true}}};
+  return file;
+}
+
+Result<std::unique_ptr<HuggingFaceTokenizer>> open(const Json& file, const Json& config = {}) {
+  const test::TempFolder folder;
+  test::write_file(folder.path("tokenizer.json"), file.dump());
+  if (!config.is_null()) test::write_file(folder.path("tokenizer_config.json"), config.dump());
+  return HuggingFaceTokenizer::open(folder.path(), {});
+}
+
+std::string error_of(const Json& file, const Json& config = {}) {
+  return open(file, config).status().message();
+}
+
+TEST(HuggingFaceTokenizer, ReadsTheFilesBeside) {
+  const auto tokenizer = open(tiny(), {{"bos_token", "<s>"},
+                                       {"eos_token", {{"content", "</s>"}}},
+                                       {"pad_token", "<pad>"},
+                                       {"add_bos_token", true}});
+  ASSERT_TRUE(tokenizer) << tokenizer.error().message();
+  EXPECT_EQ((*tokenizer)->eod(), 259);
+  EXPECT_EQ((*tokenizer)->bos(), 258);
+  EXPECT_EQ((*tokenizer)->pad(), 260);  // new, behind all others
+  EXPECT_EQ((*tokenizer)->vocab_size(), 261);
+  EXPECT_EQ((*tokenizer)->max_id(), 260);
+  EXPECT_EQ((*tokenizer)->token_bytes(257), "the");
+  EXPECT_EQ((*tokenizer)->token_bytes(261), std::nullopt);
+  const auto ids = (*tokenizer)->encode("the</s>");
+  EXPECT_THAT(*ids, ElementsAre(258, 257, 259));
+  EXPECT_EQ(*(*tokenizer)->decode(*ids), "<s>the</s>");
+  EXPECT_EQ((*tokenizer)->decode(std::vector<int32_t>{300}).status().code(),
+            StatusCode::kOutOfRange);
+}
+
+TEST(HuggingFaceTokenizer, NamesPartsThatAreNotSupported) {
+  struct Case {
+    const char* path;
+    Json value;
+    const char* message;
+  };
+
+  const Case cases[] = {
+      {"/model/type", "WordLevel", "tokenizer.json.model: WordLevel is not supported"},
+      {"/model/dropout", 0.1, ".model.dropout: 0.1 is not supported"},
+      {"/model/end_of_word_suffix", "</w>", "end_of_word_suffix \"</w>\" is not supported"},
+      {"/model/new_idea", true, ".model.new_idea: \"true\" is not supported"},
+      {"/normalizer", {{"type", "Nmt"}}, ".normalizer: Nmt is not supported"},
+      {"/pre_tokenizer", {{"type", "UnicodeScripts"}}, "UnicodeScripts is not supported"},
+      {"/pre_tokenizer",
+       {{"type", "Split"}, {"pattern", {{"Regex", "\\w+"}}}, {"behavior", "Isolated"}},
+       "\\w in a pattern is not supported"},
+      {"/pre_tokenizer",
+       {{"type", "Split"}, {"pattern", {{"Regex", "(a"}}}, {"behavior", "Isolated"}},
+       "pattern \"(a\": missing closing parenthesis"},
+      {"/decoder", {{"type", "CTC"}}, ".decoder: CTC is not supported"},
+      {"/post_processor", {{"type", "Other"}}, ".post_processor: Other is not supported"},
+  };
+  for (const Case& one : cases) {
+    Json file = tiny();
+    file[Json::json_pointer(one.path)] = one.value;
+    EXPECT_EQ(open(file).status().code(), StatusCode::kUnsupported) << one.path;
+    EXPECT_THAT(error_of(file), HasSubstr(one.message));
+  }
+}
+
+TEST(HuggingFaceTokenizer, NamesWhatIsDamaged) {
+  struct Case {
+    const char* path;
+    Json value;
+    const char* message;
+  };
+
+  const Case cases[] = {
+      {"/model", nullptr, "expected \"model\", found none"},
+      {"/model/vocab", Json::array(), "expected a JSON object of token -> id"},
+      {"/model/vocab/th", -1, "expected an integer from 0"},
+      {"/model/vocab/th", 97, "found id 97 for both"},
+      {"/model/merges/0", "t \u00e4\u00f6", "expected its right piece in"},
+      {"/model/merges/0", "t q", "merge 0: merge of \"t\" and \"q\": expected its result"},
+      {"/model/merges/0", "t", "expected two pieces with a space between"},
+      {"/model/merges/1", {1, 2}, "expected a string, found \"1\""},
+      {"/added_tokens/0/id", 259, "an id that no other token has"},
+      {"/added_tokens/0/id", 256, "an id that no other token has"},
+      {"/added_tokens/0/content", "th", "expected id 256 of the vocabulary, found id 258"},
+      {"/added_tokens/0/content", "</s>", "once, found it again"},
+      {"/added_tokens/0/content", "", "at least one character"},
+      {"/added_tokens/0/special", "yes", "expected true or false"},
+  };
+  for (const Case& one : cases) {
+    Json file = tiny();
+    file[Json::json_pointer(one.path)] = one.value;
+    EXPECT_EQ(open(file).status().code(), StatusCode::kCorruption) << one.path << one.value;
+    EXPECT_THAT(error_of(file), HasSubstr(one.message));
+  }
+}
+
+TEST(HuggingFaceTokenizer, RefusesAVocabularyWithoutAllBytes) {
+  Json file = tiny();
+  file["model"]["vocab"].erase("!");
+  EXPECT_THAT(error_of(file), HasSubstr("expected every byte of UTF-8 as a token, found none for "
+                                        "0x21"));
+}
+
+TEST(HuggingFaceTokenizer, RefusesTruncatedJson) {
+  const test::TempFolder folder;
+  const std::string text = tiny().dump();
+  test::write_file(folder.path("tokenizer.json"), text.substr(0, text.size() / 2));
+  EXPECT_THAT(HuggingFaceTokenizer::open(folder.path(), {}).status().message(),
+              HasSubstr("tokenizer.json: expected a JSON object, found no valid JSON"));
+}
+
+TEST(HuggingFaceTokenizer, RefusesAFolderWithoutTokenizer) {
+  const test::TempFolder folder;
+  test::write_file(folder.path("vocab.txt"), "a\n");
+  EXPECT_EQ(HuggingFaceTokenizer::open(folder.path(), {}).status().message(),
+            folder.path() + ": expected a folder with tokenizer.json, found none");
+}
+
+TEST(HuggingFaceTokenizer, RefusesConfigsThatContradict) {
+  const Json token = {{"content", "<s>"}, {"special", true}, {"lstrip", true}};
+  EXPECT_THAT(error_of(tiny(), {{"added_tokens_decoder", {{"258", token}}}}),
+              HasSubstr("tokenizer_config.json describes it in another way"));
+  EXPECT_THAT(error_of(tiny(), {{"split_special_tokens", true}}),
+              HasSubstr("split_special_tokens is not supported"));
+  EXPECT_THAT(error_of(tiny(), {{"eos_token", 5}}), HasSubstr("expected a token of at least"));
+}
+
+}  // namespace
+}  // namespace meg::tokenizer
