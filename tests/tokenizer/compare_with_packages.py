@@ -162,7 +162,8 @@ def rank_vocabularies():
     import quicktok
     for encoding, pattern in (("cl100k_base", "cl100k"), ("o200k_base", "o200k"), ("llama3", "llama3"),
                               ("qwen3", "qwen2")):
-        values = quicktok.get_encoding(encoding).token_byte_values()
+        known = quicktok.get_encoding(encoding)
+        values = sorted(known.token_byte_values(), key=known.encode_single_token)
         yield encoding, pattern, values
     small = [bytes([byte]) for byte in range(256)] + [b"th", b"the", b" t", b" the", b"in", b"aa", b"aaa"]
     for pattern in ("v1", "v2"):
