@@ -290,7 +290,7 @@ class Endings(PreprocessData):
             self.assertIn(words, done.stderr.splitlines()[-1])
         done = self.run_program("--input", data, tokenizer=tokenizer_flags(vocab=self.path("missing")))
         self.assertEqual(done.returncode, 1, "a file that is not there is no wrong usage")
-        done = self.run_program("--input", data, tokenizer=["--tokenizer-type", "TikTokenizer"])
+        done = self.run_program("--input", data, tokenizer=["--tokenizer-type", "MultimodalTokenizer"])
         self.assertEqual(done.returncode, 1, "nor is what is not done")
 
     def test_kill_leaves_only_partial_files_and_the_next_start_removes_them(self):
