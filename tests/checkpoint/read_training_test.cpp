@@ -119,14 +119,15 @@ TEST(ReadTrainingState, NamesTheFlagThatDoesWithoutWhatIsAbsent) {
   EXPECT_THAT(without_rng.status().message(), HasSubstr("--no-load-rng"));
 }
 
-TEST(ReadTrainingState, RefusesTheDistributedOptimizerByName) {
+TEST(ReadTrainingState, ReadsTheDistributedOptimizerAsThePlainOne) {
   MEG_REQUIRE_SHARED("oracle/training");
   const MegatronCheckpoint checkpoint =
       test::open_or_fail(oracle("training/mcore_gpt_bf16_distopt_dp2/final"));
   const auto state = read_training_state(checkpoint);
-  EXPECT_EQ(state.status().code(), StatusCode::kUnsupported);
-  EXPECT_THAT(state.status().message(), HasSubstr("distributed optimizer"));
-  EXPECT_TRUE(read_training_state(checkpoint, {.no_load_optim = true}).has_value());
+  ASSERT_TRUE(state.has_value()) << state.error().message();
+  ASSERT_TRUE(state->optimizer.has_value());
+  EXPECT_TRUE(state->optimizer->mixed_precision);
+  EXPECT_TRUE(state->optimizer->decay.step.has_value());
 }
 
 TEST(ReadTrainingState, ReadsEveryCheckpointOfTheOracle) {

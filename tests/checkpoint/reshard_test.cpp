@@ -73,11 +73,16 @@ TEST(Reshard, RefusesAVocabularyLargerThanTheTable) {
   EXPECT_THAT(plan_error(kSmall, options), HasSubstr("at most the 80 rows"));
 }
 
-TEST(Reshard, RefusesTheDistributedOptimizerUnlessItIsLeftOut) {
-  MEG_REQUIRE_SHARED("oracle/checkpoints/gpt_tp2pp2_bf16_distopt");
-  const std::string load = test::oracle("gpt_tp2pp2_bf16_distopt");
+TEST(Reshard, AsksForTheFileOfTheDistributedOptimizerUnlessItIsLeftOut) {
+  MEG_REQUIRE_SHARED("oracle/checkpoints/gpt_tp1pp1_bf16_distopt_dp2");
+  const test::TempFolder folder;
+  const std::string load = folder.path("load");
+  fs::create_directories(load + "/mp_rank_00");
+  const std::string source = "gpt_tp1pp1_bf16_distopt_dp2/iter_0005000/mp_rank_00/";
+  fs::copy(test::oracle(source + "model_optim_rng.pt"), load + "/mp_rank_00");
   EXPECT_THAT(plan_error(load, test::to_layout(1, 1)),
-              HasSubstr("distributed optimizer's state is not supported yet; --no-optim"));
+              HasSubstr("expected the distributed optimizer's state in distrib_optim.pt beside it, "
+                        "found no such file; --no-optim leaves it out"));
   ReshardOptions options = test::to_layout(1, 1);
   options.keep_optimizer = false;
   EXPECT_EQ(plan_error(load, options), "");

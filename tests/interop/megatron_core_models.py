@@ -26,7 +26,7 @@ def lead_tensors_to_the_cpu():
     torch.tensor, torch.zeros = led(torch.tensor), led(torch.zeros)
 
 
-def start_without_gpu(tp=1, pp=1, rank=0, store=None):
+def start_without_gpu(tp=1, pp=1, rank=0, store=None, dp=1):
     """A rank over gloo; the calls of megatron-core that name CUDA are led elsewhere."""
     torch.set_num_threads(1)
     lead_tensors_to_the_cpu()
@@ -36,7 +36,7 @@ def start_without_gpu(tp=1, pp=1, rank=0, store=None):
     fused_softmax.get_default_causal_mask = \
         lambda size: torch.ones(size, size, dtype=torch.bool).triu(1)
     torch.distributed.init_process_group("gloo", store=store or torch.distributed.HashStore(),
-                                         rank=rank, world_size=tp * pp)
+                                         rank=rank, world_size=tp * pp * dp)
     parallel_state.initialize_model_parallel(tp, pp)
 
 

@@ -255,7 +255,7 @@ class Manifest(Verify):
     def test_every_checkpoint_is_what_its_manifest_says(self):
         for case in cases.cases():
             with self.subTest(case):
-                flags = cases.shape_flags(case) + (["--no-optim"] if "distopt" in case else [])
+                flags = cases.shape_flags(case)
                 damaged = self.write(case, *flags)
                 self.assertEqual(self.check(damaged.root, *flags), [])
 

@@ -60,6 +60,16 @@ void declare_target(Flags& flags, CheckpointUtilArguments& arguments) {
   flags.value("--max-shard-size", &arguments.max_shard_size, "SIZE",
               "size limit of one file with --target-format huggingface, such as 5GB");
   flags.toggle("--no-optim", &arguments.no_optim, "leave the optimizer's state out");
+  flags
+      .value("--target-optimizer", &arguments.target_optimizer, "FORM",
+             "form of the saved optimizer: distributed is what --use-distributed-optimizer loads "
+             "(default: the source's)")
+      .choices({"plain", "distributed"});
+  flags
+      .value("--target-data-parallel-size", &arguments.target_data_size, "N",
+             "data-parallel size that the distributed optimizer is padded for (default: the "
+             "source's)")
+      .range(1, kMaxRanks);
 }
 
 Status unsupported(std::string_view flag, std::string_view value) {
@@ -72,21 +82,26 @@ bool is_one_of(std::string_view value, std::initializer_list<std::string_view> k
 
 /// A torch_dist checkpoint has no layout that could be chosen; it keeps types and vocabulary.
 Status check_torch_dist(const CheckpointUtilArguments& arguments) {
-  const bool asks = arguments.target_tensor_size.has_value() ||
-                    arguments.target_pipeline_size.has_value() ||
-                    arguments.target_virtual_size != 1 || arguments.target_names.has_value() ||
-                    arguments.true_vocab_size.has_value() || !arguments.vocab_file.empty() ||
-                    arguments.target_params_dtype.has_value();
+  const bool asks =
+      arguments.target_tensor_size.has_value() || arguments.target_pipeline_size.has_value() ||
+      arguments.target_virtual_size != 1 || arguments.target_names.has_value() ||
+      arguments.true_vocab_size.has_value() || !arguments.vocab_file.empty() ||
+      arguments.target_params_dtype.has_value() || arguments.target_optimizer.has_value() ||
+      arguments.target_data_size.has_value();
   if (!asks) return Status();
   return make_error(StatusCode::kUnsupported,
-                    "--target-format torch_dist: expected no target sizes, names, vocabulary or "
-                    "type beside it: any layout loads it");
+                    "--target-format torch_dist: expected no target sizes, names, vocabulary, "
+                    "type or optimizer beside it: any layout loads it");
 }
 
 /// What the values ask for that is not done yet, and Megatron's plug-ins: what they stand for.
 Status check_values(CheckpointUtilArguments* arguments) {
   if (arguments->model_type != "GPT") return unsupported("--model-type", arguments->model_type);
   if (arguments->target_format == "torch_dist") MEG_RETURN_IF_ERROR(check_torch_dist(*arguments));
+  if (arguments->no_optim && arguments->target_optimizer.has_value()) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "--target-optimizer: expected no --no-optim beside it");
+  }
   for (const auto& [flag, size] :
        {std::pair{"--target-expert-parallel-size", arguments->target_expert_size},
         std::pair{"--target-expert-tensor-parallel-size", arguments->target_expert_tensor_size}}) {
@@ -227,6 +242,10 @@ Result<checkpoint::ReshardOptions> reshard_options(
   options.params_dtype = params_dtype(arguments);
   options.keep_optimizer = !arguments.no_optim;
   options.check_crcs = !arguments.no_crc;
+  if (arguments.target_optimizer.has_value()) {
+    options.distributed_optimizer = arguments.target_optimizer == "distributed";
+  }
+  options.data_parallel_size = arguments.target_data_size;
   return options;
 }
 

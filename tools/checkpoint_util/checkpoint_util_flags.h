@@ -29,6 +29,8 @@ struct CheckpointUtilArguments {
   std::optional<std::string> target_names;  ///< "legacy" or "mcore".
   std::optional<std::string> saver_transformer_impl;
   std::optional<std::string> target_params_dtype;
+  std::optional<std::string> target_optimizer;  ///< "plain" or "distributed".
+  std::optional<int64_t> target_data_size;
   bool no_optim = false;
   std::string memory_budget = "512MiB";
   bool dry_run = false;

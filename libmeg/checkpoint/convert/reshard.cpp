@@ -7,6 +7,7 @@
 
 #include "libmeg/checkpoint/convert/internal/source_checks.h"
 #include "libmeg/checkpoint/convert/internal/target_file.h"
+#include "libmeg/checkpoint/convert/internal/target_flat_state.h"
 #include "libmeg/checkpoint/convert/internal/target_layout.h"
 #include "libmeg/checkpoint/convert/internal/target_tree.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_contents.h"
@@ -20,10 +21,7 @@ Status check_optimizer(const MegatronCheckpoint& checkpoint, const ReshardOption
   const std::optional<PickleId> optimizer = first.graph().find(first.root(), "optimizer");
   switch (checkpoint.optimizer().form) {
     case OptimizerForm::kDistributed:
-      return make_error(StatusCode::kUnsupported,
-                        "{}: optimizer: the distributed optimizer's state is not supported yet; "
-                        "--no-optim leaves it out",
-                        first.path());
+      return missing_distrib_optim(checkpoint);
     case OptimizerForm::kNone:
       if (optimizer.has_value() && first.graph().node(*optimizer).kind != PickleKind::kNone) {
         return make_error(StatusCode::kInvalidArgument,
@@ -44,6 +42,11 @@ void add_notes(const MegatronCheckpoint& checkpoint, const TargetLayout& layout,
   };
   if (!options.keep_optimizer && has("optimizer")) {
     notes->push_back("optimizer state and its scheduler are left out");
+  }
+  const bool was_distributed = checkpoint.optimizer().is_distributed;
+  if (options.keep_optimizer && was_distributed != layout.has_distributed_optimizer) {
+    notes->push_back(was_distributed ? "the distributed optimizer becomes the plain one"
+                                     : "the optimizer becomes the distributed one");
   }
   if (!layout.names_kept) {
     notes->push_back(fmt::format("names become {}", model::name_family_text(layout.family)));
@@ -107,6 +110,12 @@ Result<ReshardPlan> plan_reshard(const MegatronCheckpoint& checkpoint,
       MEG_ASSIGN_OR_RETURN(TransferTargetFile file,
                            target.finish(fmt::format("{}/{}", folder, kModelFile)));
       plan.transfers.targets.push_back(std::move(file));
+      if (!layout.has_distributed_optimizer) continue;
+      MEG_ASSIGN_OR_RETURN(
+          TransferTargetFile state,
+          add_flat_state(checkpoint, layout, p, t, fmt::format("{}/{}", folder, kDistribOptimFile),
+                         &transfers));
+      plan.transfers.targets.push_back(std::move(state));
     }
   }
   plan.transfers.transfers = transfers.take();

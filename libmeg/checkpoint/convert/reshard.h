@@ -20,6 +20,10 @@ struct ReshardOptions {
   std::optional<model::NameFamily> names;  ///< Without: the source's.
   std::optional<DType> params_dtype;       ///< Of the weights; without: the source's.
   bool keep_optimizer = true;
+  /// Whether to write the state of --use-distributed-optimizer; without: where the source has it.
+  std::optional<bool> distributed_optimizer;
+  /// That its buffers are padded for, and that args say; without: the source's.
+  std::optional<int64_t> data_parallel_size;
   /// Checks what is read while planning (generator states to be changed) against its CRC-32.
   bool check_crcs = true;
 };

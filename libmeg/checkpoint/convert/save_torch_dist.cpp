@@ -59,10 +59,7 @@ class Saver {
                         path, checkpoint_.checkpoint_version());
     }
     if (options_.keep_optimizer && checkpoint_.optimizer().form == OptimizerForm::kDistributed) {
-      return make_error(StatusCode::kUnsupported,
-                        "{}: the distributed optimizer's state is not supported yet; --no-optim "
-                        "leaves it out",
-                        path);
+      return missing_distrib_optim(checkpoint_);
     }
     std::map<std::string, std::set<int64_t>> found;
     for (const LogicalParameter& parameter : checkpoint_.parameters()) {

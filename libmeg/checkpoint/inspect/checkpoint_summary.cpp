@@ -132,7 +132,10 @@ class Summarizer {
     std::shared_ptr<const TorchFile> opened;
     if (summary_.whole.has_value()) {
       for (const RankFile& rank : summary_.whole->files()) {
-        if (rank.file->path() == path) opened = rank.file;
+        // What was put together of several files is shown as they are on the disk.
+        const bool is_as_stored =
+            !rank.file->is_composed() || is_composed(summary_.folder.format);
+        if (rank.file->path() == path && is_as_stored) opened = rank.file;
       }
     }
     summary_.files.push_back(

@@ -95,9 +95,9 @@ class StateReader {
       return absent("optimizer", "optimizer", "--no-load-optim");
     }
     if (layout.form == OptimizerForm::kDistributed) {
-      return make_error(StatusCode::kUnsupported,
-                        "{}: cannot load the optimizer: the distributed optimizer's files are not "
-                        "read yet; --no-load-optim or --finetune does without",
+      return make_error(StatusCode::kNotFound,
+                        "{}: cannot load the optimizer: expected distrib_optim.pt beside it, found "
+                        "no such file; --no-load-optim or --finetune does without",
                         file_.path());
     }
     MEG_RETURN_IF_ERROR(check_groups());

@@ -117,7 +117,7 @@ void Differ::note_kinds() {
     if (!options_.compare_optimizer) return;
     if (checkpoint.optimizer().form != OptimizerForm::kDistributed) return;
     diff_.notes.push_back(
-        fmt::format("{} has a distributed optimizer, whose state is not compared yet", name));
+        fmt::format("{} has a distributed optimizer without distrib_optim.pt: not compared", name));
   };
   distributed(a_, "A");
   distributed(b_, "B");

@@ -23,12 +23,12 @@ std::string full_name(std::string_view name, std::string_view kind) {
 }
 
 /// Digests that claim to be of the whole state must be.
-Status check_is_understood(const MegatronCheckpoint& checkpoint, const ManifestOptions& options) {
+Status check_is_whole(const MegatronCheckpoint& checkpoint, const ManifestOptions& options) {
   const bool is_distributed = checkpoint.optimizer().form == OptimizerForm::kDistributed;
   if (!options.include_optimizer || !is_distributed) return Status();
-  return make_error(StatusCode::kUnsupported,
-                    "{}: the distributed optimizer's state (distrib_optim.pt) has no digests yet; "
-                    "--no-optim leaves it out",
+  return make_error(StatusCode::kNotFound,
+                    "{}: expected the distributed optimizer's state in distrib_optim.pt, found no "
+                    "such file; --no-optim leaves it out",
                     checkpoint.folder().folder);
 }
 
@@ -200,7 +200,7 @@ std::string ManifestProblem::message() const {
 
 Result<Manifest> make_manifest(const MegatronCheckpoint& checkpoint,
                                const ManifestOptions& options) {
-  MEG_RETURN_IF_ERROR(check_is_understood(checkpoint, options));
+  MEG_RETURN_IF_ERROR(check_is_whole(checkpoint, options));
   Manifest manifest;
   manifest.iteration = checkpoint.iteration();
   manifest.vocab_size = options.vocab_size;
@@ -237,7 +237,7 @@ Result<Manifest> make_manifest(const MegatronCheckpoint& checkpoint,
 
 Result<ManifestReport> check_manifest(const MegatronCheckpoint& checkpoint,
                                       const Manifest& manifest, const ManifestOptions& options) {
-  MEG_RETURN_IF_ERROR(check_is_understood(checkpoint, options));
+  MEG_RETURN_IF_ERROR(check_is_whole(checkpoint, options));
   return ManifestChecker(checkpoint, manifest, options).run();
 }
 

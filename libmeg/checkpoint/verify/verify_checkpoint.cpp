@@ -162,7 +162,9 @@ Status CheckpointVerifier::read_values(const CheckpointRanks& ranks) {
   MEG_RETURN_IF_ERROR(
       check_tensor_bytes(folder_.folder, bytes, static_cast<uint64_t>(report_.bytes)));
   std::vector<std::shared_ptr<const TorchFile>> files = ranks.other_files;
-  for (const RankContent& rank : ranks.ranks) files.push_back(rank.file);
+  for (const RankContent& rank : ranks.ranks) {
+    if (!rank.is_joined) files.push_back(rank.file);
+  }
   for (const std::shared_ptr<const TorchFile>& file : files) {
     if (options_.check_crcs) add_problems(check_entry_crcs(*file));
   }

@@ -49,8 +49,9 @@ int TorchFileContent::add_storage(DType dtype, uint64_t bytes, std::vector<std::
   return index;
 }
 
-PickleId TorchFileContent::add_tensor(int storage, const std::vector<int64_t>& shape) {
-  return add_tensor_view(storage, 0, shape, row_major_strides(shape));
+PickleId TorchFileContent::add_tensor(int storage, const std::vector<int64_t>& shape,
+                                      int64_t offset) {
+  return add_tensor_view(storage, offset, shape, row_major_strides(shape));
 }
 
 PickleId TorchFileContent::add_tensor_view(int storage, int64_t offset,

@@ -39,8 +39,8 @@ class TorchFileContent {
   /// index; in the file it is `data/<index>`.
   int add_storage(DType dtype, uint64_t bytes, std::vector<std::byte> literal = {});
 
-  /// A contiguous tensor that covers a whole storage. shape: its product is the storage's elements.
-  PickleId add_tensor(int storage, const std::vector<int64_t>& shape);
+  /// A contiguous tensor from element `offset` of a storage on.
+  PickleId add_tensor(int storage, const std::vector<int64_t>& shape, int64_t offset = 0);
 
   /// A view: offset and strides in elements. The node is what torch.save writes for such a tensor.
   PickleId add_tensor_view(int storage, int64_t offset, const std::vector<int64_t>& shape,

@@ -21,6 +21,13 @@ bool known_to_differ(const LogicalTensor& tensor) {
 
 }  // namespace
 
+Status missing_distrib_optim(const MegatronCheckpoint& checkpoint) {
+  return make_error(StatusCode::kNotFound,
+                    "{}: optimizer: expected the distributed optimizer's state in distrib_optim.pt "
+                    "beside it, found no such file; --no-optim leaves it out",
+                    checkpoint.files()[0].file->path());
+}
+
 Status check_tied_copy(const MegatronCheckpoint& checkpoint, bool with_optimizer,
                        std::vector<std::string>* notes) {
   const LogicalParameter* copy = checkpoint.tied_copy();

@@ -7,6 +7,9 @@
 
 namespace meg::checkpoint {
 
+/// The error for an optimizer of the form kDistributed.
+Status missing_distrib_optim(const MegatronCheckpoint& checkpoint);
+
 /// Compares the last stage's copy of a tied embedding with the embedding. kCorruption where the
 /// weights differ; other state that differs becomes a note.
 Status check_tied_copy(const MegatronCheckpoint& checkpoint, bool with_optimizer,

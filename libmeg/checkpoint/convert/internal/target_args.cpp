@@ -144,13 +144,19 @@ Result<PickleId> carry_args(const MegatronCheckpoint& checkpoint, const TargetLa
   ArgsEditor editor(dict, target);
   const int64_t tensor_size = layout.tensor_model_parallel_size;
   const int64_t pipeline_size = layout.pipeline_model_parallel_size;
-  const int64_t data_size = editor.as_int("data_parallel_size").value_or(1);
+  const int64_t data_size = layout.data_parallel_size;
   const int64_t context_size = editor.as_int("context_parallel_size").value_or(1);
   editor.set_int("tensor_model_parallel_size", tensor_size);
   editor.set_int("model_parallel_size", tensor_size);
   editor.set_int("pipeline_model_parallel_size", pipeline_size);
   editor.set_int("transformer_pipeline_model_parallel_size", pipeline_size);
   editor.set_int("world_size", tensor_size * pipeline_size * data_size * context_size);
+  if (editor.as_int("data_parallel_size").has_value()) {
+    editor.set_int("data_parallel_size", data_size);
+  }
+  if (checkpoint.optimizer().is_distributed != layout.has_distributed_optimizer) {
+    editor.set_bool("use_distributed_optimizer", layout.has_distributed_optimizer);
+  }
   if (tensor_size == 1) editor.set_bool("sequence_parallel", false);
   if (editor.find("padded_vocab_size") == 0) {
     editor.add_int("padded_vocab_size", layout.target_vocab_rows);

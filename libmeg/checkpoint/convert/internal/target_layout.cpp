@@ -74,10 +74,34 @@ class LayoutBuilder {
       layout_.stages.push_back(std::move(target));
     }
     MEG_RETURN_IF_ERROR(check_shapes());
+    MEG_RETURN_IF_ERROR(choose_optimizer());
     return std::move(layout_);
   }
 
  private:
+  Status choose_optimizer() {
+    const OptimizerLayout& source = checkpoint_.optimizer();
+    const std::optional<megatron::FieldValue> size = checkpoint_.arg("data_parallel_size");
+    const int64_t* number = size.has_value() ? std::get_if<int64_t>(&*size) : nullptr;
+    layout_.data_parallel_size =
+        options_.data_parallel_size.value_or(number == nullptr ? 1 : std::max<int64_t>(*number, 1));
+    if (!options_.keep_optimizer || source.form == OptimizerForm::kNone) return Status();
+    layout_.has_distributed_optimizer =
+        options_.distributed_optimizer.value_or(source.is_distributed);
+    if (!layout_.has_distributed_optimizer) return Status();
+    if (options_.params_dtype.has_value()) {
+      return make_error(StatusCode::kInvalidArgument,
+                        "target: expected weights that are the distributed optimizer's own, "
+                        "rounded, found another type for them: leave the optimizer out or write "
+                        "the plain one");
+    }
+    if (source.has_state) return Status();
+    return make_error(StatusCode::kUnsupported,
+                      "{}: optimizer: expected moments for a distributed optimizer, found it saved "
+                      "before its first step; write the plain one",
+                      checkpoint_.folder().folder);
+  }
+
   Status check_sizes() const {
     if (layout_.tensor_model_parallel_size < 1 || layout_.pipeline_model_parallel_size < 1 ||
         layout_.virtual_pipeline_model_parallel_size < 1) {

@@ -37,6 +37,8 @@ struct TargetLayout {
   int64_t source_vocab_rows = 0;  ///< Of the source's embedding, padded.
   int64_t target_vocab_rows = 0;
   std::vector<TargetStage> stages;
+  bool has_distributed_optimizer = false;  ///< Its state goes to distrib_optim.pt.
+  int64_t data_parallel_size = 1;
 
   /// Length of the cut axis of a parameter's ShardAxes in the target: the source's, but for the
   /// vocabulary. 0 for a replicated parameter.

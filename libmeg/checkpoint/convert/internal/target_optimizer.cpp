@@ -68,6 +68,7 @@ class OptimizerBuilder {
 
   Result<PickleId> add() {
     const PickleId outer = *source().find(file().root(), "optimizer");
+    if (layout_.has_distributed_optimizer) return add_distributed(outer);
     if (optimizer_.form == OptimizerForm::kFp32) return add_inner(outer);
     std::vector<PickleId> pairs;
     const std::span<const PickleId> found = source().pairs(outer);
@@ -97,6 +98,24 @@ class OptimizerBuilder {
   const PickleGraph& source() const { return file().graph(); }
 
   Result<PickleId> carry(PickleId id) { return target_->carry(reference_, id); }
+
+  /// What is beside the state in distrib_optim.pt: param_groups without numbers, the loss scaler.
+  Result<PickleId> add_distributed(PickleId outer) {
+    const bool is_nested = optimizer_.form != OptimizerForm::kFp32;
+    MEG_ASSIGN_OR_RETURN(const PickleId groups, add_groups());
+    std::vector<PickleId> pairs = {
+        target_->text("optimizer"),
+        target_->graph().add_dict({target_->text("param_groups"), groups})};
+    const std::span<const PickleId> found = source().pairs(outer);
+    for (size_t i = 0; is_nested && i + 1 < found.size(); i += 2) {
+      const std::optional<std::string_view> key = source().as_string(found[i]);
+      if (key == optimizer_.inner_key || key == optimizer_.masters_key) continue;
+      MEG_ASSIGN_OR_RETURN(const PickleId name, carry(found[i]));
+      MEG_ASSIGN_OR_RETURN(const PickleId value, carry(found[i + 1]));
+      pairs.insert(pairs.end(), {name, value});
+    }
+    return target_->graph().add_dict(std::move(pairs));
+  }
 
   /// torch's own part: state and param_groups.
   Result<PickleId> add_inner(PickleId inner) {
@@ -204,10 +223,18 @@ class OptimizerBuilder {
         checkpoint_.files()[static_cast<size_t>(settings.file)].file->graph();
     std::vector<PickleId> pairs;
     const std::span<const PickleId> found = graph.pairs(settings.node);
+    if (layout_.has_distributed_optimizer && !graph.find(settings.node, "step").has_value()) {
+      return make_error(StatusCode::kUnsupported,
+                        "{}: optimizer: param_groups: expected a step for a distributed optimizer, "
+                        "found none",
+                        checkpoint_.files()[static_cast<size_t>(settings.file)].file->path());
+    }
     for (size_t i = 0; i + 1 < found.size(); i += 2) {
+      const bool is_ids = graph.as_string(found[i]) == "params";
+      if (is_ids && layout_.has_distributed_optimizer) continue;
       MEG_ASSIGN_OR_RETURN(const PickleId key, target_->carry(settings.file, found[i]));
       pairs.push_back(key);
-      if (graph.as_string(found[i]) == "params") {
+      if (is_ids) {
         pairs.push_back(target_->graph().add_list(std::move(ids)));
       } else {
         MEG_ASSIGN_OR_RETURN(const PickleId value, target_->carry(settings.file, found[i + 1]));

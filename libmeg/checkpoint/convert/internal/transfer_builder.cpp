@@ -39,17 +39,33 @@ TensorTransfer TransferBuilder::start(const LogicalParameter& parameter,
 
 int TransferBuilder::add_sink(const LogicalParameter& parameter, const LogicalTensor& tensor,
                               int64_t tensor_rank) {
+  const int sink = add_sink();
+  add_target(parameter, tensor, tensor_rank, sink, 0);
+  return sink;
+}
+
+void TransferBuilder::add_zeros(int sink, uint64_t offset, int64_t elements) {
+  TensorTransfer transfer;
+  transfer.name = "padding";
+  transfer.axes = {elements};
+  transfer.targets.push_back(
+      {.sink = sink, .box = Box::whole(transfer.axes), .range = {}, .offset = offset});
+  transfers_.push_back(std::move(transfer));
+}
+
+void TransferBuilder::add_target(const LogicalParameter& parameter, const LogicalTensor& tensor,
+                                 int64_t tensor_rank, int sink, uint64_t offset) {
   const auto [found, is_new] = of_tensor_.try_emplace(&tensor, transfers_.size());
   if (is_new) transfers_.push_back(start(parameter, tensor));
   TensorTransfer& transfer = transfers_[found->second];
-  TransferTarget target{.sink = sinks_++, .box = Box::whole(transfer.axes)};
+  TransferTarget target{
+      .sink = sink, .box = Box::whole(transfer.axes), .range = {}, .offset = offset};
   if (parameter.axes.partition_axis >= 0) {
     const auto cut = static_cast<size_t>(parameter.axes.partition_axis);
     target.box.sizes[cut] /= layout_.tensor_model_parallel_size;
     target.box.offsets[cut] = tensor_rank * target.box.sizes[cut];
   }
   transfer.targets.push_back(std::move(target));
-  return sinks_ - 1;
 }
 
 int TransferBuilder::add_copy(const std::shared_ptr<const TorchFile>& source, int storage) {

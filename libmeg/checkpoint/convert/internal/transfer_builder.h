@@ -29,6 +29,16 @@ class TransferBuilder {
   /// parameter outlives the call of take().
   int add_sink(const LogicalParameter& parameter, const LogicalTensor& tensor, int64_t tensor_rank);
 
+  /// A new sink, which others fill in parts.
+  int add_sink() { return sinks_++; }
+
+  /// The same part of `tensor` for the bytes of a sink from `offset` on.
+  void add_target(const LogicalParameter& parameter, const LogicalTensor& tensor,
+                  int64_t tensor_rank, int sink, uint64_t offset);
+
+  /// Zeros of float32 for the bytes of a sink from `offset` on.
+  void add_zeros(int sink, uint64_t offset, int64_t elements);
+
   /// A new sink that gets a whole storage of a source file.
   int add_copy(const std::shared_ptr<const TorchFile>& source, int storage);
 

@@ -27,7 +27,7 @@ enum class OptimizerForm : uint8_t {
   kNone,
   kFp32,            ///< optimizer = {state, param_groups}
   kMixedPrecision,  ///< optimizer = {optimizer: {...}, fp32_from_fp16_params, grad_scaler}
-  kDistributed,     ///< Only param_groups here, the rest in distrib_optim.pt.
+  kDistributed,     ///< Only param_groups: the rest, distrib_optim.pt, is missing.
 };
 
 /// "none", "fp32", "mixed precision" or "distributed".
@@ -47,6 +47,7 @@ struct OptimizerLayout {
   std::string inner_key = "optimizer";                ///< Or optimizer_state_dict.
   std::string masters_key = "fp32_from_fp16_params";  ///< Or fp32_from_fp16.
   bool has_state = false;  ///< False where it was saved before the first step: `state` is empty.
+  bool is_distributed = false;     ///< Files have the distributed form; read as the plain one.
   std::vector<ParamGroup> groups;  ///< Of all files.
   /// core 0.6 to 0.15: a stage's groups stand in the order in which its parameters first need them;
   /// before and since: decay first, always.

@@ -8,7 +8,7 @@
 
 #include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_args.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_config.h"
-#include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_contents.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/distributed_optimizer.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/rank_files.h"
 
 namespace meg::checkpoint {
@@ -43,7 +43,9 @@ class RankReader {
     }
     for (RankContent& rank : found_.ranks) {
       const bool is_known = read_model(&rank);
-      if (is_known && !options_.ignore_optimizer) read_optimizer(&rank);
+      if (!is_known || options_.ignore_optimizer) continue;
+      if (rank.state_file != nullptr) join_distributed(&rank);
+      read_optimizer(&rank);
     }
     const RankContent* first = found_.of_stage(0);
     if (first != nullptr && found_.config.has_value()) {
@@ -63,6 +65,8 @@ class RankReader {
   void check_missing();
   /// Whether every parameter is known, so that the optimizer's can be told.
   bool read_model(RankContent* rank);
+  void add_optimizer_problem(const std::string& file, const Status& status);
+  void join_distributed(RankContent* rank);
   void read_optimizer(RankContent* rank);
 
   const CheckpointFolder& folder_;
@@ -85,14 +89,14 @@ void RankReader::open(const RankFolder& folder) {
   report_.bytes += static_cast<int64_t>(rank.file->size());
   found_.ranks.push_back(std::move(rank));
   if (!folder.has_distrib_optim) return;
-  const std::string path =
-      (std::filesystem::path(folder.file).parent_path() / kDistribOptimFile).string();
+  const std::string path = distrib_optim_path(folder.file);
   Result<TorchFile> distributed = TorchFile::open(path, &budget_);
   if (!distributed.has_value()) {
     return add_problem(problem_of(CheckpointCheck::kFile, path, distributed.error()));
   }
   report_.bytes += static_cast<int64_t>(distributed->size());
-  found_.other_files.push_back(std::make_shared<const TorchFile>(std::move(*distributed)));
+  found_.ranks.back().state_file = std::make_shared<const TorchFile>(std::move(*distributed));
+  found_.other_files.push_back(found_.ranks.back().state_file);
 }
 
 /// The ranks that a folder of another dialect is read as: all or none of them.
@@ -247,6 +251,8 @@ bool RankReader::read_model(RankContent* rank) {
                  .likely_cause = "a layer of your own: describe it in a file for --param-rules"});
   }
   rank->model = std::move(*model);
+  rank->places.clear();
+  rank->parameters.clear();
   for (const std::vector<RankEntry>& chunk : rank->model->chunks) {
     auto& places = rank->places.emplace_back();
     for (size_t e = 0; e < chunk.size(); ++e) {
@@ -260,15 +266,34 @@ bool RankReader::read_model(RankContent* rank) {
   return unknown.empty();
 }
 
+void RankReader::add_optimizer_problem(const std::string& file, const Status& status) {
+  if (status.code() == StatusCode::kUnsupported) {
+    report_.notes.push_back(status.message() + "; not checked");
+  } else {
+    add_problem(problem_of(CheckpointCheck::kOptimizer, file, status));
+  }
+}
+
+/// Puts the file and distrib_optim.pt together, if that can be, and reads the model anew there.
+void RankReader::join_distributed(RankContent* rank) {
+  Result<TorchFile> joined =
+      with_plain_optimizer(rank->file, rank->state_file, found_.table, found_.pipeline_size);
+  if (!joined.has_value()) {
+    return add_optimizer_problem(rank->state_file->path(), joined.error());
+  }
+  found_.other_files.push_back(rank->file);
+  rank->file = std::make_shared<const TorchFile>(std::move(*joined));
+  rank->is_joined = true;
+  rank->args = rank->top("args");
+  read_model(rank);
+}
+
 void RankReader::read_optimizer(RankContent* rank) {
   Result<RankOptimizer> optimizer = read_rank_optimizer(*rank->file, rank->parameters);
-  if (optimizer.has_value()) {
-    rank->optimizer = std::move(*optimizer);
-  } else if (optimizer.error().code() == StatusCode::kUnsupported) {
-    report_.notes.push_back(optimizer.error().message() + "; not checked");
-  } else {
-    add_problem(problem_of(CheckpointCheck::kOptimizer, rank->file->path(), optimizer.error()));
+  if (!optimizer.has_value()) {
+    return add_optimizer_problem(rank->file->path(), optimizer.error());
   }
+  rank->optimizer = std::move(*optimizer);
 }
 
 }  // namespace

@@ -25,6 +25,8 @@ struct RankContent {
   int64_t tensor_rank = 0;
   int64_t pipeline_rank = 0;
   std::shared_ptr<const TorchFile> file;
+  std::shared_ptr<const TorchFile> state_file;  ///< distrib_optim.pt; nullptr: none or unreadable.
+  bool is_joined = false;  ///< `file` is the model file and state_file together.
   std::optional<PickleId> args;
   std::optional<RankModel> model;
   /// The parameters of all chunks in order, and what the optimizer keeps for each.
@@ -48,7 +50,8 @@ struct CheckpointRanks {
 
   model::ParameterTable table;
   std::vector<RankContent> ranks;  ///< Those that could be opened, by stage and tensor rank.
-  std::vector<std::shared_ptr<const TorchFile>> other_files;  ///< distrib_optim.pt
+  /// distrib_optim.pt, and the model files that were joined with it.
+  std::vector<std::shared_ptr<const TorchFile>> other_files;
   int64_t tensor_size = 1, pipeline_size = 1;
   std::optional<model::GptConfig> config;  ///< From the first rank's args.
   double version = 0;

@@ -13,6 +13,11 @@ namespace {
 
 bool is_sixteen_bit(DType dtype) { return dtype == DType::kFloat16 || dtype == DType::kBFloat16; }
 
+/// The form in which a rank's optimizer was saved.
+OptimizerForm stored_form(const RankContent& rank) {
+  return rank.is_joined ? OptimizerForm::kDistributed : rank.optimizer->layout.form;
+}
+
 class OptimizerChecker {
  public:
   OptimizerChecker(const CheckpointRanks& ranks, CheckpointReport* report)
@@ -78,12 +83,12 @@ bool OptimizerChecker::check_presence() {
     }
   }
   if (first_ == nullptr) return false;
-  report_.optimizer = first_->optimizer->layout.form;
+  report_.optimizer = stored_form(*first_);
   for (const RankContent& rank : ranks_.ranks) {
     if (!rank.optimizer.has_value()) continue;
     if (rank.optimizer->layout.form == OptimizerForm::kNone) {
       add_problem(rank, "", fmt::format("an optimizer as in {}", first_->folder_name), "none");
-    } else if (rank.optimizer->layout.form != report_.optimizer) {
+    } else if (stored_form(rank) != report_.optimizer) {
       add_problem(rank, "",
                   fmt::format("an optimizer of the same kind as in {}", first_->folder_name),
                   "another");
@@ -120,7 +125,7 @@ void OptimizerChecker::check_coverage(const RankContent& rank) {
   }
 }
 
-/// Only that its state is there: what it holds is not understood yet.
+/// Of one that could not be joined with its state: whether that is there at all.
 void OptimizerChecker::check_distributed(const RankContent& rank) {
   if (rank.has_distrib_optim || is_single_file_) return;
   const std::filesystem::path folder = std::filesystem::path(rank.file->path()).parent_path();
@@ -209,11 +214,7 @@ void OptimizerChecker::add_notes() {
   if (!first.top("rng_state").has_value() && !first.top("random_rng_state").has_value()) {
     report_.notes.emplace_back("an optimizer without RNG states beside it");
   }
-  if (report_.optimizer == OptimizerForm::kDistributed) {
-    report_.notes.emplace_back(
-        "the distributed optimizer's state (distrib_optim.pt) is not understood yet: its files are "
-        "checked for damage, its values are not");
-  } else if (!first.optimizer->layout.has_state) {
+  if (report_.optimizer != OptimizerForm::kDistributed && !first.optimizer->layout.has_state) {
     report_.notes.emplace_back("the optimizer was saved before its first step: it has no state");
   }
 }

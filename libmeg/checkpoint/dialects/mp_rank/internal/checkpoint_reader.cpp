@@ -9,6 +9,7 @@
 #include "libmeg/checkpoint/container/torch_file/torch_source.h"
 #include "libmeg/checkpoint/container/torch_file/torch_value.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_args.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/distributed_optimizer.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/rank_files.h"
 
 namespace meg::checkpoint {
@@ -37,6 +38,9 @@ Result<MegatronCheckpoint> CheckpointReader::read() {
 
 Status CheckpointReader::open_files() {
   MEG_ASSIGN_OR_RETURN(RankFiles ranks, open_rank_files(state_->folder, options_.fallback));
+  if (!options_.ignore_optimizer) {
+    MEG_RETURN_IF_ERROR(read_distributed_optimizers(state_->folder, state_->table, &ranks));
+  }
   state_->tensor_size = ranks.tensor_size;
   state_->pipeline_size = ranks.pipeline_size;
   state_->version = ranks.version;
@@ -226,6 +230,7 @@ void CheckpointReader::merge_optimizer_layouts() {
     }
   }
   const TorchFile& first = *state_->files[0].file;
+  merged.is_distributed = first.is_composed() && !is_composed(state_->folder.format);
   const std::optional<PickleId> args = first.graph().find(first.root(), "args");
   // core 0.14 brought this field and the empty groups.
   const bool has_field =

@@ -34,14 +34,21 @@ class OptimizerReader {
   OptimizerReader(const TorchFile& file, std::span<const OptimizedParameter> parameters)
       : file_(file), graph_(file.graph()), parameters_(parameters) {}
 
+  Result<OptimizerForm> form() {
+    const std::optional<PickleId> outer = graph_.find(file_.root(), "optimizer");
+    if (!outer.has_value() || graph_.node(*outer).kind == PickleKind::kNone) {
+      return OptimizerForm::kNone;
+    }
+    MEG_RETURN_IF_ERROR(find_form(*outer));
+    return found_.layout.form;
+  }
+
   Result<RankOptimizer> read() {
     found_.states.resize(parameters_.size());
-    const std::optional<PickleId> outer = graph_.find(file_.root(), "optimizer");
-    if (!outer.has_value() || graph_.node(*outer).kind == PickleKind::kNone) return found_;
-    MEG_RETURN_IF_ERROR(find_form(*outer));
-    if (found_.layout.form == OptimizerForm::kDistributed) return found_;
+    MEG_ASSIGN_OR_RETURN(const OptimizerForm found, form());
+    if (found == OptimizerForm::kDistributed || found == OptimizerForm::kNone) return found_;
     MEG_RETURN_IF_ERROR(read_groups());
-    MEG_RETURN_IF_ERROR(read_masters(*outer));
+    MEG_RETURN_IF_ERROR(read_masters(*graph_.find(file_.root(), "optimizer")));
     MEG_RETURN_IF_ERROR(read_state());
     return found_;
   }
@@ -311,6 +318,10 @@ ParamGroupKind param_group_for(const OptimizedParameter& parameter, bool has_dec
   const bool decays = model::has_weight_decay(name, parameter.weight->shape.size()) ||
                       (is_qk_norm && qk_norms_decay);
   return decays ? ParamGroupKind::kDecay : ParamGroupKind::kNoDecay;
+}
+
+Result<OptimizerForm> optimizer_form(const TorchFile& file) {
+  return OptimizerReader(file, {}).form();
 }
 
 Result<RankOptimizer> read_rank_optimizer(const TorchFile& file,

@@ -6,9 +6,8 @@
 #include <utility>
 
 #include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_args.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/plain_optimizer.h"
 #include "libmeg/checkpoint/dialects/torch_dist/internal/dist_buffers.h"
-#include "libmeg/checkpoint/dialects/torch_dist/internal/dist_draft.h"
-#include "libmeg/checkpoint/dialects/torch_dist/internal/dist_optimizer.h"
 #include "libmeg/checkpoint/dialects/torch_dist/internal/dist_shards.h"
 #include "libmeg/text/printable.h"
 
@@ -70,6 +69,20 @@ class CommonState {
   std::optional<PickleId> args_;
 };
 
+/// The value of an object; of a list of one value that value, as Megatron wraps it.
+Result<PickleId> copy_object(const DistFolder& folder, const DistObject& object, RankDraft* draft) {
+  MEG_ASSIGN_OR_RETURN(const TorchFileParts parts, folder.read_value(object.blob, object.name));
+  std::vector<Source> sources;
+  for (const TorchStorage& storage : parts.tensors.storages) {
+    sources.push_back(folder.view_source(
+        parts, view_of_storage(storage, static_cast<int>(sources.size())), object));
+  }
+  const PickleNode& root = parts.graph.node(parts.root);
+  const bool is_wrapped = root.kind == PickleKind::kList && root.children.size() == 1;
+  const PickleId value = is_wrapped ? root.children[0] : parts.root;
+  return draft->copy(parts.graph, value, object.name, sources);
+}
+
 class RanksReader {
  public:
   RanksReader(const DistFolder& folder, const model::ParameterTable& table, const DistModel& model)
@@ -120,9 +133,9 @@ class RanksReader {
   Result<Cut> cut(const Entry& entry, int64_t stage) const;
   Result<TorchFile> read_rank(const std::vector<Cut>& cuts, int64_t stage, int64_t tensor_rank);
   Result<PickleId> add_model(const std::vector<Cut>& cuts, int64_t stage, int64_t tensor_rank,
-                             DistDraft* draft) const;
+                             RankDraft* draft) const;
   Result<PickleId> add_optimizer(const std::vector<Cut>& cuts, int64_t stage, int64_t tensor_rank,
-                                 PickleId outer, DistDraft* draft) const;
+                                 PickleId outer, RankDraft* draft) const;
   std::string rank_name(int64_t stage, int64_t tensor_rank) const;
   const DistObject* shard(std::string_view key, int64_t stage, int64_t tensor_rank) const;
 
@@ -260,7 +273,7 @@ Result<RanksReader::Cut> RanksReader::cut(const Entry& entry, int64_t stage) con
 
 Result<TorchFile> RanksReader::read_rank(const std::vector<Cut>& cuts, int64_t stage,
                                          int64_t tensor_rank) {
-  DistDraft draft;
+  RankDraft draft;
   PickleGraph& graph = draft.graph();
   PickleId common = 0;
   if (folder_.common() != nullptr) {
@@ -281,7 +294,7 @@ Result<TorchFile> RanksReader::read_rank(const std::vector<Cut>& cuts, int64_t s
     }
     if (const DistObject* own =
             key == kRerunKey ? shard("rerun_state_machine_state", stage, tensor_rank) : nullptr) {
-      MEG_ASSIGN_OR_RETURN(const PickleId state, draft.copy(folder_, *own));
+      MEG_ASSIGN_OR_RETURN(const PickleId state, copy_object(folder_, *own, &draft));
       std::vector<PickleId> both(graph.pairs(value).begin(), graph.pairs(value).end());
       both.insert(both.end(), {graph.add_string("sharded"), state});
       value = graph.add_dict(std::move(both));
@@ -289,7 +302,7 @@ Result<TorchFile> RanksReader::read_rank(const std::vector<Cut>& cuts, int64_t s
     pairs.insert(pairs.end(), {found[i], value});
   }
   if (const DistObject* own = shard(kRngKey, stage, tensor_rank)) {
-    MEG_ASSIGN_OR_RETURN(const PickleId states, draft.copy(folder_, *own));
+    MEG_ASSIGN_OR_RETURN(const PickleId states, copy_object(folder_, *own, &draft));
     pairs.insert(pairs.end(), {graph.add_string(kRngKey), states});
   }
   draft.content().root = graph.add_dict(std::move(pairs));
@@ -298,7 +311,7 @@ Result<TorchFile> RanksReader::read_rank(const std::vector<Cut>& cuts, int64_t s
 }
 
 Result<PickleId> RanksReader::add_model(const std::vector<Cut>& cuts, int64_t stage,
-                                        int64_t tensor_rank, DistDraft* draft) const {
+                                        int64_t tensor_rank, RankDraft* draft) const {
   PickleGraph& graph = draft->graph();
   std::vector<PickleId> pairs;
   for (const Cut& cut : cuts) {
@@ -312,7 +325,7 @@ Result<PickleId> RanksReader::add_model(const std::vector<Cut>& cuts, int64_t st
     const Entry place{nullptr, match.layer, match.placement, match.canonical};
     const std::optional<std::string> spelled = table_.spell(match.canonical, family_);
     if (!is_on_stage(place, stage) || !spelled.has_value()) continue;
-    MEG_ASSIGN_OR_RETURN(const PickleId state, draft->copy(folder_, *extra.object));
+    MEG_ASSIGN_OR_RETURN(const PickleId state, copy_object(folder_, *extra.object, draft));
     const std::string name =
         match.layer.has_value()
             ? model::with_layer(*spelled, *match.layer - stage * layers_per_stage())
@@ -324,18 +337,19 @@ Result<PickleId> RanksReader::add_model(const std::vector<Cut>& cuts, int64_t st
 
 Result<PickleId> RanksReader::add_optimizer(const std::vector<Cut>& cuts, int64_t stage,
                                             int64_t tensor_rank, PickleId outer,
-                                            DistDraft* draft) const {
-  std::vector<DistRankParameter> parameters;
+                                            RankDraft* draft) const {
+  std::vector<StatefulParameter> parameters;
   std::vector<int64_t> elements;
   for (const Cut& cut : cuts) {
     const Source& weight = cut.weights[static_cast<size_t>(tensor_rank)];
-    DistRankParameter& parameter = parameters.emplace_back();
+    StatefulParameter& parameter = parameters.emplace_back();
     parameter.flat_name = cut.flat_name;
     parameter.weight.dtype = weight->dtype();
     parameter.weight.shape = cut.shape;
     parameter.is_embedding_or_output = cut.is_table;
     for (const auto& [kind, sources] : cut.states) {
-      parameter.states[kind] = sources[static_cast<size_t>(tensor_rank)];
+      parameter.states[kind] =
+          draft->add_tensor(sources[static_cast<size_t>(tensor_rank)], cut.shape);
     }
     elements.push_back(weight->elements());
   }
@@ -347,7 +361,7 @@ Result<PickleId> RanksReader::add_optimizer(const std::vector<Cut>& cuts, int64_
   for (const DistObject& object : folder_.metadata().objects) {
     if (!object.name.starts_with(prefix)) continue;
     if (object.name.starts_with(prefix + "optimizer/")) {
-      MEG_ASSIGN_OR_RETURN(inner, draft->copy(folder_, object));
+      MEG_ASSIGN_OR_RETURN(inner, copy_object(folder_, object, draft));
     }
     has_buffers = has_buffers || object.name.starts_with(prefix + "param_state/");
   }
@@ -355,7 +369,9 @@ Result<PickleId> RanksReader::add_optimizer(const std::vector<Cut>& cuts, int64_
     MEG_ASSIGN_OR_RETURN(const DistBuffers buffers, DistBuffers::open(folder_, rank));
     MEG_ASSIGN_OR_RETURN(const auto states, buffers.cut(elements));
     for (const auto& [kind, sources] : states) {
-      for (size_t i = 0; i < parameters.size(); ++i) parameters[i].states[kind] = sources[i];
+      for (size_t i = 0; i < parameters.size(); ++i) {
+        parameters[i].states[kind] = draft->add_tensor(sources[i], parameters[i].weight.shape);
+      }
     }
   }
   return add_plain_optimizer(parameters, outer, inner, common_.says("apply_wd_to_qk_layernorm"),

@@ -4,17 +4,17 @@
 #include <string>
 #include <vector>
 
+#include "libmeg/checkpoint/dialects/mp_rank/internal/rank_draft.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/rank_optimizer.h"
-#include "libmeg/checkpoint/dialects/torch_dist/internal/dist_draft.h"
 
 namespace meg::checkpoint {
 
 /// A parameter of a rank with all that its optimizer keeps for it.
-struct DistRankParameter {
+struct StatefulParameter {
   std::string flat_name;
   TensorView weight;  ///< dtype and shape.
   bool is_embedding_or_output = false;
-  std::map<std::string, std::shared_ptr<const TensorSource>> states;  ///< By kind.
+  std::map<std::string, PickleId> states;  ///< Tensors of its shape in the draft, by kind.
 };
 
 /// The optimizer of a rank in the plain form: state by number, param_groups with their numbers, and
@@ -22,8 +22,8 @@ struct DistRankParameter {
 /// the node of `optimizer` in the draft's graph and that of what holds param_groups (the same for
 /// fp32 optimizers of torch's form). name: starts errors.
 /// kCorruption where state does not cover the parameters.
-Result<PickleId> add_plain_optimizer(const std::vector<DistRankParameter>& parameters,
+Result<PickleId> add_plain_optimizer(const std::vector<StatefulParameter>& parameters,
                                      PickleId outer, PickleId inner, bool qk_norms_decay,
-                                     const std::string& name, DistDraft* draft);
+                                     const std::string& name, RankDraft* draft);
 
 }  // namespace meg::checkpoint

@@ -1,4 +1,4 @@
-#include "libmeg/checkpoint/dialects/torch_dist/internal/dist_optimizer.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/plain_optimizer.h"
 
 #include <algorithm>
 #include <utility>
@@ -15,9 +15,9 @@ constexpr const char* kCommonStep = "common_step";
 
 class PlainOptimizer {
  public:
-  PlainOptimizer(const std::vector<DistRankParameter>& parameters, const std::string& name,
-                 DistDraft* draft)
-      : parameters_(parameters), name_(name), draft_(*draft), graph_(draft->graph()) {
+  PlainOptimizer(const std::vector<StatefulParameter>& parameters, const std::string& name,
+                 RankDraft* draft)
+      : parameters_(parameters), name_(name), graph_(draft->graph()) {
     has_masters_ = std::any_of(parameters.begin(), parameters.end(), [](const auto& parameter) {
       return parameter.weight.dtype == DType::kFloat16 ||
              parameter.weight.dtype == DType::kBFloat16;
@@ -44,7 +44,7 @@ class PlainOptimizer {
  private:
   /// All parameters have the same kinds of state, 16-bit weights a master among them.
   Status check_coverage() const {
-    for (const DistRankParameter& parameter : parameters_) {
+    for (const StatefulParameter& parameter : parameters_) {
       MEG_RETURN_IF_ERROR(check_kinds(parameters_.front(), parameter));
       MEG_RETURN_IF_ERROR(check_kinds(parameter, parameters_.front()));
       const bool has_master = std::any_of(parameter.states.begin(), parameter.states.end(),
@@ -58,8 +58,8 @@ class PlainOptimizer {
   }
 
   /// Whether `parameter` has every kind of state that `other` has.
-  Status check_kinds(const DistRankParameter& other, const DistRankParameter& parameter) const {
-    for (const auto& [kind, source] : other.states) {
+  Status check_kinds(const StatefulParameter& other, const StatefulParameter& parameter) const {
+    for (const auto& [kind, tensor] : other.states) {
       if (parameter.states.contains(kind)) continue;
       return make_error(StatusCode::kCorruption,
                         "{}: optimizer: expected {} of {} as of {}, found none", name_, kind,
@@ -81,7 +81,7 @@ class PlainOptimizer {
         std::find(kinds.begin(), kinds.end(), ParamGroupKind::kDecoupled) != kinds.end();
     members_.resize(groups_.size());
     for (size_t i = 0; i < parameters_.size(); ++i) {
-      const DistRankParameter& parameter = parameters_[i];
+      const StatefulParameter& parameter = parameters_[i];
       const OptimizedParameter seen{.flat_name = parameter.flat_name,
                                     .weight = &parameter.weight,
                                     .is_embedding_or_output = parameter.is_embedding_or_output};
@@ -120,10 +120,9 @@ class PlainOptimizer {
       for (const size_t i : group) {
         std::vector<PickleId> entry;
         if (step.has_value()) entry = {graph_.add_string("step"), *step};
-        for (const auto& [kind, source] : parameters_[i].states) {
+        for (const auto& [kind, tensor] : parameters_[i].states) {
           if (is_master(kind)) continue;
-          entry.push_back(graph_.add_string(kind));
-          entry.push_back(draft_.add_tensor(source, parameters_[i].weight.shape));
+          entry.insert(entry.end(), {graph_.add_string(kind), tensor});
         }
         if (entry.empty()) continue;
         entries.push_back(graph_.add_int(id++));
@@ -161,16 +160,15 @@ class PlainOptimizer {
         const auto& states = parameters_[i].states;
         const auto master = std::find_if(states.begin(), states.end(),
                                          [](const auto& state) { return is_master(state.first); });
-        masters.push_back(draft_.add_tensor(master->second, parameters_[i].weight.shape));
+        masters.push_back(master->second);
       }
       lists.push_back(graph_.add_list(std::move(masters)));
     }
     return graph_.add_list(std::move(lists));
   }
 
-  const std::vector<DistRankParameter>& parameters_;
+  const std::vector<StatefulParameter>& parameters_;
   const std::string& name_;
-  DistDraft& draft_;
   PickleGraph& graph_;
   bool has_masters_ = false;
   std::vector<PickleId> groups_;
@@ -179,9 +177,9 @@ class PlainOptimizer {
 
 }  // namespace
 
-Result<PickleId> add_plain_optimizer(const std::vector<DistRankParameter>& parameters,
+Result<PickleId> add_plain_optimizer(const std::vector<StatefulParameter>& parameters,
                                      PickleId outer, PickleId inner, bool qk_norms_decay,
-                                     const std::string& name, DistDraft* draft) {
+                                     const std::string& name, RankDraft* draft) {
   return PlainOptimizer(parameters, name, draft).add(outer, inner, qk_norms_decay);
 }
 

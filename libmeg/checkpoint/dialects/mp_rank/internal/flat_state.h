@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "libmeg/base/result.h"
+#include "libmeg/checkpoint/container/pickle/pickle_graph.h"
+#include "libmeg/checkpoint/container/torch_file/tensor_view.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/flat_buffer.h"
+#include "libmeg/checkpoint/state/tensor_source.h"
+
+namespace meg::checkpoint {
+
+/// A flat buffer of a distributed optimizer as it was saved: its tensors hold the same elements for
+/// every kind of state, without the names of parameters.
+struct FlatState {
+  enum class Form : uint8_t {
+    kVector,     ///< 6ef5bdc: one tensor, padded at its end.
+    kBuckets,    ///< A tensor a bucket, with its padding: core to 0.5, dp_reshardable.
+    kCoalesced,  ///< Core since 0.6: one tensor, buckets without their padding.
+  };
+
+  std::string name;  ///< For messages: "[0][torch.float32]".
+  Form form = Form::kVector;
+  std::vector<int64_t> lengths;  ///< Elements of each tensor.
+  /// Of each tensor without its padding, where it says so.
+  std::optional<std::vector<int64_t>> unpadded;
+  /// By kind ("param", "exp_avg", "exp_avg_sq"), a tensor for each of lengths.
+  std::map<std::string, std::vector<TensorView>> kinds;
+};
+
+/// What a run's args say of its buffers.
+struct FlatRun {
+  std::optional<int64_t> data_parallel_size;  ///< With context parallelism.
+  std::optional<int64_t> bucket_size;         ///< Of a stage that has buckets at all.
+  bool pads_for_bandwidth = false;            ///< --ddp-pad-buckets-for-high-nccl-busbw
+
+  /// args: nullopt where there are none. parameters: of the rank.
+  static FlatRun of(const PickleGraph& graph, std::optional<PickleId> args, int64_t parameters);
+
+  /// What its revision of core may have done with them, the most likely first.
+  std::vector<FlatBufferRules> possible_rules() const;
+};
+
+/// Reads what a distributed optimizer saves of its buffers: the value of distrib_optim.pt.
+/// tensor: what a node is a tensor of, nullptr where it is none. where: starts errors.
+/// kUnsupported for buffers of several optimizers (experts) and other forms, by name.
+Result<std::vector<FlatState>> parse_flat_states(
+    const PickleGraph& graph, PickleId root,
+    const std::function<const TensorView*(PickleId)>& tensor, const std::string& where);
+
+/// The ways in which parameters fill the tensors of a buffer by the rules of Megatron's revisions;
+/// mostly one. A place: the tensor's number and the first element in it. parameters: in the order
+/// of named_parameters().
+std::vector<std::vector<FlatBuffer::Place>> possible_places(
+    const FlatState& state, std::span<const FlatParameter> parameters, const FlatRun& run);
+
+/// Compares some elements of a parameter's fp32 master with its weight, which is the master
+/// rounded.
+Result<bool> is_master_of(const TensorSource& master, const TensorSource& weight);
+
+}  // namespace meg::checkpoint
