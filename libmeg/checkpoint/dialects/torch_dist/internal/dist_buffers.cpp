@@ -15,8 +15,6 @@ using Source = std::shared_ptr<const TensorSource>;
 
 constexpr std::string_view kBufferName = ".gbuf_idx_";
 constexpr std::string_view kBucketName = ".bucket_idx_";
-/// Where parameters begin in a buffer: at multiples of so many elements, before core 0.5 anywhere.
-constexpr int64_t kAlignments[] = {64, 1};
 
 /// The only value of a dict; nullopt where there are more or fewer.
 std::optional<PickleId> only_value(const PickleGraph& graph, PickleId dict) {
@@ -38,8 +36,6 @@ const DistObject* find_object(const DistFolder& folder, const std::string& key) 
   }
   return nullptr;
 }
-
-int64_t round_up(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
 
 }  // namespace
 
@@ -66,6 +62,7 @@ Result<DistBuffers> DistBuffers::open(const DistFolder& folder, int64_t rank) {
 Status DistBuffers::read_tensors() {
   const std::string start = fmt::format("{}{}", prefix_, kBufferName);
   std::string buffer;
+  std::map<std::string, std::map<size_t, Source>> found;
   for (const DistTensor& tensor : folder_->metadata().tensors) {
     if (!tensor.name.starts_with(start)) continue;
     const std::string_view name = tensor.name;
@@ -78,15 +75,24 @@ Status DistBuffers::read_tensors() {
         name.substr(at + kBucketName.size(), dot - at - kBucketName.size());
     size_t bucket = 0;
     const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), bucket);
-    if (error != std::errc() || end != number.data() + number.size() ||
-        bucket > folder_->metadata().tensors.size() || tensor.shape.size() != 1) {
+    if (error != std::errc() || end != number.data() + number.size() || tensor.shape.size() != 1) {
       return unsupported(text::printable(name, 200));
     }
-    if (bucket >= buckets_.size()) buckets_.resize(bucket + 1);
     MEG_ASSIGN_OR_RETURN(Source source, folder_->box_source(tensor, Box::whole(tensor.shape)));
-    buckets_[bucket].kinds.emplace(name.substr(dot + 1), std::move(source));
+    found[std::string(name.substr(dot + 1))].emplace(bucket, std::move(source));
   }
-  if (!buckets_.empty()) return {};
+  for (auto& [kind, buckets] : found) {
+    std::vector<int64_t> lengths;
+    for (const auto& [bucket, source] : buckets) {
+      if (bucket != lengths.size()) return unsupported("buckets that are not numbered from 0 on");
+      lengths.push_back(source->elements());
+      sources_[kind].push_back(source);
+    }
+    if (state_.lengths.empty()) state_.lengths = lengths;
+    if (state_.lengths != lengths) return unsupported("buckets of other lengths for " + kind);
+  }
+  state_.form = FlatState::Form::kBuckets;
+  if (!sources_.empty()) return {};
   return make_error(StatusCode::kNotFound, "{}: expected {}0..., found none", folder_->path(),
                     start);
 }
@@ -99,102 +105,79 @@ Status DistBuffers::read_lengths() {
   const PickleGraph& graph = parts.graph;
   const auto dict = only_element(graph, only_element(graph, parts.root));
   const auto lengths = dict.has_value() ? only_value(graph, *dict) : std::nullopt;
-  if (!lengths.has_value() || graph.node(*lengths).children.size() != buckets_.size()) {
+  if (!lengths.has_value() || graph.node(*lengths).children.size() != state_.lengths.size()) {
     return unsupported("per_bucket_numel_unpadded " + graph.describe(parts.root, 80));
   }
-  for (size_t i = 0; i < buckets_.size(); ++i) {
-    buckets_[i].elements = graph.as_int(graph.node(*lengths).children[i]).value_or(-1);
-    for (const auto& [kind, source] : buckets_[i].kinds) {
-      if (buckets_[i].elements >= 0 && buckets_[i].elements <= source->elements()) continue;
-      return make_error(StatusCode::kCorruption,
-                        "{}: {}: bucket {}: expected {} elements of {}, found {}", folder_->path(),
-                        prefix_, i, buckets_[i].elements, kind, source->elements());
-    }
+  std::vector<int64_t>& unpadded = state_.unpadded.emplace();
+  for (size_t i = 0; i < state_.lengths.size(); ++i) {
+    const int64_t elements = graph.as_int(graph.node(*lengths).children[i]).value_or(-1);
+    unpadded.push_back(elements);
+    if (elements >= 0 && elements <= state_.lengths[i]) continue;
+    return make_error(StatusCode::kCorruption, "{}: {}: bucket {}: expected {} elements, found {}",
+                      folder_->path(), prefix_, i, elements, state_.lengths[i]);
   }
   return {};
 }
 
-/// [{'buckets_coalesced': True, 0: {(param dtype, grad dtype): {'param': ..., 'numel_unpadded':
-/// ...}}}]
 Status DistBuffers::read_object(const DistObject& object) {
   MEG_ASSIGN_OR_RETURN(const TorchFileParts parts, folder_->read_value(object.blob, object.name));
-  const PickleGraph& graph = parts.graph;
-  const std::optional<PickleId> dict = only_element(graph, parts.root);
-  std::optional<PickleId> buffer;
-  const std::span<const PickleId> pairs =
-      dict.has_value() ? graph.pairs(*dict) : std::span<const PickleId>();
-  for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
-    if (!graph.as_int(pairs[i]).has_value()) continue;
-    if (buffer.has_value()) return unsupported("several buffers");
-    buffer = only_value(graph, pairs[i + 1]);
-  }
-  if (!buffer.has_value()) return unsupported("param_state " + graph.describe(parts.root, 80));
-  return add_object_tensors(parts, *buffer, object);
-}
-
-Status DistBuffers::add_object_tensors(const TorchFileParts& parts, PickleId dict,
-                                       const DistObject& object) {
-  const PickleGraph& graph = parts.graph;
-  const std::optional<PickleId> length = graph.find(dict, "numel_unpadded");
-  Bucket bucket;
-  bucket.elements = length.has_value() ? graph.as_int(*length).value_or(-1) : -1;
-  const std::span<const PickleId> pairs = graph.pairs(dict);
-  for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
-    const auto view = parts.tensors.views.find(pairs[i + 1]);
-    const std::optional<std::string_view> kind = graph.as_string(pairs[i]);
-    if (view == parts.tensors.views.end() || !kind.has_value()) continue;
-    if (bucket.elements < 0 || bucket.elements > view->second.numel()) {
-      return unsupported("param_state " + graph.describe(dict, 80));
+  const auto tensor = [&parts](PickleId id) -> const TensorView* {
+    const auto view = parts.tensors.views.find(id);
+    return view == parts.tensors.views.end() ? nullptr : &view->second;
+  };
+  const std::optional<PickleId> root = only_element(parts.graph, parts.root);
+  MEG_ASSIGN_OR_RETURN(std::vector<FlatState> states,
+                       parse_flat_states(parts.graph, root.value_or(parts.root), tensor,
+                                         fmt::format("{}: {}", folder_->path(), object.name)));
+  if (states.size() != 1) return unsupported("several buffers");
+  state_ = std::move(states.front());
+  for (const auto& [kind, views] : state_.kinds) {
+    for (const TensorView& view : views) {
+      sources_[kind].push_back(folder_->view_source(parts, view, object));
     }
-    bucket.kinds.emplace(*kind, folder_->view_source(parts, view->second, object));
   }
-  if (bucket.kinds.empty()) return unsupported("param_state " + graph.describe(dict, 80));
-  buckets_.push_back(std::move(bucket));
   return {};
 }
 
-/// Whether parameters that begin at multiples of `alignment` fill every bucket to its last element.
-bool DistBuffers::place(const std::vector<int64_t>& elements, int64_t alignment,
-                        std::vector<Place>* places) const {
-  places->assign(elements.size(), {});
-  size_t bucket = 0;
-  int64_t end = 0;
-  for (size_t i = elements.size(); i-- > 0;) {
-    if (bucket < buckets_.size() && end == buckets_[bucket].elements) {
-      ++bucket;
-      end = 0;
-    }
-    const int64_t first = round_up(end, alignment);
-    if (bucket >= buckets_.size() || first > buckets_[bucket].elements ||
-        elements[i] > buckets_[bucket].elements - first) {
-      return false;
-    }
-    (*places)[i] = {bucket, first};
-    end = first + elements[i];
+/// The name of the first parameter whose master does not fit its weight; "" where all do.
+Result<std::string> DistBuffers::first_stranger(std::span<const Parameter> parameters,
+                                                std::span<const FlatBuffer::Place> places) const {
+  const auto masters = sources_.find("param");
+  if (masters == sources_.end()) return std::string();
+  for (size_t i = 0; i < places.size(); ++i) {
+    if (parameters[i].flat.elements == 0) continue;
+    const Source master =
+        part_of(masters->second[places[i].bucket], places[i].first, parameters[i].flat.elements);
+    MEG_ASSIGN_OR_RETURN(const bool fits, is_master_of(*master, *parameters[i].weight));
+    if (!fits) return parameters[i].name;
   }
-  return bucket + 1 == buckets_.size() && end == buckets_[bucket].elements;
+  return std::string();
 }
 
-Result<std::map<std::string, std::vector<Source>>> DistBuffers::cut(
-    const std::vector<int64_t>& elements) const {
-  std::vector<Place> places;
-  const bool fits =
-      std::any_of(std::begin(kAlignments), std::end(kAlignments),
-                  [&](int64_t alignment) { return place(elements, alignment, &places); });
-  if (!fits) {
-    return unsupported(fmt::format("{} parameters do not fill {} buckets, the first of {} elements",
-                                   elements.size(), buckets_.size(), buckets_[0].elements));
-  }
-  std::map<std::string, std::vector<Source>> found;
-  for (const auto& [kind, ignored] : buckets_[0].kinds) {
-    for (size_t i = 0; i < elements.size(); ++i) {
-      const auto& kinds = buckets_[places[i].bucket].kinds;
-      const auto source = kinds.find(kind);
-      if (source == kinds.end()) return unsupported("buckets of other kinds");
-      found[kind].push_back(part_of(source->second, places[i].first, elements[i]));
+Result<std::map<std::string, std::vector<DistBuffers::Source>>> DistBuffers::cut(
+    std::span<const Parameter> parameters, const FlatRun& run) const {
+  std::vector<FlatParameter> flat;
+  for (const Parameter& parameter : parameters) flat.push_back(parameter.flat);
+  std::string stranger;
+  for (const std::vector<FlatBuffer::Place>& places : possible_places(state_, flat, run)) {
+    MEG_ASSIGN_OR_RETURN(stranger, first_stranger(parameters, places));
+    if (!stranger.empty()) continue;
+    std::map<std::string, std::vector<Source>> found;
+    for (const auto& [kind, sources] : sources_) {
+      for (size_t i = 0; i < places.size(); ++i) {
+        found[kind].push_back(
+            part_of(sources[places[i].bucket], places[i].first, flat[i].elements));
+      }
     }
+    return found;
   }
-  return found;
+  if (!stranger.empty()) {
+    return make_error(StatusCode::kCorruption,
+                      "{}: {}: param: expected the fp32 weights of {}, found other numbers",
+                      folder_->path(), prefix_, stranger);
+  }
+  return unsupported(fmt::format("{} parameters do not fill {} buckets, the first of {} elements",
+                                 flat.size(), state_.lengths.size(), state_.lengths[0]));
 }
 
 }  // namespace meg::checkpoint

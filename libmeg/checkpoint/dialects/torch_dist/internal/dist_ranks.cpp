@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_args.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/plain_optimizer.h"
 #include "libmeg/checkpoint/dialects/torch_dist/internal/dist_buffers.h"
+#include "libmeg/checkpoint/dialects/torch_dist/internal/dist_common.h"
 #include "libmeg/checkpoint/dialects/torch_dist/internal/dist_shards.h"
 #include "libmeg/text/printable.h"
 
@@ -25,49 +25,6 @@ constexpr const char* kUnevenFields[] = {
     "num_virtual_stages_per_pipeline_rank", "decoder_first_pipeline_num_layers",
     "decoder_last_pipeline_num_layers",     "account_for_embedding_in_pipeline_split",
     "account_for_loss_in_pipeline_split",   "pipeline_model_parallel_layout"};
-
-/// What common.pt says, as far as ranks are made of it.
-class CommonState {
- public:
-  explicit CommonState(const TorchFile* file) : file_(file) {
-    if (file_ != nullptr) args_ = file_->graph().find(file_->root(), "args");
-  }
-
-  std::optional<PickleId> top(std::string_view key) const {
-    return file_ == nullptr ? std::nullopt : file_->graph().find(file_->root(), key);
-  }
-
-  std::optional<int64_t> size(std::string_view name) const {
-    return args_.has_value() ? int_arg(file_->graph(), *args_, name) : std::nullopt;
-  }
-
-  /// None, False and what is not there say no.
-  bool says(std::string_view name) const {
-    const auto id = args_.has_value() ? find_arg(file_->graph(), *args_, name) : std::nullopt;
-    if (!id.has_value() || file_->graph().node(*id).kind == PickleKind::kNone) return false;
-    return file_->graph().as_bool(*id).value_or(true);
-  }
-
-  std::string text(std::string_view name) const {
-    const auto id = args_.has_value() ? find_arg(file_->graph(), *args_, name) : std::nullopt;
-    return std::string(id.has_value() ? file_->graph().as_string(*id).value_or("") : "");
-  }
-
-  std::optional<int64_t> iteration() const {
-    const std::optional<PickleId> id = top("iteration");
-    return id.has_value() ? file_->graph().as_int(*id) : std::nullopt;
-  }
-
-  double version() const {
-    const std::optional<PickleId> id = top("checkpoint_version");
-    // Megatron has had one as long as it has written such folders.
-    return id.has_value() ? file_->graph().as_number(*id).value_or(3.0) : 3.0;
-  }
-
- private:
-  const TorchFile* file_;
-  std::optional<PickleId> args_;
-};
 
 /// The value of an object; of a list of one value that value, as Megatron wraps it.
 Result<PickleId> copy_object(const DistFolder& folder, const DistObject& object, RankDraft* draft) {
@@ -339,7 +296,9 @@ Result<PickleId> RanksReader::add_optimizer(const std::vector<Cut>& cuts, int64_
                                             int64_t tensor_rank, PickleId outer,
                                             RankDraft* draft) const {
   std::vector<StatefulParameter> parameters;
-  std::vector<int64_t> elements;
+  std::vector<DistBuffers::Parameter> in_buffer;
+  int64_t elements = 0;
+  const bool is_shared = pipeline_size_ > 1 && !common_.says("untie_embeddings_and_output_weights");
   for (const Cut& cut : cuts) {
     const Source& weight = cut.weights[static_cast<size_t>(tensor_rank)];
     StatefulParameter& parameter = parameters.emplace_back();
@@ -351,7 +310,11 @@ Result<PickleId> RanksReader::add_optimizer(const std::vector<Cut>& cuts, int64_
       parameter.states[kind] =
           draft->add_tensor(sources[static_cast<size_t>(tensor_rank)], cut.shape);
     }
-    elements.push_back(weight->elements());
+    elements += weight->elements();
+    in_buffer.push_back(
+        {.name = cut.flat_name,
+         .flat = {.elements = weight->elements(), .is_shared_embedding = cut.is_table && is_shared},
+         .weight = weight});
   }
   const int64_t rank = stage * tensor_size_ + tensor_rank;
   const std::string prefix = fmt::format("{}{}.", kDistBufferPrefix, rank);
@@ -367,7 +330,7 @@ Result<PickleId> RanksReader::add_optimizer(const std::vector<Cut>& cuts, int64_
   }
   if (has_buffers) {
     MEG_ASSIGN_OR_RETURN(const DistBuffers buffers, DistBuffers::open(folder_, rank));
-    MEG_ASSIGN_OR_RETURN(const auto states, buffers.cut(elements));
+    MEG_ASSIGN_OR_RETURN(const auto states, buffers.cut(in_buffer, common_.flat_run(elements)));
     for (const auto& [kind, sources] : states) {
       for (size_t i = 0; i < parameters.size(); ++i) {
         parameters[i].states[kind] = draft->add_tensor(sources[i], parameters[i].weight.shape);

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "libmeg/checkpoint/container/torch_file/torch_file.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_args.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/flat_state.h"
+
+namespace meg::checkpoint {
+
+/// What common.pt says, as far as ranks are made of it.
+class CommonState {
+ public:
+  explicit CommonState(const TorchFile* file) : file_(file) {
+    if (file_ != nullptr) args_ = file_->graph().find(file_->root(), "args");
+  }
+
+  std::optional<PickleId> top(std::string_view key) const {
+    return file_ == nullptr ? std::nullopt : file_->graph().find(file_->root(), key);
+  }
+
+  std::optional<int64_t> size(std::string_view name) const {
+    return args_.has_value() ? int_arg(file_->graph(), *args_, name) : std::nullopt;
+  }
+
+  /// None, False and what is not there say no.
+  bool says(std::string_view name) const {
+    const auto id = args_.has_value() ? find_arg(file_->graph(), *args_, name) : std::nullopt;
+    if (!id.has_value() || file_->graph().node(*id).kind == PickleKind::kNone) return false;
+    return file_->graph().as_bool(*id).value_or(true);
+  }
+
+  std::string text(std::string_view name) const {
+    const auto id = args_.has_value() ? find_arg(file_->graph(), *args_, name) : std::nullopt;
+    return std::string(id.has_value() ? file_->graph().as_string(*id).value_or("") : "");
+  }
+
+  FlatRun flat_run(int64_t elements) const {
+    return file_ == nullptr ? FlatRun() : FlatRun::of(file_->graph(), args_, elements);
+  }
+
+  std::optional<int64_t> iteration() const {
+    const std::optional<PickleId> id = top("iteration");
+    return id.has_value() ? file_->graph().as_int(*id) : std::nullopt;
+  }
+
+  double version() const {
+    const std::optional<PickleId> id = top("checkpoint_version");
+    // Megatron has had one as long as it has written such folders.
+    return id.has_value() ? file_->graph().as_number(*id).value_or(3.0) : 3.0;
+  }
+
+ private:
+  const TorchFile* file_;
+  std::optional<PickleId> args_;
+};
+
+}  // namespace meg::checkpoint
