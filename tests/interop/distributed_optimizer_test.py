@@ -349,6 +349,23 @@ class MegatronCore(Case):
                 self.check(loaded, plain)
 
 
+class Refused(Case):
+    def test_forms_of_an_optimizer_that_is_not_there(self):
+        for load, *flags in (("hf_gpt2", "--target-optimizer", "distributed"),
+                             ("gpt_tp2pp2_fp16__to_tp1pp1", "--target-optimizer", "distributed"),
+                             (GOLDEN[0], "--no-optim", "--target-optimizer", "plain"),
+                             (GOLDEN[0], "--target-params-dtype", "fp16"),
+                             (GOLDEN[0], "--target-format", "torch_dist", "--target-optimizer",
+                              "distributed")):
+            with self.subTest(load=load, flags=flags):
+                save = os.path.join(self.folder, "save")
+                process = cases.run(CHECKPOINT_UTIL, "--load-dir", cases.path(load), "--save-dir",
+                                    save, *flags)
+                self.assertEqual(process.returncode, 1, process.stdout)
+                self.assertIn("error: ", process.stderr)
+                self.assertFalse(os.path.exists(save))
+
+
 class Damaged(Case):
     def setUp(self):
         super().setUp()

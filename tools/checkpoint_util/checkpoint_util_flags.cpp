@@ -98,9 +98,11 @@ Status check_torch_dist(const CheckpointUtilArguments& arguments) {
 Status check_values(CheckpointUtilArguments* arguments) {
   if (arguments->model_type != "GPT") return unsupported("--model-type", arguments->model_type);
   if (arguments->target_format == "torch_dist") MEG_RETURN_IF_ERROR(check_torch_dist(*arguments));
-  if (arguments->no_optim && arguments->target_optimizer.has_value()) {
+  const bool has_optimizer = !arguments->no_optim && arguments->target_format != "huggingface";
+  if (!has_optimizer && arguments->target_optimizer.has_value()) {
     return make_error(StatusCode::kInvalidArgument,
-                      "--target-optimizer: expected no --no-optim beside it");
+                      "--target-optimizer: expected no --no-optim or --target-format huggingface "
+                      "beside it");
   }
   for (const auto& [flag, size] :
        {std::pair{"--target-expert-parallel-size", arguments->target_expert_size},

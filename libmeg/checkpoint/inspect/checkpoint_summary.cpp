@@ -133,8 +133,7 @@ class Summarizer {
     if (summary_.whole.has_value()) {
       for (const RankFile& rank : summary_.whole->files()) {
         // What was put together of several files is shown as they are on the disk.
-        const bool is_as_stored =
-            !rank.file->is_composed() || is_composed(summary_.folder.format);
+        const bool is_as_stored = !rank.file->is_composed() || is_composed(summary_.folder.format);
         if (rank.file->path() == path && is_as_stored) opened = rank.file;
       }
     }

@@ -85,7 +85,13 @@ class LayoutBuilder {
     const int64_t* number = size.has_value() ? std::get_if<int64_t>(&*size) : nullptr;
     layout_.data_parallel_size =
         options_.data_parallel_size.value_or(number == nullptr ? 1 : std::max<int64_t>(*number, 1));
-    if (!options_.keep_optimizer || source.form == OptimizerForm::kNone) return Status();
+    const bool has_optimizer = options_.keep_optimizer && source.form != OptimizerForm::kNone;
+    if (!has_optimizer && options_.distributed_optimizer.has_value()) {
+      return make_error(StatusCode::kInvalidArgument,
+                        "{}: expected an optimizer to be written in another form, found none",
+                        checkpoint_.folder().folder);
+    }
+    if (!has_optimizer) return Status();
     layout_.has_distributed_optimizer =
         options_.distributed_optimizer.value_or(source.is_distributed);
     if (!layout_.has_distributed_optimizer) return Status();
