@@ -10,6 +10,7 @@
 #include "libmeg/tokenizer/internal/identities.h"
 #include "libmeg/tokenizer/internal/tokenizer_type.h"
 #include "libmeg/tokenizer/null/internal/null_tokenizer.h"
+#include "libmeg/tokenizer/sentencepiece/internal/open_sentencepiece.h"
 #include "libmeg/tokenizer/tiktoken/internal/tik_tokenizer.h"
 
 namespace meg::tokenizer {
@@ -32,10 +33,12 @@ constexpr std::array kVocab = {kVocabFile};
 constexpr std::array kModel = {kModelFile};
 constexpr std::array kVocabSize = {kSize};
 
-constexpr TokenizerType sentence_piece(std::string_view name) {
+using OpenTokenizer = Result<std::unique_ptr<Tokenizer>> (*)(const TokenizerOptions& options);
+
+constexpr TokenizerType sentence_piece(std::string_view name, OpenTokenizer open) {
   return {.name = name,
           .required = kModel,
-          .open = nullptr,
+          .open = open,
           .legacy_identity = sentence_piece_legacy_identity,
           .core_identity = sentence_piece_core_identity};
 }
@@ -68,9 +71,9 @@ constexpr std::array kTypes = {
                   .legacy_identity = tik_legacy_identity,
                   .core_identity = tik_core_identity,
                   .identified = &MegatronVersion::hugging_face_tokenizer},
-    sentence_piece("SentencePieceTokenizer"),
-    sentence_piece("GPTSentencePieceTokenizer"),
-    sentence_piece("Llama2Tokenizer"),
+    sentence_piece("SentencePieceTokenizer", sentencepiece::open_sentencepiece),
+    sentence_piece("GPTSentencePieceTokenizer", sentencepiece::open_gpt_sentencepiece),
+    sentence_piece("Llama2Tokenizer", sentencepiece::open_llama2),
     word_piece("BertWordPieceLowerCase"),
     word_piece("BertWordPieceCase"),
     TokenizerType{.name = "NullTokenizer",

@@ -57,17 +57,26 @@ class WordCache {
 
   /// Remembers the ids, or where they are too many, just that. Returns whether they fit.
   bool insert(const Key& key, uint64_t hash, std::span<const Id> ids) {
-    Set& set = sets_[hash & (sets_.size() - 1)];
-    set[1] = set[0];
-    Entry& entry = set[0];
-    entry.key = key;
+    Entry& entry = new_entry(key, hash);
     entry.count = static_cast<Id>(std::min(ids.size(), kMaxIds + 1));
     std::copy_n(ids.begin(), std::min(ids.size(), kMaxIds), entry.ids.begin());
     return entry.has_ids();
   }
 
+  /// Remembers that the word is one whose ids are not kept.
+  void insert_without_ids(const Key& key, uint64_t hash) {
+    new_entry(key, hash).count = static_cast<Id>(kMaxIds + 1);
+  }
+
  private:
   using Set = std::array<Entry, 2>;
+
+  Entry& new_entry(const Key& key, uint64_t hash) {
+    Set& set = sets_[hash & (sets_.size() - 1)];
+    set[1] = set[0];
+    set[0].key = key;
+    return set[0];
+  }
 
   HugeArray<Set> sets_;
 };

@@ -1,0 +1,122 @@
+#include "libmeg/tokenizer/sentencepiece/internal/charsmap.h"
+
+#include "libmeg/base/bytes.h"
+#include "libmeg/text/utf8.h"
+
+namespace meg::tokenizer::sentencepiece {
+
+namespace {
+
+/// The library looks at this many of the sequences that a text begins with, the shortest ones.
+constexpr int kMaxMatches = 32;
+
+/// Units come in blocks.
+constexpr size_t kBlockUnits = 256;
+
+// A unit of the double array: a node or, marked by the top bit, the value of a sequence.
+
+bool has_value(uint32_t unit) { return ((unit >> 8) & 1) != 0; }
+
+uint32_t value_of(uint32_t unit) { return unit & 0x7FFFFFFF; }
+
+/// The byte that leads to a node; above 255 for a value.
+uint32_t label_of(uint32_t unit) { return unit & 0x800000FF; }
+
+/// What the position of a node is combined with to reach its value and, with a byte, its children.
+uint32_t offset_of(uint32_t unit) { return (unit >> 10) << ((unit & 0x200) >> 6); }
+
+bool is_node(uint32_t unit) { return label_of(unit) <= 0xFF; }
+
+}  // namespace
+
+Result<Charsmap> Charsmap::parse(std::string_view bytes) {
+  Charsmap map;
+  if (bytes.empty()) return map;
+  if (bytes.size() < sizeof(uint32_t)) {
+    return make_error(StatusCode::kCorruption, "expected a size of 4 bytes, found {} bytes",
+                      bytes.size());
+  }
+  const size_t size = load_le<uint32_t>(bytes.data());
+  bytes.remove_prefix(sizeof(uint32_t));
+  if (size == 0 || size % (kBlockUnits * sizeof(uint32_t)) != 0 || size >= bytes.size()) {
+    return make_error(StatusCode::kCorruption,
+                      "expected a trie of a multiple of 1024 bytes below {}, found {}",
+                      bytes.size(), size);
+  }
+  map.units_.reserve(size / sizeof(uint32_t));
+  for (size_t at = 0; at < size; at += sizeof(uint32_t)) {
+    map.units_.push_back(load_le<uint32_t>(bytes.data() + at));
+  }
+  map.replacements_ = std::string(bytes.substr(size));
+  MEG_RETURN_IF_ERROR(map.check_replacements());
+  MEG_RETURN_IF_ERROR(map.check_units());
+  return map;
+}
+
+Status Charsmap::check_replacements() const {
+  if (replacements_.back() != '\0') {
+    return Status(StatusCode::kCorruption, "expected NUL after the last replacement");
+  }
+  const size_t invalid = text::find_invalid_utf8(replacements_);
+  if (invalid == std::string::npos) return {};
+  return make_error(StatusCode::kCorruption,
+                    "byte {} of the replacements: expected UTF-8, found 0x{:02x}", invalid,
+                    static_cast<unsigned char>(replacements_[invalid]));
+}
+
+/// Afterwards no lookup can leave the units or the replacements.
+Status Charsmap::check_units() const {
+  const auto error = [](size_t unit) {
+    return make_error(StatusCode::kCorruption, "unit {} of the trie leads outside of it", unit);
+  };
+  const auto starts_replacement = [&](uint32_t value) {
+    return value < replacements_.size() &&
+           (static_cast<unsigned char>(replacements_[value]) & 0xC0) != 0x80;
+  };
+  if (label_of(units_[0]) != 0 || has_value(units_[0]) || offset_of(units_[0]) == 0) {
+    return error(0);
+  }
+  for (size_t i = 0; i < units_.size(); ++i) {
+    if (!is_node(units_[i])) {
+      if (!starts_replacement(value_of(units_[i]))) return error(i);
+      continue;
+    }
+    const size_t children = i ^ offset_of(units_[i]);
+    if ((children | (kBlockUnits - 1)) >= units_.size()) return error(i);
+    if (has_value(units_[i]) && is_node(units_[children])) return error(i);
+  }
+  return {};
+}
+
+std::optional<Charsmap::Match> Charsmap::find(std::string_view text) const {
+  if (units_.empty()) return std::nullopt;
+  std::optional<Match> longest;
+  int matches = 0;
+  size_t at = offset_of(units_[0]);
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    at ^= byte;
+    const uint32_t unit = units_[at];
+    if (label_of(unit) != byte) break;
+    at ^= offset_of(unit);
+    if (!has_value(unit)) continue;
+    longest = {i + 1, replacements_.data() + value_of(units_[at])};
+    if (++matches == kMaxMatches) break;
+  }
+  return longest;
+}
+
+bool Charsmap::is_plain(unsigned char character) const {
+  if (units_.empty()) return true;
+  const size_t at = offset_of(units_[0]) ^ character;
+  const uint32_t unit = units_[at];
+  if (label_of(unit) != character) return true;
+  if (has_value(unit)) return false;
+  const size_t children = at ^ offset_of(unit);
+  for (size_t byte = 0; byte < 128; ++byte) {
+    if (label_of(units_[children ^ byte]) == byte) return false;
+  }
+  return true;
+}
+
+}  // namespace meg::tokenizer::sentencepiece

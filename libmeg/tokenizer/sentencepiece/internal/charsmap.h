@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libmeg/base/result.h"
+
+namespace meg::tokenizer::sentencepiece {
+
+/// Rules that replace character sequences, such as those of NFKC, as a model holds them: a double
+/// array of the darts-clone library over the sequences, and the replacements, each ended by NUL.
+/// Mirrors google/sentencepiece src/normalizer.cc: DecodePrecompiledCharsMap.
+class Charsmap {
+ public:
+  struct Match {
+    size_t size;                   ///< bytes that are replaced
+    std::string_view replacement;  ///< UTF-8, perhaps empty; lives as long as the Charsmap
+  };
+
+  /// bytes: of precompiled_charsmap; empty for a map without rules. kCorruption where they are no
+  /// such map, or one whose lookups would leave it, or whose replacements are not UTF-8.
+  static Result<Charsmap> parse(std::string_view bytes);
+
+  /// The rule of the longest sequence that text begins with.
+  std::optional<Match> find(std::string_view text) const;
+
+  /// Whether the ASCII character stays as it is wherever an ASCII character or nothing follows it.
+  bool is_plain(unsigned char character) const;
+
+ private:
+  Status check_units() const;
+  Status check_replacements() const;
+
+  std::vector<uint32_t> units_;
+  std::string replacements_;
+};
+
+}  // namespace meg::tokenizer::sentencepiece

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "libmeg/tokenizer/sentencepiece/internal/fast/merge_pairs.h"
+#include "libmeg/tokenizer/sentencepiece/internal/fast/unigram.h"
+#include "libmeg/tokenizer/sentencepiece/internal/fast/word_split.h"
+#include "libmeg/tokenizer/sentencepiece/internal/model.h"
+#include "libmeg/tokenizer/tokenizer.h"
+
+namespace meg::tokenizer::sentencepiece::fast {
+
+/// What the fast encoders of a model share. Immutable.
+class FastModel {
+ public:
+  /// Nothing for models of words or characters and for BPE with unused pieces, which the reference
+  /// encoder takes. model must outlive this.
+  static std::optional<FastModel> build(const Model& model);
+
+  /// dtype: kUint16 (where every id fits) or kInt32. The encoder must not outlive this.
+  std::unique_ptr<TokenEncoder> new_encoder(DType dtype) const;
+
+ private:
+  FastModel(const Model& model, WordSplit split) : model_(&model), split_(split) {}
+
+  const Model* model_;
+  WordSplit split_;
+  std::optional<UnigramTable> unigram_;
+  std::optional<MergePairs> bpe_;
+};
+
+}  // namespace meg::tokenizer::sentencepiece::fast

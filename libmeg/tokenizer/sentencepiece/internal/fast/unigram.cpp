@@ -1,0 +1,144 @@
+#include "libmeg/tokenizer/sentencepiece/internal/fast/unigram.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "libmeg/tokenizer/sentencepiece/internal/model.h"
+#include "libmeg/tokenizer/sentencepiece/internal/unigram_scores.h"
+
+namespace meg::tokenizer::sentencepiece::fast {
+
+namespace {
+
+constexpr uint32_t kNoStart = UINT32_MAX;
+
+/// Words of more bytes are always cut anew.
+constexpr size_t kMaxFixedBytes = 64;
+
+/// Sums below 2^17 are rounded by at most this.
+constexpr double kLargestRounding = 1.0 / 256;
+constexpr float kLargestSum = 131072;
+
+std::vector<PieceTrie::Entry> entries_of(const std::vector<UnigramTable::Piece>& pieces) {
+  std::vector<PieceTrie::Entry> entries;
+  for (const UnigramTable::Piece& piece : pieces) entries.emplace_back(piece.text, piece.id);
+  return entries;
+}
+
+/// Sums up to which a word of kMaxFixedBytes neither passes kScoreLimit nor kLargestSum.
+float pass_limit(float largest_score) {
+  const float room = largest_score * (kMaxFixedBytes + 1);
+  return room < kLargestSum - kScoreLimit ? kScoreLimit - room : -1;
+}
+
+}  // namespace
+
+UnigramTable::UnigramTable(const std::vector<Piece>& pieces, float unknown_score)
+    : trie_(entries_of(pieces)),
+      unknown_score_(unknown_score),
+      largest_score_(std::abs(unknown_score)) {
+  for (const Piece& piece : pieces) {
+    scores_.resize(std::max(scores_.size(), static_cast<size_t>(piece.id) + 1));
+    scores_[static_cast<size_t>(piece.id)] = piece.score;
+    largest_score_ = std::max(largest_score_, std::abs(piece.score));
+  }
+}
+
+UnigramSegmenter::UnigramSegmenter(const UnigramTable& table)
+    : table_(table), pass_limit_(pass_limit(table.largest_score())) {}
+
+std::span<const Segment> UnigramSegmenter::segment(std::string_view word) {
+  const PieceTrie& trie = table_.trie();
+  best_.assign(word.size() + 1, {0, kNoStart, Segment::kUnknown});
+  best_[0].score = sum_;
+  size_t frontier = 0;  // the farthest end that was reached
+  size_t size = 0;
+  for (size_t start = 0; start < word.size(); start += size) {
+    if (std::abs(best_[start].score) > kScoreLimit) keep_small(start, frontier);
+    const float here = best_[start].score;
+    size = character_size(word[start]);
+    bool has_character = false;
+    uint32_t node = trie.first(static_cast<unsigned char>(word[start]));
+    for (size_t end = start + 1; node != PieceTrie::kNoNode; ++end) {
+      const int32_t id = trie.value(node);
+      if (id != PieceTrie::kNoValue) {
+        offer(end, table_.score(id) + here, start, id);
+        has_character |= end == start + size;
+        frontier = std::max(frontier, end);
+      }
+      if (end == word.size()) break;
+      node = trie.next(node, static_cast<unsigned char>(word[end]));
+    }
+    if (has_character) continue;
+    offer(start + size, table_.unknown_score() + here, start, Segment::kUnknown);
+    frontier = std::max(frontier, start + size);
+  }
+  sum_ = best_.back().score;
+  segments_.clear();
+  for (size_t end = word.size(); end > 0; end = best_[end].start) {
+    segments_.push_back({best_[end].id, static_cast<uint32_t>(end) - best_[end].start});
+  }
+  std::reverse(segments_.begin(), segments_.end());
+  return segments_;
+}
+
+void UnigramSegmenter::offer(size_t end, float score, size_t start, int32_t id) {
+  Best& best = best_[end];
+  if (best.start != kNoStart && !(score > best.score)) return;
+  best = {score, static_cast<uint32_t>(start), id};
+}
+
+/// Moves the sums from `start` on, so that the one there is 0.
+void UnigramSegmenter::keep_small(size_t start, size_t frontier) {
+  const float offset = best_[start].score;
+  for (size_t i = start; i <= std::max(start, frontier); ++i) {
+    if (i == start || best_[i].start != kNoStart) best_[i].score -= offset;
+  }
+}
+
+bool UnigramSegmenter::has_unknown() const { return any_unknown(segments_); }
+
+bool UnigramSegmenter::is_fixed(std::string_view word) {
+  if (word.size() > kMaxFixedBytes || has_unknown()) return false;
+  // The sum of each way is rounded once a segment, of which the other ways have up to one a byte.
+  const double roundings = static_cast<double>(segments_.size() + word.size());
+  return margin(word) > roundings * kLargestRounding;
+}
+
+/// By how much the best way to cut the word is better than the second best.
+double UnigramSegmenter::margin(std::string_view word) {
+  constexpr double kNever = -std::numeric_limits<double>::infinity();
+  const PieceTrie& trie = table_.trie();
+  two_.assign(word.size() + 1, {kNever, kNever});
+  two_[0].first = 0;
+  const auto offer_sum = [this](size_t end, double sum) {
+    Two& two = two_[end];
+    two.second = std::max(two.second, std::min(two.first, sum));
+    two.first = std::max(two.first, sum);
+  };
+  size_t size = 0;
+  for (size_t start = 0; start < word.size(); start += size) {
+    const Two here = two_[start];
+    size = character_size(word[start]);
+    bool has_character = false;
+    uint32_t node = trie.first(static_cast<unsigned char>(word[start]));
+    for (size_t end = start + 1; node != PieceTrie::kNoNode; ++end) {
+      const int32_t id = trie.value(node);
+      if (id != PieceTrie::kNoValue) {
+        const double score = table_.score(id);
+        offer_sum(end, here.first + score);
+        offer_sum(end, here.second + score);
+        has_character |= end == start + size;
+      }
+      if (end == word.size()) break;
+      node = trie.next(node, static_cast<unsigned char>(word[end]));
+    }
+    if (has_character) continue;
+    offer_sum(start + size, here.first + table_.unknown_score());
+    offer_sum(start + size, here.second + table_.unknown_score());
+  }
+  return two_.back().first - two_.back().second;
+}
+
+}  // namespace meg::tokenizer::sentencepiece::fast

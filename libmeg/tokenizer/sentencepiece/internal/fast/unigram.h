@@ -1,0 +1,93 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "libmeg/tokenizer/sentencepiece/internal/fast/segment.h"
+#include "libmeg/tokenizer/sentencepiece/internal/piece_trie.h"
+
+namespace meg::tokenizer::sentencepiece::fast {
+
+/// The pieces and scores of a unigram model, whatever file they come from. Immutable; shared
+/// between threads.
+class UnigramTable {
+ public:
+  struct Piece {
+    std::string text;
+    int32_t id;
+    float score;
+  };
+
+  UnigramTable(const std::vector<Piece>& pieces, float unknown_score);
+
+  const PieceTrie& trie() const { return trie_; }
+
+  float score(int32_t id) const { return scores_[static_cast<size_t>(id)]; }
+
+  float unknown_score() const { return unknown_score_; }
+
+  /// The largest absolute value of a score.
+  float largest_score() const { return largest_score_; }
+
+ private:
+  PieceTrie trie_;
+  std::vector<float> scores_;  // by id
+  float unknown_score_;
+  float largest_score_;
+};
+
+/// Cuts the words of a text into the pieces of the largest sum of scores. The sum is kept from word
+/// to word, in float as in the library, where its rounding can decide between segmentations that
+/// are about as good. Belongs to one thread.
+class UnigramSegmenter {
+ public:
+  explicit UnigramSegmenter(const UnigramTable& table);
+
+  void begin_text() { sum_ = 0; }
+
+  /// The segments of the text's next word. Valid until the next call.
+  std::span<const Segment> segment(std::string_view word);
+
+  /// Whether the word that segment() had last has an unknown segment.
+  bool has_unknown() const;
+
+  /// Whether that word has its segments wherever it stands, as long as may_pass().
+  bool is_fixed(std::string_view word);
+
+  /// Whether the text's next word, if it is_fixed(), may be passed over by the ids of its segments.
+  bool may_pass() const { return sum_ > -pass_limit_ && sum_ < pass_limit_; }
+
+  template <class Id>
+  void pass(const Id* ids, size_t count) {
+    for (size_t i = 0; i < count; ++i) sum_ += table_.score(static_cast<int32_t>(ids[i]));
+  }
+
+ private:
+  struct Best {
+    float score;
+    uint32_t start;  // of the last segment
+    int32_t id;
+  };
+
+  /// Sums of the two best ways.
+  struct Two {
+    double first, second;
+  };
+
+  void offer(size_t end, float score, size_t start, int32_t id);
+  void keep_small(size_t start, size_t frontier);
+  double margin(std::string_view word);
+
+  const UnigramTable& table_;
+  const float pass_limit_;
+  float sum_ = 0;
+  std::vector<Best> best_;
+  std::vector<Two> two_;
+  std::vector<Segment> segments_;
+};
+
+}  // namespace meg::tokenizer::sentencepiece::fast

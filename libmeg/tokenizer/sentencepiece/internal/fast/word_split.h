@@ -1,0 +1,53 @@
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace meg::tokenizer::sentencepiece::fast {
+
+/// Where a text in SpaceForm can be cut into words that are encoded each for itself: between two
+/// characters that no piece holds side by side, as far as they are told apart as spaces and others.
+class WordSplit {
+ public:
+  /// pieces: all that can be part of a text's encoding, in SpaceForm.
+  explicit WordSplit(const std::vector<std::string>& pieces) {
+    for (const std::string& piece : pieces) {
+      for (size_t i = 1; i < piece.size(); ++i) cuts_[piece[i - 1] == ' '][piece[i] == ' '] = false;
+    }
+    cuts_[false][false] = false;
+  }
+
+  /// The end of the word that begins at `word`. A space must stand at `end`, and 8 bytes behind it
+  /// must be readable.
+  const char* end_of_word(const char* word, const char* end) const {
+    const char* at = word;
+    while (true) {
+      const bool space = *at == ' ';
+      at = space ? at + 1 : find_space(at);
+      if (at >= end) return end;
+      if (cuts_[space][*at == ' ']) return at;
+    }
+  }
+
+ private:
+  static const char* find_space(const char* at) {
+    constexpr uint64_t kOnes = 0x0101010101010101u;
+    while (true) {
+      uint64_t bytes;
+      std::memcpy(&bytes, at, sizeof(bytes));
+      bytes ^= kOnes * ' ';
+      const uint64_t zeros = (bytes - kOnes) & ~bytes & (kOnes << 7);  // the lowest is exact
+      if (zeros != 0) return at + std::countr_zero(zeros) / 8;
+      at += sizeof(bytes);
+    }
+  }
+
+  bool cuts_[2][2] = {{true, true}, {true, true}};  // [before is a space][after is a space]
+};
+
+}  // namespace meg::tokenizer::sentencepiece::fast

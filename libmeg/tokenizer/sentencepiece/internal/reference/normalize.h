@@ -1,0 +1,17 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "libmeg/tokenizer/sentencepiece/internal/model.h"
+
+namespace meg::tokenizer::sentencepiece::reference {
+
+/// The normalized form of a text, which encoders cut into pieces.
+/// Mirrors google/sentencepiece src/normalizer.cc: Normalizer::Normalize.
+std::string normalize(const Model& model, std::string_view text);
+
+/// What becomes of a decoded text; only where the model has a denormalizer.
+std::string denormalize(const Model& model, std::string_view text);
+
+}  // namespace meg::tokenizer::sentencepiece::reference

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "libmeg/tokenizer/sentencepiece/internal/fast/fast_encoder.h"
+#include "libmeg/tokenizer/sentencepiece/internal/model.h"
+#include "libmeg/tokenizer/tokenizer.h"
+
+namespace meg::tokenizer::sentencepiece {
+
+/// A SentencePiece model behind one of Megatron's classes.
+/// Mirrors Megatron-LM megatron/tokenizer/tokenizer.py: _SentencePieceTokenizer and its heirs, and
+/// megatron/core/tokenizers/text/libraries/sentencepiece_tokenizer.py.
+class SentencePieceTokenizer : public Tokenizer {
+ public:
+  /// Who encodes; the ids are the same.
+  enum class Implementation { kFast, kReference };
+
+  struct Options {
+    Implementation implementation = Implementation::kFast;
+    /// Every text begins with bos, as Llama2Tokenizer's did before megatron.core.tokenizers.
+    bool bos_in_front = false;
+    /// Tokens of their own, such as <CLS>, which are added to the vocabulary where the model lacks
+    /// them and cut out of texts: SentencePieceTokenizer before megatron.core.tokenizers.
+    bool special_tokens = false;
+    /// With special_tokens, further ones: <extra_id_0> and so on.
+    int64_t extra_ids = 0;
+  };
+
+  /// kInvalidArgument where bos_in_front is asked for and the model has none.
+  static Result<std::unique_ptr<SentencePieceTokenizer>> build(Model model,
+                                                               const Options& options);
+
+  int64_t vocab_size() const override { return static_cast<int64_t>(tokens_.size()); }
+
+  std::optional<int32_t> eod() const override { return eod_; }
+
+  std::optional<int32_t> bos() const override { return bos_; }
+
+  std::optional<int32_t> pad() const override { return pad_; }
+
+  std::vector<SpecialToken> special_tokens() const override;
+
+  std::optional<std::string_view> token_bytes(int32_t id) const override;
+
+  int32_t max_id() const override { return static_cast<int32_t>(tokens_.size()) - 1; }
+
+  std::unique_ptr<TokenEncoder> new_encoder(DType dtype) const override;
+
+  /// As the library decodes the pieces between special tokens; these with a space after them.
+  Result<std::string> decode(std::span<const int32_t> ids) const override;
+
+  const Model& model() const { return model_; }
+
+ private:
+  SentencePieceTokenizer(Model model, const Options& options);
+
+  std::unique_ptr<TokenEncoder> new_text_encoder(DType dtype) const;
+  void add_special_tokens();
+  int32_t add_special_token(const std::string& text);
+  const std::string* special_text(int32_t id) const;
+
+  const Model model_;
+  const Options options_;
+  std::optional<fast::FastModel> fast_;
+  std::vector<std::string> tokens_;  // the bytes that each id decodes to
+  std::optional<int32_t> eod_, bos_, pad_;
+  std::vector<SpecialToken> specials_;  // in the order in which Megatron looks for them
+};
+
+}  // namespace meg::tokenizer::sentencepiece

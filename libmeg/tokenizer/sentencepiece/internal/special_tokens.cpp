@@ -1,0 +1,80 @@
+#include "libmeg/tokenizer/sentencepiece/internal/special_tokens.h"
+
+#include <array>
+#include <string_view>
+#include <utility>
+
+namespace meg::tokenizer::sentencepiece {
+
+namespace {
+
+class SpecialTokensEncoder : public TokenEncoder {
+ public:
+  SpecialTokensEncoder(std::unique_ptr<TokenEncoder> parts, std::vector<SpecialToken> tokens)
+      : parts_(std::move(parts)), tokens_(std::move(tokens)) {
+    for (const SpecialToken& token : tokens_) {
+      const auto byte = static_cast<unsigned char>(token.text[0]);
+      if (!starts_[byte]) first_bytes_ += token.text[0];
+      starts_[byte] = true;
+    }
+  }
+
+  void encode(std::string_view text, TokenBuffer& tokens) override {
+    size_t part = 0;
+    for (size_t at = 0; (at = text.find_first_of(first_bytes_, at)) != std::string_view::npos;) {
+      const SpecialToken* const token = token_at(text.substr(at));
+      if (token == nullptr) {
+        ++at;
+        continue;
+      }
+      encode_part(text.substr(part, at - part), tokens);
+      tokens.push_back(token->id);
+      part = at += token->text.size();
+    }
+    encode_part(text.substr(part), tokens);
+  }
+
+ private:
+  const SpecialToken* token_at(std::string_view text) const {
+    for (const SpecialToken& token : tokens_) {
+      if (text.starts_with(token.text)) return &token;
+    }
+    return nullptr;
+  }
+
+  void encode_part(std::string_view part, TokenBuffer& tokens) {
+    if (!part.empty()) parts_->encode(part, tokens);
+  }
+
+  const std::unique_ptr<TokenEncoder> parts_;
+  const std::vector<SpecialToken> tokens_;
+  std::array<bool, 256> starts_{};
+  std::string first_bytes_;
+};
+
+class BosEncoder : public TokenEncoder {
+ public:
+  BosEncoder(std::unique_ptr<TokenEncoder> text, int32_t id) : text_(std::move(text)), id_(id) {}
+
+  void encode(std::string_view text, TokenBuffer& tokens) override {
+    tokens.push_back(id_);
+    text_->encode(text, tokens);
+  }
+
+ private:
+  const std::unique_ptr<TokenEncoder> text_;
+  const int32_t id_;
+};
+
+}  // namespace
+
+std::unique_ptr<TokenEncoder> new_special_tokens_encoder(std::unique_ptr<TokenEncoder> parts,
+                                                         std::vector<SpecialToken> tokens) {
+  return std::make_unique<SpecialTokensEncoder>(std::move(parts), std::move(tokens));
+}
+
+std::unique_ptr<TokenEncoder> new_bos_encoder(std::unique_ptr<TokenEncoder> text, int32_t id) {
+  return std::make_unique<BosEncoder>(std::move(text), id);
+}
+
+}  // namespace meg::tokenizer::sentencepiece
