@@ -224,6 +224,11 @@ TEST_P(PreprocessGolden, WritesMegatronsBytes) {
   EXPECT_GE(cases["HuggingFaceTokenizer"], 15);
   EXPECT_GE(cases["TikTokenizer"], 4);
   EXPECT_GE(cases["NullTokenizer"], 10);
+  EXPECT_GE(cases["GPTSentencePieceTokenizer"], 14);
+  EXPECT_GE(cases["SentencePieceTokenizer"], 3);
+  EXPECT_GE(cases["Llama2Tokenizer"], 4);
+  EXPECT_GE(cases["BertWordPieceLowerCase"], 4);
+  EXPECT_GE(cases["BertWordPieceCase"], 2);
 }
 
 INSTANTIATE_TEST_SUITE_P(WorkersAndChunks, PreprocessGolden,

@@ -12,6 +12,7 @@
 #include "libmeg/tokenizer/null/internal/null_tokenizer.h"
 #include "libmeg/tokenizer/sentencepiece/internal/open_sentencepiece.h"
 #include "libmeg/tokenizer/tiktoken/internal/tik_tokenizer.h"
+#include "libmeg/tokenizer/wordpiece/internal/bert_word_piece_tokenizer.h"
 
 namespace meg::tokenizer {
 namespace {
@@ -46,7 +47,7 @@ constexpr TokenizerType sentence_piece(std::string_view name, OpenTokenizer open
 constexpr TokenizerType word_piece(std::string_view name) {
   return {.name = name,
           .required = kVocab,
-          .open = nullptr,
+          .open = wordpiece::open_bert_word_piece,
           .legacy_identity = word_piece_legacy_identity,
           .core_identity = megatron_core_identity,
           .core_knows_name = true};

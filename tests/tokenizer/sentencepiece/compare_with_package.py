@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """SentencePiece models: libmeg's ids and texts against the PyPI package `sentencepiece`.
 
-usage: compare_with_package.py SENTENCEPIECE_TEXTS [MODEL ...]
+usage: compare_with_package.py TOKENIZE_TEXTS [MODEL ...]
 Without MODEL: those of the oracle, those that the package mistral-common ships, where it is
 installed, and models that are trained here in many configurations.
 Exit status 77 (skipped) where `sentencepiece` is absent or older than 0.2.3, whose score of
@@ -11,46 +11,16 @@ import importlib.util
 import io
 import os
 import random
-import struct
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from texts_to_tokenize import WORDS, decode, encode, random_text
+
 SKIPPED = 77
 TEXTS = 1500
 SHARED = Path(os.environ.get("MEG_SHARED", Path(__file__).parents[4] / "shared"))
-WORDS = ("the of and to in that it with was for on said he she they there nothing running quickly "
-         "unbelievable tokenizers don't it's we're 1984 3.14 U.S.A. Straße naïve façade über "
-         "Москва привет мир 東京 日本語 的 是 不 了 中文 한국어 안녕 עברית العربية हिन्दी ไทย ελληνικά "
-         "ﬁne ① ½ ℃ ＡＢＣ ｶﾞ e\u0301 🙂 👩‍👩‍👧 <s> </s> <|user|> <sep0> ▁ ▁▁ a▁b").split()
-SPACES = [" ", "  ", "   ", "\t", "\n", "\u00a0", "\u3000", "\u2003", "\u200b", "\u2028", "\x00", ""]
-
-
-def random_character(chooser):
-    while True:
-        code = chooser.randrange(chooser.choice([0x80, 0x800, 0x3100, 0x10000, 0x20000, 0x110000]))
-        if not 0xD800 <= code < 0xE000:
-            return chr(code)
-
-
-def random_text(chooser):
-    parts = []
-    for _ in range(chooser.randrange(30)):
-        kind = chooser.random()
-        length = chooser.choice([1, 1, 2, 3, 5, 8, 40, 300])
-        if kind < 0.15:
-            parts.append("".join(random_character(chooser) for _ in range(length)))
-        elif kind < 0.25:
-            parts.append(random_character(chooser) * length)
-        elif kind < 0.35:
-            parts.append(chooser.choice("aeiou =-.#0\n\t\u2581\u4e00") * length)
-        elif kind < 0.45:
-            parts.append("".join(chr(chooser.randrange(128)) for _ in range(length)))
-        else:
-            parts.append(chooser.choice(WORDS))
-        parts.append(chooser.choice(SPACES))
-    return "".join(parts)
 
 
 def corpus(chooser):
@@ -140,43 +110,20 @@ def shipped_models():
             yield path.name, path
 
 
-def run(program, mode, path, parts):
-    data = b"".join(struct.pack("<I", count) + part for count, part in parts)
-    result = subprocess.run([program, mode, path], input=data, stdout=subprocess.PIPE, check=False)
-    return result.returncode, result.stdout
-
-
-def split(output, unit):
-    at = 0
-    while at < len(output):
-        (count,) = struct.unpack_from("<I", output, at)
-        yield output[at + 4:at + 4 + count * unit]
-        at += 4 + count * unit
-
-
 def compare(program, processor, path, texts):
     """The first difference, or None."""
-    status, output = run(program, "encode", path, [(len(t.encode()), t.encode()) for t in texts])
     encoded = []
-    for text, part in zip(texts, split(output, 4)):
+    for text, found in zip(texts, encode(program, "sentencepiece", path, texts)):
         expected = processor.encode(text)
-        found = list(struct.unpack(f"<{len(part) // 4}i", part))
         if found != expected:
             return f"{text!a}\nexpected {expected}\nfound    {found}"
         encoded.append(expected)
-    if status != 0 or len(encoded) != len(texts):
-        return f"encode ended with {status} after {len(encoded)} texts"
     chooser = random.Random(3)
     size = processor.get_piece_size()
     encoded += [[chooser.randrange(size) for _ in range(chooser.randrange(12))] for _ in range(500)]
-    status, output = run(program, "decode", path,
-                         [(len(ids), struct.pack(f"<{len(ids)}i", *ids)) for ids in encoded])
-    decoded = list(split(output, 1))
-    for ids, text in zip(encoded, decoded):
-        if processor.decode(ids).encode() != text:
-            return f"{ids}\nexpected {processor.decode(ids)!a}\nfound    {text.decode()!a}"
-    if status != 0 or len(decoded) != len(encoded):
-        return f"decode ended with {status} after {len(decoded)} texts"
+    for ids, text in zip(encoded, decode(program, "sentencepiece", path, encoded)):
+        if processor.decode(ids) != text:
+            return f"{ids}\nexpected {processor.decode(ids)!a}\nfound    {text!a}"
     return None
 
 

@@ -12,7 +12,8 @@ namespace meg::tokenizer::sentencepiece {
 /// Mirrors google/sentencepiece 0.2.3 src/sentencepiece_processor.cc: DecodeOptimized.
 std::string decode(const Model& model, std::span<const int32_t> ids);
 
-/// What a piece adds to a text that has begun: nothing for control pieces, the byte of a byte piece.
+/// What a piece adds to a text that has begun: nothing for control pieces, the byte of a byte
+/// piece.
 std::string bytes_of(const Model& model, const Piece& piece);
 
 }  // namespace meg::tokenizer::sentencepiece

@@ -28,8 +28,8 @@ struct FieldRow {
 };
 
 template <class Message>
-Status read_message(std::string_view bytes, size_t offset,
-                    std::span<const FieldRow<Message>> rows, Message& message) {
+Status read_message(std::string_view bytes, size_t offset, std::span<const FieldRow<Message>> rows,
+                    Message& message) {
   WireReader reader(bytes, offset);
   while (!reader.at_end()) {
     const size_t start = reader.offset();

@@ -9,10 +9,10 @@ namespace meg::tokenizer::sentencepiece {
 
 namespace {
 
-/// Whether tokenizers are those of megatron.core.tokenizers, which are the same for all three types.
+/// Whether tokenizers are those of megatron.core.tokenizers, which are the same for all three
+/// types.
 bool core_classes(const TokenizerOptions& options) {
-  const int release =
-      options.version.value_or(megatron::newest_megatron_version()).core_tokenizers;
+  const int release = options.version.value_or(megatron::newest_megatron_version()).core_tokenizers;
   return release > 0 && !options.legacy_tokenizer;
 }
 

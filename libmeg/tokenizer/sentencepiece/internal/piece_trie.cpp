@@ -6,10 +6,12 @@ namespace meg::tokenizer::sentencepiece {
 
 PieceTrie::PieceTrie(std::vector<Entry> entries) {
   std::sort(entries.begin(), entries.end());
+
   // The entries below each node, level by level, in the order of the nodes.
   struct Range {
     size_t begin, end, depth;
   };
+
   std::vector<Range> ranges = {{0, entries.size(), 0}};
   nodes_.emplace_back();
   labels_.push_back(0);

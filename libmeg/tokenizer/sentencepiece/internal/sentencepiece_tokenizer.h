@@ -32,8 +32,7 @@ class SentencePieceTokenizer : public Tokenizer {
   };
 
   /// kInvalidArgument where bos_in_front is asked for and the model has none.
-  static Result<std::unique_ptr<SentencePieceTokenizer>> build(Model model,
-                                                               const Options& options);
+  static Result<std::unique_ptr<SentencePieceTokenizer>> build(Model model, const Options& options);
 
   int64_t vocab_size() const override { return static_cast<int64_t>(tokens_.size()); }
 

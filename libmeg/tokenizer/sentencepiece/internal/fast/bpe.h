@@ -40,8 +40,8 @@ class BpeSegmenter {
 
   struct Part {
     uint32_t symbol;
-    uint32_t size;   // bytes
-    bool frozen;     // a user-defined symbol
+    uint32_t size;  // bytes
+    bool frozen;    // a user-defined symbol
   };
 
   void split(std::string_view word);

@@ -27,7 +27,9 @@ class TextNormalizer {
   NormalizingStep step(std::string_view text) const;
   std::string_view without_leading_spaces(std::string_view text) const;
   void make_room(size_t bytes);
+
   void put(char byte) { *out_++ = byte; }
+
   void put(std::string_view normalized);
   void normalize_rest(std::string_view text);
   const char* put_plain(const char* at, const char* end);

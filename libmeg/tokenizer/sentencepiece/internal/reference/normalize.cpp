@@ -47,9 +47,9 @@ std::string normalize(const Rules& rules, std::string_view text) {
 
 std::string normalize(const Model& model, std::string_view text) {
   const ModelFile& file = model.file();
-  return normalize(
-      Rules{file.normalizer, model.charsmap(), model.user_symbols(), file.treat_whitespace_as_suffix},
-      text);
+  return normalize(Rules{file.normalizer, model.charsmap(), model.user_symbols(),
+                         file.treat_whitespace_as_suffix},
+                   text);
 }
 
 std::string denormalize(const Model& model, std::string_view text) {

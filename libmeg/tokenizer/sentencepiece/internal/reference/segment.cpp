@@ -40,10 +40,14 @@ std::vector<Segment> words(const Model& model, std::string_view text) {
 
 std::vector<Segment> segments(const Model& model, std::string_view normalized) {
   switch (model.file().type) {
-    case ModelType::kUnigram: return viterbi(model, normalized);
-    case ModelType::kBpe: return merge(model, normalized);
-    case ModelType::kWord: return words(model, normalized);
-    case ModelType::kChar: break;
+    case ModelType::kUnigram:
+      return viterbi(model, normalized);
+    case ModelType::kBpe:
+      return merge(model, normalized);
+    case ModelType::kWord:
+      return words(model, normalized);
+    case ModelType::kChar:
+      break;
   }
   return characters(model, normalized);
 }

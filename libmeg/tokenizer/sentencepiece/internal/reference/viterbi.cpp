@@ -39,8 +39,7 @@ std::vector<Segment> viterbi(const Model& model, std::string_view normalized) {
     bool has_character = false;
     const size_t last = std::min(normalized.size(), start + model.longest_piece());
     for (size_t end = start + 1; end <= last; ++end) {
-      const std::optional<int32_t> id =
-          model.find_ordinary(normalized.substr(start, end - start));
+      const std::optional<int32_t> id = model.find_ordinary(normalized.substr(start, end - start));
       if (!id || !is_used(model.pieces()[static_cast<size_t>(*id)])) continue;
       const float score = score_of(model.pieces()[static_cast<size_t>(*id)]);
       offer(best[end], score + best[start].score, start, *id);

@@ -1,13 +1,14 @@
-// sentencepiece_texts encode|decode MODEL: reads from stdin texts (u32 size and bytes, each) or ids
-// (u32 count and i32 ids, each) and writes, in the same form, what the model makes of each. Encodes
-// with every implementation and ends with 1 where they give other ids, or where the model cannot be
-// opened.
+// tokenize_texts encode|decode TYPE FILE: reads from stdin texts (u32 size and bytes, each) or ids
+// (u32 count and i32 ids, each) and writes, in the same form, what a tokenizer makes of each. TYPE:
+// sentencepiece, bert_lower or bert_cased. Encodes with every implementation and ends with 1 where
+// they give other ids, or where the file cannot be opened.
 
 #include <cstdint>
 #include <cstdio>
+#include <fstream>
 #include <iostream>
 #include <iterator>
-#include <span>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,14 +16,13 @@
 #include "libmeg/base/bytes.h"
 #include "libmeg/text/text_padding.h"
 #include "libmeg/tokenizer/sentencepiece/internal/sentencepiece_tokenizer.h"
+#include "libmeg/tokenizer/wordpiece/internal/bert_word_piece_tokenizer.h"
 
 namespace {
 
 using meg::tokenizer::TokenBuffer;
 using meg::tokenizer::TokenEncoder;
-using meg::tokenizer::sentencepiece::Model;
-using meg::tokenizer::sentencepiece::ModelFile;
-using meg::tokenizer::sentencepiece::SentencePieceTokenizer;
+using meg::tokenizer::Tokenizer;
 
 /// The parts of stdin, each of so many units of `unit` bytes as the u32 before it says.
 std::vector<std::string> read_parts(size_t unit) {
@@ -41,21 +41,39 @@ void write_part(uint32_t count, std::string_view bytes) {
   std::fwrite(bytes.data(), 1, bytes.size(), stdout);
 }
 
-std::unique_ptr<SentencePieceTokenizer> open(const char* path,
-                                             SentencePieceTokenizer::Implementation who) {
-  auto file = ModelFile::load(path);
-  if (!file) {
-    std::fprintf(stderr, "error: %s\n", file.error().message().c_str());
-    return nullptr;
-  }
-  auto model = Model::build(std::move(*file));
-  if (!model) {
-    std::fprintf(stderr, "error: %s\n", model.error().message().c_str());
-    return nullptr;
-  }
+using Opened = meg::Result<std::unique_ptr<Tokenizer>>;
+
+Opened open_sentencepiece(const std::string& path, bool fast) {
+  using meg::tokenizer::sentencepiece::Model;
+  using meg::tokenizer::sentencepiece::ModelFile;
+  using meg::tokenizer::sentencepiece::SentencePieceTokenizer;
+  MEG_ASSIGN_OR_RETURN(ModelFile file, ModelFile::load(path));
+  MEG_ASSIGN_OR_RETURN(Model model, Model::build(std::move(file)));
   SentencePieceTokenizer::Options options;
-  options.implementation = who;
-  return *SentencePieceTokenizer::build(std::move(*model), options);
+  using enum SentencePieceTokenizer::Implementation;
+  options.implementation = fast ? kFast : kReference;
+  MEG_ASSIGN_OR_RETURN(auto tokenizer, SentencePieceTokenizer::build(std::move(model), options));
+  return std::unique_ptr<Tokenizer>(std::move(tokenizer));
+}
+
+Opened open_bert(const std::string& path, bool fast, bool lower_case) {
+  using meg::tokenizer::wordpiece::BertWordPieceTokenizer;
+  BertWordPieceTokenizer::Options options;
+  using enum BertWordPieceTokenizer::Implementation;
+  options.implementation = fast ? kFast : kReference;
+  options.lower_case = lower_case;
+  std::ifstream file(path, std::ios::binary);
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  MEG_ASSIGN_OR_RETURN(auto tokenizer, BertWordPieceTokenizer::parse(text, path, options));
+  return std::unique_ptr<Tokenizer>(std::move(tokenizer));
+}
+
+std::unique_ptr<Tokenizer> open(std::string_view type, const std::string& path, bool fast) {
+  Opened opened = type == "sentencepiece" ? open_sentencepiece(path, fast)
+                                          : open_bert(path, fast, type == "bert_lower");
+  if (opened) return std::move(*opened);
+  std::fprintf(stderr, "error: %s\n", opened.error().message().c_str());
+  return nullptr;
 }
 
 std::string encode(TokenEncoder& encoder, const std::string& text) {
@@ -66,7 +84,7 @@ std::string encode(TokenEncoder& encoder, const std::string& text) {
 }
 
 /// The reference's ids; whether the fast implementation gives the same, twice, as it learns words.
-bool encode_all(const SentencePieceTokenizer& reference, const SentencePieceTokenizer& fast) {
+bool encode_all(const Tokenizer& reference, const Tokenizer& fast) {
   const auto plain = reference.new_encoder(meg::DType::kInt32);
   const auto learning = fast.new_encoder(meg::DType::kInt32);
   bool same = true;
@@ -83,7 +101,7 @@ bool encode_all(const SentencePieceTokenizer& reference, const SentencePieceToke
   return same;
 }
 
-bool decode_all(const SentencePieceTokenizer& tokenizer) {
+bool decode_all(const Tokenizer& tokenizer) {
   for (const std::string& part : read_parts(sizeof(int32_t))) {
     std::vector<int32_t> ids;
     for (size_t at = 0; at < part.size(); at += 4) {
@@ -99,9 +117,9 @@ bool decode_all(const SentencePieceTokenizer& tokenizer) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 3) return 2;
-  const auto reference = open(argv[2], SentencePieceTokenizer::Implementation::kReference);
-  const auto fast = open(argv[2], SentencePieceTokenizer::Implementation::kFast);
+  if (argc != 4) return 2;
+  const auto reference = open(argv[2], argv[3], false);
+  const auto fast = open(argv[2], argv[3], true);
   if (!reference || !fast) return 1;
   if (std::string_view(argv[1]) == "decode") return decode_all(*fast) ? 0 : 1;
   return encode_all(*reference, *fast) ? 0 : 1;

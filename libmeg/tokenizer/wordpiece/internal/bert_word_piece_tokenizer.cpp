@@ -1,0 +1,112 @@
+#include "libmeg/tokenizer/wordpiece/internal/bert_word_piece_tokenizer.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <utility>
+
+#include "libmeg/megatron/megatron_version.h"
+#include "libmeg/text/whitespace.h"
+#include "libmeg/tokenizer/internal/text_file.h"
+#include "libmeg/tokenizer/wordpiece/internal/word_piece_encoder.h"
+
+namespace meg::tokenizer::wordpiece {
+
+namespace {
+
+constexpr std::string_view kContinuation = "##";
+constexpr size_t kMaxCharacters = 200;
+
+void replace_all(std::string& text, std::string_view from, std::string_view to) {
+  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) {
+    text.replace(at, from.size(), to);
+  }
+}
+
+/// As Megatron's convert_tokens_to_string: in this order.
+void close_gaps(std::string& text) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kGaps = {{
+      {" .", "."},
+      {" ?", "?"},
+      {" !", "!"},
+      {" ,", ","},
+      {" ' ", "'"},
+      {" n't", "n't"},
+      {" 'm", "'m"},
+      {" 's", "'s"},
+      {" 've", "'ve"},
+      {" 're", "'re"},
+  }};
+  for (const auto& [from, to] : kGaps) replace_all(text, from, to);
+}
+
+}  // namespace
+
+BertWordPieceTokenizer::BertWordPieceTokenizer(VocabularyLines vocabulary, const Options& options)
+    : options_(options),
+      vocabulary_(std::move(vocabulary)),
+      model_(vocabulary_.tokens, {.unknown_id = id_of("[UNK]"), .max_characters = kMaxCharacters}) {
+}
+
+Result<std::unique_ptr<BertWordPieceTokenizer>> BertWordPieceTokenizer::parse(
+    std::string_view text, const std::string& name, const Options& options) {
+  MEG_ASSIGN_OR_RETURN(VocabularyLines vocabulary, VocabularyLines::parse(text, name));
+  for (const std::string_view token : {"[CLS]", "[SEP]", "[PAD]", "[MASK]", "[UNK]"}) {
+    if (vocabulary.ids.contains(std::string(token))) continue;
+    return make_error(StatusCode::kCorruption, "{}: expected a line {}, found none in {} lines",
+                      name, token, vocabulary.tokens.size());
+  }
+  vocabulary.add("[BOS]");
+  vocabulary.add("[EOS]");
+  for (int64_t i = 0; i < options.extra_ids; ++i) vocabulary.add(fmt::format("<extra_id_{}>", i));
+  return std::unique_ptr<BertWordPieceTokenizer>(
+      new BertWordPieceTokenizer(std::move(vocabulary), options));
+}
+
+std::optional<std::string_view> BertWordPieceTokenizer::token_bytes(int32_t id) const {
+  if (id < 0 || id > max_id()) return std::nullopt;
+  std::string_view token = vocabulary_.tokens[static_cast<size_t>(id)];
+  if (token.starts_with(kContinuation)) token.remove_prefix(kContinuation.size());
+  return token;
+}
+
+std::unique_ptr<TokenEncoder> BertWordPieceTokenizer::new_encoder(DType dtype) const {
+  const bool fast = options_.implementation == Implementation::kFast;
+  return (fast ? new_fast_encoder : new_reference_encoder)(model_, options_.lower_case, dtype);
+}
+
+Result<std::string> BertWordPieceTokenizer::decode(std::span<const int32_t> ids) const {
+  std::string text;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] < 0 || ids[i] > max_id()) {
+      return make_error(StatusCode::kOutOfRange,
+                        "token {}: expected an id of the vocabulary (largest {}), found {}", i,
+                        max_id(), ids[i]);
+    }
+    if (i > 0) text += ' ';
+    text += vocabulary_.tokens[static_cast<size_t>(ids[i])];
+  }
+  replace_all(text, " ##", "");
+  text = text::trimmed(text);
+  close_gaps(text);
+  return text;
+}
+
+Result<std::unique_ptr<Tokenizer>> open_bert_word_piece(const TokenizerOptions& options) {
+  const megatron::MegatronVersion version =
+      options.version.value_or(megatron::newest_megatron_version());
+  if (version.core_tokenizers > 0 && !options.legacy_tokenizer) {
+    return make_error(StatusCode::kUnsupported,
+                      "--tokenizer-type {}: Megatron-LM at {} takes a tokenizer of Hugging Face, "
+                      "which libmeg lacks: expected --megatron-version core_v0.14.0 or older",
+                      options.tokenizer_type, version.name);
+  }
+  MEG_ASSIGN_OR_RETURN(const io::MappedFile file, open_tokenizer_file(options.vocab_file));
+  BertWordPieceTokenizer::Options kind;
+  kind.lower_case = options.tokenizer_type == "BertWordPieceLowerCase";
+  MEG_ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer,
+                       BertWordPieceTokenizer::parse(text_of(file), options.vocab_file, kind));
+  return tokenizer;
+}
+
+}  // namespace meg::tokenizer::wordpiece

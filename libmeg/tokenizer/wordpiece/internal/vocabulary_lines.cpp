@@ -1,0 +1,63 @@
+#include "libmeg/tokenizer/wordpiece/internal/vocabulary_lines.h"
+
+#include <algorithm>
+
+#include "libmeg/text/printable.h"
+#include "libmeg/text/utf8.h"
+#include "libmeg/tokenizer/internal/text_file.h"
+
+namespace meg::tokenizer::wordpiece {
+
+namespace {
+
+/// What Python's str.strip() takes away, besides ASCII.
+bool is_python_space(char32_t c) {
+  return (c >= 9 && c <= 13) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 || c == 0x1680 ||
+         (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F ||
+         c == 0x3000;
+}
+
+std::string_view stripped(std::string_view line) {
+  size_t first = std::string_view::npos, last = 0;
+  for (size_t at = 0; at < line.size();) {
+    const text::DecodedCodePoint next = text::decode_code_point(line.substr(at));
+    const bool space = is_python_space(next.code_point);
+    if (!space && first == std::string_view::npos) first = at;
+    at += next.size;
+    if (!space) last = at;
+  }
+  return first == std::string_view::npos ? std::string_view() : line.substr(first, last - first);
+}
+
+}  // namespace
+
+Result<VocabularyLines> VocabularyLines::parse(std::string_view text, const std::string& name) {
+  MEG_RETURN_IF_ERROR(reject_empty_or_html(text, name, "a token a line"));
+  const size_t invalid = text::find_invalid_utf8(text);
+  if (invalid != std::string_view::npos) {
+    return make_error(StatusCode::kCorruption, "{}: byte {}: expected UTF-8, found {}", name,
+                      invalid, text::printable(text.substr(invalid, 4)));
+  }
+  VocabularyLines lines;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find_first_of("\r\n", at), text.size());
+    const std::string token(stripped(text.substr(at, end - at)));
+    const auto id = static_cast<int32_t>(lines.tokens.size());
+    const auto [known, added] = lines.ids.emplace(token, id);
+    if (!added) {
+      return make_error(StatusCode::kCorruption, "{}: line {}: {} is also line {}", name, id + 1,
+                        text::printable(token), known->second + 1);
+    }
+    lines.tokens.push_back(token);
+    at = end + (text.substr(end).starts_with("\r\n") ? 2 : 1);
+  }
+  return lines;
+}
+
+int32_t VocabularyLines::add(const std::string& token) {
+  const auto [known, added] = ids.emplace(token, static_cast<int32_t>(tokens.size()));
+  if (added) tokens.push_back(token);
+  return known->second;
+}
+
+}  // namespace meg::tokenizer::wordpiece

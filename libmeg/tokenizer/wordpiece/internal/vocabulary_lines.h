@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "libmeg/base/result.h"
+
+namespace meg::tokenizer::wordpiece {
+
+/// A vocab.txt: a token a line, the first line's id is 0.
+struct VocabularyLines {
+  std::vector<std::string> tokens;  ///< by id, without white space around them
+  std::unordered_map<std::string, int32_t> ids;
+
+  /// text: the file's; LF, CRLF and a lone CR end a line. name: the file's, for errors. kCorruption
+  /// where it is empty or not UTF-8, or where a token stands twice (also an empty one: Megatron
+  /// gives such a file's added tokens ids that others have).
+  static Result<VocabularyLines> parse(std::string_view text, const std::string& name);
+
+  /// Appends a token, unless it is there already; returns its id.
+  int32_t add(const std::string& token);
+};
+
+}  // namespace meg::tokenizer::wordpiece

@@ -1,0 +1,33 @@
+#include "libmeg/tokenizer/wordpiece/internal/word_piece_model.h"
+
+#include <utility>
+
+namespace meg::tokenizer::wordpiece {
+
+WordPieceModel::WordPieceModel(const std::vector<std::string>& tokens, const Limits& limits)
+    : limits_(limits) {
+  std::vector<PieceTrie::Entry> beginnings, continuations;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    std::string_view text = tokens[i];
+    const auto id = static_cast<int32_t>(i);
+    if (!text.empty()) beginnings.emplace_back(text, id);
+    if (!text.starts_with(limits.continuation)) continue;
+    text.remove_prefix(limits.continuation.size());
+    if (!text.empty()) continuations.emplace_back(text, id);
+  }
+  beginnings_ = PieceTrie(std::move(beginnings));
+  continuations_ = PieceTrie(std::move(continuations));
+}
+
+bool WordPieceModel::can_cut(std::string_view word) const {
+  const PieceTrie* trie = &beginnings_;
+  while (!word.empty()) {
+    const size_t size = trie->longest_prefix(word, INT_MAX);
+    if (size == 0) return false;
+    word.remove_prefix(size);
+    trie = &continuations_;
+  }
+  return true;
+}
+
+}  // namespace meg::tokenizer::wordpiece
