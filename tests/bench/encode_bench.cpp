@@ -1,0 +1,67 @@
+// encode_bench TYPE FILE TEXTS [IDS]: encodes texts (u32 size and bytes, each) with one thread and a
+// cold cache, as --tokenizer-type TYPE at core_v0.14.0 does with FILE, and prints seconds, bytes and
+// tokens. IDS: receives the ids, int32, one text after another.
+
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libmeg/base/bytes.h"
+#include "libmeg/base/stopwatch.h"
+#include "libmeg/text/text_padding.h"
+#include "libmeg/tokenizer/open_tokenizer.h"
+
+namespace {
+
+using meg::tokenizer::TokenBuffer;
+using meg::tokenizer::Tokenizer;
+using meg::tokenizer::TokenizerOptions;
+
+std::vector<std::string> read_texts(const char* path) {
+  std::ifstream file(path, std::ios::binary);
+  const std::string input(std::istreambuf_iterator<char>(file), {});
+  std::vector<std::string> texts;
+  for (size_t at = 0; at + 4 <= input.size();) {
+    const size_t size = meg::load_le<uint32_t>(input.data() + at);
+    texts.push_back(input.substr(at + 4, size));
+    texts.back().reserve(size + meg::text::kTextPadding);
+    at += 4 + size;
+  }
+  return texts;
+}
+
+void write(const char* path, const TokenBuffer& tokens) {
+  std::ofstream file(path, std::ios::binary);
+  file.write(reinterpret_cast<const char*>(tokens.bytes().data()),
+             static_cast<std::streamsize>(tokens.bytes().size()));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 4 && argc != 5) return 2;
+  TokenizerOptions options;
+  options.tokenizer_type = argv[1];
+  options.vocab_file = options.tokenizer_model = argv[2];
+  options.version = *meg::megatron::parse_megatron_version("core_v0.14.0");
+  const auto tokenizer = meg::tokenizer::open_tokenizer(options);
+  if (!tokenizer) {
+    std::fprintf(stderr, "error: %s\n", tokenizer.error().message().c_str());
+    return 1;
+  }
+  const std::vector<std::string> texts = read_texts(argv[3]);
+  TokenBuffer tokens(meg::DType::kInt32);
+  size_t bytes = 0;
+  const meg::Stopwatch watch;
+  const auto encoder = (*tokenizer)->new_encoder(meg::DType::kInt32);
+  for (const std::string& text : texts) {
+    encoder->encode(text, tokens);
+    bytes += text.size();
+  }
+  std::printf("%.6f %zu %lld\n", watch.seconds(), bytes, static_cast<long long>(tokens.size()));
+  if (argc == 5) write(argv[4], tokens);
+  return 0;
+}
