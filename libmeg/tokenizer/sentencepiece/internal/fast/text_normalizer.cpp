@@ -7,6 +7,22 @@
 
 namespace meg::tokenizer::sentencepiece::fast {
 
+namespace {
+
+constexpr uint64_t kOnes = 0x0101010101010101u;
+constexpr uint64_t kTops = kOnes << 7;
+
+/// The top bit of each byte that is zero.
+uint64_t zero_bytes(uint64_t bytes) { return ~(((bytes & ~kTops) + ~kTops) | bytes) & kTops; }
+
+/// Whether all are from space to tilde.
+bool are_graphic(uint64_t bytes) {
+  const uint64_t below_space = (bytes | kTops) - kOnes * ' ';  // its top bit is then zero
+  return ((bytes | (below_space ^ kTops) | zero_bytes(bytes ^ (kOnes * 0x7F))) & kTops) == 0;
+}
+
+}  // namespace
+
 TextNormalizer::TextNormalizer(const Model& model)
     : model_(model),
       spec_(model.file().normalizer),
@@ -17,6 +33,9 @@ TextNormalizer::TextNormalizer(const Model& model)
     const bool starts_symbol = model.user_symbols().first(byte) != PieceTrie::kNoNode;
     if (starts_symbol || !model.charsmap().is_plain(byte)) continue;
     classes_[byte] = byte == ' ' ? ByteClass::kSpace : ByteClass::kPlain;
+  }
+  for (size_t byte = ' '; byte < 0x7F; ++byte) {
+    graphic_is_plain_ = graphic_is_plain_ && classes_[byte] != ByteClass::kLookUp;
   }
 }
 
@@ -65,7 +84,7 @@ void TextNormalizer::make_room(size_t bytes) {
 
 /// Appends normalized bytes in SpaceForm.
 void TextNormalizer::put(std::string_view normalized) {
-  while (form_.escaped()) {
+  while (form_.escaped() && normalized.size() >= kSpaceSymbol.size()) {
     const size_t symbol = normalized.find(kSpaceSymbol);
     if (symbol == std::string_view::npos) break;
     std::memcpy(out_, normalized.data(), symbol);
@@ -93,20 +112,36 @@ void TextNormalizer::normalize_rest(std::string_view text) {
 /// Copies characters that stay as they are, up to the first that needs a look.
 const char* TextNormalizer::put_plain(const char* at, const char* end) {
   const bool collapses = spec_.remove_extra_whitespaces;
-  char* out = out_;
   for (; at < end; ++at) {
+    if (graphic_is_plain_) at = put_eights(at, end);
+    if (at == end) break;
     const ByteClass byte_class = classes_[static_cast<unsigned char>(*at)];
     if (byte_class == ByteClass::kLookUp) break;
     if (at + 1 < end && static_cast<signed char>(at[1]) < 0) break;
-    if (byte_class == ByteClass::kSpace) {
-      if (after_space_) continue;
-      after_space_ = collapses;
-    } else {
-      after_space_ = false;
-    }
-    *out++ = *at;
+    const bool space = byte_class == ByteClass::kSpace;
+    if (!space || !after_space_) put(*at);
+    after_space_ = collapses && space;
   }
-  out_ = out;
+  return at;
+}
+
+/// Copies eight graphic characters at a time, as long as no space among them is an extra one and an
+/// ASCII character follows.
+const char* TextNormalizer::put_eights(const char* at, const char* end) {
+  const bool collapses = spec_.remove_extra_whitespaces;
+  bool after_space = after_space_;
+  for (; end - at > 8; at += 8) {
+    uint64_t bytes;
+    std::memcpy(&bytes, at, sizeof(bytes));
+    if (!are_graphic(bytes) || static_cast<signed char>(at[8]) < 0) break;
+    const uint64_t spaces = zero_bytes(bytes ^ (kOnes * ' '));
+    const uint64_t before = spaces << 8 | (after_space ? 0x80 : 0);
+    if (collapses && (spaces & before) != 0) break;
+    std::memcpy(out_, &bytes, sizeof(bytes));
+    out_ += sizeof(bytes);
+    after_space = collapses && spaces >> 63 != 0;
+  }
+  after_space_ = after_space;
   return at;
 }
 

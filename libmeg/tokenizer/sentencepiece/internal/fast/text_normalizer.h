@@ -33,6 +33,7 @@ class TextNormalizer {
   void put(std::string_view normalized);
   void normalize_rest(std::string_view text);
   const char* put_plain(const char* at, const char* end);
+  const char* put_eights(const char* at, const char* end);
   void put_step(const NormalizingStep& step);
 
   const Model& model_;
@@ -40,6 +41,7 @@ class TextNormalizer {
   const SpaceForm form_;
   const bool identity_;                 // no byte is changed but spaces
   std::array<ByteClass, 256> classes_;  // before an ASCII character or the end
+  bool graphic_is_plain_ = true;        // all ASCII characters from space to tilde
   std::vector<char> buffer_;
   char* out_ = nullptr;
   bool after_space_ = false;  // where extra spaces are removed
