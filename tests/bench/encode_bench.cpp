@@ -1,5 +1,5 @@
-// encode_bench TYPE FILE TEXTS [IDS]: encodes texts (u32 size and bytes, each) with one thread and a
-// cold cache, as --tokenizer-type TYPE at core_v0.14.0 does with FILE, and prints seconds of the
+// encode_bench TYPE FILE TEXTS [IDS]: encodes texts (u32 size and bytes, each) with one thread and
+// a cold cache, as --tokenizer-type TYPE at core_v0.14.0 does with FILE, and prints seconds of the
 // processor, bytes and tokens. IDS: receives the ids, int32, one text after another.
 
 #include <cstdio>

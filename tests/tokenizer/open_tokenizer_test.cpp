@@ -52,9 +52,9 @@ TEST(OpenTokenizer, NamesTheMissingFlag) {
 }
 
 TEST(OpenTokenizer, TellsUnknownTypesFromThoseNotSupportedYet) {
-  const Status unsupported = error_for(with_type("SentencePieceTokenizer"));
+  const Status unsupported = error_for(with_type("TikTokenizer"));
   EXPECT_EQ(unsupported.code(), StatusCode::kUnsupported);
-  EXPECT_EQ(unsupported.message(), "--tokenizer-type SentencePieceTokenizer: not supported yet");
+  EXPECT_EQ(unsupported.message(), "--tokenizer-type TikTokenizer: not supported yet");
   const Status unknown = error_for(with_type("GPT2BPE"));
   EXPECT_EQ(unknown.code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(unknown.message(), AllOf(HasSubstr("expected GPT2BPETokenizer, HuggingFaceTokenizer"),
