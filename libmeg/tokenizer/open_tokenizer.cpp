@@ -6,10 +6,6 @@ namespace meg::tokenizer {
 
 Result<std::unique_ptr<Tokenizer>> open_tokenizer(const TokenizerOptions& options) {
   MEG_ASSIGN_OR_RETURN(const TokenizerType* type, find_tokenizer_type(options.tokenizer_type));
-  if (type->open == nullptr) {
-    return make_error(StatusCode::kUnsupported, "--tokenizer-type {}: not supported yet",
-                      type->name);
-  }
   MEG_RETURN_IF_ERROR(check_required_flags(*type, options));
   return type->open(options);
 }

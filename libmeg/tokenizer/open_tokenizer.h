@@ -40,7 +40,8 @@ struct TokenizerOptions {
 };
 
 /// The tokenizer that the flags ask for. kInvalidArgument for an unknown type or a flag that is
-/// missing, kUnsupported for a type of Megatron-LM that libmeg lacks, else what its files give.
+/// missing, kUnsupported for what the revision makes of a type and libmeg lacks, else what its
+/// files give.
 /// Mirrors Megatron-LM megatron/tokenizer/tokenizer.py: build_tokenizer.
 Result<std::unique_ptr<Tokenizer>> open_tokenizer(const TokenizerOptions& options);
 

@@ -22,7 +22,7 @@ struct TokenizerType {
   std::string_view name;
   std::span<const RequiredFlag> required;
 
-  /// Builds it of options in which every required flag is given; null where libmeg cannot yet.
+  /// Builds it of options in which every required flag is given.
   Result<std::unique_ptr<Tokenizer>> (*open)(const TokenizerOptions& options);
 
   /// What its class of megatron/training/tokenizer/tokenizer.py is called in index caches.
