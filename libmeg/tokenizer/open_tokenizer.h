@@ -24,6 +24,10 @@ struct TokenizerOptions {
   /// token as ordinary text, as before core 0.15.
   std::optional<megatron::MegatronVersion> version;
 
+  /// SentencePieceTokenizer and BertWordPiece* before megatron.core.tokenizers: further tokens
+  /// <extra_id_0>, ... (--vocab-extra-ids)
+  int64_t vocab_extra_ids = 0;
+
   // TikTokenizer.
   std::string tiktoken_pattern;                      ///< --tiktoken-pattern: v1 or v2
   int64_t tiktoken_num_special_tokens = 1000;        ///< --tiktoken-num-special-tokens

@@ -15,6 +15,7 @@ void read_tokenizer_args(megatron::FieldReader& args, tokenizer::TokenizerOption
   args.take("tokenizer_model", tokenizer.tokenizer_model);
   args.take("vocab_size", tokenizer.vocab_size);
   args.take("legacy_tokenizer", tokenizer.legacy_tokenizer);
+  args.take("vocab_extra_ids", tokenizer.vocab_extra_ids);
   args.take("tiktoken_pattern", tokenizer.tiktoken_pattern);
   args.take("tiktoken_num_special_tokens", tokenizer.tiktoken_num_special_tokens);
   args.take("tiktoken_special_tokens", tokenizer.tiktoken_special_tokens);

@@ -78,12 +78,14 @@ TokenizerIdentity gpt2_bpe_legacy_identity(const TokenizerOptions& options) {
 TokenizerIdentity word_piece_legacy_identity(const TokenizerOptions& options) {
   const bool lower = options.tokenizer_type == "BertWordPieceLowerCase";
   return legacy("_BertWordPieceTokenizer", {options.vocab_file},
-                {{"lower_case", lower ? "True" : "False"}, {"vocab_extra_ids", "0"}});
+                {{"lower_case", lower ? "True" : "False"}, {"vocab_extra_ids", fmt::format("{}", options.vocab_extra_ids)}});
 }
 
 TokenizerIdentity sentence_piece_legacy_identity(const TokenizerOptions& options) {
+  const bool adds = options.tokenizer_type == "SentencePieceTokenizer";
+  const int64_t extra_ids = adds ? options.vocab_extra_ids : 0;
   return legacy("_" + options.tokenizer_type, {options.tokenizer_model},
-                {{"vocab_extra_ids", "0"}});
+                {{"vocab_extra_ids", fmt::format("{}", extra_ids)}});
 }
 
 TokenizerIdentity hugging_face_legacy_identity(const TokenizerOptions& options) {

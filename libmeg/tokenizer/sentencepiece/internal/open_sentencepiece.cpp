@@ -31,6 +31,7 @@ Result<std::unique_ptr<Tokenizer>> open(const TokenizerOptions& options,
 Result<std::unique_ptr<Tokenizer>> open_sentencepiece(const TokenizerOptions& options) {
   SentencePieceTokenizer::Options kind;
   kind.special_tokens = !core_classes(options);
+  kind.extra_ids = options.vocab_extra_ids;
   return open(options, kind);
 }
 

@@ -104,6 +104,7 @@ Result<std::unique_ptr<Tokenizer>> open_bert_word_piece(const TokenizerOptions& 
   MEG_ASSIGN_OR_RETURN(const io::MappedFile file, open_tokenizer_file(options.vocab_file));
   BertWordPieceTokenizer::Options kind;
   kind.lower_case = options.tokenizer_type == "BertWordPieceLowerCase";
+  kind.extra_ids = options.vocab_extra_ids;
   MEG_ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer,
                        BertWordPieceTokenizer::parse(text_of(file), options.vocab_file, kind));
   return tokenizer;
