@@ -78,7 +78,8 @@ TokenizerIdentity gpt2_bpe_legacy_identity(const TokenizerOptions& options) {
 TokenizerIdentity word_piece_legacy_identity(const TokenizerOptions& options) {
   const bool lower = options.tokenizer_type == "BertWordPieceLowerCase";
   return legacy("_BertWordPieceTokenizer", {options.vocab_file},
-                {{"lower_case", lower ? "True" : "False"}, {"vocab_extra_ids", fmt::format("{}", options.vocab_extra_ids)}});
+                {{"lower_case", lower ? "True" : "False"},
+                 {"vocab_extra_ids", fmt::format("{}", options.vocab_extra_ids)}});
 }
 
 TokenizerIdentity sentence_piece_legacy_identity(const TokenizerOptions& options) {
