@@ -13,13 +13,11 @@ namespace {
 
 /// What makes no difference to one rank; more than one are refused as such.
 std::map<std::string_view, std::string_view> one_rank_fields() {
-  std::map<std::string_view, std::string_view> fields = tokenizer_idle_fields();
-  fields.insert({{"exit_signal_handler", "always so here, at SIGINT too"},
-                 {"use_distributed_optimizer", "one rank: its optimizer is saved whole"},
-                 {"sequence_parallel", "one rank"},
-                 {"use_tp_pp_dp_mapping", "one rank"},
-                 {"data_parallel_random_init", "one rank"}});
-  return fields;
+  return {{"exit_signal_handler", "always so here, at SIGINT too"},
+          {"use_distributed_optimizer", "one rank: its optimizer is saved whole"},
+          {"sequence_parallel", "one rank"},
+          {"use_tp_pp_dp_mapping", "one rank"},
+          {"data_parallel_random_init", "one rank"}};
 }
 
 bool uses_checkpoint_args(megatron::FieldReader& args) {
