@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "libmeg/dataset/index_format.h"
-#include "libmeg/dataset/indexed_dataset.h"
+#include "libmeg/dataset/internal/dataset_lock.h"
 #include "libmeg/io/atomic_file.h"
 #include "libmeg/io/file_lock.h"
 #include "libmeg/io/piece_writer.h"
@@ -50,26 +50,6 @@ Status read_pieces(const io::AtomicFile& from, int64_t offset, const Take& take)
 /// Copies all of `from`, from byte 0 on, to `to`.
 Status append_file(const io::AtomicFile& from, io::PieceWriter& to) {
   return read_pieces<std::byte>(from, 0, [&](auto piece) { return to.append(piece); });
-}
-
-/// Appends `bytes`, a stretch of `file`, without keeping its pages in memory.
-Status append_mapped(const io::MappedFile& file, std::span<const std::byte> bytes,
-                     io::PieceWriter& to) {
-  constexpr size_t kStretch = size_t{4} << 20;
-  for (size_t done = 0; done < bytes.size(); done += kStretch) {
-    const auto piece = bytes.subspan(done, std::min(kStretch, bytes.size() - done));
-    MEG_RETURN_IF_ERROR(to.append(piece));
-    file.release(piece);
-  }
-  return Status();
-}
-
-Result<io::FileLock> lock_dataset(const std::string& prefix) {
-  const std::string path = prefix + ".lock";
-  MEG_ASSIGN_OR_RETURN(std::optional<io::FileLock> lock, io::FileLock::try_acquire(path));
-  if (lock.has_value()) return *std::move(lock);
-  return make_error(StatusCode::kIoError,
-                    "{}: another process is writing this dataset (it holds {})", prefix, path);
 }
 
 }  // namespace
@@ -112,12 +92,11 @@ struct IndexedDatasetBuilder::State {
   Status add_sequences(std::span<const int32_t> sequence_lengths);
   Status add_modes(std::span<const int8_t> sequence_modes);
   Status end_document(int64_t end);
-  Status add_lengths(const IndexedDataset& other);
-  Status add_documents(const IndexedDataset& other);
   Status add_state(const State& other, const std::function<bool()>& go_on);
   Status write_pointers(io::PieceWriter& out) const;
   Status write_index();
   Status check_whole() const;
+  Status check_reserved(int64_t offset, int64_t count) const;
   Status flush();
   Status complete();
 };
@@ -144,43 +123,6 @@ Status IndexedDatasetBuilder::State::end_document(int64_t end) {
   MEG_RETURN_IF_ERROR(documents.append_value(end));
   document_end = end;
   ++document_count;
-  return Status();
-}
-
-/// The lengths of `other`, which must agree with its pointers and the size of its .bin.
-Status IndexedDatasetBuilder::State::add_lengths(const IndexedDataset& other) {
-  const auto lengths_there = other.sequence_lengths();
-  const auto pointers = other.sequence_pointers();
-  std::vector<int32_t> buffer = lengths_there.piece_buffer();
-  int64_t pointer = 0;
-  for (int64_t done = 0; done < other.sequence_count();) {
-    const int64_t first = done;
-    const auto piece = lengths_there.copy(first, buffer);
-    for (const int32_t length : piece) {
-      if (length < 0 || pointers[done] != pointer) {
-        return make_error(StatusCode::kCorruption,
-                          "{}: sequence {} of length {}: expected pointer {}, found {}",
-                          other.idx().path(), done, length, pointer, pointers[done]);
-      }
-      pointer += length * item_size;
-      ++done;
-    }
-    MEG_RETURN_IF_ERROR(add_sequences(piece));
-    other.idx().release(lengths_there.bytes(first, done));
-    other.idx().release(pointers.bytes(first, done));
-  }
-  if (pointer == static_cast<int64_t>(other.bin().size())) return Status();
-  return make_error(StatusCode::kCorruption, "{}: expected {} bytes by the lengths, found {}",
-                    other.bin().path(), pointer, other.bin().size());
-}
-
-/// The documents of `other`, whose sequences come after those there are.
-Status IndexedDatasetBuilder::State::add_documents(const IndexedDataset& other) {
-  const int64_t before = sequence_count;
-  for (int64_t document = 0; document < other.document_count(); ++document) {
-    MEG_ASSIGN_OR_RETURN(const SequenceRange range, other.document(document));
-    MEG_RETURN_IF_ERROR(end_document(before + range.end));
-  }
   return Status();
 }
 
@@ -331,10 +273,17 @@ Status IndexedDatasetBuilder::end_document() {
 }
 
 Result<int64_t> IndexedDatasetBuilder::reserve(std::span<const int32_t> sequence_lengths,
-                                               std::span<const int32_t> document_sequence_counts) {
+                                               std::span<const int32_t> document_sequence_counts,
+                                               std::span<const int8_t> sequence_modes) {
   const std::string& path = state_->bin.path();
   if (state_->document_is_open()) {
     return make_error(StatusCode::kInvalidArgument, "{}: reserve() inside a document", path);
+  }
+  if (!sequence_modes.empty() &&
+      (!state_->options.multimodal || sequence_modes.size() != sequence_lengths.size())) {
+    return make_error(StatusCode::kInvalidArgument, "{}: expected {} modes, found {}", path,
+                      state_->options.multimodal ? sequence_lengths.size() : 0,
+                      sequence_modes.size());
   }
   const size_t bad_length = find_negative(sequence_lengths);
   if (bad_length != sequence_lengths.size()) {
@@ -357,47 +306,37 @@ Result<int64_t> IndexedDatasetBuilder::reserve(std::span<const int32_t> sequence
     end += count;
     MEG_RETURN_IF_ERROR(state_->end_document(end));
   }
-  if (state_->options.multimodal) {
-    const std::vector<int8_t> modes(sequence_lengths.size(), 0);
-    MEG_RETURN_IF_ERROR(state_->add_modes(modes));
-  }
+  const std::vector<int8_t> zeros(sequence_modes.empty() ? sequence_lengths.size() : 0);
+  MEG_RETURN_IF_ERROR(state_->add_modes(sequence_modes.empty() ? zeros : sequence_modes));
   const int64_t bytes = state_->bin_size - offset;
   MEG_RETURN_IF_ERROR(state_->items.skip(bytes));
   state_->reserved += bytes;
   return offset;
 }
 
+Status IndexedDatasetBuilder::State::check_reserved(int64_t offset, int64_t count) const {
+  const int64_t end = bin_size;
+  if (offset >= 0 && count >= 0 && count <= end && offset <= end - count) return Status();
+  return make_error(StatusCode::kOutOfRange, "{}: {} bytes at byte {} were not reserved",
+                    bin.path(), count, offset);
+}
+
 Status IndexedDatasetBuilder::write_at(int64_t offset, std::span<const std::byte> items) const {
-  const int64_t end = state_->bin_size;
   const auto count = static_cast<int64_t>(items.size());
-  if (offset < 0 || count > end || offset > end - count) {
-    return make_error(StatusCode::kOutOfRange, "{}: {} bytes at byte {} were not reserved",
-                      state_->bin.path(), count, offset);
-  }
+  MEG_RETURN_IF_ERROR(state_->check_reserved(offset, count));
   MEG_RETURN_IF_ERROR(state_->bin.write_at(offset, items));
   const int64_t before = state_->reserved_done.fetch_add(count);
   io::start_writeback_if_due(state_->bin, before, before + count);
   return Status();
 }
 
-Status IndexedDatasetBuilder::add_index(const std::string& prefix) {
-  State& state = *state_;
-  if (state.document_is_open()) {
-    return make_error(StatusCode::kInvalidArgument, "{}: add_index() inside a document",
-                      state.bin.path());
-  }
-  const IndexedDataset::Options options{.multimodal = state.options.multimodal,
-                                        .access = io::MappedFile::Access::kSequential};
-  MEG_ASSIGN_OR_RETURN(const IndexedDataset other, IndexedDataset::open(prefix, options));
-  if (other.dtype() != state.options.dtype) {
-    return make_error(StatusCode::kInvalidArgument, "{}: expected dtype {} as in {}, found {}",
-                      other.prefix(), dtype_name(state.options.dtype), state.bin.path(),
-                      dtype_name(other.dtype()));
-  }
-  MEG_RETURN_IF_ERROR(state.add_documents(other));
-  MEG_RETURN_IF_ERROR(state.add_lengths(other));
-  MEG_RETURN_IF_ERROR(append_mapped(other.idx(), other.sequence_modes().bytes(), state.modes));
-  return append_mapped(other.bin(), other.bin().bytes(), state.items);
+Status IndexedDatasetBuilder::copy_at(int64_t offset, const io::FileDescriptor& from,
+                                      int64_t from_offset, int64_t bytes,
+                                      const io::FileDescriptor::Moved& moved) const {
+  MEG_RETURN_IF_ERROR(state_->check_reserved(offset, bytes));
+  MEG_RETURN_IF_ERROR(state_->bin.copy_from(from, from_offset, bytes, offset, moved));
+  state_->reserved_done += bytes;
+  return Status();
 }
 
 Status IndexedDatasetBuilder::add_builder(IndexedDatasetBuilder& other,
@@ -413,6 +352,12 @@ Status IndexedDatasetBuilder::add_builder(IndexedDatasetBuilder& other,
   MEG_RETURN_IF_ERROR(from.flush());
   return state_->add_state(from, go_on);
 }
+
+const IndexedDatasetBuilder::Options& IndexedDatasetBuilder::options() const {
+  return state_->options;
+}
+
+const std::string& IndexedDatasetBuilder::bin_path() const { return state_->bin.path(); }
 
 int64_t IndexedDatasetBuilder::sequence_count() const { return state_->sequence_count; }
 

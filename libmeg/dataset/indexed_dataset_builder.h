@@ -9,6 +9,7 @@
 
 #include "libmeg/base/dtype.h"
 #include "libmeg/base/result.h"
+#include "libmeg/io/file_descriptor.h"
 
 namespace meg::dataset {
 
@@ -43,13 +44,20 @@ class IndexedDatasetBuilder {
   /// of every sequence) and of each document's number of sequences, and returns the byte offset in
   /// .bin where the caller then puts the items with write_at(). Calls of reserve decide the order
   /// of the documents; they must not overlap in time with each other or with add_item, nor stand
-  /// inside a document. The sequences' modes are 0.
+  /// inside a document. sequence_modes: one a sequence, only where the dataset is multimodal; none
+  /// where all are 0.
   Result<int64_t> reserve(std::span<const int32_t> sequence_lengths,
-                          std::span<const int32_t> document_sequence_counts);
+                          std::span<const int32_t> document_sequence_counts,
+                          std::span<const int8_t> sequence_modes = {});
 
   /// Safe to call from several threads at once, also during reserve(), for ranges that reserve()
   /// returned. Every reserved byte must be written once before finish().
   Status write_at(int64_t offset, std::span<const std::byte> items) const;
+
+  /// write_at() of `bytes` bytes of a file, from byte `from_offset` on, by
+  /// io::FileDescriptor::copy_from.
+  Status copy_at(int64_t offset, const io::FileDescriptor& from, int64_t from_offset, int64_t bytes,
+                 const io::FileDescriptor::Moved& moved = {}) const;
 
   /// Appends the whole dataset at `prefix`, whose dtype and multimodal must be the builder's and
   /// whose lengths, pointers and .bin size must agree (kCorruption).
@@ -60,6 +68,8 @@ class IndexedDatasetBuilder {
   /// set, asked about every MiB; false ends with kCancelled.
   Status add_builder(IndexedDatasetBuilder& other, const std::function<bool()>& go_on = {});
 
+  const Options& options() const;
+  const std::string& bin_path() const;  ///< Where .bin will be.
   int64_t sequence_count() const;
   int64_t document_count() const;
   int64_t item_count() const;  ///< tokens

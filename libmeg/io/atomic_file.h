@@ -57,6 +57,12 @@ class AtomicFile {
     return file_.read_at(offset, into);
   }
 
+  /// As FileDescriptor::copy_from.
+  Status copy_from(const FileDescriptor& from, int64_t from_offset, int64_t length, int64_t offset,
+                   const FileDescriptor::Moved& moved) const {
+    return file_.copy_from(from, from_offset, length, offset, moved);
+  }
+
   /// Asks the system to begin writing [offset, offset + length) to the device, so that commit()
   /// finds little left to flush.
   void start_writeback(int64_t offset, int64_t length) const;

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 
@@ -52,6 +53,16 @@ class FileDescriptor {
 
   Status write(std::span<const std::byte> bytes) const;
   Status write_at(int64_t offset, std::span<const std::byte> bytes) const;
+
+  /// Asked now and then with the bytes moved since the last time; false ends the work with
+  /// kCancelled.
+  using Moved = std::function<bool(int64_t)>;
+
+  /// Puts `length` bytes of the regular file `from`, from byte `from_offset` on, at byte `offset`
+  /// of this one: within the system, sharing blocks where the file system can, and leaving holes
+  /// out. There must be nothing there yet. kCorruption where `from` ends before.
+  Status copy_from(const FileDescriptor& from, int64_t from_offset, int64_t length, int64_t offset,
+                   const Moved& moved = {}) const;
 
   /// Flushes data and metadata to the device.
   Status sync() const;

@@ -15,6 +15,7 @@
 #include "libmeg/dataset/index_format.h"
 #include "libmeg/dataset/indexed_dataset.h"
 #include "libmeg/dataset/indexed_dataset_builder.h"
+#include "libmeg/dataset/merge_datasets.h"
 #include "libmeg/dataset/verify_dataset.h"
 #include "tests/dataset/dataset_bytes.h"
 #include "tests/shared_data.h"
@@ -179,15 +180,6 @@ Pair builder_output(const std::string& name, const std::string& revision) {
   return {};
 }
 
-/// Merges datasets in order; where it fails, returns why.
-Status merge(const std::string& prefix, const IndexedDatasetBuilder::Options& options,
-             const std::vector<std::string>& inputs) {
-  auto builder = IndexedDatasetBuilder::create(prefix, options);
-  if (!builder.has_value()) return builder.error();
-  for (const std::string& input : inputs) MEG_RETURN_IF_ERROR(builder->add_index(input));
-  return builder->finish();
-}
-
 TEST(MegatronGolden, MergesMultimodalSetsByteForByte) {
   MEG_REQUIRE_SHARED(std::string(kOracle));
   const TempFolder folder;
@@ -197,8 +189,8 @@ TEST(MegatronGolden, MergesMultimodalSetsByteForByte) {
         place(folder, builder_output("mm_int32", revision)),
         place(folder, builder_output("mm_second_int32", revision))};
     const std::string prefix = folder.path(revision);
-    const Status status = merge(prefix, {.dtype = DType::kInt32, .multimodal = true}, inputs);
-    ASSERT_TRUE(status.ok()) << status.message();
+    const auto summary = merge_datasets(inputs, prefix, {});
+    ASSERT_TRUE(summary.has_value()) << summary.error().message();
     const Pair expected = builder_output("mm_merged_int32", revision);
     EXPECT_EQ(read_file(prefix + ".bin"), read_file(expected.bin));
     EXPECT_EQ(read_file(prefix + ".idx"), read_file(expected.idx));
@@ -222,30 +214,66 @@ std::map<std::string, Pair> preprocess_pairs(bool short_lengths) {
   return pairs;
 }
 
-TEST(MegatronGolden, MergesThreeSetsLikeMergeDatasets) {
-  MEG_REQUIRE_SHARED(std::string(kOracle));
-  const TempFolder folder;
-  const auto pairs = preprocess_pairs(false);
-  const auto outputs = pairs_of(manifest()["merge"][0]["outputs"]);
+/// The pairs that preprocess_data.py wrote, of both formats, in the order in which a merge took
+/// them.
+std::vector<std::string> place_inputs(const TempFolder& folder, const json& merge_case) {
+  std::map<std::string, Pair> pairs;
+  for (const json& run : manifest()["preprocess"]) pairs.merge(pairs_of(run["outputs"]));
   std::vector<std::string> inputs;
-  for (const json& input : manifest()["merge"][0]["merged_in_this_order"]) {
+  for (const json& input : merge_case["merged_in_this_order"]) {
     inputs.push_back(place(folder, pairs.at(input.get<std::string>())));
   }
-  const Status status = merge(folder.path("merged"), {.dtype = DType::kUint16}, inputs);
-  ASSERT_TRUE(status.ok()) << status.message();
-  EXPECT_EQ(read_file(folder.path("merged.bin")), read_file(outputs.begin()->second.bin));
-  EXPECT_EQ(read_file(folder.path("merged.idx")), read_file(outputs.begin()->second.idx));
+  return inputs;
+}
+
+const json& merge_case(const std::string& name, const std::string& revision) {
+  for (const json& one : manifest()["merge"]) {
+    if (one["name"] == name && one["revision"] == revision) return one;
+  }
+  static const json none;
+  ADD_FAILURE() << "no case " << name << " of " << revision;
+  return none;
+}
+
+TEST(MegatronGolden, MergesLikeMergeDatasets) {
+  MEG_REQUIRE_SHARED(std::string(kOracle));
+  const TempFolder folder;
+  for (const auto& [name, revision] :
+       {std::pair("merge3", "core_v0.9.0"), std::pair("merge_fairseq", "6ef5bdc")}) {
+    SCOPED_TRACE(name);
+    const json& one = merge_case(name, revision);
+    const auto summary = merge_datasets(place_inputs(folder, one), folder.path(name), {});
+    ASSERT_TRUE(summary.has_value()) << summary.error().message();
+    const auto outputs = pairs_of(one["outputs"]);
+    EXPECT_EQ(read_file(folder.path(name) + ".bin"), read_file(outputs.begin()->second.bin));
+    EXPECT_EQ(read_file(folder.path(name) + ".idx"), read_file(outputs.begin()->second.idx));
+  }
+}
+
+TEST(MegatronGolden, RefusesToMergeTwoFormats) {
+  MEG_REQUIRE_SHARED(std::string(kOracle));
+  const TempFolder folder;
+  std::vector<std::string> inputs = place_inputs(folder, merge_case("merge_mixed_impl", "6ef5bdc"));
+  EXPECT_THAT(merge_datasets(inputs, folder.path("merged"), {}).error().message(),
+              HasSubstr("expected TNTIDX as "));
+  std::reverse(inputs.begin(), inputs.end());
+  EXPECT_THAT(merge_datasets(inputs, folder.path("merged"), {}).error().message(),
+              HasSubstr("TNTIDX"));
+  EXPECT_FALSE(std::filesystem::exists(folder.path("merged.bin")));
 }
 
 TEST(MegatronGolden, RefusesToMergeShortLengths) {
   MEG_REQUIRE_SHARED(std::string(kOracle));
   const TempFolder folder;
-  const auto pairs = preprocess_pairs(true);
-  const Status status = merge(folder.path("merged"), {.dtype = DType::kUint16},
-                              {place(folder, pairs.at("A/part1/6ef5bdc/out_text_document"))});
-  EXPECT_EQ(status.code(), StatusCode::kCorruption);
-  EXPECT_THAT(status.message(), HasSubstr("expected 7438 bytes by the lengths, found 7528"));
+  const std::vector<std::string> inputs = place_inputs(folder, merge_case("merge3", "6ef5bdc"));
+  const auto summary = merge_datasets(inputs, folder.path("merged"), {});
+  EXPECT_EQ(summary.error().code(), StatusCode::kCorruption);
+  EXPECT_THAT(summary.error().message(),
+              HasSubstr("expected 7438 bytes by the lengths, found 7528: one item a document more, "
+                        "as Megatron-LM 6ef5bdc wrote"));
   EXPECT_FALSE(std::filesystem::exists(folder.path("merged.bin")));
+  EXPECT_TRUE(merge_datasets(inputs, folder.path("taken"), {.take_short_lengths_as_view = true})
+                  .has_value());
 }
 
 TEST(MegatronGolden, VerifiesWhatMegatronWroteRight) {

@@ -23,6 +23,7 @@ OF_PROGRAM = {
     "tools/checkpoint/convert.py": "checkpoint_util",
     "tools/checkpoint_util.py": "checkpoint_util",
     "tools/generate_samples_gpt.py": "generate",
+    "tools/merge_datasets.py": "merge_datasets",
     "tools/prepare_cache.py": "prepare_cache",
     "tools/preprocess_data.py": "preprocess_data",
     "tools/report_theoretical_memory.py": "report_theoretical_memory",

@@ -1,0 +1,140 @@
+#include "libmeg/dataset/merge_datasets.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include "libmeg/dataset/indexed_dataset.h"
+#include "libmeg/dataset/indexed_dataset_builder.h"
+#include "libmeg/dataset/internal/append_dataset.h"
+#include "libmeg/dataset/internal/merge_tntidx.h"
+
+namespace meg::dataset {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// What the inputs have in common.
+struct Kind {
+  DType dtype = DType::kInt32;
+  bool multimodal = false;
+  int64_t bin_bytes = 0;
+};
+
+/// The output must not replace what is still to be read.
+Status check_output(const std::vector<std::string>& prefixes, const std::string& output_prefix) {
+  for (const std::string& prefix : prefixes) {
+    std::error_code missing;
+    if (!fs::equivalent(prefix + ".bin", output_prefix + ".bin", missing) || missing) continue;
+    return make_error(StatusCode::kInvalidArgument,
+                      "{}: expected an output beside the inputs, found one of them", output_prefix);
+  }
+  return Status();
+}
+
+/// Looks at every input before the first is copied, so that a wrong one costs no time.
+Result<Kind> kind_of(const std::vector<std::string>& prefixes, const MergeOptions& options) {
+  Kind kind;
+  std::string first;
+  bool has_sequences = false;
+  for (const std::string& prefix : prefixes) {
+    MEG_ASSIGN_OR_RETURN(const IndexedDataset set,
+                         IndexedDataset::open(prefix, {.multimodal = options.multimodal}));
+    if (first.empty()) kind.dtype = options.dtype.value_or(set.dtype());
+    if (!options.dtype && set.dtype() != kind.dtype) {
+      return make_error(StatusCode::kInvalidArgument,
+                        "{}: expected dtype {} as in {}, found {}: give the dtype that all are to "
+                        "be widened to",
+                        set.prefix(), dtype_name(kind.dtype), first, dtype_name(set.dtype()));
+    }
+    if (!dtype_holds(kind.dtype, set.dtype())) {
+      return make_error(StatusCode::kInvalidArgument,
+                        "{}: dtype {} cannot hold all values of its {}", set.prefix(),
+                        dtype_name(kind.dtype), dtype_name(set.dtype()));
+    }
+    first = first.empty() ? set.prefix() : first;
+    if (!has_sequences) kind.multimodal = options.multimodal.value_or(set.multimodal());
+    has_sequences = has_sequences || set.sequence_count() > 0;
+    kind.bin_bytes += static_cast<int64_t>(set.bin().size());
+  }
+  return kind;
+}
+
+Result<MergeSummary> merge_mmididx(const std::vector<std::string>& prefixes,
+                                   const std::string& output_prefix, const MergeOptions& options) {
+  MEG_ASSIGN_OR_RETURN(const Kind kind, kind_of(prefixes, options));
+  MEG_ASSIGN_OR_RETURN(IndexedDatasetBuilder builder,
+                       IndexedDatasetBuilder::create(
+                           output_prefix, {.dtype = kind.dtype, .multimodal = kind.multimodal}));
+  MergeSummary summary;
+  Progress done{.total_bytes = kind.bin_bytes};
+  AppendOptions append{.views = options.take_short_lengths_as_view ? Views::kTake : Views::kTell,
+                       .widen = options.dtype.has_value(),
+                       .moved = [&](int64_t bytes) {
+                         done.bytes += bytes;
+                         return !options.progress || options.progress(done);
+                       }};
+  for (const std::string& prefix : prefixes) {
+    MEG_ASSIGN_OR_RETURN(const IndexedDataset set,
+                         IndexedDataset::open(prefix, {.multimodal = options.multimodal}));
+    MEG_ASSIGN_OR_RETURN(const bool is_view, append_dataset(builder, set, append));
+    if (is_view) {
+      summary.notes.push_back(fmt::format("{}: a view: its sequences were gathered from {}",
+                                          set.prefix(), set.bin().path()));
+    }
+    done.documents = builder.document_count();
+    done.tokens = builder.item_count();
+  }
+  summary.datasets = std::ssize(prefixes);
+  summary.documents = builder.document_count();
+  summary.sequences = builder.sequence_count();
+  summary.items = builder.item_count();
+  summary.bytes = summary.items * dtype_size(kind.dtype);
+  MEG_RETURN_IF_ERROR(builder.finish());
+  return summary;
+}
+
+}  // namespace
+
+Result<MergeSummary> merge_datasets(const std::vector<std::string>& paths,
+                                    const std::string& output_path, const MergeOptions& options) {
+  if (paths.empty()) {
+    return make_error(StatusCode::kInvalidArgument, "input: expected at least one dataset");
+  }
+  std::vector<std::string> prefixes;
+  for (const std::string& path : paths) prefixes.push_back(dataset_prefix(path));
+  const std::string output_prefix = dataset_prefix(output_path);
+  MEG_RETURN_IF_ERROR(check_output(prefixes, output_prefix));
+  MEG_ASSIGN_OR_RETURN(const bool is_old, is_tntidx(prefixes.front()));
+  return is_old ? merge_tntidx(prefixes, output_prefix, options)
+                : merge_mmididx(prefixes, output_prefix, options);
+}
+
+Result<std::vector<std::string>> dataset_prefixes_in(const std::string& folder) {
+  std::error_code failed;
+  std::set<std::string> prefixes;
+  for (fs::directory_iterator entry(folder, failed), end; !failed && entry != end;
+       entry.increment(failed)) {
+    std::error_code gone;
+    if (!entry->is_regular_file(gone)) continue;
+    prefixes.insert((entry->path().parent_path() / entry->path().stem()).string());
+  }
+  if (failed) return errno_error(failed.value(), folder);
+  if (prefixes.empty()) {
+    return make_error(StatusCode::kNotFound, "{}: expected .bin and .idx files, found none",
+                      folder);
+  }
+  for (const std::string& prefix : prefixes) {
+    for (const char* const ending : {".bin", ".idx"}) {
+      std::error_code gone;
+      if (fs::is_regular_file(prefix + ending, gone)) continue;
+      return make_error(StatusCode::kNotFound, "{}{}: expected this file beside {}.*, found none",
+                        prefix, ending, prefix);
+    }
+  }
+  return std::vector<std::string>(prefixes.begin(), prefixes.end());
+}
+
+}  // namespace meg::dataset

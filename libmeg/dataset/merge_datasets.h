@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "libmeg/base/dtype.h"
+#include "libmeg/base/progress.h"
+#include "libmeg/base/result.h"
+
+namespace meg::dataset {
+
+struct MergeOptions {
+  /// Of the output; must hold every value that an input's dtype can have. Without it all inputs
+  /// must have the same. MMIDIDX only.
+  std::optional<DType> dtype = {};
+  /// Whether the sequences have modes; nullopt: the files' sizes tell.
+  std::optional<bool> multimodal = {};
+  /// A .bin that is longer than the lengths say belongs to a view, also where it is longer by one
+  /// item a document, as 6ef5bdc's faulty ones are.
+  bool take_short_lengths_as_view = false;
+  ProgressCallback progress = {};  ///< Bytes of .bin; may be empty.
+};
+
+struct MergeSummary {
+  int64_t datasets = 0;
+  int64_t documents = 0;
+  int64_t sequences = 0;
+  int64_t items = 0;               ///< tokens
+  int64_t bytes = 0;               ///< of all .bin
+  std::vector<std::string> notes;  ///< Which inputs are views.
+};
+
+/// Writes the documents of several datasets, in order, as one. Inputs: MMIDIDX, where a view gives
+/// the sequences that its pointers name, or all TNTIDX, of any shape. Both files appear at the end,
+/// by rename. Memory does not grow with the datasets. Errors: kInvalidArgument for different dtypes
+/// or formats and where the output is one of the inputs, kCorruption, kCancelled.
+/// Mirrors Megatron-LM tools/merge_datasets.py.
+Result<MergeSummary> merge_datasets(const std::vector<std::string>& prefixes,
+                                    const std::string& output_prefix, const MergeOptions& options);
+
+/// The prefixes of the pairs in a folder, in Megatron's order: sorted by their bytes. kNotFound
+/// where a file has no pair or there is none at all. Files beside a pair with its name and another
+/// ending are passed over.
+Result<std::vector<std::string>> dataset_prefixes_in(const std::string& folder);
+
+}  // namespace meg::dataset

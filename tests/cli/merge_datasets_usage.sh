@@ -1,0 +1,1 @@
+merge_datasets a --input b --output-prefix out

@@ -1,0 +1,150 @@
+// Several .bin/.idx datasets to one. Stands for Megatron-LM tools/merge_datasets.py.
+
+#include "libmeg/dataset/merge_datasets.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "libmeg/base/dtype.h"
+#include "libmeg/base/stopwatch.h"
+#include "tools/common/flags/flags.h"
+#include "tools/common/interruption.h"
+#include "tools/common/progress_bar.h"
+#include "tools/common/report.h"
+#include "tools/common/run_program.h"
+
+namespace meg::tools {
+namespace {
+
+constexpr int kUsageError = 2;
+
+struct Arguments {
+  std::vector<std::string> inputs;
+  std::vector<std::string> prefixes;
+  std::string output_prefix;
+  std::optional<std::string> key;
+  std::optional<std::string> dtype;
+  bool multimodal = false;
+  bool view = false;
+};
+
+std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments) {
+  Flags flags("merge_datasets", "joins several .bin/.idx datasets to one, in order.");
+  flags.examples({"merge_datasets --input parts --output-prefix corpus_text_document",
+                  "merge_datasets --input parts --key text --output-prefix corpus_text_document",
+                  "merge_datasets --input web_text_document books_text_document --output-prefix "
+                  "both_text_document --dtype int32"});
+  flags.usage("(--input FOLDER|PREFIX... | PREFIX...)");
+  flags.group("Input");
+  flags.list("--input", &arguments.inputs, "FOLDER|PREFIX...",
+             "folders, whose datasets are taken sorted by name, and prefixes of datasets");
+  flags.positional_list("PREFIX", &arguments.prefixes, "the same without --input").optional();
+  flags.value("--key", &arguments.key, "KEY",
+              "of a folder take only the datasets NAME_KEY_document or NAME_KEY_sentence");
+  flags.toggle("--multimodal", &arguments.multimodal,
+               "require that the datasets have a mode for every sequence");
+  flags.toggle("--view", &arguments.view,
+               "take a .bin that is longer than the lengths say for a view's, whatever the reason");
+  flags.group("Output");
+  flags
+      .value("--output-prefix", &arguments.output_prefix, "PREFIX",
+             "name of the dataset: PREFIX.bin and PREFIX.idx")
+      .required();
+  flags
+      .value("--dtype", &arguments.dtype, "DTYPE",
+             "widen all tokens to this type; without it all datasets must have the same")
+      .choices({"uint8", "int8", "uint16", "int16", "int32", "int64", "float32", "float64"});
+  if (const std::optional<int> code = flags.parse(argc, argv)) return code;
+  if (arguments.inputs.empty() != arguments.prefixes.empty()) return std::nullopt;
+  fail(make_error(StatusCode::kInvalidArgument, "expected either --input or prefixes, found {}",
+                  arguments.inputs.empty() ? "neither" : "both"));
+  return kUsageError;
+}
+
+bool ends_with_key(const std::string& prefix, const std::string& key, std::string_view level) {
+  return prefix.ends_with(fmt::format("_{}_{}", key, level));
+}
+
+/// Those of a folder's datasets that belong to a key; of one level, since documents of both are
+/// the same texts twice.
+Result<std::vector<std::string>> of_key(const std::string& folder,
+                                        const std::vector<std::string>& prefixes,
+                                        const std::string& key) {
+  std::vector<std::string> documents;
+  std::vector<std::string> sentences;
+  for (const std::string& prefix : prefixes) {
+    if (ends_with_key(prefix, key, "document")) documents.push_back(prefix);
+    if (ends_with_key(prefix, key, "sentence")) sentences.push_back(prefix);
+  }
+  if (documents.empty() == sentences.empty()) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "{}: expected datasets *_{}_document or *_{}_sentence, found {}", folder, key,
+                      key, documents.empty() ? "neither" : "both");
+  }
+  return documents.empty() ? sentences : documents;
+}
+
+Result<std::vector<std::string>> resolve_inputs(const Arguments& arguments) {
+  std::vector<std::string> resolved;
+  for (const std::string& input :
+       arguments.inputs.empty() ? arguments.prefixes : arguments.inputs) {
+    std::error_code missing;
+    if (!std::filesystem::is_directory(input, missing)) {
+      resolved.push_back(input);
+      continue;
+    }
+    MEG_ASSIGN_OR_RETURN(std::vector<std::string> found, dataset::dataset_prefixes_in(input));
+    if (arguments.key) {
+      MEG_ASSIGN_OR_RETURN(found, of_key(input, found, *arguments.key));
+    }
+    resolved.insert(resolved.end(), found.begin(), found.end());
+  }
+  return resolved;
+}
+
+void print_summary(const dataset::MergeSummary& summary, double seconds) {
+  fmt::print("datasets: {}\ndocuments: {}\nsequences: {}\ntokens: {}\nbytes: {}\nseconds: {:.3f}\n",
+             summary.datasets, summary.documents, summary.sequences, summary.items, summary.bytes,
+             seconds);
+  std::fflush(stdout);
+  for (const std::string& text : summary.notes) note(text);
+}
+
+Status run(const Arguments& arguments) {
+  MEG_ASSIGN_OR_RETURN(const std::vector<std::string> prefixes, resolve_inputs(arguments));
+  const Stopwatch work;
+  ProgressBar bar(0);
+  dataset::MergeOptions options{.take_short_lengths_as_view = arguments.view,
+                                .progress = [&bar](const Progress& now) {
+                                  bar.update(now);
+                                  return !interrupted();
+                                }};
+  if (arguments.multimodal) options.multimodal = true;
+  if (arguments.dtype) options.dtype = dtype_from_name(*arguments.dtype);
+  const Result<dataset::MergeSummary> summary =
+      dataset::merge_datasets(prefixes, arguments.output_prefix, options);
+  bar.clear();
+  MEG_RETURN_IF_ERROR(summary.status());
+  print_summary(*summary, work.seconds());
+  return Status();
+}
+
+int main(int argc, const char* const* argv) {
+  Arguments arguments;
+  if (const std::optional<int> code = parse(argc, argv, arguments)) return *code;
+  stop_at_signals();
+  const Status status = run(arguments);
+  return status.ok() ? 0 : fail(status);
+}
+
+}  // namespace
+}  // namespace meg::tools
+
+int main(int argc, char** argv) { return meg::tools::run_program(argc, argv, meg::tools::main); }
