@@ -1,11 +1,14 @@
-// JSON lines to Megatron's .bin/.idx. Stands for Megatron-LM tools/preprocess_data.py.
+// Texts to Megatron's .bin/.idx. Stands for Megatron-LM tools/preprocess_data.py.
 
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <limits>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -30,11 +33,23 @@ constexpr int kUsageError = 2;
 // The model's side of the vocabulary, as preprocess_data.py fixes it for its log.
 constexpr int64_t kMakeVocabSizeDivisibleBy = 128;
 
+/// How inputs are read, as the command line says it.
+struct InputFlags {
+  std::string format = "auto";
+  std::vector<std::string> csv_columns;
+  bool csv_header = false;
+  std::string txt_document = "file";
+  std::optional<std::string> txt_separator;
+  int64_t max_compression_ratio = preprocess::InputOptions().max_compression_ratio;
+};
+
 /// What the command line says.
 struct Arguments {
   megatron::ArgumentValues args;
   std::optional<std::string> megatron_version;
   std::string on_error = "fail";
+  InputFlags input;
+  std::optional<std::string> dtype;
 
   // What finish() makes of them.
   preprocess::PreprocessOptions options;
@@ -73,9 +88,80 @@ ArgumentScope scope() {
 /// Flags of libmeg's own that are planned.
 void declare_planned(Flags& flags) {
   for (const char* name : {"--resume", "--provenance"}) flags.not_yet(name, Arity::kSwitch);
-  for (const char* name : {"--dtype", "--min-tokens", "--shard"}) {
+  for (const char* name : {"--min-tokens", "--shard"}) {
     flags.not_yet(name, Arity::kValue);
   }
+}
+
+void declare_input(Flags& flags, Arguments& arguments) {
+  InputFlags& input = arguments.input;
+  flags.group("Input");
+  flags
+      .list("--input", &arguments.options.inputs, "FILE...",
+            "files, folders and patterns in this order, also compressed (gzip, zstd, xz); - is "
+            "standard input")
+      .required();
+  flags
+      .value("--input-format", &input.format, "FORMAT",
+             "what they hold; auto: csv or txt by the name, else JSON lines or one JSON array")
+      .choices({"auto", "json", "csv", "txt"});
+  flags.list("--csv-column", &input.csv_columns, "NAME|INDEX",
+             "column of a csv for each JSON key, by name or number from 0; without it columns have "
+             "the keys' names");
+  flags.toggle("--csv-header", &input.csv_header,
+               "skip the first row of a csv also where columns are given by number");
+  flags.value("--txt-document", &input.txt_document, "WHAT", "what is a document of plain text")
+      .choices({"file", "line"});
+  flags.value("--txt-separator", &input.txt_separator, "TEXT",
+              "what stands between the documents of plain text; \\n, \\r, \\t and \\\\ as in C");
+  flags.value("--max-documents", &arguments.options.max_documents, "N", "stop after N documents")
+      .range(1, std::numeric_limits<int64_t>::max());
+  flags
+      .value("--max-compression-ratio", &input.max_compression_ratio, "N",
+             "refuse an input whose packed bytes give more than N bytes each")
+      .range(1, int64_t{1} << 32);
+  flags.value("--on-error", &arguments.on_error, "WHAT", "what to do with an invalid line")
+      .choices({"fail", "skip"});
+}
+
+/// Text with the escapes of \n, \r, \t and \\ resolved.
+Result<std::string> unescaped(std::string_view flag, std::string_view text) {
+  constexpr std::string_view kCodes = "nrt\\", kBytes = "\n\r\t\\";
+  std::string result;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '\\') {
+      result += text[i];
+      continue;
+    }
+    const size_t code = ++i < text.size() ? kCodes.find(text[i]) : kCodes.npos;
+    if (code == kCodes.npos) {
+      return make_error(StatusCode::kInvalidArgument,
+                        "{}: expected n, r, t or a backslash behind a backslash, found {}", flag,
+                        text);
+    }
+    result += kBytes[code];
+  }
+  return result;
+}
+
+Status finish_input(const InputFlags& flags, preprocess::InputOptions& options) {
+  using preprocess::InputFormat, preprocess::TxtDocument;
+  const std::map<std::string, InputFormat> formats = {{"auto", InputFormat::kAuto},
+                                                      {"json", InputFormat::kJson},
+                                                      {"csv", InputFormat::kCsv},
+                                                      {"txt", InputFormat::kTxt}};
+  options.format = formats.at(flags.format);
+  options.csv_columns = flags.csv_columns;
+  options.csv_has_header = flags.csv_header;
+  options.max_compression_ratio = flags.max_compression_ratio;
+  if (flags.txt_document == "line") options.txt_document = TxtDocument::kLine;
+  if (!flags.txt_separator) return Status();
+  if (flags.txt_document != "file") {
+    return Status(StatusCode::kInvalidArgument, "--txt-separator: not with --txt-document line");
+  }
+  options.txt_document = TxtDocument::kSeparated;
+  MEG_ASSIGN_OR_RETURN(options.txt_separator, unescaped("--txt-separator", *flags.txt_separator));
+  return Status();
 }
 
 Status finish(Arguments& arguments) {
@@ -83,6 +169,8 @@ Status finish(Arguments& arguments) {
   megatron::FieldReader args(fields);
   read_args(args, arguments);
   MEG_RETURN_IF_ERROR(args.status());
+  MEG_RETURN_IF_ERROR(finish_input(arguments.input, arguments.options.input));
+  if (arguments.dtype) arguments.options.dtype = dtype_from_name(*arguments.dtype);
   if (arguments.on_error == "skip") arguments.options.on_error = preprocess::OnError::kSkip;
   if (!arguments.megatron_version) return Status();
   MEG_ASSIGN_OR_RETURN(const megatron::MegatronVersion version,
@@ -94,20 +182,20 @@ Status finish(Arguments& arguments) {
 
 std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments) {
   Flags flags("preprocess_data",
-              "turns JSON lines into the .bin/.idx datasets that Megatron reads.");
+              "turns texts (JSON lines, a JSON array, csv, plain) into the .bin/.idx datasets that "
+              "Megatron reads.");
   flags.examples(
       {"preprocess_data --input corpus.jsonl --output-prefix corpus --tokenizer-type "
        "GPT2BPETokenizer --vocab-file gpt2-vocab.json --merge-file gpt2-merges.txt --append-eod",
-       "zstd -dc corpus.jsonl.zst | preprocess_data --input - --output-prefix corpus "
+       "preprocess_data --input parts --csv-column content --output-prefix corpus "
        "--tokenizer-type GPT2BPETokenizer --vocab-file gpt2-vocab.json --merge-file "
        "gpt2-merges.txt --append-eod --on-error skip"});
-  flags.group("Input");
+  declare_input(flags, arguments);
   flags
-      .list("--input", &arguments.options.inputs, "FILE...",
-            "JSON lines: files and patterns in this order; - is standard input")
-      .required();
-  flags.value("--on-error", &arguments.on_error, "WHAT", "what to do with an invalid line")
-      .choices({"fail", "skip"});
+      .value("--dtype", &arguments.dtype, "DTYPE",
+             "type of the tokens; without it uint16 where the vocabulary has fewer than 65500, "
+             "else int32")
+      .choices({"uint16", "int32"});
   flags.value("--megatron-version", &arguments.megatron_version, "REVISION",
               "revision of Megatron-LM to follow where revisions differ, such as v2.6");
   declare_planned(flags);

@@ -43,6 +43,13 @@ Status check_options(const PreprocessOptions& options, const tokenizer::Tokenize
   if (options.workers < 1 || options.partitions < 1 || options.chunk_bytes < 1) {
     return invalid("workers, partitions and chunk_bytes: expected at least 1");
   }
+  if (options.max_documents) {
+    if (*options.max_documents < 1) return invalid("max_documents: expected at least 1");
+    if (options.skip_empty_documents || options.partitions > 1) {
+      return invalid(
+          "max_documents: neither with partitions nor where empty documents are left out");
+    }
+  }
   if (options.append_eod && !tokenizer.eod()) {
     return invalid("append_eod: the vocabulary has no end-of-document token");
   }
@@ -61,8 +68,9 @@ Status interrupted() { return Status(StatusCode::kCancelled, "interrupted"); }
 /// Lines that hold something, of all inputs. progress: stays at the begin.
 Result<int64_t> count_documents(const PreprocessOptions& options,
                                 const ProgressCallback& progress) {
-  MEG_ASSIGN_OR_RETURN(TextSource source, TextSource::open(options.inputs, options.chunk_bytes));
-  if (source.total_bytes() < 0) {
+  MEG_ASSIGN_OR_RETURN(TextSource source, TextSource::open(options.inputs, options.chunk_bytes,
+                                                           options.input, options.json_keys));
+  if (source.has_pipe()) {
     return Status(StatusCode::kUnsupported,
                   "keep_sequential_samples: expected files, found a pipe, whose lines cannot be "
                   "counted beforehand");
@@ -74,7 +82,8 @@ Result<int64_t> count_documents(const PreprocessOptions& options,
     if (progress && !progress(begin)) return interrupted();
     MEG_ASSIGN_OR_RETURN(const bool more, source.next(chunk));
     if (!more) return documents;
-    std::string_view lines = chunk.lines;
+    documents += std::ssize(chunk.records);
+    std::string_view lines = chunk.has_lines() ? chunk.lines : std::string_view();
     std::string_view line;
     while (text::take_line(lines, line)) documents += text::is_blank_line(line) ? 0 : 1;
   }
@@ -118,6 +127,7 @@ class Workers {
     while (!all_ended_.wait_for(lock, kProgressInterval, [this] { return running_ == 0; })) {
       lock.unlock();
       report(progress);
+      if (writer_.stopped()) source_.interrupt();
       lock.lock();
     }
     lock.unlock();
@@ -153,8 +163,12 @@ class Workers {
     TextChunk chunk;
     while (std::unique_ptr<TokenizedChunk> result = writer_.take_result()) {
       const Result<bool> more = source_.next(chunk);
-      if (!more) return writer_.stop(more.error());
-      if (!*more) return;
+      if (more.has_value() && !*more) return;
+      if (!more.has_value()) {  // It counts once all before it is done.
+        result->number = chunk.number;
+        result->source_error = more.error();
+        return writer_.commit(std::move(result));
+      }
       std::unique_lock giant(giant_line_, std::defer_lock);
       if (chunk.lines.size() > std::max(kGiantLine, options_.chunk_bytes)) giant.lock();
       tokenizer.run(chunk, *result);
@@ -190,7 +204,8 @@ Result<PreprocessSummary> preprocess(const PreprocessOptions& options,
                                      const ProgressCallback& progress) {
   const DType dtype = options.dtype.value_or(tokenizer::optimal_dtype(tokenizer.vocab_size()));
   MEG_RETURN_IF_ERROR(check_options(options, tokenizer, dtype));
-  MEG_ASSIGN_OR_RETURN(TextSource source, TextSource::open(options.inputs, options.chunk_bytes));
+  MEG_ASSIGN_OR_RETURN(TextSource source, TextSource::open(options.inputs, options.chunk_bytes,
+                                                           options.input, options.json_keys));
   int64_t total_documents = 0;
   if (options.partitions > 1 && options.dealing == Dealing::kBlocks) {
     MEG_ASSIGN_OR_RETURN(total_documents, count_documents(options, progress));

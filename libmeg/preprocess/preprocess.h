@@ -9,6 +9,7 @@
 #include "libmeg/base/dtype.h"
 #include "libmeg/base/progress.h"
 #include "libmeg/base/result.h"
+#include "libmeg/preprocess/sources/input_options.h"
 #include "libmeg/tokenizer/tokenizer.h"
 
 namespace meg::preprocess {
@@ -26,8 +27,11 @@ enum class Dealing {
 };
 
 struct PreprocessOptions {
-  std::vector<std::string> inputs;  ///< As TextSource::open takes them.
-  std::string output_prefix;        ///< Of `<prefix>_<key>_document.{bin,idx}`.
+  /// Files, folders (their files sorted by name), glob patterns and "-", standard input, in order.
+  std::vector<std::string> inputs;
+  InputOptions input;
+  std::optional<int64_t> max_documents;  ///< Only so many from the input's begin; at least 1.
+  std::string output_prefix;             ///< Of `<prefix>_<key>_document.{bin,idx}`.
   std::vector<std::string> json_keys = {"text"};
   bool append_eod = false;
   bool skip_empty_documents = false;  ///< Leave documents without tokens out, as v2.6 did.
@@ -55,7 +59,7 @@ struct PreprocessSummary {
   std::vector<std::string> warnings;          ///< What the user should look at; mostly empty.
 };
 
-/// JSON lines -> token datasets, one for every key, in one pass.
+/// Texts (JSON, csv, plain) -> token datasets, one for every key, in one pass.
 ///
 /// The bytes do not depend on the number of workers or the size of chunks, nor does the error: the
 /// first one in the input. Memory is bounded by workers x chunk and the longest line. All outputs

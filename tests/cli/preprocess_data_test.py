@@ -4,8 +4,12 @@
 preprocess_data_test.py PROGRAM TESTDATA [--slow] [unittest arguments]
 --slow runs only the cases that need hundreds of megabytes.
 """
+import csv
 import glob
+import gzip
+import io
 import json
+import lzma
 import os
 import pty
 import random
@@ -193,8 +197,87 @@ class Inputs(PreprocessData):
     def test_a_pattern_without_files_is_named(self):
         self.assert_error(self.run_program("--input", self.path("*.none")), 1, ".*none: no file")
 
-    def test_a_folder_is_refused(self):
-        self.assert_error(self.run_program("--input", self.folder), 1, ".*: Is a directory")
+    def test_a_folder_without_files_is_named(self):
+        os.mkdir(self.path("empty"))
+        self.assert_error(self.run_program("--input", self.path("empty")), 1, ".*: no file in this folder")
+
+
+class Formats(PreprocessData):
+    """What Python's own modules write, against the same texts as JSON lines."""
+
+    def setUp(self):
+        super().setUp()
+        draw = random.Random(7)
+        pieces = ["word ", "\u00e9t\u00e9 ", "\n", "\r\n", ",", '"', '""', "{", "]", "\\", "'", "\t", " "]
+        self.texts = ["".join(draw.choices(pieces, k=draw.randrange(30))) for _ in range(500)]
+        self.expect(lines_of(self.texts))
+
+    def expect(self, text):
+        self.assert_done(self.run_program("--input", self.write("plain.jsonl", text),
+                                          prefix=self.path("expected")))
+
+    def assert_same(self, *flags, **options):
+        self.assert_done(self.run_program(*flags, "--workers", "2", **options))
+        self.assertEqual(self.output(), self.output("expected"))
+
+    def csv_of(self, rows, **options):
+        text = io.StringIO(newline="")
+        csv.writer(text, **options).writerows(rows)
+        return text.getvalue()
+
+    def test_json_arrays(self):
+        for indent in (None, 2):
+            array = json.dumps([{"text": text, "n": [{}]} for text in self.texts], indent=indent)
+            self.assert_same("--input", self.write("in.jsonl", array))
+            self.assert_same("--input", "-", input=array)
+
+    def test_csv(self):
+        rows = [[i, text] for i, text in enumerate(self.texts)]
+        for options in ({}, {"quoting": csv.QUOTE_ALL}, {"lineterminator": "\n"}):
+            with_header = self.csv_of([["id", "content"], *rows], **options)
+            self.assert_same("--input", self.write("in.csv", with_header), "--csv-column", "content")
+            self.assert_same("--input", "-", "--input-format", "csv", "--csv-column", "1",
+                             "--csv-header", input=with_header)
+            self.assert_same("--input", self.write("in.csv", self.csv_of(rows, **options)),
+                             "--csv-column", "1")
+
+    def test_the_tutorials_six_files(self):
+        os.mkdir(self.path("parts"))
+        for k in range(6):
+            rows = [["id", "content"], *([0, text] for text in self.texts[k * 80:(k + 1) * 80])]
+            self.write(f"parts/{k}.csv", self.csv_of(rows))
+        self.expect(lines_of(self.texts[:480]))
+        self.assert_same("--input", self.path("parts"), "--csv-column", "content")
+        self.assert_same("--input", self.path("parts", "*.csv"), "--csv-column", "content")
+
+    def test_compressed(self):
+        lines = lines_of(self.texts).encode()
+        for module, name in ((gzip, "in.gz"), (lzma, "in.xz")):
+            self.assert_same("--input", self.write(name, module.compress(lines)))
+            parts = [module.compress(lines[i:i + 999]) for i in range(0, len(lines), 999)]
+            self.assert_same("--input", self.write("no_ending", b"".join(parts)))
+            result = self.run_program("--input", self.write("cut", module.compress(lines)[:-20]))
+            self.assert_error(result, 1, ".*cut: the compressed data ends in the middle")
+        bomb = self.write("bomb.xz", lzma.compress(b" " * (100 << 20), preset=0))
+        self.assert_error(self.run_program("--input", bomb), 1, ".*bomb.xz: .* expected at most 2000 for one")
+
+    def test_plain_text(self):
+        texts = [text for text in self.texts if text.strip()]
+        self.expect(lines_of(texts))
+        joined = "\n<|end|>\n".join(texts)
+        self.assert_same("--input", self.write("in.txt", joined.encode()),
+                         "--txt-separator", "\\n<|end|>\\n")
+        self.expect(lines_of([joined]))
+        self.assert_same("--input", self.path("in.txt"))
+        lines = [line for line in re.split("\r\n|\r|\n", joined) if line.strip(" \t")]
+        self.expect(lines_of(lines))
+        self.assert_same("--input", self.path("in.txt"), "--txt-document", "line")
+        result = self.run_program("--input", self.path("in.txt"), "--txt-separator", "\\x")
+        self.assert_error(result, 2, "--txt-separator: expected n, r, t or a backslash")
+
+    def test_the_first_documents(self):
+        self.expect(lines_of(self.texts[:123]))
+        self.assert_same("--input", self.write("in", lines_of(self.texts)), "--max-documents", "123")
 
 
 class BadLines(PreprocessData):

@@ -1,6 +1,9 @@
 #include "libmeg/preprocess/internal/chunk_tokenizer.h"
 
+#include <algorithm>
+#include <charconv>
 #include <limits>
+#include <utility>
 
 #include "libmeg/text/line_ends.h"
 
@@ -11,16 +14,41 @@ namespace {
 /// end-of-document token.
 constexpr size_t kLongestText = std::numeric_limits<int32_t>::max() - 1;
 
+/// The error of a record, whose message begins with `byte N` of the record, at its place in the
+/// lines of the chunk.
+BadLine placed_in_line(const Status& error, std::string_view document, const Record& record) {
+  const std::string& message = error.message();
+  size_t byte = 1;
+  const char* const number = message.data() + std::string_view("byte ").size();
+  const char* const end = message.data() + message.size();
+  const std::from_chars_result parsed = std::from_chars(std::min(number, end), end, byte);
+  const std::string_view before = document.substr(0, byte - 1);
+  const int64_t lines = std::count(before.begin(), before.end(), '\n');
+  const int64_t column = lines > 0 ? static_cast<int64_t>(before.size() - before.rfind('\n') - 1)
+                                   : record.column + static_cast<int64_t>(before.size());
+  return {record.line + lines,
+          Status(error.code(),
+                 fmt::format("byte {}{}", column + 1, std::string_view(parsed.ptr, end)))};
+}
+
 }  // namespace
 
 ChunkTokenizer::ChunkTokenizer(const tokenizer::Tokenizer& tokenizer, DType dtype,
                                const std::vector<std::string>& keys, const Rules& rules)
-    : parser_(keys), encoder_(tokenizer.new_encoder(dtype)), rules_(rules) {}
+    : reader_(keys), encoder_(tokenizer.new_encoder(dtype)), rules_(rules) {}
 
 void ChunkTokenizer::run(const TextChunk& chunk, TokenizedChunk& out) {
   out.number = chunk.number;
   out.input = chunk.input;
   out.input_bytes = static_cast<int64_t>(chunk.lines.size());
+  if (chunk.has_lines()) {
+    tokenize_lines(chunk, out);
+  } else {
+    tokenize_records(chunk, out);
+  }
+}
+
+void ChunkTokenizer::tokenize_lines(const TextChunk& chunk, TokenizedChunk& out) {
   std::string_view lines = chunk.lines;
   std::string_view line;
   for (; text::take_line(lines, line); ++out.lines) {
@@ -28,21 +56,36 @@ void ChunkTokenizer::run(const TextChunk& chunk, TokenizedChunk& out) {
       ++out.blank_lines;
       continue;
     }
-    Status status = tokenize_line(line, out);
-    if (status.ok()) continue;
-    ++out.bad_line_count;
-    if (out.bad_lines.size() < TokenizedChunk::kReportedBadLines) {
-      out.bad_lines.push_back({out.lines, std::move(status)});
-    }
-    if (rules_.stop_at_bad_line) return;
+    Status status = tokenize(line, chunk, out);
+    if (!status.ok() && !take_bad({out.lines, std::move(status)}, out)) return;
   }
 }
 
-Status ChunkTokenizer::tokenize_line(std::string_view line, TokenizedChunk& out) {
-  MEG_RETURN_IF_ERROR(parser_.parse(line));
+void ChunkTokenizer::tokenize_records(const TextChunk& chunk, TokenizedChunk& out) {
+  out.lines = chunk.line_count;
+  for (const Record& record : chunk.records) {
+    const std::string_view document = chunk.lines.substr(record.begin, record.size);
+    Status status = tokenize(document, chunk, out);
+    if (status.ok()) continue;
+    if (!take_bad(placed_in_line(status, document, record), out)) return;
+  }
+}
+
+/// Takes note of a document that could not be used; false where it is the end.
+bool ChunkTokenizer::take_bad(BadLine bad, TokenizedChunk& out) const {
+  ++out.bad_line_count;
+  if (out.bad_lines.size() < TokenizedChunk::kReportedBadLines) {
+    out.bad_lines.push_back(std::move(bad));
+  }
+  return !rules_.stop_at_bad_line;
+}
+
+Status ChunkTokenizer::tokenize(std::string_view document, const TextChunk& chunk,
+                                TokenizedChunk& out) {
+  MEG_RETURN_IF_ERROR(reader_.read(document, chunk));
   int64_t text_bytes = 0;
   for (size_t i = 0; i < out.keys.size(); ++i) {
-    for (const std::string_view text : parser_.texts(i)) {
+    for (const std::string_view text : reader_.texts(i)) {
       if (text.size() > kLongestText) {
         return make_error(StatusCode::kUnsupported,
                           "byte 1: expected texts of at most {} bytes, found one of {}",
@@ -53,7 +96,7 @@ Status ChunkTokenizer::tokenize_line(std::string_view line, TokenizedChunk& out)
     }
   }
   for (size_t i = 0; i < out.keys.size(); ++i) {
-    out.text_tokens += add_document(parser_.texts(i), out.keys[i]);
+    out.text_tokens += add_document(reader_.texts(i), out.keys[i]);
   }
   out.text_bytes += text_bytes;
   ++out.documents;

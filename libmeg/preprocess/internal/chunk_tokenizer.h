@@ -7,13 +7,13 @@
 #include <vector>
 
 #include "libmeg/preprocess/internal/tokenized_chunk.h"
-#include "libmeg/preprocess/sources/internal/text_source.h"
-#include "libmeg/preprocess/sources/json_line.h"
+#include "libmeg/preprocess/sources/internal/document_reader.h"
+#include "libmeg/preprocess/sources/internal/text_chunk.h"
 #include "libmeg/tokenizer/tokenizer.h"
 
 namespace meg::preprocess {
 
-/// Turns chunks of JSON lines into tokens by preprocess_data's rules: an empty tokenization adds no
+/// Turns chunks of documents into tokens by preprocess_data's rules: an empty tokenization adds no
 /// sequence; the end-of-document token belongs to the last sequence; a document without tokens gets
 /// none. Belongs to one thread; must not outlive the tokenizer.
 /// Mirrors Megatron-LM tools/preprocess_data.py: Encoder.encode.
@@ -32,11 +32,14 @@ class ChunkTokenizer {
   void run(const TextChunk& chunk, TokenizedChunk& out);
 
  private:
-  Status tokenize_line(std::string_view line, TokenizedChunk& out);
+  void tokenize_lines(const TextChunk& chunk, TokenizedChunk& out);
+  void tokenize_records(const TextChunk& chunk, TokenizedChunk& out);
+  bool take_bad(BadLine bad, TokenizedChunk& out) const;
+  Status tokenize(std::string_view document, const TextChunk& chunk, TokenizedChunk& out);
   Status check_text(std::string_view text) const;
   int64_t add_document(const text::TextList& texts, KeyTokens& key);
 
-  JsonLineParser parser_;
+  DocumentReader reader_;
   std::unique_ptr<tokenizer::TokenEncoder> encoder_;
   Rules rules_;
 };

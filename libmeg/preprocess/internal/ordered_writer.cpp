@@ -1,5 +1,6 @@
 #include "libmeg/preprocess/internal/ordered_writer.h"
 
+#include <limits>
 #include <utility>
 
 namespace meg::preprocess {
@@ -9,6 +10,7 @@ OrderedWriter::OrderedWriter(DocumentSink& sink, const PreprocessOptions& option
                              int64_t token_limit)
     : sink_(sink),
       on_error_(options.on_error),
+      max_documents_(options.max_documents.value_or(std::numeric_limits<int64_t>::max())),
       input_names_(std::move(input_names)),
       token_limit_(token_limit),
       waiting_(results) {
@@ -52,20 +54,23 @@ OrderedWriter::Run OrderedWriter::take_run() {
     std::unique_ptr<TokenizedChunk> result = std::move(slot(next_));
     status_ = accept(*result);
     if (!status_.ok()) {
-      stopped_ = true;
-      free_or_stopped_.notify_all();
+      stop_now();
       break;
     }
     run.push_back(std::move(result));
     ++next_;
+    if (summary_.documents == max_documents_) stop_now();
   }
   return run;
 }
 
 Status OrderedWriter::accept(TokenizedChunk& result) {
+  if (!result.source_error.ok()) return result.source_error;
   if (result.input != input_) lines_before_ = 0;
   input_ = result.input;
-  if (on_error_ == OnError::kFail && !result.bad_lines.empty()) {
+  const bool is_last = result.documents >= max_documents_ - summary_.documents;
+  if (is_last) result.truncate(max_documents_ - summary_.documents);
+  if (on_error_ == OnError::kFail && !is_last && !result.bad_lines.empty()) {
     const BadLine& bad = result.bad_lines.front();
     return Status(bad.error.code(), describe(result, bad));
   }
@@ -81,7 +86,9 @@ Status OrderedWriter::accept(TokenizedChunk& result) {
   summary_.text_tokens += result.text_tokens;
   summary_.blank_lines += result.blank_lines;
   summary_.skipped_lines += result.bad_line_count;
-  for (const KeyTokens& key : result.keys) summary_.tokens += key.tokens.size();
+  for (const KeyTokens& key : result.keys) {
+    for (const KeyTokens::Piece& piece : key.pieces) summary_.tokens += piece.token_count;
+  }
   return Status();
 }
 
@@ -97,8 +104,17 @@ std::unique_ptr<TokenizedChunk>& OrderedWriter::slot(int64_t number) {
 void OrderedWriter::stop(Status reason) {
   const std::lock_guard lock(mutex_);
   if (!stopped_) status_ = std::move(reason);
+  stop_now();
+}
+
+void OrderedWriter::stop_now() {
   stopped_ = true;
   free_or_stopped_.notify_all();
+}
+
+bool OrderedWriter::stopped() const {
+  const std::lock_guard lock(mutex_);
+  return stopped_;
 }
 
 Status OrderedWriter::status() const {

@@ -38,6 +38,9 @@ class OrderedWriter {
   /// Ends the work early; the first reason stays.
   void stop(Status reason);
 
+  /// Whether the work ended early: by stop(), an error, or after max_documents.
+  bool stopped() const;
+
   Status status() const;
   Progress progress() const;
 
@@ -48,12 +51,14 @@ class OrderedWriter {
   using Run = std::vector<std::unique_ptr<TokenizedChunk>>;
 
   Run take_run();
+  void stop_now();
   Status accept(TokenizedChunk& result);
   std::string describe(const TokenizedChunk& result, const BadLine& bad) const;
   std::unique_ptr<TokenizedChunk>& slot(int64_t number);
 
   DocumentSink& sink_;
   const OnError on_error_;
+  const int64_t max_documents_;
   const std::vector<std::string> input_names_;
   const int64_t token_limit_;
 

@@ -1,5 +1,7 @@
 #include "libmeg/preprocess/internal/tokenized_chunk.h"
 
+#include <numeric>
+
 namespace meg::preprocess {
 namespace {
 
@@ -16,6 +18,16 @@ TokenizedChunk::TokenizedChunk(size_t key_count, DType dtype) {
   for (size_t i = 0; i < key_count; ++i) keys.emplace_back(dtype);
 }
 
+void TokenizedChunk::truncate(int64_t count) {
+  documents = count;
+  for (KeyTokens& key : keys) {
+    key.document_sequence_counts.resize(static_cast<size_t>(count));
+    const auto& counts = key.document_sequence_counts;
+    key.sequence_lengths.resize(
+        static_cast<size_t>(std::accumulate(counts.begin(), counts.end(), int64_t{0})));
+  }
+}
+
 void TokenizedChunk::clear(int64_t token_limit) {
   for (KeyTokens& key : keys) {
     key.tokens.clear();
@@ -27,6 +39,7 @@ void TokenizedChunk::clear(int64_t token_limit) {
   number = input_bytes = text_bytes = text_tokens = 0;
   lines = documents = blank_lines = bad_line_count = 0;
   input = 0;
+  source_error = Status();
   bad_lines.clear();
 }
 

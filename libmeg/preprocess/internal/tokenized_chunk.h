@@ -43,6 +43,9 @@ struct TokenizedChunk {
   /// `token_limit` tokens a key.
   void clear(int64_t token_limit);
 
+  /// Keeps the first documents only; each key must have all of them.
+  void truncate(int64_t count);
+
   int64_t number = 0;  ///< TextChunk's
   int input = 0;       ///< TextChunk's
   int64_t input_bytes = 0;
@@ -53,6 +56,7 @@ struct TokenizedChunk {
   int64_t blank_lines = 0;
   int64_t bad_line_count = 0;
   std::vector<BadLine> bad_lines;  ///< the first kReportedBadLines
+  Status source_error;             ///< Where the source ended instead of giving this chunk.
   std::vector<KeyTokens> keys;
 };
 

@@ -1,9 +1,6 @@
 #include "libmeg/preprocess/sources/internal/text_reader.h"
 
-#include <poll.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <span>
 
@@ -16,9 +13,6 @@ namespace {
 
 /// Bytes read at a time around a cut: a few typical lines.
 constexpr int64_t kWindowBytes = int64_t{32} << 10;
-
-/// How long a wait for bytes may take to notice that it was interrupted.
-constexpr int kPollMilliseconds = 50;
 
 std::span<std::byte> as_bytes(char* begin, size_t count) {
   return {reinterpret_cast<std::byte*>(begin), count};
@@ -126,55 +120,50 @@ Status read_range(const io::FileDescriptor& file, ByteRange range, size_t chunk_
 }
 
 Status StreamReader::next(TextChunk& chunk) {
-  MEG_RETURN_IF_ERROR(prepare(chunk, chunk_bytes_, chunk_bytes_).with_prefix(file_.path()));
+  MEG_RETURN_IF_ERROR(
+      prepare(chunk, std::max(chunk_bytes_, carry_.size()), chunk_bytes_).with_prefix(name_));
   std::memcpy(chunk.buffer.get(), carry_.data(), carry_.size());
   size_t used = carry_.size();
-  MEG_RETURN_IF_ERROR(read_more(chunk, used, chunk_bytes_ - used));
-  size_t end = is_end_ ? used : text::last_line_end({chunk.buffer.get(), used}, false);
-  if (end == text::kNoLineEnd) {
-    MEG_ASSIGN_OR_RETURN(end, read_to_line_end(chunk, used));
-  }
-  carry_.assign(chunk.buffer.get() + end, used - end);
+  if (used < chunk_bytes_) read_more(chunk, used, chunk_bytes_ - used);
+  MEG_RETURN_IF_ERROR(scan(chunk, used));
+  MEG_RETURN_IF_ERROR(read_to_document_end(chunk, used));
+  const size_t end = scanner_->end();
+  if (end == 0) MEG_RETURN_IF_ERROR(error_);
+  const std::string_view text(chunk.buffer.get(), used);
+  scanner_->take(text, chunk);
+  carry_.assign(text, end);
   finish(chunk, end);
   chunk.offset = offset_;
   offset_ += static_cast<int64_t>(end);
   return Status();
 }
 
-Status StreamReader::wait_for_bytes() const {
-  pollfd polled{.fd = file_.get(), .events = POLLIN, .revents = 0};
-  while (!interrupted_) {
-    const int ready = ::poll(&polled, 1, kPollMilliseconds);
-    if (ready > 0 || (ready < 0 && errno != EINTR)) return Status();
+/// Appends up to `count` bytes to the `used` bytes in the chunk's buffer. An error waits until the
+/// documents before it are given, so that it does not depend on chunks which errors come first.
+void StreamReader::read_more(TextChunk& chunk, size_t& used, size_t count) {
+  for (const size_t wanted = used + count; used < wanted && !is_end_ && error_.ok();) {
+    const Result<size_t> got = stream_->read(as_bytes(chunk.buffer.get() + used, wanted - used));
+    error_ = got.status();
+    if (!got.has_value()) return;
+    is_end_ = *got == 0;
+    used += *got;
   }
-  return Status(StatusCode::kCancelled, "interrupted");
 }
 
-/// Appends up to `count` bytes to the `used` bytes in the chunk's buffer.
-Status StreamReader::read_more(TextChunk& chunk, size_t& used, size_t count) {
-  for (const size_t wanted = used + count; used < wanted && !is_end_;) {
-    MEG_RETURN_IF_ERROR(wait_for_bytes());
-    const auto rest = as_bytes(chunk.buffer.get() + used, wanted - used);
-    MEG_ASSIGN_OR_RETURN(const size_t got, file_.read_some(rest));
-    is_end_ = got == 0;
-    used += got;
+Status StreamReader::scan(const TextChunk& chunk, size_t used) {
+  return scanner_->scan({chunk.buffer.get(), used}, is_end_).with_prefix(name_);
+}
+
+/// Reads on until a document has ended.
+Status StreamReader::read_to_document_end(TextChunk& chunk, size_t& used) {
+  while (!is_end_ && error_.ok() && scanner_->end() == 0) {
+    if (chunk.capacity < used + chunk_bytes_ + text::kTextPadding) {
+      MEG_RETURN_IF_ERROR(grow(chunk, std::max(2 * used, used + chunk_bytes_)).with_prefix(name_));
+    }
+    read_more(chunk, used, chunk_bytes_);
+    MEG_RETURN_IF_ERROR(scan(chunk, used));
   }
   return Status();
-}
-
-/// Reads on until the line in the chunk's buffer ends; returns where.
-Result<size_t> StreamReader::read_to_line_end(TextChunk& chunk, size_t& used) {
-  while (!is_end_) {
-    const size_t searched = used - (chunk.buffer.get()[used - 1] == '\r' ? 1 : 0);
-    if (chunk.capacity < used + chunk_bytes_ + text::kTextPadding) {
-      MEG_RETURN_IF_ERROR(grow(chunk, 2 * used).with_prefix(file_.path()));
-    }
-    MEG_RETURN_IF_ERROR(read_more(chunk, used, chunk_bytes_));
-    const std::string_view text(chunk.buffer.get() + searched, used - searched);
-    const size_t end = text::first_line_end(text, is_end_);
-    if (end != text::kNoLineEnd) return searched + end;
-  }
-  return used;
 }
 
 }  // namespace meg::preprocess

@@ -1,13 +1,17 @@
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "libmeg/base/result.h"
+#include "libmeg/io/byte_stream.h"
 #include "libmeg/io/file_descriptor.h"
-#include "libmeg/preprocess/sources/internal/text_source.h"
+#include "libmeg/preprocess/sources/internal/record_scanner.h"
+#include "libmeg/preprocess/sources/internal/text_chunk.h"
 
 namespace meg::preprocess {
 
@@ -43,28 +47,34 @@ class FileCutter {
 Status read_range(const io::FileDescriptor& file, ByteRange range, size_t chunk_bytes,
                   TextChunk& chunk);
 
-/// Reads runs of whole lines from what can only be read once: pipes, terminals.
+/// Reads runs of whole documents from what can only be read once: pipes, unpacked files, and files
+/// whose documents are found from begin to end.
 class StreamReader {
  public:
-  /// Once `interrupted` is true, waiting for bytes ends with kCancelled.
-  StreamReader(const io::FileDescriptor& file, size_t chunk_bytes,
-               const std::atomic<bool>& interrupted)
-      : file_(file), chunk_bytes_(chunk_bytes), interrupted_(interrupted) {}
+  /// name: of the input, for errors.
+  StreamReader(std::unique_ptr<io::ByteStream> stream, std::unique_ptr<RecordScanner> scanner,
+               std::string name, size_t chunk_bytes)
+      : stream_(std::move(stream)),
+        scanner_(std::move(scanner)),
+        name_(std::move(name)),
+        chunk_bytes_(chunk_bytes) {}
 
-  /// Fills chunk.lines and chunk.offset; the lines are empty at the end.
+  /// Fills the chunk but for number and input; its text is empty at the end.
   Status next(TextChunk& chunk);
 
  private:
-  Status wait_for_bytes() const;
-  Status read_more(TextChunk& chunk, size_t& used, size_t count);
-  Result<size_t> read_to_line_end(TextChunk& chunk, size_t& used);
+  void read_more(TextChunk& chunk, size_t& used, size_t count);
+  Status scan(const TextChunk& chunk, size_t used);
+  Status read_to_document_end(TextChunk& chunk, size_t& used);
 
-  const io::FileDescriptor& file_;
+  std::unique_ptr<io::ByteStream> stream_;
+  std::unique_ptr<RecordScanner> scanner_;
+  std::string name_;
   size_t chunk_bytes_;
-  const std::atomic<bool>& interrupted_;
   int64_t offset_ = 0;
   bool is_end_ = false;
-  std::string carry_;  // what was read beyond the last run: less than chunk_bytes_
+  Status error_;       // of the stream
+  std::string carry_;  // what was read beyond the last run
 };
 
 }  // namespace meg::preprocess

@@ -1,76 +1,26 @@
 #include "libmeg/preprocess/sources/internal/text_source.h"
 
-#include <fcntl.h>
-#include <glob.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cerrno>
 #include <mutex>
 #include <optional>
+#include <span>
+#include <string_view>
 #include <utility>
 
+#include "libmeg/io/byte_stream.h"
 #include "libmeg/io/file_descriptor.h"
+#include "libmeg/preprocess/sources/internal/input_paths.h"
 #include "libmeg/preprocess/sources/internal/text_reader.h"
 
 namespace meg::preprocess {
 namespace {
 
-constexpr const char* kStandardInput = "-";
-
-bool exists(const std::string& path) {
-  struct stat info {};
-
-  return ::lstat(path.c_str(), &info) == 0;
-}
-
-/// Appends the files that `pattern` names, or `pattern` itself where it is no pattern.
-Status append_matches(const std::string& pattern, std::vector<std::string>& paths) {
-  const bool is_literal = pattern.find_first_of("*?[") == std::string::npos;
-  if (is_literal || exists(pattern)) {
-    paths.push_back(pattern);
-    return Status();
-  }
-  glob_t matches{};
-  const int failed = ::glob(pattern.c_str(), GLOB_NOSORT, nullptr, &matches);
-  const size_t first = paths.size();
-  for (size_t i = 0; failed == 0 && i < matches.gl_pathc; ++i) {
-    paths.emplace_back(matches.gl_pathv[i]);
-  }
-  ::globfree(&matches);
-  std::sort(paths.begin() + static_cast<std::ptrdiff_t>(first), paths.end());
-  if (paths.size() > first) return Status();
-  return make_error(StatusCode::kNotFound, "{}: no file matches this pattern", pattern);
-}
-
-Result<io::FileDescriptor> open_input(const std::string& path) {
-  if (path != kStandardInput) return io::FileDescriptor::open_for_reading(path);
-  const int fd = ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0);
-  if (fd < 0) return errno_error(errno, "standard input");
-  return io::FileDescriptor(fd, "standard input");
-}
-
-/// kUnsupported where the first bytes of an input are those of a compressed file.
-Status refuse_compressed(std::string_view begin, const std::string& name) {
-  struct Magic {
-    std::string_view bytes;
-    std::string_view format;
-  };
-
-  constexpr std::string_view kXz("\xfd\x37zXZ\0", 6);
-  constexpr std::array<Magic, 3> kMagics{
-      {{"\x1f\x8b", "gzip"}, {"\x28\xb5\x2f\xfd", "zstd"}, {kXz, "xz"}}};
-  for (const Magic& magic : kMagics) {
-    if (!begin.starts_with(magic.bytes)) continue;
-    return make_error(StatusCode::kUnsupported,
-                      "{}: expected JSON lines, found {} data: decompress it and pipe it in", name,
-                      magic.format);
-  }
-  return Status();
-}
+constexpr std::string_view kJsonWhitespace = " \t\r\n";
 
 /// Where an input's bytes are: [begin, end) of a regular file, else unknown.
 Result<std::optional<ByteRange>> extent(const io::FileDescriptor& file) {
@@ -84,24 +34,62 @@ Result<std::optional<ByteRange>> extent(const io::FileDescriptor& file) {
   return std::optional<ByteRange>({std::min(begin, end), end});
 }
 
-/// Checks what can be checked before reading; returns the input's bytes, -1 where unknown.
-Result<int64_t> check_input(const std::string& path) {
+Result<std::string> bytes_at(const io::FileDescriptor& file, int64_t offset, size_t count) {
+  std::string bytes(count, '\0');
+  MEG_ASSIGN_OR_RETURN(const size_t got,
+                       file.read_at(offset, std::as_writable_bytes(std::span(bytes))));
+  bytes.resize(got);
+  return bytes;
+}
+
+Result<bool> is_compressed(const io::FileDescriptor& file, ByteRange range) {
+  MEG_ASSIGN_OR_RETURN(const std::string begin,
+                       bytes_at(file, range.begin, io::kCompressionMagicBytes));
+  return io::compression_of(begin) != io::Compression::kNone;
+}
+
+/// The first byte that is no JSON whitespace; empty where there is none.
+Result<std::string> first_json_byte(const io::FileDescriptor& file, ByteRange range) {
+  constexpr size_t kWindow = size_t{64} << 10;
+  for (int64_t at = range.begin; at < range.end; at += static_cast<int64_t>(kWindow)) {
+    MEG_ASSIGN_OR_RETURN(const std::string bytes, bytes_at(file, at, kWindow));
+    const size_t found = bytes.find_first_not_of(kJsonWhitespace);
+    if (found != bytes.npos) return bytes.substr(found, 1);
+  }
+  return std::string();
+}
+
+/// Whether a file that begins so has lines, which can be cut without reading all of it.
+bool has_lines(const std::string& first_byte, InputFormat format, const InputOptions& options) {
+  if (format == InputFormat::kCsv) return false;
+  if (format == InputFormat::kTxt) return options.txt_document == TxtDocument::kLine;
+  return first_byte != "[";
+}
+
+/// What is known of an input before it is read.
+struct InputSize {
+  int64_t bytes = -1;  ///< of its content; -1 where unknown
+  bool is_pipe = false;
+};
+
+/// Checks what can be checked before reading.
+Result<InputSize> check_input(const std::string& path) {
   struct stat info {};
 
   if (path != kStandardInput) {
     if (::stat(path.c_str(), &info) != 0) return errno_error(errno, path);
     const bool is_pipe = !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
     if (is_pipe && ::access(path.c_str(), R_OK) != 0) return errno_error(errno, path);
-    if (is_pipe) return int64_t{-1};  // Opening a pipe and closing it again would end its writer.
+    if (is_pipe)
+      return InputSize{.is_pipe =
+                           true};  // Opening a pipe and closing it again would end its writer.
   }
   MEG_ASSIGN_OR_RETURN(const io::FileDescriptor file, open_input(path));
   MEG_ASSIGN_OR_RETURN(const auto range, extent(file));
-  if (!range.has_value()) return int64_t{-1};
-  std::array<char, 8> begin{};
-  MEG_ASSIGN_OR_RETURN(const size_t got,
-                       file.read_at(range->begin, std::as_writable_bytes(std::span(begin))));
-  MEG_RETURN_IF_ERROR(refuse_compressed({begin.data(), got}, file.path()));
-  return range->end - range->begin;
+  if (!range.has_value()) return InputSize{.is_pipe = true};
+  MEG_ASSIGN_OR_RETURN(const bool compressed, is_compressed(file, *range));
+  if (compressed) return InputSize();
+  return InputSize{.bytes = range->end - range->begin};
 }
 
 /// An input whose turn it is: either cut or streamed.
@@ -109,8 +97,21 @@ struct OpenInput {
   explicit OpenInput(io::FileDescriptor opened) : file(std::move(opened)) {}
 
   io::FileDescriptor file;
+  RecordFormat format = RecordFormat::kJsonLines;  // of what is cut
   std::optional<FileCutter> cutter;
   std::optional<StreamReader> stream;
+  bool may_be_json = false;  // plain text by its name, whose first byte has not come yet
+
+  /// Plain text that looks like JSON is likelier a wrong name.
+  Status check_begin(std::string_view text) {
+    const size_t first = text.find_first_not_of(kJsonWhitespace);
+    if (!may_be_json || first == text.npos) return Status();
+    may_be_json = false;
+    if (text[first] != '{') return Status();
+    return make_error(StatusCode::kInvalidArgument,
+                      "{}: its name says plain text, its first byte JSON: give the input's format",
+                      file.path());
+  }
 };
 
 }  // namespace
@@ -120,7 +121,10 @@ struct TextSource::State {
   Result<bool> claim(TextChunk& chunk, std::shared_ptr<OpenInput>& input, ByteRange& range);
 
   size_t chunk_bytes = 0;
+  InputOptions options;
+  std::vector<std::string> keys;
   int64_t total_bytes = 0;
+  bool has_pipe = false;
   std::vector<std::string> paths;
   std::vector<std::string> names;
 
@@ -132,20 +136,34 @@ struct TextSource::State {
 };
 
 Status TextSource::State::open_next_input() {
-  MEG_ASSIGN_OR_RETURN(io::FileDescriptor file, open_input(paths[next_input]));
+  const std::string& path = paths[next_input];
+  MEG_ASSIGN_OR_RETURN(const InputFormat format, format_of(path, options));
+  MEG_ASSIGN_OR_RETURN(io::FileDescriptor file, open_input(path));
   ++next_input;
   MEG_ASSIGN_OR_RETURN(const auto range, extent(file));
   current = std::make_shared<OpenInput>(std::move(file));
+  current->may_be_json = format == InputFormat::kTxt && options.format == InputFormat::kAuto;
   // Files of the kernel (/proc) say that they are empty, and are not.
   if (range.has_value() && range->end > range->begin) {
-    current->cutter.emplace(current->file, *range, chunk_bytes);
-  } else {
-    current->stream.emplace(current->file, chunk_bytes, interrupted);
+    MEG_ASSIGN_OR_RETURN(const bool compressed, is_compressed(current->file, *range));
+    MEG_ASSIGN_OR_RETURN(const std::string first, first_json_byte(current->file, *range));
+    if (!compressed && has_lines(first, format, options)) {
+      MEG_RETURN_IF_ERROR(current->check_begin(first));
+      if (format == InputFormat::kTxt) current->format = RecordFormat::kTxtLines;
+      current->cutter.emplace(current->file, *range, chunk_bytes);
+      return Status();
+    }
   }
+  MEG_ASSIGN_OR_RETURN(
+      std::unique_ptr<io::ByteStream> stream,
+      io::content_stream(current->file, {.interrupted = &interrupted,
+                                         .max_compression_ratio = options.max_compression_ratio}));
+  current->stream.emplace(std::move(stream), make_scanner(format, options, keys),
+                          current->file.path(), chunk_bytes);
   return Status();
 }
 
-/// Claims the next run of lines. A cut file's run is left to be read (`range`); a stream's is read.
+/// Claims the next documents. A cut file's run is left to be read (`range`); a stream's is read.
 Result<bool> TextSource::State::claim(TextChunk& chunk, std::shared_ptr<OpenInput>& input,
                                       ByteRange& range) {
   while (current != nullptr || next_input < paths.size()) {
@@ -153,11 +171,12 @@ Result<bool> TextSource::State::claim(TextChunk& chunk, std::shared_ptr<OpenInpu
     chunk.lines = {};
     range = {};
     if (current->cutter) {
+      chunk.format = current->format;
+      chunk.records.clear();
       MEG_ASSIGN_OR_RETURN(range, current->cutter->next());
     } else {
       MEG_RETURN_IF_ERROR(current->stream->next(chunk));
-      const bool is_begin = chunk.offset == 0;
-      if (is_begin) MEG_RETURN_IF_ERROR(refuse_compressed(chunk.lines, current->file.path()));
+      MEG_RETURN_IF_ERROR(current->check_begin(chunk.lines));
     }
     if (range.end > range.begin || !chunk.lines.empty()) {
       chunk.input = static_cast<int>(next_input) - 1;
@@ -170,20 +189,25 @@ Result<bool> TextSource::State::claim(TextChunk& chunk, std::shared_ptr<OpenInpu
   return false;
 }
 
-Result<TextSource> TextSource::open(const std::vector<std::string>& inputs, size_t chunk_bytes) {
+Result<TextSource> TextSource::open(const std::vector<std::string>& inputs, size_t chunk_bytes,
+                                    const InputOptions& options,
+                                    const std::vector<std::string>& keys) {
+  MEG_RETURN_IF_ERROR(check_input_options(options, keys));
   auto state = std::make_unique<State>();
   state->chunk_bytes = chunk_bytes;
-  for (const std::string& input : inputs) {
-    MEG_RETURN_IF_ERROR(append_matches(input, state->paths));
-  }
-  if (std::count(state->paths.begin(), state->paths.end(), kStandardInput) > 1) {
-    return make_error(StatusCode::kInvalidArgument,
-                      "standard input: expected once among the inputs, found again");
-  }
+  state->options = options;
+  state->keys = keys;
+  MEG_ASSIGN_OR_RETURN(state->paths, resolve_inputs(inputs));
   for (const std::string& path : state->paths) {
-    MEG_ASSIGN_OR_RETURN(const int64_t bytes, check_input(path));
-    const bool is_known = bytes >= 0 && state->total_bytes >= 0;
-    state->total_bytes = is_known ? state->total_bytes + bytes : -1;
+    MEG_ASSIGN_OR_RETURN(const InputFormat format, format_of(path, options));
+    if (format == InputFormat::kTxt && keys.size() != 1) {
+      return make_error(StatusCode::kInvalidArgument,
+                        "{}: expected one JSON key for plain text, found {}", path, keys.size());
+    }
+    MEG_ASSIGN_OR_RETURN(const InputSize size, check_input(path));
+    const bool is_known = size.bytes >= 0 && state->total_bytes >= 0;
+    state->total_bytes = is_known ? state->total_bytes + size.bytes : -1;
+    state->has_pipe = state->has_pipe || size.is_pipe;
     state->names.push_back(path == kStandardInput ? "standard input" : path);
   }
   return TextSource(std::move(state));
@@ -202,6 +226,7 @@ Result<bool> TextSource::next(TextChunk& chunk) {
     const std::lock_guard lock(state_->mutex);
     Result<bool> claimed = state_->claim(chunk, input, range);
     if (!claimed.has_value()) {
+      chunk.number = state_->next_number++;
       state_->current = nullptr;
       state_->next_input = state_->paths.size();
     }
@@ -215,6 +240,8 @@ Result<bool> TextSource::next(TextChunk& chunk) {
 void TextSource::interrupt() { state_->interrupted = true; }
 
 int64_t TextSource::total_bytes() const { return state_->total_bytes; }
+
+bool TextSource::has_pipe() const { return state_->has_pipe; }
 
 const std::vector<std::string>& TextSource::names() const { return state_->names; }
 

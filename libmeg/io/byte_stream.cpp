@@ -1,0 +1,91 @@
+#include "libmeg/io/byte_stream.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace meg::io {
+namespace {
+
+/// How long a wait for bytes may take to notice that it was interrupted.
+constexpr int kPollMilliseconds = 50;
+
+class FileStream : public ByteStream {
+ public:
+  FileStream(const FileDescriptor& file, const StreamOptions& options)
+      : file_(file), interrupted_(options.interrupted) {}
+
+  Result<size_t> read(std::span<std::byte> into) override {
+    MEG_RETURN_IF_ERROR(wait_for_bytes());
+    return file_.read_some(into);
+  }
+
+ private:
+  Status wait_for_bytes() const {
+    pollfd polled{.fd = file_.get(), .events = POLLIN, .revents = 0};
+    while (interrupted_ == nullptr || !*interrupted_) {
+      const int ready = ::poll(&polled, 1, kPollMilliseconds);
+      if (ready > 0 || (ready < 0 && errno != EINTR)) return Status();
+    }
+    return Status(StatusCode::kCancelled, "interrupted");
+  }
+
+  const FileDescriptor& file_;
+  const std::atomic<bool>* interrupted_;
+};
+
+/// Bytes that were read to look at them, and then the rest.
+class ResumedStream : public ByteStream {
+ public:
+  ResumedStream(std::string begin, std::unique_ptr<ByteStream> rest)
+      : begin_(std::move(begin)), rest_(std::move(rest)) {}
+
+  Result<size_t> read(std::span<std::byte> into) override {
+    if (begin_.empty()) return rest_->read(into);
+    const size_t count = std::min(begin_.size(), into.size());
+    std::memcpy(into.data(), begin_.data(), count);
+    begin_.erase(0, count);
+    return count;
+  }
+
+ private:
+  std::string begin_;
+  std::unique_ptr<ByteStream> rest_;
+};
+
+}  // namespace
+
+Compression compression_of(std::string_view begin) {
+  constexpr std::string_view kXz("\xfd\x37zXZ\0", kCompressionMagicBytes);
+  if (begin.starts_with("\x1f\x8b")) return Compression::kGzip;
+  if (begin.starts_with("\x28\xb5\x2f\xfd")) return Compression::kZstd;
+  if (begin.starts_with(kXz)) return Compression::kXz;
+  return Compression::kNone;
+}
+
+std::unique_ptr<ByteStream> file_stream(const FileDescriptor& file, const StreamOptions& options) {
+  return std::make_unique<FileStream>(file, options);
+}
+
+Result<std::unique_ptr<ByteStream>> content_stream(const FileDescriptor& file,
+                                                   const StreamOptions& options) {
+  std::unique_ptr<ByteStream> packed = file_stream(file, options);
+  std::string begin;
+  while (begin.size() < kCompressionMagicBytes) {
+    char bytes[kCompressionMagicBytes];
+    const auto free = std::span(bytes).first(kCompressionMagicBytes - begin.size());
+    MEG_ASSIGN_OR_RETURN(const size_t got, packed->read(std::as_writable_bytes(free)));
+    if (got == 0) break;
+    begin.append(bytes, got);
+  }
+  const Compression how = compression_of(begin);
+  std::unique_ptr<ByteStream> whole =
+      std::make_unique<ResumedStream>(std::move(begin), std::move(packed));
+  if (how == Compression::kNone) return whole;
+  return read_ahead_stream(unpacked_stream(std::move(whole), how, file.path(), options));
+}
+
+}  // namespace meg::io

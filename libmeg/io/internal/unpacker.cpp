@@ -1,0 +1,147 @@
+#include "libmeg/io/internal/unpacker.h"
+
+#include <lzma.h>
+#include <zlib.h>
+#include <zstd.h>
+
+#include <algorithm>
+#include <limits>
+
+namespace meg::io {
+namespace {
+
+/// What an xz stream may ask for; `xz -9e` needs 65 MiB.
+constexpr uint64_t kXzMemory = uint64_t{512} << 20;
+
+Status no_memory() { return Status(StatusCode::kResourceExhausted, "out of memory"); }
+
+Status damaged(std::string_view what) {
+  return make_error(StatusCode::kCorruption, "damaged: {}", what);
+}
+
+uInt clamp(size_t bytes) {
+  return static_cast<uInt>(std::min<size_t>(bytes, std::numeric_limits<uInt>::max()));
+}
+
+class GzipUnpacker : public Unpacker {
+ public:
+  GzipUnpacker() = default;
+  GzipUnpacker(const GzipUnpacker&) = delete;
+  GzipUnpacker& operator=(const GzipUnpacker&) = delete;
+
+  ~GzipUnpacker() override { ::inflateEnd(&stream_); }
+
+  bool begin() { return ::inflateInit2(&stream_, 15 + 16) == Z_OK; }  // gzip only
+
+  Result<Step> unpack(std::span<const std::byte> in, std::span<std::byte> out) override {
+    if (between_members_) return begin_member(in);
+    // zlib does not write to what it reads.
+    stream_.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(in.data()));
+    stream_.avail_in = clamp(in.size());
+    stream_.next_out = reinterpret_cast<Bytef*>(out.data());
+    stream_.avail_out = clamp(out.size());
+    const int code = ::inflate(&stream_, Z_NO_FLUSH);
+    if (code == Z_MEM_ERROR) return no_memory();
+    if (code != Z_OK && code != Z_BUF_ERROR && code != Z_STREAM_END) {
+      return damaged(stream_.msg != nullptr ? stream_.msg : "no gzip data");
+    }
+    between_members_ = code == Z_STREAM_END;
+    return Step{.consumed = clamp(in.size()) - stream_.avail_in,
+                .produced = clamp(out.size()) - stream_.avail_out,
+                .at_end = between_members_};
+  }
+
+ private:
+  /// After a member come zeros, which pad tapes, another member or the end.
+  Result<Step> begin_member(std::span<const std::byte> in) {
+    const auto zeros =
+        std::find_if(in.begin(), in.end(), [](std::byte b) { return b != std::byte{}; });
+    const auto count = static_cast<size_t>(zeros - in.begin());
+    if (count < in.size()) {
+      if (in[count] != std::byte{0x1f}) return damaged("no gzip member after the last one");
+      ::inflateReset(&stream_);
+      between_members_ = false;
+    }
+    return Step{.consumed = count, .at_end = between_members_};
+  }
+
+  z_stream stream_{};
+  bool between_members_ = false;
+};
+
+class ZstdUnpacker : public Unpacker {
+ public:
+  ZstdUnpacker() : stream_(::ZSTD_createDStream(), &::ZSTD_freeDStream) {}
+
+  bool begin() { return stream_ != nullptr; }
+
+  Result<Step> unpack(std::span<const std::byte> in, std::span<std::byte> out) override {
+    ZSTD_inBuffer from{in.data(), in.size(), 0};
+    ZSTD_outBuffer to{out.data(), out.size(), 0};
+    if (in.empty() && between_frames_) return Step{.at_end = true};
+    const size_t hint = ::ZSTD_decompressStream(stream_.get(), &to, &from);
+    if (::ZSTD_isError(hint) != 0) return damaged(::ZSTD_getErrorName(hint));
+    between_frames_ = hint == 0;
+    return Step{.consumed = from.pos, .produced = to.pos, .at_end = between_frames_};
+  }
+
+ private:
+  std::unique_ptr<ZSTD_DStream, size_t (*)(ZSTD_DStream*)> stream_;
+  bool between_frames_ = true;
+};
+
+class XzUnpacker : public Unpacker {
+ public:
+  XzUnpacker() = default;
+  XzUnpacker(const XzUnpacker&) = delete;
+  XzUnpacker& operator=(const XzUnpacker&) = delete;
+
+  ~XzUnpacker() override { ::lzma_end(&stream_); }
+
+  bool begin() { return ::lzma_stream_decoder(&stream_, kXzMemory, LZMA_CONCATENATED) == LZMA_OK; }
+
+  Result<Step> unpack(std::span<const std::byte> in, std::span<std::byte> out) override {
+    stream_.next_in = reinterpret_cast<const uint8_t*>(in.data());
+    stream_.avail_in = in.size();
+    stream_.next_out = reinterpret_cast<uint8_t*>(out.data());
+    stream_.avail_out = out.size();
+    const lzma_ret code = ::lzma_code(&stream_, in.empty() ? LZMA_FINISH : LZMA_RUN);
+    if (code == LZMA_MEM_ERROR) return no_memory();
+    if (code == LZMA_MEMLIMIT_ERROR) {
+      return make_error(StatusCode::kResourceExhausted,
+                        "its xz stream needs {} MiB, expected at most {}",
+                        ::lzma_memusage(&stream_) >> 20, kXzMemory >> 20);
+    }
+    if (code != LZMA_OK && code != LZMA_BUF_ERROR && code != LZMA_STREAM_END) {
+      return damaged("no whole xz stream");
+    }
+    return Step{.consumed = in.size() - stream_.avail_in,
+                .produced = out.size() - stream_.avail_out,
+                .at_end = code == LZMA_STREAM_END};
+  }
+
+ private:
+  lzma_stream stream_ = LZMA_STREAM_INIT;
+};
+
+template <class T>
+Result<std::unique_ptr<Unpacker>> make() {
+  auto unpacker = std::make_unique<T>();
+  if (!unpacker->begin()) return no_memory();
+  return std::unique_ptr<Unpacker>(std::move(unpacker));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Unpacker>> make_unpacker(Compression how) {
+  switch (how) {
+    case Compression::kGzip:
+      return make<GzipUnpacker>();
+    case Compression::kZstd:
+      return make<ZstdUnpacker>();
+    default:
+      return make<XzUnpacker>();
+  }
+}
+
+}  // namespace meg::io

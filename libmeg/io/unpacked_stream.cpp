@@ -1,0 +1,199 @@
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "libmeg/io/byte_stream.h"
+#include "libmeg/io/internal/unpacker.h"
+
+namespace meg::io {
+namespace {
+
+constexpr size_t kPackedBytes = size_t{256} << 10;
+
+/// From this many unpacked bytes on the ratio is looked at.
+constexpr int64_t kMinBombBytes = int64_t{64} << 20;
+
+class UnpackedStream : public ByteStream {
+ public:
+  UnpackedStream(std::unique_ptr<ByteStream> packed, Compression how, std::string name,
+                 const StreamOptions& options)
+      : packed_(std::move(packed)),
+        how_(how),
+        name_(std::move(name)),
+        max_ratio_(options.max_compression_ratio) {}
+
+  Result<size_t> read(std::span<std::byte> into) override {
+    if (unpacker_ == nullptr) {
+      MEG_ASSIGN_OR_RETURN(unpacker_, make_unpacker(how_));
+    }
+    while (true) {
+      if (rest_.empty() && !is_end_) MEG_RETURN_IF_ERROR(refill());
+      Result<Unpacker::Step> step = unpacker_->unpack(rest_, into);
+      if (!step.has_value()) return step.error().with_prefix(name_);
+      rest_ = rest_.subspan(step->consumed);
+      unpacked_bytes_ += static_cast<int64_t>(step->produced);
+      MEG_RETURN_IF_ERROR(check_ratio());
+      if (step->produced > 0) return step->produced;
+      if (!is_end_ || !rest_.empty()) continue;
+      if (step->at_end) return size_t{0};
+      return make_error(StatusCode::kCorruption,
+                        "{}: the compressed data ends in the middle, after {} bytes", name_,
+                        packed_bytes_);
+    }
+  }
+
+ private:
+  Status refill() {
+    buffer_.resize(kPackedBytes);
+    MEG_ASSIGN_OR_RETURN(const size_t got, packed_->read(buffer_));
+    rest_ = std::span(buffer_).first(got);
+    packed_bytes_ += static_cast<int64_t>(got);
+    is_end_ = got == 0;
+    return Status();
+  }
+
+  Status check_ratio() const {
+    if (unpacked_bytes_ < kMinBombBytes || unpacked_bytes_ / max_ratio_ <= packed_bytes_) {
+      return Status();
+    }
+    return make_error(StatusCode::kResourceExhausted,
+                      "{}: {} packed bytes gave {} so far: expected at most {} for one", name_,
+                      packed_bytes_, unpacked_bytes_, max_ratio_);
+  }
+
+  std::unique_ptr<ByteStream> packed_;
+  Compression how_;
+  std::string name_;
+  int64_t max_ratio_;
+  std::unique_ptr<Unpacker> unpacker_;
+  std::vector<std::byte> buffer_;
+  std::span<const std::byte> rest_;  // of buffer_: not unpacked yet
+  bool is_end_ = false;
+  int64_t packed_bytes_ = 0;
+  int64_t unpacked_bytes_ = 0;
+};
+
+/// Blocks go round between the reading thread and the caller.
+class ReadAheadStream : public ByteStream {
+ public:
+  explicit ReadAheadStream(std::unique_ptr<ByteStream> stream) : stream_(std::move(stream)) {}
+
+  ~ReadAheadStream() override {
+    {
+      const std::lock_guard lock(mutex_);
+      is_stopped_ = true;
+    }
+    changed_.notify_all();
+    if (thread_.joinable()) thread_.join();
+  }
+
+  Result<size_t> read(std::span<std::byte> into) override {
+    if (!is_started_) start();
+    if (!thread_.joinable()) return stream_->read(into);
+    if (taken_ == block_.size()) MEG_RETURN_IF_ERROR(take_block());
+    const size_t count = std::min(into.size(), block_.size() - taken_);
+    std::copy_n(block_.begin() + static_cast<std::ptrdiff_t>(taken_), count, into.begin());
+    taken_ += count;
+    return count;
+  }
+
+ private:
+  static constexpr size_t kBlockBytes = size_t{1} << 20;
+  static constexpr size_t kBlocks = 4;
+
+  using Block = std::vector<std::byte>;
+
+  /// Without a thread the caller reads by itself.
+  void start() {
+    is_started_ = true;
+    try {
+      thread_ = std::thread([this] { read_ahead(); });
+    } catch (const std::system_error&) {
+    }
+  }
+
+  /// The next block; an empty one, or an error, at the end.
+  Status take_block() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return !ready_.empty() || end_.has_value(); });
+    block_.clear();
+    taken_ = 0;
+    if (ready_.empty()) return *end_;
+    block_ = std::move(ready_.front());
+    ready_.pop_front();
+    changed_.notify_all();
+    return Status();
+  }
+
+  void read_ahead() {
+    Status status;
+    try {
+      status = read_blocks();
+    } catch (const std::bad_alloc&) {
+      status = Status(StatusCode::kResourceExhausted, "out of memory while unpacking");
+    }
+    const std::lock_guard lock(mutex_);
+    end_ = std::move(status);
+    changed_.notify_all();
+  }
+
+  Status read_blocks() {
+    while (true) {
+      Block block(kBlockBytes);
+      size_t used = 0;
+      size_t got = 1;
+      while (used < block.size() && got > 0) {
+        Result<size_t> more = stream_->read(std::span(block).subspan(used));
+        if (!more.has_value()) {
+          block.resize(used);
+          hand_over(std::move(block));  // What came before the damage is not lost.
+          return more.error();
+        }
+        got = *more;
+        used += got;
+      }
+      block.resize(used);
+      if (!hand_over(std::move(block)) || got == 0) return Status();
+    }
+  }
+
+  /// False where nobody wants more.
+  bool hand_over(Block block) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return is_stopped_ || ready_.size() < kBlocks; });
+    if (is_stopped_) return false;
+    if (!block.empty()) ready_.push_back(std::move(block));
+    changed_.notify_all();
+    return true;
+  }
+
+  std::unique_ptr<ByteStream> stream_;
+  bool is_started_ = false;
+  Block block_;  // of the caller
+  size_t taken_ = 0;
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  std::deque<Block> ready_;
+  std::optional<Status> end_;
+  bool is_stopped_ = false;
+  std::thread thread_;  // goes first
+};
+
+}  // namespace
+
+std::unique_ptr<ByteStream> unpacked_stream(std::unique_ptr<ByteStream> packed, Compression how,
+                                            std::string name, const StreamOptions& options) {
+  return std::make_unique<UnpackedStream>(std::move(packed), how, std::move(name), options);
+}
+
+std::unique_ptr<ByteStream> read_ahead_stream(std::unique_ptr<ByteStream> stream) {
+  return std::make_unique<ReadAheadStream>(std::move(stream));
+}
+
+}  // namespace meg::io

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace meg::preprocess {
+
+/// What an input holds.
+enum class InputFormat {
+  kAuto,  ///< By its name without .gz, .zst and .xz: .csv, .txt, else JSON.
+  kJson,  ///< An array where `[` is the first byte that is no whitespace, else lines.
+  kCsv,   ///< RFC 4180.
+  kTxt,
+};
+
+/// What is a document in a .txt.
+enum class TxtDocument { kFile, kLine, kSeparated };
+
+/// How inputs are read.
+struct InputOptions {
+  InputFormat format = InputFormat::kAuto;
+
+  /// One a JSON key, in their order; empty: the keys are the columns' names. All digits: the number
+  /// of a column, from 0; else its name in the first row.
+  std::vector<std::string> csv_columns;
+  /// Whether the first row is skipped where columns are given by number.
+  bool csv_has_header = false;
+
+  TxtDocument txt_document = TxtDocument::kFile;
+  std::string txt_separator;  ///< Of kSeparated; not empty.
+
+  int64_t max_compression_ratio = 2000;  ///< As io::StreamOptions.
+};
+
+}  // namespace meg::preprocess

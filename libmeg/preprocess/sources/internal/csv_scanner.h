@@ -1,0 +1,49 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libmeg/preprocess/sources/internal/record_scanner.h"
+
+namespace meg::preprocess {
+
+/// Finds the rows of a csv (RFC 4180; LF, CRLF and a lone CR end a row outside of quotes) and, in
+/// the first row, the columns. A quote inside a field that does not begin with one is an ordinary
+/// character. Rows without a byte are passed over.
+class CsvScanner : public RecordScanner {
+ public:
+  CsvScanner(const InputOptions& options, const std::vector<std::string>& keys);
+
+  Status scan(std::string_view text, bool is_end) override;
+  void take(std::string_view text, TextChunk& chunk) override;
+
+ private:
+  enum class State { kFieldBegin, kPlain, kQuoted, kQuote };
+
+  void step(char found);
+  Status end_row(std::string_view text, size_t end, size_t next);
+  Status place_columns(std::string_view text, size_t end);
+
+  std::vector<std::string> columns_;
+  bool has_names_only_;
+  bool has_header_;
+  std::optional<CsvLayout> layout_;  // once the first row is known
+  bool is_begin_ = true;
+  State state_ = State::kFieldBegin;
+  size_t row_ = 0;  // where it begins
+};
+
+/// Takes a row's first field off, as it stands, with its quotes; false where none is left. Before
+/// the first call `rest` must hold the row.
+bool take_csv_field(std::optional<std::string_view>& rest, std::string_view& field);
+
+/// The text of a field. `buffer` holds it where the field has doubled quotes. kCorruption where
+/// something follows the closing quote.
+Result<std::string_view> unquote_csv_field(std::string_view field, std::string& buffer);
+
+/// Passes over a byte order mark: sets `begin` behind it. False where more bytes must come to tell.
+bool skip_byte_order_mark(std::string_view text, bool is_end, bool& is_begin, size_t& begin);
+
+}  // namespace meg::preprocess

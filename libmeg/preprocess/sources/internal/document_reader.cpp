@@ -1,0 +1,67 @@
+#include "libmeg/preprocess/sources/internal/document_reader.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "libmeg/preprocess/sources/internal/csv_scanner.h"
+#include "libmeg/text/printable.h"
+#include "libmeg/text/text_padding.h"
+#include "libmeg/text/utf8.h"
+
+namespace meg::preprocess {
+
+DocumentReader::DocumentReader(const std::vector<std::string>& keys)
+    : json_(keys), buffers_(keys.size()), texts_(keys.size()) {}
+
+Status DocumentReader::read(std::string_view document, const TextChunk& chunk) {
+  is_json_ =
+      chunk.format == RecordFormat::kJsonLines || chunk.format == RecordFormat::kJsonElements;
+  if (is_json_) return json_.parse(document);
+  if (chunk.format == RecordFormat::kCsvRows) return read_row(document, chunk.csv);
+  return take_text(0, document, 0);
+}
+
+const text::TextList& DocumentReader::texts(size_t key) const {
+  return is_json_ ? json_.texts(key) : texts_[key];
+}
+
+Status DocumentReader::read_row(std::string_view row, const CsvLayout& layout) {
+  std::optional<std::string_view> rest = row;
+  std::string_view field;
+  size_t fields = 0;
+  for (; take_csv_field(rest, field); ++fields) {
+    const auto place = static_cast<size_t>(field.data() - row.data());
+    for (size_t key = 0; key < layout.columns.size(); ++key) {
+      if (layout.columns[key] != fields) continue;
+      const Result<std::string_view> text = unquote_csv_field(field, buffers_[key]);
+      if (!text.has_value()) {
+        return text.error().with_prefix(fmt::format("byte {}", place + 1));
+      }
+      MEG_RETURN_IF_ERROR(take_text(key, *text, place));
+    }
+  }
+  if (fields == layout.field_count) return Status();
+  return make_error(StatusCode::kCorruption,
+                    "byte 1: expected {} fields as in the first row, found {}", layout.field_count,
+                    fields);
+}
+
+/// place: of the text in its document, about.
+Status DocumentReader::take_text(size_t key, std::string_view text, size_t place) {
+  const size_t invalid = text::find_invalid_utf8(text);
+  if (invalid != text.npos) {
+    return make_error(StatusCode::kCorruption, "byte {}: expected UTF-8, found {}",
+                      place + invalid + 1, text::printable(text.substr(invalid, 1)));
+  }
+  std::string& buffer = buffers_[key];
+  if (text.data() == buffer.data()) {  // The tokenizers look a little behind a text.
+    const size_t size = text.size();
+    buffer.resize(size + text::kTextPadding);
+    text = std::string_view(buffer).substr(0, size);
+  }
+  texts_[key].restart(text.data(), text.data());
+  texts_[key].push_back(text::TextList::Place::kLine, text);
+  return Status();
+}
+
+}  // namespace meg::preprocess

@@ -1,0 +1,122 @@
+#include "libmeg/preprocess/sources/internal/input_paths.h"
+
+#include <fcntl.h>
+#include <glob.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+
+namespace meg::preprocess {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool exists(const std::string& path) {
+  struct stat info {};
+
+  return ::lstat(path.c_str(), &info) == 0;
+}
+
+Status append_folder(const std::string& folder, std::vector<std::string>& paths) {
+  std::error_code failed;
+  for (fs::directory_iterator entry(folder, failed), end; !failed && entry != end;
+       entry.increment(failed)) {
+    std::error_code gone;
+    const bool is_hidden = entry->path().filename().string().starts_with('.');
+    if (!is_hidden && !entry->is_directory(gone)) paths.push_back(entry->path().string());
+  }
+  return failed ? errno_error(failed.value(), folder) : Status();
+}
+
+Status append_matches(const std::string& pattern, std::vector<std::string>& paths) {
+  glob_t matches{};
+  const int failed = ::glob(pattern.c_str(), GLOB_NOSORT, nullptr, &matches);
+  for (size_t i = 0; failed == 0 && i < matches.gl_pathc; ++i) {
+    paths.emplace_back(matches.gl_pathv[i]);
+  }
+  ::globfree(&matches);
+  return Status();
+}
+
+/// Appends the files that `input` names, sorted.
+Status append_files(const std::string& input, std::vector<std::string>& paths) {
+  std::error_code missing;
+  const bool is_folder = fs::is_directory(input, missing);
+  const bool is_literal = input.find_first_of("*?[") == std::string::npos || exists(input);
+  if (is_literal && !is_folder) {
+    paths.push_back(input);
+    return Status();
+  }
+  std::vector<std::string> found;
+  MEG_RETURN_IF_ERROR(is_folder ? append_folder(input, found) : append_matches(input, found));
+  if (found.empty()) {
+    return make_error(StatusCode::kNotFound, "{}: no file {}", input,
+                      is_folder ? "in this folder" : "matches this pattern");
+  }
+  std::sort(found.begin(), found.end());
+  paths.insert(paths.end(), found.begin(), found.end());
+  return Status();
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> resolve_inputs(const std::vector<std::string>& inputs) {
+  std::vector<std::string> paths;
+  for (const std::string& input : inputs) MEG_RETURN_IF_ERROR(append_files(input, paths));
+  if (std::count(paths.begin(), paths.end(), kStandardInput) > 1) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "standard input: expected once among the inputs, found again");
+  }
+  return paths;
+}
+
+Result<io::FileDescriptor> open_input(const std::string& path) {
+  if (path != kStandardInput) return io::FileDescriptor::open_for_reading(path);
+  const int fd = ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0);
+  if (fd < 0) return errno_error(errno, "standard input");
+  return io::FileDescriptor(fd, "standard input");
+}
+
+Result<InputFormat> format_of(const std::string& path, const InputOptions& options) {
+  if (options.format != InputFormat::kAuto) return options.format;
+  std::string_view name = path;
+  for (const std::string_view ending : {".gz", ".zst", ".xz"}) {
+    if (!name.ends_with(ending)) continue;
+    name.remove_suffix(ending.size());
+    break;
+  }
+  if (name.ends_with(".csv")) return InputFormat::kCsv;
+  if (name.ends_with(".txt")) return InputFormat::kTxt;
+  for (const std::string_view ending : {".parquet", ".arrow"}) {
+    if (!name.ends_with(ending)) continue;
+    return make_error(StatusCode::kUnsupported, "{}: {} files are not supported yet", path, ending);
+  }
+  return InputFormat::kJson;
+}
+
+Status check_input_options(const InputOptions& options, const std::vector<std::string>& keys) {
+  const auto invalid = [](std::string message) {
+    return Status(StatusCode::kInvalidArgument, std::move(message));
+  };
+  if (!options.csv_columns.empty() && options.csv_columns.size() != keys.size()) {
+    return invalid(fmt::format("csv_columns: expected one for each of {} JSON keys, found {}",
+                               keys.size(), options.csv_columns.size()));
+  }
+  const bool is_separated = options.txt_document == TxtDocument::kSeparated;
+  if (is_separated == options.txt_separator.empty()) {
+    return invalid(is_separated ? "txt_separator: expected at least one byte, found none"
+                                : "txt_separator: only where it separates documents");
+  }
+  if (options.max_compression_ratio < 1) {
+    return invalid("max_compression_ratio: expected at least 1");
+  }
+  return Status();
+}
+
+}  // namespace meg::preprocess

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libmeg/base/result.h"
+#include "libmeg/preprocess/sources/input_options.h"
+#include "libmeg/preprocess/sources/internal/text_chunk.h"
+
+namespace meg::preprocess {
+
+/// Finds the documents in one input's text, which arrives from begin to end.
+class RecordScanner {
+ public:
+  virtual ~RecordScanner() = default;
+
+  /// Looks at what is new in `text`, which has grown since the last call, or begins where the last
+  /// take() ended. is_end: it grows no more; then end() is its size.
+  /// Errors: `line 3, byte 7: expected ...`, both from 1.
+  virtual Status scan(std::string_view text, bool is_end) = 0;
+
+  /// Bytes of the text that hold whole documents.
+  size_t end() const { return end_; }
+
+  /// Tells `chunk` of the documents in text.substr(0, end()), which it has become, and begins anew
+  /// behind them.
+  virtual void take(std::string_view text, TextChunk& chunk);
+
+ protected:
+  explicit RecordScanner(RecordFormat format) : format_(format) {}
+
+  /// Takes note of a document; records come in order.
+  void add_record(std::string_view text, size_t begin, size_t size);
+
+  /// A kCorruption at text[at], behind the last record.
+  Status error_at(std::string_view text, size_t at, const std::string& what);
+
+  RecordFormat format_;
+  size_t position_ = 0;  ///< where scan() goes on
+  size_t end_ = 0;
+
+ private:
+  void move_to(std::string_view text, size_t at);
+
+  std::vector<Record> records_;
+  size_t placed_ = 0;         // up to here LFs are counted
+  int64_t lines_ = 0;         // in text[0, placed_)
+  int64_t column_ = 0;        // of placed_
+  int64_t lines_before_ = 0;  // LFs before the text
+};
+
+/// The scanner of an input. format: not kAuto. keys: the JSON keys.
+std::unique_ptr<RecordScanner> make_scanner(InputFormat format, const InputOptions& options,
+                                            const std::vector<std::string>& keys);
+
+}  // namespace meg::preprocess

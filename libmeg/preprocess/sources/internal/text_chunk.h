@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "libmeg/text/text_padding.h"
+
+namespace meg::preprocess {
+
+/// How the documents of a chunk stand in its text.
+enum class RecordFormat {
+  kJsonLines,
+  kTxtLines,
+  kJsonElements,  ///< As TextChunk::records, like the following.
+  kCsvRows,
+  kTxt,
+};
+
+/// One document's bytes in a chunk.
+struct Record {
+  size_t begin = 0;
+  size_t size = 0;
+  int64_t line = 0;    ///< LFs before it in the chunk
+  int64_t column = 0;  ///< bytes before it in its line
+};
+
+/// Which fields of a csv's rows are texts.
+struct CsvLayout {
+  std::vector<size_t> columns;  ///< one a JSON key
+  size_t field_count = 0;       ///< of every row
+};
+
+/// A run of whole documents of one input, in a buffer that is used again for the next run.
+struct TextChunk {
+  struct Free {
+    void operator()(char* bytes) const { std::free(bytes); }
+  };
+
+  int64_t number = 0;      ///< 0, 1, 2, ... in the order of the input
+  int input = 0;           ///< index into TextSource::names()
+  int64_t offset = 0;      ///< of the first byte, in its input's unpacked content
+  std::string_view lines;  ///< points into `buffer`, with kTextPadding readable bytes behind it
+
+  RecordFormat format = RecordFormat::kJsonLines;
+  std::vector<Record> records;  ///< unless `format` has lines
+  int64_t line_count = 0;       ///< LFs in the text; only where there are records
+  CsvLayout csv;                ///< of kCsvRows
+
+  bool has_lines() const {
+    return format == RecordFormat::kJsonLines || format == RecordFormat::kTxtLines;
+  }
+
+  std::unique_ptr<char, Free> buffer;  ///< from malloc, so that a growing line need not be copied
+  size_t capacity = 0;                 ///< bytes of buffer
+};
+
+}  // namespace meg::preprocess

@@ -1,0 +1,115 @@
+#include "libmeg/io/byte_stream.h"
+
+#include <gmock/gmock.h>
+
+#include "tests/io/compressed.h"
+#include "tests/temp_folder.h"
+
+namespace meg::io {
+namespace {
+
+using test::kCompressors;
+using testing::HasSubstr;
+
+/// Reads the file to its end, `block` bytes at a time.
+Result<std::string> content_of(const std::string& path, size_t block,
+                               const StreamOptions& options = {}) {
+  MEG_ASSIGN_OR_RETURN(const FileDescriptor file, FileDescriptor::open_for_reading(path));
+  MEG_ASSIGN_OR_RETURN(const std::unique_ptr<ByteStream> stream, content_stream(file, options));
+  std::string content;
+  std::string buffer(block, '\0');
+  while (true) {
+    MEG_ASSIGN_OR_RETURN(const size_t got, stream->read(std::as_writable_bytes(std::span(buffer))));
+    if (got == 0) return content;
+    content.append(buffer, 0, got);
+  }
+}
+
+Result<std::string> unpacked(const std::string& packed, size_t block = 1000,
+                             const StreamOptions& options = {}) {
+  const test::TempFolder folder;
+  test::write_file(folder.path("packed"), packed);
+  return content_of(folder.path("packed"), block, options);
+}
+
+std::string some_text(size_t size) {
+  std::string text;
+  for (uint32_t state = 1; text.size() < size; state = state * 1664525 + 1013904223) {
+    text += std::to_string(state >> 12) + '\n';
+  }
+  text.resize(size);
+  return text;
+}
+
+TEST(ByteStream, GivesPlainFilesAsTheyAre) {
+  for (const std::string text : {"", "a", "\x1f", "\x28\xb5", "names decide nothing"}) {
+    EXPECT_EQ(unpacked(text).value(), text);
+  }
+}
+
+TEST(ByteStream, UnpacksTextsOfAnySize) {
+  for (const size_t size : {0, 1, 999, 1 << 20, (3 << 20) + 7}) {
+    const std::string text = some_text(size);
+    for (const auto compress : kCompressors) {
+      EXPECT_TRUE(unpacked(compress(text), size < 1000 ? 3 : 70'000).value() == text) << size;
+    }
+  }
+}
+
+TEST(ByteStream, UnpacksSeveralMembersAsOne) {
+  for (const auto compress : kCompressors) {
+    EXPECT_EQ(unpacked(compress("one ") + compress("") + compress("two")).value(), "one two");
+  }
+  const std::string tape(1000, '\0');
+  EXPECT_EQ(unpacked(test::gzip_of("a") + tape + test::gzip_of("b") + tape).value(), "ab");
+}
+
+TEST(ByteStream, RefusesDataThatEndInTheMiddle) {
+  const std::string text = some_text(2000);
+  for (const auto compress : kCompressors) {
+    const std::string packed = compress(text);
+    for (size_t size = kCompressionMagicBytes; size < packed.size(); size += 1 + size / 50) {
+      const auto content = unpacked(packed.substr(0, size));
+      ASSERT_FALSE(content.has_value()) << size;
+      EXPECT_EQ(content.error().code(), StatusCode::kCorruption);
+      EXPECT_THAT(content.error().message(),
+                  HasSubstr("packed: the compressed data ends in the middle"));
+    }
+  }
+}
+
+TEST(ByteStream, RefusesDamageAndWhatFollowsTheLastMember) {
+  const std::string text = some_text(20'000);
+  for (const auto compress : kCompressors) {
+    std::string packed = compress(text);
+    EXPECT_THAT(unpacked(packed + std::string(40, 'g')).error().message(),
+                HasSubstr("packed: damaged: "));
+    packed[packed.size() / 2] = static_cast<char>(packed[packed.size() / 2] ^ 0x55);
+    const auto content = unpacked(packed);
+    EXPECT_TRUE(!content.has_value() || *content == text || compress == test::zstd_of)
+        << "zstd has no checksum here";
+  }
+}
+
+TEST(ByteStream, RefusesABomb) {
+  const std::string text(size_t{80} << 20, 'x');
+  for (const auto compress : {test::gzip_of, test::zstd_of}) {
+    const auto content = unpacked(compress(text), 1 << 20, {.max_compression_ratio = 100});
+    ASSERT_FALSE(content.has_value());
+    EXPECT_EQ(content.error().code(), StatusCode::kResourceExhausted);
+    EXPECT_THAT(content.error().message(), HasSubstr("expected at most 100 for one"));
+  }
+  EXPECT_EQ(unpacked(test::gzip_of(text), 1 << 20)->size(), text.size()) << "gzip's best is fine";
+}
+
+TEST(ByteStream, EndsItsThreadWhenNobodyReadsOn) {
+  const test::TempFolder folder;
+  test::write_file(folder.path("packed"), test::zstd_of(some_text(20 << 20)));
+  const FileDescriptor file = FileDescriptor::open_for_reading(folder.path("packed")).value();
+  auto stream = content_stream(file, {}).value();
+  std::byte first{};
+  EXPECT_EQ(stream->read({&first, 1}).value(), 1U);
+}
+
+}  // namespace
+}  // namespace meg::io

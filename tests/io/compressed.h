@@ -1,0 +1,45 @@
+#pragma once
+
+#include <lzma.h>
+#include <zlib.h>
+#include <zstd.h>
+
+#include <string>
+#include <string_view>
+
+namespace meg::test {
+
+inline std::string gzip_of(std::string_view text) {
+  z_stream stream{};
+  ::deflateInit2(&stream, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY);
+  std::string packed(::deflateBound(&stream, text.size()) + 64, '\0');
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
+  stream.avail_in = static_cast<uInt>(text.size());
+  stream.next_out = reinterpret_cast<Bytef*>(packed.data());
+  stream.avail_out = static_cast<uInt>(packed.size());
+  ::deflate(&stream, Z_FINISH);
+  packed.resize(stream.total_out);
+  ::deflateEnd(&stream);
+  return packed;
+}
+
+inline std::string zstd_of(std::string_view text) {
+  std::string packed(::ZSTD_compressBound(text.size()), '\0');
+  packed.resize(::ZSTD_compress(packed.data(), packed.size(), text.data(), text.size(), 3));
+  return packed;
+}
+
+inline std::string xz_of(std::string_view text) {
+  std::string packed(::lzma_stream_buffer_bound(text.size()), '\0');
+  size_t size = 0;
+  ::lzma_easy_buffer_encode(0, LZMA_CHECK_CRC64, nullptr,
+                            reinterpret_cast<const uint8_t*>(text.data()), text.size(),
+                            reinterpret_cast<uint8_t*>(packed.data()), &size, packed.size());
+  packed.resize(size);
+  return packed;
+}
+
+/// The three formats.
+inline constexpr std::string (*kCompressors[])(std::string_view) = {gzip_of, zstd_of, xz_of};
+
+}  // namespace meg::test
