@@ -1,8 +1,12 @@
 #include "libmeg/dataset/merge_datasets.h"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
+#include <map>
+#include <optional>
 #include <set>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -30,6 +34,49 @@ Status check_output(const std::vector<std::string>& prefixes, const std::string&
     if (!fs::equivalent(prefix + ".bin", output_prefix + ".bin", missing) || missing) continue;
     return make_error(StatusCode::kInvalidArgument,
                       "{}: expected an output beside the inputs, found one of them", output_prefix);
+  }
+  return Status();
+}
+
+/// A prefix `HEAD_shard00001of00004_TAIL`.
+struct ShardName {
+  std::string head;
+  std::string index;
+  std::string count;
+  std::string tail;
+};
+
+std::optional<ShardName> shard_name(const std::string& prefix) {
+  constexpr std::string_view kMark = "_shard", kOf = "of", kDigits = "0123456789";
+  const size_t mark = prefix.rfind(kMark);
+  if (mark == prefix.npos) return std::nullopt;
+  const size_t index = mark + kMark.size();
+  const size_t of = std::min(prefix.find_first_not_of(kDigits, index), prefix.size());
+  const size_t count = of + kOf.size();
+  if (of == index || prefix.compare(of, kOf.size(), kOf) != 0) return std::nullopt;
+  const size_t tail = std::min(prefix.find_first_not_of(kDigits, count), prefix.size());
+  if (tail - count != of - index || prefix.compare(tail, 1, "_") != 0) return std::nullopt;
+  return ShardName{prefix.substr(0, index), prefix.substr(index, of - index),
+                   prefix.substr(count, tail - count), prefix.substr(tail)};
+}
+
+/// Of the shards of one dataset none may be missing.
+Status check_shards(const std::vector<std::string>& prefixes) {
+  std::map<std::array<std::string, 3>, std::set<std::string>> found;
+  for (const std::string& prefix : prefixes) {
+    const std::optional<ShardName> name = shard_name(prefix);
+    if (name) found[{name->head, name->count, name->tail}].insert(name->index);
+  }
+  for (const auto& [name, indices] : found) {
+    const auto& [head, count, tail] = name;
+    for (size_t i = 0; i < indices.size() + 1; ++i) {
+      const std::string index = fmt::format("{:0{}}", i, count.size());
+      if (index == count) break;
+      if (indices.contains(index)) continue;
+      return make_error(StatusCode::kNotFound,
+                        "{}{}of{}{}: expected all shards of this dataset, found {}", head, index,
+                        count, tail, indices.size());
+    }
   }
   return Status();
 }
@@ -107,6 +154,7 @@ Result<MergeSummary> merge_datasets(const std::vector<std::string>& paths,
   for (const std::string& path : paths) prefixes.push_back(dataset_prefix(path));
   const std::string output_prefix = dataset_prefix(output_path);
   MEG_RETURN_IF_ERROR(check_output(prefixes, output_prefix));
+  MEG_RETURN_IF_ERROR(check_shards(prefixes));
   MEG_ASSIGN_OR_RETURN(const bool is_old, is_tntidx(prefixes.front()));
   return is_old ? merge_tntidx(prefixes, output_prefix, options)
                 : merge_mmididx(prefixes, output_prefix, options);

@@ -50,6 +50,9 @@ Status check_options(const PreprocessOptions& options, const tokenizer::Tokenize
           "max_documents: neither with partitions nor where empty documents are left out");
     }
   }
+  if (options.input.shard.count > 1 && (options.max_documents || options.partitions > 1)) {
+    return invalid("shard: neither with partitions nor with max_documents");
+  }
   if (options.append_eod && !tokenizer.eod()) {
     return invalid("append_eod: the vocabulary has no end-of-document token");
   }
@@ -213,7 +216,7 @@ Result<PreprocessSummary> preprocess(const PreprocessOptions& options,
   MEG_ASSIGN_OR_RETURN(DocumentSink sink, DocumentSink::create(options, dtype, total_documents));
 
   const auto results = static_cast<size_t>(options.workers) * 2 + 2;
-  OrderedWriter writer(sink, options, source.names(), dtype, results,
+  OrderedWriter writer(sink, options, source, dtype, results,
                        static_cast<int64_t>(options.chunk_bytes) * 2);
   MEG_RETURN_IF_ERROR(Workers(options, tokenizer, dtype, source, writer).run(progress));
   Progress whole = writer.progress();

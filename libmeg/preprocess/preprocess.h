@@ -31,7 +31,9 @@ struct PreprocessOptions {
   std::vector<std::string> inputs;
   InputOptions input;
   std::optional<int64_t> max_documents;  ///< Only so many from the input's begin; at least 1.
-  std::string output_prefix;             ///< Of `<prefix>_<key>_document.{bin,idx}`.
+  /// Of `<prefix>_<key>_document.{bin,idx}`; of a shard
+  /// `<prefix>_shard00001of00004_<key>_document`.
+  std::string output_prefix;
   std::vector<std::string> json_keys = {"text"};
   bool append_eod = false;
   bool skip_empty_documents = false;  ///< Leave documents without tokens out, as v2.6 did.

@@ -275,6 +275,24 @@ class Formats(PreprocessData):
         result = self.run_program("--input", self.path("in.txt"), "--txt-separator", "\\x")
         self.assert_error(result, 2, "--txt-separator: expected n, r, t or a backslash")
 
+    def test_shards(self):
+        file = self.write("in", lines_of(self.texts))
+        os.mkdir(self.path("shards"))
+        launchers = (("RANK", "WORLD_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+                     ("SLURM_PROCID", "SLURM_NTASKS"), None)
+        for rank, names in enumerate(launchers):
+            environment = {**os.environ, **(dict(zip(names, (str(rank), "4"))) if names else {})}
+            self.assert_done(self.run_program("--input", file, "--shard", "auto" if names else "3/4",
+                                              prefix=self.path("shards", "s"), env=environment))
+        merge = os.path.join(os.path.dirname(PROGRAM), "merge_datasets")
+        subprocess.run([merge, "--input", self.path("shards"), "--key", "text",
+                        "--output-prefix", self.path("out_text_document")], check=True, capture_output=True)
+        self.assertEqual(self.output(), self.output("expected"))
+        for shard in ("4/4", "1", "-1/2", "1/2x", "auto"):
+            environment = {k: v for k, v in os.environ.items() if not k.startswith(("RANK", "OMPI", "SLURM"))}
+            environment.pop("WORLD_SIZE", None)
+            self.assert_error(self.run_program("--input", file, "--shard", shard, env=environment), 2, "--shard")
+
     def test_the_first_documents(self):
         self.expect(lines_of(self.texts[:123]))
         self.assert_same("--input", self.write("in", lines_of(self.texts)), "--max-documents", "123")

@@ -73,6 +73,22 @@ TEST(MergeDatasets, ListsAFolderInTheOrderOfBytes) {
   EXPECT_EQ(dataset_prefixes_in(folder.path("none")).error().code(), StatusCode::kNotFound);
 }
 
+TEST(MergeDatasets, WantsAllShardsOfADataset) {
+  const TempFolder folder;
+  std::vector<std::string> shards;
+  for (const char* const name :
+       {"x_shard00000of00003_text_document", "x_shard00001of00003_text_document",
+        "x_shard00002of00003_text_document"}) {
+    write_counting(folder, name, {1}, {0, 1});
+    shards.push_back(folder.path(name));
+  }
+  EXPECT_EQ(failure(shards, folder.path("out")), "");
+  shards.erase(shards.begin() + 1);
+  EXPECT_THAT(
+      failure(shards, folder.path("out")),
+      HasSubstr("x_shard00001of00003_text_document: expected all shards of this dataset, found 2"));
+}
+
 TEST(MergeDatasets, WidensOnlyWhereEveryValueFits) {
   const TempFolder folder;
   write_dataset(folder.path("u16"), index_fields(kUint16Code, {2}, {0, 1}).bytes(),

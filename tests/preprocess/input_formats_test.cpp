@@ -271,6 +271,63 @@ TEST_F(InputFormats, MaxDocumentsEndsAnEndlessPipe) {
   EXPECT_THAT(texts_in(folder_.path("out"), "text"), ElementsAre("a", "b"));
 }
 
+/// Files of every format; what all of them give, and the same from any number of shards.
+TEST_F(InputFormats, ShardsTogetherGiveTheSame) {
+  const auto line = [](int i) {
+    return fmt::format("{{\"text\":\"{}\"}}",
+                       std::string(1 + i % 7, static_cast<char>('a' + i % 26)));
+  };
+  std::string lines, crs, array = "[";
+  for (int i = 0; i < 40; ++i) {
+    lines += line(i) + (i % 3 == 0 ? "\r\n" : "\n") + (i % 11 == 0 ? "\n" : "");
+    crs += line(i) + "\r";
+    array += (i == 0 ? "" : ",") + line(i);
+  }
+  const std::vector<std::pair<std::string, std::string>> files = {{"a.jsonl", lines},
+                                                                  {"b.jsonl", ""},
+                                                                  {"c.jsonl", crs},
+                                                                  {"d.json", array + "]"},
+                                                                  {"e.gz", test::gzip_of(lines)},
+                                                                  {"f.csv", "text\nx\ny\n"},
+                                                                  {"g.jsonl", line(1)}};
+  for (const auto& [name, content] : files) write_file(folder_.path(name), content);
+  PreprocessOptions options;
+  options.inputs = {folder_.path("*")};
+  const Texts whole = read(options);
+  EXPECT_GT(whole.size(), 160U);
+  for (const int64_t count : {2, 3, 7, 50}) {
+    Texts together;
+    for (int64_t index = 0; index < count; ++index) {
+      const TempFolder out;
+      options.output_prefix = out.path("out");
+      options.input.shard = {index, count};
+      options.chunk_bytes = static_cast<size_t>(10 + 30 * index);
+      const auto summary = preprocess(options, test::ByteTokenizer(), {});
+      ASSERT_TRUE(summary.has_value()) << summary.error().message();
+      for (std::string& text :
+           texts_in(out.path(fmt::format("out_shard{:05}of{:05}", index, count)), "text")) {
+        together.push_back(std::move(text));
+      }
+    }
+    EXPECT_EQ(together, whole) << count << " shards";
+  }
+}
+
+TEST_F(InputFormats, ErrorsOfAShardNameTheFilesLine) {
+  PreprocessOptions options =
+      file("in", "{\"text\":\"a\"}\n{\"text\":\"b\"}\n{\"text\":\"c\"}\n{\"text\":5}\n");
+  options.input.shard = {1, 2};
+  EXPECT_THAT(failure(options), HasSubstr("in: line 4, byte "));
+  options.input.shard = {2, 2};
+  EXPECT_THAT(failure(options), HasSubstr("shard: expected 0 <= index < count"));
+  options.input.shard = {0, 2};
+  options.partitions = 2;
+  EXPECT_THAT(failure(options), HasSubstr("shard: neither with partitions"));
+  options.partitions = 1;
+  options.inputs = {"/dev/stdin", "-"};
+  EXPECT_THAT(failure(options), HasSubstr("found a pipe"));
+}
+
 TEST_F(InputFormats, KeepsTheOrderOfPartitionsForEveryFormat) {
   PreprocessOptions options = file("in.csv", "text\na\nb\nc\nd\ne\n");
   options.partitions = 2;

@@ -8,6 +8,11 @@
 namespace meg::preprocess {
 namespace {
 
+std::string shard_suffix(const Shard& shard) {
+  if (shard.count == 1) return {};
+  return fmt::format("_shard{:05}of{:05}", shard.index, shard.count);
+}
+
 std::string document_prefix(const std::string& output_prefix, const std::string& key) {
   return output_prefix + "_" + key + "_document";
 }
@@ -15,7 +20,7 @@ std::string document_prefix(const std::string& output_prefix, const std::string&
 }  // namespace
 
 DocumentSink::DocumentSink(const PreprocessOptions& options, DType dtype, int64_t total_documents)
-    : output_prefix_(options.output_prefix),
+    : output_prefix_(options.output_prefix + shard_suffix(options.input.shard)),
       dtype_(dtype),
       partitions_(static_cast<size_t>(options.partitions)),
       dealing_(options.dealing),

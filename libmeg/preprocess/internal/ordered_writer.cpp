@@ -6,12 +6,12 @@
 namespace meg::preprocess {
 
 OrderedWriter::OrderedWriter(DocumentSink& sink, const PreprocessOptions& options,
-                             std::vector<std::string> input_names, DType dtype, size_t results,
+                             const TextSource& source, DType dtype, size_t results,
                              int64_t token_limit)
     : sink_(sink),
       on_error_(options.on_error),
       max_documents_(options.max_documents.value_or(std::numeric_limits<int64_t>::max())),
-      input_names_(std::move(input_names)),
+      source_(source),
       token_limit_(token_limit),
       waiting_(results) {
   free_.reserve(results);
@@ -93,8 +93,10 @@ Status OrderedWriter::accept(TokenizedChunk& result) {
 }
 
 std::string OrderedWriter::describe(const TokenizedChunk& result, const BadLine& bad) const {
-  return fmt::format("{}: line {}, {}", input_names_[static_cast<size_t>(result.input)],
-                     lines_before_ + bad.line + 1, bad.error.message());
+  const Result<int64_t> counted = source_.lines_before(result.input);
+  const int64_t before = counted.has_value() ? *counted : 0;
+  return fmt::format("{}: line {}, {}", source_.names()[static_cast<size_t>(result.input)],
+                     before + lines_before_ + bad.line + 1, bad.error.message());
 }
 
 std::unique_ptr<TokenizedChunk>& OrderedWriter::slot(int64_t number) {

@@ -11,6 +11,7 @@
 #include "libmeg/preprocess/internal/document_sink.h"
 #include "libmeg/preprocess/internal/tokenized_chunk.h"
 #include "libmeg/preprocess/preprocess.h"
+#include "libmeg/preprocess/sources/internal/text_source.h"
 
 namespace meg::preprocess {
 
@@ -24,9 +25,8 @@ class OrderedWriter {
  public:
   /// results: how many go round; more than the workers, so that one that is ahead need not wait.
   /// token_limit: what a result keeps of a giant line's memory, tokens a key.
-  OrderedWriter(DocumentSink& sink, const PreprocessOptions& options,
-                std::vector<std::string> input_names, DType dtype, size_t results,
-                int64_t token_limit);
+  OrderedWriter(DocumentSink& sink, const PreprocessOptions& options, const TextSource& source,
+                DType dtype, size_t results, int64_t token_limit);
 
   /// A cleared result; waits until one is free. Null once the work was stopped.
   std::unique_ptr<TokenizedChunk> take_result();
@@ -59,7 +59,7 @@ class OrderedWriter {
   DocumentSink& sink_;
   const OnError on_error_;
   const int64_t max_documents_;
-  const std::vector<std::string> input_names_;
+  const TextSource& source_;
   const int64_t token_limit_;
 
   mutable std::mutex mutex_;  // guards all below

@@ -17,6 +17,14 @@ enum class InputFormat {
 /// What is a document in a .txt.
 enum class TxtDocument { kFile, kLine, kSeparated };
 
+/// One of `count` shares of all inputs' documents, which are its in order. Of bytes of all inputs
+/// together, share `index` has those from index / count on: the lines that begin there where a file
+/// is plain lines, else the files that begin there, whole.
+struct Shard {
+  int64_t index = 0;
+  int64_t count = 1;
+};
+
 /// How inputs are read.
 struct InputOptions {
   InputFormat format = InputFormat::kAuto;
@@ -29,6 +37,8 @@ struct InputOptions {
 
   TxtDocument txt_document = TxtDocument::kFile;
   std::string txt_separator;  ///< Of kSeparated; not empty.
+
+  Shard shard;
 
   int64_t max_compression_ratio = 2000;  ///< As io::StreamOptions.
 };

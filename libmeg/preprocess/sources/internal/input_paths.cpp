@@ -113,6 +113,11 @@ Status check_input_options(const InputOptions& options, const std::vector<std::s
     return invalid(is_separated ? "txt_separator: expected at least one byte, found none"
                                 : "txt_separator: only where it separates documents");
   }
+  const Shard& shard = options.shard;
+  if (shard.index < 0 || shard.index >= shard.count) {
+    return invalid(fmt::format("shard: expected 0 <= index < count, found {} of {}", shard.index,
+                               shard.count));
+  }
   if (options.max_compression_ratio < 1) {
     return invalid("max_compression_ratio: expected at least 1");
   }

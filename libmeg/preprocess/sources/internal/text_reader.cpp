@@ -67,6 +67,11 @@ Result<ByteRange> FileCutter::next() {
   return cut;
 }
 
+Result<int64_t> FileCutter::first_line_from(int64_t offset) {
+  if (offset <= rest_.begin) return rest_.begin;
+  return find_first_end_after(offset - 1);
+}
+
 Result<int64_t> FileCutter::find_end() {
   if (rest_.end - rest_.begin <= chunk_bytes_) return rest_.end;
   const int64_t limit = rest_.begin + chunk_bytes_;

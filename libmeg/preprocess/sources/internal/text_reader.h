@@ -31,6 +31,10 @@ class FileCutter {
   /// The next run; empty at the end.
   Result<ByteRange> next();
 
+  /// The begin of the first line that begins at `offset` or behind it; the end of the whole part
+  /// where none does.
+  Result<int64_t> first_line_from(int64_t offset);
+
  private:
   Result<int64_t> find_end();
   Result<int64_t> find_last_end_before(int64_t limit);

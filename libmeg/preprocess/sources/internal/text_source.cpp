@@ -16,6 +16,7 @@
 #include "libmeg/io/file_descriptor.h"
 #include "libmeg/preprocess/sources/internal/input_paths.h"
 #include "libmeg/preprocess/sources/internal/text_reader.h"
+#include "libmeg/text/line_ends.h"
 
 namespace meg::preprocess {
 namespace {
@@ -68,7 +69,8 @@ bool has_lines(const std::string& first_byte, InputFormat format, const InputOpt
 
 /// What is known of an input before it is read.
 struct InputSize {
-  int64_t bytes = -1;  ///< of its content; -1 where unknown
+  int64_t bytes = -1;    ///< of its content; -1 where unknown
+  ByteRange range = {};  ///< of a regular file, packed or not
   bool is_pipe = false;
 };
 
@@ -88,8 +90,36 @@ Result<InputSize> check_input(const std::string& path) {
   MEG_ASSIGN_OR_RETURN(const auto range, extent(file));
   if (!range.has_value()) return InputSize{.is_pipe = true};
   MEG_ASSIGN_OR_RETURN(const bool compressed, is_compressed(file, *range));
-  if (compressed) return InputSize();
-  return InputSize{.bytes = range->end - range->begin};
+  if (compressed) return InputSize{.range = *range};
+  return InputSize{.bytes = range->end - range->begin, .range = *range};
+}
+
+/// What a shard has of a file whose bytes are those of the whole run from `before` on; nullopt
+/// where it has nothing. run_bytes: of all files.
+Result<std::optional<ByteRange>> part_of_shard(const std::string& path, const InputSize& size,
+                                               int64_t before, int64_t run_bytes,
+                                               const InputOptions& options) {
+  const Shard& shard = options.shard;
+  const auto begin_of = [&](int64_t index) {  // within the file
+    return static_cast<int64_t>(static_cast<__int128>(run_bytes) * index / shard.count) - before;
+  };
+  const bool is_last = shard.index + 1 == shard.count;
+  const int64_t first = begin_of(shard.index);
+  const int64_t last = begin_of(shard.index + 1);
+  MEG_ASSIGN_OR_RETURN(const InputFormat format, format_of(path, options));
+  MEG_ASSIGN_OR_RETURN(const io::FileDescriptor file, open_input(path));
+  MEG_ASSIGN_OR_RETURN(const std::string first_byte, first_json_byte(file, size.range));
+  if (size.bytes < 0 || !has_lines(first_byte, format, options)) {
+    const bool begins_here = first <= 0 && (last > 0 || is_last);
+    return begins_here ? std::optional(size.range) : std::nullopt;
+  }
+  FileCutter cutter(file, size.range, 1);
+  ByteRange part = size.range;
+  MEG_ASSIGN_OR_RETURN(part.begin, cutter.first_line_from(std::min(first, part.end)));
+  if (last < part.end) {
+    MEG_ASSIGN_OR_RETURN(part.end, cutter.first_line_from(last));
+  }
+  return part.begin < part.end ? std::optional(part) : std::nullopt;
 }
 
 /// An input whose turn it is: either cut or streamed.
@@ -117,6 +147,8 @@ struct OpenInput {
 }  // namespace
 
 struct TextSource::State {
+  Status add_input(const std::string& path, std::vector<InputSize>& sizes);
+  Status keep_shard(const std::vector<InputSize>& sizes);
   Status open_next_input();
   Result<bool> claim(TextChunk& chunk, std::shared_ptr<OpenInput>& input, ByteRange& range);
 
@@ -127,6 +159,7 @@ struct TextSource::State {
   bool has_pipe = false;
   std::vector<std::string> paths;
   std::vector<std::string> names;
+  std::vector<ByteRange> parts;  // of each path, where there are several shards
 
   std::atomic<bool> interrupted = false;
   std::mutex mutex;  // guards what follows
@@ -134,6 +167,44 @@ struct TextSource::State {
   int64_t next_number = 0;
   std::shared_ptr<OpenInput> current;  // shared with the threads that read from it
 };
+
+Status TextSource::State::add_input(const std::string& path, std::vector<InputSize>& sizes) {
+  MEG_ASSIGN_OR_RETURN(const InputFormat format, format_of(path, options));
+  if (format == InputFormat::kTxt && keys.size() != 1) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "{}: expected one JSON key for plain text, found {}", path, keys.size());
+  }
+  MEG_ASSIGN_OR_RETURN(const InputSize size, check_input(path));
+  const bool is_once = size.is_pipe || path == kStandardInput;
+  if (is_once && options.shard.count > 1) {
+    return make_error(StatusCode::kUnsupported, "{}: expected files to share out, found a pipe",
+                      path == kStandardInput ? "standard input" : path);
+  }
+  const bool is_known = size.bytes >= 0 && total_bytes >= 0;
+  total_bytes = is_known ? total_bytes + size.bytes : -1;
+  has_pipe = has_pipe || size.is_pipe;
+  sizes.push_back(size);
+  return Status();
+}
+
+/// Leaves only what belongs to the shard.
+Status TextSource::State::keep_shard(const std::vector<InputSize>& sizes) {
+  int64_t run_bytes = 0;
+  for (const InputSize& size : sizes) run_bytes += size.range.end;
+  int64_t before = 0;
+  const std::vector<std::string> all = std::exchange(paths, {});
+  if (total_bytes >= 0) total_bytes = 0;
+  for (size_t i = 0; i < all.size(); ++i) {
+    MEG_ASSIGN_OR_RETURN(const auto part,
+                         part_of_shard(all[i], sizes[i], before, run_bytes, options));
+    before += sizes[i].range.end;
+    if (!part.has_value()) continue;
+    paths.push_back(all[i]);
+    parts.push_back(*part);
+    if (total_bytes >= 0) total_bytes += part->end - part->begin;
+  }
+  return Status();
+}
 
 Status TextSource::State::open_next_input() {
   const std::string& path = paths[next_input];
@@ -150,7 +221,8 @@ Status TextSource::State::open_next_input() {
     if (!compressed && has_lines(first, format, options)) {
       MEG_RETURN_IF_ERROR(current->check_begin(first));
       if (format == InputFormat::kTxt) current->format = RecordFormat::kTxtLines;
-      current->cutter.emplace(current->file, *range, chunk_bytes);
+      const ByteRange part = parts.empty() ? *range : parts[next_input - 1];
+      current->cutter.emplace(current->file, part, chunk_bytes);
       return Status();
     }
   }
@@ -198,16 +270,12 @@ Result<TextSource> TextSource::open(const std::vector<std::string>& inputs, size
   state->options = options;
   state->keys = keys;
   MEG_ASSIGN_OR_RETURN(state->paths, resolve_inputs(inputs));
+  std::vector<InputSize> sizes;
   for (const std::string& path : state->paths) {
-    MEG_ASSIGN_OR_RETURN(const InputFormat format, format_of(path, options));
-    if (format == InputFormat::kTxt && keys.size() != 1) {
-      return make_error(StatusCode::kInvalidArgument,
-                        "{}: expected one JSON key for plain text, found {}", path, keys.size());
-    }
-    MEG_ASSIGN_OR_RETURN(const InputSize size, check_input(path));
-    const bool is_known = size.bytes >= 0 && state->total_bytes >= 0;
-    state->total_bytes = is_known ? state->total_bytes + size.bytes : -1;
-    state->has_pipe = state->has_pipe || size.is_pipe;
+    MEG_RETURN_IF_ERROR(state->add_input(path, sizes));
+  }
+  if (options.shard.count > 1) MEG_RETURN_IF_ERROR(state->keep_shard(sizes));
+  for (const std::string& path : state->paths) {
     state->names.push_back(path == kStandardInput ? "standard input" : path);
   }
   return TextSource(std::move(state));
@@ -235,6 +303,21 @@ Result<bool> TextSource::next(TextChunk& chunk) {
   if (range.end == range.begin) return true;
   MEG_RETURN_IF_ERROR(read_range(input->file, range, state_->chunk_bytes, chunk));
   return true;
+}
+
+Result<int64_t> TextSource::lines_before(int input) const {
+  const auto index = static_cast<size_t>(input);
+  if (state_->parts.empty() || state_->parts[index].begin == 0) return int64_t{0};
+  MEG_ASSIGN_OR_RETURN(const io::FileDescriptor file, open_input(state_->paths[index]));
+  FileCutter cutter(file, {0, state_->parts[index].begin}, state_->chunk_bytes);
+  TextChunk chunk;
+  for (int64_t lines = 0;;) {
+    MEG_ASSIGN_OR_RETURN(const ByteRange range, cutter.next());
+    if (range.begin == range.end) return lines;
+    MEG_RETURN_IF_ERROR(read_range(file, range, state_->chunk_bytes, chunk));
+    std::string_view line;
+    while (text::take_line(chunk.lines, line)) ++lines;
+  }
 }
 
 void TextSource::interrupt() { state_->interrupted = true; }

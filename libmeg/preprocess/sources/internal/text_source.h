@@ -48,6 +48,9 @@ class TextSource {
   /// Whether an input can be read only once.
   bool has_pipe() const;
 
+  /// Lines of an input that belong to shards before this one; reads them.
+  Result<int64_t> lines_before(int input) const;
+
   /// The inputs' names for messages, globs and folders resolved.
   const std::vector<std::string>& names() const;
 

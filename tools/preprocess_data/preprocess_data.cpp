@@ -3,12 +3,9 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <limits>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -24,6 +21,7 @@
 #include "tools/common/report.h"
 #include "tools/common/run_program.h"
 #include "tools/common/tokenizer_flags.h"
+#include "tools/preprocess_data/input_flags.h"
 
 namespace meg::tools {
 namespace {
@@ -32,16 +30,6 @@ constexpr int kUsageError = 2;
 
 // The model's side of the vocabulary, as preprocess_data.py fixes it for its log.
 constexpr int64_t kMakeVocabSizeDivisibleBy = 128;
-
-/// How inputs are read, as the command line says it.
-struct InputFlags {
-  std::string format = "auto";
-  std::vector<std::string> csv_columns;
-  bool csv_header = false;
-  std::string txt_document = "file";
-  std::optional<std::string> txt_separator;
-  int64_t max_compression_ratio = preprocess::InputOptions().max_compression_ratio;
-};
 
 /// What the command line says.
 struct Arguments {
@@ -88,80 +76,7 @@ ArgumentScope scope() {
 /// Flags of libmeg's own that are planned.
 void declare_planned(Flags& flags) {
   for (const char* name : {"--resume", "--provenance"}) flags.not_yet(name, Arity::kSwitch);
-  for (const char* name : {"--min-tokens", "--shard"}) {
-    flags.not_yet(name, Arity::kValue);
-  }
-}
-
-void declare_input(Flags& flags, Arguments& arguments) {
-  InputFlags& input = arguments.input;
-  flags.group("Input");
-  flags
-      .list("--input", &arguments.options.inputs, "FILE...",
-            "files, folders and patterns in this order, also compressed (gzip, zstd, xz); - is "
-            "standard input")
-      .required();
-  flags
-      .value("--input-format", &input.format, "FORMAT",
-             "what they hold; auto: csv or txt by the name, else JSON lines or one JSON array")
-      .choices({"auto", "json", "csv", "txt"});
-  flags.list("--csv-column", &input.csv_columns, "NAME|INDEX",
-             "column of a csv for each JSON key, by name or number from 0; without it columns have "
-             "the keys' names");
-  flags.toggle("--csv-header", &input.csv_header,
-               "skip the first row of a csv also where columns are given by number");
-  flags.value("--txt-document", &input.txt_document, "WHAT", "what is a document of plain text")
-      .choices({"file", "line"});
-  flags.value("--txt-separator", &input.txt_separator, "TEXT",
-              "what stands between the documents of plain text; \\n, \\r, \\t and \\\\ as in C");
-  flags.value("--max-documents", &arguments.options.max_documents, "N", "stop after N documents")
-      .range(1, std::numeric_limits<int64_t>::max());
-  flags
-      .value("--max-compression-ratio", &input.max_compression_ratio, "N",
-             "refuse an input whose packed bytes give more than N bytes each")
-      .range(1, int64_t{1} << 32);
-  flags.value("--on-error", &arguments.on_error, "WHAT", "what to do with an invalid line")
-      .choices({"fail", "skip"});
-}
-
-/// Text with the escapes of \n, \r, \t and \\ resolved.
-Result<std::string> unescaped(std::string_view flag, std::string_view text) {
-  constexpr std::string_view kCodes = "nrt\\", kBytes = "\n\r\t\\";
-  std::string result;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] != '\\') {
-      result += text[i];
-      continue;
-    }
-    const size_t code = ++i < text.size() ? kCodes.find(text[i]) : kCodes.npos;
-    if (code == kCodes.npos) {
-      return make_error(StatusCode::kInvalidArgument,
-                        "{}: expected n, r, t or a backslash behind a backslash, found {}", flag,
-                        text);
-    }
-    result += kBytes[code];
-  }
-  return result;
-}
-
-Status finish_input(const InputFlags& flags, preprocess::InputOptions& options) {
-  using preprocess::InputFormat, preprocess::TxtDocument;
-  const std::map<std::string, InputFormat> formats = {{"auto", InputFormat::kAuto},
-                                                      {"json", InputFormat::kJson},
-                                                      {"csv", InputFormat::kCsv},
-                                                      {"txt", InputFormat::kTxt}};
-  options.format = formats.at(flags.format);
-  options.csv_columns = flags.csv_columns;
-  options.csv_has_header = flags.csv_header;
-  options.max_compression_ratio = flags.max_compression_ratio;
-  if (flags.txt_document == "line") options.txt_document = TxtDocument::kLine;
-  if (!flags.txt_separator) return Status();
-  if (flags.txt_document != "file") {
-    return Status(StatusCode::kInvalidArgument, "--txt-separator: not with --txt-document line");
-  }
-  options.txt_document = TxtDocument::kSeparated;
-  MEG_ASSIGN_OR_RETURN(options.txt_separator, unescaped("--txt-separator", *flags.txt_separator));
-  return Status();
+  flags.not_yet("--min-tokens", Arity::kValue);
 }
 
 Status finish(Arguments& arguments) {
@@ -169,7 +84,7 @@ Status finish(Arguments& arguments) {
   megatron::FieldReader args(fields);
   read_args(args, arguments);
   MEG_RETURN_IF_ERROR(args.status());
-  MEG_RETURN_IF_ERROR(finish_input(arguments.input, arguments.options.input));
+  MEG_RETURN_IF_ERROR(finish_input_flags(arguments.input, arguments.options.input));
   if (arguments.dtype) arguments.options.dtype = dtype_from_name(*arguments.dtype);
   if (arguments.on_error == "skip") arguments.options.on_error = preprocess::OnError::kSkip;
   if (!arguments.megatron_version) return Status();
@@ -190,7 +105,9 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
        "preprocess_data --input parts --csv-column content --output-prefix corpus "
        "--tokenizer-type GPT2BPETokenizer --vocab-file gpt2-vocab.json --merge-file "
        "gpt2-merges.txt --append-eod --on-error skip"});
-  declare_input(flags, arguments);
+  declare_input_flags(flags, arguments.input, arguments.options);
+  flags.value("--on-error", &arguments.on_error, "WHAT", "what to do with an invalid line")
+      .choices({"fail", "skip"});
   flags
       .value("--dtype", &arguments.dtype, "DTYPE",
              "type of the tokens; without it uint16 where the vocabulary has fewer than 65500, "
