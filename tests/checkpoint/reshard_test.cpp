@@ -46,6 +46,7 @@ TEST(Reshard, RefusesATableThatDoesNotDivideWithoutTheTrueVocabularySize) {
     const std::map<std::string_view, int64_t> fields = {{"num_layers", 4},
                                                         {"hidden_size", 32},
                                                         {"num_attention_heads", 4},
+                                                        {"max_position_embeddings", 64},
                                                         {"make_vocab_size_divisible_by", 1}};
     const auto found = fields.find(name);
     return found == fields.end() ? std::nullopt

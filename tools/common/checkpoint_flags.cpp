@@ -1,31 +1,29 @@
 #include "tools/common/checkpoint_flags.h"
 
-#include <map>
+#include <algorithm>
 #include <span>
 
 #include "libmeg/io/mapped_file.h"
+#include "libmeg/megatron/field_reader.h"
+#include "libmeg/model/gpt_config.h"
 
 namespace meg::tools {
-namespace {
-
-constexpr int64_t kLargestSize = int64_t{1} << 30;
-
-}  // namespace
 
 void CheckpointFlags::declare(Flags& flags) {
   flags.group("Reading checkpoints");
   flags.value("--param-rules", &param_rules_, "FILE",
               "rules for custom parameters: lines of PATTERN PARTITION [PLACEMENT]");
-  const auto size = [&](const char* name, std::optional<int64_t>* target) {
-    flags.value(name, target, "N", "value for checkpoints whose args lack it")
-        .range(1, kLargestSize);
-  };
-  size("--num-layers", &num_layers_);
-  size("--hidden-size", &hidden_size_);
-  size("--num-attention-heads", &num_attention_heads_);
-  size("--max-position-embeddings", &max_position_embeddings_);
-  size("--padded-vocab-size", &padded_vocab_size_);
-  size("--make-vocab-size-divisible-by", &make_vocab_size_divisible_by_);
+  ArgumentScope scope;
+  scope.reads = megatron::fields_read_by([](const megatron::FieldLookup& fields) {
+    (void)model::GptConfig::from_fields(fields);
+  });
+  for (const megatron::ArgumentRow& row :
+       megatron::argument_rows(megatron::ArgumentFamily::kTraining)) {
+    const bool is_read =
+        std::find(scope.reads.begin(), scope.reads.end(), row.dest) != scope.reads.end();
+    if (is_read && !row.help.empty()) shape_rows_.push_back(row);
+  }
+  flags.arguments(shape_rows_, scope, &shape_);
 }
 
 Result<checkpoint::OpenCheckpointOptions> CheckpointFlags::options() const {
@@ -36,20 +34,7 @@ Result<checkpoint::OpenCheckpointOptions> CheckpointFlags::options() const {
     options.param_rules.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     options.param_rules_name = *param_rules_;
   }
-  std::map<std::string, megatron::FieldValue, std::less<>> fields;
-  const auto add = [&](const char* name, const std::optional<int64_t>& value) {
-    if (value.has_value()) fields[name] = *value;
-  };
-  add("num_layers", num_layers_);
-  add("hidden_size", hidden_size_);
-  add("num_attention_heads", num_attention_heads_);
-  add("max_position_embeddings", max_position_embeddings_);
-  add("padded_vocab_size", padded_vocab_size_);
-  add("make_vocab_size_divisible_by", make_vocab_size_divisible_by_);
-  options.fallback = [fields](std::string_view name) -> std::optional<megatron::FieldValue> {
-    const auto found = fields.find(name);
-    return found == fields.end() ? std::nullopt : std::optional(found->second);
-  };
+  options.fallback = shape_.given_lookup();
   return options;
 }
 

@@ -17,6 +17,7 @@
 #include "libmeg/checkpoint/dialects/huggingface/tokenizer_files.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/folder_entries.h"
 #include "libmeg/checkpoint/state/gathered_sources.h"
+#include "libmeg/checkpoint/state/reordered_source.h"
 #include "libmeg/checkpoint/training/check_architecture.h"
 #include "libmeg/io/atomic_file.h"
 #include "libmeg/io/atomic_folder.h"
@@ -33,8 +34,6 @@ constexpr std::string_view kWordEmbeddings = "embedding.word_embeddings.weight";
 constexpr const char* kConfigName = "config.json";
 constexpr const char* kIndexName = "model.safetensors.index.json";
 
-/// Where rows of query_key_value begin to lie head by head.
-constexpr double kHeadByHead = 2.0;
 
 /// Refuses args of the model that no key of config.json stands for, unless they say the default.
 Status check_args(const MegatronCheckpoint& checkpoint) {
@@ -79,7 +78,7 @@ class MergedParameters {
   /// By tensor-parallel rank.
   static std::vector<Source> sources(const LogicalTensor& tensor) {
     std::vector<Source> found;
-    for (const Piece& piece : tensor.pieces) found.push_back(piece.source);
+    for (const Piece& piece : tensor.pieces) found.push_back(natural_source(piece));
     return found;
   }
 
@@ -110,7 +109,6 @@ class ExportPlanner {
 
   Result<ExportPlan> plan() {
     MEG_RETURN_IF_ERROR(check_args(checkpoint_));
-    MEG_RETURN_IF_ERROR(check_version());
     MEG_RETURN_IF_ERROR(choose_vocab_rows());
     const megatron::FieldLookup args = [this](std::string_view name) {
       return checkpoint_.arg(name);
@@ -128,14 +126,6 @@ class ExportPlanner {
   }
 
  private:
-  Status check_version() const {
-    if (checkpoint_.checkpoint_version() >= kHeadByHead) return Status();
-    return make_error(StatusCode::kUnsupported,
-                      "{}: checkpoint_version: expected 2.0 or above to export, found {}; "
-                      "checkpoint_util without --target-format brings it there",
-                      checkpoint_.folder().folder, checkpoint_.checkpoint_version());
-  }
-
   Status choose_vocab_rows() {
     const auto embedding = parameters_.find(std::string(kWordEmbeddings));
     if (embedding == parameters_.end()) {

@@ -13,6 +13,7 @@
 #include "libmeg/checkpoint/convert/reshard.h"
 #include "libmeg/checkpoint/dialects/huggingface/tokenizer_files.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/folder_entries.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/rng_entries.h"
 #include "libmeg/checkpoint/state/assembled_source.h"
 #include "libmeg/io/atomic_folder.h"
 
@@ -52,12 +53,6 @@ class Saver {
 
   Status check() const {
     const std::string& path = checkpoint_.folder().folder;
-    if (checkpoint_.checkpoint_version() < 2) {
-      return make_error(StatusCode::kUnsupported,
-                        "{}: checkpoint_version {}: saving it as torch_dist is not supported yet; "
-                        "save it as torch first",
-                        path, checkpoint_.checkpoint_version());
-    }
     if (options_.keep_optimizer && checkpoint_.optimizer().form == OptimizerForm::kDistributed) {
       return missing_distrib_optim(checkpoint_);
     }
@@ -151,11 +146,31 @@ class Saver {
                                           checkpoint_.tensor_model_parallel_size());
     if (const auto states = graph.find(rank.file->root(), "rng_state")) {
       MEG_RETURN_IF_ERROR(add_object("rng_state/" + shard, rank.file.get(), *states));
+    } else {
+      MEG_RETURN_IF_ERROR(add_old_rng("rng_state/" + shard, *rank.file));
     }
     const auto rerun = graph.find(rank.file->root(), "rerun_state_machine");
     const auto own = rerun.has_value() ? graph.find(*rerun, "sharded") : std::nullopt;
     if (!own.has_value()) return {};
     return add_object("rerun_state_machine_state/" + shard, rank.file.get(), *own);
+  }
+
+  /// Generators of before 2022 lie beside the model; today's stand in a dict, the only one of a
+  /// list.
+  Status add_old_rng(const std::string& name, const TorchFile& file) {
+    TorchFileContent content;
+    std::vector<PickleId> pairs;
+    const std::span<const PickleId> found = file.graph().pairs(file.root());
+    for (size_t i = 0; i + 1 < found.size(); i += 2) {
+      const std::string_view key = file.graph().as_string(found[i]).value_or("");
+      if (!is_rng_key(key)) continue;
+      MEG_ASSIGN_OR_RETURN(const PickleId value, copy_value(file, found[i + 1], &content));
+      pairs.insert(pairs.end(), {content.graph().add_string(std::string(key)), value});
+    }
+    if (pairs.empty()) return {};
+    PickleGraph& graph = content.graph();
+    content.root = graph.add_list({graph.add_list({graph.add_dict(std::move(pairs))})});
+    return writer_.add_object(name, content);
   }
 
   /// A list of the one value, as Megatron wraps it; of None without a file.

@@ -5,6 +5,8 @@
 #include <system_error>
 #include <utility>
 
+#include "libmeg/checkpoint/dialects/mp_rank/internal/model_keys.h"
+
 namespace meg::checkpoint {
 namespace {
 
@@ -18,13 +20,6 @@ uint64_t size_on_disk(const fs::path& path) {
 
 /// The first key of a name: "model" of "model/embedding/weight".
 std::string_view first_key(std::string_view name) { return name.substr(0, name.find('/')); }
-
-/// model, model0, model1 ..., or DeepSpeed's module.
-bool is_model_key(std::string_view key) {
-  if (key == "module") return true;
-  return key.starts_with("model") &&
-         key.find_first_not_of("0123456789", 5) == std::string_view::npos;
-}
 
 TensorGroup group_of(std::string_view name) {
   const std::string_view key = first_key(name);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "libmeg/checkpoint/state/internal/box_rows.h"
+#include "libmeg/checkpoint/state/reordered_source.h"
 #include "libmeg/io/crc32.h"
 
 namespace meg::checkpoint {
@@ -151,7 +152,9 @@ Box relative_to(const std::vector<int64_t>& origin, Box box) {
 /// The boxes of natural order that a piece is, each with its elements.
 std::vector<Piece> boxes_of(const Piece& piece) {
   const int64_t elements = piece.source->elements();
-  if (piece.first == 0 && elements == piece.box.elements()) return {piece};
+  if (piece.first == 0 && elements == piece.box.elements()) {
+    return {{natural_source(piece), piece.box, 0, {}}};
+  }
   std::vector<Piece> boxes;
   int64_t first = 0;
   for (Box& box : boxes_of_range(piece.box, piece.first, elements)) {
@@ -180,9 +183,8 @@ Result<std::shared_ptr<const TensorSource>> assemble(DType dtype, const std::vec
   int64_t elements = 0;
   std::vector<Part> parts;
   for (const Piece& piece : pieces) {
-    if (piece.source->dtype() != dtype || !piece.memory_order.empty()) {
-      return make_error(StatusCode::kInvalidArgument,
-                        "expected pieces of {} in natural order, found one of {}",
+    if (piece.source->dtype() != dtype) {
+      return make_error(StatusCode::kInvalidArgument, "expected pieces of {}, found one of {}",
                         dtype_name(dtype), dtype_name(piece.source->dtype()));
     }
     for (const Piece& box : boxes_of(piece)) {
@@ -222,7 +224,7 @@ Result<std::shared_ptr<const TensorSource>> assemble_box(DType dtype,
       if (!common.has_value()) continue;
       parts.push_back(
           {box_of(piece.source, piece.box.sizes, relative_to(piece.box.offsets, *common)),
-           relative_to(box.offsets, *common), 0, whole.memory_order});
+           relative_to(box.offsets, *common), 0, {}});
     }
   }
   return assemble(dtype, box.sizes, std::move(parts));

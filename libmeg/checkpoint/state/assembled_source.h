@@ -15,14 +15,15 @@ namespace meg::checkpoint {
 std::shared_ptr<const TensorSource> box_of(std::shared_ptr<const TensorSource> source,
                                            const std::vector<int64_t>& sizes, const Box& box);
 
-/// A whole tensor of these sizes, in row-major order, put together from its pieces: disjoint, of
-/// natural order and of one type, together all of it. kInvalidArgument where they are not.
+/// A whole tensor of these sizes, in row-major order, put together from its pieces: disjoint and of
+/// one type, together all of it; flat ranges among them are of natural order. kInvalidArgument
+/// where they are not.
 Result<std::shared_ptr<const TensorSource>> assemble(DType dtype, const std::vector<int64_t>& sizes,
                                                      std::vector<Piece> pieces);
 
-/// A box of a tensor, put together from the pieces of it that have a part in the box: disjoint, of
-/// natural order and together all of the box. pieces: placed in the tensor's axes; others than
-/// these may be among them.
+/// A box of a tensor, put together from the pieces of it that have a part in the box: disjoint,
+/// together all of the box. pieces: placed in the tensor's axes; others than these may be among
+/// them.
 Result<std::shared_ptr<const TensorSource>> assemble_box(DType dtype,
                                                          const std::vector<Piece>& pieces,
                                                          const Box& box);

@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "libmeg/checkpoint/container/torch_file/internal/torch_storages.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/shape_args.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/model_keys.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/rng_entries.h"
 
 namespace meg::checkpoint {
@@ -31,9 +33,10 @@ std::vector<PickleId> persistent_nodes(const PickleGraph& graph, PickleId root) 
   return found;
 }
 
-bool is_model_key(std::string_view key) {
-  return key.starts_with("model") && key.find_first_not_of("0123456789", 5) == key.npos;
-}
+/// Where rows of query_key_value begin to lie head by head.
+constexpr double kHeadByHead = 2.0;
+/// What Megatron has written ever since it saves torch_dist.
+constexpr double kSavedVersion = 3.0;
 
 class CommonState {
  public:
@@ -45,6 +48,15 @@ class CommonState {
 
   Result<TorchFileContent> make(bool keep_optimizer) {
     std::vector<PickleId> pairs;
+    const auto add = [&](std::string_view key, PickleId value) {
+      pairs.insert(pairs.end(), {graph_.add_string(std::string(key)), value});
+    };
+    if (!checkpoint_.args(0).has_value()) {
+      MEG_ASSIGN_OR_RETURN(const PickleId args, add_args());
+      add("args", args);
+    }
+    const bool is_reordered = checkpoint_.checkpoint_version() < kHeadByHead;
+    if (is_reordered) add("checkpoint_version", graph_.add_float(kSavedVersion));
     const std::span<const PickleId> found = source_.pairs(file_.root());
     for (size_t i = 0; i + 1 < found.size(); i += 2) {
       const std::string_view key = source_.as_string(found[i]).value_or("");
@@ -52,6 +64,8 @@ class CommonState {
           key == "optimizer" && checkpoint_.optimizer().form != OptimizerForm::kNone;
       const bool is_scheduler = key == "opt_param_scheduler" || key == "lr_scheduler";
       if (is_model_key(key) || is_rng_key(key) || key == "content_metadata") continue;
+      // Rows of query_key_value are written head by head.
+      if (key == "checkpoint_version" && is_reordered) continue;
       if (!keep_optimizer && (key == "optimizer" || is_scheduler)) continue;
       PickleId value = 0;
       if (is_optimizer) {
@@ -61,14 +75,23 @@ class CommonState {
       } else {
         MEG_ASSIGN_OR_RETURN(value, copy_value(file_, found[i + 1], &made_));
       }
-      pairs.insert(pairs.end(), {graph_.add_string(std::string(key)), value});
+      add(key, value);
     }
-    pairs.insert(pairs.end(), {graph_.add_string("content_metadata"), add_content_metadata()});
+    add("content_metadata", add_content_metadata());
     made_.root = graph_.add_dict(std::move(pairs));
     return std::move(made_);
   }
 
  private:
+  Result<PickleId> add_args() {
+    const int64_t rows = checkpoint_.parameters()[0].shape.at(0);
+    return add_made_args(checkpoint_,
+                         {.tensor_model_parallel_size = checkpoint_.tensor_model_parallel_size(),
+                          .pipeline_model_parallel_size =
+                              checkpoint_.pipeline_model_parallel_size()},
+                         model::NameFamily::kMcoreTransformerEngine, rows, &graph_);
+  }
+
   /// A dict of the first file without some of its keys.
   Result<PickleId> add_without(PickleId dict, std::initializer_list<std::string_view> keys) {
     return add_without(file_, dict, keys);

@@ -3,14 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <string>
 #include <vector>
 
 #include "libmeg/checkpoint/convert/internal/rng_states.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/shape_args.h"
 #include "libmeg/checkpoint/convert/internal/target_args.h"
 #include "libmeg/checkpoint/convert/internal/target_model.h"
 #include "libmeg/checkpoint/convert/internal/target_optimizer.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/model_keys.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/rng_entries.h"
 
 namespace meg::checkpoint {
@@ -18,13 +19,6 @@ namespace {
 
 // From this version on the rows of query_key_value lie head by head.
 constexpr double kHeadByHead = 2.0;
-
-/// "model", "model0", "model1" ...
-bool is_model_key(std::string_view key) {
-  if (!key.starts_with("model")) return false;
-  key.remove_prefix(5);
-  return std::all_of(key.begin(), key.end(), [](char c) { return '0' <= c && c <= '9'; });
-}
 
 bool is_scheduler_key(std::string_view key) {
   return key == "opt_param_scheduler" || key == "lr_scheduler";
@@ -54,6 +48,7 @@ class TreeBuilder {
     }
     const std::span<const PickleId> found = source().pairs(file().root());
     const bool has_version = source().find(file().root(), "checkpoint_version").has_value();
+    if (!checkpoint_.args(reference_).has_value()) MEG_RETURN_IF_ERROR(add_args());
     for (size_t i = 0; i + 1 < found.size(); i += 2) {
       MEG_RETURN_IF_ERROR(add_key(found[i], found[i + 1]));
     }
@@ -100,6 +95,20 @@ class TreeBuilder {
       MEG_ASSIGN_OR_RETURN(copy, target_->carry(reference_, value));
     }
     add(copied_key, copy);
+    return Status();
+  }
+
+  /// Of a checkpoint without, as the model was told by flags.
+  Status add_args() {
+    MEG_ASSIGN_OR_RETURN(
+        const PickleId args,
+        add_made_args(
+            checkpoint_,
+            {.tensor_model_parallel_size = layout_.tensor_model_parallel_size,
+             .pipeline_model_parallel_size = layout_.pipeline_model_parallel_size,
+             .virtual_pipeline_model_parallel_size = layout_.virtual_pipeline_model_parallel_size},
+            layout_.family, layout_.target_vocab_rows, &target_->graph()));
+    add(target_->text("args"), args);
     return Status();
   }
 

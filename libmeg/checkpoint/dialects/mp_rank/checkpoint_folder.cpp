@@ -22,6 +22,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view kDeepSpeedTracker = "latest";
 constexpr std::string_view kIterationStart = "iter_";
 constexpr std::string_view kReleaseName = "release";
+constexpr std::string_view kTagStart = "global_step";
 
 /// What an error names of a folder's content at most.
 constexpr size_t kNamedEntries = 8;
@@ -39,6 +40,12 @@ std::string without_slashes(std::string path) {
 std::optional<int64_t> parse_iteration_name(std::string_view name) {
   if (!name.starts_with(kIterationStart)) return std::nullopt;
   return parse_digits<int64_t>(name.substr(kIterationStart.size()));
+}
+
+/// DeepSpeed's tags: "1000" or "global_step1000" -> 1000
+std::optional<int64_t> parse_tag(std::string_view tag) {
+  if (tag.starts_with(kTagStart)) tag.remove_prefix(kTagStart.size());
+  return parse_digits<int64_t>(tag);
 }
 
 /// The iter_* and release folders among them, as an error lists them.
@@ -75,6 +82,7 @@ Result<CheckpointFolder> open_named(const std::string& root, const FolderEntries
   found.folder = join_path(root, name);
   found.is_release = name == kReleaseName;
   found.iteration = found.is_release ? 0 : parse_iteration_name(name);
+  if (!found.iteration.has_value()) found.iteration = parse_tag(name);
   MEG_ASSIGN_OR_RETURN(const FolderEntries inside, FolderEntries::list(found.folder));
   MEG_ASSIGN_OR_RETURN(const bool is_checkpoint, read_contents(inside, &found));
   if (!is_checkpoint) {
@@ -97,6 +105,8 @@ Result<CheckpointFolder> open_tracked(const std::string& root, const FolderEntri
                         text::printable(text));
     }
     name = iteration_folder_name(*iteration);
+    // DeepSpeedExamples writes this tracker too, and takes the bare number for the tag.
+    if (!entries.has_folder(name) && entries.has_folder(text)) name = text;
   }
   return open_named(root, entries, name, fmt::format("{} names", kTrackerName));
 }
@@ -113,7 +123,7 @@ Result<CheckpointFolder> open_deep_speed(const std::string& root) {
   CheckpointFolder found;
   found.root = root;
   found.folder = join_path(root, tag);
-  found.iteration = parse_digits<int64_t>(tag);
+  found.iteration = parse_tag(tag);
   MEG_ASSIGN_OR_RETURN(const FolderEntries inside, FolderEntries::list(found.folder));
   MEG_ASSIGN_OR_RETURN(const bool is_checkpoint, read_contents(inside, &found));
   if (!is_checkpoint || found.format != CheckpointFormat::kDeepSpeed) {

@@ -14,7 +14,7 @@ namespace meg::checkpoint {
 enum class CheckpointFormat : uint8_t {
   kMpRank,       ///< mp_rank_TT[_PPP[_EEE]]/model_optim_rng.pt
   kSplitMpRank,  ///< 2022-23: model_rng.pt and optim.pt; named, not read yet
-  kDeepSpeed,    ///< latest, <tag>/mp_rank_TT_model_states.pt; named, not read yet
+  kDeepSpeed,    ///< latest, <tag>/mp_rank_TT_model_states.pt; ZeRO's optimizer is not read
   kTorchDist,    ///< .metadata, *.distcp; see open_torch_dist()
   kHuggingFace,  ///< config.json beside weights; see open_huggingface()
   kSingleFile,   ///< One file of torch.save.
@@ -42,7 +42,9 @@ struct CheckpointFolder {
   std::string folder;  ///< iter_0005000 or release (a path); the file for kSingleFile.
   std::optional<int64_t> iteration;  ///< From the folder's name or the tracker.
   bool is_release = false;           ///< Weights to start from; a Hugging Face folder too.
-  std::vector<RankFolder> ranks;     ///< Ascending by numbers; complete or not.
+  /// DeepSpeed: zero_pp_rank_*_optim_states.pt lie beside the rank files.
+  bool has_zero_optimizer = false;
+  std::vector<RankFolder> ranks;  ///< Ascending by numbers; complete or not.
 };
 
 /// Name of the tracker file.

@@ -9,6 +9,8 @@ namespace {
 
 constexpr std::string_view kSplitModelFile = "model_rng.pt";
 constexpr std::string_view kDeepSpeedFileEnd = "_model_states.pt";
+constexpr std::string_view kDeepSpeedLayerStart = "layer_";
+constexpr std::string_view kZeroStart = "zero_pp_rank_";
 constexpr std::string_view kRankStart = "mp_rank_";
 
 /// "mp_rank_00_001" -> {0, 1}; empty where it is no such name.
@@ -77,7 +79,15 @@ Status read_rank_folders(const FolderEntries& entries, CheckpointFolder* found,
 Status read_deep_speed_files(const FolderEntries& entries, CheckpointFolder* found) {
   found->format = CheckpointFormat::kDeepSpeed;
   for (const auto& [name, is_folder] : entries) {
-    if (is_folder || deep_speed_rank(name).empty()) continue;
+    if (is_folder) continue;
+    if (name.starts_with(kDeepSpeedLayerStart) && name.ends_with(kDeepSpeedFileEnd)) {
+      return make_error(StatusCode::kUnsupported,
+                        "{}: DeepSpeed's pipeline saves a file a layer ({}), as GPT-NeoX does: not "
+                        "supported",
+                        found->folder, name);
+    }
+    found->has_zero_optimizer |= name.starts_with(kZeroStart);
+    if (deep_speed_rank(name).empty()) continue;
     RankFolder rank;
     rank.name = deep_speed_rank(name);
     rank.numbers = parse_rank_name(rank.name);

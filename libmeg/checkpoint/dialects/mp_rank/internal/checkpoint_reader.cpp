@@ -13,6 +13,12 @@
 #include "libmeg/checkpoint/dialects/mp_rank/internal/rank_files.h"
 
 namespace meg::checkpoint {
+namespace {
+
+constexpr const char* kNoArgs = ": no args: flags say the shape (--num-layers, --hidden-size ...)";
+
+}  // namespace
+
 CheckpointReader::CheckpointReader(const CheckpointFolder& folder,
                                    const OpenCheckpointOptions& options,
                                    model::ParameterTable table)
@@ -22,8 +28,10 @@ CheckpointReader::CheckpointReader(const CheckpointFolder& folder,
 
 Result<MegatronCheckpoint> CheckpointReader::read() {
   MEG_RETURN_IF_ERROR(open_files());
+  // Names first: args of models of another kind lack what GPT's have.
+  MEG_ASSIGN_OR_RETURN(std::vector<RankModel> models, read_models());
   MEG_RETURN_IF_ERROR(read_config());
-  MEG_RETURN_IF_ERROR(read_models());
+  MEG_RETURN_IF_ERROR(make_chunks(std::move(models)));
   MEG_RETURN_IF_ERROR(number_layers());
   MEG_RETURN_IF_ERROR(read_family());
   MEG_RETURN_IF_ERROR(read_optimizers());
@@ -57,12 +65,21 @@ const std::string& CheckpointReader::path(int64_t stage, int64_t tensor_rank) co
 Status CheckpointReader::read_config() {
   const TorchFile& first = *state_->files[0].file;
   Result<model::GptConfig> config = read_checkpoint_config(first, options_.fallback);
-  if (!config.has_value()) return config.error().with_prefix(first.path() + ": args");
+  const bool has_args = first.graph().find(first.root(), "args").has_value();
+  if (!config.has_value()) {
+    return config.error().with_prefix(first.path() + (has_args ? ": args" : kNoArgs));
+  }
+  if (!has_args && config->position_embedding_type == "learned_absolute" &&
+      config->max_position_embeddings == 0) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "{}{}: max_position_embeddings: expected an integer, found nothing",
+                      first.path(), kNoArgs);
+  }
   state_->config = *std::move(config);
   return Status();
 }
 
-Status CheckpointReader::read_models() {
+Result<std::vector<RankModel>> CheckpointReader::read_models() const {
   std::vector<RankModel> models;
   for (const RankFile& rank : state_->files) {
     MEG_ASSIGN_OR_RETURN(RankModel model, read_rank_model(*rank.file, state_->table));
@@ -74,6 +91,10 @@ Status CheckpointReader::read_models() {
     }
     models.push_back(std::move(model));
   }
+  return models;
+}
+
+Status CheckpointReader::make_chunks(std::vector<RankModel> models) {
   infer_gated_linear_unit(models[0].chunks[0], state_->tensor_size, &state_->config);
   shapes_ = RankShapes(state_->config, state_->tensor_size, state_->pipeline_size > 1);
   state_->virtual_size = static_cast<int64_t>(models[0].chunks.size());
@@ -202,6 +223,12 @@ Status CheckpointReader::read_optimizers() {
     }
   }
   if (options_.ignore_optimizer) return Status();
+  if (state_->folder.has_zero_optimizer) {
+    return make_error(StatusCode::kUnsupported,
+                      "{}: optimizer: DeepSpeed's ZeRO states (zero_pp_rank_*) are not supported; "
+                      "--no-optim leaves them out",
+                      state_->folder.folder);
+  }
   for (size_t i = 0; i < state_->files.size(); ++i) {
     const TorchFile& file = *state_->files[i].file;
     MEG_ASSIGN_OR_RETURN(RankOptimizer read, read_rank_optimizer(file, parameters[i]));

@@ -50,7 +50,8 @@ class CheckpointReader {
 
   Status open_files();
   Status read_config();
-  Status read_models();
+  Result<std::vector<RankModel>> read_models() const;
+  Status make_chunks(std::vector<RankModel> models);
   Status align_ranks(Chunk* chunk) const;
   Status number_layers();
   Status read_family();

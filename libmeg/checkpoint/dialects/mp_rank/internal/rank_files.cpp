@@ -32,8 +32,20 @@ std::optional<int64_t> first_arg(const TorchFile& file, std::initializer_list<co
   return std::nullopt;
 }
 
+/// The first of `keys` beside the model that is a number.
+std::optional<int64_t> first_top(const TorchFile& file, std::initializer_list<const char*> keys) {
+  for (const char* key : keys) {
+    const std::optional<PickleId> id = file.graph().find(file.root(), key);
+    const std::optional<int64_t> value = id.has_value() ? file.graph().as_int(*id) : std::nullopt;
+    if (value.has_value()) return value;
+  }
+  return std::nullopt;
+}
+
+/// DeepSpeed says it beside the model.
 std::optional<int64_t> tensor_size_of(const TorchFile& file) {
-  return first_arg(file, {"tensor_model_parallel_size", "model_parallel_size"});
+  const auto size = first_arg(file, {"tensor_model_parallel_size", "model_parallel_size"});
+  return size.has_value() ? size : first_top(file, {"mp_world_size"});
 }
 
 std::optional<int64_t> pipeline_size_of(const TorchFile& file) {
@@ -45,9 +57,9 @@ double version_of(const TorchFile& file) {
   return id.has_value() ? file.graph().as_number(*id).value_or(0) : 0;
 }
 
+/// The word of 2019 and that of DeepSpeed come after today's.
 std::optional<int64_t> iteration_of(const TorchFile& file) {
-  const std::optional<PickleId> id = file.graph().find(file.root(), "iteration");
-  return id.has_value() ? file.graph().as_int(*id) : std::nullopt;
+  return first_top(file, {"iteration", "total_iters", "global_steps"});
 }
 
 std::string text(const std::optional<int64_t>& value) {
@@ -220,7 +232,8 @@ Result<RankFiles> open_rank_files(const CheckpointFolder& given,
   CheckpointFolder folder = given;
   if (folder.format == CheckpointFormat::kSingleFile) {
     folder.ranks = {{.numbers = {0}, .name = rank_folder_name(0, 0, 1), .file = folder.folder}};
-  } else if (folder.format != CheckpointFormat::kMpRank) {
+  } else if (folder.format != CheckpointFormat::kMpRank &&
+             folder.format != CheckpointFormat::kDeepSpeed) {
     return make_error(StatusCode::kUnsupported,
                       "{}: checkpoints of the format {} are not supported yet", folder.folder,
                       checkpoint_format_text(folder.format));

@@ -4,20 +4,27 @@
 
 #include <utility>
 
+#include "libmeg/checkpoint/dialects/mp_rank/internal/model_keys.h"
+#include "libmeg/model/foreign_models.h"
+
 namespace meg::checkpoint {
 namespace {
 
 /// Megatron nests its names four keys deep at most.
 constexpr int kMaxNesting = 16;
 
+/// What wrappers of a model (torch's DistributedDataParallel, FP16_Module) put before its names.
+constexpr std::string_view kWrapper = "module.";
+
 class ChunkReader {
  public:
   ChunkReader(const TorchFile& file, const model::ParameterTable& table,
               std::vector<std::string>* unknown)
-      : file_(file), table_(table), unknown_(unknown) {}
+      : file_(file), table_(table), collected_(unknown) {}
 
   Result<std::vector<RankEntry>> read(PickleId dict) {
     MEG_RETURN_IF_ERROR(read_dict(dict, "", 0));
+    MEG_RETURN_IF_ERROR(check_unknown());
     return std::move(entries_);
   }
 
@@ -36,8 +43,8 @@ class ChunkReader {
                           "{}: model: {}: expected names as keys, found {}", file_.path(),
                           prefix.empty() ? "top level" : prefix, graph.describe(pairs[i], 40));
       }
-      const std::string name =
-          prefix.empty() ? std::string(*key) : fmt::format("{}.{}", prefix, *key);
+      std::string name = prefix.empty() ? std::string(*key) : fmt::format("{}.{}", prefix, *key);
+      while (name.starts_with(kWrapper)) name.erase(0, kWrapper.size());
       MEG_RETURN_IF_ERROR(read_value(pairs[i + 1], name, depth));
     }
     return Status();
@@ -61,18 +68,31 @@ class ChunkReader {
       return make_error(StatusCode::kCorruption, "{}: model: {}: expected a tensor, found {}",
                         file_.path(), name, graph.describe(id, 60));
     }
-    if (unknown_ != nullptr) {
-      unknown_->push_back(name);
+    unknown_.push_back(name);
+    return Status();
+  }
+
+  Status check_unknown() {
+    const std::string_view foreign = model::foreign_model(unknown_);
+    if (!foreign.empty()) {
+      return make_error(StatusCode::kUnsupported,
+                        "{}: model: expected GPT, found {} ({}), which is not supported",
+                        file_.path(), foreign, unknown_[0]);
+    }
+    if (collected_ != nullptr) {
+      collected_->insert(collected_->end(), unknown_.begin(), unknown_.end());
       return Status();
     }
+    if (unknown_.empty()) return Status();
     return make_error(StatusCode::kUnsupported,
                       "{}: model: {}: no rule knows this parameter; add a row with --param-rules",
-                      file_.path(), name);
+                      file_.path(), unknown_[0]);
   }
 
   const TorchFile& file_;
   const model::ParameterTable& table_;
-  std::vector<std::string>* unknown_;
+  std::vector<std::string>* collected_;
+  std::vector<std::string> unknown_;
   std::vector<RankEntry> entries_;
 };
 
@@ -80,23 +100,15 @@ class ChunkReader {
 
 Result<RankModel> read_rank_model(const TorchFile& file, const model::ParameterTable& table,
                                   std::vector<std::string>* unknown) {
-  const PickleGraph& graph = file.graph();
+  const ModelDicts found = find_model_dicts(file);
   RankModel model;
-  std::vector<PickleId> dicts;
-  if (const std::optional<PickleId> plain = graph.find(file.root(), "model")) {
-    dicts.push_back(*plain);
-  } else {
-    model.is_chunked = true;
-    while (const auto chunk = graph.find(file.root(), fmt::format("model{}", dicts.size()))) {
-      dicts.push_back(*chunk);
-    }
-  }
-  if (dicts.empty()) {
+  model.is_chunked = found.is_chunked;
+  if (found.dicts.empty()) {
     return make_error(StatusCode::kNotFound,
                       "{}: expected a dict with the key model or model0, found {}", file.path(),
-                      graph.describe(file.root(), 60));
+                      file.graph().describe(file.root(), 60));
   }
-  for (const PickleId dict : dicts) {
+  for (const PickleId dict : found.dicts) {
     MEG_ASSIGN_OR_RETURN(std::vector<RankEntry> entries,
                          ChunkReader(file, table, unknown).read(dict));
     model.chunks.push_back(std::move(entries));

@@ -22,7 +22,8 @@ struct RankModel {
   bool is_chunked = false;  ///< The keys were model0, model1, ...
 };
 
-/// kNotFound where the file holds no model; kUnsupported for names that no rule of the table knows;
+/// kNotFound where the file holds no model; kUnsupported for models of another kind (BERT, T5), by
+/// their names, and for names that no rule of the table knows;
 /// kCorruption for parameters that are no tensors. Messages start with the file's path.
 /// unknown: collects names that no rule knows and leaves these parameters out, instead of failing.
 Result<RankModel> read_rank_model(const TorchFile& file, const model::ParameterTable& table,

@@ -63,6 +63,13 @@ class OptimizerReader {
 
   Status find_form(PickleId outer) {
     OptimizerLayout& layout = found_.layout;
+    for (const char* key : {"fp32_groups_flat", "single_partition_of_fp32_groups"}) {
+      if (!graph_.find(outer, key).has_value()) continue;
+      return make_error(StatusCode::kUnsupported,
+                        "{}: optimizer: DeepSpeed's flat groups ({}) are not supported; --no-optim "
+                        "leaves them out",
+                        file_.path(), key);
+    }
     if (graph_.find(outer, "param_groups").has_value()) {
       layout.form = OptimizerForm::kFp32;
       inner_ = outer;

@@ -8,6 +8,8 @@
 namespace meg::checkpoint {
 namespace {
 
+constexpr const char* kKey = "rng_state";
+
 using Entries = std::vector<std::pair<std::string, PickleId>>;
 
 void add(const TorchFile& file, const std::string& name, PickleId id, Entries* entries) {
@@ -32,7 +34,7 @@ void add(const TorchFile& file, const std::string& name, PickleId id, Entries* e
 
 bool is_rng_key(std::string_view key) {
   constexpr std::array<std::string_view, 6> kKeys = {
-      "rng_state",       "random_rng_state", "np_rng_state",
+      kKey,              "random_rng_state", "np_rng_state",
       "torch_rng_state", "cuda_rng_state",   "rng_tracker_states",
   };
   return std::find(kKeys.begin(), kKeys.end(), key) != kKeys.end();
@@ -43,7 +45,9 @@ Entries rng_entries(const TorchFile& file) {
   const std::span<const PickleId> pairs = file.graph().pairs(file.root());
   for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
     const std::optional<std::string_view> key = file.graph().as_string(pairs[i]);
-    if (key.has_value() && is_rng_key(*key)) add(file, std::string(*key), pairs[i + 1], &entries);
+    if (!key.has_value() || !is_rng_key(*key)) continue;
+    const std::string name = *key == kKey ? kKey : fmt::format("{}[0].{}", kKey, *key);
+    add(file, name, pairs[i + 1], &entries);
   }
   return entries;
 }
