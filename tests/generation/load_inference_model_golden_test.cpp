@@ -115,6 +115,7 @@ INSTANTIATE_TEST_SUITE_P(
                               "gpt_tp2pp1_llamaish_bf16__to_tp1pp1"},
                       Forward{"old_v0_tp2", "gpt_tp2pp2_fp16__to_tp1pp1", false},
                       Forward{"old_flat2019_tp2", "gpt_tp2pp2_fp16__to_tp1pp1", false},
+                      Forward{"old_deepspeed_tp2", "gpt_tp2pp2_fp16__to_tp1pp1", false},
                       Forward{"megatron_from_hf_gpt2", "hf_gpt2"}),
     [](const auto& tested) { return std::string(tested.param.checkpoint); });
 

@@ -273,8 +273,7 @@ class Flags(Case):
 
 class NotYet(Case):
     def test_other_formats_are_refused_by_name(self):
-        for case, word in (("old_deepspeed_tp2", "DeepSpeed"),
-                           ("mcore_moe_tp1pp1_ep2_bf16", "expert")):
+        for case, word in (("mcore_moe_tp1pp1_ep2_bf16", "expert"),):
             process = cases.reshape(PROGRAM, cases.path(case), self.saved(), 1, 1)
             with self.subTest(case=case, stderr=process.stderr):
                 self.assertEqual(process.returncode, 1)

@@ -87,6 +87,7 @@ INSTANTIATE_TEST_SUITE_P(
         Forward{"old_v0_tp2", "gpt_tp2pp2_fp16__to_tp1pp1", GeluForm::kErf},
         Forward{"old_v1_tp2", "gpt_tp2pp2_fp16__to_tp1pp1", GeluForm::kErf},
         Forward{"old_flat2019_tp2", "gpt_tp2pp2_fp16__to_tp1pp1", GeluForm::kErf},
+        Forward{"old_deepspeed_tp2", "gpt_tp2pp2_fp16__to_tp1pp1", GeluForm::kErf},
         Forward{"gpt_tp2pp2_bf16_untied", "gpt_tp2pp2_bf16_untied__to_tp1pp1", GeluForm::kErf},
         Forward{"gpt_tp2pp2_bf16_untied__to_tp4pp1", "gpt_tp2pp2_bf16_untied__to_tp1pp1",
                 GeluForm::kErf},

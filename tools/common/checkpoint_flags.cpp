@@ -14,9 +14,8 @@ void CheckpointFlags::declare(Flags& flags) {
   flags.value("--param-rules", &param_rules_, "FILE",
               "rules for custom parameters: lines of PATTERN PARTITION [PLACEMENT]");
   ArgumentScope scope;
-  scope.reads = megatron::fields_read_by([](const megatron::FieldLookup& fields) {
-    (void)model::GptConfig::from_fields(fields);
-  });
+  scope.reads = megatron::fields_read_by(
+      [](const megatron::FieldLookup& fields) { (void)model::GptConfig::from_fields(fields); });
   for (const megatron::ArgumentRow& row :
        megatron::argument_rows(megatron::ArgumentFamily::kTraining)) {
     const bool is_read =

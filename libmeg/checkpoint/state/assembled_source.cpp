@@ -224,7 +224,9 @@ Result<std::shared_ptr<const TensorSource>> assemble_box(DType dtype,
       if (!common.has_value()) continue;
       parts.push_back(
           {box_of(piece.source, piece.box.sizes, relative_to(piece.box.offsets, *common)),
-           relative_to(box.offsets, *common), 0, {}});
+           relative_to(box.offsets, *common),
+           0,
+           {}});
     }
   }
   return assemble(dtype, box.sizes, std::move(parts));

@@ -85,11 +85,11 @@ class CommonState {
  private:
   Result<PickleId> add_args() {
     const int64_t rows = checkpoint_.parameters()[0].shape.at(0);
-    return add_made_args(checkpoint_,
-                         {.tensor_model_parallel_size = checkpoint_.tensor_model_parallel_size(),
-                          .pipeline_model_parallel_size =
-                              checkpoint_.pipeline_model_parallel_size()},
-                         model::NameFamily::kMcoreTransformerEngine, rows, &graph_);
+    return add_made_args(
+        checkpoint_,
+        {.tensor_model_parallel_size = checkpoint_.tensor_model_parallel_size(),
+         .pipeline_model_parallel_size = checkpoint_.pipeline_model_parallel_size()},
+        model::NameFamily::kMcoreTransformerEngine, rows, &graph_);
   }
 
   /// A dict of the first file without some of its keys.

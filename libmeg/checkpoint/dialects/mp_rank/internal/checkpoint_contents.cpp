@@ -10,6 +10,7 @@ namespace {
 constexpr std::string_view kSplitModelFile = "model_rng.pt";
 constexpr std::string_view kDeepSpeedFileEnd = "_model_states.pt";
 constexpr std::string_view kDeepSpeedLayerStart = "layer_";
+constexpr std::string_view kDeepSpeedLayerEnd = "-model_states.pt";
 constexpr std::string_view kZeroStart = "zero_pp_rank_";
 constexpr std::string_view kRankStart = "mp_rank_";
 
@@ -80,7 +81,7 @@ Status read_deep_speed_files(const FolderEntries& entries, CheckpointFolder* fou
   found->format = CheckpointFormat::kDeepSpeed;
   for (const auto& [name, is_folder] : entries) {
     if (is_folder) continue;
-    if (name.starts_with(kDeepSpeedLayerStart) && name.ends_with(kDeepSpeedFileEnd)) {
+    if (name.starts_with(kDeepSpeedLayerStart) && name.ends_with(kDeepSpeedLayerEnd)) {
       return make_error(StatusCode::kUnsupported,
                         "{}: DeepSpeed's pipeline saves a file a layer ({}), as GPT-NeoX does: not "
                         "supported",

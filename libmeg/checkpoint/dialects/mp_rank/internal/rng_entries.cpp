@@ -12,21 +12,23 @@ constexpr const char* kKey = "rng_state";
 
 using Entries = std::vector<std::pair<std::string, PickleId>>;
 
+/// Of lists and dicts what they hold, so that it does not matter what holds it.
 void add(const TorchFile& file, const std::string& name, PickleId id, Entries* entries) {
-  entries->emplace_back(name, id);
   const PickleGraph& graph = file.graph();
-  if (file.tensor(id) != nullptr) return;
-  if (graph.node(id).kind == PickleKind::kDict) {
+  const PickleKind kind = graph.node(id).kind;
+  if (kind == PickleKind::kDict) {
     const std::span<const PickleId> pairs = graph.pairs(id);
     for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
       const std::optional<std::string_view> key = graph.as_string(pairs[i]);
       if (key.has_value()) add(file, fmt::format("{}.{}", name, *key), pairs[i + 1], entries);
     }
-  } else if (graph.node(id).kind == PickleKind::kList) {
+  } else if (kind == PickleKind::kList) {
     const std::vector<PickleId>& children = graph.node(id).children;
     for (size_t i = 0; i < children.size(); ++i) {
       add(file, fmt::format("{}[{}]", name, i), children[i], entries);
     }
+  } else {
+    entries->emplace_back(name, id);
   }
 }
 
@@ -34,8 +36,12 @@ void add(const TorchFile& file, const std::string& name, PickleId id, Entries* e
 
 bool is_rng_key(std::string_view key) {
   constexpr std::array<std::string_view, 6> kKeys = {
-      kKey,              "random_rng_state", "np_rng_state",
-      "torch_rng_state", "cuda_rng_state",   "rng_tracker_states",
+      kKey,
+      "random_rng_state",
+      "np_rng_state",
+      "torch_rng_state",
+      "cuda_rng_state",
+      "rng_tracker_states",
   };
   return std::find(kKeys.begin(), kKeys.end(), key) != kKeys.end();
 }

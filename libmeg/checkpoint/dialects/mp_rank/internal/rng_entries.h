@@ -13,8 +13,8 @@ namespace meg::checkpoint {
 /// keys that files of before 2022 had in its place.
 bool is_rng_key(std::string_view key);
 
-/// The states of random number generators that a rank's file keeps: name ("rng_state",
-/// "rng_state[0]", "rng_state[0].torch_rng_state") and node, in the file's order. Those of before
+/// The states of random number generators that a rank's file keeps: name
+/// ("rng_state[0].torch_rng_state") and node, in the file's order. Those of before
 /// 2022, which stand beside the model, go by today's names.
 std::vector<std::pair<std::string, PickleId>> rng_entries(const TorchFile& file);
 
