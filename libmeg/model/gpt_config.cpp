@@ -82,6 +82,7 @@ Result<GptConfig> GptConfig::from_fields(const megatron::FieldLookup& lookup) {
       fields.flag("untie_embeddings_and_output_weights", false);
   read_texts(fields, config);
   config.num_experts = fields.size("num_experts");
+  const std::optional<int64_t> expert_ffn = fields.size("moe_ffn_hidden_size");
   if (!fields.status().ok()) return fields.status();
 
   if (config.ffn_hidden_size == 0) {
@@ -90,6 +91,7 @@ Result<GptConfig> GptConfig::from_fields(const megatron::FieldLookup& lookup) {
         "ffn_hidden_size: expected it beside swiglu and hidden_size {}, found nothing",
         config.hidden_size);
   }
+  config.moe_ffn_hidden_size = expert_ffn.value_or(config.ffn_hidden_size);
   if (!kv_channels && config.hidden_size % config.num_attention_heads != 0) {
     return make_error(StatusCode::kInvalidArgument,
                       "hidden_size: expected a multiple of num_attention_heads {}, found {}",
@@ -110,6 +112,12 @@ int64_t GptConfig::qkv_rows() const {
 
 int64_t GptConfig::mlp_rows() const {
   return gated_linear_unit ? 2 * ffn_hidden_size : ffn_hidden_size;
+}
+
+Status GptConfig::check_no_experts() const {
+  if (!num_experts.has_value()) return Status();
+  return make_error(StatusCode::kUnsupported, "num_experts {}: experts are not supported yet",
+                    *num_experts);
 }
 
 bool GptConfig::divides_query_groups(int64_t tensor_model_parallel_size) const {

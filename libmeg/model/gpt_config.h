@@ -31,7 +31,8 @@ struct GptConfig {
   std::string position_embedding_type = "learned_absolute";
   std::string normalization = "LayerNorm";
   std::string transformer_impl = "local";
-  std::optional<int64_t> num_experts;
+  std::optional<int64_t> num_experts;  ///< Of every layer's MLP; none: dense ones.
+  int64_t moe_ffn_hidden_size = 0;     ///< ffn_hidden_size of an expert.
 
   /// Whether query, key and value have biases: all linear layers do, or these.
   bool has_qkv_bias() const { return add_bias_linear || add_qkv_bias; }
@@ -49,6 +50,9 @@ struct GptConfig {
 
   /// Rows of the first MLP matrix: ffn_hidden_size, twice that where gated_linear_unit.
   int64_t mlp_rows() const;
+
+  /// kUnsupported where the model has experts: nothing here computes them.
+  Status check_no_experts() const;
 
   /// Whether ranks hold whole query groups, or several of them share the rows of one (since core
   /// 0.16).

@@ -3,11 +3,17 @@
 #include <algorithm>
 #include <utility>
 
+#include "libmeg/model/expert_names.h"
 #include "libmeg/model/internal/parameter_rows.h"
 #include "libmeg/model/shard_axes.h"
 
 namespace meg::model {
 namespace {
+
+/// Followed by linear_fc1 or linear_fc2.
+constexpr std::string_view kDenseMlp = "decoder.layers.{}.mlp.linear_";
+constexpr std::string_view kMlp = "decoder.layers.{}.mlp.";
+constexpr std::string_view kExperts = "decoder.layers.{}.mlp.experts.";
 
 bool is_present(Presence presence, const GptConfig& config, bool with_tied_copy) {
   const bool has_norm_bias = config.normalization == "LayerNorm";
@@ -31,7 +37,9 @@ bool is_present(Presence presence, const GptConfig& config, bool with_tied_copy)
     case Presence::kTiedCopy:
       return with_tied_copy && !config.untie_embeddings_and_output_weights;
     case Presence::kExperts:
-      return false;  // refused before
+      return config.num_experts.has_value();
+    case Presence::kSharedExperts:
+      return false;
   }
   return false;
 }
@@ -63,9 +71,9 @@ int64_t extent_size(Extent extent, const GptConfig& config) {
 }
 
 Status check_known(const GptConfig& config) {
-  if (config.num_experts) {
-    return make_error(StatusCode::kUnsupported, "num_experts {}: experts are not supported yet",
-                      *config.num_experts);
+  if (config.num_experts.value_or(0) > kMostExperts) {
+    return make_error(StatusCode::kInvalidArgument, "num_experts: expected at most {}, found {}",
+                      kMostExperts, *config.num_experts);
   }
   if (config.padded_vocab_size <= 0) {
     return make_error(StatusCode::kInvalidArgument,
@@ -124,22 +132,34 @@ int64_t copies(Placement placement, const PipelineLayout& layout, int64_t stage,
 Result<std::vector<ModelParameter>> model_parameters(const GptConfig& config, bool with_tied_copy) {
   MEG_RETURN_IF_ERROR(check_known(config));
   std::vector<ModelParameter> parameters;
-  const auto add = [&](const ModuleRow& module, const ParameterRow& row, std::string_view ending) {
-    if (row.extents[0] == Extent::kNone || !is_present(row.presence, config, with_tied_copy)) {
-      return;
-    }
-    ModelParameter parameter;
-    parameter.canonical = std::string(module.canonical_stem()) + std::string(ending);
-    parameter.partition = row.partition;
-    parameter.placement = module.placement;
-    for (const Extent extent : row.extents) {
-      if (extent != Extent::kNone) parameter.shape.push_back(extent_size(extent, config));
-    }
-    parameters.push_back(std::move(parameter));
+  const auto add = [&](std::string_view stem, const ModuleRow& module, const GptConfig& sizes) {
+    const auto add_row = [&](const ParameterRow& row, std::string_view ending) {
+      if (row.extents[0] == Extent::kNone || !is_present(row.presence, config, with_tied_copy)) {
+        return;
+      }
+      ModelParameter parameter;
+      parameter.canonical = std::string(stem) + std::string(ending);
+      parameter.partition = row.partition;
+      parameter.placement = module.placement;
+      for (const Extent extent : row.extents) {
+        if (extent != Extent::kNone) parameter.shape.push_back(extent_size(extent, sizes));
+      }
+      parameters.push_back(std::move(parameter));
+    };
+    add_row(module.weight, "weight");
+    add_row(module.bias, "bias");
   };
+  GptConfig expert = config;
+  expert.ffn_hidden_size = config.moe_ffn_hidden_size;
   for (const ModuleRow& module : gpt_module_rows()) {
-    add(module, module.weight, "weight");
-    add(module, module.bias, "bias");
+    const std::string_view stem = module.canonical_stem();
+    if (!config.num_experts.has_value() || !stem.starts_with(kDenseMlp)) {
+      add(stem, module, config);
+      continue;
+    }
+    for (int64_t k = 0; k < *config.num_experts; ++k) {
+      add(with_expert({kExperts, stem.substr(kMlp.size()), k, false}, k), module, expert);
+    }
   }
   return parameters;
 }
@@ -184,6 +204,7 @@ Result<std::vector<RankParameter>> rank_parameters(const GptConfig& config,
 
 Result<int64_t> parameter_count(const GptConfig& config, const ParallelSizes& sizes,
                                 int64_t pipeline_rank) {
+  MEG_RETURN_IF_ERROR(config.check_no_experts());
   MEG_ASSIGN_OR_RETURN(const std::vector<ModelParameter> parameters,
                        parameters_of(config, sizes, pipeline_rank));
   const PipelineLayout layout = layout_of(config, sizes);

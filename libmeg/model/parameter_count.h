@@ -38,8 +38,8 @@ struct ParallelSizes {
 
 /// Every parameter of the model, each of a layer once. The tied copy of the embedding is in it only
 /// where with_tied_copy, as a model in several pipeline stages has it.
-/// kInvalidArgument where padded_vocab_size or max_position_embeddings is needed and not known;
-/// kUnsupported for experts.
+/// With experts every layer's MLP has them, each expert by its name (expert_names.h).
+/// kInvalidArgument where padded_vocab_size or max_position_embeddings is needed and not known.
 Result<std::vector<ModelParameter>> model_parameters(const GptConfig& config,
                                                      bool with_tied_copy = false);
 
@@ -53,6 +53,7 @@ Result<std::vector<RankParameter>> rank_parameters(const GptConfig& config,
 
 /// Elements of these parameters: what Megatron prints as "number of parameters on (tensor,
 /// pipeline) model parallel rank (0, P)". With sizes of 1 the count of the whole model.
+/// kUnsupported for experts.
 Result<int64_t> parameter_count(const GptConfig& config, const ParallelSizes& sizes = {},
                                 int64_t pipeline_rank = 0);
 

@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "libmeg/model/expert_names.h"
 #include "libmeg/model/internal/param_rules.h"
 #include "libmeg/model/internal/parameter_rows.h"
 #include "libmeg/text/printable.h"
@@ -20,6 +21,7 @@ namespace {
 
 constexpr std::string_view kExtraState = "_extra_state";
 constexpr std::string_view kLayerNumber = "{}";
+constexpr std::string_view kNormBeforeMlp = "decoder.layers.{}.pre_mlp_layernorm.";
 
 /// Behind every built-in row.
 constexpr int kLastOrder = std::numeric_limits<int>::max();
@@ -132,7 +134,12 @@ void ParameterTable::State::add_name(const ModuleRow& row, std::string_view endi
       same->second.push_back(kFamilies[i]);
     }
   }
-  for (auto& [name, families] : distinct) add_rule(name, std::move(families));
+  for (auto& [name, families] : distinct) {
+    // Before experts, layers of Transformer Engine have it as local ones do.
+    const bool is_unfused = name.starts_with(kNormBeforeMlp);
+    if (is_unfused) families.push_back(NameFamily::kMcoreTransformerEngine);
+    add_rule(name, std::move(families));
+  }
   if (!known.legacy_short.empty()) add_rule(known.legacy_short, {NameFamily::kLegacy});
 }
 
@@ -188,11 +195,40 @@ std::optional<ParameterMatch> ParameterTable::State::match(const Rule& rule,
                            kLayerNumber);
   }
   found.canonical = rule.canonical.empty() ? found.spelling : rule.canonical;
-  if (found.is_expert && found.spelling.ends_with(kExtraState)) found.is_extra_state = true;
   return found;
 }
 
+namespace {
+
+/// An expert's parameter, whose name has a second number.
+std::optional<ParameterMatch> match_expert(std::string_view name) {
+  static const RE2 kLayer(R"(decoder\.layers\.(0|[1-9][0-9]{0,8})\.mlp\.experts\.)");
+  const std::optional<ExpertName> parsed = parse_expert_name(name);
+  re2::StringPiece layer;
+  if (!parsed.has_value() ||
+      !RE2::FullMatch(re2::StringPiece(parsed->layer_name.data(), parsed->layer_name.size()),
+                      kLayer, &layer)) {
+    return std::nullopt;
+  }
+  ParameterMatch found;
+  found.layer = std::stoll(std::string(layer));
+  found.spelling = name;
+  found.spelling.replace(static_cast<size_t>(layer.data() - name.data()), layer.size(),
+                         kLayerNumber);
+  found.canonical = sequential_expert_name(*parse_expert_name(found.spelling));
+  found.expert = parsed->expert;
+  found.is_extra_state = parsed->parameter.ends_with(kExtraState);
+  found.partition = parsed->parameter.starts_with("linear_fc1")    ? Partition::kGated
+                    : parsed->parameter == "linear_fc2.weight" ? Partition::kColumns
+                                                               : Partition::kReplicated;
+  found.families = {NameFamily::kMcoreLocal, NameFamily::kMcoreTransformerEngine};
+  return found;
+}
+
+}  // namespace
+
 std::optional<ParameterMatch> ParameterTable::State::match_built_in(std::string_view name) const {
+  if (std::optional<ParameterMatch> expert = match_expert(name)) return expert;
   std::vector<int> hits;
   if (!set.Match(re2::StringPiece(name.data(), name.size()), &hits)) return std::nullopt;
   std::sort(hits.begin(), hits.end());
@@ -245,6 +281,7 @@ std::optional<ParameterMatch> ParameterTable::match(std::string_view flat_name) 
 
 std::optional<std::string> ParameterTable::spell(std::string_view canonical, NameFamily family,
                                                  bool norm_spelling_is_short) const {
+  if (is_mcore(family) && parse_expert_name(canonical).has_value()) return std::string(canonical);
   const auto found = state_->names.find(std::string(canonical));
   if (found == state_->names.end()) return std::nullopt;
   const CanonicalName& name = found->second;
@@ -256,7 +293,23 @@ std::optional<std::string> ParameterTable::spell(std::string_view canonical, Nam
   return spelling;
 }
 
+namespace {
+
+/// Behind the router, before shared experts.
+int expert_order(const ExpertName& name) {
+  constexpr int kFirst = 1 << 10;
+  constexpr int kMostExperts = 1 << 20;
+  const int within = 2 * (name.parameter.starts_with("linear_fc2") ? 1 : 0) +
+                     (name.parameter.ends_with("bias") ? 1 : 0);
+  return kFirst + static_cast<int>(std::min<int64_t>(name.expert, kMostExperts)) * 4 + within;
+}
+
+}  // namespace
+
 int ParameterTable::order(std::string_view canonical, NameFamily family) const {
+  if (const std::optional<ExpertName> expert = parse_expert_name(canonical)) {
+    return is_mcore(family) ? expert_order(*expert) : kLastOrder;
+  }
   const auto found = state_->names.find(std::string(canonical));
   if (found == state_->names.end()) return kLastOrder;
   const size_t index = static_cast<size_t>(family);

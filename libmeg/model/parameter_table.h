@@ -68,7 +68,10 @@ struct ParameterMatch {
   /// Not a parameter but state carried along (`..._extra_state`) or rebuilt by readers
   /// (`rotary_pos_emb.inv_freq`).
   bool is_extra_state = false;
-  /// Part of a mixture of experts, which no rule can cut yet: readers refuse it by name.
+  /// Which expert's it is, counted from 0 on every expert-parallel rank. The canonical name and the
+  /// spelling have this number in them, the former as sequential_expert_name().
+  std::optional<int64_t> expert;
+  /// Part of a mixture of experts that no rule can cut yet: readers refuse it by name.
   bool is_expert = false;
   /// Families whose spelling this is; several where they agree (the embedding, for one), all where
   /// the name tells nothing (user rules, rotary tables).

@@ -54,9 +54,11 @@ void print_plan(const checkpoint::MegatronCheckpoint& checkpoint,
       "layout: {} -> {}",
       layout_text(checkpoint.tensor_model_parallel_size(),
                   checkpoint.pipeline_model_parallel_size(),
-                  checkpoint.virtual_pipeline_model_parallel_size()),
+                  checkpoint.virtual_pipeline_model_parallel_size(),
+                  checkpoint.expert_model_parallel_size()),
       layout_text(options.tensor_model_parallel_size, options.pipeline_model_parallel_size,
-                  options.virtual_pipeline_model_parallel_size)));
+                  options.virtual_pipeline_model_parallel_size,
+                  options.expert_model_parallel_size)));
   print_vocabulary(plan, options);
   print(fmt::format("tensors: {}, {} bytes to read, {} bytes to write",
                     plan.transfers.transfers.size(), with_commas(plan.transfers.source_bytes()),

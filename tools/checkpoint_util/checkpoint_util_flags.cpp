@@ -33,10 +33,14 @@ void declare_target(Flags& flags, CheckpointUtilArguments& arguments) {
       .value("--target-virtual-pipeline-parallel-size", &arguments.target_virtual_size, "N",
              "virtual pipeline stages per stage (model0, model1, ...); 1: none")
       .range(1, kMaxRanks);
-  flags.value("--target-expert-parallel-size", &arguments.target_expert_size, "N",
-              "expert-parallel size; only 1 is supported yet");
-  flags.value("--target-expert-tensor-parallel-size", &arguments.target_expert_tensor_size, "N",
-              "expert tensor-parallel size; only 1 is supported yet");
+  flags
+      .value("--target-expert-parallel-size", &arguments.target_expert_size, "N",
+             "expert-parallel size (default: the source's)")
+      .range(1, kMaxRanks);
+  flags
+      .value("--target-expert-tensor-parallel-size", &arguments.target_expert_tensor_size, "N",
+             "expert tensor-parallel size: that of --target-tensor-parallel-size alone")
+      .range(1, kMaxRanks);
   flags
       .value("--true-vocab-size", &arguments.true_vocab_size, "N",
              "size of the unpadded vocabulary; its padding is redone for the target")
@@ -84,7 +88,8 @@ bool is_one_of(std::string_view value, std::initializer_list<std::string_view> k
 Status check_torch_dist(const CheckpointUtilArguments& arguments) {
   const bool asks =
       arguments.target_tensor_size.has_value() || arguments.target_pipeline_size.has_value() ||
-      arguments.target_virtual_size != 1 || arguments.target_names.has_value() ||
+      arguments.target_virtual_size != 1 || arguments.target_expert_size.has_value() ||
+      arguments.target_expert_tensor_size.has_value() || arguments.target_names.has_value() ||
       arguments.true_vocab_size.has_value() || !arguments.vocab_file.empty() ||
       arguments.target_params_dtype.has_value() || arguments.target_optimizer.has_value() ||
       arguments.target_data_size.has_value();
@@ -103,11 +108,6 @@ Status check_values(CheckpointUtilArguments* arguments) {
     return make_error(StatusCode::kInvalidArgument,
                       "--target-optimizer: expected no --no-optim or --target-format huggingface "
                       "beside it");
-  }
-  for (const auto& [flag, size] :
-       {std::pair{"--target-expert-parallel-size", arguments->target_expert_size},
-        std::pair{"--target-expert-tensor-parallel-size", arguments->target_expert_tensor_size}}) {
-    if (size != 1) return unsupported(flag, std::to_string(size));
   }
   if (arguments->checkpoint_type.value_or("hf") != "hf") {
     return unsupported("--checkpoint-type", *arguments->checkpoint_type);
@@ -239,6 +239,19 @@ Result<checkpoint::ReshardOptions> reshard_options(
   options.pipeline_model_parallel_size =
       arguments.target_pipeline_size.value_or(checkpoint.pipeline_model_parallel_size());
   options.virtual_pipeline_model_parallel_size = arguments.target_virtual_size;
+  options.expert_model_parallel_size =
+      arguments.target_expert_size.value_or(checkpoint.expert_model_parallel_size());
+  const int64_t expert_tensor_size =
+      arguments.target_expert_tensor_size.value_or(options.tensor_model_parallel_size);
+  // 1 is the default of Megatron's tool, which dense models pass too.
+  const bool is_dense = !checkpoint.config().num_experts.has_value();
+  if (expert_tensor_size != options.tensor_model_parallel_size &&
+      !(is_dense && expert_tensor_size == 1)) {
+    return make_error(StatusCode::kUnsupported,
+                      "--target-expert-tensor-parallel-size {}: expected the tensor-parallel size "
+                      "{}; others are not supported",
+                      expert_tensor_size, options.tensor_model_parallel_size);
+  }
   MEG_ASSIGN_OR_RETURN(options.true_vocab_size, true_vocab_size(arguments, checkpoint));
   options.names = target_family(arguments, checkpoint);
   options.params_dtype = params_dtype(arguments);

@@ -21,7 +21,7 @@ struct CheckpointUtilArguments {
   std::optional<int64_t> iteration;
   std::optional<int64_t> target_tensor_size, target_pipeline_size;
   int64_t target_virtual_size = 1;
-  int64_t target_expert_size = 1, target_expert_tensor_size = 1;
+  std::optional<int64_t> target_expert_size, target_expert_tensor_size;
   std::optional<int64_t> true_vocab_size;
   std::string vocab_file;
   std::string target_format = "torch";

@@ -19,6 +19,13 @@ Status check_optimizer(const MegatronCheckpoint& checkpoint, const ReshardOption
   if (!options.keep_optimizer) return Status();
   const TorchFile& first = *checkpoint.files()[0].file;
   const std::optional<PickleId> optimizer = first.graph().find(first.root(), "optimizer");
+  if (options.expert_model_parallel_size > 1 &&
+      checkpoint.optimizer().form != OptimizerForm::kNone) {
+    return make_error(StatusCode::kUnsupported,
+                      "{}: optimizer: over {} expert-parallel ranks it is not supported; --no-optim "
+                      "leaves it out",
+                      first.path(), options.expert_model_parallel_size);
+  }
   switch (checkpoint.optimizer().form) {
     case OptimizerForm::kDistributed:
       return missing_distrib_optim(checkpoint);
@@ -60,6 +67,12 @@ void add_notes(const MegatronCheckpoint& checkpoint, const TargetLayout& layout,
     const bool is_said = said_dtype(options, checkpoint).has_value();
     notes->push_back(fmt::format("weights become {}; args {}", dtype_name(*options.params_dtype),
                                  is_said ? "say so" : "stay as the optimizer needs them"));
+  }
+  if (checkpoint.expert_model_parallel_size() > 1) {
+    notes->push_back(fmt::format(
+        "what {} expert-parallel ranks hold alike, and their random number generators, are those "
+        "of the first",
+        checkpoint.expert_model_parallel_size()));
   }
   if (checkpoint.checkpoint_version() < 2) {
     notes->push_back(
@@ -103,10 +116,12 @@ Result<ReshardPlan> plan_reshard(const MegatronCheckpoint& checkpoint,
 
   TransferBuilder transfers(layout, options.params_dtype);
   for (int64_t p = 0; p < layout.pipeline_model_parallel_size; ++p) {
-    for (int64_t t = 0; t < layout.tensor_model_parallel_size; ++t) {
-      TargetFile target(checkpoint, &transfers, t);
+    const int64_t experts = layout.expert_model_parallel_size;
+    for (int64_t i = 0; i < layout.tensor_model_parallel_size * experts; ++i) {
+      TargetFile target(checkpoint, &transfers, i / experts, i % experts);
       MEG_RETURN_IF_ERROR(add_tree(checkpoint, layout, options, p, &target));
-      const std::string folder = rank_folder_name(t, p, layout.pipeline_model_parallel_size);
+      const std::string folder = rank_folder_name(
+          i / experts, p, layout.pipeline_model_parallel_size, i % experts, experts);
       MEG_ASSIGN_OR_RETURN(TransferTargetFile file,
                            target.finish(fmt::format("{}/{}", folder, kModelFile)));
       plan.transfers.targets.push_back(std::move(file));

@@ -14,6 +14,7 @@ struct ReshardOptions {
   int64_t tensor_model_parallel_size = 1;
   int64_t pipeline_model_parallel_size = 1;
   int64_t virtual_pipeline_model_parallel_size = 1;  ///< 1: none.
+  int64_t expert_model_parallel_size = 1;
   /// Tokens of the unpadded vocabulary: the table is padded anew for the target. Without it the
   /// table keeps its height, which must divide by the target's tensor-parallel size.
   std::optional<int64_t> true_vocab_size;

@@ -16,6 +16,7 @@
 #include "libmeg/checkpoint/dialects/mp_rank/internal/rng_entries.h"
 #include "libmeg/checkpoint/state/assembled_source.h"
 #include "libmeg/io/atomic_folder.h"
+#include "libmeg/model/expert_names.h"
 
 namespace meg::checkpoint {
 namespace {
@@ -51,6 +52,8 @@ class Saver {
  private:
   int64_t layers() const { return checkpoint_.config().num_layers; }
 
+  bool has_experts() const { return checkpoint_.config().num_experts.has_value(); }
+
   Status check() const {
     const std::string& path = checkpoint_.folder().folder;
     if (options_.keep_optimizer && checkpoint_.optimizer().form == OptimizerForm::kDistributed) {
@@ -71,8 +74,16 @@ class Saver {
   }
 
   Status add_parameter(const LogicalParameter& parameter) {
-    const std::optional<std::string> spelled =
+    std::optional<std::string> spelled =
         checkpoint_.table().spell(parameter.canonical, model::NameFamily::kMcoreTransformerEngine);
+    const bool is_fused = checkpoint_.family() != model::NameFamily::kMcoreTransformerEngine;
+    // Local layers save it by the name that is right before a dense MLP.
+    if (has_experts() && !is_fused && model::is_norm_before_mlp(parameter.canonical)) {
+      spelled = parameter.canonical;
+    }
+    if (const auto expert = model::parse_expert_name(parameter.canonical)) {
+      spelled = fmt::format("{}experts.{}", expert->layer_name, expert->parameter);
+    }
     if (!spelled.has_value()) {
       return make_error(StatusCode::kUnsupported, "{}: {}: mcore models have no such parameter",
                         checkpoint_.folder().folder, parameter.name);
@@ -99,11 +110,15 @@ class Saver {
                          assemble(tensor.dtype, parameter.axes.sizes, tensor.pieces));
     std::vector<int64_t> shape = parameter.shape, sizes = parameter.shape;
     std::vector<int64_t> offsets(shape.size());
-    if (parameter.layer.has_value()) {
-      shape.insert(shape.begin(), layers());
+    const auto stack = [&](int64_t count, int64_t place) {
+      shape.insert(shape.begin(), count);
       sizes.insert(sizes.begin(), 1);
-      offsets.insert(offsets.begin(), *parameter.layer);
+      offsets.insert(offsets.begin(), place);
+    };
+    if (const auto expert = model::parse_expert_name(parameter.canonical)) {
+      stack(checkpoint_.config().num_experts.value_or(1), expert->expert);
     }
+    if (parameter.layer.has_value()) stack(layers(), *parameter.layer);
     MEG_RETURN_IF_ERROR(writer_.add_chunk(name, shape, offsets, sizes, *source));
     const Progress now{.bytes = static_cast<int64_t>(writer_.bytes()), .total_bytes = 0};
     if (!options_.progress || options_.progress(now)) return {};
@@ -120,7 +135,9 @@ class Saver {
     }
     for (const std::string& module :
          checkpoint_.table().extra_state_modules(model::NameFamily::kMcoreTransformerEngine)) {
-      if (module.find(".linear_") == module.npos) continue;
+      // Megatron reads experts without theirs.
+      const bool is_dense_mlp = module.find(".mlp.linear_") != module.npos;
+      if (module.find(".linear_") == module.npos || (has_experts() && is_dense_mlp)) continue;
       const std::string canonical = module + "._extra_state";
       for (int64_t layer = 0; layer < layers(); ++layer) {
         const auto found = known.find({canonical, layer});

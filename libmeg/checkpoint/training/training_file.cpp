@@ -117,6 +117,7 @@ class FileBuilder {
 
   /// Finds what was handed over for each parameter of this rank.
   Status match_parameters() {
+    MEG_RETURN_IF_ERROR(config_.check_no_experts());
     MEG_ASSIGN_OR_RETURN(rank_, model::rank_parameters(config_, sizes_, state_.pipeline_rank,
                                                        options_.names, table_));
     std::unordered_map<std::string_view, const TrainingParameter*> by_name;

@@ -15,6 +15,9 @@ constexpr ParameterRow kHeadNormBias = {
 constexpr ParameterRow kHiddenBias = {
     Partition::kReplicated, Presence::kLinearBias, {Extent::kHidden, Extent::kNone}};
 
+/// In a layer, whatever number of experts it has.
+constexpr int kBehindExperts = 1 << 24;
+
 // Spellings stand in the order of NameFamily: legacy, old, flat, mcore, mcore (Transformer Engine).
 constexpr ModuleRow kModules[] = {
     // ---- embedding
@@ -131,6 +134,27 @@ constexpr ModuleRow kModules[] = {
      {Partition::kColumns, Presence::kAlways, {Extent::kHidden, Extent::kFfn}},
      kHiddenBias},
 
+    {Placement::kLayer,
+     false,
+     {{{"", 0},
+       {"", 0},
+       {"", 0},
+       {"decoder.layers.{}.mlp.shared_experts.linear_fc1.", kBehindExperts},
+       {"decoder.layers.{}.mlp.shared_experts.linear_fc1.", kBehindExperts}}},
+     "",
+     {Partition::kGated, Presence::kSharedExperts, {Extent::kMlpRows, Extent::kHidden}},
+     {Partition::kGated, Presence::kSharedExperts, {Extent::kMlpRows, Extent::kNone}}},
+    {Placement::kLayer,
+     false,
+     {{{"", 0},
+       {"", 0},
+       {"", 0},
+       {"decoder.layers.{}.mlp.shared_experts.linear_fc2.", kBehindExperts + 1},
+       {"decoder.layers.{}.mlp.shared_experts.linear_fc2.", kBehindExperts + 1}}},
+     "",
+     {Partition::kColumns, Presence::kSharedExperts, {Extent::kHidden, Extent::kFfn}},
+     {Partition::kReplicated, Presence::kSharedExperts, {Extent::kHidden, Extent::kNone}}},
+
     // ---- behind the layers
     {Placement::kFinal,
      false,
@@ -165,9 +189,9 @@ constexpr ModuleRow kModules[] = {
 };
 
 constexpr OtherNameRow kOtherNames[] = {
+    {R"((?:.+\.)?layers\.(\d+)\.(?:.+\.)?_extra_state)", Placement::kLayer, true, false},
     {R"((?:.+\.)?layers\.(\d+)\.mlp\.(?:router|experts|local_experts|shared_experts)\..+)",
      Placement::kLayer, false, true},
-    {R"((?:.+\.)?layers\.(\d+)\.(?:.+\.)?_extra_state)", Placement::kLayer, true, false},
     {R"((?:.+\.)?layers\.(\d+)\.(?:.+\.)?rotary_(?:pos_)?emb\.inv_freq)", Placement::kLayer, true,
      false},
     {R"((?:.+\.)?final_(?:layer)?norm\._extra_state)", Placement::kFinal, true, false},

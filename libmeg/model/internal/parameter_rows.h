@@ -35,6 +35,7 @@ enum class Presence : uint8_t {
   kUntied,            ///< untie_embeddings_and_output_weights
   kTiedCopy,          ///< Tied, and the last of several pipeline stages.
   kExperts,           ///< num_experts
+  kSharedExperts,     ///< No configuration that is read says so.
 };
 
 /// `weight` or `bias` of a module.

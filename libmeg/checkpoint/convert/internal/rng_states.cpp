@@ -9,6 +9,7 @@ namespace meg::checkpoint {
 namespace {
 
 constexpr int64_t kSeedOfStage = 100;
+constexpr int64_t kSeedOfExpertRank = 100;
 
 // A CUDA generator's state ends in its seed and its offset; files of old torch have 800 bytes of
 // zeros in front of them.
@@ -48,7 +49,8 @@ class SeedShifter {
     for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
       const std::optional<std::string_view> name = graph_.as_string(pairs[i]);
       const bool by_tensor_rank = name == "model-parallel-rng" || name == "expert-parallel-rng";
-      const int64_t ranks = by_tensor_rank ? shift_.tensor_ranks : 0;
+      int64_t ranks = by_tensor_rank ? shift_.tensor_ranks : 0;
+      if (name == "expert-parallel-rng") ranks += kSeedOfExpertRank * shift_.expert_ranks;
       MEG_RETURN_IF_ERROR(shift_state(pairs[i + 1], shift_.stages * kSeedOfStage + ranks));
     }
     return Status();

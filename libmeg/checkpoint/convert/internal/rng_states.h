@@ -8,12 +8,13 @@ namespace meg::checkpoint {
 struct RngShift {
   int64_t tensor_ranks = 0;
   int64_t stages = 0;
+  int64_t expert_ranks = 0;
 };
 
 /// Prepares `target` so that carrying over the source file's generators from now on moves the seeds
 /// of its CUDA generators by Megatron's rule: every stage adds 100 to all of them, every
-/// tensor-parallel rank 1 to those of model-parallel-rng and expert-parallel-rng. Offsets stay, and
-/// so do states of forms that are not known. The few bytes concerned are read;
+/// tensor-parallel rank 1 to those of model-parallel-rng and expert-parallel-rng, every
+/// expert-parallel rank 100 to the latter. Offsets stay, and so do states of forms that are not known. The few bytes concerned are read;
 /// check_crc: against the archive's CRC-32.
 /// Mirrors Megatron-LM megatron/core/tensor_parallel/random.py: model_parallel_cuda_manual_seed.
 Status shift_rng_seeds(const MegatronCheckpoint& checkpoint, int source_file, RngShift shift,

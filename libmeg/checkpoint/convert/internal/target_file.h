@@ -21,13 +21,19 @@ namespace meg::checkpoint {
 class TargetFile {
  public:
   /// Everything referred to outlives this object.
-  TargetFile(const MegatronCheckpoint& checkpoint, TransferBuilder* transfers, int64_t tensor_rank)
-      : checkpoint_(checkpoint), transfers_(transfers), tensor_rank_(tensor_rank) {}
+  TargetFile(const MegatronCheckpoint& checkpoint, TransferBuilder* transfers, int64_t tensor_rank,
+             int64_t expert_rank)
+      : checkpoint_(checkpoint),
+        transfers_(transfers),
+        tensor_rank_(tensor_rank),
+        expert_rank_(expert_rank) {}
 
   TargetFile(const TargetFile&) = delete;
   TargetFile& operator=(const TargetFile&) = delete;
 
   int64_t tensor_rank() const { return tensor_rank_; }
+
+  int64_t expert_rank() const { return expert_rank_; }
 
   TorchFileContent& content() { return content_; }
 
@@ -79,6 +85,7 @@ class TargetFile {
   const MegatronCheckpoint& checkpoint_;
   TransferBuilder* transfers_;
   int64_t tensor_rank_;
+  int64_t expert_rank_;
   TorchFileContent content_;
   std::vector<int> sinks_;  // of each storage
   std::map<std::string, PickleId, std::less<>> texts_;

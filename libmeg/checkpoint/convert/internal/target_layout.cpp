@@ -56,7 +56,9 @@ class LayoutBuilder {
     layout_.tensor_model_parallel_size = options_.tensor_model_parallel_size;
     layout_.pipeline_model_parallel_size = options_.pipeline_model_parallel_size;
     layout_.virtual_pipeline_model_parallel_size = options_.virtual_pipeline_model_parallel_size;
+    layout_.expert_model_parallel_size = options_.expert_model_parallel_size;
     MEG_RETURN_IF_ERROR(check_sizes());
+    MEG_RETURN_IF_ERROR(share_experts());
     MEG_RETURN_IF_ERROR(choose_vocab_rows());
     MEG_RETURN_IF_ERROR(choose_layers());
     MEG_ASSIGN_OR_RETURN(TargetNames names, TargetNames::choose(checkpoint_, options_.names));
@@ -123,6 +125,18 @@ class LayoutBuilder {
                         "target: virtual pipeline stages need a pipeline-parallel size above 1");
     }
     return checkpoint_.config().check_tensor_parallel_size(layout_.tensor_model_parallel_size);
+  }
+
+  Status share_experts() {
+    const int64_t experts = checkpoint_.config().num_experts.value_or(0);
+    const int64_t ranks = layout_.expert_model_parallel_size;
+    if (ranks < 1 || (ranks > 1 && (experts == 0 || experts % ranks != 0))) {
+      return make_error(StatusCode::kInvalidArgument,
+                        "expert-parallel size: expected a divisor of the {} experts, found {}",
+                        experts, ranks);
+    }
+    layout_.experts_per_rank = experts / ranks;
+    return Status();
   }
 
   /// Legacy models never shared the rows of a group.

@@ -16,6 +16,8 @@ struct TargetEntry {
   /// The extra state that is carried over; nullptr (and no parameter): a key that holds None.
   const ExtraState* extra = nullptr;
   std::string name;  ///< Flat, its layer counted from 0 in the chunk.
+  /// Of an expert's key: which of the layer's it is. `name` has the same number.
+  std::optional<int64_t> expert;
 };
 
 /// What one pipeline stage of the target holds. Every tensor rank of it holds the same keys.
@@ -31,6 +33,8 @@ struct TargetLayout {
   int64_t tensor_model_parallel_size = 1;
   int64_t pipeline_model_parallel_size = 1;
   int64_t virtual_pipeline_model_parallel_size = 1;
+  int64_t expert_model_parallel_size = 1;
+  int64_t experts_per_rank = 0;  ///< Of a layer; 0: the model has none.
   model::NameFamily family = model::NameFamily::kLegacy;
   bool names_kept = true;         ///< The source's spellings.
   bool pipeline_kept = true;      ///< Stages hold what the source's do, even splits or not.

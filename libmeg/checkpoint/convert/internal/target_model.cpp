@@ -1,8 +1,10 @@
 #include "libmeg/checkpoint/convert/internal/target_model.h"
 
+#include <string>
 #include <string_view>
 
 #include "libmeg/checkpoint/dialects/mp_rank/internal/state_dict_tree.h"
+#include "libmeg/model/expert_names.h"
 
 namespace meg::checkpoint {
 namespace {
@@ -22,6 +24,13 @@ Result<PickleId> add_model(const MegatronCheckpoint& checkpoint, const TargetLay
                            const std::vector<TargetEntry>& chunk, TargetFile* target) {
   StateDictTree tree(layout.family);
   for (const TargetEntry& entry : chunk) {
+    const int64_t first_expert = target->expert_rank() * layout.experts_per_rank;
+    std::string name = entry.name;
+    if (entry.expert.has_value()) {
+      const int64_t local = *entry.expert - first_expert;
+      if (local < 0 || local >= layout.experts_per_rank) continue;
+      name = model::with_expert(*model::parse_expert_name(entry.name), local);
+    }
     PickleId value = 0;
     if (entry.parameter == nullptr) {
       MEG_ASSIGN_OR_RETURN(value, add_extra_state(checkpoint, entry, target));
@@ -29,7 +38,7 @@ Result<PickleId> add_model(const MegatronCheckpoint& checkpoint, const TargetLay
       MEG_ASSIGN_OR_RETURN(const std::vector<int64_t> shape, layout.shape(*entry.parameter));
       value = target->add_tensor(*entry.parameter, entry.parameter->tensors.at(0), shape);
     }
-    tree.add(entry.name, value);
+    tree.add(name, value);
   }
   return tree.write(&target->graph(), target->ordered_dict(),
                     [&](std::string_view text) { return target->text(text); });

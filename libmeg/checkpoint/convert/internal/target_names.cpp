@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "libmeg/checkpoint/dialects/mp_rank/internal/rank_model.h"
+#include "libmeg/model/expert_names.h"
 
 namespace meg::checkpoint {
 namespace {
@@ -16,6 +17,10 @@ constexpr int kLast = 1 << 30;
 Result<TargetNames> TargetNames::choose(const MegatronCheckpoint& checkpoint,
                                         std::optional<model::NameFamily> family) {
   TargetNames names(checkpoint, family.value_or(checkpoint.family()));
+  for (const LogicalParameter& parameter : checkpoint.parameters()) {
+    const bool is_expert = model::parse_expert_name(parameter.canonical).has_value();
+    if (is_expert) names.expert_layers_.insert(parameter.layer.value_or(0));
+  }
   if (names.kept_) {
     names.short_norms_ = checkpoint.norm_spelling_is_short();
     MEG_RETURN_IF_ERROR(names.read_source_order());
@@ -53,10 +58,19 @@ Result<TargetNames::Placed> TargetNames::place(const LogicalParameter& parameter
   placed.layer = parameter.layer.value_or(0);
   placed.entry.parameter = &parameter;
   std::optional<std::string> spelling = parameter.spelling;
+  const std::optional<model::ExpertName> expert = model::parse_expert_name(parameter.canonical);
+  if (expert.has_value()) placed.entry.expert = expert->expert;
   if (kept_) {
     placed.position = source_position(parameter.spelling);
   } else {
     spelling = checkpoint_->table().spell(parameter.canonical, family_, short_norms_);
+    // Layers with experts keep this norm apart, and grouped experts are Transformer Engine's.
+    const bool is_kept = expert.has_value() || (parameter.layer.has_value() &&
+                                                model::is_norm_before_mlp(parameter.canonical) &&
+                                                expert_layers_.contains(*parameter.layer));
+    if (is_kept && family_ == model::NameFamily::kMcoreTransformerEngine) {
+      spelling = expert.has_value() ? parameter.spelling : parameter.canonical;
+    }
     placed.position = 2 * checkpoint_->table().order(parameter.canonical, family_);
   }
   if (!spelling.has_value()) {
@@ -101,6 +115,9 @@ void TargetNames::add_kept_extra_states(const ChunkContent& content,
     found.layer = extra.layer.value_or(0);
     found.position = source_position(extra.spelling);
     found.entry.extra = &extra;
+    if (const auto expert = model::parse_expert_name(extra.spelling)) {
+      found.entry.expert = expert->expert;
+    }
     found.entry.name = model::with_layer(extra.spelling, found.layer - content.first_layer);
     if (extra.layer.has_value()) {
       if (!content.holds_layer(*extra.layer)) continue;
@@ -133,7 +150,10 @@ void TargetNames::add_new_extra_states(const ChunkContent& content,
       found.position = std::max(found.position, (*placed)[i].position + 1);
       has_parameter = true;
     }
-    if (!has_parameter && !model::is_mcore(family_)) return;
+    // In layers modules without parameters are not there: dense MLPs beside experts.
+    if (!has_parameter && (!model::is_mcore(family_) || placement == model::Placement::kLayer)) {
+      return;
+    }
     found.entry.name += "._extra_state";
     placed->push_back(std::move(found));
   };

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -67,6 +68,7 @@ class TargetNames {
   model::NameFamily family_;
   bool kept_;
   bool short_norms_ = false;
+  std::set<int64_t> expert_layers_;  ///< Layers that have experts.
   /// Spellings in the order in which the source's dicts first hold them.
   std::map<std::string, int> source_order_;
 };

@@ -38,7 +38,9 @@ class TreeBuilder {
     reference_ = checkpoint.file_index(rank, stage_.source_stage);
     moves_rng_ = moves_rng_seeds(checkpoint, layout);
     rng_file_ = moves_rng_ ? checkpoint.file_index(0, stage_.source_stage) : reference_;
-    rng_shift_ = {.tensor_ranks = target->tensor_rank(), .stages = stage - stage_.source_stage};
+    rng_shift_ = {.tensor_ranks = target->tensor_rank(),
+                  .stages = stage - stage_.source_stage,
+                  .expert_ranks = target->expert_rank()};
   }
 
   Status build() {
@@ -160,7 +162,8 @@ std::optional<DType> said_dtype(const ReshardOptions& options,
 
 bool moves_rng_seeds(const MegatronCheckpoint& checkpoint, const TargetLayout& layout) {
   return layout.tensor_model_parallel_size != checkpoint.tensor_model_parallel_size() ||
-         layout.pipeline_model_parallel_size != checkpoint.pipeline_model_parallel_size();
+         layout.pipeline_model_parallel_size != checkpoint.pipeline_model_parallel_size() ||
+         layout.expert_model_parallel_size > 1;
 }
 
 Status add_tree(const MegatronCheckpoint& checkpoint, const TargetLayout& layout,

@@ -240,9 +240,12 @@ std::string iteration_folder_name(int64_t iteration) {
 }
 
 std::string rank_folder_name(int64_t tensor_rank, int64_t pipeline_rank,
-                             int64_t pipeline_model_parallel_size) {
-  if (pipeline_model_parallel_size == 1) return fmt::format("mp_rank_{:02}", tensor_rank);
-  return fmt::format("mp_rank_{:02}_{:03}", tensor_rank, pipeline_rank);
+                             int64_t pipeline_model_parallel_size, int64_t expert_rank,
+                             int64_t expert_model_parallel_size) {
+  std::string name = fmt::format("mp_rank_{:02}", tensor_rank);
+  if (pipeline_model_parallel_size > 1) name += fmt::format("_{:03}", pipeline_rank);
+  if (expert_model_parallel_size > 1) name += fmt::format("_{:03}", expert_rank);
+  return name;
 }
 
 Status write_tracker(const std::string& root, std::optional<int64_t> iteration) {

@@ -62,9 +62,12 @@ Result<CheckpointFolder> find_checkpoint(const std::string& path,
 /// "iter_0005000"
 std::string iteration_folder_name(int64_t iteration);
 
-/// "mp_rank_00" or, where pipeline_model_parallel_size > 1, "mp_rank_00_001".
+/// "mp_rank_00" or, where pipeline_model_parallel_size > 1, "mp_rank_00_001"; where
+/// expert_model_parallel_size > 1 the expert-parallel rank follows: "mp_rank_00_000" with one stage,
+/// "mp_rank_00_001_000".
 std::string rank_folder_name(int64_t tensor_rank, int64_t pipeline_rank,
-                             int64_t pipeline_model_parallel_size);
+                             int64_t pipeline_model_parallel_size, int64_t expert_rank = 0,
+                             int64_t expert_model_parallel_size = 1);
 
 /// Writes a root's tracker file by rename. Text: "5000" or "release", no newline.
 Status write_tracker(const std::string& root, std::optional<int64_t> iteration);

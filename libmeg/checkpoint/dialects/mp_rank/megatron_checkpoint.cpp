@@ -58,6 +58,8 @@ int64_t MegatronCheckpoint::virtual_pipeline_model_parallel_size() const {
   return state_->virtual_size;
 }
 
+int64_t MegatronCheckpoint::expert_model_parallel_size() const { return state_->expert_size; }
+
 model::NameFamily MegatronCheckpoint::family() const { return state_->family; }
 
 bool MegatronCheckpoint::norm_spelling_is_short() const { return state_->norm_spelling_is_short; }

@@ -80,12 +80,13 @@ struct OpenCheckpointOptions {
 
 /// A Megatron checkpoint in mp_rank folders, opened by metadata alone and seen as one whole model:
 /// parameters by name with the layer's number in the model, each a list of views into the rank
-/// files. Holds for legacy and mcore names, fp32 and mixed-precision optimizers, virtual stages.
+/// files. Experts are numbered through the model's layers, whatever ranks held them. Holds for
+/// legacy and mcore names, fp32 and mixed-precision optimizers, virtual stages.
 class MegatronCheckpoint {
  public:
   /// kNotFound: rank files missing (all are named, counted against args). kCorruption: files that
   /// contradict each other (iteration, sizes in args, names, shapes, optimizer entries).
-  /// kUnsupported, by name: formats and forms that are not read yet, unknown parameters, experts.
+  /// kUnsupported, by name: formats and forms that are not read yet, unknown parameters.
   static Result<MegatronCheckpoint> open(const CheckpointFolder& folder,
                                          const OpenCheckpointOptions& options = {});
 
@@ -100,6 +101,8 @@ class MegatronCheckpoint {
   int64_t tensor_model_parallel_size() const;
   int64_t pipeline_model_parallel_size() const;
   int64_t virtual_pipeline_model_parallel_size() const;  ///< 1: none.
+  /// Ranks that share the experts. files() holds their files merged to one.
+  int64_t expert_model_parallel_size() const;
   model::NameFamily family() const;
   bool norm_spelling_is_short() const;  ///< Legacy with input_norm for input_layernorm.
   double checkpoint_version() const;    ///< 0 where the file has none.

@@ -14,8 +14,9 @@ using megatron::ArgumentRow;
 std::vector<const megatron::ArgumentRow*> make_model_arguments() {
   std::vector<std::string> seen = megatron::fields_read_by(
       [](const megatron::FieldLookup& fields) { (void)model::GptConfig::from_fields(fields); });
-  // GptConfig only carries it: no module and no converter knows experts.
+  // GptConfig only carries them for converters: no module computes experts.
   std::erase(seen, "num_experts");
+  std::erase(seen, "moe_ffn_hidden_size");
   seen.emplace_back("encoder_num_layers");  // validate_args sets it to num_layers
   std::vector<const megatron::ArgumentRow*> rows;
   for (const megatron::ArgumentRow& row :

@@ -30,7 +30,7 @@ class RankReader {
         found_(std::move(table)) {}
 
   Result<CheckpointRanks> read() {
-    if (is_composed(folder_.format)) {
+    if (has_composed_ranks()) {
       MEG_RETURN_IF_ERROR(open_composed());
       read_config();
     } else {
@@ -58,6 +58,7 @@ class RankReader {
   void add_problem(CheckpointProblem problem) { report_.problems.push_back(std::move(problem)); }
 
   void open(const RankFolder& folder);
+  bool has_composed_ranks() const;
   Status open_composed();
   Status read_sizes();
   void read_config();
@@ -99,7 +100,19 @@ void RankReader::open(const RankFolder& folder) {
   found_.other_files.push_back(found_.ranks.back().state_file);
 }
 
-/// The ranks that a folder of another dialect is read as: all or none of them.
+/// Whether ranks are put together of what lies in the folder: of another dialect, or of the files
+/// of several expert-parallel ranks.
+bool RankReader::has_composed_ranks() const {
+  if (is_composed(folder_.format)) return true;
+  if (folder_.format != CheckpointFormat::kMpRank || folder_.ranks.empty()) return false;
+  const Result<TorchFile> first = TorchFile::open(folder_.ranks[0].file);
+  if (!first.has_value()) return false;
+  const std::optional<PickleId> args = first->graph().find(first->root(), "args");
+  return args.has_value() &&
+         int_arg(first->graph(), *args, "expert_model_parallel_size").value_or(1) > 1;
+}
+
+/// The ranks that such a folder is read as: all or none of them.
 Status RankReader::open_composed() {
   MEG_ASSIGN_OR_RETURN(const RankFiles files, open_rank_files(folder_, options_.fallback));
   found_.tensor_size = files.tensor_size;
@@ -131,12 +144,6 @@ Status RankReader::read_sizes() {
     if (!first.args.has_value()) return std::nullopt;
     return int_arg(first.file->graph(), *first.args, name);
   };
-  for (const char* name : {"expert_model_parallel_size", "num_experts"}) {
-    if (size(name).value_or(1) > 1) {
-      return make_error(StatusCode::kUnsupported, "{}: experts ({} {}) are not supported yet",
-                        first.file->path(), name, *size(name));
-    }
-  }
   std::optional<int64_t> tensor = size("tensor_model_parallel_size");
   if (!tensor.has_value()) tensor = size("model_parallel_size");
   found_.tensor_size = tensor.value_or(max_tensor + 1);

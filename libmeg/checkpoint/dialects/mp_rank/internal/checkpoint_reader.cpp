@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
+#include <set>
 #include <unordered_map>
 
 #include "libmeg/checkpoint/container/torch_file/torch_source.h"
@@ -11,6 +13,7 @@
 #include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_args.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/distributed_optimizer.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/rank_files.h"
+#include "libmeg/model/expert_names.h"
 
 namespace meg::checkpoint {
 namespace {
@@ -33,6 +36,7 @@ Result<MegatronCheckpoint> CheckpointReader::read() {
   MEG_RETURN_IF_ERROR(read_config());
   MEG_RETURN_IF_ERROR(make_chunks(std::move(models)));
   MEG_RETURN_IF_ERROR(number_layers());
+  for (const Chunk& chunk : chunks_) MEG_RETURN_IF_ERROR(check_experts(chunk));
   MEG_RETURN_IF_ERROR(read_family());
   MEG_RETURN_IF_ERROR(read_optimizers());
   for (const Chunk& chunk : chunks_) MEG_RETURN_IF_ERROR(add_chunk(chunk));
@@ -51,6 +55,8 @@ Status CheckpointReader::open_files() {
   }
   state_->tensor_size = ranks.tensor_size;
   state_->pipeline_size = ranks.pipeline_size;
+  state_->expert_size = ranks.expert_size;
+  state_->has_expert_optimizers = ranks.has_expert_optimizers;
   state_->version = ranks.version;
   state_->iteration = ranks.iteration.has_value() ? ranks.iteration : state_->folder.iteration;
   state_->files = std::move(ranks.files);
@@ -182,6 +188,29 @@ Status CheckpointReader::number_layers() {
   return Status();
 }
 
+/// A layer that has experts has all of them, each with the same parameters.
+Status CheckpointReader::check_experts(const Chunk& chunk) const {
+  std::map<int64_t, std::map<std::string, std::set<int64_t>>> layers;
+  for (const RankEntry& entry : chunk.by_rank[0]) {
+    const std::optional<model::ExpertName> name = model::parse_expert_name(entry.flat_name);
+    if (!name.has_value() || entry.match.is_extra_state) continue;
+    layers[*entry.match.layer][std::string(name->parameter)].insert(name->expert);
+  }
+  const int64_t experts = state_->config.num_experts.value_or(0);
+  for (const auto& [layer, parameters] : layers) {
+    for (const auto& [parameter, found] : parameters) {
+      const bool is_whole =
+          static_cast<int64_t>(found.size()) == experts && *found.rbegin() == experts - 1;
+      if (is_whole) continue;
+      return make_error(StatusCode::kCorruption,
+                        "{}: model: layer {}: expected {} of {} experts (num_experts in args), "
+                        "found {}",
+                        path(chunk.stage, 0), layer, parameter, experts, found.size());
+    }
+  }
+  return Status();
+}
+
 Status CheckpointReader::read_family() {
   constexpr std::array kFamilies = {model::NameFamily::kLegacy, model::NameFamily::kOld,
                                     model::NameFamily::kFlat, model::NameFamily::kMcoreLocal,
@@ -223,6 +252,12 @@ Status CheckpointReader::read_optimizers() {
     }
   }
   if (options_.ignore_optimizer) return Status();
+  if (state_->has_expert_optimizers) {
+    return make_error(StatusCode::kUnsupported,
+                      "{}: optimizer: those of expert-parallel ranks are not supported; --no-optim "
+                      "leaves them out",
+                      state_->folder.folder);
+  }
   if (state_->folder.has_zero_optimizer) {
     return make_error(StatusCode::kUnsupported,
                       "{}: optimizer: DeepSpeed's ZeRO states (zero_pp_rank_*) are not supported; "

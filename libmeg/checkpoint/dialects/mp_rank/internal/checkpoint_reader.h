@@ -17,7 +17,8 @@ struct MegatronCheckpoint::State {
   CheckpointFolder folder;
   model::GptConfig config;
   model::ParameterTable table;
-  int64_t tensor_size = 1, pipeline_size = 1, virtual_size = 1;
+  int64_t tensor_size = 1, pipeline_size = 1, virtual_size = 1, expert_size = 1;
+  bool has_expert_optimizers = false;
   model::NameFamily family = model::NameFamily::kLegacy;
   bool norm_spelling_is_short = false;
   double version = 0;
@@ -54,6 +55,7 @@ class CheckpointReader {
   Status make_chunks(std::vector<RankModel> models);
   Status align_ranks(Chunk* chunk) const;
   Status number_layers();
+  Status check_experts(const Chunk& chunk) const;
   Status read_family();
   Status read_optimizers();
   void merge_optimizer_layouts();

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <new>
 #include <string>
@@ -13,6 +12,7 @@
 #include "libmeg/checkpoint/dialects/huggingface/internal/huggingface_ranks.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_args.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_contents.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/expert_ranks.h"
 #include "libmeg/checkpoint/dialects/torch_dist/internal/dist_ranks.h"
 
 namespace meg::checkpoint {
@@ -52,6 +52,10 @@ std::optional<int64_t> pipeline_size_of(const TorchFile& file) {
   return first_arg(file, {"pipeline_model_parallel_size"});
 }
 
+int64_t expert_size_of(const TorchFile& file) {
+  return first_arg(file, {"expert_model_parallel_size"}).value_or(1);
+}
+
 double version_of(const TorchFile& file) {
   const std::optional<PickleId> id = file.graph().find(file.root(), "checkpoint_version");
   return id.has_value() ? file.graph().as_number(*id).value_or(0) : 0;
@@ -66,22 +70,31 @@ std::string text(const std::optional<int64_t>& value) {
   return value.has_value() ? fmt::format("{}", *value) : "none";
 }
 
-Status check_no_experts(const TorchFile& file) {
-  for (const char* name : {"expert_model_parallel_size", "num_experts"}) {
-    const int64_t size = first_arg(file, {name}).value_or(1);
-    if (size > 1) {
-      return make_error(StatusCode::kUnsupported, "{}: experts ({} {}) are not supported yet",
-                        file.path(), name, size);
-    }
+/// Sets the expert-parallel size. Experts are cut over the tensor ranks of the rest of the model:
+/// with other sizes the names of files do not say which rank has which part.
+Status find_expert_size(const TorchFile& file, RankFiles* found) {
+  found->expert_size = expert_size_of(file);
+  const int64_t experts = first_arg(file, {"num_experts"}).value_or(0);
+  if (found->expert_size < 1 || (found->expert_size > 1 && experts < 1) ||
+      (experts > 0 && experts % found->expert_size != 0)) {
+    return make_error(StatusCode::kCorruption,
+                      "{}: args: expected an expert_model_parallel_size that divides num_experts "
+                      "{}, found {}",
+                      file.path(), experts, found->expert_size);
   }
-  return Status();
+  const int64_t tensor = first_arg(file, {"expert_tensor_parallel_size"}).value_or(0);
+  if (experts == 0 || tensor == 0 || tensor == found->tensor_size) return Status();
+  return make_error(StatusCode::kUnsupported,
+                    "{}: args: expert_tensor_parallel_size {} beside tensor_model_parallel_size {} "
+                    "is not supported",
+                    file.path(), tensor, found->tensor_size);
 }
 
 Status find_sizes(const CheckpointFolder& folder, const TorchFile& first, RankFiles* found) {
   int64_t max_tensor = 0, max_pipeline = 0;
   for (const RankFolder& rank : folder.ranks) {
     max_tensor = std::max<int64_t>(max_tensor, rank.numbers[0]);
-    if (rank.numbers.size() > 1) max_pipeline = std::max<int64_t>(max_pipeline, rank.numbers[1]);
+    if (rank.numbers.size() > 1 && expert_size_of(first) == 1) max_pipeline = std::max<int64_t>(max_pipeline, rank.numbers[1]);
   }
   found->tensor_size = tensor_size_of(first).value_or(max_tensor + 1);
   found->pipeline_size = pipeline_size_of(first).value_or(max_pipeline + 1);
@@ -94,14 +107,15 @@ Status find_sizes(const CheckpointFolder& folder, const TorchFile& first, RankFi
   return Status();
 }
 
-/// The rank folders in the order of RankFiles::files.
+/// The rank folders in the order of RankFiles::files, those of expert-parallel ranks in a row.
 Result<std::vector<RankFolder>> expected_ranks(const CheckpointFolder& folder,
                                                const RankFiles& sizes) {
   std::vector<RankFolder> found;
   std::vector<std::string> missing;
   for (int64_t p = 0; p < sizes.pipeline_size; ++p) {
-    for (int64_t t = 0; t < sizes.tensor_size; ++t) {
-      const std::string name = rank_folder_name(t, p, sizes.pipeline_size);
+    for (int64_t i = 0; i < sizes.tensor_size * sizes.expert_size; ++i) {
+      const std::string name = rank_folder_name(i / sizes.expert_size, p, sizes.pipeline_size,
+                                                i % sizes.expert_size, sizes.expert_size);
       const auto rank =
           std::find_if(folder.ranks.begin(), folder.ranks.end(),
                        [&](const RankFolder& candidate) { return candidate.name == name; });
@@ -112,9 +126,10 @@ Result<std::vector<RankFolder>> expected_ranks(const CheckpointFolder& folder,
       }
     }
   }
-  const std::string expected =
-      fmt::format("{} rank files (tensor {} x pipeline {} in args)", found.size() + missing.size(),
-                  sizes.tensor_size, sizes.pipeline_size);
+  const std::string expected = fmt::format(
+      "{} rank files (tensor {} x pipeline {}{} in args)", found.size() + missing.size(),
+      sizes.tensor_size, sizes.pipeline_size,
+      sizes.expert_size > 1 ? fmt::format(" x expert {}", sizes.expert_size) : std::string());
   if (!missing.empty()) {
     constexpr size_t kShown = 8;
     const char* more = missing.size() > kShown ? " ..." : "";
@@ -131,9 +146,12 @@ Result<std::vector<RankFolder>> expected_ranks(const CheckpointFolder& folder,
 }
 
 /// The fields that say how parameters are cut and laid out.
-constexpr std::array<const char*, 9> kShapeFields = {
-    "num_layers",      "hidden_size", "num_attention_heads", "kv_channels",      "num_query_groups",
-    "ffn_hidden_size", "swiglu",      "quick_geglu",         "padded_vocab_size"};
+constexpr const char* kShapeFields[] = {"num_layers",        "hidden_size",
+                                        "num_attention_heads", "kv_channels",
+                                        "num_query_groups",  "ffn_hidden_size",
+                                        "swiglu",            "quick_geglu",
+                                        "padded_vocab_size", "num_experts",
+                                        "moe_ffn_hidden_size", "expert_model_parallel_size"};
 
 /// A field of a file's args as people read it.
 std::string arg_text(const TorchFile& file, const char* name) {
@@ -198,6 +216,31 @@ std::vector<std::optional<Result<TorchFile>>> open_others(const std::vector<Rank
   return files;
 }
 
+/// Adds the files to `found`, expert-parallel ranks merged.
+Status place_files(const std::vector<RankFolder>& ranks,
+                   const std::vector<std::shared_ptr<const TorchFile>>& files, RankFiles* found) {
+  const auto experts = static_cast<size_t>(found->expert_size);
+  const int64_t num_experts = first_arg(*files[0], {"num_experts"}).value_or(0);
+  for (size_t i = 0; i < files.size(); i += experts) {
+    const auto place = static_cast<int64_t>(i / experts);
+    RankFile rank{.tensor_rank = place % found->tensor_size,
+                  .pipeline_rank = place / found->tensor_size,
+                  .folder_name = ranks[i].name,
+                  .file = files[i]};
+    if (experts > 1) {
+      const auto begin = files.begin() + static_cast<std::ptrdiff_t>(i);
+      MEG_ASSIGN_OR_RETURN(
+          TorchFile merged,
+          merge_expert_ranks({begin, begin + static_cast<std::ptrdiff_t>(experts)}, num_experts));
+      rank.file = std::make_shared<const TorchFile>(std::move(merged));
+      found->has_expert_optimizers |=
+          files[i]->graph().find(files[i]->root(), "optimizer").has_value();
+    }
+    found->files.push_back(std::move(rank));
+  }
+  return Status();
+}
+
 }  // namespace
 
 uint64_t rank_file_bytes(const CheckpointFolder& folder) {
@@ -246,22 +289,19 @@ Result<RankFiles> open_rank_files(const CheckpointFolder& given,
   PickleBudget budget(rank_file_bytes(folder));
   MEG_ASSIGN_OR_RETURN(TorchFile opened, TorchFile::open(folder.ranks.front().file, &budget));
   const auto first = std::make_shared<const TorchFile>(std::move(opened));
-  MEG_RETURN_IF_ERROR(check_no_experts(*first));
   MEG_RETURN_IF_ERROR(find_sizes(folder, *first, &found));
+  MEG_RETURN_IF_ERROR(find_expert_size(*first, &found));
   MEG_ASSIGN_OR_RETURN(const std::vector<RankFolder> ranks, expected_ranks(folder, found));
   std::vector<std::optional<Result<TorchFile>>> others = open_others(ranks, first->path(), &budget);
+  std::vector<std::shared_ptr<const TorchFile>> files;
   for (size_t i = 0; i < ranks.size(); ++i) {
-    RankFile rank{.tensor_rank = static_cast<int64_t>(i) % found.tensor_size,
-                  .pipeline_rank = static_cast<int64_t>(i) / found.tensor_size,
-                  .folder_name = ranks[i].name,
-                  .file = first};
-    if (ranks[i].file != first->path()) {
-      MEG_ASSIGN_OR_RETURN(TorchFile other, std::move(*others[i]));
-      rank.file = std::make_shared<const TorchFile>(std::move(other));
-      MEG_RETURN_IF_ERROR(check_agreement(*rank.file, *first));
-    }
-    found.files.push_back(std::move(rank));
+    files.push_back(first);
+    if (ranks[i].file == first->path()) continue;
+    MEG_ASSIGN_OR_RETURN(TorchFile other, std::move(*others[i]));
+    files.back() = std::make_shared<const TorchFile>(std::move(other));
+    MEG_RETURN_IF_ERROR(check_agreement(*files.back(), *first));
   }
+  MEG_RETURN_IF_ERROR(place_files(ranks, files, &found));
   found.version = version_of(*first);
   found.iteration = iteration_of(*first);
   return found;

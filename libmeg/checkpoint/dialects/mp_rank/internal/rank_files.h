@@ -13,6 +13,9 @@ namespace meg::checkpoint {
 struct RankFiles {
   int64_t tensor_size = 1;
   int64_t pipeline_size = 1;
+  /// The files of expert-parallel ranks are merged to one; see merge_expert_ranks().
+  int64_t expert_size = 1;
+  bool has_expert_optimizers = false;  ///< And they have optimizers, which are left out.
   double version = 0;  ///< checkpoint_version; 0 where the files have none.
   std::optional<int64_t> iteration;
   std::vector<RankFile> files;     ///< File (t, p) at p * tensor_size + t.
@@ -30,8 +33,8 @@ Status check_tensor_bytes(const std::string& where, uint64_t tensor_bytes, uint6
 /// counted against the parallel sizes in the first file's args, or where it has none against the
 /// folders' names; of other formats what their readers make of it. fallback: see
 /// OpenCheckpointOptions. kNotFound: ranks missing, all named. kCorruption: folders of more ranks,
-/// or files that disagree about iteration, version or sizes. kUnsupported: other formats, expert
-/// parallelism.
+/// or files that disagree about iteration, version or sizes. kUnsupported: other formats,
+/// experts that are cut over other tensor ranks than the rest of the model.
 Result<RankFiles> open_rank_files(const CheckpointFolder& folder,
                                   const megatron::FieldLookup& fallback);
 

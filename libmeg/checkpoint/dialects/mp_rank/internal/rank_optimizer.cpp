@@ -63,6 +63,12 @@ class OptimizerReader {
 
   Status find_form(PickleId outer) {
     OptimizerLayout& layout = found_.layout;
+    if (graph_.node(outer).kind == PickleKind::kList) {
+      return make_error(StatusCode::kUnsupported,
+                        "{}: optimizer: several that are chained, as with experts, are not "
+                        "supported; --no-optim leaves them out",
+                        file_.path());
+    }
     for (const char* key : {"fp32_groups_flat", "single_partition_of_fp32_groups"}) {
       if (!graph_.find(outer, key).has_value()) continue;
       return make_error(StatusCode::kUnsupported,

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "libmeg/checkpoint/container/torch_file/tensor_view.h"
+#include "libmeg/model/expert_names.h"
 #include "libmeg/text/printable.h"
 
 namespace meg::checkpoint {
@@ -14,8 +15,11 @@ namespace {
 /// More than any model has are refused before anything is listed by them.
 constexpr int64_t kMaxLayers = int64_t{1} << 20;
 constexpr std::string_view kLayers = "decoder.layers.";
-constexpr std::string_view kFirstMlpMatrix = "decoder.layers.{}.mlp.linear_fc1.";
-constexpr std::string_view kSecondMlpMatrix = "decoder.layers.{}.mlp.linear_fc2.weight";
+constexpr std::string_view kFirstMlpMatrix = "linear_fc1.";
+constexpr std::string_view kSecondMlpMatrix = "linear_fc2.weight";
+/// Here experts stand, all in one tensor or each with its number.
+constexpr std::string_view kExperts = ".mlp.experts.experts.";
+constexpr std::string_view kLocalExperts = ".mlp.experts.local_experts.";
 
 /// A name of stacked layers with a number in it, so that the table knows it; else the name.
 std::string with_number(std::string_view name) {
@@ -23,6 +27,23 @@ std::string with_number(std::string_view name) {
                           (name[kLayers.size()] < '0' || name[kLayers.size()] > '9');
   if (!is_stacked) return std::string(name);
   return std::string(kLayers) + "0." + std::string(name.substr(kLayers.size()));
+}
+
+/// The name of the first of stacked experts, as the table knows it; nullopt where it is of none.
+std::optional<std::string> with_expert_number(const std::string& name) {
+  const size_t at = name.find(kExperts);
+  const size_t rest = at + kExperts.size();
+  if (at == name.npos || (rest < name.size() && name[rest] >= '0' && name[rest] <= '9')) {
+    return std::nullopt;
+  }
+  return name.substr(0, at) + std::string(kLocalExperts) + "0." + name.substr(rest);
+}
+
+/// The name of an expert that has a tensor for itself, as the table knows it; other names stay.
+std::string single_expert(std::string name) {
+  const size_t at = name.find(kExperts);
+  if (at != name.npos) name.replace(at, kExperts.size(), kLocalExperts);
+  return name;
 }
 
 std::optional<std::vector<int64_t>> parse_numbers(std::string_view text) {
@@ -74,30 +95,54 @@ class ModelReader {
       return {};
     }
     const std::string numbered = with_number(tensor.name);
-    std::optional<model::ParameterMatch> match = table_.match(numbered);
+    const bool is_stacked = numbered != tensor.name;
+    const std::string shown = text::printable(tensor.name, 200);
+    if (std::find(tensor.shape.begin(), tensor.shape.end(), 0) != tensor.shape.end()) {
+      return refuse(StatusCode::kCorruption, "{}: expected elements, found shape {}", shown,
+                    shape_text(tensor.shape));
+    }
+    if (is_stacked && tensor.shape.empty()) {
+      return refuse(StatusCode::kCorruption, "{}: expected a dimension of layers, found a scalar",
+                    shown);
+    }
+    const std::optional<std::string> of_experts = with_expert_number(numbered);
+    if (!of_experts.has_value()) return add_parameter(tensor, single_expert(numbered), is_stacked, {});
+    const size_t dimension = is_stacked ? 1 : 0;
+    const int64_t experts = dimension < tensor.shape.size() ? tensor.shape[dimension] : 0;
+    if (experts < 1 || experts > model::kMostExperts) {
+      return refuse(StatusCode::kCorruption, "{}: expected a dimension of experts, found shape {}",
+                    shown, shape_text(tensor.shape));
+    }
+    for (int64_t expert = 0; expert < experts; ++expert) {
+      const std::optional<model::ExpertName> name = model::parse_expert_name(*of_experts);
+      MEG_RETURN_IF_ERROR(add_parameter(
+          tensor, name.has_value() ? model::with_expert(*name, expert) : *of_experts, is_stacked,
+          expert));
+    }
+    return {};
+  }
+
+  /// flat_name: as the table knows it.
+  Status add_parameter(const DistTensor& tensor, const std::string& flat_name, bool is_stacked,
+                       std::optional<int64_t> stacked_expert) {
+    std::optional<model::ParameterMatch> match = table_.match(flat_name);
     const std::string shown = text::printable(tensor.name, 200);
     if (!match.has_value()) {
       return refuse(StatusCode::kUnsupported, "{}: no rule knows this parameter", shown);
     }
     if (match->is_expert) {
-      return refuse(StatusCode::kUnsupported, "{}: experts are not supported yet", shown);
+      return refuse(StatusCode::kUnsupported,
+                    "{}: this part of a mixture of experts is not supported", shown);
     }
     if (match->is_extra_state) return {};
-    if (std::find(tensor.shape.begin(), tensor.shape.end(), 0) != tensor.shape.end()) {
-      return refuse(StatusCode::kCorruption, "{}: expected elements, found shape {}", shown,
-                    shape_text(tensor.shape));
-    }
     DistParameter parameter;
     parameter.match = *std::move(match);
     parameter.name = tensor.name;
     parameter.weight = &tensor;
-    parameter.is_stacked = numbered != tensor.name;
+    parameter.is_stacked = is_stacked;
+    parameter.stacked_expert = stacked_expert;
     if (parameter.is_stacked) parameter.match.layer.reset();
-    if (parameter.is_stacked && tensor.shape.empty()) {
-      return refuse(StatusCode::kCorruption, "{}: expected a dimension of layers, found a scalar",
-                    shown);
-    }
-    place_[tensor.name] = found_.parameters.size();
+    places_.emplace(tensor.name, found_.parameters.size());
     found_.parameters.push_back(std::move(parameter));
     return {};
   }
@@ -105,13 +150,15 @@ class ModelReader {
   Status add_state(const DistTensor& tensor) {
     const std::string_view rest = std::string_view(tensor.name).substr(kDistStatePrefix.size());
     const size_t dot = rest.find('.');
-    const auto owner =
-        dot == rest.npos ? place_.end() : place_.find(std::string(rest.substr(dot + 1)));
-    if (owner == place_.end()) {
+    const auto [first, last] =
+        places_.equal_range(dot == rest.npos ? std::string() : std::string(rest.substr(dot + 1)));
+    if (first == last) {
       return refuse(StatusCode::kCorruption, "{}: expected a parameter of this name, found none",
                     text::printable(tensor.name, 200));
     }
-    found_.parameters[owner->second].states.emplace_back(rest.substr(0, dot), &tensor);
+    for (auto owner = first; owner != last; ++owner) {
+      found_.parameters[owner->second].states.emplace_back(rest.substr(0, dot), &tensor);
+    }
     return {};
   }
 
@@ -143,15 +190,18 @@ class ModelReader {
 
   /// An MLP is gated where its first matrix has two rows for each column of the second.
   void find_gated() {
-    std::map<std::optional<int64_t>, int64_t> columns;
+    std::map<std::pair<std::optional<int64_t>, std::string>, int64_t> columns;
     for (const DistParameter& parameter : found_.parameters) {
-      if (parameter.match.canonical != kSecondMlpMatrix || parameter.shape().size() != 2) continue;
-      columns[parameter.match.layer] = parameter.shape()[1];
+      const std::string& name = parameter.match.canonical;
+      if (!name.ends_with(kSecondMlpMatrix) || parameter.shape().size() != 2) continue;
+      const std::string mlp = name.substr(0, name.size() - kSecondMlpMatrix.size());
+      columns[{parameter.match.layer, mlp}] = parameter.shape()[1];
     }
     for (DistParameter& parameter : found_.parameters) {
-      const bool is_first = parameter.match.canonical.starts_with(kFirstMlpMatrix) &&
-                            parameter.match.partition == model::Partition::kGated;
-      const auto second = columns.find(parameter.match.layer);
+      const bool is_first = parameter.match.partition == model::Partition::kGated;
+      const std::string& name = parameter.match.canonical;
+      const auto second =
+          columns.find({parameter.match.layer, name.substr(0, name.find(kFirstMlpMatrix))});
       if (!is_first || second == columns.end() || parameter.shape().empty()) continue;
       parameter.is_gated = parameter.shape()[0] == 2 * second->second;
     }
@@ -161,6 +211,8 @@ class ModelReader {
     const std::optional<DistShardName> name = parse_shard_name(object.name);
     if (!name.has_value()) return {};
     const std::string numbered = with_number(name->key);
+    // Those of experts say nothing that their modules need.
+    if (numbered.find(kExperts) != numbered.npos) return {};
     std::optional<model::ParameterMatch> match = table_.match(numbered);
     if (!match.has_value() || !match->is_extra_state) return {};
     if (numbered != name->key) match->layer = name->offsets[0];
@@ -172,7 +224,7 @@ class ModelReader {
   const DistFolder& folder_;
   const model::ParameterTable& table_;
   DistModel found_;
-  std::map<std::string, size_t> place_;
+  std::multimap<std::string, size_t> places_;  // several for stacked experts
   std::vector<const DistTensor*> states_;
 };
 

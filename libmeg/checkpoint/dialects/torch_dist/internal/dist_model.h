@@ -17,6 +17,8 @@ struct DistParameter {
   model::ParameterMatch match;  ///< Its layer is not set where it is stacked.
   std::string name;             ///< As in the folder, without "optimizer.state.KIND.".
   bool is_stacked = false;      ///< Dimension 0 counts the layers of the model.
+  /// Where the next dimension counts experts: which of them this is.
+  std::optional<int64_t> stacked_expert;
   bool is_gated = false;        ///< A gate above what it gates.
   const DistTensor* weight = nullptr;
   /// What the optimizer keeps for it: kind ("exp_avg") and tensor.
@@ -24,7 +26,8 @@ struct DistParameter {
 
   /// Of the whole parameter of one layer.
   std::vector<int64_t> shape() const {
-    return {weight->shape.begin() + (is_stacked ? 1 : 0), weight->shape.end()};
+    return {weight->shape.begin() + (is_stacked ? 1 : 0) + (stacked_expert.has_value() ? 1 : 0),
+            weight->shape.end()};
   }
 };
 

@@ -9,6 +9,7 @@
 #include "libmeg/checkpoint/dialects/torch_dist/internal/dist_buffers.h"
 #include "libmeg/checkpoint/dialects/torch_dist/internal/dist_common.h"
 #include "libmeg/checkpoint/dialects/torch_dist/internal/dist_shards.h"
+#include "libmeg/model/expert_names.h"
 #include "libmeg/text/printable.h"
 
 namespace meg::checkpoint {
@@ -105,16 +106,11 @@ class RanksReader {
   model::NameFamily family_ = model::NameFamily::kMcoreTransformerEngine;
   int64_t tensor_size_ = 1, pipeline_size_ = 1;
   std::vector<Entry> entries_;
+  bool has_experts_ = false;
 };
 
 Status RanksReader::find_sizes() {
   constexpr int64_t kMaxRanks = 1 << 20;
-  for (const char* name : {"expert_model_parallel_size", "num_experts"}) {
-    const int64_t size = common_.size(name).value_or(1);
-    if (size <= 1) continue;
-    return make_error(StatusCode::kUnsupported, "{}: experts ({} {}) are not supported yet",
-                      folder_.path(), name, size);
-  }
   tensor_size_ = common_.size("tensor_model_parallel_size").value_or(1);
   pipeline_size_ = common_.size("pipeline_model_parallel_size").value_or(1);
   for (const DistObject& object : folder_.metadata().objects) {
@@ -142,6 +138,7 @@ void RanksReader::order_parameters() {
   bool has_output = false;
   for (const DistParameter& parameter : model_.parameters) {
     const model::ParameterMatch& match = parameter.match;
+    has_experts_ = has_experts_ || match.expert.has_value();
     const bool is_table = match.partition == model::Partition::kVocabulary;
     if (is_table && match.placement == model::Placement::kEmbedding) embedding = &parameter;
     has_output = has_output || (is_table && match.placement == model::Placement::kOutput);
@@ -209,7 +206,9 @@ Result<std::vector<RankFile>> RanksReader::read_stage(int64_t stage) {
 Result<RanksReader::Cut> RanksReader::cut(const Entry& entry, int64_t stage) const {
   const DistShards shards(folder_, tensor_size_);
   const DistParameter& parameter = *entry.parameter;
-  const std::optional<std::string> spelled = table_.spell(entry.canonical, family_);
+  std::optional<std::string> spelled = table_.spell(entry.canonical, family_);
+  // Layers with experts keep this norm apart.
+  if (has_experts_ && model::is_norm_before_mlp(entry.canonical)) spelled = entry.canonical;
   if (!spelled.has_value()) {
     return make_error(StatusCode::kUnsupported, "{}: {}: {} has no such parameter", folder_.path(),
                       text::printable(parameter.name, 200), model::name_family_text(family_));

@@ -1,5 +1,6 @@
 #include "libmeg/checkpoint/dialects/torch_dist/internal/dist_shards.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "libmeg/checkpoint/container/torch_file/tensor_view.h"
@@ -23,18 +24,25 @@ std::optional<size_t> cut_dimension(const DistParameter& parameter) {
   }
 }
 
-/// A box behind `layer`, where the tensor is stacked.
-Box in_layer(std::optional<int64_t> layer, Box box) {
-  if (!layer.has_value()) return box;
-  box.offsets.insert(box.offsets.begin(), *layer);
-  box.sizes.insert(box.sizes.begin(), 1);
+/// The numbers that say which part of a stacked tensor is meant: of its layer, of its expert.
+std::vector<int64_t> place_of(const DistParameter& parameter, std::optional<int64_t> layer) {
+  std::vector<int64_t> place;
+  if (layer.has_value()) place.push_back(*layer);
+  if (parameter.stacked_expert.has_value()) place.push_back(*parameter.stacked_expert);
+  return place;
+}
+
+/// A box at this place of a stacked tensor.
+Box at_place(const std::vector<int64_t>& place, Box box) {
+  box.offsets.insert(box.offsets.begin(), place.begin(), place.end());
+  box.sizes.insert(box.sizes.begin(), place.size(), 1);
   return box;
 }
 
-Box without_layer(std::optional<int64_t> layer, Box box) {
-  if (!layer.has_value()) return box;
-  box.offsets.erase(box.offsets.begin());
-  box.sizes.erase(box.sizes.begin());
+Box without_place(const std::vector<int64_t>& place, Box box) {
+  const auto count = static_cast<std::ptrdiff_t>(place.size());
+  box.offsets.erase(box.offsets.begin(), box.offsets.begin() + count);
+  box.sizes.erase(box.sizes.begin(), box.sizes.begin() + count);
   return box;
 }
 
@@ -93,13 +101,14 @@ Result<std::vector<Piece>> DistShards::pieces(const DistParameter& parameter,
                                               const DistTensor& tensor,
                                               std::optional<int64_t> layer) const {
   if (tensor.shape != parameter.weight->shape) return flattened_pieces(parameter, tensor, layer);
-  const Box box = in_layer(layer, Box::whole(parameter.shape()));
+  const std::vector<int64_t> place = place_of(parameter, layer);
+  const Box box = at_place(place, Box::whole(parameter.shape()));
   MEG_ASSIGN_OR_RETURN(std::vector<Piece> found, folder_.pieces(tensor, box));
-  if (!layer.has_value()) return found;
+  if (place.empty()) return found;
   for (Piece& piece : found) {
     const Box common = *intersection(piece.box, box);
     MEG_ASSIGN_OR_RETURN(piece.source, assemble_box(tensor.dtype, {piece}, common));
-    piece.box = without_layer(layer, common);
+    piece.box = without_place(place, common);
   }
   return found;
 }
@@ -108,10 +117,13 @@ Result<std::vector<Piece>> DistShards::flattened_pieces(const DistParameter& par
                                                         const DistTensor& tensor,
                                                         std::optional<int64_t> layer) const {
   const std::vector<int64_t> shape = parameter.shape();
-  const size_t first = layer.has_value() ? 1 : 0;
+  const std::vector<int64_t> place = place_of(parameter, layer);
+  const size_t first = place.size();
   Box part = Box::whole(shape);
   bool fits = tensor.shape.size() == first + shape.size() + 1 &&
-              (first == 0 || tensor.shape[0] == parameter.weight->shape[0]);
+              std::equal(tensor.shape.begin(),
+                         tensor.shape.begin() + static_cast<std::ptrdiff_t>(first),
+                         parameter.weight->shape.begin());
   for (size_t i = 0; fits && i < shape.size(); ++i) {
     const int64_t parts = tensor.shape[first + i];
     fits = parts > 0 && shape[i] % parts == 0;
@@ -130,7 +142,7 @@ Result<std::vector<Piece>> DistShards::flattened_pieces(const DistParameter& par
   std::vector<Piece> pieces;
   std::vector<int64_t> index(shape.size());
   while (true) {
-    Box row = in_layer(layer, {index, std::vector<int64_t>(shape.size(), 1)});
+    Box row = at_place(place, {index, std::vector<int64_t>(shape.size(), 1)});
     row.offsets.push_back(0);
     row.sizes.push_back(tensor.shape.back());
     MEG_ASSIGN_OR_RETURN(Source source, folder_.box_source(tensor, row));

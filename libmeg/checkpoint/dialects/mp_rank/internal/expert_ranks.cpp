@@ -1,0 +1,112 @@
+#include "libmeg/checkpoint/dialects/mp_rank/internal/expert_ranks.h"
+
+#include <fmt/format.h>
+
+#include <string>
+#include <utility>
+
+#include "libmeg/checkpoint/container/torch_file/torch_source.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/model_keys.h"
+#include "libmeg/checkpoint/dialects/torch_dist/internal/dist_draft.h"
+#include "libmeg/model/expert_names.h"
+
+namespace meg::checkpoint {
+namespace {
+
+class ExpertMerger {
+ public:
+  ExpertMerger(const std::vector<std::shared_ptr<const TorchFile>>& files, int64_t num_experts)
+      : files_(files), share_(num_experts / static_cast<int64_t>(files.size())) {}
+
+  Result<TorchFile> merge() {
+    std::vector<ModelDicts> models;
+    uint64_t bytes = 0;
+    for (const auto& file : files_) {
+      models.push_back(find_model_dicts(*file));
+      bytes += file->size();
+      if (models.back().dicts.size() == models[0].dicts.size()) continue;
+      return make_error(StatusCode::kCorruption, "{}: expected {} virtual stages as in {}, found {}",
+                        file->path(), models[0].dicts.size(), files_[0]->path(),
+                        models.back().dicts.size());
+    }
+    MEG_ASSIGN_OR_RETURN(const PickleId first, draft_.copy(files_[0]));
+    std::vector<PickleId> pairs;
+    const std::vector<PickleId> found(graph().pairs(first).begin(), graph().pairs(first).end());
+    size_t chunk = 0;
+    for (size_t i = 0; i + 1 < found.size(); i += 2) {
+      const std::string_view key = graph().as_string(found[i]).value_or("");
+      PickleId value = found[i + 1];
+      if (key == "optimizer") continue;
+      if (is_model_key(key) && chunk < models[0].dicts.size()) {
+        MEG_ASSIGN_OR_RETURN(value, merge_chunk(value, models, chunk++));
+      }
+      pairs.insert(pairs.end(), {found[i], value});
+    }
+    draft_.content().root = graph().add_dict(std::move(pairs));
+    return draft_.finish(
+        fmt::format("{} with the experts of {} more", files_[0]->path(), files_.size() - 1), bytes);
+  }
+
+ private:
+  PickleGraph& graph() { return draft_.graph(); }
+
+  /// copied: the first rank's dict in the draft.
+  Result<PickleId> merge_chunk(PickleId copied, const std::vector<ModelDicts>& models,
+                               size_t chunk) {
+    std::vector<PickleId> pairs(graph().pairs(copied).begin(), graph().pairs(copied).end());
+    MEG_RETURN_IF_ERROR(check_share(*files_[0], models[0].dicts[chunk]));
+    for (size_t rank = 1; rank < files_.size(); ++rank) {
+      MEG_RETURN_IF_ERROR(check_share(*files_[rank], models[rank].dicts[chunk]));
+      add_experts(rank, models[rank].dicts[chunk], &pairs);
+    }
+    return graph().add_dict(std::move(pairs));
+  }
+
+  /// Calls visit(name, value) for every expert's key of a dict.
+  template <class Visit>
+  static void visit_experts(const TorchFile& file, PickleId dict, const Visit& visit) {
+    const std::span<const PickleId> pairs = file.graph().pairs(dict);
+    for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
+      const std::string_view key = file.graph().as_string(pairs[i]).value_or("");
+      const std::optional<model::ExpertName> name = model::parse_expert_name(key);
+      if (name.has_value()) visit(*name, pairs[i + 1]);
+    }
+  }
+
+  Status check_share(const TorchFile& file, PickleId dict) const {
+    std::string wrong;
+    visit_experts(file, dict, [&](const model::ExpertName& name, PickleId) {
+      if (name.expert >= share_ && wrong.empty()) wrong = model::with_expert(name, name.expert);
+    });
+    if (wrong.empty()) return Status();
+    return make_error(StatusCode::kCorruption, "{}: model: expected experts 0 to {}, found {}",
+                      file.path(), share_ - 1, wrong);
+  }
+
+  void add_experts(size_t rank, PickleId dict, std::vector<PickleId>* pairs) {
+    const std::shared_ptr<const TorchFile>& file = files_[rank];
+    const int64_t first = static_cast<int64_t>(rank) * share_;
+    visit_experts(*file, dict, [&](const model::ExpertName& name, PickleId value) {
+      const TensorView* view = file->tensor(value);
+      // State that is no tensor (None of local layers) says nothing that its module needs.
+      const PickleId copy = view == nullptr
+                                ? graph().add_none()
+                                : draft_.add_tensor(torch_source(file, *view), view->shape);
+      const std::string text = model::with_expert(name, first + name.expert);
+      pairs->insert(pairs->end(), {graph().add_string(text), copy});
+    });
+  }
+
+  const std::vector<std::shared_ptr<const TorchFile>>& files_;
+  int64_t share_;  // experts of a rank
+  DistDraft draft_;
+};
+
+}  // namespace
+
+Result<TorchFile> merge_expert_ranks(const std::vector<std::shared_ptr<const TorchFile>>& files,
+                                     int64_t num_experts) {
+  return ExpertMerger(files, num_experts).merge();
+}
+
+}  // namespace meg::checkpoint
