@@ -1,9 +1,12 @@
 #include "libmeg/model/hugging_face_names.h"
 
 #include <numeric>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 
+#include "libmeg/model/expert_names.h"
 #include "libmeg/model/parameter_count.h"
 
 namespace meg::model {
@@ -26,8 +29,8 @@ enum class Part : uint8_t {
 /// are made of all of them.
 struct Row {
   Family family;
-  std::string_view canonical_stem;  ///< ModuleRow::canonical_stem().
-  std::string_view stem;            ///< What stands before "weight" or "bias".
+  std::string_view canonical_stem;  ///< ModuleRow::canonical_stem(), of experts without number.
+  std::string_view stem;            ///< What stands before "weight" or "bias"; [] for the expert.
   Part part = Part::kWhole;
   bool is_conv1d = false;  ///< Weights stand as [input, output].
 };
@@ -71,7 +74,38 @@ constexpr Row kRows[] = {
     {Family::kLlama, "decoder.layers.{}.mlp.linear_fc2.", "model.layers.{}.mlp.down_proj."},
     {Family::kLlama, "decoder.final_layernorm.", "model.norm."},
     {Family::kLlama, "output_layer.", "lm_head."},
+
+    {Family::kMixtral, "decoder.layers.{}.mlp.router.", "model.layers.{}.block_sparse_moe.gate."},
+    {Family::kMixtral, "decoder.layers.{}.mlp.experts.linear_fc1.",
+     "model.layers.{}.block_sparse_moe.experts.[].w1.", Part::kGate},
+    {Family::kMixtral, "decoder.layers.{}.mlp.experts.linear_fc1.",
+     "model.layers.{}.block_sparse_moe.experts.[].w3.", Part::kUp},
+    {Family::kMixtral, "decoder.layers.{}.mlp.experts.linear_fc2.",
+     "model.layers.{}.block_sparse_moe.experts.[].w2."},
+
+    {Family::kQwenMoe, "decoder.layers.{}.mlp.router.", "model.layers.{}.mlp.gate."},
+    {Family::kQwenMoe, "decoder.layers.{}.mlp.experts.linear_fc1.",
+     "model.layers.{}.mlp.experts.[].gate_proj.", Part::kGate},
+    {Family::kQwenMoe, "decoder.layers.{}.mlp.experts.linear_fc1.",
+     "model.layers.{}.mlp.experts.[].up_proj.", Part::kUp},
+    {Family::kQwenMoe, "decoder.layers.{}.mlp.experts.linear_fc2.",
+     "model.layers.{}.mlp.experts.[].down_proj."},
 };
+
+/// In a stem, where an expert's number stands.
+constexpr std::string_view kExpertNumber = "[]";
+
+/// Families of experts have Llama's rows too.
+bool is_row_of(const Row& row, Family family) {
+  return row.family == family || (row.family == Family::kLlama && family != Family::kGpt2);
+}
+
+/// A canonical name as rows begin: of an expert without its number.
+std::string row_name(const std::string& canonical) {
+  const std::optional<ExpertName> expert = parse_expert_name(canonical);
+  if (!expert.has_value()) return canonical;
+  return std::string(expert->layer_name) + std::string(expert->parameter);
+}
 
 /// Fills a tensor's axes with `rows` in place of the merged parameter's first dimension, and its
 /// box with all of them.
@@ -107,7 +141,7 @@ void place(Part part, const ModelParameter& parameter, const GptConfig& config,
       return std::swap(tensor->memory_order[0], tensor->memory_order[1]);
     case Part::kGate:
     case Part::kUp:
-      set_axes({2, config.ffn_hidden_size}, parameter, tensor);
+      set_axes({2, parameter.shape[0] / 2}, parameter, tensor);
       return take_of_axis(0, part == Part::kGate ? 0 : 1, 1);
   }
 }
@@ -126,10 +160,14 @@ std::vector<int64_t> file_shape(const HuggingFaceTensor& tensor, size_t dimensio
 /// Adds what a row makes of a parameter in one layer.
 void add_tensor(const Row& row, const ModelParameter& parameter, int64_t layer,
                 const GptConfig& config, std::vector<HuggingFaceTensor>* tensors) {
-  const std::string_view ending =
-      std::string_view(parameter.canonical).substr(row.canonical_stem.size());
   HuggingFaceTensor tensor;
-  tensor.name = with_layer(std::string(row.stem) + std::string(ending), layer);
+  tensor.name = with_layer(
+      std::string(row.stem) + row_name(parameter.canonical).substr(row.canonical_stem.size()),
+      layer);
+  if (const size_t at = tensor.name.find(kExpertNumber); at != tensor.name.npos) {
+    const std::optional<ExpertName> expert = parse_expert_name(parameter.canonical);
+    tensor.name.replace(at, kExpertNumber.size(), std::to_string(expert->expert));
+  }
   tensor.parameter = with_layer(parameter.canonical, layer);
   tensor.is_transposed = row.is_conv1d && parameter.shape.size() == 2;
   place(row.part, parameter, config, &tensor);
@@ -140,9 +178,9 @@ void add_tensor(const Row& row, const ModelParameter& parameter, int64_t layer,
 Status add_parameter(Family family, const ModelParameter& parameter, int64_t layer,
                      const GptConfig& config, std::vector<HuggingFaceTensor>* tensors) {
   const size_t before = tensors->size();
+  const std::string name = row_name(parameter.canonical);
   for (const Row& row : kRows) {
-    const bool is_named =
-        row.family == family && parameter.canonical.starts_with(row.canonical_stem);
+    const bool is_named = is_row_of(row, family) && name.starts_with(row.canonical_stem);
     if (is_named) add_tensor(row, parameter, layer, config, tensors);
   }
   if (tensors->size() > before) return Status();

@@ -12,7 +12,9 @@ namespace meg::model {
 /// Families of parameter names in Hugging Face's models.
 enum class HuggingFaceFamily : uint8_t {
   kGpt2,   ///< transformer.h.N.attn.c_attn ...
-  kLlama,  ///< model.layers.N.self_attn.q_proj ...; Mistral and Qwen too.
+  kLlama,    ///< model.layers.N.self_attn.q_proj ...; Mistral and Qwen too.
+  kMixtral,  ///< Llama's, its MLPs block_sparse_moe.experts.K.w1 ...
+  kQwenMoe,  ///< Llama's, its MLPs mlp.experts.K.gate_proj ...
 };
 
 /// A tensor of a Hugging Face model, and which elements of a merged parameter it holds.

@@ -35,6 +35,14 @@ constexpr const char* kConfigName = "config.json";
 constexpr const char* kIndexName = "model.safetensors.index.json";
 
 
+/// Args of experts that keys of config.json stand for, or that only name how they are kept.
+bool is_written_of_experts(std::string_view name) {
+  constexpr std::string_view kNames[] = {"num_experts",        "moe_ffn_hidden_size",
+                                         "moe_router_topk",    "moe_router_pre_softmax",
+                                         "moe_aux_loss_coeff", "moe_grouped_gemm"};
+  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
+}
+
 /// Refuses args of the model that no key of config.json stands for, unless they say the default.
 Status check_args(const MegatronCheckpoint& checkpoint) {
   if (!checkpoint.args(0).has_value()) return Status();
@@ -42,7 +50,7 @@ Status check_args(const MegatronCheckpoint& checkpoint) {
   const auto defaults = megatron::ArgumentValues::defaults(rows);
   const megatron::FieldLookup run = [&](std::string_view name) {
     const auto* row = megatron::find_argument(megatron::ArgumentFamily::kTraining, name);
-    const bool is_read = row == nullptr || !row->help.empty();
+    const bool is_read = row == nullptr || !row->help.empty() || is_written_of_experts(name);
     return is_read ? checkpoint.arg(name) : defaults.field(name);
   };
   return check_architecture(checkpoint, run);

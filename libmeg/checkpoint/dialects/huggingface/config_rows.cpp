@@ -11,7 +11,9 @@ constexpr HuggingFaceArchitecture kArchitectures[] = {
     {kLlama, "llama", "LlamaForCausalLM", model::HuggingFaceFamily::kLlama},
     {kMistral, "mistral", "MistralForCausalLM", model::HuggingFaceFamily::kLlama},
     {kQwen2, "qwen2", "Qwen2ForCausalLM", model::HuggingFaceFamily::kLlama},
-    {kQwen3, "qwen3", "Qwen3ForCausalLM", model::HuggingFaceFamily::kLlama}};
+    {kQwen3, "qwen3", "Qwen3ForCausalLM", model::HuggingFaceFamily::kLlama},
+    {kMixtral, "mixtral", "MixtralForCausalLM", model::HuggingFaceFamily::kMixtral},
+    {kQwen3Moe, "qwen3_moe", "Qwen3MoeForCausalLM", model::HuggingFaceFamily::kQwenMoe}};
 
 constexpr std::string_view kNeutralKeys[] = {"_attn_implementation",
                                              "_name_or_path",
@@ -26,10 +28,12 @@ constexpr std::string_view kNeutralKeys[] = {"_attn_implementation",
                                              "output_attentions",
                                              "output_hidden_states",
                                              "output_past",
+                                             "output_router_logits",
                                              "pad_token_id",
                                              "pretraining_tp",
                                              "reorder_and_upcast_attn",
                                              "return_dict",
+                                             "router_jitter_noise",
                                              "summary_activation",
                                              "summary_first_dropout",
                                              "summary_proj_to_labels",
@@ -61,9 +65,16 @@ const std::vector<ConfigRow>& config_rows() {
       {kRotary, "intermediate_size", "ffn_hidden_size", std::nullopt},
       {kRotary, "num_attention_heads", "num_attention_heads", std::nullopt},
       {kLlama, "num_key_value_heads", "num_query_groups", megatron::FieldValue()},
-      {kMistral | kQwen2 | kQwen3, "num_key_value_heads", "num_query_groups", std::nullopt},
-      {kLlama | kMistral | kQwen2, "head_dim", "kv_channels", megatron::FieldValue()},
+      {kMistral | kQwen2 | kQwen3 | kExpertArchitectures, "num_key_value_heads", "num_query_groups", std::nullopt},
+      {kLlama | kMistral | kQwen2 | kExpertArchitectures, "head_dim", "kv_channels", megatron::FieldValue()},
       {kQwen3, "head_dim", "kv_channels", int64_t{128}},
+      {kMixtral, "num_local_experts", "num_experts", std::nullopt},
+      // transformers 4's word and 5's; read_experts() asks for one of them.
+      {kQwen3Moe, "num_experts", "num_experts", megatron::FieldValue()},
+      {kQwen3Moe, "num_local_experts", "num_experts", megatron::FieldValue()},
+      {kExpertArchitectures, "num_experts_per_tok", "moe_router_topk", std::nullopt},
+      {kQwen3Moe, "moe_intermediate_size", "moe_ffn_hidden_size", std::nullopt},
+      {kExpertArchitectures, "router_aux_loss_coef", "moe_aux_loss_coeff", 0.001},
       {kRotary, "max_position_embeddings", "max_position_embeddings", std::nullopt},
       {kRotary, "rms_norm_eps", "norm_epsilon", 1e-6},
       {kRotary, "attention_dropout", "attention_dropout", 0.0},
@@ -80,7 +91,7 @@ const std::vector<DecidedField>& decided_fields() {
       {"swiglu", false, kRotaryArchitectures, true},
       {"add_bias_linear", true, kRotaryArchitectures, false},
       {"add_qkv_bias", false, kQwen2, true},
-      {"qk_layernorm", false, kQwen3, true},
+      {"qk_layernorm", false, kQwen3 | kQwen3Moe, true},
       {"gated_linear_unit", false, 0, false},
       {"squared_relu", false, 0, false},
       {"apply_layernorm_1p", false, 0, false},
@@ -89,8 +100,18 @@ const std::vector<DecidedField>& decided_fields() {
       {"rotary_percent", 1.0, 0, 1.0},
       {"rotary_interleaved", false, 0, false},
       {"multi_latent_attention", false, 0, false},
-      {"num_experts", megatron::FieldValue(), 0, megatron::FieldValue()}};
+      {"moe_router_score_function", "softmax", 0, "softmax"},
+      {"moe_router_enable_expert_bias", false, 0, false},
+      {"moe_router_num_groups", megatron::FieldValue(), 0, megatron::FieldValue()},
+      {"moe_router_group_topk", megatron::FieldValue(), 0, megatron::FieldValue()},
+      {"moe_router_topk_scaling_factor", megatron::FieldValue(), 0, megatron::FieldValue()},
+      {"moe_shared_expert_intermediate_size", megatron::FieldValue(), 0, megatron::FieldValue()},
+      {"moe_layer_freq", int64_t{1}, 0, int64_t{1}}};
   return fields;
+}
+
+bool is_decided_for(const DecidedField& field, ArchitectureSet architecture) {
+  return !field.field.starts_with("moe_") || (architecture & kExpertArchitectures) != 0;
 }
 
 const std::vector<FixedKey>& fixed_keys() {
@@ -99,9 +120,10 @@ const std::vector<FixedKey>& fixed_keys() {
       {kGpt2, "scale_attn_by_inverse_layer_idx", false},
       {kGpt2, "add_cross_attention", false},
       {kRotaryArchitectures, "hidden_act", "silu"},
-      {kLlama | kQwen3, "attention_bias", false},
+      {kLlama | kQwen3 | kQwen3Moe, "attention_bias", false},
       {kLlama, "mlp_bias", false},
-      {kQwen2 | kQwen3, "use_sliding_window", false},
+      {kQwen2 | kQwen3 | kQwen3Moe, "use_sliding_window", false},
+      {kQwen3Moe, "decoder_sparse_step", int64_t{1}},
       {kRotaryArchitectures, "partial_rotary_factor", 1.0},
       {kGpt2 | kRotaryArchitectures, "is_encoder_decoder", false},
       {kGpt2 | kRotaryArchitectures, "quantization_config", megatron::FieldValue()}};

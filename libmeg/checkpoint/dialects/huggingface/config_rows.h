@@ -15,8 +15,11 @@ namespace meg::checkpoint {
 /// A set of architectures, one bit each.
 using ArchitectureSet = uint8_t;
 
-inline constexpr ArchitectureSet kGpt2 = 1, kLlama = 2, kMistral = 4, kQwen2 = 8, kQwen3 = 16;
-inline constexpr ArchitectureSet kRotaryArchitectures = kLlama | kMistral | kQwen2 | kQwen3;
+inline constexpr ArchitectureSet kGpt2 = 1, kLlama = 2, kMistral = 4, kQwen2 = 8, kQwen3 = 16,
+                                 kMixtral = 32, kQwen3Moe = 64;
+inline constexpr ArchitectureSet kExpertArchitectures = kMixtral | kQwen3Moe;
+inline constexpr ArchitectureSet kRotaryArchitectures =
+    kLlama | kMistral | kQwen2 | kQwen3 | kExpertArchitectures;
 
 /// A class of transformers' that is a GPT model of Megatron's.
 struct HuggingFaceArchitecture {
@@ -50,6 +53,9 @@ struct DecidedField {
 };
 
 const std::vector<DecidedField>& decided_fields();
+
+/// Whether a decided field means something for this architecture: those of experts do for theirs.
+bool is_decided_for(const DecidedField& field, ArchitectureSet architecture);
 
 /// A key of config.json that may only say what Megatron's models do.
 struct FixedKey {

@@ -47,11 +47,13 @@ class ConfigReader {
       if (is_mine(row.architectures)) MEG_RETURN_IF_ERROR(read_row(row));
     }
     for (const DecidedField& decided : decided_fields()) {
+      if (!is_decided_for(decided, config_.architecture.bit)) continue;
       set(decided.field, is_mine(decided.architectures) ? decided.value : decided.otherwise);
     }
     MEG_RETURN_IF_ERROR(read_tied());
     MEG_RETURN_IF_ERROR(is_mine(kGpt2) ? read_activation() : read_rotary());
     MEG_RETURN_IF_ERROR(read_windows());
+    if (is_mine(kExpertArchitectures)) MEG_RETURN_IF_ERROR(read_experts());
     note_other_keys();
     return std::move(config_);
   }
@@ -87,6 +89,7 @@ class ConfigReader {
   Status read_activation();
   Status read_rotary();
   Status read_windows();
+  Status read_experts();
   void note_other_keys();
 
   const object& root_;
@@ -203,7 +206,7 @@ Status ConfigReader::read_rotary() {
 
 /// Attention to the last tokens alone, where that is less than all of them.
 Status ConfigReader::read_windows() {
-  if (is_mine(kQwen2 | kQwen3)) {
+  if (is_mine(kQwen2 | kQwen3 | kQwen3Moe)) {
     find("sliding_window");  // of use_sliding_window
     const std::optional<element> types = find("layer_types");
     simdjson::dom::array layers;
@@ -215,10 +218,10 @@ Status ConfigReader::read_windows() {
       }
     }
   }
-  if (!is_mine(kMistral)) return Status();
+  if (!is_mine(kMistral | kMixtral)) return Status();
   constexpr int64_t kDefaultWindow = 4096;
   const std::optional<element> window = find("sliding_window");
-  if (window.has_value() && window->is_null()) return Status();
+  if (window.has_value() ? window->is_null() : is_mine(kMixtral)) return Status();
   int64_t tokens = kDefaultWindow;
   if (window.has_value() && window->get(tokens) != simdjson::SUCCESS) tokens = 0;
   const auto positions = std::get<int64_t>(*config_.field("max_position_embeddings"));
@@ -228,6 +231,37 @@ Status ConfigReader::read_windows() {
                     "found {}",
                     name_, positions,
                     window.has_value() ? json_value_text(*window) : "none, which means 4096");
+}
+
+/// Every layer has them; Mixtral's router gives the chosen ones probabilities that add up to 1,
+/// Qwen's those among all experts unless it says so.
+Status ConfigReader::read_experts() {
+  std::optional<megatron::FieldValue> experts;
+  for (const auto& [field, value] : config_.fields) {
+    if (field != "num_experts") continue;
+    if (experts.has_value() && *experts != value) {
+      return make_error(StatusCode::kCorruption,
+                        "{}: num_local_experts: expected {} as in num_experts, found {}", name_,
+                        megatron::field_text(*experts), megatron::field_text(value));
+    }
+    experts = value;
+  }
+  if (!experts.has_value()) return missing("num_experts");
+  bool is_normalized = is_mine(kMixtral);
+  if (is_mine(kQwen3Moe)) {
+    const std::optional<element> normalized = find("norm_topk_prob");
+    if (normalized.has_value() && normalized->get(is_normalized) != simdjson::SUCCESS) {
+      return unsupported("norm_topk_prob", "true or false", *normalized);
+    }
+    const std::optional<element> dense = find("mlp_only_layers");
+    simdjson::dom::array layers;
+    const bool is_list = dense.has_value() && dense->get(layers) == simdjson::SUCCESS;
+    if (dense.has_value() && !dense->is_null() && (!is_list || layers.size() > 0)) {
+      return unsupported("mlp_only_layers", "none", *dense);
+    }
+  }
+  set("moe_router_pre_softmax", !is_normalized);
+  return Status();
 }
 
 void ConfigReader::note_other_keys() {

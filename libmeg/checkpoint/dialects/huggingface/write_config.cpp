@@ -49,6 +49,7 @@ class ConfigWriter {
       if (is_mine(row.architectures)) MEG_RETURN_IF_ERROR(add_row(row));
     }
     MEG_RETURN_IF_ERROR(is_mine(kGpt2) ? add_gpt2() : add_rotary());
+    if (is_mine(kExpertArchitectures)) MEG_RETURN_IF_ERROR(add_experts());
     add("tie_word_embeddings", !config_.untie_embeddings_and_output_weights);
     add("model_type", std::string(architecture_.model_type));
     members_["architectures"] =
@@ -72,6 +73,7 @@ class ConfigWriter {
   Status add_row(const ConfigRow& row);
   Status add_gpt2();
   Status add_rotary();
+  Status add_experts();
 
   const model::GptConfig& config_;
   const megatron::FieldLookup& args_;
@@ -84,7 +86,10 @@ megatron::FieldValue ConfigWriter::field(std::string_view name) const {
       {"num_layers", config_.num_layers},
       {"hidden_size", config_.hidden_size},
       {"num_attention_heads", config_.num_attention_heads},
-      {"ffn_hidden_size", config_.ffn_hidden_size},
+      // Mixtral has one size, that of its experts.
+      {"ffn_hidden_size",
+       is_mine(kMixtral) ? config_.moe_ffn_hidden_size : config_.ffn_hidden_size},
+      {"moe_ffn_hidden_size", config_.moe_ffn_hidden_size},
       {"num_query_groups", config_.num_query_groups},
       {"kv_channels", config_.kv_channels},
       {"max_position_embeddings", config_.max_position_embeddings},
@@ -110,6 +115,7 @@ megatron::FieldValue ConfigWriter::field(std::string_view name) const {
 /// The first field in which the model is not of this architecture, as an error says it.
 std::string ConfigWriter::difference(const HuggingFaceArchitecture& architecture) const {
   for (const DecidedField& decided : decided_fields()) {
+    if (!is_decided_for(decided, architecture.bit)) continue;
     const bool has_value = (decided.architectures & architecture.bit) != 0;
     const megatron::FieldValue& expected = has_value ? decided.value : decided.otherwise;
     megatron::FieldValue found = field(decided.field);
@@ -120,7 +126,11 @@ std::string ConfigWriter::difference(const HuggingFaceArchitecture& architecture
                          megatron::field_text(found));
     }
   }
-  return "";
+  const megatron::FieldValue experts = field("num_experts");
+  const bool has_experts = (architecture.bit & kExpertArchitectures) != 0;
+  if (has_experts == (experts != megatron::FieldValue())) return "";
+  return fmt::format("num_experts: expected {} for {}, found {}", has_experts ? "them" : "None",
+                     architecture.class_name, megatron::field_text(experts));
 }
 
 /// The error names what hinders the architecture that has the most of the model: the one with the
@@ -183,6 +193,21 @@ Status ConfigWriter::add_rotary() {
   const bool is_plain = parameters.size() == 1;
   members_["rope_scaling"] = is_plain ? "null" : object_json(parameters, "  ");
   return Status();
+}
+
+/// How the router weighs the experts that it chose.
+Status ConfigWriter::add_experts() {
+  const bool is_normalized =
+      !megatron::same_field(args_("moe_router_pre_softmax").value_or(false), true);
+  if (is_mine(kQwen3Moe)) {
+    add("norm_topk_prob", is_normalized);
+    members_["mlp_only_layers"] = "[]";
+    return Status();
+  }
+  if (is_normalized) return Status();
+  return make_error(StatusCode::kUnsupported,
+                    "Hugging Face: args: moe_router_pre_softmax: expected False for {}, found True",
+                    architecture_.class_name);
 }
 
 }  // namespace
