@@ -24,9 +24,7 @@ std::optional<int64_t> parse_number(std::string_view text) {
   return number;
 }
 
-bool is_linear(std::string_view module) {
-  return module == "linear_fc1" || module == "linear_fc2";
-}
+bool is_linear(std::string_view module) { return module == "linear_fc1" || module == "linear_fc2"; }
 
 /// "linear_fc1.weight"
 bool is_parameter(std::string_view text, bool may_be_state) {

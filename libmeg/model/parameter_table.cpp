@@ -218,9 +218,9 @@ std::optional<ParameterMatch> match_expert(std::string_view name) {
   found.canonical = sequential_expert_name(*parse_expert_name(found.spelling));
   found.expert = parsed->expert;
   found.is_extra_state = parsed->parameter.ends_with(kExtraState);
-  found.partition = parsed->parameter.starts_with("linear_fc1")    ? Partition::kGated
-                    : parsed->parameter == "linear_fc2.weight" ? Partition::kColumns
-                                                               : Partition::kReplicated;
+  found.partition = parsed->parameter.starts_with("linear_fc1") ? Partition::kGated
+                    : parsed->parameter == "linear_fc2.weight"  ? Partition::kColumns
+                                                                : Partition::kReplicated;
   found.families = {NameFamily::kMcoreLocal, NameFamily::kMcoreTransformerEngine};
   return found;
 }

@@ -39,8 +39,7 @@ std::string source_text(const checkpoint::MegatronCheckpoint& checkpoint) {
   return fmt::format("{} names", model::name_family_text(checkpoint.family()));
 }
 
-std::string layout_text(int64_t tensor, int64_t pipeline, int64_t virtual_stages,
-                        int64_t experts) {
+std::string layout_text(int64_t tensor, int64_t pipeline, int64_t virtual_stages, int64_t experts) {
   std::string text = fmt::format("tensor {}, pipeline {}", tensor, pipeline);
   if (virtual_stages > 1) text += fmt::format(", virtual {}", virtual_stages);
   if (experts > 1) text += fmt::format(", expert {}", experts);

@@ -34,7 +34,6 @@ constexpr std::string_view kWordEmbeddings = "embedding.word_embeddings.weight";
 constexpr const char* kConfigName = "config.json";
 constexpr const char* kIndexName = "model.safetensors.index.json";
 
-
 /// Args of experts that keys of config.json stand for, or that only name how they are kept.
 bool is_written_of_experts(std::string_view name) {
   constexpr std::string_view kNames[] = {"num_experts",        "moe_ffn_hidden_size",

@@ -21,10 +21,11 @@ Status check_optimizer(const MegatronCheckpoint& checkpoint, const ReshardOption
   const std::optional<PickleId> optimizer = first.graph().find(first.root(), "optimizer");
   if (options.expert_model_parallel_size > 1 &&
       checkpoint.optimizer().form != OptimizerForm::kNone) {
-    return make_error(StatusCode::kUnsupported,
-                      "{}: optimizer: over {} expert-parallel ranks it is not supported; --no-optim "
-                      "leaves it out",
-                      first.path(), options.expert_model_parallel_size);
+    return make_error(
+        StatusCode::kUnsupported,
+        "{}: optimizer: over {} expert-parallel ranks it is not supported; --no-optim "
+        "leaves it out",
+        first.path(), options.expert_model_parallel_size);
   }
   switch (checkpoint.optimizer().form) {
     case OptimizerForm::kDistributed:

@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "libmeg/checkpoint/container/torch_file/internal/torch_storages.h"
-#include "libmeg/checkpoint/dialects/mp_rank/internal/shape_args.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/model_keys.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/rng_entries.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/shape_args.h"
 
 namespace meg::checkpoint {
 namespace {

@@ -14,9 +14,9 @@ struct RngShift {
 /// Prepares `target` so that carrying over the source file's generators from now on moves the seeds
 /// of its CUDA generators by Megatron's rule: every stage adds 100 to all of them, every
 /// tensor-parallel rank 1 to those of model-parallel-rng and expert-parallel-rng, every
-/// expert-parallel rank 100 to the latter. Offsets stay, and so do states of forms that are not known. The few bytes concerned are read;
-/// check_crc: against the archive's CRC-32.
-/// Mirrors Megatron-LM megatron/core/tensor_parallel/random.py: model_parallel_cuda_manual_seed.
+/// expert-parallel rank 100 to the latter. Offsets stay, and so do states of forms that are not
+/// known. The few bytes concerned are read; check_crc: against the archive's CRC-32. Mirrors
+/// Megatron-LM megatron/core/tensor_parallel/random.py: model_parallel_cuda_manual_seed.
 Status shift_rng_seeds(const MegatronCheckpoint& checkpoint, int source_file, RngShift shift,
                        bool check_crc, TargetFile* target);
 

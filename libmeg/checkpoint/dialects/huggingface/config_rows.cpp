@@ -65,8 +65,10 @@ const std::vector<ConfigRow>& config_rows() {
       {kRotary, "intermediate_size", "ffn_hidden_size", std::nullopt},
       {kRotary, "num_attention_heads", "num_attention_heads", std::nullopt},
       {kLlama, "num_key_value_heads", "num_query_groups", megatron::FieldValue()},
-      {kMistral | kQwen2 | kQwen3 | kExpertArchitectures, "num_key_value_heads", "num_query_groups", std::nullopt},
-      {kLlama | kMistral | kQwen2 | kExpertArchitectures, "head_dim", "kv_channels", megatron::FieldValue()},
+      {kMistral | kQwen2 | kQwen3 | kExpertArchitectures, "num_key_value_heads", "num_query_groups",
+       std::nullopt},
+      {kLlama | kMistral | kQwen2 | kExpertArchitectures, "head_dim", "kv_channels",
+       megatron::FieldValue()},
       {kQwen3, "head_dim", "kv_channels", int64_t{128}},
       {kMixtral, "num_local_experts", "num_experts", std::nullopt},
       // transformers 4's word and 5's; read_experts() asks for one of them.

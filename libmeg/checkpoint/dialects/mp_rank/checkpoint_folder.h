@@ -63,8 +63,8 @@ Result<CheckpointFolder> find_checkpoint(const std::string& path,
 std::string iteration_folder_name(int64_t iteration);
 
 /// "mp_rank_00" or, where pipeline_model_parallel_size > 1, "mp_rank_00_001"; where
-/// expert_model_parallel_size > 1 the expert-parallel rank follows: "mp_rank_00_000" with one stage,
-/// "mp_rank_00_001_000".
+/// expert_model_parallel_size > 1 the expert-parallel rank follows: "mp_rank_00_000" with one
+/// stage, "mp_rank_00_001_000".
 std::string rank_folder_name(int64_t tensor_rank, int64_t pipeline_rank,
                              int64_t pipeline_model_parallel_size, int64_t expert_rank = 0,
                              int64_t expert_model_parallel_size = 1);

@@ -171,8 +171,7 @@ void ParameterChecker::check_layer_names() {
     add_problem(CheckpointCheck::kNames, *chunks_.front().rank, parameter.canonical,
                 "it in every layer, by args", "it in none");
   }
-  const bool has_experts =
-      ranks_.config.has_value() && ranks_.config->num_experts.has_value();
+  const bool has_experts = ranks_.config.has_value() && ranks_.config->num_experts.has_value();
   for (const ChunkView& chunk : chunks_) {
     std::set<std::pair<std::string_view, int64_t>> present;
     std::set<int64_t> numbers;

@@ -25,9 +25,9 @@ class ExpertMerger {
       models.push_back(find_model_dicts(*file));
       bytes += file->size();
       if (models.back().dicts.size() == models[0].dicts.size()) continue;
-      return make_error(StatusCode::kCorruption, "{}: expected {} virtual stages as in {}, found {}",
-                        file->path(), models[0].dicts.size(), files_[0]->path(),
-                        models.back().dicts.size());
+      return make_error(StatusCode::kCorruption,
+                        "{}: expected {} virtual stages as in {}, found {}", file->path(),
+                        models[0].dicts.size(), files_[0]->path(), models.back().dicts.size());
     }
     MEG_ASSIGN_OR_RETURN(const PickleId first, draft_.copy(files_[0]));
     std::vector<PickleId> pairs;

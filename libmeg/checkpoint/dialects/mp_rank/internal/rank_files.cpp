@@ -94,7 +94,8 @@ Status find_sizes(const CheckpointFolder& folder, const TorchFile& first, RankFi
   int64_t max_tensor = 0, max_pipeline = 0;
   for (const RankFolder& rank : folder.ranks) {
     max_tensor = std::max<int64_t>(max_tensor, rank.numbers[0]);
-    if (rank.numbers.size() > 1 && expert_size_of(first) == 1) max_pipeline = std::max<int64_t>(max_pipeline, rank.numbers[1]);
+    if (rank.numbers.size() > 1 && expert_size_of(first) == 1)
+      max_pipeline = std::max<int64_t>(max_pipeline, rank.numbers[1]);
   }
   found->tensor_size = tensor_size_of(first).value_or(max_tensor + 1);
   found->pipeline_size = pipeline_size_of(first).value_or(max_pipeline + 1);
@@ -146,12 +147,11 @@ Result<std::vector<RankFolder>> expected_ranks(const CheckpointFolder& folder,
 }
 
 /// The fields that say how parameters are cut and laid out.
-constexpr const char* kShapeFields[] = {"num_layers",        "hidden_size",
-                                        "num_attention_heads", "kv_channels",
-                                        "num_query_groups",  "ffn_hidden_size",
-                                        "swiglu",            "quick_geglu",
-                                        "padded_vocab_size", "num_experts",
-                                        "moe_ffn_hidden_size", "expert_model_parallel_size"};
+constexpr const char* kShapeFields[] = {
+    "num_layers",  "hidden_size",         "num_attention_heads",
+    "kv_channels", "num_query_groups",    "ffn_hidden_size",
+    "swiglu",      "quick_geglu",         "padded_vocab_size",
+    "num_experts", "moe_ffn_hidden_size", "expert_model_parallel_size"};
 
 /// A field of a file's args as people read it.
 std::string arg_text(const TorchFile& file, const char* name) {

@@ -16,7 +16,7 @@ struct RankFiles {
   /// The files of expert-parallel ranks are merged to one; see merge_expert_ranks().
   int64_t expert_size = 1;
   bool has_expert_optimizers = false;  ///< And they have optimizers, which are left out.
-  double version = 0;  ///< checkpoint_version; 0 where the files have none.
+  double version = 0;                  ///< checkpoint_version; 0 where the files have none.
   std::optional<int64_t> iteration;
   std::vector<RankFile> files;     ///< File (t, p) at p * tensor_size + t.
   std::vector<std::string> notes;  ///< See MegatronCheckpoint::notes().

@@ -54,7 +54,8 @@ class ChunkReader {
     const TensorView* tensor = file_.tensor(id);
     std::optional<model::ParameterMatch> match = table_.match(name);
     if (match.has_value() && match->is_expert) {
-      return make_error(StatusCode::kUnsupported, "{}: model: {}: this part of a mixture of experts is not supported",
+      return make_error(StatusCode::kUnsupported,
+                        "{}: model: {}: this part of a mixture of experts is not supported",
                         file_.path(), name);
     }
     if (match.has_value() && (tensor != nullptr || match->is_extra_state)) {

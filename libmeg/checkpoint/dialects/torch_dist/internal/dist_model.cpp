@@ -106,7 +106,8 @@ class ModelReader {
                     shown);
     }
     const std::optional<std::string> of_experts = with_expert_number(numbered);
-    if (!of_experts.has_value()) return add_parameter(tensor, single_expert(numbered), is_stacked, {});
+    if (!of_experts.has_value())
+      return add_parameter(tensor, single_expert(numbered), is_stacked, {});
     const size_t dimension = is_stacked ? 1 : 0;
     const int64_t experts = dimension < tensor.shape.size() ? tensor.shape[dimension] : 0;
     if (experts < 1 || experts > model::kMostExperts) {
@@ -115,9 +116,9 @@ class ModelReader {
     }
     for (int64_t expert = 0; expert < experts; ++expert) {
       const std::optional<model::ExpertName> name = model::parse_expert_name(*of_experts);
-      MEG_RETURN_IF_ERROR(add_parameter(
-          tensor, name.has_value() ? model::with_expert(*name, expert) : *of_experts, is_stacked,
-          expert));
+      MEG_RETURN_IF_ERROR(
+          add_parameter(tensor, name.has_value() ? model::with_expert(*name, expert) : *of_experts,
+                        is_stacked, expert));
     }
     return {};
   }

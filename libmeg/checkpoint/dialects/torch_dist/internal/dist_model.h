@@ -19,7 +19,7 @@ struct DistParameter {
   bool is_stacked = false;      ///< Dimension 0 counts the layers of the model.
   /// Where the next dimension counts experts: which of them this is.
   std::optional<int64_t> stacked_expert;
-  bool is_gated = false;        ///< A gate above what it gates.
+  bool is_gated = false;  ///< A gate above what it gates.
   const DistTensor* weight = nullptr;
   /// What the optimizer keeps for it: kind ("exp_avg") and tensor.
   std::vector<std::pair<std::string, const DistTensor*>> states;

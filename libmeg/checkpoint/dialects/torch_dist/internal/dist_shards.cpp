@@ -120,10 +120,10 @@ Result<std::vector<Piece>> DistShards::flattened_pieces(const DistParameter& par
   const std::vector<int64_t> place = place_of(parameter, layer);
   const size_t first = place.size();
   Box part = Box::whole(shape);
-  bool fits = tensor.shape.size() == first + shape.size() + 1 &&
-              std::equal(tensor.shape.begin(),
-                         tensor.shape.begin() + static_cast<std::ptrdiff_t>(first),
-                         parameter.weight->shape.begin());
+  bool fits =
+      tensor.shape.size() == first + shape.size() + 1 &&
+      std::equal(tensor.shape.begin(), tensor.shape.begin() + static_cast<std::ptrdiff_t>(first),
+                 parameter.weight->shape.begin());
   for (size_t i = 0; fits && i < shape.size(); ++i) {
     const int64_t parts = tensor.shape[first + i];
     fits = parts > 0 && shape[i] % parts == 0;
