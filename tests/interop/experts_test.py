@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Mixtures of experts through checkpoint_util and verify: Megatron's, megatron-core's, transformers'.
+"""Mixtures of experts through checkpoint_util and verify: Megatron's and transformers'.
 
 experts_test.py CHECKPOINT_UTIL VERIFY [unittest arguments]
 """
@@ -189,50 +189,6 @@ class RankFolders(Case):
         root = self.copy()
         shutil.rmtree(os.path.join(reference_files.iteration_folder(root), "mp_rank_00_001"))
         self.assertIn("missing: mp_rank_00_001", self.refuse(root))
-
-
-class MegatronCore(Case):
-    """Its own GPTModel with experts loads the torch_dist folders that are written."""
-
-    @classmethod
-    def setUpClass(cls):
-        try:
-            from megatron.core import parallel_state
-            from megatron.core.models.gpt import GPTModel
-            from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
-            from megatron.core.transformer.transformer_config import TransformerConfig
-        except ImportError as error:
-            raise unittest.SkipTest(str(error))
-        torch.cuda.current_device = lambda: torch.device("cpu")
-        torch.Tensor.cuda = lambda self, *_, **__: self
-        store = torch.distributed.HashStore()
-        torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
-        parallel_state.initialize_model_parallel()
-        config = TransformerConfig(
-            num_layers=LAYERS, hidden_size=32, num_attention_heads=4, num_moe_experts=EXPERTS,
-            ffn_hidden_size=128, moe_router_topk=2, add_bias_linear=False,
-            use_cpu_initialization=True, moe_token_dispatcher_type="allgather",
-            params_dtype=torch.bfloat16)
-        spec = get_gpt_layer_local_spec(num_experts=EXPERTS, moe_grouped_gemm=False)
-        cls.model = lambda self: GPTModel(config, spec, vocab_size=296, max_sequence_length=64,
-                                          share_embeddings_and_output_weights=True)
-
-    @classmethod
-    def tearDownClass(cls):
-        from megatron.core import parallel_state
-        parallel_state.destroy_model_parallel()
-        torch.distributed.destroy_process_group()
-
-    def test_loads_what_is_written(self):
-        from megatron.core import dist_checkpointing
-        folder = self.convert(cases.path(CASE), self.path("dist"), "--target-format", "torch_dist")
-        model = self.model()
-        state = dist_checkpointing.load({"model": model.sharded_state_dict()},
-                                        os.path.join(folder, "iter_0000200"))
-        model.load_state_dict(state["model"])
-        loaded = {name: tensor for name, tensor in model.state_dict().items()
-                  if tensor is not None and not name.endswith("_extra_state")}
-        self.assert_same(loaded, merged(cases.path(CASE), 1, 1, 2))
 
 
 class Transformers(Case):

@@ -199,13 +199,6 @@ class VerifyCheckpoint(unittest.TestCase):
                 self.assertEqual(self.checks(cases.path(case), *cases.shape_flags(case)), set(),
                                  self.problems)
 
-    def test_other_formats_are_named(self):
-        for case, word in [("hf_llama", "Hugging Face"),
-                           ]:
-            done = cases.run(PROGRAM, "checkpoint", cases.path(case))
-            self.assertEqual(done.returncode, 1)
-            self.assertIn(word, done.stderr)
-
     def test_each_change_is_found_by_its_check(self):
         for check, case, ranks, change in CHANGES:
             with self.subTest(check=check, change=getattr(change, "__name__", "")):
