@@ -156,7 +156,6 @@ class RankFolders(Case):
                     model[grouped] = tensor
             state["model"] = model
             state["args"].transformer_impl = "transformer_engine"
-            state["args"].moe_grouped_gemm = True
         root = self.copy(group)
         done = cases.run(VERIFY, "diff", cases.path(CASE), root)
         self.assertIn("equal (64 parameters", done.stdout, done.stderr)
