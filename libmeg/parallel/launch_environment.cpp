@@ -17,6 +17,8 @@ struct Launcher {
   const char* local_size;
 };
 
+constexpr int kMost = std::numeric_limits<int>::max();
+
 constexpr Launcher kLaunchers[] = {
     {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
     {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
@@ -59,6 +61,10 @@ Status read_meeting_point(const EnvironmentLookup& lookup, bool one_machine,
     found.master_port = static_cast<uint16_t>(number);
   }
   found.agent_store = lookup("TORCHELASTIC_USE_AGENT_STORE") == "True";
+  if (const auto count = lookup("TORCHELASTIC_RESTART_COUNT"); count.has_value()) {
+    MEG_ASSIGN_OR_RETURN(found.restart_count,
+                         parse("TORCHELASTIC_RESTART_COUNT", *count, 0, kMost));
+  }
   return Status();
 }
 
@@ -68,11 +74,10 @@ Result<LaunchEnvironment> read_launch_environment(const EnvironmentLookup& looku
   LaunchEnvironment found;
   for (const Launcher& launcher : kLaunchers) {
     if (!lookup(launcher.rank).has_value()) continue;
-    const int most = std::numeric_limits<int>::max();
-    MEG_ASSIGN_OR_RETURN(found.world_size, require(lookup, launcher.world_size, 1, most));
+    MEG_ASSIGN_OR_RETURN(found.world_size, require(lookup, launcher.world_size, 1, kMost));
     MEG_ASSIGN_OR_RETURN(found.rank, require(lookup, launcher.rank, 0, found.world_size - 1));
     if (lookup(launcher.local_rank).has_value()) {
-      MEG_ASSIGN_OR_RETURN(found.local_rank, require(lookup, launcher.local_rank, 0, most));
+      MEG_ASSIGN_OR_RETURN(found.local_rank, require(lookup, launcher.local_rank, 0, kMost));
     }
     const bool one_machine = lookup(launcher.local_size) == std::to_string(found.world_size);
     MEG_RETURN_IF_ERROR(read_meeting_point(lookup, one_machine || found.world_size == 1, found));

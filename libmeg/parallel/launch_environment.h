@@ -18,6 +18,8 @@ struct LaunchEnvironment {
   uint16_t master_port = 29500;
   /// torchrun's agent hosts the store: every rank is its client. Elsewhere rank 0 hosts it.
   bool agent_store = false;
+  /// How often torchrun started this run anew, after ranks failed.
+  int restart_count = 0;
 };
 
 /// Looks up one environment variable; empty where it is not set.

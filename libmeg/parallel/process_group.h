@@ -2,35 +2,88 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <chrono>
+#include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "libmeg/base/result.h"
-#include "libmeg/parallel/launch_environment.h"
 
 namespace meg::parallel {
 
-/// Ranks that compute together, over Gloo on CPUs. Every rank must call the same functions in the
-/// same order; a group is used by one thread.
+enum class Reduction : uint8_t { kSum, kMax, kMin };
+
+/// A collective that was begun. The tensors belong to it until wait() returns.
+class Work {
+ public:
+  virtual ~Work() = default;
+
+  /// Returns when the result can be used: on a CPU when it is there, on a GPU when what is queued
+  /// next on the current stream finds it. Errors: those of the beginning, too; kIoError where
+  /// another rank is gone or does not come in time.
+  virtual Status wait() = 0;
+};
+
+using PendingWork = std::unique_ptr<Work>;
+
+/// Ranks that compute together. All of them call the same functions in the same order, with tensors
+/// of the same types and sizes: dense, on the CPU for Gloo, on this rank's GPU for NCCL. A group is
+/// used by one thread. Ranks are numbers within the group.
 class ProcessGroup {
  public:
-  /// Meets the other ranks of `environment`, waiting for them at most `timeout`; collective calls
-  /// then wait as long at most.
-  /// Errors: kInternal with LibTorch's words if they do not meet in time.
-  static Result<std::unique_ptr<ProcessGroup>> connect(const LaunchEnvironment& environment,
-                                                       std::chrono::milliseconds timeout);
-
   virtual ~ProcessGroup() = default;
 
   virtual int rank() const = 0;
-  virtual int world_size() const = 0;
+  virtual int size() const = 0;
 
-  /// Replaces tensor, of one shape and type on all ranks, by its element-wise sum over the ranks.
-  /// tensor: dense, on the CPU.
-  virtual Status all_reduce_sum(at::Tensor tensor) = 0;
+  /// The element-wise reduction of `tensor` over the ranks, in its place: the same bits everywhere.
+  virtual PendingWork start_all_reduce(at::Tensor tensor, Reduction reduction) = 0;
+
+  /// The ranks' `part`s one after the other in `whole`, size() times as many elements. `part` may
+  /// be this rank's place in `whole`.
+  virtual PendingWork start_all_gather(at::Tensor whole, at::Tensor part) = 0;
+
+  /// The sum over the ranks of this rank's of size() equal parts of `whole`, in `part`, which may
+  /// be its place in `whole`; the rest of `whole` is undefined after it.
+  virtual PendingWork start_reduce_scatter(at::Tensor part, at::Tensor whole) = 0;
+
+  /// `source`'s tensor on all ranks.
+  virtual PendingWork start_broadcast(at::Tensor tensor, int source) = 0;
+
+  /// Between two ranks: what is sent first arrives first.
+  virtual PendingWork start_send(at::Tensor tensor, int destination) = 0;
+  virtual PendingWork start_receive(at::Tensor tensor, int source) = 0;
 
   /// Returns when every rank has called it.
   virtual Status barrier() = 0;
+
+  // The same, waited for.
+
+  Status all_reduce(at::Tensor tensor, Reduction reduction = Reduction::kSum) {
+    return start_all_reduce(std::move(tensor), reduction)->wait();
+  }
+
+  Status all_gather(at::Tensor whole, at::Tensor part) {
+    return start_all_gather(std::move(whole), std::move(part))->wait();
+  }
+
+  Status reduce_scatter(at::Tensor part, at::Tensor whole) {
+    return start_reduce_scatter(std::move(part), std::move(whole))->wait();
+  }
+
+  Status broadcast(at::Tensor tensor, int source) {
+    return start_broadcast(std::move(tensor), source)->wait();
+  }
+
+  Status send(at::Tensor tensor, int destination) {
+    return start_send(std::move(tensor), destination)->wait();
+  }
+
+  Status receive(at::Tensor tensor, int source) {
+    return start_receive(std::move(tensor), source)->wait();
+  }
 };
+
+/// A group of this rank alone: nothing is sent, tensors stay as they are.
+std::shared_ptr<ProcessGroup> single_rank_group();
 
 }  // namespace meg::parallel

@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "libmeg/parallel/process_group.h"
+#include "libmeg/parallel/parallel_state.h"
 
 namespace {
 
@@ -17,8 +17,8 @@ using meg::StatusCode;
 Status check_sum(meg::parallel::ProcessGroup& group) {
   const at::Tensor ramp = at::arange(1000, at::kDouble);
   const at::Tensor tensor = ramp * (group.rank() + 1);
-  MEG_RETURN_IF_ERROR(group.all_reduce_sum(tensor));
-  const int ranks = group.world_size();
+  MEG_RETURN_IF_ERROR(group.all_reduce(tensor));
+  const int ranks = group.size();
   if (!at::equal(tensor, ramp * (ranks * (ranks + 1) / 2))) {
     return meg::make_error(StatusCode::kInternal, "rank {}: the sum is wrong", group.rank());
   }
@@ -27,14 +27,17 @@ Status check_sum(meg::parallel::ProcessGroup& group) {
 
 Status run(int expected_ranks) {
   MEG_ASSIGN_OR_RETURN(const auto environment, meg::parallel::read_launch_environment());
-  MEG_ASSIGN_OR_RETURN(const auto group,
-                       meg::parallel::ProcessGroup::connect(environment, std::chrono::minutes(1)));
-  if (group->world_size() != expected_ranks) {
+  MEG_ASSIGN_OR_RETURN(const auto state,
+                       meg::parallel::ParallelState::connect(
+                           environment, {1, 1, 1, 0, 1},
+                           meg::parallel::RankOrder::kDataBeforePipeline, std::chrono::minutes(1)));
+  meg::parallel::ProcessGroup& group = state.world();
+  if (group.size() != expected_ranks) {
     return meg::make_error(StatusCode::kInternal, "expected {} ranks, found {}", expected_ranks,
-                           group->world_size());
+                           group.size());
   }
-  MEG_RETURN_IF_ERROR(check_sum(*group));
-  std::printf("rank %d of %d: the sum is right\n", group->rank(), group->world_size());
+  MEG_RETURN_IF_ERROR(check_sum(group));
+  std::printf("rank %d of %d: the sum is right\n", group.rank(), group.size());
   return Status();
 }
 

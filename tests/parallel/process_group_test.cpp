@@ -5,30 +5,142 @@
 #include <gtest/gtest.h>
 
 #include "libmeg/libtorch/torch_guard.h"
+#include "libmeg/parallel/parallel_state.h"
+#include "tests/launch_ranks.h"
+#include "tests/parallel/fake_process_group.h"
 
 namespace meg::parallel {
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::Pair;
+using ::testing::UnorderedElementsAre;
 
-TEST(ProcessGroupTest, LatecomerMissingIsAnErrorNotAnException) {
+constexpr auto kTimeout = std::chrono::minutes(1);
+
+void expect_ok(const Status& status) { EXPECT_TRUE(status.ok()) << status.message(); }
+
+ParallelState connected(Mesh::Sizes sizes, std::chrono::milliseconds timeout = kTimeout) {
+  const auto environment = read_launch_environment();
+  EXPECT_TRUE(environment.has_value()) << environment.error().message();
+  auto state = ParallelState::connect(*environment, sizes, RankOrder::kDataBeforePipeline, timeout);
+  EXPECT_TRUE(state.has_value()) << state.error().message();
+  return state.has_value() ? *std::move(state) : ParallelState();
+}
+
+TEST(ParallelStateTest, RankThatDoesNotComeIsAnError) {
   LaunchEnvironment environment;
   environment.world_size = 2;
   environment.master_port = 0;  // any free port
-  const auto group = ProcessGroup::connect(environment, std::chrono::milliseconds(200));
-  ASSERT_FALSE(group.has_value());
-  EXPECT_EQ(group.error().code(), StatusCode::kInternal);
+  const auto state = ParallelState::connect(
+      environment, {1, 1, 1, 0, 1}, RankOrder::kDataBeforePipeline, std::chrono::milliseconds(200));
+  ASSERT_FALSE(state.has_value());
+  EXPECT_EQ(state.error().code(), StatusCode::kIoError);
+  EXPECT_THAT(state.error().message(), HasSubstr("rank 0 of 2"));
 }
 
-TEST(ProcessGroupTest, OneRankAloneSumsToItself) {
-  LaunchEnvironment environment;
-  environment.master_port = 0;
-  const auto group = ProcessGroup::connect(environment, std::chrono::seconds(30));
-  ASSERT_TRUE(group.has_value()) << group.error().message();
+TEST(ParallelStateTest, OneRankSendsNothing) {
+  const ParallelState state;
   const at::Tensor tensor = at::arange(10);
-  ASSERT_TRUE((*group)->all_reduce_sum(tensor).ok());
+  expect_ok(state.world().all_reduce(tensor));
   EXPECT_TRUE(at::equal(tensor, at::arange(10)));
+  const at::Tensor whole = at::zeros({10}, at::kLong);
+  expect_ok(state.data()->all_gather(whole, tensor));
+  EXPECT_TRUE(at::equal(whole, tensor));
+  EXPECT_FALSE(state.pipeline()->send(tensor, 1).ok());
+}
+
+TEST(ProcessGroupTest, CollectivesOfTwoRanks) {
+  if (test::launched_ranks(2)) return;
+  const ParallelState state = connected({1, 1, 1, 0, 1});
+  ProcessGroup& group = state.world();
+  const int rank = group.rank();
+  ASSERT_EQ(group.size(), 2);
+  for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kLong}) {
+    const at::Tensor mine = at::arange(1000, at::kLong).remainder(100).to(type) * (rank + 1);
+    const at::Tensor base = at::arange(1000, at::kLong).remainder(100).to(type);
+    const at::Tensor sum = mine.clone();
+    expect_ok(group.all_reduce(sum));
+    EXPECT_TRUE(at::equal(sum, base * 3)) << type;
+    const at::Tensor largest = mine.clone();
+    expect_ok(group.all_reduce(largest, Reduction::kMax));
+    EXPECT_TRUE(at::equal(largest, base * 2)) << type;
+    const at::Tensor whole = at::zeros({2, 1000}, type);
+    expect_ok(group.all_gather(whole, mine));
+    EXPECT_TRUE(at::equal(whole, at::stack({base, base * 2}))) << type;
+    const at::Tensor in_place = at::zeros({2, 1000}, type);
+    in_place[rank].copy_(mine);
+    expect_ok(group.all_gather(in_place, in_place[rank]));
+    EXPECT_TRUE(at::equal(in_place, whole)) << type;
+    const at::Tensor part = at::zeros({1000}, type);
+    expect_ok(group.reduce_scatter(part, at::stack({mine, mine * 2})));
+    EXPECT_TRUE(at::equal(part, base * 3 * (rank + 1))) << type;
+    const at::Tensor scattered = at::stack({mine, mine * 2});
+    expect_ok(group.reduce_scatter(scattered[rank], scattered));
+    EXPECT_TRUE(at::equal(scattered[rank], part)) << type;
+    const at::Tensor told = mine.clone();
+    expect_ok(group.broadcast(told, 1));
+    EXPECT_TRUE(at::equal(told, base * 2)) << type;
+    const at::Tensor passed = mine.clone();
+    expect_ok(rank == 0 ? group.send(passed, 1) : group.receive(passed, 0));
+    EXPECT_TRUE(at::equal(passed, base)) << type;
+  }
+  expect_ok(group.barrier());
+}
+
+TEST(ProcessGroupTest, WorkOfSeveralCollectivesIsWaitedForLater) {
+  if (test::launched_ranks(2)) return;
+  const ParallelState state = connected({1, 1, 1, 0, 1});
+  std::vector<at::Tensor> tensors;
+  std::vector<PendingWork> works;
+  for (int i = 0; i < 8; ++i) {
+    tensors.push_back(at::full({1000}, i + state.world().rank()));
+    works.push_back(state.world().start_all_reduce(tensors.back(), Reduction::kSum));
+  }
+  for (int i = 7; i >= 0; --i) {
+    expect_ok(works[static_cast<size_t>(i)]->wait());
+    EXPECT_TRUE(at::equal(tensors[static_cast<size_t>(i)], at::full({1000}, 2 * i + 1)));
+  }
+}
+
+TEST(ProcessGroupTest, GroupsOfFourRanksDoNotMix) {
+  if (test::launched_ranks(4)) return;
+  const ParallelState state = connected({2, 1, 1, 0, 2});
+  const Mesh& mesh = state.mesh();
+  for (const auto& [group, axes] :
+       {std::pair(state.tensor(), std::vector<int>(mesh.group({Axis::kTensor}))),
+        std::pair(state.pipeline(), std::vector<int>(mesh.group({Axis::kPipeline}))),
+        std::pair(state.model(), std::vector<int>{0, 1, 2, 3})}) {
+    const at::Tensor ranks = at::zeros({group->size()}, at::kLong);
+    expect_ok(group->all_gather(ranks, at::full({1}, mesh.rank(), at::kLong)));
+    EXPECT_EQ(group->size(), static_cast<int>(axes.size()));
+    for (size_t i = 0; i < axes.size(); ++i) EXPECT_EQ(ranks[i].item<int>(), axes[i]);
+  }
+  EXPECT_EQ(state.data()->size(), 1);
+  EXPECT_EQ(state.embedding()->size(), 2);
+}
+
+TEST(ProcessGroupTest, RankThatIsGoneIsAnErrorOfTheOthers) {
+  if (test::launched_ranks(2)) return;
+  const ParallelState state = connected({1, 1, 1, 0, 1});
+  if (state.world().rank() == 1) return;
+  const Status status = state.world().all_reduce(at::ones({1000}));
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.code(), StatusCode::kIoError);
+  EXPECT_THAT(status.message(), HasSubstr("all-reduce of the world group"));
+}
+
+TEST(FakeProcessGroupTest, CountsCallsAndBytes) {
+  test::FakeProcessGroup group(1, 4);
+  const at::Tensor tensor = at::ones({3});
+  expect_ok(group.all_reduce(tensor));
+  EXPECT_TRUE(at::equal(tensor, at::full({3}, 4.0F)));
+  expect_ok(group.all_gather(at::empty({12}), tensor));
+  EXPECT_THAT(group.counts(),
+              UnorderedElementsAre(
+                  Pair("all_reduce", test::FakeProcessGroup::Count{.calls = 1, .bytes = 12}),
+                  Pair("all_gather", test::FakeProcessGroup::Count{.calls = 1, .bytes = 48})));
 }
 
 TEST(TorchGuardTest, TurnsLibTorchsErrorIntoOneLine) {

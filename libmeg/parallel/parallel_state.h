@@ -1,0 +1,61 @@
+#pragma once
+
+#include <chrono>
+#include <memory>
+
+#include "libmeg/base/result.h"
+#include "libmeg/parallel/launch_environment.h"
+#include "libmeg/parallel/mesh.h"
+#include "libmeg/parallel/process_group.h"
+
+namespace meg::parallel {
+
+/// The groups that this rank belongs to. Groups of one rank send nothing.
+/// Mirrors Megatron-LM megatron/core/parallel_state.py: initialize_model_parallel.
+class ParallelState {
+ public:
+  /// One rank alone.
+  ParallelState() = default;
+
+  /// Meets all ranks of `environment`, waiting for them at most `timeout`; collective calls then
+  /// wait as long at most. Every rank calls it with the same sizes.
+  /// Errors: those of Mesh::create; kIoError with LibTorch's words where ranks do not meet in time;
+  /// kUnsupported for context and expert parallelism.
+  static Result<ParallelState> connect(const LaunchEnvironment& environment,
+                                       const Mesh::Sizes& sizes, RankOrder order,
+                                       std::chrono::milliseconds timeout);
+
+  const Mesh& mesh() const { return mesh_; }
+
+  ProcessGroup& world() const { return *world_; }
+
+  const std::shared_ptr<ProcessGroup>& tensor() const { return tensor_; }
+
+  const std::shared_ptr<ProcessGroup>& data() const { return data_; }
+
+  /// The stages in their order.
+  const std::shared_ptr<ProcessGroup>& pipeline() const { return pipeline_; }
+
+  /// All parts of this rank's copy of the model: tensor and pipeline.
+  const std::shared_ptr<ProcessGroup>& model() const { return model_; }
+
+  /// The first and the last stage, which both hold a tied embedding; of one rank elsewhere.
+  const std::shared_ptr<ProcessGroup>& embedding() const { return embedding_; }
+
+  bool is_first_stage() const { return mesh_.place(Axis::kPipeline) == 0; }
+
+  bool is_last_stage() const {
+    return mesh_.place(Axis::kPipeline) + 1 == mesh_.size(Axis::kPipeline);
+  }
+
+ private:
+  Mesh mesh_;
+  std::shared_ptr<ProcessGroup> world_ = single_rank_group();
+  std::shared_ptr<ProcessGroup> tensor_ = single_rank_group();
+  std::shared_ptr<ProcessGroup> data_ = single_rank_group();
+  std::shared_ptr<ProcessGroup> pipeline_ = single_rank_group();
+  std::shared_ptr<ProcessGroup> model_ = single_rank_group();
+  std::shared_ptr<ProcessGroup> embedding_ = single_rank_group();
+};
+
+}  // namespace meg::parallel
