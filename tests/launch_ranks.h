@@ -8,11 +8,44 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <vector>
 
+#include "tests/temp_folder.h"
+
 namespace meg::test {
+
+/// A fresh folder that all ranks of a test share; to be made before launched_ranks(), removed by
+/// the launcher.
+class CommonFolder {
+ public:
+  CommonFolder() {
+    if (const char* const common = std::getenv(kVariable)) {
+      path_ = common;
+      return;
+    }
+    own_.emplace();
+    path_ = own_->path();
+    ::setenv(kVariable, path_.c_str(), /*overwrite=*/1);
+  }
+
+  CommonFolder(const CommonFolder&) = delete;
+  CommonFolder& operator=(const CommonFolder&) = delete;
+
+  ~CommonFolder() {
+    if (own_.has_value()) ::unsetenv(kVariable);
+  }
+
+  std::string path(const std::string& name) const { return path_ + "/" + name; }
+
+ private:
+  static constexpr const char* kVariable = "MEG_TEST_COMMON_FOLDER";
+
+  std::optional<TempFolder> own_;
+  std::string path_;
+};
 
 /// What torchrun sets.
 inline void set_rank(int rank, int ranks, uint16_t port) {

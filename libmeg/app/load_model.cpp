@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <map>
 #include <optional>
 #include <string>
@@ -221,17 +220,9 @@ Result<nn::GptModel> read_model(const ModelRequest& request,
   return model;
 }
 
-/// As Megatron's programs read it: a missing RANK is 0.
-std::optional<std::string> launch_variable(const char* name) {
-  const char* value = std::getenv(name);
-  if (value != nullptr) return value;
-  if (std::string_view(name) == "RANK" && std::getenv("WORLD_SIZE") != nullptr) return "0";
-  return std::nullopt;
-}
-
 Status check_one_rank() {
   MEG_ASSIGN_OR_RETURN(const parallel::LaunchEnvironment launch,
-                       parallel::read_launch_environment(launch_variable));
+                       parallel::read_launch_environment());
   if (launch.world_size == 1) return Status();
   return make_error(StatusCode::kUnsupported,
                     "a model on several ranks is not supported yet: one process serves the whole "

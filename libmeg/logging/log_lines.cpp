@@ -74,12 +74,12 @@ std::vector<std::string> validation_lines(Evaluation evaluation, int64_t iterati
   return {dashes, line, dashes};
 }
 
-std::string world_size_line(int64_t world_size, int64_t data_parallel_size) {
+std::string world_size_line(const RankCounts& ranks) {
   return fmt::format(
       "using world size: {}, data-parallel size: {}, context-parallel size: 1, hierarchical "
-      "context-parallel sizes: None, tensor-model-parallel size: 1, pipeline-model-parallel size: "
-      "1",
-      world_size, data_parallel_size);
+      "context-parallel sizes: None, tensor-model-parallel size: {}, pipeline-model-parallel size: "
+      "{}",
+      ranks.world, ranks.data, ranks.tensor, ranks.pipeline);
 }
 
 std::vector<std::string> target_sizes_lines(std::optional<int64_t> train,

@@ -26,7 +26,11 @@ std::vector<std::string> validation_lines(Evaluation evaluation, int64_t iterati
 
 /// "using world size: 1, data-parallel size: 1, context-parallel size: 1, ...", as since
 /// core_v0.14.
-std::string world_size_line(int64_t world_size, int64_t data_parallel_size);
+struct RankCounts {
+  int64_t world = 1, data = 1, tensor = 1, pipeline = 1;
+};
+
+std::string world_size_line(const RankCounts& ranks);
 
 /// " > datasets target sizes (minimum size):" and one line a split. None: an epoch.
 std::vector<std::string> target_sizes_lines(std::optional<int64_t> train,

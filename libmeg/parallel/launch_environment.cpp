@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <limits>
+#include <string_view>
 
 #include "libmeg/text/printable.h"
 
@@ -89,8 +90,9 @@ Result<LaunchEnvironment> read_launch_environment(const EnvironmentLookup& looku
 Result<LaunchEnvironment> read_launch_environment() {
   return read_launch_environment([](const char* name) -> std::optional<std::string> {
     const char* value = std::getenv(name);
-    if (value == nullptr) return std::nullopt;
-    return value;
+    if (value != nullptr) return value;
+    if (std::string_view(name) == "RANK" && std::getenv("WORLD_SIZE") != nullptr) return "0";
+    return std::nullopt;
   });
 }
 

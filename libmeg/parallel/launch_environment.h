@@ -30,7 +30,8 @@ using EnvironmentLookup = std::function<std::optional<std::string>(const char* n
 /// Errors: kInvalidArgument if a variable is missing, no number or out of range.
 Result<LaunchEnvironment> read_launch_environment(const EnvironmentLookup& lookup);
 
-/// The same from this process's environment.
+/// The same from this process's environment. As in Megatron's programs a missing RANK is 0 where
+/// there is a WORLD_SIZE.
 Result<LaunchEnvironment> read_launch_environment();
 
 }  // namespace meg::parallel

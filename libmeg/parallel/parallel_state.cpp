@@ -1,8 +1,14 @@
 #include "libmeg/parallel/parallel_state.h"
 
+#include <ATen/ATen.h>
+
+#include <cstring>
 #include <initializer_list>
+#include <string>
+#include <utility>
 #include <vector>
 
+#include "libmeg/libtorch/torch_guard.h"
 #include "libmeg/parallel/internal/rendezvous.h"
 
 namespace meg::parallel {
@@ -17,6 +23,18 @@ Status join(const Rendezvous& rendezvous, const char* name, const std::vector<in
   if (ranks.size() < 2) return {};
   MEG_ASSIGN_OR_RETURN(group, rendezvous.group(name, ranks));
   return {};
+}
+
+at::Tensor number_tensor(int64_t number) { return at::full({1}, number, at::kLong); }
+
+/// One rank's text on all of them.
+Result<std::string> told(ProcessGroup& group, int source, const std::string& text) {
+  const at::Tensor size = number_tensor(static_cast<int64_t>(text.size()));
+  MEG_RETURN_IF_ERROR(group.broadcast(size, source));
+  const at::Tensor letters = at::empty(size.item<int64_t>(), at::kByte);
+  if (group.rank() == source) std::memcpy(letters.mutable_data_ptr(), text.data(), text.size());
+  MEG_RETURN_IF_ERROR(group.broadcast(letters, source));
+  return std::string(static_cast<const char*>(letters.const_data_ptr()), letters.nbytes());
 }
 
 Status check_supported(const Mesh& mesh) {
@@ -39,7 +57,9 @@ Result<ParallelState> ParallelState::connect(const LaunchEnvironment& environmen
                        Mesh::create(sizes, environment.rank, environment.world_size, order));
   MEG_RETURN_IF_ERROR(check_supported(state.mesh_));
   if (environment.world_size == 1) return state;
-  MEG_ASSIGN_OR_RETURN(const Rendezvous rendezvous, Rendezvous::meet(environment, timeout));
+  MEG_ASSIGN_OR_RETURN(Rendezvous met, Rendezvous::meet(environment, timeout));
+  state.rendezvous_ = std::make_shared<Rendezvous>(std::move(met));
+  const Rendezvous& rendezvous = *state.rendezvous_;
   const Mesh& mesh = state.mesh_;
   const std::vector<int> stages = mesh.group({Axis::kPipeline});
   MEG_RETURN_IF_ERROR(join(rendezvous, "world", mesh.group(kAll), state.world_));
@@ -53,6 +73,50 @@ Result<ParallelState> ParallelState::connect(const LaunchEnvironment& environmen
         join(rendezvous, "embedding", {stages.front(), stages.back()}, state.embedding_));
   }
   return state;
+}
+
+Status ParallelState::agree(const Status& status) const {
+  if (world_->size() == 1) return status;
+  return libtorch::torch_guard([&]() -> Status {
+    const at::Tensor first = number_tensor(status.ok() ? world_->size() : world_->rank());
+    MEG_RETURN_IF_ERROR(world_->all_reduce(first, Reduction::kMin));
+    const int source = first.item<int>();
+    if (source == world_->size()) return {};
+    const at::Tensor code = number_tensor(static_cast<int64_t>(status.code()));
+    MEG_RETURN_IF_ERROR(world_->broadcast(code, source));
+    MEG_ASSIGN_OR_RETURN(const std::string message,
+                         told(*world_, source, std::string(status.message())));
+    return make_error(static_cast<StatusCode>(code.item<int64_t>()), "rank {}: {}", source,
+                      message);
+  });
+}
+
+Result<int64_t> ParallelState::max(int64_t number) const {
+  if (world_->size() == 1) return number;
+  int64_t largest = 0;
+  const Status done = libtorch::torch_guard([&]() -> Status {
+    const at::Tensor all = number_tensor(number);
+    MEG_RETURN_IF_ERROR(world_->all_reduce(all, Reduction::kMax));
+    largest = all.item<int64_t>();
+    return {};
+  });
+  MEG_RETURN_IF_ERROR(done);
+  return largest;
+}
+
+Result<std::string> ParallelState::of_first_rank(const std::string& text) const {
+  if (world_->size() == 1) return text;
+  std::string first;
+  const Status done = libtorch::torch_guard([&]() -> Status {
+    MEG_ASSIGN_OR_RETURN(first, told(*world_, 0, text));
+    return {};
+  });
+  MEG_RETURN_IF_ERROR(done);
+  return first;
+}
+
+bool ParallelState::claim_failure() const {
+  return rendezvous_ == nullptr || rendezvous_->claim("failure");
 }
 
 }  // namespace meg::parallel

@@ -1,7 +1,10 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "libmeg/base/result.h"
 #include "libmeg/parallel/launch_environment.h"
@@ -9,6 +12,8 @@
 #include "libmeg/parallel/process_group.h"
 
 namespace meg::parallel {
+
+class Rendezvous;
 
 /// The groups that this rank belongs to. Groups of one rank send nothing.
 /// Mirrors Megatron-LM megatron/core/parallel_state.py: initialize_model_parallel.
@@ -42,6 +47,20 @@ class ParallelState {
   /// The first and the last stage, which both hold a tied embedding; of one rank elsewhere.
   const std::shared_ptr<ProcessGroup>& embedding() const { return embedding_; }
 
+  /// Called by all ranks of the run, each with what became of its part: the error of the first
+  /// rank that has one, on all of them, with that rank's number.
+  Status agree(const Status& status) const;
+
+  /// The largest of the ranks' numbers, on all of them.
+  Result<int64_t> max(int64_t number) const;
+
+  /// The first rank's text, on all of them.
+  Result<std::string> of_first_rank(const std::string& text) const;
+
+  /// Whether no rank has claimed it before: the one that says why the run ends. Others' errors
+  /// follow from its end.
+  bool claim_failure() const;
+
   bool is_first_stage() const { return mesh_.place(Axis::kPipeline) == 0; }
 
   bool is_last_stage() const {
@@ -50,6 +69,7 @@ class ParallelState {
 
  private:
   Mesh mesh_;
+  std::shared_ptr<Rendezvous> rendezvous_;  ///< Null where this rank is alone.
   std::shared_ptr<ProcessGroup> world_ = single_rank_group();
   std::shared_ptr<ProcessGroup> tensor_ = single_rank_group();
   std::shared_ptr<ProcessGroup> data_ = single_rank_group();

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "libmeg/base/result.h"
 
@@ -82,6 +83,9 @@ class ProcessGroup {
     return start_receive(std::move(tensor), source)->wait();
   }
 };
+
+/// The numbers of a group's ranks one after the other, as many of each, on all of them.
+Result<std::vector<double>> gather(ProcessGroup& group, std::vector<double> numbers);
 
 /// A group of this rank alone: nothing is sent, tensors stay as they are.
 std::shared_ptr<ProcessGroup> single_rank_group();

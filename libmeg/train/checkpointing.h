@@ -13,6 +13,7 @@
 #include "libmeg/checkpoint/training/training_state.h"
 #include "libmeg/model/parameter_table.h"
 #include "libmeg/nn/gpt_model.h"
+#include "libmeg/parallel/parallel_state.h"
 #include "libmeg/schedule/optimizer_param_scheduler.h"
 #include "libmeg/train/optimizer.h"
 
@@ -50,6 +51,7 @@ struct RunParts {
   nn::GptModel& model;
   Optimizer& optimizer;
   schedule::OptimizerParamScheduler& scheduler;
+  const parallel::ParallelState& ranks;
 };
 
 using PrintLine = std::function<void(const std::string&)>;
@@ -85,6 +87,7 @@ class CheckpointSaver {
   /// The run begins with the checkpoint of this iteration in --load.
   void note_loaded(int64_t iteration);
 
+  /// Called by all ranks: of those that hold one part of the model the first writes it.
   Status save(const TrainingProgress& progress, RunParts parts, const PrintLine& print);
 
   /// Waits for a save in the background.
@@ -93,6 +96,8 @@ class CheckpointSaver {
  private:
   Result<checkpoint::TrainingState> snapshot(const TrainingProgress& progress,
                                              RunParts parts) const;
+  Status write_parts(const checkpoint::TrainingState& state,
+                     const parallel::ParallelState& ranks) const;
 
   CheckpointOptions options_;
   checkpoint::TrainingArgs args_;

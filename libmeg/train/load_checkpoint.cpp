@@ -73,7 +73,8 @@ Status read_tensors(const checkpoint::MegatronCheckpoint& checkpoint, bool with_
                      .tensor_rank = part.tensor_rank,
                      .use_masters = with_optimizer});
   const auto parameters = parts.model.parameters();
-  const auto states = parts.optimizer.states();
+  MEG_ASSIGN_OR_RETURN(const std::vector<Optimizer::ParameterState> states,
+                       parts.optimizer.states());
   for (size_t i = 0; i < parameters.size(); ++i) {
     const std::string& name = parameters[i].name;
     const bool has_master = with_optimizer && states[i].master.defined();
@@ -84,6 +85,7 @@ Status read_tensors(const checkpoint::MegatronCheckpoint& checkpoint, bool with_
     MEG_RETURN_IF_ERROR(readings.add(name, "exp_avg_sq", states[i].exp_avg_sq));
   }
   MEG_RETURN_IF_ERROR(readings.read());
+  MEG_RETURN_IF_ERROR(parts.optimizer.take_states(states));
   return with_optimizer ? parts.optimizer.copy_masters_to_model()
                         : parts.optimizer.copy_model_to_masters();
 }

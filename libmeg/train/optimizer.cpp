@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <string_view>
 
 #include "libmeg/libtorch/torch_guard.h"
@@ -35,6 +36,27 @@ Group group_of(const nn::GptParameter& parameter) {
   return parameter.weight_decay ? kDecay : kNoDecay;
 }
 
+/// The first elements of a dense tensor are left out.
+void* elements(const at::Tensor& tensor, int64_t first) {
+  return static_cast<char*>(tensor.mutable_data_ptr()) + first * tensor.element_size();
+}
+
+/// The arrays, as long as the layout, in the shapes of the parameters. masters: may be undefined.
+std::vector<Optimizer::ParameterState> states_of(const FlatLayout& layout,
+                                                 const at::Tensor& masters,
+                                                 const at::Tensor& exp_avg,
+                                                 const at::Tensor& exp_avg_sq) {
+  const std::vector<at::Tensor> first = layout.views(exp_avg);
+  const std::vector<at::Tensor> second = layout.views(exp_avg_sq);
+  const std::vector<at::Tensor> master =
+      masters.defined() ? layout.views(masters) : std::vector<at::Tensor>(first.size());
+  std::vector<Optimizer::ParameterState> states;
+  for (size_t i = 0; i < first.size(); ++i) {
+    states.push_back({.master = master[i], .exp_avg = first[i], .exp_avg_sq = second[i]});
+  }
+  return states;
+}
+
 kernels::FloatType float_type(at::ScalarType type) {
   if (type == at::kHalf) return kernels::FloatType::kFloat16;
   if (type == at::kBFloat16) return kernels::FloatType::kBFloat16;
@@ -45,51 +67,98 @@ kernels::FloatType float_type(at::ScalarType type) {
 
 struct Optimizer::State {
   State(nn::GptModel& trained, std::unique_ptr<schedule::GradScaler> loss_scaler,
-        const Options& given)
-      : model(trained), scaler(std::move(loss_scaler)), options(given) {}
+        const Options& given, const parallel::ParallelState& others)
+      : model(trained), scaler(std::move(loss_scaler)), options(given), ranks(others) {}
 
   nn::GptModel& model;
   std::unique_ptr<schedule::GradScaler> scaler;
   Options options;
+  parallel::ParallelState ranks;
+  FlatLayout layout;
+  using Segments = std::vector<FlatLayout::Segment>;
+  Segments segments;  ///< Of the parameters' elements those that this rank updates.
+  Segments counted;   ///< Among them what the norm is taken of.
   /// Sums over micro-batches; without gradients_in_place, defined from the first of them on.
   FlatBuffer gradients;
-  FlatBuffer masters;  ///< Only where the parameters are 16-bit.
-  FlatBuffer exp_avg, exp_avg_sq;
+  /// The model's parameters as one array, which the ranks of a distributed optimizer gather.
+  FlatBuffer weights;
+  /// This rank's part of the layout, fp32. Masters only where the parameters are 16-bit.
+  at::Tensor masters, exp_avg, exp_avg_sq;
   /// Autograd adds straight into `gradients`; else accumulate_gradients does.
   bool gradients_in_place = true;
-  std::vector<ParameterState> states;
   MultiTensor kernels;
+  std::optional<MultiTensor> counted_kernels;  ///< Where not all that is updated is counted.
   std::optional<MultiTensor> parameters_for_norm;
   int64_t updates = 0;
 
-  bool is_sixteen_bit() const { return model.options().params_dtype != at::kFloat; }
+  at::ScalarType params_dtype() const { return model.options().params_dtype; }
 
+  bool is_sixteen_bit() const { return params_dtype() != at::kFloat; }
+
+  bool is_distributed() const { return weights.defined(); }
+
+  at::TensorOptions tensor_options(at::ScalarType type) const {
+    return at::dtype(type).device(model.options().device);
+  }
+
+  bool widens_gradients() const;
   bool has_all_gradients() const;
-  std::vector<kernels::GradientTensor> gradient_tensors() const;
-  Status refuse_not_finite();
+  bool is_counted(const FlatLayout::Segment& segment) const;
+  std::vector<kernels::GradientTensor> gradient_tensors(const Segments& of) const;
+  kernels::GradientStatistics statistics(float scale);
+  Status over_ranks(kernels::GradientStatistics& statistics) const;
+  Status refuse_not_finite(bool found_here);
   void allocate();
-  std::vector<kernels::AdamTensor> adam_tensors();
+  void gather_weights_in_one_array();
+  std::vector<kernels::AdamTensor> adam_tensors() const;
   MultiTensor normed_parameters() const;
+  Status gather_weights() const;
+  /// copy(master, weight) for this rank's share of each parameter.
+  template <class Copy>
+  void copy_masters(Copy copy) const;
   kernels::AdamStep adam_step(const Rates& rates, float inverse_scale, float clip) const;
 };
 
+bool Optimizer::State::widens_gradients() const {
+  return options.accumulate_allreduce_grads_in_fp32 ||
+         (params_dtype() == at::kBFloat16 && !options.grad_reduce_in_bf16);
+}
+
 void Optimizer::State::allocate() {
   const auto parameters = model.parameters();
-  const at::ScalarType type = model.options().params_dtype;
-  const bool widen = options.accumulate_allreduce_grads_in_fp32 ||
-                     (type == at::kBFloat16 && !options.grad_reduce_in_bf16);
-  gradients_in_place = !is_sixteen_bit() || !widen;
-  if (gradients_in_place) gradients = FlatBuffer(parameters, type);
-  if (is_sixteen_bit()) masters = FlatBuffer(parameters, at::kFloat);
-  exp_avg = FlatBuffer(parameters, at::kFloat);
-  exp_avg_sq = FlatBuffer(parameters, at::kFloat);
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    states.push_back({.master = masters.defined() ? masters.views()[i] : at::Tensor(),
-                      .exp_avg = exp_avg.views()[i],
-                      .exp_avg_sq = exp_avg_sq.views()[i]});
-    if (gradients_in_place) parameters[i].tensor.mutable_grad() = gradients.views()[i];
+  const bool shares = options.use_distributed_optimizer && ranks.data()->size() > 1;
+  layout = FlatLayout(parameters, shares ? ranks.data()->size() : 1);
+  segments = layout.segments(shares ? ranks.data()->rank() : 0);
+  if (shares) gather_weights_in_one_array();
+  gradients_in_place = !is_sixteen_bit() || !widens_gradients();
+  if (gradients_in_place) {
+    gradients = FlatBuffer(layout, tensor_options(params_dtype()));
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      parameters[i].tensor.mutable_grad() = gradients.views()[i];
+    }
   }
+  const auto zeros = [this] {
+    return at::zeros({layout.part_elements()}, tensor_options(at::kFloat));
+  };
+  if (is_sixteen_bit()) masters = zeros();
+  exp_avg = zeros();
+  exp_avg_sq = zeros();
   kernels = MultiTensor(adam_tensors(), model.options().device);
+  std::ranges::copy_if(segments, std::back_inserter(counted),
+                       [this](const auto& segment) { return is_counted(segment); });
+  if (counted.size() < segments.size()) {
+    counted_kernels.emplace(gradient_tensors(counted), model.options().device);
+  }
+}
+
+void Optimizer::State::gather_weights_in_one_array() {
+  weights = FlatBuffer(layout, tensor_options(params_dtype()));
+  const auto parameters = model.parameters();
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    at::Tensor parameter = parameters[i].tensor;
+    weights.views()[i].copy_(parameter.detach());
+    parameter.set_data(weights.views()[i]);
+  }
 }
 
 bool Optimizer::State::has_all_gradients() const {
@@ -98,55 +167,113 @@ bool Optimizer::State::has_all_gradients() const {
   });
 }
 
+/// Of what several ranks hold alike, one of them counts.
+bool Optimizer::State::is_counted(const FlatLayout::Segment& segment) const {
+  const nn::GptParameter& parameter = model.parameters()[segment.parameter];
+  const bool is_copy =
+      parameter.partition == model::Partition::kReplicated && ranks.tensor()->rank() != 0;
+  return !is_copy && parameter.name != model::kTiedCopyName;
+}
+
 /// Where the step's gradients are: autograd's own, or those that were gathered.
-std::vector<kernels::GradientTensor> Optimizer::State::gradient_tensors() const {
+std::vector<kernels::GradientTensor> Optimizer::State::gradient_tensors(const Segments& of) const {
   const auto parameters = model.parameters();
-  std::vector<kernels::GradientTensor> tensors(parameters.size());
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    const at::Tensor& own = parameters[i].tensor.grad();
-    const at::Tensor& gradient = own.defined() ? own : gradients.views()[i];
-    tensors[i].gradient = gradient.const_data_ptr();
-    tensors[i].type = float_type(gradient.scalar_type());
+  std::vector<kernels::GradientTensor> tensors;
+  for (const FlatLayout::Segment& segment : of) {
+    const at::Tensor& own = parameters[segment.parameter].tensor.grad();
+    const at::Tensor& gradient =
+        own.defined() || !gradients.defined() ? own : gradients.views()[segment.parameter];
+    kernels::GradientTensor& tensor = tensors.emplace_back();
+    tensor.count = segment.count;
+    if (!gradient.defined()) continue;
+    tensor.gradient = elements(gradient, segment.first);
+    tensor.type = float_type(gradient.scalar_type());
   }
   return tensors;
 }
 
-Status Optimizer::State::refuse_not_finite() {
-  const MultiTensor::NotFinite found = kernels.find_not_finite();
-  return not_finite_error("gradient of " + model.parameters()[found.tensor].name, found.has_nan);
+kernels::GradientStatistics Optimizer::State::statistics(float scale) {
+  kernels.set_gradients(gradient_tensors(segments));
+  if (!counted_kernels.has_value()) return kernels.statistics(scale);
+  counted_kernels->set_gradients(gradient_tensors(counted));
+  return counted_kernels->statistics(scale);
 }
 
-std::vector<kernels::AdamTensor> Optimizer::State::adam_tensors() {
+/// Sums what the ranks found in their parts of the model, and of a distributed optimizer's shares.
+Status Optimizer::State::over_ranks(kernels::GradientStatistics& statistics) const {
+  if (ranks.model()->size() == 1 && !is_distributed()) return {};
+  const at::Tensor sums = at::tensor(
+      {statistics.sum_of_squares, static_cast<double>(statistics.num_zeros)}, at::kDouble);
+  const at::Tensor there = sums.to(model.options().device);
+  MEG_RETURN_IF_ERROR(ranks.model()->all_reduce(there));
+  if (is_distributed()) MEG_RETURN_IF_ERROR(ranks.data()->all_reduce(there));
+  const at::Tensor total = there.cpu();
+  statistics.sum_of_squares = total[0].item<double>();
+  statistics.num_zeros = total[1].item<int64_t>();
+  return {};
+}
+
+/// found_here: in this rank's part, not in others' alone.
+Status Optimizer::State::refuse_not_finite(bool found_here) {
+  Status status;
+  if (found_here) {
+    const MultiTensor::NotFinite found =
+        (counted_kernels.has_value() ? *counted_kernels : kernels).find_not_finite();
+    const std::string& name = model.parameters()[counted[found.tensor].parameter].name;
+    status = not_finite_error("gradient of " + name, found.has_nan);
+  }
+  return ranks.agree(status);
+}
+
+std::vector<kernels::AdamTensor> Optimizer::State::adam_tensors() const {
   const auto parameters = model.parameters();
   std::vector<kernels::AdamTensor> tensors;
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    const at::Tensor& weight = parameters[i].tensor;
-    kernels::AdamTensor tensor;
-    const at::Tensor master = is_sixteen_bit() ? states[i].master : weight.detach();
-    tensor.master = master.mutable_data_ptr<float>();
-    tensor.exp_avg = states[i].exp_avg.mutable_data_ptr<float>();
-    tensor.exp_avg_sq = states[i].exp_avg_sq.mutable_data_ptr<float>();
-    if (is_sixteen_bit()) tensor.weight = weight.mutable_data_ptr();
-    tensor.weight_type = float_type(weight.scalar_type());
-    tensor.group = group_of(parameters[i]);
-    tensor.count = weight.numel();
-    tensors.push_back(tensor);
+  for (const FlatLayout::Segment& segment : segments) {
+    const nn::GptParameter& parameter = parameters[segment.parameter];
+    void* const weight = elements(parameter.tensor, segment.first);
+    kernels::AdamTensor& tensor = tensors.emplace_back();
+    tensor.master = is_sixteen_bit() ? masters.mutable_data_ptr<float>() + segment.place
+                                     : static_cast<float*>(weight);
+    tensor.exp_avg = exp_avg.mutable_data_ptr<float>() + segment.place;
+    tensor.exp_avg_sq = exp_avg_sq.mutable_data_ptr<float>() + segment.place;
+    if (is_sixteen_bit()) tensor.weight = weight;
+    tensor.weight_type = float_type(parameter.tensor.scalar_type());
+    tensor.group = group_of(parameter);
+    tensor.count = segment.count;
   }
   return tensors;
 }
 
 /// The parameters in the place of gradients, whose sum of squares the kernels take.
 MultiTensor Optimizer::State::normed_parameters() const {
-  const bool takes_masters = model.options().params_dtype == at::kBFloat16;
-  const auto parameters = model.parameters();
-  std::vector<kernels::AdamTensor> tensors(parameters.size());
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    const at::Tensor& tensor = takes_masters ? states[i].master : parameters[i].tensor;
-    tensors[i].gradient = tensor.const_data_ptr();
-    tensors[i].gradient_type = float_type(tensor.scalar_type());
-    tensors[i].count = tensor.numel();
+  const bool takes_masters = params_dtype() == at::kBFloat16;
+  std::vector<kernels::GradientTensor> tensors;
+  for (const FlatLayout::Segment& segment : counted) {
+    const at::Tensor& parameter = model.parameters()[segment.parameter].tensor;
+    tensors.push_back(
+        {.gradient =
+             takes_masters ? elements(masters, segment.place) : elements(parameter, segment.first),
+         .type = takes_masters ? kernels::FloatType::kFloat32 : float_type(parameter.scalar_type()),
+         .count = segment.count});
   }
-  return MultiTensor(std::move(tensors), model.options().device);
+  return MultiTensor(tensors, model.options().device);
+}
+
+/// After each rank updated its share.
+Status Optimizer::State::gather_weights() const {
+  parallel::ProcessGroup& group = *ranks.data();
+  const at::Tensor& all = weights.flat();
+  return group.all_gather(all, all.view({group.size(), -1})[group.rank()]);
+}
+
+template <class Copy>
+void Optimizer::State::copy_masters(Copy copy) const {
+  if (!masters.defined()) return;
+  for (const FlatLayout::Segment& segment : segments) {
+    const at::Tensor weight = model.parameters()[segment.parameter].tensor.detach().view(-1);
+    copy(masters.narrow(0, segment.place, segment.count),
+         weight.narrow(0, segment.first, segment.count));
+  }
 }
 
 kernels::AdamStep Optimizer::State::adam_step(const Rates& rates, float inverse_scale,
@@ -175,10 +302,11 @@ Optimizer::~Optimizer() = default;
 
 Result<std::unique_ptr<Optimizer>> Optimizer::create(nn::GptModel& model,
                                                      std::unique_ptr<schedule::GradScaler> scaler,
-                                                     const Options& options) {
+                                                     const Options& options,
+                                                     const parallel::ParallelState& ranks) {
   MEG_RETURN_IF_ERROR(check_beta("--adam-beta1", options.betas[0]));
   MEG_RETURN_IF_ERROR(check_beta("--adam-beta2", options.betas[1]));
-  auto state = std::make_unique<State>(model, std::move(scaler), options);
+  auto state = std::make_unique<State>(model, std::move(scaler), options, ranks);
   MEG_RETURN_IF_ERROR(libtorch::torch_guard([&] {
     state->allocate();
     return Status();
@@ -209,10 +337,12 @@ Status Optimizer::zero_grad() {
 }
 
 Status Optimizer::accumulate_gradients(bool only) {
-  if (state_->gradients_in_place || (only && state_->has_all_gradients())) return {};
+  if (state_->gradients_in_place) return {};
+  if (only && state_->ranks.mesh().world_size() == 1 && state_->has_all_gradients()) return {};
   return libtorch::torch_guard([this] {
     const auto parameters = state_->model.parameters();
-    if (!state_->gradients.defined()) state_->gradients = FlatBuffer(parameters, at::kFloat);
+    if (!state_->gradients.defined())
+      state_->gradients = FlatBuffer(state_->layout, state_->tensor_options(at::kFloat));
     for (size_t i = 0; i < parameters.size(); ++i) {
       at::Tensor& gradient = parameters[i].tensor.mutable_grad();
       if (!gradient.defined()) continue;
@@ -220,6 +350,17 @@ Status Optimizer::accumulate_gradients(bool only) {
       gradient = at::Tensor();
     }
     return Status();
+  });
+}
+
+Status Optimizer::reduce_gradients(double scale) {
+  return libtorch::torch_guard([&]() -> Status {
+    parallel::ProcessGroup& group = *state_->ranks.data();
+    if (group.size() == 1) return {};
+    const at::Tensor& all = state_->gradients.flat();
+    if (scale != 1) all.mul_(scale);
+    if (!state_->is_distributed()) return group.all_reduce(all);
+    return group.reduce_scatter(all.view({group.size(), -1})[group.rank()], all);
   });
 }
 
@@ -232,12 +373,15 @@ Status Optimizer::scale_gradients(double factor) {
 
 Result<double> Optimizer::params_norm() {
   double norm = 0;
-  MEG_RETURN_IF_ERROR(libtorch::torch_guard([&] {
+  const Status done = libtorch::torch_guard([&]() -> Status {
     std::optional<MultiTensor>& parameters = state_->parameters_for_norm;
     if (!parameters.has_value()) parameters.emplace(state_->normed_parameters());
-    norm = std::sqrt(parameters->statistics(/*scale=*/1).sum_of_squares);
+    kernels::GradientStatistics found = parameters->statistics(/*scale=*/1);
+    MEG_RETURN_IF_ERROR(state_->over_ranks(found));
+    norm = std::sqrt(found.sum_of_squares);
     return Status();
-  }));
+  });
+  MEG_RETURN_IF_ERROR(done);
   return norm;
 }
 
@@ -246,9 +390,10 @@ Result<Optimizer::Outcome> Optimizer::step(const Rates& rates) {
   const Status done = libtorch::torch_guard([&]() -> Status {
     State& state = *state_;
     const float inverse_scale = state.scaler == nullptr ? 1.0F : state.scaler->inv_scale();
-    state.kernels.set_gradients(state.gradient_tensors());
-    const kernels::GradientStatistics found = state.kernels.statistics(inverse_scale);
-    if (checks_for_nan() && found.found_inf()) return state.refuse_not_finite();
+    kernels::GradientStatistics found = state.statistics(inverse_scale);
+    const bool found_here = found.found_inf();
+    MEG_RETURN_IF_ERROR(state.over_ranks(found));
+    if (checks_for_nan() && found.found_inf()) return state.refuse_not_finite(found_here);
     if (state.scaler != nullptr) {
       outcome.skipped = found.found_inf();
       state.scaler->update(found.found_inf());
@@ -264,31 +409,66 @@ Result<Optimizer::Outcome> Optimizer::step(const Rates& rates) {
     if (state.options.log_num_zeros_in_grad) outcome.num_zeros = found.num_zeros;
     state.kernels.adam(state.adam_step(rates, inverse_scale, clip));
     ++state.updates;
+    if (state.is_distributed()) return state.gather_weights();
     return {};
   });
   MEG_RETURN_IF_ERROR(done);
   return outcome;
 }
 
-std::span<const Optimizer::ParameterState> Optimizer::states() const { return state_->states; }
+Result<std::vector<Optimizer::ParameterState>> Optimizer::states() {
+  std::vector<ParameterState> states;
+  const Status done = libtorch::torch_guard([&]() -> Status {
+    const auto gathered = [this](const at::Tensor& part, at::Tensor& whole) -> Status {
+      if (!state_->is_distributed() || !part.defined()) {
+        whole = part;
+        return {};
+      }
+      whole = at::empty({state_->layout.elements()}, part.options());
+      return state_->ranks.data()->all_gather(whole, part);
+    };
+    at::Tensor masters, exp_avg, exp_avg_sq;
+    MEG_RETURN_IF_ERROR(gathered(state_->masters, masters));
+    MEG_RETURN_IF_ERROR(gathered(state_->exp_avg, exp_avg));
+    MEG_RETURN_IF_ERROR(gathered(state_->exp_avg_sq, exp_avg_sq));
+    states = states_of(state_->layout, masters, exp_avg, exp_avg_sq);
+    return {};
+  });
+  MEG_RETURN_IF_ERROR(done);
+  return states;
+}
 
-Status Optimizer::copy_model_to_masters() {
-  return libtorch::torch_guard([this] {
-    const auto parameters = state_->model.parameters();
-    for (size_t i = 0; i < parameters.size(); ++i) {
-      if (state_->masters.defined()) state_->states[i].master.copy_(parameters[i].tensor.detach());
+Status Optimizer::take_states(const std::vector<ParameterState>& states) {
+  if (!state_->is_distributed()) return {};
+  return libtorch::torch_guard([&] {
+    for (const FlatLayout::Segment& segment : state_->segments) {
+      const auto take = [&segment](const at::Tensor& part, const at::Tensor& whole) {
+        if (!part.defined()) return;
+        part.narrow(0, segment.place, segment.count)
+            .copy_(whole.view(-1).narrow(0, segment.first, segment.count));
+      };
+      const ParameterState& whole = states[segment.parameter];
+      take(state_->masters, whole.master);
+      take(state_->exp_avg, whole.exp_avg);
+      take(state_->exp_avg_sq, whole.exp_avg_sq);
     }
     return Status();
   });
 }
 
-Status Optimizer::copy_masters_to_model() {
+Status Optimizer::copy_model_to_masters() {
   return libtorch::torch_guard([this] {
-    const auto parameters = state_->model.parameters();
-    for (size_t i = 0; i < parameters.size(); ++i) {
-      if (state_->masters.defined()) parameters[i].tensor.detach().copy_(state_->states[i].master);
-    }
+    state_->copy_masters(
+        [](const at::Tensor& master, const at::Tensor& weight) { master.copy_(weight); });
     return Status();
+  });
+}
+
+Status Optimizer::copy_masters_to_model() {
+  return libtorch::torch_guard([this]() -> Status {
+    state_->copy_masters(
+        [](const at::Tensor& master, const at::Tensor& weight) { weight.copy_(master); });
+    return state_->is_distributed() ? state_->gather_weights() : Status();
   });
 }
 

@@ -6,19 +6,20 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <span>
 #include <vector>
 
 #include "libmeg/base/result.h"
 #include "libmeg/nn/gpt_model.h"
+#include "libmeg/parallel/parallel_state.h"
 #include "libmeg/schedule/grad_scaler.h"
 
 namespace meg::train {
 
 /// Adam with decoupled weight decay over all parameters of a model, the 16-bit ones with fp32
 /// masters. Gradients are gathered over micro-batches, unscaled, clipped and applied.
+/// Over several ranks every function is called by all of them together.
 /// Mirrors Megatron-LM megatron/core/optimizer/optimizer.py: FP32Optimizer and
-/// Float16OptimizerWithFloat16Params, on one rank.
+/// Float16OptimizerWithFloat16Params, and distrib_optimizer.py: DistributedOptimizer.
 class Optimizer {
  public:
   struct Options {
@@ -32,6 +33,8 @@ class Optimizer {
     /// the next one is given.
     bool accumulate_allreduce_grads_in_fp32 = false;
     bool grad_reduce_in_bf16 = false;
+    /// Each data-parallel rank keeps masters and moments of its share of the parameters alone.
+    bool use_distributed_optimizer = false;
   };
 
   /// What the parameter groups use in a step.
@@ -56,9 +59,11 @@ class Optimizer {
   };
 
   /// scaler: nullptr where nothing is scaled. The model must outlive the optimizer.
+  /// ranks: the others that hold copies and parts of the model.
   static Result<std::unique_ptr<Optimizer>> create(nn::GptModel& model,
                                                    std::unique_ptr<schedule::GradScaler> scaler,
-                                                   const Options& options);
+                                                   const Options& options,
+                                                   const parallel::ParallelState& ranks = {});
   ~Optimizer();
 
   /// Whether inf and NaN in losses and gradients are errors, and not signals to a loss scaler.
@@ -74,6 +79,10 @@ class Optimizer {
   /// brought, so that its gradients are read where they are.
   Status accumulate_gradients(bool only);
 
+  /// After the last micro-batch: gradients become those of all ranks. scale: what they are
+  /// multiplied with before they are summed over the data-parallel ranks.
+  Status reduce_gradients(double scale);
+
   /// Multiplies what is gathered.
   Status scale_gradients(double factor);
 
@@ -82,8 +91,12 @@ class Optimizer {
   /// step, after which a dynamic one falls. Without a loss scale it is applied.
   Result<Outcome> step(const Rates& rates);
 
-  /// In the order of the model's parameters. Writing into them is allowed between steps.
-  std::span<const ParameterState> states() const;
+  /// In the order of the model's parameters. Of a whole optimizer its own tensors, which may be
+  /// written between steps; of a distributed one copies, put together of all ranks' shares.
+  Result<std::vector<ParameterState>> states();
+
+  /// After states() was written: a distributed optimizer takes its share.
+  Status take_states(const std::vector<ParameterState>& states);
 
   /// After weights were put into the model: masters follow them.
   Status copy_model_to_masters();

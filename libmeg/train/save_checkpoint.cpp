@@ -6,6 +6,7 @@
 #include "libmeg/checkpoint/dialects/mp_rank/checkpoint_folder.h"
 #include "libmeg/checkpoint/training/write_training_checkpoint.h"
 #include "libmeg/io/atomic_file.h"
+#include "libmeg/io/atomic_folder.h"
 #include "libmeg/libtorch/device_figures.h"
 #include "libmeg/libtorch/tensor_bytes.h"
 #include "libmeg/libtorch/torch_guard.h"
@@ -35,11 +36,13 @@ checkpoint::TrainingTensor handed_over(const at::Tensor& tensor, bool copy) {
           .owner = owner};
 }
 
-std::vector<checkpoint::TrainingParameter> snapshot_parameters(RunParts parts, bool with_optimizer,
-                                                               bool copy) {
+Result<std::vector<checkpoint::TrainingParameter>> snapshot_parameters(RunParts parts,
+                                                                       bool with_optimizer,
+                                                                       bool copy) {
   std::vector<checkpoint::TrainingParameter> saved;
   const auto parameters = parts.model.parameters();
-  const auto states = parts.optimizer.states();
+  MEG_ASSIGN_OR_RETURN(const std::vector<Optimizer::ParameterState> states,
+                       parts.optimizer.states());
   const bool with_moments = with_optimizer && parts.optimizer.updates() > 0;
   for (size_t i = 0; i < parameters.size(); ++i) {
     checkpoint::TrainingParameter parameter;
@@ -90,6 +93,16 @@ checkpoint::OptimizerState optimizer_state_of(RunParts parts) {
   return state;
 }
 
+Status create(const std::filesystem::path& path, std::optional<io::AtomicFolder>& folder) {
+  MEG_ASSIGN_OR_RETURN(folder, io::AtomicFolder::create(path.string()));
+  return {};
+}
+
+Status commit(io::AtomicFolder& folder, const std::string& save_dir, int64_t iteration) {
+  MEG_RETURN_IF_ERROR(folder.commit());
+  return checkpoint::write_tracker(save_dir, iteration);
+}
+
 }  // namespace
 
 Result<checkpoint::TrainingState> CheckpointSaver::snapshot(const TrainingProgress& progress,
@@ -100,15 +113,19 @@ Result<checkpoint::TrainingState> CheckpointSaver::snapshot(const TrainingProgre
   state.consumed_valid_samples = progress.consumed_valid_samples;
   state.num_floating_point_operations_so_far = progress.floating_point_operations;
   state.args = args_;
+  state.tensor_rank = parts.ranks.tensor()->rank();
+  state.pipeline_rank = parts.ranks.pipeline()->rank();
   if (progress.skipped_train_samples > 0) {
     state.args.set("skipped_train_samples", {progress.skipped_train_samples});
   }
   const bool with_optimizer = !options_.no_save_optim;
-  MEG_RETURN_IF_ERROR(libtorch::torch_guard([&] {
-    state.parameters = snapshot_parameters(parts, with_optimizer, options_.async_save);
+  const Status done = libtorch::torch_guard([&]() -> Status {
+    MEG_ASSIGN_OR_RETURN(state.parameters,
+                         snapshot_parameters(parts, with_optimizer, options_.async_save));
     libtorch::synchronize(parts.model.options().device);
     return Status();
-  }));
+  });
+  MEG_RETURN_IF_ERROR(done);
   if (with_optimizer) {
     state.optimizer = optimizer_state_of(parts);
     state.opt_param_scheduler = parts.scheduler.state_dict();
@@ -118,6 +135,27 @@ Result<checkpoint::TrainingState> CheckpointSaver::snapshot(const TrainingProgre
                          save_generators(seed_, options_.names, parts.model.random_states()));
   }
   return state;
+}
+
+Status CheckpointSaver::write_parts(const checkpoint::TrainingState& state,
+                                    const parallel::ParallelState& ranks) const {
+  const checkpoint::TrainingFileOptions file = {.names = options_.names};
+  const bool is_first = ranks.mesh().rank() == 0;
+  if (ranks.model()->size() == 1) {
+    return ranks.agree(
+        is_first ? checkpoint::write_training_checkpoint(*options_.save, std::span(&state, 1), file)
+                 : Status());
+  }
+  const std::filesystem::path path =
+      std::filesystem::path(*options_.save) / checkpoint::iteration_folder_name(state.iteration);
+  std::optional<io::AtomicFolder> folder;
+  MEG_RETURN_IF_ERROR(ranks.agree(is_first ? create(path, folder) : Status()));
+  MEG_ASSIGN_OR_RETURN(const std::string staging,
+                       ranks.of_first_rank(is_first ? folder->staging_path() : std::string()));
+  const bool writes = ranks.data()->rank() == 0;
+  MEG_RETURN_IF_ERROR(
+      ranks.agree(writes ? checkpoint::write_training_file(staging, state, file) : Status()));
+  return ranks.agree(is_first ? commit(*folder, *options_.save, state.iteration) : Status());
 }
 
 Status CheckpointSaver::save(const TrainingProgress& progress, RunParts parts,
@@ -131,7 +169,7 @@ Status CheckpointSaver::save(const TrainingProgress& progress, RunParts parts,
     print(fmt::format("  scheduled an async checkpoint save at iteration {:7} to {}",
                       progress.iteration, folder));
   } else {
-    MEG_RETURN_IF_ERROR(checkpoint::write_training_checkpoint(folder, std::span(&state, 1), file));
+    MEG_RETURN_IF_ERROR(write_parts(state, parts.ranks));
     print(fmt::format("  successfully saved checkpoint at iteration {:7} to {}", progress.iteration,
                       folder));
   }

@@ -36,14 +36,24 @@ logging::Losses named(double loss) { return {{std::string(kLossName), static_cas
 
 }  // namespace
 
+/// What ends a run before its last iteration, as all ranks agreed on it.
+struct Ending {
+  int signal = 0;
+  bool time_is_up = false;
+
+  bool is_due() const { return signal != 0 || time_is_up; }
+};
+
 struct Trainer::State {
-  State(TrainerOptions run_options, TrainerHooks run_hooks)
+  State(TrainerOptions run_options, TrainerHooks run_hooks, const parallel::ParallelState& others)
       : options(std::move(run_options)),
         hooks(std::move(run_hooks)),
+        ranks(others),
         saver(options.checkpoints, options.args, options.data.seed) {}
 
   TrainerOptions options;
   TrainerHooks hooks;
+  parallel::ParallelState ranks;
   std::function<void(const StepReport&)> on_step;
   std::function<void(const EvaluationReport&)> on_evaluation;
 
@@ -58,8 +68,11 @@ struct Trainer::State {
   TrainingProgress progress;
   int64_t train_iters = 0;
   Stopwatch run_time;
+  Ending ending;
 
-  RunParts parts() { return {.model = *model, .optimizer = *optimizer, .scheduler = *scheduler}; }
+  RunParts parts() {
+    return {.model = *model, .optimizer = *optimizer, .scheduler = *scheduler, .ranks = ranks};
+  }
 
   /// Losses as this revision of Megatron prints them.
   double reported(const std::vector<MicroBatchLoss>& losses) const {
@@ -104,7 +117,17 @@ struct Trainer::State {
 
   bool time_is_up() const;
 
-  int received_signal() const { return hooks.received_signal ? hooks.received_signal() : 0; }
+  /// Asks all ranks whether the run is to end.
+  Status agree_on_ending();
+
+  /// A line that the first rank prints.
+  void print(const std::string& line) const {
+    if (ranks.mesh().rank() == 0) hooks.print(line);
+  }
+
+  PrintLine print_first() const {
+    return [this](const std::string& line) { print(line); };
+  }
 
   /// Why the run ends behind this step, in Megatron's words.
   std::optional<std::string> exit_reason() const;
@@ -119,13 +142,15 @@ struct Trainer::State {
 };
 
 void Trainer::State::print_parallel_sizes() const {
-  const int64_t ranks = options.batches.data_parallel_size;
-  hooks.print(logging::world_size_line(ranks, ranks));
+  const parallel::Mesh& mesh = ranks.mesh();
+  print(logging::world_size_line({.world = mesh.world_size(),
+                                  .data = mesh.size(parallel::Axis::kData),
+                                  .tensor = mesh.size(parallel::Axis::kTensor),
+                                  .pipeline = mesh.size(parallel::Axis::kPipeline)}));
   const at::ScalarType type = options.model.params_dtype;
-  hooks.print(fmt::format("using torch.{} for parameters ...", type == at::kHalf ? "float16"
-                                                               : type == at::kBFloat16
-                                                                   ? "bfloat16"
-                                                                   : "float32"));
+  print(fmt::format("using torch.{} for parameters ...", type == at::kHalf       ? "float16"
+                                                         : type == at::kBFloat16 ? "bfloat16"
+                                                                                 : "float32"));
 }
 
 Status Trainer::State::build_report() {
@@ -150,7 +175,7 @@ Status Trainer::State::build_report() {
            .peak_tflops =
                is_sixteen_bit ? logging::peak_tflops(libtorch::device_name(device)) : std::nullopt,
            .memory = memory},
-          options.config, hooks.print));
+          options.config, ranks, hooks.print));
   return {};
 }
 
@@ -167,7 +192,7 @@ Status Trainer::State::advised(Status status) const {
 
 Status Trainer::State::save() {
   MEG_RETURN_IF_ERROR(report->timers().measure(
-      "save-checkpoint", 0, [this] { return saver.save(progress, parts(), hooks.print); }));
+      "save-checkpoint", 0, [this] { return saver.save(progress, parts(), print_first()); }));
   report->times({"save-checkpoint"});
   report->leave_out_time();
   return {};
@@ -175,15 +200,18 @@ Status Trainer::State::save() {
 
 Status Trainer::State::build_model() {
   MEG_ASSIGN_OR_RETURN(model, nn::GptModel::create(options.config, options.model));
-  hooks.print(
-      fmt::format(" > number of parameters on (tensor, pipeline) model parallel rank (0, 0): {}",
-                  model->parameter_count()));
+  if (ranks.data()->rank() == 0) {
+    hooks.print(fmt::format(
+        " > number of parameters on (tensor, pipeline) model parallel rank ({}, {}): {}",
+        ranks.tensor()->rank(), ranks.pipeline()->rank(), model->parameter_count()));
+  }
   MEG_RETURN_IF_ERROR(nn::initialise_weights(*model, static_cast<uint64_t>(options.data.seed)));
   const bool fp16 = options.model.params_dtype == at::kHalf;
   const bool bf16 = options.model.params_dtype == at::kBFloat16;
   MEG_ASSIGN_OR_RETURN(
       auto scaler, schedule::get_grad_scaler(fp16, bf16, options.loss_scale, options.loss_scaler));
-  MEG_ASSIGN_OR_RETURN(optimizer, Optimizer::create(*model, std::move(scaler), options.optimizer));
+  MEG_ASSIGN_OR_RETURN(optimizer,
+                       Optimizer::create(*model, std::move(scaler), options.optimizer, ranks));
   MEG_ASSIGN_OR_RETURN(scheduler, schedule::get_optimizer_param_scheduler(options.schedule));
   return {};
 }
@@ -196,25 +224,25 @@ Status Trainer::State::build() {
     return load();
   });
   MEG_RETURN_IF_ERROR(built);
-  hooks.print(logging::datetime_line(
-      "after model, optimizer, and learning rate scheduler are built", std::time(nullptr)));
+  print(logging::datetime_line("after model, optimizer, and learning rate scheduler are built",
+                               std::time(nullptr)));
   MEG_RETURN_IF_ERROR(
       timers.measure("train/valid/test-data-iterators-setup", 0, [this] { return build_data(); }));
-  hooks.print(logging::datetime_line("after dataloaders are built", std::time(nullptr)));
-  hooks.print("done with setup ...");
+  print(logging::datetime_line("after dataloaders are built", std::time(nullptr)));
+  print("done with setup ...");
   report->times({"model-and-optimizer-setup", "train/valid/test-data-iterators-setup"});
   return {};
 }
 
 Status Trainer::State::load() {
   MEG_ASSIGN_OR_RETURN(const std::optional<checkpoint::MegatronCheckpoint> checkpoint,
-                       open_checkpoint(options.checkpoints, hooks.print));
+                       open_checkpoint(options.checkpoints, print_first()));
   if (!checkpoint.has_value()) return {};
   const megatron::FieldLookup run = [this](std::string_view name) {
     return options.args.field(name);
   };
   MEG_ASSIGN_OR_RETURN(progress, report->timers().measure("load-checkpoint", 0, [&] {
-    return load_checkpoint(*checkpoint, options.checkpoints, run, parts(), hooks.print);
+    return load_checkpoint(*checkpoint, options.checkpoints, run, parts(), print_first());
   }));
   report->times({"load-checkpoint"});
   saver.note_loaded(progress.iteration);
@@ -222,15 +250,15 @@ Status Trainer::State::load() {
 }
 
 Status Trainer::State::build_data() {
-  hooks.print("> building train, validation, and test datasets ...");
+  print("> building train, validation, and test datasets ...");
   const auto& samples = options.data.samples;
   for (const std::string& line : logging::target_sizes_lines(samples[0], samples[1], samples[2])) {
-    hooks.print(line);
+    print(line);
   }
   MEG_ASSIGN_OR_RETURN(samples::GptDatasets datasets, samples::build_gpt_datasets(options.data));
-  for (const std::string& note : datasets.notes) hooks.print("> " + note);
+  for (const std::string& note : datasets.notes) print("> " + note);
   MEG_RETURN_IF_ERROR(check_token_ids(datasets, options.config.padded_vocab_size));
-  hooks.print("> finished creating GPT datasets ...");
+  print("> finished creating GPT datasets ...");
   if (options.model.device.is_cuda()) options.batches.memory = libtorch::pinned_memory();
   MEG_ASSIGN_OR_RETURN(
       data, TrainingData::create(std::move(datasets), options.batches, consumed_samples()));
@@ -256,6 +284,14 @@ bool Trainer::State::time_is_up() const {
          run_time.seconds() > *options.exit_duration_in_mins * 60;
 }
 
+Status Trainer::State::agree_on_ending() {
+  const int signal = hooks.received_signal ? hooks.received_signal() : 0;
+  MEG_ASSIGN_OR_RETURN(const int64_t agreed,
+                       ranks.max(int64_t{signal} * 2 + (time_is_up() ? 1 : 0)));
+  ending = {.signal = static_cast<int>(agreed / 2), .time_is_up = agreed % 2 != 0};
+  return {};
+}
+
 Result<StepReport> Trainer::State::compute_step(int64_t batch_size) {
   StepReport step;
   step.iteration = progress.iteration + 1;
@@ -272,7 +308,8 @@ Result<StepReport> Trainer::State::compute_step(int64_t batch_size) {
         return forward_backward(*model, *optimizer, next,
                                 micro_batches_of(batch_size, samples::Split::kTrain),
                                 options.calculate_per_token_loss ? StepLoss::kMeanOfTokens
-                                                                 : StepLoss::kMeanOfMicroBatches);
+                                                                 : StepLoss::kMeanOfMicroBatches,
+                                ranks);
       }));
   for (const MicroBatchLoss& loss : losses) step.micro_losses.push_back(loss.mean());
   step.lm_loss = reported(losses);
@@ -349,11 +386,12 @@ Result<std::optional<double>> Trainer::State::evaluate(samples::Split split) {
   }
   std::vector<MicroBatchLoss> all;
   for (int64_t done = 0; done < micro_batches; done += at_once) {
-    if (received_signal() != 0 || time_is_up()) return std::optional<double>();
-    MEG_ASSIGN_OR_RETURN(
-        const std::vector<MicroBatchLoss> losses,
-        forward_only(
-            *model, [&] { return data->next(split); }, std::min(at_once, micro_batches - done)));
+    MEG_RETURN_IF_ERROR(agree_on_ending());
+    if (ending.is_due()) return std::optional<double>();
+    MEG_ASSIGN_OR_RETURN(const std::vector<MicroBatchLoss> losses,
+                         forward_only(
+                             *model, [&] { return data->next(split); },
+                             std::min(at_once, micro_batches - done), ranks));
     all.insert(all.end(), losses.begin(), losses.end());
   }
   return std::optional(reported(all));
@@ -366,8 +404,8 @@ Status Trainer::State::evaluate_and_print(samples::Split split, logging::Evaluat
       advised(report->timers().measure("evaluate", 0, [&] { return evaluate(split); })));
   report->times({"evaluate"});
   if (!loss.has_value()) {
-    hooks.print(fmt::format("Exiting during evaluation, {}",
-                            time_is_up() ? "timelimit reached" : "signal received"));
+    print(fmt::format("Exiting during evaluation, {}",
+                      ending.time_is_up ? "timelimit reached" : "signal received"));
     return {};
   }
   report->evaluation(kind, progress.iteration, progress.consumed_train_samples, named(*loss));
@@ -385,10 +423,10 @@ bool Trainer::State::evaluation_is_due() const {
 }
 
 std::optional<std::string> Trainer::State::exit_reason() const {
-  if (const int signal = received_signal(); signal != 0) {
-    return fmt::format("exiting program after receiving SIG{}.", ::sigabbrev_np(signal));
+  if (ending.signal != 0) {
+    return fmt::format("exiting program after receiving SIG{}.", ::sigabbrev_np(ending.signal));
   }
-  if (time_is_up()) {
+  if (ending.time_is_up) {
     return fmt::format("exiting program after {} minutes", run_time.seconds() / 60);
   }
   if (divides(options.exit_interval)) {
@@ -399,7 +437,7 @@ std::optional<std::string> Trainer::State::exit_reason() const {
 
 /// Whether the run came to its end; false where it was stopped before.
 Result<bool> Trainer::State::train() {
-  hooks.print(logging::datetime_line("before the start of training step", std::time(nullptr)));
+  print(logging::datetime_line("before the start of training step", std::time(nullptr)));
   report->leave_out_time();
   while (progress.iteration < train_iters) {
     if (std::ranges::count(options.iterations_to_skip, progress.iteration) != 0) {
@@ -411,14 +449,15 @@ Result<bool> Trainer::State::train() {
       MEG_RETURN_IF_ERROR(
           evaluate_and_print(samples::Split::kValid, logging::Evaluation::kDuringTraining));
     }
+    MEG_RETURN_IF_ERROR(agree_on_ending());
     const std::optional<std::string> reason = exit_reason();
     const bool due = divides(options.checkpoints.save_interval);
     if (saver.enabled() && (due || reason.has_value())) MEG_RETURN_IF_ERROR(save());
     if (!reason.has_value()) continue;
-    hooks.print(logging::datetime_line(*reason, std::time(nullptr)));
+    print(logging::datetime_line(*reason, std::time(nullptr)));
     return false;
   }
-  hooks.print(logging::datetime_line("after training is done", std::time(nullptr)));
+  print(logging::datetime_line("after training is done", std::time(nullptr)));
   const bool saved = saver.last_iteration() == progress.iteration;
   if (saver.enabled() && progress.iteration != 0 && !saved) MEG_RETURN_IF_ERROR(save());
   return true;
@@ -430,10 +469,10 @@ Status Trainer::State::run() {
   }
   bool finished = true;
   if (!options.length.skip_train) {
-    hooks.print("training ...");
+    print("training ...");
     MEG_ASSIGN_OR_RETURN(finished, train());
   } else {
-    hooks.print("skipping training (--skip-train is on) ...");
+    print("skipping training (--skip-train is on) ...");
   }
   if (finished) {
     MEG_RETURN_IF_ERROR(
@@ -471,16 +510,32 @@ Status check_combinations(const TrainerOptions& options) {
   return {};
 }
 
+Status check_ranks(const TrainerOptions& options, const parallel::ParallelState& ranks) {
+  const auto unsupported = [&](const char* what) {
+    return make_error(StatusCode::kUnsupported, "{} on {} ranks: not supported yet", what,
+                      ranks.mesh().world_size());
+  };
+  if (ranks.mesh().world_size() == 1) return {};
+  if (ranks.model()->size() > 1) return unsupported("tensor and pipeline parallelism");
+  if (options.model.device.is_cuda()) return unsupported("--device cuda (NCCL)");
+  if (options.checkpoints.async_save) return unsupported("--async-save");
+  if (options.length.full_validation) return unsupported("--full-validation");
+  return {};
+}
+
 }  // namespace
 
-Result<std::unique_ptr<Trainer>> Trainer::create(TrainerOptions options, TrainerHooks hooks) {
+Result<std::unique_ptr<Trainer>> Trainer::create(TrainerOptions options, TrainerHooks hooks,
+                                                 const parallel::ParallelState& ranks) {
   MEG_RETURN_IF_ERROR(check_combinations(options));
-  auto state = std::make_unique<State>(std::move(options), std::move(hooks));
+  MEG_RETURN_IF_ERROR(check_ranks(options, ranks));
+  auto state = std::make_unique<State>(std::move(options), std::move(hooks), ranks);
   MEG_ASSIGN_OR_RETURN(const samples::SampleCounts counts,
                        samples::count_samples(state->options.length, state->options.batch_schedule,
                                               state->options.version));
   state->train_iters = counts.train_iters;
-  MEG_RETURN_IF_ERROR(state->saver.check_folder());
+  const bool is_first = ranks.mesh().rank() == 0;
+  MEG_RETURN_IF_ERROR(ranks.agree(is_first ? state->saver.check_folder() : Status()));
   state->print_parallel_sizes();
   MEG_RETURN_IF_ERROR(state->build_report());
   MEG_RETURN_IF_ERROR(state->build());

@@ -13,6 +13,7 @@
 #include "libmeg/megatron/megatron_version.h"
 #include "libmeg/model/gpt_config.h"
 #include "libmeg/nn/gpt_options.h"
+#include "libmeg/parallel/parallel_state.h"
 #include "libmeg/samples/batches/batch_schedule.h"
 #include "libmeg/samples/sample_counts.h"
 #include "libmeg/schedule/grad_scaler.h"
@@ -66,7 +67,9 @@ struct TrainerOptions {
 
 /// What the trainer tells its caller.
 struct TrainerHooks {
-  std::function<void(const std::string& line)> print;  ///< Megatron's lines.
+  /// Megatron's lines: of a run's beginning and its checkpoints on the first rank, of its steps and
+  /// evaluations on the last.
+  std::function<void(const std::string& line)> print;
   /// The number of a signal at which to end after this step, saved; 0: none.
   std::function<int()> received_signal;
 };
@@ -88,12 +91,15 @@ struct EvaluationReport {
   double lm_loss = 0;
 };
 
-/// Trains a GPT model on one device.
+/// Trains a GPT model, each rank on one device.
 /// Mirrors Megatron-LM megatron/training/training.py: pretrain.
 class Trainer {
  public:
   /// Builds model, optimizer, schedule and data; loads a checkpoint where one is named.
-  static Result<std::unique_ptr<Trainer>> create(TrainerOptions options, TrainerHooks hooks);
+  /// ranks: those that train together; each calls the same functions with the same options, but
+  /// for the data-parallel rank of its batches.
+  static Result<std::unique_ptr<Trainer>> create(TrainerOptions options, TrainerHooks hooks,
+                                                 const parallel::ParallelState& ranks = {});
   ~Trainer();
 
   /// Called after every step and evaluation, if set.

@@ -24,6 +24,7 @@ void take_optimizer(megatron::FieldReader& args, TrainerOptions& run) {
   args.take("log_num_zeros_in_grad", run.optimizer.log_num_zeros_in_grad);
   args.take("accumulate_allreduce_grads_in_fp32", run.optimizer.accumulate_allreduce_grads_in_fp32);
   args.take("grad_reduce_in_bf16", run.optimizer.grad_reduce_in_bf16);
+  args.take("use_distributed_optimizer", run.optimizer.use_distributed_optimizer);
   args.take("loss_scale", run.loss_scale);
   args.take("initial_loss_scale", run.loss_scaler.initial_scale);
   args.take("min_loss_scale", run.loss_scaler.min_scale);

@@ -40,7 +40,7 @@ TEST(LogLines, NanHasNoSignAsInPython) {
 }
 
 TEST(LogLines, TheWorldIsMegatrons) {
-  EXPECT_EQ(world_size_line(2, 2),
+  EXPECT_EQ(world_size_line({.world = 2, .data = 2}),
             "using world size: 2, data-parallel size: 2, context-parallel size: 1, hierarchical "
             "context-parallel sizes: None, tensor-model-parallel size: 1, pipeline-model-parallel "
             "size: 1");

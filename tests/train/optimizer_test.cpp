@@ -37,7 +37,8 @@ Trained train(at::ScalarType dtype, int64_t micro_batches, bool only) {
   for (const nn::GptParameter& parameter : model.parameters()) {
     trained.weights.push_back(parameter.tensor.detach().clone());
   }
-  for (const auto& state : (*optimizer)->states()) {
+  const auto states = (*optimizer)->states();
+  for (const Optimizer::ParameterState& state : *states) {
     trained.masters.push_back(state.master.defined() ? state.master.clone() : at::zeros({1}));
   }
   return trained;

@@ -15,16 +15,16 @@
 
 #include "libmeg/checkpoint/training/read_training_state.h"
 #include "libmeg/train/trainer.h"
+#include "tests/launch_ranks.h"
 #include "tests/shared_data.h"
-#include "tests/temp_folder.h"
 #include "tools/common/flags/flags.h"
 #include "tools/pretrain_gpt/pretrain_gpt_flags.h"
+#include "tools/pretrain_gpt/pretrain_ranks.h"
 
 namespace meg::train {
 namespace {
 
 using nlohmann::json;
-using test::TempFolder;
 
 constexpr char kOracle[] = "oracle/training";
 // The oracle's vocabulary: 290 tokens, the last ends documents, padded to 296 rows.
@@ -44,6 +44,7 @@ struct GoldenRun {
   const char* name;
   const char* start;  ///< What it is loaded from where its arguments do not say.
   Bounds bounds;
+  int ranks = 1;
 };
 
 constexpr GoldenRun kRuns[] = {
@@ -57,6 +58,11 @@ constexpr GoldenRun kRuns[] = {
     {"gpt_bf16", nullptr, kBf16},
     {"mcore_gpt_fp32", "mcore_gpt_fp32/start", kFp32},
     {"mcore_llama_fp32", "mcore_llama_fp32/start", kFp32},
+    {"gpt_fp32_dp2", "gpt_fp32/start", kFp32, 2},
+    {"gpt_bf16_distopt_dp2", "gpt_fp32/start", kBf16, 2},
+    {"mcore_gpt_bf16", "mcore_gpt_bf16_distopt_dp2/start", kBf16},
+    {"mcore_gpt_bf16_distopt_dp2", "mcore_gpt_bf16_distopt_dp2/start", kBf16, 2},
+    {"mcore_gpt_fp32_distopt_dp2", "mcore_gpt_fp32/start", kFp32, 2},
 };
 
 /// JSON as Python writes it: numbers that JSON has not become null.
@@ -84,11 +90,13 @@ void replace_value(std::vector<std::string>& arguments, const std::string& flag,
 
 /// The run's own command line, its outputs in `folder`.
 std::vector<std::string> command_line(const json& entry, const char* start,
-                                      const TempFolder& folder) {
+                                      const test::CommonFolder& folder) {
   auto arguments = entry["args"].get<std::vector<std::string>>();
   replace_value(arguments, "--save", folder.path("save"));
   replace_value(arguments, "--data-cache-path", folder.path("cache"));
-  if (start != nullptr) arguments.insert(arguments.end(), {"--load", start});
+  if (start != nullptr) {
+    for (const char* const word : {"--load", start}) arguments.emplace_back(word);
+  }
   const std::string revision = entry["revision"];
   arguments.insert(arguments.end(), {"--megatron-version", revision, "--device", "cpu"});
   if (revision == "6ef5bdc") arguments.insert(arguments.end(), {"--target-names", "legacy"});
@@ -110,11 +118,14 @@ Result<std::unique_ptr<Trainer>> trainer_of(const std::vector<std::string>& argu
   const auto code = flags.parse(static_cast<int>(argv.size()), argv.data(), out, err);
   EXPECT_FALSE(code.has_value()) << err.str();
   MEG_RETURN_IF_ERROR(tools::finish_pretrain_flags(run));
-  MEG_ASSIGN_OR_RETURN(TrainerOptions options, tools::resolve_pretrain_flags(run, kVocabulary));
+  MEG_ASSIGN_OR_RETURN(const parallel::ParallelState ranks, tools::connect_ranks(run));
+  MEG_ASSIGN_OR_RETURN(TrainerOptions options,
+                       tools::resolve_pretrain_flags(run, kVocabulary, ranks));
   if (change) change(options);
   return Trainer::create(std::move(options),
                          {.print = [&lines](const std::string& line) { lines.push_back(line); },
-                          .received_signal = {}});
+                          .received_signal = {}},
+                         ranks);
 }
 
 void expect_near(double found, double expected, double bound, const std::string& what) {
@@ -163,10 +174,11 @@ class PretrainGolden : public ::testing::TestWithParam<GoldenRun> {};
 
 TEST_P(PretrainGolden, FollowsMegatronStepByStep) {
   MEG_REQUIRE_SHARED(kOracle);
+  const GoldenRun run = GetParam();
+  const test::CommonFolder folder;
+  if (run.ranks > 1 && test::launched_ranks(run.ranks)) return;
   const auto before = std::filesystem::current_path();
   std::filesystem::current_path(test::shared_path(kOracle));
-  const TempFolder folder;
-  const GoldenRun run = GetParam();
   const json log = read_json(std::string(run.name) + "/log.json");
   std::vector<std::string> lines;
   auto trainer = trainer_of(command_line(manifest_entry(run.name), run.start, folder), lines);
@@ -216,7 +228,7 @@ TEST(PretrainGoldenLog, ParamsNormsAreThoseOfMegatronsWeights) {
     MEG_REQUIRE_SHARED(kOracle);
     const auto before = std::filesystem::current_path();
     std::filesystem::current_path(test::shared_path(kOracle));
-    const TempFolder folder;
+    const test::CommonFolder folder;
     const json log = read_json(std::string(name) + "/log.json");
     const std::string start = std::string(name) + "/start";
     std::vector<std::string> lines;

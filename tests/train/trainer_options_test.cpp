@@ -256,11 +256,13 @@ TEST(TrainerOptionsTest, ParamsNormIsThatOfAllParameters) {
     auto optimizer = Optimizer::create(model, nullptr, {});
     ASSERT_TRUE(optimizer.has_value());
     // Masters that are not the weights' values tell which of them is meant.
-    if (type != at::kFloat) (*optimizer)->states()[0].master.mul_(2);
+    const auto states = (*optimizer)->states();
+    ASSERT_TRUE(states.has_value());
+    if (type != at::kFloat) (*states)[0].master.mul_(2);
     double squares = 0;
     for (size_t i = 0; i < model.parameters().size(); ++i) {
       const at::Tensor& tensor =
-          type == at::kBFloat16 ? (*optimizer)->states()[i].master : model.parameters()[i].tensor;
+          type == at::kBFloat16 ? (*states)[i].master : model.parameters()[i].tensor;
       squares += tensor.to(at::kDouble).square().sum().item<double>();
     }
     EXPECT_NEAR(*(*optimizer)->params_norm() / std::sqrt(squares), 1, 1e-6);

@@ -125,13 +125,13 @@ REFUSED = {
         GPT3_175B + FILES + "--rampup-batch-size 16 16 5859375 --attention-backend auto "
         "--train-iters 500000 --lr-warmup-fraction .001 --lr-decay-iters 430000 --split 949,50,1 "
         "--tensor-model-parallel-size 8 --pipeline-model-parallel-size 16 " + OUTPUT + SAVE,
-        ["more than one rank: not supported yet"]),
+        ["expected a multiple of tensor x pipeline x context parallel size 8 x 16 x 1, found 1"]),
     "examples/pretrain_gpt_distributed_with_mp.sh of v2.6": (
         GPT_345M + FILES + "--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 "
         "--micro-batch-size 4 --global-batch-size 16 --data-impl mmap --split 949,50,1 "
         "--distributed-backend nccl --min-lr 1.0e-5 --weight-decay 1e-2 --clip-grad 1.0 "
         "--lr-warmup-fraction .01 --activations-checkpoint-method uniform --fp16 " + OUTPUT + SAVE,
-        ["more than one rank: not supported yet"]),
+        ["expected a multiple of tensor x pipeline x context parallel size 2 x 2 x 1, found 1"]),
 }
 
 

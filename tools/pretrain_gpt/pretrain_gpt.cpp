@@ -14,6 +14,7 @@
 #include "tools/common/report.h"
 #include "tools/common/run_program.h"
 #include "tools/pretrain_gpt/pretrain_gpt_flags.h"
+#include "tools/pretrain_gpt/pretrain_ranks.h"
 
 namespace meg::tools {
 namespace {
@@ -25,7 +26,20 @@ void print(const std::string& line) {
   std::fflush(stdout);
 }
 
-Result<Vocabulary> vocabulary_of(const PretrainFlags& run) {
+/// Of what all ranks do alike the first one speaks.
+class FirstRank {
+ public:
+  explicit FirstRank(const parallel::ParallelState& ranks) : speaks_(ranks.mesh().rank() == 0) {}
+
+  void operator()(const std::string& line) const {
+    if (speaks_) print(line);
+  }
+
+ private:
+  bool speaks_;
+};
+
+Result<Vocabulary> vocabulary_of(const PretrainFlags& run, const FirstRank& print) {
   MEG_ASSIGN_OR_RETURN(const tokenizer::TokenizerOptions options, tokenizer_options(run.data));
   print(fmt::format("> building {} tokenizer ...", options.tokenizer_type));
   MEG_ASSIGN_OR_RETURN(const std::unique_ptr<tokenizer::Tokenizer> tokenizer,
@@ -45,8 +59,8 @@ Result<Vocabulary> check_rows(const Vocabulary& vocabulary) {
 }
 
 /// What the model needs to know of the tokenizer.
-Result<Vocabulary> build_vocabulary(const PretrainFlags& run) {
-  MEG_ASSIGN_OR_RETURN(Vocabulary vocabulary, vocabulary_of(run));
+Result<Vocabulary> build_vocabulary(const PretrainFlags& run, const FirstRank& print) {
+  MEG_ASSIGN_OR_RETURN(Vocabulary vocabulary, vocabulary_of(run, print));
   const std::optional<megatron::FieldValue> rows = run.args.field("padded_vocab_size");
   if (const int64_t* given = rows.has_value() ? std::get_if<int64_t>(&*rows) : nullptr) {
     vocabulary.padded_vocab_size = *given;
@@ -65,15 +79,33 @@ Result<Vocabulary> build_vocabulary(const PretrainFlags& run) {
   return vocabulary;
 }
 
-Status run(const PretrainFlags& flags) {
-  MEG_ASSIGN_OR_RETURN(const Vocabulary vocabulary, build_vocabulary(flags));
-  MEG_ASSIGN_OR_RETURN(train::TrainerOptions options, resolve_pretrain_flags(flags, vocabulary));
+Status train(const PretrainFlags& flags, const parallel::ParallelState& ranks) {
+  MEG_ASSIGN_OR_RETURN(const Vocabulary vocabulary, build_vocabulary(flags, FirstRank(ranks)));
+  MEG_ASSIGN_OR_RETURN(train::TrainerOptions options,
+                       resolve_pretrain_flags(flags, vocabulary, ranks));
   stop_at_signals();
   MEG_ASSIGN_OR_RETURN(
       const std::unique_ptr<train::Trainer> trainer,
       train::Trainer::create(std::move(options),
-                             {.print = print, .received_signal = interrupting_signal}));
-  return trainer->run();
+                             {.print = print, .received_signal = interrupting_signal}, ranks));
+  MEG_RETURN_IF_ERROR(trainer->run());
+  // Whoever hosts the store ends last.
+  return ranks.world().barrier();
+}
+
+/// Of several ranks the first one that fails says why; the others' errors follow from its end.
+int fail_once(const Status& status, const parallel::ParallelState& ranks) {
+  if (!ranks.claim_failure()) return 1;
+  const bool names_rank = ranks.mesh().world_size() == 1 || status.message().starts_with("rank ");
+  return fail(names_rank ? status
+                         : status.with_prefix(fmt::format("rank {}", ranks.mesh().rank())));
+}
+
+int run(const PretrainFlags& flags) {
+  const Result<parallel::ParallelState> ranks = connect_ranks(flags);
+  if (!ranks.has_value()) return fail(ranks.error());
+  const Status status = train(flags, *ranks);
+  return status.ok() ? 0 : fail_once(status, *ranks);
 }
 
 int main(int argc, const char* const* argv) {
@@ -97,8 +129,7 @@ int main(int argc, const char* const* argv) {
     fail(status);
     return status.code() == StatusCode::kInvalidArgument ? kUsageError : 1;
   }
-  const Status status = run(arguments);
-  return status.ok() ? 0 : fail(status);
+  return run(arguments);
 }
 
 }  // namespace

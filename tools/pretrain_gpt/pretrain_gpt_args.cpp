@@ -24,21 +24,21 @@ void set_derived(checkpoint::TrainingArgs& args, const model::GptConfig& config)
   args.set("make_vocab_size_divisible_by", {config.make_vocab_size_divisible_by});
 }
 
-/// libmeg's one rank saves a model with a whole optimizer, whatever the command line says of more
-/// ranks.
-void set_layout(checkpoint::TrainingArgs& args) {
+/// A checkpoint has a whole optimizer, also where ranks share it.
+void set_layout(checkpoint::TrainingArgs& args, const parallel::ParallelState& ranks) {
   args.set("use_distributed_optimizer", {false});
   args.set("sequence_parallel", {false});
   args.set("virtual_pipeline_model_parallel_size", {});
-  args.set("data_parallel_size", {int64_t{1}});
-  args.set("world_size", {int64_t{1}});
+  args.set("data_parallel_size", {int64_t{ranks.data()->size()}});
+  args.set("world_size", {int64_t{ranks.mesh().world_size()}});
   args.set("rank", {int64_t{0}});
 }
 
 }  // namespace
 
 checkpoint::TrainingArgs saved_args(const PretrainFlags& run, const DataRun& data,
-                                    const model::GptConfig& config, const Vocabulary& vocabulary) {
+                                    const model::GptConfig& config, const Vocabulary& vocabulary,
+                                    const parallel::ParallelState& ranks) {
   checkpoint::TrainingArgs args;
   for (const megatron::ArgumentRow& row :
        megatron::argument_rows(megatron::ArgumentFamily::kTraining)) {
@@ -47,7 +47,7 @@ checkpoint::TrainingArgs saved_args(const PretrainFlags& run, const DataRun& dat
     if (value.has_value()) args.set(row.dest, checkpoint::arg_value(*value));
   }
   set_derived(args, config);
-  set_layout(args);
+  set_layout(args, ranks);
   args.set("params_dtype", params_dtype(run.args));
   args.set("vocab_size", {vocabulary.vocab_size});
   args.set("padded_vocab_size", {vocabulary.padded_vocab_size});

@@ -10,6 +10,7 @@ namespace meg::tools {
 /// Megatron's args of a run, as its checkpoints keep them: every argument of the command line, and
 /// what follows from them.
 checkpoint::TrainingArgs saved_args(const PretrainFlags& run, const DataRun& data,
-                                    const model::GptConfig& config, const Vocabulary& vocabulary);
+                                    const model::GptConfig& config, const Vocabulary& vocabulary,
+                                    const parallel::ParallelState& ranks);
 
 }  // namespace meg::tools

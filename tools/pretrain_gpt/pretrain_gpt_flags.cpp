@@ -7,17 +7,15 @@
 #include "tools/common/data_run.h"
 #include "tools/common/device_flag.h"
 #include "tools/pretrain_gpt/pretrain_gpt_args.h"
+#include "tools/pretrain_gpt/pretrain_ranks.h"
 
 namespace meg::tools {
 namespace {
 
-/// What makes no difference to one rank; more than one are refused as such.
-std::map<std::string_view, std::string_view> one_rank_fields() {
+/// What makes no difference here.
+std::map<std::string_view, std::string_view> idle_fields() {
   return {{"exit_signal_handler", "always so here, at SIGINT too"},
-          {"use_distributed_optimizer", "one rank: its optimizer is saved whole"},
-          {"sequence_parallel", "one rank"},
-          {"use_tp_pp_dp_mapping", "one rank"},
-          {"data_parallel_random_init", "one rank"}};
+          {"sequence_parallel", "one tensor-parallel rank"}};
 }
 
 bool uses_checkpoint_args(megatron::FieldReader& args) {
@@ -34,6 +32,7 @@ std::vector<std::string> pretrain_fields() {
     read_data_args(reader, data);
     train::TrainerOptions run;
     run.take_fields(reader);
+    RankFlags().take_fields(reader);
     (void)uses_checkpoint_args(reader);
   });
 }
@@ -51,14 +50,6 @@ void set_batches(const PretrainFlags& run, const DataRun& data, int64_t eod,
   batches.eval_micro_batch_size = run.data.length.eval_micro_batch_size;
   // Without --reset-attention-mask the mask says nothing that causal attention does not.
   batches.create_attention_mask = run.data.reset_attention_mask && run.data.create_attention_mask;
-}
-
-Status check_one_rank(const DataRun& data, const DataFlags& flags) {
-  if (data.data_parallel_size == 1 && flags.tensor_model_parallel_size == 1 &&
-      flags.pipeline_model_parallel_size == 1 && flags.context_parallel_size == 1) {
-    return Status();
-  }
-  return Status(StatusCode::kUnsupported, "more than one rank: not supported yet");
 }
 
 Result<model::NameFamily> names_of(const PretrainFlags& run, const model::GptConfig& config) {
@@ -87,12 +78,10 @@ void declare_pretrain_flags(Flags& flags, PretrainFlags& run) {
   flags.value("--target-names", &run.names, "NAMES", "parameter names in saved checkpoints")
       .choices({"mcore", "legacy"});
   declare_own_data_flags(flags, run.data);
-  flags.arguments(megatron::argument_rows(megatron::ArgumentFamily::kTraining),
-                  {.reads = pretrain_fields(),
-                   .required = {"lr"},
-                   .idle = {},
-                   .idle_fields = one_rank_fields()},
-                  &run.args);
+  flags.arguments(
+      megatron::argument_rows(megatron::ArgumentFamily::kTraining),
+      {.reads = pretrain_fields(), .required = {"lr"}, .idle = {}, .idle_fields = idle_fields()},
+      &run.args);
 }
 
 Status finish_pretrain_flags(PretrainFlags& run) {
@@ -105,9 +94,10 @@ Status finish_pretrain_flags(PretrainFlags& run) {
 }
 
 Result<train::TrainerOptions> resolve_pretrain_flags(const PretrainFlags& run,
-                                                     const Vocabulary& vocabulary) {
-  MEG_ASSIGN_OR_RETURN(DataRun data, resolve_data_flags(run.data, environment_world_size()));
-  MEG_RETURN_IF_ERROR(check_one_rank(data, run.data));
+                                                     const Vocabulary& vocabulary,
+                                                     const parallel::ParallelState& ranks) {
+  MEG_ASSIGN_OR_RETURN(DataRun data,
+                       resolve_data_flags(run.data, std::to_string(ranks.mesh().world_size())));
   data.config.vocab_size = vocabulary.vocab_size;
   data.config.eod = vocabulary.eod;
 
@@ -124,9 +114,11 @@ Result<train::TrainerOptions> resolve_pretrain_flags(const PretrainFlags& run,
   options.schedule.global_batch_size = data.batches.global_batch_size();
   options.schedule.has_rampup_batch_size = !run.data.rampup_batch_size.empty();
   set_batches(run, data, vocabulary.eod, options.batches);
+  options.batches.data_parallel_rank = ranks.data()->rank();
+  options.batches.data_parallel_size = ranks.data()->size();
   options.batch_schedule = data.batches;
   options.length = run.data.length;
-  options.args = saved_args(run, data, options.config, vocabulary);
+  options.args = saved_args(run, data, options.config, vocabulary, ranks);
   options.version = data.config.version;
   options.data = std::move(data.config);
   return options;

@@ -29,10 +29,12 @@ struct Vocabulary {
   int64_t eod = 0;                ///< The token that ends a document.
 };
 
-/// The run that a command line asks for, after Flags::parse and finish_pretrain_flags.
-/// kInvalidArgument for wrong usage, kUnsupported for what is not done yet, by name.
+/// This rank's share of the run that a command line asks for, after Flags::parse and
+/// finish_pretrain_flags. kInvalidArgument for wrong usage, kUnsupported for what is not done yet,
+/// by name.
 Result<train::TrainerOptions> resolve_pretrain_flags(const PretrainFlags& pretrain,
-                                                     const Vocabulary& vocabulary);
+                                                     const Vocabulary& vocabulary,
+                                                     const parallel::ParallelState& ranks = {});
 
 /// Completes what was parsed: the model's arguments from --load where --use-checkpoint-args is
 /// given, and DataFlags from args. Errors: those of the fields' values and of opening --load.

@@ -74,4 +74,13 @@ Result<std::shared_ptr<ProcessGroup>> Rendezvous::group(const std::string& name,
                     environment_.rank, environment_.world_size, name, joined.message());
 }
 
+bool Rendezvous::claim(const std::string& key) const {
+  bool is_first = true;
+  (void)libtorch::torch_guard([&] {
+    is_first = store_->add(key, 1) == 1;
+    return Status();
+  });
+  return is_first;
+}
+
 }  // namespace meg::parallel

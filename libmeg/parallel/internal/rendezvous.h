@@ -25,6 +25,9 @@ class Rendezvous {
   Result<std::shared_ptr<ProcessGroup>> group(const std::string& name,
                                               std::span<const int> ranks) const;
 
+  /// Whether this rank is the first to claim `key`; also where the store is gone.
+  bool claim(const std::string& key) const;
+
  private:
   Rendezvous(LaunchEnvironment environment, std::chrono::milliseconds timeout,
              c10::intrusive_ptr<c10d::Store> store)

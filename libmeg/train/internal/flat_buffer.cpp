@@ -2,30 +2,55 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+
 namespace meg::train {
 namespace {
 
 // Every view begins where vector loads like it.
 constexpr int64_t kAlignment = 64;  // elements
 
-int64_t padded(int64_t elements) { return (elements + kAlignment - 1) / kAlignment * kAlignment; }
+int64_t padded(int64_t elements, int64_t step) { return (elements + step - 1) / step * step; }
 
 }  // namespace
 
-FlatBuffer::FlatBuffer(std::span<const nn::GptParameter> parameters, at::ScalarType dtype) {
+FlatLayout::FlatLayout(std::span<const nn::GptParameter> parameters, int64_t parts)
+    : parts_(parts) {
   int64_t elements = 0;
   for (const nn::GptParameter& parameter : parameters) {
-    elements += padded(parameter.tensor.numel());
-  }
-  const auto options = at::TensorOptions().dtype(dtype).device(
-      parameters.empty() ? at::Device(at::kCPU) : parameters[0].tensor.device());
-  flat_ = at::zeros({elements}, options);
-  int64_t offset = 0;
-  for (const nn::GptParameter& parameter : parameters) {
     const at::Tensor& tensor = parameter.tensor;
-    views_.push_back(flat_.narrow(0, offset, tensor.numel()).view(tensor.sizes()));
-    offset += padded(tensor.numel());
+    places_.push_back({.first = elements, .shape = tensor.sizes().vec(), .count = tensor.numel()});
+    elements += padded(tensor.numel(), kAlignment);
   }
+  part_elements_ = padded(elements, kAlignment * parts) / parts;
 }
+
+std::vector<FlatLayout::Segment> FlatLayout::segments(int64_t part) const {
+  const int64_t begin = part * part_elements_;
+  const int64_t end = begin + part_elements_;
+  std::vector<Segment> segments;
+  for (size_t i = 0; i < places_.size(); ++i) {
+    const Place& place = places_[i];
+    const int64_t first = std::max(place.first, begin);
+    const int64_t last = std::min(place.first + place.count, end);
+    if (first >= last) continue;
+    segments.push_back({.parameter = i,
+                        .first = first - place.first,
+                        .count = last - first,
+                        .place = first - begin});
+  }
+  return segments;
+}
+
+std::vector<at::Tensor> FlatLayout::views(const at::Tensor& flat) const {
+  std::vector<at::Tensor> views;
+  for (const Place& place : places_) {
+    views.push_back(flat.narrow(0, place.first, place.count).view(place.shape));
+  }
+  return views;
+}
+
+FlatBuffer::FlatBuffer(const FlatLayout& layout, at::TensorOptions options)
+    : flat_(at::zeros({layout.elements()}, options)), views_(layout.views(flat_)) {}
 
 }  // namespace meg::train

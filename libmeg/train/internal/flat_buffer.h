@@ -10,14 +10,51 @@
 
 namespace meg::train {
 
+/// Where the elements of each parameter lie in one array of all of them, which ranks share in equal
+/// parts: parts cut parameters where they will.
+class FlatLayout {
+ public:
+  /// The elements of one parameter that lie in a part.
+  struct Segment {
+    size_t parameter = 0;
+    int64_t first = 0;  ///< Of the parameter's elements.
+    int64_t count = 0;
+    int64_t place = 0;  ///< In the part.
+  };
+
+  FlatLayout() = default;
+  FlatLayout(std::span<const nn::GptParameter> parameters, int64_t parts);
+
+  int64_t elements() const { return part_elements_ * parts_; }
+
+  int64_t part_elements() const { return part_elements_; }
+
+  /// In the order of the parameters.
+  std::vector<Segment> segments(int64_t part) const;
+
+  /// `flat`, as long as the array, in the shapes of the parameters.
+  std::vector<at::Tensor> views(const at::Tensor& flat) const;
+
+ private:
+  struct Place {
+    int64_t first = 0;
+    std::vector<int64_t> shape;
+    int64_t count = 0;
+  };
+
+  std::vector<Place> places_;
+  int64_t part_elements_ = 0;
+  int64_t parts_ = 1;
+};
+
 /// One dense piece of memory with a tensor in the shape of each parameter, so that zeroing and
 /// kernels over all of them touch one array. LibTorch's exceptions fly.
 class FlatBuffer {
  public:
   FlatBuffer() = default;
 
-  /// Zeros of `dtype` on the device of the parameters.
-  FlatBuffer(std::span<const nn::GptParameter> parameters, at::ScalarType dtype);
+  /// Zeros.
+  FlatBuffer(const FlatLayout& layout, at::TensorOptions options);
 
   bool defined() const { return flat_.defined(); }
 

@@ -24,7 +24,21 @@ at::Tensor on_device(const std::vector<T>& list, at::Device device) {
   return libtorch::sent_to(device, host);
 }
 
+std::vector<kernels::AdamTensor> without_weights(
+    const std::vector<kernels::GradientTensor>& gradients) {
+  std::vector<kernels::AdamTensor> tensors(gradients.size());
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    tensors[i].gradient = gradients[i].gradient;
+    tensors[i].gradient_type = gradients[i].type;
+    tensors[i].count = gradients[i].count;
+  }
+  return tensors;
+}
+
 }  // namespace
+
+MultiTensor::MultiTensor(const std::vector<kernels::GradientTensor>& gradients, at::Device device)
+    : MultiTensor(without_weights(gradients), device) {}
 
 MultiTensor::MultiTensor(std::vector<kernels::AdamTensor> tensors, at::Device device)
     : adam_(std::move(tensors)), device_(device) {

@@ -20,6 +20,9 @@ class MultiTensor {
   /// The arrays must stay where they are, but for gradients (see set_gradients).
   MultiTensor(std::vector<kernels::AdamTensor> tensors, at::Device device);
 
+  /// Gradients alone: for statistics().
+  MultiTensor(const std::vector<kernels::GradientTensor>& gradients, at::Device device);
+
   /// Where the gradients of the tensors are from now on, and their types; as many as these.
   void set_gradients(std::span<const kernels::GradientTensor> gradients);
 

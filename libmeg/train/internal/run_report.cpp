@@ -6,16 +6,16 @@
 #include <utility>
 
 namespace meg::train {
-namespace {
-
-constexpr int64_t kWorldSize = 1;
-
-}  // namespace
 
 Result<std::unique_ptr<RunReport>> RunReport::create(Options options,
-                                                     const model::GptConfig& config, Print print) {
-  std::unique_ptr<RunReport> report(new RunReport(std::move(options), config, std::move(print)));
-  if (const auto& folder = report->options_.tensorboard_dir) {
+                                                     const model::GptConfig& config,
+                                                     const parallel::ParallelState& ranks,
+                                                     Print print) {
+  const bool speaks = ranks.world().rank() + 1 == ranks.world().size();
+  if (!speaks) print = [](const std::string& /*line*/) {};
+  std::unique_ptr<RunReport> report(
+      new RunReport(std::move(options), config, ranks, std::move(print)));
+  if (const auto& folder = report->options_.tensorboard_dir; folder.has_value() && speaks) {
     Result<logging::TensorboardWriter> writer = logging::TensorboardWriter::create(*folder, {});
     if (writer.has_value()) {
       report->tensorboard_.emplace(*std::move(writer));
@@ -39,7 +39,7 @@ void RunReport::stop_drawing(const Status& status) {
 }
 
 void RunReport::times(std::initializer_list<std::string_view> names) {
-  const std::vector<logging::TimerTimes> parts = timers_.take(names);
+  const std::vector<logging::TimerTimes> parts = timers_.take(names, ranks_.world());
   for (const std::string& line : logging::timers_lines(options_.timers.log_option, parts, 1))
     print_(line);
 }
@@ -53,8 +53,8 @@ void RunReport::memory(int64_t iteration) {
     }
   }
   const std::optional<logging::DeviceMemory> used = libtorch::device_memory(options_.timers.device);
-  print_(used.has_value() ? logging::memory_line(/*rank=*/0, iteration, *used)
-                          : logging::resident_memory_line(/*rank=*/0, iteration,
+  print_(used.has_value() ? logging::memory_line(ranks_.world().rank(), iteration, *used)
+                          : logging::resident_memory_line(ranks_.world().rank(), iteration,
                                                           libtorch::peak_resident_bytes()));
 }
 
@@ -62,15 +62,16 @@ void RunReport::interval(const logging::IterationFigures& figures) {
   const double elapsed = since_last_line_.seconds();
   const auto iterations = static_cast<double>(log_.iterations());
   since_last_line_ = Stopwatch();
-  const logging::Throughput rate = logging::throughput(
-      config_, figures.global_batch_size, elapsed / iterations, kWorldSize, options_.peak_tflops);
+  const logging::Throughput rate =
+      logging::throughput(config_, figures.global_batch_size, elapsed / iterations,
+                          ranks_.world().size(), options_.peak_tflops);
   const std::optional<double> tflops =
       options_.log_throughput ? std::optional(rate.tflops_per_device) : std::nullopt;
   print_(log_.iteration_line(figures, elapsed, std::time(nullptr), tflops));
   print_(logging::throughput_line(rate));
   memory(figures.iteration);
   const std::vector<logging::TimerTimes> parts =
-      timers_.take({"forward-backward", "batch-generator", "optimizer"});
+      timers_.take({"forward-backward", "batch-generator", "optimizer"}, ranks_.world());
   for (const std::string& line :
        logging::timers_lines(options_.timers.log_option, parts, iterations)) {
     print_(line);
@@ -85,7 +86,8 @@ void RunReport::step(const logging::IterationFigures& figures, const logging::Lo
                      bool skipped) {
   log_.add(losses, skipped);
   draw([&](logging::TensorboardWriter& writer) {
-    return logging::write_iteration(writer, options_.curves, figures, losses, kWorldSize);
+    return logging::write_iteration(writer, options_.curves, figures, losses,
+                                    ranks_.world().size());
   });
   if (figures.iteration % options_.log_interval == 0) interval(figures);
 }

@@ -17,11 +17,13 @@
 #include "libmeg/megatron/megatron_version.h"
 #include "libmeg/model/gpt_config.h"
 #include "libmeg/model/theoretical_memory.h"
+#include "libmeg/parallel/parallel_state.h"
 #include "libmeg/train/internal/timers.h"
 
 namespace meg::train {
 
-/// What a run says on its way: Megatron's lines, its throughput, TensorBoard's points.
+/// What a run says on its way: Megatron's lines, its throughput, TensorBoard's points. The last
+/// rank says it; all of them call the functions.
 class RunReport {
  public:
   using Print = std::function<void(const std::string& line)>;
@@ -41,6 +43,7 @@ class RunReport {
 
   /// Errors: the event file cannot be made, save for a full disk.
   static Result<std::unique_ptr<RunReport>> create(Options options, const model::GptConfig& config,
+                                                   const parallel::ParallelState& ranks,
                                                    Print print);
 
   Timers& timers() { return timers_; }
@@ -61,9 +64,11 @@ class RunReport {
   void flush();
 
  private:
-  RunReport(Options options, const model::GptConfig& config, Print print)
+  RunReport(Options options, const model::GptConfig& config, const parallel::ParallelState& ranks,
+            Print print)
       : options_(std::move(options)),
         config_(config),
+        ranks_(ranks),
         print_(std::move(print)),
         timers_(options_.timers),
         log_(options_.version) {}
@@ -78,6 +83,7 @@ class RunReport {
 
   Options options_;
   model::GptConfig config_;
+  parallel::ParallelState ranks_;
   Print print_;
   Timers timers_;
   logging::TrainingLog log_;

@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <initializer_list>
 #include <map>
@@ -13,6 +14,7 @@
 #include "libmeg/base/stopwatch.h"
 #include "libmeg/libtorch/device_figures.h"
 #include "libmeg/logging/log_lines.h"
+#include "libmeg/parallel/process_group.h"
 
 namespace meg::train {
 
@@ -40,19 +42,36 @@ class Timers {
     return result;
   }
 
-  /// Those of `names` that were measured since they were taken last.
-  std::vector<logging::TimerTimes> take(std::initializer_list<std::string_view> names) {
-    std::vector<logging::TimerTimes> taken;
-    for (const std::string_view name : names) {
-      const auto found = seconds_.find(name);
-      if (found == seconds_.end()) continue;
-      taken.push_back({.name = found->first, .seconds_by_rank = {found->second}});
-      seconds_.erase(found);
+  /// Those of `names` that were measured since they were taken last, of all ranks of `group`; of
+  /// this one alone where they cannot be had, which the next collective tells.
+  std::vector<logging::TimerTimes> take(std::initializer_list<std::string_view> names,
+                                        parallel::ProcessGroup& group) {
+    std::vector<double> own;
+    for (const std::string_view name : names) own.push_back(taken(name));
+    const Result<std::vector<double>> all = parallel::gather(group, own);
+    const std::vector<double>& figures = all.has_value() ? *all : own;
+    std::vector<logging::TimerTimes> times;
+    for (size_t i = 0; i < own.size(); ++i) {
+      logging::TimerTimes part;
+      part.name = names.begin()[i];
+      for (size_t j = i; j < figures.size(); j += own.size()) {
+        part.seconds_by_rank.push_back(figures[j]);
+      }
+      if (std::ranges::any_of(part.seconds_by_rank, [](double seconds) { return seconds > 0; })) {
+        times.push_back(std::move(part));
+      }
     }
-    return taken;
+    return times;
   }
 
  private:
+  /// 0: not measured.
+  double taken(std::string_view name) {
+    const auto found = seconds_.find(name);
+    if (found == seconds_.end()) return 0;
+    return seconds_.extract(found).mapped();
+  }
+
   Options options_;
   std::map<std::string, double, std::less<>> seconds_;
 };

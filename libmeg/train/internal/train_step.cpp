@@ -76,6 +76,22 @@ MicroBatchLoss total_loss(const std::vector<MicroBatchLoss>& losses) {
   return total;
 }
 
+/// The losses of all data-parallel ranks, as many of each.
+Result<std::vector<MicroBatchLoss>> of_all_ranks(const parallel::ParallelState& ranks,
+                                                 const std::vector<MicroBatchLoss>& losses) {
+  if (ranks.data()->size() == 1) return losses;
+  std::vector<double> figures;
+  for (const MicroBatchLoss& loss : losses) {
+    figures.insert(figures.end(), {loss.loss_sum, loss.tokens});
+  }
+  MEG_ASSIGN_OR_RETURN(figures, parallel::gather(*ranks.data(), std::move(figures)));
+  std::vector<MicroBatchLoss> all;
+  for (size_t i = 0; i < figures.size(); i += 2) {
+    all.push_back({.loss_sum = figures[i], .tokens = figures[i + 1]});
+  }
+  return all;
+}
+
 /// Losses of a step's micro-batches and whether a label was wrong, left on the device until all are
 /// computed: reading one would wait for it.
 class StepLosses {
@@ -135,7 +151,8 @@ class DeviceBatches {
 
 Result<std::vector<MicroBatchLoss>> forward_backward(nn::GptModel& model, Optimizer& optimizer,
                                                      const NextMicroBatch& next,
-                                                     int64_t micro_batches, StepLoss step_loss) {
+                                                     int64_t micro_batches, StepLoss step_loss,
+                                                     const parallel::ParallelState& ranks) {
   model.set_training(true);
   MEG_RETURN_IF_ERROR(optimizer.zero_grad());
   const bool per_token = step_loss == StepLoss::kMeanOfTokens;
@@ -153,14 +170,18 @@ Result<std::vector<MicroBatchLoss>> forward_backward(nn::GptModel& model, Optimi
     }));
     MEG_RETURN_IF_ERROR(optimizer.accumulate_gradients(micro_batches == 1 && !per_token));
   }
+  const double copies = per_token ? 1 : ranks.data()->size();
+  MEG_RETURN_IF_ERROR(optimizer.reduce_gradients(1 / copies));
   MEG_ASSIGN_OR_RETURN(std::vector<MicroBatchLoss> found, losses.read(model));
+  MEG_ASSIGN_OR_RETURN(found, of_all_ranks(ranks, found));
   const double tokens = total_loss(found).tokens;
   if (per_token && tokens > 0) MEG_RETURN_IF_ERROR(optimizer.scale_gradients(1 / tokens));
   return found;
 }
 
 Result<std::vector<MicroBatchLoss>> forward_only(nn::GptModel& model, const NextMicroBatch& next,
-                                                 int64_t micro_batches) {
+                                                 int64_t micro_batches,
+                                                 const parallel::ParallelState& ranks) {
   model.set_training(false);
   StepLosses losses;
   DeviceBatches batches(next, model.options().device);
@@ -173,7 +194,8 @@ Result<std::vector<MicroBatchLoss>> forward_only(nn::GptModel& model, const Next
       return {};
     }));
   }
-  return losses.read(model);
+  MEG_ASSIGN_OR_RETURN(const std::vector<MicroBatchLoss> found, losses.read(model));
+  return of_all_ranks(ranks, found);
 }
 
 double reported_loss(const std::vector<MicroBatchLoss>& losses, bool over_tokens) {

@@ -6,6 +6,7 @@
 
 #include "libmeg/base/result.h"
 #include "libmeg/nn/gpt_model.h"
+#include "libmeg/parallel/parallel_state.h"
 #include "libmeg/samples/batches/sample_loader.h"
 #include "libmeg/train/optimizer.h"
 
@@ -28,18 +29,19 @@ enum class StepLoss : uint8_t {
   kMeanOfTokens,        ///< Over all tokens of the step: --calculate-per-token-loss.
 };
 
-/// Forward and backward of `micro_batches` micro-batches; the optimizer then holds the gradients of
-/// their loss, multiplied by its loss scale.
-/// Mirrors Megatron-LM megatron/core/pipeline_parallel/schedules.py:
+/// Forward and backward of `micro_batches` micro-batches on each data-parallel rank; the optimizer
+/// then holds the gradients of their loss, multiplied by its loss scale. Returns those of all
+/// ranks. Mirrors Megatron-LM megatron/core/pipeline_parallel/schedules.py:
 /// forward_backward_no_pipelining, pretrain_gpt.py: loss_func, and
 /// megatron/core/distributed/finalize_model_grads.py.
 Result<std::vector<MicroBatchLoss>> forward_backward(
     nn::GptModel& model, Optimizer& optimizer, const NextMicroBatch& next, int64_t micro_batches,
-    StepLoss step_loss = StepLoss::kMeanOfMicroBatches);
+    StepLoss step_loss = StepLoss::kMeanOfMicroBatches, const parallel::ParallelState& ranks = {});
 
 /// Forward alone, without gradients and dropout.
 Result<std::vector<MicroBatchLoss>> forward_only(nn::GptModel& model, const NextMicroBatch& next,
-                                                 int64_t micro_batches);
+                                                 int64_t micro_batches,
+                                                 const parallel::ParallelState& ranks = {});
 
 /// What Megatron prints of a step: from core 0.7 on the mean over all tokens, before it the mean of
 /// the micro-batches' means.

@@ -1,0 +1,18 @@
+#include <ATen/ATen.h>
+
+#include "libmeg/libtorch/torch_guard.h"
+#include "libmeg/parallel/process_group.h"
+
+namespace meg::parallel {
+
+Result<std::vector<double>> gather(ProcessGroup& group, std::vector<double> numbers) {
+  const auto count = static_cast<int64_t>(numbers.size());
+  std::vector<double> all(numbers.size() * static_cast<size_t>(group.size()));
+  MEG_RETURN_IF_ERROR(libtorch::torch_guard([&] {
+    return group.all_gather(at::from_blob(all.data(), {count * group.size()}, at::kDouble),
+                            at::from_blob(numbers.data(), {count}, at::kDouble));
+  }));
+  return all;
+}
+
+}  // namespace meg::parallel
