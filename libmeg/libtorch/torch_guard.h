@@ -19,6 +19,23 @@ inline std::string one_line(std::string text) {
   return text;
 }
 
+/// Carries a Status through LibTorch's calls to the next torch_guard.
+class StatusError : public std::exception {
+ public:
+  explicit StatusError(Status status) : status_(std::move(status)) {}
+
+  const Status& status() const { return status_; }
+
+  const char* what() const noexcept override { return status_.message().c_str(); }
+
+ private:
+  Status status_;
+};
+
+inline void throw_if_error(const Status& status) {
+  if (!status.ok()) throw StatusError(status);
+}
+
 /// Runs `work` and turns what LibTorch throws into a Status. LibTorch reports failure by
 /// exceptions; every public function of a component below the LibTorch boundary ends in one such
 /// guard. work: callable without arguments that returns a Status.
@@ -26,6 +43,8 @@ template <class Work>
 Status torch_guard(Work&& work) {
   try {
     return std::forward<Work>(work)();
+  } catch (const StatusError& error) {
+    return error.status();
   } catch (const std::bad_alloc&) {
     return make_error(StatusCode::kResourceExhausted, "out of memory");
   } catch (const c10::OutOfMemoryError& error) {

@@ -13,7 +13,9 @@
 #include "libmeg/nn/layers/internal/embedding.h"
 #include "libmeg/nn/layers/internal/transformer_block.h"
 #include "libmeg/nn/operators/internal/cross_entropy.h"
+#include "libmeg/nn/operators/internal/exchange.h"
 #include "libmeg/nn/operators/internal/linear_product.h"
+#include "libmeg/nn/operators/internal/vocab_parallel.h"
 
 namespace meg::nn {
 namespace {
@@ -76,14 +78,17 @@ struct GptModel::State {
   RotaryTable cache_rotary;  ///< Of the last cache's capacity.
   bool training = true;
 
+  Status check_whole() const;  ///< That no other ranks have parts of the logits.
   Status check_last() const;
   Status check_last(const GptInput& input) const;
   Status check_labels(const GptInput& input, const at::Tensor& labels) const;
 
-  InputRules rules() const { return {config, options, is_first, is_last}; }
+  InputRules rules() const { return {config, options, is_first, is_last, part.tensor_parallel}; }
 
   ForwardContext context(const GptInput& input);
   at::Tensor hidden_states(const GptInput& input);
+  /// This rank's part of the vocabulary.
+  at::Tensor part_of_logits(const GptInput& input);
   RotaryTable rotary_at(const at::Tensor& positions, int64_t capacity);
   at::Tensor hidden_states(const CachedInput& input, KvCache& cache);
 };
@@ -91,6 +96,14 @@ struct GptModel::State {
 Status GptModel::State::check_last(const GptInput& input) const {
   MEG_RETURN_IF_ERROR(check_last());
   return check_input(rules(), input);
+}
+
+Status GptModel::State::check_whole() const {
+  if (part.tensor_parallel.size() == 1) return Status();
+  return make_error(StatusCode::kUnsupported,
+                    "a model of {} tensor-parallel ranks: only its losses and hidden states are "
+                    "supported yet",
+                    part.tensor_parallel.size());
 }
 
 Status GptModel::State::check_last() const {
@@ -106,10 +119,13 @@ Status GptModel::State::check_labels(const GptInput& input, const at::Tensor& la
 }
 
 ForwardContext GptModel::State::context(const GptInput& input) {
-  const int64_t s = (is_first ? input.tokens : input.hidden_states).size(1);
+  const TensorParallel& ranks = part.tensor_parallel;
+  const int64_t stretches = !is_first && ranks.splits_sequences() ? ranks.size() : 1;
+  const int64_t s = (is_first ? input.tokens : input.hidden_states).size(1) * stretches;
   ForwardContext context;
   context.training = training;
   context.random = &random;
+  if (ranks.splits_sequences()) context.hidden_stream = RandomStates::Stream::kModelParallel;
   context.rows = input.rows;
   context.attention_mask = core_attention_mask(options, training, input.attention_mask, s);
   if (config.position_embedding_type == "rope") {
@@ -126,6 +142,10 @@ at::Tensor GptModel::State::hidden_states(const GptInput& input) {
   return decoder.forward(
       is_first ? embedding->forward(input.tokens, input.position_ids, shared) : input.hidden_states,
       shared);
+}
+
+at::Tensor GptModel::State::part_of_logits(const GptInput& input) {
+  return linear_product(enter_matrix(hidden_states(input), part.tensor_parallel), output_weight);
 }
 
 RotaryTable GptModel::State::rotary_at(const at::Tensor& positions, int64_t capacity) {
@@ -162,11 +182,15 @@ GptModel::~GptModel() = default;
 Result<GptModel> GptModel::create(const model::GptConfig& config, const GptOptions& options,
                                   const ModelPart& part) {
   MEG_RETURN_IF_ERROR(options.check(config));
-  if (part.sizes.tensor_model_parallel_size != 1) {
+  if (part.sizes.tensor_model_parallel_size != part.tensor_parallel.size()) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "tensor_model_parallel_size: expected {}, the size of the group, found {}",
+                      part.tensor_parallel.size(), part.sizes.tensor_model_parallel_size);
+  }
+  if (config.num_query_groups % part.tensor_parallel.size() != 0) {
     return make_error(StatusCode::kUnsupported,
-                      "tensor_model_parallel_size: expected 1, found {}: models in tensor-parallel "
-                      "parts are not supported yet",
-                      part.sizes.tensor_model_parallel_size);
+                      "num_query_groups: expected a multiple of {} tensor-parallel ranks, found {}",
+                      part.tensor_parallel.size(), config.num_query_groups);
   }
   const Status& gpu = libtorch::load_cuda_backend();
   if (options.device.is_cuda()) MEG_RETURN_IF_ERROR(gpu);
@@ -205,11 +229,13 @@ Result<at::Tensor> GptModel::hidden_states(const GptInput& input) {
 }
 
 Result<at::Tensor> GptModel::hidden_states(const CachedInput& input, KvCache& cache) {
+  MEG_RETURN_IF_ERROR(state_->check_whole());
   MEG_RETURN_IF_ERROR(check_input(state_->rules(), input, cache));
   return guarded([&] { return state_->hidden_states(input, cache); });
 }
 
 Result<at::Tensor> GptModel::logits(const GptInput& input) {
+  MEG_RETURN_IF_ERROR(state_->check_whole());
   MEG_RETURN_IF_ERROR(state_->check_last(input));
   return guarded([&] {
     return linear_product(state_->hidden_states(input), state_->output_weight).to(at::kFloat);
@@ -217,6 +243,7 @@ Result<at::Tensor> GptModel::logits(const GptInput& input) {
 }
 
 Result<at::Tensor> GptModel::logits_of(const at::Tensor& hidden_rows) {
+  MEG_RETURN_IF_ERROR(state_->check_whole());
   MEG_RETURN_IF_ERROR(state_->check_last());
   MEG_RETURN_IF_ERROR(check_hidden_rows(state_->rules(), hidden_rows));
   return guarded([&] { return linear_product(hidden_rows, state_->output_weight).to(at::kFloat); });
@@ -225,8 +252,10 @@ Result<at::Tensor> GptModel::logits_of(const at::Tensor& hidden_rows) {
 Result<at::Tensor> GptModel::loss(const GptInput& input, const at::Tensor& labels) {
   MEG_RETURN_IF_ERROR(state_->check_labels(input, labels));
   return guarded([&] {
-    return cross_entropy(linear_product(state_->hidden_states(input), state_->output_weight),
-                         labels, state_->label_error);
+    const TensorParallel& ranks = state_->part.tensor_parallel;
+    const at::Tensor logits = state_->part_of_logits(input);
+    if (ranks.size() == 1) return cross_entropy(logits, labels, state_->label_error);
+    return vocab_parallel_cross_entropy(logits, labels, {}, ranks).losses;
   });
 }
 
@@ -235,9 +264,12 @@ Result<at::Tensor> GptModel::loss_and_gradients(const GptInput& input, const at:
   MEG_RETURN_IF_ERROR(state_->check_labels(input, labels));
   MEG_RETURN_IF_ERROR(check_grad_losses(labels, grad_losses));
   return guarded([&] {
-    const at::Tensor logits = linear_product(state_->hidden_states(input), state_->output_weight);
+    const TensorParallel& ranks = state_->part.tensor_parallel;
+    const at::Tensor logits = state_->part_of_logits(input);
     LossesAndGradient found =
-        cross_entropy_with_gradient(logits, labels, grad_losses, state_->label_error);
+        ranks.size() == 1
+            ? cross_entropy_with_gradient(logits, labels, grad_losses, state_->label_error)
+            : vocab_parallel_cross_entropy(logits, labels, grad_losses, ranks);
     torch::autograd::backward({logits}, {std::move(found.grad_logits)});
     return found.losses;
   });

@@ -49,7 +49,7 @@ class GptModel {
  public:
   /// Allocates the parameters, whose values are undefined until initialise_weights or load_weights.
   /// Errors: those of GptOptions::check; kInvalidArgument where sizes do not divide;
-  /// kUnsupported for tensor-parallel parts and experts; kResourceExhausted.
+  /// kUnsupported for experts; kResourceExhausted.
   static Result<GptModel> create(const model::GptConfig& config, const GptOptions& options,
                                  const ModelPart& part = {});
 
@@ -78,8 +78,9 @@ class GptModel {
   /// kOutOfRange for tokens, labels and positions outside their tables (CPU only: on a GPU the
   /// caller looks at its data before), kResourceExhausted where memory does not suffice.
 
-  /// The hidden states that this part makes, [b, s, h] in the parameters' type; behind the final
-  /// norm where the part is the last. What the next stage takes.
+  /// The hidden states that this part makes, [b, s, h] in the parameters' type, of sequences that
+  /// are split this rank's stretch; behind the final norm where the part is the last. What the next
+  /// stage takes.
   Result<at::Tensor> hidden_states(const GptInput& input);
 
   /// The hidden states of new tokens of sequences whose earlier ones are in the cache, [1, T, h];
@@ -89,7 +90,8 @@ class GptModel {
   /// kInvalidArgument where a slot is named twice, kOutOfRange where one has no room.
   Result<at::Tensor> hidden_states(const CachedInput& input, KvCache& cache);
 
-  /// [b, s, v] fp32 over the padded vocabulary. Only where the part is the last.
+  /// [b, s, v] fp32 over the padded vocabulary. Only where the part is the last. kUnsupported, as
+  /// everything with a cache, for parts that other tensor-parallel ranks share.
   Result<at::Tensor> logits(const GptInput& input);
 
   /// The output layer alone, on rows of hidden_states(): [n, h] -> [n, v] fp32 over the padded
@@ -97,7 +99,8 @@ class GptModel {
   Result<at::Tensor> logits_of(const at::Tensor& hidden_rows);
 
   /// Loss of each token, [b, s] fp32. labels: [b, s] int64, below padded_vocab_size. Only where the
-  /// part is the last. Its backward pass runs once: it overwrites the logits.
+  /// part is the last. Its backward pass runs once: it overwrites the logits. Without a history
+  /// where other tensor-parallel ranks share the part.
   Result<at::Tensor> loss(const GptInput& input, const at::Tensor& labels);
 
   /// What loss() returns, without a history: the gradients of sum(losses * grad_losses) are added

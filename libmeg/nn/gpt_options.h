@@ -9,6 +9,7 @@
 #include "libmeg/model/gpt_config.h"
 #include "libmeg/model/parameter_count.h"
 #include "libmeg/model/theoretical_memory.h"
+#include "libmeg/nn/tensor_parallel.h"
 
 namespace meg::nn {
 
@@ -97,6 +98,8 @@ struct ModelPart {
   int64_t tensor_rank = 0;
   int64_t pipeline_rank = 0;
   int64_t chunk = 0;  ///< Of virtual pipeline stages.
+  /// The ranks that hold this part together, as many as sizes says.
+  TensorParallel tensor_parallel = {};
 };
 
 /// "auto", "flash", "fused", "unfused", "local".

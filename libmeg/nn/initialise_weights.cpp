@@ -8,9 +8,13 @@
 #include <string_view>
 
 #include "libmeg/libtorch/torch_guard.h"
+#include "libmeg/model/shard_axes.h"
 
 namespace meg::nn {
 namespace {
+
+/// Of the order in which modules hold query, key and value.
+constexpr double kCheckpointVersion = 3.0;
 
 /// Hash of a parameter's name (FNV-1a), so that its numbers do not depend on what lies before it.
 /// The tied copy has the embedding's.
@@ -32,15 +36,33 @@ double standard_deviation(std::string_view name, const GptModel& model) {
   return deviation / std::sqrt(2.0 * static_cast<double>(model.config().num_layers));
 }
 
-/// A matrix's first elements, in fp32 on the CPU.
+/// A whole matrix's first elements, in fp32 on the CPU.
 at::Tensor drawn_matrix(const GptParameter& parameter, const GptModel& model, uint64_t seed) {
   at::Generator generator = at::detail::createCPUGenerator(seed ^ name_hash(parameter.name));
-  at::Tensor drawn = at::empty(parameter.tensor.sizes(), at::dtype(at::kFloat));
+  const int64_t ranks = model.part().sizes.tensor_model_parallel_size;
+  at::Tensor drawn = at::empty(
+      model::merged_shape(parameter.partition, parameter.tensor.sizes().vec(), ranks), at::kFloat);
   if (!model.options().init_method_xavier_uniform) {
     return drawn.normal_(0, standard_deviation(parameter.name, model), generator);
   }
   const double bound = std::sqrt(6.0 / static_cast<double>(drawn.size(0) + drawn.size(1)));
   return drawn.uniform_(-bound, bound, generator);
+}
+
+/// This rank's share of a whole matrix.
+at::Tensor own_part(const at::Tensor& whole, const GptParameter& parameter, const GptModel& model) {
+  const ModelPart& part = model.part();
+  const int64_t ranks = part.sizes.tensor_model_parallel_size;
+  if (ranks == 1) return whole;
+  const Result<model::ShardAxes> axes =
+      model::shard_axes(parameter.partition, parameter.tensor.sizes().vec(), ranks, model.config(),
+                        kCheckpointVersion);
+  libtorch::throw_if_error(axes.status());
+  if (axes->partition_axis < 0) return whole;
+  const int64_t share = axes->sizes[static_cast<size_t>(axes->partition_axis)] / ranks;
+  return whole.view(axes->sizes)
+      .narrow(axes->partition_axis, part.tensor_rank * share, share)
+      .reshape(parameter.tensor.sizes());
 }
 
 }  // namespace
@@ -55,7 +77,7 @@ Status initialise_weights(GptModel& model, uint64_t seed) {
       } else if (target.dim() == 1) {
         target.fill_(model.options().apply_layernorm_1p ? 0 : 1);
       } else {
-        target.copy_(drawn_matrix(parameter, model, seed));
+        target.copy_(own_part(drawn_matrix(parameter, model, seed), parameter, model));
       }
     }
     return Status();

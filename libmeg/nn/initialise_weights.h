@@ -11,7 +11,8 @@ namespace meg::nn {
 /// init_method_xavier_uniform all of them uniform within sqrt(6 / (rows + columns)). Norms' weights
 /// are one (stored as zero with apply_layernorm_1p), biases zero. Each parameter draws from a
 /// generator of its own, seeded with `seed` and its name, in fp32 on the CPU: the same numbers on
-/// every device, in every type and in every pipeline stage. Mirrors Megatron-LM
+/// every device, in every type, in every pipeline stage and on any number of tensor-parallel ranks,
+/// which cut the whole matrix. Mirrors Megatron-LM
 /// megatron/core/utils.py: init_method_normal, scaled_init_method_normal.
 Status initialise_weights(GptModel& model, uint64_t seed);
 

@@ -17,6 +17,7 @@ Result<ParameterStore> ParameterStore::create(const model::GptConfig& config,
       std::vector<model::RankParameter> rows,
       model::rank_parameters(config, part.sizes, part.pipeline_rank, options.family, table));
   ParameterStore store;
+  store.tensor_parallel_ = part.tensor_parallel;
   MEG_RETURN_IF_ERROR(libtorch::torch_guard([&] {
     const auto tensor_options = at::dtype(options.params_dtype).device(options.device);
     for (model::RankParameter& row : rows) {

@@ -35,10 +35,14 @@ class ParameterStore {
 
   std::span<const GptParameter> all() const { return parameters_; }
 
+  /// The ranks that share them with this one.
+  const TensorParallel& tensor_parallel() const { return tensor_parallel_; }
+
   /// The tensor of a canonical name, with {} for `layer`'s number; undefined where there is none.
   at::Tensor find(std::string_view canonical, int64_t layer = 0) const;
 
  private:
+  TensorParallel tensor_parallel_;
   std::vector<GptParameter> parameters_;
   std::unordered_map<std::string, size_t> places_;  ///< By name.
 };

@@ -19,9 +19,10 @@ class RandomStates {
  public:
   /// Who draws.
   enum class Stream : uint8_t {
-    /// What all tensor-parallel ranks draw alike: dropout of hidden states. Seeded with seed.
+    /// What all tensor-parallel ranks draw alike: dropout of hidden states that each of them has
+    /// whole. Seeded with seed.
     kDataParallel,
-    /// What each tensor-parallel rank draws for its own heads: dropout of attention probabilities.
+    /// What each tensor-parallel rank draws for its own heads and its own stretch of sequences.
     /// Seeded with seed + 2718 + the tensor-parallel rank.
     kModelParallel,
   };

@@ -12,6 +12,9 @@ namespace meg::nn {
 struct ForwardContext {
   bool training = false;           ///< Whether dropout drops.
   RandomStates* random = nullptr;  ///< The model's.
+  /// What dropout of hidden states draws from: each rank has its own where it has its own stretch
+  /// of the sequences.
+  RandomStates::Stream hidden_stream = RandomStates::Stream::kDataParallel;
   /// [b or 1, 1, s, s] bool. For the backends with a softmax of their own true hides a score, for
   /// the others true keeps it. Undefined: causal.
   at::Tensor attention_mask;

@@ -21,6 +21,12 @@ Status wrong_tensor(std::string_view name, std::string_view expected, const at::
                     sizes_text(found));
 }
 
+/// Of what goes in: the tokens of whole sequences, or the hidden states of a rank's stretch.
+int64_t sequence_length(const InputRules& rules, const at::Tensor& first) {
+  const bool is_stretch = !rules.is_first && rules.ranks.splits_sequences();
+  return first.size(1) * (is_stretch ? rules.ranks.size() : 1);
+}
+
 /// Rows of a table that a tensor asks for. On a GPU asking would wait for it: there LibTorch's
 /// kernels stop the program instead.
 Status check_rows(std::string_view name, const at::Tensor& rows, int64_t count) {
@@ -56,7 +62,7 @@ Result<int64_t> count_tokens(const CachedInput& input, const KvCache& cache) {
 }  // namespace
 
 Status check_input(const InputRules& rules, const GptInput& input) {
-  const auto& [config, options, is_first, is_last] = rules;
+  const auto& [config, options, is_first, is_last, ranks] = rules;
   const at::Tensor& first = is_first ? input.tokens : input.hidden_states;
   if (is_first && !(first.defined() && first.dim() == 2 && first.scalar_type() == at::kLong)) {
     return wrong_tensor("tokens", "Long [b, s]", first);
@@ -69,7 +75,12 @@ Status check_input(const InputRules& rules, const GptInput& input) {
         first);
   }
   const int64_t b = first.size(0);
-  const int64_t s = first.size(1);
+  const int64_t s = sequence_length(rules, first);
+  if (ranks.splits_sequences() && s % ranks.size() != 0) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "tokens: expected sequences that {} ranks share equally, found {} in one",
+                      ranks.size(), s);
+  }
   const bool has_positions = config.position_embedding_type == "learned_absolute";
   if (has_positions && s > config.max_position_embeddings) {
     return make_error(StatusCode::kInvalidArgument,
@@ -146,8 +157,9 @@ Status check_hidden_rows(const InputRules& rules, const at::Tensor& hidden_rows)
 Status check_labels(const InputRules& rules, const GptInput& input, const at::Tensor& labels) {
   const at::Tensor& first = rules.is_first ? input.tokens : input.hidden_states;
   if (!(labels.defined() && labels.dim() == 2 && labels.scalar_type() == at::kLong &&
-        labels.size(0) == first.size(0) && labels.size(1) == first.size(1))) {
-    return wrong_tensor("labels", fmt::format("Long [{}, {}]", first.size(0), first.size(1)),
+        labels.size(0) == first.size(0) && labels.size(1) == sequence_length(rules, first))) {
+    return wrong_tensor("labels",
+                        fmt::format("Long [{}, {}]", first.size(0), sequence_length(rules, first)),
                         labels);
   }
   return check_rows("labels", labels, rules.config.padded_vocab_size);

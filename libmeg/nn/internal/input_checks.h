@@ -10,6 +10,7 @@ struct InputRules {
   const GptOptions& options;
   bool is_first;  ///< Whether the part holds the embedding.
   bool is_last;   ///< Whether the part holds the output layer.
+  const TensorParallel& ranks;
 };
 
 /// The errors of GptModel's functions, see there.

@@ -19,9 +19,9 @@ at::Tensor parameter(const ParameterStore& store, std::string_view name, int64_t
 SelfAttention::SelfAttention(const model::GptConfig& config, const GptOptions& options,
                              const ParameterStore& store, int64_t layer)
     : linear_qkv_(parameter(store, "linear_qkv.weight", layer),
-                  parameter(store, "linear_qkv.bias", layer)),
+                  parameter(store, "linear_qkv.bias", layer), store.tensor_parallel()),
       linear_proj_(parameter(store, "linear_proj.weight", layer),
-                   parameter(store, "linear_proj.bias", layer)),
+                   parameter(store, "linear_proj.bias", layer), store.tensor_parallel()),
       core_attention_(config, options, layer),
       layer_(layer),
       queries_per_group_(config.num_attention_heads / config.num_query_groups),

@@ -3,26 +3,29 @@
 #include <ATen/ATen.h>
 
 #include "libmeg/nn/layers/internal/dropout.h"
+#include "libmeg/nn/operators/internal/exchange.h"
+#include "libmeg/nn/operators/internal/vocab_parallel.h"
 
 namespace meg::nn {
 
 Embedding::Embedding(const GptOptions& options, const ParameterStore& store)
     : word_embeddings_(store.find("embedding.word_embeddings.weight")),
       position_embeddings_(store.find("embedding.position_embeddings.weight")),
+      ranks_(store.tensor_parallel()),
       hidden_dropout_(options.hidden_dropout),
       residual_dtype_(options.residual_dtype()) {}
 
 at::Tensor Embedding::forward(const at::Tensor& tokens, const at::Tensor& position_ids,
                               const ForwardContext& context) const {
-  at::Tensor hidden = at::embedding(word_embeddings_, tokens);
+  at::Tensor hidden = vocab_parallel_embedding(word_embeddings_, tokens, ranks_);
   if (position_embeddings_.defined()) {
     hidden = hidden + (position_ids.defined() ? at::embedding(position_embeddings_, position_ids)
                                               : position_embeddings_.narrow(0, 0, tokens.size(1)));
   }
+  if (ranks_.splits_sequences()) hidden = stretch_of_sequences(hidden, ranks_);
   hidden = hidden.to(residual_dtype_);
   if (!context.training) return hidden;
-  return dropout(hidden, hidden_dropout_,
-                 context.random->generator(RandomStates::Stream::kDataParallel));
+  return dropout(hidden, hidden_dropout_, context.random->generator(context.hidden_stream));
 }
 
 }  // namespace meg::nn

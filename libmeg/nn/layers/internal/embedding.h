@@ -14,13 +14,14 @@ class Embedding {
   Embedding(const GptOptions& options, const ParameterStore& store);
 
   /// tokens: [b, s] int64; position_ids: [b or 1, s] int64, undefined: 0 to s - 1.
-  /// Returns [b, s, h].
+  /// Returns [b, s, h], of sequences that are split this rank's stretch.
   at::Tensor forward(const at::Tensor& tokens, const at::Tensor& position_ids,
                      const ForwardContext& context) const;
 
  private:
   at::Tensor word_embeddings_;
   at::Tensor position_embeddings_;  ///< Undefined without learned positions.
+  TensorParallel ranks_;
   double hidden_dropout_;
   at::ScalarType residual_dtype_;
 };

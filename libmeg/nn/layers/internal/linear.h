@@ -2,6 +2,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "libmeg/nn/tensor_parallel.h"
+
 namespace meg::nn {
 
 /// A matrix whose rows tensor-parallel ranks share: each makes its part of the output.
@@ -9,7 +11,7 @@ namespace meg::nn {
 class ColumnParallelLinear {
  public:
   /// weight: [output / ranks, input]; bias: [output / ranks] or undefined.
-  ColumnParallelLinear(at::Tensor weight, at::Tensor bias);
+  ColumnParallelLinear(at::Tensor weight, at::Tensor bias, TensorParallel ranks);
 
   /// [.., input] -> [.., output / ranks]
   at::Tensor forward(const at::Tensor& input) const;
@@ -23,6 +25,7 @@ class ColumnParallelLinear {
 
  private:
   at::Tensor weight_, bias_;
+  TensorParallel ranks_;
 };
 
 /// A matrix whose columns tensor-parallel ranks share: each takes its part of the input, their
@@ -31,7 +34,7 @@ class ColumnParallelLinear {
 class RowParallelLinear {
  public:
   /// weight: [output, input / ranks]; bias: [output] or undefined.
-  RowParallelLinear(at::Tensor weight, at::Tensor bias);
+  RowParallelLinear(at::Tensor weight, at::Tensor bias, TensorParallel ranks);
 
   /// [.., input / ranks] -> [.., output]
   at::Tensor forward(const at::Tensor& input) const;
@@ -42,6 +45,7 @@ class RowParallelLinear {
 
  private:
   at::Tensor weight_, bias_;
+  TensorParallel ranks_;
 };
 
 }  // namespace meg::nn

@@ -16,13 +16,16 @@ at::Tensor quick_gelu(const at::Tensor& x) { return x * at::sigmoid(1.702 * x); 
 Mlp::Mlp(const model::GptConfig& config, const GptOptions& options, const ParameterStore& store,
          int64_t layer)
     : linear_fc1_(store.find("decoder.layers.{}.mlp.linear_fc1.weight", layer),
-                  store.find("decoder.layers.{}.mlp.linear_fc1.bias", layer)),
+                  store.find("decoder.layers.{}.mlp.linear_fc1.bias", layer),
+                  store.tensor_parallel()),
       linear_fc2_(store.find("decoder.layers.{}.mlp.linear_fc2.weight", layer),
-                  store.find("decoder.layers.{}.mlp.linear_fc2.bias", layer)),
+                  store.find("decoder.layers.{}.mlp.linear_fc2.bias", layer),
+                  store.tensor_parallel()),
       is_gated_(config.gated_linear_unit),
       quick_geglu_(options.quick_geglu),
       squared_relu_(options.squared_relu),
-      gelu_(options.gelu) {}
+      gelu_(options.gelu),
+      is_whole_(store.tensor_parallel().size() == 1) {}
 
 at::Tensor Mlp::activate(const at::Tensor& hidden_states) const {
   if (is_gated_) {
@@ -39,8 +42,9 @@ at::Tensor Mlp::activate(const at::Tensor& hidden_states) const {
 }
 
 bool Mlp::suits_epilogues(const at::Tensor& hidden_states) const {
-  return !is_gated_ && !squared_relu_ && gelu_ == GeluForm::kTanh && linear_fc1_.bias().defined() &&
-         linear_fc2_.bias().defined() && has_epilogues(hidden_states, linear_fc1_.weight());
+  return is_whole_ && !is_gated_ && !squared_relu_ && gelu_ == GeluForm::kTanh &&
+         linear_fc1_.bias().defined() && linear_fc2_.bias().defined() &&
+         has_epilogues(hidden_states, linear_fc1_.weight());
 }
 
 at::Tensor Mlp::forward(const at::Tensor& hidden_states) const {

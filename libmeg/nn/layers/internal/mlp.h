@@ -29,6 +29,7 @@ class Mlp {
   bool quick_geglu_;
   bool squared_relu_;
   GeluForm gelu_;
+  bool is_whole_;  ///< Not shared with other ranks.
 };
 
 }  // namespace meg::nn

@@ -27,7 +27,7 @@ at::Tensor TransformerLayer::dropout_add(const at::Tensor& output, const at::Ten
                                          const ForwardContext& context) const {
   if (!context.training) return residual + output;
   return residual + dropout(output.to(residual.scalar_type()), hidden_dropout_,
-                            context.random->generator(RandomStates::Stream::kDataParallel));
+                            context.random->generator(context.hidden_stream));
 }
 
 }  // namespace meg::nn
