@@ -186,16 +186,22 @@ Result<TrainingProgress> load_checkpoint(const checkpoint::MegatronCheckpoint& c
                                        : fmt::format(" loading checkpoint from {} at iteration {}",
                                                      load, checkpoint.iteration().value_or(0)));
   MEG_RETURN_IF_ERROR(checkpoint::check_architecture(checkpoint, run));
-  const checkpoint::TrainingReadOptions reading = {.finetune = options.finetune,
-                                                   .no_load_optim = options.no_load_optim,
-                                                   .no_load_rng = options.no_load_rng};
+  const checkpoint::TrainingReadOptions reading = {
+      .finetune = options.finetune,
+      .no_load_optim = options.no_load_optim,
+      .no_load_rng = options.no_load_rng,
+      .tensor_rank = parts.model.part().tensor_rank,
+      .pipeline_rank = parts.model.part().pipeline_rank};
   MEG_ASSIGN_OR_RETURN(const checkpoint::TrainingState state,
                        checkpoint::read_training_state(checkpoint, reading));
   const bool with_optimizer = reading.loads_optimizer(checkpoint);
   MEG_RETURN_IF_ERROR(
       libtorch::torch_guard([&] { return read_tensors(checkpoint, with_optimizer, parts); }));
   if (with_optimizer) MEG_RETURN_IF_ERROR(restore_optimizer(state, parts, print));
-  if (state.rng.has_value()) {
+  // Of another layout not every rank has one: all continue as seeded then, so that those that
+  // draw alike do.
+  MEG_ASSIGN_OR_RETURN(const int64_t is_missing, parts.ranks.max(state.rng.has_value() ? 0 : 1));
+  if (is_missing == 0) {
     MEG_RETURN_IF_ERROR(restore_generators(*state.rng, parts.model.random_states()));
   }
   print(fmt::format("  successfully loaded checkpoint from {} at iteration {}", load,

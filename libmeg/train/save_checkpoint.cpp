@@ -131,8 +131,8 @@ Result<checkpoint::TrainingState> CheckpointSaver::snapshot(const TrainingProgre
     state.opt_param_scheduler = parts.scheduler.state_dict();
   }
   if (!options_.no_save_rng) {
-    MEG_ASSIGN_OR_RETURN(state.rng,
-                         save_generators(seed_, options_.names, parts.model.random_states()));
+    MEG_ASSIGN_OR_RETURN(state.rng, save_generators(seed_, options_.names, parts.model.part(),
+                                                    parts.model.random_states()));
   }
   return state;
 }

@@ -24,6 +24,10 @@ namespace {
 
 constexpr std::string_view kLossName = "lm loss";
 
+/// Between the seeds of a pipeline's stages, as in Megatron-LM megatron/training/initialize.py:
+/// _set_random_seed.
+constexpr uint64_t kSeedStep = 100;
+
 Status check_finite(const std::vector<MicroBatchLoss>& losses) {
   for (const MicroBatchLoss& loss : losses) {
     if (std::isfinite(loss.loss_sum)) continue;
@@ -82,6 +86,17 @@ struct Trainer::State {
   int64_t micro_batches_of(int64_t batch_size, samples::Split split) const {
     const BatchOptions& batches = options.batches;
     return batch_size / (batches.micro_batch_size_of(split) * batches.data_parallel_size);
+  }
+
+  /// What this rank holds of the model.
+  nn::ModelPart part() const {
+    return {.sizes = {.tensor_model_parallel_size = ranks.tensor()->size(),
+                      .pipeline_model_parallel_size = ranks.pipeline()->size(),
+                      .virtual_pipeline_model_parallel_size = 1},
+            .tensor_rank = ranks.tensor()->rank(),
+            .pipeline_rank = ranks.pipeline()->rank(),
+            .tensor_parallel = {.group = ranks.tensor(),
+                                .sequence_parallel = options.sequence_parallel}};
   }
 
   void print_parallel_sizes() const;
@@ -155,6 +170,10 @@ void Trainer::State::print_parallel_sizes() const {
 
 Status Trainer::State::build_report() {
   model::TheoreticalMemoryOptions run;
+  run.sizes = part().sizes;
+  run.data_parallel_size = ranks.data()->size();
+  run.use_distributed_optimizer = options.optimizer.use_distributed_optimizer;
+  run.sequence_parallel = part().tensor_parallel.splits_sequences();
   run.micro_batch_size = options.batches.micro_batch_size;
   run.recompute_granularity = options.model.recompute_granularity;
   const Result<model::TheoreticalMemory> found = model::theoretical_memory(options.config, run);
@@ -199,7 +218,9 @@ Status Trainer::State::save() {
 }
 
 Status Trainer::State::build_model() {
-  MEG_ASSIGN_OR_RETURN(model, nn::GptModel::create(options.config, options.model));
+  nn::GptOptions model_options = options.model;
+  model_options.seed += kSeedStep * static_cast<uint64_t>(ranks.pipeline()->rank());
+  MEG_ASSIGN_OR_RETURN(model, nn::GptModel::create(options.config, model_options, part()));
   if (ranks.data()->rank() == 0) {
     hooks.print(fmt::format(
         " > number of parameters on (tensor, pipeline) model parallel rank ({}, {}): {}",
@@ -516,7 +537,6 @@ Status check_ranks(const TrainerOptions& options, const parallel::ParallelState&
                       ranks.mesh().world_size());
   };
   if (ranks.mesh().world_size() == 1) return {};
-  if (ranks.model()->size() > 1) return unsupported("tensor and pipeline parallelism");
   if (options.model.device.is_cuda()) return unsupported("--device cuda (NCCL)");
   if (options.checkpoints.async_save) return unsupported("--async-save");
   if (options.length.full_validation) return unsupported("--full-validation");

@@ -41,6 +41,8 @@ struct TrainerOptions {
   CheckpointOptions checkpoints;
   checkpoint::TrainingArgs args;  ///< Saved in checkpoints.
 
+  /// Tensor-parallel ranks split sequences between their matrices. One rank has nothing to split.
+  bool sequence_parallel = false;
   /// A step's loss is the mean over its tokens instead of over its micro-batches' means.
   bool calculate_per_token_loss = false;
   /// Iterations (the first is 0) whose batch is read and left: nothing is computed, no step is

@@ -81,6 +81,7 @@ void TrainerOptions::take_fields(megatron::FieldReader& reader) {
   take_checkpoints(reader, checkpoints);
   take_logs(reader, *this);
   reader.take("num_workers", batches.num_workers);
+  reader.take("sequence_parallel", sequence_parallel);
 }
 
 }  // namespace meg::train

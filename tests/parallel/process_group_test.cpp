@@ -104,6 +104,24 @@ TEST(ProcessGroupTest, WorkOfSeveralCollectivesIsWaitedForLater) {
   }
 }
 
+TEST(ProcessGroupTest, MessagesArriveInTheirOrder) {
+  if (test::launched_ranks(2)) return;
+  const ParallelState state = connected({1, 1, 1, 0, 1});
+  const int other = 1 - state.world().rank();
+  std::vector<PendingWork> sent;
+  std::vector<at::Tensor> tensors;
+  for (int i = 0; i < 16; ++i) {
+    tensors.push_back(at::full({20000}, i));
+    sent.push_back(state.world().start_send(tensors.back(), other));
+  }
+  for (int i = 0; i < 16; ++i) {
+    const at::Tensor received = at::empty({20000}, at::kLong);
+    expect_ok(state.world().receive(received, other));
+    EXPECT_TRUE(at::equal(received, at::full({20000}, i))) << i;
+  }
+  for (const PendingWork& work : sent) expect_ok(work->wait());
+}
+
 TEST(ProcessGroupTest, GroupsOfFourRanksDoNotMix) {
   if (test::launched_ranks(4)) return;
   const ParallelState state = connected({2, 1, 1, 0, 2});

@@ -45,7 +45,21 @@ struct GoldenRun {
   const char* start;  ///< What it is loaded from where its arguments do not say.
   Bounds bounds;
   int ranks = 1;
+  /// More of its command line, and what the test is called by them.
+  const char* flags = "";
+  const char* label = "";
 };
+
+constexpr char kTensor2[] = "--tensor-model-parallel-size 2";
+constexpr char kTensor4[] = "--tensor-model-parallel-size 4";
+constexpr char kSequence2[] = "--tensor-model-parallel-size 2 --sequence-parallel";
+constexpr char kPipeline2[] = "--pipeline-model-parallel-size 2";
+constexpr char kPipeline4[] = "--pipeline-model-parallel-size 4";
+constexpr char kTensor2Pipeline2[] =
+    "--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2";
+constexpr char kAllAxes[] =
+    "--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --sequence-parallel "
+    "--use-distributed-optimizer --use-tp-pp-dp-mapping";
 
 constexpr GoldenRun kRuns[] = {
     {"gpt_fp32", "gpt_fp32/start", kFp32},
@@ -59,10 +73,22 @@ constexpr GoldenRun kRuns[] = {
     {"mcore_gpt_fp32", "mcore_gpt_fp32/start", kFp32},
     {"mcore_llama_fp32", "mcore_llama_fp32/start", kFp32},
     {"gpt_fp32_dp2", "gpt_fp32/start", kFp32, 2},
+    {"gpt_fp32_seqpar_tp2", "gpt_fp32/start", kFp32, 2},
     {"gpt_bf16_distopt_dp2", "gpt_fp32/start", kBf16, 2},
     {"mcore_gpt_bf16", "mcore_gpt_bf16_distopt_dp2/start", kBf16},
     {"mcore_gpt_bf16_distopt_dp2", "mcore_gpt_bf16_distopt_dp2/start", kBf16, 2},
     {"mcore_gpt_fp32_distopt_dp2", "mcore_gpt_fp32/start", kFp32, 2},
+    {"gpt_fp32_tp2pp2", "gpt_fp32/start", kFp32, 4},
+    // Runs of one rank, followed by several.
+    {"gpt_fp32_eod", nullptr, kFp32, 2, kTensor2, "_tp2"},
+    {"gpt_fp32", "gpt_fp32/start", kFp32, 4, kTensor4, "_tp4"},
+    {"gpt_fp32_rampup", nullptr, kFp32, 2, kPipeline2, "_pp2"},
+    {"gpt_fp32", "gpt_fp32/start", kFp32, 4, kPipeline4, "_pp4"},
+    {"gpt_llamaish_fp32", "gpt_llamaish_fp32/start", kFp32, 2, kSequence2, "_seqpar_tp2"},
+    {"mcore_llama_fp32", "mcore_llama_fp32/start", kFp32, 4, kTensor2Pipeline2, "_tp2pp2"},
+    {"gpt_fp32_resumed", nullptr, kFp32, 4, kTensor2Pipeline2, "_tp2pp2"},
+    {"gpt_fp16", nullptr, kFp16, 4, kTensor2Pipeline2, "_tp2pp2"},
+    {"gpt_bf16", nullptr, kBf16, 8, kAllAxes, "_tp2pp2dp2"},
 };
 
 /// JSON as Python writes it: numbers that JSON has not become null.
@@ -181,7 +207,10 @@ TEST_P(PretrainGolden, FollowsMegatronStepByStep) {
   std::filesystem::current_path(test::shared_path(kOracle));
   const json log = read_json(std::string(run.name) + "/log.json");
   std::vector<std::string> lines;
-  auto trainer = trainer_of(command_line(manifest_entry(run.name), run.start, folder), lines);
+  auto arguments = command_line(manifest_entry(run.name), run.start, folder);
+  std::istringstream flags(run.flags);
+  for (std::string word; flags >> word;) arguments.push_back(word);
+  auto trainer = trainer_of(arguments, lines);
   ASSERT_TRUE(trainer.has_value()) << trainer.error().message();
   size_t steps = 0;
   size_t evaluations = 0;
@@ -210,8 +239,9 @@ TEST_P(PretrainGolden, FollowsMegatronStepByStep) {
   EXPECT_EQ(evaluations, log["evaluations"].size());
 }
 
-INSTANTIATE_TEST_SUITE_P(Runs, PretrainGolden, ::testing::ValuesIn(kRuns),
-                         [](const auto& run) { return std::string(run.param.name); });
+INSTANTIATE_TEST_SUITE_P(Runs, PretrainGolden, ::testing::ValuesIn(kRuns), [](const auto& run) {
+  return std::string(run.param.name) + run.param.label;
+});
 
 /// The norm of Megatron's weights behind an iteration, where the log has it.
 std::optional<double> params_norm(const json& iteration) {

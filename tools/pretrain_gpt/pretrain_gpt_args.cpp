@@ -27,7 +27,7 @@ void set_derived(checkpoint::TrainingArgs& args, const model::GptConfig& config)
 /// A checkpoint has a whole optimizer, also where ranks share it.
 void set_layout(checkpoint::TrainingArgs& args, const parallel::ParallelState& ranks) {
   args.set("use_distributed_optimizer", {false});
-  args.set("sequence_parallel", {false});
+  if (ranks.tensor()->size() == 1) args.set("sequence_parallel", {false});
   args.set("virtual_pipeline_model_parallel_size", {});
   args.set("data_parallel_size", {int64_t{ranks.data()->size()}});
   args.set("world_size", {int64_t{ranks.mesh().world_size()}});

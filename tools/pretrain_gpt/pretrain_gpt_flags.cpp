@@ -14,8 +14,7 @@ namespace {
 
 /// What makes no difference here.
 std::map<std::string_view, std::string_view> idle_fields() {
-  return {{"exit_signal_handler", "always so here, at SIGINT too"},
-          {"sequence_parallel", "one tensor-parallel rank"}};
+  return {{"exit_signal_handler", "always so here, at SIGINT too"}};
 }
 
 bool uses_checkpoint_args(megatron::FieldReader& args) {

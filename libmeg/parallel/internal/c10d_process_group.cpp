@@ -1,5 +1,6 @@
 #include "libmeg/parallel/internal/c10d_process_group.h"
 
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -7,8 +8,6 @@
 
 namespace meg::parallel {
 namespace {
-
-constexpr int kTag = 0;
 
 c10d::ReduceOp::RedOpType reduce_op(Reduction reduction) {
   switch (reduction) {
@@ -98,14 +97,14 @@ class C10dProcessGroup : public ProcessGroup {
   PendingWork start_send(at::Tensor tensor, int destination) override {
     return begin("send", [&] {
       std::vector<at::Tensor> tensors = {std::move(tensor)};
-      return backend_->send(tensors, destination, kTag);
+      return backend_->send(tensors, destination, sent_[destination]++);
     });
   }
 
   PendingWork start_receive(at::Tensor tensor, int source) override {
     return begin("receive", [&] {
       std::vector<at::Tensor> tensors = {std::move(tensor)};
-      return backend_->recv(tensors, source, kTag);
+      return backend_->recv(tensors, source, received_[source]++);
     });
   }
 
@@ -121,6 +120,7 @@ class C10dProcessGroup : public ProcessGroup {
 
   c10::intrusive_ptr<c10d::Backend> backend_;
   std::string name_;
+  std::map<int, int> sent_, received_;  ///< Messages, by rank; their numbers are their tags.
 };
 
 }  // namespace

@@ -23,8 +23,10 @@ auto* tracked(Tracker& tracker, std::string_view name) {
 }  // namespace
 
 Result<checkpoint::RngState> save_generators(int64_t seed, model::NameFamily family,
+                                             const nn::ModelPart& part,
                                              const nn::RandomStates& generators) {
-  checkpoint::RngState state = checkpoint::seeded_rng_state(seed, 0, 0, family);
+  checkpoint::RngState state =
+      checkpoint::seeded_rng_state(seed, part.tensor_rank, part.pipeline_rank, family);
   MEG_ASSIGN_OR_RETURN(const nn::RandomStates::Saved saved, generators.save());
   if (saved.data_parallel.size() == kCudaStateBytes) {
     state.cuda = saved.data_parallel;

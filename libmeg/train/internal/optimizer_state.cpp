@@ -1,0 +1,235 @@
+#include "libmeg/train/internal/optimizer_state.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <string>
+
+#include "libmeg/train/internal/not_finite.h"
+
+namespace meg::train {
+namespace {
+
+enum Group : int { kDecay = 0, kNoDecay = 1, kDecoupled = 2 };
+
+/// What --decoupled-lr has its rate for is what is cut by the vocabulary.
+Group group_of(const nn::GptParameter& parameter) {
+  if (parameter.partition == model::Partition::kVocabulary) return kDecoupled;
+  return parameter.weight_decay ? kDecay : kNoDecay;
+}
+
+/// The first elements of a dense tensor are left out.
+void* elements(const at::Tensor& tensor, int64_t first) {
+  return static_cast<char*>(tensor.mutable_data_ptr()) + first * tensor.element_size();
+}
+
+kernels::FloatType float_type(at::ScalarType type) {
+  if (type == at::kHalf) return kernels::FloatType::kFloat16;
+  if (type == at::kBFloat16) return kernels::FloatType::kBFloat16;
+  return kernels::FloatType::kFloat32;
+}
+
+}  // namespace
+
+bool Optimizer::State::widens_gradients() const {
+  return options.accumulate_allreduce_grads_in_fp32 ||
+         (params_dtype() == at::kBFloat16 && !options.grad_reduce_in_bf16);
+}
+
+void Optimizer::State::allocate() {
+  const auto parameters = model.parameters();
+  const bool shares = options.use_distributed_optimizer && ranks.data()->size() > 1;
+  layout = FlatLayout(parameters, shares ? ranks.data()->size() : 1);
+  segments = layout.segments(shares ? ranks.data()->rank() : 0);
+  if (shares) gather_weights_in_one_array();
+  gradients_in_place = !is_sixteen_bit() || !widens_gradients();
+  if (gradients_in_place) {
+    gradients = FlatBuffer(layout, tensor_options(params_dtype()));
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      parameters[i].tensor.mutable_grad() = gradients.views()[i];
+    }
+  }
+  const auto zeros = [this] {
+    return at::zeros({layout.part_elements()}, tensor_options(at::kFloat));
+  };
+  if (is_sixteen_bit()) masters = zeros();
+  exp_avg = zeros();
+  exp_avg_sq = zeros();
+  kernels = MultiTensor(adam_tensors(), model.options().device);
+  std::ranges::copy_if(segments, std::back_inserter(counted),
+                       [this](const auto& segment) { return is_counted(segment); });
+  if (counted.size() < segments.size()) {
+    counted_kernels.emplace(gradient_tensors(counted), model.options().device);
+  }
+}
+
+void Optimizer::State::gather_weights_in_one_array() {
+  weights = FlatBuffer(layout, tensor_options(params_dtype()));
+  const auto parameters = model.parameters();
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    at::Tensor parameter = parameters[i].tensor;
+    weights.views()[i].copy_(parameter.detach());
+    parameter.set_data(weights.views()[i]);
+  }
+}
+
+bool Optimizer::State::has_all_gradients() const {
+  return std::ranges::all_of(model.parameters(), [](const nn::GptParameter& parameter) {
+    return parameter.tensor.grad().defined();
+  });
+}
+
+/// Of what several ranks hold alike, one of them counts.
+bool Optimizer::State::is_counted(const FlatLayout::Segment& segment) const {
+  const nn::GptParameter& parameter = model.parameters()[segment.parameter];
+  const bool is_copy =
+      parameter.partition == model::Partition::kReplicated && ranks.tensor()->rank() != 0;
+  return !is_copy && parameter.name != model::kTiedCopyName;
+}
+
+/// Where the step's gradients are: autograd's own, or those that were gathered.
+std::vector<kernels::GradientTensor> Optimizer::State::gradient_tensors(const Segments& of) const {
+  const auto parameters = model.parameters();
+  std::vector<kernels::GradientTensor> tensors;
+  for (const FlatLayout::Segment& segment : of) {
+    const at::Tensor& own = parameters[segment.parameter].tensor.grad();
+    const at::Tensor& gradient =
+        own.defined() || !gradients.defined() ? own : gradients.views()[segment.parameter];
+    kernels::GradientTensor& tensor = tensors.emplace_back();
+    tensor.count = segment.count;
+    if (!gradient.defined()) continue;
+    tensor.gradient = elements(gradient, segment.first);
+    tensor.type = float_type(gradient.scalar_type());
+  }
+  return tensors;
+}
+
+kernels::GradientStatistics Optimizer::State::statistics(float scale) {
+  kernels.set_gradients(gradient_tensors(segments));
+  if (!counted_kernels.has_value()) return kernels.statistics(scale);
+  counted_kernels->set_gradients(gradient_tensors(counted));
+  return counted_kernels->statistics(scale);
+}
+
+/// Sums what the ranks found in their parts of the model, and of a distributed optimizer's shares.
+Status Optimizer::State::over_ranks(kernels::GradientStatistics& statistics) const {
+  if (ranks.model()->size() == 1 && !is_distributed()) return {};
+  const at::Tensor sums = at::tensor(
+      {statistics.sum_of_squares, static_cast<double>(statistics.num_zeros)}, at::kDouble);
+  const at::Tensor there = sums.to(model.options().device);
+  MEG_RETURN_IF_ERROR(ranks.model()->all_reduce(there));
+  if (is_distributed()) MEG_RETURN_IF_ERROR(ranks.data()->all_reduce(there));
+  const at::Tensor total = there.cpu();
+  statistics.sum_of_squares = total[0].item<double>();
+  statistics.num_zeros = total[1].item<int64_t>();
+  return {};
+}
+
+/// found_here: in this rank's part, not in others' alone.
+Status Optimizer::State::refuse_not_finite(bool found_here) {
+  Status status;
+  if (found_here) {
+    const MultiTensor::NotFinite found =
+        (counted_kernels.has_value() ? *counted_kernels : kernels).find_not_finite();
+    const std::string& name = model.parameters()[counted[found.tensor].parameter].name;
+    status = not_finite_error("gradient of " + name, found.has_nan);
+  }
+  return ranks.agree(status);
+}
+
+std::vector<kernels::AdamTensor> Optimizer::State::adam_tensors() const {
+  const auto parameters = model.parameters();
+  std::vector<kernels::AdamTensor> tensors;
+  for (const FlatLayout::Segment& segment : segments) {
+    const nn::GptParameter& parameter = parameters[segment.parameter];
+    void* const weight = elements(parameter.tensor, segment.first);
+    kernels::AdamTensor& tensor = tensors.emplace_back();
+    tensor.master = is_sixteen_bit() ? masters.mutable_data_ptr<float>() + segment.place
+                                     : static_cast<float*>(weight);
+    tensor.exp_avg = exp_avg.mutable_data_ptr<float>() + segment.place;
+    tensor.exp_avg_sq = exp_avg_sq.mutable_data_ptr<float>() + segment.place;
+    if (is_sixteen_bit()) tensor.weight = weight;
+    tensor.weight_type = float_type(parameter.tensor.scalar_type());
+    tensor.group = group_of(parameter);
+    tensor.count = segment.count;
+  }
+  return tensors;
+}
+
+/// The parameters in the place of gradients, whose sum of squares the kernels take.
+MultiTensor Optimizer::State::normed_parameters() const {
+  const bool takes_masters = params_dtype() == at::kBFloat16;
+  std::vector<kernels::GradientTensor> tensors;
+  for (const FlatLayout::Segment& segment : counted) {
+    const at::Tensor& parameter = model.parameters()[segment.parameter].tensor;
+    tensors.push_back(
+        {.gradient =
+             takes_masters ? elements(masters, segment.place) : elements(parameter, segment.first),
+         .type = takes_masters ? kernels::FloatType::kFloat32 : float_type(parameter.scalar_type()),
+         .count = segment.count});
+  }
+  return MultiTensor(tensors, model.options().device);
+}
+
+/// Whether each tensor-parallel rank has a copy and a part of its gradient: from its own heads, or
+/// its own stretch of the sequences. Positions are added before sequences are split.
+bool Optimizer::State::has_part_of_gradient(const nn::GptParameter& parameter) const {
+  if (parameter.partition != model::Partition::kReplicated) return false;
+  const std::string& name = parameter.name;
+  if (name.find(".q_layernorm.") != std::string::npos ||
+      name.find(".k_layernorm.") != std::string::npos) {
+    return true;
+  }
+  return model.part().tensor_parallel.sequence_parallel &&
+         name != "embedding.position_embeddings.weight";
+}
+
+/// Whether the first and the last stage have a copy each.
+bool Optimizer::State::is_tied(const nn::GptParameter& parameter) const {
+  return !model.config().untie_embeddings_and_output_weights &&
+         (parameter.name == model::kTiedCopyName ||
+          parameter.name == "embedding.word_embeddings.weight");
+}
+
+/// Mirrors Megatron-LM megatron/core/distributed/finalize_model_grads.py.
+Status Optimizer::State::sum_parts_of_copies() {
+  const auto parameters = model.parameters();
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (ranks.tensor()->size() > 1 && has_part_of_gradient(parameters[i])) {
+      MEG_RETURN_IF_ERROR(ranks.tensor()->all_reduce(gradients.views()[i]));
+    }
+    if (ranks.embedding()->size() > 1 && is_tied(parameters[i])) {
+      MEG_RETURN_IF_ERROR(ranks.embedding()->all_reduce(gradients.views()[i]));
+    }
+  }
+  return {};
+}
+
+/// After each rank updated its share.
+Status Optimizer::State::gather_weights() const {
+  parallel::ProcessGroup& group = *ranks.data();
+  const at::Tensor& all = weights.flat();
+  return group.all_gather(all, all.view({group.size(), -1})[group.rank()]);
+}
+
+kernels::AdamStep Optimizer::State::adam_step(const Rates& rates, float inverse_scale,
+                                              float clip) const {
+  kernels::AdamStep step;
+  step.beta1 = static_cast<float>(options.betas[0]);
+  step.beta2 = static_cast<float>(options.betas[1]);
+  step.eps = static_cast<float>(options.eps);
+  step.bias_correction1 = kernels::adam_bias_correction(step.beta1, updates + 1);
+  step.bias_correction2 = kernels::adam_bias_correction(step.beta2, updates + 1);
+  step.inverse_loss_scale = inverse_scale;
+  step.clip_coefficient = clip;
+  const auto lr = static_cast<float>(rates.lr);
+  const auto weight_decay = static_cast<float>(rates.weight_decay);
+  step.groups[kDecay] = {.learning_rate = lr, .weight_decay = weight_decay};
+  step.groups[kNoDecay] = {.learning_rate = lr, .weight_decay = 0};
+  step.groups[kDecoupled] = {
+      .learning_rate = static_cast<float>(rates.decoupled_lr.value_or(rates.lr)),
+      .weight_decay = weight_decay};
+  return step;
+}
+
+}  // namespace meg::train

@@ -1,0 +1,84 @@
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "libmeg/train/internal/flat_buffer.h"
+#include "libmeg/train/internal/multi_tensor.h"
+#include "libmeg/train/optimizer.h"
+
+namespace meg::train {
+
+/// What an optimizer keeps, and what it does with it inside of a torch_guard.
+struct Optimizer::State {
+  State(nn::GptModel& trained, std::unique_ptr<schedule::GradScaler> loss_scaler,
+        const Options& given, const parallel::ParallelState& others)
+      : model(trained), scaler(std::move(loss_scaler)), options(given), ranks(others) {}
+
+  nn::GptModel& model;
+  std::unique_ptr<schedule::GradScaler> scaler;
+  Options options;
+  parallel::ParallelState ranks;
+  FlatLayout layout;
+  using Segments = std::vector<FlatLayout::Segment>;
+  Segments segments;  ///< Of the parameters' elements those that this rank updates.
+  Segments counted;   ///< Among them what the norm is taken of.
+  /// Sums over micro-batches; without gradients_in_place, defined from the first of them on.
+  FlatBuffer gradients;
+  /// The model's parameters as one array, which the ranks of a distributed optimizer gather.
+  FlatBuffer weights;
+  /// This rank's part of the layout, fp32. Masters only where the parameters are 16-bit.
+  at::Tensor masters, exp_avg, exp_avg_sq;
+  /// Autograd adds straight into `gradients`; else accumulate_gradients does.
+  bool gradients_in_place = true;
+  MultiTensor kernels;
+  std::optional<MultiTensor> counted_kernels;  ///< Where not all that is updated is counted.
+  std::optional<MultiTensor> parameters_for_norm;
+  int64_t updates = 0;
+
+  at::ScalarType params_dtype() const { return model.options().params_dtype; }
+
+  bool is_sixteen_bit() const { return params_dtype() != at::kFloat; }
+
+  bool is_distributed() const { return weights.defined(); }
+
+  at::TensorOptions tensor_options(at::ScalarType type) const {
+    return at::dtype(type).device(model.options().device);
+  }
+
+  bool widens_gradients() const;
+  bool has_all_gradients() const;
+  bool is_counted(const FlatLayout::Segment& segment) const;
+  std::vector<kernels::GradientTensor> gradient_tensors(const Segments& of) const;
+  kernels::GradientStatistics statistics(float scale);
+  Status over_ranks(kernels::GradientStatistics& statistics) const;
+  Status refuse_not_finite(bool found_here);
+  void allocate();
+  void gather_weights_in_one_array();
+  std::vector<kernels::AdamTensor> adam_tensors() const;
+  MultiTensor normed_parameters() const;
+  bool has_part_of_gradient(const nn::GptParameter& parameter) const;
+  bool is_tied(const nn::GptParameter& parameter) const;
+  Status sum_parts_of_copies();
+  Status gather_weights() const;
+  /// copy(master, weight) for this rank's share of each parameter.
+  template <class Copy>
+  void copy_masters(Copy copy) const;
+  kernels::AdamStep adam_step(const Rates& rates, float inverse_scale, float clip) const;
+};
+
+template <class Copy>
+void Optimizer::State::copy_masters(Copy copy) const {
+  if (!masters.defined()) return;
+  for (const FlatLayout::Segment& segment : segments) {
+    const at::Tensor weight = model.parameters()[segment.parameter].tensor.detach().view(-1);
+    copy(masters.narrow(0, segment.place, segment.count),
+         weight.narrow(0, segment.first, segment.count));
+  }
+}
+
+}  // namespace meg::train

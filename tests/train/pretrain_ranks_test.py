@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+"""pretrain_gpt on several ranks, as its users start it: alike, resumed, with mistakes, killed.
+
+pretrain_ranks_test.py PRETRAIN_GPT VERIFY
+"""
+
+import importlib.util
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SHARED = pathlib.Path(os.environ.get("MEG_SHARED", ROOT.parent / "shared"))
+ORACLE = SHARED / "oracle" / "training"
+PRETRAIN, VERIFY = (os.path.abspath(path) for path in sys.argv[1:3])
+RUN = ("--num-layers 4 --hidden-size 32 --num-attention-heads 4 --seq-length 32 "
+       "--max-position-embeddings 40 --make-vocab-size-divisible-by 74 --micro-batch-size 2 "
+       "--global-batch-size 8 --lr 0.005 --min-lr 0.0005 --vocab-file gpt2-vocab.json --merge-file "
+       "gpt2-merges.txt --split 90,8,2 --seed 42 --eval-interval 100 --eval-iters 2 --log-interval 1 "
+       "--data-path data/tiny --device cpu").split()
+WITHOUT_DROPOUT = "--attention-dropout 0 --hidden-dropout 0".split()
+TIMEOUT = 300
+
+
+class Ranks(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        from torch.distributed import TCPStore
+        cls.store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        cls.runs = 0
+
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def command(self, *flags):
+        return [PRETRAIN, *RUN, "--data-cache-path", str(self.folder / "cache"), *map(str, flags)]
+
+    def start(self, ranks, *flags, of_rank=None):
+        """Processes of one run, which meet in this one's store as in torchrun's."""
+        Ranks.runs += 1
+        processes = []
+        for rank in range(ranks):
+            environment = {
+                **os.environ, "RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_RANK": str(rank),
+                "LOCAL_WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": str(self.store.port), "TORCHELASTIC_USE_AGENT_STORE": "True",
+                "TORCHELASTIC_RESTART_COUNT": str(self.runs), "OMP_NUM_THREADS": "1"}
+            process = subprocess.Popen(
+                self.command(*flags, *(of_rank or {}).get(rank, [])), cwd=ORACLE, env=environment,
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            self.addCleanup(process.kill)
+            processes.append(process)
+        return processes
+
+    def end(self, processes):
+        """Exit codes, and what all of them wrote."""
+        written = [process.communicate(timeout=TIMEOUT) for process in processes]
+        return ([process.returncode for process in processes],
+                "".join(out for out, _ in written), "".join(err for _, err in written))
+
+    def train(self, ranks, *flags):
+        codes, out, err = self.end(self.start(ranks, *flags))
+        self.assertEqual(set(codes), {0}, out + err)
+        return out
+
+    def errors(self, err):
+        return re.findall(r"^error: (.*)$", err, re.M)
+
+    def losses(self, out):
+        return [float(loss) for loss in re.findall(r"iteration .* lm loss: ([\d.E+-]+)", out)]
+
+    def test_torchrun_trains_as_one_rank_does(self):
+        flags = [*WITHOUT_DROPOUT, "--train-iters", 3]
+        alone = subprocess.run(self.command(*flags), cwd=ORACLE, capture_output=True, text=True,
+                               timeout=TIMEOUT)
+        torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr",
+                    "127.0.0.1", "--nproc-per-node", "2", "--no-python"]
+        both = subprocess.run([*torchrun, *self.command(*flags, "--distributed-backend", "nccl")],
+                              cwd=ORACLE, capture_output=True, text=True, timeout=TIMEOUT,
+                              env={**os.environ, "OMP_NUM_THREADS": "1"})
+        self.assertEqual((alone.returncode, both.returncode), (0, 0), both.stdout + both.stderr)
+        self.assertEqual(both.stdout.count("using world size: 2, data-parallel size: 2"), 1)
+        self.assertEqual(both.stderr.count("note: --distributed-backend nccl"), 1, both.stderr)
+        found, expected = self.losses(both.stdout), self.losses(alone.stdout)
+        self.assertEqual(len(found), 3)
+        for one, other in zip(found, expected, strict=True):
+            self.assertAlmostEqual(one / other, 1, delta=2e-6)
+
+    def test_a_resumed_run_is_the_straight_one_to_the_bit(self):
+        """With dropout, whose states differ between ranks."""
+        for shape in ("--tensor-model-parallel-size 2 --sequence-parallel",
+                      "--pipeline-model-parallel-size 2 --bf16",
+                      "--use-distributed-optimizer --bf16"):
+            with self.subTest(shape=shape):
+                straight, parts = self.folder / "straight", self.folder / "parts"
+                flags = [*shape.split(), "--train-iters", 4]
+                self.train(2, *flags, "--save", straight)
+                self.train(2, *flags, "--save", parts, "--exit-interval", 2)
+                self.train(2, *flags, "--save", parts, "--load", parts)
+                done = subprocess.run([VERIFY, "diff", straight, parts], capture_output=True,
+                                      text=True, timeout=TIMEOUT)
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+                shutil.rmtree(straight)
+                shutil.rmtree(parts)
+
+    def test_another_flag_on_one_rank_is_named_once(self):
+        codes, _, err = self.end(self.start(2, "--train-iters", 1, of_rank={1: ["--lr", "0.006"]}))
+        self.assertEqual(codes, [1, 1])
+        self.assertEqual(self.errors(err), [
+            "rank 1: command line: expected --lr 0.005 as rank 0 has it, found --lr 0.006"])
+
+    def test_ranks_that_do_not_fit_are_an_error(self):
+        codes, _, err = self.end(self.start(3, "--train-iters", 1, "--tensor-model-parallel-size", 2))
+        self.assertEqual(codes, [1, 1, 1])
+        self.assertIn("world size: expected a multiple of tensor x pipeline x context parallel size "
+                      "2 x 1 x 1, found 3", err)
+
+    def test_ranks_end_when_one_is_killed(self):
+        save = self.folder / "save"
+        processes = self.start(2, "--train-iters", 1000000, "--save", save, "--save-interval", 1)
+        for line in processes[1].stdout:
+            if " iteration        3/" in line:
+                break
+        processes[1].kill()
+        codes, out, err = self.end(processes)
+        self.assertEqual(codes, [1, -9], out + err)
+        self.assertEqual(len(self.errors(err)), 1, err)
+        self.assertRegex(err, "error: rank 0: .* of the (world|data) group: ")
+        done = subprocess.run([VERIFY, "checkpoint", save], capture_output=True, text=True,
+                              timeout=TIMEOUT)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+
+if __name__ == "__main__":
+    if not ORACLE.is_dir() or not importlib.util.find_spec("torch"):
+        print(f"skipped: {ORACLE} or torch is missing")
+        sys.exit(77)
+    unittest.main(argv=sys.argv[:1])
