@@ -80,6 +80,7 @@ Result<Vocabulary> build_vocabulary(const PretrainFlags& run, const FirstRank& p
 }
 
 Status train(const PretrainFlags& flags, const parallel::ParallelState& ranks) {
+  MEG_RETURN_IF_ERROR(check_ranks(flags, ranks));
   MEG_ASSIGN_OR_RETURN(const Vocabulary vocabulary, build_vocabulary(flags, FirstRank(ranks)));
   MEG_ASSIGN_OR_RETURN(train::TrainerOptions options,
                        resolve_pretrain_flags(flags, vocabulary, ranks));

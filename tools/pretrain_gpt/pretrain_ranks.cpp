@@ -54,13 +54,13 @@ int size_of(int64_t size) {
   return static_cast<int>(std::min<int64_t>(size, std::numeric_limits<int>::max()));
 }
 
-Status check_supported(const RankFlags& flags, const parallel::ParallelState& ranks) {
-  if (flags.data_parallel_random_init && ranks.data()->size() > 1) {
-    return make_error(StatusCode::kUnsupported,
-                      "--data-parallel-random-init on {} data-parallel ranks: not supported yet",
-                      ranks.data()->size());
-  }
-  return {};
+Result<RankFlags> rank_flags(const PretrainFlags& run) {
+  RankFlags flags;
+  const megatron::FieldLookup fields = run.args.lookup();
+  megatron::FieldReader args(fields);
+  flags.take_fields(args);
+  MEG_RETURN_IF_ERROR(args.status());
+  return flags;
 }
 
 /// Megatron's default backend needs GPUs.
@@ -83,24 +83,27 @@ void RankFlags::take_fields(megatron::FieldReader& args) {
 Result<parallel::ParallelState> connect_ranks(const PretrainFlags& run) {
   MEG_ASSIGN_OR_RETURN(const parallel::LaunchEnvironment environment,
                        parallel::read_launch_environment());
-  RankFlags flags;
-  const megatron::FieldLookup fields = run.args.lookup();
-  megatron::FieldReader args(fields);
-  flags.take_fields(args);
-  MEG_RETURN_IF_ERROR(args.status());
+  MEG_ASSIGN_OR_RETURN(const RankFlags flags, rank_flags(run));
   const parallel::Mesh::Sizes sizes = {size_of(run.data.tensor_model_parallel_size),
                                        size_of(run.data.context_parallel_size), 1, 0,
                                        size_of(run.data.pipeline_model_parallel_size)};
-  MEG_ASSIGN_OR_RETURN(parallel::ParallelState ranks,
-                       parallel::ParallelState::connect(
-                           environment, sizes,
-                           flags.use_tp_pp_dp_mapping ? parallel::RankOrder::kPipelineBeforeData
-                                                      : parallel::RankOrder::kDataBeforePipeline,
-                           std::chrono::minutes(flags.distributed_timeout_minutes)));
+  return parallel::ParallelState::connect(environment, sizes,
+                                          flags.use_tp_pp_dp_mapping
+                                              ? parallel::RankOrder::kPipelineBeforeData
+                                              : parallel::RankOrder::kDataBeforePipeline,
+                                          std::chrono::minutes(flags.distributed_timeout_minutes));
+}
+
+Status check_ranks(const PretrainFlags& run, const parallel::ParallelState& ranks) {
   MEG_RETURN_IF_ERROR(check_same_arguments(run, ranks));
-  MEG_RETURN_IF_ERROR(check_supported(flags, ranks));
+  MEG_ASSIGN_OR_RETURN(const RankFlags flags, rank_flags(run));
+  if (flags.data_parallel_random_init && ranks.data()->size() > 1) {
+    return make_error(StatusCode::kUnsupported,
+                      "--data-parallel-random-init on {} data-parallel ranks: not supported yet",
+                      ranks.data()->size());
+  }
   note_backend(run, ranks);
-  return ranks;
+  return {};
 }
 
 }  // namespace meg::tools

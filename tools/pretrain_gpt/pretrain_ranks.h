@@ -16,9 +16,12 @@ struct RankFlags {
   void take_fields(megatron::FieldReader& args);
 };
 
-/// Meets the ranks that torchrun, srun or mpirun started with this one, which must have the same
-/// command line. Errors: those of ParallelState::connect; kInvalidArgument with the first flag that
-/// differs between ranks.
+/// Meets the ranks that torchrun, srun or mpirun started with this one. Errors: those of
+/// ParallelState::connect.
 Result<parallel::ParallelState> connect_ranks(const PretrainFlags& run);
+
+/// Called by all ranks: kInvalidArgument with the first flag that one of them has otherwise than
+/// the first rank; kUnsupported for what several ranks do not do yet.
+Status check_ranks(const PretrainFlags& run, const parallel::ParallelState& ranks);
 
 }  // namespace meg::tools
