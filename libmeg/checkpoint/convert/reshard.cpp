@@ -119,10 +119,11 @@ Result<ReshardPlan> plan_reshard(const MegatronCheckpoint& checkpoint,
   for (int64_t p = 0; p < layout.pipeline_model_parallel_size; ++p) {
     const int64_t experts = layout.expert_model_parallel_size;
     for (int64_t i = 0; i < layout.tensor_model_parallel_size * experts; ++i) {
-      TargetFile target(checkpoint, &transfers, i / experts, i % experts);
+      const int64_t t = i / experts, e = i % experts;
+      TargetFile target(checkpoint, &transfers, t, e);
       MEG_RETURN_IF_ERROR(add_tree(checkpoint, layout, options, p, &target));
-      const std::string folder = rank_folder_name(
-          i / experts, p, layout.pipeline_model_parallel_size, i % experts, experts);
+      const std::string folder =
+          rank_folder_name(t, p, layout.pipeline_model_parallel_size, e, experts);
       MEG_ASSIGN_OR_RETURN(TransferTargetFile file,
                            target.finish(fmt::format("{}/{}", folder, kModelFile)));
       plan.transfers.targets.push_back(std::move(file));

@@ -7,7 +7,7 @@
 
 #include "libmeg/checkpoint/container/torch_file/torch_source.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/model_keys.h"
-#include "libmeg/checkpoint/dialects/torch_dist/internal/dist_draft.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/rank_draft.h"
 #include "libmeg/model/expert_names.h"
 
 namespace meg::checkpoint {
@@ -99,7 +99,7 @@ class ExpertMerger {
 
   const std::vector<std::shared_ptr<const TorchFile>>& files_;
   int64_t share_;  // experts of a rank
-  DistDraft draft_;
+  RankDraft draft_;
 };
 
 }  // namespace
