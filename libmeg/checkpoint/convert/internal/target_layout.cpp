@@ -97,6 +97,12 @@ class LayoutBuilder {
     layout_.has_distributed_optimizer =
         options_.distributed_optimizer.value_or(source.is_distributed);
     if (!layout_.has_distributed_optimizer) return Status();
+    if (checkpoint_.config().num_experts.value_or(1) > 1) {
+      return make_error(StatusCode::kUnsupported,
+                        "{}: optimizer: experts have a distributed optimizer of their own, which "
+                        "is not supported yet; write the plain one or leave it out",
+                        checkpoint_.folder().folder);
+    }
     if (options_.params_dtype.has_value()) {
       return make_error(StatusCode::kInvalidArgument,
                         "target: expected weights that are the distributed optimizer's own, "
