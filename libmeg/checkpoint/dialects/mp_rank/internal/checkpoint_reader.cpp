@@ -51,12 +51,19 @@ Result<MegatronCheckpoint> CheckpointReader::read() {
 Status CheckpointReader::open_files() {
   MEG_ASSIGN_OR_RETURN(RankFiles ranks, open_rank_files(state_->folder, options_.fallback));
   if (!options_.ignore_optimizer) {
+    if (ranks.has_expert_optimizers) {
+      return make_error(
+          StatusCode::kUnsupported,
+          "{}: optimizer: those of expert-parallel ranks are not supported; --no-optim "
+          "leaves them out",
+          state_->folder.folder);
+    }
     MEG_RETURN_IF_ERROR(read_distributed_optimizers(state_->folder, state_->table, &ranks));
   }
   state_->tensor_size = ranks.tensor_size;
   state_->pipeline_size = ranks.pipeline_size;
   state_->expert_size = ranks.expert_size;
-  state_->has_expert_optimizers = ranks.has_expert_optimizers;
+  state_->optimizer.is_distributed = ranks.has_distributed_optimizer;
   state_->version = ranks.version;
   state_->iteration = ranks.iteration.has_value() ? ranks.iteration : state_->folder.iteration;
   state_->files = std::move(ranks.files);
@@ -252,12 +259,6 @@ Status CheckpointReader::read_optimizers() {
     }
   }
   if (options_.ignore_optimizer) return Status();
-  if (state_->has_expert_optimizers) {
-    return make_error(StatusCode::kUnsupported,
-                      "{}: optimizer: those of expert-parallel ranks are not supported; --no-optim "
-                      "leaves them out",
-                      state_->folder.folder);
-  }
   if (state_->folder.has_zero_optimizer) {
     return make_error(StatusCode::kUnsupported,
                       "{}: optimizer: DeepSpeed's ZeRO states (zero_pp_rank_*) are not supported; "
@@ -280,7 +281,9 @@ Status CheckpointReader::read_optimizers() {
 
 void CheckpointReader::merge_optimizer_layouts() {
   OptimizerLayout& merged = state_->optimizer;
+  const bool is_distributed = merged.is_distributed;
   merged = optimizers_[0].layout;
+  merged.is_distributed = is_distributed;
   merged.groups.clear();
   for (size_t i = 0; i < optimizers_.size(); ++i) {
     const OptimizerLayout& rank = optimizers_[i].layout;
@@ -292,7 +295,6 @@ void CheckpointReader::merge_optimizer_layouts() {
     }
   }
   const TorchFile& first = *state_->files[0].file;
-  merged.is_distributed = first.is_composed() && !is_composed(state_->folder.format);
   const std::optional<PickleId> args = first.graph().find(first.root(), "args");
   // core 0.14 brought this field and the empty groups.
   const bool has_field =

@@ -18,7 +18,6 @@ struct MegatronCheckpoint::State {
   model::GptConfig config;
   model::ParameterTable table;
   int64_t tensor_size = 1, pipeline_size = 1, virtual_size = 1, expert_size = 1;
-  bool has_expert_optimizers = false;
   model::NameFamily family = model::NameFamily::kLegacy;
   bool norm_spelling_is_short = false;
   double version = 0;

@@ -203,6 +203,7 @@ Status read_distributed_optimizers(const CheckpointFolder& folder,
     with_state.insert(folder.folder);
   }
   if (with_state.empty()) return Status();
+  ranks->has_distributed_optimizer = true;
   PickleBudget budget(rank_file_bytes(folder));
   std::vector<Status> results(ranks->files.size());
   const auto read = [&](RankFile* rank) -> Status {

@@ -15,8 +15,9 @@ struct RankFiles {
   int64_t pipeline_size = 1;
   /// The files of expert-parallel ranks are merged to one; see merge_expert_ranks().
   int64_t expert_size = 1;
-  bool has_expert_optimizers = false;  ///< And they have optimizers, which are left out.
-  double version = 0;                  ///< checkpoint_version; 0 where the files have none.
+  bool has_expert_optimizers = false;      ///< And they have optimizers, which are left out.
+  bool has_distributed_optimizer = false;  ///< Composed of distrib_optim.pt beside the files.
+  double version = 0;                      ///< checkpoint_version; 0 where the files have none.
   std::optional<int64_t> iteration;
   std::vector<RankFile> files;     ///< File (t, p) at p * tensor_size + t.
   std::vector<std::string> notes;  ///< See MegatronCheckpoint::notes().

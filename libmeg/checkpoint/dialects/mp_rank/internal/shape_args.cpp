@@ -45,7 +45,8 @@ void set_layout_args(const model::ParallelSizes& sizes, model::NameFamily names,
   set("sequence_parallel", false);
   const bool is_fused = names == model::NameFamily::kMcoreTransformerEngine;
   set("transformer_impl", is_fused ? "transformer_engine" : "local");
-  set("use_legacy_models", !model::is_mcore(names));
+  // Where this field is there, legacy names are those of the revisions that have it.
+  if (!model::is_mcore(names)) set("use_legacy_models", true);
 }
 
 void set_dtype_args(DType dtype, TrainingArgs* args) {
