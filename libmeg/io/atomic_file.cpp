@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <filesystem>
 #include <map>
-#include <ranges>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -211,8 +210,9 @@ Status AtomicFile::commit_all(std::span<AtomicFile* const> files, Flush flush) {
     return Status();
   };
   if (files.size() > 1) {
-    for (const AtomicFile* file : std::views::reverse(files.subspan(1))) {
-      MEG_RETURN_IF_ERROR(file->remove_older());
+    const auto later = files.subspan(1);  // clang 14 has no std::views::reverse by libstdc++
+    for (auto file = later.rbegin(); file != later.rend(); ++file) {
+      MEG_RETURN_IF_ERROR((*file)->remove_older());
     }
     MEG_RETURN_IF_ERROR(sync_folders());
   }
