@@ -105,6 +105,14 @@ TEST_F(TikTokenizerFlags, AreErrorsWhereTheyCannotBe) {
   EXPECT_THAT(error(), HasSubstr("expected each of the 256 single bytes as a token, found 92"));
 }
 
+TEST_F(TikTokenizerFlags, MayEndBeforeTheTokenizer) {
+  options_.tiktoken_pattern = "v1";
+  const auto tokenizer = open_tokenizer(options_);
+  ASSERT_TRUE(tokenizer) << tokenizer.error().message();
+  options_.tiktoken_pattern = "??";
+  EXPECT_THAT(*(*tokenizer)->encode("th"), ElementsAre(8 + 256));
+}
+
 TEST(NullTokenizer, FollowsTheRevision) {
   TokenizerOptions options;
   options.tokenizer_type = "NullTokenizer";

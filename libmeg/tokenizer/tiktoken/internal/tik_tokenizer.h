@@ -24,7 +24,7 @@ class TikTokenizer : public Tokenizer {
   struct Options {
     std::vector<std::string> special_tokens;  ///< Their ids are 0 and on.
     bool specials_in_text = false;            ///< The text of a special token becomes the token.
-    std::string_view pattern = "v2";          ///< Of find_pattern_by_name.
+    std::string pattern = "v2";               ///< Of find_pattern_by_name.
     bool reference = false;  ///< Words are found by regular expressions and merged plainly.
   };
 
