@@ -14,19 +14,21 @@
 namespace meg::evaluation {
 namespace {
 
-LambadaExample tokenize(std::string_view text, LambadaTarget target,
-                        tokenizer::TokenEncoder& encoder) {
+Result<LambadaExample> tokenize(std::string_view text, LambadaTarget target,
+                                tokenizer::TokenEncoder& encoder) {
   LambadaExample example;
   if (target == LambadaTarget::kLastToken) {
-    example.tokens = tokenizer::encode_text(encoder, text);
+    MEG_ASSIGN_OR_RETURN(example.tokens, tokenizer::encode_text(encoder, text));
     example.targets = example.tokens.empty() ? 0 : 1;
     return example;
   }
   const std::string_view word = last_word(text);
   if (word.empty()) return example;
   const auto before = static_cast<size_t>(word.data() - text.data());
-  example.tokens = tokenizer::encode_text(encoder, python_strip(text.substr(0, before)));
-  const std::vector<int32_t> last = tokenizer::encode_text(encoder, fmt::format(" {}", word));
+  MEG_ASSIGN_OR_RETURN(example.tokens,
+                       tokenizer::encode_text(encoder, python_strip(text.substr(0, before))));
+  MEG_ASSIGN_OR_RETURN(const std::vector<int32_t> last,
+                       tokenizer::encode_text(encoder, fmt::format(" {}", word)));
   example.tokens.insert(example.tokens.end(), last.begin(), last.end());
   example.targets = static_cast<int64_t>(last.size());
   return example;
@@ -105,7 +107,10 @@ Result<std::vector<LambadaExample>> lambada_examples(std::span<const std::string
   std::vector<LambadaExample> examples;
   examples.reserve(texts.size());
   for (size_t line = 0; line < texts.size(); ++line) {
-    LambadaExample example = tokenize(texts[line], target, *encoder);
+    Result<LambadaExample> tokenized = tokenize(texts[line], target, *encoder);
+    if (!tokenized)
+      return tokenized.error().with_prefix(fmt::format("{}: line {}", path, line + 1));
+    LambadaExample& example = *tokenized;
     if (example.targets == 0) return wrong_example(path, line, "a word to predict", "none");
     if (example.context() == 0) {
       return wrong_example(path, line, "text before what is to be predicted", "none");

@@ -36,7 +36,7 @@ Result<std::vector<std::string>> read_lambada_texts(const std::string& path);
 
 /// Texts to examples. A context is cut on its left where it and the target but its last token are
 /// more than sequence_length tokens. path: for errors. kInvalidArgument, with the line, where a
-/// text gives no context or no target, or the target alone is too long.
+/// text gives no context or no target or has no ids, or the target alone is too long.
 /// Mirrors Megatron-LM tasks/zeroshot_gpt/datasets.py: _LambadaDataset.get_tokens.
 Result<std::vector<LambadaExample>> lambada_examples(std::span<const std::string> texts,
                                                      LambadaTarget target,

@@ -27,8 +27,10 @@ Result<WikitextData> read_wikitext(const std::string& path, const tokenizer::Tok
   const std::string_view stripped = python_strip(text);
   WikitextData data;
   data.num_original_tokens = 1 + std::count(stripped.begin(), stripped.end(), ' ');
-  data.tokens = tokenizer::encode_text(*tokenizer.new_encoder(DType::kInt32),
-                                       detokenize_wikitext(std::string(text)));
+  Result<std::vector<int32_t>> tokens = tokenizer::encode_text(
+      *tokenizer.new_encoder(DType::kInt32), detokenize_wikitext(std::string(text)));
+  if (!tokens) return tokens.error().with_prefix(path);
+  data.tokens = std::move(*tokens);
   if (data.num_original_tokens > 1 && data.tokens.size() > 1) return data;
   return make_error(StatusCode::kInvalidArgument,
                     "{}: expected a text of at least 2 words and tokens, found {} and {}", path,

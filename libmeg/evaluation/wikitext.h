@@ -20,7 +20,8 @@ struct WikitextData {
 };
 
 /// A whole file as one text, detokenized. Errors name the file: kNotFound and kIoError of opening;
-/// kCorruption where it is not UTF-8; kInvalidArgument with fewer than two words or tokens.
+/// kCorruption where it is not UTF-8; kInvalidArgument with fewer than two words or tokens, and
+/// where the text has no ids.
 /// Mirrors Megatron-LM tasks/zeroshot_gpt/datasets.py: _build_wikitext103_dataset.
 Result<WikitextData> read_wikitext(const std::string& path, const tokenizer::Tokenizer& tokenizer);
 

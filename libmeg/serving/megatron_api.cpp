@@ -189,7 +189,8 @@ Result<std::vector<int32_t>> MegatronApi::tokenize(const std::string& prompt, bo
     }
     ids.push_back(*eod);
   }
-  const std::vector<int32_t> text = tokenizer::encode_text(*EncoderLoan(*this), prompt);
+  MEG_ASSIGN_OR_RETURN(const std::vector<int32_t> text,
+                       tokenizer::encode_text(*EncoderLoan(*this), prompt));
   ids.insert(ids.end(), text.begin(), text.end());
   return ids;
 }

@@ -6,7 +6,8 @@
 
 namespace meg::tokenizer {
 
-std::vector<int32_t> encode_text(TokenEncoder& encoder, std::string_view text) {
+Result<std::vector<int32_t>> encode_text(TokenEncoder& encoder, std::string_view text) {
+  MEG_RETURN_IF_ERROR(encoder.check(text));
   std::string padded;
   padded.reserve(text.size() + text::kTextPadding);
   padded.append(text).append(text::kTextPadding, '\0');

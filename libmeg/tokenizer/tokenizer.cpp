@@ -14,9 +14,7 @@ Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text) const {
     return make_error(StatusCode::kInvalidArgument, "text: byte {}: expected UTF-8, found {}", at,
                       text::printable(text.substr(at, 4)));
   }
-  const std::unique_ptr<TokenEncoder> encoder = new_encoder(DType::kInt32);
-  MEG_RETURN_IF_ERROR(encoder->check(text));
-  return encode_text(*encoder, text);
+  return encode_text(*new_encoder(DType::kInt32), text);
 }
 
 Result<std::string> decode_token_bytes(const Tokenizer& tokenizer, std::span<const int32_t> ids) {

@@ -72,7 +72,7 @@ class Tokenizer {
   /// kOutOfRange for an id outside the vocabulary.
   virtual Result<std::string> decode(std::span<const int32_t> ids) const = 0;
 
-  /// One text, without the padding rule. kInvalidArgument where text is not UTF-8.
+  /// One text, without the padding rule. kInvalidArgument where text is not UTF-8 or has no ids.
   Result<std::vector<int32_t>> encode(std::string_view text) const;
 
   /// What a user should know about the files this came from; one line each, mostly empty.

@@ -6,12 +6,14 @@
 #include <cmath>
 
 #include "libmeg/tokenizer/bpe/internal/gpt2_bpe_tokenizer.h"
+#include "libmeg/tokenizer/open_tokenizer.h"
 #include "tests/nn/small_model.h"
 #include "tests/temp_folder.h"
 
 namespace meg::evaluation {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -93,6 +95,21 @@ TEST(LambadaExamples, TextsWithoutTargetOrContextAreRefused) {
   EXPECT_THAT(error_of("word", LambadaTarget::kLastWord), HasSubstr("text before"));
   EXPECT_THAT(error_of("b qqqqzzzzqqqqzzzzxxxx", LambadaTarget::kLastWord),
               HasSubstr("line 2: expected a word of up to 8 tokens"));
+}
+
+TEST(LambadaExamples, TextsWithoutIdsAreRefused) {
+  tokenizer::TokenizerOptions options;
+  options.tokenizer_type = "NullTokenizer";
+  options.vocab_size = 100;
+  const auto numbers = tokenizer::open_tokenizer(options);
+  const auto error_of = [&](const std::string& text, LambadaTarget target) {
+    const std::vector<std::string> texts = {text};
+    return lambada_examples(texts, target, **numbers, 8, "l").status().message();
+  };
+  EXPECT_THAT(error_of("1 two 3", LambadaTarget::kLastToken),
+              AllOf(HasSubstr("l: line 1: NullTokenizer: expected ids"), HasSubstr("\"two\"")));
+  EXPECT_THAT(error_of("two 3", LambadaTarget::kLastWord), HasSubstr("\"two\""));
+  EXPECT_THAT(error_of("1 3", LambadaTarget::kLastWord), HasSubstr("\"\"")) << "the space before";
 }
 
 TEST(LambadaScores, SharedSequencesScoreAsThoughAlone) {

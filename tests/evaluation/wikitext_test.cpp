@@ -10,6 +10,7 @@
 
 #include "libmeg/evaluation/internal/wikitext_detokenizer.h"
 #include "libmeg/tokenizer/bpe/internal/gpt2_bpe_tokenizer.h"
+#include "libmeg/tokenizer/open_tokenizer.h"
 #include "tests/temp_folder.h"
 
 namespace meg::evaluation {
@@ -107,6 +108,17 @@ TEST_F(WikitextFile, WhatIsNoTextIsRefused) {
   EXPECT_THAT(read("abc \xff d").status().message(), HasSubstr("wiki.txt: byte 4: expected UTF-8"));
   EXPECT_THAT(read("").status().message(), HasSubstr("at least 2 words and tokens, found 0 and 0"));
   EXPECT_THAT(read("word").status().message(), HasSubstr("at least 2 words"));
+}
+
+TEST_F(WikitextFile, TextsWithoutIdsAreRefused) {
+  const std::string path = folder_.path("wiki.txt");
+  test::write_file(path, "1 two 3");
+  tokenizer::TokenizerOptions options;
+  options.tokenizer_type = "NullTokenizer";
+  options.vocab_size = 100;
+  const std::string message = read_wikitext(path, **open_tokenizer(options)).status().message();
+  EXPECT_THAT(message, HasSubstr("wiki.txt: NullTokenizer: expected ids below 100"));
+  EXPECT_THAT(message, HasSubstr("found \"two\""));
 }
 
 TEST(WikitextSummary, PerplexityIsAdjustedToOriginalTokens) {

@@ -76,7 +76,7 @@ std::vector<std::vector<int32_t>> encode_all(const std::vector<std::string>& tex
   }
   const auto encoder = (*tokenizer)->new_encoder(meg::DType::kInt32);
   std::vector<std::vector<int32_t>> all;
-  for (const std::string& text : texts) all.push_back(encode_text(*encoder, text));
+  for (const std::string& text : texts) all.push_back(*encode_text(*encoder, text));
   return all;
 }
 

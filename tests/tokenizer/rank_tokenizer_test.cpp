@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "libmeg/tokenizer/encode_text.h"
 #include "libmeg/tokenizer/open_tokenizer.h"
 #include "libmeg/tokenizer/tiktoken/internal/rank_file.h"
 #include "tests/temp_folder.h"
@@ -129,6 +130,17 @@ TEST(NullTokenizer, FollowsTheRevision) {
   EXPECT_EQ((*tokenizer)->encode("1  2").status().message(),
             "NullTokenizer: expected ids below 101 with single spaces between, found \"\"");
   EXPECT_FALSE((*tokenizer)->encode("101").has_value());
+}
+
+TEST(NullTokenizer, GivesNoPartOfATextThatIsNoNumbers) {
+  TokenizerOptions options;
+  options.tokenizer_type = "NullTokenizer";
+  options.vocab_size = 100;
+  const auto tokenizer = open_tokenizer(options);
+  const auto encoder = (*tokenizer)->new_encoder(DType::kInt32);
+  EXPECT_THAT(*encode_text(*encoder, "1 22"), ElementsAre(1, 22));
+  EXPECT_EQ(encode_text(*encoder, "1 22 times").status().message(),
+            "NullTokenizer: expected ids below 100 with single spaces between, found \"times\"");
 }
 
 }  // namespace
