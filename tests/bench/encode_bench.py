@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Encoding in memory, one thread: libmeg beside sentencepiece, tokenizers and gigatoken.
+"""Encoding in memory, one thread: libmeg beside sentencepiece, tokenizers, tiktoken and quicktok.
 
-encode_bench.py [--quick] [--runs N] [--corpus KIND ...] [--model TYPE=FILE ...]
+encode_bench.py [--quick] [--runs N] [--corpus KIND ...] [--model TYPE=FILE ... | --vocabulary NAME ...]
 
 Makes the corpora (300 MB each; --quick: 30 MB) with make_corpus.py of the shared folder. Without
---model: a BPE, a Unigram and a WordPiece model, which are trained here, once. Compares all ids,
+--model: a BPE, a Unigram and a WordPiece model, which are trained here, once. --vocabulary: those
+that the package quicktok-v1 brings, written as tokenizer.json. Compares all ids,
 then times fresh processes interleaved: every figure is a median, word caches are cold, imports and
 opening do not count. Seconds are the processor's, so that other work beside it matters little.
 Prints a Markdown table.
@@ -23,11 +24,24 @@ import numpy
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from preprocess_bench import KINDS, ROOT, corpus
 
+sys.path.insert(0, os.path.join(ROOT, "tests", "tokenizer"))
+from compare_with_packages import PATTERNS, tiktoken_of
+from compare_with_python import byte_characters
+
 PEERS = {
     "GPTSentencePieceTokenizer": ["sentencepiece"],
     "BertWordPieceLowerCase": ["tokenizers"],
+    "HuggingFaceTokenizer": ["tokenizers", "tiktoken", "quicktok"],
 }
 VOCABULARY = 32000
+# quicktok's vocabularies, with the patterns by their names in compare_with_packages.py: that of tokenizer.json,
+# in the words of Hugging Face, and tiktoken's.
+VOCABULARIES = {
+    "cl100k_base": ("llama3", "cl100k"),
+    "o200k_base": ("o200k", "o200k"),
+    "llama3": ("llama3", "llama3"),
+    "qwen3": ("qwen2", "qwen2"),
+}
 
 
 def parse_arguments():
@@ -38,6 +52,7 @@ def parse_arguments():
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--corpus", nargs="+", choices=KINDS, default=["english", "multilingual"])
     parser.add_argument("--model", nargs="+", metavar="TYPE=FILE")
+    parser.add_argument("--vocabulary", nargs="+", choices=VOCABULARIES)
     parser.add_argument("--corpus-dir", default=os.path.join(cache, "bench"))
     parser.add_argument("--shared", default=os.environ.get("MEG_SHARED")
                         or os.path.join(ROOT, "..", "shared"))
@@ -98,26 +113,79 @@ def trained_models(arguments, texts):
     yield "BertWordPieceLowerCase", path
 
 
+def byte_values(vocabulary):
+    """The tokens' bytes, by rank."""
+    import quicktok
+    known = quicktok.get_encoding(vocabulary)
+    return sorted(known.token_byte_values(), key=known.encode_single_token)
+
+
+def merges_of(values):
+    """The pairs that make each token, as rank order joins them."""
+    ranks = {value: rank for rank, value in enumerate(values)}
+    for value in values:
+        pairs = [(value[:at], value[at:]) for at in range(1, len(value))]
+        pairs = [pair for pair in pairs if pair[0] in ranks and pair[1] in ranks]
+        yield from sorted(pairs, key=lambda pair: (ranks[pair[0]], ranks[pair[1]]))
+
+
+def vocabulary_model(arguments, name):
+    """A tokenizer.json of one of quicktok's vocabularies."""
+    folder = os.path.join(arguments.corpus_dir, name)
+    path = os.path.join(folder, "tokenizer.json")
+    if os.path.exists(path):
+        return "HuggingFaceTokenizer", path
+    characters = byte_characters()
+
+    def written(value):
+        return "".join(characters[byte] for byte in value)
+
+    values = byte_values(name)
+    split = {"type": "Split", "pattern": {"Regex": PATTERNS[VOCABULARIES[name][0]]}, "behavior": "Isolated",
+             "invert": False}
+    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+    model = {"type": "BPE", "ignore_merges": True, "vocab": {written(value): i for i, value in enumerate(values)},
+             "merges": [list(map(written, pair)) for pair in merges_of(values)]}
+    os.makedirs(folder, exist_ok=True)
+    with open(path + ".partial", "w", encoding="utf-8") as out:
+        json.dump({"version": "1.0", "added_tokens": [], "normalizer": None,
+                   "pre_tokenizer": {"type": "Sequence", "pretokenizers": [split, level]},
+                   "post_processor": None, "decoder": level, "model": model}, out)
+    os.rename(path + ".partial", path)
+    return "HuggingFaceTokenizer", path
+
+
+def peer_encoder(peer, model):
+    """A function from texts to an array of ids each, on one thread."""
+    if peer == "sentencepiece":
+        import sentencepiece
+        processor = sentencepiece.SentencePieceProcessor(model_file=model)
+        return lambda texts: processor.encode(texts, out_type="numpy", num_threads=1)
+    vocabulary = os.path.basename(os.path.dirname(model))
+    if peer == "tiktoken":
+        encoding = tiktoken_of(byte_values(vocabulary), PATTERNS[VOCABULARIES[vocabulary][1]])
+        return lambda texts: [encoding.encode_ordinary(text) for text in texts]
+    if peer == "quicktok":
+        import quicktok
+        encoding = quicktok.get_encoding(vocabulary)
+        return lambda texts: [encoding.encode_batch(texts, threads=1)[0]]
+    import tokenizers
+    tokenizer = (tokenizers.Tokenizer.from_file(model) if model.endswith(".json")
+                 else tokenizers.BertWordPieceTokenizer(model, lowercase=True))
+    return lambda texts: tokenizer.encode_batch(texts, add_special_tokens=False)
+
+
 def run_peer(peer, model, texts_file, ids_file):
     """One measurement of a peer, in this process."""
     import time
     texts = list(read_texts(texts_file))
-    if peer == "sentencepiece":
-        import sentencepiece
-        processor = sentencepiece.SentencePieceProcessor(model_file=model)
-        begin = time.process_time()
-        ids = processor.encode(texts, out_type="numpy", num_threads=1)
-        seconds = time.process_time() - begin
-    else:
-        import tokenizers
-        tokenizer = tokenizers.BertWordPieceTokenizer(model, lowercase=True)
-        begin = time.process_time()
-        encoded = tokenizer.encode_batch(texts, add_special_tokens=False)
-        seconds = time.process_time() - begin
-        ids = [one.ids for one in encoded]
+    encode = peer_encoder(peer, model)
+    begin = time.process_time()
+    encoded = encode(texts)
+    seconds = time.process_time() - begin
     with open(ids_file, "wb") as out:
-        for one in ids:
-            out.write(numpy.array(one, dtype=numpy.int32).tobytes())
+        for one in encoded:
+            out.write(numpy.array(getattr(one, "ids", one), dtype=numpy.int32).tobytes())
     print(f"{seconds:.6f}")
 
 
@@ -134,6 +202,11 @@ def same(first, second):
     return "equal" if numpy.array_equal(one, two) else f"differ ({len(one)} and {len(two)})"
 
 
+def shown_name(model):
+    path, name = os.path.split(model)
+    return os.path.basename(path) if name == "tokenizer.json" else name
+
+
 def compare(arguments, tokenizer_type, model, texts):
     megabytes = (os.path.getsize(texts)) / 1e6
     with tempfile.TemporaryDirectory() as folder:
@@ -146,7 +219,7 @@ def compare(arguments, tokenizer_type, model, texts):
                 times[peer].append(
                     measure([sys.executable, __file__, "--peer", peer, model, texts, theirs]))
             ours_s, theirs_s = (statistics.median(times[name]) for name in ["libmeg", peer])
-            print(f"| {os.path.basename(texts)} | {os.path.basename(model)} | "
+            print(f"| {os.path.basename(texts)} | {shown_name(model)} | "
                   f"{megabytes / ours_s:.0f} | {peer} {megabytes / theirs_s:.1f} | "
                   f"{theirs_s / ours_s:.1f} | {same(ours, theirs)} |", flush=True)
 
@@ -157,7 +230,9 @@ def main():
         run_peer(*arguments.peer)
         return
     corpora = {kind: texts_of(corpus(arguments, kind)) for kind in arguments.corpus}
-    if arguments.model:
+    if arguments.vocabulary:
+        models = [vocabulary_model(arguments, name) for name in arguments.vocabulary]
+    elif arguments.model:
         models = [named.split("=", 1) for named in arguments.model]
     else:
         models = list(trained_models(arguments, next(iter(corpora.values()))))

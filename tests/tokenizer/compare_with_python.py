@@ -45,6 +45,13 @@ def random_text(chooser):
     return "".join(parts)
 
 
+def byte_characters():
+    """Byte -> the character that stands for it in a vocabulary of bytes."""
+    keep = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    moved = (byte for byte in range(256) if byte not in keep)
+    return {byte: chr(byte) for byte in keep} | {byte: chr(256 + place) for place, byte in enumerate(moved)}
+
+
 class PlainBpe:
     """Written from the description of the algorithm, for comparison only."""
 
@@ -52,10 +59,7 @@ class PlainBpe:
         self.ids = json.loads(Path(vocab).read_text(encoding="utf-8"))
         lines = Path(merges).read_text(encoding="utf-8").split("\n")[1:-1]
         self.ranks = {tuple(line.split()): rank for rank, line in enumerate(lines)}
-        keep = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-        moved = (byte for byte in range(256) if byte not in keep)
-        self.characters = {byte: chr(byte) for byte in keep}
-        self.characters.update({byte: chr(256 + place) for place, byte in enumerate(moved)})
+        self.characters = byte_characters()
         self.pattern = regex.compile(
             r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
         )
