@@ -116,9 +116,11 @@ Status train_and_save(const std::string& load, const at::Tensor& windows, const 
   CheckpointOptions options;
   options.save = save;
   CheckpointSaver saver(options, args, /*seed=*/1);
-  return saver.save({.iteration = windows.size(0)},
-                    {.model = model, .optimizer = *optimizer, .scheduler = scheduler},
-                    [](const std::string&) {});
+  const parallel::ParallelState ranks;
+  return saver.save(
+      {.iteration = windows.size(0)},
+      {.model = model, .optimizer = *optimizer, .scheduler = scheduler, .ranks = ranks},
+      [](const std::string&) {});
 }
 
 }  // namespace
