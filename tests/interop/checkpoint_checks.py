@@ -17,6 +17,7 @@ CHANGED = {
     "decoder_first_pipeline_num_layers",  # New stages are even.
 }
 RANK_FIELDS = {"rank", "local_rank"}       # Of the writer; a new rank has another number.
+DTYPE_FIELDS = {"fp16", "bf16", "params_dtype"}  # Where no optimizer holds to the old type.
 NAME_FIELDS = {"use_mcore_models", "use_legacy_models"}
 ABSENT = object()
 
@@ -235,6 +236,8 @@ class Checker:
         allowed = CHANGED | RANK_FIELDS
         allowed = allowed | (NAME_FIELDS if target.names else set())
         allowed = allowed | ({"sequence_parallel"} if target.tp == 1 else set())
+        says_dtype = target.dtype and "optimizer" not in state
+        allowed = allowed | (DTYPE_FIELDS if says_dtype else set())
         differing = {name for name in {**old, **new}
                      if not same(old.get(name, ABSENT), new.get(name, ABSENT))}
         self.test.assertLessEqual(differing, allowed)
@@ -252,6 +255,10 @@ class Checker:
             want["transformer_pipeline_model_parallel_size"] = target.pp
         if "world_size" in old:
             want["world_size"] = target.tp * target.pp * old.get("data_parallel_size", 1)
+        if says_dtype:
+            said = {"fp16": target.dtype == "fp16", "bf16": target.dtype == "bf16",
+                    "params_dtype": target.torch_dtype()}
+            want |= {name: value for name, value in said.items() if name in old}
         for name, value in want.items():
             self.test.assertEqual(new.get(name), value, name)
         if target.tp == 1 and "sequence_parallel" in old:
