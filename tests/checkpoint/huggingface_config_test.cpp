@@ -270,7 +270,7 @@ TEST(HuggingFaceConfig, NamesTheArgThatTransformersCannotDo) {
       {"rotary_percent", 0.5, "rotary_percent: expected 1"},
       {"rotary_interleaved", true, "rotary_interleaved: expected False"},
       {"apply_layernorm_1p", true, "apply_layernorm_1p: expected False"},
-      {"num_experts", int64_t{8}, "num_experts: expected None"}};
+      {"num_experts", int64_t{8}, "moe_router_topk: expected a number, found None"}};
   const auto config = read(llama());
   for (const auto& [name, value, message] : cases) {
     const megatron::FieldLookup changed = [&, name = name, value = value](std::string_view asked) {

@@ -393,6 +393,7 @@ class Endings(PreprocessData):
         self.assertEqual(done.returncode, 1, "a file that is not there is no wrong usage")
         done = self.run_program("--input", data, tokenizer=["--tokenizer-type", "MultimodalTokenizer"])
         self.assertEqual(done.returncode, 1, "nor is what is not done")
+        self.assertIn("not supported yet", done.stderr)
 
     def test_kill_leaves_only_partial_files_and_the_next_start_removes_them(self):
         process = self.start("--input", "-")

@@ -34,7 +34,7 @@ def examples_of(text):
 class HelpExamples(unittest.TestCase):
     def test_each_is_a_command_line_that_its_program_takes(self):
         commands = [f"{program.name} {word}".strip() for program in sorted(PROGRAMS.iterdir())
-                    for word in read_pages(program)]
+                    for word in read_pages(program) if program.name != "meg" or not word]
         self.assertIn("verify manifest", commands)
         for command in commands:
             found = examples_of(help_of(f"{command} --help"))

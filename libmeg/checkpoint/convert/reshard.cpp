@@ -19,7 +19,7 @@ Status check_optimizer(const MegatronCheckpoint& checkpoint, const ReshardOption
   if (!options.keep_optimizer) return Status();
   const TorchFile& first = *checkpoint.files()[0].file;
   const std::optional<PickleId> optimizer = first.graph().find(first.root(), "optimizer");
-  if (options.expert_model_parallel_size > 1 &&
+  if (options.expert_model_parallel_size > 1 && checkpoint.config().num_experts.has_value() &&
       checkpoint.optimizer().form != OptimizerForm::kNone) {
     return make_error(
         StatusCode::kUnsupported,

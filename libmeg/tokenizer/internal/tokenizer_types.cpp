@@ -4,6 +4,7 @@
 #include <array>
 #include <vector>
 
+#include "libmeg/megatron/argument_table.h"
 #include "libmeg/text/printable.h"
 #include "libmeg/tokenizer/bpe/internal/gpt2_bpe_tokenizer.h"
 #include "libmeg/tokenizer/huggingface/internal/hugging_face_tokenizer.h"
@@ -91,6 +92,14 @@ std::vector<std::string_view> type_names() {
   return names;
 }
 
+/// Whether a revision of Megatron-LM has a tokenizer type of this name.
+bool is_of_megatron(std::string_view name) {
+  const megatron::ArgumentRow* row =
+      megatron::find_argument(megatron::ArgumentFamily::kTraining, "tokenizer_type");
+  const std::vector<std::string_view> words = megatron::words_of(row->choices);
+  return std::find(words.begin(), words.end(), name) != words.end();
+}
+
 }  // namespace
 
 std::span<const TokenizerType> tokenizer_types() { return kTypes; }
@@ -102,6 +111,9 @@ Result<const TokenizerType*> find_tokenizer_type(std::string_view name) {
   if (name.empty()) {
     return make_error(StatusCode::kInvalidArgument, "--tokenizer-type is missing: expected {}",
                       fmt::join(type_names(), ", "));
+  }
+  if (is_of_megatron(name)) {
+    return make_error(StatusCode::kUnsupported, "--tokenizer-type {}: not supported yet", name);
   }
   return make_error(StatusCode::kInvalidArgument, "--tokenizer-type: expected {}, found {}",
                     fmt::join(type_names(), ", "), text::printable(name));
