@@ -34,6 +34,15 @@ size_t find_negative(std::span<const int32_t> values) {
   return static_cast<size_t>(found - values.begin());
 }
 
+/// The names of files that another process can go on with, behind those they get.
+constexpr const char* kResumeSuffix = ".resume";
+constexpr const char* kDocumentsSuffix = ".documents.resume";
+
+Result<io::AtomicFile> create_file(const std::string& path, bool resumable,
+                                   const std::string& suffix) {
+  return resumable ? io::AtomicFile::open_kept(path, suffix) : io::AtomicFile::create_regular(path);
+}
+
 /// Calls take(piece) with all of `from`, from byte `offset` on, up to 1 MiB at a time.
 template <class T, class Take>
 Status read_pieces(const io::AtomicFile& from, int64_t offset, const Take& take) {
@@ -98,6 +107,8 @@ struct IndexedDatasetBuilder::State {
   Status check_whole() const;
   Status check_reserved(int64_t offset, int64_t count) const;
   Status flush();
+  Status check_mark(const Mark& mark) const;
+  Status go_on(const Mark& mark);
   Status complete();
 };
 
@@ -209,10 +220,47 @@ Status IndexedDatasetBuilder::State::add_state(const State& other,
 Status IndexedDatasetBuilder::State::complete() {
   MEG_RETURN_IF_ERROR(check_whole());
   MEG_RETURN_IF_ERROR(flush());
-  MEG_RETURN_IF_ERROR(write_index());
-  documents_spool = io::AtomicFile();
-  modes_spool = io::AtomicFile();
-  return Status();
+  return write_index();
+}
+
+/// Whether lengths and documents, cut to the mark, add up to it.
+Status IndexedDatasetBuilder::State::check_mark(const Mark& mark) const {
+  Mark found;
+  bool is_right = true;
+  MEG_RETURN_IF_ERROR(read_pieces<int32_t>(idx, kIndexHeaderSize, [&](auto piece) {
+    is_right = is_right && find_negative(piece) == piece.size();
+    found.sequences += static_cast<int64_t>(piece.size());
+    found.items += sum(piece);
+    return Status();
+  }));
+  int64_t last = 0;
+  MEG_RETURN_IF_ERROR(read_pieces<int64_t>(documents_spool, 0, [&](auto piece) {
+    is_right = is_right && std::is_sorted(piece.begin(), piece.end()) && piece.front() >= last;
+    last = piece.back();
+    return Status();
+  }));
+  if (is_right && found.items == mark.items && last == mark.sequences) return Status();
+  return make_error(StatusCode::kCorruption,
+                    "{}{}: expected {} tokens in {} sequences of documents, found {} in {}",
+                    idx.path(), kResumeSuffix, mark.items, mark.sequences, found.items, last);
+}
+
+Status IndexedDatasetBuilder::State::go_on(const Mark& mark) {
+  const bool is_begin = mark.documents == 0;
+  const int64_t index_size = is_begin ? 0 : kIndexHeaderSize + 4 * mark.sequences;
+  const int64_t spool_size = is_begin ? 0 : 8 * (mark.documents + 1);
+  MEG_RETURN_IF_ERROR(bin.truncate(mark.items * item_size));
+  MEG_RETURN_IF_ERROR(idx.truncate(index_size));
+  MEG_RETURN_IF_ERROR(documents_spool.truncate(spool_size));
+  MEG_RETURN_IF_ERROR(check_mark(mark));
+  sequence_count = document_end = mark.sequences;
+  document_count = mark.documents;
+  item_count = mark.items;
+  bin_size = reserved = reserved_done = mark.items * item_size;
+  items = io::PieceWriter(bin, bin_size);
+  lengths = io::PieceWriter(idx, kIndexHeaderSize + 4 * mark.sequences);
+  documents = io::PieceWriter(documents_spool, spool_size);
+  return is_begin ? documents.append_value(int64_t{0}) : Status();
 }
 
 IndexedDatasetBuilder::IndexedDatasetBuilder(std::unique_ptr<State> state)
@@ -229,18 +277,28 @@ Result<IndexedDatasetBuilder> IndexedDatasetBuilder::create(const std::string& p
     return make_error(StatusCode::kInvalidArgument, "{}: datasets cannot hold {}", prefix,
                       dtype_name(options.dtype));
   }
+  const bool kept = options.resume_at.has_value();
+  if (kept && options.multimodal) {
+    return make_error(StatusCode::kUnsupported, "{}: a multimodal dataset cannot be resumed",
+                      prefix);
+  }
   MEG_ASSIGN_OR_RETURN(io::FileLock lock, lock_dataset(prefix));
-  MEG_ASSIGN_OR_RETURN(io::AtomicFile bin, io::AtomicFile::create_regular(prefix + ".bin"));
-  MEG_ASSIGN_OR_RETURN(io::AtomicFile idx, io::AtomicFile::create_regular(prefix + ".idx"));
+  MEG_ASSIGN_OR_RETURN(io::AtomicFile bin, create_file(prefix + ".bin", kept, kResumeSuffix));
+  MEG_ASSIGN_OR_RETURN(io::AtomicFile idx, create_file(prefix + ".idx", kept, kResumeSuffix));
   // The spools are never published; as partial files they vanish whatever happens.
-  MEG_ASSIGN_OR_RETURN(io::AtomicFile documents, io::AtomicFile::create_regular(prefix + ".idx"));
+  MEG_ASSIGN_OR_RETURN(io::AtomicFile documents,
+                       create_file(prefix + ".idx", kept, kDocumentsSuffix));
   io::AtomicFile modes;
   if (options.multimodal) {
     MEG_ASSIGN_OR_RETURN(modes, io::AtomicFile::create_regular(prefix + ".idx"));
   }
   auto state = std::make_unique<State>(options, std::move(lock), std::move(bin), std::move(idx),
                                        std::move(documents), std::move(modes));
-  MEG_RETURN_IF_ERROR(state->documents.append_value(int64_t{0}));
+  if (kept) {
+    MEG_RETURN_IF_ERROR(state->go_on(*options.resume_at));
+  } else {
+    MEG_RETURN_IF_ERROR(state->documents.append_value(int64_t{0}));
+  }
   return IndexedDatasetBuilder(std::move(state));
 }
 
@@ -370,13 +428,52 @@ Status IndexedDatasetBuilder::finish() {
   return finish_all({&self, 1});
 }
 
-Status IndexedDatasetBuilder::finish_all(std::span<IndexedDatasetBuilder* const> builders) {
+Result<IndexedDatasetBuilder::Mark> IndexedDatasetBuilder::mark() {
+  MEG_RETURN_IF_ERROR(state_->flush());
+  return Mark{state_->sequence_count, state_->document_count, state_->item_count};
+}
+
+Status IndexedDatasetBuilder::sync() const {
+  io::AtomicFile* const files[] = {&state_->bin, &state_->idx, &state_->documents_spool};
+  return io::AtomicFile::flush_all(files);
+}
+
+Status IndexedDatasetBuilder::publish_all(std::span<const Finished> datasets) {
+  std::vector<io::FileLock> locks;
+  std::vector<io::AtomicFile::Kept> files;
+  for (const auto& [prefix, dtype, mark] : datasets) {
+    MEG_ASSIGN_OR_RETURN(locks.emplace_back(), lock_dataset(prefix));
+    files.push_back({prefix + ".bin", kResumeSuffix, mark.items * dtype_size(dtype)});
+  }
+  for (const auto& [prefix, dtype, mark] : datasets) {
+    const int64_t size = kIndexHeaderSize + 12 * mark.sequences + 8 * (mark.documents + 1);
+    files.push_back({prefix + ".idx", kResumeSuffix, size});
+  }
+  MEG_RETURN_IF_ERROR(io::AtomicFile::publish_kept(files));
+  for (const Finished& dataset : datasets) {
+    MEG_ASSIGN_OR_RETURN(io::AtomicFile spool,
+                         io::AtomicFile::open_kept(dataset.prefix + ".idx", kDocumentsSuffix));
+    spool.discard();
+  }
+  return Status();
+}
+
+Status IndexedDatasetBuilder::finish_all(std::span<IndexedDatasetBuilder* const> builders,
+                                         const std::function<Status()>& before_publishing) {
   std::vector<io::AtomicFile*> files;
   for (IndexedDatasetBuilder* builder : builders) {
     MEG_RETURN_IF_ERROR(builder->state_->complete());
     files.push_back(&builder->state_->bin);
   }
   for (IndexedDatasetBuilder* builder : builders) files.push_back(&builder->state_->idx);
+  if (before_publishing) {
+    MEG_RETURN_IF_ERROR(io::AtomicFile::flush_all(files));
+    MEG_RETURN_IF_ERROR(before_publishing());
+  }
+  for (IndexedDatasetBuilder* builder : builders) {
+    builder->state_->documents_spool.discard();
+    builder->state_->modes_spool.discard();
+  }
   MEG_RETURN_IF_ERROR(io::AtomicFile::commit_all(files));
   for (IndexedDatasetBuilder* builder : builders) builder->state_->lock = io::FileLock();
   return Status();

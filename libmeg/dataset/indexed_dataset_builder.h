@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -20,10 +21,22 @@ namespace meg::dataset {
 /// megatron/core/datasets/indexed_dataset.py: IndexedDatasetBuilder.
 class IndexedDatasetBuilder {
  public:
+  /// How much a builder has taken.
+  struct Mark {
+    int64_t sequences = 0;
+    int64_t documents = 0;
+    int64_t items = 0;  ///< tokens
+  };
+
   struct Options {
     DType dtype = DType::kInt32;
     bool multimodal = false;           ///< Write a mode for every sequence.
     bool legacy_float64_code = false;  ///< float64 as Megatron-LM up to v2.6 marks it (code 7).
+    /// If set, writes `PREFIX.bin.resume` and `PREFIX.idx*.resume`, which stay until finish(), and
+    /// begins where another process's builder was at this mark(), forgetting what came after; at
+    /// zeros, from the begin. kCorruption where those files do not agree with the mark. Not with
+    /// `multimodal`.
+    std::optional<Mark> resume_at = std::nullopt;
   };
 
   /// prefix: may end in ".bin" or ".idx". kInvalidArgument for a dtype that datasets cannot have
@@ -68,6 +81,13 @@ class IndexedDatasetBuilder {
   /// set, asked about every MiB; false ends with kCancelled.
   Status add_builder(IndexedDatasetBuilder& other, const std::function<bool()>& go_on = {});
 
+  /// What this resumable builder has taken so far, all of whose index is handed to the system. The
+  /// caller knows when the items reserved before have been written; sync() then makes it last.
+  Result<Mark> mark();
+
+  /// Flushes the files to the device; from any thread.
+  Status sync() const;
+
   const Options& options() const;
   const std::string& bin_path() const;  ///< Where .bin will be.
   int64_t sequence_count() const;
@@ -79,7 +99,20 @@ class IndexedDatasetBuilder {
   Status finish();
 
   /// finish() of several: all are complete and on the device before the first file is renamed.
-  static Status finish_all(std::span<IndexedDatasetBuilder* const> builders);
+  /// before_publishing: called in between; may be empty.
+  static Status finish_all(std::span<IndexedDatasetBuilder* const> builders,
+                           const std::function<Status()>& before_publishing = {});
+
+  /// Of a resumable builder, what a finished dataset is.
+  struct Finished {
+    std::string prefix;
+    DType dtype = DType::kInt32;
+    Mark mark;
+  };
+
+  /// Ends a finish_all() of resumable builders whose process was killed after before_publishing();
+  /// does nothing where it was done. kCorruption where the files are not those.
+  static Status publish_all(std::span<const Finished> datasets);
 
  private:
   struct State;

@@ -74,17 +74,21 @@ AtomicFile::AtomicFile(AtomicFile&& other) noexcept
     : file_(std::move(other.file_)),
       path_(std::move(other.path_)),
       target_(std::move(other.target_)),
-      partial_path_(std::exchange(other.partial_path_, {})) {}
+      partial_path_(std::exchange(other.partial_path_, {})),
+      is_kept_(other.is_kept_) {}
 
 AtomicFile& AtomicFile::operator=(AtomicFile&& other) noexcept {
   std::swap(file_, other.file_);
   std::swap(path_, other.path_);
   std::swap(target_, other.target_);
   std::swap(partial_path_, other.partial_path_);
+  std::swap(is_kept_, other.is_kept_);
   return *this;
 }
 
-AtomicFile::~AtomicFile() { discard(); }
+AtomicFile::~AtomicFile() {
+  if (!is_kept_) discard();
+}
 
 void AtomicFile::remove_stale_partials(const std::string& path) {
   std::error_code ignored;
@@ -129,7 +133,8 @@ Result<AtomicFile> AtomicFile::create_under_lock(const std::string& path) {
   return create_partial(path, StalePartials::kKeep);
 }
 
-Result<AtomicFile> AtomicFile::create_partial(const std::string& path, StalePartials stale) {
+/// One without a partial file yet, in a folder that is there.
+Result<AtomicFile> AtomicFile::aimed_at(const std::string& path) {
   AtomicFile out;
   out.path_ = path;
   MEG_ASSIGN_OR_RETURN(out.target_, follow_links(path));
@@ -137,6 +142,34 @@ Result<AtomicFile> AtomicFile::create_partial(const std::string& path, StalePart
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) return errno_error(error.value(), "cannot create folder " + folder);
+  return out;
+}
+
+Result<AtomicFile> AtomicFile::open_kept(const std::string& path, const std::string& suffix) {
+  MEG_RETURN_IF_ERROR(check_regular(path));
+  MEG_ASSIGN_OR_RETURN(AtomicFile out, aimed_at(path));
+  const std::string partial = out.target_ + suffix;
+  MEG_RETURN_IF_ERROR(check_regular(partial));
+  const int fd = ::open(partial.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+  if (fd < 0) return errno_error(errno, "cannot create " + partial);
+  out.file_ = FileDescriptor(fd, path);
+  out.partial_path_ = partial;
+  out.is_kept_ = true;
+  return out;
+}
+
+Status AtomicFile::truncate(int64_t size) const {
+  MEG_ASSIGN_OR_RETURN(const int64_t found, file_.size());
+  if (found < size) {
+    return make_error(StatusCode::kCorruption, "{}: expected at least {} bytes, found {}",
+                      partial_path_, size, found);
+  }
+  if (::ftruncate(file_.get(), size) == 0) return Status();
+  return errno_error(errno, "cannot cut " + partial_path_);
+}
+
+Result<AtomicFile> AtomicFile::create_partial(const std::string& path, StalePartials stale) {
+  MEG_ASSIGN_OR_RETURN(AtomicFile out, aimed_at(path));
   if (stale == StalePartials::kRemove) remove_stale_partials(out.target_);
   while (true) {
     const std::string partial = next_partial_path(out.target_);
@@ -194,6 +227,28 @@ Status AtomicFile::flush_all(std::span<AtomicFile* const> files) {
   pool.wait();
   for (Status& status : statuses) MEG_RETURN_IF_ERROR(std::move(status));
   return Status();
+}
+
+Status AtomicFile::publish_kept(std::span<const Kept> files) {
+  std::vector<AtomicFile> open;
+  for (const Kept& file : files) {
+    MEG_ASSIGN_OR_RETURN(const std::string target, follow_links(file.path));
+    std::error_code ignored;
+    const bool is_done = !fs::exists(target + file.suffix, ignored);
+    const std::string found = is_done ? target : target + file.suffix;
+    std::error_code error;
+    const auto size = fs::file_size(found, error);
+    if (error) return errno_error(error.value(), found);
+    if (size != static_cast<uintmax_t>(file.size)) {
+      return make_error(StatusCode::kCorruption, "{}: expected {} bytes, found {}", found,
+                        file.size, size);
+    }
+    if (is_done) continue;
+    MEG_ASSIGN_OR_RETURN(open.emplace_back(), open_kept(file.path, file.suffix));
+  }
+  std::vector<AtomicFile*> pointers;
+  for (AtomicFile& file : open) pointers.push_back(&file);
+  return commit_all(pointers);
 }
 
 Status AtomicFile::commit_all(std::span<AtomicFile* const> files, Flush flush) {

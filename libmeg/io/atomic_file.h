@@ -40,6 +40,22 @@ class AtomicFile {
   /// remove_stale_partials.
   static Result<AtomicFile> create_under_lock(const std::string& path);
 
+  /// For a file that another process may go on with: its partial file is `<path><suffix>`, which
+  /// the destructor leaves and the next open_kept() finds with its content. The caller sees to it
+  /// that one process at a time has it.
+  static Result<AtomicFile> open_kept(const std::string& path, const std::string& suffix);
+
+  /// The partial file of an open_kept() of another process, to be published.
+  struct Kept {
+    std::string path;
+    std::string suffix;
+    int64_t size = 0;  ///< of the whole file
+  };
+
+  /// Goes on with a commit_all() of kept files wherever its process was killed; does nothing where
+  /// it was done. kCorruption, before anything is renamed, where a file has another size.
+  static Status publish_kept(std::span<const Kept> files);
+
   /// Removes the partial files of path whose writers are gone.
   static void remove_stale_partials(const std::string& path);
 
@@ -56,6 +72,12 @@ class AtomicFile {
   Result<size_t> read_at(int64_t offset, std::span<std::byte> into) const {
     return file_.read_at(offset, into);
   }
+
+  /// Cuts off what lies behind `size` bytes; kCorruption where there are fewer.
+  Status truncate(int64_t size) const;
+
+  /// Gives the file up: nothing is left of it.
+  void discard();
 
   /// As FileDescriptor::copy_from.
   Status copy_from(const FileDescriptor& from, int64_t from_offset, int64_t length, int64_t offset,
@@ -93,16 +115,17 @@ class AtomicFile {
   enum class StalePartials { kRemove, kKeep };
 
   static Status check_regular(const std::string& path);
+  static Result<AtomicFile> aimed_at(const std::string& path);
   static Result<AtomicFile> create_partial(const std::string& path, StalePartials stale);
   Status flush();
   Status remove_older() const;
   Status publish();
-  void discard();
 
   FileDescriptor file_;  // its path() is path_
   std::string path_;
   std::string target_;        // path_ once links are followed
   std::string partial_path_;  // empty where the file is written straight or is done
+  bool is_kept_ = false;      // by the destructor
 };
 
 }  // namespace meg::io

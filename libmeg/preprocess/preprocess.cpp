@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -13,6 +15,7 @@
 #include "libmeg/preprocess/internal/chunk_tokenizer.h"
 #include "libmeg/preprocess/internal/document_sink.h"
 #include "libmeg/preprocess/internal/ordered_writer.h"
+#include "libmeg/preprocess/internal/resume_journal.h"
 #include "libmeg/preprocess/sources/internal/text_source.h"
 #include "libmeg/text/line_ends.h"
 
@@ -200,6 +203,16 @@ void add_warnings(PreprocessSummary& summary) {
   }
 }
 
+/// The run that an earlier process brought to its end, or nearly.
+Result<PreprocessSummary> finished_run(const PreprocessOptions& options, DType dtype,
+                                       const ResumeJournal& journal) {
+  const Checkpoint& end = journal.checkpoint();
+  MEG_RETURN_IF_ERROR(DocumentSink::publish(options, dtype, end.marks));
+  PreprocessSummary summary = end.summary;
+  summary.was_finished = true;
+  return summary;
+}
+
 }  // namespace
 
 Result<PreprocessSummary> preprocess(const PreprocessOptions& options,
@@ -207,22 +220,42 @@ Result<PreprocessSummary> preprocess(const PreprocessOptions& options,
                                      const ProgressCallback& progress) {
   const DType dtype = options.dtype.value_or(tokenizer::optimal_dtype(tokenizer.vocab_size()));
   MEG_RETURN_IF_ERROR(check_options(options, tokenizer, dtype));
+  std::optional<ResumeJournal> journal;
+  if (options.resume) {
+    MEG_ASSIGN_OR_RETURN(journal, ResumeJournal::open(options, dtype));
+    if (journal->checkpoint().is_complete) return finished_run(options, dtype, *journal);
+  } else {
+    MEG_RETURN_IF_ERROR(ResumeJournal::make_way(options));
+  }
   MEG_ASSIGN_OR_RETURN(TextSource source, TextSource::open(options.inputs, options.chunk_bytes,
                                                            options.input, options.json_keys));
+  std::optional<DocumentSink::Marks> resume_at;
+  if (journal.has_value()) {
+    const Checkpoint& from = journal->checkpoint();
+    MEG_RETURN_IF_ERROR(source.start_at(static_cast<int>(from.input), from.offset));
+    resume_at = from.marks;
+  }
   int64_t total_documents = 0;
   if (options.partitions > 1 && options.dealing == Dealing::kBlocks) {
     MEG_ASSIGN_OR_RETURN(total_documents, count_documents(options, progress));
   }
-  MEG_ASSIGN_OR_RETURN(DocumentSink sink, DocumentSink::create(options, dtype, total_documents));
+  MEG_ASSIGN_OR_RETURN(DocumentSink sink,
+                       DocumentSink::create(options, dtype, total_documents, resume_at));
 
   const auto results = static_cast<size_t>(options.workers) * 2 + 2;
   OrderedWriter writer(sink, options, source, dtype, results,
                        static_cast<int64_t>(options.chunk_bytes) * 2);
+  if (journal.has_value()) writer.resume(*journal);
   MEG_RETURN_IF_ERROR(Workers(options, tokenizer, dtype, source, writer).run(progress));
   Progress whole = writer.progress();
   whole.total_bytes = source.total_bytes();
-  MEG_RETURN_IF_ERROR(sink.finish([&] { return !progress || progress(whole); }));
   PreprocessSummary summary = writer.summary();
+  const auto go_on = [&] { return !progress || progress(whole); };
+  const auto save = [&]() -> Status {
+    MEG_ASSIGN_OR_RETURN(DocumentSink::Marks marks, sink.marks());
+    return journal->save({.is_complete = true, .summary = summary, .marks = std::move(marks)});
+  };
+  MEG_RETURN_IF_ERROR(sink.finish(go_on, journal.has_value() ? save : std::function<Status()>()));
   add_warnings(summary);
   return summary;
 }

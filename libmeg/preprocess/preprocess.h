@@ -1,9 +1,11 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "libmeg/base/dtype.h"
@@ -45,6 +47,16 @@ struct PreprocessOptions {
   int partitions = 1;
   Dealing dealing = Dealing::kRoundRobin;
 
+  /// Goes on where an earlier process with these options was killed, as `<prefix>.resume` says;
+  /// where that one finished, does nothing. Such a run leaves its state when it is killed or fails.
+  /// Not with partitions, pipes and standard input.
+  bool resume = false;
+  /// Names and values of what else the tokens depend on, such as the tokenizer's files: a change is
+  /// an error.
+  std::vector<std::pair<std::string, std::string>> resume_identity;
+  /// How much work a killed process may lose.
+  std::chrono::milliseconds checkpoint_interval{2000};
+
   int workers = 1;                       ///< Threads that tokenize.
   size_t chunk_bytes = size_t{1} << 20;  ///< Input bytes a worker takes at a time.
 };
@@ -57,6 +69,7 @@ struct PreprocessSummary {
   int64_t text_tokens = 0;  ///< Tokens without end-of-document tokens.
   int64_t blank_lines = 0;
   int64_t skipped_lines = 0;
+  bool was_finished = false;                  ///< An earlier process did it all; its counts.
   std::vector<std::string> skipped_examples;  ///< Messages of the first skipped lines.
   std::vector<std::string> warnings;          ///< What the user should look at; mostly empty.
 };
@@ -65,12 +78,12 @@ struct PreprocessSummary {
 ///
 /// The bytes do not depend on the number of workers or the size of chunks, nor does the error: the
 /// first one in the input. Memory is bounded by workers x chunk and the longest line. All outputs
-/// appear at the end; on any error nothing is left behind. progress: called from the calling thread
-/// about 20 times a second, also while lines are counted or partitions merged, and once before the
-/// outputs appear; may be empty. Errors: kInvalidArgument for options and lines (`FILE: line L,
-/// byte B: ...`), kCancelled, those of TextSource::open and IndexedDatasetBuilder,
-/// kResourceExhausted without memory. Mirrors Megatron-LM tools/preprocess_data.py:
-/// Partition.process_json_file.
+/// appear at the end; on any error nothing is left behind, unless the run is to be resumed.
+/// progress: called from the calling thread about 20 times a second, also while lines are counted
+/// or partitions merged, and once before the outputs appear; may be empty. Errors: kInvalidArgument
+/// for options and lines (`FILE: line L, byte B: ...`) and where a run to resume had other ones,
+/// kCancelled, those of TextSource::open and IndexedDatasetBuilder, kResourceExhausted without
+/// memory. Mirrors Megatron-LM tools/preprocess_data.py: Partition.process_json_file.
 Result<PreprocessSummary> preprocess(const PreprocessOptions& options,
                                      const tokenizer::Tokenizer& tokenizer,
                                      const ProgressCallback& progress);

@@ -104,6 +104,41 @@ class PreprocessData(unittest.TestCase):
         self.assertEqual(result.returncode, 0, result.stderr)
 
 
+class Resume(PreprocessData):
+    def kill_after_a_checkpoint(self, *flags):
+        """Whether it was killed with a checkpoint written; on a very slow machine it may end before."""
+        process = self.start(*flags)
+        while process.poll() is None and not self.files("out.resume"):
+            time.sleep(0.001)
+        process.kill()
+        process.wait()
+        return process.returncode == -signal.SIGKILL
+
+    def test_goes_on_after_a_kill_and_names_what_changed(self):
+        file = self.write("in.jsonl", lines_of(["some words " * 20] * 60000))
+        flags = ["--input", file, "--workers", "1"]
+        self.assert_done(self.run_program(*flags, prefix=self.path("whole")))
+        self.kill_after_a_checkpoint(*flags, "--resume")
+        self.assert_error(self.run_program(*flags, "--resume", "--append-eod"), 2,
+                          ".*out.resume: its run had append_eod false, this one has true")
+        merges = self.write("merges.txt", "#version: 0.2\n")
+        self.assert_error(self.run_program(*flags, "--resume", tokenizer=tokenizer_flags(merges=merges)),
+                          2, ".*merge_file")
+        self.assert_done(self.run_program(*flags, "--resume"))
+        self.assertEqual(self.output(), self.output("whole"))
+        again = self.run_program(*flags, "--resume")
+        self.assert_done(again)
+        self.assertIn("finished before: nothing to do", again.stdout)
+        self.assertEqual(self.output(), self.output("whole"))
+        self.assertEqual(self.files("out*"), ["out.resume", "out_text_document.bin", "out_text_document.idx"])
+
+    def test_an_error_is_the_same_each_time(self):
+        file = self.write("in.jsonl", lines_of(["a"] * 30) + "{\n")
+        for _ in range(2):
+            self.assert_error(self.run_program("--input", file, "--resume"), 1, ".*in.jsonl: line 31, byte")
+        self.assert_error(self.run_program("--input", "-", "--resume"), 1, "resume: expected files")
+
+
 class Output(PreprocessData):
     def test_prints_megatrons_lines_and_a_summary(self):
         file = self.write("in.jsonl", lines_of(["one", "two", "", "four", "five"]) + "\n")

@@ -22,6 +22,7 @@
 #include "tools/common/run_program.h"
 #include "tools/common/tokenizer_flags.h"
 #include "tools/preprocess_data/input_flags.h"
+#include "tools/preprocess_data/resume_identity.h"
 
 namespace meg::tools {
 namespace {
@@ -75,7 +76,7 @@ ArgumentScope scope() {
 
 /// Flags of libmeg's own that are planned.
 void declare_planned(Flags& flags) {
-  for (const char* name : {"--resume", "--provenance"}) flags.not_yet(name, Arity::kSwitch);
+  flags.not_yet("--provenance", Arity::kSwitch);
   flags.not_yet("--min-tokens", Arity::kValue);
 }
 
@@ -87,6 +88,11 @@ Status finish(Arguments& arguments) {
   MEG_RETURN_IF_ERROR(finish_input_flags(arguments.input, arguments.options.input));
   if (arguments.dtype) arguments.options.dtype = dtype_from_name(*arguments.dtype);
   if (arguments.on_error == "skip") arguments.options.on_error = preprocess::OnError::kSkip;
+  if (arguments.options.resume) {
+    MEG_ASSIGN_OR_RETURN(arguments.options.resume_identity, tokenizer_identity(arguments.args));
+    arguments.options.resume_identity.emplace_back("--megatron-version",
+                                                   arguments.megatron_version.value_or(""));
+  }
   if (!arguments.megatron_version) return Status();
   MEG_ASSIGN_OR_RETURN(const megatron::MegatronVersion version,
                        megatron::parse_megatron_version(*arguments.megatron_version));
@@ -115,6 +121,8 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
       .choices({"uint16", "int32"});
   flags.value("--megatron-version", &arguments.megatron_version, "REVISION",
               "revision of Megatron-LM to follow where revisions differ, such as v2.6");
+  flags.toggle("--resume", &arguments.options.resume,
+               "go on where the same command was killed; after its end do nothing");
   declare_planned(flags);
   arguments.args.set("workers", int64_t{available_processors()});
   flags.arguments(megatron::argument_rows(megatron::ArgumentFamily::kPreprocess), scope(),
@@ -146,6 +154,7 @@ Result<std::unique_ptr<tokenizer::Tokenizer>> build_tokenizer(
 }
 
 void print_summary(const preprocess::PreprocessSummary& summary, double seconds) {
+  if (summary.was_finished) print("finished before: nothing to do");
   fmt::print("documents: {}\ntokens: {}\nbytes: {}\nseconds: {:.3f}\ntokens/s: {:.0f}\n",
              summary.documents, summary.tokens, summary.input_bytes, seconds,
              static_cast<double>(summary.tokens) / seconds);

@@ -41,6 +41,7 @@ void ChunkTokenizer::run(const TextChunk& chunk, TokenizedChunk& out) {
   out.number = chunk.number;
   out.input = chunk.input;
   out.input_bytes = static_cast<int64_t>(chunk.lines.size());
+  out.end = chunk.offset + out.input_bytes;
   if (chunk.has_lines()) {
     tokenize_lines(chunk, out);
   } else {

@@ -19,8 +19,12 @@ std::string document_prefix(const std::string& output_prefix, const std::string&
 
 }  // namespace
 
+std::string sharded_prefix(const PreprocessOptions& options) {
+  return options.output_prefix + shard_suffix(options.input.shard);
+}
+
 DocumentSink::DocumentSink(const PreprocessOptions& options, DType dtype, int64_t total_documents)
-    : output_prefix_(options.output_prefix + shard_suffix(options.input.shard)),
+    : output_prefix_(sharded_prefix(options)),
       dtype_(dtype),
       partitions_(static_cast<size_t>(options.partitions)),
       dealing_(options.dealing),
@@ -28,14 +32,17 @@ DocumentSink::DocumentSink(const PreprocessOptions& options, DType dtype, int64_
           std::max<int64_t>((total_documents + options.partitions - 1) / options.partitions, 1)) {}
 
 Result<DocumentSink> DocumentSink::create(const PreprocessOptions& options, DType dtype,
-                                          int64_t total_documents) {
+                                          int64_t total_documents,
+                                          const std::optional<Marks>& resume_at) {
   DocumentSink sink(options, dtype, total_documents);
   for (const std::string& key : options.json_keys) {
+    dataset::IndexedDatasetBuilder::Options builder_options{.dtype = dtype};
+    if (resume_at.has_value()) builder_options.resume_at = (*resume_at)[sink.keys_.size()];
     KeySink& key_sink = sink.keys_.emplace_back();
     for (size_t k = 0; k < sink.partitions_; ++k) {
       MEG_ASSIGN_OR_RETURN(
           dataset::IndexedDatasetBuilder builder,
-          dataset::IndexedDatasetBuilder::create(sink.partition_prefix(k, key), {.dtype = dtype}));
+          dataset::IndexedDatasetBuilder::create(sink.partition_prefix(k, key), builder_options));
       key_sink.builders.push_back(std::move(builder));
     }
     if (sink.partitions_ == 1) continue;
@@ -103,7 +110,32 @@ Status DocumentSink::write(const TokenizedChunk& chunk) const {
   return Status();
 }
 
-Status DocumentSink::finish(const std::function<bool()>& go_on) {
+Result<DocumentSink::Marks> DocumentSink::marks() {
+  Marks marks;
+  for (KeySink& sink : keys_) {
+    MEG_ASSIGN_OR_RETURN(marks.emplace_back(), sink.builders.front().mark());
+  }
+  return marks;
+}
+
+Status DocumentSink::sync() const {
+  for (const KeySink& sink : keys_) {
+    for (const auto& builder : sink.builders) MEG_RETURN_IF_ERROR(builder.sync());
+  }
+  return Status();
+}
+
+Status DocumentSink::publish(const PreprocessOptions& options, DType dtype, const Marks& marks) {
+  std::vector<dataset::IndexedDatasetBuilder::Finished> datasets;
+  for (size_t i = 0; i < marks.size(); ++i) {
+    const std::string prefix = document_prefix(sharded_prefix(options), options.json_keys[i]);
+    datasets.push_back({prefix, dtype, marks[i]});
+  }
+  return dataset::IndexedDatasetBuilder::publish_all(datasets);
+}
+
+Status DocumentSink::finish(const std::function<bool()>& go_on,
+                            const std::function<Status()>& before_publishing) {
   std::vector<dataset::IndexedDatasetBuilder*> builders;
   for (KeySink& sink : keys_) {
     for (dataset::IndexedDatasetBuilder& builder : sink.builders) {
@@ -112,7 +144,7 @@ Status DocumentSink::finish(const std::function<bool()>& go_on) {
     }
     if (sink.merged.has_value()) builders.push_back(&*sink.merged);
   }
-  return dataset::IndexedDatasetBuilder::finish_all(builders);
+  return dataset::IndexedDatasetBuilder::finish_all(builders, before_publishing);
 }
 
 }  // namespace meg::preprocess

@@ -13,12 +13,22 @@
 
 namespace meg::preprocess {
 
+/// output_prefix, of a shard with its number.
+std::string sharded_prefix(const PreprocessOptions& options);
+
 /// Where preprocess() puts documents: a dataset for every key, or for every partition and key.
 class DocumentSink {
  public:
-  /// total_documents: of the whole input; used only for Dealing::kBlocks.
+  using Marks = std::vector<dataset::IndexedDatasetBuilder::Mark>;  // one a key
+
+  /// total_documents: of the whole input; used only for Dealing::kBlocks. resume_at: if set, where
+  /// another process's sink was; not with partitions.
   static Result<DocumentSink> create(const PreprocessOptions& options, DType dtype,
-                                     int64_t total_documents);
+                                     int64_t total_documents,
+                                     const std::optional<Marks>& resume_at = {});
+
+  /// Ends a finish() whose process was killed after before_publishing().
+  static Status publish(const PreprocessOptions& options, DType dtype, const Marks& marks);
 
   /// Finds the place of every document in chunk. Calls decide the order of the documents and must
   /// not overlap in time.
@@ -27,9 +37,17 @@ class DocumentSink {
   /// Writes a chunk after its reserve(); from any thread.
   Status write(const TokenizedChunk& chunk) const;
 
+  /// What has been reserved so far; must not overlap in time with reserve().
+  Result<Marks> marks();
+
+  /// Flushes what has been written to the device; from any thread.
+  Status sync() const;
+
   /// Publishes all datasets together; with partitions also the merged ones. go_on: if set, asked
-  /// now and then while partitions are merged; false ends with kCancelled.
-  Status finish(const std::function<bool()>& go_on);
+  /// now and then while partitions are merged; false ends with kCancelled. before_publishing: if
+  /// set, called once all is on the device.
+  Status finish(const std::function<bool()>& go_on,
+                const std::function<Status()>& before_publishing = {});
 
  private:
   /// One key's datasets, one a partition.

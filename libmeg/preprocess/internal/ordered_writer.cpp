@@ -20,6 +20,14 @@ OrderedWriter::OrderedWriter(DocumentSink& sink, const PreprocessOptions& option
   }
 }
 
+void OrderedWriter::resume(ResumeJournal& journal) {
+  const Checkpoint& from = journal.checkpoint();
+  journal_ = &journal;
+  input_ = static_cast<int>(from.input);
+  lines_before_ = from.lines;
+  summary_ = from.summary;
+}
+
 std::unique_ptr<TokenizedChunk> OrderedWriter::take_result() {
   std::unique_lock lock(mutex_);
   free_or_stopped_.wait(lock, [this] { return stopped_ || !free_.empty(); });
@@ -39,6 +47,7 @@ void OrderedWriter::commit(std::unique_ptr<TokenizedChunk> result) {
   }
   for (std::unique_ptr<TokenizedChunk>& written : run) {
     Status status = sink_.write(*written);
+    if (status.ok() && note_written(written->number)) status = save_checkpoint();
     if (!status.ok()) stop(std::move(status));
     written->clear(token_limit_);
     const std::lock_guard lock(mutex_);
@@ -57,6 +66,7 @@ OrderedWriter::Run OrderedWriter::take_run() {
       stop_now();
       break;
     }
+    unwritten_.insert(result->number);
     run.push_back(std::move(result));
     ++next_;
     if (summary_.documents == max_documents_) stop_now();
@@ -89,6 +99,38 @@ Status OrderedWriter::accept(TokenizedChunk& result) {
   for (const KeyTokens& key : result.keys) {
     for (const KeyTokens::Piece& piece : key.pieces) summary_.tokens += piece.token_count;
   }
+  return is_last ? Status() : take_checkpoint(result);
+}
+
+Status OrderedWriter::take_checkpoint(const TokenizedChunk& result) {
+  if (journal_ == nullptr || checkpoint_.has_value() || !journal_->is_due()) return Status();
+  MEG_ASSIGN_OR_RETURN(DocumentSink::Marks marks, sink_.marks());
+  checkpoint_ = {.is_complete = false,
+                 .input = result.input,
+                 .offset = result.end,
+                 .lines = lines_before_,
+                 .summary = summary_,
+                 .marks = std::move(marks)};
+  checkpoint_chunk_ = result.number;
+  return Status();
+}
+
+/// Whether the caller is to save the checkpoint.
+bool OrderedWriter::note_written(int64_t number) {
+  const std::lock_guard lock(mutex_);
+  unwritten_.erase(number);
+  const bool is_ready = checkpoint_.has_value() && !is_saving_ &&
+                        (unwritten_.empty() || *unwritten_.begin() > checkpoint_chunk_);
+  if (is_ready) is_saving_ = true;
+  return is_ready;
+}
+
+Status OrderedWriter::save_checkpoint() {
+  MEG_RETURN_IF_ERROR(sink_.sync());
+  MEG_RETURN_IF_ERROR(journal_->save(*checkpoint_));
+  const std::lock_guard lock(mutex_);
+  checkpoint_.reset();
+  is_saving_ = false;
   return Status();
 }
 

@@ -4,11 +4,14 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "libmeg/base/progress.h"
 #include "libmeg/preprocess/internal/document_sink.h"
+#include "libmeg/preprocess/internal/resume_journal.h"
 #include "libmeg/preprocess/internal/tokenized_chunk.h"
 #include "libmeg/preprocess/preprocess.h"
 #include "libmeg/preprocess/sources/internal/text_source.h"
@@ -27,6 +30,10 @@ class OrderedWriter {
   /// token_limit: what a result keeps of a giant line's memory, tokens a key.
   OrderedWriter(DocumentSink& sink, const PreprocessOptions& options, const TextSource& source,
                 DType dtype, size_t results, int64_t token_limit);
+
+  /// Begins at the journal's checkpoint and saves further ones there; it must outlive the writer.
+  /// Called before anything else.
+  void resume(ResumeJournal& journal);
 
   /// A cleared result; waits until one is free. Null once the work was stopped.
   std::unique_ptr<TokenizedChunk> take_result();
@@ -53,6 +60,9 @@ class OrderedWriter {
   Run take_run();
   void stop_now();
   Status accept(TokenizedChunk& result);
+  Status take_checkpoint(const TokenizedChunk& result);
+  bool note_written(int64_t number);
+  Status save_checkpoint();
   std::string describe(const TokenizedChunk& result, const BadLine& bad) const;
   std::unique_ptr<TokenizedChunk>& slot(int64_t number);
 
@@ -72,6 +82,14 @@ class OrderedWriter {
   PreprocessSummary summary_;
   bool stopped_ = false;
   Status status_;
+
+  // A checkpoint is taken when a chunk is accepted, and saved once it and those before it have been
+  // written; the next one is not taken before.
+  ResumeJournal* journal_ = nullptr;
+  std::set<int64_t> unwritten_;  // chunks accepted
+  std::optional<Checkpoint> checkpoint_;
+  int64_t checkpoint_chunk_ = 0;  // its last
+  bool is_saving_ = false;
 };
 
 }  // namespace meg::preprocess

@@ -48,6 +48,7 @@ struct TokenizedChunk {
 
   int64_t number = 0;  ///< TextChunk's
   int input = 0;       ///< TextChunk's
+  int64_t end = 0;     ///< behind its last byte in its input's content
   int64_t input_bytes = 0;
   int64_t text_bytes = 0;
   int64_t text_tokens = 0;  ///< without end-of-document tokens

@@ -122,6 +122,11 @@ Result<std::optional<ByteRange>> part_of_shard(const std::string& path, const In
   return part.begin < part.end ? std::optional(part) : std::nullopt;
 }
 
+Status no_chunk_ends_at(const std::string& path, int64_t offset) {
+  return make_error(StatusCode::kCorruption,
+                    "{}: cannot go on at byte {}: not what was read before", path, offset);
+}
+
 /// An input whose turn it is: either cut or streamed.
 struct OpenInput {
   explicit OpenInput(io::FileDescriptor opened) : file(std::move(opened)) {}
@@ -150,6 +155,7 @@ struct TextSource::State {
   Status add_input(const std::string& path, std::vector<InputSize>& sizes);
   Status keep_shard(const std::vector<InputSize>& sizes);
   Status open_next_input();
+  Status skip_to(int64_t offset);
   Result<bool> claim(TextChunk& chunk, std::shared_ptr<OpenInput>& input, ByteRange& range);
 
   size_t chunk_bytes = 0;
@@ -162,7 +168,8 @@ struct TextSource::State {
   std::vector<ByteRange> parts;  // of each path, where there are several shards
 
   std::atomic<bool> interrupted = false;
-  std::mutex mutex;  // guards what follows
+  std::mutex mutex;   // guards what follows
+  int64_t start = 0;  // in the content of the next input
   size_t next_input = 0;
   int64_t next_number = 0;
   std::shared_ptr<OpenInput> current;  // shared with the threads that read from it
@@ -208,6 +215,7 @@ Status TextSource::State::keep_shard(const std::vector<InputSize>& sizes) {
 
 Status TextSource::State::open_next_input() {
   const std::string& path = paths[next_input];
+  const int64_t begin = std::exchange(start, 0);
   MEG_ASSIGN_OR_RETURN(const InputFormat format, format_of(path, options));
   MEG_ASSIGN_OR_RETURN(io::FileDescriptor file, open_input(path));
   ++next_input;
@@ -221,7 +229,9 @@ Status TextSource::State::open_next_input() {
     if (!compressed && has_lines(first, format, options)) {
       MEG_RETURN_IF_ERROR(current->check_begin(first));
       if (format == InputFormat::kTxt) current->format = RecordFormat::kTxtLines;
-      const ByteRange part = parts.empty() ? *range : parts[next_input - 1];
+      ByteRange part = parts.empty() ? *range : parts[next_input - 1];
+      if (begin > part.end) return no_chunk_ends_at(path, begin);
+      part.begin = std::max(part.begin, begin);
       current->cutter.emplace(current->file, part, chunk_bytes);
       return Status();
     }
@@ -232,6 +242,19 @@ Status TextSource::State::open_next_input() {
                                          .max_compression_ratio = options.max_compression_ratio}));
   current->stream.emplace(std::move(stream), make_scanner(format, options, keys),
                           current->file.path(), chunk_bytes);
+  return skip_to(begin);
+}
+
+/// Reads the current stream's chunks up to `offset`, as they were read before.
+Status TextSource::State::skip_to(int64_t offset) {
+  TextChunk skipped;
+  for (int64_t at = 0; at < offset;) {
+    if (interrupted) return Status(StatusCode::kCancelled, "interrupted");
+    MEG_RETURN_IF_ERROR(current->stream->next(skipped));
+    MEG_RETURN_IF_ERROR(current->check_begin(skipped.lines));
+    at = skipped.offset + static_cast<int64_t>(skipped.lines.size());
+    if (skipped.lines.empty() || at > offset) return no_chunk_ends_at(current->file.path(), offset);
+  }
   return Status();
 }
 
@@ -318,6 +341,16 @@ Result<int64_t> TextSource::lines_before(int input) const {
     std::string_view line;
     while (text::take_line(chunk.lines, line)) ++lines;
   }
+}
+
+Status TextSource::start_at(int input, int64_t offset) {
+  if (input >= std::ssize(state_->paths) && offset > 0) {
+    return make_error(StatusCode::kCorruption, "cannot go on in input {} of {}", input,
+                      state_->paths.size());
+  }
+  state_->next_input = static_cast<size_t>(input);
+  state_->start = offset;
+  return Status();
 }
 
 void TextSource::interrupt() { state_->interrupted = true; }

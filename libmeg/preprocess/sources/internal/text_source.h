@@ -39,6 +39,11 @@ class TextSource {
   /// chunk would have; after it the source is at its end.
   Result<bool> next(TextChunk& chunk);
 
+  /// Makes next() begin at byte `offset` of the content of names()[input], where a chunk ended when
+  /// these inputs were read before. Called before next(), which finds the place. kCorruption,
+  /// there or here, where there is none.
+  Status start_at(int input, int64_t offset);
+
   /// Makes next() stop waiting for a pipe's bytes, with kCancelled; from any thread.
   void interrupt();
 

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "libmeg/base/dtype.h"
+#include "libmeg/base/result.h"
+#include "libmeg/dataset/indexed_dataset_builder.h"
+#include "libmeg/io/file_lock.h"
+#include "libmeg/preprocess/preprocess.h"
+
+namespace meg::preprocess {
+
+/// How far preprocess() is, at the end of a chunk of which all before has been written.
+struct Checkpoint {
+  bool is_complete = false;   ///< Only publishing the outputs may be left to do.
+  int64_t input = 0;          ///< index of the input to go on with
+  int64_t offset = 0;         ///< in its content
+  int64_t lines = 0;          ///< of that input, before there
+  PreprocessSummary summary;  ///< Numbers alone.
+  std::vector<dataset::IndexedDatasetBuilder::Mark> marks;  ///< one a JSON key
+};
+
+/// `<prefix>.resume`: what a run depends on and its last checkpoint, under a checksum. A new
+/// checkpoint replaces the file by rename. Held by one process at a time.
+class ResumeJournal {
+ public:
+  /// Of the run that `options` describe. kInvalidArgument where the journal there is another run's,
+  /// naming the first difference; kCorruption where it is damaged; kUnsupported for pipes and
+  /// partitions; kIoError where another process has it.
+  static Result<ResumeJournal> open(const PreprocessOptions& options, DType dtype);
+
+  /// For a run that does not resume: removes the journal of a finished one, which would soon be
+  /// untrue. kInvalidArgument where the outputs are those of an unfinished one.
+  static Status make_way(const PreprocessOptions& options);
+
+  /// Where the last process came to; at the begin where there was none.
+  const Checkpoint& checkpoint() const { return checkpoint_; }
+
+  /// Whether the last save() is long enough ago. The first is due at once.
+  bool is_due() const;
+
+  Status save(const Checkpoint& checkpoint);
+
+ private:
+  using Lines = std::vector<std::pair<std::string, std::string>>;  // names and values
+
+  Status describe(const PreprocessOptions& options, DType dtype);
+  Status describe_inputs(const PreprocessOptions& options);
+  Status check_same(const Lines& found) const;
+  void add(std::string name, std::string value);
+
+  std::string path_;
+  io::FileLock lock_;
+  Lines run_;  // what the bytes depend on
+  Checkpoint checkpoint_;
+  std::chrono::milliseconds interval_{};
+  std::chrono::steady_clock::time_point next_;
+};
+
+}  // namespace meg::preprocess

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "libmeg/base/result.h"
+#include "libmeg/megatron/argument_values.h"
+
+namespace meg::tools {
+
+/// Names and values of all that the tokenizer's flags say, with digests of the files they name:
+/// for PreprocessOptions::resume_identity.
+Result<std::vector<std::pair<std::string, std::string>>> tokenizer_identity(
+    const megatron::ArgumentValues& args);
+
+}  // namespace meg::tools
