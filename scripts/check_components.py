@@ -46,8 +46,8 @@ CHECKPOINT = {
     "container": "state",
     "transfer": "state container",
     "dialects": "state container transfer",
-    "training": "state container transfer dialects",
-    "convert": "state container transfer dialects training",
+    "convert": "state container transfer dialects",
+    "training": "state container transfer dialects convert",
     "inspect": "state container transfer dialects",
     "verify": "state container transfer dialects",
 }

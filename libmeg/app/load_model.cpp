@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "libmeg/app/open_weights.h"
+#include "libmeg/checkpoint/dialects/mp_rank/check_architecture.h"
 #include "libmeg/checkpoint/dialects/mp_rank/model_arguments.h"
-#include "libmeg/checkpoint/training/check_architecture.h"
 #include "libmeg/libtorch/device.h"
 #include "libmeg/megatron/argument_table.h"
 #include "libmeg/megatron/field_reader.h"

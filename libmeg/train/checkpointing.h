@@ -34,6 +34,7 @@ struct CheckpointOptions {
   bool exit_on_missing_checkpoint = false;
   bool async_save = false;
   model::NameFamily names = model::NameFamily::kMcoreLocal;
+  checkpoint::CheckpointFormat ckpt_format = checkpoint::CheckpointFormat::kMpRank;
   checkpoint::OpenCheckpointOptions open;  ///< Rules for parameters, shapes for files without args.
 };
 
@@ -94,6 +95,10 @@ class CheckpointSaver {
   Status finish();
 
  private:
+  checkpoint::TrainingFileOptions file_options() const {
+    return {.format = options_.ckpt_format, .names = options_.names};
+  }
+
   Result<checkpoint::TrainingState> snapshot(const TrainingProgress& progress,
                                              RunParts parts) const;
   Status write_parts(const checkpoint::TrainingState& state,

@@ -3,13 +3,14 @@
 
 #include <filesystem>
 
-#include "libmeg/checkpoint/training/check_architecture.h"
+#include "libmeg/checkpoint/dialects/mp_rank/check_architecture.h"
 #include "libmeg/checkpoint/training/read_training_state.h"
 #include "libmeg/checkpoint/training/read_training_tensors.h"
 #include "libmeg/libtorch/tensor_bytes.h"
 #include "libmeg/libtorch/torch_guard.h"
 #include "libmeg/train/checkpointing.h"
 #include "libmeg/train/internal/generator_states.h"
+#include "libmeg/train/internal/rank_text.h"
 
 namespace meg::train {
 namespace {
@@ -182,9 +183,12 @@ Result<TrainingProgress> load_checkpoint(const checkpoint::MegatronCheckpoint& c
                                          const megatron::FieldLookup& run, RunParts parts,
                                          const PrintLine& print) {
   const std::string& load = *options.load;
-  print(checkpoint.folder().is_release ? fmt::format(" loading release checkpoint from {}", load)
-                                       : fmt::format(" loading checkpoint from {} at iteration {}",
-                                                     load, checkpoint.iteration().value_or(0)));
+  const bool is_dist = checkpoint.folder().format == checkpoint::CheckpointFormat::kTorchDist;
+  const char* distributed = is_dist ? "distributed " : "";
+  print(checkpoint.folder().is_release
+            ? fmt::format(" loading release {}checkpoint from {}", distributed, load)
+            : fmt::format(" loading {}checkpoint from {} at iteration {}", distributed, load,
+                          checkpoint.iteration().value_or(0)));
   MEG_RETURN_IF_ERROR(checkpoint::check_architecture(checkpoint, run));
   const checkpoint::TrainingReadOptions reading = {
       .finetune = options.finetune,
@@ -204,8 +208,8 @@ Result<TrainingProgress> load_checkpoint(const checkpoint::MegatronCheckpoint& c
   if (is_missing == 0) {
     MEG_RETURN_IF_ERROR(restore_generators(*state.rng, parts.model.random_states()));
   }
-  print(fmt::format("  successfully loaded checkpoint from {} at iteration {}", load,
-                    state.iteration));
+  print(fmt::format("  successfully loaded checkpoint from {}{} at iteration {}", load,
+                    is_dist ? " " + rank_text(parts.model.part()) : "", state.iteration));
   return TrainingProgress{
       .iteration = state.iteration,
       .consumed_train_samples = state.consumed_train_samples,

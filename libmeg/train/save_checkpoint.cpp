@@ -12,6 +12,7 @@
 #include "libmeg/libtorch/torch_guard.h"
 #include "libmeg/train/checkpointing.h"
 #include "libmeg/train/internal/generator_states.h"
+#include "libmeg/train/internal/rank_text.h"
 
 namespace meg::train {
 namespace {
@@ -139,7 +140,7 @@ Result<checkpoint::TrainingState> CheckpointSaver::snapshot(const TrainingProgre
 
 Status CheckpointSaver::write_parts(const checkpoint::TrainingState& state,
                                     const parallel::ParallelState& ranks) const {
-  const checkpoint::TrainingFileOptions file = {.names = options_.names};
+  const checkpoint::TrainingFileOptions file = file_options();
   const bool is_first = ranks.mesh().rank() == 0;
   if (ranks.model()->size() == 1) {
     return ranks.agree(
@@ -161,8 +162,10 @@ Status CheckpointSaver::write_parts(const checkpoint::TrainingState& state,
 Status CheckpointSaver::save(const TrainingProgress& progress, RunParts parts,
                              const PrintLine& print) {
   const std::string& folder = *options_.save;
-  const checkpoint::TrainingFileOptions file = {.names = options_.names};
-  print(fmt::format("saving checkpoint at iteration {:7} to {}", progress.iteration, folder));
+  const checkpoint::TrainingFileOptions file = file_options();
+  const bool is_dist = file.format == checkpoint::CheckpointFormat::kTorchDist;
+  print(fmt::format("saving checkpoint at iteration {:7} to {}{}", progress.iteration, folder,
+                    is_dist ? " in torch_dist format" : ""));
   MEG_ASSIGN_OR_RETURN(checkpoint::TrainingState state, snapshot(progress, parts));
   if (options_.async_save) {
     MEG_RETURN_IF_ERROR(writer_.save(folder, std::move(state), file));
@@ -170,8 +173,9 @@ Status CheckpointSaver::save(const TrainingProgress& progress, RunParts parts,
                       progress.iteration, folder));
   } else {
     MEG_RETURN_IF_ERROR(write_parts(state, parts.ranks));
-    print(fmt::format("  successfully saved checkpoint at iteration {:7} to {}", progress.iteration,
-                      folder));
+    print(fmt::format("  successfully saved checkpoint {} iteration {:7} to {}{}",
+                      is_dist ? "from" : "at", progress.iteration, folder,
+                      is_dist ? " " + rank_text(parts.model.part()) : ""));
   }
   last_iteration_ = progress.iteration;
   return {};

@@ -518,6 +518,12 @@ Status check_combinations(const TrainerOptions& options) {
                       "decoupled_lr: expected it with core's names, found legacy names, whose "
                       "optimizer has no such group");
   }
+  if (options.checkpoints.ckpt_format == checkpoint::CheckpointFormat::kTorchDist &&
+      options.checkpoints.names == model::NameFamily::kLegacy) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "ckpt_format: expected torch with legacy names, found torch_dist, which has "
+                      "core's names");
+  }
   if (options.deterministic_mode &&
       options.model.attention_backend == nn::AttentionBackend::kFused) {
     return Status(StatusCode::kInvalidArgument,
@@ -540,6 +546,10 @@ Status check_ranks(const TrainerOptions& options, const parallel::ParallelState&
   if (options.model.device.is_cuda()) return unsupported("--device cuda (NCCL)");
   if (options.checkpoints.async_save) return unsupported("--async-save");
   if (options.length.full_validation) return unsupported("--full-validation");
+  if (options.checkpoints.ckpt_format == checkpoint::CheckpointFormat::kTorchDist &&
+      ranks.model()->size() > 1) {
+    return unsupported("--ckpt-format torch_dist of a model that is split");
+  }
   return {};
 }
 

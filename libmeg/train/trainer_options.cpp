@@ -36,6 +36,14 @@ void take_optimizer(megatron::FieldReader& args, TrainerOptions& run) {
   args.parse_list("iterations_to_skip", run.iterations_to_skip, parse_iteration);
 }
 
+Result<checkpoint::CheckpointFormat> parse_ckpt_format(std::string_view text) {
+  for (const auto format :
+       {checkpoint::CheckpointFormat::kMpRank, checkpoint::CheckpointFormat::kTorchDist}) {
+    if (text == checkpoint::checkpoint_format_text(format)) return format;
+  }
+  return make_error(StatusCode::kInvalidArgument, "expected torch or torch_dist, found {}", text);
+}
+
 void take_checkpoints(megatron::FieldReader& args, CheckpointOptions& checkpoints) {
   args.take("load", checkpoints.load);
   args.take("ckpt_step", checkpoints.ckpt_step);
@@ -48,6 +56,7 @@ void take_checkpoints(megatron::FieldReader& args, CheckpointOptions& checkpoint
   args.take("no_save_rng", checkpoints.no_save_rng);
   args.take("exit_on_missing_checkpoint", checkpoints.exit_on_missing_checkpoint);
   args.take("async_save", checkpoints.async_save);
+  args.parse("ckpt_format", checkpoints.ckpt_format, parse_ckpt_format);
 }
 
 Result<logging::TimingLogOption> parse_timing_log_option(std::string_view text) {

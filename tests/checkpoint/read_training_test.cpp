@@ -5,8 +5,8 @@
 #include <filesystem>
 
 #include "libmeg/base/float_convert.h"
+#include "libmeg/checkpoint/dialects/mp_rank/check_architecture.h"
 #include "libmeg/checkpoint/dialects/mp_rank/model_arguments.h"
-#include "libmeg/checkpoint/training/check_architecture.h"
 #include "libmeg/checkpoint/training/read_training_state.h"
 #include "libmeg/checkpoint/training/read_training_tensors.h"
 #include "libmeg/checkpoint/training/write_training_checkpoint.h"

@@ -19,8 +19,13 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 Status write(const std::string& folder, const TrainingState& state,
-             model::NameFamily names = model::NameFamily::kMcoreLocal) {
-  return write_training_checkpoint(folder, {&state, 1}, {.names = names});
+             model::NameFamily names = model::NameFamily::kMcoreLocal,
+             CheckpointFormat format = CheckpointFormat::kMpRank) {
+  return write_training_checkpoint(folder, {&state, 1}, {.format = format, .names = names});
+}
+
+Status write_dist(const std::string& folder, const TrainingState& state) {
+  return write(folder, state, model::NameFamily::kMcoreLocal, CheckpointFormat::kTorchDist);
 }
 
 std::vector<std::byte> bytes_of(const TrainingTensor& tensor) {
@@ -45,19 +50,23 @@ void expect_equal_tensors(const TrainingState& a, const TrainingState& b) {
   }
 }
 
-class EveryForm : public ::testing::TestWithParam<std::pair<DType, model::NameFamily>> {};
+class EveryForm
+    : public ::testing::TestWithParam<std::tuple<DType, model::NameFamily, CheckpointFormat>> {};
 
 TEST_P(EveryForm, ComesBackToTheBit) {
-  const auto [dtype, names] = GetParam();
+  const auto [dtype, names, format] = GetParam();
   test::TempFolder folder;
   TrainingState state = test::made_state(dtype);
   if (names == model::NameFamily::kLegacy) {
     state.num_floating_point_operations_so_far = int64_t{0};  // not in those files
     state.optimizer->decay.max_lr = state.optimizer->no_decay.max_lr = 0.0;
   }
-  ASSERT_EQ(write(folder.path("save"), state, names).message(), "");
+  ASSERT_EQ(write(folder.path("save"), state, names, format).message(), "");
   const MegatronCheckpoint checkpoint = test::open_or_fail(folder.path("save"));
-  EXPECT_EQ(checkpoint.family(), names);
+  // torch_dist has one spelling; args without transformer_impl ask for that one.
+  EXPECT_EQ(checkpoint.family(), format == CheckpointFormat::kTorchDist
+                                     ? model::NameFamily::kMcoreTransformerEngine
+                                     : names);
   EXPECT_EQ(checkpoint.iteration(), 7);
   TrainingState read = test::state_of_rank(checkpoint);
   // The names' order is the family's.
@@ -93,7 +102,7 @@ TEST_P(EveryForm, ComesBackToTheBit) {
 }
 
 TEST_P(EveryForm, IsCleanWhenVerified) {
-  const auto [dtype, names] = GetParam();
+  const auto [dtype, names, format] = GetParam();
   test::TempFolder folder;
   TrainingState state = test::made_state(dtype);
   for (TrainingParameter& parameter : state.parameters) {
@@ -101,7 +110,7 @@ TEST_P(EveryForm, IsCleanWhenVerified) {
         DType::kFloat32, parameter.weight.shape,
         std::vector<std::byte>(parameter.exp_avg_sq->bytes.size()));  // squares: not negative
   }
-  ASSERT_EQ(write(folder.path("save"), state, names).message(), "");
+  ASSERT_EQ(write(folder.path("save"), state, names, format).message(), "");
   const auto report = verify_checkpoint(folder.path("save"), {});
   ASSERT_TRUE(report.has_value()) << report.status().message();
   for (const CheckpointProblem& problem : report->problems) ADD_FAILURE() << problem.message();
@@ -110,12 +119,17 @@ TEST_P(EveryForm, IsCleanWhenVerified) {
 
 INSTANTIATE_TEST_SUITE_P(
     Training, EveryForm,
-    ::testing::Values(std::pair(DType::kFloat32, model::NameFamily::kMcoreLocal),
-                      std::pair(DType::kFloat16, model::NameFamily::kMcoreLocal),
-                      std::pair(DType::kBFloat16, model::NameFamily::kMcoreLocal),
-                      std::pair(DType::kFloat32, model::NameFamily::kLegacy),
-                      std::pair(DType::kFloat16, model::NameFamily::kLegacy),
-                      std::pair(DType::kBFloat16, model::NameFamily::kLegacy)));
+    ::testing::Values(
+        std::tuple(DType::kFloat32, model::NameFamily::kMcoreLocal, CheckpointFormat::kMpRank),
+        std::tuple(DType::kFloat16, model::NameFamily::kMcoreLocal, CheckpointFormat::kMpRank),
+        std::tuple(DType::kBFloat16, model::NameFamily::kMcoreLocal, CheckpointFormat::kMpRank),
+        std::tuple(DType::kFloat32, model::NameFamily::kLegacy, CheckpointFormat::kMpRank),
+        std::tuple(DType::kFloat16, model::NameFamily::kLegacy, CheckpointFormat::kMpRank),
+        std::tuple(DType::kBFloat16, model::NameFamily::kLegacy, CheckpointFormat::kMpRank),
+        std::tuple(DType::kFloat32, model::NameFamily::kMcoreLocal, CheckpointFormat::kTorchDist),
+        std::tuple(DType::kFloat16, model::NameFamily::kMcoreLocal, CheckpointFormat::kTorchDist),
+        std::tuple(DType::kBFloat16, model::NameFamily::kMcoreLocal,
+                   CheckpointFormat::kTorchDist)));
 
 TEST(WriteTrainingCheckpoint, HasTheKeysOfItsRevision) {
   test::TempFolder folder;
@@ -205,6 +219,26 @@ TEST(WriteTrainingCheckpoint, ReplacesOneOfTheSameIterationAndMovesTheTrackerLas
   ASSERT_TRUE(write(folder.path(), state).ok());
   EXPECT_EQ(test::read_file(folder.path("latest_checkpointed_iteration.txt")), "8");
   EXPECT_EQ(folder.file_count(), 3);
+}
+
+TEST(WriteTrainingCheckpoint, InTorchDistReplacesOneOrLeavesNothing) {
+  test::TempFolder folder;
+  TrainingState state = test::made_state(DType::kBFloat16);
+  ASSERT_EQ(write_dist(folder.path(), state).message(), "");
+  state.consumed_valid_samples = 99;
+  ASSERT_EQ(write_dist(folder.path(), state).message(), "");
+  EXPECT_EQ(test::state_of_rank(test::open_or_fail(folder.path())).consumed_valid_samples, 99);
+  const TrainingState ranks[] = {test::made_state(DType::kBFloat16, 8),
+                                 test::made_state(DType::kBFloat16, 8)};
+  const Status several =
+      write_training_checkpoint(folder.path(), ranks, {.format = CheckpointFormat::kTorchDist});
+  EXPECT_EQ(several.code(), StatusCode::kUnsupported);
+  EXPECT_THAT(several.message(), HasSubstr("torch_dist of 2 model-parallel ranks"));
+  state.iteration = 8;
+  state.parameters.pop_back();
+  EXPECT_EQ(write_dist(folder.path(), state).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(test::read_file(folder.path("latest_checkpointed_iteration.txt")), "7");
+  EXPECT_EQ(folder.file_count(), 2);
 }
 
 TEST(WriteTrainingCheckpoint, SavesWhereALinkLeads) {

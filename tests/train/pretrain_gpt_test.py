@@ -58,7 +58,10 @@ class PretrainGpt(unittest.TestCase):
     def test_a_resumed_run_is_the_straight_one_to_the_bit(self):
         for precision in ([], ["--bf16"], ["--fp16", "--loss-scale-window", "5"],
                           ["--target-names", "legacy", "--num-workers", "0"],
-                          ["--transformer-impl", "transformer_engine"]):
+                          ["--transformer-impl", "transformer_engine"],
+                          ["--ckpt-format", "torch_dist"],
+                          ["--fp16", "--loss-scale-window", "5", "--ckpt-format", "torch_dist",
+                           "--async-save"]):
             with self.subTest(precision=precision):
                 straight, parts = self.folder / "straight", self.folder / "parts"
                 whole = self.train(*precision, "--save", straight)
@@ -92,6 +95,32 @@ class PretrainGpt(unittest.TestCase):
         self.expect_equal(plain, background)
         self.assertEqual(sorted(path.name for path in plain.iterdir()),
                          sorted(path.name for path in background.iterdir()))
+
+    def test_torch_dist_is_another_form_of_the_same_checkpoint(self):
+        plain, dist = self.folder / "plain", self.folder / "dist"
+        self.train("--save", plain, "--exit-interval", 10)
+        saved = self.train("--save", dist, "--ckpt-format", "torch_dist", "--exit-interval", 10)
+        self.expect_equal(dist, plain)
+        loaded = self.train("--load", dist, "--exit-interval", 12)
+        self.assertEqual(self.losses(self.train("--load", plain, "--exit-interval", 12).stdout),
+                         self.losses(loaded.stdout))
+        for line in (f"saving checkpoint at iteration      10 to {dist} in torch_dist format",
+                     f"  successfully saved checkpoint from iteration      10 to {dist} "
+                     "[ t 1/1, p 1/1 ]"):
+            self.assertIn(line, saved.stdout.splitlines())
+        for line in (f" loading distributed checkpoint from {dist} at iteration 10",
+                     f"  successfully loaded checkpoint from {dist} [ t 1/1, p 1/1 ] at iteration 10"):
+            self.assertIn(line, loaded.stdout.splitlines())
+
+    def test_other_formats_are_refused_by_name(self):
+        for flags, word in ((["--ckpt-format", "zarr"], "zarr"),
+                            (["--ckpt-format", "torch_dcp"], "torch_dcp"),
+                            (["--use-dist-ckpt"], "--use-dist-ckpt"),
+                            (["--dist-ckpt-format", "torch_dist"], "--dist-ckpt-format")):
+            refused = self.run_program(*self.command("--train-iters", 1, *flags), code=2)
+            self.assertIn(word, refused.stderr.splitlines()[0])
+        refused = self.train("--ckpt-format", "torch_dist", "--target-names", "legacy", code=1)
+        self.assertIn("ckpt_format: expected torch with legacy names", refused.stderr)
 
     def test_a_run_goes_on_from_another_layout(self):
         start = ORACLE / "gpt_fp32" / "start"

@@ -210,6 +210,11 @@ class Saver {
 
 }  // namespace
 
+Result<uint64_t> write_torch_dist(const MegatronCheckpoint& checkpoint, const std::string& folder,
+                                  const SaveTorchDistOptions& options) {
+  return Saver(checkpoint, options, folder).save();
+}
+
 Result<SavedTorchDist> save_torch_dist(const MegatronCheckpoint& checkpoint,
                                        const std::string& save_dir,
                                        const SaveTorchDistOptions& options) {
@@ -220,7 +225,7 @@ Result<SavedTorchDist> save_torch_dist(const MegatronCheckpoint& checkpoint,
   const std::string name = reshard_folder_name(checkpoint);
   MEG_ASSIGN_OR_RETURN(io::AtomicFolder folder,
                        io::AtomicFolder::create((std::filesystem::path(save_dir) / name).string()));
-  MEG_ASSIGN_OR_RETURN(saved.bytes, Saver(checkpoint, options, folder.staging_path()).save());
+  MEG_ASSIGN_OR_RETURN(saved.bytes, write_torch_dist(checkpoint, folder.staging_path(), options));
   MEG_RETURN_IF_ERROR(copy_tokenizer_files(checkpoint.folder(),
                                            join_path(folder.staging_path(), kTokenizerFolder)));
   MEG_RETURN_IF_ERROR(folder.commit());

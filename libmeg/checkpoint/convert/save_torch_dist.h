@@ -21,6 +21,11 @@ struct SavedTorchDist {
   std::vector<std::string> notes;  ///< What was found to differ, one line each.
 };
 
+/// Writes the files of a checkpoint in the torch_dist format into `folder`, which exists and is
+/// empty: see save_torch_dist. The bytes of all items.
+Result<uint64_t> write_torch_dist(const MegatronCheckpoint& checkpoint, const std::string& folder,
+                                  const SaveTorchDistOptions& options);
+
 /// Writes a checkpoint into save_dir in the torch_dist format, as Megatron-LM saves it: layers
 /// stacked under Transformer Engine's names, whole tensors a layer, so that any parallel sizes can
 /// load it. The optimizer has the form fully_reshardable (core 0.15 and later). The folder appears

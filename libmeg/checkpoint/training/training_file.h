@@ -1,12 +1,15 @@
 #pragma once
 
 #include "libmeg/base/result.h"
+#include "libmeg/checkpoint/dialects/mp_rank/checkpoint_folder.h"
 #include "libmeg/checkpoint/training/training_tree.h"
 #include "libmeg/model/parameter_table.h"
 
 namespace meg::checkpoint {
 
 struct TrainingFileOptions {
+  /// kMpRank or kTorchDist, whose names are always those of Transformer Engine.
+  CheckpointFormat format = CheckpointFormat::kMpRank;
   /// kMcoreLocal or kMcoreTransformerEngine, as core_v0.12.3 writes by --transformer-impl, or
   /// kLegacy, as 6ef5bdc.
   model::NameFamily names = model::NameFamily::kMcoreLocal;

@@ -1,5 +1,10 @@
 #include "libmeg/checkpoint/training/training_tree.h"
 
+#include <memory>
+#include <utility>
+
+#include "libmeg/checkpoint/state/tensor_source.h"
+
 namespace meg::checkpoint {
 
 PickleId TrainingTree::field(const megatron::FieldValue& value) { return arg(arg_value(value)); }
@@ -23,6 +28,21 @@ PickleId TrainingTree::literal(DType dtype, std::span<const std::byte> bytes) {
   const int storage = content().add_storage(dtype, bytes.size(), {bytes.begin(), bytes.end()});
   sources_.emplace_back();
   return content().add_tensor(storage, {static_cast<int64_t>(bytes.size()) / dtype_size(dtype)});
+}
+
+Result<TorchFile> TrainingTree::compose(const std::string& name) const {
+  std::vector<std::shared_ptr<const TensorSource>> sources;
+  uint64_t bytes = 0;
+  for (const TorchFileContent::Storage& storage : content().storages()) {
+    if (storage.literal.empty()) {
+      sources.push_back(memory_source(storage.dtype, sources_[sources.size()]));
+    } else {
+      const auto copy = std::make_shared<const std::vector<std::byte>>(storage.literal);
+      sources.push_back(memory_source(storage.dtype, *copy, copy));
+    }
+    bytes += storage.bytes;
+  }
+  return TorchFile::compose(name, content(), std::move(sources), bytes);
 }
 
 }  // namespace meg::checkpoint

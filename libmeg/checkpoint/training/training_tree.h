@@ -1,8 +1,11 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <vector>
 
+#include "libmeg/base/result.h"
+#include "libmeg/checkpoint/container/torch_file/torch_file.h"
 #include "libmeg/checkpoint/dialects/mp_rank/rank_tree.h"
 #include "libmeg/checkpoint/training/training_state.h"
 
@@ -28,6 +31,10 @@ class TrainingTree : public RankTree {
 
   /// Of each storage: what is written to it; empty where its content is known already.
   std::span<const std::span<const std::byte>> sources() const { return sources_; }
+
+  /// What would be read of the file that holds this, without a file. name: for messages. The
+  /// result reads the bytes that were handed over, which outlive it.
+  Result<TorchFile> compose(const std::string& name) const;
 
  private:
   std::vector<std::span<const std::byte>> sources_;

@@ -5,7 +5,9 @@
 #include <new>
 #include <system_error>
 
+#include "libmeg/checkpoint/convert/save_torch_dist.h"
 #include "libmeg/checkpoint/dialects/mp_rank/checkpoint_folder.h"
+#include "libmeg/checkpoint/dialects/mp_rank/megatron_checkpoint.h"
 #include "libmeg/io/atomic_folder.h"
 #include "libmeg/io/crc32.h"
 
@@ -76,6 +78,31 @@ Status write_file(const std::string& folder, const TrainingState& state,
   return with_space(write_tree(path, tree, std::move(layout)), folder, needed);
 }
 
+/// The whole checkpoint of the only rank.
+Status write_dist_folder(const std::string& folder, const TrainingState& state,
+                         const TrainingFileOptions& options) {
+  MEG_ASSIGN_OR_RETURN(const TrainingTree tree, build_training_file(state, options));
+  MEG_ASSIGN_OR_RETURN(TorchFile file, tree.compose(folder));
+  const uint64_t needed = file.size();
+  MEG_ASSIGN_OR_RETURN(const MegatronCheckpoint checkpoint,
+                       MegatronCheckpoint::of_file(std::move(file)));
+  const SaveTorchDistOptions saving{.check_crcs = false, .progress = {}};
+  return with_space(write_torch_dist(checkpoint, folder, saving).status(), folder, needed);
+}
+
+Status write_ranks(const std::string& folder, std::span<const TrainingState> ranks,
+                   const TrainingFileOptions& options) {
+  if (options.format == CheckpointFormat::kTorchDist) {
+    if (ranks.size() == 1) return write_dist_folder(folder, ranks[0], options);
+    return make_error(StatusCode::kUnsupported,
+                      "torch_dist of {} model-parallel ranks is not supported yet", ranks.size());
+  }
+  for (const TrainingState& rank : ranks) {
+    MEG_RETURN_IF_ERROR(write_training_file(folder, rank, options));
+  }
+  return Status();
+}
+
 Status write_checkpoint(const std::string& save_dir, std::span<const TrainingState> ranks,
                         const TrainingFileOptions& options) {
   if (ranks.empty()) return make_error(StatusCode::kInvalidArgument, "no rank to save");
@@ -88,9 +115,7 @@ Status write_checkpoint(const std::string& save_dir, std::span<const TrainingSta
   }
   const fs::path path = fs::path(save_dir) / iteration_folder_name(iteration);
   MEG_ASSIGN_OR_RETURN(io::AtomicFolder folder, io::AtomicFolder::create(path.string()));
-  for (const TrainingState& rank : ranks) {
-    MEG_RETURN_IF_ERROR(write_training_file(folder.staging_path(), rank, options));
-  }
+  MEG_RETURN_IF_ERROR(write_ranks(folder.staging_path(), ranks, options));
   MEG_RETURN_IF_ERROR(folder.commit());
   return write_tracker(save_dir, iteration);
 }

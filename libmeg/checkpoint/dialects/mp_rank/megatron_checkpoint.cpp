@@ -38,6 +38,12 @@ Result<MegatronCheckpoint> MegatronCheckpoint::open(const CheckpointFolder& fold
   return CheckpointReader(folder, options, std::move(table)).read();
 }
 
+Result<MegatronCheckpoint> MegatronCheckpoint::of_file(TorchFile file) {
+  MEG_ASSIGN_OR_RETURN(model::ParameterTable table, model::ParameterTable::gpt());
+  const OpenCheckpointOptions options;
+  return CheckpointReader({}, options, std::move(table)).read(rank_files_of(std::move(file)));
+}
+
 MegatronCheckpoint::MegatronCheckpoint(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
 MegatronCheckpoint::MegatronCheckpoint(MegatronCheckpoint&&) noexcept = default;

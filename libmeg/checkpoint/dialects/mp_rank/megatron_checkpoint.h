@@ -90,6 +90,10 @@ class MegatronCheckpoint {
   static Result<MegatronCheckpoint> open(const CheckpointFolder& folder,
                                          const OpenCheckpointOptions& options = {});
 
+  /// The same of the only rank's file, open or composed, which lies in no folder: folder() is
+  /// empty.
+  static Result<MegatronCheckpoint> of_file(TorchFile file);
+
   MegatronCheckpoint(MegatronCheckpoint&&) noexcept;
   MegatronCheckpoint& operator=(MegatronCheckpoint&&) noexcept;
   ~MegatronCheckpoint();

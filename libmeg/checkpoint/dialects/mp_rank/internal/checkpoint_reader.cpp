@@ -12,7 +12,6 @@
 #include "libmeg/checkpoint/container/torch_file/torch_value.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_args.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/distributed_optimizer.h"
-#include "libmeg/checkpoint/dialects/mp_rank/internal/rank_files.h"
 #include "libmeg/model/expert_names.h"
 
 namespace meg::checkpoint {
@@ -30,7 +29,29 @@ CheckpointReader::CheckpointReader(const CheckpointFolder& folder,
 }
 
 Result<MegatronCheckpoint> CheckpointReader::read() {
-  MEG_RETURN_IF_ERROR(open_files());
+  MEG_ASSIGN_OR_RETURN(RankFiles ranks, open_rank_files(state_->folder, options_.fallback));
+  if (!options_.ignore_optimizer) {
+    if (ranks.has_expert_optimizers) {
+      return make_error(
+          StatusCode::kUnsupported,
+          "{}: optimizer: those of expert-parallel ranks are not supported; --no-optim "
+          "leaves them out",
+          state_->folder.folder);
+    }
+    MEG_RETURN_IF_ERROR(read_distributed_optimizers(state_->folder, state_->table, &ranks));
+  }
+  return read(std::move(ranks));
+}
+
+Result<MegatronCheckpoint> CheckpointReader::read(RankFiles ranks) {
+  state_->tensor_size = ranks.tensor_size;
+  state_->pipeline_size = ranks.pipeline_size;
+  state_->expert_size = ranks.expert_size;
+  state_->optimizer.is_distributed = ranks.has_distributed_optimizer;
+  state_->version = ranks.version;
+  state_->iteration = ranks.iteration.has_value() ? ranks.iteration : state_->folder.iteration;
+  state_->files = std::move(ranks.files);
+  state_->notes = std::move(ranks.notes);
   // Names first: args of models of another kind lack what GPT's have.
   MEG_ASSIGN_OR_RETURN(std::vector<RankModel> models, read_models());
   MEG_RETURN_IF_ERROR(read_config());
@@ -46,29 +67,6 @@ Result<MegatronCheckpoint> CheckpointReader::read() {
                      return a.placement < b.placement;
                    });
   return MegatronCheckpoint(std::move(state_));
-}
-
-Status CheckpointReader::open_files() {
-  MEG_ASSIGN_OR_RETURN(RankFiles ranks, open_rank_files(state_->folder, options_.fallback));
-  if (!options_.ignore_optimizer) {
-    if (ranks.has_expert_optimizers) {
-      return make_error(
-          StatusCode::kUnsupported,
-          "{}: optimizer: those of expert-parallel ranks are not supported; --no-optim "
-          "leaves them out",
-          state_->folder.folder);
-    }
-    MEG_RETURN_IF_ERROR(read_distributed_optimizers(state_->folder, state_->table, &ranks));
-  }
-  state_->tensor_size = ranks.tensor_size;
-  state_->pipeline_size = ranks.pipeline_size;
-  state_->expert_size = ranks.expert_size;
-  state_->optimizer.is_distributed = ranks.has_distributed_optimizer;
-  state_->version = ranks.version;
-  state_->iteration = ranks.iteration.has_value() ? ranks.iteration : state_->folder.iteration;
-  state_->files = std::move(ranks.files);
-  state_->notes = std::move(ranks.notes);
-  return Status();
 }
 
 const std::string& CheckpointReader::path(int64_t stage, int64_t tensor_rank) const {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_config.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/rank_files.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/rank_model.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/rank_optimizer.h"
 #include "libmeg/checkpoint/dialects/mp_rank/megatron_checkpoint.h"
@@ -39,6 +40,9 @@ class CheckpointReader {
 
   Result<MegatronCheckpoint> read();
 
+  /// The same of files that are open already.
+  Result<MegatronCheckpoint> read(RankFiles ranks);
+
  private:
   /// A chunk of a stage: where it stands, and what every tensor rank holds of it.
   struct Chunk {
@@ -48,7 +52,6 @@ class CheckpointReader {
     std::vector<int> state_index;  ///< Of each entry in its rank's optimizer; -1: extra state.
   };
 
-  Status open_files();
   Status read_config();
   Result<std::vector<RankModel>> read_models() const;
   Status make_chunks(std::vector<RankModel> models);

@@ -307,4 +307,13 @@ Result<RankFiles> open_rank_files(const CheckpointFolder& given,
   return found;
 }
 
+RankFiles rank_files_of(TorchFile file) {
+  RankFiles found;
+  found.version = version_of(file);
+  found.iteration = iteration_of(file);
+  found.files.push_back({.folder_name = rank_folder_name(0, 0, 1),
+                         .file = std::make_shared<const TorchFile>(std::move(file))});
+  return found;
+}
+
 }  // namespace meg::checkpoint

@@ -39,4 +39,7 @@ Status check_tensor_bytes(const std::string& where, uint64_t tensor_bytes, uint6
 Result<RankFiles> open_rank_files(const CheckpointFolder& folder,
                                   const megatron::FieldLookup& fallback);
 
+/// The one file of a checkpoint of one rank.
+RankFiles rank_files_of(TorchFile file);
+
 }  // namespace meg::checkpoint

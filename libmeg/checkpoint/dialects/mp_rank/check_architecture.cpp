@@ -1,4 +1,4 @@
-#include "libmeg/checkpoint/training/check_architecture.h"
+#include "libmeg/checkpoint/dialects/mp_rank/check_architecture.h"
 
 #include <fmt/format.h>
 
