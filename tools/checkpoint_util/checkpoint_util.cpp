@@ -70,17 +70,26 @@ void print_plan(const checkpoint::MegatronCheckpoint& checkpoint,
   for (const std::string& text : plan.notes) print("note: " + text);
 }
 
+/// bar: outlives the transfers.
+Result<checkpoint::TransferOptions> transfer_options(const CheckpointUtilArguments& arguments,
+                                                     ProgressBar* bar) {
+  checkpoint::TransferOptions options;
+  MEG_ASSIGN_OR_RETURN(options.buffer_bytes, buffer_bytes(arguments.memory_budget));
+  options.check_crcs = !arguments.no_crc;
+  options.progress = [bar](const Progress& now) {
+    bar->update(now);
+    return !interrupted();
+  };
+  return options;
+}
+
 Status save_dist(const checkpoint::MegatronCheckpoint& checkpoint,
                  const CheckpointUtilArguments& arguments) {
   print(fmt::format("checkpoint: {}, {}", checkpoint.folder().folder, source_text(checkpoint)));
   if (arguments.dry_run) return Status();
   ProgressBar bar(0);
-  checkpoint::SaveTorchDistOptions options{
-      .keep_optimizer = !arguments.no_optim, .check_crcs = !arguments.no_crc, .progress = {}};
-  options.progress = [&bar](const Progress& now) {
-    bar.update(now);
-    return !interrupted();
-  };
+  checkpoint::SaveTorchDistOptions options{.keep_optimizer = !arguments.no_optim, .transfer = {}};
+  MEG_ASSIGN_OR_RETURN(options.transfer, transfer_options(arguments, &bar));
   const int64_t iteration = checkpoint.folder().is_release ? 0 : checkpoint.iteration().value_or(0);
   print(fmt::format("saving checkpoint at iteration {:7d} to {} in torch_dist format", iteration,
                     arguments.save_dir));
@@ -105,17 +114,11 @@ Status reshape(const CheckpointUtilArguments& arguments,
                        reshard_options(arguments, checkpoint));
   MEG_ASSIGN_OR_RETURN(const checkpoint::ReshardPlan plan,
                        checkpoint::plan_reshard(checkpoint, options));
-  checkpoint::TransferOptions transfer;
-  MEG_ASSIGN_OR_RETURN(transfer.buffer_bytes, buffer_bytes(arguments.memory_budget));
-  transfer.check_crcs = !arguments.no_crc;
+  ProgressBar bar(0);
+  MEG_ASSIGN_OR_RETURN(const checkpoint::TransferOptions transfer,
+                       transfer_options(arguments, &bar));
   print_plan(checkpoint, options, plan);
   if (arguments.dry_run) return Status();
-
-  ProgressBar bar(0);
-  transfer.progress = [&bar](const Progress& now) {
-    bar.update(now);
-    return !interrupted();
-  };
   const int64_t iteration = checkpoint.folder().is_release ? 0 : checkpoint.iteration().value_or(0);
   print(fmt::format("saving checkpoint at iteration {:7d} to {}", iteration, arguments.save_dir));
   checkpoint::SaveTimes times;

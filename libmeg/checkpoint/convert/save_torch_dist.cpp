@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <set>
 #include <utility>
 
@@ -14,7 +15,6 @@
 #include "libmeg/checkpoint/dialects/huggingface/tokenizer_files.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/folder_entries.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/rng_entries.h"
-#include "libmeg/checkpoint/state/assembled_source.h"
 #include "libmeg/io/atomic_folder.h"
 #include "libmeg/model/expert_names.h"
 
@@ -34,7 +34,7 @@ class Saver {
  public:
   Saver(const MegatronCheckpoint& checkpoint, const SaveTorchDistOptions& options,
         const std::string& folder)
-      : checkpoint_(checkpoint), options_(options), writer_(folder, options.check_crcs) {}
+      : checkpoint_(checkpoint), options_(options), writer_(folder) {}
 
   Result<uint64_t> save() {
     MEG_RETURN_IF_ERROR(check());
@@ -43,6 +43,7 @@ class Saver {
     }
     MEG_RETURN_IF_ERROR(add_extra_states());
     for (const RankFile& rank : checkpoint_.files()) MEG_RETURN_IF_ERROR(add_rank_state(rank));
+    MEG_RETURN_IF_ERROR(run_transfers(transfers_, sinks_, options_.transfer));
     MEG_ASSIGN_OR_RETURN(const TorchFileContent common,
                          common_state(checkpoint_, options_.keep_optimizer));
     MEG_RETURN_IF_ERROR(writer_.finish(common));
@@ -89,25 +90,35 @@ class Saver {
                         checkpoint_.folder().folder, parameter.name);
     }
     const std::string name = stacked_name(*spelled);
-    bool has_master = false;
+    const size_t weight = transfers_.size();
     for (const LogicalTensor& tensor : parameter.tensors) {
       const bool is_weight = tensor.kind == "weight";
       if (!is_weight && !options_.keep_optimizer) continue;
-      has_master = has_master || tensor.kind == "fp32_param";
       // As the distributed optimizer calls the masters.
       const std::string kind = tensor.kind == "fp32_param" ? "param" : tensor.kind;
-      MEG_RETURN_IF_ERROR(add_tensor(
-          is_weight ? name : fmt::format("optimizer.state.{}.{}", kind, name), parameter, tensor));
+      transfers_.push_back(transfer_of(parameter, tensor));
+      MEG_RETURN_IF_ERROR(
+          add_target(is_weight ? name : fmt::format("optimizer.state.{}.{}", kind, name), parameter,
+                     &transfers_.back()));
     }
     const bool is_trained = parameter.tensors.size() > 1 && options_.keep_optimizer;
-    if (has_master || !is_trained) return {};
-    return add_tensor("optimizer.state.param." + name, parameter, parameter.tensors[0]);
+    if (!is_trained || parameter.tensor("fp32_param") != nullptr) return {};
+    return add_target("optimizer.state.param." + name, parameter, &transfers_[weight]);
   }
 
-  Status add_tensor(const std::string& name, const LogicalParameter& parameter,
-                    const LogicalTensor& tensor) {
-    MEG_ASSIGN_OR_RETURN(const std::shared_ptr<const TensorSource> source,
-                         assemble(tensor.dtype, parameter.axes.sizes, tensor.pieces));
+  static TensorTransfer transfer_of(const LogicalParameter& parameter,
+                                    const LogicalTensor& tensor) {
+    return {.name = fmt::format("{} {}", parameter.name, tensor.kind),
+            .axes = parameter.axes.sizes,
+            .source_extent = parameter.axes.sizes[0],
+            .target_dtype = tensor.dtype,
+            .sources = tensor.pieces,
+            .targets = {}};
+  }
+
+  /// One more tensor that the transfer fills.
+  Status add_target(const std::string& name, const LogicalParameter& parameter,
+                    TensorTransfer* transfer) {
     std::vector<int64_t> shape = parameter.shape, sizes = parameter.shape;
     std::vector<int64_t> offsets(shape.size());
     const auto stack = [&](int64_t count, int64_t place) {
@@ -119,10 +130,12 @@ class Saver {
       stack(checkpoint_.config().num_experts.value_or(1), expert->expert);
     }
     if (parameter.layer.has_value()) stack(layers(), *parameter.layer);
-    MEG_RETURN_IF_ERROR(writer_.add_chunk(name, shape, offsets, sizes, *source));
-    const Progress now{.bytes = static_cast<int64_t>(writer_.bytes()), .total_bytes = 0};
-    if (!options_.progress || options_.progress(now)) return {};
-    return make_error(StatusCode::kCancelled, "{}: cancelled", name);
+    MEG_ASSIGN_OR_RETURN(auto sink,
+                         writer_.add_chunk(name, transfer->target_dtype, shape, offsets, sizes));
+    transfer->targets.push_back(
+        {.sink = static_cast<int>(sinks_.size()), .box = Box::whole(transfer->axes)});
+    sinks_.push_back(std::move(sink));
+    return {};
   }
 
   /// Of the modules whose readers ask for it, as the source has it, or None.
@@ -206,6 +219,8 @@ class Saver {
   const MegatronCheckpoint& checkpoint_;
   const SaveTorchDistOptions& options_;
   DistFolderWriter writer_;
+  std::vector<TensorTransfer> transfers_;
+  std::vector<std::unique_ptr<TensorSink>> sinks_;
 };
 
 }  // namespace

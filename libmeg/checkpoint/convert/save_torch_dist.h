@@ -4,16 +4,14 @@
 #include <string>
 #include <vector>
 
-#include "libmeg/base/progress.h"
 #include "libmeg/checkpoint/dialects/mp_rank/megatron_checkpoint.h"
+#include "libmeg/checkpoint/transfer/transfer_executor.h"
 
 namespace meg::checkpoint {
 
 struct SaveTorchDistOptions {
   bool keep_optimizer = true;
-  /// Compares what is read with the CRC-32s recorded of it.
-  bool check_crcs = true;
-  ProgressCallback progress;  ///< bytes: written.
+  TransferOptions transfer;
 };
 
 struct SavedTorchDist {

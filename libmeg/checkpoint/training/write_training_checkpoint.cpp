@@ -86,7 +86,8 @@ Status write_dist_folder(const std::string& folder, const TrainingState& state,
   const uint64_t needed = file.size();
   MEG_ASSIGN_OR_RETURN(const MegatronCheckpoint checkpoint,
                        MegatronCheckpoint::of_file(std::move(file)));
-  const SaveTorchDistOptions saving{.check_crcs = false, .progress = {}};
+  // One thread: training may go on in the others.
+  const SaveTorchDistOptions saving{.transfer = {.workers = 1, .progress = {}}};
   return with_space(write_torch_dist(checkpoint, folder, saving).status(), folder, needed);
 }
 

@@ -7,32 +7,12 @@
 #include <system_error>
 #include <utility>
 
+#include "libmeg/checkpoint/container/torch_file/internal/storage_sink.h"
+
 namespace meg::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
-
-class StorageSink final : public TensorSink {
- public:
-  StorageSink(TorchFileWriter* writer, int storage, uint64_t bytes)
-      : TensorSink(bytes), writer_(writer), storage_(storage) {}
-
-  Status write(uint64_t offset, std::span<const std::byte> bytes) override {
-    return writer_->write(storage_, offset, bytes);
-  }
-
-  bool starts_as_zeros() const override { return true; }
-
-  bool wants_crc() const override { return true; }
-
-  void set_crc(uint32_t crc) override { writer_->set_crc(storage_, crc); }
-
-  const io::PooledFile* file() const override { return &writer_->file(); }
-
- private:
-  TorchFileWriter* writer_;
-  int storage_;
-};
 
 Result<std::vector<TorchFileWriter>> create_writers(const TransferPlan& plan,
                                                     const std::string& folder) {
@@ -63,8 +43,8 @@ std::vector<std::unique_ptr<TensorSink>> make_sinks(const TransferPlan& plan,
       if (!storages[i].literal.empty()) continue;
       const auto number = static_cast<size_t>(target.sinks[i]);
       sinks.resize(std::max(sinks.size(), number + 1));
-      sinks[number] =
-          std::make_unique<StorageSink>(&(*writers)[f], static_cast<int>(i), storages[i].bytes);
+      sinks[number] = std::make_unique<StorageSink<TorchFileWriter>>(
+          &(*writers)[f], static_cast<int>(i), storages[i].bytes);
     }
   }
   return sinks;

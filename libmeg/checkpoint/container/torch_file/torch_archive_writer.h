@@ -30,6 +30,9 @@ class TorchArchiveWriter {
   /// Writes the local headers and the central directory. kInternal where a CRC is missing.
   Status finish();
 
+  /// The file that is written.
+  const io::PooledFile& file() const { return *file_; }
+
  private:
   Status write_at(uint64_t offset, std::span<const std::byte> bytes) const {
     return file_->write_at(static_cast<int64_t>(begin_ + offset), bytes);

@@ -1,17 +1,13 @@
 #include "libmeg/checkpoint/container/torch_dist/internal/dist_writer.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cerrno>
 #include <filesystem>
 #include <utility>
 
 #include "libmeg/checkpoint/container/torch_dist/internal/dist_folder.h"
-#include "libmeg/checkpoint/container/torch_file/torch_archive_writer.h"
-#include "libmeg/checkpoint/state/assembled_source.h"
-#include "libmeg/io/crc32.h"
+#include "libmeg/checkpoint/container/torch_file/internal/storage_sink.h"
+#include "libmeg/checkpoint/state/piece.h"
 
 namespace meg::checkpoint {
 namespace {
@@ -20,7 +16,6 @@ namespace {
 constexpr const char* kArchiveName = "archive";
 /// A file that has grown beyond this is followed by another one.
 constexpr uint64_t kFileBytes = uint64_t{4} << 30;
-constexpr int64_t kCopyBytes = int64_t{4} << 20;
 constexpr std::string_view kForm =
     R"({"sharded_backend": "torch_dist", "sharded_backend_version": 1, )"
     R"("common_backend": "torch", "common_backend_version": 1})";
@@ -36,19 +31,13 @@ Status write_file(const std::string& folder, std::string_view name,
   return file.close();
 }
 
-/// Whether a record is of just the bytes that a source reads from first to last.
-bool is_of_all(const std::vector<RecordedCrc>& recorded, const TensorSource& source) {
-  return recorded.size() == 1 && source.file_extent() == recorded[0].extent;
-}
-
 }  // namespace
 
 Result<DistBlob> DistFolderWriter::begin_blob(uint64_t length) {
-  if (!file_.has_value() || end_ > kFileBytes) {
-    if (file_.has_value()) MEG_RETURN_IF_ERROR(file_->close());
+  if (files_.empty() || end_ > kFileBytes) {
     metadata_.files.push_back(fmt::format("__0_{}.distcp", metadata_.files.size()));
     MEG_ASSIGN_OR_RETURN(io::PooledFile file, create_file(folder_, metadata_.files.back()));
-    file_ = std::move(file);
+    files_.push_back(std::move(file));
     end_ = 0;
   }
   const DistBlob blob{static_cast<int>(metadata_.files.size()) - 1, end_, length};
@@ -57,63 +46,42 @@ Result<DistBlob> DistFolderWriter::begin_blob(uint64_t length) {
   return blob;
 }
 
-/// Copies all elements to byte `offset` of the file; holes stay holes. Returns their CRC-32.
-Result<uint32_t> DistFolderWriter::copy(const TensorSource& source, uint64_t offset) {
-  const std::vector<RecordedCrc> recorded = source.recorded_crcs();
-  const bool in_passing = is_of_all(recorded, source);
-  if (check_crcs_ && !in_passing) MEG_RETURN_IF_ERROR(check_recorded_crcs(source));
-  const int64_t item = dtype_size(source.dtype());
-  std::vector<std::byte> chunk;
-  uint32_t crc = 0;
-  for (int64_t first = 0; first < source.elements();) {
-    const int64_t count = std::min(kCopyBytes / item, source.elements() - first);
-    chunk.resize(static_cast<size_t>(count * item));
-    if (source.is_hole(first, count)) {
-      crc = io::crc32_combine(crc, io::crc32_of_zeros(chunk.size()), chunk.size());
-    } else {
-      MEG_RETURN_IF_ERROR(source.read(first, chunk));
-      MEG_RETURN_IF_ERROR(file_->write_at(static_cast<int64_t>(offset) + first * item, chunk));
-      crc = io::crc32(chunk, crc);
-    }
-    first += count;
-  }
-  if (!check_crcs_ || !in_passing || crc == recorded[0].crc) return crc;
-  return make_error(StatusCode::kCorruption, "{}: {}: CRC-32: expected {:08x}, found {:08x}",
-                    recorded[0].extent.file->path(), recorded[0].name, recorded[0].crc, crc);
-}
-
-Status DistFolderWriter::add_chunk(const std::string& name, const std::vector<int64_t>& shape,
-                                   const std::vector<int64_t>& offsets,
-                                   const std::vector<int64_t>& sizes, const TensorSource& source) {
+Result<std::unique_ptr<TensorSink>> DistFolderWriter::add_chunk(const std::string& name,
+                                                                DType dtype,
+                                                                const std::vector<int64_t>& shape,
+                                                                const std::vector<int64_t>& offsets,
+                                                                const std::vector<int64_t>& sizes) {
   TorchFileContent content;
-  const int storage = content.add_storage(source.dtype(), static_cast<uint64_t>(source.bytes()));
-  content.root = content.add_tensor(storage, sizes);
+  const Box box{offsets, sizes};
+  const auto bytes = static_cast<uint64_t>(box.elements() * dtype_size(dtype));
+  content.root = content.add_tensor(content.add_storage(dtype, bytes), sizes);
   MEG_ASSIGN_OR_RETURN(TorchFileLayout layout, lay_out(content, kArchiveName));
   MEG_ASSIGN_OR_RETURN(const DistBlob blob, begin_blob(layout.file_size));
-  const uint64_t data = blob.offset + layout.storage_offsets[0];
-  MEG_ASSIGN_OR_RETURN(TorchArchiveWriter archive,
-                       TorchArchiveWriter::create(*file_, blob.offset, content, std::move(layout)));
-  MEG_ASSIGN_OR_RETURN(const uint32_t crc, copy(source, data));
-  archive.set_crc(0, crc);
-  MEG_RETURN_IF_ERROR(archive.finish());
+  MEG_ASSIGN_OR_RETURN(
+      TorchArchiveWriter archive,
+      TorchArchiveWriter::create(files_.back(), blob.offset, content, std::move(layout)));
   const auto [place, is_new] = tensor_of_.emplace(name, metadata_.tensors.size());
-  if (is_new) metadata_.tensors.push_back({name, source.dtype(), shape, {}});
+  if (is_new) metadata_.tensors.push_back({name, dtype, shape, {}});
   metadata_.tensors[place->second].chunks.push_back({offsets, sizes, blob});
-  return {};
+  chunks_.push_back(std::move(archive));
+  return std::unique_ptr<TensorSink>(
+      std::make_unique<StorageSink<TorchArchiveWriter>>(&chunks_.back(), 0, bytes));
 }
 
 Status DistFolderWriter::add_object(const std::string& name, const TorchFileContent& value) {
   MEG_ASSIGN_OR_RETURN(TorchFileLayout layout, lay_out(value, kArchiveName));
   MEG_ASSIGN_OR_RETURN(const DistBlob blob, begin_blob(layout.file_size));
-  MEG_ASSIGN_OR_RETURN(TorchArchiveWriter archive,
-                       TorchArchiveWriter::create(*file_, blob.offset, value, std::move(layout)));
+  MEG_ASSIGN_OR_RETURN(
+      TorchArchiveWriter archive,
+      TorchArchiveWriter::create(files_.back(), blob.offset, value, std::move(layout)));
   MEG_RETURN_IF_ERROR(archive.finish());
   metadata_.objects.push_back({name, blob});
   return {};
 }
 
 Status DistFolderWriter::finish(const TorchFileContent& common) {
-  if (file_.has_value()) MEG_RETURN_IF_ERROR(file_->close());
+  for (TorchArchiveWriter& chunk : chunks_) MEG_RETURN_IF_ERROR(chunk.finish());
+  for (io::PooledFile& file : files_) MEG_RETURN_IF_ERROR(file.close());
   for (const DistTensor& tensor : metadata_.tensors) {
     const Status checked = check_chunks(tensor);
     if (checked.ok()) continue;

@@ -1,53 +1,55 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
-#include <optional>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "libmeg/checkpoint/container/torch_dist/internal/dist_metadata.h"
+#include "libmeg/checkpoint/container/torch_file/torch_archive_writer.h"
 #include "libmeg/checkpoint/container/torch_file/torch_file_writer.h"
-#include "libmeg/checkpoint/state/tensor_source.h"
+#include "libmeg/checkpoint/state/tensor_sink.h"
 #include "libmeg/io/pooled_file.h"
 
 namespace meg::checkpoint {
 
-/// Writes a folder of torch.distributed.checkpoint item after item, in bounded memory. The caller
-/// cares for its final name.
+/// Writes a folder of torch.distributed.checkpoint whose chunks may be filled by several threads.
+/// The caller cares for its final name.
 class DistFolderWriter {
  public:
-  /// folder: exists and is empty. check_crcs: compares what is read with the CRC-32s recorded of
-  /// it.
-  DistFolderWriter(std::string folder, bool check_crcs)
-      : folder_(std::move(folder)), check_crcs_(check_crcs) {}
+  /// folder: exists and is empty.
+  explicit DistFolderWriter(std::string folder) : folder_(std::move(folder)) {}
 
-  /// A box of the tensor of this name: the elements of `source` in row-major order. shape: of the
-  /// tensor, the same for all of its boxes.
-  Status add_chunk(const std::string& name, const std::vector<int64_t>& shape,
-                   const std::vector<int64_t>& offsets, const std::vector<int64_t>& sizes,
-                   const TensorSource& source);
+  /// Makes room for a box of the tensor of this name; its elements go in row-major order to the
+  /// sink, which is filled before finish(). shape: of the tensor, the same for all of its boxes.
+  Result<std::unique_ptr<TensorSink>> add_chunk(const std::string& name, DType dtype,
+                                                const std::vector<int64_t>& shape,
+                                                const std::vector<int64_t>& offsets,
+                                                const std::vector<int64_t>& sizes);
 
   /// Any value; its storages are literal.
   Status add_object(const std::string& name, const TorchFileContent& value);
 
-  /// common.pt, metadata.json and, last, .metadata. kInternal where the chunks of a tensor are not
-  /// all of it.
+  /// Completes the chunks; common.pt, metadata.json and, last, .metadata. kInternal where the
+  /// chunks of a tensor are not all of it or one was not filled.
   Status finish(const TorchFileContent& common);
 
-  /// Bytes written so far.
+  /// Bytes of all items.
   uint64_t bytes() const { return bytes_; }
 
  private:
   /// Where the next blob goes: a new file once the last has grown large.
   Result<DistBlob> begin_blob(uint64_t length);
-  Result<uint32_t> copy(const TensorSource& source, uint64_t offset);
 
   std::string folder_;
-  bool check_crcs_;
   DistMetadata metadata_;
   std::map<std::string, size_t> tensor_of_;
-  std::optional<io::PooledFile> file_;
+  // Both stay where they are: sinks and archives point to them.
+  std::deque<io::PooledFile> files_;
+  std::deque<TorchArchiveWriter> chunks_;
   uint64_t end_ = 0;
   uint64_t bytes_ = 0;
 };
