@@ -80,7 +80,9 @@ uint32_t checksum(std::string_view text) {
 Result<std::optional<std::string>> read_journal(const std::string& path) {
   struct stat info {};
 
-  if (::stat(path.c_str(), &info) != 0 && errno == ENOENT) return std::optional<std::string>();
+  if (::stat(path.c_str(), &info) != 0 && (errno == ENOENT || errno == ENOTDIR)) {
+    return std::optional<std::string>();
+  }
   MEG_ASSIGN_OR_RETURN(const io::FileDescriptor file, io::FileDescriptor::open_regular(path));
   MEG_ASSIGN_OR_RETURN(const int64_t size, file.size());
   if (size > kMaxJournal) return damaged(path);
