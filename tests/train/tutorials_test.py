@@ -110,8 +110,6 @@ FURTHER = {
 
 # What libmeg does not do, whole as well, and the flags that the error names.
 REFUSED = {
-    "examples/llama/train_llama3_8b of core 0.15, torch_dist": (
-        LLAMA3_8B + "--ckpt-format torch_dist " + SAVE, ["--ckpt-format"]),
     "examples/llama/train_llama3_8b of core 0.15, fp8": (
         LLAMA3_8B + "--fp8-format hybrid --fp8-amax-history-len 1024 --fp8-amax-compute-algo max "
         "--fp8-param-gather " + SAVE,
