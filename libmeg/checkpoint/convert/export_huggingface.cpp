@@ -17,8 +17,8 @@
 #include "libmeg/checkpoint/dialects/huggingface/tokenizer_files.h"
 #include "libmeg/checkpoint/dialects/mp_rank/check_architecture.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/folder_entries.h"
-#include "libmeg/checkpoint/state/gathered_sources.h"
-#include "libmeg/checkpoint/state/reordered_source.h"
+#include "libmeg/checkpoint/state/assembled_source.h"
+#include "libmeg/checkpoint/state/concatenated_source.h"
 #include "libmeg/io/atomic_file.h"
 #include "libmeg/io/atomic_folder.h"
 #include "libmeg/megatron/argument_values.h"
@@ -54,56 +54,6 @@ Status check_args(const MegatronCheckpoint& checkpoint) {
   };
   return check_architecture(checkpoint, run);
 }
-
-/// Gathers merged parameters out of the shards of a checkpoint.
-class MergedParameters {
- public:
-  MergedParameters(const MegatronCheckpoint& checkpoint, int64_t vocab_rows)
-      : checkpoint_(checkpoint), vocab_rows_(vocab_rows) {}
-
-  /// Row-major, the vocabulary without padding.
-  Source merged(const LogicalParameter& parameter) const {
-    const std::vector<Source> shards = sources(parameter.tensors[0]);
-    switch (parameter.partition) {
-      case model::Partition::kReplicated:
-        return shards[0];
-      case model::Partition::kColumns:
-        return side_by_side(shards, parameter.shape[0]);
-      case model::Partition::kVocabulary:
-        return part_of(concatenated(shards), 0, vocab_rows_ * parameter.shape[1]);
-      case model::Partition::kGated:
-        if (checkpoint_.config().gated_linear_unit) return gates_above(shards);
-        break;
-      case model::Partition::kQkv:
-      case model::Partition::kRows:
-        break;
-    }
-    return concatenated(shards);
-  }
-
- private:
-  /// By tensor-parallel rank.
-  static std::vector<Source> sources(const LogicalTensor& tensor) {
-    std::vector<Source> found;
-    for (const Piece& piece : tensor.pieces) found.push_back(natural_source(piece));
-    return found;
-  }
-
-  /// Each shard has its part of the gate above its part of what is gated.
-  static Source gates_above(const std::vector<Source>& shards) {
-    std::vector<Source> parts;
-    for (const int64_t half : {0, 1}) {
-      for (const Source& shard : shards) {
-        const int64_t elements = shard->elements() / 2;
-        parts.push_back(part_of(shard, half * elements, elements));
-      }
-    }
-    return concatenated(std::move(parts));
-  }
-
-  const MegatronCheckpoint& checkpoint_;
-  int64_t vocab_rows_;
-};
 
 class ExportPlanner {
  public:
@@ -159,7 +109,6 @@ class ExportPlanner {
   }
 
   Status add_tensors(const std::vector<model::HuggingFaceTensor>& tensors) {
-    const MergedParameters merged(checkpoint_, plan_.target_vocab_rows);
     std::vector<SafetensorsTensor> described;
     std::vector<TensorCopy> copies;
     std::set<std::string> taken;
@@ -171,8 +120,8 @@ class ExportPlanner {
       }
       taken.insert(tensor.parameter);
       const DType dtype = target_dtype(*found->second);
-      copies.push_back(
-          {.source = source_of(tensor, merged.merged(*found->second)), .target_dtype = dtype});
+      MEG_ASSIGN_OR_RETURN(const Source merged, merged_weight(*found->second));
+      copies.push_back({.source = source_of(tensor, merged), .target_dtype = dtype});
       described.push_back({.name = tensor.name, .dtype = dtype, .shape = tensor.shape});
       plan_.parameter_count += copies.back().source->elements();
     }
@@ -187,6 +136,15 @@ class ExportPlanner {
                         checkpoint_.folder().folder, name, plan_.class_name);
     }
     return Status();
+  }
+
+  /// Row-major, the vocabulary without padding.
+  Result<Source> merged_weight(const LogicalParameter& parameter) const {
+    const LogicalTensor& weight = parameter.tensors[0];
+    MEG_ASSIGN_OR_RETURN(Source merged,
+                         assemble(weight.dtype, parameter.axes.sizes, weight.pieces));
+    if (parameter.partition != model::Partition::kVocabulary) return merged;
+    return part_of(std::move(merged), 0, plan_.target_vocab_rows * parameter.shape[1]);
   }
 
   static Source source_of(const model::HuggingFaceTensor& tensor, const Source& merged) {

@@ -13,7 +13,7 @@
 #include "libmeg/checkpoint/dialects/huggingface/internal/row_runs.h"
 #include "libmeg/checkpoint/dialects/huggingface/internal/transposed_source.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/folder_entries.h"
-#include "libmeg/checkpoint/state/gathered_sources.h"
+#include "libmeg/checkpoint/state/concatenated_source.h"
 #include "libmeg/checkpoint/state/same_bytes.h"
 #include "libmeg/io/mapped_file.h"
 #include "libmeg/text/printable.h"

@@ -37,7 +37,7 @@ struct FlatState {
 /// What a run's args say of its buffers.
 struct FlatRun {
   std::optional<int64_t> data_parallel_size;  ///< With context parallelism.
-  std::optional<int64_t> bucket_size;         ///< Of a stage that has buckets at all.
+  std::optional<int64_t> bucket_size = {};    ///< Of a stage that has buckets at all.
   bool pads_for_bandwidth = false;            ///< --ddp-pad-buckets-for-high-nccl-busbw
 
   /// args: nullopt where there are none. parameters: of the rank.
