@@ -38,6 +38,7 @@ class ModelEngine : public serving::GenerationEngine {
   }
 
   Status check(const serving::GenerationRequest& request) const override {
+    if (request.prevent_newline_after_colon) MEG_RETURN_IF_ERROR(newline_.check());
     return check_request(request, limits_);
   }
 

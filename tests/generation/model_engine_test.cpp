@@ -275,6 +275,8 @@ TEST(ModelEngineTest, WrongRequestsAreErrorsOfCheck) {
   EXPECT_THAT(error_of({1}, std::numeric_limits<int64_t>::max()), HasSubstr("at most 40"));
   EXPECT_THAT(error_of(std::vector<int32_t>(41, 1), 0), HasSubstr("at most 40"));
   EXPECT_THAT(error_of({1}, 1, -2), HasSubstr("no_repeat_ngram_size"));
+  EXPECT_THAT(served.engine->check({.prompt = {1}, .prevent_newline_after_colon = true}).message(),
+              HasSubstr("prevent_newline_after_colon: expected a tokenizer with tokens of \":\""));
   const auto texts = generate(*served.engine, {{.prompt = {1}}, {.prompt = {77}}});
   EXPECT_THAT(texts.status().message(), HasSubstr("text 0: tokens")) << "64 tokens do not fit";
 }

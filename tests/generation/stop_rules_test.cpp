@@ -40,8 +40,9 @@ TEST(StopRulesTest, ANewlineIsForbiddenBehindAColonOnly) {
   const NewlineAfterColon newline(letters());
   EXPECT_EQ(newline.forbidden_after(4), 1);
   EXPECT_EQ(newline.forbidden_after(0), std::nullopt);
+  EXPECT_TRUE(newline.check().ok());
   const NewlineAfterColon without(test::LetterTokenizer::numbers(5));
-  EXPECT_EQ(without.forbidden_after(4), std::nullopt);
+  EXPECT_EQ(without.check().code(), StatusCode::kInvalidArgument);
 }
 
 TEST(RepeatedNgramsTest, EndsOfEarlierRunsAreFound) {

@@ -33,6 +33,15 @@ bool ends_text(const serving::StopRules& rules, const tokenizer::Tokenizer& toke
 NewlineAfterColon::NewlineAfterColon(const tokenizer::Tokenizer& tokenizer)
     : colon(first_token(tokenizer, ":")), newline(first_token(tokenizer, "\n")) {}
 
+Status NewlineAfterColon::check() const {
+  if (colon && newline) return {};
+  return make_error(
+      StatusCode::kInvalidArgument,
+      "prevent_newline_after_colon: expected a tokenizer with tokens of \":\" and of a "
+      "newline, found none of {}",
+      colon ? "a newline" : "\":\"");
+}
+
 std::optional<int32_t> NewlineAfterColon::forbidden_after(int32_t last) const {
   return colon == last ? newline : std::nullopt;
 }

@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 
+#include "libmeg/base/status.h"
 #include "libmeg/serving/generation_engine.h"
 #include "libmeg/tokenizer/tokenizer.h"
 
@@ -16,9 +17,12 @@ bool ends_text(const serving::StopRules& rules, const tokenizer::Tokenizer& toke
                std::span<const int32_t> tokens);
 
 /// The token that must not follow the last of another's, see
-/// GenerationRequest::prevent_newline_after_colon. Empty where the tokenizer has no such tokens.
+/// GenerationRequest::prevent_newline_after_colon.
 struct NewlineAfterColon {
   explicit NewlineAfterColon(const tokenizer::Tokenizer& tokenizer);
+
+  /// kInvalidArgument where the tokenizer has no token of ":" or of a newline, as NullTokenizer.
+  Status check() const;
 
   /// The token that must not follow `last`.
   std::optional<int32_t> forbidden_after(int32_t last) const;
