@@ -13,6 +13,25 @@ constexpr uint64_t kMaxInWord = std::numeric_limits<uint32_t>::max();
 /// Targets drawn at once: while one half of them is swapped, memory fetches the other.
 constexpr size_t kTargets = 256;
 
+/// Asks a Stop now and then: a question may take longer than many swaps.
+class StopPoll {
+ public:
+  StopPoll(const RandomState::Stop& stop, size_t values) : stop_(stop), next_(values) {}
+
+  /// left: values that are not shuffled yet, fewer at each call.
+  bool stops_at(size_t left) {
+    if (left > next_) return false;
+    next_ = left - std::min(left, kValuesBetweenQuestions);
+    return stop_ && stop_();
+  }
+
+ private:
+  static constexpr size_t kValuesBetweenQuestions = size_t{1} << 20;
+
+  const RandomState::Stop& stop_;
+  size_t next_;
+};
+
 }  // namespace
 
 RandomState::RandomState(uint32_t seed, InstructionSet set) : kernels_(&random_kernels(set)) {
@@ -59,13 +78,18 @@ std::span<const uint32_t> RandomState::draw_targets(uint32_t max, std::span<uint
 }
 
 template <class T>
-void RandomState::shuffle_values(std::span<T> values) {
+bool RandomState::shuffle_values(std::span<T> values, const Stop& stop) {
+  StopPoll poll(stop, values.size());
   size_t i = values.size();
-  for (; i > kMaxInWord + 1; --i) std::swap(values[i - 1], values[bounded(i - 1)]);
+  for (; i > kMaxInWord + 1; --i) {
+    if (poll.stops_at(i)) return false;
+    std::swap(values[i - 1], values[bounded(i - 1)]);
+  }
   std::array<uint32_t, kTargets> halves[2];
   std::span<const uint32_t> targets;  // of the values from i - 1 down
   size_t drawn = i;                   // values from here on have their target
   for (size_t half = 0; i > 1; half ^= 1) {
+    if (poll.stops_at(i)) return false;
     std::span<const uint32_t> ahead;
     if (drawn > 1) ahead = draw_targets(static_cast<uint32_t>(drawn - 1), halves[half]);
     drawn -= ahead.size();
@@ -75,19 +99,34 @@ void RandomState::shuffle_values(std::span<T> values) {
     }
     targets = ahead;
   }
+  return true;
 }
 
-void RandomState::skip_shuffle(size_t values) {
+bool RandomState::skip_shuffle(size_t values, const Stop& stop) {
+  StopPoll poll(stop, values);
   size_t i = values;
-  for (; i > kMaxInWord + 1; --i) bounded(i - 1);
+  for (; i > kMaxInWord + 1; --i) {
+    if (poll.stops_at(i)) return false;
+    bounded(i - 1);
+  }
   std::array<uint32_t, kTargets> targets;
-  while (i > 1) i -= draw_targets(static_cast<uint32_t>(i - 1), targets).size();
+  while (i > 1) {
+    if (poll.stops_at(i)) return false;
+    i -= draw_targets(static_cast<uint32_t>(i - 1), targets).size();
+  }
+  return true;
 }
 
-void RandomState::shuffle(std::span<int32_t> values) { shuffle_values(values); }
+bool RandomState::shuffle(std::span<int32_t> values, const Stop& stop) {
+  return shuffle_values(values, stop);
+}
 
-void RandomState::shuffle(std::span<uint32_t> values) { shuffle_values(values); }
+bool RandomState::shuffle(std::span<uint32_t> values, const Stop& stop) {
+  return shuffle_values(values, stop);
+}
 
-void RandomState::shuffle(std::span<int64_t> values) { shuffle_values(values); }
+bool RandomState::shuffle(std::span<int64_t> values, const Stop& stop) {
+  return shuffle_values(values, stop);
+}
 
 }  // namespace meg::numpy

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <span>
 
 #include "libmeg/base/cpu.h"
@@ -23,17 +24,21 @@ class RandomState {
   /// words, the high one first, where max needs more than 32 bits. max 0 draws nothing.
   uint64_t bounded(uint64_t max);
 
-  /// As RandomState.shuffle of a one-dimensional array.
-  void shuffle(std::span<int32_t> values);
-  void shuffle(std::span<uint32_t> values);
-  void shuffle(std::span<int64_t> values);
+  /// Asked about every million values, if set: true ends a shuffle where it is.
+  using Stop = std::function<bool()>;
 
-  /// Draws what a shuffle of so many values draws.
-  void skip_shuffle(size_t values);
+  /// As RandomState.shuffle of a one-dimensional array. Returns whether it came to its end: false
+  /// where `stop` ended it, with the values in no order that means anything.
+  bool shuffle(std::span<int32_t> values, const Stop& stop = {});
+  bool shuffle(std::span<uint32_t> values, const Stop& stop = {});
+  bool shuffle(std::span<int64_t> values, const Stop& stop = {});
+
+  /// Draws what a shuffle of so many values draws. Returns as shuffle().
+  bool skip_shuffle(size_t values, const Stop& stop = {});
 
  private:
   template <class T>
-  void shuffle_values(std::span<T> values);
+  bool shuffle_values(std::span<T> values, const Stop& stop);
 
   /// Fills `targets` with what bounded(max), bounded(max - 1) and so on would give, or begins to:
   /// at least one, none where max - k has fewer bits than max. Returns those.

@@ -107,6 +107,21 @@ TEST(RandomStateTest, SkippingAShuffleLeavesTheSameState) {
   }
 }
 
+TEST(RandomStateTest, AShuffleEndsWhereItIsStopped) {
+  constexpr size_t kSize = 5 << 20;
+  std::vector<int32_t> values(kSize);
+  for (const int questions : {1, 2, 5}) {
+    int asked = 0;
+    const RandomState::Stop stop = [&] { return ++asked == questions; };
+    EXPECT_FALSE(RandomState(1).shuffle(std::span(values), stop));
+    EXPECT_EQ(asked, questions);
+    asked = 0;
+    EXPECT_FALSE(RandomState(1).skip_shuffle(kSize, stop));
+    EXPECT_EQ(asked, questions);
+  }
+  EXPECT_TRUE(RandomState(1).shuffle(std::span(values), [] { return false; }));
+}
+
 TEST(RandomStateTest, BoundsNeedTwoWordsAbove32Bits) {
   std::mt19937 expected(3);
   RandomState random(3);

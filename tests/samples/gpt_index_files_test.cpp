@@ -78,7 +78,7 @@ template <class Row>
 void Part::expect_equal(const GptIndexPaths& paths) const {
   numpy::RandomState random(kSeed);
   std::vector<int32_t> documents(static_cast<size_t>(plan_.documents()));
-  build_document_index(plan_, range_, random, documents);
+  ASSERT_TRUE(build_document_index(plan_, range_, random, documents).ok());
   EXPECT_TRUE(test::read_file(paths.document_index) == npy_bytes(documents, {plan_.documents()}));
 
   std::vector<Row> rows;
@@ -90,7 +90,7 @@ void Part::expect_equal(const GptIndexPaths& paths) const {
   EXPECT_TRUE(test::read_file(paths.sample_index) == npy_bytes(rows, {plan_.samples + 1, 2}));
 
   std::vector<uint32_t> shuffle(static_cast<size_t>(plan_.samples));
-  build_shuffle_index<uint32_t>(plan_, random, shuffle);
+  ASSERT_TRUE(build_shuffle_index<uint32_t>(plan_, random, shuffle).ok());
   EXPECT_TRUE(test::read_file(paths.shuffle_index) == npy_bytes(shuffle, {plan_.samples}));
 }
 

@@ -161,14 +161,15 @@ class Indexed : public SampleDataset {
                             megatron::newest_megatron_version());
     numpy::RandomState shuffler(static_cast<uint32_t>(random()));
     documents_.resize(static_cast<size_t>(plan_.documents()));
-    build_document_index(plan_, {.begin = 0, .end = sequences}, shuffler, documents_);
+    EXPECT_TRUE(
+        build_document_index(plan_, {.begin = 0, .end = sequences}, shuffler, documents_).ok());
     const auto keep = [this](std::span<const int32_t> rows) -> Status {
       rows_.insert(rows_.end(), rows.begin(), rows.end());
       return {};
     };
     EXPECT_TRUE(build_sample_index<int32_t>(plan_, lengths(), documents_, keep).ok());
     shuffle_.resize(static_cast<size_t>(plan_.samples));
-    build_shuffle_index<uint32_t>(plan_, shuffler, shuffle_);
+    EXPECT_TRUE(build_shuffle_index<uint32_t>(plan_, shuffler, shuffle_).ok());
     index_ = GptIndex(documents_, rows_, shuffle_, nullptr);
   }
 

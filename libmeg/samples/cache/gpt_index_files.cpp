@@ -96,9 +96,10 @@ Status write_sample_index(const GptIndexPlan& plan, std::span<const int32_t> len
 }
 
 template <class T>
-Status write_shuffle_index(const GptIndexPlan& plan, numpy::RandomState& random, NpyOutput& out) {
+Status write_shuffle_index(const GptIndexPlan& plan, numpy::RandomState& random, NpyOutput& out,
+                           const CacheCancelled& cancelled) {
   HugeArray<T> shuffle(static_cast<size_t>(plan.samples));
-  build_shuffle_index<T>(plan, random, shuffle.values());
+  MEG_RETURN_IF_ERROR(build_shuffle_index<T>(plan, random, shuffle.values(), cancelled));
   MEG_RETURN_IF_ERROR(out.append(std::as_const(shuffle).values()));
   return out.flush();
 }
@@ -120,31 +121,34 @@ class CountDown {
 /// The document and the sample index on this thread; on another one the shuffle index, which needs
 /// only the random numbers that follow, and the writing of the document index.
 Status write_indices(const GptIndexPlan& plan, const dataset::IndexedDataset& dataset,
-                     dataset::SequenceRange range, uint32_t seed, Outputs& out) {
+                     dataset::SequenceRange range, uint32_t seed, Outputs& out,
+                     const CacheCancelled& cancelled) {
   const HugeArray<int32_t> lengths = copied_lengths(dataset, range);
   HugeArray<int32_t> documents(static_cast<size_t>(plan.documents()));
   std::latch documents_built(1);
   std::future<Status> other = std::async(std::launch::async, [&]() -> Status {
     numpy::RandomState random(seed);
-    skip_document_index(plan, random);
-    MEG_RETURN_IF_ERROR(plan.shuffle_type == DType::kUint32
-                            ? write_shuffle_index<uint32_t>(plan, random, out.shuffle)
-                            : write_shuffle_index<int64_t>(plan, random, out.shuffle));
+    MEG_RETURN_IF_ERROR(skip_document_index(plan, random, cancelled));
+    const auto write_shuffle = plan.shuffle_type == DType::kUint32 ? write_shuffle_index<uint32_t>
+                                                                   : write_shuffle_index<int64_t>;
+    MEG_RETURN_IF_ERROR(write_shuffle(plan, random, out.shuffle, cancelled));
     documents_built.wait();
     MEG_RETURN_IF_ERROR(out.document.append(std::as_const(documents).values()));
     return out.document.flush();
   });
+  Status built;
   {
-    const CountDown built(documents_built);
+    const CountDown count_down(documents_built);
     numpy::RandomState random(seed);
-    build_document_index(plan, range, random, documents.values());
+    built = build_document_index(plan, range, random, documents.values(), cancelled);
   }
   const auto write_samples =
       plan.sample_type == DType::kInt32 ? write_sample_index<int32_t> : write_sample_index<int64_t>;
-  const Status sampled =
-      write_samples(plan, lengths.values(), range.begin, documents.values(), out.sample);
+  if (built.ok()) {
+    built = write_samples(plan, lengths.values(), range.begin, documents.values(), out.sample);
+  }
   MEG_RETURN_IF_ERROR(other.get());
-  return sampled;
+  return built;
 }
 
 }  // namespace
@@ -157,7 +161,7 @@ Result<std::vector<io::AtomicFile>> write_gpt_index_files(const GptIndexPlan& pl
   try {
     Outputs out(cancelled);
     MEG_RETURN_IF_ERROR(create(plan, paths, out));
-    MEG_RETURN_IF_ERROR(write_indices(plan, dataset, range, seed, out));
+    MEG_RETURN_IF_ERROR(write_indices(plan, dataset, range, seed, out, cancelled));
     std::vector<io::AtomicFile> files;
     for (NpyOutput* output : {&out.document, &out.sample, &out.shuffle}) {
       files.push_back(std::move(output->file));

@@ -108,10 +108,16 @@ Status SampleRows<T>::finish(size_t last_entry, int64_t last_length) {
   return flush();
 }
 
+Status finished(bool shuffled) {
+  if (shuffled) return {};
+  return Status(StatusCode::kCancelled, "index of a dataset: interrupted");
+}
+
 template <class T>
-void shuffled_from(T first, numpy::RandomState& random, std::span<T> out) {
+Status shuffled_from(T first, numpy::RandomState& random, std::span<T> out,
+                     const CacheCancelled& cancelled) {
   std::iota(out.begin(), out.end(), first);
-  random.shuffle(out);
+  return finished(random.shuffle(out, cancelled));
 }
 
 /// Epochs that are shuffled as one.
@@ -120,32 +126,34 @@ int64_t epochs_together(const GptIndexPlan& plan) {
 }
 
 /// `epochs` times the numbers of `range`, shuffled as one.
-void shuffle_epochs(int64_t epochs, dataset::SequenceRange range, numpy::RandomState& random,
-                    std::span<int32_t> out) {
+Status shuffle_epochs(int64_t epochs, dataset::SequenceRange range, numpy::RandomState& random,
+                      std::span<int32_t> out, const CacheCancelled& cancelled) {
   const auto sequences = static_cast<size_t>(range.end - range.begin);
   for (int64_t epoch = 0; epoch < epochs; ++epoch) {
     const auto tile = out.subspan(static_cast<size_t>(epoch) * sequences, sequences);
     std::iota(tile.begin(), tile.end(), static_cast<int32_t>(range.begin));
   }
-  random.shuffle(out);
+  return finished(random.shuffle(out, cancelled));
 }
 
 }  // namespace
 
-void build_document_index(const GptIndexPlan& plan, dataset::SequenceRange range,
-                          numpy::RandomState& random, std::span<int32_t> out) {
+Status build_document_index(const GptIndexPlan& plan, dataset::SequenceRange range,
+                            numpy::RandomState& random, std::span<int32_t> out,
+                            const CacheCancelled& cancelled) {
   assert(range.end - range.begin == plan.sequences);
   assert(static_cast<int64_t>(out.size()) == plan.documents());
   const int64_t together = epochs_together(plan);
   const auto first = static_cast<size_t>(together * plan.sequences);
-  shuffle_epochs(together, range, random, out.first(first));
-  shuffle_epochs(plan.epochs - together, range, random, out.subspan(first));
+  MEG_RETURN_IF_ERROR(shuffle_epochs(together, range, random, out.first(first), cancelled));
+  return shuffle_epochs(plan.epochs - together, range, random, out.subspan(first), cancelled);
 }
 
-void skip_document_index(const GptIndexPlan& plan, numpy::RandomState& random) {
+Status skip_document_index(const GptIndexPlan& plan, numpy::RandomState& random,
+                           const CacheCancelled& cancelled) {
   const auto first = static_cast<size_t>(epochs_together(plan) * plan.sequences);
-  random.skip_shuffle(first);
-  random.skip_shuffle(static_cast<size_t>(plan.documents()) - first);
+  MEG_RETURN_IF_ERROR(finished(random.skip_shuffle(first, cancelled)));
+  return finished(random.skip_shuffle(static_cast<size_t>(plan.documents()) - first, cancelled));
 }
 
 template <class T>
@@ -176,14 +184,17 @@ template Status build_sample_index(const GptIndexPlan&, dataset::LittleEndianArr
                                    int64_t);
 
 template <class T>
-void build_shuffle_index(const GptIndexPlan& plan, numpy::RandomState& random, std::span<T> out) {
+Status build_shuffle_index(const GptIndexPlan& plan, numpy::RandomState& random, std::span<T> out,
+                           const CacheCancelled& cancelled) {
   assert(static_cast<int64_t>(out.size()) == plan.samples);
   const auto first = static_cast<size_t>(plan.samples_before_last_epoch.value_or(plan.samples));
-  shuffled_from(T{0}, random, out.first(first));
-  shuffled_from(static_cast<T>(first), random, out.subspan(first));
+  MEG_RETURN_IF_ERROR(shuffled_from(T{0}, random, out.first(first), cancelled));
+  return shuffled_from(static_cast<T>(first), random, out.subspan(first), cancelled);
 }
 
-template void build_shuffle_index(const GptIndexPlan&, numpy::RandomState&, std::span<uint32_t>);
-template void build_shuffle_index(const GptIndexPlan&, numpy::RandomState&, std::span<int64_t>);
+template Status build_shuffle_index(const GptIndexPlan&, numpy::RandomState&, std::span<uint32_t>,
+                                    const CacheCancelled&);
+template Status build_shuffle_index(const GptIndexPlan&, numpy::RandomState&, std::span<int64_t>,
+                                    const CacheCancelled&);
 
 }  // namespace meg::samples

@@ -7,6 +7,7 @@
 #include "libmeg/base/result.h"
 #include "libmeg/dataset/indexed_dataset.h"
 #include "libmeg/numpy/random_state.h"
+#include "libmeg/samples/cache_cancelled.h"
 #include "libmeg/samples/gpt_index_plan.h"
 
 namespace meg::samples {
@@ -14,14 +15,17 @@ namespace meg::samples {
 /// The three indices between a dataset and its samples, bit for bit as Megatron builds them.
 /// One RandomState serves the document index, then the shuffle index.
 /// Mirrors Megatron-LM megatron/core/datasets/gpt_dataset.py: _build_document_index,
-/// _build_shuffle_index, and helpers.cpp: build_sample_idx.
+/// _build_shuffle_index, and helpers.cpp: build_sample_idx. All end with kCancelled where
+/// `cancelled` says so.
 
 /// The sequence numbers of `range`, once for each epoch, shuffled. out: plan.documents() entries.
-void build_document_index(const GptIndexPlan& plan, dataset::SequenceRange range,
-                          numpy::RandomState& random, std::span<int32_t> out);
+Status build_document_index(const GptIndexPlan& plan, dataset::SequenceRange range,
+                            numpy::RandomState& random, std::span<int32_t> out,
+                            const CacheCancelled& cancelled = {});
 
 /// Draws what build_document_index draws: what follows can be drawn while that is at work.
-void skip_document_index(const GptIndexPlan& plan, numpy::RandomState& random);
+Status skip_document_index(const GptIndexPlan& plan, numpy::RandomState& random,
+                           const CacheCancelled& cancelled = {});
 
 /// Takes rows of the sample index in order; a row is (place in the document index, token offset).
 /// T is int32_t or int64_t, as plan.sample_type says.
@@ -38,6 +42,7 @@ Status build_sample_index(const GptIndexPlan& plan, dataset::LittleEndianArray<i
 
 /// 0 to plan.samples - 1, shuffled. T is uint32_t or int64_t, as plan.shuffle_type says.
 template <class T>
-void build_shuffle_index(const GptIndexPlan& plan, numpy::RandomState& random, std::span<T> out);
+Status build_shuffle_index(const GptIndexPlan& plan, numpy::RandomState& random, std::span<T> out,
+                           const CacheCancelled& cancelled = {});
 
 }  // namespace meg::samples

@@ -32,11 +32,11 @@ Result<std::span<const T>> build_rows(const GptIndexPlan& plan,
 }
 
 template <class T>
-std::span<const T> build_shuffle(const GptIndexPlan& plan, numpy::RandomState& random,
-                                 std::vector<T>* shuffle) {
+Result<std::span<const T>> build_shuffle(const GptIndexPlan& plan, numpy::RandomState& random,
+                                         std::vector<T>* shuffle) {
   shuffle->resize(static_cast<size_t>(plan.samples));
-  build_shuffle_index<T>(plan, random, *shuffle);
-  return *shuffle;
+  MEG_RETURN_IF_ERROR(build_shuffle_index<T>(plan, random, *shuffle));
+  return std::span<const T>(*shuffle);
 }
 
 Status no_memory(const GptIndexPlan& plan) {
@@ -50,7 +50,7 @@ Result<GptIndexCache> build(const GptIndexPlan& plan, dataset::LittleEndianArray
   auto memory = std::make_shared<IndexMemory>();
   numpy::RandomState random(seed);
   memory->documents.resize(static_cast<size_t>(plan.documents()));
-  build_document_index(plan, range, random, memory->documents);
+  MEG_RETURN_IF_ERROR(build_document_index(plan, range, random, memory->documents));
   GptIndex::Rows rows;
   if (plan.sample_type == DType::kInt32) {
     MEG_ASSIGN_OR_RETURN(
@@ -61,9 +61,9 @@ Result<GptIndexCache> build(const GptIndexPlan& plan, dataset::LittleEndianArray
   }
   GptIndex::Shuffle shuffle;
   if (plan.shuffle_type == DType::kUint32) {
-    shuffle = build_shuffle<uint32_t>(plan, random, &memory->narrow_shuffle);
+    MEG_ASSIGN_OR_RETURN(shuffle, build_shuffle<uint32_t>(plan, random, &memory->narrow_shuffle));
   } else {
-    shuffle = build_shuffle<int64_t>(plan, random, &memory->wide_shuffle);
+    MEG_ASSIGN_OR_RETURN(shuffle, build_shuffle<int64_t>(plan, random, &memory->wide_shuffle));
   }
   const std::span<const int32_t> documents = memory->documents;
   return GptIndexCache{.index = GptIndex(documents, rows, shuffle, std::move(memory)),
