@@ -9,11 +9,12 @@
 #                                                only tokens, from your text; makes
 #                                                ./YOUR_text_document.bin and .idx
 #
-# Further flags (--json-keys, --output-prefix, --workers ...) go to preprocess_data.
+# Further flags (--json-keys, --output-prefix, --workers ...) go to preprocess_data. MEG_BUILD=DIR takes the
+# programs of the build folder DIR instead of setting up and building; what it makes lies there too.
 set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 root="$(dirname "$here")"
-build="$root/build/quickstart"
+build="${MEG_BUILD:-$root/build/quickstart}"
 
 inputs=()
 keys=(text)
@@ -156,9 +157,9 @@ train_and_use() {
 read_arguments "$@"
 embedded="$root/testdata"
 with_torch="${MEG_WITH_TORCH:-ON}"
-goes_on=false
+whole_way=false
 if [ "${#inputs[@]}" -eq 0 ]; then
-  goes_on=true
+  whole_way=true
   inputs=("$embedded/quickstart/english.jsonl")
   prefix="${prefix:-$build/data/english}"
 else
@@ -176,8 +177,10 @@ if [ -z "$vocab_file$merge_file" ]; then
 GPT-2's own with --vocab-file and --merge-file"
 fi
 
-if [ "$with_torch" = ON ]; then "$here/setup.sh" --programs; else "$here/setup.sh" --build-only; fi
-build_programs
+if [ -z "${MEG_BUILD:-}" ]; then
+  if [ "$with_torch" = ON ]; then "$here/setup.sh" --programs; else "$here/setup.sh" --build-only; fi
+  build_programs
+fi
 bin="$build/bin"
 
 show "$bin/preprocess_data" --input "${inputs[@]}" --json-keys "${keys[@]}" \
@@ -200,7 +203,7 @@ printf '\nmade:\n'
 for key in "${keys[@]}"; do ls -lh "${prefix}_${key}_document".{bin,idx}; done
 if [ -n "${vocabulary_note:-}" ]; then printf '%s\n' "$vocabulary_note"; fi
 printf 'train on it with: --data-path %s\n' "${prefix}_${keys[0]}_document"
-if ! $goes_on; then exit 0; fi
+if ! $whole_way; then exit 0; fi
 prepare_samples "${prefix}_${keys[0]}_document"
 if [ "$with_torch" = ON ]; then
   train_and_use "${prefix}_${keys[0]}_document"

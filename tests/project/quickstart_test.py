@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+"""quickstart_test.py QUICKSTART PROGRAMS: scripts/quickstart.sh with programs that are built already."""
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+QUICKSTART, PROGRAMS = (os.path.abspath(path) for path in sys.argv[1:3])
+HAVE_TRAINER = os.path.exists(os.path.join(PROGRAMS, "pretrain_gpt"))
+
+
+class QuickstartTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        os.symlink(PROGRAMS, os.path.join(self.folder, "bin"))
+
+    def quickstart(self, *arguments):
+        return subprocess.run([QUICKSTART, *arguments], cwd=self.folder, text=True, capture_output=True,
+                              env={**os.environ, "MEG_BUILD": self.folder, "OMP_NUM_THREADS": "1",
+                                   "MEG_WITH_TORCH": "ON" if HAVE_TRAINER else "OFF"})
+
+    def write(self, name, text):
+        with open(os.path.join(self.folder, name), "w", encoding="utf-8") as file:
+            file.write(text)
+
+    def test_goes_from_text_to_a_served_answer(self):
+        run = self.quickstart()
+        self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+        expected = ["verify dataset", "prepare_cache", "dataset_inspect --trace", "verify diff", "equal ("]
+        if HAVE_TRAINER:
+            expected += ["validation loss", "validation results", '"text":']
+        for word in expected:
+            self.assertIn(word, run.stdout)
+
+    def test_makes_the_tokens_of_ones_own_text(self):
+        self.write("my.text.jsonl", '{"content": "And he said"}\n' * 3)
+        run = self.quickstart("--input", "my.text.jsonl", "--json_keys=content", "--workers", "1")
+        self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+        self.assertIn("my_content_document: ok (3 sequences, 3 documents", run.stdout)
+        self.assertIn("--data-path " + os.path.join(self.folder, "my_content_document"), run.stdout)
+
+    def test_says_that_an_input_has_no_documents(self):
+        self.write("empty.jsonl", "")
+        run = self.quickstart("--input", "empty.jsonl")
+        self.assertEqual(run.returncode, 1)
+        self.assertEqual(run.stderr.splitlines()[-1],
+                         'error: empty.jsonl: no documents: expected JSON lines such as {"text": "some text"}')
+
+    def test_names_a_flag_without_its_value(self):
+        run = self.quickstart("--input")
+        self.assertEqual((run.returncode, run.stderr), (2, "error: --input: expected a value\n"))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
