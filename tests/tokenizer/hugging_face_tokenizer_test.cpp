@@ -6,8 +6,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "libmeg/tokenizer/huggingface/internal/hub_cache.h"
 #include "tests/temp_folder.h"
 #include "tests/tokenizer/tiny_model.h"
 
@@ -143,7 +146,47 @@ TEST(HuggingFaceTokenizer, RefusesAFolderWithoutTokenizer) {
   const test::TempFolder folder;
   test::write_file(folder.path("vocab.txt"), "a\n");
   EXPECT_EQ(HuggingFaceTokenizer::open(folder.path(), {}).status().message(),
-            folder.path() + ": expected a folder with tokenizer.json, found none");
+            folder.path() + ": expected a folder with tokenizer.json, or the name of a model in " +
+                hub_cache_folder() + ", found neither (nothing is downloaded)");
+}
+
+/// A cache of huggingface_hub; with the commit that refs/main names.
+class HubCache {
+ public:
+  explicit HubCache(const std::string& commit) {
+    test::write_file(model("refs/main"), commit);
+    test::write_file(model("snapshots/0a1b/tokenizer.json"), tiny().dump());
+    setenv("HF_HUB_CACHE", folder_.path().c_str(), 1);
+  }
+
+  ~HubCache() { unsetenv("HF_HUB_CACHE"); }
+
+  std::string model(const std::string& file) const {
+    const std::string path = folder_.path("models--some--model/" + file);
+    std::filesystem::create_directories(std::filesystem::path(path).parent_path());
+    return path;
+  }
+
+ private:
+  test::TempFolder folder_;
+};
+
+bool opens(const std::string& model) { return HuggingFaceTokenizer::open(model, {}).has_value(); }
+
+TEST(HuggingFaceTokenizer, OpensAModelOfTheHubsCache) {
+  const HubCache cache("0a1b");
+  EXPECT_TRUE(opens("some/model"));
+  EXPECT_FALSE(opens("some/other"));
+  EXPECT_FALSE(opens("model"));
+}
+
+TEST(HuggingFaceTokenizer, LeavesTheHubsCacheByNoName) {
+  const HubCache cache("../snapshots/0a1b");
+  EXPECT_FALSE(opens("some/model")) << "what refs/main names is no commit";
+  for (const std::string name : {"some/../some/model", "../some/model", "some/model/",
+                                 "some//model", "some/model/x", "", ".", "some--model/.."}) {
+    EXPECT_EQ(cached_model_folder(name), std::nullopt) << name;
+  }
 }
 
 TEST(HuggingFaceTokenizer, RefusesConfigsThatContradict) {

@@ -7,6 +7,7 @@
 #include "libmeg/tokenizer/bpe/internal/byte_alphabet.h"
 #include "libmeg/tokenizer/bpe/internal/fast/fast_encoder.h"
 #include "libmeg/tokenizer/bpe/internal/reference/reference_encoder.h"
+#include "libmeg/tokenizer/huggingface/internal/hub_cache.h"
 #include "libmeg/tokenizer/huggingface/internal/hugging_face_encoder.h"
 #include "libmeg/tokenizer/internal/text_file.h"
 #include "libmeg/tokenizer/pretokenizer/internal/metaspace_scan.h"
@@ -59,6 +60,19 @@ Result<std::function<size_t(std::string_view)>> reference_words(const TokenizerJ
   });
 }
 
+/// The tokenizer.json that --tokenizer-model stands for. What lies on the disk goes before the
+/// cache, as in transformers.
+Result<std::filesystem::path> find_file(const std::string& model) {
+  std::filesystem::path path(model);
+  if (!std::filesystem::exists(path)) path = cached_model_folder(model).value_or(model);
+  if (std::filesystem::is_directory(path)) path /= kFileName;
+  if (std::filesystem::exists(path)) return path;
+  return make_error(StatusCode::kNotFound,
+                    "{}: expected a folder with {}, or the name of a model in {}, found neither "
+                    "(nothing is downloaded)",
+                    model, kFileName, hub_cache_folder());
+}
+
 std::optional<int32_t> named_id(const TokenizerJson& file, const TokenizerConfig& config,
                                 std::string_view name) {
   const AddedToken* const token = config.named(name);
@@ -77,12 +91,7 @@ HuggingFaceTokenizer::HuggingFaceTokenizer(TokenizerJson file, const Options& op
 
 Result<std::unique_ptr<HuggingFaceTokenizer>> HuggingFaceTokenizer::open(const std::string& path,
                                                                          const Options& options) {
-  std::filesystem::path file_path(path);
-  if (std::filesystem::is_directory(file_path)) file_path /= kFileName;
-  if (!std::filesystem::exists(file_path)) {
-    return make_error(StatusCode::kNotFound, "{}: expected a folder with {}, found none", path,
-                      kFileName);
-  }
+  MEG_ASSIGN_OR_RETURN(const std::filesystem::path file_path, find_file(path));
   MEG_ASSIGN_OR_RETURN(const TokenizerConfig config,
                        read_tokenizer_config(file_path.parent_path().string()));
   MEG_ASSIGN_OR_RETURN(const io::MappedFile file, open_tokenizer_file(file_path.string()));

@@ -28,7 +28,8 @@ class HuggingFaceTokenizer : public Tokenizer {
     InstructionSet instruction_set = best_instruction_set();
   };
 
-  /// path: a folder with a tokenizer.json, or that file. Errors: read_tokenizer_json's,
+  /// path: a folder with a tokenizer.json, that file, or a model's name in the cache of
+  /// huggingface_hub (see hub_cache.h). Errors: read_tokenizer_json's,
   /// read_tokenizer_config's; kNotFound where there is no tokenizer.json.
   static Result<std::unique_ptr<HuggingFaceTokenizer>> open(const std::string& path,
                                                             const Options& options);
