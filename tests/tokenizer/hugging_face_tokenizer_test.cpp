@@ -96,6 +96,33 @@ TEST(HuggingFaceTokenizer, NamesPartsThatAreNotSupported) {
   }
 }
 
+TEST(HuggingFaceTokenizer, WarnsOfAClassWithPartsOfItsOwn) {
+  const auto warnings = [](const Json& file, const std::string& name) {
+    const auto tokenizer = open(file, {{"tokenizer_class", name}});
+    EXPECT_TRUE(tokenizer) << tokenizer.status().message();
+    return tokenizer ? (*tokenizer)->warnings() : std::vector<std::string>();
+  };
+  for (const char* const same : {"GPT2Tokenizer", "GPT2TokenizerFast", "PreTrainedTokenizerFast",
+                                 "LlamaTokenizerFast", "SomethingNew"}) {
+    EXPECT_THAT(warnings(tiny(), same), testing::IsEmpty()) << same;
+  }
+  EXPECT_THAT(warnings(tiny(), "Qwen2TokenizerFast"),
+              ElementsAre(HasSubstr("tokenizer.json: normalizer and pre-tokenizer are taken from "
+                                    "this file, as by transformers 4; transformers 5 has its own "
+                                    "for tokenizer_class Qwen2TokenizerFast")));
+  Json normalized = tiny();
+  normalized["normalizer"] = {{"type", "NFC"}};
+  EXPECT_THAT(warnings(normalized, "GPTNeoXTokenizer"), testing::IsEmpty());
+  EXPECT_THAT(warnings(normalized, "GPT2Tokenizer"), testing::SizeIs(1));
+}
+
+TEST(HuggingFaceTokenizer, RefusesATokenizerOfItsOwnCode) {
+  EXPECT_TRUE(open(tiny(), {{"auto_map", {{"AutoModel", "modeling.Model"}}}}));
+  EXPECT_THAT(
+      error_of(tiny(), {{"auto_map", {{"AutoTokenizer", {"code.Slow", nullptr}}}}}),
+      HasSubstr("tokenizer_config.json.auto_map: a tokenizer that is Python code of its own"));
+}
+
 TEST(HuggingFaceTokenizer, NamesWhatIsDamaged) {
   struct Case {
     const char* path;

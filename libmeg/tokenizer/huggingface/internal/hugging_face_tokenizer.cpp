@@ -9,6 +9,7 @@
 #include "libmeg/tokenizer/bpe/internal/reference/reference_encoder.h"
 #include "libmeg/tokenizer/huggingface/internal/hub_cache.h"
 #include "libmeg/tokenizer/huggingface/internal/hugging_face_encoder.h"
+#include "libmeg/tokenizer/huggingface/internal/tokenizer_class.h"
 #include "libmeg/tokenizer/internal/text_file.h"
 #include "libmeg/tokenizer/pretokenizer/internal/metaspace_scan.h"
 
@@ -104,6 +105,9 @@ Result<std::unique_ptr<HuggingFaceTokenizer>> HuggingFaceTokenizer::parse(
   MEG_ASSIGN_OR_RETURN(TokenizerJson file, read_tokenizer_json(json, name, config));
   std::unique_ptr<HuggingFaceTokenizer> made(new HuggingFaceTokenizer(std::move(file), options));
   const TokenizerJson& read = made->file_;
+  if (auto warning = check_tokenizer_class(read, config, name)) {
+    made->warnings_.push_back(std::move(*warning));
+  }
   made->eod_ = named_id(read, config, "eos_token");
   made->bos_ = named_id(read, config, "bos_token");
   made->pad_ = named_id(read, config, "pad_token");

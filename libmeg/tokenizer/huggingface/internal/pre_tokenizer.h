@@ -33,6 +33,8 @@ struct Metaspace {
   std::string replacement = "\xE2\x96\x81";
   Prepend prepend = Prepend::kAlways;
   bool split = true;
+
+  bool operator==(const Metaspace&) const = default;
 };
 
 /// The part "pre_tokenizer" of a tokenizer.json, in the order in which its parts apply.

@@ -75,7 +75,16 @@ Status read_named_tokens(const JsonPart& file, TokenizerConfig& config) {
   return {};
 }
 
+/// A class that comes as code beside the files may do anything with a text.
+Status refuse_own_code(const JsonPart& file) {
+  const std::optional<JsonPart> classes = file.find("auto_map");
+  if (!classes || (classes->is_object() && !classes->find("AutoTokenizer"))) return {};
+  return classes->unsupported("a tokenizer that is Python code of its own");
+}
+
 Status read_config(const JsonPart& file, TokenizerConfig& config) {
+  MEG_RETURN_IF_ERROR(refuse_own_code(file));
+  MEG_ASSIGN_OR_RETURN(config.tokenizer_class, file.text("tokenizer_class", ""));
   MEG_RETURN_IF_ERROR(read_named_tokens(file, config));
   if (const auto part = file.find("added_tokens_decoder")) {
     MEG_RETURN_IF_ERROR(read_added_tokens(*part, config));

@@ -11,6 +11,8 @@ namespace meg::tokenizer {
 
 /// What tokenizer_config.json says, and special_tokens_map.json where that is silent.
 struct TokenizerConfig {
+  std::string tokenizer_class;  ///< such as "LlamaTokenizer"; empty: none
+
   /// The tokens of bos_token, eos_token, ... in the order in which transformers adds those that the
   /// tokenizer lacks; the ids are not set.
   std::vector<std::pair<std::string, AddedToken>> named_tokens;

@@ -20,6 +20,7 @@ namespace meg::tokenizer {
 /// A tokenizer.json with what the files beside it change.
 struct TokenizerJson {
   std::unique_ptr<Normalizer> normalizer;  ///< null: none
+  std::string normalizer_type;             ///< such as "NFC"; empty: none
   PreTokenizer pre_tokenizer;
   std::optional<BpeModel> model;
   std::unique_ptr<TokenDecoder> decoder;
