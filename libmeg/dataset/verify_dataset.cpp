@@ -50,11 +50,11 @@ void DatasetVerifier::check_bin_size(const IndexVerifier& index) {
   const int64_t expected = index.expected_bin_bytes();
   const int64_t found = report_.bin_bytes;
   if (found == expected) return;
-  VerifyProblem problem{.check = VerifyCheck::kBinSize,
-                        .file = bin_.path(),
-                        .byte_offset = std::clamp<int64_t>(expected, 0, found),
-                        .expected = fmt::format("{} bytes by the lengths", expected),
-                        .found = fmt::format("{} bytes", found)};
+  Problem problem{.check = VerifyCheck::kBinSize,
+                  .file = bin_.path(),
+                  .byte_offset = std::clamp<int64_t>(expected, 0, found),
+                  .expected = fmt::format("{} bytes by the lengths", expected),
+                  .found = fmt::format("{} bytes", found)};
   const int64_t documents = index.filled_documents();
   if (documents > 0 && expected >= 0 && found - expected == documents * index.item_size()) {
     problem.likely_cause = fmt::format(
@@ -110,8 +110,8 @@ Status DatasetVerifier::check_vocab_size(const IndexArrays& arrays, const ItemSc
   report_.problems.push_back({.check = VerifyCheck::kVocabSize,
                               .file = bin_.path(),
                               .byte_offset = bad.first * item_size,
-                              .entry = place_of_item(arrays, bad.first, item_size),
-                              .index = bad.first,
+                              .subject = place_of_item(arrays, bad.first, item_size),
+                              .index = {bad.first},
                               .expected = fmt::format("an id in [0, {})", *options_.vocab_size),
                               .found = bad.found,
                               .count = bad.count});
@@ -126,55 +126,19 @@ Status DatasetVerifier::check_eod(const IndexArrays& arrays, const ItemScan& sca
   const int64_t sequence = arrays.document_indices[bad.first + 1] - 1;
   const int64_t length = arrays.sequence_lengths[sequence];
   const int64_t end = arrays.sequence_pointers[sequence] + length * item_size;
-  report_.problems.push_back({.check = VerifyCheck::kEod,
-                              .file = bin_.path(),
-                              .byte_offset = length > 0 ? end - item_size : end,
-                              .entry = fmt::format("document {}, sequence {}", bad.first, sequence),
-                              .index = bad.first,
-                              .expected = std::to_string(*options_.eod),
-                              .found = bad.found,
-                              .count = bad.count});
+  report_.problems.push_back(
+      {.check = VerifyCheck::kEod,
+       .file = bin_.path(),
+       .byte_offset = length > 0 ? end - item_size : end,
+       .subject = fmt::format("document {}, sequence {}", bad.first, sequence),
+       .index = {bad.first},
+       .expected = std::to_string(*options_.eod),
+       .found = bad.found,
+       .count = bad.count});
   return Status();
 }
 
 }  // namespace
-
-std::string_view verify_check_name(VerifyCheck check) {
-  switch (check) {
-    case VerifyCheck::kMagic:
-      return "magic";
-    case VerifyCheck::kHeader:
-      return "header";
-    case VerifyCheck::kVersion:
-      return "version";
-    case VerifyCheck::kDtype:
-      return "dtype";
-    case VerifyCheck::kDocumentCount:
-      return "document_count";
-    case VerifyCheck::kIdxSize:
-      return "idx_size";
-    case VerifyCheck::kSequenceLengths:
-      return "sequence_lengths";
-    case VerifyCheck::kSequencePointers:
-      return "sequence_pointers";
-    case VerifyCheck::kDocumentIndices:
-      return "document_indices";
-    case VerifyCheck::kBinSize:
-      return "bin_size";
-    case VerifyCheck::kVocabSize:
-      return "vocab_size";
-    case VerifyCheck::kEod:
-      return "eod";
-  }
-  return "unknown";
-}
-
-std::string VerifyProblem::message() const {
-  return fmt::format("{}: byte {}: {}: {}{}expected {}, found {}{}{}", file, byte_offset,
-                     verify_check_name(check), entry, entry.empty() ? "" : ": ", expected, found,
-                     count > 1 ? fmt::format(" ({} such entries)", count) : "",
-                     likely_cause.empty() ? "" : "; likely cause: " + likely_cause);
-}
 
 Result<VerifyReport> verify_dataset(const std::string& prefix, const VerifyOptions& options) {
   return DatasetVerifier(prefix, options).run();

@@ -7,47 +7,38 @@
 #include <vector>
 
 #include "libmeg/base/dtype.h"
+#include "libmeg/base/problem.h"
 #include "libmeg/base/progress.h"
 #include "libmeg/base/result.h"
 
 namespace meg::dataset {
 
-/// What can be wrong with a dataset, in the order in which it is checked.
-enum class VerifyCheck {
-  kMagic,
-  kHeader,  ///< The file ends inside the header.
-  kVersion,
-  kDtype,
-  kDocumentCount,     ///< D = 0.
-  kIdxSize,           ///< The .idx file's size contradicts its counts.
-  kSequenceLengths,   ///< Negative.
-  kSequencePointers,  ///< Not the running sum of the lengths times the item size; view: not in
-                      ///< .bin.
-  kDocumentIndices,   ///< Not monotone, not from 0 to S, or outside.
-  kBinSize,           ///< The .bin file's size is not the sum of the lengths times the item size.
-  kVocabSize,         ///< Ids outside [0, vocab_size).
-  kEod,               ///< Documents with sequences that do not end with the end-of-document id.
-};
-
-/// Such as "sequence_pointers"; a field of the --json output.
-std::string_view verify_check_name(VerifyCheck check);
-
-/// All entries that fail one check; the fields describe the first of them. Its number `index` is a
-/// sequence's (lengths, pointers), a document index's, a document's (eod) or an item's in .bin
+/// Names of what can be wrong with a dataset, in the order in which it is checked. A problem of a
+/// check stands for all entries that fail it and describes the first; its `index` is the number of
+/// a sequence (lengths, pointers), of a document index, of a document (eod) or of an item in .bin
 /// (vocab_size).
-struct VerifyProblem {
-  VerifyCheck check = VerifyCheck::kMagic;
-  std::string file = {};    ///< The path of the .idx or the .bin.
-  int64_t byte_offset = 0;  ///< Of the wrong entry in `file`.
-  std::string entry = {};   ///< Such as "sequence 5" or "document index 7"; may be empty.
-  int64_t index = -1;       ///< -1 where there is no entry.
-  std::string expected = {};
-  std::string found = {};
-  int64_t count = 1;              ///< Entries that fail this check.
-  std::string likely_cause = {};  ///< May be empty.
-
-  /// One line: `FILE: byte 74: sequence_pointers: sequence 5: expected 120, found 7 (and 3 more)`.
-  std::string message() const;
+struct VerifyCheck {
+  static constexpr std::string_view kMagic = "magic";
+  /// The file ends inside the header.
+  static constexpr std::string_view kHeader = "header";
+  static constexpr std::string_view kVersion = "version";
+  static constexpr std::string_view kDtype = "dtype";
+  /// D = 0.
+  static constexpr std::string_view kDocumentCount = "document_count";
+  /// The .idx file's size contradicts its counts.
+  static constexpr std::string_view kIdxSize = "idx_size";
+  /// Negative.
+  static constexpr std::string_view kSequenceLengths = "sequence_lengths";
+  /// Not the running sum of the lengths times the item size; view: not in .bin.
+  static constexpr std::string_view kSequencePointers = "sequence_pointers";
+  /// Not monotone, not from 0 to S, or outside.
+  static constexpr std::string_view kDocumentIndices = "document_indices";
+  /// The .bin file's size is not the sum of the lengths times the item size.
+  static constexpr std::string_view kBinSize = "bin_size";
+  /// Ids outside [0, vocab_size).
+  static constexpr std::string_view kVocabSize = "vocab_size";
+  /// Documents with sequences that do not end with the end-of-document id.
+  static constexpr std::string_view kEod = "eod";
 };
 
 struct VerifyOptions {
@@ -73,7 +64,7 @@ struct VerifyReport {
   int64_t item_count = 0;  ///< The sum of the lengths.
   int64_t idx_bytes = 0;
   int64_t bin_bytes = 0;
-  std::vector<VerifyProblem> problems;  ///< At most one a check.
+  std::vector<Problem> problems;  ///< At most one a check.
 
   bool ok() const { return problems.empty(); }
 };

@@ -99,7 +99,7 @@ TEST(AsyncWriter, KilledAtAnyTimeLeavesAWholeCheckpointBehindTheTracker) {
     ASSERT_TRUE(WIFSIGNALED(status));
     const auto report = verify_checkpoint(folder.path(), {});
     ASSERT_TRUE(report.has_value()) << report.status().message();
-    for (const CheckpointProblem& problem : report->problems) {
+    for (const Problem& problem : report->problems) {
       if (problem.check != CheckpointCheck::kNegative) ADD_FAILURE() << problem.message();
     }
     const MegatronCheckpoint checkpoint = test::open_or_fail(folder.path());

@@ -39,13 +39,13 @@ Lane lane(const std::shared_ptr<const TorchFile>& file, size_t index, std::strin
   return {.file = file, .view = test::made_view(*file, index), .name = std::move(name)};
 }
 
-std::vector<CheckpointProblem> scan(const std::vector<LaneGroup>& groups,
-                                    const std::shared_ptr<const TorchFile>& file,
-                                    const LaneScanOptions& options = {}) {
+std::vector<Problem> scan(const std::vector<LaneGroup>& groups,
+                          const std::shared_ptr<const TorchFile>& file,
+                          const LaneScanOptions& options = {}) {
   const std::vector<std::shared_ptr<const TorchFile>> files = {file};
   auto problems = scan_lanes(groups, files, options);
   EXPECT_TRUE(problems.has_value());
-  return problems.has_value() ? *problems : std::vector<CheckpointProblem>();
+  return problems.has_value() ? *problems : std::vector<Problem>();
 }
 
 LaneGroup equal_pair(const std::shared_ptr<const TorchFile>& file) {
@@ -77,7 +77,7 @@ TEST(LaneScan, NamesTheFirstElementInALaterTask) {
   const auto problems = scan({equal_pair(file)}, file);
   ASSERT_EQ(problems.size(), 2u);
   EXPECT_EQ(problems[0].check, CheckpointCheck::kNotFinite);
-  EXPECT_EQ(problems[0].tensor, "second");
+  EXPECT_EQ(problems[0].subject, "second");
   EXPECT_THAT(problems[0].index, ElementsAre(1199, 17));
   EXPECT_EQ(problems[0].found, "inf");
   EXPECT_EQ(problems[1].check, CheckpointCheck::kReplicas);
@@ -94,7 +94,7 @@ TEST(LaneScan, SumsTheCrcOverAllTasksAndJudgesDamageNoFurther) {
   const auto problems = scan({equal_pair(file)}, file);
   ASSERT_EQ(problems.size(), 1u);
   EXPECT_EQ(problems[0].check, CheckpointCheck::kCrc);
-  EXPECT_EQ(problems[0].tensor, "second");
+  EXPECT_EQ(problems[0].subject, "second");
   const auto unchecked = scan({equal_pair(file)}, file, {.check_crcs = false});
   ASSERT_EQ(unchecked.size(), 1u);
   EXPECT_EQ(unchecked[0].check, CheckpointCheck::kReplicas);
@@ -113,7 +113,7 @@ TEST(LaneScan, ReadsStoragesThatNoLaneCoversForTheirCrc) {
   const auto problems = scan({group}, file);
   ASSERT_EQ(problems.size(), 1u);
   EXPECT_EQ(problems[0].check, CheckpointCheck::kCrc);
-  EXPECT_EQ(problems[0].tensor.substr(0, 5), "data/");
+  EXPECT_EQ(problems[0].subject.substr(0, 5), "data/");
 }
 
 TEST(LaneScan, HoldsWeightsToTheirRoundedMasters) {
@@ -143,7 +143,7 @@ TEST(LaneScan, HoldsWeightsToTheirRoundedMasters) {
                      .likely_cause = ""}}};
   const auto problems = scan({group}, file);
   ASSERT_EQ(problems.size(), 1u);
-  EXPECT_EQ(problems[0].tensor, "wrong");
+  EXPECT_EQ(problems[0].subject, "wrong");
   EXPECT_THAT(problems[0].index, ElementsAre(4321));
 }
 

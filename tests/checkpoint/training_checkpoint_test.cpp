@@ -113,7 +113,7 @@ TEST_P(EveryForm, IsCleanWhenVerified) {
   ASSERT_EQ(write(folder.path("save"), state, names, format).message(), "");
   const auto report = verify_checkpoint(folder.path("save"), {});
   ASSERT_TRUE(report.has_value()) << report.status().message();
-  for (const CheckpointProblem& problem : report->problems) ADD_FAILURE() << problem.message();
+  for (const Problem& problem : report->problems) ADD_FAILURE() << problem.message();
   EXPECT_EQ(report->notes.size(), 0u);
 }
 

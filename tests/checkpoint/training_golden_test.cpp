@@ -91,7 +91,7 @@ TEST_P(GoldenTraining, IsCleanWhenVerified) {
       test::open_or_fail(test::shared_path(std::string("oracle/") + GetParam().name));
   const auto report = verify_checkpoint(written(folder.path("ours"), golden, GetParam()), {});
   ASSERT_TRUE(report.has_value()) << report.status().message();
-  for (const CheckpointProblem& problem : report->problems) ADD_FAILURE() << problem.message();
+  for (const Problem& problem : report->problems) ADD_FAILURE() << problem.message();
 }
 
 constexpr auto kLegacy = model::NameFamily::kLegacy;

@@ -108,7 +108,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto report = meg::dataset::verify_dataset(prefix, {});
   MEG_FUZZ_CHECK(report.has_value() || report.error().code() == meg::StatusCode::kUnsupported);
   if (report.has_value()) {
-    for (const meg::dataset::VerifyProblem& problem : report->problems) (void)problem.message();
+    for (const meg::Problem& problem : report->problems) (void)problem.message();
     if (report->ok()) {
       MEG_FUZZ_CHECK(readable);
       MEG_FUZZ_CHECK(report->item_count == dataset->item_count());

@@ -212,7 +212,7 @@ class VerifyCheckpoint(unittest.TestCase):
         self.checks(damaged.root)
         problem, = self.problems
         self.assertEqual(problem["file"], damaged.file(0))
-        self.assertTrue(problem["tensor"].endswith(" exp_avg"), problem)
+        self.assertTrue(problem["subject"].endswith(" exp_avg"), problem)
         self.assertEqual(problem["found"], "nan")
         self.assertEqual(problem["count"], 1)
         damaged = self.damaged()

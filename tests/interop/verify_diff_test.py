@@ -250,7 +250,7 @@ class Manifest(Verify):
     def check(self, root, *flags):
         code, answer = self.run_verify("manifest", root, *flags)
         self.assertEqual(code, 0 if answer["ok"] else 1, answer)
-        return [(problem["what"], problem["tensor"]) for problem in answer["problems"]]
+        return [(problem["check"], problem["subject"]) for problem in answer["problems"]]
 
     def test_every_checkpoint_is_what_its_manifest_says(self):
         for case in cases.cases():

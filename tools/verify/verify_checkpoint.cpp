@@ -14,6 +14,7 @@
 #include "tools/common/json_output.h"
 #include "tools/common/progress_bar.h"
 #include "tools/common/report.h"
+#include "tools/verify/problems.h"
 #include "tools/verify/verify_programs.h"
 
 namespace meg::tools {
@@ -25,30 +26,12 @@ constexpr int64_t kMaxWorkers = 1024;
 
 void print_text(const checkpoint::CheckpointReport& report) {
   for (const std::string& note_text : report.notes) note(note_text);
-  if (!report.ok()) {
-    for (const checkpoint::CheckpointProblem& problem : report.problems)
-      fmt::print("{}\n", problem.message());
-    return;
-  }
+  if (!report.ok()) return print_problems(report.problems);
   fmt::print("{}: ok (TP {}, PP {}, {}, {} parameters, {} tensors in {} {}, optimizer: {})\n",
              report.folder, report.tensor_model_parallel_size, report.pipeline_model_parallel_size,
              report.names, report.parameter_count, report.tensors, report.rank_files,
              report.rank_files == 1 ? "file" : "files",
              checkpoint::optimizer_form_text(report.optimizer));
-}
-
-ordered_json problem_json(const checkpoint::CheckpointProblem& problem) {
-  ordered_json object;
-  object["check"] = checkpoint::checkpoint_check_name(problem.check);
-  object["file"] = problem.file;
-  object["tensor"] = problem.tensor;
-  object["index"] = problem.index;
-  object["expected"] = problem.expected;
-  object["found"] = problem.found;
-  object["count"] = problem.count;
-  object["likely_cause"] = problem.likely_cause;
-  object["message"] = problem.message();
-  return object;
 }
 
 ordered_json report_json(const checkpoint::CheckpointReport& report) {
@@ -69,10 +52,7 @@ ordered_json report_json(const checkpoint::CheckpointReport& report) {
   object["tensors"] = report.tensors;
   object["bytes"] = report.bytes;
   object["notes"] = report.notes;
-  object["problems"] = ordered_json::array();
-  for (const checkpoint::CheckpointProblem& problem : report.problems) {
-    object["problems"].push_back(problem_json(problem));
-  }
+  object["problems"] = problems_json(report.problems);
   return object;
 }
 

@@ -13,6 +13,7 @@
 #include "tools/common/json_output.h"
 #include "tools/common/progress_bar.h"
 #include "tools/common/report.h"
+#include "tools/verify/problems.h"
 #include "tools/verify/verify_programs.h"
 
 namespace meg::tools {
@@ -23,35 +24,16 @@ using nlohmann::ordered_json;
 constexpr int64_t kMaxWorkers = 1024;
 
 void print_text(const dataset::VerifyReport& report) {
-  if (report.ok()) {
-    fmt::print("{}: ok ({} sequences, {} documents, {} tokens, {})\n", report.prefix,
-               report.sequence_count, report.document_count, report.item_count,
-               dtype_name(*report.dtype));
-    return;
-  }
-  for (const dataset::VerifyProblem& problem : report.problems)
-    fmt::print("{}\n", problem.message());
+  if (!report.ok()) return print_problems(report.problems);
+  fmt::print("{}: ok ({} sequences, {} documents, {} tokens, {})\n", report.prefix,
+             report.sequence_count, report.document_count, report.item_count,
+             dtype_name(*report.dtype));
 }
 
 /// null where there is nothing to say.
 template <class T>
 ordered_json optional_json(const std::optional<T>& value) {
   return value.has_value() ? ordered_json(*value) : ordered_json();
-}
-
-ordered_json problem_json(const dataset::VerifyProblem& problem) {
-  ordered_json object;
-  object["check"] = dataset::verify_check_name(problem.check);
-  object["file"] = problem.file;
-  object["byte"] = problem.byte_offset;
-  object["entry"] = problem.entry;
-  object["index"] = problem.index;
-  object["expected"] = problem.expected;
-  object["found"] = problem.found;
-  object["count"] = problem.count;
-  object["likely_cause"] = problem.likely_cause;
-  object["message"] = problem.message();
-  return object;
 }
 
 ordered_json report_json(const dataset::VerifyReport& report,
@@ -69,10 +51,7 @@ ordered_json report_json(const dataset::VerifyReport& report,
   object["bin_bytes"] = report.bin_bytes;
   object["vocab_size"] = optional_json(options.vocab_size);
   object["eod"] = optional_json(options.eod);
-  object["problems"] = ordered_json::array();
-  for (const dataset::VerifyProblem& problem : report.problems) {
-    object["problems"].push_back(problem_json(problem));
-  }
+  object["problems"] = problems_json(report.problems);
   return object;
 }
 

@@ -14,6 +14,7 @@
 #include "tools/common/json_output.h"
 #include "tools/common/progress_bar.h"
 #include "tools/common/report.h"
+#include "tools/verify/problems.h"
 #include "tools/verify/verify_programs.h"
 
 namespace meg::tools {
@@ -52,14 +53,7 @@ ordered_json report_json(const std::string& path, const checkpoint::MegatronChec
   object["ok"] = report.ok();
   object["tensors"] = report.tensors;
   object["notes"] = report.notes;
-  object["problems"] = ordered_json::array();
-  for (const checkpoint::ManifestProblem& problem : report.problems) {
-    object["problems"].push_back({{"tensor", problem.tensor},
-                                  {"what", problem.what},
-                                  {"expected", problem.expected},
-                                  {"found", problem.found},
-                                  {"message", problem.message()}});
-  }
+  object["problems"] = problems_json(report.problems);
   return object;
 }
 
@@ -99,8 +93,7 @@ int check(const std::string& path, const checkpoint::MegatronCheckpoint& checkpo
     print_json(report_json(path, checkpoint, *report));
   } else {
     for (const std::string& text : report->notes) note(text);
-    for (const checkpoint::ManifestProblem& problem : report->problems)
-      fmt::print("{}\n", problem.message());
+    print_problems(report->problems);
     if (report->ok()) {
       fmt::print("{}: ok ({} tensors as in {})\n", checkpoint.folder().folder, report->tensors,
                  path);

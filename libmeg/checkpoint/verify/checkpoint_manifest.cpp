@@ -50,9 +50,12 @@ class ManifestChecker {
                       const std::vector<std::string>& found);
   void report_missing();
 
-  void add_problem(std::string tensor, std::string what, std::string expected, std::string found) {
-    report_.problems.push_back(
-        {std::move(tensor), std::move(what), std::move(expected), std::move(found)});
+  void add_problem(std::string tensor, std::string_view check, std::string expected,
+                   std::string found) {
+    report_.problems.push_back({.check = check,
+                                .subject = std::move(tensor),
+                                .expected = std::move(expected),
+                                .found = std::move(found)});
   }
 
   void add_note(std::string note) {
@@ -193,10 +196,6 @@ void ManifestChecker::report_missing() {
 }
 
 }  // namespace
-
-std::string ManifestProblem::message() const {
-  return fmt::format("{}: {}: expected {}, found {}", tensor, what, expected, found);
-}
 
 Result<Manifest> make_manifest(const MegatronCheckpoint& checkpoint,
                                const ManifestOptions& options) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "libmeg/base/problem.h"
 #include "libmeg/checkpoint/dialects/mp_rank/megatron_checkpoint.h"
 #include "libmeg/checkpoint/verify/logical_digest.h"
 #include "libmeg/checkpoint/verify/manifest_file.h"
@@ -26,19 +27,10 @@ struct ManifestOptions {
 Result<Manifest> make_manifest(const MegatronCheckpoint& checkpoint,
                                const ManifestOptions& options);
 
-/// A tensor that is not what the manifest says.
-struct ManifestProblem {
-  std::string tensor;  ///< "decoder.layers.3.mlp.linear_fc1.weight exp_avg"
-  std::string what;    ///< "missing", "extra" or "changed"
-  std::string expected, found;
-
-  /// "TENSOR: changed: expected X, found Y"
-  std::string message() const;
-};
-
 struct ManifestReport {
   int64_t tensors = 0;  ///< That were compared.
-  std::vector<ManifestProblem> problems;
+  /// A tensor that is "missing", "extra" or "changed": that is the check, the tensor the subject.
+  std::vector<Problem> problems;
   std::vector<std::string> notes;
 
   bool ok() const { return problems.empty(); }

@@ -126,13 +126,13 @@ Status check_crcs(const MegatronCheckpoint& checkpoint, const std::vector<Storag
     const auto storage = storages.find({extent.file, extent.offset});
     if (storage != storages.end()) scan.known_storages.insert(storage->second);
   }
-  std::vector<CheckpointProblem> problems;
+  std::vector<Problem> problems;
   for (const std::shared_ptr<const TorchFile>& file : files) {
-    for (CheckpointProblem& problem : check_entry_crcs(*file)) {
+    for (Problem& problem : check_entry_crcs(*file)) {
       problems.push_back(std::move(problem));
     }
   }
-  MEG_ASSIGN_OR_RETURN(const std::vector<CheckpointProblem> others, scan_lanes({}, files, scan));
+  MEG_ASSIGN_OR_RETURN(const std::vector<Problem> others, scan_lanes({}, files, scan));
   problems.insert(problems.end(), others.begin(), others.end());
   if (problems.empty()) return Status();
   return Status(StatusCode::kCorruption, problems.front().message());

@@ -28,10 +28,10 @@ class CheckpointVerifier {
 
  private:
   Result<bool> find();
-  void note_negative_moments(std::vector<CheckpointProblem>* problems);
+  void note_negative_moments(std::vector<Problem>* problems);
   Status read_values(const CheckpointRanks& ranks);
 
-  void add_problems(std::vector<CheckpointProblem> problems) {
+  void add_problems(std::vector<Problem> problems) {
     std::move(problems.begin(), problems.end(), std::back_inserter(report_.problems));
   }
 
@@ -141,7 +141,7 @@ Status CheckpointVerifier::check_whole(const CheckpointRanks& ranks) {
 
 /// No optimizer makes a mean of squares negative, but files are whole and can be used with one:
 /// made-up checkpoints have them. One note for all.
-void CheckpointVerifier::note_negative_moments(std::vector<CheckpointProblem>* problems) {
+void CheckpointVerifier::note_negative_moments(std::vector<Problem>* problems) {
   const auto others = std::stable_partition(
       problems->begin(), problems->end(),
       [](const auto& problem) { return problem.check != CheckpointCheck::kNegative; });
@@ -169,7 +169,7 @@ Status CheckpointVerifier::read_values(const CheckpointRanks& ranks) {
   for (const std::shared_ptr<const TorchFile>& file : files) {
     if (options_.check_crcs) add_problems(check_entry_crcs(*file));
   }
-  MEG_ASSIGN_OR_RETURN(std::vector<CheckpointProblem> problems,
+  MEG_ASSIGN_OR_RETURN(std::vector<Problem> problems,
                        scan_lanes(groups, files,
                                   {.check_crcs = options_.check_crcs,
                                    .known_storages = {},

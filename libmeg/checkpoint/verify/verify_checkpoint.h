@@ -38,7 +38,7 @@ struct CheckpointReport {
   int64_t tensors = 0;  ///< Whose values were read.
   int64_t bytes = 0;    ///< Of all files.
   std::vector<std::string> notes;
-  std::vector<CheckpointProblem> problems;
+  std::vector<Problem> problems;
 
   bool ok() const { return problems.empty(); }
 };

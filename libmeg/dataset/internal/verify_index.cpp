@@ -32,7 +32,7 @@ std::string where_it_ends(std::span<const Part> parts, int64_t size) {
 
 }  // namespace
 
-VerifyProblem& IndexVerifier::add(VerifyProblem problem) {
+Problem& IndexVerifier::add(Problem problem) {
   report_.problems.push_back(std::move(problem));
   return report_.problems.back();
 }
@@ -56,6 +56,7 @@ Result<bool> IndexVerifier::check_header() {
     if (!kIndexMagic.starts_with(start)) {
       add({.check = VerifyCheck::kMagic,
            .file = idx_.path(),
+           .byte_offset = 0,
            .expected = text::printable(kIndexMagic),
            .found = text::printable(start)});
       return false;
@@ -68,7 +69,7 @@ Result<bool> IndexVerifier::check_header() {
     add({.check = VerifyCheck::kHeader,
          .file = idx_.path(),
          .byte_offset = size,
-         .entry = where_it_ends(kFields, size),
+         .subject = where_it_ends(kFields, size),
          .expected = fmt::format("{} bytes", kIndexHeaderSize),
          .found = fmt::format("{} bytes", size)});
     return false;
@@ -130,7 +131,7 @@ bool IndexVerifier::check_sizes(const std::optional<bool>& multimodal) {
         add({.check = VerifyCheck::kIdxSize,
              .file = idx_.path(),
              .byte_offset = std::min(size, expected),
-             .entry = size < expected ? where_it_ends(parts, size) : "",
+             .subject = size < expected ? where_it_ends(parts, size) : "",
              .expected = fmt::format("{} bytes for {} sequences and {} document indices", expected,
                                      sequences, header_.document_index_count),
              .found = fmt::format("{} bytes", size)});
@@ -160,7 +161,7 @@ bool IndexVerifier::counts_fit(int64_t sequences, int64_t document_indices, bool
 }
 
 /// Says which count would fit, if one of the two would.
-void IndexVerifier::explain_counts(VerifyProblem& problem) const {
+void IndexVerifier::explain_counts(Problem& problem) const {
   const int64_t array_bytes = report_.idx_bytes - kIndexHeaderSize;
   const auto bytes_of = [](uint64_t count, int64_t size) {
     return static_cast<int64_t>(std::min<uint64_t>(count, uint64_t{1} << 56)) * size;
@@ -209,7 +210,7 @@ void IndexVerifier::place_arrays(const IndexLayout& layout) {
 void IndexVerifier::check_sequences(bool view) {
   std::vector<int32_t> length_buffer = arrays_.sequence_lengths.piece_buffer();
   std::vector<int64_t> pointer_buffer = arrays_.sequence_pointers.piece_buffer();
-  VerifyProblem negative{.check = VerifyCheck::kSequenceLengths, .file = idx_.path(), .count = 0};
+  Problem negative{.check = VerifyCheck::kSequenceLengths, .file = idx_.path(), .count = 0};
   for (int64_t first = 0; first < report_.sequence_count;) {
     const auto lengths = arrays_.sequence_lengths.copy(first, length_buffer);
     const auto pointers = arrays_.sequence_pointers.copy(first, pointer_buffer);
@@ -219,8 +220,8 @@ void IndexVerifier::check_sequences(bool view) {
       const auto at = std::find_if(lengths.begin(), lengths.end(), [](int32_t l) { return l < 0; });
       const int64_t sequence = first + (at - lengths.begin());
       negative.byte_offset = kIndexHeaderSize + 4 * sequence;
-      negative.entry = fmt::format("sequence {}", sequence);
-      negative.index = sequence;
+      negative.subject = fmt::format("sequence {}", sequence);
+      negative.index = {sequence};
       negative.expected = "at least 0";
       negative.found = std::to_string(*at);
     }
@@ -254,8 +255,8 @@ void IndexVerifier::add_outside_bin() {
   add({.check = VerifyCheck::kSequencePointers,
        .file = idx_.path(),
        .byte_offset = kIndexHeaderSize + 4 * report_.sequence_count + 8 * sequence,
-       .entry = fmt::format("sequence {}", sequence),
-       .index = sequence,
+       .subject = fmt::format("sequence {}", sequence),
+       .index = {sequence},
        .expected = fmt::format("{} items of {} bytes inside the {} of .bin, at whole items",
                                arrays_.sequence_lengths[sequence], item_size_, report_.bin_bytes),
        .found = std::to_string(arrays_.sequence_pointers[sequence]),
@@ -292,8 +293,8 @@ void IndexVerifier::explain_pointers() {
   auto& problem = add({.check = VerifyCheck::kSequencePointers,
                        .file = idx_.path(),
                        .byte_offset = kIndexHeaderSize + 4 * report_.sequence_count + 8 * sequence,
-                       .entry = fmt::format("sequence {}", sequence),
-                       .index = sequence,
+                       .subject = fmt::format("sequence {}", sequence),
+                       .index = {sequence},
                        .expected = std::to_string(static_cast<int64_t>(
                            static_cast<uint64_t>(found) - static_cast<uint64_t>(pointer_drift_))),
                        .found = std::to_string(found),
@@ -318,7 +319,7 @@ void IndexVerifier::check_documents() {
   const int64_t sequences = report_.sequence_count;
   const int64_t last = report_.document_count;
   const int64_t begin = kIndexHeaderSize + 12 * sequences;
-  VerifyProblem problem{.check = VerifyCheck::kDocumentIndices, .file = idx_.path(), .count = 0};
+  Problem problem{.check = VerifyCheck::kDocumentIndices, .file = idx_.path(), .count = 0};
   std::vector<int64_t> buffer = arrays_.document_indices.piece_buffer();
   int64_t before = 0;
   for (int64_t first = 0; first <= last;) {
@@ -332,8 +333,8 @@ void IndexVerifier::check_documents() {
         before = piece[i];
       } else if (problem.count++ == 0) {
         problem.byte_offset = begin + 8 * index;
-        problem.entry = fmt::format("document index {}", index);
-        problem.index = index;
+        problem.subject = fmt::format("document index {}", index);
+        problem.index = {index};
         problem.expected = smallest == largest ? std::to_string(smallest)
                                                : fmt::format("{} to {}", smallest, largest);
         problem.found = std::to_string(piece[i]);

@@ -37,7 +37,7 @@ class IndexVerifier {
  private:
   Result<bool> check_header();
   bool check_sizes(const std::optional<bool>& multimodal);
-  void explain_counts(VerifyProblem& problem) const;
+  void explain_counts(Problem& problem) const;
   bool counts_fit(int64_t sequences, int64_t document_indices, bool exactly) const;
   void place_arrays(const IndexLayout& layout);
   void check_sequences(bool view);
@@ -48,7 +48,7 @@ class IndexVerifier {
   void add_outside_bin();
   void explain_pointers();
   void check_documents();
-  VerifyProblem& add(VerifyProblem problem);
+  Problem& add(Problem problem);
 
   const io::MappedFile& idx_;
   VerifyReport& report_;

@@ -55,7 +55,7 @@ class RankReader {
   }
 
  private:
-  void add_problem(CheckpointProblem problem) { report_.problems.push_back(std::move(problem)); }
+  void add_problem(Problem problem) { report_.problems.push_back(std::move(problem)); }
 
   void open(const RankFolder& folder);
   bool has_composed_ranks() const;
@@ -153,7 +153,7 @@ Status RankReader::read_sizes() {
     add_problem(
         {.check = CheckpointCheck::kSizes,
          .file = first.file->path(),
-         .tensor = "args",
+         .subject = "args",
          .expected = "parallel sizes above 0",
          .found = fmt::format("tensor {}, pipeline {}", found_.tensor_size, found_.pipeline_size)});
     found_.tensor_size = max_tensor + 1;
@@ -170,7 +170,7 @@ void RankReader::read_config() {
   } else if (first.args.has_value()) {
     add_problem({.check = CheckpointCheck::kSizes,
                  .file = first.file->path(),
-                 .tensor = "args",
+                 .subject = "args",
                  .found = config.error().message()});
   } else {
     report_.notes.push_back(fmt::format("{}: no args: shapes were not checked ({})",
@@ -252,7 +252,7 @@ bool RankReader::read_model(RankContent* rank) {
   for (const std::string& name : unknown) {
     add_problem({.check = CheckpointCheck::kNames,
                  .file = rank->file->path(),
-                 .tensor = name,
+                 .subject = name,
                  .expected = "a parameter of GPT",
                  .found = "a name that no rule knows",
                  .likely_cause = "a layer of your own: describe it in a file for --param-rules"});

@@ -14,8 +14,8 @@ namespace {
 constexpr uint64_t kLargestEntry = uint64_t{1} << 30;
 
 /// Of a composed file: whatever its storages are put together from.
-std::vector<CheckpointProblem> check_source_crcs(const TorchFile& file) {
-  std::vector<CheckpointProblem> problems;
+std::vector<Problem> check_source_crcs(const TorchFile& file) {
+  std::vector<Problem> problems;
   for (size_t i = 0; i < file.storages().size(); ++i) {
     const Status status = file.check_crc(static_cast<int>(i));
     if (!status.ok()) problems.push_back(problem_of(CheckpointCheck::kCrc, file.path(), status));
@@ -25,7 +25,7 @@ std::vector<CheckpointProblem> check_source_crcs(const TorchFile& file) {
 
 }  // namespace
 
-std::vector<CheckpointProblem> check_entry_crcs(const TorchFile& file) {
+std::vector<Problem> check_entry_crcs(const TorchFile& file) {
   if (file.is_composed()) return check_source_crcs(file);
   if (!file.has_crcs()) return {};
   const Result<io::PooledFile::Pin> descriptor = file.file().pin();
@@ -40,7 +40,7 @@ std::vector<CheckpointProblem> check_entry_crcs(const TorchFile& file) {
   for (const TorchStorage& storage : file.storages()) {
     if (storage.bytes > 0) storages.insert(storage.file_offset);
   }
-  std::vector<CheckpointProblem> problems;
+  std::vector<Problem> problems;
   for (const ZipEntry& entry : archive->entries()) {
     if (entry.size > 0 && storages.count(entry.data_offset) > 0) continue;
     const Result<std::vector<std::byte>> content =
@@ -53,7 +53,7 @@ std::vector<CheckpointProblem> check_entry_crcs(const TorchFile& file) {
     if (crc == entry.crc) continue;
     problems.push_back({.check = CheckpointCheck::kCrc,
                         .file = file.path(),
-                        .tensor = entry.name,
+                        .subject = entry.name,
                         .expected = fmt::format("CRC-32 {:08x} of {} bytes", entry.crc, entry.size),
                         .found = fmt::format("{:08x}", crc),
                         .likely_cause = "bytes changed after the file was written"});

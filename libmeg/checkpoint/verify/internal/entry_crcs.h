@@ -9,6 +9,6 @@ namespace meg::checkpoint {
 
 /// Compares the CRC-32s of a file's entries that are no storages (data.pkl and the small ones).
 /// Nothing for files that claim none.
-std::vector<CheckpointProblem> check_entry_crcs(const TorchFile& file);
+std::vector<Problem> check_entry_crcs(const TorchFile& file);
 
 }  // namespace meg::checkpoint

@@ -25,7 +25,7 @@ class LaneReporter {
   void report_group(const LaneGroup& group, const GroupFindings& findings);
   void report_storage(const StorageFinding& finding);
 
-  std::vector<CheckpointProblem> take() { return std::move(problems_); }
+  std::vector<Problem> take() { return std::move(problems_); }
 
  private:
   void report_crc(const TorchFile& file, int storage, uint32_t found, const std::string& name);
@@ -39,7 +39,7 @@ class LaneReporter {
   }
 
   const LaneScanOptions& options_;
-  std::vector<CheckpointProblem> problems_;
+  std::vector<Problem> problems_;
   std::set<std::pair<const TorchFile*, int>> damaged_;
   std::set<const TorchFile*> unreadable_;
 };
@@ -74,7 +74,7 @@ void LaneReporter::report_crc(const TorchFile& file, int storage, uint32_t found
   problems_.push_back(
       {.check = CheckpointCheck::kCrc,
        .file = file.path(),
-       .tensor = name.empty() ? fmt::format("data/{}", claimed.key) : name,
+       .subject = name.empty() ? fmt::format("data/{}", claimed.key) : name,
        .expected = fmt::format("CRC-32 {:08x} of {} bytes", *claimed.crc, claimed.bytes),
        .found = fmt::format("{:08x}", found),
        .likely_cause = "bytes changed after the file was written; torch.load does not notice"});
@@ -90,7 +90,7 @@ void LaneReporter::report_values(const Lane& lane, const LaneFinding& finding) {
   if (options_.check_finite && floats.not_finite > 0) {
     problems_.push_back({.check = CheckpointCheck::kNotFinite,
                          .file = lane.file->path(),
-                         .tensor = lane.name,
+                         .subject = lane.name,
                          .index = index_of(floats.first_not_finite, lane.view.shape),
                          .expected = "a finite number",
                          .found = finding.not_finite_text,
@@ -100,7 +100,7 @@ void LaneReporter::report_values(const Lane& lane, const LaneFinding& finding) {
   if (lane.non_negative && floats.negative > 0) {
     problems_.push_back({.check = CheckpointCheck::kNegative,
                          .file = lane.file->path(),
-                         .tensor = lane.name,
+                         .subject = lane.name,
                          .index = index_of(floats.first_negative, lane.view.shape),
                          .expected = "0 or more, a mean of squares",
                          .found = finding.negative_text,
@@ -120,7 +120,7 @@ void LaneReporter::report_relation(const LaneGroup& group, const LaneRelation& r
                             first.name == second.name ? "" : fmt::format(" ({})", first.name));
   problems_.push_back({.check = relation.check,
                        .file = second.file->path(),
-                       .tensor = second.name,
+                       .subject = second.name,
                        .index = index_of(finding.first, second.view.shape),
                        .expected = whose,
                        .found = finding.found,
@@ -167,10 +167,10 @@ RelationFinding compare_runs(DType dtype, std::span<const std::byte> expected,
   return finding;
 }
 
-std::vector<CheckpointProblem> lane_problems(std::span<const LaneGroup> groups,
-                                             std::span<const GroupFindings> findings,
-                                             std::span<const StorageFinding> storages,
-                                             const LaneScanOptions& options) {
+std::vector<Problem> lane_problems(std::span<const LaneGroup> groups,
+                                   std::span<const GroupFindings> findings,
+                                   std::span<const StorageFinding> storages,
+                                   const LaneScanOptions& options) {
   LaneReporter reporter(options);
   for (size_t i = 0; i < groups.size(); ++i) reporter.report_group(groups[i], findings[i]);
   for (const StorageFinding& storage : storages) reporter.report_storage(storage);

@@ -60,9 +60,9 @@ RelationFinding compare_runs(DType dtype, std::span<const std::byte> expected,
                              std::span<const std::byte> found, int64_t first_element);
 
 /// The problems that findings amount to. groups and findings run in parallel.
-std::vector<CheckpointProblem> lane_problems(std::span<const LaneGroup> groups,
-                                             std::span<const GroupFindings> findings,
-                                             std::span<const StorageFinding> storages,
-                                             const LaneScanOptions& options);
+std::vector<Problem> lane_problems(std::span<const LaneGroup> groups,
+                                   std::span<const GroupFindings> findings,
+                                   std::span<const StorageFinding> storages,
+                                   const LaneScanOptions& options);
 
 }  // namespace meg::checkpoint

@@ -16,7 +16,7 @@ struct Member {
   const RankContent* rank = nullptr;
   const RankEntry* entry = nullptr;
   size_t chunk = 0;
-  CheckpointCheck check = CheckpointCheck::kReplicas;  ///< Of its likeness to the first member.
+  std::string_view check = CheckpointCheck::kReplicas;  ///< Of its likeness to the first member.
 };
 
 class LanePlanner {

@@ -40,7 +40,7 @@ class LaneScanner {
               std::span<const std::shared_ptr<const TorchFile>> files,
               const LaneScanOptions& options);
 
-  Result<std::vector<CheckpointProblem>> run();
+  Result<std::vector<Problem>> run();
 
  private:
   void add_group(size_t index);
@@ -98,7 +98,7 @@ void LaneScanner::add_storages(const std::shared_ptr<const TorchFile>& file) {
   }
 }
 
-Result<std::vector<CheckpointProblem>> LaneScanner::run() {
+Result<std::vector<Problem>> LaneScanner::run() {
   ParallelScan pieces(options_.workers, total_bytes_, options_.progress);
   const size_t tasks = tasks_.size();
   const std::vector<Status> results = pieces.run(tasks + storages_.size(), [&](size_t i) {
@@ -218,9 +218,9 @@ std::vector<GroupFindings> LaneScanner::joined_findings() {
 
 }  // namespace
 
-Result<std::vector<CheckpointProblem>> scan_lanes(
-    std::span<const LaneGroup> groups, std::span<const std::shared_ptr<const TorchFile>> files,
-    const LaneScanOptions& options) {
+Result<std::vector<Problem>> scan_lanes(std::span<const LaneGroup> groups,
+                                        std::span<const std::shared_ptr<const TorchFile>> files,
+                                        const LaneScanOptions& options) {
   return LaneScanner(groups, files, options).run();
 }
 

@@ -32,7 +32,7 @@ struct LaneRelation {
   };
   Kind kind = Kind::kEqual;
   size_t first = 0, second = 0;  ///< Indices of lanes; a problem is reported at `second`.
-  CheckpointCheck check = CheckpointCheck::kReplicas;
+  std::string_view check = CheckpointCheck::kReplicas;
   std::string likely_cause;
 };
 
@@ -56,8 +56,8 @@ struct LaneScanOptions {
 /// `files` that no lane covers are read for their CRC alone. Memory: about 2 MiB a worker. Problems
 /// come in the order of groups and lanes, then files; what lies in a damaged storage is not judged
 /// further. The error is kCancelled or kResourceExhausted.
-Result<std::vector<CheckpointProblem>> scan_lanes(
-    std::span<const LaneGroup> groups, std::span<const std::shared_ptr<const TorchFile>> files,
-    const LaneScanOptions& options);
+Result<std::vector<Problem>> scan_lanes(std::span<const LaneGroup> groups,
+                                        std::span<const std::shared_ptr<const TorchFile>> files,
+                                        const LaneScanOptions& options);
 
 }  // namespace meg::checkpoint

@@ -30,7 +30,7 @@ class AgreementChecker {
   void check_sizes();
 
  private:
-  void check_value(CheckpointCheck check, const RankContent& rank, std::string_view key,
+  void check_value(std::string_view check, const RankContent& rank, std::string_view key,
                    std::string_view likely_cause);
   void check_args(const RankContent& rank);
   void check_world_size();
@@ -48,7 +48,7 @@ class AgreementChecker {
   void add_size_problem(std::string field, std::string expected, std::string found) {
     report_.problems.push_back({.check = CheckpointCheck::kSizes,
                                 .file = first_.file->path(),
-                                .tensor = std::move(field),
+                                .subject = std::move(field),
                                 .expected = std::move(expected),
                                 .found = std::move(found)});
   }
@@ -83,7 +83,7 @@ void AgreementChecker::check_ranks() {
   }
 }
 
-void AgreementChecker::check_value(CheckpointCheck check, const RankContent& rank,
+void AgreementChecker::check_value(std::string_view check, const RankContent& rank,
                                    std::string_view key, std::string_view likely_cause) {
   const std::string expected = text(first_, first_.top(key), kShownValue);
   const std::string found = text(rank, rank.top(key), kShownValue);
@@ -114,7 +114,7 @@ void AgreementChecker::check_args(const RankContent& rank) {
     report_.problems.push_back(
         {.check = CheckpointCheck::kArgs,
          .file = rank.file->path(),
-         .tensor = name,
+         .subject = name,
          .expected =
              fmt::format("{} as in {}", value(first_, name, kShownValue), first_.folder_name),
          .found = value(rank, name, kShownValue)});

@@ -41,7 +41,7 @@ class OptimizerChecker {
                    std::string found, std::string likely_cause = "") {
     report_.problems.push_back({.check = CheckpointCheck::kOptimizer,
                                 .file = rank.file->path(),
-                                .tensor = std::move(tensor),
+                                .subject = std::move(tensor),
                                 .expected = std::move(expected),
                                 .found = std::move(found),
                                 .likely_cause = std::move(likely_cause)});

@@ -33,11 +33,11 @@ class ParameterChecker {
   void check_other_names();
   void check_shapes();
 
-  void add_problem(CheckpointCheck check, const RankContent& rank, std::string tensor,
+  void add_problem(std::string_view check, const RankContent& rank, std::string tensor,
                    std::string expected, std::string found) {
     report_.problems.push_back({.check = check,
                                 .file = rank.file->path(),
-                                .tensor = std::move(tensor),
+                                .subject = std::move(tensor),
                                 .expected = std::move(expected),
                                 .found = std::move(found)});
   }
@@ -216,7 +216,7 @@ void ParameterChecker::check_other_names() {
 
 /// Against args; every kind of parameter is reported once. Table heights are check_agreement's.
 void ParameterChecker::check_shapes() {
-  std::map<std::string, CheckpointProblem> problems;
+  std::map<std::string, Problem> problems;
   for (const ChunkView& chunk : chunks_) {
     for (const RankEntry& entry : *chunk.entries) {
       if (entry.match.is_extra_state || entry.tensor == nullptr) continue;
@@ -230,7 +230,7 @@ void ParameterChecker::check_shapes() {
       }
       known->second = {.check = CheckpointCheck::kShapes,
                        .file = chunk.rank->file->path(),
-                       .tensor = entry.flat_name,
+                       .subject = entry.flat_name,
                        .expected = fmt::format("{} by args", shape_text(*expected)),
                        .found = shape_text(found)};
     }

@@ -27,11 +27,11 @@ class StateChecker {
   std::optional<PickleId> scaler_of(const RankContent& rank) const;
   bool is_fp16() const;
 
-  void add_problem(CheckpointCheck check, const RankContent& rank, std::string name,
+  void add_problem(std::string_view check, const RankContent& rank, std::string name,
                    std::string expected, std::string found, int64_t count = 1) {
     report_.problems.push_back({.check = check,
                                 .file = rank.file->path(),
-                                .tensor = std::move(name),
+                                .subject = std::move(name),
                                 .expected = std::move(expected),
                                 .found = std::move(found),
                                 .count = count});

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace meg {
+
+/// One thing wrong with a file, as every verifier reports it. Fields that say nothing are empty.
+struct Problem {
+  /// What was checked, such as "bin_size": one of the names that stand beside the verifier.
+  std::string_view check = {};
+  std::string file = {};                    ///< A path.
+  std::optional<int64_t> byte_offset = {};  ///< Of the wrong entry in `file`.
+
+  /// "sequence 5"; "decoder.layers.3.mlp.linear_fc1.weight exp_avg".
+  std::string subject = {};
+
+  /// Of the first bad element in the tensor `subject`; beside a byte_offset the number that
+  /// `subject` ends with.
+  std::vector<int64_t> index = {};
+  std::string expected = {};
+  std::string found = {};
+  int64_t count = 1;  ///< Things of this kind that are wrong; the fields describe the first.
+  std::string likely_cause = {};
+
+  /// One line: `FILE: byte N: CHECK: SUBJECT[INDEX]: expected X, found Y (and N more); likely
+  /// cause: Z`.
+  std::string message() const;
+};
+
+}  // namespace meg
