@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -16,6 +17,7 @@
 #include "tools/common/flags/flags.h"
 #include "tools/common/interruption.h"
 #include "tools/common/json_output.h"
+#include "tools/common/progress_bar.h"
 #include "tools/common/report.h"
 #include "tools/common/run_program.h"
 
@@ -140,6 +142,26 @@ void print_answer(const DataRun& run, const samples::GptDatasets& datasets, bool
   fmt::print("> finished creating GPT datasets ...\n");
 }
 
+/// A bar for each split.
+class CacheProgress {
+ public:
+  void operator()(samples::Split split, int64_t done, int64_t datasets) {
+    if (split_ != split) bar_.emplace(/*log_interval=*/0);
+    split_ = split;
+    bar_->update({.documents = done, .total_documents = datasets, .counted = "datasets"});
+  }
+
+ private:
+  std::optional<samples::Split> split_;
+  std::optional<ProgressBar> bar_;
+};
+
+Result<samples::GptDatasets> build_with_progress(samples::GptDataConfig config) {
+  CacheProgress progress;
+  config.cache_progress = std::ref(progress);
+  return samples::build_gpt_datasets(config);
+}
+
 int main(int argc, const char* const* argv) {
   Arguments arguments;
   if (const std::optional<int> code = parse(argc, argv, arguments)) return *code;
@@ -155,7 +177,7 @@ int main(int argc, const char* const* argv) {
   if (arguments.data.mock_data) {
     note("mock data has no index caches: nothing to build");
   } else {
-    Result<samples::GptDatasets> built = samples::build_gpt_datasets(run->config);
+    Result<samples::GptDatasets> built = build_with_progress(run->config);
     if (!built.has_value()) return fail(built.error());
     datasets = std::move(*built);
   }

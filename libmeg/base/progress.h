@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string_view>
 
 namespace meg {
 
@@ -13,6 +14,8 @@ struct Progress {
   int64_t total_bytes = -1;  ///< Input bytes in all; -1 where unknown (a pipe).
   /// Documents in all, of work that counts them and no bytes; -1 of other work.
   int64_t total_documents = -1;
+  /// What `documents` counts where it is something else, such as "iterations".
+  std::string_view counted = "docs";
 };
 
 /// Called now and then, by one thread at a time. Returning false asks the work to stop; it then

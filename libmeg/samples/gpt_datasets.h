@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -38,6 +39,8 @@ struct GptDataConfig {
   megatron::MegatronVersion version = megatron::newest_megatron_version();
   CacheWaiting waiting = {};
   CacheCancelled cancelled = {};
+  /// Called after the index cache of every dataset of a split, by one thread at a time.
+  std::function<void(Split split, int64_t done, int64_t datasets)> cache_progress = {};
 };
 
 /// What became of one index cache.

@@ -102,8 +102,14 @@ TEST(ProgressLineTest, NeverPassesTheWidth) {
 TEST(ProgressLineTest, WorkThatCountsDocumentsShowsTokens) {
   const Progress progress{.documents = 5, .tokens = 4000, .total_documents = 20};
   const std::string line = progress_line(progress, 2, 100);
-  EXPECT_THAT(line, HasSubstr(" 25%  2.00K tokens/s  2 docs/s  ETA 6s"));
+  EXPECT_THAT(line, HasSubstr(" 25%  2.00K tokens/s  2.50 docs/s  ETA 6s"));
   EXPECT_THAT(line, Not(HasSubstr("B/s")));
+}
+
+TEST(ProgressLineTest, NamesWhatIsCounted) {
+  const Progress progress{.documents = 30, .total_documents = 120, .counted = "iterations"};
+  EXPECT_THAT(progress_line(progress, 60, 100),
+              HasSubstr(" 25%  0.50 iterations/s  ETA 3:00  30 iterations"));
 }
 
 TEST(ProgressLineTest, UnknownSizeHasNoPercentAndNoEta) {

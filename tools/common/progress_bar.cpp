@@ -56,22 +56,26 @@ std::vector<std::string> fields(const Progress& progress, double seconds, double
   std::vector<std::string> list;
   if (part >= 0) list.push_back(fmt::format("{:3.0f}%", std::floor(part * 100)));
   const bool has_documents = progress.documents > 0 || progress.tokens > 0;
-  const double rate = per_second(static_cast<double>(progress.bytes), seconds);
-  if (progress.total_documents >= 0) {
-    list.push_back(short_count(per_second(static_cast<double>(progress.tokens), seconds)) +
-                   " tokens/s");
-  } else {
-    list.push_back(has_documents ? fmt::format("{:.1f} MB/s", rate / kMegabyte)
-                                 : fmt::format("{:.2f} GB/s", rate / kGigabyte));
+  const double byte_rate = per_second(static_cast<double>(progress.bytes), seconds);
+  const auto count = [&](int64_t counted) { return short_count(static_cast<double>(counted)); };
+  const auto count_per_second = [&](int64_t counted) {
+    const double rate = per_second(static_cast<double>(counted), seconds);
+    return rate < 9.995 ? fmt::format("{:.2f}", rate) : short_count(rate);
+  };
+  const bool has_tokens = progress.tokens > 0 || progress.total_documents < 0;
+  if (progress.total_documents < 0) {
+    list.push_back(has_documents ? fmt::format("{:.1f} MB/s", byte_rate / kMegabyte)
+                                 : fmt::format("{:.2f} GB/s", byte_rate / kGigabyte));
+  } else if (has_tokens) {
+    list.push_back(count_per_second(progress.tokens) + " tokens/s");
   }
   if (has_documents) {
-    list.push_back(short_count(per_second(static_cast<double>(progress.documents), seconds)) +
-                   " docs/s");
+    list.push_back(fmt::format("{} {}/s", count_per_second(progress.documents), progress.counted));
   }
   if (part > 0) list.push_back("ETA " + short_duration(seconds * (1 - part) / part));
   if (!has_documents) return list;
-  list.push_back(short_count(static_cast<double>(progress.tokens)) + " tokens");
-  list.push_back(short_count(static_cast<double>(progress.documents)) + " docs");
+  if (has_tokens) list.push_back(count(progress.tokens) + " tokens");
+  list.push_back(fmt::format("{} {}", count(progress.documents), progress.counted));
   return list;
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "libmeg/model/vocab_padding.h"
@@ -11,6 +12,7 @@
 #include "tools/common/flags/flags.h"
 #include "tools/common/interruption.h"
 #include "tools/common/passive_openmp.h"
+#include "tools/common/progress_bar.h"
 #include "tools/common/report.h"
 #include "tools/common/run_program.h"
 #include "tools/pretrain_gpt/pretrain_gpt_flags.h"
@@ -58,6 +60,34 @@ Result<Vocabulary> check_rows(const Vocabulary& vocabulary) {
                     vocabulary.vocab_size, vocabulary.padded_vocab_size);
 }
 
+/// How far a run on one rank has come, between the lines of its log.
+class StepProgress {
+ public:
+  explicit StepProgress(std::optional<int64_t> train_iters) : train_iters_(train_iters) {}
+
+  void begin(int64_t iteration) {
+    first_ = iteration;
+    bar_.emplace(/*log_interval=*/0);
+  }
+
+  void update(int64_t iteration) {
+    if (!train_iters_ || !bar_) return;
+    bar_->update({.documents = iteration - first_,
+                  .total_documents = *train_iters_ - first_,
+                  .counted = "iterations"});
+  }
+
+  void print_line(const std::string& line) {
+    if (bar_) bar_->clear();
+    print(line);
+  }
+
+ private:
+  std::optional<int64_t> train_iters_;
+  int64_t first_ = 0;
+  std::optional<ProgressBar> bar_;
+};
+
 /// What the model needs to know of the tokenizer.
 Result<Vocabulary> build_vocabulary(const PretrainFlags& run, const FirstRank& print) {
   MEG_ASSIGN_OR_RETURN(Vocabulary vocabulary, vocabulary_of(run, print));
@@ -85,10 +115,16 @@ Status train(const PretrainFlags& flags, const parallel::ParallelState& ranks) {
   MEG_ASSIGN_OR_RETURN(train::TrainerOptions options,
                        resolve_pretrain_flags(flags, vocabulary, ranks));
   stop_at_signals();
-  MEG_ASSIGN_OR_RETURN(
-      const std::unique_ptr<train::Trainer> trainer,
-      train::Trainer::create(std::move(options),
-                             {.print = print, .received_signal = interrupting_signal}, ranks));
+  StepProgress progress(options.length.train_iters);
+  const train::TrainerHooks hooks{
+      .print = [&progress](const std::string& line) { progress.print_line(line); },
+      .received_signal = interrupting_signal};
+  MEG_ASSIGN_OR_RETURN(const std::unique_ptr<train::Trainer> trainer,
+                       train::Trainer::create(std::move(options), hooks, ranks));
+  if (ranks.mesh().world_size() == 1) {
+    progress.begin(trainer->iteration());
+    trainer->watch([&](const train::StepReport& step) { progress.update(step.iteration); }, {});
+  }
   MEG_RETURN_IF_ERROR(trainer->run());
   // Whoever hosts the store ends last.
   return ranks.world().barrier();

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <mutex>
 
 #include "libmeg/base/stopwatch.h"
 #include "libmeg/base/thread_pool.h"
@@ -131,10 +132,18 @@ std::vector<SplitDatasets::Opened> SplitDatasets::open_caches(
   std::vector<Opened> opened(parts.size());
   const int threads = std::clamp(config_.threads, 1, static_cast<int>(parts.size()));
   std::atomic<size_t> next = 0;
+  std::mutex mutex;
+  int64_t done = 0;
+  const auto count_one = [&] {
+    if (!config_.cache_progress) return;
+    const std::lock_guard lock(mutex);
+    config_.cache_progress(split, ++done, std::ssize(parts));
+  };
   const auto open_some = [&] {
     GptIndexCacheGroup group(threads);
     for (size_t i = next++; i < parts.size(); i = next++) {
       open_cache(split, parts[i], datasets[i], &group, &opened[i]);
+      count_one();
     }
     group.commit();
   };
