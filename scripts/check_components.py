@@ -30,7 +30,7 @@ ORDER = {
     "kernels": "base",
     # ---- the LibTorch boundary: LibTorch is known only below ----
     "libtorch": "base kernels logging samples",
-    "parallel": "base text libtorch",
+    "parallel": "base text model libtorch",
     "nn": "base text megatron model checkpoint kernels libtorch parallel",
     "train": "base io text megatron model samples checkpoint schedule logging kernels libtorch parallel nn",
     "generation": "base text tokenizer serving kernels libtorch nn",

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <span>
 
+#include "libmeg/model/data_parallel_size.h"
+
 namespace meg::parallel {
 namespace {
 
@@ -15,25 +17,27 @@ std::span<const Axis> axes_of(RankOrder order) {
   return order == RankOrder::kDataBeforePipeline ? kDefaultOrder : kPipelineFirstOrder;
 }
 
-/// Of the ranks that hold one copy of a model; what is too large for an int counts as too many.
-Result<int> ranks_of_a_copy(const Mesh::Sizes& sizes, int world_size) {
-  int64_t ranks = 1;
+Status check_positive(const Mesh::Sizes& sizes) {
   for (size_t axis = 0; axis < kAxes; ++axis) {
     const bool counted_later = static_cast<Axis>(axis) == Axis::kData && sizes[axis] == 0;
-    if (sizes[axis] < 1 && !counted_later) {
-      return make_error(StatusCode::kInvalidArgument,
-                        "parallel sizes: expected at least 1 each, found {}", sizes[axis]);
-    }
-    if (static_cast<Axis>(axis) != Axis::kData)
-      ranks = std::min<int64_t>(ranks * sizes[axis], int64_t{1} << 31);
+    if (sizes[axis] >= 1 || counted_later) continue;
+    return make_error(StatusCode::kInvalidArgument,
+                      "parallel sizes: expected at least 1 each, found {}", sizes[axis]);
   }
-  if (world_size % ranks == 0) return static_cast<int>(ranks);
+  return {};
+}
+
+/// Ranks that have the same part of the model, or of its experts.
+Result<int> count_copies(const Mesh::Sizes& sizes, int world_size) {
+  const auto size = [&sizes](Axis axis) { return sizes[static_cast<size_t>(axis)]; };
+  MEG_ASSIGN_OR_RETURN(const int64_t copies,
+                       model::data_parallel_size(world_size, size(Axis::kTensor),
+                                                 size(Axis::kPipeline), size(Axis::kContext)));
+  if (copies % size(Axis::kExpert) == 0) return static_cast<int>(copies) / size(Axis::kExpert);
   return make_error(StatusCode::kInvalidArgument,
-                    "world size: expected a multiple of tensor x pipeline x context parallel size "
-                    "{} x {} x {}, found {}",
-                    sizes[static_cast<size_t>(Axis::kTensor)],
-                    sizes[static_cast<size_t>(Axis::kPipeline)],
-                    sizes[static_cast<size_t>(Axis::kContext)], world_size);
+                    "expert parallel size: expected a divisor of {}, the data parallel size, found "
+                    "{}",
+                    copies, size(Axis::kExpert));
 }
 
 }  // namespace
@@ -43,9 +47,9 @@ Result<Mesh> Mesh::create(Sizes sizes, int rank, int world_size, RankOrder order
     return make_error(StatusCode::kInvalidArgument, "rank: expected 0 to {}, found {}",
                       world_size - 1, rank);
   }
-  MEG_ASSIGN_OR_RETURN(const int copy, ranks_of_a_copy(sizes, world_size));
+  MEG_RETURN_IF_ERROR(check_positive(sizes));
+  MEG_ASSIGN_OR_RETURN(const int copies, count_copies(sizes, world_size));
   int& data = sizes[static_cast<size_t>(Axis::kData)];
-  const int copies = world_size / copy;
   if (data != 0 && data != copies) {
     return make_error(StatusCode::kInvalidArgument,
                       "data parallel size: expected {} in a world of {} ranks, found {}", copies,

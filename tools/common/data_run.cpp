@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "libmeg/io/mapped_file.h"
+#include "libmeg/model/data_parallel_size.h"
 #include "libmeg/text/printable.h"
 #include "libmeg/text/whitespace.h"
 #include "libmeg/tokenizer/identify_tokenizer.h"
@@ -150,17 +151,8 @@ Result<int64_t> data_parallel_size(const DataFlags& data,
     MEG_ASSIGN_OR_RETURN(ranks, parse_count(*environment, 1, "WORLD_SIZE"));
   }
   if (!ranks.has_value()) return int64_t{1};
-  int64_t model = data.tensor_model_parallel_size;
-  const bool overflow = __builtin_mul_overflow(model, data.pipeline_model_parallel_size, &model) ||
-                        __builtin_mul_overflow(model, data.context_parallel_size, &model);
-  if (overflow || *ranks % model != 0) {
-    return make_error(StatusCode::kInvalidArgument,
-                      "world size: expected a multiple of tensor x pipeline x context parallel "
-                      "size {} x {} x {}, found {}",
-                      data.tensor_model_parallel_size, data.pipeline_model_parallel_size,
-                      data.context_parallel_size, *ranks);
-  }
-  return *ranks / model;
+  return model::data_parallel_size(*ranks, data.tensor_model_parallel_size,
+                                   data.pipeline_model_parallel_size, data.context_parallel_size);
 }
 
 Result<std::optional<samples::BatchRampup>> resolve_rampup(const DataFlags& data,
