@@ -33,8 +33,8 @@ ORDER = {
     "parallel": "base text model libtorch",
     "nn": "base text megatron model checkpoint kernels libtorch parallel",
     "train": "base io text megatron model samples checkpoint schedule logging kernels libtorch parallel nn",
-    "generation": "base text tokenizer serving kernels libtorch nn",
-    "evaluation": "base io text tokenizer libtorch nn",
+    "generation": "base text tokenizer serving kernels libtorch parallel nn",
+    "evaluation": "base io text tokenizer libtorch parallel nn",
     "app": "base megatron model tokenizer checkpoint libtorch parallel nn",
 }
 BELOW_THE_BOUNDARY = {"libtorch", "parallel", "nn", "train", "generation", "evaluation", "app"}

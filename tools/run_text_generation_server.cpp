@@ -3,12 +3,15 @@
 
 #include <fmt/format.h>
 
+#include <csignal>
 #include <filesystem>
 #include <optional>
 #include <utility>
 
 #include "libmeg/generation/model_engine.h"
 #include "tools/common/inference_flags.h"
+#include "tools/common/interruption.h"
+#include "tools/common/model_run.h"
 #include "tools/common/report.h"
 #include "tools/common/run_program.h"
 #include "tools/common/text_server.h"
@@ -57,7 +60,8 @@ std::string model_name(const InferenceFlags& inference, const app::LoadedModel& 
   return name;
 }
 
-Status serve(const Arguments& arguments, app::LoadedModel& loaded) {
+Status serve(const Arguments& arguments, app::LoadedModel& loaded,
+             const parallel::ParallelState& ranks) {
   generation::EngineOptions options;
   options.max_slots = arguments.max_batch_size;
   options.max_sequence_length = loaded.sequence_length;
@@ -65,17 +69,27 @@ Status serve(const Arguments& arguments, app::LoadedModel& loaded) {
   served.name = model_name(arguments.inference, loaded);
   served.tokenizer = loaded.tokenizer.get();
   MEG_ASSIGN_OR_RETURN(served.engine, generation::create_generation_engine(
-                                          loaded.model, *loaded.tokenizer, options));
+                                          loaded.model, *loaded.tokenizer, options, ranks));
   return serve_texts(arguments.server, std::move(served), arguments.inference.seed);
+}
+
+/// A launcher sends its signals to all ranks; the first one ends what the others do.
+Status follow_server(nn::GptModel& model, const parallel::ParallelState& ranks) {
+  stop_at_signals();
+  MEG_RETURN_IF_ERROR(generation::follow_generation_engine(model, ranks));
+  take_as_regular_end(SIGTERM);
+  return {};
 }
 
 int main(int argc, const char* const* argv) {
   Arguments arguments;
   if (const std::optional<int> code = parse(argc, argv, arguments)) return *code;
-  Result<app::LoadedModel> loaded = app::load_model(arguments.inference);
-  if (!loaded.has_value()) return fail(loaded.error());
-  const Status status = serve(arguments, *loaded);
-  return status.ok() ? 0 : fail(status);
+  return run_model(arguments.inference,
+                   {.lead =
+                        [&](app::LoadedModel& loaded, const parallel::ParallelState& ranks) {
+                          return serve(arguments, loaded, ranks);
+                        },
+                    .follow = follow_server});
 }
 
 }  // namespace

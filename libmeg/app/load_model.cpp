@@ -18,7 +18,6 @@
 #include "libmeg/model/vocab_padding.h"
 #include "libmeg/nn/gpt_options.h"
 #include "libmeg/nn/load_weights.h"
-#include "libmeg/parallel/launch_environment.h"
 
 namespace meg::app {
 namespace {
@@ -205,35 +204,41 @@ Result<int64_t> sequence_length_of(const ModelRequest& request, const model::Gpt
                 "--seq-length is required: the checkpoint does not say how long sequences are");
 }
 
+/// Padded where the ranks could not share them equally.
+int64_t rows_for_ranks(int64_t rows, int64_t ranks) { return (rows + ranks - 1) / ranks * ranks; }
+
+nn::ModelPart part_of(const parallel::ParallelState& ranks) {
+  return {.sizes = {.tensor_model_parallel_size = ranks.tensor()->size(),
+                    .pipeline_model_parallel_size = ranks.pipeline()->size()},
+          .tensor_rank = ranks.tensor()->rank(),
+          .pipeline_rank = ranks.pipeline()->rank(),
+          .tensor_parallel = {.group = ranks.tensor()}};
+}
+
 Result<nn::GptModel> read_model(const ModelRequest& request,
                                 const checkpoint::MegatronCheckpoint& checkpoint,
-                                const megatron::FieldLookup& fields) {
+                                const megatron::FieldLookup& fields,
+                                const parallel::ParallelState& ranks) {
   MEG_ASSIGN_OR_RETURN(nn::GptOptions options, nn::GptOptions::from_fields(fields));
   MEG_ASSIGN_OR_RETURN(options.device, libtorch::device_of(request.device));
+  if (options.device.is_cuda() && ranks.mesh().world_size() > 1) {
+    return make_error(StatusCode::kUnsupported,
+                      "--device cuda (NCCL) on {} ranks: not supported yet",
+                      ranks.mesh().world_size());
+  }
   options.hidden_dropout = options.attention_dropout = 0;
   options.family = checkpoint.family();
   model::GptConfig config = checkpoint.config();
-  config.padded_vocab_size = vocabulary_rows(checkpoint);
-  MEG_ASSIGN_OR_RETURN(nn::GptModel model, nn::GptModel::create(config, options));
+  config.padded_vocab_size = rows_for_ranks(vocabulary_rows(checkpoint), ranks.tensor()->size());
+  MEG_ASSIGN_OR_RETURN(nn::GptModel model, nn::GptModel::create(config, options, part_of(ranks)));
   MEG_RETURN_IF_ERROR(nn::load_weights(checkpoint, model));
   model.set_training(false);
   return model;
 }
 
-Status check_one_rank() {
-  MEG_ASSIGN_OR_RETURN(const parallel::LaunchEnvironment launch,
-                       parallel::read_launch_environment());
-  if (launch.world_size == 1) return Status();
-  return make_error(StatusCode::kUnsupported,
-                    "a model on several ranks is not supported yet: one process serves the whole "
-                    "of it, whatever the checkpoint's layout; expected a world size of 1, found {}",
-                    launch.world_size);
-}
-
 }  // namespace
 
-Result<LoadedModel> load_model(const ModelRequest& request) {
-  MEG_RETURN_IF_ERROR(check_one_rank());
+Result<LoadedModel> load_model(const ModelRequest& request, const parallel::ParallelState& ranks) {
   MEG_ASSIGN_OR_RETURN(std::unique_ptr<tokenizer::Tokenizer> tokenizer,
                        tokenizer::open_tokenizer(request.tokenizer));
   MEG_ASSIGN_OR_RETURN(const checkpoint::MegatronCheckpoint checkpoint,
@@ -244,7 +249,7 @@ Result<LoadedModel> load_model(const ModelRequest& request) {
   MEG_RETURN_IF_ERROR(checkpoint::check_architecture(checkpoint, fields));
   MEG_RETURN_IF_ERROR(check_tokenizer(*tokenizer, request.tokenizer.tokenizer_type, checkpoint));
   MEG_ASSIGN_OR_RETURN(const int64_t length, sequence_length_of(request, checkpoint.config()));
-  MEG_ASSIGN_OR_RETURN(nn::GptModel model, read_model(request, checkpoint, fields));
+  MEG_ASSIGN_OR_RETURN(nn::GptModel model, read_model(request, checkpoint, fields, ranks));
   return LoadedModel{std::move(model), std::move(tokenizer), checkpoint.iteration(), length};
 }
 

@@ -8,6 +8,7 @@
 #include "libmeg/base/result.h"
 #include "libmeg/megatron/argument_values.h"
 #include "libmeg/nn/gpt_model.h"
+#include "libmeg/parallel/parallel_state.h"
 #include "libmeg/tokenizer/open_tokenizer.h"
 #include "libmeg/tokenizer/tokenizer.h"
 
@@ -26,7 +27,7 @@ struct ModelRequest {
 
 /// A trained model that is ready to be used, and how text becomes its tokens.
 struct LoadedModel {
-  nn::GptModel model;  ///< Whole, in evaluation mode: no dropout.
+  nn::GptModel model;  ///< This rank's part, in evaluation mode: no dropout.
   std::unique_ptr<tokenizer::Tokenizer> tokenizer;
   std::optional<int64_t> iteration;  ///< What the checkpoint was saved at.
   /// --seq-length, else max_position_embeddings: the most tokens that go in at once.
@@ -43,8 +44,10 @@ struct LoadedModel {
 ///
 /// Errors: kInvalidArgument where flags contradict the checkpoint, or the checkpoint asks for what
 /// no module does, with every arg in which they differ; where the tokenizer is not the one of the
-/// checkpoint; where a sequence is longer than the positions reach; kUnsupported under a launcher
-/// that started more ranks than one; what opening and reading give.
-Result<LoadedModel> load_model(const ModelRequest& request);
+/// checkpoint; where a sequence is longer than the positions reach; where the ranks' tensor- and
+/// pipeline-parallel sizes do not divide the model; what opening and reading give.
+/// ranks: those that hold its parts.
+Result<LoadedModel> load_model(const ModelRequest& request,
+                               const parallel::ParallelState& ranks = {});
 
 }  // namespace meg::app

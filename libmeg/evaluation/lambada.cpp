@@ -129,7 +129,7 @@ Result<std::vector<LambadaExample>> lambada_examples(std::span<const std::string
 
 Result<std::vector<std::vector<SequenceScore>>> score_lambada(
     nn::GptModel& model, std::span<const std::vector<LambadaExample>> definitions,
-    const ScoringOptions& options) {
+    const ScoringOptions& options, const parallel::ParallelState& ranks) {
   SharedSequences shared;
   std::vector<std::vector<size_t>> places;
   for (const std::vector<LambadaExample>& examples : definitions) {
@@ -137,7 +137,7 @@ Result<std::vector<std::vector<SequenceScore>>> score_lambada(
     for (size_t i = 0; i < examples.size(); ++i) of_examples.push_back(shared.add(i, examples[i]));
   }
   MEG_ASSIGN_OR_RETURN(const std::vector<SequenceScore> scores,
-                       score_sequences(model, shared.sequences(), options));
+                       score_sequences(model, shared.sequences(), options, ranks));
   std::vector<std::vector<SequenceScore>> answers;
   for (size_t d = 0; d < definitions.size(); ++d) {
     std::vector<SequenceScore>& of_examples = answers.emplace_back();

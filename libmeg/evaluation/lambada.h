@@ -45,10 +45,11 @@ Result<std::vector<LambadaExample>> lambada_examples(std::span<const std::string
                                                      const std::string& path);
 
 /// Scores of the examples of several definitions, [definition][example]. Where two of them see the
-/// same tokens of a text the model does so once.
+/// same tokens of a text the model does so once. Of several ranks the first calls it, while the
+/// others follow_scoring().
 Result<std::vector<std::vector<SequenceScore>>> score_lambada(
     nn::GptModel& model, std::span<const std::vector<LambadaExample>> definitions,
-    const ScoringOptions& options);
+    const ScoringOptions& options, const parallel::ParallelState& ranks = {});
 
 /// What all examples together come to.
 struct LambadaSummary {

@@ -10,6 +10,7 @@
 
 #include "libmeg/libtorch/device_copy.h"
 #include "libmeg/libtorch/torch_guard.h"
+#include "libmeg/parallel/pipeline_links.h"
 
 namespace meg::evaluation {
 namespace {
@@ -93,7 +94,7 @@ Batch make_batch(std::span<const ScoringSequence> sequences, const std::vector<s
   return batch;
 }
 
-/// What became of a batch's targets, on the model's device.
+/// What became of targets.
 struct BatchScores {
   at::Tensor predicted;  ///< [targets] int64
   at::Tensor logprobs;   ///< [targets] fp32
@@ -108,35 +109,76 @@ BatchScores score_logits(at::Tensor logits, const at::Tensor& targets, int64_t v
   return {predicted.squeeze(1), chosen.sub_(sums.log_()).squeeze(1)};
 }
 
-Status score_batch(nn::GptModel& model, const Batch& batch, int64_t vocab_size,
-                   std::vector<BatchScores>& scores) {
-  const at::Device device = model.options().device;
-  MEG_ASSIGN_OR_RETURN(const at::Tensor hidden,
-                       model.hidden_states({.tokens = libtorch::sent_to(device, batch.tokens),
-                                            .rows = libtorch::sent_to(device, batch.rows)}));
-  const at::Tensor rows = hidden[0];
-  const at::Tensor targets = libtorch::sent_to(device, batch.targets);
-  for (int64_t first = 0; first < rows.size(0); first += kRowsAtOnce) {
-    const int64_t count = std::min(kRowsAtOnce, rows.size(0) - first);
-    MEG_ASSIGN_OR_RETURN(at::Tensor logits, model.logits_of(rows.narrow(0, first, count)));
-    scores.push_back(score_logits(std::move(logits), targets.narrow(0, first, count), vocab_size));
+using Batches = std::vector<std::vector<size_t>>;
+
+int64_t count_targets(std::span<const ScoringSequence> sequences, const Batches& batches) {
+  int64_t targets = 0;
+  for (const std::vector<size_t>& batch : batches) {
+    for (const size_t i : batch) targets += sequences[i].targets;
   }
-  return Status();
+  return targets;
 }
 
-/// Gives each sequence its part of what all batches found.
-std::vector<SequenceScore> hand_out(const std::vector<BatchScores>& scores,
-                                    const std::vector<std::vector<size_t>>& batches,
-                                    std::span<const ScoringSequence> sequences) {
-  std::vector<at::Tensor> all_predicted, all_logprobs;
-  for (const BatchScores& part : scores) {
-    all_predicted.push_back(part.predicted);
-    all_logprobs.push_back(part.logprobs);
+/// The work of one copy of the model, each rank with its part.
+class CopyOfModel {
+ public:
+  CopyOfModel(nn::GptModel& part, const parallel::ParallelState& ranks, int64_t vocab_size)
+      : part_(part), ranks_(ranks), links_(*ranks.pipeline()), vocab_size_(vocab_size) {}
+
+  Status score(const Batch& batch) {
+    const at::Device device = part_.options().device;
+    const at::Tensor tokens = libtorch::sent_to(device, batch.tokens);
+    nn::GptInput input = {.tokens = tokens};
+    if (links_.is_last()) input.rows = libtorch::sent_to(device, batch.rows);
+    if (!links_.is_first()) {
+      input.hidden_states = at::empty({tokens.size(0), tokens.size(1), part_.config().hidden_size},
+                                      tokens.options().dtype(part_.options().residual_dtype()));
+      MEG_RETURN_IF_ERROR(links_.receive_forward(input.hidden_states));
+    }
+    MEG_ASSIGN_OR_RETURN(const at::Tensor hidden, part_.hidden_states(input));
+    if (!links_.is_last()) return links_.send_forward(hidden);
+    return score(hidden[0], libtorch::sent_to(device, batch.targets));
   }
-  std::vector<SequenceScore> answers(sequences.size());
-  if (all_predicted.empty()) return answers;
-  const at::Tensor predicted = at::cat(all_predicted).to(at::kInt).cpu();
-  const at::Tensor logprobs = at::cat(all_logprobs).cpu();
+
+  /// Of all batches, on the first stage. targets: of all batches.
+  Result<BatchScores> scores(int64_t targets) {
+    MEG_RETURN_IF_ERROR(links_.finish());
+    const auto like = at::device(part_.options().device);
+    BatchScores all = {at::empty({targets}, like.dtype(at::kLong)),
+                       at::empty({targets}, like.dtype(at::kFloat))};
+    if (targets == 0) return all;
+    if (links_.is_last()) all = {at::cat(predicted_), at::cat(logprobs_)};
+    parallel::ProcessGroup& stages = *ranks_.pipeline();
+    MEG_RETURN_IF_ERROR(stages.broadcast(all.predicted, stages.size() - 1));
+    MEG_RETURN_IF_ERROR(stages.broadcast(all.logprobs, stages.size() - 1));
+    return all;
+  }
+
+ private:
+  Status score(const at::Tensor& rows, const at::Tensor& targets) {
+    for (int64_t first = 0; first < rows.size(0); first += kRowsAtOnce) {
+      const int64_t count = std::min(kRowsAtOnce, rows.size(0) - first);
+      MEG_ASSIGN_OR_RETURN(at::Tensor logits, part_.logits_of(rows.narrow(0, first, count)));
+      BatchScores found =
+          score_logits(std::move(logits), targets.narrow(0, first, count), vocab_size_);
+      predicted_.push_back(std::move(found.predicted));
+      logprobs_.push_back(std::move(found.logprobs));
+    }
+    return {};
+  }
+
+  nn::GptModel& part_;
+  const parallel::ParallelState& ranks_;
+  parallel::PipelineLinks links_;
+  int64_t vocab_size_;
+  std::vector<at::Tensor> predicted_, logprobs_;  ///< Of targets, on the last stage.
+};
+
+/// Gives each sequence of these batches its part of what they found.
+void hand_out(const BatchScores& scores, const Batches& batches,
+              std::span<const ScoringSequence> sequences, std::vector<SequenceScore>& answers) {
+  const at::Tensor predicted = scores.predicted.to(at::kInt).cpu();
+  const at::Tensor logprobs = scores.logprobs.cpu();
   const auto* token = predicted.const_data_ptr<int32_t>();
   const auto* logprob = logprobs.const_data_ptr<float>();
   for (const std::vector<size_t>& batch : batches) {
@@ -148,27 +190,95 @@ std::vector<SequenceScore> hand_out(const std::vector<BatchScores>& scores,
       logprob += count;
     }
   }
-  return answers;
+}
+
+/// What copy `copy` of `copies` computes: batches of about one length at the same time.
+Batches batches_of(const Batches& batches, int copy, int copies) {
+  Batches own;
+  for (auto i = static_cast<size_t>(copy); i < batches.size(); i += static_cast<size_t>(copies)) {
+    own.push_back(batches[i]);
+  }
+  return own;
+}
+
+/// Brings the scores of all copies to the first, which hands them out.
+Status collect(BatchScores own, const Batches& batches, std::span<const ScoringSequence> sequences,
+               parallel::ProcessGroup& copies, std::vector<SequenceScore>& answers) {
+  if (copies.rank() > 0) {
+    if (own.predicted.numel() == 0) return {};
+    MEG_RETURN_IF_ERROR(copies.send(own.predicted, 0));
+    return copies.send(own.logprobs, 0);
+  }
+  for (int copy = 0; copy < copies.size(); ++copy) {
+    const Batches of_copy = batches_of(batches, copy, copies.size());
+    const int64_t targets = count_targets(sequences, of_copy);
+    if (targets == 0) continue;
+    if (copy > 0) {
+      own = {at::empty({targets}, own.predicted.options()),
+             at::empty({targets}, own.logprobs.options())};
+      MEG_RETURN_IF_ERROR(copies.receive(own.predicted, copy));
+      MEG_RETURN_IF_ERROR(copies.receive(own.logprobs, copy));
+    }
+    hand_out(own, of_copy, sequences, answers);
+  }
+  return {};
 }
 
 Status score_batches(nn::GptModel& model, std::span<const ScoringSequence> sequences,
-                     const std::vector<std::vector<size_t>>& batches, const ScoringOptions& options,
+                     const ScoringOptions& options, const parallel::ParallelState& ranks,
                      std::vector<SequenceScore>& answers) {
   const c10::InferenceMode without_gradients;
-  std::vector<BatchScores> scores;
+  const Batches batches = scoring_batches(sequences, options);
+  parallel::ProcessGroup& copies = *ranks.data();
+  const Batches own = batches_of(batches, copies.rank(), copies.size());
+  CopyOfModel copy(model, ranks, options.vocab_size);
   Progress now{.total_documents = std::ssize(sequences)};
-  for (size_t number = 0; number < batches.size(); ++number) {
+  for (size_t number = 0; number < own.size(); ++number) {
     if (options.on_batch) options.on_batch(static_cast<int64_t>(number));
-    MEG_RETURN_IF_ERROR(
-        score_batch(model, make_batch(sequences, batches[number]), options.vocab_size, scores));
-    now.documents += std::ssize(batches[number]);
-    for (const size_t i : batches[number]) now.tokens += input_size(sequences[i]);
+    MEG_RETURN_IF_ERROR(copy.score(make_batch(sequences, own[number])));
+    now.documents += std::ssize(own[number]) * copies.size();
+    for (const size_t i : own[number]) now.tokens += input_size(sequences[i]) * copies.size();
+    now.documents = std::min(now.documents, now.total_documents);
     if (options.progress && !options.progress(now)) {
       return Status(StatusCode::kCancelled, "scoring: cancelled");
     }
   }
-  answers = hand_out(scores, batches, sequences);
-  return Status();
+  MEG_ASSIGN_OR_RETURN(BatchScores scores, copy.scores(count_targets(sequences, own)));
+  answers.resize(sequences.size());
+  return collect(std::move(scores), batches, sequences, copies, answers);
+}
+
+/// What the first rank was asked to score, on all ranks.
+struct SharedWork {
+  std::vector<ScoringSequence> sequences;
+  ScoringOptions options;
+  std::vector<std::vector<int32_t>> tokens;  ///< Of `sequences`, on other ranks.
+};
+
+Result<SharedWork> share_work(std::span<const ScoringSequence> sequences,
+                              const ScoringOptions& options, parallel::ProcessGroup& world) {
+  SharedWork work = {
+      .sequences = {sequences.begin(), sequences.end()}, .options = options, .tokens = {}};
+  if (world.size() == 1) return work;
+  std::vector<int64_t> numbers = {options.vocab_size, options.batch_tokens,
+                                  options.batch_sequences.value_or(0)};
+  for (const ScoringSequence& sequence : sequences) {
+    numbers.insert(numbers.end(), {sequence.targets, std::ssize(sequence.tokens)});
+    numbers.insert(numbers.end(), sequence.tokens.begin(), sequence.tokens.end());
+  }
+  MEG_RETURN_IF_ERROR(parallel::broadcast(world, numbers, 0));
+  if (world.rank() == 0) return work;
+  work.options.vocab_size = numbers[0];
+  work.options.batch_tokens = numbers[1];
+  if (numbers[2] > 0) work.options.batch_sequences = numbers[2];
+  for (auto next = numbers.begin() + 3; next != numbers.end();) {
+    const int64_t targets = *next++;
+    const int64_t size = *next++;
+    work.tokens.emplace_back(next, next + size);
+    work.sequences.push_back({.tokens = work.tokens.back(), .targets = targets});
+    next += size;
+  }
+  return work;
 }
 
 }  // namespace
@@ -199,17 +309,24 @@ std::vector<std::vector<size_t>> scoring_batches(std::span<const ScoringSequence
 
 Result<std::vector<SequenceScore>> score_sequences(nn::GptModel& model,
                                                    std::span<const ScoringSequence> sequences,
-                                                   const ScoringOptions& options) {
-  MEG_RETURN_IF_ERROR(check(sequences, model, options));
+                                                   const ScoringOptions& options,
+                                                   const parallel::ParallelState& ranks) {
+  const bool is_first = ranks.world().rank() == 0;
+  MEG_RETURN_IF_ERROR(ranks.agree(is_first ? check(sequences, model, options) : Status()));
   ScoringOptions chosen = options;
   if (chosen.batch_tokens == 0) {
     chosen.batch_tokens = quick_batch_tokens(model.options().device);
   }
-  const std::vector<std::vector<size_t>> batches = scoring_batches(sequences, chosen);
+  MEG_ASSIGN_OR_RETURN(const SharedWork work, share_work(sequences, chosen, ranks.world()));
   std::vector<SequenceScore> answers;
   MEG_RETURN_IF_ERROR(libtorch::torch_guard(
-      [&] { return score_batches(model, sequences, batches, options, answers); }));
+      [&] { return score_batches(model, work.sequences, work.options, ranks, answers); }));
+  if (!is_first) answers.clear();
   return answers;
+}
+
+Status follow_scoring(nn::GptModel& model, const parallel::ParallelState& ranks) {
+  return score_sequences(model, {}, {}, ranks).status();
 }
 
 }  // namespace meg::evaluation

@@ -9,6 +9,7 @@
 #include "libmeg/base/progress.h"
 #include "libmeg/base/result.h"
 #include "libmeg/nn/gpt_model.h"
+#include "libmeg/parallel/parallel_state.h"
 
 namespace meg::evaluation {
 
@@ -35,21 +36,28 @@ struct ScoringOptions {
   int64_t batch_tokens = 0;
   /// Sequences of a batch, instead of a number of tokens.
   std::optional<int64_t> batch_sequences;
-  /// Called before each batch with its number, from 0.
+  /// Called before each batch with its number, from 0; of several copies of the model the first
+  /// one's.
   std::function<void(int64_t)> on_batch;
   /// Called after each batch: documents are sequences, tokens those that went in.
   ProgressCallback progress;
 };
 
 /// Runs the model over sequences, longest first in batches of about one length, with the output
-/// layer on the rows that are asked about only. The model must be whole and in evaluation mode.
+/// layer on the rows that are asked about only. The model must be in evaluation mode.
 /// Returns a score for each sequence, in the order given.
+/// ranks: those that hold the model's parts, maybe several copies of it, which share the batches.
+/// All of them call it; the sequences and options are the first rank's, and it alone gets scores.
 /// Errors: kInvalidArgument for sequences without a target or context and for a vocabulary larger
 /// than the model's; kOutOfRange for ids outside the vocabulary; kCancelled where progress says so;
 /// those of GptModel::hidden_states.
 Result<std::vector<SequenceScore>> score_sequences(nn::GptModel& model,
                                                    std::span<const ScoringSequence> sequences,
-                                                   const ScoringOptions& options);
+                                                   const ScoringOptions& options,
+                                                   const parallel::ParallelState& ranks = {});
+
+/// What ranks other than the first do while that scores: score_sequences() of its sequences.
+Status follow_scoring(nn::GptModel& model, const parallel::ParallelState& ranks);
 
 /// The batches that score_sequences makes: numbers of sequences, longest first.
 std::vector<std::vector<size_t>> scoring_batches(std::span<const ScoringSequence> sequences,

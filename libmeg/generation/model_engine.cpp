@@ -27,13 +27,9 @@ constexpr int64_t kScoredAtOnce = 64;
 
 class ModelEngine : public serving::GenerationEngine {
  public:
-  ModelEngine(nn::GptModel& model, CachedModel cached, const tokenizer::Tokenizer& tokenizer,
+  ModelEngine(CachedModel cached, const tokenizer::Tokenizer& tokenizer,
               const RequestLimits& limits)
-      : gpt_model_(model),
-        model_(std::move(cached)),
-        tokenizer_(tokenizer),
-        newline_(tokenizer),
-        limits_(limits) {
+      : model_(std::move(cached)), tokenizer_(tokenizer), newline_(tokenizer), limits_(limits) {
     for (int64_t slot = model_.cache().slots(); slot-- > 0;) free_slots_.push_back(slot);
   }
 
@@ -76,6 +72,8 @@ class ModelEngine : public serving::GenerationEngine {
 
   Result<std::vector<serving::GenerationEvent>> step() override;
 
+  Status lost() const override { return model_.model()->lost(); }
+
  private:
   using Texts = std::map<int64_t, RunningText>;
   using Searches = std::map<int64_t, std::unique_ptr<BeamSearch>>;
@@ -104,7 +102,6 @@ class ModelEngine : public serving::GenerationEngine {
   Result<at::Tensor> extend(std::span<RunningText* const> texts);
   Status score_prompt(RunningText& text, const at::Tensor& states);
 
-  nn::GptModel& gpt_model_;
   CachedModel model_;
   const tokenizer::Tokenizer& tokenizer_;
   NewlineAfterColon newline_;
@@ -202,7 +199,7 @@ Result<at::Tensor> ModelEngine::last_states(std::vector<RunningText*>& texts) {
 Result<int64_t> ModelEngine::add_search(serving::GenerationRequest request) {
   MEG_ASSIGN_OR_RETURN(
       std::unique_ptr<BeamSearch> search,
-      BeamSearch::create(gpt_model_, limits_.vocab_size, newline_, std::move(request)));
+      BeamSearch::create(model_.model(), limits_.vocab_size, newline_, std::move(request)));
   held_beam_tokens_ += search->max_tokens();
   searches_.emplace(next_number_, std::move(search));
   return next_number_++;
@@ -285,7 +282,8 @@ Status ModelEngine::step_texts(std::vector<serving::GenerationEvent>& events) {
 }  // namespace
 
 Result<std::unique_ptr<serving::GenerationEngine>> create_generation_engine(
-    nn::GptModel& model, const tokenizer::Tokenizer& tokenizer, const EngineOptions& options) {
+    nn::GptModel& model, const tokenizer::Tokenizer& tokenizer, const EngineOptions& options,
+    const parallel::ParallelState& ranks) {
   const int64_t most = max_positions(model);
   if (options.max_slots < 1 || options.max_tokens < 0 || options.max_beam_tokens < 0 ||
       options.max_sequence_length < 0 || options.max_sequence_length > most) {
@@ -303,11 +301,17 @@ Result<std::unique_ptr<serving::GenerationEngine>> create_generation_engine(
       options.max_tokens > 0 ? options.max_tokens : options.max_slots * limits.positions;
   limits.max_beam_tokens =
       options.max_beam_tokens > 0 ? options.max_beam_tokens : limits.max_tokens;
+  MEG_ASSIGN_OR_RETURN(std::shared_ptr<ModelRanks> parts, ModelRanks::create(model, ranks));
   MEG_ASSIGN_OR_RETURN(CachedModel cached,
-                       CachedModel::create(model, limits.vocab_size, options.max_slots,
+                       CachedModel::create(std::move(parts), limits.vocab_size, options.max_slots,
                                            std::min(limits.positions, limits.max_tokens)));
   return std::unique_ptr<serving::GenerationEngine>(
-      std::make_unique<ModelEngine>(model, std::move(cached), tokenizer, limits));
+      std::make_unique<ModelEngine>(std::move(cached), tokenizer, limits));
+}
+
+Status follow_generation_engine(nn::GptModel& model, const parallel::ParallelState& ranks) {
+  MEG_ASSIGN_OR_RETURN(const std::shared_ptr<ModelRanks> parts, ModelRanks::create(model, ranks));
+  return parts->follow();
 }
 
 }  // namespace meg::generation

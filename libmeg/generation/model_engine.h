@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "libmeg/nn/gpt_model.h"
+#include "libmeg/parallel/parallel_state.h"
 #include "libmeg/serving/generation_engine.h"
 #include "libmeg/tokenizer/tokenizer.h"
 
@@ -19,12 +20,20 @@ struct EngineOptions {
   int64_t max_sequence_length = 0;  ///< Of one text; 0: the model's positions.
 };
 
-/// An engine over a whole model, which it alone uses from now on, without dropout; model and
+/// An engine over a model, which it alone uses from now on, without dropout; model and
 /// tokenizer are to outlive it. A text is the same whatever texts are beside it: on a CPU bit for
 /// bit where max_slots is at most 64 (AVX2 or better), else but for the order of sums.
-/// Errors: kInvalidArgument where the tokenizer has more tokens than the model, or options are out
-/// of their range; kResourceExhausted where the cache does not fit.
+/// ranks: those that hold the model's parts; the first has the engine, the others follow it, as
+/// long as it lives.
+/// Errors: kInvalidArgument where the tokenizer has more tokens than the model, options are out
+/// of their range or the ranks hold several copies of the model; kResourceExhausted where the cache
+/// does not fit.
 Result<std::unique_ptr<serving::GenerationEngine>> create_generation_engine(
-    nn::GptModel& model, const tokenizer::Tokenizer& tokenizer, const EngineOptions& options);
+    nn::GptModel& model, const tokenizer::Tokenizer& tokenizer, const EngineOptions& options,
+    const parallel::ParallelState& ranks = {});
+
+/// What the other ranks do meanwhile, each with its part of the model.
+/// Errors: what this rank's part ran into; kIoError where a rank is gone.
+Status follow_generation_engine(nn::GptModel& model, const parallel::ParallelState& ranks);
 
 }  // namespace meg::generation

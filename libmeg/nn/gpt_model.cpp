@@ -78,7 +78,6 @@ struct GptModel::State {
   RotaryTable cache_rotary;  ///< Of the last cache's capacity.
   bool training = true;
 
-  Status check_whole() const;  ///< That no other ranks have parts of the logits.
   Status check_last() const;
   Status check_last(const GptInput& input) const;
   Status check_labels(const GptInput& input, const at::Tensor& labels) const;
@@ -89,6 +88,11 @@ struct GptModel::State {
   at::Tensor hidden_states(const GptInput& input);
   /// This rank's part of the vocabulary.
   at::Tensor part_of_logits(const GptInput& input);
+
+  at::Tensor logits(const at::Tensor& part_of_logits) const {
+    return whole_vocabulary(part_of_logits, part.tensor_parallel).to(at::kFloat);
+  }
+
   RotaryTable rotary_at(const at::Tensor& positions, int64_t capacity);
   at::Tensor hidden_states(const CachedInput& input, KvCache& cache);
 };
@@ -96,14 +100,6 @@ struct GptModel::State {
 Status GptModel::State::check_last(const GptInput& input) const {
   MEG_RETURN_IF_ERROR(check_last());
   return check_input(rules(), input);
-}
-
-Status GptModel::State::check_whole() const {
-  if (part.tensor_parallel.size() == 1) return Status();
-  return make_error(StatusCode::kUnsupported,
-                    "a model of {} tensor-parallel ranks: only its losses and hidden states are "
-                    "supported yet",
-                    part.tensor_parallel.size());
 }
 
 Status GptModel::State::check_last() const {
@@ -229,24 +225,20 @@ Result<at::Tensor> GptModel::hidden_states(const GptInput& input) {
 }
 
 Result<at::Tensor> GptModel::hidden_states(const CachedInput& input, KvCache& cache) {
-  MEG_RETURN_IF_ERROR(state_->check_whole());
   MEG_RETURN_IF_ERROR(check_input(state_->rules(), input, cache));
   return guarded([&] { return state_->hidden_states(input, cache); });
 }
 
 Result<at::Tensor> GptModel::logits(const GptInput& input) {
-  MEG_RETURN_IF_ERROR(state_->check_whole());
   MEG_RETURN_IF_ERROR(state_->check_last(input));
-  return guarded([&] {
-    return linear_product(state_->hidden_states(input), state_->output_weight).to(at::kFloat);
-  });
+  return guarded([&] { return state_->logits(state_->part_of_logits(input)); });
 }
 
 Result<at::Tensor> GptModel::logits_of(const at::Tensor& hidden_rows) {
-  MEG_RETURN_IF_ERROR(state_->check_whole());
   MEG_RETURN_IF_ERROR(state_->check_last());
   MEG_RETURN_IF_ERROR(check_hidden_rows(state_->rules(), hidden_rows));
-  return guarded([&] { return linear_product(hidden_rows, state_->output_weight).to(at::kFloat); });
+  return guarded(
+      [&] { return state_->logits(linear_product(hidden_rows, state_->output_weight)); });
 }
 
 Result<at::Tensor> GptModel::loss(const GptInput& input, const at::Tensor& labels) {

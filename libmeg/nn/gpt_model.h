@@ -90,12 +90,12 @@ class GptModel {
   /// kInvalidArgument where a slot is named twice, kOutOfRange where one has no room.
   Result<at::Tensor> hidden_states(const CachedInput& input, KvCache& cache);
 
-  /// [b, s, v] fp32 over the padded vocabulary. Only where the part is the last. kUnsupported, as
-  /// everything with a cache, for parts that other tensor-parallel ranks share.
+  /// [b, s, v] fp32 over the padded vocabulary. Only where the part is the last; tensor-parallel
+  /// ranks each get all of it, without a history.
   Result<at::Tensor> logits(const GptInput& input);
 
-  /// The output layer alone, on rows of hidden_states(): [n, h] -> [n, v] fp32 over the padded
-  /// vocabulary. Only where the part is the last.
+  /// The output layer alone, on rows of hidden_states(), which are whole: [n, h] -> [n, v] fp32 as
+  /// logits(). Only where the part is the last.
   Result<at::Tensor> logits_of(const at::Tensor& hidden_rows);
 
   /// Loss of each token, [b, s] fp32. labels: [b, s] int64, below padded_vocab_size. Only where the

@@ -51,7 +51,7 @@ Status check_none_left(const checkpoint::MegatronCheckpoint& checkpoint, const G
   return Status();
 }
 
-/// Rows of the vocabulary that pad it may be left out, but no others.
+/// Rows of the vocabulary that pad it may be left out, but no others. rows: of all ranks.
 Status check_rows(const checkpoint::LogicalParameter& parameter, int64_t rows,
                   const LoadWeightsOptions& options) {
   if (parameter.partition != model::Partition::kVocabulary) return Status();
@@ -65,7 +65,11 @@ Status check_rows(const checkpoint::LogicalParameter& parameter, int64_t rows,
 /// Reads weights, many at once, in place or by way of the CPU.
 class Loading {
  public:
-  explicit Loading(const checkpoint::MegatronCheckpoint& checkpoint) : checkpoint_(checkpoint) {}
+  Loading(const checkpoint::MegatronCheckpoint& checkpoint, const ModelPart& part)
+      : checkpoint_(checkpoint),
+        options_{.tensor_model_parallel_size = part.sizes.tensor_model_parallel_size,
+                 .tensor_rank = part.tensor_rank,
+                 .use_masters = false} {}
 
   Status add(const GptParameter& parameter) {
     const at::Tensor target = parameter.tensor.detach();
@@ -86,9 +90,7 @@ class Loading {
 
   /// What is not read yet.
   Status read() {
-    checkpoint::TrainingTensorOptions weights_alone;
-    weights_alone.use_masters = false;
-    MEG_RETURN_IF_ERROR(checkpoint::read_training_tensors(checkpoint_, wanted_, weights_alone));
+    MEG_RETURN_IF_ERROR(checkpoint::read_training_tensors(checkpoint_, wanted_, options_));
     for (auto& [target, staged] : staged_) target.copy_(staged);
     wanted_.clear();
     staged_.clear();
@@ -101,6 +103,7 @@ class Loading {
   static constexpr size_t kBytesAtOnce = size_t{256} << 20;
 
   const checkpoint::MegatronCheckpoint& checkpoint_;
+  checkpoint::TrainingTensorOptions options_;
   std::vector<checkpoint::TrainingTensorTarget> wanted_;
   std::vector<std::pair<at::Tensor, at::Tensor>> staged_;  // target, and what is read
   size_t staged_bytes_ = 0;
@@ -117,7 +120,8 @@ Status load_weights(const checkpoint::MegatronCheckpoint& checkpoint, GptModel& 
   const ParametersByName found = by_name(checkpoint);
   return libtorch::torch_guard([&]() -> Status {
     const c10::NoGradGuard without_gradients;
-    Loading loading(checkpoint);
+    Loading loading(checkpoint, model.part());
+    const int64_t ranks = model.part().sizes.tensor_model_parallel_size;
     for (const GptParameter& parameter : model.parameters()) {
       const auto source = found.find(parameter.name);
       if (source == found.end()) {
@@ -125,7 +129,7 @@ Status load_weights(const checkpoint::MegatronCheckpoint& checkpoint, GptModel& 
                           "{}: the model has this parameter, the checkpoint has not",
                           parameter.name);
       }
-      MEG_RETURN_IF_ERROR(check_rows(*source->second, parameter.tensor.size(0), options));
+      MEG_RETURN_IF_ERROR(check_rows(*source->second, parameter.tensor.size(0) * ranks, options));
       MEG_RETURN_IF_ERROR(loading.add(parameter));
     }
     return loading.read();

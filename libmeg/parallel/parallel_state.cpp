@@ -17,6 +17,9 @@ namespace {
 constexpr std::initializer_list<Axis> kAll = {Axis::kTensor, Axis::kContext, Axis::kExpert,
                                               Axis::kData, Axis::kPipeline};
 
+/// As good as never, and far from what clocks count to.
+constexpr auto kWithoutEnd = std::chrono::hours(24 * 365);
+
 /// Puts the group of these ranks into `group`, which stays alone where there are no others.
 Status join(const Rendezvous& rendezvous, const char* name, const std::vector<int>& ranks,
             std::shared_ptr<ProcessGroup>& group) {
@@ -73,6 +76,12 @@ Result<ParallelState> ParallelState::connect(const LaunchEnvironment& environmen
         join(rendezvous, "embedding", {stages.front(), stages.back()}, state.embedding_));
   }
   return state;
+}
+
+Result<std::shared_ptr<ProcessGroup>> ParallelState::patient_world() const {
+  if (world_->size() == 1) return world_;
+  MEG_RETURN_IF_ERROR(world_->barrier());
+  return rendezvous_->group("patient", mesh_.group(kAll), kWithoutEnd);
 }
 
 Status ParallelState::agree(const Status& status) const {

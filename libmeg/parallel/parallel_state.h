@@ -47,6 +47,10 @@ class ParallelState {
   /// The first and the last stage, which both hold a tied embedding; of one rank elsewhere.
   const std::shared_ptr<ProcessGroup>& embedding() const { return embedding_; }
 
+  /// A further group of all ranks, which wait for each other without end: for work that the first
+  /// rank is given at any time. Called by all of them.
+  Result<std::shared_ptr<ProcessGroup>> patient_world() const;
+
   /// Called by all ranks of the run, each with what became of its part: the error of the first
   /// rank that has one, on all of them, with that rank's number.
   Status agree(const Status& status) const;

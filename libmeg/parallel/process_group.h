@@ -87,6 +87,9 @@ class ProcessGroup {
 /// The numbers of a group's ranks one after the other, as many of each, on all of them.
 Result<std::vector<double>> gather(ProcessGroup& group, std::vector<double> numbers);
 
+/// Makes `numbers` those of the rank `source`, however many these are.
+Status broadcast(ProcessGroup& group, std::vector<int64_t>& numbers, int source);
+
 /// A group of this rank alone: nothing is sent, tensors stay as they are.
 std::shared_ptr<ProcessGroup> single_rank_group();
 

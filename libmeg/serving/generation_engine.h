@@ -103,6 +103,9 @@ class GenerationEngine {
 
   /// One token for every active request, or for each text that its beam search holds.
   virtual Result<std::vector<GenerationEvent>> step() = 0;
+
+  /// Why the engine can take up nothing any more, after an error that it does not get over.
+  virtual Status lost() const { return {}; }
 };
 
 }  // namespace meg::serving

@@ -181,6 +181,7 @@ class GenerationQueue::Worker {
     queue_.load_.waiting = std::ssize(waiting_);
     queue_.load_.active = engine_.active();
     queue_.load_.beam_searches = engine_.active_beam_searches();
+    queue_.load_.lost = engine_.lost();
     queue_.step_begin_ = step_begin;
   }
 

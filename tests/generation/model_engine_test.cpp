@@ -76,7 +76,8 @@ TEST(CachedModelTest, FindsTheMostLikelyTokensOfItsLogits) {
   ASSERT_EQ(embeddings.size(0), model.config().padded_vocab_size);
   embeddings[9].copy_(embeddings[4]);  // always as likely
   embeddings[kTokens].mul_(100);       // pads the vocabulary
-  auto cached = CachedModel::create(model, kTokens, /*slots=*/1, /*capacity=*/1);
+  auto cached =
+      CachedModel::create(*ModelRanks::create(model, {}), kTokens, /*slots=*/1, /*capacity=*/1);
   ASSERT_TRUE(cached.has_value()) << cached.status().message();
   at::Tensor hidden = at::randn({200, model.config().hidden_size});
   hidden[7] = std::numeric_limits<float>::quiet_NaN();

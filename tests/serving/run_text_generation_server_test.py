@@ -117,16 +117,6 @@ class RunServerTest(unittest.TestCase):
     def test_health_names_the_checkpoint(self):
         self.assertIn("checkpoint", self.server.health()[1]["model"])
 
-    def test_several_ranks_are_refused_by_name(self):
-        for launch in ({"WORLD_SIZE": "2", "RANK": "0"}, {"WORLD_SIZE": "2"},
-                       {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "0",
-                        "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}):
-            done = subprocess.run([SERVER, *self.model, *GPT2, "--port", "0"],
-                                  env=dict(ENVIRONMENT, **launch, MASTER_ADDR="127.0.0.1"),
-                                  capture_output=True, text=True, timeout=120)
-            self.assertEqual((done.returncode, done.stdout), (1, ""), done.stderr)
-            self.assertRegex(done.stderr, "^error: a model on several ranks is not supported yet")
-
     def test_what_does_not_fit_is_an_error_at_the_start(self):
         for vocabulary, words in ((GPT2 + SHAPE + ["--num-layers", "5"], "num_layers"),
                                   (GPT2 + ["--host", "no.such.host.invalid"], "cannot listen on")):

@@ -15,6 +15,9 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+from rank_processes import TIMEOUT, RankProcesses  # noqa: E402
+
 SHARED = pathlib.Path(os.environ.get("MEG_SHARED", ROOT.parent / "shared"))
 ORACLE = SHARED / "oracle" / "training"
 PRETRAIN, VERIFY = (os.path.abspath(path) for path in sys.argv[1:3])
@@ -24,16 +27,9 @@ RUN = ("--num-layers 4 --hidden-size 32 --num-attention-heads 4 --seq-length 32 
        "gpt2-merges.txt --split 90,8,2 --seed 42 --eval-interval 100 --eval-iters 2 --log-interval 1 "
        "--data-path data/tiny --device cpu").split()
 WITHOUT_DROPOUT = "--attention-dropout 0 --hidden-dropout 0".split()
-TIMEOUT = 300
 
 
 class Ranks(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        from torch.distributed import TCPStore
-        cls.store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-        cls.runs = 0
-
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp())
         self.addCleanup(shutil.rmtree, self.folder)
@@ -42,27 +38,12 @@ class Ranks(unittest.TestCase):
         return [PRETRAIN, *RUN, "--data-cache-path", str(self.folder / "cache"), *map(str, flags)]
 
     def start(self, ranks, *flags, of_rank=None):
-        """Processes of one run, which meet in this one's store as in torchrun's."""
-        Ranks.runs += 1
-        processes = []
-        for rank in range(ranks):
-            environment = {
-                **os.environ, "RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_RANK": str(rank),
-                "LOCAL_WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1",
-                "MASTER_PORT": str(self.store.port), "TORCHELASTIC_USE_AGENT_STORE": "True",
-                "TORCHELASTIC_RESTART_COUNT": str(self.runs), "OMP_NUM_THREADS": "1"}
-            process = subprocess.Popen(
-                self.command(*flags, *(of_rank or {}).get(rank, [])), cwd=ORACLE, env=environment,
-                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-            self.addCleanup(process.kill)
-            processes.append(process)
-        return processes
+        return RankProcesses(self).start(ranks, self.command(*flags), of_rank, cwd=ORACLE)
 
     def end(self, processes):
         """Exit codes, and what all of them wrote."""
-        written = [process.communicate(timeout=TIMEOUT) for process in processes]
-        return ([process.returncode for process in processes],
-                "".join(out for out, _ in written), "".join(err for _, err in written))
+        codes, written = RankProcesses.end(processes)
+        return codes, "".join(out for out, _ in written), "".join(err for _, err in written)
 
     def train(self, ranks, *flags):
         codes, out, err = self.end(self.start(ranks, *flags))

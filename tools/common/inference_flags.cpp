@@ -4,6 +4,8 @@
 #include "libmeg/model/gpt_config.h"
 #include "libmeg/nn/gpt_options.h"
 #include "tools/common/device_flag.h"
+#include "tools/common/ranks.h"
+#include "tools/common/report.h"
 
 namespace meg::tools {
 namespace {
@@ -28,6 +30,7 @@ std::vector<std::string> inference_fields() {
     megatron::FieldReader reader(args);
     InferenceFlags inference;
     read_inference_args(reader, inference);
+    RankFlags().take_fields(reader);
   });
 }
 
@@ -40,7 +43,7 @@ ArgumentScope inference_scope() {
           .idle = {{megatron::Effect::kData, "no training data is read"},
                    {megatron::Effect::kSchedule, "nothing is trained here"},
                    {megatron::Effect::kOptimizer, "nothing is trained here"},
-                   {megatron::Effect::kParallel, "one rank; the checkpoint's ranks are merged"},
+                   {megatron::Effect::kParallel, "the same answers without it"},
                    {megatron::Effect::kLog, "no training log"}},
           .idle_fields = {{"save", kNotSaved},
                           {"save_interval", kNotSaved},

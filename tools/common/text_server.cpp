@@ -144,14 +144,14 @@ Status serve_texts(const TextServerFlags& flags, ServedModel model, int64_t seed
                        serving::HttpServer::start(http_options(flags), std::move(handlers)));
   fmt::print("> {} is served on http://{}\n", model.name, server->address());
   std::fflush(stdout);
-  while (!interrupted()) std::this_thread::sleep_for(milliseconds(50));
+  while (!interrupted() && queue.load().lost.ok()) std::this_thread::sleep_for(milliseconds(50));
   fmt::print("> the server ends\n");
   std::fflush(stdout);
   server->close_door();
   queue.stop(kGrace);
   server->stop();
   take_as_regular_end(SIGTERM);  // as service managers expect
-  return {};
+  return queue.load().lost;
 }
 
 }  // namespace meg::tools

@@ -42,7 +42,8 @@ struct ServedModel {
 
 /// Serves until SIGINT, SIGTERM or SIGHUP; then what the model is at may finish, the rest is
 /// refused. Says on standard output where it listens, and writes a line for each request on
-/// standard error. seed: of what is drawn for requests that name none. Errors: those of listening.
+/// standard error. seed: of what is drawn for requests that name none. Errors: those of listening;
+/// what the engine is lost by, which ends the server, too.
 Status serve_texts(const TextServerFlags& flags, ServedModel model, int64_t seed);
 
 }  // namespace meg::tools

@@ -8,7 +8,9 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "libmeg/base/stopwatch.h"
 #include "tools/common/json_output.h"
+#include "tools/common/model_run.h"
 #include "tools/common/report.h"
 #include "tools/common/run_program.h"
 
@@ -63,9 +65,13 @@ int main(int argc, const char* const* argv) {
     fail(usage);
     return kUsageError;
   }
-  const Status status =
-      evaluate.task == "LAMBADA" ? evaluate_lambada(evaluate) : evaluate_wikitext(evaluate);
-  return status.ok() ? 0 : fail(status);
+  const Stopwatch loading;
+  const auto lead = [&](app::LoadedModel& loaded, const parallel::ParallelState& ranks) {
+    const Seconds seconds = {.load = loading.seconds()};
+    return evaluate.task == "LAMBADA" ? evaluate_lambada(evaluate, loaded, ranks, seconds)
+                                      : evaluate_wikitext(evaluate, loaded, ranks, seconds);
+  };
+  return run_model(evaluate.inference, {.lead = lead, .follow = evaluation::follow_scoring});
 }
 
 }  // namespace

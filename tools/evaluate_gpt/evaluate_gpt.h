@@ -30,9 +30,11 @@ struct Seconds {
   double load = 0, tokenize = 0, score = 0;
 };
 
-/// Evaluates and prints.
-Status evaluate_lambada(const EvaluateFlags& flags);
-Status evaluate_wikitext(const EvaluateFlags& flags);
+/// Evaluates and prints. seconds: of loading.
+Status evaluate_lambada(const EvaluateFlags& flags, app::LoadedModel& loaded,
+                        const parallel::ParallelState& ranks, Seconds seconds);
+Status evaluate_wikitext(const EvaluateFlags& flags, app::LoadedModel& loaded,
+                         const parallel::ParallelState& ranks, Seconds seconds);
 
 /// How sequences are scored: by the flags, with Megatron's line every log_interval batches and, on
 /// a terminal, the bar, which must outlive the options.

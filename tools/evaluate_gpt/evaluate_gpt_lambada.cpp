@@ -35,13 +35,13 @@ std::vector<evaluation::LambadaTarget> wanted(const EvaluateFlags& flags) {
 }
 
 Status score(const EvaluateFlags& flags, app::LoadedModel& loaded,
-             std::vector<Definition>& definitions) {
+             const parallel::ParallelState& ranks, std::vector<Definition>& definitions) {
   std::vector<std::vector<evaluation::LambadaExample>> examples;
   for (Definition& definition : definitions) examples.push_back(std::move(definition.examples));
   ProgressBar bar(0);
-  MEG_ASSIGN_OR_RETURN(auto scores,
-                       evaluation::score_lambada(loaded.model, examples,
-                                                 scoring_options(flags, *loaded.tokenizer, bar)));
+  MEG_ASSIGN_OR_RETURN(auto scores, evaluation::score_lambada(
+                                        loaded.model, examples,
+                                        scoring_options(flags, *loaded.tokenizer, bar), ranks));
   for (size_t i = 0; i < definitions.size(); ++i) {
     definitions[i].examples = std::move(examples[i]);
     definitions[i].scores = std::move(scores[i]);
@@ -101,13 +101,10 @@ Status write_results(const std::string& path, const Definition& definition) {
 
 }  // namespace
 
-Status evaluate_lambada(const EvaluateFlags& flags) {
+Status evaluate_lambada(const EvaluateFlags& flags, app::LoadedModel& loaded,
+                        const parallel::ParallelState& ranks, Seconds seconds) {
   MEG_ASSIGN_OR_RETURN(const std::vector<std::string> texts,
                        evaluation::read_lambada_texts(flags.valid_data));
-  Seconds seconds;
-  const Stopwatch loading;
-  MEG_ASSIGN_OR_RETURN(app::LoadedModel loaded, app::load_model(flags.inference));
-  seconds.load = loading.seconds();
 
   print_line(flags, fmt::format("> building lambada dataset from {} ...", flags.valid_data));
   const Stopwatch tokenizing;
@@ -122,7 +119,7 @@ Status evaluate_lambada(const EvaluateFlags& flags) {
   print_line(flags, fmt::format(" > found {} samples.", texts.size()));
 
   const Stopwatch scoring;
-  MEG_RETURN_IF_ERROR(score(flags, loaded, definitions));
+  MEG_RETURN_IF_ERROR(score(flags, loaded, ranks, definitions));
   seconds.score = scoring.seconds();
   const Definition& chosen = definitions.front();
   int64_t tokens = 0;

@@ -38,11 +38,8 @@ ordered_json json_of(const EvaluateFlags& flags, const app::LoadedModel& loaded,
 
 }  // namespace
 
-Status evaluate_wikitext(const EvaluateFlags& flags) {
-  Seconds seconds;
-  const Stopwatch loading;
-  MEG_ASSIGN_OR_RETURN(app::LoadedModel loaded, app::load_model(flags.inference));
-  seconds.load = loading.seconds();
+Status evaluate_wikitext(const EvaluateFlags& flags, app::LoadedModel& loaded,
+                         const parallel::ParallelState& ranks, Seconds seconds) {
   const Stopwatch tokenizing;
   MEG_ASSIGN_OR_RETURN(const evaluation::WikitextData data,
                        evaluation::read_wikitext(flags.valid_data, *loaded.tokenizer));
@@ -55,9 +52,10 @@ Status evaluate_wikitext(const EvaluateFlags& flags) {
   const auto windows =
       evaluation::wikitext_windows(data.tokens, loaded.sequence_length, flags.overlapping_eval);
   ProgressBar bar(0);
-  MEG_ASSIGN_OR_RETURN(const auto scores,
-                       evaluation::score_sequences(loaded.model, windows,
-                                                   scoring_options(flags, *loaded.tokenizer, bar)));
+  MEG_ASSIGN_OR_RETURN(
+      const auto scores,
+      evaluation::score_sequences(loaded.model, windows,
+                                  scoring_options(flags, *loaded.tokenizer, bar), ranks));
   bar.clear();
   seconds.score = scoring.seconds();
   int64_t tokens = 0;

@@ -15,6 +15,7 @@
 #include "libmeg/generation/model_engine.h"
 #include "libmeg/io/atomic_file.h"
 #include "libmeg/text/terminal_text.h"
+#include "tools/common/model_run.h"
 #include "tools/common/progress_bar.h"
 #include "tools/common/report.h"
 #include "tools/common/run_program.h"
@@ -117,13 +118,14 @@ void print_summary(const std::vector<serving::GeneratedText>& texts, double seco
                    static_cast<double>(made) / seconds));
 }
 
-Status generate_texts(const GenerateFlags& flags, app::LoadedModel& loaded) {
+Status generate_texts(const GenerateFlags& flags, app::LoadedModel& loaded,
+                      const parallel::ParallelState& ranks) {
   MEG_ASSIGN_OR_RETURN(auto prompts, read_prompts(flags, *loaded.tokenizer));
   std::vector<serving::GenerationRequest> requests = requests_of(flags, loaded, std::move(prompts));
   MEG_ASSIGN_OR_RETURN(
       const std::unique_ptr<serving::GenerationEngine> engine,
       generation::create_generation_engine(loaded.model, *loaded.tokenizer,
-                                           engine_options(flags, loaded, requests)));
+                                           engine_options(flags, loaded, requests), ranks));
   const Stopwatch watch;
   ProgressBar bar(0);
   const auto show = [&bar](const generation::GenerationProgress& now) {
@@ -156,10 +158,12 @@ Status answer(const GenerateFlags& flags, const app::LoadedModel& loaded,
 }
 
 /// A prompt that cannot be gone on with is said; the next one may.
-Status talk(const GenerateFlags& flags, app::LoadedModel& loaded) {
-  MEG_ASSIGN_OR_RETURN(const std::unique_ptr<serving::GenerationEngine> engine,
-                       generation::create_generation_engine(loaded.model, *loaded.tokenizer,
-                                                            engine_options(flags, loaded, {})));
+Status talk(const GenerateFlags& flags, app::LoadedModel& loaded,
+            const parallel::ParallelState& ranks) {
+  MEG_ASSIGN_OR_RETURN(
+      const std::unique_ptr<serving::GenerationEngine> engine,
+      generation::create_generation_engine(loaded.model, *loaded.tokenizer,
+                                           engine_options(flags, loaded, {}), ranks));
   for (int64_t number = 0;; ++number) {
     fmt::print(stderr, "Enter prompt: ");
     std::string prompt;
@@ -172,10 +176,10 @@ Status talk(const GenerateFlags& flags, app::LoadedModel& loaded) {
 int main(int argc, const char* const* argv) {
   GenerateFlags flags;
   if (const std::optional<int> code = parse_generate_flags(argc, argv, flags)) return *code;
-  Result<app::LoadedModel> loaded = app::load_model(flags.inference);
-  if (!loaded.has_value()) return fail(loaded.error());
-  const Status status = flags.interactive ? talk(flags, *loaded) : generate_texts(flags, *loaded);
-  return status.ok() ? 0 : fail(status);
+  const auto lead = [&](app::LoadedModel& loaded, const parallel::ParallelState& ranks) {
+    return flags.interactive ? talk(flags, loaded, ranks) : generate_texts(flags, loaded, ranks);
+  };
+  return run_model(flags.inference, {.lead = lead, .follow = generation::follow_generation_engine});
 }
 
 }  // namespace

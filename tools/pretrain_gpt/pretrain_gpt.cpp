@@ -13,10 +13,10 @@
 #include "tools/common/interruption.h"
 #include "tools/common/passive_openmp.h"
 #include "tools/common/progress_bar.h"
+#include "tools/common/ranks.h"
 #include "tools/common/report.h"
 #include "tools/common/run_program.h"
 #include "tools/pretrain_gpt/pretrain_gpt_flags.h"
-#include "tools/pretrain_gpt/pretrain_ranks.h"
 
 namespace meg::tools {
 namespace {
@@ -130,16 +130,8 @@ Status train(const PretrainFlags& flags, const parallel::ParallelState& ranks) {
   return ranks.world().barrier();
 }
 
-/// Of several ranks the first one that fails says why; the others' errors follow from its end.
-int fail_once(const Status& status, const parallel::ParallelState& ranks) {
-  if (!ranks.claim_failure()) return 1;
-  const bool names_rank = ranks.mesh().world_size() == 1 || status.message().starts_with("rank ");
-  return fail(names_rank ? status
-                         : status.with_prefix(fmt::format("rank {}", ranks.mesh().rank())));
-}
-
 int run(const PretrainFlags& flags) {
-  const Result<parallel::ParallelState> ranks = connect_ranks(flags);
+  const Result<parallel::ParallelState> ranks = connect_ranks(flags.args);
   if (!ranks.has_value()) return fail(ranks.error());
   const Status status = train(flags, *ranks);
   return status.ok() ? 0 : fail_once(status, *ranks);

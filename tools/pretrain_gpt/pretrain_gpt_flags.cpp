@@ -1,13 +1,15 @@
 #include "tools/pretrain_gpt/pretrain_gpt_flags.h"
 
+#include <fmt/format.h>
+
 #include "libmeg/app/checkpoint_args.h"
 #include "libmeg/libtorch/device.h"
 #include "libmeg/megatron/argument_table.h"
 #include "libmeg/model/gpt_config.h"
 #include "tools/common/data_run.h"
 #include "tools/common/device_flag.h"
+#include "tools/common/ranks.h"
 #include "tools/pretrain_gpt/pretrain_gpt_args.h"
-#include "tools/pretrain_gpt/pretrain_ranks.h"
 
 namespace meg::tools {
 namespace {
@@ -15,6 +17,10 @@ namespace {
 /// What makes no difference here.
 std::map<std::string_view, std::string_view> idle_fields() {
   return {{"exit_signal_handler", "always so here, at SIGINT too"}};
+}
+
+bool draws_weights_of_each_copy(megatron::FieldReader& args) {
+  return args.flag("data_parallel_random_init", false);
 }
 
 bool uses_checkpoint_args(megatron::FieldReader& args) {
@@ -32,6 +38,7 @@ std::vector<std::string> pretrain_fields() {
     train::TrainerOptions run;
     run.take_fields(reader);
     RankFlags().take_fields(reader);
+    (void)draws_weights_of_each_copy(reader);
     (void)uses_checkpoint_args(reader);
   });
 }
@@ -89,6 +96,20 @@ Status finish_pretrain_flags(PretrainFlags& run) {
   megatron::FieldReader args(fields);
   if (uses_checkpoint_args(args)) MEG_RETURN_IF_ERROR(app::take_checkpoint_args(run.args));
   read_data_args(args, run.data);
+  return args.status();
+}
+
+Status check_ranks(const PretrainFlags& run, const parallel::ParallelState& ranks) {
+  const std::string own = fmt::format("--device {}\n--target-names {}\n", run.device, run.names);
+  MEG_RETURN_IF_ERROR(check_same_arguments(run.args, own, ranks));
+  const megatron::FieldLookup fields = run.args.lookup();
+  megatron::FieldReader args(fields);
+  if (draws_weights_of_each_copy(args) && ranks.data()->size() > 1) {
+    return make_error(StatusCode::kUnsupported,
+                      "--data-parallel-random-init on {} data-parallel ranks: not supported yet",
+                      ranks.data()->size());
+  }
+  note_backend(run.args, ranks);
   return args.status();
 }
 

@@ -36,6 +36,10 @@ Result<train::TrainerOptions> resolve_pretrain_flags(const PretrainFlags& pretra
                                                      const Vocabulary& vocabulary,
                                                      const parallel::ParallelState& ranks = {});
 
+/// Called by all ranks: kInvalidArgument where one of them has other flags than the first;
+/// kUnsupported for what several ranks do not do yet.
+Status check_ranks(const PretrainFlags& pretrain, const parallel::ParallelState& ranks);
+
 /// Completes what was parsed: the model's arguments from --load where --use-checkpoint-args is
 /// given, and DataFlags from args. Errors: those of the fields' values and of opening --load.
 Status finish_pretrain_flags(PretrainFlags& pretrain);

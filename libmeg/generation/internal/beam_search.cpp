@@ -56,12 +56,13 @@ struct BeamSearch::Step {
   }
 };
 
-Result<std::unique_ptr<BeamSearch>> BeamSearch::create(nn::GptModel& model, int64_t vocab_size,
+Result<std::unique_ptr<BeamSearch>> BeamSearch::create(std::shared_ptr<ModelRanks> model,
+                                                       int64_t vocab_size,
                                                        const NewlineAfterColon& newline,
                                                        serving::GenerationRequest request) {
   const int64_t length = std::ssize(request.prompt) + request.tokens_to_generate;
-  MEG_ASSIGN_OR_RETURN(CachedModel cached,
-                       CachedModel::create(model, vocab_size, request.beam->beam_width, length));
+  MEG_ASSIGN_OR_RETURN(CachedModel cached, CachedModel::create(std::move(model), vocab_size,
+                                                               request.beam->beam_width, length));
   return std::unique_ptr<BeamSearch>(
       new BeamSearch(std::move(cached), newline, std::move(request)));
 }
@@ -86,7 +87,7 @@ Result<bool> BeamSearch::step() {
     for (Open& beam : open_) ended_.add(std::move(beam.tokens), beam.sum, length_);
     return true;
   }
-  MEG_RETURN_IF_ERROR(model_.cache().rearrange(sources));
+  MEG_RETURN_IF_ERROR(model_.rearrange(sources));
   return false;
 }
 

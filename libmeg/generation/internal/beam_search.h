@@ -41,9 +41,10 @@ class EndedBeams {
 /// beam_search_and_return_on_first_stage, over the true vocabulary.
 class BeamSearch {
  public:
-  /// request: one with beam that check_request() accepts. Model and newline are to outlive the
+  /// request: one with beam that check_request() accepts. newline is to outlive the
   /// search, whose texts lie in a cache of its own. Errors: CachedModel::create()'s.
-  static Result<std::unique_ptr<BeamSearch>> create(nn::GptModel& model, int64_t vocab_size,
+  static Result<std::unique_ptr<BeamSearch>> create(std::shared_ptr<ModelRanks> model,
+                                                    int64_t vocab_size,
                                                     const NewlineAfterColon& newline,
                                                     serving::GenerationRequest request);
 

@@ -3,10 +3,13 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "libmeg/base/result.h"
+#include "libmeg/generation/internal/model_ranks.h"
 #include "libmeg/nn/gpt_model.h"
 
 namespace meg::generation {
@@ -29,26 +32,40 @@ class LogitRows {
   int64_t rows_, stride_, vocab_size_;
 };
 
-/// The model calls of generation, and nothing else: where a model lies on several ranks, rank 0
-/// decides which tokens come next and the others answer these calls.
+/// A cache of a model, and the model calls of generation: rank 0 decides which tokens come next,
+/// the other ranks of the model do their parts of these calls.
 class CachedModel {
  public:
-  /// The model is to outlive this. kInvalidArgument where it is not whole or has fewer rows than
-  /// the vocabulary; what KvCache::create gives. capacity: tokens that a slot holds.
-  static Result<CachedModel> create(nn::GptModel& model, int64_t vocab_size, int64_t slots,
-                                    int64_t capacity);
+  /// kInvalidArgument where the model has fewer rows than the vocabulary; what KvCache::create
+  /// gives. capacity: tokens that a slot holds.
+  static Result<CachedModel> create(std::shared_ptr<ModelRanks> model, int64_t vocab_size,
+                                    int64_t slots, int64_t capacity);
+
+  CachedModel(CachedModel&& other) noexcept = default;
+  CachedModel& operator=(CachedModel&& other) noexcept = delete;
+
+  ~CachedModel() {
+    if (model_ != nullptr) model_->drop_cache(number_);
+  }
 
   int64_t vocab_size() const { return vocab_size_; }
 
-  nn::KvCache& cache() { return cache_; }
+  const std::shared_ptr<ModelRanks>& model() const { return model_; }
 
-  const nn::KvCache& cache() const { return cache_; }
+  nn::KvCache& cache() { return model_->cache(number_); }
 
-  bool is_on_cpu() const { return model_->options().device.is_cpu(); }
+  const nn::KvCache& cache() const { return std::as_const(*model_).cache(number_); }
+
+  bool is_on_cpu() const { return model_->part().options().device.is_cpu(); }
+
+  /// Slot i of the first sources.size() becomes what slot sources[i] was.
+  Status rearrange(std::span<const int64_t> sources) { return model_->rearrange(number_, sources); }
 
   /// New tokens of sequences (see nn::CachedInput): their hidden states [T, h].
   Result<at::Tensor> extend(std::span<const nn::CachedTokens> sequences,
-                            std::span<const int32_t> tokens);
+                            std::span<const int32_t> tokens) {
+    return model_->extend(number_, sequences, tokens);
+  }
 
   /// What the output layer makes of hidden states [n, h].
   Result<LogitRows> logits(const at::Tensor& hidden_states);
@@ -58,11 +75,11 @@ class CachedModel {
   Result<std::vector<int32_t>> most_likely(const at::Tensor& hidden_states);
 
  private:
-  CachedModel(nn::GptModel& model, nn::KvCache cache, int64_t vocab_size)
-      : model_(&model), cache_(std::move(cache)), vocab_size_(vocab_size) {}
+  CachedModel(std::shared_ptr<ModelRanks> model, int64_t number, int64_t vocab_size)
+      : model_(std::move(model)), number_(number), vocab_size_(vocab_size) {}
 
-  nn::GptModel* model_;
-  nn::KvCache cache_;
+  std::shared_ptr<ModelRanks> model_;  ///< Null where it was moved from.
+  int64_t number_;
   int64_t vocab_size_;
 };
 

@@ -53,12 +53,13 @@ Result<Rendezvous> Rendezvous::meet(const LaunchEnvironment& environment,
                     environment.master_port, met.message());
 }
 
-Result<std::shared_ptr<ProcessGroup>> Rendezvous::group(const std::string& name,
-                                                        std::span<const int> ranks) const {
+Result<std::shared_ptr<ProcessGroup>> Rendezvous::group(
+    const std::string& name, std::span<const int> ranks,
+    std::optional<std::chrono::milliseconds> timeout) const {
   const auto place = std::ranges::find(ranks, environment_.rank);
   std::shared_ptr<ProcessGroup> group;
   const Status joined = libtorch::torch_guard([&] {
-    auto options = c10d::ProcessGroupGloo::Options::create(timeout_);
+    auto options = c10d::ProcessGroupGloo::Options::create(timeout.value_or(timeout_));
     options->devices.push_back(gloo_device());
     auto store =
         c10::make_intrusive<c10d::PrefixStore>(fmt::format("{}/{}", name, ranks.front()), store_);
@@ -75,7 +76,7 @@ Result<std::shared_ptr<ProcessGroup>> Rendezvous::group(const std::string& name,
 }
 
 bool Rendezvous::claim(const std::string& key) const {
-  bool is_first = true;
+  bool is_first = environment_.rank <= 1;
   (void)libtorch::torch_guard([&] {
     is_first = store_->add(key, 1) == 1;
     return Status();

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -21,11 +22,14 @@ class Rendezvous {
                                  std::chrono::milliseconds timeout);
 
   /// The group of these ranks of the run, this one among them; each of them calls it with the same
-  /// name, which no two groups with a rank in common share. Waits for them.
-  Result<std::shared_ptr<ProcessGroup>> group(const std::string& name,
-                                              std::span<const int> ranks) const;
+  /// name, which no two groups with a rank in common share. Waits for them. timeout: of the group's
+  /// calls; that of meet() by default.
+  Result<std::shared_ptr<ProcessGroup>> group(
+      const std::string& name, std::span<const int> ranks,
+      std::optional<std::chrono::milliseconds> timeout = std::nullopt) const;
 
-  /// Whether this rank is the first to claim `key`; also where the store is gone.
+  /// Whether this rank is the first to claim `key`. Where the store is gone, and most likely rank 0
+  /// with it, rank 1 is taken for that.
   bool claim(const std::string& key) const;
 
  private:

@@ -6,12 +6,13 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <algorithm>
 #include <deque>
 #include <optional>
 #include <utility>
 
 #include "libmeg/libtorch/torch_guard.h"
-#include "libmeg/train/internal/pipeline_links.h"
+#include "libmeg/parallel/pipeline_links.h"
 
 namespace meg::train {
 namespace {
@@ -165,7 +166,7 @@ class Stage {
         // Backward passes of other stages come when later micro-batches went forward.
         batches_(next, model.options().device, /*copy=*/!links_.is_last()) {}
 
-  PipelineLinks& links() { return links_; }
+  parallel::PipelineLinks& links() { return links_; }
 
   /// Without gradients.
   Status evaluate() {
@@ -238,14 +239,18 @@ class Stage {
   }
 
   nn::GptModel& model_;
-  PipelineLinks links_;
+  parallel::PipelineLinks links_;
   DeviceBatches batches_;
   StepLosses losses_;
   std::deque<Pass> passes_;
 };
 
+int64_t stages_behind(const parallel::ParallelState& ranks) {
+  return ranks.pipeline()->size() - ranks.pipeline()->rank() - 1;
+}
+
 /// forward() and backward() of each micro-batch, so that no stage keeps more of them than there are
-/// stages behind it, and one.
+/// stages behind it, and one. warmup: forward steps of this stage before its first backward step.
 /// Mirrors schedules.py: forward_backward_pipelining_without_interleaving.
 template <class Forward, class Backward>
 Status one_forward_one_backward(int64_t micro_batches, int64_t warmup, Forward forward,
@@ -269,7 +274,7 @@ Result<std::vector<MicroBatchLoss>> forward_backward(nn::GptModel& model, Optimi
   const double shares = per_token ? 1 : static_cast<double>(micro_batches);
   Stage stage(model, next, ranks);
   const Status passed = one_forward_one_backward(
-      micro_batches, stage.links().warmup(micro_batches),
+      micro_batches, std::min(stages_behind(ranks), micro_batches),
       [&] { return stage.forward(optimizer.loss_scale() / shares, step_loss); },
       [&]() -> Status {
         MEG_RETURN_IF_ERROR(stage.backward());

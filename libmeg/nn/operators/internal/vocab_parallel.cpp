@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 
+#include <vector>
+
 #include "libmeg/libtorch/torch_guard.h"
 #include "libmeg/nn/operators/internal/exchange.h"
 
@@ -36,6 +38,17 @@ at::Tensor vocab_parallel_embedding(const at::Tensor& weight, const at::Tensor& 
   const at::Tensor partial =
       at::embedding(weight, local.rows).masked_fill(local.is_others.unsqueeze(-1), 0);
   return sum_of_ranks(partial, ranks);
+}
+
+at::Tensor whole_vocabulary(const at::Tensor& logits, const TensorParallel& ranks) {
+  if (ranks.size() == 1) return logits;
+  const c10::NoGradGuard without_gradients;
+  const at::Tensor part = logits.detach().contiguous();
+  std::vector<int64_t> shape = part.sizes().vec();
+  shape.insert(shape.begin(), ranks.size());
+  const at::Tensor parts = at::empty(shape, part.options());
+  libtorch::throw_if_error(ranks.group->all_gather(parts, part));
+  return parts.movedim(0, -2).flatten(-2);
 }
 
 LossesAndGradient vocab_parallel_cross_entropy(const at::Tensor& logits, const at::Tensor& labels,

@@ -13,6 +13,10 @@ namespace meg::nn {
 at::Tensor vocab_parallel_embedding(const at::Tensor& weight, const at::Tensor& tokens,
                                     const TensorParallel& ranks);
 
+/// The logits of the whole vocabulary, [.., v], on each rank, of the ranks' parts, [.., v / ranks].
+/// Without a history where there are several.
+at::Tensor whole_vocabulary(const at::Tensor& logits, const TensorParallel& ranks);
+
 /// cross_entropy_with_gradient where each rank has the logits of its part of the vocabulary alone:
 /// [.., v / ranks]; labels: [..], of the whole one. grad_losses: undefined where no gradient is
 /// asked for. What the ranks exchange are three numbers a label.

@@ -15,4 +15,15 @@ Result<std::vector<double>> gather(ProcessGroup& group, std::vector<double> numb
   return all;
 }
 
+Status broadcast(ProcessGroup& group, std::vector<int64_t>& numbers, int source) {
+  if (group.size() == 1) return {};
+  return libtorch::torch_guard([&]() -> Status {
+    const at::Tensor count = at::full({1}, std::ssize(numbers), at::kLong);
+    MEG_RETURN_IF_ERROR(group.broadcast(count, source));
+    numbers.resize(static_cast<size_t>(count.item<int64_t>()));
+    if (numbers.empty()) return {};
+    return group.broadcast(at::from_blob(numbers.data(), {std::ssize(numbers)}, at::kLong), source);
+  });
+}
+
 }  // namespace meg::parallel

@@ -2,29 +2,23 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <algorithm>
-#include <cstdint>
+#include <cstddef>
 #include <deque>
 
-#include "libmeg/parallel/parallel_state.h"
+#include "libmeg/parallel/process_group.h"
 
-namespace meg::train {
+namespace meg::parallel {
 
-/// The stages before and behind this one in a pipeline. Sends continue while the stage computes:
-/// two neighbours that send to each other would wait for each other else.
+/// The stages before and behind this one in a pipeline, whose group outlives it. Sends continue
+/// while the stage computes: two neighbours that send to each other would wait for each other else.
 /// Mirrors Megatron-LM megatron/core/pipeline_parallel/p2p_communication.py.
 class PipelineLinks {
  public:
-  explicit PipelineLinks(parallel::ProcessGroup& stages) : stages_(stages) {}
+  explicit PipelineLinks(ProcessGroup& stages) : stages_(stages) {}
 
   bool is_first() const { return stages_.rank() == 0; }
 
   bool is_last() const { return stages_.rank() + 1 == stages_.size(); }
-
-  /// Forward steps of this stage before its first backward step, of `micro_batches`.
-  int64_t warmup(int64_t micro_batches) const {
-    return std::min<int64_t>(stages_.size() - stages_.rank() - 1, micro_batches);
-  }
 
   Status send_forward(const at::Tensor& output) { return send(output, stages_.rank() + 1); }
 
@@ -45,7 +39,7 @@ class PipelineLinks {
  private:
   struct Sent {
     at::Tensor tensor;  ///< Kept until it is sent.
-    parallel::PendingWork work;
+    PendingWork work;
   };
 
   Status send(const at::Tensor& tensor, int stage) {
@@ -64,8 +58,8 @@ class PipelineLinks {
     return {};
   }
 
-  parallel::ProcessGroup& stages_;
+  ProcessGroup& stages_;
   std::deque<Sent> sent_;
 };
 
-}  // namespace meg::train
+}  // namespace meg::parallel

@@ -1,0 +1,42 @@
+"""Ranks of one run as processes of a test, which meet in the test's own store as in torchrun's."""
+
+import os
+import subprocess
+
+TIMEOUT = 300
+
+
+class RankProcesses:
+    """Made by a test case, which ends what is left."""
+
+    store = None
+    runs = 0
+
+    def __init__(self, case):
+        self.case = case
+        if RankProcesses.store is None:
+            from torch.distributed import TCPStore
+            RankProcesses.store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+
+    def start(self, ranks, command, of_rank=None, **options):
+        """of_rank: further arguments of some."""
+        RankProcesses.runs += 1
+        processes = []
+        for rank in range(ranks):
+            environment = {
+                **os.environ, "RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_RANK": str(rank),
+                "LOCAL_WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": str(self.store.port), "TORCHELASTIC_USE_AGENT_STORE": "True",
+                "TORCHELASTIC_RESTART_COUNT": str(self.runs), "OMP_NUM_THREADS": "1"}
+            process = subprocess.Popen(
+                [*map(str, command), *map(str, (of_rank or {}).get(rank, []))], env=environment,
+                **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options})
+            self.case.addCleanup(process.kill)
+            processes.append(process)
+        return processes
+
+    @staticmethod
+    def end(processes):
+        """Exit codes, and what each wrote: [(out, err)]."""
+        written = [process.communicate(timeout=TIMEOUT) for process in processes]
+        return [process.returncode for process in processes], written

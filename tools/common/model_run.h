@@ -1,0 +1,23 @@
+#pragma once
+
+#include <functional>
+
+#include "libmeg/app/load_model.h"
+#include "libmeg/parallel/parallel_state.h"
+#include "tools/common/inference_flags.h"
+
+namespace meg::tools {
+
+/// What a program does with a trained model.
+struct ModelRun {
+  /// On the first rank. The library functions that it calls are told the ranks.
+  std::function<Status(app::LoadedModel&, const parallel::ParallelState&)> lead;
+  /// On the others, each with its part of the model, until the first one is done.
+  std::function<Status(nn::GptModel&, const parallel::ParallelState&)> follow;
+};
+
+/// Loads the model on the ranks that a launcher started, or on this one alone, and runs. Returns
+/// the exit code, its error said by one of the ranks.
+int run_model(const InferenceFlags& flags, const ModelRun& run);
+
+}  // namespace meg::tools

@@ -1,0 +1,108 @@
+#include "tools/common/ranks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <optional>
+#include <sstream>
+#include <string_view>
+
+#include "libmeg/megatron/argument_table.h"
+#include "libmeg/parallel/launch_environment.h"
+#include "tools/common/report.h"
+
+namespace meg::tools {
+namespace {
+
+/// Where a launcher of old tells each process its number: no two ranks have the same.
+constexpr std::string_view kOfEachRank[] = {"local_rank", "rank"};
+
+/// A line for each argument: its flag and its value.
+std::string argument_lines(const megatron::ArgumentValues& args) {
+  std::string lines;
+  for (const megatron::ArgumentRow& row :
+       megatron::argument_rows(megatron::ArgumentFamily::kTraining)) {
+    if (std::ranges::count(kOfEachRank, row.dest) != 0) continue;
+    const std::optional<megatron::FieldValue> value = args.field(row.dest);
+    lines +=
+        fmt::format("{} {}\n", row.flag, value.has_value() ? megatron::field_text(*value) : "None");
+  }
+  return lines;
+}
+
+Status check_lines(const std::string& own, const std::string& first) {
+  std::istringstream own_lines(own);
+  std::istringstream first_lines(first);
+  std::string mine;
+  std::string expected;
+  while (std::getline(own_lines, mine) && std::getline(first_lines, expected)) {
+    if (mine == expected) continue;
+    return make_error(StatusCode::kInvalidArgument,
+                      "command line: expected {} as rank 0 has it, found {}", expected, mine);
+  }
+  return {};
+}
+
+int size_of(int64_t size) {
+  return static_cast<int>(std::min<int64_t>(size, std::numeric_limits<int>::max()));
+}
+
+Result<RankFlags> rank_flags(const megatron::ArgumentValues& args) {
+  RankFlags flags;
+  const megatron::FieldLookup fields = args.lookup();
+  megatron::FieldReader reader(fields);
+  flags.take_fields(reader);
+  MEG_RETURN_IF_ERROR(reader.status());
+  return flags;
+}
+
+}  // namespace
+
+void RankFlags::take_fields(megatron::FieldReader& args) {
+  args.take("tensor_model_parallel_size", tensor_model_parallel_size);
+  args.take("context_parallel_size", context_parallel_size);
+  args.take("pipeline_model_parallel_size", pipeline_model_parallel_size);
+  args.take("use_tp_pp_dp_mapping", use_tp_pp_dp_mapping);
+  args.take("distributed_timeout_minutes", distributed_timeout_minutes);
+}
+
+Result<parallel::ParallelState> connect_ranks(const megatron::ArgumentValues& args) {
+  MEG_ASSIGN_OR_RETURN(const parallel::LaunchEnvironment environment,
+                       parallel::read_launch_environment());
+  MEG_ASSIGN_OR_RETURN(const RankFlags flags, rank_flags(args));
+  const parallel::Mesh::Sizes sizes = {size_of(flags.tensor_model_parallel_size),
+                                       size_of(flags.context_parallel_size), 1, 0,
+                                       size_of(flags.pipeline_model_parallel_size)};
+  return parallel::ParallelState::connect(environment, sizes,
+                                          flags.use_tp_pp_dp_mapping
+                                              ? parallel::RankOrder::kPipelineBeforeData
+                                              : parallel::RankOrder::kDataBeforePipeline,
+                                          std::chrono::minutes(flags.distributed_timeout_minutes));
+}
+
+Status check_same_arguments(const megatron::ArgumentValues& args, const std::string& own_flags,
+                            const parallel::ParallelState& ranks) {
+  if (ranks.mesh().world_size() == 1) return {};
+  const std::string own = own_flags + argument_lines(args);
+  MEG_ASSIGN_OR_RETURN(const std::string first, ranks.of_first_rank(own));
+  return ranks.agree(check_lines(own, first));
+}
+
+void note_backend(const megatron::ArgumentValues& args, const parallel::ParallelState& ranks) {
+  const bool given = args.given("distributed_backend") &&
+                     args.field("distributed_backend") == megatron::FieldValue("nccl");
+  if (given && ranks.mesh().world_size() > 1 && ranks.mesh().rank() == 0) {
+    note("--distributed-backend nccl: the ranks compute on CPUs, which gloo connects");
+  }
+}
+
+int fail_once(const Status& status, const parallel::ParallelState& ranks) {
+  if (!ranks.claim_failure()) return 1;
+  const bool names_rank = ranks.mesh().world_size() == 1 || status.message().starts_with("rank ");
+  return fail(names_rank ? status
+                         : status.with_prefix(fmt::format("rank {}", ranks.mesh().rank())));
+}
+
+}  // namespace meg::tools

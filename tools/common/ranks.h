@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "libmeg/base/result.h"
+#include "libmeg/megatron/argument_values.h"
+#include "libmeg/megatron/field_reader.h"
+#include "libmeg/parallel/parallel_state.h"
+
+namespace meg::tools {
+
+/// What a command line says of the ranks. Sizes as they were typed.
+struct RankFlags {
+  int64_t tensor_model_parallel_size = 1;
+  int64_t context_parallel_size = 1;
+  int64_t pipeline_model_parallel_size = 1;
+  bool use_tp_pp_dp_mapping = false;
+  int64_t distributed_timeout_minutes = 10;
+
+  void take_fields(megatron::FieldReader& args);
+};
+
+/// Meets the ranks that torchrun, srun or mpirun started with this one. Errors: those of
+/// ParallelState::connect.
+Result<parallel::ParallelState> connect_ranks(const megatron::ArgumentValues& args);
+
+/// Called by all ranks: kInvalidArgument with the first flag of the family, or line of own_flags
+/// ("--device cpu\n"), that one of them has otherwise than the first rank.
+Status check_same_arguments(const megatron::ArgumentValues& args, const std::string& own_flags,
+                            const parallel::ParallelState& ranks);
+
+/// Says on the first rank where --distributed-backend asks for what the ranks do not use.
+void note_backend(const megatron::ArgumentValues& args, const parallel::ParallelState& ranks);
+
+/// As fail(). Of several ranks the first one that fails says why; the others' errors follow from
+/// its end.
+int fail_once(const Status& status, const parallel::ParallelState& ranks);
+
+}  // namespace meg::tools
