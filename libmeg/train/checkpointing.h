@@ -88,7 +88,7 @@ class CheckpointSaver {
   /// The run begins with the checkpoint of this iteration in --load.
   void note_loaded(int64_t iteration);
 
-  /// Called by all ranks: of those that hold one part of the model the first writes it.
+  /// Called by all ranks, each of which writes its part: see write_training_file.
   Status save(const TrainingProgress& progress, RunParts parts, const PrintLine& print);
 
   /// Waits for a save in the background.

@@ -99,11 +99,6 @@ Status create(const std::filesystem::path& path, std::optional<io::AtomicFolder>
   return {};
 }
 
-Status commit(io::AtomicFolder& folder, const std::string& save_dir, int64_t iteration) {
-  MEG_RETURN_IF_ERROR(folder.commit());
-  return checkpoint::write_tracker(save_dir, iteration);
-}
-
 }  // namespace
 
 Result<checkpoint::TrainingState> CheckpointSaver::snapshot(const TrainingProgress& progress,
@@ -116,6 +111,8 @@ Result<checkpoint::TrainingState> CheckpointSaver::snapshot(const TrainingProgre
   state.args = args_;
   state.tensor_rank = parts.ranks.tensor()->rank();
   state.pipeline_rank = parts.ranks.pipeline()->rank();
+  state.data_rank = parts.ranks.data()->rank();
+  state.data_size = parts.ranks.data()->size();
   if (progress.skipped_train_samples > 0) {
     state.args.set("skipped_train_samples", {progress.skipped_train_samples});
   }
@@ -142,10 +139,8 @@ Status CheckpointSaver::write_parts(const checkpoint::TrainingState& state,
                                     const parallel::ParallelState& ranks) const {
   const checkpoint::TrainingFileOptions file = file_options();
   const bool is_first = ranks.mesh().rank() == 0;
-  if (ranks.model()->size() == 1) {
-    return ranks.agree(
-        is_first ? checkpoint::write_training_checkpoint(*options_.save, std::span(&state, 1), file)
-                 : Status());
+  if (ranks.mesh().world_size() == 1) {
+    return checkpoint::write_training_checkpoint(*options_.save, std::span(&state, 1), file);
   }
   const std::filesystem::path path =
       std::filesystem::path(*options_.save) / checkpoint::iteration_folder_name(state.iteration);
@@ -153,10 +148,13 @@ Status CheckpointSaver::write_parts(const checkpoint::TrainingState& state,
   MEG_RETURN_IF_ERROR(ranks.agree(is_first ? create(path, folder) : Status()));
   MEG_ASSIGN_OR_RETURN(const std::string staging,
                        ranks.of_first_rank(is_first ? folder->staging_path() : std::string()));
-  const bool writes = ranks.data()->rank() == 0;
-  MEG_RETURN_IF_ERROR(
-      ranks.agree(writes ? checkpoint::write_training_file(staging, state, file) : Status()));
-  return ranks.agree(is_first ? commit(*folder, *options_.save, state.iteration) : Status());
+  MEG_RETURN_IF_ERROR(ranks.agree(checkpoint::write_training_file(staging, state, file)));
+  const auto commit = [&]() -> Status {
+    MEG_RETURN_IF_ERROR(checkpoint::complete_training_folder(staging, state, file));
+    MEG_RETURN_IF_ERROR(folder->commit());
+    return checkpoint::write_tracker(*options_.save, state.iteration);
+  };
+  return ranks.agree(is_first ? commit() : Status());
 }
 
 Status CheckpointSaver::save(const TrainingProgress& progress, RunParts parts,

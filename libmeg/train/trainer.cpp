@@ -546,10 +546,6 @@ Status check_ranks(const TrainerOptions& options, const parallel::ParallelState&
   if (options.model.device.is_cuda()) return unsupported("--device cuda (NCCL)");
   if (options.checkpoints.async_save) return unsupported("--async-save");
   if (options.length.full_validation) return unsupported("--full-validation");
-  if (options.checkpoints.ckpt_format == checkpoint::CheckpointFormat::kTorchDist &&
-      ranks.model()->size() > 1) {
-    return unsupported("--ckpt-format torch_dist of a model that is split");
-  }
   return {};
 }
 

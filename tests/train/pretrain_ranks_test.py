@@ -6,55 +6,19 @@ pretrain_ranks_test.py PRETRAIN_GPT VERIFY
 
 import importlib.util
 import os
-import pathlib
-import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import unittest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests"))
-from rank_processes import TIMEOUT, RankProcesses  # noqa: E402
+from launched_ranks import ORACLE, TIMEOUT, LaunchedRanks
 
-SHARED = pathlib.Path(os.environ.get("MEG_SHARED", ROOT.parent / "shared"))
-ORACLE = SHARED / "oracle" / "training"
 PRETRAIN, VERIFY = (os.path.abspath(path) for path in sys.argv[1:3])
-RUN = ("--num-layers 4 --hidden-size 32 --num-attention-heads 4 --seq-length 32 "
-       "--max-position-embeddings 40 --make-vocab-size-divisible-by 74 --micro-batch-size 2 "
-       "--global-batch-size 8 --lr 0.005 --min-lr 0.0005 --vocab-file gpt2-vocab.json --merge-file "
-       "gpt2-merges.txt --split 90,8,2 --seed 42 --eval-interval 100 --eval-iters 2 --log-interval 1 "
-       "--data-path data/tiny --device cpu").split()
 WITHOUT_DROPOUT = "--attention-dropout 0 --hidden-dropout 0".split()
 
 
-class Ranks(unittest.TestCase):
-    def setUp(self):
-        self.folder = pathlib.Path(tempfile.mkdtemp())
-        self.addCleanup(shutil.rmtree, self.folder)
-
-    def command(self, *flags):
-        return [PRETRAIN, *RUN, "--data-cache-path", str(self.folder / "cache"), *map(str, flags)]
-
-    def start(self, ranks, *flags, of_rank=None):
-        return RankProcesses(self).start(ranks, self.command(*flags), of_rank, cwd=ORACLE)
-
-    def end(self, processes):
-        """Exit codes, and what all of them wrote."""
-        codes, written = RankProcesses.end(processes)
-        return codes, "".join(out for out, _ in written), "".join(err for _, err in written)
-
-    def train(self, ranks, *flags):
-        codes, out, err = self.end(self.start(ranks, *flags))
-        self.assertEqual(set(codes), {0}, out + err)
-        return out
-
-    def errors(self, err):
-        return re.findall(r"^error: (.*)$", err, re.M)
-
-    def losses(self, out):
-        return [float(loss) for loss in re.findall(r"iteration .* lm loss: ([\d.E+-]+)", out)]
+class Ranks(LaunchedRanks):
+    program = PRETRAIN
 
     def test_torchrun_trains_as_one_rank_does(self):
         flags = [*WITHOUT_DROPOUT, "--train-iters", 3]

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -30,28 +31,113 @@ std::string stacked_name(std::string name) {
   return name;
 }
 
+/// A stretch of a parameter that is written as one chunk.
+struct SavedBox {
+  Box of_axes;                          ///< Of what is there: see axes_here().
+  std::vector<int64_t> offsets, sizes;  ///< In the parameter's dimensions.
+};
+
+/// Where what is there of a parameter begins in its axes, and how large it is: of one tensor rank
+/// of several its stretch of the axis that they share.
+Box box_here(const LogicalParameter& parameter) {
+  const std::vector<Piece>& pieces = parameter.tensors[0].pieces;
+  return pieces.size() == 1 ? pieces[0].box : Box::whole(parameter.axes.sizes);
+}
+
+/// A rank's gate and up halves lie apart in the whole; everything else is one stretch.
+std::vector<SavedBox> saved_boxes(const LogicalParameter& parameter) {
+  const Box here = box_here(parameter);
+  if (here == Box::whole(parameter.axes.sizes)) {
+    return {{here, std::vector<int64_t>(parameter.shape.size()), parameter.shape}};
+  }
+  const auto axis = static_cast<size_t>(parameter.axes.partition_axis);
+  const bool is_gated = parameter.partition == model::Partition::kGated && axis == 1;
+  const size_t dimension = is_gated ? 0 : axis;
+  std::vector<SavedBox> boxes;
+  for (int64_t half = 0; half < (is_gated ? here.sizes[0] : 1); ++half) {
+    SavedBox& box = boxes.emplace_back(
+        Box::whole(here.sizes), std::vector<int64_t>(parameter.shape.size()), parameter.shape);
+    box.offsets[dimension] = here.offsets[axis] + half * parameter.axes.sizes[axis];
+    box.sizes[dimension] = here.sizes[axis];
+    if (!is_gated) continue;
+    box.of_axes.offsets[0] = half;
+    box.of_axes.sizes[0] = 1;
+  }
+  return boxes;
+}
+
 class Saver {
  public:
-  Saver(const MegatronCheckpoint& checkpoint, const SaveTorchDistOptions& options,
-        const std::string& folder)
-      : checkpoint_(checkpoint), options_(options), writer_(folder) {}
+  Saver(const MegatronCheckpoint& checkpoint, const DataParallelPlace& place,
+        const SaveTorchDistOptions& options, const std::string& folder)
+      : checkpoint_(checkpoint),
+        place_(place),
+        options_(options),
+        folder_(folder),
+        writer_(folder, rank()) {}
 
-  Result<uint64_t> save() {
+  /// What was written.
+  Result<DistMetadata> save() {
     MEG_RETURN_IF_ERROR(check());
-    for (const LogicalParameter& parameter : checkpoint_.parameters()) {
-      MEG_RETURN_IF_ERROR(add_parameter(parameter));
+    MEG_RETURN_IF_ERROR(add_parameters());
+    if (is_first_data_rank()) {
+      MEG_RETURN_IF_ERROR(add_extra_states());
+      for (const RankFile& rank : checkpoint_.files()) MEG_RETURN_IF_ERROR(add_rank_state(rank));
     }
-    MEG_RETURN_IF_ERROR(add_extra_states());
-    for (const RankFile& rank : checkpoint_.files()) MEG_RETURN_IF_ERROR(add_rank_state(rank));
     MEG_RETURN_IF_ERROR(run_transfers(transfers_, sinks_, options_.transfer));
-    MEG_ASSIGN_OR_RETURN(const TorchFileContent common,
-                         common_state(checkpoint_, options_.keep_optimizer));
-    MEG_RETURN_IF_ERROR(writer_.finish(common));
-    return writer_.bytes();
+    if (rank() == 0) {
+      MEG_ASSIGN_OR_RETURN(const TorchFileContent common,
+                           common_state(checkpoint_, options_.keep_optimizer));
+      MEG_RETURN_IF_ERROR(write_dist_common(folder_, common));
+    }
+    return writer_.finish();
   }
 
+  /// Among all ranks, of data-parallel ones with the same part of the model in a row.
+  int64_t rank() const {
+    const RankFile& first = checkpoint_.files()[0];
+    return checkpoint_.file_index(first.tensor_rank, first.pipeline_rank) * place_.size +
+           place_.rank;
+  }
+
+  uint64_t bytes() const { return writer_.bytes(); }
+
  private:
+  bool is_first_data_rank() const { return place_.rank == 0; }
+
+  bool is_first_tensor_rank() const { return checkpoint_.files()[0].tensor_rank == 0; }
+
   int64_t layers() const { return checkpoint_.config().num_layers; }
+
+  /// Those that are there, of any parameter.
+  std::set<int64_t> layers_here() const {
+    std::set<int64_t> found;
+    for (const LogicalParameter& parameter : checkpoint_.parameters()) {
+      if (parameter.layer.has_value()) found.insert(*parameter.layer);
+    }
+    return found;
+  }
+
+  /// Those that are this rank's to write: copies are the first tensor rank's, and data-parallel
+  /// ranks have a stretch of about equal size each.
+  Status add_parameters() {
+    int64_t all = 0, before = 0;
+    for (const LogicalParameter& parameter : checkpoint_.parameters())
+      all += elements_of(parameter);
+    for (const LogicalParameter& parameter : checkpoint_.parameters()) {
+      const int64_t elements = elements_of(parameter);
+      const int64_t writer = before * place_.size / std::max<int64_t>(all, 1);
+      before += elements;
+      const bool is_copy = parameter.axes.partition_axis < 0 && !is_first_tensor_rank();
+      if (is_copy || writer != place_.rank) continue;
+      MEG_RETURN_IF_ERROR(add_parameter(parameter));
+    }
+    return {};
+  }
+
+  int64_t elements_of(const LogicalParameter& parameter) const {
+    return box_here(parameter).elements();
+  }
 
   bool has_experts() const { return checkpoint_.config().num_experts.has_value(); }
 
@@ -64,12 +150,13 @@ class Saver {
     for (const LogicalParameter& parameter : checkpoint_.parameters()) {
       if (parameter.layer.has_value()) found[parameter.canonical].insert(*parameter.layer);
     }
+    const size_t expected = layers_here().size();
     for (const auto& [name, numbers] : found) {
-      if (static_cast<int64_t>(numbers.size()) == layers()) continue;
+      if (numbers.size() == expected) continue;
       return make_error(StatusCode::kUnsupported,
                         "{}: {}: expected in all {} layers, found in {}: layers that differ cannot "
                         "be stacked",
-                        path, name, layers(), numbers.size());
+                        path, name, expected, numbers.size());
     }
     return {};
   }
@@ -108,19 +195,31 @@ class Saver {
 
   static TensorTransfer transfer_of(const LogicalParameter& parameter,
                                     const LogicalTensor& tensor) {
-    return {.name = fmt::format("{} {}", parameter.name, tensor.kind),
-            .axes = parameter.axes.sizes,
-            .source_extent = parameter.axes.sizes[0],
-            .target_dtype = tensor.dtype,
-            .sources = tensor.pieces,
-            .targets = {}};
+    const Box here = box_here(parameter);
+    TensorTransfer transfer{.name = fmt::format("{} {}", parameter.name, tensor.kind),
+                            .axes = here.sizes,
+                            .source_extent = here.sizes[0],
+                            .target_dtype = tensor.dtype,
+                            .sources = tensor.pieces,
+                            .targets = {}};
+    for (Piece& piece : transfer.sources) {
+      for (size_t i = 0; i < here.offsets.size(); ++i) piece.box.offsets[i] -= here.offsets[i];
+    }
+    return transfer;
   }
 
   /// One more tensor that the transfer fills.
   Status add_target(const std::string& name, const LogicalParameter& parameter,
                     TensorTransfer* transfer) {
-    std::vector<int64_t> shape = parameter.shape, sizes = parameter.shape;
-    std::vector<int64_t> offsets(shape.size());
+    for (const SavedBox& box : saved_boxes(parameter)) {
+      MEG_RETURN_IF_ERROR(add_chunk(name, parameter, box, transfer));
+    }
+    return {};
+  }
+
+  Status add_chunk(const std::string& name, const LogicalParameter& parameter, const SavedBox& box,
+                   TensorTransfer* transfer) {
+    std::vector<int64_t> shape = parameter.shape, sizes = box.sizes, offsets = box.offsets;
     const auto stack = [&](int64_t count, int64_t place) {
       shape.insert(shape.begin(), count);
       sizes.insert(sizes.begin(), 1);
@@ -132,14 +231,15 @@ class Saver {
     if (parameter.layer.has_value()) stack(layers(), *parameter.layer);
     MEG_ASSIGN_OR_RETURN(auto sink,
                          writer_.add_chunk(name, transfer->target_dtype, shape, offsets, sizes));
-    transfer->targets.push_back(
-        {.sink = static_cast<int>(sinks_.size()), .box = Box::whole(transfer->axes)});
+    transfer->targets.push_back({.sink = static_cast<int>(sinks_.size()), .box = box.of_axes});
     sinks_.push_back(std::move(sink));
     return {};
   }
 
   /// Of the modules whose readers ask for it, as the source has it, or None.
   Status add_extra_states() {
+    if (!is_first_tensor_rank()) return {};
+    const std::set<int64_t> layers_of_modules = layers_here();
     std::map<std::pair<std::string, int64_t>, const ExtraState*> known;
     for (const ExtraState& extra : checkpoint_.extra_states()) {
       const std::optional<model::ParameterMatch> match = checkpoint_.table().match(
@@ -152,7 +252,7 @@ class Saver {
       const bool is_dense_mlp = module.find(".mlp.linear_") != module.npos;
       if (module.find(".linear_") == module.npos || (has_experts() && is_dense_mlp)) continue;
       const std::string canonical = module + "._extra_state";
-      for (int64_t layer = 0; layer < layers(); ++layer) {
+      for (const int64_t layer : layers_of_modules) {
         const auto found = known.find({canonical, layer});
         const ExtraState* extra = found == known.end() ? nullptr : found->second;
         const TorchFile* file = nullptr;
@@ -217,7 +317,9 @@ class Saver {
   }
 
   const MegatronCheckpoint& checkpoint_;
+  DataParallelPlace place_;
   const SaveTorchDistOptions& options_;
+  std::string folder_;
   DistFolderWriter writer_;
   std::vector<TensorTransfer> transfers_;
   std::vector<std::unique_ptr<TensorSink>> sinks_;
@@ -225,9 +327,15 @@ class Saver {
 
 }  // namespace
 
-Result<uint64_t> write_torch_dist(const MegatronCheckpoint& checkpoint, const std::string& folder,
-                                  const SaveTorchDistOptions& options) {
-  return Saver(checkpoint, options, folder).save();
+Status write_torch_dist_part(const MegatronCheckpoint& part, const DataParallelPlace& place,
+                             const std::string& folder, const SaveTorchDistOptions& options) {
+  Saver saver(part, place, options, folder);
+  MEG_ASSIGN_OR_RETURN(const DistMetadata items, saver.save());
+  return write_dist_part(folder, saver.rank(), items);
+}
+
+Status complete_torch_dist(const std::string& folder, int64_t ranks) {
+  return complete_dist_folder(folder, ranks);
 }
 
 Result<SavedTorchDist> save_torch_dist(const MegatronCheckpoint& checkpoint,
@@ -240,7 +348,10 @@ Result<SavedTorchDist> save_torch_dist(const MegatronCheckpoint& checkpoint,
   const std::string name = reshard_folder_name(checkpoint);
   MEG_ASSIGN_OR_RETURN(io::AtomicFolder folder,
                        io::AtomicFolder::create((std::filesystem::path(save_dir) / name).string()));
-  MEG_ASSIGN_OR_RETURN(saved.bytes, write_torch_dist(checkpoint, folder.staging_path(), options));
+  Saver saver(checkpoint, {}, options, folder.staging_path());
+  MEG_ASSIGN_OR_RETURN(const DistMetadata items, saver.save());
+  MEG_RETURN_IF_ERROR(complete_dist_folder(folder.staging_path(), items));
+  saved.bytes = saver.bytes();
   MEG_RETURN_IF_ERROR(copy_tokenizer_files(checkpoint.folder(),
                                            join_path(folder.staging_path(), kTokenizerFolder)));
   MEG_RETURN_IF_ERROR(folder.commit());

@@ -19,10 +19,20 @@ struct SavedTorchDist {
   std::vector<std::string> notes;  ///< What was found to differ, one line each.
 };
 
-/// Writes the files of a checkpoint in the torch_dist format into `folder`, which exists and is
-/// empty: see save_torch_dist. The bytes of all items.
-Result<uint64_t> write_torch_dist(const MegatronCheckpoint& checkpoint, const std::string& folder,
-                                  const SaveTorchDistOptions& options);
+/// One of the data-parallel ranks that hold the same part of a model and share the writing of it.
+struct DataParallelPlace {
+  int64_t rank = 0, size = 1;
+};
+
+/// Writes what one rank of a run holds into `folder`, which exists, in the torch_dist format: its
+/// share of the items, in files of its own, and what describes them. The first rank writes
+/// common.pt too. part: of the rank's file (MegatronCheckpoint::of_file).
+Status write_torch_dist_part(const MegatronCheckpoint& part, const DataParallelPlace& place,
+                             const std::string& folder, const SaveTorchDistOptions& options);
+
+/// Makes one checkpoint of what all ranks wrote. ranks: how many. kInternal where their parts are
+/// not the whole.
+Status complete_torch_dist(const std::string& folder, int64_t ranks);
 
 /// Writes a checkpoint into save_dir in the torch_dist format, as Megatron-LM saves it: layers
 /// stacked under Transformer Engine's names, whole tensors a layer, so that any parallel sizes can

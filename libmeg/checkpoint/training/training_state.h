@@ -102,6 +102,8 @@ struct TrainingState {
   /// (GptConfig::from_fields) and the parallel sizes.
   TrainingArgs args;
   int64_t tensor_rank = 0, pipeline_rank = 0;
+  /// Of the ranks that hold the same parameters, and how many they are.
+  int64_t data_rank = 0, data_size = 1;
   std::vector<TrainingParameter> parameters;  ///< In any order; empty where read.
   std::optional<OptimizerState> optimizer;
   /// OptimizerParamScheduler.state_dict(); its steps are samples.

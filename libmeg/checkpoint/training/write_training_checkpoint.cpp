@@ -56,20 +56,19 @@ Status with_space(const Status& status, const std::string& folder, uint64_t need
                     needed, space.available);
 }
 
-int64_t pipeline_size(const TrainingState& state) {
-  const std::optional<megatron::FieldValue> value =
-      state.args.field("pipeline_model_parallel_size");
+int64_t size_arg(const TrainingState& state, const char* name) {
+  const std::optional<megatron::FieldValue> value = state.args.field(name);
   const int64_t* size = value.has_value() ? std::get_if<int64_t>(&*value) : nullptr;
   return size == nullptr ? 1 : *size;
 }
 
-Status write_file(const std::string& folder, const TrainingState& state,
-                  const TrainingFileOptions& options) {
+Status write_rank_file(const std::string& folder, const TrainingState& state,
+                       const TrainingFileOptions& options) {
   MEG_ASSIGN_OR_RETURN(const TrainingTree tree, build_training_file(state, options));
   MEG_ASSIGN_OR_RETURN(TorchFileLayout layout, lay_out(tree.content(), kArchiveName));
   const fs::path rank_folder =
-      fs::path(folder) /
-      rank_folder_name(state.tensor_rank, state.pipeline_rank, pipeline_size(state));
+      fs::path(folder) / rank_folder_name(state.tensor_rank, state.pipeline_rank,
+                                          size_arg(state, "pipeline_model_parallel_size"));
   std::error_code error;
   fs::create_directory(rank_folder, error);
   if (error) return errno_error(error.value(), "cannot create " + rank_folder.string());
@@ -78,30 +77,34 @@ Status write_file(const std::string& folder, const TrainingState& state,
   return with_space(write_tree(path, tree, std::move(layout)), folder, needed);
 }
 
-/// The whole checkpoint of the only rank.
-Status write_dist_folder(const std::string& folder, const TrainingState& state,
-                         const TrainingFileOptions& options) {
+Status write_dist_files(const std::string& folder, const TrainingState& state,
+                        const TrainingFileOptions& options) {
   MEG_ASSIGN_OR_RETURN(const TrainingTree tree, build_training_file(state, options));
   MEG_ASSIGN_OR_RETURN(TorchFile file, tree.compose(folder));
   const uint64_t needed = file.size();
-  MEG_ASSIGN_OR_RETURN(const MegatronCheckpoint checkpoint,
-                       MegatronCheckpoint::of_file(std::move(file)));
+  MEG_ASSIGN_OR_RETURN(
+      const MegatronCheckpoint part,
+      MegatronCheckpoint::of_file(std::move(file), state.tensor_rank, state.pipeline_rank));
   // One thread: training may go on in the others.
   const SaveTorchDistOptions saving{.transfer = {.workers = 1, .progress = {}}};
-  return with_space(write_torch_dist(checkpoint, folder, saving).status(), folder, needed);
+  const DataParallelPlace place{.rank = state.data_rank, .size = state.data_size};
+  return with_space(write_torch_dist_part(part, place, folder, saving), folder, needed);
 }
 
-Status write_ranks(const std::string& folder, std::span<const TrainingState> ranks,
-                   const TrainingFileOptions& options) {
+Status write_part(const std::string& folder, const TrainingState& state,
+                  const TrainingFileOptions& options) {
   if (options.format == CheckpointFormat::kTorchDist) {
-    if (ranks.size() == 1) return write_dist_folder(folder, ranks[0], options);
-    return make_error(StatusCode::kUnsupported,
-                      "torch_dist of {} model-parallel ranks is not supported yet", ranks.size());
+    return write_dist_files(folder, state, options);
   }
-  for (const TrainingState& rank : ranks) {
-    MEG_RETURN_IF_ERROR(write_training_file(folder, rank, options));
-  }
-  return Status();
+  return state.data_rank == 0 ? write_rank_file(folder, state, options) : Status();
+}
+
+Status complete_folder(const std::string& folder, const TrainingState& state,
+                       const TrainingFileOptions& options) {
+  if (options.format != CheckpointFormat::kTorchDist) return Status();
+  return complete_torch_dist(folder, size_arg(state, "tensor_model_parallel_size") *
+                                         size_arg(state, "pipeline_model_parallel_size") *
+                                         state.data_size);
 }
 
 Status write_checkpoint(const std::string& save_dir, std::span<const TrainingState> ranks,
@@ -116,7 +119,10 @@ Status write_checkpoint(const std::string& save_dir, std::span<const TrainingSta
   }
   const fs::path path = fs::path(save_dir) / iteration_folder_name(iteration);
   MEG_ASSIGN_OR_RETURN(io::AtomicFolder folder, io::AtomicFolder::create(path.string()));
-  MEG_RETURN_IF_ERROR(write_ranks(folder.staging_path(), ranks, options));
+  for (const TrainingState& rank : ranks) {
+    MEG_RETURN_IF_ERROR(write_part(folder.staging_path(), rank, options));
+  }
+  MEG_RETURN_IF_ERROR(complete_folder(folder.staging_path(), ranks[0], options));
   MEG_RETURN_IF_ERROR(folder.commit());
   return write_tracker(save_dir, iteration);
 }
@@ -134,7 +140,12 @@ Status without_bad_alloc(Body body) {
 
 Status write_training_file(const std::string& folder, const TrainingState& state,
                            const TrainingFileOptions& options) {
-  return without_bad_alloc([&] { return write_file(folder, state, options); });
+  return without_bad_alloc([&] { return write_part(folder, state, options); });
+}
+
+Status complete_training_folder(const std::string& folder, const TrainingState& state,
+                                const TrainingFileOptions& options) {
+  return without_bad_alloc([&] { return complete_folder(folder, state, options); });
 }
 
 Status write_training_checkpoint(const std::string& save_dir, std::span<const TrainingState> ranks,

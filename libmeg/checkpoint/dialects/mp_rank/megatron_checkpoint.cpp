@@ -38,10 +38,12 @@ Result<MegatronCheckpoint> MegatronCheckpoint::open(const CheckpointFolder& fold
   return CheckpointReader(folder, options, std::move(table)).read();
 }
 
-Result<MegatronCheckpoint> MegatronCheckpoint::of_file(TorchFile file) {
+Result<MegatronCheckpoint> MegatronCheckpoint::of_file(TorchFile file, int64_t tensor_rank,
+                                                       int64_t pipeline_rank) {
   MEG_ASSIGN_OR_RETURN(model::ParameterTable table, model::ParameterTable::gpt());
   const OpenCheckpointOptions options;
-  return CheckpointReader({}, options, std::move(table)).read(rank_files_of(std::move(file)));
+  return CheckpointReader({}, options, std::move(table))
+      .read(rank_files_of(std::move(file), tensor_rank, pipeline_rank));
 }
 
 MegatronCheckpoint::MegatronCheckpoint(std::unique_ptr<State> state) : state_(std::move(state)) {}

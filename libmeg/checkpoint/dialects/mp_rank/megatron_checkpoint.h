@@ -91,8 +91,10 @@ class MegatronCheckpoint {
                                          const OpenCheckpointOptions& options = {});
 
   /// The same of the only rank's file, open or composed, which lies in no folder: folder() is
-  /// empty.
-  static Result<MegatronCheckpoint> of_file(TorchFile file);
+  /// empty. Of one rank of several it is the rank's part of the model: parameters have the shapes
+  /// and numbers of the whole, the pieces of this rank and the layers of its stage alone.
+  static Result<MegatronCheckpoint> of_file(TorchFile file, int64_t tensor_rank = 0,
+                                            int64_t pipeline_rank = 0);
 
   MegatronCheckpoint(MegatronCheckpoint&&) noexcept;
   MegatronCheckpoint& operator=(MegatronCheckpoint&&) noexcept;
@@ -112,7 +114,7 @@ class MegatronCheckpoint {
   double checkpoint_version() const;    ///< 0 where the file has none.
   std::optional<int64_t> iteration() const;
 
-  /// All rank files; file (t, p) has index p * tensor_model_parallel_size() + t.
+  /// All rank files; file (t, p) has index p * tensor_model_parallel_size() + t. Of a part: one.
   std::span<const RankFile> files() const;
   int file_index(int64_t tensor_rank, int64_t pipeline_rank) const;
 

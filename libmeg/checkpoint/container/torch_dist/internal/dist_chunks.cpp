@@ -53,41 +53,46 @@ Status check_box(const DistTensor& tensor, const DistChunk& chunk) {
 
 }  // namespace
 
-Status check_chunks(const DistTensor& tensor) {
+Status check_boxes(const DistTensor& tensor) {
   if (tensor.shape.size() > kMaxDimensions) {
     return make_error(StatusCode::kUnsupported, "expected at most {} dimensions, found {}",
                       kMaxDimensions, tensor.shape.size());
   }
-  const std::optional<uint64_t> expected = volume(tensor.shape, tensor.dtype);
-  if (!expected.has_value()) {
+  if (!volume(tensor.shape, tensor.dtype).has_value()) {
     return make_error(StatusCode::kCorruption, "expected a shape of less than 2^63 bytes, found {}",
                       shape_text(tensor.shape));
   }
+  for (const DistChunk& chunk : tensor.chunks) MEG_RETURN_IF_ERROR(check_box(tensor, chunk));
+  return {};
+}
+
+Status check_chunks(const DistTensor& tensor) {
+  MEG_RETURN_IF_ERROR(check_boxes(tensor));
+  const uint64_t expected = *volume(tensor.shape, tensor.dtype);
   uint64_t found = 0;
   // Boxes that cover each place an odd number of times leave the corners of the whole, and no
   // others, an odd number of times; as many elements as the whole has make it once.
   std::set<Corner> corners;
-  if (*expected > 0) {
+  if (expected > 0) {
     toggle_corners(std::vector<int64_t>(tensor.shape.size()), tensor.shape, &corners);
   }
   for (const DistChunk& chunk : tensor.chunks) {
-    MEG_RETURN_IF_ERROR(check_box(tensor, chunk));
     const uint64_t elements = *volume(chunk.sizes, tensor.dtype);
     if (elements == 0) continue;
     // Below 2^63 each, and given up as soon as they are more than expected.
     found += elements;
-    if (found > *expected) break;
+    if (found > expected) break;
     toggle_corners(chunk.offsets, chunk.sizes, &corners);
   }
-  if (found > *expected) {
+  if (found > expected) {
     return make_error(StatusCode::kCorruption,
                       "expected chunks of {} elements for shape {}, found more: chunks overlap",
-                      *expected, shape_text(tensor.shape));
+                      expected, shape_text(tensor.shape));
   }
-  if (found < *expected) {
+  if (found < expected) {
     return make_error(StatusCode::kCorruption,
                       "expected chunks of {} elements for shape {}, found {}: chunks are missing",
-                      *expected, shape_text(tensor.shape), found);
+                      expected, shape_text(tensor.shape), found);
   }
   if (corners.empty()) return {};
   return make_error(StatusCode::kCorruption, "chunks overlap and leave gaps in shape {}",

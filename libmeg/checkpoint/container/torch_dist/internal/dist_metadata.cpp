@@ -30,7 +30,8 @@ bool is_inside_path(std::string_view path) {
 
 class MetadataReader {
  public:
-  MetadataReader(const PickleGraph& graph, const std::string& name) : graph_(graph), name_(name) {}
+  MetadataReader(const PickleGraph& graph, const std::string& name, DistCoverage coverage)
+      : graph_(graph), name_(name), coverage_(coverage) {}
 
   Status read(PickleId root, DistMetadata* found) {
     found_ = found;
@@ -231,12 +232,14 @@ class MetadataReader {
       MEG_ASSIGN_OR_RETURN(chunk.blob, take_place({tensor->name, chunk.offsets}, where));
       tensor->chunks.push_back(std::move(chunk));
     }
-    const Status checked = check_chunks(*tensor);
+    const Status checked =
+        coverage_ == DistCoverage::kWhole ? check_chunks(*tensor) : check_boxes(*tensor);
     return checked.with_prefix(where).with_prefix(name_);
   }
 
   const PickleGraph& graph_;
   const std::string& name_;
+  DistCoverage coverage_;
   DistMetadata* found_ = nullptr;
   std::map<Key, DistBlob> places_;
   std::map<std::string, int> file_of_;
@@ -245,13 +248,13 @@ class MetadataReader {
 }  // namespace
 
 Result<DistMetadata> read_dist_metadata(std::span<const std::byte> bytes, const std::string& name,
-                                        PickleBudget* budget) {
+                                        PickleBudget* budget, DistCoverage coverage) {
   PickleGraph graph;
   MEG_ASSIGN_OR_RETURN(const PickleStream stream,
                        read_pickle(bytes, name, &graph, budget->values()));
   budget->take_values(graph.size());
   DistMetadata found;
-  MEG_RETURN_IF_ERROR(MetadataReader(graph, name).read(stream.root, &found));
+  MEG_RETURN_IF_ERROR(MetadataReader(graph, name, coverage).read(stream.root, &found));
   return found;
 }
 

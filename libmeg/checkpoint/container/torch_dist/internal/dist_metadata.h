@@ -51,6 +51,9 @@ struct DistMetadata {
   std::vector<std::string> files;  ///< Paths relative to the folder, below it.
 };
 
+/// Whether the chunks of a tensor are all of it, or those that one of several ranks wrote.
+enum class DistCoverage : uint8_t { kWhole, kPart };
+
 /// Reads the bytes of a `.metadata` file (a pickle of torch's Metadata or of Megatron's
 /// MCoreMetadata) and executes nothing. name: starts every error, all of which are one line.
 /// kCorruption where it contradicts itself: chunks that overlap, leave gaps or reach past their
@@ -58,14 +61,18 @@ struct DistMetadata {
 /// name: sparse tensors, types without a DType, items that were transformed (compressed) on their
 /// way to the file.
 Result<DistMetadata> read_dist_metadata(std::span<const std::byte> bytes, const std::string& name,
-                                        PickleBudget* budget);
+                                        PickleBudget* budget,
+                                        DistCoverage coverage = DistCoverage::kWhole);
 
-/// The inverse: a pickle of torch's Metadata, which torch.distributed.checkpoint and Megatron read.
-/// The chunks are as check_chunks() wants them.
+/// The inverse: a pickle of torch's Metadata, which torch.distributed.checkpoint and Megatron read
+/// where the chunks are as check_chunks() wants them.
 Result<std::vector<std::byte>> write_dist_metadata(const DistMetadata& metadata);
 
 /// ok where the chunks of `tensor` are disjoint boxes inside its shape and together all of it; else
 /// kCorruption without a place.
 Status check_chunks(const DistTensor& tensor);
+
+/// ok where every chunk of `tensor` lies inside its shape, whose bytes fit 63 bits; as above.
+Status check_boxes(const DistTensor& tensor);
 
 }  // namespace meg::checkpoint

@@ -16,26 +16,16 @@ namespace {
 constexpr const char* kArchiveName = "archive";
 /// A file that has grown beyond this is followed by another one.
 constexpr uint64_t kFileBytes = uint64_t{4} << 30;
-constexpr std::string_view kForm =
-    R"({"sharded_backend": "torch_dist", "sharded_backend_version": 1, )"
-    R"("common_backend": "torch", "common_backend_version": 1})";
 
 Result<io::PooledFile> create_file(const std::string& folder, std::string_view name) {
   return io::PooledFile::create((std::filesystem::path(folder) / name).string());
-}
-
-Status write_file(const std::string& folder, std::string_view name,
-                  std::span<const std::byte> bytes) {
-  MEG_ASSIGN_OR_RETURN(io::PooledFile file, create_file(folder, name));
-  MEG_RETURN_IF_ERROR(file.write_at(0, bytes));
-  return file.close();
 }
 
 }  // namespace
 
 Result<DistBlob> DistFolderWriter::begin_blob(uint64_t length) {
   if (files_.empty() || end_ > kFileBytes) {
-    metadata_.files.push_back(fmt::format("__0_{}.distcp", metadata_.files.size()));
+    metadata_.files.push_back(fmt::format("__{}_{}.distcp", rank_, metadata_.files.size()));
     MEG_ASSIGN_OR_RETURN(io::PooledFile file, create_file(folder_, metadata_.files.back()));
     files_.push_back(std::move(file));
     end_ = 0;
@@ -79,23 +69,10 @@ Status DistFolderWriter::add_object(const std::string& name, const TorchFileCont
   return {};
 }
 
-Status DistFolderWriter::finish(const TorchFileContent& common) {
+Result<DistMetadata> DistFolderWriter::finish() {
   for (TorchArchiveWriter& chunk : chunks_) MEG_RETURN_IF_ERROR(chunk.finish());
   for (io::PooledFile& file : files_) MEG_RETURN_IF_ERROR(file.close());
-  for (const DistTensor& tensor : metadata_.tensors) {
-    const Status checked = check_chunks(tensor);
-    if (checked.ok()) continue;
-    return make_error(StatusCode::kInternal, "{}: {}: {}", folder_, tensor.name, checked.message());
-  }
-  MEG_ASSIGN_OR_RETURN(TorchFileLayout layout, lay_out(common, "common"));
-  MEG_ASSIGN_OR_RETURN(
-      TorchFileWriter file,
-      TorchFileWriter::create((std::filesystem::path(folder_) / kDistCommonFile).string(), common,
-                              std::move(layout)));
-  MEG_RETURN_IF_ERROR(file.finish());
-  MEG_RETURN_IF_ERROR(write_file(folder_, kDistFormFile, std::as_bytes(std::span(kForm))));
-  MEG_ASSIGN_OR_RETURN(const std::vector<std::byte> bytes, write_dist_metadata(metadata_));
-  return write_file(folder_, kDistMetadataFile, bytes);
+  return std::move(metadata_);
 }
 
 }  // namespace meg::checkpoint

@@ -16,12 +16,14 @@
 
 namespace meg::checkpoint {
 
-/// Writes a folder of torch.distributed.checkpoint whose chunks may be filled by several threads.
-/// The caller cares for its final name.
+/// Writes the items of a folder of torch.distributed.checkpoint, or of one of the ranks that fill
+/// it together; chunks may be filled by several threads. The caller cares for the folder's final
+/// name.
 class DistFolderWriter {
  public:
-  /// folder: exists and is empty.
-  explicit DistFolderWriter(std::string folder) : folder_(std::move(folder)) {}
+  /// folder: exists. rank: in the names of its files, `__R_S.distcp`.
+  explicit DistFolderWriter(std::string folder, int64_t rank = 0)
+      : folder_(std::move(folder)), rank_(rank) {}
 
   /// Makes room for a box of the tensor of this name; its elements go in row-major order to the
   /// sink, which is filled before finish(). shape: of the tensor, the same for all of its boxes.
@@ -33,9 +35,8 @@ class DistFolderWriter {
   /// Any value; its storages are literal.
   Status add_object(const std::string& name, const TorchFileContent& value);
 
-  /// Completes the chunks; common.pt, metadata.json and, last, .metadata. kInternal where the
-  /// chunks of a tensor are not all of it or one was not filled.
-  Status finish(const TorchFileContent& common);
+  /// Completes the chunks. What was written; kInternal where a chunk was not filled.
+  Result<DistMetadata> finish();
 
   /// Bytes of all items.
   uint64_t bytes() const { return bytes_; }
@@ -45,6 +46,7 @@ class DistFolderWriter {
   Result<DistBlob> begin_blob(uint64_t length);
 
   std::string folder_;
+  int64_t rank_;
   DistMetadata metadata_;
   std::map<std::string, size_t> tensor_of_;
   // Both stay where they are: sinks and archives point to them.
@@ -53,5 +55,18 @@ class DistFolderWriter {
   uint64_t end_ = 0;
   uint64_t bytes_ = 0;
 };
+
+/// common.pt: what no rank has a part of.
+Status write_dist_common(const std::string& folder, const TorchFileContent& common);
+
+/// metadata.json and, last, `.metadata` of all items. kInternal where the chunks of a tensor are
+/// not all of it, or two items have one name.
+Status complete_dist_folder(const std::string& folder, const DistMetadata& items);
+
+/// What one of several ranks wrote, for complete_dist_folder() of all of them: `__R_.metadata`.
+Status write_dist_part(const std::string& folder, int64_t rank, const DistMetadata& items);
+
+/// The same of the items that ranks 0 to `ranks` - 1 described; their descriptions are removed.
+Status complete_dist_folder(const std::string& folder, int64_t ranks);
 
 }  // namespace meg::checkpoint

@@ -13,6 +13,7 @@
 #include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_args.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/distributed_optimizer.h"
 #include "libmeg/model/expert_names.h"
+#include "libmeg/model/pipeline_layout.h"
 
 namespace meg::checkpoint {
 namespace {
@@ -69,8 +70,20 @@ Result<MegatronCheckpoint> CheckpointReader::read(RankFiles ranks) {
   return MegatronCheckpoint(std::move(state_));
 }
 
+bool CheckpointReader::is_part() const {
+  return state_->files.size() == 1 && state_->tensor_size * state_->pipeline_size > 1;
+}
+
+int64_t CheckpointReader::tensor_ranks() const { return is_part() ? 1 : state_->tensor_size; }
+
+int64_t CheckpointReader::stages() const { return is_part() ? 1 : state_->pipeline_size; }
+
+size_t CheckpointReader::file_at(int64_t stage, int64_t tensor_rank) const {
+  return static_cast<size_t>(stage * tensor_ranks() + tensor_rank);
+}
+
 const std::string& CheckpointReader::path(int64_t stage, int64_t tensor_rank) const {
-  return state_->files[static_cast<size_t>(stage * state_->tensor_size + tensor_rank)].file->path();
+  return state_->files[file_at(stage, tensor_rank)].file->path();
 }
 
 Status CheckpointReader::read_config() {
@@ -110,13 +123,12 @@ Status CheckpointReader::make_chunks(std::vector<RankModel> models) {
   shapes_ = RankShapes(state_->config, state_->tensor_size, state_->pipeline_size > 1);
   state_->virtual_size = static_cast<int64_t>(models[0].chunks.size());
   for (int64_t c = 0; c < state_->virtual_size; ++c) {
-    for (int64_t p = 0; p < state_->pipeline_size; ++p) {
+    for (int64_t p = 0; p < stages(); ++p) {
       Chunk chunk;
       chunk.stage = p;
       chunk.chunk = c;
-      for (int64_t t = 0; t < state_->tensor_size; ++t) {
-        const auto file = static_cast<size_t>(p * state_->tensor_size + t);
-        chunk.by_rank.push_back(std::move(models[file].chunks[static_cast<size_t>(c)]));
+      for (int64_t t = 0; t < tensor_ranks(); ++t) {
+        chunk.by_rank.push_back(std::move(models[file_at(p, t)].chunks[static_cast<size_t>(c)]));
       }
       MEG_RETURN_IF_ERROR(align_ranks(&chunk));
       chunks_.push_back(std::move(chunk));
@@ -185,10 +197,22 @@ Status CheckpointReader::number_layers() {
     }
     next += static_cast<int64_t>(layers.size());
   }
+  if (is_part()) return number_layers_of_part();
   if (next != state_->config.num_layers) {
     return make_error(StatusCode::kCorruption,
                       "{}: expected {} layers (num_layers in args), found {} in the rank files",
                       state_->folder.folder, state_->config.num_layers, next);
+  }
+  return Status();
+}
+
+/// The numbers follow from the rank's stage, over which layers are split evenly.
+Status CheckpointReader::number_layers_of_part() {
+  const model::PipelineLayout layout{state_->config.num_layers, state_->pipeline_size,
+                                     state_->virtual_size};
+  const int64_t stage = state_->files[0].pipeline_rank;
+  for (size_t c = 0; c < chunks_.size(); ++c) {
+    chunks_[c].first_layer = layout.first_layer(stage, static_cast<int64_t>(c));
   }
   return Status();
 }
@@ -246,8 +270,8 @@ Status CheckpointReader::read_optimizers() {
   std::vector<std::vector<OptimizedParameter>> parameters(state_->files.size());
   for (Chunk& chunk : chunks_) {
     chunk.state_index.assign(chunk.by_rank[0].size(), -1);
-    for (int64_t t = 0; t < state_->tensor_size; ++t) {
-      auto& own = parameters[static_cast<size_t>(chunk.stage * state_->tensor_size + t)];
+    for (int64_t t = 0; t < tensor_ranks(); ++t) {
+      auto& own = parameters[file_at(chunk.stage, t)];
       for (size_t e = 0; e < chunk.by_rank[0].size(); ++e) {
         const RankEntry& entry = chunk.by_rank[static_cast<size_t>(t)][e];
         if (entry.match.is_extra_state) continue;
@@ -343,15 +367,15 @@ Status CheckpointReader::add_chunk(const Chunk& chunk) {
 void CheckpointReader::add_shard(const LogicalParameter& parameter, int64_t stage, size_t rank,
                                  const TensorView& view, LogicalTensor* tensor) const {
   const model::ShardAxes& axes = parameter.axes;
-  const auto file = static_cast<size_t>(stage * state_->tensor_size) + rank;
-  Piece piece{torch_source(state_->files[file].file, view), Box::whole(axes.sizes)};
+  const RankFile& file = state_->files[file_at(stage, static_cast<int64_t>(rank))];
+  Piece piece{torch_source(file.file, view), Box::whole(axes.sizes)};
   if (axes.partition_axis < 0) {
     (rank == 0 ? tensor->pieces : tensor->replicas).push_back(std::move(piece));
     return;
   }
   const auto cut = static_cast<size_t>(axes.partition_axis);
   piece.box.sizes[cut] /= state_->tensor_size;
-  piece.box.offsets[cut] = static_cast<int64_t>(rank) * piece.box.sizes[cut];
+  piece.box.offsets[cut] = file.tensor_rank * piece.box.sizes[cut];
   // Empty says that axes stand in memory as they are listed.
   const bool is_natural = std::is_sorted(axes.memory_order.begin(), axes.memory_order.end());
   if (!is_natural) piece.memory_order = axes.memory_order;
@@ -401,7 +425,7 @@ Status CheckpointReader::add_state(const Chunk& chunk, size_t entry,
       state_->optimizer.form == OptimizerForm::kNone) {
     return Status();
   }
-  const auto first_file = static_cast<size_t>(chunk.stage * state_->tensor_size);
+  const size_t first_file = file_at(chunk.stage, 0);
   const auto index = static_cast<size_t>(chunk.state_index[entry]);
   const RankState& first = optimizers_[first_file].states[index];
   parameter->group = first.group;

@@ -40,7 +40,8 @@ class CheckpointReader {
 
   Result<MegatronCheckpoint> read();
 
-  /// The same of files that are open already.
+  /// The same of files that are open already: of all ranks, or of one of several, whose part of
+  /// the model is all there is of it then.
   Result<MegatronCheckpoint> read(RankFiles ranks);
 
  private:
@@ -63,6 +64,13 @@ class CheckpointReader {
   void merge_optimizer_layouts();
   Status check_volume() const;
   Status add_chunk(const Chunk& chunk);
+  /// Tensor ranks and stages whose files are there.
+  int64_t tensor_ranks() const;
+  int64_t stages() const;
+  size_t file_at(int64_t stage, int64_t tensor_rank) const;
+  /// Whether the files are those of one of several ranks.
+  bool is_part() const;
+  Status number_layers_of_part();
   void add_shard(const LogicalParameter& parameter, int64_t stage, size_t rank,
                  const TensorView& view, LogicalTensor* tensor) const;
   Status add_parameter(const Chunk& chunk, size_t entry, LogicalParameter* parameter) const;

@@ -307,12 +307,17 @@ Result<RankFiles> open_rank_files(const CheckpointFolder& given,
   return found;
 }
 
-RankFiles rank_files_of(TorchFile file) {
+RankFiles rank_files_of(TorchFile file, int64_t tensor_rank, int64_t pipeline_rank) {
   RankFiles found;
+  found.tensor_size = tensor_size_of(file).value_or(1);
+  found.pipeline_size = pipeline_size_of(file).value_or(1);
   found.version = version_of(file);
   found.iteration = iteration_of(file);
-  found.files.push_back({.folder_name = rank_folder_name(0, 0, 1),
-                         .file = std::make_shared<const TorchFile>(std::move(file))});
+  found.files.push_back(
+      {.tensor_rank = tensor_rank,
+       .pipeline_rank = pipeline_rank,
+       .folder_name = rank_folder_name(tensor_rank, pipeline_rank, found.pipeline_size),
+       .file = std::make_shared<const TorchFile>(std::move(file))});
   return found;
 }
 

@@ -39,7 +39,8 @@ Status check_tensor_bytes(const std::string& where, uint64_t tensor_bytes, uint6
 Result<RankFiles> open_rank_files(const CheckpointFolder& folder,
                                   const megatron::FieldLookup& fallback);
 
-/// The one file of a checkpoint of one rank.
-RankFiles rank_files_of(TorchFile file);
+/// The one file of a checkpoint of one rank, or that of this rank of several, whose sizes its args
+/// say.
+RankFiles rank_files_of(TorchFile file, int64_t tensor_rank, int64_t pipeline_rank);
 
 }  // namespace meg::checkpoint
