@@ -20,6 +20,7 @@ constexpr std::array<MegatronVersion, kRevisions> kVersions = [] {
   MegatronVersion row = {
       .name = {},
       .skip_empty_documents = true,
+      .sentences_of_whole_texts = true,
       .gpt2_special_tokens_in_text = false,
       .split_arithmetic = SplitArithmetic::kLegacy,
       .index_cache_form = IndexCacheForm::kBesideData,
@@ -45,6 +46,7 @@ constexpr std::array<MegatronVersion, kRevisions> kVersions = [] {
   };
   add("v2.6");
   row.skip_empty_documents = false;
+  row.sentences_of_whole_texts = false;
   row.index_cache_form = IndexCacheForm::kLegacy;
   row.blend_margin = BlendMargin::kSumOfAsked;
   add("6ef5bdc");

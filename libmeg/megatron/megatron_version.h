@@ -56,6 +56,10 @@ struct MegatronVersion {
   /// preprocess_data leaves documents without tokens out; later revisions keep them, empty.
   bool skip_empty_documents;
 
+  /// preprocess_data --split-sentences splits a text as a whole; later revisions cut it into pieces
+  /// of 1,000,000 characters first.
+  bool sentences_of_whole_texts;
+
   /// GPT2BPETokenizer goes through Hugging Face and turns the text of a special token, such as
   /// <|endoftext|>, into its id. Applied only where the user names a revision.
   bool gpt2_special_tokens_in_text;

@@ -16,6 +16,7 @@
 #include "libmeg/preprocess/internal/document_sink.h"
 #include "libmeg/preprocess/internal/ordered_writer.h"
 #include "libmeg/preprocess/internal/resume_journal.h"
+#include "libmeg/preprocess/sentences/internal/sentence_splitter.h"
 #include "libmeg/preprocess/sources/internal/text_source.h"
 #include "libmeg/text/line_ends.h"
 
@@ -98,9 +99,15 @@ Result<int64_t> count_documents(const PreprocessOptions& options,
 /// The threads of one preprocess() and what they share.
 class Workers {
  public:
-  Workers(const PreprocessOptions& options, const tokenizer::Tokenizer& tokenizer, DType dtype,
-          TextSource& source, OrderedWriter& writer)
-      : options_(options), tokenizer_(tokenizer), dtype_(dtype), source_(source), writer_(writer) {}
+  /// splitter: null where documents are not split.
+  Workers(const PreprocessOptions& options, const tokenizer::Tokenizer& tokenizer,
+          const SentenceSplitter* splitter, DType dtype, TextSource& source, OrderedWriter& writer)
+      : options_(options),
+        tokenizer_(tokenizer),
+        splitter_(splitter),
+        dtype_(dtype),
+        source_(source),
+        writer_(writer) {}
 
   /// Runs until the input's end, an error, or progress returns false.
   Status run(const ProgressCallback& progress) {
@@ -164,6 +171,7 @@ class Workers {
     ChunkTokenizer::Rules rules;
     if (options_.append_eod) rules.appended_eod = tokenizer_.eod();
     rules.skip_empty_documents = options_.skip_empty_documents;
+    rules.splitter = splitter_;
     rules.stop_at_bad_line = options_.on_error == OnError::kFail;
     ChunkTokenizer tokenizer(tokenizer_, dtype_, options_.json_keys, rules);
     TextChunk chunk;
@@ -185,6 +193,7 @@ class Workers {
 
   const PreprocessOptions& options_;
   const tokenizer::Tokenizer& tokenizer_;
+  const SentenceSplitter* const splitter_;
   const DType dtype_;
   TextSource& source_;
   OrderedWriter& writer_;
@@ -220,6 +229,10 @@ Result<PreprocessSummary> preprocess(const PreprocessOptions& options,
                                      const ProgressCallback& progress) {
   const DType dtype = options.dtype.value_or(tokenizer::optimal_dtype(tokenizer.vocab_size()));
   MEG_RETURN_IF_ERROR(check_options(options, tokenizer, dtype));
+  std::optional<SentenceSplitter> splitter;
+  if (options.sentences.has_value()) {
+    MEG_ASSIGN_OR_RETURN(splitter, SentenceSplitter::open(*options.sentences));
+  }
   std::optional<ResumeJournal> journal;
   if (options.resume) {
     MEG_ASSIGN_OR_RETURN(journal, ResumeJournal::open(options, dtype));
@@ -246,7 +259,9 @@ Result<PreprocessSummary> preprocess(const PreprocessOptions& options,
   OrderedWriter writer(sink, options, source, dtype, results,
                        static_cast<int64_t>(options.chunk_bytes) * 2);
   if (journal.has_value()) writer.resume(*journal);
-  MEG_RETURN_IF_ERROR(Workers(options, tokenizer, dtype, source, writer).run(progress));
+  MEG_RETURN_IF_ERROR(Workers(options, tokenizer, splitter.has_value() ? &*splitter : nullptr,
+                              dtype, source, writer)
+                          .run(progress));
   Progress whole = writer.progress();
   whole.total_bytes = source.total_bytes();
   PreprocessSummary summary = writer.summary();

@@ -11,6 +11,7 @@
 #include "libmeg/base/dtype.h"
 #include "libmeg/base/progress.h"
 #include "libmeg/base/result.h"
+#include "libmeg/preprocess/sentences/sentence_options.h"
 #include "libmeg/preprocess/sources/input_options.h"
 #include "libmeg/tokenizer/tokenizer.h"
 
@@ -33,12 +34,14 @@ struct PreprocessOptions {
   std::vector<std::string> inputs;
   InputOptions input;
   std::optional<int64_t> max_documents;  ///< Only so many from the input's begin; at least 1.
-  /// Of `<prefix>_<key>_document.{bin,idx}`; of a shard
+  /// Of `<prefix>_<key>_document.{bin,idx}`, or `_sentence`; of a shard
   /// `<prefix>_shard00001of00004_<key>_document`.
   std::string output_prefix;
   std::vector<std::string> json_keys = {"text"};
   bool append_eod = false;
   bool skip_empty_documents = false;  ///< Leave documents without tokens out, as v2.6 did.
+  /// Each sentence of a text becomes a sequence; lists of texts are taken for sentences.
+  std::optional<SentenceOptions> sentences;
   OnError on_error = OnError::kFail;
   std::optional<DType> dtype;  ///< kUint16 or kInt32; without it optimal_dtype(vocab_size).
 

@@ -32,6 +32,7 @@ void TextList::restart(const char* line, const char* unescaped) {
   if (codes_.capacity() > kKeptBytes) std::vector<uint8_t>().swap(codes_);
   codes_.clear();
   size_ = 0;
+  is_list_ = false;
 }
 
 void TextList::push_back(Place place, std::string_view text) {

@@ -59,6 +59,11 @@ class TextList {
 
   void push_back(Place place, std::string_view text);
 
+  /// Says that the line had a list, not one text.
+  void mark_list() { is_list_ = true; }
+
+  bool is_list() const { return is_list_; }
+
   size_t size() const { return size_; }
 
   bool empty() const { return size_ == 0; }
@@ -80,6 +85,7 @@ class TextList {
   std::array<const char*, 2> behind_{};  // the last text of each place
   std::vector<uint8_t> codes_;           // for each text: distance and place, length
   size_t size_ = 0;
+  bool is_list_ = false;
 };
 
 }  // namespace meg::text

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -39,11 +40,15 @@ struct Arguments {
   std::string on_error = "fail";
   InputFlags input;
   std::optional<std::string> dtype;
+  std::optional<std::string> punkt_model;
 
   // What finish() makes of them.
   preprocess::PreprocessOptions options;
   tokenizer::TokenizerOptions tokenizer;
   int64_t log_interval = 1000;
+  bool split_sentences = false;
+  bool keep_newlines = false;
+  std::string language = "english";
 };
 
 /// Megatron's arguments, by their fields.
@@ -58,6 +63,9 @@ void read_args(megatron::FieldReader& args, Arguments& arguments) {
   args.take("keep_sequential_samples", keep_sequential_samples);
   if (keep_sequential_samples) options.dealing = preprocess::Dealing::kBlocks;
   args.take("log_interval", arguments.log_interval);
+  args.take("split_sentences", arguments.split_sentences);
+  args.take("keep_newlines", arguments.keep_newlines);
+  args.take("lang", arguments.language);
   read_tokenizer_args(args, arguments.tokenizer);
 }
 
@@ -80,6 +88,23 @@ void declare_planned(Flags& flags) {
   flags.not_yet("--min-tokens", Arity::kValue);
 }
 
+/// How sentences are split, as the flags say it.
+Status finish_sentences(Arguments& arguments, bool in_pieces) {
+  if (!arguments.split_sentences) {
+    if (!arguments.keep_newlines && !arguments.punkt_model) return Status();
+    return make_error(StatusCode::kInvalidArgument, "{}: only with --split-sentences",
+                      arguments.keep_newlines ? "--keep-newlines" : "--punkt-model");
+  }
+  preprocess::SentenceOptions sentences{.punkt_folder = arguments.punkt_model.value_or(""),
+                                        .keep_newlines = arguments.keep_newlines};
+  if (!arguments.punkt_model) {
+    MEG_ASSIGN_OR_RETURN(sentences.punkt_folder, preprocess::find_punkt_folder(arguments.language));
+  }
+  if (!in_pieces) sentences.max_characters = std::numeric_limits<int64_t>::max();
+  arguments.options.sentences = std::move(sentences);
+  return Status();
+}
+
 Status finish(Arguments& arguments) {
   const megatron::FieldLookup fields = arguments.args.lookup();
   megatron::FieldReader args(fields);
@@ -88,16 +113,22 @@ Status finish(Arguments& arguments) {
   MEG_RETURN_IF_ERROR(finish_input_flags(arguments.input, arguments.options.input));
   if (arguments.dtype) arguments.options.dtype = dtype_from_name(*arguments.dtype);
   if (arguments.on_error == "skip") arguments.options.on_error = preprocess::OnError::kSkip;
+  megatron::MegatronVersion version = megatron::newest_megatron_version();
+  if (arguments.megatron_version) {
+    MEG_ASSIGN_OR_RETURN(version, megatron::parse_megatron_version(*arguments.megatron_version));
+    arguments.options.skip_empty_documents = version.skip_empty_documents;
+    arguments.tokenizer.version = version;
+  }
+  MEG_RETURN_IF_ERROR(finish_sentences(arguments, !version.sentences_of_whole_texts));
   if (arguments.options.resume) {
     MEG_ASSIGN_OR_RETURN(arguments.options.resume_identity, tokenizer_identity(arguments.args));
+    if (arguments.options.sentences) {
+      MEG_RETURN_IF_ERROR(add_file_identities(arguments.options.sentences->punkt_folder,
+                                              arguments.options.resume_identity));
+    }
     arguments.options.resume_identity.emplace_back("--megatron-version",
                                                    arguments.megatron_version.value_or(""));
   }
-  if (!arguments.megatron_version) return Status();
-  MEG_ASSIGN_OR_RETURN(const megatron::MegatronVersion version,
-                       megatron::parse_megatron_version(*arguments.megatron_version));
-  arguments.options.skip_empty_documents = version.skip_empty_documents;
-  arguments.tokenizer.version = version;
   return Status();
 }
 
@@ -119,6 +150,9 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
              "type of the tokens; without it uint16 where the vocabulary has fewer than 65500, "
              "else int32")
       .choices({"uint16", "int32"});
+  flags.value("--punkt-model", &arguments.punkt_model, "FOLDER",
+              "Punkt model for --split-sentences, in nltk's form punkt_tab; without it that of "
+              "--lang in NLTK_DATA or nltk_data");
   flags.value("--megatron-version", &arguments.megatron_version, "REVISION",
               "revision of Megatron-LM to follow where revisions differ, such as v2.6");
   flags.toggle("--resume", &arguments.options.resume,
@@ -170,6 +204,9 @@ Status run(Arguments& arguments) {
   for (const std::string& input : arguments.options.inputs) print("Opening " + input);
   MEG_ASSIGN_OR_RETURN(const std::unique_ptr<tokenizer::Tokenizer> tokenizer,
                        build_tokenizer(arguments.tokenizer));
+  if (arguments.options.sentences) {
+    print("> sentences as nltk 3.10 splits them by " + arguments.options.sentences->punkt_folder);
+  }
   print(fmt::format("Time to startup: {}", startup.seconds()));
 
   const Stopwatch work;

@@ -32,9 +32,11 @@ std::string identity_text(const megatron::FieldValue& value) {
   return all;
 }
 
-/// The files that a tokenizer may be made of: `path` itself, or those of a folder by their names.
-std::vector<std::string> tokenizer_files(const std::string& path) {
-  constexpr std::array<std::string_view, 4> kEndings = {".json", ".txt", ".model", ".tiktoken"};
+/// The files that a tokenizer or sentence model may be made of: `path` itself, or those of a folder
+/// by their names.
+std::vector<std::string> model_files(const std::string& path) {
+  constexpr std::array<std::string_view, 5> kEndings = {".json", ".txt", ".model", ".tiktoken",
+                                                        ".tab"};
   std::error_code ignored;
   if (fs::is_regular_file(path, ignored)) return {path};
   std::vector<std::string> files;
@@ -48,6 +50,17 @@ std::vector<std::string> tokenizer_files(const std::string& path) {
 }
 
 }  // namespace
+
+Status add_file_identities(const std::string& path,
+                           std::vector<std::pair<std::string, std::string>>& identity) {
+  for (const std::string& file : model_files(path)) {
+    MEG_ASSIGN_OR_RETURN(const io::MappedFile content, io::MappedFile::open(file));
+    io::Digest digest;
+    digest.add(content.bytes());
+    identity.emplace_back("content of " + file, digest.hex());
+  }
+  return Status();
+}
 
 Result<std::vector<std::pair<std::string, std::string>>> tokenizer_identity(
     const megatron::ArgumentValues& args) {
@@ -63,13 +76,7 @@ Result<std::vector<std::pair<std::string, std::string>>> tokenizer_identity(
     if (!value.has_value()) continue;
     identity.emplace_back(field, identity_text(*value));
     const auto* const path = std::get_if<std::string>(&*value);
-    if (path == nullptr) continue;
-    for (const std::string& file : tokenizer_files(*path)) {
-      MEG_ASSIGN_OR_RETURN(const io::MappedFile content, io::MappedFile::open(file));
-      io::Digest digest;
-      digest.add(content.bytes());
-      identity.emplace_back("content of " + file, digest.hex());
-    }
+    if (path != nullptr) MEG_RETURN_IF_ERROR(add_file_identities(*path, identity));
   }
   return identity;
 }

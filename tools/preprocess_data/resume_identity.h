@@ -14,4 +14,9 @@ namespace meg::tools {
 Result<std::vector<std::pair<std::string, std::string>>> tokenizer_identity(
     const megatron::ArgumentValues& args);
 
+/// Appends digests of `path`, or of the files of a folder that a tokenizer or sentence model may be
+/// made of.
+Status add_file_identities(const std::string& path,
+                           std::vector<std::pair<std::string, std::string>>& identity);
+
 }  // namespace meg::tools

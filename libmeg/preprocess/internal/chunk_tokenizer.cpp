@@ -35,7 +35,10 @@ BadLine placed_in_line(const Status& error, std::string_view document, const Rec
 
 ChunkTokenizer::ChunkTokenizer(const tokenizer::Tokenizer& tokenizer, DType dtype,
                                const std::vector<std::string>& keys, const Rules& rules)
-    : reader_(keys), encoder_(tokenizer.new_encoder(dtype)), rules_(rules) {}
+    : reader_(keys),
+      encoder_(tokenizer.new_encoder(dtype)),
+      rules_(rules),
+      sentences_(keys.size()) {}
 
 void ChunkTokenizer::run(const TextChunk& chunk, TokenizedChunk& out) {
   out.number = chunk.number;
@@ -86,7 +89,10 @@ Status ChunkTokenizer::tokenize(std::string_view document, const TextChunk& chun
   MEG_RETURN_IF_ERROR(reader_.read(document, chunk));
   int64_t text_bytes = 0;
   for (size_t i = 0; i < out.keys.size(); ++i) {
-    for (const std::string_view text : reader_.texts(i)) {
+    if (is_split(i)) rules_.splitter->split(reader_.texts(i).front(), sentences_[i]);
+  }
+  for (size_t i = 0; i < out.keys.size(); ++i) {
+    for (const std::string_view text : sequences(i)) {
       if (text.size() > kLongestText) {
         return make_error(StatusCode::kUnsupported,
                           "byte 1: expected texts of at most {} bytes, found one of {}",
@@ -97,11 +103,20 @@ Status ChunkTokenizer::tokenize(std::string_view document, const TextChunk& chun
     }
   }
   for (size_t i = 0; i < out.keys.size(); ++i) {
-    out.text_tokens += add_document(reader_.texts(i), out.keys[i]);
+    out.text_tokens += add_document(sequences(i), out.keys[i]);
   }
   out.text_bytes += text_bytes;
   ++out.documents;
   return Status();
+}
+
+bool ChunkTokenizer::is_split(size_t key) const {
+  return rules_.splitter != nullptr && !reader_.texts(key).is_list();
+}
+
+/// The texts of a key, of which each becomes a sequence.
+const text::TextList& ChunkTokenizer::sequences(size_t key) const {
+  return is_split(key) ? sentences_[key] : reader_.texts(key);
 }
 
 Status ChunkTokenizer::check_text(std::string_view text) const {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "libmeg/preprocess/internal/tokenized_chunk.h"
+#include "libmeg/preprocess/sentences/internal/sentence_splitter.h"
 #include "libmeg/preprocess/sources/internal/document_reader.h"
 #include "libmeg/preprocess/sources/internal/text_chunk.h"
 #include "libmeg/tokenizer/tokenizer.h"
@@ -23,6 +24,8 @@ class ChunkTokenizer {
     std::optional<int32_t> appended_eod;  ///< Ends every document that has tokens.
     bool skip_empty_documents = false;
     bool stop_at_bad_line = true;
+    /// Splits each text into sequences; a list of texts is taken for split already. May be null.
+    const SentenceSplitter* splitter = nullptr;
   };
 
   ChunkTokenizer(const tokenizer::Tokenizer& tokenizer, DType dtype,
@@ -36,12 +39,15 @@ class ChunkTokenizer {
   void tokenize_records(const TextChunk& chunk, TokenizedChunk& out);
   bool take_bad(BadLine bad, TokenizedChunk& out) const;
   Status tokenize(std::string_view document, const TextChunk& chunk, TokenizedChunk& out);
+  bool is_split(size_t key) const;
+  const text::TextList& sequences(size_t key) const;
   Status check_text(std::string_view text) const;
   int64_t add_document(const text::TextList& texts, KeyTokens& key);
 
   DocumentReader reader_;
   std::unique_ptr<tokenizer::TokenEncoder> encoder_;
   Rules rules_;
+  std::vector<text::TextList> sentences_;  // of the document's keys, where they were split
 };
 
 }  // namespace meg::preprocess

@@ -13,8 +13,13 @@ std::string shard_suffix(const Shard& shard) {
   return fmt::format("_shard{:05}of{:05}", shard.index, shard.count);
 }
 
-std::string document_prefix(const std::string& output_prefix, const std::string& key) {
-  return output_prefix + "_" + key + "_document";
+std::string_view level_of(const PreprocessOptions& options) {
+  return options.sentences.has_value() ? "sentence" : "document";
+}
+
+std::string dataset_prefix(const std::string& output_prefix, const std::string& key,
+                           std::string_view level) {
+  return fmt::format("{}_{}_{}", output_prefix, key, level);
 }
 
 }  // namespace
@@ -25,6 +30,7 @@ std::string sharded_prefix(const PreprocessOptions& options) {
 
 DocumentSink::DocumentSink(const PreprocessOptions& options, DType dtype, int64_t total_documents)
     : output_prefix_(sharded_prefix(options)),
+      level_(level_of(options)),
       dtype_(dtype),
       partitions_(static_cast<size_t>(options.partitions)),
       dealing_(options.dealing),
@@ -46,7 +52,7 @@ Result<DocumentSink> DocumentSink::create(const PreprocessOptions& options, DTyp
       key_sink.builders.push_back(std::move(builder));
     }
     if (sink.partitions_ == 1) continue;
-    const std::string prefix = document_prefix(options.output_prefix, key);
+    const std::string prefix = dataset_prefix(options.output_prefix, key, sink.level_);
     MEG_ASSIGN_OR_RETURN(key_sink.merged,
                          dataset::IndexedDatasetBuilder::create(prefix, {.dtype = dtype}));
   }
@@ -54,8 +60,8 @@ Result<DocumentSink> DocumentSink::create(const PreprocessOptions& options, DTyp
 }
 
 std::string DocumentSink::partition_prefix(size_t partition, const std::string& key) const {
-  if (partitions_ == 1) return document_prefix(output_prefix_, key);
-  return document_prefix(fmt::format("{}_{}", output_prefix_, partition), key);
+  if (partitions_ == 1) return dataset_prefix(output_prefix_, key, level_);
+  return dataset_prefix(fmt::format("{}_{}", output_prefix_, partition), key, level_);
 }
 
 size_t DocumentSink::partition_of(int64_t document) const {
@@ -128,7 +134,8 @@ Status DocumentSink::sync() const {
 Status DocumentSink::publish(const PreprocessOptions& options, DType dtype, const Marks& marks) {
   std::vector<dataset::IndexedDatasetBuilder::Finished> datasets;
   for (size_t i = 0; i < marks.size(); ++i) {
-    const std::string prefix = document_prefix(sharded_prefix(options), options.json_keys[i]);
+    const std::string prefix =
+        dataset_prefix(sharded_prefix(options), options.json_keys[i], level_of(options));
     datasets.push_back({prefix, dtype, marks[i]});
   }
   return dataset::IndexedDatasetBuilder::publish_all(datasets);

@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "libmeg/base/result.h"
@@ -63,6 +64,7 @@ class DocumentSink {
   std::string partition_prefix(size_t partition, const std::string& key) const;
 
   std::string output_prefix_;
+  std::string_view level_;  // what a key's dataset is named by: document or sentence
   DType dtype_;
   size_t partitions_;
   Dealing dealing_;

@@ -148,6 +148,10 @@ Status ResumeJournal::describe(const PreprocessOptions& options, DType dtype) {
   add("json_keys", one_line(options.json_keys));
   add("append_eod", fmt::format("{}", options.append_eod));
   add("skip_empty_documents", fmt::format("{}", options.skip_empty_documents));
+  if (const auto& sentences = options.sentences) {
+    add("sentences", fmt::format("keep_newlines {}, max_characters {}", sentences->keep_newlines,
+                                 sentences->max_characters));
+  }
   add("on_error", options.on_error == OnError::kSkip ? "skip" : "fail");
   add("dtype", std::string(dtype_name(dtype)));
   add("max_documents", fmt::format("{}", options.max_documents.value_or(0)));

@@ -73,6 +73,7 @@ bool FastJsonReader::read_asked_value(AskedValue& value) {
   value.texts.restart(begin_, unescaped_.get());
   if (take('"')) return read_text(value);
   if (!take('[')) return false;
+  value.texts.mark_list();
   skip_space();
   if (take(']')) return true;
   while (true) {

@@ -258,6 +258,7 @@ bool PythonJsonReader::read_asked_value(AskedValue& value) {
   if (next_is('"')) return read_text(value);
   if (!next_is('[')) return read_other(value, 1, "");
   ++at_;
+  value.texts.mark_list();
   skip_space();
   if (take(']')) return true;
   while (true) {

@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+"""preprocess_data as a process: files, pipes, formats, shards."""
+import csv
+import gzip
+import io
+import json
+import lzma
+import os
+import random
+import re
+import subprocess
+import time
+
+import preprocess_case
+from preprocess_case import PreprocessData, lines_of
+
+
+class Inputs(PreprocessData):
+    def test_content_decides_and_not_the_name(self):
+        file = self.write("merged_json.json", lines_of(["a", "b"]))
+        self.assert_done(self.run_program("--input", file))
+        self.assertEqual(len(self.documents()), 2)
+
+    def test_the_last_line_needs_no_end(self):
+        self.assert_done(self.run_program("--input", self.write("in", lines_of(["a", "b"])[:-1])))
+        self.assertEqual(len(self.documents()), 2)
+
+    def test_files_and_globs_in_order(self):
+        for name in ("b2", "b10", "b1", "a"):
+            self.write(name + ".jsonl", lines_of([name]))
+        everything = self.write("all", lines_of(["b1", "b10", "b2", "a"]))
+        self.assert_done(self.run_program("--input", everything, prefix=self.path("expected")))
+        self.assert_done(self.run_program("--input", self.path("b*.jsonl"), self.path("a.jsonl")))
+        self.assertEqual(self.output(), self.output("expected"))
+
+    def test_standard_input(self):
+        text = lines_of(["one", "two"])
+        self.assert_done(self.run_program("--input", self.write("in", text),
+                                          prefix=self.path("expected")))
+        self.assert_done(self.run_program("--input", "-", input=text))
+        self.assertEqual(self.output(), self.output("expected"))
+
+    def test_a_slow_pipe_gives_the_same(self):
+        text = lines_of(["one", "two", "three"]).encode()
+        self.assert_done(self.run_program("--input", self.write("in", text),
+                                          prefix=self.path("expected")))
+        process = self.start("--input", "-", "--workers", "3")
+        for i in range(0, len(text), 5):
+            process.stdin.write(text[i:i + 5])
+            process.stdin.flush()
+            time.sleep(0.01)
+        process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 0)
+        self.assertEqual(self.output(), self.output("expected"))
+
+    def test_a_missing_file_is_named(self):
+        file = self.write("in.jsonl", lines_of(["a"]))
+        result = self.run_program("--input", file, self.path("nowhere.jsonl"))
+        self.assert_error(result, 1, ".*nowhere.jsonl: No such file or directory")
+        self.assertEqual(self.files(), [])
+
+    def test_a_pattern_without_files_is_named(self):
+        self.assert_error(self.run_program("--input", self.path("*.none")), 1, ".*none: no file")
+
+    def test_a_folder_without_files_is_named(self):
+        os.mkdir(self.path("empty"))
+        self.assert_error(self.run_program("--input", self.path("empty")), 1, ".*: no file in this folder")
+
+
+class Formats(PreprocessData):
+    """What Python's own modules write, against the same texts as JSON lines."""
+
+    def setUp(self):
+        super().setUp()
+        draw = random.Random(7)
+        pieces = ["word ", "\u00e9t\u00e9 ", "\n", "\r\n", ",", '"', '""', "{", "]", "\\", "'", "\t", " "]
+        self.texts = ["".join(draw.choices(pieces, k=draw.randrange(30))) for _ in range(500)]
+        self.expect(lines_of(self.texts))
+
+    def expect(self, text):
+        self.assert_done(self.run_program("--input", self.write("plain.jsonl", text),
+                                          prefix=self.path("expected")))
+
+    def assert_same(self, *flags, **options):
+        self.assert_done(self.run_program(*flags, "--workers", "2", **options))
+        self.assertEqual(self.output(), self.output("expected"))
+
+    def csv_of(self, rows, **options):
+        text = io.StringIO(newline="")
+        csv.writer(text, **options).writerows(rows)
+        return text.getvalue()
+
+    def test_json_arrays(self):
+        for indent in (None, 2):
+            array = json.dumps([{"text": text, "n": [{}]} for text in self.texts], indent=indent)
+            self.assert_same("--input", self.write("in.jsonl", array))
+            self.assert_same("--input", "-", input=array)
+
+    def test_csv(self):
+        rows = [[i, text] for i, text in enumerate(self.texts)]
+        for options in ({}, {"quoting": csv.QUOTE_ALL}, {"lineterminator": "\n"}):
+            with_header = self.csv_of([["id", "content"], *rows], **options)
+            self.assert_same("--input", self.write("in.csv", with_header), "--csv-column", "content")
+            self.assert_same("--input", "-", "--input-format", "csv", "--csv-column", "1",
+                             "--csv-header", input=with_header)
+            self.assert_same("--input", self.write("in.csv", self.csv_of(rows, **options)),
+                             "--csv-column", "1")
+
+    def test_the_tutorials_six_files(self):
+        os.mkdir(self.path("parts"))
+        for k in range(6):
+            rows = [["id", "content"], *([0, text] for text in self.texts[k * 80:(k + 1) * 80])]
+            self.write(f"parts/{k}.csv", self.csv_of(rows))
+        self.expect(lines_of(self.texts[:480]))
+        self.assert_same("--input", self.path("parts"), "--csv-column", "content")
+        self.assert_same("--input", self.path("parts", "*.csv"), "--csv-column", "content")
+
+    def test_compressed(self):
+        lines = lines_of(self.texts).encode()
+        for module, name in ((gzip, "in.gz"), (lzma, "in.xz")):
+            self.assert_same("--input", self.write(name, module.compress(lines)))
+            parts = [module.compress(lines[i:i + 999]) for i in range(0, len(lines), 999)]
+            self.assert_same("--input", self.write("no_ending", b"".join(parts)))
+            result = self.run_program("--input", self.write("cut", module.compress(lines)[:-20]))
+            self.assert_error(result, 1, ".*cut: the compressed data ends in the middle")
+        bomb = self.write("bomb.xz", lzma.compress(b" " * (100 << 20), preset=0))
+        self.assert_error(self.run_program("--input", bomb), 1, ".*bomb.xz: .* expected at most 2000 for one")
+
+    def test_plain_text(self):
+        texts = [text for text in self.texts if text.strip()]
+        self.expect(lines_of(texts))
+        joined = "\n<|end|>\n".join(texts)
+        self.assert_same("--input", self.write("in.txt", joined.encode()),
+                         "--txt-separator", "\\n<|end|>\\n")
+        self.expect(lines_of([joined]))
+        self.assert_same("--input", self.path("in.txt"))
+        lines = [line for line in re.split("\r\n|\r|\n", joined) if line.strip(" \t")]
+        self.expect(lines_of(lines))
+        self.assert_same("--input", self.path("in.txt"), "--txt-document", "line")
+        result = self.run_program("--input", self.path("in.txt"), "--txt-separator", "\\x")
+        self.assert_error(result, 2, "--txt-separator: expected n, r, t or a backslash")
+
+    def test_shards(self):
+        file = self.write("in", lines_of(self.texts))
+        os.mkdir(self.path("shards"))
+        launchers = (("RANK", "WORLD_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+                     ("SLURM_PROCID", "SLURM_NTASKS"), None)
+        for rank, names in enumerate(launchers):
+            environment = {**os.environ, **(dict(zip(names, (str(rank), "4"))) if names else {})}
+            self.assert_done(self.run_program("--input", file, "--shard", "auto" if names else "3/4",
+                                              prefix=self.path("shards", "s"), env=environment))
+        merge = os.path.join(os.path.dirname(preprocess_case.PROGRAM), "merge_datasets")
+        subprocess.run([merge, "--input", self.path("shards"), "--key", "text",
+                        "--output-prefix", self.path("out_text_document")], check=True, capture_output=True)
+        self.assertEqual(self.output(), self.output("expected"))
+        for shard in ("4/4", "1", "-1/2", "1/2x", "auto"):
+            environment = {k: v for k, v in os.environ.items() if not k.startswith(("RANK", "OMPI", "SLURM"))}
+            environment.pop("WORLD_SIZE", None)
+            self.assert_error(self.run_program("--input", file, "--shard", shard, env=environment), 2, "--shard")
+
+    def test_the_first_documents(self):
+        self.expect(lines_of(self.texts[:123]))
+        self.assert_same("--input", self.write("in", lines_of(self.texts)), "--max-documents", "123")
+
+
+if __name__ == "__main__":
+    preprocess_case.main()
