@@ -55,6 +55,25 @@ def characters_of_normalization(kind):
     return {"form": found - accents, "form and accent": found & accents, "accent": accents - found}[kind]
 
 
+def characters_of_pre_tokenizers(kind):
+    """Those that a step of `tokenizers` treats in a way of its own; some are of several kinds."""
+    from tokenizers import normalizers, pre_tokenizers
+    if kind == "control":
+        clean = normalizers.BertNormalizer(clean_text=True, handle_chinese_chars=False, strip_accents=False,
+                                           lowercase=False)
+        return [character for character in EVERYTHING if not clean.normalize_str(character)]
+    if kind == "nonspacing mark":
+        strip = normalizers.BertNormalizer(clean_text=False, handle_chinese_chars=False, strip_accents=True,
+                                           lowercase=False)
+        return [character for character in EVERYTHING if not strip.normalize_str(character)]
+    if kind == "punctuation":
+        pieces = pre_tokenizers.Punctuation("removed")
+        return [character for character in EVERYTHING if not pieces.pre_tokenize_str(character)]
+    words = pre_tokenizers.Whitespace()
+    return [character for character in EVERYTHING if len(words.pre_tokenize_str("a" + character)) == 1
+            and len(words.pre_tokenize_str("." + character)) == 2]
+
+
 class Table:
     def __init__(self, stem, package, matches, classes):
         self.output = FOLDER / f"{stem}_tables.cpp"
@@ -76,6 +95,17 @@ class Table:
         return bytes(found)
 
 
+class BitTable(Table):
+    """Classes that are not disjoint: a bit each."""
+
+    def classes_of_all_code_points(self):
+        found = bytearray(CODE_POINTS)
+        for bit, kind in enumerate(self.classes):
+            for character in self.matches(kind):
+                found[ord(character)] |= 1 << bit
+        return bytes(found)
+
+
 # In the order of the enumerators behind kOther.
 TABLES = [
     Table("unicode_class", "regex", matches_of_regex, [r"\p{L}", r"\p{N}", r"\s"]),
@@ -83,6 +113,8 @@ TABLES = [
           [r"\p{M}", r"\p{N}", r"\s", r"[\p{Lu}\p{Lt}]", r"\p{Ll}", r"[\p{Lm}\p{Lo}]"]),
     Table("normalization_class", "tokenizers", characters_of_normalization,
           ["form", "form and accent", "accent"]),
+    BitTable("step_class", "tokenizers", characters_of_pre_tokenizers,
+             ["control", "nonspacing mark", "punctuation", "word"]),
 ]
 
 

@@ -7,12 +7,11 @@
 namespace meg::tokenizer {
 
 Result<std::vector<int32_t>> encode_text(TokenEncoder& encoder, std::string_view text) {
-  MEG_RETURN_IF_ERROR(encoder.check(text));
   std::string padded;
   padded.reserve(text.size() + text::kTextPadding);
   padded.append(text).append(text::kTextPadding, '\0');
   TokenBuffer tokens(DType::kInt32);
-  encoder.encode(std::string_view(padded).substr(0, text.size()), tokens);
+  MEG_RETURN_IF_ERROR(encoder.encode(std::string_view(padded).substr(0, text.size()), tokens));
   std::vector<int32_t> ids;
   ids.reserve(static_cast<size_t>(tokens.size()));
   for (int64_t i = 0; i < tokens.size(); ++i) ids.push_back(tokens.at(i));

@@ -32,6 +32,9 @@ class TokenBuffer {
 
   void clear() { size_ = 0; }
 
+  /// Takes away what stands behind the first `tokens` tokens.
+  void truncate(int64_t tokens) { size_ = tokens; }
+
   /// Appends one id, which must fit the dtype.
   void push_back(int32_t id);
 

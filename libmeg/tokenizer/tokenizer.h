@@ -21,15 +21,10 @@ class TokenEncoder {
   virtual ~TokenEncoder() = default;
 
   /// Appends text's ids to `tokens`, whose dtype is the one the encoder was made for.
-  /// text: valid UTF-8 with text::kTextPadding readable bytes behind it.
-  virtual void encode(std::string_view text, TokenBuffer& tokens) = 0;
-
-  /// kInvalidArgument for a text that has no ids, of which encode gives some or other. Tokenizers
-  /// of words take every text; NullTokenizer takes numbers.
-  virtual Status check(std::string_view text) const {
-    static_cast<void>(text);
-    return {};
-  }
+  /// text: valid UTF-8 with text::kTextPadding readable bytes behind it. kInvalidArgument for a
+  /// text that has no ids (NullTokenizer takes numbers alone), kResourceExhausted where a pattern
+  /// of the tokenizer takes too many steps; what was appended before an error means nothing.
+  virtual Status encode(std::string_view text, TokenBuffer& tokens) = 0;
 };
 
 /// A token that text means as a whole, never as a part of ordinary words.

@@ -59,7 +59,7 @@ int main(int argc, char** argv) {
   const std::clock_t begin = std::clock();
   const auto encoder = (*tokenizer)->new_encoder(meg::DType::kInt32);
   for (const std::string& text : texts) {
-    encoder->encode(text, tokens);
+    if (!encoder->encode(text, tokens).ok()) return 1;
     bytes += text.size();
     count += tokens.size();
     if (argc == 5) write(ids, tokens);

@@ -78,7 +78,7 @@ std::vector<Contestants> all_contestants() {
 std::vector<int32_t> encoded(meg::tokenizer::TokenEncoder& encoder, meg::DType dtype,
                              std::string_view text) {
   meg::tokenizer::TokenBuffer tokens(dtype);
-  encoder.encode(text, tokens);
+  MEG_FUZZ_CHECK(encoder.encode(text, tokens).ok());
   std::vector<int32_t> ids;
   for (int64_t i = 0; i < tokens.size(); ++i) ids.push_back(tokens.at(i));
   return ids;

@@ -47,7 +47,7 @@ class LetterTokenizer : public tokenizer::Tokenizer {
    public:
     explicit Encoder(const LetterTokenizer& tokenizer) : tokenizer_(tokenizer) {}
 
-    void encode(std::string_view text, tokenizer::TokenBuffer& tokens) override {
+    Status encode(std::string_view text, tokenizer::TokenBuffer& tokens) override {
       for (const char letter : text) {
         for (size_t id = 0; id < tokenizer_.tokens_.size(); ++id) {
           if (tokenizer_.tokens_[id] == std::string(1, letter)) {
@@ -55,6 +55,7 @@ class LetterTokenizer : public tokenizer::Tokenizer {
           }
         }
       }
+      return {};
     }
 
    private:

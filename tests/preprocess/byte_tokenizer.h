@@ -36,7 +36,7 @@ class ByteTokenizer : public tokenizer::Tokenizer {
     struct Encoder : tokenizer::TokenEncoder {
       explicit Encoder(bool wide) : wide_(wide) {}
 
-      void encode(std::string_view text, tokenizer::TokenBuffer& tokens) override {
+      Status encode(std::string_view text, tokenizer::TokenBuffer& tokens) override {
         if (text.find(kOutOfMemory) != std::string_view::npos) throw std::bad_alloc();
         if (text.find(kSlow) != std::string_view::npos) {
           std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -51,6 +51,7 @@ class ByteTokenizer : public tokenizer::Tokenizer {
           }
         }
         tokens.commit(count);
+        return {};
       }
 
       bool wide_;

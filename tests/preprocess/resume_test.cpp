@@ -31,9 +31,9 @@ class DeadlyTokenizer : public ByteTokenizer {
 
   std::unique_ptr<tokenizer::TokenEncoder> new_encoder(DType dtype) const override {
     struct Encoder : tokenizer::TokenEncoder {
-      void encode(std::string_view text, tokenizer::TokenBuffer& tokens) override {
+      Status encode(std::string_view text, tokenizer::TokenBuffer& tokens) override {
         if (--*left == 0) ::kill(::getpid(), SIGKILL);
-        real->encode(text, tokens);
+        return real->encode(text, tokens);
       }
 
       std::unique_ptr<tokenizer::TokenEncoder> real;

@@ -15,6 +15,7 @@ from pathlib import Path
 TABLES = Path(__file__).parents[2] / "libmeg/tokenizer/internal/unicode_class_tables.cpp"
 TEXTS = 4000
 SKIPPED = 77
+NO_IDS = 2**32 - 1
 ALPHABETS = [
     "abcdefghijklmnopqrstuvwxyz ",
     "theandsoit'sm'lldreve ",
@@ -85,12 +86,17 @@ class PlainBpe:
 
 
 def encode_with_libmeg(program, tokenizer, texts):
+    """The ids of each text; None for one that has none."""
     stdin = b"".join(struct.pack("<I", len(t.encode())) + t.encode() for t in texts)
     output = subprocess.run([program, *tokenizer], input=stdin, check=True,
                             stdout=subprocess.PIPE).stdout
     at = 0
     for _ in texts:
         (count,) = struct.unpack_from("<I", output, at)
+        if count == NO_IDS:
+            yield None
+            at += 4
+            continue
         yield list(struct.unpack_from(f"<{count}i", output, at + 4))
         at += 4 + 4 * count
 

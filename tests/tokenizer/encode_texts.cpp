@@ -1,11 +1,13 @@
 // encode_texts gpt2 VOCAB MERGES | huggingface FILE | tiktoken FILE PATTERN: encodes texts from
 // stdin (u32 size and bytes, each) with every implementation; writes the reference's ids (u32 count
-// and i32 ids for each text) to stdout. Ends with 1 where another implementation gives other ids.
+// and i32 ids for each text; the count 2^32-1 for a text that has none) to stdout. Ends with 1
+// where another implementation gives other ids.
 
 #include <cstdint>
 #include <cstdio>
 #include <iostream>
 #include <iterator>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -65,25 +67,32 @@ Opened open(const std::vector<std::string>& words, const meg::test::Implementati
   return meg::Status(meg::StatusCode::kInvalidArgument, "usage: gpt2|huggingface|tiktoken FILES");
 }
 
+/// nullopt for a text that has no ids.
+using Ids = std::optional<std::vector<int32_t>>;
+
 /// Empty where the tokenizer cannot be opened.
-std::vector<std::vector<int32_t>> encode_all(const std::vector<std::string>& texts,
-                                             const std::vector<std::string>& words,
-                                             const meg::test::Implementation& implementation) {
+std::vector<Ids> encode_all(const std::vector<std::string>& texts,
+                            const std::vector<std::string>& words,
+                            const meg::test::Implementation& implementation) {
   const Opened tokenizer = open(words, implementation);
   if (!tokenizer) {
     std::fprintf(stderr, "error: %s\n", tokenizer.error().message().c_str());
     return {};
   }
   const auto encoder = (*tokenizer)->new_encoder(meg::DType::kInt32);
-  std::vector<std::vector<int32_t>> all;
-  for (const std::string& text : texts) all.push_back(*encode_text(*encoder, text));
+  std::vector<Ids> all;
+  for (const std::string& text : texts) {
+    auto ids = encode_text(*encoder, text);
+    all.push_back(ids ? Ids(*std::move(ids)) : std::nullopt);
+  }
   return all;
 }
 
-void write_ids(const std::vector<int32_t>& ids) {
-  const auto count = static_cast<uint32_t>(ids.size());
+void write_ids(const Ids& ids) {
+  const uint32_t count = ids ? static_cast<uint32_t>(ids->size()) : UINT32_MAX;
   std::fwrite(&count, sizeof(count), 1, stdout);
-  for (const int32_t id : ids) std::fwrite(&id, sizeof(id), 1, stdout);
+  for (const int32_t id : ids.value_or(std::vector<int32_t>()))
+    std::fwrite(&id, sizeof(id), 1, stdout);
 }
 
 }  // namespace
@@ -104,6 +113,6 @@ int main(int argc, char** argv) {
       return 1;
     }
   }
-  for (const std::vector<int32_t>& ids : expected) write_ids(ids);
+  for (const Ids& ids : expected) write_ids(ids);
   return 0;
 }

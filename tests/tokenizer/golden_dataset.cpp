@@ -1,5 +1,7 @@
 #include "tests/tokenizer/golden_dataset.h"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 
 #include "libmeg/text/text_padding.h"
@@ -23,7 +25,7 @@ std::vector<uint16_t> encoded(tokenizer::TokenEncoder& encoder, std::string text
   const size_t size = text.size();
   text.append(text::kTextPadding, 'x');
   tokenizer::TokenBuffer tokens(DType::kUint16);
-  encoder.encode(std::string_view(text).substr(0, size), tokens);
+  EXPECT_TRUE(encoder.encode(std::string_view(text).substr(0, size), tokens).ok());
   std::vector<uint16_t> ids;
   for (int64_t i = 0; i < tokens.size(); ++i) ids.push_back(static_cast<uint16_t>(tokens.at(i)));
   return ids;

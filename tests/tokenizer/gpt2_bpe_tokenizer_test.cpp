@@ -109,8 +109,8 @@ TEST_P(Gpt2BpeTokenizer, EncoderAppendsInEitherDtype) {
     const auto encoder = tokenizer->new_encoder(dtype);
     TokenBuffer tokens(dtype);
     const std::string padded = "ab" + std::string(text::kTextPadding, 'b');
-    encoder->encode(std::string_view(padded).substr(0, 2), tokens);
-    encoder->encode(std::string_view(padded).substr(0, 1), tokens);
+    ASSERT_TRUE(encoder->encode(std::string_view(padded).substr(0, 2), tokens).ok());
+    ASSERT_TRUE(encoder->encode(std::string_view(padded).substr(0, 1), tokens).ok());
     ASSERT_EQ(tokens.size(), 2);
     EXPECT_EQ(tokens.at(0), 256);
     EXPECT_EQ(tokens.at(1), 'a');

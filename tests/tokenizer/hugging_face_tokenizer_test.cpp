@@ -73,11 +73,12 @@ TEST(HuggingFaceTokenizer, NamesPartsThatAreNotSupported) {
   };
 
   const Case cases[] = {
-      {"/model/type", "WordLevel", "tokenizer.json.model: WordLevel is not supported"},
+      {"/model/type", "Words", "tokenizer.json.model: Words is not supported"},
+      {"/model/type", "Unigram", "tokenizer.json.model: Unigram behind ByteLevel is not supported"},
       {"/model/dropout", 0.1, ".model.dropout: 0.1 is not supported"},
       {"/model/end_of_word_suffix", "</w>", "end_of_word_suffix \"</w>\" is not supported"},
       {"/model/new_idea", true, ".model.new_idea: \"true\" is not supported"},
-      {"/normalizer", {{"type", "Nmt"}}, ".normalizer: Nmt is not supported"},
+      {"/normalizer", {{"type", "ByteLevel"}}, ".normalizer: ByteLevel is not supported"},
       {"/pre_tokenizer", {{"type", "UnicodeScripts"}}, "UnicodeScripts is not supported"},
       {"/pre_tokenizer",
        {{"type", "Split"}, {"pattern", {{"Regex", "\\w+"}}}, {"behavior", "Isolated"}},
@@ -154,11 +155,100 @@ TEST(HuggingFaceTokenizer, NamesWhatIsDamaged) {
   }
 }
 
+Json unigram() {
+  return {
+      {"model",
+       {{"type", "Unigram"},
+        {"unk_id", 0},
+        {"vocab", Json::parse(R"([["<unk>", 0], ["\u2581", -1], ["a", -1.5], ["\u2581a", -2]])")}}},
+      {"pre_tokenizer", {{"type", "Metaspace"}}},
+      {"decoder", {{"type", "Metaspace"}}}};
+}
+
+TEST(HuggingFaceTokenizer, ReadsUnigramModels) {
+  for (const bool named : {true, false}) {
+    Json file = unigram();
+    if (!named) file["model"].erase("type");  // as older files do
+    const auto tokenizer = open(file);
+    ASSERT_TRUE(tokenizer) << tokenizer.error().message();
+    const auto ids = (*tokenizer)->encode("a xya aa");
+    EXPECT_THAT(*ids, ElementsAre(3, 1, 0, 2, 3, 2));
+    EXPECT_EQ(*(*tokenizer)->decode(std::vector<int32_t>{3, 3, 2}), "a aa");
+    EXPECT_EQ((*tokenizer)->token_bytes(3), " a");
+  }
+}
+
+TEST(HuggingFaceTokenizer, NamesWhatIsDamagedInAUnigramModel) {
+  struct Case {
+    const char* path;
+    Json value;
+    const char* message;
+  };
+
+  const Case cases[] = {
+      {"/model/unk_id", 4, ".model.unk_id: expected a piece's id, found \"4\""},
+      {"/model/vocab/1", Json::array({"a"}), ".model.vocab[1]: expected a piece and its score"},
+      {"/model/vocab/1/1", "x", ".model.vocab[1][1]: expected a number"},
+      {"/model/vocab/1/0", "a", ".model.vocab[2]: expected a piece that is not piece 1 again"},
+      {"/model/vocab", Json::array(), ".model.vocab: expected at least one piece"},
+      {"/normalizer", {{"type", "Precompiled"}, {"precompiled_charsmap", "*"}}, "expected base64"},
+      {"/normalizer", {{"type", "Precompiled"}, {"precompiled_charsmap", "AAAA"}}, "a size of 4"},
+  };
+  for (const Case& one : cases) {
+    Json file = unigram();
+    file[Json::json_pointer(one.path)] = one.value;
+    EXPECT_EQ(open(file).status().code(), StatusCode::kCorruption) << one.path;
+    EXPECT_THAT(error_of(file), HasSubstr(one.message));
+  }
+}
+
+TEST(HuggingFaceTokenizer, NamesTextThatAModelWithoutUnknownTokenLacks) {
+  Json file = unigram();
+  file["model"]["unk_id"] = nullptr;
+  const auto tokenizer = open(file);
+  ASSERT_TRUE(tokenizer) << tokenizer.error().message();
+  EXPECT_TRUE((*tokenizer)->encode("a aa").has_value());
+  const Status status = (*tokenizer)->encode("ab").status();
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("which has no unk_id, found \"b\""));
+}
+
+TEST(HuggingFaceTokenizer, ReadsWordPieceModels) {
+  const Json file = {
+      {"model",
+       {{"type", "WordPiece"}, {"vocab", {{"[UNK]", 0}, {"un", 1}, {"##able", 2}, {",", 3}}}}},
+      {"normalizer", {{"type", "BertNormalizer"}}},
+      {"pre_tokenizer", {{"type", "BertPreTokenizer"}}},
+      {"decoder", {{"type", "WordPiece"}}}};
+  const auto tokenizer = open(file);
+  ASSERT_TRUE(tokenizer) << tokenizer.error().message();
+  const auto ids = (*tokenizer)->encode("\u00dcn, UnABLE other");
+  EXPECT_THAT(*ids, ElementsAre(1, 3, 1, 2, 0));
+  EXPECT_EQ(*(*tokenizer)->decode(*ids), "un, unable [UNK]");
+}
+
 TEST(HuggingFaceTokenizer, RefusesAVocabularyWithoutAllBytes) {
   Json file = tiny();
   file["model"]["vocab"].erase("!");
   EXPECT_THAT(error_of(file), HasSubstr("expected every byte of UTF-8 as a token, found none for "
                                         "0x21"));
+}
+
+TEST(HuggingFaceTokenizer, NamesAPatternThatTakesTooManySteps) {
+  Json file = tiny();
+  const Json split = {{"type", "Split"},
+                      {"pattern", {{"Regex", "(a+)+(?=b)"}}},
+                      {"behavior", "Isolated"},
+                      {"invert", false}};
+  file["pre_tokenizer"] = {{"type", "Sequence"},
+                           {"pretokenizers", {split, tiny()["pre_tokenizer"]}}};
+  const auto tokenizer = open(file);
+  ASSERT_TRUE(tokenizer) << tokenizer.error().message();
+  EXPECT_TRUE((*tokenizer)->encode("aab").has_value());
+  const Status status = (*tokenizer)->encode(std::string(200, 'a')).status();
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(status.message(),
+              HasSubstr("pattern \"(a+)+(?=b)\": expected at most 10000000 steps"));
 }
 
 TEST(HuggingFaceTokenizer, RefusesTruncatedJson) {

@@ -79,7 +79,7 @@ std::unique_ptr<Tokenizer> open(std::string_view type, const std::string& path, 
 std::string encode(TokenEncoder& encoder, const std::string& text) {
   const std::string padded = text + std::string(meg::text::kTextPadding, 'x');
   TokenBuffer tokens(meg::DType::kInt32);
-  encoder.encode(std::string_view(padded).substr(0, text.size()), tokens);
+  if (!encoder.encode(std::string_view(padded).substr(0, text.size()), tokens).ok()) return {};
   return {reinterpret_cast<const char*>(tokens.bytes().data()), tokens.bytes().size()};
 }
 

@@ -31,6 +31,22 @@ BadLine placed_in_line(const Status& error, std::string_view document, const Rec
                  fmt::format("byte {}{}", column + 1, std::string_view(parsed.ptr, end)))};
 }
 
+struct KeySizes {
+  int64_t tokens;
+  size_t sequences, documents;
+};
+
+KeySizes sizes_of(const KeyTokens& key) {
+  return {key.tokens.size(), key.sequence_lengths.size(), key.document_sequence_counts.size()};
+}
+
+/// Takes back what a document that has no ids left behind.
+void cut_back(const KeySizes& sizes, KeyTokens& key) {
+  key.tokens.truncate(sizes.tokens);
+  key.sequence_lengths.resize(sizes.sequences);
+  key.document_sequence_counts.resize(sizes.documents);
+}
+
 }  // namespace
 
 ChunkTokenizer::ChunkTokenizer(const tokenizer::Tokenizer& tokenizer, DType dtype,
@@ -98,12 +114,14 @@ Status ChunkTokenizer::tokenize(std::string_view document, const TextChunk& chun
                           "byte 1: expected texts of at most {} bytes, found one of {}",
                           kLongestText, text.size());
       }
-      MEG_RETURN_IF_ERROR(check_text(text));
       text_bytes += static_cast<int64_t>(text.size());
     }
   }
-  for (size_t i = 0; i < out.keys.size(); ++i) {
-    out.text_tokens += add_document(sequences(i), out.keys[i]);
+  std::vector<KeySizes> before;
+  for (const KeyTokens& key : out.keys) before.push_back(sizes_of(key));
+  if (const Status status = add_documents(out); !status.ok()) {
+    for (size_t i = 0; i < out.keys.size(); ++i) cut_back(before[i], out.keys[i]);
+    return status.with_prefix("byte 1");
   }
   out.text_bytes += text_bytes;
   ++out.documents;
@@ -119,25 +137,30 @@ const text::TextList& ChunkTokenizer::sequences(size_t key) const {
   return is_split(key) ? sentences_[key] : reader_.texts(key);
 }
 
-Status ChunkTokenizer::check_text(std::string_view text) const {
-  const Status status = encoder_->check(text);
-  return status.ok() ? Status() : status.with_prefix("byte 1");
+Status ChunkTokenizer::add_documents(TokenizedChunk& out) {
+  int64_t text_tokens = 0;
+  for (size_t i = 0; i < out.keys.size(); ++i) {
+    MEG_ASSIGN_OR_RETURN(const int64_t tokens, add_document(sequences(i), out.keys[i]));
+    text_tokens += tokens;
+  }
+  out.text_tokens += text_tokens;
+  return {};
 }
 
 /// Returns the tokens of the texts.
-int64_t ChunkTokenizer::add_document(const text::TextList& texts, KeyTokens& key) {
+Result<int64_t> ChunkTokenizer::add_document(const text::TextList& texts, KeyTokens& key) {
   const int64_t first = key.tokens.size();
   int32_t sequences = 0;
   for (const std::string_view text : texts) {
     const int64_t before = key.tokens.size();
-    encoder_->encode(text, key.tokens);
+    MEG_RETURN_IF_ERROR(encoder_->encode(text, key.tokens));
     const auto length = static_cast<int32_t>(key.tokens.size() - before);
     if (length == 0) continue;
     key.sequence_lengths.push_back(length);
     ++sequences;
   }
   const int64_t text_tokens = key.tokens.size() - first;
-  if (sequences == 0 && rules_.skip_empty_documents) return 0;
+  if (sequences == 0 && rules_.skip_empty_documents) return int64_t{0};
   if (sequences > 0 && rules_.appended_eod) {
     key.tokens.push_back(*rules_.appended_eod);
     ++key.sequence_lengths.back();

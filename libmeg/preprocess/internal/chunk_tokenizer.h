@@ -41,8 +41,8 @@ class ChunkTokenizer {
   Status tokenize(std::string_view document, const TextChunk& chunk, TokenizedChunk& out);
   bool is_split(size_t key) const;
   const text::TextList& sequences(size_t key) const;
-  Status check_text(std::string_view text) const;
-  int64_t add_document(const text::TextList& texts, KeyTokens& key);
+  Status add_documents(TokenizedChunk& out);
+  Result<int64_t> add_document(const text::TextList& texts, KeyTokens& key);
 
   DocumentReader reader_;
   std::unique_ptr<tokenizer::TokenEncoder> encoder_;

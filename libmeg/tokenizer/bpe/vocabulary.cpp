@@ -68,9 +68,7 @@ Result<Vocabulary> Vocabulary::parse(std::string_view json, const std::string& n
   }
   Vocabulary vocabulary;
   const ObjectSize size = size_of(object);
-  vocabulary.texts_.reserve(size.key_bytes);  // so that the entries' views stay valid
-  vocabulary.entries_.reserve(size.fields);
-  vocabulary.slots_.assign(std::bit_ceil(2 * size.fields + 2), Slot{0, -1});
+  vocabulary.reserve(size.fields, size.key_bytes);
   for (const auto field : object) {
     const std::optional<int32_t> id = id_of(field.value);
     if (!id) return not_an_id(name, field.key, field.value);
@@ -81,6 +79,21 @@ Result<Vocabulary> Vocabulary::parse(std::string_view json, const std::string& n
                       "{}: expected a JSON object of token -> id, found {{}}", name);
   }
   return vocabulary;
+}
+
+Vocabulary Vocabulary::of(const std::vector<Entry>& entries) {
+  size_t bytes = 0;
+  for (const Entry& entry : entries) bytes += entry.text.size();
+  Vocabulary vocabulary;
+  vocabulary.reserve(entries.size(), bytes);
+  for (const Entry& entry : entries) vocabulary.insert(entry.text, entry.id);
+  return vocabulary;
+}
+
+void Vocabulary::reserve(size_t entries, size_t text_bytes) {
+  texts_.reserve(text_bytes);  // so that the entries' views stay valid
+  entries_.reserve(entries);
+  slots_.assign(std::bit_ceil(2 * entries + 2), Slot{0, -1});
 }
 
 int32_t Vocabulary::find(std::string_view text) const {

@@ -22,6 +22,9 @@ class Vocabulary {
   /// kCorruption where this is no object of ids 0 ... 2^31-1, or has no entry.
   static Result<Vocabulary> parse(std::string_view json, const std::string& name);
 
+  /// The same of texts, which differ, and ids from 0 on.
+  static Vocabulary of(const std::vector<Entry>& entries);
+
   /// Every text once, in order of first appearance.
   const std::vector<Entry>& entries() const { return entries_; }
 
@@ -34,6 +37,7 @@ class Vocabulary {
     int32_t entry;  // -1 where the slot is free
   };
 
+  void reserve(size_t entries, size_t text_bytes);
   void insert(std::string_view text, int32_t id);
   size_t slot_of(std::string_view text, uint64_t hash) const;
 

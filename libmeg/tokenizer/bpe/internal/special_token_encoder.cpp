@@ -11,18 +11,18 @@ class SpecialTokenEncoder : public TokenEncoder {
   SpecialTokenEncoder(std::unique_ptr<TokenEncoder> parts, std::string special_token, int32_t id)
       : parts_(std::move(parts)), special_token_(std::move(special_token)), id_(id) {}
 
-  void encode(std::string_view text, TokenBuffer& tokens) override {
+  Status encode(std::string_view text, TokenBuffer& tokens) override {
     for (size_t found; (found = text.find(special_token_)) != std::string_view::npos;) {
-      encode_part(text.substr(0, found), tokens);
+      MEG_RETURN_IF_ERROR(encode_part(text.substr(0, found), tokens));
       tokens.push_back(id_);
       text.remove_prefix(found + special_token_.size());
     }
-    encode_part(text, tokens);
+    return encode_part(text, tokens);
   }
 
  private:
-  void encode_part(std::string_view part, TokenBuffer& tokens) {
-    if (!part.empty()) parts_->encode(part, tokens);
+  Status encode_part(std::string_view part, TokenBuffer& tokens) {
+    return part.empty() ? Status() : parts_->encode(part, tokens);
   }
 
   const std::unique_ptr<TokenEncoder> parts_;

@@ -1,5 +1,8 @@
 #include "libmeg/tokenizer/huggingface/internal/decoder.h"
 
+#include <array>
+#include <utility>
+
 #include "libmeg/text/utf8.h"
 #include "libmeg/tokenizer/bpe/internal/bpe_model_builder.h"
 #include "libmeg/tokenizer/bpe/internal/byte_alphabet.h"
@@ -125,6 +128,43 @@ class MetaspaceDecoder : public TokenDecoder {
   bool prepended_;
 };
 
+/// Words with spaces between them, and none before most punctuation.
+class WordPieceDecoder : public TokenDecoder {
+ public:
+  WordPieceDecoder(std::string prefix, bool cleanup)
+      : prefix_(std::move(prefix)), cleanup_(cleanup) {}
+
+  void apply(Tokens& tokens) const override {
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      if (i > 0 && tokens[i].starts_with(prefix_)) {
+        tokens[i].erase(0, prefix_.size());
+      } else if (i > 0) {
+        tokens[i].insert(0, " ");
+      }
+      if (!cleanup_) continue;
+      for (const auto& [from, to] : kGaps) replace_all(tokens[i], from, to);
+    }
+  }
+
+ private:
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kGaps = {{
+      {" .", "."},
+      {" ?", "?"},
+      {" !", "!"},
+      {" ,", ","},
+      {" ' ", "'"},
+      {" n't", "n't"},
+      {" 'm", "'m"},
+      {" do not", " don't"},
+      {" 's", "'s"},
+      {" 've", "'ve"},
+      {" 're", "'re"},
+  }};
+
+  std::string prefix_;
+  bool cleanup_;
+};
+
 class Sequence : public TokenDecoder {
  public:
   explicit Sequence(std::vector<std::unique_ptr<TokenDecoder>> steps) : steps_(std::move(steps)) {}
@@ -176,6 +216,13 @@ Made read_metaspace(const JsonPart& part) {
   return make<MetaspaceDecoder>(replacement, scheme != "never");
 }
 
+Made read_word_piece(const JsonPart& part) {
+  MEG_RETURN_IF_ERROR(part.allow_only({"type", "prefix", "cleanup"}));
+  MEG_ASSIGN_OR_RETURN(const std::string prefix, part.text("prefix", "##"));
+  MEG_ASSIGN_OR_RETURN(const bool cleanup, part.boolean("cleanup", true));
+  return make<WordPieceDecoder>(prefix, cleanup);
+}
+
 Made read_sequence(const JsonPart& part) {
   MEG_ASSIGN_OR_RETURN(const JsonPart list, part.member("decoders"));
   MEG_ASSIGN_OR_RETURN(const std::vector<JsonPart> items, list.items());
@@ -199,6 +246,7 @@ Made read_decoder(const std::optional<JsonPart>& part) {
   if (type == "Replace") return read_replace(*part);
   if (type == "Strip") return read_strip(*part);
   if (type == "Metaspace") return read_metaspace(*part);
+  if (type == "WordPiece") return read_word_piece(*part);
   return part->unsupported(type);
 }
 

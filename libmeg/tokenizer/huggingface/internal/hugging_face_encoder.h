@@ -29,18 +29,18 @@ class HuggingFaceEncoder : public TokenEncoder {
   HuggingFaceEncoder(const Parts& parts, std::unique_ptr<TokenEncoder> words)
       : parts_(parts), words_(std::move(words)) {}
 
-  void encode(std::string_view text, TokenBuffer& tokens) override;
+  Status encode(std::string_view text, TokenBuffer& tokens) override;
 
  private:
-  void encode_segment(std::string_view text, TokenBuffer& tokens);
-  void encode_normalized(std::string_view text, bool is_first, TokenBuffer& tokens);
-  void split(std::string_view text, size_t step, TokenBuffer& tokens);
-  void encode_spaced(std::string_view text, TokenBuffer& tokens);
-  void encode_metaspaced(std::string_view text, bool is_first, TokenBuffer& tokens);
+  // is_first: whether the part begins where the whole text does.
+
+  Status encode_segment(std::string_view text, bool is_first, TokenBuffer& tokens);
+  Status split(std::string_view text, size_t step, bool is_first, TokenBuffer& tokens);
+  Status encode_spaced(std::string_view text, TokenBuffer& tokens);
+  Status encode_metaspaced(std::string_view text, bool is_first, TokenBuffer& tokens);
 
   const Parts parts_;
   const std::unique_ptr<TokenEncoder> words_;
-  int64_t start_ = 0;       // tokens before those of the text
   std::string normalized_;  // padded
   std::string spaced_;      // padded
 };

@@ -10,6 +10,7 @@
 #include "libmeg/tokenizer/huggingface/internal/hub_cache.h"
 #include "libmeg/tokenizer/huggingface/internal/hugging_face_encoder.h"
 #include "libmeg/tokenizer/huggingface/internal/tokenizer_class.h"
+#include "libmeg/tokenizer/huggingface/internal/word_encoder.h"
 #include "libmeg/tokenizer/internal/text_file.h"
 #include "libmeg/tokenizer/pretokenizer/internal/metaspace_scan.h"
 
@@ -18,14 +19,16 @@ namespace {
 
 constexpr std::string_view kFileName = "tokenizer.json";
 
-std::vector<AddedToken> tokens_where(const TokenizerJson& file, bool normalized) {
+Result<AddedTokenFinder> finder_of(const TokenizerJson& file, bool normalized) {
   std::vector<AddedToken> tokens;
   for (AddedToken token : file.added_tokens) {
     if (token.normalized != normalized) continue;
-    if (normalized && file.normalizer != nullptr) file.normalizer->apply(token.content);
+    if (normalized && file.normalizer != nullptr) {
+      MEG_RETURN_IF_ERROR(file.normalizer->apply(token.content));
+    }
     if (!token.content.empty()) tokens.push_back(std::move(token));
   }
-  return tokens;
+  return AddedTokenFinder(std::move(tokens));
 }
 
 /// Where a model of characters may be cut into words that merge for themselves.
@@ -34,17 +37,17 @@ fast::WordScanner metaspace_scanner(const TokenizerJson& file) {
   const bool is_default = !metaspace || metaspace->replacement == Metaspace().replacement;
   if (!is_default) return metaspace->split ? nullptr : fast::scan_one_word;
   if (metaspace && metaspace->split) return scan_metaspace_each;
-  return merges_cross_metaspace(*file.model) ? fast::scan_one_word : scan_metaspace_runs;
+  const bool is_one = !file.bpe || merges_cross_metaspace(*file.bpe);
+  return is_one ? fast::scan_one_word : scan_metaspace_runs;
 }
 
 fast::WordScanner scanner_of(const TokenizerJson& file, InstructionSet set) {
   const std::string& words = file.pre_tokenizer.words;
   if (words == kGpt2Pattern) return fast::word_scanner(set, fast::ClassesOf::kTokenizers);
   if (!words.empty()) return find_known_pattern(words)->scan;
-  if (!file.pre_tokenizer.byte_level && file.pre_tokenizer.steps.empty()) {
-    return metaspace_scanner(file);
-  }
-  return fast::scan_one_word;
+  const bool is_cut = file.pre_tokenizer.byte_level || !file.pre_tokenizer.steps.empty();
+  if (is_cut && !file.pre_tokenizer.metaspace) return fast::scan_one_word;
+  return metaspace_scanner(file);
 }
 
 /// The reference implementation: words by the regular expression that the file names.
@@ -55,7 +58,7 @@ Result<std::function<size_t(std::string_view)>> reference_words(const TokenizerJ
   if (metaspace && metaspace->split) pattern = "(?s:.)[^\xE2\x96\x81]*";
   MEG_ASSIGN_OR_RETURN(const RegexMatcher matcher, RegexMatcher::compile(pattern, "pattern"));
   return std::function<size_t(std::string_view)>([matcher](std::string_view text) {
-    const auto found = matcher.find(text, 0);
+    const auto found = *matcher.find(text, 0);
     if (!found) return text.size();
     return found->first > 0 ? found->first : found->second;
   });
@@ -83,10 +86,7 @@ std::optional<int32_t> named_id(const TokenizerJson& file, const TokenizerConfig
 }  // namespace
 
 HuggingFaceTokenizer::HuggingFaceTokenizer(TokenizerJson file, const Options& options)
-    : file_(std::move(file)),
-      options_(options),
-      in_text_(tokens_where(file_, false)),
-      in_normalized_(tokens_where(file_, true)) {
+    : file_(std::move(file)), options_(options) {
   collect_tokens();
 }
 
@@ -108,6 +108,8 @@ Result<std::unique_ptr<HuggingFaceTokenizer>> HuggingFaceTokenizer::parse(
   if (auto warning = check_tokenizer_class(read, config, name)) {
     made->warnings_.push_back(std::move(*warning));
   }
+  MEG_ASSIGN_OR_RETURN(made->in_text_, finder_of(read, false));
+  MEG_ASSIGN_OR_RETURN(made->in_normalized_, finder_of(read, true));
   made->eod_ = named_id(read, config, "eos_token");
   made->bos_ = named_id(read, config, "bos_token");
   made->pad_ = named_id(read, config, "pad_token");
@@ -121,7 +123,9 @@ Result<std::unique_ptr<HuggingFaceTokenizer>> HuggingFaceTokenizer::parse(
                       "{}.pre_tokenizer: Metaspace with another replacement is not supported",
                       name);
   }
-  MEG_ASSIGN_OR_RETURN(made->merge_table_, fast::MergeTable::build(*read.model));
+  if (read.bpe) {
+    MEG_ASSIGN_OR_RETURN(made->merge_table_, fast::MergeTable::build(*read.bpe));
+  }
   return made;
 }
 
@@ -137,7 +141,8 @@ void HuggingFaceTokenizer::collect_tokens() {
   for (auto& [id, text] : tokens) {
     std::string bytes;
     if (!file_.pre_tokenizer.byte_level || !append_alphabet_bytes(text, bytes)) {
-      bytes = std::string(file_.model->token_bytes(id).value_or(text));
+      bytes = file_.words ? file_.words->token_bytes(text)
+                          : std::string(file_.bpe->token_bytes(id).value_or(text));
       constexpr std::string_view kSpace = "\xE2\x96\x81";
       for (size_t at = 0;
            !file_.pre_tokenizer.byte_level && (at = bytes.find(kSpace, at)) != std::string::npos;
@@ -152,10 +157,14 @@ void HuggingFaceTokenizer::collect_tokens() {
 }
 
 std::unique_ptr<TokenEncoder> HuggingFaceTokenizer::new_word_encoder(DType dtype) const {
-  if (options_.reference) {
-    return reference::new_reference_encoder(*file_.model, dtype, reference_words_);
+  if (file_.words) {
+    return options_.reference ? new_reference_word_encoder(*file_.words, reference_words_)
+                              : tokenizer::new_word_encoder(*file_.words, dtype, scan_);
   }
-  return fast::new_fast_encoder(*file_.model, *merge_table_, dtype, scan_);
+  if (options_.reference) {
+    return reference::new_reference_encoder(*file_.bpe, dtype, reference_words_);
+  }
+  return fast::new_fast_encoder(*file_.bpe, *merge_table_, dtype, scan_);
 }
 
 std::unique_ptr<TokenEncoder> HuggingFaceTokenizer::new_encoder(DType dtype) const {

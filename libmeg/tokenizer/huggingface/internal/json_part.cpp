@@ -58,6 +58,12 @@ Result<int64_t> JsonPart::integer() const {
   return value;
 }
 
+Result<double> JsonPart::number() const {
+  double value = 0;
+  if (value_.get(value) != simdjson::SUCCESS) return corrupt("a number");
+  return value;
+}
+
 Result<std::string> JsonPart::text(std::string_view key, std::string missing) const {
   const std::optional<JsonPart> part = find(key);
   if (!part) return missing;

@@ -44,6 +44,7 @@ class JsonPart {
   Result<std::string_view> text() const;  ///< Valid as long as the parser.
   Result<bool> boolean() const;
   Result<int64_t> integer() const;
+  Result<double> number() const;
 
   /// The value of a member, or what it means where it is missing or null.
   Result<std::string> text(std::string_view key, std::string missing) const;

@@ -8,8 +8,10 @@
 #include <vector>
 
 #include "libmeg/text/utf8.h"
+#include "libmeg/tokenizer/huggingface/internal/precompiled.h"
 #include "libmeg/tokenizer/internal/character_class.h"
 #include "libmeg/tokenizer/internal/normalization_class.h"
+#include "libmeg/tokenizer/internal/step_class.h"
 #include "libmeg/tokenizer/pretokenizer/internal/regex_matcher.h"
 
 namespace meg::tokenizer {
@@ -55,7 +57,7 @@ class UnicodeForm : public Normalizer {
     return true;
   }
 
-  void apply(std::string& text) const override {
+  Status apply(std::string& text) const override {
     std::string changed;
     changed.reserve(text.size());
     const std::string_view whole = text;
@@ -71,6 +73,7 @@ class UnicodeForm : public Normalizer {
     }
     append_form(whole.substr(run), changed);
     text = std::move(changed);
+    return {};
   }
 
  private:
@@ -100,7 +103,7 @@ class Lowercase : public Normalizer {
     });
   }
 
-  void apply(std::string& text) const override {
+  Status apply(std::string& text) const override {
     change_characters(text, [](char32_t c, std::string& changed) {
       constexpr char32_t kCapitalIWithDot = 0x130;  // the one that becomes two
       if (c == kCapitalIWithDot) {
@@ -110,23 +113,64 @@ class Lowercase : public Normalizer {
             static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))), changed);
       }
     });
+    return {};
   }
 };
 
-class StripAccents : public Normalizer {
+/// Changes each character for itself.
+class ChangeCharacters : public Normalizer {
  public:
-  void apply(std::string& text) const override {
-    change_characters(text, [](char32_t c, std::string& changed) {
-      if (!is_stripped_accent(c)) text::append_code_point(c, changed);
-    });
+  /// change: appends what becomes of a character.
+  explicit ChangeCharacters(void (*change)(char32_t c, std::string& changed)) : change_(change) {}
+
+  Status apply(std::string& text) const override {
+    change_characters(text, change_);
+    return {};
   }
+
+ private:
+  void (*change_)(char32_t c, std::string& changed);
 };
+
+void strip_accent(char32_t c, std::string& changed) {
+  if (!is_stripped_accent(c)) text::append_code_point(c, changed);
+}
+
+/// SentencePiece's rules "nmt": without controls, with spaces for separators and marks of format.
+void change_as_nmt(char32_t c, std::string& changed) {
+  const auto is_in = [c](char32_t first, char32_t last) { return c >= first && c <= last; };
+  if (is_in(1, 8) || c == 0xB || is_in(0xE, 0x1F) || c == 0x7F || c == 0x8F || c == 0x9F) return;
+  const bool space = c == 9 || c == 0xA || c == 0xC || c == 0xD || c == 0x1680 ||
+                     is_in(0x200B, 0x200F) || c == 0x2028 || c == 0x2029 || c == 0x2581 ||
+                     c == 0xFEFF || c == 0xFFFD;
+  text::append_code_point(space ? U' ' : c, changed);
+}
+
+// The steps of BertNormalizer.
+
+void clean(char32_t c, std::string& changed) {
+  if (!is_of(StepClass::kControl, c)) text::append_code_point(is_space(c) ? U' ' : c, changed);
+}
+
+void space_out_chinese(char32_t c, std::string& changed) {
+  const auto is_in = [c](char32_t first, char32_t last) { return c >= first && c <= last; };
+  const bool chinese = is_in(0x4E00, 0x9FFF) || is_in(0x3400, 0x4DBF) || is_in(0x20000, 0x2A6DF) ||
+                       is_in(0x2A700, 0x2B73F) || is_in(0x2B740, 0x2B81F) ||
+                       is_in(0x2B920, 0x2CEAF) || is_in(0xF900, 0xFAFF) || is_in(0x2F800, 0x2FA1F);
+  if (chinese) changed += ' ';
+  text::append_code_point(c, changed);
+  if (chinese) changed += ' ';
+}
+
+void strip_nonspacing_mark(char32_t c, std::string& changed) {
+  if (!is_of(StepClass::kNonspacingMark, c)) text::append_code_point(c, changed);
+}
 
 class Strip : public Normalizer {
  public:
   Strip(bool left, bool right) : left_(left), right_(right) {}
 
-  void apply(std::string& text) const override {
+  Status apply(std::string& text) const override {
     size_t begin = 0;
     size_t end = text.size();
     const auto at = [&](size_t place) {
@@ -140,6 +184,7 @@ class Strip : public Normalizer {
       end = last;
     }
     text = text.substr(begin, end - begin);
+    return {};
   }
 
  private:
@@ -150,8 +195,9 @@ class Prepend : public Normalizer {
  public:
   explicit Prepend(std::string text) : prefix_(std::move(text)) {}
 
-  void apply(std::string& text) const override {
+  Status apply(std::string& text) const override {
     if (!text.empty()) text.insert(0, prefix_);
+    return {};
   }
 
  private:
@@ -166,7 +212,7 @@ class ReplaceText : public Normalizer {
     return text.find(from_) == std::string_view::npos;
   }
 
-  void apply(std::string& text) const override {
+  Status apply(std::string& text) const override {
     std::string changed;
     changed.reserve(text.size());
     size_t at = 0;
@@ -176,6 +222,7 @@ class ReplaceText : public Normalizer {
     }
     changed.append(text, at);
     text = std::move(changed);
+    return {};
   }
 
  private:
@@ -186,15 +233,18 @@ class ReplacePattern : public Normalizer {
  public:
   ReplacePattern(RegexMatcher from, std::string to) : from_(std::move(from)), to_(std::move(to)) {}
 
-  void apply(std::string& text) const override {
+  Status apply(std::string& text) const override {
     std::string changed;
     size_t at = 0;
-    while (const auto found = from_.find(text, at)) {
+    while (true) {
+      MEG_ASSIGN_OR_RETURN(const auto found, from_.find(text, at));
+      if (!found) break;
       changed.append(text, at, found->first - at).append(to_);
       at = found->second;
     }
     changed.append(text, at);
     text = std::move(changed);
+    return {};
   }
 
  private:
@@ -211,8 +261,9 @@ class Sequence : public Normalizer {
                        [text](const auto& step) { return step->keeps(text); });
   }
 
-  void apply(std::string& text) const override {
-    for (const auto& step : steps_) step->apply(text);
+  Status apply(std::string& text) const override {
+    for (const auto& step : steps_) MEG_RETURN_IF_ERROR(step->apply(text));
+    return {};
   }
 
  private:
@@ -254,6 +305,24 @@ Made read_prepend(const JsonPart& part) {
   return make<Prepend>(text);
 }
 
+Made read_bert(const JsonPart& part) {
+  MEG_RETURN_IF_ERROR(part.allow_only(
+      {"type", "clean_text", "handle_chinese_chars", "strip_accents", "lowercase"}));
+  MEG_ASSIGN_OR_RETURN(const bool cleans, part.boolean("clean_text", true));
+  MEG_ASSIGN_OR_RETURN(const bool chinese, part.boolean("handle_chinese_chars", true));
+  MEG_ASSIGN_OR_RETURN(const bool lowercase, part.boolean("lowercase", true));
+  MEG_ASSIGN_OR_RETURN(const bool strips, part.boolean("strip_accents", lowercase));
+  std::vector<std::unique_ptr<Normalizer>> steps;
+  if (cleans) steps.push_back(std::make_unique<ChangeCharacters>(clean));
+  if (chinese) steps.push_back(std::make_unique<ChangeCharacters>(space_out_chinese));
+  if (strips) {
+    steps.push_back(std::make_unique<UnicodeForm>(false, false));
+    steps.push_back(std::make_unique<ChangeCharacters>(strip_nonspacing_mark));
+  }
+  if (lowercase) steps.push_back(std::make_unique<Lowercase>());
+  return make<Sequence>(std::move(steps));
+}
+
 Made read_sequence(const JsonPart& part) {
   MEG_RETURN_IF_ERROR(part.allow_only({"type", "normalizers"}));
   MEG_ASSIGN_OR_RETURN(const JsonPart list, part.member("normalizers"));
@@ -279,7 +348,10 @@ Made read_normalizer(const JsonPart& part) {
   if (type == "NFKC") return make<UnicodeForm>(true, true);
   if (type == "NFKD") return make<UnicodeForm>(false, true);
   if (type == "Lowercase") return make<Lowercase>();
-  if (type == "StripAccents") return make<StripAccents>();
+  if (type == "StripAccents") return make<ChangeCharacters>(strip_accent);
+  if (type == "Nmt") return make<ChangeCharacters>(change_as_nmt);
+  if (type == "BertNormalizer") return read_bert(part);
+  if (type == "Precompiled") return read_precompiled(part);
   return part.unsupported(std::string(type));
 }
 

@@ -15,8 +15,8 @@ class Normalizer {
  public:
   virtual ~Normalizer() = default;
 
-  /// text: valid UTF-8, before and after.
-  virtual void apply(std::string& text) const = 0;
+  /// text: valid UTF-8, before and after. Errors: RegexMatcher::find's.
+  virtual Status apply(std::string& text) const = 0;
 
   /// Whether apply() surely leaves text as it is; quick, and false where it is not known.
   virtual bool keeps(std::string_view text) const {

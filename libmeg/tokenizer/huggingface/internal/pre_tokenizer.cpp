@@ -5,20 +5,47 @@
 #include <utility>
 
 #include "libmeg/text/printable.h"
+#include "libmeg/text/utf8.h"
+#include "libmeg/tokenizer/internal/character_class.h"
+#include "libmeg/tokenizer/internal/step_class.h"
 
 namespace meg::tokenizer {
 namespace {
+
+bool is_space(char32_t c) { return character_class(c) == CharacterClass::kSpace; }
+
+bool is_number(char32_t c) { return character_class(c) == CharacterClass::kNumber; }
+
+bool is_punctuation(char32_t c) { return is_of(StepClass::kPunctuation, c); }
+
+bool is_word(char32_t c) { return is_of(StepClass::kWord, c); }
 
 struct Part {
   size_t begin, end;
   bool matches;
 };
 
+/// Characters of a class and runs of others, in order.
+std::vector<Part> parts_of(bool (*is_match)(char32_t), std::string_view text) {
+  std::vector<Part> parts;
+  for (size_t at = 0; at < text.size();) {
+    const text::DecodedCodePoint next = text::decode_code_point(text.substr(at));
+    const bool matches = is_match(next.code_point);
+    if (matches || parts.empty() || parts.back().matches) parts.push_back({at, at, matches});
+    parts.back().end = at += next.size;
+  }
+  return parts;
+}
+
 /// Matches and what lies between them, in order.
-std::vector<Part> parts_of(const SplitStep& step, std::string_view text) {
+Result<std::vector<Part>> parts_of(const SplitStep& step, std::string_view text) {
+  const auto* const regex = std::get_if<RegexMatcher>(&step.pattern);
+  if (regex == nullptr) return parts_of(std::get<1>(step.pattern), text);
   std::vector<Part> parts;
   size_t at = 0;
-  while (const auto found = step.pattern.find(text, at)) {
+  while (true) {
+    MEG_ASSIGN_OR_RETURN(const auto found, regex->find(text, at));
+    if (!found) break;
     if (found->first > at) parts.push_back({at, found->first, step.invert});
     parts.push_back({found->first, found->second, !step.invert});
     at = found->second;
@@ -121,7 +148,13 @@ class Reader {
     if (type == "Split") return read_split(part);
     if (type == "Digits") return read_digits(part);
     if (type == "Punctuation") return read_punctuation(part);
-    if (type == "WhitespaceSplit") return add_step("\\s", SplitBehavior::kRemoved, false, part);
+    if (type == "WhitespaceSplit") return add_class(is_space, SplitBehavior::kRemoved, part);
+    if (type == "Whitespace") return add_classes(is_word, SplitBehavior::kContiguous, part);
+    if (type == "BertPreTokenizer") {
+      return add_classes(is_punctuation, SplitBehavior::kIsolated, part);
+    }
+    if (type == "CharDelimiterSplit") return read_delimiter(part);
+    if (type == "FixedLength") return read_fixed_length(part);
     if (type == "Metaspace") return read_metaspace(part);
     return part.unsupported(type);
   }
@@ -171,7 +204,8 @@ class Reader {
   Status read_digits(const JsonPart& part) {
     MEG_RETURN_IF_ERROR(part.allow_only({"type", "individual_digits"}));
     MEG_ASSIGN_OR_RETURN(const bool individual, part.boolean("individual_digits", false));
-    return add_step(individual ? "\\p{N}" : "\\p{N}+", SplitBehavior::kIsolated, false, part);
+    return add_class(is_number, individual ? SplitBehavior::kIsolated : SplitBehavior::kContiguous,
+                     part);
   }
 
   Status read_punctuation(const JsonPart& part) {
@@ -180,7 +214,24 @@ class Reader {
     if (const std::optional<JsonPart> named = part.find("behavior")) {
       MEG_ASSIGN_OR_RETURN(behavior, read_behavior(*named));
     }
-    return add_step("[!-/:-@\\[-`{-~\\p{P}]", behavior, false, part);
+    return add_class(is_punctuation, behavior, part);
+  }
+
+  Status read_delimiter(const JsonPart& part) {
+    MEG_RETURN_IF_ERROR(part.allow_only({"type", "delimiter"}));
+    MEG_ASSIGN_OR_RETURN(const std::string delimiter, part.text("delimiter", ""));
+    if (delimiter.empty()) return part.corrupt("a delimiter");
+    return add_step(escaped(delimiter), SplitBehavior::kRemoved, false, part);
+  }
+
+  Status read_fixed_length(const JsonPart& part) {
+    MEG_RETURN_IF_ERROR(part.allow_only({"type", "length"}));
+    MEG_ASSIGN_OR_RETURN(const JsonPart length, part.member("length"));
+    MEG_ASSIGN_OR_RETURN(const int64_t characters, length.integer());
+    constexpr int64_t kMost = 65535;  // repetitions of PCRE2
+    if (characters < 1 || characters > kMost) return length.unsupported(length.json());
+    return add_step(fmt::format("(?s:.{{1,{}}})", characters), SplitBehavior::kIsolated, false,
+                    part);
   }
 
   Status read_metaspace(const JsonPart& part) {
@@ -203,6 +254,19 @@ class Reader {
     return {};
   }
 
+  Status add_class(bool (*is_match)(char32_t), SplitBehavior behavior, const JsonPart& part) {
+    MEG_RETURN_IF_ERROR(words_to_step(part));
+    result_.steps.push_back({is_match, behavior, false});
+    return {};
+  }
+
+  /// Takes whitespace out and cuts what is left by a class.
+  Status add_classes(bool (*is_match)(char32_t), SplitBehavior behavior, const JsonPart& part) {
+    MEG_RETURN_IF_ERROR(part.allow_only({"type"}));
+    MEG_RETURN_IF_ERROR(add_class(is_space, SplitBehavior::kRemoved, part));
+    return add_class(is_match, behavior, part);
+  }
+
   Status add_step(std::string_view pattern, SplitBehavior behavior, bool invert,
                   const JsonPart& part) {
     MEG_RETURN_IF_ERROR(words_to_step(part));
@@ -223,11 +287,13 @@ class Reader {
 
 }  // namespace
 
-void split_text(const SplitStep& step, std::string_view text,
-                const std::function<void(std::string_view part)>& emit) {
-  for (const Part& part : behaved(parts_of(step, text), step.behavior)) {
-    emit(text.substr(part.begin, part.end - part.begin));
+Status split_text(const SplitStep& step, std::string_view text,
+                  const std::function<Status(std::string_view part)>& emit) {
+  MEG_ASSIGN_OR_RETURN(std::vector<Part> parts, parts_of(step, text));
+  for (const Part& part : behaved(std::move(parts), step.behavior)) {
+    MEG_RETURN_IF_ERROR(emit(text.substr(part.begin, part.end - part.begin)));
   }
+  return {};
 }
 
 Result<PreTokenizer> read_pre_tokenizer(const JsonPart& part) {

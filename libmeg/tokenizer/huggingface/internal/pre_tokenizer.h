@@ -3,6 +3,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "libmeg/base/result.h"
@@ -17,14 +18,16 @@ enum class SplitBehavior { kRemoved, kIsolated, kMergedWithPrevious, kMergedWith
 
 /// A step that cuts texts into smaller ones.
 struct SplitStep {
-  RegexMatcher pattern;
+  /// Each match of an expression, or each character of a class, is a match.
+  std::variant<RegexMatcher, bool (*)(char32_t code_point)> pattern;
   SplitBehavior behavior = SplitBehavior::kIsolated;
   bool invert = false;  ///< What lies between the matches counts as the matches.
 };
 
-/// Hands the parts of text, none of them empty, to emit in order.
-void split_text(const SplitStep& step, std::string_view text,
-                const std::function<void(std::string_view part)>& emit);
+/// Hands the parts of text, none of them empty, to emit in order. Errors: RegexMatcher::find's and
+/// emit's.
+Status split_text(const SplitStep& step, std::string_view text,
+                  const std::function<Status(std::string_view part)>& emit);
 
 /// How Metaspace writes spaces.
 struct Metaspace {

@@ -6,111 +6,11 @@
 #include <utility>
 
 #include "libmeg/text/printable.h"
-#include "libmeg/text/utf8.h"
-#include "libmeg/tokenizer/bpe/internal/bpe_model_builder.h"
-#include "libmeg/tokenizer/bpe/internal/byte_alphabet.h"
 #include "libmeg/tokenizer/huggingface/internal/json_file.h"
+#include "libmeg/tokenizer/huggingface/internal/model_reader.h"
 
 namespace meg::tokenizer {
 namespace {
-
-/// Ids must be distinct: a text decodes to one token.
-Status check_ids(const Vocabulary& vocabulary, const std::string& place) {
-  std::vector<Vocabulary::Entry> entries = vocabulary.entries();
-  std::sort(entries.begin(), entries.end(),
-            [](const auto& a, const auto& b) { return a.id < b.id; });
-  for (size_t i = 1; i < entries.size(); ++i) {
-    if (entries[i - 1].id != entries[i].id) continue;
-    return make_error(StatusCode::kCorruption,
-                      "{}: expected an id for each token, found id {} for both {} and {}", place,
-                      entries[i].id, text::printable(entries[i - 1].text),
-                      text::printable(entries[i].text));
-  }
-  return {};
-}
-
-/// tokenizers leaves out bytes that the vocabulary lacks; text has any but those of no UTF-8.
-Status check_bytes(const Vocabulary& vocabulary, const std::string& place) {
-  for (int byte = 0; byte < 0xf5; ++byte) {
-    if (byte == 0xc0 || byte == 0xc1) continue;
-    std::string text;
-    text::append_code_point(byte_character(static_cast<uint8_t>(byte)), text);
-    if (vocabulary.find(text) >= 0) continue;
-    return make_error(StatusCode::kUnsupported,
-                      "{}: expected every byte of UTF-8 as a token, found none for 0x{:02x}", place,
-                      byte);
-  }
-  return {};
-}
-
-/// A merge is "a b" or ["a", "b"].
-Status read_merge(const JsonPart& part, MergeList& merges) {
-  const auto number = static_cast<int64_t>(merges.pairs.size());
-  if (part.is_text()) {
-    MEG_ASSIGN_OR_RETURN(const std::string_view text, part.text());
-    const size_t space = text.find(' ');
-    if (space == std::string_view::npos || text.find(' ', space + 1) != std::string_view::npos) {
-      return part.corrupt("two pieces with a space between");
-    }
-    merges.pairs.push_back({text.substr(0, space), text.substr(space + 1), number});
-    return {};
-  }
-  MEG_ASSIGN_OR_RETURN(const std::vector<JsonPart> pair, part.items());
-  if (pair.size() != 2) return part.corrupt("two pieces");
-  MEG_ASSIGN_OR_RETURN(const std::string_view left, pair[0].text());
-  MEG_ASSIGN_OR_RETURN(const std::string_view right, pair[1].text());
-  merges.pairs.push_back({left, right, number});
-  return {};
-}
-
-Result<BpeRules> read_rules(const JsonPart& part, bool byte_level) {
-  BpeRules rules;
-  rules.merge_order = MergeOrder::kOneByOne;
-  rules.characters = !byte_level;
-  MEG_ASSIGN_OR_RETURN(rules.ignore_merges, part.boolean("ignore_merges", false));
-  MEG_ASSIGN_OR_RETURN(rules.byte_fallback, part.boolean("byte_fallback", false));
-  MEG_ASSIGN_OR_RETURN(rules.fuse_unknown, part.boolean("fuse_unk", false));
-  MEG_ASSIGN_OR_RETURN(const std::string unknown, part.text("unk_token", ""));
-  if (!unknown.empty()) rules.unknown_token = unknown;
-  for (const std::string_view affix : {"continuing_subword_prefix", "end_of_word_suffix"}) {
-    MEG_ASSIGN_OR_RETURN(const std::string text, part.text(affix, ""));
-    if (text.empty()) continue;
-    return part.unsupported(fmt::format("{} {}", affix, text::printable(text)));
-  }
-  if (const auto dropout = part.find("dropout")) {
-    if (dropout->json() != "0" && dropout->json() != "0.0") {
-      return dropout->unsupported(dropout->json());
-    }
-  }
-  return rules;
-}
-
-Status read_model(const JsonPart& part, TokenizerJson& file) {
-  MEG_ASSIGN_OR_RETURN(const std::string type, part.text("type", "BPE"));
-  if (type != "BPE") return part.unsupported(type);
-  MEG_RETURN_IF_ERROR(part.allow_only({"type", "dropout", "unk_token", "continuing_subword_prefix",
-                                       "end_of_word_suffix", "fuse_unk", "byte_fallback",
-                                       "ignore_merges", "vocab", "merges"}));
-  const bool byte_level = file.pre_tokenizer.byte_level;
-  MEG_ASSIGN_OR_RETURN(const BpeRules rules, read_rules(part, byte_level));
-  MEG_ASSIGN_OR_RETURN(const JsonPart vocab, part.member("vocab"));
-  MEG_ASSIGN_OR_RETURN(file.vocabulary, Vocabulary::parse(vocab.json(), vocab.place()));
-  MEG_RETURN_IF_ERROR(check_ids(file.vocabulary, vocab.place()));
-  if (byte_level) MEG_RETURN_IF_ERROR(check_bytes(file.vocabulary, vocab.place()));
-  if (rules.unknown_token && file.vocabulary.find(*rules.unknown_token) < 0 && !byte_level) {
-    return make_error(StatusCode::kCorruption, "{}: expected unk_token {}, found none",
-                      vocab.place(), text::printable(*rules.unknown_token));
-  }
-  MEG_ASSIGN_OR_RETURN(const JsonPart list, part.member("merges"));
-  MEG_ASSIGN_OR_RETURN(const std::vector<JsonPart> items, list.items());
-  MergeList merges;
-  merges.place = "merge";
-  for (const JsonPart& item : items) MEG_RETURN_IF_ERROR(read_merge(item, merges));
-  BpeModelBuilder builder(file.vocabulary, vocab.place(), list.place(), rules);
-  MEG_RETURN_IF_ERROR(builder.add_merges(merges));
-  file.model = std::move(builder).build();
-  return {};
-}
 
 Result<AddedToken> read_added_token(const JsonPart& part) {
   MEG_RETURN_IF_ERROR(part.allow_only(

@@ -14,6 +14,7 @@
 #include "libmeg/tokenizer/huggingface/internal/normalizer.h"
 #include "libmeg/tokenizer/huggingface/internal/pre_tokenizer.h"
 #include "libmeg/tokenizer/huggingface/internal/tokenizer_config.h"
+#include "libmeg/tokenizer/huggingface/internal/word_model.h"
 
 namespace meg::tokenizer {
 
@@ -22,7 +23,8 @@ struct TokenizerJson {
   std::unique_ptr<Normalizer> normalizer;  ///< null: none
   std::string normalizer_type;             ///< such as "NFC"; empty: none
   PreTokenizer pre_tokenizer;
-  std::optional<BpeModel> model;
+  std::optional<BpeModel> bpe;
+  std::unique_ptr<WordModel> words;  ///< the model that is not BPE, or null
   std::unique_ptr<TokenDecoder> decoder;
   std::vector<AddedToken> added_tokens;  ///< by id
 

@@ -60,10 +60,13 @@ class NullTokenizer : public Tokenizer {
    public:
     explicit Encoder(const NullTokenizer& tokenizer) : tokenizer_(tokenizer) {}
 
-    Status check(std::string_view text) const override {
+    Status encode(std::string_view text, TokenBuffer& tokens) override {
       Status status;
       visit_words(text, [&](std::string_view word) {
-        if (tokenizer_.id_of(word)) return true;
+        if (const std::optional<int32_t> id = tokenizer_.id_of(word)) {
+          tokens.push_back(*id);
+          return true;
+        }
         status = make_error(StatusCode::kInvalidArgument,
                             "NullTokenizer: expected ids below {} with single spaces between, "
                             "found {}",
@@ -71,14 +74,6 @@ class NullTokenizer : public Tokenizer {
         return false;
       });
       return status;
-    }
-
-    void encode(std::string_view text, TokenBuffer& tokens) override {
-      visit_words(text, [&](std::string_view word) {
-        const std::optional<int32_t> id = tokenizer_.id_of(word);
-        if (id) tokens.push_back(*id);
-        return id.has_value();
-      });
     }
 
    private:

@@ -112,6 +112,7 @@ using MatchData = std::unique_ptr<pcre2_match_data, Freed<pcre2_match_data_free>
 struct RegexMatcher::Compiled {
   Code code;
   MatchContext context;
+  std::string name, pattern;  // for messages
 };
 
 Result<RegexMatcher> RegexMatcher::compile(std::string_view pattern, const std::string& name) {
@@ -133,12 +134,12 @@ Result<RegexMatcher> RegexMatcher::compile(std::string_view pattern, const std::
   if (context == nullptr) return Status(StatusCode::kResourceExhausted, name + ": no memory");
   pcre2_set_match_limit(context.get(), kMatchLimit);
   pcre2_set_depth_limit(context.get(), kDepthLimit);
-  return RegexMatcher(
-      std::make_shared<const Compiled>(Compiled{std::move(code), std::move(context)}));
+  return RegexMatcher(std::make_shared<const Compiled>(
+      Compiled{std::move(code), std::move(context), name, std::string(pattern)}));
 }
 
-std::optional<std::pair<size_t, size_t>> RegexMatcher::find(std::string_view text,
-                                                            size_t from) const {
+Result<std::optional<RegexMatcher::Match>> RegexMatcher::find(std::string_view text,
+                                                              size_t from) const {
   thread_local const MatchData data(pcre2_match_data_create(1, nullptr));
   int found =
       pcre2_match(compiled_->code.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
@@ -148,10 +149,17 @@ std::optional<std::pair<size_t, size_t>> RegexMatcher::find(std::string_view tex
                         text.size(), from, PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY | PCRE2_NO_JIT,
                         data.get(), compiled_->context.get());
   }
-  if (found == PCRE2_ERROR_NOMATCH) return std::nullopt;
-  if (found < 0) throw std::bad_alloc();
+  if (found == PCRE2_ERROR_NOMATCH) return std::optional<Match>();
+  if (found == PCRE2_ERROR_NOMEMORY) throw std::bad_alloc();
+  if (found < 0) {
+    return make_error(StatusCode::kResourceExhausted,
+                      "{}: pattern {}: expected at most {} steps for a match, found more at byte "
+                      "{} of a part of {} bytes",
+                      compiled_->name, text::printable(compiled_->pattern), kMatchLimit, from,
+                      text.size());
+  }
   const PCRE2_SIZE* const bounds = pcre2_get_ovector_pointer(data.get());
-  return std::pair<size_t, size_t>(bounds[0], bounds[1]);
+  return std::optional<Match>({bounds[0], bounds[1]});
 }
 
 }  // namespace meg::tokenizer

@@ -17,9 +17,12 @@ class RegexMatcher {
   /// kUnsupported, with the place, for a pattern that does not compile. name: for messages.
   static Result<RegexMatcher> compile(std::string_view pattern, const std::string& name);
 
-  /// Begin and end, in bytes, of the first match in text (valid UTF-8) at `from` or behind it that
-  /// is not empty. A match that takes too many steps is an end of resources: std::bad_alloc.
-  std::optional<std::pair<size_t, size_t>> find(std::string_view text, size_t from) const;
+  /// Begin and end, in bytes.
+  using Match = std::pair<size_t, size_t>;
+
+  /// The first match in text (valid UTF-8) at `from` or behind it that is not empty.
+  /// kResourceExhausted for one that takes too many steps.
+  Result<std::optional<Match>> find(std::string_view text, size_t from) const;
 
  private:
   struct Compiled;

@@ -89,6 +89,15 @@ Status Charsmap::check_units() const {
 }
 
 std::optional<Charsmap::Match> Charsmap::find(std::string_view text) const {
+  return find(text, kMaxMatches);
+}
+
+std::optional<Charsmap::Match> Charsmap::find_shortest(std::string_view text) const {
+  return find(text, 1);
+}
+
+/// The longest of the `max_matches` shortest.
+std::optional<Charsmap::Match> Charsmap::find(std::string_view text, int max_matches) const {
   if (units_.empty()) return std::nullopt;
   std::optional<Match> longest;
   int matches = 0;
@@ -101,7 +110,7 @@ std::optional<Charsmap::Match> Charsmap::find(std::string_view text) const {
     at ^= offset_of(unit);
     if (!has_value(unit)) continue;
     longest = {i + 1, replacements_.data() + value_of(units_[at])};
-    if (++matches == kMaxMatches) break;
+    if (++matches == max_matches) break;
   }
   return longest;
 }

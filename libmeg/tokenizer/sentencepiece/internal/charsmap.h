@@ -28,10 +28,14 @@ class Charsmap {
   /// The rule of the longest sequence that text begins with.
   std::optional<Match> find(std::string_view text) const;
 
+  /// The rule of the shortest one.
+  std::optional<Match> find_shortest(std::string_view text) const;
+
   /// Whether the ASCII character stays as it is wherever an ASCII character or nothing follows it.
   bool is_plain(unsigned char character) const;
 
  private:
+  std::optional<Match> find(std::string_view text, int max_matches) const;
   Status check_units() const;
   Status check_replacements() const;
 

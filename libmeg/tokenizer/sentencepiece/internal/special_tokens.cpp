@@ -19,7 +19,7 @@ class SpecialTokensEncoder : public TokenEncoder {
     }
   }
 
-  void encode(std::string_view text, TokenBuffer& tokens) override {
+  Status encode(std::string_view text, TokenBuffer& tokens) override {
     size_t part = 0;
     for (size_t at = 0; (at = text.find_first_of(first_bytes_, at)) != std::string_view::npos;) {
       const SpecialToken* const token = token_at(text.substr(at));
@@ -27,11 +27,11 @@ class SpecialTokensEncoder : public TokenEncoder {
         ++at;
         continue;
       }
-      encode_part(text.substr(part, at - part), tokens);
+      MEG_RETURN_IF_ERROR(encode_part(text.substr(part, at - part), tokens));
       tokens.push_back(token->id);
       part = at += token->text.size();
     }
-    encode_part(text.substr(part), tokens);
+    return encode_part(text.substr(part), tokens);
   }
 
  private:
@@ -42,8 +42,8 @@ class SpecialTokensEncoder : public TokenEncoder {
     return nullptr;
   }
 
-  void encode_part(std::string_view part, TokenBuffer& tokens) {
-    if (!part.empty()) parts_->encode(part, tokens);
+  Status encode_part(std::string_view part, TokenBuffer& tokens) {
+    return part.empty() ? Status() : parts_->encode(part, tokens);
   }
 
   const std::unique_ptr<TokenEncoder> parts_;
@@ -56,9 +56,9 @@ class BosEncoder : public TokenEncoder {
  public:
   BosEncoder(std::unique_ptr<TokenEncoder> text, int32_t id) : text_(std::move(text)), id_(id) {}
 
-  void encode(std::string_view text, TokenBuffer& tokens) override {
+  Status encode(std::string_view text, TokenBuffer& tokens) override {
     tokens.push_back(id_);
-    text_->encode(text, tokens);
+    return text_->encode(text, tokens);
   }
 
  private:

@@ -115,7 +115,7 @@ std::unique_ptr<TokenEncoder> TikTokenizer::new_word_encoder(DType dtype) const 
   }
   const RegexMatcher matcher = *RegexMatcher::compile(pattern.regex, "pattern");
   return reference::new_reference_encoder(
-      model_, dtype, [matcher](std::string_view text) { return matcher.find(text, 0)->second; });
+      model_, dtype, [matcher](std::string_view text) { return (*matcher.find(text, 0))->second; });
 }
 
 std::unique_ptr<TokenEncoder> TikTokenizer::new_encoder(DType dtype) const {

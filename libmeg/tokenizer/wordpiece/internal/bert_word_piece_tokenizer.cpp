@@ -45,8 +45,8 @@ void close_gaps(std::string& text) {
 BertWordPieceTokenizer::BertWordPieceTokenizer(VocabularyLines vocabulary, const Options& options)
     : options_(options),
       vocabulary_(std::move(vocabulary)),
-      model_(vocabulary_.tokens, {.unknown_id = id_of("[UNK]"), .max_characters = kMaxCharacters}) {
-}
+      model_(vocabulary_.entries(),
+             {.unknown_id = id_of("[UNK]"), .max_characters = kMaxCharacters}) {}
 
 Result<std::unique_ptr<BertWordPieceTokenizer>> BertWordPieceTokenizer::parse(
     std::string_view text, const std::string& name, const Options& options) {

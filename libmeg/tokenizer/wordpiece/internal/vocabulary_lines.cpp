@@ -54,6 +54,12 @@ Result<VocabularyLines> VocabularyLines::parse(std::string_view text, const std:
   return lines;
 }
 
+std::vector<std::pair<std::string_view, int32_t>> VocabularyLines::entries() const {
+  std::vector<std::pair<std::string_view, int32_t>> all;
+  for (const std::string& token : tokens) all.emplace_back(token, static_cast<int32_t>(all.size()));
+  return all;
+}
+
 int32_t VocabularyLines::add(const std::string& token) {
   const auto [known, added] = ids.emplace(token, static_cast<int32_t>(tokens.size()));
   if (added) tokens.push_back(token);

@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "libmeg/base/result.h"
@@ -19,6 +20,9 @@ struct VocabularyLines {
   /// where it is empty or not UTF-8, or where a token stands twice (also an empty one: Megatron
   /// gives such a file's added tokens ids that others have).
   static Result<VocabularyLines> parse(std::string_view text, const std::string& name);
+
+  /// Every token with its id; views of `tokens`.
+  std::vector<std::pair<std::string_view, int32_t>> entries() const;
 
   /// Appends a token, unless it is there already; returns its id.
   int32_t add(const std::string& token);

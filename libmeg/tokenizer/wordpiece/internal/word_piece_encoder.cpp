@@ -1,11 +1,9 @@
 #include "libmeg/tokenizer/wordpiece/internal/word_piece_encoder.h"
 
-#include <cstring>
-#include <span>
 #include <string>
 
 #include "libmeg/text/utf8.h"
-#include "libmeg/tokenizer/bpe/internal/fast/word_cache.h"
+#include "libmeg/tokenizer/bpe/internal/fast/cached_words.h"
 #include "libmeg/tokenizer/wordpiece/internal/fast/word_scanner.h"
 #include "libmeg/tokenizer/wordpiece/internal/reference/basic_words.h"
 
@@ -18,12 +16,13 @@ class ReferenceEncoder : public TokenEncoder {
   ReferenceEncoder(const WordPieceModel& model, bool lower_case)
       : model_(model), lower_case_(lower_case) {}
 
-  void encode(std::string_view text, TokenBuffer& tokens) override {
+  Status encode(std::string_view text, TokenBuffer& tokens) override {
     for (const std::u32string& word : reference::basic_words(text, lower_case_)) {
       std::string bytes;
       for (const char32_t character : word) text::append_code_point(character, bytes);
       model_.segment(bytes, word.size(), [&tokens](int32_t id) { tokens.push_back(id); });
     }
+    return {};
   }
 
  private:
@@ -36,48 +35,24 @@ class FastEncoder : public TokenEncoder {
  public:
   FastEncoder(const WordPieceModel& model, bool lower_case) : model_(model), scanner_(lower_case) {}
 
-  void encode(std::string_view text, TokenBuffer& tokens) override {
+  Status encode(std::string_view text, TokenBuffer& tokens) override {
     scanner_.scan(text, [&](std::string_view word, size_t characters) {
-      // A byte gives at most one id; entries are copied whole.
-      Id* const out = tokens.grow<Id>(static_cast<int64_t>(word.size() + MediumCache::kMaxIds));
-      Id* const end = word.size() < 16   ? encode_with(short_, word, characters, out)
-                      : word.size() < 32 ? encode_with(medium_, word, characters, out)
-                                         : segment(word, characters, out);
+      Id* const out = tokens.grow<Id>(static_cast<int64_t>(word.size() + Words::kCopyRoom));
+      Id* const end = words_.encode(word, out, [&](std::string_view unknown, Id* to) {
+        model_.segment(unknown, characters, [&to](int32_t id) { *to++ = static_cast<Id>(id); });
+        return to;
+      });
       tokens.commit(end - out);
     });
+    return {};
   }
 
  private:
-  using ShortCache = tokenizer::fast::WordCache<Id, 16, 32>;
-  using MediumCache = tokenizer::fast::WordCache<Id, 32, 64>;
-
-  static constexpr size_t kShortSets = size_t{1} << 16;
-  static constexpr size_t kMediumSets = size_t{1} << 14;
-
-  /// Returns where the ids of the next word go.
-  template <class Cache>
-  Id* encode_with(Cache& cache, std::string_view word, size_t characters, Id* out) {
-    const typename Cache::Key key(word.data(), word.size());
-    const uint64_t hash = key.hash();
-    const typename Cache::Entry* const entry = cache.find(key, hash);
-    if (entry != nullptr && entry->has_ids()) {
-      std::memcpy(out, entry->ids.data(), sizeof(entry->ids));
-      return out + entry->count;
-    }
-    Id* const end = segment(word, characters, out);
-    if (entry == nullptr) cache.insert(key, hash, {out, end});
-    return end;
-  }
-
-  Id* segment(std::string_view word, size_t characters, Id* out) const {
-    model_.segment(word, characters, [&out](int32_t id) { *out++ = static_cast<Id>(id); });
-    return out;
-  }
+  using Words = tokenizer::fast::CachedWords<Id>;
 
   const WordPieceModel& model_;
   fast::WordScanner scanner_;
-  ShortCache short_{kShortSets};
-  MediumCache medium_{kMediumSets};
+  Words words_;
 };
 
 }  // namespace

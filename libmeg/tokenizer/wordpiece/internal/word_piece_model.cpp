@@ -4,12 +4,10 @@
 
 namespace meg::tokenizer::wordpiece {
 
-WordPieceModel::WordPieceModel(const std::vector<std::string>& tokens, const Limits& limits)
+WordPieceModel::WordPieceModel(const std::vector<PieceTrie::Entry>& tokens, const Limits& limits)
     : limits_(limits) {
   std::vector<PieceTrie::Entry> beginnings, continuations;
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    std::string_view text = tokens[i];
-    const auto id = static_cast<int32_t>(i);
+  for (auto [text, id] : tokens) {
     if (!text.empty()) beginnings.emplace_back(text, id);
     if (!text.starts_with(limits.continuation)) continue;
     text.remove_prefix(limits.continuation.size());

@@ -16,14 +16,16 @@ namespace meg::tokenizer::wordpiece {
 /// file's tokens.
 class WordPieceModel {
  public:
+  using PieceTrie = sentencepiece::PieceTrie;
+
   struct Limits {
     int32_t unknown_id;
     size_t max_characters;  ///< A longer word is unknown.
-    std::string_view continuation = "##";
+    std::string continuation = "##";
   };
 
-  /// tokens: UTF-8, by id; texts differ.
-  WordPieceModel(const std::vector<std::string>& tokens, const Limits& limits);
+  /// tokens: UTF-8, and the id of each; texts differ.
+  WordPieceModel(const std::vector<PieceTrie::Entry>& tokens, const Limits& limits);
 
   /// Gives each id of a word to take(int32_t), or the unknown one where not all of it is pieces.
   /// characters: of the word, which is not empty.
@@ -40,8 +42,6 @@ class WordPieceModel {
   }
 
  private:
-  using PieceTrie = sentencepiece::PieceTrie;
-
   bool can_cut(std::string_view word) const;
 
   Limits limits_;

@@ -20,8 +20,8 @@ class FastEncoder : public TokenEncoder {
   FastEncoder(const BpeModel& model, const MergeTable& table, WordScanner scan)
       : model_(model), table_(table), merger_(table), scan_(scan) {}
 
-  void encode(std::string_view text, TokenBuffer& tokens) override {
-    if (text.empty()) return;
+  Status encode(std::string_view text, TokenBuffer& tokens) override {
+    if (text.empty()) return {};
     // Every byte gives at most one id; entries are copied whole.
     Id* const begin = tokens.grow<Id>(static_cast<int64_t>(text.size() + kCopyRoom));
     Id* out = begin;
@@ -41,6 +41,7 @@ class FastEncoder : public TokenEncoder {
     }
     out = encode_word({word, scan.end}, out);
     tokens.commit(out - begin);
+    return {};
   }
 
  private:

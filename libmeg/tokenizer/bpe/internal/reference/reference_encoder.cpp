@@ -15,7 +15,7 @@ class ReferenceEncoder : public TokenEncoder {
                    std::function<size_t(std::string_view)> first_word_size)
       : model_(model), bpe_(model), dtype_(dtype), first_word_size_(std::move(first_word_size)) {}
 
-  void encode(std::string_view text, TokenBuffer& tokens) override {
+  Status encode(std::string_view text, TokenBuffer& tokens) override {
     assert(tokens.dtype() == dtype_);
     while (!text.empty()) {
       const std::string_view word = text.substr(0, first_word_size_(text));
@@ -26,6 +26,7 @@ class ReferenceEncoder : public TokenEncoder {
       }
       text.remove_prefix(word.size());
     }
+    return {};
   }
 
  private:

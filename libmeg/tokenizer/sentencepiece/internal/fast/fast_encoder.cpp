@@ -31,9 +31,9 @@ class FastEncoder : public TokenEncoder {
         normalizer_(model),
         segmenter_(table) {}
 
-  void encode(std::string_view text, TokenBuffer& tokens) override {
+  Status encode(std::string_view text, TokenBuffer& tokens) override {
     const std::string_view normalized = normalizer_.normalize(text);
-    if (normalized.empty()) return;
+    if (normalized.empty()) return {};
     // An unknown space is three bytes; entries are copied whole.
     const size_t room = kSpaceSymbol.size() * normalized.size() + kCopyRoom;
     Id* const begin = tokens.grow<Id>(static_cast<int64_t>(room));
@@ -43,6 +43,7 @@ class FastEncoder : public TokenEncoder {
     const char* const end = word + normalized.size();
     while (word < end) word = encode_batch(word, end, writer);
     tokens.commit(writer.end() - begin);
+    return {};
   }
 
  private:

@@ -15,7 +15,7 @@ class ReferenceEncoder : public TokenEncoder {
  public:
   explicit ReferenceEncoder(const Model& model) : model_(model) {}
 
-  void encode(std::string_view text, TokenBuffer& tokens) override {
+  Status encode(std::string_view text, TokenBuffer& tokens) override {
     const std::string normalized = normalize(model_, text);
     Id* const begin = tokens.grow<Id>(static_cast<int64_t>(normalized.size()));
     IdWriter<Id> writer(model_, begin);
@@ -27,6 +27,7 @@ class ReferenceEncoder : public TokenEncoder {
       }
     }
     tokens.commit(writer.end() - begin);
+    return {};
   }
 
  private:

@@ -1,0 +1,12 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace meg::tokenizer {
+
+/// The bytes of padded base64; nothing where it is none.
+std::optional<std::string> decode_base64(std::string_view text);
+
+}  // namespace meg::tokenizer
