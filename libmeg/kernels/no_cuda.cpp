@@ -2,6 +2,7 @@
 
 #include "libmeg/kernels/bias_gelu.h"
 #include "libmeg/kernels/cuda_device.h"
+#include "libmeg/kernels/dropout_add_norm.h"
 #include "libmeg/kernels/optimizer/gradient_statistics.h"
 #include "libmeg/kernels/optimizer/multi_tensor_adam.h"
 #include "libmeg/kernels/product/epilogue_product.h"
@@ -16,6 +17,16 @@ int bias_gelu_forward_cuda(const BiasGeluForward&, CUstream_st*, CudaRung) {
 }
 
 int bias_gelu_backward_cuda(const BiasGeluBackward&, CUstream_st*, CudaRung) {
+  return kBuiltWithoutCuda;
+}
+
+int dropout_add_norm_forward_cuda(const DropoutAddNormForward&, CUstream_st*, CudaRung) {
+  return kBuiltWithoutCuda;
+}
+
+int64_t dropout_add_norm_scratch(int64_t, int64_t) { return 0; }
+
+int dropout_add_norm_backward_cuda(const DropoutAddNormBackward&, float*, CUstream_st*, CudaRung) {
   return kBuiltWithoutCuda;
 }
 
@@ -36,6 +47,11 @@ int softmax_cross_entropy_forward_cuda(const SoftmaxCrossEntropyForward&, int*, 
 
 int softmax_cross_entropy_backward_cuda(const SoftmaxCrossEntropyBackward&, CUstream_st*,
                                         CudaRung) {
+  return kBuiltWithoutCuda;
+}
+
+int softmax_cross_entropy_forward_backward_cuda(const SoftmaxCrossEntropyForward&, const float*,
+                                                void*, int*, CUstream_st*, CudaRung) {
   return kBuiltWithoutCuda;
 }
 

@@ -4,6 +4,7 @@
 
 #include "libmeg/kernels/bias_gelu.h"
 #include "libmeg/kernels/cuda_device.h"
+#include "libmeg/kernels/dropout_add_norm.h"
 #include "libmeg/kernels/optimizer/gradient_statistics.h"
 #include "libmeg/kernels/optimizer/multi_tensor_adam.h"
 #include "libmeg/kernels/softmax_cross_entropy.h"
@@ -18,11 +19,15 @@ TEST(NoCudaTest, SaysWhyThereIsNoGpu) {
 TEST(NoCudaTest, RefusesEveryLaunch) {
   EXPECT_EQ(bias_gelu_forward_cuda({}, nullptr), kBuiltWithoutCuda);
   EXPECT_EQ(bias_gelu_backward_cuda({}, nullptr), kBuiltWithoutCuda);
+  EXPECT_EQ(dropout_add_norm_forward_cuda({}, nullptr), kBuiltWithoutCuda);
+  EXPECT_EQ(dropout_add_norm_backward_cuda({}, nullptr, nullptr), kBuiltWithoutCuda);
   EXPECT_EQ(gradient_statistics_cuda(nullptr, 0, 1, nullptr, 0, nullptr, nullptr),
             kBuiltWithoutCuda);
   EXPECT_EQ(multi_tensor_adam_cuda(nullptr, 0, {}, 0, nullptr), kBuiltWithoutCuda);
   EXPECT_EQ(softmax_cross_entropy_forward_cuda({}, nullptr, nullptr), kBuiltWithoutCuda);
   EXPECT_EQ(softmax_cross_entropy_backward_cuda({}, nullptr), kBuiltWithoutCuda);
+  EXPECT_EQ(softmax_cross_entropy_forward_backward_cuda({}, nullptr, nullptr, nullptr, nullptr),
+            kBuiltWithoutCuda);
 }
 
 }  // namespace

@@ -2,11 +2,7 @@
 
 #include <cstdint>
 
-#ifdef __CUDACC__
-#define MEG_HOST_DEVICE __host__ __device__
-#else
-#define MEG_HOST_DEVICE
-#endif
+#include "libmeg/kernels/host_device.h"
 
 namespace meg::kernels {
 
