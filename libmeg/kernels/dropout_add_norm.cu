@@ -12,6 +12,8 @@ constexpr int kMaxThreads = 1024;
 /// Threads that the backward pass keeps at work, each for its columns of many rows: enough for the
 /// memory of any GPU. Fixed, so that sums have the same order on all of them.
 constexpr int64_t kBackwardThreads = 131072;
+/// Rows that a block of the backward pass takes at least, so that its parts are a fraction of them.
+constexpr int64_t kRowsOfBlock = 8;
 
 struct Totals {
   float first, second;
@@ -287,7 +289,8 @@ unsigned threads_for(int64_t packs) {
 }
 
 int64_t backward_blocks(int64_t rows, int64_t columns) {
-  return std::min(rows, kBackwardThreads / threads_for(columns / 8));
+  return std::min((rows + kRowsOfBlock - 1) / kRowsOfBlock,
+                  kBackwardThreads / threads_for(columns / 8));
 }
 
 template <class T, class R, int kSize>

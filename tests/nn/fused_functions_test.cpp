@@ -1,8 +1,10 @@
 #include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
 #include <gtest/gtest.h>
 
 #include "libmeg/nn/operators/internal/bias_gelu.h"
 #include "libmeg/nn/operators/internal/cross_entropy.h"
+#include "libmeg/nn/operators/internal/dropout_add_norm.h"
 #include "libmeg/nn/operators/internal/epilogue_linear.h"
 #include "libmeg/nn/operators/internal/widened_product.h"
 
@@ -92,6 +94,108 @@ TEST(EpilogueLinearTest, AnMlpIsAtensWithItsGradients) {
   };
   expect_same_gradients(frozen(fused), frozen(plain), {inputs[0], inputs[1], inputs[3], inputs[4]},
                         1e-5);
+}
+
+/// What dropout_add_norm computes, by LibTorch's operators; the factors of dropout by its rule.
+std::vector<at::Tensor> plain_dropout_add_norm(const std::vector<at::Tensor>& x,
+                                               const kernels::DropoutMask& mask, bool is_rms_norm,
+                                               bool is_1p) {
+  const kernels::DropoutFactors dropout(mask);
+  const at::Tensor factors = at::empty(x[0].sizes());
+  for (int64_t i = 0; i < factors.numel(); ++i) {
+    factors.mutable_data_ptr<float>()[i] = dropout.of_element(i);
+  }
+  const at::Tensor sum = x[1] + x[0] * factors;
+  const at::Tensor weight = is_1p ? x[2] + 1 : x[2];
+  return {sum, is_rms_norm ? at::rms_norm(sum, {x[1].size(-1)}, weight, 1e-5)
+                           : at::layer_norm(sum, {x[1].size(-1)}, weight, x[3], 1e-5)};
+}
+
+TEST(DropoutAddNormTest, IsAtensWithItsGradients) {
+  at::manual_seed(1);
+  const std::vector<at::Tensor> inputs = {at::randn({3, 5, 33}), at::randn({3, 5, 33}) * 2,
+                                          at::randn({33}), at::randn({33})};
+  for (const double kept : {1.0, 0.7}) {
+    for (const bool is_rms_norm : {false, true}) {
+      for (const bool is_1p : {false, true}) {
+        const kernels::DropoutMask mask = {.kept = kept, .seed = 3, .offset = 8};
+        // Both results, each with a gradient of its own.
+        const auto joined = [](const at::Tensor& sum, const at::Tensor& normalized) {
+          return at::stack({sum, normalized});
+        };
+        const auto plain = [&](const std::vector<at::Tensor>& x) {
+          const auto found = plain_dropout_add_norm(x, mask, is_rms_norm, is_1p);
+          return joined(found[0], found[1]) + x[3].sum() * 1e-30;
+        };
+        const auto fused = [&](const std::vector<at::Tensor>& x) {
+          NormKernel norm{.weight = x[2],
+                          .bias = is_rms_norm ? at::Tensor() : x[3],
+                          .is_rms_norm = is_rms_norm,
+                          .is_1p = is_1p,
+                          .epsilon = 1e-5};
+          const auto found = dropout_add_norm(x[0] * 1, x[1] * 1, mask, norm);
+          return joined(found.sum, found.normalized) + x[3].sum() * 1e-30;
+        };
+        expect_same_gradients(fused, plain, inputs, 1e-5);
+      }
+    }
+  }
+}
+
+TEST(DropoutAddNormTest, TakesNoBranchAndNoNorm) {
+  at::manual_seed(2);
+  const std::vector<at::Tensor> inputs = {at::randn({4, 12}), at::randn({4, 12}), at::randn({12}),
+                                          at::randn({12})};
+  const NormKernel plain_norm = {.weight = inputs[2], .bias = inputs[3], .epsilon = 1e-5};
+  const auto without_branch = [&](const std::vector<at::Tensor>& x) {
+    const NormKernel norm = {.weight = x[2], .bias = x[3], .epsilon = 1e-5};
+    const auto [sum, normalized] = dropout_add_norm({}, x[1] * 1, {}, norm);
+    return normalized + sum * 3 + x[0];
+  };
+  expect_same_gradients(
+      without_branch,
+      [](const std::vector<at::Tensor>& x) {
+        return at::layer_norm(x[1], {12}, x[2], x[3], 1e-5) + x[1] * 3 + x[0];
+      },
+      inputs, 1e-5);
+  const auto without_norm = [](const std::vector<at::Tensor>& x) {
+    return dropout_add_norm(x[0], x[1], {}, {}).sum * x[2] + x[3];
+  };
+  expect_same_gradients(
+      without_norm, [](const std::vector<at::Tensor>& x) { return (x[0] + x[1]) * x[2] + x[3]; },
+      inputs, 1e-5);
+  const at::NoGradGuard without_gradients;
+  const auto found = dropout_add_norm({}, inputs[1], {}, plain_norm);
+  EXPECT_FALSE(found.normalized.requires_grad());
+  EXPECT_TRUE(found.sum.is_same(inputs[1]));
+}
+
+TEST(DropoutAddNormTest, AddsToMainGradients) {
+  at::manual_seed(3);
+  const at::Tensor branch = at::randn({6, 40}).to(at::kBFloat16);
+  const at::Tensor residual = at::randn({6, 40}).requires_grad_(true);  // fp32 beside bf16
+  const auto gradients = [&](const std::vector<at::Tensor>& before) {
+    std::vector<at::Tensor> parameters;
+    for (int64_t i = 0; i < 2; ++i) {
+      at::Tensor parameter = at::linspace(-1, 1 + i, 40).to(at::kBFloat16).requires_grad_(true);
+      if (!before.empty()) parameter.mutable_grad() = before[static_cast<size_t>(i)];
+      parameters.push_back(parameter);
+    }
+    const NormKernel norm = {.weight = parameters[0], .bias = parameters[1], .epsilon = 1e-5};
+    const auto found = dropout_add_norm(branch, residual, {.kept = 0.5}, norm);
+    EXPECT_EQ(found.sum.scalar_type(), at::kFloat);
+    EXPECT_EQ(found.normalized.scalar_type(), at::kBFloat16);
+    found.normalized.to(at::kFloat).square().sum().backward();
+    return std::vector<at::Tensor>{parameters[0].grad(), parameters[1].grad()};
+  };
+  const std::vector<at::Tensor> own = gradients({});
+  const std::vector<at::Tensor> main = {at::ones({40}), at::full({40}, -2.0)};
+  const std::vector<at::Tensor> found = gradients({main[0].clone(), main[1].clone()});
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(own[i].scalar_type(), at::kBFloat16);
+    EXPECT_EQ(found[i].scalar_type(), at::kFloat);
+    EXPECT_TRUE(at::allclose(found[i] - main[i], own[i].to(at::kFloat), 0.01, 0.01)) << i;
+  }
 }
 
 /// The same in fp64, its operands and its result rounded as they are.

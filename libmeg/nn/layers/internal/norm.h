@@ -4,6 +4,8 @@
 
 #include <string_view>
 
+#include "libmeg/nn/layers/internal/hidden_states.h"
+#include "libmeg/nn/operators/internal/dropout_add_norm.h"
 #include "libmeg/nn/parameter_store.h"
 
 namespace meg::nn {
@@ -21,11 +23,11 @@ class Norm {
   /// [.., size] -> [.., size]
   at::Tensor forward(const at::Tensor& input) const;
 
+  /// The sum of the hidden states, and its norm: on a GPU in one kernel.
+  SumAndNormalized forward(const HiddenStates& states, const HiddenDropout& dropout) const;
+
  private:
-  bool is_rms_norm_;
-  bool is_1p_;
-  double epsilon_;
-  at::Tensor weight_, bias_;
+  NormKernel norm_;
 };
 
 }  // namespace meg::nn

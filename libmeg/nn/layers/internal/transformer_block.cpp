@@ -14,7 +14,8 @@ TransformerBlock::TransformerBlock(const model::GptConfig& config, const GptOpti
                                    int64_t num_layers, bool has_final_norm)
     : recompute_granularity_(options.recompute_granularity),
       recompute_method_(options.recompute_method),
-      recompute_num_layers_(static_cast<size_t>(options.recompute_num_layers)) {
+      recompute_num_layers_(static_cast<size_t>(options.recompute_num_layers)),
+      hidden_dropout_(options.hidden_dropout) {
   for (int64_t i = 0; i < num_layers; ++i) {
     layers_.emplace_back(config, options, store, first_layer + i);
   }
@@ -25,13 +26,18 @@ at::Tensor TransformerBlock::forward(at::Tensor hidden_states,
                                      const ForwardContext& context) const {
   const bool recomputes =
       recompute_granularity_ == model::RecomputeGranularity::kFull && context.training;
-  hidden_states = recomputes ? recompute_layers(std::move(hidden_states), context)
-                             : forward_layers(std::move(hidden_states), context, 0, layers_.size());
-  return final_layernorm_ ? final_layernorm_->forward(hidden_states) : hidden_states;
+  const HiddenStates states =
+      recomputes ? recompute_layers(std::move(hidden_states), context)
+                 : forward_layers({.residual = std::move(hidden_states), .branch = {}}, context, 0,
+                                  layers_.size());
+  const HiddenDropout dropout(hidden_dropout_, context);
+  return final_layernorm_ ? final_layernorm_->forward(states, dropout).normalized
+                          : dropout.sum_of(states);
 }
 
-at::Tensor TransformerBlock::forward_layers(at::Tensor hidden_states, const ForwardContext& context,
-                                            size_t begin, size_t end) const {
+HiddenStates TransformerBlock::forward_layers(HiddenStates hidden_states,
+                                              const ForwardContext& context, size_t begin,
+                                              size_t end) const {
   for (size_t i = begin; i < end; ++i) {
     const bool is_last = i + 1 == layers_.size();
     hidden_states =
@@ -40,8 +46,8 @@ at::Tensor TransformerBlock::forward_layers(at::Tensor hidden_states, const Forw
   return hidden_states;
 }
 
-at::Tensor TransformerBlock::recompute_layers(at::Tensor hidden_states,
-                                              const ForwardContext& context) const {
+HiddenStates TransformerBlock::recompute_layers(at::Tensor hidden_states,
+                                                const ForwardContext& context) const {
   const bool is_uniform = recompute_method_ == RecomputeMethod::kUniform;
   const size_t step = is_uniform ? recompute_num_layers_ : 1;
   const size_t last = is_uniform ? layers_.size() : std::min(recompute_num_layers_, layers_.size());
@@ -49,11 +55,14 @@ at::Tensor TransformerBlock::recompute_layers(at::Tensor hidden_states,
   for (; begin < last; begin = std::min(begin + step, layers_.size())) {
     const size_t end = std::min(begin + step, layers_.size());
     const auto stretch = [this, context, begin, end](const std::vector<at::Tensor>& inputs) {
-      return forward_layers(inputs[0], context, begin, end);
+      const HiddenStates states =
+          forward_layers({.residual = inputs[0], .branch = {}}, context, begin, end);
+      return HiddenDropout(hidden_dropout_, context).sum_of(states);
     };
     hidden_states = recompute(stretch, {hidden_states}, *context.random);
   }
-  return forward_layers(std::move(hidden_states), context, begin, layers_.size());
+  return forward_layers({.residual = std::move(hidden_states), .branch = {}}, context, begin,
+                        layers_.size());
 }
 
 }  // namespace meg::nn

@@ -23,15 +23,16 @@ class TransformerBlock {
   at::Tensor forward(at::Tensor hidden_states, const ForwardContext& context) const;
 
  private:
-  at::Tensor forward_layers(at::Tensor hidden_states, const ForwardContext& context, size_t begin,
-                            size_t end) const;
-  at::Tensor recompute_layers(at::Tensor hidden_states, const ForwardContext& context) const;
+  HiddenStates forward_layers(HiddenStates hidden_states, const ForwardContext& context,
+                              size_t begin, size_t end) const;
+  HiddenStates recompute_layers(at::Tensor hidden_states, const ForwardContext& context) const;
 
   std::vector<TransformerLayer> layers_;
   std::optional<Norm> final_layernorm_;
   model::RecomputeGranularity recompute_granularity_;
   RecomputeMethod recompute_method_;
   size_t recompute_num_layers_;
+  double hidden_dropout_;
 };
 
 }  // namespace meg::nn

@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 
-#include "libmeg/nn/layers/internal/dropout.h"
 #include "libmeg/nn/operators/internal/chosen_rows.h"
 
 namespace meg::nn {
@@ -15,19 +14,15 @@ TransformerLayer::TransformerLayer(const model::GptConfig& config, const GptOpti
       mlp_(config, options, store, layer),
       hidden_dropout_(options.hidden_dropout) {}
 
-at::Tensor TransformerLayer::forward(const at::Tensor& hidden_states, const ForwardContext& context,
-                                     const at::Tensor& rows) const {
-  const at::Tensor attended =
-      dropout_add(self_attention_.forward(input_layernorm_.forward(hidden_states), context, rows),
-                  chosen_rows(hidden_states, rows), context);
-  return dropout_add(mlp_.forward(pre_mlp_layernorm_.forward(attended)), attended, context);
-}
-
-at::Tensor TransformerLayer::dropout_add(const at::Tensor& output, const at::Tensor& residual,
-                                         const ForwardContext& context) const {
-  if (!context.training) return residual + output;
-  return residual + dropout(output.to(residual.scalar_type()), hidden_dropout_,
-                            context.random->generator(context.hidden_stream));
+HiddenStates TransformerLayer::forward(const HiddenStates& hidden_states,
+                                       const ForwardContext& context,
+                                       const at::Tensor& rows) const {
+  const HiddenDropout dropout(hidden_dropout_, context);
+  const auto [input, normalized] = input_layernorm_.forward(hidden_states, dropout);
+  const HiddenStates attended = {.residual = chosen_rows(input, rows),
+                                 .branch = self_attention_.forward(normalized, context, rows)};
+  const auto [residual, normalized_sum] = pre_mlp_layernorm_.forward(attended, dropout);
+  return {.residual = residual, .branch = mlp_.forward(normalized_sum)};
 }
 
 }  // namespace meg::nn

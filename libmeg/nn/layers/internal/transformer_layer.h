@@ -17,13 +17,10 @@ class TransformerLayer {
                    const ParameterStore& store, int64_t layer);
 
   /// [b, s, h] -> [b, s, h], or [1, n, h] where rows, [n] of b * s, are chosen.
-  at::Tensor forward(const at::Tensor& hidden_states, const ForwardContext& context,
-                     const at::Tensor& rows) const;
+  HiddenStates forward(const HiddenStates& hidden_states, const ForwardContext& context,
+                       const at::Tensor& rows) const;
 
  private:
-  at::Tensor dropout_add(const at::Tensor& output, const at::Tensor& residual,
-                         const ForwardContext& context) const;
-
   Norm input_layernorm_;
   SelfAttention self_attention_;
   Norm pre_mlp_layernorm_;
