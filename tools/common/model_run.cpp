@@ -24,6 +24,9 @@ Status run_rank(const InferenceFlags& flags, const ModelRun& run,
   note_backend(flags.args, ranks);
   MEG_ASSIGN_OR_RETURN(app::LoadedModel loaded, app::load_model(flags, ranks));
   const bool leads = ranks.world().rank() == 0;
+  if (leads) {
+    for (const std::string& text : loaded.tokenizer->warnings()) warning(text);
+  }
   MEG_RETURN_IF_ERROR(leads ? run.lead(loaded, ranks) : run.follow(loaded.model, ranks));
   // Whoever hosts the store ends last.
   return ranks.world().barrier();
