@@ -91,9 +91,8 @@ int embedding_backward_cuda(const EmbeddingBackward& call, int64_t* scratch, CUs
   if (call.count == 0 || call.columns == 0) return cudaSuccess;
   Lookups lookups = {nullptr, nullptr};
   if (call.ids != nullptr) {
-    const int error =
-        launch<order_kernel>((call.count + kThreads - 1) / kThreads, kThreads, stream, call.ids,
-                             call.count, scratch, scratch + call.count);
+    const int error = launch<order_kernel>((call.count + kThreads - 1) / kThreads, kThreads, stream,
+                                           call.ids, call.count, scratch, scratch + call.count);
     if (error != cudaSuccess) return error;
     lookups = {scratch, scratch + call.count};
   }

@@ -39,7 +39,8 @@ meg::Status build(const std::string& prefix, uint32_t seed, int64_t sequence_len
   Clock::time_point since = Clock::now();
   meg::numpy::RandomState random(seed);
   meg::HugeArray<int32_t> documents(static_cast<size_t>(plan.documents()));
-  meg::samples::build_document_index(plan, {0, plan.sequences}, random, documents.values());
+  MEG_RETURN_IF_ERROR(
+      meg::samples::build_document_index(plan, {0, plan.sequences}, random, documents.values()));
   const double document = lap(since);
   meg::HugeArray<int32_t> copy(static_cast<size_t>(lengths.size()));
   lengths.copy(0, copy.values());
@@ -55,7 +56,7 @@ meg::Status build(const std::string& prefix, uint32_t seed, int64_t sequence_len
       meg::samples::build_sample_index<int32_t>(plan, array, documents.values(), sink));
   const double sample = lap(since);
   meg::HugeArray<uint32_t> shuffle(static_cast<size_t>(plan.samples));
-  meg::samples::build_shuffle_index<uint32_t>(plan, random, shuffle.values());
+  MEG_RETURN_IF_ERROR(meg::samples::build_shuffle_index<uint32_t>(plan, random, shuffle.values()));
   fmt::print("{:.3f} {:.3f} {:.3f}\n", document, sample, lap(since));
   return meg::Status();
 }

@@ -59,8 +59,8 @@ struct Arrays {
 
 FloatArray on_cpu(const Case& made) {
   Arrays arrays(made);
-  embedding_backward_cpu(arrays.call(made, arrays.ids.data(), arrays.gradients.data(),
-                                     arrays.grad_weight.data()));
+  embedding_backward_cpu(
+      arrays.call(made, arrays.ids.data(), arrays.gradients.data(), arrays.grad_weight.data()));
   return arrays.grad_weight;
 }
 
@@ -85,8 +85,7 @@ TEST(EmbeddingBackwardGpuTest, SumsAreTheCpusToTheBit) {
           const Case made = {type, adds, count, columns, has_ids};
           const FloatArray expected = on_cpu(made);
           for (const CudaRung rung : {CudaRung::kPlain, CudaRung::kVector}) {
-            ASSERT_EQ(test::bits_of(on_gpu(made, rung).floats()),
-                      test::bits_of(expected.floats()))
+            ASSERT_EQ(test::bits_of(on_gpu(made, rung).floats()), test::bits_of(expected.floats()))
                 << test::name_of(type) << (adds ? " adds " : " ") << count << " x " << columns
                 << (has_ids ? "" : ", no ids");
           }
