@@ -80,7 +80,9 @@ void declare_input_flags(Flags& flags, InputFlags& input, preprocess::Preprocess
       .required();
   flags
       .value("--input-format", &input.format, "FORMAT",
-             "what they hold; auto: csv or txt by the name, else JSON lines or one JSON array")
+             "what they hold; auto: Parquet or Arrow by the content, csv or txt by the name, else "
+             "JSON "
+             "lines or one JSON array")
       .choices({"auto", "json", "csv", "txt"});
   flags.list("--csv-column", &input.csv_columns, "NAME|INDEX",
              "column of a csv for each JSON key, by name or number from 0; without it columns have "

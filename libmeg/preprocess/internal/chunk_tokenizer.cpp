@@ -47,6 +47,16 @@ void cut_back(const KeySizes& sizes, KeyTokens& key) {
   key.document_sequence_counts.resize(sizes.documents);
 }
 
+/// The error of a row, of which no byte is named.
+BadLine placed_in_row(const Status& error, const TextChunk& chunk, size_t row) {
+  const std::string& message = error.message();
+  const size_t place = message.starts_with("byte ") ? message.find(": ") + 2 : 0;
+  return {BadLine::kPlaced,
+          Status(error.code(),
+                 fmt::format("row group {}, row {}: {}", chunk.rows.group,
+                             chunk.rows.first + static_cast<int64_t>(row), message.substr(place)))};
+}
+
 }  // namespace
 
 ChunkTokenizer::ChunkTokenizer(const tokenizer::Tokenizer& tokenizer, DType dtype,
@@ -60,7 +70,7 @@ void ChunkTokenizer::run(const TextChunk& chunk, TokenizedChunk& out) {
   out.number = chunk.number;
   out.input = chunk.input;
   out.input_bytes = static_cast<int64_t>(chunk.lines.size());
-  out.end = chunk.offset + out.input_bytes;
+  out.end = chunk.end;
   if (chunk.has_lines()) {
     tokenize_lines(chunk, out);
   } else {
@@ -76,18 +86,21 @@ void ChunkTokenizer::tokenize_lines(const TextChunk& chunk, TokenizedChunk& out)
       ++out.blank_lines;
       continue;
     }
-    Status status = tokenize(line, chunk, out);
+    Status status = tokenize(line, 0, chunk, out);
     if (!status.ok() && !take_bad({out.lines, std::move(status)}, out)) return;
   }
 }
 
 void ChunkTokenizer::tokenize_records(const TextChunk& chunk, TokenizedChunk& out) {
   out.lines = chunk.line_count;
-  for (const Record& record : chunk.records) {
+  for (size_t i = 0; i < chunk.records.size(); ++i) {
+    const Record& record = chunk.records[i];
     const std::string_view document = chunk.lines.substr(record.begin, record.size);
-    Status status = tokenize(document, chunk, out);
+    Status status = tokenize(document, i, chunk, out);
     if (status.ok()) continue;
-    if (!take_bad(placed_in_line(status, document, record), out)) return;
+    BadLine bad = chunk.format == RecordFormat::kRows ? placed_in_row(status, chunk, i)
+                                                      : placed_in_line(status, document, record);
+    if (!take_bad(std::move(bad), out)) return;
   }
 }
 
@@ -100,9 +113,9 @@ bool ChunkTokenizer::take_bad(BadLine bad, TokenizedChunk& out) const {
   return !rules_.stop_at_bad_line;
 }
 
-Status ChunkTokenizer::tokenize(std::string_view document, const TextChunk& chunk,
+Status ChunkTokenizer::tokenize(std::string_view document, size_t record, const TextChunk& chunk,
                                 TokenizedChunk& out) {
-  MEG_RETURN_IF_ERROR(reader_.read(document, chunk));
+  MEG_RETURN_IF_ERROR(reader_.read(document, record, chunk));
   int64_t text_bytes = 0;
   for (size_t i = 0; i < out.keys.size(); ++i) {
     if (is_split(i)) rules_.splitter->split(reader_.texts(i).front(), sentences_[i]);

@@ -38,7 +38,8 @@ class ChunkTokenizer {
   void tokenize_lines(const TextChunk& chunk, TokenizedChunk& out);
   void tokenize_records(const TextChunk& chunk, TokenizedChunk& out);
   bool take_bad(BadLine bad, TokenizedChunk& out) const;
-  Status tokenize(std::string_view document, const TextChunk& chunk, TokenizedChunk& out);
+  Status tokenize(std::string_view document, size_t record, const TextChunk& chunk,
+                  TokenizedChunk& out);
   bool is_split(size_t key) const;
   const text::TextList& sequences(size_t key) const;
   Status add_documents(TokenizedChunk& out);

@@ -135,10 +135,12 @@ Status OrderedWriter::save_checkpoint() {
 }
 
 std::string OrderedWriter::describe(const TokenizedChunk& result, const BadLine& bad) const {
+  const std::string& name = source_.names()[static_cast<size_t>(result.input)];
+  if (bad.line == BadLine::kPlaced) return fmt::format("{}: {}", name, bad.error.message());
   const Result<int64_t> counted = source_.lines_before(result.input);
   const int64_t before = counted.has_value() ? *counted : 0;
-  return fmt::format("{}: line {}, {}", source_.names()[static_cast<size_t>(result.input)],
-                     before + lines_before_ + bad.line + 1, bad.error.message());
+  return fmt::format("{}: line {}, {}", name, before + lines_before_ + bad.line + 1,
+                     bad.error.message());
 }
 
 std::unique_ptr<TokenizedChunk>& OrderedWriter::slot(int64_t number) {

@@ -27,8 +27,11 @@ struct KeyTokens {
   std::vector<Piece> pieces;  ///< where the tokens go; set once the chunk's turn came
 };
 
-/// A line that could not be used. line: in its chunk, from 0.
+/// A line that could not be used. line: in its chunk, from 0; kPlaced where the error has its
+/// place.
 struct BadLine {
+  static constexpr int64_t kPlaced = -1;
+
   int64_t line = 0;
   Status error;
 };

@@ -8,7 +8,8 @@ namespace meg::preprocess {
 
 /// What an input holds.
 enum class InputFormat {
-  kAuto,  ///< By its name without .gz, .zst and .xz: .csv, .txt, else JSON.
+  kAuto,  ///< Columns (Parquet, Arrow) by the first bytes, else by the name without .gz, .zst and
+          ///< .xz: .csv, .txt, else JSON.
   kJson,  ///< An array where `[` is the first byte that is no whitespace, else lines.
   kCsv,   ///< RFC 4180.
   kTxt,
@@ -19,7 +20,8 @@ enum class TxtDocument { kFile, kLine, kSeparated };
 
 /// One of `count` shares of all inputs' documents, which are its in order. Of bytes of all inputs
 /// together, share `index` has those from index / count on: the lines that begin there where a file
-/// is plain lines, else the files that begin there, whole.
+/// is plain lines, of columns the row groups, as if all had one size, else the files that begin
+/// there, whole.
 struct Shard {
   int64_t index = 0;
   int64_t count = 1;

@@ -13,11 +13,12 @@ namespace meg::preprocess {
 DocumentReader::DocumentReader(const std::vector<std::string>& keys)
     : json_(keys), buffers_(keys.size()), texts_(keys.size()) {}
 
-Status DocumentReader::read(std::string_view document, const TextChunk& chunk) {
+Status DocumentReader::read(std::string_view document, size_t record, const TextChunk& chunk) {
   is_json_ =
       chunk.format == RecordFormat::kJsonLines || chunk.format == RecordFormat::kJsonElements;
   if (is_json_) return json_.parse(document);
   if (chunk.format == RecordFormat::kCsvRows) return read_row(document, chunk.csv);
+  if (chunk.format == RecordFormat::kRows) return read_values(chunk, record);
   return take_text(0, document, 0);
 }
 
@@ -46,13 +47,38 @@ Status DocumentReader::read_row(std::string_view row, const CsvLayout& layout) {
                     fields);
 }
 
+/// The texts of a row of columns.
+Status DocumentReader::read_values(const TextChunk& chunk, size_t record) {
+  for (size_t key = 0; key < texts_.size(); ++key) {
+    const RowValue& value = chunk.rows.values[record * texts_.size() + key];
+    if (value.kind == RowValue::Kind::kNull || value.kind == RowValue::Kind::kListWithNull) {
+      return make_error(StatusCode::kCorruption,
+                        "expected a string or a list of strings, found {}null",
+                        value.kind == RowValue::Kind::kNull ? "" : "a list with ");
+    }
+    text::TextList& texts = texts_[key];
+    texts.restart(chunk.lines.data(), chunk.lines.data());
+    if (value.kind == RowValue::Kind::kList) texts.mark_list();
+    for (size_t i = value.first; i < value.first + value.count; ++i) {
+      const RowTexts::Text& at = chunk.rows.texts[i];
+      const std::string_view text = chunk.lines.substr(at.begin, at.size);
+      MEG_RETURN_IF_ERROR(check_utf8(text, 0));
+      texts.push_back(text::TextList::Place::kLine, text);
+    }
+  }
+  return Status();
+}
+
+Status DocumentReader::check_utf8(std::string_view text, size_t place) const {
+  const size_t invalid = text::find_invalid_utf8(text);
+  if (invalid == text.npos) return Status();
+  return make_error(StatusCode::kCorruption, "byte {}: expected UTF-8, found {}",
+                    place + invalid + 1, text::printable(text.substr(invalid, 1)));
+}
+
 /// place: of the text in its document, about.
 Status DocumentReader::take_text(size_t key, std::string_view text, size_t place) {
-  const size_t invalid = text::find_invalid_utf8(text);
-  if (invalid != text.npos) {
-    return make_error(StatusCode::kCorruption, "byte {}: expected UTF-8, found {}",
-                      place + invalid + 1, text::printable(text.substr(invalid, 1)));
-  }
+  MEG_RETURN_IF_ERROR(check_utf8(text, place));
   std::string& buffer = buffers_[key];
   if (text.data() == buffer.data()) {  // The tokenizers look a little behind a text.
     const size_t size = text.size();

@@ -17,15 +17,18 @@ class DocumentReader {
  public:
   explicit DocumentReader(const std::vector<std::string>& keys);
 
-  /// document: a line or record of `chunk`, not blank, with kTextPadding readable bytes behind it.
+  /// document: a line of `chunk`, or its record of number `record`, not blank, with kTextPadding
+  /// readable bytes behind it.
   /// Errors say the byte in it: `byte 17: expected ..., found ...` (from 1).
-  Status read(std::string_view document, const TextChunk& chunk);
+  Status read(std::string_view document, size_t record, const TextChunk& chunk);
 
   /// The sequences of keys[key] in the document read last, as long as its bytes are there.
   const text::TextList& texts(size_t key) const;
 
  private:
   Status read_row(std::string_view row, const CsvLayout& layout);
+  Status read_values(const TextChunk& chunk, size_t record);
+  Status check_utf8(std::string_view text, size_t place) const;
   Status take_text(size_t key, std::string_view text, size_t place);
 
   JsonLineParser json_;

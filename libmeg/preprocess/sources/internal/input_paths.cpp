@@ -64,6 +64,13 @@ Status append_files(const std::string& input, std::vector<std::string>& paths) {
   return Status();
 }
 
+std::string_view unpacked_name(std::string_view name) {
+  for (const std::string_view ending : {".gz", ".zst", ".xz"}) {
+    if (name.ends_with(ending)) return name.substr(0, name.size() - ending.size());
+  }
+  return name;
+}
+
 }  // namespace
 
 Result<std::vector<std::string>> resolve_inputs(const std::vector<std::string>& inputs) {
@@ -83,21 +90,17 @@ Result<io::FileDescriptor> open_input(const std::string& path) {
   return io::FileDescriptor(fd, "standard input");
 }
 
-Result<InputFormat> format_of(const std::string& path, const InputOptions& options) {
+InputFormat format_of(const std::string& path, const InputOptions& options) {
   if (options.format != InputFormat::kAuto) return options.format;
-  std::string_view name = path;
-  for (const std::string_view ending : {".gz", ".zst", ".xz"}) {
-    if (!name.ends_with(ending)) continue;
-    name.remove_suffix(ending.size());
-    break;
-  }
+  const std::string_view name = unpacked_name(path);
   if (name.ends_with(".csv")) return InputFormat::kCsv;
   if (name.ends_with(".txt")) return InputFormat::kTxt;
-  for (const std::string_view ending : {".parquet", ".arrow"}) {
-    if (!name.ends_with(ending)) continue;
-    return make_error(StatusCode::kUnsupported, "{}: {} files are not supported yet", path, ending);
-  }
   return InputFormat::kJson;
+}
+
+bool is_named_as_columns(const std::string& path) {
+  const std::string_view name = unpacked_name(path);
+  return name.ends_with(".parquet") || name.ends_with(".arrow") || name.ends_with(".feather");
 }
 
 Status check_input_options(const InputOptions& options, const std::vector<std::string>& keys) {

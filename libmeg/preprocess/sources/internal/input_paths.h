@@ -18,9 +18,11 @@ Result<std::vector<std::string>> resolve_inputs(const std::vector<std::string>& 
 /// Opens one of these files.
 Result<io::FileDescriptor> open_input(const std::string& path);
 
-/// What the file holds: as the options say, else by its name; not kAuto. kUnsupported for .parquet
-/// and .arrow.
-Result<InputFormat> format_of(const std::string& path, const InputOptions& options);
+/// What a file that holds no columns holds: as the options say, else by its name; not kAuto.
+InputFormat format_of(const std::string& path, const InputOptions& options);
+
+/// Whether a name says that the file holds columns, which its first bytes must then say too.
+bool is_named_as_columns(const std::string& path);
 
 /// kInvalidArgument where the options contradict each other or the JSON keys.
 Status check_input_options(const InputOptions& options, const std::vector<std::string>& keys);

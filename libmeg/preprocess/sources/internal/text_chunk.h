@@ -18,6 +18,7 @@ enum class RecordFormat {
   kJsonElements,  ///< As TextChunk::records, like the following.
   kCsvRows,
   kTxt,
+  kRows,  ///< As TextChunk::rows.
 };
 
 /// One document's bytes in a chunk.
@@ -34,6 +35,28 @@ struct CsvLayout {
   size_t field_count = 0;       ///< of every row
 };
 
+/// What a row holds for a JSON key.
+struct RowValue {
+  enum class Kind : uint8_t { kText, kList, kNull, kListWithNull };
+
+  Kind kind = Kind::kText;
+  size_t first = 0;  ///< of its texts, in RowTexts::texts
+  size_t count = 0;
+};
+
+/// The rows of a chunk of columns, in the order of its records.
+struct RowTexts {
+  struct Text {
+    size_t begin = 0;  ///< in the chunk
+    size_t size = 0;
+  };
+
+  int64_t group = 0;             ///< their row group or record batch, from 0
+  int64_t first = 0;             ///< of them in it
+  std::vector<RowValue> values;  ///< a row's stand together, one a JSON key
+  std::vector<Text> texts;
+};
+
 /// A run of whole documents of one input, in a buffer that is used again for the next run.
 struct TextChunk {
   struct Free {
@@ -42,13 +65,15 @@ struct TextChunk {
 
   int64_t number = 0;      ///< 0, 1, 2, ... in the order of the input
   int input = 0;           ///< index into TextSource::names()
-  int64_t offset = 0;      ///< of the first byte, in its input's unpacked content
+  int64_t offset = 0;      ///< of the first byte, in its input's unpacked content; of kRows a row
+  int64_t end = 0;         ///< behind its last byte or row there
   std::string_view lines;  ///< points into `buffer`, with kTextPadding readable bytes behind it
 
   RecordFormat format = RecordFormat::kJsonLines;
   std::vector<Record> records;  ///< unless `format` has lines
   int64_t line_count = 0;       ///< LFs in the text; only where there are records
   CsvLayout csv;                ///< of kCsvRows
+  RowTexts rows;                ///< of kRows
 
   bool has_lines() const {
     return format == RecordFormat::kJsonLines || format == RecordFormat::kTxtLines;

@@ -33,9 +33,16 @@ Status grow(TextChunk& chunk, size_t bytes) {
   return Status();
 }
 
-/// Makes room for `bytes`, not keeping the content; a buffer that an earlier long line left much
-/// larger than a chunk is given back.
-Status prepare(TextChunk& chunk, size_t bytes, size_t chunk_bytes) {
+Status became_shorter(const io::FileDescriptor& file, int64_t expected) {
+  MEG_ASSIGN_OR_RETURN(const int64_t found, file.size());
+  return make_error(StatusCode::kIoError,
+                    "{}: expected {} bytes, found {}: the file became shorter while it was read",
+                    file.path(), expected, found);
+}
+
+}  // namespace
+
+Status prepare_chunk(TextChunk& chunk, size_t bytes, size_t chunk_bytes) {
   const size_t wanted = std::max(bytes, chunk_bytes);
   if (chunk.capacity < wanted + text::kTextPadding ||
       chunk.capacity / 2 > wanted + text::kTextPadding) {
@@ -45,19 +52,10 @@ Status prepare(TextChunk& chunk, size_t bytes, size_t chunk_bytes) {
   return grow(chunk, wanted);
 }
 
-void finish(TextChunk& chunk, size_t bytes) {
+void finish_chunk(TextChunk& chunk, size_t bytes) {
   std::memset(chunk.buffer.get() + bytes, 0, text::kTextPadding);
   chunk.lines = {chunk.buffer.get(), bytes};
 }
-
-Status became_shorter(const io::FileDescriptor& file, int64_t expected) {
-  MEG_ASSIGN_OR_RETURN(const int64_t found, file.size());
-  return make_error(StatusCode::kIoError,
-                    "{}: expected {} bytes, found {}: the file became shorter while it was read",
-                    file.path(), expected, found);
-}
-
-}  // namespace
 
 Result<ByteRange> FileCutter::next() {
   if (rest_.begin == rest_.end) return rest_;
@@ -115,18 +113,19 @@ Result<std::string_view> FileCutter::window(int64_t begin, int64_t end) {
 Status read_range(const io::FileDescriptor& file, ByteRange range, size_t chunk_bytes,
                   TextChunk& chunk) {
   const auto bytes = static_cast<size_t>(range.end - range.begin);
-  MEG_RETURN_IF_ERROR(prepare(chunk, bytes, chunk_bytes).with_prefix(file.path()));
+  MEG_RETURN_IF_ERROR(prepare_chunk(chunk, bytes, chunk_bytes).with_prefix(file.path()));
   MEG_ASSIGN_OR_RETURN(const size_t got,
                        file.read_at(range.begin, as_bytes(chunk.buffer.get(), bytes)));
   if (got < bytes) return became_shorter(file, range.end);
-  finish(chunk, bytes);
+  finish_chunk(chunk, bytes);
   chunk.offset = range.begin;
+  chunk.end = range.end;
   return Status();
 }
 
 Status StreamReader::next(TextChunk& chunk) {
   MEG_RETURN_IF_ERROR(
-      prepare(chunk, std::max(chunk_bytes_, carry_.size()), chunk_bytes_).with_prefix(name_));
+      prepare_chunk(chunk, std::max(chunk_bytes_, carry_.size()), chunk_bytes_).with_prefix(name_));
   std::memcpy(chunk.buffer.get(), carry_.data(), carry_.size());
   size_t used = carry_.size();
   if (used < chunk_bytes_) read_more(chunk, used, chunk_bytes_ - used);
@@ -137,9 +136,10 @@ Status StreamReader::next(TextChunk& chunk) {
   const std::string_view text(chunk.buffer.get(), used);
   scanner_->take(text, chunk);
   carry_.assign(text, end);
-  finish(chunk, end);
+  finish_chunk(chunk, end);
   chunk.offset = offset_;
   offset_ += static_cast<int64_t>(end);
+  chunk.end = offset_;
   return Status();
 }
 

@@ -1,19 +1,15 @@
 #include "libmeg/preprocess/sources/internal/text_source.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <mutex>
 #include <optional>
-#include <span>
 #include <string_view>
 #include <utility>
 
 #include "libmeg/io/byte_stream.h"
 #include "libmeg/io/file_descriptor.h"
+#include "libmeg/preprocess/sources/internal/input_kind.h"
 #include "libmeg/preprocess/sources/internal/input_paths.h"
 #include "libmeg/preprocess/sources/internal/text_reader.h"
 #include "libmeg/text/line_ends.h"
@@ -21,113 +17,12 @@
 namespace meg::preprocess {
 namespace {
 
-constexpr std::string_view kJsonWhitespace = " \t\r\n";
-
-/// Where an input's bytes are: [begin, end) of a regular file, else unknown.
-Result<std::optional<ByteRange>> extent(const io::FileDescriptor& file) {
-  struct stat info {};
-
-  if (::fstat(file.get(), &info) != 0) return errno_error(errno, file.path());
-  if (S_ISDIR(info.st_mode)) return errno_error(EISDIR, file.path());
-  if (!S_ISREG(info.st_mode)) return std::optional<ByteRange>();
-  const int64_t begin = ::lseek(file.get(), 0, SEEK_CUR);  // Not 0 only for standard input.
-  const int64_t end = info.st_size;
-  return std::optional<ByteRange>({std::min(begin, end), end});
-}
-
-Result<std::string> bytes_at(const io::FileDescriptor& file, int64_t offset, size_t count) {
-  std::string bytes(count, '\0');
-  MEG_ASSIGN_OR_RETURN(const size_t got,
-                       file.read_at(offset, std::as_writable_bytes(std::span(bytes))));
-  bytes.resize(got);
-  return bytes;
-}
-
-Result<bool> is_compressed(const io::FileDescriptor& file, ByteRange range) {
-  MEG_ASSIGN_OR_RETURN(const std::string begin,
-                       bytes_at(file, range.begin, io::kCompressionMagicBytes));
-  return io::compression_of(begin) != io::Compression::kNone;
-}
-
-/// The first byte that is no JSON whitespace; empty where there is none.
-Result<std::string> first_json_byte(const io::FileDescriptor& file, ByteRange range) {
-  constexpr size_t kWindow = size_t{64} << 10;
-  for (int64_t at = range.begin; at < range.end; at += static_cast<int64_t>(kWindow)) {
-    MEG_ASSIGN_OR_RETURN(const std::string bytes, bytes_at(file, at, kWindow));
-    const size_t found = bytes.find_first_not_of(kJsonWhitespace);
-    if (found != bytes.npos) return bytes.substr(found, 1);
-  }
-  return std::string();
-}
-
-/// Whether a file that begins so has lines, which can be cut without reading all of it.
-bool has_lines(const std::string& first_byte, InputFormat format, const InputOptions& options) {
-  if (format == InputFormat::kCsv) return false;
-  if (format == InputFormat::kTxt) return options.txt_document == TxtDocument::kLine;
-  return first_byte != "[";
-}
-
-/// What is known of an input before it is read.
-struct InputSize {
-  int64_t bytes = -1;    ///< of its content; -1 where unknown
-  ByteRange range = {};  ///< of a regular file, packed or not
-  bool is_pipe = false;
-};
-
-/// Checks what can be checked before reading.
-Result<InputSize> check_input(const std::string& path) {
-  struct stat info {};
-
-  if (path != kStandardInput) {
-    if (::stat(path.c_str(), &info) != 0) return errno_error(errno, path);
-    const bool is_pipe = !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
-    if (is_pipe && ::access(path.c_str(), R_OK) != 0) return errno_error(errno, path);
-    if (is_pipe)
-      return InputSize{.is_pipe =
-                           true};  // Opening a pipe and closing it again would end its writer.
-  }
-  MEG_ASSIGN_OR_RETURN(const io::FileDescriptor file, open_input(path));
-  MEG_ASSIGN_OR_RETURN(const auto range, extent(file));
-  if (!range.has_value()) return InputSize{.is_pipe = true};
-  MEG_ASSIGN_OR_RETURN(const bool compressed, is_compressed(file, *range));
-  if (compressed) return InputSize{.range = *range};
-  return InputSize{.bytes = range->end - range->begin, .range = *range};
-}
-
-/// What a shard has of a file whose bytes are those of the whole run from `before` on; nullopt
-/// where it has nothing. run_bytes: of all files.
-Result<std::optional<ByteRange>> part_of_shard(const std::string& path, const InputSize& size,
-                                               int64_t before, int64_t run_bytes,
-                                               const InputOptions& options) {
-  const Shard& shard = options.shard;
-  const auto begin_of = [&](int64_t index) {  // within the file
-    return static_cast<int64_t>(static_cast<__int128>(run_bytes) * index / shard.count) - before;
-  };
-  const bool is_last = shard.index + 1 == shard.count;
-  const int64_t first = begin_of(shard.index);
-  const int64_t last = begin_of(shard.index + 1);
-  MEG_ASSIGN_OR_RETURN(const InputFormat format, format_of(path, options));
-  MEG_ASSIGN_OR_RETURN(const io::FileDescriptor file, open_input(path));
-  MEG_ASSIGN_OR_RETURN(const std::string first_byte, first_json_byte(file, size.range));
-  if (size.bytes < 0 || !has_lines(first_byte, format, options)) {
-    const bool begins_here = first <= 0 && (last > 0 || is_last);
-    return begins_here ? std::optional(size.range) : std::nullopt;
-  }
-  FileCutter cutter(file, size.range, 1);
-  ByteRange part = size.range;
-  MEG_ASSIGN_OR_RETURN(part.begin, cutter.first_line_from(std::min(first, part.end)));
-  if (last < part.end) {
-    MEG_ASSIGN_OR_RETURN(part.end, cutter.first_line_from(last));
-  }
-  return part.begin < part.end ? std::optional(part) : std::nullopt;
-}
-
 Status no_chunk_ends_at(const std::string& path, int64_t offset) {
   return make_error(StatusCode::kCorruption,
                     "{}: cannot go on at byte {}: not what was read before", path, offset);
 }
 
-/// An input whose turn it is: either cut or streamed.
+/// An input whose turn it is: cut, streamed, or read by rows.
 struct OpenInput {
   explicit OpenInput(io::FileDescriptor opened) : file(std::move(opened)) {}
 
@@ -135,10 +30,19 @@ struct OpenInput {
   RecordFormat format = RecordFormat::kJsonLines;  // of what is cut
   std::optional<FileCutter> cutter;
   std::optional<StreamReader> stream;
-  bool may_be_json = false;  // plain text by its name, whose first byte has not come yet
+  std::unique_ptr<ColumnReader> columns;
+  bool may_be_json = false;     // plain text by its name, whose first byte has not come yet
+  bool may_be_columns = false;  // a stream by its content, whose first bytes have not come yet
 
-  /// Plain text that looks like JSON is likelier a wrong name.
+  /// Plain text that looks like JSON is likelier a wrong name; columns cannot be read from a
+  /// stream.
   Status check_begin(std::string_view text) {
+    const ColumnFormat found = column_format_of(text);
+    if (std::exchange(may_be_columns, false) && found != ColumnFormat::kNone) {
+      return make_error(StatusCode::kUnsupported,
+                        "{}: {}: expected a regular file that is not compressed", file.path(),
+                        column_format_name(found));
+    }
     const size_t first = text.find_first_not_of(kJsonWhitespace);
     if (!may_be_json || first == text.npos) return Status();
     may_be_json = false;
@@ -155,6 +59,7 @@ struct TextSource::State {
   Status add_input(const std::string& path, std::vector<InputSize>& sizes);
   Status keep_shard(const std::vector<InputSize>& sizes);
   Status open_next_input();
+  Status open_columns(ColumnFormat format, int64_t row);
   Status skip_to(int64_t offset);
   Result<bool> claim(TextChunk& chunk, std::shared_ptr<OpenInput>& input, ByteRange& range);
 
@@ -165,7 +70,7 @@ struct TextSource::State {
   bool has_pipe = false;
   std::vector<std::string> paths;
   std::vector<std::string> names;
-  std::vector<ByteRange> parts;  // of each path, where there are several shards
+  std::vector<ByteRange> parts;  // of each path, where there are several shards; of columns groups
 
   std::atomic<bool> interrupted = false;
   std::mutex mutex;   // guards what follows
@@ -176,12 +81,12 @@ struct TextSource::State {
 };
 
 Status TextSource::State::add_input(const std::string& path, std::vector<InputSize>& sizes) {
-  MEG_ASSIGN_OR_RETURN(const InputFormat format, format_of(path, options));
+  const InputFormat format = format_of(path, options);
   if (format == InputFormat::kTxt && keys.size() != 1) {
     return make_error(StatusCode::kInvalidArgument,
                       "{}: expected one JSON key for plain text, found {}", path, keys.size());
   }
-  MEG_ASSIGN_OR_RETURN(const InputSize size, check_input(path));
+  MEG_ASSIGN_OR_RETURN(const InputSize size, check_input(path, options));
   const bool is_once = size.is_pipe || path == kStandardInput;
   if (is_once && options.shard.count > 1) {
     return make_error(StatusCode::kUnsupported, "{}: expected files to share out, found a pipe",
@@ -216,7 +121,7 @@ Status TextSource::State::keep_shard(const std::vector<InputSize>& sizes) {
 Status TextSource::State::open_next_input() {
   const std::string& path = paths[next_input];
   const int64_t begin = std::exchange(start, 0);
-  MEG_ASSIGN_OR_RETURN(const InputFormat format, format_of(path, options));
+  const InputFormat format = format_of(path, options);
   MEG_ASSIGN_OR_RETURN(io::FileDescriptor file, open_input(path));
   ++next_input;
   MEG_ASSIGN_OR_RETURN(const auto range, extent(file));
@@ -224,10 +129,10 @@ Status TextSource::State::open_next_input() {
   current->may_be_json = format == InputFormat::kTxt && options.format == InputFormat::kAuto;
   // Files of the kernel (/proc) say that they are empty, and are not.
   if (range.has_value() && range->end > range->begin) {
-    MEG_ASSIGN_OR_RETURN(const bool compressed, is_compressed(current->file, *range));
-    MEG_ASSIGN_OR_RETURN(const std::string first, first_json_byte(current->file, *range));
-    if (!compressed && has_lines(first, format, options)) {
-      MEG_RETURN_IF_ERROR(current->check_begin(first));
+    MEG_ASSIGN_OR_RETURN(const InputKind kind, kind_of(current->file, *range, options));
+    if (kind.columns != ColumnFormat::kNone) return open_columns(kind.columns, begin);
+    if (kind.has_lines) {
+      MEG_RETURN_IF_ERROR(current->check_begin(kind.first_byte));
       if (format == InputFormat::kTxt) current->format = RecordFormat::kTxtLines;
       ByteRange part = parts.empty() ? *range : parts[next_input - 1];
       if (begin > part.end) return no_chunk_ends_at(path, begin);
@@ -236,6 +141,7 @@ Status TextSource::State::open_next_input() {
       return Status();
     }
   }
+  current->may_be_columns = options.format == InputFormat::kAuto;
   MEG_ASSIGN_OR_RETURN(
       std::unique_ptr<io::ByteStream> stream,
       io::content_stream(current->file, {.interrupted = &interrupted,
@@ -245,6 +151,15 @@ Status TextSource::State::open_next_input() {
   return skip_to(begin);
 }
 
+/// The current file's rows, from `row` of its part on.
+Status TextSource::State::open_columns(ColumnFormat format, int64_t row) {
+  MEG_ASSIGN_OR_RETURN(current->columns,
+                       ColumnReader::open(current->file, format, keys, chunk_bytes));
+  const ByteRange groups =
+      parts.empty() ? ByteRange{0, current->columns->groups()} : parts[next_input - 1];
+  return current->columns->select(groups.begin, groups.end, row);
+}
+
 /// Reads the current stream's chunks up to `offset`, as they were read before.
 Status TextSource::State::skip_to(int64_t offset) {
   TextChunk skipped;
@@ -252,7 +167,7 @@ Status TextSource::State::skip_to(int64_t offset) {
     if (interrupted) return Status(StatusCode::kCancelled, "interrupted");
     MEG_RETURN_IF_ERROR(current->stream->next(skipped));
     MEG_RETURN_IF_ERROR(current->check_begin(skipped.lines));
-    at = skipped.offset + static_cast<int64_t>(skipped.lines.size());
+    at = skipped.end;
     if (skipped.lines.empty() || at > offset) return no_chunk_ends_at(current->file.path(), offset);
   }
   return Status();
@@ -269,11 +184,13 @@ Result<bool> TextSource::State::claim(TextChunk& chunk, std::shared_ptr<OpenInpu
       chunk.format = current->format;
       chunk.records.clear();
       MEG_ASSIGN_OR_RETURN(range, current->cutter->next());
+    } else if (current->columns != nullptr) {
+      MEG_RETURN_IF_ERROR(current->columns->next(chunk));
     } else {
       MEG_RETURN_IF_ERROR(current->stream->next(chunk));
       MEG_RETURN_IF_ERROR(current->check_begin(chunk.lines));
     }
-    if (range.end > range.begin || !chunk.lines.empty()) {
+    if (range.end > range.begin || !chunk.lines.empty() || !chunk.records.empty()) {
       chunk.input = static_cast<int>(next_input) - 1;
       chunk.number = next_number++;
       input = current;

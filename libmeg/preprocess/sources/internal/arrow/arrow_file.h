@@ -1,0 +1,39 @@
+#pragma once
+
+#include <arrow/record_batch.h>
+#include <arrow/type.h>
+
+#include <memory>
+#include <vector>
+
+#include "libmeg/base/result.h"
+#include "libmeg/io/file_descriptor.h"
+#include "libmeg/preprocess/sources/internal/column_reader.h"
+
+namespace meg::preprocess {
+
+/// A file as groups of record batches, whatever its format.
+class ArrowFile {
+ public:
+  virtual ~ArrowFile() = default;
+
+  /// file: must outlive it.
+  static Result<std::unique_ptr<ArrowFile>> open(const io::FileDescriptor& file,
+                                                 ColumnFormat format);
+
+  virtual const arrow::Schema& schema() const = 0;
+  virtual int64_t groups() const = 0;
+
+  /// Rows of a group; -1 where only reading tells.
+  virtual int64_t rows(int64_t group) const = 0;
+
+  /// Begins reading a group's batches, of about `batch_bytes`, with only these of the schema's
+  /// columns, which then are the batch's.
+  virtual Status open_group(int64_t group, const std::vector<int>& columns,
+                            int64_t batch_bytes) = 0;
+
+  /// Its next batch; null at the end.
+  virtual Result<std::shared_ptr<arrow::RecordBatch>> next() = 0;
+};
+
+}  // namespace meg::preprocess

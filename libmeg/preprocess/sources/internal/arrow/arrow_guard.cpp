@@ -1,0 +1,51 @@
+#include "libmeg/preprocess/sources/internal/arrow/arrow_guard.h"
+
+#include <algorithm>
+#include <string>
+
+namespace meg::preprocess {
+namespace {
+
+constexpr int64_t kMaxMemory = int64_t{8} << 30;
+
+class LimitedMemory : public arrow::ProxyMemoryPool {
+ public:
+  LimitedMemory() : ProxyMemoryPool(arrow::default_memory_pool()) {}
+
+  arrow::Status Allocate(int64_t size, int64_t alignment, uint8_t** out) override {
+    ARROW_RETURN_NOT_OK(check(size));
+    return ProxyMemoryPool::Allocate(size, alignment, out);
+  }
+
+  arrow::Status Reallocate(int64_t old_size, int64_t new_size, int64_t alignment,
+                           uint8_t** ptr) override {
+    ARROW_RETURN_NOT_OK(check(new_size - old_size));
+    return ProxyMemoryPool::Reallocate(old_size, new_size, alignment, ptr);
+  }
+
+ private:
+  arrow::Status check(int64_t added) const {
+    if (added <= kMaxMemory - bytes_allocated()) return arrow::Status::OK();
+    return arrow::Status::OutOfMemory("expected batches of at most ", kMaxMemory >> 30,
+                                      " GiB, found more");
+  }
+};
+
+}  // namespace
+
+Status status_of(const arrow::Status& status) {
+  std::string message = status.message();
+  std::replace_if(
+      message.begin(), message.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
+  message = "Arrow: " + message;
+  if (status.IsOutOfMemory()) return Status(StatusCode::kResourceExhausted, std::move(message));
+  if (status.IsNotImplemented()) return Status(StatusCode::kUnsupported, std::move(message));
+  return Status(StatusCode::kCorruption, std::move(message));
+}
+
+arrow::MemoryPool* limited_memory() {
+  static LimitedMemory pool;
+  return &pool;
+}
+
+}  // namespace meg::preprocess

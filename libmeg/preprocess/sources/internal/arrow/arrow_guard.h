@@ -1,0 +1,44 @@
+#pragma once
+
+#include <arrow/memory_pool.h>
+#include <arrow/result.h>
+#include <arrow/status.h>
+
+#include <exception>
+#include <new>
+#include <string_view>
+
+#include "libmeg/base/result.h"
+
+namespace meg::preprocess {
+
+/// Arrow's error in one line, by its kind: kResourceExhausted without memory, kUnsupported, else
+/// kCorruption, since what remains is what a file's bytes cause.
+Status status_of(const arrow::Status& status);
+
+/// The memory that reading a file may take: Arrow's allocations past it fail.
+arrow::MemoryPool* limited_memory();
+
+/// Runs `work`, which returns Status or Result, and turns what Parquet throws into a Status.
+template <class Work>
+auto arrow_guard(Work work) -> decltype(work()) {
+  try {
+    return work();
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& error) {
+    return status_of(arrow::Status::Invalid(error.what()));
+  }
+}
+
+}  // namespace meg::preprocess
+
+/// As MEG_ASSIGN_OR_RETURN, of an arrow::Result.
+#define MEG_ARROW_CONCAT_(a, b) a##b
+#define MEG_ARROW_CONCAT(a, b) MEG_ARROW_CONCAT_(a, b)
+#define MEG_ARROW_ASSIGN(declaration, expression)                                            \
+  auto MEG_ARROW_CONCAT(arrow_result_, __LINE__) = (expression);                             \
+  if (!MEG_ARROW_CONCAT(arrow_result_, __LINE__).ok()) {                                     \
+    return ::meg::preprocess::status_of(MEG_ARROW_CONCAT(arrow_result_, __LINE__).status()); \
+  }                                                                                          \
+  declaration = std::move(MEG_ARROW_CONCAT(arrow_result_, __LINE__)).ValueUnsafe()

@@ -1,0 +1,198 @@
+#include "libmeg/preprocess/sources/internal/column_reader.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "libmeg/preprocess/sources/internal/arrow/arrow_file.h"
+#include "libmeg/preprocess/sources/internal/arrow/arrow_guard.h"
+#include "libmeg/preprocess/sources/internal/arrow/column_texts.h"
+#include "libmeg/preprocess/sources/internal/text_reader.h"
+
+namespace meg::preprocess {
+namespace {
+
+class ArrowColumnReader : public ColumnReader {
+ public:
+  ArrowColumnReader(std::unique_ptr<ArrowFile> file, const io::FileDescriptor& descriptor,
+                    std::vector<std::string> keys, size_t chunk_bytes)
+      : file_(std::move(file)),
+        name_(descriptor.path()),
+        keys_(std::move(keys)),
+        chunk_bytes_(chunk_bytes) {}
+
+  /// Finds the columns of the keys.
+  Status init() {
+    const arrow::Schema& schema = file_->schema();
+    for (const std::string& key : keys_) {
+      const std::vector<int> found = schema.GetAllFieldIndices(key);
+      if (found.empty()) {
+        return make_error(StatusCode::kNotFound, "expected a column {}, found {}", key,
+                          fmt::join(schema.field_names(), ", "));
+      }
+      if (found.size() > 1) {
+        return make_error(StatusCode::kCorruption, "expected one column {}, found {}", key,
+                          found.size());
+      }
+      const arrow::DataType& type = *schema.field(found[0])->type();
+      if (!TextColumn::takes(type)) {
+        return make_error(StatusCode::kUnsupported,
+                          "column {}: expected strings or lists of strings, found {}", key,
+                          type.ToString());
+      }
+      columns_.push_back(found[0]);
+    }
+    end_group_ = file_->groups();
+    return Status();
+  }
+
+  int64_t groups() const override { return file_->groups(); }
+
+  Status select(int64_t begin, int64_t end, int64_t row) override {
+    next_group_ = begin;
+    end_group_ = end;
+    skipped_ = row;
+    return Status();
+  }
+
+  Status next(TextChunk& chunk) override {
+    return arrow_guard([&] { return read(chunk); }).with_prefix(name_);
+  }
+
+ private:
+  Status read(TextChunk& chunk) {
+    chunk.format = RecordFormat::kRows;
+    chunk.records.clear();
+    chunk.rows = {};
+    while (batch_ == nullptr || row_ == batch_->num_rows()) {
+      MEG_ASSIGN_OR_RETURN(const bool more, next_batch());
+      if (!more) return prepare_chunk(chunk, 0, chunk_bytes_);
+    }
+    return fill(chunk);
+  }
+
+  /// The next batch, of the next group where one has ended; without the rows that are passed over.
+  Result<bool> next_batch() {
+    row_ = 0;
+    while (true) {
+      if (is_in_group_) {
+        group_row_ += batch_ == nullptr ? 0 : batch_->num_rows();
+        MEG_ASSIGN_OR_RETURN(batch_, file_->next());
+        is_in_group_ = batch_ != nullptr;
+        if (!is_in_group_) continue;
+        row_ = std::min(skipped_, batch_->num_rows());
+        offset_ += row_;
+        skipped_ -= row_;
+        return take_columns();
+      }
+      if (next_group_ == end_group_) break;
+      const int64_t group = next_group_++;
+      if (const int64_t rows = file_->rows(group); rows >= 0 && rows <= skipped_) {
+        skipped_ -= rows;
+        offset_ += rows;
+        continue;
+      }
+      batch_ = nullptr;
+      group_row_ = 0;
+      is_in_group_ = true;
+      MEG_RETURN_IF_ERROR(file_->open_group(group, columns_, static_cast<int64_t>(chunk_bytes_))
+                              .with_prefix(fmt::format("row group {}", group)));
+    }
+    if (skipped_ == 0) return false;
+    return make_error(StatusCode::kCorruption, "cannot go on at row {}: expected more rows",
+                      offset_ + skipped_);
+  }
+
+  Result<bool> take_columns() {
+    texts_.clear();
+    for (const std::string& key : keys_) {
+      const std::shared_ptr<arrow::Array> column = batch_->GetColumnByName(key);
+      if (column == nullptr || !TextColumn::takes(*column->type())) {
+        return make_error(StatusCode::kCorruption, "row group {}: expected a column {} of text",
+                          next_group_ - 1, key);
+      }
+      texts_.emplace_back(column);
+    }
+    return true;
+  }
+
+  /// Rows of the batch up to about a chunk of text.
+  Status fill(TextChunk& chunk) {
+    RowTexts& rows = chunk.rows;
+    rows.group = next_group_ - 1;
+    rows.first = group_row_ + row_;
+    std::vector<std::string_view> texts;
+    size_t bytes = 0;
+    for (; row_ < batch_->num_rows() && bytes < chunk_bytes_; ++row_) {
+      Record record{.begin = bytes, .size = 0, .line = std::ssize(chunk.records), .column = 0};
+      for (const TextColumn& column : texts_) {
+        const size_t before = texts.size();
+        const RowValue::Kind kind = column.append_texts(row_, texts);
+        rows.values.push_back({kind, before, texts.size() - before});
+        for (size_t i = before; i < texts.size(); ++i) bytes += texts[i].size();
+      }
+      record.size = bytes - record.begin;
+      chunk.records.push_back(record);
+    }
+    MEG_RETURN_IF_ERROR(prepare_chunk(chunk, bytes, chunk_bytes_));
+    for (size_t at = 0; const std::string_view text : texts) {
+      if (!text.empty()) std::memcpy(chunk.buffer.get() + at, text.data(), text.size());
+      rows.texts.push_back({at, text.size()});
+      at += text.size();
+    }
+    finish_chunk(chunk, bytes);
+    chunk.offset = offset_;
+    offset_ += std::ssize(chunk.records);
+    chunk.end = offset_;
+    return Status();
+  }
+
+  std::unique_ptr<ArrowFile> file_;
+  std::string name_;
+  std::vector<std::string> keys_;
+  size_t chunk_bytes_;
+  std::vector<int> columns_;  // in the file's schema
+
+  int64_t next_group_ = 0;
+  int64_t end_group_ = 0;
+  int64_t skipped_ = 0;  // rows still to pass over
+  int64_t offset_ = 0;   // rows before the next one, of the selected groups
+  bool is_in_group_ = false;
+  int64_t group_row_ = 0;  // of the batch's first row, in its group
+  std::shared_ptr<arrow::RecordBatch> batch_;
+  std::vector<TextColumn> texts_;  // of batch_
+  int64_t row_ = 0;                // the next one, in batch_
+};
+
+}  // namespace
+
+Result<std::unique_ptr<ColumnReader>> ColumnReader::open(const io::FileDescriptor& file,
+                                                         ColumnFormat format,
+                                                         const std::vector<std::string>& keys,
+                                                         size_t chunk_bytes) {
+  const auto open_file = [&]() -> Result<std::unique_ptr<ColumnReader>> {
+    MEG_ASSIGN_OR_RETURN(std::unique_ptr<ArrowFile> arrow_file, ArrowFile::open(file, format));
+    auto reader =
+        std::make_unique<ArrowColumnReader>(std::move(arrow_file), file, keys, chunk_bytes);
+    MEG_RETURN_IF_ERROR(reader->init());
+    return std::unique_ptr<ColumnReader>(std::move(reader));
+  };
+  auto opened = arrow_guard(open_file);
+  if (!opened.has_value()) return opened.error().with_prefix(file.path());
+  return opened;
+}
+
+Result<int64_t> count_groups(const io::FileDescriptor& file, ColumnFormat format) {
+  const auto count = [&]() -> Result<int64_t> {
+    MEG_ASSIGN_OR_RETURN(const std::unique_ptr<ArrowFile> arrow_file,
+                         ArrowFile::open(file, format));
+    return arrow_file->groups();
+  };
+  const Result<int64_t> groups = arrow_guard(count);
+  if (!groups.has_value()) return groups.error().with_prefix(file.path());
+  return groups;
+}
+
+}  // namespace meg::preprocess

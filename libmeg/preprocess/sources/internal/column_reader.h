@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libmeg/base/result.h"
+#include "libmeg/io/file_descriptor.h"
+#include "libmeg/preprocess/sources/internal/text_chunk.h"
+
+namespace meg::preprocess {
+
+/// Files of columns, whose documents are rows in groups.
+enum class ColumnFormat {
+  kNone,
+  kParquet,
+  kArrowFile,    ///< Also Feather version 2.
+  kArrowStream,  ///< As Hugging Face's `datasets` writes; has no index of its record batches.
+  kEncryptedParquet,
+  kFeather1,
+};
+
+/// Bytes of a file's begin that column_format_of looks at.
+inline constexpr size_t kColumnMagicBytes = 6;
+
+/// What the first bytes of a file say, whatever its name.
+ColumnFormat column_format_of(std::string_view begin);
+
+/// The name of a format, for messages; `format` is not kNone.
+std::string_view column_format_name(ColumnFormat format);
+
+/// Reads the rows of one file, batch by batch. One thread at a time.
+class ColumnReader {
+ public:
+  virtual ~ColumnReader() = default;
+
+  /// file: regular, from its begin to its end; must outlive the reader. keys: the names of the
+  /// columns, which hold strings or lists of strings. chunk_bytes: text of a chunk, about.
+  /// Errors (of this and the functions below; with the file's name): kUnsupported where the build
+  /// has no Arrow and for types that are no text, kNotFound for missing columns, kCorruption for
+  /// damage, kResourceExhausted where batches need too much memory.
+  static Result<std::unique_ptr<ColumnReader>> open(const io::FileDescriptor& file,
+                                                    ColumnFormat format,
+                                                    const std::vector<std::string>& keys,
+                                                    size_t chunk_bytes);
+
+  /// Row groups or record batches; 1 of a format without an index.
+  virtual int64_t groups() const = 0;
+
+  /// Makes next() begin with row `row` of those in groups [begin, end), and end behind these.
+  /// Called before next(). kCorruption where there is no such row.
+  virtual Status select(int64_t begin, int64_t end, int64_t row) = 0;
+
+  /// Fills the chunk but for number and input, with rows of one group; it has none at the end.
+  virtual Status next(TextChunk& chunk) = 0;
+};
+
+/// Groups of a file, from its footer.
+Result<int64_t> count_groups(const io::FileDescriptor& file, ColumnFormat format);
+
+}  // namespace meg::preprocess

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "libmeg/base/result.h"
+#include "libmeg/io/file_descriptor.h"
+#include "libmeg/preprocess/sources/input_options.h"
+#include "libmeg/preprocess/sources/internal/column_reader.h"
+#include "libmeg/preprocess/sources/internal/text_reader.h"
+
+namespace meg::preprocess {
+
+inline constexpr std::string_view kJsonWhitespace = " \t\r\n";
+
+/// Where an input's bytes are: [begin, end) of a regular file, else unknown.
+Result<std::optional<ByteRange>> extent(const io::FileDescriptor& file);
+
+/// What the first bytes of a regular file say of it.
+struct InputKind {
+  ColumnFormat columns = ColumnFormat::kNone;
+  bool is_compressed = false;
+  std::string first_byte;  ///< that is no JSON whitespace, if there is one
+  bool has_lines = false;  ///< so that it can be cut without reading all of it
+};
+
+/// range: of the file's content. Errors: kCorruption where the name says that it holds columns and
+/// the content does not.
+Result<InputKind> kind_of(const io::FileDescriptor& file, ByteRange range,
+                          const InputOptions& options);
+
+/// What is known of an input before it is read.
+struct InputSize {
+  int64_t bytes = -1;    ///< of its content; -1 where unknown
+  ByteRange range = {};  ///< of a regular file, packed or not
+  bool is_pipe = false;
+};
+
+/// Checks what can be checked before reading.
+Result<InputSize> check_input(const std::string& path, const InputOptions& options);
+
+/// What a shard has of a file whose bytes are those of the whole run from `before` on; nullopt
+/// where it has nothing. Of columns the range is one of row groups. run_bytes: of all files.
+Result<std::optional<ByteRange>> part_of_shard(const std::string& path, const InputSize& size,
+                                               int64_t before, int64_t run_bytes,
+                                               const InputOptions& options);
+
+}  // namespace meg::preprocess

@@ -1,0 +1,186 @@
+#!/usr/bin/env python3
+"""preprocess_data of Parquet and Arrow files, written by pyarrow: the documents are those of JSON lines."""
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+
+import preprocess_case
+from preprocess_case import PreprocessData, lines_of
+
+try:
+    import pyarrow as pa
+    import pyarrow.feather
+    import pyarrow.ipc
+    import pyarrow.parquet
+except ImportError as error:
+    print(f"skipped: {error}")
+    sys.exit(77)
+
+WITHOUT_ARROW = "files need a build with Arrow"
+
+
+def texts_of(count, seed=1):
+    source = random.Random(seed)
+    words = ["a", "some words", "é", "\u4e2d\n", "", "\U0001F600", "x" * 300, "the end."]
+    return [" ".join(source.choice(words) for _ in range(source.randrange(12))) for _ in range(count)]
+
+
+class Columns(PreprocessData):
+    def setUp(self):
+        super().setUp()
+        self.texts = texts_of(3000)
+        self.write("probe.parquet", b"PAR1")
+        if WITHOUT_ARROW in self.run_program("--input", self.path("probe.parquet")).stderr:
+            self.skipTest("built without Arrow")
+        self.assert_done(self.run_program("--input", self.write("in.jsonl", lines_of(self.texts)), "--append-eod",
+                                          prefix=self.path("expected")))
+
+    def table(self, texts=None, type=None, **others):
+        return pa.table({"id": range(len(self.texts)), "text": pa.array(texts or self.texts, type), **others})
+
+    def parquet(self, table, name="in", **options):
+        pa.parquet.write_table(table, self.path(name), **{"row_group_size": 700, **options})
+        return self.path(name)
+
+    def ipc(self, table, name="in", stream=False, compression=None):
+        options = pa.ipc.IpcWriteOptions(compression=compression)
+        new = pa.ipc.new_stream if stream else pa.ipc.new_file
+        with pa.OSFile(self.path(name), "wb") as sink, new(sink, table.schema, options=options) as writer:
+            writer.write_table(table, max_chunksize=700)
+        return self.path(name)
+
+    def assert_expected(self, file, *flags):
+        self.assert_done(self.run_program("--input", file, "--append-eod", *flags))
+        self.assertEqual(self.output(), self.output("expected"))
+
+    def test_parquet(self):
+        for compression in ("none", "snappy", "gzip", "zstd", "lz4", "brotli"):
+            with self.subTest(compression):
+                self.assert_expected(self.parquet(self.table(), compression=compression))
+        self.assert_expected(self.parquet(self.table(), data_page_version="2.0", use_dictionary=False))
+        self.assert_expected(self.parquet(self.table(), version="1.0", row_group_size=1))
+
+    def test_arrow(self):
+        for stream in (False, True):
+            for compression in (None, "lz4", "zstd"):
+                with self.subTest(stream=stream, compression=compression):
+                    self.assert_expected(self.ipc(self.table(), stream=stream, compression=compression))
+        pa.feather.write_feather(self.table(), self.path("in"))
+        self.assert_expected(self.path("in"))
+
+    def test_types(self):
+        dictionary = pa.dictionary(pa.int32(), pa.string())
+        for type in (pa.string(), pa.large_string(), pa.string_view(), dictionary,
+                     pa.dictionary(pa.int8(), pa.large_string())):
+            texts = self.texts if type != pa.dictionary(pa.int8(), pa.large_string()) else self.texts[:90]
+            with self.subTest(str(type)):
+                table = pa.table({"text": pa.array(texts).cast(type) if type == pa.string_view() else
+                                  pa.array(texts).dictionary_encode().cast(type) if pa.types.is_dictionary(type) else
+                                  pa.array(texts, type)})
+                self.assert_done(self.run_program("--input", self.write("some.jsonl", lines_of(texts)),
+                                                  prefix=self.path("some")))
+                for file in (self.parquet(table), self.ipc(table)):
+                    self.assert_done(self.run_program("--input", file))
+                    self.assertEqual(self.output(), self.output("some"))
+
+    def test_lists_of_sentences_and_several_keys(self):
+        lists = [[text, "b"] if i % 3 else [] for i, text in enumerate(self.texts)]
+        lines = "".join(json.dumps({"s": s, "text": t}) + "\n" for s, t in zip(lists, self.texts))
+        keys = ("--json-keys", "text", "s")
+        self.assert_done(self.run_program("--input", self.write("lists.jsonl", lines), *keys, prefix=self.path("lists")))
+        for type in (pa.list_(pa.string()), pa.large_list(pa.large_string())):
+            table = pa.table({"s": pa.array(lists, type), "id": range(len(lists)), "text": self.texts})
+            for file in (self.parquet(table), self.ipc(table), self.ipc(table, stream=True)):
+                self.assert_done(self.run_program("--input", file, *keys))
+                for key in ("text", "s"):
+                    for end in ("bin", "idx"):
+                        self.assertEqual(self.read(f"out_{key}_document.{end}"), self.read(f"lists_{key}_document.{end}"))
+
+    def test_bad_rows_have_their_place(self):
+        texts = list(self.texts)
+        texts[1405] = None
+        for file in (self.parquet(self.table(texts)), self.ipc(self.table(texts))):
+            self.assert_error(self.run_program("--input", file), 1,
+                              f"{file}: row group 2, row 5: expected a string or a list of strings, found null")
+            done = self.run_program("--input", file, "--on-error", "skip")
+            self.assert_done(done)
+            self.assertIn("skipped lines: 1", done.stdout)
+        lists = pa.table({"text": pa.array([["a"], ["b", None]], pa.list_(pa.string()))})
+        self.assert_error(self.run_program("--input", self.parquet(lists)), 1, ".*row group 0, row 1: .*a list with null")
+        invalid = pa.table({"text": pa.array([b"a", b"\xff"], pa.binary()).view(pa.string())})
+        self.assert_error(self.run_program("--input", self.parquet(invalid)), 1, ".*row group 0, row 1: expected UTF-8")
+
+    def test_columns_that_are_no_text(self):
+        self.assert_error(self.run_program("--input", self.parquet(self.table()), "--json-keys", "no"), 1,
+                          ".*in: expected a column no, found id, text")
+        self.assert_error(self.run_program("--input", self.parquet(self.table()), "--json-keys", "id"), 1,
+                          ".*in: column id: expected strings or lists of strings, found int64")
+        twice = pa.Table.from_arrays([pa.array(["a"]), pa.array(["b"])], ["text", "text"])
+        self.assert_error(self.run_program("--input", self.ipc(twice)), 1, ".*expected one column text, found 2")
+
+    def test_content_decides_and_not_the_name(self):
+        self.assert_expected(self.parquet(self.table(), name="in.txt"))
+        self.assert_error(self.run_program("--input", self.write("x.parquet", b"{}")), 1, ".*its name says Parquet")
+        self.assert_error(self.run_program("--input", self.write("x.arrow", b"")), 1, ".*its name says Parquet")
+        self.assert_error(self.run_program("--input", self.write("x", b"FEA1xxxx")), 1, ".*Feather version 1")
+        self.assert_error(self.run_program("--input", self.write("x", b"PARE" * 9)), 1, ".*encrypted Parquet")
+        packed = subprocess.run(["gzip", "-c", self.parquet(self.table())], check=True, stdout=subprocess.PIPE).stdout
+        self.assert_error(self.run_program("--input", self.write("y", packed)), 1, ".*Parquet: expected a regular file")
+
+    def test_shards_and_first_documents(self):
+        merge = os.path.join(os.path.dirname(preprocess_case.PROGRAM), "merge_datasets")
+        os.mkdir(self.path("inputs"))
+        self.parquet(self.table(self.texts), name="inputs/a", row_group_size=100)
+        self.ipc(self.table(self.texts), name="inputs/b")
+        self.ipc(self.table(self.texts), name="inputs/c", stream=True)
+        self.assert_done(self.run_program("--input", self.path("inputs"), prefix=self.path("expected")))
+        for count in (2, 5):
+            os.mkdir(self.path(f"shards{count}"))
+            for index in range(count):
+                self.assert_done(self.run_program("--input", self.path("inputs"), "--shard", f"{index}/{count}",
+                                                  prefix=self.path(f"shards{count}", "s")))
+            subprocess.run([merge, "--input", self.path(f"shards{count}"), "--key", "text", "--output-prefix",
+                            self.path("out_text_document")], check=True, capture_output=True)
+            self.assertEqual(self.output(), self.output("expected"))
+        self.assert_done(self.run_program("--input", self.path("inputs"), "--max-documents", "3456"))
+        self.assertEqual(len(self.documents()), 3456)
+
+    def test_goes_on_after_kills(self):
+        table = pa.table({"text": self.texts * 40})
+        self.assert_done(self.run_program("--input", self.parquet(table, row_group_size=5000), prefix=self.path("expected")))
+        flags = ("--input", self.path("in"), "--resume", "--workers", "2")
+        for _ in range(3):
+            process = self.start(*flags)
+            try:
+                process.wait(0.15)
+            except subprocess.TimeoutExpired:
+                process.send_signal(signal.SIGKILL)
+                process.wait()
+        self.assert_done(self.run_program(*flags))
+        self.assertEqual(self.output(), self.output("expected"))
+
+    def test_damage_is_one_line(self):
+        source = random.Random(2)
+        small = self.table()
+        for file in (self.parquet(small, name="p"), self.ipc(small, name="a"), self.ipc(small, name="s", stream=True),
+                     self.ipc(small, name="z", compression="zstd")):
+            whole = self.read(os.path.basename(file))
+            damaged = [whole[:at] for at in (7, 50, len(whole) // 2, len(whole) - 9, len(whole) - 1)]
+            for _ in range(25):
+                at = source.choice([source.randrange(6, len(whole)), len(whole) - 1 - source.randrange(600)])
+                damaged.append(whole[:at] + bytes(source.randrange(256) for _ in range(4)) + whole[at + 4:])
+            for number, content in enumerate(damaged):
+                with self.subTest(f"{file} {number}"):
+                    result = self.run_program("--input", self.write("damaged", content))
+                    self.assertIn(result.returncode, (0, 1), result.stderr)
+                    if result.returncode == 1:
+                        self.assert_error(result, 1, ".")
+                        others = [line for line in result.stderr.splitlines() if not line.startswith("Processed ")]
+                        self.assertEqual(len(others), 1, result.stderr)
+
+
+if __name__ == "__main__":
+    preprocess_case.main()
