@@ -16,12 +16,23 @@
 #include "libmeg/base/thread_pool.h"
 #include "libmeg/io/internal/partial_path.h"
 
+// The life of an output: created under a partial name and locked, written, flushed, renamed to its
+// final name, closed. partial_path_ is not empty exactly while there is a partial file that this
+// object may still flush, rename or remove; files that are written straight never have one, so
+// flushing, renaming and discarding them does nothing.
+//
+// The lock (flock) says to other processes that the writer lives. The system drops it with the
+// process, also after SIGKILL, so a partial file without a lock is nobody's.
+// docs/decisions/07-outputs-by-rename.md has the reasons.
+
 namespace meg::io {
 namespace {
 
 namespace fs = std::filesystem;
 
-/// Of one flush_all() at a time.
+/// Threads that flush at once in one flush_all(). With 16 of them, 64 small files took 8 to 40 ms
+/// instead of 650 to 700 ms one after another (docs/performance.md, "Blends of many small
+/// datasets").
 constexpr int kMaxFlushes = 16;
 
 /// Where the file that `path` names is, or will be, once symbolic links are followed.
@@ -56,6 +67,9 @@ Result<FileDescriptor> open_straight(const std::string& path) {
   if (::stat(path.c_str(), &info) != 0) return FileDescriptor();
   const int stream = standard_stream_at(info);
   if (stream < 0 && S_ISREG(info.st_mode)) return FileDescriptor();
+  // A duplicate of the stream shares its position, so that what the program prints and what goes to
+  // the file follow each other. No O_CREAT and no O_TRUNC: this is a device, a pipe, or a file that
+  // others write to as well. O_NOCTTY keeps a terminal from becoming the controlling one.
   const int fd = stream < 0 ? ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY)
                             : ::fcntl(stream, F_DUPFD_CLOEXEC, 0);
   if (fd < 0) return errno_error(errno, "cannot write " + path);
@@ -94,8 +108,11 @@ void AtomicFile::remove_stale_partials(const std::string& path) {
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(folder_above(path), ignored)) {
     if (!is_partial_name(entry.path().filename().string(), path)) continue;
+    // O_NONBLOCK: the name may belong to a pipe, which would wait for a writer; O_NOFOLLOW: to a
+    // link that somebody has put there.
     const int fd = ::open(entry.path().c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0) continue;
+    // A lock that can be taken means that the writer is gone.
     if (::flock(fd, LOCK_EX | LOCK_NB) == 0) ::unlink(entry.path().c_str());
     ::close(fd);
   }
@@ -150,6 +167,8 @@ Result<AtomicFile> AtomicFile::open_kept(const std::string& path, const std::str
   MEG_ASSIGN_OR_RETURN(AtomicFile out, aimed_at(path));
   const std::string partial = out.target_ + suffix;
   MEG_RETURN_IF_ERROR(check_regular(partial));
+  // Neither O_EXCL nor O_TRUNC: the content that an earlier process left is what its successor goes
+  // on with.
   const int fd = ::open(partial.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
   if (fd < 0) return errno_error(errno, "cannot create " + partial);
   out.file_ = FileDescriptor(fd, path);
@@ -191,9 +210,11 @@ Result<AtomicFile> AtomicFile::create_partial(const std::string& path, StalePart
 }
 
 void AtomicFile::start_writeback(int64_t offset, int64_t length) const {
+  // Only a hint: where the file system knows no such call, the flush of commit() has more to do.
   ::sync_file_range(file_.get(), offset, length, SYNC_FILE_RANGE_WRITE);
 }
 
+/// A pipe or a device cannot be flushed (fsync says EINVAL), so what is written straight is not.
 Status AtomicFile::flush() { return partial_path_.empty() ? Status() : file_.sync(); }
 
 Status AtomicFile::remove_older() const {
@@ -203,9 +224,12 @@ Status AtomicFile::remove_older() const {
 
 Status AtomicFile::publish() {
   if (partial_path_.empty()) return file_.close();
+  // The descriptor, and with it the lock, is held until the name has changed: otherwise a process
+  // that removes stale files could take this one in between.
   if (::rename(partial_path_.c_str(), target_.c_str()) != 0) {
     return errno_error(errno, "cannot rename to " + path_);
   }
+  // Before close(), which may fail: the destructor must not remove what now has the final name.
   partial_path_.clear();
   return file_.close();
 }
@@ -229,11 +253,15 @@ Status AtomicFile::flush_all(std::span<AtomicFile* const> files) {
   return Status();
 }
 
+/// The killed process may have stopped anywhere in commit_all(). What it renamed has lost its
+/// partial name and counts as done; all sizes are checked before the first rename, so that a
+/// damaged set stays as it was.
 Status AtomicFile::publish_kept(std::span<const Kept> files) {
   std::vector<AtomicFile> open;
   for (const Kept& file : files) {
     MEG_ASSIGN_OR_RETURN(const std::string target, follow_links(file.path));
     std::error_code ignored;
+    // Renaming is the only thing that takes the partial name away.
     const bool is_done = !fs::exists(target + file.suffix, ignored);
     const std::string found = is_done ? target : target + file.suffix;
     std::error_code error;
@@ -253,6 +281,11 @@ Status AtomicFile::publish_kept(std::span<const Kept> files) {
 
 Status AtomicFile::commit_all(std::span<AtomicFile* const> files, Flush flush) {
   if (flush != Flush::kNothing) MEG_RETURN_IF_ERROR(flush_all(files));
+  // The order is what makes a set of files appear whole: 1. contents to the device, 2. the folders
+  // are opened, 3. older files but the first go, 4. the folders are flushed, 5. new files are
+  // renamed in order, 6. the folders are flushed again. Without 4 a crash of the machine could
+  // bring an old file back beside a new one, as the device may see renames and removals in any
+  // order.
   // What can fail does so before a file is in place.
   std::map<std::string, FileDescriptor> folders;
   for (const AtomicFile* file : files) {
@@ -265,6 +298,8 @@ Status AtomicFile::commit_all(std::span<AtomicFile* const> files, Flush flush) {
     return Status();
   };
   if (files.size() > 1) {
+    // The first file's older version may stay: by then it stands alone, and the rename replaces it
+    // in one step.
     const auto later = files.subspan(1);  // clang 14 has no std::views::reverse by libstdc++
     for (auto file = later.rbegin(); file != later.rend(); ++file) {
       MEG_RETURN_IF_ERROR((*file)->remove_older());

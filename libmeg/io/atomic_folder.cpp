@@ -14,6 +14,10 @@
 #include "libmeg/io/internal/folder_replacement.h"
 #include "libmeg/io/internal/partial_path.h"
 
+// As atomic_file.cpp, for a whole tree: staged under a partial name, its folder locked, flushed,
+// put in place, closed. After an exchange the older tree has the staging name and no lock, so if
+// the process dies before it has removed it, the next create() for the same path does.
+
 namespace meg::io {
 namespace {
 
@@ -55,7 +59,8 @@ Status sync_one(const std::string& path, int flags, const std::string& name_in_e
   return FileDescriptor(fd, name_in_errors).sync();
 }
 
-/// Flushes files first, then the folder that names them.
+/// Flushes files first, then the folder that names them: a name on the device must never be ahead
+/// of what it names. Links are not followed, as what they name is not part of the tree.
 Status sync_tree(const std::string& folder, const std::string& name_in_errors) {
   std::error_code error;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
@@ -111,13 +116,17 @@ AtomicFolder::~AtomicFolder() { discard(); }
 Result<AtomicFolder> AtomicFolder::create(const std::string& path) {
   AtomicFolder out;
   out.path_ = path;
+  // With a slash at its end the path has no last component to put a partial name beside.
   while (out.path_.size() > 1 && out.path_.back() == '/') out.path_.pop_back();
   MEG_RETURN_IF_ERROR(check_target(out.path_));
   const std::string above = folder_above(out.path_);
+  // Remembered before they are made: an output that is given up leaves no empty folders behind.
   out.made_above_ = missing_folders(above);
   std::error_code error;
   fs::create_directories(above, error);
   if (error) return errno_error(error.value(), "cannot create folder " + above);
+  // Opened now: commit() must be able to flush it even if it is renamed meanwhile, and fails here,
+  // before hours of work, where it may not be read.
   MEG_ASSIGN_OR_RETURN(out.above_, open_folder(above, 0, above));
   remove_stale_folders(out.path_);
   while (true) {

@@ -8,10 +8,16 @@
 
 #include "libmeg/io/file_descriptor.h"
 
+// The source is walked as runs of data and holes. A run is moved by the kernel (copy_file_range),
+// which may share blocks instead of copying them; where it cannot, the rest goes through a buffer.
+// Holes are skipped, so the target gets the same holes: it must have nothing there yet, and
+// extend() gives it its length where the source ends in a hole.
+
 namespace meg::io {
 namespace {
 
-/// Bytes between two questions whether to go on.
+/// Bytes between two questions whether to go on: few enough to notice an interruption soon, so many
+/// that asking costs nothing.
 constexpr int64_t kStretch = int64_t{64} << 20;
 
 /// Bytes that go through memory at a time where the system cannot copy by itself.
@@ -27,7 +33,9 @@ class Copy {
     if (in_system_) {
       MEG_ASSIGN_OR_RETURN(const int64_t moved, move_in_system(from_offset, offset, count));
       if (moved > 0) return moved;
-      in_system_ = false;  // Some file systems say 0 where they cannot.
+      // Some file systems say 0 where they cannot; so does a source that was cut short, which the
+      // read through memory then reports. It is not tried again for every stretch.
+      in_system_ = false;
     }
     return move_through_memory(from_offset, offset, std::min(count, kBufferBytes));
   }
@@ -38,6 +46,8 @@ class Copy {
       const ssize_t moved = ::copy_file_range(from_.get(), &from_offset, to_.get(), &offset,
                                               static_cast<size_t>(count), 0);
       if (moved >= 0) return moved;
+      // Reasons why this pair of files cannot be copied within the system; other errors are the
+      // device's.
       if (errno == EXDEV || errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP) return 0;
       if (errno != EINTR) return errno_error(errno, to_.path());
     }
@@ -61,6 +71,8 @@ class Copy {
 int64_t hole_end(const FileDescriptor& file, int64_t offset, int64_t end) {
   const off_t data = ::lseek(file.get(), offset, SEEK_DATA);
   if (data >= 0) return std::min<int64_t>(data, end);
+  // ENXIO: nothing but a hole up to the file's end. Any other error: the file system knows no
+  // holes.
   return errno == ENXIO ? end : offset;
 }
 
@@ -90,6 +102,7 @@ Status FileDescriptor::copy_from(const FileDescriptor& from, int64_t from_offset
   const int64_t end = from_offset + length;
   const int64_t shift = offset - from_offset;
   for (int64_t at = from_offset; at < end;) {
+    // A turn takes one hole and about kStretch of the data behind it, in one or several moves.
     const int64_t begin = at;
     at = hole_end(from, at, end);
     for (const int64_t stop = at < end ? data_end(from, at, end) : end;

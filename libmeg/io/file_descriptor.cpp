@@ -34,7 +34,9 @@ Status expect_all(const Result<size_t>& moved, size_t count, const std::string& 
   return make_error(StatusCode::kIoError, "{}: wrote {} of {} bytes", path, *moved, count);
 }
 
-/// Whatever it is, a folder excepted; non-blocking.
+/// Whatever it is, a folder excepted. O_NONBLOCK, as opening a pipe would wait for its writer, and
+/// what kind of file it is must be asked of the open file: between stat() and open() the path may
+/// change its meaning. A folder opens like a file and fails at the first read, so it is told here.
 Result<FileDescriptor> open_at_once(const std::string& path, struct stat* info) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return errno_error(errno, path);
@@ -63,6 +65,7 @@ Result<FileDescriptor> FileDescriptor::open_for_reading(const std::string& path)
   struct stat info {};
 
   MEG_ASSIGN_OR_RETURN(FileDescriptor file, open_at_once(path, &info));
+  // Only opening must not wait; reading must, or a pipe without bytes would look like an error.
   const int flags = ::fcntl(file.get(), F_GETFL);
   if (flags < 0 || ::fcntl(file.get(), F_SETFL, flags & ~O_NONBLOCK) != 0) {
     return errno_error(errno, path);
@@ -78,6 +81,7 @@ Result<FileDescriptor> FileDescriptor::open_regular(const std::string& path) {
     return make_error(StatusCode::kInvalidArgument,
                       "{}: expected a regular file, found a pipe or a device", path);
   }
+  // O_NONBLOCK stays: it means nothing for regular files.
   return file;
 }
 
@@ -137,6 +141,8 @@ Status FileDescriptor::sync() const {
 }
 
 Status FileDescriptor::close() {
+  // Never closed twice, also not after EINTR: Linux has let the descriptor go by then, and another
+  // thread may already own its number.
   const int fd = std::exchange(fd_, -1);
   if (fd >= 0 && ::close(fd) != 0) return errno_error(errno, path_);
   return Status();
@@ -144,6 +150,7 @@ Status FileDescriptor::close() {
 
 int64_t open_file_limit() {
   rlimit limit{};
+  // The limit may be RLIM_INFINITY, which is no count to calculate with.
   constexpr rlim_t kMost = 1 << 20;
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return kMost;
   return static_cast<int64_t>(std::min(limit.rlim_cur, kMost));

@@ -12,6 +12,12 @@
 #include <thread>
 #include <utility>
 
+// flock() locks an open file, not a name. As the holder removes the file when it is done, the lock
+// that a waiter then gets is that of a file without a name, which protects nothing: others would
+// create and lock a new one. So whoever gets a lock looks whether the name still means this file,
+// and begins anew where it does not. Removing needs no further care, because only the holder of the
+// lock on the named file removes it.
+
 namespace meg::io {
 namespace {
 
@@ -31,6 +37,7 @@ Result<FileDescriptor> open_lock_file(const std::string& path) {
   }
 }
 
+/// flock() has no time limit, so a caller that wants to be asked polls.
 constexpr auto kWaitingInterval = std::chrono::milliseconds(50);
 
 enum class Locked { kYes, kBySomebodyElse, kNotHere };
@@ -90,6 +97,7 @@ Result<std::optional<FileLock>> FileLock::take(const std::string& path, int oper
     const Locked locked = lock_file(file, operation);
     if (locked == Locked::kBySomebodyElse) return std::optional<FileLock>();
     if (locked == Locked::kNotHere) {
+      // Nobody can lock it, so nobody needs it; the caller goes on without a lock.
       ::unlink(path.c_str());
       break;
     }
@@ -105,7 +113,8 @@ void FileLock::remove_abandoned(const std::string& path) {
   lock.file_ =
       FileDescriptor(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK), path);
   if (!lock.file_.is_open()) return;
-  // The destructor removes what is locked.
+  // The destructor of `lock` removes what is locked and still in place; a living holder's file is
+  // let go of instead.
   if (lock_file(lock.file_, LOCK_EX | LOCK_NB) != Locked::kYes) lock.file_ = FileDescriptor();
 }
 

@@ -14,7 +14,8 @@
 namespace meg::io {
 
 /// An entry of the list of all mapped files. Signal handlers walk the list while others change it:
-/// entries are never freed, only used again, and `path` changes only while `begin` is null.
+/// entries are never freed, only used again, and `path` changes only while `begin` is null. A
+/// handler may take no lock and call no allocator, which rules out any container.
 struct MappedRange {
   std::atomic<const std::byte*> begin = nullptr;
   std::atomic<const std::byte*> end = nullptr;
@@ -41,6 +42,7 @@ MappedRange* take_range() {
 MappedRange* add_range(std::span<const std::byte> bytes, const std::string& path) {
   const std::lock_guard lock(ranges_mutex);
   MappedRange* range = take_range();
+  // `begin` last: it makes the entry visible to handlers, which read path and end after it.
   range->path = path;
   range->end = bytes.data() + bytes.size();
   range->begin = bytes.data();
@@ -76,6 +78,8 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 }
 
 MappedFile::~MappedFile() {
+  // In this order: a handler must not name this file for an address that the system gave to
+  // another.
   if (range_ != nullptr) remove_range(range_);
   if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
@@ -85,10 +89,12 @@ Result<MappedFile> MappedFile::open(const std::string& path, Access access) {
   MEG_ASSIGN_OR_RETURN(const int64_t size, file.size());
   MappedFile mapped;
   mapped.path_ = path;
-  if (size == 0) return mapped;
+  if (size == 0) return mapped;  // mmap() refuses an empty range.
   const auto length = static_cast<size_t>(size);
   void* address = ::mmap(nullptr, length, PROT_READ, MAP_SHARED, file.get(), 0);
   if (address == MAP_FAILED) return errno_error(errno, path);
+  // The mapping outlives the descriptor, which is closed on return: mapped files do not count
+  // against the limit of open files.
   mapped.bytes_ = {static_cast<const std::byte*>(address), length};
   mapped.range_ = add_range(mapped.bytes_, path);
   if (access == Access::kSequential) ::madvise(address, length, MADV_SEQUENTIAL);
@@ -98,9 +104,12 @@ Result<MappedFile> MappedFile::open(const std::string& path, Access access) {
 
 void MappedFile::release(size_t offset, size_t length) const {
   const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  // Inwards to whole pages: those at the ends may hold what others still read.
   const size_t begin = (std::min(offset, bytes_.size()) + page - 1) / page * page;
   const size_t end = std::min(offset + length, bytes_.size()) / page * page;
   if (begin < end) {
+    // Of a shared file mapping this drops page table entries only; the next touch finds the page in
+    // the page cache or reads it again.
     ::madvise(const_cast<std::byte*>(bytes_.data()) + begin, end - begin, MADV_DONTNEED);
   }
 }

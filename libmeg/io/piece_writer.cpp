@@ -5,6 +5,7 @@
 namespace meg::io {
 namespace {
 
+/// Of what is collected before a write; larger appends go straight to the file.
 constexpr size_t kPieceBytes = size_t{1} << 20;
 
 }  // namespace
@@ -39,6 +40,8 @@ Status PieceWriter::write(std::span<const std::byte> bytes) {
 void start_writeback_if_due(const AtomicFile& file, int64_t before, int64_t after) {
   const int64_t windows = after / kWritebackBytes;
   if (before / kWritebackBytes == windows) return;
+  // One window further back than needed: another thread's bytes there may have come after the last
+  // call.
   const int64_t begin = std::max<int64_t>(before / kWritebackBytes - 1, 0) * kWritebackBytes;
   file.start_writeback(begin, windows * kWritebackBytes - begin);
 }

@@ -11,6 +11,13 @@
 #include <unordered_map>
 #include <utility>
 
+// A checkpoint of many ranks may have more files than a process may have open. RecentFiles is one
+// list for the whole process, the file that was used last first, that holds a Pin (a shared_ptr to
+// the descriptor) of each open file. A file is closed when the last Pin goes, so throwing one out
+// of the list while another thread reads it is harmless: it merely stays open a little longer. The
+// key is the address of the PooledFile's State, which the deleter of every Pin keeps alive, so a
+// key cannot come back as another file's while a descriptor of the old one is open.
+
 namespace meg::io {
 namespace {
 
@@ -30,7 +37,8 @@ class RecentFiles {
 
   /// As the one that was used last. Those that were used longest ago go.
   void keep(const void* key, Pin pin) {
-    std::list<File> gone;  // is closed after the lock
+    // Declared before the lock, so that files are closed after it: close() may wait for a network.
+    std::list<File> gone;
     const std::lock_guard lock(mutex_);
     take(key, &gone);
     files_.push_front({key, std::move(pin)});
@@ -50,7 +58,8 @@ class RecentFiles {
     Pin pin;
   };
 
-  /// Of the files that the process may have open: the rest is for all else that it does.
+  /// A quarter of the files that the process may have open: the rest is for held Pins and for all
+  /// else that it does. Asked anew each time, as a program may raise its limit.
   static size_t share() { return static_cast<size_t>(std::max<int64_t>(1, open_file_limit() / 4)); }
 
   void take(const void* key, std::list<File>* gone) {
@@ -101,6 +110,9 @@ struct PooledFile::State {
   void close(FileDescriptor* file);
 };
 
+/// A path that names another file by now would mix bytes of two files without a sign of it. For
+/// files that are written only the file's identity counts: their size and time change by our own
+/// writes.
 Result<FileDescriptor> PooledFile::State::open_again() const {
   MEG_ASSIGN_OR_RETURN(FileDescriptor file,
                        is_written ? open_for_writing(path, 0) : FileDescriptor::open_regular(path));
@@ -113,6 +125,8 @@ Result<FileDescriptor> PooledFile::State::open_again() const {
                     is_written ? "written" : "read");
 }
 
+/// Some file systems (NFS among them) say only at close() that a write did not arrive. The pool
+/// closes files at any time, so the first such error is kept until PooledFile::close() asks.
 void PooledFile::State::close(FileDescriptor* file) {
   Status status = file->close();
   if (status.ok()) return;
@@ -167,6 +181,7 @@ Pin PooledFile::keep(FileDescriptor file) const {
 const std::string& PooledFile::path() const { return state_->path; }
 
 Result<Pin> PooledFile::pin() const {
+  // Two threads may miss at once and open the file twice; keep() then drops the earlier descriptor.
   if (Pin kept = recent_files().find(state_.get())) return kept;
   MEG_ASSIGN_OR_RETURN(FileDescriptor file, state_->open_again());
   return keep(std::move(file));

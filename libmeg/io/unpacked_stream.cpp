@@ -11,12 +11,18 @@
 #include "libmeg/io/byte_stream.h"
 #include "libmeg/io/internal/unpacker.h"
 
+// Two streams that are put on top of each other by content_stream(): UnpackedStream turns packed
+// bytes into plain ones on the thread that calls read(), and ReadAheadStream calls it from a thread
+// of its own, so that unpacking (zlib and liblzma set the pace of gzip and xz input,
+// docs/performance.md) runs beside what the reader does with the bytes.
+
 namespace meg::io {
 namespace {
 
 constexpr size_t kPackedBytes = size_t{256} << 10;
 
-/// From this many unpacked bytes on the ratio is looked at.
+/// From this many unpacked bytes on the ratio is looked at. What is smaller fits memory anyway, and
+/// a short file of equal letters is no attack.
 constexpr int64_t kMinBombBytes = int64_t{64} << 20;
 
 class UnpackedStream : public ByteStream {
@@ -33,6 +39,9 @@ class UnpackedStream : public ByteStream {
       MEG_ASSIGN_OR_RETURN(unpacker_, make_unpacker(how_));
     }
     while (true) {
+      // Unpackers take headers and checksums without giving bytes, and give bytes without taking
+      // any, so a step that produced nothing is not the end. At the input's end they are asked on
+      // with no input until they give nothing more; then at_end tells a whole file from a cut one.
       if (rest_.empty() && !is_end_) MEG_RETURN_IF_ERROR(refill());
       Result<Unpacker::Step> step = unpacker_->unpack(rest_, into);
       if (!step.has_value()) return step.error().with_prefix(name_);
@@ -59,6 +68,7 @@ class UnpackedStream : public ByteStream {
   }
 
   Status check_ratio() const {
+    // Divided, not multiplied: a ratio that the caller chose must not overflow.
     if (unpacked_bytes_ < kMinBombBytes || unpacked_bytes_ / max_ratio_ <= packed_bytes_) {
       return Status();
     }
@@ -79,7 +89,11 @@ class UnpackedStream : public ByteStream {
   int64_t unpacked_bytes_ = 0;
 };
 
-/// Blocks go round between the reading thread and the caller.
+/// One producer, the thread that runs read_ahead(), and one consumer, the caller of read(). Blocks
+/// of 1 MiB wait in ready_, at most kBlocks of them, so memory is bounded by a few MiB whatever the
+/// input unpacks to. `stream_` belongs to the thread once it runs. The end, good or bad, is stored
+/// in end_ and stays: it is looked at only when ready_ is empty, so everything before the damage is
+/// delivered first, and every later read() gives the same end again.
 class ReadAheadStream : public ByteStream {
  public:
   explicit ReadAheadStream(std::unique_ptr<ByteStream> stream) : stream_(std::move(stream)) {}
@@ -109,7 +123,8 @@ class ReadAheadStream : public ByteStream {
 
   using Block = std::vector<std::byte>;
 
-  /// Without a thread the caller reads by itself.
+  /// Called by the first read(), so that a stream that nobody reads costs no thread. Where the
+  /// system refuses one, the caller reads by itself.
   void start() {
     is_started_ = true;
     try {
@@ -134,6 +149,7 @@ class ReadAheadStream : public ByteStream {
   void read_ahead() {
     Status status;
     try {
+      // Memory that runs out must not end the process from a thread that nobody can catch it on.
       status = read_blocks();
     } catch (const std::bad_alloc&) {
       status = Status(StatusCode::kResourceExhausted, "out of memory while unpacking");
@@ -182,7 +198,8 @@ class ReadAheadStream : public ByteStream {
   std::deque<Block> ready_;
   std::optional<Status> end_;
   bool is_stopped_ = false;
-  std::thread thread_;  // goes first
+  // Last, so that it is gone before what it uses; the destructor has joined it by then.
+  std::thread thread_;
 };
 
 }  // namespace

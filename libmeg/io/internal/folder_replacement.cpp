@@ -14,6 +14,7 @@ Result<FolderReplacement> replace_in_two_steps(const std::string& from, const st
   const std::string older = from + ".older";
   if (::rename(to.c_str(), older.c_str()) != 0) return rename_error(older);
   if (::rename(from.c_str(), to.c_str()) == 0) return FolderReplacement{older};
+  // The older folder goes back, so that a failure leaves things as they were.
   const Status failed = rename_error(to);
   ::rename(older.c_str(), to.c_str());
   return failed;
@@ -25,11 +26,14 @@ Result<FolderReplacement> replace_folder(const std::string& from, const std::str
                                          bool can_exchange) {
   // An empty folder at `to` is replaced by this as well.
   if (::rename(from.c_str(), to.c_str()) == 0) return FolderReplacement{};
+  // ENOTEMPTY or EEXIST: a folder with content; ENOTDIR: a symbolic link, which changes places as
+  // well. Anything else is an error.
   if (errno != ENOTEMPTY && errno != EEXIST && errno != ENOTDIR) return rename_error(to);
   if (!can_exchange) return replace_in_two_steps(from, to);
   if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) {
     return FolderReplacement{from};
   }
+  // What file systems and kernels without RENAME_EXCHANGE say.
   if (errno == EINVAL || errno == ENOSYS) return replace_in_two_steps(from, to);
   return rename_error(to);
 }

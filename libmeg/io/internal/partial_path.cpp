@@ -19,6 +19,8 @@ bool is_number(std::string_view text) {
 
 }  // namespace
 
+/// The process's number keeps processes apart and the counter threads. Two machines on one network
+/// file system may still agree on both, which is why the names are created with O_EXCL or mkdir().
 std::string next_partial_path(const std::string& path) {
   static std::atomic<int> counter = 0;
   return fmt::format("{}{}{}-{}", path, kPartial, ::getpid(), counter++);

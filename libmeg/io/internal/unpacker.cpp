@@ -7,6 +7,11 @@
 #include <algorithm>
 #include <limits>
 
+// One class for each library, with two duties beyond calling it: to say after every step whether
+// the data may end here, so that a cut file is told from a whole one, and to go on with the next
+// member, frame or stream, as concatenated files have several. None of them lets the input decide
+// how much memory is taken.
+
 namespace meg::io {
 namespace {
 
@@ -31,7 +36,8 @@ class GzipUnpacker : public Unpacker {
 
   ~GzipUnpacker() override { ::inflateEnd(&stream_); }
 
-  bool begin() { return ::inflateInit2(&stream_, 15 + 16) == Z_OK; }  // gzip only
+  /// 15: the largest window; 16 more: gzip's header and checksum, and no other format.
+  bool begin() { return ::inflateInit2(&stream_, 15 + 16) == Z_OK; }
 
   Result<Step> unpack(std::span<const std::byte> in, std::span<std::byte> out) override {
     if (between_members_) return begin_member(in);
@@ -42,6 +48,8 @@ class GzipUnpacker : public Unpacker {
     stream_.avail_out = clamp(out.size());
     const int code = ::inflate(&stream_, Z_NO_FLUSH);
     if (code == Z_MEM_ERROR) return no_memory();
+    // Z_BUF_ERROR only says that this step could do nothing; whether more input comes is the
+    // caller's to know.
     if (code != Z_OK && code != Z_BUF_ERROR && code != Z_STREAM_END) {
       return damaged(stream_.msg != nullptr ? stream_.msg : "no gzip data");
     }
@@ -79,6 +87,8 @@ class ZstdUnpacker : public Unpacker {
     ZSTD_inBuffer from{in.data(), in.size(), 0};
     ZSTD_outBuffer to{out.data(), out.size(), 0};
     if (in.empty() && between_frames_) return Step{.at_end = true};
+    // Frames follow each other by themselves: the call that comes after a frame's end begins the
+    // next. It refuses windows of more than 128 MiB, zstd's default limit.
     const size_t hint = ::ZSTD_decompressStream(stream_.get(), &to, &from);
     if (::ZSTD_isError(hint) != 0) return damaged(::ZSTD_getErrorName(hint));
     between_frames_ = hint == 0;
@@ -98,6 +108,9 @@ class XzUnpacker : public Unpacker {
 
   ~XzUnpacker() override { ::lzma_end(&stream_); }
 
+  /// LZMA_CONCATENATED: several streams and the zeros between them are one file. In exchange the
+  /// library must be told where the input ends (LZMA_FINISH below), as nothing else tells it that
+  /// no further stream comes.
   bool begin() { return ::lzma_stream_decoder(&stream_, kXzMemory, LZMA_CONCATENATED) == LZMA_OK; }
 
   Result<Step> unpack(std::span<const std::byte> in, std::span<std::byte> out) override {
@@ -112,6 +125,7 @@ class XzUnpacker : public Unpacker {
                         "its xz stream needs {} MiB, expected at most {}",
                         ::lzma_memusage(&stream_) >> 20, kXzMemory >> 20);
     }
+    // As Z_BUF_ERROR above.
     if (code != LZMA_OK && code != LZMA_BUF_ERROR && code != LZMA_STREAM_END) {
       return damaged("no whole xz stream");
     }
