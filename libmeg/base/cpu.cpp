@@ -27,12 +27,15 @@ InstructionSet detect() {
   const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
                       __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vbmi2");
+  // A set means all of its parts: code that is compiled for AVX-512 uses kAvx2's instructions too.
   if (avx2 && avx512) return InstructionSet::kAvx512;
   if (avx2) return InstructionSet::kAvx2;
 #endif
   return InstructionSet::kPortable;
 }
 
+/// Never above what the processor has: best_instruction_set() takes the lesser of the two. A word
+/// that is not known limits nothing.
 InstructionSet limit() {
   const char* wanted = std::getenv("MEG_INSTRUCTION_SET");
   if (wanted != nullptr) {

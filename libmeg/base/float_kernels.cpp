@@ -5,6 +5,10 @@
 
 #include "libmeg/base/bytes.h"
 
+// The reference for the vectorized kernels, in integers, so that neither the compiler nor the
+// rounding mode of the processor can change a bit. torch's `.to(dtype)` is what all of them must
+// equal.
+
 namespace meg {
 namespace {
 
@@ -17,9 +21,11 @@ uint32_t widened_float16(uint16_t half) {
   const uint32_t sign = uint32_t{half & 0x8000u} << 16;
   const uint32_t magnitude = half & 0x7fffu;
   if (magnitude < 0x0400) {
+    // Zero and subnormal numbers are multiples of 2^-24; float32 holds the product exactly.
     return sign | std::bit_cast<uint32_t>(static_cast<float>(magnitude) * 0x1p-24f);
   }
   if (magnitude < 0x7c00) return sign | ((magnitude << 13) + kBiasDifference);
+  // The quiet bit is set for NaN only, as vcvtph2ps does; infinity has no payload to keep.
   return sign | kInfinity | (magnitude << 13) | (magnitude > 0x7c00 ? kQuiet : 0);
 }
 
@@ -28,11 +34,13 @@ uint16_t narrowed_to_float16(uint32_t bits) {
   const uint32_t magnitude = bits & 0x7fffffff;
   uint32_t half = 0x7c00;
   if (magnitude > kInfinity) {
+    // NaN: quiet, with the top of its payload, as vcvtps2ph gives it.
     half = 0x7e00 | ((magnitude >> 13) & 0x03ff);
   } else if (magnitude >= 0x47800000) {  // 65536 and above
     half = 0x7c00;
   } else if (magnitude >= 0x38800000) {  // a normal float16; rounding up may carry into infinity
     const uint32_t rebiased = magnitude - kBiasDifference;
+    // Rounds to nearest even: just under half of the last place, and one more where it is odd.
     half = (rebiased + 0x0fff + ((rebiased >> 13) & 1)) >> 13;
   } else if (magnitude < 0x33000000) {  // below 2^-25, half of the least subnormal
     half = 0;
@@ -47,6 +55,9 @@ uint16_t narrowed_to_float16(uint32_t bits) {
   return static_cast<uint16_t>(sign | half);
 }
 
+/// Rounding to nearest even in integers: a carry runs from the mantissa into the exponent and,
+/// where it must, on to infinity. A NaN is kept out of it, as the carry would make infinity or zero
+/// of it.
 uint16_t narrowed_to_bfloat16(uint32_t bits) {
   if ((bits & 0x7fffffff) > kInfinity) return static_cast<uint16_t>((bits | kQuiet) >> 16);
   return static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);

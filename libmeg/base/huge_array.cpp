@@ -9,6 +9,8 @@
 namespace meg {
 
 HugePages::HugePages(size_t bytes) {
+  // One huge page more than asked for, so that an aligned start lies inside. What is never touched
+  // costs addresses, not memory.
   constexpr size_t kHugePage = size_t{2} << 20;
   mapping_bytes_ = bytes + kHugePage;
   mapping_ =
@@ -16,6 +18,7 @@ HugePages::HugePages(size_t bytes) {
   if (mapping_ == MAP_FAILED) throw std::bad_alloc();
   const size_t past_border = reinterpret_cast<uintptr_t>(mapping_) % kHugePage;
   data_ = static_cast<char*>(mapping_) + (kHugePage - past_border) % kHugePage;
+  // A wish: where the system has no huge pages, the array is slower and otherwise the same.
   ::madvise(data_, bytes, MADV_HUGEPAGE);
 }
 

@@ -17,6 +17,7 @@ Status errno_error(int error_number, std::string_view what) {
     case ENOTDIR:
       code = StatusCode::kNotFound;
       break;
+    // Codes by what a caller would do: another path, more room, or nothing that helps.
     case ENOSPC:
     case EDQUOT:
     case EFBIG:
@@ -26,6 +27,7 @@ Status errno_error(int error_number, std::string_view what) {
     default:
       break;
   }
+  // Not strerror(), whose buffer threads share.
   return make_error(code, "{}: {}", what, std::generic_category().message(error_number));
 }
 

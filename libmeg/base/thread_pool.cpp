@@ -55,6 +55,8 @@ void ThreadPool::run_task(const std::function<void()>& task) {
 
 void ThreadPool::run() {
   std::unique_lock lock(mutex_);
+  // The lock is held but while a task runs. A stopping pool still runs what was submitted: threads
+  // leave only when no task is left.
   while (true) {
     task_ready_.wait(lock, [this] { return stopping_ || !tasks_.empty(); });
     if (tasks_.empty()) return;
@@ -63,6 +65,8 @@ void ThreadPool::run() {
     ++running_;
     lock.unlock();
     run_task(task);
+    // What the task captured goes before the task counts as done: wait() promises that nothing of
+    // it is left.
     task = nullptr;
     lock.lock();
     --running_;
@@ -71,6 +75,8 @@ void ThreadPool::run() {
 }
 
 int available_processors() {
+  // The affinity mask, not the machine's processors: containers and job schedulers give a process a
+  // part of them. The call fails on machines with more processors than a cpu_set_t has bits.
   cpu_set_t set;
   CPU_ZERO(&set);
   if (sched_getaffinity(0, sizeof(set), &set) == 0) return std::max(CPU_COUNT(&set), 1);
