@@ -4,6 +4,10 @@
 
 #include <algorithm>
 
+// Python's universal newlines, by which Megatron reads its input: LF, CRLF and CR alone end a line.
+// A CR at the end of a block is undecided, as an LF may be the next block's first byte, so it
+// counts only where the text is known to end.
+
 namespace meg::text {
 namespace {
 

@@ -7,6 +7,8 @@
 namespace meg::text {
 
 size_t edit_distance(std::string_view a, std::string_view b) {
+  // Levenshtein's table, one row at a time: row[j] is the distance of a's first i bytes to b's
+  // first j.
   std::vector<size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), size_t{0});
   for (size_t i = 0; i < a.size(); ++i) {

@@ -7,7 +7,8 @@
 namespace meg::text {
 namespace {
 
-/// C0, DEL and C1, less what a text is laid out with.
+/// C0, DEL and C1, less what a text is laid out with. C1 too, as terminals take U+009B for the
+/// beginning of a command.
 bool is_control(char32_t code_point) {
   if (code_point == '\n' || code_point == '\t') return false;
   return code_point < 0x20 || (code_point >= 0x7f && code_point < 0xa0);

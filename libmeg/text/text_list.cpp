@@ -38,6 +38,8 @@ void TextList::restart(const char* line, const char* unescaped) {
 void TextList::push_back(Place place, std::string_view text) {
   const auto which = static_cast<size_t>(place);
   const auto distance = static_cast<uint64_t>(text.data() - behind_[which]);
+  // Texts of one place never go back, so the distance is not negative; the lowest bit says the
+  // place.
   append_number(distance * 2 + which);
   append_number(text.size());
   behind_[which] = text.data() + text.size();

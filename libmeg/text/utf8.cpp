@@ -6,6 +6,9 @@ namespace meg::text {
 
 namespace {
 
+/// What the first byte says of a sequence. Only the second byte has a range narrower than 0x80 to
+/// 0xBF, and that range is what rules out overlong forms (E0, F0), surrogates (ED) and code points
+/// past U+10FFFF (F4): the Unicode standard's table 3-7. C0, C1 and F5 to FF lead nothing.
 struct Lead {
   size_t size;  // bytes of the whole sequence; 0 where the byte cannot lead
   unsigned char second_first, second_last;
@@ -35,6 +38,8 @@ DecodedCodePoint decode_code_point(std::string_view text) {
   for (size_t at = 1; at < lead.size; ++at) {
     const unsigned char low = at == 1 ? lead.second_first : 0x80;
     const unsigned char high = at == 1 ? lead.second_last : 0xBF;
+    // The bytes before this one are a valid start: they are replaced together, and this one begins
+    // anew, which is how many U+FFFD Python writes.
     if (at == text.size() || byte_at(at) < low || byte_at(at) > high) {
       return {kInvalidCodePoint, at};
     }

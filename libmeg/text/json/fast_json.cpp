@@ -10,9 +10,22 @@
 #include "libmeg/text/json/python_json.h"
 #include "libmeg/text/text_padding.h"
 
+// One walk over the line without a tree: asked values are kept as views, all others are skipped by
+// their grammar. `return false` never means an error. It means that PythonJsonReader must read the
+// line again, be it to word the error or because the line is one that this reader leaves to it, so
+// every doubt may be answered by false. What is taken must be what the other would give, byte for
+// byte; a fuzzer holds them to it (docs/decisions/04-json-lines.md).
+//
+// Bounds: UTF-8 is checked once for the whole line, so that everything behind that may look at
+// single bytes. Looking ahead (at_[1], the digits of an escape, vectors of the kernels) may pass
+// end_ by up to kTextPadding bytes, which are readable; nothing found there counts, as at_ is
+// compared with end_ before it is trusted.
+
 namespace meg::text {
 namespace {
 
+// A line of many MiB must not keep its memory through a file of short ones; the gap between growing
+// (any need) and shrinking (half of kKeptMemory) keeps alternating lines from allocating each time.
 constexpr size_t kLeastMemory = size_t{64} << 10;  // bytes
 constexpr size_t kKeptMemory = size_t{8} << 20;    // bytes; more is given back by the next line
 
@@ -37,6 +50,8 @@ bool FastJsonReader::read(std::string_view line) {
 }
 
 void FastJsonReader::prepare_memory(size_t bytes) {
+  // An escape is longer than what it stands for, so all texts of a line fit the line's length; the
+  // kernels write whole vectors beyond what they keep.
   const size_t wanted = bytes + 2 * kTextPadding;
   if (wanted > capacity_ || (capacity_ > kKeptMemory && wanted < kKeptMemory / 2)) {
     unescaped_.reset();
@@ -54,6 +69,8 @@ bool FastJsonReader::read_object() {
     if (!take('"')) return false;
     const char* key = at_;
     at_ = kernels_.find_special(at_, end_);
+    // A key with an escape stops at its backslash, where take() fails: the strict reader compares
+    // such keys.
     const std::string_view name(key, static_cast<size_t>(at_ - key));
     if (!take('"')) return false;
     skip_space();
@@ -70,6 +87,7 @@ bool FastJsonReader::read_object() {
 
 bool FastJsonReader::read_asked_value(AskedValue& value) {
   value.is_there = true;
+  // Of equal keys the last one counts, as in Python: what an earlier one gave is forgotten.
   value.texts.restart(begin_, unescaped_.get());
   if (take('"')) return read_text(value);
   if (!take('[')) return false;
@@ -91,6 +109,7 @@ bool FastJsonReader::read_text(AskedValue& value) {
   at_ = kernels_.find_special(at_, end_);
   if (at_ >= end_) return false;
   const auto plain = static_cast<size_t>(at_ - begin);
+  // Most texts have no escape and are used in place, without a copy.
   if (*at_ != '\\') {
     value.texts.push_back(TextList::Place::kLine, {begin, plain});
     return take('"');
@@ -168,6 +187,7 @@ bool FastJsonReader::skip_string() {
     at_ = kernels_.find_special(at_, end_);
     if (at_ >= end_) return false;
     if (*at_ != '\\') return take('"');
+    // Lone surrogates pass: Python accepts them, and nobody reads this value.
     const bool is_valid = at_[1] == 'u' ? hex4(at_ + 2) >= 0 : simple_escape(at_[1]) != 0;
     if (!is_valid) return false;
     at_ += at_[1] == 'u' ? 6 : 2;
@@ -177,6 +197,8 @@ bool FastJsonReader::skip_string() {
 bool FastJsonReader::skip_number() {
   if (take('-') && at_ < end_ && *at_ == 'I') return skip_literal("Infinity");
   if (!take('0') && !skip_digits()) return false;
+  // Python's scanner would end the number before a point or an `e` that no digits follow, and then
+  // fail at it: the line is wrong either way.
   if (take('.') && !skip_digits()) return false;
   if (!take('e') && !take('E')) return true;
   if (!take('+')) take('-');

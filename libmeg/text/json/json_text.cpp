@@ -7,6 +7,9 @@
 #include "libmeg/text/json/python_float.h"
 #include "libmeg/text/utf8.h"
 
+// The bytes matter, not only the values: descriptions of index caches are written with this, and
+// their MD5 names the cache files that Megatron looks for.
+
 namespace meg::text {
 namespace {
 
@@ -69,12 +72,13 @@ void JsonText::begin(char bracket) {
 
 void JsonText::end(char bracket) {
   --depth_;
-  if (!first_) new_line();
+  if (!first_) new_line();  // json.dumps writes empty containers as [] and {}
   text_ += bracket;
-  first_ = false;
+  first_ = false;  // of the brackets around these, which now hold something
 }
 
 void JsonText::before_value() {
+  // A value behind its key, or the outermost one, stands where it is; any other begins a line.
   if (has_key_ || depth_ == 0) {
     has_key_ = false;
     return;

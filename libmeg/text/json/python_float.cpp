@@ -9,7 +9,8 @@
 namespace meg::text {
 namespace {
 
-// Python writes exponents outside these decimal exponents of the first digit.
+// repr() has digits alone where the first one's decimal exponent is within these, else `1e-05` or
+// `1e+16`. Both languages write exponents with at least two digits and a sign.
 constexpr int kLeastPositional = -4;
 constexpr int kMaxPositional = 15;
 
@@ -28,6 +29,7 @@ int decimal_exponent(const std::string& scientific) {
 
 std::optional<double> parse_python_float(std::string_view text) {
   text = trimmed(text);
+  // std::from_chars takes no plus, float() takes one.
   if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);

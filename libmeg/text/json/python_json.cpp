@@ -9,6 +9,12 @@
 #include "libmeg/text/text_padding.h"
 #include "libmeg/text/utf8.h"
 
+// Recursive descent in the order of CPython's scanner, with its own limit of nesting instead of the
+// stack's. Two kinds of errors are kept apart. What json.loads would refuse ends the reading at
+// once (fail()). What it accepts but no document can be made of, such as a number under an asked
+// key, is noted in AskedValue::problem and reported only once the whole line has turned out to be
+// JSON, because a later value of the same key may replace it.
+
 namespace meg::text {
 namespace {
 
@@ -61,6 +67,7 @@ Status PythonJsonReader::read(std::string_view line) {
   for (AskedValue& value : asked_) value.is_there = false;
   prepare_memory();
   if (!read_line()) return error_;
+  // Tokenizers read beyond a text's end; the room was reserved, so no view moves.
   unescaped_.append(kTextPadding, '\0');
   return check_asked();
 }
@@ -87,11 +94,14 @@ Status PythonJsonReader::check_asked() const {
 }
 
 bool PythonJsonReader::read_line() {
+  // json.loads refuses a text that begins with one.
   if (line_.starts_with("\xef\xbb\xbf")) {
     error_ = make_error(StatusCode::kCorruption,
                         "byte 1: expected a JSON object, found a byte order mark (UTF-8 BOM)");
     return false;
   }
+  // Megatron opens its input as UTF-8 text, so bytes that are none end the run there even in values
+  // that nobody asks for.
   const size_t invalid = find_invalid_utf8(line_);
   if (invalid < line_.size()) return fail(invalid, "UTF-8");
   skip_space();
@@ -179,6 +189,8 @@ bool PythonJsonReader::read_number() {
   take('-');
   if (next_is('I')) return read_literal("Infinity");
   if (!take('0') && !read_digits()) return fail(begin, "a value");
+  // CPython ends the number before a point or an `e` without digits and fails at it a moment later:
+  // the same lines are refused.
   if (take('.') && !read_digits()) return fail(at_, "a digit after the point of a number");
   if (!take('e') && !take('E')) return true;
   if (!take('+')) take('-');
@@ -196,6 +208,7 @@ bool PythonJsonReader::read_string(String& string) {
   const size_t begin = unescaped_.size();
   ++at_;
   while (at_ < line_.size() && line_[at_] != '"') {
+    // json.loads is strict by default; JSON itself forbids them as well.
     if (static_cast<unsigned char>(line_[at_]) < 0x20) {
       return fail(at_, "no control character inside a string");
     }
@@ -224,6 +237,8 @@ bool PythonJsonReader::read_escape(String& string) {
   if (!take('u')) return fail(begin, "an escape that JSON knows");
   unsigned unit = 0;
   if (!read_hex4(unit)) return false;
+  // A high surrogate takes the escape that follows it only if that is a low one. Else the second
+  // escape is read again by itself: it may begin a pair of its own.
   const size_t after = at_;
   unsigned low = 0;
   if (is_high_surrogate(unit) && line_.substr(at_).starts_with("\\u")) {
@@ -236,6 +251,7 @@ bool PythonJsonReader::read_escape(String& string) {
   }
   at_ = after;
   if (is_high_surrogate(unit) || is_low_surrogate(unit)) {
+    // No error yet: Python holds it in a str, and only encoding that as UTF-8 would fail.
     string.lone_surrogate = std::min(string.lone_surrogate, begin);
   }
   append_code_point(unit, unescaped_);
@@ -252,6 +268,7 @@ bool PythonJsonReader::read_hex4(unsigned& unit) {
 }
 
 bool PythonJsonReader::read_asked_value(AskedValue& value) {
+  // A repeated key: the last value counts, and with it the last problem.
   value.problem.clear();
   value.is_there = true;
   value.texts.restart(line_.data(), unescaped_.data());

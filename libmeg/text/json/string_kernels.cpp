@@ -7,6 +7,11 @@
 #include "libmeg/text/json/internal/string_escape.h"
 #include "libmeg/text/json/internal/string_kernels_x86.h"
 
+// Eight bytes at a time in an integer register. On little-endian machines the first byte of the
+// line is the lowest, so the lowest high bit set names the first special byte. The tests by
+// subtraction may borrow into the bytes above a hit and mark them wrongly, never below one, which
+// is why only the first hit is used.
+
 namespace meg::text {
 namespace {
 
@@ -36,12 +41,15 @@ bool unescape_portable(const char*& at, const char* end, char*& out) {
   while (at < end) {
     uint64_t word = 0;
     std::memcpy(&word, at, sizeof(word));
+    // Written before it is known how much of it is text; the rest is overwritten by what comes
+    // next.
     std::memcpy(out, &word, sizeof(word));
     const uint64_t special = special_bytes(word);
     const int plain = special == 0 ? 8 : std::countr_zero(special) / 8;
     at += plain;
     out += plain;
     if (special == 0) continue;
+    // A quote in the padding behind `end` closes nothing, and a control character is not allowed.
     if (*at != '\\') return *at == '"' && at < end;
     while (*at == '\\' && at < end) {
       if (!unescape_one(at, out)) return false;

@@ -21,6 +21,13 @@
       target("avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,bmi,bmi2," \
              "popcnt")))
 
+// Removes escapes from 64 bytes at once: finds where escapes begin, writes what each stands for
+// over its own place (no escape is shorter than its meaning), and drops the places that are left
+// over with one compress. What a block cannot do (pairs of surrogates, errors, an escape that the
+// block's end cuts) is left as `refused`: text up to there is kept, and either unescape_one does
+// that escape or the next block begins at it. docs/performance.md, "JSON lines: log", has what each
+// step gave.
+
 namespace meg::text {
 namespace {
 
@@ -67,6 +74,8 @@ MEG_TARGET_AVX512 inline __m512i from_further_on(__m512i bytes, int distance) {
 /// The block's first byte is not part of an earlier escape.
 inline uint64_t escape_starts(uint64_t backslashes) {
   constexpr uint64_t kEven = 0x5555555555555555;
+  // Adding the begins of runs at even places carries through each such run and clears it; what is
+  // left of `backslashes` by that are the runs from even places.
   const uint64_t run_begins = backslashes & ~(backslashes << 1);
   const uint64_t runs_from_even = backslashes & ~(backslashes + (run_begins & kEven));
   const uint64_t runs_from_odd = backslashes & ~runs_from_even;
@@ -145,6 +154,8 @@ MEG_TARGET_AVX512 bool unescape(const char*& at, const char* end, char*& out) {
     const uint64_t escaped = starts << 1;
     const __m512i meanings = look_up(kSimpleEscapes.data(), bytes);
     const uint64_t simple = _mm512_test_epi8_mask(meanings, meanings) & ~high_bits(bytes);
+    // Simple escapes: the backslash is dropped, the letter behind it becomes its meaning. An escape
+    // whose letter lies in the next block has no bit in `simple` and so stays refused.
     Block block{_mm512_mask_mov_epi8(bytes, escaped, meanings), ~starts, starts & ~(simple >> 1)};
     if (block.refused != 0) unescape_units(bytes, block);
     const uint64_t stops =
@@ -159,6 +170,8 @@ MEG_TARGET_AVX512 bool unescape(const char*& at, const char* end, char*& out) {
     }
     at += taken;
     if (*at != '\\') return *at == '"' && at < end;
+    // The escape may only be cut, not wrong: the next block begins at its backslash and sees all of
+    // it, as 12 bytes then fit.
     const bool is_cut = taken > kBlock - kLongestEscape;
     if (!is_cut && !unescape_refused(at, end, out)) return false;
   }

@@ -44,6 +44,7 @@ char* write_utf8(uint32_t code_point, char* out) {
 
 int hex4(const char* digits) {
   const auto value = [&](int i) -> int { return kHexValues[static_cast<uint8_t>(digits[i])]; };
+  // A -1 times a power of two is negative, and `|` keeps the sign: one test at the end is enough.
   return value(0) * 4096 | value(1) * 256 | value(2) * 16 | value(3);
 }
 
@@ -54,6 +55,7 @@ bool unescape_unit(const char*& at, char*& out) {
   if (unit < 0 || (unit >= 0xdc00 && unit < 0xe000)) return false;
   auto code_point = static_cast<uint32_t>(unit);
   if (unit >= 0xd800 && unit < 0xdc00) {
+    // A high surrogate stands only before a low one; both together are one code point.
     const int low = at[0] == '\\' && at[1] == 'u' ? hex4(at + 2) : -1;
     if (low < 0xdc00 || low >= 0xe000) return false;
     code_point = 0x10000 + ((code_point - 0xd800) << 10) + static_cast<uint32_t>(low - 0xdc00);
