@@ -4,6 +4,11 @@
 #include <bit>
 #include <vector>
 
+// Constants are those of numpy: SeedSequence's (numpy/random/bit_generator.pyx: INIT_A, MULT_A,
+// INIT_B, MULT_B, MIX_MULT_L, MIX_MULT_R) and PCG64's multiplier. Every draw must take exactly as
+// many words as numpy takes, as the next draw begins where this one ends: a rejection too many or a
+// half word forgotten shifts all numbers that follow.
+
 namespace meg::numpy {
 namespace {
 
@@ -56,6 +61,7 @@ Pool seed_pool(std::span<const uint64_t> seed) {
       if (from != to) pool[to] = mixed(pool[to], hash(pool[from]));
     }
   }
+  // Words beyond the pool's four are mixed into all of it.
   for (size_t from = pool.size(); from < words.size(); ++from) {
     for (uint32_t& to : pool) to = mixed(to, hash(words[from]));
   }
@@ -78,6 +84,8 @@ std::array<uint64_t, 4> seed_state(std::span<const uint64_t> seed) {
 
 Pcg64::Pcg64(std::span<const uint64_t> seed) {
   const std::array<uint64_t, 4> words = seed_state(seed);
+  // Numbers three and four choose the stream. It must be odd for the full period, hence the shift
+  // and the one.
   increment_ = (((Wide{words[2]} << 64) | words[3]) << 1) | 1;
   step();
   state_ += (Wide{words[0]} << 64) | words[1];
@@ -91,6 +99,7 @@ uint64_t Pcg64::next64() {
 }
 
 uint32_t Pcg64::next32() {
+  // A 64-bit draw in between does not touch the kept half, as in numpy.
   if (has_high_half_) {
     has_high_half_ = false;
     return high_half_;
@@ -101,7 +110,9 @@ uint32_t Pcg64::next32() {
   return static_cast<uint32_t>(word);
 }
 
-/// Lemire's method: the high half of a product, redrawn where the low half would favour some.
+/// Lemire's method: the high half of a product, redrawn where the low half would favour some. numpy
+/// computes the threshold only for low halves below `values`; the threshold is smaller than that,
+/// so the same words are refused.
 uint32_t Pcg64::bounded32(uint32_t max) {
   const uint32_t values = max + 1;
   const uint32_t threshold = (kMost32 - max) % values;
@@ -123,6 +134,8 @@ uint64_t Pcg64::bounded64(uint64_t max) {
 uint64_t Pcg64::bounded(uint64_t max) {
   if (max == 0) return 0;
   if (max < kMost32) return bounded32(static_cast<uint32_t>(max));
+  // numpy takes 32-bit words as long as they reach, and a word as it is where every value is
+  // allowed. Which of the branches is taken decides how many words are used up.
   if (max == kMost32) return next32();
   return max == kMost64 ? next64() : bounded64(max);
 }

@@ -13,7 +13,8 @@ namespace {
 
 constexpr size_t kLanes = 8;
 
-/// For each set of lanes, the numbers of its lanes, in order, then zeros.
+/// For each set of lanes, the numbers of its lanes, in order, then zeros: AVX2 has no compress, so
+/// words that fit are moved together by a permutation that is looked up.
 constexpr auto kLanesOf = [] {
   std::array<std::array<int32_t, kLanes>, 256> table = {};
   for (size_t set = 0; set < table.size(); ++set) {
@@ -59,6 +60,8 @@ MEG_TARGET_AVX2 void refill(uint32_t* state, uint32_t* words) {
   constexpr size_t kAround = kRandomStateWords - kRandomShift;
   constexpr size_t kLast = kRandomStateWords - 1;
   size_t i = 0;
+  // As the portable refill: both distances, 397 ahead and 227 back, are more than a vector, so the
+  // words of one vector do not depend on each other.
   for (; i + kLanes <= kAround; i += kLanes) twist(state + i, state + i + kRandomShift);
   for (; i < kAround; ++i) {
     state[i] = twisted_word(state[i], state[i + 1], state[i + kRandomShift]);
@@ -80,6 +83,8 @@ MEG_TARGET_AVX2 RandomDraw draw(std::span<const uint32_t> words, uint32_t max,
                                 std::span<uint32_t> targets) {
   const uint32_t mask = bit_mask_of(max);
   RandomDraw done;
+  // Room for a whole vector of targets, as all lanes are stored and only those that fit are
+  // counted.
   while (done.words + kLanes <= words.size() && done.targets + kLanes <= targets.size()) {
     const auto bound = max - static_cast<uint32_t>(done.targets);
     const __m256i word = _mm256_and_si256(load(words.data() + done.words), lanes_of(mask));

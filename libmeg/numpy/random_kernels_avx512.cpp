@@ -42,6 +42,8 @@ MEG_TARGET_AVX512 void refill(uint32_t* state, uint32_t* words) {
   constexpr size_t kAround = kRandomStateWords - kRandomShift;
   constexpr size_t kLast = kRandomStateWords - 1;
   size_t i = 0;
+  // Both distances, 397 ahead and 227 back, are more than a vector, so the words of one vector do
+  // not depend on each other.
   for (; i + kLanes <= kAround; i += kLanes) twist(state + i, state + i + kRandomShift);
   for (; i < kAround; ++i) {
     state[i] = twisted_word(state[i], state[i + 1], state[i + kRandomShift]);

@@ -5,10 +5,15 @@
 
 #include "libmeg/numpy/random_state.h"
 
+// Mirrors PyTorch aten/src/ATen/native/TensorFactories.cpp: randperm_cpu, whose two branches give
+// different orders. torch's CPU generator is MT19937 with the same seeding as numpy's RandomState,
+// so that class serves both.
+
 namespace meg::numpy {
 namespace {
 
-/// Each place takes one of the numbers not yet placed.
+/// Each place takes one of the numbers not yet placed. The remainder favours small numbers a
+/// little; below kWideRandperm torch accepts that, and so must this.
 void draw_from_the_rest(RandomState& random, std::span<uint32_t> out) {
   std::iota(out.begin(), out.end(), 0U);
   for (size_t i = 0; i + 1 < out.size(); ++i) {

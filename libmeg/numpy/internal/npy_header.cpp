@@ -8,6 +8,11 @@
 #include "libmeg/base/bytes.h"
 #include "libmeg/text/printable.h"
 
+// numpy evaluates the header as a Python literal. This reads only what numpy writes there, a
+// dictionary of three keys, and refuses the rest by name, so that no file can make it build
+// anything. Sizes are believed only after they have been compared with the file's: a header that
+// claims terabytes allocates nothing.
+
 namespace meg::numpy {
 namespace {
 
@@ -94,6 +99,7 @@ Status DictionaryParser::parse(NpyHeader* header) {
   if (!has_descr_ || !has_order_ || !has_shape_) {
     return corrupt("expected descr, fortran_order and shape, found {}", text::printable(text_, 60));
   }
+  // With at most one dimension both orders are the same.
   if (is_fortran_ && header->shape.size() > 1) {
     return make_error(StatusCode::kUnsupported, "{}: expected C order, found Fortran order", name_);
   }
@@ -221,6 +227,8 @@ Result<std::string_view> read_dictionary(ByteReader* reader, const std::string& 
                       kMagic.size(), major, minor);
   }
   uint64_t length = 0;
+  // Version 2.0 exists for headers beyond 64 KiB, 3.0 for names outside Latin-1; both have a length
+  // of four bytes.
   if (major == 1) {
     MEG_ASSIGN_OR_RETURN(length, reader->read<uint16_t>("header length"));
   } else {
