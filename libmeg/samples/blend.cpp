@@ -10,9 +10,12 @@
 namespace meg::samples {
 namespace {
 
+/// Megatron asks each dataset for half a percent more than its share, as the blend's rounding may
+/// draw a little more from one of them.
 constexpr double kMargin = 1.005;
 
-/// numpy.sum of doubles: eight running sums below a block, halves above it.
+/// numpy.sum of doubles: eight running sums below a block, halves above it. The last bit of the sum
+/// is in every normalized weight, and so in descriptions and draws.
 double pairwise_sum(std::span<const double> values) {
   constexpr size_t kLanes = 8;
   constexpr size_t kBlock = 128;
@@ -74,6 +77,8 @@ Result<Blend> parse_blend(std::span<const std::string> data_path,
     return Status(StatusCode::kInvalidArgument, "--data-path: expected a dataset, found nothing");
   }
   const bool weighted =
+      // As Megatron decides: an even number of words whose first is a number are weights and
+      // prefixes. A single prefix that looks like a number is a prefix.
       data_path.size() % 2 == 0 && text::parse_python_float(data_path[0]).has_value();
   if (!weighted) {
     if (data_path.size() > 1 && !version.open_sample_counts) return not_in_pairs(data_path, 0);

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
 
-/// numpy.uint32 shuffle indices end here.
+/// From this many samples on Megatron's shuffle index has int64 instead of uint32.
 constexpr int64_t kFirstInt64Samples = int64_t{std::numeric_limits<uint32_t>::max()} - 1;
 
 /// Of the last epoch's samples, what must be asked for lest the epoch be shuffled apart.
@@ -40,6 +40,8 @@ Result<int64_t> epochs_for(const GptIndexRequest& request) {
   int64_t tokens = 0;
   if (!__builtin_mul_overflow(*request.samples, request.sequence_length, &tokens) &&
       !__builtin_add_overflow(tokens, int64_t{request.extra_token}, &tokens)) {
+    // Megatron adds epochs until they are enough, one at least; the division gives the same number
+    // at once.
     const int64_t epochs = tokens == 0 ? 1 : (tokens - 1) / request.tokens + 1;
     int64_t all_tokens = 0;
     if (epochs <= kMaxInt32 && !__builtin_mul_overflow(epochs, request.tokens, &all_tokens)) {
@@ -63,6 +65,8 @@ std::optional<int64_t> samples_before_last_epoch(const GptIndexRequest& request,
   const int64_t before = ((epochs - 1) * request.tokens - extra) / request.sequence_length;
   const int64_t each = (request.tokens - extra) / request.sequence_length;
   const auto enough = static_cast<int64_t>(kLastEpochShare * static_cast<double>(each));
+  // A last epoch that is hardly used is shuffled apart, or the samples that are dropped with it
+  // would be missing from the whole epochs before.
   if (*request.samples - before >= enough) return std::nullopt;
   return before;
 }

@@ -39,6 +39,7 @@ void fill_attention_mask(std::span<const int64_t> tokens, const GptSampleOptions
   const size_t length = tokens.size();
   const auto fill_row = [&](size_t i, size_t first) {
     uint8_t* const row = mask.data() + i * length;
+    // Hidden: documents before this token's own, and all that comes after the token.
     std::fill(row, row + first, uint8_t{1});
     std::fill(row + first, row + i + 1, uint8_t{0});
     std::fill(row + i + 1, row + length, uint8_t{1});

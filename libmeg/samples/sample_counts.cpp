@@ -5,6 +5,7 @@
 namespace meg::samples {
 namespace {
 
+/// Python's `//`, which rounds down, also below 0.
 int64_t floor_divided(int64_t dividend, int64_t divisor) {
   return dividend / divisor - (dividend % divisor < 0 ? 1 : 0);
 }

@@ -42,7 +42,7 @@ std::vector<std::string_view> runs(std::string_view text) {
   return parts;
 }
 
-/// Python's int(round()): halves to the even number.
+/// Python's int(round()): halves to the even number, which std::round would not do.
 int64_t rounded(double value) { return static_cast<int64_t>(std::nearbyint(value)); }
 
 }  // namespace
@@ -101,6 +101,8 @@ PerSplit<std::optional<dataset::SequenceRange>> SplitWeights::ranges(int64_t seq
   PerSplit<int64_t> ends = {};
   int64_t end = 0;
   for (size_t i = 0; i < ends.size(); ++i) ends[i] = end += rounded(normalized_[i] * size);
+  // Rounding each size alone may make one sequence too many or too few; Megatron moves every end by
+  // that.
   for (int64_t& bound : ends) bound -= end - sequences;
   for (size_t i = 0; i < ranges.size(); ++i) {
     const dataset::SequenceRange range = {.begin = i == 0 ? 0 : std::max<int64_t>(ends[i - 1], 0),

@@ -76,6 +76,7 @@ class FullValidationSampler : public BatchSampler {
     samples.clear();
     if (sample_ >= end_) return false;
     samples.push_back(sample_);
+    // Written so that the sum cannot overflow.
     sample_ = ranks_ > end_ - sample_ ? end_ : sample_ + ranks_;
     return true;
   }

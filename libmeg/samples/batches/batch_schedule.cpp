@@ -5,11 +5,20 @@
 #include <algorithm>
 #include <limits>
 
+// Megatron asks for the batch size anew before every step, from the samples consumed so far.
+// Answering "which step, which sample" by repeating that would take as many turns as steps, so
+// walk() does it once and keeps stretches of steps with one batch size: a run without ramp-up has
+// one, else there is one for each increment. The quotient of batch_size_after is a float64 division
+// that is cut to an integer, as in Python; everything else asks that function, so that it is
+// rounded in one place only.
+
 namespace meg::samples {
 namespace {
 
 constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+/// Up to here int64 and the float64 that Megatron computes with are the same numbers.
 constexpr int64_t kExactInDouble = int64_t{1} << 53;
+/// More increments than any run has; bounds memory and time where flags are nonsense.
 constexpr size_t kMaxStretches = size_t{1} << 16;
 
 Status check_range(std::string_view flag, int64_t value, int64_t least) {
@@ -123,6 +132,8 @@ Status BatchSchedule::walk() {
   while (rampup_ && next.first_sample <= rampup_->samples) {
     MEG_RETURN_IF_ERROR(add_stretch(next));
     const int64_t samples = samples_until_larger(next.first_sample) - next.first_sample;
+    // The batch size changes between steps only: the step that crosses the border is still of the
+    // old size.
     const int64_t steps = (samples - 1) / next.batch_size + 1;
     next.first_step += steps;
     next.first_sample += steps * next.batch_size;

@@ -11,6 +11,7 @@
 namespace meg::samples {
 namespace {
 
+/// A cache line, and the widest vector.
 constexpr size_t kAlignment = 64;
 
 BatchMemory plain_memory() {

@@ -9,6 +9,14 @@
 #include <thread>
 #include <vector>
 
+// Both loaders give the same micro-batches; what a run sees must not depend on --num-workers.
+//
+// ThreadedLoader: a thread claims a micro-batch (one at a time, under claim_mutex_, which is what
+// keeps the sampler's order), reads it into its slot without a lock, and marks the slot ready. The
+// caller takes slots in order, so one that is ready early waits for those before it. A slot belongs
+// to its thread from claim() to finish(), then to the caller until the next call of next(), which
+// gives it back. Nobody allocates after create().
+
 namespace meg::samples {
 namespace {
 
@@ -167,6 +175,9 @@ ThreadedLoader::Slot* ThreadedLoader::claim() {
     const int64_t slots = std::ssize(slots_);
     const auto over = [&] { return stopping_ || end_ != kNone; };
     claimer_waits_ = true;
+    // With claim_mutex_ held only one thread waits here, so one flag and notify_one() are enough.
+    // Nobody is woken who does not wait: 3.8 instead of 4.2 µs of processor time a sample
+    // (docs/performance.md, "Samples beside megatron-core").
     slot_free_.wait(lock, [&] { return over() || claimed_ - given_back_ < slots; });
     claimer_waits_ = false;
     if (over()) return nullptr;
@@ -183,6 +194,7 @@ ThreadedLoader::Slot* ThreadedLoader::claim() {
     finish(slot, out_of_memory());
   }
   const std::lock_guard lock(ring_mutex_);
+  // Micro-batches that were claimed before are still read and handed out.
   end_ = claimed_;
   slot_ready_.notify_one();
   return nullptr;
@@ -224,6 +236,7 @@ Result<const MicroBatch*> ThreadedLoader::next() {
     slot.ready = false;
     failure_ = std::move(slot.status);
   }
+  // What other threads have read beyond it is not handed out: errors come in the sampler's order.
   if (!failure_.ok()) stop();
   MEG_RETURN_IF_ERROR(failure_);
   ++handed_out_;
@@ -259,6 +272,7 @@ Result<std::unique_ptr<SampleLoader>> SampleLoader::create(const SampleDataset& 
   }
   auto loader =
       std::make_unique<ThreadedLoader>(dataset, std::move(sampler), options, std::move(buffers));
+  // Threads beyond the slots that may be filled ahead would only wait.
   MEG_RETURN_IF_ERROR(loader->start(std::min(options.threads, options.ahead)));
   return Created(std::move(loader));
 }

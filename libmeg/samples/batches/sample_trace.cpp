@@ -12,6 +12,8 @@ Status check(const TraceSchedule& schedule) {
 
 /// Fills in where `sample`, consumed in step `step`, is met.
 void place(const TraceSchedule& schedule, int64_t step, int64_t sample, TracedSample& traced) {
+  // A step's samples are consecutive; each micro-batch of all ranks is cut into the ranks' parts,
+  // as SingleSampler deals them.
   const int64_t within_step = sample - schedule.batches.consumed_before(step);
   const int64_t of_all_ranks = schedule.micro_batch_size * schedule.data_parallel_size;
   traced.step = step;

@@ -13,6 +13,7 @@
 namespace meg::samples {
 namespace {
 
+// Megatron's bounds: the number of a dataset is stored as uint8 before core, as int16 since.
 constexpr size_t kMaxLegacyDatasets = 254;
 constexpr size_t kMaxDatasets = 32766;
 

@@ -24,6 +24,9 @@ struct Candidate {
 
 /// The one that is furthest behind at sample number `sample`; the first of equals.
 size_t furthest_behind(std::span<const Candidate> candidates, int64_t sample) {
+  // As Megatron's helper, term by term in float64: another order of operations would break ties
+  // differently, and one sample drawn from another dataset shifts all that follow. At sample 0 the
+  // place is 1, so that the largest weight goes first.
   const double place = std::max(static_cast<double>(sample), 1.0);
   size_t best = 0;
   double most = std::numeric_limits<double>::lowest();
@@ -82,6 +85,7 @@ Status build_exhaustive_blend_index(std::span<const int64_t> sizes,
     Candidate& chosen = candidates[next];
     give(chosen, sample, dataset_index, dataset_sample_index);
     if (static_cast<int64_t>(chosen.used) == sizes[static_cast<size_t>(chosen.dataset)]) {
+      // The order of the others stays: it decides between equals.
       candidates.erase(candidates.begin() + static_cast<ptrdiff_t>(next));
     }
   }

@@ -12,6 +12,7 @@ Result<std::pair<int64_t, int64_t>> BlendedDataset::locate(int64_t sample) const
   const auto place = static_cast<size_t>(sample);
   const int64_t dataset =
       std::visit([place](auto all) { return static_cast<int64_t>(all[place]); }, index_.datasets);
+  // Looked at for every sample: the index may come from a file that another program wrote.
   if (dataset >= 0 && dataset < static_cast<int64_t>(datasets_.size())) {
     return std::pair{dataset, index_.samples[place]};
   }

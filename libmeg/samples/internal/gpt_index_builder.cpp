@@ -5,6 +5,14 @@
 #include <numeric>
 #include <vector>
 
+// A row of the sample index is the place where a sample begins: an entry of the document index and
+// a token offset in it. With S = sequence_length, row n stands n S tokens behind the begin, walked
+// along the document index; a sample reads S tokens and the extra one, which is the next sample's
+// first. Most time goes into waiting for lengths, which lie at random places: hence the prefetch
+// kEntriesAhead, the copied lengths in huge pages (gpt_index_files.cpp) and a loop whose only
+// branch is its end. docs/performance.md, "Index caches beside megatron-core", has what each of
+// these gave and what did not help.
+
 namespace meg::samples {
 namespace {
 
@@ -73,6 +81,8 @@ template <class LengthOf>
 Result<size_t> SampleRows<T>::take(size_t entry, size_t end, const LengthOf& length_of) {
   if (filled_ == kPieceRows) MEG_RETURN_IF_ERROR(flush());
   const size_t room = std::min(kPieceRows - filled_, static_cast<size_t>(missing_));
+  // Each entry of the fast loop gives at most one row, so this many entries cannot overfill the
+  // piece.
   end = std::min(end, entry + room);
   Row* row = piece_.data() + filled_;
   int64_t remaining = remaining_;

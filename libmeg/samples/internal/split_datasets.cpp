@@ -139,6 +139,8 @@ std::vector<SplitDatasets::Opened> SplitDatasets::open_caches(
     const std::lock_guard lock(mutex);
     config_.cache_progress(split, ++done, std::ssize(parts));
   };
+  // Each thread takes the next dataset and has a group of its own, so that no lock is shared;
+  // results lie in the order of `parts`, whoever made them.
   const auto open_some = [&] {
     GptIndexCacheGroup group(threads);
     for (size_t i = next++; i < parts.size(); i = next++) {

@@ -5,6 +5,7 @@
 namespace meg::samples {
 namespace {
 
+/// What torch_randperm's 32-bit numbers hold.
 constexpr int64_t kMaxSamples = int64_t{1} << 32;
 
 int64_t part_size(const BatchSampler::Options& options, int64_t batch_size) {
@@ -50,6 +51,8 @@ CyclicSampler::CyclicSampler(const Options& options)
 
 void CyclicSampler::begin_epoch() {
   order_.resize(static_cast<size_t>(part_size_));
+  // The epoch's number is the seed, so that a run that is resumed finds the same order and goes on
+  // in the middle of it.
   numpy::torch_randperm(static_cast<uint64_t>(consumed_ / epoch_samples_), order_);
   const int64_t consumed = consumed_ % epoch_samples_;
   if (options_.data_sharding) {

@@ -14,6 +14,9 @@
 #include "libmeg/samples/cache/internal/cache_lock.h"
 #include "libmeg/samples/internal/blend_index.h"
 
+// The same protocol as for a single dataset's cache: look without a lock, take the lock, look
+// again, build. The description is the file that appears last, and a cache without it is none.
+
 namespace meg::samples {
 namespace {
 
@@ -40,6 +43,7 @@ int64_t size_of(const BlendIndexRequest& request) {
 Status check_draws(const BuiltIndex& built, const BlendIndexRequest& request) {
   std::vector<int64_t> drawn(request.dataset_sizes.size());
   for (size_t i = 0; i < built.samples.size(); ++i) {
+    // Samples of one dataset are drawn in order, so its last one says how many.
     drawn[static_cast<size_t>(built.datasets[i])] = built.samples[i] + 1;
   }
   for (size_t i = 0; i < drawn.size(); ++i) {
@@ -100,6 +104,8 @@ Status save(const BuiltIndex& built, const BlendIndexRequest& request) {
   MEG_ASSIGN_OR_RETURN(io::AtomicFile description,
                        io::AtomicFile::create_under_lock(files.description));
   MEG_RETURN_IF_ERROR(description.write(std::as_bytes(std::span(request.description))));
+  // In order of appearance. A cache that a crash takes back is only built again, so the folder is
+  // not flushed.
   io::AtomicFile* const all[] = {&datasets, &samples, &description};
   return io::AtomicFile::commit_all(all, io::AtomicFile::Flush::kFiles);
 }

@@ -13,7 +13,8 @@ Result<io::FileLock> lock_cache(const std::string& main_file, std::span<const st
                                 const io::FileLock::Waiting& waiting) {
   const std::string path = cache_lock_path(main_file);
   std::error_code ignored;
-  // Who lets it go removes its file.
+  // Who lets it go removes its file, so a file that is there belongs to a holder or to one that was
+  // killed. Only then is the folder, which may hold thousands of caches, listed for what it left.
   const bool may_be_abandoned = std::filesystem::exists(path, ignored);
   MEG_ASSIGN_OR_RETURN(io::FileLock lock, io::FileLock::acquire(path, waiting));
   if (may_be_abandoned) {

@@ -7,6 +7,13 @@
 
 #include "libmeg/samples/cache/internal/cached_index.h"
 
+// A cache is taken only when nothing speaks against it, cheapest question first: all files there,
+// the same description, libmeg's sidecar (if there is one) for this request and these data, types
+// and shapes, the sidecar's digests of the files' ends, and entries at the ends of the sample
+// index. None of them reads a whole index. Every "no" has a text, which becomes the reason for
+// building the cache anew. docs/prepare_cache.md tells users what is compared; FORMAT.md beside
+// this folder has the sidecar's fields.
+
 namespace meg::samples {
 namespace {
 
@@ -15,6 +22,7 @@ namespace fs = std::filesystem;
 /// A sidecar that is cut short is seen as such, and one that is missing is no harm.
 Status write_sidecar(Result<io::AtomicFile> created, const CacheSidecar& sidecar) {
   MEG_ASSIGN_OR_RETURN(io::AtomicFile file, std::move(created));
+  // The digest at its end tells a sidecar that a crash has cut, so it need not be flushed.
   const std::string text = sidecar_text(sidecar);
   MEG_RETURN_IF_ERROR(file.write(std::as_bytes(std::span(text))));
   return file.commit(io::AtomicFile::Flush::kNothing);
@@ -23,6 +31,7 @@ Status write_sidecar(Result<io::AtomicFile> created, const CacheSidecar& sidecar
 /// Whether the file holds `text` and nothing else; reads no more than that.
 Result<bool> holds_text(const std::string& path, std::string_view text) {
   MEG_ASSIGN_OR_RETURN(const io::FileDescriptor file, io::FileDescriptor::open_regular(path));
+  // One byte more than expected: a longer file is seen as one.
   std::string found(text.size() + 1, '\0');
   MEG_ASSIGN_OR_RETURN(const size_t size, file.read(std::as_writable_bytes(std::span(found))));
   return std::string_view(found).substr(0, size) == text;
@@ -132,6 +141,8 @@ Result<std::string> PlaceLook::difference_of_data() {
                        built.size, stamp.size);
   }
   if (built.xxh3 != stamp.xxh3) return path + ": changed since the cache was built";
+  // A copy or a `touch` changes the time alone: then the lengths decide, which takes one pass over
+  // them, and the sidecar gets the new time.
   if (built.mtime_ns == stamp.mtime_ns) return std::string();
   MEG_ASSIGN_OR_RETURN(const LengthTotals totals, source_->totals());
   if (sidecar_->lengths.xxh3 != totals.xxh3) {
@@ -180,6 +191,7 @@ Result<io::AtomicFile> description_file(const std::string& path, const std::stri
 Result<GptIndexCache> commit(WrittenCache* written) {
   std::vector<io::AtomicFile*> parts;
   for (io::AtomicFile& part : written->parts) parts.push_back(&part);
+  // The group has flushed the files of all its caches together.
   MEG_RETURN_IF_ERROR(io::AtomicFile::commit_all(parts, io::AtomicFile::Flush::kNothing));
   MEG_ASSIGN_OR_RETURN(CachedIndex opened,
                        open_cached_index(written->files.indices, written->plan));

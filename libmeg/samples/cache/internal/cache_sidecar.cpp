@@ -105,6 +105,8 @@ Result<CacheSidecar> parse_sidecar(std::string_view text, const std::string& nam
   if (!fields.missing().empty()) {
     return corrupt(name, fmt::format("found no {}", fields.missing().substr(1)));
   }
+  // The digest is of the text that these values give, not of the text found: spaces may differ,
+  // values may not.
   if (digest != digest_of(text_without_digest(sidecar))) {
     return corrupt(name, "found other values than its digest has");
   }
@@ -115,6 +117,7 @@ Result<CacheSidecar> read_sidecar(const std::string& path) {
   MEG_ASSIGN_OR_RETURN(const io::FileDescriptor file, io::FileDescriptor::open_regular(path));
   std::string text(kLargestSidecar, '\0');
   MEG_ASSIGN_OR_RETURN(const size_t size, file.read(std::as_writable_bytes(std::span(text))));
+  // Anything may stand at this path; no more than the limit is ever read.
   if (size == kLargestSidecar) return corrupt(path, "found a longer file");
   return parse_sidecar(std::string_view(text).substr(0, size), path);
 }

@@ -59,7 +59,10 @@ std::string digest_of_ends(const numpy::NpyFile& file) {
   return digest.hex();
 }
 
-/// Walks along the document index from one of its ends, a bounded way.
+/// Walks along the document index from one of its ends, a bounded way. Row 1 of the sample index
+/// follows from the first lengths, the last row from the last ones and from how many tokens all
+/// samples use, so an index of other data, another sequence length or another treatment of the last
+/// sample shows there, for a few pages read instead of gigabytes.
 class EndsCheck {
  public:
   EndsCheck(const GptIndex& index, const GptIndexPlan& plan,
@@ -123,6 +126,7 @@ std::optional<SampleStart> EndsCheck::second_row() {
     if (left <= length) return SampleStart{.entry = entry, .offset = left - plan_.extra_token};
     left -= length;
   }
+  // Too many empty sequences to tell: nothing is compared, and nothing is claimed.
   if (last_entry() > kMaxEntries) return std::nullopt;
   return end_of_all();
 }
@@ -130,6 +134,7 @@ std::optional<SampleStart> EndsCheck::second_row() {
 /// The row behind the last sample.
 std::optional<SampleStart> EndsCheck::last_row() {
   int64_t sampled = 0;
+  // A last sample that is shorter than the others ends with all tokens.
   const bool is_partial = __builtin_mul_overflow(plan_.samples, plan_.sequence_length, &sampled) ||
                           __builtin_add_overflow(sampled, plan_.extra_token, &sampled) ||
                           sampled > plan_.epochs * tokens_;
@@ -173,6 +178,7 @@ Result<CachedIndex> open_cached_index(const GptIndexPaths& paths, const GptIndex
   MEG_ASSIGN_OR_RETURN(const auto documents, files->document_index.values<int32_t>());
   MEG_ASSIGN_OR_RETURN(const GptIndex::Rows rows, rows_of(files->sample_index));
   MEG_ASSIGN_OR_RETURN(const GptIndex::Shuffle shuffle, shuffle_of(files->shuffle_index, plan));
+  // Only of sizes and ends: whole digests would read gigabytes at every start of a run.
   const IndexDigests digests{.document_index = digest_of_ends(files->document_index),
                              .sample_index = digest_of_ends(files->sample_index),
                              .shuffle_index = digest_of_ends(files->shuffle_index)};

@@ -63,6 +63,8 @@ Result<IdxStamp> stamp_idx(const dataset::IndexedDataset& dataset) {
 
   if (::stat(path.c_str(), &info) != 0) return errno_error(errno, path);
   io::Digest digest;
+  // Both ends of each array: appending, cutting and most rebuilds change one of them. A change in
+  // the middle alone is left to the time of modification.
   digest.add(dataset.idx().bytes().first(dataset::kIndexHeaderSize));
   add_ends(dataset.sequence_lengths().bytes(), &digest);
   add_ends(dataset.sequence_pointers().bytes(), &digest);

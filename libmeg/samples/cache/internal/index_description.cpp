@@ -5,6 +5,11 @@
 #include "libmeg/samples/cache/internal/numpy_array_text.h"
 #include "libmeg/text/json/json_text.h"
 
+// Megatron finds a cache by the MD5 of this text, so every byte of it counts: the order of the keys
+// is the order in which each revision puts them into its dictionary, numbers are written as
+// Python's int or float, and a key that a revision does not know must be missing. Golden files of
+// each revision hold it in the tests.
+
 namespace meg::samples {
 namespace {
 
@@ -113,6 +118,7 @@ void write_weights(const BlendDescription& description, text::JsonText& json) {
     if (description.size.has_value()) {
       json.number(weight);
     } else {
+      // Without a size the weights are the datasets' sizes, which are integers.
       json.number(static_cast<int64_t>(weight));
     }
   }

@@ -6,6 +6,10 @@
 #include <cmath>
 #include <vector>
 
+// The descriptions of blends at 6ef5bdc hold str() of an array, so this follows
+// numpy/core/arrayprint.py with its default options (precision 8, threshold 1000, edgeitems 3,
+// linewidth 75): the limits below are numpy's, and all elements that are shown share one format.
+
 namespace meg::samples {
 namespace {
 
