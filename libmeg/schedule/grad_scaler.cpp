@@ -15,6 +15,7 @@ Status refuse(std::string_view what, std::string_view expected, double found) {
 }  // namespace
 
 float GradScaler::inv_scale() const {
+  // Megatron takes the reciprocal in float64 and rounds it once.
   return static_cast<float>(1.0 / static_cast<double>(scale_));
 }
 
@@ -61,11 +62,14 @@ DynamicGradScaler::DynamicGradScaler(const Options& options)
 void DynamicGradScaler::update(bool found_inf) {
   if (found_inf) {
     growth_tracker_ = 0;
+    // Never set back by a good step, only by growth: hysteresis counts bad steps since the scale
+    // last grew, not in a row.
     --hysteresis_tracker_;
     if (hysteresis_tracker_ <= 0) scale_ = std::max(scale_ * backoff_factor_, min_scale_);
     return;
   }
   ++growth_tracker_;
+  // Equal, not at least: a window with a fraction is never met, as in Megatron.
   if (static_cast<double>(growth_tracker_) != growth_interval_) return;
   growth_tracker_ = 0;
   hysteresis_tracker_ = hysteresis_;

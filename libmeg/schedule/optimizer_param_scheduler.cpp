@@ -6,6 +6,10 @@
 
 #include "libmeg/schedule/internal/scheduler_state.h"
 
+// Rates must equal Megatron's to the last bit, so that a run may go on with either program. Every
+// formula therefore stands as Python computes it, in float64, with the same operations in the same
+// order: what is equal in algebra is not equal in the last bit.
+
 namespace meg::schedule {
 namespace {
 
@@ -113,6 +117,7 @@ Status check(const OptimizerParamScheduler::Options& options) {
 }  // namespace
 
 OptimizerParamScheduler::OptimizerParamScheduler(const Options& options) : options_(options) {
+  // The first update uses what warmup begins with.
   step(0);
 }
 
@@ -138,6 +143,7 @@ double OptimizerParamScheduler::compute_lr(double max_lr, double min_lr) const {
   if (warmup > 0 && steps <= warmup) {
     return options_.init_lr + (max_lr - options_.init_lr) * steps / warmup;
   }
+  // Before the end is looked at: a constant rate does not fall to min_lr behind it.
   if (options_.lr_decay_style == LrDecayStyle::kConstant) return max_lr;
   if (steps > decay) return min_lr;
 
@@ -147,6 +153,7 @@ double OptimizerParamScheduler::compute_lr(double max_lr, double min_lr) const {
     case LrDecayStyle::kConstant:
       break;
     case LrDecayStyle::kInverseSquareRoot:
+      // Not std::sqrt: Megatron writes `** 0.5`, which is a pow().
       return std::max(min_lr, max_lr * std::pow(std::max(warmup, 1.0), 0.5) /
                                   std::pow(std::max(steps, 1.0), 0.5));
     case LrDecayStyle::kLinear:
@@ -157,6 +164,7 @@ double OptimizerParamScheduler::compute_lr(double max_lr, double min_lr) const {
       break;
     case LrDecayStyle::kWsd: {
       const double wsd_decay = static_cast<double>(*options_.wsd_decay_steps);
+      // WSD stays at max_lr until its own decay begins, wsd_decay samples before the end.
       const double into_decay = steps - (decay - wsd_decay);
       if (into_decay > 0) {
         coefficient = wsd_coefficient(options_.lr_wsd_decay_style, into_decay / wsd_decay);
@@ -187,6 +195,8 @@ std::vector<std::pair<std::string, megatron::FieldValue>> OptimizerParamSchedule
 Result<std::vector<std::string>> OptimizerParamScheduler::load_state_dict(
     const megatron::FieldLookup& state) {
   MEG_ASSIGN_OR_RETURN(LoadedSchedulerState loaded, load_scheduler_state(state, options_));
+  // Both halves may be right by themselves and not together, as the flags' minimum and the
+  // checkpoint's maximum.
   if (const Status status = check(loaded.options); !status.ok()) {
     return Status(StatusCode::kCorruption, status.message()).with_prefix("opt_param_scheduler");
   }

@@ -2,6 +2,10 @@
 
 #include <string_view>
 
+// The scheduler counts samples. Flags in iterations are multiplied by the global batch size, which
+// is why they do not go together with --rampup-batch-size, and why a run is described either by
+// iterations or by samples, never by both.
+
 namespace meg::schedule {
 namespace {
 
@@ -163,6 +167,8 @@ Result<OptimizerParamScheduler> get_optimizer_param_scheduler(const SchedulerFla
   }
   options.lr_decay_steps = decay;
   if (flags.lr_warmup_fraction) {
+    // A float, also where it is a whole number: checkpoints hold 25600.0, and Megatron prints it
+    // so.
     options.lr_warmup_steps = *flags.lr_warmup_fraction * static_cast<double>(decay);
   }
   MEG_RETURN_IF_ERROR(fill_weight_decay(flags, options));

@@ -123,6 +123,7 @@ class StateReader {
     if (!ok()) return given;
     const std::optional<megatron::FieldValue> value = find(keys);
     if (!value) return given;
+    // What the checkpoint has does not matter here, not even its type.
     if (given_.override_opt_param_scheduler) {
       lines_.push_back(fmt::format(" > overriding {} value to {}", title, value_text(given)));
       return given;
@@ -175,6 +176,8 @@ Result<LoadedSchedulerState> load_scheduler_state(const megatron::FieldLookup& s
   loaded.options = given;
   OptimizerParamScheduler::Options& into = loaded.options;
   StateReader reader(state, given, &loaded.lines);
+  // In Megatron's order, which is the order of the lines it prints. Of several names of a field the
+  // oldest is looked for first, as there.
   reader.take({"start_lr", "max_lr"}, "learning rate", &into.max_lr);
   reader.take({"min_lr"}, "minimum learning rate", &into.min_lr);
   reader.take({"warmup_iter", "warmup_steps", "lr_warmup_steps"}, "warmup iterations",
