@@ -83,6 +83,8 @@ Result<GptConfig> GptConfig::from_fields(const megatron::FieldLookup& lookup) {
   read_texts(fields, config);
   config.num_experts = fields.size("num_experts");
   const std::optional<int64_t> expert_ffn = fields.size("moe_ffn_hidden_size");
+  // All fields are asked for before the first error is looked at: fields_read_by() learns from it
+  // which fields this reader knows.
   if (!fields.status().ok()) return fields.status();
 
   if (config.ffn_hidden_size == 0) {
@@ -122,6 +124,7 @@ Status GptConfig::check_no_experts() const {
 
 bool GptConfig::divides_query_groups(int64_t tensor_model_parallel_size) const {
   if (num_query_groups % tensor_model_parallel_size == 0) return true;
+  // More ranks than groups: several ranks share the rows of one group.
   return tensor_model_parallel_size % num_query_groups == 0 &&
          qkv_rows() % tensor_model_parallel_size == 0;
 }

@@ -9,6 +9,11 @@
 #include "libmeg/model/expert_names.h"
 #include "libmeg/model/parameter_count.h"
 
+// Megatron merges what Hugging Face keeps apart: linear_qkv holds, query group after query group,
+// the group's query heads, its key and its value; linear_fc1 of a gated MLP holds the gate's rows,
+// then those of what is gated. Each row of the table says which part of such a parameter a tensor
+// is; place() says it as a box of axes, so that the same copying serves reading and writing.
+
 namespace meg::model {
 namespace {
 
@@ -133,11 +138,14 @@ void place(Part part, const ModelParameter& parameter, const GptConfig& config,
     case Part::kQuery:
     case Part::kKey:
     case Part::kValue:
+      // Heads of one group: its queries, then key and value.
       set_axes({groups, queries + 2, config.kv_channels}, parameter, tensor);
       if (part == Part::kQuery) return take_of_axis(1, 0, queries);
       return take_of_axis(1, part == Part::kKey ? queries : queries + 1, 1);
     case Part::kStackedQkv:
       set_axes({groups, 3, config.kv_channels}, parameter, tensor);
+      // GPT-2 has no groups, so each head is one: the file's order is q, k, v and heads within,
+      // Megatron's is the other way round.
       return std::swap(tensor->memory_order[0], tensor->memory_order[1]);
     case Part::kGate:
     case Part::kUp:

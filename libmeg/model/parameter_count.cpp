@@ -150,6 +150,7 @@ Result<std::vector<ModelParameter>> model_parameters(const GptConfig& config, bo
     add_row(module.bias, "bias");
   };
   GptConfig expert = config;
+  // An expert's MLP has the dense rows with another inner size.
   expert.ffn_hidden_size = config.moe_ffn_hidden_size;
   for (const ModuleRow& module : gpt_module_rows()) {
     const std::string_view stem = module.canonical_stem();
@@ -173,6 +174,7 @@ Result<std::vector<RankParameter>> rank_parameters(const GptConfig& config,
   const auto key = [&](const ModelParameter& parameter) {
     return std::pair(parameter.placement, table.order(parameter.canonical, family));
   };
+  // Stable: parameters that the family has no place for keep the table's order.
   std::stable_sort(parameters.begin(), parameters.end(),
                    [&](const ModelParameter& left, const ModelParameter& right) {
                      return key(left) < key(right);

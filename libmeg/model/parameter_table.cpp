@@ -16,6 +16,13 @@
 #include "libmeg/model/internal/parameter_rows.h"
 #include "libmeg/text/printable.h"
 
+// From a name to a rule and back. The rows of internal/parameter_rows.cpp are expanded to one rule
+// for every distinct spelling (families that agree share it) and one entry of `names` for every
+// canonical name. match() runs all built-in patterns at once (RE2::Set) and then only the hits, in
+// the order of the rows, as an earlier row decides where two match. RE2 is used because names come
+// from files of strangers, and patterns from users: its time is linear in the name whatever the
+// pattern.
+
 namespace meg::model {
 namespace {
 
@@ -124,6 +131,7 @@ void ParameterTable::State::add_name(const ModuleRow& row, std::string_view endi
   for (size_t i = 0; i < kNameFamilyCount; ++i) {
     const std::string name = spelled(row.spellings[i].stem);
     known.spellings[i] = name;
+    // A module's weight comes before its bias, and both before the next module.
     known.order[i] = 2 * row.spellings[i].order + place;
     if (name.empty()) continue;
     const auto same = std::find_if(distinct.begin(), distinct.end(),
@@ -189,6 +197,7 @@ std::optional<ParameterMatch> ParameterTable::State::match(const Rule& rule,
   found.spelling = name;
   if (count == 2 && groups[1].data() != nullptr) {
     int64_t layer = 0;
+    // A user's group may have matched anything; what is no layer's number is no match.
     if (!RE2::FullMatch(groups[1], "([0-9]{1,9})", &layer)) return std::nullopt;
     found.layer = layer;
     found.spelling.replace(static_cast<size_t>(groups[1].data() - name.data()), groups[1].size(),
@@ -270,6 +279,8 @@ std::optional<ParameterMatch> ParameterTable::match(std::string_view flat_name) 
   for (const Rule& rule : state_->user_rules) {
     std::optional<ParameterMatch> found = state_->match(rule, flat_name);
     if (!found) continue;
+    // The user's row decides cut and placement; what the parameter is called everywhere stays, or
+    // it would not be found under that name in another layout.
     if (built_in && !built_in->is_expert && !built_in->is_extra_state) {
       found->canonical = std::move(built_in->canonical);
       found->families = std::move(built_in->families);
@@ -281,6 +292,7 @@ std::optional<ParameterMatch> ParameterTable::match(std::string_view flat_name) 
 
 std::optional<std::string> ParameterTable::spell(std::string_view canonical, NameFamily family,
                                                  bool norm_spelling_is_short) const {
+  // Sequential experts are spelled alike in both mcore families.
   if (is_mcore(family) && parse_expert_name(canonical).has_value()) return std::string(canonical);
   const auto found = state_->names.find(std::string(canonical));
   if (found == state_->names.end()) return std::nullopt;

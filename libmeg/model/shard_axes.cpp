@@ -81,6 +81,8 @@ Result<ShardAxes> qkv_axes(const std::vector<int64_t>& merged, int64_t ranks,
                       "checkpoint_version {} has no query groups: expected {}, found {}", version,
                       heads, groups);
   }
+  // Before version 2 a shard's rows lay in another order than today's (head, then q, k, v):
+  // Megatron permutes them when it loads such a checkpoint, here memory_order says it.
   ShardAxes axes = in_order(with_rest({heads, 3, head_size}, merged), 0);
   if (version == 0) {
     std::swap(axes.memory_order[0], axes.memory_order[1]);
@@ -104,6 +106,8 @@ Result<ShardAxes> axes_of(Partition partition, const std::vector<int64_t>& merge
       return qkv_axes(merged, ranks, config, version);
     case Partition::kGated:
       if (!config.gated_linear_unit) break;
+      // Each rank holds its part of the gate, then its part of what is gated; merged by
+      // concatenation the halves of the ranks would alternate.
       if (merged[0] / ranks % 2 != 0) {
         return make_error(StatusCode::kCorruption,
                           "expected an even number of rows (gate and up), found {}",

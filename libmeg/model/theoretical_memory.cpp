@@ -7,6 +7,10 @@
 
 #include "libmeg/text/printable.h"
 
+// Megatron's estimate, term by term, so that its lines come out the same; where it has none (other
+// recomputation, no sequence parallelism) the terms of Korthikanti et al., table 2, that
+// theoretical_memory.h names.
+
 namespace meg::model {
 namespace {
 
@@ -39,6 +43,7 @@ Status check(const GptConfig& config, const TheoreticalMemoryOptions& options) {
 
 double transformer_layer_parameters(const GptConfig& config, double norm_size) {
   const double hidden = real(config.hidden_size);
+  // Three MLP matrices instead of two.
   const double gated = config.gated_linear_unit ? 1.5 : 1.0;
   const double heads = real(config.num_attention_heads);
   const double query_ratio = real(config.kv_channels) * heads / hidden;
@@ -67,11 +72,14 @@ void add_weights(const GptConfig& config, const TheoreticalMemoryOptions& option
   if (untied && pipeline == 1) memory.most_loaded_shard_parameters += embedding / tensor;
   if (pipeline > 1) memory.other_shard_parameters = stage / tensor;
   const double bytes =
+      // 16-bit weight and fp32 gradient stay whole on every rank; master weight and two moments, 12
+      // bytes, are shared out.
       options.use_distributed_optimizer ? 6 + 12 / real(options.data_parallel_size) : 18;
   memory.weight_and_optimizer_bytes = memory.most_loaded_shard_parameters * bytes;
 }
 
 /// Bytes of one layer for b s h = 1 that tensor parallelism cuts: 24 with ffn_hidden_size = 4 h.
+/// Megatron has 18 + 4 ffn / h in all, 10 of which are kCutBySequenceParallelism.
 double cut_by_tensor_parallelism(const GptConfig& config) {
   return 8 + 4 * real(config.ffn_hidden_size) / real(config.hidden_size);
 }

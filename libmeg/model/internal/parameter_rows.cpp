@@ -19,6 +19,9 @@ constexpr ParameterRow kHiddenBias = {
 constexpr int kBehindExperts = 1 << 24;
 
 // Spellings stand in the order of NameFamily: legacy, old, flat, mcore, mcore (Transformer Engine).
+// The order of the rows is that of the whole model; within a layer each family has its own, by
+// Spelling::order, which follows the order in which its modules are constructed: optimizer ids of
+// checkpoints count by it.
 constexpr ModuleRow kModules[] = {
     // ---- embedding
     {Placement::kEmbedding,
@@ -188,6 +191,9 @@ constexpr ModuleRow kModules[] = {
      kNoBias},
 };
 
+/// State that is carried along, and parts of experts in forms that no row above spells: known, so
+/// that they are refused or passed over by name instead of counting as unknown. The patterns with a
+/// layer's number come first, as the shorter ones match the same names.
 constexpr OtherNameRow kOtherNames[] = {
     {R"((?:.+\.)?layers\.(\d+)\.(?:.+\.)?_extra_state)", Placement::kLayer, true, false},
     {R"((?:.+\.)?layers\.(\d+)\.mlp\.(?:router|experts|local_experts|shared_experts)\..+)",
