@@ -25,6 +25,8 @@ ptrdiff_t place_of(std::string_view revision) {
 }  // namespace
 
 const ArgumentRow* find_argument(ArgumentFamily family, std::string_view dest) {
+  // Built at the first question; emplace() keeps the first row of a dest, which is the one whose
+  // default argparse takes.
   static const std::map<ArgumentFamily, RowsByDest> families = [] {
     std::map<ArgumentFamily, RowsByDest> all;
     for (const ArgumentFamily each : kArgumentFamilies) all.emplace(each, rows_by_dest(each));

@@ -39,6 +39,7 @@ std::string field_text(const FieldValue& value) { return std::visit(Text(), valu
 
 bool same_field(const FieldValue& a, const FieldValue& b) {
   const std::optional<double> left = number_of(a), right = number_of(b);
+  // Numbers by value, whatever their type; a number never equals a text.
   return left.has_value() && right.has_value() ? *left == *right : a == b;
 }
 

@@ -13,7 +13,9 @@ namespace {
 
 constexpr size_t kRevisions = 19;
 
-/// Each row is the one above it with what changed.
+/// Each row is the one above it with what changed, so that a behaviour is stated where it came in,
+/// and a new revision that changes nothing is one line. docs/megatron_versions.md says what each
+/// means.
 constexpr std::array<MegatronVersion, kRevisions> kVersions = [] {
   std::array<MegatronVersion, kRevisions> rows = {};
   size_t count = 0;
@@ -114,6 +116,7 @@ struct Place {
   bool released = true;
 
   std::strong_ordering operator<=>(const Place& other) const {
+    // Core began at 0.x after v3.0: a smaller number is the younger revision here.
     if ((major == 0) != (other.major == 0)) {
       return major == 0 ? std::strong_ordering::greater : std::strong_ordering::less;
     }
@@ -193,6 +196,8 @@ Result<MegatronVersion> parse_megatron_version(std::string_view name) {
       if (place_of(version) <= *place) row = &version;
     }
     const Place newest = place_of(newest_megatron_version());
+    // A release that does not exist yet may differ in anything: refused rather than taken for the
+    // newest.
     if (place->major == 0 && place->minor > newest.minor) row = nullptr;
   }
   if (row == nullptr) {
