@@ -59,6 +59,7 @@ std::vector<std::string> all_ranks_lines(std::span<const TimerTimes> timers, dou
 
 }  // namespace
 
+/// Megatron's bound: e^20 instead of infinity where training has only begun.
 double perplexity(double loss) { return std::exp(std::min(20.0, loss)); }
 
 std::vector<std::string> validation_lines(Evaluation evaluation, int64_t iteration,
@@ -70,6 +71,7 @@ std::vector<std::string> validation_lines(Evaluation evaluation, int64_t iterati
     fmt::format_to(std::back_inserter(line), "{} value: {:.6E} | {} PPL: {:.6E} | ", name, loss,
                    name, perplexity(loss));
   }
+  // One more than the line has, as Megatron draws them.
   const std::string dashes(line.size() + 1, '-');
   return {dashes, line, dashes};
 }

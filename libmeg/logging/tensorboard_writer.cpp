@@ -41,6 +41,8 @@ Result<io::FileDescriptor> new_event_file(const std::string& folder) {
   for (int number = 0; number < kMaxFiles; ++number) {
     const std::string path = fmt::format("{}/events.out.tfevents.{:010d}.{}.{}.{}", folder, now,
                                          host_name(), getpid(), number);
+    // O_EXCL: two writers of one process in one second must not share a file; O_APPEND: a flush is
+    // one append of whole records, which TensorBoard may read at any time.
     const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
     if (fd >= 0) return io::FileDescriptor(fd, path);
     if (errno != EEXIST) return errno_error(errno, path);
@@ -135,6 +137,8 @@ Status TensorboardWriter::add_event(std::string_view event) {
 Status TensorboardWriter::flush() {
   last_flush_ = steady_seconds();
   pending_events_ = 0;
+  // Given up whatever comes of it: written a second time after half of them had arrived, records
+  // would stand in the file cut or twice.
   const std::string bytes = std::exchange(pending_, {});
   if (bytes.empty()) return Status();
   return file_.write(std::as_bytes(std::span(bytes)));

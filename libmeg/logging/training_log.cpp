@@ -7,6 +7,9 @@
 #include <cmath>
 #include <iterator>
 
+// Scripts read these lines with regular expressions, so widths, digits and the order of the fields
+// are Megatron's, and a field that Megatron leaves out at a step is left out here.
+
 namespace meg::logging {
 
 void TrainingLog::add(const Losses& losses, bool skipped) {
@@ -46,6 +49,7 @@ std::string TrainingLog::iteration_line(const IterationFigures& figures, double 
   fmt::format_to(out, " global batch size: {:5d} |", figures.global_batch_size);
   const auto counted = static_cast<double>(std::max<int64_t>(1, advanced_));
   for (const auto& [name, sum] : sums_) {
+    // The sum is fp32, as Megatron adds up tensors; the mean is taken in Python, in float64.
     const double mean = static_cast<double>(sum) / counted;
     if (mean > 0.0) fmt::format_to(out, " {}: {:.6E} |", name, mean);
   }

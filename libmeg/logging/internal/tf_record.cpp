@@ -25,6 +25,7 @@ std::string little_endian(T value) {
   return bytes;
 }
 
+/// The format masks its CRCs, because a CRC over bytes that contain CRCs is a weak check.
 std::string masked_crc(std::string_view bytes) {
   return little_endian(std::rotr(crc32c(bytes), 15) + 0xA282EAD8U);
 }
