@@ -5,6 +5,15 @@
 #include <unordered_map>
 #include <utility>
 
+// Two kinds of threads meet here. Connections' threads call submit() and wait on their tickets; the
+// queue's own thread runs Worker and is the only one that touches the engine, so the engine needs
+// no lock. `incoming_` and the published load are all that they share, under mutex_.
+//
+// A turn of the worker: take what has come (and check it), drop what is no longer wanted, fill the
+// engine from the front of the queue, let it make one step, answer what is finished. A ticket is
+// answered exactly once: what GenerationTicket::finish() gets after the first outcome is forgotten,
+// so errors need not be told from each other.
+
 namespace meg::serving {
 namespace {
 
@@ -70,6 +79,7 @@ class GenerationQueue::Worker {
     const bool stopping = queue_.stopping_;
     const bool grace = std::chrono::steady_clock::now() < queue_.end_of_grace_;
     lock.unlock();
+    // Without the lock: checking may take a while, and submit() must not wait for it.
     check_new(before);
     if (!stopping) return true;
     refuse_waiting();
@@ -109,6 +119,8 @@ class GenerationQueue::Worker {
   }
 
   void take_up_waiting() {
+    // Once one job does not fit, those behind it of the same kind wait too: otherwise small jobs
+    // would keep a large one waiting for ever.
     bool texts_are_full = false, searches_are_full = false;
     for (auto at = waiting_.begin(); at != waiting_.end();) {
       bool& is_full = (*at)->is_search() ? searches_are_full : texts_are_full;
@@ -207,6 +219,7 @@ Result<std::shared_ptr<GenerationTicket>> GenerationQueue::submit(GenerationJob 
   {
     const std::lock_guard lock(mutex_);
     if (stopping_) return shutting_down();
+    // load_.waiting is as old as the last turn, incoming_ is what has come since.
     const int64_t waiting = load_.waiting + static_cast<int64_t>(incoming_.size());
     if (waiting >= max_waiting_) {
       return make_error(StatusCode::kResourceExhausted,
@@ -232,10 +245,12 @@ void GenerationQueue::stop(std::chrono::milliseconds grace) {
   {
     const std::lock_guard lock(mutex_);
     const auto end = std::chrono::steady_clock::now() + grace;
+    // A second stop(), such as the destructor's, may only shorten the grace.
     if (!stopping_ || end < end_of_grace_) end_of_grace_ = end;
     stopping_ = true;
   }
   changed_.notify_one();
+  // Apart from mutex_, which the thread that is waited for needs.
   const std::lock_guard joining(join_mutex_);
   if (thread_.joinable()) thread_.join();
 }

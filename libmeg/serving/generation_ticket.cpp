@@ -10,6 +10,8 @@
 namespace meg::serving {
 
 Result<std::shared_ptr<GenerationTicket>> GenerationTicket::make() {
+  // A descriptor rather than a condition variable: whoever waits must also notice that the client
+  // hangs up, and poll() waits for both.
   io::FileDescriptor ready(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "event of a request");
   if (!ready.is_open()) {
     return make_error(StatusCode::kResourceExhausted, "no file descriptor is left for a request");

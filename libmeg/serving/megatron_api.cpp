@@ -26,6 +26,8 @@ Waited wait(const GenerationTicket& ticket, int client, Clock::time_point deadli
   for (;;) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
     if (left <= 0) return Waited::kTimeout;
+    // POLLRDHUP alone: bytes of a further request are no reason to look, a client that ends its
+    // side is. The wait is cut so that it fits an int; the deadline decides.
     pollfd waits[] = {{ticket.ready_fd(), POLLIN, 0}, {client, POLLRDHUP, 0}};
     const int ready = ::poll(waits, 2, static_cast<int>(std::min<int64_t>(left, 1'000'000)));
     if (ready < 0 && errno != EINTR) return Waited::kGone;
@@ -135,6 +137,7 @@ Status MegatronApi::answer_or_fail(std::string_view body, int client, ApiAnswer*
   for (const GenerationRequest& text : job) answer->prompt_tokens += std::ssize(text.prompt);
   MEG_ASSIGN_OR_RETURN(const auto ticket, queue_.submit(std::move(job)));
   const Waited waited = wait(*ticket, client, deadline);
+  // Nobody will read it: the engine's room goes to others at its next step.
   if (waited != Waited::kReady) ticket->cancel();
   if (waited == Waited::kGone) {
     answer->status = kClientGone;

@@ -8,6 +8,11 @@
 
 #include "libmeg/serving/internal/json_fields.h"
 
+// Checks stand in the order of Megatron's server, so that a request with several faults is refused
+// for the same one. The maxima of prompts, temperature and top_k are Megatron's; the beam's width,
+// which it leaves open, is bounded here. A key that Megatron does not know is refused with the
+// nearest one that it does: a misspelled option would otherwise be ignored.
+
 namespace meg::serving {
 namespace {
 
@@ -72,6 +77,7 @@ Status read_lengths(const JsonFields& fields, const RequestRules& rules, TextReq
       return refuse("tokens_to_generate is {}: this server makes at most {}",
                     request->tokens_to_generate, rules.max_tokens_to_generate);
     }
+    // The default is not the client's wish, so a server with a lower maximum just lowers it.
     request->tokens_to_generate = rules.max_tokens_to_generate;
   }
   MEG_RETURN_IF_ERROR(fields.read("logprobs", &request->logprobs));

@@ -8,6 +8,10 @@
 #include <cstring>
 #include <utility>
 
+// The socket is non-blocking, and every wait is a poll() with what is left until a deadline. A
+// deadline is set once for a whole request or a whole answer, not for each piece of it, so a client
+// that sends a byte now and then runs out of time like one that sends nothing.
+
 namespace meg::serving {
 namespace {
 
@@ -58,6 +62,7 @@ ssize_t ClientConnection::read(char* into, size_t size) {
 ssize_t ClientConnection::write(const char* from, size_t size) {
   const Clock::time_point deadline = Clock::now() + limits_.write;
   for (size_t sent = 0; sent < size;) {
+    // MSG_NOSIGNAL: a client that has gone must not end the process by SIGPIPE.
     const ssize_t part = ::send(socket(), from + sent, size - sent, MSG_NOSIGNAL);
     if (part >= 0) {
       sent += static_cast<size_t>(part);
@@ -70,6 +75,9 @@ ssize_t ClientConnection::write(const char* from, size_t size) {
   return static_cast<ssize_t>(size);
 }
 
+/// close() while bytes of the client are unread makes the system send a reset, which may reach the
+/// client before it has read the answer (RFC 9112, 9.6). So the sending side ends first, and what
+/// still comes is read and thrown away, within bounds of time and bytes.
 void ClientConnection::close_gently() {
   reading_since_ = now_ticks();
   ::shutdown(socket(), SHUT_WR);

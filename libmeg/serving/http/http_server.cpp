@@ -20,6 +20,12 @@
 #include "libmeg/serving/http/internal/http_routes.h"
 #include "libmeg/serving/http/internal/listening_socket.h"
 
+// Threads: one that accepts, and one for each connection, detached. The registry knows every
+// connection from before its thread starts until that thread's last use of the server, so stop()
+// waits for the registry to be empty instead of joining. The acceptor sleeps in poll() on two
+// descriptors, the listening socket and an eventfd by which close_door() wakes it.
+// docs/decisions/05-http.md says why this is not a library.
+
 namespace meg::serving {
 namespace {
 
@@ -91,6 +97,8 @@ class HttpServer::Implementation {
         ::accept4(listening_.socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (socket >= 0) {
       take(io::FileDescriptor(socket, "client"));
+      // The connection stays in the system's queue, and poll() would report it again at once: make
+      // room, then rest.
     } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
       connections_.interrupt_slowest();
       std::this_thread::sleep_for(kPause);
@@ -106,6 +114,7 @@ class HttpServer::Implementation {
       return;
     }
     try {
+      // The thread holds the connection; the registry only points to it.
       std::thread([this, connection] { serve(*connection); }).detach();
     } catch (const std::exception&) {  // no more threads, or no memory for one
       connections_.remove(connection.get());
@@ -130,6 +139,7 @@ class HttpServer::Implementation {
   io::FileDescriptor wake_;
   std::atomic<bool> closing_ = false;
   std::mutex closing_mutex_;
+  // Last: it uses all of the above from the moment it starts.
   std::thread acceptor_;
 };
 

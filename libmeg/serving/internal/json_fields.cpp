@@ -31,6 +31,7 @@ std::string range_text(int64_t min, int64_t max) {
 }  // namespace
 
 Result<JsonFields> JsonFields::parse(std::string_view text) {
+  // nlohmann's parser refuses it as well, but says less.
   if (const size_t at = text::find_invalid_utf8(text); at != std::string_view::npos) {
     return make_error(StatusCode::kInvalidArgument, "the request is not UTF-8: byte {} is {}", at,
                       text::printable(text.substr(at, 1)));
@@ -42,6 +43,7 @@ Result<JsonFields> JsonFields::parse(std::string_view text) {
     return make_error(StatusCode::kInvalidArgument,
                       "the request is not JSON: byte {} of {} does not fit", error.byte,
                       text.size());
+    // The parser's only other error: a number like 1e400.
   } catch (const json::exception&) {
     return make_error(StatusCode::kInvalidArgument,
                       "the request has a number that is too large for a double");
@@ -75,6 +77,7 @@ Status JsonFields::read(std::string_view key, bool* value) const {
 Status JsonFields::read(std::string_view key, int64_t* value, int64_t min, int64_t max) const {
   const json* found = find(key);
   if (found == nullptr) return {};
+  // Numbers above 2^63 are unsigned in nlohmann's json, and get<int64_t>() would wrap them round.
   const bool fits = found->is_number_integer() &&
                     !(found->is_number_unsigned() &&
                       found->get<uint64_t>() > uint64_t{std::numeric_limits<int64_t>::max()});

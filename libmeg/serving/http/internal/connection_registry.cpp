@@ -11,6 +11,8 @@ constexpr auto kLeaving = std::chrono::seconds(1);
 bool ConnectionRegistry::add(ClientConnection* connection) {
   std::unique_lock lock(mutex_);
   if (connections_.size() >= max_connections_) {
+    // Interrupted connections no longer count as open, but their threads still run: bounded by the
+    // same number, or a flood would pile them up.
     const auto few_leave = [&] { return leaving_.size() < max_connections_; };
     if (!removed_.wait_for(lock, kLeaving, few_leave) || !interrupt_one()) return false;
   }

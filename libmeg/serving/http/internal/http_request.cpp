@@ -8,6 +8,11 @@
 
 #include "libmeg/text/printable.h"
 
+// A parser that knows one right form and refuses the rest. Where a proxy in front and this server
+// read a request's end differently, a client can hide a second request in the first one's body, so
+// everything that is ambiguous (LF alone, spaces in names, two lengths, a length beside chunks) is
+// an error that closes the connection. Limits hold before anything is stored.
+
 namespace meg::serving {
 
 std::string lower(std::string_view text) {
@@ -140,6 +145,7 @@ std::optional<size_t> chunk_size(std::string_view line) {
   if (error == std::errc::invalid_argument) return std::nullopt;
   const auto rest = without_blanks(line.substr(static_cast<size_t>(end - line.data())));
   if (!rest.empty() && rest.front() != ';') return std::nullopt;
+  // More digits than a size has: larger than any limit.
   return error == std::errc() ? size : std::string_view::npos;
 }
 
@@ -165,8 +171,10 @@ HttpError HttpReader::broken_off() const {
 MaybeError HttpReader::read_line(size_t limit, const HttpError& too_long, std::string* line) {
   line->clear();
   for (char c = 0;;) {
+    // One byte at a time out of the connection's buffer: nothing behind this request may be taken.
     if (connection_.read(&c, 1) != 1) return broken_off();
     if (c == '\n') break;
+    // One more than the limit, for the CR that is taken off below.
     if (line->size() > limit) return too_long;
     line->push_back(c);
   }
@@ -217,6 +225,7 @@ MaybeError HttpReader::read_body_header(std::string_view name, const std::string
       return HttpError{400,
                        "Content-Length must be a number of bytes, found " + text::printable(value)};
     }
+    // Equal ones twice are allowed (RFC 9110, 8.6); compared as text, so that `5` and `05` are not.
     if (content_length_.value_or(value) != value) {
       return HttpError{400, "the request has two different Content-Lengths"};
     }

@@ -13,6 +13,8 @@
 namespace meg::serving {
 namespace {
 
+// The page's own inline script and style, requests to this server, and nothing else: a generated
+// text that is shown in it can load or send nothing. No other site may frame it.
 constexpr char kPagePolicy[] =
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src "
     "'self'; img-src data:; frame-ancestors 'none'";
@@ -57,6 +59,7 @@ bool HttpRoutes::answer_one(ClientConnection& connection, bool last) const {
   } catch (const std::exception&) {  // no memory is left
     response = error_response(500, "the server failed at this request");
   }
+  // A request that was not read to its end leaves bytes that the next one would be read from.
   const bool close = last || !exchange.request.keep_alive || !exchange.reader.is_at_end() ||
                      response.status == kClientGone;
   RequestLog& line = exchange.log;

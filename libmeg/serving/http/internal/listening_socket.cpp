@@ -64,6 +64,7 @@ Result<ListeningSocket> listen_on(const std::string& host, int port) {
                       ::gai_strerror(error));
   }
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> addresses(found, &::freeaddrinfo);
+  // The first address of a name, as the resolver prefers them.
   return listen_at(*addresses, where);
 }
 
