@@ -5,10 +5,16 @@
 #include "libmeg/kernels/internal/cpu_runs.h"
 #include "libmeg/kernels/product/internal/product_kernels.h"
 
+// A unit is one row and one query group, so the group's keys and values are read from memory (and
+// widened) once for all of its heads: with one new token, reading the cache is most of the work.
+// Nothing is gathered, padded or masked, as each row's length says what it sees. A unit's result
+// depends on no other unit, so texts that are generated together do not change each other's bits.
+
 namespace meg::kernels {
 namespace {
 
-/// Tokens of the cache that are read at a time.
+/// Tokens of the cache that are read at a time: few enough that their fp32 copies stay in a near
+/// cache.
 constexpr int64_t kBlock = 64;
 
 /// What one thread needs beside the arrays; grows as sequences ask.

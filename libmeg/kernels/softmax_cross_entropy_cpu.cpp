@@ -28,6 +28,8 @@ SoftmaxOfRow softmax_of_row(const CpuRuns& runs, const void* logits, int64_t beg
       row.sum *= std::exp(double{row.maximum} - double{maximum});
       row.maximum = maximum;
     }
+    // A run of nothing but -infinity is shifted by 0: -infinity less itself would be NaN instead of
+    // a share of 0.
     row.sum += runs.loops().sum_exp(values, row.maximum == -kInfinity ? 0 : row.maximum, count);
   }
   return row;
@@ -57,6 +59,8 @@ int64_t softmax_cross_entropy_forward_cpu(const SoftmaxCrossEntropyForward& call
     const SoftmaxOfRow softmax = softmax_of_row(runs, call.logits, begin, call.columns);
     const double label_logit = logit_at(runs, call.logits, begin + call.labels[row]);
     call.losses[row] =
+        // In fp64 and rounded once: the loss is the difference of two numbers that may be large and
+        // alike.
         static_cast<float>(std::log(softmax.sum) + (double{softmax.maximum} - label_logit));
     call.maxima[row] = softmax.maximum;
     call.sums[row] = static_cast<float>(softmax.sum);
@@ -92,6 +96,8 @@ int64_t softmax_cross_entropy_forward_backward_cpu(const SoftmaxCrossEntropyForw
                                              call.maxima, call.sums,   grad_losses,
                                              grad_logits, call.rows,   call.columns};
   for (int64_t row = row_begin; row < row_end; ++row) {
+    // Row by row, so that the second walk finds the row in the cache. The gradient may overwrite
+    // the logits, as forward has read its row by then.
     softmax_cross_entropy_forward_cpu(call, row, row + 1);
     softmax_cross_entropy_backward_cpu(backward, row, row + 1);
   }

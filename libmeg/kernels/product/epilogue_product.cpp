@@ -79,6 +79,7 @@ cublasLtEpilogue_t cublas_epilogue(Epilogue epilogue) {
 /// Bytes that the beginnings of all arrays are a multiple of: a power of 2, 256 at most, which is
 /// what algorithms ask for at most.
 uint32_t alignment_of(const EpilogueProduct& product) {
+  // The lowest bit that is set in any address, 256 if none below it is.
   uintptr_t bits = 256;
   const auto add = [&](const void* array) { bits |= reinterpret_cast<uintptr_t>(array); };
   add(product.left);
@@ -250,6 +251,8 @@ class CublasLtProducts::State {
     Plan plan(lt_, product);
     if (handle_ == nullptr || !plan.build()) return false;
     const std::lock_guard lock(mutex_);
+    // Under the lock, so that two threads do not time one shape beside each other and spoil both
+    // measurements. A shape without an algorithm is remembered as well.
     auto [place, is_new] = chosen_.try_emplace(shape_of(product));
     if (is_new) place->second = choose(plan, workspace, stream, timed);
     return place->second.has_value() && plan.run(handle_, *place->second, workspace, stream);
@@ -262,6 +265,7 @@ class CublasLtProducts::State {
     const int count = plan.algorithms(handle_, found);
     if (count == 0) return std::nullopt;
     if (!timed || count == 1) return found[0].algo;
+    // Running the product several times does no harm: beta is 0 and no output is an input.
     const DeviceStopwatch stopwatch(stream);
     std::pair<float, const cublasLtMatmulHeuristicResult_t*> best = {
         std::numeric_limits<float>::max(), &found[0]};

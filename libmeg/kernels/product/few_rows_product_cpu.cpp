@@ -8,8 +8,8 @@
 namespace meg::kernels {
 namespace {
 
-/// Columns that are multiplied, and rounded, at a time; of 16-bit weights so few that they are
-/// still in the nearest caches when they have been widened.
+/// Columns that are multiplied, and rounded, at a time: multiples of all tiles' columns; of 16-bit
+/// weights so few that they are still in the nearest caches when they have been widened.
 constexpr int64_t kBlockColumns = 48;
 constexpr int64_t kNarrowBlockColumns = 12;
 
