@@ -28,6 +28,7 @@ std::optional<double> unit_size(std::string unit) {
 }  // namespace
 
 Result<int64_t> parse_byte_size(std::string_view text) {
+  // Just below 2^63, which a double would round up to.
   constexpr double kMost = 9e18;
   const size_t digits = std::min(text.find_first_not_of("0123456789."), text.size());
   double number = 0;

@@ -52,7 +52,8 @@ void read_batches(megatron::FieldReader& args, DataFlags& data) {
   args.take("create_attention_mask_in_dataloader", data.create_attention_mask);
 }
 
-/// What can make no difference to the samples of a run.
+/// What can make no difference to the samples of a run. Which fields do is asked of the reader
+/// itself, so that a field which it takes cannot be forgotten here.
 ArgumentScope data_scope() {
   std::vector<std::string> fields =
       megatron::fields_read_by([](const megatron::FieldLookup& lookup) {

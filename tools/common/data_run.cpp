@@ -19,6 +19,11 @@
 #include "tools/common/interruption.h"
 #include "tools/common/report.h"
 
+// Megatron decides these things in several places (validate_args, the dataset builder, the
+// trainer); here they are put together once, for programs that prepare or inspect a run's data and
+// for the trainer. Nothing is opened but what a flag names. Decisions that a user may not expect
+// become notes.
+
 namespace meg::tools {
 namespace {
 
@@ -82,6 +87,7 @@ bool wait_for_cache(const std::string& cache) {
   static std::mutex mutex;
   static std::set<std::string> said;
   const std::lock_guard lock(mutex);
+  // Called about 20 times a second, by several threads.
   if (said.insert(cache).second) note("waiting for another process to build " + cache);
   return !interrupted();
 }
@@ -107,6 +113,8 @@ Result<DataPaths> read_paths(const DataFlags& data) {
     }
     const std::string& path = *data.per_split_data_args_path;
     MEG_ASSIGN_OR_RETURN(const std::string text, read_text(path));
+    // Without exceptions: what is no JSON becomes a value of its own kind, which words_of_split
+    // refuses.
     const auto object = nlohmann::json::parse(text, nullptr, false);
     for (const samples::Split split : samples::kSplits) {
       MEG_ASSIGN_OR_RETURN(paths.per_split[samples::split_number(split)],
@@ -165,6 +173,7 @@ Result<std::optional<samples::BatchRampup>> resolve_rampup(const DataFlags& data
     return make_error(StatusCode::kInvalidArgument,
                       "{}: expected START INCREMENT SAMPLES, found {} values", kFlag, words.size());
   }
+  // Only where the user names such a revision: by default the flag does what it says.
   if (data.megatron_version.has_value() && version.rampup_steps == megatron::RampupSteps::kNone) {
     notes.push_back(fmt::format("{} has no effect at {} of Megatron-LM", kFlag, version.name));
     return std::optional<samples::BatchRampup>();
@@ -250,6 +259,7 @@ Result<DataRun> resolve_data_flags(const DataFlags& data,
   config.waiting = wait_for_cache;
   config.cancelled = interrupted;
   if (!data.mock_data) {
+    // For the descriptions that name caches; mock data has none.
     MEG_ASSIGN_OR_RETURN(config.tokenizer,
                          tokenizer::identify_tokenizer(data.tokenizer, config.version));
   }

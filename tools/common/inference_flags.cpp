@@ -62,6 +62,7 @@ void declare_inference_flags(Flags& flags, megatron::ArgumentFamily family,
                              InferenceFlags& inference) {
   flags.group("Flags of libmeg's own");
   declare_device_flag(flags, inference.device);
+  // The program's family first: of equal flags the first counts.
   for (const megatron::ArgumentFamily rows : {family, megatron::ArgumentFamily::kTraining}) {
     flags.arguments(megatron::argument_rows(rows), inference_scope(), &inference.args);
   }

@@ -10,6 +10,7 @@ std::atomic<int> first_signal = 0;
 static_assert(std::atomic<int>::is_always_lock_free);
 
 void take_note(int signal) {
+  // Only the first signal counts: the process later ends by it.
   int none = 0;
   first_signal.compare_exchange_strong(none, signal);
 }
@@ -21,12 +22,16 @@ void stop_at_signals() {
     struct sigaction action {};
 
     action.sa_handler = take_note;
+    // SA_RESETHAND gives the second signal its default action back, so that an impatient user can
+    // end a program that takes long to stop. SA_RESTART: interrupted() is asked at places made for
+    // it, not wherever a call happens to wait.
     // No person asks for SIGPIPE, so that a second one asks for nothing more.
     action.sa_flags = static_cast<int>(SA_RESTART | (signal == SIGPIPE ? 0 : SA_RESETHAND));
 
     struct sigaction before {};
 
     sigaction(signal, nullptr, &before);
+    // nohup and shells that start a job in the background switch signals off on purpose.
     if (before.sa_handler != SIG_IGN) sigaction(signal, &action, nullptr);
   }
 }

@@ -11,7 +11,10 @@ void wait_passively(char* const* argv) {
   for (const char* name : {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"}) {
     if (std::getenv(name) != nullptr) return;
   }
+  // It also tells the second start of the program that this has been done.
   ::setenv("OMP_WAIT_POLICY", "passive", /*overwrite=*/1);
+  // /proc/self/exe rather than argv[0]: the path may be relative to another folder, or be found
+  // through PATH.
   // Where that cannot be done the program continues as it is.
   ::execv("/proc/self/exe", argv);
 }

@@ -35,6 +35,7 @@ double per_second(double amount, double seconds) { return seconds > 0 ? amount /
 
 /// Done part of the input, 0 to 1; negative where the input's size is unknown.
 double done_part(const Progress& progress) {
+  // Input that is read from files is known by its bytes, everything else by its documents.
   const bool counts_bytes = progress.total_documents < 0;
   const int64_t total = counts_bytes ? progress.total_bytes : progress.total_documents;
   const int64_t done = counts_bytes ? progress.bytes : progress.documents;
@@ -103,6 +104,8 @@ std::string short_count(double count) {
 }
 
 std::string progress_line(const Progress& progress, double seconds, size_t columns) {
+  // One less than the terminal has: in the last column many terminals begin a new line, and `\r`
+  // would then not come back to this one.
   const size_t room = columns > 0 ? columns - 1 : 0;
   const double part = done_part(progress);
   std::string line;
@@ -158,6 +161,8 @@ void ProgressBar::print_due_lines(const Progress& progress) {
   const double elapsed = seconds();
   const double megabytes = per_second(static_cast<double>(progress.bytes), elapsed) / kMegabyte;
   std::string lines;
+  // One line for every multiple, also where several are due at once: Megatron's tools print each,
+  // and scripts count them.
   while (progress.documents - documents_shown_ >= step) {
     documents_shown_ += step;
     lines += fmt::format("Processed {} documents ({:.1f} docs/s, {:.2f} MB/s).\n", documents_shown_,

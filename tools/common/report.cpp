@@ -11,6 +11,7 @@ namespace {
 /// One write, so that lines of several threads do not mix.
 void print_line(std::string_view kind, std::string_view text) {
   const std::string line = fmt::format("{}: {}\n", kind, text);
+  // Where both go to one terminal or file, what was printed before stands before.
   std::fflush(stdout);
   std::fwrite(line.data(), 1, line.size(), stderr);
 }

@@ -17,6 +17,11 @@
 #include "tools/common/interruption.h"
 #include "tools/common/report.h"
 
+// The order matters. Closed standard descriptors are filled before anything else opens a file.
+// Standard output is flushed, and its errors are found, before the process ends by a signal, as a
+// signal flushes nothing. The last line on standard error is the error, whichever of these found
+// it.
+
 namespace meg::tools {
 namespace {
 
@@ -35,7 +40,9 @@ void allow_many_open_files() {
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-/// Handles SIGBUS; nothing here may allocate or lock.
+/// Handles SIGBUS; nothing here may allocate or lock. The thread cannot go on, as its next load
+/// would fail again, and _exit() leaves destructors alone, which may hold locks: outputs appear by
+/// rename, so nothing half-written stays under a final name.
 void end_where_file_was_cut(int, siginfo_t* info, void*) {
   const char* path = io::mapped_path_at(info->si_addr);
   if (path == nullptr) return;  // The access is repeated, and ends the process.

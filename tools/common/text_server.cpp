@@ -132,6 +132,7 @@ Status check_text_server_flags(const TextServerFlags& flags) {
 Status serve_texts(const TextServerFlags& flags, ServedModel model, int64_t seed) {
   stop_at_signals();
   ::mallopt(M_ARENA_MAX, kArenas);
+  // Declared in the order of use, so that the server's threads are gone before api and queue are.
   serving::GenerationQueue queue(std::move(model.engine), flags.max_queue);
   serving::MegatronApi api(*model.tokenizer, queue, request_rules(flags),
                            in_milliseconds(flags.request_timeout), static_cast<uint64_t>(seed));
@@ -144,9 +145,13 @@ Status serve_texts(const TextServerFlags& flags, ServedModel model, int64_t seed
                        serving::HttpServer::start(http_options(flags), std::move(handlers)));
   fmt::print("> {} is served on http://{}\n", model.name, server->address());
   std::fflush(stdout);
+  // The handler of a signal may only set a flag, and nothing else is left to do here but to look at
+  // it.
   while (!interrupted() && queue.load().lost.ok()) std::this_thread::sleep_for(milliseconds(50));
   fmt::print("> the server ends\n");
   std::fflush(stdout);
+  // In three steps: no further requests; then the model finishes what it is at, which answers the
+  // tickets that connections wait for; then the answers go out.
   server->close_door();
   queue.stop(kGrace);
   server->stop();

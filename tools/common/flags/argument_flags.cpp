@@ -9,6 +9,12 @@
 #include <unordered_map>
 #include <utility>
 
+// What becomes of a row is decided once, by set_use(), in this order: the program reads the field;
+// the program says why this field does not matter; the table says that the flag never matters; the
+// table itself knows which of its values libmeg does; the program says why this kind of effect does
+// not matter; else the flag is refused. The last step is the rule that nothing which would change
+// numbers, bytes or files is ever ignored: a new row is refused until somebody has said otherwise.
+
 namespace meg::tools {
 namespace {
 
@@ -139,6 +145,7 @@ class RowAdder {
     for (std::string_view name : megatron::words_of(row.other_names)) {
       const bool old = name.starts_with('(');
       if (old) name = name.substr(1, name.size() - 2);
+      // A name that another flag has keeps meaning that one.
       if (!owners_.emplace(plain(name), owner).second) continue;
       (old ? owner->old_names : owner->other_names).emplace_back(name);
     }
@@ -167,6 +174,7 @@ bool is_refused(const FlagSpec& spec) {
   if (target == nullptr || spec.use == FlagSpec::Use::kPassed) return false;
   const ArgumentField& field = *target;
   const megatron::FieldValue value = field.values->field(field.row->dest).value();
+  // Tutorials spell out defaults: what a flag does not change may be given.
   if (megatron::same_field(value, field.default_value)) return false;
   const auto* text = std::get_if<std::string>(&value);
   const std::vector<std::string_view> supported = megatron::words_of(field.row->supported);

@@ -7,6 +7,11 @@
 
 #include "libmeg/text/printable.h"
 
+// argparse's reading of a command line (docs/decisions/03-command-lines.md): first it is decided of
+// every word by itself whether it looks like a flag, then each flag takes words that do not. So a
+// value that begins with a dash needs `=`, and a list runs on to the next flag.
+// tests/tools/argparse_test.py compares thousands of command lines with Python's own.
+
 namespace meg::tools {
 namespace {
 
@@ -49,6 +54,8 @@ class CommandLineReader {
         only_positionals_ = true;
       } else if (!only_positionals_ && looks_like_flag(word)) {
         MEG_RETURN_IF_ERROR(take_flag(word));
+        // As argparse, which acts on --help when it meets it: what is wrong behind it does not
+        // matter.
         if (ends_the_program(*line_.flags.back().flag.spec)) break;
       } else {
         line_.positionals.push_back(word);

@@ -77,6 +77,7 @@ Result<std::string> unquoted(std::string_view quoted) {
   for (size_t i = 0; i < inside.size(); ++i) {
     if (inside[i] == '\\') {
       ++i;
+      // There is a character: the closing quote is not an escaped one.
       if (inside[i] != '"' && inside[i] != '\\') {
         return wrong("expected \\\" or \\\\, found \\{}", inside[i]);
       }

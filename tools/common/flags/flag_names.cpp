@@ -21,7 +21,8 @@ bool says_no(std::string_view plain) {
   return plain.starts_with("--no-") || plain.starts_with("--disable-");
 }
 
-/// Of whom a prefix means what it says only where nothing else fits.
+/// Of whom a prefix means what it says only where nothing else fits: else hundreds of Megatron's
+/// flags that a program does not read would make its own prefixes ambiguous.
 bool is_passed_over(const FlagSpec& spec) {
   return spec.use == FlagSpec::Use::kPassed || spec.use == FlagSpec::Use::kRefused;
 }
@@ -61,6 +62,7 @@ std::optional<NamedFlag> find_flag(const FlagTable& table, std::string_view name
 
 std::vector<NamedFlag> find_flags_by_prefix(const FlagTable& table, std::string_view typed) {
   if (const auto exact = find_flag(table, typed)) return {*exact};
+  // `--` alone begins every name.
   if (typed.size() <= 2) return {};
   std::vector<NamedFlag> found;
   std::vector<NamedFlag> others;

@@ -106,6 +106,7 @@ class FlagParser {
       for (const std::string_view value : use.values) all.push_back(marked(value));
       if (use.values.empty() && use.flag.spec->arity == Arity::kList) all.emplace_back();
     }
+    // CLI11 takes words off the end of the vector that it is given.
     std::reverse(all.begin(), all.end());
     return all;
   }
@@ -163,6 +164,7 @@ class FlagParser {
   }
 
   std::string check(const FlagSpec& spec, const std::string& word) {
+    // CLI11's errors do not say where a value came from; this does, see where_checked().
     checked_ = &spec;
     return word.empty() ? "" : complaint(spec, unmarked(word));
   }

@@ -19,6 +19,7 @@ using megatron::ArgumentType;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 std::string_view without_plus(std::string_view text) {
+  // Python's int() and float() take a plus, std::from_chars does not.
   const bool plus = text.size() > 1 && text[0] == '+' && text[1] != '-';
   return plus ? text.substr(1) : text;
 }
@@ -66,6 +67,7 @@ Result<double> convert(const FlagSpec& spec, std::string_view text) {
   if (error != std::errc() || end != digits.data() + digits.size()) {
     return wrong("expected a number, found {}", text::printable(text));
   }
+  // Written so that NaN is outside of any limits.
   if (spec.real_limits && !(number >= spec.real_min && number <= spec.real_max)) {
     return wrong("expected {}, found {}",
                  allowed_numbers(spec.real_min, spec.real_max, -kInfinity, kInfinity), text);

@@ -57,6 +57,7 @@ FlagSpec as_positional(FlagSpec spec) {
 /// Adds the flags that every program has, behind those of the argument table.
 void complete(FlagTable& table) {
   add_argument_flags(table);
+  // parse() may be called again, and the general flags must stand in the table once.
   if (std::exchange(table.complete, true)) return;
   table.group = kGeneralGroup;
   FlagSpec config = unbound("--config", FlagSpec::Use::kConfig, Arity::kValue,
@@ -117,6 +118,7 @@ std::vector<std::string_view> missing_names(const FlagTable& table, const Parsed
 
 std::optional<int> finish(const FlagTable& table, const ParsedFlags& parsed, std::ostream& err) {
   print_notes(parsed.given, err);
+  // What cannot be done comes before what is missing: adding the missing flags would not help.
   const auto not_yet = given_names(parsed.given, FlagSpec::Use::kNotYet);
   const std::string refused = refused_arguments(parsed.given);
   if (!not_yet.empty()) {
