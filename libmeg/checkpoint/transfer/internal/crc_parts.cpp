@@ -10,6 +10,8 @@ void CrcParts::add(uint64_t offset, uint64_t length, uint32_t crc) {
   if (length == 0) return;
   bytes_ += length;
   if (!parts_.empty() && parts_.back().offset + parts_.back().length == offset) {
+    // Combining costs the logarithm of a part's length, and a job of thousands of slabs keeps one
+    // part.
     Part& last = parts_.back();
     last.crc = io::crc32_combine(last.crc, crc, length);
     last.length += length;

@@ -12,6 +12,8 @@ namespace {
 
 using Work = TransferWork;
 
+/// Buffers are allocated when they are first needed and at their full size, so that a transfer that
+/// neither converts nor reorders nor assembles costs one chunk, and nothing is allocated again.
 std::span<std::byte> first_bytes(std::vector<std::byte>* buffer, int64_t capacity, int64_t bytes) {
   if (buffer->empty()) buffer->resize(static_cast<size_t>(capacity));
   return std::span(*buffer).first(static_cast<size_t>(bytes));
@@ -72,6 +74,11 @@ int64_t row_of(const Box& box, size_t axis) {
 
 }  // namespace
 
+// Jobs begin where a slab may begin: at multiples of a row of slab_axis, which slab_at() requires.
+// A job also ends where the set of boxes that have the rows changes, even where it is small: only
+// then does it write to one set of files, by which the executor deals jobs out
+// (docs/performance.md, "Moving tensors": TP4 PP1 2.27 s -> 2.11 s). Stretches shorter than a slab
+// are not worth a job of their own.
 void split_work(Work& work, int64_t job_bytes, std::vector<TransferJob>* jobs) {
   const int64_t total = work.elements();
   if (total == 0) return;
@@ -97,6 +104,8 @@ Status TransferCopier::run(const TransferJob& job) {
   whole_ = Box::whole(work.axes);
   const int64_t row = work.row_elements(work.slab_axis);
   for (int64_t position = job.begin; position < job.end;) {
+    // As far as the same boxes have it first, and cut to a chunk only where there is something to
+    // copy: rows that nobody takes are passed in one step, however many they are.
     Slab slab = work.slab_at(position, (job.end - position) / row);
     if (begin_slab(work, slab, position)) {
       slab.end = std::min(slab.end, slab.begin + work.slab_rows);
@@ -105,6 +114,8 @@ Status TransferCopier::run(const TransferJob& job) {
     }
     position += (slab.end - slab.begin) * row;
   }
+  // CRCs of parts are handed over once a job: the work's lock is taken seldom, and neighbouring
+  // slabs have been joined to one part before.
   return work.add(parts_);
 }
 
@@ -114,6 +125,7 @@ bool TransferCopier::begin_slab(const Work& work, const Slab& slab, int64_t posi
   for (size_t t = 0; t < work.targets.size(); ++t) {
     if (run_in(work.targets[t].box, slab).has_value()) taken_.push_back({t, {}});
   }
+  // Rows past the source's end have nothing to be read for its CRC.
   if (position >= work.fill_begin) return !taken_.empty();
   return std::any_of(work.sources.begin(), work.sources.end(), [&](const Work::Source& source) {
     return run_in(source.box, slab).has_value() && is_needed(work, source, slab.axis());
@@ -122,6 +134,8 @@ bool TransferCopier::begin_slab(const Work& work, const Slab& slab, int64_t posi
 
 /// Whether a source that has some of the slab is to be read for its CRC or for a target.
 bool TransferCopier::is_needed(const Work& work, const Work::Source& source, size_t axis) const {
+  // A recorded CRC needs all of its bytes, also those that no target takes: the dropped padding of
+  // a vocabulary, for example.
   return source.recorded != nullptr ||
          std::any_of(taken_.begin(), taken_.end(), [&](const Taken& taken) {
            return meet_inside(source.box, work.targets[taken.target].box, axis);
@@ -138,6 +152,7 @@ Status TransferCopier::copy_slab(const Work& work, const Slab& slab, int64_t pos
     const int64_t rows = slab.end - slab.begin;
     MEG_RETURN_IF_ERROR(fill(work, position, rows * work.row_elements(slab.axis())));
   }
+  // Only after all sources are read: a target's run may need several of them.
   for (const Taken& taken : taken_) MEG_RETURN_IF_ERROR(write_taken(work, slab, taken));
   return Status();
 }
@@ -159,6 +174,7 @@ Status TransferCopier::read_sources(const Work& work, const Slab& slab) {
 /// next bytes of the buffer.
 std::span<std::byte> TransferCopier::room_for(const Work& work, const Box& source, int64_t count) {
   const auto bytes = static_cast<size_t>(count * work.target_size());
+  // Where one target takes just this run, reading into its memory is the whole copy.
   if (taken_.size() == 1 && taken_[0].run.count == count) {
     const Work::Target& target = work.targets[taken_[0].target];
     const std::span<std::byte> memory = target.sink->memory();
@@ -167,6 +183,8 @@ std::span<std::byte> TransferCopier::room_for(const Work& work, const Box& sourc
       return memory.subspan(target.offset + static_cast<uint64_t>(first), bytes);
     }
   }
+  // The runs of a slab's sources are disjoint and the slab is no larger than a chunk, so one chunk
+  // holds all of them side by side.
   used_ += bytes;
   return first_bytes(&chunk_, chunk_bytes_, chunk_bytes_).subspan(used_ - bytes, bytes);
 }
@@ -174,6 +192,7 @@ std::span<std::byte> TransferCopier::room_for(const Work& work, const Box& sourc
 /// Elements past the source's end: zeros, or its last row again. No part of its CRC.
 Status TransferCopier::fill(const Work& work, int64_t position, int64_t count) {
   const std::span<std::byte> into = room_for(work, whole_, count);
+  // Without any source row there is none to repeat.
   const bool is_hole = work.fill == PaddingFill::kZero || work.fill_begin == 0;
   if (!is_hole) {
     const auto size = static_cast<size_t>(work.target_size());
@@ -186,6 +205,8 @@ Status TransferCopier::fill(const Work& work, int64_t position, int64_t count) {
         done += again;
         continue;
       }
+      // A slab may begin within a row of the first axis, where that alone exceeds a chunk; the row
+      // before the fill is then read again in each of its slabs.
       const int64_t in_row = (position + static_cast<int64_t>(done / size)) % work.last_row;
       const auto row_left = static_cast<size_t>(work.last_row - in_row) * size;
       const auto piece = left.first(std::min(row_left, left.size()));
@@ -210,6 +231,7 @@ Status TransferCopier::gather(const Work& work, int64_t position, std::span<std:
       place /= work.axes[i];
     }
     slab.end = slab.begin + 1;
+    // Sources tile the whole (check_transfers()), so one of them has the element.
     size_t source = 0;
     std::optional<SlabRun> run;
     while (!(run = run_in(work.sources[source].box, slab)).has_value()) ++source;
@@ -230,6 +252,8 @@ Result<std::span<const std::byte>> TransferCopier::load(const Work& work, size_t
                                                         std::span<std::byte> into) {
   const TransferReader& reader = work.sources[source].reader;
   const bool converts = work.source_dtype != work.target_dtype;
+  // Bytes are converted on their way out of a buffer of their own; the CRC is that of the bytes as
+  // the file has them, which is why they are returned.
   const auto raw = converts ? first_bytes(&raw_, chunk_bytes_, count * work.source_size()) : into;
   std::span<std::byte> scratch;
   if (reader.is_reordered()) scratch = first_bytes(&scratch_, 2 * chunk_bytes_, 2 * chunk_bytes_);
@@ -256,6 +280,8 @@ Result<TransferCopier::Chunk> TransferCopier::read(const Work& work, size_t sour
   if (from.recorded != nullptr) {
     const uint32_t crc = io::crc32(raw);
     parts_.sources[source].add(offset, length, crc);
+    // Checked and written bytes are the same ones: the target's header needs no second pass over
+    // them.
     if (work.source_dtype == work.target_dtype) chunk.crc = crc;
   }
   return chunk;
@@ -291,6 +317,7 @@ TransferCopier::Chunk TransferCopier::assemble(const Work& work, const Slab& sla
   if (made.is_hole) return made;
   for (const Chunk& chunk : chunks_) {
     if (!meets(chunk)) continue;
+    // A hole was not read, so its part of the buffer holds what the last slab left there.
     if (chunk.is_hole) std::memset(chunk.bytes.data(), 0, chunk.bytes.size());
     copy_common(area(*chunk.box), chunk.bytes.data(), area(target.box), out.data(), slab.axis(),
                 slab.end - slab.begin, size);
@@ -305,6 +332,7 @@ Status TransferCopier::write(const Work& work, const Taken& taken, Chunk* chunk)
   const uint64_t offset = to.offset + static_cast<uint64_t>(taken.run.first) * size;
   const uint64_t length = chunk->bytes.size();
   if (to.filled != nullptr) {
+    // Kept in the chunk: replicas and tied copies of the same run take it from there.
     if (!chunk->crc)
       chunk->crc = chunk->is_hole ? io::crc32_of_zeros(length) : io::crc32(chunk->bytes);
     parts_.targets[taken.target].add(offset, length, *chunk->crc);

@@ -19,6 +19,12 @@ bool is_float(DType dtype) {
   return dtype == DType::kFloat16 || dtype == DType::kBFloat16 || dtype == DType::kFloat32;
 }
 
+/// These checks are the proof on which the copier's arithmetic rests: it indexes, multiplies and
+/// copies without looking again. Sizes come from files of strangers, plans from our own code; what
+/// does not fit is a plan that would leave bytes of an output unwritten or write them twice, and
+/// the file would still have a right size and a right CRC of the wrong content. Hence kInternal,
+/// and before the first byte is written.
+///
 /// The product of sizes; nullopt where they do not fit, with room for any element's size.
 std::optional<int64_t> elements(const std::vector<int64_t>& sizes) {
   uint64_t product = 1;
@@ -27,6 +33,8 @@ std::optional<int64_t> elements(const std::vector<int64_t>& sizes) {
       return std::nullopt;
     }
   }
+  // 8 bytes an element still leave the number of bytes below 2^61, and sums of two of them
+  // positive.
   if (product > uint64_t{1} << 58) return std::nullopt;
   return static_cast<int64_t>(product);
 }
@@ -116,6 +124,7 @@ Status check_sources(const TensorTransfer& transfer) {
     found += piece.source->elements();
   }
   if (!are_disjoint(std::move(boxes))) return misfit(transfer, "sources that overlap");
+  // Disjoint boxes inside of the whole that have as many elements as it does tile it.
   return found == *elements(axes) ? Status() : misfit(transfer, "source_extent");
 }
 
@@ -149,6 +158,8 @@ Status check_coverage(uint64_t bytes, int sink, std::vector<Written> parts) {
   });
   uint64_t end = 0;
   for (const Written& part : parts) {
+    // Sorted by begin and end, so an empty part stands before the part that begins at the same
+    // byte.
     if (part.begin < end) return misfit(*part.transfer, "bytes of a sink that are written twice");
     if (part.begin > end) return misfit(*part.transfer, "bytes of a sink before it are missing");
     end = part.end;

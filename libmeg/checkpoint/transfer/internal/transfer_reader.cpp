@@ -19,6 +19,8 @@ TransferReader::Runs TransferReader::find_runs(const std::vector<int64_t>& axes,
                                                const std::vector<int>& memory_order) {
   Runs runs{{}, 1};
   size_t reordered = memory_order.size();
+  // Innermost axes that stand at their own place in memory too make up the runs; only the axes
+  // outside of them have to be walked.
   while (reordered > 0 && memory_order[reordered - 1] == static_cast<int>(reordered) - 1) {
     --reordered;
     runs.length *= axes[reordered];
@@ -67,6 +69,8 @@ Status TransferReader::read_reordered(int64_t first, std::span<std::byte> into,
   }));
   // One read for all of them where they lie close to each other, else one each.
   const bool together =
+      // Reading up to twice what is needed is better than a system call a run; the copier's scratch
+      // buffer holds just that much.
       high - low <= 2 * (end - first) && static_cast<size_t>(high - low) * size <= scratch.size();
   const auto block =
       together ? scratch.first(static_cast<size_t>(high - low) * size) : std::span<std::byte>();

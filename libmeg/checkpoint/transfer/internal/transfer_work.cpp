@@ -42,6 +42,11 @@ bool ExtentUse::is_tiled() {
   return end == recorded.extent.offset + recorded.extent.bytes;
 }
 
+/// Fewer axes mean longer runs and fewer, larger slabs: a matrix that is cut by rows alone becomes
+/// one run of elements. Positions in row-major order stay what they are, so last_row and
+/// fill_begin, which were taken before, stay true. An outer axis of size 1 is merged whatever cuts
+/// the inner one, since every offset on it is 0.
+///
 /// Makes every axis that no box cuts one with the axis outside of it.
 void merge_uncut_axes(Work* work) {
   std::vector<Box*> boxes;
@@ -118,6 +123,7 @@ class Preparation {
   std::span<const TensorTransfer> transfers_;
   int64_t chunk_bytes_;
   std::vector<TensorSink*> sinks_;
+  // Every record of a container that some source lies in, and how transfers read its bytes.
   std::map<FileExtent, ExtentUse, ExtentOrder> uses_;
   std::map<FileExtent, Work::Recorded*, ExtentOrder> recorded_;  // checked in passing
   PreparedTransfers made_;
@@ -142,6 +148,10 @@ void Preparation::find_uses() {
     }
   }
   for (auto& [where, use] : uses_) {
+    // The CRC of a whole can be put together from those of its parts only where these parts are
+    // each of its bytes, once, in the file's order. A tied weight that is read twice, a storage of
+    // which a part is taken and a transposed piece fail that; run() adds a reading of their own for
+    // them.
     if (use.has_others || !use.is_tiled()) continue;
     made_.recorded.push_back(std::make_unique<Work::Recorded>(use.recorded, use.name));
     recorded_.emplace(where, made_.recorded.back().get());
@@ -232,6 +242,7 @@ void Preparation::add_check(const ExtentUse& use) {
   work->name = use.name;
   work->axes = {bytes};
   work->fill_begin = bytes;
+  // Shares the ownership of the source, which is what keeps the file of its extent alive.
   const std::shared_ptr<const io::PooledFile> file(use.owner, extent.file);
   work->sources.push_back({TransferReader(file_source(file, extent.offset, DType::kUint8, bytes)),
                            Box::whole({bytes}), made_.recorded.back().get(), 0});
@@ -243,6 +254,8 @@ void Preparation::finish(const std::vector<int64_t>& axes, std::unique_ptr<Work>
   merge_uncut_axes(work.get());
   const int64_t size = std::max(work->source_size(), work->target_size());
   const int64_t most = std::max<int64_t>(chunk_bytes_ / size, 1);
+  // The outermost axis of which one row fits a chunk: its slabs are the longest runs that the
+  // buffers hold. The larger of both types counts, since a chunk is held in each of them.
   const size_t last = work->axes.size() - 1;
   while (work->slab_axis < last && work->row_elements(work->slab_axis) > most) ++work->slab_axis;
   const int64_t row = std::max<int64_t>(work->row_elements(work->slab_axis), 1);
@@ -263,6 +276,8 @@ void Preparation::finish(const std::vector<int64_t>& axes, std::unique_ptr<Work>
 std::optional<uint32_t> TransferCrc::add(const CrcParts& parts) {
   const std::lock_guard lock(mutex_);
   parts_.add(parts);
+  // Parts are counted, not looked through, until they can be complete. Exactly one caller sees the
+  // last part, so the result is compared or told once.
   return parts_.bytes() == bytes_ ? parts_.whole(bytes_) : std::nullopt;
 }
 
@@ -271,6 +286,8 @@ Work::Recorded::Recorded(RecordedCrc crc, std::string tensor)
 
 Status Work::Recorded::add(const CrcParts& parts) {
   const std::optional<uint32_t> crc = found.add(parts);
+  // By now the bytes have been written to their targets. That is harmless because no target is used
+  // before run_transfers() has succeeded: files get their names after it.
   if (!crc.has_value() || *crc == recorded.crc) return Status();
   return make_error(StatusCode::kCorruption, "{}: {} ({}): CRC-32: expected {:08x}, found {:08x}",
                     recorded.extent.file->path(), recorded.name, name, recorded.crc, *crc);
@@ -326,6 +343,8 @@ Slab Work::slab_at(int64_t position, int64_t max_rows) const {
   };
   for (const Source& source : sources) cut(source.box);
   for (const Target& target : targets) cut(target.box);
+  // On an inner slab axis the whole slab lies in one row of the first axis, where filling begins at
+  // a row's start.
   if (slab_axis == 0) cut_at(fill_begin / row);
   return slab;
 }
