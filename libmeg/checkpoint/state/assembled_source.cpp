@@ -35,6 +35,7 @@ int64_t first_row_from(const BoxRows& rows, int64_t position) {
 
 /// The rows that have elements among [first, end) of the whole.
 RowRange rows_in(const BoxRows& rows, int64_t first, int64_t end) {
+  // A row that begins up to run - 1 elements earlier still reaches into the range.
   return {first_row_from(rows, first - rows.run() + 1), first_row_from(rows, end)};
 }
 
@@ -109,6 +110,9 @@ class AssembledSource final : public TensorSource {
   Status read_part(const Part& part, int64_t first, int64_t end, std::span<std::byte> into) const {
     const RowRange range = rows_in(part.rows, first, end);
     const int64_t run = part.rows.run();
+    // A piece that is a column cut has short rows, far apart in the tensor but one after another in
+    // the source: they are read together, and only copied one by one. A row of the block that lies
+    // partly outside the range is read whole.
     const int64_t at_once = std::max<int64_t>(1, kBlockBytes / static_cast<int64_t>(bytes(run)));
     std::vector<std::byte> block;
     for (int64_t row = range.first; row < range.end;) {
@@ -177,6 +181,7 @@ std::shared_ptr<const TensorSource> box_of(std::shared_ptr<const TensorSource> s
   return std::make_shared<BoxSource>(std::move(source), std::move(rows));
 }
 
+// Only the number of elements is compared: that the pieces do not overlap is the caller's to know.
 Result<std::shared_ptr<const TensorSource>> assemble(DType dtype, const std::vector<int64_t>& sizes,
                                                      std::vector<Piece> pieces) {
   const int64_t expected = Box::whole(sizes).elements();

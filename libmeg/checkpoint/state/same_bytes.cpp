@@ -25,6 +25,8 @@ Result<bool> same_bytes(const TensorSource& a, const TensorSource& b) {
   if (a.elements() != b.elements() || a.dtype() != b.dtype()) return false;
   const std::optional<uint32_t> crc_of_a = recorded_crc_of_all(a);
   const std::optional<uint32_t> crc_of_b = recorded_crc_of_all(b);
+  // Callers compare an embedding with its tied copy, gigabytes perhaps; recorded CRCs cost no
+  // reading.
   if (crc_of_a.has_value() && crc_of_b.has_value()) return *crc_of_a == *crc_of_b;
   const int64_t element = dtype_size(a.dtype());
   const int64_t step = kCompareBytes / element;

@@ -11,6 +11,8 @@
 namespace meg::checkpoint {
 namespace {
 
+/// A file without a hole is recognized once, so that its reads need no SEEK_DATA each. On file
+/// systems that compress, blocks are fewer too: then every read asks, and finds data.
 bool has_fewer_blocks_than_bytes(const io::PooledFile& file) {
   struct stat info {};
 
@@ -59,6 +61,8 @@ class FileSource final : public TensorSource {
     if (data >= 0) return data >= end;
     // No data up to the file's end, wherever that is by now.
     if (errno != ENXIO) return false;
+    // A file that was cut short meanwhile has "no data" there as well; taken for a hole, it would
+    // give zeros without an error. read() then says that it became shorter.
     const auto size = (*open)->size();
     return size.has_value() && *size >= end;
   }
