@@ -21,6 +21,11 @@ namespace {
 
 constexpr int kHighestProtocol = 5;
 
+/// One loop over opcodes, and one switch that is split by families: run() hands what it does not
+/// know to run_number(), that one to run_text() and so on, and the last one refuses what no
+/// protocol has. All bytes are in memory, so framing (protocol 4) changes nothing and is only
+/// checked.
+///
 /// Reads opcodes with their arguments and hands them to the machine.
 class PickleReader {
  public:
@@ -314,6 +319,7 @@ Status PickleReader::push_binary_float() {
 
 Status PickleReader::push_int_line() {
   MEG_ASSIGN_OR_RETURN(const std::string_view digits, input_.line("INT"));
+  // Protocol 0 writes False and True so, and the numbers 0 and 1 without the leading zero.
   if (digits == "00" || digits == "01") {
     return machine_.push(machine_.graph().add_bool(digits == "01"));
   }
@@ -341,6 +347,7 @@ Status PickleReader::push_string_line() {
 }
 
 Status PickleReader::push_python2_string(std::string text) {
+  // Python 2 did not say which of both it meant; torch reads such strings as UTF-8.
   const bool is_text = text::find_invalid_utf8(text) == std::string_view::npos;
   return machine_.push_text(is_text ? PickleKind::kString : PickleKind::kBytes, std::move(text));
 }

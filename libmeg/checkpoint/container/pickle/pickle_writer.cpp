@@ -16,6 +16,7 @@ namespace meg::checkpoint {
 
 namespace {
 
+// CPython's _BATCHSIZE.
 constexpr size_t kBatch = 1000;
 
 /// Walks a graph as CPython's pickler walks objects. Only containers that were begun but not
@@ -111,6 +112,7 @@ Status PickleWriter::save_value(PickleId id) {
       return save_global(id);
     case PickleKind::kCall:
       return save_call(id);
+    // Never remembered itself: torch's persistent ids are asked for anew by each tensor.
     case PickleKind::kPersistent:
       MEG_RETURN_IF_ERROR(save(node.children[0]));
       output_.opcode(PickleOpcode::kBinPersId);
@@ -166,6 +168,7 @@ Status PickleWriter::save_tuple(PickleId id) {
   const std::vector<PickleId>& elements = graph_.node(id).children;
   if (size > 3) output_.opcode(PickleOpcode::kMark);
   MEG_RETURN_IF_ERROR(save_all(elements));
+  // A tuple can be written only after its elements; with a cycle through it, they come to it first.
   if (const auto found = memo_.find(id); found != memo_.end()) {
     // An element holds this tuple and has written it meanwhile.
     for (size_t at = 0; size <= 3 && at < size; ++at) output_.opcode(PickleOpcode::kPop);

@@ -49,6 +49,9 @@ std::string serialization_id(const ZipLayout& archive) {
 
 }  // namespace
 
+// Everything but the storages' bytes and CRCs is known before anything is written: the pickle, all
+// offsets and the file's size. So storages are written in any order by any number of threads,
+// straight to their final place, and finish() adds what stands between them, which holds the CRCs.
 Result<TorchFileLayout> lay_out(const TorchFileContent& content, const std::string& archive_name) {
   if (archive_name.empty() || archive_name.size() > 1024 || archive_name == "." ||
       archive_name == ".." ||
@@ -108,6 +111,7 @@ Result<TorchArchiveWriter> TorchArchiveWriter::create(const io::PooledFile& file
   for (size_t i = 0; i < content.storages().size(); ++i) {
     const TorchFileContent::Storage& storage = content.storages()[i];
     made.storage_bytes_.push_back(storage.bytes);
+    // No transfer has a byte of it, so nobody would tell its CRC, which is 0.
     if (storage.bytes == 0) made.crcs_[i] = 0;
     if (storage.literal.empty()) continue;
     MEG_RETURN_IF_ERROR(write_record(kFirstStorage + i, storage.literal));
@@ -136,6 +140,7 @@ Status TorchArchiveWriter::finish() {
     archive_.set_crc(kFirstStorage + i, *crcs_[i]);
   }
   const size_t last = archive_.records().size() - 1;
+  // The last record, as its content depends on the CRCs of all others.
   const std::string id = serialization_id(archive_);
   archive_.set_crc(last, io::crc32(std::as_bytes(std::span(id))));
   MEG_RETURN_IF_ERROR(write_at(archive_.records()[last].data_offset, std::as_bytes(std::span(id))));

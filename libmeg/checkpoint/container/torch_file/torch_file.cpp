@@ -146,6 +146,8 @@ Result<TorchFile> TorchFile::open(const std::string& path, PickleBudget* budget)
   MEG_ASSIGN_OR_RETURN(state->map, io::MappedFile::open(path, io::MappedFile::Access::kRandom));
   MEG_ASSIGN_OR_RETURN(const auto descriptor, state->file.pin());
   MEG_ASSIGN_OR_RETURN(const int64_t size, descriptor->size());
+  // The path is opened twice, to be read and to be mapped, and somebody may have renamed another
+  // file over it in between.
   if (static_cast<uint64_t>(size) != state->map.size()) {
     return make_error(StatusCode::kIoError, "{}: was replaced while it was opened", path);
   }
@@ -176,6 +178,7 @@ Result<TorchFile> TorchFile::compose(const std::string& name, const TorchFileCon
     }
   }
   for (const auto& [id, view] : state->parts.tensors.views) {
+    // A source gives elements in one order only.
     if (view.is_contiguous()) continue;
     return make_error(StatusCode::kUnsupported,
                       "{}: a tensor of shape {} whose elements do not follow each other", name,
@@ -215,6 +218,7 @@ std::optional<std::span<const std::byte>> TorchFile::view(const TensorView& tens
   const bool is_swapped = is_byte_swapped() && dtype_size(tensor.dtype) > 1;
   if (is_swapped || !tensor.is_contiguous() || is_composed()) return std::nullopt;
   const TorchStorage& storage = storages()[static_cast<size_t>(tensor.storage)];
+  // Views are public structs that a caller may have made or changed.
   if (!check_tensor_view(tensor, storage.bytes).ok()) return std::nullopt;
   if (tensor.numel() == 0) return std::span<const std::byte>();
   const auto begin = static_cast<uint64_t>(tensor.offset * dtype_size(tensor.dtype));
@@ -277,6 +281,8 @@ Status TorchFile::check_crc(int storage) const {
 Status TorchFile::check_metadata_crcs() const {
   std::unordered_set<uint64_t> places;
   for (const TorchStorage& storage : storages()) {
+    // Storages are known by their place: names alone do not say which entries tensors use. An empty
+    // one shares its place with the entry behind it, which must not be taken for it.
     if (storage.bytes > 0) places.insert(storage.file_offset);
   }
   for (const ZipEntry& entry : state_->parts.entries) {

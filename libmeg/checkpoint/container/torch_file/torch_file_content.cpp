@@ -68,6 +68,8 @@ PickleId TorchFileContent::add_tensor_view(int storage, int64_t offset,
     for (const int64_t size : sizes) nodes.push_back(graph_.add_int(size));
     return graph_.add_tuple(std::move(nodes));
   };
+  // Python has one empty tuple and never remembers it; the hooks' OrderedDict is made for each
+  // tensor.
   if (!empty_tuple_) empty_tuple_ = graph_.add_tuple({});
   const PickleId hooks =
       graph_.add_call(PickleCallForm::kReduce, global("collections", "OrderedDict"), *empty_tuple_);

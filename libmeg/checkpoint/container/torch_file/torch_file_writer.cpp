@@ -29,6 +29,8 @@ Result<TorchFileWriter> TorchFileWriter::create(const std::string& path,
   MEG_ASSIGN_OR_RETURN(state->file, io::PooledFile::create(path));
   {
     MEG_ASSIGN_OR_RETURN(const auto open, state->file.pin());
+    // The file gets its size first, all of it a hole: holes of sparse sources need no writing, and
+    // no write has to extend the file.
     if (::ftruncate(open->get(), static_cast<off_t>(layout.file_size)) != 0) {
       return errno_error(errno, path);
     }

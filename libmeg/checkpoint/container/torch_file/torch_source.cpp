@@ -49,6 +49,7 @@ std::shared_ptr<const TensorSource> torch_source(std::shared_ptr<const TorchFile
     return std::make_shared<ViewSource>(std::move(file), view);
   }
   const auto offset = static_cast<uint64_t>(view.offset * dtype_size(view.dtype));
+  // Shares the ownership of the TorchFile, to which the PooledFile belongs.
   std::shared_ptr<const io::PooledFile> whole(file, &file->file());
   return file_source(std::move(whole), storage.file_offset + offset, view.dtype, view.numel(),
                      storage_crc(*file, storage));

@@ -14,6 +14,8 @@ namespace {
 
 using Bytes = std::span<const std::byte>;
 
+/// Nothing is unpacked to the disk here; such names are refused because tools that do unpack would
+/// write outside of their folder.
 bool is_safe_name(std::string_view name) {
   if (name.empty() || name.front() == '/') return false;
   if (name.find('\\') != name.npos || name.find('\0') != name.npos) return false;
@@ -139,6 +141,8 @@ Status read_local_header(const io::FileSlice& file, uint64_t directory_offset, Z
   return {};
 }
 
+/// Overlapping entries are how a small archive claims endless contents, and how two names get
+/// different views of the same bytes.
 Status check_overlaps(const std::vector<ZipEntry>& entries, const std::string& path) {
   std::vector<size_t> order(entries.size());
   std::iota(order.begin(), order.end(), size_t{0});

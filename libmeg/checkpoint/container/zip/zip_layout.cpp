@@ -12,6 +12,7 @@ namespace {
 
 using Record = ZipLayout::Record;
 
+// As torch aligns storages, so that they can be mapped (kStorageAlignment of the archive's writer).
 constexpr uint64_t kAlignment = 64;
 /// torch's padding field: this id, a length, that many bytes 'Z'.
 constexpr uint16_t kPaddingId = 0x4246;  // "FB"
@@ -98,6 +99,8 @@ void add_local_header(const Record& record, Fields* out) {
       .add(uint16_t{0})
       .add(flags_of(record))
       .add(zip::kMethodStored);
+  // CRC and sizes follow in the descriptor, as from torch, which streams; a time of 0 makes equal
+  // contents give equal files.
   out->add(uint32_t{0}).add(uint32_t{0}).add(uint32_t{0}).add(uint32_t{0});  // time, CRC, sizes
   out->add(static_cast<uint16_t>(record.name.size()));
   out->add(static_cast<uint16_t>(extra.size() + padding));

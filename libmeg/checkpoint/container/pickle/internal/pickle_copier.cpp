@@ -11,6 +11,8 @@ Result<PickleId> PickleCopier::copy(PickleId id) {
   const auto target_of = [&](PickleId source) {
     const auto [entry, is_new] = copied_.try_emplace(source);
     if (is_new) {
+      // A call's node owns an entry of the graph's calls, which only add_call() makes; every other
+      // kind can be written over a None.
       const bool is_call = from_.node(source).kind == PickleKind::kCall;
       entry->second = is_call ? to_.add_call(from_.call(source).form, 0, 0) : to_.add_none();
       to_fill.push_back(source);
@@ -33,6 +35,7 @@ Result<PickleId> PickleCopier::copy(PickleId id) {
     const PickleId target = copied_.at(source);
     to_fill.pop_back();
     PickleNode node = from_.node(source);
+    // The number of the entry in this graph, not of that in the other.
     node.call = to_.node(target).call;
     node.children = targets_of(node.children);
     if (node.kind == PickleKind::kCall) {

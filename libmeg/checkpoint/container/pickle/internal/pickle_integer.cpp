@@ -12,6 +12,8 @@ namespace meg::checkpoint {
 
 namespace {
 
+// Python's own limit for reading integers as text (sys.int_info.default_max_str_digits): turning
+// digits into bits takes quadratic time, which a hostile pickle would use.
 constexpr size_t kMaxDigits = 4300;
 
 bool is_negative(std::string_view bytes) {
@@ -88,6 +90,7 @@ std::string decimal_of_twos_complement(std::string_view bytes) {
   std::string rest(bytes);
   const bool negative = is_negative(rest);
   if (negative) {
+    // One byte more, so that the negative of the lowest value of this length fits.
     rest.push_back('\xff');
     negate(rest);
   }

@@ -28,6 +28,8 @@ Status PickleMachine::push(PickleId added) {
 }
 
 Status PickleMachine::push_known(PickleId id) {
+  // Two bytes (DUP, or GET of a memo entry) push a value that is there already: bounding nodes
+  // alone would not bound the stack.
   if (stack_.size() >= kMaxPickleNodes) return too_many("values on the stack", kMaxPickleNodes);
   stack_.push_back(id);
   return Status();
@@ -49,6 +51,9 @@ Status PickleMachine::push_twos_complement(std::string_view little_endian) {
 }
 
 Status PickleMachine::deepen(PickleId parent, const std::vector<PickleId>& children) {
+  // Only the parent's depth changes, not that of what holds the parent: a pickle may fill a
+  // container after it has been put into another one. So this bounds what files of picklers nest,
+  // and walkers still bound their own depth (PickleGraph).
   uint16_t& depth = depth_[parent - first_];
   for (const PickleId child : children) {
     depth = std::max(depth, static_cast<uint16_t>(depth_[child - first_] + 1));
@@ -73,6 +78,7 @@ Status PickleMachine::mark() {
 }
 
 Status PickleMachine::pop() {
+  // As in CPython, POP takes a MARK where that is what stands on top.
   if (!marks_.empty() && marks_.back() == stack_.size()) {
     marks_.pop_back();
     return Status();
@@ -94,6 +100,7 @@ Status PickleMachine::dup() {
 }
 
 Result<PickleId> PickleMachine::top(std::string_view what) const {
+  // Values below the last MARK belong to a container in the making; no opcode may take them.
   if (stack_.size() <= fence()) {
     return make_error(StatusCode::kCorruption, "{}: expected a value on the stack, found {}", what,
                       marks_.empty() ? "none" : "a MARK");

@@ -12,6 +12,7 @@ Status PickleMachine::global(std::string module, std::string name, bool is_path)
   }
   const bool has_dot = name.find('.') != std::string::npos;
   const PickleId id = graph_->add_global(std::move(module), std::move(name));
+  // Since protocol 4 a dot in a name leads through attributes; before, it is part of the name.
   graph_->mutable_node(id).boolean = is_path && has_dot;
   return push(id);
 }
@@ -44,6 +45,8 @@ Status PickleMachine::call(PickleCallForm form) {
   const PickleKind kind = graph_->node(arguments).kind;
   if (kind != PickleKind::kTuple) return wrong_kind(what, "a tuple of arguments", kind);
   for (const PickleId argument : graph_->node(arguments).children) {
+    // Marks lists that are given to a call before they are filled (extend()): in Python the call
+    // would see them empty, and the writer has to keep that order to give the same bytes again.
     taken_[argument - first_] = true;
   }
   const PickleId id = graph_->add_call(form, callee, arguments);

@@ -6,6 +6,7 @@
 
 namespace meg::checkpoint {
 
+// The shortest form that CPython would choose; unlike BININT1 and BININT2, BININT has a sign.
 void PickleOutput::integer(int64_t value) {
   if (value != static_cast<int32_t>(value)) {
     big_integer(twos_complement(value));
@@ -34,6 +35,7 @@ void PickleOutput::big_integer(std::string_view bytes) {
 
 void PickleOutput::real(double value) {
   opcode(PickleOpcode::kBinFloat);
+  // The one big-endian number of the format.
   number(__builtin_bswap64(std::bit_cast<uint64_t>(value)));
 }
 

@@ -13,6 +13,10 @@ namespace {
 constexpr std::string_view kMagic = "\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19";
 constexpr int64_t kProtocol = 1001;
 
+/// torch.save's form up to 1.5: five pickles (magic number, protocol, system info, value, keys of
+/// storages), then the storages themselves. None of the pickles states its length, so each begins
+/// where the one before has its STOP.
+///
 /// Reads the pickles one after another.
 class PickleSequence {
  public:
@@ -49,6 +53,8 @@ Status place_storages(const io::MappedFile& file, uint64_t position, const Pickl
     return refuse("expected a list of storage keys, found " + graph.describe(keys));
   }
   std::unordered_map<std::string_view, TorchStorage*> left;
+  // Each key leaves the map when it is placed: one that comes twice is then unknown, and what is
+  // left over at the end has no bytes.
   for (TorchStorage& storage : *storages) left.emplace(storage.key, &storage);
   for (const PickleId id : graph.node(keys).children) {
     const auto key = graph.as_string(id);
@@ -105,6 +111,7 @@ Result<TorchFileParts> read_legacy_torch_file(const io::MappedFile& file, Pickle
     return make_error(StatusCode::kCorruption, "{}: system info: expected a dict, found {}",
                       file.path(), preamble.describe(machine));
   }
+  // Into a graph of its own, which is kept; the preamble's is dropped.
   MEG_ASSIGN_OR_RETURN(parts.root, pickles.next("value", &parts.graph));
   MEG_ASSIGN_OR_RETURN(const PickleId keys, pickles.next("storage keys", &preamble));
   MEG_ASSIGN_OR_RETURN(parts.tensors, find_torch_tensors(parts.graph, file.path()));

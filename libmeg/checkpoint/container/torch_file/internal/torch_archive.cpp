@@ -50,6 +50,8 @@ Status place_storage(const ZipArchive& archive, const std::string& folder, const
     return make_error(StatusCode::kUnsupported, "{}: entry {}: a compressed storage", path,
                       text::printable(name, 200));
   }
+  // The pickle says how many elements, the archive how many bytes: tensors are checked against the
+  // former, so both must agree before anything is read.
   if (entry->size != storage->bytes) {
     return make_error(StatusCode::kCorruption, "{}: entry {}: expected {} bytes, found {}", path,
                       text::printable(name, 200), storage->bytes, entry->size);

@@ -115,6 +115,8 @@ class Gatherer {
 
 Status Gatherer::copy_box(std::vector<Dim> box, int64_t from, int64_t to) {
   std::erase_if(box, [](const Dim& dim) { return dim.size == 1; });
+  // The file's order instead of the tensor's: a transposed tensor is read front to back once and
+  // scattered in memory, rather than sought through element by element.
   std::stable_sort(box.begin(), box.end(),
                    [](const Dim& a, const Dim& b) { return a.from > b.from; });
   // Elements that lie one after another here and there are read to their place.
@@ -130,6 +132,7 @@ Status Gatherer::copy_box(std::vector<Dim> box, int64_t from, int64_t to) {
           into_.subspan(static_cast<size_t>(place), static_cast<size_t>(run)));
     });
   }
+  // Runs too short to be worth a read of their own are scattered like everything else.
   if (run > item_) box.push_back({.size = run / item_, .from = item_, .to = item_});
   // The innermost dimensions that fit a window are read at once, of the next one as much as fits;
   // far steps are read one by one.
@@ -170,6 +173,7 @@ Status Gatherer::copy_window(std::span<const Dim> inner, int64_t from, int64_t t
 }  // namespace
 
 void swap_bytes(DType dtype, std::span<std::byte> bytes) {
+  // A complex number is two numbers, each swapped for itself.
   const bool is_complex = dtype == DType::kComplex64 || dtype == DType::kComplex128;
   const int size = dtype_size(dtype) / (is_complex ? 2 : 1);
   if (size == 2) swap_each<2>(bytes);

@@ -14,6 +14,8 @@ class Finder {
   Finder(const PickleGraph& graph, const std::string& name) : graph_(graph), name_(name) {}
 
   Result<TorchStorages> run() {
+    // All nodes rather than a walk from the root: every persistent id is checked, also one that
+    // only a call of an unknown class holds, and neither sharing nor cycles matter.
     for (PickleId id = 0; id < graph_.size(); ++id) {
       if (graph_.node(id).kind != PickleKind::kPersistent) continue;
       MEG_ASSIGN_OR_RETURN(found_.windows[id], read_id(graph_.node(id).children[0]));
@@ -102,6 +104,8 @@ Status Finder::add_storage(const TorchStorage& storage, const std::string& where
     return {};
   }
   const TorchStorage& before = found_.storages[static_cast<size_t>(known->second)];
+  // torch names a storage anew for each of its tensors. Descriptions that differ would let a later
+  // one reach beyond what the first was checked for.
   if (before.bytes == storage.bytes && before.dtype == storage.dtype) return {};
   return make_error(StatusCode::kCorruption, "{}: named as {} bytes of {} and as {} bytes of {}",
                     where, before.bytes, dtype_name(before.dtype), storage.bytes,

@@ -68,6 +68,7 @@ Result<TorchTensors> Finder::run() {
   for (PickleId id = 0; id < graph_.size(); ++id) {
     if (graph_.node(id).kind == PickleKind::kCall) MEG_RETURN_IF_ERROR(read_call(id));
   }
+  // The tensor inside a parameter is listed once, as the parameter.
   std::erase_if(found_.nodes, [&](PickleId id) { return wrapped_.contains(id); });
   type_untyped_storages();
   found_.storages = std::move(storages_.storages);
@@ -82,6 +83,7 @@ Status Finder::read_call(PickleId id) {
   if (call.form != PickleCallForm::kReduce || arguments.kind != PickleKind::kTuple) {
     return refuse("{}: expected a call with a tuple of arguments", callee.name);
   }
+  // BUILD on a tensor may change anything (__setstate__), so its bytes could not be trusted.
   if (!call.items.empty() || !call.pairs.empty() || !call.states.empty()) {
     return make_error(StatusCode::kUnsupported, "{}: {}: a tensor that is changed once made", name_,
                       callee.name);
@@ -111,6 +113,8 @@ Result<bool> Finder::read_parameter(PickleId id, const std::string& function,
     found_.views.emplace(id, TensorView(wrapped->second));
     return true;
   }
+  // A parameter around a tensor subclass of somebody else (a quantized or sharded one): kept as an
+  // opaque call, as its tensors alone would not say what it is.
   if (graph_.node(arguments[0]).kind == PickleKind::kCall) return false;
   return refuse("{}: expected a tensor, found {}", function, graph_.describe(arguments[0]));
 }
@@ -170,6 +174,8 @@ Result<TensorView> Finder::read_rebuild(const std::string& function,
   MEG_ASSIGN_OR_RETURN(view.strides, read_sizes(arguments[3], where + ": strides"));
   MEG_RETURN_IF_ERROR(
       check_tensor_view(view, window.bytes).with_prefix(fmt::format("{}: {}", name_, where)));
+  // Checked against the window first and moved into the storage then; the other way round a view
+  // could reach out of its window.
   const auto begin = static_cast<int64_t>(window.first_byte) / dtype_size(view.dtype);
   if (__builtin_add_overflow(view.offset, begin, &view.offset)) {
     return refuse("{}: offset {} overflows 64 bits", where, *offset);

@@ -25,6 +25,7 @@ struct EndRecord {
 std::optional<size_t> find_end_record(std::span<const std::byte> tail) {
   for (size_t at = tail.size() - zip::kEndSize + 1; at-- > 0;) {
     if (load_le<uint32_t>(&tail[at]) != zip::kEndSignature) continue;
+    // The comment's length must lead exactly to the end: the signature may also stand in a comment.
     if (at + zip::kEndSize + load_le<uint16_t>(&tail[at + 20]) == tail.size()) return at;
   }
   return std::nullopt;
@@ -86,6 +87,8 @@ Result<uint64_t> read_end_64(const io::FileSlice& file, const EndRecord& end,
   std::array<std::byte, zip::kEnd64Size> record = {};
   MEG_RETURN_IF_ERROR(file.read_exactly_at(at, record));
   if (load_le<uint32_t>(record.data()) != zip::kEnd64Signature) return refuse(at, "bad signature");
+  // The size leaves out its own 8 bytes and the signature's 4. It leads to the locator, so nothing
+  // can hide between the records.
   if (load_le<uint64_t>(&record[4]) != locator_at - at - 12) return refuse(at, "bad size");
   const ZipDirectory found = {.entries = load_le<uint64_t>(&record[32]),
                               .offset = load_le<uint64_t>(&record[48]),
@@ -93,6 +96,8 @@ Result<uint64_t> read_end_64(const io::FileSlice& file, const EndRecord& end,
   if (load_le<uint64_t>(&record[16]) != 0 || load_le<uint64_t>(&record[24]) != found.entries) {
     return make_error(StatusCode::kUnsupported, "{}: zip archive of several disks", file.name());
   }
+  // Either "see the wide record" or the same value: two readers must not see two archives in one
+  // file.
   const auto agrees = [](uint64_t value, uint64_t in_64, uint64_t wide) {
     return value == in_64 || value == wide;
   };
@@ -111,12 +116,15 @@ Result<ZipDirectory> find_zip_directory(const io::FileSlice& file) {
   MEG_ASSIGN_OR_RETURN(const EndRecord end, read_end_record(file));
   ZipDirectory directory = end.directory;
   MEG_ASSIGN_OR_RETURN(const uint64_t directory_end, read_end_64(file, end, &directory));
+  // No bytes between directory and end record: readers that count from the front and those that
+  // count from the back find the same one.
   if (directory.size > directory_end || directory.offset != directory_end - directory.size) {
     return make_error(
         StatusCode::kCorruption,
         "{}: zip directory: expected it to end at byte {}, found offset {} and size {}",
         file.name(), directory_end, directory.offset, directory.size);
   }
+  // Before anything is allocated by that number.
   if (directory.entries > directory.size / zip::kDirectoryHeaderSize) {
     return make_error(StatusCode::kCorruption,
                       "{}: zip directory of {} bytes: cannot hold the {} entries it claims",
