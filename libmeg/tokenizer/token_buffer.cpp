@@ -50,12 +50,15 @@ void TokenBuffer::shrink(int64_t tokens) {
   if (capacity_ <= tokens) return;
   size_ = std::min(size_, tokens);
   void* moved = std::realloc(data_, static_cast<size_t>(std::max<int64_t>(tokens, 1) * item_size_));
+  // A buffer that could not be made smaller is still a good one.
   if (moved == nullptr) return;
   data_ = static_cast<std::byte*>(moved);
   capacity_ = std::max<int64_t>(tokens, 1);
 }
 
 void TokenBuffer::reallocate(int64_t tokens) {
+  // realloc instead of a vector: new ids are written without clearing their room first, and large
+  // buffers grow by moving pages.
   const int64_t capacity = std::max<int64_t>(tokens, capacity_ + capacity_ / 2);
   void* moved = std::realloc(data_, static_cast<size_t>(capacity * item_size_));
   if (moved == nullptr) throw std::bad_alloc();

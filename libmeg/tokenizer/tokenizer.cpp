@@ -35,6 +35,8 @@ Result<std::string> decode_token_bytes(const Tokenizer& tokenizer, std::span<con
 }
 
 DType optimal_dtype(int64_t vocab_size) {
+  // Megatron's bound (IndexedDataset's DType.optimal_dtype), not 65536: the type decides the bytes
+  // of the dataset.
   return vocab_size < 65500 ? DType::kUint16 : DType::kInt32;
 }
 

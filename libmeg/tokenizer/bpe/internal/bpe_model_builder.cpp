@@ -22,9 +22,16 @@ std::string quoted(std::string_view piece) {
 
 }  // namespace
 
+// A model is built in one pass over the vocabulary and one over the merges. Entries (of the
+// vocabulary, by position in the file) and pieces (what takes part in merging, numbered from the
+// 256 bytes on) are kept apart, because most checks speak of entries while encoders see pieces
+// alone. A piece gets its number when a merge first names it, so pieces are dense and special
+// tokens have none.
 BpeModelBuilder::BpeModelBuilder(const Vocabulary& vocabulary, const std::string& vocab_name,
                                  const std::string& merges_name, const BpeRules& rules)
     : vocabulary_(vocabulary), vocab_name_(vocab_name), merges_name_(merges_name), rules_(rules) {
+  // Every byte is a piece, also one that the vocabulary lacks: words start as bytes, and Megatron
+  // gives such a byte id 0 (warn_of_missing_bytes()).
   for (int byte = 0; byte < 256; ++byte) {
     model_.pieces_.push_back({static_cast<uint32_t>(byte), 1});
     model_.bytes_.push_back(static_cast<char>(byte));
@@ -85,6 +92,8 @@ void BpeModelBuilder::add_characters() {
     if (first.size != text.size()) continue;
     model_.characters_[first.code_point] = piece_of(static_cast<int32_t>(entry));
   }
+  // With fewer than all of them the library falls back to the unknown token for the whole
+  // character.
   model_.byte_fallback_ = bytes == 256;
   const int32_t unknown = rules_.unknown_token ? vocabulary_.find(*rules_.unknown_token) : kNone;
   if (unknown != kNone) model_.unknown_ = piece_of(unknown);
@@ -100,6 +109,7 @@ void BpeModelBuilder::add_tokens() {
   for (size_t entry = 0; entry < entries.size(); ++entry) {
     bytes.clear();
     in_alphabet_[entry] = append_bytes(entries[entry].text, bytes);
+    // Such a token comes up only by its id: decoding gives its own text.
     if (!in_alphabet_[entry]) bytes = entries[entry].text;
     const BpeModel::Span span = {static_cast<uint32_t>(model_.bytes_.size()),
                                  static_cast<uint32_t>(bytes.size())};
@@ -148,6 +158,8 @@ Status BpeModelBuilder::add_merges(const MergeList& list) {
 Status BpeModelBuilder::add_merge(const MergeList::Pair& pair) {
   MEG_ASSIGN_OR_RETURN(const int32_t left, entry_of(pair.left, "left piece", pair));
   MEG_ASSIGN_OR_RETURN(const int32_t right, entry_of(pair.right, "right piece", pair));
+  // Megatron finds out only when a text first makes such a merge, as a KeyError or, with an unknown
+  // token, not at all; here the file is refused.
   joined_.assign(pair.left).append(pair.right);
   MEG_ASSIGN_OR_RETURN(const int32_t result, entry_of(joined_, "result", pair));
   if (!in_alphabet_[static_cast<size_t>(result)]) return {};  // no text can hold it
@@ -213,6 +225,8 @@ BpeModel BpeModelBuilder::build() && {
     std::erase_if(model_.merges_, [](const BpeModel::Merge& m) { return m.result == kNone; });
   }
   int32_t rank = 0;
+  // Only the order of ranks matters, so the gaps that repeated and impossible merges left are
+  // closed.
   for (BpeModel::Merge& merge : model_.merges_) merge.rank = rank++;
   sort_tokens();
   if (rules_.ignore_merges) model_.collect_whole_words();
@@ -225,6 +239,8 @@ void BpeModelBuilder::sort_tokens() {
   const auto by_id = [](const auto& a, const auto& b) { return a.id < b.id; };
   const auto same_id = [](const auto& a, const auto& b) { return a.id == b.id; };
   std::stable_sort(tokens.begin(), tokens.end(), by_id);
+  // std::unique keeps the first of equal ones; backwards that is the last of the file, the sort
+  // being stable.
   const auto kept = std::unique(tokens.rbegin(), tokens.rend(), same_id);
   tokens.erase(tokens.begin(), kept.base());
 }

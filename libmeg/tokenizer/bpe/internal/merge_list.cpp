@@ -15,6 +15,7 @@ namespace {
 /// Bytes of the white space (Python's str.isspace) at the start of text; 0 where there is none.
 size_t space_size(std::string_view text) {
   const auto first = static_cast<unsigned char>(text[0]);
+  // 0x1C to 0x1F are whitespace for str.isspace(), though not for isspace().
   if (first <= 0x20) return (first >= 0x09 && first <= 0x0D) || first >= 0x1C ? 1 : 0;
   // White space past ASCII begins with one of these bytes; most characters do not.
   if (first != 0xC2 && first != 0xE1 && first != 0xE2 && first != 0xE3) return 0;
@@ -71,11 +72,14 @@ Result<MergeList> parse_merge_list(std::string_view text, const std::string& nam
   MergeList list;
   list.pairs.reserve(static_cast<size_t>(std::count(text.begin(), text.end(), '\n')));
   std::string_view line;
+  // A single line would be the header alone, and every byte its own token.
   if (text.find_first_of("\r\n") == std::string_view::npos) {
     return make_error(StatusCode::kCorruption, "{}: expected lines, found no line end: {}", name,
                       text::printable(text));
   }
   for (int64_t number = 1; take_line(text, line); ++number) {
+    // GPT2Tokenizer drops the first line and what follows the last line end without a look,
+    // "#version" or not; builder.add_merges() warns where a merge is lost by that.
     if (number == 1) {
       list.header = line;
       continue;

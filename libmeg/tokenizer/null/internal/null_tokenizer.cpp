@@ -39,6 +39,8 @@ class NullTokenizer : public Tokenizer {
     if (id < 0 || id >= vocab_size_) return std::nullopt;
     std::call_once(numbers_made_, [this] {
       for (int32_t each = 0; each < vocab_size_; ++each) {
+        // Eight places hold every id below open_null()'s limit of 2^24, so a number is found by its
+        // place. Made only when somebody asks for the text of a token: encoding never does.
         fmt::format_to(std::back_inserter(numbers_), "{:8} ", each);
       }
     });

@@ -130,6 +130,11 @@ inline const Byte* numbers_end(const Byte* p, const Byte* end, int max_digits) {
   return p;
 }
 
+/// Letters without case and marks are in both classes, so U* also takes what L+ needs. As a
+/// backtracking matcher does: where a lower-case letter follows U*, L+ takes it and goes on;
+/// otherwise U* gives back its last character that L+ can have too, behind which only upper-case
+/// letters stand; without any such character U+L* takes the run.
+///
 /// Where U*L+|U+L* ends from q on; null where neither matches.
 inline const Byte* cased_end(const Byte* q, const Byte* end) {
   const Byte* both_end = nullptr;  // behind the last character of U* that L+ can take over
@@ -195,6 +200,9 @@ inline const Byte* others_end(const Byte* p, const Byte* end) {
 /// Where the whitespace at p ends, which is there.
 template <PatternForm kForm>
 inline const Byte* whitespace_end(const Byte* p, const Byte* end) {
+  // \s*[\r\n]+ first: \s* takes the whole run and gives back up to the run's last line end.
+  // \s+(?!\S) next: the run but for its last character, or all of it at the end of the text.
+  // \s+ last: the single character that is left over.
   const Byte* newline_end = nullptr;
   const Byte* last = p;  // the run's last character
   const Byte* at = p;
@@ -232,6 +240,8 @@ size_t scan_pattern(WordScan& scan, uint32_t* starts) {
   const Byte* p = first;
   size_t count = 0;
   while (p < stop) {
+    // A word that begins before `stop` may end far behind it; the next call goes on from there. So
+    // at most kScanBytes words are found, each of at least one byte.
     starts[count++] = static_cast<uint32_t>(p - first);
     p = first_word_end<kForm>(p, end);
   }

@@ -24,6 +24,7 @@ std::string ranges_of(const IsMember& is_member) {
   std::string ranges;
   constexpr char32_t kEnd = 0x110000;
   for (char32_t c = 0; c < kEnd; ++c) {
+    // PCRE2 refuses patterns that name surrogates, which no UTF-8 text holds.
     if (!is_member(character_class(c)) || (c >= 0xD800 && c < 0xE000)) continue;
     const char32_t first = c;
     while (c + 1 < kEnd && c + 1 != 0xD800 && is_member(character_class(c + 1))) ++c;
@@ -91,6 +92,7 @@ std::string with_own_classes(std::string_view pattern) {
     } else {
       result.append(in_brackets ? "" : "[").append(ranges).append(in_brackets ? "" : "]");
     }
+    // Inside brackets the ranges stand as they are; a bracket within would be a character there.
     if (part == "[") in_brackets = true;
     if (part == "]") in_brackets = false;
     at += size;
@@ -121,6 +123,9 @@ Result<RegexMatcher> RegexMatcher::compile(std::string_view pattern, const std::
   PCRE2_SIZE offset = 0;
   Code code(pcre2_compile(
       reinterpret_cast<PCRE2_SPTR>(written.data()), written.size(),
+      // The dialect that the packages read, as far as flags say it: Unicode classes, and $ at the
+      // very end only. \C is refused since it could cut a character in two, which NO_UTF_CHECK here
+      // and in find() relies on not to happen.
       PCRE2_UTF | PCRE2_UCP | PCRE2_NO_UTF_CHECK | PCRE2_NEVER_BACKSLASH_C | PCRE2_DOLLAR_ENDONLY,
       &error, &offset, nullptr));
   if (code == nullptr) {
@@ -140,10 +145,13 @@ Result<RegexMatcher> RegexMatcher::compile(std::string_view pattern, const std::
 
 Result<std::optional<RegexMatcher::Match>> RegexMatcher::find(std::string_view text,
                                                               size_t from) const {
+  // Matching writes into it, so each thread has its own; the compiled pattern is only read.
   thread_local const MatchData data(pcre2_match_data_create(1, nullptr));
   int found =
       pcre2_match(compiled_->code.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
                   from, PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY, data.get(), compiled_->context.get());
+  // The compiled code has 32 KiB of stack; the interpreter keeps its state on the heap, within the
+  // limits of the context.
   if (found == PCRE2_ERROR_JIT_STACKLIMIT) {
     found = pcre2_match(compiled_->code.get(), reinterpret_cast<PCRE2_SPTR>(text.data()),
                         text.size(), from, PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY | PCRE2_NO_JIT,

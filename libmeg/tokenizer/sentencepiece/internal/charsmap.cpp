@@ -13,6 +13,10 @@ constexpr int kMaxMatches = 32;
 /// Units come in blocks.
 constexpr size_t kBlockUnits = 256;
 
+// darts-clone's layout: the children of the unit at i stand at (i ^ offset) ^ byte, each labelled
+// with its byte, and the value, where there is one, at i ^ offset. A walk is one XOR and one
+// comparison a byte.
+//
 // A unit of the double array: a node or, marked by the top bit, the value of a sequence.
 
 bool has_value(uint32_t unit) { return ((unit >> 8) & 1) != 0; }
@@ -54,6 +58,7 @@ Result<Charsmap> Charsmap::parse(std::string_view bytes) {
 }
 
 Status Charsmap::check_replacements() const {
+  // Replacements are read as C strings from a unit's value on.
   if (replacements_.back() != '\0') {
     return Status(StatusCode::kCorruption, "expected NUL after the last replacement");
   }
@@ -65,6 +70,9 @@ Status Charsmap::check_replacements() const {
 }
 
 /// Afterwards no lookup can leave the units or the replacements.
+// A byte changes only the low 8 bits of a position, so a node whose block of 256 lies inside has
+// all of its possible children inside. Checked once for all units here, find() indexes without
+// looking; a hostile file could otherwise lead it anywhere.
 Status Charsmap::check_units() const {
   const auto error = [](size_t unit) {
     return make_error(StatusCode::kCorruption, "unit {} of the trie leads outside of it", unit);
@@ -122,6 +130,8 @@ bool Charsmap::is_plain(unsigned char character) const {
   if (label_of(unit) != character) return true;
   if (has_value(unit)) return false;
   const size_t children = at ^ offset_of(unit);
+  // A longer rule that begins with this character and another ASCII one would make it depend on
+  // what follows.
   for (size_t byte = 0; byte < 128; ++byte) {
     if (label_of(units_[children ^ byte]) == byte) return false;
   }

@@ -23,6 +23,8 @@ class Decoder {
 
   void add(const Piece& piece) {
     if (piece.type == PieceType::kByte) {
+      // Byte pieces that stand together may be the bytes of one character, so they become text only
+      // when another piece or the end comes.
       bytes_ += bytes_of(model_, piece);
       return;
     }

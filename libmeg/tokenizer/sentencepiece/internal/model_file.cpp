@@ -15,6 +15,7 @@ namespace meg::tokenizer::sentencepiece {
 
 namespace {
 
+// A piece takes some 50 bytes of memory and can be 2 bytes of a file.
 constexpr size_t kMaxPieces = size_t{1} << 24;
 
 /// A field of a message that decides ids or texts, and how its value is taken. All others are
@@ -36,6 +37,8 @@ Status read_message(std::string_view bytes, size_t offset, std::span<const Field
     MEG_ASSIGN_OR_RETURN(const WireField field, reader.next());
     for (const FieldRow<Message>& row : rows) {
       if (row.number != field.number) continue;
+      // protobuf would keep it as an unknown field and leave the default, with other ids than the
+      // writer meant.
       if (row.type != field.type) {
         return make_error(StatusCode::kCorruption, "byte {}: {}: expected wire type {}, found {}",
                           start, row.name, static_cast<int>(row.type),

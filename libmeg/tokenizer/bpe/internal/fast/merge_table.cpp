@@ -7,6 +7,8 @@ namespace meg::tokenizer::fast {
 
 Result<MergeTable> MergeTable::build(const BpeModel& model) {
   const size_t merges = model.merges().size();
+  // A slot packs two pieces and a rank into 64 bits, which bounds both. Ranks stay below kRankMask,
+  // so no slot equals kEmpty.
   if (model.piece_count() > 1 << kPieceBits || merges >= kRankMask) {
     return make_error(StatusCode::kUnsupported,
                       "vocabulary: expected at most {} pieces and {} merges, found {} and {}",
@@ -19,10 +21,14 @@ Result<MergeTable> MergeTable::build(const BpeModel& model) {
   table.slot_mask_ = capacity - 1;
   table.slot_shift_ = 64 - bits;
   table.filter_.assign(capacity * 8 / 64, 0);
+  // The filter's bit and the slot come from the same leading bits of one product: the filter is the
+  // table's occupancy at eight times its resolution, small enough to stay in a near cache.
   table.filter_shift_ = 64 - bits - 3;
   table.byte_ranks_.assign(size_t{1} << 16, kNoRank);
   for (const BpeModel::Merge& merge : model.merges()) {
     const auto rank = static_cast<uint32_t>(merge.rank);
+    // Merges come by rank. Some share one (the ways to cut one token of a tiktoken file) and then
+    // also the result; a rank that no merge has is never looked up.
     table.results_.resize(rank + 1, static_cast<uint32_t>(merge.result));
     table.insert(static_cast<uint32_t>(merge.left), static_cast<uint32_t>(merge.right), rank);
   }

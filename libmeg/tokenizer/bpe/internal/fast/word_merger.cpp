@@ -9,6 +9,12 @@ uint8_t byte_of(char c) { return static_cast<uint8_t>(c); }
 
 }  // namespace
 
+// Three ways by length, which give the same pieces:
+//  - up to kShortBytes a scan of all ranks for the lowest, in two arrays without links;
+//  - above that a linked list with the pairs in a tree (MinTree) that knows the lowest;
+//  - from kWindowBytes on, called by the encoder, merge_windows() over windows of the latter.
+// Where they change over is where the measured times cross (docs/performance.md, "The encoder:
+// log").
 std::span<const uint32_t> WordMerger::merge(std::string_view word) {
   const size_t size = word.size();
   if (size <= kShortBytes) {
@@ -39,6 +45,10 @@ std::span<const uint32_t> WordMerger::merge(std::span<const int32_t> start) {
 
 /// Merges the first `count` of pieces_, whose ranks are set. Returns how many are left.
 size_t WordMerger::merge_short(size_t count) {
+  // GPT-2's Python merges every occurrence of the pair it has chosen before it chooses again, even
+  // where one of these merges makes a pair of a lower rank; tokenizers and tiktoken choose anew
+  // after each merge. `lower` ends the pass for the latter. No trained vocabulary tells them apart,
+  // a hand-made one does.
   const bool in_rounds = table_.merge_order() == MergeOrder::kRounds;
   while (count > 1) {
     uint32_t rank = ranks_[0];
@@ -46,6 +56,8 @@ size_t WordMerger::merge_short(size_t count) {
     if (rank == MergeTable::kNoRank) break;
     const uint32_t result = table_.result(rank);
     bool lower = false;
+    // From left to right, as in "aaa" with the merge (a, a) the first two are merged. The pair made
+    // at i is never of this rank: its result is longer than either side of the rank's pair.
     for (size_t i = 0; i + 1 < count && !lower; ++i) {
       if (ranks_[i] != rank) continue;
       pieces_[i] = result;
@@ -93,16 +105,21 @@ void WordMerger::merge_pair(uint32_t left) {
   list_pieces_[left] = table_.result(round_);
   next_[left] = next_[right];
   if (next_[right] != kNone) previous_[next_[right]] = left;
+  // The right piece is gone; its place in the list is never linked again, so no pair may start
+  // there.
   pairs_.set(right, MinTree::kInfinite);
   look_up_pair(left);
   if (previous_[left] != kNone) look_up_pair(previous_[left]);
 }
 
+// A key is rank, then position: the tree's minimum is the leftmost occurrence of the lowest rank,
+// which is what both orders of merging take next. One pass of the outer loop is one round.
 void WordMerger::merge_long() {
   link_list();
   while (pairs_.min() != MinTree::kInfinite) {
     round_ = static_cast<uint32_t>(pairs_.min() >> 32);
     while (pairs_.min() >> 32 == round_) merge_pair(static_cast<uint32_t>(pairs_.min()));
+    // No rank is below 0, so look_up_pair() postpones nothing now.
     round_ = 0;
     for (const uint32_t left : postponed_) look_up_pair(left);
     postponed_.clear();
@@ -135,8 +152,12 @@ bool WordMerger::merge_windows(std::string_view word, const Emit& emit, size_t w
   size_t first = 0;  // pieces of `current` before this one are not part of the result
   while (current.begin + window_bytes < word.size()) {
     size_t i = current.pieces.size() - 1;
+    // The next window begins at the last border of the pieces that leaves this overlap: enough for
+    // the two results to agree on a token (word_merger.h), little enough to merge few bytes twice.
     const size_t overlap = window_bytes / 8;
     while (i > first && current.ends[i - 1] + overlap > window_bytes) --i;
+    // One piece fills all of what is left of the window: there is no border to begin the next one
+    // at.
     if (i == first) return false;
     const size_t shift = current.ends[i - 1];  // where `next` begins in `current`
     merge_window(current.begin + shift, next);
@@ -146,6 +167,8 @@ bool WordMerger::merge_windows(std::string_view word, const Emit& emit, size_t w
       return k == 0 ? 0 : window.ends[k - 1];
     };
     while (i < current.pieces.size() && j < next.pieces.size()) {
+      // Both run through the overlap by position until they have the same piece at the same place;
+      // one that lies behind moves on, and both where they begin together but differ.
       const size_t here = start(current, i);
       const size_t there = shift + start(next, j);
       if (here == there && current.pieces[i] == next.pieces[j]) break;

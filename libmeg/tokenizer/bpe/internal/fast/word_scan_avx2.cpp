@@ -7,6 +7,8 @@ namespace {
 
 /// Bytes of `values - low` that lie in 0..width, as a mask.
 inline uint32_t in_range(__m256i values, char low, char width) {
+  // AVX2 compares signed bytes only; the unsigned minimum with the width is the distance itself
+  // where that is within it. Values below `low` wrap around to large distances.
   const __m256i distance = _mm256_sub_epi8(values, _mm256_set1_epi8(low));
   const __m256i inside =
       _mm256_cmpeq_epi8(_mm256_min_epu8(distance, _mm256_set1_epi8(width)), distance);
@@ -20,6 +22,7 @@ inline void classify(const unsigned char* block, BlockClasses& classes, uint64_t
   const __m256i low = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(block));
   const __m256i high = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(block + 32));
   const __m256i to_lower = _mm256_set1_epi8(0x20);
+  // Setting bit 0x20 maps only A to Z onto a to z; a byte of 0x80 or above keeps its top bit.
   classes.letter = join(in_range(_mm256_or_si256(low, to_lower), 'a', 25),
                         in_range(_mm256_or_si256(high, to_lower), 'a', 25));
   classes.number = join(in_range(low, '0', 9), in_range(high, '0', 9));

@@ -22,6 +22,8 @@ uint64_t in_range(uint64_t bytes, uint8_t low, uint8_t high) {
 }
 
 /// The top bits, first byte first, as the bits of a byte.
+/// Byte k's answer stands at bit 8k after the shift; the multiplier has a bit at 56 - 7k for each k
+/// and so adds it at bit 56 + k, and no two of the 64 products meet.
 uint64_t gather(uint64_t tops) { return ((tops & kTops) >> 7) * 0x0102040810204080u >> 56; }
 
 void classify(const unsigned char* block, BlockClasses& classes, uint64_t& blank,
@@ -32,6 +34,8 @@ void classify(const unsigned char* block, BlockClasses& classes, uint64_t& blank
     uint64_t bytes;
     std::memcpy(&bytes, block + i, 8);
     const uint64_t ascii = ~bytes & kTops;
+    // The sums of at_least() must not carry into the next byte, so the top bits are taken out first
+    // and bytes outside ASCII are masked off the answers.
     const uint64_t low_bits = bytes & ~kTops;
     classes.letter |= gather(in_range(low_bits | repeated(0x20), 'a', 'z') & ascii) << i;
     classes.number |= gather(in_range(low_bits, '0', '9') & ascii) << i;

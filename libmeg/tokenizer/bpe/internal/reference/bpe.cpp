@@ -32,6 +32,8 @@ Bpe::Bpe(const BpeModel& model) : model_(model) {
 std::vector<int32_t> Bpe::merge(std::string_view word) const {
   std::vector<int32_t> pieces;
   model_.start_pieces(word, pieces);
+  // In rounds all occurrences of the pair are merged before ranks are looked at again; word.size()
+  // is more than there can be.
   const size_t count = model_.merge_order() == MergeOrder::kRounds ? word.size() : 1;
   while (const BpeModel::Merge* merge = first_merge(pieces)) {
     pieces = joined(pieces, *merge, count);

@@ -4,6 +4,9 @@
 
 namespace meg::tokenizer::sentencepiece::fast {
 
+// The same joining as reference::merge(), by numbers instead of texts: a word becomes symbols, and
+// merges_[i] is what parts i and i + 1 would give. Both ways take the best rank and of equal ranks
+// the leftmost, which is the library's order of its queue.
 std::span<const Segment> BpeSegmenter::segment(std::string_view word) {
   split(word);
   merges_.clear();
@@ -71,6 +74,8 @@ void BpeSegmenter::merge_many() {
   next_.resize(count);
   tree_.resize(count);
   for (uint32_t i = 0; i < count; ++i) {
+    // Of the first part this wraps around; it is never followed, as left == 0 has no pair before
+    // it.
     previous_[i] = i - 1;
     next_[i] = i + 1;
     if (i + 1 < count) tree_.assign(i, key_of(i));

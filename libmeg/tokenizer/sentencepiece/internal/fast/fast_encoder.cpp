@@ -78,6 +78,8 @@ class FastEncoder : public TokenEncoder {
     }
     for (size_t i = 0; i < count; ++i) {
       const Asked& asked = asked_[i];
+      // Only the likelier place of the set is looked at here, which the prefetch has brought;
+      // everything else is encode_word()'s.
       if (asked.place->key == asked.key && asked.place->has_ids() && segmenter_.may_pass()) {
         put(asked.place->ids.data(), asked.place->count, asked.place->ids.size(), writer);
       } else {
@@ -107,6 +109,9 @@ class FastEncoder : public TokenEncoder {
   }
 
   template <class Cache>
+  // A word that does not always give the same ids (is_fixed()) or gives too many is remembered as
+  // such: the next time it is not looked for in vain a second time. insert() after segment(), since
+  // a word that is there without may_pass() must be cut anew for the sum's sake.
   void encode_with(Cache& cache, std::string_view word, IdWriter<Id>& writer) {
     const typename Cache::Key key(word.data(), word.size());
     const uint64_t hash = key.hash();

@@ -29,6 +29,9 @@ TextNormalizer::TextNormalizer(const Model& model)
       form_(spec_.escape_whitespaces),
       identity_(spec_.precompiled_charsmap.empty() && model.user_symbols().empty()) {
   classes_.fill(ByteClass::kLookUp);
+  // A character is copied without a lookup where no user-defined symbol and no rule begins with it,
+  // as long as an ASCII character follows; a rule may still hold for it and a combining mark behind
+  // it, for example.
   for (unsigned char byte = 0; byte < 128; ++byte) {
     const bool starts_symbol = model.user_symbols().first(byte) != PieceTrie::kNoNode;
     if (starts_symbol || !model.charsmap().is_plain(byte)) continue;
@@ -56,6 +59,7 @@ std::string_view TextNormalizer::normalize(std::string_view text) {
     while (out_ > buffer_.data() && out_[-1] == ' ') --out_;
   }
   if (spec_.add_dummy_prefix && suffix) put(' ');
+  // The sentinel at which WordSplit's search for a space ends.
   *out_ = ' ';
   return {buffer_.data(), static_cast<size_t>(out_ - buffer_.data())};
 }
@@ -135,6 +139,8 @@ const char* TextNormalizer::put_eights(const char* at, const char* end) {
     std::memcpy(&bytes, at, sizeof(bytes));
     if (!are_graphic(bytes) || static_cast<signed char>(at[8]) < 0) break;
     const uint64_t spaces = zero_bytes(bytes ^ (kOnes * ' '));
+    // For each byte, whether the one before it is a space; the first looks at the byte before the
+    // eight.
     const uint64_t before = spaces << 8 | (after_space ? 0x80 : 0);
     if (collapses && (spaces & before) != 0) break;
     std::memcpy(out_, &bytes, sizeof(bytes));

@@ -16,6 +16,8 @@ constexpr uint32_t kNoStart = UINT32_MAX;
 /// Words of more bytes are always cut anew.
 constexpr size_t kMaxFixedBytes = 64;
 
+/// Half of the distance of 2^-7 between neighbouring floats from 2^16 to 2^17.
+///
 /// Sums below 2^17 are rounded by at most this.
 constexpr double kLargestRounding = 1.0 / 256;
 constexpr float kLargestSum = 131072;
@@ -28,6 +30,8 @@ std::vector<PieceTrie::Entry> entries_of(const std::vector<UnigramTable::Piece>&
 
 /// Sums up to which a word of kMaxFixedBytes neither passes kScoreLimit nor kLargestSum.
 float pass_limit(float largest_score) {
+  // A word has at most one segment a byte. Scores so large that one word could leave the exact
+  // range make every word be cut anew.
   const float room = largest_score * (kMaxFixedBytes + 1);
   return room < kLargestSum - kScoreLimit ? kScoreLimit - room : -1;
 }
@@ -55,6 +59,8 @@ std::span<const Segment> UnigramSegmenter::segment(std::string_view word) {
   size_t frontier = 0;  // the farthest end that was reached
   size_t size = 0;
   for (size_t start = 0; start < word.size(); start += size) {
+    // The library rebases its sums at this limit. It happens at a position, not at a word, so it
+    // must happen at the same one here: rounding decides between ways that are about as good.
     if (std::abs(best_[start].score) > kScoreLimit) keep_small(start, frontier);
     const float here = best_[start].score;
     size = character_size(word[start]);
@@ -99,6 +105,9 @@ void UnigramSegmenter::keep_small(size_t start, size_t frontier) {
 
 bool UnigramSegmenter::has_unknown() const { return any_unknown(segments_); }
 
+// What makes a cache possible at all: the library adds the scores of a whole text in float, so the
+// same word may be cut in two ways at two places of a text. Where the best way is better by more
+// than all roundings together can be, it wins at every place.
 bool UnigramSegmenter::is_fixed(std::string_view word) {
   if (word.size() > kMaxFixedBytes || has_unknown()) return false;
   // The sum of each way is rounded once a segment, of which the other ways have up to one a byte.
