@@ -49,12 +49,18 @@ Status check_args(const MegatronCheckpoint& checkpoint) {
   const auto defaults = megatron::ArgumentValues::defaults(rows);
   const megatron::FieldLookup run = [&](std::string_view name) {
     const auto* row = megatron::find_argument(megatron::ArgumentFamily::kTraining, name);
+    // What this library reads is judged by the writer of config.json and passes here, as it is
+    // compared with itself; any other arg must have Megatron's default.
     const bool is_read = row == nullptr || !row->help.empty() || is_written_of_experts(name);
     return is_read ? checkpoint.arg(name) : defaults.field(name);
   };
   return check_architecture(checkpoint, run);
 }
 
+/// From a model to files of transformers. Two directions are checked: each tensor that the class
+/// expects must be among the parameters, and each parameter must be taken by a tensor
+/// (check_all_taken()): a bias that the class has no place for would otherwise be lost without a
+/// word.
 class ExportPlanner {
  public:
   ExportPlanner(const MegatronCheckpoint& checkpoint, const ExportOptions& options)
@@ -178,6 +184,7 @@ class ExportPlanner {
         file.copies.push_back(copies[i]);
         index.files[tensors[i].name] = file.name;
       }
+      // Versions of transformers refuse files of safetensors that do not say whose they are.
       const std::pair<std::string, std::string> metadata[] = {{"format", "pt"}};
       MEG_ASSIGN_OR_RETURN(file.layout, lay_out_safetensors(held, metadata));
       plan_.files.push_back(std::move(file));

@@ -44,6 +44,7 @@ std::string reshard_folder_name(const MegatronCheckpoint& checkpoint) {
   return iteration.has_value() ? iteration_folder_name(*iteration) : "release";
 }
 
+// Also where the target lies around the source: committing replaces the whole folder.
 Status check_apart(const CheckpointFolder& source, const std::string& target,
                    const std::string& save_dir) {
   const fs::path written = resolved(target), read = resolved(source.folder);
@@ -75,6 +76,8 @@ Status save_reshard(const MegatronCheckpoint& checkpoint, const ReshardPlan& pla
   const double copy_seconds = copy.seconds();
   const Stopwatch flush;
   MEG_RETURN_IF_ERROR(folder.commit());
+  // Last: a process that is killed before leaves the tracker at the checkpoint that it named
+  // before, and a folder beside it that nobody names.
   MEG_RETURN_IF_ERROR(write_tracker(save_dir, saved_iteration(checkpoint)));
   if (times != nullptr) {
     times->copy_seconds = copy_seconds;

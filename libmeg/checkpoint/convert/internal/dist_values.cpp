@@ -63,6 +63,8 @@ class CommonState {
       const bool is_optimizer =
           key == "optimizer" && checkpoint_.optimizer().form != OptimizerForm::kNone;
       const bool is_scheduler = key == "opt_param_scheduler" || key == "lr_scheduler";
+      // The model and random states are sharded entries of their own in torch_dist; the metadata of
+      // how the source was saved would be wrong for the target.
       if (is_model_key(key) || is_rng_key(key) || key == "content_metadata") continue;
       // Rows of query_key_value are written head by head.
       if (key == "checkpoint_version" && is_reordered) continue;
@@ -172,6 +174,8 @@ Result<PickleId> copy_value(const TorchFile& file, PickleId id, TorchFileContent
     const TorchStorage& source = file.storages()[static_cast<size_t>(storage)];
     const auto [copy, is_new] = copies.try_emplace(storage, 0);
     if (is_new) {
+      // Common values are small (args, counters); the file that holds them is written at once, so
+      // their bytes become literals instead of transfers.
       std::vector<std::byte> bytes(source.bytes);
       MEG_RETURN_IF_ERROR(file.read_storage(storage, 0, bytes));
       const int made = target->add_storage(source.dtype, source.bytes, std::move(bytes));

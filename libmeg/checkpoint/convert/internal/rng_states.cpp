@@ -8,6 +8,9 @@
 namespace meg::checkpoint {
 namespace {
 
+// Megatron adds 100 a pipeline stage to the run's seed (training/initialize.py) and, in
+// model_parallel_cuda_manual_seed, 1 a tensor-parallel rank; the generator of experts adds 100 an
+// expert-parallel rank and 1 a tensor-parallel rank.
 constexpr int64_t kSeedOfStage = 100;
 constexpr int64_t kSeedOfExpertRank = 100;
 
@@ -16,6 +19,9 @@ constexpr int64_t kSeedOfExpertRank = 100;
 constexpr int64_t kStateBytes = 16;
 constexpr int64_t kOldStateBytes = 816;
 
+/// Gives the CUDA generators of one rank to another: the same offset into the stream, the seed
+/// moved as Megatron would have seeded that rank. Without it new tensor-parallel ranks would draw
+/// the same dropout masks. Generators of the CPU are carried over as they are.
 class SeedShifter {
  public:
   SeedShifter(const TorchFile& file, int source_file, RngShift shift, bool check_crc,
@@ -79,6 +85,7 @@ class SeedShifter {
     if (!check_crc_ || !storage.crc.has_value() || storage.bytes > kMost) return Status();
     std::vector<std::byte> bytes(static_cast<size_t>(storage.bytes));
     MEG_RETURN_IF_ERROR(file_.read_storage(view.storage, 0, bytes));
+    // The CRC is that of the file's bytes, which read_storage() has swapped.
     if (file_.is_byte_swapped() || io::crc32(bytes) == *storage.crc) return Status();
     return make_error(StatusCode::kCorruption, "{}: data/{}: expected CRC-32 {:08x}, found {:08x}",
                       file_.path(), storage.key, *storage.crc, io::crc32(bytes));

@@ -10,6 +10,9 @@
 namespace meg::checkpoint {
 namespace {
 
+/// By the records alone: reading every replica would read the checkpoint as many times as it has
+/// tensor-parallel ranks. `verify checkpoint` does.
+///
 /// Whether the CRC-32s say that copies of one tensor differ.
 bool known_to_differ(const LogicalTensor& tensor) {
   const std::optional<uint32_t> first = recorded_crc_of_all(*tensor.pieces[0].source);
@@ -46,6 +49,8 @@ Status check_tied_copy(const MegatronCheckpoint& checkpoint, bool with_optimizer
       const TensorSource& last = *tensor.pieces[t].source;
       MEG_ASSIGN_OR_RETURN(const bool same, same_bytes(first, last));
       if (same) continue;
+      // Weights that differ mean a damaged or mixed checkpoint, of which either copy may be the
+      // right one. Moments may have drifted apart in training, which goes on from either.
       if (is_weight) {
         return make_error(
             StatusCode::kCorruption,

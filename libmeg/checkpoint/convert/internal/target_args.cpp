@@ -41,6 +41,8 @@ class ArgsEditor {
     if (place != 0) target_->graph().mutable_node(dict_).children[place] = node;
   }
 
+  // Fields are changed, not added: a field that the source's revision lacks would make its readers
+  // guess another revision.
   void set_int(std::string_view name, int64_t number) {
     if (find(name) != 0 && as_int(name) != number) set(name, target_->graph().add_int(number));
   }
@@ -166,7 +168,9 @@ Result<PickleId> carry_args(const MegatronCheckpoint& checkpoint, const TargetLa
   if (checkpoint.optimizer().is_distributed != layout.has_distributed_optimizer) {
     editor.set_bool("use_distributed_optimizer", layout.has_distributed_optimizer);
   }
+  // Megatron itself switches it off there.
   if (tensor_size == 1) editor.set_bool("sequence_parallel", false);
+  // The one field that is added: what a reader would compute from other args may be another size.
   if (editor.find("padded_vocab_size") == 0) {
     editor.add_int("padded_vocab_size", layout.target_vocab_rows);
   }

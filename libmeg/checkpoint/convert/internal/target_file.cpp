@@ -26,6 +26,8 @@ std::optional<int> storage_named(const TorchFile& file, PickleId persistent) {
 
 }  // namespace
 
+// One node a text: Python's pickler remembers interned strings, so keys are written once and
+// fetched afterwards.
 PickleId TargetFile::text(std::string_view text) {
   auto found = texts_.find(text);
   if (found == texts_.end()) {
@@ -98,6 +100,8 @@ Status TargetFile::carry_storages(const SourceFile& file, PickleId root, Carrier
   while (!open.empty()) {
     const PickleId id = open.back();
     open.pop_back();
+    // Across all calls for a file: shared values and cycles are walked once, and a storage that two
+    // values name becomes one storage here too.
     if (!carrier->visited.insert(id).second) continue;
     const PickleNode& node = graph.node(id);
     if (node.kind == PickleKind::kPersistent) {

@@ -18,6 +18,11 @@ struct Revision {
   FlatBufferRules rules;
 };
 
+/// Writes the state that Megatron's data-parallel rank 0 gathers: for each chunk and type of
+/// weights one buffer, in which parameters stand in reverse order (gradients become ready in that
+/// order) and begin where the rules of the run's revision put them. A reader finds a parameter by
+/// these rules alone, so a place that is off by one element would load other numbers without an
+/// error. Hence what is not known for sure is refused.
 class FlatStateBuilder {
  public:
   FlatStateBuilder(const MegatronCheckpoint& checkpoint, const TargetLayout& layout, int64_t stage,
@@ -73,6 +78,7 @@ class FlatStateBuilder {
   Result<Revision> revision(bool has_buckets) const {
     const int64_t ranks = layout_.data_parallel_size * number("context_parallel_size").value_or(1);
     const bool has_args = checkpoint_.args(0).has_value();
+    // Fields of args tell the revision: they came with the code that lays buffers out.
     const bool is_old = has_args ? !has("overlap_grad_reduce") : !model::is_mcore(layout_.family);
     if (is_old) {
       Revision found{.is_coalesced = false, .rules = {}};
@@ -102,6 +108,7 @@ class FlatStateBuilder {
                         "run is not supported; --target-optimizer plain writes the plain one",
                         checkpoint_.files()[0].file->path());
     }
+    // Megatron's default where no bucket size is asked for.
     constexpr int64_t kLeast = 40'000'000, kPerRank = 1'000'000;
     found.rules.bucket_size =
         number("ddp_bucket_size").value_or(std::max(kLeast, kPerRank * layout_.data_parallel_size));
@@ -169,6 +176,8 @@ class FlatStateBuilder {
     const int sink = transfers_->add_sink();
     file_.sinks.push_back(sink);
     int64_t end = 0;
+    // From the last parameter on, as they stand in the buffer; gaps of alignment between them are
+    // zeros, since every byte of a sink has to be written.
     for (size_t i = members.size(); i-- > 0;) {
       MEG_ASSIGN_OR_RETURN(const LogicalTensor* tensor, tensor_of(*members[i], kind));
       if (places[i].first > end) {

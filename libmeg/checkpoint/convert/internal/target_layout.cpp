@@ -47,6 +47,9 @@ LayerRanges source_ranges(const MegatronCheckpoint& checkpoint) {
   return ranges;
 }
 
+/// Decides what each rank of the target holds, from the cheapest check to the dearest: sizes, rows
+/// of the vocabulary, layers of stages, names. Nothing of tensors or files is touched, so every
+/// refusal comes before the first output.
 class LayoutBuilder {
  public:
   LayoutBuilder(const MegatronCheckpoint& checkpoint, const ReshardOptions& options)
@@ -109,6 +112,8 @@ class LayoutBuilder {
                         "rounded, found another type for them: leave the optimizer out or write "
                         "the plain one");
     }
+    // The distributed optimizer's file holds moments for every element; there are none to write,
+    // and zeros would claim a step that never was.
     if (source.has_state) return Status();
     return make_error(StatusCode::kUnsupported,
                       "{}: optimizer: expected moments for a distributed optimizer, found it saved "
@@ -171,6 +176,7 @@ class LayoutBuilder {
     layout_.source_vocab_rows = rows;
     layout_.target_vocab_rows = rows;
     if (options_.true_vocab_size.has_value()) {
+      // Rows beyond the source's would be tokens that nobody trained.
       if (*options_.true_vocab_size > rows) {
         return make_error(StatusCode::kInvalidArgument,
                           "true vocabulary size: expected at most the {} rows of the source's "
@@ -232,6 +238,7 @@ class LayoutBuilder {
     content.is_last =
         stage == stages - 1 && chunk == layout_.virtual_pipeline_model_parallel_size - 1;
     const bool tied = !checkpoint_.config().untie_embeddings_and_output_weights;
+    // On one stage both are the same tensor, which Megatron saves once.
     if (content.is_last && tied && stages > 1) content.tied_embedding = embedding_;
     return content;
   }
@@ -259,6 +266,8 @@ bool shares_query_groups(const MegatronCheckpoint& checkpoint, const TargetLayou
 int64_t TargetLayout::cut_extent(const LogicalParameter& parameter) const {
   if (parameter.axes.partition_axis < 0) return 0;
   const int64_t extent = parameter.axes.sizes[static_cast<size_t>(parameter.axes.partition_axis)];
+  // Only the embedding and the output layer with the padded rows change; another parameter that is
+  // cut like the vocabulary keeps its size.
   const bool is_table =
       parameter.partition == model::Partition::kVocabulary && extent == source_vocab_rows;
   return is_table ? target_vocab_rows : extent;

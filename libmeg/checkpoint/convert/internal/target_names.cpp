@@ -14,6 +14,9 @@ constexpr int kLast = 1 << 30;
 
 }  // namespace
 
+// Entries of a state dict are sorted by module, layer and position. Where names are kept, positions
+// are those of the source, so that a target lists its entries as the source did. Where they change,
+// they are those of the parameter table, doubled to leave room for extra states between them.
 Result<TargetNames> TargetNames::choose(const MegatronCheckpoint& checkpoint,
                                         std::optional<model::NameFamily> family) {
   TargetNames names(checkpoint, family.value_or(checkpoint.family()));
@@ -35,6 +38,7 @@ Result<TargetNames> TargetNames::choose(const MegatronCheckpoint& checkpoint,
 
 Status TargetNames::read_source_order() {
   for (const RankFile& rank : checkpoint_->files()) {
+    // All tensor-parallel ranks of a stage have the same entries.
     if (rank.tensor_rank != 0) continue;
     MEG_ASSIGN_OR_RETURN(const RankModel model, read_rank_model(*rank.file, checkpoint_->table()));
     for (const std::vector<RankEntry>& chunk : model.chunks) {

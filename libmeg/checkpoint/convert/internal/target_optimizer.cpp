@@ -34,6 +34,9 @@ void add_groups_of(const TargetStage& stage, std::vector<Group>* groups) {
 std::vector<Group> groups_of(const TargetStage& stage, const TargetLayout& layout,
                              const OptimizerLayout& optimizer) {
   std::vector<Group> groups;
+  // Core 0.6 to 0.15 list groups as parameters first need them, so their order differs between
+  // stages; core 0.16 sorts them, which is the list below. Groups that only other stages have
+  // parameters of come last, and stay where the source keeps empty ones.
   if (optimizer.groups_by_first_appearance) {
     add_groups_of(stage, &groups);
     for (const TargetStage& other : layout.stages) add_groups_of(other, &groups);
@@ -55,6 +58,10 @@ std::vector<Group> groups_of(const TargetStage& stage, const TargetLayout& layou
   return groups;
 }
 
+/// Writes the optimizer of one rank as torch and Megatron nest it: the wrapper's keys around
+/// torch's own state and param_groups. Keys are written in the source's order and what is not
+/// understood is carried over, so that a target differs from the source only where the layout does.
+/// Parameters are numbered anew, from 0 through all groups, as torch numbers them.
 class OptimizerBuilder {
  public:
   OptimizerBuilder(const MegatronCheckpoint& checkpoint, const TargetLayout& layout,
@@ -182,6 +189,7 @@ class OptimizerBuilder {
     const auto place = [&](const std::pair<std::string, PickleId>& value) {
       return std::find(keys.begin(), keys.end(), value.first) - keys.begin();
     };
+    // Keys that the source's first entry lacks come last (their place is the number of keys).
     std::stable_sort(values.begin(), values.end(),
                      [&](const auto& a, const auto& b) { return place(a) < place(b); });
     std::vector<PickleId> pairs;
@@ -223,6 +231,8 @@ class OptimizerBuilder {
         checkpoint_.files()[static_cast<size_t>(settings.file)].file->graph();
     std::vector<PickleId> pairs;
     const std::span<const PickleId> found = graph.pairs(settings.node);
+    // The plain optimizer may keep the step with each parameter; the distributed one reads it from
+    // the groups, and without it Adam's bias correction would begin anew.
     if (layout_.has_distributed_optimizer && !graph.find(settings.node, "step").has_value()) {
       return make_error(StatusCode::kUnsupported,
                         "{}: optimizer: param_groups: expected a step for a distributed optimizer, "

@@ -24,6 +24,8 @@ bool is_scheduler_key(std::string_view key) {
   return key == "opt_param_scheduler" || key == "lr_scheduler";
 }
 
+/// Writes the tree of one rank: a walk over the keys of the source rank that is closest to it (the
+/// reference), each key carried over as it is but for those that depend on the layout.
 class TreeBuilder {
  public:
   TreeBuilder(const MegatronCheckpoint& checkpoint, const TargetLayout& layout,
@@ -44,6 +46,8 @@ class TreeBuilder {
   }
 
   Status build() {
+    // Before anything is carried: shifted generators replace the source's nodes, and copies of what
+    // holds these find the replacements.
     if (moves_rng_) {
       MEG_RETURN_IF_ERROR(
           shift_rng_seeds(checkpoint_, rng_file_, rng_shift_, options_.check_crcs, target_));

@@ -26,6 +26,8 @@ TensorTransfer TransferBuilder::start(const LogicalParameter& parameter,
   TensorTransfer transfer;
   transfer.name = fmt::format("{} {}", parameter.name, tensor.kind);
   transfer.target_dtype = target_dtype(tensor);
+  // New padding rows get what training from them on needs: a weight like any other, and no
+  // momentum.
   const bool is_moment = tensor.kind != "weight" && tensor.kind != "fp32_param";
   transfer.fill = is_moment ? PaddingFill::kZero : PaddingFill::kRepeatLastRow;
   transfer.axes = parameter.axes.sizes;
@@ -55,6 +57,7 @@ void TransferBuilder::add_zeros(int sink, uint64_t offset, int64_t elements) {
 
 void TransferBuilder::add_target(const LogicalParameter& parameter, const LogicalTensor& tensor,
                                  int64_t tensor_rank, int sink, uint64_t offset) {
+  // One transfer a tensor with all of its targets, so that its source is read once for all ranks.
   const auto [found, is_new] = of_tensor_.try_emplace(&tensor, transfers_.size());
   if (is_new) transfers_.push_back(start(parameter, tensor));
   TensorTransfer& transfer = transfers_[found->second];
