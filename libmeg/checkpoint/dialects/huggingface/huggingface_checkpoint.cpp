@@ -43,6 +43,10 @@ Result<HuggingFaceConfig> read_config(const std::string& folder) {
                                  path);
 }
 
+/// Opens a folder as the whole model that config.json describes: each tensor that the architecture
+/// has is taken out of the weights, checked, and put to the rows of Megatron's parameter that it
+/// stands for. What is left at the end is refused, since a model with a further bias or norm would
+/// compute something else.
 class CheckpointOpener {
  public:
   explicit CheckpointOpener(const std::string& folder) { made_.folder = folder; }
@@ -53,6 +57,8 @@ class CheckpointOpener {
     MEG_ASSIGN_OR_RETURN(weights_, open_huggingface_weights(made_.folder));
     count_bytes();
     add_prefix();
+    // config.json can claim any number of layers; their tensors are listed only where there are as
+    // many.
     if (made_.model.num_layers > static_cast<int64_t>(weights_.size())) {
       return make_error(StatusCode::kCorruption, "{}: expected the tensors of {} layers, found {}",
                         made_.folder, made_.model.num_layers, weights_.size());

@@ -115,6 +115,7 @@ Result<CheckpointFolder> open_tracked(const std::string& root, const FolderEntri
 Result<CheckpointFolder> open_deep_speed(const std::string& root) {
   const std::string path = join_path(root, kDeepSpeedTracker);
   MEG_ASSIGN_OR_RETURN(const std::string tag, read_tracker_text(path));
+  // The tracker's content becomes a path: it must stay inside of the root.
   if (tag.empty() || tag == "." || tag == ".." || tag.find('/') != std::string::npos ||
       tag.find('\0') != std::string::npos) {
     return make_error(StatusCode::kCorruption, "{}: expected the name of a folder, found {}", path,
@@ -198,6 +199,9 @@ bool is_composed(CheckpointFormat format) {
   return format == CheckpointFormat::kTorchDist || format == CheckpointFormat::kHuggingFace;
 }
 
+// In this order: an iteration that was asked for, Megatron's tracker, the folder itself,
+// DeepSpeed's tracker. A root with both trackers is Megatron's, as that tracker is the one Megatron
+// reads.
 Result<CheckpointFolder> find_checkpoint(const std::string& given,
                                          std::optional<int64_t> iteration) {
   const std::string path = without_slashes(given);

@@ -29,6 +29,7 @@ class ArgReader {
  private:
   /// Whether the budget has room for a value with `text`.
   bool take(std::string_view text) {
+    // A pickle of a few kilobytes can share one list in many, whose copies would take all memory.
     const uint64_t bytes = sizeof(ArgValue) + text.size();
     is_spent_ = is_spent_ || bytes > left_;
     if (!is_spent_) left_ -= bytes;

@@ -170,6 +170,8 @@ Result<RotaryScaling> read_rotary_scaling(const RotaryKeys& keys, int64_t max_po
                       json_value_text(*keys.theta));
   }
   RotaryScaling found = plain;
+  // rope_scaling is the older spelling, rope_parameters that of transformers 5; a file may have
+  // both, for readers of either, and they must then say the same.
   bool has_scaling = false;
   for (const auto& [key, value] :
        {std::pair("rope_scaling", keys.scaling), std::pair("rope_parameters", keys.parameters)}) {

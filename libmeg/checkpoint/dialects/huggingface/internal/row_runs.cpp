@@ -31,6 +31,8 @@ class RowWalk {
     }
   }
 
+  // Neighbouring rows become one run: Q, K and V of a Llama give a run for each group of heads
+  // rather than one for each row.
   void add(int64_t row) {
     if (!runs_.empty() && runs_.back().parameter_row + runs_.back().rows == row) {
       ++runs_.back().rows;

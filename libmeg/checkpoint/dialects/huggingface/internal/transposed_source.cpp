@@ -26,6 +26,9 @@ class TransposedSource final : public TensorSource {
     const int64_t row = first / columns_;
     const int64_t rows = (end - 1) / columns_ - row + 1;
     // The source has these rows as columns [row, row + rows) of each of its rows.
+    // Where half or more of each source row is wanted, rows are read whole, many at once; otherwise
+    // one short read a row. Chunks of a transfer are long, so the first is the usual case for all
+    // but tall matrices.
     const int64_t stride = 2 * rows >= rows_ ? rows_ : rows;
     const int64_t at_once =
         stride == rows_ ? std::clamp<int64_t>(kBlockBytes / (stride * size()), 1, columns_) : 1;

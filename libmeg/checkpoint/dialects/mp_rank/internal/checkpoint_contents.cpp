@@ -112,6 +112,8 @@ bool has_file_ending(const FolderEntries& entries, std::initializer_list<std::st
 Result<bool> read_contents(const FolderEntries& entries, CheckpointFolder* found) {
   std::string missing;
   MEG_RETURN_IF_ERROR(read_rank_folders(entries, found, &missing));
+  // Either one may be the stale remains of a run that changed its format; nobody can tell which is
+  // meant.
   if (!found->ranks.empty() && entries.has_file(".metadata")) {
     return make_error(StatusCode::kCorruption,
                       "{}: expected a checkpoint of one format, found {} beside .metadata of "

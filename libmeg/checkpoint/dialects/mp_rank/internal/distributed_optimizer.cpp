@@ -19,6 +19,10 @@
 namespace meg::checkpoint {
 namespace {
 
+/// Shows a rank with a distributed optimizer as one with the plain optimizer: flat buffers have no
+/// names, so the parameters' places are computed by the rules that the run may have had, and
+/// checked against the weights. The result is a composed file whose tensors are views into
+/// distrib_optim.pt; no state is read before somebody copies it.
 class PlainComposer {
  public:
   PlainComposer(const std::shared_ptr<const TorchFile>& model_file,
@@ -204,6 +208,7 @@ Status read_distributed_optimizers(const CheckpointFolder& folder,
   }
   if (with_state.empty()) return Status();
   ranks->has_distributed_optimizer = true;
+  // One budget for all ranks, so that many small hostile files get no more than one large one.
   PickleBudget budget(rank_file_bytes(folder));
   std::vector<Status> results(ranks->files.size());
   const auto read = [&](RankFile* rank) -> Status {

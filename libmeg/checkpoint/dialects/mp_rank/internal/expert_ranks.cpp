@@ -13,6 +13,9 @@
 namespace meg::checkpoint {
 namespace {
 
+/// Makes one rank file of those of all expert-parallel ranks: the first one's with the experts of
+/// the others, whose local numbers become numbers in the whole model. What ranks hold alike is
+/// taken from the first one.
 class ExpertMerger {
  public:
   ExpertMerger(const std::vector<std::shared_ptr<const TorchFile>>& files, int64_t num_experts)
@@ -36,6 +39,7 @@ class ExpertMerger {
     for (size_t i = 0; i + 1 < found.size(); i += 2) {
       const std::string_view key = graph().as_string(found[i]).value_or("");
       PickleId value = found[i + 1];
+      // Experts have an optimizer of their own, chained behind the others', which is not merged.
       if (key == "optimizer") continue;
       if (is_model_key(key) && chunk < models[0].dicts.size()) {
         MEG_ASSIGN_OR_RETURN(value, merge_chunk(value, models, chunk++));

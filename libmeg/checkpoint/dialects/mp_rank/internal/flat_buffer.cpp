@@ -55,6 +55,8 @@ std::optional<std::vector<FlatBuffer::Place>> fill_flat_buckets(
   std::vector<FlatBuffer::Place> places(parameters.size());
   size_t bucket = 0;
   int64_t end = 0;
+  // The lengths of buckets are known here and not the rule that cut them: a parameter goes into the
+  // next bucket where it does not fit, and what is left over must then be padding, below `gap`.
   for (size_t i = parameters.size(); i-- > 0;) {
     if (bucket >= buckets.size()) return std::nullopt;
     const int64_t elements = parameters[i].elements;

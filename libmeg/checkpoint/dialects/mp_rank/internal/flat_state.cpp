@@ -206,11 +206,15 @@ bool rounds_to(float master, DType dtype, std::span<const std::byte> weight) {
       convert_floats(dtype, weight, DType::kFloat32, std::as_writable_bytes(std::span(&wide, 1)));
   if (!done.ok()) return false;
   if (std::isnan(master) || std::isnan(wide)) return std::isnan(master) && std::isnan(wide);
+  // A master half way between two weights, rounded away from zero: one step towards the weight it
+  // rounds there to nearest as well.
   return rounds(std::nextafter(master, wide));
 }
 
 }  // namespace
 
+// args do not name the revision of core, and rules changed between revisions. So every combination
+// is tried, and those of equal length as the buffer are told apart by the numbers (is_master_of()).
 std::vector<FlatBufferRules> FlatRun::possible_rules() const {
   const int64_t size = data_parallel_size.value_or(1);
   const int64_t divisor = std::lcm(size, kBucketAlignment);
@@ -284,6 +288,8 @@ std::vector<Places> possible_places(const FlatState& state,
   return {};
 }
 
+// Samples at both ends and in the middle: a wrong layout shifts whole parameters, so a few numbers
+// tell, and reading everything twice would cost as much as converting it.
 Result<bool> is_master_of(const TensorSource& master, const TensorSource& weight) {
   constexpr int64_t kSample = 16;
   const DType dtype = weight.dtype();

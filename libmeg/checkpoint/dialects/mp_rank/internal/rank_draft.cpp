@@ -50,6 +50,8 @@ Result<PickleId> RankDraft::copy(const PickleGraph& from, PickleId root, const s
   MEG_ASSIGN_OR_RETURN(const TorchStorages named, find_torch_storages(from, name));
   PickleCopier copier(from, graph());
   std::vector<PickleId> ids;
+  // All storages first, then the tree: replace() makes the copier put the draft's storages where
+  // the file's names stand, so that tensors keep sharing them.
   for (const Source& source : sources) {
     const int storage = add_storage(source);
     ids.push_back(content_.storages()[static_cast<size_t>(storage)].persistent);

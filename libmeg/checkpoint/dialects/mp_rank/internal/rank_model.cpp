@@ -30,6 +30,7 @@ class ChunkReader {
 
  private:
   Status read_dict(PickleId dict, const std::string& prefix, int depth) {
+    // A pickle can hold a dict inside itself.
     if (depth > kMaxNesting) {
       return make_error(StatusCode::kCorruption, "{}: model: {}: names nest deeper than {} keys",
                         file_.path(), prefix, kMaxNesting);

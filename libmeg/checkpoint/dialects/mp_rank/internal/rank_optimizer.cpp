@@ -29,6 +29,11 @@ bool is_decoupled(const PickleGraph& graph, PickleId group) {
   return flag("is_decoupled_lr") == true || flag("default_config") == false;
 }
 
+/// Reads a rank's optimizer by the order of its parameters: torch's state knows numbers, not names.
+/// Megatron deals parameters out to groups by rules (decay, decoupled learning rate), numbers them
+/// through the groups, and each revision has its rules. The counts of the groups and the shapes of
+/// every tensor must fit what these rules say, otherwise the state would belong to other
+/// parameters.
 class OptimizerReader {
  public:
   OptimizerReader(const TorchFile& file, std::span<const OptimizedParameter> parameters)
@@ -145,6 +150,8 @@ class OptimizerReader {
   /// Sets members_: which parameters stand in each group.
   Status choose_members() {
     Status misfit;
+    // Whether norms of queries and keys decay is not known here without args of new revisions: the
+    // counts say it. The error of the usual rule is the one that is shown.
     for (const bool qk_norms_decay : {false, true}) {
       members_.assign(groups_.size(), {});
       for (size_t i = 0; i < parameters_.size(); ++i) {
@@ -279,6 +286,7 @@ class OptimizerReader {
       }
       const TensorView* tensor = file_.tensor(pairs[i + 1]);
       const bool is_scalar = tensor != nullptr && tensor->numel() == 1 && tensor->shape.empty();
+      // Steps and the like, which are per parameter but not cut as it is.
       if (tensor == nullptr || is_scalar) {
         found_.states[parameter].other.emplace_back(*key, pairs[i + 1]);
       } else {
