@@ -69,6 +69,8 @@ class Walker {
   }
 
   void walk_value(PickleId id, int depth) {
+    // Unlike an outline this walks every path, as one tensor may have several names; a hostile
+    // graph of n levels with two ways each has 2^n of them, which the limits below end.
     if (!leads_to_tensor_[id] || is_open_[id] || found_.is_cut) return;
     name_bytes_ += name_.size();
     if (found_.tensors.size() >= kMaxTensors || name_bytes_ > kMaxNameBytes ||

@@ -46,6 +46,7 @@ class Outliner {
     }
     const std::string container = container_text(id);
     if (container.empty()) return line(key, depth, graph_.describe(id, kTextBytes));
+    // Each container once: shared ones would repeat their lines, and cyclic ones never end.
     if (was_shown_[id]) return line(key, depth, container + ", as shown above");
     was_shown_[id] = true;
     line(key, depth, container);

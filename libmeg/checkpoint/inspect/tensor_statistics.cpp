@@ -21,6 +21,8 @@ constexpr size_t kChunkElements = 4096;         // widened at a time; fits the f
 constexpr int64_t kPieceElements = 256 * 1024;  // of a tensor, read at a time
 static_assert(kChunkElements % StatisticsTotals::kLanes == 0);
 
+/// In one fixed order, which the portable and the vectorized kernels share, so that both give the
+/// same bits.
 double add_lanes(const std::array<double, StatisticsTotals::kLanes>& lanes) {
   return ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) +
          ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7]));
@@ -284,6 +286,9 @@ Result<std::vector<TensorStatistics>> tensor_statistics(std::span<const Statisti
   const int useful = static_cast<int>(std::min<size_t>(static_cast<size_t>(wanted), pieces.size()));
   MEG_RETURN_IF_ERROR(PieceRunner(sources, pieces, progress).run(std::max(useful, 1)));
   std::vector<TensorStatistics> statistics(sources.size());
+  // Pieces have a fixed size and are added in their order, whichever thread computed them: sums of
+  // floats depend on their order, and so two runs print the same digits whatever the number of
+  // workers.
   for (const Piece& piece : pieces) statistics[piece.source].append(piece.statistics);
   return statistics;
 }

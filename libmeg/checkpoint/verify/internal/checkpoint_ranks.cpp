@@ -19,6 +19,10 @@ constexpr int64_t kMaxRanks = 1 << 20;
 /// Missing rank files that are reported one by one; the rest is counted with the last of them.
 constexpr int64_t kMaxNamedRanks = 64;
 
+/// Opens what can be opened and goes on: unlike a reader of checkpoints, a verifier does not stop
+/// at the first fault but reports it and leaves the rank, its model or its optimizer out of later
+/// checks. Only what leaves nothing to check at all (a composed dialect that cannot be read) is a
+/// Status.
 class RankReader {
  public:
   RankReader(const CheckpointFolder& folder, const OpenCheckpointOptions& options,
@@ -105,6 +109,7 @@ void RankReader::open(const RankFolder& folder) {
 bool RankReader::has_composed_ranks() const {
   if (is_composed(folder_.format)) return true;
   if (folder_.format != CheckpointFormat::kMpRank || folder_.ranks.empty()) return false;
+  // A first file that cannot be opened is reported by open(), which the other branch comes to.
   const Result<TorchFile> first = TorchFile::open(folder_.ranks[0].file);
   if (!first.has_value()) return false;
   const std::optional<PickleId> args = first->graph().find(first->root(), "args");
@@ -204,6 +209,8 @@ void RankReader::place_ranks() {
                  .found = "one more",
                  .likely_cause = "it belongs to another checkpoint"});
   }
+  // Ranks that belong to no place were reported above; comparing them with the others would report
+  // every one of their tensors as well.
   std::erase_if(found_.ranks, [&](RankContent& rank) {
     const auto place = places.find(rank.folder_name);
     if (place == places.end()) return true;
@@ -274,6 +281,7 @@ bool RankReader::read_model(RankContent* rank) {
 }
 
 void RankReader::add_optimizer_problem(const std::string& file, const Status& status) {
+  // What is not supported says nothing of the checkpoint: a note, not a problem.
   if (status.code() == StatusCode::kUnsupported) {
     report_.notes.push_back(status.message() + "; not checked");
   } else {

@@ -62,6 +62,8 @@ void scan_blocks(std::span<const std::byte> bytes, int64_t first_element, bool c
       carries = static_cast<Bits>(carries | F::carry(bits));
       signs = static_cast<Bits>(signs | bits);
     }
+    // One bit tells whether a block of 1024 has something to look at; the loop above has no branch,
+    // so that it becomes vector instructions. A block of negative zeros is looked at in vain.
     const bool is_odd = ((count_negative ? carries | signs : carries) & F::kSign) != 0;
     if (!is_odd) continue;
     scan_elements<F>(block, size, first_element + static_cast<int64_t>(begin), count_negative,

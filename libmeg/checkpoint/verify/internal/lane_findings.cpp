@@ -112,6 +112,8 @@ void LaneReporter::report_relation(const LaneGroup& group, const LaneRelation& r
                                    const RelationFinding& finding) {
   const Lane& first = group.lanes[relation.first];
   const Lane& second = group.lanes[relation.second];
+  // A damaged storage differs from its replicas everywhere; its CRC has been reported and says it
+  // all.
   if (finding.count == 0 || is_damaged(first) || is_damaged(second)) return;
   const bool rounded = relation.kind == LaneRelation::Kind::kRounded;
   const std::string whose =
@@ -150,6 +152,8 @@ bool covers_storage(const Lane& lane) { return claimed_crc(*lane.file, lane.view
 RelationFinding compare_runs(DType dtype, std::span<const std::byte> expected,
                              std::span<const std::byte> found, int64_t first_element) {
   RelationFinding finding;
+  // The usual case at the speed of memory; only runs that differ are looked at element by element.
+  // NaNs are equal to each other whatever their bits: what made them is reported elsewhere.
   if (found.empty() || std::memcmp(expected.data(), found.data(), found.size()) == 0) {
     return finding;
   }

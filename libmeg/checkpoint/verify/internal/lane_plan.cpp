@@ -19,6 +19,10 @@ struct Member {
   std::string_view check = CheckpointCheck::kReplicas;  ///< Of its likeness to the first member.
 };
 
+/// Groups what has to be compared: for each parameter the replicas of all tensor-parallel ranks,
+/// each shard of the embedding with its tied copy on the last stage, and each weight with its fp32
+/// master. Whatever has no relation is a group of its own, so that every tensor is in just one
+/// group and read just once.
 class LanePlanner {
  public:
   explicit LanePlanner(const CheckpointRanks& ranks) : ranks_(ranks) {}
@@ -84,6 +88,7 @@ void LanePlanner::add_parameter(const RankContent& first, size_t chunk, const Ra
     if (rank.pipeline_rank != first.pipeline_rank) continue;
     const RankEntry* found = rank.entry(chunk, entry.flat_name);
     if (found == nullptr || !is_tensor(*found)) continue;
+    // It stands in the embedding's group.
     if (ranks_.is_tied_copy(*found) && embedding_is_readable(rank.tensor_rank)) continue;
     const Member member{.rank = &rank, .entry = found, .chunk = chunk};
     if (entry.match.partition == model::Partition::kReplicated) {
@@ -138,6 +143,7 @@ void LanePlanner::add_members(const std::vector<Member>& members) {
       fitting.front().rank->state(fitting.front().chunk, *fitting.front().entry);
   if (state == nullptr) return;
   for (const auto& [kind, view] : state->tensors) {
+    // Masters stand beside their weights already.
     if (kind != "fp32_param") add_state(fitting, kind);
   }
 }

@@ -34,6 +34,11 @@ struct Tiles {
   std::vector<std::byte> rounded;
 };
 
+/// Reads every tensor once for all checks: CRC, NaN and Inf, negative second moments, and the
+/// relations between copies. Lanes of a group have elements at equal places (replicas, or a master
+/// and its weight) and are read side by side, tile by tile, so comparing them takes no memory that
+/// grows with them. Storages that no lane covers wholly have their CRC summed in tasks of their
+/// own.
 class LaneScanner {
  public:
   LaneScanner(std::span<const LaneGroup> groups,
@@ -80,6 +85,7 @@ void LaneScanner::add_group(size_t index) {
   }
   const int64_t elements = group.lanes.front().view.numel();
   int64_t begin = 0;
+  // At least one task, so that a group without elements has its findings too.
   do {
     const int64_t end = std::min(elements, begin + kTaskElements);
     tasks_.push_back(
@@ -106,6 +112,8 @@ Result<std::vector<Problem>> LaneScanner::run() {
   });
   if (pieces.is_cancelled()) return Status(StatusCode::kCancelled, "cancelled");
   for (size_t i = 0; i < results.size(); ++i) {
+    // A machine without memory says nothing of the checkpoint; a file that cannot be read does, and
+    // becomes a finding.
     if (results[i].code() == StatusCode::kResourceExhausted) return results[i];
     (i < tasks ? tasks_[i].findings.status : storages_[i - tasks].status) = results[i];
   }
@@ -156,6 +164,7 @@ void LaneScanner::look_at(const Lane& lane, std::span<const std::byte> run, int6
     return element_text(lane.view.dtype, run.data() + byte_count(lane.view.dtype, place - first));
   };
   FloatScan& before = finding->floats;
+  // The value is kept as text while its tile is in memory; it will be told only for the first.
   if (before.not_finite == 0 && here.not_finite > 0) {
     finding->not_finite_text = text_at(here.first_not_finite);
   }

@@ -35,6 +35,9 @@ bool is_cut_evenly(const LogicalParameter& parameter, const LogicalTensor& tenso
 
 }  // namespace
 
+// Shards that are cut evenly on one axis interleave in runs of equal length: the merged tensor is
+// dealt out to cursors in turn, each of which reads its shard front to back and so sums its CRC in
+// passing. Anything else (run_ == 0) is read through read_merged(), without these sums.
 MergedStream::MergedStream(const LogicalParameter& parameter, const LogicalTensor& tensor)
     : parameter_(parameter), tensor_(tensor), element_(dtype_size(tensor.dtype)) {
   const model::ShardAxes& axes = parameter.axes;
@@ -97,6 +100,7 @@ Status MergedStream::Cursor::read(std::span<std::byte> into) {
 Result<std::vector<StorageSum>> MergedStream::finish() {
   std::vector<StorageSum> sums;
   for (Cursor& cursor : cursors_) {
+    // What nobody read (dropped padding rows) still belongs to the recorded CRC.
     cursor.buffer.resize(static_cast<size_t>(kBufferBytes));
     while (cursor.next < cursor.bytes) {
       const int64_t size = std::min(kBufferBytes, cursor.bytes - cursor.next);
