@@ -47,6 +47,7 @@ std::optional<uint64_t> tensor_bytes(DType dtype, const std::vector<int64_t>& sh
   bool is_empty = false;
   for (const int64_t size : shape) {
     is_empty |= size == 0;
+    // Zeros are left out of the product, so that [2^62, 2^62, 0] is refused whatever the order.
     if (size > 0 && !checked_multiply(bytes, static_cast<uint64_t>(size), &bytes)) {
       return std::nullopt;
     }
@@ -55,6 +56,10 @@ std::optional<uint64_t> tensor_bytes(DType dtype, const std::vector<int64_t>& sh
   return is_empty ? 0 : bytes;
 }
 
+/// A header's claims are checked in full before any of them is used: the three fields and no other,
+/// the size that type and shape give, and all tensors together as a cover of the data without gaps
+/// or overlaps.
+///
 /// Reads one header; errors name the file and the tensor.
 class HeaderParser {
  public:
@@ -251,6 +256,8 @@ std::vector<size_t> written_order(std::span<const SafetensorsTensor> tensors) {
   std::vector<size_t> order(tensors.size());
   std::iota(order.begin(), order.end(), size_t{0});
   const auto key = [&](size_t i) {
+    // The widest types first, so that every tensor begins at a multiple of its element without
+    // padding.
     return std::pair(type_order(tensors[i].dtype), std::string_view(tensors[i].name));
   };
   std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return key(a) < key(b); });

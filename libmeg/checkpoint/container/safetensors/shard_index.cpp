@@ -13,6 +13,8 @@ namespace {
 
 constexpr std::string_view kWeightMap = "weight_map";
 
+/// An index with "../../etc/..." must not make us read elsewhere.
+///
 /// Whether a name can be that of a file in the same folder, and nothing else.
 bool is_plain_file_name(std::string_view name) {
   return !name.empty() && name != "." && name != ".." &&
@@ -79,6 +81,7 @@ std::vector<size_t> split_into_shards(std::span<const uint64_t> bytes, uint64_t 
   size_t shard = 0;
   uint64_t filled = 0;
   for (const uint64_t size : bytes) {
+    // A tensor above the limit has a shard of its own.
     const bool fits = size <= max_bytes && filled <= max_bytes - size;
     if (!fits && filled > 0) {
       ++shard;

@@ -131,6 +131,8 @@ Status read_local_header(const io::FileSlice& file, uint64_t directory_offset, Z
   uint64_t* const values[] = {&size, &compressed_size};
   const Bytes extra = Bytes(header).subspan(zip::kLocalHeaderSize + name_size, extra_size);
   MEG_RETURN_IF_ERROR(read_extra64(extra, where, values));
+  // Writers that stream leave CRC and sizes to a descriptor behind the data; anything else that
+  // differs means that readers of local headers and readers of the directory see two files.
   const bool is_blank = crc == 0 && compressed_size == 0 && size == 0;
   const bool agrees =
       crc == entry->crc && compressed_size == entry->compressed_size && size == entry->size;
