@@ -88,6 +88,8 @@ bool is_legacy_float64(LittleEndianArray<int32_t> sequence_lengths,
   const int64_t sequences = sequence_lengths.size();
   const int64_t looked_at = std::min(sequences, kMaxEntries);
   for (int64_t i = 0; i < looked_at; ++i) {
+    // Code 7 says float64 up to v2.6 and float32 later; the distance between two pointers tells 8
+    // bytes an item from 4. The first sequence that has items decides.
     if (sequence_lengths[i] <= 0) continue;
     const int64_t end = i + 1 < sequences ? sequence_pointers[i + 1] : bin_bytes;
     const uint64_t bytes = static_cast<uint64_t>(end) - static_cast<uint64_t>(sequence_pointers[i]);

@@ -15,6 +15,7 @@ std::optional<std::span<const std::byte>> bytes_in_bin(std::span<const std::byte
   if (pointer < 0 || length < 0 || pointer % item_size != 0) return std::nullopt;
   const auto begin = static_cast<size_t>(pointer);
   const auto count = static_cast<size_t>(length) * static_cast<size_t>(item_size);
+  // Every access to .bin comes through here: pointers and lengths are what a file claims.
   if (begin > bin.size() || count > bin.size() - begin) return std::nullopt;
   return bin.subspan(begin, count);
 }
@@ -157,6 +158,8 @@ int64_t IndexedDataset::item_count() const {
   return static_cast<int64_t>(sum);
 }
 
+// Checked entry by entry when it is asked for: going through all of them when opening would touch
+// every page of an index of gigabytes.
 Result<SequenceRange> IndexedDataset::document(int64_t document) const {
   if (document < 0 || document >= document_count()) {
     return make_error(StatusCode::kOutOfRange, "{}: document {}: the dataset has {} documents",

@@ -31,6 +31,7 @@ struct Kind {
 Status check_output(const std::vector<std::string>& prefixes, const std::string& output_prefix) {
   for (const std::string& prefix : prefixes) {
     std::error_code missing;
+    // Compared as files and not as names: links and "./" may lead to an input.
     if (!fs::equivalent(prefix + ".bin", output_prefix + ".bin", missing) || missing) continue;
     return make_error(StatusCode::kInvalidArgument,
                       "{}: expected an output beside the inputs, found one of them", output_prefix);
@@ -60,6 +61,9 @@ std::optional<ShardName> shard_name(const std::string& prefix) {
                    prefix.substr(count, tail - count), prefix.substr(tail)};
 }
 
+/// Output names of preprocess_data say how many shards there are; merging those that happen to lie
+/// there would give a smaller dataset that looks whole.
+///
 /// Of the shards of one dataset none may be missing.
 Status check_shards(const std::vector<std::string>& prefixes) {
   std::map<std::array<std::string, 3>, std::set<std::string>> found;
@@ -103,6 +107,7 @@ Result<Kind> kind_of(const std::vector<std::string>& prefixes, const MergeOption
     }
     first = first.empty() ? set.prefix() : first;
     if (!has_sequences) kind.multimodal = options.multimodal.value_or(set.multimodal());
+    // An empty dataset has no modes to tell by, so it neither decides nor contradicts.
     has_sequences = has_sequences || set.sequence_count() > 0;
     kind.bin_bytes += static_cast<int64_t>(set.bin().size());
   }

@@ -48,6 +48,8 @@ constexpr bool holds() {
   if constexpr (ToLimits::is_integer && FromLimits::is_integer) {
     return std::in_range<To>(FromLimits::min()) && std::in_range<To>(FromLimits::max());
   } else {
+    // Floats take floats of their width or less; integers are never stored as floats, in which
+    // large ids would be rounded.
     return ToLimits::is_integer == FromLimits::is_integer && sizeof(To) >= sizeof(From);
   }
 }
@@ -106,6 +108,11 @@ Result<Placement> placement_of(const IndexedDataset& set) {
   return placement;
 }
 
+/// A view takes some of the sequences of a .bin, or its end is not used. That looks the same as a
+/// .bin that is damaged or cut, so it is taken for one only where the caller says what to think of
+/// it. The one case that is known not to be a view: revision 6ef5bdc of Megatron-LM wrote an item
+/// more for each document than it counted.
+///
 /// Whether `set` is a view; an error where it is none and is damaged.
 Result<bool> is_view(const IndexedDataset& set, const Placement& placement, Views views) {
   const auto bin_bytes = static_cast<int64_t>(set.bin().size());
@@ -194,6 +201,8 @@ class ItemWriter {
       if (buffer_.empty()) buffer_.resize(at_once);
       std::memcpy(buffer_.data() + buffered_, piece.data(), piece.size());
       buffered_ += piece.size();
+      // Pages of the mapping that are done with: a dataset may be larger than the memory that a
+      // container is allowed.
       set_.bin().release(piece);
     }
     return Status();
@@ -250,6 +259,7 @@ Result<bool> append_dataset(IndexedDatasetBuilder& builder, const IndexedDataset
   MEG_ASSIGN_OR_RETURN(const bool view, is_view(set, placement, options.views));
   MEG_ASSIGN_OR_RETURN(const int64_t offset, reserve_all(builder, set));
   const bool in_order = placement.first_misplaced < 0;
+  // The whole .bin at once, copied by the kernel where it can; otherwise sequence by sequence.
   if (in_order && set.dtype() == builder.options().dtype) {
     MEG_ASSIGN_OR_RETURN(const io::FileDescriptor bin,
                          io::FileDescriptor::open_regular(set.bin().path()));

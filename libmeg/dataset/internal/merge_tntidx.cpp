@@ -24,6 +24,9 @@ constexpr size_t kHeaderBytes = 8 + 8 * kFields;
 
 constexpr std::array kArrayNames = {"dim offsets", "data offsets", "sizes", "document indices"};
 
+/// TNTIDX (--dataset-impl lazy or cached) keeps offsets relative to its own start, so files are
+/// joined by shifting the offsets of each by what stands before it. Everything is checked first: a
+/// damaged input would shift all that come after it.
 struct TntIndex {
   io::MappedFile idx;
   io::FileDescriptor bin;
@@ -66,6 +69,8 @@ Status check_offsets(const TntIndex& index, size_t array, int64_t last) {
   const LittleEndianArray<int64_t>& offsets = index.arrays[array];
   int64_t before = 0;
   for (int64_t i = 0; i < offsets.size(); ++i) {
+    // The first entry is 0, the last one is the end, none falls; with these three no range can
+    // leave the file.
     const int64_t smallest = i + 1 == offsets.size() ? last : before;
     if (offsets[i] < smallest || offsets[i] > (i == 0 ? 0 : last)) {
       return make_error(StatusCode::kCorruption, "{}: {}: entry {}: expected {} to {}, found {}",

@@ -13,6 +13,7 @@ namespace {
 
 constexpr size_t kPieceBytes = size_t{1} << 20;
 constexpr int64_t kDocumentsAtATime = int64_t{1} << 16;
+// Pages of a mapping behind the place that is being read: let go in steps of this size.
 constexpr size_t kBytesKept = size_t{8} << 20;
 
 /// Calls visit(T()) with the C++ type of an integer dtype.
@@ -62,6 +63,8 @@ class BadItemsGatherer {
   void add(const BadItems& bad) {
     if (bad.count == 0) return;
     const std::lock_guard lock(mutex_);
+    // The lowest place counts, whichever thread found it first: two runs of one file report the
+    // same.
     const bool is_first = all_.count == 0 || bad.first < all_.first;
     const int64_t count = all_.count + bad.count;
     if (is_first) all_ = bad;
@@ -134,6 +137,9 @@ class FirstError {
   Status status_;  // mutex_
 };
 
+/// Pieces go to whichever thread is free; reads instead of a mapping, so that a .bin that is cut
+/// short meanwhile is an error and not a signal.
+///
 /// Reads .bin piece by piece and looks at each.
 class IdScan {
  public:
