@@ -28,10 +28,13 @@ bool was_asked_before() {
 }
 
 Status load() {
+  // Before the library is loaded: without a driver that takes a while and its message says less.
   if (::access(kDriver, F_OK) != 0) {
     return no_gpu("this machine has no NVIDIA driver (/dev/nvidiactl)");
   }
   if (::dlopen(kBackend, RTLD_NOW | RTLD_GLOBAL) == nullptr) return no_gpu(::dlerror());
+  // LibTorch asks once and keeps the answer "no CUDA" for good, so a model on cuda would fail later
+  // with a message that explains nothing.
   if (was_asked_before()) {
     return no_gpu(
         "CUDA was asked for too late: LibTorch was used without it before; create a model or call "

@@ -55,11 +55,15 @@ struct GptModel::State {
                 layout.layers_per_chunk(), is_last) {
     if (is_first) embedding.emplace(options, store);
     if (!is_last) return;
+    // The output layer's own weight, else the copy that the last stage has of the embedding, else
+    // (on a stage that is also the first) the embedding itself.
     for (const std::string_view name :
          {std::string_view("output_layer.weight"), model::kTiedCopyName,
           std::string_view("embedding.word_embeddings.weight")}) {
       if (!output_weight.defined()) output_weight = store.find(name);
     }
+    // On a GPU a bad label is noted here and read with the losses: a check of each batch would make
+    // the host wait for the device once more.
     label_error = at::zeros({1}, at::dtype(at::kInt).device(options.device));
   }
 
@@ -116,11 +120,15 @@ Status GptModel::State::check_labels(const GptInput& input, const at::Tensor& la
 
 ForwardContext GptModel::State::context(const GptInput& input) {
   const TensorParallel& ranks = part.tensor_parallel;
+  // With sequence parallelism the states between stages are a rank's stretch of the sequence, the
+  // tokens of the first stage all of it.
   const int64_t stretches = !is_first && ranks.splits_sequences() ? ranks.size() : 1;
   const int64_t s = (is_first ? input.tokens : input.hidden_states).size(1) * stretches;
   ForwardContext context;
   context.training = training;
   context.random = &random;
+  // Ranks drop elements of different stretches then; with the shared stream they would all use one
+  // mask.
   if (ranks.splits_sequences()) context.hidden_stream = RandomStates::Stream::kModelParallel;
   context.rows = input.rows;
   context.attention_mask = core_attention_mask(options, training, input.attention_mask, s);
@@ -165,6 +173,7 @@ at::Tensor GptModel::State::hidden_states(const CachedInput& input, KvCache& cac
     states = embedding->forward(input.tokens.unsqueeze(0), step.positions().unsqueeze(0), context);
   }
   states = decoder.forward(states, context);
+  // After all layers: each of them writes at the same positions.
   for (const auto& [slot, count] : input.sequences) cache.extend(slot, count);
   return states;
 }
@@ -262,6 +271,8 @@ Result<at::Tensor> GptModel::loss_and_gradients(const GptInput& input, const at:
         ranks.size() == 1
             ? cross_entropy_with_gradient(logits, labels, grad_losses, state_->label_error)
             : vocab_parallel_cross_entropy(logits, labels, grad_losses, ranks);
+    // From the logits on, whose gradient the kernel has made in place of them: the loss itself is
+    // no node of the graph.
     torch::autograd::backward({logits}, {std::move(found.grad_logits)});
     return found.losses;
   });

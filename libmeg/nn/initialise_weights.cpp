@@ -30,6 +30,8 @@ uint64_t name_hash(std::string_view name) {
 /// The deviation of a matrix's elements.
 double standard_deviation(std::string_view name, const GptModel& model) {
   const double deviation = model.options().init_method_std;
+  // Matrices that add to the residual stream start smaller by the root of twice the layers,
+  // Megatron's scaled initialisation.
   const bool is_output =
       name.ends_with("linear_proj.weight") || name.ends_with("linear_fc2.weight");
   if (!is_output) return deviation;
@@ -38,6 +40,8 @@ double standard_deviation(std::string_view name, const GptModel& model) {
 
 /// A whole matrix's first elements, in fp32 on the CPU.
 at::Tensor drawn_matrix(const GptParameter& parameter, const GptModel& model, uint64_t seed) {
+  // Each matrix is drawn whole, on the CPU and from a generator of its own: so the model is the
+  // same whatever the tensor- and pipeline-parallel sizes and the device are.
   at::Generator generator = at::detail::createCPUGenerator(seed ^ name_hash(parameter.name));
   const int64_t ranks = model.part().sizes.tensor_model_parallel_size;
   at::Tensor drawn = at::empty(

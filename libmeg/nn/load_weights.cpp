@@ -85,6 +85,8 @@ class Loading {
     if (is_direct) return Status();
     staged_.emplace_back(target, staged);
     staged_bytes_ += staged.nbytes();
+    // Many tensors a read, so that the threads of the transfer have work; not all of them, so that
+    // a model which fits its GPU need not fit the host's memory.
     return staged_bytes_ < kBytesAtOnce ? Status() : read();
   }
 
@@ -114,6 +116,7 @@ class Loading {
 Status load_weights(const checkpoint::MegatronCheckpoint& checkpoint, GptModel& model,
                     const LoadWeightsOptions& options) {
   MEG_RETURN_IF_ERROR(check_none_left(checkpoint, model));
+  // Those of the weights are compared while they are read.
   for (const checkpoint::RankFile& rank : checkpoint.files()) {
     MEG_RETURN_IF_ERROR(rank.file->check_metadata_crcs());
   }

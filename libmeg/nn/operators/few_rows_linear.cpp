@@ -16,6 +16,8 @@ constexpr int64_t kGrain = 96;
 
 }  // namespace
 
+// Generation multiplies one or a few rows a step, which is bound by reading the weight once;
+// LibTorch's products are made for many rows. Inference alone, since there is no backward here.
 bool has_few_rows(const at::Tensor& input, const at::Tensor& weight) {
   return c10::InferenceMode::is_enabled() && input.is_cpu() && weight.is_contiguous() &&
          best_instruction_set() != InstructionSet::kPortable && input.numel() > 0 &&

@@ -81,6 +81,8 @@ at::Tensor CoreAttention::unfused(const at::Tensor& query, const at::Tensor& key
   scores = scores.view({query.size(0), heads, query.size(1), key.size(1)});
   const bool in_fp32 = options_.attention_softmax_in_fp32 || options_.apply_query_key_layer_scaling;
   if (in_fp32) scores = scores.to(at::kFloat);
+  // --apply-query-key-layer-scaling divides by the layer's number before the product is rounded to
+  // 16 bits and multiplies afterwards in fp32: the values are the same, fp16 does not overflow.
   if (layer_scaling_ != 1) scores = scores * layer_scaling_;
   scores = scores.masked_fill(context.attention_mask, kHiddenScore);
   at::Tensor probabilities = at::softmax(scores, -1).to(query.scalar_type());
@@ -103,6 +105,7 @@ at::Tensor CoreAttention::fused(const at::Tensor& query, const at::Tensor& key,
   std::optional<ForkedDefaultGenerator> fork;
   if (!on_cpu) choice.emplace(attention_kernels(options_, context.training));
   if (drop > 0) {
+    // ATen's fused kernels draw from the default generator and take no other.
     fork.emplace(options_.device, context.random->generator(RandomStates::Stream::kModelParallel));
   }
   std::optional<at::Tensor> mask;

@@ -39,6 +39,8 @@ HiddenStates TransformerBlock::forward_layers(HiddenStates hidden_states,
                                               const ForwardContext& context, size_t begin,
                                               size_t end) const {
   for (size_t i = begin; i < end; ++i) {
+    // Rows that nobody asks for are dropped in the last layer alone: layers before it attend to
+    // them.
     const bool is_last = i + 1 == layers_.size();
     hidden_states =
         layers_[i].forward(hidden_states, context, is_last ? context.rows : at::Tensor());
@@ -48,6 +50,8 @@ HiddenStates TransformerBlock::forward_layers(HiddenStates hidden_states,
 
 HiddenStates TransformerBlock::recompute_layers(at::Tensor hidden_states,
                                                 const ForwardContext& context) const {
+  // uniform: all layers, in stretches of recompute_num_layers. block: the first
+  // recompute_num_layers, each for itself; the others keep what they need.
   const bool is_uniform = recompute_method_ == RecomputeMethod::kUniform;
   const size_t step = is_uniform ? recompute_num_layers_ : 1;
   const size_t last = is_uniform ? layers_.size() : std::min(recompute_num_layers_, layers_.size());

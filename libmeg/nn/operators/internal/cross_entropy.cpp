@@ -18,6 +18,8 @@ namespace {
 using torch::autograd::Node;
 using torch::autograd::variable_list;
 
+/// A row is a vocabulary, which is work enough.
+///
 /// Rows that a thread takes at least.
 constexpr int64_t kGrain = 1;
 
@@ -30,6 +32,8 @@ struct Rows {
 
 Rows rows_of(const at::Tensor& logits, const at::Tensor& labels) {
   Rows rows;
+  // Where logits are dense this is their memory, and the gradient will replace them: an array of
+  // [tokens, vocabulary] is the largest of a training step, and a second one is spared.
   rows.logits = logits.detach().contiguous().view({-1, logits.size(-1)});
   rows.labels = labels.reshape({-1}).contiguous();
   rows.losses = at::empty({rows.logits.size(0)}, logits.options().dtype(at::kFloat));
@@ -123,6 +127,8 @@ class CrossEntropyBackward : public Node {
 
  protected:
   variable_list apply(variable_list&& gradients) override {
+    // The first backward pass has overwritten the logits, of which a second would take a wrong
+    // gradient.
     TORCH_CHECK(rows_.logits.defined(), "the gradient of cross_entropy can be taken once only");
     const c10::NoGradGuard without_gradients;
     backward(rows_, gradients[0].reshape({-1}).contiguous());

@@ -108,6 +108,9 @@ std::pair<at::Tensor, at::Tensor> weight_and_bias_gradients(const at::Tensor& gr
   return {at::mm(gradient.t(), input), gradient.sum(0)};
 }
 
+/// The nodes of autograd are written by hand because one product of cuBLASLt gives two gradients at
+/// once (the weight's and the bias's, or the activation's and the bias's), which separate operators
+/// would compute in two passes over the same arrays.
 class EpilogueLinearBackward : public Node {
  public:
   EpilogueLinearBackward(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias)

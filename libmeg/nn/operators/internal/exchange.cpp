@@ -77,6 +77,10 @@ class ExchangeBackward : public Node {
   TensorParallel ranks_;
 };
 
+// Megatron's conjugate pairs (core/tensor_parallel/mappings.py): what one direction of a pass does
+// forward, the other does to its gradient. Each rank holds a part of a matrix, so entering copies
+// or gathers the states and sums their gradients, leaving sums or scatters the states and copies or
+// gathers their gradients.
 at::Tensor exchange(const at::Tensor& input, const TensorParallel& ranks, Map forward,
                     Map backward) {
   if (ranks.size() == 1) return input;
@@ -84,6 +88,8 @@ at::Tensor exchange(const at::Tensor& input, const TensorParallel& ranks, Map fo
   at::Tensor output;
   {
     const c10::NoGradGuard without_gradients;
+    // A tensor of its own even where nothing changes (`same`): set_history() below must not give
+    // the input a new history.
     output = forward(input.variable_data(), ranks);
   }
   if (has_gradient) {

@@ -16,6 +16,10 @@ using torch::autograd::Node;
 using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
 
+/// Keeps the inputs of a stretch instead of what its operators save, and runs the stretch again
+/// when its gradient is asked for. The generators are put back to where they stood before the first
+/// run, so that dropout draws the same masks, and forward again to where they are now, so that the
+/// next step draws what it would have drawn without recomputation.
 class RecomputeBackward : public Node {
  public:
   RecomputeBackward(Stretch stretch, const std::vector<at::Tensor>& inputs, RandomStates& random)
@@ -35,6 +39,8 @@ class RecomputeBackward : public Node {
     std::vector<at::Tensor> inputs;
     for (SavedVariable& saved : inputs_) {
       const at::Tensor input = saved.unpack();
+      // A graph of their own: backward() inside ends at these and does not run on into the outer
+      // graph.
       inputs.push_back(input.detach().requires_grad_(input.requires_grad()));
     }
     const std::vector<at::Tensor> now = random_.snapshot();
@@ -42,6 +48,7 @@ class RecomputeBackward : public Node {
     {
       const c10::AutoGradMode enabled(true);
       const at::Tensor output = stretch_(inputs);
+      // Before the gradients: only the forward pass draws.
       random_.restore_snapshot(now);
       output.backward(gradients[0]);
     }
