@@ -48,6 +48,9 @@ uint64_t budget_bytes(const CheckpointFolder& folder) {
   return error ? 0 : size;
 }
 
+/// Tells as much as can be told: the whole model where the checkpoint can be opened as one,
+/// otherwise its files one by one, with the error that stopped the former. A damaged rank must not
+/// hide the others from somebody who wants to know what is there.
 class Summarizer {
  public:
   Summarizer(const CheckpointFolder& folder, const SummaryOptions& options)

@@ -221,6 +221,9 @@ Result<Manifest> make_manifest(const MegatronCheckpoint& checkpoint,
         }
         made.shape[0] = request.rows = *options.vocab_size;
       } else if (is_table(parameter)) {
+        // Without the true size of the vocabulary, a table is digested by blocks of the rows that
+        // padding is a multiple of: another tensor-parallel size pads to another height, and the
+        // blocks that both have still compare.
         made.block_rows = request.block_rows = checkpoint.config().make_vocab_size_divisible_by;
       }
       request.as_dtype = tensor.dtype;

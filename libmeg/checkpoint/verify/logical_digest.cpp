@@ -20,6 +20,9 @@ namespace {
 constexpr int64_t kTileBytes = int64_t{1} << 20;
 
 /// Digests one tensor.
+/// One pass over the merged tensor gives its digests, by blocks of rows where these are asked for,
+/// and the CRCs of the shards that were read on the way. Digests are of the bytes of whole tensors,
+/// so they are the same in every layout.
 class TensorDigester {
  public:
   TensorDigester(const DigestRequest& request, ParallelScan* scan)
@@ -59,6 +62,7 @@ Status TensorDigester::run() {
   for (int64_t first = 0; first < std::max<int64_t>(rows, 1); first += step) {
     MEG_RETURN_IF_ERROR(digest_block(std::min(step, rows - first) * row));
   }
+  // No digest rather than one of rounded values: the caller says that they do not fit.
   if (loses_) digests.clear();
   MEG_ASSIGN_OR_RETURN(sums, stream_.finish());
   return Status();

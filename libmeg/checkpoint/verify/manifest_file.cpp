@@ -78,6 +78,8 @@ Status ManifestParser::read_head(const simdjson::dom::object& root, Manifest* ma
   if (root["schema"].get(schema) != simdjson::SUCCESS || schema < 1) {
     return corrupt("schema: expected 1, found none");
   }
+  // Digests of another hash would all seem changed; a later schema may mean something else by the
+  // same fields.
   if (schema > kSchema || root["digest"].get(digest) != simdjson::SUCCESS ||
       digest != kDigestName) {
     return make_error(StatusCode::kUnsupported,

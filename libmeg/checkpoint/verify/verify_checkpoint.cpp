@@ -54,6 +54,9 @@ Result<CheckpointReport> CheckpointVerifier::run() && {
   check_parameters(ranks, &report_);
   check_optimizers(ranks, &report_);
   check_state(ranks, &report_);
+  // From the small to the large: agreement of ranks, names and shapes, optimizers, the model as a
+  // whole, and only then the values, which are gigabytes. All of these run even where one found
+  // something, except the whole model, which then would only repeat it.
   MEG_RETURN_IF_ERROR(check_whole(ranks));
   MEG_RETURN_IF_ERROR(read_values(ranks));
   return std::move(report_);
@@ -164,6 +167,7 @@ Status CheckpointVerifier::read_values(const CheckpointRanks& ranks) {
       check_tensor_bytes(folder_.folder, bytes, static_cast<uint64_t>(report_.bytes)));
   std::vector<std::shared_ptr<const TorchFile>> files = ranks.other_files;
   for (const RankContent& rank : ranks.ranks) {
+    // A joined rank is a view of two files, both of which are among other_files.
     if (!rank.is_joined) files.push_back(rank.file);
   }
   for (const std::shared_ptr<const TorchFile>& file : files) {

@@ -86,6 +86,8 @@ Result<std::string> unescape_bytes(std::string_view line) {
 
 }  // namespace
 
+// Python's pickler writes lone surrogates with "surrogatepass", as UTF-8 would if it allowed them.
+// They are kept as these three bytes, so that the writer gives them back.
 text::DecodedCodePoint decode_python_code_point(std::string_view text) {
   const auto byte_at = [text](size_t at) { return static_cast<unsigned char>(text[at]); };
   const bool is_surrogate = text.size() >= 3 && byte_at(0) == 0xED &&
@@ -149,6 +151,8 @@ Result<double> decode_float(std::string_view line) {
     return make_error(StatusCode::kCorruption, "FLOAT: expected a number, found {}",
                       text::printable(line));
   }
+  // from_chars leaves the value alone there; strtod gives infinity or zero, as Python's float()
+  // does.
   if (error == std::errc::result_out_of_range)
     value = std::strtod(std::string(digits).c_str(), nullptr);
   return value;

@@ -34,6 +34,10 @@ std::optional<megatron::FieldValue> field_of(const element& value) {
   }
 }
 
+/// Reads config.json by tables (config_rows.cpp): keys that become Megatron's fields, keys that
+/// must have one value, and fields that the architecture decides. Keys that none of them knows are
+/// named in a note: transformers' class ignores them too, so they change nothing of what it
+/// computes.
 class ConfigReader {
  public:
   ConfigReader(const object& root, const std::string& name) : root_(root), name_(name) {}
@@ -219,6 +223,8 @@ Status ConfigReader::read_windows() {
     }
   }
   if (!is_mine(kMistral | kMixtral)) return Status();
+  // transformers' default for Mistral where the key is missing, which is not the same as null: a
+  // window that is shorter than the context changes attention.
   constexpr int64_t kDefaultWindow = 4096;
   const std::optional<element> window = find("sliding_window");
   if (window.has_value() ? window->is_null() : is_mine(kMixtral)) return Status();

@@ -58,6 +58,8 @@ MEG_TARGET_AVX2 void add_floats(const float* values, size_t count, StatisticsTot
     const __m256 finite = _mm256_and_ps(x, is_finite);
     add_to_sums(0, _mm256_cvtps_pd(_mm256_castps256_ps128(finite)), sums);
     add_to_sums(1, _mm256_cvtps_pd(_mm256_extractf128_ps(finite, 1)), sums);
+    // Not finite elements become the neutral value of each operation instead of being branched
+    // around.
     low = _mm256_min_ps(low, _mm256_blendv_ps(infinity, x, is_finite));
     high = _mm256_max_ps(high, _mm256_blendv_ps(minus_infinity, x, is_finite));
     // What is neither finite nor zero is rare in models; zeros are not rare in moments.
@@ -76,6 +78,8 @@ MEG_TARGET_AVX2 void add_floats(const float* values, size_t count, StatisticsTot
   totals.zero += zero;
   add_extremes(std::bit_cast<std::array<float, 8>>(low), std::bit_cast<std::array<float, 8>>(high),
                totals);
+  // What is left over begins at a multiple of the lanes, so the portable kernel adds it to the
+  // lanes to which it would have added it in a pass over everything: the sums have the same bits.
   kPortableStatisticsKernels.add_floats(values + whole, count - whole, totals);
 }
 

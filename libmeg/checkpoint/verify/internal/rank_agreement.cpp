@@ -108,6 +108,7 @@ void AgreementChecker::check_args(const RankContent& rank) {
         of.args.has_value() ? find_arg(of.file->graph(), *of.args, name) : std::nullopt;
     return text(of, id, limit);
   };
+  // The union of both sides' names: a field that only one rank has differs too.
   for (const std::string& name : names) {
     if (std::find(kOwnFields.begin(), kOwnFields.end(), name) != kOwnFields.end()) continue;
     if (value(first_, name, kLongestValue) == value(rank, name, kLongestValue)) continue;

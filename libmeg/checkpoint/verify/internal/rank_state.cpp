@@ -43,6 +43,7 @@ class StateChecker {
 
 /// Ranks differ in the values, never in which generators there are.
 void StateChecker::check_rng() {
+  // The rank that has the most generators is taken for whole, as none is more right than another.
   std::vector<std::set<std::string>> names(ranks_.ranks.size());
   for (size_t i = 0; i < names.size(); ++i) {
     for (auto& [name, node] : rng_entries(*ranks_.ranks[i].file)) names[i].insert(name);

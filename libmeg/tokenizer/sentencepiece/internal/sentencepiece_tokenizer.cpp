@@ -82,6 +82,8 @@ std::optional<std::string_view> SentencePieceTokenizer::token_bytes(int32_t id) 
 
 std::unique_ptr<TokenEncoder> SentencePieceTokenizer::new_encoder(DType dtype) const {
   std::unique_ptr<TokenEncoder> encoder = new_text_encoder(dtype);
+  // bos last, so that it stands once before the text and not before each part between special
+  // tokens.
   if (options_.special_tokens) encoder = new_special_tokens_encoder(std::move(encoder), specials_);
   if (options_.bos_in_front) encoder = new_bos_encoder(std::move(encoder), *bos_);
   return encoder;
@@ -106,6 +108,8 @@ Result<std::string> SentencePieceTokenizer::decode(std::span<const int32_t> ids)
                         "token {}: expected an id of the vocabulary (largest {}), found {}", i,
                         max_id(), ids[i]);
     }
+    // Pieces between special tokens are decoded together: the library treats the first one of a
+    // text in its own way (decode.cpp), and byte pieces need their neighbours.
     const std::string* const special = special_text(ids[i]);
     if (special == nullptr) continue;
     text += sentencepiece::decode(model_, ids.subspan(part, i - part));

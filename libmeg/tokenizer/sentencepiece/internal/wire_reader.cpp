@@ -76,6 +76,7 @@ Result<uint64_t> WireReader::little_endian(size_t bytes) {
 Result<std::string_view> WireReader::length_delimited() {
   const size_t start = offset();
   MEG_ASSIGN_OR_RETURN(const uint64_t size, varint());
+  // Lengths are compared with what is left, never added to a position, which could overflow.
   if (size > message_.size() - at_) {
     return make_error(StatusCode::kCorruption, "byte {}: expected {} bytes, found {}", start, size,
                       message_.size() - at_);

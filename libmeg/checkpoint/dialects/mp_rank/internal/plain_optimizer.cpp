@@ -13,6 +13,9 @@ bool is_master(std::string_view kind) { return kind == "fp32_param" || kind == "
 /// The step of torch's own Adam, which Megatron keeps once for all parameters.
 constexpr const char* kCommonStep = "common_step";
 
+/// Writes a plain optimizer's tree around states that are known by parameter: numbers through the
+/// groups, as torch has them, with the settings of the distributed optimizer's groups. Readers of
+/// plain optimizers (rank_optimizer.cpp) then read both forms.
 class PlainOptimizer {
  public:
   PlainOptimizer(const std::vector<StatefulParameter>& parameters, const std::string& name,

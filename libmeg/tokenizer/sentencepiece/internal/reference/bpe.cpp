@@ -10,6 +10,9 @@ namespace meg::tokenizer::sentencepiece::reference {
 
 namespace {
 
+/// The library's algorithm with its queue: pairs are put in when they become neighbours and looked
+/// at again when they come out, since a part may have grown meanwhile (is_current()). Parts are a
+/// linked list over the text, so joining copies nothing.
 class Merging {
  public:
   explicit Merging(const Model& model) : model_(model) {}
@@ -76,6 +79,8 @@ class Merging {
     if (!id) return;
     const Piece& piece = model_.pieces()[static_cast<size_t>(*id)];
     pairs_.push({piece.score, left, right, text.size()});
+    // Unused pieces take part in joining, since longer used ones are made of them, and come apart
+    // in the end.
     if (piece.type == PieceType::kUnused) halves_[text] = {at(left).text, at(right).text};
   }
 
