@@ -13,6 +13,7 @@
 #include "libmeg/dataset/indexed_dataset.h"
 #include "libmeg/dataset/indexed_dataset_builder.h"
 #include "libmeg/dataset/internal/append_dataset.h"
+#include "libmeg/dataset/internal/merge_provenance.h"
 #include "libmeg/dataset/internal/merge_tntidx.h"
 
 namespace meg::dataset {
@@ -139,12 +140,14 @@ Result<MergeSummary> merge_mmididx(const std::vector<std::string>& prefixes,
     done.documents = builder.document_count();
     done.tokens = builder.item_count();
   }
+  MEG_ASSIGN_OR_RETURN(auto provenance, merged_provenance(prefixes, output_prefix, summary.notes));
   summary.datasets = std::ssize(prefixes);
   summary.documents = builder.document_count();
   summary.sequences = builder.sequence_count();
   summary.items = builder.item_count();
   summary.bytes = summary.items * dtype_size(kind.dtype);
   MEG_RETURN_IF_ERROR(builder.finish());
+  if (provenance.has_value()) MEG_RETURN_IF_ERROR(provenance->publish());
   return summary;
 }
 

@@ -57,6 +57,9 @@ Status check_options(const PreprocessOptions& options, const tokenizer::Tokenize
   if (options.input.shard.count > 1 && (options.max_documents || options.partitions > 1)) {
     return invalid("shard: neither with partitions nor with max_documents");
   }
+  if (options.provenance && (options.partitions > 1 || options.skip_empty_documents)) {
+    return invalid("provenance: neither with partitions nor where empty documents are left out");
+  }
   if (options.append_eod && !tokenizer.eod()) {
     return invalid("append_eod: the vocabulary has no end-of-document token");
   }
@@ -172,6 +175,7 @@ class Workers {
     if (options_.append_eod) rules.appended_eod = tokenizer_.eod();
     rules.skip_empty_documents = options_.skip_empty_documents;
     rules.splitter = splitter_;
+    rules.record_places = options_.provenance;
     rules.stop_at_bad_line = options_.on_error == OnError::kFail;
     ChunkTokenizer tokenizer(tokenizer_, dtype_, options_.json_keys, rules);
     TextChunk chunk;
@@ -270,7 +274,8 @@ Result<PreprocessSummary> preprocess(const PreprocessOptions& options,
     MEG_ASSIGN_OR_RETURN(DocumentSink::Marks marks, sink.marks());
     return journal->save({.is_complete = true, .summary = summary, .marks = std::move(marks)});
   };
-  MEG_RETURN_IF_ERROR(sink.finish(go_on, journal.has_value() ? save : std::function<Status()>()));
+  MEG_RETURN_IF_ERROR(
+      sink.finish(source.names(), go_on, journal.has_value() ? save : std::function<Status()>()));
   add_warnings(summary);
   return summary;
 }

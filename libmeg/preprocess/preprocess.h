@@ -42,6 +42,9 @@ struct PreprocessOptions {
   bool skip_empty_documents = false;  ///< Leave documents without tokens out, as v2.6 did.
   /// Each sentence of a text becomes a sequence; lists of texts are taken for sentences.
   std::optional<SentenceOptions> sentences;
+  /// Also writes `<dataset>.provenance`: where each document was read. Neither with partitions nor
+  /// where empty documents are left out.
+  bool provenance = false;
   OnError on_error = OnError::kFail;
   std::optional<DType> dtype;  ///< kUint16 or kInt32; without it optimal_dtype(vocab_size).
 

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "libmeg/dataset/provenance.h"
 #include "libmeg/samples/batches/sample_trace.h"
 #include "libmeg/samples/gpt_datasets.h"
 #include "tools/common/data_run.h"
@@ -24,6 +25,7 @@ using nlohmann::ordered_json;
 struct Training {
   std::unique_ptr<samples::SampleDataset> samples;
   std::vector<dataset::IndexedDataset> datasets;  ///< In the order of samples->prefixes().
+  std::vector<std::optional<dataset::Provenance>> provenance;  ///< Of these.
   samples::TraceSchedule schedule;
 };
 
@@ -56,6 +58,7 @@ Result<Training> open_training(const dataset::IndexedDataset& dataset, DataFlags
   }
   Training training{.samples = std::move(train),
                     .datasets = {},
+                    .provenance = {},
                     .schedule = {.batches = run.batches,
                                  .type = run.dataloader_type,
                                  .micro_batch_size = run.micro_batch_size,
@@ -67,6 +70,8 @@ Result<Training> open_training(const dataset::IndexedDataset& dataset, DataFlags
   for (const std::string& prefix : training.samples->prefixes()) {
     MEG_ASSIGN_OR_RETURN(dataset::IndexedDataset part, dataset::IndexedDataset::open(prefix));
     training.datasets.push_back(std::move(part));
+    MEG_ASSIGN_OR_RETURN(training.provenance.emplace_back(),
+                         dataset::Provenance::open_beside(prefix));
   }
   return training;
 }
@@ -88,30 +93,52 @@ int64_t document_of(const dataset::IndexedDataset& dataset, int64_t sequence) {
   return first - 1;
 }
 
-/// A part of a sample. Where its document came from before it was tokenized will stand here too, as
-/// `source`, once datasets have provenance sidecars.
-ordered_json part_json(const dataset::IndexedDataset& dataset, const samples::SamplePart& part) {
-  return {{"prefix", dataset.prefix()},
-          {"document", document_of(dataset, part.sequence)},
-          {"sequence", part.sequence},
-          {"offset", part.offset},
-          {"length", part.length}};
+/// Where a document was read before it was tokenized; null where that is not known.
+Result<ordered_json> source_json(const dataset::Provenance& provenance, int64_t document) {
+  MEG_ASSIGN_OR_RETURN(const dataset::DocumentPlace place, provenance.place(document));
+  if (place.source == dataset::DocumentPlace::kUnknownSource) return ordered_json(nullptr);
+  ordered_json source = {{"file", provenance.source(place.source)}};
+  if (place.row == dataset::DocumentPlace::kNoRow) {
+    source["byte"] = place.at;
+  } else {
+    source["row_group"] = place.at;
+    source["row"] = place.row;
+  }
+  return source;
+}
+
+/// A part of a sample.
+Result<ordered_json> part_json(const dataset::IndexedDataset& dataset,
+                               const std::optional<dataset::Provenance>& provenance,
+                               const samples::SamplePart& part) {
+  const int64_t document = document_of(dataset, part.sequence);
+  ordered_json object = {{"prefix", dataset.prefix()},
+                         {"document", document},
+                         {"sequence", part.sequence},
+                         {"offset", part.offset},
+                         {"length", part.length}};
+  if (provenance.has_value()) {
+    MEG_ASSIGN_OR_RETURN(object["source"], source_json(*provenance, document));
+  }
+  return object;
 }
 
 /// wanted: the sequences to show.
-ordered_json sample_json(const Training& training, const samples::TracedSample& sample,
-                         dataset::SequenceRange wanted) {
+Result<ordered_json> sample_json(const Training& training, const samples::TracedSample& sample,
+                                 dataset::SequenceRange wanted) {
   ordered_json object = {{"step", sample.step},
                          {"rank", sample.rank},
                          {"micro_batch", sample.micro_batch},
                          {"sample", sample.sample},
                          {"parts", ordered_json::array()}};
-  const dataset::IndexedDataset& dataset =
-      training.datasets[static_cast<size_t>(sample.source.dataset)];
+  const auto index = static_cast<size_t>(sample.source.dataset);
+  const dataset::IndexedDataset& dataset = training.datasets[index];
   for (const samples::SamplePart& part : sample.source.parts) {
     const bool shown =
         part.length > 0 && part.sequence >= wanted.begin && part.sequence < wanted.end;
-    if (shown) object["parts"].push_back(part_json(dataset, part));
+    if (!shown) continue;
+    MEG_ASSIGN_OR_RETURN(ordered_json found, part_json(dataset, training.provenance[index], part));
+    object["parts"].push_back(std::move(found));
   }
   return object;
 }
@@ -130,7 +157,9 @@ Result<ordered_json> step_json(const Training& training, const TraceQuestion& qu
                          {"data_parallel_size", schedule.data_parallel_size},
                          {"samples", ordered_json::array()}};
   for (const samples::TracedSample& sample : samples) {
-    object["samples"].push_back(sample_json(training, sample, {.begin = 0, .end = INT64_MAX}));
+    MEG_ASSIGN_OR_RETURN(ordered_json found,
+                         sample_json(training, sample, {.begin = 0, .end = INT64_MAX}));
+    object["samples"].push_back(std::move(found));
   }
   return object;
 }
@@ -170,9 +199,35 @@ Result<ordered_json> document_json(const dataset::IndexedDataset& dataset, const
                          {"first_sequence", range.begin},    {"sequences", range.end - range.begin},
                          {"steps", training.schedule.steps}, {"samples", ordered_json::array()}};
   for (const samples::TracedSample& sample : samples) {
-    object["samples"].push_back(sample_json(training, sample, range));
+    MEG_ASSIGN_OR_RETURN(ordered_json found, sample_json(training, sample, range));
+    object["samples"].push_back(std::move(found));
   }
   return object;
+}
+
+/// What the dataset's own sidecar says of a document, without a run.
+Result<ordered_json> origin(const dataset::IndexedDataset& dataset, int64_t document) {
+  MEG_ASSIGN_OR_RETURN(const std::optional<dataset::Provenance> provenance,
+                       dataset::Provenance::open_beside(dataset.prefix()));
+  MEG_RETURN_IF_ERROR(dataset.document(document).status());
+  if (!provenance.has_value()) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "--micro-batch-size is required with --trace, unless there is {}",
+                      dataset::provenance_path(dataset.prefix()));
+  }
+  ordered_json object = {{"prefix", dataset.prefix()}, {"document", document}};
+  MEG_ASSIGN_OR_RETURN(object["source"], source_json(*provenance, document));
+  return object;
+}
+
+std::string source_text(const ordered_json& object) {
+  if (!object.contains("source")) return {};
+  const ordered_json& source = object["source"];
+  if (source.is_null()) return "source unknown";
+  const std::string file = source["file"].get<std::string>();
+  if (source.contains("byte")) return fmt::format("{} byte {}", file, source["byte"].dump());
+  return fmt::format("{} row group {} row {}", file, source["row_group"].dump(),
+                     source["row"].dump());
 }
 
 std::string number(const ordered_json& object, const char* field) {
@@ -182,10 +237,11 @@ std::string number(const ordered_json& object, const char* field) {
 void print_parts(const ordered_json& sample, std::string_view lead) {
   bool first = true;
   for (const ordered_json& part : sample["parts"]) {
-    fmt::print("{}{:>10}  {:>10}  {:>10}  {:>8}  {}\n",
+    const std::string source = source_text(part);
+    fmt::print("{}{:>10}  {:>10}  {:>10}  {:>8}  {}{}\n",
                first ? std::string(lead) : std::string(lead.size(), ' '), number(part, "document"),
                number(part, "sequence"), number(part, "offset"), number(part, "length"),
-               part["prefix"].get<std::string>());
+               part["prefix"].get<std::string>(), source.empty() ? "" : "  " + source);
     first = false;
   }
 }
@@ -204,6 +260,11 @@ void print_samples(const ordered_json& samples) {
 
 Result<ordered_json> trace(const dataset::IndexedDataset& dataset, DataFlags data,
                            const TraceQuestion& question) {
+  if (question.document.has_value() && !data.micro_batch_size.has_value() && !names_data(data)) {
+    ordered_json found = json_object();
+    MEG_ASSIGN_OR_RETURN(found["trace"], origin(dataset, *question.document));
+    return found;
+  }
   MEG_ASSIGN_OR_RETURN(const Training training, open_training(dataset, std::move(data)));
   ordered_json object = json_object();
   if (question.step.has_value()) {
@@ -216,6 +277,11 @@ Result<ordered_json> trace(const dataset::IndexedDataset& dataset, DataFlags dat
 
 void print_trace(const ordered_json& answer) {
   const ordered_json& found = answer["trace"];
+  if (!found.contains("samples")) {
+    fmt::print("document {} of {}: {}\n", number(found, "document"),
+               found["prefix"].get<std::string>(), source_text(found));
+    return;
+  }
   const ordered_json& samples = found["samples"];
   if (found.contains("document")) {
     fmt::print("document {} of {}: ", number(found, "document"),

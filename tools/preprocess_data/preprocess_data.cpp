@@ -83,10 +83,7 @@ ArgumentScope scope() {
 }
 
 /// Flags of libmeg's own that are planned.
-void declare_planned(Flags& flags) {
-  flags.not_yet("--provenance", Arity::kSwitch);
-  flags.not_yet("--min-tokens", Arity::kValue);
-}
+void declare_planned(Flags& flags) { flags.not_yet("--min-tokens", Arity::kValue); }
 
 /// How sentences are split, as the flags say it.
 Status finish_sentences(Arguments& arguments, bool in_pieces) {
@@ -157,6 +154,8 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
               "revision of Megatron-LM to follow where revisions differ, such as v2.6");
   flags.toggle("--resume", &arguments.options.resume,
                "go on where the same command was killed; after its end do nothing");
+  flags.toggle("--provenance", &arguments.options.provenance,
+               "write beside each dataset where its documents were read: DATASET.provenance");
   declare_planned(flags);
   arguments.args.set("workers", int64_t{available_processors()});
   flags.arguments(megatron::argument_rows(megatron::ArgumentFamily::kPreprocess), scope(),

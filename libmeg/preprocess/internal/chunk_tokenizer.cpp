@@ -136,6 +136,7 @@ Status ChunkTokenizer::tokenize(std::string_view document, size_t record, const 
     for (size_t i = 0; i < out.keys.size(); ++i) cut_back(before[i], out.keys[i]);
     return status.with_prefix("byte 1");
   }
+  if (rules_.record_places) record_place(document, record, chunk, out);
   out.text_bytes += text_bytes;
   ++out.documents;
   return Status();
@@ -148,6 +149,18 @@ bool ChunkTokenizer::is_split(size_t key) const {
 /// The texts of a key, of which each becomes a sequence.
 const text::TextList& ChunkTokenizer::sequences(size_t key) const {
   return is_split(key) ? sentences_[key] : reader_.texts(key);
+}
+
+void ChunkTokenizer::record_place(std::string_view document, size_t record, const TextChunk& chunk,
+                                  TokenizedChunk& out) const {
+  dataset::DocumentPlace place{.at = 0, .source = static_cast<uint32_t>(chunk.input)};
+  if (chunk.format == RecordFormat::kRows) {
+    place.at = static_cast<uint64_t>(chunk.rows.group);
+    place.row = static_cast<uint32_t>(chunk.rows.first + static_cast<int64_t>(record));
+  } else {
+    place.at = static_cast<uint64_t>(chunk.offset + (document.data() - chunk.lines.data()));
+  }
+  out.places.push_back(place);
 }
 
 Status ChunkTokenizer::add_documents(TokenizedChunk& out) {

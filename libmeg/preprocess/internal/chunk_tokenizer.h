@@ -26,6 +26,7 @@ class ChunkTokenizer {
     bool stop_at_bad_line = true;
     /// Splits each text into sequences; a list of texts is taken for split already. May be null.
     const SentenceSplitter* splitter = nullptr;
+    bool record_places = false;  ///< Fill TokenizedChunk::places.
   };
 
   ChunkTokenizer(const tokenizer::Tokenizer& tokenizer, DType dtype,
@@ -42,6 +43,8 @@ class ChunkTokenizer {
                   TokenizedChunk& out);
   bool is_split(size_t key) const;
   const text::TextList& sequences(size_t key) const;
+  void record_place(std::string_view document, size_t record, const TextChunk& chunk,
+                    TokenizedChunk& out) const;
   Status add_documents(TokenizedChunk& out);
   Result<int64_t> add_document(const text::TextList& texts, KeyTokens& key);
 

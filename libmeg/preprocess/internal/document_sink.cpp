@@ -51,6 +51,12 @@ Result<DocumentSink> DocumentSink::create(const PreprocessOptions& options, DTyp
           dataset::IndexedDatasetBuilder::create(sink.partition_prefix(k, key), builder_options));
       key_sink.builders.push_back(std::move(builder));
     }
+    if (options.provenance) {
+      std::optional<int64_t> documents;
+      if (resume_at.has_value()) documents = resume_at->at(sink.keys_.size() - 1).documents;
+      MEG_ASSIGN_OR_RETURN(key_sink.provenance, dataset::ProvenanceWriter::create(
+                                                    sink.partition_prefix(0, key), documents));
+    }
     if (sink.partitions_ == 1) continue;
     const std::string prefix = dataset_prefix(options.output_prefix, key, sink.level_);
     MEG_ASSIGN_OR_RETURN(key_sink.merged,
@@ -73,6 +79,7 @@ size_t DocumentSink::partition_of(int64_t document) const {
 Status DocumentSink::reserve(TokenizedChunk& chunk) {
   for (size_t i = 0; i < keys_.size(); ++i) {
     MEG_RETURN_IF_ERROR(reserve_key(keys_[i], chunk.keys[i]));
+    if (keys_[i].provenance) MEG_RETURN_IF_ERROR(keys_[i].provenance->append(chunk.places));
   }
   return Status();
 }
@@ -119,6 +126,7 @@ Status DocumentSink::write(const TokenizedChunk& chunk) const {
 Result<DocumentSink::Marks> DocumentSink::marks() {
   Marks marks;
   for (KeySink& sink : keys_) {
+    if (sink.provenance) MEG_RETURN_IF_ERROR(sink.provenance->flush());
     MEG_ASSIGN_OR_RETURN(marks.emplace_back(), sink.builders.front().mark());
   }
   return marks;
@@ -127,6 +135,7 @@ Result<DocumentSink::Marks> DocumentSink::marks() {
 Status DocumentSink::sync() const {
   for (const KeySink& sink : keys_) {
     for (const auto& builder : sink.builders) MEG_RETURN_IF_ERROR(builder.sync());
+    if (sink.provenance) MEG_RETURN_IF_ERROR(sink.provenance->sync());
   }
   return Status();
 }
@@ -138,10 +147,16 @@ Status DocumentSink::publish(const PreprocessOptions& options, DType dtype, cons
         dataset_prefix(sharded_prefix(options), options.json_keys[i], level_of(options));
     datasets.push_back({prefix, dtype, marks[i]});
   }
-  return dataset::IndexedDatasetBuilder::publish_all(datasets);
+  MEG_RETURN_IF_ERROR(dataset::IndexedDatasetBuilder::publish_all(datasets));
+  for (const auto& [prefix, type, mark] : datasets) {
+    if (!options.provenance) break;
+    MEG_RETURN_IF_ERROR(dataset::ProvenanceWriter::publish_kept(prefix));
+  }
+  return Status();
 }
 
-Status DocumentSink::finish(const std::function<bool()>& go_on,
+Status DocumentSink::finish(const std::vector<std::string>& sources,
+                            const std::function<bool()>& go_on,
                             const std::function<Status()>& before_publishing) {
   std::vector<dataset::IndexedDatasetBuilder*> builders;
   for (KeySink& sink : keys_) {
@@ -150,8 +165,15 @@ Status DocumentSink::finish(const std::function<bool()>& go_on,
       builders.push_back(&builder);
     }
     if (sink.merged.has_value()) builders.push_back(&*sink.merged);
+    if (!sink.provenance) continue;
+    MEG_RETURN_IF_ERROR(sink.provenance->complete(sources));
+    MEG_RETURN_IF_ERROR(sink.provenance->sync());
   }
-  return dataset::IndexedDatasetBuilder::finish_all(builders, before_publishing);
+  MEG_RETURN_IF_ERROR(dataset::IndexedDatasetBuilder::finish_all(builders, before_publishing));
+  for (KeySink& sink : keys_) {
+    if (sink.provenance) MEG_RETURN_IF_ERROR(sink.provenance->publish());
+  }
+  return Status();
 }
 
 }  // namespace meg::preprocess

@@ -9,6 +9,7 @@
 
 #include "libmeg/base/result.h"
 #include "libmeg/dataset/indexed_dataset_builder.h"
+#include "libmeg/dataset/provenance_writer.h"
 #include "libmeg/preprocess/internal/tokenized_chunk.h"
 #include "libmeg/preprocess/preprocess.h"
 
@@ -44,10 +45,10 @@ class DocumentSink {
   /// Flushes what has been written to the device; from any thread.
   Status sync() const;
 
-  /// Publishes all datasets together; with partitions also the merged ones. go_on: if set, asked
-  /// now and then while partitions are merged; false ends with kCancelled. before_publishing: if
-  /// set, called once all is on the device.
-  Status finish(const std::function<bool()>& go_on,
+  /// Publishes all datasets together; with partitions also the merged ones, then their provenance.
+  /// sources: the inputs' names. go_on: if set, asked now and then while partitions are merged;
+  /// false ends with kCancelled. before_publishing: if set, called once all is on the device.
+  Status finish(const std::vector<std::string>& sources, const std::function<bool()>& go_on,
                 const std::function<Status()>& before_publishing = {});
 
  private:
@@ -55,7 +56,8 @@ class DocumentSink {
   struct KeySink {
     std::vector<dataset::IndexedDatasetBuilder> builders;
     std::optional<dataset::IndexedDatasetBuilder> merged;  // Where there are partitions.
-    int64_t documents = 0;                                 // reserved so far
+    std::optional<dataset::ProvenanceWriter> provenance;
+    int64_t documents = 0;  // reserved so far
   };
 
   DocumentSink(const PreprocessOptions& options, DType dtype, int64_t total_documents);

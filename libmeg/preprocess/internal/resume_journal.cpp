@@ -153,6 +153,7 @@ Status ResumeJournal::describe(const PreprocessOptions& options, DType dtype) {
                                  sentences->max_characters));
   }
   add("on_error", options.on_error == OnError::kSkip ? "skip" : "fail");
+  add("provenance", fmt::format("{}", options.provenance));
   add("dtype", std::string(dtype_name(dtype)));
   add("max_documents", fmt::format("{}", options.max_documents.value_or(0)));
   add("chunk_bytes", fmt::format("{}", options.chunk_bytes));

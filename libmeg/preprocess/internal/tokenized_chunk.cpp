@@ -20,6 +20,7 @@ TokenizedChunk::TokenizedChunk(size_t key_count, DType dtype) {
 
 void TokenizedChunk::truncate(int64_t count) {
   documents = count;
+  if (!places.empty()) places.resize(static_cast<size_t>(count));
   for (KeyTokens& key : keys) {
     key.document_sequence_counts.resize(static_cast<size_t>(count));
     const auto& counts = key.document_sequence_counts;
@@ -41,6 +42,7 @@ void TokenizedChunk::clear(int64_t token_limit) {
   input = 0;
   source_error = Status();
   bad_lines.clear();
+  places.clear();
 }
 
 }  // namespace meg::preprocess

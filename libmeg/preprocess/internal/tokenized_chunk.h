@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "libmeg/base/status.h"
+#include "libmeg/dataset/provenance.h"
 #include "libmeg/tokenizer/token_buffer.h"
 
 namespace meg::preprocess {
@@ -62,6 +63,7 @@ struct TokenizedChunk {
   std::vector<BadLine> bad_lines;  ///< the first kReportedBadLines
   Status source_error;             ///< Where the source ended instead of giving this chunk.
   std::vector<KeyTokens> keys;
+  std::vector<dataset::DocumentPlace> places;  ///< of the documents, where they are recorded
 };
 
 }  // namespace meg::preprocess

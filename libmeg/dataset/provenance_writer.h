@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "libmeg/base/result.h"
+#include "libmeg/dataset/provenance.h"
+
+namespace meg::dataset {
+
+/// Writes PREFIX.provenance beside a dataset that is being written; the holder of the dataset's
+/// lock does. One thread at a time, but for sync().
+class ProvenanceWriter {
+ public:
+  /// resume_at: if set, the places wait in PREFIX.provenance.resume, of whose documents only so
+  /// many count; kCorruption where there are fewer.
+  static Result<ProvenanceWriter> create(const std::string& prefix,
+                                         std::optional<int64_t> resume_at = {});
+  ProvenanceWriter(ProvenanceWriter&&) noexcept;
+  ProvenanceWriter& operator=(ProvenanceWriter&&) noexcept;
+  ~ProvenanceWriter();
+
+  Status append(std::span<const DocumentPlace> places);
+
+  /// Hands all to the system.
+  Status flush();
+
+  /// Flushes what the system has to the device; from any thread.
+  Status sync() const;
+
+  /// Ends the places. sources: the names that their numbers mean.
+  Status complete(const std::vector<std::string>& sources);
+
+  /// After complete(), and once PREFIX.idx is there: the file appears.
+  Status publish();
+
+  /// The publish() of a resumed writer whose process was killed after complete(); does nothing
+  /// where it was done.
+  static Status publish_kept(const std::string& prefix);
+
+ private:
+  struct State;
+  explicit ProvenanceWriter(std::unique_ptr<State> state);
+
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace meg::dataset
