@@ -71,36 +71,17 @@ double Optimizer::loss_scale() const {
   return state_->scaler == nullptr ? 1.0 : state_->scaler->scale();
 }
 
-Status Optimizer::zero_grad() {
-  return libtorch::torch_guard([this] {
-    if (state_->gradients.defined()) state_->gradients.flat().zero_();
-    if (state_->gradients_in_place) return Status();
-    for (const nn::GptParameter& parameter : state_->model.parameters()) {
-      parameter.tensor.mutable_grad() = at::Tensor();
-    }
-    return Status();
-  });
-}
-
-Status Optimizer::accumulate_gradients(bool only) {
-  if (state_->gradients_in_place) return {};
-  if (only && state_->ranks.mesh().world_size() == 1 && state_->has_all_gradients()) return {};
-  return libtorch::torch_guard([this] {
-    const auto parameters = state_->model.parameters();
-    if (!state_->gradients.defined())
-      state_->gradients = FlatBuffer(state_->layout, state_->tensor_options(at::kFloat));
-    for (size_t i = 0; i < parameters.size(); ++i) {
-      at::Tensor& gradient = parameters[i].tensor.mutable_grad();
-      if (!gradient.defined()) continue;
-      state_->gradients.views()[i].add_(gradient);
-      gradient = at::Tensor();
-    }
+Status Optimizer::zero_grad(bool only) {
+  return libtorch::torch_guard([&] {
+    const bool stays = state_->may_stay && only && state_->ranks.mesh().world_size() == 1;
+    state_->zero_gradients(stays);
     return Status();
   });
 }
 
 Status Optimizer::reduce_gradients(double scale) {
   return libtorch::torch_guard([&]() -> Status {
+    state_->complete_gradients();
     MEG_RETURN_IF_ERROR(state_->sum_parts_of_copies());
     parallel::ProcessGroup& group = *state_->ranks.data();
     if (group.size() == 1) return {};

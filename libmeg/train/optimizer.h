@@ -72,12 +72,10 @@ class Optimizer {
   /// What the loss is multiplied with before backward.
   double loss_scale() const;
 
-  /// Forgets the gradients of the step before.
-  Status zero_grad();
-
-  /// After backward of every micro-batch. only: the step has no other and nothing scales what it
-  /// brought, so that its gradients are read where they are.
-  Status accumulate_gradients(bool only);
+  /// Forgets the gradients of the step before; backward passes add theirs from here on. only: the
+  /// step has one micro-batch and nothing scales what it brings, so that its gradients are read
+  /// where autograd leaves them.
+  Status zero_grad(bool only);
 
   /// After the last micro-batch: gradients become those of all ranks. scale: what they are
   /// multiplied with before they are summed over the data-parallel ranks.

@@ -20,6 +20,7 @@ namespace {
 struct MatrixLayout {
   uint64_t rows = 0, columns = 0;
   int64_t leading = 0;
+  cudaDataType_t type = CUDA_R_32F;
 };
 
 /// The attributes that a descriptor was given, each as it came.
@@ -53,6 +54,7 @@ struct Factory {
 
 int algorithms_offered = 1;
 std::vector<uint64_t> algorithms_run;
+cudaDataType_t last_result_type, last_bias_type;
 
 double gelu(double x) {
   return 0.5 * x * (1 + std::tanh(0.7978845608 * (x + 0.044715 * x * x * x)));
@@ -73,13 +75,17 @@ struct Operand {
 
 cublasStatus_t matmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc_handle, const void* alpha,
                       const void* a, cublasLtMatrixLayout_t a_layout, const void* b,
-                      cublasLtMatrixLayout_t b_layout, const void* beta, const void*,
-                      cublasLtMatrixLayout_t, void* d, cublasLtMatrixLayout_t d_layout,
+                      cublasLtMatrixLayout_t b_layout, const void* beta, const void* c,
+                      cublasLtMatrixLayout_t c_layout, void* d, cublasLtMatrixLayout_t d_layout,
                       const cublasLtMatmulAlgo_t* algorithm, void*, size_t, cudaStream_t) {
   const auto& desc = as<MatmulDesc>(desc_handle);
   const auto& layout = as<MatrixLayout>(d_layout);
   EXPECT_EQ(*static_cast<const float*>(alpha), 1);
-  EXPECT_EQ(*static_cast<const float*>(beta), 0);
+  EXPECT_EQ(c, d);
+  EXPECT_EQ(c_layout, d_layout);
+  const float before = *static_cast<const float*>(beta);
+  last_result_type = layout.type;
+  last_bias_type = desc.get<cudaDataType_t>(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, cudaDataType_t{});
   algorithms_run.push_back(algorithm->data[0]);
   const auto is_transposed = [&](auto attribute) {
     return desc.get<cublasOperation_t>(attribute, CUBLAS_OP_N) == CUBLAS_OP_T;
@@ -115,7 +121,8 @@ cublasStatus_t matmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc_handle, const 
         value *= gelu_slope(auxiliary[row + column * auxiliary_leading]);
         row_sums[static_cast<size_t>(row)] += value;
       }
-      output[row + column * layout.leading] = static_cast<float>(value);
+      float& place = output[row + column * layout.leading];
+      place = static_cast<float>(value + (before == 0 ? 0 : before * place));
     }
   }
   if (epilogue == CUBLASLT_EPILOGUE_DGELU_BGRAD) {
@@ -160,10 +167,10 @@ CublasLtFunctions documented_functions() {
     as<MatmulDesc>(desc).attributes[attribute].assign(bytes, bytes + size);
     return CUBLAS_STATUS_SUCCESS;
   };
-  lt.layout_create = [](cublasLtMatrixLayout_t* layout, cudaDataType_t, uint64_t rows,
+  lt.layout_create = [](cublasLtMatrixLayout_t* layout, cudaDataType_t type, uint64_t rows,
                         uint64_t columns, int64_t leading) {
     EXPECT_GE(leading, static_cast<int64_t>(rows));
-    Factory<MatrixLayout>::make(layout, {rows, columns, leading});
+    Factory<MatrixLayout>::make(layout, {rows, columns, leading, type});
     return CUBLAS_STATUS_SUCCESS;
   };
   lt.layout_destroy = destroy<MatrixLayout, cublasLtMatrixLayout_t>;
@@ -209,6 +216,7 @@ class EpilogueProductTest : public testing::Test {
     bias_ = made(epilogue == Epilogue::kBiasGradient ? rows : columns);
     return {.epilogue = epilogue,
             .type = FloatType::kFloat32,
+            .adds = false,
             .left = left_.data(),
             .right = right_.data(),
             .output = output_.data(),
@@ -281,6 +289,31 @@ TEST_F(EpilogueProductTest, SumsTheGradientsRowsBesideTheWeightsGradient) {
                right_[static_cast<size_t>(k * kColumns + c)];
       }
       EXPECT_NEAR(output_[static_cast<size_t>(r * kColumns + c)], sum, kBound);
+    }
+  }
+}
+
+TEST_F(EpilogueProductTest, AddsToTheOutputInFp32) {
+  for (const Epilogue epilogue : {Epilogue::kBiasGradient, Epilogue::kWeightGradient}) {
+    algorithms_offered = 3;
+    algorithms_run.clear();
+    EpilogueProduct product = prepare(epilogue, kRows, kColumns, kInner);
+    product.adds = true;
+    product.type = FloatType::kBFloat16;  // as the library is told; the numbers here are fp32
+    ASSERT_TRUE(run(product, /*timed=*/true));
+    EXPECT_EQ(algorithms_run, (std::vector<uint64_t>{0})) << "it ran more than once";
+    EXPECT_EQ(last_result_type, CUDA_R_32F);
+    const bool has_bias = epilogue == Epilogue::kBiasGradient;
+    EXPECT_EQ(last_bias_type, has_bias ? CUDA_R_32F : cudaDataType_t{});
+    for (int64_t r = 0; r < kRows; ++r) {
+      for (int64_t c = 0; c < kColumns; ++c) {
+        double sum = -99;  // what was there
+        for (int64_t k = 0; k < kInner; ++k) {
+          sum += double{left_[static_cast<size_t>(k * kRows + r)]} *
+                 right_[static_cast<size_t>(k * kColumns + c)];
+        }
+        EXPECT_NEAR(output_[static_cast<size_t>(r * kColumns + c)], sum, kBound);
+      }
     }
   }
 }

@@ -68,11 +68,61 @@ void expect_same_gradients(Left left, Right right, const std::vector<at::Tensor>
   }
 }
 
+/// What backward passes of `function` leave in the parameters' gradients where these are fp32
+/// arrays of ones beforehand.
+template <class Function>
+std::vector<at::Tensor> main_gradients(Function function, std::vector<at::Tensor> parameters) {
+  std::vector<at::Tensor> found;
+  for (at::Tensor& parameter : parameters) {
+    parameter = parameter.detach().clone().requires_grad_(true);
+    parameter.mutable_grad() = at::ones(parameter.sizes());
+  }
+  for (int pass = 0; pass < 2; ++pass)
+    function(parameters).to(at::kFloat).square().sum().backward();
+  for (const at::Tensor& parameter : parameters) found.push_back(parameter.grad());
+  return found;
+}
+
+/// They are what those of `plain` are, whose gradients autograd rounds before they are added.
+template <class Left, class Right>
+void expect_same_main_gradients(Left function, Right plain,
+                                const std::vector<at::Tensor>& parameters) {
+  const std::vector<at::Tensor> found = main_gradients(function, parameters);
+  const std::vector<at::Tensor> expected = main_gradients(plain, parameters);
+  for (size_t i = 0; i < found.size(); ++i) {
+    EXPECT_EQ(found[i].scalar_type(), at::kFloat);
+    const double largest = expected[i].abs().max().item<double>();
+    EXPECT_GT(largest, 1);
+    EXPECT_TRUE(at::allclose(found[i], expected[i], 0.02, 0.01 * largest)) << i;
+  }
+}
+
+TEST(EpilogueLinearTest, AddsToMainGradients) {
+  at::manual_seed(4);
+  const at::Tensor input = at::randn({3, 5, 8}).to(at::kBFloat16);
+  const auto made = [](at::IntArrayRef shape) { return at::randn(shape).to(at::kBFloat16); };
+  expect_same_main_gradients([&](const auto& x) { return epilogue_linear(input, x[0], x[1]); },
+                             [&](const auto& x) { return at::linear(input, x[0], x[1]); },
+                             {made({6, 8}), made({6})});
+  expect_same_main_gradients([&](const auto& x) { return epilogue_linear(input, x[0], {}); },
+                             [&](const auto& x) { return at::linear(input, x[0]); },
+                             {made({6, 8})});
+  expect_same_main_gradients(
+      [&](const auto& x) { return epilogue_mlp(input, x[0], x[1], x[2], x[3]); },
+      [&](const auto& x) {
+        return at::linear(at::gelu(at::linear(input, x[0], x[1]), "tanh"), x[2], x[3]);
+      },
+      {made({32, 8}), made({32}), made({8, 32}), made({8})});
+}
+
 TEST(EpilogueLinearTest, IsAtensWithItsGradients) {
   at::manual_seed(1);
   expect_same_gradients([](const auto& x) { return epilogue_linear(x[0] * 1, x[1], x[2]); },
                         [](const auto& x) { return at::linear(x[0], x[1], x[2]); },
                         {at::randn({3, 5, 8}), at::randn({6, 8}), at::randn({6})}, 1e-5);
+  expect_same_gradients([](const auto& x) { return epilogue_linear(x[0] * 1, x[1], {}); },
+                        [](const auto& x) { return at::linear(x[0], x[1]); },
+                        {at::randn({3, 5, 8}), at::randn({6, 8})}, 1e-5);
 }
 
 TEST(EpilogueLinearTest, AnMlpIsAtensWithItsGradients) {
@@ -173,29 +223,20 @@ TEST(DropoutAddNormTest, TakesNoBranchAndNoNorm) {
 TEST(DropoutAddNormTest, AddsToMainGradients) {
   at::manual_seed(3);
   const at::Tensor branch = at::randn({6, 40}).to(at::kBFloat16);
-  const at::Tensor residual = at::randn({6, 40}).requires_grad_(true);  // fp32 beside bf16
-  const auto gradients = [&](const std::vector<at::Tensor>& before) {
-    std::vector<at::Tensor> parameters;
-    for (int64_t i = 0; i < 2; ++i) {
-      at::Tensor parameter = at::linspace(-1, 1 + i, 40).to(at::kBFloat16).requires_grad_(true);
-      if (!before.empty()) parameter.mutable_grad() = before[static_cast<size_t>(i)];
-      parameters.push_back(parameter);
-    }
-    const NormKernel norm = {.weight = parameters[0], .bias = parameters[1], .epsilon = 1e-5};
-    const auto found = dropout_add_norm(branch, residual, {.kept = 0.5}, norm);
+  const at::Tensor residual = at::randn({6, 40});  // fp32 beside bf16
+  const auto fused = [&](const std::vector<at::Tensor>& x) {
+    const NormKernel norm = {.weight = x[0], .bias = x[1], .epsilon = 1e-5};
+    const auto found = dropout_add_norm(branch, residual, {}, norm);
     EXPECT_EQ(found.sum.scalar_type(), at::kFloat);
     EXPECT_EQ(found.normalized.scalar_type(), at::kBFloat16);
-    found.normalized.to(at::kFloat).square().sum().backward();
-    return std::vector<at::Tensor>{parameters[0].grad(), parameters[1].grad()};
+    return found.normalized;
   };
-  const std::vector<at::Tensor> own = gradients({});
-  const std::vector<at::Tensor> main = {at::ones({40}), at::full({40}, -2.0)};
-  const std::vector<at::Tensor> found = gradients({main[0].clone(), main[1].clone()});
-  for (size_t i = 0; i < 2; ++i) {
-    EXPECT_EQ(own[i].scalar_type(), at::kBFloat16);
-    EXPECT_EQ(found[i].scalar_type(), at::kFloat);
-    EXPECT_TRUE(at::allclose(found[i] - main[i], own[i].to(at::kFloat), 0.01, 0.01)) << i;
-  }
+  const auto plain = [&](const std::vector<at::Tensor>& x) {
+    return at::layer_norm(residual + branch, {40}, x[0].to(at::kFloat), x[1].to(at::kFloat), 1e-5)
+        .to(at::kBFloat16);
+  };
+  expect_same_main_gradients(
+      fused, plain, {at::randn({40}).to(at::kBFloat16), at::randn({40}).to(at::kBFloat16)});
 }
 
 /// The same in fp64, its operands and its result rounded as they are.

@@ -72,6 +72,8 @@ cublasLtEpilogue_t cublas_epilogue(Epilogue epilogue) {
       return CUBLASLT_EPILOGUE_DGELU_BGRAD;
     case Epilogue::kBiasGradient:
       return CUBLASLT_EPILOGUE_BGRADB;
+    case Epilogue::kWeightGradient:
+      break;
   }
   return CUBLASLT_EPILOGUE_DEFAULT;
 }
@@ -91,10 +93,10 @@ uint32_t alignment_of(const EpilogueProduct& product) {
 }
 
 /// What an algorithm depends on.
-using Shape = std::tuple<Epilogue, FloatType, int64_t, int64_t, int64_t, uint32_t>;
+using Shape = std::tuple<Epilogue, FloatType, bool, int64_t, int64_t, int64_t, uint32_t>;
 
 Shape shape_of(const EpilogueProduct& product) {
-  return {product.epilogue, product.type,  product.rows,
+  return {product.epilogue, product.type,  product.adds,         product.rows,
           product.columns,  product.inner, alignment_of(product)};
 }
 
@@ -113,16 +115,16 @@ class Plan {
   bool build() {
     const int64_t rows = product_.rows, columns = product_.columns, inner = product_.inner;
     const bool transposes_a = product_.epilogue == Epilogue::kGeluAuxBias;
-    const bool transposes_b = product_.epilogue == Epilogue::kBiasGradient;
-    return create(a_, transposes_a ? inner : columns, transposes_a ? columns : inner) &&
-           create(b_, transposes_b ? rows : inner, transposes_b ? inner : rows) &&
-           create(d_, columns, rows) &&
+    const bool transposes_b = is_weight_gradient();
+    const cudaDataType_t type = cuda_type(product_.type);
+    return create(a_, type, transposes_a ? inner : columns, transposes_a ? columns : inner) &&
+           create(b_, type, transposes_b ? rows : inner, transposes_b ? inner : rows) &&
+           create(d_, result_type(), columns, rows) &&
            lt_.desc_create(desc_.out(), CUBLAS_COMPUTE_32F, CUDA_R_32F) == CUBLAS_STATUS_SUCCESS &&
            set(CUBLASLT_MATMUL_DESC_TRANSA, transposes_a ? CUBLAS_OP_T : CUBLAS_OP_N) &&
            set(CUBLASLT_MATMUL_DESC_TRANSB, transposes_b ? CUBLAS_OP_T : CUBLAS_OP_N) &&
-           set(CUBLASLT_MATMUL_DESC_EPILOGUE, cublas_epilogue(product_.epilogue)) &&
-           set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, product_.bias) &&
-           set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, cuda_type(product_.type)) && set_auxiliary();
+           set(CUBLASLT_MATMUL_DESC_EPILOGUE, cublas_epilogue(product_.epilogue)) && set_bias() &&
+           set_auxiliary();
   }
 
   /// The library's algorithms for the shape, the one that it holds for the best first.
@@ -154,17 +156,26 @@ class Plan {
 
   bool run(cublasLtHandle_t handle, const cublasLtMatmulAlgo_t& algorithm, void* workspace,
            cudaStream_t stream) const {
-    constexpr float kAlpha = 1, kBeta = 0;
-    return lt_.matmul(handle, desc_.get(), &kAlpha, product_.right, a_.get(), product_.left,
-                      b_.get(), &kBeta, product_.output, d_.get(), product_.output, d_.get(),
+    const float alpha = 1, beta = product_.adds ? 1 : 0;
+    return lt_.matmul(handle, desc_.get(), &alpha, product_.right, a_.get(), product_.left,
+                      b_.get(), &beta, product_.output, d_.get(), product_.output, d_.get(),
                       &algorithm, workspace, CublasLtProducts::kWorkspaceSize,
                       stream) == CUBLAS_STATUS_SUCCESS;
   }
 
  private:
+  bool is_weight_gradient() const {
+    return product_.epilogue == Epilogue::kBiasGradient ||
+           product_.epilogue == Epilogue::kWeightGradient;
+  }
+
+  cudaDataType_t result_type() const {
+    return product_.adds ? CUDA_R_32F : cuda_type(product_.type);
+  }
+
   /// A dense column-major matrix.
-  bool create(Layout& layout, int64_t rows, int64_t columns) const {
-    return lt_.layout_create(layout.out(), cuda_type(product_.type), static_cast<uint64_t>(rows),
+  bool create(Layout& layout, cudaDataType_t type, int64_t rows, int64_t columns) const {
+    return lt_.layout_create(layout.out(), type, static_cast<uint64_t>(rows),
                              static_cast<uint64_t>(columns), rows) == CUBLAS_STATUS_SUCCESS;
   }
 
@@ -173,8 +184,14 @@ class Plan {
     return lt_.desc_set(desc_.get(), attribute, &value, sizeof(value)) == CUBLAS_STATUS_SUCCESS;
   }
 
+  bool set_bias() const {
+    if (product_.epilogue == Epilogue::kWeightGradient) return true;
+    return set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, product_.bias) &&
+           set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, result_type());
+  }
+
   bool set_auxiliary() const {
-    if (product_.epilogue == Epilogue::kBiasGradient) return true;
+    if (is_weight_gradient()) return true;
     return set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, product_.auxiliary) &&
            set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, product_.columns);
   }
@@ -254,7 +271,7 @@ class CublasLtProducts::State {
     // Under the lock, so that two threads do not time one shape beside each other and spoil both
     // measurements. A shape without an algorithm is remembered as well.
     auto [place, is_new] = chosen_.try_emplace(shape_of(product));
-    if (is_new) place->second = choose(plan, workspace, stream, timed);
+    if (is_new) place->second = choose(plan, workspace, stream, timed && !product.adds);
     return place->second.has_value() && plan.run(handle_, *place->second, workspace, stream);
   }
 

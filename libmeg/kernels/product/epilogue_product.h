@@ -22,16 +22,21 @@ enum class Epilogue : uint8_t {
   /// output [rows, columns] = left [inner, rows], transposed, x right [inner, columns]; bias [rows]
   /// becomes the sum of left's rows.
   kBiasGradient,
+  /// The same without the sums.
+  kWeightGradient,
 };
 
 struct EpilogueProduct {
   Epilogue epilogue = Epilogue::kGeluAuxBias;
-  FloatType type = FloatType::kBFloat16;  ///< of all arrays
+  FloatType type = FloatType::kBFloat16;  ///< of all arrays, but see `adds`
+  /// Only where a weight's gradient is the output: this and the bias are fp32 arrays, and the
+  /// product is added to the output.
+  bool adds = false;
   const void* left = nullptr;
   const void* right = nullptr;
   void* output = nullptr;
-  void* auxiliary = nullptr;  ///< [rows, columns]; unused by kBiasGradient
-  void* bias = nullptr;
+  void* auxiliary = nullptr;  ///< [rows, columns]; of the epilogues with GELU
+  void* bias = nullptr;       ///< unused by kWeightGradient
   int64_t rows = 0;
   int64_t columns = 0;
   int64_t inner = 0;
@@ -59,8 +64,9 @@ class CublasLtProducts {
   /// Queues the product on `stream` (a cudaStream_t) of the current device. workspace: device
   /// memory of kWorkspaceSize bytes that stays this product's until it has run.
   /// timed: the first product of a shape times several algorithms, waiting for each, and keeps the
-  /// quickest; otherwise the one that the library puts first is taken, the same in each process.
-  /// False where the library has no algorithm for the shape, or refuses: nothing is queued then.
+  /// quickest; otherwise, and for products that add, which cannot run twice, the one that the
+  /// library puts first is taken, the same in each process. False where the library has no
+  /// algorithm for the shape, or refuses: nothing is queued then.
   bool run(const EpilogueProduct& product, void* workspace, CUstream_st* stream, bool timed);
 
  private:

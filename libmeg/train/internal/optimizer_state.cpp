@@ -42,13 +42,8 @@ void Optimizer::State::allocate() {
   layout = FlatLayout(parameters, shares ? ranks.data()->size() : 1);
   segments = layout.segments(shares ? ranks.data()->rank() : 0);
   if (shares) gather_weights_in_one_array();
-  gradients_in_place = !is_sixteen_bit() || !widens_gradients();
-  if (gradients_in_place) {
-    gradients = FlatBuffer(layout, tensor_options(params_dtype()));
-    for (size_t i = 0; i < parameters.size(); ++i) {
-      parameters[i].tensor.mutable_grad() = gradients.views()[i];
-    }
-  }
+  may_stay = is_sixteen_bit() && widens_gradients();
+  if (!may_stay) zero_gradients(/*stay=*/false);
   const auto zeros = [this] {
     return at::zeros({layout.part_elements()}, tensor_options(at::kFloat));
   };
@@ -73,10 +68,32 @@ void Optimizer::State::gather_weights_in_one_array() {
   }
 }
 
-bool Optimizer::State::has_all_gradients() const {
-  return std::ranges::all_of(model.parameters(), [](const nn::GptParameter& parameter) {
-    return parameter.tensor.grad().defined();
-  });
+/// stay: autograd's gradients are left to it; else they are the views of one array, zero now, to
+/// which backward passes add.
+void Optimizer::State::zero_gradients(bool stay) {
+  if (stay) {
+    for (const nn::GptParameter& parameter : model.parameters()) {
+      parameter.tensor.mutable_grad() = at::Tensor();
+    }
+    return;
+  }
+  if (gradients.defined()) {
+    gradients.flat().zero_();
+  } else {
+    gradients = FlatBuffer(layout, tensor_options(may_stay ? at::kFloat : params_dtype()));
+  }
+  const auto parameters = model.parameters();
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    parameters[i].tensor.mutable_grad() = gradients.views()[i];
+  }
+}
+
+/// A parameter that no backward pass came to has a gradient of zeros.
+void Optimizer::State::complete_gradients() {
+  for (const nn::GptParameter& parameter : model.parameters()) {
+    at::Tensor& gradient = parameter.tensor.mutable_grad();
+    if (!gradient.defined()) gradient = at::zeros_like(parameter.tensor);
+  }
 }
 
 /// Of what several ranks hold alike, one of them counts.
@@ -87,14 +104,12 @@ bool Optimizer::State::is_counted(const FlatLayout::Segment& segment) const {
   return !is_copy && parameter.name != model::kTiedCopyName;
 }
 
-/// Where the step's gradients are: autograd's own, or those that were gathered.
+/// Where the step's gradients are; before the first step they are nowhere.
 std::vector<kernels::GradientTensor> Optimizer::State::gradient_tensors(const Segments& of) const {
   const auto parameters = model.parameters();
   std::vector<kernels::GradientTensor> tensors;
   for (const FlatLayout::Segment& segment : of) {
-    const at::Tensor& own = parameters[segment.parameter].tensor.grad();
-    const at::Tensor& gradient =
-        own.defined() || !gradients.defined() ? own : gradients.views()[segment.parameter];
+    const at::Tensor& gradient = parameters[segment.parameter].tensor.grad();
     kernels::GradientTensor& tensor = tensors.emplace_back();
     tensor.count = segment.count;
     if (!gradient.defined()) continue;

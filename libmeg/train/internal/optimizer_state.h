@@ -27,14 +27,15 @@ struct Optimizer::State {
   using Segments = std::vector<FlatLayout::Segment>;
   Segments segments;  ///< Of the parameters' elements those that this rank updates.
   Segments counted;   ///< Among them what the norm is taken of.
-  /// Sums over micro-batches; without gradients_in_place, defined from the first of them on.
+  /// Sums over micro-batches, which are the parameters' gradients. Where these may stay with
+  /// autograd, defined from the first step on that gathers them.
   FlatBuffer gradients;
   /// The model's parameters as one array, which the ranks of a distributed optimizer gather.
   FlatBuffer weights;
   /// This rank's part of the layout, fp32. Masters only where the parameters are 16-bit.
   at::Tensor masters, exp_avg, exp_avg_sq;
-  /// Autograd adds straight into `gradients`; else accumulate_gradients does.
-  bool gradients_in_place = true;
+  /// An only micro-batch's gradients need not be gathered: 16-bit ones, which sums would widen.
+  bool may_stay = false;
   MultiTensor kernels;
   std::optional<MultiTensor> counted_kernels;  ///< Where not all that is updated is counted.
   std::optional<MultiTensor> parameters_for_norm;
@@ -51,7 +52,8 @@ struct Optimizer::State {
   }
 
   bool widens_gradients() const;
-  bool has_all_gradients() const;
+  void zero_gradients(bool stay);
+  void complete_gradients();
   bool is_counted(const FlatLayout::Segment& segment) const;
   std::vector<kernels::GradientTensor> gradient_tensors(const Segments& of) const;
   kernels::GradientStatistics statistics(float scale);

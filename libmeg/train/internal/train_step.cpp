@@ -269,17 +269,14 @@ Result<std::vector<MicroBatchLoss>> forward_backward(nn::GptModel& model, Optimi
                                                      int64_t micro_batches, StepLoss step_loss,
                                                      const parallel::ParallelState& ranks) {
   model.set_training(true);
-  MEG_RETURN_IF_ERROR(optimizer.zero_grad());
   const bool per_token = step_loss == StepLoss::kMeanOfTokens;
+  MEG_RETURN_IF_ERROR(optimizer.zero_grad(micro_batches == 1 && !per_token));
   const double shares = per_token ? 1 : static_cast<double>(micro_batches);
   Stage stage(model, next, ranks);
   const Status passed = one_forward_one_backward(
       micro_batches, std::min(stages_behind(ranks), micro_batches),
       [&] { return stage.forward(optimizer.loss_scale() / shares, step_loss); },
-      [&]() -> Status {
-        MEG_RETURN_IF_ERROR(stage.backward());
-        return optimizer.accumulate_gradients(micro_batches == 1 && !per_token);
-      });
+      [&] { return stage.backward(); });
   MEG_RETURN_IF_ERROR(passed);
   MEG_RETURN_IF_ERROR(stage.links().finish());
   const double copies = per_token ? 1 : ranks.data()->size();

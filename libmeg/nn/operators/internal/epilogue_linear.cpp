@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "libmeg/kernels/product/epilogue_product.h"
+#include "libmeg/nn/operators/internal/main_gradient.h"
 #include "libmeg/nn/operators/kernel_call.h"
 
 namespace meg::nn {
@@ -46,19 +47,20 @@ at::Tensor workspace_of(at::Device device, CUstream_st* stream) {
 }
 
 /// A product as EpilogueProduct says, its sizes taken of the arrays; false where these are no
-/// GPU's, or cuBLASLt refuses the shape.
+/// GPU's, or cuBLASLt refuses the shape. An output that is wider than the operands is added to.
 bool run_on_gpu(kernels::Epilogue epilogue, const at::Tensor& left, const at::Tensor& right,
                 int64_t inner, const at::Tensor& output, const at::Tensor& bias,
                 const at::Tensor& auxiliary = {}) {
   if (!output.is_cuda()) return false;
   const kernels::EpilogueProduct product = {
       .epilogue = epilogue,
-      .type = float_type(output),
+      .type = float_type(left),
+      .adds = output.scalar_type() != left.scalar_type(),
       .left = left.const_data_ptr(),
       .right = right.const_data_ptr(),
       .output = output.mutable_data_ptr(),
       .auxiliary = auxiliary.defined() ? auxiliary.data_ptr() : nullptr,
-      .bias = bias.data_ptr(),
+      .bias = bias.defined() ? bias.data_ptr() : nullptr,
       .rows = output.size(0),
       .columns = output.size(1),
       .inner = inner};
@@ -97,15 +99,25 @@ std::pair<at::Tensor, at::Tensor> gelu_gradient_product(const at::Tensor& gradie
   return {slope, slope.sum(0)};
 }
 
-/// A linear layer's gradients of its weight and its bias.
+/// A linear layer's gradient of its weight, and where `bias` is defined of its bias. What the
+/// optimizer gathers in arrays of its own is added there, and undefined here.
 std::pair<at::Tensor, at::Tensor> weight_and_bias_gradients(const at::Tensor& gradient,
-                                                            const at::Tensor& input) {
-  const at::Tensor weight = at::empty({gradient.size(1), input.size(1)}, input.options());
-  const at::Tensor bias = at::empty({gradient.size(1)}, input.options());
-  if (run_on_gpu(kernels::Epilogue::kBiasGradient, gradient, input, input.size(0), weight, bias)) {
-    return {weight, bias};
+                                                            const at::Tensor& input,
+                                                            const at::Tensor& weight,
+                                                            const at::Tensor& bias) {
+  const at::Tensor main = main_gradient(weight);
+  if (!main.defined() && !bias.defined()) return {at::mm(gradient.t(), input), {}};
+  const at::Tensor of_weight = main.defined() ? main : at::empty(weight.sizes(), input.options());
+  at::Tensor of_bias, sums = of_weight;
+  if (bias.defined()) of_bias = at::empty({weight.size(0)}, of_weight.options());
+  const auto epilogue =
+      bias.defined() ? kernels::Epilogue::kBiasGradient : kernels::Epilogue::kWeightGradient;
+  if (!run_on_gpu(epilogue, gradient, input, input.size(0), of_weight, of_bias)) {
+    sums = at::mm(gradient.t(), input);
+    if (main.defined()) main.add_(sums);
+    if (bias.defined()) of_bias = gradient.sum(0);
   }
-  return {at::mm(gradient.t(), input), gradient.sum(0)};
+  return {main.defined() ? at::Tensor() : sums, left_for_autograd(bias, of_bias)};
 }
 
 /// The nodes of autograd are written by hand because one product of cuBLASLt gives two gradients at
@@ -114,29 +126,33 @@ std::pair<at::Tensor, at::Tensor> weight_and_bias_gradients(const at::Tensor& gr
 class EpilogueLinearBackward : public Node {
  public:
   EpilogueLinearBackward(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias)
-      : input_(input, /*is_output=*/false), weight_(weight, /*is_output=*/false) {
+      : input_(input, /*is_output=*/false),
+        weight_(weight, /*is_output=*/false),
+        bias_(bias, /*is_output=*/false) {
     set_next_edges(torch::autograd::collect_next_edges(input, weight, bias));
   }
 
   void release_variables() override {
     input_.reset_data();
     weight_.reset_data();
+    bias_.reset_data();
   }
 
  protected:
   variable_list apply(variable_list&& gradients) override {
     const c10::NoGradGuard without_gradients;
-    const at::Tensor gradient = gradients[0].contiguous();
+    const at::Tensor gradient = gradients[0].contiguous(), weight = weight_.unpack();
     variable_list result(3);
-    if (task_should_compute_output(0)) result[0] = at::mm(gradient, weight_.unpack());
+    if (task_should_compute_output(0)) result[0] = at::mm(gradient, weight);
     if (task_should_compute_output(1) || task_should_compute_output(2)) {
-      std::tie(result[1], result[2]) = weight_and_bias_gradients(gradient, input_.unpack());
+      std::tie(result[1], result[2]) =
+          weight_and_bias_gradients(gradient, input_.unpack(), weight, bias_.unpack());
     }
     return result;
   }
 
  private:
-  SavedVariable input_, weight_;
+  SavedVariable input_, weight_, bias_;
 };
 
 class EpilogueMlpBackward : public Node {
@@ -146,7 +162,9 @@ class EpilogueMlpBackward : public Node {
                       const at::Tensor& fc2_bias, at::Tensor before, at::Tensor activated)
       : input_(input, /*is_output=*/false),
         fc1_weight_(fc1_weight, /*is_output=*/false),
+        fc1_bias_(fc1_bias, /*is_output=*/false),
         fc2_weight_(fc2_weight, /*is_output=*/false),
+        fc2_bias_(fc2_bias, /*is_output=*/false),
         before_(std::move(before)),
         activated_(std::move(activated)) {
     set_next_edges(
@@ -156,7 +174,9 @@ class EpilogueMlpBackward : public Node {
   void release_variables() override {
     input_.reset_data();
     fc1_weight_.reset_data();
+    fc1_bias_.reset_data();
     fc2_weight_.reset_data();
+    fc2_bias_.reset_data();
     before_.reset();
     activated_.reset();
   }
@@ -166,18 +186,22 @@ class EpilogueMlpBackward : public Node {
     const c10::NoGradGuard without_gradients;
     TORCH_CHECK(before_.defined(), "the MLP's backward pass ran twice, and it keeps nothing");
     const at::Tensor gradient = gradients[0].contiguous();
+    const at::Tensor fc1_weight = fc1_weight_.unpack(), fc2_weight = fc2_weight_.unpack();
     variable_list result(5);
-    std::tie(result[3], result[4]) = weight_and_bias_gradients(gradient, activated_);
-    at::Tensor inner;
-    std::tie(inner, result[2]) = gelu_gradient_product(gradient, fc2_weight_.unpack(), before_);
-    // fc1's bias gradient is here already, so that its weight's needs a plain product alone.
-    if (task_should_compute_output(1)) result[1] = at::mm(inner.t(), input_.unpack());
-    if (task_should_compute_output(0)) result[0] = at::mm(inner, fc1_weight_.unpack());
+    std::tie(result[3], result[4]) =
+        weight_and_bias_gradients(gradient, activated_, fc2_weight, fc2_bias_.unpack());
+    const auto [inner, of_fc1_bias] = gelu_gradient_product(gradient, fc2_weight, before_);
+    result[2] = left_for_autograd(fc1_bias_.unpack(), of_fc1_bias);
+    // fc1's bias gradient is here already, so that its weight's needs a product alone.
+    if (task_should_compute_output(1)) {
+      result[1] = weight_and_bias_gradients(inner, input_.unpack(), fc1_weight, {}).first;
+    }
+    if (task_should_compute_output(0)) result[0] = at::mm(inner, fc1_weight);
     return result;
   }
 
  private:
-  SavedVariable input_, fc1_weight_, fc2_weight_;
+  SavedVariable input_, fc1_weight_, fc1_bias_, fc2_weight_, fc2_bias_;
   at::Tensor before_, activated_;  // of this node alone, so that no hook nor version watches them
 };
 

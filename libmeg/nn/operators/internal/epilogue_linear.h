@@ -9,8 +9,9 @@ namespace meg::nn {
 /// below compute the same anywhere, in several steps.
 bool has_epilogues(const at::Tensor& input, const at::Tensor& weight);
 
-/// at::linear: input [.., k] x weight [n, k], transposed, + bias [n]. Its backward pass gets the
-/// bias's gradient out of the weight's.
+/// at::linear: input [.., k] x weight [n, k], transposed, + bias [n] (undefined: none). Its
+/// backward pass gets the bias's gradient out of the weight's, and adds the weight's to its main
+/// gradient where there is one.
 at::Tensor epilogue_linear(const at::Tensor& input, const at::Tensor& weight,
                            const at::Tensor& bias);
 

@@ -40,7 +40,7 @@ at::Tensor linear_product(const at::Tensor& input, const at::Tensor& weight,
     sizes.back() = weight.size(0);
     return widened_product(input.reshape({-1, weight.size(1)}), weight, bias).view(sizes);
   }
-  if (bias.defined() && has_epilogues(input, weight)) return epilogue_linear(input, weight, bias);
+  if (has_epilogues(input, weight)) return epilogue_linear(input, weight, bias);
   if (suits_onednn(input)) return onednn_product(input, weight, bias);
   return at::linear(input, weight, bias);
 }

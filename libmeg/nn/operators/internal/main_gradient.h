@@ -10,4 +10,8 @@ namespace meg::nn {
 /// weight.main_grad (--no-gradient-accumulation-fusion turns it off there).
 at::Tensor main_gradient(const at::Tensor& parameter);
 
+/// Adds `gradient` to the parameter's main gradient, where there is one: undefined then. Else what
+/// was given, for autograd.
+at::Tensor left_for_autograd(const at::Tensor& parameter, const at::Tensor& gradient);
+
 }  // namespace meg::nn
