@@ -3,6 +3,7 @@
 #include "libmeg/kernels/bias_gelu.h"
 #include "libmeg/kernels/cuda_device.h"
 #include "libmeg/kernels/dropout_add_norm.h"
+#include "libmeg/kernels/embedding_backward.h"
 #include "libmeg/kernels/optimizer/gradient_statistics.h"
 #include "libmeg/kernels/optimizer/multi_tensor_adam.h"
 #include "libmeg/kernels/product/epilogue_product.h"
@@ -27,6 +28,10 @@ int dropout_add_norm_forward_cuda(const DropoutAddNormForward&, CUstream_st*, Cu
 int64_t dropout_add_norm_scratch(int64_t, int64_t) { return 0; }
 
 int dropout_add_norm_backward_cuda(const DropoutAddNormBackward&, float*, CUstream_st*, CudaRung) {
+  return kBuiltWithoutCuda;
+}
+
+int embedding_backward_cuda(const EmbeddingBackward&, int64_t*, CUstream_st*, CudaRung) {
   return kBuiltWithoutCuda;
 }
 

@@ -5,6 +5,7 @@
 #include "libmeg/kernels/bias_gelu.h"
 #include "libmeg/kernels/cuda_device.h"
 #include "libmeg/kernels/dropout_add_norm.h"
+#include "libmeg/kernels/embedding_backward.h"
 #include "libmeg/kernels/optimizer/gradient_statistics.h"
 #include "libmeg/kernels/optimizer/multi_tensor_adam.h"
 #include "libmeg/kernels/softmax_cross_entropy.h"
@@ -21,6 +22,7 @@ TEST(NoCudaTest, RefusesEveryLaunch) {
   EXPECT_EQ(bias_gelu_backward_cuda({}, nullptr), kBuiltWithoutCuda);
   EXPECT_EQ(dropout_add_norm_forward_cuda({}, nullptr), kBuiltWithoutCuda);
   EXPECT_EQ(dropout_add_norm_backward_cuda({}, nullptr, nullptr), kBuiltWithoutCuda);
+  EXPECT_EQ(embedding_backward_cuda({}, nullptr, nullptr), kBuiltWithoutCuda);
   EXPECT_EQ(gradient_statistics_cuda(nullptr, 0, 1, nullptr, 0, nullptr, nullptr),
             kBuiltWithoutCuda);
   EXPECT_EQ(multi_tensor_adam_cuda(nullptr, 0, {}, 0, nullptr), kBuiltWithoutCuda);

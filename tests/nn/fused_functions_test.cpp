@@ -5,6 +5,7 @@
 #include "libmeg/nn/operators/internal/bias_gelu.h"
 #include "libmeg/nn/operators/internal/cross_entropy.h"
 #include "libmeg/nn/operators/internal/dropout_add_norm.h"
+#include "libmeg/nn/operators/internal/embedding_sum.h"
 #include "libmeg/nn/operators/internal/epilogue_linear.h"
 #include "libmeg/nn/operators/internal/widened_product.h"
 
@@ -113,6 +114,27 @@ TEST(EpilogueLinearTest, AddsToMainGradients) {
         return at::linear(at::gelu(at::linear(input, x[0], x[1]), "tanh"), x[2], x[3]);
       },
       {made({32, 8}), made({32}), made({8, 32}), made({8})});
+}
+
+TEST(EmbeddingSumTest, IsAtensWithItsGradients) {
+  at::manual_seed(5);
+  const at::Tensor tokens = at::randint(9, {3, 6}, at::kLong);
+  const at::Tensor words = at::randn({11, 20}), positions = at::randn({8, 20});
+  for (const at::Tensor& ids :
+       {at::Tensor(), at::randint(8, {3, 6}, at::kLong), at::randint(8, {1, 6}, at::kLong)}) {
+    const auto plain = [&](const std::vector<at::Tensor>& x) {
+      return at::embedding(x[0], tokens) +
+             (ids.defined() ? at::embedding(x[1], ids) : x[1].narrow(0, 0, 6));
+    };
+    const auto fused = [&](const std::vector<at::Tensor>& x) {
+      return embedding_sum(x[0], tokens, x[1], ids);
+    };
+    expect_same_gradients(fused, plain, {words, positions}, 1e-5);
+    expect_same_main_gradients(fused, plain,
+                               {words.to(at::kBFloat16), positions.to(at::kBFloat16)});
+  }
+  expect_same_gradients([&](const auto& x) { return embedding_sum(x[0], tokens, {}, {}); },
+                        [&](const auto& x) { return at::embedding(x[0], tokens); }, {words}, 1e-5);
 }
 
 TEST(EpilogueLinearTest, IsAtensWithItsGradients) {

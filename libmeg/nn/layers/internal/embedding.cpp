@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "libmeg/nn/layers/internal/dropout.h"
+#include "libmeg/nn/operators/internal/embedding_sum.h"
 #include "libmeg/nn/operators/internal/exchange.h"
 #include "libmeg/nn/operators/internal/vocab_parallel.h"
 
@@ -15,13 +16,20 @@ Embedding::Embedding(const GptOptions& options, const ParameterStore& store)
       hidden_dropout_(options.hidden_dropout),
       residual_dtype_(options.residual_dtype()) {}
 
+/// Before sequences are split: [b, s, h].
+at::Tensor Embedding::look_up(const at::Tensor& tokens, const at::Tensor& position_ids) const {
+  if (tokens.is_cuda() && ranks_.size() == 1) {
+    return embedding_sum(word_embeddings_, tokens, position_embeddings_, position_ids);
+  }
+  const at::Tensor hidden = vocab_parallel_embedding(word_embeddings_, tokens, ranks_);
+  if (!position_embeddings_.defined()) return hidden;
+  return hidden + (position_ids.defined() ? at::embedding(position_embeddings_, position_ids)
+                                          : position_embeddings_.narrow(0, 0, tokens.size(1)));
+}
+
 at::Tensor Embedding::forward(const at::Tensor& tokens, const at::Tensor& position_ids,
                               const ForwardContext& context) const {
-  at::Tensor hidden = vocab_parallel_embedding(word_embeddings_, tokens, ranks_);
-  if (position_embeddings_.defined()) {
-    hidden = hidden + (position_ids.defined() ? at::embedding(position_embeddings_, position_ids)
-                                              : position_embeddings_.narrow(0, 0, tokens.size(1)));
-  }
+  at::Tensor hidden = look_up(tokens, position_ids);
   if (ranks_.splits_sequences()) hidden = stretch_of_sequences(hidden, ranks_);
   hidden = hidden.to(residual_dtype_);
   if (!context.training) return hidden;

@@ -19,6 +19,8 @@ class Embedding {
                      const ForwardContext& context) const;
 
  private:
+  at::Tensor look_up(const at::Tensor& tokens, const at::Tensor& position_ids) const;
+
   at::Tensor word_embeddings_;
   at::Tensor position_embeddings_;  ///< Undefined without learned positions.
   TensorParallel ranks_;
