@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
 #include "libmeg/kernels/cached_attention.h"
@@ -30,12 +31,15 @@ class Unit {
       : call_(call),
         runs_(runs),
         buffers_(buffers),
+        row_(row),
+        group_(group),
         heads_(call.heads / call.groups),
         length_(call.lengths[row]),
-        first_((row * call.heads + group * heads_) * call.depth),
         cached_((call.slots[row] * call.groups + group) * call.capacity * call.depth) {}
 
   void compute() {
+    keep(call_.new_keys, call_.keys);
+    keep(call_.new_values, call_.values);
     score();
     for (int64_t head = 0; head < heads_; ++head) take_softmax(scores(head));
     sum_values();
@@ -44,6 +48,29 @@ class Unit {
  private:
   float* scores(int64_t head) { return buffers_.scores.data() + head * length_; }
 
+  /// Copies the row's own key or value into the cache.
+  void keep(const HeadRows& heads, void* cache) const {
+    const auto size = static_cast<size_t>(float_type_size(call_.type));
+    const auto from =
+        static_cast<size_t>(row_ * heads.row_stride + group_ * heads.head_stride) * size;
+    const auto to = static_cast<size_t>(cached_ + (length_ - 1) * call_.depth) * size;
+    std::memcpy(static_cast<std::byte*>(cache) + to,
+                static_cast<const std::byte*>(heads.data) + from,
+                static_cast<size_t>(call_.depth) * size);
+  }
+
+  /// The group's queries, scaled.
+  void read_queries() {
+    buffers_.query.resize(static_cast<size_t>(heads_ * call_.depth));
+    for (int64_t head = 0; head < heads_; ++head) {
+      float* const query = buffers_.query.data() + head * call_.depth;
+      const int64_t first =
+          row_ * call_.queries.row_stride + (group_ * heads_ + head) * call_.queries.head_stride;
+      const float* found = runs_.read(call_.queries.data, first, call_.depth, query);
+      for (int64_t i = 0; i < call_.depth; ++i) query[i] = found[i] * call_.scale;
+    }
+  }
+
   /// Tokens [begin, begin + count) of keys or values as fp32.
   const float* read(const void* elements, int64_t begin, int64_t count) {
     return runs_.read(elements, cached_ + begin * call_.depth, count * call_.depth,
@@ -51,14 +78,9 @@ class Unit {
   }
 
   void score() {
-    const int64_t elements = heads_ * call_.depth;
-    buffers_.query.resize(static_cast<size_t>(elements));
+    read_queries();
     buffers_.cached.resize(static_cast<size_t>(kBlock * call_.depth));
     buffers_.scores.resize(static_cast<size_t>(heads_ * length_));
-    const float* query = runs_.read(call_.query, first_, elements, buffers_.query.data());
-    for (int64_t i = 0; i < elements; ++i) {
-      buffers_.query[static_cast<size_t>(i)] = query[i] * call_.scale;
-    }
     ProductCall product;
     product.input = buffers_.query.data();
     product.rows = heads_;
@@ -89,18 +111,19 @@ class Unit {
                               buffers_.sums.data() + head * call_.depth);
       }
     }
-    float* output = runs_.place(call_.output, first_, buffers_.sums.data());
+    const int64_t first = (row_ * call_.heads + group_ * heads_) * call_.depth;
+    float* output = runs_.place(call_.output, first, buffers_.sums.data());
     if (output != buffers_.sums.data()) std::copy_n(buffers_.sums.data(), elements, output);
-    runs_.write(output, call_.output, first_, elements);
+    runs_.write(output, call_.output, first, elements);
   }
 
   const CachedAttention& call_;
   const CpuRuns& runs_;
   const ProductKernels& kernels_ = product_kernels(best_instruction_set());
   Buffers& buffers_;
+  int64_t row_, group_;
   int64_t heads_;   ///< Of the group.
   int64_t length_;  ///< Keys that the row sees.
-  int64_t first_;   ///< The group's first element of query and output.
   int64_t cached_;  ///< The group's first element of keys and values.
 };
 

@@ -1,6 +1,7 @@
 // Stands for the CUDA kernels in a build without CUDA: every launch is refused.
 
 #include "libmeg/kernels/bias_gelu.h"
+#include "libmeg/kernels/cached_attention.h"
 #include "libmeg/kernels/cuda_device.h"
 #include "libmeg/kernels/dropout_add_norm.h"
 #include "libmeg/kernels/embedding_backward.h"
@@ -18,6 +19,12 @@ int bias_gelu_forward_cuda(const BiasGeluForward&, CUstream_st*, CudaRung) {
 }
 
 int bias_gelu_backward_cuda(const BiasGeluBackward&, CUstream_st*, CudaRung) {
+  return kBuiltWithoutCuda;
+}
+
+int64_t cached_attention_scratch(const CachedAttention&, int64_t) { return 0; }
+
+int cached_attention_cuda(const CachedAttention&, int64_t, float*, CUstream_st*, CudaRung) {
   return kBuiltWithoutCuda;
 }
 

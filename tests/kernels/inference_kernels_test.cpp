@@ -108,15 +108,23 @@ TEST(InferenceKernelsTest, CachedAttentionAgrees) {
   const std::vector<int64_t> slots = {4, 0, 2, 1}, lengths = {150, 1, 0, 67};
   for (const auto& [type, scalar_type, tolerance] : kTypes) {
     for (const int64_t heads : {kGroups, 2 * kGroups, 5 * kGroups}) {
-      const at::Tensor query = normal({4, heads, kDepth}, 1, scalar_type);
+      // Queries and keys lie apart, as in the array that a layer's matrix makes of all three.
+      const at::Tensor query = normal({4, heads, 3, kDepth}, 1, scalar_type).select(2, 0);
+      const at::Tensor new_keys = normal({4, kGroups, 2, kDepth}, 4, scalar_type).select(2, 1);
+      const at::Tensor new_values = normal({4, kGroups, kDepth}, 5, scalar_type);
       const at::Tensor keys = normal({kSlots, kGroups, kCapacity, kDepth}, 2, scalar_type);
       const at::Tensor values = normal({kSlots, kGroups, kCapacity, kDepth}, 3, scalar_type);
       const at::Tensor output = at::full({4, heads, kDepth}, 7, query.options());
+      const auto rows_of = [](const at::Tensor& array) {
+        return kernels::HeadRows{array.const_data_ptr(), array.stride(0), array.stride(1)};
+      };
       kernels::CachedAttention call;
       call.type = type;
-      call.query = query.const_data_ptr();
-      call.keys = keys.const_data_ptr();
-      call.values = values.const_data_ptr();
+      call.queries = rows_of(query);
+      call.new_keys = rows_of(new_keys);
+      call.new_values = rows_of(new_values);
+      call.keys = keys.mutable_data_ptr();
+      call.values = values.mutable_data_ptr();
       call.slots = slots.data();
       call.lengths = lengths.data();
       call.output = output.mutable_data_ptr();
@@ -134,6 +142,9 @@ TEST(InferenceKernelsTest, CachedAttentionAgrees) {
           EXPECT_TRUE(at::equal(output[row], at::full_like(output[row], 7)));
           continue;
         }
+        EXPECT_TRUE(at::equal(keys[slots[at_row]].select(1, lengths[at_row] - 1), new_keys[row]));
+        EXPECT_TRUE(
+            at::equal(values[slots[at_row]].select(1, lengths[at_row] - 1), new_values[row]));
         const auto of_heads = [&](const at::Tensor& cached) {
           return cached[slots[at_row]]
               .narrow(1, 0, lengths[at_row])

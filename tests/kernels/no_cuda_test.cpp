@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "libmeg/kernels/bias_gelu.h"
+#include "libmeg/kernels/cached_attention.h"
 #include "libmeg/kernels/cuda_device.h"
 #include "libmeg/kernels/dropout_add_norm.h"
 #include "libmeg/kernels/embedding_backward.h"
@@ -20,6 +21,7 @@ TEST(NoCudaTest, SaysWhyThereIsNoGpu) {
 TEST(NoCudaTest, RefusesEveryLaunch) {
   EXPECT_EQ(bias_gelu_forward_cuda({}, nullptr), kBuiltWithoutCuda);
   EXPECT_EQ(bias_gelu_backward_cuda({}, nullptr), kBuiltWithoutCuda);
+  EXPECT_EQ(cached_attention_cuda({}, 0, nullptr, nullptr), kBuiltWithoutCuda);
   EXPECT_EQ(dropout_add_norm_forward_cuda({}, nullptr), kBuiltWithoutCuda);
   EXPECT_EQ(dropout_add_norm_backward_cuda({}, nullptr, nullptr), kBuiltWithoutCuda);
   EXPECT_EQ(embedding_backward_cuda({}, nullptr, nullptr), kBuiltWithoutCuda);

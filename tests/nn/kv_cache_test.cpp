@@ -168,35 +168,6 @@ TEST(KvCacheTest, Fp32ResidualsAreNearTheWholeForwardPass) {
               whole.abs().max().item<double>() * 3e-2);
 }
 
-TEST(KvCacheTest, TheOperatorsOfGpusGiveTheSameAttention) {
-  constexpr int64_t kCapacity = 200;
-  const std::vector<int64_t> slots = {2, 0, 3}, lengths = {130, 3, 64};
-  for (const model::GptConfig& config : configs()) {
-    KvCache cache = *KvCache::create(config, {}, {}, 4, kCapacity);
-    for (const at::Tensor& tensor : {cache.keys(0), cache.values(0)}) tensor.normal_();
-    std::vector<CachedTokens> sequences;
-    for (size_t i = 0; i < slots.size(); ++i) {
-      cache.extend(slots[i], lengths[i] - 1);
-      sequences.push_back({slots[i], 1});
-    }
-    const at::Tensor query = at::randn({1, 3, config.num_attention_heads, config.kv_channels});
-    const at::Tensor key = at::randn({1, 3, config.num_query_groups, config.kv_channels});
-    const CacheStep on_cpu(cache, sequences, at::kCPU);
-    const at::Tensor wanted = on_cpu.attention(0, query, key, key.neg(), 0.5);
-    const SingleTokens on_gpu({0, 1, 2}, slots, lengths, kCapacity, at::kCPU);
-    const at::Tensor found = at::empty_like(query);
-    on_gpu.attend(query, cache.keys(0), cache.values(0), found, 0.5);
-    expect_same(found.flatten(2), wanted);
-    // Up to the next multiple of 64, no further.
-    cache.keys(0).narrow(2, 192, kCapacity - 192).fill_(NAN);
-    on_gpu.attend(query, cache.keys(0), cache.values(0), found, 0.5);
-    expect_same(found.flatten(2), wanted);
-    cache.values(0).select(0, 2).narrow(1, 191, 1).fill_(NAN);
-    on_gpu.attend(query, cache.keys(0), cache.values(0), found, 0.5);
-    EXPECT_TRUE(found[0][0].isnan().all().item<bool>()) << "hidden, but read: so GPUs' are zeroed";
-  }
-}
-
 TEST(KvCacheTest, WhatDoesNotFitIsAnError) {
   GptModel model = small_model(small_config());
   EXPECT_EQ(KvCache::create(model.config(), model.options(), {}, 0, 4).status().code(),

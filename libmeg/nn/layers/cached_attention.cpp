@@ -42,54 +42,33 @@ at::Tensor attend(const at::Tensor& query, at::Tensor keys, at::Tensor values,
                                           softmax_scale, is_grouped);
 }
 
+/// [1, T, n, hn], of which each head is dense.
+kernels::HeadRows head_rows(const at::Tensor& heads) {
+  TORCH_CHECK(heads.stride(3) == 1, "expected dense heads, found a stride of ", heads.stride(3));
+  return {.data = heads.const_data_ptr(),
+          .row_stride = heads.stride(1),
+          .head_stride = heads.stride(2)};
+}
+
 }  // namespace
-
-SingleTokens::SingleTokens(const std::vector<int64_t>& rows, const std::vector<int64_t>& slots,
-                           const std::vector<int64_t>& lengths, int64_t capacity, at::Device device)
-    : rows_(numbers(rows, device)), slots_(numbers(slots, device)) {
-  const int64_t keys = padded_length(std::ranges::max(lengths), capacity);
-  seen_ = at::arange(keys, at::dtype(at::kLong).device(device))
-              .unsqueeze(0)
-              .lt(numbers(lengths, device).unsqueeze(1))
-              .view({-1, 1, 1, keys});
-}
-
-void SingleTokens::attend(const at::Tensor& query, const at::Tensor& keys, const at::Tensor& values,
-                          const at::Tensor& output, double softmax_scale) const {
-  const auto held = [this](const at::Tensor& cached) {
-    return cached.narrow(2, 0, seen_.size(3)).index_select(0, slots_);
-  };
-  // The heads of a group in the place of tokens, which all see the same keys.
-  const at::Tensor by_group =
-      query[0].index_select(0, rows_).view({rows_.size(0), keys.size(1), -1, query.size(3)});
-  const at::Tensor sums =
-      nn::attend(by_group, held(keys), held(values), seen_, /*causal=*/false, softmax_scale);
-  output[0].index_copy_(0, rows_, sums.flatten(1, 2));
-}
 
 CacheStep::CacheStep(const KvCache& cache, std::span<const CachedTokens> sequences,
                      at::Device device)
     : cache_(cache), sequences_(sequences.begin(), sequences.end()) {
-  std::vector<int64_t> positions, single_rows, single_slots, single_lengths;
+  std::vector<int64_t> positions, slots, lengths;
   for (const auto& [slot, count] : sequences_) {
     const int64_t length = cache_.length(slot);
-    if (count == 1) {
-      single_rows.push_back(static_cast<int64_t>(positions.size()));
-      single_slots.push_back(slot);
-      single_lengths.push_back(length + 1);
-    }
     for (int64_t i = 0; i < count; ++i) {
       positions.push_back(length + i);
-      slot_of_.push_back(slot);
-      length_of_.push_back(count == 1 ? length + 1 : 0);
+      slots.push_back(slot);
+      lengths.push_back(count == 1 ? length + 1 : 0);
+      longest_ = std::max(longest_, lengths.back());
     }
+    has_several_ = has_several_ || count > 1;
   }
-  has_single_ = !single_rows.empty();
-  has_several_ = single_rows.size() < sequences_.size();
   positions_ = numbers(positions, device);
-  slots_ = numbers(slot_of_, device);
-  if (device.is_cpu() || !has_single_) return;
-  singles_.emplace(single_rows, single_slots, single_lengths, cache_.capacity(), device);
+  slots_ = numbers(slots, device);
+  lengths_ = numbers(lengths, device);
 }
 
 void CacheStep::write(const at::Tensor& cached, const at::Tensor& tokens) const {
@@ -98,29 +77,33 @@ void CacheStep::write(const at::Tensor& cached, const at::Tensor& tokens) const 
 
 at::Tensor CacheStep::attention(int64_t layer, const at::Tensor& query, const at::Tensor& key,
                                 const at::Tensor& value, double softmax_scale) const {
-  write(cache_.keys(layer), key);
-  write(cache_.values(layer), value);
+  TORCH_CHECK(query.is_cpu() || query.size(3) <= kernels::kMaxCachedDepth,
+              "generation on a GPU: expected heads of at most ", kernels::kMaxCachedDepth,
+              " channels, found ", query.size(3));
   const at::Tensor output = at::empty(query.sizes(), query.options());
-  if (singles_.has_value()) {
-    singles_->attend(query, cache_.keys(layer), cache_.values(layer), output, softmax_scale);
-  } else if (has_single_) {
-    attend_single_on_cpu(layer, query.contiguous(), output, softmax_scale);
+  if (has_several_) {
+    write(cache_.keys(layer), key);
+    write(cache_.values(layer), value);
+    attend_several(layer, query, output, softmax_scale);
   }
-  if (has_several_) attend_several(layer, query, output, softmax_scale);
+  if (longest_ > 0) attend_singles(layer, query, key, value, output, softmax_scale);
   return output.flatten(2);
 }
 
-void CacheStep::attend_single_on_cpu(int64_t layer, const at::Tensor& query,
-                                     const at::Tensor& output, double softmax_scale) const {
+void CacheStep::attend_singles(int64_t layer, const at::Tensor& query, const at::Tensor& key,
+                               const at::Tensor& value, const at::Tensor& output,
+                               double softmax_scale) const {
   const at::Tensor& keys = cache_.keys(layer);
   const at::Tensor& values = cache_.values(layer);
   kernels::CachedAttention call;
   call.type = float_type(query);
-  call.query = query.const_data_ptr();
-  call.keys = keys.const_data_ptr();
-  call.values = values.const_data_ptr();
-  call.slots = slot_of_.data();
-  call.lengths = length_of_.data();
+  call.queries = head_rows(query);
+  call.new_keys = head_rows(key);
+  call.new_values = head_rows(value);
+  call.keys = keys.mutable_data_ptr();
+  call.values = values.mutable_data_ptr();
+  call.slots = slots_.const_data_ptr<int64_t>();
+  call.lengths = lengths_.const_data_ptr<int64_t>();
   call.output = output.mutable_data_ptr();
   call.rows = query.size(1);
   call.heads = query.size(2);
@@ -128,6 +111,15 @@ void CacheStep::attend_single_on_cpu(int64_t layer, const at::Tensor& query,
   call.capacity = keys.size(2);
   call.depth = keys.size(3);
   call.scale = static_cast<float>(softmax_scale);
+  if (query.is_cuda()) {
+    const at::Tensor scratch = at::empty({kernels::cached_attention_scratch(call, longest_)},
+                                         query.options().dtype(at::kFloat));
+    launch_kernel("cached_attention", query.device(), [&](CUstream_st* stream) {
+      return kernels::cached_attention_cuda(call, longest_, scratch.mutable_data_ptr<float>(),
+                                            stream);
+    });
+    return;
+  }
   kernels::parallel_for(call.rows * call.groups, /*grain=*/4, [&](int64_t begin, int64_t end) {
     kernels::cached_attention_cpu(call, begin, end);
   });
