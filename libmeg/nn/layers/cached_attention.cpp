@@ -68,7 +68,7 @@ CacheStep::CacheStep(const KvCache& cache, std::span<const CachedTokens> sequenc
   }
   positions_ = numbers(positions, device);
   slots_ = numbers(slots, device);
-  lengths_ = numbers(lengths, device);
+  if (longest_ > 0) lengths_ = numbers(lengths, device);
 }
 
 void CacheStep::write(const at::Tensor& cached, const at::Tensor& tokens) const {

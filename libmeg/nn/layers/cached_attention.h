@@ -41,8 +41,9 @@ class CacheStep {
   const KvCache& cache_;
   std::vector<CachedTokens> sequences_;
   at::Tensor positions_, slots_;  ///< [T] int64: where a token is, and in which sequence.
-  at::Tensor lengths_;            ///< [T] int64: a single token's keys with itself; of others 0.
-  int64_t longest_ = 0;           ///< Of lengths_.
+  at::Tensor
+      lengths_;  ///< [T] int64: a single token's keys with itself; of others 0. Of none undefined.
+  int64_t longest_ = 0;  ///< Of lengths_.
   bool has_several_ = false;
 };
 
