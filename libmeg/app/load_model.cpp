@@ -84,11 +84,11 @@ bool is_of_model(std::string_view name) {
   return row == nullptr || row->effect == megatron::Effect::kModel;
 }
 
+/// The model that the command line means, by Megatron's names.
+///
 /// Three sources, the first that speaks wins: a flag that was given; the checkpoint, for what
 /// belongs to the model rather than to the run; the flags' defaults. Where a flag gives the model's
 /// shape, all of the shape is taken from flags, and compared with the checkpoint afterwards.
-///
-/// The model that the command line means, by Megatron's names.
 class ModelOfRun {
  public:
   ModelOfRun(const ModelRequest& request, const checkpoint::MegatronCheckpoint& checkpoint)

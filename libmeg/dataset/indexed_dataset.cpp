@@ -158,8 +158,8 @@ int64_t IndexedDataset::item_count() const {
   return static_cast<int64_t>(sum);
 }
 
-// Checked entry by entry when it is asked for: going through all of them when opening would touch
-// every page of an index of gigabytes.
+/// Checked entry by entry when it is asked for: going through all of them when opening would touch
+/// every page of an index of gigabytes.
 Result<SequenceRange> IndexedDataset::document(int64_t document) const {
   if (document < 0 || document >= document_count()) {
     return make_error(StatusCode::kOutOfRange, "{}: document {}: the dataset has {} documents",

@@ -62,10 +62,10 @@ std::optional<ShardName> shard_name(const std::string& prefix) {
                    prefix.substr(count, tail - count), prefix.substr(tail)};
 }
 
+/// Of the shards of one dataset none may be missing.
+///
 /// Output names of preprocess_data say how many shards there are; merging those that happen to lie
 /// there would give a smaller dataset that looks whole.
-///
-/// Of the shards of one dataset none may be missing.
 Status check_shards(const std::vector<std::string>& prefixes) {
   std::map<std::array<std::string, 3>, std::set<std::string>> found;
   for (const std::string& prefix : prefixes) {

@@ -97,9 +97,9 @@ void RandomStates::restore_snapshot(const std::vector<at::Tensor>& states) {
   set_state(model_parallel_, states[1]);
 }
 
-// Swaps states instead of generators, since the default one cannot be exchanged. Both hold their
-// places while the fork lives: what is drawn counts to `generator`, and the default one goes on as
-// if nothing had been drawn.
+/// Swaps states instead of generators, since the default one cannot be exchanged. Both hold their
+/// places while the fork lives: what is drawn counts to `generator`, and the default one goes on as
+/// if nothing had been drawn.
 ForkedDefaultGenerator::ForkedDefaultGenerator(at::Device device, at::Generator& generator)
     : standard_(at::globalContext().defaultGenerator(device)), generator_(generator) {
   kept_ = state_of(standard_);

@@ -98,8 +98,8 @@ void count_parameters(const MegatronCheckpoint& checkpoint, ReshardPlan* plan) {
 
 }  // namespace
 
-// Planning reads metadata only and decides everything: what is refused is refused before any
-// output, and two plans of one source and options are equal.
+/// Planning reads metadata only and decides everything: what is refused is refused before any
+/// output, and two plans of one source and options are equal.
 Result<ReshardPlan> plan_reshard(const MegatronCheckpoint& checkpoint,
                                  const ReshardOptions& options) {
   MEG_RETURN_IF_ERROR(check_optimizer(checkpoint, options));

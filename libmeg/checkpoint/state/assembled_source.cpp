@@ -181,7 +181,7 @@ std::shared_ptr<const TensorSource> box_of(std::shared_ptr<const TensorSource> s
   return std::make_shared<BoxSource>(std::move(source), std::move(rows));
 }
 
-// Only the number of elements is compared: that the pieces do not overlap is the caller's to know.
+/// Only the number of elements is compared: that the pieces do not overlap is the caller's to know.
 Result<std::shared_ptr<const TensorSource>> assemble(DType dtype, const std::vector<int64_t>& sizes,
                                                      std::vector<Piece> pieces) {
   const int64_t expected = Box::whole(sizes).elements();

@@ -24,11 +24,11 @@ namespace {
 using Works = std::vector<std::unique_ptr<TransferWork>>;
 
 constexpr int64_t kChunkBytes = int64_t{512} << 10;  // a chunk and its copy fit the L2 cache
-// Below this a budget costs threads instead: smaller reads would be system calls alone.
+/// Below this a budget costs threads instead: smaller reads would be system calls alone.
 constexpr int64_t kLeastChunkBytes = int64_t{4} << 10;
 constexpr int64_t kJobBytes = int64_t{32} << 20;
-// Measured on a disk: 0.07 to 0.18 s are left to the flush at the end instead of 0.60 to 0.88 s
-// (docs/performance.md, "checkpoint_util beside cp and PyTorch").
+/// Measured on a disk: 0.07 to 0.18 s are left to the flush at the end instead of 0.60 to 0.88 s
+/// (docs/performance.md, "checkpoint_util beside cp and PyTorch").
 constexpr int64_t kWritebackBytes = int64_t{64} << 20;
 
 /// Threads and chunk sizes that keep within the options' bytes.
@@ -109,13 +109,13 @@ std::vector<TransferJob> ordered_jobs(const Works& works) {
   return dealt_by_target(jobs);
 }
 
+/// What the threads of one execution share.
+///
 /// One execution: every thread takes the next job of a list that is fixed before the first one
 /// starts, and copies it with buffers of its own. Threads meet only in the counters, in the CRCs of
 /// a work (once a job) and in the sinks, to which they write distinct bytes. The first error or a
 /// progress callback that returns false stops the others after their current slab or job; the
 /// targets are then incomplete and the caller drops them.
-///
-/// What the threads of one execution share.
 class Execution {
  public:
   Execution(PreparedTransfers prepared, const Resources& resources, const TransferOptions& options)

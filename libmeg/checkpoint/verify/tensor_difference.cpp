@@ -37,8 +37,8 @@ void widen(DType dtype, std::span<const std::byte> elements, std::span<double> i
   }
 }
 
-// Without a tolerance the bits count, so 0 and -0 differ; NaNs are equal whatever their bits, as
-// they say the same.
+/// Without a tolerance the bits count, so 0 and -0 differ; NaNs are equal whatever their bits, as
+/// they say the same.
 bool is_equal(double a, double b, const Tolerance& tolerance) {
   if (std::isnan(a) || std::isnan(b)) return std::isnan(a) && std::isnan(b);
   if (tolerance.is_exact()) return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b);

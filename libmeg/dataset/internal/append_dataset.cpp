@@ -108,12 +108,12 @@ Result<Placement> placement_of(const IndexedDataset& set) {
   return placement;
 }
 
+/// Whether `set` is a view; an error where it is none and is damaged.
+///
 /// A view takes some of the sequences of a .bin, or its end is not used. That looks the same as a
 /// .bin that is damaged or cut, so it is taken for one only where the caller says what to think of
 /// it. The one case that is known not to be a view: revision 6ef5bdc of Megatron-LM wrote an item
 /// more for each document than it counted.
-///
-/// Whether `set` is a view; an error where it is none and is damaged.
 Result<bool> is_view(const IndexedDataset& set, const Placement& placement, Views views) {
   const auto bin_bytes = static_cast<int64_t>(set.bin().size());
   if (placement.first_misplaced >= 0) {

@@ -160,12 +160,12 @@ bool IndexVerifier::counts_fit(int64_t sequences, int64_t document_indices, bool
   return load_le<int64_t>(first) == 0 && load_le<int64_t>(last) == sequences;
 }
 
+/// Says which count would fit, if one of the two would.
+///
 /// The arrays have no marks of their own: their places follow from the two counts. Where one of
 /// them is damaged, the other and the file's size give it back, and the document indices, which
 /// begin with 0 and end with the number of sequences, confirm it. 12 or 13 bytes a sequence:
 /// without modes or with.
-///
-/// Says which count would fit, if one of the two would.
 void IndexVerifier::explain_counts(Problem& problem) const {
   const int64_t array_bytes = report_.idx_bytes - kIndexHeaderSize;
   const auto bytes_of = [](uint64_t count, int64_t size) {

@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kPieceBytes = size_t{1} << 20;
 constexpr int64_t kDocumentsAtATime = int64_t{1} << 16;
-// Pages of a mapping behind the place that is being read: let go in steps of this size.
+/// Pages of a mapping behind the place that is being read: let go in steps of this size.
 constexpr size_t kBytesKept = size_t{8} << 20;
 
 /// Calls visit(T()) with the C++ type of an integer dtype.
@@ -137,10 +137,10 @@ class FirstError {
   Status status_;  // mutex_
 };
 
+/// Reads .bin piece by piece and looks at each.
+///
 /// Pieces go to whichever thread is free; reads instead of a mapping, so that a .bin that is cut
 /// short meanwhile is an error and not a signal.
-///
-/// Reads .bin piece by piece and looks at each.
 class IdScan {
  public:
   IdScan(const io::FileDescriptor& bin, int64_t bin_bytes, int64_t vocab_size, const ItemScan& scan)

@@ -16,8 +16,9 @@ constexpr int64_t kGrain = 96;
 
 }  // namespace
 
-// Generation multiplies one or a few rows a step. For up to kFewRows this product is the faster
-// one, with more rows oneDNN catches up (docs/performance.md). Inference alone: it has no gradient.
+/// Generation multiplies one or a few rows a step. For up to kFewRows this product is the faster
+/// one, with more rows oneDNN catches up (docs/performance.md). Inference alone: it has no
+/// gradient.
 bool has_few_rows(const at::Tensor& input, const at::Tensor& weight) {
   return c10::InferenceMode::is_enabled() && input.is_cpu() && weight.is_contiguous() &&
          best_instruction_set() != InstructionSet::kPortable && input.numel() > 0 &&

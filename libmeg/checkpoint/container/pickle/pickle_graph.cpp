@@ -170,8 +170,8 @@ std::optional<std::string_view> PickleGraph::as_string(PickleId id) const {
   return nodes_[id].text;
 }
 
-// Protocols 0 to 2 have no opcode for bytes, so Python 3 writes a call that makes them. It is
-// recognized by name and redone here; nothing is called.
+/// Protocols 0 to 2 have no opcode for bytes, so Python 3 writes a call that makes them. It is
+/// recognized by name and redone here; nothing is called.
 std::optional<std::string> PickleGraph::as_bytes(PickleId id) const {
   const PickleNode& node = nodes_[id];
   if (node.kind == PickleKind::kBytes) return node.text;

@@ -21,12 +21,12 @@ namespace {
 
 constexpr int kHighestProtocol = 5;
 
+/// Reads opcodes with their arguments and hands them to the machine.
+///
 /// One loop over opcodes, and one switch that is split by families: run() hands what it does not
 /// know to run_number(), that one to run_text() and so on, and the last one refuses what no
 /// protocol has. All bytes are in memory, so framing (protocol 4) changes nothing and is only
 /// checked.
-///
-/// Reads opcodes with their arguments and hands them to the machine.
 class PickleReader {
  public:
   PickleReader(std::span<const std::byte> bytes, const std::string& name, PickleGraph* graph,

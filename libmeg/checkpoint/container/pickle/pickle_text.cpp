@@ -86,8 +86,8 @@ Result<std::string> unescape_bytes(std::string_view line) {
 
 }  // namespace
 
-// Python's pickler writes lone surrogates with "surrogatepass", as UTF-8 would if it allowed them.
-// They are kept as these three bytes, so that the writer gives them back.
+/// Python's pickler writes lone surrogates with "surrogatepass", as UTF-8 would if it allowed them.
+/// They are kept as these three bytes, so that the writer gives them back.
 text::DecodedCodePoint decode_python_code_point(std::string_view text) {
   const auto byte_at = [text](size_t at) { return static_cast<unsigned char>(text[at]); };
   const bool is_surrogate = text.size() >= 3 && byte_at(0) == 0xED &&

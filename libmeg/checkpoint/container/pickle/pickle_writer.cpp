@@ -16,7 +16,7 @@ namespace meg::checkpoint {
 
 namespace {
 
-// CPython's _BATCHSIZE.
+/// CPython's _BATCHSIZE.
 constexpr size_t kBatch = 1000;
 
 /// Walks a graph as CPython's pickler walks objects. Only containers that were begun but not

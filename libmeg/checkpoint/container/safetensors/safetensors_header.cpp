@@ -56,11 +56,11 @@ std::optional<uint64_t> tensor_bytes(DType dtype, const std::vector<int64_t>& sh
   return is_empty ? 0 : bytes;
 }
 
+/// Reads one header; errors name the file and the tensor.
+///
 /// A header's claims are checked in full before any of them is used: the three fields and no other,
 /// the size that type and shape give, and all tensors together as a cover of the data without gaps
 /// or overlaps.
-///
-/// Reads one header; errors name the file and the tensor.
 class HeaderParser {
  public:
   HeaderParser(uint64_t data_bytes, const std::string& name)

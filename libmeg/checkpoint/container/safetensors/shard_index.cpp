@@ -13,9 +13,9 @@ namespace {
 
 constexpr std::string_view kWeightMap = "weight_map";
 
-/// An index with "../../etc/..." must not make us read elsewhere.
-///
 /// Whether a name can be that of a file in the same folder, and nothing else.
+///
+/// An index with "../../etc/..." must not make us read elsewhere.
 bool is_plain_file_name(std::string_view name) {
   return !name.empty() && name != "." && name != ".." &&
          name.find_first_of(std::string_view("/\\\0", 3)) == std::string_view::npos;

@@ -49,9 +49,9 @@ std::string serialization_id(const ZipLayout& archive) {
 
 }  // namespace
 
-// Everything but the storages' bytes and CRCs is known before anything is written: the pickle, all
-// offsets and the file's size. So storages are written in any order by any number of threads,
-// straight to their final place, and finish() adds what stands between them, which holds the CRCs.
+/// Everything but the storages' bytes and CRCs is known before anything is written: the pickle, all
+/// offsets and the file's size. So storages are written in any order by any number of threads,
+/// straight to their final place, and finish() adds what stands between them, which holds the CRCs.
 Result<TorchFileLayout> lay_out(const TorchFileContent& content, const std::string& archive_name) {
   if (archive_name.empty() || archive_name.size() > 1024 || archive_name == "." ||
       archive_name == ".." ||

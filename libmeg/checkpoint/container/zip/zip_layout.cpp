@@ -12,7 +12,8 @@ namespace {
 
 using Record = ZipLayout::Record;
 
-// As torch aligns storages, so that they can be mapped (kStorageAlignment of the archive's writer).
+/// As torch aligns storages, so that they can be mapped (kStorageAlignment of the archive's
+/// writer).
 constexpr uint64_t kAlignment = 64;
 /// torch's padding field: this id, a length, that many bytes 'Z'.
 constexpr uint16_t kPaddingId = 0x4246;  // "FB"

@@ -8,9 +8,9 @@
 namespace meg::checkpoint {
 namespace {
 
-// Megatron adds 100 a pipeline stage to the run's seed (training/initialize.py) and, in
-// model_parallel_cuda_manual_seed, 1 a tensor-parallel rank; the generator of experts adds 100 an
-// expert-parallel rank and 1 a tensor-parallel rank.
+/// Megatron adds 100 a pipeline stage to the run's seed (training/initialize.py) and, in
+/// model_parallel_cuda_manual_seed, 1 a tensor-parallel rank; the generator of experts adds 100 an
+/// expert-parallel rank and 1 a tensor-parallel rank.
 constexpr int64_t kSeedOfStage = 100;
 constexpr int64_t kSeedOfExpertRank = 100;
 

@@ -26,8 +26,8 @@ std::optional<int> storage_named(const TorchFile& file, PickleId persistent) {
 
 }  // namespace
 
-// One node a text: Python's pickler remembers interned strings, so keys are written once and
-// fetched afterwards.
+/// One node a text: Python's pickler remembers interned strings, so keys are written once and
+/// fetched afterwards.
 PickleId TargetFile::text(std::string_view text) {
   auto found = texts_.find(text);
   if (found == texts_.end()) {

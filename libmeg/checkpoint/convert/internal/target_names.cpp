@@ -14,9 +14,10 @@ constexpr int kLast = 1 << 30;
 
 }  // namespace
 
-// Entries of a state dict are sorted by module, layer and position. Where names are kept, positions
-// are those of the source, so that a target lists its entries as the source did. Where they change,
-// they are those of the parameter table, doubled to leave room for extra states between them.
+/// Entries of a state dict are sorted by module, layer and position. Where names are kept,
+/// positions are those of the source, so that a target lists its entries as the source did. Where
+/// they change, they are those of the parameter table, doubled to leave room for extra states
+/// between them.
 Result<TargetNames> TargetNames::choose(const MegatronCheckpoint& checkpoint,
                                         std::optional<model::NameFamily> family) {
   TargetNames names(checkpoint, family.value_or(checkpoint.family()));

@@ -15,8 +15,8 @@ constexpr HuggingFaceArchitecture kArchitectures[] = {
     {kMixtral, "mixtral", "MixtralForCausalLM", model::HuggingFaceFamily::kMixtral},
     {kQwen3Moe, "qwen3_moe", "Qwen3MoeForCausalLM", model::HuggingFaceFamily::kQwenMoe}};
 
-// Keys that change nothing that Megatron or libmeg computes. Sorted, as is_neutral_key() looks them
-// up by halves.
+/// Keys that change nothing that Megatron or libmeg computes. Sorted, as is_neutral_key() looks
+/// them up by halves.
 constexpr std::string_view kNeutralKeys[] = {"_attn_implementation",
                                              "_name_or_path",
                                              "architectures",

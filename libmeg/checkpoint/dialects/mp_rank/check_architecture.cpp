@@ -72,10 +72,10 @@ class Comparison {
                    found.untie_embeddings_and_output_weights);
   }
 
+  /// Some true size of the vocabulary pads to this run's size and to the checkpoint's.
+  ///
   /// Padding rounds up to a multiple of divisor and tensor-parallel size. Sizes of a run and a
   /// checkpoint may differ and still be of one tokenizer, where their intervals of true sizes meet.
-  ///
-  /// Some true size of the vocabulary pads to this run's size and to the checkpoint's.
   void compare_vocabulary(const model::GptConfig& run, const model::GptConfig& found) {
     const auto tensor_size = run_("tensor_model_parallel_size");
     const int64_t* size = tensor_size ? std::get_if<int64_t>(&*tensor_size) : nullptr;

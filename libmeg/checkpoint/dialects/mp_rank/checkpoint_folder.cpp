@@ -199,9 +199,9 @@ bool is_composed(CheckpointFormat format) {
   return format == CheckpointFormat::kTorchDist || format == CheckpointFormat::kHuggingFace;
 }
 
-// In this order: an iteration that was asked for, Megatron's tracker, the folder itself,
-// DeepSpeed's tracker. A root with both trackers is Megatron's, as that tracker is the one Megatron
-// reads.
+/// In this order: an iteration that was asked for, Megatron's tracker, the folder itself,
+/// DeepSpeed's tracker. A root with both trackers is Megatron's, as that tracker is the one
+/// Megatron reads.
 Result<CheckpointFolder> find_checkpoint(const std::string& given,
                                          std::optional<int64_t> iteration) {
   const std::string path = without_slashes(given);

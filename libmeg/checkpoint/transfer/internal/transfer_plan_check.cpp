@@ -19,12 +19,6 @@ bool is_float(DType dtype) {
   return dtype == DType::kFloat16 || dtype == DType::kBFloat16 || dtype == DType::kFloat32;
 }
 
-/// These checks are the proof on which the copier's arithmetic rests: it indexes, multiplies and
-/// copies without looking again. Sizes come from files of strangers, plans from our own code; what
-/// does not fit is a plan that would leave bytes of an output unwritten or write them twice, and
-/// the file would still have a right size and a right CRC of the wrong content. Hence kInternal,
-/// and before the first byte is written.
-///
 /// The product of sizes; nullopt where they do not fit, with room for any element's size.
 std::optional<int64_t> elements(const std::vector<int64_t>& sizes) {
   uint64_t product = 1;
@@ -171,6 +165,11 @@ Status check_coverage(uint64_t bytes, int sink, std::vector<Written> parts) {
 
 }  // namespace
 
+/// These checks are the proof on which the copier's arithmetic rests: it indexes, multiplies and
+/// copies without looking again. Sizes come from files of strangers, plans from our own code; what
+/// does not fit is a plan that would leave bytes of an output unwritten or write them twice, and
+/// the file would still have a right size and a right CRC of the wrong content. Hence kInternal,
+/// and before the first byte is written.
 Status check_transfers(std::span<const TensorTransfer> transfers,
                        std::span<const std::unique_ptr<TensorSink>> sinks) {
   std::vector<std::vector<Written>> written(sinks.size());

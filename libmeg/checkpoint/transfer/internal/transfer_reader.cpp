@@ -68,9 +68,9 @@ Status TransferReader::read_reordered(int64_t first, std::span<std::byte> into,
     return Status();
   }));
   // One read for all of them where they lie close to each other, else one each.
+  // Reading up to twice what is needed is better than a system call a run; the copier's scratch
+  // buffer holds just that much.
   const bool together =
-      // Reading up to twice what is needed is better than a system call a run; the copier's scratch
-      // buffer holds just that much.
       high - low <= 2 * (end - first) && static_cast<size_t>(high - low) * size <= scratch.size();
   const auto block =
       together ? scratch.first(static_cast<size_t>(high - low) * size) : std::span<std::byte>();

@@ -42,12 +42,12 @@ bool ExtentUse::is_tiled() {
   return end == recorded.extent.offset + recorded.extent.bytes;
 }
 
+/// Makes every axis that no box cuts one with the axis outside of it.
+///
 /// Fewer axes mean longer runs and fewer, larger slabs: a matrix that is cut by rows alone becomes
 /// one run of elements. Positions in row-major order stay what they are, so last_row and
 /// fill_begin, which were taken before, stay true. An outer axis of size 1 is merged whatever cuts
 /// the inner one, since every offset on it is 0.
-///
-/// Makes every axis that no box cuts one with the axis outside of it.
 void merge_uncut_axes(Work* work) {
   std::vector<Box*> boxes;
   for (Work::Source& source : work->sources) boxes.push_back(&source.box);

@@ -35,9 +35,9 @@ bool is_cut_evenly(const LogicalParameter& parameter, const LogicalTensor& tenso
 
 }  // namespace
 
-// Shards that are cut evenly on one axis interleave in runs of equal length: the merged tensor is
-// dealt out to cursors in turn, each of which reads its shard front to back and so sums its CRC in
-// passing. Anything else (run_ == 0) is read through read_merged(), without these sums.
+/// Shards that are cut evenly on one axis interleave in runs of equal length: the merged tensor is
+/// dealt out to cursors in turn, each of which reads its shard front to back and so sums its CRC in
+/// passing. Anything else (run_ == 0) is read through read_merged(), without these sums.
 MergedStream::MergedStream(const LogicalParameter& parameter, const LogicalTensor& tensor)
     : parameter_(parameter), tensor_(tensor), element_(dtype_size(tensor.dtype)) {
   const model::ShardAxes& axes = parameter.axes;

@@ -18,9 +18,9 @@ namespace {
 using torch::autograd::Node;
 using torch::autograd::variable_list;
 
-/// A row is a vocabulary, which is work enough.
-///
 /// Rows that a thread takes at least.
+///
+/// A row is a vocabulary, which is work enough.
 constexpr int64_t kGrain = 1;
 
 /// What the two passes share.

@@ -77,10 +77,10 @@ class ExchangeBackward : public Node {
   TensorParallel ranks_;
 };
 
-// Megatron's conjugate pairs (core/tensor_parallel/mappings.py): what one direction of a pass does
-// forward, the other does to its gradient. Each rank holds a part of a matrix, so entering copies
-// or gathers the states and sums their gradients, leaving sums or scatters the states and copies or
-// gathers their gradients.
+/// Megatron's conjugate pairs (core/tensor_parallel/mappings.py): what one direction of a pass does
+/// forward, the other does to its gradient. Each rank holds a part of a matrix, so entering copies
+/// or gathers the states and sums their gradients, leaving sums or scatters the states and copies
+/// or gathers their gradients.
 at::Tensor exchange(const at::Tensor& input, const TensorParallel& ranks, Map forward,
                     Map backward) {
   if (ranks.size() == 1) return input;

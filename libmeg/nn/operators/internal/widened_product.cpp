@@ -64,10 +64,10 @@ at::Tensor forward(const at::Tensor& first, const at::Tensor& second, const at::
   return sums.to(first.scalar_type());
 }
 
+/// Whether oneDNN, which multiplies 16-bit matrices for LibTorch, has instructions for them.
+///
 /// Without them its products in 16 bits take several times as long as those of copies in fp32. The
 /// result is rounded once.
-///
-/// Whether oneDNN, which multiplies 16-bit matrices for LibTorch, has instructions for them.
 bool has_instructions([[maybe_unused]] at::ScalarType type) {
 #if defined(__x86_64__)
   __builtin_cpu_init();

@@ -22,11 +22,11 @@ std::string quoted(std::string_view piece) {
 
 }  // namespace
 
-// A model is built in one pass over the vocabulary and one over the merges. Entries (of the
-// vocabulary, by position in the file) and pieces (what takes part in merging, numbered from the
-// 256 bytes on) are kept apart, because most checks speak of entries while encoders see pieces
-// alone. A piece gets its number when a merge first names it, so pieces are dense and special
-// tokens have none.
+/// A model is built in one pass over the vocabulary and one over the merges. Entries (of the
+/// vocabulary, by position in the file) and pieces (what takes part in merging, numbered from the
+/// 256 bytes on) are kept apart, because most checks speak of entries while encoders see pieces
+/// alone. A piece gets its number when a merge first names it, so pieces are dense and special
+/// tokens have none.
 BpeModelBuilder::BpeModelBuilder(const Vocabulary& vocabulary, const std::string& vocab_name,
                                  const std::string& merges_name, const BpeRules& rules)
     : vocabulary_(vocabulary), vocab_name_(vocab_name), merges_name_(merges_name), rules_(rules) {
@@ -158,8 +158,8 @@ Status BpeModelBuilder::add_merges(const MergeList& list) {
 Status BpeModelBuilder::add_merge(const MergeList::Pair& pair) {
   MEG_ASSIGN_OR_RETURN(const int32_t left, entry_of(pair.left, "left piece", pair));
   MEG_ASSIGN_OR_RETURN(const int32_t right, entry_of(pair.right, "right piece", pair));
-  // Megatron finds out only when a text first makes such a merge, as a KeyError or, with an unknown
-  // token, not at all; here the file is refused.
+  // Megatron gives a token that the vocabulary lacks id 0 without a word; here such a file is
+  // refused.
   joined_.assign(pair.left).append(pair.right);
   MEG_ASSIGN_OR_RETURN(const int32_t result, entry_of(joined_, "result", pair));
   if (!in_alphabet_[static_cast<size_t>(result)]) return {};  // no text can hold it

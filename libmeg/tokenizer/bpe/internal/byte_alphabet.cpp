@@ -8,9 +8,9 @@ namespace {
 
 constexpr int kCharacters = 256 + 68;  // every character of the alphabet is below
 
-// GPT-2's bytes_to_unicode: bytes that Latin-1 prints stand for themselves, the 68 others (control
-// characters, space, soft hyphen ...) for the code points from U+0100 on, in their order. So a
-// vocabulary is readable JSON without whitespace in its keys.
+/// GPT-2's bytes_to_unicode: bytes that Latin-1 prints stand for themselves, the 68 others (control
+/// characters, space, soft hyphen ...) for the code points from U+0100 on, in their order. So a
+/// vocabulary is readable JSON without whitespace in its keys.
 constexpr bool stands_for_itself(int byte) {
   return (byte >= '!' && byte <= '~') || (byte >= 0xA1 && byte <= 0xFF && byte != 0xAD);
 }

@@ -37,10 +37,10 @@ size_t scan_metaspace_runs(fast::WordScan& words, uint32_t* starts) {
   return scan(words, starts, true);
 }
 
-// Cutting in front of each space symbol changes nothing as long as no merge joins text before the
-// symbol with the symbol: then no word's result depends on the words around it, and words can be
-// remembered one by one. A model whose space symbol is no piece of its own starts from its bytes,
-// of which merges could cross too.
+/// Cutting in front of each space symbol changes nothing as long as no merge joins text before the
+/// symbol with the symbol: then no word's result depends on the words around it, and words can be
+/// remembered one by one. A model whose space symbol is no piece of its own starts from its bytes,
+/// of which merges could cross too.
 bool merges_cross_metaspace(const BpeModel& model) {
   std::vector<int32_t> start;
   model.start_pieces(kSpace, start);

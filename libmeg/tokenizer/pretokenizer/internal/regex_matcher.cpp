@@ -121,11 +121,11 @@ Result<RegexMatcher> RegexMatcher::compile(std::string_view pattern, const std::
   const std::string written = with_own_classes(pattern);
   int error = 0;
   PCRE2_SIZE offset = 0;
+  // The dialect that the packages read, as far as flags say it: Unicode classes, and $ at the very
+  // end only. \C is refused since it could cut a character in two, which NO_UTF_CHECK here and in
+  // find() relies on not to happen.
   Code code(pcre2_compile(
       reinterpret_cast<PCRE2_SPTR>(written.data()), written.size(),
-      // The dialect that the packages read, as far as flags say it: Unicode classes, and $ at the
-      // very end only. \C is refused since it could cut a character in two, which NO_UTF_CHECK here
-      // and in find() relies on not to happen.
       PCRE2_UTF | PCRE2_UCP | PCRE2_NO_UTF_CHECK | PCRE2_NEVER_BACKSLASH_C | PCRE2_DOLLAR_ENDONLY,
       &error, &offset, nullptr));
   if (code == nullptr) {

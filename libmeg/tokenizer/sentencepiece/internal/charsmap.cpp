@@ -13,11 +13,11 @@ constexpr int kMaxMatches = 32;
 /// Units come in blocks.
 constexpr size_t kBlockUnits = 256;
 
+// A unit of the double array: a node or, marked by the top bit, the value of a sequence.
+//
 // darts-clone's layout: the children of the unit at i stand at (i ^ offset) ^ byte, each labelled
 // with its byte, and the value, where there is one, at i ^ offset. A walk is one XOR and one
 // comparison a byte.
-//
-// A unit of the double array: a node or, marked by the top bit, the value of a sequence.
 
 bool has_value(uint32_t unit) { return ((unit >> 8) & 1) != 0; }
 
@@ -70,9 +70,9 @@ Status Charsmap::check_replacements() const {
 }
 
 /// Afterwards no lookup can leave the units or the replacements.
-// A byte changes only the low 8 bits of a position, so a node whose block of 256 lies inside has
-// all of its possible children inside. Checked once for all units here, find() indexes without
-// looking; a hostile file could otherwise lead it anywhere.
+/// A byte changes only the low 8 bits of a position, so a node whose block of 256 lies inside has
+/// all of its possible children inside. Checked once for all units here, find() indexes without
+/// looking; a hostile file could otherwise lead it anywhere.
 Status Charsmap::check_units() const {
   const auto error = [](size_t unit) {
     return make_error(StatusCode::kCorruption, "unit {} of the trie leads outside of it", unit);

@@ -15,7 +15,7 @@ namespace meg::tokenizer::sentencepiece {
 
 namespace {
 
-// A piece takes far more memory than the two bytes that it can be in a file.
+/// A piece takes far more memory than the two bytes that it can be in a file.
 constexpr size_t kMaxPieces = size_t{1} << 24;
 
 /// A field of a message that decides ids or texts, and how its value is taken. All others are

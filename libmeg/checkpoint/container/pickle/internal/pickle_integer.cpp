@@ -12,8 +12,8 @@ namespace meg::checkpoint {
 
 namespace {
 
-// Python's own limit for reading integers as text (sys.int_info.default_max_str_digits): turning
-// digits into bits takes quadratic time, which a hostile pickle would use.
+/// Python's own limit for reading integers as text (sys.int_info.default_max_str_digits): turning
+/// digits into bits takes quadratic time, which a hostile pickle would use.
 constexpr size_t kMaxDigits = 4300;
 
 bool is_negative(std::string_view bytes) {

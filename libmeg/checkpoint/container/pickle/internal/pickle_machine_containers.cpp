@@ -73,8 +73,8 @@ Status PickleMachine::extend(PickleId container, const std::vector<PickleId>& it
   if (node.kind != PickleKind::kList && node.kind != PickleKind::kCall) {
     return wrong_kind(what, "a list", node.kind);
   }
+  // Objects take items too: APPENDS calls extend() or append() of a list's subclass or a deque.
   std::vector<PickleId>& target =
-      // Objects take items too: APPENDS calls extend() or append() of a list's subclass or a deque.
       node.kind == PickleKind::kList ? node.children : graph_->mutable_call(container).items;
   if (node.kind == PickleKind::kList && taken_[container - first_]) node.boolean = true;
   target.insert(target.end(), items.begin(), items.end());

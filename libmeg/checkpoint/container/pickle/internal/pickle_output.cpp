@@ -6,7 +6,7 @@
 
 namespace meg::checkpoint {
 
-// The shortest form that CPython would choose; unlike BININT1 and BININT2, BININT has a sign.
+/// The shortest form that CPython would choose; unlike BININT1 and BININT2, BININT has a sign.
 void PickleOutput::integer(int64_t value) {
   if (value != static_cast<int32_t>(value)) {
     big_integer(twos_complement(value));

@@ -13,11 +13,11 @@ namespace {
 constexpr std::string_view kMagic = "\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19";
 constexpr int64_t kProtocol = 1001;
 
+/// Reads the pickles one after another.
+///
 /// torch.save's form up to 1.5: five pickles (magic number, protocol, system info, value, keys of
 /// storages), then the storages themselves. None of the pickles states its length, so each begins
 /// where the one before has its STOP.
-///
-/// Reads the pickles one after another.
 class PickleSequence {
  public:
   PickleSequence(const io::MappedFile& file, PickleBudget* budget)

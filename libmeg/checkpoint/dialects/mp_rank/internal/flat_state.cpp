@@ -213,8 +213,9 @@ bool rounds_to(float master, DType dtype, std::span<const std::byte> weight) {
 
 }  // namespace
 
-// args do not name the revision of core, and rules changed between revisions. So every combination
-// is tried, and those of equal length as the buffer are told apart by the numbers (is_master_of()).
+/// args do not name the revision of core, and rules changed between revisions. So every combination
+/// is tried, and those of equal length as the buffer are told apart by the numbers
+/// (is_master_of()).
 std::vector<FlatBufferRules> FlatRun::possible_rules() const {
   const int64_t size = data_parallel_size.value_or(1);
   const int64_t divisor = std::lcm(size, kBucketAlignment);
@@ -288,8 +289,8 @@ std::vector<Places> possible_places(const FlatState& state,
   return {};
 }
 
-// Samples at both ends and in the middle: a wrong layout shifts whole parameters, so a few numbers
-// tell, and reading everything twice would cost as much as converting it.
+/// Samples at both ends and in the middle: a wrong layout shifts whole parameters, so a few numbers
+/// tell, and reading everything twice would cost as much as converting it.
 Result<bool> is_master_of(const TensorSource& master, const TensorSource& weight) {
   constexpr int64_t kSample = 16;
   const DType dtype = weight.dtype();

@@ -9,12 +9,12 @@ uint8_t byte_of(char c) { return static_cast<uint8_t>(c); }
 
 }  // namespace
 
-// Three ways by length, which give the same pieces:
-//  - up to kShortBytes a scan of all ranks for the lowest, in two arrays without links;
-//  - above that a linked list with the pairs in a tree (MinTree) that knows the lowest;
-//  - from kWindowBytes on, called by the encoder, merge_windows() over windows of the latter.
-// Where they change over is where the measured times cross (docs/performance.md, "The encoder:
-// log").
+/// Three ways by length, which give the same pieces:
+///  - up to kShortBytes a scan of all ranks for the lowest, in two arrays without links;
+///  - above that a linked list with the pairs in a tree (MinTree) that knows the lowest;
+///  - from kWindowBytes on, called by the encoder, merge_windows() over windows of the latter.
+/// Where they change over is where the measured times cross (docs/performance.md, "The encoder:
+/// log").
 std::span<const uint32_t> WordMerger::merge(std::string_view word) {
   const size_t size = word.size();
   if (size <= kShortBytes) {
@@ -112,8 +112,8 @@ void WordMerger::merge_pair(uint32_t left) {
   if (previous_[left] != kNone) look_up_pair(previous_[left]);
 }
 
-// A key is rank, then position: the tree's minimum is the leftmost occurrence of the lowest rank,
-// which is what both orders of merging take next. One pass of the outer loop is one round.
+/// A key is rank, then position: the tree's minimum is the leftmost occurrence of the lowest rank,
+/// which is what both orders of merging take next. One pass of the outer loop is one round.
 void WordMerger::merge_long() {
   link_list();
   while (pairs_.min() != MinTree::kInfinite) {

@@ -41,8 +41,8 @@ size_t spaces_before_space_or_end(std::string_view text) {
 
 }  // namespace
 
-// The alternatives of GPT-2's regular expression in its order: the first that matches wins, however
-// much further a later one would reach.
+/// The alternatives of GPT-2's regular expression in its order: the first that matches wins,
+/// however much further a later one would reach.
 size_t first_word_size(std::string_view text) {
   for (const std::string_view contraction : kContractions) {
     if (text.starts_with(contraction)) return contraction.size();

@@ -4,9 +4,9 @@
 
 namespace meg::tokenizer::sentencepiece::fast {
 
-// The same joining as reference::merge(), by numbers instead of texts: a word becomes symbols, and
-// merges_[i] is what parts i and i + 1 would give. Both ways take the best rank and of equal ranks
-// the leftmost, which is the library's order of its queue.
+/// The same joining as reference::merge(), by numbers instead of texts: a word becomes symbols, and
+/// merges_[i] is what parts i and i + 1 would give. Both ways take the best rank and of equal ranks
+/// the leftmost, which is the library's order of its queue.
 std::span<const Segment> BpeSegmenter::segment(std::string_view word) {
   split(word);
   merges_.clear();

@@ -108,10 +108,10 @@ class FastEncoder : public TokenEncoder {
     }
   }
 
+  /// A word that does not always give the same ids (is_fixed()) or gives too many is remembered as
+  /// such, so that it is not looked for in vain twice. Without may_pass() even a known word is cut
+  /// anew: the sum so far could change its segments.
   template <class Cache>
-  // A word that does not always give the same ids (is_fixed()) or gives too many is remembered as
-  // such, so that it is not looked for in vain twice. Without may_pass() even a known word is cut
-  // anew: the sum so far could change its segments.
   void encode_with(Cache& cache, std::string_view word, IdWriter<Id>& writer) {
     const typename Cache::Key key(word.data(), word.size());
     const uint64_t hash = key.hash();

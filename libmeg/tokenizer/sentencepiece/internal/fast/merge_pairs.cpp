@@ -33,10 +33,10 @@ std::vector<uint32_t> ranks_of(const std::vector<MergePairs::Piece>& pieces) {
 
 }  // namespace
 
-// The library joins two neighbours where their concatenation is a piece. So each way to cut a piece
-// into two symbols is a merge of its score, and a pair of numbers replaces the lookup of a text.
-// Cuts whose halves are neither pieces nor characters never come up: parts are always one or the
-// other.
+/// The library joins two neighbours where their concatenation is a piece. So each way to cut a
+/// piece into two symbols is a merge of its score, and a pair of numbers replaces the lookup of a
+/// text. Cuts whose halves are neither pieces nor characters never come up: parts are always one or
+/// the other.
 MergePairs::MergePairs(const std::vector<Piece>& pieces, const std::vector<Piece>& user_symbols)
     : characters_(kPage, kNoSymbol) {
   std::unordered_map<std::string_view, uint32_t> symbols;  // of pieces of several characters

@@ -16,9 +16,9 @@ constexpr uint32_t kNoStart = UINT32_MAX;
 /// Words of more bytes are always cut anew.
 constexpr size_t kMaxFixedBytes = 64;
 
-/// Half of the distance of 2^-7 between neighbouring floats from 2^16 to 2^17.
-///
 /// Sums below 2^17 are rounded by at most this.
+///
+/// Half of the distance of 2^-7 between neighbouring floats from 2^16 to 2^17.
 constexpr double kLargestRounding = 1.0 / 256;
 constexpr float kLargestSum = 131072;
 
@@ -105,9 +105,9 @@ void UnigramSegmenter::keep_small(size_t start, size_t frontier) {
 
 bool UnigramSegmenter::has_unknown() const { return any_unknown(segments_); }
 
-// What makes a cache possible at all: the library adds the scores of a whole text in float, so the
-// same word may be cut in two ways at two places of a text. Where the best way is better by more
-// than all roundings together can be, it wins at every place.
+/// What makes a cache possible at all: the library adds the scores of a whole text in float, so the
+/// same word may be cut in two ways at two places of a text. Where the best way is better by more
+/// than all roundings together can be, it wins at every place.
 bool UnigramSegmenter::is_fixed(std::string_view word) {
   if (word.size() > kMaxFixedBytes || has_unknown()) return false;
   // The sum of each way is rounded once a segment, of which the other ways have up to one a byte.
