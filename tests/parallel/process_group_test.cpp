@@ -3,8 +3,14 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 #include "libmeg/libtorch/torch_guard.h"
+#include "libmeg/parallel/internal/roll_call.h"
 #include "libmeg/parallel/parallel_state.h"
 #include "tests/launch_ranks.h"
 #include "tests/parallel/fake_process_group.h"
@@ -12,6 +18,7 @@
 namespace meg::parallel {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::Pair;
@@ -38,6 +45,31 @@ TEST(ParallelStateTest, RankThatDoesNotComeIsAnError) {
   ASSERT_FALSE(state.has_value());
   EXPECT_EQ(state.error().code(), StatusCode::kIoError);
   EXPECT_THAT(state.error().message(), HasSubstr("rank 0 of 2"));
+}
+
+TEST(ParallelStateTest, PortThatIsTakenIsAnErrorAtOnce) {
+  const int taken = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  socklen_t size = sizeof address;
+  ASSERT_EQ(::bind(taken, reinterpret_cast<sockaddr*>(&address), size), 0);
+  ASSERT_EQ(::listen(taken, 1), 0);
+  ASSERT_EQ(::getsockname(taken, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  LaunchEnvironment environment;
+  environment.world_size = 2;
+  environment.master_port = ntohs(address.sin_port);
+  const auto state = ParallelState::connect(environment, {1, 1, 1, 0, 1},
+                                            RankOrder::kDataBeforePipeline, kTimeout);
+  ASSERT_FALSE(state.has_value());
+  EXPECT_THAT(state.error().message(), HasSubstr("of this machine: Address already in use"));
+  ::close(taken);
+}
+
+TEST(RollCallTest, NamesWhoDoesNotAnswer) {
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  const RollCall first(store, 0, 4), last(store, 3, 4);
+  EXPECT_THAT(last.absent_ranks(std::chrono::milliseconds(0)), ElementsAre(0, 1, 2));
+  EXPECT_THAT(first.absent_ranks(std::chrono::milliseconds(0)), ElementsAre(1, 2));
 }
 
 TEST(ParallelStateTest, OneRankSendsNothing) {

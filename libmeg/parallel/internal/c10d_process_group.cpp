@@ -1,6 +1,7 @@
 #include "libmeg/parallel/internal/c10d_process_group.h"
 
 #include <map>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -25,7 +26,8 @@ class C10dWork : public Work {
  public:
   /// begin: makes the c10d::Work.
   template <class Begin>
-  C10dWork(std::string what, Begin begin) : what_(std::move(what)) {
+  C10dWork(std::string what, const RollCall& roll_call, Begin begin)
+      : what_(std::move(what)), roll_call_(roll_call) {
     begun_ = libtorch::torch_guard([&] {
       work_ = begin();
       return Status();
@@ -43,18 +45,30 @@ class C10dWork : public Work {
 
  private:
   Status lost(const Status& status) const {
-    return make_error(StatusCode::kIoError, "{}: {}", what_, status.message());
+    const std::string_view why = without_place(status.message());
+    if (why.find("imed out") == std::string_view::npos) {
+      return make_error(StatusCode::kIoError, "{}: {}", what_, why);
+    }
+    return make_error(StatusCode::kIoError, "{}: {}: {}", what_, why, roll_call_.report());
+  }
+
+  /// Without the line of source that Gloo's messages begin with: "[/pytorch/...cc:547] ".
+  static std::string_view without_place(std::string_view message) {
+    const size_t end = message.find("] ");
+    const bool has_place = message.starts_with('[') && end != std::string_view::npos;
+    return has_place ? message.substr(end + 2) : message;
   }
 
   std::string what_;
+  const RollCall& roll_call_;  ///< The group's, which outlives its work.
   Status begun_;
   c10::intrusive_ptr<c10d::Work> work_;
 };
 
 class C10dProcessGroup : public ProcessGroup {
  public:
-  C10dProcessGroup(c10::intrusive_ptr<c10d::Backend> backend, std::string name)
-      : backend_(std::move(backend)), name_(std::move(name)) {}
+  C10dProcessGroup(c10::intrusive_ptr<c10d::Backend> backend, std::string name, RollCall roll_call)
+      : backend_(std::move(backend)), name_(std::move(name)), roll_call_(std::move(roll_call)) {}
 
   int rank() const override { return backend_->getRank(); }
 
@@ -115,19 +129,22 @@ class C10dProcessGroup : public ProcessGroup {
  private:
   template <class Begin>
   PendingWork begin(const char* what, Begin begin) {
-    return std::make_unique<C10dWork>(std::string(what) + " of the " + name_ + " group", begin);
+    return std::make_unique<C10dWork>(std::string(what) + " of the " + name_ + " group", roll_call_,
+                                      begin);
   }
 
   c10::intrusive_ptr<c10d::Backend> backend_;
   std::string name_;
+  RollCall roll_call_;
   std::map<int, int> sent_, received_;  ///< Messages, by rank; their numbers are their tags.
 };
 
 }  // namespace
 
 std::shared_ptr<ProcessGroup> c10d_process_group(c10::intrusive_ptr<c10d::Backend> backend,
-                                                 std::string name) {
-  return std::make_shared<C10dProcessGroup>(std::move(backend), std::move(name));
+                                                 std::string name, RollCall roll_call) {
+  return std::make_shared<C10dProcessGroup>(std::move(backend), std::move(name),
+                                            std::move(roll_call));
 }
 
 }  // namespace meg::parallel

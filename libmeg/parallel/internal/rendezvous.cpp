@@ -1,8 +1,12 @@
 #include "libmeg/parallel/internal/rendezvous.h"
 
 #include <fmt/format.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
@@ -15,11 +19,50 @@
 namespace meg::parallel {
 namespace {
 
+/// On all addresses of this machine. False with errno where that cannot be.
+bool listen_on(int socket, int family, uint16_t port) {
+  const int on = 1;
+  const int off = 0;
+  ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (family == AF_INET6) ::setsockopt(socket, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+  sockaddr_storage address = {};
+  address.ss_family = static_cast<sa_family_t>(family);
+  // Both families have it in the same place.
+  reinterpret_cast<sockaddr_in&>(address).sin_port = htons(port);
+  const socklen_t size = family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
+  return ::bind(socket, reinterpret_cast<const sockaddr*>(&address), size) == 0 &&
+         ::listen(socket, SOMAXCONN) == 0;
+}
+
+uint16_t port_of(int socket) {
+  sockaddr_storage address = {};
+  socklen_t size = sizeof address;
+  ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size);
+  return ntohs(reinterpret_cast<sockaddr_in&>(address).sin_port);
+}
+
+/// What the store listens on. Its own socket would take the addresses that are free and leave the
+/// ranks to whoever listens on the others.
+Result<int> listening_socket(uint16_t port) {
+  int error = 0;
+  for (const int family : {AF_INET6, AF_INET}) {
+    const int socket = ::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (socket >= 0 && listen_on(socket, family, port)) return socket;
+    error = errno;
+    if (socket >= 0) ::close(socket);
+    if (error == EADDRINUSE) break;
+  }
+  return errno_error(error, fmt::format("port {} of this machine", port));
+}
+
+/// listening: rank 0's, where it hosts the store.
 c10::intrusive_ptr<c10d::Store> connect_store(const LaunchEnvironment& environment,
+                                              std::optional<int> listening,
                                               std::chrono::milliseconds timeout) {
   c10d::TCPStoreOptions options;
-  options.port = environment.master_port;
-  options.isServer = !environment.agent_store && environment.rank == 0;
+  options.port = listening.has_value() ? port_of(*listening) : environment.master_port;
+  options.isServer = listening.has_value();
+  options.masterListenFd = listening;
   options.numWorkers = static_cast<size_t>(environment.world_size);
   options.waitWorkers = !environment.agent_store;
   options.timeout = timeout;
@@ -43,9 +86,13 @@ std::shared_ptr<gloo::transport::Device> gloo_device() {
 Result<Rendezvous> Rendezvous::meet(const LaunchEnvironment& environment,
                                     std::chrono::milliseconds timeout) {
   c10::intrusive_ptr<c10d::Store> store;
-  const Status met = libtorch::torch_guard([&] {
-    store = connect_store(environment, timeout);
-    return Status();
+  const Status met = libtorch::torch_guard([&]() -> Status {
+    std::optional<int> listening;
+    if (!environment.agent_store && environment.rank == 0) {
+      MEG_ASSIGN_OR_RETURN(listening, listening_socket(environment.master_port));
+    }
+    store = connect_store(environment, listening, timeout);
+    return {};
   });
   if (met.ok()) return Rendezvous(environment, timeout, std::move(store));
   return make_error(StatusCode::kIoError, "rank {} of {}: no meeting at {}:{}: {}",
@@ -67,7 +114,7 @@ Result<std::shared_ptr<ProcessGroup>> Rendezvous::group(
         c10::make_intrusive<c10d::ProcessGroupGloo>(
             std::move(store), static_cast<int>(std::distance(ranks.begin(), place)),
             static_cast<int>(ranks.size()), std::move(options)),
-        name);
+        name, RollCall(store_, environment_.rank, environment_.world_size));
     return Status();
   });
   if (joined.ok()) return group;

@@ -1,0 +1,44 @@
+#include "libmeg/parallel/internal/roll_call.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <exception>
+#include <thread>
+
+namespace meg::parallel {
+namespace {
+
+/// Ranks that wait for the same one do not all begin, and so end, at the same time.
+constexpr auto kPeriod = std::chrono::seconds(10);
+constexpr auto kBetweenLooks = std::chrono::milliseconds(100);
+
+std::string key_of(int rank) { return fmt::format("waited/{}", rank); }
+
+}  // namespace
+
+std::vector<int> RollCall::absent_ranks(std::chrono::milliseconds period) const {
+  store_->set(key_of(rank_), std::vector<uint8_t>{1});
+  const auto end = std::chrono::steady_clock::now() + period;
+  std::vector<int> absent(static_cast<size_t>(world_size_));
+  for (int rank = 0; rank < world_size_; ++rank) absent[static_cast<size_t>(rank)] = rank;
+  while (true) {
+    std::erase_if(absent, [this](int rank) { return store_->check({key_of(rank)}); });
+    if (absent.empty() || std::chrono::steady_clock::now() >= end) return absent;
+    std::this_thread::sleep_for(kBetweenLooks);
+  }
+}
+
+std::string RollCall::report() const {
+  try {
+    const std::vector<int> absent = absent_ranks(kPeriod);
+    if (absent.empty()) return "all ranks wait for each other";
+    return fmt::format("no answer of rank{} {}", absent.size() == 1 ? "" : "s",
+                       fmt::join(absent, ", "));
+  } catch (const std::exception&) {
+    return "no answer, and the ranks' store is gone";
+  }
+}
+
+}  // namespace meg::parallel
