@@ -18,8 +18,8 @@ class RankProcesses:
             from torch.distributed import TCPStore
             RankProcesses.store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
 
-    def start(self, ranks, command, of_rank=None, **options):
-        """of_rank: further arguments of some."""
+    def start(self, ranks, command, of_rank=None, folders=None, **options):
+        """of_rank: further arguments of some. folders: where some run."""
         RankProcesses.runs += 1
         processes = []
         for rank in range(ranks):
@@ -30,7 +30,8 @@ class RankProcesses:
                 "TORCHELASTIC_RESTART_COUNT": str(self.runs), "OMP_NUM_THREADS": "1"}
             process = subprocess.Popen(
                 [*map(str, command), *map(str, (of_rank or {}).get(rank, []))], env=environment,
-                **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options})
+                **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options,
+                   **({"cwd": folders[rank]} if rank in (folders or {}) else {})})
             self.case.addCleanup(process.kill)
             processes.append(process)
         return processes

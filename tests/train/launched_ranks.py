@@ -31,8 +31,8 @@ class LaunchedRanks(unittest.TestCase):
     def command(self, *flags):
         return [self.program, *RUN, "--data-cache-path", str(self.folder / "cache"), *map(str, flags)]
 
-    def start(self, ranks, *flags, of_rank=None):
-        return RankProcesses(self).start(ranks, self.command(*flags), of_rank, cwd=ORACLE)
+    def start(self, ranks, *flags, of_rank=None, folders=None):
+        return RankProcesses(self).start(ranks, self.command(*flags), of_rank, folders, cwd=ORACLE)
 
     def end(self, processes):
         """Exit codes, and what all of them wrote."""

@@ -60,6 +60,20 @@ class Ranks(LaunchedRanks):
         self.assertEqual(self.errors(err), [
             "rank 1: command line: expected --lr 0.005 as rank 0 has it, found --lr 0.006"])
 
+    def test_other_data_on_one_rank_is_named_once(self):
+        elsewhere = self.folder / "elsewhere"
+        for name in ("gpt2-vocab.json", "gpt2-merges.txt", "data/tiny.idx", "data/tiny.bin"):
+            (elsewhere / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ORACLE / name, elsewhere / name)
+        data = bytearray((elsewhere / "data/tiny.bin").read_bytes())
+        data[len(data) // 2] ^= 1
+        (elsewhere / "data/tiny.bin").write_bytes(data)
+        codes, _, err = self.end(self.start(2, "--train-iters", 1, folders={1: elsewhere}))
+        self.assertEqual(codes, [1, 1])
+        self.assertEqual(len(self.errors(err)), 1, err)
+        self.assertRegex(self.errors(err)[0], "^rank 1: data: expected data/tiny of .* as rank 0 has "
+                         "it, found data/tiny of ")
+
     def test_ranks_that_do_not_fit_are_an_error(self):
         codes, _, err = self.end(self.start(3, "--train-iters", 1, "--tensor-model-parallel-size", 2))
         self.assertEqual(codes, [1, 1, 1])

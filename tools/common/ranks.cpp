@@ -6,10 +6,10 @@
 #include <chrono>
 #include <limits>
 #include <optional>
-#include <sstream>
 #include <string_view>
 
 #include "libmeg/megatron/argument_table.h"
+#include "libmeg/parallel/check_same.h"
 #include "libmeg/parallel/launch_environment.h"
 #include "tools/common/report.h"
 
@@ -30,19 +30,6 @@ std::string argument_lines(const megatron::ArgumentValues& args) {
         fmt::format("{} {}\n", row.flag, value.has_value() ? megatron::field_text(*value) : "None");
   }
   return lines;
-}
-
-Status check_lines(const std::string& own, const std::string& first) {
-  std::istringstream own_lines(own);
-  std::istringstream first_lines(first);
-  std::string mine;
-  std::string expected;
-  while (std::getline(own_lines, mine) && std::getline(first_lines, expected)) {
-    if (mine == expected) continue;
-    return make_error(StatusCode::kInvalidArgument,
-                      "command line: expected {} as rank 0 has it, found {}", expected, mine);
-  }
-  return {};
 }
 
 int size_of(int64_t size) {
@@ -84,10 +71,7 @@ Result<parallel::ParallelState> connect_ranks(const megatron::ArgumentValues& ar
 
 Status check_same_arguments(const megatron::ArgumentValues& args, const std::string& own_flags,
                             const parallel::ParallelState& ranks) {
-  if (ranks.mesh().world_size() == 1) return {};
-  const std::string own = own_flags + argument_lines(args);
-  MEG_ASSIGN_OR_RETURN(const std::string first, ranks.of_first_rank(own));
-  return ranks.agree(check_lines(own, first));
+  return parallel::check_same("command line", own_flags + argument_lines(args), ranks);
 }
 
 void note_backend(const megatron::ArgumentValues& args, const parallel::ParallelState& ranks) {

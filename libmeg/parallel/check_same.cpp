@@ -1,0 +1,29 @@
+#include "libmeg/parallel/check_same.h"
+
+#include <sstream>
+
+namespace meg::parallel {
+namespace {
+
+Status compare(std::string_view what, const std::string& own, const std::string& first) {
+  std::istringstream own_lines(own);
+  std::istringstream first_lines(first);
+  std::string found;
+  std::string expected;
+  while (std::getline(own_lines, found) && std::getline(first_lines, expected)) {
+    if (found == expected) continue;
+    return make_error(StatusCode::kInvalidArgument, "{}: expected {} as rank 0 has it, found {}",
+                      what, expected, found);
+  }
+  return {};
+}
+
+}  // namespace
+
+Status check_same(std::string_view what, const std::string& lines, const ParallelState& ranks) {
+  if (ranks.mesh().world_size() == 1) return {};
+  MEG_ASSIGN_OR_RETURN(const std::string first, ranks.of_first_rank(lines));
+  return ranks.agree(compare(what, lines, first));
+}
+
+}  // namespace meg::parallel

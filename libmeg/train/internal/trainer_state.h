@@ -1,0 +1,144 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "libmeg/base/stopwatch.h"
+#include "libmeg/logging/log_lines.h"
+#include "libmeg/model/theoretical_memory.h"
+#include "libmeg/train/internal/run_report.h"
+#include "libmeg/train/internal/train_step.h"
+#include "libmeg/train/trainer.h"
+
+namespace meg::train {
+
+/// What ends a run before its last iteration, as all ranks agreed on it.
+struct Ending {
+  int signal = 0;
+  bool time_is_up = false;
+
+  bool is_due() const { return signal != 0 || time_is_up; }
+};
+
+/// A run: set up in trainer_setup.cpp, its steps in trainer_steps.cpp, its evaluations in
+/// trainer_evaluation.cpp, their order in trainer.cpp.
+struct Trainer::State {
+  State(TrainerOptions run_options, TrainerHooks run_hooks, const parallel::ParallelState& others)
+      : options(std::move(run_options)),
+        hooks(std::move(run_hooks)),
+        ranks(others),
+        saver(options.checkpoints, options.args, options.data.seed) {}
+
+  TrainerOptions options;
+  TrainerHooks hooks;
+  parallel::ParallelState ranks;
+  std::function<void(const StepReport&)> on_step;
+  std::function<void(const EvaluationReport&)> on_evaluation;
+
+  std::optional<nn::GptModel> model;
+  std::unique_ptr<Optimizer> optimizer;
+  std::optional<schedule::OptimizerParamScheduler> scheduler;
+  std::optional<TrainingData> data;
+  CheckpointSaver saver;
+  std::optional<model::TheoreticalMemory> memory;
+  std::unique_ptr<RunReport> report;
+
+  TrainingProgress progress;
+  int64_t train_iters = 0;
+  Stopwatch run_time;
+  Ending ending;
+
+  RunParts parts() {
+    return {.model = *model, .optimizer = *optimizer, .scheduler = *scheduler, .ranks = ranks};
+  }
+
+  /// Losses as this revision of Megatron prints them.
+  double reported(const std::vector<MicroBatchLoss>& losses) const {
+    return reported_loss(losses, options.version.losses_over_tokens);
+  }
+
+  int64_t micro_batches_of(int64_t batch_size, samples::Split split) const {
+    const BatchOptions& batches = options.batches;
+    return batch_size / (batches.micro_batch_size_of(split) * batches.data_parallel_size);
+  }
+
+  /// What this rank holds of the model.
+  nn::ModelPart part() const {
+    return {.sizes = {.tensor_model_parallel_size = ranks.tensor()->size(),
+                      .pipeline_model_parallel_size = ranks.pipeline()->size(),
+                      .virtual_pipeline_model_parallel_size = 1},
+            .tensor_rank = ranks.tensor()->rank(),
+            .pipeline_rank = ranks.pipeline()->rank(),
+            .tensor_parallel = {.group = ranks.tensor(),
+                                .sequence_parallel = options.sequence_parallel}};
+  }
+
+  void print_parallel_sizes() const;
+  Status build_report();
+  Status build();
+  Status build_model();
+  Status check_same_data() const;
+  Status build_data();
+  Status load();
+
+  Status run();
+
+  bool divides(std::optional<int64_t> interval) const {
+    return interval.has_value() && progress.iteration % *interval == 0;
+  }
+
+  Result<bool> train();
+  Status train_step();
+  Status skip_step();
+  Result<StepReport> compute_step(int64_t batch_size);
+  Status report_step(const StepReport& step, int64_t batch_size);
+
+  /// What of each split was read before; nullopt: this run does not read it.
+  samples::PerSplit<std::optional<int64_t>> consumed_samples() const;
+
+  bool trains() const { return !options.length.skip_train && progress.iteration < train_iters; }
+
+  /// nullopt where the run was asked to end meanwhile.
+  Result<std::optional<double>> evaluate(samples::Split split);
+  Status evaluate_and_print(samples::Split split, logging::Evaluation kind);
+  bool evaluation_is_due() const;
+
+  Status save();
+
+  bool time_is_up() const;
+
+  /// Asks all ranks whether the run is to end.
+  Status agree_on_ending();
+
+  /// A line that the first rank prints.
+  void print(const std::string& line) const {
+    if (ranks.mesh().rank() == 0) hooks.print(line);
+  }
+
+  PrintLine print_first() const {
+    return [this](const std::string& line) { print(line); };
+  }
+
+  /// Why the run ends behind this step, in Megatron's words.
+  std::optional<std::string> exit_reason() const;
+
+  /// `status`, with what would need less memory where there was too little for the model.
+  Status advised(Status status) const;
+
+  template <class T>
+  Result<T> advised(Result<T> result) const {
+    return result.has_value() ? std::move(result) : Result<T>(advised(result.error()));
+  }
+};
+
+/// What Megatron's lines and curves call the loss.
+inline logging::Losses named_loss(double loss) { return {{"lm loss", static_cast<float>(loss)}}; }
+
+}  // namespace meg::train

@@ -1,0 +1,60 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "libmeg/train/internal/trainer_state.h"
+
+namespace meg::train {
+
+Result<std::optional<double>> Trainer::State::evaluate(samples::Split split) {
+  const int64_t batch_size =
+      options.length.eval_global_batch_size.value_or(options.batch_schedule.global_batch_size());
+  const int64_t at_once = micro_batches_of(batch_size, split);
+  const bool whole_split = split == samples::Split::kValid && options.length.full_validation;
+  if (whole_split) MEG_RETURN_IF_ERROR(data->begin_full_validation(split));
+  const int64_t micro_batches =
+      whole_split ? data->size(split) : options.length.eval_iters * at_once;
+  // All of them, also where the run ends meanwhile: later evaluations are then those of a run that
+  // was not stopped.
+  if (split == samples::Split::kValid && !whole_split) {
+    progress.consumed_valid_samples += options.length.eval_iters * batch_size;
+  }
+  std::vector<MicroBatchLoss> all;
+  for (int64_t done = 0; done < micro_batches; done += at_once) {
+    MEG_RETURN_IF_ERROR(agree_on_ending());
+    if (ending.is_due()) return std::optional<double>();
+    MEG_ASSIGN_OR_RETURN(const std::vector<MicroBatchLoss> losses,
+                         forward_only(
+                             *model, [&] { return data->next(split); },
+                             std::min(at_once, micro_batches - done), ranks));
+    all.insert(all.end(), losses.begin(), losses.end());
+  }
+  return std::optional(reported(all));
+}
+
+Status Trainer::State::evaluate_and_print(samples::Split split, logging::Evaluation kind) {
+  if (!data->has(split)) return {};
+  MEG_ASSIGN_OR_RETURN(
+      const std::optional<double> loss,
+      advised(report->timers().measure("evaluate", 0, [&] { return evaluate(split); })));
+  report->times({"evaluate"});
+  if (!loss.has_value()) {
+    print(fmt::format("Exiting during evaluation, {}",
+                      ending.time_is_up ? "timelimit reached" : "signal received"));
+    return {};
+  }
+  report->evaluation(kind, progress.iteration, progress.consumed_train_samples, named_loss(*loss));
+  if (on_evaluation) {
+    on_evaluation({.iteration = progress.iteration, .kind = kind, .lm_loss = *loss});
+  }
+  report->leave_out_time();
+  return {};
+}
+
+bool Trainer::State::evaluation_is_due() const {
+  const samples::RunLength& length = options.length;
+  return length.eval_interval != 0 && progress.iteration % length.eval_interval == 0 &&
+         progress.iteration >= length.start_eval_at_iter.value_or(0);
+}
+
+}  // namespace meg::train

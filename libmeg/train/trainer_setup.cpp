@@ -1,0 +1,167 @@
+#include <fmt/format.h>
+
+#include <ctime>
+
+#include "libmeg/libtorch/cuda_backend.h"
+#include "libmeg/libtorch/device_figures.h"
+#include "libmeg/libtorch/pinned_memory.h"
+#include "libmeg/nn/initialise_weights.h"
+#include "libmeg/parallel/check_same.h"
+#include "libmeg/train/internal/check_token_ids.h"
+#include "libmeg/train/internal/data_digest.h"
+#include "libmeg/train/internal/trainer_state.h"
+
+namespace meg::train {
+namespace {
+
+/// Between the seeds of a pipeline's stages, as in Megatron-LM megatron/training/initialize.py:
+/// _set_random_seed.
+constexpr uint64_t kSeedStep = 100;
+
+}  // namespace
+
+void Trainer::State::print_parallel_sizes() const {
+  const parallel::Mesh& mesh = ranks.mesh();
+  print(logging::world_size_line({.world = mesh.world_size(),
+                                  .data = mesh.size(parallel::Axis::kData),
+                                  .tensor = mesh.size(parallel::Axis::kTensor),
+                                  .pipeline = mesh.size(parallel::Axis::kPipeline)}));
+  const at::ScalarType type = options.model.params_dtype;
+  print(fmt::format("using torch.{} for parameters ...", type == at::kHalf       ? "float16"
+                                                         : type == at::kBFloat16 ? "bfloat16"
+                                                                                 : "float32"));
+}
+
+Status Trainer::State::build_report() {
+  model::TheoreticalMemoryOptions run;
+  run.sizes = part().sizes;
+  run.data_parallel_size = ranks.data()->size();
+  run.use_distributed_optimizer = options.optimizer.use_distributed_optimizer;
+  run.sequence_parallel = part().tensor_parallel.splits_sequences();
+  run.micro_batch_size = options.batches.micro_batch_size;
+  run.recompute_granularity = options.model.recompute_granularity;
+  const Result<model::TheoreticalMemory> found = model::theoretical_memory(options.config, run);
+  if (found.has_value()) memory = *found;
+  const at::Device device = options.model.device;
+  const bool is_sixteen_bit = options.model.params_dtype != at::kFloat;
+  MEG_ASSIGN_OR_RETURN(
+      report,
+      RunReport::create(
+          {.log_interval = options.log_interval,
+           .tensorboard_dir = options.tensorboard_dir,
+           .curves = options.tensorboard,
+           .log_throughput = options.log_throughput,
+           .timers = {.log_level = options.timing_log_level,
+                      .log_option = options.timing_log_option,
+                      .device = device},
+           .version = options.version,
+           .peak_tflops =
+               is_sixteen_bit ? logging::peak_tflops(libtorch::device_name(device)) : std::nullopt,
+           .memory = memory},
+          options.config, ranks, hooks.print));
+  return {};
+}
+
+Status Trainer::State::advised(Status status) const {
+  if (status.code() != StatusCode::kResourceExhausted || !memory.has_value()) return status;
+  constexpr double kMegabyte = 1024 * 1024;
+  return make_error(
+      StatusCode::kResourceExhausted,
+      "{}; estimated: {:.0f} MB for weights and optimizer, {:.0f} MB for the layers' activations: "
+      "lower --micro-batch-size or give --recompute-granularity full --recompute-method uniform",
+      status.message(), memory->weight_and_optimizer_bytes / kMegabyte,
+      memory->layers_activation_bytes / kMegabyte);
+}
+
+Status Trainer::State::build_model() {
+  nn::GptOptions model_options = options.model;
+  model_options.seed += kSeedStep * static_cast<uint64_t>(ranks.pipeline()->rank());
+  MEG_ASSIGN_OR_RETURN(model, nn::GptModel::create(options.config, model_options, part()));
+  if (ranks.data()->rank() == 0) {
+    hooks.print(fmt::format(
+        " > number of parameters on (tensor, pipeline) model parallel rank ({}, {}): {}",
+        ranks.tensor()->rank(), ranks.pipeline()->rank(), model->parameter_count()));
+  }
+  MEG_RETURN_IF_ERROR(nn::initialise_weights(*model, static_cast<uint64_t>(options.data.seed)));
+  const bool fp16 = options.model.params_dtype == at::kHalf;
+  const bool bf16 = options.model.params_dtype == at::kBFloat16;
+  MEG_ASSIGN_OR_RETURN(
+      auto scaler, schedule::get_grad_scaler(fp16, bf16, options.loss_scale, options.loss_scaler));
+  MEG_ASSIGN_OR_RETURN(optimizer,
+                       Optimizer::create(*model, std::move(scaler), options.optimizer, ranks));
+  MEG_ASSIGN_OR_RETURN(scheduler, schedule::get_optimizer_param_scheduler(options.schedule));
+  return {};
+}
+
+Status Trainer::State::build() {
+  if (options.deterministic_mode) libtorch::use_deterministic_algorithms();
+  Timers& timers = report->timers();
+  const Status built = timers.measure("model-and-optimizer-setup", 0, [this]() -> Status {
+    MEG_RETURN_IF_ERROR(advised(build_model()));
+    return load();
+  });
+  MEG_RETURN_IF_ERROR(built);
+  print(logging::datetime_line("after model, optimizer, and learning rate scheduler are built",
+                               std::time(nullptr)));
+  MEG_RETURN_IF_ERROR(
+      timers.measure("train/valid/test-data-iterators-setup", 0, [this] { return build_data(); }));
+  print(logging::datetime_line("after dataloaders are built", std::time(nullptr)));
+  print("done with setup ...");
+  report->times({"model-and-optimizer-setup", "train/valid/test-data-iterators-setup"});
+  return {};
+}
+
+Status Trainer::State::load() {
+  MEG_ASSIGN_OR_RETURN(const std::optional<checkpoint::MegatronCheckpoint> checkpoint,
+                       open_checkpoint(options.checkpoints, print_first()));
+  if (!checkpoint.has_value()) return {};
+  const megatron::FieldLookup run = [this](std::string_view name) {
+    return options.args.field(name);
+  };
+  MEG_ASSIGN_OR_RETURN(progress, report->timers().measure("load-checkpoint", 0, [&] {
+    return load_checkpoint(*checkpoint, options.checkpoints, run, parts(), print_first());
+  }));
+  report->times({"load-checkpoint"});
+  saver.note_loaded(progress.iteration);
+  return {};
+}
+
+Status Trainer::State::check_same_data() const {
+  if (ranks.mesh().world_size() == 1) return {};
+  const Result<std::string> digest = data_digest(options.data);
+  MEG_RETURN_IF_ERROR(ranks.agree(digest.status()));
+  return parallel::check_same("data", *digest, ranks);
+}
+
+Status Trainer::State::build_data() {
+  print("> building train, validation, and test datasets ...");
+  const auto& samples = options.data.samples;
+  for (const std::string& line : logging::target_sizes_lines(samples[0], samples[1], samples[2])) {
+    print(line);
+  }
+  MEG_RETURN_IF_ERROR(check_same_data());
+  MEG_ASSIGN_OR_RETURN(samples::GptDatasets datasets, samples::build_gpt_datasets(options.data));
+  for (const std::string& note : datasets.notes) print("> " + note);
+  MEG_RETURN_IF_ERROR(check_token_ids(datasets, options.config.padded_vocab_size));
+  print("> finished creating GPT datasets ...");
+  if (options.model.device.is_cuda()) options.batches.memory = libtorch::pinned_memory();
+  MEG_ASSIGN_OR_RETURN(
+      data, TrainingData::create(std::move(datasets), options.batches, consumed_samples()));
+  return {};
+}
+
+samples::PerSplit<std::optional<int64_t>> Trainer::State::consumed_samples() const {
+  const samples::RunLength& length = options.length;
+  samples::PerSplit<std::optional<int64_t>> consumed;
+  if (trains())
+    consumed[samples::split_number(samples::Split::kTrain)] = progress.consumed_train_samples;
+  if (length.eval_iters > 0) consumed[samples::split_number(samples::Split::kTest)] = 0;
+  if (length.full_validation || (length.eval_iters > 0 && length.skip_train)) {
+    consumed[samples::split_number(samples::Split::kValid)] = 0;
+  } else if (length.eval_iters > 0) {
+    consumed[samples::split_number(samples::Split::kValid)] = progress.consumed_valid_samples;
+  }
+  return consumed;
+}
+
+}  // namespace meg::train

@@ -1,0 +1,100 @@
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "libmeg/train/internal/not_finite.h"
+#include "libmeg/train/internal/trainer_state.h"
+
+namespace meg::train {
+namespace {
+
+Status check_finite(const std::vector<MicroBatchLoss>& losses) {
+  for (const MicroBatchLoss& loss : losses) {
+    if (std::isfinite(loss.loss_sum)) continue;
+    return not_finite_error("loss", std::isnan(loss.loss_sum));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<StepReport> Trainer::State::compute_step(int64_t batch_size) {
+  StepReport step;
+  step.iteration = progress.iteration + 1;
+  step.loss_scale = optimizer->loss_scale();
+  step.lr = scheduler->lr();
+  step.weight_decay = scheduler->weight_decay();
+  Timers& timers = report->timers();
+  const auto next = [&] {
+    return timers.measure("batch-generator", 2,
+                          [this] { return data->next(samples::Split::kTrain); });
+  };
+  MEG_ASSIGN_OR_RETURN(
+      const std::vector<MicroBatchLoss> losses, timers.measure("forward-backward", 1, [&] {
+        return forward_backward(*model, *optimizer, next,
+                                micro_batches_of(batch_size, samples::Split::kTrain),
+                                options.calculate_per_token_loss ? StepLoss::kMeanOfTokens
+                                                                 : StepLoss::kMeanOfMicroBatches,
+                                ranks);
+      }));
+  for (const MicroBatchLoss& loss : losses) step.micro_losses.push_back(loss.mean());
+  step.lm_loss = reported(losses);
+  if (optimizer->checks_for_nan()) MEG_RETURN_IF_ERROR(check_finite(losses));
+  MEG_ASSIGN_OR_RETURN(step.outcome, timers.measure("optimizer", 1, [&] {
+    return optimizer->step({.lr = step.lr,
+                            .weight_decay = step.weight_decay,
+                            .decoupled_lr = scheduler->decoupled_lr()});
+  }));
+  return step;
+}
+
+Status Trainer::State::train_step() {
+  const int64_t batch_size =
+      options.batch_schedule.batch_size_after(progress.consumed_train_samples);
+  const Result<StepReport> computed = advised(compute_step(batch_size));
+  if (!computed.has_value()) {
+    return computed.error().with_prefix(fmt::format("iteration {}", progress.iteration + 1));
+  }
+  const StepReport& step = *computed;
+  if (!step.outcome.skipped) scheduler->step(batch_size);
+  progress.iteration += 1;
+  progress.consumed_train_samples += batch_size;
+  progress.floating_point_operations +=
+      logging::num_floating_point_operations(options.config, batch_size);
+  return report_step(step, batch_size);
+}
+
+Status Trainer::State::skip_step() {
+  const int64_t batch_size =
+      options.batch_schedule.batch_size_after(progress.consumed_train_samples);
+  for (int64_t i = 0; i < micro_batches_of(batch_size, samples::Split::kTrain); ++i) {
+    MEG_RETURN_IF_ERROR(data->next(samples::Split::kTrain).status());
+  }
+  progress.iteration += 1;
+  progress.consumed_train_samples += batch_size;
+  progress.skipped_train_samples += batch_size;
+  return {};
+}
+
+Status Trainer::State::report_step(const StepReport& step, int64_t batch_size) {
+  logging::IterationFigures figures;
+  figures.iteration = progress.iteration;
+  figures.train_iters = train_iters;
+  figures.consumed_train_samples = progress.consumed_train_samples;
+  figures.skipped_train_samples = progress.skipped_train_samples;
+  figures.learning_rate = scheduler->lr();
+  figures.global_batch_size = batch_size;
+  figures.loss_scale = optimizer->loss_scale();
+  if (!step.outcome.skipped) figures.grad_norm = step.outcome.grad_norm;
+  if (!step.outcome.skipped && step.outcome.num_zeros.has_value()) {
+    figures.num_zeros_in_grad = static_cast<double>(*step.outcome.num_zeros);
+  }
+  if (options.log_params_norm) {
+    MEG_ASSIGN_OR_RETURN(figures.params_norm, optimizer->params_norm());
+  }
+  report->step(figures, named_loss(step.lm_loss), step.outcome.skipped);
+  if (on_step) on_step(step);
+  return {};
+}
+
+}  // namespace meg::train
