@@ -132,7 +132,6 @@ Status check_ranks(const TrainerOptions& options, const parallel::ParallelState&
   if (ranks.mesh().world_size() == 1) return {};
   if (options.model.device.is_cuda()) return unsupported("--device cuda (NCCL)");
   if (options.checkpoints.async_save) return unsupported("--async-save");
-  if (options.length.full_validation) return unsupported("--full-validation");
   return {};
 }
 

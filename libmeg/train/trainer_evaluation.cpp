@@ -5,6 +5,18 @@
 #include "libmeg/train/internal/trainer_state.h"
 
 namespace meg::train {
+namespace {
+
+/// Samples that all copies of the model are dealt in turn: the most that one gets, and this one.
+int64_t most_samples_of_copy(int64_t samples, const parallel::ProcessGroup& copies) {
+  return (samples + copies.size() - 1) / copies.size();
+}
+
+int64_t samples_of_copy(int64_t samples, const parallel::ProcessGroup& copies) {
+  return (samples - copies.rank() + copies.size() - 1) / copies.size();
+}
+
+}  // namespace
 
 Result<std::optional<double>> Trainer::State::evaluate(samples::Split split) {
   const int64_t batch_size =
@@ -12,21 +24,24 @@ Result<std::optional<double>> Trainer::State::evaluate(samples::Split split) {
   const int64_t at_once = micro_batches_of(batch_size, split);
   const bool whole_split = split == samples::Split::kValid && options.length.full_validation;
   if (whole_split) MEG_RETURN_IF_ERROR(data->begin_full_validation(split));
-  const int64_t micro_batches =
-      whole_split ? data->size(split) : options.length.eval_iters * at_once;
+  const int64_t planned = options.length.eval_iters * at_once;
+  const int64_t own = whole_split ? samples_of_copy(data->size(split), *ranks.data()) : planned;
+  const int64_t most =
+      whole_split ? most_samples_of_copy(data->size(split), *ranks.data()) : planned;
   // All of them, also where the run ends meanwhile: later evaluations are then those of a run that
   // was not stopped.
   if (split == samples::Split::kValid && !whole_split) {
     progress.consumed_valid_samples += options.length.eval_iters * batch_size;
   }
   std::vector<MicroBatchLoss> all;
-  for (int64_t done = 0; done < micro_batches; done += at_once) {
+  for (int64_t done = 0; done < most; done += at_once) {
     MEG_RETURN_IF_ERROR(agree_on_ending());
     if (ending.is_due()) return std::optional<double>();
-    MEG_ASSIGN_OR_RETURN(const std::vector<MicroBatchLoss> losses,
-                         forward_only(
-                             *model, [&] { return data->next(split); },
-                             std::min(at_once, micro_batches - done), ranks));
+    MEG_ASSIGN_OR_RETURN(
+        const std::vector<MicroBatchLoss> losses,
+        forward_only(
+            *model, [&] { return data->next(split); }, std::clamp<int64_t>(own - done, 0, at_once),
+            ranks, std::min(at_once, most - done)));
     all.insert(all.end(), losses.begin(), losses.end());
   }
   return std::optional(reported(all));

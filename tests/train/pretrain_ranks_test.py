@@ -6,6 +6,7 @@ pretrain_ranks_test.py PRETRAIN_GPT VERIFY
 
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -53,6 +54,17 @@ class Ranks(LaunchedRanks):
                 self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
                 shutil.rmtree(straight)
                 shutil.rmtree(parts)
+
+    def test_full_validation_sees_every_sample_once_on_any_ranks(self):
+        flags = [*WITHOUT_DROPOUT, "--train-iters", 1, "--full-validation", "--eval-interval", 1]
+        alone = subprocess.run(self.command(*flags), cwd=ORACLE, capture_output=True, text=True,
+                               timeout=TIMEOUT)
+        loss = re.compile(r"validation loss at iteration 1 .* lm loss value: ([\d.E+-]+)")
+        expected = float(loss.search(alone.stdout)[1])
+        for ranks, shape in ((2, []), (2, ["--pipeline-model-parallel-size", 2])):
+            with self.subTest(shape=shape):
+                found = float(loss.search(self.train(ranks, *flags, *shape))[1])
+                self.assertAlmostEqual(found / expected, 1, delta=2e-6)
 
     def test_another_flag_on_one_rank_is_named_once(self):
         codes, _, err = self.end(self.start(2, "--train-iters", 1, of_rank={1: ["--lr", "0.006"]}))

@@ -290,14 +290,16 @@ Result<std::vector<MicroBatchLoss>> forward_backward(nn::GptModel& model, Optimi
 
 Result<std::vector<MicroBatchLoss>> forward_only(nn::GptModel& model, const NextMicroBatch& next,
                                                  int64_t micro_batches,
-                                                 const parallel::ParallelState& ranks) {
+                                                 const parallel::ParallelState& ranks,
+                                                 std::optional<int64_t> most) {
   model.set_training(false);
   Stage stage(model, next, ranks);
   for (int64_t i = 0; i < micro_batches; ++i) {
     MEG_RETURN_IF_ERROR(libtorch::torch_guard([&] { return stage.evaluate(); }));
   }
   MEG_RETURN_IF_ERROR(stage.links().finish());
-  MEG_ASSIGN_OR_RETURN(const std::vector<MicroBatchLoss> found, stage.losses());
+  MEG_ASSIGN_OR_RETURN(std::vector<MicroBatchLoss> found, stage.losses());
+  found.resize(static_cast<size_t>(most.value_or(micro_batches)));
   return of_all_ranks(ranks, found);
 }
 

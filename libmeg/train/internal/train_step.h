@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "libmeg/base/result.h"
@@ -38,10 +39,12 @@ Result<std::vector<MicroBatchLoss>> forward_backward(
     nn::GptModel& model, Optimizer& optimizer, const NextMicroBatch& next, int64_t micro_batches,
     StepLoss step_loss = StepLoss::kMeanOfMicroBatches, const parallel::ParallelState& ranks = {});
 
-/// Forward alone, without gradients and dropout.
+/// Forward alone, without gradients and dropout. most: micro-batches of the copy of the model that
+/// has most of them, where they differ; losses of those that others lack are of no tokens.
 Result<std::vector<MicroBatchLoss>> forward_only(nn::GptModel& model, const NextMicroBatch& next,
                                                  int64_t micro_batches,
-                                                 const parallel::ParallelState& ranks = {});
+                                                 const parallel::ParallelState& ranks = {},
+                                                 std::optional<int64_t> most = std::nullopt);
 
 /// What Megatron prints of a step: from core 0.7 on the mean over all tokens, before it the mean of
 /// the micro-batches' means.
