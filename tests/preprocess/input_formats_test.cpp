@@ -195,8 +195,7 @@ TEST_F(InputFormats, RefusesJsonUnderTheNameOfPlainText) {
   options.input = InputOptions();
   options.input.format = InputFormat::kJson;
   EXPECT_THAT(read(options), ElementsAre("a"));
-  EXPECT_THAT(failure(file("in.parquet.gz", "x")),
-              HasSubstr(".parquet files are not supported yet"));
+  EXPECT_THAT(failure(file("in.parquet.gz", "x")), HasSubstr("its name says Parquet or Arrow"));
 }
 
 TEST_F(InputFormats, CompressedInputsGiveTheSame) {
