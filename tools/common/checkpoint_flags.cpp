@@ -18,6 +18,7 @@ void CheckpointFlags::declare(Flags& flags) {
       [](const megatron::FieldLookup& fields) { (void)model::GptConfig::from_fields(fields); });
   for (const megatron::ArgumentRow& row :
        megatron::argument_rows(megatron::ArgumentFamily::kTraining)) {
+    // The flags of the shape are those that GptConfig reads; nothing else is offered.
     const bool is_read =
         std::find(scope.reads.begin(), scope.reads.end(), row.dest) != scope.reads.end();
     if (is_read && !row.help.empty()) shape_rows_.push_back(row);
@@ -33,6 +34,7 @@ Result<checkpoint::OpenCheckpointOptions> CheckpointFlags::options() const {
     options.param_rules.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     options.param_rules_name = *param_rules_;
   }
+  // Given flags alone: a default would pass for what a checkpoint without args has.
   options.fallback = shape_.given_lookup();
   return options;
 }

@@ -188,6 +188,7 @@ Result<std::optional<samples::BatchRampup>> resolve_rampup(const DataFlags& data
 Result<samples::BatchSchedule> resolve_batches(const DataFlags& data, int64_t ranks,
                                                const megatron::MegatronVersion& version,
                                                Notes& notes) {
+  // --samples states numbers of samples outright, which need no batch size to follow from.
   if (!data.micro_batch_size.has_value() && !data.global_batch_size.has_value() &&
       !data.samples.has_value()) {
     return usage("--micro-batch-size or --global-batch-size is required");

@@ -32,6 +32,7 @@ std::string argument_lines(const megatron::ArgumentValues& args) {
   return lines;
 }
 
+/// What is too large for an int is no size of any run, and refused as such when the ranks meet.
 int size_of(int64_t size) {
   return static_cast<int>(std::min<int64_t>(size, std::numeric_limits<int>::max()));
 }
@@ -71,6 +72,8 @@ Result<parallel::ParallelState> connect_ranks(const megatron::ArgumentValues& ar
 
 Status check_same_arguments(const megatron::ArgumentValues& args, const std::string& own_flags,
                             const parallel::ParallelState& ranks) {
+  // Ranks with different command lines would wait for each other in different places, or train
+  // parts of different models without a word.
   return parallel::check_same("command line", own_flags + argument_lines(args), ranks);
 }
 

@@ -50,6 +50,7 @@ serving::Health health_of(const std::string& model, const serving::GenerationQue
 }
 
 void write_log_line(const serving::RequestLog& request) {
+  // One write, so that lines of several threads do not mix.
   const std::string line = serving::log_line(request) + "\n";
   std::fwrite(line.data(), 1, line.size(), stderr);
 }
@@ -145,8 +146,8 @@ Status serve_texts(const TextServerFlags& flags, ServedModel model, int64_t seed
                        serving::HttpServer::start(http_options(flags), std::move(handlers)));
   fmt::print("> {} is served on http://{}\n", model.name, server->address());
   std::fflush(stdout);
-  // The handler of a signal may only set a flag, and nothing else is left to do here but to look at
-  // it.
+  // The handler of a signal may only set a flag, so it is looked at now and then; so is an engine
+  // that cannot go on.
   while (!interrupted() && queue.load().lost.ok()) std::this_thread::sleep_for(milliseconds(50));
   fmt::print("> the server ends\n");
   std::fflush(stdout);

@@ -138,6 +138,8 @@ class RowAdder {
 
   void add(const megatron::ArgumentRow& row, const ArgumentFamilyRows& family) {
     FlagSpec*& owner = owners_[plain(row.flag)];
+    // A flag that the program declared itself, or that an earlier family has, keeps its meaning;
+    // the row only adds its other names.
     if (owner == nullptr) {
       owner = table_.flags.emplace_back(std::make_unique<FlagSpec>(spec_of(row, family))).get();
     }
@@ -180,6 +182,7 @@ bool is_refused(const FlagSpec& spec) {
   const std::vector<std::string_view> supported = megatron::words_of(field.row->supported);
   if (text != nullptr && !supported.empty()) return !contains(supported, *text);
   if (spec.use != FlagSpec::Use::kRefused) return false;
+  // A list that says the default as its one word is the default too.
   const std::optional<megatron::FieldValue> word = only_word(value);
   return !word.has_value() || !megatron::same_field(*word, field.default_value);
 }

@@ -6,6 +6,11 @@
 
 #include "libmeg/text/printable.h"
 
+// What TOML and INI files have in common, read strictly, as CLI11's own reader takes `"a#b"` for a
+// comment, joins repeated keys and knows no line numbers (docs/decisions/03-command-lines.md).
+// Sections, nested tables and what else TOML has are errors: a line that is not understood is never
+// passed over.
+
 namespace meg::tools {
 namespace {
 

@@ -15,6 +15,8 @@
 namespace meg::tools {
 namespace {
 
+// Columns of a terminal where none says its own; below the fewest the text beside the flags, which
+// begins at kHelpColumn, would be a word a line.
 constexpr size_t kUsualColumns = 80;
 constexpr size_t kFewestColumns = 50;
 constexpr size_t kHelpColumn = 30;
@@ -83,6 +85,8 @@ std::string groups(const FlagTable& table, size_t width) {
       continue;
     titles.push_back(spec->group);
     text += "\n" + spec->group + "\n";
+    // By the order in which groups first come, not by that of the flags: Megatron's rows of one
+    // topic stand apart in the table.
     for (const auto& other : table.flags) {
       if (is_listed(*other) && other->group == spec->group) text += entry(*other, width);
     }

@@ -52,6 +52,7 @@ class FlagParser {
   FlagParser(const FlagTable& table, const CommandLine& line)
       : table_(table), line_(line), app_(table.summary, table.program) {
     parsed_.positionals = line.positionals.size();
+    // CLI11's own --help prints its own text: taken away.
     app_.set_help_flag();
     app_.config_formatter(std::make_shared<ConfigFormat>(
         [this](std::istream& input) { return config_items(input); }));
@@ -63,6 +64,7 @@ class FlagParser {
     } catch (const CLI::CallForHelp&) {
       parsed_.end = ParsedFlags::End::kHelp;
     } catch (const CLI::CallForAllHelp&) {
+      // CLI11's exception for --help-all, which no program has, stands for this.
       parsed_.end = ParsedFlags::End::kListArguments;
     } catch (const CLI::CallForVersion&) {
       parsed_.end = ParsedFlags::End::kVersion;
@@ -187,6 +189,8 @@ class FlagParser {
   Result<CLI::ConfigItem> config_item(const ConfigEntry& entry) {
     MEG_ASSIGN_OR_RETURN(const NamedFlag flag, flag_of_key(entry.key));
     FlagSpec& spec = *flag.spec;
+    // Two lines for one flag, be it under two of its names: neither is taken for the one that was
+    // meant.
     const auto [first, added] = lines_.emplace(&spec, entry.line);
     if (!added)
       return error(fmt::format("{}: given twice, first in line {}", spec.name, first->second));
@@ -195,6 +199,7 @@ class FlagParser {
     auto inputs = config_inputs(spec, entry.value);
     if (!inputs.has_value()) return inputs.error().with_prefix(spec.name);
     item.inputs = *std::move(inputs);
+    // `switch = false` says what holds without the line: the flag does not count as given.
     if (spec.arity != Arity::kSwitch || item.inputs[0] == "true") note_given(flag);
     option(spec);
     return item;

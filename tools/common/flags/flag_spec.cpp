@@ -46,6 +46,7 @@ Result<int64_t> convert(const FlagSpec& spec, std::string_view text) {
   int64_t number = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
   if (error == std::errc::result_out_of_range) {
+    // Told apart: the text is an integer, and in Python it would do.
     return wrong("expected an integer of 64 bits, found {}", text::printable(text));
   }
   if (error != std::errc() || end != digits.data() + digits.size()) {

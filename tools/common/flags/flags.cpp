@@ -76,6 +76,7 @@ Result<ParsedFlags> parse_words(const FlagTable& table, std::span<const std::str
   return parse_flags(table, line);
 }
 
+/// argparse's form and exit code: the usage, then the error as the last line.
 int usage_error(const FlagTable& table, std::string_view message, std::ostream& err) {
   err << usage_line(table) << "\ntry: " << table.program << " --help\nerror: " << message
       << std::endl;
@@ -108,6 +109,7 @@ std::vector<std::string_view> missing_names(const FlagTable& table, const Parsed
     if (table.positionals[i]->required) missing.push_back(table.positionals[i]->name);
   }
   for (const auto& spec : table.flags) {
+    // Given by the --config file counts as well.
     const auto is_spec = [&](const NamedFlag& flag) { return flag.spec == spec.get(); };
     if (spec->required && std::none_of(parsed.given.begin(), parsed.given.end(), is_spec)) {
       missing.push_back(spec->name);
@@ -117,6 +119,7 @@ std::vector<std::string_view> missing_names(const FlagTable& table, const Parsed
 }
 
 std::optional<int> finish(const FlagTable& table, const ParsedFlags& parsed, std::ostream& err) {
+  // Notes first: the error is the last line, whichever it is.
   print_notes(parsed.given, err);
   // What cannot be done comes before what is missing: adding the missing flags would not help.
   const auto not_yet = given_names(parsed.given, FlagSpec::Use::kNotYet);
