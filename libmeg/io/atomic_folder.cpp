@@ -125,8 +125,8 @@ Result<AtomicFolder> AtomicFolder::create(const std::string& path) {
   std::error_code error;
   fs::create_directories(above, error);
   if (error) return errno_error(error.value(), "cannot create folder " + above);
-  // Opened now: commit() must be able to flush it even if it is renamed meanwhile, and fails here,
-  // before hours of work, where it may not be read.
+  // Opened now: commit() must be able to flush it even if it is renamed meanwhile, and where it may
+  // not be read create() fails, before hours of work.
   MEG_ASSIGN_OR_RETURN(out.above_, open_folder(above, 0, above));
   remove_stale_folders(out.path_);
   while (true) {

@@ -7,6 +7,10 @@
 #include <cstring>
 #include <utility>
 
+// Inputs may be pipes, which cannot be wound back and may stay silent for long. So the bytes that
+// tell the compression are read once and handed on by ResumedStream, and waiting is a poll() that
+// looks at `interrupted` between two turns. A regular file is always ready.
+
 namespace meg::io {
 namespace {
 
@@ -28,6 +32,7 @@ class FileStream : public ByteStream {
     pollfd polled{.fd = file_.get(), .events = POLLIN, .revents = 0};
     while (interrupted_ == nullptr || !*interrupted_) {
       const int ready = ::poll(&polled, 1, kPollMilliseconds);
+      // Also where poll() fails: read() then says why.
       if (ready > 0 || (ready < 0 && errno != EINTR)) return Status();
     }
     return Status(StatusCode::kCancelled, "interrupted");
@@ -74,6 +79,7 @@ Result<std::unique_ptr<ByteStream>> content_stream(const FileDescriptor& file,
                                                    const StreamOptions& options) {
   std::unique_ptr<ByteStream> packed = file_stream(file, options);
   std::string begin;
+  // A pipe may give one byte at a time.
   while (begin.size() < kCompressionMagicBytes) {
     char bytes[kCompressionMagicBytes];
     const auto free = std::span(bytes).first(kCompressionMagicBytes - begin.size());

@@ -6,6 +6,7 @@
 namespace meg::io {
 
 uint32_t crc32(std::span<const std::byte> bytes, uint32_t before) {
+  // libdeflate computes, zlib combines: libdeflate cannot combine two CRCs.
   return libdeflate_crc32(before, bytes.data(), bytes.size());
 }
 
