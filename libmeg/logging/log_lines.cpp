@@ -33,6 +33,7 @@ std::string count_or_none(std::optional<int64_t> count) {
 std::optional<std::pair<double, double>> min_and_max(const TimerTimes& timer) {
   std::optional<std::pair<double, double>> found;
   for (const double seconds : timer.seconds_by_rank) {
+    // Ranks that did not run a timer report 0, which would be the least of all.
     if (!(seconds > 0)) continue;
     if (!found) found.emplace(seconds, seconds);
     found->first = std::min(found->first, seconds);
@@ -93,6 +94,7 @@ std::vector<std::string> target_sizes_lines(std::optional<int64_t> train,
 
 std::vector<std::string> timers_lines(TimingLogOption option, std::span<const TimerTimes> timers,
                                       double normalizer) {
+  // Divided by once, as in Megatron's timers: seconds * 1000 / normalizer may round otherwise.
   const double unit = normalizer / 1000.0;
   const bool some = std::any_of(timers.begin(), timers.end(), [](const TimerTimes& timer) {
     return min_and_max(timer).has_value();

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <string>
 
+// Tags, and which of them have a second curve over samples, are those of Megatron's training_log:
+// dashboards that were made for its runs find the same curves here.
+
 namespace meg::logging {
 namespace {
 
@@ -40,6 +43,7 @@ Status write_iteration(TensorboardWriter& writer, const TensorboardCurves& curve
   Points points(writer, figures.iteration, figures.consumed_train_samples);
   points.add("learning-rate", figures.learning_rate);
   if (figures.skipped_train_samples > 0) {
+    // Has no curve over samples in Megatron either.
     points.add_at_iteration("skipped-train-samples",
                             static_cast<double>(figures.skipped_train_samples));
   }
@@ -62,6 +66,7 @@ Status write_times(TensorboardWriter& writer, const TensorboardCurves& curves, i
   for (const TimerTimes& timer : timers) {
     const auto longest =
         std::max_element(timer.seconds_by_rank.begin(), timer.seconds_by_rank.end());
+    // A timer that no rank ran since the last line gets no point rather than a 0.
     if (longest == timer.seconds_by_rank.end() || !(*longest > 0)) continue;
     MEG_RETURN_IF_ERROR(writer.add_scalar(timer.name + "-time", *longest / normalizer, iteration));
   }

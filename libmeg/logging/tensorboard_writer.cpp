@@ -100,6 +100,7 @@ Result<TensorboardWriter> TensorboardWriter::create(const std::string& folder,
   if (error) return errno_error(error.value(), folder);
   MEG_ASSIGN_OR_RETURN(io::FileDescriptor file, new_event_file(folder));
   TensorboardWriter writer(std::move(file), options);
+  // Event files begin with their version; events of the wall clock, flushes by the steady one.
   ProtobufMessage version;
   version.add_double(1, seconds_since_epoch());
   version.add_bytes(3, "brain.Event:2");

@@ -42,6 +42,7 @@ std::string TrainingLog::iteration_line(const IterationFigures& figures, double 
   if (figures.skipped_train_samples > 0) {
     fmt::format_to(out, " skipped samples: {:12d} |", figures.skipped_train_samples);
   }
+  // Skipped steps took time as well, but have no losses: the two means are over different counts.
   fmt::format_to(out, " elapsed time per iteration (ms): {:.1f} |",
                  elapsed_seconds / static_cast<double>(iterations()) * 1000.0);
   if (tflops) fmt::format_to(out, " throughput per GPU (TFLOP/s/GPU): {:.1f} |", *tflops);
