@@ -155,6 +155,7 @@ std::optional<Place> parse_place(std::string_view name) {
   if (is_core && place.major != 0) return std::nullopt;
   if (take(name, ".") && !take_number(name, place.patch)) return std::nullopt;
   if (name.empty()) return place;
+  // What is left must name a release candidate, in one of the spellings that tags have had.
   place.released = false;
   if (!take(name, "rc") && !take(name, "-alpha.rc") && !take(name, ".rc")) return std::nullopt;
   int candidate = 0;
@@ -186,6 +187,7 @@ std::span<const MegatronVersion> megatron_versions() { return kVersions; }
 const MegatronVersion& newest_megatron_version() { return kVersions.back(); }
 
 Result<MegatronVersion> parse_megatron_version(std::string_view name) {
+  // The hash in any length from the row's name to the whole of it.
   const bool is_commit = name.starts_with(kCommit) && name.size() <= 40;
   const std::optional<Place> place = is_commit              ? Place()
                                      : name == kJanuary2024 ? kPlaceOfJanuary2024

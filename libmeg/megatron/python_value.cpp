@@ -53,6 +53,7 @@ class LiteralReader {
     std::optional<FieldValue> value = field();
     if (!value) return std::nullopt;
     if (auto* text = std::get_if<std::string>(&*value)) return std::move(*text);
+    // As written, not as printed again: 1e-5 stays 1e-5.
     return std::string(before.substr(0, before.size() - text_.size()));
   }
 
@@ -62,6 +63,7 @@ class LiteralReader {
     text_.remove_prefix(word.size());
     if (word == "None") return FieldValue();
     if (word == "True" || word == "False") return word == "True";
+    // A sign and a point may stand before the first digit.
     if (word.find_first_of("0123456789") > 2) return std::nullopt;  // inf and nan are no literals
     if (const auto integer = number<int64_t>(word)) return *integer;
     if (const auto real = number<double>(word)) return *real;
@@ -85,6 +87,7 @@ class LiteralReader {
         text_.remove_prefix(i + 1);
         return text;
       }
+      // Any other escape is no literal here: better no value than a wrong one.
       if (text_[i] == '\\' && ++i < text_.size() && text_[i] != quote && text_[i] != '\\') break;
       if (i < text_.size()) text += text_[i];
     }
