@@ -58,6 +58,8 @@ std::optional<ExpertName> parse_expert_name(std::string_view name) {
     if (number.size() == rest.size()) return std::nullopt;
     found.parameter = rest.substr(number.size() + 1);
   } else {
+    // A grouped module has one tensor for each expert, so the number stands behind the parameter's
+    // name instead of before the module's.
     found.is_grouped = true;
     found.parameter = rest.substr(0, rest.find_last_not_of("0123456789") + 1);
     number = rest.substr(found.parameter.size());

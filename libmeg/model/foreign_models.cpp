@@ -28,7 +28,6 @@ constexpr ForeignRow kForeignRows[] = {
 
 std::string_view foreign_model(std::span<const std::string> names) {
   for (const ForeignRow& row : kForeignRows) {
-    // Compiled here: only a checkpoint with unknown names gets this far.
     const RE2 pattern(row.pattern, RE2::Latin1);
     const bool has_one = std::any_of(names.begin(), names.end(), [&](const std::string& name) {
       return RE2::PartialMatch(name, pattern);

@@ -164,6 +164,7 @@ Status GptConfig::check_pipeline_parallel_size(int64_t pipeline_model_parallel_s
                       num_layers, chunks);
   }
   const auto fits = [&](int64_t size) {
+    // The interleaved schedule needs two stages at least, as Megatron asserts.
     return size > 0 && size <= num_layers && num_layers % (size * chunks) == 0 &&
            (chunks == 1 || size > 1);
   };

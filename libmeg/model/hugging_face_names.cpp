@@ -204,6 +204,7 @@ Result<std::vector<HuggingFaceTensor>> hugging_face_tensors(HuggingFaceFamily fa
   std::vector<HuggingFaceTensor> tensors;
   const auto add = [&](Placement placement, int64_t layer) -> Status {
     for (const ModelParameter& parameter : parameters) {
+      // Placement by placement, as all parameters of a layer come before those of the next.
       if (parameter.placement != placement) continue;
       MEG_RETURN_IF_ERROR(add_parameter(family, parameter, layer, config, &tensors));
     }

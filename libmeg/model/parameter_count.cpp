@@ -7,6 +7,11 @@
 #include "libmeg/model/internal/parameter_rows.h"
 #include "libmeg/model/shard_axes.h"
 
+// model_parameters() lists the whole model from the table's rows; what one rank holds follows from
+// it in two steps, cutting each shape by tensor parallelism and repeating each parameter as often
+// as a pipeline stage has it. So names, counts and shapes of ranks cannot disagree with those of
+// the model.
+
 namespace meg::model {
 namespace {
 
@@ -38,6 +43,7 @@ bool is_present(Presence presence, const GptConfig& config, bool with_tied_copy)
       return with_tied_copy && !config.untie_embeddings_and_output_weights;
     case Presence::kExperts:
       return config.num_experts.has_value();
+    // Readers know their names, but no configuration that is read asks for them.
     case Presence::kSharedExperts:
       return false;
   }
@@ -154,6 +160,7 @@ Result<std::vector<ModelParameter>> model_parameters(const GptConfig& config, bo
   expert.ffn_hidden_size = config.moe_ffn_hidden_size;
   for (const ModuleRow& module : gpt_module_rows()) {
     const std::string_view stem = module.canonical_stem();
+    // With experts every layer has the dense MLP's rows once for each expert, and none of its own.
     if (!config.num_experts.has_value() || !stem.starts_with(kDenseMlp)) {
       add(stem, module, config);
       continue;
@@ -218,6 +225,7 @@ Result<int64_t> parameter_count(const GptConfig& config, const ParallelSizes& si
     }
     bool fits = true;
     for (const int64_t size : parameter.shape) {
+      // Sizes come from files and flags: a product that wraps round would pass for a small model.
       fits = fits && !__builtin_mul_overflow(count, size, &count);
     }
     if (!fits || __builtin_add_overflow(total, count, &total)) {

@@ -195,6 +195,7 @@ std::optional<ParameterMatch> ParameterTable::State::match(const Rule& rule,
   }
   ParameterMatch found = rule.match;
   found.spelling = name;
+  // A group that took no part in the match has no data: such a name has no layer.
   if (count == 2 && groups[1].data() != nullptr) {
     int64_t layer = 0;
     // A user's group may have matched anything; what is no layer's number is no match.
@@ -329,6 +330,7 @@ int ParameterTable::order(std::string_view canonical, NameFamily family) const {
 }
 
 std::vector<std::string> ParameterTable::extra_state_modules(NameFamily family) const {
+  // Those revisions know no such state.
   if (family == NameFamily::kOld || family == NameFamily::kFlat) return {};
   std::vector<const ModuleRow*> rows;
   for (const ModuleRow& row : gpt_module_rows()) {

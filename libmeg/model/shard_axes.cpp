@@ -99,6 +99,7 @@ Result<ShardAxes> axes_of(Partition partition, const std::vector<int64_t>& merge
                           const GptConfig& config, double version) {
   switch (partition) {
     case Partition::kReplicated:
+      // Nothing is cut, so its dimensions do not matter: one axis copies in one run.
       return in_order({*product(merged)}, -1);
     case Partition::kColumns:
       return in_order(with_rest({merged[0], merged[1]}, merged, 2), 1);

@@ -96,9 +96,11 @@ void add_layer_activations(const GptConfig& config, const TheoreticalMemoryOptio
   double bytes = 0;  // for b s h = 1
   switch (options.recompute_granularity) {
     case RecomputeGranularity::kFull:
+      // A layer's input in 16 bits; the rest is computed anew.
       bytes = 2 / sequence;
       break;
     case RecomputeGranularity::kNone:
+      // Scores after the softmax and after dropout in 16 bits, and dropout's mask in one byte.
       bytes = 5 * real(config.num_attention_heads) * real(config.seq_length) /
               real(config.hidden_size) / tensor;
       [[fallthrough]];
@@ -107,6 +109,7 @@ void add_layer_activations(const GptConfig& config, const TheoreticalMemoryOptio
       break;
   }
   memory.layer_activation_bytes = hidden_states * bytes;
+  // The first of p stages has num_layers / p layers, for p micro-batches at a time.
   memory.layers_activation_bytes = memory.layer_activation_bytes * real(config.num_layers);
 }
 
@@ -126,6 +129,7 @@ void add_activations(const GptConfig& config, const TheoreticalMemoryOptions& op
   double bytes =
       layer * real(config.num_layers) + 8 * tokens * pipeline + tokens * hidden * pipeline;
   if (chunks > 1) {
+    // Interleaving multiplies what the first stage holds by this.
     const double penalty = 1 + (pipeline - 1) / (pipeline * chunks);
     memory.interleaved_schedule_memory_penalty = penalty;
     memory.in_flight_microbatches = static_cast<int64_t>(std::ceil(penalty * pipeline));

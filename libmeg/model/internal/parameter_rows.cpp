@@ -15,7 +15,8 @@ constexpr ParameterRow kHeadNormBias = {
 constexpr ParameterRow kHiddenBias = {
     Partition::kReplicated, Presence::kLinearBias, {Extent::kHidden, Extent::kNone}};
 
-/// In a layer, whatever number of experts it has.
+/// In a layer, whatever number of experts it has: expert_order() in parameter_table.cpp gives each
+/// expert four places and stays below 2^23.
 constexpr int kBehindExperts = 1 << 24;
 
 // Spellings stand in the order of NameFamily: legacy, old, flat, mcore, mcore (Transformer Engine).
