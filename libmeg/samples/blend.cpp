@@ -50,6 +50,8 @@ std::vector<double> divided(std::span<const double> weights, double sum) {
 Status check_weights(std::span<const double> weights, const megatron::MegatronVersion& version) {
   double sum = 0;
   for (const double weight : weights) {
+    // Since core 0.7 Megatron asserts it of each weight; before, a dataset of weight 0 is merely
+    // never drawn from.
     if (weight < 0 || (weight == 0 && version.open_sample_counts)) {
       return make_error(StatusCode::kInvalidArgument,
                         "--data-path: expected weights above 0, found {}",
@@ -120,6 +122,7 @@ std::vector<BlendPart> blend_parts(std::span<const double> weights, int64_t samp
     const double share = static_cast<double>(samples) * weight;
     BlendPart part;
     if (version.blend_margin == megatron::BlendMargin::kOnTop) {
+      // The margin is for the datasets to build; the blend's size is without it.
       part.used = static_cast<int64_t>(std::ceil(share));
       part.built = static_cast<int64_t>(std::ceil(static_cast<double>(part.used) * kMargin));
     } else {

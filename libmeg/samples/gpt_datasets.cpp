@@ -12,6 +12,7 @@
 namespace meg::samples {
 namespace {
 
+/// What numpy's RandomState takes.
 constexpr int64_t kMaxSeed = std::numeric_limits<uint32_t>::max();
 
 Status check_config(const GptDataConfig& config) {
@@ -52,6 +53,8 @@ Status build_split(Split split, const Blend& blend, bool cut, const GptDataConfi
   } else {
     MEG_ASSIGN_OR_RETURN(built, blend_datasets(split, blend, config, datasets, result));
   }
+  // A split that is too short for one sample is no error in itself: a run without evaluation does
+  // without it.
   if (built == nullptr || built->size() > 0) return {};
   built.reset();
   result.notes.push_back(
@@ -80,6 +83,8 @@ Status build_mock(Split split, const GptDataConfig& config, GptDatasets& result)
 Status build_cut_splits(const GptDataConfig& config, GptDatasets& result) {
   MEG_ASSIGN_OR_RETURN(const SplitWeights cut, SplitWeights::parse(config.split, config.version));
   SplitDatasets datasets(config, cut, std::nullopt, result);
+  // Whether a split gets documents at all is asked with the largest count, before any dataset is
+  // opened: a weight of 0 gives none, whatever the size.
   const auto ranges = cut.ranges(std::numeric_limits<int32_t>::max());
   for (const Split split : kSplits) {
     if (!ranges[split_number(split)].has_value()) {

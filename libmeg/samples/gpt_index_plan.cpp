@@ -64,6 +64,7 @@ std::optional<int64_t> samples_before_last_epoch(const GptIndexRequest& request,
   const int64_t extra = request.extra_token ? 1 : 0;
   const int64_t before = ((epochs - 1) * request.tokens - extra) / request.sequence_length;
   const int64_t each = (request.tokens - extra) / request.sequence_length;
+  // Cut to an integer, as Python's int().
   const auto enough = static_cast<int64_t>(kLastEpochShare * static_cast<double>(each));
   // A last epoch that is hardly used is shuffled apart, or the samples that are dropped with it
   // would be missing from the whole epochs before.

@@ -48,6 +48,8 @@ Status check(const RunLength& length, const BatchSchedule& batches,
   MEG_RETURN_IF_ERROR(at_least(0, length.train_iters.value_or(0), "--train-iters"));
   MEG_RETURN_IF_ERROR(at_least(1, length.train_samples.value_or(1), "--train-samples"));
   MEG_RETURN_IF_ERROR(at_least(0, length.eval_iters, "--eval-iters"));
+  // An interval of 0 would be divided by, but where evaluations are not counted Megatron never
+  // does.
   const bool evaluates_once = length.skip_train && version.skip_train_evaluates_once;
   MEG_RETURN_IF_ERROR(at_least(length.full_validation || evaluates_once ? 0 : 1,
                                length.eval_interval, "--eval-interval"));
@@ -64,7 +66,9 @@ Status check(const RunLength& length, const BatchSchedule& batches,
 /// Steps of all evaluations on the validation set.
 Result<int64_t> validation_steps(const RunLength& length, int64_t train_iters,
                                  const megatron::MegatronVersion& version) {
+  // Without training older revisions ask for the evaluations of the whole run nevertheless.
   if (length.skip_train && version.skip_train_evaluates_once) return length.eval_iters;
+  // One after every interval and one at the end of the run.
   int64_t evaluations = floor_divided(train_iters, length.eval_interval) + 1;
   if (length.start_eval_at_iter.has_value()) {
     const int64_t skipped = *length.start_eval_at_iter / length.eval_interval;

@@ -62,6 +62,7 @@ Result<SplitWeights> SplitWeights::parse(std::string_view text,
   if (parts.empty() || (!legacy && parts.size() > kSplits.size())) {
     return unusable(text, "one to three weights, such as 969,30,1");
   }
+  // Before core the first three of more are taken; later revisions refuse them.
   for (size_t i = 0; i < std::min(parts.size(), kSplits.size()); ++i) {
     const std::optional<double> weight = text::parse_python_float(parts[i]);
     if (!weight.has_value() || *weight < 0) {
@@ -107,6 +108,8 @@ PerSplit<std::optional<dataset::SequenceRange>> SplitWeights::ranges(int64_t seq
   for (size_t i = 0; i < ranges.size(); ++i) {
     const dataset::SequenceRange range = {.begin = i == 0 ? 0 : std::max<int64_t>(ends[i - 1], 0),
                                           .end = std::max<int64_t>(ends[i], 0)};
+    // Core 0.4 makes a dataset of every split with a weight, also where rounding leaves it no
+    // document.
     const bool present = arithmetic_ == megatron::SplitArithmetic::kLegacy ? range.end > range.begin
                                                                            : normalized_[i] > 0;
     if (present) ranges[i] = range;

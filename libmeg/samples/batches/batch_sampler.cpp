@@ -48,6 +48,8 @@ class SingleSampler : public BatchSampler {
 
   bool next(std::vector<int64_t>& samples) override {
     samples.clear();
+    // The rest is less than a batch of all ranks: no rank may have a micro-batch that another
+    // lacks.
     if (end_ - consumed_ < batch_size_) return false;
     samples.resize(static_cast<size_t>(micro_batch_size_));
     std::iota(samples.begin(), samples.end(), consumed_ + rank_offset_);

@@ -67,6 +67,8 @@ Result<BatchBuffer> BatchBuffer::create(const Shape& shape, const BatchMemory& m
                       "memory, found {} of {}",
                       shape.samples, shape.sequence_length);
   }
+  // One block, allocated once: page-locked memory takes long to get, and its owner decides where it
+  // comes from.
   const size_t bytes = 3 * aligned(values * sizeof(int64_t)) + aligned(values * sizeof(float)) +
                        (shape.attention_mask ? aligned(mask) : 0);
   BatchMemory used = memory.allocate ? memory : plain_memory();
@@ -138,6 +140,8 @@ Status BatchBuffer::read(const SampleDataset& dataset, const GptSampleOptions& o
     if (!status.ok()) return status.with_prefix(fmt::format("sample {}", sample_numbers_[row]));
     fill_gpt_sample(text, options, fields(row));
   }
+  // A micro-batch may be smaller than the buffer (--full-validation takes one sample at a time):
+  // arrays are cut to whole rows, the first ones.
   batch_ = {.samples = samples,
             .sequence_length = shape_.sequence_length,
             .sample_numbers = sample_numbers_,

@@ -64,6 +64,7 @@ Result<std::vector<TracedSample>> trace_sequences(const SampleDataset& dataset,
   std::vector<TracedSample> samples;
   for (const int64_t sample : numbers) {
     const int64_t step = schedule.batches.step_of(sample);
+    // Sample numbers ascend, and the loader takes them in order: the rest comes later still.
     if (step > schedule.steps) break;
     TracedSample traced;
     place(schedule, step, sample, traced);

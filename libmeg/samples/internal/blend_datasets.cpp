@@ -64,15 +64,21 @@ Result<std::unique_ptr<SampleDataset>> blend_of(
   for (const int64_t size : request.dataset_sizes) total += size;
   int64_t used = 0;
   for (const BlendPart& part : parts) used += part.used;
+  // No weights: the datasets' own sizes are the weights, and each gives what it has (or its share
+  // of the samples asked for).
   if (parts.empty()) {
     MEG_RETURN_IF_ERROR(check_sizes(request.dataset_sizes, split, datasets));
     weights.assign(request.dataset_sizes.begin(), request.dataset_sizes.end());
     const std::optional<int64_t> samples = config.samples[split_number(split)];
     if (samples.has_value()) request.size = std::min(*samples, total);
   } else {
+    // v2.x makes the blend as long as its datasets are together, with their margin, and draws past
+    // the end of some; only reading such a sample fails.
     request.draws_beyond_end = config.version.blend_margin == megatron::BlendMargin::kSumOfBuilt;
     request.size = request.draws_beyond_end ? total : used;
   }
+  // Those of the command line for the second time, as in Megatron, whose builder and BlendedDataset
+  // each normalize: it may change last bits, and they are in the description.
   if (request.size.has_value()) weights = normalized_weights(weights);
   const megatron::IndexCacheForm form = config.version.index_cache_form;
   request.weights = weights;

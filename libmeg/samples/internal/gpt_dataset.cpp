@@ -29,6 +29,8 @@ Status GptDataset::text(int64_t sample, int64_t pad, std::span<int64_t> out) con
   auto left = out.first(static_cast<size_t>(text_length()));
   const auto copy = [&](const SamplePart& part) -> Status {
     const auto length = static_cast<size_t>(part.length);
+    // The index is data from a file: what it says is measured against the room before anything is
+    // copied.
     if (length > left.size()) {
       return make_error(StatusCode::kCorruption,
                         "sample index: row {}: expected {} tokens, found more", row, text_length());
@@ -40,6 +42,7 @@ Status GptDataset::text(int64_t sample, int64_t pad, std::span<int64_t> out) con
   const auto length_of_sequence = [this](int64_t sequence) { return length_of(sequence); };
   const Status walked = walk_sample(index_, row, plan_.extra_token, length_of_sequence, copy);
   if (!walked.ok()) return walked.with_prefix(dataset_->prefix());
+  // Only a last, partial sample leaves room.
   std::fill(left.begin(), left.end(), pad);
   return {};
 }

@@ -48,6 +48,8 @@ Status no_memory(const GptIndexPlan& plan) {
 Result<GptIndexCache> build(const GptIndexPlan& plan, dataset::LittleEndianArray<int32_t> lengths,
                             dataset::SequenceRange range, uint32_t seed) {
   auto memory = std::make_shared<IndexMemory>();
+  // One generator for both shuffles, the document index's first: what it has drawn decides what the
+  // shuffle index draws. (gpt_index_files.cpp does the same by two threads.)
   numpy::RandomState random(seed);
   memory->documents.resize(static_cast<size_t>(plan.documents()));
   MEG_RETURN_IF_ERROR(build_document_index(plan, range, random, memory->documents));
@@ -65,6 +67,7 @@ Result<GptIndexCache> build(const GptIndexPlan& plan, dataset::LittleEndianArray
   } else {
     MEG_ASSIGN_OR_RETURN(shuffle, build_shuffle<int64_t>(plan, random, &memory->wide_shuffle));
   }
+  // The views stay valid when the pointer moves: what they view lies behind it.
   const std::span<const int32_t> documents = memory->documents;
   return GptIndexCache{.index = GptIndex(documents, rows, shuffle, std::move(memory)),
                        .plan = plan,
@@ -82,6 +85,7 @@ Result<GptIndexCache> build_gpt_index_in_memory(const GptIndexPlan& plan,
     return build(plan, lengths, range, seed);
   } catch (const std::bad_alloc&) {
     return no_memory(plan);
+    // What a vector says to a size that no memory could have.
   } catch (const std::length_error&) {
     return no_memory(plan);
   }

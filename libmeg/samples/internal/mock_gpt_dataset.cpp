@@ -29,6 +29,7 @@ class PaddedMockDataset : public SampleDataset {
   explicit PaddedMockDataset(const MockGptOptions& options)
       : split_(split_number(options.split)), sequence_length_(options.sequence_length) {}
 
+  // Megatron's numpy.iinfo(numpy.int16).max.
   int64_t size() const override { return 32767; }
 
   int64_t text_length() const override { return sequence_length_ + 1; }
@@ -81,6 +82,7 @@ class LengthsMockDataset : public SampleDataset {
   LengthsMockDataset() : lengths_(kSequences) {
     numpy::Pcg64 random(0);
     for (int32_t& length : lengths_) {
+      // numpy's integers(low=1, high=4096): the upper end is left out.
       length = 1 + static_cast<int32_t>(random.bounded(kLongest - 1));
     }
   }
@@ -97,6 +99,7 @@ class LengthsMockDataset : public SampleDataset {
     return walk_sample(index_, index_.row_of(sample), plan_.extra_token, length_of, visit);
   }
 
+  // MockGPTLowLevelDataset's size and the longest length that it draws.
   static constexpr size_t kSequences = 100'000;
   static constexpr uint64_t kLongest = 4095;
 
@@ -110,6 +113,7 @@ class LengthsMockDataset : public SampleDataset {
 Result<std::unique_ptr<SampleDataset>> LengthsMockDataset::create(
     const MockGptOptions& options, const megatron::MegatronVersion& version) {
   std::unique_ptr<LengthsMockDataset> mock(new LengthsMockDataset);
+  // Megatron gives mock data to the splits in three equal parts, whatever --split says.
   MEG_ASSIGN_OR_RETURN(const SplitWeights weights, SplitWeights::parse("1,1,1", version));
   const dataset::SequenceRange range = *weights.ranges(kSequences)[split_number(options.split)];
   const auto begin = mock->lengths_.begin();
@@ -129,6 +133,7 @@ Result<std::unique_ptr<SampleDataset>> LengthsMockDataset::create(
   mock->index_ = std::move(built.index);
   mock->eod_ = options.eod;
   mock->tokens_.resize(kLongest);
+  // All sequences begin alike, so one array serves them all; only the end of each is its own.
   std::iota(mock->tokens_.begin(), mock->tokens_.end(), int64_t{1});
   if (version.mock_data == megatron::MockData::kModulo) {
     if (options.vocab_size < 1) {

@@ -30,6 +30,7 @@ void mark_rows(const GptIndex& index, int64_t extra_token, int64_t entry, int64_
   for (int64_t row = first; row < index.samples(); ++row) {
     const SampleStart start = index.start(row);
     const SampleStart next = index.start(row + 1);
+    // Rows ascend: none behind this one begins before the entry ends.
     if (start.entry > entry) return;
     const int64_t begin = start.entry == entry ? start.offset : 0;
     int64_t end = length;

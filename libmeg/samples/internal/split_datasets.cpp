@@ -14,7 +14,8 @@
 namespace meg::samples {
 namespace {
 
-/// Whether any sequence of the range has a token.
+/// Whether any sequence of the range has a token. Without one Megatron would add epochs for ever;
+/// as a rule the first length answers it.
 bool has_tokens(const dataset::IndexedDataset& dataset, dataset::SequenceRange range) {
   const dataset::LittleEndianArray<int32_t> lengths = dataset.sequence_lengths();
   for (int64_t sequence = range.begin; sequence < range.end; ++sequence) {
@@ -27,8 +28,10 @@ bool has_tokens(const dataset::IndexedDataset& dataset, dataset::SequenceRange r
 
 Result<std::shared_ptr<const dataset::IndexedDataset>> SplitDatasets::open_dataset(
     const std::string& prefix) {
+  // The splits of a dataset, and a blend that names it twice, share one mapping.
   auto& opened = datasets_[prefix];
   if (opened != nullptr) return opened;
+  // Samples lie at random places: reading ahead would read what nobody asks for.
   MEG_ASSIGN_OR_RETURN(dataset::IndexedDataset dataset,
                        dataset::IndexedDataset::open(
                            prefix, {.multimodal = {}, .access = io::MappedFile::Access::kRandom}));
@@ -109,6 +112,8 @@ void SplitDatasets::open_cache(Split split, const Part& part,
   const Result<std::optional<dataset::SequenceRange>> range = range_of(split, *dataset);
   opened->status = range.status();
   if (!range.has_value() || !range->has_value()) return;
+  // Stays where the group is given up before this cache's turn: it must not look like a split
+  // without documents.
   opened->status = make_error(StatusCode::kCancelled, "{}: not built", part.prefix);
   const auto take = [=, prefix = part.prefix](Result<GptIndexCache> cache) {
     opened->status = cache.status();
@@ -175,6 +180,7 @@ Result<std::vector<std::unique_ptr<SampleDataset>>> SplitDatasets::open(
     result_.caches.push_back(std::move(opened[i].report));
     splits.push_back(std::move(opened[i].dataset));
   }
+  // The weights of a blend mean all of its datasets; leaving one out would change every draw.
   if (without.has_value() && !splits.empty()) {
     return make_error(StatusCode::kInvalidArgument,
                       "{}: expected documents for the {} as the rest of the blend has, found none",

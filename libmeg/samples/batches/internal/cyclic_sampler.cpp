@@ -56,9 +56,11 @@ void CyclicSampler::begin_epoch() {
   numpy::torch_randperm(static_cast<uint64_t>(consumed_ / epoch_samples_), order_);
   const int64_t consumed = consumed_ % epoch_samples_;
   if (options_.data_sharding) {
+    // Each rank has taken its share of the epoch from its own part.
     place_ = consumed / options_.data_parallel_size;
     first_sample_ = options_.data_parallel_rank * part_size_;
   } else {
+    // One order for all ranks, who take every data_parallel_size-th sample of it.
     place_ = consumed + options_.data_parallel_rank;
     stride_ = options_.data_parallel_size;
   }

@@ -158,6 +158,8 @@ Result<BlendIndexCache> open_blend_index_cache(const BlendIndexRequest& request)
     return cache;
   }
   io::FileLock lock;
+  // The second look is under the lock: another process may have built the cache while this one
+  // waited.
   for (const bool locked : {false, true}) {
     if (locked) {
       const BlendIndexFiles& files = *request.files;
@@ -178,6 +180,7 @@ Result<BlendIndexCache> open_blend_index_cache(const BlendIndexRequest& request)
   cache.outcome = cache.reason.empty() ? CacheOutcome::kBuilt : CacheOutcome::kRebuilt;
   MEG_ASSIGN_OR_RETURN(BuiltIndex built, build(request));
   MEG_RETURN_IF_ERROR(save(built, request));
+  // What was built is at hand; reading it back from the files would only cost time.
   cache.index = in_memory(std::move(built), request.byte_indices);
   return cache;
 }

@@ -6,6 +6,10 @@
 
 #include "libmeg/io/md5.h"
 
+// Every name below is one that some revision of Megatron looks for, so that each finds what libmeg
+// has built and the other way round. Only the sidecar's is libmeg's own; it begins as the cache's
+// other names do, so that it is moved and removed with them.
+
 namespace meg::samples {
 namespace {
 
@@ -49,6 +53,8 @@ std::vector<GptIndexCacheFiles> gpt_index_cache_places(const std::string& prefix
                                                        const megatron::MegatronVersion& version) {
   const std::string md5 = io::md5_hex(description);
   if (version.index_cache_form == megatron::IndexCacheForm::kLegacy) {
+    // 6ef5bdc looks beside the data first, also with --data-cache-path, and builds in the last
+    // place.
     std::vector places = {legacy_files(joined(folder_of(prefix), "index-cache"), md5)};
     if (cache_path.has_value()) places.push_back(legacy_files(*cache_path, md5));
     return places;

@@ -82,6 +82,7 @@ Result<CacheSidecar> parse_sidecar(std::string_view text, const std::string& nam
   FieldReader fields(root);
   int64_t schema = kSchema;
   fields.read("/schema", &schema);
+  // Told apart from damage: a later libmeg may have written it.
   if (schema != kSchema) {
     return make_error(StatusCode::kUnsupported, "{}: schema: expected {}, found {}", name, kSchema,
                       schema);

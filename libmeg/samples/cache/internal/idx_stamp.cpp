@@ -61,6 +61,8 @@ Result<IdxStamp> stamp_idx(const dataset::IndexedDataset& dataset) {
 
   struct stat info {};
 
+  // Of the path, as the mapping has no time. Where another file has taken its place, time and
+  // digest belong to different files, and the next look finds that.
   if (::stat(path.c_str(), &info) != 0) return errno_error(errno, path);
   io::Digest digest;
   // Both ends of each array: appending, cutting and most rebuilds change one of them. A change in

@@ -98,6 +98,7 @@ void write(const GptDescription& description, megatron::IndexCacheForm form, tex
   number_or_null(description.samples, json);
   json.key("index_split");
   json.string(split_name(description.split));
+  // The key's place moved when the matrix came; the text of older caches has it here.
   if (form == megatron::IndexCacheForm::kPathPrefix) write_split(description, json);
   json.key("random_seed");
   json.number(static_cast<int64_t>(description.seed));
