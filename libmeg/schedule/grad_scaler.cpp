@@ -83,6 +83,7 @@ std::optional<GradScaler::State> DynamicGradScaler::state_dict() const {
 }
 
 Status DynamicGradScaler::load_state_dict(const State& state) {
+  // The hysteresis tracker may be negative: it falls for as long as the scale keeps falling.
   if (!(state.scale > 0) || state.growth_tracker < 0) {
     return make_error(StatusCode::kCorruption,
                       "grad_scaler: expected a scale above 0 and a growth_tracker of 0 or more, "
@@ -98,6 +99,8 @@ Status DynamicGradScaler::load_state_dict(const State& state) {
 Result<std::unique_ptr<GradScaler>> get_grad_scaler(bool fp16, bool bf16,
                                                     std::optional<double> loss_scale,
                                                     const DynamicGradScaler::Options& options) {
+  // --loss-scale 0 means a dynamic scale; bf16 has fp32's range and gets one only where it is asked
+  // for.
   if ((fp16 || bf16) && loss_scale.value_or(0) != 0) return ConstantGradScaler::create(*loss_scale);
   if (fp16) return DynamicGradScaler::create(options);
   return std::unique_ptr<GradScaler>();

@@ -11,6 +11,7 @@ namespace {
 
 using Options = OptimizerParamScheduler::Options;
 
+/// As Megatron asks (`if args.train_iters`): 0 counts as not given.
 bool is_set(const std::optional<int64_t>& count) { return count.value_or(0) != 0; }
 
 Status refuse(std::string_view flag, std::string_view with) {
@@ -102,6 +103,7 @@ Status fill_weight_decay(const SchedulerFlags& flags, Options& options) {
   };
   MEG_RETURN_IF_ERROR(check("--start-weight-decay", flags.start_weight_decay));
   MEG_RETURN_IF_ERROR(check("--end-weight-decay", flags.end_weight_decay));
+  // A constant decay begins and ends with --weight-decay, so the scheduler needs no case for it.
   options.start_wd = flags.start_weight_decay.value_or(flags.weight_decay);
   options.end_wd = flags.end_weight_decay.value_or(flags.weight_decay);
   return Status();

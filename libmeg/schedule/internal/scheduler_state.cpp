@@ -22,7 +22,7 @@ std::optional<double> number(const megatron::FieldValue& value) {
   return std::nullopt;
 }
 
-/// As Python prints it.
+/// As Python prints it, since it stands in lines that Megatron prints.
 std::string value_text(const megatron::FieldValue& value) {
   if (const auto* integer = std::get_if<int64_t>(&value)) return std::to_string(*integer);
   if (const auto* real = std::get_if<double>(&value)) {
@@ -90,6 +90,7 @@ class StateReader {
     const std::optional<megatron::FieldValue> value = find(keys);
     if (!value) return;
     const auto* steps = std::get_if<int64_t>(&*value);
+    // The schedule computes with float64, which counts no further without gaps.
     if (steps == nullptr || *steps < 0 || *steps > (int64_t{1} << 53)) {
       fail(StatusCode::kCorruption, fmt::format("{}: expected 0 to 2^53 samples, found {}",
                                                 *(keys.end() - 1), found_text(*value)));
