@@ -45,6 +45,7 @@ int http_status(StatusCode code) {
     case StatusCode::kUnsupported:
       return 400;
     case StatusCode::kResourceExhausted:
+    // 503, not 500: the same request may succeed later.
     case StatusCode::kCancelled:
       return 503;
     default:
@@ -129,6 +130,7 @@ ApiAnswer MegatronApi::answer(std::string_view body, int client) {
 }
 
 Status MegatronApi::answer_or_fail(std::string_view body, int client, ApiAnswer* answer) {
+  // From the request's arrival: waiting in the queue counts.
   const Clock::time_point deadline = Clock::now() + timeout_;
   MEG_ASSIGN_OR_RETURN(const TextRequest request, read_text_request(body, rules_));
   answer->prompts = static_cast<int64_t>(request.prompts.size());

@@ -95,6 +95,7 @@ Status read_top_p(const JsonFields& fields, SamplingOptions* sampling) {
   if (sampling->top_p > 0 && sampling->top_k > 0) {
     return refuse("top_k and top_p cannot both be set");
   }
+  // Alone they would change nothing, and the client would not learn of it.
   for (const std::string_view key : {"top_p_decay", "top_p_bound"}) {
     if (fields.has(key) && sampling->top_p == 0) return refuse("{} needs top_p", key);
   }
@@ -156,6 +157,8 @@ Status read_beam(const JsonFields& fields, TextRequest* request) {
     return refuse("length_penalty must be a number from {} to {}, found {}", -kMaxLengthPenalty,
                   kMaxLengthPenalty, beam.length_penalty);
   }
+  // Its other keys are checked also without it, as in Megatron's server: a wrong value is never
+  // passed over.
   if (!fields.has("beam_width")) return {};
   if (request->prompts.size() > 1) {
     return refuse("beam search takes one prompt, found {}", request->prompts.size());

@@ -96,6 +96,7 @@ bool ClientConnection::wait(short events, Clock::time_point deadline) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
     if (left <= 0) return false;
     pollfd wanted{socket(), events, 0};
+    // poll() takes an int of milliseconds; a longer wait is several.
     const int ready = ::poll(&wanted, 1, static_cast<int>(std::min<int64_t>(left, 1'000'000)));
     if (ready > 0) return true;
     if (ready < 0 && errno != EINTR) return false;

@@ -107,6 +107,7 @@ class HttpServer::Implementation {
 
   void take(io::FileDescriptor socket) {
     const int on = 1;
+    // Answers are written whole, so there is nothing to gather by waiting.
     ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     const auto connection = std::make_shared<ClientConnection>(std::move(socket), limits_);
     if (!connections_.add(connection.get())) {

@@ -18,6 +18,7 @@ std::string host_of(std::string_view authority) {
     return is_whole ? lower(authority.substr(1, end - 1)) : "";
   }
   std::string_view host = authority.substr(0, authority.find(':'));
+  // `name.` is the same host as `name`, said from the root of the DNS.
   if (host.ends_with('.')) host.remove_suffix(1);
   return lower(host);
 }

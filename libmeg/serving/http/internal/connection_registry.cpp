@@ -30,6 +30,7 @@ bool ConnectionRegistry::interrupt_one() {
   int64_t longest = 0;
   for (ClientConnection* connection : connections_) {
     const int64_t since = connection->reading_since();
+    // 0: the server is at work on its answer; such a connection is nobody's delay.
     if (since == 0 || (slowest != nullptr && since >= longest)) continue;
     slowest = connection;
     longest = since;

@@ -183,6 +183,7 @@ MaybeError HttpReader::read_line(size_t limit, const HttpError& too_long, std::s
   return std::nullopt;
 }
 
+/// Everything about the body's length is settled here, before a byte of it is read.
 MaybeError HttpReader::read_head(HttpRequest* request) {
   const HttpError too_long{414, fmt::format("the path is longer than {} bytes", kMaxRequestLine)};
   std::string line;
@@ -215,6 +216,7 @@ MaybeError HttpReader::read_framing(const HttpRequest& request) {
     return HttpError{400, "the request has a Transfer-Encoding, which HTTP/1.0 does not know"};
   }
   const std::string length = content_length_.value_or("0");
+  // Without a body the request ends here, so a GET may be followed by another request.
   is_at_end_ = !is_chunked_ && length.find_first_not_of('0') == std::string::npos;
   return std::nullopt;
 }
@@ -286,6 +288,7 @@ MaybeError HttpReader::read_chunks(size_t max_bytes, std::string* body) {
                                 text::printable(line)};
     }
     if (*size == 0) return read_trailers();
+    // The body never exceeds max_bytes, so the difference does not wrap round.
     if (*size > max_bytes - body->size()) return too_large(max_bytes);
     if (auto error = read_bytes(*size, body)) return error;
     if (auto error = end_chunk()) return error;

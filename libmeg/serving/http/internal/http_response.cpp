@@ -43,6 +43,7 @@ HttpResponse error_response(int status, std::string_view message) {
 }
 
 std::string written(const HttpResponse& response, bool close, bool with_body) {
+  // Connection is always said: for HTTP/1.0 keeping it open is not the default.
   std::string bytes =
       fmt::format("HTTP/1.1 {} {}\r\nConnection: {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n",
                   response.status, reason(response.status), close ? "close" : "keep-alive",

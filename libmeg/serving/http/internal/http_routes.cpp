@@ -75,6 +75,7 @@ bool HttpRoutes::answer_one(ClientConnection& connection, bool last) const {
 
 HttpResponse HttpRoutes::respond(Exchange& exchange) const {
   std::optional<HttpError> error = exchange.reader.read_head(&exchange.request);
+  // Before the path is looked at: a page of a stranger learns nothing but that it may not ask.
   if (!error) error = hosts_.check(exchange.request);
   if (error) return error_response(error->status, error->message);
   return respond_to_path(exchange);
