@@ -38,6 +38,7 @@ class Unit {
         cached_((call.slots[row] * call.groups + group) * call.capacity * call.depth) {}
 
   void compute() {
+    // First, as a token sees itself: its own key is the last of the length_ keys.
     keep(call_.new_keys, call_.keys);
     keep(call_.new_values, call_.values);
     score();

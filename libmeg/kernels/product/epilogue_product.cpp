@@ -113,6 +113,8 @@ class Plan {
         d_(lt.layout_destroy) {}
 
   bool build() {
+    // A row-major [r, c] as it lies is a column-major c x r; where the product reads an array
+    // transposed, its dimensions are those before the transposition.
     const int64_t rows = product_.rows, columns = product_.columns, inner = product_.inner;
     const bool transposes_a = product_.epilogue == Epilogue::kGeluAuxBias;
     const bool transposes_b = is_weight_gradient();
@@ -282,7 +284,7 @@ class CublasLtProducts::State {
     const int count = plan.algorithms(handle_, found);
     if (count == 0) return std::nullopt;
     if (!timed || count == 1) return found[0].algo;
-    // Running the product several times does no harm: beta is 0 and no output is an input.
+    // Only products that do not add get here: no output is an input, so they may run several times.
     const DeviceStopwatch stopwatch(stream);
     std::pair<float, const cublasLtMatmulHeuristicResult_t*> best = {
         std::numeric_limits<float>::max(), &found[0]};
