@@ -112,6 +112,7 @@ Status DictionaryParser::read_entry(NpyHeader* header) {
                      : key == "fortran_order" ? &has_order_
                      : key == "shape"         ? &has_shape_
                                               : nullptr;
+  // Python's dictionary would let the last of two win; numpy writes each once, so two are damage.
   if (seen == nullptr || *seen) {
     return corrupt("expected descr, fortran_order and shape once each, found {}",
                    text::printable(key));
