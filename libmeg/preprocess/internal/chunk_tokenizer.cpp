@@ -1,11 +1,6 @@
 #include "libmeg/preprocess/internal/chunk_tokenizer.h"
 
-#include <algorithm>
-#include <charconv>
 #include <limits>
-#include <utility>
-
-#include "libmeg/text/line_ends.h"
 
 namespace meg::preprocess {
 namespace {
@@ -13,23 +8,6 @@ namespace {
 /// A sequence's length is an int32 in .idx; texts up to this many bytes cannot exceed it, with the
 /// end-of-document token.
 constexpr size_t kLongestText = std::numeric_limits<int32_t>::max() - 1;
-
-/// The error of a record, whose message begins with `byte N` of the record, at its place in the
-/// lines of the chunk.
-BadLine placed_in_line(const Status& error, std::string_view document, const Record& record) {
-  const std::string& message = error.message();
-  size_t byte = 1;
-  const char* const number = message.data() + std::string_view("byte ").size();
-  const char* const end = message.data() + message.size();
-  const std::from_chars_result parsed = std::from_chars(std::min(number, end), end, byte);
-  const std::string_view before = document.substr(0, byte - 1);
-  const int64_t lines = std::count(before.begin(), before.end(), '\n');
-  const int64_t column = lines > 0 ? static_cast<int64_t>(before.size() - before.rfind('\n') - 1)
-                                   : record.column + static_cast<int64_t>(before.size());
-  return {record.line + lines,
-          Status(error.code(),
-                 fmt::format("byte {}{}", column + 1, std::string_view(parsed.ptr, end)))};
-}
 
 struct KeySizes {
   int64_t tokens;
@@ -47,16 +25,6 @@ void cut_back(const KeySizes& sizes, KeyTokens& key) {
   key.document_sequence_counts.resize(sizes.documents);
 }
 
-/// The error of a row, of which no byte is named.
-BadLine placed_in_row(const Status& error, const TextChunk& chunk, size_t row) {
-  const std::string& message = error.message();
-  const size_t place = message.starts_with("byte ") ? message.find(": ") + 2 : 0;
-  return {BadLine::kPlaced,
-          Status(error.code(),
-                 fmt::format("row group {}, row {}: {}", chunk.rows.group,
-                             chunk.rows.first + static_cast<int64_t>(row), message.substr(place)))};
-}
-
 }  // namespace
 
 ChunkTokenizer::ChunkTokenizer(const tokenizer::Tokenizer& tokenizer, DType dtype,
@@ -71,46 +39,12 @@ void ChunkTokenizer::run(const TextChunk& chunk, TokenizedChunk& out) {
   out.input = chunk.input;
   out.input_bytes = static_cast<int64_t>(chunk.lines.size());
   out.end = chunk.end;
-  if (chunk.has_lines()) {
-    tokenize_lines(chunk, out);
-  } else {
-    tokenize_records(chunk, out);
-  }
-}
-
-void ChunkTokenizer::tokenize_lines(const TextChunk& chunk, TokenizedChunk& out) {
-  std::string_view lines = chunk.lines;
-  std::string_view line;
-  for (; text::take_line(lines, line); ++out.lines) {
-    if (text::is_blank_line(line)) {
-      ++out.blank_lines;
-      continue;
-    }
-    Status status = tokenize(line, 0, chunk, out);
-    if (!status.ok() && !take_bad({out.lines, std::move(status)}, out)) return;
-  }
-}
-
-void ChunkTokenizer::tokenize_records(const TextChunk& chunk, TokenizedChunk& out) {
-  out.lines = chunk.line_count;
-  for (size_t i = 0; i < chunk.records.size(); ++i) {
-    const Record& record = chunk.records[i];
-    const std::string_view document = chunk.lines.substr(record.begin, record.size);
-    Status status = tokenize(document, i, chunk, out);
-    if (status.ok()) continue;
-    BadLine bad = chunk.format == RecordFormat::kRows ? placed_in_row(status, chunk, i)
-                                                      : placed_in_line(status, document, record);
-    if (!take_bad(std::move(bad), out)) return;
-  }
-}
-
-/// Takes note of a document that could not be used; false where it is the end.
-bool ChunkTokenizer::take_bad(BadLine bad, TokenizedChunk& out) const {
-  ++out.bad_line_count;
-  if (out.bad_lines.size() < TokenizedChunk::kReportedBadLines) {
-    out.bad_lines.push_back(std::move(bad));
-  }
-  return !rules_.stop_at_bad_line;
+  read_documents(
+      chunk, rules_.stop_at_bad_line,
+      [&](std::string_view document, size_t record) {
+        return tokenize(document, record, chunk, out);
+      },
+      out);
 }
 
 Status ChunkTokenizer::tokenize(std::string_view document, size_t record, const TextChunk& chunk,
@@ -138,7 +72,6 @@ Status ChunkTokenizer::tokenize(std::string_view document, size_t record, const 
   }
   if (rules_.record_places) record_place(document, record, chunk, out);
   out.text_bytes += text_bytes;
-  ++out.documents;
   return Status();
 }
 

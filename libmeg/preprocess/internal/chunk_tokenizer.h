@@ -36,9 +36,6 @@ class ChunkTokenizer {
   void run(const TextChunk& chunk, TokenizedChunk& out);
 
  private:
-  void tokenize_lines(const TextChunk& chunk, TokenizedChunk& out);
-  void tokenize_records(const TextChunk& chunk, TokenizedChunk& out);
-  bool take_bad(BadLine bad, TokenizedChunk& out) const;
   Status tokenize(std::string_view document, size_t record, const TextChunk& chunk,
                   TokenizedChunk& out);
   bool is_split(size_t key) const;

@@ -38,10 +38,9 @@ void TokenizedChunk::clear(int64_t token_limit) {
     key.pieces.clear();
   }
   number = input_bytes = text_bytes = text_tokens = 0;
-  lines = documents = blank_lines = bad_line_count = 0;
+  static_cast<DocumentCounts&>(*this) = {};
   input = 0;
   source_error = Status();
-  bad_lines.clear();
   places.clear();
 }
 

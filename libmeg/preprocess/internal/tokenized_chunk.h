@@ -5,6 +5,7 @@
 
 #include "libmeg/base/status.h"
 #include "libmeg/dataset/provenance.h"
+#include "libmeg/preprocess/internal/chunk_documents.h"
 #include "libmeg/tokenizer/token_buffer.h"
 
 namespace meg::preprocess {
@@ -28,19 +29,8 @@ struct KeyTokens {
   std::vector<Piece> pieces;  ///< where the tokens go; set once the chunk's turn came
 };
 
-/// A line that could not be used. line: in its chunk, from 0; kPlaced where the error has its
-/// place.
-struct BadLine {
-  static constexpr int64_t kPlaced = -1;
-
-  int64_t line = 0;
-  Status error;
-};
-
 /// What became of one TextChunk. Used again for other chunks.
-struct TokenizedChunk {
-  static constexpr size_t kReportedBadLines = 5;
-
+struct TokenizedChunk : DocumentCounts {
   TokenizedChunk(size_t key_count, DType dtype);
 
   /// Forgets the content and keeps the memory, except what a giant line needed beyond
@@ -56,12 +46,7 @@ struct TokenizedChunk {
   int64_t input_bytes = 0;
   int64_t text_bytes = 0;
   int64_t text_tokens = 0;  ///< without end-of-document tokens
-  int64_t lines = 0;
-  int64_t documents = 0;
-  int64_t blank_lines = 0;
-  int64_t bad_line_count = 0;
-  std::vector<BadLine> bad_lines;  ///< the first kReportedBadLines
-  Status source_error;             ///< Where the source ended instead of giving this chunk.
+  Status source_error;      ///< Where the source ended instead of giving this chunk.
   std::vector<KeyTokens> keys;
   std::vector<dataset::DocumentPlace> places;  ///< of the documents, where they are recorded
 };

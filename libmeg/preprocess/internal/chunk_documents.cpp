@@ -1,0 +1,90 @@
+#include "libmeg/preprocess/internal/chunk_documents.h"
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include "libmeg/text/line_ends.h"
+
+namespace meg::preprocess {
+namespace {
+
+/// The error of a record, whose message begins with `byte N` of the record, at its place in the
+/// lines of the chunk.
+BadLine placed_in_line(const Status& error, std::string_view document, const Record& record) {
+  const std::string& message = error.message();
+  size_t byte = 1;
+  const char* const number = message.data() + std::string_view("byte ").size();
+  const char* const end = message.data() + message.size();
+  const std::from_chars_result parsed = std::from_chars(std::min(number, end), end, byte);
+  const std::string_view before = document.substr(0, byte - 1);
+  const int64_t lines = std::count(before.begin(), before.end(), '\n');
+  const int64_t column = lines > 0 ? static_cast<int64_t>(before.size() - before.rfind('\n') - 1)
+                                   : record.column + static_cast<int64_t>(before.size());
+  return {record.line + lines,
+          Status(error.code(),
+                 fmt::format("byte {}{}", column + 1, std::string_view(parsed.ptr, end)))};
+}
+
+/// The error of a row, of which no byte is named.
+BadLine placed_in_row(const Status& error, const TextChunk& chunk, size_t row) {
+  const std::string& message = error.message();
+  const size_t place = message.starts_with("byte ") ? message.find(": ") + 2 : 0;
+  return {BadLine::kPlaced,
+          Status(error.code(),
+                 fmt::format("row group {}, row {}: {}", chunk.rows.group,
+                             chunk.rows.first + static_cast<int64_t>(row), message.substr(place)))};
+}
+
+/// Takes note of a document that could not be used; false where it is the end.
+bool take_bad(BadLine bad, bool stop_at_bad_line, DocumentCounts& counts) {
+  ++counts.bad_line_count;
+  if (counts.bad_lines.size() < DocumentCounts::kReportedBadLines) {
+    counts.bad_lines.push_back(std::move(bad));
+  }
+  return !stop_at_bad_line;
+}
+
+void read_lines(const TextChunk& chunk, bool stop_at_bad_line, const TakeDocument& take,
+                DocumentCounts& counts) {
+  std::string_view lines = chunk.lines;
+  std::string_view line;
+  for (; text::take_line(lines, line); ++counts.lines) {
+    if (text::is_blank_line(line)) {
+      ++counts.blank_lines;
+      continue;
+    }
+    Status status = take(line, 0);
+    if (status.ok()) {
+      ++counts.documents;
+    } else if (!take_bad({counts.lines, std::move(status)}, stop_at_bad_line, counts)) {
+      return;
+    }
+  }
+}
+
+void read_records(const TextChunk& chunk, bool stop_at_bad_line, const TakeDocument& take,
+                  DocumentCounts& counts) {
+  counts.lines = chunk.line_count;
+  for (size_t i = 0; i < chunk.records.size(); ++i) {
+    const Record& record = chunk.records[i];
+    const std::string_view document = chunk.lines.substr(record.begin, record.size);
+    const Status status = take(document, i);
+    if (status.ok()) {
+      ++counts.documents;
+      continue;
+    }
+    BadLine bad = chunk.format == RecordFormat::kRows ? placed_in_row(status, chunk, i)
+                                                      : placed_in_line(status, document, record);
+    if (!take_bad(std::move(bad), stop_at_bad_line, counts)) return;
+  }
+}
+
+}  // namespace
+
+void read_documents(const TextChunk& chunk, bool stop_at_bad_line, const TakeDocument& take,
+                    DocumentCounts& counts) {
+  (chunk.has_lines() ? read_lines : read_records)(chunk, stop_at_bad_line, take, counts);
+}
+
+}  // namespace meg::preprocess

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include "libmeg/base/status.h"
+#include "libmeg/preprocess/sources/internal/text_chunk.h"
+
+namespace meg::preprocess {
+
+/// A line that could not be used. line: in its chunk, from 0; kPlaced where the error has its
+/// place.
+struct BadLine {
+  static constexpr int64_t kPlaced = -1;
+
+  int64_t line = 0;
+  Status error;
+};
+
+/// What the lines of a chunk were.
+struct DocumentCounts {
+  static constexpr size_t kReportedBadLines = 5;
+
+  int64_t lines = 0;
+  int64_t documents = 0;  ///< that could be used
+  int64_t blank_lines = 0;
+  int64_t bad_line_count = 0;
+  std::vector<BadLine> bad_lines;  ///< the first kReportedBadLines
+};
+
+/// Takes a document; record: the number of the chunk's record, 0 of lines. Its error is that of a
+/// bad line and begins with `byte N` of the document, from 1.
+using TakeDocument = std::function<Status(std::string_view document, size_t record)>;
+
+/// Hands the documents of a chunk to take, in order, and adds up what they were. Ends at a bad line
+/// if asked to.
+void read_documents(const TextChunk& chunk, bool stop_at_bad_line, const TakeDocument& take,
+                    DocumentCounts& counts);
+
+}  // namespace meg::preprocess

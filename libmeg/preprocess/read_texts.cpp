@@ -1,0 +1,214 @@
+#include "libmeg/preprocess/read_texts.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <limits>
+#include <mutex>
+#include <new>
+#include <utility>
+
+#include "libmeg/base/thread_pool.h"
+#include "libmeg/preprocess/internal/chunk_documents.h"
+#include "libmeg/preprocess/internal/chunk_places.h"
+#include "libmeg/preprocess/sources/internal/document_reader.h"
+#include "libmeg/preprocess/sources/internal/text_source.h"
+
+namespace meg::preprocess {
+namespace {
+
+constexpr auto kProgressInterval = std::chrono::milliseconds(50);
+
+Status check_options(const ReadTextsOptions& options, std::span<TextVisitor* const> visitors) {
+  const auto invalid = [](std::string message) {
+    return Status(StatusCode::kInvalidArgument, std::move(message));
+  };
+  if (options.inputs.empty()) return invalid("input: expected at least one file");
+  if (visitors.empty() || options.chunk_bytes < 1) {
+    return invalid("visitors and chunk_bytes: expected at least 1");
+  }
+  if (options.json_keys.empty()) return invalid("json_keys: expected at least one key");
+  std::vector<std::string> keys = options.json_keys;
+  std::sort(keys.begin(), keys.end());
+  const auto twice = std::adjacent_find(keys.begin(), keys.end());
+  if (twice != keys.end()) return invalid(fmt::format("json_keys: found {} twice", *twice));
+  if (!options.max_documents) return {};
+  if (*options.max_documents < 1) return invalid("max_documents: expected at least 1");
+  if (options.input.shard.count > 1) return invalid("shard: not with max_documents");
+  return {};
+}
+
+/// What the threads of one read_texts() share.
+class Reading {
+ public:
+  Reading(const ReadTextsOptions& options, TextSource& source)
+      : options_(options),
+        source_(source),
+        documents_left_(options.max_documents.value_or(std::numeric_limits<int64_t>::max())) {}
+
+  /// Reads with as many threads as there are visitors.
+  Result<ReadTextsSummary> run(std::span<TextVisitor* const> visitors,
+                               const ProgressCallback& progress) {
+    working_ = visitors.size();
+    ThreadPool pool(static_cast<int>(visitors.size()));
+    for (TextVisitor* const visitor : visitors) pool.submit([this, visitor] { work(*visitor); });
+    watch(progress);
+    pool.wait();
+    if (const auto* const first = failing_line()) {
+      return Status(first->second.error.code(),
+                    places_.describe(source_, first->first, first->second));
+    }
+    if (!status_.ok()) return status_;
+    for (const auto& [chunk, bad] : bad_lines_) {
+      summary_.skipped_examples.push_back(places_.describe(source_, chunk, bad));
+    }
+    return summary_;
+  }
+
+ private:
+  using PlacedLine = std::pair<int64_t, BadLine>;  // with its chunk
+
+  /// The bad line that ends the work; null where there is none or something else came before.
+  const PlacedLine* failing_line() const {
+    if (options_.on_error != OnError::kFail || bad_lines_.empty()) return nullptr;
+    const bool is_first = status_.ok() || bad_lines_.front().first <= status_chunk_;
+    return is_first ? &bad_lines_.front() : nullptr;
+  }
+
+  void watch(const ProgressCallback& progress) {
+    std::unique_lock lock(mutex_);
+    while (!all_ended_.wait_for(lock, kProgressInterval, [this] { return working_ == 0; })) {
+      report(progress, lock);
+      if (stopped_) source_.interrupt();
+    }
+    if (status_.ok()) report(progress, lock);
+  }
+
+  void report(const ProgressCallback& progress, std::unique_lock<std::mutex>& lock) {
+    if (!progress) return;
+    const Progress now{.documents = summary_.documents,
+                       .bytes = summary_.input_bytes,
+                       .total_bytes = source_.total_bytes()};
+    lock.unlock();
+    const bool goes_on = progress(now);
+    lock.lock();
+    if (!goes_on) stop(Status(StatusCode::kCancelled, "interrupted"), kFirst);
+  }
+
+  void work(TextVisitor& visitor) {
+    try {
+      read_chunks(visitor);
+    } catch (const std::bad_alloc&) {
+      const std::lock_guard lock(mutex_);
+      stop(Status(StatusCode::kResourceExhausted, "out of memory while reading texts"), kFirst);
+    }
+    const std::lock_guard lock(mutex_);
+    --working_;
+    all_ended_.notify_one();
+  }
+
+  void read_chunks(TextVisitor& visitor) {
+    DocumentReader reader(options_.json_keys);
+    TextChunk chunk;
+    while (!stopped()) {
+      const Result<bool> more = source_.next(chunk);
+      if (!more.has_value()) {
+        const std::lock_guard lock(mutex_);
+        return stop(more.error(), chunk.number);
+      }
+      if (!*more) return;
+      read_chunk(chunk, reader, visitor);
+    }
+  }
+
+  void read_chunk(const TextChunk& chunk, DocumentReader& reader, TextVisitor& visitor) {
+    int64_t left = documents_left_;  // Only one thread reads where there is a limit.
+    int64_t text_bytes = 0;
+    Status error;  // of the visitor
+    const auto take = [&](std::string_view document, size_t record) -> Status {
+      if (left == 0 || !error.ok()) return {};
+      MEG_RETURN_IF_ERROR(reader.read(document, record, chunk));
+      --left;
+      for (size_t key = 0; key < options_.json_keys.size(); ++key) {
+        for (const std::string_view text : reader.texts(key)) {
+          text_bytes += static_cast<int64_t>(text.size());
+          error = visitor.visit(text);
+          if (!error.ok()) return {};
+        }
+      }
+      return {};
+    };
+    DocumentCounts counts;
+    read_documents(chunk, options_.on_error == OnError::kFail, take, counts);
+    counts.documents = std::min(counts.documents, documents_left_);
+    finish(chunk, counts, text_bytes, std::move(error));
+  }
+
+  void finish(const TextChunk& chunk, const DocumentCounts& counts, int64_t text_bytes,
+              Status error) {
+    const std::lock_guard lock(mutex_);
+    if (options_.max_documents) documents_left_ -= counts.documents;
+    places_.add(chunk, counts);
+    summary_.documents += counts.documents;
+    summary_.input_bytes += static_cast<int64_t>(chunk.lines.size());
+    summary_.text_bytes += text_bytes;
+    summary_.skipped_lines += counts.bad_line_count;
+    keep_first(chunk.number, counts.bad_lines);
+    const bool is_bad = counts.bad_line_count > 0 && options_.on_error == OnError::kFail;
+    if (is_bad || documents_left_ == 0) stopped_ = true;
+    if (!error.ok()) stop(std::move(error), chunk.number);
+  }
+
+  /// Keeps the first bad lines of the input.
+  void keep_first(int64_t chunk, const std::vector<BadLine>& bad_lines) {
+    for (const BadLine& bad : bad_lines) bad_lines_.emplace_back(chunk, bad);
+    std::stable_sort(bad_lines_.begin(), bad_lines_.end(),
+                     [](const auto& a, const auto& b) { return a.first < b.first; });
+    if (bad_lines_.size() > DocumentCounts::kReportedBadLines) {
+      bad_lines_.resize(DocumentCounts::kReportedBadLines);
+    }
+  }
+
+  static constexpr int64_t kFirst = -1;  // in front of every chunk
+
+  /// Ends the work; of several reasons that of the first chunk holds.
+  void stop(Status reason, int64_t chunk) {
+    stopped_ = true;
+    if (!status_.ok() && status_chunk_ <= chunk) return;
+    status_ = std::move(reason);
+    status_chunk_ = chunk;
+  }
+
+  bool stopped() const {
+    const std::lock_guard lock(mutex_);
+    return stopped_;
+  }
+
+  const ReadTextsOptions& options_;
+  TextSource& source_;
+
+  mutable std::mutex mutex_;  // guards all below
+  std::condition_variable all_ended_;
+  size_t working_ = 0;  // threads
+  bool stopped_ = false;
+  Status status_;  // of what is no bad line
+  int64_t status_chunk_ = 0;
+  int64_t documents_left_;
+  std::vector<PlacedLine> bad_lines_;  // the first, in order
+  ChunkPlaces places_;
+  ReadTextsSummary summary_;
+};
+
+}  // namespace
+
+Result<ReadTextsSummary> read_texts(const ReadTextsOptions& options,
+                                    std::span<TextVisitor* const> visitors,
+                                    const ProgressCallback& progress) {
+  MEG_RETURN_IF_ERROR(check_options(options, visitors));
+  MEG_ASSIGN_OR_RETURN(TextSource source, TextSource::open(options.inputs, options.chunk_bytes,
+                                                           options.input, options.json_keys));
+  if (options.max_documents) visitors = visitors.first(1);
+  return Reading(options, source).run(visitors, progress);
+}
+
+}  // namespace meg::preprocess

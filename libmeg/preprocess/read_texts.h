@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libmeg/base/progress.h"
+#include "libmeg/base/result.h"
+#include "libmeg/preprocess/preprocess.h"
+#include "libmeg/preprocess/sources/input_options.h"
+
+namespace meg::preprocess {
+
+/// Which texts read_texts reads; as PreprocessOptions.
+struct ReadTextsOptions {
+  std::vector<std::string> inputs;
+  InputOptions input;
+  std::optional<int64_t> max_documents;  ///< One visitor gets them all, in order.
+  std::vector<std::string> json_keys = {"text"};
+  OnError on_error = OnError::kFail;
+  size_t chunk_bytes = size_t{1} << 20;
+};
+
+struct ReadTextsSummary {
+  int64_t documents = 0;
+  int64_t input_bytes = 0;  ///< Read.
+  int64_t text_bytes = 0;   ///< UTF-8 of the texts.
+  int64_t skipped_lines = 0;
+  std::vector<std::string> skipped_examples;  ///< Messages of the first skipped lines.
+};
+
+/// Takes texts one after another; used by one thread at a time.
+class TextVisitor {
+ public:
+  virtual ~TextVisitor() = default;
+
+  /// text: valid UTF-8 with text::kTextPadding readable bytes behind it, valid during the call. An
+  /// error ends the work.
+  virtual Status visit(std::string_view text) = 0;
+};
+
+/// Hands every text of the inputs to one of the visitors, each of which has a thread of its own.
+/// Which gets which is open; a bad line that ends the work is the first one of the input. progress:
+/// as preprocess(). Errors: kInvalidArgument for options, lines (`FILE: line L, byte B: ...`),
+/// TextSource::open's, the visitors', kCancelled, kResourceExhausted without memory.
+Result<ReadTextsSummary> read_texts(const ReadTextsOptions& options,
+                                    std::span<TextVisitor* const> visitors,
+                                    const ProgressCallback& progress);
+
+}  // namespace meg::preprocess

@@ -1,0 +1,143 @@
+#include "libmeg/preprocess/read_texts.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "tests/temp_folder.h"
+
+namespace meg::preprocess {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+using Texts = std::vector<std::string>;
+
+class Collector : public TextVisitor {
+ public:
+  Status visit(std::string_view text) override {
+    if (text == refused) return Status(StatusCode::kIoError, "disk: full");
+    texts.emplace_back(text);
+    return {};
+  }
+
+  Texts texts;
+  std::string refused = "refused";
+};
+
+struct Reading {
+  Result<ReadTextsSummary> summary;
+  Texts texts;  // of all visitors
+};
+
+Reading read(const ReadTextsOptions& options, size_t visitors = 1,
+             const ProgressCallback& progress = {}) {
+  std::vector<Collector> collectors(visitors);
+  std::vector<TextVisitor*> all;
+  for (Collector& collector : collectors) all.push_back(&collector);
+  Reading reading{read_texts(options, all, progress), {}};
+  for (const Collector& collector : collectors) {
+    reading.texts.insert(reading.texts.end(), collector.texts.begin(), collector.texts.end());
+  }
+  return reading;
+}
+
+std::string lines_of(const Texts& texts) {
+  std::string lines;
+  for (const std::string& text : texts) lines += "{\"text\": \"" + text + "\"}\n";
+  return lines;
+}
+
+class ReadTextsTest : public testing::Test {
+ protected:
+  void write(const std::string& content) {
+    test::write_file(folder_.path("in.jsonl"), content);
+    options_.inputs = {folder_.path("in.jsonl")};
+    options_.chunk_bytes = 64;
+  }
+
+  test::TempFolder folder_;
+  ReadTextsOptions options_;
+};
+
+TEST_F(ReadTextsTest, HandsEveryTextToOneOfTheVisitors) {
+  Texts texts;
+  for (int i = 0; i < 500; ++i) texts.push_back("text " + std::to_string(i));
+  std::sort(texts.begin(), texts.end());
+  write(lines_of(texts));
+  for (const size_t visitors : {1, 2, 7}) {
+    Reading reading = read(options_, visitors);
+    ASSERT_TRUE(reading.summary.has_value()) << reading.summary.error().message();
+    std::sort(reading.texts.begin(), reading.texts.end());
+    EXPECT_EQ(reading.texts, texts);
+    EXPECT_EQ(reading.summary->documents, 500);
+  }
+}
+
+TEST_F(ReadTextsTest, NamesTheFirstBadLineForAnyVisitors) {
+  Texts texts(300, "good");
+  texts[120] = texts[121] = texts[290] = "bad \\x";
+  write(lines_of(texts));
+  for (int round = 0; round < 20; ++round) {
+    const Reading reading = read(options_, 1 + static_cast<size_t>(round) % 5);
+    ASSERT_FALSE(reading.summary.has_value());
+    EXPECT_THAT(reading.summary.error().message(),
+                StartsWith(options_.inputs[0] + ": line 121, byte "));
+  }
+}
+
+TEST_F(ReadTextsTest, SkipsBadLinesAndNamesTheFirst) {
+  Texts texts(300, "good");
+  for (size_t i = 0; i < 300; i += 10) texts[i] = "bad \\x";
+  write(lines_of(texts));
+  options_.on_error = OnError::kSkip;
+  const Reading reading = read(options_, 3);
+  ASSERT_TRUE(reading.summary.has_value());
+  EXPECT_EQ(reading.summary->skipped_lines, 30);
+  EXPECT_EQ(reading.summary->documents, 270);
+  EXPECT_THAT(reading.summary->skipped_examples,
+              ElementsAre(HasSubstr("line 1,"), HasSubstr("line 11,"), HasSubstr("line 21,"),
+                          HasSubstr("line 31,"), HasSubstr("line 41,")));
+}
+
+TEST_F(ReadTextsTest, StopsAfterSoManyDocuments) {
+  write(lines_of({"a", "b", "c", "bad \\x"}));
+  options_.max_documents = 3;
+  const Reading reading = read(options_, 4);
+  ASSERT_TRUE(reading.summary.has_value()) << reading.summary.error().message();
+  EXPECT_THAT(reading.texts, ElementsAre("a", "b", "c"));
+  EXPECT_EQ(reading.summary->documents, 3);
+}
+
+TEST_F(ReadTextsTest, EndsWithTheErrorOfAVisitor) {
+  write(lines_of({"a", "refused", "c"}));
+  options_.on_error = OnError::kSkip;
+  const Reading reading = read(options_, 2);
+  ASSERT_FALSE(reading.summary.has_value());
+  EXPECT_EQ(reading.summary.error().message(), "disk: full");
+}
+
+TEST_F(ReadTextsTest, IsCancelledByItsProgress) {
+  write(lines_of(Texts(1000, "text")));
+  const Reading reading = read(options_, 2, [](const Progress&) { return false; });
+  ASSERT_FALSE(reading.summary.has_value());
+  EXPECT_EQ(reading.summary.error().code(), StatusCode::kCancelled);
+}
+
+TEST_F(ReadTextsTest, RefusesWrongOptions) {
+  write(lines_of({"a"}));
+  options_.json_keys = {"text", "text"};
+  EXPECT_THAT(read(options_).summary.error().message(), HasSubstr("found text twice"));
+  options_.json_keys = {"text"};
+  options_.max_documents = 0;
+  EXPECT_THAT(read(options_).summary.error().message(), HasSubstr("max_documents"));
+  EXPECT_THAT(read({}).summary.error().message(), HasSubstr("at least one file"));
+}
+
+}  // namespace
+}  // namespace meg::preprocess
