@@ -17,12 +17,12 @@
 #include "libmeg/preprocess/preprocess.h"
 #include "libmeg/tokenizer/open_tokenizer.h"
 #include "tools/common/flags/flags.h"
+#include "tools/common/input_flags.h"
 #include "tools/common/interruption.h"
 #include "tools/common/progress_bar.h"
 #include "tools/common/report.h"
 #include "tools/common/run_program.h"
 #include "tools/common/tokenizer_flags.h"
-#include "tools/preprocess_data/input_flags.h"
 #include "tools/preprocess_data/resume_identity.h"
 
 namespace meg::tools {
@@ -107,7 +107,7 @@ Status finish(Arguments& arguments) {
   megatron::FieldReader args(fields);
   read_args(args, arguments);
   MEG_RETURN_IF_ERROR(args.status());
-  MEG_RETURN_IF_ERROR(finish_input_flags(arguments.input, arguments.options.input));
+  MEG_RETURN_IF_ERROR(finish_input_flags(arguments.input, arguments.options));
   if (arguments.dtype) arguments.options.dtype = dtype_from_name(*arguments.dtype);
   if (arguments.on_error == "skip") arguments.options.on_error = preprocess::OnError::kSkip;
   megatron::MegatronVersion version = megatron::newest_megatron_version();
@@ -139,7 +139,7 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
        "preprocess_data --input parts --csv-column content --output-prefix corpus "
        "--tokenizer-type GPT2BPETokenizer --vocab-file gpt2-vocab.json --merge-file "
        "gpt2-merges.txt --append-eod --on-error skip"});
-  declare_input_flags(flags, arguments.input, arguments.options);
+  declare_input_flags(flags, arguments.input).required();
   flags.value("--on-error", &arguments.on_error, "WHAT", "what to do with an invalid line")
       .choices({"fail", "skip"});
   flags

@@ -43,8 +43,7 @@ fast::WordScanner metaspace_scanner(const TokenizerJson& file) {
 
 fast::WordScanner scanner_of(const TokenizerJson& file, InstructionSet set) {
   const std::string& words = file.pre_tokenizer.words;
-  if (words == kGpt2Pattern) return fast::word_scanner(set, fast::ClassesOf::kTokenizers);
-  if (!words.empty()) return find_known_pattern(words)->scan;
+  if (!words.empty()) return scanner_of_words(words, set);
   const bool is_cut = file.pre_tokenizer.byte_level || !file.pre_tokenizer.steps.empty();
   if (is_cut && !file.pre_tokenizer.metaspace) return fast::scan_one_word;
   return metaspace_scanner(file);

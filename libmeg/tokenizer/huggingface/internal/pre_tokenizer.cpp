@@ -296,6 +296,11 @@ Status split_text(const SplitStep& step, std::string_view text,
   return {};
 }
 
+fast::WordScanner scanner_of_words(std::string_view words, InstructionSet set) {
+  if (words == kGpt2Pattern) return fast::word_scanner(set, fast::ClassesOf::kTokenizers);
+  return find_known_pattern(words)->scan;
+}
+
 Result<PreTokenizer> read_pre_tokenizer(const JsonPart& part) {
   Reader reader;
   MEG_RETURN_IF_ERROR(reader.read(part));

@@ -56,6 +56,9 @@ struct PreTokenizer {
 inline constexpr std::string_view kGpt2Pattern =
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
+/// What finds the words of PreTokenizer::words, which is not empty.
+fast::WordScanner scanner_of_words(std::string_view words, InstructionSet set);
+
 /// kUnsupported, by name, for a kind or an order that libmeg lacks.
 Result<PreTokenizer> read_pre_tokenizer(const JsonPart& part);
 

@@ -1,4 +1,4 @@
-#include "tools/preprocess_data/input_flags.h"
+#include "tools/common/input_flags.h"
 
 #include <fmt/format.h>
 
@@ -71,13 +71,11 @@ Result<preprocess::Shard> shard_of_environment() {
 
 }  // namespace
 
-void declare_input_flags(Flags& flags, InputFlags& input, preprocess::PreprocessOptions& options) {
+Flag declare_input_flags(Flags& flags, InputFlags& input) {
   flags.group("Input");
-  flags
-      .list("--input", &options.inputs, "FILE...",
-            "files, folders and patterns in this order, also compressed (gzip, zstd, xz); - is "
-            "standard input")
-      .required();
+  const Flag inputs = flags.list("--input", &input.inputs, "FILE...",
+                                 "files, folders and patterns in this order, also compressed "
+                                 "(gzip, zstd, xz); - is standard input");
   flags
       .value("--input-format", &input.format, "FORMAT",
              "what they hold; auto: Parquet or Arrow by the content, csv or txt by the name, else "
@@ -93,7 +91,7 @@ void declare_input_flags(Flags& flags, InputFlags& input, preprocess::Preprocess
       .choices({"file", "line"});
   flags.value("--txt-separator", &input.txt_separator, "TEXT",
               "what stands between the documents of plain text; \\n, \\r, \\t and \\\\ as in C");
-  flags.value("--max-documents", &options.max_documents, "N", "stop after N documents")
+  flags.value("--max-documents", &input.max_documents, "N", "stop after N documents")
       .range(1, std::numeric_limits<int64_t>::max());
   flags
       .value("--max-compression-ratio", &input.max_compression_ratio, "N",
@@ -101,9 +99,10 @@ void declare_input_flags(Flags& flags, InputFlags& input, preprocess::Preprocess
       .range(1, int64_t{1} << 32);
   flags.value("--shard", &input.shard, "I/N|auto",
               "read only share I of N, from 0; auto: as torchrun, srun or mpirun says who this is");
+  return inputs;
 }
 
-Status finish_input_flags(const InputFlags& flags, preprocess::InputOptions& options) {
+Status finish_input_options(const InputFlags& flags, preprocess::InputOptions& options) {
   using preprocess::InputFormat, preprocess::TxtDocument;
   const std::map<std::string, InputFormat> formats = {{"auto", InputFormat::kAuto},
                                                       {"json", InputFormat::kJson},

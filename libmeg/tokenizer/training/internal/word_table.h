@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libmeg/tokenizer/bpe/internal/fast/word_key.h"
+#include "libmeg/tokenizer/training/internal/word_runs.h"
+
+namespace meg::tokenizer {
+
+/// Counts words: open addressing, short words within their slots.
+class WordTable {
+ public:
+  using ShortKey = fast::WordKey<kLongWord>;
+
+  /// Makes room for `count` further words, so that first_place() stays right while they are added.
+  void reserve(size_t count);
+
+  /// Where the search for a word of this hash begins, to be prefetched.
+  const void* first_place(uint64_t hash) const { return &short_[hash & (short_.size() - 1)]; }
+
+  /// key: of a word shorter than kLongWord; hash: its own. There must be room.
+  void add_short(const ShortKey& key, uint64_t hash);
+
+  /// word: of kLongWord bytes or more. There must be room.
+  void add_long(std::string_view word);
+
+  /// That the words take.
+  size_t memory() const;
+
+  /// The words as a run, which takes them away: the table is new again.
+  std::unique_ptr<WordRun> take_run();
+
+ private:
+  struct ShortSlot {
+    ShortKey key;
+    int64_t count;  // 0 where the slot is free
+  };
+
+  struct LongSlot {
+    uint64_t hash;
+    int64_t count;  // 0 where the slot is free
+    size_t begin;   // in long_bytes_
+    size_t length;
+  };
+
+  class Run;
+
+  std::vector<ShortSlot> short_ = std::vector<ShortSlot>(kFirstSlots);
+  std::vector<LongSlot> long_ = std::vector<LongSlot>(kFirstSlots);
+  size_t short_count_ = 0;
+  size_t long_count_ = 0;
+  std::string long_bytes_;
+
+  static constexpr size_t kFirstSlots = size_t{1} << 10;
+};
+
+}  // namespace meg::tokenizer

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "libmeg/base/result.h"
+#include "libmeg/preprocess/preprocess.h"
+#include "tools/common/flags/flags.h"
+
+namespace meg::tools {
+
+/// How inputs are read, as the command line says it.
+struct InputFlags {
+  std::vector<std::string> inputs;
+  std::optional<int64_t> max_documents;
+  std::string format = "auto";
+  std::vector<std::string> csv_columns;
+  bool csv_header = false;
+  std::string txt_document = "file";
+  std::optional<std::string> txt_separator;
+  std::optional<std::string> shard;
+  int64_t max_compression_ratio = preprocess::InputOptions().max_compression_ratio;
+};
+
+/// Declares the flags of the group "Input"; returns --input, which may be left out unless it is
+/// required().
+Flag declare_input_flags(Flags& flags, InputFlags& input);
+
+/// Brings them into `options` after the command line was read, but for the inputs' names and
+/// --max-documents. kInvalidArgument for wrong values.
+Status finish_input_options(const InputFlags& flags, preprocess::InputOptions& options);
+
+/// Brings all of them into the options of what reads the inputs.
+template <class Options>
+Status finish_input_flags(const InputFlags& flags, Options& options) {
+  options.inputs = flags.inputs;
+  options.max_documents = flags.max_documents;
+  return finish_input_options(flags, options.input);
+}
+
+}  // namespace meg::tools
