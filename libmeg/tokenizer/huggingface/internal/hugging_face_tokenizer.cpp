@@ -216,13 +216,16 @@ Result<std::string> HuggingFaceTokenizer::decode(std::span<const int32_t> ids) c
   return text;
 }
 
-Result<std::unique_ptr<Tokenizer>> open_hugging_face(const TokenizerOptions& options) {
-  HuggingFaceTokenizer::Options chosen;
+bool includes_special_tokens(const TokenizerOptions& options) {
   const megatron::MegatronVersion version =
       options.version.value_or(megatron::newest_megatron_version());
-  chosen.include_special_tokens =
-      options.legacy_tokenizer || version.core_tokenizers == 0 ||
-      options.hf_include_special_tokens.value_or(version.hugging_face_special_tokens);
+  return options.legacy_tokenizer || version.core_tokenizers == 0 ||
+         options.hf_include_special_tokens.value_or(version.hugging_face_special_tokens);
+}
+
+Result<std::unique_ptr<Tokenizer>> open_hugging_face(const TokenizerOptions& options) {
+  HuggingFaceTokenizer::Options chosen;
+  chosen.include_special_tokens = includes_special_tokens(options);
   MEG_ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer,
                        HuggingFaceTokenizer::open(options.tokenizer_model, chosen));
   return tokenizer;

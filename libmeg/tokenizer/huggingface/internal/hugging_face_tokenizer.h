@@ -78,6 +78,9 @@ class HuggingFaceTokenizer : public Tokenizer {
   std::vector<std::string> bytes_;  // by the same index, as they are decoded
 };
 
+/// Whether the revision of `options` has the post-processor's tokens around a text.
+bool includes_special_tokens(const TokenizerOptions& options);
+
 /// Of --tokenizer-model, as the revision of `options` has it.
 Result<std::unique_ptr<Tokenizer>> open_hugging_face(const TokenizerOptions& options);
 

@@ -15,8 +15,6 @@
 namespace meg::tokenizer {
 namespace {
 
-constexpr int64_t kFallbackVocabSize = int64_t{1} << 17;
-
 std::vector<AddedToken> added_tokens(const TikTokenizer::Options& options) {
   std::vector<AddedToken> tokens;
   if (!options.specials_in_text) return tokens;
@@ -138,7 +136,7 @@ Result<std::unique_ptr<Tokenizer>> open_tik(const TokenizerOptions& options) {
   const megatron::MegatronVersion version =
       options.version.value_or(megatron::newest_megatron_version());
   const bool legacy = version.core_tokenizers == 0 || options.legacy_tokenizer;
-  const int64_t vocab_size = options.vocab_size.value_or(kFallbackVocabSize);
+  const int64_t vocab_size = options.vocab_size.value_or(kTiktokenVocabSize);
   TikTokenizer::Options chosen;
   chosen.specials_in_text = !legacy;
   MEG_ASSIGN_OR_RETURN(chosen.pattern, pattern_name(options, legacy));

@@ -16,6 +16,9 @@
 
 namespace meg::tokenizer {
 
+/// --vocab-size where it is not given.
+inline constexpr int64_t kTiktokenVocabSize = int64_t{1} << 17;
+
 /// A vocabulary of tiktoken behind special tokens.
 /// Mirrors Megatron-LM megatron/training/tokenizer/tokenizer.py: CustomTikTokenizer, and
 /// megatron/core/tokenizers/text/libraries/tiktoken_tokenizer.py: TikTokenTokenizer.
