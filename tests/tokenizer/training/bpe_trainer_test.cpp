@@ -58,7 +58,7 @@ Counts counts_of(TableCounter& counter, SpilledRuns& spilled) {
 
 void add_words(const RegexMatcher& matcher, std::string_view text, Counts& counts) {
   for (size_t at = 0; at < text.size();) {
-    const size_t end = matcher.find(text, at)->second;
+    const size_t end = (*matcher.find(text, at))->second;
     if (end - at > 1) ++counts[std::string(text.substr(at, end - at))];
     at = end;
   }
