@@ -31,11 +31,14 @@ struct Kind {
 /// The output must not replace what is still to be read.
 Status check_output(const std::vector<std::string>& prefixes, const std::string& output_prefix) {
   for (const std::string& prefix : prefixes) {
-    std::error_code missing;
-    // Compared as files and not as names: links and "./" may lead to an input.
-    if (!fs::equivalent(prefix + ".bin", output_prefix + ".bin", missing) || missing) continue;
-    return make_error(StatusCode::kInvalidArgument,
-                      "{}: expected an output beside the inputs, found one of them", output_prefix);
+    for (const char* const suffix : {".bin", ".idx"}) {
+      std::error_code missing;
+      // Compared as files and not as names: links and "./" may lead to an input.
+      if (!fs::equivalent(prefix + suffix, output_prefix + suffix, missing) || missing) continue;
+      return make_error(StatusCode::kInvalidArgument,
+                        "{}: expected an output beside the inputs, found one of them",
+                        output_prefix);
+    }
   }
   return Status();
 }

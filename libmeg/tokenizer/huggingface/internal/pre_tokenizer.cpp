@@ -99,19 +99,6 @@ Result<SplitBehavior> read_behavior(const JsonPart& part) {
   return part.unsupported(name);
 }
 
-/// Escapes that mean something else in Oniguruma than in PCRE2.
-Status check_dialect(const JsonPart& part, std::string_view pattern) {
-  for (size_t at = 0; at + 1 < pattern.size(); ++at) {
-    if (pattern[at] == '&' && pattern[at + 1] == '&') return part.unsupported("&&");
-    if (pattern[at] != '\\') continue;
-    if (std::string_view("wWbBhHdDXRyYK").find(pattern[at + 1]) != std::string_view::npos) {
-      return part.unsupported(fmt::format("\\{} in a pattern", pattern[at + 1]));
-    }
-    ++at;
-  }
-  return {};
-}
-
 std::string escaped(std::string_view text) {
   std::string pattern;
   for (const char c : text) {
@@ -127,7 +114,6 @@ Result<std::string> read_pattern(const JsonPart& part) {
   MEG_RETURN_IF_ERROR(part.allow_only({"String", "Regex"}));
   if (const std::optional<JsonPart> regex = part.find("Regex")) {
     MEG_ASSIGN_OR_RETURN(const std::string_view text, regex->text());
-    if (find_known_pattern(text) == nullptr) MEG_RETURN_IF_ERROR(check_dialect(*regex, text));
     return std::string(text);
   }
   MEG_ASSIGN_OR_RETURN(const std::string text, part.text("String", ""));

@@ -74,6 +74,35 @@ std::string_view ranges_of_escape(std::string_view name) {
   return found == escapes().end() ? std::string_view() : found->ranges;
 }
 
+/// kUnsupported for what means something else in Oniguruma or Rust, the dialects of the packages,
+/// than in PCRE2, and so would split texts otherwise without a word: some escapes, and within
+/// brackets a class of its own, an intersection and a `]` right at the beginning.
+Status check_dialect(std::string_view pattern, const std::string& name) {
+  constexpr std::string_view kEscapes = "wWbBhHdDXRyYK";
+  const auto refuse = [&](std::string_view what) {
+    return make_error(StatusCode::kUnsupported, "{}: {} in a pattern is not supported", name, what);
+  };
+  bool in_brackets = false;
+  for (size_t at = 0; at < pattern.size(); ++at) {
+    const std::string_view rest = pattern.substr(at);
+    if (rest.size() > 1 && rest.front() == '\\') {
+      if (kEscapes.find(rest[1]) != std::string_view::npos) return refuse(rest.substr(0, 2));
+      ++at;
+    } else if (!in_brackets && rest.front() == '[') {
+      in_brackets = true;
+      if (rest.starts_with("[^")) ++at;
+      if (pattern.substr(at + 1).starts_with(']')) return refuse("] at the beginning of brackets");
+    } else if (in_brackets && rest.front() == '[') {
+      return refuse("[ within brackets");
+    } else if (in_brackets && rest.starts_with("&&")) {
+      return refuse("&& within brackets");
+    } else if (rest.front() == ']') {
+      in_brackets = false;
+    }
+  }
+  return {};
+}
+
 /// The pattern with classes of characters as the packages see them.
 std::string with_own_classes(std::string_view pattern) {
   std::string result;
@@ -118,6 +147,7 @@ struct RegexMatcher::Compiled {
 };
 
 Result<RegexMatcher> RegexMatcher::compile(std::string_view pattern, const std::string& name) {
+  MEG_RETURN_IF_ERROR(check_dialect(pattern, name));
   const std::string written = with_own_classes(pattern);
   int error = 0;
   PCRE2_SIZE offset = 0;

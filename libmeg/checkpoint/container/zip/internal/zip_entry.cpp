@@ -25,6 +25,7 @@ Result<std::vector<std::byte>> read_zip_entry(const io::FileDescriptor& file, co
   }
   const std::unique_ptr<libdeflate_decompressor, decltype(&libdeflate_free_decompressor)> inflater(
       libdeflate_alloc_decompressor(), libdeflate_free_decompressor);
+  if (inflater == nullptr) return Status(StatusCode::kResourceExhausted, where + ": no memory");
   std::vector<std::byte> content(entry.size);
   size_t found = 0;
   const libdeflate_result result = libdeflate_deflate_decompress(
