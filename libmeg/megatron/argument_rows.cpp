@@ -1000,10 +1000,10 @@ constexpr ArgumentRow kConvertRows[] = {
   {kConvert, "--target-pipeline-parallel-size", "(--target-pipeline-model-parallel-size)", "target_pipeline_parallel_size", "target_pipeline_model_parallel_size", kValue, kInteger, "None", "", "", "", "v2.6", "core_v0.19.0", kParallel, "", "N", "1..65536", "pipeline stages; unset: the source's"},
   {kConvert, "--target-expert-parallel-size", "", "target_expert_parallel_size", "", kValue, kInteger, "1", "", "", "", "core_v0.8.0", "core_v0.19.0", kParallel, "", "N", "1..1", "expert-parallel ranks"},
   {kConvert, "--saver-transformer-impl", "", "saver_transformer_impl", "", kValue, kText, "None", "", "local transformer_engine", "", "core_v0.6.0", "core_v0.19.0", kCheckpoint, "", "IMPL", "", "implementation whose parameter names are saved; unset: the source's"},
-  {kConvert, "--model-size", "", "model_size", "", kValue, kText, "None", "", "llama2-7B llama2-13B llama2-70B llama2-7Bf llama2-13Bf llama2-70Bf llama3 mistral yi-34B qwen2.5 llama3-8B llama3-70B llama3-8Bf llama3-70Bf mistral-7B mistral-7Bf qwen2.5-7B qwen2.5-72B qwen2.5-7Bf qwen2.5-72Bf", "", "core_v0.7.0", "core_v0.17.0", kModel, "", "", "", ""},
+  {kConvert, "--model-size", "", "model_size", "", kValue, kText, "None", "", "llama2-7B llama2-13B llama2-70B llama2-7Bf llama2-13Bf llama2-70Bf llama3 mistral yi-34B qwen2.5 llama3-8B llama3-70B llama3-8Bf llama3-70Bf mistral-7B mistral-7Bf qwen2.5-7B qwen2.5-72B qwen2.5-7Bf qwen2.5-72Bf", "", "core_v0.7.0", "core_v0.17.0", kNone, "read from the checkpoint", "", "", ""},
   {kConvert, "--checkpoint-type", "", "checkpoint_type", "", kValue, kText, "None", "", "meta hf", "", "core_v0.7.0", "core_v0.17.0", kCheckpoint, "", "", "", ""},
-  {kConvert, "--bf16", "", "bf16", "", kSwitch, kBool, "False", "True", "", "", "core_v0.7.0", "core_v0.17.0", kCheckpoint, "", "", "", ""},
-  {kConvert, "--fp16", "", "fp16", "", kSwitch, kBool, "False", "True", "", "", "core_v0.7.0", "core_v0.17.0", kCheckpoint, "", "", "", ""},
+  {kConvert, "--bf16", "", "bf16", "", kSwitch, kBool, "False", "True", "", "", "core_v0.7.0", "core_v0.17.0", kCheckpoint, "", "", "", "save bf16 weights"},
+  {kConvert, "--fp16", "", "fp16", "", kSwitch, kBool, "False", "True", "", "", "core_v0.7.0", "core_v0.17.0", kCheckpoint, "", "", "", "save fp16 weights"},
   {kConvert, "--make-vocab-size-divisible-by", "", "make_vocab_size_divisible_by", "", kValue, kInteger, "None", "", "", "", "core_v0.10.0", "core_v0.17.0", kModel, "", "", "", ""},
 };
 

@@ -270,6 +270,41 @@ class Flags(Case):
                                "--true-vocab-size", "290")
         self.assertIn("8 padding rows", process.stdout)
 
+    def refuse(self, load, *flags):
+        process = cases.run(PROGRAM, "--load-dir", cases.path(load), "--save-dir", self.saved(), *flags)
+        self.assertEqual(process.returncode, 1, process.stdout)
+        self.assertFalse(os.path.exists(self.saved()))
+        return process.stderr.splitlines()[-1]
+
+    def test_every_plug_in_of_megatron_says_its_names(self):
+        """Of convert.py from core 0.4 to 0.19; megatron is the older word for legacy."""
+        target = Target(1, 1)
+        for saver, word in (("megatron", "language_model"), ("legacy", "language_model"),
+                            ("mcore", "decoder"), ("core", "decoder")):
+            for load, loader in (("mcore_gpt_tp1pp1_fp32", "core"), ("gpt_tp1pp1_fp32", "megatron")):
+                with self.subTest(saver=saver, load=load):
+                    save = self.saved(f"{saver} of {load}")
+                    self.reshape(cases.path(load), save, target, "--saver", saver, "--loader", loader)
+                    state, = reference_files.load_ranks(save).values()
+                    self.assertIn(word, str(list(state["model"])))
+
+    def test_loaders_of_hugging_face_models_take_their_flags(self):
+        load = cases.path("hf_llama")
+        for loader in ("llama_mistral", "llama2_hf"):
+            save = self.saved(loader)
+            self.reshape(load, save, Target(1, 1), "--loader", loader, "--bf16", "--model-size",
+                         "llama3-8B", "--checkpoint-type", "hf", "--tokenizer-model", load)
+            state = reference_files.load_file(os.path.join(
+                reference_files.iteration_folder(save), "mp_rank_00", "model_optim_rng.pt"))
+            self.assertEqual({str(tensor.dtype) for name, tensor in state["model"].items()
+                              if hasattr(tensor, "dtype") and tensor.numel()}, {"torch.bfloat16"})
+
+    def test_other_plug_ins_are_refused_by_name(self):
+        self.assertIn("--bf16: expected it alone", self.refuse("gpt_tp1pp1_fp32", "--bf16"))
+        for flag, value in (("--loader", "llava"), ("--saver", "hf_llava"), ("--saver", "llava")):
+            self.assertIn(f"{flag} {value}", self.refuse("gpt_tp1pp1_fp32", flag, value))
+        self.assertIn("mixtral_hf", self.refuse("gpt_tp1pp1_fp32", "--loader", "mixtral_hf"))
+
 
 if __name__ == "__main__":
     if len(sys.argv) < 2 or not os.path.isdir(cases.ORACLE):

@@ -99,6 +99,23 @@ Status check_torch_dist(const CheckpointUtilArguments& arguments) {
                     "type or optimizer beside it: any layout loads it");
 }
 
+/// --bf16 and --fp16, by which Megatron's readers of Hugging Face models say the type of the
+/// weights.
+Status take_loader_type(CheckpointUtilArguments* arguments) {
+  if (!arguments->bf16 && !arguments->fp16) return Status();
+  const char* flag = arguments->bf16 ? "--bf16" : "--fp16";
+  const bool is_huggingface = is_huggingface_loader(arguments->loader.value_or(""));
+  if (arguments->bf16 == arguments->fp16 || !is_huggingface ||
+      arguments->target_params_dtype.has_value()) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "{}: expected it alone, with a --loader of Hugging Face models; "
+                      "--target-params-dtype says the type otherwise",
+                      flag);
+  }
+  arguments->target_params_dtype = flag + 2;
+  return Status();
+}
+
 /// What the values ask for that is not done yet, and Megatron's plug-ins: what they stand for.
 Status check_values(CheckpointUtilArguments* arguments) {
   if (arguments->model_type != "GPT") return unsupported("--model-type", arguments->model_type);
@@ -124,6 +141,7 @@ Status check_values(CheckpointUtilArguments* arguments) {
     }
     note("ignored: --loader (the layout is found in the checkpoint)");
   }
+  MEG_RETURN_IF_ERROR(take_loader_type(arguments));
   if (!arguments->saver.has_value()) return Status();
   const std::string& saver = *arguments->saver;
   if (saver == "huggingface") {
@@ -133,13 +151,10 @@ Status check_values(CheckpointUtilArguments* arguments) {
   if (!is_one_of(saver, {"megatron", "legacy", "mcore", "core"})) {
     return unsupported("--saver", saver);
   }
-  if (saver == "megatron") {
-    note("ignored: --saver megatron (names are kept unless --target-names is given)");
-  } else if (!arguments->target_names.has_value()) {
-    arguments->target_names = saver == "legacy" ? "legacy" : "mcore";
-  }
+  const bool is_core = is_one_of(saver, {"mcore", "core"});
+  if (!arguments->target_names.has_value()) arguments->target_names = is_core ? "mcore" : "legacy";
   // As Megatron's saver_core does.
-  if (is_one_of(saver, {"mcore", "core"}) && !arguments->saver_transformer_impl.has_value()) {
+  if (is_core && !arguments->saver_transformer_impl.has_value()) {
     arguments->saver_transformer_impl = "transformer_engine";
   }
   return Status();
@@ -186,6 +201,9 @@ std::optional<int> parse_checkpoint_util(int argc, const char* const* argv,
               "Megatron's reader plug-in; the layout is detected without it");
   flags.value("--checkpoint-type", &arguments->checkpoint_type, "TYPE",
               "flag of Megatron's loader_llama_mistral: hf, which is found without it");
+  flags.toggle("--bf16", &arguments->bf16,
+               "flag of Megatron's loaders of Hugging Face models: save bf16 weights");
+  flags.toggle("--fp16", &arguments->fp16, "the same: save fp16 weights");
   flags.value("--saver", &arguments->saver, "NAME",
               "Megatron's writer plug-in; implies --target-names");
   declare_target(flags, *arguments);
@@ -207,7 +225,7 @@ std::optional<int> parse_checkpoint_util(int argc, const char* const* argv,
 }
 
 bool is_huggingface_loader(std::string_view name) {
-  return is_one_of(name, {"llama_mistral", "huggingface"});
+  return is_one_of(name, {"llama_mistral", "llama2_hf", "mixtral_hf", "huggingface"});
 }
 
 Result<std::optional<int64_t>> true_vocab_size(const CheckpointUtilArguments& arguments,

@@ -18,6 +18,7 @@ struct CheckpointUtilArguments {
   std::string load_dir, save_dir;
   std::optional<std::string> loader, saver;
   std::optional<std::string> checkpoint_type;  ///< Of Megatron's loader_llama_mistral.
+  bool bf16 = false, fp16 = false;             ///< The same: the type of the weights.
   std::optional<int64_t> iteration;
   std::optional<int64_t> target_tensor_size, target_pipeline_size;
   int64_t target_virtual_size = 1;
