@@ -111,6 +111,21 @@ install_python_packages() {
   if [ "$mode" != torch-free ]; then printf '%s\n' "$torch_key" >"$venv/.libmeg-torch"; fi
 }
 
+# A newer megatron-core for the tests that hold ours against it, beside the installed one: its wheel is
+# for Python 3.12 and runs on older ones where it is unpacked.
+unpack_newer_megatron_core() {
+  local version=0.19.2
+  local folder="$deps/megatron-core-$version"
+  if [ -d "$folder" ]; then return; fi
+  rm -rf "$folder.part"
+  logged "$venv/bin/python" -m pip download --no-input --disable-pip-version-check --progress-bar off \
+    --no-deps --python-version 3.12 --only-binary :all: --dest "$folder.part/wheel" \
+    "megatron-core==$version"
+  logged "$venv/bin/python" -m zipfile -e "$folder.part"/wheel/*.whl "$folder.part/unpacked"
+  mv "$folder.part/unpacked" "$folder"
+  rm -rf "$folder.part"
+}
+
 # Says visibly what will be missing from the build.
 report_cuda() {
   local nvcc
@@ -134,4 +149,5 @@ case "$mode" in torch-free | full) package_lists+=("$here/apt-test.txt") ;; esac
 case "$mode" in programs | full) package_lists+=("$here/apt-torch.txt") ;; esac
 install_packages
 if [ "$mode" != build-only ]; then install_python_packages; fi
+if [ "$mode" = full ]; then unpack_newer_megatron_core; fi
 case "$mode" in programs | full) report_cuda ;; esac

@@ -116,6 +116,11 @@ Result<checkpoint::TrainingState> CheckpointSaver::snapshot(const TrainingProgre
   if (progress.skipped_train_samples > 0) {
     state.args.set("skipped_train_samples", {progress.skipped_train_samples});
   }
+  if (options_.ckpt_format == checkpoint::CheckpointFormat::kTorchDist) {
+    // Rank files have the plain form, whatever the run's.
+    state.args.set("use_distributed_optimizer",
+                   {parts.optimizer.options().use_distributed_optimizer});
+  }
   const bool with_optimizer = !options_.no_save_optim;
   const Status done = libtorch::torch_guard([&]() -> Status {
     MEG_ASSIGN_OR_RETURN(state.parameters,

@@ -60,21 +60,13 @@ RUNS = {
 }
 
 
-def call_types_cuda():
-    """megatron-core's distributed optimizer tells parameters by the names of their CUDA types."""
-    original = torch.Tensor.type
-    torch.Tensor.type = lambda self, *arguments, **options: (
-        original(self, *arguments, **options) if arguments or options
-        else original(self).replace("torch.", "torch.cuda.", 1))
-
-
 def start(folder, rank, args):
     """A rank's model with the distributed optimizer, after two steps."""
     tp, pp, dp = (args.tensor_model_parallel_size, args.pipeline_model_parallel_size,
                   args.data_parallel_size)
     store = torch.distributed.FileStore(os.path.join(folder, "store"), tp * pp * dp)
     core.start_without_gpu(tp, pp, rank, store, dp)
-    call_types_cuda()
+    core.call_types_cuda()
     stage = parallel_state.get_pipeline_model_parallel_rank()
     model = core.make_model(args, stage == 0, stage == pp - 1, bias_gelu_fusion=False)
     ranks.fill(model, stage, parallel_state.get_tensor_model_parallel_rank())

@@ -26,6 +26,14 @@ def lead_tensors_to_the_cpu():
     torch.tensor, torch.zeros = led(torch.tensor), led(torch.zeros)
 
 
+def call_types_cuda():
+    """megatron-core's distributed optimizer tells parameters by the names of their CUDA types."""
+    original = torch.Tensor.type
+    torch.Tensor.type = lambda self, *arguments, **options: (
+        original(self, *arguments, **options) if arguments or options
+        else original(self).replace("torch.", "torch.cuda.", 1))
+
+
 def start_without_gpu(tp=1, pp=1, rank=0, store=None, dp=1):
     """A rank over gloo; the calls of megatron-core that name CUDA are led elsewhere."""
     torch.set_num_threads(1)

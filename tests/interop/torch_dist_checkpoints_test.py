@@ -39,9 +39,10 @@ folder = sys.argv[1]
 common = dist_checkpointing.load_common_state_dict(folder)
 tensors = dist_checkpointing.load_plain_tensors(folder)
 print(json.dumps({
-    "iteration": common["iteration"], "groups": len(common["optimizer"]["optimizer"]["param_groups"]),
-    "sharding": dist_checkpointing.load_content_metadata(preloaded_state_dict=common)[
-        "distrib_optim_sharding_type"],
+    "iteration": common["iteration"],
+    "groups": len(common["optimizer"].get("optimizer", common["optimizer"])["param_groups"]),
+    "sharding": dist_checkpointing.load_content_metadata(preloaded_state_dict=common).get(
+        "distrib_optim_sharding_type"),
     "tensors": {name: [list(tensor.shape), float(tensor.double().sum())]
                 for name, tensor in tensors.items() if isinstance(tensor, torch.Tensor)}}))
 """

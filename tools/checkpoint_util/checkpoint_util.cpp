@@ -88,7 +88,10 @@ Status save_dist(const checkpoint::MegatronCheckpoint& checkpoint,
   print(fmt::format("checkpoint: {}, {}", checkpoint.folder().folder, source_text(checkpoint)));
   if (arguments.dry_run) return Status();
   ProgressBar bar(0);
-  checkpoint::SaveTorchDistOptions options{.keep_optimizer = !arguments.no_optim, .transfer = {}};
+  checkpoint::SaveTorchDistOptions options{
+      .keep_optimizer = !arguments.no_optim,
+      .distributed_optimizer = arguments.target_optimizer != "plain",
+      .transfer = {}};
   MEG_ASSIGN_OR_RETURN(options.transfer, transfer_options(arguments, &bar));
   const int64_t iteration = checkpoint.folder().is_release ? 0 : checkpoint.iteration().value_or(0);
   print(fmt::format("saving checkpoint at iteration {:7d} to {} in torch_dist format", iteration,

@@ -67,7 +67,7 @@ void declare_target(Flags& flags, CheckpointUtilArguments& arguments) {
   flags
       .value("--target-optimizer", &arguments.target_optimizer, "FORM",
              "form of the saved optimizer: distributed is what --use-distributed-optimizer loads "
-             "(default: the source's)")
+             "(default: the source's; with --target-format torch_dist distributed)")
       .choices({"plain", "distributed"});
   flags
       .value("--target-data-parallel-size", &arguments.target_data_size, "N",
@@ -91,12 +91,11 @@ Status check_torch_dist(const CheckpointUtilArguments& arguments) {
       arguments.target_virtual_size != 1 || arguments.target_expert_size.has_value() ||
       arguments.target_expert_tensor_size.has_value() || arguments.target_names.has_value() ||
       arguments.true_vocab_size.has_value() || !arguments.vocab_file.empty() ||
-      arguments.target_params_dtype.has_value() || arguments.target_optimizer.has_value() ||
-      arguments.target_data_size.has_value();
+      arguments.target_params_dtype.has_value() || arguments.target_data_size.has_value();
   if (!asks) return Status();
   return make_error(StatusCode::kUnsupported,
-                    "--target-format torch_dist: expected no target sizes, names, vocabulary, "
-                    "type or optimizer beside it: any layout loads it");
+                    "--target-format torch_dist: expected no target sizes, names, vocabulary or "
+                    "type beside it: any layout loads it");
 }
 
 /// --bf16 and --fp16, by which Megatron's readers of Hugging Face models say the type of the

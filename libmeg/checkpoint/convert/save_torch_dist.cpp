@@ -86,8 +86,9 @@ class Saver {
     }
     MEG_RETURN_IF_ERROR(run_transfers(transfers_, sinks_, options_.transfer));
     if (rank() == 0) {
-      MEG_ASSIGN_OR_RETURN(const TorchFileContent common,
-                           common_state(checkpoint_, options_.keep_optimizer));
+      MEG_ASSIGN_OR_RETURN(
+          const TorchFileContent common,
+          common_state(checkpoint_, options_.keep_optimizer, options_.distributed_optimizer));
       MEG_RETURN_IF_ERROR(write_dist_common(folder_, common));
     }
     return writer_.finish();
@@ -182,14 +183,17 @@ class Saver {
       const bool is_weight = tensor.kind == "weight";
       if (!is_weight && !options_.keep_optimizer) continue;
       // As the distributed optimizer calls the masters.
-      const std::string kind = tensor.kind == "fp32_param" ? "param" : tensor.kind;
+      const bool is_renamed = tensor.kind == "fp32_param" && options_.distributed_optimizer;
+      const std::string kind = is_renamed ? "param" : tensor.kind;
       transfers_.push_back(transfer_of(parameter, tensor));
       MEG_RETURN_IF_ERROR(
           add_target(is_weight ? name : fmt::format("optimizer.state.{}.{}", kind, name), parameter,
                      &transfers_.back()));
     }
-    const bool is_trained = parameter.tensors.size() > 1 && options_.keep_optimizer;
-    if (!is_trained || parameter.tensor("fp32_param") != nullptr) return {};
+    // Which has masters of fp32 weights too.
+    const bool has_masters =
+        parameter.tensors.size() > 1 && options_.keep_optimizer && options_.distributed_optimizer;
+    if (!has_masters || parameter.tensor("fp32_param") != nullptr) return {};
     return add_target("optimizer.state.param." + name, parameter, &transfers_[weight]);
   }
 

@@ -11,6 +11,8 @@ namespace meg::checkpoint {
 
 struct SaveTorchDistOptions {
   bool keep_optimizer = true;
+  /// The optimizer's form: fully reshardable, as --use-distributed-optimizer loads it, or plain.
+  bool distributed_optimizer = true;
   TransferOptions transfer;
 };
 
@@ -36,8 +38,8 @@ Status complete_torch_dist(const std::string& folder, int64_t ranks);
 
 /// Writes a checkpoint into save_dir in the torch_dist format, as Megatron-LM saves it: layers
 /// stacked under Transformer Engine's names, whole tensors a layer, so that any parallel sizes can
-/// load it. The optimizer has the form fully_reshardable (core 0.15 and later). The folder appears
-/// by one rename when every file is whole and flushed, the tracker file last.
+/// load it. A distributed optimizer has the form fully_reshardable (core 0.15 and later). The
+/// folder appears by one rename when every file is whole and flushed, the tracker file last.
 /// kCorruption where a tied embedding's copy has other weights; kUnsupported, by name: parameters
 /// that mcore models lack, rows of checkpoint versions below 2, an optimizer that was not read.
 Result<SavedTorchDist> save_torch_dist(const MegatronCheckpoint& checkpoint,

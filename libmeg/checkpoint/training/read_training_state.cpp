@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "libmeg/checkpoint/container/torch_file/torch_value.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_args.h"
+#include "libmeg/checkpoint/dialects/mp_rank/parameter_step.h"
 #include "libmeg/checkpoint/training/internal/rng_tree.h"
 #include "libmeg/checkpoint/training/internal/value_reader.h"
 
@@ -147,23 +147,10 @@ class StateReader {
       if (step.has_value()) continue;
       for (const auto& [key, value] : parameter.other_state) {
         if (key != "step") continue;
-        MEG_ASSIGN_OR_RETURN(step, step_of(*value));
+        MEG_ASSIGN_OR_RETURN(step, parameter_step(*value));
       }
     }
     return Status();
-  }
-
-  static Result<int64_t> step_of(const Opaque& value) {
-    if (const auto* found = dynamic_cast<const TorchValue*>(&value)) {
-      const TorchFile& file = *found->file();
-      if (const auto number = file.graph().as_int(found->node())) return *number;
-      if (const TensorView* view = file.tensor(found->node())) {
-        MEG_ASSIGN_OR_RETURN(const std::optional<float> step, read_one_float(file, *view));
-        if (step.has_value()) return static_cast<int64_t>(*step);
-      }
-    }
-    return make_error(StatusCode::kCorruption, "{}: optimizer: step: expected a number, found {}",
-                      value.origin(), value.describe(60));
   }
 
   Status read_scheduler_state() {

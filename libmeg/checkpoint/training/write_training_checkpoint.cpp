@@ -85,8 +85,11 @@ Status write_dist_files(const std::string& folder, const TrainingState& state,
   MEG_ASSIGN_OR_RETURN(
       const MegatronCheckpoint part,
       MegatronCheckpoint::of_file(std::move(file), state.tensor_rank, state.pipeline_rank));
+  const bool is_distributed =
+      state.args.field("use_distributed_optimizer") == megatron::FieldValue(true);
   // One thread: training may go on in the others.
-  const SaveTorchDistOptions saving{.transfer = {.workers = 1, .progress = {}}};
+  const SaveTorchDistOptions saving{.distributed_optimizer = is_distributed,
+                                    .transfer = {.workers = 1, .progress = {}}};
   const DataParallelPlace place{.rank = state.data_rank, .size = state.data_size};
   return with_space(write_torch_dist_part(part, place, folder, saving), folder, needed);
 }

@@ -6,9 +6,11 @@
 #include <utility>
 
 #include "libmeg/checkpoint/container/torch_file/internal/torch_storages.h"
+#include "libmeg/checkpoint/container/torch_file/torch_value.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/model_keys.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/rng_entries.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/shape_args.h"
+#include "libmeg/checkpoint/dialects/mp_rank/parameter_step.h"
 
 namespace meg::checkpoint {
 namespace {
@@ -40,8 +42,9 @@ constexpr double kSavedVersion = 3.0;
 
 class CommonState {
  public:
-  explicit CommonState(const MegatronCheckpoint& checkpoint)
+  CommonState(const MegatronCheckpoint& checkpoint, bool distributed_optimizer)
       : checkpoint_(checkpoint),
+        distributed_optimizer_(distributed_optimizer),
         file_(*checkpoint.files()[0].file),
         source_(file_.graph()),
         graph_(made_.graph()) {}
@@ -121,10 +124,41 @@ class CommonState {
       if (std::find(known.begin(), known.end(), group.kind) != known.end()) continue;
       known.push_back(group.kind);
       const TorchFile& file = *checkpoint_.files()[static_cast<size_t>(group.file)].file;
-      MEG_ASSIGN_OR_RETURN(const PickleId dict, add_without(file, group.node, {"params"}));
+      MEG_ASSIGN_OR_RETURN(PickleId dict, add_without(file, group.node, {"params"}));
+      if (distributed_optimizer_) {
+        MEG_ASSIGN_OR_RETURN(dict, with_step(dict));
+      }
       groups.push_back(dict);
     }
     return graph_.add_list(std::move(groups));
+  }
+
+  /// torch's own Adam keeps the step with each parameter; nullptr where the groups have it.
+  const Opaque* step_of_parameters() const {
+    for (const LogicalParameter& parameter : checkpoint_.parameters()) {
+      for (const auto& [key, value] : parameter.other_state) {
+        if (key == "step") return value.get();
+      }
+    }
+    return nullptr;
+  }
+
+  /// A group's settings, with the step that a distributed optimizer looks for there.
+  Result<PickleId> with_step(PickleId settings) {
+    const Opaque* step = step_of_parameters();
+    if (step == nullptr || graph_.find(settings, "step").has_value()) return settings;
+    MEG_ASSIGN_OR_RETURN(const int64_t number, parameter_step(*step));
+    std::vector<PickleId> pairs(graph_.pairs(settings).begin(), graph_.pairs(settings).end());
+    pairs.insert(pairs.end(), {graph_.add_string("step"), graph_.add_int(number)});
+    return graph_.add_dict(std::move(pairs));
+  }
+
+  /// What a plain optimizer's parameters keep beside their tensors, once for all of them.
+  Result<PickleId> add_common_step() {
+    const auto* step = dynamic_cast<const TorchValue*>(step_of_parameters());
+    if (step == nullptr) return graph_.add_dict({});
+    MEG_ASSIGN_OR_RETURN(const PickleId value, copy_value(*step->file(), step->node(), &made_));
+    return graph_.add_dict({graph_.add_string("common_step"), value});
   }
 
   Result<PickleId> add_optimizer(PickleId outer) {
@@ -135,7 +169,12 @@ class CommonState {
     MEG_ASSIGN_OR_RETURN(const PickleId rest,
                          add_without(inner, {"state", "param_groups", layout.masters_key}));
     std::vector<PickleId> in_inner(graph_.pairs(rest).begin(), graph_.pairs(rest).end());
+    if (!distributed_optimizer_) {
+      MEG_ASSIGN_OR_RETURN(const PickleId state, add_common_step());
+      in_inner.insert(in_inner.end(), {graph_.add_string("state"), state});
+    }
     in_inner.insert(in_inner.end(), {graph_.add_string("param_groups"), groups});
+    if (!distributed_optimizer_ && !is_nested) return graph_.add_dict(std::move(in_inner));
     std::vector<PickleId> pairs = {graph_.add_string("optimizer"),
                                    graph_.add_dict(std::move(in_inner))};
     if (is_nested) {
@@ -143,20 +182,27 @@ class CommonState {
                            add_without(outer, {layout.inner_key, layout.masters_key}));
       pairs.insert(pairs.end(), graph_.pairs(more).begin(), graph_.pairs(more).end());
     }
-    pairs.insert(pairs.end(), {graph_.add_string("param_state_sharding_type"),
-                               graph_.add_string("fully_reshardable")});
+    if (distributed_optimizer_) {
+      pairs.insert(pairs.end(), {graph_.add_string("param_state_sharding_type"),
+                                 graph_.add_string("fully_reshardable")});
+    }
     return graph_.add_dict(std::move(pairs));
   }
 
   /// By which Megatron chooses how to read the optimizer.
   PickleId add_content_metadata() {
-    return graph_.add_dict(
-        {graph_.add_string("distrib_optim_sharding_type"), graph_.add_string("fully_reshardable"),
-         graph_.add_string("singleton_local_shards"), graph_.add_bool(false),
-         graph_.add_string("chained_optim_avoid_prefix"), graph_.add_bool(true)});
+    std::vector<PickleId> pairs = {
+        graph_.add_string("singleton_local_shards"), graph_.add_bool(false),
+        graph_.add_string("chained_optim_avoid_prefix"), graph_.add_bool(true)};
+    if (distributed_optimizer_) {
+      pairs.insert(pairs.end(), {graph_.add_string("distrib_optim_sharding_type"),
+                                 graph_.add_string("fully_reshardable")});
+    }
+    return graph_.add_dict(std::move(pairs));
   }
 
   const MegatronCheckpoint& checkpoint_;
+  bool distributed_optimizer_;
   const TorchFile& file_;
   const PickleGraph& source_;
   TorchFileContent made_;
@@ -186,8 +232,9 @@ Result<PickleId> copy_value(const TorchFile& file, PickleId id, TorchFileContent
   return copier.copy(id);
 }
 
-Result<TorchFileContent> common_state(const MegatronCheckpoint& checkpoint, bool keep_optimizer) {
-  return CommonState(checkpoint).make(keep_optimizer);
+Result<TorchFileContent> common_state(const MegatronCheckpoint& checkpoint, bool keep_optimizer,
+                                      bool distributed_optimizer) {
+  return CommonState(checkpoint, distributed_optimizer).make(keep_optimizer);
 }
 
 }  // namespace meg::checkpoint

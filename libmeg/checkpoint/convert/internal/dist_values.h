@@ -15,6 +15,7 @@ Result<PickleId> copy_value(const TorchFile& file, PickleId id, TorchFileContent
 
 /// common.pt of a checkpoint: what its first rank has beside the model, the optimizer's tensors and
 /// what each rank has for itself.
-Result<TorchFileContent> common_state(const MegatronCheckpoint& checkpoint, bool keep_optimizer);
+Result<TorchFileContent> common_state(const MegatronCheckpoint& checkpoint, bool keep_optimizer,
+                                      bool distributed_optimizer);
 
 }  // namespace meg::checkpoint

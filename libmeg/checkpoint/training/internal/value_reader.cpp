@@ -1,18 +1,8 @@
 #include "libmeg/checkpoint/training/internal/value_reader.h"
 
-#include <bit>
-
-#include "libmeg/base/bytes.h"
+#include "libmeg/checkpoint/dialects/mp_rank/parameter_step.h"
 
 namespace meg::checkpoint {
-
-Result<std::optional<float>> read_one_float(const TorchFile& file, const TensorView& tensor) {
-  if (tensor.dtype != DType::kFloat32 || tensor.numel() != 1) return std::optional<float>();
-  std::array<std::byte, sizeof(float)> bytes = {};
-  MEG_RETURN_IF_ERROR(file.check_crc(tensor.storage));
-  MEG_RETURN_IF_ERROR(file.read_elements(tensor, 0, bytes));
-  return std::optional(std::bit_cast<float>(load_le<uint32_t>(bytes.data())));
-}
 
 std::optional<PickleId> ValueReader::required(std::string_view key) {
   const std::optional<PickleId> id = graph_.find(dict_, key);

@@ -49,7 +49,4 @@ class ValueReader {
   Status status_;
 };
 
-/// The float32 of a tensor that holds one; nullopt for other tensors.
-Result<std::optional<float>> read_one_float(const TorchFile& file, const TensorView& tensor);
-
 }  // namespace meg::checkpoint

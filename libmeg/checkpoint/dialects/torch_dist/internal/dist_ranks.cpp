@@ -41,10 +41,31 @@ Result<PickleId> copy_object(const DistFolder& folder, const DistObject& object,
   return draft->copy(parts.graph, value, object.name, sources);
 }
 
+/// Among the items of core 0.19: what common.pt has said before.
+constexpr std::string_view kCommonItem = "common_state/shard_0_1";
+
+/// What is the same for all ranks; nullptr where a folder does not say it.
+Result<std::shared_ptr<const TorchFile>> common_file(const DistFolder& folder) {
+  for (const DistObject& object : folder.metadata().objects) {
+    if (folder.common() != nullptr || object.name != kCommonItem) continue;
+    RankDraft draft;
+    MEG_ASSIGN_OR_RETURN(draft.content().root, copy_object(folder, object, &draft));
+    MEG_ASSIGN_OR_RETURN(TorchFile file, draft.finish(folder.path(), object.blob.length));
+    return std::make_shared<const TorchFile>(std::move(file));
+  }
+  return folder.common();
+}
+
 class RanksReader {
  public:
-  RanksReader(const DistFolder& folder, const model::ParameterTable& table, const DistModel& model)
-      : folder_(folder), table_(table), model_(model), common_(folder.common().get()) {
+  /// common: as common_file() gives it.
+  RanksReader(const DistFolder& folder, const model::ParameterTable& table, const DistModel& model,
+              std::shared_ptr<const TorchFile> common)
+      : folder_(folder),
+        table_(table),
+        model_(model),
+        common_file_(std::move(common)),
+        common_(common_file_.get()) {
     // What Megatron takes where a run does not say.
     const std::string layers = common_.text("transformer_impl");
     family_ = model::mcore_family(layers.empty() ? "transformer_engine" : layers);
@@ -102,6 +123,7 @@ class RanksReader {
   const DistFolder& folder_;
   const model::ParameterTable& table_;
   const DistModel& model_;
+  std::shared_ptr<const TorchFile> common_file_;
   CommonState common_;
   model::NameFamily family_ = model::NameFamily::kMcoreTransformerEngine;
   int64_t tensor_size_ = 1, pipeline_size_ = 1;
@@ -232,8 +254,8 @@ Result<TorchFile> RanksReader::read_rank(const std::vector<Cut>& cuts, int64_t s
   RankDraft draft;
   PickleGraph& graph = draft.graph();
   PickleId common = 0;
-  if (folder_.common() != nullptr) {
-    MEG_ASSIGN_OR_RETURN(common, draft.copy(folder_.common()));
+  if (common_file_ != nullptr) {
+    MEG_ASSIGN_OR_RETURN(common, draft.copy(common_file_));
   } else {
     common = graph.add_dict();
   }
@@ -350,7 +372,8 @@ Result<RankFiles> open_torch_dist(const CheckpointFolder& found) {
     return make_error(StatusCode::kNotFound, "{}: expected parameters of a model, found none",
                       found.folder);
   }
-  return RanksReader(folder, table, model).read();
+  MEG_ASSIGN_OR_RETURN(std::shared_ptr<const TorchFile> common, common_file(folder));
+  return RanksReader(folder, table, model, std::move(common)).read();
 }
 
 }  // namespace meg::checkpoint
