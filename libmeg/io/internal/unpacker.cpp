@@ -3,6 +3,7 @@
 #include <lzma.h>
 #include <zlib.h>
 #include <zstd.h>
+#include <zstd_errors.h>
 
 #include <algorithm>
 #include <limits>
@@ -90,6 +91,10 @@ class ZstdUnpacker : public Unpacker {
     // Frames follow each other by themselves: the call that comes after a frame's end begins the
     // next. It refuses windows of more than 128 MiB, zstd's default limit.
     const size_t hint = ::ZSTD_decompressStream(stream_.get(), &to, &from);
+    if (::ZSTD_getErrorCode(hint) == ZSTD_error_frameParameter_windowTooLarge) {
+      return Status(StatusCode::kResourceExhausted,
+                    "expected a window of at most 128 MiB, found a larger one (zstd --long)");
+    }
     if (::ZSTD_isError(hint) != 0) return damaged(::ZSTD_getErrorName(hint));
     between_frames_ = hint == 0;
     return Step{.consumed = from.pos, .produced = to.pos, .at_end = between_frames_};

@@ -35,7 +35,7 @@ void append_ascii(char letter, std::string& text) {
   if (place != std::string_view::npos) {
     text += '\\';
     text += kNames[place];
-  } else if (letter < ' ') {
+  } else if (letter < ' ' || letter == '\x7f') {
     append_escape(static_cast<unsigned char>(letter), text);
   } else {
     text += letter;
