@@ -53,11 +53,12 @@ Outcome scan(InputFormat format, const InputOptions& options, std::string_view t
     begin += scanner->end();
     TextChunk chunk;
     scanner->take(window, chunk);
-    for (const Record& record : chunk.records) {
+    for (size_t i = 0; i < chunk.records.size(); ++i) {
+      const Record& record = chunk.records[i];
       MEG_FUZZ_CHECK(record.begin <= window.size() && record.size <= window.size() - record.begin);
       const std::string document(window.substr(record.begin, record.size));
       outcome.documents.push_back({document, lines + record.line, record.column});
-      static_cast<void>(reader.read(document, chunk));
+      static_cast<void>(reader.read(document, i, chunk));
     }
     lines += chunk.line_count;
     if (is_end) return outcome;

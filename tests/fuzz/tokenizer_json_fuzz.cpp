@@ -18,7 +18,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   MEG_FUZZ_CHECK((*tokenizer)->vocab_size() > 0);
   const auto ids = (*tokenizer)->encode("The 12 \xC3\xA9t\xC3\xA9s,  don't\n <s> \xE4\xB8\xAD");
-  MEG_FUZZ_CHECK(ids.has_value());
+  if (!ids) {  // a model without unknown token, or a pattern that takes too many steps
+    MEG_FUZZ_CHECK(ids.error().code() == meg::StatusCode::kInvalidArgument ||
+                   ids.error().code() == meg::StatusCode::kResourceExhausted);
+    return 0;
+  }
   for (const int32_t id : *ids) MEG_FUZZ_CHECK((*tokenizer)->token_bytes(id).has_value());
   MEG_FUZZ_CHECK((*tokenizer)->decode(*ids).has_value());
   return 0;
