@@ -24,7 +24,10 @@ Result<megatron::TokenizerIdentity> identify_tokenizer(const TokenizerOptions& o
     MEG_RETURN_IF_ERROR(check_required_flags(*type, options));
   }
   if (legacy) return type->legacy_identity(options);
-  return type->core_identity(options, version.core_tokenizers);
+  MEG_ASSIGN_OR_RETURN(const TokenizerMetadata metadata, metadata_of(*type, options, version));
+  megatron::TokenizerIdentity identity = type->core_identity(options, version.core_tokenizers);
+  identity.class_name = fmt::format("megatron.core.tokenizers.text.models.{}", metadata.class_name);
+  return identity;
 }
 
 }  // namespace meg::tokenizer

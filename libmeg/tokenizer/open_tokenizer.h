@@ -17,6 +17,7 @@ struct TokenizerOptions {
   std::string vocab_file;             ///< --vocab-file
   std::string merge_file;             ///< --merge-file
   std::string tokenizer_model;        ///< --tokenizer-model
+  std::string tokenizer_metadata;     ///< --tokenizer-metadata, of megatron.core.tokenizers
   std::optional<int64_t> vocab_size;  ///< --vocab-size, tokens
   bool legacy_tokenizer = false;      ///< --legacy-tokenizer: older classes, core 0.15 and 0.16
 

@@ -172,7 +172,8 @@ class TokenizerInspect(unittest.TestCase):
         pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "it", "'", "s", "na", "##ive", "\u4e2d", "12", "##345"]
         vocab = self.write("vocab.txt", "".join(piece + "\n" for piece in pieces))
         for type_ in ("BertWordPieceLowerCase", "BertWordPieceCase"):
-            self.check_python("tokenizers", "--tokenizer-type", type_, "--vocab-file", vocab, "--megatron-version", "core_v0.14.0")
+            for version in ("core_v0.14.0", "core_v0.16.0", "core_v0.19.0"):
+                self.check_python("tokenizers", "--tokenizer-type", type_, "--vocab-file", vocab, "--megatron-version", version)
 
     def test_python_has_the_ids_of_numbers(self):
         self.check_python("json", "--tokenizer-type", "NullTokenizer", "--vocab-size", "100", text="1 22 3")

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "libmeg/tokenizer/identify_tokenizer.h"
 #include "tests/temp_folder.h"
 #include "tests/tokenizer/tiny_model.h"
 
@@ -56,6 +57,48 @@ TEST(OpenTokenizer, NamesTheTypesWhereOneIsUnknown) {
   EXPECT_EQ(unknown.code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(unknown.message(), AllOf(HasSubstr("expected GPT2BPETokenizer, HuggingFaceTokenizer"),
                                        HasSubstr("found \"GPT2BPE\"")));
+}
+
+TEST(OpenTokenizer, TakesMetadataOfTheTypesLibraryAlone) {
+  struct Case {
+    const char* json;
+    const char* message;  // empty: taken
+  };
+
+  const Case cases[] = {
+      {R"({"library": "megatron", "class_name": null, "model_type": "gpt"})", ""},
+      {R"({"library": "sentencepiece"})",
+       "library: expected \"megatron\", that of --tokenizer-type GPT2BPETokenizer, found "
+       "\"sentencepiece\""},
+      {R"({"library": "megatron", "model_type": "llama"})", ".model_type: \"llama\" is not"},
+      {R"({"library": "megatron", "tokenizer_class": "Mine"})", ".tokenizer_class: "},
+      {R"({})", "expected \"library\", found none"},
+      {R"([1])", "expected a JSON object"},
+  };
+  const test::TempFolder folder;
+  TokenizerOptions options;
+  options.tokenizer_type = "GPT2BPETokenizer";
+  options.vocab_file = folder.path("vocab.json");
+  options.merge_file = folder.path("merges.txt");
+  options.tokenizer_metadata = folder.path("metadata.json");
+  options.version = megatron::newest_megatron_version();
+  test::write_file(options.vocab_file, test::vocab_json({}));
+  test::write_file(options.merge_file, "#version: 0.2\n");
+  EXPECT_EQ(open_tokenizer(options).status().code(), StatusCode::kNotFound);
+  for (const Case& one : cases) {
+    test::write_file(options.tokenizer_metadata, one.json);
+    const Status status = open_tokenizer(options).status();
+    EXPECT_EQ(status.ok(), std::string_view(one.message).empty()) << status.message();
+    EXPECT_THAT(status.message(), testing::HasSubstr(one.message));
+  }
+  test::write_file(options.tokenizer_metadata, cases[0].json);
+  const auto identity = identify_tokenizer(options, *options.version);
+  ASSERT_TRUE(identity) << identity.error().message();
+  EXPECT_EQ(identity->class_name,
+            "megatron.core.tokenizers.text.models.gpt_tokenizer.GPTTokenizer");
+  options.legacy_tokenizer = true;  // reads none
+  test::write_file(options.tokenizer_metadata, "");
+  EXPECT_TRUE(open_tokenizer(options).has_value());
 }
 
 }  // namespace

@@ -13,6 +13,7 @@ void read_tokenizer_args(megatron::FieldReader& args, tokenizer::TokenizerOption
   args.take("vocab_file", tokenizer.vocab_file);
   args.take("merge_file", tokenizer.merge_file);
   args.take("tokenizer_model", tokenizer.tokenizer_model);
+  args.take("metadata_path", tokenizer.tokenizer_metadata);
   args.take("vocab_size", tokenizer.vocab_size);
   args.take("legacy_tokenizer", tokenizer.legacy_tokenizer);
   args.take("vocab_extra_ids", tokenizer.vocab_extra_ids);

@@ -106,10 +106,13 @@ Answer ask_sentencepiece(const TokenizerOptions& options) {
 
 Answer ask_word_piece(const TokenizerOptions& options) {
   const bool lowers = options.tokenizer_type == "BertWordPieceLowerCase";
+  const auto core = core_options(options);
   return fmt::format(
-      "import tokenizers; ids = tokenizers.BertWordPieceTokenizer({}, lowercase={})"
-      ".encode(text, add_special_tokens=False).ids",
-      python_string(options.vocab_file), lowers ? "True" : "False");
+      "import tokenizers; t = tokenizers.BertWordPieceTokenizer({}, lowercase={}); {}ids = "
+      "t.encode(text, add_special_tokens={}).ids",
+      python_string(options.vocab_file), lowers ? "True" : "False",
+      core && !lowers ? "t.add_special_tokens([f\"<extra_id_{i}>\" for i in range(100)]); " : "",
+      core && core->include_special_tokens ? "True" : "False");
 }
 
 Answer ask_numbers(const TokenizerOptions&) {

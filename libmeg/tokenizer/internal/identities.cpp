@@ -16,8 +16,6 @@ using megatron::TokenizerIdentity;
 using PathList = std::vector<std::optional<std::string>>;
 using Options = std::vector<std::pair<std::string, std::string>>;
 
-constexpr std::string_view kCoreClass =
-    "megatron.core.tokenizers.text.models.default_tokenizer.DefaultTokenizerText";
 constexpr std::string_view kNone = "None";
 
 /// As Python's str(): None where the flag was not given.
@@ -58,9 +56,7 @@ std::string extra_ids() {
 }
 
 TokenizerIdentity core(TokenizerIdentity::Path path, Options options) {
-  return {.class_name = std::string(kCoreClass),
-          .tokenizer_path = std::move(path),
-          .options = std::move(options)};
+  return {.class_name = {}, .tokenizer_path = std::move(path), .options = std::move(options)};
 }
 
 TokenizerIdentity legacy(std::string class_name, PathList files, Options options = {}) {

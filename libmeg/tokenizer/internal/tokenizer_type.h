@@ -7,6 +7,7 @@
 #include "libmeg/base/result.h"
 #include "libmeg/megatron/megatron_version.h"
 #include "libmeg/megatron/tokenizer_identity.h"
+#include "libmeg/tokenizer/internal/tokenizer_metadata.h"
 #include "libmeg/tokenizer/open_tokenizer.h"
 
 namespace meg::tokenizer {
@@ -20,6 +21,10 @@ struct RequiredFlag {
 /// All that libmeg knows of one --tokenizer-type.
 struct TokenizerType {
   std::string_view name;
+
+  /// What megatron.core.tokenizers calls the code behind it; empty where it reads no metadata.
+  std::string_view library;
+
   std::span<const RequiredFlag> required;
 
   /// Builds it of options in which every required flag is given.
@@ -28,7 +33,7 @@ struct TokenizerType {
   /// What its class of megatron/training/tokenizer/tokenizer.py is called in index caches.
   megatron::TokenizerIdentity (*legacy_identity)(const TokenizerOptions& options);
 
-  /// What megatron.core.tokenizers calls it. The release is the N of core_v0.N.
+  /// What megatron.core.tokenizers calls it, but for the class. The release is the N of core_v0.N.
   megatron::TokenizerIdentity (*core_identity)(const TokenizerOptions& options, int release);
 
   /// megatron.core.tokenizers finds it by the type's name: no required flag is part of its
@@ -44,6 +49,13 @@ std::span<const TokenizerType> tokenizer_types();
 
 /// kInvalidArgument, with the names of all, where the type is unknown or empty.
 Result<const TokenizerType*> find_tokenizer_type(std::string_view name);
+
+/// What --tokenizer-metadata says; its defaults where the flag is not given or is not read: by the
+/// older classes and by types without library. Errors: read_tokenizer_metadata's; kUnsupported
+/// where the library is another than the type's.
+/// version: the revision that is followed.
+Result<TokenizerMetadata> metadata_of(const TokenizerType& type, const TokenizerOptions& options,
+                                      const megatron::MegatronVersion& version);
 
 /// kInvalidArgument naming the first required flag that is not given.
 Status check_required_flags(const TokenizerType& type, const TokenizerOptions& options);

@@ -39,6 +39,7 @@ using OpenTokenizer = Result<std::unique_ptr<Tokenizer>> (*)(const TokenizerOpti
 
 constexpr TokenizerType sentence_piece(std::string_view name, OpenTokenizer open) {
   return {.name = name,
+          .library = "sentencepiece",
           .required = kModel,
           .open = open,
           .legacy_identity = sentence_piece_legacy_identity,
@@ -47,6 +48,7 @@ constexpr TokenizerType sentence_piece(std::string_view name, OpenTokenizer open
 
 constexpr TokenizerType word_piece(std::string_view name) {
   return {.name = name,
+          .library = "megatron",
           .required = kVocab,
           .open = wordpiece::open_bert_word_piece,
           .legacy_identity = word_piece_legacy_identity,
@@ -56,18 +58,21 @@ constexpr TokenizerType word_piece(std::string_view name) {
 
 constexpr std::array kTypes = {
     TokenizerType{.name = "GPT2BPETokenizer",
+                  .library = "megatron",
                   .required = kVocabAndMerges,
                   .open = open_gpt2_bpe,
                   .legacy_identity = gpt2_bpe_legacy_identity,
                   .core_identity = megatron_core_identity,
                   .core_knows_name = true},
     TokenizerType{.name = "HuggingFaceTokenizer",
+                  .library = "huggingface",
                   .required = kModel,
                   .open = open_hugging_face,
                   .legacy_identity = hugging_face_legacy_identity,
                   .core_identity = hugging_face_core_identity,
                   .identified = &MegatronVersion::hugging_face_tokenizer},
     TokenizerType{.name = "TikTokenizer",
+                  .library = "tiktoken",
                   .required = kModel,
                   .open = open_tik,
                   .legacy_identity = tik_legacy_identity,
@@ -79,6 +84,7 @@ constexpr std::array kTypes = {
     word_piece("BertWordPieceLowerCase"),
     word_piece("BertWordPieceCase"),
     TokenizerType{.name = "NullTokenizer",
+                  .library = {},
                   .required = kVocabSize,
                   .open = open_null,
                   .legacy_identity = null_legacy_identity,
@@ -117,6 +123,21 @@ Result<const TokenizerType*> find_tokenizer_type(std::string_view name) {
   }
   return make_error(StatusCode::kInvalidArgument, "--tokenizer-type: expected {}, found {}",
                     fmt::join(type_names(), ", "), text::printable(name));
+}
+
+Result<TokenizerMetadata> metadata_of(const TokenizerType& type, const TokenizerOptions& options,
+                                      const MegatronVersion& version) {
+  const bool is_read = version.core_tokenizers > 0 && !options.legacy_tokenizer;
+  if (options.tokenizer_metadata.empty() || type.library.empty() || !is_read) {
+    return TokenizerMetadata();
+  }
+  MEG_ASSIGN_OR_RETURN(TokenizerMetadata metadata,
+                       read_tokenizer_metadata(options.tokenizer_metadata));
+  if (metadata.library == type.library) return metadata;
+  return make_error(StatusCode::kUnsupported,
+                    "{}: library: expected \"{}\", that of --tokenizer-type {}, found {}",
+                    options.tokenizer_metadata, type.library, type.name,
+                    text::printable(metadata.library));
 }
 
 Status check_required_flags(const TokenizerType& type, const TokenizerOptions& options) {

@@ -56,18 +56,39 @@ TEST(BertWordPieceTokenizer, RefusesDamageByName) {
   EXPECT_THAT(message("[PAD]\n[UNK]\n"), HasSubstr("expected a line [CLS], found none in 2 lines"));
 }
 
-TEST(OpenBertWordPiece, RefusesRevisionsOfHuggingFaceTokenizers) {
+TEST(OpenBertWordPiece, TakesATokenizerOfHuggingFaceSinceCore015) {
   TokenizerOptions options;
-  options.tokenizer_type = "BertWordPieceCase";
   const test::TempFolder folder;
   options.vocab_file = folder.path("vocab.txt");
-  test::write_file(options.vocab_file, kVocabulary);
-  options.version = *megatron::parse_megatron_version("core_v0.19.0");
-  const auto refused = open_bert_word_piece(options);
-  ASSERT_FALSE(refused.has_value());
-  EXPECT_EQ(refused.error().code(), StatusCode::kUnsupported);
+  test::write_file(options.vocab_file,
+                   "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nun\n##able\nable\n,\nUn\n\u00fc\n\u4e2d\n");
+  const std::string text = "Unable, [MASK] \u00dcN \u4e2d";
+
+  struct Case {
+    const char* type;
+    const char* version;
+    std::vector<int32_t> ids;
+    int64_t vocab_size;
+  };
+
+  // Expected: BertTokenizer of transformers 5.23 on this vocabulary.
+  const Case cases[] = {
+      {"BertWordPieceLowerCase", "core_v0.19.0", {2, 5, 6, 8, 4, 5, 11, 3}, 12},
+      {"BertWordPieceLowerCase", "core_v0.16.0", {5, 6, 8, 4, 5, 11}, 12},
+      {"BertWordPieceCase", "core_v0.17.0", {2, 9, 6, 8, 4, 1, 11, 3}, 112},
+  };
+  for (const Case& one : cases) {
+    options.tokenizer_type = one.type;
+    options.version = *megatron::parse_megatron_version(one.version);
+    const auto tokenizer = open_bert_word_piece(options);
+    ASSERT_TRUE(tokenizer.has_value()) << tokenizer.error().message();
+    EXPECT_EQ(*(*tokenizer)->encode(text), one.ids) << one.type << one.version;
+    EXPECT_EQ((*tokenizer)->vocab_size(), one.vocab_size);
+    EXPECT_EQ((*tokenizer)->eod(), 3);
+    EXPECT_EQ((*tokenizer)->bos(), 2);
+  }
   options.version = *megatron::parse_megatron_version("core_v0.9.0");
-  EXPECT_TRUE(open_bert_word_piece(options).has_value());
+  EXPECT_EQ((*open_bert_word_piece(options))->eod(), std::nullopt);
 }
 
 }  // namespace

@@ -216,11 +216,19 @@ Result<std::string> HuggingFaceTokenizer::decode(std::span<const int32_t> ids) c
   return text;
 }
 
-bool includes_special_tokens(const TokenizerOptions& options) {
+std::optional<HuggingFaceTokenizer::Options> core_options(const TokenizerOptions& options) {
   const megatron::MegatronVersion version =
       options.version.value_or(megatron::newest_megatron_version());
-  return options.legacy_tokenizer || version.core_tokenizers == 0 ||
-         options.hf_include_special_tokens.value_or(version.hugging_face_special_tokens);
+  if (options.legacy_tokenizer || version.core_tokenizers == 0) return std::nullopt;
+  HuggingFaceTokenizer::Options chosen;
+  chosen.include_special_tokens =
+      options.hf_include_special_tokens.value_or(version.hugging_face_special_tokens);
+  return chosen;
+}
+
+bool includes_special_tokens(const TokenizerOptions& options) {
+  const auto core = core_options(options);
+  return !core || core->include_special_tokens;
 }
 
 Result<std::unique_ptr<Tokenizer>> open_hugging_face(const TokenizerOptions& options) {

@@ -78,6 +78,10 @@ class HuggingFaceTokenizer : public Tokenizer {
   std::vector<std::string> bytes_;  // by the same index, as they are decoded
 };
 
+/// What megatron.core.tokenizers asks Hugging Face's tokenizers for, in the revision of `options`;
+/// nullopt where that has only the older classes or --legacy-tokenizer asks for them.
+std::optional<HuggingFaceTokenizer::Options> core_options(const TokenizerOptions& options);
+
 /// Whether the revision of `options` has the post-processor's tokens around a text.
 bool includes_special_tokens(const TokenizerOptions& options);
 

@@ -5,9 +5,9 @@
 #include <array>
 #include <utility>
 
-#include "libmeg/megatron/megatron_version.h"
 #include "libmeg/text/whitespace.h"
 #include "libmeg/tokenizer/internal/text_file.h"
+#include "libmeg/tokenizer/wordpiece/internal/hugging_face_bert.h"
 #include "libmeg/tokenizer/wordpiece/internal/word_piece_encoder.h"
 
 namespace meg::tokenizer::wordpiece {
@@ -51,11 +51,7 @@ BertWordPieceTokenizer::BertWordPieceTokenizer(VocabularyLines vocabulary, const
 Result<std::unique_ptr<BertWordPieceTokenizer>> BertWordPieceTokenizer::parse(
     std::string_view text, const std::string& name, const Options& options) {
   MEG_ASSIGN_OR_RETURN(VocabularyLines vocabulary, VocabularyLines::parse(text, name));
-  for (const std::string_view token : {"[CLS]", "[SEP]", "[PAD]", "[MASK]", "[UNK]"}) {
-    if (vocabulary.ids.contains(std::string(token))) continue;
-    return make_error(StatusCode::kCorruption, "{}: expected a line {}, found none in {} lines",
-                      name, token, vocabulary.tokens.size());
-  }
+  MEG_RETURN_IF_ERROR(vocabulary.check_special_tokens(name));
   vocabulary.add("[BOS]");
   vocabulary.add("[EOS]");
   for (int64_t i = 0; i < options.extra_ids; ++i) vocabulary.add(fmt::format("<extra_id_{}>", i));
@@ -93,17 +89,17 @@ Result<std::string> BertWordPieceTokenizer::decode(std::span<const int32_t> ids)
 }
 
 Result<std::unique_ptr<Tokenizer>> open_bert_word_piece(const TokenizerOptions& options) {
-  const megatron::MegatronVersion version =
-      options.version.value_or(megatron::newest_megatron_version());
-  if (version.core_tokenizers > 0 && !options.legacy_tokenizer) {
-    return make_error(StatusCode::kUnsupported,
-                      "--tokenizer-type {}: Megatron-LM at {} takes a tokenizer of Hugging Face, "
-                      "which libmeg lacks: expected --megatron-version core_v0.14.0 or older",
-                      options.tokenizer_type, version.name);
-  }
   MEG_ASSIGN_OR_RETURN(const io::MappedFile file, open_tokenizer_file(options.vocab_file));
+  const bool lower_case = options.tokenizer_type == "BertWordPieceLowerCase";
+  const std::optional<HuggingFaceTokenizer::Options> hugging_face = core_options(options);
+  if (hugging_face) {
+    MEG_ASSIGN_OR_RETURN(
+        std::unique_ptr<Tokenizer> tokenizer,
+        parse_hugging_face_bert(text_of(file), options.vocab_file, !lower_case, *hugging_face));
+    return tokenizer;
+  }
   BertWordPieceTokenizer::Options kind;
-  kind.lower_case = options.tokenizer_type == "BertWordPieceLowerCase";
+  kind.lower_case = lower_case;
   kind.extra_ids = options.vocab_extra_ids;
   MEG_ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer,
                        BertWordPieceTokenizer::parse(text_of(file), options.vocab_file, kind));

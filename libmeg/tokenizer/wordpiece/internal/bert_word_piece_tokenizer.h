@@ -61,8 +61,8 @@ class BertWordPieceTokenizer : public Tokenizer {
   const WordPieceModel model_;
 };
 
-/// As the classes of megatron/tokenizer. kUnsupported where the options ask for the Hugging Face
-/// tokenizer that megatron.core.tokenizers takes instead.
+/// Of --vocab-file, as the revision of `options` has it: this class, or the tokenizer of Hugging
+/// Face that megatron.core.tokenizers takes instead.
 Result<std::unique_ptr<Tokenizer>> open_bert_word_piece(const TokenizerOptions& options);
 
 }  // namespace meg::tokenizer::wordpiece

@@ -43,6 +43,7 @@ Result<VocabularyLines> VocabularyLines::parse(std::string_view text, const std:
     const size_t end = std::min(text.find_first_of("\r\n", at), text.size());
     const std::string token(stripped(text.substr(at, end - at)));
     const auto id = static_cast<int32_t>(lines.tokens.size());
+    if (token.size() != end - at && !lines.first_stripped_line) lines.first_stripped_line = id + 1;
     const auto [known, added] = lines.ids.emplace(token, id);
     if (!added) {
       return make_error(StatusCode::kCorruption, "{}: line {}: {} is also line {}", name, id + 1,
@@ -52,6 +53,15 @@ Result<VocabularyLines> VocabularyLines::parse(std::string_view text, const std:
     at = end + (text.substr(end).starts_with("\r\n") ? 2 : 1);
   }
   return lines;
+}
+
+Status VocabularyLines::check_special_tokens(const std::string& name) const {
+  for (const std::string_view token : {"[CLS]", "[SEP]", "[PAD]", "[MASK]", "[UNK]"}) {
+    if (ids.contains(std::string(token))) continue;
+    return make_error(StatusCode::kCorruption, "{}: expected a line {}, found none in {} lines",
+                      name, token, tokens.size());
+  }
+  return {};
 }
 
 std::vector<std::pair<std::string_view, int32_t>> VocabularyLines::entries() const {

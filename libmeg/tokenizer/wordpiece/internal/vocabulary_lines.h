@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -15,11 +16,15 @@ namespace meg::tokenizer::wordpiece {
 struct VocabularyLines {
   std::vector<std::string> tokens;  ///< by id, without white space around them
   std::unordered_map<std::string, int32_t> ids;
+  std::optional<int64_t> first_stripped_line;  ///< From 1: had whitespace around its token.
 
   /// text: the file's; LF, CRLF and a lone CR end a line. name: the file's, for errors. kCorruption
   /// where it is empty or not UTF-8, or where a token stands twice (also an empty one: Megatron
   /// gives such a file's added tokens ids that others have).
   static Result<VocabularyLines> parse(std::string_view text, const std::string& name);
+
+  /// kCorruption where one of [CLS], [SEP], [PAD], [MASK] and [UNK] is missing.
+  Status check_special_tokens(const std::string& name) const;
 
   /// Every token with its id; views of `tokens`.
   std::vector<std::pair<std::string_view, int32_t>> entries() const;
