@@ -3,13 +3,16 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <filesystem>
 #include <limits>
 #include <numeric>
 #include <optional>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "libmeg/dataset/index_format.h"
+#include "libmeg/dataset/internal/companion_files.h"
 #include "libmeg/dataset/internal/dataset_lock.h"
 #include "libmeg/io/atomic_file.h"
 #include "libmeg/io/file_lock.h"
@@ -441,16 +444,22 @@ Status IndexedDatasetBuilder::sync() const {
 Status IndexedDatasetBuilder::publish_all(std::span<const Finished> datasets) {
   std::vector<io::FileLock> locks;
   std::vector<io::AtomicFile::Kept> files;
-  for (const auto& [prefix, dtype, mark] : datasets) {
+  for (const auto& [prefix, dtype, mark, tokenizer] : datasets) {
     MEG_ASSIGN_OR_RETURN(locks.emplace_back(), lock_dataset(prefix));
     files.push_back({prefix + ".bin", kResumeSuffix, mark.items * dtype_size(dtype)});
   }
-  for (const auto& [prefix, dtype, mark] : datasets) {
+  for (const auto& [prefix, dtype, mark, tokenizer] : datasets) {
     const int64_t size = kIndexHeaderSize + 12 * mark.sequences + 8 * (mark.documents + 1);
     files.push_back({prefix + ".idx", kResumeSuffix, size});
+    std::error_code ignored;
+    const bool is_done = !std::filesystem::exists(files.back().path + kResumeSuffix, ignored);
+    if (!is_done) MEG_RETURN_IF_ERROR(remove_companion_files(prefix));
   }
   MEG_RETURN_IF_ERROR(io::AtomicFile::publish_kept(files));
   for (const Finished& dataset : datasets) {
+    MEG_ASSIGN_OR_RETURN(std::optional<io::AtomicFile> said,
+                         tokenizer_file(dataset.prefix, dataset.tokenizer));
+    if (said) MEG_RETURN_IF_ERROR(said->commit());
     MEG_ASSIGN_OR_RETURN(io::AtomicFile spool,
                          io::AtomicFile::open_kept(dataset.prefix + ".idx", kDocumentsSuffix));
     spool.discard();
@@ -466,9 +475,18 @@ Status IndexedDatasetBuilder::finish_all(std::span<IndexedDatasetBuilder* const>
     files.push_back(&builder->state_->bin);
   }
   for (IndexedDatasetBuilder* builder : builders) files.push_back(&builder->state_->idx);
-  if (before_publishing) {
-    MEG_RETURN_IF_ERROR(io::AtomicFile::flush_all(files));
-    MEG_RETURN_IF_ERROR(before_publishing());
+  MEG_RETURN_IF_ERROR(io::AtomicFile::flush_all(files));
+  if (before_publishing) MEG_RETURN_IF_ERROR(before_publishing());
+  std::vector<std::optional<io::AtomicFile>> tokenizer_files;
+  for (IndexedDatasetBuilder* builder : builders) {
+    MEG_ASSIGN_OR_RETURN(tokenizer_files.emplace_back(),
+                         tokenizer_file(builder->bin_path(), builder->options().tokenizer));
+  }
+  for (auto& file : tokenizer_files) {
+    if (file) files.insert(files.begin(), &*file);  // a reader of the pair finds it
+  }
+  for (IndexedDatasetBuilder* builder : builders) {
+    MEG_RETURN_IF_ERROR(remove_companion_files(builder->bin_path()));
   }
   for (IndexedDatasetBuilder* builder : builders) {
     builder->state_->documents_spool.discard();

@@ -10,6 +10,7 @@
 
 #include "libmeg/base/dtype.h"
 #include "libmeg/base/result.h"
+#include "libmeg/dataset/dataset_tokenizer.h"
 #include "libmeg/io/file_descriptor.h"
 
 namespace meg::dataset {
@@ -37,6 +38,8 @@ class IndexedDatasetBuilder {
     /// zeros, from the begin. kCorruption where those files do not agree with the mark. Not with
     /// `multimodal`.
     std::optional<Mark> resume_at = std::nullopt;
+    /// Whose ids these are: what PREFIX.libmeg says, which appears together with the pair.
+    std::optional<DatasetTokenizer> tokenizer = std::nullopt;
   };
 
   /// prefix: may end in ".bin" or ".idx". kInvalidArgument for a dtype that datasets cannot have
@@ -108,10 +111,12 @@ class IndexedDatasetBuilder {
     std::string prefix;
     DType dtype = DType::kInt32;
     Mark mark;
+    std::optional<DatasetTokenizer> tokenizer;
   };
 
   /// Ends a finish_all() of resumable builders whose process was killed after before_publishing();
-  /// does nothing where it was done. kCorruption where the files are not those.
+  /// where it was done, only PREFIX.libmeg is written anew. kCorruption where the files are not
+  /// those.
   static Status publish_all(std::span<const Finished> datasets);
 
  private:

@@ -10,6 +10,7 @@
 #include <system_error>
 #include <utility>
 
+#include "libmeg/dataset/dataset_tokenizer.h"
 #include "libmeg/dataset/indexed_dataset.h"
 #include "libmeg/dataset/indexed_dataset_builder.h"
 #include "libmeg/dataset/internal/append_dataset.h"
@@ -118,12 +119,26 @@ Result<Kind> kind_of(const std::vector<std::string>& prefixes, const MergeOption
   return kind;
 }
 
+/// The tokenizer of all inputs; nullopt where one does not say or they disagree.
+Result<std::optional<DatasetTokenizer>> common_tokenizer(const std::vector<std::string>& prefixes) {
+  std::optional<DatasetTokenizer> common;
+  for (const std::string& prefix : prefixes) {
+    MEG_ASSIGN_OR_RETURN(std::optional<DatasetTokenizer> tokenizer, read_dataset_tokenizer(prefix));
+    if (!tokenizer || (common && common->identity != tokenizer->identity)) {
+      return std::optional<DatasetTokenizer>();
+    }
+    if (!common) common = std::move(tokenizer);
+  }
+  return common;
+}
+
 Result<MergeSummary> merge_mmididx(const std::vector<std::string>& prefixes,
                                    const std::string& output_prefix, const MergeOptions& options) {
   MEG_ASSIGN_OR_RETURN(const Kind kind, kind_of(prefixes, options));
+  IndexedDatasetBuilder::Options output{.dtype = kind.dtype, .multimodal = kind.multimodal};
+  MEG_ASSIGN_OR_RETURN(output.tokenizer, common_tokenizer(prefixes));
   MEG_ASSIGN_OR_RETURN(IndexedDatasetBuilder builder,
-                       IndexedDatasetBuilder::create(
-                           output_prefix, {.dtype = kind.dtype, .multimodal = kind.multimodal}));
+                       IndexedDatasetBuilder::create(output_prefix, output));
   MergeSummary summary;
   Progress done{.total_bytes = kind.bin_bytes};
   AppendOptions append{.views = options.take_short_lengths_as_view ? Views::kTake : Views::kTell,

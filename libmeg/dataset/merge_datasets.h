@@ -34,9 +34,10 @@ struct MergeSummary {
 
 /// Writes the documents of several datasets, in order, as one. Inputs: MMIDIDX, where a view gives
 /// the sequences that its pointers name, or all TNTIDX, of any shape. Both files appear at the end,
-/// by rename. Memory does not grow with the datasets. Of the shards that preprocess_data --shard
-/// wrote all must be there (kNotFound). Errors: kInvalidArgument for different dtypes
-/// or formats and where the output is one of the inputs, kCorruption, kCancelled.
+/// by rename, and PREFIX.libmeg with them where all inputs (MMIDIDX) name the same tokenizer.
+/// Memory does not grow with the datasets. Of the shards that preprocess_data --shard wrote all
+/// must be there (kNotFound). Errors: kInvalidArgument for different dtypes or formats and where
+/// the output is one of the inputs, kCorruption, kCancelled.
 /// Mirrors Megatron-LM tools/merge_datasets.py.
 Result<MergeSummary> merge_datasets(const std::vector<std::string>& prefixes,
                                     const std::string& output_prefix, const MergeOptions& options);

@@ -11,6 +11,7 @@
 #include "libmeg/base/dtype.h"
 #include "libmeg/base/progress.h"
 #include "libmeg/base/result.h"
+#include "libmeg/dataset/dataset_tokenizer.h"
 #include "libmeg/preprocess/sentences/sentence_options.h"
 #include "libmeg/preprocess/sources/input_options.h"
 #include "libmeg/tokenizer/tokenizer.h"
@@ -62,6 +63,9 @@ struct PreprocessOptions {
   std::vector<std::pair<std::string, std::string>> resume_identity;
   /// How much work a killed process may lose.
   std::chrono::milliseconds checkpoint_interval{2000};
+
+  /// Written beside the datasets; empty: nothing is.
+  std::optional<dataset::DatasetTokenizer> dataset_tokenizer;
 
   int workers = 1;                       ///< Threads that tokenize.
   size_t chunk_bytes = size_t{1} << 20;  ///< Input bytes a worker takes at a time.

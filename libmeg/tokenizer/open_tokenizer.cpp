@@ -13,4 +13,9 @@ Result<std::unique_ptr<Tokenizer>> open_tokenizer(const TokenizerOptions& option
   return type->open(options);
 }
 
+bool names_tokenizer(const TokenizerOptions& options) {
+  const auto type = find_tokenizer_type(options.tokenizer_type);
+  return type.has_value() && check_required_flags(**type, options).ok();
+}
+
 }  // namespace meg::tokenizer

@@ -50,4 +50,7 @@ struct TokenizerOptions {
 /// Mirrors Megatron-LM megatron/tokenizer/tokenizer.py: build_tokenizer.
 Result<std::unique_ptr<Tokenizer>> open_tokenizer(const TokenizerOptions& options);
 
+/// Whether the flags name a tokenizer: a type that libmeg has, with every flag that it needs.
+bool names_tokenizer(const TokenizerOptions& options);
+
 }  // namespace meg::tokenizer

@@ -2,6 +2,11 @@
 
 #include <simdjson.h>
 
+#include <array>
+#include <cstddef>
+
+#include "libmeg/base/bytes.h"
+#include "libmeg/io/digest.h"
 #include "libmeg/text/printable.h"
 #include "libmeg/text/utf8.h"
 #include "libmeg/tokenizer/encode_text.h"
@@ -15,6 +20,25 @@ Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text) const {
                       text::printable(text.substr(at, 4)));
   }
   return encode_text(*new_encoder(DType::kInt32), text);
+}
+
+std::optional<std::string> Tokenizer::identity() const {
+  const std::optional<std::string> own = rules();
+  if (!own) return std::nullopt;
+  io::Digest digest;
+  const auto add_number = [&digest](int64_t number) {
+    std::array<std::byte, sizeof(number)> bytes;
+    store_le(bytes.data(), number);
+    digest.add(bytes);
+  };
+  const auto add = [&](int64_t number, std::string_view text) {
+    add_number(number);
+    add_number(std::ssize(text));
+    digest.add(std::as_bytes(std::span(text)));
+  };
+  for (const SpecialToken& token : special_tokens()) add(token.id, token.text);
+  add(-1, *own);
+  return digest.hex();
 }
 
 Result<std::string> decode_token_bytes(const Tokenizer& tokenizer, std::span<const int32_t> ids) {

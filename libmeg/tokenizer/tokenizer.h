@@ -67,6 +67,12 @@ class Tokenizer {
   /// kOutOfRange for an id outside the vocabulary.
   virtual Result<std::string> decode(std::span<const int32_t> ids) const = 0;
 
+  /// 32 hexadecimal digits, equal for tokenizers whose ids mean the same and that cut texts alike,
+  /// whatever files they come from: of the special tokens and rules(). What a revision of Megatron
+  /// puts around a text, such as <s>, and whether it takes the text of a special token for the
+  /// token is no part of it. nullopt for NullTokenizer, whose ids are anybody's.
+  std::optional<std::string> identity() const;
+
   /// One text, without the padding rule. kInvalidArgument where text is not UTF-8 or has no ids.
   Result<std::vector<int32_t>> encode(std::string_view text) const;
 
@@ -74,6 +80,10 @@ class Tokenizer {
   const std::vector<std::string>& warnings() const { return warnings_; }
 
  protected:
+  /// What decides ids besides the special tokens, all other tokens with their ids among it, in a
+  /// form that differs where ids do; nullopt: the tokenizer has no identity.
+  virtual std::optional<std::string> rules() const { return std::nullopt; }
+
   std::vector<std::string> warnings_;
 };
 

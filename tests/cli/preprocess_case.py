@@ -21,6 +21,11 @@ def tokenizer_flags(vocab=None, merges=None):
             "--merge-file", merges or os.path.join(folder, "merges.txt")]
 
 
+def dataset_files(*prefixes):
+    """What preprocess_data writes of datasets, sorted."""
+    return [prefix + ending for prefix in prefixes for ending in (".bin", ".idx", ".libmeg")]
+
+
 def lines_of(texts):
     return "".join(json.dumps({"id": i, "text": text}) + "\n" for i, text in enumerate(texts))
 

@@ -8,7 +8,7 @@ import subprocess
 import time
 
 import preprocess_case
-from preprocess_case import PreprocessData, lines_of, tokenizer_flags
+from preprocess_case import PreprocessData, dataset_files, lines_of, tokenizer_flags
 
 
 class Resume(PreprocessData):
@@ -37,7 +37,7 @@ class Resume(PreprocessData):
         self.assert_done(again)
         self.assertIn("finished before: nothing to do", again.stdout)
         self.assertEqual(self.output(), self.output("whole"))
-        self.assertEqual(self.files("out*"), ["out.resume", "out_text_document.bin", "out_text_document.idx"])
+        self.assertEqual(self.files("out*"), ["out.resume", *dataset_files("out_text_document")])
 
     def test_an_error_is_the_same_each_time(self):
         file = self.write("in.jsonl", lines_of(["a"] * 30) + "{\n")
@@ -83,13 +83,29 @@ class Output(PreprocessData):
         file = self.write("in.jsonl", lines_of(["a"]))
         self.assert_done(self.run_program("--input", file, prefix=self.path("new/deep/out")))
         self.assertEqual(sorted(os.listdir(self.path("new/deep"))),
-                         ["out_text_document.bin", "out_text_document.idx"])
+                         dataset_files("out_text_document"))
 
     def test_every_key_gets_an_index(self):
         file = self.write("in.jsonl", '{"title": "t", "text": "x", "n": {"text": 1}}\n')
         self.assert_done(self.run_program("--input", file, "--json-keys", "title", "text"))
-        self.assertEqual(self.files(), ["out_text_document.bin", "out_text_document.idx",
-                                        "out_title_document.bin", "out_title_document.idx"])
+        self.assertEqual(self.files(), dataset_files("out_text_document", "out_title_document"))
+
+    def test_megatron_s_merge_of_a_folder_finds_pairs_alone(self):
+        """tools/merge_datasets.py --input FOLDER of core_v0.9.0 takes each name without its last ending for a dataset
+        and asks for the other half: that of what is no .idx is the .idx."""
+        file = self.write("in.jsonl", '{"title": "t", "text": "x"}\n')
+        for shard in ("0/2", "1/2"):
+            self.assert_done(self.run_program("--input", file, "--json-keys", "title", "text", "--provenance", "--shard", shard,
+                                              prefix=self.path("new", "out")))
+        names = os.listdir(self.path("new"))
+        self.assertEqual({os.path.splitext(name)[1] for name in names}, {".bin", ".idx", ".libmeg", ".provenance"})
+        found = set()
+        for name in names:
+            prefix, ending = os.path.splitext(name)
+            other = ".bin" if ending == ".idx" else ".idx"
+            self.assertTrue(os.path.isfile(self.path("new", prefix + other)), name)
+            found.add(prefix)
+        self.assertEqual(len(found), 4)
 
 
 class BadLines(PreprocessData):

@@ -7,7 +7,7 @@ import subprocess
 import time
 
 import preprocess_case
-from preprocess_case import PreprocessData, lines_of, tokenizer_flags
+from preprocess_case import PreprocessData, dataset_files, lines_of, tokenizer_flags
 
 
 class Endings(PreprocessData):
@@ -50,7 +50,7 @@ class Endings(PreprocessData):
         for name in left:
             self.assertRegex(name, r"\.(partial-|lock$)")
         self.assert_done(self.run_program("--input", self.write("in", lines_of(["a"]))))
-        self.assertEqual(self.files(), ["out_text_document.bin", "out_text_document.idx"])
+        self.assertEqual(self.files(), dataset_files("out_text_document"))
 
     def two_datasets(self):
         """Inputs of datasets of equal counts, and what each of them becomes."""
@@ -81,7 +81,7 @@ class Endings(PreprocessData):
                 self.assertTrue(self.output() in outputs, f"turn {turn}: a mixed dataset")
         self.assertGreater(caught, 5)
         self.assert_done(self.run_program("--input", inputs[0]))
-        self.assertEqual(self.files(), ["out_text_document.bin", "out_text_document.idx"])
+        self.assertEqual(self.files(), dataset_files("out_text_document"))
 
     def test_of_two_at_once_one_is_refused_or_comes_after_the_other(self):
         inputs, outputs = self.two_datasets()

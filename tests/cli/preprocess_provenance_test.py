@@ -107,7 +107,10 @@ class Provenance(PreprocessData):
 
     def test_another_dataset_under_the_name_is_told(self):
         self.assert_done(self.run_program("--input", self.path("in"), "--provenance"))
+        older = self.read("out_text_document.provenance")
         self.assert_done(self.run_program("--input", self.path("in"), "--append-eod"))
+        self.assertFalse(os.path.exists(self.path("out_text_document.provenance")))
+        self.write("out_text_document.provenance", older)
         done = self.trace(0)
         self.assertEqual(done.returncode, 1)
         self.assertRegex(done.stderr, "provenance: belongs to another dataset")

@@ -4,7 +4,7 @@ import json
 import os
 
 import preprocess_case
-from preprocess_case import PreprocessData, lines_of
+from preprocess_case import PreprocessData, dataset_files, lines_of
 
 SENTENCES = [["Dr. Who came.", "He left!", "Why?"], ["One sentence"], [], ["A (small.)", "Case."]]
 
@@ -31,7 +31,7 @@ class Sentences(PreprocessData):
         lists = self.write("lists.jsonl", "".join(json.dumps({"text": s}) + "\n" for s in SENTENCES))
         self.assert_done(self.run_program("--input", lists, "--append-eod", prefix=self.path("lists")))
         self.assert_done(self.run_split("--input", self.texts, "--append-eod"))
-        self.assertEqual(self.files(), ["out_text_sentence.bin", "out_text_sentence.idx"])
+        self.assertEqual(self.files(), dataset_files("out_text_sentence"))
         self.assertEqual(self.output_of(), self.output("lists"))
         self.assert_done(self.run_split("--input", lists, "--append-eod", prefix=self.path("again")))
         self.assertEqual(self.output_of("again"), self.output("lists"))
@@ -46,8 +46,7 @@ class Sentences(PreprocessData):
     def test_partitions_leave_their_pairs(self):
         self.assert_done(self.run_split("--input", self.texts, prefix=self.path("one")))
         self.assert_done(self.run_split("--input", self.texts, "--partitions", "2", "--keep-sequential-samples"))
-        self.assertEqual(self.files(), [f"out{part}_text_sentence.{end}" for part in ("_0", "_1", "")
-                                        for end in ("bin", "idx")])
+        self.assertEqual(self.files(), dataset_files(*(f"out{part}_text_sentence" for part in ("_0", "_1", ""))))
         self.assertEqual(self.output_of(), self.output_of("one"))
 
     def test_the_model_is_named_or_found(self):

@@ -17,6 +17,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     return 0;
   }
   MEG_FUZZ_CHECK((*tokenizer)->vocab_size() > 0);
+  MEG_FUZZ_CHECK((*tokenizer)->identity().has_value());
   const auto ids = (*tokenizer)->encode("The 12 \xC3\xA9t\xC3\xA9s,  don't\n <s> \xE4\xB8\xAD");
   if (!ids) {  // a model without unknown token, or a pattern that takes too many steps
     MEG_FUZZ_CHECK(ids.error().code() == meg::StatusCode::kInvalidArgument ||

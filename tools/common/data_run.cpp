@@ -201,6 +201,17 @@ Result<samples::BatchSchedule> resolve_batches(const DataFlags& data, int64_t ra
                                          .rampup = rampup});
 }
 
+Status check_tokenizers(const DataFlags& data, const samples::GptDataConfig& config) {
+  std::vector<std::string> prefixes;
+  const auto add = [&prefixes](const std::optional<samples::Blend>& blend) {
+    if (blend) prefixes.insert(prefixes.end(), blend->prefixes.begin(), blend->prefixes.end());
+  };
+  add(config.blend);
+  for (const auto& blend : config.per_split) add(blend);
+  MEG_ASSIGN_OR_RETURN(const tokenizer::TokenizerOptions options, tokenizer_options(data));
+  return check_dataset_tokenizers(prefixes, options);
+}
+
 /// "100,10,None"
 Result<samples::PerSplit<std::optional<int64_t>>> parse_samples(std::string_view text) {
   samples::PerSplit<std::optional<int64_t>> samples;
@@ -263,6 +274,7 @@ Result<DataRun> resolve_data_flags(const DataFlags& data,
     // For the descriptions that name caches; mock data has none.
     MEG_ASSIGN_OR_RETURN(config.tokenizer,
                          tokenizer::identify_tokenizer(data.tokenizer, config.version));
+    MEG_RETURN_IF_ERROR(check_tokenizers(data, config));
   }
   DataRun run{.config = std::move(config),
               .batches = std::move(batches),

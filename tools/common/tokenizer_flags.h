@@ -1,5 +1,10 @@
 #pragma once
 
+#include <optional>
+#include <span>
+#include <string>
+
+#include "libmeg/dataset/dataset_tokenizer.h"
 #include "libmeg/megatron/field_reader.h"
 #include "libmeg/tokenizer/open_tokenizer.h"
 #include "tools/common/flags/flags.h"
@@ -11,5 +16,15 @@ tokenizer::TokenizerOptions default_tokenizer();
 
 /// Megatron's arguments of a tokenizer, by their fields.
 void read_tokenizer_args(megatron::FieldReader& args, tokenizer::TokenizerOptions& tokenizer);
+
+/// What the file beside a dataset is to say of a tokenizer; nullopt for one without identity.
+std::optional<dataset::DatasetTokenizer> dataset_tokenizer(
+    const tokenizer::TokenizerOptions& options, const tokenizer::Tokenizer& tokenizer);
+
+/// kInvalidArgument, naming both, where a dataset was made with another tokenizer than the one of
+/// the options, which is opened only where a dataset says what it was made with; nothing is
+/// compared where the options name none. prefixes: of datasets.
+Status check_dataset_tokenizers(std::span<const std::string> prefixes,
+                                const tokenizer::TokenizerOptions& options);
 
 }  // namespace meg::tools

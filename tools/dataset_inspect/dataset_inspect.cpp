@@ -206,6 +206,7 @@ Result<ordered_json> inspect(const dataset::IndexedDataset& dataset, const Argum
   if (arguments.decode) {
     MEG_ASSIGN_OR_RETURN(const tokenizer::TokenizerOptions options,
                          tokenizer_options(arguments.data));
+    MEG_RETURN_IF_ERROR(check_dataset_tokenizers({&dataset.prefix(), 1}, options));
     MEG_ASSIGN_OR_RETURN(tokenizer, tokenizer::open_tokenizer(options));
   }
   ordered_json object = dataset_json(dataset);

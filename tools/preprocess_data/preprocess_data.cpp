@@ -206,6 +206,7 @@ Status run(Arguments& arguments) {
   if (arguments.options.sentences) {
     print("> sentences as nltk 3.10 splits them by " + arguments.options.sentences->punkt_folder);
   }
+  arguments.options.dataset_tokenizer = dataset_tokenizer(arguments.tokenizer, *tokenizer);
   print(fmt::format("Time to startup: {}", startup.seconds()));
 
   const Stopwatch work;

@@ -7,6 +7,7 @@
 
 #include "libmeg/base/bytes.h"
 #include "libmeg/dataset/index_format.h"
+#include "libmeg/dataset/internal/companion_files.h"
 #include "libmeg/dataset/internal/dataset_lock.h"
 #include "libmeg/dataset/little_endian_array.h"
 #include "libmeg/io/atomic_file.h"
@@ -246,6 +247,7 @@ Result<MergeSummary> merge_tntidx(const std::vector<std::string>& prefixes,
     summary.items += index.data_offsets().back();
   }
   MEG_RETURN_IF_ERROR(write_index(indices, idx));
+  MEG_RETURN_IF_ERROR(remove_companion_files(output_prefix));
   io::AtomicFile* const files[] = {&bin, &idx};
   MEG_RETURN_IF_ERROR(io::AtomicFile::commit_all(files));
   return summary;

@@ -42,7 +42,8 @@ Result<DocumentSink> DocumentSink::create(const PreprocessOptions& options, DTyp
                                           const std::optional<Marks>& resume_at) {
   DocumentSink sink(options, dtype, total_documents);
   for (const std::string& key : options.json_keys) {
-    dataset::IndexedDatasetBuilder::Options builder_options{.dtype = dtype};
+    dataset::IndexedDatasetBuilder::Options builder_options{.dtype = dtype,
+                                                            .tokenizer = options.dataset_tokenizer};
     if (resume_at.has_value()) builder_options.resume_at = (*resume_at)[sink.keys_.size()];
     KeySink& key_sink = sink.keys_.emplace_back();
     for (size_t k = 0; k < sink.partitions_; ++k) {
@@ -60,7 +61,8 @@ Result<DocumentSink> DocumentSink::create(const PreprocessOptions& options, DTyp
     if (sink.partitions_ == 1) continue;
     const std::string prefix = dataset_prefix(options.output_prefix, key, sink.level_);
     MEG_ASSIGN_OR_RETURN(key_sink.merged,
-                         dataset::IndexedDatasetBuilder::create(prefix, {.dtype = dtype}));
+                         dataset::IndexedDatasetBuilder::create(
+                             prefix, {.dtype = dtype, .tokenizer = options.dataset_tokenizer}));
   }
   return sink;
 }
@@ -145,12 +147,12 @@ Status DocumentSink::publish(const PreprocessOptions& options, DType dtype, cons
   for (size_t i = 0; i < marks.size(); ++i) {
     const std::string prefix =
         dataset_prefix(sharded_prefix(options), options.json_keys[i], level_of(options));
-    datasets.push_back({prefix, dtype, marks[i]});
+    datasets.push_back({prefix, dtype, marks[i], options.dataset_tokenizer});
   }
   MEG_RETURN_IF_ERROR(dataset::IndexedDatasetBuilder::publish_all(datasets));
-  for (const auto& [prefix, type, mark] : datasets) {
+  for (const auto& finished : datasets) {
     if (!options.provenance) break;
-    MEG_RETURN_IF_ERROR(dataset::ProvenanceWriter::publish_kept(prefix));
+    MEG_RETURN_IF_ERROR(dataset::ProvenanceWriter::publish_kept(finished.prefix));
   }
   return Status();
 }

@@ -47,6 +47,25 @@ void BpeModel::start_pieces(std::string_view word, std::vector<int32_t>& pieces)
   }
 }
 
+std::string BpeModel::rules(const std::set<int32_t>& apart) const {
+  std::string text = fmt::format("bpe {} {} {} {}\n", of_characters_, byte_fallback_,
+                                 of_characters_ && fuse_unknown_, !whole_words_.empty());
+  if (unknown_ != kNone && of_characters_) text.append(piece_bytes(unknown_)).append("\n");
+  const auto add = [&text](std::string_view bytes) {
+    text.append(fmt::format("{} ", bytes.size())).append(bytes);
+  };
+  for (const Token& token : tokens_) {
+    if (apart.contains(token.id)) continue;
+    text += fmt::format("{} ", token.id);
+    add(bytes_of(token.span));
+  }
+  for (const Merge& merge : merges_) {
+    add(piece_bytes(merge.left));
+    add(piece_bytes(merge.right));
+  }
+  return text;
+}
+
 std::optional<int32_t> BpeModel::whole_word(std::string_view word) const {
   if (whole_words_.empty()) return std::nullopt;
   const auto found = whole_words_.find(word);

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -69,6 +70,11 @@ class BpeModel {
   std::string_view piece_bytes(int32_t piece) const {
     return bytes_of(pieces_[static_cast<size_t>(piece)]);
   }
+
+  /// The tokens but for `apart` (their ids), the merges in order and what else decides how a word
+  /// is merged, for Tokenizer::rules(). MergeOrder is left out, which only lists of merges in
+  /// no trained order tell apart.
+  std::string rules(const std::set<int32_t>& apart = {}) const;
 
   /// By rank. Every pair once; merges that share a rank have the same result.
   const std::vector<Merge>& merges() const { return merges_; }

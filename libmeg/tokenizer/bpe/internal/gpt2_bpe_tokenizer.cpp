@@ -6,6 +6,7 @@
 #include "libmeg/tokenizer/bpe/internal/reference/gpt2_pretokenizer.h"
 #include "libmeg/tokenizer/bpe/internal/reference/reference_encoder.h"
 #include "libmeg/tokenizer/bpe/internal/special_token_encoder.h"
+#include "libmeg/tokenizer/huggingface/internal/pre_tokenizer.h"
 
 namespace meg::tokenizer {
 
@@ -48,6 +49,16 @@ Result<std::string> GPT2BPETokenizer::decode(std::span<const int32_t> ids) const
 std::vector<SpecialToken> GPT2BPETokenizer::special_tokens() const {
   if (!eod()) return {};
   return {{.text = std::string(kEndOfText), .id = *eod()}};
+}
+
+/// As of a tokenizer.json with the same merges.
+std::optional<std::string> GPT2BPETokenizer::rules() const {
+  std::set<int32_t> apart;
+  if (eod()) apart.insert(*eod());
+  PreTokenizer pattern;
+  pattern.byte_level = true;
+  pattern.words = kGpt2Pattern;
+  return model_.rules(apart) + pattern.rules();
 }
 
 Result<std::unique_ptr<Tokenizer>> open_gpt2_bpe(const TokenizerOptions& options) {

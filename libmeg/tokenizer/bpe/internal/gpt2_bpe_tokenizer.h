@@ -55,6 +55,7 @@ class GPT2BPETokenizer : public Tokenizer {
  private:
   GPT2BPETokenizer(BpeModel model, const Options& options);
 
+  std::optional<std::string> rules() const override;
   std::unique_ptr<TokenEncoder> new_text_encoder(DType dtype) const;
 
   const BpeModel model_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 #include <utility>
 
 #include "libmeg/tokenizer/bpe/internal/byte_alphabet.h"
@@ -184,6 +185,22 @@ std::vector<SpecialToken> HuggingFaceTokenizer::special_tokens() const {
     if (token.special) tokens.push_back({token.content, token.id});
   }
   return tokens;
+}
+
+std::optional<std::string> HuggingFaceTokenizer::rules() const {
+  std::set<int32_t> apart;
+  for (const SpecialToken& token : special_tokens()) apart.insert(token.id);
+  std::string text = file_.bpe ? file_.bpe->rules(apart) : file_.words_digest;
+  text += file_.pre_tokenizer.rules() + file_.normalizer_json;
+  for (const AddedToken& token : file_.added_tokens) {
+    const bool normalized = token.normalized && file_.normalizer != nullptr;
+    const bool is_plain =
+        token.special && !normalized && !token.single_word && !token.lstrip && !token.rstrip;
+    if (is_plain) continue;  // special_tokens() says all
+    text += fmt::format("\nadded {} {} {} {} {} {}", token.content, token.id, normalized,
+                        token.single_word, token.lstrip, token.rstrip);
+  }
+  return text;
 }
 
 /// Where the id's token is in ids_; past the end where there is none.

@@ -61,6 +61,7 @@ class HuggingFaceTokenizer : public Tokenizer {
  private:
   HuggingFaceTokenizer(TokenizerJson file, const Options& options);
 
+  std::optional<std::string> rules() const override;
   void collect_tokens();
   std::unique_ptr<TokenEncoder> new_word_encoder(DType dtype) const;
   size_t index_of(int32_t id) const;

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
+#include <span>
 #include <unordered_map>
 #include <utility>
 
+#include "libmeg/io/digest.h"
 #include "libmeg/text/printable.h"
 #include "libmeg/text/utf8.h"
 #include "libmeg/tokenizer/bpe/internal/bpe_model_builder.h"
@@ -199,6 +201,12 @@ std::string_view kind_of(const JsonPart& part) {
   return part.find("continuing_subword_prefix") ? "WordPiece" : "WordLevel";
 }
 
+std::string digest_of(const std::string& text) {
+  io::Digest digest;
+  digest.add(std::as_bytes(std::span(text)));
+  return digest.hex();
+}
+
 }  // namespace
 
 Status read_model(const JsonPart& part, TokenizerJson& file) {
@@ -209,7 +217,9 @@ Status read_model(const JsonPart& part, TokenizerJson& file) {
   if (type != "BPE" && file.pre_tokenizer.byte_level) {
     return part.unsupported(type + " behind ByteLevel");
   }
-  return found->second(part, file);
+  MEG_RETURN_IF_ERROR(found->second(part, file));
+  if (file.words != nullptr) file.words_digest = digest_of(part.json());
+  return {};
 }
 
 }  // namespace meg::tokenizer

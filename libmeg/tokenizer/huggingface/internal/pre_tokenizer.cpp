@@ -290,7 +290,9 @@ fast::WordScanner scanner_of_words(std::string_view words, InstructionSet set) {
 Result<PreTokenizer> read_pre_tokenizer(const JsonPart& part) {
   Reader reader;
   MEG_RETURN_IF_ERROR(reader.read(part));
-  return std::move(reader).result();
+  PreTokenizer result = std::move(reader).result();
+  result.json = part.json();
+  return result;
 }
 
 }  // namespace meg::tokenizer

@@ -50,6 +50,14 @@ struct PreTokenizer {
 
   /// The regular expression that ends in words what the steps leave; empty: it is one word.
   std::string words;
+
+  std::string json = {};  ///< the part as the file has it
+
+  /// For Tokenizer::rules(): the pattern of words, where it is all there is.
+  std::string rules() const {
+    const bool is_pattern = byte_level && !add_prefix_space && steps.empty();
+    return is_pattern ? "words " + words : json;
+  }
 };
 
 /// GPT-2's pattern, as ByteLevel applies it.

@@ -229,6 +229,7 @@ Result<TokenizerJson> read_tokenizer_json(std::string_view json, const std::stri
   if (const auto part = root.find("normalizer")) {
     MEG_ASSIGN_OR_RETURN(file.normalizer, read_normalizer(*part));
     MEG_ASSIGN_OR_RETURN(file.normalizer_type, part->type());
+    file.normalizer_json = part->json();
   }
   if (const auto part = root.find("pre_tokenizer")) {
     MEG_ASSIGN_OR_RETURN(file.pre_tokenizer, read_pre_tokenizer(*part));

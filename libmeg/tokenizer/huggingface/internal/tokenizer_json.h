@@ -22,9 +22,11 @@ namespace meg::tokenizer {
 struct TokenizerJson {
   std::unique_ptr<Normalizer> normalizer;  ///< null: none
   std::string normalizer_type;             ///< such as "NFC"; empty: none
+  std::string normalizer_json;             ///< the part as the file has it; empty: none
   PreTokenizer pre_tokenizer;
   std::optional<BpeModel> bpe;
   std::unique_ptr<WordModel> words;  ///< the model that is not BPE, or null
+  std::string words_digest;          ///< of the part of `words`
   std::unique_ptr<TokenDecoder> decoder;
   std::vector<AddedToken> added_tokens;  ///< by id
 

@@ -258,4 +258,15 @@ int byte_of_piece(std::string_view text) {
   return static_cast<int>(high * 16 + low);
 }
 
+std::string ModelFile::rules() const {
+  std::string text = fmt::format("sentencepiece {} {} {} {} {} {} {}\n", static_cast<int>(type),
+                                 byte_fallback, treat_whitespace_as_suffix,
+                                 normalizer.add_dummy_prefix, normalizer.remove_extra_whitespaces,
+                                 normalizer.escape_whitespaces, normalizer.precompiled_charsmap);
+  for (const Piece& piece : pieces) {
+    text += fmt::format("{} {} {}\n", piece.text, piece.score, static_cast<int>(piece.type));
+  }
+  return text;
+}
+
 }  // namespace meg::tokenizer::sentencepiece

@@ -60,6 +60,9 @@ struct ModelFile {
   /// are no numbers. Also where a text is not UTF-8.
   static Result<ModelFile> parse(std::string_view bytes, const std::string& name);
 
+  /// All that decides ids, in a form that differs where it does, for Tokenizer::rules().
+  std::string rules() const;
+
   /// As parse(), of the file at `path`.
   static Result<ModelFile> load(const std::string& path);
 };

@@ -58,6 +58,8 @@ class SentencePieceTokenizer : public Tokenizer {
  private:
   SentencePieceTokenizer(Model model, const Options& options);
 
+  std::optional<std::string> rules() const override { return model_.file().rules(); }
+
   std::unique_ptr<TokenEncoder> new_text_encoder(DType dtype) const;
   void add_special_tokens();
   int32_t add_special_token(const std::string& text);

@@ -60,6 +60,10 @@ class TikTokenizer : public Tokenizer {
  private:
   TikTokenizer(BpeModel model, fast::MergeTable table, const Options& options);
 
+  std::optional<std::string> rules() const override {
+    return model_.rules() + "tiktoken " + options_.pattern;
+  }
+
   std::optional<int32_t> special_id(std::string_view text) const;
   std::unique_ptr<TokenEncoder> new_word_encoder(DType dtype) const;
 

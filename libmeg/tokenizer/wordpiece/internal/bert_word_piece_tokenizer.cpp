@@ -1,6 +1,7 @@
 #include "libmeg/tokenizer/wordpiece/internal/bert_word_piece_tokenizer.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <array>
 #include <utility>
@@ -86,6 +87,10 @@ Result<std::string> BertWordPieceTokenizer::decode(std::span<const int32_t> ids)
   text = text::trimmed(text);
   close_gaps(text);
   return text;
+}
+
+std::optional<std::string> BertWordPieceTokenizer::rules() const {
+  return fmt::format("bert {}\n{}", options_.lower_case, fmt::join(vocabulary_.tokens, "\n"));
 }
 
 Result<std::unique_ptr<Tokenizer>> open_bert_word_piece(const TokenizerOptions& options) {

@@ -54,6 +54,8 @@ class BertWordPieceTokenizer : public Tokenizer {
  private:
   BertWordPieceTokenizer(VocabularyLines vocabulary, const Options& options);
 
+  std::optional<std::string> rules() const override;
+
   int32_t id_of(const std::string& token) const { return vocabulary_.ids.at(token); }
 
   const Options options_;

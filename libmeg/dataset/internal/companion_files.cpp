@@ -1,0 +1,31 @@
+#include "libmeg/dataset/internal/companion_files.h"
+
+#include <filesystem>
+#include <span>
+#include <system_error>
+#include <utility>
+
+#include "libmeg/dataset/provenance.h"
+
+namespace meg::dataset {
+
+Status remove_companion_files(const std::string& prefix) {
+  for (const std::string& path : {dataset_tokenizer_path(prefix), provenance_path(prefix)}) {
+    std::error_code failed;
+    std::filesystem::remove(path, failed);
+    if (failed) return errno_error(failed.value(), path);
+  }
+  return Status();
+}
+
+Result<std::optional<io::AtomicFile>> tokenizer_file(
+    const std::string& prefix, const std::optional<DatasetTokenizer>& tokenizer) {
+  if (!tokenizer) return std::optional<io::AtomicFile>();
+  MEG_ASSIGN_OR_RETURN(io::AtomicFile file,
+                       io::AtomicFile::create_regular(dataset_tokenizer_path(prefix)));
+  const std::string json = dataset_tokenizer_json(*tokenizer);
+  MEG_RETURN_IF_ERROR(file.write(std::as_bytes(std::span(json))));
+  return std::optional(std::move(file));
+}
+
+}  // namespace meg::dataset
