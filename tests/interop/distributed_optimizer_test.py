@@ -346,9 +346,7 @@ class Refused(Case):
         for load, *flags in (("hf_gpt2", "--target-optimizer", "distributed"),
                              ("gpt_tp2pp2_fp16__to_tp1pp1", "--target-optimizer", "distributed"),
                              (GOLDEN[0], "--no-optim", "--target-optimizer", "plain"),
-                             (GOLDEN[0], "--target-params-dtype", "fp16"),
-                             (GOLDEN[0], "--target-format", "torch_dist", "--target-optimizer",
-                              "distributed")):
+                             (GOLDEN[0], "--target-params-dtype", "fp16")):
             with self.subTest(load=load, flags=flags):
                 save = os.path.join(self.folder, "save")
                 process = cases.run(CHECKPOINT_UTIL, "--load-dir", cases.path(load), "--save-dir",

@@ -30,9 +30,12 @@ class Parity:
         self.failed = False
         words = ["--vocab-file", DATA / "tokenizer" / "vocab.json",
                  "--merge-file", DATA / "tokenizer" / "merges.txt"]
-        self.tokens = folder / "english_text_document"
-        self.program("preprocess_data", "--input", DATA / "quickstart" / "english.jsonl", "--output-prefix",
-                     folder / "english", "--tokenizer-type", "GPT2BPETokenizer", *words, "--append-eod")
+        self.tokens = DATA / "quickstart" / "english_text_document"  # made by gpu_check.sh --pack
+        if not self.tokens.with_suffix(".idx").exists():
+            self.tokens = folder / "english_text_document"
+            self.program("preprocess_data", "--input", DATA / "quickstart" / "english.jsonl",
+                         "--output-prefix", folder / "english", "--tokenizer-type", "GPT2BPETokenizer",
+                         *words, "--append-eod")
         self.data = ["--data-path", self.tokens, *words, "--split", "100,0,0", "--eval-iters", 0,
                      "--data-cache-path", folder / "cache", "--log-interval", 1, "--seed", 7]
 
