@@ -93,12 +93,16 @@ TEST(TensorParallelTest, FirstWeightsAreThoseOfOneRankCut) {
   }
 }
 
-TEST(TensorParallelTest, RefusesWhatNoRankHasWhole) {
+TEST(TensorParallelTest, LogitsAreThoseOfAllRanks) {
   const auto group = std::make_shared<FakeProcessGroup>(0, kRanks);
   GptModel model = test::small_model(test::small_config(), {}, part_of(group, false));
   const auto logits = model.logits({.tokens = test::small_tokens(model.config())});
-  ASSERT_FALSE(logits.has_value());
-  EXPECT_EQ(logits.error().code(), StatusCode::kUnsupported);
+  ASSERT_TRUE(logits.has_value()) << logits.status().message();
+  EXPECT_EQ(logits->size(2), model.config().padded_vocab_size);
+}
+
+TEST(TensorParallelTest, RefusesGroupsThatRanksCannotShare) {
+  const auto group = std::make_shared<FakeProcessGroup>(0, kRanks);
   model::GptConfig config = test::small_llama_config();
   config.num_query_groups = 1;
   const auto shared = GptModel::create(config, {}, part_of(group, false));
