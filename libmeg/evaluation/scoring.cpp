@@ -143,18 +143,26 @@ class CopyOfModel {
   /// Of all batches, on the first stage. targets: of all batches.
   Result<BatchScores> scores(int64_t targets) {
     MEG_RETURN_IF_ERROR(links_.finish());
+    if (links_.is_last() && targets > 0) {
+      const BatchScores all = {at::cat(predicted_), at::cat(logprobs_)};
+      MEG_RETURN_IF_ERROR(share(all));
+      return all;
+    }
     const auto like = at::device(part_.options().device);
-    BatchScores all = {at::empty({targets}, like.dtype(at::kLong)),
-                       at::empty({targets}, like.dtype(at::kFloat))};
-    if (targets == 0) return all;
-    if (links_.is_last()) all = {at::cat(predicted_), at::cat(logprobs_)};
-    parallel::ProcessGroup& stages = *ranks_.pipeline();
-    MEG_RETURN_IF_ERROR(stages.broadcast(all.predicted, stages.size() - 1));
-    MEG_RETURN_IF_ERROR(stages.broadcast(all.logprobs, stages.size() - 1));
+    const BatchScores all = {at::empty({targets}, like.dtype(at::kLong)),
+                             at::empty({targets}, like.dtype(at::kFloat))};
+    if (targets > 0) MEG_RETURN_IF_ERROR(share(all));
     return all;
   }
 
  private:
+  /// Brings what the last stage found to all stages.
+  Status share(const BatchScores& scores) {
+    parallel::ProcessGroup& stages = *ranks_.pipeline();
+    MEG_RETURN_IF_ERROR(stages.broadcast(scores.predicted, stages.size() - 1));
+    return stages.broadcast(scores.logprobs, stages.size() - 1);
+  }
+
   Status score(const at::Tensor& rows, const at::Tensor& targets) {
     for (int64_t first = 0; first < rows.size(0); first += kRowsAtOnce) {
       const int64_t count = std::min(kRowsAtOnce, rows.size(0) - first);
