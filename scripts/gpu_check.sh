@@ -77,6 +77,7 @@ pack() {
   cp -r "$shared"/data/{gpt2,lambada} "$to/shared/data/"
   cp -r "$venv"/lib/python3.*/site-packages/megatron "$to/python/"
   find "$to/python" -name __pycache__ -prune -exec rm -r {} +
+  find "$to/python" -name '*.so' -exec strip --strip-unneeded {} +  # the wheel's has 5 MiB of symbols
   chmod -R u+w "$to"
   local bytes
   bytes="$(du -sb "$to" | cut -f1)"
