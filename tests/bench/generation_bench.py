@@ -29,7 +29,7 @@ def make_model(shared, folder, shape):
         sizes = [word for name, size in zip(("--layers", "--hidden", "--heads"), shape)
                  for word in (name, str(size))]
         for command in ([os.path.join(shared, "bench/make_hf_gpt2.py"), theirs, *sizes],
-                        [os.path.join(HERE, "../inference/hf_gpt2_to_megatron.py"), theirs, ours]):
+                        [os.path.join(HERE, "../generation/hf_gpt2_to_megatron.py"), theirs, ours]):
             subprocess.run([sys.executable, *command], check=True, stdout=subprocess.DEVNULL)
     return theirs, ours
 
