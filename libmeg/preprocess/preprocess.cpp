@@ -12,6 +12,7 @@
 #include <thread>
 #include <utility>
 
+#include "libmeg/preprocess/internal/check_input.h"
 #include "libmeg/preprocess/internal/chunk_tokenizer.h"
 #include "libmeg/preprocess/internal/document_sink.h"
 #include "libmeg/preprocess/internal/ordered_writer.h"
@@ -38,21 +39,12 @@ Status check_options(const PreprocessOptions& options, const tokenizer::Tokenize
   const auto invalid = [](std::string message) {
     return Status(StatusCode::kInvalidArgument, std::move(message));
   };
-  if (options.inputs.empty()) return invalid("input: expected at least one file");
-  if (options.json_keys.empty()) return invalid("json_keys: expected at least one key");
-  std::vector<std::string> keys = options.json_keys;
-  std::sort(keys.begin(), keys.end());
-  const auto twice = std::adjacent_find(keys.begin(), keys.end());
-  if (twice != keys.end()) return invalid(fmt::format("json_keys: found {} twice", *twice));
+  MEG_RETURN_IF_ERROR(check_input(options.inputs, options.json_keys, options.max_documents));
   if (options.workers < 1 || options.partitions < 1 || options.chunk_bytes < 1) {
     return invalid("workers, partitions and chunk_bytes: expected at least 1");
   }
-  if (options.max_documents) {
-    if (*options.max_documents < 1) return invalid("max_documents: expected at least 1");
-    if (options.skip_empty_documents || options.partitions > 1) {
-      return invalid(
-          "max_documents: neither with partitions nor where empty documents are left out");
-    }
+  if (options.max_documents && (options.skip_empty_documents || options.partitions > 1)) {
+    return invalid("max_documents: neither with partitions nor where empty documents are left out");
   }
   if (options.input.shard.count > 1 && (options.max_documents || options.partitions > 1)) {
     return invalid("shard: neither with partitions nor with max_documents");
@@ -269,13 +261,13 @@ Result<PreprocessSummary> preprocess(const PreprocessOptions& options,
   Progress whole = writer.progress();
   whole.total_bytes = source.total_bytes();
   PreprocessSummary summary = writer.summary();
-  const auto go_on = [&] { return !progress || progress(whole); };
+  const auto keep_going = [&] { return !progress || progress(whole); };
   const auto save = [&]() -> Status {
     MEG_ASSIGN_OR_RETURN(DocumentSink::Marks marks, sink.marks());
     return journal->save({.is_complete = true, .summary = summary, .marks = std::move(marks)});
   };
-  MEG_RETURN_IF_ERROR(
-      sink.finish(source.names(), go_on, journal.has_value() ? save : std::function<Status()>()));
+  MEG_RETURN_IF_ERROR(sink.finish(source.names(), keep_going,
+                                  journal.has_value() ? save : std::function<Status()>()));
   add_warnings(summary);
   return summary;
 }

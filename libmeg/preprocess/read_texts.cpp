@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "libmeg/base/thread_pool.h"
+#include "libmeg/preprocess/internal/check_input.h"
 #include "libmeg/preprocess/internal/chunk_documents.h"
 #include "libmeg/preprocess/internal/chunk_places.h"
 #include "libmeg/preprocess/sources/internal/document_reader.h"
@@ -20,22 +21,12 @@ namespace {
 constexpr auto kProgressInterval = std::chrono::milliseconds(50);
 
 Status check_options(const ReadTextsOptions& options, std::span<TextVisitor* const> visitors) {
-  const auto invalid = [](std::string message) {
-    return Status(StatusCode::kInvalidArgument, std::move(message));
-  };
-  if (options.inputs.empty()) return invalid("input: expected at least one file");
+  MEG_RETURN_IF_ERROR(check_input(options.inputs, options.json_keys, options.max_documents));
   if (visitors.empty() || options.chunk_bytes < 1) {
-    return invalid("visitors and chunk_bytes: expected at least 1");
+    return Status(StatusCode::kInvalidArgument, "visitors and chunk_bytes: expected at least 1");
   }
-  if (options.json_keys.empty()) return invalid("json_keys: expected at least one key");
-  std::vector<std::string> keys = options.json_keys;
-  std::sort(keys.begin(), keys.end());
-  const auto twice = std::adjacent_find(keys.begin(), keys.end());
-  if (twice != keys.end()) return invalid(fmt::format("json_keys: found {} twice", *twice));
-  if (!options.max_documents) return {};
-  if (*options.max_documents < 1) return invalid("max_documents: expected at least 1");
-  if (options.input.shard.count > 1) return invalid("shard: not with max_documents");
-  return {};
+  if (!options.max_documents || options.input.shard.count <= 1) return {};
+  return Status(StatusCode::kInvalidArgument, "shard: not with max_documents");
 }
 
 /// What the threads of one read_texts() share.
@@ -90,9 +81,9 @@ class Reading {
                        .bytes = summary_.input_bytes,
                        .total_bytes = source_.total_bytes()};
     lock.unlock();
-    const bool goes_on = progress(now);
+    const bool keep_going = progress(now);
     lock.lock();
-    if (!goes_on) stop(Status(StatusCode::kCancelled, "interrupted"), kFirst);
+    if (!keep_going) stop(Status(StatusCode::kCancelled, "interrupted"), kFirst);
   }
 
   void work(TextVisitor& visitor) {

@@ -9,30 +9,25 @@ namespace {
 /// end-of-document token.
 constexpr size_t kLongestText = std::numeric_limits<int32_t>::max() - 1;
 
-struct KeySizes {
-  int64_t tokens;
-  size_t sequences, documents;
-};
+}  // namespace
 
-KeySizes sizes_of(const KeyTokens& key) {
+ChunkTokenizer::KeySizes ChunkTokenizer::KeySizes::of(const KeyTokens& key) {
   return {key.tokens.size(), key.sequence_lengths.size(), key.document_sequence_counts.size()};
 }
 
-/// Takes back what a document that has no ids left behind.
-void cut_back(const KeySizes& sizes, KeyTokens& key) {
-  key.tokens.truncate(sizes.tokens);
-  key.sequence_lengths.resize(sizes.sequences);
-  key.document_sequence_counts.resize(sizes.documents);
+void ChunkTokenizer::KeySizes::cut_back(KeyTokens& key) const {
+  key.tokens.truncate(tokens);
+  key.sequence_lengths.resize(sequences);
+  key.document_sequence_counts.resize(documents);
 }
-
-}  // namespace
 
 ChunkTokenizer::ChunkTokenizer(const tokenizer::Tokenizer& tokenizer, DType dtype,
                                const std::vector<std::string>& keys, const Rules& rules)
     : reader_(keys),
       encoder_(tokenizer.new_encoder(dtype)),
       rules_(rules),
-      sentences_(keys.size()) {}
+      sentences_(keys.size()),
+      before_(keys.size()) {}
 
 void ChunkTokenizer::run(const TextChunk& chunk, TokenizedChunk& out) {
   out.number = chunk.number;
@@ -64,10 +59,9 @@ Status ChunkTokenizer::tokenize(std::string_view document, size_t record, const 
       text_bytes += static_cast<int64_t>(text.size());
     }
   }
-  std::vector<KeySizes> before;
-  for (const KeyTokens& key : out.keys) before.push_back(sizes_of(key));
+  for (size_t i = 0; i < out.keys.size(); ++i) before_[i] = KeySizes::of(out.keys[i]);
   if (const Status status = add_documents(out); !status.ok()) {
-    for (size_t i = 0; i < out.keys.size(); ++i) cut_back(before[i], out.keys[i]);
+    for (size_t i = 0; i < out.keys.size(); ++i) before_[i].cut_back(out.keys[i]);
     return status.with_prefix("byte 1");
   }
   if (rules_.record_places) record_place(document, record, chunk, out);

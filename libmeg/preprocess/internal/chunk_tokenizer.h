@@ -36,6 +36,15 @@ class ChunkTokenizer {
   void run(const TextChunk& chunk, TokenizedChunk& out);
 
  private:
+  struct KeySizes {
+    static KeySizes of(const KeyTokens& key);
+    /// Takes back what a document that has no ids left behind.
+    void cut_back(KeyTokens& key) const;
+
+    int64_t tokens = 0;
+    size_t sequences = 0, documents = 0;
+  };
+
   Status tokenize(std::string_view document, size_t record, const TextChunk& chunk,
                   TokenizedChunk& out);
   bool is_split(size_t key) const;
@@ -49,6 +58,7 @@ class ChunkTokenizer {
   std::unique_ptr<tokenizer::TokenEncoder> encoder_;
   Rules rules_;
   std::vector<text::TextList> sentences_;  // of the document's keys, where they were split
+  std::vector<KeySizes> before_;           // of the keys, in front of the document
 };
 
 }  // namespace meg::preprocess
