@@ -23,8 +23,6 @@
 namespace meg::tools {
 namespace {
 
-constexpr int kUsageError = 2;
-
 struct Arguments {
   std::vector<std::string> inputs;
   std::vector<std::string> prefixes;
@@ -63,9 +61,9 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
       .choices({"uint8", "int8", "uint16", "int16", "int32", "int64", "float32", "float64"});
   if (const std::optional<int> code = flags.parse(argc, argv)) return code;
   if (arguments.inputs.empty() != arguments.prefixes.empty()) return std::nullopt;
-  fail(make_error(StatusCode::kInvalidArgument, "expected either --input or prefixes, found {}",
-                  arguments.inputs.empty() ? "neither" : "both"));
-  return kUsageError;
+  return fail_usage(make_error(StatusCode::kInvalidArgument,
+                               "expected either --input or prefixes, found {}",
+                               arguments.inputs.empty() ? "neither" : "both"));
 }
 
 bool ends_with_key(const std::string& prefix, const std::string& key, std::string_view level) {

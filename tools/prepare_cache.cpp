@@ -26,8 +26,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr int kUsageError = 2;
-
 struct Arguments {
   megatron::ArgumentValues args;
   DataFlags data;
@@ -52,8 +50,7 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
   if (const std::optional<int> code = flags.parse(argc, argv)) return code;
   const Status status = finish_data_flags(arguments.args, arguments.data);
   if (status.ok()) return std::nullopt;
-  fail(status);
-  return kUsageError;
+  return fail_usage(status);
 }
 
 std::string_view outcome_name(samples::CacheOutcome outcome) {
@@ -166,10 +163,7 @@ int main(int argc, const char* const* argv) {
   Arguments arguments;
   if (const std::optional<int> code = parse(argc, argv, arguments)) return *code;
   const Result<DataRun> run = resolve_data_flags(arguments.data, environment_world_size());
-  if (!run.has_value()) {
-    fail(run.error());
-    return run.error().code() == StatusCode::kInvalidArgument ? kUsageError : 1;
-  }
+  if (!run.has_value()) return fail_by_code(run.error());
   for (const std::string& text : run->notes) note(text);
   if (!arguments.json) print_target_sizes(run->config.samples);
   stop_at_signals();

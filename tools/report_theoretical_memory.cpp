@@ -26,7 +26,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr int kUsageError = 2;
 constexpr int64_t kMost = int64_t{1} << 30;
 
 struct Arguments {
@@ -191,21 +190,16 @@ void print_lines(const model::GptConfig& config, const model::TheoreticalMemory&
              memory.layers_activation_bytes);
 }
 
-int fail_with_code(const Status& status) {
-  fail(status);
-  return status.code() == StatusCode::kInvalidArgument ? kUsageError : 1;
-}
-
 int main(int argc, const char* const* argv) {
   Arguments arguments;
   if (const std::optional<int> code = parse(argc, argv, arguments)) return *code;
-  if (const Status status = finish(arguments); !status.ok()) return fail_with_code(status);
+  if (const Status status = finish(arguments); !status.ok()) return fail_by_code(status);
   const Result<model::GptConfig> config = config_of(arguments);
-  if (!config.has_value()) return fail_with_code(config.error());
+  if (!config.has_value()) return fail_by_code(config.error());
   const Result<model::TheoreticalMemoryOptions> options = options_of(arguments, *config);
-  if (!options.has_value()) return fail_with_code(options.error());
+  if (!options.has_value()) return fail_by_code(options.error());
   const Result<model::TheoreticalMemory> memory = model::theoretical_memory(*config, *options);
-  if (!memory.has_value()) return fail_with_code(memory.error());
+  if (!memory.has_value()) return fail_by_code(memory.error());
   if (arguments.json) {
     print_json(json_of(*config, *memory));
   } else {

@@ -19,8 +19,6 @@
 namespace meg::tools {
 namespace {
 
-constexpr int kUsageError = 2;
-
 struct Arguments {
   InferenceFlags inference;
   TextServerFlags server;
@@ -46,8 +44,7 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
   for (const Status& usage :
        {finish_inference_flags(arguments.inference), check_text_server_flags(arguments.server)}) {
     if (usage.ok()) continue;
-    fail(usage);
-    return kUsageError;
+    return fail_usage(usage);
   }
   return std::nullopt;
 }

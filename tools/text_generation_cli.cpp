@@ -26,7 +26,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kUsageError = 2;
 constexpr time_t kAnswerSeconds = 24 * 3600;  ///< The server has a timeout of its own.
 constexpr time_t kFirstAnswerSeconds = 5;
 constexpr std::string_view kEnd = "stop";
@@ -147,10 +146,7 @@ int main(int argc, const char* const* argv) {
   flags.positional("HOST:PORT", &server, "address of run_text_generation_server");
   if (const std::optional<int> code = flags.parse(argc, argv)) return *code;
   const Result<Address> address = read_address(server);
-  if (!address.has_value()) {
-    fail(address.error());
-    return kUsageError;
-  }
+  if (!address.has_value()) return fail_usage(address.error());
   httplib::Client client(address->host, address->port);
   if (const Status status = find_server(client, server); !status.ok()) return fail(status);
   for (;;) {

@@ -33,8 +33,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr int kUsageError = 2;
-
 struct Arguments {
   std::string path;
   std::optional<int64_t> iteration;
@@ -84,10 +82,9 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
   options.set_log_errors(false);
   arguments.name = std::make_unique<RE2>(*name, options);
   if (!arguments.name->ok()) {
-    fail(make_error(StatusCode::kInvalidArgument,
-                    "--name: expected a regular expression, found {}: {}", text::printable(*name),
-                    arguments.name->error()));
-    return kUsageError;
+    return fail_usage(make_error(StatusCode::kInvalidArgument,
+                                 "--name: expected a regular expression, found {}: {}",
+                                 text::printable(*name), arguments.name->error()));
   }
   if (!arguments.statistics) arguments.tensors = true;
   return std::nullopt;

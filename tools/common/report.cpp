@@ -23,6 +23,15 @@ int fail(const Status& status) {
   return 1;
 }
 
+int fail_usage(const Status& status) {
+  fail(status);
+  return kUsageError;
+}
+
+int fail_by_code(const Status& status) {
+  return status.code() == StatusCode::kInvalidArgument ? fail_usage(status) : fail(status);
+}
+
 void note(std::string_view text) { print_line("note", text); }
 
 void warning(std::string_view text) { print_line("warning", text); }

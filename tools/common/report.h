@@ -6,8 +6,17 @@
 
 namespace meg::tools {
 
+/// The exit status of a wrong command line, as Python's argparse has it.
+inline constexpr int kUsageError = 2;
+
 /// Prints `error: message` on standard error, where it should be the last line, and returns 1.
 int fail(const Status& status);
+
+/// As fail(), for what only the command line can have caused: returns kUsageError.
+int fail_usage(const Status& status);
+
+/// As fail_usage() where the status is kInvalidArgument, otherwise as fail().
+int fail_by_code(const Status& status);
 
 /// Prints `note: text` on standard error.
 void note(std::string_view text);

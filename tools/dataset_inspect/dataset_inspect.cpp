@@ -26,7 +26,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr int kUsageError = 2;
 constexpr size_t kBarWidth = 40;
 
 struct Arguments {
@@ -110,15 +109,10 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
   flags.not_yet("--html", Arity::kValue);
   declare_data_flags(flags, arguments.data, arguments.args);
   if (const std::optional<int> code = flags.parse(argc, argv)) return code;
-  if (const Status status = finish_data_flags(arguments.args, arguments.data); !status.ok()) {
-    fail(status);
-    return kUsageError;
-  }
+  if (const Status status = finish_data_flags(arguments.args, arguments.data); !status.ok())
+    return fail_usage(status);
   if (arguments.trace && arguments.prefix.empty()) arguments.prefix = only_dataset(arguments.data);
-  if (const Status status = check(arguments); !status.ok()) {
-    fail(status);
-    return kUsageError;
-  }
+  if (const Status status = check(arguments); !status.ok()) return fail_usage(status);
   return std::nullopt;
 }
 
@@ -297,10 +291,7 @@ int print_trace_of(const dataset::IndexedDataset& dataset, const Arguments& argu
   const TraceQuestion question = {
       .step = arguments.step, .rank = arguments.rank.value_or(-1), .document = arguments.document};
   const Result<ordered_json> answer = trace(dataset, arguments.data, question);
-  if (!answer.has_value()) {
-    fail(answer.error());
-    return answer.error().code() == StatusCode::kInvalidArgument ? kUsageError : 1;
-  }
+  if (!answer.has_value()) return fail_by_code(answer.error());
   if (arguments.json) {
     print_json(*answer);
   } else {

@@ -17,7 +17,6 @@
 namespace meg::tools {
 namespace {
 
-constexpr int kUsageError = 2;
 constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
 
 void declare_flags(Flags& flags, EvaluateFlags& evaluate) {
@@ -61,10 +60,7 @@ int main(int argc, const char* const* argv) {
        "checkpoints --vocab-file gpt2-vocab.json --merge-file gpt2-merges.txt"});
   declare_flags(flags, evaluate);
   if (const std::optional<int> code = flags.parse(argc, argv)) return *code;
-  if (const Status usage = check_usage(evaluate); !usage.ok()) {
-    fail(usage);
-    return kUsageError;
-  }
+  if (const Status usage = check_usage(evaluate); !usage.ok()) return fail_usage(usage);
   const Stopwatch loading;
   const auto lead = [&](app::LoadedModel& loaded, const parallel::ParallelState& ranks) {
     const Seconds seconds = {.load = loading.seconds()};

@@ -7,7 +7,6 @@
 namespace meg::tools {
 namespace {
 
-constexpr int kUsageError = 2;
 constexpr int64_t kMaxBeams = 1024;
 constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
 constexpr double kMaxReal = std::numeric_limits<double>::max();
@@ -144,10 +143,7 @@ std::optional<int> parse_generate_flags(int argc, const char* const* argv,
   declare_texts(flags, generate);
   declare_inference_flags(flags, megatron::ArgumentFamily::kTextGeneration, generate.inference);
   if (const std::optional<int> code = flags.parse(argc, argv)) return code;
-  if (const Status usage = check_usage(generate); !usage.ok()) {
-    fail(usage);
-    return kUsageError;
-  }
+  if (const Status usage = check_usage(generate); !usage.ok()) return fail_usage(usage);
   if (generate.greedy) generate.sampling.top_k = 1;
   return std::nullopt;
 }

@@ -28,8 +28,6 @@
 namespace meg::tools {
 namespace {
 
-constexpr int kUsageError = 2;
-
 // The model's side of the vocabulary, as preprocess_data.py fixes it for its log.
 constexpr int64_t kMakeVocabSizeDivisibleBy = 128;
 
@@ -163,8 +161,7 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
   if (const std::optional<int> code = flags.parse(argc, argv)) return code;
   const Status status = finish(arguments);
   if (status.ok()) return std::nullopt;
-  fail(status);
-  return status.code() == StatusCode::kInvalidArgument ? kUsageError : 1;
+  return fail_by_code(status);
 }
 
 void print(const std::string& line) {
@@ -229,8 +226,7 @@ int main(int argc, const char* const* argv) {
   stop_at_signals();
   const Status status = run(arguments);
   if (status.ok()) return 0;
-  fail(status);
-  return status.code() == StatusCode::kInvalidArgument ? kUsageError : 1;
+  return fail_by_code(status);
 }
 
 }  // namespace

@@ -21,8 +21,6 @@
 namespace meg::tools {
 namespace {
 
-constexpr int kUsageError = 2;
-
 void print(const std::string& line) {
   fmt::print("{}\n", line);
   std::fflush(stdout);
@@ -154,10 +152,8 @@ int main(int argc, const char* const* argv) {
        "gpt2-vocab.json --merge-file gpt2-merges.txt"});
   declare_pretrain_flags(flags, arguments);
   if (const std::optional<int> code = flags.parse(argc, argv)) return *code;
-  if (const Status status = finish_pretrain_flags(arguments); !status.ok()) {
-    fail(status);
-    return status.code() == StatusCode::kInvalidArgument ? kUsageError : 1;
-  }
+  if (const Status status = finish_pretrain_flags(arguments); !status.ok())
+    return fail_by_code(status);
   return run(arguments);
 }
 

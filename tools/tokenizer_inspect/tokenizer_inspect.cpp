@@ -26,7 +26,6 @@
 namespace meg::tools {
 namespace {
 
-constexpr int kUsageError = 2;
 constexpr int32_t kMostCompared = 1 << 26;  // ids
 
 /// The flags of the other tokenizer; what they do not say is as the first one's flags have it.
@@ -134,13 +133,17 @@ Status finish(Arguments& arguments) {
   return {};
 }
 
-Status show_tokens(const std::string& text, const tokenizer::Tokenizer& tokenizer,
-                   Inspection& inspection) {
-  MEG_ASSIGN_OR_RETURN(const std::vector<int32_t> ids, tokenizer.encode(text));
+/// The tokens of --text.
+Status show_text(const Arguments& arguments, const tokenizer::Tokenizer& tokenizer,
+                 Inspection& inspection) {
+  MEG_ASSIGN_OR_RETURN(const std::vector<int32_t> ids, tokenizer.encode(*arguments.text));
   inspection.tokens.emplace();
   for (const int32_t id : ids) {
     inspection.tokens->push_back({id, std::string(tokenizer.token_bytes(id).value_or(""))});
   }
+  if (!arguments.compare_with_python) return {};
+  MEG_ASSIGN_OR_RETURN(inspection.python_check,
+                       tokenizer::python_check(arguments.tokenizer, *arguments.text, ids));
   return {};
 }
 
@@ -177,18 +180,13 @@ Result<Inspection> inspect(const Arguments& arguments) {
     MEG_RETURN_IF_ERROR(compare(*tokenizer, *other, inspection));
   }
   if (arguments.text) {
-    MEG_RETURN_IF_ERROR(show_tokens(*arguments.text, *tokenizer, inspection));
+    MEG_RETURN_IF_ERROR(show_text(arguments, *tokenizer, inspection));
     MEG_ASSIGN_OR_RETURN(inspection.statistics,
                          text_statistics(*arguments.text, *tokenizer, other.get()));
   } else if (!arguments.texts.inputs.empty()) {
     MEG_ASSIGN_OR_RETURN(inspection.statistics,
                          read_statistics(arguments.texts, static_cast<int>(arguments.workers),
                                          *tokenizer, other.get()));
-  }
-  if (arguments.compare_with_python) {
-    MEG_ASSIGN_OR_RETURN(const std::vector<int32_t> ids, tokenizer->encode(*arguments.text));
-    MEG_ASSIGN_OR_RETURN(inspection.python_check,
-                         tokenizer::python_check(arguments.tokenizer, *arguments.text, ids));
   }
   return inspection;
 }
@@ -198,11 +196,6 @@ bool differs(const Inspection& inspection) {
   const tokenizer::VocabularyDifferences& found = *inspection.differences;
   const bool of_texts = inspection.statistics && inspection.statistics->difference;
   return of_texts || !found.only_here.empty() || !found.only_there.empty() || !found.moved.empty();
-}
-
-int fail_with_code(const Status& status) {
-  fail(status);
-  return status.code() == StatusCode::kInvalidArgument ? kUsageError : 1;
 }
 
 int main(int argc, const char* const* argv) {
@@ -217,10 +210,10 @@ int main(int argc, const char* const* argv) {
        "--compare --other-tokenizer-model other-tokenizer --input corpus.jsonl"});
   declare(flags, arguments);
   if (const std::optional<int> code = flags.parse(argc, argv)) return *code;
-  if (const Status status = finish(arguments); !status.ok()) return fail_with_code(status);
+  if (const Status status = finish(arguments); !status.ok()) return fail_by_code(status);
   stop_at_signals();
   const Result<Inspection> inspection = inspect(arguments);
-  if (!inspection.has_value()) return fail_with_code(inspection.error());
+  if (!inspection.has_value()) return fail_by_code(inspection.error());
   if (arguments.json) {
     print_inspection_json(*inspection);
   } else {

@@ -29,7 +29,6 @@
 namespace meg::tools {
 namespace {
 
-constexpr int kUsageError = 2;
 constexpr std::string_view kEndOfText = "<|endoftext|>";
 constexpr int64_t kLeastMemory = int64_t{1} << 20;
 
@@ -188,11 +187,6 @@ Status run(const Arguments& arguments) {
   return {};
 }
 
-int fail_as_usage(const Status& status) {
-  fail(status);
-  return status.code() == StatusCode::kInvalidArgument ? kUsageError : 1;
-}
-
 int main(int argc, const char* const* argv) {
   Arguments arguments;
   Flags flags("train_tokenizer",
@@ -208,7 +202,7 @@ int main(int argc, const char* const* argv) {
   stop_at_signals();
   Status status = finish(arguments);
   if (status.ok()) status = run(arguments);
-  return status.ok() ? 0 : fail_as_usage(status);
+  return status.ok() ? 0 : fail_by_code(status);
 }
 
 }  // namespace

@@ -13,12 +13,12 @@
 #include "tools/common/build_info.h"
 #include "tools/common/flags/argument_flags.h"
 #include "tools/common/flags/flag_parser.h"
+#include "tools/common/report.h"
 
 namespace meg::tools {
 namespace {
 
 constexpr std::string_view kGeneralGroup = "General";
-constexpr int kUsageError = 2;
 constexpr int kNotDone = 1;
 
 FlagSpec* add(FlagTable& table, FlagSpec spec) {
