@@ -104,14 +104,14 @@ struct IndexedDatasetBuilder::State {
   Status add_sequences(std::span<const int32_t> sequence_lengths);
   Status add_modes(std::span<const int8_t> sequence_modes);
   Status end_document(int64_t end);
-  Status add_state(const State& other, const std::function<bool()>& go_on);
+  Status add_state(const State& other, const std::function<bool()>& keep_going);
   Status write_pointers(io::PieceWriter& out) const;
   Status write_index();
   Status check_whole() const;
   Status check_reserved(int64_t offset, int64_t count) const;
   Status flush();
   Status check_mark(const Mark& mark) const;
-  Status go_on(const Mark& mark);
+  Status resume(const Mark& mark);
   Status complete();
 };
 
@@ -202,7 +202,7 @@ Status IndexedDatasetBuilder::State::flush() {
 
 /// What `other`, which is whole and flushed, holds in its files comes after what there is.
 Status IndexedDatasetBuilder::State::add_state(const State& other,
-                                               const std::function<bool()>& go_on) {
+                                               const std::function<bool()>& keep_going) {
   const int64_t before = sequence_count;
   MEG_RETURN_IF_ERROR(read_pieces<int32_t>(other.idx, kIndexHeaderSize,
                                            [&](auto piece) { return add_sequences(piece); }));
@@ -214,7 +214,7 @@ Status IndexedDatasetBuilder::State::add_state(const State& other,
   MEG_RETURN_IF_ERROR(read_pieces<int64_t>(other.documents_spool, sizeof(int64_t), add_ends));
   if (options.multimodal) MEG_RETURN_IF_ERROR(append_file(other.modes_spool, modes));
   return read_pieces<std::byte>(other.bin, 0, [&](auto piece) {
-    if (go_on && !go_on()) return Status(StatusCode::kCancelled, "interrupted");
+    if (keep_going && !keep_going()) return Status(StatusCode::kCancelled, "interrupted");
     return items.append(piece);
   });
 }
@@ -248,7 +248,7 @@ Status IndexedDatasetBuilder::State::check_mark(const Mark& mark) const {
                     idx.path(), kResumeSuffix, mark.items, mark.sequences, found.items, last);
 }
 
-Status IndexedDatasetBuilder::State::go_on(const Mark& mark) {
+Status IndexedDatasetBuilder::State::resume(const Mark& mark) {
   const bool is_begin = mark.documents == 0;
   const int64_t index_size = is_begin ? 0 : kIndexHeaderSize + 4 * mark.sequences;
   const int64_t spool_size = is_begin ? 0 : 8 * (mark.documents + 1);
@@ -298,7 +298,7 @@ Result<IndexedDatasetBuilder> IndexedDatasetBuilder::create(const std::string& p
   auto state = std::make_unique<State>(options, std::move(lock), std::move(bin), std::move(idx),
                                        std::move(documents), std::move(modes));
   if (kept) {
-    MEG_RETURN_IF_ERROR(state->go_on(*options.resume_at));
+    MEG_RETURN_IF_ERROR(state->resume(*options.resume_at));
   } else {
     MEG_RETURN_IF_ERROR(state->documents.append_value(int64_t{0}));
   }
@@ -401,7 +401,7 @@ Status IndexedDatasetBuilder::copy_at(int64_t offset, const io::FileDescriptor& 
 }
 
 Status IndexedDatasetBuilder::add_builder(IndexedDatasetBuilder& other,
-                                          const std::function<bool()>& go_on) {
+                                          const std::function<bool()>& keep_going) {
   State& from = *other.state_;
   const Options& options = state_->options;
   if (from.options.dtype != options.dtype || from.options.multimodal != options.multimodal) {
@@ -411,7 +411,7 @@ Status IndexedDatasetBuilder::add_builder(IndexedDatasetBuilder& other,
   MEG_RETURN_IF_ERROR(state_->check_whole());
   MEG_RETURN_IF_ERROR(from.check_whole());
   MEG_RETURN_IF_ERROR(from.flush());
-  return state_->add_state(from, go_on);
+  return state_->add_state(from, keep_going);
 }
 
 const IndexedDatasetBuilder::Options& IndexedDatasetBuilder::options() const {

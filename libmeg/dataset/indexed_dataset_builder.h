@@ -80,9 +80,9 @@ class IndexedDatasetBuilder {
   /// Mirrors IndexedDatasetBuilder.add_index.
   Status add_index(const std::string& prefix);
 
-  /// Appends what `other` has taken so far, whole documents of the same dtype, for good. go_on: if
-  /// set, asked about every MiB; false ends with kCancelled.
-  Status add_builder(IndexedDatasetBuilder& other, const std::function<bool()>& go_on = {});
+  /// Appends what `other` has taken so far, whole documents of the same dtype, for good.
+  /// keep_going: if set, asked about every MiB; false ends with kCancelled.
+  Status add_builder(IndexedDatasetBuilder& other, const std::function<bool()>& keep_going = {});
 
   /// What this resumable builder has taken so far, all of whose index is handed to the system. The
   /// caller knows when the items reserved before have been written; sync() then makes it last.

@@ -239,14 +239,14 @@ void ModelEngine::step_searches(std::vector<serving::GenerationEvent>& events) {
 Status ModelEngine::draw_tokens(std::span<RunningText* const> texts, const at::Tensor& states) {
   if (std::ranges::all_of(texts, &RunningText::takes_most_likely)) {
     MEG_ASSIGN_OR_RETURN(const std::vector<int32_t> tokens, model_.most_likely(states));
-    for (size_t i = 0; i < texts.size(); ++i) texts[i]->go_on_with(tokens[i]);
+    for (size_t i = 0; i < texts.size(); ++i) texts[i]->append(tokens[i]);
     return Status();
   }
   MEG_ASSIGN_OR_RETURN(const LogitRows rows, model_.logits(states));
   kernels::parallel_for(rows.size(), /*grain=*/1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       RunningText& text = *texts[static_cast<size_t>(i)];
-      if (!text.is_full()) text.go_on(rows[i], newline_);
+      if (!text.is_full()) text.extend(rows[i], newline_);
     }
   });
   return Status();

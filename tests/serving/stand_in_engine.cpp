@@ -78,7 +78,7 @@ Result<std::vector<serving::GenerationEvent>> StandInEngine::step() {
     serving::GenerationEvent event;
     event.request = entry->first;
     ++text.steps;
-    const bool ended = text.request.beam ? search(text, event) : go_on(text, event);
+    const bool ended = text.request.beam ? search(text, event) : extend(text, event);
     if (ended && !event.finished) event.finished = std::move(text.text);
     entry = ended ? texts_.erase(entry) : std::next(entry);
     events.push_back(std::move(event));
@@ -104,7 +104,7 @@ bool StandInEngine::search(Text& text, serving::GenerationEvent& event) {
 }
 
 /// One token; true where it is the last.
-bool StandInEngine::go_on(Text& text, serving::GenerationEvent& event) const {
+bool StandInEngine::extend(Text& text, serving::GenerationEvent& event) const {
   bool ended = text.request.tokens_to_generate == 0;
   if (!ended) {
     event.token = next_token(text);

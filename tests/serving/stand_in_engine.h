@@ -49,7 +49,7 @@ class StandInEngine : public serving::GenerationEngine {
   };
 
   int32_t next_token(const Text& text) const;
-  bool go_on(Text& text, serving::GenerationEvent& event) const;
+  bool extend(Text& text, serving::GenerationEvent& event) const;
   static bool search(Text& text, serving::GenerationEvent& event);
 
   const StandInOptions options_;

@@ -34,15 +34,15 @@ bool RunningText::takes_most_likely() const {
   return sampler.is_greedy() && !request.logprobs && !forbids_tokens(request);
 }
 
-void RunningText::go_on_with(int32_t token) {
+void RunningText::append(int32_t token) {
   if (token < 0) throw std::runtime_error("the model's logits are not numbers");
   answer.tokens.push_back(token);
 }
 
-void RunningText::go_on(std::span<const float> logits, const NewlineAfterColon& newline) {
+void RunningText::extend(std::span<const float> logits, const NewlineAfterColon& newline) {
   const std::vector<float> kept = allowed(logits, newline);
   const int32_t token = sampler.draw(kept.empty() ? logits : std::span<const float>(kept));
-  go_on_with(std::isnan(logits[static_cast<size_t>(token)]) ? -1 : token);
+  append(std::isnan(logits[static_cast<size_t>(token)]) ? -1 : token);
   if (!request.logprobs) return;
   answer.logprobs.push_back(static_cast<float>(log_probability(logits, token)));
 }

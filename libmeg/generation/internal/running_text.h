@@ -20,13 +20,13 @@ struct RunningText {
   /// Draws the next token from the logits behind the last one, over the true vocabulary, without
   /// those that the request forbids; where it forbids all, none is. Throws std::runtime_error where
   /// the logits are not numbers.
-  void go_on(std::span<const float> logits, const NewlineAfterColon& newline);
+  void extend(std::span<const float> logits, const NewlineAfterColon& newline);
 
-  /// Whether the most likely token is all that go_on() would ask of the logits.
+  /// Whether the most likely token is all that extend() would ask of the logits.
   bool takes_most_likely() const;
 
   /// Appends a token. Throws std::runtime_error for -1: the logits were not numbers.
-  void go_on_with(int32_t token);
+  void append(int32_t token);
 
   serving::GenerationRequest request;  ///< Its prompt is in the answer.
   int64_t slot;

@@ -158,12 +158,13 @@ Status DocumentSink::publish(const PreprocessOptions& options, DType dtype, cons
 }
 
 Status DocumentSink::finish(const std::vector<std::string>& sources,
-                            const std::function<bool()>& go_on,
+                            const std::function<bool()>& keep_going,
                             const std::function<Status()>& before_publishing) {
   std::vector<dataset::IndexedDatasetBuilder*> builders;
   for (KeySink& sink : keys_) {
     for (dataset::IndexedDatasetBuilder& builder : sink.builders) {
-      if (sink.merged.has_value()) MEG_RETURN_IF_ERROR(sink.merged->add_builder(builder, go_on));
+      if (sink.merged.has_value())
+        MEG_RETURN_IF_ERROR(sink.merged->add_builder(builder, keep_going));
       builders.push_back(&builder);
     }
     if (sink.merged.has_value()) builders.push_back(&*sink.merged);

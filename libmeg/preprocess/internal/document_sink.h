@@ -46,9 +46,10 @@ class DocumentSink {
   Status sync() const;
 
   /// Publishes all datasets together; with partitions also the merged ones, then their provenance.
-  /// sources: the inputs' names. go_on: if set, asked now and then while partitions are merged;
-  /// false ends with kCancelled. before_publishing: if set, called once all is on the device.
-  Status finish(const std::vector<std::string>& sources, const std::function<bool()>& go_on,
+  /// sources: the inputs' names. keep_going: if set, asked now and then while partitions are
+  /// merged; false ends with kCancelled. before_publishing: if set, called once all is on the
+  /// device.
+  Status finish(const std::vector<std::string>& sources, const std::function<bool()>& keep_going,
                 const std::function<Status()>& before_publishing = {});
 
  private:

@@ -95,8 +95,8 @@ void split_work(Work& work, int64_t job_bytes, std::vector<TransferJob>* jobs) {
   }
 }
 
-TransferCopier::TransferCopier(int64_t chunk_bytes, std::function<bool(int64_t)> goes_on)
-    : chunk_bytes_(chunk_bytes), goes_on_(std::move(goes_on)) {}
+TransferCopier::TransferCopier(int64_t chunk_bytes, std::function<bool(int64_t)> progress)
+    : chunk_bytes_(chunk_bytes), progress_(std::move(progress)) {}
 
 Status TransferCopier::run(const TransferJob& job) {
   Work& work = *job.work;
@@ -110,7 +110,7 @@ Status TransferCopier::run(const TransferJob& job) {
     if (begin_slab(work, slab, position)) {
       slab.end = std::min(slab.end, slab.begin + work.slab_rows);
       MEG_RETURN_IF_ERROR(copy_slab(work, slab, position));
-      MEG_RETURN_IF_ERROR(go_on());
+      MEG_RETURN_IF_ERROR(report());
     }
     position += (slab.end - slab.begin) * row;
   }
@@ -347,8 +347,8 @@ Status TransferCopier::write(const Work& work, const Taken& taken, Chunk* chunk)
   return is_there ? Status() : to.sink->write(offset, chunk->bytes);
 }
 
-Status TransferCopier::go_on() {
-  if (goes_on_(std::exchange(written_, 0))) return Status();
+Status TransferCopier::report() {
+  if (progress_(std::exchange(written_, 0))) return Status();
   return Status(StatusCode::kCancelled, "cancelled");
 }
 

@@ -30,10 +30,10 @@ class TransferCopier {
   /// Bytes that all buffers of a copier hold, for chunks of chunk_bytes.
   static int64_t buffer_bytes(int64_t chunk_bytes) { return 5 * chunk_bytes; }
 
-  /// goes_on: called after every slab with the bytes that it brought to targets; false: stop.
-  TransferCopier(int64_t chunk_bytes, std::function<bool(int64_t)> goes_on);
+  /// progress: called after every slab with the bytes that it brought to targets; false: stop.
+  TransferCopier(int64_t chunk_bytes, std::function<bool(int64_t)> progress);
 
-  /// kCancelled where goes_on said so.
+  /// kCancelled where progress said so.
   Status run(const TransferJob& job);
 
  private:
@@ -65,10 +65,10 @@ class TransferCopier {
   Status write_taken(const TransferWork& work, const Slab& slab, const Taken& taken);
   Chunk assemble(const TransferWork& work, const Slab& slab, const Taken& taken);
   Status write(const TransferWork& work, const Taken& taken, Chunk* chunk);
-  Status go_on();
+  Status report();
 
   int64_t chunk_bytes_;
-  std::function<bool(int64_t)> goes_on_;
+  std::function<bool(int64_t)> progress_;
   int64_t written_ = 0;  // Bytes not told yet.
   TransferWork::Parts parts_;
   std::vector<std::byte> raw_, chunk_, gathered_, scratch_;
