@@ -98,11 +98,19 @@ TEST(GradientStatisticsGpuTest, MatchTheCpu) {
     std::vector<DeviceArray> arrays;
     std::vector<kernels::GradientTensor> cpu_list, device_list;
     for (const AdamState& state : made) {
-      cpu_list.push_back({state.gradient.data(), state.gradient.type(),
-                          static_cast<int64_t>(state.master.size())});
       arrays.emplace_back(state.gradient);
-      device_list.push_back(cpu_list.back());
-      device_list.back().gradient = arrays.back().get();
+      const auto count = static_cast<int64_t>(state.master.size());
+      // From the second element on, which is at no multiple of 16 bytes.
+      for (const int64_t first : {0, 1}) {
+        if (first >= count) continue;
+        const auto part = [&](const void* gradient) {
+          const int64_t bytes = first * kernels::float_type_size(state.gradient.type());
+          return kernels::GradientTensor{static_cast<const char*>(gradient) + bytes,
+                                         state.gradient.type(), count - first, 0};
+        };
+        cpu_list.push_back(part(state.gradient.data()));
+        device_list.push_back(part(arrays.back().get()));
+      }
     }
     const auto tensors = static_cast<int64_t>(cpu_list.size());
     const int64_t chunks = kernels::number_chunks(cpu_list.data(), tensors);

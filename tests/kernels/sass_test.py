@@ -53,7 +53,26 @@ for operation in ("LD", "ST"):
                      "bias_gelu_cu_.*14forward_kernelI{}Li8", "bias_gelu_cu_.*15backward_kernelI{}Li8"):
             EXPECTED += [(call.format(element), operation, 128, ">=", 1),
                          (call.format(element), operation, 16, "<=", 0)]
+for pair in ("6__halfS3_", "13__nv_bfloat16S3_"):
+    # Statistics of a row are single floats.
+    for call, operation in (("14forward_kernelI{}Li8EEEvNS0_21DropoutAddNormForward", "ST"),
+                            ("15backward_kernelI{}Li8EEEvNS0_22DropoutAddNormBackward", "LD")):
+        EXPECTED += [(call.format(pair), operation, 32, "<=", 2),
+                     (call.format(pair), operation, 16, "<=", 0)]
+    EXPECTED += [("14forward_kernelI%sLi8EEEvNS0_21DropoutAddNormForward" % pair, "LD", 16, "<=", 0),
+                 ("15backward_kernelI%sLi8EEEvNS0_22DropoutAddNormBackward" % pair, "ST", 16, "<=", 0)]
+for element in ("6__half", "13__nv_bfloat16"):
+    EXPECTED += [
+        # Keys, values and the query; the new key and value are written by a loop of single elements.
+        ("11part_kernelI%sLi8EEEvNS0_15CachedAttention" % element, "LD", 128, ">=", 8),
+        ("11part_kernelI%sLi8EEEvNS0_15CachedAttention" % element, "LD", 16, "<=", 2),
+        ("10sum_kernelI%sLi8EEEvNS0_17EmbeddingBackward" % element, "LD", 128, ">=", 8),
+        ("10sum_kernelI%sLi8EEEvNS0_17EmbeddingBackward" % element, "LD", 16, "<=", 0),
+        ("10sum_kernelI%sLi8EEEvNS0_17EmbeddingBackward" % element, "ST", 16, "<=", 0),
+    ]
 EXPECTED += [
+    # Gradients of all three types; what is left behind the packs goes by single elements.
+    ("12chunk_kernelEPKNS0_14GradientTensor", "LD", 128, ">=", 3),
     # 16-bit weights; two bytes at a time only as much as in the loop over single elements.
     ("11adam_kernelILb1E", "ST", 64, ">=", 2),
     ("11adam_kernelILb1E", "ST", 16, "<=", "11adam_kernelILb0E"),

@@ -52,7 +52,7 @@ struct alignas(kSize * sizeof(T)) Pack {
 template <class T>
 constexpr int kPackSize = 16 / static_cast<int>(sizeof(T));
 
-inline bool starts_at_16_bytes(const void* pointer) {
+__host__ __device__ inline bool starts_at_16_bytes(const void* pointer) {
   return reinterpret_cast<uintptr_t>(pointer) % 16 == 0;
 }
 

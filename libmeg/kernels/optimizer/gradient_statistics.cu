@@ -27,17 +27,29 @@ __device__ GradientStatistics total_in_block(GradientStatistics part) {
 }
 
 template <class T>
+__device__ void add_element(T element, GradientStatistics& part) {
+  const float value = to_float(element);
+  part.sum_of_squares += static_cast<double>(value) * static_cast<double>(value);
+  part.num_zeros += value == 0.0f;
+}
+
+template <class T>
 __device__ GradientStatistics part_of_thread(const T* gradient, int64_t count) {
+  using P = Pack<T, kPackSize<T>>;
   GradientStatistics part;
-  for (int64_t i = threadIdx.x; i < count; i += kThreads) {
-    const float value = to_float(gradient[i]);
-    part.sum_of_squares += static_cast<double>(value) * static_cast<double>(value);
-    part.num_zeros += value == 0.0f;
+  const int64_t packs = starts_at_16_bytes(gradient) ? count / kPackSize<T> : 0;
+  for (int64_t i = threadIdx.x; i < packs; i += kThreads) {
+    const P pack = reinterpret_cast<const P*>(gradient)[i];
+#pragma unroll
+    for (int k = 0; k < kPackSize<T>; ++k) add_element(pack.values[k], part);
+  }
+  for (int64_t i = packs * kPackSize<T> + threadIdx.x; i < count; i += kThreads) {
+    add_element(gradient[i], part);
   }
   return part;
 }
 
-// A block a chunk.
+// A block a chunk; chunks begin at multiples of 16 bytes where their tensor does.
 __global__ void __launch_bounds__(kThreads)
     chunk_kernel(const GradientTensor* tensors, int64_t tensor_count, float scale,
                  GradientStatistics* of_chunks) {
