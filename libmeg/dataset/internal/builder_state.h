@@ -1,0 +1,76 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <utility>
+
+#include "libmeg/dataset/index_format.h"
+#include "libmeg/dataset/indexed_dataset_builder.h"
+#include "libmeg/io/atomic_file.h"
+#include "libmeg/io/file_lock.h"
+#include "libmeg/io/piece_writer.h"
+
+namespace meg::dataset {
+
+/// The names of files that another process can resume, behind those they get.
+inline constexpr const char* kResumeSuffix = ".resume";
+inline constexpr const char* kDocumentsSuffix = ".documents.resume";
+
+int64_t sum(std::span<const int32_t> values);
+
+/// The first negative value's place, or values.size().
+size_t find_negative(std::span<const int32_t> values);
+
+/// A pair in the making: its files, and what they hold so far.
+struct IndexedDatasetBuilder::State {
+  State(Options chosen, io::FileLock held, io::AtomicFile bin_file, io::AtomicFile idx_file,
+        io::AtomicFile documents_file, io::AtomicFile modes_file)
+      : options(chosen),
+        item_size(dtype_size(chosen.dtype)),
+        lock(std::move(held)),
+        bin(std::move(bin_file)),
+        idx(std::move(idx_file)),
+        documents_spool(std::move(documents_file)),
+        modes_spool(std::move(modes_file)) {}
+
+  Options options;
+  int64_t item_size;
+
+  io::FileLock lock;  // Goes last.
+  io::AtomicFile bin;
+  io::AtomicFile idx;  // Lengths arrive at their final place; the rest follows in finish().
+  io::AtomicFile documents_spool;  // Document indices and modes wait here until S is known.
+  io::AtomicFile modes_spool;
+
+  io::PieceWriter items{bin, 0};
+  io::PieceWriter lengths{idx, kIndexHeaderSize};
+  io::PieceWriter documents{documents_spool, 0};
+  io::PieceWriter modes{modes_spool, 0};
+
+  int64_t sequence_count = 0;
+  int64_t document_count = 0;
+  int64_t document_end = 0;  // Sequences in documents that have ended.
+  int64_t item_count = 0;
+  std::atomic<int64_t> bin_size = 0;               // Bytes of all items taken note of.
+  mutable std::atomic<int64_t> reserved_done = 0;  // Bytes that write_at has written.
+  int64_t reserved = 0;                            // Bytes that write_at has to write.
+
+  bool document_is_open() const { return document_end != sequence_count; }
+
+  Status add_sequences(std::span<const int32_t> sequence_lengths);
+  Status add_modes(std::span<const int8_t> sequence_modes);
+  Status end_document(int64_t end);
+  Status add_state(const State& other, const std::function<bool()>& keep_going);
+  Status write_pointers(io::PieceWriter& out) const;
+  Status write_index();
+  Status check_whole() const;
+  Status check_reserved(int64_t offset, int64_t count) const;
+  Status flush();
+  Status check_mark(const Mark& mark) const;
+  Status resume(const Mark& mark);
+  Status complete();
+};
+
+}  // namespace meg::dataset
