@@ -2,12 +2,14 @@
 
 #include "libmeg/kernels/internal/gelu_loops.h"
 #include "libmeg/kernels/internal/softmax_loops.h"
+#include "libmeg/kernels/internal/swiglu_loops.h"
 #include "libmeg/kernels/optimizer/internal/adam_loops.h"
 
 namespace meg::kernels {
 
-const CpuLoops kPortableCpuLoops{maximum,    sum_exp, scaled_exp, bias_gelu, bias_gelu_backward,
-                                 square_sum, adam};
+const CpuLoops kPortableCpuLoops{
+    maximum, sum_exp,         scaled_exp, bias_gelu, bias_gelu_backward,
+    swiglu,  swiglu_backward, square_sum, adam};
 
 const CpuLoops& cpu_loops(InstructionSet set) {
 #ifdef __x86_64__

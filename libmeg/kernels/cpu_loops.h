@@ -40,6 +40,13 @@ struct CpuLoops {
   void (*bias_gelu_backward)(const float* grad_output, const float* input, const float* bias,
                              float* grad_input, int64_t count);
 
+  /// output = silu(gate) * up
+  void (*swiglu)(const float* gate, const float* up, float* output, int64_t count);
+
+  /// Its gradients.
+  void (*swiglu_backward)(const float* grad_output, const float* gate, const float* up,
+                          float* grad_gate, float* grad_up, int64_t count);
+
   /// Adds the squares of `values` to *sum, in double precision, and their zeros to *num_zeros.
   void (*square_sum)(const float* values, int64_t count, double* sum, int64_t* num_zeros);
 

@@ -5,12 +5,13 @@
 
 #include "libmeg/kernels/internal/gelu_loops.h"
 #include "libmeg/kernels/internal/softmax_loops.h"
+#include "libmeg/kernels/internal/swiglu_loops.h"
 #include "libmeg/kernels/optimizer/internal/adam_loops.h"
 
 namespace meg::kernels {
 
-const CpuLoops kAvx2CpuLoops{maximum,    sum_exp, scaled_exp, bias_gelu, bias_gelu_backward,
-                             square_sum, adam};
+const CpuLoops kAvx2CpuLoops{maximum, sum_exp,         scaled_exp, bias_gelu, bias_gelu_backward,
+                             swiglu,  swiglu_backward, square_sum, adam};
 
 }  // namespace meg::kernels
 

@@ -8,7 +8,9 @@
 #include "libmeg/kernels/optimizer/gradient_statistics.h"
 #include "libmeg/kernels/optimizer/multi_tensor_adam.h"
 #include "libmeg/kernels/product/epilogue_product.h"
+#include "libmeg/kernels/rotary_heads.h"
 #include "libmeg/kernels/softmax_cross_entropy.h"
+#include "libmeg/kernels/swiglu.h"
 
 namespace meg::kernels {
 
@@ -52,6 +54,8 @@ int multi_tensor_adam_cuda(const AdamTensor*, int64_t, const AdamStep&, int64_t,
   return kBuiltWithoutCuda;
 }
 
+int rotary_heads_cuda(const RotaryHeads&, CUstream_st*, CudaRung) { return kBuiltWithoutCuda; }
+
 int softmax_cross_entropy_forward_cuda(const SoftmaxCrossEntropyForward&, int*, CUstream_st*,
                                        CudaRung) {
   return kBuiltWithoutCuda;
@@ -64,6 +68,12 @@ int softmax_cross_entropy_backward_cuda(const SoftmaxCrossEntropyBackward&, CUst
 
 int softmax_cross_entropy_forward_backward_cuda(const SoftmaxCrossEntropyForward&, const float*,
                                                 void*, int*, CUstream_st*, CudaRung) {
+  return kBuiltWithoutCuda;
+}
+
+int swiglu_forward_cuda(const SwigluForward&, CUstream_st*, CudaRung) { return kBuiltWithoutCuda; }
+
+int swiglu_backward_cuda(const SwigluBackward&, CUstream_st*, CudaRung) {
   return kBuiltWithoutCuda;
 }
 

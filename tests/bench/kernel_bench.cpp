@@ -20,7 +20,9 @@
 #include "libmeg/kernels/optimizer/gradient_statistics.h"
 #include "libmeg/kernels/optimizer/multi_tensor_adam.h"
 #include "libmeg/kernels/parallel_for.h"
+#include "libmeg/kernels/rotary_heads.h"
 #include "libmeg/kernels/softmax_cross_entropy.h"
+#include "libmeg/kernels/swiglu.h"
 
 namespace {
 
@@ -253,6 +255,110 @@ void register_race(const std::string& name, const MakeRace& make) {
   }
 }
 
+/// Arrays of both directions of SwiGLU.
+struct SwigluState {
+  explicit SwigluState(at::ScalarType type)
+      : input(at::randn({kTokens, 2 * kFfnHidden}, type)),
+        grad_output(at::randn({kTokens, kFfnHidden}, type)) {}
+
+  at::Tensor input, grad_output, result, peer_result;
+};
+
+Race swiglu_race(at::ScalarType type) {
+  auto s = std::make_shared<SwigluState>(type);
+  const auto ours = [s, type]() {
+    s->result = at::empty_like(s->grad_output);
+    meg::kernels::parallel_for(kTokens, 1, [&](int64_t begin, int64_t end) {
+      meg::kernels::swiglu_forward_cpu(
+          {float_type(type), s->input.data_ptr(), s->result.data_ptr(), kTokens, kFfnHidden}, begin,
+          end);
+    });
+  };
+  const auto aten = [s] {
+    const std::vector<at::Tensor> halves = s->input.chunk(2, -1);
+    s->peer_result = at::silu(halves[0]) * halves[1];
+  };
+  const auto results = [s] {
+    return std::vector<std::pair<at::Tensor, at::Tensor>>{{s->result, s->peer_result}};
+  };
+  return {"", ours, aten, results, type == at::kFloat ? 5e-6 : 0.2};
+}
+
+Race swiglu_backward_race(at::ScalarType type) {
+  auto s = std::make_shared<SwigluState>(type);
+  const auto ours = [s, type]() {
+    s->result = at::empty_like(s->input);
+    meg::kernels::parallel_for(kTokens, 1, [&](int64_t begin, int64_t end) {
+      meg::kernels::swiglu_backward_cpu(
+          {float_type(type), s->grad_output.data_ptr(), s->input.data_ptr(), s->result.data_ptr(),
+           kTokens, kFfnHidden},
+          begin, end);
+    });
+  };
+  // What autograd does of the operators, with silu(gate) kept.
+  const auto kept = std::make_shared<at::Tensor>(at::silu(s->input.chunk(2, -1)[0]));
+  const auto aten = [s, kept] {
+    const std::vector<at::Tensor> halves = s->input.chunk(2, -1);
+    s->peer_result = at::cat(
+        {at::silu_backward(s->grad_output * halves[1], halves[0]), s->grad_output * *kept}, -1);
+  };
+  const auto results = [s] {
+    return std::vector<std::pair<at::Tensor, at::Tensor>>{{s->result, s->peer_result}};
+  };
+  return {"", ours, aten, results, type == at::kFloat ? 5e-6 : 0.2};
+}
+
+/// Rotary embedding of the queries and keys of 12 heads, out of the array that they come in.
+Race rotary_heads_race(at::ScalarType type) {
+  constexpr int64_t kHeads = 12, kChannels = 64;
+
+  struct State {
+    at::Tensor mixed, cosine, sine, result, peer_result;
+  };
+
+  const auto s = std::make_shared<State>();
+  s->mixed = at::randn({1, kTokens, kHeads, 3, kChannels}, type);
+  const at::Tensor angles = at::randn({kTokens, 1, kChannels / 2}).repeat({1, 1, 2});
+  s->cosine = angles.cos().to(type);
+  s->sine = angles.sin().to(type);
+  const auto ours = [s, type] {
+    s->result = at::empty({2, kTokens, kHeads, kChannels}, type);
+    meg::kernels::RotaryHeads call{.type = float_type(type),
+                                   .copies = {},
+                                   .cosine = s->cosine.const_data_ptr(),
+                                   .sine = s->sine.const_data_ptr(),
+                                   .rows = 1,
+                                   .tokens = kTokens,
+                                   .groups = kHeads,
+                                   .channels = kChannels,
+                                   .turned = kChannels};
+    for (int64_t part = 0; part < 2; ++part) {
+      call.copies[part] = {.from = s->mixed.select(3, part).const_data_ptr(),
+                           .from_strides = {0, 3 * kHeads * kChannels, 3 * kChannels, 0},
+                           .to = s->result[part].mutable_data_ptr(),
+                           .to_strides = {0, kHeads * kChannels, kChannels, 0},
+                           .heads = 1,
+                           .is_turned = true};
+    }
+    meg::kernels::parallel_for(kTokens, 1, [&](int64_t begin, int64_t end) {
+      meg::kernels::rotary_heads_cpu(call, begin, end);
+    });
+  };
+  const auto aten = [s] {
+    std::vector<at::Tensor> parts;
+    for (int64_t part = 0; part < 2; ++part) {
+      const at::Tensor heads = s->mixed[0].select(2, part);
+      const std::vector<at::Tensor> halves = heads.chunk(2, -1);
+      parts.push_back(heads * s->cosine + at::cat({-halves[1], halves[0]}, -1) * s->sine);
+    }
+    s->peer_result = at::stack(parts);
+  };
+  const auto results = [s] {
+    return std::vector<std::pair<at::Tensor, at::Tensor>>{{s->result, s->peer_result}};
+  };
+  return {"", ours, aten, results, type == at::kFloat ? 5e-6 : 6e-2};
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -265,6 +371,9 @@ int main(int argc, char** argv) {
     register_race("cross_entropy_4096x50304" + suffix, with_type(cross_entropy_race));
     register_race("bias_gelu_4096x3072" + suffix, with_type(gelu_race));
     register_race("bias_gelu_backward_4096x3072" + suffix, with_type(gelu_backward_race));
+    register_race("swiglu_4096x3072" + suffix, with_type(swiglu_race));
+    register_race("swiglu_backward_4096x3072" + suffix, with_type(swiglu_backward_race));
+    register_race("rotary_heads_4096x12x64" + suffix, with_type(rotary_heads_race));
   }
   register_race("adam_norm_clip_124M/fp32", adam_race);
   benchmark::Initialize(&argc, argv);

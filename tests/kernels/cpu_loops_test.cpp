@@ -44,6 +44,11 @@ std::vector<float> outputs_of(const CpuLoops& loops, int64_t count) {
   keep(output);
   loops.bias_gelu_backward(c.data(), b.data(), c.data(), output.data(), count);
   keep(output);
+  loops.swiglu(b.data(), c.data(), output.data(), count);
+  keep(output);
+  std::vector<float> other(a.size());
+  loops.swiglu_backward(c.data(), b.data(), c.data(), output.data(), other.data(), count);
+  keep(output), keep(other);
   double sum = 1;
   int64_t zeros = 1;
   loops.square_sum(a.data(), count, &sum, &zeros);
@@ -94,6 +99,9 @@ TEST(CpuLoopsTest, NothingIsWrittenPastTheEnd) {
       loops.scaled_exp(input.data(), 0, 1, output.data(), count);
       loops.bias_gelu(input.data(), input.data(), output.data(), count);
       loops.bias_gelu_backward(input.data(), input.data(), input.data(), output.data(), count);
+      loops.swiglu(input.data(), input.data(), output.data(), count);
+      loops.swiglu_backward(input.data(), input.data(), input.data(), output.data(), output.data(),
+                            count);
       EXPECT_EQ(output.back(), 42) << count;
     }
   }

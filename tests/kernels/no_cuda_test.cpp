@@ -9,7 +9,9 @@
 #include "libmeg/kernels/embedding_backward.h"
 #include "libmeg/kernels/optimizer/gradient_statistics.h"
 #include "libmeg/kernels/optimizer/multi_tensor_adam.h"
+#include "libmeg/kernels/rotary_heads.h"
 #include "libmeg/kernels/softmax_cross_entropy.h"
+#include "libmeg/kernels/swiglu.h"
 
 namespace meg::kernels {
 namespace {
@@ -28,6 +30,9 @@ TEST(NoCudaTest, RefusesEveryLaunch) {
   EXPECT_EQ(gradient_statistics_cuda(nullptr, 0, 1, nullptr, 0, nullptr, nullptr),
             kBuiltWithoutCuda);
   EXPECT_EQ(multi_tensor_adam_cuda(nullptr, 0, {}, 0, nullptr), kBuiltWithoutCuda);
+  EXPECT_EQ(rotary_heads_cuda({}, nullptr), kBuiltWithoutCuda);
+  EXPECT_EQ(swiglu_forward_cuda({}, nullptr), kBuiltWithoutCuda);
+  EXPECT_EQ(swiglu_backward_cuda({}, nullptr), kBuiltWithoutCuda);
   EXPECT_EQ(softmax_cross_entropy_forward_cuda({}, nullptr, nullptr), kBuiltWithoutCuda);
   EXPECT_EQ(softmax_cross_entropy_backward_cuda({}, nullptr), kBuiltWithoutCuda);
   EXPECT_EQ(softmax_cross_entropy_forward_backward_cuda({}, nullptr, nullptr, nullptr, nullptr),

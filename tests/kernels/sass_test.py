@@ -70,6 +70,11 @@ for element in ("6__half", "13__nv_bfloat16"):
         ("10sum_kernelI%sLi8EEEvNS0_17EmbeddingBackward" % element, "LD", 16, "<=", 0),
         ("10sum_kernelI%sLi8EEEvNS0_17EmbeddingBackward" % element, "ST", 16, "<=", 0),
     ]
+for element in ("6__half", "13__nv_bfloat16"):
+    for call in ("rotary_heads_cu_.*11copy_kernelI{}Li8ELb0", "swiglu_cu_.*14forward_kernelI{}Li8",
+                 "swiglu_cu_.*15backward_kernelI{}Li8"):
+        EXPECTED += [(call.format(element), operation, bits, "<=", 0)
+                     for operation in ("LD", "ST") for bits in (16, 32, 64)]
 EXPECTED += [
     # Gradients of all three types; what is left behind the packs goes by single elements.
     ("12chunk_kernelEPKNS0_14GradientTensor", "LD", 128, ">=", 3),

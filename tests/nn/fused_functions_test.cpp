@@ -2,11 +2,13 @@
 #include <c10/core/GradMode.h>
 #include <gtest/gtest.h>
 
+#include "libmeg/nn/operators/internal/attention_heads.h"
 #include "libmeg/nn/operators/internal/bias_gelu.h"
 #include "libmeg/nn/operators/internal/cross_entropy.h"
 #include "libmeg/nn/operators/internal/dropout_add_norm.h"
 #include "libmeg/nn/operators/internal/embedding_sum.h"
 #include "libmeg/nn/operators/internal/epilogue_linear.h"
+#include "libmeg/nn/operators/internal/swiglu.h"
 #include "libmeg/nn/operators/internal/widened_product.h"
 
 namespace meg::nn {
@@ -330,6 +332,107 @@ TEST(CrossEntropyTest, OneVisitGivesTheBitsOfTwo) {
       EXPECT_FALSE(found.losses.requires_grad());
     }
   }
+}
+
+TEST(SwigluFunctionTest, IsAtensWithItsGradients) {
+  at::manual_seed(4);
+  const auto plain = [](const std::vector<at::Tensor>& inputs) {
+    const std::vector<at::Tensor> halves = inputs[0].chunk(2, -1);
+    return at::silu(halves[0]) * halves[1];
+  };
+  const auto fused = [](const std::vector<at::Tensor>& inputs) { return swiglu(inputs[0]); };
+  expect_same_gradients(fused, plain, {at::randn({3, 5, 66}) * 3}, 1e-6);
+  expect_same_gradients(fused, plain, {(at::randn({3, 5, 66}) * 3).to(at::kBFloat16)}, 0.05);
+  expect_same_gradients(fused, plain, {at::randn({34, 4}).t()}, 1e-6);
+}
+
+/// Rotary embedding by operators that each make one array.
+at::Tensor rotate(const at::Tensor& heads, const RotaryTable& table, bool interleaved) {
+  const int64_t turned = table.cosine.size(-1);
+  const at::Tensor first = heads.narrow(-1, 0, turned);
+  at::Tensor other;
+  if (interleaved) {
+    const std::vector<at::Tensor> pairs = first.unflatten(-1, {-1, 2}).unbind(-1);
+    other = at::stack({-pairs[1], pairs[0]}, -1).flatten(-2);
+  } else {
+    const std::vector<at::Tensor> halves = first.chunk(2, -1);
+    other = at::cat({-halves[1], halves[0]}, -1);
+  }
+  return at::cat({first * table.cosine + other * table.sine,
+                  heads.narrow(-1, turned, heads.size(-1) - turned)},
+                 -1);
+}
+
+/// What attention would make of heads: anything in which each has a part of its own.
+at::Tensor weighed(const AttentionHeads& heads) {
+  const auto weights = [](const at::Tensor& one, double begin) {
+    return at::linspace(begin, begin + 1, one.numel()).view(one.sizes());
+  };
+  return at::cat({(heads.query * weights(heads.query, 1)).flatten(2),
+                  (heads.key * weights(heads.key, 2)).flatten(2),
+                  (heads.value * weights(heads.value, 3)).flatten(2)},
+                 2);
+}
+
+struct HeadCase {
+  int64_t queries_per_group;
+  double rotary_percent;  ///< 0: none
+  bool interleaved;
+};
+
+class AttentionHeadsFunctionTest : public ::testing::TestWithParam<HeadCase> {};
+
+TEST_P(AttentionHeadsFunctionTest, IsAtensWithItsGradients) {
+  const auto [queries, percent, interleaved] = GetParam();
+  constexpr int64_t kTokens = 5, kGroups = 3, kChannels = 16;
+  at::manual_seed(3);
+  const at::Tensor mixed = at::randn({2, kTokens, kGroups * (queries + 2) * kChannels});
+  RotaryTable table;
+  if (percent > 0) {
+    model::GptConfig config;
+    config.kv_channels = kChannels;
+    GptOptions options;
+    options.rotary_percent = percent;
+    options.rotary_interleaved = interleaved;
+    table = rotary_table(config, options, kTokens);
+  }
+  const auto plain = [&](const at::Tensor& x) {
+    const std::vector<at::Tensor> parts =
+        x.view({2, kTokens, kGroups, queries + 2, kChannels}).split_with_sizes({queries, 1, 1}, 3);
+    return AttentionHeads{parts[0].reshape({2, kTokens, -1, kChannels}), parts[1].squeeze(3),
+                          parts[2].squeeze(3)};
+  };
+  const auto reference = [&](const std::vector<at::Tensor>& inputs) {
+    AttentionHeads heads = plain(inputs[0] * 1);
+    if (table.cosine.defined()) {
+      heads.query = rotate(heads.query, table, interleaved);
+      heads.key = rotate(heads.key, table, interleaved);
+    }
+    return weighed(heads);
+  };
+  const auto fused = [&](const std::vector<at::Tensor>& inputs) {
+    return weighed(split_heads(inputs[0] * 1, queries, kChannels, table, interleaved));
+  };
+  expect_same_gradients(fused, reference, {mixed}, 1e-6);
+  if (!table.cosine.defined()) return;
+  const auto turned_later = [&](const std::vector<at::Tensor>& inputs) {
+    AttentionHeads heads = split_heads(inputs[0] * 1, queries, kChannels, {}, interleaved);
+    turn_heads(heads, table, interleaved);
+    return weighed(heads);
+  };
+  expect_same_gradients(turned_later, reference, {mixed}, 1e-6);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, AttentionHeadsFunctionTest,
+                         ::testing::Values(HeadCase{1, 0, false}, HeadCase{1, 1, false},
+                                           HeadCase{1, 0.5, true}, HeadCase{4, 0, false},
+                                           HeadCase{4, 1, true}, HeadCase{2, 0.25, false}));
+
+TEST(AttentionHeadsFunctionTest, RefusesATableOfOtherTokens) {
+  model::GptConfig config;
+  config.kv_channels = 8;
+  EXPECT_ANY_THROW(
+      split_heads(at::ones({1, 4, 24}), 1, 8, rotary_table(config, {}, 5), /*interleaved=*/false));
 }
 
 }  // namespace

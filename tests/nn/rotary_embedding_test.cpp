@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "libmeg/nn/operators/internal/attention_heads.h"
 #include "tests/nn/small_model.h"
 
 namespace meg::nn {
@@ -34,6 +35,13 @@ at::Tensor turned(const at::Tensor& heads, int64_t size, bool interleaved, doubl
     }
   }
   return result;
+}
+
+at::Tensor apply_rotary(const at::Tensor& heads, const RotaryTable& table, bool interleaved) {
+  AttentionHeads turned{.query = heads, .key = heads, .value = {}};
+  turn_heads(turned, table, interleaved);
+  EXPECT_TRUE(at::equal(turned.query, turned.key));
+  return turned.query;
 }
 
 TEST(RotaryEmbeddingTest, TurnsPairsByTheirAngles) {

@@ -60,9 +60,10 @@ nn::GptOptions on_gpu() {
 }
 
 /// A run of four steps of such many micro-batches, of 2 samples each.
-train::TrainerOptions run_on_gpu(int64_t micro_batches, int64_t eval_iters = 0) {
+train::TrainerOptions run_on_gpu(int64_t micro_batches, int64_t eval_iters = 0,
+                                 const model::GptConfig& config = gpt_of_24_layers()) {
   auto options = test::small_run({.train_iters = 4, .eval_iters = eval_iters, .eval_interval = 4},
-                                 gpt_of_24_layers(), micro_batches);
+                                 config, micro_batches);
   options.model = on_gpu();
   return options;
 }
@@ -116,6 +117,19 @@ TEST_F(PretendedDeviceTest, BudgetRefusesMore) {
 TEST_F(PretendedDeviceTest, TrainingStep) {
   const WatchedRun run(run_on_gpu(/*micro_batches=*/1));
   expect_within_budget("training_step", run.steps.at(2));
+}
+
+/// With what Llama's layers have: RMSNorm, rotary embedding, grouped queries, SwiGLU, no biases.
+TEST_F(PretendedDeviceTest, TrainingStepOfLlama) {
+  model::GptConfig config = gpt_of_24_layers();
+  config.num_query_groups = 1;
+  config.normalization = "RMSNorm";
+  config.position_embedding_type = "rope";
+  config.gated_linear_unit = config.swiglu = true;
+  config.add_bias_linear = false;
+  config.untie_embeddings_and_output_weights = true;
+  const WatchedRun run(run_on_gpu(/*micro_batches=*/1, /*eval_iters=*/0, config));
+  expect_within_budget("llama_training_step", run.steps.at(2));
 }
 
 TEST_F(PretendedDeviceTest, TrainingStepOfFourMicroBatches) {

@@ -34,20 +34,8 @@ SelfAttention::SelfAttention(const model::GptConfig& config, const GptOptions& o
   }
 }
 
-SelfAttention::Heads SelfAttention::split(const at::Tensor& mixed) const {
-  const int64_t b = mixed.size(0);
-  const int64_t s = mixed.size(1);
-  const at::Tensor groups = mixed.view({b, s, -1, queries_per_group_ + 2, kv_channels_});
-  if (queries_per_group_ == 1) {
-    const std::vector<at::Tensor> heads = groups.unbind(3);
-    return {heads[0], heads[1], heads[2]};
-  }
-  const std::vector<at::Tensor> parts = groups.split_with_sizes({queries_per_group_, 1, 1}, 3);
-  return {parts[0].reshape({b, s, -1, kv_channels_}), parts[1].squeeze(3), parts[2].squeeze(3)};
-}
-
 /// [b, s, n * hn]
-at::Tensor SelfAttention::attend(const Heads& heads, const ForwardContext& context) const {
+at::Tensor SelfAttention::attend(const AttentionHeads& heads, const ForwardContext& context) const {
   if (context.cache != nullptr) {
     return context.cache->attention(layer_, heads.query, heads.key, heads.value,
                                     core_attention_.softmax_scale());
@@ -63,15 +51,15 @@ at::Tensor SelfAttention::attend(const Heads& heads, const ForwardContext& conte
 
 at::Tensor SelfAttention::forward(const at::Tensor& hidden_states, const ForwardContext& context,
                                   const at::Tensor& rows) const {
-  Heads heads = split(linear_qkv_.forward(hidden_states));
+  const bool turns_later = q_layernorm_ && context.rotary.cosine.defined();
+  AttentionHeads heads =
+      split_heads(linear_qkv_.forward(hidden_states), queries_per_group_, kv_channels_,
+                  q_layernorm_ ? RotaryTable() : context.rotary, rotary_interleaved_);
   if (q_layernorm_) {
     heads.query = q_layernorm_->forward(heads.query);
     heads.key = k_layernorm_->forward(heads.key);
   }
-  if (context.rotary.cosine.defined()) {
-    heads.query = apply_rotary(heads.query, context.rotary, rotary_interleaved_);
-    heads.key = apply_rotary(heads.key, context.rotary, rotary_interleaved_);
-  }
+  if (turns_later) turn_heads(heads, context.rotary, rotary_interleaved_);
   return linear_proj_.forward(chosen_rows(attend(heads, context), rows));
 }
 

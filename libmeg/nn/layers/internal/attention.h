@@ -8,6 +8,7 @@
 #include "libmeg/nn/layers/internal/core_attention.h"
 #include "libmeg/nn/layers/internal/linear.h"
 #include "libmeg/nn/layers/internal/norm.h"
+#include "libmeg/nn/operators/internal/attention_heads.h"
 #include "libmeg/nn/parameter_store.h"
 
 namespace meg::nn {
@@ -25,14 +26,7 @@ class SelfAttention {
                      const at::Tensor& rows) const;
 
  private:
-  struct Heads {
-    at::Tensor query;       ///< [b, s, n, hn]
-    at::Tensor key, value;  ///< [b, s, g, hn]
-  };
-
-  Heads split(const at::Tensor& mixed) const;
-
-  at::Tensor attend(const Heads& heads, const ForwardContext& context) const;
+  at::Tensor attend(const AttentionHeads& heads, const ForwardContext& context) const;
 
   ColumnParallelLinear linear_qkv_;
   RowParallelLinear linear_proj_;

@@ -4,6 +4,7 @@
 
 #include "libmeg/nn/operators/internal/bias_gelu.h"
 #include "libmeg/nn/operators/internal/epilogue_linear.h"
+#include "libmeg/nn/operators/internal/swiglu.h"
 
 namespace meg::nn {
 namespace {
@@ -29,8 +30,10 @@ Mlp::Mlp(const model::GptConfig& config, const GptOptions& options, const Parame
 
 at::Tensor Mlp::activate(const at::Tensor& hidden_states) const {
   if (is_gated_) {
-    const std::vector<at::Tensor> halves = linear_fc1_.forward(hidden_states).chunk(2, -1);
-    return (quick_geglu_ ? quick_gelu(halves[0]) : at::silu(halves[0])) * halves[1];
+    const at::Tensor gates_and_ups = linear_fc1_.forward(hidden_states);
+    if (!quick_geglu_) return swiglu(gates_and_ups);
+    const std::vector<at::Tensor> halves = gates_and_ups.chunk(2, -1);
+    return quick_gelu(halves[0]) * halves[1];
   }
   if (squared_relu_) return at::relu(linear_fc1_.forward(hidden_states)).square();
   // On a CPU the fused kernel halves the time of GELU and its gradient; on a GPU the matrix product

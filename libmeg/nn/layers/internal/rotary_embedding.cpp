@@ -7,16 +7,6 @@
 namespace meg::nn {
 namespace {
 
-/// Each pair (first, second) becomes (-second, first).
-at::Tensor rotate_half(const at::Tensor& heads, bool interleaved) {
-  if (!interleaved) {
-    const std::vector<at::Tensor> halves = heads.chunk(2, -1);
-    return at::cat({-halves[1], halves[0]}, -1);
-  }
-  const std::vector<at::Tensor> pairs = heads.unflatten(-1, {-1, 2}).unbind(-1);
-  return at::stack({-pairs[1], pairs[0]}, -1).flatten(-2);
-}
-
 /// As Llama 3.1 extends its 8,192 tokens: frequencies that turn four times and more within
 /// these stay, those that do not turn once are divided by `factor`, between them both are mixed.
 at::Tensor scaled_frequencies(const at::Tensor& frequencies, double factor) {
@@ -54,14 +44,6 @@ RotaryTable rotary_table(const model::GptConfig& config, const GptOptions& optio
       options.rotary_interleaved ? angles.repeat_interleave(2, -1) : at::cat({angles, angles}, -1);
   angles = angles.unsqueeze(1);
   return {angles.cos().to(options.params_dtype), angles.sin().to(options.params_dtype)};
-}
-
-at::Tensor apply_rotary(const at::Tensor& heads, const RotaryTable& table, bool interleaved) {
-  const int64_t turned = table.cosine.size(-1);
-  const int64_t rest = heads.size(-1) - turned;
-  const at::Tensor first = rest == 0 ? heads : heads.narrow(-1, 0, turned);
-  const at::Tensor result = first * table.cosine + rotate_half(first, interleaved) * table.sine;
-  return rest == 0 ? result : at::cat({result, heads.narrow(-1, turned, rest)}, -1);
 }
 
 }  // namespace meg::nn

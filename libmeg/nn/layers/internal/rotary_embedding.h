@@ -9,7 +9,8 @@
 namespace meg::nn {
 
 /// Cosine and sine of the angles by which rotary embedding turns queries and keys, in the
-/// parameters' type: [s, 1, d], d the elements of a head that are turned. Undefined: no turning.
+/// parameters' type: [s, 1, d], d the first channels of a head, which are turned; the others stay
+/// as they are. Undefined: no turning.
 struct RotaryTable {
   at::Tensor cosine, sine;
 };
@@ -19,8 +20,5 @@ struct RotaryTable {
 /// Mirrors Megatron-LM megatron/core/models/common/embeddings/rotary_pos_embedding.py.
 RotaryTable rotary_table(const model::GptConfig& config, const GptOptions& options,
                          int64_t sequence_length);
-
-/// heads: [b, s, n, hn]. Elements of a head past the table's d stay as they are.
-at::Tensor apply_rotary(const at::Tensor& heads, const RotaryTable& table, bool interleaved);
 
 }  // namespace meg::nn
