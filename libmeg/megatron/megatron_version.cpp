@@ -41,6 +41,7 @@ constexpr std::array<MegatronVersion, kRevisions> kVersions = [] {
       .skip_train_evaluates_once = false,
       .dated_log_lines = false,
       .losses_over_tokens = false,
+      .checkpoint_lines = CheckpointLines::kIteration,
   };
   const auto add = [&](std::string_view name) {
     row.name = name;
@@ -51,6 +52,7 @@ constexpr std::array<MegatronVersion, kRevisions> kVersions = [] {
   row.sentences_of_whole_texts = false;
   row.index_cache_form = IndexCacheForm::kLegacy;
   row.blend_margin = BlendMargin::kSumOfAsked;
+  row.checkpoint_lines = CheckpointLines::kRelease;
   add("6ef5bdc");
   row.split_arithmetic = SplitArithmetic::kLegacyRegex;
   row.index_cache_form = IndexCacheForm::kPathPrefix;
@@ -62,12 +64,14 @@ constexpr std::array<MegatronVersion, kRevisions> kVersions = [] {
   row.mock_data = MockData::kPadded;
   add("core_v0.5.0");
   row.dated_log_lines = true;
+  row.checkpoint_lines = CheckpointLines::kFormat;
   add("core_v0.6.0");
   row.split_in_cache_name = true;
   row.open_sample_counts = true;
   row.mock_data = MockData::kLengths;
   row.losses_over_tokens = true;
   row.null_tokenizer_identifies = true;
+  row.checkpoint_lines = CheckpointLines::kFrom;
   add("core_v0.7.0");
   row.hugging_face_tokenizer = true;
   row.sample_index_type = SampleIndexType::kInt64;
@@ -76,6 +80,7 @@ constexpr std::array<MegatronVersion, kRevisions> kVersions = [] {
   row.rampup_steps = RampupSteps::kLimited;
   add("core_v0.9.0");
   row.sample_index_type = SampleIndexType::kAsNeeded;
+  row.checkpoint_lines = CheckpointLines::kRankOfAll;
   add("core_v0.10.0");
   row.renormalize_in_description = false;
   row.blend_margin = BlendMargin::kOnTop;
@@ -90,6 +95,7 @@ constexpr std::array<MegatronVersion, kRevisions> kVersions = [] {
   row.mock_data = MockData::kModulo;
   row.core_tokenizers = 16;
   row.skip_train_evaluates_once = true;
+  row.checkpoint_lines = CheckpointLines::kDated;
   add("core_v0.16.0");
   row.core_tokenizers = 17;
   row.hugging_face_special_tokens = true;
@@ -99,6 +105,7 @@ constexpr std::array<MegatronVersion, kRevisions> kVersions = [] {
   row.rampup_steps = RampupSteps::kNone;
   add("core_v0.18.0");
   row.core_tokenizers = 19;
+  row.checkpoint_lines = CheckpointLines::kRemat;
   add("core_v0.19.0");
   return rows;
 }();

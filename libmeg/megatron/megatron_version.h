@@ -48,6 +48,17 @@ enum class MockData {
   kModulo,   ///< The same, modulo the vocabulary size
 };
 
+/// What lines about saving and loading checkpoints say; each form has what the one before it has.
+enum class CheckpointLines {
+  kIteration,  ///< "saving checkpoint at iteration ..."; `release` is loaded "at iteration 0"
+  kRelease,    ///< " loading release checkpoint from ..."
+  kFormat,     ///< "in torch format" while saving; "[ t 0, p 0 ]" once loaded
+  kFrom,       ///< "successfully saved checkpoint from iteration", before: "at iteration"
+  kRankOfAll,  ///< "[ t 1/2, p 1/1 ]", once saved too
+  kDated,      ///< Of saving: "[2026-02-01 10:00:00.123456] ..."
+  kRemat,      ///< "[ t 1/2, gtp_remat 1/1, p 1/1 ]"
+};
+
 /// A revision of Megatron-LM and the behaviours in which revisions differ.
 /// docs/megatron_versions.md lists the table.
 struct MegatronVersion {
@@ -102,6 +113,8 @@ struct MegatronVersion {
 
   /// The loss that is printed is the mean over all tokens of a step, not over its micro-batches.
   bool losses_over_tokens;
+
+  CheckpointLines checkpoint_lines;
 };
 
 /// Every revision that libmeg knows, oldest first.

@@ -11,6 +11,7 @@
 #include "libmeg/checkpoint/dialects/mp_rank/megatron_checkpoint.h"
 #include "libmeg/checkpoint/training/async_writer.h"
 #include "libmeg/checkpoint/training/training_state.h"
+#include "libmeg/megatron/megatron_version.h"
 #include "libmeg/model/parameter_table.h"
 #include "libmeg/nn/gpt_model.h"
 #include "libmeg/parallel/parallel_state.h"
@@ -35,6 +36,8 @@ struct CheckpointOptions {
   bool async_save = false;
   model::NameFamily names = model::NameFamily::kMcoreLocal;
   checkpoint::CheckpointFormat ckpt_format = checkpoint::CheckpointFormat::kMpRank;
+  /// What lines about checkpoints say; none: kRelease of rank files, kRankOfAll of torch_dist.
+  std::optional<megatron::CheckpointLines> lines;
   checkpoint::OpenCheckpointOptions open;  ///< Rules for parameters, shapes for files without args.
 };
 

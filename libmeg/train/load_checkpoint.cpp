@@ -9,8 +9,8 @@
 #include "libmeg/libtorch/tensor_bytes.h"
 #include "libmeg/libtorch/torch_guard.h"
 #include "libmeg/train/checkpointing.h"
+#include "libmeg/train/internal/checkpoint_lines.h"
 #include "libmeg/train/internal/generator_states.h"
-#include "libmeg/train/internal/rank_text.h"
 
 namespace meg::train {
 namespace {
@@ -183,12 +183,10 @@ Result<TrainingProgress> load_checkpoint(const checkpoint::MegatronCheckpoint& c
                                          const megatron::FieldLookup& run, RunParts parts,
                                          const PrintLine& print) {
   const std::string& load = *options.load;
-  const bool is_dist = checkpoint.folder().format == checkpoint::CheckpointFormat::kTorchDist;
-  const char* distributed = is_dist ? "distributed " : "";
-  print(checkpoint.folder().is_release
-            ? fmt::format(" loading release {}checkpoint from {}", distributed, load)
-            : fmt::format(" loading {}checkpoint from {} at iteration {}", distributed, load,
-                          checkpoint.iteration().value_or(0)));
+  const checkpoint::CheckpointFolder& folder = checkpoint.folder();
+  const logging::CheckpointLog log = checkpoint_log(options.lines, folder.format);
+  print(log.loading_line(checkpoint.iteration().value_or(0), load, folder.is_release,
+                         folder.format == checkpoint::CheckpointFormat::kTorchDist));
   MEG_RETURN_IF_ERROR(checkpoint::check_architecture(checkpoint, run));
   const checkpoint::TrainingReadOptions reading = {
       .finetune = options.finetune,
@@ -208,8 +206,7 @@ Result<TrainingProgress> load_checkpoint(const checkpoint::MegatronCheckpoint& c
   if (is_missing == 0) {
     MEG_RETURN_IF_ERROR(restore_generators(*state.rng, parts.model.random_states()));
   }
-  print(fmt::format("  successfully loaded checkpoint from {}{} at iteration {}", load,
-                    is_dist ? " " + rank_text(parts.model.part()) : "", state.iteration));
+  print(log.loaded_line(state.iteration, load, rank_of(parts.model.part())));
   return TrainingProgress{
       .iteration = state.iteration,
       .consumed_train_samples = state.consumed_train_samples,

@@ -11,8 +11,8 @@
 #include "libmeg/libtorch/tensor_bytes.h"
 #include "libmeg/libtorch/torch_guard.h"
 #include "libmeg/train/checkpointing.h"
+#include "libmeg/train/internal/checkpoint_lines.h"
 #include "libmeg/train/internal/generator_states.h"
-#include "libmeg/train/internal/rank_text.h"
 
 namespace meg::train {
 namespace {
@@ -166,9 +166,9 @@ Status CheckpointSaver::save(const TrainingProgress& progress, RunParts parts,
                              const PrintLine& print) {
   const std::string& folder = *options_.save;
   const checkpoint::TrainingFileOptions file = file_options();
-  const bool is_dist = file.format == checkpoint::CheckpointFormat::kTorchDist;
-  print(fmt::format("saving checkpoint at iteration {:7} to {}{}", progress.iteration, folder,
-                    is_dist ? " in torch_dist format" : ""));
+  const logging::CheckpointLog log = checkpoint_log(options_.lines, file.format);
+  print(log.saving_line(progress.iteration, folder, checkpoint::checkpoint_format_text(file.format),
+                        std::chrono::system_clock::now()));
   MEG_ASSIGN_OR_RETURN(checkpoint::TrainingState state, snapshot(progress, parts));
   if (options_.async_save) {
     MEG_RETURN_IF_ERROR(writer_.save(folder, std::move(state), file));
@@ -176,9 +176,8 @@ Status CheckpointSaver::save(const TrainingProgress& progress, RunParts parts,
                       progress.iteration, folder));
   } else {
     MEG_RETURN_IF_ERROR(write_parts(state, parts.ranks));
-    print(fmt::format("  successfully saved checkpoint {} iteration {:7} to {}{}",
-                      is_dist ? "from" : "at", progress.iteration, folder,
-                      is_dist ? " " + rank_text(parts.model.part()) : ""));
+    print(log.saved_line(progress.iteration, folder, rank_of(parts.model.part()),
+                         std::chrono::system_clock::now()));
   }
   last_iteration_ = progress.iteration;
   return {};

@@ -112,6 +112,24 @@ class PretrainGpt(unittest.TestCase):
                      f"  successfully loaded checkpoint from {dist} [ t 1/1, p 1/1 ] at iteration 10"):
             self.assertIn(line, loaded.stdout.splitlines())
 
+    def test_lines_about_checkpoints_are_the_named_revisions(self):
+        save = self.folder / "save"
+        date = r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}\]"
+        for revision, saving, saved, loaded in (
+                ("core_v0.6.0", "saving checkpoint at iteration       2 to FOLDER in torch format",
+                 "  successfully saved checkpoint at iteration       2 to FOLDER", r" \[ t 0, p 0 \]"),
+                ("core_v0.19.0",
+                 date + " saving checkpoint at iteration       2 to FOLDER in torch format",
+                 "  " + date + " successfully saved checkpoint from iteration       2 to FOLDER "
+                 r"\[ t 1/1, gtp_remat 1/1, p 1/1 \]", r" \[ t 1/1, gtp_remat 1/1, p 1/1 \]")):
+            named = ["--megatron-version", revision]
+            done = self.train("--save", save / revision, "--exit-interval", 2, *named)
+            again = self.train("--load", save / revision, "--exit-interval", 3, *named)
+            folder = re.escape(str(save / revision))
+            for text, line in ((done, saving), (done, saved),
+                               (again, f"  successfully loaded checkpoint from FOLDER{loaded} at iteration 2")):
+                self.assertRegex(text.stdout, "(?m)^" + line.replace("FOLDER", folder) + "$")
+
     def test_other_formats_are_refused_by_name(self):
         for flags, word in ((["--ckpt-format", "zarr"], "zarr"),
                             (["--ckpt-format", "torch_dcp"], "torch_dcp"),

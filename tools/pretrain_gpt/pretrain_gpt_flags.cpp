@@ -140,6 +140,9 @@ Result<train::TrainerOptions> resolve_pretrain_flags(const PretrainFlags& run,
   options.length = run.data.length;
   options.args = saved_args(run, data, options.config, vocabulary, ranks);
   options.version = data.config.version;
+  if (run.data.megatron_version.has_value()) {
+    options.checkpoints.lines = options.version.checkpoint_lines;
+  }
   options.data = std::move(data.config);
   return options;
 }
