@@ -16,12 +16,18 @@ std::string_view name_family_text(NameFamily family) {
       return "mcore";
     case NameFamily::kMcoreTransformerEngine:
       return "mcore (Transformer Engine)";
+    case NameFamily::kHybrid:
+      return "hybrid";
   }
   return "unknown";
 }
 
 bool is_mcore(NameFamily family) {
-  return family == NameFamily::kMcoreLocal || family == NameFamily::kMcoreTransformerEngine;
+  return family == NameFamily::kMcoreLocal || has_fused_norms(family);
+}
+
+bool has_fused_norms(NameFamily family) {
+  return family == NameFamily::kMcoreTransformerEngine || family == NameFamily::kHybrid;
 }
 
 NameFamily mcore_family(std::string_view transformer_impl) {
@@ -29,9 +35,15 @@ NameFamily mcore_family(std::string_view transformer_impl) {
                                                   : NameFamily::kMcoreLocal;
 }
 
-std::string with_layer(std::string_view name, int64_t layer) {
+int64_t hybrid_half(std::string_view name) {
+  const bool is_mlp = name.find("{}.mlp.") != name.npos || name.find("{}.pre_mlp_") != name.npos;
+  return is_mlp ? 1 : 0;
+}
+
+std::string with_layer(std::string_view name, int64_t layer, NameFamily family) {
   const size_t at = name.find("{}");
   if (at == std::string_view::npos) return std::string(name);
+  if (family == NameFamily::kHybrid) layer = 2 * layer + hybrid_half(name);
   return fmt::format("{}{}{}", name.substr(0, at), layer, name.substr(at + 2));
 }
 

@@ -33,8 +33,12 @@ constexpr std::string_view kNormBeforeMlp = "decoder.layers.{}.pre_mlp_layernorm
 /// Behind every built-in row.
 constexpr int kLastOrder = std::numeric_limits<int>::max();
 
-constexpr std::array kFamilies = {NameFamily::kLegacy, NameFamily::kOld, NameFamily::kFlat,
-                                  NameFamily::kMcoreLocal, NameFamily::kMcoreTransformerEngine};
+constexpr std::array kFamilies = {NameFamily::kLegacy,
+                                  NameFamily::kOld,
+                                  NameFamily::kFlat,
+                                  NameFamily::kMcoreLocal,
+                                  NameFamily::kMcoreTransformerEngine,
+                                  NameFamily::kHybrid};
 static_assert(kFamilies.size() == kNameFamilyCount);
 
 RE2::Options re2_options() {
@@ -104,6 +108,7 @@ struct ParameterTable::State {
   Status compile();
   std::optional<ParameterMatch> match(const Rule& rule, std::string_view name) const;
   std::optional<ParameterMatch> match_built_in(std::string_view name) const;
+  std::optional<ParameterMatch> match(std::string_view flat_name) const;
 };
 
 void ParameterTable::State::add_name(const ModuleRow& row, std::string_view ending,
@@ -143,9 +148,10 @@ void ParameterTable::State::add_name(const ModuleRow& row, std::string_view endi
     }
   }
   for (auto& [name, families] : distinct) {
-    // Before experts, layers of Transformer Engine have it as local ones do.
-    const bool is_unfused = name.starts_with(kNormBeforeMlp);
-    if (is_unfused) families.push_back(NameFamily::kMcoreTransformerEngine);
+    // Before experts, fused layers have it as local ones do.
+    if (name.starts_with(kNormBeforeMlp)) {
+      families.insert(families.end(), {NameFamily::kMcoreTransformerEngine, NameFamily::kHybrid});
+    }
     add_rule(name, std::move(families));
   }
   if (!known.legacy_short.empty()) add_rule(known.legacy_short, {NameFamily::kLegacy});
@@ -231,7 +237,8 @@ std::optional<ParameterMatch> match_expert(std::string_view name) {
   found.partition = parsed->parameter.starts_with("linear_fc1") ? Partition::kGated
                     : parsed->parameter == "linear_fc2.weight"  ? Partition::kColumns
                                                                 : Partition::kReplicated;
-  found.families = {NameFamily::kMcoreLocal, NameFamily::kMcoreTransformerEngine};
+  found.families = {NameFamily::kMcoreLocal, NameFamily::kMcoreTransformerEngine,
+                    NameFamily::kHybrid};
   return found;
 }
 
@@ -275,10 +282,19 @@ Status ParameterTable::add_rules(std::string_view text, const std::string& name)
   return Status();
 }
 
-std::optional<ParameterMatch> ParameterTable::match(std::string_view flat_name) const {
-  std::optional<ParameterMatch> built_in = state_->match_built_in(flat_name);
-  for (const Rule& rule : state_->user_rules) {
-    std::optional<ParameterMatch> found = state_->match(rule, flat_name);
+std::optional<ParameterMatch> ParameterTable::match(std::string_view flat_name,
+                                                    bool is_hybrid) const {
+  std::optional<ParameterMatch> found = state_->match(flat_name);
+  if (!is_hybrid || !found.has_value() || !found->layer.has_value()) return found;
+  if (*found->layer % 2 != hybrid_half(found->spelling)) return std::nullopt;
+  found->layer = *found->layer / 2;
+  return found;
+}
+
+std::optional<ParameterMatch> ParameterTable::State::match(std::string_view flat_name) const {
+  std::optional<ParameterMatch> built_in = match_built_in(flat_name);
+  for (const Rule& rule : user_rules) {
+    std::optional<ParameterMatch> found = match(rule, flat_name);
     if (!found) continue;
     // The user's row decides cut and placement; what the parameter is called everywhere stays, or
     // it would not be found under that name in another layout.

@@ -29,21 +29,26 @@ enum class Placement : uint8_t {
   kOutput,  ///< Last stage: the output layer of an untied model, or the tied copy of the embedding.
 };
 
-/// Families of spellings. Written checkpoints use kLegacy, kMcoreLocal or kMcoreTransformerEngine;
-/// kOld and kFlat are read.
+/// Families of spellings. kOld and kFlat are read, not written.
 enum class NameFamily : uint8_t {
   kLegacy,      ///< language_model.encoder.layers.N.self_attention.query_key_value ...
   kOld,         ///< v1.0, v2.0: language_model.transformer.layers.N.attention ...
   kFlat,        ///< 2019, DeepSpeedExamples: transformer.layers.N.attention ..., no nesting.
   kMcoreLocal,  ///< decoder.layers.N.self_attention.linear_qkv, input_layernorm ...
   kMcoreTransformerEngine,  ///< The same with fused norms: linear_qkv.layer_norm_weight ...
+  /// HybridModel of core 0.17 and later: as kMcoreTransformerEngine, but that attention and MLP are
+  /// layers of their own (2 n and 2 n + 1 for layer n), and the final norm is decoder.final_norm.
+  kHybrid,
 };
 
-/// "legacy", "old", "flat", "mcore" or "mcore (Transformer Engine)".
+/// "legacy", "old", "flat", "mcore", "mcore (Transformer Engine)" or "hybrid".
 std::string_view name_family_text(NameFamily family);
 
 /// Whether these are names of mcore models.
 bool is_mcore(NameFamily family);
+
+/// Whether norms are spelled as parts of the linear modules behind them.
+bool has_fused_norms(NameFamily family);
 
 /// The names of an mcore model whose layers --transformer-impl chose: "transformer_engine" or
 /// "local".
@@ -102,8 +107,10 @@ class ParameterTable {
   /// Errors name `name`, the line and the token.
   Status add_rules(std::string_view text, const std::string& name);
 
-  /// nullopt where no rule knows the name.
-  std::optional<ParameterMatch> match(std::string_view flat_name) const;
+  /// nullopt where no rule knows the name. is_hybrid: numbers of layers are a hybrid model's, the
+  /// match has that of GPT's layer; nullopt also for attention in an odd layer and for an MLP in an
+  /// even one.
+  std::optional<ParameterMatch> match(std::string_view flat_name, bool is_hybrid = false) const;
 
   /// The flat spelling of a canonical name in another family, with {} for the layer's number.
   /// Modules' `_extra_state` too. norm_spelling_is_short: legacy's later words (input_norm) instead
@@ -129,8 +136,14 @@ class ParameterTable {
   std::unique_ptr<State> state_;
 };
 
-/// "decoder.layers.{}.mlp.linear_fc1.weight", 7 -> "decoder.layers.7.mlp.linear_fc1.weight".
-std::string with_layer(std::string_view name, int64_t layer);
+/// "decoder.layers.{}.mlp.linear_fc1.weight", 7 -> "decoder.layers.7.mlp.linear_fc1.weight", of
+/// kHybrid "decoder.layers.15.mlp.linear_fc1.weight".
+std::string with_layer(std::string_view name, int64_t layer,
+                       NameFamily family = NameFamily::kMcoreLocal);
+
+/// Which of the two layers that a hybrid model has for one of GPT a name belongs to: 0 attention, 1
+/// the MLP. name: with {} for the layer's number.
+int64_t hybrid_half(std::string_view name);
 
 /// The keys by which a flat name nests under `model` (the keys of a legacy encoder stay flat):
 /// legacy "language_model.encoder.layers.0.mlp.dense_h_to_4h.bias" ->

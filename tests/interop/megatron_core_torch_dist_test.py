@@ -20,15 +20,15 @@ NEWER = os.path.join(os.environ.get("MEG_DEPS", os.path.expanduser("~/.cache/lib
 UTIL = ""
 
 
-def make(args, form):
-    """A model, and its optimizer before the first step."""
+def make(args, form, make_model=None):
+    """A model, and its optimizer before the first step. make_model: another than GPT's."""
     import torch
     from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig
     from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
 
     import megatron_core_models as core
     from megatron_core_ranks import values
-    model = core.make_model(args)
+    model = (make_model or core.make_model)(args)
     for name, parameter in model.named_parameters():
         parameter.data.copy_(values(name, 0, parameter.shape, 0.1))
     distributed = form == "distributed"

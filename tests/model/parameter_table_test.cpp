@@ -8,8 +8,12 @@
 namespace meg::model {
 namespace {
 
-constexpr NameFamily kFamilies[] = {NameFamily::kLegacy, NameFamily::kOld, NameFamily::kFlat,
-                                    NameFamily::kMcoreLocal, NameFamily::kMcoreTransformerEngine};
+constexpr NameFamily kFamilies[] = {NameFamily::kLegacy,
+                                    NameFamily::kOld,
+                                    NameFamily::kFlat,
+                                    NameFamily::kMcoreLocal,
+                                    NameFamily::kMcoreTransformerEngine,
+                                    NameFamily::kHybrid};
 
 class ParameterTableTest : public testing::Test {
  protected:
@@ -49,17 +53,17 @@ TEST_F(ParameterTableTest, FamiliesMeetInTheCanonicalName) {
        "decoder.layers.{}.mlp.linear_fc1.weight",
        Partition::kGated,
        Placement::kLayer,
-       {NameFamily::kMcoreLocal, NameFamily::kMcoreTransformerEngine}},
+       {NameFamily::kMcoreLocal, NameFamily::kMcoreTransformerEngine, NameFamily::kHybrid}},
       {"decoder.layers.3.mlp.linear_fc1.layer_norm_bias",
        "decoder.layers.{}.pre_mlp_layernorm.bias",
        Partition::kReplicated,
        Placement::kLayer,
-       {NameFamily::kMcoreTransformerEngine}},
+       {NameFamily::kMcoreTransformerEngine, NameFamily::kHybrid}},
       {"decoder.layers.3.pre_mlp_layernorm.bias",
        "decoder.layers.{}.pre_mlp_layernorm.bias",
        Partition::kReplicated,
        Placement::kLayer,
-       {NameFamily::kMcoreLocal, NameFamily::kMcoreTransformerEngine}},
+       {NameFamily::kMcoreLocal, NameFamily::kMcoreTransformerEngine, NameFamily::kHybrid}},
       {"language_model.encoder.layers.3.post_attention_norm.weight",
        "decoder.layers.{}.pre_mlp_layernorm.weight",
        Partition::kReplicated,
@@ -69,7 +73,7 @@ TEST_F(ParameterTableTest, FamiliesMeetInTheCanonicalName) {
        "decoder.layers.{}.self_attention.q_layernorm.weight",
        Partition::kReplicated,
        Placement::kLayer,
-       {NameFamily::kMcoreLocal, NameFamily::kMcoreTransformerEngine}},
+       {NameFamily::kMcoreLocal, NameFamily::kMcoreTransformerEngine, NameFamily::kHybrid}},
       {"language_model.embedding.word_embeddings.weight",
        "embedding.word_embeddings.weight",
        Partition::kVocabulary,
@@ -94,7 +98,7 @@ TEST_F(ParameterTableTest, FamiliesMeetInTheCanonicalName) {
        "output_layer.weight",
        Partition::kVocabulary,
        Placement::kOutput,
-       {NameFamily::kMcoreLocal, NameFamily::kMcoreTransformerEngine}},
+       {NameFamily::kMcoreLocal, NameFamily::kMcoreTransformerEngine, NameFamily::kHybrid}},
       {"word_embeddings_for_head.weight",
        "word_embeddings_for_head.weight",
        Partition::kVocabulary,
@@ -281,7 +285,7 @@ TEST_F(ParameterTableTest, UserRowsComeFirst) {
   EXPECT_EQ(down->layer, 12);
   EXPECT_EQ(down->partition, Partition::kRows);
   EXPECT_EQ(down->placement, Placement::kLayer);
-  EXPECT_EQ(down->families.size(), 5U);
+  EXPECT_EQ(down->families.size(), std::size(kFamilies));
   EXPECT_EQ(table_.match("decoder.layers.0.adapter.side.weight")->partition, Partition::kColumns);
   EXPECT_FALSE(table_.match("decoder.layers.0.adapter.down.weight2"));
   const auto prompt = table_.match("soft_prompt.weight");
@@ -367,8 +371,8 @@ TEST(HasWeightDecay, IsForMatricesThatAreNoBias) {
 TEST(NameFamilyText, NamesEachFamily) {
   std::vector<std::string_view> texts;
   for (const NameFamily family : kFamilies) texts.push_back(name_family_text(family));
-  EXPECT_THAT(texts,
-              testing::ElementsAre("legacy", "old", "flat", "mcore", "mcore (Transformer Engine)"));
+  EXPECT_THAT(texts, testing::ElementsAre("legacy", "old", "flat", "mcore",
+                                          "mcore (Transformer Engine)", "hybrid"));
 }
 
 }  // namespace

@@ -91,7 +91,9 @@ Status save_dist(const checkpoint::MegatronCheckpoint& checkpoint,
   checkpoint::SaveTorchDistOptions options{
       .keep_optimizer = !arguments.no_optim,
       .distributed_optimizer = arguments.target_optimizer != "plain",
+      .names = std::nullopt,
       .transfer = {}};
+  MEG_ASSIGN_OR_RETURN(options.names, target_family(arguments, checkpoint));
   MEG_ASSIGN_OR_RETURN(options.transfer, transfer_options(arguments, &bar));
   const int64_t iteration = checkpoint.folder().is_release ? 0 : checkpoint.iteration().value_or(0);
   print(fmt::format("saving checkpoint at iteration {:7d} to {} in torch_dist format", iteration,

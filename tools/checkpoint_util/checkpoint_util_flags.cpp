@@ -50,7 +50,7 @@ void declare_target(Flags& flags, CheckpointUtilArguments& arguments) {
   flags
       .value("--target-names", &arguments.target_names, "NAMES",
              "parameter names to save (default: the source's)")
-      .choices({"legacy", "mcore"});
+      .choices({"legacy", "mcore", "hybrid"});
   flags
       .value("--saver-transformer-impl", &arguments.saver_transformer_impl, "IMPL",
              "variant of mcore's parameter names (default: what args say)")
@@ -89,13 +89,14 @@ Status check_torch_dist(const CheckpointUtilArguments& arguments) {
   const bool asks =
       arguments.target_tensor_size.has_value() || arguments.target_pipeline_size.has_value() ||
       arguments.target_virtual_size != 1 || arguments.target_expert_size.has_value() ||
-      arguments.target_expert_tensor_size.has_value() || arguments.target_names.has_value() ||
+      arguments.target_expert_tensor_size.has_value() || arguments.target_names == "legacy" ||
       arguments.true_vocab_size.has_value() || !arguments.vocab_file.empty() ||
       arguments.target_params_dtype.has_value() || arguments.target_data_size.has_value();
   if (!asks) return Status();
-  return make_error(StatusCode::kUnsupported,
-                    "--target-format torch_dist: expected no target sizes, names, vocabulary or "
-                    "type beside it: any layout loads it");
+  return make_error(
+      StatusCode::kUnsupported,
+      "--target-format torch_dist: expected no target sizes, legacy names, vocabulary "
+      "or type beside it: any layout loads it");
 }
 
 /// --bf16 and --fp16, by which Megatron's readers of Hugging Face models say the type of the
@@ -159,18 +160,30 @@ Status check_values(CheckpointUtilArguments* arguments) {
   return Status();
 }
 
-std::optional<model::NameFamily> target_family(const CheckpointUtilArguments& arguments,
-                                               const checkpoint::MegatronCheckpoint& checkpoint) {
-  const auto& names = arguments.target_names;
-  if (names == "legacy") return model::NameFamily::kLegacy;
-  const bool stays_mcore = model::is_mcore(checkpoint.family());
-  if (!names.has_value() && !stays_mcore) return std::nullopt;
-  const auto& impl = arguments.saver_transformer_impl;
-  if (stays_mcore && !impl.has_value()) return std::nullopt;
-  return model::mcore_family(impl.value_or(checkpoint.config().transformer_impl));
-}
-
 }  // namespace
+
+Result<std::optional<model::NameFamily>> target_family(
+    const CheckpointUtilArguments& arguments, const checkpoint::MegatronCheckpoint& checkpoint) {
+  using Family = std::optional<model::NameFamily>;
+  const auto& names = arguments.target_names;
+  const auto& impl = arguments.saver_transformer_impl;
+  if (names == "legacy") return Family(model::NameFamily::kLegacy);
+  const bool was_hybrid = checkpoint.family() == model::NameFamily::kHybrid;
+  if (names == "hybrid" || (was_hybrid && !names.has_value())) {
+    if (impl.value_or("transformer_engine") == "transformer_engine") {
+      return Family(model::NameFamily::kHybrid);
+    }
+    return make_error(
+        StatusCode::kInvalidArgument,
+        "--saver-transformer-impl {}: expected transformer_engine, which hybrid names "
+        "stand for",
+        *impl);
+  }
+  const bool stays_mcore = model::is_mcore(checkpoint.family()) && !was_hybrid;
+  if (!names.has_value() && !stays_mcore) return Family();
+  if (stays_mcore && !impl.has_value()) return Family();
+  return Family(model::mcore_family(impl.value_or(checkpoint.config().transformer_impl)));
+}
 
 std::optional<int> parse_checkpoint_util(int argc, const char* const* argv,
                                          CheckpointUtilArguments* arguments) {
@@ -270,7 +283,7 @@ Result<checkpoint::ReshardOptions> reshard_options(
                       expert_tensor_size, options.tensor_model_parallel_size);
   }
   MEG_ASSIGN_OR_RETURN(options.true_vocab_size, true_vocab_size(arguments, checkpoint));
-  options.names = target_family(arguments, checkpoint);
+  MEG_ASSIGN_OR_RETURN(options.names, target_family(arguments, checkpoint));
   options.params_dtype = params_dtype(arguments);
   options.keep_optimizer = !arguments.no_optim;
   options.check_crcs = !arguments.no_crc;

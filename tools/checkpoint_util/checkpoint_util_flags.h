@@ -27,7 +27,7 @@ struct CheckpointUtilArguments {
   std::string vocab_file;
   std::string target_format = "torch";
   std::string max_shard_size = "5GB";
-  std::optional<std::string> target_names;  ///< "legacy" or "mcore".
+  std::optional<std::string> target_names;  ///< "legacy", "mcore" or "hybrid".
   std::optional<std::string> saver_transformer_impl;
   std::optional<std::string> target_params_dtype;
   std::optional<std::string> target_optimizer;  ///< "plain" or "distributed".
@@ -52,6 +52,10 @@ Result<std::optional<int64_t>> true_vocab_size(const CheckpointUtilArguments& ar
 
 /// --target-params-dtype
 std::optional<DType> params_dtype(const CheckpointUtilArguments& arguments);
+
+/// --target-names and --saver-transformer-impl; nullopt: the source's.
+Result<std::optional<model::NameFamily>> target_family(
+    const CheckpointUtilArguments& arguments, const checkpoint::MegatronCheckpoint& checkpoint);
 
 /// What plan_reshard is to do with this checkpoint. Reads --vocab-file.
 Result<checkpoint::ReshardOptions> reshard_options(

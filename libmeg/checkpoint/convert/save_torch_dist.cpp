@@ -66,6 +66,13 @@ std::vector<SavedBox> saved_boxes(const LogicalParameter& parameter) {
   return boxes;
 }
 
+/// Of GPT's names those of Transformer Engine, under which layers of all kinds are saved.
+model::NameFamily saved_family(const MegatronCheckpoint& checkpoint,
+                               const SaveTorchDistOptions& options) {
+  const model::NameFamily family = options.names.value_or(checkpoint.family());
+  return family == model::NameFamily::kHybrid ? family : model::NameFamily::kMcoreTransformerEngine;
+}
+
 class Saver {
  public:
   Saver(const MegatronCheckpoint& checkpoint, const DataParallelPlace& place,
@@ -73,6 +80,7 @@ class Saver {
       : checkpoint_(checkpoint),
         place_(place),
         options_(options),
+        family_(saved_family(checkpoint, options)),
         folder_(folder),
         writer_(folder, rank()) {}
 
@@ -86,9 +94,9 @@ class Saver {
     }
     MEG_RETURN_IF_ERROR(run_transfers(transfers_, sinks_, options_.transfer));
     if (rank() == 0) {
-      MEG_ASSIGN_OR_RETURN(
-          const TorchFileContent common,
-          common_state(checkpoint_, options_.keep_optimizer, options_.distributed_optimizer));
+      MEG_ASSIGN_OR_RETURN(const TorchFileContent common,
+                           common_state(checkpoint_, family_, options_.keep_optimizer,
+                                        options_.distributed_optimizer));
       MEG_RETURN_IF_ERROR(write_dist_common(folder_, common));
     }
     return writer_.finish();
@@ -140,6 +148,13 @@ class Saver {
     return box_here(parameter).elements();
   }
 
+  bool is_hybrid() const { return family_ == model::NameFamily::kHybrid; }
+
+  /// A hybrid model's layers have a name each; GPT's are stacked under one.
+  std::string saved_name(const std::string& spelling, int64_t layer) const {
+    return is_hybrid() ? model::with_layer(spelling, layer, family_) : stacked_name(spelling);
+  }
+
   bool has_experts() const { return checkpoint_.config().num_experts.has_value(); }
 
   Status check() const {
@@ -163,11 +178,10 @@ class Saver {
   }
 
   Status add_parameter(const LogicalParameter& parameter) {
-    std::optional<std::string> spelled =
-        checkpoint_.table().spell(parameter.canonical, model::NameFamily::kMcoreTransformerEngine);
-    const bool is_fused = checkpoint_.family() != model::NameFamily::kMcoreTransformerEngine;
+    std::optional<std::string> spelled = checkpoint_.table().spell(parameter.canonical, family_);
     // Local layers save it by the name that is right before a dense MLP.
-    if (has_experts() && !is_fused && model::is_norm_before_mlp(parameter.canonical)) {
+    const bool is_apart = is_hybrid() || model::has_fused_norms(checkpoint_.family());
+    if (has_experts() && is_apart && model::is_norm_before_mlp(parameter.canonical)) {
       spelled = parameter.canonical;
     }
     if (const auto expert = model::parse_expert_name(parameter.canonical)) {
@@ -177,7 +191,7 @@ class Saver {
       return make_error(StatusCode::kUnsupported, "{}: {}: mcore models have no such parameter",
                         checkpoint_.folder().folder, parameter.name);
     }
-    const std::string name = stacked_name(*spelled);
+    const std::string name = saved_name(*spelled, parameter.layer.value_or(0));
     const size_t weight = transfers_.size();
     for (const LogicalTensor& tensor : parameter.tensors) {
       const bool is_weight = tensor.kind == "weight";
@@ -232,7 +246,7 @@ class Saver {
     if (const auto expert = model::parse_expert_name(parameter.canonical)) {
       stack(checkpoint_.config().num_experts.value_or(1), expert->expert);
     }
-    if (parameter.layer.has_value()) stack(layers(), *parameter.layer);
+    if (parameter.layer.has_value() && !is_hybrid()) stack(layers(), *parameter.layer);
     MEG_ASSIGN_OR_RETURN(auto sink,
                          writer_.add_chunk(name, transfer->target_dtype, shape, offsets, sizes));
     transfer->targets.push_back({.sink = static_cast<int>(sinks_.size()), .box = box.of_axes});
@@ -250,23 +264,30 @@ class Saver {
           extra.layer.has_value() ? model::with_layer(extra.spelling, 0) : extra.spelling);
       if (match.has_value()) known[{match->canonical, extra.layer.value_or(0)}] = &extra;
     }
-    for (const std::string& module :
-         checkpoint_.table().extra_state_modules(model::NameFamily::kMcoreTransformerEngine)) {
+    const auto add = [&](const std::string& canonical, int64_t layer, const std::string& item) {
+      const auto found = known.find({canonical, layer});
+      if (found == known.end()) return add_object(item, nullptr, 0);
+      const ExtraState& extra = *found->second;
+      const int file = checkpoint_.file_index(0, extra.stage);
+      return add_object(item, checkpoint_.files()[static_cast<size_t>(file)].file.get(),
+                        extra.nodes[0]);
+    };
+    for (const std::string& module : checkpoint_.table().extra_state_modules(family_)) {
+      const std::string canonical = module + "._extra_state";
+      const bool is_in_layer = module.find(".linear_") != module.npos;
+      // Of those beside the layers hybrid models alone ask for it.
+      if (!is_in_layer && is_hybrid()) {
+        MEG_RETURN_IF_ERROR(add(canonical, 0, canonical + "/shard_0_1"));
+      }
       // Megatron reads experts without theirs.
       const bool is_dense_mlp = module.find(".mlp.linear_") != module.npos;
-      if (module.find(".linear_") == module.npos || (has_experts() && is_dense_mlp)) continue;
-      const std::string canonical = module + "._extra_state";
+      if (!is_in_layer || (has_experts() && is_dense_mlp)) continue;
       for (const int64_t layer : layers_of_modules) {
-        const auto found = known.find({canonical, layer});
-        const ExtraState* extra = found == known.end() ? nullptr : found->second;
-        const TorchFile* file = nullptr;
-        if (extra != nullptr) {
-          file = checkpoint_.files()[static_cast<size_t>(checkpoint_.file_index(0, extra->stage))]
-                     .file.get();
-        }
-        MEG_RETURN_IF_ERROR(
-            add_object(fmt::format("{}/shard_{}_{}", stacked_name(canonical), layer, layers()),
-                       file, extra == nullptr ? 0 : extra->nodes[0]));
+        const std::string name = saved_name(canonical, layer);
+        MEG_RETURN_IF_ERROR(add(canonical, layer,
+                                is_hybrid()
+                                    ? name + "/shard_0_1"
+                                    : fmt::format("{}/shard_{}_{}", name, layer, layers())));
       }
     }
     return {};
@@ -323,6 +344,7 @@ class Saver {
   const MegatronCheckpoint& checkpoint_;
   DataParallelPlace place_;
   const SaveTorchDistOptions& options_;
+  model::NameFamily family_;
   std::string folder_;
   DistFolderWriter writer_;
   std::vector<TensorTransfer> transfers_;

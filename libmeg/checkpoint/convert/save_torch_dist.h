@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,8 @@ struct SaveTorchDistOptions {
   bool keep_optimizer = true;
   /// The optimizer's form: fully reshardable, as --use-distributed-optimizer loads it, or plain.
   bool distributed_optimizer = true;
+  /// Names: kHybrid, or any mcore family for GPT's; without it those of the source's model.
+  std::optional<model::NameFamily> names = std::nullopt;
   TransferOptions transfer;
 };
 
@@ -37,11 +40,12 @@ Status write_torch_dist_part(const MegatronCheckpoint& part, const DataParallelP
 Status complete_torch_dist(const std::string& folder, int64_t ranks);
 
 /// Writes a checkpoint into save_dir in the torch_dist format, as Megatron-LM saves it: layers
-/// stacked under Transformer Engine's names, whole tensors a layer, so that any parallel sizes can
-/// load it. A distributed optimizer has the form fully_reshardable (core 0.15 and later). The
-/// folder appears by one rename when every file is whole and flushed, the tracker file last.
-/// kCorruption where a tied embedding's copy has other weights; kUnsupported, by name: parameters
-/// that mcore models lack, rows of checkpoint versions below 2, an optimizer that was not read.
+/// stacked under Transformer Engine's names, those of a hybrid model each under its own, whole
+/// tensors a layer, so that any parallel sizes can load it. A distributed optimizer has the form
+/// fully_reshardable (core 0.15 and later). The folder appears by one rename when every file is
+/// whole and flushed, the tracker file last. kCorruption where a tied embedding's copy has other
+/// weights; kUnsupported, by name: parameters that mcore models lack, rows of checkpoint versions
+/// below 2, an optimizer that was not read.
 Result<SavedTorchDist> save_torch_dist(const MegatronCheckpoint& checkpoint,
                                        const std::string& save_dir,
                                        const SaveTorchDistOptions& options);

@@ -16,7 +16,9 @@ class Collector {
 
   void add_whole(const MegatronCheckpoint& checkpoint) {
     for (const LogicalParameter& parameter : checkpoint.parameters()) {
-      for (const LogicalTensor& tensor : parameter.tensors) add(parameter, tensor);
+      for (const LogicalTensor& tensor : parameter.tensors) {
+        add(parameter, tensor, checkpoint.family());
+      }
     }
   }
 
@@ -58,11 +60,13 @@ class Collector {
  private:
   bool is_wanted(const std::string& name) const { return !wanted_ || wanted_(name); }
 
-  void add(const LogicalParameter& parameter, const LogicalTensor& tensor) {
+  void add(const LogicalParameter& parameter, const LogicalTensor& tensor,
+           model::NameFamily family) {
     const std::string suffix = tensor.kind == "weight" ? "" : " " + tensor.kind;
-    const std::string spelling = parameter.layer.has_value()
-                                     ? model::with_layer(parameter.spelling, *parameter.layer)
-                                     : parameter.spelling;
+    const std::string spelling =
+        parameter.layer.has_value()
+            ? model::with_layer(parameter.spelling, *parameter.layer, family)
+            : parameter.spelling;
     if (!is_wanted(parameter.name + suffix) && !is_wanted(spelling + suffix)) return;
     int64_t elements = 1;
     for (const int64_t size : parameter.axes.sizes) elements *= size;

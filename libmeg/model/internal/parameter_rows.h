@@ -53,7 +53,7 @@ struct Spelling {
   int order;  ///< Place within its placement in the family's named_parameters().
 };
 
-inline constexpr size_t kNameFamilyCount = 5;
+inline constexpr size_t kNameFamilyCount = 6;
 
 /// A module of GPT that has parameters.
 struct ModuleRow {

@@ -7,6 +7,8 @@
 
 #include "libmeg/checkpoint/container/torch_file/internal/torch_storages.h"
 #include "libmeg/checkpoint/container/torch_file/torch_value.h"
+#include "libmeg/checkpoint/convert/internal/args_editor.h"
+#include "libmeg/checkpoint/convert/internal/target_args.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/model_keys.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/rng_entries.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/shape_args.h"
@@ -42,8 +44,10 @@ constexpr double kSavedVersion = 3.0;
 
 class CommonState {
  public:
-  CommonState(const MegatronCheckpoint& checkpoint, bool distributed_optimizer)
+  CommonState(const MegatronCheckpoint& checkpoint, model::NameFamily family,
+              bool distributed_optimizer)
       : checkpoint_(checkpoint),
+        family_(family),
         distributed_optimizer_(distributed_optimizer),
         file_(*checkpoint.files()[0].file),
         source_(file_.graph()),
@@ -80,6 +84,7 @@ class CommonState {
       } else {
         MEG_ASSIGN_OR_RETURN(value, copy_value(file_, found[i + 1], &made_));
       }
+      if (key == "args") set_layers(value);
       add(key, value);
     }
     add("content_metadata", add_content_metadata());
@@ -94,7 +99,16 @@ class CommonState {
         checkpoint_,
         {.tensor_model_parallel_size = checkpoint_.tensor_model_parallel_size(),
          .pipeline_model_parallel_size = checkpoint_.pipeline_model_parallel_size()},
-        model::NameFamily::kMcoreTransformerEngine, rows, &graph_);
+        family_, rows, &graph_);
+  }
+
+  /// A folder of any layout: its pattern cuts no stages.
+  void set_layers(PickleId args) {
+    const bool is_kept = family_ == checkpoint_.family();
+    const std::optional<PickleId> dict = args_dict(graph_, args);
+    if (is_kept || !dict.has_value()) return;
+    ArgsEditor editor(*dict, &graph_);
+    set_hybrid_layers(checkpoint_, family_, {checkpoint_.config().num_layers}, &editor);
   }
 
   /// A dict of the first file without some of its keys.
@@ -202,6 +216,7 @@ class CommonState {
   }
 
   const MegatronCheckpoint& checkpoint_;
+  model::NameFamily family_;
   bool distributed_optimizer_;
   const TorchFile& file_;
   const PickleGraph& source_;
@@ -232,9 +247,10 @@ Result<PickleId> copy_value(const TorchFile& file, PickleId id, TorchFileContent
   return copier.copy(id);
 }
 
-Result<TorchFileContent> common_state(const MegatronCheckpoint& checkpoint, bool keep_optimizer,
+Result<TorchFileContent> common_state(const MegatronCheckpoint& checkpoint,
+                                      model::NameFamily family, bool keep_optimizer,
                                       bool distributed_optimizer) {
-  return CommonState(checkpoint, distributed_optimizer).make(keep_optimizer);
+  return CommonState(checkpoint, family, distributed_optimizer).make(keep_optimizer);
 }
 
 }  // namespace meg::checkpoint

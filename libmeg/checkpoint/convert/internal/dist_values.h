@@ -14,8 +14,9 @@ namespace meg::checkpoint {
 Result<PickleId> copy_value(const TorchFile& file, PickleId id, TorchFileContent* target);
 
 /// common.pt of a checkpoint: what its first rank has beside the model, the optimizer's tensors and
-/// what each rank has for itself.
-Result<TorchFileContent> common_state(const MegatronCheckpoint& checkpoint, bool keep_optimizer,
+/// what each rank has for itself. family: of the names that are written.
+Result<TorchFileContent> common_state(const MegatronCheckpoint& checkpoint,
+                                      model::NameFamily family, bool keep_optimizer,
                                       bool distributed_optimizer);
 
 }  // namespace meg::checkpoint

@@ -1,81 +1,15 @@
 #include "libmeg/checkpoint/convert/internal/target_args.h"
 
 #include <initializer_list>
+#include <set>
 #include <string>
 #include <string_view>
 
+#include "libmeg/checkpoint/convert/internal/args_editor.h"
+#include "libmeg/model/hybrid_pattern.h"
+
 namespace meg::checkpoint {
 namespace {
-
-/// Fields of an args dict in a target's graph.
-class ArgsEditor {
- public:
-  ArgsEditor(PickleId dict, TargetFile* target) : dict_(dict), target_(target) {}
-
-  /// The place of a field's value among the dict's children; 0 where there is no such field.
-  size_t find(std::string_view name) const {
-    const std::vector<PickleId>& children = graph().node(dict_).children;
-    for (size_t i = 0; i + 1 < children.size(); i += 2) {
-      if (graph().as_string(children[i]) == name) return i + 1;
-    }
-    return 0;
-  }
-
-  bool is_none(std::string_view name) const {
-    const size_t place = find(name);
-    return place == 0 || graph().node(value(place)).kind == PickleKind::kNone;
-  }
-
-  std::optional<int64_t> as_int(std::string_view name) const {
-    const size_t place = find(name);
-    return place == 0 ? std::nullopt : graph().as_int(value(place));
-  }
-
-  std::optional<bool> as_bool(std::string_view name) const {
-    const size_t place = find(name);
-    return place == 0 ? std::nullopt : graph().as_bool(value(place));
-  }
-
-  void set(std::string_view name, PickleId node) {
-    const size_t place = find(name);
-    if (place != 0) target_->graph().mutable_node(dict_).children[place] = node;
-  }
-
-  // Fields are changed, not added: a field that the source's revision lacks would make its readers
-  // guess another revision.
-  void set_int(std::string_view name, int64_t number) {
-    if (find(name) != 0 && as_int(name) != number) set(name, target_->graph().add_int(number));
-  }
-
-  void set_bool(std::string_view name, bool yes) {
-    if (find(name) != 0 && as_bool(name) != yes) set(name, target_->graph().add_bool(yes));
-  }
-
-  void set_text(std::string_view name, std::string_view text) {
-    const size_t place = find(name);
-    if (place != 0 && graph().as_string(value(place)) != text) set(name, target_->text(text));
-  }
-
-  void set_none(std::string_view name) {
-    if (!is_none(name)) set(name, target_->none());
-  }
-
-  void add_int(std::string_view name, int64_t number) {
-    const PickleId key = target_->text(name);
-    const PickleId node = target_->graph().add_int(number);
-    std::vector<PickleId>& children = target_->graph().mutable_node(dict_).children;
-    children.push_back(key);
-    children.push_back(node);
-  }
-
- private:
-  const PickleGraph& graph() const { return target_->graph(); }
-
-  PickleId value(size_t place) const { return graph().node(dict_).children[place]; }
-
-  PickleId dict_;
-  TargetFile* target_;
-};
 
 void set_virtual_stages(const MegatronCheckpoint& checkpoint, const TargetLayout& layout,
                         ArgsEditor* args) {
@@ -118,9 +52,25 @@ void set_names(const TargetLayout& layout, ArgsEditor* args) {
   args->set_bool("use_legacy_models", !model::is_mcore(layout.family));
   args->set_bool("use_mcore_models", model::is_mcore(layout.family));
   if (model::is_mcore(layout.family)) {
-    const bool is_fused = layout.family == model::NameFamily::kMcoreTransformerEngine;
+    const bool is_fused = model::has_fused_norms(layout.family);
     args->set_text("transformer_impl", is_fused ? "transformer_engine" : "local");
   }
+}
+
+/// The layers of each chunk, in the order of the model: stage by stage, then the next chunk of all.
+std::vector<int64_t> segments_of(const TargetLayout& layout) {
+  std::vector<int64_t> segments;
+  for (int64_t c = 0; c < layout.virtual_pipeline_model_parallel_size; ++c) {
+    for (const TargetStage& stage : layout.stages) {
+      std::set<int64_t> layers;
+      for (const TargetEntry& entry : stage.chunks[static_cast<size_t>(c)]) {
+        const bool has_layer = entry.parameter != nullptr && entry.parameter->layer.has_value();
+        if (has_layer) layers.insert(*entry.parameter->layer);
+      }
+      segments.push_back(static_cast<int64_t>(layers.size()));
+    }
+  }
+  return segments;
 }
 
 void set_dtype(DType dtype, TargetFile* target, ArgsEditor* args) {
@@ -131,19 +81,35 @@ void set_dtype(DType dtype, TargetFile* target, ArgsEditor* args) {
 
 }  // namespace
 
+void set_hybrid_layers(const MegatronCheckpoint& checkpoint, model::NameFamily family,
+                       std::vector<int64_t> segments, ArgsEditor* args) {
+  const bool is_hybrid = family == model::NameFamily::kHybrid;
+  if (!is_hybrid && checkpoint.family() != model::NameFamily::kHybrid) return;
+  const int64_t layers = checkpoint.config().num_layers * (is_hybrid ? 2 : 1);
+  args->set_int("num_layers", layers);
+  args->set_int("encoder_num_layers", layers);
+  args->set_none("hybrid_override_pattern");
+  if (!is_hybrid) {
+    args->set_none("hybrid_layer_pattern");
+    args->set_none("spec");
+    return;
+  }
+  const model::HybridPattern pattern = {.segments = std::move(segments),
+                                        .has_experts = checkpoint.config().num_experts.has_value()};
+  args->add_text("hybrid_layer_pattern", model::hybrid_pattern_text(pattern));
+  // Segments say it.
+  args->set_none("num_layers_per_virtual_pipeline_stage");
+  args->set_none("num_virtual_stages_per_pipeline_rank");
+}
+
 Result<PickleId> carry_args(const MegatronCheckpoint& checkpoint, const TargetLayout& layout,
                             int source_file, PickleId args, std::optional<DType> dtype,
                             TargetFile* target) {
   MEG_ASSIGN_OR_RETURN(const PickleId copy, target->carry(source_file, args));
-  PickleId dict = copy;
-  if (target->graph().node(copy).kind != PickleKind::kDict) {
-    const std::optional<PickleId> attributes = target->graph().attributes(copy);
-    if (!attributes.has_value()) return copy;
-    dict = *attributes;
-  }
-  if (target->graph().node(dict).kind != PickleKind::kDict) return copy;
+  const std::optional<PickleId> dict = args_dict(target->graph(), copy);
+  if (!dict.has_value()) return copy;
 
-  ArgsEditor editor(dict, target);
+  ArgsEditor editor(*dict, &target->graph());
   const int64_t tensor_size = layout.tensor_model_parallel_size;
   const int64_t pipeline_size = layout.pipeline_model_parallel_size;
   int64_t data_size = layout.data_parallel_size;
@@ -178,6 +144,9 @@ Result<PickleId> carry_args(const MegatronCheckpoint& checkpoint, const TargetLa
   set_virtual_stages(checkpoint, layout, &editor);
   forget_uneven_split(layout, &editor);
   set_names(layout, &editor);
+  if (!layout.names_kept || !layout.pipeline_kept) {
+    set_hybrid_layers(checkpoint, layout.family, segments_of(layout), &editor);
+  }
   if (dtype.has_value()) set_dtype(*dtype, target, &editor);
   return copy;
 }

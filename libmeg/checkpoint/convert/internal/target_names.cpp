@@ -25,6 +25,15 @@ Result<TargetNames> TargetNames::choose(const MegatronCheckpoint& checkpoint,
     const bool is_expert = model::parse_expert_name(parameter.canonical).has_value();
     if (is_expert) names.expert_layers_.insert(parameter.layer.value_or(0));
   }
+  const auto layers_with_experts = static_cast<int64_t>(names.expert_layers_.size());
+  if (names.family_ == model::NameFamily::kHybrid && layers_with_experts > 0 &&
+      layers_with_experts != checkpoint.config().num_layers) {
+    return make_error(
+        StatusCode::kUnsupported,
+        "{}: expected experts in all {} layers or in none, as hybrid names have them, "
+        "found them in {}",
+        checkpoint.folder().folder, checkpoint.config().num_layers, layers_with_experts);
+  }
   if (names.kept_) {
     names.short_norms_ = checkpoint.norm_spelling_is_short();
     MEG_RETURN_IF_ERROR(names.read_source_order());
@@ -73,7 +82,7 @@ Result<TargetNames::Placed> TargetNames::place(const LogicalParameter& parameter
     const bool is_kept = expert.has_value() || (parameter.layer.has_value() &&
                                                 model::is_norm_before_mlp(parameter.canonical) &&
                                                 expert_layers_.contains(*parameter.layer));
-    if (is_kept && family_ == model::NameFamily::kMcoreTransformerEngine) {
+    if (is_kept && model::has_fused_norms(family_)) {
       spelling = expert.has_value() ? parameter.spelling : parameter.canonical;
     }
     placed.position = 2 * checkpoint_->table().order(parameter.canonical, family_);
@@ -82,7 +91,7 @@ Result<TargetNames::Placed> TargetNames::place(const LogicalParameter& parameter
     return make_error(StatusCode::kUnsupported, "{}: has no name among {} names", parameter.name,
                       model::name_family_text(family_));
   }
-  placed.entry.name = model::with_layer(*spelling, placed.layer - content.first_layer);
+  placed.entry.name = model::with_layer(*spelling, placed.layer - content.first_layer, family_);
   return placed;
 }
 
@@ -123,7 +132,8 @@ void TargetNames::add_kept_extra_states(const ChunkContent& content,
     if (const auto expert = model::parse_expert_name(extra.spelling)) {
       found.entry.expert = expert->expert;
     }
-    found.entry.name = model::with_layer(extra.spelling, found.layer - content.first_layer);
+    found.entry.name =
+        model::with_layer(extra.spelling, found.layer - content.first_layer, family_);
     if (extra.layer.has_value()) {
       if (!content.holds_layer(*extra.layer)) continue;
     } else {
@@ -148,7 +158,7 @@ void TargetNames::add_new_extra_states(const ChunkContent& content,
     found.placement = placement;
     found.layer = layer;
     found.position = -1;
-    found.entry.name = model::with_layer(module, layer - content.first_layer);
+    found.entry.name = model::with_layer(module, layer - content.first_layer, family_);
     bool has_parameter = false;
     for (size_t i = 0; i < parameters; ++i) {
       if (!(*placed)[i].entry.name.starts_with(found.entry.name + ".")) continue;

@@ -87,24 +87,23 @@ std::optional<PickleId> MegatronCheckpoint::args(int file) const {
   return rank.graph().find(rank.root(), "args");
 }
 
-namespace {
-
-std::optional<PickleId> find_arg_of_first(const MegatronCheckpoint& checkpoint,
-                                          std::string_view name) {
-  const std::optional<PickleId> fields = checkpoint.args(0);
-  if (!fields.has_value()) return std::nullopt;
-  return find_arg(checkpoint.files()[0].file->graph(), *fields, name);
+std::optional<PickleId> MegatronCheckpoint::State::find_arg(std::string_view name) const {
+  const TorchFile& first = *files[0].file;
+  const std::optional<PickleId> fields = first.graph().find(first.root(), "args");
+  return fields.has_value() ? checkpoint::find_arg(first.graph(), *fields, name) : std::nullopt;
 }
 
-}  // namespace
-
 std::optional<megatron::FieldValue> MegatronCheckpoint::arg(std::string_view name) const {
-  const std::optional<PickleId> value = find_arg_of_first(*this, name);
+  if (state_->hybrid.has_value()) {
+    if (auto field = gpt_field(*state_->hybrid, name)) return field;
+  }
+  const std::optional<PickleId> value = state_->find_arg(name);
   return value.has_value() ? field_value(state_->files[0].file->graph(), *value) : std::nullopt;
 }
 
 std::optional<megatron::FieldValue> MegatronCheckpoint::described_arg(std::string_view name) const {
-  const std::optional<PickleId> value = find_arg_of_first(*this, name);
+  if (std::optional<megatron::FieldValue> plain = arg(name)) return plain;
+  const std::optional<PickleId> value = state_->find_arg(name);
   if (!value.has_value()) return std::nullopt;
   return arg_field(state_->files[0].file->graph(), *value);
 }

@@ -120,7 +120,7 @@ class MegatronCheckpoint {
 
   /// args of a rank's file (argparse.Namespace or dict); nullopt where it has none.
   std::optional<PickleId> args(int file) const;
-  /// A field of the args of the first file.
+  /// A field of the args of the first file; of a hybrid model as GPT's args would have it.
   std::optional<megatron::FieldValue> arg(std::string_view name) const;
   /// The same of any value: a list as its words, an object (an enum's member, say) as the name of
   /// its class, so that no arg looks as if it were missing.

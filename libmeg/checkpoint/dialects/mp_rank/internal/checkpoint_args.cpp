@@ -1,11 +1,17 @@
 #include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_args.h"
 
+#include <array>
 #include <span>
 #include <string>
+#include <utility>
 
 namespace meg::checkpoint {
 
 namespace {
+
+/// Fields that hold a hybrid model's layers, today's name first.
+constexpr std::array<std::string_view, 2> kPatternFields = {"hybrid_layer_pattern",
+                                                            "hybrid_override_pattern"};
 
 /// An element of a list, as a command line would say it; of an object the name of its class.
 std::string word_of(const PickleGraph& graph, PickleId id) {
@@ -63,6 +69,28 @@ std::set<std::string> arg_names(const PickleGraph& graph, PickleId args) {
     if (const auto name = graph.as_string(pairs[i])) names.emplace(*name);
   }
   return names;
+}
+
+Result<std::optional<model::HybridPattern>> hybrid_pattern(const PickleGraph& graph,
+                                                           std::optional<PickleId> args) {
+  for (const std::string_view name : kPatternFields) {
+    const auto id = args.has_value() ? find_arg(graph, *args, name) : std::nullopt;
+    const std::optional<std::string_view> text =
+        id.has_value() ? graph.as_string(*id) : std::nullopt;
+    if (!text.has_value()) continue;
+    Result<model::HybridPattern> pattern = model::parse_hybrid_pattern(*text);
+    if (!pattern.has_value()) return pattern.error().with_prefix(std::string(name));
+    return std::optional(*std::move(pattern));
+  }
+  return std::optional<model::HybridPattern>();
+}
+
+std::optional<megatron::FieldValue> gpt_field(const model::HybridPattern& pattern,
+                                              std::string_view name) {
+  if (name == "num_layers" || name == "encoder_num_layers") return pattern.num_layers();
+  if (name == "is_hybrid_model") return megatron::FieldValue(false);
+  const bool is_pattern = name == kPatternFields[0] || name == kPatternFields[1];
+  return is_pattern || name == "spec" ? std::optional(megatron::FieldValue()) : std::nullopt;
 }
 
 std::optional<int64_t> int_arg(const PickleGraph& graph, PickleId args, std::string_view name) {

@@ -17,8 +17,12 @@ Result<model::GptConfig> read_checkpoint_config(const TorchFile& file,
                                                 const megatron::FieldLookup& fallback) {
   const PickleGraph& graph = file.graph();
   const std::optional<PickleId> args = graph.find(file.root(), "args");
+  MEG_ASSIGN_OR_RETURN(const auto hybrid, hybrid_pattern(graph, args));
   return model::GptConfig::from_fields(
       [&](std::string_view name) -> std::optional<megatron::FieldValue> {
+        if (hybrid.has_value()) {
+          if (auto field = gpt_field(*hybrid, name)) return field;
+        }
         if (args.has_value()) {
           const std::optional<PickleId> id = find_arg(graph, *args, name);
           if (id.has_value()) return field_value(graph, *id);

@@ -100,6 +100,8 @@ Status CheckpointReader::read_config() {
                       first.path(), kNoArgs);
   }
   state_->config = *std::move(config);
+  MEG_ASSIGN_OR_RETURN(state_->hybrid,
+                       hybrid_pattern(first.graph(), first.graph().find(first.root(), "args")));
   return Status();
 }
 
@@ -245,6 +247,7 @@ Status CheckpointReader::read_family() {
                                     model::NameFamily::kFlat, model::NameFamily::kMcoreLocal,
                                     model::NameFamily::kMcoreTransformerEngine};
   std::vector<model::NameFamily> left(kFamilies.begin(), kFamilies.end());
+  if (state_->hybrid.has_value()) left = {model::NameFamily::kHybrid};
   for (const Chunk& chunk : chunks_) {
     for (const RankEntry& entry : chunk.by_rank[0]) {
       const std::vector<model::NameFamily>& families = entry.match.families;

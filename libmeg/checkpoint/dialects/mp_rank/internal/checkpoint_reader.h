@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_args.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_config.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/rank_files.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/rank_model.h"
@@ -15,6 +16,9 @@ namespace meg::checkpoint {
 struct MegatronCheckpoint::State {
   explicit State(model::ParameterTable rules) : table(std::move(rules)) {}
 
+  /// A field of the first file's args.
+  std::optional<PickleId> find_arg(std::string_view name) const;
+
   CheckpointFolder folder;
   model::GptConfig config;
   model::ParameterTable table;
@@ -23,6 +27,7 @@ struct MegatronCheckpoint::State {
   bool norm_spelling_is_short = false;
   double version = 0;
   std::optional<int64_t> iteration;
+  std::optional<model::HybridPattern> hybrid;  ///< Of args, where they are a hybrid model's.
   std::vector<RankFile> files;
   std::vector<std::string> notes;
   std::vector<LogicalParameter> parameters;

@@ -10,7 +10,7 @@ std::string spelled(const model::RankParameter& parameter, int64_t first_layer,
   }
   const model::ParameterMatch match = table.match(parameter.name).value_or(model::ParameterMatch{});
   const std::string stem = table.spell(match.canonical, family).value_or(parameter.name);
-  return model::with_layer(stem, *parameter.layer - first_layer);
+  return model::with_layer(stem, *parameter.layer - first_layer, family);
 }
 
 /// Modules of core have an extra state, None in local layers, after their own parameters.

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_args.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/model_keys.h"
 #include "libmeg/model/foreign_models.h"
 
@@ -18,9 +19,9 @@ constexpr std::string_view kWrapper = "module.";
 
 class ChunkReader {
  public:
-  ChunkReader(const TorchFile& file, const model::ParameterTable& table,
+  ChunkReader(const TorchFile& file, const model::ParameterTable& table, bool is_hybrid,
               std::vector<std::string>* unknown)
-      : file_(file), table_(table), collected_(unknown) {}
+      : file_(file), table_(table), is_hybrid_(is_hybrid), collected_(unknown) {}
 
   Result<std::vector<RankEntry>> read(PickleId dict) {
     MEG_RETURN_IF_ERROR(read_dict(dict, "", 0));
@@ -53,7 +54,7 @@ class ChunkReader {
 
   Status read_value(PickleId id, const std::string& name, int depth) {
     const TensorView* tensor = file_.tensor(id);
-    std::optional<model::ParameterMatch> match = table_.match(name);
+    std::optional<model::ParameterMatch> match = table_.match(name, is_hybrid_);
     if (match.has_value() && match->is_expert) {
       return make_error(StatusCode::kUnsupported,
                         "{}: model: {}: this part of a mixture of experts is not supported",
@@ -93,6 +94,7 @@ class ChunkReader {
 
   const TorchFile& file_;
   const model::ParameterTable& table_;
+  bool is_hybrid_;
   std::vector<std::string>* collected_;
   std::vector<std::string> unknown_;
   std::vector<RankEntry> entries_;
@@ -105,6 +107,10 @@ Result<RankModel> read_rank_model(const TorchFile& file, const model::ParameterT
   const ModelDicts found = find_model_dicts(file);
   RankModel model;
   model.is_chunked = found.is_chunked;
+  const PickleGraph& graph = file.graph();
+  const auto pattern = hybrid_pattern(graph, graph.find(file.root(), "args"));
+  if (!pattern.has_value()) return pattern.error().with_prefix(file.path() + ": args");
+  model.is_hybrid = pattern->has_value();
   if (found.dicts.empty()) {
     return make_error(StatusCode::kNotFound,
                       "{}: expected a dict with the key model or model0, found {}", file.path(),
@@ -112,7 +118,7 @@ Result<RankModel> read_rank_model(const TorchFile& file, const model::ParameterT
   }
   for (const PickleId dict : found.dicts) {
     MEG_ASSIGN_OR_RETURN(std::vector<RankEntry> entries,
-                         ChunkReader(file, table, unknown).read(dict));
+                         ChunkReader(file, table, model.is_hybrid, unknown).read(dict));
     model.chunks.push_back(std::move(entries));
   }
   return model;

@@ -20,6 +20,7 @@ struct RankEntry {
 struct RankModel {
   std::vector<std::vector<RankEntry>> chunks;
   bool is_chunked = false;  ///< The keys were model0, model1, ...
+  bool is_hybrid = false;   ///< Names are a hybrid model's, by args; matches have GPT's layers.
 };
 
 /// kNotFound where the file holds no model; kUnsupported for models of another kind (BERT, T5), by

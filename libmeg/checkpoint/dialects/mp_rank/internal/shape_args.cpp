@@ -3,6 +3,7 @@
 #include <string>
 
 #include "libmeg/checkpoint/dialects/mp_rank/rank_tree.h"
+#include "libmeg/model/hybrid_pattern.h"
 
 namespace meg::checkpoint {
 
@@ -43,7 +44,7 @@ void set_layout_args(const model::ParallelSizes& sizes, model::NameFamily names,
   set("expert_model_parallel_size", int64_t{1});
   set("world_size", sizes.tensor_model_parallel_size * sizes.pipeline_model_parallel_size);
   set("sequence_parallel", false);
-  const bool is_fused = names == model::NameFamily::kMcoreTransformerEngine;
+  const bool is_fused = model::has_fused_norms(names);
   set("transformer_impl", is_fused ? "transformer_engine" : "local");
   // Where this field is there, legacy names are those of the revisions that have it.
   if (!model::is_mcore(names)) set("use_legacy_models", true);
@@ -74,6 +75,16 @@ Result<PickleId> add_made_args(const MegatronCheckpoint& checkpoint,
   set("qk_layernorm", model.qk_layernorm);
   set("untie_embeddings_and_output_weights", model.untie_embeddings_and_output_weights);
   set_layout_args(sizes, names, &args);
+  if (names == model::NameFamily::kHybrid) {
+    const int64_t segments =
+        sizes.pipeline_model_parallel_size * sizes.virtual_pipeline_model_parallel_size;
+    const model::HybridPattern pattern = {
+        .segments = std::vector(static_cast<size_t>(segments), model.num_layers / segments),
+        .has_experts = model.num_experts.has_value()};
+    set("num_layers", 2 * model.num_layers);
+    set("encoder_num_layers", 2 * model.num_layers);
+    set("hybrid_layer_pattern", model::hybrid_pattern_text(pattern));
+  }
   set_dtype_args(checkpoint.parameters()[0].tensors[0].dtype, &args);
   RankTree tree;
   const PickleId made = tree.args(args);

@@ -62,8 +62,8 @@ std::optional<std::vector<int64_t>> parse_numbers(std::string_view text) {
 
 class ModelReader {
  public:
-  ModelReader(const DistFolder& folder, const model::ParameterTable& table)
-      : folder_(folder), table_(table) {}
+  ModelReader(const DistFolder& folder, const model::ParameterTable& table, bool is_hybrid)
+      : folder_(folder), table_(table), is_hybrid_(is_hybrid) {}
 
   Result<DistModel> read() {
     for (const DistTensor& tensor : folder_.metadata().tensors) {
@@ -126,7 +126,7 @@ class ModelReader {
   /// flat_name: as the table knows it.
   Status add_parameter(const DistTensor& tensor, const std::string& flat_name, bool is_stacked,
                        std::optional<int64_t> stacked_expert) {
-    std::optional<model::ParameterMatch> match = table_.match(flat_name);
+    std::optional<model::ParameterMatch> match = table_.match(flat_name, is_hybrid_);
     const std::string shown = text::printable(tensor.name, 200);
     if (!match.has_value()) {
       return refuse(StatusCode::kUnsupported, "{}: no rule knows this parameter", shown);
@@ -214,7 +214,7 @@ class ModelReader {
     const std::string numbered = with_number(name->key);
     // Those of experts say nothing that their modules need.
     if (numbered.find(kExperts) != numbered.npos) return {};
-    std::optional<model::ParameterMatch> match = table_.match(numbered);
+    std::optional<model::ParameterMatch> match = table_.match(numbered, is_hybrid_);
     if (!match.has_value() || !match->is_extra_state) return {};
     if (numbered != name->key) match->layer = name->offsets[0];
     const bool is_inside = !match->layer.has_value() || *match->layer < found_.num_layers;
@@ -224,6 +224,7 @@ class ModelReader {
 
   const DistFolder& folder_;
   const model::ParameterTable& table_;
+  bool is_hybrid_;
   DistModel found_;
   std::multimap<std::string, size_t> places_;  // several for stacked experts
   std::vector<const DistTensor*> states_;
@@ -246,8 +247,9 @@ std::optional<DistShardName> parse_shard_name(std::string_view name) {
   return DistShardName{std::string(name.substr(0, slash)), *offsets, *sizes};
 }
 
-Result<DistModel> read_dist_model(const DistFolder& folder, const model::ParameterTable& table) {
-  return ModelReader(folder, table).read();
+Result<DistModel> read_dist_model(const DistFolder& folder, const model::ParameterTable& table,
+                                  bool is_hybrid) {
+  return ModelReader(folder, table, is_hybrid).read();
 }
 
 }  // namespace meg::checkpoint

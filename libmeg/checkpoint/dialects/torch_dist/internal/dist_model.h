@@ -63,7 +63,9 @@ inline constexpr std::string_view kDistBufferPrefix = "optimizer.distributed.dp_
 
 /// Sorts out what a folder holds. kUnsupported, by name: parameters that no rule knows, experts,
 /// optimizer state that is kept otherwise. kCorruption: layers that disagree, state of no
-/// parameter. The folder outlives the result.
-Result<DistModel> read_dist_model(const DistFolder& folder, const model::ParameterTable& table);
+/// parameter. is_hybrid: names are a hybrid model's, see model::ParameterTable::match. The folder
+/// outlives the result.
+Result<DistModel> read_dist_model(const DistFolder& folder, const model::ParameterTable& table,
+                                  bool is_hybrid);
 
 }  // namespace meg::checkpoint

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "libmeg/checkpoint/dialects/mp_rank/internal/plain_optimizer.h"
@@ -59,13 +60,20 @@ Result<std::shared_ptr<const TorchFile>> common_file(const DistFolder& folder) {
 class RanksReader {
  public:
   /// common: as common_file() gives it.
+  /// hybrid: the pattern of its args, see hybrid_pattern().
   RanksReader(const DistFolder& folder, const model::ParameterTable& table, const DistModel& model,
-              std::shared_ptr<const TorchFile> common)
+              std::shared_ptr<const TorchFile> common,
+              const std::optional<model::HybridPattern>& hybrid)
       : folder_(folder),
         table_(table),
         model_(model),
         common_file_(std::move(common)),
-        common_(common_file_.get()) {
+        common_(common_file_.get()),
+        hybrid_(hybrid) {
+    if (hybrid.has_value()) {
+      family_ = model::NameFamily::kHybrid;
+      return;
+    }
     // What Megatron takes where a run does not say.
     const std::string layers = common_.text("transformer_impl");
     family_ = model::mcore_family(layers.empty() ? "transformer_engine" : layers);
@@ -125,6 +133,7 @@ class RanksReader {
   const DistModel& model_;
   std::shared_ptr<const TorchFile> common_file_;
   CommonState common_;
+  const std::optional<model::HybridPattern>& hybrid_;
   model::NameFamily family_ = model::NameFamily::kMcoreTransformerEngine;
   int64_t tensor_size_ = 1, pipeline_size_ = 1;
   std::vector<Entry> entries_;
@@ -148,8 +157,14 @@ Status RanksReader::find_sizes() {
                       "{}: expected parallel sizes above 0, found tensor {} and pipeline {}",
                       folder_.path(), tensor_size_, pipeline_size_);
   }
-  const bool is_uneven = std::any_of(std::begin(kUnevenFields), std::end(kUnevenFields),
-                                     [&](const char* field) { return common_.says(field); });
+  bool is_uneven = std::any_of(std::begin(kUnevenFields), std::end(kUnevenFields),
+                               [&](const char* field) { return common_.says(field); });
+  // A pattern without segments is cut evenly.
+  const auto segments = static_cast<int64_t>(hybrid_.has_value() ? hybrid_->segments.size() : 1);
+  if (segments > 1) {
+    is_uneven = segments != pipeline_size_ ||
+                std::set(hybrid_->segments.begin(), hybrid_->segments.end()).size() != 1;
+  }
   if (is_uneven || model_.num_layers % pipeline_size_ != 0) pipeline_size_ = 1;
   return {};
 }
@@ -236,9 +251,10 @@ Result<RanksReader::Cut> RanksReader::cut(const Entry& entry, int64_t stage) con
                       text::printable(parameter.name, 200), model::name_family_text(family_));
   }
   Cut made;
-  made.flat_name = entry.layer.has_value()
-                       ? model::with_layer(*spelled, *entry.layer - stage * layers_per_stage())
-                       : *spelled;
+  made.flat_name =
+      entry.layer.has_value()
+          ? model::with_layer(*spelled, *entry.layer - stage * layers_per_stage(), family_)
+          : *spelled;
   made.is_table = parameter.match.partition == model::Partition::kVocabulary;
   const std::optional<int64_t> row = parameter.is_stacked ? entry.layer : std::nullopt;
   MEG_ASSIGN_OR_RETURN(made.shape, shards.shape(parameter));
@@ -306,7 +322,7 @@ Result<PickleId> RanksReader::add_model(const std::vector<Cut>& cuts, int64_t st
     MEG_ASSIGN_OR_RETURN(const PickleId state, copy_object(folder_, *extra.object, draft));
     const std::string name =
         match.layer.has_value()
-            ? model::with_layer(*spelled, *match.layer - stage * layers_per_stage())
+            ? model::with_layer(*spelled, *match.layer - stage * layers_per_stage(), family_)
             : *spelled;
     pairs.insert(pairs.end(), {graph.add_string(name), state});
   }
@@ -367,13 +383,21 @@ Result<PickleId> RanksReader::add_optimizer(const std::vector<Cut>& cuts, int64_
 Result<RankFiles> open_torch_dist(const CheckpointFolder& found) {
   MEG_ASSIGN_OR_RETURN(const model::ParameterTable table, model::ParameterTable::gpt());
   MEG_ASSIGN_OR_RETURN(const DistFolder folder, DistFolder::open(found.folder));
-  MEG_ASSIGN_OR_RETURN(const DistModel model, read_dist_model(folder, table));
+  MEG_ASSIGN_OR_RETURN(std::shared_ptr<const TorchFile> common, common_file(folder));
+  std::optional<model::HybridPattern> hybrid;
+  if (common != nullptr) {
+    const PickleGraph& graph = common->graph();
+    Result<std::optional<model::HybridPattern>> pattern =
+        hybrid_pattern(graph, graph.find(common->root(), "args"));
+    if (!pattern.has_value()) return pattern.error().with_prefix(found.folder + ": args");
+    hybrid = *std::move(pattern);
+  }
+  MEG_ASSIGN_OR_RETURN(const DistModel model, read_dist_model(folder, table, hybrid.has_value()));
   if (model.parameters.empty()) {
     return make_error(StatusCode::kNotFound, "{}: expected parameters of a model, found none",
                       found.folder);
   }
-  MEG_ASSIGN_OR_RETURN(std::shared_ptr<const TorchFile> common, common_file(folder));
-  return RanksReader(folder, table, model, std::move(common)).read();
+  return RanksReader(folder, table, model, std::move(common), hybrid).read();
 }
 
 }  // namespace meg::checkpoint

@@ -1,0 +1,88 @@
+#include "libmeg/model/hybrid_pattern.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "libmeg/model/parameter_table.h"
+
+namespace meg::model {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(HybridPattern, PairsOfLayersAreThoseOfGpt) {
+  const Result<HybridPattern> plain = parse_hybrid_pattern("*-*-*-");
+  ASSERT_TRUE(plain.has_value());
+  EXPECT_THAT(plain->segments, ElementsAre(3));
+  EXPECT_FALSE(plain->has_experts);
+  const Result<HybridPattern> cut = parse_hybrid_pattern("*E|*E*E");
+  ASSERT_TRUE(cut.has_value());
+  EXPECT_THAT(cut->segments, ElementsAre(1, 2));
+  EXPECT_EQ(cut->num_layers(), 3);
+  EXPECT_TRUE(cut->has_experts);
+}
+
+TEST(HybridPattern, TextIsWhatWasParsed) {
+  for (const char* text : {"*-", "*E*E", "*-|*-*-|*-*-|*-"}) {
+    EXPECT_EQ(hybrid_pattern_text(*parse_hybrid_pattern(text)), text);
+  }
+}
+
+TEST(HybridPattern, RefusesLayersThatGptHasNot) {
+  for (const char* text :
+       {"", "|", "M*-M*-", "*-*E", "**--", "*|-", "*-*", "-*-*", "*-*-/**", "*G"}) {
+    const Result<HybridPattern> pattern = parse_hybrid_pattern(text);
+    ASSERT_FALSE(pattern.has_value()) << text;
+    EXPECT_EQ(pattern.error().code(), StatusCode::kUnsupported);
+    EXPECT_THAT(pattern.error().message(), HasSubstr(text));
+  }
+}
+
+TEST(HybridNames, AttentionAndMlpAreLayersOfTheirOwn) {
+  const ParameterTable table = std::move(ParameterTable::gpt()).value();
+
+  const struct {
+    const char* name;
+    const char* canonical;
+    int64_t layer;
+  } names[] = {
+      {"decoder.layers.6.self_attention.linear_qkv.layer_norm_weight",
+       "decoder.layers.{}.input_layernorm.weight", 3},
+      {"decoder.layers.6.self_attention.q_layernorm.weight",
+       "decoder.layers.{}.self_attention.q_layernorm.weight", 3},
+      {"decoder.layers.7.mlp.linear_fc1.bias", "decoder.layers.{}.mlp.linear_fc1.bias", 3},
+      {"decoder.layers.7.mlp.router.weight", "decoder.layers.{}.mlp.router.weight", 3},
+      {"decoder.layers.0.self_attention.linear_proj.bias",
+       "decoder.layers.{}.self_attention.linear_proj.bias", 0},
+  };
+
+  for (const auto& expected : names) {
+    const auto match = table.match(expected.name, true);
+    ASSERT_TRUE(match.has_value()) << expected.name;
+    EXPECT_EQ(match->canonical, expected.canonical);
+    EXPECT_EQ(match->layer, expected.layer);
+    EXPECT_EQ(with_layer(*table.spell(match->canonical, NameFamily::kHybrid), *match->layer,
+                         NameFamily::kHybrid),
+              expected.name);
+  }
+  const auto norm = table.match("decoder.final_norm.weight", true);
+  ASSERT_TRUE(norm.has_value());
+  EXPECT_EQ(norm->canonical, "decoder.final_layernorm.weight");
+  EXPECT_THAT(norm->families, ElementsAre(NameFamily::kHybrid));
+  const auto expert = table.match("decoder.layers.3.mlp.experts.linear_fc2.weight5", true);
+  ASSERT_TRUE(expert.has_value());
+  EXPECT_EQ(expert->layer, 1);
+  EXPECT_EQ(expert->expert, 5);
+}
+
+TEST(HybridNames, OtherHalvesOfLayersAreNotKnown) {
+  const ParameterTable table = std::move(ParameterTable::gpt()).value();
+  EXPECT_FALSE(table.match("decoder.layers.1.self_attention.linear_proj.weight", true));
+  EXPECT_FALSE(table.match("decoder.layers.2.mlp.linear_fc1.weight", true));
+  EXPECT_FALSE(table.match("decoder.layers.2.pre_mlp_layernorm.weight", true));
+  EXPECT_FALSE(table.match("decoder.layers.0.mixer.in_proj.weight", true));
+}
+
+}  // namespace
+}  // namespace meg::model
