@@ -302,7 +302,11 @@ TEST_F(Architecture, NoArgumentOfTheModelIsPassedOver) {
   TrainingState other = test::made_state();
   const auto is_checked = [](const megatron::ArgumentRow* row) {
     const bool is_of_experts = row->dest == "num_experts" || row->dest.starts_with("moe_");
-    return !is_of_experts && row->dest != "bias_gelu_fusion";  // which a run may choose
+    // Whose layers are GPT's is the same model; others cannot be opened.
+    const bool is_pattern =
+        row->dest == "hybrid_layer_pattern" || row->dest == "hybrid_override_pattern";
+    return !is_of_experts && !is_pattern &&
+           row->dest != "bias_gelu_fusion";  // which a run may choose
   };
   for (const megatron::ArgumentRow* row : model_arguments()) {
     if (is_checked(row)) other.args.set(row->dest, {std::string("other")});

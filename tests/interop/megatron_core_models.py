@@ -34,8 +34,9 @@ def call_types_cuda():
         else original(self).replace("torch.", "torch.cuda.", 1))
 
 
-def start_without_gpu(tp=1, pp=1, rank=0, store=None, dp=1):
-    """A rank over gloo; the calls of megatron-core that name CUDA are led elsewhere."""
+def start_without_gpu(tp=1, pp=1, rank=0, store=None, dp=1, **sizes):
+    """A rank over gloo; the calls of megatron-core that name CUDA are led elsewhere. sizes: others of
+    initialize_model_parallel."""
     torch.set_num_threads(1)
     lead_tensors_to_the_cpu()
     torch.Tensor.cuda = lambda self, *arguments, **options: self
@@ -45,7 +46,7 @@ def start_without_gpu(tp=1, pp=1, rank=0, store=None, dp=1):
         lambda size: torch.ones(size, size, dtype=torch.bool).triu(1)
     torch.distributed.init_process_group("gloo", store=store or torch.distributed.HashStore(),
                                          rank=rank, world_size=tp * pp * dp)
-    parallel_state.initialize_model_parallel(tp, pp)
+    parallel_state.initialize_model_parallel(tp, pp, **sizes)
 
 
 class ApexLayerNorm:

@@ -19,14 +19,6 @@ Status check_optimizer(const MegatronCheckpoint& checkpoint, const ReshardOption
   if (!options.keep_optimizer) return Status();
   const TorchFile& first = *checkpoint.files()[0].file;
   const std::optional<PickleId> optimizer = first.graph().find(first.root(), "optimizer");
-  if (options.expert_model_parallel_size > 1 && checkpoint.config().num_experts.has_value() &&
-      checkpoint.optimizer().form != OptimizerForm::kNone) {
-    return make_error(
-        StatusCode::kUnsupported,
-        "{}: optimizer: over {} expert-parallel ranks it is not supported; --no-optim "
-        "leaves it out",
-        first.path(), options.expert_model_parallel_size);
-  }
   switch (checkpoint.optimizer().form) {
     case OptimizerForm::kDistributed:
       return missing_distrib_optim(checkpoint);

@@ -20,11 +20,28 @@ std::vector<Group>::iterator add_group(ParamGroupKind kind, std::vector<Group>* 
   return found != groups->end() ? found : groups->insert(found, Group{kind, {}});
 }
 
+/// Which of a rank's parameters an optimizer is for: expert-parallel ranks have one for what they
+/// hold alike and one for their own experts.
+struct OptimizerPart {
+  bool has_shared = true, has_experts = true;
+  int64_t first_expert = 0, last_expert = INT64_MAX;  ///< The latter: behind the last.
+
+  /// Those of one expert-parallel rank alone.
+  bool is_of_experts() const { return !has_shared; }
+
+  bool has(const TargetEntry& entry) const {
+    if (entry.parameter == nullptr) return false;
+    if (!entry.expert.has_value()) return has_shared;
+    return has_experts && first_expert <= *entry.expert && *entry.expert < last_expert;
+  }
+};
+
 /// Groups in the order in which the parameters of the chunks' modules first need them.
-void add_groups_of(const TargetStage& stage, std::vector<Group>* groups) {
+void add_groups_of(const TargetStage& stage, const OptimizerPart& part,
+                   std::vector<Group>* groups) {
   for (const std::vector<TargetEntry>& chunk : stage.chunks) {
     for (const TargetEntry& entry : chunk) {
-      if (entry.parameter != nullptr) add_group(entry.parameter->group, groups);
+      if (part.has(entry)) add_group(entry.parameter->group, groups);
     }
   }
 }
@@ -32,14 +49,14 @@ void add_groups_of(const TargetStage& stage, std::vector<Group>* groups) {
 /// The groups of a stage in their order.
 /// Mirrors Megatron-LM megatron/core/optimizer/__init__.py: _get_param_groups.
 std::vector<Group> groups_of(const TargetStage& stage, const TargetLayout& layout,
-                             const OptimizerLayout& optimizer) {
+                             const OptimizerLayout& optimizer, const OptimizerPart& part) {
   std::vector<Group> groups;
   // Core 0.6 to 0.15 list groups as parameters first need them, so their order differs between
   // stages; core 0.16 sorts them, which is the list below. Groups that only other stages have
   // parameters of come last, and stay where the source keeps empty ones.
   if (optimizer.groups_by_first_appearance) {
-    add_groups_of(stage, &groups);
-    for (const TargetStage& other : layout.stages) add_groups_of(other, &groups);
+    add_groups_of(stage, part, &groups);
+    for (const TargetStage& other : layout.stages) add_groups_of(other, part, &groups);
   } else {
     for (const ParamGroupKind kind :
          {ParamGroupKind::kDecay, ParamGroupKind::kDecoupled, ParamGroupKind::kNoDecay}) {
@@ -48,11 +65,11 @@ std::vector<Group> groups_of(const TargetStage& stage, const TargetLayout& layou
   }
   for (const std::vector<TargetEntry>& chunk : stage.chunks) {
     for (const TargetEntry& entry : chunk) {
-      if (entry.parameter == nullptr) continue;
+      if (!part.has(entry)) continue;
       add_group(entry.parameter->group, &groups)->parameters.push_back(entry.parameter);
     }
   }
-  if (!optimizer.keeps_empty_groups) {
+  if (!optimizer.keeps_empty_groups || part.is_of_experts()) {
     std::erase_if(groups, [](const Group& group) { return group.parameters.empty(); });
   }
   return groups;
@@ -65,13 +82,15 @@ std::vector<Group> groups_of(const TargetStage& stage, const TargetLayout& layou
 class OptimizerBuilder {
  public:
   OptimizerBuilder(const MegatronCheckpoint& checkpoint, const TargetLayout& layout,
-                   const TargetStage& stage, int reference, TargetFile* target)
+                   const TargetStage& stage, int reference, const OptimizerPart& part,
+                   TargetFile* target)
       : checkpoint_(checkpoint),
         layout_(layout),
         optimizer_(checkpoint.optimizer()),
         reference_(reference),
+        is_of_experts_(part.is_of_experts()),
         target_(target),
-        groups_(groups_of(stage, layout, optimizer_)) {}
+        groups_(groups_of(stage, layout, optimizer_, part)) {}
 
   Result<PickleId> add() {
     const PickleId outer = *source().find(file().root(), "optimizer");
@@ -246,6 +265,8 @@ class OptimizerBuilder {
       pairs.push_back(key);
       if (is_ids) {
         pairs.push_back(target_->graph().add_list(std::move(ids)));
+      } else if (graph.as_string(found[i]) == "is_expert_parallel") {
+        pairs.push_back(target_->graph().add_bool(is_of_experts_));
       } else {
         MEG_ASSIGN_OR_RETURN(const PickleId value, target_->carry(settings.file, found[i + 1]));
         pairs.push_back(value);
@@ -274,6 +295,7 @@ class OptimizerBuilder {
   const TargetLayout& layout_;
   const OptimizerLayout& optimizer_;
   int reference_;
+  bool is_of_experts_;
   TargetFile* target_;
   std::vector<Group> groups_;
 };
@@ -282,7 +304,17 @@ class OptimizerBuilder {
 
 Result<PickleId> add_optimizer(const MegatronCheckpoint& checkpoint, const TargetLayout& layout,
                                const TargetStage& stage, int reference, TargetFile* target) {
-  return OptimizerBuilder(checkpoint, layout, stage, reference, target).add();
+  const auto add = [&](const OptimizerPart& part) {
+    return OptimizerBuilder(checkpoint, layout, stage, reference, part, target).add();
+  };
+  if (layout.experts_per_rank == 0 || layout.expert_model_parallel_size == 1) return add({});
+  MEG_ASSIGN_OR_RETURN(const PickleId shared, add({.has_experts = false}));
+  const int64_t first = target->expert_rank() * layout.experts_per_rank;
+  MEG_ASSIGN_OR_RETURN(const PickleId experts,
+                       add({.has_shared = false,
+                            .first_expert = first,
+                            .last_expert = first + layout.experts_per_rank}));
+  return target->graph().add_list({shared, experts});
 }
 
 }  // namespace meg::checkpoint

@@ -119,7 +119,9 @@ bool RankReader::has_composed_ranks() const {
 
 /// The ranks that such a folder is read as: all or none of them.
 Status RankReader::open_composed() {
-  MEG_ASSIGN_OR_RETURN(const RankFiles files, open_rank_files(folder_, options_.fallback));
+  MEG_ASSIGN_OR_RETURN(const RankFiles files,
+                       open_rank_files(folder_, options_.fallback,
+                                       options_.ignore_optimizer ? nullptr : &found_.table));
   found_.tensor_size = files.tensor_size;
   found_.pipeline_size = files.pipeline_size;
   report_.notes.insert(report_.notes.end(), files.notes.begin(), files.notes.end());

@@ -30,15 +30,10 @@ CheckpointReader::CheckpointReader(const CheckpointFolder& folder,
 }
 
 Result<MegatronCheckpoint> CheckpointReader::read() {
-  MEG_ASSIGN_OR_RETURN(RankFiles ranks, open_rank_files(state_->folder, options_.fallback));
+  MEG_ASSIGN_OR_RETURN(RankFiles ranks,
+                       open_rank_files(state_->folder, options_.fallback,
+                                       options_.ignore_optimizer ? nullptr : &state_->table));
   if (!options_.ignore_optimizer) {
-    if (ranks.has_expert_optimizers) {
-      return make_error(
-          StatusCode::kUnsupported,
-          "{}: optimizer: those of expert-parallel ranks are not supported; --no-optim "
-          "leaves them out",
-          state_->folder.folder);
-    }
     MEG_RETURN_IF_ERROR(read_distributed_optimizers(state_->folder, state_->table, &ranks));
   }
   return read(std::move(ranks));

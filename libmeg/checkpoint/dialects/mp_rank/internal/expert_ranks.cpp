@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "libmeg/checkpoint/container/torch_file/torch_source.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/expert_optimizers.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/model_keys.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/rank_draft.h"
 #include "libmeg/model/expert_names.h"
@@ -18,8 +19,9 @@ namespace {
 /// taken from the first one.
 class ExpertMerger {
  public:
-  ExpertMerger(const std::vector<std::shared_ptr<const TorchFile>>& files, int64_t num_experts)
-      : files_(files), share_(num_experts / static_cast<int64_t>(files.size())) {}
+  ExpertMerger(const std::vector<std::shared_ptr<const TorchFile>>& files, int64_t num_experts,
+               const model::ParameterTable* table)
+      : files_(files), share_(num_experts / static_cast<int64_t>(files.size())), table_(table) {}
 
   Result<TorchFile> merge() {
     std::vector<ModelDicts> models;
@@ -37,10 +39,20 @@ class ExpertMerger {
     const std::vector<PickleId> found(graph().pairs(first).begin(), graph().pairs(first).end());
     size_t chunk = 0;
     for (size_t i = 0; i + 1 < found.size(); i += 2) {
-      const std::string_view key = graph().as_string(found[i]).value_or("");
+      // A copy: the graph's strings move while it grows.
+      const std::string key(graph().as_string(found[i]).value_or(""));
       PickleId value = found[i + 1];
-      // Experts have an optimizer of their own, chained behind the others', which is not merged.
-      if (key == "optimizer") continue;
+      if (key == "optimizer" && table_ == nullptr) continue;
+      if (key == "optimizer" && graph().node(value).kind != PickleKind::kNone) {
+        // Experts of which a rank has not its share would be numbered wrong.
+        for (size_t rank = 0; rank < files_.size(); ++rank) {
+          for (const PickleId dict : models[rank].dicts) {
+            MEG_RETURN_IF_ERROR(check_share(*files_[rank], dict));
+          }
+        }
+        MEG_ASSIGN_OR_RETURN(value,
+                             merge_expert_optimizers(files_, share_, *table_, value, &draft_));
+      }
       if (is_model_key(key) && chunk < models[0].dicts.size()) {
         MEG_ASSIGN_OR_RETURN(value, merge_chunk(value, models, chunk++));
       }
@@ -103,14 +115,15 @@ class ExpertMerger {
 
   const std::vector<std::shared_ptr<const TorchFile>>& files_;
   int64_t share_;  // experts of a rank
+  const model::ParameterTable* table_;
   RankDraft draft_;
 };
 
 }  // namespace
 
 Result<TorchFile> merge_expert_ranks(const std::vector<std::shared_ptr<const TorchFile>>& files,
-                                     int64_t num_experts) {
-  return ExpertMerger(files, num_experts).merge();
+                                     int64_t num_experts, const model::ParameterTable* table) {
+  return ExpertMerger(files, num_experts, table).merge();
 }
 
 }  // namespace meg::checkpoint

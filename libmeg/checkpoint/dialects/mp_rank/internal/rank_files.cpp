@@ -218,7 +218,8 @@ std::vector<std::optional<Result<TorchFile>>> open_others(const std::vector<Rank
 
 /// Adds the files to `found`, expert-parallel ranks merged.
 Status place_files(const std::vector<RankFolder>& ranks,
-                   const std::vector<std::shared_ptr<const TorchFile>>& files, RankFiles* found) {
+                   const std::vector<std::shared_ptr<const TorchFile>>& files,
+                   const model::ParameterTable* table, RankFiles* found) {
   const auto experts = static_cast<size_t>(found->expert_size);
   const int64_t num_experts = first_arg(*files[0], {"num_experts"}).value_or(0);
   for (size_t i = 0; i < files.size(); i += experts) {
@@ -229,12 +230,10 @@ Status place_files(const std::vector<RankFolder>& ranks,
                   .file = files[i]};
     if (experts > 1) {
       const auto begin = files.begin() + static_cast<std::ptrdiff_t>(i);
-      MEG_ASSIGN_OR_RETURN(
-          TorchFile merged,
-          merge_expert_ranks({begin, begin + static_cast<std::ptrdiff_t>(experts)}, num_experts));
+      MEG_ASSIGN_OR_RETURN(TorchFile merged,
+                           merge_expert_ranks({begin, begin + static_cast<std::ptrdiff_t>(experts)},
+                                              num_experts, table));
       rank.file = std::make_shared<const TorchFile>(std::move(merged));
-      found->has_expert_optimizers |=
-          files[i]->graph().find(files[i]->root(), "optimizer").has_value();
     }
     found->files.push_back(std::move(rank));
   }
@@ -269,7 +268,8 @@ Status check_tensor_bytes(const std::string& where, uint64_t tensor_bytes, uint6
 }
 
 Result<RankFiles> open_rank_files(const CheckpointFolder& given,
-                                  const megatron::FieldLookup& fallback) {
+                                  const megatron::FieldLookup& fallback,
+                                  const model::ParameterTable* table) {
   if (given.format == CheckpointFormat::kTorchDist) return open_torch_dist(given);
   if (given.format == CheckpointFormat::kHuggingFace) return open_huggingface(given, fallback);
   CheckpointFolder folder = given;
@@ -301,7 +301,7 @@ Result<RankFiles> open_rank_files(const CheckpointFolder& given,
     files.back() = std::make_shared<const TorchFile>(std::move(other));
     MEG_RETURN_IF_ERROR(check_agreement(*files.back(), *first));
   }
-  MEG_RETURN_IF_ERROR(place_files(ranks, files, &found));
+  MEG_RETURN_IF_ERROR(place_files(ranks, files, table, &found));
   found.version = version_of(*first);
   found.iteration = iteration_of(*first);
   return found;

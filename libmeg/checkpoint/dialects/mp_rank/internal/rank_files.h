@@ -15,7 +15,6 @@ struct RankFiles {
   int64_t pipeline_size = 1;
   /// The files of expert-parallel ranks are merged to one; see merge_expert_ranks().
   int64_t expert_size = 1;
-  bool has_expert_optimizers = false;      ///< And they have optimizers, which are left out.
   bool has_distributed_optimizer = false;  ///< Composed of distrib_optim.pt beside the files.
   double version = 0;                      ///< checkpoint_version; 0 where the files have none.
   std::optional<int64_t> iteration;
@@ -36,8 +35,10 @@ Status check_tensor_bytes(const std::string& where, uint64_t tensor_bytes, uint6
 /// OpenCheckpointOptions. kNotFound: ranks missing, all named. kCorruption: folders of more ranks,
 /// or files that disagree about iteration, version or sizes. kUnsupported: other formats,
 /// experts that are cut over other tensor ranks than the rest of the model.
+/// table: see merge_expert_ranks().
 Result<RankFiles> open_rank_files(const CheckpointFolder& folder,
-                                  const megatron::FieldLookup& fallback);
+                                  const megatron::FieldLookup& fallback,
+                                  const model::ParameterTable* table);
 
 /// The one file of a checkpoint of one rank, or that of this rank of several, whose sizes its args
 /// say.

@@ -36,15 +36,19 @@ bool is_decoupled(const PickleGraph& graph, PickleId group) {
 /// parameters.
 class OptimizerReader {
  public:
-  OptimizerReader(const TorchFile& file, std::span<const OptimizedParameter> parameters)
-      : file_(file), graph_(file.graph()), parameters_(parameters) {}
+  /// optimizer: where the file's own is not meant.
+  OptimizerReader(const TorchFile& file, std::span<const OptimizedParameter> parameters,
+                  std::optional<PickleId> optimizer)
+      : file_(file),
+        graph_(file.graph()),
+        parameters_(parameters),
+        outer_(optimizer.has_value() ? optimizer : graph_.find(file.root(), "optimizer")) {}
 
   Result<OptimizerForm> form() {
-    const std::optional<PickleId> outer = graph_.find(file_.root(), "optimizer");
-    if (!outer.has_value() || graph_.node(*outer).kind == PickleKind::kNone) {
+    if (!outer_.has_value() || graph_.node(*outer_).kind == PickleKind::kNone) {
       return OptimizerForm::kNone;
     }
-    MEG_RETURN_IF_ERROR(find_form(*outer));
+    MEG_RETURN_IF_ERROR(find_form(*outer_));
     return found_.layout.form;
   }
 
@@ -53,7 +57,7 @@ class OptimizerReader {
     MEG_ASSIGN_OR_RETURN(const OptimizerForm found, form());
     if (found == OptimizerForm::kDistributed || found == OptimizerForm::kNone) return found_;
     MEG_RETURN_IF_ERROR(read_groups());
-    MEG_RETURN_IF_ERROR(read_masters(*graph_.find(file_.root(), "optimizer")));
+    MEG_RETURN_IF_ERROR(read_masters(*outer_));
     MEG_RETURN_IF_ERROR(read_state());
     return found_;
   }
@@ -299,6 +303,7 @@ class OptimizerReader {
   const TorchFile& file_;
   const PickleGraph& graph_;
   std::span<const OptimizedParameter> parameters_;
+  std::optional<PickleId> outer_;
   RankOptimizer found_;
   PickleId inner_ = 0;
   std::vector<PickleId> groups_;
@@ -342,12 +347,13 @@ ParamGroupKind param_group_for(const OptimizedParameter& parameter, bool has_dec
 }
 
 Result<OptimizerForm> optimizer_form(const TorchFile& file) {
-  return OptimizerReader(file, {}).form();
+  return OptimizerReader(file, {}, std::nullopt).form();
 }
 
 Result<RankOptimizer> read_rank_optimizer(const TorchFile& file,
-                                          std::span<const OptimizedParameter> parameters) {
-  return OptimizerReader(file, parameters).read();
+                                          std::span<const OptimizedParameter> parameters,
+                                          std::optional<PickleId> optimizer) {
+  return OptimizerReader(file, parameters, optimizer).read();
 }
 
 }  // namespace meg::checkpoint

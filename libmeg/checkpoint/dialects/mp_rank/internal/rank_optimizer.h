@@ -52,7 +52,9 @@ Result<OptimizerForm> optimizer_form(const TorchFile& file);
 /// named_parameters() order, so they are told by the group's kind and checked against shapes.
 /// kCorruption where ids, counts or shapes do not fit the parameters; kUnsupported for groups that
 /// cannot be told apart.
+/// optimizer: its node, where it is not the file's `optimizer` but one of several.
 Result<RankOptimizer> read_rank_optimizer(const TorchFile& file,
-                                          std::span<const OptimizedParameter> parameters);
+                                          std::span<const OptimizedParameter> parameters,
+                                          std::optional<PickleId> optimizer = std::nullopt);
 
 }  // namespace meg::checkpoint
