@@ -46,7 +46,7 @@ class BpeModelBuilder {
   const Vocabulary& vocabulary_;
   const std::string& vocab_name_;
   const std::string& merges_name_;
-  const BpeRules& rules_;
+  const BpeRules rules_;
   std::string_view merges_place_ = "line";
   BpeModel model_;
   std::vector<BpeModel::Span> entry_spans_;  // by entry
