@@ -24,4 +24,9 @@ std::string printable(std::string_view bytes, size_t limit) {
   return out;
 }
 
+std::string printable_name(std::string_view name, size_t limit) {
+  std::string quoted = printable(name, limit);
+  return quoted.size() == name.size() + 2 ? std::string(name) : quoted;
+}
+
 }  // namespace meg::text

@@ -78,6 +78,8 @@ TEST(HuggingFaceTokenizer, NamesPartsThatAreNotSupported) {
       {"/model/dropout", 0.1, ".model.dropout: 0.1 is not supported"},
       {"/model/end_of_word_suffix", "</w>", "end_of_word_suffix \"</w>\" is not supported"},
       {"/model/new_idea", true, ".model.new_idea: \"true\" is not supported"},
+      {"/model/new\nidea", true, ".model.\"new\\nidea\": \"true\" is not supported"},
+      {"/model/type", "a\nb", "tokenizer.json.model: \"a\\nb\" is not supported"},
       {"/normalizer", {{"type", "ByteLevel"}}, ".normalizer: ByteLevel is not supported"},
       {"/pre_tokenizer", {{"type", "UnicodeScripts"}}, "UnicodeScripts is not supported"},
       {"/pre_tokenizer",

@@ -10,13 +10,18 @@ std::optional<JsonPart> JsonPart::find(std::string_view key) const {
   simdjson::dom::element found;
   if (!value_.is_object() || value_[key].get(found) != simdjson::SUCCESS) return std::nullopt;
   if (found.is_null()) return std::nullopt;
-  return JsonPart(found, fmt::format("{}.{}", place_, key));
+  return JsonPart(found, place_of(key));
+}
+
+std::string JsonPart::place_of(std::string_view key) const {
+  return fmt::format("{}.{}", place_, text::printable_name(key));
 }
 
 Result<JsonPart> JsonPart::member(std::string_view key) const {
   std::optional<JsonPart> found = find(key);
   if (found) return *std::move(found);
-  return make_error(StatusCode::kCorruption, "{}: expected \"{}\", found none", place_, key);
+  return make_error(StatusCode::kCorruption, "{}: expected {}, found none", place_,
+                    text::printable(key));
 }
 
 Result<std::vector<std::pair<std::string, JsonPart>>> JsonPart::members() const {
@@ -24,8 +29,7 @@ Result<std::vector<std::pair<std::string, JsonPart>>> JsonPart::members() const 
   if (value_.get(object) != simdjson::SUCCESS) return corrupt("an object");
   std::vector<std::pair<std::string, JsonPart>> all;
   for (const auto field : object) {
-    all.emplace_back(std::string(field.key),
-                     JsonPart(field.value, fmt::format("{}.{}", place_, field.key)));
+    all.emplace_back(std::string(field.key), JsonPart(field.value, place_of(field.key)));
   }
   return all;
 }

@@ -62,6 +62,8 @@ class JsonPart {
   Status corrupt(std::string_view expected) const;
 
  private:
+  std::string place_of(std::string_view key) const;
+
   simdjson::dom::element value_;
   std::string place_;
 };

@@ -213,7 +213,7 @@ Status read_model(const JsonPart& part, TokenizerJson& file) {
   MEG_ASSIGN_OR_RETURN(const std::string type, part.text("type", std::string(kind_of(part))));
   const auto found = std::find_if(std::begin(kReaders), std::end(kReaders),
                                   [&](const auto& reader) { return reader.first == type; });
-  if (found == std::end(kReaders)) return part.unsupported(type);
+  if (found == std::end(kReaders)) return part.unsupported(text::printable_name(type));
   if (type != "BPE" && file.pre_tokenizer.byte_level) {
     return part.unsupported(type + " behind ByteLevel");
   }

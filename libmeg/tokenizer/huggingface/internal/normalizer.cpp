@@ -7,6 +7,7 @@
 #include <new>
 #include <vector>
 
+#include "libmeg/text/printable.h"
 #include "libmeg/text/utf8.h"
 #include "libmeg/tokenizer/huggingface/internal/precompiled.h"
 #include "libmeg/tokenizer/internal/character_class.h"
@@ -352,7 +353,7 @@ Made read_normalizer(const JsonPart& part) {
   if (type == "Nmt") return make<ChangeCharacters>(change_as_nmt);
   if (type == "BertNormalizer") return read_bert(part);
   if (type == "Precompiled") return read_precompiled(part);
-  return part.unsupported(std::string(type));
+  return part.unsupported(text::printable_name(type));
 }
 
 }  // namespace meg::tokenizer

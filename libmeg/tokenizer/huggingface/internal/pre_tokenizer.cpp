@@ -96,7 +96,7 @@ Result<SplitBehavior> read_behavior(const JsonPart& part) {
   for (const auto& [known, behavior] : kNames) {
     if (known == name) return behavior;
   }
-  return part.unsupported(name);
+  return part.unsupported(text::printable_name(name));
 }
 
 std::string escaped(std::string_view text) {
@@ -128,7 +128,8 @@ class Reader {
     MEG_ASSIGN_OR_RETURN(const std::string_view type, part.type());
     if (type == "Sequence") return read_sequence(part);
     if (result_.byte_level || result_.metaspace) {
-      return part.unsupported(fmt::format("{} behind ByteLevel or Metaspace", type));
+      return part.unsupported(
+          fmt::format("{} behind ByteLevel or Metaspace", text::printable_name(type)));
     }
     if (type == "ByteLevel") return read_byte_level(part);
     if (type == "Split") return read_split(part);
@@ -142,7 +143,7 @@ class Reader {
     if (type == "CharDelimiterSplit") return read_delimiter(part);
     if (type == "FixedLength") return read_fixed_length(part);
     if (type == "Metaspace") return read_metaspace(part);
-    return part.unsupported(type);
+    return part.unsupported(text::printable_name(type));
   }
 
   PreTokenizer result() && { return std::move(result_); }

@@ -188,7 +188,7 @@ Status read_post_processor(const JsonPart& part, TokenizerJson& file) {
   if (type == "ByteLevel") return {};  // of offsets alone
   if (type == "TemplateProcessing") return read_template(part, file);
   if (type == "BertProcessing" || type == "RobertaProcessing") return read_cls_and_sep(part, file);
-  if (type != "Sequence") return part.unsupported(type);
+  if (type != "Sequence") return part.unsupported(text::printable_name(type));
   MEG_ASSIGN_OR_RETURN(const JsonPart list, part.member("processors"));
   MEG_ASSIGN_OR_RETURN(const std::vector<JsonPart> items, list.items());
   for (const JsonPart& item : items) MEG_RETURN_IF_ERROR(read_post_processor(item, file));
