@@ -48,6 +48,16 @@ DecodedCodePoint decode_code_point(std::string_view text) {
   return {code_point, lead.size};
 }
 
+size_t size_of_whole_characters(std::string_view text) {
+  constexpr size_t kMost = 3;  // bytes of a character that lacks one
+  for (size_t left = 1; left <= kMost && left <= text.size(); ++left) {
+    const std::string_view end = text.substr(text.size() - left);
+    const size_t whole = lead_of(static_cast<unsigned char>(end[0])).size;
+    if (whole > left && decode_code_point(end).size == left) return text.size() - left;
+  }
+  return text.size();
+}
+
 void append_code_point(char32_t code_point, std::string& text) {
   const auto append = [&text](char32_t byte) { text.push_back(static_cast<char>(byte)); };
   const auto append_tail = [&](int shift) { append(0x80 | ((code_point >> shift) & 0x3F)); };

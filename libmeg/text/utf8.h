@@ -20,6 +20,9 @@ struct DecodedCodePoint {
 /// Surrogates, overlong forms and what is past U+10FFFF are not valid.
 DecodedCodePoint decode_code_point(std::string_view text);
 
+/// Bytes of text in front of a character that its end cuts off; all of them where none is cut off.
+size_t size_of_whole_characters(std::string_view text);
+
 /// Appends code_point, which must be below 0x110000; a surrogate is written by the same rule, which
 /// is then not UTF-8.
 void append_code_point(char32_t code_point, std::string& text);

@@ -41,7 +41,8 @@ std::optional<std::string> Tokenizer::identity() const {
   return digest.hex();
 }
 
-Result<std::string> decode_token_bytes(const Tokenizer& tokenizer, std::span<const int32_t> ids) {
+Result<std::string> decode_token_bytes(const Tokenizer& tokenizer, std::span<const int32_t> ids,
+                                       bool more_follow) {
   std::string bytes;
   for (size_t i = 0; i < ids.size(); ++i) {
     const std::optional<std::string_view> token = tokenizer.token_bytes(ids[i]);
@@ -52,6 +53,7 @@ Result<std::string> decode_token_bytes(const Tokenizer& tokenizer, std::span<con
     }
     bytes += *token;
   }
+  if (more_follow) bytes.resize(text::size_of_whole_characters(bytes));
   std::string text;
   text.reserve(bytes.size());
   text::append_replacing_invalid_utf8(bytes, text);

@@ -65,7 +65,13 @@ class Tokenizer {
 
   /// The text of ids; bytes that are not UTF-8 become U+FFFD as in Python's errors="replace".
   /// kOutOfRange for an id outside the vocabulary.
-  virtual Result<std::string> decode(std::span<const int32_t> ids) const = 0;
+  Result<std::string> decode(std::span<const int32_t> ids) const { return decode_text(ids, false); }
+
+  /// The part of decode() that stays whatever ids come behind these: its beginning, of whole
+  /// characters. decode_stream.h gives a text piece by piece.
+  Result<std::string> decode_beginning(std::span<const int32_t> ids) const {
+    return decode_text(ids, true);
+  }
 
   /// 32 hexadecimal digits, equal for tokenizers whose ids mean the same and that cut texts alike,
   /// whatever files they come from: of the special tokens and rules(). What a revision of Megatron
@@ -80,6 +86,9 @@ class Tokenizer {
   const std::vector<std::string>& warnings() const { return warnings_; }
 
  protected:
+  /// decode(), or with more_follow decode_beginning().
+  virtual Result<std::string> decode_text(std::span<const int32_t> ids, bool more_follow) const = 0;
+
   /// What decides ids besides the special tokens, all other tokens with their ids among it, in a
   /// form that differs where ids do; nullopt: the tokenizer has no identity.
   virtual std::optional<std::string> rules() const { return std::nullopt; }
@@ -87,8 +96,9 @@ class Tokenizer {
   std::vector<std::string> warnings_;
 };
 
-/// decode() of a tokenizer whose text is the bytes of its tokens, one behind the other.
-Result<std::string> decode_token_bytes(const Tokenizer& tokenizer, std::span<const int32_t> ids);
+/// decode_text() of a tokenizer whose text is the bytes of its tokens, one behind the other.
+Result<std::string> decode_token_bytes(const Tokenizer& tokenizer, std::span<const int32_t> ids,
+                                       bool more_follow);
 
 /// dtype of preprocess_data's .bin: uint16 where the vocabulary is below 65500 tokens, else int32.
 /// Mirrors Megatron-LM megatron/core/datasets/indexed_dataset.py: DType.optimal_dtype.

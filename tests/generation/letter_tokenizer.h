@@ -36,13 +36,13 @@ class LetterTokenizer : public tokenizer::Tokenizer {
     return std::make_unique<Encoder>(*this);
   }
 
-  Result<std::string> decode(std::span<const int32_t> ids) const override {
+ private:
+  Result<std::string> decode_text(std::span<const int32_t> ids, bool) const override {
     std::string text;
     for (const int32_t id : ids) text += tokens_.at(static_cast<size_t>(id));
     return text;
   }
 
- private:
   class Encoder : public tokenizer::TokenEncoder {
    public:
     explicit Encoder(const LetterTokenizer& tokenizer) : tokenizer_(tokenizer) {}

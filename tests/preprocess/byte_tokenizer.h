@@ -60,13 +60,13 @@ class ByteTokenizer : public tokenizer::Tokenizer {
     return std::make_unique<Encoder>(dtype == DType::kInt32);
   }
 
-  Result<std::string> decode(std::span<const int32_t> ids) const override {
+ private:
+  Result<std::string> decode_text(std::span<const int32_t> ids, bool) const override {
     std::string text;
     for (const int32_t id : ids) text += static_cast<char>(id);
     return text;
   }
 
- private:
   std::optional<int32_t> end_;
   int64_t vocab_size_;
 };

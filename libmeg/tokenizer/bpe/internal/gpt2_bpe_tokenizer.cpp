@@ -42,8 +42,9 @@ std::unique_ptr<TokenEncoder> GPT2BPETokenizer::new_text_encoder(DType dtype) co
                                            tokenizer::fast::word_scanner(options_.instruction_set));
 }
 
-Result<std::string> GPT2BPETokenizer::decode(std::span<const int32_t> ids) const {
-  return decode_token_bytes(*this, ids);
+Result<std::string> GPT2BPETokenizer::decode_text(std::span<const int32_t> ids,
+                                                  bool more_follow) const {
+  return decode_token_bytes(*this, ids, more_follow);
 }
 
 std::vector<SpecialToken> GPT2BPETokenizer::special_tokens() const {

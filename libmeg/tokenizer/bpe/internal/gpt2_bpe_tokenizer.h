@@ -48,13 +48,12 @@ class GPT2BPETokenizer : public Tokenizer {
 
   std::unique_ptr<TokenEncoder> new_encoder(DType dtype) const override;
 
-  Result<std::string> decode(std::span<const int32_t> ids) const override;
-
   const BpeModel& model() const { return model_; }
 
  private:
   GPT2BPETokenizer(BpeModel model, const Options& options);
 
+  Result<std::string> decode_text(std::span<const int32_t> ids, bool more_follow) const override;
   std::optional<std::string> rules() const override;
   std::unique_ptr<TokenEncoder> new_text_encoder(DType dtype) const;
 

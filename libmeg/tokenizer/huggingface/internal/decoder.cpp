@@ -1,61 +1,75 @@
 #include "libmeg/tokenizer/huggingface/internal/decoder.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
+#include "libmeg/text/printable.h"
 #include "libmeg/text/utf8.h"
 #include "libmeg/tokenizer/bpe/internal/bpe_model_builder.h"
 #include "libmeg/tokenizer/bpe/internal/byte_alphabet.h"
 #include "libmeg/tokenizer/huggingface/internal/pre_tokenizer.h"
+#include "libmeg/tokenizer/internal/replace_text.h"
 
 namespace meg::tokenizer {
 namespace {
 
 using Tokens = std::vector<std::string>;
 
-void replace_all(std::string& text, std::string_view from, std::string_view to) {
-  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) {
-    text.replace(at, from.size(), to);
-  }
+using Following = TokenDecoder::Following;
+
+/// Whether what follows may be more of the token, one of tokens.
+bool grows(const std::string& token, const Tokens& tokens, Following following) {
+  return following == Following::kText && &token == &tokens.back();
 }
 
-void join(Tokens& tokens, std::string_view between) {
+/// For a step that needs whole tokens.
+void drop_growing(Tokens& tokens, Following following) {
+  if (following == Following::kText && !tokens.empty()) tokens.pop_back();
+}
+
+void join(Tokens& tokens, std::string_view between, Following& following) {
   std::string all;
   for (size_t i = 0; i < tokens.size(); ++i) {
     if (i > 0) all += between;
     all += tokens[i];
   }
   tokens = {std::move(all)};
+  if (following == Following::kTokens) following = Following::kText;
 }
 
 class JoinBySpaces : public TokenDecoder {
  public:
-  void apply(Tokens& tokens) const override { join(tokens, " "); }
+  void apply(Tokens& tokens, Following& following) const override { join(tokens, " ", following); }
 };
 
 class Fuse : public TokenDecoder {
  public:
-  void apply(Tokens& tokens) const override { join(tokens, ""); }
+  void apply(Tokens& tokens, Following& following) const override { join(tokens, "", following); }
 };
 
 /// Every character is a byte; a token with others stands for itself.
 class ByteLevel : public TokenDecoder {
  public:
-  void apply(Tokens& tokens) const override {
+  void apply(Tokens& tokens, Following& following) const override {
+    drop_growing(tokens, following);
     std::string bytes;
     for (const std::string& token : tokens) {
       if (!append_alphabet_bytes(token, bytes)) bytes += token;
     }
+    if (following != Following::kNothing) bytes.resize(text::size_of_whole_characters(bytes));
     std::string text;
     text::append_replacing_invalid_utf8(bytes, text);
     tokens = {std::move(text)};
+    if (following == Following::kTokens) following = Following::kText;
   }
 };
 
 /// Runs of `<0x41>` become characters, or U+FFFD each where they are not UTF-8.
 class ByteFallback : public TokenDecoder {
  public:
-  void apply(Tokens& tokens) const override {
+  void apply(Tokens& tokens, Following& following) const override {
+    drop_growing(tokens, following);
     Tokens decoded;
     std::string bytes;
     const auto end_run = [&] {
@@ -74,7 +88,8 @@ class ByteFallback : public TokenDecoder {
       end_run();
       decoded.push_back(std::move(token));
     }
-    end_run();
+    // One more byte may spoil all of a run.
+    if (following == Following::kNothing) end_run();
     tokens = std::move(decoded);
   }
 };
@@ -83,8 +98,10 @@ class Replace : public TokenDecoder {
  public:
   Replace(std::string from, std::string to) : from_(std::move(from)), to_(std::move(to)) {}
 
-  void apply(Tokens& tokens) const override {
-    for (std::string& token : tokens) replace_all(token, from_, to_);
+  void apply(Tokens& tokens, Following& following) const override {
+    for (std::string& token : tokens) {
+      replace_all(token, from_, to_, grows(token, tokens, following));
+    }
   }
 
  private:
@@ -96,18 +113,28 @@ class Strip : public TokenDecoder {
   Strip(std::string content, int64_t start, int64_t stop)
       : content_(std::move(content)), start_(start), stop_(stop) {}
 
-  void apply(Tokens& tokens) const override {
-    for (std::string& token : tokens) {
-      for (int64_t i = 0; i < start_ && token.starts_with(content_); ++i) {
-        token.erase(0, content_.size());
-      }
-      for (int64_t i = 0; i < stop_ && token.ends_with(content_); ++i) {
-        token.erase(token.size() - content_.size());
-      }
-    }
+  void apply(Tokens& tokens, Following& following) const override {
+    for (std::string& token : tokens) strip(token, grows(token, tokens, following));
   }
 
  private:
+  void strip(std::string& token, bool more_follows) const {
+    int64_t left = start_;
+    for (; left > 0 && token.starts_with(content_); --left) token.erase(0, content_.size());
+    if (more_follows) {
+      // The rest may become one more of those at the start, and what is stripped at the end may
+      // reach this far back.
+      if (left > 0 && content_.starts_with(token)) token.clear();
+      for (int64_t i = 0; i < stop_ && !token.empty(); ++i) {
+        token.resize(token.size() - std::min(token.size(), content_.size()));
+      }
+      return;
+    }
+    for (int64_t i = 0; i < stop_ && token.ends_with(content_); ++i) {
+      token.erase(token.size() - content_.size());
+    }
+  }
+
   std::string content_;
   int64_t start_, stop_;
 };
@@ -117,9 +144,11 @@ class MetaspaceDecoder : public TokenDecoder {
   MetaspaceDecoder(std::string replacement, bool prepended)
       : replacement_(std::move(replacement)), prepended_(prepended) {}
 
-  void apply(Tokens& tokens) const override {
-    for (size_t i = 0; i < tokens.size(); ++i) {
-      replace_all(tokens[i], replacement_, i == 0 && prepended_ ? "" : " ");
+  void apply(Tokens& tokens, Following& following) const override {
+    for (std::string& token : tokens) {
+      const bool is_first = &token == &tokens.front();
+      replace_all(token, replacement_, is_first && prepended_ ? "" : " ",
+                  grows(token, tokens, following));
     }
   }
 
@@ -134,15 +163,20 @@ class WordPieceDecoder : public TokenDecoder {
   WordPieceDecoder(std::string prefix, bool cleanup)
       : prefix_(std::move(prefix)), cleanup_(cleanup) {}
 
-  void apply(Tokens& tokens) const override {
-    for (size_t i = 0; i < tokens.size(); ++i) {
-      if (i > 0 && tokens[i].starts_with(prefix_)) {
-        tokens[i].erase(0, prefix_.size());
-      } else if (i > 0) {
-        tokens[i].insert(0, " ");
+  void apply(Tokens& tokens, Following& following) const override {
+    const bool is_undecided = tokens.size() > 1 && tokens.back().size() < prefix_.size() &&
+                              prefix_.starts_with(tokens.back());
+    if (is_undecided && following == Following::kText) tokens.pop_back();
+    for (std::string& token : tokens) {
+      const bool is_first = &token == &tokens.front();
+      if (!is_first && token.starts_with(prefix_)) {
+        token.erase(0, prefix_.size());
+      } else if (!is_first) {
+        token.insert(0, " ");
       }
       if (!cleanup_) continue;
-      for (const auto& [from, to] : kGaps) replace_all(tokens[i], from, to);
+      const bool more_follows = grows(token, tokens, following);
+      for (const auto& [from, to] : kGaps) replace_all(token, from, to, more_follows);
     }
   }
 
@@ -169,8 +203,8 @@ class Sequence : public TokenDecoder {
  public:
   explicit Sequence(std::vector<std::unique_ptr<TokenDecoder>> steps) : steps_(std::move(steps)) {}
 
-  void apply(Tokens& tokens) const override {
-    for (const auto& step : steps_) step->apply(tokens);
+  void apply(Tokens& tokens, Following& following) const override {
+    for (const auto& step : steps_) step->apply(tokens, following);
   }
 
  private:
@@ -247,7 +281,7 @@ Made read_decoder(const std::optional<JsonPart>& part) {
   if (type == "Strip") return read_strip(*part);
   if (type == "Metaspace") return read_metaspace(*part);
   if (type == "WordPiece") return read_word_piece(*part);
-  return part->unsupported(type);
+  return part->unsupported(text::printable_name(type));
 }
 
 }  // namespace meg::tokenizer

@@ -15,8 +15,16 @@ class TokenDecoder {
  public:
   virtual ~TokenDecoder() = default;
 
-  /// Changes the tokens; the decoded text is what they are together.
-  virtual void apply(std::vector<std::string>& tokens) const = 0;
+  /// What may come behind the tokens that apply() is given.
+  enum class Following {
+    kNothing,
+    kTokens,
+    kText,  ///< more of the last token, and further ones
+  };
+
+  /// Changes the tokens; the decoded text is what they are together. Where something follows, what
+  /// depends on that is left out, and the rest stays whatever it is.
+  virtual void apply(std::vector<std::string>& tokens, Following& following) const = 0;
 };
 
 /// part: null for a file without decoder, whose tokens are joined by spaces.

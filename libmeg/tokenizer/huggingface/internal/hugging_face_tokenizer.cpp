@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "libmeg/text/utf8.h"
 #include "libmeg/tokenizer/bpe/internal/byte_alphabet.h"
 #include "libmeg/tokenizer/bpe/internal/fast/fast_encoder.h"
 #include "libmeg/tokenizer/bpe/internal/reference/reference_encoder.h"
@@ -216,7 +217,8 @@ std::optional<std::string_view> HuggingFaceTokenizer::token_bytes(int32_t id) co
   return bytes_[index];
 }
 
-Result<std::string> HuggingFaceTokenizer::decode(std::span<const int32_t> ids) const {
+Result<std::string> HuggingFaceTokenizer::decode_text(std::span<const int32_t> ids,
+                                                      bool more_follow) const {
   std::vector<std::string> tokens;
   for (size_t i = 0; i < ids.size(); ++i) {
     const size_t index = index_of(ids[i]);
@@ -227,9 +229,12 @@ Result<std::string> HuggingFaceTokenizer::decode(std::span<const int32_t> ids) c
     }
     tokens.push_back(texts_[index]);
   }
-  file_.decoder->apply(tokens);
+  using Following = TokenDecoder::Following;
+  Following following = more_follow ? Following::kTokens : Following::kNothing;
+  file_.decoder->apply(tokens, following);
   std::string text;
   for (const std::string& token : tokens) text += token;
+  if (more_follow) text.resize(text::size_of_whole_characters(text));
   return text;
 }
 

@@ -56,11 +56,10 @@ class HuggingFaceTokenizer : public Tokenizer {
 
   std::unique_ptr<TokenEncoder> new_encoder(DType dtype) const override;
 
-  Result<std::string> decode(std::span<const int32_t> ids) const override;
-
  private:
   HuggingFaceTokenizer(TokenizerJson file, const Options& options);
 
+  Result<std::string> decode_text(std::span<const int32_t> ids, bool more_follow) const override;
   std::optional<std::string> rules() const override;
   void collect_tokens();
   std::unique_ptr<TokenEncoder> new_word_encoder(DType dtype) const;

@@ -53,11 +53,11 @@ class NullTokenizer : public Tokenizer {
     return std::make_unique<Encoder>(*this);
   }
 
-  Result<std::string> decode(std::span<const int32_t> ids) const override {
+ private:
+  Result<std::string> decode_text(std::span<const int32_t> ids, bool) const override {
     return fmt::format("{}", fmt::join(ids, " "));
   }
 
- private:
   class Encoder : public TokenEncoder {
    public:
     explicit Encoder(const NullTokenizer& tokenizer) : tokenizer_(tokenizer) {}

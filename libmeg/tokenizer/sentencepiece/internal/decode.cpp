@@ -33,7 +33,9 @@ class Decoder {
     if (piece.type != PieceType::kControl) add_text(piece);
   }
 
-  std::string take() {
+  /// With more_follow without a character that further byte pieces may complete.
+  std::string take(bool more_follow) {
+    if (more_follow) bytes_.resize(text::size_of_whole_characters(bytes_));
     flush_bytes();
     return std::move(text_);
   }
@@ -77,10 +79,12 @@ class Decoder {
 
 }  // namespace
 
-std::string decode(const Model& model, std::span<const int32_t> ids) {
+std::string decode(const Model& model, std::span<const int32_t> ids, bool more_follow) {
+  // A rule of the denormalizer may reach across any place.
+  if (more_follow && model.file().denormalizer) return {};
   Decoder decoder(model);
   for (const int32_t id : ids) decoder.add(model.pieces()[static_cast<size_t>(id)]);
-  std::string text = decoder.take();
+  std::string text = decoder.take(more_follow);
   return model.file().denormalizer ? reference::denormalize(model, text) : text;
 }
 

@@ -8,9 +8,10 @@
 
 namespace meg::tokenizer::sentencepiece {
 
-/// The text of pieces. ids: of the model's pieces.
+/// The text of pieces, or with more_follow what of it stays whatever pieces come behind them.
+/// ids: of the model's pieces.
 /// Mirrors google/sentencepiece 0.2.3 src/sentencepiece_processor.cc: DecodeOptimized.
-std::string decode(const Model& model, std::span<const int32_t> ids);
+std::string decode(const Model& model, std::span<const int32_t> ids, bool more_follow);
 
 /// What a piece adds to a text that has begun: nothing for control pieces, the byte of a byte
 /// piece.

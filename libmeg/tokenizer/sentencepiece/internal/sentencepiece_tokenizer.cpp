@@ -99,7 +99,8 @@ const std::string* SentencePieceTokenizer::special_text(int32_t id) const {
   return found == specials_.end() ? nullptr : &found->text;
 }
 
-Result<std::string> SentencePieceTokenizer::decode(std::span<const int32_t> ids) const {
+Result<std::string> SentencePieceTokenizer::decode_text(std::span<const int32_t> ids,
+                                                        bool more_follow) const {
   std::string text;
   size_t part = 0;
   for (size_t i = 0; i < ids.size(); ++i) {
@@ -112,11 +113,11 @@ Result<std::string> SentencePieceTokenizer::decode(std::span<const int32_t> ids)
     // text in its own way (decode.cpp), and byte pieces need their neighbours.
     const std::string* const special = special_text(ids[i]);
     if (special == nullptr) continue;
-    text += sentencepiece::decode(model_, ids.subspan(part, i - part));
+    text += sentencepiece::decode(model_, ids.subspan(part, i - part), false);
     text += fmt::format(" {} ", *special);
     part = i + 1;
   }
-  return text + sentencepiece::decode(model_, ids.subspan(part));
+  return text + sentencepiece::decode(model_, ids.subspan(part), more_follow);
 }
 
 }  // namespace meg::tokenizer::sentencepiece

@@ -50,13 +50,13 @@ class SentencePieceTokenizer : public Tokenizer {
 
   std::unique_ptr<TokenEncoder> new_encoder(DType dtype) const override;
 
-  /// As the library decodes the pieces between special tokens; these with a space after them.
-  Result<std::string> decode(std::span<const int32_t> ids) const override;
-
   const Model& model() const { return model_; }
 
  private:
   SentencePieceTokenizer(Model model, const Options& options);
+
+  /// As the library decodes the pieces between special tokens; these with a space after them.
+  Result<std::string> decode_text(std::span<const int32_t> ids, bool more_follow) const override;
 
   std::optional<std::string> rules() const override { return model_.file().rules(); }
 

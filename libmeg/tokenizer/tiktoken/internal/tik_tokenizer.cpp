@@ -128,8 +128,9 @@ std::unique_ptr<TokenEncoder> TikTokenizer::new_encoder(DType dtype) const {
   return std::make_unique<HuggingFaceEncoder>(parts, std::move(words));
 }
 
-Result<std::string> TikTokenizer::decode(std::span<const int32_t> ids) const {
-  return decode_token_bytes(*this, ids);
+Result<std::string> TikTokenizer::decode_text(std::span<const int32_t> ids,
+                                              bool more_follow) const {
+  return decode_token_bytes(*this, ids, more_follow);
 }
 
 Result<std::unique_ptr<Tokenizer>> open_tik(const TokenizerOptions& options) {

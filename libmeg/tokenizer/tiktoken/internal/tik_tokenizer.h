@@ -55,10 +55,10 @@ class TikTokenizer : public Tokenizer {
 
   std::unique_ptr<TokenEncoder> new_encoder(DType dtype) const override;
 
-  Result<std::string> decode(std::span<const int32_t> ids) const override;
-
  private:
   TikTokenizer(BpeModel model, fast::MergeTable table, const Options& options);
+
+  Result<std::string> decode_text(std::span<const int32_t> ids, bool more_follow) const override;
 
   std::optional<std::string> rules() const override {
     return model_.rules() + "tiktoken " + options_.pattern;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "libmeg/text/whitespace.h"
+#include "libmeg/tokenizer/internal/replace_text.h"
 #include "libmeg/tokenizer/internal/text_file.h"
 #include "libmeg/tokenizer/wordpiece/internal/hugging_face_bert.h"
 #include "libmeg/tokenizer/wordpiece/internal/word_piece_encoder.h"
@@ -18,14 +19,8 @@ namespace {
 constexpr std::string_view kContinuation = "##";
 constexpr size_t kMaxCharacters = 200;
 
-void replace_all(std::string& text, std::string_view from, std::string_view to) {
-  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) {
-    text.replace(at, from.size(), to);
-  }
-}
-
 /// As Megatron's convert_tokens_to_string: in this order.
-void close_gaps(std::string& text) {
+void close_gaps(std::string& text, bool more_follows) {
   constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kGaps = {{
       {" .", "."},
       {" ?", "?"},
@@ -38,7 +33,7 @@ void close_gaps(std::string& text) {
       {" 've", "'ve"},
       {" 're", "'re"},
   }};
-  for (const auto& [from, to] : kGaps) replace_all(text, from, to);
+  for (const auto& [from, to] : kGaps) replace_all(text, from, to, more_follows);
 }
 
 }  // namespace
@@ -72,7 +67,8 @@ std::unique_ptr<TokenEncoder> BertWordPieceTokenizer::new_encoder(DType dtype) c
   return (fast ? new_fast_encoder : new_reference_encoder)(model_, options_.lower_case, dtype);
 }
 
-Result<std::string> BertWordPieceTokenizer::decode(std::span<const int32_t> ids) const {
+Result<std::string> BertWordPieceTokenizer::decode_text(std::span<const int32_t> ids,
+                                                        bool more_follow) const {
   std::string text;
   for (size_t i = 0; i < ids.size(); ++i) {
     if (ids[i] < 0 || ids[i] > max_id()) {
@@ -83,9 +79,9 @@ Result<std::string> BertWordPieceTokenizer::decode(std::span<const int32_t> ids)
     if (i > 0) text += ' ';
     text += vocabulary_.tokens[static_cast<size_t>(ids[i])];
   }
-  replace_all(text, " ##", "");
+  replace_all(text, " ##", "", more_follow);
   text = text::trimmed(text);
-  close_gaps(text);
+  close_gaps(text, more_follow);
   return text;
 }
 

@@ -48,11 +48,11 @@ class BertWordPieceTokenizer : public Tokenizer {
 
   std::unique_ptr<TokenEncoder> new_encoder(DType dtype) const override;
 
-  /// Words with spaces between them, none before most punctuation.
-  Result<std::string> decode(std::span<const int32_t> ids) const override;
-
  private:
   BertWordPieceTokenizer(VocabularyLines vocabulary, const Options& options);
+
+  /// Words with spaces between them, none before most punctuation.
+  Result<std::string> decode_text(std::span<const int32_t> ids, bool more_follow) const override;
 
   std::optional<std::string> rules() const override;
 
