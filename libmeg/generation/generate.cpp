@@ -22,12 +22,9 @@ class Running {
 
   void add(int64_t number, size_t place) { places_.emplace(number, place); }
 
-  size_t finish(int64_t number) {
-    const auto found = places_.find(number);
-    const size_t place = found->second;
-    places_.erase(found);
-    return place;
-  }
+  size_t place(int64_t number) const { return places_.at(number); }
+
+  void finish(int64_t number) { places_.erase(number); }
 
   bool empty() const { return places_.empty(); }
 
@@ -54,13 +51,16 @@ Result<std::vector<serving::GeneratedText>> generate(
       running.add(number, next);
     }
     MEG_ASSIGN_OR_RETURN(std::vector<serving::GenerationEvent> events, engine.step());
+    now.step_tokens.clear();
     for (serving::GenerationEvent& event : events) {
-      now.tokens += event.token.has_value() ? 1 : 0;
+      const size_t place = running.place(event.request);
+      if (event.token.has_value()) now.step_tokens.push_back({place, *event.token});
       if (!event.finished) continue;
-      const size_t place = running.finish(event.request);
+      running.finish(event.request);
       MEG_ASSIGN_OR_RETURN(texts[place], std::move(*event.finished));
       ++now.finished;
     }
+    now.tokens += std::ssize(now.step_tokens);
     if (progress != nullptr && !progress(now)) {
       return Status(StatusCode::kCancelled, "generation: cancelled");
     }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <vector>
@@ -8,11 +9,18 @@
 
 namespace meg::generation {
 
+/// A token that a step has made.
+struct GeneratedToken {
+  size_t text;  ///< Place among the requests.
+  int32_t token;
+};
+
 /// How far generate() has come.
 struct GenerationProgress {
-  int64_t finished = 0;  ///< Texts.
-  int64_t texts = 0;     ///< In all.
-  int64_t tokens = 0;    ///< Made so far.
+  int64_t finished = 0;                          ///< Texts.
+  int64_t texts = 0;                             ///< In all.
+  int64_t tokens = 0;                            ///< Made so far.
+  std::vector<GeneratedToken> step_tokens = {};  ///< Of the last step; a beam search gives none.
 };
 
 /// Called after every step. Returning false ends the work with kCancelled.

@@ -40,6 +40,16 @@ def python(script, *arguments):
                    stdout=subprocess.DEVNULL)
 
 
+def shown(text):
+    """text as a terminal may show it: control characters escaped."""
+    def escaped(character):
+        is_control = ord(character) < 0x20 or 0x7f <= ord(character) < 0xa0
+        if not is_control or character in "\n\t":
+            return character
+        return "".join(f"\\x{byte:02x}" for byte in character.encode())
+    return "".join(map(escaped, text))
+
+
 def read_lines(path):
     with open(path, encoding="utf8") as file:
         return [json.loads(line) for line in file]
@@ -186,6 +196,14 @@ class GenerateTest(unittest.TestCase):
         self.assertIn("In 1492", done.stdout)
         self.assertNotIn("never", done.stdout)
         self.assertIn("warning: ", done.stderr, "an empty prompt is none")
+
+    def test_interactive_answers_are_the_texts_of_other_prompts(self):
+        # Random weights make characters that several tokens share, and bytes that are none.
+        made = ["--tokens-to-generate", "60", "--greedy", "--ignore-eod"]
+        talk = self.run_program("--interactive", *made, stdin="Hello\nstop\n")
+        lines = self.run_program("--prompts", "Hello", *made)
+        text = json.loads(lines.stdout)["text"]
+        self.assertEqual(talk.stdout, f"Hello{shown(text)}\n\n")
 
     def test_wrong_usage_and_wrong_prompts_are_errors(self):
         prompts = ["--prompt-file", self.at("prompts.jsonl")]

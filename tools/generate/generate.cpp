@@ -9,12 +9,14 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <span>
+#include <utility>
 
 #include "libmeg/base/stopwatch.h"
 #include "libmeg/generation/generate.h"
 #include "libmeg/generation/model_engine.h"
 #include "libmeg/io/atomic_file.h"
 #include "libmeg/text/terminal_text.h"
+#include "libmeg/tokenizer/decode_stream.h"
 #include "tools/common/model_run.h"
 #include "tools/common/progress_bar.h"
 #include "tools/common/report.h"
@@ -145,15 +147,47 @@ Status generate_texts(const GenerateFlags& flags, app::LoadedModel& loaded,
   return write_lines(flags.output, lines);
 }
 
+/// Prints a prompt and the text behind it while that is made, in whole characters.
+class TextPrinter {
+ public:
+  TextPrinter(const std::string& prompt, const tokenizer::Tokenizer& tokenizer)
+      : prompt_(prompt), stream_(tokenizer) {}
+
+  void add(const generation::GenerationProgress& now) {
+    for (const generation::GeneratedToken& made : now.step_tokens) {
+      if (const Result<std::string> piece = stream_.add(made.token)) print(*piece);
+    }
+  }
+
+  /// text: all of it, which begins with what add() has printed.
+  void finish(const std::string& text) { print(text.substr(printed_) + "\n\n"); }
+
+ private:
+  void print(const std::string& piece) {
+    fmt::print("{}{}", std::exchange(prompt_, ""), text::terminal_text(piece));
+    std::fflush(stdout);
+    printed_ += piece.size();
+  }
+
+  std::string prompt_;
+  tokenizer::DecodeStream stream_;
+  size_t printed_ = 0;  // bytes of the text
+};
+
 Status answer(const GenerateFlags& flags, const app::LoadedModel& loaded,
               serving::GenerationEngine& engine, const std::string& prompt, int64_t number) {
   MEG_ASSIGN_OR_RETURN(const std::vector<int32_t> tokens, loaded.tokenizer->encode(prompt));
-  MEG_ASSIGN_OR_RETURN(const std::vector<serving::GeneratedText> texts,
-                       generation::generate(engine, {request_of(flags, loaded, tokens, number)}));
+  TextPrinter printer(prompt, *loaded.tokenizer);
+  const auto show = [&printer](const generation::GenerationProgress& now) {
+    printer.add(now);
+    return true;
+  };
+  MEG_ASSIGN_OR_RETURN(
+      const std::vector<serving::GeneratedText> texts,
+      generation::generate(engine, {request_of(flags, loaded, tokens, number)}, show));
   MEG_ASSIGN_OR_RETURN(const std::string text,
                        loaded.tokenizer->decode(made_tokens(texts.front())));
-  fmt::print("{}{}\n\n", prompt, text::terminal_text(text));
-  std::fflush(stdout);
+  printer.finish(text);
   return Status();
 }
 
