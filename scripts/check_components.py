@@ -35,7 +35,7 @@ ORDER = {
     "train": "base io text megatron model samples checkpoint schedule logging kernels libtorch parallel nn",
     "generation": "base text tokenizer serving kernels libtorch parallel nn",
     "evaluation": "base io text tokenizer libtorch parallel nn",
-    "app": "base megatron model tokenizer checkpoint libtorch parallel nn",
+    "app": "base text megatron model tokenizer dataset checkpoint libtorch parallel nn",
 }
 BELOW_THE_BOUNDARY = {"libtorch", "parallel", "nn", "train", "generation", "evaluation", "app"}
 # What preprocess may know of tokenizer: the interface, never how tokens are made.

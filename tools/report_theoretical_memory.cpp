@@ -43,7 +43,7 @@ struct Arguments {
 void read_args(megatron::FieldReader& args, Arguments& arguments) {
   model::TheoreticalMemoryOptions& memory = arguments.memory;
   args.take("padded_vocab_size", arguments.padded_vocab_size);
-  read_tokenizer_args(args, arguments.tokenizer);
+  arguments.tokenizer.take_fields(args);
   args.take("micro_batch_size", memory.micro_batch_size);
   args.take("tensor_model_parallel_size", memory.sizes.tensor_model_parallel_size);
   args.take("pipeline_model_parallel_size", memory.sizes.pipeline_model_parallel_size);

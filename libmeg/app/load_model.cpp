@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "libmeg/app/check_tokenizer.h"
 #include "libmeg/app/open_weights.h"
 #include "libmeg/checkpoint/dialects/mp_rank/check_architecture.h"
 #include "libmeg/checkpoint/dialects/mp_rank/model_arguments.h"
@@ -113,7 +114,7 @@ class ModelOfRun {
     if (name == "padded_vocab_size" && padded_vocab_size_) return *padded_vocab_size_;
     // Activations are computed anew for a backward pass alone.
     if (name.starts_with("recompute_")) return std::nullopt;
-    // Of tokenizers check_tokenizer compares what matters.
+    // Of tokenizers check_tokenizer_identity compares what matters.
     if (name == "vocab_file") return std::nullopt;
     if (args_.given(name)) return args_.field(name);
     const bool is_shape = contains(shape_fields(), name);
@@ -142,58 +143,6 @@ class ModelOfRun {
   std::optional<int64_t> padded_vocab_size_;
   bool shape_is_given_ = false;
 };
-
-/// Rows of the embedding.
-int64_t vocabulary_rows(const checkpoint::MegatronCheckpoint& checkpoint) {
-  for (const checkpoint::LogicalParameter& parameter : checkpoint.parameters()) {
-    if (parameter.placement == model::Placement::kEmbedding &&
-        parameter.partition == model::Partition::kVocabulary) {
-      return parameter.shape[0];
-    }
-  }
-  return checkpoint.config().padded_vocab_size;
-}
-
-/// Rows that pad a vocabulary at most: Megatron's divisor on as many tensor-parallel ranks as
-/// anyone has.
-int64_t max_padding(const model::GptConfig& config) {
-  constexpr int64_t kMaxTensorRanks = 64;
-  return std::max(config.make_vocab_size_divisible_by, int64_t{1}) * kMaxTensorRanks;
-}
-
-/// Tokenizers of other types may count their tokens in another way.
-bool has_same_type(const std::string& type, const checkpoint::MegatronCheckpoint& checkpoint) {
-  const std::optional<megatron::FieldValue> found = checkpoint.arg("tokenizer_type");
-  const std::string* name = found.has_value() ? std::get_if<std::string>(&*found) : nullptr;
-  return name == nullptr || *name == type;
-}
-
-Status check_tokenizer(const tokenizer::Tokenizer& tokenizer, const std::string& type,
-                       const checkpoint::MegatronCheckpoint& checkpoint) {
-  const int64_t rows = vocabulary_rows(checkpoint);
-  const std::string& folder = checkpoint.folder().folder;
-  if (tokenizer.vocab_size() > rows) {
-    return make_error(StatusCode::kInvalidArgument,
-                      "{}: not the tokenizer of this checkpoint: expected at most {} tokens "
-                      "(padded_vocab_size), found {}",
-                      folder, rows, tokenizer.vocab_size());
-  }
-  if (rows - tokenizer.vocab_size() >= max_padding(checkpoint.config())) {
-    return make_error(StatusCode::kInvalidArgument,
-                      "{}: not the tokenizer of this checkpoint: expected more than {} tokens for "
-                      "its {} rows, found {}",
-                      folder, rows - max_padding(checkpoint.config()), rows,
-                      tokenizer.vocab_size());
-  }
-  const std::optional<megatron::FieldValue> args = checkpoint.arg("vocab_size");
-  const int64_t* expected = args.has_value() ? std::get_if<int64_t>(&*args) : nullptr;
-  const bool is_comparable = expected != nullptr && has_same_type(type, checkpoint);
-  if (!is_comparable || *expected == tokenizer.vocab_size()) return Status();
-  return make_error(StatusCode::kInvalidArgument,
-                    "{}: not the tokenizer of this checkpoint: expected {} tokens (vocab_size), "
-                    "found {}",
-                    folder, *expected, tokenizer.vocab_size());
-}
 
 Result<int64_t> sequence_length_of(const ModelRequest& request, const model::GptConfig& config) {
   const int64_t length = request.sequence_length.value_or(config.max_position_embeddings);
@@ -251,7 +200,10 @@ Result<LoadedModel> load_model(const ModelRequest& request, const parallel::Para
   MEG_RETURN_IF_ERROR(run.pad_vocabulary(tokenizer->vocab_size()));
   const megatron::FieldLookup fields = [&run](std::string_view name) { return run(name); };
   MEG_RETURN_IF_ERROR(checkpoint::check_architecture(checkpoint, fields));
-  MEG_RETURN_IF_ERROR(check_tokenizer(*tokenizer, request.tokenizer.tokenizer_type, checkpoint));
+  MEG_RETURN_IF_ERROR(check_vocabulary_size(*tokenizer, request.tokenizer, checkpoint));
+  if (!request.allow_other_tokenizer) {
+    MEG_RETURN_IF_ERROR(check_tokenizer_identity(*tokenizer, request.tokenizer, checkpoint));
+  }
   MEG_ASSIGN_OR_RETURN(const int64_t length, sequence_length_of(request, checkpoint.config()));
   MEG_ASSIGN_OR_RETURN(nn::GptModel model, read_model(request, checkpoint, fields, ranks));
   return LoadedModel{std::move(model), std::move(tokenizer), checkpoint.iteration(), length};

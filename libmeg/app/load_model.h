@@ -23,6 +23,7 @@ struct ModelRequest {
   bool use_checkpoint_args = false;
   std::optional<int64_t> sequence_length;  ///< Else what the model has positions for.
   tokenizer::TokenizerOptions tokenizer;
+  bool allow_other_tokenizer = false;  ///< Than made the training data, by what says so.
 };
 
 /// A trained model that is ready to be used, and how text becomes its tokens.

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "libmeg/megatron/field_reader.h"
 #include "libmeg/megatron/megatron_version.h"
 #include "libmeg/tokenizer/tokenizer.h"
 
@@ -42,6 +43,9 @@ struct TokenizerOptions {
   /// (--tokenizer-hf-include-special-tokens, --tokenizer-hf-no-include-special-tokens); empty: as
   /// the revision has it.
   std::optional<bool> hf_include_special_tokens;
+
+  /// Megatron's arguments of a tokenizer, by their fields; version is none of them.
+  void take_fields(megatron::FieldReader& args);
 };
 
 /// The tokenizer that the flags ask for. kInvalidArgument for an unknown type or a flag that is

@@ -5,6 +5,8 @@ generate_test.py PROGRAM [unittest arguments]
 """
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -204,6 +206,56 @@ class GenerateTest(unittest.TestCase):
         lines = self.run_program("--prompts", "Hello", *made)
         text = json.loads(lines.stdout)["text"]
         self.assertEqual(talk.stdout, f"Hello{shown(text)}\n\n")
+
+    def with_args(self, **fields):
+        """The name of a checkpoint like the others whose args say more."""
+        path = os.path.join("release", "mp_rank_00", "model_optim_rng.pt")
+        name = "with_args"
+        shutil.rmtree(self.at(name), ignore_errors=True)
+        shutil.copytree(self.at("checkpoint"), self.at(name))
+        state = torch.load(os.path.join(self.at(name), path), weights_only=False)
+        vars(state["args"]).update(fields)
+        torch.save(state, os.path.join(self.at(name), path))
+        return name
+
+    def test_another_tokenizer_than_made_the_training_data_is_an_error(self):
+        few = ["--prompts", "Hello", "--tokens-to-generate", "1", "--greedy"]
+        beside = {"type": "GPT2BPETokenizer", "identity": "0" * 32, "vocab_size": 50257}
+        with open(self.at("data_text_document.libmeg"), "w", encoding="utf8") as file:
+            json.dump({"tokenizer": beside}, file)
+        load = self.with_args(data_path=["0.5", self.at("data_text_document"), "0.5", "gone"])
+        done = self.run_program(*few, load=load)
+        self.assertEqual(done.returncode, 1)
+        error = done.stderr.splitlines()[-1]
+        self.assertIn("made with another tokenizer: expected \"GPT2BPETokenizer\" of 50257", error)
+        self.assertIn("--allow-other-tokenizer", error)
+        done = self.run_program(*few, "--allow-other-tokenizer", load=load)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        # The right one: what the message says it found.
+        beside["identity"] = re.findall(r"\(\"([0-9a-f]{32})\"\)", error)[-1]
+        with open(self.at("data_text_document.libmeg"), "w", encoding="utf8") as file:
+            json.dump({"tokenizer": beside}, file)
+        done = self.run_program(*few, load=load)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_another_tokenizer_than_that_of_the_args_is_an_error(self):
+        few = ["--prompts", "Hello", "--tokens-to-generate", "1", "--greedy"]
+        with open(MERGES, encoding="utf8") as file:
+            lines = file.readlines()
+        for name, changed in (("same.txt", lines),
+                              ("other.txt", [lines[0], lines[2], lines[1], *lines[3:]])):
+            with open(self.at(name), "w", encoding="utf8") as file:
+                file.writelines(changed)
+        for name, code in (("same.txt", 0), ("other.txt", 1), ("gone.txt", 0)):
+            load = self.with_args(vocab_file=VOCAB, merge_file=self.at(name))
+            done = self.run_program(*few, load=load)
+            self.assertEqual(done.returncode, code, done.stderr)
+            if code == 1:
+                self.assertIn("not the tokenizer of this checkpoint's args: expected "
+                              "GPT2BPETokenizer ", done.stderr)
+        load = self.with_args(vocab_file=VOCAB, merge_file=self.at("other.txt"))
+        done = self.run_program(*few, "--allow-other-tokenizer", load=load)
+        self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_wrong_usage_and_wrong_prompts_are_errors(self):
         prompts = ["--prompt-file", self.at("prompts.jsonl")]

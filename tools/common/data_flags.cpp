@@ -77,7 +77,7 @@ ArgumentScope data_scope() {
 
 void read_data_args(megatron::FieldReader& args, DataFlags& data) {
   read_datasets(args, data);
-  read_tokenizer_args(args, data.tokenizer);
+  data.tokenizer.take_fields(args);
   read_length(args, data.length);
   read_batches(args, data);
 }

@@ -20,7 +20,7 @@ void read_inference_args(megatron::FieldReader& args, InferenceFlags& inference)
   args.take("seq_length", inference.sequence_length);
   args.take("micro_batch_size", inference.micro_batch_size);
   args.take("seed", inference.seed);
-  read_tokenizer_args(args, inference.tokenizer);
+  inference.tokenizer.take_fields(args);
 }
 
 std::vector<std::string> inference_fields() {
@@ -62,6 +62,8 @@ void declare_inference_flags(Flags& flags, megatron::ArgumentFamily family,
                              InferenceFlags& inference) {
   flags.group("Flags of libmeg's own");
   declare_device_flag(flags, inference.device);
+  flags.toggle("--allow-other-tokenizer", &inference.allow_other_tokenizer,
+               "take a tokenizer that did not make the checkpoint's training data");
   // The program's family first: of equal flags the first counts.
   for (const megatron::ArgumentFamily rows : {family, megatron::ArgumentFamily::kTraining}) {
     flags.arguments(megatron::argument_rows(rows), inference_scope(), &inference.args);

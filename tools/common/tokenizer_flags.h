@@ -5,7 +5,6 @@
 #include <string>
 
 #include "libmeg/dataset/dataset_tokenizer.h"
-#include "libmeg/megatron/field_reader.h"
 #include "libmeg/tokenizer/open_tokenizer.h"
 #include "tools/common/flags/flags.h"
 
@@ -13,9 +12,6 @@ namespace meg::tools {
 
 /// What the tokenizer flags say where none is given.
 tokenizer::TokenizerOptions default_tokenizer();
-
-/// Megatron's arguments of a tokenizer, by their fields.
-void read_tokenizer_args(megatron::FieldReader& args, tokenizer::TokenizerOptions& tokenizer);
 
 /// What the file beside a dataset is to say of a tokenizer; nullopt for one without identity.
 std::optional<dataset::DatasetTokenizer> dataset_tokenizer(

@@ -64,7 +64,7 @@ void read_args(megatron::FieldReader& args, Arguments& arguments) {
   args.take("split_sentences", arguments.split_sentences);
   args.take("keep_newlines", arguments.keep_newlines);
   args.take("lang", arguments.language);
-  read_tokenizer_args(args, arguments.tokenizer);
+  arguments.tokenizer.take_fields(args);
 }
 
 ArgumentScope scope() {

@@ -68,7 +68,7 @@ Result<std::vector<std::pair<std::string, std::string>>> tokenizer_identity(
       megatron::fields_read_by([](const megatron::FieldLookup& lookup) {
         megatron::FieldReader reader(lookup);
         tokenizer::TokenizerOptions ignored;
-        read_tokenizer_args(reader, ignored);
+        ignored.take_fields(reader);
       });
   std::vector<std::pair<std::string, std::string>> identity;
   for (const std::string& field : fields) {

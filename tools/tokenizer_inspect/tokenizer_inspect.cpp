@@ -54,7 +54,7 @@ struct Arguments {
 void read_args(megatron::FieldReader& args, Arguments& arguments) {
   args.take("make_vocab_size_divisible_by", arguments.make_vocab_size_divisible_by);
   args.take("tensor_model_parallel_size", arguments.tensor_model_parallel_size);
-  read_tokenizer_args(args, arguments.tokenizer);
+  arguments.tokenizer.take_fields(args);
 }
 
 ArgumentScope scope() {
