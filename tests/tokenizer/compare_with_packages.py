@@ -37,6 +37,7 @@ PATTERNS = {
     "cl100k": r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+"
               r"|\s++$|\s*[\r\n]|\s+(?!\S)|\s",
 }
+INTERVALS_AND_LINES = [r"\p{N}{2}+", r"(?:th|[ai]){1,2}+", r"e{2}?.", r"\s{,2}t", r"^\S+|\S+$", r"[^\S\n]{1,2}+\p{L}{3}+"]
 DEEPSEEK = [
     r"\p{N}{1,3}",
     "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+",
@@ -115,8 +116,10 @@ def made_tokenizers(corpus):
     def split(pattern, behavior="isolated", invert=False):
         return pre_tokenizers.Split(Regex(pattern), behavior, invert=invert)
 
-    for name in ("llama3", "qwen2", "o200k", "v2"):
+    for name in ("llama3", "qwen2", "o200k", "v2", "cl100k"):
         yield name, byte_level(corpus, sequence([split(PATTERNS[name]), bytes_alone]))
+    for pattern in INTERVALS_AND_LINES:
+        yield pattern, byte_level(corpus, sequence([split(pattern), bytes_alone]))
     yield "removed", byte_level(corpus, sequence([split(PATTERNS["llama3"], "removed", True), bytes_alone]))
     yield "gpt2", byte_level(corpus, pre_tokenizers.ByteLevel(add_prefix_space=False))
     yield "prefix space", byte_level(corpus, pre_tokenizers.ByteLevel(add_prefix_space=True))

@@ -55,8 +55,8 @@ fast::WordScanner scanner_of(const TokenizerJson& file, InstructionSet set) {
 Result<std::function<size_t(std::string_view)>> reference_words(const TokenizerJson& file) {
   const std::string& words = file.pre_tokenizer.words;
   const std::optional<Metaspace>& metaspace = file.pre_tokenizer.metaspace;
-  std::string pattern = words.empty() ? "(?s:.)+" : words;
-  if (metaspace && metaspace->split) pattern = "(?s:.)[^\xE2\x96\x81]*";
+  std::string pattern = words.empty() ? "\\p{Any}+" : words;
+  if (metaspace && metaspace->split) pattern = "\\p{Any}[^\xE2\x96\x81]*";
   MEG_ASSIGN_OR_RETURN(const RegexMatcher matcher, RegexMatcher::compile(pattern, "pattern"));
   return std::function<size_t(std::string_view)>([matcher](std::string_view text) {
     const auto found = *matcher.find(text, 0);

@@ -217,7 +217,7 @@ class Reader {
     MEG_ASSIGN_OR_RETURN(const int64_t characters, length.integer());
     constexpr int64_t kMost = 65535;  // repetitions of PCRE2
     if (characters < 1 || characters > kMost) return length.unsupported(length.json());
-    return add_step(fmt::format("(?s:.{{1,{}}})", characters), SplitBehavior::kIsolated, false,
+    return add_step(fmt::format("\\p{{Any}}{{1,{}}}", characters), SplitBehavior::kIsolated, false,
                     part);
   }
 

@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <limits>
 
 #include "libmeg/tokenizer/internal/character_class.h"
 
@@ -252,6 +253,9 @@ size_t scan_pattern(WordScan& scan, uint32_t* starts) {
 constexpr PatternForm kLlama3{.first_contractions = true};
 constexpr PatternForm kQwen2{.first_contractions = true, .max_digits = 1};
 constexpr PatternForm kCl100k{.first_contractions = true, .whole_final_space = true};
+constexpr PatternForm kCl100kOfOniguruma{.first_contractions = true,
+                                         .max_digits = std::numeric_limits<int>::max(),
+                                         .whole_final_space = true};
 constexpr PatternForm kO200k{.suffix_contractions = true, .cased_words = true, .slashes = true};
 constexpr PatternForm kTekken{.cased_words = true, .max_digits = 1, .slashes = true};
 constexpr PatternForm kMegatronV1{.max_digits = 1};
@@ -263,10 +267,14 @@ constexpr PatternForm kMegatronV1{.max_digits = 1};
 #define MEG_CASED(suffix)                                                                         \
   "[^\\r\\n\\p{L}\\p{N}]?" MEG_UPPER "*" MEG_LOWER "+" suffix "|[^\\r\\n\\p{L}\\p{N}]?" MEG_UPPER \
   "+" MEG_LOWER "*" suffix
+#define MEG_CL100K                                                       \
+  "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}++|\\p{N}{1,3}+| " \
+  "?[^\\s\\p{L}\\p{N}]++[\\r\\n]*+|\\s++$|\\s*[\\r\\n]|\\s+(?!\\S)|\\s"
 #define MEG_WHITESPACE "|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 
-// The newest form of cl100k, the form of tiktoken up to 0.7, and o200k say the same in other words
-// here and there; a pattern may have several rows.
+// tiktoken takes `{1,3}+` of cl100k's newest form for possessive, Oniguruma for a repetition of the
+// interval: any number of digits is one word. The newest form of cl100k, the form of tiktoken up to
+// 0.7, and o200k say the same in other words here and there; a pattern may have several rows.
 constexpr KnownPattern kPatterns[] = {
     {"llama3",
      MEG_CONTRACTIONS "|" MEG_WORDS "|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*" MEG_WHITESPACE,
@@ -274,10 +282,8 @@ constexpr KnownPattern kPatterns[] = {
     {"qwen2",
      MEG_CONTRACTIONS "|" MEG_WORDS "|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*" MEG_WHITESPACE,
      scan_pattern<kQwen2>},
-    {"cl100k",
-     "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}++|\\p{N}{1,3}+| "
-     "?[^\\s\\p{L}\\p{N}]++[\\r\\n]*+|\\s++$|\\s*[\\r\\n]|\\s+(?!\\S)|\\s",
-     scan_pattern<kCl100k>},
+    {"cl100k of Oniguruma", MEG_CL100K, scan_pattern<kCl100kOfOniguruma>},
+    {"cl100k", MEG_CL100K, scan_pattern<kCl100k>},
     {"cl100k",
      "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}{1,3}| "
      "?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+",
@@ -302,6 +308,7 @@ constexpr KnownPattern kPatterns[] = {
 #undef MEG_CONTRACTIONS
 #undef MEG_WORDS
 #undef MEG_CASED
+#undef MEG_CL100K
 #undef MEG_WHITESPACE
 
 const KnownPattern* find_pattern(std::string_view KnownPattern::*member, std::string_view value) {

@@ -13,7 +13,8 @@ struct KnownPattern {
   fast::WordScanner scan;
 };
 
-/// The pattern of a regular expression; null where libmeg has no code for it.
+/// The pattern of a regular expression of a tokenizer.json, as Oniguruma reads it; null where
+/// libmeg has no code for it.
 const KnownPattern* find_known_pattern(std::string_view regex);
 
 /// The pattern of a name; null where there is none.

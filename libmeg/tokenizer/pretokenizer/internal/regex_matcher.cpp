@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "libmeg/text/printable.h"
+#include "libmeg/text/utf8.h"
 #include "libmeg/tokenizer/internal/character_class.h"
 
 namespace meg::tokenizer {
@@ -74,11 +75,19 @@ std::string_view ranges_of_escape(std::string_view name) {
   return found == escapes().end() ? std::string_view() : found->ranges;
 }
 
-/// kUnsupported for what means something else in Oniguruma or Rust, the dialects of the packages,
-/// than in PCRE2, and so would split texts otherwise without a word: some escapes, and within
-/// brackets a class of its own, an intersection and a `]` right at the beginning.
+/// flags: what stands behind `(?`, such as `i:'s)`.
+bool has_other_flag(std::string_view flags) {
+  const size_t end =
+      flags.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-");
+  if (end == std::string_view::npos || (flags[end] != ':' && flags[end] != ')')) return false;
+  return flags.substr(0, end).find_first_not_of("i-") != std::string_view::npos;
+}
+
+/// kUnsupported for what means something else in Oniguruma, the dialect of tokenizers, than in
+/// PCRE2, and so would split texts otherwise without a word: some escapes; of flags all but i; and
+/// within brackets a class of its own, an intersection and a `]` right at the beginning.
 Status check_dialect(std::string_view pattern, const std::string& name) {
-  constexpr std::string_view kEscapes = "wWbBhHdDXRyYK";
+  constexpr std::string_view kEscapes = "wWbBhHdDXRyYKvNOQEo";
   const auto refuse = [&](std::string_view what) {
     return make_error(StatusCode::kUnsupported, "{}: {} in a pattern is not supported", name, what);
   };
@@ -87,6 +96,8 @@ Status check_dialect(std::string_view pattern, const std::string& name) {
     const std::string_view rest = pattern.substr(at);
     if (rest.size() > 1 && rest.front() == '\\') {
       if (kEscapes.find(rest[1]) != std::string_view::npos) return refuse(rest.substr(0, 2));
+      const bool is_property = rest[1] == 'p' || rest[1] == 'P';
+      if (is_property && !rest.substr(2).starts_with('{')) return refuse("\\p without braces");
       ++at;
     } else if (!in_brackets && rest.front() == '[') {
       in_brackets = true;
@@ -96,6 +107,10 @@ Status check_dialect(std::string_view pattern, const std::string& name) {
       return refuse("[ within brackets");
     } else if (in_brackets && rest.starts_with("&&")) {
       return refuse("&& within brackets");
+    } else if (!in_brackets && rest.starts_with("(?#")) {
+      return refuse("a comment");
+    } else if (!in_brackets && rest.starts_with("(?") && has_other_flag(rest.substr(2))) {
+      return refuse("a flag besides i");
     } else if (rest.front() == ']') {
       in_brackets = false;
     }
@@ -103,31 +118,90 @@ Status check_dialect(std::string_view pattern, const std::string& name) {
   return {};
 }
 
-/// The pattern with classes of characters as the packages see them.
-std::string with_own_classes(std::string_view pattern) {
-  std::string result;
-  bool in_brackets = false;
-  for (size_t at = 0; at < pattern.size();) {
-    size_t size = 1;
-    if (pattern[at] == '\\' && at + 1 < pattern.size()) {
-      const bool has_name = std::string_view(pattern.substr(at + 1)).find_first_of("pP") == 0 &&
-                            pattern.substr(at + 2).starts_with('{');
-      size = has_name ? std::min(pattern.find('}', at), pattern.size() - 1) + 1 - at : 2;
+/// `{2}`, `{2,}`, `{2,3}` or `{,3}` behind what it repeats.
+struct Interval {
+  size_t size = 0;        // of its text; 0 where there is none
+  bool is_exact = false;  // {2}
+};
+
+Interval interval_at(std::string_view text) {
+  constexpr std::string_view kDigits = "0123456789";
+  if (!text.starts_with('{')) return {};
+  const size_t comma = text.find_first_not_of(kDigits, 1);
+  if (comma == std::string_view::npos) return {};
+  const bool is_exact = text[comma] == '}';
+  const size_t end = is_exact ? comma : text.find_first_not_of(kDigits, comma + 1);
+  const bool is_whole = end != std::string_view::npos && text[end] == '}' &&
+                        (is_exact || text[comma] == ',') && end > (is_exact ? 1 : 2);
+  return is_whole ? Interval{end + 1, is_exact} : Interval{};
+}
+
+/// Bytes of what stands at the beginning of a pattern: an escape with its braces, else a character.
+size_t size_of_element(std::string_view pattern) {
+  if (pattern.front() != '\\' || pattern.size() == 1) {
+    return text::decode_code_point(pattern).size;
+  }
+  const bool has_braces = std::string_view("pPx").find(pattern[1]) != std::string_view::npos &&
+                          pattern.substr(2).starts_with('{');
+  return has_braces ? std::min(pattern.find('}'), pattern.size() - 1) + 1 : 2;
+}
+
+/// Writes a pattern of Oniguruma's in PCRE2's: with classes of characters as the packages see them,
+/// and with Oniguruma's meaning of `{2}?`, which may match nothing, of `{1,3}+`, which repeats the
+/// interval, and of `{,3}`.
+class Translation {
+ public:
+  explicit Translation(std::string_view pattern) : rest_(pattern) {}
+
+  std::string text() && {
+    while (!rest_.empty()) {
+      const Interval interval = in_brackets_ ? Interval() : interval_at(rest_);
+      if (interval.size > 0) {
+        add_interval(interval);
+      } else {
+        add_element(rest_.substr(0, size_of_element(rest_)));
+      }
     }
-    const std::string_view part = pattern.substr(at, size);
-    const std::string_view ranges = ranges_of_escape(part);
+    return std::move(text_);
+  }
+
+ private:
+  void add_interval(const Interval& interval) {
+    std::string_view written = rest_.substr(0, interval.size);
+    rest_.remove_prefix(interval.size);
+    const bool repeats = rest_.starts_with('+') || (interval.is_exact && rest_.starts_with('?'));
+    if (repeats) text_.insert(repeated_, "(?:");
+    text_ += written.starts_with("{,") ? "{0" : "{";
+    text_.append(written.substr(1)).append(repeats ? ")" : "");
+  }
+
+  void add_element(std::string_view element) {
+    rest_.remove_prefix(element.size());
+    const bool is_quantifier = element == "*" || element == "+" || element == "?";
+    if (element == "(" && !in_brackets_) groups_.push_back(text_.size());
+    if (element == ")" && !in_brackets_ && !groups_.empty()) {
+      repeated_ = groups_.back();
+      groups_.pop_back();
+    } else if (!is_quantifier && !in_brackets_) {
+      repeated_ = text_.size();
+    }
+    const std::string_view ranges = ranges_of_escape(element);
     if (ranges.empty()) {
-      result += part;
+      text_ += element;
     } else {
-      result.append(in_brackets ? "" : "[").append(ranges).append(in_brackets ? "" : "]");
+      text_.append(in_brackets_ ? "" : "[").append(ranges).append(in_brackets_ ? "" : "]");
     }
     // Inside brackets the ranges stand as they are; a bracket within would be a character there.
-    if (part == "[") in_brackets = true;
-    if (part == "]") in_brackets = false;
-    at += size;
+    if (element == "[") in_brackets_ = true;
+    if (element == "]") in_brackets_ = false;
   }
-  return result;
-}
+
+  std::string_view rest_;
+  std::string text_;
+  std::vector<size_t> groups_;  // where open groups begin in text_
+  size_t repeated_ = 0;         // where what a quantifier repeats begins in text_
+  bool in_brackets_ = false;
+};
 
 template <auto kFree>
 struct Freed {
@@ -148,21 +222,29 @@ struct RegexMatcher::Compiled {
 
 Result<RegexMatcher> RegexMatcher::compile(std::string_view pattern, const std::string& name) {
   MEG_RETURN_IF_ERROR(check_dialect(pattern, name));
-  const std::string written = with_own_classes(pattern);
+  const std::string written = Translation(pattern).text();
   int error = 0;
   PCRE2_SIZE offset = 0;
-  // The dialect that the packages read, as far as flags say it: Unicode classes, and $ at the very
-  // end only. \C is refused since it could cut a character in two, which NO_UTF_CHECK here and in
+  // The dialect that the packages read, as far as flags say it: Unicode classes, and ^ and $ at
+  // every line. \C is refused since it could cut a character in two, which NO_UTF_CHECK here and in
   // find() relies on not to happen.
   Code code(pcre2_compile(
       reinterpret_cast<PCRE2_SPTR>(written.data()), written.size(),
-      PCRE2_UTF | PCRE2_UCP | PCRE2_NO_UTF_CHECK | PCRE2_NEVER_BACKSLASH_C | PCRE2_DOLLAR_ENDONLY,
+      PCRE2_UTF | PCRE2_UCP | PCRE2_NO_UTF_CHECK | PCRE2_NEVER_BACKSLASH_C | PCRE2_MULTILINE,
       &error, &offset, nullptr));
   if (code == nullptr) {
     std::array<unsigned char, 256> text{};
     pcre2_get_error_message(error, text.data(), text.size());
     return make_error(StatusCode::kUnsupported, "{}: pattern {}: {}", name,
                       text::printable(pattern), reinterpret_cast<const char*>(text.data()));
+  }
+  // tokenizers cuts texts at empty matches, too; find() gives none.
+  uint32_t matches_nothing = 0;
+  pcre2_pattern_info(code.get(), PCRE2_INFO_MATCHEMPTY, &matches_nothing);
+  if (matches_nothing != 0) {
+    return make_error(StatusCode::kUnsupported,
+                      "{}: pattern {}: a match of nothing is not supported", name,
+                      text::printable(pattern));
   }
   pcre2_jit_compile(code.get(), PCRE2_JIT_COMPLETE);  // without it, matching is only slower
   MatchContext context(pcre2_match_context_create(nullptr));

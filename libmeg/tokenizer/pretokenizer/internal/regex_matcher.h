@@ -10,11 +10,12 @@
 
 namespace meg::tokenizer {
 
-/// A compiled regular expression of a tokenizer's file, in the dialect that Hugging Face's
-/// tokenizers and tiktoken share: Perl's, Unicode throughout. Immutable and safe to share.
+/// A compiled regular expression of a tokenizer's file, in the dialect of Hugging Face's
+/// tokenizers: Oniguruma's with Ruby's syntax, Unicode throughout. Immutable and safe to share.
 class RegexMatcher {
  public:
-  /// kUnsupported, with the place, for a pattern that does not compile. name: for messages.
+  /// kUnsupported, with the place, for a pattern that does not compile, or that says what PCRE2
+  /// cannot be told to do in the same way. name: for messages.
   static Result<RegexMatcher> compile(std::string_view pattern, const std::string& name);
 
   /// Begin and end, in bytes.

@@ -1,0 +1,70 @@
+// Regular expressions mean here what they mean to tokenizers: expected words are what its
+// pre_tokenizers.Split gives, version 0.23.3.
+
+#include "libmeg/tokenizer/pretokenizer/internal/regex_matcher.h"
+
+#include <gmock/gmock.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace meg::tokenizer {
+namespace {
+
+using Words = std::vector<std::string>;
+
+/// Matches and what lies between them.
+Words split(const std::string& pattern, std::string_view text) {
+  const auto matcher = RegexMatcher::compile(pattern, "pattern");
+  EXPECT_TRUE(matcher) << matcher.status().message();
+  Words words;
+  size_t at = 0;
+  while (const auto found = *matcher->find(text, at)) {
+    if (found->first > at) words.emplace_back(text.substr(at, found->first - at));
+    words.emplace_back(text.substr(found->first, found->second - found->first));
+    at = found->second;
+  }
+  if (at < text.size()) words.emplace_back(text.substr(at));
+  return words;
+}
+
+TEST(RegexMatcher, RepeatsAnIntervalThatAPlusFollows) {
+  EXPECT_EQ(split("a{2}+", "aaaaaaa"), (Words{"aaaaaa", "a"}));
+  EXPECT_EQ(split("a{2}+?", "aaaaaab"), (Words{"aa", "aa", "aa", "b"}));
+  EXPECT_EQ(split("a{2,3}+a", "aaaaa"), (Words{"aaaa", "a"}));
+  EXPECT_EQ(split("a{2,}+a", "aaa"), (Words{"aaa"}));
+  EXPECT_EQ(split("\\p{N}{1,3}+", "a1234567b"), (Words{"a", "1234567", "b"}));
+  EXPECT_EQ(split("(a[)]b|c){2}+", "a)bca)b"), (Words{"a)bc", "a)b"}));
+  EXPECT_EQ(split("\\x{61}{1,2}+", "aaab"), (Words{"aaa", "b"}));
+  EXPECT_EQ(split("[a{2}+]", "a{2}+"), (Words{"a", "{", "2", "}", "+"}));
+  EXPECT_EQ(split("\u00e9{2}+", "\u00e9\u00e9\u00e9\u00e9\u00e9"),
+            (Words{"\u00e9\u00e9\u00e9\u00e9", "\u00e9"}));
+}
+
+TEST(RegexMatcher, ReadsIntervalsAsOnigurumaDoes) {
+  EXPECT_EQ(split("a{2}?b", "ab"), (Words{"a", "b"}));
+  EXPECT_EQ(split("a{2}?b", "aab"), (Words{"aab"}));
+  EXPECT_EQ(split("a{,2}b", "aaab"), (Words{"a", "aab"}));
+  EXPECT_EQ(split("a{1,2}?", "aaa"), (Words{"a", "a", "a"}));
+  EXPECT_EQ(split("a{x}", "a{x}"), (Words{"a{x}"}));
+}
+
+TEST(RegexMatcher, FindsTheEndsOfLines) {
+  EXPECT_EQ(split("x$", "x\nx"), (Words{"x", "\n", "x"}));
+  EXPECT_EQ(split("^x", "x\nx"), (Words{"x", "\n", "x"}));
+  EXPECT_EQ(split("a$\n", "a\nb"), (Words{"a\n", "b"}));
+}
+
+TEST(RegexMatcher, RefusesWhatItWouldReadInAnotherWay) {
+  for (const char* const pattern :
+       {"\\w", "\\v", "\\N", "\\O", "\\Qa\\E", "\\pL", "(?m:.)", "(?s).", "(?x) a", "(?#a)b",
+        "[[:alpha:]]", "[]a]", "[a&&b]", "a{2}*", "a*", "^", "(?=a)"}) {
+    EXPECT_EQ(RegexMatcher::compile(pattern, "pattern").status().code(), StatusCode::kUnsupported)
+        << pattern;
+  }
+  EXPECT_TRUE(RegexMatcher::compile("(?i:'s|'t)|(?i)a|(?-i:b)|(?<!c)d", "pattern"));
+}
+
+}  // namespace
+}  // namespace meg::tokenizer
