@@ -256,6 +256,7 @@ Result<at::Tensor> GptModel::loss(const GptInput& input, const at::Tensor& label
     const TensorParallel& ranks = state_->part.tensor_parallel;
     const at::Tensor logits = state_->part_of_logits(input);
     if (ranks.size() == 1) return cross_entropy(logits, labels, state_->label_error);
+    note_bad_labels(labels, logits.size(-1) * ranks.size(), state_->label_error);
     return vocab_parallel_cross_entropy(logits, labels, {}, ranks).losses;
   });
 }
@@ -267,6 +268,9 @@ Result<at::Tensor> GptModel::loss_and_gradients(const GptInput& input, const at:
   return guarded([&] {
     const TensorParallel& ranks = state_->part.tensor_parallel;
     const at::Tensor logits = state_->part_of_logits(input);
+    if (ranks.size() > 1) {
+      note_bad_labels(labels, logits.size(-1) * ranks.size(), state_->label_error);
+    }
     LossesAndGradient found =
         ranks.size() == 1
             ? cross_entropy_with_gradient(logits, labels, grad_losses, state_->label_error)

@@ -29,11 +29,23 @@ void reduce(const at::Tensor& tensor, Reduction reduction, const TensorParallel&
   libtorch::throw_if_error(ranks.group->all_reduce(tensor, reduction));
 }
 
+/// Whether a number is not 0 to `rows` - 1; a bool on their device.
+at::Tensor any_outside(const at::Tensor& numbers, int64_t rows) {
+  return numbers.lt(0).logical_or_(numbers.ge(rows)).any();
+}
+
 }  // namespace
+
+void note_bad_labels(const at::Tensor& labels, int64_t rows, const at::Tensor& label_error) {
+  if (!labels.is_cpu()) label_error.bitwise_or_(any_outside(labels, rows));
+}
 
 at::Tensor vocab_parallel_embedding(const at::Tensor& weight, const at::Tensor& tokens,
                                     const TensorParallel& ranks) {
   if (ranks.size() == 1) return at::embedding(weight, tokens);
+  // Every rank would take it for another's.
+  const int64_t rows = weight.size(0) * ranks.size();
+  if (!tokens.is_cpu()) at::_assert_async(any_outside(tokens, rows).logical_not_());
   const LocalRows local = local_rows(tokens, weight.size(0), ranks);
   const at::Tensor partial =
       at::embedding(weight, local.rows).masked_fill(local.is_others.unsqueeze(-1), 0);

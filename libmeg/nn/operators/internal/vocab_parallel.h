@@ -8,10 +8,15 @@
 namespace meg::nn {
 
 /// Rows of a table that the ranks share: weight: [v / ranks, h], rank after rank; tokens: [..]
-/// int64, 0 to v - 1. Returns [.., h] on each rank.
-/// Mirrors Megatron-LM megatron/core/tensor_parallel/layers.py: VocabParallelEmbedding.
+/// int64, 0 to v - 1 (others end the work of a GPU, for which nobody checks them before). Returns
+/// [.., h] on each rank. Mirrors Megatron-LM megatron/core/tensor_parallel/layers.py:
+/// VocabParallelEmbedding.
 at::Tensor vocab_parallel_embedding(const at::Tensor& weight, const at::Tensor& tokens,
                                     const TensorParallel& ranks);
+
+/// Makes label_error, [1] int32 on a GPU, 1 where a label is not 0 to `rows` - 1. On a CPU labels
+/// are checked before.
+void note_bad_labels(const at::Tensor& labels, int64_t rows, const at::Tensor& label_error);
 
 /// The logits of the whole vocabulary, [.., v], on each rank, of the ranks' parts, [.., v / ranks].
 /// Without a history where there are several.
