@@ -173,11 +173,9 @@ Result<nn::GptModel> read_model(const ModelRequest& request,
                                 const megatron::FieldLookup& fields,
                                 const parallel::ParallelState& ranks) {
   MEG_ASSIGN_OR_RETURN(nn::GptOptions options, nn::GptOptions::from_fields(fields));
-  MEG_ASSIGN_OR_RETURN(options.device, libtorch::device_of(request.device));
-  if (options.device.is_cuda() && ranks.mesh().world_size() > 1) {
-    return make_error(StatusCode::kUnsupported,
-                      "--device cuda (NCCL) on {} ranks: not supported yet",
-                      ranks.mesh().world_size());
+  options.device = ranks.device();
+  if (ranks.mesh().world_size() == 1) {
+    MEG_ASSIGN_OR_RETURN(options.device, libtorch::device_of(request.device));
   }
   options.hidden_dropout = options.attention_dropout = 0;
   options.family = checkpoint.family();

@@ -13,6 +13,10 @@ namespace meg::libtorch {
 /// Such as "NVIDIA H200"; empty for CPUs.
 std::string device_name(at::Device device);
 
+/// What no two GPUs, or parts of one, have alike on any machine, as nvidia-smi says it behind
+/// "GPU-"; empty for CPUs.
+std::string device_identity(at::Device device);
+
 /// What LibTorch's allocator holds on a GPU, zeros before its first tensor; nullopt for CPUs.
 std::optional<logging::DeviceMemory> device_memory(at::Device device);
 

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "libmeg/libtorch/device_figures.h"
 #include "libmeg/libtorch/torch_guard.h"
 #include "libmeg/parallel/internal/rendezvous.h"
 
@@ -21,7 +22,7 @@ constexpr std::initializer_list<Axis> kAll = {Axis::kTensor, Axis::kContext, Axi
 constexpr auto kWithoutEnd = std::chrono::hours(24 * 365);
 
 /// Puts the group of these ranks into `group`, which stays alone where there are no others.
-Status join(const Rendezvous& rendezvous, const char* name, const std::vector<int>& ranks,
+Status join(Rendezvous& rendezvous, const char* name, const std::vector<int>& ranks,
             std::shared_ptr<ProcessGroup>& group) {
   if (ranks.size() < 2) return {};
   MEG_ASSIGN_OR_RETURN(group, rendezvous.group(name, ranks));
@@ -54,18 +55,21 @@ Status check_supported(const Mesh& mesh) {
 
 Result<ParallelState> ParallelState::connect(const LaunchEnvironment& environment,
                                              const Mesh::Sizes& sizes, RankOrder order,
-                                             std::chrono::milliseconds timeout) {
+                                             std::chrono::milliseconds timeout,
+                                             const DeviceOfRank& device) {
   ParallelState state;
   MEG_ASSIGN_OR_RETURN(state.mesh_,
                        Mesh::create(sizes, environment.rank, environment.world_size, order));
   MEG_RETURN_IF_ERROR(check_supported(state.mesh_));
+  state.device_ = device.device;
   if (environment.world_size == 1) return state;
-  MEG_ASSIGN_OR_RETURN(Rendezvous met, Rendezvous::meet(environment, timeout));
-  state.rendezvous_ = std::make_shared<Rendezvous>(std::move(met));
-  const Rendezvous& rendezvous = *state.rendezvous_;
+  MEG_ASSIGN_OR_RETURN(state.rendezvous_, Rendezvous::meet(environment, timeout));
+  Rendezvous& rendezvous = *state.rendezvous_;
   const Mesh& mesh = state.mesh_;
   const std::vector<int> stages = mesh.group({Axis::kPipeline});
   MEG_RETURN_IF_ERROR(join(rendezvous, "world", mesh.group(kAll), state.world_));
+  MEG_RETURN_IF_ERROR(state.check_devices());
+  if (device.device.is_cuda()) MEG_RETURN_IF_ERROR(rendezvous.use_nccl(device.on_lost));
   MEG_RETURN_IF_ERROR(join(rendezvous, "tensor", mesh.group({Axis::kTensor}), state.tensor_));
   MEG_RETURN_IF_ERROR(join(rendezvous, "data", mesh.group({Axis::kData}), state.data_));
   MEG_RETURN_IF_ERROR(join(rendezvous, "pipeline", stages, state.pipeline_));
@@ -82,6 +86,34 @@ Result<std::shared_ptr<ProcessGroup>> ParallelState::patient_world() const {
   if (world_->size() == 1) return world_;
   MEG_RETURN_IF_ERROR(world_->barrier());
   return rendezvous_->group("patient", mesh_.group(kAll), kWithoutEnd);
+}
+
+/// Called by all ranks.
+Status ParallelState::check_devices() const {
+  MEG_ASSIGN_OR_RETURN(const int64_t any_has_gpu, max(device_.is_cuda() ? 1 : 0));
+  return agree(any_has_gpu == 0 ? Status() : check_own_gpu());
+}
+
+Status ParallelState::check_own_gpu() const {
+  if (!device_.is_cuda()) {
+    return Status(StatusCode::kInvalidArgument,
+                  "device: expected a GPU, as other ranks have one, found the CPU");
+  }
+  const std::string gpu = libtorch::device_identity(device_);
+  bool is_own = false;
+  MEG_RETURN_IF_ERROR(libtorch::torch_guard([&] {
+    is_own = rendezvous_->claim("gpu/" + gpu);
+    return Status();
+  }));
+  if (is_own) return {};
+  return make_error(StatusCode::kInvalidArgument,
+                    "device: expected a GPU for each rank, found {} (GPU-{}), which another rank "
+                    "has; start at most as many ranks on a machine as it has GPUs",
+                    device_.str(), gpu);
+}
+
+Status ParallelState::end() const {
+  return rendezvous_ == nullptr ? Status() : rendezvous_->end(*world_);
 }
 
 Status ParallelState::agree(const Status& status) const {
@@ -125,7 +157,7 @@ Result<std::string> ParallelState::of_first_rank(const std::string& text) const 
 }
 
 bool ParallelState::claim_failure() const {
-  return rendezvous_ == nullptr || rendezvous_->claim("failure");
+  return rendezvous_ == nullptr || rendezvous_->claim_failure();
 }
 
 }  // namespace meg::parallel

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <c10/core/Device.h>
+
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,6 +18,16 @@ namespace meg::parallel {
 
 class Rendezvous;
 
+/// Where a rank computes.
+struct DeviceOfRank {
+  /// A GPU: no other rank's; groups have NCCL for its tensors. See libtorch::device_of.
+  at::Device device = at::kCPU;
+  /// Where another rank failed, is gone or does not come in time, what this rank queued on its GPU
+  /// waits for it without end. This is then called, once and on a thread of its own, to end the
+  /// process. says_why: claim_failure(). Required with a GPU.
+  std::function<void(const Status& why, bool says_why)> on_lost = {};
+};
+
 /// The groups that this rank belongs to. Groups of one rank send nothing.
 /// Mirrors Megatron-LM megatron/core/parallel_state.py: initialize_model_parallel.
 class ParallelState {
@@ -25,13 +38,18 @@ class ParallelState {
   /// Meets all ranks of `environment`, waiting for them at most `timeout`; collective calls then
   /// wait as long at most. Every rank calls it with the same sizes.
   /// Errors: those of Mesh::create; kIoError with LibTorch's words where ranks do not meet in time;
-  /// kUnsupported for context and expert parallelism.
+  /// kUnsupported for context and expert parallelism, and for GPUs where libmeg was built without
+  /// NCCL; kInvalidArgument where two ranks have the same GPU or only some ranks have one.
   static Result<ParallelState> connect(const LaunchEnvironment& environment,
                                        const Mesh::Sizes& sizes, RankOrder order,
-                                       std::chrono::milliseconds timeout);
+                                       std::chrono::milliseconds timeout,
+                                       const DeviceOfRank& device = {});
 
   const Mesh& mesh() const { return mesh_; }
 
+  at::Device device() const { return device_; }
+
+  /// All ranks, for tensors on CPUs.
   ProcessGroup& world() const { return *world_; }
 
   const std::shared_ptr<ProcessGroup>& tensor() const { return tensor_; }
@@ -61,9 +79,13 @@ class ParallelState {
   /// The first rank's text, on all of them.
   Result<std::string> of_first_rank(const std::string& text) const;
 
-  /// Whether no rank has claimed it before: the one that says why the run ends. Others' errors
-  /// follow from its end.
+  /// Whether no other rank has claimed it before: the one that says why the run ends. Others'
+  /// errors follow from its end. Safe among threads.
   bool claim_failure() const;
+
+  /// Called by all ranks, which send nothing after it: returns when all are done. Whoever hosts the
+  /// store ends last.
+  Status end() const;
 
   bool is_first_stage() const { return mesh_.place(Axis::kPipeline) == 0; }
 
@@ -72,7 +94,11 @@ class ParallelState {
   }
 
  private:
+  Status check_devices() const;
+  Status check_own_gpu() const;
+
   Mesh mesh_;
+  at::Device device_ = at::kCPU;
   std::shared_ptr<Rendezvous> rendezvous_;  ///< Null where this rank is alone.
   std::shared_ptr<ProcessGroup> world_ = single_rank_group();
   std::shared_ptr<ProcessGroup> tensor_ = single_rank_group();

@@ -125,14 +125,15 @@ Status check_combinations(const TrainerOptions& options) {
 }
 
 Status check_ranks(const TrainerOptions& options, const parallel::ParallelState& ranks) {
-  const auto unsupported = [&](const char* what) {
-    return make_error(StatusCode::kUnsupported, "{} on {} ranks: not supported yet", what,
-                      ranks.mesh().world_size());
-  };
-  if (ranks.mesh().world_size() == 1) return {};
-  if (options.model.device.is_cuda()) return unsupported("--device cuda (NCCL)");
-  if (options.checkpoints.async_save) return unsupported("--async-save");
-  return {};
+  const int world_size = ranks.mesh().world_size();
+  if (world_size == 1) return {};
+  if (options.checkpoints.async_save) {
+    return make_error(StatusCode::kUnsupported, "--async-save on {} ranks: not supported yet",
+                      world_size);
+  }
+  if (options.model.device == ranks.device()) return {};
+  return make_error(StatusCode::kInvalidArgument, "device: expected that of the rank, {}, found {}",
+                    ranks.device().str(), options.model.device.str());
 }
 
 }  // namespace

@@ -52,7 +52,9 @@ std::vector<std::pair<std::string, int64_t>> named(const pretended::Counts& coun
           {"host_waits", counts.host_waits},
           {"allocated_bytes", counts.allocated_bytes},
           {"to_device_bytes", counts.to_device_bytes},
-          {"to_host_bytes", counts.to_host_bytes}};
+          {"to_host_bytes", counts.to_host_bytes},
+          {"nccl_calls", counts.nccl_calls()},
+          {"exchanged_bytes", counts.exchanged_bytes}};
 }
 
 std::string kernels_text(const pretended::Counts& counts) {

@@ -18,9 +18,12 @@ struct Counts {
   int64_t allocated_bytes = 0;  ///< cudaMalloc, whether given back or not.
   int64_t to_device_bytes = 0;
   int64_t to_host_bytes = 0;
+  int64_t exchanged_bytes = 0;  ///< Given to NCCL; calls of it count as kernels, too.
 
   /// Everything that a stream runs: kernels, products, copies and fills.
   int64_t operations() const;
+
+  int64_t nccl_calls() const;
 };
 
 /// Since the last call, and from now on anew.

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <string_view>
 
@@ -47,24 +48,37 @@ cudaDeviceProp properties_of_h200() {
   return properties;
 }
 
+thread_local int current_device = 0;
+
+/// One, or as many as MEG_PRETENDED_DEVICES says.
+int device_count() {
+  const char* const count = std::getenv("MEG_PRETENDED_DEVICES");
+  return count == nullptr ? 1 : std::atoi(count);
+}
+
 }  // namespace
 
 extern "C" {
 
 cudaError_t cudaGetDeviceCount(int* count) {
-  *count = 1;
+  *count = device_count();
   return cudaSuccess;
 }
 
 cudaError_t cudaGetDevice(int* device) {
-  *device = 0;
+  *device = current_device;
   return cudaSuccess;
 }
 
-cudaError_t cudaSetDevice(int device) { return device == 0 ? cudaSuccess : cudaErrorInvalidDevice; }
+cudaError_t cudaSetDevice(int device) {
+  if (device < 0 || device >= device_count()) return cudaErrorInvalidDevice;
+  current_device = device;
+  return cudaSuccess;
+}
 
-cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   *properties = properties_of_h200();
+  properties->uuid.bytes[0] = static_cast<char>(device);
   return cudaSuccess;
 }
 

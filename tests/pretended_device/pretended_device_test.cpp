@@ -3,17 +3,14 @@
 
 #include <ATen/ATen.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
-#include <dlfcn.h>
 #include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
-
-#include <cstdlib>
-#include <filesystem>
 
 #include "libmeg/evaluation/scoring.h"
 #include "libmeg/generation/model_engine.h"
 #include "tests/generation/letter_tokenizer.h"
 #include "tests/pretended_device/budget.h"
+#include "tests/pretended_device/cuda_library.h"
 #include "tests/temp_folder.h"
 #include "tests/train/small_run.h"
 
@@ -23,20 +20,10 @@ namespace {
 using pretended::take_counts;
 using test::expect_within_budget;
 
-bool torch_has_cuda() {
-  Dl_info torch = {};
-  ::dladdr(reinterpret_cast<const void*>(&at::globalContext), &torch);
-  return std::filesystem::exists(
-      std::filesystem::path(torch.dli_fname).replace_filename("libtorch_cuda.so"));
-}
-
 class PretendedDeviceTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!torch_has_cuda()) GTEST_SKIP() << "this LibTorch is for CPUs only";
-    // Every tensor is then memory of its own, zero at first, and counted.
-    ::setenv("PYTORCH_NO_CUDA_MEMORY_CACHING", "1", /*overwrite=*/1);
-    ASSERT_NE(::dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL), nullptr) << ::dlerror();
+    if (!test::load_cuda_library()) GTEST_SKIP() << "this LibTorch is for CPUs only";
   }
 };
 

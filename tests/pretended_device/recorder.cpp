@@ -12,6 +12,13 @@ int64_t Counts::operations() const {
                          [](int64_t sum, const auto& kernel) { return sum + kernel.second; });
 }
 
+int64_t Counts::nccl_calls() const {
+  return std::accumulate(kernels.begin(), kernels.end(), int64_t{0},
+                         [](int64_t sum, const auto& kernel) {
+                           return sum + (kernel.first.starts_with("nccl") ? kernel.second : 0);
+                         });
+}
+
 Counts take_counts() { return Recorder::instance().take(); }
 
 Recorder& Recorder::instance() {
@@ -52,6 +59,11 @@ void Recorder::add_to_device(size_t bytes) {
 void Recorder::add_to_host(size_t bytes) {
   const std::lock_guard lock(mutex_);
   counts_.to_host_bytes += static_cast<int64_t>(bytes);
+}
+
+void Recorder::add_exchanged(size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  counts_.exchanged_bytes += static_cast<int64_t>(bytes);
 }
 
 int64_t Recorder::last_of(const void* stream) {

@@ -22,6 +22,7 @@ class Recorder {
   void add_allocated(size_t bytes);
   void add_to_device(size_t bytes);
   void add_to_host(size_t bytes);
+  void add_exchanged(size_t bytes);
 
   /// The number of the last work of a stream, and of all streams.
   int64_t last_of(const void* stream);

@@ -23,11 +23,12 @@ inline model::GptConfig two_layers() {
 /// A run over made-up documents, of six steps with an evaluation after every second one.
 inline train::TrainerOptions small_run(const samples::RunLength& given = {},
                                        const model::GptConfig& config = two_layers(),
-                                       int64_t micro_batches = 2) {
+                                       int64_t micro_batches = 2, int64_t data_parallel_size = 1) {
   at::set_num_threads(1);
-  const int64_t batch_size = 2 * micro_batches;
-  const auto batches =
-      samples::BatchSchedule::create({.global_batch_size = batch_size, .micro_batch_size = 2});
+  const int64_t batch_size = 2 * micro_batches * data_parallel_size;
+  const auto batches = samples::BatchSchedule::create({.global_batch_size = batch_size,
+                                                       .micro_batch_size = 2,
+                                                       .data_parallel_size = data_parallel_size});
   samples::RunLength length = given;
   if (!length.train_iters.has_value()) {
     length = {.train_iters = 6, .eval_iters = 1, .eval_interval = 2};
@@ -77,11 +78,13 @@ struct SmallTrainer {
   std::shared_ptr<std::vector<std::string>> lines = std::make_shared<std::vector<std::string>>();
   Status status;  ///< Of Trainer::create.
 
-  explicit SmallTrainer(train::TrainerOptions options, std::function<int()> signal = {}) {
+  explicit SmallTrainer(train::TrainerOptions options, std::function<int()> signal = {},
+                        const parallel::ParallelState& ranks = {}) {
     auto made = train::Trainer::create(
         std::move(options),
         {.print = [kept = lines](const std::string& line) { kept->push_back(line); },
-         .received_signal = std::move(signal)});
+         .received_signal = std::move(signal)},
+        ranks);
     status = made.status();
     if (made.has_value()) trainer = *std::move(made);
   }

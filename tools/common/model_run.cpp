@@ -14,7 +14,7 @@ Result<parallel::ParallelState> connect_parts(const InferenceFlags& flags) {
   MEG_ASSIGN_OR_RETURN(const parallel::LaunchEnvironment environment,
                        parallel::read_launch_environment());
   if (environment.world_size == 1) return parallel::ParallelState();
-  return connect_ranks(flags.args);
+  return connect_ranks(flags.args, flags.device);
 }
 
 Status run_rank(const InferenceFlags& flags, const ModelRun& run,
@@ -28,8 +28,7 @@ Status run_rank(const InferenceFlags& flags, const ModelRun& run,
     for (const std::string& text : loaded.tokenizer->warnings()) warning(text);
   }
   MEG_RETURN_IF_ERROR(leads ? run.lead(loaded, ranks) : run.follow(loaded.model, ranks));
-  // Whoever hosts the store ends last.
-  return ranks.world().barrier();
+  return ranks.end();
 }
 
 }  // namespace

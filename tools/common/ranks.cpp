@@ -4,10 +4,15 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
+#include <cstdlib>
 #include <limits>
+#include <mutex>
 #include <optional>
 #include <string_view>
+#include <utility>
 
+#include "libmeg/libtorch/device.h"
 #include "libmeg/megatron/argument_table.h"
 #include "libmeg/parallel/check_same.h"
 #include "libmeg/parallel/launch_environment.h"
@@ -46,6 +51,25 @@ Result<RankFlags> rank_flags(const megatron::ArgumentValues& args) {
   return flags;
 }
 
+/// Says why, once in this process; its threads may fail together.
+void say_once(const Status& why) {
+  static std::mutex mutex;
+  static bool said = false;
+  const std::lock_guard lock(mutex);
+  if (!std::exchange(said, true)) fail(why);
+}
+
+/// Without what else ends with it: that would wait for the GPU, which waits for another rank.
+[[noreturn]] void end_at_once() {
+  std::fflush(stdout);
+  std::_Exit(1);
+}
+
+void end_process(const Status& why, bool says_why) {
+  if (says_why) say_once(why);
+  end_at_once();
+}
+
 }  // namespace
 
 void RankFlags::take_fields(megatron::FieldReader& args) {
@@ -56,9 +80,11 @@ void RankFlags::take_fields(megatron::FieldReader& args) {
   args.take("distributed_timeout_minutes", distributed_timeout_minutes);
 }
 
-Result<parallel::ParallelState> connect_ranks(const megatron::ArgumentValues& args) {
+Result<parallel::ParallelState> connect_ranks(const megatron::ArgumentValues& args,
+                                              const std::string& device) {
   MEG_ASSIGN_OR_RETURN(const parallel::LaunchEnvironment environment,
                        parallel::read_launch_environment());
+  MEG_ASSIGN_OR_RETURN(const at::Device own, libtorch::device_of(device, environment.local_rank));
   MEG_ASSIGN_OR_RETURN(const RankFlags flags, rank_flags(args));
   const parallel::Mesh::Sizes sizes = {size_of(flags.tensor_model_parallel_size),
                                        size_of(flags.context_parallel_size), 1, 0,
@@ -67,7 +93,8 @@ Result<parallel::ParallelState> connect_ranks(const megatron::ArgumentValues& ar
                                           flags.use_tp_pp_dp_mapping
                                               ? parallel::RankOrder::kPipelineBeforeData
                                               : parallel::RankOrder::kDataBeforePipeline,
-                                          std::chrono::minutes(flags.distributed_timeout_minutes));
+                                          std::chrono::minutes(flags.distributed_timeout_minutes),
+                                          {.device = own, .on_lost = end_process});
 }
 
 Status check_same_arguments(const megatron::ArgumentValues& args, const std::string& own_flags,
@@ -78,18 +105,24 @@ Status check_same_arguments(const megatron::ArgumentValues& args, const std::str
 }
 
 void note_backend(const megatron::ArgumentValues& args, const parallel::ParallelState& ranks) {
-  const bool given = args.given("distributed_backend") &&
-                     args.field("distributed_backend") == megatron::FieldValue("nccl");
-  if (given && ranks.mesh().world_size() > 1 && ranks.mesh().rank() == 0) {
-    note("--distributed-backend nccl: the ranks compute on CPUs, which gloo connects");
+  if (ranks.mesh().world_size() == 1 || ranks.mesh().rank() != 0) return;
+  const bool on_gpus = ranks.device().is_cuda();
+  const std::string other = on_gpus ? "gloo" : "nccl";
+  if (!args.given("distributed_backend") ||
+      args.field("distributed_backend") != megatron::FieldValue(other)) {
+    return;
   }
+  note(fmt::format("--distributed-backend {}: the ranks compute on {}, which {} connects", other,
+                   on_gpus ? "GPUs" : "CPUs", on_gpus ? "nccl" : "gloo"));
 }
 
 int fail_once(const Status& status, const parallel::ParallelState& ranks) {
-  if (!ranks.claim_failure()) return 1;
-  const bool names_rank = ranks.mesh().world_size() == 1 || status.message().starts_with("rank ");
-  return fail(names_rank ? status
-                         : status.with_prefix(fmt::format("rank {}", ranks.mesh().rank())));
+  if (ranks.claim_failure()) {
+    const bool names_rank = ranks.mesh().world_size() == 1 || status.message().starts_with("rank ");
+    say_once(names_rank ? status : status.with_prefix(fmt::format("rank {}", ranks.mesh().rank())));
+  }
+  if (ranks.mesh().world_size() > 1 && ranks.device().is_cuda()) end_at_once();
+  return 1;
 }
 
 }  // namespace meg::tools

@@ -21,9 +21,11 @@ struct RankFlags {
   void take_fields(megatron::FieldReader& args);
 };
 
-/// Meets the ranks that torchrun, srun or mpirun started with this one. Errors: those of
+/// Meets the ranks that torchrun, srun or mpirun started with this one. device: --device; a rank on
+/// a GPU that loses another ends its process. Errors: those of libtorch::device_of and
 /// ParallelState::connect.
-Result<parallel::ParallelState> connect_ranks(const megatron::ArgumentValues& args);
+Result<parallel::ParallelState> connect_ranks(const megatron::ArgumentValues& args,
+                                              const std::string& device);
 
 /// Called by all ranks: kInvalidArgument with the first flag of the family, or line of own_flags
 /// ("--device cpu\n"), that one of them has otherwise than the first rank.
@@ -34,7 +36,7 @@ Status check_same_arguments(const megatron::ArgumentValues& args, const std::str
 void note_backend(const megatron::ArgumentValues& args, const parallel::ParallelState& ranks);
 
 /// As fail(). Of several ranks the first one that fails says why; the others' errors follow from
-/// its end.
+/// its end. Of several on GPUs it does not return.
 int fail_once(const Status& status, const parallel::ParallelState& ranks);
 
 }  // namespace meg::tools

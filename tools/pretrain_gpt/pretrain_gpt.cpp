@@ -124,12 +124,11 @@ Status train(const PretrainFlags& flags, const parallel::ParallelState& ranks) {
     trainer->watch([&](const train::StepReport& step) { progress.update(step.iteration); }, {});
   }
   MEG_RETURN_IF_ERROR(trainer->run());
-  // Whoever hosts the store ends last.
-  return ranks.world().barrier();
+  return ranks.end();
 }
 
 int run(const PretrainFlags& flags) {
-  const Result<parallel::ParallelState> ranks = connect_ranks(flags.args);
+  const Result<parallel::ParallelState> ranks = connect_ranks(flags.args, flags.device);
   if (!ranks.has_value()) return fail(ranks.error());
   const Status status = train(flags, *ranks);
   return status.ok() ? 0 : fail_once(status, *ranks);

@@ -128,7 +128,7 @@ Result<train::TrainerOptions> resolve_pretrain_flags(const PretrainFlags& run,
   MEG_RETURN_IF_ERROR(args.status());
   MEG_ASSIGN_OR_RETURN(options.config, config_of(run.args, vocabulary));
   MEG_ASSIGN_OR_RETURN(options.model, nn::GptOptions::from_fields(fields));
-  MEG_ASSIGN_OR_RETURN(options.model.device, libtorch::device_of(run.device));
+  options.model.device = ranks.device();
   MEG_ASSIGN_OR_RETURN(options.model.family, names_of(run, options.config));
   options.checkpoints.names = options.model.family;
   options.schedule.global_batch_size = data.batches.global_batch_size();

@@ -67,83 +67,101 @@ class C10dWork : public Work {
 
 class C10dProcessGroup : public ProcessGroup {
  public:
-  C10dProcessGroup(c10::intrusive_ptr<c10d::Backend> backend, std::string name, RollCall roll_call)
-      : backend_(std::move(backend)), name_(std::move(name)), roll_call_(std::move(roll_call)) {}
+  C10dProcessGroup(c10::intrusive_ptr<c10d::Backend> gloo, std::shared_ptr<NcclTransport> nccl,
+                   std::string name, RollCall roll_call)
+      : gloo_(std::move(gloo)),
+        nccl_(std::move(nccl)),
+        name_(std::move(name)),
+        roll_call_(std::move(roll_call)) {}
 
-  int rank() const override { return backend_->getRank(); }
+  int rank() const override { return gloo_->getRank(); }
 
-  int size() const override { return backend_->getSize(); }
+  int size() const override { return gloo_->getSize(); }
 
   PendingWork start_all_reduce(at::Tensor tensor, Reduction reduction) override {
-    return begin("all-reduce", [&] {
-      std::vector<at::Tensor> tensors = {std::move(tensor)};
+    return begin("all-reduce", tensor, [&] {
+      std::vector<at::Tensor> tensors = {tensor};
       c10d::AllreduceOptions options;
       options.reduceOp = reduce_op(reduction);
-      return backend_->allreduce(tensors, options);
+      return backend_of(tensor).allreduce(tensors, options);
     });
   }
 
   PendingWork start_all_gather(at::Tensor whole, at::Tensor part) override {
-    return begin("all-gather", [&] {
+    return begin("all-gather", part, [&] {
       at::Tensor flat_whole = whole.view(-1);
       at::Tensor flat_part = part.view(-1);
-      return backend_->_allgather_base(flat_whole, flat_part);
+      return backend_of(part)._allgather_base(flat_whole, flat_part);
     });
   }
 
   PendingWork start_reduce_scatter(at::Tensor part, at::Tensor whole) override {
-    return begin("reduce-scatter", [&] {
+    return begin("reduce-scatter", part, [&] {
       at::Tensor flat_whole = whole.view(-1);
       at::Tensor flat_part = part.view(-1);
-      return backend_->_reduce_scatter_base(flat_part, flat_whole);
+      return backend_of(part)._reduce_scatter_base(flat_part, flat_whole);
     });
   }
 
   PendingWork start_broadcast(at::Tensor tensor, int source) override {
-    return begin("broadcast", [&] {
-      std::vector<at::Tensor> tensors = {std::move(tensor)};
+    return begin("broadcast", tensor, [&] {
+      std::vector<at::Tensor> tensors = {tensor};
       c10d::BroadcastOptions options;
       options.rootRank = source;
-      return backend_->broadcast(tensors, options);
+      return backend_of(tensor).broadcast(tensors, options);
     });
   }
 
   PendingWork start_send(at::Tensor tensor, int destination) override {
-    return begin("send", [&] {
-      std::vector<at::Tensor> tensors = {std::move(tensor)};
-      return backend_->send(tensors, destination, sent_[destination]++);
+    return begin("send", tensor, [&] {
+      if (is_nccls(tensor)) return nccl_->send(tensor, destination);
+      std::vector<at::Tensor> tensors = {tensor};
+      return gloo_->send(tensors, destination, sent_[destination]++);
     });
   }
 
   PendingWork start_receive(at::Tensor tensor, int source) override {
-    return begin("receive", [&] {
-      std::vector<at::Tensor> tensors = {std::move(tensor)};
-      return backend_->recv(tensors, source, received_[source]++);
+    return begin("receive", tensor, [&] {
+      if (is_nccls(tensor)) return nccl_->receive(tensor, source);
+      std::vector<at::Tensor> tensors = {tensor};
+      return gloo_->recv(tensors, source, received_[source]++);
     });
   }
 
   Status barrier() override {
-    return begin("barrier", [&] { return backend_->barrier(); })->wait();
+    return begin("barrier", {}, [&] { return gloo_->barrier(); })->wait();
   }
 
  private:
-  template <class Begin>
-  PendingWork begin(const char* what, Begin begin) {
-    return std::make_unique<C10dWork>(std::string(what) + " of the " + name_ + " group", roll_call_,
-                                      begin);
+  bool is_nccls(const at::Tensor& tensor) const {
+    return nccl_ != nullptr && tensor.defined() && !tensor.is_cpu();
   }
 
-  c10::intrusive_ptr<c10d::Backend> backend_;
+  c10d::Backend& backend_of(const at::Tensor& tensor) {
+    return is_nccls(tensor) ? nccl_->all_ranks() : *gloo_;
+  }
+
+  template <class Begin>
+  PendingWork begin(const char* verb, const at::Tensor& tensor, Begin begin) {
+    const std::string what = std::string(verb) + " of the " + name_ + " group";
+    if (!is_nccls(tensor)) return std::make_unique<C10dWork>(what, roll_call_, begin);
+    return std::make_unique<C10dWork>(what, roll_call_,
+                                      [&] { return nccl_->watch().watched(what, begin); });
+  }
+
+  c10::intrusive_ptr<c10d::Backend> gloo_;
+  std::shared_ptr<NcclTransport> nccl_;  ///< Null where tensors are on CPUs.
   std::string name_;
   RollCall roll_call_;
-  std::map<int, int> sent_, received_;  ///< Messages, by rank; their numbers are their tags.
+  std::map<int, int> sent_, received_;  ///< Gloo's messages, by rank; their numbers are their tags.
 };
 
 }  // namespace
 
-std::shared_ptr<ProcessGroup> c10d_process_group(c10::intrusive_ptr<c10d::Backend> backend,
+std::shared_ptr<ProcessGroup> c10d_process_group(c10::intrusive_ptr<c10d::Backend> gloo,
+                                                 std::shared_ptr<NcclTransport> nccl,
                                                  std::string name, RollCall roll_call) {
-  return std::make_shared<C10dProcessGroup>(std::move(backend), std::move(name),
+  return std::make_shared<C10dProcessGroup>(std::move(gloo), std::move(nccl), std::move(name),
                                             std::move(roll_call));
 }
 

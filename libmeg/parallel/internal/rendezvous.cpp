@@ -15,9 +15,15 @@
 
 #include "libmeg/libtorch/torch_guard.h"
 #include "libmeg/parallel/internal/c10d_process_group.h"
+#include "libmeg/parallel/internal/nccl_backend.h"
 
 namespace meg::parallel {
 namespace {
+
+constexpr const char* kFailure = "failure";
+
+/// As good as never, and far from what clocks count to.
+constexpr auto kWithoutEnd = std::chrono::hours(24 * 365);
 
 /// On all addresses of this machine. False with errno where that cannot be.
 bool listen_on(int socket, int family, uint16_t port) {
@@ -83,38 +89,58 @@ std::shared_ptr<gloo::transport::Device> gloo_device() {
 
 }  // namespace
 
-Result<Rendezvous> Rendezvous::meet(const LaunchEnvironment& environment,
-                                    std::chrono::milliseconds timeout) {
-  c10::intrusive_ptr<c10d::Store> store;
-  const Status met = libtorch::torch_guard([&]() -> Status {
+Result<std::shared_ptr<Rendezvous>> Rendezvous::meet(const LaunchEnvironment& environment,
+                                                     std::chrono::milliseconds timeout) {
+  std::shared_ptr<Rendezvous> met;
+  const Status status = libtorch::torch_guard([&]() -> Status {
     std::optional<int> listening;
     if (!environment.agent_store && environment.rank == 0) {
       MEG_ASSIGN_OR_RETURN(listening, listening_socket(environment.master_port));
     }
-    store = connect_store(environment, listening, timeout);
+    met.reset(new Rendezvous(environment, timeout, connect_store(environment, listening, timeout)));
     return {};
   });
-  if (met.ok()) return Rendezvous(environment, timeout, std::move(store));
+  if (status.ok()) return met;
   return make_error(StatusCode::kIoError, "rank {} of {}: no meeting at {}:{}: {}",
                     environment.rank, environment.world_size, environment.master_addr,
-                    environment.master_port, met.message());
+                    environment.master_port, status.message());
+}
+
+Rendezvous::Rendezvous(LaunchEnvironment environment, std::chrono::milliseconds timeout,
+                       c10::intrusive_ptr<c10d::Store> store)
+    : environment_(std::move(environment)),
+      timeout_(timeout),
+      store_(std::move(store)),
+      failure_store_(store_->clone()) {}
+
+Rendezvous::~Rendezvous() {
+  if (watch_ != nullptr) watch_->stop();
+}
+
+c10::intrusive_ptr<c10d::Backend> Rendezvous::gloo(const c10::intrusive_ptr<c10d::Store>& store,
+                                                   int rank, int size,
+                                                   std::chrono::milliseconds timeout) const {
+  auto options = c10d::ProcessGroupGloo::Options::create(timeout);
+  options->devices.push_back(gloo_device());
+  return c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, size, std::move(options));
 }
 
 Result<std::shared_ptr<ProcessGroup>> Rendezvous::group(
     const std::string& name, std::span<const int> ranks,
-    std::optional<std::chrono::milliseconds> timeout) const {
-  const auto place = std::ranges::find(ranks, environment_.rank);
+    std::optional<std::chrono::milliseconds> timeout) {
+  const auto place = std::distance(ranks.begin(), std::ranges::find(ranks, environment_.rank));
+  const auto rank = static_cast<int>(place);
+  const auto size = static_cast<int>(ranks.size());
   std::shared_ptr<ProcessGroup> group;
   const Status joined = libtorch::torch_guard([&] {
-    auto options = c10d::ProcessGroupGloo::Options::create(timeout.value_or(timeout_));
-    options->devices.push_back(gloo_device());
-    auto store =
+    const auto store =
         c10::make_intrusive<c10d::PrefixStore>(fmt::format("{}/{}", name, ranks.front()), store_);
-    group = c10d_process_group(
-        c10::make_intrusive<c10d::ProcessGroupGloo>(
-            std::move(store), static_cast<int>(std::distance(ranks.begin(), place)),
-            static_cast<int>(ranks.size()), std::move(options)),
-        name, RollCall(store_, environment_.rank, environment_.world_size));
+    std::shared_ptr<NcclTransport> nccl;
+    if (watch_ != nullptr) {
+      nccl = nccl_.emplace_back(std::make_shared<NcclTransport>(store, name, rank, size, watch_));
+    }
+    group = c10d_process_group(gloo(store, rank, size, timeout.value_or(timeout_)), std::move(nccl),
+                               name, RollCall(store_, environment_.rank, environment_.world_size));
     return Status();
   });
   if (joined.ok()) return group;
@@ -122,12 +148,49 @@ Result<std::shared_ptr<ProcessGroup>> Rendezvous::group(
                     environment_.rank, environment_.world_size, name, joined.message());
 }
 
-bool Rendezvous::claim(const std::string& key) const {
-  bool is_first = environment_.rank <= 1;
-  (void)libtorch::torch_guard([&] {
-    is_first = store_->add(key, 1) == 1;
+Status Rendezvous::use_nccl(OnLost on_lost) {
+  MEG_RETURN_IF_ERROR(check_nccl());
+  return libtorch::torch_guard([&] {
+    const int rank = environment_.rank;
+    const int size = environment_.world_size;
+    watch_ = std::make_shared<RankWatch>(
+        failure_store_,
+        gloo(c10::make_intrusive<c10d::PrefixStore>("watch", store_), rank, size, kWithoutEnd),
+        RollCall(failure_store_, rank, size),
+        RankWatch::Options{.rank = rank,
+                           .world_size = size,
+                           .timeout = timeout_,
+                           .failure_key = kFailure,
+                           .on_lost = [this, on_lost = std::move(on_lost)](const Status& why) {
+                             on_lost(why, claim_failure());
+                           }});
     return Status();
   });
+}
+
+Status Rendezvous::end(ProcessGroup& world) {
+  MEG_RETURN_IF_ERROR(world.barrier());
+  if (watch_ == nullptr) return {};
+  // Nobody ends before nobody watches.
+  watch_->stop();
+  MEG_RETURN_IF_ERROR(world.barrier());
+  return libtorch::torch_guard([this] {
+    for (const auto& group : nccl_) group->shut_down();
+    return Status();
+  });
+}
+
+bool Rendezvous::claim(const std::string& key) const { return store_->add(key, 1) == 1; }
+
+bool Rendezvous::claim_failure() {
+  const std::lock_guard lock(mutex_);
+  if (is_failure_ours_.has_value()) return *is_failure_ours_;
+  bool is_first = environment_.rank <= 1;
+  (void)libtorch::torch_guard([&] {
+    is_first = failure_store_->add(kFailure, 1) == 1;
+    return Status();
+  });
+  is_failure_ours_ = is_first;
   return is_first;
 }
 

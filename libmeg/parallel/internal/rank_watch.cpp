@@ -1,0 +1,124 @@
+#include "libmeg/parallel/internal/rank_watch.h"
+
+#include <ATen/ATen.h>
+
+#include <exception>
+#include <utility>
+#include <vector>
+
+#include "libmeg/libtorch/torch_guard.h"
+
+namespace meg::parallel {
+namespace {
+
+/// Between looks at the store and at what is queued.
+constexpr auto kPeriod = std::chrono::milliseconds(200);
+
+}  // namespace
+
+RankWatch::RankWatch(c10::intrusive_ptr<c10d::Store> store,
+                     c10::intrusive_ptr<c10d::Backend> listening, RollCall roll_call,
+                     Options options)
+    : store_(std::move(store)),
+      listening_(std::move(listening)),
+      roll_call_(std::move(roll_call)),
+      options_(std::move(options)) {
+  const int next = (options_.rank + 1) % options_.world_size;
+  std::vector<at::Tensor> nothing = {at::zeros({1}, at::kByte)};
+  farewell_ = listening_->recv(nothing, next, /*tag=*/0);
+  listener_ = std::thread([this, next] { listen(next); });
+  watcher_ = std::thread([this] { look_around(); });
+}
+
+RankWatch::~RankWatch() {
+  stop();
+  farewell_->abort();
+  listener_.join();
+}
+
+void RankWatch::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  stopped_.notify_all();
+  if (watcher_.joinable()) watcher_.join();
+}
+
+RankWatch::Operation& RankWatch::add(const std::string& what) {
+  const std::lock_guard lock(mutex_);
+  return operations_.emplace_back(
+      Operation{.what = what, .begun = std::chrono::steady_clock::now(), .work = {}});
+}
+
+void RankWatch::queued(Operation& operation, const c10::intrusive_ptr<c10d::Work>& work) {
+  const std::lock_guard lock(mutex_);
+  operation.work = work;
+}
+
+void RankWatch::listen(int next) {
+  // It returns when the rank is gone, or here by abort().
+  (void)libtorch::torch_guard([this] {
+    farewell_->wait();
+    return Status();
+  });
+  lose(make_error(StatusCode::kIoError, "rank {} is gone", next));
+}
+
+void RankWatch::look_around() {
+  while (!is_stopping()) {
+    for (const auto look : {&RankWatch::look_at_store, &RankWatch::look_at_operations}) {
+      const Status found = libtorch::torch_guard([&] { return (this->*look)(); });
+      if (!found.ok()) return lose(found);
+    }
+  }
+}
+
+Status RankWatch::look_at_store() {
+  bool failed = false;
+  const Status looked = libtorch::torch_guard([&] {
+    failed = store_->check({options_.failure_key});
+    return Status();
+  });
+  if (!looked.ok()) return Status(StatusCode::kIoError, "the ranks' store is gone");
+  return failed ? Status(StatusCode::kIoError, "another rank failed") : Status();
+}
+
+Status RankWatch::look_at_operations() {
+  const std::string late = late_operation();
+  if (late.empty()) return {};
+  return make_error(StatusCode::kIoError, "{}: timed out after {} s: {}", late,
+                    std::chrono::duration_cast<std::chrono::seconds>(options_.timeout).count(),
+                    roll_call_.report());
+}
+
+/// Empty where none is. Forgets what is done. Throws what NCCL says of an operation that failed.
+std::string RankWatch::late_operation() {
+  const std::lock_guard lock(mutex_);
+  const auto now = std::chrono::steady_clock::now();
+  while (!operations_.empty()) {
+    const Operation& oldest = operations_.front();
+    if (!oldest.work || !oldest.work->isCompleted()) {
+      return now - oldest.begun < options_.timeout ? "" : oldest.what;
+    }
+    if (oldest.work->exception()) std::rethrow_exception(oldest.work->exception());
+    operations_.pop_front();
+  }
+  return {};
+}
+
+/// After the next period, or at once when it is to stop.
+bool RankWatch::is_stopping() {
+  std::unique_lock lock(mutex_);
+  return stopped_.wait_for(lock, kPeriod, [this] { return stopping_; });
+}
+
+void RankWatch::lose(const Status& status) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopping_ || std::exchange(lost_, true)) return;
+  }
+  options_.on_lost(status);
+}
+
+}  // namespace meg::parallel
