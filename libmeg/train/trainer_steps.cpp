@@ -8,10 +8,14 @@
 namespace meg::train {
 namespace {
 
-Status check_finite(const std::vector<MicroBatchLoss>& losses) {
-  for (const MicroBatchLoss& loss : losses) {
-    if (std::isfinite(loss.loss_sum)) continue;
-    return not_finite_error("loss", std::isnan(loss.loss_sum));
+/// losses: as many of each data-parallel rank, rank after rank; all ranks have them all.
+Status check_finite(const std::vector<MicroBatchLoss>& losses, int data_parallel_size) {
+  for (size_t i = 0; i < losses.size(); ++i) {
+    const double loss = losses[i].loss_sum;
+    if (std::isfinite(loss)) continue;
+    if (data_parallel_size == 1) return not_finite_error("loss", std::isnan(loss));
+    const size_t rank = i * static_cast<size_t>(data_parallel_size) / losses.size();
+    return not_finite_error(fmt::format("loss of data-parallel rank {}", rank), std::isnan(loss));
   }
   return {};
 }
@@ -39,7 +43,9 @@ Result<StepReport> Trainer::State::compute_step(int64_t batch_size) {
       }));
   for (const MicroBatchLoss& loss : losses) step.micro_losses.push_back(loss.mean());
   step.lm_loss = reported(losses);
-  if (optimizer->checks_for_nan()) MEG_RETURN_IF_ERROR(check_finite(losses));
+  if (optimizer->checks_for_nan()) {
+    MEG_RETURN_IF_ERROR(check_finite(losses, ranks.data()->size()));
+  }
   MEG_ASSIGN_OR_RETURN(step.outcome, timers.measure("optimizer", 1, [&] {
     return optimizer->step({.lr = step.lr,
                             .weight_decay = step.weight_decay,

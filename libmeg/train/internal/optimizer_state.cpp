@@ -51,10 +51,11 @@ void Optimizer::State::allocate() {
   exp_avg = zeros();
   exp_avg_sq = zeros();
   kernels = MultiTensor(adam_tensors(), model.options().device);
-  std::ranges::copy_if(segments, std::back_inserter(counted),
-                       [this](const auto& segment) { return is_counted(segment); });
-  if (counted.size() < segments.size()) {
+  std::ranges::partition_copy(segments, std::back_inserter(counted), std::back_inserter(copies),
+                              [this](const auto& segment) { return is_counted(segment); });
+  if (!copies.empty()) {
     counted_kernels.emplace(gradient_tensors(counted), model.options().device);
+    copy_kernels.emplace(gradient_tensors(copies), model.options().device);
   }
 }
 
@@ -123,7 +124,13 @@ kernels::GradientStatistics Optimizer::State::statistics(float scale) {
   kernels.set_gradients(gradient_tensors(segments));
   if (!counted_kernels.has_value()) return kernels.statistics(scale);
   counted_kernels->set_gradients(gradient_tensors(counted));
-  return counted_kernels->statistics(scale);
+  copy_kernels->set_gradients(gradient_tensors(copies));
+  kernels::GradientStatistics found = counted_kernels->statistics(scale);
+  const kernels::GradientStatistics of_copies = copy_kernels->statistics(scale);
+  copies_are_finite = !of_copies.found_inf();
+  // The others' sum does not know of it.
+  if (!copies_are_finite) found.sum_of_squares = of_copies.sum_of_squares;
+  return found;
 }
 
 /// Sums what the ranks found in their parts of the model, and of a distributed optimizer's shares.
@@ -144,9 +151,11 @@ Status Optimizer::State::over_ranks(kernels::GradientStatistics& statistics) con
 Status Optimizer::State::refuse_not_finite(bool found_here) {
   Status status;
   if (found_here) {
+    MultiTensor& of_counted = counted_kernels.has_value() ? *counted_kernels : kernels;
     const MultiTensor::NotFinite found =
-        (counted_kernels.has_value() ? *counted_kernels : kernels).find_not_finite();
-    const std::string& name = model.parameters()[counted[found.tensor].parameter].name;
+        (copies_are_finite ? of_counted : *copy_kernels).find_not_finite();
+    const FlatLayout::Segment& segment = (copies_are_finite ? counted : copies)[found.tensor];
+    const std::string& name = model.parameters()[segment.parameter].name;
     status = not_finite_error("gradient of " + name, found.has_nan);
   }
   return ranks.agree(status);

@@ -26,7 +26,8 @@ struct Optimizer::State {
   FlatLayout layout;
   using Segments = std::vector<FlatLayout::Segment>;
   Segments segments;  ///< Of the parameters' elements those that this rank updates.
-  Segments counted;   ///< Among them what the norm is taken of.
+  Segments counted;   ///< Among them what the norm is taken of,
+  Segments copies;    ///< and what another rank counts.
   /// Sums over micro-batches, which are the parameters' gradients. Where these may stay with
   /// autograd, defined from the first step on that gathers them.
   FlatBuffer gradients;
@@ -37,7 +38,8 @@ struct Optimizer::State {
   /// An only micro-batch's gradients need not be gathered: 16-bit ones, which sums would widen.
   bool may_stay = false;
   MultiTensor kernels;
-  std::optional<MultiTensor> counted_kernels;  ///< Where not all that is updated is counted.
+  std::optional<MultiTensor> counted_kernels, copy_kernels;  ///< Where there are copies.
+  bool copies_are_finite = true;                             ///< As statistics() found them.
   std::optional<MultiTensor> parameters_for_norm;
   int64_t updates = 0;
 
