@@ -7,6 +7,7 @@ pretrain_ranks_test.py PRETRAIN_GPT VERIFY
 import importlib.util
 import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -91,6 +92,28 @@ class Ranks(LaunchedRanks):
         self.assertEqual(codes, [1, 1, 1])
         self.assertIn("world size: expected a multiple of tensor x pipeline x context parallel size "
                       "2 x 1 x 1, found 3", err)
+
+    def test_a_disk_full_on_one_rank_ends_all_and_leaves_the_last_checkpoint(self):
+        for shape in ("--tensor-model-parallel-size 2", "--ckpt-format torch_dist"):
+            with self.subTest(shape=shape):
+                save = self.folder / shape.split()[1]
+                processes = self.start(2, *shape.split(), "--train-iters", 1000000, "--save", save,
+                                       "--save-interval", 1)
+                # The first rank says so; the other one's files end after 4 KiB from then on.
+                for line in processes[0].stdout:
+                    if "successfully saved checkpoint" in line:
+                        break
+                resource.prlimit(processes[1].pid, resource.RLIMIT_FSIZE, (4096, 4096))
+                codes, out, err = self.end(processes)
+                self.assertEqual(codes, [1, 1], out + err)
+                self.assertEqual(len(self.errors(err)), 1, err)
+                self.assertRegex(self.errors(err)[0], "^rank 1: .*File too large")
+                done = subprocess.run([VERIFY, "checkpoint", save], capture_output=True, text=True,
+                                      timeout=TIMEOUT)
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+                last = int((save / "latest_checkpointed_iteration.txt").read_text())
+                self.assertEqual(sorted(path.name for path in save.glob("iter_*"))[-1],
+                                 f"iter_{last:07}")
 
     def test_ranks_end_when_one_is_killed(self):
         save = self.folder / "save"
