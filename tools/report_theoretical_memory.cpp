@@ -12,6 +12,7 @@
 
 #include "libmeg/megatron/argument_table.h"
 #include "libmeg/megatron/field_reader.h"
+#include "libmeg/model/rank_memory.h"
 #include "libmeg/model/theoretical_memory.h"
 #include "libmeg/model/vocab_padding.h"
 #include "libmeg/tokenizer/open_tokenizer.h"
@@ -37,8 +38,19 @@ struct Arguments {
   std::optional<int64_t> padded_vocab_size;
   tokenizer::TokenizerOptions tokenizer;
   model::TheoreticalMemoryOptions memory;
+  model::NumberFormats formats;
   std::optional<int64_t> layers_per_virtual_stage;
 };
+
+/// As the optimizer keeps gradients.
+void read_formats(megatron::FieldReader& args, model::NumberFormats& formats) {
+  bool bf16 = false, fp16 = false, in_fp32 = false, in_bf16 = false;
+  args.take("bf16", bf16);
+  args.take("fp16", fp16);
+  args.take("accumulate_allreduce_grads_in_fp32", in_fp32);
+  args.take("grad_reduce_in_bf16", in_bf16);
+  formats = {.sixteen_bit = bf16 || fp16, .widens_gradients = in_fp32 || (bf16 && !in_bf16)};
+}
 
 void read_args(megatron::FieldReader& args, Arguments& arguments) {
   model::TheoreticalMemoryOptions& memory = arguments.memory;
@@ -52,6 +64,7 @@ void read_args(megatron::FieldReader& args, Arguments& arguments) {
   args.take("sequence_parallel", memory.sequence_parallel);
   args.parse("recompute_granularity", memory.recompute_granularity,
              model::parse_recompute_granularity);
+  read_formats(args, arguments.formats);
   bool recompute_activations = false;
   args.take("recompute_activations", recompute_activations);
   if (recompute_activations) memory.recompute_granularity = model::RecomputeGranularity::kSelective;
@@ -135,6 +148,7 @@ Result<model::GptConfig> config_of(const Arguments& arguments) {
   if (config.seq_length == 0) {
     return make_error(StatusCode::kInvalidArgument, "--seq-length: expected it, found none");
   }
+  if (config.max_position_embeddings == 0) config.max_position_embeddings = config.seq_length;
   if (arguments.padded_vocab_size) return config;
   MEG_ASSIGN_OR_RETURN(const int64_t tokens, vocab_size(arguments));
   MEG_ASSIGN_OR_RETURN(config.padded_vocab_size,
@@ -165,7 +179,8 @@ ordered_json or_null(const std::optional<T>& value) {
   return value.has_value() ? ordered_json(*value) : ordered_json();
 }
 
-ordered_json json_of(const model::GptConfig& config, const model::TheoreticalMemory& memory) {
+ordered_json json_of(const model::GptConfig& config, const model::TheoreticalMemory& memory,
+                     const std::vector<model::RankMemory>& stages) {
   ordered_json object = json_object();
   object["padded_vocab_size"] = config.padded_vocab_size;
   object["parameters"] = {{"transformer_block", memory.transformer_block_parameters},
@@ -177,17 +192,28 @@ ordered_json json_of(const model::GptConfig& config, const model::TheoreticalMem
                      {"activation", or_null(memory.activation_bytes)},
                      {"activation_of_transformer_layers", memory.layers_activation_bytes}};
   object["in_flight_microbatches"] = or_null(memory.in_flight_microbatches);
+  for (const model::RankMemory& rank : stages) {
+    object["rank_of_stage"].push_back({{"parameters", rank.parameters},
+                                       {"weight_bytes", rank.parameter_bytes},
+                                       {"gradient_bytes", rank.gradient_bytes},
+                                       {"optimizer_bytes", rank.optimizer_bytes},
+                                       {"layers_in_flight", rank.layers_in_flight},
+                                       {"activation_bytes", rank.activation_bytes}});
+  }
   return object;
 }
 
-void print_lines(const model::GptConfig& config, const model::TheoreticalMemory& memory) {
+void print_lines(const model::GptConfig& config, const model::TheoreticalMemory& memory,
+                 const std::vector<model::RankMemory>& stages) {
   for (const std::string& line : model::theoretical_memory_lines(memory, true))
     fmt::print("{}\n", line);
-  // Megatron says no more where it has no formula for the other activations.
-  if (memory.activation_bytes) return;
-  fmt::print("Activation memory of {} transformer layers: {:.2f} MB ({:.0f} bytes)\n",
-             config.num_layers, memory.layers_activation_bytes / (1024 * 1024),
-             memory.layers_activation_bytes);
+  // Megatron says no more: it has no formula for other activations, and one rank alone.
+  if (!memory.activation_bytes) {
+    fmt::print("Activation memory of {} transformer layers: {:.2f} MB ({:.0f} bytes)\n",
+               config.num_layers, memory.layers_activation_bytes / (1024 * 1024),
+               memory.layers_activation_bytes);
+  }
+  for (const std::string& line : model::rank_memory_lines(stages)) fmt::print("{}\n", line);
 }
 
 int main(int argc, const char* const* argv) {
@@ -200,10 +226,13 @@ int main(int argc, const char* const* argv) {
   if (!options.has_value()) return fail_by_code(options.error());
   const Result<model::TheoreticalMemory> memory = model::theoretical_memory(*config, *options);
   if (!memory.has_value()) return fail_by_code(memory.error());
+  const Result<std::vector<model::RankMemory>> stages =
+      model::rank_memory(*config, *options, arguments.formats, *memory);
+  if (!stages.has_value()) return fail_by_code(stages.error());
   if (arguments.json) {
-    print_json(json_of(*config, *memory));
+    print_json(json_of(*config, *memory, *stages));
   } else {
-    print_lines(*config, *memory);
+    print_lines(*config, *memory, *stages);
   }
   return 0;
 }

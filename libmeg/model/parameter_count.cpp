@@ -211,28 +211,41 @@ Result<std::vector<RankParameter>> rank_parameters(const GptConfig& config,
   return found;
 }
 
-Result<int64_t> parameter_count(const GptConfig& config, const ParallelSizes& sizes,
-                                int64_t pipeline_rank) {
+Result<std::vector<StageParameter>> stage_parameters(const GptConfig& config,
+                                                     const ParallelSizes& sizes,
+                                                     int64_t pipeline_rank) {
   MEG_RETURN_IF_ERROR(config.check_no_experts());
   MEG_ASSIGN_OR_RETURN(const std::vector<ModelParameter> parameters,
                        parameters_of(config, sizes, pipeline_rank));
   const PipelineLayout layout = layout_of(config, sizes);
+  std::vector<StageParameter> found;
   int64_t total = 0;
   for (const ModelParameter& parameter : parameters) {
-    int64_t count = 0;
+    StageParameter& part = found.emplace_back(StageParameter{.elements = 1, .copies = 0});
     for (int64_t chunk = 0; chunk < sizes.virtual_pipeline_model_parallel_size; ++chunk) {
-      count += copies(parameter.placement, layout, pipeline_rank, chunk);
+      part.copies += copies(parameter.placement, layout, pipeline_rank, chunk);
     }
     bool fits = true;
     for (const int64_t size : parameter.shape) {
       // Sizes come from files and flags: a product that wraps round would pass for a small model.
-      fits = fits && !__builtin_mul_overflow(count, size, &count);
+      fits = fits && !__builtin_mul_overflow(part.elements, size, &part.elements);
     }
-    if (!fits || __builtin_add_overflow(total, count, &total)) {
+    int64_t all = 0;
+    if (!fits || __builtin_mul_overflow(part.elements, part.copies, &all) ||
+        __builtin_add_overflow(total, all, &total)) {
       return make_error(StatusCode::kOutOfRange, "{}: its elements cannot be counted in 64 bits",
                         parameter.canonical);
     }
   }
+  return found;
+}
+
+Result<int64_t> parameter_count(const GptConfig& config, const ParallelSizes& sizes,
+                                int64_t pipeline_rank) {
+  MEG_ASSIGN_OR_RETURN(const std::vector<StageParameter> parameters,
+                       stage_parameters(config, sizes, pipeline_rank));
+  int64_t total = 0;
+  for (const StageParameter& parameter : parameters) total += parameter.elements * parameter.copies;
   return total;
 }
 

@@ -51,6 +51,17 @@ Result<std::vector<RankParameter>> rank_parameters(const GptConfig& config,
                                                    int64_t pipeline_rank, NameFamily family,
                                                    const ParameterTable& table);
 
+/// A parameter of a pipeline stage, as large as one of its tensor ranks holds it.
+struct StageParameter {
+  int64_t elements = 0;
+  int64_t copies = 0;  ///< Of the stage's layers as many have one.
+};
+
+/// Every parameter of a stage. Errors: those of parameter_count().
+Result<std::vector<StageParameter>> stage_parameters(const GptConfig& config,
+                                                     const ParallelSizes& sizes,
+                                                     int64_t pipeline_rank);
+
 /// Elements of these parameters: what Megatron prints as "number of parameters on (tensor,
 /// pipeline) model parallel rank (0, P)". With sizes of 1 the count of the whole model.
 /// kUnsupported for experts.

@@ -200,6 +200,21 @@ Status Optimizer::copy_masters_to_model() {
   });
 }
 
+Optimizer::Held Optimizer::held_bytes() const {
+  const auto bytes = [](const at::Tensor& tensor) {
+    return tensor.defined() ? static_cast<int64_t>(tensor.nbytes()) : 0;
+  };
+  Held held = {
+      .parameters = bytes(state_->weights.flat()),
+      .gradients = bytes(state_->gradients.flat()),
+      .state = bytes(state_->masters) + bytes(state_->exp_avg) + bytes(state_->exp_avg_sq)};
+  if (state_->weights.defined()) return held;
+  for (const nn::GptParameter& parameter : state_->model.parameters()) {
+    held.parameters += bytes(parameter.tensor);
+  }
+  return held;
+}
+
 int64_t Optimizer::updates() const { return state_->updates; }
 
 void Optimizer::set_updates(int64_t updates) { state_->updates = updates; }

@@ -105,6 +105,15 @@ class Optimizer {
   /// core_v0.11.
   Result<double> params_norm();
 
+  /// Bytes of the tensors that this rank keeps: model::rank_memory() says them before.
+  struct Held {
+    int64_t parameters = 0;
+    int64_t gradients = 0;  ///< 0 where they stay with autograd.
+    int64_t state = 0;      ///< Masters and moments.
+  };
+
+  Held held_bytes() const;
+
   int64_t updates() const;  ///< Steps that were not skipped.
   void set_updates(int64_t updates);
 

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "libmeg/model/rank_memory.h"
+
 namespace meg::model {
 namespace {
 
@@ -162,6 +164,50 @@ TEST(TheoreticalMemory, WhatItCannotKnowIsNamed) {
   GptConfig experts = gpt(2, 64, 4, 32, 128);
   experts.num_experts = 8;
   EXPECT_EQ(theoretical_memory(experts, {}).error().code(), StatusCode::kUnsupported);
+}
+
+std::vector<RankMemory> ranks_of(const GptConfig& config, const TheoreticalMemoryOptions& options,
+                                 const NumberFormats& formats = {.sixteen_bit = true,
+                                                                 .widens_gradients = true}) {
+  const auto stages = rank_memory(config, options, formats, memory_of(config, options));
+  EXPECT_TRUE(stages.has_value()) << stages.status().message();
+  return stages.has_value() ? *stages : std::vector<RankMemory>();
+}
+
+TEST(RankMemory, OfAStageIsWhatItsParametersTake) {
+  GptConfig config = gpt(24, 1024, 16, 1024, 50432);
+  config.max_position_embeddings = 1024;
+  const TheoreticalMemoryOptions options = {
+      .sizes = {.tensor_model_parallel_size = 2, .pipeline_model_parallel_size = 4},
+      .data_parallel_size = 8,
+      .use_distributed_optimizer = true};
+  const auto stages = ranks_of(config, options);
+  ASSERT_EQ(stages.size(), 4U);
+  for (int64_t stage = 0; stage < 4; ++stage) {
+    const RankMemory& rank = stages[static_cast<size_t>(stage)];
+    // All sizes are multiples of 64 x 8: nothing is padded.
+    EXPECT_EQ(rank.parameters, *parameter_count(config, options.sizes, stage));
+    const auto parameters = static_cast<double>(rank.parameters);
+    EXPECT_EQ(rank.parameter_bytes, 2 * parameters);
+    EXPECT_EQ(rank.gradient_bytes, 4 * parameters);
+    EXPECT_EQ(rank.optimizer_bytes, 12 * parameters / 8);
+    EXPECT_EQ(rank.layers_in_flight, 6 * (4 - stage));
+  }
+}
+
+TEST(RankMemory, FirstStageHasMegatronsMicroBatchesInFlight) {
+  GptConfig config = gpt(32, 64, 4, 64, 128);
+  config.max_position_embeddings = 64;
+  for (const int64_t chunks : {1, 2, 4}) {
+    TheoreticalMemoryOptions options = kSequenceParallelAndSelective;
+    options.sizes = {.pipeline_model_parallel_size = 4,
+                     .virtual_pipeline_model_parallel_size = chunks};
+    const double penalty =
+        memory_of(config, options).interleaved_schedule_memory_penalty.value_or(1);
+    EXPECT_EQ(static_cast<double>(ranks_of(config, options)[0].layers_in_flight), 32 * penalty);
+    options.num_microbatches = 1;
+    for (const RankMemory& rank : ranks_of(config, options)) EXPECT_EQ(rank.layers_in_flight, 8);
+  }
 }
 
 }  // namespace

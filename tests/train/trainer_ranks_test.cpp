@@ -6,6 +6,7 @@
 
 #include <limits>
 
+#include "libmeg/model/rank_memory.h"
 #include "libmeg/parallel/parallel_state.h"
 #include "tests/launch_ranks.h"
 #include "tests/train/small_run.h"
@@ -106,6 +107,60 @@ TEST(TrainerRanksTest, NanInTheGradientOfOneRankSkipsTheStepsOfAll) {
   const Status status = run.run();
   EXPECT_TRUE(status.ok()) << status.message();
   EXPECT_EQ(scales, (std::vector<double>{64, 32, 16, 8, 4, 2}));
+}
+
+/// What this rank's optimizer keeps after a step of gradients is what model::rank_memory() says.
+void expect_foretold_memory(parallel::Mesh::Sizes sizes, at::ScalarType type,
+                            const Optimizer::Options& given) {
+  const auto ranks = connected(sizes);
+  model::GptConfig config = test::two_layers();
+  config.hidden_size = 20;  // no multiple of what arrays are aligned to
+  config.kv_channels = 5;
+  const model::TheoreticalMemoryOptions run = {
+      .sizes = {.tensor_model_parallel_size = ranks.tensor()->size(),
+                .pipeline_model_parallel_size = ranks.pipeline()->size()},
+      .data_parallel_size = ranks.data()->size(),
+      .use_distributed_optimizer = given.use_distributed_optimizer};
+  const auto theory = model::theoretical_memory(config, run);
+  ASSERT_TRUE(theory.has_value()) << theory.status().message();
+  const bool is_bf16 = type == at::kBFloat16;
+  const auto stages =
+      model::rank_memory(config, run,
+                         {.sixteen_bit = type != at::kFloat,
+                          .widens_gradients = given.accumulate_allreduce_grads_in_fp32 ||
+                                              (is_bf16 && !given.grad_reduce_in_bf16)},
+                         *theory);
+  ASSERT_TRUE(stages.has_value()) << stages.status().message();
+  nn::GptOptions options;
+  options.params_dtype = type;
+  nn::GptModel part = test::small_model(config, options,
+                                        {.sizes = run.sizes,
+                                         .tensor_rank = ranks.tensor()->rank(),
+                                         .pipeline_rank = ranks.pipeline()->rank(),
+                                         .tensor_parallel = {.group = ranks.tensor()}});
+  const auto optimizer = Optimizer::create(part, nullptr, given, ranks);
+  ASSERT_TRUE(optimizer.has_value()) << optimizer.status().message();
+  ASSERT_TRUE((*optimizer)->zero_grad(/*only=*/false).ok());
+  const Optimizer::Held held = (*optimizer)->held_bytes();
+  const model::RankMemory& found = stages->at(static_cast<size_t>(ranks.pipeline()->rank()));
+  EXPECT_EQ(static_cast<double>(held.parameters), found.parameter_bytes);
+  EXPECT_EQ(static_cast<double>(held.gradients), found.gradient_bytes);
+  EXPECT_EQ(static_cast<double>(held.state), found.optimizer_bytes);
+}
+
+TEST(TrainerRanksTest, RanksKeepAsMuchMemoryAsForetold) {
+  if (test::launched_ranks(2)) return;
+  int runs = 0;
+  for (const parallel::Mesh::Sizes& sizes :
+       {parallel::Mesh::Sizes{1, 1, 1, 0, 1}, {2, 1, 1, 0, 1}, {1, 1, 1, 0, 2}}) {
+    for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
+      for (const bool shares : {false, true}) {
+        ::setenv("TORCHELASTIC_RESTART_COUNT", std::to_string(runs++).c_str(), /*overwrite=*/1);
+        expect_foretold_memory(
+            sizes, type, {.grad_reduce_in_bf16 = shares, .use_distributed_optimizer = shares});
+      }
+    }
+  }
 }
 
 }  // namespace

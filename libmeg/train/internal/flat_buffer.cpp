@@ -4,15 +4,9 @@
 
 #include <algorithm>
 
+#include "libmeg/model/rank_memory.h"
+
 namespace meg::train {
-namespace {
-
-// Every view begins where vector loads like it.
-constexpr int64_t kAlignment = 64;  // elements
-
-int64_t padded(int64_t elements, int64_t step) { return (elements + step - 1) / step * step; }
-
-}  // namespace
 
 FlatLayout::FlatLayout(std::span<const nn::GptParameter> parameters, int64_t parts)
     : parts_(parts) {
@@ -20,9 +14,9 @@ FlatLayout::FlatLayout(std::span<const nn::GptParameter> parameters, int64_t par
   for (const nn::GptParameter& parameter : parameters) {
     const at::Tensor& tensor = parameter.tensor;
     places_.push_back({.first = elements, .shape = tensor.sizes().vec(), .count = tensor.numel()});
-    elements += padded(tensor.numel(), kAlignment);
+    elements += model::padded_elements(tensor.numel());
   }
-  part_elements_ = padded(elements, kAlignment * parts) / parts;
+  part_elements_ = model::part_elements(elements, parts);
 }
 
 std::vector<FlatLayout::Segment> FlatLayout::segments(int64_t part) const {
