@@ -14,6 +14,7 @@ import unittest
 
 try:
     import torch
+    import torch.distributed.checkpoint
 
     import checkpoint_cases as cases
     import reference_files
@@ -272,6 +273,15 @@ class Damaged(unittest.TestCase):
         other = reference_files.iteration_folder(cases.path("mcore_gpt_tp1pp1_fp32"))
         shutil.copytree(os.path.join(other, "mp_rank_00"), self.path("mp_rank_00"))
         self.refuse("mp_rank", "torch_dist")
+
+    def test_formats_of_torch_alone_are_named(self):
+        state = {"model": {"module.decoder.final_layernorm.weight": torch.ones(4)}, "iteration": 1}
+        shutil.rmtree(self.iteration)
+        torch.distributed.checkpoint.save(state, checkpoint_id=self.iteration, no_dist=True)
+        self.refuse("model.module.decoder.final_layernorm.weight", "fsdp_dtensor", "torch_dcp")
+        with open(self.path("metadata.json"), "w") as file:
+            json.dump({"sharded_backend": "fsdp_dtensor", "sharded_backend_version": 1}, file)
+        self.refuse("metadata.json: sharded_backend: expected torch_dist", "fsdp_dtensor")
 
     def test_damaged_elements(self):
         metadata = dist.read_metadata(self.iteration)

@@ -21,6 +21,9 @@ constexpr std::string_view kSecondMlpMatrix = "linear_fc2.weight";
 constexpr std::string_view kExperts = ".mlp.experts.experts.";
 constexpr std::string_view kLocalExperts = ".mlp.experts.local_experts.";
 
+/// Checkpoints of torch alone have the nesting of the whole state dict in their names.
+constexpr std::string_view kNestedModel = "model.";
+
 /// A name of stacked layers with a number in it, so that the table knows it; else the name.
 std::string with_number(std::string_view name) {
   const bool is_stacked = name.starts_with(kLayers) && name.size() > kLayers.size() &&
@@ -128,6 +131,12 @@ class ModelReader {
                        std::optional<int64_t> stacked_expert) {
     std::optional<model::ParameterMatch> match = table_.match(flat_name, is_hybrid_);
     const std::string shown = text::printable(tensor.name, 200);
+    if (!match.has_value() && tensor.name.starts_with(kNestedModel)) {
+      return refuse(StatusCode::kUnsupported,
+                    "{}: expected names of --ckpt-format torch_dist, found those of torch_dcp or "
+                    "fsdp_dtensor, which are not supported",
+                    shown);
+    }
     if (!match.has_value()) {
       return refuse(StatusCode::kUnsupported, "{}: no rule knows this parameter", shown);
     }
