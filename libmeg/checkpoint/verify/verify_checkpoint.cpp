@@ -82,11 +82,6 @@ Result<bool> CheckpointVerifier::find() {
     folder_.ranks = {
         {.numbers = {0}, .name = file.parent_path().filename().string(), .file = folder_.folder}};
     report_.notes.emplace_back("one rank's file by itself: the others were not looked at");
-  } else if (folder_.format != CheckpointFormat::kMpRank &&
-             folder_.format != CheckpointFormat::kDeepSpeed && !is_composed(folder_.format)) {
-    return make_error(StatusCode::kUnsupported,
-                      "{}: checkpoints of the format {} are not supported yet", folder_.folder,
-                      checkpoint_format_text(folder_.format));
   }
   return true;
 }

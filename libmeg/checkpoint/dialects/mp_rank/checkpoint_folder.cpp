@@ -196,7 +196,8 @@ std::string_view checkpoint_format_text(CheckpointFormat format) {
 }
 
 bool is_composed(CheckpointFormat format) {
-  return format == CheckpointFormat::kTorchDist || format == CheckpointFormat::kHuggingFace;
+  return format == CheckpointFormat::kTorchDist || format == CheckpointFormat::kHuggingFace ||
+         format == CheckpointFormat::kSplitMpRank;
 }
 
 /// In this order: an iteration that was asked for, Megatron's tracker, the folder itself,

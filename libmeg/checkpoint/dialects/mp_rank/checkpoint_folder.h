@@ -13,7 +13,7 @@ namespace meg::checkpoint {
 /// What kind of checkpoint lies in a folder.
 enum class CheckpointFormat : uint8_t {
   kMpRank,       ///< mp_rank_TT[_PPP[_EEE]]/model_optim_rng.pt
-  kSplitMpRank,  ///< 2022-23: model_rng.pt and optim.pt; named, not read yet
+  kSplitMpRank,  ///< 2022-23: mp_rank_TT[_PPP]/model_rng.pt, and optim.pt beside it
   kDeepSpeed,    ///< latest, <tag>/mp_rank_TT_model_states.pt; ZeRO's optimizer is not read
   kTorchDist,    ///< .metadata, *.distcp; see open_torch_dist()
   kHuggingFace,  ///< config.json beside weights; see open_huggingface()
@@ -33,6 +33,7 @@ struct RankFolder {
   std::string name;                ///< mp_rank_00_001
   std::string file;                ///< Path of model_optim_rng.pt (or the DeepSpeed file).
   bool has_distrib_optim = false;  ///< distrib_optim.pt lies beside it.
+  bool has_split_optim = false;    ///< optim.pt lies beside it (kSplitMpRank).
 };
 
 /// A checkpoint on the disk, found but not opened.
@@ -44,6 +45,8 @@ struct CheckpointFolder {
   bool is_release = false;           ///< Weights to start from; a Hugging Face folder too.
   /// DeepSpeed: zero_pp_rank_*_optim_states.pt lie beside the rank files.
   bool has_zero_optimizer = false;
+  /// kSplitMpRank: the folder of a data-parallel rank that has but its optim.pt; empty: none.
+  std::string optimizer_shard;
   std::vector<RankFolder> ranks;  ///< Ascending by numbers; complete or not.
 };
 

@@ -7,7 +7,6 @@
 namespace meg::checkpoint {
 namespace {
 
-constexpr std::string_view kSplitModelFile = "model_rng.pt";
 constexpr std::string_view kDeepSpeedFileEnd = "_model_states.pt";
 constexpr std::string_view kDeepSpeedLayerStart = "layer_";
 constexpr std::string_view kDeepSpeedLayerEnd = "-model_states.pt";
@@ -57,6 +56,8 @@ Status order_ranks(CheckpointFolder* found) {
 Status read_rank_folders(const FolderEntries& entries, CheckpointFolder* found,
                          std::string* missing) {
   found->format = CheckpointFormat::kMpRank;
+  std::string unified, halved;
+  size_t numbers_of_halved = 0;
   for (const auto& [name, is_folder] : entries) {
     RankFolder rank;
     rank.numbers = parse_rank_name(name);
@@ -65,16 +66,32 @@ Status read_rank_folders(const FolderEntries& entries, CheckpointFolder* found,
     MEG_ASSIGN_OR_RETURN(const FolderEntries inside, FolderEntries::list(folder));
     const bool is_split = !inside.has_file(kModelFile) && inside.has_file(kSplitModelFile);
     if (!is_split && !inside.has_file(kModelFile)) {
-      *missing = folder;
+      (inside.has_file(kSplitOptimFile) ? halved : *missing) = folder;
+      if (inside.has_file(kSplitOptimFile)) numbers_of_halved = rank.numbers.size();
       continue;
     }
     if (is_split) found->format = CheckpointFormat::kSplitMpRank;
+    if (!is_split) unified = folder;
+    rank.has_split_optim = is_split && inside.has_file(kSplitOptimFile);
     rank.name = name;
     rank.file = join_path(folder, is_split ? kSplitModelFile : kModelFile);
     rank.has_distrib_optim = inside.has_file(kDistribOptimFile);
     found->ranks.push_back(std::move(rank));
   }
-  return order_ranks(found);
+  if (found->format == CheckpointFormat::kSplitMpRank && !unified.empty()) {
+    return make_error(StatusCode::kCorruption,
+                      "{}: expected ranks of one layout, found {} in {} beside {} of others",
+                      found->folder, kModelFile, unified, kSplitModelFile);
+  }
+  MEG_RETURN_IF_ERROR(order_ranks(found));
+  if (halved.empty()) return Status();
+  // Data-parallel ranks have a number more than those that saved the model.
+  const bool is_shard = found->format == CheckpointFormat::kSplitMpRank &&
+                        numbers_of_halved == found->ranks[0].numbers.size() + 1;
+  if (is_shard) found->optimizer_shard = halved;
+  if (is_shard || !unified.empty()) return Status();
+  return make_error(StatusCode::kNotFound, "{}: expected {} beside {}, found no such file", halved,
+                    kSplitModelFile, kSplitOptimFile);
 }
 
 Status read_deep_speed_files(const FolderEntries& entries, CheckpointFolder* found) {

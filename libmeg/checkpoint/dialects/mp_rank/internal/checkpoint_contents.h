@@ -11,6 +11,9 @@ namespace meg::checkpoint {
 
 /// The file of a rank's folder.
 inline constexpr std::string_view kModelFile = "model_optim_rng.pt";
+/// The two of the split layout.
+inline constexpr std::string_view kSplitModelFile = "model_rng.pt";
+inline constexpr std::string_view kSplitOptimFile = "optim.pt";
 
 /// Beside it: the distributed optimizer's state.
 inline constexpr std::string_view kDistribOptimFile = "distrib_optim.pt";

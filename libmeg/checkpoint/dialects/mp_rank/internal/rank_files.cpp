@@ -13,6 +13,7 @@
 #include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_args.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_contents.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/expert_ranks.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/split_files.h"
 #include "libmeg/checkpoint/dialects/torch_dist/internal/dist_ranks.h"
 
 namespace meg::checkpoint {
@@ -275,11 +276,6 @@ Result<RankFiles> open_rank_files(const CheckpointFolder& given,
   CheckpointFolder folder = given;
   if (folder.format == CheckpointFormat::kSingleFile) {
     folder.ranks = {{.numbers = {0}, .name = rank_folder_name(0, 0, 1), .file = folder.folder}};
-  } else if (folder.format != CheckpointFormat::kMpRank &&
-             folder.format != CheckpointFormat::kDeepSpeed) {
-    return make_error(StatusCode::kUnsupported,
-                      "{}: checkpoints of the format {} are not supported yet", folder.folder,
-                      checkpoint_format_text(folder.format));
   }
   if (folder.ranks.empty()) {
     return make_error(StatusCode::kNotFound, "{}: expected mp_rank folders, found none",
@@ -300,6 +296,11 @@ Result<RankFiles> open_rank_files(const CheckpointFolder& given,
     MEG_ASSIGN_OR_RETURN(TorchFile other, std::move(*others[i]));
     files.back() = std::make_shared<const TorchFile>(std::move(other));
     MEG_RETURN_IF_ERROR(check_agreement(*files.back(), *first));
+  }
+  for (size_t i = 0; folder.format == CheckpointFormat::kSplitMpRank && i < files.size(); ++i) {
+    if (table == nullptr) break;  // model_rng.pt alone has the rest
+    MEG_ASSIGN_OR_RETURN(TorchFile joined, join_split_files(folder, ranks[i], files[i], &budget));
+    files[i] = std::make_shared<const TorchFile>(std::move(joined));
   }
   MEG_RETURN_IF_ERROR(place_files(ranks, files, table, &found));
   found.version = version_of(*first);

@@ -8,6 +8,8 @@
 namespace meg::checkpoint {
 namespace {
 
+constexpr const char* kShardMasters = "shard_fp32_from_float16_groups";
+
 bool is_sixteen_bit(DType dtype) { return dtype == DType::kFloat16 || dtype == DType::kBFloat16; }
 
 /// Whether a group's parameters decay; by wd_mult, or in files without it by weight_decay.
@@ -84,6 +86,14 @@ class OptimizerReader {
                         "{}: optimizer: DeepSpeed's flat groups ({}) are not supported; --no-optim "
                         "leaves them out",
                         file_.path(), key);
+    }
+    if (graph_.find(outer, kShardMasters).has_value()) {
+      return make_error(
+          StatusCode::kUnsupported,
+          "{}: optimizer: the shard of a data-parallel rank ({}), as the distributed "
+          "optimizer saved it before May 2023, is not supported; --no-optim leaves it "
+          "out",
+          file_.path(), kShardMasters);
     }
     if (graph_.find(outer, "param_groups").has_value()) {
       layout.form = OptimizerForm::kFp32;

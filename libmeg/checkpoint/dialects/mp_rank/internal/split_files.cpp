@@ -1,0 +1,63 @@
+#include "libmeg/checkpoint/dialects/mp_rank/internal/split_files.h"
+
+#include <filesystem>
+#include <string>
+#include <utility>
+
+#include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_args.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_contents.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/rank_draft.h"
+
+namespace meg::checkpoint {
+namespace {
+
+bool says_no_optimizer(const TorchFile& file) {
+  const PickleGraph& graph = file.graph();
+  const std::optional<PickleId> args = graph.find(file.root(), "args");
+  const auto flag = args.has_value() ? find_arg(graph, *args, "no_save_optim") : std::nullopt;
+  return flag.has_value() && graph.as_bool(*flag).value_or(false);
+}
+
+}  // namespace
+
+Result<TorchFile> join_split_files(const CheckpointFolder& folder, const RankFolder& rank,
+                                   const std::shared_ptr<const TorchFile>& model_file,
+                                   PickleBudget* budget) {
+  if (!folder.optimizer_shard.empty()) {
+    return make_error(StatusCode::kUnsupported,
+                      "{}: optimizer: shards of data-parallel ranks ({}), as the distributed "
+                      "optimizer saved them before May 2023, are not supported; --no-optim leaves "
+                      "them out",
+                      folder.optimizer_shard, kSplitOptimFile);
+  }
+  RankDraft draft;
+  PickleGraph& graph = draft.graph();
+  MEG_ASSIGN_OR_RETURN(const PickleId root, draft.copy(model_file));
+  std::vector<PickleId> pairs(graph.pairs(root).begin(), graph.pairs(root).end());
+  uint64_t bytes = model_file->size();
+  if (rank.has_split_optim) {
+    const std::string path =
+        (std::filesystem::path(rank.file).parent_path() / kSplitOptimFile).string();
+    MEG_ASSIGN_OR_RETURN(TorchFile opened, TorchFile::open(path, budget));
+    const auto optim_file = std::make_shared<const TorchFile>(std::move(opened));
+    bytes += optim_file->size();
+    MEG_ASSIGN_OR_RETURN(const PickleId more, draft.copy(optim_file));
+    for (size_t i = 0; i + 1 < graph.pairs(more).size(); i += 2) {
+      const std::string key(graph.as_string(graph.pairs(more)[i]).value_or(""));
+      if (graph.find(root, key).has_value()) {
+        return make_error(StatusCode::kCorruption, "{}: expected no {}, which {} has, found it",
+                          path, key, model_file->path());
+      }
+      pairs.insert(pairs.end(), {graph.pairs(more)[i], graph.pairs(more)[i + 1]});
+    }
+  } else if (!says_no_optimizer(*model_file)) {
+    return make_error(StatusCode::kNotFound,
+                      "{}: optimizer: expected {} beside it, found no such file; --no-optim leaves "
+                      "it out",
+                      model_file->path(), kSplitOptimFile);
+  }
+  draft.content().root = graph.add_dict(std::move(pairs));
+  return draft.finish(model_file->path(), bytes);
+}
+
+}  // namespace meg::checkpoint
