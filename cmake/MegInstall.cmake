@@ -7,7 +7,7 @@ configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/libmegConfig.cmake.in
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/libmegConfigVersion.cmake
   COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_BINARY_DIR}/libmegConfig.cmake ${CMAKE_BINARY_DIR}/libmegConfigVersion.cmake
-              ${CMAKE_CURRENT_LIST_DIR}/FindMegArrow.cmake ${CMAKE_CURRENT_LIST_DIR}/FindMegTorch.cmake
+              ${CMAKE_CURRENT_LIST_DIR}/FindMegTorch.cmake
         DESTINATION ${meg_package_dir})
 install(EXPORT libmegTargets NAMESPACE meg:: DESTINATION ${meg_package_dir})
 

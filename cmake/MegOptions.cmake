@@ -29,14 +29,18 @@ if(MEG_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
       ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${MEG_CCACHE})
 endif()
 
-# meg_component(NAME [LINKS ...] [PRIVATE_LINKS ...]) declares the component in this folder as meg::NAME:
+# meg_component(NAME [LINKS ...] [PRIVATE_LINKS ...] [EXCLUDES regex]) declares the component in this folder as meg::NAME:
 # all of its sources, and as public headers, which are installed, those that lie in no folder named
-# `internal`. LINKS names only components that stand above it, and its third parties.
+# `internal`. LINKS names only components that stand above it, and its third parties. EXCLUDES: sources of another
+# target.
 function(meg_component name)
-  cmake_parse_arguments(component "" "" "LINKS;PRIVATE_LINKS" ${ARGN})
+  cmake_parse_arguments(component "" "EXCLUDES" "LINKS;PRIVATE_LINKS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS *.cpp)
   file(GLOB_RECURSE headers CONFIGURE_DEPENDS *.h)
   list(FILTER headers EXCLUDE REGEX "/internal/")
+  if(component_EXCLUDES)
+    list(FILTER sources EXCLUDE REGEX "${component_EXCLUDES}")
+  endif()
   add_library(meg_${name} STATIC ${sources})
   add_library(meg::${name} ALIAS meg_${name})
   set_target_properties(meg_${name} PROPERTIES EXPORT_NAME ${name})

@@ -68,7 +68,7 @@ pack() {
     packed+=("$to/$file")
   done
   for file in "${sources[@]}"; do install -D "$root/$file" "$to/$file"; done
-  # Instead of the program, whose Arrow libraries are larger than everything else.
+  # Here, because the parts need the dataset and not the program.
   "$from/bin/preprocess_data" --input "$to/testdata/quickstart/english.jsonl" --output-prefix \
     "$to/testdata/quickstart/english" --tokenizer-type GPT2BPETokenizer --append-eod --vocab-file \
     "$to/testdata/tokenizer/vocab.json" --merge-file "$to/testdata/tokenizer/merges.txt" >"$to/preprocess.log"

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """preprocess_data of Parquet and Arrow files, written by pyarrow: the documents are those of JSON lines."""
+import glob
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,7 +21,13 @@ except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)
 
-WITHOUT_ARROW = "files need a build with Arrow"
+MODULE = "libmeg_arrow.so"
+
+
+def built_module():
+    """The module that reads such files, or None in a build without Arrow."""
+    build = os.path.dirname(os.path.dirname(preprocess_case.PROGRAM))
+    return next(iter(glob.glob(os.path.join(build, "lib*", "**", MODULE), recursive=True)), None)
 
 
 def texts_of(count, seed=1):
@@ -32,8 +40,7 @@ class Columns(PreprocessData):
     def setUp(self):
         super().setUp()
         self.texts = texts_of(3000)
-        self.write("probe.parquet", b"PAR1")
-        if WITHOUT_ARROW in self.run_program("--input", self.path("probe.parquet")).stderr:
+        if built_module() is None:
             self.skipTest("built without Arrow")
         self.assert_done(self.run_program("--input", self.write("in.jsonl", lines_of(self.texts)), "--append-eod",
                                           prefix=self.path("expected")))
@@ -180,6 +187,34 @@ class Columns(PreprocessData):
                         self.assert_error(result, 1, ".")
                         others = [line for line in result.stderr.splitlines() if not line.startswith("Processed ")]
                         self.assertEqual(len(others), 1, result.stderr)
+
+
+class Module(PreprocessData):
+    def assert_refused(self, found, **environment):
+        result = self.run_program("--input", self.write("in", b"PAR1"), env={**os.environ, **environment})
+        self.assert_error(result, 1, f"{self.path('in')}: Parquet file: expected {MODULE}, .*found .*{found}")
+        self.assertEqual(len(result.stderr.splitlines()), 1, result.stderr)
+
+    def test_build_without_it_names_it(self):
+        if built_module() is not None:
+            self.skipTest("built with Arrow")
+        self.assert_refused("No such file or directory")
+
+    def test_module_that_does_not_load_is_one_line(self):
+        self.write(MODULE, b"no library")
+        self.assert_refused("file too short|invalid ELF header", LD_LIBRARY_PATH=self.folder)
+
+    def test_library_that_is_not_it_is_refused(self):
+        ours = subprocess.run(["ldd", preprocess_case.PROGRAM], check=True, capture_output=True, text=True).stdout
+        other = next(line.split()[2] for line in ours.splitlines() if "libz.so" in line)
+        shutil.copy(other, self.path(MODULE))
+        self.assert_refused("undefined symbol: meg_column_module", LD_LIBRARY_PATH=self.folder)
+
+    def test_programs_start_without_arrow(self):
+        for program in ("preprocess_data", "train_tokenizer", "tokenizer_inspect"):
+            path = os.path.join(os.path.dirname(preprocess_case.PROGRAM), program)
+            libraries = subprocess.run(["ldd", path], check=True, capture_output=True, text=True).stdout
+            self.assertNotRegex(libraries, "libarrow|libparquet")
 
 
 if __name__ == "__main__":

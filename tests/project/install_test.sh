@@ -14,6 +14,24 @@ for source in "$consumer" "$examples"; do
   cmake --build "$project"
 done
 "$scratch/consumer/consumer"
+# Both of those who read Parquet find the installed module, and say so where it is not there.
+module="$(find "$scratch/prefix" -name libmeg_arrow.so)"
+parquet() {
+  printf PAR1 >"$scratch/in.parquet"
+  for program in "$scratch/consumer/consumer $scratch/in.parquet" \
+    "$scratch/prefix/bin/train_tokenizer --vocab-size 300 --output-dir $scratch/out --input $scratch/in.parquet"; do
+    said="$($program 2>&1 || true)"
+    if ! grep "in.parquet: $1" <<<"$said"; then
+      echo "error: $program: expected $1, found $said" >&2
+      exit 1
+    fi
+  done
+}
+if [ -n "$module" ]; then
+  parquet 'Arrow: '
+  rm "$module"
+fi
+parquet 'Parquet file: expected libmeg_arrow.so'
 for program in "$scratch"/prefix/bin/*; do
   if [ -e "$program" ]; then "$program" --version; fi
 done

@@ -28,6 +28,9 @@ inline constexpr size_t kColumnMagicBytes = 6;
 /// What the first bytes of a file say, whatever its name.
 ColumnFormat column_format_of(std::string_view begin);
 
+/// Whether ColumnReader reads such files, given the module that does.
+bool is_column_format_read(ColumnFormat format);
+
 /// The name of a format, for messages; `format` is not kNone.
 std::string_view column_format_name(ColumnFormat format);
 
@@ -38,9 +41,9 @@ class ColumnReader {
 
   /// file: regular, from its begin to its end; must outlive the reader. keys: the names of the
   /// columns, which hold strings or lists of strings. chunk_bytes: text of a chunk, about.
-  /// Errors (of this and the functions below; with the file's name): kUnsupported where the build
-  /// has no Arrow and for types that are no text, kNotFound for missing columns, kCorruption for
-  /// damage, kResourceExhausted where batches need too much memory.
+  /// Errors (of this and the functions below; with the file's name): kUnsupported where the module
+  /// with Arrow cannot be opened and for types that are no text, kNotFound for missing columns,
+  /// kCorruption for damage, kResourceExhausted where batches need too much memory.
   static Result<std::unique_ptr<ColumnReader>> open(const io::FileDescriptor& file,
                                                     ColumnFormat format,
                                                     const std::vector<std::string>& keys,

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "libmeg/base/status.h"
 #include "libmeg/text/text_padding.h"
 
 namespace meg::preprocess {
@@ -82,5 +83,16 @@ struct TextChunk {
   std::unique_ptr<char, Free> buffer;  ///< from malloc, so that a growing line need not be copied
   size_t capacity = 0;                 ///< bytes of buffer
 };
+
+/// Makes room for `bytes` and the padding, keeping the content; memory comes from realloc, which
+/// moves pages instead of bytes for long lines.
+Status grow_chunk(TextChunk& chunk, size_t bytes);
+
+/// Makes room for `bytes`, not keeping the content; a buffer that an earlier long line left much
+/// larger than a chunk is given back.
+Status prepare_chunk(TextChunk& chunk, size_t bytes, size_t chunk_bytes);
+
+/// Makes the first `bytes` of the buffer the chunk's text.
+void finish_chunk(TextChunk& chunk, size_t bytes);
 
 }  // namespace meg::preprocess

@@ -18,21 +18,6 @@ std::span<std::byte> as_bytes(char* begin, size_t count) {
   return {reinterpret_cast<std::byte*>(begin), count};
 }
 
-/// Makes room for `bytes` and the padding, keeping the content; memory comes from realloc, which
-/// moves pages instead of bytes for long lines.
-Status grow(TextChunk& chunk, size_t bytes) {
-  const size_t capacity = bytes + text::kTextPadding;
-  if (chunk.capacity >= capacity) return Status();
-  auto* grown = static_cast<char*>(std::realloc(chunk.buffer.get(), capacity));
-  if (grown == nullptr) {
-    return make_error(StatusCode::kResourceExhausted, "no memory for a line of {} bytes", bytes);
-  }
-  static_cast<void>(chunk.buffer.release());
-  chunk.buffer.reset(grown);
-  chunk.capacity = capacity;
-  return Status();
-}
-
 Status became_shorter(const io::FileDescriptor& file, int64_t expected) {
   MEG_ASSIGN_OR_RETURN(const int64_t found, file.size());
   return make_error(StatusCode::kIoError,
@@ -41,21 +26,6 @@ Status became_shorter(const io::FileDescriptor& file, int64_t expected) {
 }
 
 }  // namespace
-
-Status prepare_chunk(TextChunk& chunk, size_t bytes, size_t chunk_bytes) {
-  const size_t wanted = std::max(bytes, chunk_bytes);
-  if (chunk.capacity < wanted + text::kTextPadding ||
-      chunk.capacity / 2 > wanted + text::kTextPadding) {
-    chunk.buffer.reset();
-    chunk.capacity = 0;
-  }
-  return grow(chunk, wanted);
-}
-
-void finish_chunk(TextChunk& chunk, size_t bytes) {
-  std::memset(chunk.buffer.get() + bytes, 0, text::kTextPadding);
-  chunk.lines = {chunk.buffer.get(), bytes};
-}
 
 Result<ByteRange> FileCutter::next() {
   if (rest_.begin == rest_.end) return rest_;
@@ -163,7 +133,8 @@ Status StreamReader::scan(const TextChunk& chunk, size_t used) {
 Status StreamReader::read_to_document_end(TextChunk& chunk, size_t& used) {
   while (!is_end_ && error_.ok() && scanner_->end() == 0) {
     if (chunk.capacity < used + chunk_bytes_ + text::kTextPadding) {
-      MEG_RETURN_IF_ERROR(grow(chunk, std::max(2 * used, used + chunk_bytes_)).with_prefix(name_));
+      MEG_RETURN_IF_ERROR(
+          grow_chunk(chunk, std::max(2 * used, used + chunk_bytes_)).with_prefix(name_));
     }
     read_more(chunk, used, chunk_bytes_);
     MEG_RETURN_IF_ERROR(scan(chunk, used));

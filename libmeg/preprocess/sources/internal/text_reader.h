@@ -47,13 +47,6 @@ class FileCutter {
   std::string window_;
 };
 
-/// Makes room for `bytes`, not keeping the content; a buffer that an earlier long line left much
-/// larger than a chunk is given back.
-Status prepare_chunk(TextChunk& chunk, size_t bytes, size_t chunk_bytes);
-
-/// Makes the first `bytes` of the buffer the chunk's text.
-void finish_chunk(TextChunk& chunk, size_t bytes);
-
 /// Reads `range` of file into chunk.lines.
 Status read_range(const io::FileDescriptor& file, ByteRange range, size_t chunk_bytes,
                   TextChunk& chunk);

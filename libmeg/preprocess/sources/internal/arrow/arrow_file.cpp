@@ -193,9 +193,7 @@ Result<std::unique_ptr<ArrowFile>> ArrowFile::open(const io::FileDescriptor& fil
                                                    ColumnFormat format) {
   if (format == ColumnFormat::kParquet) return open_as<ParquetFile>(file);
   if (format == ColumnFormat::kArrowFile) return open_as<IpcFile>(file);
-  if (format == ColumnFormat::kArrowStream) return open_as<IpcStream>(file);
-  return make_error(StatusCode::kUnsupported, "{} files are not supported",
-                    column_format_name(format));
+  return open_as<IpcStream>(file);
 }
 
 }  // namespace meg::preprocess

@@ -1,15 +1,16 @@
-#include "libmeg/preprocess/sources/internal/column_reader.h"
-
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
+#include "libmeg/base/version.h"
 #include "libmeg/preprocess/sources/internal/arrow/arrow_file.h"
 #include "libmeg/preprocess/sources/internal/arrow/arrow_guard.h"
 #include "libmeg/preprocess/sources/internal/arrow/column_texts.h"
-#include "libmeg/preprocess/sources/internal/text_reader.h"
+#include "libmeg/preprocess/sources/internal/column_module.h"
+#include "libmeg/preprocess/sources/internal/column_reader.h"
+#include "libmeg/preprocess/sources/internal/text_chunk.h"
 
 namespace meg::preprocess {
 namespace {
@@ -166,12 +167,10 @@ class ArrowColumnReader : public ColumnReader {
   int64_t row_ = 0;                // the next one, in batch_
 };
 
-}  // namespace
-
-Result<std::unique_ptr<ColumnReader>> ColumnReader::open(const io::FileDescriptor& file,
-                                                         ColumnFormat format,
-                                                         const std::vector<std::string>& keys,
-                                                         size_t chunk_bytes) {
+Result<std::unique_ptr<ColumnReader>> open_reader(const io::FileDescriptor& file,
+                                                  ColumnFormat format,
+                                                  const std::vector<std::string>& keys,
+                                                  size_t chunk_bytes) {
   const auto open_file = [&]() -> Result<std::unique_ptr<ColumnReader>> {
     MEG_ASSIGN_OR_RETURN(std::unique_ptr<ArrowFile> arrow_file, ArrowFile::open(file, format));
     auto reader =
@@ -184,7 +183,7 @@ Result<std::unique_ptr<ColumnReader>> ColumnReader::open(const io::FileDescripto
   return opened;
 }
 
-Result<int64_t> count_groups(const io::FileDescriptor& file, ColumnFormat format) {
+Result<int64_t> groups_of(const io::FileDescriptor& file, ColumnFormat format) {
   const auto count = [&]() -> Result<int64_t> {
     MEG_ASSIGN_OR_RETURN(const std::unique_ptr<ArrowFile> arrow_file,
                          ArrowFile::open(file, format));
@@ -193,6 +192,13 @@ Result<int64_t> count_groups(const io::FileDescriptor& file, ColumnFormat format
   const Result<int64_t> groups = arrow_guard(count);
   if (!groups.has_value()) return groups.error().with_prefix(file.path());
   return groups;
+}
+
+}  // namespace
+
+extern "C" {
+extern __attribute__((visibility("default"))) const ColumnModule meg_column_module;
+const ColumnModule meg_column_module{version(), open_reader, groups_of};
 }
 
 }  // namespace meg::preprocess
