@@ -54,9 +54,9 @@ struct PreprocessOptions {
   int partitions = 1;
   Dealing dealing = Dealing::kRoundRobin;
 
-  /// Goes on where an earlier process with these options was killed, as `<prefix>.resume` says;
-  /// where that one finished, does nothing. Such a run leaves its state when it is killed or fails.
-  /// Not with partitions, pipes and standard input.
+  /// Goes on where an earlier process with these options was killed, as `<prefix>.resume/journal`
+  /// says; where that one finished, does nothing. Such a run leaves its state when it is killed or
+  /// fails. Not with partitions, pipes and standard input.
   bool resume = false;
   /// Names and values of what else the tokens depend on, such as the tokenizer's files: a change is
   /// an error.

@@ -15,7 +15,7 @@ class Resume(PreprocessData):
     def kill_after_a_checkpoint(self, *flags):
         """Whether it was killed with a checkpoint written; on a very slow machine it may end before."""
         process = self.start(*flags)
-        while process.poll() is None and not self.files("out.resume"):
+        while process.poll() is None and not self.files("out.resume/journal"):
             time.sleep(0.001)
         process.kill()
         process.wait()
@@ -27,7 +27,7 @@ class Resume(PreprocessData):
         self.assert_done(self.run_program(*flags, prefix=self.path("whole")))
         self.kill_after_a_checkpoint(*flags, "--resume")
         self.assert_error(self.run_program(*flags, "--resume", "--append-eod"), 2,
-                          ".*out.resume: its run had append_eod false, this one has true")
+                          ".*out.resume/journal: its run had append_eod false, this one has true")
         merges = self.write("merges.txt", "#version: 0.2\n")
         self.assert_error(self.run_program(*flags, "--resume", tokenizer=tokenizer_flags(merges=merges)),
                           2, ".*merge_file")
@@ -38,6 +38,10 @@ class Resume(PreprocessData):
         self.assertIn("finished before: nothing to do", again.stdout)
         self.assertEqual(self.output(), self.output("whole"))
         self.assertEqual(self.files("out*"), ["out.resume", *dataset_files("out_text_document")])
+        # Megatron's tools/merge_datasets.py takes each regular file of a folder for one of a pair, also an .idx.
+        for name in self.files("out*"):
+            if os.path.isfile(self.path(name)):
+                self.assertIn(os.path.splitext(name)[0] + ".idx", self.files("out*"))
 
     def test_an_error_is_the_same_each_time(self):
         file = self.write("in.jsonl", lines_of(["a"] * 30) + "{\n")

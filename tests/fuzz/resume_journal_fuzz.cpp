@@ -36,7 +36,7 @@ struct Folder {
 
   ~Folder() { fs::remove_all(path); }
 
-  std::string journal() const { return path + "/out.resume"; }
+  std::string journal() const { return path + "/out.resume/journal"; }
 
   std::string path;
   PreprocessOptions options;

@@ -132,7 +132,7 @@ bool take_checkpoint(std::vector<std::pair<std::string, std::string>>& lines, Ch
 }
 
 std::string journal_path(const PreprocessOptions& options) {
-  return sharded_prefix(options) + ".resume";
+  return sharded_prefix(options) + ".resume/journal";
 }
 
 }  // namespace
@@ -239,11 +239,15 @@ Status ResumeJournal::make_way(const PreprocessOptions& options) {
   const std::pair<std::string, std::string> complete(std::string(kState) + "complete", "yes");
   if (std::find(lines->begin(), lines->end(), complete) == lines->end()) {
     return make_error(StatusCode::kInvalidArgument,
-                      "{}: an unfinished run: resume it, or remove the file to start over", path);
+                      "{}: an unfinished run: resume it, or remove the journal to start over",
+                      path);
   }
   std::error_code failed;
   std::filesystem::remove(path, failed);
-  return failed ? errno_error(failed.value(), path) : Status();
+  if (failed) return errno_error(failed.value(), path);
+  std::filesystem::remove(std::filesystem::path(path).parent_path(), failed);
+  return Status();  // An empty folder that stays, or one that holds something of others, is no
+                    // harm.
 }
 
 bool ResumeJournal::is_due() const { return std::chrono::steady_clock::now() >= next_; }

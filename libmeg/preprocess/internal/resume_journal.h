@@ -25,8 +25,9 @@ struct Checkpoint {
   std::vector<dataset::IndexedDatasetBuilder::Mark> marks;  ///< one a JSON key
 };
 
-/// `<prefix>.resume`: what a run depends on and its last checkpoint, under a checksum. A new
-/// checkpoint replaces the file by rename. Held by one process at a time.
+/// `<prefix>.resume/journal`: what a run depends on and its last checkpoint, under a checksum. A
+/// new checkpoint replaces the file by rename. Held by one process at a time. In a folder of its
+/// own, because tools that merge all datasets of a folder take every file there for a dataset's.
 class ResumeJournal {
  public:
   /// Of the run that `options` describe. kInvalidArgument where the journal there is another run's,
