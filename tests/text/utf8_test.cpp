@@ -84,5 +84,17 @@ TEST(Utf8, FindsTheFirstInvalidByte) {
   EXPECT_EQ(find_invalid_utf8("\xFF"), 0u);
 }
 
+TEST(Utf8, FindsWhatTheDecoderFindsInEveryMix) {
+  const std::string before(70, 'x');  // more than what is looked at in one step
+  size_t strings = 1;
+  for (size_t size = 1; size <= 4; ++size) {
+    strings *= kTellingBytes.size();
+    for (size_t number = 0; number < strings; number += 1 + number % 5) {
+      const std::string bytes = telling_string(number, size);
+      ASSERT_EQ(find_invalid_utf8(before + bytes) == std::string::npos, replaced(bytes) == bytes);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace meg::text
