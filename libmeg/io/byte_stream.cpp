@@ -91,7 +91,9 @@ Result<std::unique_ptr<ByteStream>> content_stream(const FileDescriptor& file,
   std::unique_ptr<ByteStream> whole =
       std::make_unique<ResumedStream>(std::move(begin), std::move(packed));
   if (how == Compression::kNone) return whole;
-  return read_ahead_stream(unpacked_stream(std::move(whole), how, file.path(), options));
+  std::unique_ptr<ByteStream> unpacked =
+      unpacked_stream(std::move(whole), how, file.path(), options);
+  return options.ahead ? read_ahead_stream(std::move(unpacked)) : std::move(unpacked);
 }
 
 }  // namespace meg::io

@@ -36,6 +36,8 @@ struct StreamOptions {
   /// Unpacked bytes for one packed byte from which on an input is taken for a bomb (gzip reaches
   /// 1032 at most). Looked at from 64 MiB on.
   int64_t max_compression_ratio = 2000;
+  /// Whether content_stream() unpacks on a thread of its own.
+  bool ahead = true;
 };
 
 /// `file`, which must outlive the stream, from its position on.
@@ -51,8 +53,7 @@ std::unique_ptr<ByteStream> unpacked_stream(std::unique_ptr<ByteStream> packed, 
 /// `stream`, read by a thread of its own some blocks ahead.
 std::unique_ptr<ByteStream> read_ahead_stream(std::unique_ptr<ByteStream> stream);
 
-/// The content of `file`: unpacked where it begins as a compressed file does, on a thread of its
-/// own, else as it is.
+/// The content of `file`: unpacked where it begins as a compressed file does, else as it is.
 Result<std::unique_ptr<ByteStream>> content_stream(const FileDescriptor& file,
                                                    const StreamOptions& options);
 

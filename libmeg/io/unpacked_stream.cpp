@@ -59,9 +59,11 @@ class UnpackedStream : public ByteStream {
 
  private:
   Status refill() {
-    buffer_.resize(kPackedBytes);
-    MEG_ASSIGN_OR_RETURN(const size_t got, packed_->read(buffer_));
-    rest_ = std::span(buffer_).first(got);
+    // Its pages are not touched before they are needed: many files are small.
+    if (buffer_ == nullptr) buffer_.reset(new std::byte[kPackedBytes]);
+    const std::span<std::byte> buffer(buffer_.get(), kPackedBytes);
+    MEG_ASSIGN_OR_RETURN(const size_t got, packed_->read(buffer));
+    rest_ = buffer.first(got);
     packed_bytes_ += static_cast<int64_t>(got);
     is_end_ = got == 0;
     return Status();
@@ -82,7 +84,7 @@ class UnpackedStream : public ByteStream {
   std::string name_;
   int64_t max_ratio_;
   std::unique_ptr<Unpacker> unpacker_;
-  std::vector<std::byte> buffer_;
+  std::unique_ptr<std::byte[]> buffer_;
   std::span<const std::byte> rest_;  // of buffer_: not unpacked yet
   bool is_end_ = false;
   int64_t packed_bytes_ = 0;

@@ -83,6 +83,7 @@ Result<int64_t> count_documents(const PreprocessOptions& options,
   while (true) {
     if (progress && !progress(begin)) return interrupted();
     MEG_ASSIGN_OR_RETURN(const bool more, source.next(chunk));
+    MEG_RETURN_IF_ERROR(chunk.error);
     if (!more) return documents;
     documents += std::ssize(chunk.records);
     std::string_view lines = chunk.has_lines() ? chunk.lines : std::string_view();

@@ -148,6 +148,7 @@ class Reading {
     const bool is_bad = counts.bad_line_count > 0 && options_.on_error == OnError::kFail;
     if (is_bad || documents_left_ == 0) stopped_ = true;
     if (!error.ok()) stop(std::move(error), chunk.number);
+    if (!chunk.error.ok() && documents_left_ > 0) stop(chunk.error, chunk.number);
   }
 
   /// Keeps the first bad lines of the input.

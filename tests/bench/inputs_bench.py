@@ -3,8 +3,9 @@
 
 inputs_bench.py --build BUILD_FOLDER [--megabytes N] [--runs N]
 
-Writes the same texts as JSON lines, one array, csv, gzip, xz and 200 gzip files; compares the outputs byte for
-byte, then runs fresh processes in turns, all of the machine's cores each, files in tmpfs. merge_datasets joins four
+Writes the same texts as JSON lines, one array, csv, gzip, xz, zstd (one frame, and many), 2,000 gzip files and, where
+pyarrow is found, Parquet; compares the outputs byte for byte, then runs fresh processes in turns, all of the machine's
+cores each, files in tmpfs. Seconds of the clock, and of the processor, which a busy machine does not stretch as much. merge_datasets joins four
 datasets; its .bin is compared with what cat makes of theirs, which is also the peer. Prints medians as a Markdown table.
 """
 import argparse
@@ -15,12 +16,21 @@ import json
 import lzma
 import os
 import random
+import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 
+try:
+    import pyarrow
+    import pyarrow.parquet
+except ImportError:
+    pyarrow = None
+
+PARTS = 2000
+FRAME_BYTES = 4 << 20
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
@@ -44,18 +54,33 @@ def write_inputs(folder, megabytes):
         with open(path(name), "wb") as out:
             out.write(packed)
     os.mkdir(path("parts"))
-    for k in range(200):
-        part = "".join(lines[k * len(lines) // 200:(k + 1) * len(lines) // 200])
-        with open(path(f"parts/{k:03}.gz"), "wb") as out:
+    for k in range(PARTS):
+        part = "".join(lines[k * len(lines) // PARTS:(k + 1) * len(lines) // PARTS])
+        with open(path(f"parts/{k:04}.json.gz"), "wb") as out:
             out.write(gzip.compress(part.encode(), 1))
-    names = ("lines.jsonl", "array.json", "rows.csv", "lines.gz", "lines.xz", "parts")
+    with open(path("lines.zst"), "wb") as one, open(path("frames.zst"), "wb") as many:
+        one.write(zstd(whole))
+        for at in range(0, len(whole), FRAME_BYTES):
+            many.write(zstd(whole[at:at + FRAME_BYTES]))
+    names = ["lines.jsonl", "array.json", "rows.csv", "lines.gz", "lines.xz", "lines.zst", "frames.zst", "parts"]
+    if pyarrow is not None:
+        pyarrow.parquet.write_table(pyarrow.table({"text": texts}), path("rows.parquet"), row_group_size=10000)
+        names.append("rows.parquet")
     return {name: ["--input", path(name)] for name in names}, len(whole)
 
 
+def zstd(content):
+    return subprocess.run(["zstd", "-q", "-c"], input=content, check=True, stdout=subprocess.PIPE).stdout
+
+
 def seconds(command):
+    """Of the clock and of the processor."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     begin = time.monotonic()
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    return time.monotonic() - begin
+    end = time.monotonic()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return end - begin, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def in_turns(commands, runs):
@@ -63,7 +88,7 @@ def in_turns(commands, runs):
     for _ in range(runs):
         for name, command in commands.items():
             times[name].append(seconds(command))
-    return {name: statistics.median(values) for name, values in times.items()}
+    return {name: tuple(map(statistics.median, zip(*values))) for name, values in times.items()}
 
 
 def same(one, other):
@@ -92,9 +117,10 @@ def main():
             for end in ("bin", "idx"):
                 same(f"{prefix('lines.jsonl')}_text_document.{end}", f"{prefix(name)}_text_document.{end}")
         medians = in_turns(commands, options.runs)
-        print("| input | seconds | MB/s of JSON lines | of plain lines |\n|---|---|---|---|")
-        for name, median in medians.items():
-            print(f"| {name} | {median:.2f} | {size / 1e6 / median:.0f} | {medians['lines.jsonl'] / median:.2f} |")
+        print("| input | seconds | MB/s of JSON lines | of plain lines | processor seconds |\n|---|---|---|---|---|")
+        plain = medians["lines.jsonl"][0]
+        for name, (clock, processor) in medians.items():
+            print(f"| {name} | {clock:.2f} | {size / 1e6 / clock:.0f} | {plain / clock:.2f} | {processor:.2f} |")
 
         sets = [f"{prefix(name)}_text_document" for name in list(inputs)[:4]]
         joined, merged = os.path.join(folder, "joined"), os.path.join(folder, "merged")
@@ -106,8 +132,8 @@ def main():
         same(joined, merged + ".bin")
         gigabytes = os.path.getsize(joined) / 1e9
         print(f"\n| {gigabytes:.2f} GB | seconds | GB/s |\n|---|---|---|")
-        for name, median in in_turns(commands, options.runs).items():
-            print(f"| {name} | {median:.3f} | {gigabytes / median:.2f} |")
+        for name, (clock, _) in in_turns(commands, options.runs).items():
+            print(f"| {name} | {clock:.3f} | {gigabytes / clock:.2f} |")
 
 
 if __name__ == "__main__":

@@ -222,6 +222,9 @@ TEST_F(InputFormats, AnEarlierBadLineCountsBeforeALaterDamage) {
   std::string packed = test::gzip_of("{\"text\":\"a\"}\n{\"text\":5}\n{\"text\":\"c\"}\n");
   packed.resize(packed.size() - 1);
   EXPECT_THAT(failure(file("in", packed)), HasSubstr("line 2, byte "));
+  const std::string array =
+      test::gzip_of("[{\"text\":\"a\"},\n{\"text\":5},\n{\"text\":\"c\"} {}]");
+  EXPECT_THAT(failure(file("in", array)), HasSubstr("line 2, byte "));
 }
 
 TEST_F(InputFormats, ReadsTheFilesOfAFolderSortedByName) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/io/compressed.h"
 #include "tests/temp_folder.h"
 
 namespace meg::preprocess {
@@ -112,6 +113,15 @@ TEST_F(ReadTextsTest, StopsAfterSoManyDocuments) {
   ASSERT_TRUE(reading.summary.has_value()) << reading.summary.error().message();
   EXPECT_THAT(reading.texts, ElementsAre("a", "b", "c"));
   EXPECT_EQ(reading.summary->documents, 3);
+}
+
+TEST_F(ReadTextsTest, EndsWithADamageBehindTheDocumentsThatAreWanted) {
+  const std::string packed = test::zstd_of(lines_of({"a", "b"})) + test::zstd_of(lines_of({"c"}));
+  write(packed.substr(0, packed.size() - 1));
+  EXPECT_THAT(read(options_).summary.status().message(), HasSubstr("ends in the middle"));
+  options_.max_documents = 2;
+  EXPECT_THAT(read(options_).texts, ElementsAre("a", "b"));
+  EXPECT_TRUE(read(options_).summary.has_value());
 }
 
 TEST_F(ReadTextsTest, EndsWithTheErrorOfAVisitor) {

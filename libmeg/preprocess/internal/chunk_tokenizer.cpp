@@ -34,6 +34,7 @@ void ChunkTokenizer::run(const TextChunk& chunk, TokenizedChunk& out) {
   out.input = chunk.input;
   out.input_bytes = static_cast<int64_t>(chunk.lines.size());
   out.end = chunk.end;
+  out.source_error = chunk.error;
   read_documents(
       chunk, rules_.stop_at_bad_line,
       [&](std::string_view document, size_t record) {

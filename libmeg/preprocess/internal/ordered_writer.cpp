@@ -75,7 +75,6 @@ OrderedWriter::Run OrderedWriter::take_run() {
 }
 
 Status OrderedWriter::accept(TokenizedChunk& result) {
-  if (!result.source_error.ok()) return result.source_error;
   if (result.input != input_) lines_before_ = 0;
   input_ = result.input;
   const bool is_last = result.documents >= max_documents_ - summary_.documents;
@@ -84,6 +83,7 @@ Status OrderedWriter::accept(TokenizedChunk& result) {
     const BadLine& bad = result.bad_lines.front();
     return Status(bad.error.code(), describe(result, bad));
   }
+  if (!result.source_error.ok() && !is_last) return result.source_error;
   MEG_RETURN_IF_ERROR(sink_.reserve(result));
   for (const BadLine& bad : result.bad_lines) {
     if (summary_.skipped_examples.size() == TokenizedChunk::kReportedBadLines) break;

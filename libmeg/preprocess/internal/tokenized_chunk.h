@@ -46,7 +46,7 @@ struct TokenizedChunk : DocumentCounts {
   int64_t input_bytes = 0;
   int64_t text_bytes = 0;
   int64_t text_tokens = 0;  ///< without end-of-document tokens
-  Status source_error;      ///< Where the source ended instead of giving this chunk.
+  Status source_error;      ///< what ended the source instead of this chunk, or behind it
   std::vector<KeyTokens> keys;
   std::vector<dataset::DocumentPlace> places;  ///< of the documents, where they are recorded
 };

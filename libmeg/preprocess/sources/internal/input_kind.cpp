@@ -81,9 +81,9 @@ Result<InputKind> kind_of(const io::FileDescriptor& file, ByteRange range,
                         kind.is_compressed ? ": unpack it" : "");
     }
   }
+  if (kind.is_compressed) return kind;
   MEG_ASSIGN_OR_RETURN(kind.first_byte, first_json_byte(file, range));
-  kind.has_lines =
-      !kind.is_compressed && has_lines(kind.first_byte, format_of(file.path(), options), options);
+  kind.has_lines = has_lines(kind.first_byte, format_of(file.path(), options), options);
   return kind;
 }
 

@@ -21,7 +21,7 @@ Result<std::optional<ByteRange>> extent(const io::FileDescriptor& file);
 struct InputKind {
   ColumnFormat columns = ColumnFormat::kNone;
   bool is_compressed = false;
-  std::string first_byte;  ///< that is no JSON whitespace, if there is one
+  std::string first_byte;  ///< that is no JSON whitespace, if there is one; not of compressed files
   bool has_lines = false;  ///< so that it can be cut without reading all of it
 };
 

@@ -201,34 +201,38 @@ bool skip_byte_order_mark(std::string_view text, bool is_end, bool& is_begin, si
 void RecordScanner::take(std::string_view text, TextChunk& chunk) {
   move_to(text, end_);
   chunk.format = format_;
-  chunk.line_count = lines_;
+  chunk.line_count = place_.lines;
   chunk.records.swap(records_);
   records_.clear();
-  lines_before_ += std::exchange(lines_, 0);
+  lines_before_ += std::exchange(place_.lines, 0);
   placed_ = position_ = end_ = 0;
 }
 
-void RecordScanner::move_to(std::string_view text, size_t at) {
+/// at: not before placed_.
+RecordScanner::Place RecordScanner::place_of(std::string_view text, size_t at) const {
   const std::string_view passed = text.substr(placed_, at - placed_);
   const size_t last = passed.rfind('\n');
   if (last == passed.npos) {
-    column_ += static_cast<int64_t>(passed.size());
-  } else {
-    lines_ += std::count(passed.begin(), passed.end(), '\n');
-    column_ = static_cast<int64_t>(passed.size() - last - 1);
+    return {place_.lines, place_.column + static_cast<int64_t>(passed.size())};
   }
+  return {place_.lines + std::count(passed.begin(), passed.end(), '\n'),
+          static_cast<int64_t>(passed.size() - last - 1)};
+}
+
+void RecordScanner::move_to(std::string_view text, size_t at) {
+  place_ = place_of(text, at);
   placed_ = at;
 }
 
 void RecordScanner::add_record(std::string_view text, size_t begin, size_t size) {
   move_to(text, begin);
-  records_.push_back({begin, size, lines_, column_});
+  records_.push_back({begin, size, place_.lines, place_.column});
 }
 
-Status RecordScanner::error_at(std::string_view text, size_t at, const std::string& what) {
-  move_to(text, at);
-  return make_error(StatusCode::kCorruption, "line {}, byte {}: {}", lines_before_ + lines_ + 1,
-                    column_ + 1, what);
+Status RecordScanner::error_at(std::string_view text, size_t at, const std::string& what) const {
+  const Place place = place_of(text, at);
+  return make_error(StatusCode::kCorruption, "line {}, byte {}: {}",
+                    lines_before_ + place.lines + 1, place.column + 1, what);
 }
 
 std::unique_ptr<RecordScanner> make_scanner(InputFormat format, const InputOptions& options,

@@ -36,19 +36,24 @@ class RecordScanner {
   void add_record(std::string_view text, size_t begin, size_t size);
 
   /// A kCorruption at text[at], behind the last record.
-  Status error_at(std::string_view text, size_t at, const std::string& what);
+  Status error_at(std::string_view text, size_t at, const std::string& what) const;
 
   RecordFormat format_;
   size_t position_ = 0;  ///< where scan() goes on
   size_t end_ = 0;
 
  private:
+  struct Place {
+    int64_t lines;   // LFs before it in the text
+    int64_t column;  // bytes before it in its line
+  };
+
+  Place place_of(std::string_view text, size_t at) const;
   void move_to(std::string_view text, size_t at);
 
   std::vector<Record> records_;
   size_t placed_ = 0;         // up to here LFs are counted
-  int64_t lines_ = 0;         // in text[0, placed_)
-  int64_t column_ = 0;        // of placed_
+  Place place_{0, 0};         // of placed_
   int64_t lines_before_ = 0;  // LFs before the text
 };
 

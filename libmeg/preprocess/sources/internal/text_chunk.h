@@ -76,6 +76,9 @@ struct TextChunk {
   CsvLayout csv;                ///< of kCsvRows
   RowTexts rows;                ///< of kRows
 
+  /// What came behind these documents, and ends the work once they are done.
+  Status error;
+
   bool has_lines() const {
     return format == RecordFormat::kJsonLines || format == RecordFormat::kTxtLines;
   }

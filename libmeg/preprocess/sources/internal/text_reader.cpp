@@ -94,23 +94,48 @@ Status read_range(const io::FileDescriptor& file, ByteRange range, size_t chunk_
 }
 
 Status StreamReader::next(TextChunk& chunk) {
+  MEG_RETURN_IF_ERROR(error_);
   MEG_RETURN_IF_ERROR(
       prepare_chunk(chunk, std::max(chunk_bytes_, carry_.size()), chunk_bytes_).with_prefix(name_));
   std::memcpy(chunk.buffer.get(), carry_.data(), carry_.size());
   size_t used = carry_.size();
   if (used < chunk_bytes_) read_more(chunk, used, chunk_bytes_ - used);
-  MEG_RETURN_IF_ERROR(scan(chunk, used));
+  scan(chunk, used);
   MEG_RETURN_IF_ERROR(read_to_document_end(chunk, used));
-  const size_t end = scanner_->end();
-  if (end == 0) MEG_RETURN_IF_ERROR(error_);
+  if (scanner_->end() == 0) MEG_RETURN_IF_ERROR(error_);
+  finish(chunk, used);
+  return Status();
+}
+
+Status StreamReader::rest(TextChunk& chunk) {
+  MEG_RETURN_IF_ERROR(prepare_chunk(chunk, chunk_bytes_, chunk_bytes_).with_prefix(name_));
+  size_t used = 0;
+  while (!is_end_ && error_.ok()) {
+    MEG_RETURN_IF_ERROR(make_room(chunk, used));
+    read_more(chunk, used, chunk_bytes_);
+  }
+  scan(chunk, used);
+  finish(chunk, used);
+  chunk.error = error_;
+  return Status();
+}
+
+/// Makes the documents in the `used` bytes of its buffer the chunk's.
+void StreamReader::finish(TextChunk& chunk, size_t used) {
   const std::string_view text(chunk.buffer.get(), used);
+  const size_t end = scanner_->end();
   scanner_->take(text, chunk);
   carry_.assign(text, end);
   finish_chunk(chunk, end);
   chunk.offset = offset_;
   offset_ += static_cast<int64_t>(end);
   chunk.end = offset_;
-  return Status();
+}
+
+/// For at least another chunk_bytes_.
+Status StreamReader::make_room(TextChunk& chunk, size_t used) const {
+  if (chunk.capacity >= used + chunk_bytes_ + text::kTextPadding) return Status();
+  return grow_chunk(chunk, std::max(2 * used, used + chunk_bytes_)).with_prefix(name_);
 }
 
 /// Appends up to `count` bytes to the `used` bytes in the chunk's buffer. An error waits until the
@@ -125,19 +150,18 @@ void StreamReader::read_more(TextChunk& chunk, size_t& used, size_t count) {
   }
 }
 
-Status StreamReader::scan(const TextChunk& chunk, size_t used) {
-  return scanner_->scan({chunk.buffer.get(), used}, is_end_).with_prefix(name_);
+/// Finds the documents in the `used` bytes. Its error is in front of the stream's.
+void StreamReader::scan(const TextChunk& chunk, size_t used) {
+  const Status scanned = scanner_->scan({chunk.buffer.get(), used}, is_end_);
+  if (!scanned.ok()) error_ = scanned.with_prefix(name_);
 }
 
 /// Reads on until a document has ended.
 Status StreamReader::read_to_document_end(TextChunk& chunk, size_t& used) {
   while (!is_end_ && error_.ok() && scanner_->end() == 0) {
-    if (chunk.capacity < used + chunk_bytes_ + text::kTextPadding) {
-      MEG_RETURN_IF_ERROR(
-          grow_chunk(chunk, std::max(2 * used, used + chunk_bytes_)).with_prefix(name_));
-    }
+    MEG_RETURN_IF_ERROR(make_room(chunk, used));
     read_more(chunk, used, chunk_bytes_);
-    MEG_RETURN_IF_ERROR(scan(chunk, used));
+    scan(chunk, used);
   }
   return Status();
 }

@@ -66,9 +66,15 @@ class StreamReader {
   /// Fills the chunk but for number and input; its text is empty at the end.
   Status next(TextChunk& chunk);
 
+  /// The same with all documents that are left, whatever they need. What ended them early is the
+  /// chunk's `error`.
+  Status rest(TextChunk& chunk);
+
  private:
+  void finish(TextChunk& chunk, size_t used);
+  Status make_room(TextChunk& chunk, size_t used) const;
   void read_more(TextChunk& chunk, size_t& used, size_t count);
-  Status scan(const TextChunk& chunk, size_t used);
+  void scan(const TextChunk& chunk, size_t used);
   Status read_to_document_end(TextChunk& chunk, size_t& used);
 
   std::unique_ptr<io::ByteStream> stream_;
@@ -77,7 +83,7 @@ class StreamReader {
   size_t chunk_bytes_;
   int64_t offset_ = 0;
   bool is_end_ = false;
-  Status error_;       // of the stream
+  Status error_;       // what ends the documents
   std::string carry_;  // what was read beyond the last run
 };
 

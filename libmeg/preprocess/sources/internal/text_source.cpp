@@ -17,6 +17,11 @@
 namespace meg::preprocess {
 namespace {
 
+/// Compressed files up to this part of a chunk, which they are about when unpacked, are read whole
+/// by the thread that asks for documents, side by side with others; larger ones one after another,
+/// each on a thread of its own, in little memory.
+constexpr int64_t kWholeFilePart = 8;
+
 Status no_chunk_ends_at(const std::string& path, int64_t offset) {
   return make_error(StatusCode::kCorruption,
                     "{}: cannot go on at byte {}: not what was read before", path, offset);
@@ -30,6 +35,7 @@ struct OpenInput {
   RecordFormat format = RecordFormat::kJsonLines;  // of what is cut
   std::optional<FileCutter> cutter;
   std::optional<StreamReader> stream;
+  bool is_whole = false;  // the stream is one chunk
   std::unique_ptr<ColumnReader> columns;
   bool may_be_json = false;     // plain text by its name, whose first byte has not come yet
   bool may_be_columns = false;  // a stream by its content, whose first bytes have not come yet
@@ -60,6 +66,7 @@ struct TextSource::State {
   Status keep_shard(const std::vector<InputSize>& sizes);
   Status open_next_input();
   Status open_columns(ColumnFormat format, int64_t row);
+  Status open_stream(InputFormat format);
   Status skip_to(int64_t offset);
   Result<bool> claim(TextChunk& chunk, std::shared_ptr<OpenInput>& input, ByteRange& range);
 
@@ -140,15 +147,24 @@ Status TextSource::State::open_next_input() {
       current->cutter.emplace(current->file, part, chunk_bytes);
       return Status();
     }
+    const bool is_small =
+        range->end - range->begin <= static_cast<int64_t>(chunk_bytes) / kWholeFilePart;
+    current->is_whole = kind.is_compressed && is_small && begin == 0;
   }
   current->may_be_columns = options.format == InputFormat::kAuto;
+  MEG_RETURN_IF_ERROR(open_stream(format));
+  return skip_to(begin);
+}
+
+Status TextSource::State::open_stream(InputFormat format) {
   MEG_ASSIGN_OR_RETURN(
       std::unique_ptr<io::ByteStream> stream,
       io::content_stream(current->file, {.interrupted = &interrupted,
-                                         .max_compression_ratio = options.max_compression_ratio}));
+                                         .max_compression_ratio = options.max_compression_ratio,
+                                         .ahead = !current->is_whole}));
   current->stream.emplace(std::move(stream), make_scanner(format, options, keys),
                           current->file.path(), chunk_bytes);
-  return skip_to(begin);
+  return Status();
 }
 
 /// The current file's rows, from `row` of its part on.
@@ -173,7 +189,7 @@ Status TextSource::State::skip_to(int64_t offset) {
   return Status();
 }
 
-/// Claims the next documents. A cut file's run is left to be read (`range`); a stream's is read.
+/// Claims the next documents. A cut file's run (`range`) and a whole file are left to be read.
 Result<bool> TextSource::State::claim(TextChunk& chunk, std::shared_ptr<OpenInput>& input,
                                       ByteRange& range) {
   while (current != nullptr || next_input < paths.size()) {
@@ -186,14 +202,16 @@ Result<bool> TextSource::State::claim(TextChunk& chunk, std::shared_ptr<OpenInpu
       MEG_ASSIGN_OR_RETURN(range, current->cutter->next());
     } else if (current->columns != nullptr) {
       MEG_RETURN_IF_ERROR(current->columns->next(chunk));
-    } else {
+    } else if (!current->is_whole) {
       MEG_RETURN_IF_ERROR(current->stream->next(chunk));
       MEG_RETURN_IF_ERROR(current->check_begin(chunk.lines));
     }
-    if (range.end > range.begin || !chunk.lines.empty() || !chunk.records.empty()) {
+    if (current->is_whole || range.end > range.begin || !chunk.lines.empty() ||
+        !chunk.records.empty()) {
       chunk.input = static_cast<int>(next_input) - 1;
       chunk.number = next_number++;
       input = current;
+      if (current->is_whole) current = nullptr;
       return true;
     }
     current = nullptr;
@@ -230,6 +248,7 @@ TextSource::~TextSource() = default;
 Result<bool> TextSource::next(TextChunk& chunk) {
   std::shared_ptr<OpenInput> input;
   ByteRange range;
+  chunk.error = Status();
   {
     const std::lock_guard lock(state_->mutex);
     Result<bool> claimed = state_->claim(chunk, input, range);
@@ -239,6 +258,10 @@ Result<bool> TextSource::next(TextChunk& chunk) {
       state_->next_input = state_->paths.size();
     }
     if (!claimed.has_value() || !*claimed) return claimed;
+  }
+  if (input->is_whole) {
+    MEG_RETURN_IF_ERROR(input->stream->rest(chunk));
+    MEG_RETURN_IF_ERROR(input->check_begin(chunk.lines));
   }
   if (range.end == range.begin) return true;
   MEG_RETURN_IF_ERROR(read_range(input->file, range, state_->chunk_bytes, chunk));
