@@ -70,6 +70,27 @@ class Columns(PreprocessData):
         self.assert_expected(self.parquet(self.table(), data_page_version="2.0", use_dictionary=False))
         self.assert_expected(self.parquet(self.table(), version="1.0", row_group_size=1))
 
+    def test_row_groups_of_all_sizes_keep_their_order_and_places(self):
+        table = pa.table({"text": self.texts * 8})
+        flags = ("--provenance", "--workers", "5")
+        for sizes in ((300, 9000), (1, 40, 5000, 2), (9000, 1, 4096, 4097)):
+            with pa.parquet.ParquetWriter(self.path("in"), table.schema) as writer:
+                at = 0
+                while at < len(table):
+                    for size in sizes:
+                        writer.write_table(table.slice(at, size), row_group_size=size)
+                        at += size
+            lines = self.write("all.jsonl", lines_of(table["text"].to_pylist()))
+            self.assert_done(self.run_program("--input", lines, prefix=self.path("all")))
+            with self.subTest(sizes):
+                self.assert_done(self.run_program("--input", self.path("in"), *flags))
+                self.assertEqual(self.output(), self.output("all"))
+                places = self.read("out_text_document.provenance")
+                self.assert_done(self.run_program("--input", self.path("in"), *flags, "--max-documents", "5000"))
+                self.assertEqual(len(self.documents()), 5000)
+                self.assert_done(self.run_program("--input", self.path("in"), "--provenance", "--workers", "1"))
+                self.assertEqual(self.read("out_text_document.provenance"), places)
+
     def test_arrow(self):
         for stream in (False, True):
             for compression in (None, "lz4", "zstd"):

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,6 +35,13 @@ bool is_column_format_read(ColumnFormat format);
 /// The name of a format, for messages; `format` is not kNone.
 std::string_view column_format_name(ColumnFormat format);
 
+/// A row group that is a chunk of its own.
+struct RowGroup {
+  int64_t number = 0;
+  int64_t rows = 0;
+  int64_t offset = 0;  ///< rows of the selected groups before it
+};
+
 /// Reads the rows of one file, batch by batch. One thread at a time.
 class ColumnReader {
  public:
@@ -58,6 +66,13 @@ class ColumnReader {
 
   /// Fills the chunk but for number and input, with rows of one group; it has none at the end.
   virtual Status next(TextChunk& chunk) = 0;
+
+  /// Passes over the row group that next() would begin with, where it is known to be small, so that
+  /// another reader of this file reads it; nullopt where there is none such.
+  virtual Result<std::optional<RowGroup>> take_small_group() = 0;
+
+  /// Fills the chunk as next(), with all rows of the group. Not of a reader whose next() is called.
+  virtual Status read_group(const RowGroup& group, TextChunk& chunk) = 0;
 };
 
 /// Groups of a file, from its footer.

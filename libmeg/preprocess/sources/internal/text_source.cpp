@@ -36,9 +36,29 @@ struct OpenInput {
   std::optional<FileCutter> cutter;
   std::optional<StreamReader> stream;
   bool is_whole = false;  // the stream is one chunk
+  ColumnFormat column_format = ColumnFormat::kNone;
   std::unique_ptr<ColumnReader> columns;
+  std::mutex idle_mutex;                                    // guards what follows
+  std::vector<std::unique_ptr<ColumnReader>> idle_readers;  // of small row groups
   bool may_be_json = false;     // plain text by its name, whose first byte has not come yet
   bool may_be_columns = false;  // a stream by its content, whose first bytes have not come yet
+
+  /// Reads a row group with a reader that no other thread has.
+  Status read_group(const RowGroup& group, const std::vector<std::string>& keys, size_t chunk_bytes,
+                    TextChunk& chunk) {
+    std::unique_ptr<ColumnReader> reader;
+    if (const std::lock_guard lock(idle_mutex); !idle_readers.empty()) {
+      reader = std::move(idle_readers.back());
+      idle_readers.pop_back();
+    }
+    if (reader == nullptr) {
+      MEG_ASSIGN_OR_RETURN(reader, ColumnReader::open(file, column_format, keys, chunk_bytes));
+    }
+    MEG_RETURN_IF_ERROR(reader->read_group(group, chunk));
+    const std::lock_guard lock(idle_mutex);
+    idle_readers.push_back(std::move(reader));
+    return Status();
+  }
 
   /// Plain text that looks like JSON is likelier a wrong name; columns cannot be read from a
   /// stream.
@@ -59,6 +79,13 @@ struct OpenInput {
   }
 };
 
+/// The next documents and how they are read. A stream's are in the chunk already.
+struct Claim {
+  std::shared_ptr<OpenInput> input;
+  ByteRange range;                // of a cut file
+  std::optional<RowGroup> group;  // that is a chunk
+};
+
 }  // namespace
 
 struct TextSource::State {
@@ -68,7 +95,8 @@ struct TextSource::State {
   Status open_columns(ColumnFormat format, int64_t row);
   Status open_stream(InputFormat format);
   Status skip_to(int64_t offset);
-  Result<bool> claim(TextChunk& chunk, std::shared_ptr<OpenInput>& input, ByteRange& range);
+  Result<bool> claim(TextChunk& chunk, Claim& claimed);
+  Status take_documents(TextChunk& chunk, Claim& claimed);
 
   size_t chunk_bytes = 0;
   InputOptions options;
@@ -169,6 +197,7 @@ Status TextSource::State::open_stream(InputFormat format) {
 
 /// The current file's rows, from `row` of its part on.
 Status TextSource::State::open_columns(ColumnFormat format, int64_t row) {
+  current->column_format = format;
   MEG_ASSIGN_OR_RETURN(current->columns,
                        ColumnReader::open(current->file, format, keys, chunk_bytes));
   const ByteRange groups =
@@ -189,32 +218,37 @@ Status TextSource::State::skip_to(int64_t offset) {
   return Status();
 }
 
-/// Claims the next documents. A cut file's run (`range`) and a whole file are left to be read.
-Result<bool> TextSource::State::claim(TextChunk& chunk, std::shared_ptr<OpenInput>& input,
-                                      ByteRange& range) {
+/// Those of the current input, if it has more. A cut file's run, a row group and a whole file are
+/// left to be read.
+Status TextSource::State::take_documents(TextChunk& chunk, Claim& claimed) {
+  if (current->cutter) {
+    chunk.format = current->format;
+    chunk.records.clear();
+    MEG_ASSIGN_OR_RETURN(claimed.range, current->cutter->next());
+  } else if (current->columns != nullptr) {
+    MEG_ASSIGN_OR_RETURN(claimed.group, current->columns->take_small_group());
+    if (!claimed.group) return current->columns->next(chunk);
+  } else if (!current->is_whole) {
+    MEG_RETURN_IF_ERROR(current->stream->next(chunk));
+    return current->check_begin(chunk.lines);
+  }
+  return Status();
+}
+
+Result<bool> TextSource::State::claim(TextChunk& chunk, Claim& claimed) {
   while (current != nullptr || next_input < paths.size()) {
     if (current == nullptr) MEG_RETURN_IF_ERROR(open_next_input());
+    claimed = {.input = current, .range = {}, .group = {}};
     chunk.lines = {};
-    range = {};
-    if (current->cutter) {
-      chunk.format = current->format;
-      chunk.records.clear();
-      MEG_ASSIGN_OR_RETURN(range, current->cutter->next());
-    } else if (current->columns != nullptr) {
-      MEG_RETURN_IF_ERROR(current->columns->next(chunk));
-    } else if (!current->is_whole) {
-      MEG_RETURN_IF_ERROR(current->stream->next(chunk));
-      MEG_RETURN_IF_ERROR(current->check_begin(chunk.lines));
-    }
-    if (current->is_whole || range.end > range.begin || !chunk.lines.empty() ||
-        !chunk.records.empty()) {
-      chunk.input = static_cast<int>(next_input) - 1;
-      chunk.number = next_number++;
-      input = current;
-      if (current->is_whole) current = nullptr;
-      return true;
-    }
-    current = nullptr;
+    MEG_RETURN_IF_ERROR(take_documents(chunk, claimed));
+    const bool is_left =
+        current->is_whole || claimed.group || claimed.range.end > claimed.range.begin;
+    const bool has_any = is_left || !chunk.lines.empty() || !chunk.records.empty();
+    if (current->is_whole || !has_any) current = nullptr;
+    if (!has_any) continue;
+    chunk.input = static_cast<int>(next_input) - 1;
+    chunk.number = next_number++;
+    return true;
   }
   return false;
 }
@@ -246,25 +280,27 @@ TextSource& TextSource::operator=(TextSource&&) noexcept = default;
 TextSource::~TextSource() = default;
 
 Result<bool> TextSource::next(TextChunk& chunk) {
-  std::shared_ptr<OpenInput> input;
-  ByteRange range;
+  Claim claimed;
   chunk.error = Status();
   {
     const std::lock_guard lock(state_->mutex);
-    Result<bool> claimed = state_->claim(chunk, input, range);
-    if (!claimed.has_value()) {
+    Result<bool> more = state_->claim(chunk, claimed);
+    if (!more.has_value()) {
       chunk.number = state_->next_number++;
       state_->current = nullptr;
       state_->next_input = state_->paths.size();
     }
-    if (!claimed.has_value() || !*claimed) return claimed;
+    if (!more.has_value() || !*more) return more;
   }
-  if (input->is_whole) {
-    MEG_RETURN_IF_ERROR(input->stream->rest(chunk));
-    MEG_RETURN_IF_ERROR(input->check_begin(chunk.lines));
+  OpenInput& input = *claimed.input;
+  if (claimed.group) {
+    MEG_RETURN_IF_ERROR(input.read_group(*claimed.group, state_->keys, state_->chunk_bytes, chunk));
+  } else if (input.is_whole) {
+    MEG_RETURN_IF_ERROR(input.stream->rest(chunk));
+    MEG_RETURN_IF_ERROR(input.check_begin(chunk.lines));
+  } else if (claimed.range.end > claimed.range.begin) {
+    MEG_RETURN_IF_ERROR(read_range(input.file, claimed.range, state_->chunk_bytes, chunk));
   }
-  if (range.end == range.begin) return true;
-  MEG_RETURN_IF_ERROR(read_range(input->file, range, state_->chunk_bytes, chunk));
   return true;
 }
 

@@ -35,9 +35,9 @@ class TextSource {
 
   /// Fills chunk with the next documents; false at the end. Safe to call from several threads,
   /// each with its own chunk: they wait for each other only while a regular file's next line end is
-  /// looked up, and during the reading of other inputs but small compressed files. An error comes
-  /// with the number that its chunk would have, or as the chunk's `error` behind documents that go
-  /// before it; no chunks behind it count.
+  /// looked up, and during the reading of other inputs but small compressed files and row groups.
+  /// An error comes with the number that its chunk would have, or as the chunk's `error` behind
+  /// documents that go before it; no chunks behind it count.
   Result<bool> next(TextChunk& chunk);
 
   /// Makes next() begin at byte `offset` of the content of names()[input], where a chunk ended when

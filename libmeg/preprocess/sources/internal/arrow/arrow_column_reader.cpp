@@ -62,14 +62,72 @@ class ArrowColumnReader : public ColumnReader {
     return arrow_guard([&] { return read(chunk); }).with_prefix(name_);
   }
 
+  Result<std::optional<RowGroup>> take_small_group() override {
+    auto found =
+        arrow_guard([&]() -> Result<std::optional<RowGroup>> { return find_small_group(); });
+    if (!found.has_value()) return found.error().with_prefix(name_);
+    return found;
+  }
+
+  Status read_group(const RowGroup& group, TextChunk& chunk) override {
+    return arrow_guard([&] { return read_whole(group, chunk); }).with_prefix(name_);
+  }
+
  private:
-  Status read(TextChunk& chunk) {
+  /// Of the text of a small group, by what the file says; dictionaries may make more of it, so that
+  /// the rows are limited, too.
+  static constexpr int64_t kMaxSmallChunks = 4;
+  static constexpr int64_t kMaxSmallRows = 4096;
+
+  std::optional<RowGroup> find_small_group() {
+    if (is_in_group_ || skipped_ > 0 || next_group_ == end_group_) return std::nullopt;
+    const auto size = file_->size(next_group_, columns_);
+    if (!size.has_value() || size->rows < 1 || size->rows > kMaxSmallRows ||
+        size->bytes > static_cast<int64_t>(chunk_bytes_) * kMaxSmallChunks) {
+      return std::nullopt;
+    }
+    const RowGroup group{.number = next_group_++, .rows = size->rows, .offset = offset_};
+    offset_ += group.rows;
+    return group;
+  }
+
+  Status read_whole(const RowGroup& group, TextChunk& chunk) {
+    MEG_RETURN_IF_ERROR(open_group(group.number));
+    begin(chunk);
+    std::vector<std::shared_ptr<arrow::RecordBatch>> batches;  // which the texts point into
+    std::vector<std::string_view> texts;
+    size_t bytes = 0;
+    while (true) {
+      MEG_ASSIGN_OR_RETURN(batch_, file_->next());
+      if (batch_ == nullptr) break;
+      batches.push_back(batch_);
+      row_ = 0;
+      MEG_RETURN_IF_ERROR(take_columns());
+      add_rows(batch_->num_rows(), bytes, texts, chunk);
+    }
+    if (std::ssize(chunk.records) != group.rows) {
+      return make_error(StatusCode::kCorruption, "row group {}: expected {} rows, found {}",
+                        group.number, group.rows, chunk.records.size());
+    }
+    texts_.clear();
+    offset_ = group.offset;
+    return copy_texts(bytes, texts, chunk);
+  }
+
+  void begin(TextChunk& chunk) const {
     chunk.format = RecordFormat::kRows;
     chunk.records.clear();
     chunk.rows = {};
+    chunk.rows.group = next_group_ - 1;
+    chunk.rows.first = group_row_ + row_;
+  }
+
+  Status read(TextChunk& chunk) {
     while (batch_ == nullptr || row_ == batch_->num_rows()) {
       MEG_ASSIGN_OR_RETURN(const bool more, next_batch());
-      if (!more) return prepare_chunk(chunk, 0, chunk_bytes_);
+      if (more) continue;
+      begin(chunk);
+      return prepare_chunk(chunk, 0, chunk_bytes_);
     }
     return fill(chunk);
   }
@@ -86,27 +144,33 @@ class ArrowColumnReader : public ColumnReader {
         row_ = std::min(skipped_, batch_->num_rows());
         offset_ += row_;
         skipped_ -= row_;
-        return take_columns();
+        MEG_RETURN_IF_ERROR(take_columns());
+        return true;
       }
       if (next_group_ == end_group_) break;
       const int64_t group = next_group_++;
-      if (const int64_t rows = file_->rows(group); rows >= 0 && rows <= skipped_) {
-        skipped_ -= rows;
-        offset_ += rows;
+      if (const auto size = file_->size(group, columns_); size && size->rows <= skipped_) {
+        skipped_ -= size->rows;
+        offset_ += size->rows;
         continue;
       }
-      batch_ = nullptr;
-      group_row_ = 0;
+      MEG_RETURN_IF_ERROR(open_group(group));
       is_in_group_ = true;
-      MEG_RETURN_IF_ERROR(file_->open_group(group, columns_, static_cast<int64_t>(chunk_bytes_))
-                              .with_prefix(fmt::format("row group {}", group)));
     }
     if (skipped_ == 0) return false;
     return make_error(StatusCode::kCorruption, "cannot go on at row {}: expected more rows",
                       offset_ + skipped_);
   }
 
-  Result<bool> take_columns() {
+  Status open_group(int64_t group) {
+    next_group_ = group + 1;
+    group_row_ = row_ = 0;
+    batch_ = nullptr;
+    return file_->open_group(group, columns_, static_cast<int64_t>(chunk_bytes_))
+        .with_prefix(fmt::format("row group {}", group));
+  }
+
+  Status take_columns() {
     texts_.clear();
     for (const std::string& key : keys_) {
       const std::shared_ptr<arrow::Array> column = batch_->GetColumnByName(key);
@@ -116,31 +180,42 @@ class ArrowColumnReader : public ColumnReader {
       }
       texts_.emplace_back(column);
     }
-    return true;
+    return Status();
   }
 
   /// Rows of the batch up to about a chunk of text.
   Status fill(TextChunk& chunk) {
-    RowTexts& rows = chunk.rows;
-    rows.group = next_group_ - 1;
-    rows.first = group_row_ + row_;
+    begin(chunk);
     std::vector<std::string_view> texts;
     size_t bytes = 0;
-    for (; row_ < batch_->num_rows() && bytes < chunk_bytes_; ++row_) {
+    while (row_ < batch_->num_rows() && bytes < chunk_bytes_) {
+      add_rows(row_ + 1, bytes, texts, chunk);
+    }
+    return copy_texts(bytes, texts, chunk);
+  }
+
+  /// Appends the batch's rows up to `end` to the chunk's records and their texts to `texts`, which
+  /// has `bytes`.
+  void add_rows(int64_t end, size_t& bytes, std::vector<std::string_view>& texts,
+                TextChunk& chunk) {
+    for (; row_ < end; ++row_) {
       Record record{.begin = bytes, .size = 0, .line = std::ssize(chunk.records), .column = 0};
       for (const TextColumn& column : texts_) {
         const size_t before = texts.size();
         const RowValue::Kind kind = column.append_texts(row_, texts);
-        rows.values.push_back({kind, before, texts.size() - before});
+        chunk.rows.values.push_back({kind, before, texts.size() - before});
         for (size_t i = before; i < texts.size(); ++i) bytes += texts[i].size();
       }
       record.size = bytes - record.begin;
       chunk.records.push_back(record);
     }
+  }
+
+  Status copy_texts(size_t bytes, const std::vector<std::string_view>& texts, TextChunk& chunk) {
     MEG_RETURN_IF_ERROR(prepare_chunk(chunk, bytes, chunk_bytes_));
     for (size_t at = 0; const std::string_view text : texts) {
       if (!text.empty()) std::memcpy(chunk.buffer.get() + at, text.data(), text.size());
-      rows.texts.push_back({at, text.size()});
+      chunk.rows.texts.push_back({at, text.size()});
       at += text.size();
     }
     finish_chunk(chunk, bytes);

@@ -60,24 +60,22 @@ class ParquetFile : public ArrowFile {
 
   int64_t groups() const override { return reader_->num_row_groups(); }
 
-  int64_t rows(int64_t group) const override {
-    return reader_->parquet_reader()->metadata()->RowGroup(static_cast<int>(group))->num_rows();
+  std::optional<GroupSize> size(int64_t group, const std::vector<int>& columns) const override {
+    const auto metadata = reader_->parquet_reader()->metadata()->RowGroup(static_cast<int>(group));
+    GroupSize size{.rows = metadata->num_rows(), .bytes = 0};
+    for (const int leaf : leaves_of(columns)) {
+      size.bytes += metadata->ColumnChunk(leaf)->total_uncompressed_size();
+    }
+    return size;
   }
 
   Status open_group(int64_t group, const std::vector<int>& columns, int64_t batch_bytes) override {
     batches_.reset();
-    std::vector<int> leaves;
-    for (const int column : columns) {
-      add_leaves(reader_->manifest().schema_fields[static_cast<size_t>(column)], leaves);
-    }
-    const auto number = static_cast<int>(group);
-    const auto metadata = reader_->parquet_reader()->metadata()->RowGroup(number);
-    int64_t bytes = 0;
-    for (const int leaf : leaves) bytes += metadata->ColumnChunk(leaf)->total_uncompressed_size();
-    const int64_t row_bytes =
-        std::max<int64_t>(bytes / std::max<int64_t>(metadata->num_rows(), 1), 1);
+    const GroupSize of = *size(group, columns);
+    const int64_t row_bytes = std::max<int64_t>(of.bytes / std::max<int64_t>(of.rows, 1), 1);
     reader_->set_batch_size(std::clamp<int64_t>(batch_bytes / row_bytes, 1, kMaxBatchRows));
-    MEG_ARROW_ASSIGN(batches_, reader_->GetRecordBatchReader({number}, leaves));
+    MEG_ARROW_ASSIGN(batches_,
+                     reader_->GetRecordBatchReader({static_cast<int>(group)}, leaves_of(columns)));
     return Status();
   }
 
@@ -87,6 +85,14 @@ class ParquetFile : public ArrowFile {
   }
 
  private:
+  std::vector<int> leaves_of(const std::vector<int>& columns) const {
+    std::vector<int> leaves;
+    for (const int column : columns) {
+      add_leaves(reader_->manifest().schema_fields[static_cast<size_t>(column)], leaves);
+    }
+    return leaves;
+  }
+
   static void add_leaves(const parquet::arrow::SchemaField& field, std::vector<int>& leaves) {
     if (field.is_leaf()) leaves.push_back(field.column_index);
     for (const parquet::arrow::SchemaField& child : field.children) add_leaves(child, leaves);
@@ -127,7 +133,7 @@ class IpcFile : public ArrowFile {
 
   int64_t groups() const override { return reader_->num_record_batches(); }
 
-  int64_t rows(int64_t) const override { return -1; }
+  std::optional<GroupSize> size(int64_t, const std::vector<int>&) const override { return {}; }
 
   Status open_group(int64_t group, const std::vector<int>& columns, int64_t) override {
     MEG_ARROW_ASSIGN(auto batch, reader_->ReadRecordBatch(static_cast<int>(group)));
@@ -161,7 +167,7 @@ class IpcStream : public ArrowFile {
 
   int64_t groups() const override { return 1; }
 
-  int64_t rows(int64_t) const override { return -1; }
+  std::optional<GroupSize> size(int64_t, const std::vector<int>&) const override { return {}; }
 
   Status open_group(int64_t, const std::vector<int>& columns, int64_t) override {
     columns_ = columns;

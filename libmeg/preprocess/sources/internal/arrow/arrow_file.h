@@ -4,6 +4,7 @@
 #include <arrow/type.h>
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "libmeg/base/result.h"
@@ -24,8 +25,14 @@ class ArrowFile {
   virtual const arrow::Schema& schema() const = 0;
   virtual int64_t groups() const = 0;
 
-  /// Rows of a group; -1 where only reading tells.
-  virtual int64_t rows(int64_t group) const = 0;
+  /// What the file says of a group.
+  struct GroupSize {
+    int64_t rows;
+    int64_t bytes;  ///< of these columns, before their values are looked up in dictionaries
+  };
+
+  /// columns: of the schema. nullopt where only reading tells.
+  virtual std::optional<GroupSize> size(int64_t group, const std::vector<int>& columns) const = 0;
 
   /// Begins reading a group's batches, of about `batch_bytes`, with only these of the schema's
   /// columns, which then are the batch's.
