@@ -111,16 +111,15 @@ install_python_packages() {
   if [ "$mode" != torch-free ]; then printf '%s\n' "$torch_key" >"$venv/.libmeg-torch"; fi
 }
 
-# A newer megatron-core for the tests that hold ours against it, beside the installed one: its wheel is
-# for Python 3.12 and runs on older ones where it is unpacked.
-unpack_newer_megatron_core() {
-  local version=0.19.2
-  local folder="$deps/megatron-core-$version"
+# unpack_wheel NAME VERSION: a package of which tests use a part, beside the installed ones and without
+# what it requires.
+unpack_wheel() {
+  local folder="$deps/$1-$2"
   if [ -d "$folder" ]; then return; fi
   rm -rf "$folder.part"
   logged "$venv/bin/python" -m pip download --no-input --disable-pip-version-check --progress-bar off \
     --no-deps --python-version 3.12 --only-binary :all: --dest "$folder.part/wheel" \
-    "megatron-core==$version"
+    "$1==$2"
   logged "$venv/bin/python" -m zipfile -e "$folder.part"/wheel/*.whl "$folder.part/unpacked"
   mv "$folder.part/unpacked" "$folder"
   rm -rf "$folder.part"
@@ -149,5 +148,8 @@ case "$mode" in torch-free | full) package_lists+=("$here/apt-test.txt") ;; esac
 case "$mode" in programs | full) package_lists+=("$here/apt-torch.txt") ;; esac
 install_packages
 if [ "$mode" != build-only ]; then install_python_packages; fi
-if [ "$mode" = full ]; then unpack_newer_megatron_core; fi
+if [ "$mode" = full ]; then
+  unpack_wheel megatron-core 0.19.2  # for Python 3.12; it runs on older ones, too
+  unpack_wheel nemo-automodel 0.7.0  # which requires another transformers
+fi
 case "$mode" in programs | full) report_cuda ;; esac

@@ -2,10 +2,12 @@
 """Datasets that other tools write are read, verified, merged and sampled as megatron-core reads them.
 
 datasets_of_others.py PROGRAM_FOLDER TOKENIZER_FOLDER (with vocab.json and merges.txt)
-datatrove's MegatronDocumentTokenizer writes its files here; those of NeMo Curator's MegatronTokenizerWriter 1.4,
-whose package needs a cluster's, are written as it does: a sequence a document, empty ones too, uint16 up to 65,536
-ids. Exits with 77 (skipped) where a package is missing.
+datatrove's MegatronDocumentTokenizer writes its files here, and NeMo Automodel's IndexedDatasetBuilder, of whose
+package nothing else is loaded (scripts/setup.sh unpacks it); those of NeMo Curator's MegatronTokenizerWriter 1.4, whose
+package needs a cluster's, are written as it does: a sequence a document, empty ones too, uint16 up to 65,536 ids.
+Exits with 77 (skipped) where a package is missing.
 """
+import importlib.util
 import os
 import struct
 import subprocess
@@ -15,6 +17,7 @@ import unittest
 
 try:
     import numpy
+    import torch
     from datatrove.data import Document
     from datatrove.pipeline.tokens.megatron_tokenizer import MegatronDocumentTokenizer
     from megatron.core.datasets.indexed_dataset import IndexedDataset
@@ -37,6 +40,21 @@ def write_as_nemo_curator(prefix, documents, dtype, code):
         file.write(b"MMIDIDX\x00\x00" + struct.pack("<QBQQ", 1, code, len(lengths), len(lengths) + 1))
         file.write(numpy.array(lengths, numpy.int32).tobytes() + pointers.astype(numpy.int64).tobytes())
         file.write(numpy.arange(len(lengths) + 1, dtype=numpy.int64).tobytes())
+
+
+def automodel_datasets():
+    """NeMo Automodel's module of .bin/.idx files, without the packages around it, which load all of its training."""
+    deps = os.environ.get("MEG_DEPS") or os.path.expanduser("~/.cache/libmeg")
+    package = os.path.join(deps, "nemo-automodel-0.7.0")
+    if not os.path.isdir(package):
+        return None
+    sys.path.append(package)
+    file = os.path.join(package, "nemo_automodel/components/datasets/llm/megatron/indexed_dataset.py")
+    spec = importlib.util.spec_from_file_location("automodel_indexed_dataset", file)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 class Others(unittest.TestCase):
@@ -96,6 +114,32 @@ class Others(unittest.TestCase):
                 write_as_nemo_curator(self.path("set"), documents, dtype, code)
                 self.assertEqual([ids.tolist() for ids in IndexedDataset(self.path("set"))], documents)
                 self.assert_read_as_by_megatron(self.path("set"), vocabulary)
+
+    def test_nemo_automodel(self):
+        theirs = automodel_datasets()
+        if theirs is None:
+            self.skipTest("nemo-automodel is missing (scripts/setup.sh unpacks it)")
+        source = numpy.random.default_rng(2)
+        for vocabulary in (65499, 65500, 200000):
+            dtype = theirs.DType.optimal_dtype(vocabulary)
+            with self.subTest(vocabulary):
+                self.assertEqual(dtype, numpy.uint16 if vocabulary < 65500 else numpy.int32)
+                builder = theirs.IndexedDatasetBuilder(self.path("set.bin"), dtype=dtype)
+                documents = [source.integers(0, vocabulary, size) for size in (5, 1, 300, 0, 77)]
+                documents[0][0] = vocabulary - 1
+                for ids in documents:
+                    builder.add_document(ids, [len(ids)] if len(ids) else [])
+                builder.add_item(torch.from_numpy(documents[0]))
+                builder.add_item(torch.from_numpy(documents[2]))
+                builder.end_document()
+                builder.finalize(self.path("set.idx"))
+                self.assert_read_as_by_megatron(self.path("set"), vocabulary)
+                self.run_program("merge_datasets", self.path("set"), self.path("set"), "--output-prefix",
+                                 self.path("both"))
+                read = theirs.IndexedDataset(self.path("both"))
+                self.assertEqual([ids.tolist() for ids in read], [ids.tolist() for ids in IndexedDataset(self.path("both"))])
+        done = self.run_program("verify", "dataset", self.path("set"), "--vocab-size", str(vocabulary - 1), code=1)
+        self.assertIn(str(vocabulary - 1), done.stdout + done.stderr)
 
     def test_pointers_that_overflowed(self):
         """From 2 GiB on NeMo Curator's pointers, summed as int32, are negative: damage that is named."""
