@@ -245,9 +245,9 @@ Status ResumeJournal::make_way(const PreprocessOptions& options) {
   std::error_code failed;
   std::filesystem::remove(path, failed);
   if (failed) return errno_error(failed.value(), path);
+  // A folder that stays, empty or with something of others, does no harm.
   std::filesystem::remove(std::filesystem::path(path).parent_path(), failed);
-  return Status();  // An empty folder that stays, or one that holds something of others, is no
-                    // harm.
+  return Status();
 }
 
 bool ResumeJournal::is_due() const { return std::chrono::steady_clock::now() >= next_; }
