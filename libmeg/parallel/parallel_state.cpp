@@ -11,15 +11,13 @@
 #include "libmeg/libtorch/device_figures.h"
 #include "libmeg/libtorch/torch_guard.h"
 #include "libmeg/parallel/internal/rendezvous.h"
+#include "libmeg/parallel/internal/without_end.h"
 
 namespace meg::parallel {
 namespace {
 
 constexpr std::initializer_list<Axis> kAll = {Axis::kTensor, Axis::kContext, Axis::kExpert,
                                               Axis::kData, Axis::kPipeline};
-
-/// As good as never, and far from what clocks count to.
-constexpr auto kWithoutEnd = std::chrono::hours(24 * 365);
 
 /// Puts the group of these ranks into `group`, which stays alone where there are no others.
 Status join(Rendezvous& rendezvous, const char* name, const std::vector<int>& ranks,

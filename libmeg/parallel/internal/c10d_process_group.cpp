@@ -65,6 +65,40 @@ class C10dWork : public Work {
   c10::intrusive_ptr<c10d::Work> work_;
 };
 
+/// NCCL's.
+class WatchedWork : public C10dWork {
+ public:
+  /// operation: begun; both are the group's, which outlives its work.
+  template <class Begin>
+  WatchedWork(const RollCall& roll_call, RankWatch& watch, RankWatch::Operation& operation,
+              Begin begin)
+      : C10dWork(operation.what, roll_call,
+                 [&] {
+                   auto work = begin();
+                   watch.queued(operation, work);
+                   return work;
+                 }),
+        watch_(watch),
+        operation_(&operation) {}
+
+  ~WatchedWork() override {
+    if (operation_ != nullptr) watch_.forget(*operation_);
+  }
+
+  Status wait() override {
+    const Status waited = C10dWork::wait();
+    if (!waited.ok() || operation_ == nullptr) return waited;
+    return libtorch::torch_guard([this] {
+      watch_.waited_for(*std::exchange(operation_, nullptr), at::kCUDA);
+      return Status();
+    });
+  }
+
+ private:
+  RankWatch& watch_;
+  RankWatch::Operation* operation_;  ///< Null once it is waited for.
+};
+
 class C10dProcessGroup : public ProcessGroup {
  public:
   C10dProcessGroup(c10::intrusive_ptr<c10d::Backend> gloo, std::shared_ptr<NcclTransport> nccl,
@@ -145,8 +179,8 @@ class C10dProcessGroup : public ProcessGroup {
   PendingWork begin(const char* verb, const at::Tensor& tensor, Begin begin) {
     const std::string what = std::string(verb) + " of the " + name_ + " group";
     if (!is_nccls(tensor)) return std::make_unique<C10dWork>(what, roll_call_, begin);
-    return std::make_unique<C10dWork>(what, roll_call_,
-                                      [&] { return nccl_->watch().watched(what, begin); });
+    RankWatch& watch = nccl_->watch();
+    return std::make_unique<WatchedWork>(roll_call_, watch, watch.begin(what), begin);
   }
 
   c10::intrusive_ptr<c10d::Backend> gloo_;

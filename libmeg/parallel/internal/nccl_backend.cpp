@@ -3,10 +3,11 @@
 #ifdef USE_C10D_NCCL
 #include <dlfcn.h>
 
-#include <chrono>
 #include <cstdlib>
 #include <new>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
+
+#include "libmeg/parallel/internal/without_end.h"
 #endif
 
 namespace meg::parallel {
@@ -25,9 +26,6 @@ constexpr const char* kConstructOptions = "_ZN4c10d16ProcessGroupNCCL7OptionsC1E
 constexpr const char* kConstructGroup =
     "_ZN4c10d16ProcessGroupNCCLC1EN3c1013intrusive_ptrINS_5StoreENS1_6detail34"
     "intrusive_target_default_null_typeIS3_EEEEiiNS2_INS0_7OptionsENS5_IS8_EEEE";
-
-/// Far from what clocks count to.
-constexpr auto kWithoutEnd = std::chrono::hours(24 * 365);
 
 /// A T made by this constructor of the loaded library, which destroys it by its virtual functions.
 template <class T, class Constructor, class... Arguments>

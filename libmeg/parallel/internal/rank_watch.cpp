@@ -1,8 +1,8 @@
 #include "libmeg/parallel/internal/rank_watch.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
-#include <exception>
 #include <utility>
 #include <vector>
 
@@ -45,15 +45,29 @@ void RankWatch::stop() {
   if (watcher_.joinable()) watcher_.join();
 }
 
-RankWatch::Operation& RankWatch::add(const std::string& what) {
+RankWatch::Operation& RankWatch::begin(std::string what) {
   const std::lock_guard lock(mutex_);
-  return operations_.emplace_back(
-      Operation{.what = what, .begun = std::chrono::steady_clock::now(), .work = {}});
+  return operations_.emplace_back(Operation{
+      .what = std::move(what), .begun = std::chrono::steady_clock::now(), .work = {}, .done = {}});
 }
 
 void RankWatch::queued(Operation& operation, const c10::intrusive_ptr<c10d::Work>& work) {
   const std::lock_guard lock(mutex_);
   operation.work = work;
+}
+
+void RankWatch::waited_for(Operation& operation, at::DeviceType device) {
+  c10::Event done(device);
+  const c10::impl::VirtualGuardImpl guard(device);
+  done.record(guard.getStream(guard.getDevice()));
+  const std::lock_guard lock(mutex_);
+  operation.work.reset();
+  operation.done.emplace(std::move(done));
+}
+
+void RankWatch::forget(Operation& operation) {
+  const std::lock_guard lock(mutex_);
+  operations_.remove_if([&](const Operation& other) { return &other == &operation; });
 }
 
 void RankWatch::listen(int next) {
@@ -92,17 +106,21 @@ Status RankWatch::look_at_operations() {
                     roll_call_.report());
 }
 
-/// Empty where none is. Forgets what is done. Throws what NCCL says of an operation that failed.
+/// Empty where none is. Forgets what is done.
 std::string RankWatch::late_operation() {
   const std::lock_guard lock(mutex_);
+  const auto is_done = [](const Operation& operation) {
+    return operation.done.has_value() ? operation.done->query()
+                                      : operation.work && operation.work->isCompleted();
+  };
+  operations_.remove_if([&](const Operation& operation) {
+    // Whoever has not waited for it still uses it.
+    return operation.done.has_value() && is_done(operation);
+  });
   const auto now = std::chrono::steady_clock::now();
-  while (!operations_.empty()) {
-    const Operation& oldest = operations_.front();
-    if (!oldest.work || !oldest.work->isCompleted()) {
-      return now - oldest.begun < options_.timeout ? "" : oldest.what;
-    }
-    if (oldest.work->exception()) std::rethrow_exception(oldest.work->exception());
-    operations_.pop_front();
+  for (const Operation& operation : operations_) {
+    if (now - operation.begun < options_.timeout) break;
+    if (!is_done(operation)) return operation.what;
   }
   return {};
 }

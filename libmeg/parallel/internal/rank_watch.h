@@ -1,11 +1,14 @@
 #pragma once
 
+#include <c10/core/Event.h>
+
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <list>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -39,28 +42,28 @@ class RankWatch {
   RankWatch(const RankWatch&) = delete;
   RankWatch& operator=(const RankWatch&) = delete;
 
-  /// Runs `begin`, which queues what a c10d::Work stands for, and watches it till it is done.
-  /// what: for errors.
-  template <class Begin>
-  c10::intrusive_ptr<c10d::Work> watched(const std::string& what, Begin begin) {
-    Operation& operation = add(what);
-    auto work = begin();
-    queued(operation, work);
-    return work;
-  }
+  /// Something that is queued on the GPU, watched until it is done.
+  struct Operation {
+    std::string what;  ///< For errors.
+    std::chrono::steady_clock::time_point begun;
+    c10::intrusive_ptr<c10d::Work> work;  ///< Once it is queued. It keeps tensors alive,
+    std::optional<c10::Event> done;       ///< so this is in its place once it is waited for.
+  };
+
+  Operation& begin(std::string what);
+  void queued(Operation& operation, const c10::intrusive_ptr<c10d::Work>& work);
+
+  /// What is queued now on the calling thread's current stream comes after the operation, which
+  /// nobody else uses any more.
+  void waited_for(Operation& operation, at::DeviceType device);
+
+  /// It was not queued, or nobody waits for it.
+  void forget(Operation& operation);
 
   /// From now on nothing is lost: ranks end.
   void stop();
 
  private:
-  struct Operation {
-    std::string what;
-    std::chrono::steady_clock::time_point begun;
-    c10::intrusive_ptr<c10d::Work> work;  ///< Null while it is being queued.
-  };
-
-  Operation& add(const std::string& what);
-  void queued(Operation& operation, const c10::intrusive_ptr<c10d::Work>& work);
   void listen(int next);
   void look_around();
   Status look_at_store();

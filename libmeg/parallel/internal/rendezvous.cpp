@@ -16,14 +16,12 @@
 #include "libmeg/libtorch/torch_guard.h"
 #include "libmeg/parallel/internal/c10d_process_group.h"
 #include "libmeg/parallel/internal/nccl_backend.h"
+#include "libmeg/parallel/internal/without_end.h"
 
 namespace meg::parallel {
 namespace {
 
 constexpr const char* kFailure = "failure";
-
-/// As good as never, and far from what clocks count to.
-constexpr auto kWithoutEnd = std::chrono::hours(24 * 365);
 
 /// On all addresses of this machine. False with errno where that cannot be.
 bool listen_on(int socket, int family, uint16_t port) {
