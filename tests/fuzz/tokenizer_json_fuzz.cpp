@@ -1,9 +1,11 @@
-// Any bytes as tokenizer.json: an error of one line, or a tokenizer that encodes and decodes.
+// Any bytes as tokenizer.json: an error of one line, or a tokenizer that encodes and decodes, at
+// once and id by id.
 
 #include <cstdint>
 #include <string>
 #include <string_view>
 
+#include "libmeg/tokenizer/decode_stream.h"
 #include "libmeg/tokenizer/huggingface/internal/hugging_face_tokenizer.h"
 #include "tests/fuzz/fuzz_check.h"
 
@@ -24,7 +26,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                    ids.error().code() == meg::StatusCode::kResourceExhausted);
     return 0;
   }
-  for (const int32_t id : *ids) MEG_FUZZ_CHECK((*tokenizer)->token_bytes(id).has_value());
-  MEG_FUZZ_CHECK((*tokenizer)->decode(*ids).has_value());
+  meg::tokenizer::DecodeStream stream(**tokenizer);
+  std::string streamed;
+  for (const int32_t id : *ids) {
+    MEG_FUZZ_CHECK((*tokenizer)->token_bytes(id).has_value());
+    streamed += stream.add(id).value();
+  }
+  streamed += stream.finish().value();
+  MEG_FUZZ_CHECK((*tokenizer)->decode(*ids).value() == streamed);
   return 0;
 }

@@ -37,7 +37,7 @@ PATTERNS = {
     "cl100k": r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+"
               r"|\s++$|\s*[\r\n]|\s+(?!\S)|\s",
 }
-INTERVALS_AND_LINES = [r"\p{N}{2}+", r"(?:th|[ai]){1,2}+", r"e{2}?.", r"\s{,2}t", r"^\S+|\S+$", r"[^\S\n]{1,2}+\p{L}{3}+"]
+INTERVALS_AND_LINES = [r"\p{N}{2}+", r"(?:th|[ai]){1,2}+", r"e{2}?.", r"\s{,2}t", r"^\S+|\S$", r" {2}+\p{L}{3}+"]
 DEEPSEEK = [
     r"\p{N}{1,3}",
     "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+",
