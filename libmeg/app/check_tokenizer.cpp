@@ -59,7 +59,9 @@ std::vector<std::string> files_of(const TokenizerOptions& options) {
 /// For messages.
 std::string named(const TokenizerOptions& options) {
   std::string text = options.tokenizer_type;
-  for (const std::string& file : files_of(options)) text += " " + text::printable(file, 200);
+  for (const std::string& file : files_of(options)) {
+    text.append(" ").append(text::printable(file, 200));
+  }
   return text;
 }
 
