@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <ranges>
 #include <set>
 #include <utility>
 
@@ -11,6 +12,7 @@
 #include "libmeg/checkpoint/dialects/torch_dist/internal/dist_common.h"
 #include "libmeg/checkpoint/dialects/torch_dist/internal/dist_shards.h"
 #include "libmeg/model/expert_names.h"
+#include "libmeg/model/pipeline_layout.h"
 #include "libmeg/text/printable.h"
 
 namespace meg::checkpoint {
@@ -23,10 +25,9 @@ constexpr const char* kRerunKey = "rerun_state_machine";
 
 /// Fields of args that cut the layers otherwise than evenly over the stages.
 constexpr const char* kUnevenFields[] = {
-    "virtual_pipeline_model_parallel_size", "num_layers_per_virtual_pipeline_stage",
-    "num_virtual_stages_per_pipeline_rank", "decoder_first_pipeline_num_layers",
-    "decoder_last_pipeline_num_layers",     "account_for_embedding_in_pipeline_split",
-    "account_for_loss_in_pipeline_split",   "pipeline_model_parallel_layout"};
+    "decoder_first_pipeline_num_layers", "decoder_last_pipeline_num_layers",
+    "account_for_embedding_in_pipeline_split", "account_for_loss_in_pipeline_split",
+    "pipeline_model_parallel_layout"};
 
 /// The value of an object; of a list of one value that value, as Megatron wraps it.
 Result<PickleId> copy_object(const DistFolder& folder, const DistObject& object, RankDraft* draft) {
@@ -113,20 +114,25 @@ class RanksReader {
     std::map<std::string, std::vector<Source>> states;
   };
 
+  /// By virtual stage.
+  using Chunks = std::vector<std::vector<Cut>>;
+
   Status find_sizes();
   void order_parameters();
-  bool is_on_stage(const Entry& entry, int64_t stage) const;
+  bool is_in(const Entry& entry, int64_t stage, int64_t chunk) const;
   Result<std::vector<RankFile>> read_stage(int64_t stage);
-  Result<Cut> cut(const Entry& entry, int64_t stage) const;
-  Result<TorchFile> read_rank(const std::vector<Cut>& cuts, int64_t stage, int64_t tensor_rank);
-  Result<PickleId> add_model(const std::vector<Cut>& cuts, int64_t stage, int64_t tensor_rank,
-                             RankDraft* draft) const;
-  Result<PickleId> add_optimizer(const std::vector<Cut>& cuts, int64_t stage, int64_t tensor_rank,
+  Result<Cut> cut(const Entry& entry, int64_t first_layer) const;
+  Result<TorchFile> read_rank(const Chunks& chunks, int64_t stage, int64_t tensor_rank);
+  Result<PickleId> add_model(const Chunks& chunks, int64_t stage, int64_t chunk,
+                             int64_t tensor_rank, RankDraft* draft) const;
+  Result<PickleId> add_optimizer(const Chunks& chunks, int64_t stage, int64_t tensor_rank,
                                  PickleId outer, RankDraft* draft) const;
   std::string rank_name(int64_t stage, int64_t tensor_rank) const;
   const DistObject* shard(std::string_view key, int64_t stage, int64_t tensor_rank) const;
 
-  int64_t layers_per_stage() const { return model_.num_layers / pipeline_size_; }
+  model::PipelineLayout layout() const {
+    return {model_.num_layers, pipeline_size_, virtual_size_};
+  }
 
   const DistFolder& folder_;
   const model::ParameterTable& table_;
@@ -135,7 +141,7 @@ class RanksReader {
   CommonState common_;
   const std::optional<model::HybridPattern>& hybrid_;
   model::NameFamily family_ = model::NameFamily::kMcoreTransformerEngine;
-  int64_t tensor_size_ = 1, pipeline_size_ = 1;
+  int64_t tensor_size_ = 1, pipeline_size_ = 1, virtual_size_ = 1;
   std::vector<Entry> entries_;
   bool has_experts_ = false;
 };
@@ -165,7 +171,10 @@ Status RanksReader::find_sizes() {
     is_uneven = segments != pipeline_size_ ||
                 std::set(hybrid_->segments.begin(), hybrid_->segments.end()).size() != 1;
   }
-  if (is_uneven || model_.num_layers % pipeline_size_ != 0) pipeline_size_ = 1;
+  virtual_size_ = common_.size("virtual_pipeline_model_parallel_size").value_or(1);
+  const bool divides = virtual_size_ >= 1 && model_.num_layers % virtual_size_ == 0 &&
+                       model_.num_layers / virtual_size_ % pipeline_size_ == 0;
+  if (is_uneven || !divides) pipeline_size_ = virtual_size_ = 1;
   return {};
 }
 
@@ -197,9 +206,14 @@ void RanksReader::order_parameters() {
   });
 }
 
-bool RanksReader::is_on_stage(const Entry& entry, int64_t stage) const {
-  if (entry.layer.has_value()) return *entry.layer / layers_per_stage() == stage;
-  return stage == (entry.placement == model::Placement::kEmbedding ? 0 : pipeline_size_ - 1);
+bool RanksReader::is_in(const Entry& entry, int64_t stage, int64_t chunk) const {
+  const model::PipelineLayout layout = this->layout();
+  if (entry.layer.has_value()) {
+    const int64_t place = *entry.layer - layout.first_layer(stage, chunk);
+    return place >= 0 && place < layout.layers_per_chunk();
+  }
+  return entry.placement == model::Placement::kEmbedding ? layout.is_first(stage, chunk)
+                                                         : layout.is_last(stage, chunk);
 }
 
 std::string RanksReader::rank_name(int64_t stage, int64_t tensor_rank) const {
@@ -223,15 +237,17 @@ const DistObject* RanksReader::shard(std::string_view key, int64_t stage,
 }
 
 Result<std::vector<RankFile>> RanksReader::read_stage(int64_t stage) {
-  std::vector<Cut> cuts;
-  for (const Entry& entry : entries_) {
-    if (!is_on_stage(entry, stage)) continue;
-    MEG_ASSIGN_OR_RETURN(Cut made, cut(entry, stage));
-    cuts.push_back(std::move(made));
+  Chunks chunks(static_cast<size_t>(virtual_size_));
+  for (int64_t c = 0; c < virtual_size_; ++c) {
+    for (const Entry& entry : entries_) {
+      if (!is_in(entry, stage, c)) continue;
+      MEG_ASSIGN_OR_RETURN(Cut made, cut(entry, layout().first_layer(stage, c)));
+      chunks[static_cast<size_t>(c)].push_back(std::move(made));
+    }
   }
   std::vector<RankFile> files;
   for (int64_t t = 0; t < tensor_size_; ++t) {
-    MEG_ASSIGN_OR_RETURN(TorchFile file, read_rank(cuts, stage, t));
+    MEG_ASSIGN_OR_RETURN(TorchFile file, read_rank(chunks, stage, t));
     files.push_back({.tensor_rank = t,
                      .pipeline_rank = stage,
                      .folder_name = rank_folder_name(t, stage, pipeline_size_),
@@ -240,7 +256,8 @@ Result<std::vector<RankFile>> RanksReader::read_stage(int64_t stage) {
   return files;
 }
 
-Result<RanksReader::Cut> RanksReader::cut(const Entry& entry, int64_t stage) const {
+/// first_layer: of its chunk.
+Result<RanksReader::Cut> RanksReader::cut(const Entry& entry, int64_t first_layer) const {
   const DistShards shards(folder_, tensor_size_);
   const DistParameter& parameter = *entry.parameter;
   std::optional<std::string> spelled = table_.spell(entry.canonical, family_);
@@ -253,7 +270,7 @@ Result<RanksReader::Cut> RanksReader::cut(const Entry& entry, int64_t stage) con
   Cut made;
   made.flat_name =
       entry.layer.has_value()
-          ? model::with_layer(*spelled, *entry.layer - stage * layers_per_stage(), family_)
+          ? model::with_layer(*spelled, *entry.layer - first_layer, family_)
           : *spelled;
   made.is_table = parameter.match.partition == model::Partition::kVocabulary;
   const std::optional<int64_t> row = parameter.is_stacked ? entry.layer : std::nullopt;
@@ -265,8 +282,7 @@ Result<RanksReader::Cut> RanksReader::cut(const Entry& entry, int64_t stage) con
   return made;
 }
 
-Result<TorchFile> RanksReader::read_rank(const std::vector<Cut>& cuts, int64_t stage,
-                                         int64_t tensor_rank) {
+Result<TorchFile> RanksReader::read_rank(const Chunks& chunks, int64_t stage, int64_t tensor_rank) {
   RankDraft draft;
   PickleGraph& graph = draft.graph();
   PickleId common = 0;
@@ -275,8 +291,12 @@ Result<TorchFile> RanksReader::read_rank(const std::vector<Cut>& cuts, int64_t s
   } else {
     common = graph.add_dict();
   }
-  MEG_ASSIGN_OR_RETURN(const PickleId model, add_model(cuts, stage, tensor_rank, &draft));
-  std::vector<PickleId> pairs = {graph.add_string("model"), model};
+  std::vector<PickleId> pairs;
+  for (int64_t c = 0; c < virtual_size_; ++c) {
+    MEG_ASSIGN_OR_RETURN(const PickleId model, add_model(chunks, stage, c, tensor_rank, &draft));
+    const std::string key = virtual_size_ == 1 ? "model" : fmt::format("model{}", c);
+    pairs.insert(pairs.end(), {graph.add_string(key), model});
+  }
   const std::vector<PickleId> found(graph.pairs(common).begin(), graph.pairs(common).end());
   for (size_t i = 0; i + 1 < found.size(); i += 2) {
     const std::string key(graph.as_string(found[i]).value_or(""));
@@ -284,7 +304,7 @@ Result<TorchFile> RanksReader::read_rank(const std::vector<Cut>& cuts, int64_t s
     // It says in which of torch_dist's forms the optimizer was.
     if (key == "content_metadata") continue;
     if (key == "optimizer" && graph.node(value).kind != PickleKind::kNone) {
-      MEG_ASSIGN_OR_RETURN(value, add_optimizer(cuts, stage, tensor_rank, value, &draft));
+      MEG_ASSIGN_OR_RETURN(value, add_optimizer(chunks, stage, tensor_rank, value, &draft));
     }
     if (const DistObject* own =
             key == kRerunKey ? shard("rerun_state_machine_state", stage, tensor_rank) : nullptr) {
@@ -304,11 +324,11 @@ Result<TorchFile> RanksReader::read_rank(const std::vector<Cut>& cuts, int64_t s
   return draft.finish(rank_name(stage, tensor_rank), folder_.bytes() / ranks);
 }
 
-Result<PickleId> RanksReader::add_model(const std::vector<Cut>& cuts, int64_t stage,
+Result<PickleId> RanksReader::add_model(const Chunks& chunks, int64_t stage, int64_t chunk,
                                         int64_t tensor_rank, RankDraft* draft) const {
   PickleGraph& graph = draft->graph();
   std::vector<PickleId> pairs;
-  for (const Cut& cut : cuts) {
+  for (const Cut& cut : chunks[static_cast<size_t>(chunk)]) {
     const PickleId name = graph.add_string(cut.flat_name);
     const PickleId tensor =
         draft->add_tensor(cut.weights[static_cast<size_t>(tensor_rank)], cut.shape);
@@ -318,25 +338,25 @@ Result<PickleId> RanksReader::add_model(const std::vector<Cut>& cuts, int64_t st
     const model::ParameterMatch& match = extra.match;
     const Entry place{nullptr, match.layer, match.placement, match.canonical};
     const std::optional<std::string> spelled = table_.spell(match.canonical, family_);
-    if (!is_on_stage(place, stage) || !spelled.has_value()) continue;
+    if (!is_in(place, stage, chunk) || !spelled.has_value()) continue;
     MEG_ASSIGN_OR_RETURN(const PickleId state, copy_object(folder_, *extra.object, draft));
     const std::string name =
         match.layer.has_value()
-            ? model::with_layer(*spelled, *match.layer - stage * layers_per_stage(), family_)
+            ? model::with_layer(*spelled, *match.layer - layout().first_layer(stage, chunk), family_)
             : *spelled;
     pairs.insert(pairs.end(), {graph.add_string(name), state});
   }
   return graph.add_dict(std::move(pairs));
 }
 
-Result<PickleId> RanksReader::add_optimizer(const std::vector<Cut>& cuts, int64_t stage,
+Result<PickleId> RanksReader::add_optimizer(const Chunks& chunks, int64_t stage,
                                             int64_t tensor_rank, PickleId outer,
                                             RankDraft* draft) const {
   std::vector<StatefulParameter> parameters;
   std::vector<DistBuffers::Parameter> in_buffer;
   int64_t elements = 0;
   const bool is_shared = pipeline_size_ > 1 && !common_.says("untie_embeddings_and_output_weights");
-  for (const Cut& cut : cuts) {
+  for (const Cut& cut : chunks | std::views::join) {
     const Source& weight = cut.weights[static_cast<size_t>(tensor_rank)];
     StatefulParameter& parameter = parameters.emplace_back();
     parameter.flat_name = cut.flat_name;
