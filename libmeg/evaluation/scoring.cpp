@@ -123,7 +123,7 @@ int64_t count_targets(std::span<const ScoringSequence> sequences, const Batches&
 class CopyOfModel {
  public:
   CopyOfModel(nn::GptModel& part, const parallel::ParallelState& ranks, int64_t vocab_size)
-      : part_(part), ranks_(ranks), links_(*ranks.pipeline()), vocab_size_(vocab_size) {}
+      : part_(part), ranks_(ranks), links_(ranks), vocab_size_(vocab_size) {}
 
   Status score(const Batch& batch) {
     const at::Device device = part_.options().device;

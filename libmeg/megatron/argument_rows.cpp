@@ -627,7 +627,7 @@ constexpr ArgumentRow kTrainingRows[] = {
   {kTraining, "--decoder-last-pipeline-num-layers", "", "decoder_last_pipeline_num_layers", "", kValue, kInteger, "None", "", "", "", "core_v0.9.0", "core_v0.19.0", kParallel, "", "", "", ""},
   {kTraining, "--pipeline-model-parallel-layout", "", "pipeline_model_parallel_layout", "", kValue, kText, "None", "", "", "", "core_v0.13.0", "core_v0.19.0", kParallel, "", "", "", ""},
   {kTraining, "--num-layers-per-virtual-pipeline-stage", "", "num_layers_per_virtual_pipeline_stage", "", kValue, kInteger, "None", "", "", "", "v2.6", "core_v0.19.0", kParallel, "", "N", "1..", "layers of a virtual pipeline stage"},
-  {kTraining, "--num-virtual-stages-per-pipeline-rank", "", "num_virtual_stages_per_pipeline_rank", "", kValue, kInteger, "None", "", "", "", "core_v0.11.0", "core_v0.19.0", kParallel, "", "", "", ""},
+  {kTraining, "--num-virtual-stages-per-pipeline-rank", "", "num_virtual_stages_per_pipeline_rank", "", kValue, kInteger, "None", "", "", "", "core_v0.11.0", "core_v0.19.0", kParallel, "", "N", "1..", "virtual pipeline stages of each pipeline stage"},
   {kTraining, "--no-overlap-p2p-communication", "", "overlap_p2p_comm", "", kSwitch, kBool, "True", "False", "", "", "core_v0.4.0", "core_v0.19.0", kNone, "overlap of communication and computation", "", "", ""},
   {kTraining, "--overlap-grad-reduce", "", "overlap_grad_reduce", "", kSwitch, kBool, "False", "True", "", "", "core_v0.4.0", "core_v0.19.0", kNone, "overlap of communication and computation", "", "", ""},
   {kTraining, "--ddp-num-buckets", "", "ddp_num_buckets", "", kValue, kInteger, "None", "", "", "", "core_v0.12.0", "core_v0.19.0", kParallel, "", "", "", ""},

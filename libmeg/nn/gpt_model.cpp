@@ -228,6 +228,8 @@ void GptModel::set_training(bool training) { state_->training = training; }
 
 RandomStates& GptModel::random_states() { return state_->random; }
 
+void GptModel::share_random_states(const RandomStates& states) { state_->random = states; }
+
 Result<at::Tensor> GptModel::hidden_states(const GptInput& input) {
   MEG_RETURN_IF_ERROR(check_input(state_->rules(), input));
   return guarded([&] { return state_->hidden_states(input); });

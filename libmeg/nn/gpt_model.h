@@ -74,6 +74,9 @@ class GptModel {
   /// What dropout draws from.
   RandomStates& random_states();
 
+  /// Draws from these from here on: those of another part of the model that its process holds.
+  void share_random_states(const RandomStates& states);
+
   /// Errors of the functions below: kInvalidArgument for tensors of other shapes and types,
   /// kOutOfRange for tokens, labels and positions outside their tables (CPU only: on a GPU the
   /// caller looks at its data before), kResourceExhausted where memory does not suffice.

@@ -13,7 +13,8 @@
 namespace meg::nn {
 
 /// The random numbers that a training step draws: dropout's masks. Two states apart from each other
-/// and from LibTorch's own, so that nothing else moves them; each can be kept and put back.
+/// and from LibTorch's own, so that nothing else moves them; each can be kept and put back. Copies
+/// are the same states.
 /// Mirrors Megatron-LM megatron/core/tensor_parallel/random.py: model_parallel_cuda_manual_seed.
 class RandomStates {
  public:

@@ -71,6 +71,7 @@ Result<ParallelState> ParallelState::connect(const LaunchEnvironment& environmen
   MEG_RETURN_IF_ERROR(join(rendezvous, "tensor", mesh.group({Axis::kTensor}), state.tensor_));
   MEG_RETURN_IF_ERROR(join(rendezvous, "data", mesh.group({Axis::kData}), state.data_));
   MEG_RETURN_IF_ERROR(join(rendezvous, "pipeline", stages, state.pipeline_));
+  MEG_RETURN_IF_ERROR(join(rendezvous, "pipeline gradients", stages, state.pipeline_gradients_));
   MEG_RETURN_IF_ERROR(
       join(rendezvous, "model", mesh.group({Axis::kTensor, Axis::kPipeline}), state.model_));
   if (stages.size() > 1 && (state.is_first_stage() || state.is_last_stage())) {

@@ -59,6 +59,10 @@ class ParallelState {
   /// The stages in their order.
   const std::shared_ptr<ProcessGroup>& pipeline() const { return pipeline_; }
 
+  /// The stages once more, for the gradients that they send back: between two stages what goes
+  /// forward and what goes back would wait for each other in one group, or be taken for each other.
+  const std::shared_ptr<ProcessGroup>& pipeline_gradients() const { return pipeline_gradients_; }
+
   /// All parts of this rank's copy of the model: tensor and pipeline.
   const std::shared_ptr<ProcessGroup>& model() const { return model_; }
 
@@ -104,6 +108,7 @@ class ParallelState {
   std::shared_ptr<ProcessGroup> tensor_ = single_rank_group();
   std::shared_ptr<ProcessGroup> data_ = single_rank_group();
   std::shared_ptr<ProcessGroup> pipeline_ = single_rank_group();
+  std::shared_ptr<ProcessGroup> pipeline_gradients_ = single_rank_group();
   std::shared_ptr<ProcessGroup> model_ = single_rank_group();
   std::shared_ptr<ProcessGroup> embedding_ = single_rank_group();
 };

@@ -5,32 +5,37 @@
 #include <cstddef>
 #include <deque>
 
-#include "libmeg/parallel/process_group.h"
+#include "libmeg/parallel/parallel_state.h"
 
 namespace meg::parallel {
 
-/// The stages before and behind this one in a pipeline, whose group outlives it. Sends continue
-/// while the stage computes: two neighbours that send to each other would wait for each other else.
+/// The stages before and behind this one in a pipeline, whose groups outlive it. Where stages hold
+/// several chunks, the first stage comes behind the last. Sends continue while the stage computes:
+/// two neighbours that send to each other would wait for each other else.
 /// Mirrors Megatron-LM megatron/core/pipeline_parallel/p2p_communication.py.
 class PipelineLinks {
  public:
-  explicit PipelineLinks(ProcessGroup& stages) : stages_(stages) {}
+  /// Sends that may be under way, for each stage.
+  static constexpr size_t kSendsOfStage = 2;
+
+  explicit PipelineLinks(const ParallelState& ranks)
+      : stages_(*ranks.pipeline()), gradients_(*ranks.pipeline_gradients()) {}
 
   bool is_first() const { return stages_.rank() == 0; }
 
   bool is_last() const { return stages_.rank() + 1 == stages_.size(); }
 
-  Status send_forward(const at::Tensor& output) { return send(output, stages_.rank() + 1); }
+  Status send_forward(const at::Tensor& output) { return send(stages_, output, next()); }
 
-  Status send_backward(const at::Tensor& gradient) { return send(gradient, stages_.rank() - 1); }
-
-  /// Into a dense tensor.
-  Status receive_forward(const at::Tensor& input) {
-    return stages_.receive(input, stages_.rank() - 1);
+  Status send_backward(const at::Tensor& gradient) {
+    return send(gradients_, gradient, previous());
   }
 
+  /// Into a dense tensor.
+  Status receive_forward(const at::Tensor& input) { return stages_.receive(input, previous()); }
+
   Status receive_backward(const at::Tensor& gradient) {
-    return stages_.receive(gradient, stages_.rank() + 1);
+    return gradients_.receive(gradient, next());
   }
 
   /// Waits for what is sent.
@@ -42,12 +47,16 @@ class PipelineLinks {
     PendingWork work;
   };
 
-  Status send(const at::Tensor& tensor, int stage) {
+  int next() const { return (stages_.rank() + 1) % stages_.size(); }
+
+  int previous() const { return (stages_.rank() + stages_.size() - 1) % stages_.size(); }
+
+  Status send(ProcessGroup& group, const at::Tensor& tensor, int stage) {
     const at::Tensor dense = tensor.detach().contiguous();
-    sent_.push_back({.tensor = dense, .work = stages_.start_send(dense, stage)});
+    sent_.push_back({.tensor = dense, .work = group.start_send(dense, stage)});
     // Before this many are sent a neighbour has received the first: it has its own inputs to wait
     // for behind that.
-    return finish(2 * static_cast<size_t>(stages_.size()));
+    return finish(kSendsOfStage * static_cast<size_t>(stages_.size()));
   }
 
   Status finish(size_t remaining) {
@@ -59,6 +68,7 @@ class PipelineLinks {
   }
 
   ProcessGroup& stages_;
+  ProcessGroup& gradients_;
   std::deque<Sent> sent_;
 };
 

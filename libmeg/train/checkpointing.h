@@ -13,9 +13,9 @@
 #include "libmeg/checkpoint/training/training_state.h"
 #include "libmeg/megatron/megatron_version.h"
 #include "libmeg/model/parameter_table.h"
-#include "libmeg/nn/gpt_model.h"
 #include "libmeg/parallel/parallel_state.h"
 #include "libmeg/schedule/optimizer_param_scheduler.h"
+#include "libmeg/train/model_chunks.h"
 #include "libmeg/train/optimizer.h"
 
 namespace meg::train {
@@ -52,7 +52,7 @@ struct TrainingProgress {
 
 /// The parts of a run whose state a checkpoint holds.
 struct RunParts {
-  nn::GptModel& model;
+  ModelChunks& model;
   Optimizer& optimizer;
   schedule::OptimizerParamScheduler& scheduler;
   const parallel::ParallelState& ranks;

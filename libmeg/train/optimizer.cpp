@@ -46,7 +46,7 @@ Optimizer::Optimizer(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
 Optimizer::~Optimizer() = default;
 
-Result<std::unique_ptr<Optimizer>> Optimizer::create(nn::GptModel& model,
+Result<std::unique_ptr<Optimizer>> Optimizer::create(const ModelChunks& model,
                                                      std::unique_ptr<schedule::GradScaler> scaler,
                                                      const Options& options,
                                                      const parallel::ParallelState& ranks) {

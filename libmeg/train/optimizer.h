@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "libmeg/base/result.h"
-#include "libmeg/nn/gpt_model.h"
 #include "libmeg/parallel/parallel_state.h"
 #include "libmeg/schedule/grad_scaler.h"
+#include "libmeg/train/model_chunks.h"
 
 namespace meg::train {
 
@@ -58,9 +58,9 @@ class Optimizer {
     at::Tensor exp_avg, exp_avg_sq;
   };
 
-  /// scaler: nullptr where nothing is scaled. The model must outlive the optimizer.
+  /// scaler: nullptr where nothing is scaled. The models must outlive the optimizer.
   /// ranks: the others that hold copies and parts of the model.
-  static Result<std::unique_ptr<Optimizer>> create(nn::GptModel& model,
+  static Result<std::unique_ptr<Optimizer>> create(const ModelChunks& model,
                                                    std::unique_ptr<schedule::GradScaler> scaler,
                                                    const Options& options,
                                                    const parallel::ParallelState& ranks = {});

@@ -124,6 +124,14 @@ Status check_combinations(const TrainerOptions& options) {
   return {};
 }
 
+Status check_interleaving(const TrainerOptions& options, const parallel::ParallelState& ranks) {
+  const int64_t virtual_stages = options.virtual_pipeline_model_parallel_size;
+  if (virtual_stages == 1) return {};
+  const int64_t stages = ranks.pipeline()->size();
+  MEG_RETURN_IF_ERROR(options.config.check_pipeline_parallel_size(stages, virtual_stages));
+  return options.batch_schedule.check_micro_batches_fill(stages);
+}
+
 Status check_ranks(const TrainerOptions& options, const parallel::ParallelState& ranks) {
   const int world_size = ranks.mesh().world_size();
   if (world_size == 1) return {};
@@ -142,6 +150,7 @@ Result<std::unique_ptr<Trainer>> Trainer::create(TrainerOptions options, Trainer
                                                  const parallel::ParallelState& ranks) {
   MEG_RETURN_IF_ERROR(check_combinations(options));
   MEG_RETURN_IF_ERROR(check_ranks(options, ranks));
+  MEG_RETURN_IF_ERROR(check_interleaving(options, ranks));
   auto state = std::make_unique<State>(std::move(options), std::move(hooks), ranks);
   MEG_ASSIGN_OR_RETURN(const samples::SampleCounts counts,
                        samples::count_samples(state->options.length, state->options.batch_schedule,
@@ -165,6 +174,6 @@ Status Trainer::run() { return state_->run(); }
 
 int64_t Trainer::iteration() const { return state_->progress.iteration; }
 
-nn::GptModel& Trainer::model() { return *state_->model; }
+const ModelChunks& Trainer::model() const { return *state_->model; }
 
 }  // namespace meg::train

@@ -41,6 +41,8 @@ struct TrainerOptions {
   CheckpointOptions checkpoints;
   checkpoint::TrainingArgs args;  ///< Saved in checkpoints.
 
+  /// Virtual pipeline stages of each pipeline stage, which interleave their micro-batches; 1: none.
+  int64_t virtual_pipeline_model_parallel_size = 1;
   /// Tensor-parallel ranks split sequences between their matrices. One rank has nothing to split.
   bool sequence_parallel = false;
   /// A step's loss is the mean over its tokens instead of over its micro-batches' means.
@@ -112,7 +114,7 @@ class Trainer {
   Status run();
 
   int64_t iteration() const;
-  nn::GptModel& model();
+  const ModelChunks& model() const;
 
  private:
   struct State;

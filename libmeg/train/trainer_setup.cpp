@@ -76,13 +76,20 @@ Status Trainer::State::advised(Status status) const {
 Status Trainer::State::build_model() {
   nn::GptOptions model_options = options.model;
   model_options.seed += kSeedStep * static_cast<uint64_t>(ranks.pipeline()->rank());
-  MEG_ASSIGN_OR_RETURN(model, nn::GptModel::create(options.config, model_options, part()));
+  nn::ModelPart part = this->part();
+  for (; part.chunk < part.sizes.virtual_pipeline_model_parallel_size; ++part.chunk) {
+    MEG_ASSIGN_OR_RETURN(nn::GptModel chunk,
+                         nn::GptModel::create(options.config, model_options, part));
+    MEG_RETURN_IF_ERROR(nn::initialise_weights(chunk, static_cast<uint64_t>(options.data.seed)));
+    chunks.push_back(std::move(chunk));
+    chunks.back().share_random_states(chunks.front().random_states());
+  }
+  model.emplace(chunks);
   if (ranks.data()->rank() == 0) {
     hooks.print(fmt::format(
         " > number of parameters on (tensor, pipeline) model parallel rank ({}, {}): {}",
         ranks.tensor()->rank(), ranks.pipeline()->rank(), model->parameter_count()));
   }
-  MEG_RETURN_IF_ERROR(nn::initialise_weights(*model, static_cast<uint64_t>(options.data.seed)));
   const bool fp16 = options.model.params_dtype == at::kHalf;
   const bool bf16 = options.model.params_dtype == at::kBFloat16;
   MEG_ASSIGN_OR_RETURN(

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
 #include <vector>
+
+#include "libmeg/model/virtual_stages.h"
 
 namespace meg::model {
 namespace {
@@ -34,6 +37,27 @@ TEST(PipelineLayout, EveryLayerIsHeldOnce) {
     EXPECT_EQ(first, 1);
     EXPECT_EQ(last, 1);
   }
+}
+
+TEST(VirtualStages, LayersOrStagesSayHowMany) {
+  EXPECT_EQ(*VirtualStages().size(24, 4), 1);
+  EXPECT_EQ(*(VirtualStages{.num_layers_per_virtual_pipeline_stage = 2}.size(24, 4)), 3);
+  EXPECT_EQ(*(VirtualStages{.num_layers_per_virtual_pipeline_stage = 6}.size(24, 4)), 1);
+  EXPECT_EQ(*(VirtualStages{.num_virtual_stages_per_pipeline_rank = 2}.size(24, 4)), 2);
+}
+
+TEST(VirtualStages, RefusesWhatDoesNotDivideTheLayersOfAStage) {
+  const std::string expected = ": expected a divisor of the 6 layers of a stage, found 4";
+  EXPECT_EQ(
+      (VirtualStages{.num_layers_per_virtual_pipeline_stage = 4}.size(24, 4).status().message()),
+      "--num-layers-per-virtual-pipeline-stage" + expected);
+  EXPECT_EQ(
+      (VirtualStages{.num_virtual_stages_per_pipeline_rank = 4}.size(24, 4).status().message()),
+      "--num-virtual-stages-per-pipeline-rank" + expected);
+  EXPECT_FALSE((VirtualStages{.num_virtual_stages_per_pipeline_rank = 1}.size(2, 4).has_value()));
+  EXPECT_EQ((VirtualStages{2, 2}.size(24, 4).status().message()),
+            "--num-virtual-stages-per-pipeline-rank: expected it without "
+            "--num-layers-per-virtual-pipeline-stage, found both");
 }
 
 }  // namespace

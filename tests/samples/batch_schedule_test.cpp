@@ -95,5 +95,20 @@ TEST(BatchSchedule, RefusesBatchesThatDoNotDivideWithTheNumbers) {
   }
 }
 
+TEST(BatchSchedule, RefusesMicroBatchesThatDoNotFillAnInterleavedPipeline) {
+  const auto check = [](const BatchSchedule::Options& options) {
+    return std::string(BatchSchedule::create(options)->check_micro_batches_fill(4).message());
+  };
+  EXPECT_EQ(check({.global_batch_size = 16, .micro_batch_size = 2, .data_parallel_size = 2}), "");
+  EXPECT_EQ(check({.global_batch_size = 12, .micro_batch_size = 2}),
+            "--global-batch-size: expected a number of micro-batches that is a multiple of the 4 "
+            "pipeline stages with virtual stages, found 12 samples: 6 micro-batches");
+  EXPECT_EQ(check({.global_batch_size = 16, .rampup = BatchRampup{4, 4, 100}}), "");
+  EXPECT_THAT(check({.global_batch_size = 16, .rampup = BatchRampup{4, 6, 100}}),
+              HasSubstr("--rampup-batch-size: increment: expected a number of micro-batches"));
+  EXPECT_THAT(check({.global_batch_size = 16, .rampup = BatchRampup{2, 7, 100}}),
+              HasSubstr("--rampup-batch-size: start: expected a number of micro-batches"));
+}
+
 }  // namespace
 }  // namespace meg::samples

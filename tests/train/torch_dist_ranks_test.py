@@ -34,7 +34,8 @@ LLAMA = ("--swiglu --disable-bias-linear --normalization RMSNorm "
 # Ranks and flags of runs whose parameters are cut in every way.
 SHAPES = ((4, "--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2"),
           (4, "--tensor-model-parallel-size 2 --sequence-parallel --use-distributed-optimizer --bf16 "
-              + LLAMA))
+              + LLAMA),
+          (2, "--pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage 1"))
 
 
 class TorchDistRanks(LaunchedRanks):

@@ -6,6 +6,7 @@
 #include "libmeg/libtorch/device.h"
 #include "libmeg/megatron/argument_table.h"
 #include "libmeg/model/gpt_config.h"
+#include "libmeg/model/virtual_stages.h"
 #include "tools/common/data_run.h"
 #include "tools/common/device_flag.h"
 #include "tools/common/ranks.h"
@@ -38,6 +39,7 @@ std::vector<std::string> pretrain_fields() {
     train::TrainerOptions run;
     run.take_fields(reader);
     RankFlags().take_fields(reader);
+    model::VirtualStages().take_fields(reader);
     (void)draws_weights_of_each_copy(reader);
     (void)uses_checkpoint_args(reader);
   });
@@ -125,8 +127,12 @@ Result<train::TrainerOptions> resolve_pretrain_flags(const PretrainFlags& run,
   const megatron::FieldLookup fields = run.args.lookup();
   megatron::FieldReader args(fields);
   options.take_fields(args);
+  model::VirtualStages virtual_stages;
+  virtual_stages.take_fields(args);
   MEG_RETURN_IF_ERROR(args.status());
   MEG_ASSIGN_OR_RETURN(options.config, config_of(run.args, vocabulary));
+  MEG_ASSIGN_OR_RETURN(options.virtual_pipeline_model_parallel_size,
+                       virtual_stages.size(options.config.num_layers, ranks.pipeline()->size()));
   MEG_ASSIGN_OR_RETURN(options.model, nn::GptOptions::from_fields(fields));
   options.model.device = ranks.device();
   MEG_ASSIGN_OR_RETURN(options.model.family, names_of(run, options.config));
@@ -139,6 +145,9 @@ Result<train::TrainerOptions> resolve_pretrain_flags(const PretrainFlags& run,
   options.batch_schedule = data.batches;
   options.length = run.data.length;
   options.args = saved_args(run, data, options.config, vocabulary, ranks);
+  if (const int64_t size = options.virtual_pipeline_model_parallel_size; size > 1) {
+    options.args.set("virtual_pipeline_model_parallel_size", {size});
+  }
   options.version = data.config.version;
   if (run.data.megatron_version.has_value()) {
     options.checkpoints.lines = options.version.checkpoint_lines;

@@ -176,7 +176,7 @@ Result<at::Tensor> ModelRanks::perform_extend(const Request& request) {
     cache.cut(sequence[0], sequence[1]);
     sequences.push_back({.slot = sequence[0], .count = sequence[2]});
   }
-  parallel::PipelineLinks links(*ranks_.pipeline());
+  parallel::PipelineLinks links(ranks_);
   const at::Device device = part_.options().device;
   const int64_t hidden_size = part_.config().hidden_size;
   nn::CachedInput input = {.sequences = sequences};

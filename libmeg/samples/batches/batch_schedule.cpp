@@ -115,6 +115,22 @@ Status BatchSchedule::check_batch_size(std::string_view name, int64_t batch_size
                     name, at_once, micro, data_parallel_size_, batch_size);
 }
 
+Status BatchSchedule::check_micro_batches_fill(int64_t stages) const {
+  const auto check = [&](std::string_view name, int64_t samples) {
+    const int64_t at_once = micro_batch_size_ * data_parallel_size_;
+    if (samples % at_once == 0 && samples / at_once % stages == 0) return Status();
+    return make_error(StatusCode::kInvalidArgument,
+                      "{}: expected a number of micro-batches that is a multiple of the {} "
+                      "pipeline stages with virtual stages, found {} samples: {:g} micro-batches",
+                      name, stages, samples,
+                      static_cast<double>(samples) / static_cast<double>(at_once));
+  };
+  MEG_RETURN_IF_ERROR(check("--global-batch-size", global_batch_size_));
+  if (!rampup_) return Status();
+  MEG_RETURN_IF_ERROR(check("--rampup-batch-size: start", rampup_->start));
+  return check("--rampup-batch-size: increment", rampup_->increment);
+}
+
 Status BatchSchedule::add_stretch(Stretch stretch) {
   MEG_RETURN_IF_ERROR(check_batch_size(
       fmt::format("step {}: global batch size", stretch.first_step), stretch.batch_size));

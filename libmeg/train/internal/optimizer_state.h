@@ -15,11 +15,11 @@ namespace meg::train {
 
 /// What an optimizer keeps, and what it does with it inside of a torch_guard.
 struct Optimizer::State {
-  State(nn::GptModel& trained, std::unique_ptr<schedule::GradScaler> loss_scaler,
+  State(const ModelChunks& trained, std::unique_ptr<schedule::GradScaler> loss_scaler,
         const Options& given, const parallel::ParallelState& others)
       : model(trained), scaler(std::move(loss_scaler)), options(given), ranks(others) {}
 
-  nn::GptModel& model;
+  ModelChunks model;
   std::unique_ptr<schedule::GradScaler> scaler;
   Options options;
   parallel::ParallelState ranks;

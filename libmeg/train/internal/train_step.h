@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "libmeg/base/result.h"
-#include "libmeg/nn/gpt_model.h"
 #include "libmeg/parallel/parallel_state.h"
 #include "libmeg/samples/batches/sample_loader.h"
+#include "libmeg/train/model_chunks.h"
 #include "libmeg/train/optimizer.h"
 
 namespace meg::train {
@@ -33,16 +33,17 @@ enum class StepLoss : uint8_t {
 /// Forward and backward of `micro_batches` micro-batches on each data-parallel rank; the optimizer
 /// then holds the gradients of their loss, multiplied by its loss scale. Returns those of all
 /// ranks. Mirrors Megatron-LM megatron/core/pipeline_parallel/schedules.py:
-/// forward_backward_no_pipelining, pretrain_gpt.py: loss_func, and
+/// get_forward_backward_func, pretrain_gpt.py: loss_func, and
 /// megatron/core/distributed/finalize_model_grads.py.
 Result<std::vector<MicroBatchLoss>> forward_backward(
-    nn::GptModel& model, Optimizer& optimizer, const NextMicroBatch& next, int64_t micro_batches,
-    StepLoss step_loss = StepLoss::kMeanOfMicroBatches, const parallel::ParallelState& ranks = {});
+    const ModelChunks& model, Optimizer& optimizer, const NextMicroBatch& next,
+    int64_t micro_batches, StepLoss step_loss = StepLoss::kMeanOfMicroBatches,
+    const parallel::ParallelState& ranks = {});
 
 /// Forward alone, without gradients and dropout. most: micro-batches of the copy of the model that
 /// has most of them, where they differ; losses of those that others lack are of no tokens.
-Result<std::vector<MicroBatchLoss>> forward_only(nn::GptModel& model, const NextMicroBatch& next,
-                                                 int64_t micro_batches,
+Result<std::vector<MicroBatchLoss>> forward_only(const ModelChunks& model,
+                                                 const NextMicroBatch& next, int64_t micro_batches,
                                                  const parallel::ParallelState& ranks = {},
                                                  std::optional<int64_t> most = std::nullopt);
 

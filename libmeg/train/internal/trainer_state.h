@@ -42,7 +42,8 @@ struct Trainer::State {
   std::function<void(const StepReport&)> on_step;
   std::function<void(const EvaluationReport&)> on_evaluation;
 
-  std::optional<nn::GptModel> model;
+  std::vector<nn::GptModel> chunks;  ///< By virtual pipeline stage.
+  std::optional<ModelChunks> model;  ///< All of them.
   std::unique_ptr<Optimizer> optimizer;
   std::optional<schedule::OptimizerParamScheduler> scheduler;
   std::optional<TrainingData> data;
@@ -69,11 +70,12 @@ struct Trainer::State {
     return batch_size / (batches.micro_batch_size_of(split) * batches.data_parallel_size);
   }
 
-  /// What this rank holds of the model.
+  /// What this rank holds of the model: its first chunk.
   nn::ModelPart part() const {
     return {.sizes = {.tensor_model_parallel_size = ranks.tensor()->size(),
                       .pipeline_model_parallel_size = ranks.pipeline()->size(),
-                      .virtual_pipeline_model_parallel_size = 1},
+                      .virtual_pipeline_model_parallel_size =
+                          options.virtual_pipeline_model_parallel_size},
             .tensor_rank = ranks.tensor()->rank(),
             .pipeline_rank = ranks.pipeline()->rank(),
             .tensor_parallel = {.group = ranks.tensor(),

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "libmeg/base/result.h"
+#include "libmeg/megatron/field_reader.h"
+
+namespace meg::model {
+
+/// What a command line says of virtual pipeline stages: one of these at most.
+/// Mirrors Megatron-LM megatron/training/arguments.py: validate_args.
+struct VirtualStages {
+  std::optional<int64_t> num_layers_per_virtual_pipeline_stage;
+  std::optional<int64_t> num_virtual_stages_per_pipeline_rank;
+
+  void take_fields(megatron::FieldReader& args) {
+    args.take("num_layers_per_virtual_pipeline_stage", num_layers_per_virtual_pipeline_stage);
+    args.take("num_virtual_stages_per_pipeline_rank", num_virtual_stages_per_pipeline_rank);
+  }
+
+  /// The virtual stages of each pipeline stage; 1: none, also where one is asked for.
+  /// kInvalidArgument where both are given, or where they do not divide the layers.
+  Result<int64_t> size(int64_t num_layers, int64_t pipeline_model_parallel_size) const;
+};
+
+}  // namespace meg::model

@@ -1,0 +1,143 @@
+#include "libmeg/train/internal/pipeline_stage.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <utility>
+
+#include "libmeg/libtorch/torch_guard.h"
+
+namespace meg::train {
+namespace {
+
+PipelinePlace place_of(const ModelChunks& model, const parallel::ParallelState& ranks) {
+  return {.stage = ranks.pipeline()->rank(),
+          .stages = ranks.pipeline()->size(),
+          .chunks = model.size()};
+}
+
+at::Tensor loss_sum(const DeviceBatch& batch, const at::Tensor& losses) {
+  return at::sum(losses * batch.loss_mask);
+}
+
+}  // namespace
+
+void StepLosses::add(const at::Tensor& sum, const at::Tensor& tokens) {
+  figures_.push_back(sum.to(at::kDouble));
+  figures_.push_back(tokens.to(at::kDouble));
+}
+
+void StepLosses::add_nothing() {
+  const at::Tensor zero = at::zeros({}, at::kDouble);
+  figures_.insert(figures_.end(), {zero, zero});
+}
+
+Result<std::vector<MicroBatchLoss>> StepLosses::read(const nn::GptModel& model) {
+  std::vector<MicroBatchLoss> losses;
+  if (figures_.empty()) return losses;
+  MEG_RETURN_IF_ERROR(libtorch::torch_guard([&]() -> Status {
+    const at::Tensor& error = model.label_error();
+    figures_.push_back(error.defined() ? error[0].to(at::kDouble) : at::zeros({}, at::kDouble));
+    const at::Tensor all = at::stack(figures_).cpu();
+    const auto figures = all.accessor<double, 1>();
+    const int64_t last = all.size(0) - 1;
+    for (int64_t i = 0; i < last; i += 2) {
+      losses.push_back({.loss_sum = figures[i], .tokens = figures[i + 1]});
+    }
+    if (figures[last] == 0) return {};
+    return make_error(StatusCode::kOutOfRange, "labels: expected 0 to {}, found others",
+                      model.config().padded_vocab_size - 1);
+  }));
+  return losses;
+}
+
+PipelineStage::PipelineStage(const ModelChunks& model, const NextMicroBatch& next,
+                             const parallel::ParallelState& ranks)
+    : model_(model),
+      place_(place_of(model, ranks)),
+      links_(ranks),
+      // Other chunks, and backward passes of other stages, come when later micro-batches were
+      // asked for.
+      batches_(next, model.options().device, /*copy=*/!links_.is_last() || place_.chunks > 1),
+      passes_(static_cast<size_t>(place_.chunks)) {}
+
+Status PipelineStage::evaluate(const PipelineStep& step) {
+  const c10::AutoGradMode no_gradients(false);
+  MEG_ASSIGN_OR_RETURN(const DeviceBatch batch, receive(step));
+  if (!is_last(step.chunk)) return pass_on(batch, step.chunk).status();
+  MEG_ASSIGN_OR_RETURN(const at::Tensor losses, model_[step.chunk].loss(batch.input, batch.labels));
+  losses_.add(loss_sum(batch, losses), batch.loss_mask.sum());
+  return {};
+}
+
+Status PipelineStage::forward(const PipelineStep& step, double factor, StepLoss step_loss) {
+  std::deque<Pass>& passes = passes_[static_cast<size_t>(step.chunk)];
+  MEG_ASSIGN_OR_RETURN(DeviceBatch batch, receive(step));
+  at::Tensor& input = batch.input.hidden_states;
+  if (input.defined()) input.requires_grad_(true);
+  if (!is_last(step.chunk)) {
+    MEG_ASSIGN_OR_RETURN(at::Tensor output, pass_on(batch, step.chunk));
+    passes.push_back({.input = input, .output = std::move(output)});
+    return {};
+  }
+  const at::Tensor tokens = batch.loss_mask.sum();
+  at::Tensor grad_losses = batch.loss_mask * factor;
+  if (step_loss == StepLoss::kMeanOfMicroBatches) grad_losses.div_(tokens.clamp_min(1));
+  MEG_ASSIGN_OR_RETURN(const at::Tensor losses, model_[step.chunk].loss_and_gradients(
+                                                    batch.input, batch.labels, grad_losses));
+  losses_.add(loss_sum(batch, losses), tokens);
+  passes.push_back({.input = input, .output = {}});
+  return {};
+}
+
+Status PipelineStage::backward(const PipelineStep& step) {
+  std::deque<Pass>& passes = passes_[static_cast<size_t>(step.chunk)];
+  const Pass pass = std::move(passes.front());
+  passes.pop_front();
+  if (pass.output.defined()) {
+    at::Tensor gradient = at::empty_like(pass.output, at::MemoryFormat::Contiguous).detach();
+    MEG_RETURN_IF_ERROR(links_.receive_backward(gradient));
+    torch::autograd::backward({pass.output}, {std::move(gradient)});
+  }
+  return is_first(step.chunk) ? Status() : links_.send_backward(pass.input.grad());
+}
+
+Result<std::vector<MicroBatchLoss>> PipelineStage::finish() {
+  MEG_RETURN_IF_ERROR(links_.finish());
+  return losses_.read(model_[place_.chunks - 1]);
+}
+
+Result<DeviceBatch> PipelineStage::batch_of(const PipelineStep& step) {
+  const bool comes_back = step.chunk + 1 < place_.chunks;
+  if (step.chunk == 0) {
+    MEG_ASSIGN_OR_RETURN(DeviceBatch batch, batches_.next());
+    if (comes_back) held_.emplace(step.micro_batch, batch);
+    return batch;
+  }
+  const auto held = held_.find(step.micro_batch);
+  DeviceBatch batch = held->second;
+  if (!comes_back) held_.erase(held);
+  return batch;
+}
+
+Result<DeviceBatch> PipelineStage::receive(const PipelineStep& step) {
+  MEG_ASSIGN_OR_RETURN(DeviceBatch batch, batch_of(step));
+  if (is_first(step.chunk)) return batch;
+  const nn::TensorParallel& ranks = model_.part().tensor_parallel;
+  const int64_t stretches = ranks.splits_sequences() ? ranks.size() : 1;
+  batch.input.hidden_states = at::empty(
+      {batch.labels.size(0), batch.labels.size(1) / stretches, model_.config().hidden_size},
+      batch.loss_mask.options().dtype(model_.options().residual_dtype()));
+  MEG_RETURN_IF_ERROR(links_.receive_forward(batch.input.hidden_states));
+  return batch;
+}
+
+Result<at::Tensor> PipelineStage::pass_on(const DeviceBatch& batch, int64_t chunk) {
+  MEG_ASSIGN_OR_RETURN(at::Tensor output, model_[chunk].hidden_states(batch.input));
+  MEG_RETURN_IF_ERROR(links_.send_forward(output));
+  if (chunk + 1 == place_.chunks) losses_.add_nothing();
+  return output;
+}
+
+}  // namespace meg::train

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "libmeg/nn/gpt_model.h"
+
+namespace meg::train {
+
+/// What one rank trains of a model: all that it holds, or a chunk for each of its virtual pipeline
+/// stages. A view, which the models outlive.
+class ModelChunks {
+ public:
+  /// A model that is not cut into chunks.
+  ModelChunks(nn::GptModel& only)  // NOLINT(google-explicit-constructor)
+      : ModelChunks(std::span(&only, 1)) {}
+
+  /// At least one, in their order: all with the same configuration and options.
+  explicit ModelChunks(std::span<nn::GptModel> chunks) : chunks_(chunks) {
+    for (const nn::GptModel& chunk : chunks) {
+      const auto own = chunk.parameters();
+      parameters_.insert(parameters_.end(), own.begin(), own.end());
+    }
+  }
+
+  int64_t size() const { return std::ssize(chunks_); }
+
+  nn::GptModel& operator[](int64_t chunk) const { return chunks_[static_cast<size_t>(chunk)]; }
+
+  /// Chunk after chunk.
+  std::span<const nn::GptParameter> parameters() const { return parameters_; }
+
+  const model::GptConfig& config() const { return chunks_[0].config(); }
+
+  const nn::GptOptions& options() const { return chunks_[0].options(); }
+
+  /// Of the first chunk; others differ in the number of the chunk alone.
+  const nn::ModelPart& part() const { return chunks_[0].part(); }
+
+  /// What all of them draw from.
+  nn::RandomStates& random_states() const { return chunks_[0].random_states(); }
+
+  /// Elements of all parameters.
+  int64_t parameter_count() const {
+    int64_t count = 0;
+    for (const nn::GptModel& chunk : chunks_) count += chunk.parameter_count();
+    return count;
+  }
+
+  void set_training(bool training) const {
+    for (nn::GptModel& chunk : chunks_) chunk.set_training(training);
+  }
+
+ private:
+  std::span<nn::GptModel> chunks_;
+  std::vector<nn::GptParameter> parameters_;  ///< Handles of the chunks' tensors.
+};
+
+}  // namespace meg::train

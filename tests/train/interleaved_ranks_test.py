@@ -1,0 +1,189 @@
+#!/usr/bin/env python3
+"""pretrain_gpt with virtual pipeline stages: it trains as one rank does, saves model0, model1 ..., and a
+run goes on from that at any shape.
+
+interleaved_ranks_test.py PRETRAIN_GPT VERIFY CHECKPOINT_UTIL CHECKPOINT_INSPECT GENERATE
+"""
+
+import json
+import os
+import subprocess
+import sys
+import unittest
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../interop"))
+
+from launched_ranks import ORACLE, TIMEOUT, LaunchedRanks
+
+try:
+    import reference_files
+    import reference_reshape as reference
+    import torch
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+except ImportError as error:
+    print(f"skipped: {error}")
+    sys.exit(77)
+
+PROGRAMS = [os.path.abspath(path) for path in sys.argv[1:6]]
+PRETRAIN, VERIFY, CHECKPOINT_UTIL, INSPECT, GENERATE = PROGRAMS
+WITHOUT_DROPOUT = "--attention-dropout 0 --hidden-dropout 0".split()
+PP2 = "--pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage 1".split()
+# Ranks and flags, those of the model that one rank trains, too, first.
+SHAPES = ((2, "", "--pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage 1"),
+          (2, "--num-layers 6 --global-batch-size 12 --calculate-per-token-loss",
+           "--pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank 3"),
+          (4, "--num-layers 8",
+           "--pipeline-model-parallel-size 4 --num-layers-per-virtual-pipeline-stage 1"),
+          (4, "--untie-embeddings-and-output-weights",
+           "--pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank 2 "
+           "--tensor-model-parallel-size 2 --sequence-parallel"),
+          (4, "", "--pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank 2 "
+           "--use-distributed-optimizer --recompute-granularity full --recompute-method uniform"))
+
+
+class InterleavedRanks(LaunchedRanks):
+    program = PRETRAIN
+
+    def run_program(self, *words):
+        done = subprocess.run(list(map(str, words)), capture_output=True, text=True, timeout=TIMEOUT,
+                              cwd=ORACLE)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return done.stdout
+
+    def curves(self, name, ranks, *flags):
+        """The losses and the gradient norms of all steps, and the loss of an evaluation."""
+        events = self.folder / name
+        out = self.train(ranks, *flags, "--tensorboard-dir", events)
+        accumulator = EventAccumulator(str(events))
+        accumulator.Reload()
+        curves = {tag: [event.value for event in accumulator.Scalars(tag)]
+                  for tag in ("lm loss", "grad-norm", "lm loss validation")}
+        return curves, out
+
+    def expect_near(self, found, expected, steps):
+        for tag in ("lm loss", "grad-norm"):
+            self.assertEqual(len(found[tag]), steps)
+        for tag, values in expected.items():
+            for one, other in zip(found[tag], values, strict=True):
+                self.assertAlmostEqual(one / other, 1, delta=1e-5, msg=tag)
+
+    def test_virtual_stages_train_as_one_rank_does(self):
+        steps = 10
+        for number, (ranks, of_model, shape) in enumerate(SHAPES):
+            with self.subTest(of_model=of_model, shape=shape):
+                flags = [*of_model.split(), *WITHOUT_DROPOUT, "--train-iters", steps,
+                         "--eval-interval", 10]
+                expected, _ = self.curves(f"alone{number}", 1, *flags)
+                found, _ = self.curves(f"ranks{number}", ranks, *flags, *shape.split())
+                self.expect_near(found, expected, steps)
+
+    def save(self, name, ranks, *flags):
+        self.train(ranks, *flags, "--save", self.folder / name)
+        return self.folder / name
+
+    def test_rank_files_hold_a_model_of_each_virtual_stage(self):
+        saved = self.save("save", 2, *PP2, "--train-iters", 2)
+        files = reference_files.load_ranks(str(saved))
+        for stage, ends in ((0, ["word_embeddings", "position_embeddings"]), (1, [])):
+            rank = files[0, stage]
+            self.assertEqual([key for key in rank if key.startswith("model")], ["model0", "model1"])
+            self.assertEqual(rank["args"].virtual_pipeline_model_parallel_size, 2)
+            self.assertEqual(rank["args"].num_layers_per_virtual_pipeline_stage, 1)
+            self.assertEqual([key.split(".")[1] for key in rank["model0"] if "embeddings" in key], ends)
+            for chunk in ("model0", "model1"):
+                layers = {key.split(".")[2] for key in rank[chunk] if ".layers." in key}
+                self.assertEqual(layers, {"0"})
+        merged = reference.merge(str(saved))
+        # The same parameters and moments by libmeg's own reader, in a checkpoint of one rank.
+        whole = self.folder / "whole"
+        self.run_program(CHECKPOINT_UTIL, "--model-type", "GPT", "--load-dir", saved, "--save-dir", whole,
+                         "--target-tensor-parallel-size", 1, "--target-pipeline-parallel-size", 1)
+        again = reference.merge(str(whole))
+        self.assertEqual(set(again.tensors), set(merged.tensors))
+        for name, kinds in merged.tensors.items():
+            self.assertEqual(set(kinds), {"weight", "exp_avg", "exp_avg_sq"})
+            for kind, tensor in kinds.items():
+                self.assertTrue(torch.equal(again.tensors[name][kind], tensor), (name, kind))
+        self.run_program(VERIFY, "checkpoint", saved)
+        self.run_program(VERIFY, "diff", saved, whole)
+        summary = json.loads(self.run_program(INSPECT, saved, "--json"))
+        self.assertEqual(summary["virtual_pipeline_model_parallel_size"], 2)
+        self.expect_same_text(saved, whole)
+
+    def expect_same_text(self, *checkpoints):
+        texts = [self.run_program(GENERATE, "--load", checkpoint, "--vocab-file", "gpt2-vocab.json",
+                                  "--merge-file", "gpt2-merges.txt", "--prompts", "a",
+                                  "--tokens-to-generate", 8, "--device", "cpu")
+                 for checkpoint in checkpoints]
+        self.assertEqual(texts[0], texts[1])
+        self.assertTrue(texts[0])
+
+    def test_a_run_goes_on_at_any_shape(self):
+        plain, dist = [], ["--ckpt-format", "torch_dist"]
+        words = [*WITHOUT_DROPOUT, "--train-iters", 4]
+        expected, _ = self.curves("straight", 1, *words)
+        last = {tag: values[2:] for tag, values in expected.items() if tag != "lm loss validation"}
+        shapes = {"one": (1, []), "pp2": (2, ["--pipeline-model-parallel-size", 2]), "vpp2": (2, PP2),
+                  "vpp2dp2": (4, [*PP2, "--use-distributed-optimizer"])}
+        for number, (first, form, then) in enumerate((
+                ("vpp2", plain, "one"), ("vpp2", dist, "pp2"), ("pp2", plain, "vpp2"),
+                ("one", dist, "vpp2"), ("vpp2dp2", dist, "vpp2"), ("vpp2", plain, "vpp2dp2"))):
+            with self.subTest(first=first, form=form, then=then):
+                ranks, shape = shapes[first]
+                saved = self.save(f"saved{number}", ranks, *shape, *form, *words, "--exit-interval", 2)
+                ranks, shape = shapes[then]
+                found, _ = self.curves(f"resumed{number}", ranks, *shape, *words, "--load", saved)
+                self.expect_near(found, last, 2)
+
+    def test_a_resumed_run_is_the_straight_one_to_the_bit(self):
+        """With dropout, whose states all virtual stages of a rank share."""
+        for ranks, shape in ((2, [*PP2, "--bf16"]),
+                             (4, [*PP2, "--use-distributed-optimizer", "--ckpt-format", "torch_dist"])):
+            with self.subTest(shape=shape):
+                name = "_".join(map(str, shape[-2:]))
+                flags = [*shape, "--train-iters", 4]
+                straight = self.save("straight" + name, ranks, *flags)
+                self.save("parts" + name, ranks, *flags, "--exit-interval", 2)
+                parts = self.save("parts" + name, ranks, *flags, "--load",
+                                  self.folder / ("parts" + name))
+                self.run_program(VERIFY, "diff", straight, parts)
+
+    def test_virtual_stages_draw_masks_of_their_own(self):
+        """Were each virtual stage to begin with the rank's seed, its masks would be those of the first."""
+        flags = ["--train-iters", 1, "--hidden-dropout", 0, "--attention-dropout", 0.5]
+        losses = {tuple(self.losses(self.train(ranks, *flags, *shape)))
+                  for ranks, shape in ((2, ["--pipeline-model-parallel-size", 2]), (2, PP2))}
+        self.assertEqual(len(losses), 2)
+
+    def expect_refused(self, ranks, flags, *errors):
+        codes, out, err = self.end(self.start(ranks, "--train-iters", 1, *flags.split()))
+        self.assertEqual(set(codes), {1}, out + err)
+        self.assertEqual(len(self.errors(err)), 1, err)
+        for error in errors:
+            self.assertIn(error, self.errors(err)[0])
+
+    def test_what_megatron_refuses_is_refused_by_name(self):
+        pp2 = "--pipeline-model-parallel-size 2 "
+        layers, stages = ("--num-layers-per-virtual-pipeline-stage ",
+                          "--num-virtual-stages-per-pipeline-rank ")
+        self.expect_refused(1, stages + "2", "pipeline-model-parallel-size: 1 with 2 virtual stages each: "
+                            "expected at least 2")
+        self.expect_refused(2, pp2 + layers + "1 --global-batch-size 6", "--global-batch-size: expected a "
+                            "number of micro-batches that is a multiple of the 2 pipeline stages")
+        self.expect_refused(2, pp2 + layers + "3",
+                            layers.strip() + ": expected a divisor of the 2 layers of a stage, found 3")
+        self.expect_refused(2, pp2 + stages + "3",
+                            stages.strip() + ": expected a divisor of the 2 layers of a stage, found 3")
+        self.expect_refused(2, pp2 + layers + "1 " + stages + "2", "found both")
+
+    def test_one_virtual_stage_is_none(self):
+        flags = ["--train-iters", 1, "--pipeline-model-parallel-size", 2]
+        saved = self.save("save", 2, *flags, "--num-virtual-stages-per-pipeline-rank", 1)
+        self.assertIn("model", reference_files.load_ranks(str(saved))[0, 0])
+
+
+if __name__ == "__main__":
+    if not ORACLE.is_dir():
+        print(f"skipped: {ORACLE} is missing")
+        sys.exit(77)
+    unittest.main(argv=sys.argv[:1] + sys.argv[6:])
