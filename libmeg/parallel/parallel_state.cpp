@@ -155,6 +155,32 @@ Result<std::string> ParallelState::of_first_rank(const std::string& text) const 
   return first;
 }
 
+Result<std::vector<std::string>> ParallelState::of_all_ranks(const std::string& text) const {
+  std::vector<std::string> texts;
+  const Status done = libtorch::torch_guard([&]() -> Status {
+    for (int rank = 0; rank < world_->size(); ++rank) {
+      MEG_ASSIGN_OR_RETURN(texts.emplace_back(), told(*world_, rank, text));
+    }
+    return {};
+  });
+  MEG_RETURN_IF_ERROR(done);
+  return texts;
+}
+
+ParallelState ParallelState::observed(const CommunicationObserver& observer) const {
+  ParallelState state = *this;
+  for (const auto& [name, group] : {std::pair("world", &state.world_),
+                                    {"tensor", &state.tensor_},
+                                    {"data", &state.data_},
+                                    {"pipeline", &state.pipeline_},
+                                    {"pipeline gradients", &state.pipeline_gradients_},
+                                    {"model", &state.model_},
+                                    {"embedding", &state.embedding_}}) {
+    if ((*group)->size() > 1) *group = observed_group(*group, name, observer);
+  }
+  return state;
+}
+
 bool ParallelState::claim_failure() const {
   return rendezvous_ == nullptr || rendezvous_->claim_failure();
 }

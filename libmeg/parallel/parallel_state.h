@@ -12,6 +12,7 @@
 #include "libmeg/base/result.h"
 #include "libmeg/parallel/launch_environment.h"
 #include "libmeg/parallel/mesh.h"
+#include "libmeg/parallel/observed_group.h"
 #include "libmeg/parallel/process_group.h"
 
 namespace meg::parallel {
@@ -73,12 +74,18 @@ class ParallelState {
   /// rank is given at any time. Called by all of them.
   Result<std::shared_ptr<ProcessGroup>> patient_world() const;
 
+  /// The same groups, whose communications `observer` is told.
+  ParallelState observed(const CommunicationObserver& observer) const;
+
   /// Called by all ranks of the run, each with what became of its part: the error of the first
   /// rank that has one, on all of them, with that rank's number.
   Status agree(const Status& status) const;
 
   /// The largest of the ranks' numbers, on all of them.
   Result<int64_t> max(int64_t number) const;
+
+  /// The texts of all ranks in their order, on all of them.
+  Result<std::vector<std::string>> of_all_ranks(const std::string& text) const;
 
   /// The first rank's text, on all of them.
   Result<std::string> of_first_rank(const std::string& text) const;

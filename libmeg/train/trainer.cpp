@@ -75,10 +75,15 @@ Status Trainer::State::run() {
   if (trains() && !data->has(samples::Split::kTrain)) {
     return Status(StatusCode::kInvalidArgument, "there are no samples to train on");
   }
+  if (trace.has_value() && !trains()) {
+    return Status(StatusCode::kInvalidArgument,
+                  "--trace-schedule: expected a run that takes a step, found one that takes none");
+  }
   bool finished = true;
   if (!options.length.skip_train) {
     print("training ...");
     MEG_ASSIGN_OR_RETURN(finished, train());
+    if (trace.has_value()) MEG_RETURN_IF_ERROR(trace->write(*options.trace_schedule, ranks));
   } else {
     print("skipping training (--skip-train is on) ...");
   }
@@ -158,6 +163,7 @@ Result<std::unique_ptr<Trainer>> Trainer::create(TrainerOptions options, Trainer
   state->train_iters = counts.train_iters;
   const bool is_first = ranks.mesh().rank() == 0;
   MEG_RETURN_IF_ERROR(ranks.agree(is_first ? state->saver.check_folder() : Status()));
+  MEG_RETURN_IF_ERROR(state->begin_trace());
   state->print_parallel_sizes();
   MEG_RETURN_IF_ERROR(state->build_report());
   MEG_RETURN_IF_ERROR(state->build());

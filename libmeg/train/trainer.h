@@ -59,6 +59,8 @@ struct TrainerOptions {
   bool log_params_norm = false;
   int64_t timing_log_level = 0;
   logging::TimingLogOption timing_log_option = logging::TimingLogOption::kMinMax;
+  /// A file for a trace of the run's last step, in Chrome's format.
+  std::optional<std::string> trace_schedule;
   std::optional<int64_t> exit_interval;  ///< Stops at iterations that it divides.
   std::optional<double> exit_duration_in_mins;
   megatron::MegatronVersion version = megatron::newest_megatron_version();

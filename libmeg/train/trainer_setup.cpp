@@ -2,6 +2,7 @@
 
 #include <ctime>
 
+#include "libmeg/io/atomic_file.h"
 #include "libmeg/libtorch/cuda_backend.h"
 #include "libmeg/libtorch/device_figures.h"
 #include "libmeg/libtorch/pinned_memory.h"
@@ -19,6 +20,18 @@ namespace {
 constexpr uint64_t kSeedStep = 100;
 
 }  // namespace
+
+Status Trainer::State::begin_trace() {
+  if (!options.trace_schedule.has_value()) return {};
+  const auto check = [this] {
+    return io::AtomicFile::create(*options.trace_schedule).status().with_prefix("--trace-schedule");
+  };
+  MEG_RETURN_IF_ERROR(ranks.agree(ranks.mesh().rank() == 0 ? check() : Status()));
+  trace.emplace(options.model.device);
+  ranks = ranks.observed(
+      [this](const parallel::Communication& communication) { trace->observe(communication); });
+  return {};
+}
 
 void Trainer::State::print_parallel_sizes() const {
   const parallel::Mesh& mesh = ranks.mesh();

@@ -29,6 +29,8 @@ Result<StepReport> Trainer::State::compute_step(int64_t batch_size) {
   step.lr = scheduler->lr();
   step.weight_decay = scheduler->weight_decay();
   Timers& timers = report->timers();
+  ScheduleTrace* const step_trace = trace.has_value() ? &*trace : nullptr;
+  if (trace.has_value()) trace->begin_step();
   const auto next = [&] {
     return timers.measure("batch-generator", 2,
                           [this] { return data->next(samples::Split::kTrain); });
@@ -39,18 +41,19 @@ Result<StepReport> Trainer::State::compute_step(int64_t batch_size) {
                                 micro_batches_of(batch_size, samples::Split::kTrain),
                                 options.calculate_per_token_loss ? StepLoss::kMeanOfTokens
                                                                  : StepLoss::kMeanOfMicroBatches,
-                                ranks);
+                                ranks, step_trace);
       }));
   for (const MicroBatchLoss& loss : losses) step.micro_losses.push_back(loss.mean());
   step.lm_loss = reported(losses);
   if (optimizer->checks_for_nan()) {
     MEG_RETURN_IF_ERROR(check_finite(losses, ranks.data()->size()));
   }
+  const Optimizer::Rates rates = {
+      .lr = step.lr, .weight_decay = step.weight_decay, .decoupled_lr = scheduler->decoupled_lr()};
   MEG_ASSIGN_OR_RETURN(step.outcome, timers.measure("optimizer", 1, [&] {
-    return optimizer->step({.lr = step.lr,
-                            .weight_decay = step.weight_decay,
-                            .decoupled_lr = scheduler->decoupled_lr()});
+    return traced(step_trace, "optimizer", nullptr, [&] { return optimizer->step(rates); });
   }));
+  if (trace.has_value()) trace->end_step();
   return step;
 }
 

@@ -11,7 +11,9 @@
 
 #include "libmeg/libtorch/torch_guard.h"
 #include "libmeg/parallel/internal/roll_call.h"
+#include "libmeg/parallel/observed_group.h"
 #include "libmeg/parallel/parallel_state.h"
+#include "libmeg/parallel/pipeline_links.h"
 #include "tests/launch_ranks.h"
 #include "tests/parallel/fake_process_group.h"
 
@@ -191,6 +193,63 @@ TEST(FakeProcessGroupTest, CountsCallsAndBytes) {
               UnorderedElementsAre(
                   Pair("all_reduce", test::FakeProcessGroup::Count{.calls = 1, .bytes = 12}),
                   Pair("all_gather", test::FakeProcessGroup::Count{.calls = 1, .bytes = 48})));
+}
+
+TEST(ObservedGroupTest, TellsWhatWasWaitedFor) {
+  const auto fake = std::make_shared<test::FakeProcessGroup>(1, 4);
+  std::vector<std::tuple<std::string, std::string, int64_t>> seen;
+  const auto group = observed_group(fake, "data", [&](const Communication& communication) {
+    EXPECT_LE(communication.begin, communication.end);
+    seen.emplace_back(communication.group, communication.operation, communication.bytes);
+  });
+  EXPECT_EQ(std::pair(group->rank(), group->size()), std::pair(1, 4));
+  const at::Tensor tensor = at::ones({4});
+  const PendingWork sent = group->start_send(tensor, 0);
+  EXPECT_TRUE(seen.empty()) << "nobody has waited";
+  expect_ok(group->all_reduce(tensor));
+  expect_ok(sent->wait());
+  expect_ok(group->all_gather(at::empty({16}), tensor));
+  expect_ok(group->reduce_scatter(at::empty({1}), tensor));
+  expect_ok(group->broadcast(tensor, 2));
+  expect_ok(group->receive(tensor, 2));
+  const auto told = [](const char* operation, int64_t bytes) {
+    return std::tuple(std::string("data"), std::string(operation), bytes);
+  };
+  EXPECT_THAT(seen,
+              ElementsAre(told("all-reduce", 16), told("send", 16), told("all-gather", 64),
+                          told("reduce-scatter", 16), told("broadcast", 16), told("receive", 16)));
+  EXPECT_EQ(fake->counts().at("all_reduce").calls, 1);
+}
+
+TEST(PipelineLinksTest, TwoStagesFormARingWhoseDirectionsDoNotMix) {
+  if (test::launched_ranks(2)) return;
+  const ParallelState state = connected({1, 1, 1, 0, 2});
+  PipelineLinks links(state);
+  const int rank = state.pipeline()->rank();
+  const auto numbered = [](int from, int number) { return at::full({1000}, 100 * from + number); };
+  // Received in another order than sent: each direction has its own.
+  for (int i = 0; i < 2; ++i) {
+    expect_ok(links.send_forward(numbered(rank, i)));
+    expect_ok(links.send_backward(numbered(rank, 10 + i)));
+  }
+  const at::Tensor received = at::empty({1000}, at::kLong);
+  for (int i = 0; i < 2; ++i) {
+    expect_ok(links.receive_backward(received));
+    EXPECT_TRUE(at::equal(received, numbered(1 - rank, 10 + i)));
+  }
+  for (int i = 0; i < 2; ++i) {
+    expect_ok(links.receive_forward(received));
+    EXPECT_TRUE(at::equal(received, numbered(1 - rank, i)));
+  }
+  expect_ok(links.finish());
+}
+
+TEST(ParallelStateTest, TextsOfAllRanksComeInTheirOrder) {
+  if (test::launched_ranks(2)) return;
+  const ParallelState state = connected({1, 1, 1, 0, 1});
+  const auto texts = state.of_all_ranks(state.world().rank() == 0 ? "one" : "");
+  ASSERT_TRUE(texts.has_value());
+  EXPECT_THAT(*texts, ElementsAre("one", ""));
 }
 
 TEST(TorchGuardTest, TurnsLibTorchsErrorIntoOneLine) {

@@ -85,6 +85,8 @@ void declare_pretrain_flags(Flags& flags, PretrainFlags& run) {
   declare_device_flag(flags, run.device);
   flags.value("--target-names", &run.names, "NAMES", "parameter names in saved checkpoints")
       .choices({"mcore", "legacy"});
+  flags.value("--trace-schedule", &run.trace_schedule, "FILE",
+              "write a trace of all ranks' last step, as Chrome and Perfetto show it");
   declare_own_data_flags(flags, run.data);
   flags.arguments(
       megatron::argument_rows(megatron::ArgumentFamily::kTraining),
@@ -102,7 +104,8 @@ Status finish_pretrain_flags(PretrainFlags& run) {
 }
 
 Status check_ranks(const PretrainFlags& run, const parallel::ParallelState& ranks) {
-  const std::string own = fmt::format("--device {}\n--target-names {}\n", run.device, run.names);
+  const std::string own = fmt::format("--device {}\n--target-names {}\n--trace-schedule {}\n",
+                                      run.device, run.names, run.trace_schedule.value_or("None"));
   MEG_RETURN_IF_ERROR(check_same_arguments(run.args, own, ranks));
   const megatron::FieldLookup fields = run.args.lookup();
   megatron::FieldReader args(fields);
@@ -144,6 +147,7 @@ Result<train::TrainerOptions> resolve_pretrain_flags(const PretrainFlags& run,
   options.batches.data_parallel_size = ranks.data()->size();
   options.batch_schedule = data.batches;
   options.length = run.data.length;
+  options.trace_schedule = run.trace_schedule;
   options.args = saved_args(run, data, options.config, vocabulary, ranks);
   if (const int64_t size = options.virtual_pipeline_model_parallel_size; size > 1) {
     options.args.set("virtual_pipeline_model_parallel_size", {size});

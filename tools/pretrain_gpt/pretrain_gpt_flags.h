@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "libmeg/base/result.h"
@@ -15,8 +16,9 @@ namespace meg::tools {
 struct PretrainFlags {
   megatron::ArgumentValues args;  ///< Megatron's.
   DataFlags data;
-  std::string device = "auto";  ///< Own: auto, cpu or cuda.
-  std::string names = "mcore";  ///< Own: --target-names {legacy,mcore}.
+  std::string device = "auto";                ///< Own: auto, cpu or cuda.
+  std::string names = "mcore";                ///< Own: --target-names {legacy,mcore}.
+  std::optional<std::string> trace_schedule;  ///< Own: --trace-schedule FILE.
 };
 
 /// Declares every flag of the trainer.

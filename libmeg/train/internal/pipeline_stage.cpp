@@ -53,8 +53,9 @@ Result<std::vector<MicroBatchLoss>> StepLosses::read(const nn::GptModel& model) 
 }
 
 PipelineStage::PipelineStage(const ModelChunks& model, const NextMicroBatch& next,
-                             const parallel::ParallelState& ranks)
+                             const parallel::ParallelState& ranks, ScheduleTrace* trace)
     : model_(model),
+      trace_(trace),
       place_(place_of(model, ranks)),
       links_(ranks),
       // Other chunks, and backward passes of other stages, come when later micro-batches were
@@ -65,7 +66,7 @@ PipelineStage::PipelineStage(const ModelChunks& model, const NextMicroBatch& nex
 Status PipelineStage::evaluate(const PipelineStep& step) {
   const c10::AutoGradMode no_gradients(false);
   MEG_ASSIGN_OR_RETURN(const DeviceBatch batch, receive(step));
-  if (!is_last(step.chunk)) return pass_on(batch, step.chunk).status();
+  if (!is_last(step.chunk)) return pass_on(batch, step).status();
   MEG_ASSIGN_OR_RETURN(const at::Tensor losses, model_[step.chunk].loss(batch.input, batch.labels));
   losses_.add(loss_sum(batch, losses), batch.loss_mask.sum());
   return {};
@@ -77,15 +78,17 @@ Status PipelineStage::forward(const PipelineStep& step, double factor, StepLoss 
   at::Tensor& input = batch.input.hidden_states;
   if (input.defined()) input.requires_grad_(true);
   if (!is_last(step.chunk)) {
-    MEG_ASSIGN_OR_RETURN(at::Tensor output, pass_on(batch, step.chunk));
+    MEG_ASSIGN_OR_RETURN(at::Tensor output, pass_on(batch, step));
     passes.push_back({.input = input, .output = std::move(output)});
     return {};
   }
   const at::Tensor tokens = batch.loss_mask.sum();
   at::Tensor grad_losses = batch.loss_mask * factor;
   if (step_loss == StepLoss::kMeanOfMicroBatches) grad_losses.div_(tokens.clamp_min(1));
-  MEG_ASSIGN_OR_RETURN(const at::Tensor losses, model_[step.chunk].loss_and_gradients(
-                                                    batch.input, batch.labels, grad_losses));
+  MEG_ASSIGN_OR_RETURN(const at::Tensor losses, traced(trace_, "forward and backward", &step, [&] {
+                         return model_[step.chunk].loss_and_gradients(batch.input, batch.labels,
+                                                                      grad_losses);
+                       }));
   losses_.add(loss_sum(batch, losses), tokens);
   passes.push_back({.input = input, .output = {}});
   return {};
@@ -98,7 +101,10 @@ Status PipelineStage::backward(const PipelineStep& step) {
   if (pass.output.defined()) {
     at::Tensor gradient = at::empty_like(pass.output, at::MemoryFormat::Contiguous).detach();
     MEG_RETURN_IF_ERROR(links_.receive_backward(gradient));
-    torch::autograd::backward({pass.output}, {std::move(gradient)});
+    MEG_RETURN_IF_ERROR(traced(trace_, "backward", &step, [&] {
+      torch::autograd::backward({pass.output}, {std::move(gradient)});
+      return Status();
+    }));
   }
   return is_first(step.chunk) ? Status() : links_.send_backward(pass.input.grad());
 }
@@ -133,10 +139,12 @@ Result<DeviceBatch> PipelineStage::receive(const PipelineStep& step) {
   return batch;
 }
 
-Result<at::Tensor> PipelineStage::pass_on(const DeviceBatch& batch, int64_t chunk) {
-  MEG_ASSIGN_OR_RETURN(at::Tensor output, model_[chunk].hidden_states(batch.input));
+Result<at::Tensor> PipelineStage::pass_on(const DeviceBatch& batch, const PipelineStep& step) {
+  MEG_ASSIGN_OR_RETURN(at::Tensor output, traced(trace_, "forward", &step, [&] {
+                         return model_[step.chunk].hidden_states(batch.input);
+                       }));
   MEG_RETURN_IF_ERROR(links_.send_forward(output));
-  if (chunk + 1 == place_.chunks) losses_.add_nothing();
+  if (step.chunk + 1 == place_.chunks) losses_.add_nothing();
   return output;
 }
 

@@ -10,6 +10,7 @@
 #include "libmeg/parallel/pipeline_links.h"
 #include "libmeg/train/internal/device_batches.h"
 #include "libmeg/train/internal/pipeline_schedule.h"
+#include "libmeg/train/internal/schedule_trace.h"
 #include "libmeg/train/internal/train_step.h"
 #include "libmeg/train/model_chunks.h"
 
@@ -37,8 +38,9 @@ class StepLosses {
 /// Mirrors Megatron-LM megatron/core/pipeline_parallel/schedules.py: forward_step, backward_step.
 class PipelineStage {
  public:
+  /// trace: where not null, of what is computed.
   PipelineStage(const ModelChunks& model, const NextMicroBatch& next,
-                const parallel::ParallelState& ranks);
+                const parallel::ParallelState& ranks, ScheduleTrace* trace = nullptr);
 
   PipelinePlace place() const { return place_; }
 
@@ -69,9 +71,10 @@ class PipelineStage {
   /// With the hidden states of the chunk before.
   Result<DeviceBatch> receive(const PipelineStep& step);
 
-  Result<at::Tensor> pass_on(const DeviceBatch& batch, int64_t chunk);
+  Result<at::Tensor> pass_on(const DeviceBatch& batch, const PipelineStep& step);
 
   const ModelChunks& model_;
+  ScheduleTrace* trace_;
   PipelinePlace place_;
   parallel::PipelineLinks links_;
   DeviceBatches batches_;

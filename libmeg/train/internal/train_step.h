@@ -8,6 +8,7 @@
 #include "libmeg/base/result.h"
 #include "libmeg/parallel/parallel_state.h"
 #include "libmeg/samples/batches/sample_loader.h"
+#include "libmeg/train/internal/schedule_trace.h"
 #include "libmeg/train/model_chunks.h"
 #include "libmeg/train/optimizer.h"
 
@@ -32,13 +33,13 @@ enum class StepLoss : uint8_t {
 
 /// Forward and backward of `micro_batches` micro-batches on each data-parallel rank; the optimizer
 /// then holds the gradients of their loss, multiplied by its loss scale. Returns those of all
-/// ranks. Mirrors Megatron-LM megatron/core/pipeline_parallel/schedules.py:
-/// get_forward_backward_func, pretrain_gpt.py: loss_func, and
-/// megatron/core/distributed/finalize_model_grads.py.
+/// ranks. trace: where not null, of what is computed. Mirrors Megatron-LM
+/// megatron/core/pipeline_parallel/schedules.py: get_forward_backward_func, pretrain_gpt.py:
+/// loss_func, and megatron/core/distributed/finalize_model_grads.py.
 Result<std::vector<MicroBatchLoss>> forward_backward(
     const ModelChunks& model, Optimizer& optimizer, const NextMicroBatch& next,
     int64_t micro_batches, StepLoss step_loss = StepLoss::kMeanOfMicroBatches,
-    const parallel::ParallelState& ranks = {});
+    const parallel::ParallelState& ranks = {}, ScheduleTrace* trace = nullptr);
 
 /// Forward alone, without gradients and dropout. most: micro-batches of the copy of the model that
 /// has most of them, where they differ; losses of those that others lack are of no tokens.

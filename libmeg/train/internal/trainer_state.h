@@ -14,6 +14,7 @@
 #include "libmeg/logging/log_lines.h"
 #include "libmeg/model/theoretical_memory.h"
 #include "libmeg/train/internal/run_report.h"
+#include "libmeg/train/internal/schedule_trace.h"
 #include "libmeg/train/internal/train_step.h"
 #include "libmeg/train/trainer.h"
 
@@ -38,7 +39,8 @@ struct Trainer::State {
 
   TrainerOptions options;
   TrainerHooks hooks;
-  parallel::ParallelState ranks;
+  std::optional<ScheduleTrace> trace;
+  parallel::ParallelState ranks;  ///< With a trace, observed by it.
   std::function<void(const StepReport&)> on_step;
   std::function<void(const EvaluationReport&)> on_evaluation;
 
@@ -82,6 +84,7 @@ struct Trainer::State {
                                 .sequence_parallel = options.sequence_parallel}};
   }
 
+  Status begin_trace();
   void print_parallel_sizes() const;
   Status build_report();
   Status build();
