@@ -62,7 +62,9 @@ class Ranks(LaunchedRanks):
                                timeout=TIMEOUT)
         loss = re.compile(r"validation loss at iteration 1 .* lm loss value: ([\d.E+-]+)")
         expected = float(loss.search(alone.stdout)[1])
-        for ranks, shape in ((2, []), (2, ["--pipeline-model-parallel-size", 2])):
+        pp2 = ["--pipeline-model-parallel-size", 2]
+        for ranks, shape in ((2, []), (2, pp2),
+                             (2, [*pp2, "--num-virtual-stages-per-pipeline-rank", 2])):
             with self.subTest(shape=shape):
                 found = float(loss.search(self.train(ranks, *flags, *shape))[1])
                 self.assertAlmostEqual(found / expected, 1, delta=2e-6)

@@ -12,8 +12,6 @@ struct PipelineStep {
   Pass pass = Pass::kForward;
   int64_t micro_batch = 0;
   int64_t chunk = 0;
-
-  bool operator==(const PipelineStep&) const = default;
 };
 
 /// A stage of a pipeline. A model without one is the only stage.
