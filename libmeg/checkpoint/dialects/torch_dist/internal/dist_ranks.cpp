@@ -268,10 +268,9 @@ Result<RanksReader::Cut> RanksReader::cut(const Entry& entry, int64_t first_laye
                       text::printable(parameter.name, 200), model::name_family_text(family_));
   }
   Cut made;
-  made.flat_name =
-      entry.layer.has_value()
-          ? model::with_layer(*spelled, *entry.layer - first_layer, family_)
-          : *spelled;
+  made.flat_name = entry.layer.has_value()
+                       ? model::with_layer(*spelled, *entry.layer - first_layer, family_)
+                       : *spelled;
   made.is_table = parameter.match.partition == model::Partition::kVocabulary;
   const std::optional<int64_t> row = parameter.is_stacked ? entry.layer : std::nullopt;
   MEG_ASSIGN_OR_RETURN(made.shape, shards.shape(parameter));
@@ -327,6 +326,7 @@ Result<TorchFile> RanksReader::read_rank(const Chunks& chunks, int64_t stage, in
 Result<PickleId> RanksReader::add_model(const Chunks& chunks, int64_t stage, int64_t chunk,
                                         int64_t tensor_rank, RankDraft* draft) const {
   PickleGraph& graph = draft->graph();
+  const int64_t first_layer = layout().first_layer(stage, chunk);
   std::vector<PickleId> pairs;
   for (const Cut& cut : chunks[static_cast<size_t>(chunk)]) {
     const PickleId name = graph.add_string(cut.flat_name);
@@ -340,10 +340,9 @@ Result<PickleId> RanksReader::add_model(const Chunks& chunks, int64_t stage, int
     const std::optional<std::string> spelled = table_.spell(match.canonical, family_);
     if (!is_in(place, stage, chunk) || !spelled.has_value()) continue;
     MEG_ASSIGN_OR_RETURN(const PickleId state, copy_object(folder_, *extra.object, draft));
-    const std::string name =
-        match.layer.has_value()
-            ? model::with_layer(*spelled, *match.layer - layout().first_layer(stage, chunk), family_)
-            : *spelled;
+    const std::string name = match.layer.has_value()
+                                 ? model::with_layer(*spelled, *match.layer - first_layer, family_)
+                                 : *spelled;
     pairs.insert(pairs.end(), {graph.add_string(name), state});
   }
   return graph.add_dict(std::move(pairs));
