@@ -117,9 +117,10 @@ Status train_and_save(const std::string& load, const at::Tensor& windows, const 
   options.save = save;
   CheckpointSaver saver(options, args, /*seed=*/1);
   const parallel::ParallelState ranks;
+  ModelChunks chunks(model);
   return saver.save(
       {.iteration = windows.size(0)},
-      {.model = model, .optimizer = *optimizer, .scheduler = scheduler, .ranks = ranks},
+      {.model = chunks, .optimizer = *optimizer, .scheduler = scheduler, .ranks = ranks},
       [](const std::string&) {});
 }
 
