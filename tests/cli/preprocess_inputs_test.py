@@ -59,6 +59,13 @@ class Inputs(PreprocessData):
         self.assert_error(result, 1, ".*nowhere.jsonl: No such file or directory")
         self.assertEqual(self.files(), [])
 
+    def test_an_address_is_named(self):
+        for address in "s3://bucket/in.jsonl", "https://host/*.jsonl.gz":
+            result = self.run_program("--input", address)
+            self.assert_error(result, 1, f".*{re.escape(address)}: expected a path on this machine: "
+                                         "addresses are not read yet")
+        self.assertEqual(self.files(), [])
+
     def test_a_pattern_without_files_is_named(self):
         self.assert_error(self.run_program("--input", self.path("*.none")), 1, ".*none: no file")
 

@@ -46,6 +46,10 @@ Status append_matches(const std::string& pattern, std::vector<std::string>& path
 
 /// Appends the files that `input` names, sorted.
 Status append_files(const std::string& input, std::vector<std::string>& paths) {
+  if (input.find("://") != std::string::npos && !exists(input)) {
+    return make_error(StatusCode::kUnsupported,
+                      "{}: expected a path on this machine: addresses are not read yet", input);
+  }
   std::error_code missing;
   const bool is_folder = fs::is_directory(input, missing);
   const bool is_literal = input.find_first_of("*?[") == std::string::npos || exists(input);
