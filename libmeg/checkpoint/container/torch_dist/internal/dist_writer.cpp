@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 
@@ -14,7 +15,9 @@ namespace {
 
 /// What torch calls the archive of an item.
 constexpr const char* kArchiveName = "archive";
-/// A file that has grown beyond this is followed by another one.
+/// Files that grow side by side, as many as Megatron's writer has, because the system lets one
+/// thread at a time write to a file; when all are beyond kFileBytes as many others follow.
+constexpr size_t kFilesAtOnce = 2;
 constexpr uint64_t kFileBytes = uint64_t{4} << 30;
 
 Result<io::PooledFile> create_file(const std::string& folder, std::string_view name) {
@@ -24,14 +27,15 @@ Result<io::PooledFile> create_file(const std::string& folder, std::string_view n
 }  // namespace
 
 Result<DistBlob> DistFolderWriter::begin_blob(uint64_t length) {
-  if (files_.empty() || end_ > kFileBytes) {
+  auto shortest = std::min_element(ends_.begin(), ends_.end());
+  if (ends_.size() % kFilesAtOnce != 0 || shortest == ends_.end() || *shortest > kFileBytes) {
     metadata_.files.push_back(fmt::format("__{}_{}.distcp", rank_, metadata_.files.size()));
     MEG_ASSIGN_OR_RETURN(io::PooledFile file, create_file(folder_, metadata_.files.back()));
     files_.push_back(std::move(file));
-    end_ = 0;
+    shortest = ends_.insert(ends_.end(), 0);
   }
-  const DistBlob blob{static_cast<int>(metadata_.files.size()) - 1, end_, length};
-  end_ += length;
+  const DistBlob blob{static_cast<int>(shortest - ends_.begin()), *shortest, length};
+  *shortest += length;
   bytes_ += length;
   return blob;
 }
@@ -49,7 +53,7 @@ Result<std::unique_ptr<TensorSink>> DistFolderWriter::add_chunk(const std::strin
   MEG_ASSIGN_OR_RETURN(const DistBlob blob, begin_blob(layout.file_size));
   MEG_ASSIGN_OR_RETURN(
       TorchArchiveWriter archive,
-      TorchArchiveWriter::create(files_.back(), blob.offset, content, std::move(layout)));
+      TorchArchiveWriter::create(file_of(blob), blob.offset, content, std::move(layout)));
   const auto [place, is_new] = tensor_of_.emplace(name, metadata_.tensors.size());
   if (is_new) metadata_.tensors.push_back({name, dtype, shape, {}});
   metadata_.tensors[place->second].chunks.push_back({offsets, sizes, blob});
@@ -63,7 +67,7 @@ Status DistFolderWriter::add_object(const std::string& name, const TorchFileCont
   MEG_ASSIGN_OR_RETURN(const DistBlob blob, begin_blob(layout.file_size));
   MEG_ASSIGN_OR_RETURN(
       TorchArchiveWriter archive,
-      TorchArchiveWriter::create(files_.back(), blob.offset, value, std::move(layout)));
+      TorchArchiveWriter::create(file_of(blob), blob.offset, value, std::move(layout)));
   MEG_RETURN_IF_ERROR(archive.finish());
   metadata_.objects.push_back({name, blob});
   return {};

@@ -42,8 +42,12 @@ class DistFolderWriter {
   uint64_t bytes() const { return bytes_; }
 
  private:
-  /// Where the next blob goes: a new file once the last has grown large.
+  /// Where the next blob goes: the end of the shortest file.
   Result<DistBlob> begin_blob(uint64_t length);
+
+  const io::PooledFile& file_of(const DistBlob& blob) const {
+    return files_[static_cast<size_t>(blob.file)];
+  }
 
   std::string folder_;
   int64_t rank_;
@@ -52,7 +56,7 @@ class DistFolderWriter {
   // Both stay where they are: sinks and archives point to them.
   std::deque<io::PooledFile> files_;
   std::deque<TorchArchiveWriter> chunks_;
-  uint64_t end_ = 0;
+  std::vector<uint64_t> ends_;  // of the files
   uint64_t bytes_ = 0;
 };
 
