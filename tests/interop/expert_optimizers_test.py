@@ -7,7 +7,6 @@ checkpoint_util makes of the one checkpoint is the other: each tensor, number an
 expert_optimizers_test.py CHECKPOINT_UTIL VERIFY [unittest arguments]
 """
 import copy
-import multiprocessing
 import os
 import re
 import shutil
@@ -29,7 +28,7 @@ try:
     import checkpoint_cases as cases
     import megatron_core_models as core
     import reference_files
-    from megatron_core_ranks import model_args, values
+    from megatron_core_ranks import model_args, run_ranks, values
     from megatron_core_torch_dist_test import expect_same
 except ImportError as error:
     print(f"skipped: {error}")
@@ -115,19 +114,8 @@ def save_rank(folder, rank, args):
 
 
 def save(folder, *layout):
-    os.makedirs(folder)
     args = args_of(*layout)
-    context = multiprocessing.get_context("fork")
-    ranks = [context.Process(target=save_rank, args=(folder, rank, args))
-             for rank in range(args.world_size)]
-    for process in ranks:
-        process.start()
-    for process in ranks:
-        process.join()
-    assert all(process.exitcode == 0 for process in ranks), "a rank failed"
-    with open(os.path.join(folder, "latest_checkpointed_iteration.txt"), "w") as tracker:
-        tracker.write("1")
-    return folder
+    return run_ranks(folder, args.world_size, save_rank, args)
 
 
 def ranks_of(root):

@@ -102,12 +102,12 @@ def save_rank(folder, rank, args, optimizer_options, layout):
     torch.save(state, os.path.join(path, "model_optim_rng.pt"))
 
 
-def save(folder, args, optimizer_options=None, layout=None):
-    """Makes a checkpoint in a new folder; of one stage also logits.pt, of the weights as filled."""
+def run_ranks(folder, world_size, save_one, *arguments):
+    """A new folder of iteration 1, of which each rank saves its part: save_one(folder, rank, *arguments)."""
     os.makedirs(folder)
     context = multiprocessing.get_context("fork")
-    ranks = [context.Process(target=save_rank, args=(folder, rank, args, optimizer_options, layout))
-             for rank in range(args.world_size)]
+    ranks = [context.Process(target=save_one, args=(folder, rank, *arguments))
+             for rank in range(world_size)]
     for process in ranks:
         process.start()
     for process in ranks:
@@ -116,5 +116,10 @@ def save(folder, args, optimizer_options=None, layout=None):
     with open(os.path.join(folder, "latest_checkpointed_iteration.txt"), "w") as file:
         file.write("1")
     return folder
+
+
+def save(folder, args, optimizer_options=None, layout=None):
+    """Makes a checkpoint in a new folder; of one stage also logits.pt, of the weights as filled."""
+    return run_ranks(folder, args.world_size, save_rank, args, optimizer_options, layout)
 
 

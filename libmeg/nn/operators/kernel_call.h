@@ -3,7 +3,10 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/DeviceGuard.h>
 
+#include <cstdint>
+
 #include "libmeg/kernels/float_type.h"
+#include "libmeg/kernels/parallel_for.h"
 
 struct CUstream_st;
 
@@ -24,6 +27,19 @@ template <class Launch>
 void launch_kernel(const char* kernel, at::Device device, Launch launch) {
   const c10::DeviceGuard guard(device);
   check_launch(launch(current_stream(device)), kernel);
+}
+
+/// A kernel over rows or other units of which none needs another, where its tensors lie: on a GPU
+/// as launch_kernel(), on a CPU shared out among threads that take at least `grain` units each.
+/// run: callable with the first unit and the end of a share.
+template <class Launch, class Run>
+void run_kernel(const char* kernel, at::Device device, int64_t units, int64_t grain, Launch launch,
+                Run run) {
+  if (device.is_cuda()) {
+    launch_kernel(kernel, device, launch);
+  } else {
+    kernels::parallel_for(units, grain, run);
+  }
 }
 
 }  // namespace meg::nn

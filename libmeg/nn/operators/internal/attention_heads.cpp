@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "libmeg/kernels/parallel_for.h"
 #include "libmeg/kernels/rotary_heads.h"
 #include "libmeg/nn/operators/kernel_call.h"
 
@@ -67,23 +66,15 @@ class HeadMover {
                         .heads = from[i].size(3),
                         .is_turned = i < turned_parts};
     }
-    run(call, from[0].device());
+    run_kernel(
+        "rotary_heads", from[0].device(), call.rows * call.tokens, kGrain,
+        [&](CUstream_st* stream) { return kernels::rotary_heads_cuda(call, stream); },
+        [&](int64_t begin, int64_t end) { kernels::rotary_heads_cpu(call, begin, end); });
   }
 
   bool turns() const { return table_.cosine.defined(); }
 
  private:
-  static void run(const kernels::RotaryHeads& call, at::Device device) {
-    if (device.is_cuda()) {
-      launch_kernel("rotary_heads", device,
-                    [&](CUstream_st* stream) { return kernels::rotary_heads_cuda(call, stream); });
-      return;
-    }
-    kernels::parallel_for(call.rows * call.tokens, kGrain, [&](int64_t begin, int64_t end) {
-      kernels::rotary_heads_cpu(call, begin, end);
-    });
-  }
-
   RotaryTable table_;
   bool interleaved_;
 };

@@ -9,7 +9,6 @@
 #include <memory>
 
 #include "libmeg/kernels/bias_gelu.h"
-#include "libmeg/kernels/parallel_for.h"
 #include "libmeg/nn/operators/kernel_call.h"
 
 namespace meg::nn {
@@ -31,15 +30,10 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& bias) {
   call.output = output.mutable_data_ptr();
   call.columns = bias.size(0);
   call.rows = input.numel() / call.columns;
-  if (input.is_cuda()) {
-    launch_kernel("bias_gelu_forward", input.device(), [&](CUstream_st* stream) {
-      return kernels::bias_gelu_forward_cuda(call, stream);
-    });
-    return output;
-  }
-  kernels::parallel_for(call.rows, kGrain, [&](int64_t begin, int64_t end) {
-    kernels::bias_gelu_forward_cpu(call, begin, end);
-  });
+  run_kernel(
+      "bias_gelu_forward", input.device(), call.rows, kGrain,
+      [&](CUstream_st* stream) { return kernels::bias_gelu_forward_cuda(call, stream); },
+      [&](int64_t begin, int64_t end) { kernels::bias_gelu_forward_cpu(call, begin, end); });
   return output;
 }
 
@@ -54,15 +48,10 @@ at::Tensor backward(const at::Tensor& grad_output, const at::Tensor& input,
   call.grad_input = grad_input.mutable_data_ptr();
   call.columns = bias.size(0);
   call.rows = input.numel() / call.columns;
-  if (input.is_cuda()) {
-    launch_kernel("bias_gelu_backward", input.device(), [&](CUstream_st* stream) {
-      return kernels::bias_gelu_backward_cuda(call, stream);
-    });
-    return grad_input;
-  }
-  kernels::parallel_for(call.rows, kGrain, [&](int64_t begin, int64_t end) {
-    kernels::bias_gelu_backward_cpu(call, begin, end);
-  });
+  run_kernel(
+      "bias_gelu_backward", input.device(), call.rows, kGrain,
+      [&](CUstream_st* stream) { return kernels::bias_gelu_backward_cuda(call, stream); },
+      [&](int64_t begin, int64_t end) { kernels::bias_gelu_backward_cpu(call, begin, end); });
   return grad_input;
 }
 

@@ -8,7 +8,6 @@
 #include <memory>
 #include <utility>
 
-#include "libmeg/kernels/parallel_for.h"
 #include "libmeg/kernels/softmax_cross_entropy.h"
 #include "libmeg/nn/operators/kernel_call.h"
 
@@ -63,16 +62,15 @@ void check_label(const kernels::SoftmaxCrossEntropyForward& call, int64_t bad) {
 
 void forward(const Rows& rows, const at::Tensor& label_error) {
   const kernels::SoftmaxCrossEntropyForward call = forward_call(rows);
-  if (rows.logits.is_cuda()) {
-    launch_kernel("softmax_cross_entropy_forward", rows.logits.device(), [&](CUstream_st* stream) {
-      return kernels::softmax_cross_entropy_forward_cuda(call, label_error.mutable_data_ptr<int>(),
-                                                         stream);
-    });
-    return;
-  }
-  kernels::parallel_for(call.rows, kGrain, [&](int64_t begin, int64_t end) {
-    check_label(call, kernels::softmax_cross_entropy_forward_cpu(call, begin, end));
-  });
+  run_kernel(
+      "softmax_cross_entropy_forward", rows.logits.device(), call.rows, kGrain,
+      [&](CUstream_st* stream) {
+        return kernels::softmax_cross_entropy_forward_cuda(
+            call, label_error.mutable_data_ptr<int>(), stream);
+      },
+      [&](int64_t begin, int64_t end) {
+        check_label(call, kernels::softmax_cross_entropy_forward_cpu(call, begin, end));
+      });
 }
 
 void forward_backward(const Rows& rows, const at::Tensor& grad_losses,
@@ -80,18 +78,16 @@ void forward_backward(const Rows& rows, const at::Tensor& grad_losses,
   const kernels::SoftmaxCrossEntropyForward call = forward_call(rows);
   const auto* factors = grad_losses.const_data_ptr<float>();
   void* gradient = rows.logits.mutable_data_ptr();
-  if (rows.logits.is_cuda()) {
-    launch_kernel("softmax_cross_entropy_forward_backward", rows.logits.device(),
-                  [&](CUstream_st* stream) {
-                    return kernels::softmax_cross_entropy_forward_backward_cuda(
-                        call, factors, gradient, label_error.mutable_data_ptr<int>(), stream);
-                  });
-    return;
-  }
-  kernels::parallel_for(call.rows, kGrain, [&](int64_t begin, int64_t end) {
-    check_label(call, kernels::softmax_cross_entropy_forward_backward_cpu(call, factors, gradient,
-                                                                          begin, end));
-  });
+  run_kernel(
+      "softmax_cross_entropy_forward_backward", rows.logits.device(), call.rows, kGrain,
+      [&](CUstream_st* stream) {
+        return kernels::softmax_cross_entropy_forward_backward_cuda(
+            call, factors, gradient, label_error.mutable_data_ptr<int>(), stream);
+      },
+      [&](int64_t begin, int64_t end) {
+        check_label(call, kernels::softmax_cross_entropy_forward_backward_cpu(
+                              call, factors, gradient, begin, end));
+      });
 }
 
 void backward(const Rows& rows, const at::Tensor& grad_losses) {
@@ -105,15 +101,14 @@ void backward(const Rows& rows, const at::Tensor& grad_losses) {
   call.grad_logits = rows.logits.mutable_data_ptr();
   call.rows = rows.logits.size(0);
   call.columns = rows.logits.size(1);
-  if (rows.logits.is_cuda()) {
-    launch_kernel("softmax_cross_entropy_backward", rows.logits.device(), [&](CUstream_st* stream) {
-      return kernels::softmax_cross_entropy_backward_cuda(call, stream);
-    });
-    return;
-  }
-  kernels::parallel_for(call.rows, kGrain, [&](int64_t begin, int64_t end) {
-    kernels::softmax_cross_entropy_backward_cpu(call, begin, end);
-  });
+  run_kernel(
+      "softmax_cross_entropy_backward", rows.logits.device(), call.rows, kGrain,
+      [&](CUstream_st* stream) {
+        return kernels::softmax_cross_entropy_backward_cuda(call, stream);
+      },
+      [&](int64_t begin, int64_t end) {
+        kernels::softmax_cross_entropy_backward_cpu(call, begin, end);
+      });
 }
 
 class CrossEntropyBackward : public Node {

@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "libmeg/kernels/dropout_add_norm.h"
-#include "libmeg/kernels/parallel_for.h"
 #include "libmeg/nn/operators/internal/main_gradient.h"
 #include "libmeg/nn/operators/kernel_call.h"
 
@@ -71,15 +70,10 @@ Passed forward(const at::Tensor& branch, const at::Tensor& residual,
   call.weight = data_of(norm.weight);
   call.bias = data_of(norm.bias);
   if (branch.defined()) call.sum = passed.sum.mutable_data_ptr();
-  if (residual.is_cuda()) {
-    launch_kernel("dropout_add_norm_forward", residual.device(), [&](CUstream_st* stream) {
-      return kernels::dropout_add_norm_forward_cuda(call, stream);
-    });
-    return passed;
-  }
-  kernels::parallel_for(call.rows, kGrain, [&](int64_t begin, int64_t end) {
-    kernels::dropout_add_norm_forward_cpu(call, begin, end);
-  });
+  run_kernel(
+      "dropout_add_norm_forward", residual.device(), call.rows, kGrain,
+      [&](CUstream_st* stream) { return kernels::dropout_add_norm_forward_cuda(call, stream); },
+      [&](int64_t begin, int64_t end) { kernels::dropout_add_norm_forward_cpu(call, begin, end); });
   return passed;
 }
 

@@ -9,7 +9,6 @@
 #include <memory>
 #include <vector>
 
-#include "libmeg/kernels/parallel_for.h"
 #include "libmeg/kernels/swiglu.h"
 #include "libmeg/nn/operators/kernel_call.h"
 
@@ -32,14 +31,10 @@ at::Tensor forward(const at::Tensor& input) {
                                     .output = output.mutable_data_ptr(),
                                     .rows = input.numel() / input.size(-1),
                                     .columns = sizes.back()};
-  if (input.is_cuda()) {
-    launch_kernel("swiglu_forward", input.device(),
-                  [&](CUstream_st* stream) { return kernels::swiglu_forward_cuda(call, stream); });
-    return output;
-  }
-  kernels::parallel_for(call.rows, kGrain, [&](int64_t begin, int64_t end) {
-    kernels::swiglu_forward_cpu(call, begin, end);
-  });
+  run_kernel(
+      "swiglu_forward", input.device(), call.rows, kGrain,
+      [&](CUstream_st* stream) { return kernels::swiglu_forward_cuda(call, stream); },
+      [&](int64_t begin, int64_t end) { kernels::swiglu_forward_cpu(call, begin, end); });
   return output;
 }
 
@@ -51,14 +46,10 @@ at::Tensor backward(const at::Tensor& grad_output, const at::Tensor& input) {
                                      .grad_input = grad_input.mutable_data_ptr(),
                                      .rows = input.numel() / input.size(-1),
                                      .columns = input.size(-1) / 2};
-  if (input.is_cuda()) {
-    launch_kernel("swiglu_backward", input.device(),
-                  [&](CUstream_st* stream) { return kernels::swiglu_backward_cuda(call, stream); });
-    return grad_input;
-  }
-  kernels::parallel_for(call.rows, kGrain, [&](int64_t begin, int64_t end) {
-    kernels::swiglu_backward_cpu(call, begin, end);
-  });
+  run_kernel(
+      "swiglu_backward", input.device(), call.rows, kGrain,
+      [&](CUstream_st* stream) { return kernels::swiglu_backward_cuda(call, stream); },
+      [&](int64_t begin, int64_t end) { kernels::swiglu_backward_cpu(call, begin, end); });
   return grad_input;
 }
 
