@@ -79,6 +79,7 @@ pack() {
   find "$to/python" -name __pycache__ -prune -exec rm -r {} +
   find "$to/python" -name '*.so' -exec strip --strip-unneeded {} +  # the wheel's has 5 MiB of symbols
   chmod -R u+w "$to"
+  gzip "${packed[@]}"
   local bytes
   bytes="$(du -sb "$to" | cut -f1)"
   echo "$to: $((bytes >> 20)) MiB"
@@ -289,7 +290,8 @@ if [ "${1:-}" = --part ]; then
   exit
 fi
 
-# Files that were carried may have lost their modes.
+# A pack's programs travel compressed. Files that were carried may have lost their modes.
+find "$build"/{bin,tests,bench} -maxdepth 1 -name '*.gz' -exec gunzip {} + 2>/dev/null || true
 chmod u+x "$build"/{bin,tests,bench}/* 2>/dev/null || true
 use_torch_of_python
 out="${OUT:-$(mktemp -d)}"
