@@ -21,8 +21,12 @@ class RanksOnGpus(LaunchedRanks):
     program = PRETRAIN
 
     def start(self, ranks, *flags, gpus=2, **options):
+        # The loader takes whitespace in LD_PRELOAD for ends of names.
+        device = self.folder / os.path.basename(DEVICE)
+        if not device.exists():
+            device.symlink_to(DEVICE)
         # Memory that is not used again is zero where no kernel writes it.
-        os.environ.update(LD_PRELOAD=DEVICE, MEG_PRETENDED_DEVICES=str(gpus),
+        os.environ.update(LD_PRELOAD=str(device), MEG_PRETENDED_DEVICES=str(gpus),
                           MEG_PRETENDED_NCCL=str(self.folder), PYTORCH_NO_CUDA_MEMORY_CACHING="1")
         try:
             # The last --device counts.

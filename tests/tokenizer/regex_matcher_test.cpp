@@ -15,8 +15,9 @@ namespace {
 using Words = std::vector<std::string>;
 
 /// Matches and what lies between them.
-Words split(const std::string& pattern, std::string_view text) {
-  const auto matcher = RegexMatcher::compile(pattern, "pattern");
+Words split(const std::string& pattern, std::string_view text,
+            RegexMatcher::Dialect dialect = RegexMatcher::Dialect::kOniguruma) {
+  const auto matcher = RegexMatcher::compile(pattern, "pattern", dialect);
   EXPECT_TRUE(matcher) << matcher.status().message();
   Words words;
   size_t at = 0;
@@ -54,6 +55,13 @@ TEST(RegexMatcher, FindsTheEndsOfLines) {
   EXPECT_EQ(split("x$", "x\nx"), (Words{"x", "\n", "x"}));
   EXPECT_EQ(split("^x", "x\nx"), (Words{"x", "\n", "x"}));
   EXPECT_EQ(split("a$\n", "a\nb"), (Words{"a\n", "b"}));
+}
+
+TEST(RegexMatcher, ReadsTiktokensPatternsAsTiktokenDoes) {
+  constexpr auto kTiktoken = RegexMatcher::Dialect::kTiktoken;
+  EXPECT_EQ(split("\\p{N}{1,3}+", "a1234567b", kTiktoken), (Words{"a", "123", "456", "7", "b"}));
+  EXPECT_EQ(split("x$", "x\nx", kTiktoken), (Words{"x\n", "x"}));
+  EXPECT_EQ(split("x$", "x\n", kTiktoken), (Words{"x\n"}));
 }
 
 TEST(RegexMatcher, RefusesWhatItWouldReadInAnotherWay) {

@@ -56,8 +56,9 @@ class TorchDistRanks(LaunchedRanks):
                 self.verify("checkpoint", saved)
                 self.verify("diff", plain, saved)
                 folder = reference_files.iteration_folder(str(saved))
-                writers = [re.fullmatch(r"__(\d+)_0\.distcp", name) for name in os.listdir(folder)]
-                self.assertEqual(sorted(int(found[1]) for found in writers if found), list(range(ranks)))
+                writers = [re.fullmatch(r"__(\d+)_([01])\.distcp", name) for name in os.listdir(folder)]
+                self.assertEqual(sorted((int(found[1]), int(found[2])) for found in writers if found),
+                                 [(rank, file) for rank in range(ranks) for file in range(2)])
                 self.assertEqual({name for name, found in zip(os.listdir(folder), writers) if not found},
                                  {".metadata", "metadata.json", "common.pt"})
                 merged, found = reference.merge(str(plain)), dist.read(folder)

@@ -146,16 +146,17 @@ size_t size_of_element(std::string_view pattern) {
   return has_braces ? std::min(pattern.find('}'), pattern.size() - 1) + 1 : 2;
 }
 
-/// Writes a pattern of Oniguruma's in PCRE2's: with classes of characters as the packages see them,
-/// and with Oniguruma's meaning of `{2}?`, which may match nothing, of `{1,3}+`, which repeats the
-/// interval, and of `{,3}`.
+/// Writes a pattern in PCRE2's dialect: with classes of characters as the packages see them, and
+/// for Oniguruma with its meaning of `{2}?`, which may match nothing, of `{1,3}+`, which repeats
+/// the interval, and of `{,3}`.
 class Translation {
  public:
-  explicit Translation(std::string_view pattern) : rest_(pattern) {}
+  Translation(std::string_view pattern, RegexMatcher::Dialect dialect)
+      : rest_(pattern), has_intervals_(dialect == RegexMatcher::Dialect::kOniguruma) {}
 
   std::string text() && {
     while (!rest_.empty()) {
-      const Interval interval = in_brackets_ ? Interval() : interval_at(rest_);
+      const Interval interval = in_brackets_ || !has_intervals_ ? Interval() : interval_at(rest_);
       if (interval.size > 0) {
         add_interval(interval);
       } else {
@@ -197,6 +198,7 @@ class Translation {
   }
 
   std::string_view rest_;
+  bool has_intervals_;  // that mean something else in PCRE2
   std::string text_;
   std::vector<size_t> groups_;  // where open groups begin in text_
   size_t repeated_ = 0;         // where what a quantifier repeats begins in text_
@@ -220,18 +222,20 @@ struct RegexMatcher::Compiled {
   std::string name, pattern;  // for messages
 };
 
-Result<RegexMatcher> RegexMatcher::compile(std::string_view pattern, const std::string& name) {
-  MEG_RETURN_IF_ERROR(check_dialect(pattern, name));
-  const std::string written = Translation(pattern).text();
+Result<RegexMatcher> RegexMatcher::compile(std::string_view pattern, const std::string& name,
+                                           Dialect dialect) {
+  const bool is_oniguruma = dialect == Dialect::kOniguruma;
+  if (is_oniguruma) MEG_RETURN_IF_ERROR(check_dialect(pattern, name));
+  const std::string written = Translation(pattern, dialect).text();
   int error = 0;
   PCRE2_SIZE offset = 0;
-  // The dialect that the packages read, as far as flags say it: Unicode classes, and ^ and $ at
-  // every line. \C is refused since it could cut a character in two, which NO_UTF_CHECK here and in
-  // find() relies on not to happen.
-  Code code(pcre2_compile(
-      reinterpret_cast<PCRE2_SPTR>(written.data()), written.size(),
-      PCRE2_UTF | PCRE2_UCP | PCRE2_NO_UTF_CHECK | PCRE2_NEVER_BACKSLASH_C | PCRE2_MULTILINE,
-      &error, &offset, nullptr));
+  // The dialect that the packages read, as far as flags say it: Unicode classes, and for Oniguruma
+  // ^ and $ at every line. \C is refused since it could cut a character in two, which NO_UTF_CHECK
+  // here and in find() relies on not to happen.
+  Code code(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(written.data()), written.size(),
+                          PCRE2_UTF | PCRE2_UCP | PCRE2_NO_UTF_CHECK | PCRE2_NEVER_BACKSLASH_C |
+                              (is_oniguruma ? PCRE2_MULTILINE : PCRE2_DOLLAR_ENDONLY),
+                          &error, &offset, nullptr));
   if (code == nullptr) {
     std::array<unsigned char, 256> text{};
     pcre2_get_error_message(error, text.data(), text.size());

@@ -10,13 +10,18 @@
 
 namespace meg::tokenizer {
 
-/// A compiled regular expression of a tokenizer's file, in the dialect of Hugging Face's
-/// tokenizers: Oniguruma's with Ruby's syntax, Unicode throughout. Immutable and safe to share.
+/// A compiled regular expression of a tokenizer, Unicode throughout. Immutable and safe to share.
 class RegexMatcher {
  public:
+  enum class Dialect {
+    kOniguruma,  ///< With Ruby's syntax, as Hugging Face's tokenizers read a file's patterns.
+    kTiktoken,   ///< Rust's, in which `{1,3}+` is possessive and `$` the end of the text.
+  };
+
   /// kUnsupported, with the place, for a pattern that does not compile, or that says what PCRE2
   /// cannot be told to do in the same way. name: for messages.
-  static Result<RegexMatcher> compile(std::string_view pattern, const std::string& name);
+  static Result<RegexMatcher> compile(std::string_view pattern, const std::string& name,
+                                      Dialect dialect = Dialect::kOniguruma);
 
   /// Begin and end, in bytes.
   using Match = std::pair<size_t, size_t>;

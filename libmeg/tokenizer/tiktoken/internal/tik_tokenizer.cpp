@@ -111,7 +111,8 @@ std::unique_ptr<TokenEncoder> TikTokenizer::new_word_encoder(DType dtype) const 
   if (!options_.reference) {
     return fast::new_fast_encoder(model_, merge_table_, dtype, pattern.scan);
   }
-  const RegexMatcher matcher = *RegexMatcher::compile(pattern.regex, "pattern");
+  const RegexMatcher matcher =
+      *RegexMatcher::compile(pattern.regex, "pattern", RegexMatcher::Dialect::kTiktoken);
   return reference::new_reference_encoder(
       model_, dtype, [matcher](std::string_view text) { return (*matcher.find(text, 0))->second; });
 }
