@@ -27,10 +27,6 @@ __device__ float gelu_slope(float x) {
   return 2.0f * x * (gate * (e * gate)) * inner_slope + gate;
 }
 
-__device__ int64_t thread_in_grid() {
-  return static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-}
-
 // kSize elements a thread; no pack reaches over the end of a row.
 template <class T, int kSize>
 __global__ void forward_kernel(const T* input, const T* bias, T* output, int64_t packs,
@@ -66,13 +62,11 @@ __global__ void backward_kernel(const T* grad_output, const T* input, const T* b
   reinterpret_cast<P*>(grad_input)[i] = y;
 }
 
-int64_t blocks_for(int64_t packs) { return (packs + kThreads - 1) / kThreads; }
-
 template <class T, int kSize>
 int launch_forward(const BiasGeluForward& call, cudaStream_t stream) {
   const int64_t packs = call.rows * call.columns / kSize;
   return launch<forward_kernel<T, kSize>>(
-      blocks_for(packs), kThreads, stream, static_cast<const T*>(call.input),
+      blocks_for(packs, kThreads), kThreads, stream, static_cast<const T*>(call.input),
       static_cast<const T*>(call.bias), static_cast<T*>(call.output), packs, call.columns / kSize);
 }
 
@@ -80,7 +74,7 @@ template <class T, int kSize>
 int launch_backward(const BiasGeluBackward& call, cudaStream_t stream) {
   const int64_t packs = call.rows * call.columns / kSize;
   return launch<backward_kernel<T, kSize>>(
-      blocks_for(packs), kThreads, stream, static_cast<const T*>(call.grad_output),
+      blocks_for(packs, kThreads), kThreads, stream, static_cast<const T*>(call.grad_output),
       static_cast<const T*>(call.input), static_cast<const T*>(call.bias),
       static_cast<T*>(call.grad_input), packs, call.columns / kSize);
 }

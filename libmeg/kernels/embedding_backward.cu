@@ -13,7 +13,7 @@ constexpr int kThreads = 256;
 // thousands of lookups are compared with each other sooner than a radix sort has run its passes.
 // lengths: of the lookups of one id, at the first of them in the order; 0 at the others.
 __global__ void order_kernel(const int64_t* ids, int64_t count, int64_t* order, int64_t* lengths) {
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const int64_t i = thread_in_grid();
   if (i >= count) return;
   const int64_t id = ids[i];
   int64_t smaller = 0, same_before = 0, same = 0;
@@ -91,7 +91,7 @@ int embedding_backward_cuda(const EmbeddingBackward& call, int64_t* scratch, CUs
   if (call.count == 0 || call.columns == 0) return cudaSuccess;
   Lookups lookups = {nullptr, nullptr};
   if (call.ids != nullptr) {
-    const int error = launch<order_kernel>((call.count + kThreads - 1) / kThreads, kThreads, stream,
+    const int error = launch<order_kernel>(blocks_for(call.count, kThreads), kThreads, stream,
                                            call.ids, call.count, scratch, scratch + call.count);
     if (error != cudaSuccess) return error;
     lookups = {scratch, scratch + call.count};

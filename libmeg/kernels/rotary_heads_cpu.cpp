@@ -11,18 +11,22 @@ int64_t offset_of(const HeadStrides& strides, int64_t row, int64_t token, int64_
   return row * strides.row + token * strides.token + group * strides.group + head * strides.head;
 }
 
-/// One token's heads, one after another.
+/// One token's heads, one after another. room: floats for its cosines and sines and for a head as
+/// it is read and as it is written.
 class Token {
  public:
-  Token(const RotaryHeads& call, int64_t number)
+  static size_t room(const RotaryHeads& call) {
+    return static_cast<size_t>(2 * call.turned + 2 * call.channels);
+  }
+
+  Token(const RotaryHeads& call, int64_t number, float* room)
       : call_(call),
         runs_(call.type),
         row_(number / call.tokens),
         token_(number % call.tokens),
-        room_(static_cast<size_t>(2 * call.turned + 2 * call.channels)),
-        cosine_(runs_.read(call.cosine, token_ * call.turned, call.turned, room_.data())),
-        sine_(runs_.read(call.sine, token_ * call.turned, call.turned, room_.data() + call.turned)),
-        from_(room_.data() + 2 * call.turned),
+        cosine_(runs_.read(call.cosine, token_ * call.turned, call.turned, room)),
+        sine_(runs_.read(call.sine, token_ * call.turned, call.turned, room + call.turned)),
+        from_(room + 2 * call.turned),
         to_(from_ + call.channels) {}
 
   void copy(const HeadCopy& copy) {
@@ -56,7 +60,6 @@ class Token {
   const RotaryHeads& call_;
   CpuRuns runs_;
   int64_t row_, token_;
-  std::vector<float> room_;
   const float* cosine_;
   const float* sine_;
   float* from_;
@@ -66,8 +69,9 @@ class Token {
 }  // namespace
 
 void rotary_heads_cpu(const RotaryHeads& call, int64_t begin, int64_t end) {
+  std::vector<float> room(Token::room(call));
   for (int64_t number = begin; number < end; ++number) {
-    Token token(call, number);
+    Token token(call, number, room.data());
     for (const HeadCopy& copy : call.copies) {
       if (copy.to != nullptr) token.copy(copy);
     }

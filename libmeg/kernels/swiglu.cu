@@ -23,10 +23,6 @@ struct PackPlace {
       : output(i), gate(i / packs_in_row * packs_in_row + i), up(gate + packs_in_row) {}
 };
 
-__device__ int64_t thread_in_grid() {
-  return static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-}
-
 template <class T, int kSize>
 __global__ void forward_kernel(const SwigluForward call, int64_t packs) {
   using P = Pack<T, kSize>;
@@ -69,7 +65,7 @@ __global__ void backward_kernel(const SwigluBackward call, int64_t packs) {
 template <auto kKernel, class Call>
 int launch_packs(const Call& call, int size, cudaStream_t stream) {
   const int64_t packs = call.rows * call.columns / size;
-  return launch<kKernel>((packs + kThreads - 1) / kThreads, kThreads, stream, call, packs);
+  return launch<kKernel>(blocks_for(packs, kThreads), kThreads, stream, call, packs);
 }
 
 }  // namespace
