@@ -19,6 +19,7 @@
 #include "libmeg/model/vocab_padding.h"
 #include "libmeg/nn/gpt_options.h"
 #include "libmeg/nn/load_weights.h"
+#include "libmeg/nn/part_of_rank.h"
 
 namespace meg::app {
 namespace {
@@ -160,14 +161,6 @@ Result<int64_t> sequence_length_of(const ModelRequest& request, const model::Gpt
 /// Padded where the ranks could not share them equally.
 int64_t rows_for_ranks(int64_t rows, int64_t ranks) { return (rows + ranks - 1) / ranks * ranks; }
 
-nn::ModelPart part_of(const parallel::ParallelState& ranks) {
-  return {.sizes = {.tensor_model_parallel_size = ranks.tensor()->size(),
-                    .pipeline_model_parallel_size = ranks.pipeline()->size()},
-          .tensor_rank = ranks.tensor()->rank(),
-          .pipeline_rank = ranks.pipeline()->rank(),
-          .tensor_parallel = {.group = ranks.tensor()}};
-}
-
 Result<nn::GptModel> read_model(const ModelRequest& request,
                                 const checkpoint::MegatronCheckpoint& checkpoint,
                                 const megatron::FieldLookup& fields,
@@ -181,7 +174,8 @@ Result<nn::GptModel> read_model(const ModelRequest& request,
   options.family = checkpoint.family();
   model::GptConfig config = checkpoint.config();
   config.padded_vocab_size = rows_for_ranks(vocabulary_rows(checkpoint), ranks.tensor()->size());
-  MEG_ASSIGN_OR_RETURN(nn::GptModel model, nn::GptModel::create(config, options, part_of(ranks)));
+  MEG_ASSIGN_OR_RETURN(nn::GptModel model,
+                       nn::GptModel::create(config, options, nn::part_of_rank(ranks)));
   MEG_RETURN_IF_ERROR(nn::load_weights(checkpoint, model));
   model.set_training(false);
   return model;

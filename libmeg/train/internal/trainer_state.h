@@ -13,6 +13,7 @@
 #include "libmeg/base/stopwatch.h"
 #include "libmeg/logging/log_lines.h"
 #include "libmeg/model/theoretical_memory.h"
+#include "libmeg/nn/part_of_rank.h"
 #include "libmeg/train/internal/run_report.h"
 #include "libmeg/train/internal/schedule_trace.h"
 #include "libmeg/train/internal/train_step.h"
@@ -74,14 +75,10 @@ struct Trainer::State {
 
   /// What this rank holds of the model: its first chunk.
   nn::ModelPart part() const {
-    return {.sizes = {.tensor_model_parallel_size = ranks.tensor()->size(),
-                      .pipeline_model_parallel_size = ranks.pipeline()->size(),
-                      .virtual_pipeline_model_parallel_size =
-                          options.virtual_pipeline_model_parallel_size},
-            .tensor_rank = ranks.tensor()->rank(),
-            .pipeline_rank = ranks.pipeline()->rank(),
-            .tensor_parallel = {.group = ranks.tensor(),
-                                .sequence_parallel = options.sequence_parallel}};
+    nn::ModelPart part = nn::part_of_rank(ranks);
+    part.sizes.virtual_pipeline_model_parallel_size = options.virtual_pipeline_model_parallel_size;
+    part.tensor_parallel.sequence_parallel = options.sequence_parallel;
+    return part;
   }
 
   Status begin_trace();
