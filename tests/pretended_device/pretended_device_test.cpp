@@ -106,6 +106,27 @@ TEST_F(PretendedDeviceTest, TrainingStep) {
   expect_within_budget("training_step", run.steps.at(2));
 }
 
+/// Where nothing is dropped attention is cuDNN's, which writes its gradient where the next product
+/// reads it: no kernel moves heads.
+TEST_F(PretendedDeviceTest, TrainingStepWithoutDropout) {
+  train::TrainerOptions options = run_on_gpu(/*micro_batches=*/1);
+  options.model.attention_dropout = options.model.hidden_dropout = 0;
+  const WatchedRun run(std::move(options));
+  const pretended::Counts& counts = run.steps.at(2);
+  expect_within_budget("without_dropout", counts);
+  EXPECT_EQ(counts.kernels.count("meg::kernels::copy_kernel"), 0);
+  EXPECT_EQ(counts.kernels.at("cudnnBackendExecute"), 2 * gpt_of_24_layers().num_layers);
+}
+
+TEST_F(PretendedDeviceTest, DropoutInSixteenthsLeavesAttentionToCudnn) {
+  train::TrainerOptions options = run_on_gpu(/*micro_batches=*/1);
+  options.model.attention_dropout = 0.125;
+  const WatchedRun run(std::move(options));
+  const pretended::Counts& counts = run.steps.at(2);
+  EXPECT_EQ(counts.kernels.count("meg::kernels::copy_kernel"), 0);
+  EXPECT_EQ(counts.kernels.at("cudnnBackendExecute"), 2 * gpt_of_24_layers().num_layers);
+}
+
 /// With what Llama's layers have: RMSNorm, rotary embedding, grouped queries, SwiGLU, no biases.
 TEST_F(PretendedDeviceTest, TrainingStepOfLlama) {
   model::GptConfig config = gpt_of_24_layers();

@@ -34,7 +34,6 @@ SelfAttention::SelfAttention(const model::GptConfig& config, const GptOptions& o
   }
 }
 
-/// [b, s, n * hn]
 at::Tensor SelfAttention::attend(const AttentionHeads& heads, const ForwardContext& context) const {
   if (context.cache != nullptr) {
     return context.cache->attention(layer_, heads.query, heads.key, heads.value,
@@ -49,18 +48,30 @@ at::Tensor SelfAttention::attend(const AttentionHeads& heads, const ForwardConte
   return recompute(core, {heads.query, heads.key, heads.value}, *context.random);
 }
 
-at::Tensor SelfAttention::forward(const at::Tensor& hidden_states, const ForwardContext& context,
-                                  const at::Tensor& rows) const {
+at::Tensor SelfAttention::split_and_attend(const at::Tensor& mixed,
+                                           const ForwardContext& context) const {
   const bool turns_later = q_layernorm_ && context.rotary.cosine.defined();
   AttentionHeads heads =
-      split_heads(linear_qkv_.forward(hidden_states), queries_per_group_, kv_channels_,
+      split_heads(mixed, queries_per_group_, kv_channels_,
                   q_layernorm_ ? RotaryTable() : context.rotary, rotary_interleaved_);
   if (q_layernorm_) {
     heads.query = q_layernorm_->forward(heads.query);
     heads.key = k_layernorm_->forward(heads.key);
   }
   if (turns_later) turn_heads(heads, context.rotary, rotary_interleaved_);
-  return linear_proj_.forward(chosen_rows(attend(heads, context), rows));
+  return attend(heads, context);
+}
+
+at::Tensor SelfAttention::forward(const at::Tensor& hidden_states, const ForwardContext& context,
+                                  const at::Tensor& rows) const {
+  const at::Tensor mixed = linear_qkv_.forward(hidden_states);
+  // What is recomputed starts from the heads.
+  const bool takes_mixed =
+      queries_per_group_ == 1 && !q_layernorm_ && !context.rotary.cosine.defined() && !recompute_;
+  at::Tensor outputs;
+  if (takes_mixed) outputs = core_attention_.forward_mixed(mixed, context);
+  if (!outputs.defined()) outputs = split_and_attend(mixed, context);
+  return linear_proj_.forward(chosen_rows(outputs, rows));
 }
 
 }  // namespace meg::nn

@@ -26,6 +26,8 @@ class SelfAttention {
                      const at::Tensor& rows) const;
 
  private:
+  /// mixed: what linear_qkv gives. Returns [b, s, n * hn].
+  at::Tensor split_and_attend(const at::Tensor& mixed, const ForwardContext& context) const;
   at::Tensor attend(const AttentionHeads& heads, const ForwardContext& context) const;
 
   ColumnParallelLinear linear_qkv_;

@@ -7,6 +7,7 @@
 
 #include "libmeg/nn/layers/internal/dropout.h"
 #include "libmeg/nn/operators/internal/attention_kernels.h"
+#include "libmeg/nn/operators/internal/cudnn_attention.h"
 #include "libmeg/nn/operators/internal/widened_product.h"
 
 namespace meg::nn {
@@ -39,6 +40,27 @@ at::Tensor weighted_sums(const at::Tensor& probabilities, const at::Tensor& valu
   return at::bmm(probabilities, values);
 }
 
+/// What LibTorch's fused attention depends on beside its arguments, while it computes.
+class FusedCall {
+ public:
+  FusedCall(const GptOptions& options, const ForwardContext& context)
+      : dropout_(context.training ? options.attention_dropout : 0) {
+    if (!options.device.is_cpu()) choice_.emplace(attention_kernels(options, context.training));
+    if (dropout_ > 0) {
+      // ATen's fused kernels draw from the default generator and take no other.
+      fork_.emplace(options.device,
+                    context.random->generator(RandomStates::Stream::kModelParallel));
+    }
+  }
+
+  double dropout() const { return dropout_; }
+
+ private:
+  double dropout_;
+  std::optional<AttentionKernelChoice> choice_;
+  std::optional<ForkedDefaultGenerator> fork_;
+};
+
 }  // namespace
 
 bool is_unfused(const GptOptions& options, bool training) {
@@ -61,6 +83,7 @@ at::Tensor core_attention_mask(const GptOptions& options, bool training, const a
 CoreAttention::CoreAttention(const model::GptConfig& config, const GptOptions& options,
                              int64_t layer)
     : options_(options),
+      kv_channels_(config.kv_channels),
       softmax_scale_(1 / std::sqrt(static_cast<double>(config.kv_channels))),
       layer_scaling_(options.apply_query_key_layer_scaling ? static_cast<double>(layer + 1) : 1) {}
 
@@ -70,6 +93,17 @@ at::Tensor CoreAttention::forward(const at::Tensor& query, const at::Tensor& key
                                ? unfused(query, key, value, context)
                                : fused(query, key, value, context);
   return heads.transpose(1, 2).reshape({query.size(0), query.size(1), -1});
+}
+
+at::Tensor CoreAttention::forward_mixed(const at::Tensor& mixed,
+                                        const ForwardContext& context) const {
+  // A mask takes the place of the causal one.
+  if (!context.training || is_unfused(options_, /*training=*/true) ||
+      !attention_kernels(options_, /*training=*/true).cudnn || context.attention_mask.defined()) {
+    return {};
+  }
+  const FusedCall call(options_, context);
+  return cudnn_attention(mixed, kv_channels_, softmax_scale_, call.dropout());
 }
 
 at::Tensor CoreAttention::unfused(const at::Tensor& query, const at::Tensor& key,
@@ -100,14 +134,7 @@ at::Tensor CoreAttention::fused(const at::Tensor& query, const at::Tensor& key,
   const bool on_cpu = options_.device.is_cpu();
   const int64_t heads = query.size(2);
   const bool is_grouped = key.size(2) != heads;
-  const double drop = context.training ? options_.attention_dropout : 0;
-  std::optional<AttentionKernelChoice> choice;
-  std::optional<ForkedDefaultGenerator> fork;
-  if (!on_cpu) choice.emplace(attention_kernels(options_, context.training));
-  if (drop > 0) {
-    // ATen's fused kernels draw from the default generator and take no other.
-    fork.emplace(options_.device, context.random->generator(RandomStates::Stream::kModelParallel));
-  }
+  const FusedCall call(options_, context);
   std::optional<at::Tensor> mask;
   if (context.attention_mask.defined()) mask = context.attention_mask;
   const auto by_heads = [](const at::Tensor& tensor) {
@@ -115,8 +142,8 @@ at::Tensor CoreAttention::fused(const at::Tensor& query, const at::Tensor& key,
   };
   return at::scaled_dot_product_attention(
              by_heads(query), by_heads(on_cpu ? for_each_head(key, heads) : key),
-             by_heads(on_cpu ? for_each_head(value, heads) : value), mask, drop, !mask.has_value(),
-             softmax_scale_, is_grouped && !on_cpu)
+             by_heads(on_cpu ? for_each_head(value, heads) : value), mask, call.dropout(),
+             !mask.has_value(), softmax_scale_, is_grouped && !on_cpu)
       .to(query.scalar_type());
 }
 

@@ -27,6 +27,10 @@ class CoreAttention {
   at::Tensor forward(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                      const ForwardContext& context) const;
 
+  /// mixed: [b, s, n * 3 * hn], of each head its queries, its key and its value, as they are to be
+  /// multiplied. Returns as forward() does, or an undefined tensor where heads have to be split.
+  at::Tensor forward_mixed(const at::Tensor& mixed, const ForwardContext& context) const;
+
   double softmax_scale() const { return softmax_scale_; }
 
  private:
@@ -36,6 +40,7 @@ class CoreAttention {
                    const ForwardContext& context) const;
 
   GptOptions options_;
+  int64_t kv_channels_;
   double softmax_scale_;
   double layer_scaling_;  ///< 1, or the layer's number where query-key layer scaling is on.
 };
