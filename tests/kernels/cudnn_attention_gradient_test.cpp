@@ -1,10 +1,10 @@
 // Whether cuDNN takes the gradient of attention as libmeg describes it, on a GPU that is not here:
 // cuDNN answers that from a description of the device.
 
-#include "libmeg/kernels/cudnn/attention_gradient.h"
-
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+
+#include "libmeg/kernels/cudnn/attention_gradient.h"
 
 namespace meg::kernels {
 namespace {

@@ -106,8 +106,8 @@ class Graph {
   }
 
   Tensor heads(Name name, int64_t parts) {
-    return graph_.tensor(fe::graph::Tensor_attributes().set_uid(name).set_dim(sizes()).set_stride(
-        strides(parts)));
+    return graph_.tensor(
+        fe::graph::Tensor_attributes().set_uid(name).set_dim(sizes()).set_stride(strides(parts)));
   }
 
   Tensor statistics() {
@@ -161,15 +161,12 @@ class BuiltGradient : public CudnnAttentionGradient {
       }
       // The front end writes to none that is an input, but takes all as one type.
       const auto input = [](const void* array) { return const_cast<void*>(array); };
-      std::unordered_map<int64_t, void*> named = {{kQuery, part(input(arrays.mixed), 0)},
-                                                  {kKey, part(input(arrays.mixed), 1)},
-                                                  {kValue, part(input(arrays.mixed), 2)},
-                                                  {kOutput, input(arrays.output)},
-                                                  {kGradOutput, input(arrays.grad_output)},
-                                                  {kStatistics, input(arrays.statistics)},
-                                                  {kGradQuery, part(arrays.grad_mixed, 0)},
-                                                  {kGradKey, part(arrays.grad_mixed, 1)},
-                                                  {kGradValue, part(arrays.grad_mixed, 2)}};
+      std::unordered_map<int64_t, void*> named = {
+          {kQuery, part(input(arrays.mixed), 0)},   {kKey, part(input(arrays.mixed), 1)},
+          {kValue, part(input(arrays.mixed), 2)},   {kOutput, input(arrays.output)},
+          {kGradOutput, input(arrays.grad_output)}, {kStatistics, input(arrays.statistics)},
+          {kGradQuery, part(arrays.grad_mixed, 0)}, {kGradKey, part(arrays.grad_mixed, 1)},
+          {kGradValue, part(arrays.grad_mixed, 2)}};
       if (shape_.dropout > 0) {
         named[kSeed] = input(arrays.seed);
         named[kSeedOffset] = input(arrays.seed_offset);

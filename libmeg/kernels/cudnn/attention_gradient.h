@@ -31,14 +31,14 @@ struct AttentionGradientShape {
 
 /// The arrays of one call, on the GPU; none overlaps one that is written.
 struct AttentionGradientArrays {
-  const void* mixed = nullptr;         ///< (rows, tokens, heads, 3, channels)
-  const void* output = nullptr;        ///< (rows, tokens, heads, channels), the forward pass's
-  const void* grad_output = nullptr;   ///< like output
-  const void* statistics = nullptr;    ///< (rows, heads, tokens) of fp32: log-sum-exp of the scores
-  const void* seed = nullptr;          ///< int64, of the forward pass's dropout; null without
-  const void* seed_offset = nullptr;   ///< like seed
-  void* grad_mixed = nullptr;          ///< like mixed
-  void* workspace = nullptr;           ///< workspace_size() bytes
+  const void* mixed = nullptr;        ///< (rows, tokens, heads, 3, channels)
+  const void* output = nullptr;       ///< (rows, tokens, heads, channels), the forward pass's
+  const void* grad_output = nullptr;  ///< like output
+  const void* statistics = nullptr;   ///< (rows, heads, tokens) of fp32: log-sum-exp of the scores
+  const void* seed = nullptr;         ///< int64, of the forward pass's dropout; null without
+  const void* seed_offset = nullptr;  ///< like seed
+  void* grad_mixed = nullptr;         ///< like mixed
+  void* workspace = nullptr;          ///< workspace_size() bytes
 };
 
 /// The gradient of attention by cuDNN, in which LibTorch's own call differs by its outputs only:

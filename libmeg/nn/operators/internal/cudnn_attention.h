@@ -12,7 +12,6 @@ namespace meg::nn {
 /// memory. Undefined where that is not to be had and heads have to be split: on a CPU, without a
 /// gradient, where LibTorch would not take cuDNN's attention, where cuDNN has no such gradient.
 /// channels: hn; scale: of the scores; dropout: [0, 1), drawn from LibTorch's default generator.
-at::Tensor cudnn_attention(const at::Tensor& mixed, int64_t channels, double scale,
-                           double dropout);
+at::Tensor cudnn_attention(const at::Tensor& mixed, int64_t channels, double scale, double dropout);
 
 }  // namespace meg::nn
