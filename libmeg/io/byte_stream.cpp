@@ -75,9 +75,8 @@ std::unique_ptr<ByteStream> file_stream(const FileDescriptor& file, const Stream
   return std::make_unique<FileStream>(file, options);
 }
 
-Result<std::unique_ptr<ByteStream>> content_stream(const FileDescriptor& file,
-                                                   const StreamOptions& options) {
-  std::unique_ptr<ByteStream> packed = file_stream(file, options);
+Result<std::unique_ptr<ByteStream>> content_stream(std::unique_ptr<ByteStream> packed,
+                                                   std::string name, const StreamOptions& options) {
   std::string begin;
   // A pipe may give one byte at a time.
   while (begin.size() < kCompressionMagicBytes) {
@@ -92,7 +91,7 @@ Result<std::unique_ptr<ByteStream>> content_stream(const FileDescriptor& file,
       std::make_unique<ResumedStream>(std::move(begin), std::move(packed));
   if (how == Compression::kNone) return whole;
   std::unique_ptr<ByteStream> unpacked =
-      unpacked_stream(std::move(whole), how, file.path(), options);
+      unpacked_stream(std::move(whole), how, std::move(name), options);
   return options.ahead ? read_ahead_stream(std::move(unpacked)) : std::move(unpacked);
 }
 

@@ -53,8 +53,9 @@ std::unique_ptr<ByteStream> unpacked_stream(std::unique_ptr<ByteStream> packed, 
 /// `stream`, read by a thread of its own some blocks ahead.
 std::unique_ptr<ByteStream> read_ahead_stream(std::unique_ptr<ByteStream> stream);
 
-/// The content of `file`: unpacked where it begins as a compressed file does, else as it is.
-Result<std::unique_ptr<ByteStream>> content_stream(const FileDescriptor& file,
-                                                   const StreamOptions& options);
+/// The content of a file of that name, whose bytes `packed` gives: unpacked where it begins as a
+/// compressed file does, else as it is.
+Result<std::unique_ptr<ByteStream>> content_stream(std::unique_ptr<ByteStream> packed,
+                                                   std::string name, const StreamOptions& options);
 
 }  // namespace meg::io

@@ -60,10 +60,10 @@ class Inputs(PreprocessData):
         self.assertEqual(self.files(), [])
 
     def test_an_address_is_named(self):
-        for address in "s3://bucket/in.jsonl", "https://host/*.jsonl.gz":
+        for address in "gs://bucket/in.jsonl", "https://host/*.jsonl.gz":
             result = self.run_program("--input", address)
-            self.assert_error(result, 1, f".*{re.escape(address)}: expected a path on this machine: "
-                                         "addresses are not read yet")
+            self.assert_error(result, 1, f".*{re.escape(address)}: expected a path on this machine or s3://: "
+                                         "other addresses are not read")
         self.assertEqual(self.files(), [])
 
     def test_a_pattern_without_files_is_named(self):

@@ -15,7 +15,8 @@ using testing::HasSubstr;
 Result<std::string> content_of(const std::string& path, size_t block,
                                const StreamOptions& options = {}) {
   MEG_ASSIGN_OR_RETURN(const FileDescriptor file, FileDescriptor::open_for_reading(path));
-  MEG_ASSIGN_OR_RETURN(const std::unique_ptr<ByteStream> stream, content_stream(file, options));
+  MEG_ASSIGN_OR_RETURN(const std::unique_ptr<ByteStream> stream,
+                       content_stream(file_stream(file, options), path, options));
   std::string content;
   std::string buffer(block, '\0');
   while (true) {
@@ -106,7 +107,7 @@ TEST(ByteStream, EndsItsThreadWhenNobodyReadsOn) {
   const test::TempFolder folder;
   test::write_file(folder.path("packed"), test::zstd_of(some_text(20 << 20)));
   const FileDescriptor file = FileDescriptor::open_for_reading(folder.path("packed")).value();
-  auto stream = content_stream(file, {}).value();
+  auto stream = content_stream(file_stream(file, {}), file.path(), {}).value();
   std::byte first{};
   EXPECT_EQ(stream->read({&first, 1}).value(), 1U);
 }

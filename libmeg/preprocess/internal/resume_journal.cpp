@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <iterator>
 #include <limits>
+#include <memory>
 #include <span>
 #include <string_view>
 
@@ -16,6 +17,7 @@
 #include "libmeg/io/crc32.h"
 #include "libmeg/io/file_descriptor.h"
 #include "libmeg/preprocess/internal/document_sink.h"
+#include "libmeg/preprocess/sources/internal/input_file.h"
 #include "libmeg/preprocess/sources/internal/input_paths.h"
 #include "libmeg/text/printable.h"
 
@@ -174,15 +176,13 @@ Status ResumeJournal::describe_inputs(const PreprocessOptions& options) {
     if (path == kStandardInput) {
       return Status(StatusCode::kUnsupported, "resume: expected files, found standard input");
     }
-
-    struct stat info {};
-
-    if (::stat(path.c_str(), &info) != 0) return errno_error(errno, path);
-    if (!S_ISREG(info.st_mode)) {
+    MEG_ASSIGN_OR_RETURN(const std::unique_ptr<InputFile> file, InputFile::open(path));
+    MEG_ASSIGN_OR_RETURN(const auto extent, file->extent());
+    if (!extent.has_value()) {
       return make_error(StatusCode::kUnsupported, "resume: {}: expected a regular file", path);
     }
-    const int64_t modified = info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec;
-    add("input " + one_line(path), fmt::format("{} bytes of time {}", info.st_size, modified));
+    MEG_ASSIGN_OR_RETURN(std::string identity, file->identity());
+    add("input " + one_line(path), std::move(identity));
   }
   return Status();
 }

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "libmeg/base/result.h"
-#include "libmeg/io/file_descriptor.h"
+#include "libmeg/preprocess/sources/internal/input_file.h"
 #include "libmeg/preprocess/sources/internal/text_chunk.h"
 
 namespace meg::preprocess {
@@ -47,13 +47,12 @@ class ColumnReader {
  public:
   virtual ~ColumnReader() = default;
 
-  /// file: regular, from its begin to its end; must outlive the reader. keys: the names of the
-  /// columns, which hold strings or lists of strings. chunk_bytes: text of a chunk, about.
+  /// file: read from its begin to its end, at offsets; must outlive the reader. keys: the names of
+  /// the columns, which hold strings or lists of strings. chunk_bytes: text of a chunk, about.
   /// Errors (of this and the functions below; with the file's name): kUnsupported where the module
   /// with Arrow cannot be opened and for types that are no text, kNotFound for missing columns,
   /// kCorruption for damage, kResourceExhausted where batches need too much memory.
-  static Result<std::unique_ptr<ColumnReader>> open(const io::FileDescriptor& file,
-                                                    ColumnFormat format,
+  static Result<std::unique_ptr<ColumnReader>> open(const InputFile& file, ColumnFormat format,
                                                     const std::vector<std::string>& keys,
                                                     size_t chunk_bytes);
 
@@ -76,6 +75,6 @@ class ColumnReader {
 };
 
 /// Groups of a file, from its footer.
-Result<int64_t> count_groups(const io::FileDescriptor& file, ColumnFormat format);
+Result<int64_t> count_groups(const InputFile& file, ColumnFormat format);
 
 }  // namespace meg::preprocess

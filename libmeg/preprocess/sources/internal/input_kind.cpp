@@ -9,11 +9,13 @@
 
 #include "libmeg/io/byte_stream.h"
 #include "libmeg/preprocess/sources/internal/input_paths.h"
+#include "libmeg/preprocess/sources/internal/text_reader.h"
+#include "libmeg/s3/object_store.h"
 
 namespace meg::preprocess {
 namespace {
 
-Result<std::string> bytes_at(const io::FileDescriptor& file, int64_t offset, size_t count) {
+Result<std::string> bytes_at(const InputFile& file, int64_t offset, size_t count) {
   std::string bytes(count, '\0');
   MEG_ASSIGN_OR_RETURN(const size_t got,
                        file.read_at(offset, std::as_writable_bytes(std::span(bytes))));
@@ -22,7 +24,7 @@ Result<std::string> bytes_at(const io::FileDescriptor& file, int64_t offset, siz
 }
 
 /// The first byte that is no JSON whitespace; empty where there is none.
-Result<std::string> first_json_byte(const io::FileDescriptor& file, ByteRange range) {
+Result<std::string> first_json_byte(const InputFile& file, ByteRange range) {
   constexpr size_t kWindow = size_t{64} << 10;
   for (int64_t at = range.begin; at < range.end; at += static_cast<int64_t>(kWindow)) {
     MEG_ASSIGN_OR_RETURN(const std::string bytes, bytes_at(file, at, kWindow));
@@ -54,19 +56,7 @@ ByteRange groups_between(int64_t groups, int64_t bytes, int64_t first, int64_t l
 
 }  // namespace
 
-Result<std::optional<ByteRange>> extent(const io::FileDescriptor& file) {
-  struct stat info {};
-
-  if (::fstat(file.get(), &info) != 0) return errno_error(errno, file.path());
-  if (S_ISDIR(info.st_mode)) return errno_error(EISDIR, file.path());
-  if (!S_ISREG(info.st_mode)) return std::optional<ByteRange>();
-  const int64_t begin = ::lseek(file.get(), 0, SEEK_CUR);  // Not 0 only for standard input.
-  const int64_t end = info.st_size;
-  return std::optional<ByteRange>({std::min(begin, end), end});
-}
-
-Result<InputKind> kind_of(const io::FileDescriptor& file, ByteRange range,
-                          const InputOptions& options) {
+Result<InputKind> kind_of(const InputFile& file, ByteRange range, const InputOptions& options) {
   InputKind kind;
   MEG_ASSIGN_OR_RETURN(
       const std::string begin,
@@ -75,22 +65,22 @@ Result<InputKind> kind_of(const io::FileDescriptor& file, ByteRange range,
   if (options.format == InputFormat::kAuto) {
     if (range.begin == 0) kind.columns = column_format_of(begin);
     if (kind.columns != ColumnFormat::kNone) return kind;
-    if (is_named_as_columns(file.path())) {
+    if (is_named_as_columns(file.name())) {
       return make_error(StatusCode::kCorruption,
-                        "{}: its name says Parquet or Arrow, its first bytes do not{}", file.path(),
+                        "{}: its name says Parquet or Arrow, its first bytes do not{}", file.name(),
                         kind.is_compressed ? ": unpack it" : "");
     }
   }
   if (kind.is_compressed) return kind;
   MEG_ASSIGN_OR_RETURN(kind.first_byte, first_json_byte(file, range));
-  kind.has_lines = has_lines(kind.first_byte, format_of(file.path(), options), options);
+  kind.has_lines = has_lines(kind.first_byte, format_of(file.name(), options), options);
   return kind;
 }
 
 Result<InputSize> check_input(const std::string& path, const InputOptions& options) {
   struct stat info {};
 
-  if (path != kStandardInput) {
+  if (path != kStandardInput && !s3::is_address(path)) {
     if (::stat(path.c_str(), &info) != 0) return errno_error(errno, path);
     const bool is_pipe = !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
     if (is_pipe && ::access(path.c_str(), R_OK) != 0) return errno_error(errno, path);
@@ -98,10 +88,10 @@ Result<InputSize> check_input(const std::string& path, const InputOptions& optio
       return InputSize{.is_pipe =
                            true};  // Opening a pipe and closing it again would end its writer.
   }
-  MEG_ASSIGN_OR_RETURN(const io::FileDescriptor file, open_input(path));
-  MEG_ASSIGN_OR_RETURN(const auto range, extent(file));
+  MEG_ASSIGN_OR_RETURN(const std::unique_ptr<InputFile> file, InputFile::open(path));
+  MEG_ASSIGN_OR_RETURN(const auto range, file->extent());
   if (!range.has_value()) return InputSize{.is_pipe = true};
-  MEG_ASSIGN_OR_RETURN(const InputKind kind, kind_of(file, *range, options));
+  MEG_ASSIGN_OR_RETURN(const InputKind kind, kind_of(*file, *range, options));
   if (kind.is_compressed || kind.columns != ColumnFormat::kNone) return InputSize{.range = *range};
   return InputSize{.bytes = range->end - range->begin, .range = *range};
 }
@@ -116,10 +106,10 @@ Result<std::optional<ByteRange>> part_of_shard(const std::string& path, const In
   const bool is_last = shard.index + 1 == shard.count;
   const int64_t first = begin_of(shard.index);
   const int64_t last = begin_of(shard.index + 1);
-  MEG_ASSIGN_OR_RETURN(const io::FileDescriptor file, open_input(path));
-  MEG_ASSIGN_OR_RETURN(const InputKind kind, kind_of(file, size.range, options));
+  MEG_ASSIGN_OR_RETURN(const std::unique_ptr<InputFile> file, InputFile::open(path));
+  MEG_ASSIGN_OR_RETURN(const InputKind kind, kind_of(*file, size.range, options));
   if (kind.columns != ColumnFormat::kNone) {
-    MEG_ASSIGN_OR_RETURN(const int64_t groups, count_groups(file, kind.columns));
+    MEG_ASSIGN_OR_RETURN(const int64_t groups, count_groups(*file, kind.columns));
     const int64_t end = is_last ? size.range.end : last;
     const ByteRange part = groups_between(groups, size.range.end, first, end);
     return part.begin < part.end ? std::optional(part) : std::nullopt;
@@ -128,7 +118,7 @@ Result<std::optional<ByteRange>> part_of_shard(const std::string& path, const In
     const bool begins_here = first <= 0 && (last > 0 || is_last);
     return begins_here ? std::optional(size.range) : std::nullopt;
   }
-  FileCutter cutter(file, size.range, 1);
+  FileCutter cutter(*file, size.range, 1);
   ByteRange part = size.range;
   MEG_ASSIGN_OR_RETURN(part.begin, cutter.first_line_from(std::min(first, part.end)));
   if (last < part.end) {

@@ -5,19 +5,15 @@
 #include <string>
 
 #include "libmeg/base/result.h"
-#include "libmeg/io/file_descriptor.h"
 #include "libmeg/preprocess/sources/input_options.h"
 #include "libmeg/preprocess/sources/internal/column_reader.h"
-#include "libmeg/preprocess/sources/internal/text_reader.h"
+#include "libmeg/preprocess/sources/internal/input_file.h"
 
 namespace meg::preprocess {
 
 inline constexpr std::string_view kJsonWhitespace = " \t\r\n";
 
-/// Where an input's bytes are: [begin, end) of a regular file, else unknown.
-Result<std::optional<ByteRange>> extent(const io::FileDescriptor& file);
-
-/// What the first bytes of a regular file say of it.
+/// What the first bytes of a file say of it.
 struct InputKind {
   ColumnFormat columns = ColumnFormat::kNone;
   bool is_compressed = false;
@@ -27,13 +23,12 @@ struct InputKind {
 
 /// range: of the file's content. Errors: kCorruption where the name says that it holds columns and
 /// the content does not.
-Result<InputKind> kind_of(const io::FileDescriptor& file, ByteRange range,
-                          const InputOptions& options);
+Result<InputKind> kind_of(const InputFile& file, ByteRange range, const InputOptions& options);
 
 /// What is known of an input before it is read.
 struct InputSize {
   int64_t bytes = -1;    ///< of its content; -1 where unknown
-  ByteRange range = {};  ///< of a regular file, packed or not
+  ByteRange range = {};  ///< of what is read at offsets, packed or not
   bool is_pipe = false;
 };
 

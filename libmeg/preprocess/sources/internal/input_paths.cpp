@@ -1,16 +1,16 @@
 #include "libmeg/preprocess/sources/internal/input_paths.h"
 
-#include <fcntl.h>
 #include <glob.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
 #include <filesystem>
 #include <string_view>
 #include <system_error>
+
+#include "libmeg/preprocess/sources/internal/input_file.h"
+#include "libmeg/s3/find_objects.h"
+#include "libmeg/s3/object_store.h"
 
 namespace meg::preprocess {
 namespace {
@@ -46,9 +46,15 @@ Status append_matches(const std::string& pattern, std::vector<std::string>& path
 
 /// Appends the files that `input` names, sorted.
 Status append_files(const std::string& input, std::vector<std::string>& paths) {
+  if (s3::is_address(input)) {
+    MEG_ASSIGN_OR_RETURN(const std::vector<std::string> found, s3::find_objects(input));
+    paths.insert(paths.end(), found.begin(), found.end());
+    return Status();
+  }
   if (input.find("://") != std::string::npos && !exists(input)) {
     return make_error(StatusCode::kUnsupported,
-                      "{}: expected a path on this machine: addresses are not read yet", input);
+                      "{}: expected a path on this machine or s3://: other addresses are not read",
+                      input);
   }
   std::error_code missing;
   const bool is_folder = fs::is_directory(input, missing);
@@ -85,13 +91,6 @@ Result<std::vector<std::string>> resolve_inputs(const std::vector<std::string>& 
                       "standard input: expected once among the inputs, found again");
   }
   return paths;
-}
-
-Result<io::FileDescriptor> open_input(const std::string& path) {
-  if (path != kStandardInput) return io::FileDescriptor::open_for_reading(path);
-  const int fd = ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0);
-  if (fd < 0) return errno_error(errno, "standard input");
-  return io::FileDescriptor(fd, "standard input");
 }
 
 InputFormat format_of(const std::string& path, const InputOptions& options) {

@@ -4,19 +4,12 @@
 #include <vector>
 
 #include "libmeg/base/result.h"
-#include "libmeg/io/file_descriptor.h"
 #include "libmeg/preprocess/sources/input_options.h"
 
 namespace meg::preprocess {
 
-/// The input that is standard input.
-inline constexpr const char* kStandardInput = "-";
-
 /// The files that inputs name, as TextSource::open takes them.
 Result<std::vector<std::string>> resolve_inputs(const std::vector<std::string>& inputs);
-
-/// Opens one of these files.
-Result<io::FileDescriptor> open_input(const std::string& path);
 
 /// What a file that holds no columns holds: as the options say, else by its name; not kAuto.
 InputFormat format_of(const std::string& path, const InputOptions& options);

@@ -18,11 +18,11 @@ std::span<std::byte> as_bytes(char* begin, size_t count) {
   return {reinterpret_cast<std::byte*>(begin), count};
 }
 
-Status became_shorter(const io::FileDescriptor& file, int64_t expected) {
-  MEG_ASSIGN_OR_RETURN(const int64_t found, file.size());
+Status became_shorter(const InputFile& file, int64_t expected) {
+  MEG_ASSIGN_OR_RETURN(const auto found, file.extent());
   return make_error(StatusCode::kIoError,
                     "{}: expected {} bytes, found {}: the file became shorter while it was read",
-                    file.path(), expected, found);
+                    file.name(), expected, found.value_or(ByteRange()).end);
 }
 
 }  // namespace
@@ -80,10 +80,9 @@ Result<std::string_view> FileCutter::window(int64_t begin, int64_t end) {
   return std::string_view(window_.data(), bytes);
 }
 
-Status read_range(const io::FileDescriptor& file, ByteRange range, size_t chunk_bytes,
-                  TextChunk& chunk) {
+Status read_range(const InputFile& file, ByteRange range, size_t chunk_bytes, TextChunk& chunk) {
   const auto bytes = static_cast<size_t>(range.end - range.begin);
-  MEG_RETURN_IF_ERROR(prepare_chunk(chunk, bytes, chunk_bytes).with_prefix(file.path()));
+  MEG_RETURN_IF_ERROR(prepare_chunk(chunk, bytes, chunk_bytes).with_prefix(file.name()));
   MEG_ASSIGN_OR_RETURN(const size_t got,
                        file.read_at(range.begin, as_bytes(chunk.buffer.get(), bytes)));
   if (got < bytes) return became_shorter(file, range.end);

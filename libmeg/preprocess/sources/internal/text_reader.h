@@ -9,23 +9,17 @@
 
 #include "libmeg/base/result.h"
 #include "libmeg/io/byte_stream.h"
-#include "libmeg/io/file_descriptor.h"
+#include "libmeg/preprocess/sources/internal/input_file.h"
 #include "libmeg/preprocess/sources/internal/record_scanner.h"
 #include "libmeg/preprocess/sources/internal/text_chunk.h"
 
 namespace meg::preprocess {
 
-/// Bytes [begin, end) of a file.
-struct ByteRange {
-  int64_t begin = 0;
-  int64_t end = 0;
-};
-
-/// Cuts a regular file into runs of whole lines, reading only around the cuts.
+/// Cuts a file into runs of whole lines, reading only around the cuts.
 class FileCutter {
  public:
   /// file must outlive the cutter. whole: the part of the file to cut.
-  FileCutter(const io::FileDescriptor& file, ByteRange whole, size_t chunk_bytes)
+  FileCutter(const InputFile& file, ByteRange whole, size_t chunk_bytes)
       : file_(file), rest_(whole), chunk_bytes_(static_cast<int64_t>(chunk_bytes)) {}
 
   /// The next run; empty at the end.
@@ -41,27 +35,27 @@ class FileCutter {
   Result<int64_t> find_first_end_after(int64_t start);
   Result<std::string_view> window(int64_t begin, int64_t end);
 
-  const io::FileDescriptor& file_;
+  const InputFile& file_;
   ByteRange rest_;
   int64_t chunk_bytes_;
   std::string window_;
 };
 
 /// Reads `range` of file into chunk.lines.
-Status read_range(const io::FileDescriptor& file, ByteRange range, size_t chunk_bytes,
-                  TextChunk& chunk);
+Status read_range(const InputFile& file, ByteRange range, size_t chunk_bytes, TextChunk& chunk);
 
 /// Reads runs of whole documents from what can only be read once: pipes, unpacked files, and files
 /// whose documents are found from begin to end.
 class StreamReader {
  public:
-  /// name: of the input, for errors.
-  StreamReader(std::unique_ptr<io::ByteStream> stream, std::unique_ptr<RecordScanner> scanner,
-               std::string name, size_t chunk_bytes)
+  /// offset: where the stream begins in the input's content. name: of the input, for errors.
+  StreamReader(std::unique_ptr<io::ByteStream> stream, int64_t offset,
+               std::unique_ptr<RecordScanner> scanner, std::string name, size_t chunk_bytes)
       : stream_(std::move(stream)),
         scanner_(std::move(scanner)),
         name_(std::move(name)),
-        chunk_bytes_(chunk_bytes) {}
+        chunk_bytes_(chunk_bytes),
+        offset_(offset) {}
 
   /// Fills the chunk but for number and input; its text is empty at the end.
   Status next(TextChunk& chunk);
@@ -81,7 +75,7 @@ class StreamReader {
   std::unique_ptr<RecordScanner> scanner_;
   std::string name_;
   size_t chunk_bytes_;
-  int64_t offset_ = 0;
+  int64_t offset_;
   bool is_end_ = false;
   Status error_;       // what ends the documents
   std::string carry_;  // what was read beyond the last run

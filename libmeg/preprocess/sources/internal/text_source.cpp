@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "libmeg/io/byte_stream.h"
-#include "libmeg/io/file_descriptor.h"
+#include "libmeg/preprocess/sources/internal/input_file.h"
 #include "libmeg/preprocess/sources/internal/input_kind.h"
 #include "libmeg/preprocess/sources/internal/input_paths.h"
 #include "libmeg/preprocess/sources/internal/text_reader.h"
@@ -18,8 +18,8 @@ namespace meg::preprocess {
 namespace {
 
 /// Compressed files up to this part of a chunk, which they are about when unpacked, are read whole
-/// by the thread that asks for documents, side by side with others; larger ones one after another,
-/// each on a thread of its own, in little memory.
+/// by the thread that asks for documents, side by side with others, as are objects of a store up to
+/// a chunk; larger ones one after another, each on a thread of its own, in little memory.
 constexpr int64_t kWholeFilePart = 8;
 
 Status no_chunk_ends_at(const std::string& path, int64_t offset) {
@@ -29,9 +29,9 @@ Status no_chunk_ends_at(const std::string& path, int64_t offset) {
 
 /// An input whose turn it is: cut, streamed, or read by rows.
 struct OpenInput {
-  explicit OpenInput(io::FileDescriptor opened) : file(std::move(opened)) {}
+  explicit OpenInput(std::unique_ptr<InputFile> opened) : file(std::move(opened)) {}
 
-  io::FileDescriptor file;
+  std::unique_ptr<InputFile> file;
   RecordFormat format = RecordFormat::kJsonLines;  // of what is cut
   std::optional<FileCutter> cutter;
   std::optional<StreamReader> stream;
@@ -52,7 +52,7 @@ struct OpenInput {
       idle_readers.pop_back();
     }
     if (reader == nullptr) {
-      MEG_ASSIGN_OR_RETURN(reader, ColumnReader::open(file, column_format, keys, chunk_bytes));
+      MEG_ASSIGN_OR_RETURN(reader, ColumnReader::open(*file, column_format, keys, chunk_bytes));
     }
     MEG_RETURN_IF_ERROR(reader->read_group(group, chunk));
     const std::lock_guard lock(idle_mutex);
@@ -66,7 +66,7 @@ struct OpenInput {
     const ColumnFormat found = column_format_of(text);
     if (std::exchange(may_be_columns, false) && found != ColumnFormat::kNone) {
       return make_error(StatusCode::kUnsupported,
-                        "{}: {}: expected a regular file that is not compressed", file.path(),
+                        "{}: {}: expected a regular file that is not compressed", file->name(),
                         column_format_name(found));
     }
     const size_t first = text.find_first_not_of(kJsonWhitespace);
@@ -75,7 +75,7 @@ struct OpenInput {
     if (text[first] != '{') return Status();
     return make_error(StatusCode::kInvalidArgument,
                       "{}: its name says plain text, its first byte JSON: give the input's format",
-                      file.path());
+                      file->name());
   }
 };
 
@@ -93,7 +93,10 @@ struct TextSource::State {
   Status keep_shard(const std::vector<InputSize>& sizes);
   Status open_next_input();
   Status open_columns(ColumnFormat format, int64_t row);
-  Status open_stream(InputFormat format);
+  Status open_lines(InputFormat format, const InputKind& kind, ByteRange whole, int64_t begin);
+  void open_stream(InputFormat format, std::unique_ptr<io::ByteStream> stream, int64_t offset);
+  io::StreamOptions stream_options() const;
+  bool is_small(ByteRange part, int64_t share) const;
   Status skip_to(int64_t offset);
   Result<bool> claim(TextChunk& chunk, Claim& claimed);
   Status take_documents(TextChunk& chunk, Claim& claimed);
@@ -157,49 +160,70 @@ Status TextSource::State::open_next_input() {
   const std::string& path = paths[next_input];
   const int64_t begin = std::exchange(start, 0);
   const InputFormat format = format_of(path, options);
-  MEG_ASSIGN_OR_RETURN(io::FileDescriptor file, open_input(path));
+  MEG_ASSIGN_OR_RETURN(std::unique_ptr<InputFile> file, InputFile::open(path));
   ++next_input;
-  MEG_ASSIGN_OR_RETURN(const auto range, extent(file));
+  MEG_ASSIGN_OR_RETURN(const auto range, file->extent());
   current = std::make_shared<OpenInput>(std::move(file));
   current->may_be_json = format == InputFormat::kTxt && options.format == InputFormat::kAuto;
-  // Files of the kernel (/proc) say that they are empty, and are not.
-  if (range.has_value() && range->end > range->begin) {
-    MEG_ASSIGN_OR_RETURN(const InputKind kind, kind_of(current->file, *range, options));
-    if (kind.columns != ColumnFormat::kNone) return open_columns(kind.columns, begin);
-    if (kind.has_lines) {
-      MEG_RETURN_IF_ERROR(current->check_begin(kind.first_byte));
-      if (format == InputFormat::kTxt) current->format = RecordFormat::kTxtLines;
-      ByteRange part = parts.empty() ? *range : parts[next_input - 1];
-      if (begin > part.end) return no_chunk_ends_at(path, begin);
-      part.begin = std::max(part.begin, begin);
-      current->cutter.emplace(current->file, part, chunk_bytes);
-      return Status();
-    }
-    const bool is_small =
-        range->end - range->begin <= static_cast<int64_t>(chunk_bytes) / kWholeFilePart;
-    current->is_whole = kind.is_compressed && is_small && begin == 0;
-  }
   current->may_be_columns = options.format == InputFormat::kAuto;
-  MEG_RETURN_IF_ERROR(open_stream(format));
+  InputKind kind;
+  // Files of the kernel (/proc) say that they are empty, and are not.
+  const bool has_content = range.has_value() && range->end > range->begin;
+  if (has_content) {
+    MEG_ASSIGN_OR_RETURN(kind, kind_of(*current->file, *range, options));
+    if (kind.columns != ColumnFormat::kNone) return open_columns(kind.columns, begin);
+    if (kind.has_lines) return open_lines(format, kind, *range, begin);
+    current->is_whole = kind.is_compressed && begin == 0 && is_small(*range, kWholeFilePart);
+  }
+  const InputFile& input = *current->file;
+  const io::StreamOptions how = stream_options();
+  MEG_ASSIGN_OR_RETURN(
+      std::unique_ptr<io::ByteStream> stream,
+      io::content_stream(input.stream(has_content ? range : std::nullopt, how), input.name(), how));
+  open_stream(format, std::move(stream), 0);
   return skip_to(begin);
 }
 
-Status TextSource::State::open_stream(InputFormat format) {
-  MEG_ASSIGN_OR_RETURN(
-      std::unique_ptr<io::ByteStream> stream,
-      io::content_stream(current->file, {.interrupted = &interrupted,
-                                         .max_compression_ratio = options.max_compression_ratio,
-                                         .ahead = !current->is_whole}));
-  current->stream.emplace(std::move(stream), make_scanner(format, options, keys),
-                          current->file.path(), chunk_bytes);
+io::StreamOptions TextSource::State::stream_options() const {
+  return {.interrupted = &interrupted,
+          .max_compression_ratio = options.max_compression_ratio,
+          .ahead = !current->is_whole};
+}
+
+/// Plain lines in `whole` of the current file, from byte `begin` on.
+Status TextSource::State::open_lines(InputFormat format, const InputKind& kind, ByteRange whole,
+                                     int64_t begin) {
+  MEG_RETURN_IF_ERROR(current->check_begin(kind.first_byte));
+  ByteRange part = parts.empty() ? whole : parts[next_input - 1];
+  if (begin > part.end) return no_chunk_ends_at(current->file->name(), begin);
+  part.begin = std::max(part.begin, begin);
+  if (current->file->is_remote()) {
+    current->is_whole = is_small(part, 1);
+    open_stream(format, current->file->stream(part, stream_options()), part.begin);
+    return Status();
+  }
+  if (format == InputFormat::kTxt) current->format = RecordFormat::kTxtLines;
+  current->cutter.emplace(*current->file, part, chunk_bytes);
   return Status();
+}
+
+/// Whether a thread may read the part as one chunk, of which it is `share`.
+bool TextSource::State::is_small(ByteRange part, int64_t share) const {
+  return part.end - part.begin <= static_cast<int64_t>(chunk_bytes) / share;
+}
+
+/// stream: the current file's content from `offset` on.
+void TextSource::State::open_stream(InputFormat format, std::unique_ptr<io::ByteStream> stream,
+                                    int64_t offset) {
+  current->stream.emplace(std::move(stream), offset, make_scanner(format, options, keys),
+                          current->file->name(), chunk_bytes);
 }
 
 /// The current file's rows, from `row` of its part on.
 Status TextSource::State::open_columns(ColumnFormat format, int64_t row) {
   current->column_format = format;
   MEG_ASSIGN_OR_RETURN(current->columns,
-                       ColumnReader::open(current->file, format, keys, chunk_bytes));
+                       ColumnReader::open(*current->file, format, keys, chunk_bytes));
   const ByteRange groups =
       parts.empty() ? ByteRange{0, current->columns->groups()} : parts[next_input - 1];
   return current->columns->select(groups.begin, groups.end, row);
@@ -213,7 +237,8 @@ Status TextSource::State::skip_to(int64_t offset) {
     MEG_RETURN_IF_ERROR(current->stream->next(skipped));
     MEG_RETURN_IF_ERROR(current->check_begin(skipped.lines));
     at = skipped.end;
-    if (skipped.lines.empty() || at > offset) return no_chunk_ends_at(current->file.path(), offset);
+    if (skipped.lines.empty() || at > offset)
+      return no_chunk_ends_at(current->file->name(), offset);
   }
   return Status();
 }
@@ -299,7 +324,7 @@ Result<bool> TextSource::next(TextChunk& chunk) {
     MEG_RETURN_IF_ERROR(input.stream->rest(chunk));
     MEG_RETURN_IF_ERROR(input.check_begin(chunk.lines));
   } else if (claimed.range.end > claimed.range.begin) {
-    MEG_RETURN_IF_ERROR(read_range(input.file, claimed.range, state_->chunk_bytes, chunk));
+    MEG_RETURN_IF_ERROR(read_range(*input.file, claimed.range, state_->chunk_bytes, chunk));
   }
   return true;
 }
@@ -307,13 +332,14 @@ Result<bool> TextSource::next(TextChunk& chunk) {
 Result<int64_t> TextSource::lines_before(int input) const {
   const auto index = static_cast<size_t>(input);
   if (state_->parts.empty() || state_->parts[index].begin == 0) return int64_t{0};
-  MEG_ASSIGN_OR_RETURN(const io::FileDescriptor file, open_input(state_->paths[index]));
-  FileCutter cutter(file, {0, state_->parts[index].begin}, state_->chunk_bytes);
+  MEG_ASSIGN_OR_RETURN(const std::unique_ptr<InputFile> file,
+                       InputFile::open(state_->paths[index]));
+  FileCutter cutter(*file, {0, state_->parts[index].begin}, state_->chunk_bytes);
   TextChunk chunk;
   for (int64_t lines = 0;;) {
     MEG_ASSIGN_OR_RETURN(const ByteRange range, cutter.next());
     if (range.begin == range.end) return lines;
-    MEG_RETURN_IF_ERROR(read_range(file, range, state_->chunk_bytes, chunk));
+    MEG_RETURN_IF_ERROR(read_range(*file, range, state_->chunk_bytes, chunk));
     std::string_view line;
     while (text::take_line(chunk.lines, line)) ++lines;
   }

@@ -17,10 +17,10 @@ namespace {
 
 class ArrowColumnReader : public ColumnReader {
  public:
-  ArrowColumnReader(std::unique_ptr<ArrowFile> file, const io::FileDescriptor& descriptor,
+  ArrowColumnReader(std::unique_ptr<ArrowFile> file, const InputFile& input,
                     std::vector<std::string> keys, size_t chunk_bytes)
       : file_(std::move(file)),
-        name_(descriptor.path()),
+        name_(input.name()),
         keys_(std::move(keys)),
         chunk_bytes_(chunk_bytes) {}
 
@@ -242,8 +242,7 @@ class ArrowColumnReader : public ColumnReader {
   int64_t row_ = 0;                // the next one, in batch_
 };
 
-Result<std::unique_ptr<ColumnReader>> open_reader(const io::FileDescriptor& file,
-                                                  ColumnFormat format,
+Result<std::unique_ptr<ColumnReader>> open_reader(const InputFile& file, ColumnFormat format,
                                                   const std::vector<std::string>& keys,
                                                   size_t chunk_bytes) {
   const auto open_file = [&]() -> Result<std::unique_ptr<ColumnReader>> {
@@ -254,18 +253,18 @@ Result<std::unique_ptr<ColumnReader>> open_reader(const io::FileDescriptor& file
     return std::unique_ptr<ColumnReader>(std::move(reader));
   };
   auto opened = arrow_guard(open_file);
-  if (!opened.has_value()) return opened.error().with_prefix(file.path());
+  if (!opened.has_value()) return opened.error().with_prefix(file.name());
   return opened;
 }
 
-Result<int64_t> groups_of(const io::FileDescriptor& file, ColumnFormat format) {
+Result<int64_t> groups_of(const InputFile& file, ColumnFormat format) {
   const auto count = [&]() -> Result<int64_t> {
     MEG_ASSIGN_OR_RETURN(const std::unique_ptr<ArrowFile> arrow_file,
                          ArrowFile::open(file, format));
     return arrow_file->groups();
   };
   const Result<int64_t> groups = arrow_guard(count);
-  if (!groups.has_value()) return groups.error().with_prefix(file.path());
+  if (!groups.has_value()) return groups.error().with_prefix(file.name());
   return groups;
 }
 

@@ -1,19 +1,16 @@
 #include "libmeg/preprocess/sources/internal/arrow/arrow_file.h"
 
-#include <arrow/io/file.h>
 #include <arrow/ipc/reader.h>
-#include <fcntl.h>
 #include <parquet/arrow/reader.h>
 #include <parquet/arrow/schema.h>
 #include <parquet/file_reader.h>
 #include <parquet/metadata.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <utility>
 
 #include "libmeg/preprocess/sources/internal/arrow/arrow_guard.h"
+#include "libmeg/preprocess/sources/internal/arrow/arrow_input.h"
 
 namespace meg::preprocess {
 namespace {
@@ -22,27 +19,16 @@ namespace {
 /// values are looked up in dictionaries.
 constexpr int64_t kMaxBatchRows = 1024;
 
-constexpr int64_t kReadBytes = int64_t{1} << 20;
-
-Result<std::shared_ptr<arrow::io::ReadableFile>> opened(const io::FileDescriptor& file) {
-  const int fd = ::fcntl(file.get(), F_DUPFD_CLOEXEC, 0);
-  if (fd < 0) return errno_error(errno, file.path());
-  if (::lseek(fd, 0, SEEK_SET) != 0) {
-    const int failed = errno;
-    ::close(fd);
-    return errno_error(failed, file.path());
-  }
-  MEG_ARROW_ASSIGN(auto readable, arrow::io::ReadableFile::Open(fd, limited_memory()));
-  return readable;
-}
+/// Read of a column at a time.
+int64_t read_bytes(const InputFile& file) { return int64_t{file.is_remote() ? 8 : 1} << 20; }
 
 class ParquetFile : public ArrowFile {
  public:
-  Status init(const io::FileDescriptor& file) {
-    MEG_ASSIGN_OR_RETURN(auto readable, opened(file));
+  Status init(const InputFile& file) {
+    MEG_ASSIGN_OR_RETURN(auto readable, arrow_input(file));
     parquet::ReaderProperties properties(limited_memory());
     properties.enable_buffered_stream();
-    properties.set_buffer_size(kReadBytes);
+    properties.set_buffer_size(read_bytes(file));
     parquet::arrow::FileReaderBuilder builder;
     arrow::Status status = builder.Open(std::move(readable), properties);
     if (!status.ok()) return status_of(status);
@@ -121,8 +107,8 @@ Result<std::shared_ptr<arrow::RecordBatch>> checked(
 
 class IpcFile : public ArrowFile {
  public:
-  Status init(const io::FileDescriptor& file) {
-    MEG_ASSIGN_OR_RETURN(auto readable, opened(file));
+  Status init(const InputFile& file) {
+    MEG_ASSIGN_OR_RETURN(auto readable, arrow_input(file));
     MEG_ARROW_ASSIGN(reader_,
                      arrow::ipc::RecordBatchFileReader::Open(std::move(readable), ipc_options()));
     schema_ = reader_->schema();
@@ -154,8 +140,8 @@ class IpcFile : public ArrowFile {
 /// A stream of record batches is one group.
 class IpcStream : public ArrowFile {
  public:
-  Status init(const io::FileDescriptor& file) {
-    MEG_ASSIGN_OR_RETURN(auto readable, opened(file));
+  Status init(const InputFile& file) {
+    MEG_ASSIGN_OR_RETURN(auto readable, arrow_input(file));
     MEG_ARROW_ASSIGN(
         reader_, arrow::ipc::RecordBatchStreamReader::Open(
                      std::shared_ptr<arrow::io::InputStream>(std::move(readable)), ipc_options()));
@@ -187,7 +173,7 @@ class IpcStream : public ArrowFile {
 };
 
 template <class File>
-Result<std::unique_ptr<ArrowFile>> open_as(const io::FileDescriptor& file) {
+Result<std::unique_ptr<ArrowFile>> open_as(const InputFile& file) {
   auto opened_file = std::make_unique<File>();
   MEG_RETURN_IF_ERROR(opened_file->init(file));
   return std::unique_ptr<ArrowFile>(std::move(opened_file));
@@ -195,8 +181,7 @@ Result<std::unique_ptr<ArrowFile>> open_as(const io::FileDescriptor& file) {
 
 }  // namespace
 
-Result<std::unique_ptr<ArrowFile>> ArrowFile::open(const io::FileDescriptor& file,
-                                                   ColumnFormat format) {
+Result<std::unique_ptr<ArrowFile>> ArrowFile::open(const InputFile& file, ColumnFormat format) {
   if (format == ColumnFormat::kParquet) return open_as<ParquetFile>(file);
   if (format == ColumnFormat::kArrowFile) return open_as<IpcFile>(file);
   return open_as<IpcStream>(file);

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "libmeg/base/result.h"
-#include "libmeg/io/file_descriptor.h"
 #include "libmeg/preprocess/sources/internal/column_reader.h"
+#include "libmeg/preprocess/sources/internal/input_file.h"
 
 namespace meg::preprocess {
 
@@ -19,8 +19,7 @@ class ArrowFile {
   virtual ~ArrowFile() = default;
 
   /// file: must outlive it.
-  static Result<std::unique_ptr<ArrowFile>> open(const io::FileDescriptor& file,
-                                                 ColumnFormat format);
+  static Result<std::unique_ptr<ArrowFile>> open(const InputFile& file, ColumnFormat format);
 
   virtual const arrow::Schema& schema() const = 0;
   virtual int64_t groups() const = 0;

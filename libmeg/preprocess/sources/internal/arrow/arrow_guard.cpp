@@ -1,7 +1,9 @@
 #include "libmeg/preprocess/sources/internal/arrow/arrow_guard.h"
 
 #include <algorithm>
+#include <memory>
 #include <string>
+#include <utility>
 
 namespace meg::preprocess {
 namespace {
@@ -31,9 +33,36 @@ class LimitedMemory : public arrow::ProxyMemoryPool {
   }
 };
 
+/// Goes through Arrow with its own status.
+class ReadError : public arrow::StatusDetail {
+ public:
+  static constexpr const char* kType = "meg::preprocess::ReadError";
+
+  explicit ReadError(Status why) : why_(std::move(why)) {}
+
+  const char* type_id() const override { return kType; }
+
+  std::string ToString() const override { return why_.message(); }
+
+  const Status& why() const { return why_; }
+
+ private:
+  Status why_;
+};
+
 }  // namespace
 
+arrow::Status arrow_status(const Status& why, std::string_view name) {
+  std::string message = why.message();
+  if (message.starts_with(fmt::format("{}: ", name))) message.erase(0, name.size() + 2);
+  auto detail = std::make_shared<ReadError>(Status(why.code(), std::move(message)));
+  return arrow::Status::IOError(why.message()).WithDetail(std::move(detail));
+}
+
 Status status_of(const arrow::Status& status) {
+  if (status.detail() != nullptr && status.detail()->type_id() == ReadError::kType) {
+    return static_cast<const ReadError&>(*status.detail()).why();
+  }
   std::string message = status.message();
   std::replace_if(
       message.begin(), message.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');

@@ -3,6 +3,7 @@
 #include <arrow/memory_pool.h>
 #include <arrow/result.h>
 #include <arrow/status.h>
+#include <parquet/exception.h>
 
 #include <exception>
 #include <new>
@@ -16,6 +17,10 @@ namespace meg::preprocess {
 /// kCorruption, since what remains is what a file's bytes cause.
 Status status_of(const arrow::Status& status);
 
+/// Why a file cannot be read, for Arrow, whose callers get `why` back from status_of(), without the
+/// file's name in front.
+arrow::Status arrow_status(const Status& why, std::string_view name);
+
 /// The memory that reading a file may take: Arrow's allocations past it fail.
 arrow::MemoryPool* limited_memory();
 
@@ -26,6 +31,8 @@ auto arrow_guard(Work work) -> decltype(work()) {
     return work();
   } catch (const std::bad_alloc&) {
     throw;
+  } catch (const parquet::ParquetStatusException& error) {
+    return status_of(error.status());
   } catch (const std::exception& error) {
     return status_of(arrow::Status::Invalid(error.what()));
   }

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libmeg/base/result.h"
+
+namespace meg::s3 {
+
+/// Whether `path` is s3://BUCKET/KEY or the begin of one, whatever a path of this machine may be.
+bool is_address(std::string_view path);
+
+/// An object as it was when it was opened. Several threads may read it.
+class Object {
+ public:
+  virtual ~Object() = default;
+
+  virtual const std::string& address() const = 0;
+  virtual int64_t size() const = 0;
+
+  /// What the store names this content by, as it spells it.
+  virtual const std::string& etag() const = 0;
+
+  /// Reads until `into` is full or the object ends. interrupted: may be null; once true, reading
+  /// and waiting end with kCancelled. Errors name the address: those of ObjectStore::open, and
+  /// kIoError where the object is another one by now.
+  virtual Result<size_t> read_at(int64_t offset, std::span<std::byte> into,
+                                 const std::atomic<bool>* interrupted) const = 0;
+};
+
+/// A store that speaks S3. What fails for a while (5xx, "slow down", a cut connection) is tried
+/// again. May be called by several threads at once.
+class ObjectStore {
+ public:
+  virtual ~ObjectStore() = default;
+
+  /// Errors: kInvalidArgument for what is no address of an object, kNotFound, kIoError where the
+  /// store denies it, is in another region or does not answer, kCorruption for answers that are
+  /// none.
+  virtual Result<std::unique_ptr<Object>> open(const std::string& address) const = 0;
+
+  /// Addresses of the objects that begin with `prefix`, in the store's order; with is_folder only
+  /// those without a further slash. Errors: as open().
+  virtual Result<std::vector<std::string>> list(const std::string& prefix,
+                                                bool is_folder) const = 0;
+};
+
+/// The store that the variables and files name which AWS's programs read. Opened once in a process.
+/// Errors: kUnsupported where the module that talks to stores cannot be opened and for ways to
+/// credentials that it does not know, kNotFound where there are none, kInvalidArgument for settings
+/// that are not understood.
+Result<const ObjectStore*> object_store();
+
+}  // namespace meg::s3
