@@ -7,6 +7,8 @@
 #include <cstring>
 #include <utility>
 
+#include "libmeg/io/internal/unpacked_stream.h"
+
 // Inputs may be pipes, which cannot be wound back and may stay silent for long. So the bytes that
 // tell the compression are read once and handed on by ResumedStream, and waiting is a poll() that
 // looks at `interrupted` between two turns. A regular file is always ready.
@@ -49,15 +51,16 @@ class ResumedStream : public ByteStream {
       : begin_(std::move(begin)), rest_(std::move(rest)) {}
 
   Result<size_t> read(std::span<std::byte> into) override {
-    if (begin_.empty()) return rest_->read(into);
-    const size_t count = std::min(begin_.size(), into.size());
-    std::memcpy(into.data(), begin_.data(), count);
-    begin_.erase(0, count);
+    if (taken_ == begin_.size()) return rest_->read(into);
+    const size_t count = std::min(begin_.size() - taken_, into.size());
+    std::memcpy(into.data(), begin_.data() + taken_, count);
+    taken_ += count;
     return count;
   }
 
  private:
   std::string begin_;
+  size_t taken_ = 0;  // of begin_
   std::unique_ptr<ByteStream> rest_;
 };
 
@@ -69,6 +72,10 @@ Compression compression_of(std::string_view begin) {
   if (begin.starts_with("\x28\xb5\x2f\xfd")) return Compression::kZstd;
   if (begin.starts_with(kXz)) return Compression::kXz;
   return Compression::kNone;
+}
+
+std::unique_ptr<ByteStream> resumed_stream(std::string begin, std::unique_ptr<ByteStream> rest) {
+  return std::make_unique<ResumedStream>(std::move(begin), std::move(rest));
 }
 
 std::unique_ptr<ByteStream> file_stream(const FileDescriptor& file, const StreamOptions& options) {
@@ -87,8 +94,7 @@ Result<std::unique_ptr<ByteStream>> content_stream(std::unique_ptr<ByteStream> p
     begin.append(bytes, got);
   }
   const Compression how = compression_of(begin);
-  std::unique_ptr<ByteStream> whole =
-      std::make_unique<ResumedStream>(std::move(begin), std::move(packed));
+  std::unique_ptr<ByteStream> whole = resumed_stream(std::move(begin), std::move(packed));
   if (how == Compression::kNone) return whole;
   std::unique_ptr<ByteStream> unpacked =
       unpacked_stream(std::move(whole), how, std::move(name), options);

@@ -38,6 +38,8 @@ struct StreamOptions {
   int64_t max_compression_ratio = 2000;
   /// Whether content_stream() unpacks on a thread of its own.
   bool ahead = true;
+  /// That unpack one file, where it has frames that say their sizes: of zstd, or of bgzip.
+  int threads = 1;
 };
 
 /// `file`, which must outlive the stream, from its position on.

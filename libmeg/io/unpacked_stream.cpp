@@ -1,3 +1,5 @@
+#include "libmeg/io/internal/unpacked_stream.h"
+
 #include <algorithm>
 #include <condition_variable>
 #include <deque>
@@ -21,18 +23,15 @@ namespace {
 
 constexpr size_t kPackedBytes = size_t{256} << 10;
 
-/// From this many unpacked bytes on the ratio is looked at. What is smaller fits memory anyway, and
-/// a short file of equal letters is no attack.
-constexpr int64_t kMinBombBytes = int64_t{64} << 20;
-
 class UnpackedStream : public ByteStream {
  public:
   UnpackedStream(std::unique_ptr<ByteStream> packed, Compression how, std::string name,
-                 const StreamOptions& options)
+                 UnpackingMeter meter, int64_t max_ratio)
       : packed_(std::move(packed)),
         how_(how),
         name_(std::move(name)),
-        max_ratio_(options.max_compression_ratio) {}
+        meter_(meter),
+        max_ratio_(max_ratio) {}
 
   Result<size_t> read(std::span<std::byte> into) override {
     if (unpacker_ == nullptr) {
@@ -46,14 +45,14 @@ class UnpackedStream : public ByteStream {
       Result<Unpacker::Step> step = unpacker_->unpack(rest_, into);
       if (!step.has_value()) return step.error().with_prefix(name_);
       rest_ = rest_.subspan(step->consumed);
-      unpacked_bytes_ += static_cast<int64_t>(step->produced);
-      MEG_RETURN_IF_ERROR(check_ratio());
+      meter_.unpacked += static_cast<int64_t>(step->produced);
+      MEG_RETURN_IF_ERROR(meter_.check(name_, max_ratio_));
       if (step->produced > 0) return step->produced;
       if (!is_end_ || !rest_.empty()) continue;
       if (step->at_end) return size_t{0};
       return make_error(StatusCode::kCorruption,
                         "{}: the compressed data ends in the middle, after {} bytes", name_,
-                        packed_bytes_);
+                        meter_.packed);
     }
   }
 
@@ -64,31 +63,20 @@ class UnpackedStream : public ByteStream {
     const std::span<std::byte> buffer(buffer_.get(), kPackedBytes);
     MEG_ASSIGN_OR_RETURN(const size_t got, packed_->read(buffer));
     rest_ = buffer.first(got);
-    packed_bytes_ += static_cast<int64_t>(got);
+    meter_.packed += static_cast<int64_t>(got);
     is_end_ = got == 0;
     return Status();
-  }
-
-  Status check_ratio() const {
-    // Divided, not multiplied: a ratio that the caller chose must not overflow.
-    if (unpacked_bytes_ < kMinBombBytes || unpacked_bytes_ / max_ratio_ <= packed_bytes_) {
-      return Status();
-    }
-    return make_error(StatusCode::kResourceExhausted,
-                      "{}: {} packed bytes gave {} so far: expected at most {} for one", name_,
-                      packed_bytes_, unpacked_bytes_, max_ratio_);
   }
 
   std::unique_ptr<ByteStream> packed_;
   Compression how_;
   std::string name_;
+  UnpackingMeter meter_;
   int64_t max_ratio_;
   std::unique_ptr<Unpacker> unpacker_;
   std::unique_ptr<std::byte[]> buffer_;
   std::span<const std::byte> rest_;  // of buffer_: not unpacked yet
   bool is_end_ = false;
-  int64_t packed_bytes_ = 0;
-  int64_t unpacked_bytes_ = 0;
 };
 
 /// One producer, the thread that runs read_ahead(), and one consumer, the caller of read(). Blocks
@@ -206,9 +194,21 @@ class ReadAheadStream : public ByteStream {
 
 }  // namespace
 
+std::unique_ptr<ByteStream> one_unpacked_stream(std::unique_ptr<ByteStream> packed, Compression how,
+                                                std::string name, UnpackingMeter meter,
+                                                int64_t max_ratio) {
+  return std::make_unique<UnpackedStream>(std::move(packed), how, std::move(name), meter,
+                                          max_ratio);
+}
+
 std::unique_ptr<ByteStream> unpacked_stream(std::unique_ptr<ByteStream> packed, Compression how,
                                             std::string name, const StreamOptions& options) {
-  return std::make_unique<UnpackedStream>(std::move(packed), how, std::move(name), options);
+  if (options.threads > 1 && how != Compression::kXz) {
+    return parallel_unpacked_stream(std::move(packed), how, std::move(name),
+                                    options.max_compression_ratio, options.threads);
+  }
+  return one_unpacked_stream(std::move(packed), how, std::move(name), {},
+                             options.max_compression_ratio);
 }
 
 std::unique_ptr<ByteStream> read_ahead_stream(std::unique_ptr<ByteStream> stream) {

@@ -103,6 +103,74 @@ TEST(ByteStream, RefusesABomb) {
   EXPECT_EQ(unpacked(test::gzip_of(text), 1 << 20)->size(), text.size()) << "gzip's best is fine";
 }
 
+/// Frames of all kinds: some say their sizes, some do not, some are large, empty or skipped.
+std::string mixed_frames(const std::string& text, std::string (*compress)(std::string_view)) {
+  std::string packed;
+  size_t at = 0;
+  for (const size_t size : {3'000'000, 0, 2'000'000, 70'000, 17'000'000, 1, 4'000'000}) {
+    packed += compress(std::string_view(text).substr(at, size));
+    at += size;
+    if (compress == test::zstd_of) packed += std::string("\x50\x2a\x4d\x18\3\0\0\0abc", 11);
+  }
+  return packed + compress(std::string_view(text).substr(at));
+}
+
+constexpr std::string (*kSeparable[])(std::string_view) = {test::bgzip_of, test::zstd_of,
+                                                           test::gzip_of};
+
+TEST(ByteStream, ThreadsChangeNothing) {
+  const std::string text = some_text(30 << 20);
+  for (const auto compress : kSeparable) {
+    const std::string packed = mixed_frames(text, compress);
+    for (const int threads : {1, 4}) {
+      EXPECT_TRUE(unpacked(packed, 100'000, {.threads = threads}).value() == text) << threads;
+    }
+  }
+  const std::string tape(1000, '\0');
+  EXPECT_EQ(
+      unpacked(test::bgzip_of("a") + tape + test::gzip_of("b") + tape, 10, {.threads = 2}).value(),
+      "ab");
+}
+
+TEST(ByteStream, ThreadsChangeNothingOfWhatIsWrong) {
+  const std::string text = some_text(2 << 20);
+  for (const auto compress : kSeparable) {
+    const std::string packed = compress(text) + compress(text);
+    for (const size_t size : {packed.size() - 1, packed.size() / 2 + 5, size_t{30}, size_t{9}}) {
+      const auto cut = packed.substr(0, size);
+      EXPECT_EQ(unpacked(cut, 10'000, {.threads = 4}).status().message().substr(20),
+                unpacked(cut, 10'000, {.threads = 1}).status().message().substr(20));
+    }
+    EXPECT_THAT(unpacked(packed + std::string(40, 'g'), 10'000, {.threads = 4}).status().message(),
+                HasSubstr("packed: damaged: "));
+    for (size_t at = 0; at < packed.size(); at += packed.size() / 9) {
+      std::string damaged = packed;
+      damaged[at] = static_cast<char>(damaged[at] ^ 0x41);
+      const auto alone = unpacked(damaged, 100'000, {.threads = 1});
+      const auto together = unpacked(damaged, 100'000, {.threads = 4});
+      ASSERT_EQ(alone.has_value(), together.has_value()) << at;
+      EXPECT_TRUE(!alone.has_value() || *alone == *together) << at;
+    }
+  }
+}
+
+TEST(ByteStream, AFrameThatLiesOfItsSizeIsRefused) {
+  const std::string text(100'000, 'x');
+  std::string packed = test::zstd_of(text);
+  packed[5] = static_cast<char>(packed[5] - 1);
+  const auto content = unpacked(packed + packed, 1000, {.threads = 2});
+  ASSERT_FALSE(content.has_value());
+  EXPECT_EQ(content.error().code(), StatusCode::kCorruption);
+}
+
+TEST(ByteStream, RefusesABombOfManyFrames) {
+  std::string packed;
+  for (int i = 0; i < 40; ++i) packed += test::zstd_of(std::string(size_t{4} << 20, 'x'));
+  const auto content = unpacked(packed, 1 << 20, {.max_compression_ratio = 100, .threads = 4});
+  ASSERT_FALSE(content.has_value());
+  EXPECT_EQ(content.error().code(), StatusCode::kResourceExhausted);
+}
+
 TEST(ByteStream, EndsItsThreadWhenNobodyReadsOn) {
   const test::TempFolder folder;
   test::write_file(folder.path("packed"), test::zstd_of(some_text(20 << 20)));

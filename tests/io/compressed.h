@@ -39,6 +39,24 @@ inline std::string xz_of(std::string_view text) {
   return packed;
 }
 
+/// As bgzip writes: members of at most 64 KiB that say their sizes, an empty one at the end.
+inline std::string bgzip_of(std::string_view text) {
+  constexpr size_t kMemberBytes = 0xff00;
+  std::string packed;
+  while (true) {
+    const std::string_view part = text.substr(0, kMemberBytes);
+    text.remove_prefix(part.size());
+    std::string member = gzip_of(part);
+    member[3] = 4;  // FEXTRA
+    member.insert(10, std::string("\x06\0BC\x02\0\0\0", 8));
+    const size_t size = member.size() - 1;
+    member[16] = static_cast<char>(size & 0xff);
+    member[17] = static_cast<char>(size >> 8);
+    packed += member;
+    if (part.empty()) return packed;
+  }
+}
+
 /// The three formats.
 inline constexpr std::string (*kCompressors[])(std::string_view) = {gzip_of, zstd_of, xz_of};
 

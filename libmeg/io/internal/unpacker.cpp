@@ -75,7 +75,7 @@ class GzipUnpacker : public Unpacker {
   }
 
   z_stream stream_{};
-  bool between_members_ = false;
+  bool between_members_ = true;
 };
 
 class ZstdUnpacker : public Unpacker {

@@ -22,6 +22,9 @@ namespace {
 /// a chunk; larger ones one after another, each on a thread of its own, in little memory.
 constexpr int64_t kWholeFilePart = 8;
 
+/// Of one file at a time, beside the threads that ask for documents.
+constexpr int kUnpackThreads = 4;
+
 Status no_chunk_ends_at(const std::string& path, int64_t offset) {
   return make_error(StatusCode::kCorruption,
                     "{}: cannot go on at byte {}: not what was read before", path, offset);
@@ -187,7 +190,8 @@ Status TextSource::State::open_next_input() {
 io::StreamOptions TextSource::State::stream_options() const {
   return {.interrupted = &interrupted,
           .max_compression_ratio = options.max_compression_ratio,
-          .ahead = !current->is_whole};
+          .ahead = !current->is_whole,
+          .threads = current->is_whole ? 1 : kUnpackThreads};
 }
 
 /// Plain lines in `whole` of the current file, from byte `begin` on.
