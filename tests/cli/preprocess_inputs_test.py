@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """preprocess_data as a process: files, pipes, formats, shards."""
+import bz2
 import csv
 import gzip
 import io
@@ -65,6 +66,27 @@ class Inputs(PreprocessData):
             self.assert_error(result, 1, f".*{re.escape(address)}: expected a path on this machine or s3://: "
                                          "other addresses are not read")
         self.assertEqual(self.files(), [])
+
+    def test_what_is_not_read_is_named(self):
+        line = lines_of(["a"])
+        for content, pattern in {line.encode("utf-16"): "UTF-16", line.encode("utf-32"): "UTF-16 or UTF-32",
+                                 b"\xfe\xff" + line.encode("utf-16-be"): "UTF-16: expected UTF-8",
+                                 bz2.compress(line.encode()): "bzip2 is not supported", b"PK\x03\x04": "zip is not",
+                                 b"\x04\x22\x4d\x18": "lz4 is not", b"7z\xbc\xaf\x27\x1c": "7-Zip is not",
+                                 gzip.compress(gzip.compress(line.encode())): "compressed twice"}.items():
+            for name in ("in.jsonl", "in.csv", "in.txt"):
+                self.assert_error(self.run_program("--input", self.write(name, content)), 1, f".*/{name}: {pattern}")
+        with open(self.write("in", line.encode("utf-16")), "rb") as file:
+            self.assert_error(self.run_program("--input", "-", stdin=file), 1, "standard input: UTF-16")
+        result = subprocess.run(self.command("--input", "-"), input=bz2.compress(line.encode()), capture_output=True)
+        self.assertIn(b"error: standard input: bzip2", result.stderr)
+        self.assertEqual(self.files(), [])
+
+    def test_any_name_is_one_line(self):
+        file = self.write("line\nend \x1b[1m.jsonl", lines_of(["a"]))
+        self.assert_done(self.run_program("--input", file))
+        self.write("line\nend \x1b[1m.jsonl", "bad")
+        self.assert_error(self.run_program("--input", file), 1, r".*/line\\nend \\x1b\[1m\.jsonl: line 1, byte 1")
 
     def test_a_pattern_without_files_is_named(self):
         self.assert_error(self.run_program("--input", self.path("*.none")), 1, ".*none: no file")

@@ -5,12 +5,14 @@
 #include <cstdio>
 #include <string>
 
+#include "libmeg/text/terminal_text.h"
+
 namespace meg::tools {
 namespace {
 
 /// One write, so that lines of several threads do not mix.
 void print_line(std::string_view kind, std::string_view text) {
-  const std::string line = fmt::format("{}: {}\n", kind, text);
+  const std::string line = fmt::format("{}: {}\n", kind, text::terminal_text(text));
   // Where both go to one terminal or file, what was printed before stands before.
   std::fflush(stdout);
   std::fwrite(line.data(), 1, line.size(), stderr);
@@ -19,7 +21,10 @@ void print_line(std::string_view kind, std::string_view text) {
 }  // namespace
 
 int fail(const Status& status) {
-  print_line("error", status.message());
+  // A file's name may have line ends in it.
+  std::string message = status.message();
+  for (size_t at = 0; (at = message.find('\n', at)) != message.npos;) message.replace(at, 1, "\\n");
+  print_line("error", message);
   return 1;
 }
 

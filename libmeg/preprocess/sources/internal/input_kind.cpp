@@ -34,6 +34,24 @@ Result<std::string> first_json_byte(const InputFile& file, ByteRange range) {
   return std::string();
 }
 
+/// What is not read, by bytes near its begin.
+struct Foreign {
+  size_t offset;
+  std::string_view bytes;
+  std::string_view says;
+};
+
+constexpr Foreign kForeign[] = {
+    {0, "\xff\xfe", "UTF-16 or UTF-32: expected UTF-8"},
+    {0, "\xfe\xff", "UTF-16: expected UTF-8"},
+    {0, std::string_view("\0\0\xfe\xff", 4), "UTF-32: expected UTF-8"},
+    {4, "1AY&SY", "bzip2 is not supported: unpack it"},
+    {0, "\x04\x22\x4d\x18", "lz4 is not supported: unpack it"},
+    {0, "PK\x03\x04", "zip is not supported: unpack it"},
+    {0, "7z\xbc\xaf\x27\x1c", "7-Zip is not supported: unpack it"},
+};
+constexpr size_t kForeignBytes = 10;
+
 /// Whether a file that begins so has lines, which can be cut without reading all of it.
 bool has_lines(const std::string& first_byte, InputFormat format, const InputOptions& options) {
   if (format == InputFormat::kCsv) return false;
@@ -56,11 +74,22 @@ ByteRange groups_between(int64_t groups, int64_t bytes, int64_t first, int64_t l
 
 }  // namespace
 
+Status check_readable(const std::string& name, std::string_view begin) {
+  for (const Foreign& foreign : kForeign) {
+    if (begin.substr(std::min(foreign.offset, begin.size())).starts_with(foreign.bytes)) {
+      return make_error(StatusCode::kUnsupported, "{}: {}", name, foreign.says);
+    }
+  }
+  return Status();
+}
+
 Result<InputKind> kind_of(const InputFile& file, ByteRange range, const InputOptions& options) {
   InputKind kind;
   MEG_ASSIGN_OR_RETURN(
       const std::string begin,
-      bytes_at(file, range.begin, std::max(io::kCompressionMagicBytes, kColumnMagicBytes)));
+      bytes_at(file, range.begin,
+               std::max({io::kCompressionMagicBytes, kColumnMagicBytes, kForeignBytes})));
+  MEG_RETURN_IF_ERROR(check_readable(file.name(), begin));
   kind.is_compressed = io::compression_of(begin) != io::Compression::kNone;
   if (options.format == InputFormat::kAuto) {
     if (range.begin == 0) kind.columns = column_format_of(begin);

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "libmeg/base/result.h"
 #include "libmeg/preprocess/sources/input_options.h"
@@ -21,8 +22,11 @@ struct InputKind {
   bool has_lines = false;  ///< so that it can be cut without reading all of it
 };
 
+/// kUnsupported where a content that begins so is in an encoding or a container that is not read.
+Status check_readable(const std::string& name, std::string_view begin);
+
 /// range: of the file's content. Errors: kCorruption where the name says that it holds columns and
-/// the content does not.
+/// the content does not, those of check_readable.
 Result<InputKind> kind_of(const InputFile& file, ByteRange range, const InputOptions& options);
 
 /// What is known of an input before it is read.

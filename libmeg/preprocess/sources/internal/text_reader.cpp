@@ -151,8 +151,10 @@ void StreamReader::read_more(TextChunk& chunk, size_t& used, size_t count) {
 
 /// Finds the documents in the `used` bytes. Its error is in front of the stream's.
 void StreamReader::scan(const TextChunk& chunk, size_t used) {
-  const Status scanned = scanner_->scan({chunk.buffer.get(), used}, is_end_);
-  if (!scanned.ok()) error_ = scanned.with_prefix(name_);
+  const std::string_view text(chunk.buffer.get(), used);
+  const Status begun = check_(text);
+  const Status scanned = begun.ok() ? scanner_->scan(text, is_end_).with_prefix(name_) : begun;
+  if (!scanned.ok()) error_ = scanned;
 }
 
 /// Reads on until a document has ended.

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -48,10 +49,14 @@ Status read_range(const InputFile& file, ByteRange range, size_t chunk_bytes, Te
 /// whose documents are found from begin to end.
 class StreamReader {
  public:
+  /// Says what is wrong with a text that begins so, in front of what its documents would say.
+  using Check = std::function<Status(std::string_view)>;
+
   /// offset: where the stream begins in the input's content. name: of the input, for errors.
-  StreamReader(std::unique_ptr<io::ByteStream> stream, int64_t offset,
+  StreamReader(std::unique_ptr<io::ByteStream> stream, int64_t offset, Check check,
                std::unique_ptr<RecordScanner> scanner, std::string name, size_t chunk_bytes)
       : stream_(std::move(stream)),
+        check_(std::move(check)),
         scanner_(std::move(scanner)),
         name_(std::move(name)),
         chunk_bytes_(chunk_bytes),
@@ -72,6 +77,7 @@ class StreamReader {
   Status read_to_document_end(TextChunk& chunk, size_t& used);
 
   std::unique_ptr<io::ByteStream> stream_;
+  Check check_;
   std::unique_ptr<RecordScanner> scanner_;
   std::string name_;
   size_t chunk_bytes_;

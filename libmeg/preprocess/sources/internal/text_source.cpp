@@ -44,7 +44,8 @@ struct OpenInput {
   std::mutex idle_mutex;                                    // guards what follows
   std::vector<std::unique_ptr<ColumnReader>> idle_readers;  // of small row groups
   bool may_be_json = false;     // plain text by its name, whose first byte has not come yet
-  bool may_be_columns = false;  // a stream by its content, whose first bytes have not come yet
+  bool may_be_columns = false;  // by its content, where no format is given
+  bool may_be_foreign = false;  // a stream by its content, whose first bytes have not come yet
 
   /// Reads a row group with a reader that no other thread has.
   Status read_group(const RowGroup& group, const std::vector<std::string>& keys, size_t chunk_bytes,
@@ -63,14 +64,25 @@ struct OpenInput {
     return Status();
   }
 
-  /// Plain text that looks like JSON is likelier a wrong name; columns cannot be read from a
-  /// stream.
-  Status check_begin(std::string_view text) {
+  /// Columns cannot be read from a stream.
+  Status check_stream(std::string_view text) const {
     const ColumnFormat found = column_format_of(text);
-    if (std::exchange(may_be_columns, false) && found != ColumnFormat::kNone) {
+    if (may_be_columns && found != ColumnFormat::kNone) {
       return make_error(StatusCode::kUnsupported,
                         "{}: {}: expected a regular file that is not compressed", file->name(),
                         column_format_name(found));
+    }
+    if (io::compression_of(text) != io::Compression::kNone) {
+      return make_error(StatusCode::kUnsupported, "{}: compressed twice: unpack it once",
+                        file->name());
+    }
+    return check_readable(file->name(), text);
+  }
+
+  /// Plain text that looks like JSON is likelier a wrong name.
+  Status check_begin(std::string_view text) {
+    if (std::exchange(may_be_foreign, false)) {
+      MEG_RETURN_IF_ERROR(check_stream(text));
     }
     const size_t first = text.find_first_not_of(kJsonWhitespace);
     if (!may_be_json || first == text.npos) return Status();
@@ -100,6 +112,7 @@ struct TextSource::State {
   void open_stream(InputFormat format, std::unique_ptr<io::ByteStream> stream, int64_t offset);
   io::StreamOptions stream_options() const;
   bool is_small(ByteRange part, int64_t share) const;
+
   Status skip_to(int64_t offset);
   Result<bool> claim(TextChunk& chunk, Claim& claimed);
   Status take_documents(TextChunk& chunk, Claim& claimed);
@@ -167,8 +180,8 @@ Status TextSource::State::open_next_input() {
   ++next_input;
   MEG_ASSIGN_OR_RETURN(const auto range, file->extent());
   current = std::make_shared<OpenInput>(std::move(file));
-  current->may_be_json = format == InputFormat::kTxt && options.format == InputFormat::kAuto;
   current->may_be_columns = options.format == InputFormat::kAuto;
+  current->may_be_json = format == InputFormat::kTxt && current->may_be_columns;
   InputKind kind;
   // Files of the kernel (/proc) say that they are empty, and are not.
   const bool has_content = range.has_value() && range->end > range->begin;
@@ -178,6 +191,7 @@ Status TextSource::State::open_next_input() {
     if (kind.has_lines) return open_lines(format, kind, *range, begin);
     current->is_whole = kind.is_compressed && begin == 0 && is_small(*range, kWholeFilePart);
   }
+  current->may_be_foreign = !has_content || kind.is_compressed;
   const InputFile& input = *current->file;
   const io::StreamOptions how = stream_options();
   MEG_ASSIGN_OR_RETURN(
@@ -219,7 +233,10 @@ bool TextSource::State::is_small(ByteRange part, int64_t share) const {
 /// stream: the current file's content from `offset` on.
 void TextSource::State::open_stream(InputFormat format, std::unique_ptr<io::ByteStream> stream,
                                     int64_t offset) {
-  current->stream.emplace(std::move(stream), offset, make_scanner(format, options, keys),
+  const auto check = [input = current.get()](std::string_view text) {
+    return input->check_begin(text);
+  };
+  current->stream.emplace(std::move(stream), offset, check, make_scanner(format, options, keys),
                           current->file->name(), chunk_bytes);
 }
 
@@ -239,7 +256,6 @@ Status TextSource::State::skip_to(int64_t offset) {
   for (int64_t at = 0; at < offset;) {
     if (interrupted) return Status(StatusCode::kCancelled, "interrupted");
     MEG_RETURN_IF_ERROR(current->stream->next(skipped));
-    MEG_RETURN_IF_ERROR(current->check_begin(skipped.lines));
     at = skipped.end;
     if (skipped.lines.empty() || at > offset)
       return no_chunk_ends_at(current->file->name(), offset);
@@ -258,8 +274,7 @@ Status TextSource::State::take_documents(TextChunk& chunk, Claim& claimed) {
     MEG_ASSIGN_OR_RETURN(claimed.group, current->columns->take_small_group());
     if (!claimed.group) return current->columns->next(chunk);
   } else if (!current->is_whole) {
-    MEG_RETURN_IF_ERROR(current->stream->next(chunk));
-    return current->check_begin(chunk.lines);
+    return current->stream->next(chunk);
   }
   return Status();
 }
@@ -326,7 +341,6 @@ Result<bool> TextSource::next(TextChunk& chunk) {
     MEG_RETURN_IF_ERROR(input.read_group(*claimed.group, state_->keys, state_->chunk_bytes, chunk));
   } else if (input.is_whole) {
     MEG_RETURN_IF_ERROR(input.stream->rest(chunk));
-    MEG_RETURN_IF_ERROR(input.check_begin(chunk.lines));
   } else if (claimed.range.end > claimed.range.begin) {
     MEG_RETURN_IF_ERROR(read_range(*input.file, claimed.range, state_->chunk_bytes, chunk));
   }
