@@ -103,4 +103,11 @@ std::string dataset_prefix(std::string_view path) {
   return std::string(path);
 }
 
+Status check_is_path(std::string_view prefix) {
+  if (prefix.find("://") == prefix.npos) return Status();
+  return make_error(StatusCode::kUnsupported,
+                    "{}: expected a path on this machine: datasets at addresses are not supported",
+                    prefix);
+}
+
 }  // namespace meg::dataset

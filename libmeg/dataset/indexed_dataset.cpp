@@ -72,6 +72,7 @@ Status copy_widened(const IndexedDataset& dataset, int64_t sequence, int64_t off
 Result<IndexedDataset> IndexedDataset::open(const std::string& prefix, const Options& options) {
   IndexedDataset dataset;
   dataset.prefix_ = dataset_prefix(prefix);
+  MEG_RETURN_IF_ERROR(check_is_path(dataset.prefix_));
   MEG_ASSIGN_OR_RETURN(dataset.idx_, io::MappedFile::open(dataset.prefix_ + ".idx"));
   const std::string& name = dataset.idx_.path();
   MEG_ASSIGN_OR_RETURN(const IndexHeader header, read_index_header(dataset.idx_.bytes(), name));

@@ -34,6 +34,7 @@ IndexedDatasetBuilder::~IndexedDatasetBuilder() = default;
 Result<IndexedDatasetBuilder> IndexedDatasetBuilder::create(const std::string& path,
                                                             const Options& options) {
   const std::string prefix = dataset_prefix(path);
+  MEG_RETURN_IF_ERROR(check_is_path(prefix));
   if (!index_dtype_code(options.dtype).has_value()) {
     return make_error(StatusCode::kInvalidArgument, "{}: datasets cannot hold {}", prefix,
                       dtype_name(options.dtype));

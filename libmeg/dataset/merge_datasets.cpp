@@ -177,7 +177,10 @@ Result<MergeSummary> merge_datasets(const std::vector<std::string>& paths,
     return make_error(StatusCode::kInvalidArgument, "input: expected at least one dataset");
   }
   std::vector<std::string> prefixes;
-  for (const std::string& path : paths) prefixes.push_back(dataset_prefix(path));
+  for (const std::string& path : paths) {
+    prefixes.push_back(dataset_prefix(path));
+    MEG_RETURN_IF_ERROR(check_is_path(prefixes.back()));
+  }
   const std::string output_prefix = dataset_prefix(output_path);
   MEG_RETURN_IF_ERROR(check_output(prefixes, output_prefix));
   MEG_RETURN_IF_ERROR(check_shards(prefixes));

@@ -33,6 +33,7 @@ class DatasetVerifier {
 };
 
 Result<VerifyReport> DatasetVerifier::run() && {
+  MEG_RETURN_IF_ERROR(check_is_path(report_.prefix));
   MEG_ASSIGN_OR_RETURN(idx_, io::MappedFile::open(report_.prefix + ".idx"));
   MEG_ASSIGN_OR_RETURN(bin_, io::MappedFile::open(report_.prefix + ".bin"));
   report_.idx_bytes = static_cast<int64_t>(idx_.size());

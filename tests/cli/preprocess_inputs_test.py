@@ -88,6 +88,19 @@ class Inputs(PreprocessData):
         self.write("line\nend \x1b[1m.jsonl", "bad")
         self.assert_error(self.run_program("--input", file), 1, r".*/line\\nend \\x1b\[1m\.jsonl: line 1, byte 1")
 
+    def test_a_dataset_at_an_address_is_named(self):
+        file = self.write("in.jsonl", lines_of(["a"]))
+        pattern = "s3://bucket/out.*: expected a path on this machine: datasets at addresses are not supported"
+        for flags in ((), ("--resume",)):
+            result = self.run_program("--input", file, *flags, prefix="s3://bucket/out", cwd=self.folder)
+            self.assert_error(result, 1, pattern)
+        folder = os.path.dirname(preprocess_case.PROGRAM)
+        for command in (["merge_datasets", "s3://bucket/out", "--output-prefix", self.path("out")],
+                        ["dataset_inspect", "s3://bucket/out"], ["verify", "dataset", "s3://bucket/out"]):
+            result = subprocess.run([os.path.join(folder, command[0]), *command[1:]], capture_output=True, text=True)
+            self.assert_error(result, 1, pattern)
+        self.assertEqual(self.files("*"), ["in.jsonl"])
+
     def test_a_pattern_without_files_is_named(self):
         self.assert_error(self.run_program("--input", self.path("*.none")), 1, ".*none: no file")
 

@@ -6,6 +6,7 @@ import json
 import lzma
 import os
 import random
+import subprocess
 import sys
 import urllib.request
 
@@ -98,9 +99,21 @@ class Store(PreprocessData):
         self.run_both(*self.put("large.jsonl.gz", gzip.compress(lines.encode(), 1)))
 
     def test_names_of_any_letters(self):
-        for key in ("a b+c&d=e.jsonl", "day=2024-01-01/\u00e9~!*'().jsonl", "a%2Fb.jsonl", "a//b/../c.jsonl", "x?y.jsonl"):
+        for key in ("a b+c&d=e.jsonl", "day=2024-01-01/\u00e9~!*'().jsonl", "a%2Fb.jsonl", "a//b/../c.jsonl",
+                    "x?y.jsonl"):
             with self.subTest(key):
                 self.run_both(*self.put(key, lines_of([key])))
+
+    def test_a_tokenizer_is_trained_of_objects(self):
+        trained = []
+        for source in self.put("corpus.jsonl", lines_of(texts_of(200))):
+            folder = self.path(f"trained{len(trained)}")
+            program = os.path.join(os.path.dirname(preprocess_case.PROGRAM), "train_tokenizer")
+            subprocess.run([program, "--input", source, "--vocab-size", "300", "--output-dir", folder],
+                           check=True, capture_output=True, env=self.environment)
+            with open(os.path.join(folder, "merges.txt"), "rb") as file:
+                trained.append(file.read())
+        self.assertEqual(*trained)
 
     def test_folders_and_patterns_in_order(self):
         names = ["b10.jsonl", "b2.jsonl", "a.jsonl", "c.txt", ".hidden", "sub/b1.jsonl"]
@@ -146,7 +159,8 @@ class Store(PreprocessData):
         self.write(".aws/config", f"[default]\nendpoint_url = {self.endpoint}\ns3 =\n  endpoint_url = http://nowhere\n"
                    f"[profile ours]\nendpoint_url = {self.endpoint}/\nregion = eu-west-3\n"
                    "[profile role]\nrole_arn = arn:aws:iam::1:role/x\nsource_profile = ours\n")
-        for profile, error in {"": "does not know the access key", "other": "AWS_PROFILE: expected a profile of .*other",
+        for profile, error in {"": "does not know the access key",
+                               "other": "AWS_PROFILE: expected a profile of .*other",
                                "role": "profile role: role_arn: .*not supported",
                                "process": "profile process: credential_process: .*not supported"}.items():
             result = self.run_program("--input", address, env={**self.environment, "AWS_PROFILE": profile})
@@ -163,7 +177,8 @@ class Store(PreprocessData):
                 (f"s3://{BUCKET}/*.none", {}, 1, f".*/\\*.none: no object matches this pattern"),
                 (f"s3://{BUCKET}", {}, 2, f"s3://{BUCKET}: expected s3://BUCKET/KEY"),
                 (address, wrong, 1, f"{address}: the secret key does not belong to the access key .*HTTP 403"),
-                (address, {"AWS_SECRET_ACCESS_KEY": ""}, 2, "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY: expected both"),
+                (address, {"AWS_SECRET_ACCESS_KEY": ""}, 2,
+                 "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY: expected both"),
                 (address, {"AWS_ENDPOINT_URL_S3": "127.0.0.1"}, 2, "endpoint: expected http:// or https://, found"),
                 (address, {"AWS_ENDPOINT_URL_S3": "http://127.0.0.1:1", "AWS_MAX_ATTEMPTS": "2"}, 1,
                  f"{address}: .*(onnect|refused)"),
