@@ -327,6 +327,23 @@ TEST(TextSource, SaysThatAFileBecameShorter) {
   EXPECT_THAT(next.error().message(), HasSubstr("text: expected 100000 bytes, found 500"));
 }
 
+TEST(TextSource, SaysThatAStreamedFileBecameShorter) {
+  const test::TempFolder folder;
+  std::string csv = "text\n";
+  for (int i = 0; i < 30000; ++i) csv += "row\n";
+  test::write_file(folder.path("in.csv"), csv);
+  auto source = TextSource::open({folder.path("in.csv")}, 1000);
+  ASSERT_TRUE(source.has_value());
+  TextChunk chunk;
+  ASSERT_TRUE(*source->next(chunk));
+  std::filesystem::resize_file(folder.path("in.csv"), 2001);
+  Result<bool> next = true;
+  while (next.has_value() && *next) next = source->next(chunk);
+  ASSERT_FALSE(next.has_value());
+  EXPECT_EQ(next.error().code(), StatusCode::kIoError);
+  EXPECT_THAT(next.error().message(), HasSubstr("in.csv: became shorter while it was read"));
+}
+
 /// The texts of all chunks, which eight threads ask for, in the chunks' order.
 std::string read_by_threads(const std::string& inputs, size_t chunk_bytes) {
   auto source = TextSource::open({inputs}, chunk_bytes);

@@ -23,6 +23,9 @@ class PartStream : public io::ByteStream {
     const auto left = static_cast<size_t>(rest_.end - rest_.begin);
     MEG_ASSIGN_OR_RETURN(const size_t got,
                          file_.read_at(rest_.begin, into.first(std::min(into.size(), left))));
+    if (got == 0 && left > 0) {
+      return make_error(StatusCode::kIoError, "{}: became shorter while it was read", file_.path());
+    }
     rest_.begin += static_cast<int64_t>(got);
     return got;
   }

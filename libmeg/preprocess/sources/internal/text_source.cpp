@@ -112,7 +112,6 @@ struct TextSource::State {
   void open_stream(InputFormat format, std::unique_ptr<io::ByteStream> stream, int64_t offset);
   io::StreamOptions stream_options() const;
   bool is_small(ByteRange part, int64_t share) const;
-
   Status skip_to(int64_t offset);
   Result<bool> claim(TextChunk& chunk, Claim& claimed);
   Status take_documents(TextChunk& chunk, Claim& claimed);
