@@ -44,7 +44,7 @@ bool is_present(Presence presence, const GptConfig& config, bool with_tied_copy)
     case Presence::kExperts:
       return config.num_experts.has_value();
     // Readers know their names, but no configuration that is read asks for them.
-    case Presence::kSharedExperts:
+    case Presence::kUntold:
       return false;
   }
   return false;

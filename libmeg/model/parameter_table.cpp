@@ -160,6 +160,11 @@ void ParameterTable::State::add_name(const ModuleRow& row, std::string_view endi
 void ParameterTable::State::add_module(const ModuleRow& row) {
   add_name(row, "weight", row.weight, false, 0);
   if (row.bias.extents[0] != Extent::kNone) add_name(row, "bias", row.bias, false, 1);
+  if (!row.buffer.empty()) {
+    const size_t before = rules.size();
+    add_name(row, row.buffer, {Partition::kReplicated, Presence::kUntold, {}}, false, 1);
+    for (size_t i = before; i < rules.size(); ++i) rules[i].match.is_buffer = true;
+  }
   if (row.has_extra_state) {
     add_name(row, kExtraState, {Partition::kReplicated, Presence::kAlways, {}}, true, 1);
   }

@@ -76,8 +76,13 @@ struct ParameterMatch {
   /// Which expert's it is, counted from 0 on every expert-parallel rank. The canonical name and the
   /// spelling have this number in them, the former as sequential_expert_name().
   std::optional<int64_t> expert;
+  /// A tensor of the model that no optimizer changes (`router.expert_bias`), in its own type.
+  bool is_buffer = false;
   /// Part of a mixture of experts that no rule can cut yet: readers refuse it by name.
   bool is_expert = false;
+
+  bool has_optimizer_state() const { return !is_extra_state && !is_buffer; }
+
   /// Families whose spelling this is; several where they agree (the embedding, for one), all where
   /// the name tells nothing (user rules, rotary tables).
   std::vector<NameFamily> families;

@@ -8,7 +8,6 @@ expert_optimizers_test.py CHECKPOINT_UTIL VERIFY [unittest arguments]
 """
 import copy
 import os
-import re
 import shutil
 import sys
 import tempfile
@@ -17,105 +16,20 @@ import unittest
 try:
     import psutil  # noqa: F401
     import torch
-    from megatron.core import parallel_state
-    from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig
-    from megatron.core.models.gpt import GPTModel
-    from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
-    from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
-    from megatron.core.transformer.module import Float16Module
-    from megatron.core.transformer.transformer_config import TransformerConfig
 
     import checkpoint_cases as cases
-    import megatron_core_models as core
+    import megatron_core_experts as experts
     import reference_files
-    from megatron_core_ranks import model_args, run_ranks, values
     from megatron_core_torch_dist_test import expect_same
 except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)
 
 UTIL = VERIFY = ""
-EXPERTS = 4
 
 
-def args_of(tp, pp, ep, bf16):
-    return model_args(tp, pp, num_experts=EXPERTS, moe_ffn_hidden_size=48, moe_router_topk=2,
-                      moe_grouped_gemm=False, expert_model_parallel_size=ep, bf16=bf16,
-                      expert_tensor_parallel_size=tp, add_bias_linear=False, world_size=tp * pp * ep,
-                      data_parallel_size=ep)
-
-
-def make_model(args, stage):
-    dtype = torch.bfloat16 if args.bf16 else torch.float32
-    tp, pp = args.tensor_model_parallel_size, args.pipeline_model_parallel_size
-    config = TransformerConfig(
-        num_layers=args.num_layers, hidden_size=args.hidden_size,
-        num_attention_heads=args.num_attention_heads, ffn_hidden_size=args.ffn_hidden_size,
-        moe_ffn_hidden_size=args.moe_ffn_hidden_size, num_moe_experts=EXPERTS, moe_router_topk=2,
-        expert_model_parallel_size=args.expert_model_parallel_size, expert_tensor_parallel_size=tp,
-        tensor_model_parallel_size=tp, pipeline_model_parallel_size=pp,
-        use_cpu_initialization=True, bf16=args.bf16, params_dtype=dtype, pipeline_dtype=dtype,
-        add_bias_linear=False, hidden_dropout=0.0, attention_dropout=0.0, bias_dropout_fusion=False,
-        moe_token_dispatcher_type="alltoall")
-    model = GPTModel(
-        config, get_gpt_layer_local_spec(num_experts=EXPERTS, moe_grouped_gemm=False),
-        vocab_size=args.padded_vocab_size, max_sequence_length=args.max_position_embeddings,
-        pre_process=stage == 0, post_process=stage == pp - 1,
-        share_embeddings_and_output_weights=True)
-    return Float16Module(config, model) if args.bf16 else model
-
-
-def whole_name(name, args, stage, expert_rank):
-    """Of the whole model: the same however its layers and experts are shared out."""
-    layers = args.num_layers // args.pipeline_model_parallel_size
-    share = EXPERTS // args.expert_model_parallel_size
-    name = re.sub(r"layers\.(\d+)\.", lambda m: f"layers.{int(m[1]) + stage * layers}.", name)
-    name = re.sub(r"experts\.(\d+)\.", lambda m: f"experts.{int(m[1]) + expert_rank * share}.", name)
-    return "word embeddings" if re.search(r"word_embeddings|output_layer", name) else name
-
-
-def save_rank(folder, rank, args):
-    tp, pp = args.tensor_model_parallel_size, args.pipeline_model_parallel_size
-    ep = args.expert_model_parallel_size
-    store = torch.distributed.FileStore(os.path.join(folder, "store"), args.world_size)
-    core.start_without_gpu(tp, pp, rank, store, dp=ep, expert_model_parallel_size=ep,
-                           expert_tensor_parallel_size=tp)
-    core.call_types_cuda()
-    torch.cuda.Stream = lambda *arguments, **options: None
-    tensor_rank = parallel_state.get_tensor_model_parallel_rank()
-    stage = parallel_state.get_pipeline_model_parallel_rank()
-    expert_rank = parallel_state.get_expert_model_parallel_rank()
-    model = make_model(args, stage)
-
-    def of_whole(name, parameter, what, scale):
-        is_cut = getattr(parameter, "tensor_model_parallel", False) or (
-            "experts" in name and not name.endswith("linear_fc2.bias"))
-        key = whole_name(name, args, stage, expert_rank)
-        return values(f"{key} {what}", tensor_rank if is_cut else 0, parameter.shape, scale)
-
-    for name, parameter in model.named_parameters():
-        parameter.data.copy_(of_whole(name, parameter, "", 0.1))
-    wrapped = DistributedDataParallel(
-        model.config, DistributedDataParallelConfig(grad_reduce_in_fp32=True), model)
-    optimizer = get_megatron_optimizer(OptimizerConfig(
-        optimizer="adam", lr=1e-3, min_lr=1e-4, weight_decay=0.1, bf16=args.bf16, fp16=False,
-        params_dtype=torch.bfloat16 if args.bf16 else torch.float32, clip_grad=0.0), [wrapped])
-    for step in range(2):
-        for name, parameter in model.named_parameters():
-            parameter.main_grad.copy_(of_whole(name, parameter, step, 1.0))
-        optimizer.step()
-    folder_name = f"mp_rank_{tensor_rank:02d}" + (f"_{stage:03d}" if pp > 1 else "") + \
-        (f"_{expert_rank:03d}" if ep > 1 else "")
-    path = os.path.join(folder, "iter_0000001", folder_name)
-    os.makedirs(path)
-    torch.save({"args": args, "checkpoint_version": 3.0, "iteration": 1,
-                "model": model.state_dict_for_save_checkpoint(),
-                "optimizer": optimizer.state_dict()}, os.path.join(path, "model_optim_rng.pt"))
-
-
-def save(folder, *layout):
-    args = args_of(*layout)
-    return run_ranks(folder, args.world_size, save_rank, args)
+def save(folder, tp, pp, ep, bf16):
+    return experts.save(folder, "plain_ranks", experts.args_of(tp, pp, ep, bf16=bf16))
 
 
 def ranks_of(root):

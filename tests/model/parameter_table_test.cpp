@@ -151,7 +151,7 @@ TEST_F(ParameterTableTest, ExpertsOfKnownLayersAreParametersLikeOthers) {
 
 TEST_F(ParameterTableTest, OtherExpertsAreRecognisedAsSuch) {
   for (const char* name :
-       {"decoder.layers.0.mlp.experts.weight1", "decoder.layers.0.mlp.router.expert_bias",
+       {"decoder.layers.0.mlp.experts.weight1", "decoder.layers.0.mlp.router.tokens",
         "language_model.encoder.layers.0.mlp.local_experts.0.dense_h_to_4h.weight"}) {
     const auto match = table_.match(name);
     ASSERT_TRUE(match) << name;
@@ -163,6 +163,12 @@ TEST_F(ParameterTableTest, OtherExpertsAreRecognisedAsSuch) {
   ASSERT_TRUE(router);
   EXPECT_FALSE(router->is_expert);
   EXPECT_EQ(router->partition, Partition::kReplicated);
+  EXPECT_TRUE(router->has_optimizer_state());
+  const auto bias = table_.match("decoder.layers.5.mlp.router.expert_bias");
+  ASSERT_TRUE(bias);
+  EXPECT_TRUE(bias->is_buffer);
+  EXPECT_FALSE(bias->has_optimizer_state());
+  EXPECT_EQ(bias->canonical, "decoder.layers.{}.mlp.router.expert_bias");
   const auto state =
       table_.match("decoder.layers.0.mlp.experts.local_experts.1.linear_fc1._extra_state");
   EXPECT_TRUE(state->is_extra_state);

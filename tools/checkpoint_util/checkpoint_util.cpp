@@ -91,6 +91,7 @@ Status save_dist(const checkpoint::MegatronCheckpoint& checkpoint,
   checkpoint::SaveTorchDistOptions options{
       .keep_optimizer = !arguments.no_optim,
       .distributed_optimizer = arguments.target_optimizer != "plain",
+      .expert_model_parallel_size = arguments.target_expert_size,
       .names = std::nullopt,
       .transfer = {}};
   MEG_ASSIGN_OR_RETURN(options.names, target_family(arguments, checkpoint));

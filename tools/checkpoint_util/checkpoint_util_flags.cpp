@@ -84,14 +84,15 @@ bool is_one_of(std::string_view value, std::initializer_list<std::string_view> k
   return std::find(known.begin(), known.end(), value) != known.end();
 }
 
-/// A torch_dist checkpoint has no layout that could be chosen; it keeps types and vocabulary.
+/// A torch_dist checkpoint has no layout that could be chosen, but for the optimizers that several
+/// expert-parallel ranks chain; it keeps types and vocabulary.
 Status check_torch_dist(const CheckpointUtilArguments& arguments) {
   const bool asks =
       arguments.target_tensor_size.has_value() || arguments.target_pipeline_size.has_value() ||
-      arguments.target_virtual_size != 1 || arguments.target_expert_size.has_value() ||
-      arguments.target_expert_tensor_size.has_value() || arguments.target_names == "legacy" ||
-      arguments.true_vocab_size.has_value() || !arguments.vocab_file.empty() ||
-      arguments.target_params_dtype.has_value() || arguments.target_data_size.has_value();
+      arguments.target_virtual_size != 1 || arguments.target_expert_tensor_size.has_value() ||
+      arguments.target_names == "legacy" || arguments.true_vocab_size.has_value() ||
+      !arguments.vocab_file.empty() || arguments.target_params_dtype.has_value() ||
+      arguments.target_data_size.has_value();
   if (!asks) return Status();
   return make_error(
       StatusCode::kUnsupported,

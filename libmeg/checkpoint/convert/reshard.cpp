@@ -61,7 +61,8 @@ void add_notes(const MegatronCheckpoint& checkpoint, const TargetLayout& layout,
     notes->push_back(fmt::format("weights become {}; args {}", dtype_name(*options.params_dtype),
                                  is_said ? "say so" : "stay as the optimizer needs them"));
   }
-  if (checkpoint.expert_model_parallel_size() > 1) {
+  const bool has_rank_files = !is_composed(checkpoint.folder().format);
+  if (has_rank_files && checkpoint.expert_model_parallel_size() > 1) {
     notes->push_back(fmt::format(
         "what {} expert-parallel ranks hold alike, and their random number generators, are those "
         "of the first",
@@ -124,8 +125,8 @@ Result<ReshardPlan> plan_reshard(const MegatronCheckpoint& checkpoint,
       if (!layout.has_distributed_optimizer) continue;
       MEG_ASSIGN_OR_RETURN(
           TransferTargetFile state,
-          add_flat_state(checkpoint, layout, p, t, fmt::format("{}/{}", folder, kDistribOptimFile),
-                         &transfers));
+          add_flat_state(checkpoint, layout, p, t, e,
+                         fmt::format("{}/{}", folder, kDistribOptimFile), &transfers));
       plan.transfers.targets.push_back(std::move(state));
     }
   }

@@ -10,26 +10,17 @@
 #include <utility>
 
 #include "libmeg/checkpoint/container/torch_dist/internal/dist_writer.h"
+#include "libmeg/checkpoint/convert/internal/dist_objects.h"
 #include "libmeg/checkpoint/convert/internal/dist_values.h"
 #include "libmeg/checkpoint/convert/internal/source_checks.h"
 #include "libmeg/checkpoint/convert/reshard.h"
 #include "libmeg/checkpoint/dialects/huggingface/tokenizer_files.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/folder_entries.h"
-#include "libmeg/checkpoint/dialects/mp_rank/internal/rng_entries.h"
 #include "libmeg/io/atomic_folder.h"
 #include "libmeg/model/expert_names.h"
 
 namespace meg::checkpoint {
 namespace {
-
-constexpr std::string_view kLayerNumber = ".{}.";
-
-/// The name under which torch_dist stacks all layers: without the layer's number.
-std::string stacked_name(std::string name) {
-  const size_t at = name.find(kLayerNumber);
-  if (at != name.npos) name.replace(at, kLayerNumber.size(), ".");
-  return name;
-}
 
 /// A stretch of a parameter that is written as one chunk.
 struct SavedBox {
@@ -89,14 +80,16 @@ class Saver {
     MEG_RETURN_IF_ERROR(check());
     MEG_RETURN_IF_ERROR(add_parameters());
     if (is_first_data_rank()) {
-      MEG_RETURN_IF_ERROR(add_extra_states());
-      for (const RankFile& rank : checkpoint_.files()) MEG_RETURN_IF_ERROR(add_rank_state(rank));
+      DistObjects objects(checkpoint_, family_, &writer_);
+      if (is_first_tensor_rank()) MEG_RETURN_IF_ERROR(objects.add_extra_states());
+      for (const RankFile& rank : checkpoint_.files()) {
+        MEG_RETURN_IF_ERROR(objects.add_rank_state(rank));
+      }
     }
     MEG_RETURN_IF_ERROR(run_transfers(transfers_, sinks_, options_.transfer));
     if (rank() == 0) {
       MEG_ASSIGN_OR_RETURN(const TorchFileContent common,
-                           common_state(checkpoint_, family_, options_.keep_optimizer,
-                                        options_.distributed_optimizer));
+                           common_state(checkpoint_, family_, options_));
       MEG_RETURN_IF_ERROR(write_dist_common(folder_, common));
     }
     return writer_.finish();
@@ -117,15 +110,6 @@ class Saver {
   bool is_first_tensor_rank() const { return checkpoint_.files()[0].tensor_rank == 0; }
 
   int64_t layers() const { return checkpoint_.config().num_layers; }
-
-  /// Those that are there, of any parameter.
-  std::set<int64_t> layers_here() const {
-    std::set<int64_t> found;
-    for (const LogicalParameter& parameter : checkpoint_.parameters()) {
-      if (parameter.layer.has_value()) found.insert(*parameter.layer);
-    }
-    return found;
-  }
 
   /// Those that are this rank's to write: copies are the first tensor rank's, and data-parallel
   /// ranks have a stretch of about equal size each.
@@ -150,15 +134,17 @@ class Saver {
 
   bool is_hybrid() const { return family_ == model::NameFamily::kHybrid; }
 
-  /// A hybrid model's layers have a name each; GPT's are stacked under one.
-  std::string saved_name(const std::string& spelling, int64_t layer) const {
-    return is_hybrid() ? model::with_layer(spelling, layer, family_) : stacked_name(spelling);
-  }
-
   bool has_experts() const { return checkpoint_.config().num_experts.has_value(); }
 
   Status check() const {
     const std::string& path = checkpoint_.folder().folder;
+    const int64_t experts = checkpoint_.config().num_experts.value_or(0);
+    const int64_t ranks = options_.expert_model_parallel_size.value_or(1);
+    if (ranks < 1 || (ranks > 1 && (experts == 0 || experts % ranks != 0))) {
+      return make_error(StatusCode::kInvalidArgument,
+                        "expert-parallel size: expected a divisor of the {} experts, found {}",
+                        experts, ranks);
+    }
     if (options_.keep_optimizer && checkpoint_.optimizer().form == OptimizerForm::kDistributed) {
       return missing_distrib_optim(checkpoint_);
     }
@@ -166,7 +152,7 @@ class Saver {
     for (const LogicalParameter& parameter : checkpoint_.parameters()) {
       if (parameter.layer.has_value()) found[parameter.canonical].insert(*parameter.layer);
     }
-    const size_t expected = layers_here().size();
+    const size_t expected = layers_of(checkpoint_).size();
     for (const auto& [name, numbers] : found) {
       if (numbers.size() == expected) continue;
       return make_error(StatusCode::kUnsupported,
@@ -191,7 +177,7 @@ class Saver {
       return make_error(StatusCode::kUnsupported, "{}: {}: mcore models have no such parameter",
                         checkpoint_.folder().folder, parameter.name);
     }
-    const std::string name = saved_name(*spelled, parameter.layer.value_or(0));
+    const std::string name = saved_layer_name(*spelled, parameter.layer.value_or(0), family_);
     const size_t weight = transfers_.size();
     for (const LogicalTensor& tensor : parameter.tensors) {
       const bool is_weight = tensor.kind == "weight";
@@ -252,93 +238,6 @@ class Saver {
     transfer->targets.push_back({.sink = static_cast<int>(sinks_.size()), .box = box.of_axes});
     sinks_.push_back(std::move(sink));
     return {};
-  }
-
-  /// Of the modules whose readers ask for it, as the source has it, or None.
-  Status add_extra_states() {
-    if (!is_first_tensor_rank()) return {};
-    const std::set<int64_t> layers_of_modules = layers_here();
-    std::map<std::pair<std::string, int64_t>, const ExtraState*> known;
-    for (const ExtraState& extra : checkpoint_.extra_states()) {
-      const std::optional<model::ParameterMatch> match = checkpoint_.table().match(
-          extra.layer.has_value() ? model::with_layer(extra.spelling, 0) : extra.spelling);
-      if (match.has_value()) known[{match->canonical, extra.layer.value_or(0)}] = &extra;
-    }
-    const auto add = [&](const std::string& canonical, int64_t layer, const std::string& item) {
-      const auto found = known.find({canonical, layer});
-      if (found == known.end()) return add_object(item, nullptr, 0);
-      const ExtraState& extra = *found->second;
-      const int file = checkpoint_.file_index(0, extra.stage);
-      return add_object(item, checkpoint_.files()[static_cast<size_t>(file)].file.get(),
-                        extra.nodes[0]);
-    };
-    for (const std::string& module : checkpoint_.table().extra_state_modules(family_)) {
-      const std::string canonical = module + "._extra_state";
-      const bool is_in_layer = module.find(".linear_") != module.npos;
-      // Of those beside the layers hybrid models alone ask for it.
-      if (!is_in_layer && is_hybrid()) {
-        MEG_RETURN_IF_ERROR(add(canonical, 0, canonical + "/shard_0_1"));
-      }
-      // Megatron reads experts without theirs.
-      const bool is_dense_mlp = module.find(".mlp.linear_") != module.npos;
-      if (!is_in_layer || (has_experts() && is_dense_mlp)) continue;
-      for (const int64_t layer : layers_of_modules) {
-        const std::string name = saved_name(canonical, layer);
-        MEG_RETURN_IF_ERROR(add(canonical, layer,
-                                is_hybrid()
-                                    ? name + "/shard_0_1"
-                                    : fmt::format("{}/shard_{}_{}", name, layer, layers())));
-      }
-    }
-    return {};
-  }
-
-  /// What every model-parallel rank has for itself.
-  Status add_rank_state(const RankFile& rank) {
-    const PickleGraph& graph = rank.file->graph();
-    const std::string shard = fmt::format("shard_{}.{}_{}.{}", rank.pipeline_rank, rank.tensor_rank,
-                                          checkpoint_.pipeline_model_parallel_size(),
-                                          checkpoint_.tensor_model_parallel_size());
-    if (const auto states = graph.find(rank.file->root(), "rng_state")) {
-      MEG_RETURN_IF_ERROR(add_object("rng_state/" + shard, rank.file.get(), *states));
-    } else {
-      MEG_RETURN_IF_ERROR(add_old_rng("rng_state/" + shard, *rank.file));
-    }
-    const auto rerun = graph.find(rank.file->root(), "rerun_state_machine");
-    const auto own = rerun.has_value() ? graph.find(*rerun, "sharded") : std::nullopt;
-    if (!own.has_value()) return {};
-    return add_object("rerun_state_machine_state/" + shard, rank.file.get(), *own);
-  }
-
-  /// Generators of before 2022 lie beside the model; today's stand in a dict, the only one of a
-  /// list.
-  Status add_old_rng(const std::string& name, const TorchFile& file) {
-    TorchFileContent content;
-    std::vector<PickleId> pairs;
-    const std::span<const PickleId> found = file.graph().pairs(file.root());
-    for (size_t i = 0; i + 1 < found.size(); i += 2) {
-      const std::string_view key = file.graph().as_string(found[i]).value_or("");
-      if (!is_rng_key(key)) continue;
-      MEG_ASSIGN_OR_RETURN(const PickleId value, copy_value(file, found[i + 1], &content));
-      pairs.insert(pairs.end(), {content.graph().add_string(std::string(key)), value});
-    }
-    if (pairs.empty()) return {};
-    PickleGraph& graph = content.graph();
-    content.root = graph.add_list({graph.add_list({graph.add_dict(std::move(pairs))})});
-    return writer_.add_object(name, content);
-  }
-
-  /// A list of the one value, as Megatron wraps it; of None without a file.
-  Status add_object(const std::string& name, const TorchFile* file, PickleId node) {
-    TorchFileContent content;
-    PickleId value = 0;
-    if (file == nullptr) {
-      value = content.graph().add_none();
-    } else {
-      MEG_ASSIGN_OR_RETURN(value, copy_value(*file, node, &content));
-    }
-    content.root = content.graph().add_list({value});
-    return writer_.add_object(name, content);
   }
 
   const MegatronCheckpoint& checkpoint_;

@@ -14,6 +14,9 @@ struct SaveTorchDistOptions {
   bool keep_optimizer = true;
   /// The optimizer's form: fully reshardable, as --use-distributed-optimizer loads it, or plain.
   bool distributed_optimizer = true;
+  /// Of the runs that will load it: with several ranks they chain an optimizer for what all of them
+  /// hold alike and one for experts. Without it the source's.
+  std::optional<int64_t> expert_model_parallel_size = std::nullopt;
   /// Names: kHybrid, or any mcore family for GPT's; without it those of the source's model.
   std::optional<model::NameFamily> names = std::nullopt;
   TransferOptions transfer;

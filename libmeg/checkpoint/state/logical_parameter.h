@@ -47,6 +47,7 @@ struct LogicalParameter {
   std::optional<int64_t> layer;
   model::Partition partition = model::Partition::kReplicated;
   model::Placement placement = model::Placement::kLayer;
+  bool is_buffer = false;      ///< No optimizer changes it; it keeps its type.
   std::vector<int64_t> shape;  ///< Merged, vocabulary padded as in the source.
   model::ShardAxes axes;
   ParamGroupKind group = ParamGroupKind::kDecay;

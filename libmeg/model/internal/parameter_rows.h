@@ -35,7 +35,7 @@ enum class Presence : uint8_t {
   kUntied,            ///< untie_embeddings_and_output_weights
   kTiedCopy,          ///< Tied, and the last of several pipeline stages.
   kExperts,           ///< num_experts
-  kSharedExperts,     ///< No configuration that is read says so.
+  kUntold,            ///< No configuration that is read says so.
 };
 
 /// `weight` or `bias` of a module.
@@ -63,6 +63,8 @@ struct ModuleRow {
   std::string_view legacy_short;                     ///< Legacy's later word, where there is one.
   ParameterRow weight;
   ParameterRow bias;  ///< extents kNone: the module has none, ever.
+  /// Name of a replicated tensor beside them that no optimizer changes; empty: none.
+  std::string_view buffer = {};
 
   /// What stands before "weight" or "bias" in the canonical name.
   std::string_view canonical_stem() const {

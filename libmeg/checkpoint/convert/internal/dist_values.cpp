@@ -13,6 +13,7 @@
 #include "libmeg/checkpoint/dialects/mp_rank/internal/rng_entries.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/shape_args.h"
 #include "libmeg/checkpoint/dialects/mp_rank/parameter_step.h"
+#include "libmeg/model/expert_names.h"
 
 namespace meg::checkpoint {
 namespace {
@@ -45,15 +46,18 @@ constexpr double kSavedVersion = 3.0;
 class CommonState {
  public:
   CommonState(const MegatronCheckpoint& checkpoint, model::NameFamily family,
-              bool distributed_optimizer)
+              const SaveTorchDistOptions& options)
       : checkpoint_(checkpoint),
         family_(family),
-        distributed_optimizer_(distributed_optimizer),
+        keep_optimizer_(options.keep_optimizer),
+        distributed_optimizer_(options.distributed_optimizer),
+        expert_size_(
+            options.expert_model_parallel_size.value_or(checkpoint.expert_model_parallel_size())),
         file_(*checkpoint.files()[0].file),
         source_(file_.graph()),
         graph_(made_.graph()) {}
 
-  Result<TorchFileContent> make(bool keep_optimizer) {
+  Result<TorchFileContent> make() {
     std::vector<PickleId> pairs;
     const auto add = [&](std::string_view key, PickleId value) {
       pairs.insert(pairs.end(), {graph_.add_string(std::string(key)), value});
@@ -75,16 +79,16 @@ class CommonState {
       if (is_model_key(key) || is_rng_key(key) || key == "content_metadata") continue;
       // Rows of query_key_value are written head by head.
       if (key == "checkpoint_version" && is_reordered) continue;
-      if (!keep_optimizer && (key == "optimizer" || is_scheduler)) continue;
+      if (!keep_optimizer_ && (key == "optimizer" || is_scheduler)) continue;
       PickleId value = 0;
       if (is_optimizer) {
-        MEG_ASSIGN_OR_RETURN(value, add_optimizer(found[i + 1]));
+        MEG_ASSIGN_OR_RETURN(value, add_optimizers(found[i + 1]));
       } else if (key == "rerun_state_machine") {
         MEG_ASSIGN_OR_RETURN(value, add_without(found[i + 1], {"sharded"}));
       } else {
         MEG_ASSIGN_OR_RETURN(value, copy_value(file_, found[i + 1], &made_));
       }
-      if (key == "args") set_layers(value);
+      if (key == "args") change_args(value);
       add(key, value);
     }
     add("content_metadata", add_content_metadata());
@@ -102,12 +106,14 @@ class CommonState {
         family_, rows, &graph_);
   }
 
-  /// A folder of any layout: its pattern cuts no stages.
-  void set_layers(PickleId args) {
-    const bool is_kept = family_ == checkpoint_.family();
+  void change_args(PickleId args) {
     const std::optional<PickleId> dict = args_dict(graph_, args);
-    if (is_kept || !dict.has_value()) return;
+    if (!dict.has_value()) return;
     ArgsEditor editor(*dict, &graph_);
+    // The form of the optimizer follows from it.
+    editor.set_int("expert_model_parallel_size", expert_size_);
+    // A folder of any layout: its pattern cuts no stages.
+    if (family_ == checkpoint_.family()) return;
     set_hybrid_layers(checkpoint_, family_, {checkpoint_.config().num_layers}, &editor);
   }
 
@@ -130,15 +136,30 @@ class CommonState {
     return graph_.add_dict(std::move(pairs));
   }
 
+  /// Which parameters an optimizer is for.
+  enum class Part { kShared, kExperts, kAll };
+
+  /// Whether a part has parameters of this kind. Of what is not an expert's every group is kept.
+  bool has_group(Part part, ParamGroupKind kind) const {
+    if (part != Part::kExperts) return true;
+    return std::any_of(checkpoint_.parameters().begin(), checkpoint_.parameters().end(),
+                       [kind](const LogicalParameter& parameter) {
+                         return parameter.group == kind &&
+                                model::parse_expert_name(parameter.canonical).has_value();
+                       });
+  }
+
   /// Each kind of group once, those of the first rank first.
-  Result<PickleId> add_groups() {
+  Result<PickleId> add_groups(Part part) {
     std::vector<ParamGroupKind> known;
     std::vector<PickleId> groups;
     for (const ParamGroup& group : checkpoint_.optimizer().groups) {
-      if (std::find(known.begin(), known.end(), group.kind) != known.end()) continue;
+      const bool is_known = std::find(known.begin(), known.end(), group.kind) != known.end();
+      if (is_known || !has_group(part, group.kind)) continue;
       known.push_back(group.kind);
       const TorchFile& file = *checkpoint_.files()[static_cast<size_t>(group.file)].file;
       MEG_ASSIGN_OR_RETURN(PickleId dict, add_without(file, group.node, {"params"}));
+      ArgsEditor(dict, &graph_).set_bool("is_expert_parallel", part == Part::kExperts);
       if (distributed_optimizer_) {
         MEG_ASSIGN_OR_RETURN(dict, with_step(dict));
       }
@@ -175,11 +196,19 @@ class CommonState {
     return graph_.add_dict({graph_.add_string("common_step"), value});
   }
 
-  Result<PickleId> add_optimizer(PickleId outer) {
+  /// Several expert-parallel ranks chain two: {0: ..., 1: that of experts}.
+  Result<PickleId> add_optimizers(PickleId outer) {
+    if (expert_size_ == 1) return add_optimizer(outer, Part::kAll);
+    MEG_ASSIGN_OR_RETURN(const PickleId shared, add_optimizer(outer, Part::kShared));
+    MEG_ASSIGN_OR_RETURN(const PickleId experts, add_optimizer(outer, Part::kExperts));
+    return graph_.add_dict({graph_.add_int(0), shared, graph_.add_int(1), experts});
+  }
+
+  Result<PickleId> add_optimizer(PickleId outer, Part part) {
     const OptimizerLayout& layout = checkpoint_.optimizer();
     const bool is_nested = source_.find(outer, layout.inner_key).has_value();
     const PickleId inner = is_nested ? *source_.find(outer, layout.inner_key) : outer;
-    MEG_ASSIGN_OR_RETURN(const PickleId groups, add_groups());
+    MEG_ASSIGN_OR_RETURN(const PickleId groups, add_groups(part));
     MEG_ASSIGN_OR_RETURN(const PickleId rest,
                          add_without(inner, {"state", "param_groups", layout.masters_key}));
     std::vector<PickleId> in_inner(graph_.pairs(rest).begin(), graph_.pairs(rest).end());
@@ -217,7 +246,9 @@ class CommonState {
 
   const MegatronCheckpoint& checkpoint_;
   model::NameFamily family_;
+  bool keep_optimizer_;
   bool distributed_optimizer_;
+  int64_t expert_size_;
   const TorchFile& file_;
   const PickleGraph& source_;
   TorchFileContent made_;
@@ -248,9 +279,9 @@ Result<PickleId> copy_value(const TorchFile& file, PickleId id, TorchFileContent
 }
 
 Result<TorchFileContent> common_state(const MegatronCheckpoint& checkpoint,
-                                      model::NameFamily family, bool keep_optimizer,
-                                      bool distributed_optimizer) {
-  return CommonState(checkpoint, family, distributed_optimizer).make(keep_optimizer);
+                                      model::NameFamily family,
+                                      const SaveTorchDistOptions& options) {
+  return CommonState(checkpoint, family, options).make();
 }
 
 }  // namespace meg::checkpoint

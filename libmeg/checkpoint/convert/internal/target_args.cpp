@@ -112,17 +112,14 @@ Result<PickleId> carry_args(const MegatronCheckpoint& checkpoint, const TargetLa
   ArgsEditor editor(*dict, &target->graph());
   const int64_t tensor_size = layout.tensor_model_parallel_size;
   const int64_t pipeline_size = layout.pipeline_model_parallel_size;
-  int64_t data_size = layout.data_parallel_size;
+  const int64_t data_size = layout.data_parallel_size;
   const int64_t context_size = editor.as_int("context_parallel_size").value_or(1);
   editor.set_int("tensor_model_parallel_size", tensor_size);
   editor.set_int("model_parallel_size", tensor_size);
   editor.set_int("pipeline_model_parallel_size", pipeline_size);
   editor.set_int("transformer_pipeline_model_parallel_size", pipeline_size);
-  const int64_t expert_size = layout.expert_model_parallel_size;
-  // Expert-parallel ranks are data-parallel ones.
-  if (layout.experts_per_rank > 0 && data_size % expert_size != 0) data_size = expert_size;
   if (layout.experts_per_rank > 0) {
-    editor.set_int("expert_model_parallel_size", expert_size);
+    editor.set_int("expert_model_parallel_size", layout.expert_model_parallel_size);
     if (!editor.is_none("expert_tensor_parallel_size")) {
       editor.set_int("expert_tensor_parallel_size", tensor_size);
     }

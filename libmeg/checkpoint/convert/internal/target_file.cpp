@@ -47,7 +47,7 @@ PickleId TargetFile::ordered_dict() {
 
 PickleId TargetFile::add_tensor(const LogicalParameter& parameter, const LogicalTensor& tensor,
                                 const std::vector<int64_t>& shape) {
-  const DType dtype = transfers_->target_dtype(tensor);
+  const DType dtype = transfers_->target_dtype(parameter, tensor);
   uint64_t bytes = static_cast<uint64_t>(dtype_size(dtype));
   for (const int64_t size : shape) bytes *= static_cast<uint64_t>(size);
   const int storage = content_.add_storage(dtype, bytes);

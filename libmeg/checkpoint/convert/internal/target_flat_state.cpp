@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "libmeg/checkpoint/convert/internal/optimizer_part.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/flat_buffer.h"
 
 namespace meg::checkpoint {
@@ -26,30 +27,28 @@ struct Revision {
 class FlatStateBuilder {
  public:
   FlatStateBuilder(const MegatronCheckpoint& checkpoint, const TargetLayout& layout, int64_t stage,
-                   int64_t tensor_rank, TransferBuilder* transfers)
+                   int64_t tensor_rank, int64_t expert_rank, TransferBuilder* transfers)
       : checkpoint_(checkpoint),
         layout_(layout),
         stage_(layout.stages[static_cast<size_t>(stage)]),
         is_first_stage_(stage == 0),
         tensor_rank_(tensor_rank),
+        expert_rank_(expert_rank),
         transfers_(transfers) {}
 
   Result<TransferTargetFile> build(std::string path) {
-    std::vector<PickleId> pairs;
-    MEG_ASSIGN_OR_RETURN(const Revision plain, revision(false));
-    if (plain.is_coalesced) {
-      pairs = {graph().add_string("buckets_coalesced"), graph().add_bool(true)};
-    }
-    int64_t buffers = 0;
-    for (const std::vector<TargetEntry>& chunk : stage_.chunks) {
-      const bool has_buckets = is_first_stage_ && &chunk == &stage_.chunks.front();
-      MEG_ASSIGN_OR_RETURN(const Revision rules, revision(has_buckets));
-      for (const auto& [dtype, members] : by_dtype(chunk)) {
-        MEG_ASSIGN_OR_RETURN(const PickleId buffer, add_buffer(dtype, members, rules));
-        pairs.insert(pairs.end(), {graph().add_int(buffers++), buffer});
+    const std::vector<OptimizerPart> parts = optimizer_parts(layout_, expert_rank_);
+    std::vector<PickleId> roots;
+    for (const OptimizerPart& part : parts) {
+      // Megatron's data-parallel ranks of what is not an expert's gather it in the first of them.
+      const bool is_elsewhere = !part.is_of_experts() && expert_rank_ > 0;
+      if (is_elsewhere) {
+        roots.push_back(graph().add_none());
+      } else {
+        MEG_ASSIGN_OR_RETURN(roots.emplace_back(), add_part(part));
       }
     }
-    file_.content.root = graph().add_dict(std::move(pairs));
+    file_.content.root = parts.size() == 1 ? roots[0] : graph().add_list(std::move(roots));
     file_.path = std::move(path);
     MEG_ASSIGN_OR_RETURN(file_.layout, lay_out(file_.content, "distrib_optim"));
     return std::move(file_);
@@ -74,9 +73,34 @@ class FlatStateBuilder {
     return found == nullptr ? std::nullopt : std::optional(*found);
   }
 
-  /// has_buckets: of the only chunk that --overlap-grad-reduce cuts into several.
-  Result<Revision> revision(bool has_buckets) const {
+  Result<PickleId> add_part(const OptimizerPart& part) {
+    std::vector<PickleId> pairs;
+    MEG_ASSIGN_OR_RETURN(const Revision plain, revision(part, false));
+    if (plain.is_coalesced) {
+      pairs = {graph().add_string("buckets_coalesced"), graph().add_bool(true)};
+    }
+    int64_t buffers = 0;
+    for (const std::vector<TargetEntry>& chunk : stage_.chunks) {
+      const bool has_buckets = is_first_stage_ && &chunk == &stage_.chunks.front();
+      MEG_ASSIGN_OR_RETURN(const Revision rules, revision(part, has_buckets));
+      for (const auto& [dtype, members] : by_dtype(chunk, part)) {
+        MEG_ASSIGN_OR_RETURN(const PickleId buffer, add_buffer(dtype, members, rules));
+        pairs.insert(pairs.end(), {graph().add_int(buffers++), buffer});
+      }
+    }
+    return graph().add_dict(std::move(pairs));
+  }
+
+  /// Ranks that share a buffer of the part.
+  int64_t data_ranks(const OptimizerPart& part) const {
     const int64_t ranks = layout_.data_parallel_size * number("context_parallel_size").value_or(1);
+    const int64_t experts = part.is_of_experts() ? layout_.expert_model_parallel_size : 1;
+    return std::max<int64_t>(1, ranks / experts);
+  }
+
+  /// has_buckets: of the only chunk that --overlap-grad-reduce cuts into several.
+  Result<Revision> revision(const OptimizerPart& part, bool has_buckets) const {
+    const int64_t ranks = data_ranks(part);
     const bool has_args = checkpoint_.args(0).has_value();
     // Fields of args tell the revision: they came with the code that lays buffers out.
     const bool is_old = has_args ? !has("overlap_grad_reduce") : !model::is_mcore(layout_.family);
@@ -115,10 +139,11 @@ class FlatStateBuilder {
     return found;
   }
 
-  std::vector<std::pair<DType, Members>> by_dtype(const std::vector<TargetEntry>& chunk) const {
+  std::vector<std::pair<DType, Members>> by_dtype(const std::vector<TargetEntry>& chunk,
+                                                  const OptimizerPart& part) const {
     std::vector<std::pair<DType, Members>> found;
     for (const TargetEntry& entry : chunk) {
-      if (entry.parameter == nullptr) continue;
+      if (!part.has(entry)) continue;
       const DType dtype = entry.parameter->tensors.at(0).dtype;
       auto place = std::find_if(found.begin(), found.end(),
                                 [dtype](const auto& group) { return group.first == dtype; });
@@ -210,6 +235,7 @@ class FlatStateBuilder {
   const TargetStage& stage_;
   bool is_first_stage_;
   int64_t tensor_rank_;
+  int64_t expert_rank_;
   TransferBuilder* transfers_;
   TransferTargetFile file_;
 };
@@ -218,9 +244,10 @@ class FlatStateBuilder {
 
 Result<TransferTargetFile> add_flat_state(const MegatronCheckpoint& checkpoint,
                                           const TargetLayout& layout, int64_t stage,
-                                          int64_t tensor_rank, std::string path,
-                                          TransferBuilder* transfers) {
-  return FlatStateBuilder(checkpoint, layout, stage, tensor_rank, transfers).build(std::move(path));
+                                          int64_t tensor_rank, int64_t expert_rank,
+                                          std::string path, TransferBuilder* transfers) {
+  return FlatStateBuilder(checkpoint, layout, stage, tensor_rank, expert_rank, transfers)
+      .build(std::move(path));
 }
 
 }  // namespace meg::checkpoint

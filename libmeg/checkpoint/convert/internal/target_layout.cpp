@@ -90,6 +90,11 @@ class LayoutBuilder {
     const int64_t* number = size.has_value() ? std::get_if<int64_t>(&*size) : nullptr;
     layout_.data_parallel_size =
         options_.data_parallel_size.value_or(number == nullptr ? 1 : std::max<int64_t>(*number, 1));
+    // Expert-parallel ranks are data-parallel ones.
+    if (layout_.experts_per_rank > 0 &&
+        layout_.data_parallel_size % layout_.expert_model_parallel_size != 0) {
+      layout_.data_parallel_size = layout_.expert_model_parallel_size;
+    }
     const bool has_optimizer = options_.keep_optimizer && source.form != OptimizerForm::kNone;
     if (!has_optimizer && options_.distributed_optimizer.has_value()) {
       return make_error(StatusCode::kInvalidArgument,
@@ -100,12 +105,6 @@ class LayoutBuilder {
     layout_.has_distributed_optimizer =
         options_.distributed_optimizer.value_or(source.is_distributed);
     if (!layout_.has_distributed_optimizer) return Status();
-    if (checkpoint_.config().num_experts.value_or(1) > 1) {
-      return make_error(StatusCode::kUnsupported,
-                        "{}: optimizer: experts have a distributed optimizer of their own, which "
-                        "is not supported yet; write the plain one or leave it out",
-                        checkpoint_.folder().folder);
-    }
     if (options_.params_dtype.has_value()) {
       return make_error(StatusCode::kInvalidArgument,
                         "target: expected weights that are the distributed optimizer's own, "

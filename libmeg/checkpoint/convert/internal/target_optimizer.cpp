@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "libmeg/checkpoint/convert/internal/optimizer_part.h"
+
 namespace meg::checkpoint {
 namespace {
 
@@ -19,22 +21,6 @@ std::vector<Group>::iterator add_group(ParamGroupKind kind, std::vector<Group>* 
                                   [kind](const Group& group) { return group.kind == kind; });
   return found != groups->end() ? found : groups->insert(found, Group{kind, {}});
 }
-
-/// Which of a rank's parameters an optimizer is for: expert-parallel ranks have one for what they
-/// hold alike and one for their own experts.
-struct OptimizerPart {
-  bool has_shared = true, has_experts = true;
-  int64_t first_expert = 0, last_expert = INT64_MAX;  ///< The latter: behind the last.
-
-  /// Those of one expert-parallel rank alone.
-  bool is_of_experts() const { return !has_shared; }
-
-  bool has(const TargetEntry& entry) const {
-    if (entry.parameter == nullptr) return false;
-    if (!entry.expert.has_value()) return has_shared;
-    return has_experts && first_expert <= *entry.expert && *entry.expert < last_expert;
-  }
-};
 
 /// Groups in the order in which the parameters of the chunks' modules first need them.
 void add_groups_of(const TargetStage& stage, const OptimizerPart& part,
@@ -307,14 +293,13 @@ Result<PickleId> add_optimizer(const MegatronCheckpoint& checkpoint, const Targe
   const auto add = [&](const OptimizerPart& part) {
     return OptimizerBuilder(checkpoint, layout, stage, reference, part, target).add();
   };
-  if (layout.experts_per_rank == 0 || layout.expert_model_parallel_size == 1) return add({});
-  MEG_ASSIGN_OR_RETURN(const PickleId shared, add({.has_experts = false}));
-  const int64_t first = target->expert_rank() * layout.experts_per_rank;
-  MEG_ASSIGN_OR_RETURN(const PickleId experts,
-                       add({.has_shared = false,
-                            .first_expert = first,
-                            .last_expert = first + layout.experts_per_rank}));
-  return target->graph().add_list({shared, experts});
+  const std::vector<OptimizerPart> parts = optimizer_parts(layout, target->expert_rank());
+  if (parts.size() == 1) return add(parts[0]);
+  std::vector<PickleId> optimizers;
+  for (const OptimizerPart& part : parts) {
+    MEG_ASSIGN_OR_RETURN(optimizers.emplace_back(), add(part));
+  }
+  return target->graph().add_list(std::move(optimizers));
 }
 
 }  // namespace meg::checkpoint

@@ -15,9 +15,10 @@ bool is_convertible(DType dtype) {
 
 }  // namespace
 
-DType TransferBuilder::target_dtype(const LogicalTensor& tensor) const {
-  const bool converts =
-      weight_dtype_.has_value() && tensor.kind == "weight" && is_convertible(tensor.dtype);
+DType TransferBuilder::target_dtype(const LogicalParameter& parameter,
+                                    const LogicalTensor& tensor) const {
+  const bool converts = weight_dtype_.has_value() && tensor.kind == "weight" &&
+                        !parameter.is_buffer && is_convertible(tensor.dtype);
   return converts ? *weight_dtype_ : tensor.dtype;
 }
 
@@ -25,7 +26,7 @@ TensorTransfer TransferBuilder::start(const LogicalParameter& parameter,
                                       const LogicalTensor& tensor) const {
   TensorTransfer transfer;
   transfer.name = fmt::format("{} {}", parameter.name, tensor.kind);
-  transfer.target_dtype = target_dtype(tensor);
+  transfer.target_dtype = target_dtype(parameter, tensor);
   // New padding rows get what training from them on needs: a weight like any other, and no
   // momentum.
   const bool is_moment = tensor.kind != "weight" && tensor.kind != "fp32_param";

@@ -23,7 +23,7 @@ class TransferBuilder {
       : layout_(layout), weight_dtype_(weight_dtype) {}
 
   /// The type that a tensor has in the target.
-  DType target_dtype(const LogicalTensor& tensor) const;
+  DType target_dtype(const LogicalParameter& parameter, const LogicalTensor& tensor) const;
 
   /// A new sink that gets the part of `tensor` that tensor-parallel rank `tensor_rank` holds. The
   /// parameter outlives the call of take().

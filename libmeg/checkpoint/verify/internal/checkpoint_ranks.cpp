@@ -273,7 +273,7 @@ bool RankReader::read_model(RankContent* rank) {
     auto& places = rank->places.emplace_back();
     for (size_t e = 0; e < chunk.size(); ++e) {
       const RankEntry& entry = chunk[e];
-      const bool is_parameter = !entry.match.is_extra_state && entry.tensor != nullptr;
+      const bool is_parameter = entry.match.has_optimizer_state() && entry.tensor != nullptr;
       places[entry.flat_name] = {e, is_parameter ? rank->parameters.size() : SIZE_MAX};
       if (!is_parameter) continue;
       rank->parameters.push_back(optimized_parameter(entry));
@@ -293,8 +293,8 @@ void RankReader::add_optimizer_problem(const std::string& file, const Status& st
 
 /// Puts the file and distrib_optim.pt together, if that can be, and reads the model anew there.
 void RankReader::join_distributed(RankContent* rank) {
-  Result<TorchFile> joined =
-      with_plain_optimizer(rank->file, rank->state_file, found_.table, found_.pipeline_size);
+  Result<TorchFile> joined = with_plain_optimizer(rank->file, rank->state_file, rank->state_file,
+                                                  found_.table, found_.pipeline_size);
   if (!joined.has_value()) {
     return add_optimizer_problem(rank->state_file->path(), joined.error());
   }

@@ -11,7 +11,6 @@
 #include "libmeg/checkpoint/container/torch_file/torch_source.h"
 #include "libmeg/checkpoint/container/torch_file/torch_value.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_args.h"
-#include "libmeg/checkpoint/dialects/mp_rank/internal/distributed_optimizer.h"
 #include "libmeg/model/expert_names.h"
 #include "libmeg/model/pipeline_layout.h"
 
@@ -33,9 +32,6 @@ Result<MegatronCheckpoint> CheckpointReader::read() {
   MEG_ASSIGN_OR_RETURN(RankFiles ranks,
                        open_rank_files(state_->folder, options_.fallback,
                                        options_.ignore_optimizer ? nullptr : &state_->table));
-  if (!options_.ignore_optimizer) {
-    MEG_RETURN_IF_ERROR(read_distributed_optimizers(state_->folder, state_->table, &ranks));
-  }
   return read(std::move(ranks));
 }
 
@@ -272,7 +268,7 @@ Status CheckpointReader::read_optimizers() {
       auto& own = parameters[file_at(chunk.stage, t)];
       for (size_t e = 0; e < chunk.by_rank[0].size(); ++e) {
         const RankEntry& entry = chunk.by_rank[static_cast<size_t>(t)][e];
-        if (entry.match.is_extra_state) continue;
+        if (!entry.match.has_optimizer_state()) continue;
         chunk.state_index[e] = static_cast<int>(own.size());
         own.push_back(optimized_parameter(entry));
       }
@@ -391,6 +387,7 @@ Status CheckpointReader::add_parameter(const Chunk& chunk, size_t entry,
                                             : match.canonical;
   parameter->partition = match.partition;
   parameter->placement = match.placement;
+  parameter->is_buffer = match.is_buffer;
   parameter->stage = chunk.stage;
   parameter->chunk = chunk.chunk;
   Result<model::ShardAxes> axes = model::shard_axes(
@@ -419,7 +416,8 @@ Status CheckpointReader::add_parameter(const Chunk& chunk, size_t entry,
 
 Status CheckpointReader::add_state(const Chunk& chunk, size_t entry,
                                    LogicalParameter* parameter) const {
-  if (optimizers_.empty() || state_->optimizer.form == OptimizerForm::kDistributed ||
+  if (optimizers_.empty() || parameter->is_buffer ||
+      state_->optimizer.form == OptimizerForm::kDistributed ||
       state_->optimizer.form == OptimizerForm::kNone) {
     return Status();
   }

@@ -9,6 +9,7 @@
 #include "libmeg/checkpoint/container/torch_file/torch_source.h"
 #include "libmeg/checkpoint/container/torch_file/torch_value.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_args.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_contents.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/plain_optimizer.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/rank_model.h"
 #include "libmeg/checkpoint/dialects/mp_rank/parameter_step.h"
@@ -72,7 +73,7 @@ class OptimizerMerger {
     std::vector<OptimizedParameter> shared, experts;
     for (const std::vector<RankEntry>& chunk : rank.model.chunks) {
       for (const RankEntry& entry : chunk) {
-        if (entry.match.is_extra_state) continue;
+        if (!entry.match.has_optimizer_state()) continue;
         (entry.match.expert.has_value() ? experts : shared).push_back(optimized_parameter(entry));
       }
     }
@@ -88,38 +89,26 @@ class OptimizerMerger {
     const OptimizerForm form = read.layout.form;
     if (form == OptimizerForm::kFp32 || form == OptimizerForm::kMixedPrecision) return read;
     return make_error(StatusCode::kUnsupported,
-                      "{}: optimizer: distributed ones of expert-parallel ranks are not supported; "
-                      "--no-optim leaves them out",
-                      file.path());
+                      "{}: optimizer: distributed ones of expert-parallel ranks without {} are not "
+                      "supported; --no-optim leaves them out",
+                      file.path(), kDistribOptimFile);
   }
 
-  /// Groups of experts become part of the others'.
   Status check_settings(const TorchFile& file, const Rank& rank) const {
-    const TorchFile& first = *files_[0];
-    for (const ParamGroup& group : rank.experts.layout.groups) {
-      const ParamGroup* model = ranks_[0].shared.layout.group(group.kind);
-      if (model == nullptr) continue;  // add_plain_optimizer() misses it
-      const std::span<const PickleId> pairs = file.graph().pairs(group.node);
-      for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
-        const std::string key(file.graph().as_string(pairs[i]).value_or(""));
-        if (is_own_setting(key)) continue;
-        const std::string found = file.graph().describe(pairs[i + 1]);
-        const std::optional<PickleId> other = first.graph().find(model->node, key);
-        const std::string expected = other.has_value() ? first.graph().describe(*other) : "none";
-        if (found == expected) continue;
-        return make_error(StatusCode::kCorruption,
-                          "{}: optimizer: experts: expected {} {} as of the other parameters, "
-                          "found {}",
-                          file.path(), key, expected, found);
-      }
-    }
-    return {};
+    return check_expert_groups(files_[0]->graph(), nodes_of(ranks_[0].shared), file.graph(),
+                               nodes_of(rank.experts), file.path());
+  }
+
+  static std::vector<PickleId> nodes_of(const RankOptimizer& optimizer) {
+    std::vector<PickleId> nodes;
+    for (const ParamGroup& group : optimizer.layout.groups) nodes.push_back(group.node);
+    return nodes;
   }
 
   Status add_chunk(size_t place, size_t chunk) {
     Rank& rank = ranks_[place];
     for (const RankEntry& entry : rank.model.chunks[chunk]) {
-      if (entry.match.is_extra_state) continue;
+      if (!entry.match.has_optimizer_state()) continue;
       const bool is_expert = entry.match.expert.has_value();
       const RankState& state = is_expert ? rank.experts.states[rank.next_expert++]
                                          : rank.shared.states[rank.next_shared++];
@@ -207,6 +196,32 @@ class OptimizerMerger {
 };
 
 }  // namespace
+
+Status check_expert_groups(const PickleGraph& graph, std::span<const PickleId> groups,
+                           const PickleGraph& expert_graph, std::span<const PickleId> expert_groups,
+                           const std::string& name) {
+  const std::vector<ParamGroupKind> kinds = param_group_kinds(graph, groups);
+  const std::vector<ParamGroupKind> expert_kinds = param_group_kinds(expert_graph, expert_groups);
+  for (size_t i = 0; i < expert_kinds.size(); ++i) {
+    const auto model = std::find(kinds.begin(), kinds.end(), expert_kinds[i]);
+    if (model == kinds.end()) continue;  // add_plain_optimizer() misses it
+    const PickleId expected_group = groups[static_cast<size_t>(model - kinds.begin())];
+    const std::span<const PickleId> pairs = expert_graph.pairs(expert_groups[i]);
+    for (size_t k = 0; k + 1 < pairs.size(); k += 2) {
+      const std::string key(expert_graph.as_string(pairs[k]).value_or(""));
+      if (is_own_setting(key)) continue;
+      const std::string found = expert_graph.describe(pairs[k + 1]);
+      const std::optional<PickleId> other = graph.find(expected_group, key);
+      const std::string expected = other.has_value() ? graph.describe(*other) : "none";
+      if (found == expected) continue;
+      return make_error(StatusCode::kCorruption,
+                        "{}: optimizer: experts: expected {} {} as of the other parameters, "
+                        "found {}",
+                        name, key, expected, found);
+    }
+  }
+  return {};
+}
 
 Result<PickleId> merge_expert_optimizers(const std::vector<std::shared_ptr<const TorchFile>>& files,
                                          int64_t share, const model::ParameterTable& table,

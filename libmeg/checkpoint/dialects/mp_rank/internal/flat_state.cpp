@@ -4,11 +4,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <cstring>
 #include <numeric>
 
-#include "libmeg/base/float_convert.h"
+#include "libmeg/checkpoint/container/torch_file/tensor_view.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_args.h"
 
 namespace meg::checkpoint {
@@ -23,10 +21,11 @@ constexpr int64_t kBandwidthAlignment = 1 << 16;
 constexpr int64_t kMaxPadding = 1 << 17;
 constexpr const char* kUnpaddedKey = "per_bucket_numel_unpadded";
 
+using TensorOf = std::function<std::shared_ptr<const TensorSource>(PickleId)>;
+
 class StateParser {
  public:
-  StateParser(const PickleGraph& graph, const std::function<const TensorView*(PickleId)>& tensor,
-              const std::string& where)
+  StateParser(const PickleGraph& graph, const TensorOf& tensor, const std::string& where)
       : graph_(graph), tensor_(tensor), where_(where) {}
 
   Result<std::vector<FlatState>> parse(PickleId root) {
@@ -86,17 +85,17 @@ class StateParser {
     state->form = is_list         ? FlatState::Form::kBuckets
                   : is_coalesced_ ? FlatState::Form::kCoalesced
                                   : FlatState::Form::kVector;
-    std::vector<TensorView> tensors;
+    std::vector<std::shared_ptr<const TensorSource>> tensors;
+    std::vector<int64_t> lengths;
     for (const PickleId id : is_list ? node.children : std::vector{value}) {
-      const TensorView* view = tensor_(id);
-      if (view == nullptr || view->dtype != DType::kFloat32 || !view->is_contiguous()) {
+      std::shared_ptr<const TensorSource> tensor = tensor_(id);
+      if (tensor == nullptr || tensor->dtype() != DType::kFloat32) {
         return unsupported(fmt::format("{}: {}: expected tensors of float32", state->name, kind),
                            id);
       }
-      tensors.push_back(*view);
+      lengths.push_back(tensor->elements());
+      tensors.push_back(std::move(tensor));
     }
-    std::vector<int64_t> lengths;
-    for (const TensorView& view : tensors) lengths.push_back(view.numel());
     if (!state->kinds.empty() && lengths != state->lengths) {
       return make_error(StatusCode::kCorruption,
                         "{}: {}: {}: expected {} elements as of {}, found {}", where_, state->name,
@@ -140,7 +139,7 @@ class StateParser {
   }
 
   const PickleGraph& graph_;
-  const std::function<const TensorView*(PickleId)>& tensor_;
+  const TensorOf& tensor_;
   const std::string& where_;
   std::optional<PickleId> unpadded_;
   bool is_coalesced_ = false;
@@ -178,8 +177,10 @@ std::vector<Places> places_in_buckets(const FlatState& state,
 std::vector<Places> places_in_coalesced(const FlatState& state,
                                         std::span<const FlatParameter> parameters,
                                         const FlatRun& run) {
+  int64_t elements = 0;
+  for (const FlatParameter& parameter : parameters) elements += parameter.elements;
   std::vector<Places> found;
-  for (const FlatBufferRules& rules : run.possible_rules()) {
+  for (const FlatBufferRules& rules : run.possible_rules(elements)) {
     const FlatBuffer buffer = lay_out_flat_buffer(parameters, rules);
     if (buffer.elements() != state.lengths[0]) continue;
     Places places = buffer.coalesced_places();
@@ -190,37 +191,18 @@ std::vector<Places> places_in_coalesced(const FlatState& state,
   return found;
 }
 
-/// Whether a float32 rounds to these bytes: to nearest even, or half away from zero as kernels that
-/// keep the lower half of the master beside the weight do.
-bool rounds_to(float master, DType dtype, std::span<const std::byte> weight) {
-  const auto rounds = [&](float value) {
-    std::array<std::byte, 4> rounded;
-    const auto into = std::span(rounded).first(weight.size());
-    const Status done =
-        convert_floats(DType::kFloat32, std::as_bytes(std::span(&value, 1)), dtype, into);
-    return done.ok() && std::memcmp(into.data(), weight.data(), weight.size()) == 0;
-  };
-  if (rounds(master)) return true;
-  float wide = 0;
-  const Status done =
-      convert_floats(dtype, weight, DType::kFloat32, std::as_writable_bytes(std::span(&wide, 1)));
-  if (!done.ok()) return false;
-  if (std::isnan(master) || std::isnan(wide)) return std::isnan(master) && std::isnan(wide);
-  // A master half way between two weights, rounded away from zero: one step towards the weight it
-  // rounds there to nearest as well.
-  return rounds(std::nextafter(master, wide));
-}
-
 }  // namespace
 
 /// args do not name the revision of core, and rules changed between revisions. So every combination
 /// is tried, and those of equal length as the buffer are told apart by the numbers
-/// (is_master_of()).
-std::vector<FlatBufferRules> FlatRun::possible_rules() const {
+/// (cut_flat_states()).
+std::vector<FlatBufferRules> FlatRun::possible_rules(int64_t elements) const {
+  const std::optional<int64_t> chosen =
+      num_buckets.has_value() ? std::optional(elements / *num_buckets) : bucket_size;
   const int64_t size = data_parallel_size.value_or(1);
   const int64_t divisor = std::lcm(size, kBucketAlignment);
   std::vector<FlatBufferRules> found;
-  for (const std::optional<int64_t> bucket : {bucket_size, std::optional<int64_t>()}) {
+  for (const std::optional<int64_t> bucket : {chosen, std::optional<int64_t>()}) {
     for (const bool splits : {true, false}) {
       for (const int64_t split_divisor : {int64_t{1}, size}) {
         found.push_back({.alignment = kAlignments[0],
@@ -240,7 +222,15 @@ std::vector<FlatBufferRules> FlatRun::possible_rules() const {
   return found;
 }
 
-FlatRun FlatRun::of(const PickleGraph& graph, std::optional<PickleId> args, int64_t parameters) {
+FlatRun FlatRun::of_experts(int64_t expert_model_parallel_size) const {
+  FlatRun run = *this;
+  if (run.data_parallel_size.has_value()) {
+    run.data_parallel_size = std::max<int64_t>(1, *data_parallel_size / expert_model_parallel_size);
+  }
+  return run;
+}
+
+FlatRun FlatRun::of(const PickleGraph& graph, std::optional<PickleId> args) {
   FlatRun run;
   if (!args.has_value()) return run;
   const auto says = [&](std::string_view name) {
@@ -259,9 +249,7 @@ FlatRun FlatRun::of(const PickleGraph& graph, std::optional<PickleId> args, int6
   run.pads_for_bandwidth = says("ddp_pad_buckets_for_high_nccl_busbw");
   if (!says("overlap_grad_reduce")) return run;
   run.bucket_size = int_arg(graph, *args, "ddp_bucket_size");
-  if (const std::optional<int64_t> buckets = size("ddp_num_buckets")) {
-    run.bucket_size = parameters / *buckets;
-  }
+  run.num_buckets = size("ddp_num_buckets");
   // As Megatron chooses it where nobody does.
   constexpr int64_t kLeast = 40'000'000, kPerRank = 1'000'000;
   if (!run.bucket_size.has_value()) {
@@ -270,9 +258,8 @@ FlatRun FlatRun::of(const PickleGraph& graph, std::optional<PickleId> args, int6
   return run;
 }
 
-Result<std::vector<FlatState>> parse_flat_states(
-    const PickleGraph& graph, PickleId root,
-    const std::function<const TensorView*(PickleId)>& tensor, const std::string& where) {
+Result<std::vector<FlatState>> parse_flat_states(const PickleGraph& graph, PickleId root,
+                                                 const TensorOf& tensor, const std::string& where) {
   return StateParser(graph, tensor, where).parse(root);
 }
 
@@ -287,26 +274,6 @@ std::vector<Places> possible_places(const FlatState& state,
       return places_in_coalesced(state, parameters, run);
   }
   return {};
-}
-
-/// Samples at both ends and in the middle: a wrong layout shifts whole parameters, so a few numbers
-/// tell, and reading everything twice would cost as much as converting it.
-Result<bool> is_master_of(const TensorSource& master, const TensorSource& weight) {
-  constexpr int64_t kSample = 16;
-  const DType dtype = weight.dtype();
-  const int64_t count = std::min(kSample, weight.elements());
-  const auto item = static_cast<size_t>(dtype_size(dtype));
-  std::vector<float> masters(static_cast<size_t>(count));
-  std::vector<std::byte> weights(masters.size() * item);
-  const int64_t last = weight.elements() - count;
-  for (const int64_t first : {int64_t{0}, last / 2, last}) {
-    MEG_RETURN_IF_ERROR(master.read(first, std::as_writable_bytes(std::span(masters))));
-    MEG_RETURN_IF_ERROR(weight.read(first, weights));
-    for (size_t i = 0; i < masters.size(); ++i) {
-      if (!rounds_to(masters[i], dtype, std::span(weights).subspan(i * item, item))) return false;
-    }
-  }
-  return true;
 }
 
 }  // namespace meg::checkpoint

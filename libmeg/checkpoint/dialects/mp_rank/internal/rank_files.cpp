@@ -12,6 +12,7 @@
 #include "libmeg/checkpoint/dialects/huggingface/internal/huggingface_ranks.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_args.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_contents.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/distributed_optimizer.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/expert_ranks.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/split_files.h"
 #include "libmeg/checkpoint/dialects/torch_dist/internal/dist_ranks.h"
@@ -275,7 +276,12 @@ Result<RankFiles> open_rank_files(const CheckpointFolder& given,
   if (given.format == CheckpointFormat::kHuggingFace) return open_huggingface(given, fallback);
   CheckpointFolder folder = given;
   if (folder.format == CheckpointFormat::kSingleFile) {
-    folder.ranks = {{.numbers = {0}, .name = rank_folder_name(0, 0, 1), .file = folder.folder}};
+    std::error_code ignored;
+    folder.ranks = {{.numbers = {0},
+                     .name = rank_folder_name(0, 0, 1),
+                     .file = folder.folder,
+                     .has_distrib_optim = std::filesystem::is_regular_file(
+                         distrib_optim_path(folder.folder), ignored)}};
   }
   if (folder.ranks.empty()) {
     return make_error(StatusCode::kNotFound, "{}: expected mp_rank folders, found none",
@@ -301,6 +307,11 @@ Result<RankFiles> open_rank_files(const CheckpointFolder& given,
     if (table == nullptr) break;  // model_rng.pt alone has the rest
     MEG_ASSIGN_OR_RETURN(TorchFile joined, join_split_files(folder, ranks[i], files[i], &budget));
     files[i] = std::make_shared<const TorchFile>(std::move(joined));
+  }
+  if (table != nullptr) {
+    MEG_ASSIGN_OR_RETURN(found.has_distributed_optimizer,
+                         read_distributed_optimizers(ranks, *table, found.pipeline_size,
+                                                     found.expert_size, &budget, &files));
   }
   MEG_RETURN_IF_ERROR(place_files(ranks, files, table, &found));
   found.version = version_of(*first);

@@ -356,8 +356,8 @@ ParamGroupKind param_group_for(const OptimizedParameter& parameter, bool has_dec
   return decays ? ParamGroupKind::kDecay : ParamGroupKind::kNoDecay;
 }
 
-Result<OptimizerForm> optimizer_form(const TorchFile& file) {
-  return OptimizerReader(file, {}, std::nullopt).form();
+Result<OptimizerForm> optimizer_form(const TorchFile& file, PickleId optimizer) {
+  return OptimizerReader(file, {}, optimizer).form();
 }
 
 Result<RankOptimizer> read_rank_optimizer(const TorchFile& file,

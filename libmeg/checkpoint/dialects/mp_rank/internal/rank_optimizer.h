@@ -45,8 +45,8 @@ std::vector<ParamGroupKind> param_group_kinds(const PickleGraph& graph,
 ParamGroupKind param_group_for(const OptimizedParameter& parameter, bool has_decoupled,
                                bool qk_norms_decay);
 
-/// The form of `optimizer` of a rank's file. kUnsupported where it is none that is known.
-Result<OptimizerForm> optimizer_form(const TorchFile& file);
+/// The form of an optimizer in a rank's file. kUnsupported where it is none that is known.
+Result<OptimizerForm> optimizer_form(const TorchFile& file, PickleId optimizer);
 
 /// Reads `optimizer` of a rank's file. Ids run on over the groups; a group's parameters follow in
 /// named_parameters() order, so they are told by the group's kind and checked against shapes.

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "libmeg/checkpoint/container/torch_file/torch_file.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_args.h"
@@ -14,9 +16,12 @@ namespace meg::checkpoint {
 /// What common.pt says, as far as ranks are made of it.
 class CommonState {
  public:
-  explicit CommonState(const TorchFile* file) : file_(file) {
+  explicit CommonState(std::shared_ptr<const TorchFile> file) : file_(std::move(file)) {
     if (file_ != nullptr) args_ = file_->graph().find(file_->root(), "args");
   }
+
+  /// nullptr where the folder has none.
+  const std::shared_ptr<const TorchFile>& file() const { return file_; }
 
   std::optional<PickleId> top(std::string_view key) const {
     return file_ == nullptr ? std::nullopt : file_->graph().find(file_->root(), key);
@@ -38,8 +43,8 @@ class CommonState {
     return std::string(id.has_value() ? file_->graph().as_string(*id).value_or("") : "");
   }
 
-  FlatRun flat_run(int64_t elements) const {
-    return file_ == nullptr ? FlatRun() : FlatRun::of(file_->graph(), args_, elements);
+  FlatRun flat_run() const {
+    return file_ == nullptr ? FlatRun() : FlatRun::of(file_->graph(), args_);
   }
 
   std::optional<int64_t> iteration() const {
@@ -54,7 +59,7 @@ class CommonState {
   }
 
  private:
-  const TorchFile* file_;
+  std::shared_ptr<const TorchFile> file_;
   std::optional<PickleId> args_;
 };
 

@@ -1,5 +1,7 @@
 #include "libmeg/checkpoint/dialects/torch_dist/internal/dist_model.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 #include <map>
@@ -19,6 +21,7 @@ constexpr std::string_view kFirstMlpMatrix = "linear_fc1.";
 constexpr std::string_view kSecondMlpMatrix = "linear_fc2.weight";
 /// Here experts stand, all in one tensor or each with its number.
 constexpr std::string_view kExperts = ".mlp.experts.experts.";
+constexpr std::string_view kChained = "chained_";
 constexpr std::string_view kLocalExperts = ".mlp.experts.local_experts.";
 
 /// Checkpoints of torch alone have the nesting of the whole state dict in their names.
@@ -89,11 +92,12 @@ class ModelReader {
   }
 
   Status add_tensor(const DistTensor& tensor) {
-    if (tensor.name.starts_with(kDistStatePrefix)) {
+    const std::string_view unchained = without_chain_prefix(tensor.name);
+    if (unchained.starts_with(kDistStatePrefix)) {
       states_.push_back(&tensor);
       return {};
     }
-    if (tensor.name.starts_with(kDistBufferPrefix)) {
+    if (unchained.starts_with(kDistBufferPrefix)) {
       found_.has_buckets = true;
       return {};
     }
@@ -158,7 +162,7 @@ class ModelReader {
   }
 
   Status add_state(const DistTensor& tensor) {
-    const std::string_view rest = std::string_view(tensor.name).substr(kDistStatePrefix.size());
+    const std::string_view rest = without_chain_prefix(tensor.name).substr(kDistStatePrefix.size());
     const size_t dot = rest.find('.');
     const auto [first, last] =
         places_.equal_range(dot == rest.npos ? std::string() : std::string(rest.substr(dot + 1)));
@@ -240,6 +244,17 @@ class ModelReader {
 };
 
 }  // namespace
+
+std::string dist_chain_prefix(size_t optimizer) {
+  return fmt::format("{}{}.", kChained, optimizer);
+}
+
+std::string_view without_chain_prefix(std::string_view name) {
+  if (!name.starts_with(kChained)) return name;
+  const size_t dot = name.find_first_not_of("0123456789", kChained.size());
+  const bool is_prefix = dot != name.npos && dot > kChained.size() && name[dot] == '.';
+  return is_prefix ? name.substr(dot + 1) : name;
+}
 
 std::optional<DistShardName> parse_shard_name(std::string_view name) {
   constexpr std::string_view kShard = "/shard_";

@@ -61,6 +61,13 @@ inline constexpr std::string_view kDistStatePrefix = "optimizer.state.";
 /// What names of the distributed optimizer's own tensors and objects begin with.
 inline constexpr std::string_view kDistBufferPrefix = "optimizer.distributed.dp_group_idx_";
 
+/// Where several optimizers are chained, names of the second begin with "chained_1.", but for those
+/// of the forms that any run loads, in newer revisions.
+std::string dist_chain_prefix(size_t optimizer);
+
+/// A name without that.
+std::string_view without_chain_prefix(std::string_view name);
+
 /// Sorts out what a folder holds. kUnsupported, by name: parameters that no rule knows, experts,
 /// optimizer state that is kept otherwise. kCorruption: layers that disagree, state of no
 /// parameter. is_hybrid: names are a hybrid model's, see model::ParameterTable::match. The folder

@@ -7,9 +7,8 @@
 #include <set>
 #include <utility>
 
-#include "libmeg/checkpoint/dialects/mp_rank/internal/plain_optimizer.h"
-#include "libmeg/checkpoint/dialects/torch_dist/internal/dist_buffers.h"
 #include "libmeg/checkpoint/dialects/torch_dist/internal/dist_common.h"
+#include "libmeg/checkpoint/dialects/torch_dist/internal/dist_optimizer.h"
 #include "libmeg/checkpoint/dialects/torch_dist/internal/dist_shards.h"
 #include "libmeg/model/expert_names.h"
 #include "libmeg/model/pipeline_layout.h"
@@ -17,8 +16,6 @@
 
 namespace meg::checkpoint {
 namespace {
-
-using Source = std::shared_ptr<const TensorSource>;
 
 constexpr const char* kRngKey = "rng_state";
 constexpr const char* kRerunKey = "rerun_state_machine";
@@ -29,20 +26,6 @@ constexpr const char* kUnevenFields[] = {
     "account_for_embedding_in_pipeline_split", "account_for_loss_in_pipeline_split",
     "pipeline_model_parallel_layout"};
 
-/// The value of an object; of a list of one value that value, as Megatron wraps it.
-Result<PickleId> copy_object(const DistFolder& folder, const DistObject& object, RankDraft* draft) {
-  MEG_ASSIGN_OR_RETURN(const TorchFileParts parts, folder.read_value(object.blob, object.name));
-  std::vector<Source> sources;
-  for (const TorchStorage& storage : parts.tensors.storages) {
-    sources.push_back(folder.view_source(
-        parts, view_of_storage(storage, static_cast<int>(sources.size())), object));
-  }
-  const PickleNode& root = parts.graph.node(parts.root);
-  const bool is_wrapped = root.kind == PickleKind::kList && root.children.size() == 1;
-  const PickleId value = is_wrapped ? root.children[0] : parts.root;
-  return draft->copy(parts.graph, value, object.name, sources);
-}
-
 /// Among the items of core 0.19: what common.pt has said before.
 constexpr std::string_view kCommonItem = "common_state/shard_0_1";
 
@@ -51,11 +34,27 @@ Result<std::shared_ptr<const TorchFile>> common_file(const DistFolder& folder) {
   for (const DistObject& object : folder.metadata().objects) {
     if (folder.common() != nullptr || object.name != kCommonItem) continue;
     RankDraft draft;
-    MEG_ASSIGN_OR_RETURN(draft.content().root, copy_object(folder, object, &draft));
+    MEG_ASSIGN_OR_RETURN(draft.content().root, copy_dist_object(folder, object, &draft));
     MEG_ASSIGN_OR_RETURN(TorchFile file, draft.finish(folder.path(), object.blob.length));
     return std::make_shared<const TorchFile>(std::move(file));
   }
   return folder.common();
+}
+
+/// An expert's name where experts are grouped; other names stay.
+std::string grouped_expert_name(const std::string& name) {
+  std::optional<model::ExpertName> expert = model::parse_expert_name(name);
+  if (!expert.has_value()) return name;
+  expert->is_grouped = true;
+  return model::with_expert(*expert, expert->expert);
+}
+
+/// Where an expert's parameter stands in its layer: grouped modules have one after another the
+/// experts of each matrix, a matrix and its bias in turn.
+std::optional<std::pair<std::string_view, int64_t>> grouped_place(std::string_view canonical) {
+  const std::optional<model::ExpertName> expert = model::parse_expert_name(canonical);
+  if (!expert.has_value()) return std::nullopt;
+  return std::pair(expert->parameter.substr(0, expert->parameter.find('.')), expert->expert);
 }
 
 class RanksReader {
@@ -65,12 +64,7 @@ class RanksReader {
   RanksReader(const DistFolder& folder, const model::ParameterTable& table, const DistModel& model,
               std::shared_ptr<const TorchFile> common,
               const std::optional<model::HybridPattern>& hybrid)
-      : folder_(folder),
-        table_(table),
-        model_(model),
-        common_file_(std::move(common)),
-        common_(common_file_.get()),
-        hybrid_(hybrid) {
+      : folder_(folder), table_(table), model_(model), common_(std::move(common)), hybrid_(hybrid) {
     if (hybrid.has_value()) {
       family_ = model::NameFamily::kHybrid;
       return;
@@ -78,13 +72,17 @@ class RanksReader {
     // What Megatron takes where a run does not say.
     const std::string layers = common_.text("transformer_impl");
     family_ = model::mcore_family(layers.empty() ? "transformer_engine" : layers);
+    is_grouped_ = model::has_fused_norms(family_) && common_.says("moe_grouped_gemm") &&
+                  !common_.says("moe_use_legacy_grouped_gemm");
   }
 
   Result<RankFiles> read() {
     MEG_RETURN_IF_ERROR(find_sizes());
     order_parameters();
+    MEG_RETURN_IF_ERROR(find_expert_size());
     RankFiles found{.tensor_size = tensor_size_,
                     .pipeline_size = pipeline_size_,
+                    .expert_size = expert_size_,
                     .version = common_.version(),
                     .iteration = common_.iteration(),
                     .files = {},
@@ -105,28 +103,15 @@ class RanksReader {
     std::string canonical;
   };
 
-  /// What the ranks of a stage have of an entry, by tensor rank.
-  struct Cut {
-    std::string flat_name;
-    std::vector<int64_t> shape;
-    bool is_table = false;
-    std::vector<Source> weights;
-    std::map<std::string, std::vector<Source>> states;
-  };
-
-  /// By virtual stage.
-  using Chunks = std::vector<std::vector<Cut>>;
-
   Status find_sizes();
+  Status find_expert_size();
   void order_parameters();
   bool is_in(const Entry& entry, int64_t stage, int64_t chunk) const;
   Result<std::vector<RankFile>> read_stage(int64_t stage);
-  Result<Cut> cut(const Entry& entry, int64_t first_layer) const;
-  Result<TorchFile> read_rank(const Chunks& chunks, int64_t stage, int64_t tensor_rank);
-  Result<PickleId> add_model(const Chunks& chunks, int64_t stage, int64_t chunk,
+  Result<DistCut> cut(const Entry& entry, int64_t first_layer) const;
+  Result<TorchFile> read_rank(const DistChunks& chunks, int64_t stage, int64_t tensor_rank);
+  Result<PickleId> add_model(const DistChunks& chunks, int64_t stage, int64_t chunk,
                              int64_t tensor_rank, RankDraft* draft) const;
-  Result<PickleId> add_optimizer(const Chunks& chunks, int64_t stage, int64_t tensor_rank,
-                                 PickleId outer, RankDraft* draft) const;
   std::string rank_name(int64_t stage, int64_t tensor_rank) const;
   const DistObject* shard(std::string_view key, int64_t stage, int64_t tensor_rank) const;
 
@@ -137,13 +122,13 @@ class RanksReader {
   const DistFolder& folder_;
   const model::ParameterTable& table_;
   const DistModel& model_;
-  std::shared_ptr<const TorchFile> common_file_;
   CommonState common_;
   const std::optional<model::HybridPattern>& hybrid_;
   model::NameFamily family_ = model::NameFamily::kMcoreTransformerEngine;
-  int64_t tensor_size_ = 1, pipeline_size_ = 1, virtual_size_ = 1;
+  int64_t tensor_size_ = 1, pipeline_size_ = 1, virtual_size_ = 1, expert_size_ = 1;
   std::vector<Entry> entries_;
   bool has_experts_ = false;
+  bool is_grouped_ = false;  // experts are
 };
 
 Status RanksReader::find_sizes() {
@@ -178,6 +163,19 @@ Status RanksReader::find_sizes() {
   return {};
 }
 
+Status RanksReader::find_expert_size() {
+  if (!has_experts_) return {};
+  expert_size_ = common_.size("expert_model_parallel_size").value_or(1);
+  const int64_t experts = common_.size("num_experts").value_or(0);
+  if (expert_size_ == 1 || (expert_size_ > 1 && experts > 0 && experts % expert_size_ == 0)) {
+    return {};
+  }
+  return make_error(StatusCode::kCorruption,
+                    "{}: args: expected an expert_model_parallel_size that divides num_experts {}, "
+                    "found {}",
+                    folder_.path(), experts, expert_size_);
+}
+
 /// In the order in which named_parameters() of the model has them.
 void RanksReader::order_parameters() {
   const DistParameter* embedding = nullptr;
@@ -202,6 +200,10 @@ void RanksReader::order_parameters() {
   std::stable_sort(entries_.begin(), entries_.end(), [this](const Entry& a, const Entry& b) {
     if (a.placement != b.placement) return a.placement < b.placement;
     if (a.layer != b.layer) return a.layer < b.layer;
+    if (is_grouped_) {
+      const auto left = grouped_place(a.canonical), right = grouped_place(b.canonical);
+      if (left.has_value() && right.has_value() && left != right) return left < right;
+    }
     return table_.order(a.canonical, family_) < table_.order(b.canonical, family_);
   });
 }
@@ -237,11 +239,11 @@ const DistObject* RanksReader::shard(std::string_view key, int64_t stage,
 }
 
 Result<std::vector<RankFile>> RanksReader::read_stage(int64_t stage) {
-  Chunks chunks(static_cast<size_t>(virtual_size_));
+  DistChunks chunks(static_cast<size_t>(virtual_size_));
   for (int64_t c = 0; c < virtual_size_; ++c) {
     for (const Entry& entry : entries_) {
       if (!is_in(entry, stage, c)) continue;
-      MEG_ASSIGN_OR_RETURN(Cut made, cut(entry, layout().first_layer(stage, c)));
+      MEG_ASSIGN_OR_RETURN(DistCut made, cut(entry, layout().first_layer(stage, c)));
       chunks[static_cast<size_t>(c)].push_back(std::move(made));
     }
   }
@@ -257,7 +259,7 @@ Result<std::vector<RankFile>> RanksReader::read_stage(int64_t stage) {
 }
 
 /// first_layer: of its chunk.
-Result<RanksReader::Cut> RanksReader::cut(const Entry& entry, int64_t first_layer) const {
+Result<DistCut> RanksReader::cut(const Entry& entry, int64_t first_layer) const {
   const DistShards shards(folder_, tensor_size_);
   const DistParameter& parameter = *entry.parameter;
   std::optional<std::string> spelled = table_.spell(entry.canonical, family_);
@@ -267,12 +269,15 @@ Result<RanksReader::Cut> RanksReader::cut(const Entry& entry, int64_t first_laye
     return make_error(StatusCode::kUnsupported, "{}: {}: {} has no such parameter", folder_.path(),
                       text::printable(parameter.name, 200), model::name_family_text(family_));
   }
-  Cut made;
+  DistCut made;
+  if (is_grouped_) spelled = grouped_expert_name(*spelled);
   made.flat_name = entry.layer.has_value()
                        ? model::with_layer(*spelled, *entry.layer - first_layer, family_)
                        : *spelled;
   made.is_table = parameter.match.partition == model::Partition::kVocabulary;
   const std::optional<int64_t> row = parameter.is_stacked ? entry.layer : std::nullopt;
+  made.is_buffer = parameter.match.is_buffer;
+  made.expert = parameter.match.expert;
   MEG_ASSIGN_OR_RETURN(made.shape, shards.shape(parameter));
   MEG_ASSIGN_OR_RETURN(made.weights, shards.cut(parameter, *parameter.weight, row));
   for (const auto& [kind, tensor] : parameter.states) {
@@ -281,12 +286,19 @@ Result<RanksReader::Cut> RanksReader::cut(const Entry& entry, int64_t first_laye
   return made;
 }
 
-Result<TorchFile> RanksReader::read_rank(const Chunks& chunks, int64_t stage, int64_t tensor_rank) {
+Result<TorchFile> RanksReader::read_rank(const DistChunks& chunks, int64_t stage,
+                                         int64_t tensor_rank) {
+  const DistRank rank{.tensor_rank = tensor_rank,
+                      .stage = stage,
+                      .tensor_size = tensor_size_,
+                      .pipeline_size = pipeline_size_,
+                      .expert_size = expert_size_,
+                      .name = rank_name(stage, tensor_rank)};
   RankDraft draft;
   PickleGraph& graph = draft.graph();
   PickleId common = 0;
-  if (common_file_ != nullptr) {
-    MEG_ASSIGN_OR_RETURN(common, draft.copy(common_file_));
+  if (common_.file() != nullptr) {
+    MEG_ASSIGN_OR_RETURN(common, draft.copy(common_.file()));
   } else {
     common = graph.add_dict();
   }
@@ -303,11 +315,12 @@ Result<TorchFile> RanksReader::read_rank(const Chunks& chunks, int64_t stage, in
     // It says in which of torch_dist's forms the optimizer was.
     if (key == "content_metadata") continue;
     if (key == "optimizer" && graph.node(value).kind != PickleKind::kNone) {
-      MEG_ASSIGN_OR_RETURN(value, add_optimizer(chunks, stage, tensor_rank, value, &draft));
+      MEG_ASSIGN_OR_RETURN(value,
+                           add_dist_optimizer(folder_, common_, chunks, rank, value, &draft));
     }
     if (const DistObject* own =
             key == kRerunKey ? shard("rerun_state_machine_state", stage, tensor_rank) : nullptr) {
-      MEG_ASSIGN_OR_RETURN(const PickleId state, copy_object(folder_, *own, &draft));
+      MEG_ASSIGN_OR_RETURN(const PickleId state, copy_dist_object(folder_, *own, &draft));
       std::vector<PickleId> both(graph.pairs(value).begin(), graph.pairs(value).end());
       both.insert(both.end(), {graph.add_string("sharded"), state});
       value = graph.add_dict(std::move(both));
@@ -315,20 +328,20 @@ Result<TorchFile> RanksReader::read_rank(const Chunks& chunks, int64_t stage, in
     pairs.insert(pairs.end(), {found[i], value});
   }
   if (const DistObject* own = shard(kRngKey, stage, tensor_rank)) {
-    MEG_ASSIGN_OR_RETURN(const PickleId states, copy_object(folder_, *own, &draft));
+    MEG_ASSIGN_OR_RETURN(const PickleId states, copy_dist_object(folder_, *own, &draft));
     pairs.insert(pairs.end(), {graph.add_string(kRngKey), states});
   }
   draft.content().root = graph.add_dict(std::move(pairs));
   const uint64_t ranks = static_cast<uint64_t>(tensor_size_ * pipeline_size_);
-  return draft.finish(rank_name(stage, tensor_rank), folder_.bytes() / ranks);
+  return draft.finish(rank.name, folder_.bytes() / ranks);
 }
 
-Result<PickleId> RanksReader::add_model(const Chunks& chunks, int64_t stage, int64_t chunk,
+Result<PickleId> RanksReader::add_model(const DistChunks& chunks, int64_t stage, int64_t chunk,
                                         int64_t tensor_rank, RankDraft* draft) const {
   PickleGraph& graph = draft->graph();
   const int64_t first_layer = layout().first_layer(stage, chunk);
   std::vector<PickleId> pairs;
-  for (const Cut& cut : chunks[static_cast<size_t>(chunk)]) {
+  for (const DistCut& cut : chunks[static_cast<size_t>(chunk)]) {
     const PickleId name = graph.add_string(cut.flat_name);
     const PickleId tensor =
         draft->add_tensor(cut.weights[static_cast<size_t>(tensor_rank)], cut.shape);
@@ -339,62 +352,13 @@ Result<PickleId> RanksReader::add_model(const Chunks& chunks, int64_t stage, int
     const Entry place{nullptr, match.layer, match.placement, match.canonical};
     const std::optional<std::string> spelled = table_.spell(match.canonical, family_);
     if (!is_in(place, stage, chunk) || !spelled.has_value()) continue;
-    MEG_ASSIGN_OR_RETURN(const PickleId state, copy_object(folder_, *extra.object, draft));
+    MEG_ASSIGN_OR_RETURN(const PickleId state, copy_dist_object(folder_, *extra.object, draft));
     const std::string name = match.layer.has_value()
                                  ? model::with_layer(*spelled, *match.layer - first_layer, family_)
                                  : *spelled;
     pairs.insert(pairs.end(), {graph.add_string(name), state});
   }
   return graph.add_dict(std::move(pairs));
-}
-
-Result<PickleId> RanksReader::add_optimizer(const Chunks& chunks, int64_t stage,
-                                            int64_t tensor_rank, PickleId outer,
-                                            RankDraft* draft) const {
-  std::vector<StatefulParameter> parameters;
-  std::vector<DistBuffers::Parameter> in_buffer;
-  int64_t elements = 0;
-  const bool is_shared = pipeline_size_ > 1 && !common_.says("untie_embeddings_and_output_weights");
-  for (const Cut& cut : chunks | std::views::join) {
-    const Source& weight = cut.weights[static_cast<size_t>(tensor_rank)];
-    StatefulParameter& parameter = parameters.emplace_back();
-    parameter.flat_name = cut.flat_name;
-    parameter.weight.dtype = weight->dtype();
-    parameter.weight.shape = cut.shape;
-    parameter.is_embedding_or_output = cut.is_table;
-    for (const auto& [kind, sources] : cut.states) {
-      parameter.states[kind] =
-          draft->add_tensor(sources[static_cast<size_t>(tensor_rank)], cut.shape);
-    }
-    elements += weight->elements();
-    in_buffer.push_back(
-        {.name = cut.flat_name,
-         .flat = {.elements = weight->elements(), .is_shared_embedding = cut.is_table && is_shared},
-         .weight = weight});
-  }
-  const int64_t rank = stage * tensor_size_ + tensor_rank;
-  const std::string prefix = fmt::format("{}{}.", kDistBufferPrefix, rank);
-  PickleGraph& graph = draft->graph();
-  PickleId inner = graph.find(outer, "optimizer").value_or(outer);
-  bool has_buffers = model_.has_buckets;
-  for (const DistObject& object : folder_.metadata().objects) {
-    if (!object.name.starts_with(prefix)) continue;
-    if (object.name.starts_with(prefix + "optimizer/")) {
-      MEG_ASSIGN_OR_RETURN(inner, copy_object(folder_, object, draft));
-    }
-    has_buffers = has_buffers || object.name.starts_with(prefix + "param_state/");
-  }
-  if (has_buffers) {
-    MEG_ASSIGN_OR_RETURN(const DistBuffers buffers, DistBuffers::open(folder_, rank));
-    MEG_ASSIGN_OR_RETURN(const auto states, buffers.cut(in_buffer, common_.flat_run(elements)));
-    for (const auto& [kind, sources] : states) {
-      for (size_t i = 0; i < parameters.size(); ++i) {
-        parameters[i].states[kind] = draft->add_tensor(sources[i], parameters[i].weight.shape);
-      }
-    }
-  }
-  return add_plain_optimizer(parameters, outer, inner, common_.says("apply_wd_to_qk_layernorm"),
-                             rank_name(stage, tensor_rank), draft);
 }
 
 }  // namespace

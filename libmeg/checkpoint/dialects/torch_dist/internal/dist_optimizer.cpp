@@ -1,0 +1,242 @@
+#include "libmeg/checkpoint/dialects/torch_dist/internal/dist_optimizer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "libmeg/checkpoint/container/torch_file/torch_value.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/expert_optimizers.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/flat_parameters.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/plain_optimizer.h"
+#include "libmeg/checkpoint/dialects/mp_rank/parameter_step.h"
+#include "libmeg/checkpoint/dialects/torch_dist/internal/dist_buffers.h"
+#include "libmeg/model/expert_names.h"
+
+namespace meg::checkpoint {
+namespace {
+
+using Source = std::shared_ptr<const TensorSource>;
+
+/// The optimizers of {0: ..., 1: ...}, as several are chained; any other value is the only one.
+std::vector<PickleId> chained(const PickleGraph& graph, PickleId saved) {
+  std::map<int64_t, PickleId> found;
+  const std::span<const PickleId> pairs = graph.pairs(saved);
+  for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
+    if (const auto number = graph.as_int(pairs[i])) found[*number] = pairs[i + 1];
+  }
+  if (found.empty()) return {saved};
+  std::vector<PickleId> optimizers;
+  for (const auto& [number, node] : found) optimizers.push_back(node);
+  return optimizers;
+}
+
+class OptimizerReader {
+ public:
+  OptimizerReader(const DistFolder& folder, const CommonState& common, const DistChunks& chunks,
+                  const DistRank& rank, RankDraft* draft)
+      : folder_(folder),
+        common_(common),
+        chunks_(chunks),
+        rank_(rank),
+        draft_(*draft),
+        graph_(draft->graph()) {
+    for (const std::vector<DistCut>& chunk : chunks) {
+      for (const DistCut& cut : chunk) {
+        if (!cut.is_buffer) add_parameter(cut);
+      }
+    }
+  }
+
+  Result<PickleId> read(PickleId saved) {
+    MEG_RETURN_IF_ERROR(find_parts(saved));
+    for (size_t i = 0; i < parts_.size(); ++i) MEG_RETURN_IF_ERROR(read_part(i));
+    const bool qk_norms_decay = common_.says("apply_wd_to_qk_layernorm");
+    if (is_chained()) {
+      MEG_RETURN_IF_ERROR(check_expert_groups(graph_, groups(0), graph_, groups(1), rank_.name));
+      MEG_RETURN_IF_ERROR(check_steps());
+    }
+    return add_plain_optimizer(parameters_, parts_[0].outer, parts_[0].inner, qk_norms_decay,
+                               rank_.name, &draft_);
+  }
+
+ private:
+  /// One of those that are chained, or the only one.
+  struct Part {
+    PickleId outer = 0, inner = 0;  // what has the wrapper's keys, what has param_groups
+  };
+
+  bool is_chained() const { return parts_.size() > 1; }
+
+  void add_parameter(const DistCut& cut) {
+    const Source& weight = cut.weights[static_cast<size_t>(rank_.tensor_rank)];
+    StatefulParameter& parameter = parameters_.emplace_back();
+    parameter.flat_name = cut.flat_name;
+    parameter.weight.dtype = weight->dtype();
+    parameter.weight.shape = cut.shape;
+    parameter.is_embedding_or_output = cut.is_table;
+    for (const auto& [kind, sources] : cut.states) {
+      parameter.states[kind] =
+          draft_.add_tensor(sources[static_cast<size_t>(rank_.tensor_rank)], cut.shape);
+    }
+  }
+
+  Status find_parts(PickleId saved) {
+    for (const PickleId node : chained(graph_, saved)) parts_.push_back({node, node});
+    const bool has_experts = std::any_of(parameters_.begin(), parameters_.end(), is_of_expert);
+    if (parts_.size() == 1 || (parts_.size() == 2 && has_experts)) return {};
+    return make_error(StatusCode::kUnsupported,
+                      "{}: optimizer: {} that are chained, expected one, or one and that of "
+                      "experts; --no-optim leaves them out",
+                      rank_.name, parts_.size());
+  }
+
+  /// torch's own Adam keeps a step for each of those that are chained.
+  Status check_steps() const {
+    const PickleGraph& graph = common_.file()->graph();
+    std::optional<int64_t> expected;
+    for (const PickleId optimizer : chained(graph, *common_.top("optimizer"))) {
+      const auto inner = graph.find(optimizer, "optimizer");
+      const auto state = inner.has_value() ? graph.find(*inner, "state") : std::nullopt;
+      const auto node = state.has_value() ? graph.find(*state, "common_step") : std::nullopt;
+      if (!node.has_value()) continue;
+      MEG_ASSIGN_OR_RETURN(const int64_t step, parameter_step(TorchValue(common_.file(), *node)));
+      if (step == expected.value_or(step)) {
+        expected = step;
+        continue;
+      }
+      return make_error(StatusCode::kCorruption,
+                        "{}: optimizer: experts: expected common_step {} as of the other "
+                        "parameters, found {}",
+                        rank_.name, *expected, step);
+    }
+    return {};
+  }
+
+  static bool is_of_expert(const StatefulParameter& parameter) {
+    return model::parse_expert_name(parameter.flat_name).has_value();
+  }
+
+  std::span<const PickleId> groups(size_t part) const {
+    const std::optional<PickleId> list = graph_.find(parts_[part].inner, "param_groups");
+    if (!list.has_value()) return {};
+    return graph_.node(*list).children;
+  }
+
+  /// What names of a part's buffers begin with; expert_rank: 0 of what all of them hold alike.
+  std::string prefix(size_t part, int64_t expert_rank) const {
+    // Groups of model-parallel ranks are numbered by tensor, then expert, then pipeline ranks.
+    const int64_t experts = part == 0 ? 1 : rank_.expert_size;
+    const int64_t group =
+        rank_.tensor_rank + rank_.tensor_size * (expert_rank + experts * rank_.stage);
+    return fmt::format("{}{}{}", is_chained() ? dist_chain_prefix(part) : "", kDistBufferPrefix,
+                       group);
+  }
+
+  Status read_part(size_t number) {
+    Part& part = parts_[number];
+    const std::string start = prefix(number, 0);
+    part.inner = graph_.find(part.outer, "optimizer").value_or(part.outer);
+    bool has_buffers = false;
+    for (const DistObject& object : folder_.metadata().objects) {
+      if (!object.name.starts_with(start + ".")) continue;
+      const std::string_view rest = std::string_view(object.name).substr(start.size());
+      if (rest.starts_with(".optimizer/")) {
+        MEG_ASSIGN_OR_RETURN(part.inner, copy_dist_object(folder_, object, &draft_));
+      }
+      has_buffers =
+          has_buffers || rest.starts_with(".param_state/") || rest.starts_with(".per_bucket_numel");
+    }
+    if (!has_buffers) return {};
+    if (number == 0) return read_buffers(prefix(0, 0), is_chained() ? -1 : 0, common_.flat_run());
+    MEG_RETURN_IF_ERROR(check_expert_buffers());
+    const FlatRun run = common_.flat_run().of_experts(rank_.expert_size);
+    for (int64_t e = 0; e < rank_.expert_size; ++e) {
+      MEG_RETURN_IF_ERROR(read_buffers(prefix(1, e), e, run));
+    }
+    return {};
+  }
+
+  Status check_expert_buffers() const {
+    const int64_t cut = common_.size("expert_tensor_parallel_size").value_or(rank_.tensor_size);
+    if (cut == rank_.tensor_size && !common_.says("moe_use_legacy_grouped_gemm")) return {};
+    return make_error(StatusCode::kUnsupported,
+                      "{}: optimizer: the distributed optimizer's buffers of experts with "
+                      "expert_tensor_parallel_size {} beside tensor_model_parallel_size {}, or "
+                      "with moe_use_legacy_grouped_gemm, are not supported; --no-optim leaves them "
+                      "out",
+                      rank_.name, cut, rank_.tensor_size);
+  }
+
+  /// Whether the buffers of such an expert-parallel rank hold a parameter; -1: what all hold alike.
+  bool is_in(const DistCut& cut, int64_t expert_rank) const {
+    if (!is_chained()) return true;
+    if (!cut.expert.has_value()) return expert_rank < 0;
+    const int64_t experts = common_.size("num_experts").value_or(rank_.expert_size);
+    return *cut.expert / std::max<int64_t>(1, experts / rank_.expert_size) == expert_rank;
+  }
+
+  Status read_buffers(const std::string& prefix, int64_t expert_rank, const FlatRun& run) {
+    const bool is_shared =
+        rank_.pipeline_size > 1 && !common_.says("untie_embeddings_and_output_weights");
+    std::vector<std::vector<BufferedParameter>> buffered;
+    std::vector<size_t> members;
+    size_t number = 0;
+    for (const std::vector<DistCut>& chunk : chunks_) {
+      buffered.emplace_back();
+      for (const DistCut& cut : chunk) {
+        if (cut.is_buffer) continue;
+        const size_t place = number++;
+        if (!is_in(cut, expert_rank)) continue;
+        members.push_back(place);
+        buffered.back().push_back({.name = cut.flat_name,
+                                   .weight = cut.weights[static_cast<size_t>(rank_.tensor_rank)],
+                                   .is_shared_embedding = cut.is_table && is_shared});
+      }
+    }
+    MEG_ASSIGN_OR_RETURN(const std::vector<FlatState> buffers, read_dist_buffers(folder_, prefix));
+    MEG_ASSIGN_OR_RETURN(
+        const auto states,
+        cut_flat_states(buffers, buffered, run, fmt::format("{}: {}", folder_.path(), prefix)));
+    for (const auto& [kind, sources] : states) {
+      for (size_t i = 0; i < members.size(); ++i) {
+        StatefulParameter& parameter = parameters_[members[i]];
+        parameter.states[kind] = draft_.add_tensor(sources[i], parameter.weight.shape);
+      }
+    }
+    return {};
+  }
+
+  const DistFolder& folder_;
+  const CommonState& common_;
+  const DistChunks& chunks_;
+  const DistRank& rank_;
+  RankDraft& draft_;
+  PickleGraph& graph_;
+  std::vector<StatefulParameter> parameters_;  // of all chunks
+  std::vector<Part> parts_;
+};
+
+}  // namespace
+
+Result<PickleId> add_dist_optimizer(const DistFolder& folder, const CommonState& common,
+                                    const DistChunks& chunks, const DistRank& rank, PickleId saved,
+                                    RankDraft* draft) {
+  return OptimizerReader(folder, common, chunks, rank, draft).read(saved);
+}
+
+Result<PickleId> copy_dist_object(const DistFolder& folder, const DistObject& object,
+                                  RankDraft* draft) {
+  MEG_ASSIGN_OR_RETURN(const TorchFileParts parts, folder.read_value(object.blob, object.name));
+  std::vector<Source> sources;
+  for (const TorchStorage& storage : parts.tensors.storages) {
+    sources.push_back(folder.view_source(
+        parts, view_of_storage(storage, static_cast<int>(sources.size())), object));
+  }
+  const PickleNode& root = parts.graph.node(parts.root);
+  const bool is_wrapped = root.kind == PickleKind::kList && root.children.size() == 1;
+  const PickleId value = is_wrapped ? root.children[0] : parts.root;
+  return draft->copy(parts.graph, value, object.name, sources);
+}
+
+}  // namespace meg::checkpoint

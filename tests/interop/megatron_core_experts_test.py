@@ -1,0 +1,205 @@
+#!/usr/bin/env python3
+"""Training states of mixtures of experts, in all forms in which the real megatron-core saves them.
+
+The same run saves its optimizers, those of experts chained behind the others, in each form: all of
+them are one state. What checkpoint_util makes of it, megatron-core loads as what it saved itself.
+So of 0.16.1, which is installed, and of 0.19.2, which scripts/setup.sh unpacks for this test.
+
+megatron_core_experts_test.py CHECKPOINT_UTIL VERIFY [unittest arguments]
+"""
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
+HERE = os.path.dirname(os.path.abspath(__file__))
+NEWER = os.path.join(os.environ.get("MEG_DEPS", os.path.expanduser("~/.cache/libmeg")),
+                     "megatron-core-0.19.2")
+FORMS = ("plain", "fully_reshardable", "dp_reshardable", "dp_zero_gather_scatter")
+UTIL = VERIFY = ""
+
+
+class Case(unittest.TestCase):
+    python_path = ()
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="meg-test-")
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def run_program(self, *words, code=0):
+        done = subprocess.run(words, capture_output=True, text=True)
+        self.assertEqual(done.returncode, code, (words, done.stdout[-2000:], done.stderr))
+        return done
+
+    def megatron_core(self, *words):
+        path = os.pathsep.join([*self.python_path, HERE, os.environ.get("PYTHONPATH", "")])
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore", os.path.join(HERE, "megatron_core_experts.py"), *words],
+            env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=1500)
+        self.assertEqual(done.returncode, 0, (words, done.stderr[-3000:]))
+
+    def save(self, name, form, fields):
+        self.megatron_core("save", self.path(name), form, repr(fields))
+        return self.path(name)
+
+    def convert(self, load, name, *flags):
+        self.run_program(UTIL, "--load-dir", load, "--save-dir", self.path(name), *flags)
+        return self.path(name)
+
+    def refuse(self, load, *flags):
+        done = self.run_program(UTIL, "--load-dir", load, "--save-dir", self.path("none"), *flags,
+                                code=1)
+        self.assertFalse(os.path.exists(self.path("none")))
+        return done.stderr.splitlines()[-1]
+
+    def expect_equal(self, *checkpoints):
+        for other in checkpoints[1:]:
+            self.assertIn("equal", self.run_program(VERIFY, "diff", checkpoints[0], other).stdout)
+        self.run_program(VERIFY, "checkpoint", checkpoints[-1])
+
+    def expect_same_files(self, found, expected):
+        """Of rank folders: every value of the optimizers' files, wherever padding has no say."""
+        import torch
+
+        from megatron_core_torch_dist_test import expect_same
+        for name in sorted(os.listdir(os.path.join(expected, "iter_0000001"))):
+            for file in ("distrib_optim.pt", "model_optim_rng.pt"):
+                ours, theirs = (torch.load(os.path.join(root, "iter_0000001", name, file),
+                                           weights_only=False) for root in (found, expected))
+                if file.startswith("model"):
+                    ours, theirs = ({part: state[part] for part in ("model", "optimizer")}
+                                    for state in (ours, theirs))
+                expect_same(ours, theirs, f"{name} {file}")
+
+    def expect_loads(self, form, fields, *roots):
+        self.megatron_core("load", form, repr(fields),
+                           *[os.path.join(root, "iter_0000001") for root in roots])
+
+
+class EveryForm(Case):
+    def test_every_form_is_one_state(self):
+        fields = {"ep": 2, "dp": 2}
+        saved = {form: self.save(form, form, fields) for form in FORMS}
+        self.expect_equal(*saved.values())
+        ranks = self.save("ranks", "distributed_ranks", fields)
+        self.expect_equal(saved["plain"], ranks)
+        for form, kind in (("plain", "plain"), ("fully_reshardable", "distributed")):
+            ours = self.convert(saved[form], f"ours_{form}", "--target-format", "torch_dist",
+                                "--target-optimizer", kind)
+            self.expect_equal(saved[form], ours)
+            self.expect_loads(form, fields, saved[form], ours)
+        upgraded = self.convert(saved["dp_reshardable"], "upgraded", "--target-format", "torch_dist")
+        self.expect_loads("fully_reshardable", fields, saved["fully_reshardable"], upgraded)
+
+
+class OtherLayouts(Case):
+    def test_buffers_of_experts_go_to_every_layout(self):
+        two = self.save("two", "distributed_ranks", {"ep": 2, "dp": 2})
+        four = self.save("four", "distributed_ranks", {"ep": 4, "dp": 4})
+        self.expect_same_files(self.convert(two, "kept"), two)
+        there = self.convert(two, "there", "--target-expert-parallel-size", "4")
+        self.expect_same_files(there, four)
+        staged = self.convert(two, "staged", "--target-expert-parallel-size", "1",
+                              "--target-tensor-parallel-size", "2",
+                              "--target-pipeline-parallel-size", "2")
+        self.expect_equal(two, staged)
+        self.expect_same_files(
+            self.convert(staged, "back", "--target-expert-parallel-size", "2",
+                         "--target-tensor-parallel-size", "1", "--target-pipeline-parallel-size",
+                         "1", "--target-data-parallel-size", "2"), two)
+        # What runs of other sizes chain, they find in torch_dist.
+        spread = self.convert(two, "spread", "--target-format", "torch_dist",
+                              "--target-expert-parallel-size", "4")
+        own = self.save("own", "fully_reshardable", {"ep": 4, "dp": 4})
+        self.expect_loads("fully_reshardable", {"ep": 4, "dp": 4}, own, spread)
+
+    def test_stages_tensor_ranks_and_buckets(self):
+        for number, fields in enumerate(({"tp": 2, "ep": 2, "dp": 2}, {"pp": 2, "ep": 2, "dp": 2},
+                                         {"ep": 2, "dp": 4, "bucket_size": 9000})):
+            with self.subTest(fields=fields):
+                ranks = self.save(f"ranks{number}", "distributed_ranks", fields)
+                dist = self.save(f"dist{number}", "dp_reshardable", fields)
+                self.expect_equal(ranks, dist)
+                self.expect_same_files(self.convert(ranks, f"kept{number}"), ranks)
+
+    def test_routers_with_biases_and_shared_experts_with_gates(self):
+        fields = {"ep": 2, "dp": 2, "num_layers": 2, "moe_shared_expert_intermediate_size": 40,
+                  "moe_shared_expert_gate": True, "moe_router_enable_expert_bias": True,
+                  "moe_router_score_function": "sigmoid"}
+        ranks = self.save("ranks", "distributed_ranks", fields)
+        dist = self.save("dist", "fully_reshardable", fields)
+        self.expect_equal(ranks, dist)
+        self.expect_same_files(self.convert(ranks, "kept"), ranks)
+        ours = self.convert(ranks, "ours", "--target-format", "torch_dist")
+        self.expect_loads("fully_reshardable", fields, dist, ours)
+        cut = self.convert(dist, "cut", "--target-tensor-parallel-size", "2",
+                           "--target-pipeline-parallel-size", "2", "--target-params-dtype", "fp16",
+                           "--no-optim")
+        import torch
+        model = torch.load(os.path.join(cut, "iter_0000001", "mp_rank_01_001_001",
+                                        "model_optim_rng.pt"), weights_only=False)["model"]
+        self.assertEqual(model["decoder.layers.0.mlp.router.expert_bias"].dtype, torch.float32)
+        gate = model["decoder.layers.0.mlp.shared_experts.gate_weight"]
+        self.assertEqual((gate.dtype, tuple(gate.shape)), (torch.float16, (1, 32)))
+        self.refuse(ranks, "--target-format", "huggingface")
+        biased = {"num_layers": 1, "add_bias_linear": True}
+        ranks = self.save("biased", "plain_ranks", biased)
+        dist = self.save("biased_dist", "fully_reshardable", biased)
+        self.expect_equal(ranks, dist, self.convert(ranks, "biased_ours", "--target-format",
+                                                    "torch_dist"))
+
+    def test_what_does_not_fit_is_refused(self):
+        import torch
+        saved = self.save("saved", "distributed_ranks", {"ep": 2, "dp": 2})
+        path = os.path.join(saved, "iter_0000001", "mp_rank_00_001", "distrib_optim.pt")
+        state = torch.load(path, weights_only=False)
+        key, = state[1][0]
+
+        def refused(change, *words):
+            changed = torch.load(path, weights_only=False)
+            changed = change(changed) or changed  # a new value, or changed in place
+            torch.save(changed, path)
+            error = self.refuse(saved)
+            for word in ("distrib_optim.pt", *words):
+                self.assertIn(word, error)
+            torch.save(state, path)
+
+        refused(lambda found: found[1], "two optimizers")
+        refused(lambda found: [found[1], None], "buffers")
+        refused(lambda found: found[1][0][key].update(param=found[1][0][key]["param"] + 1.0),
+                "expected the fp32")
+        refused(lambda found: found[1][0][key].update(exp_avg=None), "exp_avg")
+        for kind in ("param", "exp_avg", "exp_avg_sq"):
+            state[1][0][key][kind] = state[1][0][key][kind][:-1].clone()
+        state[1][0][key]["numel_unpadded"] -= 1
+        torch.save(state, path)
+        self.assertIn("expected buckets that", self.refuse(saved))
+        os.remove(path)
+        self.assertIn("distrib_optim.pt beside it", self.refuse(saved))
+        self.convert(saved, "weights", "--no-optim")
+
+
+class EveryFormNewer(EveryForm):
+    python_path = (NEWER,)
+
+    def setUp(self):
+        super().setUp()
+        if not os.path.isdir(NEWER):
+            self.skipTest(f"{NEWER} is not there: scripts/setup.sh unpacks it")
+
+
+if __name__ == "__main__":
+    try:
+        import megatron.core  # noqa: F401
+        import psutil  # noqa: F401
+    except ImportError as error:
+        print(f"skipped: {error}")
+        sys.exit(77)
+    UTIL, VERIFY = (os.path.abspath(sys.argv.pop(1)) for _ in range(2))
+    unittest.main()
