@@ -4,8 +4,9 @@ The weights, gradients and steps are the same however layers, tensors and expert
 
 megatron_core_experts.py save FOLDER FORM FIELDS      makes a checkpoint of iteration 1
 megatron_core_experts.py load FORM FIELDS FOLDER ...  loads torch_dist folders: all give the same
-FORM: "plain" or a sharding type of the distributed optimizer, both as torch_dist, or rank folders:
-"plain_ranks", "distributed_ranks". FIELDS: args that differ from args_of()'s, in Python.
+FORM: "plain", "plain_prefixed" (names as older revisions chain them) or a sharding type of the
+distributed optimizer, all as torch_dist, or rank folders: "plain_ranks", "distributed_ranks".
+FIELDS: args that differ from args_of()'s, in Python.
 """
 import ast
 import os
@@ -123,8 +124,9 @@ def train(args, distributed, steps=range(2)):
 
 def sharded_state(model, optimizer, args, form, is_loading):
     """What Megatron-LM's trainer hands to dist_checkpointing, and what it says of it."""
-    metadata = {"singleton_local_shards": False, "chained_optim_avoid_prefix": True}
-    if form != "plain":
+    metadata = {"singleton_local_shards": False,
+                "chained_optim_avoid_prefix": form != "plain_prefixed"}
+    if not form.startswith("plain"):
         metadata["distrib_optim_sharding_type"] = form
     group = parallel_state.get_data_parallel_group(with_context_parallel=True)
     of_model = model.sharded_state_dict(metadata=metadata | {"dp_cp_group": group})
@@ -170,7 +172,7 @@ def save(folder, form, args):
 def load_rank(folder, rank, args, form, checkpoints):
     from megatron_core_torch_dist_test import expect_same
     start(folder, rank, args)
-    model, optimizer = train(args, form != "plain", steps=[7])
+    model, optimizer = train(args, not form.startswith("plain"), steps=[7])
     loaded = []
     for checkpoint in checkpoints:
         state, metadata = sharded_state(model, optimizer, args, form, True)

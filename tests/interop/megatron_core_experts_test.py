@@ -17,7 +17,7 @@ os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
 HERE = os.path.dirname(os.path.abspath(__file__))
 NEWER = os.path.join(os.environ.get("MEG_DEPS", os.path.expanduser("~/.cache/libmeg")),
                      "megatron-core-0.19.2")
-FORMS = ("plain", "fully_reshardable", "dp_reshardable", "dp_zero_gather_scatter")
+FORMS = ("plain", "plain_prefixed", "fully_reshardable", "dp_reshardable", "dp_zero_gather_scatter")
 UTIL = VERIFY = ""
 
 
