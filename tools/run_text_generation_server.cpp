@@ -14,7 +14,7 @@
 #include "tools/common/model_run.h"
 #include "tools/common/report.h"
 #include "tools/common/run_program.h"
-#include "tools/common/text_server.h"
+#include "tools/common/text_server_flags.h"
 
 namespace meg::tools {
 namespace {
@@ -62,7 +62,7 @@ Status serve(const Arguments& arguments, app::LoadedModel& loaded,
   generation::EngineOptions options;
   options.max_slots = arguments.max_batch_size;
   options.max_sequence_length = loaded.sequence_length;
-  ServedModel served;
+  serving::ServedModel served;
   served.name = model_name(arguments.inference, loaded);
   served.tokenizer = loaded.tokenizer.get();
   MEG_ASSIGN_OR_RETURN(served.engine, generation::create_generation_engine(

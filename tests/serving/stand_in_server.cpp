@@ -6,7 +6,7 @@
 #include "libmeg/tokenizer/open_tokenizer.h"
 #include "tests/serving/stand_in_engine.h"
 #include "tools/common/report.h"
-#include "tools/common/text_server.h"
+#include "tools/common/text_server_flags.h"
 
 namespace meg::test {
 namespace {
@@ -29,7 +29,7 @@ int main(int argc, const char* const* argv) {
   if (!tokenizer.has_value()) return tools::fail(tokenizer.error());
   engine.vocab_size = (*tokenizer)->vocab_size();
   engine.eod = (*tokenizer)->eod().value_or(-1);
-  tools::ServedModel model;
+  serving::ServedModel model;
   model.name = "stand-in";
   model.tokenizer = tokenizer->get();
   model.engine = std::make_unique<StandInEngine>(engine);

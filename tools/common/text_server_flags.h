@@ -1,13 +1,11 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "libmeg/base/status.h"
-#include "libmeg/serving/generation_queue.h"
-#include "libmeg/tokenizer/tokenizer.h"
+#include "libmeg/serving/text_server.h"
 #include "tools/common/flags/flags.h"
 
 namespace meg::tools {
@@ -33,17 +31,10 @@ void declare_text_server_flags(Flags& flags, TextServerFlags& values);
 /// kInvalidArgument for flags that do not go together: wrong usage.
 Status check_text_server_flags(const TextServerFlags& flags);
 
-/// What is served.
-struct ServedModel {
-  std::string name;  ///< For /health and the page.
-  const tokenizer::Tokenizer* tokenizer = nullptr;
-  std::unique_ptr<serving::GenerationEngine> engine;
-};
-
 /// Serves until SIGINT, SIGTERM or SIGHUP; then what the model is at may finish, the rest is
 /// refused. Says on standard output where it listens, and writes a line for each request on
 /// standard error. seed: of what is drawn for requests that name none. Errors: those of listening;
-/// what the engine is lost by, which ends the server, too.
-Status serve_texts(const TextServerFlags& flags, ServedModel model, int64_t seed);
+/// the error that the engine does not recover from, which ends the server, too.
+Status serve_texts(const TextServerFlags& flags, serving::ServedModel model, int64_t seed);
 
 }  // namespace meg::tools

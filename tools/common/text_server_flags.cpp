@@ -1,4 +1,4 @@
-#include "tools/common/text_server.h"
+#include "tools/common/text_server_flags.h"
 
 #include <fmt/core.h>
 #include <malloc.h>
@@ -6,20 +6,16 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
-#include <nlohmann/json.hpp>
+#include <memory>
 #include <thread>
 #include <utility>
 
-#include "libmeg/serving/http/http_server.h"
-#include "libmeg/serving/megatron_api.h"
-#include "libmeg/serving/page.h"
+#include "libmeg/serving/http/request_log.h"
 #include "tools/common/interruption.h"
 
 namespace meg::tools {
 namespace {
 
-using serving::GenerationQueue;
-using serving::HttpServer;
 using std::chrono::milliseconds;
 
 /// Of malloc: by default there are eight for each processor, and what the connections' threads free
@@ -31,22 +27,6 @@ constexpr milliseconds kGrace = std::chrono::seconds(10);
 
 milliseconds in_milliseconds(double seconds) {
   return milliseconds(static_cast<int64_t>(seconds * 1e3));
-}
-
-/// A step that takes longer than a request may keeps every request from an answer.
-serving::Health health_of(const std::string& model, const serving::GenerationQueue& queue,
-                          double request_timeout) {
-  const serving::GenerationQueue::Load load = queue.load();
-  serving::Health answer{.is_ok = load.step_seconds < request_timeout};
-  nlohmann::json health;
-  health["status"] = answer.is_ok ? "ok" : "stalled";
-  health["model"] = model;
-  health["queue"] = load.waiting;
-  health["active"] = load.active;
-  health["beam_searches"] = load.beam_searches;
-  health["step_seconds"] = load.step_seconds;
-  answer.json = health.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) + "\n";
-  return answer;
 }
 
 void write_log_line(const serving::RequestLog& request) {
@@ -75,6 +55,15 @@ serving::HttpServerOptions http_options(const TextServerFlags& flags) {
   options.limits.write = options.limits.request;
   options.limits.idle = options.limits.request;
   return options;
+}
+
+serving::TextServerOptions server_options(const TextServerFlags& flags, int64_t seed) {
+  return {.http = http_options(flags),
+          .rules = request_rules(flags),
+          .max_queue = flags.max_queue,
+          .request_timeout = in_milliseconds(flags.request_timeout),
+          .seed = static_cast<uint64_t>(seed),
+          .log = write_log_line};
 }
 
 }  // namespace
@@ -130,34 +119,22 @@ Status check_text_server_flags(const TextServerFlags& flags) {
   return {};
 }
 
-Status serve_texts(const TextServerFlags& flags, ServedModel model, int64_t seed) {
+Status serve_texts(const TextServerFlags& flags, serving::ServedModel model, int64_t seed) {
   stop_at_signals();
   ::mallopt(M_ARENA_MAX, kArenas);
-  // Declared in the order of use, so that the server's threads are gone before api and queue are.
-  serving::GenerationQueue queue(std::move(model.engine), flags.max_queue);
-  serving::MegatronApi api(*model.tokenizer, queue, request_rules(flags),
-                           in_milliseconds(flags.request_timeout), static_cast<uint64_t>(seed));
-  serving::HttpHandlers handlers;
-  handlers.api = [&](std::string_view body, int client) { return api.answer(body, client); };
-  handlers.health = [&] { return health_of(model.name, queue, flags.request_timeout); };
-  handlers.page = serving::page_html();
-  handlers.log = write_log_line;
-  MEG_ASSIGN_OR_RETURN(const std::unique_ptr<serving::HttpServer> server,
-                       serving::HttpServer::start(http_options(flags), std::move(handlers)));
-  fmt::print("> {} is served on http://{}\n", model.name, server->address());
+  const std::string name = model.name;
+  MEG_ASSIGN_OR_RETURN(const std::unique_ptr<serving::TextServer> server,
+                       serving::TextServer::start(server_options(flags, seed), std::move(model)));
+  fmt::print("> {} is served on http://{}\n", name, server->address());
   std::fflush(stdout);
-  // The handler of a signal may only set a flag, so it is looked at now and then; so is an engine
-  // that cannot go on.
-  while (!interrupted() && queue.load().lost.ok()) std::this_thread::sleep_for(milliseconds(50));
+  // The handler of a signal may only set a flag, so that flag is polled; so is an engine that
+  // cannot continue.
+  while (!interrupted() && server->lost().ok()) std::this_thread::sleep_for(milliseconds(50));
   fmt::print("> the server ends\n");
   std::fflush(stdout);
-  // In three steps: no further requests; then the model finishes what it is at, which answers the
-  // tickets that connections wait for; then the answers go out.
-  server->close_door();
-  queue.stop(kGrace);
-  server->stop();
+  server->stop(kGrace);
   take_as_regular_end(SIGTERM);  // as service managers expect
-  return queue.load().lost;
+  return server->lost();
 }
 
 }  // namespace meg::tools

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "libmeg/base/result.h"
+#include "libmeg/serving/generation_queue.h"
+#include "libmeg/serving/http/http_server.h"
+#include "libmeg/serving/megatron_api.h"
+#include "libmeg/serving/text_request.h"
+#include "libmeg/tokenizer/tokenizer.h"
+
+namespace meg::serving {
+
+/// How a text server answers.
+struct TextServerOptions {
+  HttpServerOptions http;
+  RequestRules rules;
+  int64_t max_queue = 256;  ///< Requests that may wait for the model; further ones get status 503.
+  std::chrono::milliseconds request_timeout = std::chrono::seconds(600);  ///< Waiting included.
+  uint64_t seed = 1234;  ///< Of what is drawn for requests that name no random_seed.
+  std::function<void(const RequestLog&)> log;  ///< As HttpHandlers::log.
+};
+
+/// What is served.
+struct ServedModel {
+  std::string name;                                 ///< For /health.
+  const tokenizer::Tokenizer* tokenizer = nullptr;  ///< Must outlive the server.
+  std::unique_ptr<GenerationEngine> engine;
+};
+
+/// Text generation over HTTP: connections, Megatron's requests and answers, and the queue before
+/// one engine.
+class TextServer {
+ public:
+  /// Listens and answers from now on, on threads of its own. Errors: those of HttpServer::start.
+  static Result<std::unique_ptr<TextServer>> start(TextServerOptions options, ServedModel model);
+
+  /// As stop() without grace.
+  ~TextServer();
+
+  int port() const { return server_->port(); }
+
+  /// As HttpServer::address().
+  std::string address() const { return server_->address(); }
+
+  /// The error that the engine cannot recover from, after which every request fails; OK until then.
+  Status lost() const { return queue_.load().lost; }
+
+  /// Takes no more requests. Texts that are being generated may continue for `grace`; those that
+  /// wait are refused. Returns when the answers are sent.
+  void stop(std::chrono::milliseconds grace);
+
+ private:
+  TextServer(const TextServerOptions& options, ServedModel model);
+
+  Health health() const;
+
+  const std::string name_;
+  const double request_timeout_;  ///< Seconds.
+  // In the order of use, so that the server's threads are gone before api_ and queue_ are.
+  GenerationQueue queue_;
+  MegatronApi api_;
+  std::unique_ptr<HttpServer> server_;
+};
+
+}  // namespace meg::serving
