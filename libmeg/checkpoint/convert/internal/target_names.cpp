@@ -210,6 +210,7 @@ Result<std::vector<TargetEntry>> TargetNames::entries(const ChunkContent& conten
     return std::tie(a.placement, a.layer, a.position) < std::tie(b.placement, b.layer, b.position);
   });
   std::vector<TargetEntry> entries;
+  entries.reserve(placed.size());
   for (Placed& found : placed) entries.push_back(std::move(found.entry));
   return entries;
 }
