@@ -23,7 +23,7 @@ ORDER = {
     "s3": "base io text",
     "dataset": "base io text",
     "preprocess": "base io text tokenizer s3 dataset",
-    "samples": "base io text numpy megatron dataset",
+    "samples": "base io text numpy megatron model dataset",
     "checkpoint": "base io text megatron model",
     "schedule": "base text megatron model",
     "logging": "base io megatron model",

@@ -13,7 +13,6 @@
 #include "libmeg/logging/log_lines.h"
 #include "libmeg/samples/gpt_datasets.h"
 #include "tools/common/data_flags.h"
-#include "tools/common/data_run.h"
 #include "tools/common/flags/flags.h"
 #include "tools/common/interruption.h"
 #include "tools/common/json_output.h"
@@ -108,7 +107,7 @@ ordered_json json_of(const samples::IndexCacheReport& cache) {
   return object;
 }
 
-ordered_json json_of(const DataRun& run, const samples::GptDatasets& datasets) {
+ordered_json json_of(const samples::DataRun& run, const samples::GptDatasets& datasets) {
   ordered_json object = json_object();
   object["megatron_version"] = run.config.version.name;
   object["sequence_length"] = run.config.sequence_length;
@@ -129,7 +128,7 @@ ordered_json json_of(const DataRun& run, const samples::GptDatasets& datasets) {
   return object;
 }
 
-void print_answer(const DataRun& run, const samples::GptDatasets& datasets, bool json) {
+void print_answer(const samples::DataRun& run, const samples::GptDatasets& datasets, bool json) {
   for (const std::string& text : datasets.notes) note(text);
   if (json) {
     print_json(json_of(run, datasets));
@@ -162,7 +161,7 @@ Result<samples::GptDatasets> build_with_progress(samples::GptDataConfig config) 
 int main(int argc, const char* const* argv) {
   Arguments arguments;
   if (const std::optional<int> code = parse(argc, argv, arguments)) return *code;
-  const Result<DataRun> run = resolve_data_flags(arguments.data, environment_world_size());
+  const Result<samples::DataRun> run = resolve_data_flags(arguments.data, environment_world_size());
   if (!run.has_value()) return fail_by_code(run.error());
   for (const std::string& text : run->notes) note(text);
   if (!arguments.json) print_target_sizes(run->config.samples);

@@ -1,56 +1,21 @@
 #include "tools/common/data_flags.h"
 
+#include <cstdlib>
 #include <limits>
+#include <mutex>
+#include <set>
 #include <utility>
+#include <vector>
 
 #include "libmeg/megatron/argument_table.h"
+#include "libmeg/tokenizer/identify_tokenizer.h"
+#include "tools/common/interruption.h"
+#include "tools/common/report.h"
 
 namespace meg::tools {
 namespace {
 
 constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
-
-void read_datasets(megatron::FieldReader& args, DataFlags& data) {
-  auto& [train, valid, test] = data.per_split_path;
-  args.take("data_path", data.data_path);
-  args.take("train_data_path", train);
-  args.take("valid_data_path", valid);
-  args.take("test_data_path", test);
-  args.take("data_args_path", data.data_args_path);
-  args.take("per_split_data_args_path", data.per_split_data_args_path);
-  args.take("mock_data", data.mock_data);
-  args.take("split", data.split);
-  args.take("seq_length", data.sequence_length);
-  args.take("seed", data.seed);
-  args.take("data_cache_path", data.cache_path);
-  args.take("num_dataset_builder_threads", data.dataset_builder_threads);
-}
-
-void read_length(megatron::FieldReader& args, samples::RunLength& length) {
-  args.take("train_iters", length.train_iters);
-  args.take("train_samples", length.train_samples);
-  args.take("eval_iters", length.eval_iters);
-  args.take("eval_interval", length.eval_interval);
-  args.take("start_eval_at_iter", length.start_eval_at_iter);
-  args.take("eval_global_batch_size", length.eval_global_batch_size);
-  args.take("eval_micro_batch_size", length.eval_micro_batch_size);
-  args.take("full_validation", length.full_validation);
-  args.take("skip_train", length.skip_train);
-}
-
-void read_batches(megatron::FieldReader& args, DataFlags& data) {
-  args.take("micro_batch_size", data.micro_batch_size);
-  args.take("global_batch_size", data.global_batch_size);
-  args.take("rampup_batch_size", data.rampup_batch_size);
-  args.take("tensor_model_parallel_size", data.tensor_model_parallel_size);
-  args.take("pipeline_model_parallel_size", data.pipeline_model_parallel_size);
-  args.take("context_parallel_size", data.context_parallel_size);
-  args.take("dataloader_type", data.dataloader_type);
-  args.take("reset_position_ids", data.reset_position_ids);
-  args.take("reset_attention_mask", data.reset_attention_mask);
-  args.take("eod_mask_loss", data.eod_mask_loss);
-  args.take("create_attention_mask_in_dataloader", data.create_attention_mask);
-}
 
 /// What can make no difference to the samples of a run. Which fields do is asked of the reader
 /// itself, so that a field which it takes cannot be forgotten here.
@@ -73,13 +38,32 @@ ArgumentScope data_scope() {
           .idle_fields = {}};
 }
 
+/// Says once what is waited for; Ctrl-C ends the waiting.
+bool wait_for_cache(const std::string& cache) {
+  static std::mutex mutex;
+  static std::set<std::string> said;
+  const std::lock_guard lock(mutex);
+  // Called about 20 times a second, by several threads.
+  if (said.insert(cache).second) note("waiting for another process to build " + cache);
+  return !interrupted();
+}
+
+Status check_tokenizers(const DataFlags& data, const samples::GptDataConfig& config) {
+  std::vector<std::string> prefixes;
+  const auto add = [&prefixes](const std::optional<samples::Blend>& blend) {
+    if (blend) prefixes.insert(prefixes.end(), blend->prefixes.begin(), blend->prefixes.end());
+  };
+  add(config.blend);
+  for (const auto& blend : config.per_split) add(blend);
+  MEG_ASSIGN_OR_RETURN(const tokenizer::TokenizerOptions options, tokenizer_options(data));
+  return check_dataset_tokenizers(prefixes, options);
+}
+
 }  // namespace
 
 void read_data_args(megatron::FieldReader& args, DataFlags& data) {
-  read_datasets(args, data);
+  data.take_fields(args);
   data.tokenizer.take_fields(args);
-  read_length(args, data.length);
-  read_batches(args, data);
 }
 
 void declare_own_data_flags(Flags& flags, DataFlags& data) {
@@ -118,6 +102,23 @@ Status finish_data_flags(const megatron::ArgumentValues& args, DataFlags& data) 
   megatron::FieldReader reader(fields);
   read_data_args(reader, data);
   return reader.status();
+}
+
+Result<samples::DataRun> resolve_data_flags(
+    const DataFlags& data, const std::optional<std::string>& environment_world_size) {
+  MEG_ASSIGN_OR_RETURN(samples::DataRun run, samples::resolve_data(data, environment_world_size));
+  run.config.waiting = wait_for_cache;
+  run.config.cancelled = interrupted;
+  if (data.mock_data) return run;  // without caches, which alone need the tokenizer
+  MEG_ASSIGN_OR_RETURN(run.config.tokenizer,
+                       tokenizer::identify_tokenizer(data.tokenizer, run.config.version));
+  MEG_RETURN_IF_ERROR(check_tokenizers(data, run.config));
+  return run;
+}
+
+std::optional<std::string> environment_world_size() {
+  const char* value = std::getenv("WORLD_SIZE");
+  return value != nullptr ? std::optional<std::string>(value) : std::nullopt;
 }
 
 }  // namespace meg::tools

@@ -12,7 +12,6 @@
 #include "libmeg/dataset/provenance.h"
 #include "libmeg/samples/batches/sample_trace.h"
 #include "libmeg/samples/gpt_datasets.h"
-#include "tools/common/data_run.h"
 #include "tools/common/json_output.h"
 #include "tools/common/report.h"
 
@@ -48,7 +47,7 @@ Result<Training> open_training(const dataset::IndexedDataset& dataset, DataFlags
     return Status(StatusCode::kInvalidArgument, "--micro-batch-size is required with --trace");
   }
   if (!names_data(data)) data.data_path = {dataset.prefix()};
-  MEG_ASSIGN_OR_RETURN(DataRun run, resolve_data_flags(data, environment_world_size()));
+  MEG_ASSIGN_OR_RETURN(samples::DataRun run, resolve_data_flags(data, environment_world_size()));
   for (const std::string& text : run.notes) note(text);
   MEG_ASSIGN_OR_RETURN(samples::GptDatasets datasets, samples::build_gpt_datasets(run.config));
   std::unique_ptr<samples::SampleDataset>& train =

@@ -36,7 +36,7 @@ void set_layout(checkpoint::TrainingArgs& args, const parallel::ParallelState& r
 
 }  // namespace
 
-checkpoint::TrainingArgs saved_args(const PretrainFlags& run, const DataRun& data,
+checkpoint::TrainingArgs saved_args(const PretrainFlags& run, const samples::DataRun& data,
                                     const model::GptConfig& config, const Vocabulary& vocabulary,
                                     const parallel::ParallelState& ranks) {
   checkpoint::TrainingArgs args;

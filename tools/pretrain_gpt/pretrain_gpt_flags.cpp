@@ -7,7 +7,7 @@
 #include "libmeg/megatron/argument_table.h"
 #include "libmeg/model/gpt_config.h"
 #include "libmeg/model/virtual_stages.h"
-#include "tools/common/data_run.h"
+#include "libmeg/samples/data_run.h"
 #include "tools/common/device_flag.h"
 #include "tools/common/ranks.h"
 #include "tools/pretrain_gpt/pretrain_gpt_args.h"
@@ -45,7 +45,7 @@ std::vector<std::string> pretrain_fields() {
   });
 }
 
-void set_batches(const PretrainFlags& run, const DataRun& data, int64_t eod,
+void set_batches(const PretrainFlags& run, const samples::DataRun& data, int64_t eod,
                  train::BatchOptions& batches) {
   batches.sample.sequence_length = data.config.sequence_length;
   batches.sample.extra_token = data.config.extra_token;
@@ -121,7 +121,7 @@ Status check_ranks(const PretrainFlags& run, const parallel::ParallelState& rank
 Result<train::TrainerOptions> resolve_pretrain_flags(const PretrainFlags& run,
                                                      const Vocabulary& vocabulary,
                                                      const parallel::ParallelState& ranks) {
-  MEG_ASSIGN_OR_RETURN(DataRun data,
+  MEG_ASSIGN_OR_RETURN(samples::DataRun data,
                        resolve_data_flags(run.data, std::to_string(ranks.mesh().world_size())));
   data.config.vocab_size = vocabulary.vocab_size;
   data.config.eod = vocabulary.eod;

@@ -1,4 +1,4 @@
-#include "tools/common/data_run.h"
+#include "tools/common/data_flags.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,10 +15,10 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 /// What a program understands of a command line.
-class DataRunTest : public testing::Test {
+class DataFlagsTest : public testing::Test {
  protected:
-  Result<DataRun> resolve(std::vector<std::string> arguments,
-                          std::optional<std::string> world_size = std::nullopt) {
+  Result<samples::DataRun> resolve(std::vector<std::string> arguments,
+                                   std::optional<std::string> world_size = std::nullopt) {
     DataFlags data;
     megatron::ArgumentValues args;
     Flags flags("prepare_cache", "builds caches");
@@ -34,8 +34,8 @@ class DataRunTest : public testing::Test {
   }
 
   /// With what every run needs.
-  Result<DataRun> resolve_run(std::vector<std::string> arguments,
-                              std::optional<std::string> world_size = std::nullopt) {
+  Result<samples::DataRun> resolve_run(std::vector<std::string> arguments,
+                                       std::optional<std::string> world_size = std::nullopt) {
     std::vector<std::string> all = {"--data-path",   "p",   "--seq-length",       "64",
                                     "--vocab-file",  "v",   "--merge-file",       "m",
                                     "--train-iters", "100", "--micro-batch-size", "2"};
@@ -43,7 +43,7 @@ class DataRunTest : public testing::Test {
     return resolve(std::move(all), std::move(world_size));
   }
 
-  std::string error_of(const Result<DataRun>& run) {
+  std::string error_of(const Result<samples::DataRun>& run) {
     EXPECT_FALSE(run.has_value());
     EXPECT_EQ(run.status().code(), StatusCode::kInvalidArgument);
     return run.status().message();
@@ -52,7 +52,7 @@ class DataRunTest : public testing::Test {
   std::ostringstream err_;
 };
 
-TEST_F(DataRunTest, DefaultsAreMegatrons) {
+TEST_F(DataFlagsTest, DefaultsAreMegatrons) {
   const auto run = resolve_run({});
   ASSERT_TRUE(run.has_value()) << run.status().message();
   EXPECT_EQ(run->config.split, "969, 30, 1");
@@ -63,7 +63,7 @@ TEST_F(DataRunTest, DefaultsAreMegatrons) {
   EXPECT_EQ(run->train_iters, 100);
 }
 
-TEST_F(DataRunTest, ATutorialsCommandLineIsTakenAsItIs) {
+TEST_F(DataFlagsTest, ATutorialsCommandLineIsTakenAsItIs) {
   const auto run = resolve({"--num-layers",
                             "24",
                             "--hidden-size",
@@ -122,7 +122,7 @@ TEST_F(DataRunTest, ATutorialsCommandLineIsTakenAsItIs) {
                         "--max-position-embeddings (model: samples do not depend on the model)"));
 }
 
-TEST_F(DataRunTest, RanksThatShareAModelShareItsBatches) {
+TEST_F(DataFlagsTest, RanksThatShareAModelShareItsBatches) {
   const auto run =
       resolve_run({"--tensor-model-parallel-size", "2", "--pipeline-model-parallel-size", "2",
                    "--context-parallel-size", "2", "--prepare-cache-world-size", "24"});
@@ -140,7 +140,7 @@ TEST_F(DataRunTest, RanksThatShareAModelShareItsBatches) {
               HasSubstr("world size"));
 }
 
-TEST_F(DataRunTest, SamplesAreGivenDirectly) {
+TEST_F(DataFlagsTest, SamplesAreGivenDirectly) {
   const auto run = resolve({"--data-path", "p", "--seq-length", "64", "--vocab-file", "v",
                             "--merge-file", "m", "--samples", "100, 10,None"});
   ASSERT_TRUE(run.has_value()) << run.status().message();
@@ -151,7 +151,7 @@ TEST_F(DataRunTest, SamplesAreGivenDirectly) {
   }
 }
 
-TEST_F(DataRunTest, WhatIsMissingIsNamed) {
+TEST_F(DataFlagsTest, WhatIsMissingIsNamed) {
   EXPECT_EQ(error_of(resolve({})), "--data-path is required");
   EXPECT_EQ(error_of(resolve({"--data-path", "p"})), "--seq-length is required");
   EXPECT_EQ(error_of(resolve({"--data-path", "p", "--seq-length", "8"})),
@@ -161,7 +161,7 @@ TEST_F(DataRunTest, WhatIsMissingIsNamed) {
             "--train-iters or --train-samples is required");
 }
 
-TEST_F(DataRunTest, SplitsMayHaveDatasetsOfTheirOwn) {
+TEST_F(DataFlagsTest, SplitsMayHaveDatasetsOfTheirOwn) {
   const auto run = resolve({"--train-data-path", "0.3", "a", "0.7", "b", "--valid-data-path", "c",
                             "--seq-length", "8", "--samples", "5,5,5", "--tokenizer-type",
                             "NullTokenizer", "--vocab-size", "100"});
@@ -176,7 +176,7 @@ TEST_F(DataRunTest, SplitsMayHaveDatasetsOfTheirOwn) {
   EXPECT_FALSE(both->config.per_split[0].has_value());
 }
 
-TEST_F(DataRunTest, PathsMayComeFromFiles) {
+TEST_F(DataFlagsTest, PathsMayComeFromFiles) {
   const test::TempFolder folder;
   const std::string list = folder.path("paths.txt");
   std::ofstream(list) << " 0.25 first\n\t0.75   second\n";
@@ -209,7 +209,7 @@ TEST_F(DataRunTest, PathsMayComeFromFiles) {
   EXPECT_EQ(with("--data-args-path", folder.path("none")).status().code(), StatusCode::kNotFound);
 }
 
-TEST_F(DataRunTest, ARampUpIsIgnoredWhereTheNamedRevisionDoes) {
+TEST_F(DataFlagsTest, ARampUpIsIgnoredWhereTheNamedRevisionDoes) {
   const std::vector<std::string> ramp = {
       "--global-batch-size", "8", "--rampup-batch-size", "2", "2", "30"};
   EXPECT_EQ(resolve_run(ramp)->batches.batch_size_after(0), 2);
@@ -222,7 +222,7 @@ TEST_F(DataRunTest, ARampUpIsIgnoredWhereTheNamedRevisionDoes) {
               HasSubstr("expected START INCREMENT SAMPLES, found 2 values"));
 }
 
-TEST_F(DataRunTest, EarlierRevisionsNeedNoTokenizer) {
+TEST_F(DataFlagsTest, EarlierRevisionsNeedNoTokenizer) {
   const std::vector<std::string> run = {"--data-path", "p",     "--seq-length",      "8",
                                         "--samples",   "5,5,5", "--megatron-version"};
   for (const char* revision : {"v2.6", "6ef5bdc", "core_v0.4.0"}) {

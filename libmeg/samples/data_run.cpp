@@ -1,0 +1,300 @@
+#include "libmeg/samples/data_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
+
+#include "libmeg/io/mapped_file.h"
+#include "libmeg/model/data_parallel_size.h"
+#include "libmeg/text/printable.h"
+#include "libmeg/text/whitespace.h"
+
+// Megatron decides these things in several places (validate_args, the dataset builder, the
+// trainer); here they are put together once, for programs that prepare or inspect a run's data and
+// for the trainer. Nothing is opened but what a flag names. Decisions that a user may not expect
+// become notes.
+
+namespace meg::samples {
+namespace {
+
+constexpr std::string_view kDefaultSplit = "969, 30, 1";
+constexpr size_t kMaxFileBytes = size_t{1} << 28;
+
+Status usage(std::string message) {
+  return Status(StatusCode::kInvalidArgument, std::move(message));
+}
+
+/// At least `least`; what: such as "--samples".
+Result<int64_t> parse_count(std::string_view text, int64_t least, std::string_view what) {
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error == std::errc() && end == text.data() + text.size() && number >= least) return number;
+  return make_error(StatusCode::kInvalidArgument,
+                    "{}: expected an integer of at least {}, found {}", what, least,
+                    text::printable(text));
+}
+
+std::vector<std::string> words_of(std::string_view text) {
+  std::vector<std::string> words;
+  while (!(text = text::trimmed(text)).empty()) {
+    const size_t end = std::min(text.find_first_of(text::kWhitespace), text.size());
+    words.emplace_back(text.substr(0, end));
+    text.remove_prefix(end);
+  }
+  return words;
+}
+
+Result<std::string> read_text(const std::string& path) {
+  MEG_ASSIGN_OR_RETURN(const io::MappedFile file, io::MappedFile::open(path));
+  if (file.size() > kMaxFileBytes) {
+    return make_error(StatusCode::kResourceExhausted, "{}: expected at most {} bytes, found {}",
+                      path, kMaxFileBytes, file.size());
+  }
+  return std::string(reinterpret_cast<const char*>(file.bytes().data()), file.size());
+}
+
+/// Of --per-split-data-args-path: a list of words or one string of them; null: none.
+Result<std::vector<std::string>> words_of_split(const nlohmann::json& object,
+                                                const std::string& path, Split split) {
+  const std::string key(split_name(split));
+  const nlohmann::json value = object.is_object() ? object.value(key, nlohmann::json()) : object;
+  if (object.is_object() && value.is_null()) return std::vector<std::string>();
+  if (value.is_string()) return words_of(value.get_ref<const std::string&>());
+  std::vector<std::string> words;
+  bool right = object.is_object() && value.is_array();
+  for (size_t i = 0; right && i < value.size(); ++i) {
+    right = value[i].is_string();
+    if (right) words.push_back(value[i].get<std::string>());
+  }
+  if (right) return words;
+  return make_error(StatusCode::kCorruption,
+                    "{}: expected an object with lists of strings, found {}", path,
+                    object.is_object() ? text::printable(value.dump().substr(0, 60)) : "none");
+}
+
+struct DataPaths {
+  std::vector<std::string> all;  ///< --data-path
+  PerSplit<std::vector<std::string>> per_split;
+};
+
+Result<DataPaths> read_paths(const DataArgs& args) {
+  DataPaths paths{.all = args.data_path, .per_split = args.per_split_path};
+  if (args.data_args_path.has_value()) {
+    if (!paths.all.empty()) return usage("expected one of --data-path and --data-args-path");
+    MEG_ASSIGN_OR_RETURN(const std::string text, read_text(*args.data_args_path));
+    paths.all = words_of(text);
+  }
+  if (args.per_split_data_args_path.has_value()) {
+    for (const Split split : kSplits) {
+      if (paths.per_split[split_number(split)].empty()) continue;
+      return make_error(StatusCode::kInvalidArgument,
+                        "expected one of --{}-data-path and --per-split-data-args-path",
+                        split_name(split));
+    }
+    const std::string& path = *args.per_split_data_args_path;
+    MEG_ASSIGN_OR_RETURN(const std::string text, read_text(path));
+    // Without exceptions: what is no JSON becomes a value of its own kind, which words_of_split
+    // refuses.
+    const auto object = nlohmann::json::parse(text, nullptr, false);
+    for (const Split split : kSplits) {
+      MEG_ASSIGN_OR_RETURN(paths.per_split[split_number(split)],
+                           words_of_split(object, path, split));
+    }
+  }
+  return paths;
+}
+
+using Notes = std::vector<std::string>;
+
+Status resolve_blends(const DataArgs& args, GptDataConfig& config, Notes& notes) {
+  if (args.mock_data) return Status();
+  MEG_ASSIGN_OR_RETURN(const DataPaths paths, read_paths(args));
+  if (!paths.all.empty()) {
+    MEG_ASSIGN_OR_RETURN(config.blend, parse_blend(paths.all, config.version));
+  }
+  bool any = config.blend.has_value();
+  for (const Split split : kSplits) {
+    const std::vector<std::string>& words = paths.per_split[split_number(split)];
+    if (words.empty()) continue;
+    if (config.blend.has_value()) {
+      notes.push_back(
+          fmt::format("--{}-data-path is not used beside --data-path", split_name(split)));
+      continue;
+    }
+    const Result<Blend> blend = parse_blend(words, config.version);
+    if (!blend.has_value()) {
+      return blend.error().with_prefix(fmt::format("{} split", split_name(split)));
+    }
+    config.per_split[split_number(split)] = *blend;
+    any = true;
+  }
+  return any ? Status() : usage("--data-path is required");
+}
+
+/// Of the data-parallel group.
+Result<int64_t> data_parallel_size(const DataArgs& args,
+                                   const std::optional<std::string>& environment) {
+  std::optional<int64_t> ranks = args.world_size;
+  if (!ranks.has_value() && environment.has_value()) {
+    MEG_ASSIGN_OR_RETURN(ranks, parse_count(*environment, 1, "WORLD_SIZE"));
+  }
+  if (!ranks.has_value()) return int64_t{1};
+  return model::data_parallel_size(*ranks, args.tensor_model_parallel_size,
+                                   args.pipeline_model_parallel_size, args.context_parallel_size);
+}
+
+Result<std::optional<BatchRampup>> resolve_rampup(const DataArgs& args,
+                                                  const megatron::MegatronVersion& version,
+                                                  Notes& notes) {
+  const std::vector<std::string>& words = args.rampup_batch_size;
+  if (words.empty()) return std::optional<BatchRampup>();
+  constexpr std::string_view kFlag = "--rampup-batch-size";
+  if (words.size() != 3) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "{}: expected START INCREMENT SAMPLES, found {} values", kFlag, words.size());
+  }
+  // Only where the user names such a revision: by default the flag does what it says.
+  if (args.megatron_version.has_value() && version.rampup_steps == megatron::RampupSteps::kNone) {
+    notes.push_back(fmt::format("{} has no effect at {} of Megatron-LM", kFlag, version.name));
+    return std::optional<BatchRampup>();
+  }
+  BatchRampup rampup;
+  MEG_ASSIGN_OR_RETURN(rampup.start, parse_count(words[0], 1, kFlag));
+  MEG_ASSIGN_OR_RETURN(rampup.increment, parse_count(words[1], 1, kFlag));
+  MEG_ASSIGN_OR_RETURN(rampup.samples, parse_count(words[2], 1, kFlag));
+  return std::optional(rampup);
+}
+
+Result<BatchSchedule> resolve_batches(const DataArgs& args, int64_t ranks,
+                                      const megatron::MegatronVersion& version, Notes& notes) {
+  // --samples states numbers of samples outright, which need no batch size to follow from.
+  if (!args.micro_batch_size.has_value() && !args.global_batch_size.has_value() &&
+      !args.samples.has_value()) {
+    return usage("--micro-batch-size or --global-batch-size is required");
+  }
+  MEG_ASSIGN_OR_RETURN(const std::optional<BatchRampup> rampup,
+                       resolve_rampup(args, version, notes));
+  return BatchSchedule::create({.global_batch_size = args.global_batch_size.value_or(0),
+                                .micro_batch_size = args.micro_batch_size.value_or(1),
+                                .data_parallel_size = ranks,
+                                .rampup = rampup});
+}
+
+/// "100,10,None"
+Result<PerSplit<std::optional<int64_t>>> parse_samples(std::string_view text) {
+  PerSplit<std::optional<int64_t>> samples;
+  std::string_view rest = text;
+  for (const Split split : kSplits) {
+    const size_t comma = rest.find(',');
+    const bool last = split == Split::kTest;
+    if ((comma == std::string_view::npos) != last) {
+      return make_error(StatusCode::kInvalidArgument,
+                        "--samples: expected TRAIN,VALID,TEST, found {}", text::printable(text));
+    }
+    const std::string_view word = text::trimmed(rest.substr(0, comma));
+    rest.remove_prefix(last ? rest.size() : comma + 1);
+    if (word == "None") continue;
+    MEG_ASSIGN_OR_RETURN(samples[split_number(split)], parse_count(word, 0, "--samples"));
+  }
+  return samples;
+}
+
+Status resolve_counts(const DataArgs& args, DataRun& run) {
+  if (args.samples.has_value()) {
+    MEG_ASSIGN_OR_RETURN(run.config.samples, parse_samples(*args.samples));
+    const std::optional<int64_t> train = run.config.samples[split_number(Split::kTrain)];
+    run.train_iters = train.has_value() ? run.batches.steps_for(*train) : 0;
+    return Status();
+  }
+  MEG_ASSIGN_OR_RETURN(const SampleCounts counts,
+                       count_samples(args.length, run.batches, run.config.version));
+  run.config.samples = counts.samples;
+  run.train_iters = counts.train_iters;
+  return Status();
+}
+
+void read_datasets(megatron::FieldReader& args, DataArgs& data) {
+  auto& [train, valid, test] = data.per_split_path;
+  args.take("data_path", data.data_path);
+  args.take("train_data_path", train);
+  args.take("valid_data_path", valid);
+  args.take("test_data_path", test);
+  args.take("data_args_path", data.data_args_path);
+  args.take("per_split_data_args_path", data.per_split_data_args_path);
+  args.take("mock_data", data.mock_data);
+  args.take("split", data.split);
+  args.take("seq_length", data.sequence_length);
+  args.take("seed", data.seed);
+  args.take("data_cache_path", data.cache_path);
+  args.take("num_dataset_builder_threads", data.dataset_builder_threads);
+}
+
+void read_length(megatron::FieldReader& args, RunLength& length) {
+  args.take("train_iters", length.train_iters);
+  args.take("train_samples", length.train_samples);
+  args.take("eval_iters", length.eval_iters);
+  args.take("eval_interval", length.eval_interval);
+  args.take("start_eval_at_iter", length.start_eval_at_iter);
+  args.take("eval_global_batch_size", length.eval_global_batch_size);
+  args.take("eval_micro_batch_size", length.eval_micro_batch_size);
+  args.take("full_validation", length.full_validation);
+  args.take("skip_train", length.skip_train);
+}
+
+void read_batches(megatron::FieldReader& args, DataArgs& data) {
+  args.take("micro_batch_size", data.micro_batch_size);
+  args.take("global_batch_size", data.global_batch_size);
+  args.take("rampup_batch_size", data.rampup_batch_size);
+  args.take("tensor_model_parallel_size", data.tensor_model_parallel_size);
+  args.take("pipeline_model_parallel_size", data.pipeline_model_parallel_size);
+  args.take("context_parallel_size", data.context_parallel_size);
+  args.take("dataloader_type", data.dataloader_type);
+  args.take("reset_position_ids", data.reset_position_ids);
+  args.take("reset_attention_mask", data.reset_attention_mask);
+  args.take("eod_mask_loss", data.eod_mask_loss);
+  args.take("create_attention_mask_in_dataloader", data.create_attention_mask);
+}
+
+}  // namespace
+
+void DataArgs::take_fields(megatron::FieldReader& args) {
+  read_datasets(args, *this);
+  read_length(args, length);
+  read_batches(args, *this);
+}
+
+Result<DataRun> resolve_data(const DataArgs& args,
+                             const std::optional<std::string>& environment_world_size) {
+  Notes notes;
+  GptDataConfig config;
+  if (args.megatron_version.has_value()) {
+    MEG_ASSIGN_OR_RETURN(config.version, megatron::parse_megatron_version(*args.megatron_version));
+  }
+  MEG_RETURN_IF_ERROR(resolve_blends(args, config, notes));
+  if (!args.sequence_length.has_value()) return usage("--seq-length is required");
+  MEG_ASSIGN_OR_RETURN(const int64_t ranks, data_parallel_size(args, environment_world_size));
+  MEG_ASSIGN_OR_RETURN(BatchSchedule batches, resolve_batches(args, ranks, config.version, notes));
+  config.sequence_length = *args.sequence_length;
+  config.seed = args.seed;
+  config.split = args.split.value_or(std::string(kDefaultSplit));
+  config.per_split_split = args.split;
+  config.cache_path = args.cache_path;
+  config.threads = static_cast<int>(args.dataset_builder_threads);
+  config.extra_token = !args.no_extra_token;
+  config.drop_last_partial_validation_sequence = !args.keep_last_validation_sequence;
+  DataRun run{.config = std::move(config),
+              .batches = std::move(batches),
+              .dataloader_type = args.dataloader_type == "cyclic" ? DataloaderType::kCyclic
+                                                                  : DataloaderType::kSingle,
+              .micro_batch_size = args.micro_batch_size.value_or(1),
+              .data_parallel_size = ranks,
+              .notes = std::move(notes)};
+  MEG_RETURN_IF_ERROR(resolve_counts(args, run));
+  return run;
+}
+
+}  // namespace meg::samples
