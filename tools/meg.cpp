@@ -21,8 +21,8 @@ namespace {
 namespace fs = std::filesystem;
 
 const std::vector<std::string>& commands() {
-  static const std::vector<std::string> kCommands = {MEG_COMMANDS};
-  return kCommands;
+  static const std::vector<std::string> commands = {MEG_COMMANDS};
+  return commands;
 }
 
 /// A command as it is typed, with dashes or underscores.

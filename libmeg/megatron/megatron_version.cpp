@@ -127,9 +127,9 @@ struct Place {
     if ((major == 0) != (other.major == 0)) {
       return major == 0 ? std::strong_ordering::greater : std::strong_ordering::less;
     }
-    if (const auto order = major <=> other.major; order != 0) return order;
-    if (const auto order = minor <=> other.minor; order != 0) return order;
-    if (const auto order = patch <=> other.patch; order != 0) return order;
+    if (const auto order = major <=> other.major; std::is_neq(order)) return order;
+    if (const auto order = minor <=> other.minor; std::is_neq(order)) return order;
+    if (const auto order = patch <=> other.patch; std::is_neq(order)) return order;
     return released <=> other.released;
   }
 

@@ -223,12 +223,12 @@ namespace {
 
 /// An expert's parameter, whose name has a second number.
 std::optional<ParameterMatch> match_expert(std::string_view name) {
-  static const RE2 kLayer(R"(decoder\.layers\.(0|[1-9][0-9]{0,8})\.mlp\.experts\.)");
+  static const RE2 layer_prefix(R"(decoder\.layers\.(0|[1-9][0-9]{0,8})\.mlp\.experts\.)");
   const std::optional<ExpertName> parsed = parse_expert_name(name);
   re2::StringPiece layer;
   if (!parsed.has_value() ||
       !RE2::FullMatch(re2::StringPiece(parsed->layer_name.data(), parsed->layer_name.size()),
-                      kLayer, &layer)) {
+                      layer_prefix, &layer)) {
     return std::nullopt;
   }
   ParameterMatch found;

@@ -46,8 +46,10 @@ std::vector<SavedBox> saved_boxes(const LogicalParameter& parameter) {
   const size_t dimension = is_gated ? 0 : axis;
   std::vector<SavedBox> boxes;
   for (int64_t half = 0; half < (is_gated ? here.sizes[0] : 1); ++half) {
-    SavedBox& box = boxes.emplace_back(
-        Box::whole(here.sizes), std::vector<int64_t>(parameter.shape.size()), parameter.shape);
+    // clang 14 makes no aggregate of emplace_back's arguments.
+    boxes.push_back(
+        {Box::whole(here.sizes), std::vector<int64_t>(parameter.shape.size()), parameter.shape});
+    SavedBox& box = boxes.back();
     box.offsets[dimension] = here.offsets[axis] + half * parameter.axes.sizes[axis];
     box.sizes[dimension] = here.sizes[axis];
     if (!is_gated) continue;

@@ -25,7 +25,7 @@ size_t find_negative(std::span<const int32_t> values);
 
 /// A pair in the making: its files, and what they hold so far.
 struct IndexedDatasetBuilder::State {
-  State(Options chosen, io::FileLock held, io::AtomicFile bin_file, io::AtomicFile idx_file,
+  State(const Options& chosen, io::FileLock held, io::AtomicFile bin_file, io::AtomicFile idx_file,
         io::AtomicFile documents_file, io::AtomicFile modes_file)
       : options(chosen),
         item_size(dtype_size(chosen.dtype)),

@@ -26,6 +26,7 @@ constexpr int64_t kDoubleLanes = kVectorBytes / 8;
 /// Sums run in this many lanes with every instruction set, so that all give the same bits.
 constexpr int64_t kSumLanes = 16;
 
+// clang's `using` loses `aligned(4)`. NOLINTBEGIN(modernize-use-using)
 typedef float Floats __attribute__((vector_size(kVectorBytes)));
 typedef float UnalignedFloats __attribute__((vector_size(kVectorBytes), aligned(4), may_alias));
 typedef int32_t Integers __attribute__((vector_size(kVectorBytes)));
@@ -33,6 +34,8 @@ typedef double Doubles __attribute__((vector_size(kVectorBytes)));
 typedef float HalfFloats __attribute__((vector_size(kVectorBytes / 2)));
 typedef float UnalignedHalfFloats
     __attribute__((vector_size(kVectorBytes / 2), aligned(4), may_alias));
+
+// NOLINTEND(modernize-use-using)
 
 inline Floats load(const float* from) { return *reinterpret_cast<const UnalignedFloats*>(from); }
 

@@ -250,7 +250,7 @@ class OptimizerBuilder {
       MEG_ASSIGN_OR_RETURN(const PickleId key, target_->carry(settings.file, found[i]));
       pairs.push_back(key);
       if (is_ids) {
-        pairs.push_back(target_->graph().add_list(std::move(ids)));
+        pairs.push_back(target_->graph().add_list(ids));
       } else if (graph.as_string(found[i]) == "is_expert_parallel") {
         pairs.push_back(target_->graph().add_bool(is_of_experts_));
       } else {

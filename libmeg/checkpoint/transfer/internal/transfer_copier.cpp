@@ -164,8 +164,8 @@ Status TransferCopier::read_sources(const Work& work, const Slab& slab) {
     const std::optional<SlabRun> run = run_in(box, slab);
     if (!run.has_value() || !is_needed(work, work.sources[s], slab.axis())) continue;
     const std::span<std::byte> into = room_for(work, box, run->count);
-    MEG_ASSIGN_OR_RETURN(Chunk chunk, read(work, s, *run, into));
-    chunks_.push_back(std::move(chunk));
+    MEG_ASSIGN_OR_RETURN(const Chunk chunk, read(work, s, *run, into));
+    chunks_.push_back(chunk);
   }
   return Status();
 }

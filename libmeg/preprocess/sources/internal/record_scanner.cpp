@@ -57,6 +57,7 @@ class JsonScanner : public LineScanner {
 
   void take(std::string_view text, TextChunk& chunk) override {
     if (format_ == RecordFormat::kJsonLines) return LineScanner::take(text, chunk);
+    // Not as lines. NOLINTNEXTLINE(bugprone-parent-virtual-call)
     RecordScanner::take(text, chunk);
     state_ = state_at_end_;
   }

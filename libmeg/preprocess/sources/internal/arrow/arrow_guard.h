@@ -41,11 +41,9 @@ auto arrow_guard(Work work) -> decltype(work()) {
 }  // namespace meg::preprocess
 
 /// As MEG_ASSIGN_OR_RETURN, of an arrow::Result.
-#define MEG_ARROW_CONCAT_(a, b) a##b
-#define MEG_ARROW_CONCAT(a, b) MEG_ARROW_CONCAT_(a, b)
-#define MEG_ARROW_ASSIGN(declaration, expression)                                            \
-  auto MEG_ARROW_CONCAT(arrow_result_, __LINE__) = (expression);                             \
-  if (!MEG_ARROW_CONCAT(arrow_result_, __LINE__).ok()) {                                     \
-    return ::meg::preprocess::status_of(MEG_ARROW_CONCAT(arrow_result_, __LINE__).status()); \
-  }                                                                                          \
-  declaration = std::move(MEG_ARROW_CONCAT(arrow_result_, __LINE__)).ValueUnsafe()
+#define MEG_ARROW_ASSIGN(declaration, expression)                                      \
+  auto MEG_CONCAT(arrow_result_, __LINE__) = (expression);                             \
+  if (!MEG_CONCAT(arrow_result_, __LINE__).ok()) {                                     \
+    return ::meg::preprocess::status_of(MEG_CONCAT(arrow_result_, __LINE__).status()); \
+  }                                                                                    \
+  declaration = std::move(MEG_CONCAT(arrow_result_, __LINE__)).ValueUnsafe()
