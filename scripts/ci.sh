@@ -6,6 +6,8 @@
 #   scripts/ci.sh asan         unit tests of the torch-free half under the address and undefined-behaviour sanitizers,
 #                              and the fuzzers' corpora replayed
 #   scripts/ci.sh tsan         the same under the thread sanitizer
+#   scripts/ci.sh fuzz         the fuzzers' corpora replayed under clang's sanitizers, which see uses after a scope's
+#                              end that gcc's do not
 #   scripts/ci.sh tidy [REV]   clang-tidy over the sources that changed since REV; over all without REV
 set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
@@ -18,6 +20,13 @@ torch_free() {
   cmake --preset "$1" -DMEG_WITH_TORCH=OFF -DMEG_BUILD_BENCH=OFF
   cmake --build --preset "$1" --parallel "$jobs"
   ctest --preset "$1" --parallel "$jobs" -L unit
+}
+
+fuzz() {
+  MEG_WITH_TORCH=OFF "$here/setup.sh"
+  cmake --preset fuzz
+  cmake --build --preset fuzz --parallel "$jobs" --target fuzzers
+  ctest --preset fuzz --parallel "$jobs" -R '^fuzz\.'
 }
 
 tidy() {
@@ -39,9 +48,10 @@ case "${1:-}" in
   release) "$here/test.sh" ;;
   torch-free) torch_free torch-free ;;
   asan | tsan) torch_free "$1" ;;
+  fuzz) fuzz ;;
   tidy) tidy "${@:2}" ;;
   *)
-    echo "usage: scripts/ci.sh release|torch-free|asan|tsan|tidy [REV]" >&2
+    echo "usage: scripts/ci.sh release|torch-free|asan|tsan|fuzz|tidy [REV]" >&2
     exit 2
     ;;
 esac
