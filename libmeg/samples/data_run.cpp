@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
 
 #include "libmeg/io/mapped_file.h"
+#include "libmeg/megatron/python_number.h"
 #include "libmeg/model/data_parallel_size.h"
 #include "libmeg/text/printable.h"
 #include "libmeg/text/whitespace.h"
@@ -30,9 +30,8 @@ Status usage(std::string message) {
 
 /// At least `least`; what: such as "--samples".
 Result<int64_t> parse_count(std::string_view text, int64_t least, std::string_view what) {
-  int64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error == std::errc() && end == text.data() + text.size() && number >= least) return number;
+  const Result<int64_t> number = megatron::python_int(text);
+  if (number.has_value() && *number >= least) return *number;
   return make_error(StatusCode::kInvalidArgument,
                     "{}: expected an integer of at least {}, found {}", what, least,
                     text::printable(text));

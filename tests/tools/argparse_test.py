@@ -3,7 +3,7 @@
 
 argparse_test.py PROBE [unittest arguments]
 PROBE is tests/tools/flags_probe.cpp. Beside a table of probes, random command lines are compared.
-Left out is where Flags differs on purpose: it takes -1e3 as a value and more values behind
+Left out is where Flags differs on purpose: it takes -1e3 and -1_0 as values and more values behind
 `--list=value`; an unknown `--x=a b` is no positional; and what can_judge() says.
 """
 import argparse
@@ -30,6 +30,17 @@ PROBES = [
     ["--num-layers", "-3"],
     ["--num-layers", "+3"],
     ["--num-layers", "1.5"],
+    ["--num-layers", "1_000"],
+    ["--num-layers", "1__0"],
+    ["--num-layers", "_1"],
+    ["--num-layers", "1_"],
+    ["--num-layers=-1_0"],
+    ["--num-layers", " 5"],
+    ["--num-layers", "007"],
+    ["--lr", "1_0.5e-0_1"],
+    ["--lr", "1_.5"],
+    ["--lr", "\t.5 "],
+    ["--lr", "nan(1)"],
     ["--num-layers"],
     ["--num-layers", "--bf16"],
     ["--num-layers="],
@@ -80,7 +91,7 @@ PROBES = [
 PIECES = ["--num-layers", "--num_layers", "--num-layers-per-stage", "--num-l", "--num-layers-p",
           "--lr", "--lr-decay-style", "--lr_decay", "--data-path", "--data_path", "--data-c",
           "--data", "--json-keys", "--json", "--bf16", "--bf16-moments", "--bf16_m", "--bf", "--x",
-          "-y", "--", "-", "", "0", "1", "-1", "-2.5", "-.5", "1e-3", "linear", "cosine", "text",
+          "-y", "--", "-", "", "0", "1", "-1", "-2.5", "-.5", "1e-3", "1_0", "1_", " 2", "linear", "cosine", "text",
           "title", "a", "b c", "-d e", "a=b"]
 
 

@@ -3,12 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <string>
-#include <system_error>
 #include <utility>
 
 #include "libmeg/base/result.h"
+#include "libmeg/megatron/python_number.h"
 #include "libmeg/text/printable.h"
 
 namespace meg::tools {
@@ -17,12 +16,6 @@ namespace {
 using megatron::ArgumentType;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-std::string_view without_plus(std::string_view text) {
-  // Python's int() and float() take a plus, std::from_chars does not.
-  const bool plus = text.size() > 1 && text[0] == '+' && text[1] != '-';
-  return plus ? text.substr(1) : text;
-}
 
 /// min and max of any type; what is as far as the type goes is no limit.
 template <class T>
@@ -42,16 +35,7 @@ Result<T> convert(const FlagSpec& spec, std::string_view text);
 
 template <>
 Result<int64_t> convert(const FlagSpec& spec, std::string_view text) {
-  const std::string_view digits = without_plus(text);
-  int64_t number = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
-  if (error == std::errc::result_out_of_range) {
-    // Told apart: the text is an integer, and in Python it would do.
-    return wrong("expected an integer of 64 bits, found {}", text::printable(text));
-  }
-  if (error != std::errc() || end != digits.data() + digits.size()) {
-    return wrong("expected an integer, found {}", text::printable(text));
-  }
+  MEG_ASSIGN_OR_RETURN(const int64_t number, megatron::python_int(text));
   if (number < spec.min || number > spec.max) {
     using Limits = std::numeric_limits<int64_t>;
     return wrong("expected {}, found {}",
@@ -62,12 +46,7 @@ Result<int64_t> convert(const FlagSpec& spec, std::string_view text) {
 
 template <>
 Result<double> convert(const FlagSpec& spec, std::string_view text) {
-  const std::string_view digits = without_plus(text);
-  double number = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
-  if (error != std::errc() || end != digits.data() + digits.size()) {
-    return wrong("expected a number, found {}", text::printable(text));
-  }
+  MEG_ASSIGN_OR_RETURN(const double number, megatron::python_float(text));
   // Written so that NaN is outside of any limits.
   if (spec.real_limits && !(number >= spec.real_min && number <= spec.real_max)) {
     return wrong("expected {}, found {}",

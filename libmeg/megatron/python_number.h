@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "libmeg/base/result.h"
+
+namespace meg::megatron {
+
+/// As Python's int(text) in ASCII: a sign, digits with single underscores between them, whitespace
+/// around it all. kInvalidArgument where the text is no integer, kOutOfRange beyond 64 bits.
+Result<int64_t> python_int(std::string_view text);
+
+/// As Python's float(text) in ASCII; NaN, infinity and underscores included. kInvalidArgument where
+/// the text is no number or its magnitude is beyond a double's.
+Result<double> python_float(std::string_view text);
+
+}  // namespace meg::megatron
