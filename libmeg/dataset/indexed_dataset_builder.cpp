@@ -160,6 +160,8 @@ Status IndexedDatasetBuilder::add_builder(IndexedDatasetBuilder& other,
     return make_error(StatusCode::kInvalidArgument, "{}: expected the dtype and modes of {}",
                       from.bin.path(), state_->bin.path());
   }
+  // Stretches that were reserved and not filled would be copied as zeros, sequences of an open
+  // document would become a part of the next one.
   MEG_RETURN_IF_ERROR(state_->check_whole());
   MEG_RETURN_IF_ERROR(from.check_whole());
   MEG_RETURN_IF_ERROR(from.flush());
@@ -189,6 +191,7 @@ Result<IndexedDatasetBuilder::Mark> IndexedDatasetBuilder::mark() {
 }
 
 Status IndexedDatasetBuilder::sync() const {
+  // All three at once: the device may write them in one sweep.
   io::AtomicFile* const files[] = {&state_->bin, &state_->idx, &state_->documents_spool};
   return io::AtomicFile::flush_all(files);
 }
@@ -198,12 +201,18 @@ Status IndexedDatasetBuilder::publish_all(std::span<const Finished> datasets) {
   std::vector<io::AtomicFile::Kept> files;
   for (const auto& [prefix, dtype, mark, tokenizer] : datasets) {
     MEG_ASSIGN_OR_RETURN(locks.emplace_back(), lock_dataset(prefix));
+    // First all .bin files, then all .idx files: readers open a dataset by its .idx, and must find
+    // the .bin that belongs to it.
     files.push_back({prefix + ".bin", kResumeSuffix, mark.items * dtype_size(dtype)});
   }
   for (const auto& [prefix, dtype, mark, tokenizer] : datasets) {
+    // A length (4 bytes) and a pointer (8) for each sequence, an end for each document behind the
+    // first 0.
     const int64_t size = kIndexHeaderSize + 12 * mark.sequences + 8 * (mark.documents + 1);
     files.push_back({prefix + ".idx", kResumeSuffix, size});
     std::error_code ignored;
+    // A run that was killed while it published comes here again; companions that stand beside a
+    // published pair are its own by then.
     const bool is_done = !std::filesystem::exists(files.back().path + kResumeSuffix, ignored);
     if (!is_done) MEG_RETURN_IF_ERROR(remove_companion_files(prefix));
   }
@@ -226,7 +235,10 @@ Status IndexedDatasetBuilder::finish_all(std::span<IndexedDatasetBuilder* const>
     MEG_RETURN_IF_ERROR(builder->state_->complete());
     files.push_back(&builder->state_->bin);
   }
+  // In this order they are renamed: see publish_all.
   for (IndexedDatasetBuilder* builder : builders) files.push_back(&builder->state_->idx);
+  // A name must not reach the disk before the bytes that it stands for, or a power cut would leave
+  // an empty file under the final name.
   MEG_RETURN_IF_ERROR(io::AtomicFile::flush_all(files));
   if (before_publishing) MEG_RETURN_IF_ERROR(before_publishing());
   std::vector<std::optional<io::AtomicFile>> tokenizer_files;
@@ -238,6 +250,8 @@ Status IndexedDatasetBuilder::finish_all(std::span<IndexedDatasetBuilder* const>
     if (file) files.insert(files.begin(), &*file);  // a reader of the pair finds it
   }
   for (IndexedDatasetBuilder* builder : builders) {
+    // Caches and notes of the dataset that had this name before say nothing of the new one. They go
+    // before the pair appears: a reader that finds none builds its own.
     MEG_RETURN_IF_ERROR(remove_companion_files(builder->bin_path()));
   }
   for (IndexedDatasetBuilder* builder : builders) {
@@ -245,6 +259,7 @@ Status IndexedDatasetBuilder::finish_all(std::span<IndexedDatasetBuilder* const>
     builder->state_->modes_spool.discard();
   }
   MEG_RETURN_IF_ERROR(io::AtomicFile::commit_all(files));
+  // Only now, so that no other process can begin the same dataset between two renames.
   for (IndexedDatasetBuilder* builder : builders) builder->state_->lock = io::FileLock();
   return Status();
 }

@@ -16,11 +16,14 @@ namespace meg::dataset {
 namespace {
 
 constexpr const char* kResumeSuffix = ".resume";
+/// Where the header has the CRC-32 of the .idx file that the places belong to.
 constexpr int64_t kChecksumAt = 40;
 
 static_assert(sizeof(DocumentPlace) == Provenance::kPlaceSize);
 
 Status publish_file(io::AtomicFile& file, const std::string& prefix) {
+  // The pair is published by now. A file of places that was written for another index of the same
+  // name is told by this number and ignored.
   MEG_ASSIGN_OR_RETURN(const io::MappedFile index, io::MappedFile::open(prefix + ".idx"));
   std::array<char, 4> checksum{};
   store_le(checksum.data(), io::crc32(index.bytes()));
@@ -61,6 +64,7 @@ Result<ProvenanceWriter> ProvenanceWriter::create(const std::string& path,
   MEG_ASSIGN_OR_RETURN(io::AtomicFile file, io::AtomicFile::open_kept(name, kResumeSuffix));
   const int64_t size = static_cast<int64_t>(Provenance::kHeaderSize) +
                        *resume_at * static_cast<int64_t>(Provenance::kPlaceSize);
+  // What was written behind the last mark belongs to documents that will be written again.
   MEG_RETURN_IF_ERROR(file.truncate(*resume_at == 0 ? 0 : size));
   return ProvenanceWriter(std::make_unique<State>(prefix, std::move(file), *resume_at));
 }
@@ -92,6 +96,8 @@ Status ProvenanceWriter::complete(const std::vector<std::string>& sources) {
   store_le(header.data() + 16, static_cast<uint64_t>(state_->documents));
   store_le(header.data() + 24, static_cast<uint64_t>(sources.size()));
   store_le(header.data() + 32, end);
+  // Last, because only now the counts are known; until then the file has no magic and is no
+  // provenance to anyone.
   return state_->file.write_at(0, std::as_bytes(std::span(header)));
 }
 

@@ -41,6 +41,7 @@ Result<VerifyReport> DatasetVerifier::run() && {
   IndexVerifier index(idx_, report_);
   MEG_ASSIGN_OR_RETURN(const bool has_arrays, index.run(options_));
   if (has_arrays && index.item_size() > 0) {
+    // A view names only some stretches of a .bin that belongs to another dataset.
     if (!options_.view) check_bin_size(index);
     MEG_RETURN_IF_ERROR(check_items(index));
   }
@@ -57,6 +58,8 @@ void DatasetVerifier::check_bin_size(const IndexVerifier& index) {
                   .expected = fmt::format("{} bytes by the lengths", expected),
                   .found = fmt::format("{} bytes", found)};
   const int64_t documents = index.filled_documents();
+  // A defect of one revision that many datasets still carry: worth its own sentence, because the
+  // numbers alone do not tell it from a .bin that was not written to its end.
   if (documents > 0 && expected >= 0 && found - expected == documents * index.item_size()) {
     problem.likely_cause = fmt::format(
         "{} bytes too many are one item for each of the {} documents with sequences: Megatron-LM "
@@ -85,6 +88,7 @@ Status DatasetVerifier::check_items(const IndexVerifier& index) {
 /// "sequence 5, item 3" for an item of .bin, as far as the pointers are to be believed.
 std::string place_of_item(const IndexArrays& arrays, int64_t item, int64_t item_size) {
   const int64_t offset = item * item_size;
+  // Not std::upper_bound: the array is little-endian in the file, without iterators.
   int64_t begin = 0;
   int64_t end = arrays.sequence_pointers.size();
   while (begin < end) {
@@ -98,6 +102,7 @@ std::string place_of_item(const IndexArrays& arrays, int64_t item, int64_t item_
   if (begin == 0) return "";
   const int64_t sequence = begin - 1;
   const int64_t pointer = arrays.sequence_pointers[sequence];
+  // Pointers that were found wrong may name a sequence that does not reach so far.
   if (pointer < 0 || (offset - pointer) / item_size >= arrays.sequence_lengths[sequence]) return "";
   return fmt::format("sequence {}, item {}", sequence, (offset - pointer) / item_size);
 }

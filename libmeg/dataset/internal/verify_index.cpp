@@ -50,6 +50,7 @@ Result<bool> IndexVerifier::check_header() {
   const auto size = report_.idx_bytes;
   const auto header = read_index_header(idx_.bytes(), idx_.path());
   if (!header.has_value()) {
+    // A dataset of another format (TNTIDX) is no damaged one: it is refused, not diagnosed.
     if (header.error().code() == StatusCode::kUnsupported) return header.error();
     const size_t shown = std::min(idx_.size(), kIndexMagic.size());
     const std::string_view start(reinterpret_cast<const char*>(idx_.bytes().data()), shown);
@@ -77,6 +78,8 @@ Result<bool> IndexVerifier::check_header() {
   header_ = *header;
   report_.version = header_.version;
   report_.dtype = index_dtype(header_.dtype_code);
+  // From here on a wrong field is noted and the rest is read all the same: one run should name all
+  // that is wrong, and a damaged byte here does not move the arrays.
   if (header_.version != kIndexVersion) {
     add({.check = VerifyCheck::kVersion,
          .file = idx_.path(),
@@ -99,6 +102,7 @@ Result<bool> IndexVerifier::check_header() {
 /// Places the arrays; false where the counts do not say where they are.
 bool IndexVerifier::check_sizes(const std::optional<bool>& multimodal) {
   const int64_t size = report_.idx_bytes;
+  // Megatron writes a 0 in front of the ends of the documents, so even an empty dataset has one.
   if (header_.document_index_count == 0) {
     explain_counts(add({.check = VerifyCheck::kDocumentCount,
                         .file = idx_.path(),
@@ -120,6 +124,8 @@ bool IndexVerifier::check_sizes(const std::optional<bool>& multimodal) {
   }
   const auto sequences = static_cast<int64_t>(header_.sequence_count);
   const int64_t with_modes = layout->sequence_modes + sequences;
+  // Nothing in the header says whether there is a byte of mode for each sequence. Megatron's reader
+  // is told by its caller (multimodal); where ours is not, the file's size decides.
   report_.multimodal = multimodal.value_or(sequences > 0 && size == with_modes);
   const int64_t expected = report_.multimodal ? with_modes : layout->sequence_modes;
   if (size != expected) {
@@ -136,6 +142,8 @@ bool IndexVerifier::check_sizes(const std::optional<bool>& multimodal) {
                                      sequences, header_.document_index_count),
              .found = fmt::format("{} bytes", size)});
     explain_counts(problem);
+    // A file that is too long may have its arrays in place and something appended; the document
+    // indices say whether it has. One that is too short never has.
     const bool arrays_are_there =
         size > expected &&
         counts_fit(sequences, static_cast<int64_t>(header_.document_index_count), false);
@@ -169,6 +177,7 @@ bool IndexVerifier::counts_fit(int64_t sequences, int64_t document_indices, bool
 void IndexVerifier::explain_counts(Problem& problem) const {
   const int64_t array_bytes = report_.idx_bytes - kIndexHeaderSize;
   const auto bytes_of = [](uint64_t count, int64_t size) {
+    // Below 2^60 together, so that a damaged count overflows nothing here.
     return static_cast<int64_t>(std::min<uint64_t>(count, uint64_t{1} << 56)) * size;
   };
   const int64_t without_documents = array_bytes - bytes_of(header_.document_index_count, 8);
@@ -202,6 +211,8 @@ void IndexVerifier::place_arrays(const IndexLayout& layout) {
       LittleEndianArray<int64_t>(stretch(layout.sequence_pointers, layout.document_indices));
   arrays_.document_indices =
       LittleEndianArray<int64_t>(stretch(layout.document_indices, layout.sequence_modes));
+  // The same code is float32 or float64, by the revision that wrote the file; the pointers and the
+  // size of .bin tell which.
   if (header_.dtype_code == kLegacyFloat64Code &&
       is_legacy_float64(arrays_.sequence_lengths, arrays_.sequence_pointers, report_.bin_bytes)) {
     report_.dtype = DType::kFloat64;
@@ -219,6 +230,8 @@ void IndexVerifier::check_sequences(bool view) {
   for (int64_t first = 0; first < report_.sequence_count;) {
     const auto lengths = arrays_.sequence_lengths.copy(first, length_buffer);
     const auto pointers = arrays_.sequence_pointers.copy(first, pointer_buffer);
+    // A loop without a branch, which the compiler vectorizes; the first negative length is looked
+    // for only where there is one.
     int64_t below_zero = 0;
     for (const int32_t length : lengths) below_zero += length < 0 ? 1 : 0;
     if (below_zero > 0 && negative.count == 0) {
@@ -234,6 +247,8 @@ void IndexVerifier::check_sequences(bool view) {
     check_pointers(first, lengths, pointers);
     check_view_pointers(first, lengths, pointers);
     const int64_t end = first + static_cast<int64_t>(lengths.size());
+    // An index may be larger than memory. What has been checked is not read again but by single
+    // entries.
     idx_.release(arrays_.sequence_lengths.bytes(first, end));
     idx_.release(arrays_.sequence_pointers.bytes(first, end));
     first = end;
@@ -274,6 +289,8 @@ void IndexVerifier::check_pointers(int64_t first, std::span<const int32_t> lengt
   const auto size = static_cast<uint64_t>(item_size_);
   uint64_t sum = 0;
   for (size_t i = 0; i < lengths.size(); ++i) {
+    // In unsigned numbers throughout: damaged lengths and pointers may be anything, and wrapping
+    // around is defined for them and keeps differences right.
     const uint64_t drift = static_cast<uint64_t>(pointers[i]) - expected_pointer_;
     if (drift != 0 && item_size_ > 0) {
       if (wrong_pointers_++ == 0) {
@@ -304,6 +321,8 @@ void IndexVerifier::explain_pointers() {
                            static_cast<uint64_t>(found) - static_cast<uint64_t>(pointer_drift_))),
                        .found = std::to_string(found),
                        .count = wrong_pointers_});
+  // Which explanation is right, a wrong length or a wrong pointer: a wrong length moves all
+  // pointers behind it by the same amount, up to the end of .bin.
   const bool to_the_end =
       drift_is_constant_ && wrong_pointers_ == report_.sequence_count - sequence;
   const uint64_t bin_by_pointers = expected_pointer_ + static_cast<uint64_t>(pointer_drift_);
