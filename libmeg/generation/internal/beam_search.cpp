@@ -120,6 +120,7 @@ Result<at::Tensor> BeamSearch::last_states() {
 
 /// The 2 * beam_width best next tokens of all texts, best first: enough where each stops once.
 Result<std::vector<BeamSearch::Step>> BeamSearch::best_steps(const at::Tensor& states) {
+  // One text a thread: a row of logits takes longer than starting the thread.
   MEG_ASSIGN_OR_RETURN(const LogitRows rows, model_.logits(states));
   std::vector<std::vector<Step>> of_texts(static_cast<size_t>(rows.size()));
   kernels::parallel_for(rows.size(), /*grain=*/1, [&](int64_t begin, int64_t end) {
@@ -139,6 +140,7 @@ std::vector<BeamSearch::Step> BeamSearch::steps_of(int64_t beam,
   if (!std::isfinite(total)) throw std::runtime_error("the model's logits are not numbers");
   const Open& open = open_[static_cast<size_t>(beam)];
   const std::vector<int32_t> forbidden = forbidden_tokens(request_, open.tokens, newline_);
+  // Forbidden tokens may be among the best, and are pushed to the end only afterwards.
   const auto wanted = static_cast<size_t>(2 * request_.beam->beam_width) + forbidden.size();
   // All that are as large as the last wanted one; a heap of floats is quicker than one of steps.
   std::vector<float> largest(std::min(wanted, logits.size()));
@@ -173,6 +175,9 @@ std::vector<int64_t> BeamSearch::take_steps(const std::vector<Step>& steps) {
   std::vector<Open> next;
   std::vector<int64_t> sources;
   for (size_t i = 0; i < steps.size(); ++i) {
+    // Mirrors Megatron-LM megatron/inference/text_generation/generation.py:
+    // beam_search_and_return_on_first_stage. A text that ends counts only among the first
+    // beam_width candidates; those behind them are there to refill the beam.
     if (std::ssize(next) == width) break;
     const auto& [sum, beam, token] = steps[i];
     std::vector<int32_t> tokens = open_[static_cast<size_t>(beam)].tokens;

@@ -14,6 +14,7 @@ namespace {
 
 using libtorch::torch_guard;
 
+/// Sent as the first number of a message.
 enum class Kind : int64_t {
   kAddCache,
   kDropCache,
@@ -47,11 +48,14 @@ Result<std::shared_ptr<ModelRanks>> ModelRanks::create(nn::GptModel& part,
                       mesh.size(parallel::Axis::kTensor), mesh.size(parallel::Axis::kPipeline),
                       mesh.world_size());
   }
+  // Followers wait for the next request of a client as long as none comes: no time limit of the
+  // launcher may end that.
   MEG_ASSIGN_OR_RETURN(auto requests, ranks.patient_world());
   return std::shared_ptr<ModelRanks>(new ModelRanks(part, ranks, std::move(requests)));
 }
 
 ModelRanks::~ModelRanks() {
+  // A destructor has nobody to give an error to; ranks that are gone need no end.
   if (is_first_rank() && requests_->size() > 1 && lost_.ok()) (void)ask({.kind = Kind::kEnd});
 }
 
@@ -88,6 +92,8 @@ Result<at::Tensor> ModelRanks::extend(int64_t cache, std::span<const nn::CachedT
   std::vector<int64_t>& numbers = request.numbers;
   numbers.push_back(std::ssize(sequences));
   for (const auto& [slot, count] : sequences) {
+    // With the length that the first rank believes in, to which the others cut theirs: a step that
+    // failed on some ranks may have extended only their caches.
     numbers.insert(numbers.end(), {slot, this->cache(cache).length(slot), count});
   }
   numbers.insert(numbers.end(), tokens.begin(), tokens.end());
@@ -103,6 +109,8 @@ Result<at::Tensor> ModelRanks::most_likely(const at::Tensor& hidden_states, int6
 }
 
 Result<at::Tensor> ModelRanks::ask(Request request) {
+  // After one rank failed the others may wait in a collective operation of that step. Whatever is
+  // sent now could be taken for a part of it, so nothing is.
   if (!lost_.ok()) return lost_;
   if (requests_->size() == 1) return perform(request);
   Status sent = exchange(request);
@@ -115,6 +123,8 @@ Result<at::Tensor> ModelRanks::ask(Request request) {
 Status ModelRanks::exchange(Request& request) {
   return torch_guard([&]() -> Status {
     const bool has_states = request.states.defined();
+    // All in one message of integers: a round between ranks costs as much as the transfer of
+    // hundreds of them.
     std::vector<int64_t> numbers = {static_cast<int64_t>(request.kind), request.cache,
                                     has_states ? request.states.size(0) : 0};
     numbers.insert(numbers.end(), request.numbers.begin(), request.numbers.end());
@@ -124,6 +134,8 @@ Status ModelRanks::exchange(Request& request) {
     request.cache = numbers[1];
     request.numbers.assign(numbers.begin() + 3, numbers.end());
     if (rows == 0) return {};
+    // Through the host, as the group of requests is of processes and not of GPUs; these are a few
+    // rows.
     const at::Tensor states = is_first_rank() ? request.states.detach().cpu().contiguous()
                                               : at::empty({rows, part_.config().hidden_size},
                                                           part_.options().params_dtype);
@@ -176,6 +188,8 @@ Result<at::Tensor> ModelRanks::perform_extend(const Request& request) {
     cache.cut(sequence[0], sequence[1]);
     sequences.push_back({.slot = sequence[0], .count = sequence[2]});
   }
+  // Every stage runs its layers on all sequences at once; without micro-batches there is nothing to
+  // overlap, as each token needs the one before it.
   parallel::PipelineLinks links(ranks_);
   const at::Device device = part_.options().device;
   const int64_t hidden_size = part_.config().hidden_size;
@@ -190,6 +204,7 @@ Result<at::Tensor> ModelRanks::perform_extend(const Request& request) {
   }
   MEG_ASSIGN_OR_RETURN(const at::Tensor states, part_.hidden_states(input, cache));
   if (!links.is_last()) MEG_RETURN_IF_ERROR(links.send_forward(states));
+  // The states are in flight until then, and the next request may reuse their memory.
   MEG_RETURN_IF_ERROR(links.finish());
   return to_first_stage(states[0], {std::ssize(tokens), hidden_size}, part_.options().params_dtype);
 }
@@ -201,6 +216,8 @@ Result<at::Tensor> ModelRanks::perform_output(const Request& request) {
   if (ranks_.is_last_stage()) {
     MEG_ASSIGN_OR_RETURN(result, part_.logits_of(request.states));
   }
+  // Only ids travel where the most likely token is asked for: 8 bytes a row instead of the whole
+  // vocabulary's logits.
   if (!chooses) {
     return to_first_stage(result, {rows, part_.config().padded_vocab_size}, at::kFloat);
   }

@@ -13,6 +13,8 @@ Status check_prompt(std::span<const int32_t> prompt, int64_t vocab_size) {
     return Status(StatusCode::kInvalidArgument, "prompt: expected at least one token, found none");
   }
   for (size_t i = 0; i < prompt.size(); ++i) {
+    // The embedding would read outside of its rows. Rows that only pad the vocabulary are refused,
+    // too: no text has them.
     if (prompt[i] >= 0 && prompt[i] < vocab_size) continue;
     return make_error(StatusCode::kOutOfRange, "prompt: expected ids from 0 to {}, found {} at {}",
                       vocab_size - 1, prompt[i], i);
@@ -25,6 +27,7 @@ Status check_length(int64_t prompt, int64_t tokens_to_generate, int64_t position
     return make_error(StatusCode::kOutOfRange, "tokens_to_generate: expected 0 or more, found {}",
                       tokens_to_generate);
   }
+  // Not as a sum, which may overflow.
   if (prompt <= positions && tokens_to_generate <= positions - prompt) return Status();
   return make_error(StatusCode::kOutOfRange,
                     "tokens: expected at most {} in prompt and answer, the model's positions, "
@@ -34,6 +37,7 @@ Status check_length(int64_t prompt, int64_t tokens_to_generate, int64_t position
 
 Status check_beam(const serving::GenerationRequest& request, const RequestLimits& limits) {
   const serving::BeamSearchOptions& beam = *request.beam;
+  // Twice as many candidates as beams are taken from one row of logits in the first step.
   if (beam.beam_width < 1 || beam.beam_width > limits.vocab_size / 2) {
     return make_error(StatusCode::kOutOfRange, "beam_width: expected 1 to {}, found {}",
                       limits.vocab_size / 2, beam.beam_width);
@@ -48,6 +52,7 @@ Status check_beam(const serving::GenerationRequest& request, const RequestLimits
                       "tokens_to_generate: expected 1 or more in a beam search, found {}",
                       request.tokens_to_generate);
   }
+  // Written so that NaN is refused.
   if (!(std::abs(beam.length_penalty) <= serving::kMaxLengthPenalty)) {
     return make_error(StatusCode::kOutOfRange, "length_penalty: expected {} to {}, found {}",
                       -serving::kMaxLengthPenalty, serving::kMaxLengthPenalty, beam.length_penalty);

@@ -54,11 +54,14 @@ void Sampler::take_top_k(std::span<const float> logits) {
   float least = 0;
   if (options_.top_k <= kMaxInHeap) {
     room_.resize(k);
+    // For small k nearly every logit fails the comparison with the heap's top: one pass at the
+    // speed of memory.
     std::partial_sort_copy(logits.begin(), logits.end(), room_.begin(), room_.end(),
                            std::greater<>());
     least = room_.back();
   } else {
     room_.assign(logits.begin(), logits.end());
+    // Linear whatever k is, where a heap would move for many logits.
     std::nth_element(room_.begin(), room_.begin() + static_cast<ptrdiff_t>(k - 1), room_.end(),
                      std::greater<>());
     least = room_[k - 1];
@@ -73,11 +76,15 @@ void Sampler::take_top_k(std::span<const float> logits) {
 /// The tokens' probabilities but for a common factor.
 void Sampler::weigh(std::span<const float> logits) {
   const auto& loops = kernels::cpu_loops(best_instruction_set());
+  // Temperature before top-k and top-p, as Megatron's sampling.py has it: top-p looks at the
+  // tempered probabilities.
   const auto scale = static_cast<float>(1 / options_.temperature);
   weights_.resize(logits.size());
   for (size_t i = 0; i < logits.size(); ++i) weights_[i] = logits[i] * scale;
   const auto count = static_cast<int64_t>(logits.size());
   const float largest = loops.maximum(weights_.data(), count);
+  // Relative to the largest, which becomes 1, so that no exponential overflows; the common factor
+  // cancels in draw_candidate().
   loops.scaled_exp(weights_.data(), largest, 1, weights_.data(), count);
 }
 
@@ -85,6 +92,8 @@ void Sampler::take_top_p() {
   const double total = std::accumulate(weights_.begin(), weights_.end(), 0.0);
   // Tokens that even together do not weigh what is left out cannot be among the kept.
   const auto count = static_cast<double>(weights_.size());
+  // The factor leaves room for what sums of floats lose to rounding: a token too many is cut later,
+  // one too few would be lost.
   const auto least = static_cast<float>(0.999 * (1 - top_p_) * total / count);
   candidates_.clear();
   for (size_t i = 0; i < weights_.size(); ++i) {
@@ -130,6 +139,8 @@ void Sampler::cut_candidates(double wanted) {
 
 /// A number from 0 to `total`, below it.
 double Sampler::draw_below(double total) {
+  // The upper 53 bits, as many as a double has: each result is exact and below 1.
+  // std::uniform_real_distribution may give 1, and other libraries draw other numbers with it.
   return static_cast<double>(generator_() >> 11) * 0x1p-53 * total;
 }
 
@@ -140,6 +151,8 @@ int32_t Sampler::draw_candidate() {
   double left = draw_below(total);
   int32_t drawn = candidates_.front().id;
   for (const Candidate& candidate : candidates_) {
+    // Where rounding leaves something after the last candidate, the last one that has any
+    // probability is drawn.
     if (candidate.weight <= 0) continue;
     drawn = candidate.id;
     left -= double{candidate.weight};
