@@ -54,6 +54,7 @@ struct GptModel::State {
         decoder(config, options, store, layout.first_layer(part.pipeline_rank, part.chunk),
                 layout.layers_per_chunk(), is_last) {
     if (is_first) embedding.emplace(options, store);
+    // Only the last part has an output layer, and only there labels are looked at.
     if (!is_last) return;
     // The output layer's own weight, else the copy that the last stage has of the embedding, else
     // (on a stage that is also the first) the embedding itself.
@@ -133,6 +134,7 @@ ForwardContext GptModel::State::context(const GptInput& input) {
   context.rows = input.rows;
   context.attention_mask = core_attention_mask(options, training, input.attention_mask, s);
   if (config.position_embedding_type == "rope") {
+    // Kept from step to step: training has one sequence length, evaluation at most another.
     if (!rotary.cosine.defined() || rotary.cosine.size(0) != s) {
       rotary = rotary_table(config, options, s);
     }
@@ -162,7 +164,9 @@ RotaryTable GptModel::State::rotary_at(const at::Tensor& positions, int64_t capa
 }
 
 at::Tensor GptModel::State::hidden_states(const CachedInput& input, KvCache& cache) {
+  // Cheaper than NoGradGuard alone: tensors get no version counters either.
   const c10::InferenceMode inference;
+  // Where each token goes is found once for all layers.
   const CacheStep step(cache, input.sequences, options.device);
   ForwardContext context;
   context.random = &random;
@@ -186,6 +190,8 @@ GptModel::~GptModel() = default;
 
 Result<GptModel> GptModel::create(const model::GptConfig& config, const GptOptions& options,
                                   const ModelPart& part) {
+  // Before anything is allocated: what is wrong with a command line should be told at once, not
+  // after minutes of drawing weights.
   MEG_RETURN_IF_ERROR(options.check(config));
   if (part.sizes.tensor_model_parallel_size != part.tensor_parallel.size()) {
     return make_error(StatusCode::kInvalidArgument,
@@ -197,6 +203,7 @@ Result<GptModel> GptModel::create(const model::GptConfig& config, const GptOptio
                       "num_query_groups: expected a multiple of {} tensor-parallel ranks, found {}",
                       part.tensor_parallel.size(), config.num_query_groups);
   }
+  // For a CPU, too: LibTorch decides for good whether it has CUDA when it is first asked.
   const Status& gpu = libtorch::load_cuda_backend();
   if (options.device.is_cuda()) MEG_RETURN_IF_ERROR(gpu);
   MEG_ASSIGN_OR_RETURN(ParameterStore store, ParameterStore::create(config, options, part));
@@ -258,6 +265,8 @@ Result<at::Tensor> GptModel::loss(const GptInput& input, const at::Tensor& label
     const TensorParallel& ranks = state_->part.tensor_parallel;
     const at::Tensor logits = state_->part_of_logits(input);
     if (ranks.size() == 1) return cross_entropy(logits, labels, state_->label_error);
+    // Each rank has a part of the vocabulary and cannot tell a label of another part from a bad
+    // one, so the whole range is checked here.
     note_bad_labels(labels, logits.size(-1) * ranks.size(), state_->label_error);
     return vocab_parallel_cross_entropy(logits, labels, {}, ranks).losses;
   });

@@ -45,6 +45,7 @@ Status check_types_and_backend(const GptOptions& options) {
                       "params_dtype: expected float32, float16 or bfloat16, found {}",
                       c10::toString(dtype));
   }
+  // FlashAttention and cuDNN have kernels for 16 bits alone.
   const bool needs_16_bits = options.attention_backend == AttentionBackend::kFlash ||
                              options.attention_backend == AttentionBackend::kFused;
   if (needs_16_bits && dtype == at::kFloat && options.device.is_cuda()) {
@@ -94,6 +95,7 @@ Status GptOptions::check(const model::GptConfig& config) const {
                       positions);
   }
   // An odd number turns one channel more, as in Megatron, where the head has one.
+  // As Megatron computes it, int(kv_channels * rotary_percent), rounding included.
   const auto turned =
       static_cast<int64_t>(static_cast<double>(config.kv_channels) * rotary_percent);
   if (positions == "rope" && turned + turned % 2 > config.kv_channels) {

@@ -30,6 +30,7 @@ at::Tensor attend(const at::Tensor& query, at::Tensor keys, at::Tensor values,
                   const std::optional<at::Tensor>& mask, bool causal, double softmax_scale) {
   const bool on_cpu = query.is_cpu();
   bool is_grouped = keys.size(1) != query.size(1);
+  // LibTorch's CPU attention knows no grouped queries: keys are repeated, which a prompt pays once.
   if (is_grouped && on_cpu) {
     const int64_t repeats = query.size(1) / keys.size(1);
     keys = keys.repeat_interleave(repeats, 1);
@@ -61,17 +62,20 @@ CacheStep::CacheStep(const KvCache& cache, std::span<const CachedTokens> sequenc
     for (int64_t i = 0; i < count; ++i) {
       positions.push_back(length + i);
       slots.push_back(slot);
+      // 0 where the sequence brings several tokens: those rows are attend_several()'s.
       lengths.push_back(count == 1 ? length + 1 : 0);
       longest_ = std::max(longest_, lengths.back());
     }
     has_several_ = has_several_ || count > 1;
   }
+  // Once for all layers; each transfer costs a GPU as much as a small kernel.
   positions_ = numbers(positions, device);
   slots_ = numbers(slots, device);
   if (longest_ > 0) lengths_ = numbers(lengths, device);
 }
 
 void CacheStep::write(const at::Tensor& cached, const at::Tensor& tokens) const {
+  // All sequences by one kernel, however many there are.
   cached.transpose(1, 2).index_put_({slots_, positions_}, tokens[0]);
 }
 
@@ -82,6 +86,8 @@ at::Tensor CacheStep::attention(int64_t layer, const at::Tensor& query, const at
               " channels, found ", query.size(3));
   const at::Tensor output = at::empty(query.sizes(), query.options());
   if (has_several_) {
+    // Single tokens are written by the kernel that attends, in the same pass; several must be in
+    // the cache before attention reads it.
     write(cache_.keys(layer), key);
     write(cache_.values(layer), value);
     attend_several(layer, query, output, softmax_scale);
@@ -134,6 +140,7 @@ void CacheStep::attend_several(int64_t layer, const at::Tensor& query, const at:
     if (count == 1) continue;
     const int64_t before = cache_.length(slot);
     const int64_t seen = before + count;
+    // A prompt attends to itself alone, by the causal kernels, which take any length.
     const bool pads = before > 0 && !query.is_cpu();
     const int64_t keys = pads ? padded_length(seen, cache_.capacity()) : seen;
     const auto held = [slot = slot, keys](const at::Tensor& cached) {
@@ -141,6 +148,8 @@ void CacheStep::attend_several(int64_t layer, const at::Tensor& query, const at:
     };
     std::optional<at::Tensor> mask;
     if (before > 0) {
+      // Token i of the new ones sees all that is held and the new ones up to itself; what pads the
+      // keys lies behind and is never seen.
       mask = at::ones({count, keys}, at::dtype(at::kBool).device(query.device())).tril_(before);
     }
     const at::Tensor sums =

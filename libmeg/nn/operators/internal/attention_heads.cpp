@@ -29,6 +29,8 @@ kernels::HeadStrides strides_of(const at::Tensor& heads) {
 /// [b, s, n, hn] as [b, s, g, n / g, hn]; channels are dense.
 at::Tensor by_group(const at::Tensor& heads, int64_t groups) {
   TORCH_CHECK(heads.defined(), "attention gave no gradient of its queries, keys or values");
+  // The kernel takes any strides but for the channels, which it reads as vectors. Attention's
+  // gradients come in several layouts.
   const at::Tensor dense = heads.stride(-1) == 1 ? heads : heads.contiguous();
   return dense.unflatten(2, {groups, -1});
 }
@@ -49,6 +51,7 @@ class HeadMover {
     call.groups = from[0].size(2);
     call.channels = from[0].size(4);
     call.interleaved = interleaved_;
+    // The gradient of a rotation is the rotation by the negative angle.
     call.turns_back = turns_back;
     if (table_.cosine.defined()) {
       call.turned = table_.cosine.size(-1);
@@ -113,6 +116,8 @@ class SplitHeadsBackward : public Node {
 
  protected:
   variable_list apply(variable_list&& gradients) override {
+    // All three gradients are written into one array, where the mixed product's backward pass wants
+    // them: no concatenation.
     const at::AutoDispatchBelowADInplaceOrView without_gradients;
     const at::Tensor grad_mixed = at::empty(sizes_, options_);
     const variable_list to = parts_of(grad_mixed, queries_per_group_, kv_channels_);

@@ -35,7 +35,11 @@ Rows rows_of(const at::Tensor& logits, const at::Tensor& labels) {
   // [tokens, vocabulary] is the largest of a training step, and a second one is spared.
   rows.logits = logits.detach().contiguous().view({-1, logits.size(-1)});
   rows.labels = labels.reshape({-1}).contiguous();
+  // In fp32 whatever type the logits have, as Megatron's vocab_parallel_cross_entropy converts
+  // them.
   rows.losses = at::empty({rows.logits.size(0)}, logits.options().dtype(at::kFloat));
+  // With a row's largest logit and the sum of exponentials the backward pass need not go through
+  // the row a second time to find them.
   rows.maxima = at::empty_like(rows.losses);
   rows.sums = at::empty_like(rows.losses);
   return rows;
@@ -150,6 +154,7 @@ at::Tensor cross_entropy(at::Tensor logits, const at::Tensor& labels,
     forward(rows, label_error);
     losses = rows.losses.view(labels.sizes());
   }
+  // The node needs all but the losses, which are its output: it would hold itself.
   rows.losses = at::Tensor();
   if (has_gradient) {
     torch::autograd::set_history(losses,

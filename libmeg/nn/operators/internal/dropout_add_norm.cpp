@@ -52,14 +52,19 @@ struct Passed {
 
 Passed forward(const at::Tensor& branch, const at::Tensor& residual,
                const kernels::DropoutMask& dropout, const NormKernel& norm) {
+  // Without a norm only dropout and sum are left: at the end of a pipeline stage or of a stretch
+  // that is recomputed, whose successor begins with the norm.
   const bool has_norm = norm.weight.defined();
   const at::Tensor& like = has_norm ? norm.weight : branch;
   kernels::DropoutAddNormForward call{shape_of(like, residual, dropout, norm)};
   Passed passed;
+  // Without a branch the sum is the residual itself, and nothing is written.
   passed.sum = branch.defined() ? at::empty_like(residual) : residual;
   if (has_norm) {
     passed.normalized = at::empty(residual.sizes(), like.options().requires_grad(false));
     passed.means = at::empty({call.rows}, residual.options().dtype(at::kFloat));
+    // Two floats a row instead of the normalized rows: those follow from the sum again in the
+    // backward pass.
     passed.rstds = at::empty_like(passed.means);
     call.normalized = passed.normalized.mutable_data_ptr();
     call.means = passed.means.mutable_data_ptr<float>();
@@ -98,6 +103,7 @@ class NormGradients {
  public:
   NormGradients(const at::Tensor& weight, const at::Tensor& bias)
       : weight_(main_gradient(weight)), bias_(bias.defined() ? main_gradient(bias) : weight_) {
+    // Both or none, as one call of the kernel adds to both or writes both.
     gathers_ = weight_.defined() && bias_.defined();
     if (gathers_) return;
     weight_ = at::empty_like(weight);
@@ -135,6 +141,7 @@ class DropoutAddNormBackward : public Node {
         weight_(norm.weight, /*is_output=*/false),
         bias_(norm.bias, /*is_output=*/false),
         branch_type_(branch.defined() ? branch.scalar_type() : residual.scalar_type()),
+        // Detached, or the node would hold itself through its own output and never be freed.
         sum_(passed.sum.detach()),
         means_(passed.means),
         rstds_(passed.rstds) {

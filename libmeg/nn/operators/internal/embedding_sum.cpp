@@ -25,6 +25,7 @@ using torch::autograd::variable_list;
 at::Tensor table_gradient(const at::Tensor& gradient, const at::Tensor& weight,
                           const at::Tensor& ids) {
   const at::Tensor main = main_gradient(weight);
+  // Zeros, as most rows of the table are not looked up; the kernel writes the others alone.
   const at::Tensor result = main.defined() ? main : at::zeros_like(weight);
   kernels::EmbeddingBackward call;
   call.type = float_type(gradient);
@@ -37,6 +38,8 @@ at::Tensor table_gradient(const at::Tensor& gradient, const at::Tensor& weight,
   call.count = gradient.size(0) * gradient.size(1);
   if (gradient.is_cuda()) {
     const at::Tensor scratch =
+        // Room for the ids sorted with their places, by which equal ids are summed in a fixed
+        // order: atomic additions would give other bits in each run.
         at::empty({ids.defined() ? 2 * call.count : 0}, gradient.options().dtype(at::kLong));
     launch_kernel("embedding_backward", gradient.device(), [&](CUstream_st* stream) {
       return kernels::embedding_backward_cuda(call, scratch.mutable_data_ptr<int64_t>(), stream);
@@ -93,8 +96,10 @@ at::Tensor embedding_sum(const at::Tensor& words, const at::Tensor& tokens,
   at::Tensor sum;
   {
     const c10::NoGradGuard without_gradients;
+    // One array for both lookups, added in place; autograd's own operators would keep two.
     sum = at::embedding(words, tokens);
     if (positions.defined()) {
+      // Positions 0 to s - 1 need no lookup: broadcasting adds the same rows to each sequence.
       sum.add_(position_ids.defined() ? at::embedding(positions, position_ids)
                                       : positions.narrow(0, 0, tokens.size(1)));
     }

@@ -51,6 +51,8 @@ at::Tensor workspace_of(at::Device device, CUstream_st* stream) {
 bool run_on_gpu(kernels::Epilogue epilogue, const at::Tensor& left, const at::Tensor& right,
                 int64_t inner, const at::Tensor& output, const at::Tensor& bias,
                 const at::Tensor& auxiliary = {}) {
+  // False rather than an error, so that every caller falls back to ATen's operators: cuBLASLt has
+  // no algorithm for some shapes and alignments.
   if (!output.is_cuda()) return false;
   const kernels::EpilogueProduct product = {
       .epilogue = epilogue,
@@ -76,6 +78,7 @@ bool run_on_gpu(kernels::Epilogue epilogue, const at::Tensor& left, const at::Te
 std::pair<at::Tensor, at::Tensor> gelu_product(const at::Tensor& input, const at::Tensor& weight,
                                                const at::Tensor& bias) {
   const at::Tensor output = at::empty({input.size(0), weight.size(0)}, input.options());
+  // What GELU is taken of is kept, as its gradient needs it; cuBLASLt writes it on the way.
   const at::Tensor before = at::empty_like(output);
   if (run_on_gpu(kernels::Epilogue::kGeluAuxBias, input, weight, input.size(1), output, bias,
                  before)) {
@@ -105,6 +108,8 @@ std::pair<at::Tensor, at::Tensor> weight_and_bias_gradients(const at::Tensor& gr
                                                             const at::Tensor& input,
                                                             const at::Tensor& weight,
                                                             const at::Tensor& bias) {
+  // Megatron's gradient accumulation fusion: the product adds to the fp32 array itself, which saves
+  // one pass over every weight's gradient.
   const at::Tensor main = main_gradient(weight);
   if (!main.defined() && !bias.defined()) return {at::mm(gradient.t(), input), {}};
   const at::Tensor of_weight = main.defined() ? main : at::empty(weight.sizes(), input.options());
@@ -114,6 +119,8 @@ std::pair<at::Tensor, at::Tensor> weight_and_bias_gradients(const at::Tensor& gr
       bias.defined() ? kernels::Epilogue::kBiasGradient : kernels::Epilogue::kWeightGradient;
   if (!run_on_gpu(epilogue, gradient, input, input.size(0), of_weight, of_bias)) {
     sums = at::mm(gradient.t(), input);
+    // The sum of two steps instead of one: rounded to 16 bits in between. Only where cuBLASLt
+    // refuses.
     if (main.defined()) main.add_(sums);
     if (bias.defined()) of_bias = gradient.sum(0);
   }
@@ -205,6 +212,7 @@ class EpilogueMlpBackward : public Node {
   at::Tensor before_, activated_;  // of this node alone, so that no hook nor version watches them
 };
 
+/// [b, s, h] as [b * s, h], which is what a matrix product takes.
 at::Tensor as_rows(const at::Tensor& input) {
   return input.reshape({-1, input.size(-1)}).contiguous();
 }
@@ -249,6 +257,7 @@ at::Tensor mlp_of_rows(const at::Tensor& input, const at::Tensor& fc1_weight,
 }  // namespace
 
 bool has_epilogues(const at::Tensor& input, const at::Tensor& weight) {
+  // Without a gradient there is nothing to fuse backward, and fp32 has no such epilogues.
   return input.is_cuda() && c10::GradMode::is_enabled() && weight.requires_grad() &&
          (input.scalar_type() == at::kBFloat16 || input.scalar_type() == at::kHalf) &&
          weight.scalar_type() == input.scalar_type() && cublaslt_products() != nullptr;
