@@ -9,8 +9,6 @@
 #include <mutex>
 #include <utility>
 
-#include "libmeg/io/file_descriptor.h"
-
 namespace meg::io {
 
 /// An entry of the list of all mapped files. Signal handlers walk the list while others change it:
@@ -85,18 +83,22 @@ MappedFile::~MappedFile() {
 }
 
 Result<MappedFile> MappedFile::open(const std::string& path, Access access) {
+  // The mapping outlives the descriptor, which is closed on return: mapped files do not count
+  // against the limit of open files.
   MEG_ASSIGN_OR_RETURN(const FileDescriptor file, FileDescriptor::open_regular(path));
+  return map(file, access);
+}
+
+Result<MappedFile> MappedFile::map(const FileDescriptor& file, Access access) {
   MEG_ASSIGN_OR_RETURN(const int64_t size, file.size());
   MappedFile mapped;
-  mapped.path_ = path;
+  mapped.path_ = file.path();
   if (size == 0) return mapped;  // mmap() refuses an empty range.
   const auto length = static_cast<size_t>(size);
   void* address = ::mmap(nullptr, length, PROT_READ, MAP_SHARED, file.get(), 0);
-  if (address == MAP_FAILED) return errno_error(errno, path);
-  // The mapping outlives the descriptor, which is closed on return: mapped files do not count
-  // against the limit of open files.
+  if (address == MAP_FAILED) return errno_error(errno, file.path());
   mapped.bytes_ = {static_cast<const std::byte*>(address), length};
-  mapped.range_ = add_range(mapped.bytes_, path);
+  mapped.range_ = add_range(mapped.bytes_, mapped.path_);
   if (access == Access::kSequential) ::madvise(address, length, MADV_SEQUENTIAL);
   if (access == Access::kRandom) ::madvise(address, length, MADV_RANDOM);
   return mapped;

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "libmeg/base/result.h"
+#include "libmeg/io/file_descriptor.h"
 
 namespace meg::io {
 
@@ -25,6 +26,9 @@ class MappedFile {
 
   /// Regular files only: pipes and devices are kInvalidArgument, and nobody waits for a writer.
   static Result<MappedFile> open(const std::string& path, Access access = Access::kNormal);
+
+  /// The file that is open, whatever its path names by now.
+  static Result<MappedFile> map(const FileDescriptor& file, Access access = Access::kNormal);
 
   /// Valid as long as this object lives. Empty for an empty file.
   std::span<const std::byte> bytes() const { return bytes_; }

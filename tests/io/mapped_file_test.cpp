@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstring>
 #include <vector>
 
@@ -76,6 +77,19 @@ TEST(MappedFile, AHandlerOfSigbusLearnsWhichFileWasCut) {
   int status = -1;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
+}
+
+TEST(MappedFile, MapsTheOpenFileThoughItsPathNamesAnother) {
+  const test::TempFolder folder;
+  test::write_file(folder.path("a"), "the first");
+  test::write_file(folder.path("b"), "the other");
+  const auto file = FileDescriptor::open_regular(folder.path("a"));
+  ASSERT_TRUE(file.has_value());
+  ASSERT_EQ(std::rename(folder.path("b").c_str(), folder.path("a").c_str()), 0);
+  const auto mapped = MappedFile::map(*file);
+  ASSERT_TRUE(mapped.has_value()) << mapped.error().message();
+  EXPECT_EQ(std::memcmp(mapped->bytes().data(), "the first", 9), 0);
+  EXPECT_EQ(mapped->path(), folder.path("a"));
 }
 
 TEST(MappedFile, RefusesAPipeWithoutWaitingForItsWriter) {

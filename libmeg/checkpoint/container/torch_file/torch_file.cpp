@@ -143,14 +143,10 @@ TorchFile::~TorchFile() = default;
 Result<TorchFile> TorchFile::open(const std::string& path, PickleBudget* budget) {
   auto state = std::make_unique<State>();
   MEG_ASSIGN_OR_RETURN(state->file, io::PooledFile::open(path));
-  MEG_ASSIGN_OR_RETURN(state->map, io::MappedFile::open(path, io::MappedFile::Access::kRandom));
   MEG_ASSIGN_OR_RETURN(const auto descriptor, state->file.pin());
-  MEG_ASSIGN_OR_RETURN(const int64_t size, descriptor->size());
-  // The path is opened twice, to be read and to be mapped, and somebody may have renamed another
-  // file over it in between.
-  if (static_cast<uint64_t>(size) != state->map.size()) {
-    return make_error(StatusCode::kIoError, "{}: was replaced while it was opened", path);
-  }
+  // Not by its path: somebody may have renamed another file over that.
+  MEG_ASSIGN_OR_RETURN(state->map,
+                       io::MappedFile::map(*descriptor, io::MappedFile::Access::kRandom));
   state->name = path;
   state->bytes = state->map.size();
   PickleBudget own(state->bytes);
