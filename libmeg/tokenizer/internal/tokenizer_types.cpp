@@ -94,6 +94,7 @@ constexpr std::array kTypes = {
 
 std::vector<std::string_view> type_names() {
   std::vector<std::string_view> names;
+  names.reserve(std::size(kTypes));
   for (const TokenizerType& type : kTypes) names.push_back(type.name);
   return names;
 }

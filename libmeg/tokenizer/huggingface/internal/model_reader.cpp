@@ -147,6 +147,7 @@ Status read_unigram(const JsonPart& part, TokenizerJson& file) {
     options.unknown_id = static_cast<int32_t>(id);
   }
   std::vector<Vocabulary::Entry> entries;
+  entries.reserve(pieces.size());
   for (const auto& piece : pieces) {
     entries.push_back({piece.text, static_cast<int32_t>(entries.size())});
   }
