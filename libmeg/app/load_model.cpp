@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "libmeg/app/check_tokenizer.h"
+#include "libmeg/app/internal/check_tokenizer.h"
 #include "libmeg/app/open_weights.h"
 #include "libmeg/checkpoint/dialects/mp_rank/check_architecture.h"
 #include "libmeg/checkpoint/dialects/mp_rank/model_arguments.h"

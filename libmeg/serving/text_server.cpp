@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "libmeg/serving/page.h"
+#include "libmeg/serving/internal/page.h"
 
 namespace meg::serving {
 

@@ -1,4 +1,4 @@
-#include "libmeg/app/check_tokenizer.h"
+#include "libmeg/app/internal/check_tokenizer.h"
 
 #include <algorithm>
 #include <filesystem>

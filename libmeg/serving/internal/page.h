@@ -4,7 +4,7 @@
 
 namespace meg::serving {
 
-/// The server's page, server/page.html: HTML that needs nothing else.
+/// The server's page, page.html: HTML that needs nothing else.
 std::string_view page_html();
 
 }  // namespace meg::serving
