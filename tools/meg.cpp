@@ -52,7 +52,7 @@ int usage_main(int argc, const char* const* argv) {
   Flags flags("meg", "runs libmeg's programs: meg COMMAND [flags].");
   flags.examples({"meg preprocess-data --help", "meg verify checkpoint checkpoints",
                   "meg generate --load checkpoints --prompts 'And he said'"});
-  flags.positional("COMMAND", &command, "program to run; meg COMMAND --help says more")
+  flags.positional("COMMAND", &command, "program to run; see also meg COMMAND --help")
       .choices(commands());
   return flags.parse(argc, argv).value_or(2);
 }

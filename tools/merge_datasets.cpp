@@ -34,7 +34,7 @@ struct Arguments {
 };
 
 std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments) {
-  Flags flags("merge_datasets", "joins several .bin/.idx datasets to one, in order.");
+  Flags flags("merge_datasets", "joins several .bin/.idx datasets into one, in order.");
   flags.examples({"merge_datasets --input parts --output-prefix corpus_text_document",
                   "merge_datasets --input parts --key text --output-prefix corpus_text_document",
                   "merge_datasets --input web_text_document books_text_document --output-prefix "
@@ -43,13 +43,13 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
   flags.group("Input");
   flags.list("--input", &arguments.inputs, "FOLDER|PREFIX...",
              "folders, whose datasets are taken sorted by name, and prefixes of datasets");
-  flags.positional_list("PREFIX", &arguments.prefixes, "the same without --input").optional();
+  flags.positional_list("PREFIX", &arguments.prefixes, "inputs, in place of --input").optional();
   flags.value("--key", &arguments.key, "KEY",
-              "of a folder take only the datasets NAME_KEY_document or NAME_KEY_sentence");
+              "take only the datasets NAME_KEY_document or NAME_KEY_sentence of a folder");
   flags.toggle("--multimodal", &arguments.multimodal,
                "require that the datasets have a mode for every sequence");
   flags.toggle("--view", &arguments.view,
-               "take a .bin that is longer than the lengths say for a view's, whatever the reason");
+               "accept a .bin that is longer than the sequence lengths say, as the .bin of a view");
   flags.group("Output");
   flags
       .value("--output-prefix", &arguments.output_prefix, "PREFIX",

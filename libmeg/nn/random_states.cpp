@@ -98,8 +98,8 @@ void RandomStates::restore_snapshot(const std::vector<at::Tensor>& states) {
 }
 
 /// Swaps states instead of generators, since the default one cannot be exchanged. Both hold their
-/// places while the fork lives: what is drawn counts to `generator`, and the default one goes on as
-/// if nothing had been drawn.
+/// places while the fork lives: what is drawn counts to `generator`, and the default one continues
+/// as if nothing had been drawn.
 ForkedDefaultGenerator::ForkedDefaultGenerator(at::Device device, at::Generator& generator)
     : standard_(at::globalContext().defaultGenerator(device)), generator_(generator) {
   kept_ = state_of(standard_);

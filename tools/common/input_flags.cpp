@@ -78,19 +78,20 @@ Flag declare_input_flags(Flags& flags, InputFlags& input) {
                                  "(gzip, zstd, xz); - is standard input");
   flags
       .value("--input-format", &input.format, "FORMAT",
-             "what they hold; auto: Parquet or Arrow by the content, csv or txt by the name, else "
-             "JSON "
-             "lines or one JSON array")
+             "format of the inputs; auto: Parquet or Arrow by the content, csv or txt by the name, "
+             "else JSON lines or one JSON array")
       .choices({"auto", "json", "csv", "txt"});
   flags.list("--csv-column", &input.csv_columns, "NAME|INDEX",
              "column of a csv for each JSON key, by name or number from 0; without it columns have "
              "the keys' names");
   flags.toggle("--csv-header", &input.csv_header,
-               "skip the first row of a csv also where columns are given by number");
-  flags.value("--txt-document", &input.txt_document, "WHAT", "what is a document of plain text")
+               "skip the first row of a csv even where columns are given by number");
+  flags
+      .value("--txt-document", &input.txt_document, "WHAT",
+             "unit of plain text that is one document")
       .choices({"file", "line"});
   flags.value("--txt-separator", &input.txt_separator, "TEXT",
-              "what stands between the documents of plain text; \\n, \\r, \\t and \\\\ as in C");
+              "separator of the documents in plain text; \\n, \\r, \\t and \\\\ as in C");
   flags.value("--max-documents", &input.max_documents, "N", "stop after N documents")
       .range(1, std::numeric_limits<int64_t>::max());
   flags
@@ -98,7 +99,7 @@ Flag declare_input_flags(Flags& flags, InputFlags& input) {
              "refuse an input whose packed bytes give more than N bytes each")
       .range(1, int64_t{1} << 32);
   flags.value("--shard", &input.shard, "I/N|auto",
-              "read only share I of N, from 0; auto: as torchrun, srun or mpirun says who this is");
+              "read only share I of N, from 0; auto: take I and N from torchrun, srun or mpirun");
   return inputs;
 }
 

@@ -191,7 +191,7 @@ Status answer(const GenerateFlags& flags, const app::LoadedModel& loaded,
   return Status();
 }
 
-/// A prompt that cannot be gone on with is said; the next one may.
+/// Reports a prompt that cannot be completed; the next one may be.
 Status talk(const GenerateFlags& flags, app::LoadedModel& loaded,
             const parallel::ParallelState& ranks) {
   MEG_ASSIGN_OR_RETURN(

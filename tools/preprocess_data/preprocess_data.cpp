@@ -151,9 +151,9 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
   flags.value("--megatron-version", &arguments.megatron_version, "REVISION",
               "revision of Megatron-LM to follow where revisions differ, such as v2.6");
   flags.toggle("--resume", &arguments.options.resume,
-               "go on where the same command was killed; after its end do nothing");
+               "continue where the same command was killed; do nothing if it had finished");
   flags.toggle("--provenance", &arguments.options.provenance,
-               "write beside each dataset where its documents were read: DATASET.provenance");
+               "also write DATASET.provenance: the source of every document");
   declare_planned(flags);
   arguments.args.set("workers", int64_t{available_processors()});
   flags.arguments(megatron::argument_rows(megatron::ArgumentFamily::kPreprocess), scope(),

@@ -76,7 +76,7 @@ void declare(Flags& flags, Arguments& arguments) {
                "code 1 where they differ");
   flags.value(
       "--other-tokenizer-type", &arguments.other.type, "TYPE",
-      "type of the other tokenizer; what these flags do not say is as the first one has it");
+      "type of the other tokenizer; without one of these flags the first one's value counts");
   flags.value("--other-tokenizer-model", &arguments.other.model, "FILE", "its --tokenizer-model");
   flags.value("--other-vocab-file", &arguments.other.vocab_file, "FILE", "its --vocab-file");
   flags.value("--other-merge-file", &arguments.other.merge_file, "FILE", "its --merge-file");

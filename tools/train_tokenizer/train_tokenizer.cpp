@@ -55,33 +55,33 @@ void declare(Flags& flags, Arguments& arguments) {
   flags.group("Tokenizer");
   flags
       .value("--vocab-size", &training.vocab_size, "N",
-             "tokens: special ones, the 256 bytes, and what merges make")
+             "size of the vocabulary: special tokens, the 256 bytes, a token for each merge")
       .required();
   flags
       .value("--min-frequency", &training.min_frequency, "N",
-             "merge only pairs that stand at least N times in the texts")
+             "merge only pairs that occur at least N times in the texts")
       .range(0, std::numeric_limits<int64_t>::max());
   flags.list("--special-tokens", &training.special_tokens, "TOKEN",
-             "tokens with the ids 0, 1, ..., which text means as a whole");
+             "special tokens, which get the ids 0, 1, ... and are never split");
   flags.value("--pattern", &training.pattern, "NAME|REGEX",
-              fmt::format("what cuts texts into words, across which nothing is merged: {} or a "
+              fmt::format("pattern that splits texts into words, which no merge crosses: {} or a "
                           "regular expression",
                           fmt::join(tokenizer::training_patterns(), ", ")));
   flags.value("--bos-token", &arguments.bos_token, "TOKEN", "special token that begins a text");
   flags.value("--eos-token", &arguments.eos_token, "TOKEN",
               "special token that ends a text; without it <|endoftext|> where that is one");
-  flags.value("--pad-token", &arguments.pad_token, "TOKEN",
-              "special token that fills up a sequence");
+  flags.value("--pad-token", &arguments.pad_token, "TOKEN", "special token that pads sequences");
   flags.group("Output and work");
   flags
       .value("--output-dir", &arguments.save.folder, "FOLDER",
-             "gets tokenizer.json and tokenizer_config.json, with --pattern gpt2 also vocab.json "
+             "folder to write: tokenizer.json, tokenizer_config.json, with --pattern gpt2 also "
+             "vocab.json "
              "and merges.txt")
       .required();
   flags.value("--workers", &arguments.workers, "N", "threads that read and count").range(1, 4096);
   flags.value("--memory-budget", &arguments.memory_budget, "SIZE",
-              "what the counts of words may take in memory, such as 512MiB, before they go to a "
-              "file in the output's folder");
+              "memory limit of the word counts, such as 512MiB; beyond it they go to a file in the "
+              "output's folder");
   flags.value("--log-interval", &arguments.log_interval, "N",
               "documents between two lines of progress where standard error is no terminal");
 }

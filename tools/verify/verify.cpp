@@ -18,7 +18,7 @@ int usage_main(int argc, const char* const* argv) {
               "DIR, verify diff A B, verify manifest DIR.");
   flags.examples({"verify dataset corpus_text_document", "verify checkpoint checkpoints",
                   "verify diff checkpoints checkpoints_tp2_pp4"});
-  flags.positional("WHAT", &what, "what to check; verify WHAT --help says more")
+  flags.positional("WHAT", &what, "what to check; see also verify WHAT --help")
       .choices({"dataset", "checkpoint", "diff", "manifest"});
   return flags.parse(argc, argv).value_or(2);
 }

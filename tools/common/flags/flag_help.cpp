@@ -53,7 +53,9 @@ std::string notes_about(const FlagSpec& spec) {
   std::string notes;
   if (!spec.choices.empty()) notes += fmt::format(" {{{}}}", fmt::join(spec.choices, ", "));
   if (spec.required && spec.use == FlagSpec::Use::kBound) notes += " (required)";
-  if (!spec.default_text.empty()) notes += fmt::format(" (default: {})", spec.default_text);
+  if (!spec.default_text.empty() && !spec.required) {
+    notes += fmt::format(" (default: {})", spec.default_text);
+  }
   return notes;
 }
 
