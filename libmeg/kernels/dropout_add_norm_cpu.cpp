@@ -21,7 +21,8 @@ void read(FloatType type, const void* elements, int64_t begin, Row& row) {
   if (found != row.data()) std::copy_n(found, count, row.data());
 }
 
-/// What is written, rounded, is also left in `row`.
+/// What is written, rounded, is also left in `row`: the norm must see the sum as the backward pass
+/// will read it, else its gradient would be that of other numbers.
 void write(FloatType type, Row& row, void* elements, int64_t begin) {
   const auto count = static_cast<int64_t>(row.size());
   const CpuRuns runs(type);
@@ -37,13 +38,16 @@ Row new_row(const DropoutAddNorm& call) { return Row(static_cast<size_t>(call.co
 Row factors(const DropoutAddNorm& call, const void* weight) {
   Row row = new_row(call);
   read(call.type, weight, 0, row);
+  // --apply-layernorm-1p: weights are kept as their difference from 1.
   if (!call.is_1p) return row;
   for (float& element : row) element += 1;
+  // Rounded to the weights' type, as 1 + weight is in Megatron.
   Row rounded = row;
   write(call.type, row, rounded.data(), 0);
   return row;
 }
 
+/// Plain sums in double: what the CUDA kernels' sums in fp32, in whatever order, are held against.
 double mean_of(const Row& row) {
   double sum = 0;
   for (const float element : row) sum += element;
@@ -99,6 +103,7 @@ void dropout_add_norm_backward_cpu(const DropoutAddNormBackward& call) {
   const Row weight = factors(call, has_norm ? call.weight : nullptr);
   Row gradient = new_row(call), x = new_row(call), result = new_row(call);
   Row of_weight = new_row(call), of_bias = new_row(call);
+  // Not in parallel: the sums over all rows would depend on the number of threads.
   for (int64_t row = 0; row < call.rows; ++row) {
     const int64_t begin = row * call.columns;
     read(call.residual_type, call.grad_sum, begin, result);
