@@ -67,6 +67,8 @@ Result<std::vector<Source>> DistShards::cut(const DistParameter& parameter,
                                             const DistTensor& tensor,
                                             std::optional<int64_t> layer) const {
   MEG_ASSIGN_OR_RETURN(const std::vector<int64_t> part, shape(parameter));
+  // The folder has whole tensors in chunks of the ranks that saved them. Chunks need not end where
+  // a rank's part does: a part is put together of all that it touches.
   MEG_ASSIGN_OR_RETURN(const std::vector<Piece> found, pieces(parameter, tensor, layer));
   const std::optional<size_t> cut = cut_dimension(parameter);
   std::vector<Source> sources;
@@ -80,6 +82,8 @@ Result<std::vector<Source>> DistShards::cut(const DistParameter& parameter,
     }
     // A rank's part of the gate above its part of what is gated.
     const int64_t rows = part[0] / 2;
+    // The whole matrix has all rows of the gate first. A rank needs its share of both halves, which
+    // do not lie together in the file.
     std::vector<Piece> halves;
     for (int64_t half = 0; half < 2; ++half) {
       Box from = Box::whole(part);
@@ -100,6 +104,7 @@ Result<std::vector<Source>> DistShards::cut(const DistParameter& parameter,
 Result<std::vector<Piece>> DistShards::pieces(const DistParameter& parameter,
                                               const DistTensor& tensor,
                                               std::optional<int64_t> layer) const {
+  // The state of a distributed optimizer may be saved as each rank had it, flat.
   if (tensor.shape != parameter.weight->shape) return flattened_pieces(parameter, tensor, layer);
   const std::vector<int64_t> place = place_of(parameter, layer);
   const Box box = at_place(place, Box::whole(parameter.shape()));
@@ -108,6 +113,7 @@ Result<std::vector<Piece>> DistShards::pieces(const DistParameter& parameter,
   for (Piece& piece : found) {
     const Box common = *intersection(piece.box, box);
     MEG_ASSIGN_OR_RETURN(piece.source, assemble_box(tensor.dtype, {piece}, common));
+    // From here on the piece is of one layer's parameter and knows nothing of the stack.
     piece.box = without_place(place, common);
   }
   return found;
@@ -119,6 +125,8 @@ Result<std::vector<Piece>> DistShards::flattened_pieces(const DistParameter& par
   const std::vector<int64_t> shape = parameter.shape();
   const std::vector<int64_t> place = place_of(parameter, layer);
   const size_t first = place.size();
+  // The shape is [stack..., parts of each dimension..., elements of a part]: a rank's part of the
+  // parameter, flattened, at the place of that rank.
   Box part = Box::whole(shape);
   bool fits =
       tensor.shape.size() == first + shape.size() + 1 &&
@@ -140,7 +148,9 @@ Result<std::vector<Piece>> DistShards::flattened_pieces(const DistParameter& par
                       shape_text(parameter.weight->shape), shape_text(tensor.shape));
   }
   std::vector<Piece> pieces;
+  // Bounded by the chunks that are there, see above, whatever the shape claims.
   std::vector<int64_t> index(shape.size());
+  // Through all parts, the last dimension fastest.
   while (true) {
     Box row = at_place(place, {index, std::vector<int64_t>(shape.size(), 1)});
     row.offsets.push_back(0);
