@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "libmeg/nn/layers/internal/dropout.h"
 #include "tests/nn/small_model.h"
 
 namespace meg::nn {
@@ -62,6 +63,24 @@ TEST(RecomputeTest, BlockGradientsAreEqualToTheBit) {
     options.recompute_num_layers = layers;
     expect_equal_gradients(small_config(), options);
   }
+}
+
+TEST(RecomputeTest, AStretchThatThrowsWhenRunAgainLeavesTheGeneratorsWhereTheyWere) {
+  auto random = RandomStates::create(at::kCPU, 3);
+  ASSERT_TRUE(random.has_value());
+  int runs = 0;
+  const auto stretch = [&](const std::vector<at::Tensor>& inputs) {
+    const at::Tensor output =
+        dropout(inputs[0], 0.5, random->generator(RandomStates::Stream::kDataParallel));
+    TORCH_CHECK(++runs < 2, "out of memory");
+    return output;
+  };
+  const at::Tensor input = at::ones(64).requires_grad_();
+  const at::Tensor output = recompute(stretch, {input}, *random);
+  const auto before = random->save();
+  EXPECT_THROW(output.sum().backward(), c10::Error);
+  EXPECT_EQ(runs, 2);
+  EXPECT_EQ(random->save()->data_parallel, before->data_parallel);
 }
 
 TEST(RecomputeTest, DropoutWithoutRecomputationDropsAnew) {

@@ -43,14 +43,9 @@ class RecomputeBackward : public Node {
       // graph.
       inputs.push_back(input.detach().requires_grad_(input.requires_grad()));
     }
-    const std::vector<at::Tensor> now = random_.snapshot();
-    random_.restore_snapshot(states_);
     {
       const c10::AutoGradMode enabled(true);
-      const at::Tensor output = stretch_(inputs);
-      // Before the gradients: only the forward pass draws.
-      random_.restore_snapshot(now);
-      output.backward(gradients[0]);
+      run_again(inputs).backward(gradients[0]);
     }
     variable_list results;
     for (const at::Tensor& input : inputs) results.push_back(input.grad());
@@ -58,6 +53,23 @@ class RecomputeBackward : public Node {
   }
 
  private:
+  /// The generators are put forward before the gradients are computed, as only the forward pass
+  /// draws, and also where the stretch throws, so that a step which is tried again draws what it
+  /// would have drawn.
+  at::Tensor run_again(const std::vector<at::Tensor>& inputs) {
+    const std::vector<at::Tensor> now = random_.snapshot();
+    random_.restore_snapshot(states_);
+    at::Tensor output;
+    try {
+      output = stretch_(inputs);
+    } catch (...) {
+      random_.restore_snapshot(now);
+      throw;
+    }
+    random_.restore_snapshot(now);
+    return output;
+  }
+
   Stretch stretch_;
   RandomStates& random_;
   std::vector<at::Tensor> states_;
