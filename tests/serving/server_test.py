@@ -5,6 +5,7 @@ server_test.py STAND_IN_SERVER
 """
 
 import concurrent.futures
+import io
 import json
 import os
 import random
@@ -552,5 +553,22 @@ class Ends(unittest.TestCase):
         self.assertEqual(server.stop(), 0)
 
 
+def run_class(tests):
+    """What one class of tests comes to, and what it has to say."""
+    out = io.StringIO()
+    return unittest.TextTestRunner(stream=out).run(tests).wasSuccessful(), out.getvalue()
+
+
+def run_classes():
+    """All classes at once: each has servers of its own, and what it does is wait for their timers."""
+    classes = list(unittest.defaultTestLoader.loadTestsFromModule(sys.modules[__name__]))
+    with concurrent.futures.ThreadPoolExecutor(len(classes)) as pool:
+        results = list(pool.map(run_class, classes))
+    print("\n".join(text for _, text in results), file=sys.stderr)
+    return 0 if all(successful for successful, _ in results) else 1
+
+
 if __name__ == "__main__":
-    unittest.main(argv=[sys.argv[0], *sys.argv[2:]])
+    if len(sys.argv) > 2:
+        unittest.main(argv=[sys.argv[0], *sys.argv[2:]])
+    sys.exit(run_classes())
