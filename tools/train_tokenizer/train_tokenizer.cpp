@@ -125,10 +125,12 @@ void print(const std::string& line) {
 Result<preprocess::ReadTextsSummary> count_words(const Arguments& arguments,
                                                  tokenizer::BpeTrainer& trainer) {
   std::vector<CountingVisitor> visitors;
+  visitors.reserve(static_cast<size_t>(arguments.workers));
   for (int i = 0; i < static_cast<int>(arguments.workers); ++i) {
     visitors.emplace_back(trainer.counter(i));
   }
   std::vector<preprocess::TextVisitor*> all;
+  all.reserve(visitors.size());
   for (CountingVisitor& visitor : visitors) all.push_back(&visitor);
   ProgressBar bar(arguments.log_interval);
   return preprocess::read_texts(arguments.texts, all, [&](const Progress& now) {
