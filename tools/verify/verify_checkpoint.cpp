@@ -72,6 +72,7 @@ int verify_checkpoint_main(int argc, const char* const* argv) {
   flags.examples({"verify checkpoint checkpoints",
                   "verify checkpoint checkpoints --iteration 5000 --vocab-size 50257 --json"});
   flags.positional("DIR", &path, "the folder with the tracker file, an iter_* folder, or one file");
+  flags.group("What to check");
   flags.value("--iteration", &options.iteration, "N", "check iter_N instead of the tracker's")
       .range(0, int64_t{1} << 62);
   flags.group("Checks");

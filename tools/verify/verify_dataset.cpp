@@ -68,6 +68,7 @@ int verify_dataset_main(int argc, const char* const* argv) {
   flags.examples({"verify dataset corpus_text_document",
                   "verify dataset corpus_text_document --vocab-size 50257 --eod 50256"});
   flags.positional("PREFIX", &prefix, "prefix of the dataset, may end in .bin or .idx");
+  flags.group("What to check");
   flags.toggle("--view", &options.view,
                "allow sequences anywhere in .bin, in any order and more than once");
   flags.group("Token checks");
