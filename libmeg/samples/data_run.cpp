@@ -59,20 +59,23 @@ Result<std::string> read_text(const std::string& path) {
 /// Of --per-split-data-args-path: a list of words or one string of them; null: none.
 Result<std::vector<std::string>> words_of_split(const nlohmann::json& object,
                                                 const std::string& path, Split split) {
-  const std::string key(split_name(split));
-  const nlohmann::json value = object.is_object() ? object.value(key, nlohmann::json()) : object;
-  if (object.is_object() && value.is_null()) return std::vector<std::string>();
-  if (value.is_string()) return words_of(value.get_ref<const std::string&>());
+  constexpr std::string_view kExpected = "expected an object with lists of strings";
+  if (!object.is_object()) {
+    return make_error(StatusCode::kCorruption, "{}: {}, found none", path, kExpected);
+  }
+  const auto found = object.find(split_name(split));
+  if (found == object.end() || found->is_null()) return std::vector<std::string>();
+  if (found->is_string()) return words_of(found->get_ref<const std::string&>());
   std::vector<std::string> words;
-  bool right = object.is_object() && value.is_array();
-  for (size_t i = 0; right && i < value.size(); ++i) {
-    right = value[i].is_string();
-    if (right) words.push_back(value[i].get<std::string>());
+  bool right = found->is_array();
+  for (size_t i = 0; right && i < found->size(); ++i) {
+    right = (*found)[i].is_string();
+    if (right) words.push_back((*found)[i].get<std::string>());
   }
   if (right) return words;
-  return make_error(StatusCode::kCorruption,
-                    "{}: expected an object with lists of strings, found {}", path,
-                    object.is_object() ? text::printable(value.dump().substr(0, 60)) : "none");
+  // Told by its type alone: copying or printing a value goes as deep as it is nested.
+  return make_error(StatusCode::kCorruption, "{}: {}, found a value of type {} as {}", path,
+                    kExpected, found->type_name(), split_name(split));
 }
 
 struct DataPaths {
@@ -96,9 +99,8 @@ Result<DataPaths> read_paths(const DataArgs& args) {
     }
     const std::string& path = *args.per_split_data_args_path;
     MEG_ASSIGN_OR_RETURN(const std::string text, read_text(path));
-    // Without exceptions: what is no JSON becomes a value of its own kind, which words_of_split
-    // refuses.
-    const auto object = nlohmann::json::parse(text, nullptr, false);
+    // What is no JSON becomes a value of a kind of its own, which words_of_split refuses.
+    const auto object = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
     for (const Split split : kSplits) {
       MEG_ASSIGN_OR_RETURN(paths.per_split[split_number(split)],
                            words_of_split(object, path, split));
@@ -134,7 +136,8 @@ Status resolve_blends(const DataArgs& args, GptDataConfig& config, Notes& notes)
   return any ? Status() : usage("--data-path is required");
 }
 
-/// Of the data-parallel group.
+/// Copies of the model, each of which sees other samples. Without a world size one copy is assumed,
+/// as the numbers of ranks that share it do not change what it sees.
 Result<int64_t> data_parallel_size(const DataArgs& args,
                                    const std::optional<std::string>& environment) {
   std::optional<int64_t> ranks = args.world_size;
@@ -183,7 +186,7 @@ Result<BatchSchedule> resolve_batches(const DataArgs& args, int64_t ranks,
                                 .rampup = rampup});
 }
 
-/// "100,10,None"
+/// "100,10,None": Megatron's tuple of requested samples, in which None means one epoch.
 Result<PerSplit<std::optional<int64_t>>> parse_samples(std::string_view text) {
   PerSplit<std::optional<int64_t>> samples;
   std::string_view rest = text;

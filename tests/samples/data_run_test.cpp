@@ -78,12 +78,26 @@ TEST(DataRunTest, SplitsFileIsReadForItsForm) {
   EXPECT_THAT(run->config.per_split[0]->prefixes, ElementsAre("a", "b"));
   EXPECT_THAT(run->config.per_split[1]->prefixes, ElementsAre("c"));
   EXPECT_FALSE(run->config.per_split[2].has_value());
-  for (const char* wrong : {"", "[]", "{\"train\": 3}", "{\"train\": [3]}", "{\"train\": "}) {
+  for (const char* wrong : {"", "[]", "\"a b\"", "{\"train\": 3}", "{\"train\": [3]}",
+                            "{\"train\": ", "{\"train\": [[\"a\"]]}"}) {
     std::ofstream(path) << wrong;
     const auto refused = resolve_data(args, std::nullopt);
     ASSERT_FALSE(refused.has_value()) << wrong;
     EXPECT_THAT(refused.error().message(), HasSubstr(path)) << wrong;
   }
+}
+
+TEST(DataRunTest, ADeeplyNestedSplitsFileIsRefused) {
+  const test::TempFolder folder;
+  DataArgs args = short_run();
+  args.data_path.clear();
+  args.per_split_data_args_path = folder.path("splits.json");
+  constexpr size_t kDepth = 1000000;
+  std::ofstream(folder.path("splits.json"))
+      << "{\"train\": " << std::string(kDepth, '[') << std::string(kDepth, ']') << "}";
+  const auto run = resolve_data(args, std::nullopt);
+  ASSERT_FALSE(run.has_value());
+  EXPECT_THAT(run.error().message(), HasSubstr("found a value of type array as train"));
 }
 
 TEST(DataRunTest, WhatIsMissingIsNamed) {
