@@ -285,7 +285,7 @@ Status split_text(const SplitStep& step, std::string_view text,
 
 fast::WordScanner scanner_of_words(std::string_view words, InstructionSet set) {
   if (words == kGpt2Pattern) return fast::word_scanner(set, fast::ClassesOf::kTokenizers);
-  return find_known_pattern(words)->scan;
+  return find_known_pattern(words)->scanner(set);
 }
 
 Result<PreTokenizer> read_pre_tokenizer(const JsonPart& part) {

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstddef>
 #include <string_view>
 
+#include "libmeg/base/cpu.h"
 #include "libmeg/tokenizer/bpe/internal/fast/word_scan.h"
 
 namespace meg::tokenizer {
@@ -10,7 +12,9 @@ namespace meg::tokenizer {
 struct KnownPattern {
   std::string_view name;   ///< such as "cl100k"
   std::string_view regex;  ///< as tokenizer.json or tiktoken writes it
-  fast::WordScanner scan;
+  size_t form;             ///< in kPatternForms
+
+  fast::WordScanner scanner(InstructionSet set) const;
 };
 
 /// The pattern of a regular expression of a tokenizer.json, as Oniguruma reads it; null where

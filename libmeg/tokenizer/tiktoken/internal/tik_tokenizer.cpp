@@ -109,7 +109,8 @@ std::optional<std::string_view> TikTokenizer::token_bytes(int32_t id) const {
 std::unique_ptr<TokenEncoder> TikTokenizer::new_word_encoder(DType dtype) const {
   const KnownPattern& pattern = *find_pattern_by_name(options_.pattern);
   if (!options_.reference) {
-    return fast::new_fast_encoder(model_, merge_table_, dtype, pattern.scan);
+    return fast::new_fast_encoder(model_, merge_table_, dtype,
+                                  pattern.scanner(best_instruction_set()));
   }
   const RegexMatcher matcher =
       *RegexMatcher::compile(pattern.regex, "pattern", RegexMatcher::Dialect::kTiktoken);

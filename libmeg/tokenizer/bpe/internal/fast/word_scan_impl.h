@@ -3,8 +3,8 @@
 #pragma once
 
 #include <cstdint>
-#include <cstring>
 
+#include "libmeg/tokenizer/bpe/internal/fast/block_characters.h"
 #include "libmeg/tokenizer/bpe/internal/fast/word_scan.h"
 #include "libmeg/tokenizer/internal/character_class.h"
 #include "libmeg/tokenizer/internal/unicode_class.h"
@@ -32,47 +32,15 @@ inline UnicodeClass tokenizers_class(char32_t code_point) {
 /// unicode_class or tokenizers_class.
 using ClassOf = UnicodeClass (*)(char32_t code_point);
 
-struct Character {
-  uint32_t length;    // bytes, 1 to 4
-  UnicodeClass kind;  // kOther for bytes that are not UTF-8
-};
-
-/// The character at p, which begins with a byte of 0x80 or above. At most `room` bytes belong to
-/// the text.
-template <ClassOf kClassOf>
-inline Character decode(const unsigned char* p, size_t room) {
-  const uint32_t lead = p[0];
-  if (lead < 0xe0) {
-    if (lead < 0xc2 || room < 2) return {1, UnicodeClass::kOther};
-    return {2, kClassOf(((lead & 0x1f) << 6) | (p[1] & 0x3f))};
-  }
-  if (lead < 0xf0) {
-    if (room < 3) return {1, UnicodeClass::kOther};
-    return {3, kClassOf(((lead & 0x0f) << 12) | ((p[1] & 0x3fu) << 6) | (p[2] & 0x3f))};
-  }
-  if (room < 4) return {1, UnicodeClass::kOther};
-  return {4, kClassOf(((lead & 0x07) << 18) | ((p[1] & 0x3fu) << 12) | ((p[2] & 0x3fu) << 6) |
-                      (p[3] & 0x3f))};
-}
-
-/// Puts the block's characters of 0x80 and above into their classes. Returns the number of bytes of
-/// whole characters in the block: `size`, or less where the last character continues behind it.
-template <ClassOf kClassOf>
-inline uint32_t classify_non_ascii(const unsigned char* block, uint32_t size, size_t room,
-                                   BlockClasses& classes) {
-  uint64_t pending = classes.non_ascii;
-  while (pending != 0) {
-    const auto i = static_cast<uint32_t>(__builtin_ctzll(pending));
-    const Character c = decode<kClassOf>(block + i, room - i);
-    if (i + c.length > size) return i;
-    const uint64_t bits = ((uint64_t{1} << c.length) - 1) << i;
-    pending &= ~bits;
-    classes.letter |= c.kind == UnicodeClass::kLetter ? bits : 0;
-    classes.number |= c.kind == UnicodeClass::kNumber ? bits : 0;
-    classes.space |= c.kind == UnicodeClass::kSpace ? bits : 0;
-    classes.other |= c.kind == UnicodeClass::kOther ? bits : 0;
-  }
-  return size;
+template <class Block>
+inline BlockClasses ascii_classes(const Block& block) {
+  BlockClasses classes;
+  classes.letter = block.letters();
+  classes.number = block.in_range('0', '9');
+  classes.space = block.in_range(' ', ' ') | block.in_range('\t', '\r');
+  classes.non_ascii = block.non_ascii();
+  classes.other = ~(classes.letter | classes.number | classes.space | classes.non_ascii);
+  return classes;
 }
 
 /// Whether no word may start after a white-space run that ends at p: p is the end of the text or
@@ -96,38 +64,12 @@ inline uint32_t contraction_length(const unsigned char* p, const unsigned char* 
   return three ? 3 : 0;
 }
 
-/// Moves bits that stand on a continuation byte to the first byte of their character.
-inline uint64_t move_to_lead(uint64_t bits, const unsigned char* block) {
-  uint64_t moved = 0;
-  while (bits != 0) {
-    auto i = static_cast<uint32_t>(__builtin_ctzll(bits));
-    bits &= bits - 1;
-    while (i > 0 && (block[i] & 0xc0) == 0x80) --i;
-    moved |= uint64_t{1} << i;
-  }
-  return moved;
-}
-
 inline uint32_t class_of_bit(const BlockClasses& classes, const unsigned char* block,
                              uint32_t bit) {
   const auto has = [bit](uint64_t mask) { return static_cast<uint32_t>((mask >> bit) & 1); };
   return has(classes.letter) * WordScan::kLetter + has(classes.number) * WordScan::kNumber +
          has(classes.space) * WordScan::kSpace + has(classes.other) * WordScan::kOther +
          (block[bit] == ' ' ? WordScan::kBlank : 0);
-}
-
-/// Stores the positions of the set bits, each plus base; may store up to 64 entries past the last.
-inline uint32_t* store_starts(uint64_t starts, uint32_t base, uint32_t* out) {
-  const int count = __builtin_popcountll(starts);
-  uint32_t* group = out;
-  do {
-    for (int i = 0; i < 8; ++i) {
-      group[i] = base + static_cast<uint32_t>(__builtin_ctzll(starts | (uint64_t{1} << 63)));
-      starts &= starts - 1;
-    }
-    group += 8;
-  } while (group < out + count);
-  return out + count;
 }
 
 /// The starts with those of the contractions that begin at `apostrophes` put right, and of those
@@ -168,8 +110,8 @@ inline uint64_t with_contractions(uint64_t starts, uint64_t apostrophes, const u
 ///     alone);
 ///   - the apostrophe of a contraction where it would start a word anyway, and the character behind
 ///     the contraction; its letters do not start one.
-template <ClassOf kClassOf, class Classify>
-inline size_t scan_words(WordScan& scan, uint32_t* starts, const Classify& classify) {
+template <ClassOf kClassOf, class Block>
+inline size_t scan_words(WordScan& scan, uint32_t* starts) {
   const auto* const first = reinterpret_cast<const unsigned char*>(scan.position);
   const auto* const end = reinterpret_cast<const unsigned char*>(scan.end);
   const unsigned char* block = first;
@@ -177,13 +119,21 @@ inline size_t scan_words(WordScan& scan, uint32_t* starts, const Classify& class
   while (block < end && block - first <= static_cast<ptrdiff_t>(kScanBytes - 64)) {
     const auto room = static_cast<size_t>(end - block);
     uint32_t size = room < 64 ? static_cast<uint32_t>(room) : 64;
-    BlockClasses classes;
-    uint64_t blank;
-    uint64_t apostrophe;
-    classify(block, classes, blank, apostrophe);
+    const Block bytes(block);
+    BlockClasses classes = ascii_classes(bytes);
+    const uint64_t blank = bytes.in_range(' ', ' ');
+    const uint64_t apostrophe = bytes.in_range('\'', '\'');
     const uint64_t inside = ~uint64_t{0} >> (64 - size);
     classes.non_ascii &= inside;
-    if (classes.non_ascii != 0) size = classify_non_ascii<kClassOf>(block, size, room, classes);
+    if (classes.non_ascii != 0) {
+      size = classify_non_ascii<kClassOf>(
+          block, size, room, classes.non_ascii, [&](UnicodeClass kind, uint64_t bits) {
+            classes.letter |= kind == UnicodeClass::kLetter ? bits : 0;
+            classes.number |= kind == UnicodeClass::kNumber ? bits : 0;
+            classes.space |= kind == UnicodeClass::kSpace ? bits : 0;
+            classes.other |= kind == UnicodeClass::kOther ? bits : 0;
+          });
+    }
     const uint64_t whole = ~uint64_t{0} >> (64 - size);
 
     const uint64_t previous = scan.previous;

@@ -1,0 +1,11 @@
+#include "libmeg/tokenizer/bpe/internal/fast/byte_block_avx2.h"
+#include "libmeg/tokenizer/pretokenizer/internal/pattern_scan_impl.h"
+#include "libmeg/tokenizer/pretokenizer/internal/pattern_scanners.h"
+
+namespace meg::tokenizer {
+
+fast::WordScanner pattern_scanner_avx2(size_t form) {
+  return scanner_of_form<fast::ByteBlock>(form);
+}
+
+}  // namespace meg::tokenizer

@@ -1,0 +1,145 @@
+#include "libmeg/tokenizer/pretokenizer/internal/pattern_scan.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <optional>
+#include <random>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "libmeg/text/printable.h"
+#include "libmeg/text/text_padding.h"
+#include "libmeg/text/utf8.h"
+#include "libmeg/tokenizer/pretokenizer/internal/regex_matcher.h"
+
+namespace meg::tokenizer {
+namespace {
+
+/// A scanner beside the regular expression whose words it finds.
+class PatternScan : public testing::TestWithParam<std::tuple<const char*, InstructionSet>> {
+ protected:
+  void SetUp() override {
+    const auto [name, set] = GetParam();
+    if (set > best_instruction_set()) {
+      GTEST_SKIP() << "this processor lacks " << instruction_set_name(set);
+    }
+    const KnownPattern& pattern = *find_pattern_by_name(name);
+    scan_ = pattern.scanner(set);
+    const bool of_oniguruma = find_known_pattern(pattern.regex) == &pattern;
+    matcher_ = *RegexMatcher::compile(
+        pattern.regex, "pattern",
+        of_oniguruma ? RegexMatcher::Dialect::kOniguruma : RegexMatcher::Dialect::kTiktoken);
+  }
+
+  /// Where words start in text, which `behind` follows in memory.
+  std::vector<size_t> starts(std::string_view text, char behind) const {
+    std::string padded(text);
+    padded.append(text::kTextPadding, behind);
+    fast::WordScan scan(std::string_view(padded).substr(0, text.size()));
+    std::vector<uint32_t> found(fast::kScanRoom);
+    std::vector<size_t> all;
+    while (scan.position < scan.end) {
+      const auto base = static_cast<size_t>(scan.position - padded.data());
+      const size_t count = scan_(scan, found.data());
+      for (size_t i = 0; i < count; ++i) all.push_back(base + found[i]);
+    }
+    return all;
+  }
+
+  std::vector<size_t> expected_starts(std::string_view text) const {
+    std::vector<size_t> all;
+    for (size_t at = 0; at < text.size(); at = (*matcher_->find(text, at))->second) {
+      all.push_back(at);
+    }
+    return all;
+  }
+
+  void expect_words_of_the_expression(const std::string& text) const {
+    const std::vector<size_t> expected = expected_starts(text);
+    for (const char behind : {'s', ' ', '\n', '\xA0'}) {
+      ASSERT_EQ(starts(text, behind), expected) << text::printable(text, 300);
+    }
+  }
+
+  fast::WordScanner scan_ = nullptr;
+  std::optional<RegexMatcher> matcher_;
+};
+
+INSTANTIATE_TEST_SUITE_P(
+    All, PatternScan,
+    testing::Combine(
+        testing::Values("llama3", "qwen2", "cl100k", "cl100k of Oniguruma", "o200k", "v1", "v2"),
+        testing::Values(InstructionSet::kPortable, InstructionSet::kAvx2, InstructionSet::kAvx512)),
+    [](const auto& tested) {
+      std::string name = std::get<0>(tested.param);
+      std::replace(name.begin(), name.end(), ' ', '_');
+      return name + "_" + std::string(instruction_set_name(std::get<1>(tested.param)));
+    });
+
+/// Draws characters from all kinds, or from few of them, so that long runs come up, too.
+std::string random_text(std::mt19937& random, size_t characters) {
+  static const std::vector<std::string> kKinds = {
+      "a",      "s",      "t",      "B",          "S",          "re",          "LL",     "'",
+      "'",      "'s",     "'Ve",    " ",          " ",          "  ",          "\n",     "\r",
+      "\r\n",   "\t",     "1",      "234",        "!",          "/",           "-",      "\x1c",
+      "\u00e9", "\u00c9", "\u017f", "\u00a0",     "\u3000",     "\u0085",      "\u8a9e", "\u05d0",
+      "\u0663", "\u0301", "\u0e31", "\U0001F600", "\U00010400", "\U00010428",  "\u01c5", "\u200b",
+      "\u00bd", "\u00aa", "$",      "word",       "Word",       "\u0416\u0437"};
+  std::vector<std::string> chosen = kKinds;
+  if (random() % 4 != 0) {
+    chosen.clear();
+    for (size_t i = 0; i < 2 + random() % 8; ++i)
+      chosen.push_back(kKinds[random() % kKinds.size()]);
+  }
+  std::string text;
+  while (characters-- > 0) text += chosen[random() % chosen.size()];
+  return text;
+}
+
+TEST_P(PatternScan, FindsTheWordsOfTheExpressionInRandomText) {
+  std::mt19937 random(1);
+  for (int i = 0; i < 1000; ++i) {
+    expect_words_of_the_expression(random_text(random, random() % 150));
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_P(PatternScan, FindsThemAcrossTheBordersOfCalls) {
+  std::mt19937 random(2);
+  for (int i = 0; i < 4; ++i) {
+    expect_words_of_the_expression(random_text(random, 5000));
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_P(PatternScan, FindsThemAtEveryPlaceOfABlock) {
+  for (size_t before = 0; before < 70; ++before) {
+    for (const char* tail : {"'s", "'LLx", "'re've", "'s's ", "\u3000x", " \n  x", "\n\n \n",
+                             "!\n/!", "\n/x", "1234567", "aBCd", "\u201cx\u201dy", "  (x", "\t(x",
+                             "\u0301A", "!\u0301", "\u05d0B", "' 's"}) {
+      for (const char* head : {"x", " ", "!", "1", "X", "\n"}) {
+        std::string text;
+        for (size_t i = 0; i < before; ++i) text += head;
+        expect_words_of_the_expression(text + tail);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+TEST_P(PatternScan, ClassesCodePointsAsTheExpression) {
+  const std::string_view name = std::get<0>(GetParam());
+  if (name == "o200k" || name == "v2") GTEST_SKIP() << "PCRE2 has \\p{Lu} of an older Unicode";
+  std::string text;
+  for (char32_t code_point = 0; code_point < 0x20000; ++code_point) {
+    if (code_point >= 0xD800 && code_point < 0xE000) continue;
+    text += code_point % 3 == 0 ? "a" : code_point % 3 == 1 ? "7" : " ";
+    text::append_code_point(code_point, text);
+  }
+  EXPECT_EQ(starts(text, ' '), expected_starts(text));
+}
+
+}  // namespace
+}  // namespace meg::tokenizer
