@@ -1,6 +1,8 @@
 #include "libmeg/tokenizer/bpe/internal/bpe_model.h"
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "libmeg/text/utf8.h"
 #include "libmeg/tokenizer/bpe/internal/bpe_model_builder.h"
@@ -66,16 +68,11 @@ std::string BpeModel::rules(const std::set<int32_t>& apart) const {
   return text;
 }
 
-std::optional<int32_t> BpeModel::whole_word(std::string_view word) const {
-  if (whole_words_.empty()) return std::nullopt;
-  const auto found = whole_words_.find(word);
-  if (found == whole_words_.end()) return std::nullopt;
-  return found->second;
-}
-
 void BpeModel::collect_whole_words() {
-  whole_words_.reserve(tokens_.size());
-  for (const Token& token : tokens_) whole_words_.emplace(bytes_of(token.span), token.id);
+  std::vector<WholeWords::Word> words;
+  words.reserve(tokens_.size());
+  for (const Token& token : tokens_) words.push_back({bytes_of(token.span), token.id});
+  whole_words_ = WholeWords(std::move(words));
 }
 
 std::optional<std::string_view> BpeModel::token_bytes(int32_t id) const {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "libmeg/base/result.h"
+#include "libmeg/tokenizer/bpe/internal/whole_words.h"
 
 namespace meg::tokenizer {
 
@@ -90,7 +91,7 @@ class BpeModel {
 
   /// Id of a word that is a token and is not to be merged; empty for others, and for all where the
   /// model merges every word.
-  std::optional<int32_t> whole_word(std::string_view word) const;
+  std::optional<int32_t> whole_word(std::string_view word) const { return whole_words_.find(word); }
 
   /// Distinct tokens in the vocabulary.
   int64_t vocab_size() const { return vocab_size_; }
@@ -135,7 +136,7 @@ class BpeModel {
   int64_t vocab_size_ = 0;
   std::optional<int32_t> eod_;
   MergeOrder merge_order_ = MergeOrder::kRounds;
-  std::unordered_map<std::string_view, int32_t> whole_words_;  // views into bytes_
+  WholeWords whole_words_;  // with views into bytes_
 
   bool of_characters_ = false;
   std::unordered_map<char32_t, int32_t> characters_;  // pieces, of a model of characters

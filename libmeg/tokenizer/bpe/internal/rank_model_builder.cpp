@@ -53,8 +53,8 @@ Result<BpeModel> RankModelBuilder::build(const std::vector<std::string>& tokens,
     model.pieces_[static_cast<size_t>(piece)] = span;
     model.piece_ids_[static_cast<size_t>(piece)] = id;
     // tiktoken has no list of merges: it merges the pair whose joined bytes are the token of the
-    // lowest rank. So each way to cut a token into two tokens is a merge of that token's rank. One
-    // of them is always the way there; the others can come up in other words.
+    // lowest rank. So each way to cut a token into two tokens is a merge of that token's rank. Only
+    // one of them ever comes up, which merging finds out (MergeTable::used_merges).
     for (size_t cut = 1; cut < token.size(); ++cut) {
       const auto left = pieces.find(token.substr(0, cut));
       if (left == pieces.end()) continue;

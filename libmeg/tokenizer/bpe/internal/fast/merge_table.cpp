@@ -1,6 +1,7 @@
 #include "libmeg/tokenizer/bpe/internal/fast/merge_table.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 
 namespace meg::tokenizer::fast {
@@ -15,29 +16,84 @@ Result<MergeTable> MergeTable::build(const BpeModel& model) {
                       1 << kPieceBits, kRankMask - 1, model.piece_count(), merges);
   }
   MergeTable table;
-  const size_t capacity = std::bit_ceil(std::max<size_t>(merges * 2, 64));
-  const int bits = std::countr_zero(capacity);
-  table.slots_.assign(capacity, kEmpty);
-  table.slot_mask_ = capacity - 1;
-  table.slot_shift_ = 64 - bits;
-  table.filter_.assign(capacity * 8 / 64, 0);
-  // The filter's bit and the slot come from the same leading bits of one product: the filter is the
-  // table's occupancy at eight times its resolution, small enough to stay in a near cache.
-  table.filter_shift_ = 64 - bits - 3;
-  table.byte_ranks_.assign(size_t{1} << 16, kNoRank);
+  table.merge_order_ = model.merge_order();
   for (const BpeModel::Merge& merge : model.merges()) {
-    const auto rank = static_cast<uint32_t>(merge.rank);
     // Merges come by rank. Some share one (the ways to cut one token of a tiktoken file) and then
     // also the result; a rank that no merge has is never looked up.
-    table.results_.resize(rank + 1, static_cast<uint32_t>(merge.result));
-    table.insert(static_cast<uint32_t>(merge.left), static_cast<uint32_t>(merge.right), rank);
+    table.results_.resize(static_cast<size_t>(merge.rank) + 1, static_cast<uint32_t>(merge.result));
   }
-  table.merge_order_ = model.merge_order();
+  table.fill(model.merges());
+  const std::vector<BpeModel::Merge> used = table.used_merges(model);
+  if (used.size() < model.merges().size()) table.fill(used);
   for (int32_t piece = 0; piece < model.piece_count(); ++piece) {
     table.token_ids_.push_back(model.token_id(piece));
     table.byte_lengths_.push_back(static_cast<uint32_t>(model.piece_bytes(piece).size()));
   }
   return table;
+}
+
+void MergeTable::fill(std::span<const BpeModel::Merge> merges) {
+  const size_t capacity = std::bit_ceil(std::max<size_t>(merges.size() * 2, 64));
+  const int bits = std::countr_zero(capacity);
+  slots_.assign(capacity, kEmpty);
+  slot_mask_ = capacity - 1;
+  slot_shift_ = 64 - bits;
+  filter_.assign(capacity * 8 / 64, 0);
+  // The filter's bit and the slot come from the same leading bits of one product: the filter is the
+  // table's occupancy at eight times its resolution, small enough to stay in a near cache.
+  filter_shift_ = 64 - bits - 3;
+  byte_ranks_.assign(size_t{1} << 16, kNoRank);
+  for (const BpeModel::Merge& merge : merges) {
+    insert(static_cast<uint32_t>(merge.left), static_cast<uint32_t>(merge.right),
+           static_cast<uint32_t>(merge.rank));
+  }
+}
+
+std::vector<BpeModel::Merge> MergeTable::used_merges(const BpeModel& model) const {
+  // Where all occurrences of a pair merge at once, last_pair() would have to, too; merges.txt has
+  // one merge a piece.
+  if (model.merges_characters() || merge_order_ == MergeOrder::kRounds) return model.merges();
+  std::vector<uint8_t> ways(static_cast<size_t>(model.piece_count()));  // at most 2
+  for (const BpeModel::Merge& merge : model.merges()) {
+    uint8_t& count = ways[static_cast<size_t>(merge.result)];
+    count = static_cast<uint8_t>(std::min(count + 1, 2));
+  }
+  std::vector<BpeModel::Merge> used;
+  int32_t tried = -1;
+  uint64_t last = kEmpty;
+  for (const BpeModel::Merge& merge : model.merges()) {
+    const std::string_view bytes = model.piece_bytes(merge.result);
+    if (ways[static_cast<size_t>(merge.result)] > 1 && bytes.size() <= kMaxTriedBytes) {
+      if (merge.result != tried) last = last_pair(bytes);
+      tried = merge.result;
+      if (last != pack(static_cast<uint32_t>(merge.left), static_cast<uint32_t>(merge.right))) {
+        continue;
+      }
+    }
+    used.push_back(merge);
+  }
+  return used;
+}
+
+/// The two pieces, packed, that `bytes` are before they are one; kEmpty where they never are.
+uint64_t MergeTable::last_pair(std::string_view bytes) const {
+  std::array<uint32_t, kMaxTriedBytes> pieces;
+  size_t count = bytes.size();
+  std::copy_n(reinterpret_cast<const uint8_t*>(bytes.data()), count, pieces.begin());
+  while (count > 2) {
+    uint32_t lowest = kNoRank;
+    size_t at = 0;
+    for (size_t i = 0; i + 1 < count; ++i) {
+      const uint32_t found = rank(pieces[i], pieces[i + 1]);
+      if (found < lowest) at = i;
+      lowest = std::min(lowest, found);
+    }
+    if (lowest == kNoRank) return kEmpty;
+    pieces[at] = results_[lowest];
+    std::copy(&pieces[at + 2], &pieces[count], &pieces[at + 1]);
+    --count;
+  }
+  return pack(pieces[0], pieces[1]);
 }
 
 void MergeTable::insert(uint32_t left, uint32_t right, uint32_t rank) {

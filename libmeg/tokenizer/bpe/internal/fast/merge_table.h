@@ -2,6 +2,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <string_view>
 #include <vector>
 
 #include "libmeg/base/result.h"
@@ -64,7 +66,17 @@ class MergeTable {
     return (uint64_t{left} << kPieceBits) | right;
   }
 
+  /// Makes the slots anew, for these merges.
+  void fill(std::span<const BpeModel::Merge> merges);
   void insert(uint32_t left, uint32_t right, uint32_t rank);
+
+  /// The merges that can come up. Of several that give one piece it is at most the one that comes
+  /// last where the piece's own bytes are merged: whatever stands around them, no merge crossed
+  /// their borders before, so the same merges happen there in the same order.
+  std::vector<BpeModel::Merge> used_merges(const BpeModel& model) const;
+  uint64_t last_pair(std::string_view bytes) const;
+
+  static constexpr size_t kMaxTriedBytes = 64;
 
   std::vector<uint64_t> slots_;   // a power of two, open addressing, at most half full
   std::vector<uint64_t> filter_;  // a bit for each slot of a table 8 times as large
