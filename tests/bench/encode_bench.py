@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Encoding in memory, one thread: libmeg beside sentencepiece, tokenizers, tiktoken and quicktok.
+"""Encoding in memory, one thread: libmeg beside other tokenizers.
 
 encode_bench.py [--quick] [--runs N] [--corpus KIND ...] [--model TYPE=FILE ... | --vocabulary NAME ...]
 
@@ -24,24 +24,14 @@ import numpy
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from preprocess_bench import KINDS, ROOT, corpus
 
-sys.path.insert(0, os.path.join(ROOT, "tests", "tokenizer"))
-from compare_with_packages import PATTERNS, tiktoken_of
-from compare_with_python import byte_characters
+from tokenizer_peers import VOCABULARIES, encoder, vocabulary_model
 
 PEERS = {
-    "GPTSentencePieceTokenizer": ["sentencepiece"],
+    "GPTSentencePieceTokenizer": ["sentencepiece", "gigatoken"],
     "BertWordPieceLowerCase": ["tokenizers"],
-    "HuggingFaceTokenizer": ["tokenizers", "tiktoken", "quicktok"],
+    "HuggingFaceTokenizer": ["gigatoken", "fastokens", "quicktok", "tokie", "tiktoken", "tokenizers"],
 }
 VOCABULARY = 32000
-# quicktok's vocabularies, with the patterns by their names in compare_with_packages.py: that of tokenizer.json,
-# in the words of Hugging Face, and tiktoken's.
-VOCABULARIES = {
-    "cl100k_base": ("llama3", "cl100k"),
-    "o200k_base": ("o200k", "o200k"),
-    "llama3": ("llama3", "llama3"),
-    "qwen3": ("qwen2", "qwen2"),
-}
 
 
 def parse_arguments():
@@ -58,6 +48,7 @@ def parse_arguments():
                         or os.path.join(ROOT, "..", "shared"))
     parser.add_argument("--program",
                         default=os.path.join(ROOT, "build", "release", "bench", "encode_bench"))
+    parser.add_argument("--peers", nargs="+", help="only these")
     parser.add_argument("--peer", nargs=4, help=argparse.SUPPRESS)
     return parser.parse_args()
 
@@ -113,79 +104,15 @@ def trained_models(arguments, texts):
     yield "BertWordPieceLowerCase", path
 
 
-def byte_values(vocabulary):
-    """The tokens' bytes, by rank."""
-    import quicktok
-    known = quicktok.get_encoding(vocabulary)
-    return sorted(known.token_byte_values(), key=known.encode_single_token)
-
-
-def merges_of(values):
-    """The pairs that make each token, as rank order joins them."""
-    ranks = {value: rank for rank, value in enumerate(values)}
-    for value in values:
-        pairs = [(value[:at], value[at:]) for at in range(1, len(value))]
-        pairs = [pair for pair in pairs if pair[0] in ranks and pair[1] in ranks]
-        yield from sorted(pairs, key=lambda pair: (ranks[pair[0]], ranks[pair[1]]))
-
-
-def vocabulary_model(arguments, name):
-    """A tokenizer.json of one of quicktok's vocabularies."""
-    folder = os.path.join(arguments.corpus_dir, name)
-    path = os.path.join(folder, "tokenizer.json")
-    if os.path.exists(path):
-        return "HuggingFaceTokenizer", path
-    characters = byte_characters()
-
-    def written(value):
-        return "".join(characters[byte] for byte in value)
-
-    values = byte_values(name)
-    split = {"type": "Split", "pattern": {"Regex": PATTERNS[VOCABULARIES[name][0]]}, "behavior": "Isolated",
-             "invert": False}
-    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
-    model = {"type": "BPE", "ignore_merges": True, "vocab": {written(value): i for i, value in enumerate(values)},
-             "merges": [list(map(written, pair)) for pair in merges_of(values)]}
-    os.makedirs(folder, exist_ok=True)
-    with open(path + ".partial", "w", encoding="utf-8") as out:
-        json.dump({"version": "1.0", "added_tokens": [], "normalizer": None,
-                   "pre_tokenizer": {"type": "Sequence", "pretokenizers": [split, level]},
-                   "post_processor": None, "decoder": level, "model": model}, out)
-    os.rename(path + ".partial", path)
-    return "HuggingFaceTokenizer", path
-
-
-def peer_encoder(peer, model):
-    """A function from texts to an array of ids each, on one thread."""
-    if peer == "sentencepiece":
-        import sentencepiece
-        processor = sentencepiece.SentencePieceProcessor(model_file=model)
-        return lambda texts: processor.encode(texts, out_type="numpy", num_threads=1)
-    vocabulary = os.path.basename(os.path.dirname(model))
-    if peer == "tiktoken":
-        encoding = tiktoken_of(byte_values(vocabulary), PATTERNS[VOCABULARIES[vocabulary][1]])
-        return lambda texts: [encoding.encode_ordinary(text) for text in texts]
-    if peer == "quicktok":
-        import quicktok
-        encoding = quicktok.get_encoding(vocabulary)
-        return lambda texts: [encoding.encode_batch(texts, threads=1)[0]]
-    import tokenizers
-    tokenizer = (tokenizers.Tokenizer.from_file(model) if model.endswith(".json")
-                 else tokenizers.BertWordPieceTokenizer(model, lowercase=True))
-    return lambda texts: tokenizer.encode_batch(texts, add_special_tokens=False)
-
-
 def run_peer(peer, model, texts_file, ids_file):
     """One measurement of a peer, in this process."""
     import time
     texts = list(read_texts(texts_file))
-    encode = peer_encoder(peer, model)
+    encode = encoder(peer, model)
     begin = time.process_time()
-    encoded = encode(texts)
+    ids, _ = encode(texts)
     seconds = time.process_time() - begin
-    with open(ids_file, "wb") as out:
-        for one in encoded:
-            out.write(numpy.array(getattr(one, "ids", one), dtype=numpy.int32).tobytes())
+    numpy.asarray(ids).astype(numpy.int32).tofile(ids_file)
     print(f"{seconds:.6f}")
 
 
@@ -212,6 +139,8 @@ def compare(arguments, tokenizer_type, model, texts):
     with tempfile.TemporaryDirectory() as folder:
         ours, theirs = os.path.join(folder, "ours"), os.path.join(folder, "theirs")
         for peer in PEERS[tokenizer_type]:
+            if arguments.peers and peer not in arguments.peers:
+                continue
             times = {"libmeg": [], peer: []}
             measure([arguments.program, tokenizer_type, model, texts, ours])
             for _ in range(arguments.runs):
@@ -231,7 +160,8 @@ def main():
         return
     corpora = {kind: texts_of(corpus(arguments, kind)) for kind in arguments.corpus}
     if arguments.vocabulary:
-        models = [vocabulary_model(arguments, name) for name in arguments.vocabulary]
+        models = [("HuggingFaceTokenizer", vocabulary_model(arguments.corpus_dir, name))
+                  for name in arguments.vocabulary]
     elif arguments.model:
         models = [named.split("=", 1) for named in arguments.model]
     else:

@@ -1,15 +1,19 @@
 #!/usr/bin/env python3
-"""JSONL -> .bin/.idx: preprocess_data beside gigatoken, on the same cores, in one run.
+"""JSONL -> .bin/.idx: preprocess_data beside other tokenizers, on the same cores, in one run.
 
 preprocess_bench.py [--quick] [--memory] [--runs N] [--corpus KIND ...] [--corpus-dir DIR]
+preprocess_bench.py --vocabulary NAME ... [--peers NAME ...] [as above]
 
 Makes the corpora (300 MB each; --quick: 30 MB) with make_corpus.py of the shared folder, compares
 the outputs byte for byte, then times fresh processes interleaved: every figure is a median, word caches
 are cold. Prints a Markdown table. --memory instead measures peak memory on an input of 2 GB.
 "encode + write" leaves out what comes before the first byte is read: the peer's imports and the
-opening of the tokenizer, on both sides as the program itself prints it.
+opening of the tokenizer, on both sides as the program itself prints it. Without --vocabulary:
+GPT-2's, beside gigatoken. With it: those that quicktok-v1 brings, beside the peers of
+tokenizer_peers.py; processor seconds, which other work on the machine changes less, are printed too.
 """
 import argparse
+import contextlib
 import filecmp
 import os
 import re
@@ -19,9 +23,12 @@ import sys
 import tempfile
 import time
 
+from tokenizer_peers import VOCABULARIES, vocabulary_model
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-KINDS = ["english", "code", "multilingual", "mix", "longtail"]
+KINDS = ["english", "code", "multilingual", "cjk", "mix", "longtail"]
+CJK = re.compile("[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]")
 MIB = 1 << 20
 
 
@@ -31,6 +38,8 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="30 MB a corpus")
+    parser.add_argument("--vocabulary", nargs="+", choices=VOCABULARIES)
+    parser.add_argument("--peers", nargs="+", default=["gigatoken", "fastokens", "quicktok", "tokie"])
     parser.add_argument("--memory", action="store_true", help="peak memory on 2 GB")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--workers", type=int, default=2)
@@ -44,6 +53,20 @@ def parse_arguments():
     return parser.parse_args()
 
 
+def make_corpus(shared, kind, megabytes, path):
+    """By the shared folder's script; "cjk" are the documents of "multilingual" that are mostly that."""
+    sys.path.insert(0, os.path.join(shared, "bench"))
+    import make_corpus as maker
+    books = maker.books
+    if kind == "cjk":
+        maker.books = lambda name: [text for text in books(name) if 3 * len(CJK.findall(text)) > len(text)]
+    sys.argv[1:] = ["--kind", "multilingual" if kind == "cjk" else kind, "--megabytes", str(megabytes),
+                    "--output", path]
+    with contextlib.redirect_stdout(sys.stderr):
+        maker.main()
+    maker.books = books
+
+
 def corpus(arguments, kind):
     """Path of a corpus, made where it is missing."""
     megabytes = 30 if arguments.quick else 300
@@ -51,9 +74,7 @@ def corpus(arguments, kind):
     path = os.path.join(arguments.corpus_dir, name)
     if not os.path.exists(path):
         os.makedirs(arguments.corpus_dir, exist_ok=True)
-        maker = os.path.join(arguments.shared, "bench", "make_corpus.py")
-        subprocess.run([sys.executable, maker, "--kind", kind, "--megabytes", str(megabytes),
-                        "--output", path + ".partial"], check=True, stdout=sys.stderr)
+        make_corpus(arguments.shared, kind, megabytes, path + ".partial")
         os.rename(path + ".partial", path)
     return path
 
@@ -89,6 +110,9 @@ class Run:
         if process.returncode != 0:
             sys.exit(f"{command[0]} failed:\n{text}")
         self.inner = float(re.search(pattern, text).group(1))
+        self.processor = usage.ru_utime + usage.ru_stime
+        if found := re.search(r"processor ([\d.]+) s", text):
+            self.processor = float(found.group(1))
         self.peak = usage.ru_maxrss * 1024
 
 
@@ -119,20 +143,14 @@ class Bench:
                     *self.files, "--workers", str(self.arguments.workers)],
                    self.cores, r"documents, ([\d.]+) s")
 
-    def check_outputs(self, kind):
-        for ending in (".bin", ".idx"):
-            ours = os.path.join(self.folder, "ours_text_document" + ending)
-            if not filecmp.cmp(ours, os.path.join(self.folder, "peer" + ending), shallow=False):
-                sys.exit(f"{kind}: the outputs' {ending} differ")
-
     def row(self, kind):
         path = corpus(self.arguments, kind)
         ours, peer, single = [], [], []
         for i in range(self.arguments.runs):
             peer.append(self.peer(path))
             ours.append(self.ours(path, self.arguments.workers))
-            if i == 0:
-                self.check_outputs(kind)
+            if i == 0 and not self.outputs_are_equal():
+                sys.exit(f"{kind}: the outputs differ")
             single.append(self.ours(path, 1))
 
         def median(runs, what):
@@ -145,6 +163,50 @@ class Bench:
                 f"{peer_inner / inner:.2f}x | {megabytes / inner:.0f} | {whole:.2f} | "
                 f"{peer_whole:.2f} | {peer_whole / whole:.2f}x | {median(ours, 'peak') / MIB:.0f} | "
                 f"{median(peer, 'peak') / MIB:.0f} | {median(single, 'inner') / inner:.2f}x |")
+
+    def ours_with(self, model, path):
+        return Run([self.arguments.program, "--input", path, "--output-prefix", self.prefix("ours"),
+                    "--tokenizer-type", "HuggingFaceTokenizer", "--tokenizer-model", model,
+                    "--workers", str(self.arguments.workers)], self.cores, r"\nseconds: ([\d.]+)\n")
+
+    def peer_with(self, peer, model, path):
+        script = os.path.join(HERE, "tokenizer_peers.py")
+        return Run([self.arguments.python, script, peer, model, path, self.prefix("peer"),
+                    "--workers", str(self.arguments.workers)], self.cores, r"documents, ([\d.]+) s")
+
+    def opening(self, model):
+        """Processor seconds of our side before the first document."""
+        path = os.path.join(self.folder, "one.jsonl")
+        with open(path, "w") as out:
+            out.write('{"text": "one"}\n')
+        return self.ours_with(model, path).processor
+
+    def vocabulary_rows(self, name, kind):
+        model = vocabulary_model(self.arguments.corpus_dir, name)
+        path = corpus(self.arguments, kind)
+        opening = self.opening(model)
+        for peer in self.arguments.peers:
+            ours, theirs = [], []
+            for i in range(self.arguments.runs):
+                theirs.append(self.peer_with(peer, model, path))
+                ours.append(self.ours_with(model, path))
+                same = i > 0 or self.outputs_are_equal()
+                if not same:
+                    break
+            if not same:
+                yield f"| {name} | {kind} | {peer} | other ids | | | | | |"
+                continue
+            seconds = [statistics.median(run.inner for run in runs) for runs in (ours, theirs)]
+            processor = [statistics.median(run.processor for run in runs) for runs in (ours, theirs)]
+            processor[0] -= opening
+            yield (f"| {name} | {kind} | {peer} | {seconds[0]:.2f} | {seconds[1]:.2f} | "
+                   f"{seconds[1] / seconds[0]:.2f}x | {processor[0]:.2f} | {processor[1]:.2f} | "
+                   f"{processor[1] / processor[0]:.2f}x |")
+
+    def outputs_are_equal(self):
+        return all(filecmp.cmp(os.path.join(self.folder, "ours_text_document" + ending),
+                               os.path.join(self.folder, "peer" + ending), shallow=False)
+                   for ending in (".bin", ".idx"))
 
     def memory(self):
         path = two_gigabytes(self.arguments)
@@ -178,6 +240,14 @@ def main():
               f"median of {arguments.runs}\n")
         if arguments.memory:
             bench.memory()
+            return
+        if arguments.vocabulary:
+            print("| vocabulary | corpus | peer | encode + write s | peer s | ratio | processor s | "
+                  "peer s | ratio |\n|---|---|---|" + "---:|" * 6)
+            for name in arguments.vocabulary:
+                for kind in arguments.corpus:
+                    for row in bench.vocabulary_rows(name, kind):
+                        print(row, flush=True)
             return
         print("| corpus | MB | encode + write s | gigatoken s | ratio | MB/s | whole process s | "
               "gigatoken s | ratio | peak MiB | gigatoken MiB | 2nd worker |".replace(
