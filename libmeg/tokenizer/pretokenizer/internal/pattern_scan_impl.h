@@ -27,9 +27,10 @@ struct PatternBlock {
   uint64_t apostrophe;
   uint64_t slash;
   uint64_t continuation;  // bytes of a character behind its first
-  uint64_t upper;         // with cased words only, as the next two
+  uint64_t upper;         // with cased words only, as the next three
   uint64_t lower;
-  uint64_t uncased;   // letters and marks that are both
+  uint64_t uncased;  // letters and marks that are both
+  uint64_t mark;
   bool wide_numbers;  // outside ASCII
 };
 
@@ -61,7 +62,8 @@ inline PatternBlock classify(const Byte* p, const Byte* end) {
   if constexpr (kForm.cased_words) {
     block.upper = (bytes.in_range('A', 'Z') | of(CharacterClass::kUpper)) & inside;
     block.lower = (bytes.in_range('a', 'z') | of(CharacterClass::kLower)) & inside;
-    block.uncased = of(CharacterClass::kLetter) | of(CharacterClass::kMark);
+    block.mark = of(CharacterClass::kMark);
+    block.uncased = of(CharacterClass::kLetter) | block.mark;
     block.word = block.upper | block.lower | block.uncased;
     block.slash = bytes.in_range('/', '/') & inside;
   } else {
@@ -144,9 +146,8 @@ template <PatternForm kForm>
 inline bool is_hard(const PatternBlock& block, uint64_t eaten) {
   if (block.size == 0) return true;
   if constexpr (kForm.cased_words) {
-    if (block.uncased != 0 && (block.upper != 0 || (block.uncased & (block.other << 1)) != 0)) {
-      return true;
-    }
+    if (block.uncased != 0 && block.upper != 0) return true;
+    if ((block.mark & (block.other << 1)) != 0) return true;
   }
   if constexpr (kForm.slashes) {
     if (((eaten << 1) & block.slash) != 0) return true;
