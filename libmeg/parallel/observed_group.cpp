@@ -18,27 +18,29 @@ class ObservedGroup : public ProcessGroup {
   int size() const override { return group_->size(); }
 
   PendingWork start_all_reduce(at::Tensor tensor, Reduction reduction) override {
-    return observed("all-reduce", tensor, group_->start_all_reduce(tensor, reduction));
+    return observed("all-reduce", tensor,
+                    [&] { return group_->start_all_reduce(tensor, reduction); });
   }
 
   PendingWork start_all_gather(at::Tensor whole, at::Tensor part) override {
-    return observed("all-gather", whole, group_->start_all_gather(whole, std::move(part)));
+    return observed("all-gather", whole, [&] { return group_->start_all_gather(whole, part); });
   }
 
   PendingWork start_reduce_scatter(at::Tensor part, at::Tensor whole) override {
-    return observed("reduce-scatter", whole, group_->start_reduce_scatter(std::move(part), whole));
+    return observed("reduce-scatter", whole,
+                    [&] { return group_->start_reduce_scatter(part, whole); });
   }
 
   PendingWork start_broadcast(at::Tensor tensor, int source) override {
-    return observed("broadcast", tensor, group_->start_broadcast(tensor, source));
+    return observed("broadcast", tensor, [&] { return group_->start_broadcast(tensor, source); });
   }
 
   PendingWork start_send(at::Tensor tensor, int destination) override {
-    return observed("send", tensor, group_->start_send(tensor, destination));
+    return observed("send", tensor, [&] { return group_->start_send(tensor, destination); });
   }
 
   PendingWork start_receive(at::Tensor tensor, int source) override {
-    return observed("receive", tensor, group_->start_receive(tensor, source));
+    return observed("receive", tensor, [&] { return group_->start_receive(tensor, source); });
   }
 
   Status barrier() override { return group_->barrier(); }
@@ -62,13 +64,15 @@ class ObservedGroup : public ProcessGroup {
     PendingWork work;
   };
 
-  PendingWork observed(const char* operation, const at::Tensor& tensor, PendingWork work) const {
+  template <class Start>
+  PendingWork observed(const char* operation, const at::Tensor& tensor, Start start) const {
     const Communication communication = {.group = name_,
                                          .operation = operation,
                                          .bytes = static_cast<int64_t>(tensor.nbytes()),
+                                         .issued = std::chrono::system_clock::now(),
                                          .begin = {},
                                          .end = {}};
-    return std::make_unique<ObservedWork>(*this, communication, std::move(work));
+    return std::make_unique<ObservedWork>(*this, communication, start());
   }
 
   std::shared_ptr<ProcessGroup> group_;

@@ -18,6 +18,7 @@ struct Communication {
   /// Of the tensor that is reduced, sent or received; of the whole one that is gathered or whose
   /// parts are scattered.
   int64_t bytes = 0;
+  std::chrono::system_clock::time_point issued;
   std::chrono::system_clock::time_point begin, end;  ///< Of waiting for it.
 };
 

@@ -24,6 +24,13 @@ Status check_beta(std::string_view flag, double beta) {
                     beta);
 }
 
+Status check_buckets(const Optimizer::Options& options) {
+  if (!options.ddp_bucket_size || !options.ddp_num_buckets) return {};
+  return make_error(StatusCode::kInvalidArgument,
+                    "--ddp-num-buckets {}: expected no --ddp-bucket-size beside it, found {}",
+                    *options.ddp_num_buckets, *options.ddp_bucket_size);
+}
+
 /// The arrays, as long as the layout, in the shapes of the parameters. masters: may be undefined.
 std::vector<Optimizer::ParameterState> states_of(const FlatLayout& layout,
                                                  const at::Tensor& masters,
@@ -52,6 +59,7 @@ Result<std::unique_ptr<Optimizer>> Optimizer::create(const ModelChunks& model,
                                                      const parallel::ParallelState& ranks) {
   MEG_RETURN_IF_ERROR(check_beta("--adam-beta1", options.betas[0]));
   MEG_RETURN_IF_ERROR(check_beta("--adam-beta2", options.betas[1]));
+  MEG_RETURN_IF_ERROR(check_buckets(options));
   auto state = std::make_unique<State>(model, std::move(scaler), options, ranks);
   MEG_RETURN_IF_ERROR(libtorch::torch_guard([&] {
     state->allocate();
@@ -71,25 +79,24 @@ double Optimizer::loss_scale() const {
   return state_->scaler == nullptr ? 1.0 : state_->scaler->scale();
 }
 
-Status Optimizer::zero_grad(bool only) {
+Status Optimizer::zero_grad(const StepGradients& step) {
   return libtorch::torch_guard([&] {
-    const bool stays = state_->may_stay && only && state_->ranks.mesh().world_size() == 1;
+    const bool stays = state_->may_stay && step.only && state_->ranks.mesh().world_size() == 1;
     state_->zero_gradients(stays);
+    state_->reduction_scale = step.scale;
+    state_->reductions.clear();
+    state_->reductions.resize(state_->layout.buckets().size());
+    if (state_->buckets.has_value()) state_->buckets->begin_step();
     return Status();
   });
 }
 
-Status Optimizer::reduce_gradients(double scale) {
-  return libtorch::torch_guard([&]() -> Status {
-    state_->complete_gradients();
-    MEG_RETURN_IF_ERROR(state_->sum_parts_of_copies());
-    parallel::ProcessGroup& group = *state_->ranks.data();
-    if (group.size() == 1) return {};
-    const at::Tensor& all = state_->gradients.flat();
-    if (scale != 1) all.mul_(scale);
-    if (!state_->is_distributed()) return group.all_reduce(all);
-    return group.reduce_scatter(all.view({group.size(), -1})[group.rank()], all);
-  });
+void Optimizer::expect_gradients(bool last) {
+  if (state_->buckets.has_value()) state_->buckets->expect(last);
+}
+
+Status Optimizer::reduce_gradients() {
+  return libtorch::torch_guard([&] { return state_->reduce_gradients(); });
 }
 
 Status Optimizer::scale_gradients(double factor) {
@@ -153,7 +160,12 @@ Result<std::vector<Optimizer::ParameterState>> Optimizer::states() {
         return {};
       }
       whole = at::empty({state_->layout.elements()}, part.options());
-      return state_->ranks.data()->all_gather(whole, part);
+      for (const FlatLayout::Bucket& bucket : state_->layout.buckets()) {
+        MEG_RETURN_IF_ERROR(
+            state_->ranks.data()->all_gather(state_->layout.of_bucket(bucket, whole),
+                                             part.narrow(0, bucket.place, bucket.part_elements)));
+      }
+      return {};
     };
     at::Tensor masters, exp_avg, exp_avg_sq;
     MEG_RETURN_IF_ERROR(gathered(state_->masters, masters));

@@ -35,6 +35,11 @@ class Optimizer {
     bool grad_reduce_in_bf16 = false;
     /// Each data-parallel rank keeps masters and moments of its share of the parameters alone.
     bool use_distributed_optimizer = false;
+    /// Gradients are summed over the data-parallel ranks in buckets, each as soon as the last
+    /// backward pass of a step has brought it.
+    bool overlap_grad_reduce = false;
+    std::optional<int64_t> ddp_bucket_size = {};  ///< Elements; unset: Megatron's. With overlap.
+    std::optional<int64_t> ddp_num_buckets = {};  ///< In place of the size.
   };
 
   /// What the parameter groups use in a step.
@@ -72,14 +77,22 @@ class Optimizer {
   /// What the loss is multiplied with before backward.
   double loss_scale() const;
 
-  /// Forgets the gradients of the step before; backward passes add theirs from here on. only: the
-  /// step has one micro-batch and nothing scales what it brings, so that its gradients are read
-  /// where autograd leaves them.
-  Status zero_grad(bool only);
+  /// What becomes of a step's gradients.
+  struct StepGradients {
+    /// The step has one micro-batch and nothing scales what it brings, so that its gradients are
+    /// read where autograd leaves them.
+    bool only = false;
+    double scale = 1;  ///< Before they are summed over the data-parallel ranks.
+  };
 
-  /// After the last micro-batch: gradients become those of all ranks. scale: what they are
-  /// multiplied with before they are summed over the data-parallel ranks.
-  Status reduce_gradients(double scale);
+  /// Forgets the gradients of the step before; backward passes add theirs from here on.
+  Status zero_grad(const StepGradients& step);
+
+  /// Whether a backward pass that follows is the last one of its chunk of the model in this step.
+  void expect_gradients(bool last);
+
+  /// After the last micro-batch: gradients become those of all ranks.
+  Status reduce_gradients();
 
   /// Multiplies what is gathered.
   Status scale_gradients(double factor);

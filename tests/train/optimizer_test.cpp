@@ -27,12 +27,12 @@ Trained train(at::ScalarType dtype, int64_t micro_batches, bool only) {
   const at::Tensor tokens = test::small_tokens(model.config());
   Trained trained;
   for (int step = 0; step < 2; ++step) {
-    EXPECT_TRUE((*optimizer)->zero_grad(only).ok());
+    EXPECT_TRUE((*optimizer)->zero_grad({.only = only}).ok());
     for (int64_t i = 0; i < micro_batches; ++i) {
       const auto loss = model.loss({.tokens = tokens}, tokens.roll(-1, 1));
       (loss->mean() / micro_batches).backward();
     }
-    EXPECT_TRUE((*optimizer)->reduce_gradients(1).ok());
+    EXPECT_TRUE((*optimizer)->reduce_gradients().ok());
     const auto outcome = (*optimizer)->step({.lr = 0.01, .weight_decay = 0.1});
     EXPECT_TRUE(outcome.has_value()) << outcome.status().message();
     trained.grad_norm = outcome->grad_norm;
@@ -88,7 +88,7 @@ struct Fixture {
 
   Result<Optimizer::Outcome> step(const Optimizer::Rates& rates = {.lr = 0.01,
                                                                    .weight_decay = 0.1}) {
-    EXPECT_TRUE(optimizer->reduce_gradients(/*scale=*/1).ok());
+    EXPECT_TRUE(optimizer->reduce_gradients().ok());
     return optimizer->step(rates);
   }
 

@@ -140,7 +140,7 @@ void expect_foretold_memory(parallel::Mesh::Sizes sizes, at::ScalarType type,
                                          .tensor_parallel = {.group = ranks.tensor()}});
   const auto optimizer = Optimizer::create(part, nullptr, given, ranks);
   ASSERT_TRUE(optimizer.has_value()) << optimizer.status().message();
-  ASSERT_TRUE((*optimizer)->zero_grad(/*only=*/false).ok());
+  ASSERT_TRUE((*optimizer)->zero_grad({}).ok());
   const Optimizer::Held held = (*optimizer)->held_bytes();
   const model::RankMemory& found = stages->at(static_cast<size_t>(ranks.pipeline()->rank()));
   EXPECT_EQ(static_cast<double>(held.parameters), found.parameter_bytes);

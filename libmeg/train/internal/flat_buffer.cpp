@@ -8,30 +8,48 @@
 
 namespace meg::train {
 
-FlatLayout::FlatLayout(std::span<const nn::GptParameter> parameters, int64_t parts)
+FlatLayout::FlatLayout(std::span<const nn::GptParameter> parameters, int64_t parts,
+                       std::span<const size_t> bucket_ends)
     : parts_(parts) {
-  int64_t elements = 0;
-  for (const nn::GptParameter& parameter : parameters) {
-    const at::Tensor& tensor = parameter.tensor;
-    places_.push_back({.first = elements, .shape = tensor.sizes().vec(), .count = tensor.numel()});
-    elements += model::padded_elements(tensor.numel());
+  size_t begin = 0;
+  for (const size_t end : bucket_ends) {
+    const int64_t first = elements();
+    int64_t padded = 0;
+    while (places_.size() < end) {
+      const at::Tensor& tensor = parameters[places_.size()].tensor;
+      places_.push_back(
+          {.first = first + padded, .shape = tensor.sizes().vec(), .count = tensor.numel()});
+      padded += model::padded_elements(tensor.numel());
+    }
+    buckets_.push_back({.begin = begin,
+                        .end = end,
+                        .first = first,
+                        .part_elements = model::part_elements(padded, parts),
+                        .place = part_elements_});
+    part_elements_ += buckets_.back().part_elements;
+    begin = end;
   }
-  part_elements_ = model::part_elements(elements, parts);
+}
+
+at::Tensor FlatLayout::of_bucket(const Bucket& bucket, const at::Tensor& flat) const {
+  return flat.narrow(0, bucket.first, bucket.part_elements * parts_).view({parts_, -1});
 }
 
 std::vector<FlatLayout::Segment> FlatLayout::segments(int64_t part) const {
-  const int64_t begin = part * part_elements_;
-  const int64_t end = begin + part_elements_;
   std::vector<Segment> segments;
-  for (size_t i = 0; i < places_.size(); ++i) {
-    const Place& place = places_[i];
-    const int64_t first = std::max(place.first, begin);
-    const int64_t last = std::min(place.first + place.count, end);
-    if (first >= last) continue;
-    segments.push_back({.parameter = i,
-                        .first = first - place.first,
-                        .count = last - first,
-                        .place = first - begin});
+  for (const Bucket& bucket : buckets_) {
+    const int64_t begin = bucket.first + part * bucket.part_elements;
+    const int64_t end = begin + bucket.part_elements;
+    for (size_t i = bucket.begin; i < bucket.end; ++i) {
+      const Place& place = places_[i];
+      const int64_t first = std::max(place.first, begin);
+      const int64_t last = std::min(place.first + place.count, end);
+      if (first >= last) continue;
+      segments.push_back({.parameter = i,
+                          .first = first - place.first,
+                          .count = last - first,
+                          .place = bucket.place + first - begin});
+    }
   }
   return segments;
 }

@@ -10,10 +10,19 @@
 
 namespace meg::train {
 
-/// Where the elements of each parameter lie in one array of all of them, which ranks share in equal
-/// parts: parts cut parameters where they will.
+/// Where the elements of each parameter lie in one array of all of them. It consists of buckets,
+/// each of which ranks share in equal parts, and a rank's part of the array are those of the
+/// buckets one after the other: parts cut parameters where they will.
 class FlatLayout {
  public:
+  /// Consecutive parameters, whose elements are sent together.
+  struct Bucket {
+    size_t begin = 0, end = 0;  ///< Parameters.
+    int64_t first = 0;          ///< In the array.
+    int64_t part_elements = 0;
+    int64_t place = 0;  ///< In a part of the array.
+  };
+
   /// The elements of one parameter that lie in a part.
   struct Segment {
     size_t parameter = 0;
@@ -23,9 +32,18 @@ class FlatLayout {
   };
 
   FlatLayout() = default;
-  FlatLayout(std::span<const nn::GptParameter> parameters, int64_t parts);
+
+  /// bucket_ends: behind the last parameter of each bucket, ascending; the last one of all.
+  FlatLayout(std::span<const nn::GptParameter> parameters, int64_t parts,
+             std::span<const size_t> bucket_ends);
 
   int64_t elements() const { return part_elements_ * parts_; }
+
+  /// In their order.
+  std::span<const Bucket> buckets() const { return buckets_; }
+
+  /// Those of a bucket in `flat`, as long as the array: [parts, elements of each].
+  at::Tensor of_bucket(const Bucket& bucket, const at::Tensor& flat) const;
 
   int64_t part_elements() const { return part_elements_; }
 
@@ -43,6 +61,7 @@ class FlatLayout {
   };
 
   std::vector<Place> places_;
+  std::vector<Bucket> buckets_;
   int64_t part_elements_ = 0;
   int64_t parts_ = 1;
 };

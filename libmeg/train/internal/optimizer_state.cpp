@@ -5,6 +5,7 @@
 #include <iterator>
 #include <string>
 
+#include "libmeg/libtorch/torch_guard.h"
 #include "libmeg/train/internal/not_finite.h"
 
 namespace meg::train {
@@ -39,9 +40,14 @@ bool Optimizer::State::widens_gradients() const {
 void Optimizer::State::allocate() {
   const auto parameters = model.parameters();
   const bool shares = options.use_distributed_optimizer && ranks.data()->size() > 1;
-  layout = FlatLayout(parameters, shares ? ranks.data()->size() : 1);
+  layout = FlatLayout(parameters, shares ? ranks.data()->size() : 1, ends_of_buckets());
   segments = layout.segments(shares ? ranks.data()->rank() : 0);
   if (shares) gather_weights_in_one_array();
+  if (overlaps_reduction()) {
+    buckets.emplace(parameters, layout, [this](size_t bucket) {
+      if (!waits_for_a_stage(bucket)) libtorch::throw_if_error(begin_reduction(bucket));
+    });
+  }
   may_stay = is_sixteen_bit() && widens_gradients();
   if (!may_stay) zero_gradients(/*stay=*/false);
   const auto zeros = [this] {
@@ -86,14 +92,6 @@ void Optimizer::State::zero_gradients(bool stay) {
   const auto parameters = model.parameters();
   for (size_t i = 0; i < parameters.size(); ++i) {
     parameters[i].tensor.mutable_grad() = gradients.views()[i];
-  }
-}
-
-/// A parameter that no backward pass came to has a gradient of zeros.
-void Optimizer::State::complete_gradients() {
-  for (const nn::GptParameter& parameter : model.parameters()) {
-    at::Tensor& gradient = parameter.tensor.mutable_grad();
-    if (!gradient.defined()) gradient = at::zeros_like(parameter.tensor);
   }
 }
 
@@ -193,47 +191,6 @@ MultiTensor Optimizer::State::normed_parameters() const {
          .count = segment.count});
   }
   return MultiTensor(tensors, model.options().device);
-}
-
-/// Whether each tensor-parallel rank has a copy and a part of its gradient: from its own heads, or
-/// its own stretch of the sequences. Positions are added before sequences are split.
-bool Optimizer::State::has_part_of_gradient(const nn::GptParameter& parameter) const {
-  if (parameter.partition != model::Partition::kReplicated) return false;
-  const std::string& name = parameter.name;
-  if (name.find(".q_layernorm.") != std::string::npos ||
-      name.find(".k_layernorm.") != std::string::npos) {
-    return true;
-  }
-  return model.part().tensor_parallel.sequence_parallel &&
-         name != "embedding.position_embeddings.weight";
-}
-
-/// Whether the first and the last stage have a copy each.
-bool Optimizer::State::is_tied(const nn::GptParameter& parameter) const {
-  return !model.config().untie_embeddings_and_output_weights &&
-         (parameter.name == model::kTiedCopyName ||
-          parameter.name == "embedding.word_embeddings.weight");
-}
-
-/// Mirrors Megatron-LM megatron/core/distributed/finalize_model_grads.py.
-Status Optimizer::State::sum_parts_of_copies() {
-  const auto parameters = model.parameters();
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    if (ranks.tensor()->size() > 1 && has_part_of_gradient(parameters[i])) {
-      MEG_RETURN_IF_ERROR(ranks.tensor()->all_reduce(gradients.views()[i]));
-    }
-    if (ranks.embedding()->size() > 1 && is_tied(parameters[i])) {
-      MEG_RETURN_IF_ERROR(ranks.embedding()->all_reduce(gradients.views()[i]));
-    }
-  }
-  return {};
-}
-
-/// After each rank updated its share.
-Status Optimizer::State::gather_weights() const {
-  parallel::ProcessGroup& group = *ranks.data();
-  const at::Tensor& all = weights.flat();
-  return group.all_gather(all, all.view({group.size(), -1})[group.rank()]);
 }
 
 kernels::AdamStep Optimizer::State::adam_step(const Rates& rates, float inverse_scale,

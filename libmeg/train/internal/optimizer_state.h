@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "libmeg/train/internal/flat_buffer.h"
+#include "libmeg/train/internal/gradient_buckets.h"
 #include "libmeg/train/internal/multi_tensor.h"
 #include "libmeg/train/optimizer.h"
 
@@ -31,6 +32,10 @@ struct Optimizer::State {
   /// Sums over micro-batches, which are the parameters' gradients. Where these may stay with
   /// autograd, defined from the first step on that gathers them.
   FlatBuffer gradients;
+  /// Where reduction overlaps with backward passes.
+  std::optional<GradientBuckets> buckets;
+  double reduction_scale = 1;                     ///< Of the step's gradients.
+  std::vector<parallel::PendingWork> reductions;  ///< By bucket; null: not begun.
   /// The model's parameters as one array, which the ranks of a distributed optimizer gather.
   FlatBuffer weights;
   /// This rank's part of the layout, fp32. Masters only where the parameters are 16-bit.
@@ -53,6 +58,10 @@ struct Optimizer::State {
     return at::dtype(type).device(model.options().device);
   }
 
+  bool overlaps_reduction() const {
+    return options.overlap_grad_reduce && ranks.data()->size() > 1;
+  }
+
   bool widens_gradients() const;
   void zero_gradients(bool stay);
   void complete_gradients();
@@ -65,9 +74,13 @@ struct Optimizer::State {
   void gather_weights_in_one_array();
   std::vector<kernels::AdamTensor> adam_tensors() const;
   MultiTensor normed_parameters() const;
+  std::vector<size_t> ends_of_buckets() const;
   bool has_part_of_gradient(const nn::GptParameter& parameter) const;
-  bool is_tied(const nn::GptParameter& parameter) const;
-  Status sum_parts_of_copies();
+  bool is_shared_with_a_stage(const nn::GptParameter& parameter) const;
+  bool waits_for_a_stage(size_t bucket) const;
+  Status sum_parts_of_copies(size_t parameter) const;
+  Status begin_reduction(size_t bucket);
+  Status reduce_gradients();
   Status gather_weights() const;
   /// copy(master, weight) for this rank's share of each parameter.
   template <class Copy>

@@ -47,16 +47,18 @@ void ScheduleTrace::observe(const parallel::Communication& communication) {
   if (!in_step_) return;
   add(communication.operation, "communication",
       fmt::format(R"("group":"{}","bytes":{})", communication.group, communication.bytes),
-      communication.begin, communication.end);
+      communication.begin, communication.end)
+      .issued = nanoseconds(communication.issued);
 }
 
-void ScheduleTrace::add(std::string_view name, std::string_view category, std::string arguments,
-                        Clock::time_point begin, Clock::time_point end) {
-  events_.push_back({.name = name,
-                     .category = category,
-                     .arguments = std::move(arguments),
-                     .begin = nanoseconds(begin),
-                     .end = nanoseconds(end)});
+ScheduleTrace::Event& ScheduleTrace::add(std::string_view name, std::string_view category,
+                                         std::string arguments, Clock::time_point begin,
+                                         Clock::time_point end) {
+  return events_.emplace_back(Event{.name = name,
+                                    .category = category,
+                                    .arguments = std::move(arguments),
+                                    .begin = nanoseconds(begin),
+                                    .end = nanoseconds(end)});
 }
 
 std::string ScheduleTrace::text(const parallel::Mesh& mesh, int64_t origin) const {
@@ -64,18 +66,24 @@ std::string ScheduleTrace::text(const parallel::Mesh& mesh, int64_t origin) cons
   for (const Event& event : events_) {
     // Clocks may be set back.
     const int64_t length = std::max<int64_t>(event.end - event.begin, 0);
+    std::string arguments = event.arguments;
+    if (event.issued) {
+      arguments += fmt::format(",\"issued\":{}", microseconds(*event.issued - origin));
+    }
     text += fmt::format(
         ",\n"
         R"({{"name":"{}","cat":"{}","ph":"X","pid":{},"tid":0,"ts":{},"dur":{},"args":{{{}}}}})",
         event.name, event.category, mesh.rank(), microseconds(event.begin - origin),
-        microseconds(length), event.arguments);
+        microseconds(length), arguments);
   }
   return text;
 }
 
 Status ScheduleTrace::write(const std::string& path, const parallel::ParallelState& ranks) const {
   int64_t earliest = std::numeric_limits<int64_t>::max();
-  for (const Event& event : events_) earliest = std::min(earliest, event.begin);
+  for (const Event& event : events_) {
+    earliest = std::min({earliest, event.begin, event.issued.value_or(event.begin)});
+  }
   MEG_ASSIGN_OR_RETURN(const int64_t negative, ranks.max(-earliest));
   MEG_ASSIGN_OR_RETURN(const std::vector<std::string> texts,
                        ranks.of_all_ranks(text(ranks.mesh(), -negative)));

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -53,14 +54,15 @@ class ScheduleTrace {
 
   struct Event {
     std::string_view name, category;
-    std::string arguments;       ///< The inside of a JSON object.
-    int64_t begin = 0, end = 0;  ///< ns
+    std::string arguments;                         ///< The inside of a JSON object.
+    int64_t begin = 0, end = 0;                    ///< ns
+    std::optional<int64_t> issued = std::nullopt;  ///< ns; of what was waited for from then on.
   };
 
   static std::string step_arguments(const PipelineStep& step);
 
-  void add(std::string_view name, std::string_view category, std::string arguments,
-           Clock::time_point begin, Clock::time_point end);
+  Event& add(std::string_view name, std::string_view category, std::string arguments,
+             Clock::time_point begin, Clock::time_point end);
 
   std::string text(const parallel::Mesh& mesh, int64_t origin) const;
 

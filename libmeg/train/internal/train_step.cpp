@@ -57,18 +57,19 @@ Result<std::vector<MicroBatchLoss>> forward_backward(const ModelChunks& model, O
                                                      ScheduleTrace* trace) {
   model.set_training(true);
   const bool per_token = step_loss == StepLoss::kMeanOfTokens;
-  MEG_RETURN_IF_ERROR(optimizer.zero_grad(micro_batches == 1 && !per_token));
+  MEG_RETURN_IF_ERROR(optimizer.zero_grad({.only = micro_batches == 1 && !per_token,
+                                           .scale = per_token ? 1 : 1.0 / ranks.data()->size()}));
   const double shares = per_token ? 1 : static_cast<double>(micro_batches);
   PipelineStage stage(model, next, ranks, trace);
   const auto take = [&](const PipelineStep& step) {
+    optimizer.expect_gradients(/*last=*/step.micro_batch + 1 == micro_batches);
     if (step.pass == PipelineStep::Pass::kBackward) return stage.backward(step);
     return stage.forward(step, optimizer.loss_scale() / shares, step_loss);
   };
   MEG_RETURN_IF_ERROR(take_steps(pipeline_schedule(stage.place(), micro_batches), take));
   MEG_ASSIGN_OR_RETURN(std::vector<MicroBatchLoss> found, stage.finish());
-  const double copies = per_token ? 1 : ranks.data()->size();
-  MEG_RETURN_IF_ERROR(traced(trace, "reduce gradients", nullptr,
-                             [&] { return optimizer.reduce_gradients(1 / copies); }));
+  MEG_RETURN_IF_ERROR(
+      traced(trace, "reduce gradients", nullptr, [&] { return optimizer.reduce_gradients(); }));
   MEG_ASSIGN_OR_RETURN(found, of_all_ranks(ranks, found));
   const double tokens = total_loss(found).tokens;
   if (per_token && tokens > 0) MEG_RETURN_IF_ERROR(optimizer.scale_gradients(1 / tokens));

@@ -1,0 +1,126 @@
+#include <algorithm>
+#include <iterator>
+#include <limits>
+#include <string>
+
+#include "libmeg/train/internal/optimizer_state.h"
+
+namespace meg::train {
+namespace {
+
+/// Megatron's, of a stage that has buckets of one size.
+constexpr int64_t kBucketSize = 40'000'000;
+constexpr int64_t kBucketSizeOfRank = 1'000'000;
+
+int64_t bucket_size(const Optimizer::Options& options, int64_t elements, int64_t data_ranks) {
+  if (options.ddp_num_buckets) return elements / *options.ddp_num_buckets;
+  return options.ddp_bucket_size.value_or(std::max(kBucketSize, kBucketSizeOfRank * data_ranks));
+}
+
+}  // namespace
+
+/// One bucket, where nothing overlaps. Else at least one for each chunk; the first stage, whose
+/// gradients come last in a step, has its first chunk in buckets of a size.
+/// Mirrors Megatron-LM megatron/core/distributed/distributed_data_parallel.py.
+std::vector<size_t> Optimizer::State::ends_of_buckets() const {
+  if (!overlaps_reduction()) return {model.parameters().size()};
+  const auto is_alone = [this](const nn::GptParameter& parameter) {
+    return is_shared_with_a_stage(parameter);
+  };
+  std::vector<size_t> ends;
+  size_t begin = 0;
+  for (int64_t chunk = 0; chunk < model.size(); ++chunk) {
+    const auto parameters = model[chunk].parameters();
+    const int64_t size = ranks.is_first_stage() && chunk == 0
+                             ? bucket_size(options, model.parameter_count(), ranks.data()->size())
+                             : std::numeric_limits<int64_t>::max();
+    std::ranges::transform(bucket_ends(parameters, size, is_alone), std::back_inserter(ends),
+                           [begin](size_t end) { return begin + end; });
+    begin += parameters.size();
+  }
+  return ends;
+}
+
+/// A parameter that no backward pass came to has a gradient of zeros.
+void Optimizer::State::complete_gradients() {
+  for (const nn::GptParameter& parameter : model.parameters()) {
+    at::Tensor& gradient = parameter.tensor.mutable_grad();
+    if (!gradient.defined()) gradient = at::zeros_like(parameter.tensor);
+  }
+}
+
+/// Whether each tensor-parallel rank has a copy and a part of its gradient: from its own heads, or
+/// its own stretch of the sequences. Positions are added before sequences are split.
+bool Optimizer::State::has_part_of_gradient(const nn::GptParameter& parameter) const {
+  if (ranks.tensor()->size() == 1 || parameter.partition != model::Partition::kReplicated) {
+    return false;
+  }
+  const std::string& name = parameter.name;
+  if (name.find(".q_layernorm.") != std::string::npos ||
+      name.find(".k_layernorm.") != std::string::npos) {
+    return true;
+  }
+  return model.part().tensor_parallel.sequence_parallel &&
+         name != "embedding.position_embeddings.weight";
+}
+
+/// Whether this stage and another have a copy each.
+bool Optimizer::State::is_shared_with_a_stage(const nn::GptParameter& parameter) const {
+  return ranks.embedding()->size() > 1 && !model.config().untie_embeddings_and_output_weights &&
+         (parameter.name == model::kTiedCopyName ||
+          parameter.name == "embedding.word_embeddings.weight");
+}
+
+/// Whether its gradients need those of another stage, which come at the end of a step.
+bool Optimizer::State::waits_for_a_stage(size_t bucket) const {
+  const FlatLayout::Bucket& of = layout.buckets()[bucket];
+  return std::ranges::any_of(
+      model.parameters().subspan(of.begin, of.end - of.begin),
+      [this](const nn::GptParameter& parameter) { return is_shared_with_a_stage(parameter); });
+}
+
+/// Mirrors Megatron-LM megatron/core/distributed/finalize_model_grads.py.
+Status Optimizer::State::sum_parts_of_copies(size_t parameter) const {
+  const nn::GptParameter& of = model.parameters()[parameter];
+  const at::Tensor& gradient = of.tensor.grad();
+  if (has_part_of_gradient(of)) MEG_RETURN_IF_ERROR(ranks.tensor()->all_reduce(gradient));
+  if (is_shared_with_a_stage(of)) MEG_RETURN_IF_ERROR(ranks.embedding()->all_reduce(gradient));
+  return {};
+}
+
+/// A bucket's gradients become those of all ranks.
+Status Optimizer::State::begin_reduction(size_t bucket) {
+  const FlatLayout::Bucket& of = layout.buckets()[bucket];
+  for (size_t i = of.begin; i < of.end; ++i) MEG_RETURN_IF_ERROR(sum_parts_of_copies(i));
+  parallel::ProcessGroup& group = *ranks.data();
+  if (group.size() == 1) return {};
+  const at::Tensor all = layout.of_bucket(of, gradients.flat());
+  if (reduction_scale != 1) all.mul_(reduction_scale);
+  reductions[bucket] = is_distributed() ? group.start_reduce_scatter(all[group.rank()], all)
+                                        : group.start_all_reduce(all, parallel::Reduction::kSum);
+  return {};
+}
+
+/// Begins what no backward pass has begun.
+Status Optimizer::State::reduce_gradients() {
+  complete_gradients();
+  for (size_t bucket = 0; bucket < reductions.size(); ++bucket) {
+    if (reductions[bucket] == nullptr) MEG_RETURN_IF_ERROR(begin_reduction(bucket));
+  }
+  for (parallel::PendingWork& reduction : reductions) {
+    if (reduction != nullptr) MEG_RETURN_IF_ERROR(std::exchange(reduction, nullptr)->wait());
+  }
+  return {};
+}
+
+/// After each rank updated its share.
+Status Optimizer::State::gather_weights() const {
+  const int rank = ranks.data()->rank();
+  for (const FlatLayout::Bucket& bucket : layout.buckets()) {
+    const at::Tensor all = layout.of_bucket(bucket, weights.flat());
+    MEG_RETURN_IF_ERROR(ranks.data()->all_gather(all, all[rank]));
+  }
+  return {};
+}
+
+}  // namespace meg::train
