@@ -24,7 +24,8 @@ struct NumberFormats {
 };
 
 /// What libmeg keeps on one rank of a pipeline stage; all its tensor- and data-parallel ranks keep
-/// as much. Bytes of tensors; what LibTorch's allocator takes beside them is not in it, nor the padding of
+/// as much. Bytes of tensors; what LibTorch's allocator takes beside them is not in it, nor the
+/// padding of
 /// --overlap-grad-reduce's further buckets, some KB.
 struct RankMemory {
   int64_t parameters = 0;
