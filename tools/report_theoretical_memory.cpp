@@ -14,6 +14,7 @@
 #include "libmeg/megatron/field_reader.h"
 #include "libmeg/model/rank_memory.h"
 #include "libmeg/model/theoretical_memory.h"
+#include "libmeg/model/virtual_stages.h"
 #include "libmeg/model/vocab_padding.h"
 #include "libmeg/tokenizer/open_tokenizer.h"
 #include "tools/common/flags/flags.h"
@@ -39,7 +40,7 @@ struct Arguments {
   tokenizer::TokenizerOptions tokenizer;
   model::TheoreticalMemoryOptions memory;
   model::NumberFormats formats;
-  std::optional<int64_t> layers_per_virtual_stage;
+  model::VirtualStages virtual_stages;
 };
 
 /// As the optimizer keeps gradients.
@@ -59,7 +60,7 @@ void read_args(megatron::FieldReader& args, Arguments& arguments) {
   args.take("micro_batch_size", memory.micro_batch_size);
   args.take("tensor_model_parallel_size", memory.sizes.tensor_model_parallel_size);
   args.take("pipeline_model_parallel_size", memory.sizes.pipeline_model_parallel_size);
-  args.take("num_layers_per_virtual_pipeline_stage", arguments.layers_per_virtual_stage);
+  arguments.virtual_stages.take_fields(args);
   args.take("use_distributed_optimizer", memory.use_distributed_optimizer);
   args.take("sequence_parallel", memory.sequence_parallel);
   args.parse("recompute_granularity", memory.recompute_granularity,
@@ -160,17 +161,11 @@ Result<model::GptConfig> config_of(const Arguments& arguments) {
 Result<model::TheoreticalMemoryOptions> options_of(const Arguments& arguments,
                                                    const model::GptConfig& config) {
   model::TheoreticalMemoryOptions options = arguments.memory;
-  if (arguments.layers_per_virtual_stage) {
-    const int64_t per_stage = config.num_layers / options.sizes.pipeline_model_parallel_size;
-    const int64_t per_chunk = *arguments.layers_per_virtual_stage;
-    if (per_stage % per_chunk != 0 || per_stage == 0) {
-      return make_error(StatusCode::kInvalidArgument,
-                        "--num-layers-per-virtual-pipeline-stage: expected a divisor of the {} "
-                        "layers of a stage, found {}",
-                        per_stage, per_chunk);
-    }
-    options.sizes.virtual_pipeline_model_parallel_size = per_stage / per_chunk;
-  }
+  MEG_ASSIGN_OR_RETURN(
+      options.sizes.virtual_pipeline_model_parallel_size,
+      arguments.virtual_stages.size(config.num_layers, options.sizes.pipeline_model_parallel_size));
+  options.microbatch_group_size_per_vp_stage =
+      arguments.virtual_stages.microbatch_group_size_per_vp_stage;
   return options;
 }
 

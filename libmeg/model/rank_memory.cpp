@@ -24,10 +24,11 @@ int64_t chunks_in_flight(const TheoreticalMemoryOptions& options, int64_t stage)
   const int64_t stages = options.sizes.pipeline_model_parallel_size;
   const int64_t chunks = options.sizes.virtual_pipeline_model_parallel_size;
   const int64_t behind = stages - stage - 1;
-  const int64_t full = chunks == 1 ? behind + 1 : 2 * behind + (chunks - 1) * stages + 1;
+  const int64_t group = options.microbatch_group_size_per_vp_stage.value_or(stages);
+  const int64_t full = chunks == 1 ? behind + 1 : 2 * behind + (chunks - 1) * group + 1;
   // More micro-batches than this are never in flight.
-  const int64_t micro_batches = options.num_microbatches.value_or(2 * stages);
-  return std::min(full, std::min(micro_batches, 2 * stages) * chunks);
+  const int64_t most = stages + group;
+  return std::min(full, std::min(options.num_microbatches.value_or(most), most) * chunks);
 }
 
 Result<RankMemory> memory_of_stage(const GptConfig& config, const TheoreticalMemoryOptions& options,

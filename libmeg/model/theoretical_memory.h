@@ -31,6 +31,8 @@ struct TheoreticalMemoryOptions {
   RecomputeGranularity recompute_granularity = RecomputeGranularity::kNone;
   int64_t micro_batch_size = 1;
   std::optional<int64_t> num_microbatches = std::nullopt;  ///< Unknown: the pipeline is full.
+  /// Micro-batches that a virtual stage takes one after the other; nullopt: the stages' number.
+  std::optional<int64_t> microbatch_group_size_per_vp_stage = std::nullopt;
 };
 
 /// What training needs on the rank that needs most. Parameters are fractions where they do not

@@ -8,15 +8,17 @@
 
 namespace meg::model {
 
-/// What a command line says of virtual pipeline stages: one of these at most.
+/// What a command line says of virtual pipeline stages: one of the first two at most.
 /// Mirrors Megatron-LM megatron/training/arguments.py: validate_args.
 struct VirtualStages {
   std::optional<int64_t> num_layers_per_virtual_pipeline_stage;
   std::optional<int64_t> num_virtual_stages_per_pipeline_rank;
+  std::optional<int64_t> microbatch_group_size_per_vp_stage;
 
   void take_fields(megatron::FieldReader& args) {
     args.take("num_layers_per_virtual_pipeline_stage", num_layers_per_virtual_pipeline_stage);
     args.take("num_virtual_stages_per_pipeline_rank", num_virtual_stages_per_pipeline_rank);
+    args.take("microbatch_group_size_per_vp_stage", microbatch_group_size_per_vp_stage);
   }
 
   /// The virtual stages of each pipeline stage; 1: none, also where one is asked for.

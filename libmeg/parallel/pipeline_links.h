@@ -2,7 +2,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 
 #include "libmeg/parallel/parallel_state.h"
@@ -15,11 +17,15 @@ namespace meg::parallel {
 /// Mirrors Megatron-LM megatron/core/pipeline_parallel/p2p_communication.py.
 class PipelineLinks {
  public:
-  /// Sends that may be under way, for each stage.
-  static constexpr size_t kSendsOfStage = 2;
+  /// Sends that may be under way, for each micro-batch of a group.
+  static constexpr size_t kSendsOfMicroBatch = 2;
 
-  explicit PipelineLinks(const ParallelState& ranks)
-      : stages_(*ranks.pipeline()), gradients_(*ranks.pipeline_gradients()) {}
+  /// group: micro-batches that a chunk takes one after the other, where that is more than the
+  /// stages.
+  explicit PipelineLinks(const ParallelState& ranks, int64_t group = 0)
+      : stages_(*ranks.pipeline()),
+        gradients_(*ranks.pipeline_gradients()),
+        group_(static_cast<size_t>(std::max<int64_t>(group, stages_.size()))) {}
 
   bool is_first() const { return stages_.rank() == 0; }
 
@@ -56,7 +62,7 @@ class PipelineLinks {
     sent_.push_back({.tensor = dense, .work = group.start_send(dense, stage)});
     // Before this many are sent a neighbour has received the first: it has its own inputs to wait
     // for behind that.
-    return finish(kSendsOfStage * static_cast<size_t>(stages_.size()));
+    return finish(kSendsOfMicroBatch * group_);
   }
 
   Status finish(size_t remaining) {
@@ -69,6 +75,7 @@ class PipelineLinks {
 
   ProcessGroup& stages_;
   ProcessGroup& gradients_;
+  size_t group_;
   std::deque<Sent> sent_;
 };
 

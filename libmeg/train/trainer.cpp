@@ -134,7 +134,8 @@ Status check_interleaving(const TrainerOptions& options, const parallel::Paralle
   if (virtual_stages == 1) return {};
   const int64_t stages = ranks.pipeline()->size();
   MEG_RETURN_IF_ERROR(options.config.check_pipeline_parallel_size(stages, virtual_stages));
-  return options.batch_schedule.check_micro_batches_fill(stages);
+  return options.batch_schedule.check_micro_batches_fill(
+      stages, options.microbatch_group_size_per_vp_stage.value_or(stages));
 }
 
 Status check_ranks(const TrainerOptions& options, const parallel::ParallelState& ranks) {

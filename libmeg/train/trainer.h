@@ -43,6 +43,8 @@ struct TrainerOptions {
 
   /// Virtual pipeline stages of each pipeline stage, which interleave their micro-batches; 1: none.
   int64_t virtual_pipeline_model_parallel_size = 1;
+  /// Micro-batches that a virtual stage takes one after the other; nullopt: the stages' number.
+  std::optional<int64_t> microbatch_group_size_per_vp_stage;
   /// Tensor-parallel ranks split sequences between their matrices. One rank has nothing to split.
   bool sequence_parallel = false;
   /// A step's loss is the mean over its tokens instead of over its micro-batches' means.

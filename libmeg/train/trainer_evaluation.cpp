@@ -41,7 +41,7 @@ Result<std::optional<double>> Trainer::State::evaluate(samples::Split split) {
         const std::vector<MicroBatchLoss> losses,
         forward_only(
             *model, [&] { return data->next(split); }, std::clamp<int64_t>(own - done, 0, at_once),
-            ranks, std::min(at_once, most - done)));
+            ranks, options.microbatch_group_size_per_vp_stage, std::min(at_once, most - done)));
     all.insert(all.end(), losses.begin(), losses.end());
   }
   return std::optional(reported(all));

@@ -41,7 +41,7 @@ Result<StepReport> Trainer::State::compute_step(int64_t batch_size) {
                                 micro_batches_of(batch_size, samples::Split::kTrain),
                                 options.calculate_per_token_loss ? StepLoss::kMeanOfTokens
                                                                  : StepLoss::kMeanOfMicroBatches,
-                                ranks, step_trace);
+                                ranks, options.microbatch_group_size_per_vp_stage, step_trace);
       }));
   for (const MicroBatchLoss& loss : losses) step.micro_losses.push_back(loss.mean());
   step.lm_loss = reported(losses);

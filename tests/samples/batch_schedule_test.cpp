@@ -96,8 +96,9 @@ TEST(BatchSchedule, RefusesBatchesThatDoNotDivideWithTheNumbers) {
 }
 
 TEST(BatchSchedule, RefusesMicroBatchesThatDoNotFillAnInterleavedPipeline) {
-  const auto check = [](const BatchSchedule::Options& options) {
-    return std::string(BatchSchedule::create(options)->check_micro_batches_fill(4).message());
+  const auto check = [](const BatchSchedule::Options& options, int64_t group = 4) {
+    const auto schedule = BatchSchedule::create(options);
+    return std::string(schedule->check_micro_batches_fill(/*stages=*/4, group).message());
   };
   EXPECT_EQ(check({.global_batch_size = 16, .micro_batch_size = 2, .data_parallel_size = 2}), "");
   EXPECT_EQ(check({.global_batch_size = 12, .micro_batch_size = 2}),
@@ -105,9 +106,19 @@ TEST(BatchSchedule, RefusesMicroBatchesThatDoNotFillAnInterleavedPipeline) {
             "pipeline stages with virtual stages, found 12 samples: 6 micro-batches");
   EXPECT_EQ(check({.global_batch_size = 16, .rampup = BatchRampup{4, 4, 100}}), "");
   EXPECT_THAT(check({.global_batch_size = 16, .rampup = BatchRampup{4, 6, 100}}),
-              HasSubstr("--rampup-batch-size: increment: expected a number of micro-batches"));
+              HasSubstr("--rampup-batch-size: expected a number of micro-batches"));
   EXPECT_THAT(check({.global_batch_size = 16, .rampup = BatchRampup{2, 7, 100}}),
-              HasSubstr("--rampup-batch-size: start: expected a number of micro-batches"));
+              HasSubstr("4 pipeline stages with virtual stages, found 2 samples"));
+  EXPECT_EQ(check({.global_batch_size = 6}, 6), "");
+  EXPECT_EQ(check({.global_batch_size = 11}, 6),
+            "");  // 6, and 5 left over
+  EXPECT_EQ(check({.global_batch_size = 15}, 6),
+            "--global-batch-size: expected a number of micro-batches that is at least a group of 6 "
+            "and leaves over none or at least 4, found 15 samples: 15 micro-batches");
+  EXPECT_THAT(check({.global_batch_size = 5}, 6), HasSubstr("at least a group of 6"));
+  EXPECT_EQ(check({.global_batch_size = 6}, 3),
+            "--microbatch-group-size-per-virtual-pipeline-stage: expected at least the 4 pipeline "
+            "stages, found 3");
 }
 
 }  // namespace

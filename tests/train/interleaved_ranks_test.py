@@ -31,7 +31,8 @@ PP2 = "--pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage 
 # Ranks and flags, those of the model that one rank trains, too, first.
 SHAPES = ((2, "", "--pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage 1"),
           (2, "--num-layers 6 --global-batch-size 12 --calculate-per-token-loss",
-           "--pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank 3"),
+           "--pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank 3 "
+           "--microbatch-group-size-per-virtual-pipeline-stage 4"),
           (4, "--num-layers 8",
            "--pipeline-model-parallel-size 4 --num-layers-per-virtual-pipeline-stage 1"),
           (4, "--untie-embeddings-and-output-weights",

@@ -33,6 +33,11 @@ struct Shape {
   int64_t stages = 1;
   int64_t chunks = 1;
   int64_t micro_batches = 1;
+  int64_t group = stages;
+
+  PipelinePlace place(int64_t stage) const {
+    return {.stage = stage, .stages = stages, .chunks = chunks, .group = group};
+  }
 };
 
 /// Whose message a step waits for; nullopt: it needs none.
@@ -56,8 +61,7 @@ class Pipeline {
         slots_{{Pass::kForward, forward_slots}, {Pass::kBackward, backward_slots}},
         stages_(static_cast<size_t>(shape.stages)) {
     for (int64_t s = 0; s < shape.stages; ++s) {
-      stage(s).steps = pipeline_schedule(
-          {.stage = s, .stages = shape.stages, .chunks = shape.chunks}, shape.micro_batches);
+      stage(s).steps = pipeline_schedule(shape.place(s), shape.micro_batches);
     }
   }
 
@@ -99,7 +103,8 @@ class Pipeline {
 
   /// Waits as parallel::PipelineLinks does.
   bool finish_sends(Stage& stage) {
-    const size_t most = parallel::PipelineLinks::kSendsOfStage * static_cast<size_t>(shape_.stages);
+    const size_t most =
+        parallel::PipelineLinks::kSendsOfMicroBatch * static_cast<size_t>(shape_.group);
     if (stage.sent.size() <= most) return true;
     const auto reached = reached_.find(stage.sent[stage.sent.size() - most - 1]);
     if (reached == reached_.end()) return false;
@@ -144,9 +149,14 @@ std::vector<Shape> shapes() {
   for (int64_t stages = 1; stages <= 8; ++stages) {
     for (int64_t micro_batches = 1; micro_batches <= 24; ++micro_batches) {
       all.push_back({.stages = stages, .chunks = 1, .micro_batches = micro_batches});
-      if (stages == 1 || micro_batches % stages != 0) continue;
-      for (int64_t chunks = 2; chunks <= 5; ++chunks)
-        all.push_back({stages, chunks, micro_batches});
+      if (stages == 1) continue;
+      for (int64_t group = stages; group <= micro_batches; ++group) {
+        const int64_t rest = micro_batches % group;
+        if (rest > 0 && rest < stages) continue;
+        for (int64_t chunks = 2; chunks <= 4; ++chunks) {
+          all.push_back({stages, chunks, micro_batches, group});
+        }
+      }
     }
   }
   return all;
@@ -154,7 +164,8 @@ std::vector<Shape> shapes() {
 
 std::string text_of(const Shape& shape) {
   return std::to_string(shape.stages) + " stages, " + std::to_string(shape.chunks) + " chunks, " +
-         std::to_string(shape.micro_batches) + " micro-batches";
+         std::to_string(shape.micro_batches) + " micro-batches in groups of " +
+         std::to_string(shape.group);
 }
 
 TEST(PipelineSchedule, TheBubbleIsStagesLessOneOverMicroBatchesAndChunks) {
@@ -177,8 +188,7 @@ TEST(PipelineSchedule, EveryMicroBatchGoesOnceThroughEveryChunk) {
   for (const Shape& shape : shapes()) {
     for (int64_t s = 0; s < shape.stages; ++s) {
       std::map<Place, int> times;
-      for (const PipelineStep& step :
-           pipeline_schedule({s, shape.stages, shape.chunks}, shape.micro_batches)) {
+      for (const PipelineStep& step : pipeline_schedule(shape.place(s), shape.micro_batches)) {
         ++times[{s, step}];
         const bool is_back = step.pass == Pass::kBackward;
         const Place forward{s, {Pass::kForward, step.micro_batch, step.chunk}};
@@ -193,8 +203,7 @@ TEST(PipelineSchedule, EveryMicroBatchGoesOnceThroughEveryChunk) {
 /// What a stage's steps of one direction take from others, in their order.
 std::vector<Place> received(const Shape& shape, int64_t stage, Pass pass) {
   std::vector<Place> found;
-  for (const PipelineStep& step :
-       pipeline_schedule({stage, shape.stages, shape.chunks}, shape.micro_batches)) {
+  for (const PipelineStep& step : pipeline_schedule(shape.place(stage), shape.micro_batches)) {
     const std::optional<Place> from = sender(shape, {stage, step});
     if (step.pass == pass && from.has_value()) found.push_back(*from);
   }
@@ -209,8 +218,7 @@ TEST(PipelineSchedule, MessagesArriveInTheOrderInWhichTheyAreSent) {
         if (taken.empty()) continue;
         const int64_t from = taken.front().stage;
         std::vector<Place> sent;
-        for (const PipelineStep& step :
-             pipeline_schedule({from, shape.stages, shape.chunks}, shape.micro_batches)) {
+        for (const PipelineStep& step : pipeline_schedule(shape.place(from), shape.micro_batches)) {
           const Place place{from, step};
           if (std::ranges::any_of(taken, [&](const Place& other) {
                 return !(other < place) && !(place < other);
@@ -229,7 +237,7 @@ TEST(PipelineSchedule, MessagesArriveInTheOrderInWhichTheyAreSent) {
 
 TEST(PipelineSchedule, ForwardStepsAloneTakeAnyNumberOfMicroBatches) {
   const std::vector<PipelineStep> steps =
-      forward_schedule({.stage = 1, .stages = 2, .chunks = 2}, 3);
+      forward_schedule({.stage = 1, .stages = 2, .chunks = 2, .group = 2}, 3);
   const std::vector<std::pair<int64_t, int64_t>> expected = {{0, 0}, {1, 0}, {0, 1},
                                                              {1, 1}, {2, 0}, {2, 1}};
   ASSERT_EQ(steps.size(), expected.size());

@@ -136,6 +136,7 @@ Result<train::TrainerOptions> resolve_pretrain_flags(const PretrainFlags& run,
   MEG_ASSIGN_OR_RETURN(options.config, config_of(run.args, vocabulary));
   MEG_ASSIGN_OR_RETURN(options.virtual_pipeline_model_parallel_size,
                        virtual_stages.size(options.config.num_layers, ranks.pipeline()->size()));
+  options.microbatch_group_size_per_vp_stage = virtual_stages.microbatch_group_size_per_vp_stage;
   MEG_ASSIGN_OR_RETURN(options.model, nn::GptOptions::from_fields(fields));
   options.model.device = ranks.device();
   MEG_ASSIGN_OR_RETURN(options.model.family, names_of(run, options.config));

@@ -115,20 +115,38 @@ Status BatchSchedule::check_batch_size(std::string_view name, int64_t batch_size
                     name, at_once, micro, data_parallel_size_, batch_size);
 }
 
-Status BatchSchedule::check_micro_batches_fill(int64_t stages) const {
+Status BatchSchedule::check_micro_batches_fill(int64_t stages, int64_t group) const {
+  if (group < stages) {
+    return make_error(
+        StatusCode::kInvalidArgument,
+        "--microbatch-group-size-per-virtual-pipeline-stage: expected at least the {} "
+        "pipeline stages, found {}",
+        stages, group);
+  }
+  const std::string expected =
+      group == stages
+          ? fmt::format("a multiple of the {} pipeline stages with virtual stages", stages)
+          : fmt::format("at least a group of {} and leaves over none or at least {}", group,
+                        stages);
   const auto check = [&](std::string_view name, int64_t samples) {
     const int64_t at_once = micro_batch_size_ * data_parallel_size_;
-    if (samples % at_once == 0 && samples / at_once % stages == 0) return Status();
+    const int64_t micro_batches = samples / at_once;
+    const int64_t rest = micro_batches % group;
+    if (samples % at_once == 0 && micro_batches >= group && (rest == 0 || rest >= stages)) {
+      return Status();
+    }
     return make_error(StatusCode::kInvalidArgument,
-                      "{}: expected a number of micro-batches that is a multiple of the {} "
-                      "pipeline stages with virtual stages, found {} samples: {:g} micro-batches",
-                      name, stages, samples,
+                      "{}: expected a number of micro-batches that is {}, found {} samples: {:g} "
+                      "micro-batches",
+                      name, expected, samples,
                       static_cast<double>(samples) / static_cast<double>(at_once));
   };
   MEG_RETURN_IF_ERROR(check("--global-batch-size", global_batch_size_));
   if (!rampup_) return Status();
-  MEG_RETURN_IF_ERROR(check("--rampup-batch-size: start", rampup_->start));
-  return check("--rampup-batch-size: increment", rampup_->increment);
+  for (int64_t size = rampup_->start; size < global_batch_size_; size += rampup_->increment) {
+    MEG_RETURN_IF_ERROR(check("--rampup-batch-size", size));
+  }
+  return Status();
 }
 
 Status BatchSchedule::add_stretch(Stretch stretch) {

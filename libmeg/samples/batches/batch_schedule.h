@@ -41,9 +41,10 @@ class BatchSchedule {
   Status check_batch_size(std::string_view name, int64_t batch_size,
                           std::optional<int64_t> micro_batch_size = std::nullopt) const;
 
-  /// kInvalidArgument where a batch size is not a number of micro-batches on each rank that is a
-  /// multiple of the pipeline's stages, as the interleaved schedule needs it.
-  Status check_micro_batches_fill(int64_t stages) const;
+  /// kInvalidArgument where a batch size is not a number of micro-batches on each rank that fills
+  /// groups of them, as the interleaved schedule needs it: what is left over is nothing, or as many
+  /// as the pipeline has stages. So where a group is less than these, or more than a batch.
+  Status check_micro_batches_fill(int64_t stages, int64_t group) const;
 
   /// The batch size of the step that begins after consumed_samples.
   int64_t batch_size_after(int64_t consumed_samples) const;

@@ -17,15 +17,15 @@ PipelineStep backward_step(PipelineStep forward, int64_t chunks) {
 /// Forward steps of a stage before its first backward step.
 int64_t warmup_steps(const PipelinePlace& place) {
   const int64_t behind = place.stages - place.stage - 1;
-  return place.chunks == 1 ? behind : 2 * behind + (place.chunks - 1) * place.stages;
+  return place.chunks == 1 ? behind : 2 * behind + (place.chunks - 1) * place.group;
 }
 
 }  // namespace
 
 std::vector<PipelineStep> forward_schedule(const PipelinePlace& place, int64_t micro_batches) {
   std::vector<PipelineStep> steps;
-  for (int64_t first = 0; first < micro_batches; first += place.stages) {
-    const int64_t end = std::min(first + place.stages, micro_batches);
+  for (int64_t first = 0; first < micro_batches; first += place.group) {
+    const int64_t end = std::min(first + place.group, micro_batches);
     for (int64_t chunk = 0; chunk < place.chunks; ++chunk) {
       for (int64_t i = first; i < end; ++i) {
         steps.push_back({.pass = Pass::kForward, .micro_batch = i, .chunk = chunk});

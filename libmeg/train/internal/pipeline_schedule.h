@@ -19,13 +19,14 @@ struct PipelinePlace {
   int64_t stage = 0;
   int64_t stages = 1;
   int64_t chunks = 1;  ///< Virtual stages of each stage.
+  /// Micro-batches that each of several chunks takes one after the other: the stages at least.
+  int64_t group = 1;
 };
 
 /// What a stage does in a training step, in this order: forward steps until its first gradient can
 /// arrive, then one backward step behind each forward step. No stage keeps more micro-batches than
-/// the stages behind it make necessary. Of several chunks each takes as many micro-batches one
-/// after the other as there are stages. With several chunks micro_batches is a multiple of the
-/// stages.
+/// the stages behind it make necessary. With several chunks micro_batches is a group at least, and
+/// what is left over of groups is nothing, or the stages at least.
 /// Mirrors Megatron-LM megatron/core/pipeline_parallel/schedules.py: get_schedule_table,
 /// get_pp_rank_microbatches and the two schedules that use them.
 std::vector<PipelineStep> pipeline_schedule(const PipelinePlace& place, int64_t micro_batches);

@@ -11,10 +11,12 @@
 namespace meg::train {
 namespace {
 
-PipelinePlace place_of(const ModelChunks& model, const parallel::ParallelState& ranks) {
+PipelinePlace place_of(const ModelChunks& model, const parallel::ParallelState& ranks,
+                       std::optional<int64_t> group) {
   return {.stage = ranks.pipeline()->rank(),
           .stages = ranks.pipeline()->size(),
-          .chunks = model.size()};
+          .chunks = model.size(),
+          .group = group.value_or(ranks.pipeline()->size())};
 }
 
 at::Tensor loss_sum(const DeviceBatch& batch, const at::Tensor& losses) {
@@ -53,11 +55,12 @@ Result<std::vector<MicroBatchLoss>> StepLosses::read(const nn::GptModel& model) 
 }
 
 PipelineStage::PipelineStage(const ModelChunks& model, const NextMicroBatch& next,
-                             const parallel::ParallelState& ranks, ScheduleTrace* trace)
+                             const parallel::ParallelState& ranks, std::optional<int64_t> group,
+                             ScheduleTrace* trace)
     : model_(model),
       trace_(trace),
-      place_(place_of(model, ranks)),
-      links_(ranks),
+      place_(place_of(model, ranks, group)),
+      links_(ranks, place_.group),
       // Other chunks, and backward passes of other stages, come when later micro-batches were
       // asked for.
       batches_(next, model.options().device, /*copy=*/!links_.is_last() || place_.chunks > 1),

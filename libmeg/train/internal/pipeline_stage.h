@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "libmeg/parallel/pipeline_links.h"
@@ -38,9 +39,10 @@ class StepLosses {
 /// Mirrors Megatron-LM megatron/core/pipeline_parallel/schedules.py: forward_step, backward_step.
 class PipelineStage {
  public:
-  /// trace: where not null, of what is computed.
+  /// group: as PipelinePlace's; nullopt: the stages. trace: where not null, of what is computed.
   PipelineStage(const ModelChunks& model, const NextMicroBatch& next,
-                const parallel::ParallelState& ranks, ScheduleTrace* trace = nullptr);
+                const parallel::ParallelState& ranks, std::optional<int64_t> group,
+                ScheduleTrace* trace = nullptr);
 
   PipelinePlace place() const { return place_; }
 

@@ -54,13 +54,14 @@ Result<std::vector<MicroBatchLoss>> forward_backward(const ModelChunks& model, O
                                                      const NextMicroBatch& next,
                                                      int64_t micro_batches, StepLoss step_loss,
                                                      const parallel::ParallelState& ranks,
+                                                     std::optional<int64_t> group,
                                                      ScheduleTrace* trace) {
   model.set_training(true);
   const bool per_token = step_loss == StepLoss::kMeanOfTokens;
   MEG_RETURN_IF_ERROR(optimizer.zero_grad({.only = micro_batches == 1 && !per_token,
                                            .scale = per_token ? 1 : 1.0 / ranks.data()->size()}));
   const double shares = per_token ? 1 : static_cast<double>(micro_batches);
-  PipelineStage stage(model, next, ranks, trace);
+  PipelineStage stage(model, next, ranks, group, trace);
   const auto take = [&](const PipelineStep& step) {
     optimizer.expect_gradients(/*last=*/step.micro_batch + 1 == micro_batches);
     if (step.pass == PipelineStep::Pass::kBackward) return stage.backward(step);
@@ -79,9 +80,10 @@ Result<std::vector<MicroBatchLoss>> forward_backward(const ModelChunks& model, O
 Result<std::vector<MicroBatchLoss>> forward_only(const ModelChunks& model,
                                                  const NextMicroBatch& next, int64_t micro_batches,
                                                  const parallel::ParallelState& ranks,
+                                                 std::optional<int64_t> group,
                                                  std::optional<int64_t> most) {
   model.set_training(false);
-  PipelineStage stage(model, next, ranks);
+  PipelineStage stage(model, next, ranks, group);
   MEG_RETURN_IF_ERROR(take_steps(forward_schedule(stage.place(), micro_batches),
                                  [&](const PipelineStep& step) { return stage.evaluate(step); }));
   MEG_ASSIGN_OR_RETURN(std::vector<MicroBatchLoss> found, stage.finish());

@@ -33,19 +33,22 @@ enum class StepLoss : uint8_t {
 
 /// Forward and backward of `micro_batches` micro-batches on each data-parallel rank; the optimizer
 /// then holds the gradients of their loss, multiplied by its loss scale. Returns those of all
-/// ranks. trace: where not null, of what is computed. Mirrors Megatron-LM
+/// ranks. group: micro-batches that a virtual stage takes one after the other; nullopt: as many as
+/// there are stages. trace: where not null, of what is computed. Mirrors Megatron-LM
 /// megatron/core/pipeline_parallel/schedules.py: get_forward_backward_func, pretrain_gpt.py:
 /// loss_func, and megatron/core/distributed/finalize_model_grads.py.
 Result<std::vector<MicroBatchLoss>> forward_backward(
     const ModelChunks& model, Optimizer& optimizer, const NextMicroBatch& next,
     int64_t micro_batches, StepLoss step_loss = StepLoss::kMeanOfMicroBatches,
-    const parallel::ParallelState& ranks = {}, ScheduleTrace* trace = nullptr);
+    const parallel::ParallelState& ranks = {}, std::optional<int64_t> group = std::nullopt,
+    ScheduleTrace* trace = nullptr);
 
 /// Forward alone, without gradients and dropout. most: micro-batches of the copy of the model that
 /// has most of them, where they differ; losses of those that others lack are of no tokens.
 Result<std::vector<MicroBatchLoss>> forward_only(const ModelChunks& model,
                                                  const NextMicroBatch& next, int64_t micro_batches,
                                                  const parallel::ParallelState& ranks = {},
+                                                 std::optional<int64_t> group = std::nullopt,
                                                  std::optional<int64_t> most = std::nullopt);
 
 /// What Megatron prints of a step: from core 0.7 on the mean over all tokens, before it the mean of
