@@ -131,6 +131,11 @@ class C10dProcessGroup : public ProcessGroup {
 
   PendingWork start_reduce_scatter(at::Tensor part, at::Tensor whole) override {
     return begin("reduce-scatter", part, [&] {
+      // Gloo sums a copy of the whole, and copies the part out of it.
+      if (!is_nccls(part) && part.is_alias_of(whole)) {
+        std::vector<at::Tensor> tensors = {whole};
+        return gloo_->allreduce(tensors);
+      }
       at::Tensor flat_whole = whole.view(-1);
       at::Tensor flat_part = part.view(-1);
       return backend_of(part)._reduce_scatter_base(flat_part, flat_whole);
