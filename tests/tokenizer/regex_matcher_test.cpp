@@ -74,5 +74,24 @@ TEST(RegexMatcher, RefusesWhatItWouldReadInAnotherWay) {
   EXPECT_TRUE(RegexMatcher::compile("(?i:'s|'t)|(?i)a|(?-i:b)|(?<!c)d", "pattern"));
 }
 
+TEST(RegexMatcher, RefusesWhatOnigurumaFoldsToSeveralCharacters) {
+  for (const char* const pattern :
+       {"(?i)ss", "(?i)s(?:s)", "(?i:aST)", "x|(?i:(?:Fi))", "(?i)\u00df", "(?i)[\u00e4]",
+        "(?i)s\\x73", "(?i)\\p{Ll}", "(?i)[\\p{L}]", "(?i)[\\S]", "(?i)a|(?:b|ff)"}) {
+    EXPECT_EQ(RegexMatcher::compile(pattern, "pattern").status().code(), StatusCode::kUnsupported)
+        << pattern;
+  }
+  for (const char* const pattern :
+       {"ss", "(?i:a)ss", "(?i)s|s", "(?i)sx|[sf]", "(?i)s+t", "(?i)(?-i)ss", "(?:(?i)a)ss",
+        "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\s+",
+        "'(?i:[sdmt]|ll|ve|re)"}) {
+    EXPECT_TRUE(RegexMatcher::compile(pattern, "pattern").has_value()) << pattern;
+  }
+  constexpr auto kTiktoken = RegexMatcher::Dialect::kTiktoken;
+  EXPECT_EQ(split("(?i)ss", "SS\u00df", kTiktoken), (Words{"SS", "\u00df"})) << "one for one";
+  EXPECT_EQ(split("(?i)k", "a\u212Ab"), (Words{"a", "\u212A", "b"})) << "the Kelvin sign";
+  EXPECT_EQ(split("(?i)s", "a\u017Fb"), (Words{"a", "\u017F", "b"})) << "the long s";
+}
+
 }  // namespace
 }  // namespace meg::tokenizer

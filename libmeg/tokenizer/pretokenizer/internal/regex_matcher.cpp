@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <new>
 #include <vector>
 
@@ -118,6 +119,72 @@ Status check_dialect(std::string_view pattern, const std::string& name) {
   return {};
 }
 
+/// Walks over a pattern's elements outside of brackets and tells where the flag i holds.
+class CaseScope {
+ public:
+  bool is_caseless() const { return scopes_.back(); }
+
+  /// rest: from the element on. Returns its size where it begins, ends or switches a scope, else 0.
+  size_t enter(std::string_view rest) {
+    if (rest.starts_with(')')) {
+      if (scopes_.size() > 1) scopes_.pop_back();
+      return 1;
+    }
+    if (!rest.starts_with('(')) return 0;
+    const size_t end = rest.starts_with("(?") ? rest.find_first_not_of("i-", 2) : 2;
+    const bool is_flag = end != std::string_view::npos && end < rest.size() && end > 2;
+    const std::string_view flags = is_flag ? rest.substr(2, end - 2) : std::string_view();
+    const bool holds = is_flag ? flags.find('i') < flags.find('-') : is_caseless();
+    if (is_flag && rest[end] == ')') {
+      scopes_.back() = holds;
+      return end + 1;
+    }
+    scopes_.push_back(holds);
+    return is_flag ? end + 1 : rest.starts_with("(?:") ? 3 : 1;
+  }
+
+ private:
+  std::vector<bool> scopes_ = {false};  // of the groups that are open, the innermost last
+};
+
+/// kUnsupported for what Oniguruma folds otherwise than PCRE2 where case does not matter: it takes
+/// a character for several (`(?i)ss` for the German sharp s) and several for one, also in brackets,
+/// and leaves properties as they are (`(?i)\p{Ll}` is no capital).
+Status check_folding(std::string_view pattern, const std::string& name) {
+  constexpr std::array<std::string_view, 5> kFolded = {"ss", "ff", "fi", "fl", "st"};
+  const auto refuse = [&](std::string_view what) {
+    return make_error(StatusCode::kUnsupported, "{}: {} under (?i) in a pattern is not supported",
+                      name, what);
+  };
+  CaseScope scope;
+  bool in_brackets = false;
+  char previous = 0;  // letter, in lower case
+  for (size_t at = 0; at < pattern.size();) {
+    const std::string_view rest = pattern.substr(at);
+    const size_t entered = in_brackets ? 0 : scope.enter(rest);
+    const size_t size =
+        entered > 0 ? entered : std::min<size_t>(rest[0] == '\\' ? 2 : 1, rest.size());
+    at += size;
+    if (entered > 0) continue;
+    if (rest[0] == '[') in_brackets = true;
+    if (rest[0] == ']') in_brackets = false;
+    if (!scope.is_caseless()) continue;
+    if (static_cast<unsigned char>(rest[0]) >= 0x80) return refuse("a character outside ASCII");
+    if (size == 2 && std::string_view("pPxu01234567").find(rest[1]) != std::string_view::npos) {
+      return refuse(rest.substr(0, 2));
+    }
+    if (in_brackets && rest.starts_with("\\S")) return refuse("\\S within brackets");
+    const bool is_letter = size == 1 && !in_brackets && std::isalpha(rest[0]) != 0;
+    const char letter = is_letter ? static_cast<char>(rest[0] | 0x20) : '\0';
+    const std::array<char, 2> both = {previous, letter};
+    if (std::ranges::count(kFolded, std::string_view(both.data(), both.size())) != 0) {
+      return refuse(std::string_view(both.data(), both.size()));
+    }
+    previous = letter;
+  }
+  return {};
+}
+
 /// `{2}`, `{2,}`, `{2,3}` or `{,3}` behind what it repeats.
 struct Interval {
   size_t size = 0;        // of its text; 0 where there is none
@@ -225,7 +292,10 @@ struct RegexMatcher::Compiled {
 Result<RegexMatcher> RegexMatcher::compile(std::string_view pattern, const std::string& name,
                                            Dialect dialect) {
   const bool is_oniguruma = dialect == Dialect::kOniguruma;
-  if (is_oniguruma) MEG_RETURN_IF_ERROR(check_dialect(pattern, name));
+  if (is_oniguruma) {
+    MEG_RETURN_IF_ERROR(check_dialect(pattern, name));
+    MEG_RETURN_IF_ERROR(check_folding(pattern, name));
+  }
   const std::string written = Translation(pattern, dialect).text();
   int error = 0;
   PCRE2_SIZE offset = 0;
