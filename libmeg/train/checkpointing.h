@@ -10,7 +10,10 @@
 #include "libmeg/base/result.h"
 #include "libmeg/checkpoint/dialects/mp_rank/megatron_checkpoint.h"
 #include "libmeg/checkpoint/training/async_writer.h"
+#include "libmeg/checkpoint/training/training_file.h"
 #include "libmeg/checkpoint/training/training_state.h"
+#include "libmeg/io/atomic_folder.h"
+#include "libmeg/logging/checkpoint_log.h"
 #include "libmeg/megatron/megatron_version.h"
 #include "libmeg/model/parameter_table.h"
 #include "libmeg/parallel/parallel_state.h"
@@ -91,26 +94,50 @@ class CheckpointSaver {
   /// The run begins with the checkpoint of this iteration in --load.
   void note_loaded(int64_t iteration);
 
-  /// Called by all ranks, each of which writes its part: see write_training_file.
+  /// Called by all ranks, each of which writes its part: see write_training_file. Waits for an
+  /// earlier save in the background.
   Status save(const TrainingProgress& progress, RunParts parts, const PrintLine& print);
 
-  /// Waits for a save in the background.
-  Status finish();
+  /// Called by all ranks between steps: brings a save in the background on as far as it is, without
+  /// waiting, and tells when it has succeeded or failed.
+  Status poll(const parallel::ParallelState& ranks, const PrintLine& print);
+
+  /// Called by all ranks. Waits for a save in the background.
+  Status finish(const parallel::ParallelState& ranks, const PrintLine& print);
 
  private:
   checkpoint::TrainingFileOptions file_options() const {
     return {.format = options_.ckpt_format, .names = options_.names};
   }
 
+  /// Where each rank writes its part of a checkpoint.
+  struct Staging {
+    std::optional<io::AtomicFolder> folder;  ///< The first rank's, which makes it a checkpoint.
+    std::string path;
+  };
+
+  /// A save in the background: all ranks write their parts, then the first one makes a checkpoint
+  /// of them. Its threads call no other rank, so that nothing gets between the calls of steps.
+  struct PendingSave {
+    checkpoint::TrainingState head;  ///< Without tensors.
+    logging::ModelRank rank;
+    Staging staging;
+    bool completes = false;  ///< All parts are written.
+  };
+
   Result<checkpoint::TrainingState> snapshot(const TrainingProgress& progress,
                                              RunParts parts) const;
-  Status write_parts(const checkpoint::TrainingState& state,
-                     const parallel::ParallelState& ranks) const;
+  Result<Staging> stage(int64_t iteration, const parallel::ParallelState& ranks) const;
+  Status complete(Staging& staging, const checkpoint::TrainingState& head) const;
+  Status write(const checkpoint::TrainingState& state, const parallel::ParallelState& ranks) const;
+  Status begin_writing(checkpoint::TrainingState&& state, RunParts parts);
+  Status advance(const parallel::ParallelState& ranks, const PrintLine& print);
 
   CheckpointOptions options_;
   checkpoint::TrainingArgs args_;
   int64_t seed_;
-  checkpoint::AsyncWriter writer_;
+  std::optional<PendingSave> pending_;
+  checkpoint::AsyncWriter writer_;  ///< Ends before what it writes to.
   std::optional<int64_t> last_iteration_;
 };
 

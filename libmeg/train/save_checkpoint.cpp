@@ -140,46 +140,93 @@ Result<checkpoint::TrainingState> CheckpointSaver::snapshot(const TrainingProgre
   return state;
 }
 
-Status CheckpointSaver::write_parts(const checkpoint::TrainingState& state,
-                                    const parallel::ParallelState& ranks) const {
-  const checkpoint::TrainingFileOptions file = file_options();
-  const bool is_first = ranks.mesh().rank() == 0;
-  if (ranks.mesh().world_size() == 1) {
-    return checkpoint::write_training_checkpoint(*options_.save, std::span(&state, 1), file);
-  }
+Result<CheckpointSaver::Staging> CheckpointSaver::stage(
+    int64_t iteration, const parallel::ParallelState& ranks) const {
   const std::filesystem::path path =
-      std::filesystem::path(*options_.save) / checkpoint::iteration_folder_name(state.iteration);
-  std::optional<io::AtomicFolder> folder;
-  MEG_RETURN_IF_ERROR(ranks.agree(is_first ? create(path, folder) : Status()));
-  MEG_ASSIGN_OR_RETURN(const std::string staging,
-                       ranks.of_first_rank(is_first ? folder->staging_path() : std::string()));
-  MEG_RETURN_IF_ERROR(ranks.agree(checkpoint::write_training_file(staging, state, file)));
-  const auto commit = [&]() -> Status {
-    MEG_RETURN_IF_ERROR(checkpoint::complete_training_folder(staging, state, file));
-    MEG_RETURN_IF_ERROR(folder->commit());
-    return checkpoint::write_tracker(*options_.save, state.iteration);
-  };
-  return ranks.agree(is_first ? commit() : Status());
+      std::filesystem::path(*options_.save) / checkpoint::iteration_folder_name(iteration);
+  const bool is_first = ranks.mesh().rank() == 0;
+  Staging staging;
+  MEG_RETURN_IF_ERROR(ranks.agree(is_first ? create(path, staging.folder) : Status()));
+  MEG_ASSIGN_OR_RETURN(
+      staging.path, ranks.of_first_rank(is_first ? staging.folder->staging_path() : std::string()));
+  return staging;
+}
+
+/// On the first rank, when all parts are written.
+Status CheckpointSaver::complete(Staging& staging, const checkpoint::TrainingState& head) const {
+  MEG_RETURN_IF_ERROR(checkpoint::complete_training_folder(staging.path, head, file_options()));
+  MEG_RETURN_IF_ERROR(staging.folder->commit());
+  return checkpoint::write_tracker(*options_.save, head.iteration);
+}
+
+Status CheckpointSaver::write(const checkpoint::TrainingState& state,
+                              const parallel::ParallelState& ranks) const {
+  MEG_ASSIGN_OR_RETURN(Staging staging, stage(state.iteration, ranks));
+  MEG_RETURN_IF_ERROR(
+      ranks.agree(checkpoint::write_training_file(staging.path, state, file_options())));
+  return ranks.agree(ranks.mesh().rank() == 0 ? complete(staging, state) : Status());
+}
+
+Status CheckpointSaver::begin_writing(checkpoint::TrainingState&& state, RunParts parts) {
+  PendingSave pending{.head = state, .rank = rank_of(parts.model.part()), .staging = {}};
+  pending.head.parameters.clear();
+  MEG_ASSIGN_OR_RETURN(pending.staging, stage(state.iteration, parts.ranks));
+  const auto snapshot = std::make_shared<const checkpoint::TrainingState>(std::move(state));
+  const Status begun = writer_.run([snapshot, path = pending.staging.path, file = file_options()] {
+    return checkpoint::write_training_file(path, *snapshot, file);
+  });
+  MEG_RETURN_IF_ERROR(parts.ranks.agree(begun));
+  pending_ = std::move(pending);
+  return {};
+}
+
+/// After each rank's thread has ended.
+Status CheckpointSaver::advance(const parallel::ParallelState& ranks, const PrintLine& print) {
+  MEG_RETURN_IF_ERROR(ranks.agree(writer_.finish()));
+  if (!pending_->completes) {
+    pending_->completes = true;
+    const bool is_first = ranks.mesh().rank() == 0;
+    return ranks.agree(
+        is_first ? writer_.run([this] { return complete(pending_->staging, pending_->head); })
+                 : Status());
+  }
+  const logging::CheckpointLog log = checkpoint_log(options_.lines, options_.ckpt_format);
+  print(log.saved_line(pending_->head.iteration, *options_.save, pending_->rank,
+                       std::chrono::system_clock::now()));
+  pending_.reset();
+  return {};
 }
 
 Status CheckpointSaver::save(const TrainingProgress& progress, RunParts parts,
                              const PrintLine& print) {
+  MEG_RETURN_IF_ERROR(finish(parts.ranks, print));
   const std::string& folder = *options_.save;
-  const checkpoint::TrainingFileOptions file = file_options();
-  const logging::CheckpointLog log = checkpoint_log(options_.lines, file.format);
-  print(log.saving_line(progress.iteration, folder, checkpoint::checkpoint_format_text(file.format),
+  const checkpoint::CheckpointFormat format = options_.ckpt_format;
+  const logging::CheckpointLog log = checkpoint_log(options_.lines, format);
+  print(log.saving_line(progress.iteration, folder, checkpoint::checkpoint_format_text(format),
                         std::chrono::system_clock::now()));
   MEG_ASSIGN_OR_RETURN(checkpoint::TrainingState state, snapshot(progress, parts));
   if (options_.async_save) {
-    MEG_RETURN_IF_ERROR(writer_.save(folder, std::move(state), file));
+    MEG_RETURN_IF_ERROR(begin_writing(std::move(state), parts));
     print(fmt::format("  scheduled an async checkpoint save at iteration {:7} to {}",
                       progress.iteration, folder));
   } else {
-    MEG_RETURN_IF_ERROR(write_parts(state, parts.ranks));
+    MEG_RETURN_IF_ERROR(write(state, parts.ranks));
     print(log.saved_line(progress.iteration, folder, rank_of(parts.model.part()),
                          std::chrono::system_clock::now()));
   }
   last_iteration_ = progress.iteration;
+  return {};
+}
+
+Status CheckpointSaver::poll(const parallel::ParallelState& ranks, const PrintLine& print) {
+  if (!pending_.has_value()) return {};
+  MEG_ASSIGN_OR_RETURN(const int64_t busy, ranks.max(writer_.is_busy() ? 1 : 0));
+  return busy == 0 ? advance(ranks, print) : Status();
+}
+
+Status CheckpointSaver::finish(const parallel::ParallelState& ranks, const PrintLine& print) {
+  while (pending_.has_value()) MEG_RETURN_IF_ERROR(advance(ranks, print));
   return {};
 }
 
@@ -197,7 +244,5 @@ void CheckpointSaver::note_loaded(int64_t iteration) {
     last_iteration_ = iteration;
   }
 }
-
-Status CheckpointSaver::finish() { return writer_.finish(); }
 
 }  // namespace meg::train

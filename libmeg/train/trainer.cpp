@@ -48,6 +48,7 @@ Result<bool> Trainer::State::train() {
   print(logging::datetime_line("before the start of training step", std::time(nullptr)));
   report->leave_out_time();
   while (progress.iteration < train_iters) {
+    MEG_RETURN_IF_ERROR(saver.poll(ranks, print_first()));
     if (std::ranges::count(options.iterations_to_skip, progress.iteration) != 0) {
       MEG_RETURN_IF_ERROR(skip_step());
       continue;
@@ -63,8 +64,10 @@ Result<bool> Trainer::State::train() {
     if (saver.enabled() && (due || reason.has_value())) MEG_RETURN_IF_ERROR(save());
     if (!reason.has_value()) continue;
     print(logging::datetime_line(*reason, std::time(nullptr)));
+    MEG_RETURN_IF_ERROR(saver.finish(ranks, print_first()));
     return false;
   }
+  MEG_RETURN_IF_ERROR(saver.finish(ranks, print_first()));
   print(logging::datetime_line("after training is done", std::time(nullptr)));
   const bool saved = saver.last_iteration() == progress.iteration;
   if (saver.enabled() && progress.iteration != 0 && !saved) MEG_RETURN_IF_ERROR(save());
@@ -93,7 +96,7 @@ Status Trainer::State::run() {
     MEG_RETURN_IF_ERROR(evaluate_and_print(samples::Split::kTest, logging::Evaluation::kFinalTest));
   }
   report->flush();
-  return saver.finish();
+  return saver.finish(ranks, print_first());
 }
 
 Trainer::Trainer(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -139,13 +142,7 @@ Status check_interleaving(const TrainerOptions& options, const parallel::Paralle
 }
 
 Status check_ranks(const TrainerOptions& options, const parallel::ParallelState& ranks) {
-  const int world_size = ranks.mesh().world_size();
-  if (world_size == 1) return {};
-  if (options.checkpoints.async_save) {
-    return make_error(StatusCode::kUnsupported, "--async-save on {} ranks: not supported yet",
-                      world_size);
-  }
-  if (options.model.device == ranks.device()) return {};
+  if (ranks.mesh().world_size() == 1 || options.model.device == ranks.device()) return {};
   return make_error(StatusCode::kInvalidArgument, "device: expected that of the rank, {}, found {}",
                     ranks.device().str(), options.model.device.str());
 }

@@ -91,7 +91,9 @@ class PretrainGpt(unittest.TestCase):
     def test_an_async_save_writes_the_same_checkpoint(self):
         plain, background = self.folder / "plain", self.folder / "background"
         self.train("--save", plain, "--save-interval", 5)
-        self.train("--save", background, "--save-interval", 5, "--async-save")
+        saved = self.train("--save", background, "--save-interval", 5, "--async-save")
+        self.assertIn(f"  successfully saved checkpoint at iteration      20 to {background}",
+                      saved.stdout.splitlines())
         self.expect_equal(plain, background)
         self.assertEqual(sorted(path.name for path in plain.iterdir()),
                          sorted(path.name for path in background.iterdir()))

@@ -96,9 +96,10 @@ class Ranks(LaunchedRanks):
                       "2 x 1 x 1, found 3", err)
 
     def test_a_disk_full_on_one_rank_ends_all_and_leaves_the_last_checkpoint(self):
-        for shape in ("--tensor-model-parallel-size 2", "--ckpt-format torch_dist"):
+        for shape in ("--tensor-model-parallel-size 2", "--ckpt-format torch_dist",
+                      "--async-save --tensor-model-parallel-size 2"):
             with self.subTest(shape=shape):
-                save = self.folder / shape.split()[1]
+                save = self.folder / shape.replace(" ", "")
                 processes = self.start(2, *shape.split(), "--train-iters", 1000000, "--save", save,
                                        "--save-interval", 1)
                 # The first rank says so; the other one's files end after 4 KiB from then on.

@@ -117,17 +117,37 @@ class TorchDistRanks(LaunchedRanks):
         self.assertIn(f"successfully loaded checkpoint from {self.folder / 'save'} [ t 1/4, p 1/1 ] at "
                       "iteration 4", loaded)
 
+    def test_saves_in_the_background_write_the_same(self):
+        flags = ["--tensor-model-parallel-size", 2, "--use-distributed-optimizer", "--train-iters", 5,
+                 "--save-interval", 2]
+        for form in ([], DIST):
+            with self.subTest(form=form):
+                at_once, background = (self.folder / f"{name}-{len(form)}" for name in ("once", "async"))
+                self.train(4, *flags, *form, "--save", at_once)
+                out = self.train(4, *flags, *form, "--save", background, "--async-save")
+                lines = re.findall(r"(scheduled|successfully saved) .*iteration +(\d+) to (\S+)", out)
+                expected = [(word, str(iteration), str(background)) for iteration in (2, 4, 5)
+                            for word in ("scheduled", "successfully saved")]
+                self.assertEqual(lines, expected)
+                self.assertEqual(sorted(path.name for path in at_once.iterdir()),
+                                 sorted(path.name for path in background.iterdir()))
+                for iteration in (2, 4, 5):
+                    name = f"iter_{iteration:07}"
+                    self.verify("diff", at_once / name, background / name)
+
     def test_the_last_checkpoint_is_whole_when_a_rank_is_killed(self):
-        save = self.folder / "save"
-        processes = self.start(2, "--train-iters", 1000000, "--save", save, "--save-interval", 1,
-                               "--tensor-model-parallel-size", 2, *DIST)
-        for line in processes[1].stdout:
-            if " iteration        3/" in line:
-                break
-        processes[0].kill()
-        codes, out, err = self.end(processes)
-        self.assertEqual(codes, [-9, 1], out + err)
-        self.verify("checkpoint", save)
+        for flags in ([], ["--async-save"]):
+            with self.subTest(flags=flags):
+                save = self.folder / f"save-{len(flags)}"
+                processes = self.start(2, "--train-iters", 1000000, "--save", save, "--save-interval", 1,
+                                       "--tensor-model-parallel-size", 2, *DIST, *flags)
+                for line in processes[1].stdout:
+                    if " iteration        3/" in line:
+                        break
+                processes[0].kill()
+                codes, out, err = self.end(processes)
+                self.assertEqual(codes, [-9, 1], out + err)
+                self.verify("checkpoint", save)
 
 
 if __name__ == "__main__":
