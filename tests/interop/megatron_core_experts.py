@@ -2,7 +2,7 @@
 
 The weights, gradients and steps are the same however layers, tensors and experts are shared out.
 
-megatron_core_experts.py save FOLDER FORM FIELDS      makes a checkpoint of iteration 1
+megatron_core_experts.py save FIELDS FORM FOLDER ...  makes checkpoints of iteration 1, one of each form
 megatron_core_experts.py load FORM FIELDS FOLDER ...  loads torch_dist folders: all give the same
 FORM: "plain", "plain_prefixed" (names as older revisions chain them) or a sharding type of the
 distributed optimizer, all as torch_dist, or rank folders: "plain_ranks", "distributed_ranks".
@@ -184,8 +184,9 @@ def load_rank(folder, rank, args, form, checkpoints):
 
 def main(command, *words):
     if command == "save":
-        folder, form, fields = words
-        save(folder, form, args_of(**ast.literal_eval(fields)))
+        fields, *pairs = words
+        for form, folder in zip(pairs[::2], pairs[1::2]):
+            save(folder, form, args_of(**ast.literal_eval(fields)))
     else:
         form, fields, *checkpoints = words
         args = args_of(**ast.literal_eval(fields))

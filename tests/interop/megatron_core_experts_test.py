@@ -44,9 +44,12 @@ class Case(unittest.TestCase):
             env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=1500)
         self.assertEqual(done.returncode, 0, (words, done.stderr[-3000:]))
 
-    def save(self, name, form, fields):
-        self.megatron_core("save", self.path(name), form, repr(fields))
-        return self.path(name)
+    def save(self, fields, **forms):
+        """Folders of these names."""
+        saved = {name: self.path(name) for name in forms}
+        self.megatron_core("save", repr(fields),
+                           *[word for name, form in forms.items() for word in (form, saved[name])])
+        return saved.values()
 
     def convert(self, load, name, *flags):
         self.run_program(UTIL, "--load-dir", load, "--save-dir", self.path(name), *flags)
@@ -85,9 +88,9 @@ class Case(unittest.TestCase):
 class EveryForm(Case):
     def test_every_form_is_one_state(self):
         fields = {"ep": 2, "dp": 2}
-        saved = {form: self.save(form, form, fields) for form in FORMS}
-        self.expect_equal(*saved.values())
-        ranks = self.save("ranks", "distributed_ranks", fields)
+        *folders, ranks = self.save(fields, **{form: form for form in FORMS}, ranks="distributed_ranks")
+        saved = dict(zip(FORMS, folders))
+        self.expect_equal(*folders)
         self.expect_equal(saved["plain"], ranks)
         for form, kind in (("plain", "plain"), ("fully_reshardable", "distributed")):
             ours = self.convert(saved[form], f"ours_{form}", "--target-format", "torch_dist",
@@ -100,8 +103,8 @@ class EveryForm(Case):
 
 class OtherLayouts(Case):
     def test_buffers_of_experts_go_to_every_layout(self):
-        two = self.save("two", "distributed_ranks", {"ep": 2, "dp": 2})
-        four = self.save("four", "distributed_ranks", {"ep": 4, "dp": 4})
+        two, = self.save({"ep": 2, "dp": 2}, two="distributed_ranks")
+        four, own = self.save({"ep": 4, "dp": 4}, four="distributed_ranks", own="fully_reshardable")
         self.expect_same_files(self.convert(two, "kept"), two)
         there = self.convert(two, "there", "--target-expert-parallel-size", "4")
         self.expect_same_files(there, four)
@@ -116,15 +119,14 @@ class OtherLayouts(Case):
         # What runs of other sizes chain, they find in torch_dist.
         spread = self.convert(two, "spread", "--target-format", "torch_dist",
                               "--target-expert-parallel-size", "4")
-        own = self.save("own", "fully_reshardable", {"ep": 4, "dp": 4})
         self.expect_loads("fully_reshardable", {"ep": 4, "dp": 4}, own, spread)
 
     def test_stages_tensor_ranks_and_buckets(self):
         for number, fields in enumerate(({"tp": 2, "ep": 2, "dp": 2}, {"pp": 2, "ep": 2, "dp": 2},
                                          {"ep": 2, "dp": 4, "bucket_size": 9000})):
             with self.subTest(fields=fields):
-                ranks = self.save(f"ranks{number}", "distributed_ranks", fields)
-                dist = self.save(f"dist{number}", "dp_reshardable", fields)
+                ranks, dist = self.save(fields, **{f"ranks{number}": "distributed_ranks",
+                                                   f"dist{number}": "dp_reshardable"})
                 self.expect_equal(ranks, dist)
                 self.expect_same_files(self.convert(ranks, f"kept{number}"), ranks)
 
@@ -132,8 +134,7 @@ class OtherLayouts(Case):
         fields = {"ep": 2, "dp": 2, "num_layers": 2, "moe_shared_expert_intermediate_size": 40,
                   "moe_shared_expert_gate": True, "moe_router_enable_expert_bias": True,
                   "moe_router_score_function": "sigmoid"}
-        ranks = self.save("ranks", "distributed_ranks", fields)
-        dist = self.save("dist", "fully_reshardable", fields)
+        ranks, dist = self.save(fields, ranks="distributed_ranks", dist="fully_reshardable")
         self.expect_equal(ranks, dist)
         self.expect_same_files(self.convert(ranks, "kept"), ranks)
         ours = self.convert(ranks, "ours", "--target-format", "torch_dist")
@@ -149,14 +150,13 @@ class OtherLayouts(Case):
         self.assertEqual((gate.dtype, tuple(gate.shape)), (torch.float16, (1, 32)))
         self.refuse(ranks, "--target-format", "huggingface")
         biased = {"num_layers": 1, "add_bias_linear": True}
-        ranks = self.save("biased", "plain_ranks", biased)
-        dist = self.save("biased_dist", "fully_reshardable", biased)
+        ranks, dist = self.save(biased, biased="plain_ranks", biased_dist="fully_reshardable")
         self.expect_equal(ranks, dist, self.convert(ranks, "biased_ours", "--target-format",
                                                     "torch_dist"))
 
     def test_what_does_not_fit_is_refused(self):
         import torch
-        saved = self.save("saved", "distributed_ranks", {"ep": 2, "dp": 2})
+        saved, = self.save({"ep": 2, "dp": 2}, saved="distributed_ranks")
         path = os.path.join(saved, "iter_0000001", "mp_rank_00_001", "distrib_optim.pt")
         state = torch.load(path, weights_only=False)
         key, = state[1][0]

@@ -1,5 +1,6 @@
 """Models of the real megatron-core (PyPI) on a CPU, as training with given args would build them."""
 import contextlib
+import multiprocessing
 import os
 
 os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")  # compiling costs more than it saves here
@@ -7,6 +8,7 @@ os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")  # compiling costs more than i
 import torch
 from megatron.core import parallel_state
 from megatron.core.activations import squared_relu
+from megatron.core.dist_checkpointing.strategies import filesystem_async
 from megatron.core.fusions import fused_layer_norm, fused_softmax
 from megatron.core.fusions.fused_bias_geglu import quick_gelu
 from megatron.core.models.gpt import GPTModel
@@ -44,6 +46,8 @@ def start_without_gpu(tp=1, pp=1, rank=0, store=None, dp=1, **sizes):
     random.CudaRNGStatesTracker.fork = lambda self, *a, **k: contextlib.nullcontext()
     fused_softmax.get_default_causal_mask = \
         lambda size: torch.ones(size, size, dtype=torch.bool).triu(1)
+    # megatron-core starts a Python anew for the queue of its writers, which takes longer than a save.
+    filesystem_async._results_queue = multiprocessing.get_context("fork").Manager().Queue()
     torch.distributed.init_process_group("gloo", store=store or torch.distributed.HashStore(),
                                          rank=rank, world_size=tp * pp * dp)
     parallel_state.initialize_model_parallel(tp, pp, **sizes)
