@@ -53,3 +53,22 @@ function(meg_component name)
           ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
           FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 endfunction()
+
+# meg_module(NAME OWNER SOURCES ... LINKS ...): libmeg_NAME.so, which the component OWNER opens when it is needed, so that
+# programs are not linked to LINKS.
+function(meg_module name owner)
+  cmake_parse_arguments(module "" "" "SOURCES;LINKS" ${ARGN})
+  set(target meg_${name}_module)
+  add_library(${target} MODULE ${module_SOURCES})
+  target_link_libraries(${target} PRIVATE meg_options meg::base ${module_LINKS})
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
+  # Its copy of meg::base is its own, whatever the program that opens it shows.
+  target_link_options(${target} PRIVATE LINKER:--exclude-libs,ALL)
+  set_target_properties(${target} PROPERTIES
+    OUTPUT_NAME meg_${name}
+    CXX_VISIBILITY_PRESET hidden
+    VISIBILITY_INLINES_HIDDEN ON
+    LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/${MEG_MODULE_FOLDER})
+  add_dependencies(meg_${owner} ${target})
+  install(TARGETS ${target} LIBRARY DESTINATION ${MEG_MODULE_FOLDER})
+endfunction()
