@@ -40,7 +40,7 @@ std::string program_of(const std::string& command) {
   std::string name = command;
   std::replace(name.begin(), name.end(), '-', '_');
   for (const fs::path& folder : {here, here / MEG_COMMAND_FOLDER}) {
-    const std::string program = (folder / name).lexically_normal().string();
+    std::string program = (folder / name).lexically_normal().string();
     if (::access(program.c_str(), X_OK) == 0) return program;
   }
   return {};

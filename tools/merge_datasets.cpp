@@ -5,11 +5,9 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <vector>
 
 #include "libmeg/base/dtype.h"
@@ -42,7 +40,8 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
   flags.usage("(--input FOLDER|PREFIX... | PREFIX...)");
   flags.group("Input");
   flags.list("--input", &arguments.inputs, "FOLDER|PREFIX...",
-             "folders, whose datasets are taken sorted by name, and prefixes of datasets");
+             "folders, whose datasets are taken sorted by name, and prefixes of datasets; at "
+             "s3:// folders end in a slash");
   flags.positional_list("PREFIX", &arguments.prefixes, "inputs, in place of --input").optional();
   flags.value("--key", &arguments.key, "KEY",
               "take only the datasets NAME_KEY_document or NAME_KEY_sentence of a folder");
@@ -81,6 +80,7 @@ Result<std::vector<std::string>> of_key(const std::string& folder,
     if (ends_with_key(prefix, key, "document")) documents.push_back(prefix);
     if (ends_with_key(prefix, key, "sentence")) sentences.push_back(prefix);
   }
+  // Both or neither: with both, the same texts would be in the merged dataset twice.
   if (documents.empty() == sentences.empty()) {
     return make_error(StatusCode::kInvalidArgument,
                       "{}: expected datasets *_{}_document or *_{}_sentence, found {}", folder, key,
@@ -93,8 +93,7 @@ Result<std::vector<std::string>> resolve_inputs(const Arguments& arguments) {
   std::vector<std::string> resolved;
   for (const std::string& input :
        arguments.inputs.empty() ? arguments.prefixes : arguments.inputs) {
-    std::error_code missing;
-    if (!std::filesystem::is_directory(input, missing)) {
+    if (!dataset::is_dataset_folder(input)) {
       resolved.push_back(input);
       continue;
     }

@@ -12,7 +12,7 @@
 
 #include "libmeg/logging/log_lines.h"
 #include "libmeg/samples/gpt_datasets.h"
-#include "tools/common/data_flags.h"
+#include "tools/common/flag_groups/data_flags.h"
 #include "tools/common/flags/flags.h"
 #include "tools/common/interruption.h"
 #include "tools/common/json_output.h"
@@ -165,6 +165,8 @@ int main(int argc, const char* const* argv) {
   if (!run.has_value()) return fail_by_code(run.error());
   for (const std::string& text : run->notes) note(text);
   if (!arguments.json) print_target_sizes(run->config.samples);
+  // Each dataset's cache appears by rename, so an interrupted program leaves whole caches, which
+  // the next one finds.
   stop_at_signals();
   samples::GptDatasets datasets;
   if (arguments.data.mock_data) {

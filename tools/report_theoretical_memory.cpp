@@ -17,11 +17,11 @@
 #include "libmeg/model/virtual_stages.h"
 #include "libmeg/model/vocab_padding.h"
 #include "libmeg/tokenizer/open_tokenizer.h"
+#include "tools/common/flag_groups/tokenizer_flags.h"
 #include "tools/common/flags/flags.h"
 #include "tools/common/json_output.h"
 #include "tools/common/report.h"
 #include "tools/common/run_program.h"
-#include "tools/common/tokenizer_flags.h"
 
 namespace meg::tools {
 namespace {
@@ -61,6 +61,7 @@ void read_args(megatron::FieldReader& args, Arguments& arguments) {
   args.take("tensor_model_parallel_size", memory.sizes.tensor_model_parallel_size);
   args.take("pipeline_model_parallel_size", memory.sizes.pipeline_model_parallel_size);
   arguments.virtual_stages.take_fields(args);
+  memory.sizes.split.take_fields(args);
   args.take("use_distributed_optimizer", memory.use_distributed_optimizer);
   args.take("sequence_parallel", memory.sequence_parallel);
   args.parse("recompute_granularity", memory.recompute_granularity,
@@ -161,9 +162,8 @@ Result<model::GptConfig> config_of(const Arguments& arguments) {
 Result<model::TheoreticalMemoryOptions> options_of(const Arguments& arguments,
                                                    const model::GptConfig& config) {
   model::TheoreticalMemoryOptions options = arguments.memory;
-  MEG_ASSIGN_OR_RETURN(
-      options.sizes.virtual_pipeline_model_parallel_size,
-      arguments.virtual_stages.size(config.num_layers, options.sizes.pipeline_model_parallel_size));
+  MEG_ASSIGN_OR_RETURN(options.sizes.virtual_pipeline_model_parallel_size,
+                       arguments.virtual_stages.size(config.num_layers, options.sizes));
   options.microbatch_group_size_per_vp_stage =
       arguments.virtual_stages.microbatch_group_size_per_vp_stage;
   return options;

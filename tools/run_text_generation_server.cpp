@@ -9,12 +9,12 @@
 #include <utility>
 
 #include "libmeg/generation/model_engine.h"
-#include "tools/common/inference_flags.h"
+#include "tools/common/flag_groups/inference_flags.h"
+#include "tools/common/flag_groups/text_server_flags.h"
 #include "tools/common/interruption.h"
 #include "tools/common/model_run.h"
 #include "tools/common/report.h"
 #include "tools/common/run_program.h"
-#include "tools/common/text_server_flags.h"
 
 namespace meg::tools {
 namespace {
@@ -39,7 +39,12 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
       .value("--max-batch-size", &arguments.max_batch_size, "N",
              "texts to generate at once; each takes its share of memory")
       .range(1, 4096);
-  declare_inference_flags(flags, megatron::ArgumentFamily::kTextGeneration, arguments.inference);
+  constexpr std::string_view kOfRequests = "each request says it";
+  declare_inference_flags(flags, megatron::ArgumentFamily::kTextGeneration,
+                          {{"prompts", kOfRequests},
+                           {"num_tokens_to_generate", kOfRequests},
+                           {"return_log_probs", kOfRequests}},
+                          arguments.inference);
   if (const std::optional<int> code = flags.parse(argc, argv)) return code;
   for (const Status& usage :
        {finish_inference_flags(arguments.inference), check_text_server_flags(arguments.server)}) {

@@ -26,7 +26,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr time_t kAnswerSeconds = 24 * 3600;  ///< The server has a timeout of its own.
+constexpr time_t kAnswerSeconds = time_t{24} * 3600;  ///< The server has a timeout of its own.
 constexpr time_t kFirstAnswerSeconds = 5;
 constexpr std::string_view kEnd = "stop";
 constexpr std::string_view kScheme = "http://";
@@ -136,6 +136,7 @@ Result<bool> converse(httplib::Client& client, const std::string& server) {
   return true;
 }
 
+// NOLINTNEXTLINE(bugprone-exception-escape): not the program's own main(), run_program() catches.
 int main(int argc, const char* const* argv) {
   std::string server;
   Flags flags("text_generation_cli",

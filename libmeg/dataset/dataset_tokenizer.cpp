@@ -2,12 +2,12 @@
 
 #include <simdjson.h>
 
-#include <filesystem>
 #include <string_view>
-#include <system_error>
+#include <utility>
+#include <vector>
 
 #include "libmeg/dataset/index_format.h"
-#include "libmeg/io/mapped_file.h"
+#include "libmeg/dataset/internal/dataset_file.h"
 #include "libmeg/text/json/json_text.h"
 #include "libmeg/text/printable.h"
 
@@ -42,14 +42,14 @@ std::string dataset_tokenizer_path(const std::string& prefix) {
 
 Result<std::optional<DatasetTokenizer>> read_dataset_tokenizer(const std::string& prefix) {
   const std::string path = dataset_tokenizer_path(prefix);
-  std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored)) return std::optional<DatasetTokenizer>();
-  MEG_ASSIGN_OR_RETURN(const io::MappedFile file, io::MappedFile::open(path));
-  if (file.size() > kMaxBytes) return corrupt(path, "at most a MiB of JSON");
+  MEG_ASSIGN_OR_RETURN(const std::optional<io::MappedFile> file, map_if_there(path));
+  if (!file.has_value()) return std::optional<DatasetTokenizer>();
+  if (file->size() > kMaxBytes) return corrupt(path, "at most a MiB of JSON");
   simdjson::dom::parser parser;
   simdjson::dom::element root, tokenizer;
-  const auto* const bytes = reinterpret_cast<const char*>(file.bytes().data());
-  if (parser.parse(bytes, file.size()).get(root) != simdjson::SUCCESS ||
+  const auto* const bytes = reinterpret_cast<const char*>(file->bytes().data());
+  // simdjson copies from where a text begins, which is nowhere for an empty file.
+  if (file->size() == 0 || parser.parse(bytes, file->size()).get(root) != simdjson::SUCCESS ||
       root["tokenizer"].get(tokenizer) != simdjson::SUCCESS) {
     return corrupt(path, "a JSON object with a \"tokenizer\"");
   }
@@ -63,11 +63,25 @@ Result<std::optional<DatasetTokenizer>> read_dataset_tokenizer(const std::string
 }
 
 Status check_dataset_tokenizer(const std::string& prefix, const DatasetTokenizer& given) {
-  MEG_ASSIGN_OR_RETURN(const std::optional<DatasetTokenizer> made, read_dataset_tokenizer(prefix));
-  if (!made || made->identity == given.identity) return {};
-  return make_error(StatusCode::kInvalidArgument,
-                    "{}: the dataset was made with another tokenizer: expected {}, found {}",
-                    dataset_tokenizer_path(prefix), described(*made), described(given));
+  return check_dataset_tokenizers({&prefix, 1}, [&given] { return std::optional(given); });
+}
+
+Status check_dataset_tokenizers(std::span<const std::string> prefixes,
+                                const GivenTokenizer& given) {
+  std::vector<std::pair<std::string, DatasetTokenizer>> named;
+  for (const std::string& prefix : prefixes) {
+    MEG_ASSIGN_OR_RETURN(std::optional<DatasetTokenizer> made, read_dataset_tokenizer(prefix));
+    if (made) named.emplace_back(prefix, *std::move(made));
+  }
+  if (named.empty()) return {};
+  MEG_ASSIGN_OR_RETURN(const std::optional<DatasetTokenizer> used, given());
+  for (const auto& [prefix, made] : named) {
+    if (!used || made.identity == used->identity) continue;
+    return make_error(StatusCode::kInvalidArgument,
+                      "{}: the dataset was made with another tokenizer: expected {}, found {}",
+                      dataset_tokenizer_path(prefix), described(made), described(*used));
+  }
+  return {};
 }
 
 std::string dataset_tokenizer_json(const DatasetTokenizer& tokenizer) {

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "libmeg/base/result.h"
@@ -27,6 +29,13 @@ Result<std::optional<DatasetTokenizer>> read_dataset_tokenizer(const std::string
 /// kInvalidArgument naming both where the file says that the ids come from another tokenizer;
 /// read_dataset_tokenizer's errors. A dataset without the file passes.
 Status check_dataset_tokenizer(const std::string& prefix, const DatasetTokenizer& given);
+
+/// Gives the tokenizer that datasets are to be read with; nullopt where none is to be compared.
+using GivenTokenizer = std::function<Result<std::optional<DatasetTokenizer>>()>;
+
+/// check_dataset_tokenizer() for each of prefixes, whose files are read once. `given` is called at
+/// most once, after all files were read and only where one of them names a tokenizer; its errors.
+Status check_dataset_tokenizers(std::span<const std::string> prefixes, const GivenTokenizer& given);
 
 /// What the file is to hold.
 std::string dataset_tokenizer_json(const DatasetTokenizer& tokenizer);

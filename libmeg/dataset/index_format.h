@@ -73,7 +73,8 @@ bool is_legacy_float64(LittleEndianArray<int32_t> sequence_lengths,
 /// path without a final ".bin" or ".idx": users name a dataset by its prefix or by either file.
 std::string dataset_prefix(std::string_view path);
 
-/// kUnsupported where a dataset is named by an address, such as s3://: they are files.
+/// kUnsupported where a dataset that is to be written, or read as files alone, is named by an
+/// address such as s3://.
 Status check_is_path(std::string_view prefix);
 
 }  // namespace meg::dataset

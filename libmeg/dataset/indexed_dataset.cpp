@@ -4,21 +4,10 @@
 #include <vector>
 
 #include "libmeg/base/bytes.h"
+#include "libmeg/dataset/internal/dataset_file.h"
 
 namespace meg::dataset {
 namespace {
-
-/// `length` items from `pointer` on as a byte range of .bin; nullopt where they do not lie in it.
-std::optional<std::span<const std::byte>> bytes_in_bin(std::span<const std::byte> bin,
-                                                       int64_t pointer, int64_t length,
-                                                       int64_t item_size) {
-  if (pointer < 0 || length < 0 || pointer % item_size != 0) return std::nullopt;
-  const auto begin = static_cast<size_t>(pointer);
-  const auto count = static_cast<size_t>(length) * static_cast<size_t>(item_size);
-  // Every access to .bin comes through here: pointers and lengths are what a file claims.
-  if (begin > bin.size() || count > bin.size() - begin) return std::nullopt;
-  return bin.subspan(begin, count);
-}
 
 template <class T, class Out>
 Status widen(std::span<const std::byte> items, std::span<Out> out) {
@@ -60,8 +49,10 @@ Status widen(DType dtype, std::span<const std::byte> items, std::span<Out> out) 
 template <class Out>
 Status copy_widened(const IndexedDataset& dataset, int64_t sequence, int64_t offset,
                     std::span<Out> out) {
-  MEG_ASSIGN_OR_RETURN(const auto items,
-                       dataset.sequence(sequence, offset, static_cast<int64_t>(out.size())));
+  std::vector<std::byte> buffer;
+  MEG_ASSIGN_OR_RETURN(
+      const auto items,
+      dataset.sequence(sequence, offset, static_cast<int64_t>(out.size()), buffer));
   Status status = widen(dataset.dtype(), items, out);
   if (status.ok()) return status;
   return status.with_prefix(fmt::format("{}: sequence {}", dataset.bin().path(), sequence));
@@ -72,8 +63,8 @@ Status copy_widened(const IndexedDataset& dataset, int64_t sequence, int64_t off
 Result<IndexedDataset> IndexedDataset::open(const std::string& prefix, const Options& options) {
   IndexedDataset dataset;
   dataset.prefix_ = dataset_prefix(prefix);
-  MEG_RETURN_IF_ERROR(check_is_path(dataset.prefix_));
-  MEG_ASSIGN_OR_RETURN(dataset.idx_, io::MappedFile::open(dataset.prefix_ + ".idx"));
+  MEG_RETURN_IF_ERROR(check_is_readable(dataset.prefix_));
+  MEG_ASSIGN_OR_RETURN(dataset.idx_, map_dataset_file(dataset.prefix_ + ".idx", options.idx_cache));
   const std::string& name = dataset.idx_.path();
   MEG_ASSIGN_OR_RETURN(const IndexHeader header, read_index_header(dataset.idx_.bytes(), name));
   if (header.version != kIndexVersion) {
@@ -87,11 +78,9 @@ Result<IndexedDataset> IndexedDataset::open(const std::string& prefix, const Opt
   }
   dataset.dtype_ = *dtype;
   MEG_RETURN_IF_ERROR(dataset.map_arrays(header, options));
-  MEG_ASSIGN_OR_RETURN(dataset.bin_,
-                       io::MappedFile::open(dataset.prefix_ + ".bin", options.access));
+  MEG_ASSIGN_OR_RETURN(dataset.bin_, BinFile::open(dataset.prefix_ + ".bin", options.access));
   if (header.dtype_code == kLegacyFloat64Code &&
-      is_legacy_float64(dataset.lengths_, dataset.pointers_,
-                        static_cast<int64_t>(dataset.bin_.size()))) {
+      is_legacy_float64(dataset.lengths_, dataset.pointers_, dataset.bin_.size())) {
     dataset.dtype_ = DType::kFloat64;
   }
   dataset.item_size_ = dtype_size(dataset.dtype_);
@@ -143,7 +132,7 @@ Status IndexedDataset::check_ends() const {
                       idx_.path(), sequence_count(), documents_.front(), documents_.back());
   }
   if (sequence_count() == 0) return Status();
-  return sequence(sequence_count() - 1).status();
+  return bytes_of(sequence_count() - 1).status();
 }
 
 int64_t IndexedDataset::item_count() const {
@@ -175,34 +164,51 @@ Result<SequenceRange> IndexedDataset::document(int64_t document) const {
   return range;
 }
 
-Result<std::span<const std::byte>> IndexedDataset::sequence(int64_t sequence) const {
+Result<IndexedDataset::ByteRange> IndexedDataset::bytes_of(int64_t sequence) const {
   if (sequence < 0 || sequence >= sequence_count()) {
     return make_error(StatusCode::kOutOfRange, "{}: sequence {}: the dataset has {} sequences",
                       prefix_, sequence, sequence_count());
   }
   const int64_t pointer = pointers_[sequence];
   const int32_t length = lengths_[sequence];
-  const auto found = bytes_in_bin(bin_.bytes(), pointer, length, item_size_);
-  if (!found.has_value()) {
-    return make_error(StatusCode::kCorruption,
-                      "{}: sequence {}: {} items of {} from byte {} on do not lie in {}, which has "
-                      "{} bytes",
-                      idx_.path(), sequence, length, dtype_name(dtype_), pointer, bin_.path(),
-                      bin_.size());
+  const ByteRange range{.begin = pointer, .size = length * item_size_};
+  // Every access to .bin comes through here: pointers and lengths are what a file claims.
+  const bool lies_in_bin = pointer >= 0 && length >= 0 && pointer % item_size_ == 0 &&
+                           pointer <= bin_.size() && range.size <= bin_.size() - pointer;
+  if (lies_in_bin) return range;
+  return make_error(StatusCode::kCorruption,
+                    "{}: sequence {}: {} items of {} from byte {} on do not lie in {}, which has "
+                    "{} bytes",
+                    idx_.path(), sequence, length, dtype_name(dtype_), pointer, bin_.path(),
+                    bin_.size());
+}
+
+Result<int64_t> IndexedDataset::sequence_length(int64_t sequence) const {
+  MEG_ASSIGN_OR_RETURN(const ByteRange range, bytes_of(sequence));
+  return range.size / item_size_;
+}
+
+Result<std::span<const std::byte>> IndexedDataset::sequence(int64_t sequence) const {
+  MEG_ASSIGN_OR_RETURN(const ByteRange range, bytes_of(sequence));
+  if (bin_.object() == nullptr) {
+    return bin_.mapped().subspan(static_cast<size_t>(range.begin), static_cast<size_t>(range.size));
   }
-  return *found;
+  return make_error(StatusCode::kUnsupported,
+                    "{}: sequence {}: expected a file, of which it is read in place", bin_.path(),
+                    sequence);
 }
 
 Result<std::span<const std::byte>> IndexedDataset::sequence(int64_t sequence, int64_t offset,
-                                                            int64_t length) const {
-  MEG_ASSIGN_OR_RETURN(const auto whole, this->sequence(sequence));
-  const auto count = static_cast<int64_t>(whole.size()) / item_size_;
+                                                            int64_t length,
+                                                            std::vector<std::byte>& buffer) const {
+  MEG_ASSIGN_OR_RETURN(const ByteRange range, bytes_of(sequence));
+  const int64_t count = range.size / item_size_;
   if (offset < 0 || length < 0 || offset > count || length > count - offset) {
     return make_error(StatusCode::kOutOfRange, "{}: sequence {}: {} items from {} on of {}",
                       prefix_, sequence, length, offset, count);
   }
-  return whole.subspan(static_cast<size_t>(offset * item_size_),
-                       static_cast<size_t>(length * item_size_));
+  return bin_.read(range.begin + offset * item_size_, static_cast<size_t>(length * item_size_),
+                   buffer);
 }
 
 Result<std::span<const std::byte>> IndexedDataset::items_of_type(int64_t sequence,

@@ -5,9 +5,11 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "libmeg/base/dtype.h"
 #include "libmeg/base/result.h"
+#include "libmeg/dataset/bin_file.h"
 #include "libmeg/dataset/index_format.h"
 #include "libmeg/dataset/little_endian_array.h"
 #include "libmeg/io/mapped_file.h"
@@ -20,7 +22,8 @@ struct SequenceRange {
   int64_t end = 0;
 };
 
-/// A dataset of tokens (PREFIX.bin and PREFIX.idx, MMIDIDX), mapped read-only.
+/// A dataset of tokens (PREFIX.bin and PREFIX.idx, MMIDIDX), mapped read-only. At s3:// the .idx is
+/// copied to this machine and mapped there, and of .bin only the items are fetched that are read.
 ///
 /// Opening costs the same for any size: it checks the header, the sizes and the ends of the arrays,
 /// not every entry (verify_dataset does). Accessors check what they read, so that a damaged file
@@ -34,9 +37,13 @@ class IndexedDataset {
     std::optional<bool> multimodal = {};
     /// How .bin will be read.
     io::MappedFile::Access access = io::MappedFile::Access::kNormal;
+    /// At s3://: the folder that keeps the copy of .idx (--object-storage-cache-path), with its
+    /// path below as Megatron gives it; empty: a temporary file, which goes with the dataset.
+    std::string idx_cache = {};
   };
 
-  /// prefix: may end in ".bin" or ".idx". kUnsupported for TNTIDX files and other versions.
+  /// prefix: may end in ".bin" or ".idx". kUnsupported for TNTIDX files and other versions, and for
+  /// addresses other than s3://.
   static Result<IndexedDataset> open(const std::string& prefix, const Options& options);
 
   static Result<IndexedDataset> open(const std::string& prefix) { return open(prefix, Options()); }
@@ -60,7 +67,7 @@ class IndexedDataset {
 
   const io::MappedFile& idx() const { return idx_; }
 
-  const io::MappedFile& bin() const { return bin_; }
+  const BinFile& bin() const { return bin_; }
 
   /// S lengths, in items.
   LittleEndianArray<int32_t> sequence_lengths() const { return lengths_; }
@@ -77,14 +84,20 @@ class IndexedDataset {
   /// kOutOfRange unless 0 <= document < document_count().
   Result<SequenceRange> document(int64_t document) const;
 
-  /// The items of a sequence, little endian, in place.
+  /// Items of a sequence. kOutOfRange where there is none of that number, kCorruption where it does
+  /// not lie in .bin.
+  Result<int64_t> sequence_length(int64_t sequence) const;
+
+  /// The items of a sequence, little endian, in place. kUnsupported at s3://, where nothing is.
   Result<std::span<const std::byte>> sequence(int64_t sequence) const;
 
-  /// `length` items of it, from item `offset` on. kOutOfRange where it has not so many.
-  Result<std::span<const std::byte>> sequence(int64_t sequence, int64_t offset,
-                                              int64_t length) const;
+  /// `length` items of it, from item `offset` on: in place, or at s3:// in `buffer`. kOutOfRange
+  /// where it has not so many.
+  Result<std::span<const std::byte>> sequence(int64_t sequence, int64_t offset, int64_t length,
+                                              std::vector<std::byte>& buffer) const;
 
-  /// The items of a sequence as T, in place. kInvalidArgument where T is not the dataset's type.
+  /// The items of a sequence as T, in place. kInvalidArgument where T is not the dataset's type,
+  /// kUnsupported at s3://.
   template <class T>
   Result<std::span<const T>> tokens(int64_t sequence) const {
     MEG_ASSIGN_OR_RETURN(const auto bytes, items_of_type(sequence, dtype_of<T>()));
@@ -97,13 +110,20 @@ class IndexedDataset {
   Status copy_tokens(int64_t sequence, int64_t offset, std::span<int64_t> out) const;
 
  private:
+  struct ByteRange {
+    int64_t begin = 0;
+    int64_t size = 0;
+  };
+
   Status map_arrays(const IndexHeader& header, const Options& options);
   Status check_ends() const;
+  /// Where the sequence lies in .bin, all of it.
+  Result<ByteRange> bytes_of(int64_t sequence) const;
   Result<std::span<const std::byte>> items_of_type(int64_t sequence, DType dtype) const;
 
   std::string prefix_;
   io::MappedFile idx_;
-  io::MappedFile bin_;
+  BinFile bin_;
   DType dtype_ = DType::kInt32;
   int64_t item_size_ = 0;
   bool multimodal_ = false;

@@ -14,8 +14,11 @@
 #include "libmeg/dataset/indexed_dataset.h"
 #include "libmeg/dataset/indexed_dataset_builder.h"
 #include "libmeg/dataset/internal/append_dataset.h"
+#include "libmeg/dataset/internal/dataset_file.h"
 #include "libmeg/dataset/internal/merge_provenance.h"
 #include "libmeg/dataset/internal/merge_tntidx.h"
+#include "libmeg/s3/find_objects.h"
+#include "libmeg/s3/object_store.h"
 
 namespace meg::dataset {
 namespace {
@@ -114,7 +117,7 @@ Result<Kind> kind_of(const std::vector<std::string>& prefixes, const MergeOption
     if (!has_sequences) kind.multimodal = options.multimodal.value_or(set.multimodal());
     // An empty dataset has no modes to tell by, so it neither decides nor contradicts.
     has_sequences = has_sequences || set.sequence_count() > 0;
-    kind.bin_bytes += static_cast<int64_t>(set.bin().size());
+    kind.bin_bytes += set.bin().size();
   }
   return kind;
 }
@@ -169,6 +172,24 @@ Result<MergeSummary> merge_mmididx(const std::vector<std::string>& prefixes,
   return summary;
 }
 
+/// Files or objects right in the folder.
+Result<std::set<std::string>> files_in(const std::string& folder) {
+  std::set<std::string> files;
+  if (s3::is_address(folder)) {
+    MEG_ASSIGN_OR_RETURN(const std::vector<std::string> found, s3::find_objects(folder));
+    files.insert(found.begin(), found.end());
+    return files;
+  }
+  std::error_code failed;
+  for (fs::directory_iterator entry(folder, failed), end; !failed && entry != end;
+       entry.increment(failed)) {
+    std::error_code gone;
+    if (entry->is_regular_file(gone)) files.insert(entry->path().string());
+  }
+  if (failed) return errno_error(failed.value(), folder);
+  return files;
+}
+
 }  // namespace
 
 Result<MergeSummary> merge_datasets(const std::vector<std::string>& paths,
@@ -179,7 +200,7 @@ Result<MergeSummary> merge_datasets(const std::vector<std::string>& paths,
   std::vector<std::string> prefixes;
   for (const std::string& path : paths) {
     prefixes.push_back(dataset_prefix(path));
-    MEG_RETURN_IF_ERROR(check_is_path(prefixes.back()));
+    MEG_RETURN_IF_ERROR(check_is_readable(prefixes.back()));
   }
   const std::string output_prefix = dataset_prefix(output_path);
   MEG_RETURN_IF_ERROR(check_output(prefixes, output_prefix));
@@ -189,24 +210,28 @@ Result<MergeSummary> merge_datasets(const std::vector<std::string>& paths,
                 : merge_mmididx(prefixes, output_prefix, options);
 }
 
+bool is_dataset_folder(const std::string& input) {
+  if (s3::is_address(input)) return input.ends_with('/');
+  std::error_code missing;
+  return fs::is_directory(input, missing);
+}
+
 Result<std::vector<std::string>> dataset_prefixes_in(const std::string& folder) {
-  std::error_code failed;
+  MEG_ASSIGN_OR_RETURN(const std::set<std::string> files, files_in(folder));
   std::set<std::string> prefixes;
-  for (fs::directory_iterator entry(folder, failed), end; !failed && entry != end;
-       entry.increment(failed)) {
-    std::error_code gone;
-    if (!entry->is_regular_file(gone)) continue;
-    prefixes.insert((entry->path().parent_path() / entry->path().stem()).string());
+  for (const std::string& file : files) {
+    const size_t name = file.rfind('/') + 1;
+    const size_t ending = file.rfind('.');
+    // As Python's splitext: a name that only begins with a dot has no ending.
+    prefixes.insert(ending == file.npos || ending <= name ? file : file.substr(0, ending));
   }
-  if (failed) return errno_error(failed.value(), folder);
   if (prefixes.empty()) {
     return make_error(StatusCode::kNotFound, "{}: expected .bin and .idx files, found none",
                       folder);
   }
   for (const std::string& prefix : prefixes) {
     for (const char* const ending : {".bin", ".idx"}) {
-      std::error_code gone;
-      if (fs::is_regular_file(prefix + ending, gone)) continue;
+      if (files.contains(prefix + ending)) continue;
       return make_error(StatusCode::kNotFound, "{}{}: expected this file beside {}.*, found none",
                         prefix, ending, prefix);
     }

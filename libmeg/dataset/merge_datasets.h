@@ -42,9 +42,13 @@ struct MergeSummary {
 Result<MergeSummary> merge_datasets(const std::vector<std::string>& prefixes,
                                     const std::string& output_prefix, const MergeOptions& options);
 
-/// The prefixes of the pairs in a folder, in Megatron's order: sorted by their bytes. kNotFound
-/// where a file has no pair or there is none at all. Files beside a pair with its name and another
-/// ending are passed over.
+/// Whether an input is a folder of datasets: one of this machine, or an address that ends in a
+/// slash.
+bool is_dataset_folder(const std::string& input);
+
+/// The prefixes of the pairs in such a folder, in Megatron's order: sorted by their bytes.
+/// kNotFound where a file has no pair or there is none at all. Files beside a pair with its name
+/// and another ending are passed over.
 Result<std::vector<std::string>> dataset_prefixes_in(const std::string& folder);
 
 }  // namespace meg::dataset

@@ -1,12 +1,11 @@
 #include "libmeg/dataset/provenance.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "libmeg/base/bytes.h"
 #include "libmeg/dataset/index_format.h"
+#include "libmeg/dataset/internal/dataset_file.h"
 #include "libmeg/io/crc32.h"
 
 namespace meg::dataset {
@@ -23,10 +22,10 @@ std::string provenance_path(const std::string& prefix) {
 
 Result<std::optional<Provenance>> Provenance::open_beside(const std::string& prefix) {
   const std::string path = provenance_path(prefix);
-  std::error_code missing;
-  if (!std::filesystem::exists(path, missing)) return std::optional<Provenance>();
+  MEG_ASSIGN_OR_RETURN(std::optional<io::MappedFile> file, map_if_there(path));
+  if (!file.has_value()) return std::optional<Provenance>();
   Provenance provenance;
-  MEG_ASSIGN_OR_RETURN(provenance.file_, io::MappedFile::open(path));
+  provenance.file_ = std::move(*file);
   MEG_RETURN_IF_ERROR(provenance.check(dataset_prefix(prefix)).with_prefix(path));
   return std::optional(std::move(provenance));
 }
@@ -59,7 +58,7 @@ Status Provenance::check(const std::string& prefix) {
     if (end < last || end > name_bytes) return damaged("expected the ends of names in order");
     last = end;
   }
-  MEG_ASSIGN_OR_RETURN(const io::MappedFile index, io::MappedFile::open(prefix + ".idx"));
+  MEG_ASSIGN_OR_RETURN(const io::MappedFile index, map_dataset_file(prefix + ".idx"));
   if (io::crc32(index.bytes()) == load_le<uint32_t>(begin + 40)) return Status();
   return make_error(StatusCode::kCorruption,
                     "belongs to another dataset than {}.idx is now: remove it", prefix);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "libmeg/dataset/index_format.h"
+#include "libmeg/dataset/internal/dataset_file.h"
 #include "libmeg/dataset/internal/verify_index.h"
 #include "libmeg/dataset/internal/verify_items.h"
 #include "libmeg/io/file_descriptor.h"
@@ -23,21 +24,23 @@ class DatasetVerifier {
  private:
   void check_bin_size(const IndexVerifier& index);
   Status check_items(const IndexVerifier& index);
+  Result<BadItems> find_ids_outside_vocabulary(const ItemScan& scan) const;
   Status check_vocab_size(const IndexArrays& arrays, const ItemScan& scan);
   Status check_eod(const IndexArrays& arrays, const ItemScan& scan);
 
   const VerifyOptions& options_;
   VerifyReport report_;
   io::MappedFile idx_;
-  io::MappedFile bin_;
+  BinFile bin_;
 };
 
 Result<VerifyReport> DatasetVerifier::run() && {
-  MEG_RETURN_IF_ERROR(check_is_path(report_.prefix));
-  MEG_ASSIGN_OR_RETURN(idx_, io::MappedFile::open(report_.prefix + ".idx"));
-  MEG_ASSIGN_OR_RETURN(bin_, io::MappedFile::open(report_.prefix + ".bin"));
+  MEG_RETURN_IF_ERROR(check_is_readable(report_.prefix));
+  MEG_ASSIGN_OR_RETURN(idx_, map_dataset_file(report_.prefix + ".idx"));
+  MEG_ASSIGN_OR_RETURN(bin_,
+                       BinFile::open(report_.prefix + ".bin", io::MappedFile::Access::kNormal));
   report_.idx_bytes = static_cast<int64_t>(idx_.size());
-  report_.bin_bytes = static_cast<int64_t>(bin_.size());
+  report_.bin_bytes = bin_.size();
   IndexVerifier index(idx_, report_);
   MEG_ASSIGN_OR_RETURN(const bool has_arrays, index.run(options_));
   if (has_arrays && index.item_size() > 0) {
@@ -107,10 +110,32 @@ std::string place_of_item(const IndexArrays& arrays, int64_t item, int64_t item_
   return fmt::format("sequence {}, item {}", sequence, (offset - pointer) / item_size);
 }
 
+Result<BadItems> DatasetVerifier::find_ids_outside_vocabulary(const ItemScan& scan) const {
+  constexpr size_t kOfFile = size_t{1} << 20;
+  constexpr size_t kOfObject = size_t{8} << 20;
+  // Requests that wait for a store keep no processor.
+  constexpr int kRequestsAtOnce = 4;
+  BinPieces pieces{
+      .path = bin_.path(), .bytes = bin_.size(), .piece_bytes = kOfFile, .read_at = {}};
+  if (bin_.object() == nullptr) {
+    MEG_ASSIGN_OR_RETURN(const io::FileDescriptor file,
+                         io::FileDescriptor::open_regular(bin_.path()));
+    pieces.read_at = [&file](int64_t offset, std::span<std::byte> into) {
+      return file.read_at(offset, into);
+    };
+    return find_ids_outside(pieces, *options_.vocab_size, scan);
+  }
+  pieces.piece_bytes = kOfObject;
+  pieces.read_at = [this](int64_t offset, std::span<std::byte> into) {
+    return bin_.object()->read_at(offset, into, nullptr);
+  };
+  ItemScan wider = scan;
+  wider.workers = std::max(scan.workers, kRequestsAtOnce);
+  return find_ids_outside(pieces, *options_.vocab_size, wider);
+}
+
 Status DatasetVerifier::check_vocab_size(const IndexArrays& arrays, const ItemScan& scan) {
-  MEG_ASSIGN_OR_RETURN(const io::FileDescriptor file,
-                       io::FileDescriptor::open_regular(bin_.path()));
-  MEG_ASSIGN_OR_RETURN(const BadItems bad, find_ids_outside(file, *options_.vocab_size, scan));
+  MEG_ASSIGN_OR_RETURN(const BadItems bad, find_ids_outside_vocabulary(scan));
   if (bad.count == 0) return Status();
   const int64_t item_size = dtype_size(scan.dtype);
   report_.problems.push_back({.check = VerifyCheck::kVocabSize,

@@ -14,7 +14,7 @@
 #include "libmeg/generation/internal/running_text.h"
 #include "libmeg/generation/internal/stop_rules.h"
 #include "libmeg/generation/internal/token_scores.h"
-#include "libmeg/kernels/parallel_for.h"
+#include "libmeg/kernels/cpu/parallel_for.h"
 #include "libmeg/libtorch/device_copy.h"
 #include "libmeg/libtorch/torch_guard.h"
 #include "libmeg/nn/operators/few_rows_linear.h"

@@ -55,7 +55,10 @@ class ResumedStream : public ByteStream {
     const size_t count = std::min(begin_.size() - taken_, into.size());
     std::memcpy(into.data(), begin_.data() + taken_, count);
     taken_ += count;
-    return count;
+    if (count == into.size()) return count;
+    // Together: a small file is then there as a whole, which unpackers make use of.
+    MEG_ASSIGN_OR_RETURN(const size_t more, rest_->read(into.subspan(count)));
+    return count + more;
   }
 
  private:
@@ -70,6 +73,9 @@ Compression compression_of(std::string_view begin) {
   constexpr std::string_view kXz("\xfd\x37zXZ\0", kCompressionMagicBytes);
   if (begin.starts_with("\x1f\x8b")) return Compression::kGzip;
   if (begin.starts_with("\x28\xb5\x2f\xfd")) return Compression::kZstd;
+  // A frame to skip, of any of 16 kinds, which pzstd writes in front of each other one.
+  const bool is_skipped = begin.size() >= 4 && begin.substr(1, 3) == "\x2a\x4d\x18";
+  if (is_skipped && (begin[0] & '\xf0') == '\x50') return Compression::kZstd;
   if (begin.starts_with(kXz)) return Compression::kXz;
   return Compression::kNone;
 }

@@ -38,7 +38,7 @@ struct StreamOptions {
   int64_t max_compression_ratio = 2000;
   /// Whether content_stream() unpacks on a thread of its own.
   bool ahead = true;
-  /// That unpack one file, where it has frames that say their sizes: of zstd, or of bgzip.
+  /// That unpack one file, where it has frames that say their sizes: of zstd, bgzip or xz (blocks).
   int threads = 1;
 };
 

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "libmeg/io/internal/separable_frame.h"
+#include "libmeg/io/internal/frame_splitter.h"
 #include "libmeg/io/internal/unpacked_stream.h"
 #include "libmeg/io/internal/unpacker.h"
 
@@ -23,43 +23,17 @@ constexpr size_t kPiecePacked = size_t{1} << 20;
 constexpr size_t kPieceUnpacked = size_t{4} << 20;
 
 /// Packed bytes that are looked at for the end of a frame.
-constexpr size_t kMaxBuffer = size_t{16} << 20;
+constexpr size_t kMaxBuffer = kMaxFrameBytes;
 constexpr size_t kReadBytes = size_t{1} << 20;
 
 using Block = std::vector<std::byte>;
-
-Status damaged() { return Status(StatusCode::kCorruption, "damaged: a frame's size is wrong"); }
-
-/// Unpacks whole frames, which say that they give `size` bytes.
-Result<Block> unpack(Compression how, const std::string& packed, size_t size) {
-  MEG_ASSIGN_OR_RETURN(const std::unique_ptr<Unpacker> unpacker, make_unpacker(how));
-  Block block(size);
-  std::byte beyond{};
-  std::span<const std::byte> in = std::as_bytes(std::span(packed));
-  size_t used = 0;
-  for (bool was_idle = false;;) {
-    const bool is_full = used == size;
-    const std::span<std::byte> out =
-        is_full ? std::span(&beyond, 1) : std::span(block).subspan(used);
-    MEG_ASSIGN_OR_RETURN(const Unpacker::Step step, unpacker->unpack(in, out));
-    if (is_full && step.produced > 0) return damaged();
-    in = in.subspan(step.consumed);
-    used += step.produced;
-    if (in.empty() && step.at_end && step.produced == 0) break;
-    const bool is_idle = step.consumed == 0 && step.produced == 0;
-    if (is_idle && was_idle) return damaged();
-    was_idle = is_idle;
-  }
-  if (used < size) return damaged();
-  return block;
-}
 
 class ParallelUnpackedStream : public ByteStream {
  public:
   ParallelUnpackedStream(std::unique_ptr<ByteStream> packed, Compression how, std::string name,
                          int64_t max_ratio, int threads)
       : packed_(std::move(packed)),
-        how_(how),
+        splitter_(make_frame_splitter(how)),
         name_(std::move(name)),
         max_ratio_(max_ratio),
         threads_(static_cast<size_t>(threads)) {}
@@ -112,25 +86,24 @@ class ParallelUnpackedStream : public ByteStream {
   Status cut_piece() {
     size_t packed = 0;
     size_t unpacked = 0;
+    std::vector<Frame> frames;
     while (packed < kPiecePacked && unpacked < kPieceUnpacked) {
-      const SeparableFrame frame =
-          separable_frame(how_, std::as_bytes(std::span(buffer_)).subspan(packed));
-      if (frame.kind == SeparableFrame::Kind::kMore && !is_end_ && buffer_.size() < kMaxBuffer) {
+      const Frame frame = splitter_->next(std::as_bytes(std::span(buffer_)).subspan(packed));
+      if (frame.kind == Frame::Kind::kMore && !is_end_ && buffer_.size() - packed < kMaxBuffer) {
         MEG_RETURN_IF_ERROR(read_more());
         continue;
       }
-      if (frame.kind != SeparableFrame::Kind::kWhole) break;
+      if (frame.kind == Frame::Kind::kNone || frame.kind == Frame::Kind::kMore) break;
       packed += frame.packed;
       unpacked += frame.unpacked;
+      frames.push_back(frame);
     }
-    if (packed == 0) {
-      begin_rest();
-      return Status();
-    }
+    if (packed == 0) return begin_rest();
     std::string piece = buffer_.substr(0, packed);
     buffer_.erase(0, packed);
-    pieces_.push_back({packed, std::async(std::launch::async | std::launch::deferred, unpack, how_,
-                                          std::move(piece), unpacked)});
+    pieces_.push_back(
+        {packed, std::async(std::launch::async | std::launch::deferred, &FrameSplitter::unpack,
+                            splitter_.get(), std::move(piece), std::move(frames))});
     ahead_.packed += static_cast<int64_t>(packed);
     ahead_.unpacked += static_cast<int64_t>(unpacked);
     return Status();
@@ -146,13 +119,15 @@ class ParallelUnpackedStream : public ByteStream {
     return got.status();
   }
 
-  void begin_rest() {
-    rest_ = one_unpacked_stream(resumed_stream(std::exchange(buffer_, {}), std::move(packed_)),
-                                how_, name_, ahead_, max_ratio_);
+  Status begin_rest() {
+    rest_ = one_unpacked_stream(
+        resumed_stream(std::exchange(buffer_, {}), std::move(packed_)),
+        [this] { return splitter_->unpack_rest(); }, name_, ahead_, max_ratio_);
+    return Status();
   }
 
   std::unique_ptr<ByteStream> packed_;
-  Compression how_;
+  std::unique_ptr<FrameSplitter> splitter_;
   std::string name_;
   int64_t max_ratio_;
   size_t threads_;

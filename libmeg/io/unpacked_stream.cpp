@@ -25,17 +25,17 @@ constexpr size_t kPackedBytes = size_t{256} << 10;
 
 class UnpackedStream : public ByteStream {
  public:
-  UnpackedStream(std::unique_ptr<ByteStream> packed, Compression how, std::string name,
+  UnpackedStream(std::unique_ptr<ByteStream> packed, MakeUnpacker make, std::string name,
                  UnpackingMeter meter, int64_t max_ratio)
       : packed_(std::move(packed)),
-        how_(how),
+        make_(std::move(make)),
         name_(std::move(name)),
         meter_(meter),
         max_ratio_(max_ratio) {}
 
   Result<size_t> read(std::span<std::byte> into) override {
     if (unpacker_ == nullptr) {
-      MEG_ASSIGN_OR_RETURN(unpacker_, make_unpacker(how_));
+      MEG_ASSIGN_OR_RETURN(unpacker_, make_());
     }
     while (true) {
       // Unpackers take headers and checksums without giving bytes, and give bytes without taking
@@ -69,7 +69,7 @@ class UnpackedStream : public ByteStream {
   }
 
   std::unique_ptr<ByteStream> packed_;
-  Compression how_;
+  MakeUnpacker make_;
   std::string name_;
   UnpackingMeter meter_;
   int64_t max_ratio_;
@@ -194,21 +194,22 @@ class ReadAheadStream : public ByteStream {
 
 }  // namespace
 
-std::unique_ptr<ByteStream> one_unpacked_stream(std::unique_ptr<ByteStream> packed, Compression how,
-                                                std::string name, UnpackingMeter meter,
-                                                int64_t max_ratio) {
-  return std::make_unique<UnpackedStream>(std::move(packed), how, std::move(name), meter,
-                                          max_ratio);
+std::unique_ptr<ByteStream> one_unpacked_stream(std::unique_ptr<ByteStream> packed,
+                                                MakeUnpacker make, std::string name,
+                                                UnpackingMeter meter, int64_t max_ratio) {
+  return std::make_unique<UnpackedStream>(std::move(packed), std::move(make), std::move(name),
+                                          meter, max_ratio);
 }
 
 std::unique_ptr<ByteStream> unpacked_stream(std::unique_ptr<ByteStream> packed, Compression how,
                                             std::string name, const StreamOptions& options) {
-  if (options.threads > 1 && how != Compression::kXz) {
+  if (options.threads > 1) {
     return parallel_unpacked_stream(std::move(packed), how, std::move(name),
                                     options.max_compression_ratio, options.threads);
   }
-  return one_unpacked_stream(std::move(packed), how, std::move(name), {},
-                             options.max_compression_ratio);
+  return one_unpacked_stream(
+      std::move(packed), [how] { return make_unpacker(how); }, std::move(name), {},
+      options.max_compression_ratio);
 }
 
 std::unique_ptr<ByteStream> read_ahead_stream(std::unique_ptr<ByteStream> stream) {

@@ -1,14 +1,14 @@
 // Stands for the CUDA kernels in a build without CUDA: every launch is refused.
 
+#include "libmeg/kernels/attention/cached_attention.h"
+#include "libmeg/kernels/attention/rotary_heads.h"
 #include "libmeg/kernels/bias_gelu.h"
-#include "libmeg/kernels/cached_attention.h"
 #include "libmeg/kernels/cuda_device.h"
 #include "libmeg/kernels/dropout_add_norm.h"
 #include "libmeg/kernels/embedding_backward.h"
 #include "libmeg/kernels/optimizer/gradient_statistics.h"
 #include "libmeg/kernels/optimizer/multi_tensor_adam.h"
 #include "libmeg/kernels/product/epilogue_product.h"
-#include "libmeg/kernels/rotary_heads.h"
 #include "libmeg/kernels/softmax_cross_entropy.h"
 #include "libmeg/kernels/swiglu.h"
 

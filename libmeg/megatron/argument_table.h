@@ -13,7 +13,8 @@ namespace meg::megatron {
 /// numbers, bytes or which file is read; ArgumentRow::reason says why.
 enum class Effect : uint8_t {
   kModel,       ///< What the model computes, or the shape and meaning of its parameters.
-  kData,        ///< Which samples there are, in which order, with which tokens.
+  kData,        ///< Which samples there are, and in which order.
+  kTokenizer,   ///< Which tokens a text becomes, and the text of tokens.
   kSchedule,    ///< Learning rate, weight decay, batch size and length of the run over its steps.
   kOptimizer,   ///< What a step makes of gradients: clipping, moments, loss scale, precision.
   kCheckpoint,  ///< What is loaded or saved, where, in which format.

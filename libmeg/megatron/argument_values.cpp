@@ -13,8 +13,10 @@ ArgumentValues ArgumentValues::defaults(std::span<const ArgumentRow> rows) {
 
 void ArgumentValues::add_defaults(std::span<const ArgumentRow> rows) {
   for (const ArgumentRow& row : rows) {
+    // Several flags may share a dest (--x and --no-x): argparse takes the default of the first one.
     if (fields_.contains(row.dest)) continue;
     std::optional<FieldValue> value = parse_python_value(row.default_value);
+    // A default that is no literal is the text of an expression: better shown than none.
     if (!value) value = FieldValue(std::string(row.default_value));
     set(row.dest, *std::move(value));
   }

@@ -40,6 +40,7 @@ bool FieldReader::flag(std::string_view name, bool otherwise) {
 }
 
 std::optional<double> FieldReader::number(std::string_view name) {
+  // As Python takes an int for a float.
   const std::optional<FieldValue> value = lookup_(name);
   if (value) {
     if (const auto* integer = std::get_if<int64_t>(&*value)) return static_cast<double>(*integer);
@@ -65,6 +66,8 @@ void FieldReader::keep(Status error) {
   if (status_.ok()) status_ = std::move(error);
 }
 
+// Runs a reader on fields that are all missing and writes down what it asks for: lists of flags
+// then need no second copy.
 std::vector<std::string> fields_read_by(const std::function<void(const FieldLookup&)>& read) {
   std::vector<std::string> names;
   read([&names](std::string_view name) -> std::optional<FieldValue> {

@@ -14,6 +14,7 @@ struct Text {
 
   std::string operator()(int64_t value) const { return std::to_string(value); }
 
+  // The shortest text that reads back as the same number.
   std::string operator()(double value) const { return fmt::format("{}", value); }
 
   std::string operator()(const std::string& value) const { return text::printable(value); }
@@ -27,6 +28,7 @@ struct Text {
 };
 
 std::optional<double> number_of(const FieldValue& value) {
+  // As in Python True equals 1.
   if (const auto* boolean = std::get_if<bool>(&value)) return *boolean ? 1 : 0;
   if (const auto* integer = std::get_if<int64_t>(&value)) return static_cast<double>(*integer);
   if (const auto* real = std::get_if<double>(&value)) return *real;

@@ -7,6 +7,10 @@
 #include "libmeg/text/printable.h"
 #include "libmeg/text/whitespace.h"
 
+// int() and float() of Python as argparse applies them: with a plus sign, whitespace around and
+// underscores between digits, which from_chars does not read. What Python refuses must be refused,
+// or the same command line would mean something else there.
+
 namespace meg::megatron {
 namespace {
 

@@ -5,6 +5,9 @@
 #include <cstdint>
 #include <system_error>
 
+// Literals as the argument table and command lines have them. What is not understood is no value,
+// never a guess.
+
 namespace meg::megatron {
 namespace {
 

@@ -5,12 +5,10 @@
 #include <utility>
 
 #include "libmeg/megatron/field_reader.h"
+#include "libmeg/model/internal/proposals.h"
 
 namespace meg::model {
 namespace {
-
-/// The largest parallel size an error proposes.
-constexpr int64_t kLargestProposal = 64;
 
 /// Two thirds of four times the hidden size in steps of 64, as Megatron takes it with --swiglu.
 int64_t default_ffn_hidden_size(int64_t hidden_size, bool swiglu) {
@@ -42,16 +40,6 @@ void read_texts(megatron::FieldReader& fields, GptConfig& config) {
   if (fields.flag("use_rotary_position_embeddings", false)) config.position_embedding_type = "rope";
   if (auto text = fields.text("normalization")) config.normalization = *text;
   if (auto text = fields.text("transformer_impl")) config.transformer_impl = *text;
-}
-
-/// The sizes up to kLargestProposal that `fits` takes, as "1, 2, 4".
-template <class Fits>
-std::string proposals(Fits fits) {
-  std::string text;
-  for (int64_t size = 1; size <= kLargestProposal; ++size) {
-    if (fits(size)) text += fmt::format("{}{}", text.empty() ? "" : ", ", size);
-  }
-  return text.empty() ? "none" : text;
 }
 
 }  // namespace
@@ -152,34 +140,6 @@ Status GptConfig::check_tensor_parallel_size(int64_t tensor_model_parallel_size)
                     "tensor-model-parallel-size: {} does not divide {}; sizes up to {} that do: {}",
                     tensor_model_parallel_size, undivided, kLargestProposal,
                     proposals([&](int64_t size) { return remainders(size).empty(); }));
-}
-
-Status GptConfig::check_pipeline_parallel_size(int64_t pipeline_model_parallel_size,
-                                               int64_t virtual_pipeline_model_parallel_size) const {
-  const int64_t chunks = virtual_pipeline_model_parallel_size;
-  if (chunks < 1 || chunks > num_layers) {
-    return make_error(StatusCode::kInvalidArgument,
-                      "virtual-pipeline-model-parallel-size: expected 1 to {} (num_layers), found "
-                      "{}",
-                      num_layers, chunks);
-  }
-  const auto fits = [&](int64_t size) {
-    // The interleaved schedule needs two stages at least, as Megatron asserts.
-    return size > 0 && size <= num_layers && num_layers % (size * chunks) == 0 &&
-           (chunks == 1 || size > 1);
-  };
-  if (fits(pipeline_model_parallel_size)) return Status();
-  if (chunks > 1) {
-    return make_error(StatusCode::kInvalidArgument,
-                      "pipeline-model-parallel-size: {} with {} virtual stages each: expected at "
-                      "least 2 whose product divides num_layers {}; sizes up to {} that do: {}",
-                      pipeline_model_parallel_size, chunks, num_layers, kLargestProposal,
-                      proposals(fits));
-  }
-  return make_error(StatusCode::kInvalidArgument,
-                    "pipeline-model-parallel-size: {} does not divide num_layers {}; sizes up to "
-                    "{} that do: {}",
-                    pipeline_model_parallel_size, num_layers, kLargestProposal, proposals(fits));
 }
 
 }  // namespace meg::model

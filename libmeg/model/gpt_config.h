@@ -61,10 +61,6 @@ struct GptConfig {
   /// Error where a tensor-parallel size does not divide what it must cut (heads, query groups,
   /// ffn_hidden_size, hidden_size); the message says which sizes up to 64 would.
   Status check_tensor_parallel_size(int64_t tensor_model_parallel_size) const;
-
-  /// The same for pipeline (and virtual pipeline) sizes against num_layers.
-  Status check_pipeline_parallel_size(int64_t pipeline_model_parallel_size,
-                                      int64_t virtual_pipeline_model_parallel_size = 1) const;
 };
 
 }  // namespace meg::model

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "libmeg/model/expert_names.h"
-#include "libmeg/model/parameter_count.h"
 
 // Megatron merges what Hugging Face keeps apart: linear_qkv holds, query group after query group,
 // the group's query heads, its key and its value; linear_fc1 of a gated MLP holds the gate's rows,
@@ -95,6 +94,14 @@ constexpr Row kRows[] = {
      "model.layers.{}.mlp.experts.[].up_proj.", Part::kUp},
     {Family::kQwenMoe, "decoder.layers.{}.mlp.experts.linear_fc2.",
      "model.layers.{}.mlp.experts.[].down_proj."},
+    {Family::kQwenMoe, "decoder.layers.{}.mlp.shared_experts.gate_",
+     "model.layers.{}.mlp.shared_expert_gate."},
+    {Family::kQwenMoe, "decoder.layers.{}.mlp.shared_experts.linear_fc1.",
+     "model.layers.{}.mlp.shared_expert.gate_proj.", Part::kGate},
+    {Family::kQwenMoe, "decoder.layers.{}.mlp.shared_experts.linear_fc1.",
+     "model.layers.{}.mlp.shared_expert.up_proj.", Part::kUp},
+    {Family::kQwenMoe, "decoder.layers.{}.mlp.shared_experts.linear_fc2.",
+     "model.layers.{}.mlp.shared_expert.down_proj."},
 };
 
 /// In a stem, where an expert's number stands.
@@ -198,9 +205,29 @@ Status add_parameter(Family family, const ModelParameter& parameter, int64_t lay
 
 }  // namespace
 
+std::vector<ModelParameter> shared_expert_parameters(const GptConfig& config, int64_t size) {
+  std::vector<ModelParameter> parameters;
+  if (size == 0) return parameters;
+  const int64_t rows = config.gated_linear_unit ? 2 * size : size;
+  const auto add = [&](const char* name, Partition partition, std::vector<int64_t> shape) {
+    parameters.push_back({.canonical = std::string("decoder.layers.{}.mlp.shared_experts.") + name,
+                          .partition = partition,
+                          .placement = Placement::kLayer,
+                          .shape = std::move(shape)});
+  };
+  add("gate_weight", Partition::kReplicated, {1, config.hidden_size});
+  add("linear_fc1.weight", Partition::kGated, {rows, config.hidden_size});
+  add("linear_fc2.weight", Partition::kColumns, {config.hidden_size, size});
+  return parameters;
+}
+
 Result<std::vector<HuggingFaceTensor>> hugging_face_tensors(HuggingFaceFamily family,
-                                                            const GptConfig& config) {
-  MEG_ASSIGN_OR_RETURN(const std::vector<ModelParameter> parameters, model_parameters(config));
+                                                            const GptConfig& config,
+                                                            int64_t shared_expert_size) {
+  MEG_ASSIGN_OR_RETURN(std::vector<ModelParameter> parameters, model_parameters(config));
+  for (ModelParameter& parameter : shared_expert_parameters(config, shared_expert_size)) {
+    parameters.push_back(std::move(parameter));
+  }
   std::vector<HuggingFaceTensor> tensors;
   const auto add = [&](Placement placement, int64_t layer) -> Status {
     for (const ModelParameter& parameter : parameters) {

@@ -6,6 +6,7 @@
 
 #include "libmeg/base/result.h"
 #include "libmeg/model/gpt_config.h"
+#include "libmeg/model/parameter_count.h"
 
 namespace meg::model {
 
@@ -14,7 +15,7 @@ enum class HuggingFaceFamily : uint8_t {
   kGpt2,     ///< transformer.h.N.attn.c_attn ...
   kLlama,    ///< model.layers.N.self_attn.q_proj ...; Mistral and Qwen too.
   kMixtral,  ///< Llama's, its MLPs block_sparse_moe.experts.K.w1 ...
-  kQwenMoe,  ///< Llama's, its MLPs mlp.experts.K.gate_proj ...
+  kQwenMoe,  ///< Llama's, its MLPs mlp.experts.K.gate_proj, mlp.shared_expert.gate_proj ...
 };
 
 /// A tensor of a Hugging Face model, and which elements of a merged parameter it holds.
@@ -31,10 +32,17 @@ struct HuggingFaceTensor {
   std::vector<int> memory_order;
 };
 
+/// The parameters of each layer's shared expert: the MLP that every token passes beside the chosen
+/// experts, and the gate that weighs what it gives. size: its inner size
+/// (moe_shared_expert_intermediate_size, with moe_shared_expert_gate); 0: layers have none.
+std::vector<ModelParameter> shared_expert_parameters(const GptConfig& config, int64_t size);
+
 /// All tensors of a model without padding rows (config.padded_vocab_size is its vocabulary), in the
 /// order of model_parameters() layer after layer. kUnsupported, with the parameter's name, where
 /// the family has no name for one.
+/// shared_expert_size: see shared_expert_parameters().
 Result<std::vector<HuggingFaceTensor>> hugging_face_tensors(HuggingFaceFamily family,
-                                                            const GptConfig& config);
+                                                            const GptConfig& config,
+                                                            int64_t shared_expert_size = 0);
 
 }  // namespace meg::model

@@ -94,12 +94,16 @@ Status check_known(const GptConfig& config) {
   return Status();
 }
 
-Result<std::vector<ModelParameter>> parameters_of(const GptConfig& config,
-                                                  const ParallelSizes& sizes,
-                                                  int64_t pipeline_rank) {
+/// What a rank's parameters follow from.
+struct RankModel {
+  std::vector<ModelParameter> parameters;  ///< Cut by tensor parallelism.
+  PipelineLayout layout;
+};
+
+Result<RankModel> rank_model(const GptConfig& config, const ParallelSizes& sizes,
+                             int64_t pipeline_rank) {
   MEG_RETURN_IF_ERROR(config.check_tensor_parallel_size(sizes.tensor_model_parallel_size));
-  MEG_RETURN_IF_ERROR(config.check_pipeline_parallel_size(
-      sizes.pipeline_model_parallel_size, sizes.virtual_pipeline_model_parallel_size));
+  MEG_ASSIGN_OR_RETURN(PipelineLayout layout, PipelineLayout::create(config.num_layers, sizes));
   if (pipeline_rank < 0 || pipeline_rank >= sizes.pipeline_model_parallel_size) {
     return make_error(StatusCode::kInvalidArgument, "pipeline rank: expected 0 to {}, found {}",
                       sizes.pipeline_model_parallel_size - 1, pipeline_rank);
@@ -111,12 +115,7 @@ Result<std::vector<ModelParameter>> parameters_of(const GptConfig& config,
                          shard_shape(parameter.partition, std::move(parameter.shape),
                                      sizes.tensor_model_parallel_size));
   }
-  return parameters;
-}
-
-PipelineLayout layout_of(const GptConfig& config, const ParallelSizes& sizes) {
-  return {config.num_layers, sizes.pipeline_model_parallel_size,
-          sizes.virtual_pipeline_model_parallel_size};
+  return RankModel{.parameters = std::move(parameters), .layout = std::move(layout)};
 }
 
 /// How many parameters of a placement a chunk holds for each of model_parameters().
@@ -125,7 +124,7 @@ int64_t copies(Placement placement, const PipelineLayout& layout, int64_t stage,
     case Placement::kEmbedding:
       return layout.is_first(stage, chunk) ? 1 : 0;
     case Placement::kLayer:
-      return layout.layers_per_chunk();
+      return layout.layers(stage, chunk);
     case Placement::kFinal:
     case Placement::kOutput:
       break;
@@ -176,8 +175,9 @@ Result<std::vector<RankParameter>> rank_parameters(const GptConfig& config,
                                                    const ParallelSizes& sizes,
                                                    int64_t pipeline_rank, NameFamily family,
                                                    const ParameterTable& table) {
-  MEG_ASSIGN_OR_RETURN(std::vector<ModelParameter> parameters,
-                       parameters_of(config, sizes, pipeline_rank));
+  MEG_ASSIGN_OR_RETURN(RankModel model, rank_model(config, sizes, pipeline_rank));
+  std::vector<ModelParameter>& parameters = model.parameters;
+  const PipelineLayout& layout = model.layout;
   const auto key = [&](const ModelParameter& parameter) {
     return std::pair(parameter.placement, table.order(parameter.canonical, family));
   };
@@ -186,7 +186,6 @@ Result<std::vector<RankParameter>> rank_parameters(const GptConfig& config,
                    [&](const ModelParameter& left, const ModelParameter& right) {
                      return key(left) < key(right);
                    });
-  const PipelineLayout layout = layout_of(config, sizes);
   std::vector<RankParameter> found;
   const auto add_placement = [&](Placement placement, int64_t chunk, int64_t layer) {
     for (const ModelParameter& parameter : parameters) {
@@ -215,15 +214,13 @@ Result<std::vector<StageParameter>> stage_parameters(const GptConfig& config,
                                                      const ParallelSizes& sizes,
                                                      int64_t pipeline_rank) {
   MEG_RETURN_IF_ERROR(config.check_no_experts());
-  MEG_ASSIGN_OR_RETURN(const std::vector<ModelParameter> parameters,
-                       parameters_of(config, sizes, pipeline_rank));
-  const PipelineLayout layout = layout_of(config, sizes);
+  MEG_ASSIGN_OR_RETURN(const RankModel model, rank_model(config, sizes, pipeline_rank));
   std::vector<StageParameter> found;
   int64_t total = 0;
-  for (const ModelParameter& parameter : parameters) {
+  for (const ModelParameter& parameter : model.parameters) {
     StageParameter& part = found.emplace_back(StageParameter{.elements = 1, .copies = 0});
     for (int64_t chunk = 0; chunk < sizes.virtual_pipeline_model_parallel_size; ++chunk) {
-      part.copies += copies(parameter.placement, layout, pipeline_rank, chunk);
+      part.copies += copies(parameter.placement, model.layout, pipeline_rank, chunk);
     }
     bool fits = true;
     for (const int64_t size : parameter.shape) {

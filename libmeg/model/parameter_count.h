@@ -7,6 +7,7 @@
 
 #include "libmeg/base/result.h"
 #include "libmeg/model/gpt_config.h"
+#include "libmeg/model/parallel_sizes.h"
 #include "libmeg/model/parameter_table.h"
 #include "libmeg/model/pipeline_layout.h"
 
@@ -27,13 +28,6 @@ struct RankParameter {
   std::optional<int64_t> layer;  ///< In the whole model.
   Partition partition = Partition::kReplicated;
   std::vector<int64_t> shape;  ///< Of this rank's shard.
-};
-
-/// Sizes of the parallel groups that cut a model.
-struct ParallelSizes {
-  int64_t tensor_model_parallel_size = 1;
-  int64_t pipeline_model_parallel_size = 1;
-  int64_t virtual_pipeline_model_parallel_size = 1;
 };
 
 /// Every parameter of the model, each of a layer once. The tied copy of the embedding is in it only

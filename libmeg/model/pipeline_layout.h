@@ -1,36 +1,59 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "libmeg/base/result.h"
+#include "libmeg/model/parallel_sizes.h"
 
 namespace meg::model {
 
-/// Which layers of a model a pipeline stage and its virtual chunks hold (even splits).
-/// Chunk c of stage p holds layers_per_chunk() layers from first_layer(p, c) on.
+/// Which layers of a model each pipeline stage and its virtual chunks hold. The layers are numbered
+/// through the first chunks of all stages, then through the second ones, and so on.
 /// Mirrors Megatron-LM megatron/core/transformer/transformer_layer.py:
-/// get_transformer_layer_offset.
-struct PipelineLayout {
-  int64_t num_layers = 0;
-  int64_t pipeline_model_parallel_size = 1;
-  int64_t virtual_pipeline_model_parallel_size = 1;  ///< Chunks of a stage; 1: none.
+/// get_transformer_layer_offset, and transformer_block.py: get_num_layers_to_build.
+class PipelineLayout {
+ public:
+  /// kInvalidArgument where the layers cannot be split so, or Megatron refuses to; kUnsupported
+  /// where a stage is to hold what GPT models here do not have.
+  static Result<PipelineLayout> create(int64_t num_layers, const ParallelSizes& sizes);
 
-  int64_t layers_per_chunk() const {
-    return num_layers / (pipeline_model_parallel_size * virtual_pipeline_model_parallel_size);
-  }
+  int64_t stages() const { return stages_; }
 
-  int64_t first_layer(int64_t stage, int64_t chunk) const {
-    return chunk * (num_layers / virtual_pipeline_model_parallel_size) + stage * layers_per_chunk();
-  }
+  int64_t chunks() const { return chunks_; }  ///< Of a stage.
+
+  /// Chunk `chunk` of stage `stage` holds as many layers,
+  int64_t layers(int64_t stage, int64_t chunk) const;
+
+  /// from this one on.
+  int64_t first_layer(int64_t stage, int64_t chunk) const;
 
   /// Whether this chunk holds the embedding.
   bool is_first(int64_t stage, int64_t chunk) const { return stage == 0 && chunk == 0; }
 
   /// Whether this chunk holds the final norm and the output layer.
   bool is_last(int64_t stage, int64_t chunk) const {
-    return stage == pipeline_model_parallel_size - 1 &&
-           chunk == virtual_pipeline_model_parallel_size - 1;
+    return stage == stages_ - 1 && chunk == chunks_ - 1;
   }
+
+ private:
+  explicit PipelineLayout(const ParallelSizes& sizes)
+      : stages_(sizes.pipeline_model_parallel_size),
+        chunks_(sizes.virtual_pipeline_model_parallel_size) {}
+
+  Status split_evenly(int64_t num_layers, const PipelineSplit& split);
+  Status split_around_ends(int64_t num_layers, const PipelineSplit& split);
+  Status split_as_told(int64_t num_layers, const PipelineSplit& split);
+
+  /// Layers of the first chunks of all stages, places of embedding and loss among them.
+  int64_t layers_of_round() const { return first_ + (stages_ - 2) * middle_ + last_; }
+
+  int64_t stages_, chunks_;
+  /// Of a chunk of the first stage, of the last one where there are several, of those between.
+  int64_t first_ = 0, last_ = 0, middle_ = 0;
+  bool embedding_takes_a_place_ = false, loss_takes_a_place_ = false;
+  /// Where a layout is given: the layers up to the end of each chunk, in the model's order.
+  std::vector<int64_t> ends_;
 };
 
 }  // namespace meg::model

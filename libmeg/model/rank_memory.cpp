@@ -18,17 +18,58 @@ int64_t rounded_up(int64_t elements, int64_t step) { return (elements + step - 1
 
 double real(int64_t value) { return static_cast<double>(value); }
 
-/// Chunks of a stage's layers whose micro-batches wait for their backward pass, at most: its
-/// warm-up and one. Mirrors Megatron-LM megatron/core/pipeline_parallel/schedules.py.
-int64_t chunks_in_flight(const TheoreticalMemoryOptions& options, int64_t stage) {
-  const int64_t stages = options.sizes.pipeline_model_parallel_size;
-  const int64_t chunks = options.sizes.virtual_pipeline_model_parallel_size;
-  const int64_t behind = stages - stage - 1;
-  const int64_t group = options.microbatch_group_size_per_vp_stage.value_or(stages);
-  const int64_t full = chunks == 1 ? behind + 1 : 2 * behind + (chunks - 1) * group + 1;
+/// Passes of a stage that it has begun and not brought back, at most: its warm-up and one, each of
+/// a micro-batch through one of its chunks.
+/// Mirrors Megatron-LM megatron/core/pipeline_parallel/schedules.py.
+int64_t passes_in_flight(const PipelineLayout& layout, int64_t group, int64_t stage) {
+  const int64_t behind = layout.stages() - stage - 1;
+  if (layout.chunks() == 1) return behind + 1;
+  return 2 * behind + (layout.chunks() - 1) * group + 1;
+}
+
+bool has_chunks_alike(const PipelineLayout& layout, int64_t stage) {
+  for (int64_t chunk = 1; chunk < layout.chunks(); ++chunk) {
+    if (layout.layers(stage, chunk) != layout.layers(stage, 0)) return false;
+  }
+  return true;
+}
+
+/// The chunk of each pass of `micro_batches`, which take the chunks in turn by groups.
+std::vector<int64_t> chunks_of_passes(int64_t chunks, int64_t group, int64_t micro_batches) {
+  std::vector<int64_t> found;
+  for (int64_t first = 0; first < micro_batches; first += group) {
+    for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+      found.insert(found.end(), static_cast<size_t>(std::min(group, micro_batches - first)), chunk);
+    }
+  }
+  return found;
+}
+
+/// Layers of micro-batches that wait for their backward pass, at most.
+int64_t layers_in_flight(const PipelineLayout& layout, const TheoreticalMemoryOptions& options,
+                         int64_t stage) {
+  const int64_t group = options.microbatch_group_size_per_vp_stage.value_or(layout.stages());
   // More micro-batches than this are never in flight.
-  const int64_t most = stages + group;
-  return std::min(full, std::min(options.num_microbatches.value_or(most), most) * chunks);
+  const int64_t most = layout.stages() + group;
+  const int64_t passes = passes_in_flight(layout, group, stage);
+  const int64_t micro_batches = std::min(options.num_microbatches.value_or(most), most);
+  if (has_chunks_alike(layout, stage)) {
+    return layout.layers(stage, 0) * std::min(passes, micro_batches * layout.chunks());
+  }
+  // Which chunks wait changes from pass to pass; a group after those in flight all have been.
+  const std::vector<int64_t> order =
+      chunks_of_passes(layout.chunks(), group,
+                       std::min(options.num_microbatches.value_or(most + group), most + group));
+  int64_t now = 0, highest = 0;
+  for (size_t i = 0; i < order.size(); ++i) {
+    if (static_cast<int64_t>(i) >= passes) {
+      const int64_t done = order[i - static_cast<size_t>(passes)];
+      now -= layout.layers(stage, layout.chunks() - 1 - done);
+    }
+    now += layout.layers(stage, order[i]);
+    highest = std::max(highest, now);
+  }
+  return highest;
 }
 
 Result<RankMemory> memory_of_stage(const GptConfig& config, const TheoreticalMemoryOptions& options,
@@ -70,13 +111,12 @@ Result<std::vector<RankMemory>> rank_memory(const GptConfig& config,
                                             const TheoreticalMemoryOptions& options,
                                             const NumberFormats& formats,
                                             const TheoreticalMemory& memory) {
-  const ParallelSizes& sizes = options.sizes;
-  const int64_t layers = config.num_layers / (sizes.pipeline_model_parallel_size *
-                                              sizes.virtual_pipeline_model_parallel_size);
+  MEG_ASSIGN_OR_RETURN(const PipelineLayout layout,
+                       PipelineLayout::create(config.num_layers, options.sizes));
   std::vector<RankMemory> stages;
-  for (int64_t stage = 0; stage < sizes.pipeline_model_parallel_size; ++stage) {
+  for (int64_t stage = 0; stage < layout.stages(); ++stage) {
     MEG_ASSIGN_OR_RETURN(RankMemory found, memory_of_stage(config, options, formats, stage));
-    found.layers_in_flight = layers * chunks_in_flight(options, stage);
+    found.layers_in_flight = layers_in_flight(layout, options, stage);
     found.activation_bytes = memory.layer_activation_bytes * real(found.layers_in_flight);
     stages.push_back(found);
   }

@@ -37,8 +37,7 @@ Status check(const GptConfig& config, const TheoreticalMemoryOptions& options) {
   MEG_RETURN_IF_ERROR(need("num_microbatches", options.num_microbatches.value_or(1)));
   const ParallelSizes& sizes = options.sizes;
   MEG_RETURN_IF_ERROR(config.check_tensor_parallel_size(sizes.tensor_model_parallel_size));
-  return config.check_pipeline_parallel_size(sizes.pipeline_model_parallel_size,
-                                             sizes.virtual_pipeline_model_parallel_size);
+  return PipelineLayout::create(config.num_layers, sizes).status();
 }
 
 double transformer_layer_parameters(const GptConfig& config, double norm_size) {

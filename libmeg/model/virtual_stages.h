@@ -5,15 +5,16 @@
 
 #include "libmeg/base/result.h"
 #include "libmeg/megatron/field_reader.h"
+#include "libmeg/model/parallel_sizes.h"
 
 namespace meg::model {
 
 /// What a command line says of virtual pipeline stages: one of the first two at most.
 /// Mirrors Megatron-LM megatron/training/arguments.py: validate_args.
 struct VirtualStages {
-  std::optional<int64_t> num_layers_per_virtual_pipeline_stage;
-  std::optional<int64_t> num_virtual_stages_per_pipeline_rank;
-  std::optional<int64_t> microbatch_group_size_per_vp_stage;
+  std::optional<int64_t> num_layers_per_virtual_pipeline_stage = std::nullopt;
+  std::optional<int64_t> num_virtual_stages_per_pipeline_rank = std::nullopt;
+  std::optional<int64_t> microbatch_group_size_per_vp_stage = std::nullopt;
 
   void take_fields(megatron::FieldReader& args) {
     args.take("num_layers_per_virtual_pipeline_stage", num_layers_per_virtual_pipeline_stage);
@@ -21,9 +22,10 @@ struct VirtualStages {
     args.take("microbatch_group_size_per_vp_stage", microbatch_group_size_per_vp_stage);
   }
 
-  /// The virtual stages of each pipeline stage; 1: none, also where one is asked for.
-  /// kInvalidArgument where both are given, or where they do not divide the layers.
-  Result<int64_t> size(int64_t num_layers, int64_t pipeline_model_parallel_size) const;
+  /// The virtual stages of each of the pipeline stages of `sizes`, split as these say; 1: none,
+  /// also where one is asked for. kInvalidArgument where they are said twice, or do not divide the
+  /// layers; errors of a layout's text, too.
+  Result<int64_t> size(int64_t num_layers, const ParallelSizes& sizes) const;
 };
 
 }  // namespace meg::model

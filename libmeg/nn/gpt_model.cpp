@@ -22,11 +22,6 @@ namespace {
 
 using libtorch::torch_guard;
 
-model::PipelineLayout layout_of(const model::GptConfig& config, const ModelPart& part) {
-  return {config.num_layers, part.sizes.pipeline_model_parallel_size,
-          part.sizes.virtual_pipeline_model_parallel_size};
-}
-
 /// The tensor that `work` makes, or what LibTorch threw.
 template <class Work>
 Result<at::Tensor> guarded(Work work) {
@@ -42,17 +37,17 @@ Result<at::Tensor> guarded(Work work) {
 
 struct GptModel::State {
   State(const model::GptConfig& model_config, const GptOptions& model_options,
-        const ModelPart& model_part, ParameterStore parameters, RandomStates states)
+        const ModelPart& model_part, const model::PipelineLayout& layout, ParameterStore parameters,
+        RandomStates states)
       : config(model_config),
         options(model_options),
         part(model_part),
-        layout(layout_of(config, part)),
         is_first(layout.is_first(part.pipeline_rank, part.chunk)),
         is_last(layout.is_last(part.pipeline_rank, part.chunk)),
         store(std::move(parameters)),
         random(std::move(states)),
         decoder(config, options, store, layout.first_layer(part.pipeline_rank, part.chunk),
-                layout.layers_per_chunk(), is_last) {
+                layout.layers(part.pipeline_rank, part.chunk), is_last) {
     if (is_first) embedding.emplace(options, store);
     // Only the last part has an output layer, and only there labels are looked at.
     if (!is_last) return;
@@ -71,7 +66,6 @@ struct GptModel::State {
   model::GptConfig config;
   GptOptions options;
   ModelPart part;
-  model::PipelineLayout layout;
   bool is_first, is_last;
   ParameterStore store;
   RandomStates random;
@@ -209,9 +203,12 @@ Result<GptModel> GptModel::create(const model::GptConfig& config, const GptOptio
   MEG_ASSIGN_OR_RETURN(ParameterStore store, ParameterStore::create(config, options, part));
   MEG_ASSIGN_OR_RETURN(RandomStates random,
                        RandomStates::create(options.device, options.seed, part.tensor_rank));
+  MEG_ASSIGN_OR_RETURN(const model::PipelineLayout layout,
+                       model::PipelineLayout::create(config.num_layers, part.sizes));
   std::unique_ptr<State> state;
   MEG_RETURN_IF_ERROR(libtorch::torch_guard([&] {
-    state = std::make_unique<State>(config, options, part, std::move(store), std::move(random));
+    state =
+        std::make_unique<State>(config, options, part, layout, std::move(store), std::move(random));
     return Status();
   }));
   return GptModel(std::move(state));

@@ -2,6 +2,9 @@
 
 #include <sstream>
 
+// Compares settings line by line with the first rank's, so that a run started with different flags
+// or data on some ranks ends with the line that differs and not with a collective that hangs.
+
 namespace meg::parallel {
 namespace {
 
@@ -23,6 +26,7 @@ Status compare(std::string_view what, const std::string& own, const std::string&
 Status check_same(std::string_view what, const std::string& lines, const ParallelState& ranks) {
   if (ranks.mesh().world_size() == 1) return {};
   MEG_ASSIGN_OR_RETURN(const std::string first, ranks.of_first_rank(lines));
+  // agree() gives all ranks the first differing rank's line, also those that are as rank 0.
   return ranks.agree(compare(what, lines, first));
 }
 

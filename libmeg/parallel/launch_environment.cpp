@@ -20,6 +20,8 @@ struct Launcher {
 
 constexpr int kMost = std::numeric_limits<int>::max();
 
+// In this order: torchrun under srun sets RANK beside the SLURM_ variables of the job, and is then
+// the one that started the process.
 constexpr Launcher kLaunchers[] = {
     {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
     {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
@@ -80,6 +82,9 @@ Result<LaunchEnvironment> read_launch_environment(const EnvironmentLookup& looku
     if (lookup(launcher.local_rank).has_value()) {
       MEG_ASSIGN_OR_RETURN(found.local_rank, require(lookup, launcher.local_rank, 0, kMost));
     }
+    // On one machine the default address finds rank 0. SLURM_TASKS_PER_NODE is a plain number only
+    // on one machine; on several it is a list such as 2(x3), which differs from the world size as a
+    // text.
     const bool one_machine = lookup(launcher.local_size) == std::to_string(found.world_size);
     MEG_RETURN_IF_ERROR(read_meeting_point(lookup, one_machine || found.world_size == 1, found));
     return found;
@@ -91,6 +96,7 @@ Result<LaunchEnvironment> read_launch_environment() {
   return read_launch_environment([](const char* name) -> std::optional<std::string> {
     const char* value = std::getenv(name);
     if (value != nullptr) return value;
+    // megatron/training/arguments.py: `int(os.getenv('RANK', '0'))`.
     if (std::string_view(name) == "RANK" && std::getenv("WORLD_SIZE") != nullptr) return "0";
     return std::nullopt;
   });

@@ -5,6 +5,10 @@
 
 #include "libmeg/model/data_parallel_size.h"
 
+// Ranks are numbers in a mixed radix: each axis has a stride, the product of the sizes of faster
+// axes. As in Megatron's RankGenerator everything else follows from that order, so that rank n here
+// holds what rank n holds there.
+
 namespace meg::parallel {
 namespace {
 
@@ -19,6 +23,7 @@ std::span<const Axis> axes_of(RankOrder order) {
 
 Status check_positive(const Mesh::Sizes& sizes) {
   for (size_t axis = 0; axis < kAxes; ++axis) {
+    // 0 asks for the data-parallel size to be counted from the world's.
     const bool counted_later = static_cast<Axis>(axis) == Axis::kData && sizes[axis] == 0;
     if (sizes[axis] >= 1 || counted_later) continue;
     return make_error(StatusCode::kInvalidArgument,
@@ -33,6 +38,8 @@ Result<int> count_copies(const Mesh::Sizes& sizes, int world_size) {
   MEG_ASSIGN_OR_RETURN(const int64_t copies,
                        model::data_parallel_size(world_size, size(Axis::kTensor),
                                                  size(Axis::kPipeline), size(Axis::kContext)));
+  // Expert ranks are data-parallel ranks as far as dense layers are concerned: they are cut out of
+  // them.
   if (copies % size(Axis::kExpert) == 0) return static_cast<int>(copies) / size(Axis::kExpert);
   return make_error(StatusCode::kInvalidArgument,
                     "expert parallel size: expected a divisor of {}, the data parallel size, found "
@@ -75,6 +82,8 @@ int Mesh::world_size() const {
 
 std::vector<int> Mesh::group(std::initializer_list<Axis> axes) const {
   std::vector<int> ranks;
+  // Linear in the world's size, once per group and run. Ascending order is what makes a rank's
+  // number in the group its place on the axis.
   for (int other = 0; other < world_size(); ++other) {
     const bool belongs = std::ranges::all_of(kDefaultOrder, [&](Axis axis) {
       return std::ranges::count(axes, axis) != 0 || place(axis, other) == place(axis);

@@ -17,6 +17,7 @@ Result<std::vector<double>> gather(ProcessGroup& group, std::vector<double> numb
 
 Status broadcast(ProcessGroup& group, std::vector<int64_t>& numbers, int source) {
   if (group.size() == 1) return {};
+  // The receivers do not know how many numbers come.
   return libtorch::torch_guard([&]() -> Status {
     const at::Tensor count = at::full({1}, std::ssize(numbers), at::kLong);
     MEG_RETURN_IF_ERROR(group.broadcast(count, source));

@@ -13,6 +13,10 @@
 #include "libmeg/parallel/internal/rendezvous.h"
 #include "libmeg/parallel/internal/without_end.h"
 
+// Makes the groups of a rank. All ranks make theirs in the same order with the same names: the
+// store's keys are formed of them, and a rank that skipped one would wait for others under another
+// name.
+
 namespace meg::parallel {
 namespace {
 
@@ -65,29 +69,40 @@ Result<ParallelState> ParallelState::connect(const LaunchEnvironment& environmen
   Rendezvous& rendezvous = *state.rendezvous_;
   const Mesh& mesh = state.mesh_;
   const std::vector<int> stages = mesh.group({Axis::kPipeline});
+  // First, because the checks that follow need it: errors from here on are agreed on by all ranks.
   MEG_RETURN_IF_ERROR(join(rendezvous, "world", mesh.group(kAll), state.world_));
   MEG_RETURN_IF_ERROR(state.check_devices());
   if (device.device.is_cuda()) MEG_RETURN_IF_ERROR(rendezvous.use_nccl(device.on_lost));
   MEG_RETURN_IF_ERROR(join(rendezvous, "tensor", mesh.group({Axis::kTensor}), state.tensor_));
   MEG_RETURN_IF_ERROR(join(rendezvous, "data", mesh.group({Axis::kData}), state.data_));
   MEG_RETURN_IF_ERROR(join(rendezvous, "pipeline", stages, state.pipeline_));
+  // With two stages of several chunks, outputs and gradients go from the same rank to the same
+  // rank. In one group they would have to be received in the order in which they were sent; a
+  // second group of the same ranks keeps them apart.
   MEG_RETURN_IF_ERROR(join(rendezvous, "pipeline gradients", stages, state.pipeline_gradients_));
   MEG_RETURN_IF_ERROR(
       join(rendezvous, "model", mesh.group({Axis::kTensor, Axis::kPipeline}), state.model_));
+  // Tied embeddings: Megatron's _EMBEDDING_GLOBAL_RANKS, the first and the last stage. Others have
+  // no such group.
   if (stages.size() > 1 && (state.is_first_stage() || state.is_last_stage())) {
     MEG_RETURN_IF_ERROR(
         join(rendezvous, "embedding", {stages.front(), stages.back()}, state.embedding_));
   }
+  // A rank that ended before others are connected to it would make them fail.
+  MEG_RETURN_IF_ERROR(state.world_->barrier());
   return state;
 }
 
 Result<std::shared_ptr<ProcessGroup>> ParallelState::patient_world() const {
   if (world_->size() == 1) return world_;
+  // Ranks may come here at very different times. After this barrier all of them are here, so that
+  // the group is made within its time-out; its own calls then have none.
   MEG_RETURN_IF_ERROR(world_->barrier());
   return rendezvous_->group("patient", mesh_.group(kAll), kWithoutEnd);
 }
 
 /// Called by all ranks.
+/// Where no rank has a GPU there is nothing to compare; where one has, all must.
 Status ParallelState::check_devices() const {
   MEG_ASSIGN_OR_RETURN(const int64_t any_has_gpu, max(device_.is_cuda() ? 1 : 0));
   return agree(any_has_gpu == 0 ? Status() : check_own_gpu());
@@ -98,6 +113,8 @@ Status ParallelState::check_own_gpu() const {
     return Status(StatusCode::kInvalidArgument,
                   "device: expected a GPU, as other ranks have one, found the CPU");
   }
+  // By the GPU's UUID, so that two containers or CUDA_VISIBLE_DEVICES of two ranks cannot hide one
+  // GPU behind two numbers.
   const std::string gpu = libtorch::device_identity(device_);
   bool is_own = false;
   MEG_RETURN_IF_ERROR(libtorch::torch_guard([&] {
@@ -118,10 +135,13 @@ Status ParallelState::end() const {
 Status ParallelState::agree(const Status& status) const {
   if (world_->size() == 1) return status;
   return libtorch::torch_guard([&]() -> Status {
+    // The smallest number of a rank with an error; the size of the world where there is none.
     const at::Tensor first = number_tensor(status.ok() ? world_->size() : world_->rank());
     MEG_RETURN_IF_ERROR(world_->all_reduce(first, Reduction::kMin));
     const int source = first.item<int>();
     if (source == world_->size()) return {};
+    // Only ranks that fail pay for the message: without an error the agreement is one all-reduce of
+    // 8 bytes.
     const at::Tensor code = number_tensor(static_cast<int64_t>(status.code()));
     MEG_RETURN_IF_ERROR(world_->broadcast(code, source));
     MEG_ASSIGN_OR_RETURN(const std::string message,
@@ -158,6 +178,7 @@ Result<std::string> ParallelState::of_first_rank(const std::string& text) const 
 Result<std::vector<std::string>> ParallelState::of_all_ranks(const std::string& text) const {
   std::vector<std::string> texts;
   const Status done = libtorch::torch_guard([&]() -> Status {
+    // One rank after another: texts differ in length, and this is called once a run.
     for (int rank = 0; rank < world_->size(); ++rank) {
       MEG_ASSIGN_OR_RETURN(texts.emplace_back(), told(*world_, rank, text));
     }
@@ -176,6 +197,7 @@ ParallelState ParallelState::observed(const CommunicationObserver& observer) con
                                     {"pipeline gradients", &state.pipeline_gradients_},
                                     {"model", &state.model_},
                                     {"embedding", &state.embedding_}}) {
+    // Groups of one rank send nothing and are shared by all: there is nothing to observe.
     if ((*group)->size() > 1) *group = observed_group(*group, name, observer);
   }
   return state;

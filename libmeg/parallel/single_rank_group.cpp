@@ -63,6 +63,7 @@ class SingleRankGroup : public ProcessGroup {
 }  // namespace
 
 std::shared_ptr<ProcessGroup> single_rank_group() {
+  // One for all: it has no state.
   static const auto group = std::make_shared<SingleRankGroup>();
   return group;
 }

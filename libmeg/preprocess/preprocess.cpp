@@ -22,6 +22,13 @@
 #include "libmeg/preprocess/sources/internal/text_source.h"
 #include "libmeg/text/line_ends.h"
 
+// preprocess_data: threads take chunks of lines from a TextSource, tokenize them (ChunkTokenizer)
+// and hand them to an OrderedWriter, which brings them into order and into the datasets
+// (DocumentSink). The calling thread only reports progress.
+//
+// Memory is bounded by 2 * workers + 2 results of about chunk_bytes each, whatever the input. The
+// outputs have the same bytes for any number of workers.
+
 namespace meg::preprocess {
 namespace {
 
@@ -45,6 +52,7 @@ Status check_options(const PreprocessOptions& options, const tokenizer::Tokenize
   if (options.workers < 1 || options.partitions < 1 || options.chunk_bytes < 1) {
     return invalid("workers, partitions and chunk_bytes: expected at least 1");
   }
+  // The limit counts documents of the input, of which it is not known yet which are empty.
   if (options.max_documents && (options.skip_empty_documents || options.partitions > 1)) {
     return invalid("max_documents: neither with partitions nor where empty documents are left out");
   }
@@ -69,6 +77,8 @@ Status check_options(const PreprocessOptions& options, const tokenizer::Tokenize
 
 Status interrupted() { return Status(StatusCode::kCancelled, "interrupted"); }
 
+// Reads all inputs once more, as Megatron's --keep-sequential-samples does, because a block's size
+// is the number of documents over that of partitions.
 /// Lines that hold something, of all inputs. progress: stays at the begin.
 Result<int64_t> count_documents(const PreprocessOptions& options,
                                 const ProgressCallback& progress) {
@@ -121,6 +131,8 @@ class Workers {
   Status start() {
     threads_.reserve(static_cast<size_t>(options_.workers));
     for (int i = 0; i < options_.workers; ++i) {
+      // Pushed before it is counted: `running_` counts threads that exist. A thread that ends at
+      // once waits for the mutex.
       try {
         threads_.emplace_back([this] { work(); });
         const std::lock_guard lock(mutex_);
@@ -138,6 +150,7 @@ class Workers {
     while (!all_ended_.wait_for(lock, kProgressInterval, [this] { return running_ == 0; })) {
       lock.unlock();
       report(progress);
+      // A thread may be waiting for a pipe, where stopping alone does not reach it.
       if (writer_.stopped()) source_.interrupt();
       lock.lock();
     }
@@ -145,6 +158,7 @@ class Workers {
     if (writer_.status().ok()) report(progress);
   }
 
+  // Without the lock: the callback may take its time.
   void report(const ProgressCallback& progress) {
     if (!progress) return;
     Progress now = writer_.progress();
@@ -183,8 +197,11 @@ class Workers {
         return writer_.commit(std::move(result));
       }
       std::unique_lock giant(giant_line_, std::defer_lock);
+      // A giant line needs several times its length while it is tokenized. One at a time needs it,
+      // not as many as there are workers.
       if (chunk.lines.size() > std::max(kGiantLine, options_.chunk_bytes)) giant.lock();
       tokenizer.run(chunk, *result);
+      // The buffer has the size of the giant line: it is not kept for chunks that follow.
       if (giant.owns_lock()) chunk = TextChunk();
       writer_.commit(std::move(result));
     }
@@ -232,6 +249,7 @@ Result<PreprocessSummary> preprocess(const PreprocessOptions& options,
   if (options.sentences.has_value()) {
     MEG_ASSIGN_OR_RETURN(splitter, SentenceSplitter::open(*options.sentences));
   }
+  // Before the input is opened: a run that has only to be published needs no input.
   std::optional<ResumeJournal> journal;
   if (options.resume) {
     MEG_ASSIGN_OR_RETURN(journal, ResumeJournal::open(options, dtype));
@@ -254,6 +272,8 @@ Result<PreprocessSummary> preprocess(const PreprocessOptions& options,
   MEG_ASSIGN_OR_RETURN(DocumentSink sink,
                        DocumentSink::create(options, dtype, total_documents, resume_at));
 
+  // Twice the workers, so that one who is ahead need not wait for a slow chunk, and two more for
+  // those that are written.
   const auto results = static_cast<size_t>(options.workers) * 2 + 2;
   OrderedWriter writer(sink, options, source, dtype, results,
                        static_cast<int64_t>(options.chunk_bytes) * 2);
@@ -265,6 +285,8 @@ Result<PreprocessSummary> preprocess(const PreprocessOptions& options,
   whole.total_bytes = source.total_bytes();
   PreprocessSummary summary = writer.summary();
   const auto keep_going = [&] { return !progress || progress(whole); };
+  // Called when everything is on the disk and nothing is published: from here on a killed process
+  // is finished by finished_run().
   const auto save = [&]() -> Status {
     MEG_ASSIGN_OR_RETURN(DocumentSink::Marks marks, sink.marks());
     return journal->save({.is_complete = true, .summary = summary, .marks = std::move(marks)});

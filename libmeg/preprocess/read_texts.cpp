@@ -15,6 +15,10 @@
 #include "libmeg/preprocess/sources/internal/document_reader.h"
 #include "libmeg/preprocess/sources/internal/text_source.h"
 
+// Reads the texts of inputs for visitors, one thread each, without order: counting words for a
+// tokenizer does not need it. What is told of errors is the same for any number of threads all the
+// same: reasons are kept with the number of their chunk, and the first chunk's one is reported.
+
 namespace meg::preprocess {
 namespace {
 
@@ -45,6 +49,7 @@ class Reading {
     for (TextVisitor* const visitor : visitors) pool.submit([this, visitor] { work(*visitor); });
     watch(progress);
     pool.wait();
+    // A bad line and another error are compared by their chunks.
     if (const auto* const first = failing_line()) {
       return Status(first->second.error.code(),
                     places_.describe(source_, first->first, first->second));
@@ -81,6 +86,7 @@ class Reading {
                        .bytes = summary_.input_bytes,
                        .total_bytes = source_.total_bytes()};
     lock.unlock();
+    // Called with the lock, which it gives back around the callback.
     const bool keep_going = progress(now);
     lock.lock();
     if (!keep_going) stop(Status(StatusCode::kCancelled, "interrupted"), kFirst);
@@ -199,6 +205,7 @@ Result<ReadTextsSummary> read_texts(const ReadTextsOptions& options,
   MEG_RETURN_IF_ERROR(check_options(options, visitors));
   MEG_ASSIGN_OR_RETURN(TextSource source, TextSource::open(options.inputs, options.chunk_bytes,
                                                            options.input, options.json_keys));
+  // Which documents are the first ones depends on the order, so one thread reads them.
   if (options.max_documents) visitors = visitors.first(1);
   return Reading(options, source).run(visitors, progress);
 }

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "libmeg/dataset/index_format.h"
 #include "libmeg/text/json/python_float.h"
 #include "libmeg/text/printable.h"
 #include "libmeg/text/whitespace.h"
@@ -63,6 +64,11 @@ Status check_weights(std::span<const double> weights, const megatron::MegatronVe
   return Status(StatusCode::kInvalidArgument, "--data-path: expected weights with a sum above 0");
 }
 
+/// The names of index caches are made of it: one dataset has one prefix, however it is named.
+std::string prefix_of(std::string_view word) {
+  return dataset::dataset_prefix(text::trimmed(word));
+}
+
 Status not_in_pairs(std::span<const std::string> data_path, size_t place) {
   return make_error(StatusCode::kInvalidArgument,
                     "--data-path: expected a weight before each prefix or before none, found {} "
@@ -89,7 +95,7 @@ Result<Blend> parse_blend(std::span<const std::string> data_path,
       if (even && i % 2 == 0 && text::parse_python_float(data_path[i]).has_value()) {
         return not_in_pairs(data_path, i);
       }
-      blend.prefixes.emplace_back(text::trimmed(data_path[i]));
+      blend.prefixes.push_back(prefix_of(data_path[i]));
     }
     return blend;
   }
@@ -98,7 +104,7 @@ Result<Blend> parse_blend(std::span<const std::string> data_path,
     const std::optional<double> weight = text::parse_python_float(data_path[i]);
     if (!weight.has_value()) return not_in_pairs(data_path, i);
     blend.weights->push_back(*weight);
-    blend.prefixes.emplace_back(text::trimmed(data_path[i + 1]));
+    blend.prefixes.push_back(prefix_of(data_path[i + 1]));
   }
   MEG_RETURN_IF_ERROR(check_weights(*blend.weights, version));
   return blend;

@@ -232,6 +232,7 @@ void read_datasets(megatron::FieldReader& args, DataArgs& data) {
   args.take("seq_length", data.sequence_length);
   args.take("seed", data.seed);
   args.take("data_cache_path", data.cache_path);
+  args.take("object_storage_cache_path", data.object_storage_cache_path);
   args.take("num_dataset_builder_threads", data.dataset_builder_threads);
 }
 
@@ -285,6 +286,7 @@ Result<DataRun> resolve_data(const DataArgs& args,
   config.split = args.split.value_or(std::string(kDefaultSplit));
   config.per_split_split = args.split;
   config.cache_path = args.cache_path;
+  config.object_storage_cache_path = args.object_storage_cache_path;
   config.threads = static_cast<int>(args.dataset_builder_threads);
   config.extra_token = !args.no_extra_token;
   config.drop_last_partial_validation_sequence = !args.keep_last_validation_sequence;

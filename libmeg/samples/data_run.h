@@ -27,6 +27,8 @@ struct DataArgs {
   std::optional<int64_t> sequence_length;
   int64_t seed = 1234;
   std::optional<std::string> cache_path;
+  /// Also s3_cache_path, as it was called before core 0.13.
+  std::optional<std::string> object_storage_cache_path;
   int64_t dataset_builder_threads = 1;
 
   // libmeg's own, of which Megatron has no argument.

@@ -30,10 +30,13 @@ struct GptDataConfig {
   int64_t sequence_length = 0;               ///< --seq-length, tokens
   int64_t seed = 1234;                       ///< --seed, 0 to 2^32 - 1
   std::optional<std::string> cache_path;     ///< --data-cache-path
-  megatron::TokenizerIdentity tokenizer;     ///< For the description.
-  int64_t vocab_size = 0;                    ///< Of the tokenizer; mock data only.
-  int64_t eod = 0;                           ///< Of the tokenizer; mock data only.
-  bool extra_token = true;                   ///< add_extra_token_to_sequence
+  /// --object-storage-cache-path: folder of the .idx of datasets at s3://, which need it, and
+  /// cache_path, too.
+  std::optional<std::string> object_storage_cache_path = std::nullopt;
+  megatron::TokenizerIdentity tokenizer;  ///< For the description.
+  int64_t vocab_size = 0;                 ///< Of the tokenizer; mock data only.
+  int64_t eod = 0;                        ///< Of the tokenizer; mock data only.
+  bool extra_token = true;                ///< add_extra_token_to_sequence
   bool drop_last_partial_validation_sequence = true;
   int threads = 1;  ///< --num-dataset-builder-threads: datasets of a blend built at once
   megatron::MegatronVersion version = megatron::newest_megatron_version();

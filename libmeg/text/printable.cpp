@@ -26,7 +26,9 @@ std::string printable(std::string_view bytes, size_t limit) {
 
 std::string printable_name(std::string_view name, size_t limit) {
   std::string quoted = printable(name, limit);
-  return quoted.size() == name.size() + 2 ? std::string(name) : quoted;
+  // A longer name, cut and spelled out, may happen to have this size, too.
+  const bool is_plain = name.size() <= limit && quoted.size() == name.size() + 2;
+  return is_plain ? std::string(name) : quoted;
 }
 
 }  // namespace meg::text

@@ -18,6 +18,8 @@ void TokenizerOptions::take_fields(megatron::FieldReader& args) {
   args.take("tiktoken_special_tokens", tiktoken_special_tokens);
   args.take("null_tokenizer_eod_id", null_tokenizer_eod_id);
   args.take("null_tokenizer_pad_id", null_tokenizer_pad_id);
+  args.take("tokenizer_hf_use_fast", hf_use_fast);
+  args.take("tokenizer_hf_include_special_tokens", hf_include_special_tokens);
   bool without_special_tokens = false;
   args.take("tokenizer_hf_no_include_special_tokens", without_special_tokens);
   if (without_special_tokens) hf_include_special_tokens = false;

@@ -43,6 +43,9 @@ struct TokenizerOptions {
   /// (--tokenizer-hf-include-special-tokens, --tokenizer-hf-no-include-special-tokens); empty: as
   /// the revision has it.
   std::optional<bool> hf_include_special_tokens;
+  /// --tokenizer-hf-use-fast: stands in the names of index caches; tokens are those of the fast
+  /// tokenizer anyway. Empty: as the revision has it.
+  std::optional<bool> hf_use_fast;
 
   /// Megatron's arguments of a tokenizer, by their fields; version is none of them.
   void take_fields(megatron::FieldReader& args);

@@ -41,17 +41,19 @@ std::optional<std::string> Tokenizer::identity() const {
   return digest.hex();
 }
 
+Result<std::string_view> Tokenizer::bytes_of_token(int32_t id, size_t index) const {
+  if (const std::optional<std::string_view> bytes = token_bytes(id)) return *bytes;
+  return make_error(StatusCode::kOutOfRange,
+                    "token {}: expected an id of the vocabulary (largest {}), found {}", index,
+                    max_id(), id);
+}
+
 Result<std::string> decode_token_bytes(const Tokenizer& tokenizer, std::span<const int32_t> ids,
                                        bool more_follow) {
   std::string bytes;
   for (size_t i = 0; i < ids.size(); ++i) {
-    const std::optional<std::string_view> token = tokenizer.token_bytes(ids[i]);
-    if (!token) {
-      return make_error(StatusCode::kOutOfRange,
-                        "token {}: expected an id of the vocabulary (largest {}), found {}", i,
-                        tokenizer.max_id(), ids[i]);
-    }
-    bytes += *token;
+    MEG_ASSIGN_OR_RETURN(const std::string_view token, tokenizer.bytes_of_token(ids[i], i));
+    bytes += token;
   }
   if (more_follow) bytes.resize(text::size_of_whole_characters(bytes));
   std::string text;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -57,6 +58,13 @@ class Tokenizer {
   /// that is no token.
   virtual std::optional<std::string_view> token_bytes(int32_t id) const = 0;
 
+  /// Whether decode()'s text is that of the tokens' bytes, one token's behind the other's.
+  virtual bool joins_token_bytes() const { return false; }
+
+  /// token_bytes() of an id of a text; `index` is its place there. kOutOfRange, which names both,
+  /// for an id that is no token.
+  Result<std::string_view> bytes_of_token(int32_t id, size_t index) const;
+
   /// The largest id that encode can give; it decides which dtypes hold the ids.
   virtual int32_t max_id() const = 0;
 
@@ -96,7 +104,7 @@ class Tokenizer {
   std::vector<std::string> warnings_;
 };
 
-/// decode_text() of a tokenizer whose text is the bytes of its tokens, one behind the other.
+/// decode_text() of a tokenizer that joins its tokens' bytes.
 Result<std::string> decode_token_bytes(const Tokenizer& tokenizer, std::span<const int32_t> ids,
                                        bool more_follow);
 

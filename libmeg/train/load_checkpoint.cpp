@@ -12,6 +12,11 @@
 #include "libmeg/train/internal/checkpoint_lines.h"
 #include "libmeg/train/internal/generator_states.h"
 
+// Opens a checkpoint and puts it into a run: weights, masters and moments straight into the tensors
+// of this rank, then the scalars (scheduler, loss scaler, progress), then the generators. The
+// layout of the checkpoint need not be the run's: read_training_tensors cuts each rank's shard out
+// of whatever files hold it.
+
 namespace meg::train {
 namespace {
 
@@ -23,7 +28,9 @@ struct Reading {
   at::Tensor host;  ///< The same memory, or a copy on the CPU.
 };
 
-/// Memory of tensors that are on their way to a GPU.
+// CPU memory for tensors that are on their way to a GPU, at most one tensor more than this. It
+// bounds what a load needs on the host however large the model is, and still lets many tensors
+// share one pass over the files.
 constexpr size_t kBytesAtOnce = size_t{256} << 20;
 
 /// Reads tensors in place, those of a GPU by way of the CPU, some at a time.
@@ -78,6 +85,8 @@ Status read_tensors(const checkpoint::MegatronCheckpoint& checkpoint, bool with_
                        parts.optimizer.states());
   for (size_t i = 0; i < parameters.size(); ++i) {
     const std::string& name = parameters[i].name;
+    // Where there is a master, the weight is read into that, in fp32 where the checkpoint has it
+    // so; the 16-bit weight is rounded from it below.
     const bool has_master = with_optimizer && states[i].master.defined();
     MEG_RETURN_IF_ERROR(
         readings.add(name, "weight", has_master ? states[i].master : parameters[i].tensor));
@@ -86,7 +95,11 @@ Status read_tensors(const checkpoint::MegatronCheckpoint& checkpoint, bool with_
     MEG_RETURN_IF_ERROR(readings.add(name, "exp_avg_sq", states[i].exp_avg_sq));
   }
   MEG_RETURN_IF_ERROR(readings.read());
+  // Of a distributed optimizer `states` are copies of whole parameters: it takes its share of them
+  // now.
   MEG_RETURN_IF_ERROR(parts.optimizer.take_states(states));
+  // Without the optimizer it is the other way round, as in Megatron (reload_model_params): masters
+  // begin at the 16-bit weights.
   return with_optimizer ? parts.optimizer.copy_masters_to_model()
                         : parts.optimizer.copy_model_to_masters();
 }
@@ -101,6 +114,8 @@ megatron::FieldLookup scheduler_fields(const auto& fields) {
   };
 }
 
+// An int or a float: Megatron's counter of operations begins as the int 0 and has floats added to
+// it.
 double number_of(const megatron::FieldValue& value) {
   if (const auto* integer = std::get_if<int64_t>(&value)) return static_cast<double>(*integer);
   const auto* real = std::get_if<double>(&value);
@@ -113,7 +128,8 @@ int64_t skipped_samples(const checkpoint::TrainingArgs& args) {
   return samples == nullptr ? 0 : *samples;
 }
 
-/// Megatron loads an optimizer only into one with the same groups.
+// Megatron loads an optimizer only into one with the same parameter groups: torch's load_state_dict
+// refuses another number of them, and --decoupled-lr adds one.
 Status check_groups(const checkpoint::OptimizerState& saved,
                     const schedule::OptimizerParamScheduler::Options& run) {
   if (saved.decoupled.has_value() == run.decoupled_lr.has_value()) return {};
@@ -130,6 +146,8 @@ Status restore_optimizer(const checkpoint::TrainingState& state, RunParts parts,
     MEG_RETURN_IF_ERROR(check_groups(*state.optimizer, parts.scheduler.options()));
     parts.optimizer.set_updates(state.optimizer->decay.step.value_or(0));
     schedule::GradScaler* scaler = parts.optimizer.scaler();
+    // A constant scale is not part of a checkpoint, and a run that has none ignores what the
+    // checkpoint has.
     const auto& saved = state.optimizer->grad_scaler;
     if (scaler != nullptr && saved.has_value() && saved->dynamic.has_value()) {
       MEG_RETURN_IF_ERROR(
@@ -146,6 +164,9 @@ Status restore_optimizer(const checkpoint::TrainingState& state, RunParts parts,
   return {};
 }
 
+// Nothing to load: no folder, or a folder without a tracker, where a run that is to save there has
+// not saved yet. Everything else that find_checkpoint reports is an error, above all a tracker that
+// names an iteration that is not there.
 bool is_missing(const std::string& load) {
   std::error_code ignored;
   const std::filesystem::path folder(load);
@@ -163,6 +184,8 @@ Result<std::optional<checkpoint::MegatronCheckpoint>> open_checkpoint(
   const Result<checkpoint::CheckpointFolder> folder =
       checkpoint::find_checkpoint(load, options.ckpt_step);
   if (!folder.has_value()) {
+    // Starting from random weights is only right where no iteration was asked for: a wrong
+    // --ckpt-step must not train anew.
     const bool none = folder.error().code() == StatusCode::kNotFound &&
                       !options.ckpt_step.has_value() && is_missing(load);
     if (!none || options.exit_on_missing_checkpoint) return folder.error();
@@ -172,6 +195,8 @@ Result<std::optional<checkpoint::MegatronCheckpoint>> open_checkpoint(
     return std::optional<checkpoint::MegatronCheckpoint>();
   }
   checkpoint::OpenCheckpointOptions open = options.open;
+  // Its files are then not opened, so that a checkpoint whose optimizer cannot be read still gives
+  // its weights.
   open.ignore_optimizer = options.finetune || options.no_load_optim;
   MEG_ASSIGN_OR_RETURN(checkpoint::MegatronCheckpoint checkpoint,
                        checkpoint::MegatronCheckpoint::open(*folder, open));
@@ -187,6 +212,8 @@ Result<TrainingProgress> load_checkpoint(const checkpoint::MegatronCheckpoint& c
   const logging::CheckpointLog log = checkpoint_log(options.lines, folder.format);
   print(log.loading_line(checkpoint.iteration().value_or(0), load, folder.is_release,
                          folder.format == checkpoint::CheckpointFormat::kTorchDist));
+  // Before anything is read: a model of another shape would fail tensor by tensor, and one of
+  // another activation or norm would load without a word.
   MEG_RETURN_IF_ERROR(checkpoint::check_architecture(checkpoint, run));
   const checkpoint::TrainingReadOptions reading = {
       .finetune = options.finetune,

@@ -9,12 +9,19 @@
 #include "libmeg/libtorch/torch_guard.h"
 #include "libmeg/train/internal/optimizer_state.h"
 
+// Adam's step as the trainer sees it. The tensors of the state are in optimizer_state.cpp, the sums
+// over ranks in reduce_gradients.cpp, the arithmetic in kernels/optimizer. A step reads the
+// gradients twice: once for their norm, zeros and inf, once for the update itself, to which
+// unscaling and clipping are handed as one factor. Megatron writes the gradients back after each of
+// these; here they are never written, which saves two passes over memory.
+
 namespace meg::train {
 namespace {
 
 using libtorch::torch_guard;
 
-// Added to the norm that clipping divides by, as in Megatron.
+// Added to the norm that clipping divides by: megatron/core/optimizer/clip_grads.py:
+// clip_grad_by_total_norm_fp32.
 constexpr double kClipEpsilon = 1e-6;
 
 /// With 1 a moment stays zero and its correction divides by zero.
@@ -71,6 +78,8 @@ Result<std::unique_ptr<Optimizer>> Optimizer::create(const ModelChunks& model,
 }
 
 bool Optimizer::checks_for_nan() const {
+  // Only a dynamic scaler can do something about inf and NaN (lower the scale); state_dict() tells
+  // it from a constant one.
   const bool is_dynamic = state_->scaler != nullptr && state_->scaler->state_dict().has_value();
   return state_->options.check_for_nan_in_loss_and_grad && !is_dynamic;
 }
@@ -81,6 +90,9 @@ double Optimizer::loss_scale() const {
 
 Status Optimizer::zero_grad(const StepGradients& step) {
   return libtorch::torch_guard([&] {
+    // With one rank, one micro-batch and no scaling of the sum, autograd's own tensors are the
+    // step's gradients: the buffer of all gradients is not needed, nor is the pass that would add
+    // to it.
     const bool stays = state_->may_stay && step.only && state_->ranks.mesh().world_size() == 1;
     state_->zero_gradients(stays);
     state_->reduction_scale = step.scale;
@@ -126,14 +138,20 @@ Result<Optimizer::Outcome> Optimizer::step(const Rates& rates) {
     State& state = *state_;
     const float inverse_scale = state.scaler == nullptr ? 1.0F : state.scaler->inv_scale();
     kernels::GradientStatistics found = state.statistics(inverse_scale);
+    // Before the sum over ranks: afterwards every rank sees a sum that is not finite, and only this
+    // tells whose it was.
     const bool found_here = found.found_inf();
     MEG_RETURN_IF_ERROR(state.over_ranks(found));
     if (checks_for_nan() && found.found_inf()) return state.refuse_not_finite(found_here);
     if (state.scaler != nullptr) {
       outcome.skipped = found.found_inf();
+      // Every rank updates its scaler with the same answer, so that all skip the same steps and
+      // keep the same scale.
       state.scaler->update(found.found_inf());
       if (outcome.skipped) return {};
     }
+    // Rounded to fp32 before it clips, as apex's multi_tensor_l2norm returns the norm that Megatron
+    // clips by: the double would give other weights in the last bit.
     const auto norm = static_cast<float>(std::sqrt(found.sum_of_squares));
     outcome.grad_norm = double{norm};
     float clip = 1;
@@ -142,6 +160,7 @@ Result<Optimizer::Outcome> Optimizer::step(const Rates& rates) {
       if (coefficient < 1) clip = static_cast<float>(coefficient);
     }
     if (state.options.log_num_zeros_in_grad) outcome.num_zeros = found.num_zeros;
+    // From here on nothing can fail halfway: all checks came before the first weight is written.
     state.kernels.adam(state.adam_step(rates, inverse_scale, clip));
     ++state.updates;
     if (state.is_distributed()) return state.gather_weights();
@@ -153,6 +172,9 @@ Result<Optimizer::Outcome> Optimizer::step(const Rates& rates) {
 
 Result<std::vector<Optimizer::ParameterState>> Optimizer::states() {
   std::vector<ParameterState> states;
+  // A distributed rank has only its share of each bucket. Buckets are gathered one at a time
+  // straight into their place of the whole array, so that the peak is one array of fp32 elements
+  // for each of the three, not twice that.
   const Status done = libtorch::torch_guard([&]() -> Status {
     const auto gathered = [this](const at::Tensor& part, at::Tensor& whole) -> Status {
       if (!state_->is_distributed() || !part.defined()) {
@@ -179,6 +201,7 @@ Result<std::vector<Optimizer::ParameterState>> Optimizer::states() {
 }
 
 Status Optimizer::take_states(const std::vector<ParameterState>& states) {
+  // Otherwise states() returned the optimizer's own tensors and they are written already.
   if (!state_->is_distributed()) return {};
   return libtorch::torch_guard([&] {
     for (const FlatLayout::Segment& segment : state_->segments) {
@@ -208,6 +231,7 @@ Status Optimizer::copy_masters_to_model() {
   return libtorch::torch_guard([this]() -> Status {
     state_->copy_masters(
         [](const at::Tensor& master, const at::Tensor& weight) { weight.copy_(master); });
+    // This rank rounded its share alone; the other shares come from their ranks.
     return state_->is_distributed() ? state_->gather_weights() : Status();
   });
 }
@@ -220,6 +244,8 @@ Optimizer::Held Optimizer::held_bytes() const {
       .parameters = bytes(state_->weights.flat()),
       .gradients = bytes(state_->gradients.flat()),
       .state = bytes(state_->masters) + bytes(state_->exp_avg) + bytes(state_->exp_avg_sq)};
+  // Parameters live in `weights` only with a distributed optimizer; else each has memory of its
+  // own.
   if (state_->weights.defined()) return held;
   for (const nn::GptParameter& parameter : state_->model.parameters()) {
     held.parameters += bytes(parameter.tensor);

@@ -14,6 +14,14 @@
 #include "libmeg/train/internal/checkpoint_lines.h"
 #include "libmeg/train/internal/generator_states.h"
 
+// Saves in two halves: a snapshot on the training thread, which needs the model to stand still, and
+// the writing, which does not and with --async-save runs behind the next steps.
+//
+// Ranks agree after every stage (stage, write, complete): a rank that fails alone would leave the
+// others waiting in their next collective. Files are written into a staging folder that the first
+// rank made; only when every rank has written its part is it renamed into place, and only after
+// that does the tracker name it.
+
 namespace meg::train {
 namespace {
 
@@ -27,6 +35,7 @@ at::Tensor copy_from_gpu(const at::Tensor& tensor) {
 
 /// A tensor's elements on the CPU: a copy where training may continue before they are written.
 checkpoint::TrainingTensor handed_over(const at::Tensor& tensor, bool copy) {
+  // A synchronous save reads the parameters themselves: nothing changes them until it returns.
   const at::Tensor host =
       tensor.is_cpu() ? tensor.detach().to(tensor.scalar_type(), /*non_blocking=*/false, copy)
                       : copy_from_gpu(tensor);
@@ -44,6 +53,8 @@ Result<std::vector<checkpoint::TrainingParameter>> snapshot_parameters(RunParts 
   const auto parameters = parts.model.parameters();
   MEG_ASSIGN_OR_RETURN(const std::vector<Optimizer::ParameterState> states,
                        parts.optimizer.states());
+  // torch's Adam has no state before its first step, and Megatron's checkpoint of iteration 0 has
+  // no moments either: zeros would be read back as a state that was stepped.
   const bool with_moments = with_optimizer && parts.optimizer.updates() > 0;
   for (size_t i = 0; i < parameters.size(); ++i) {
     checkpoint::TrainingParameter parameter;
@@ -65,6 +76,8 @@ checkpoint::OptimizerState optimizer_state_of(RunParts parts) {
   const Optimizer& optimizer = parts.optimizer;
   checkpoint::OptimizerState state;
   state.mixed_precision = parts.model.options().params_dtype != at::kFloat;
+  // Megatron's groups differ in weight decay, and with --decoupled-lr in their rates. Everything
+  // else is that of the whole run; torch's format repeats it in each group.
   checkpoint::ParamGroupState& decay = state.decay;
   decay.lr = parts.scheduler.lr();
   decay.weight_decay = parts.scheduler.weight_decay();
@@ -73,6 +86,7 @@ checkpoint::OptimizerState optimizer_state_of(RunParts parts) {
   decay.max_lr = parts.scheduler.options().max_lr;
   decay.min_lr = parts.scheduler.options().min_lr;
   if (optimizer.updates() > 0) decay.step = optimizer.updates();
+  // Biases and norms: get_param_groups in megatron/core/optimizer gives them wd_mult 0.
   state.no_decay = decay;
   state.no_decay.wd_mult = 0;
   state.no_decay.weight_decay = 0;
@@ -113,6 +127,8 @@ Result<checkpoint::TrainingState> CheckpointSaver::snapshot(const TrainingProgre
   state.pipeline_rank = parts.ranks.pipeline()->rank();
   state.data_rank = parts.ranks.data()->rank();
   state.data_size = parts.ranks.data()->size();
+  // Megatron keeps this counter among the args: its load_checkpoint looks for it there, with 0 as
+  // the default.
   if (progress.skipped_train_samples > 0) {
     state.args.set("skipped_train_samples", {progress.skipped_train_samples});
   }
@@ -125,6 +141,8 @@ Result<checkpoint::TrainingState> CheckpointSaver::snapshot(const TrainingProgre
   const Status done = libtorch::torch_guard([&]() -> Status {
     MEG_ASSIGN_OR_RETURN(state.parameters,
                          snapshot_parameters(parts, with_optimizer, options_.async_save));
+    // The copies to pinned memory are only queued so far. After this the snapshot is complete, and
+    // the next step may change the weights.
     libtorch::synchronize(parts.model.options().device);
     return Status();
   });
@@ -146,6 +164,7 @@ Result<CheckpointSaver::Staging> CheckpointSaver::stage(
       std::filesystem::path(*options_.save) / checkpoint::iteration_folder_name(iteration);
   const bool is_first = ranks.mesh().rank() == 0;
   Staging staging;
+  // The name has the first rank's process id in it, so the others have to be told.
   MEG_RETURN_IF_ERROR(ranks.agree(is_first ? create(path, staging.folder) : Status()));
   MEG_ASSIGN_OR_RETURN(
       staging.path, ranks.of_first_rank(is_first ? staging.folder->staging_path() : std::string()));
@@ -169,6 +188,9 @@ Status CheckpointSaver::write(const checkpoint::TrainingState& state,
 
 Status CheckpointSaver::begin_writing(checkpoint::TrainingState&& state, RunParts parts) {
   PendingSave pending{.head = state, .rank = rank_of(parts.model.part()), .staging = {}};
+  // What the first rank needs to complete the checkpoint later is the scalars. The tensors belong
+  // to the writing task alone, so that their memory goes back as soon as this rank's files are
+  // written.
   pending.head.parameters.clear();
   MEG_ASSIGN_OR_RETURN(pending.staging, stage(state.iteration, parts.ranks));
   const auto snapshot = std::make_shared<const checkpoint::TrainingState>(std::move(state));

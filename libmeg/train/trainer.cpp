@@ -6,7 +6,16 @@
 #include <cstring>
 #include <ctime>
 
+#include "libmeg/model/pipeline_layout.h"
 #include "libmeg/train/internal/trainer_state.h"
+
+// The order of a run: megatron/training/training.py: train and pretrain. After each step come, in
+// Megatron's order, the evaluation, then the question whether to end, then the checkpoint that
+// either calls for.
+//
+// Whatever depends on one rank's clock, signals or files is agreed on by all ranks before it
+// decides anything: ranks that left the loop at different iterations would wait for each other in
+// collectives that never match.
 
 namespace meg::train {
 
@@ -14,6 +23,7 @@ Status Trainer::State::save() {
   MEG_RETURN_IF_ERROR(report->timers().measure(
       "save-checkpoint", 0, [this] { return saver.save(progress, parts(), print_first()); }));
   report->times({"save-checkpoint"});
+  // The time of a save is not part of the next line's time per iteration.
   report->leave_out_time();
   return {};
 }
@@ -25,6 +35,9 @@ bool Trainer::State::time_is_up() const {
 
 Status Trainer::State::agree_on_ending() {
   const int signal = hooks.received_signal ? hooks.received_signal() : 0;
+  // One collective for both questions: the signal in the upper bits, the clock in the lowest. Where
+  // ranks differ, the largest signal wins; that the time is up at one rank counts only beside no
+  // larger signal, and a signal ends the run anyhow.
   MEG_ASSIGN_OR_RETURN(const int64_t agreed,
                        ranks.max(int64_t{signal} * 2 + (time_is_up() ? 1 : 0)));
   ending = {.signal = static_cast<int>(agreed / 2), .time_is_up = agreed % 2 != 0};
@@ -48,7 +61,11 @@ Result<bool> Trainer::State::train() {
   print(logging::datetime_line("before the start of training step", std::time(nullptr)));
   report->leave_out_time();
   while (progress.iteration < train_iters) {
+    // Here, between two steps, all ranks are at the same point: a save in the background moves on
+    // by a collective.
     MEG_RETURN_IF_ERROR(saver.poll(ranks, print_first()));
+    // Before a step `iteration` is the number of those done, which is what Megatron compares with
+    // --iterations-to-skip.
     if (std::ranges::count(options.iterations_to_skip, progress.iteration) != 0) {
       MEG_RETURN_IF_ERROR(skip_step());
       continue;
@@ -61,20 +78,27 @@ Result<bool> Trainer::State::train() {
     MEG_RETURN_IF_ERROR(agree_on_ending());
     const std::optional<std::string> reason = exit_reason();
     const bool due = divides(options.checkpoints.save_interval);
+    // A run that ends early saves, whatever the interval, so that nothing that was computed is
+    // lost.
     if (saver.enabled() && (due || reason.has_value())) MEG_RETURN_IF_ERROR(save());
     if (!reason.has_value()) continue;
     print(logging::datetime_line(*reason, std::time(nullptr)));
     MEG_RETURN_IF_ERROR(saver.finish(ranks, print_first()));
+    // Not finished: the final evaluations of run() belong to the run that continues from this
+    // checkpoint.
     return false;
   }
   MEG_RETURN_IF_ERROR(saver.finish(ranks, print_first()));
   print(logging::datetime_line("after training is done", std::time(nullptr)));
+  // An interval that divides the last iteration has saved it already, and a loaded checkpoint may
+  // already be at the end.
   const bool saved = saver.last_iteration() == progress.iteration;
   if (saver.enabled() && progress.iteration != 0 && !saved) MEG_RETURN_IF_ERROR(save());
   return true;
 }
 
 Status Trainer::State::run() {
+  // Both are checked before the first step, not after the hours that a run takes.
   if (trains() && !data->has(samples::Split::kTrain)) {
     return Status(StatusCode::kInvalidArgument, "there are no samples to train on");
   }
@@ -132,11 +156,25 @@ Status check_combinations(const TrainerOptions& options) {
   return {};
 }
 
-Status check_interleaving(const TrainerOptions& options, const parallel::ParallelState& ranks) {
-  const int64_t virtual_stages = options.virtual_pipeline_model_parallel_size;
-  if (virtual_stages == 1) return {};
+Status check_pipeline(const TrainerOptions& options, const parallel::ParallelState& ranks) {
   const int64_t stages = ranks.pipeline()->size();
-  MEG_RETURN_IF_ERROR(options.config.check_pipeline_parallel_size(stages, virtual_stages));
+  const int64_t virtual_stages = options.virtual_pipeline_model_parallel_size;
+  MEG_ASSIGN_OR_RETURN(
+      const model::PipelineLayout layout,
+      model::PipelineLayout::create(options.config.num_layers,
+                                    {.pipeline_model_parallel_size = stages,
+                                     .virtual_pipeline_model_parallel_size = virtual_stages,
+                                     .split = options.pipeline_split}));
+  int64_t layers_of_first = 0;
+  for (int64_t c = 0; c < virtual_stages; ++c) layers_of_first += layout.layers(0, c);
+  // Its optimizer lacks a group, and the first rank's groups are those of all.
+  if (layers_of_first == 0 && options.checkpoints.save.has_value() &&
+      options.checkpoints.ckpt_format == checkpoint::CheckpointFormat::kTorchDist) {
+    return Status(StatusCode::kUnsupported,
+                  "--ckpt-format torch_dist: a first pipeline stage without layers is not saved in "
+                  "it yet; torch does");
+  }
+  if (virtual_stages == 1) return {};
   return options.batch_schedule.check_micro_batches_fill(
       stages, options.microbatch_group_size_per_vp_stage.value_or(stages));
 }
@@ -153,13 +191,14 @@ Result<std::unique_ptr<Trainer>> Trainer::create(TrainerOptions options, Trainer
                                                  const parallel::ParallelState& ranks) {
   MEG_RETURN_IF_ERROR(check_combinations(options));
   MEG_RETURN_IF_ERROR(check_ranks(options, ranks));
-  MEG_RETURN_IF_ERROR(check_interleaving(options, ranks));
+  MEG_RETURN_IF_ERROR(check_pipeline(options, ranks));
   auto state = std::make_unique<State>(std::move(options), std::move(hooks), ranks);
   MEG_ASSIGN_OR_RETURN(const samples::SampleCounts counts,
                        samples::count_samples(state->options.length, state->options.batch_schedule,
                                               state->options.version));
   state->train_iters = counts.train_iters;
   const bool is_first = ranks.mesh().rank() == 0;
+  // A --save folder that cannot be written is found now and not at the first interval.
   MEG_RETURN_IF_ERROR(ranks.agree(is_first ? state->saver.check_folder() : Status()));
   MEG_RETURN_IF_ERROR(state->begin_trace());
   state->print_parallel_sizes();

@@ -12,6 +12,7 @@
 #include "libmeg/logging/tensorboard_log.h"
 #include "libmeg/megatron/megatron_version.h"
 #include "libmeg/model/gpt_config.h"
+#include "libmeg/model/parallel_sizes.h"
 #include "libmeg/nn/gpt_options.h"
 #include "libmeg/parallel/parallel_state.h"
 #include "libmeg/samples/batches/batch_schedule.h"
@@ -43,6 +44,7 @@ struct TrainerOptions {
 
   /// Virtual pipeline stages of each pipeline stage, which interleave their micro-batches; 1: none.
   int64_t virtual_pipeline_model_parallel_size = 1;
+  model::PipelineSplit pipeline_split = {};
   /// Micro-batches that a virtual stage takes one after the other; nullopt: the stages' number.
   std::optional<int64_t> microbatch_group_size_per_vp_stage;
   /// Tensor-parallel ranks split sequences between their matrices. One rank has nothing to split.

@@ -4,10 +4,18 @@
 
 #include "libmeg/train/internal/trainer_state.h"
 
+// Evaluation of a split: --eval-iters batches of it, or all of it with --full-validation. Every
+// data-parallel copy must run the same number of rounds, since losses are gathered after each; a
+// copy whose share of a whole split is smaller takes part in the last rounds with fewer
+// micro-batches or none.
+//
+// Mirrors Megatron-LM megatron/training/training.py: evaluate and evaluate_and_print_results.
+
 namespace meg::train {
 namespace {
 
-/// Samples that all copies of the model are dealt in turn: the most that one gets, and this one.
+// Samples are dealt to the copies in turn (0, 1, ..., 0, 1, ...). This is the largest number that a
+// copy gets, the next function's what this copy gets.
 int64_t most_samples_of_copy(int64_t samples, const parallel::ProcessGroup& copies) {
   return (samples + copies.size() - 1) / copies.size();
 }
@@ -35,6 +43,7 @@ Result<std::optional<double>> Trainer::State::evaluate(samples::Split split) {
   }
   std::vector<MicroBatchLoss> all;
   for (int64_t done = 0; done < most; done += at_once) {
+    // A full validation can take longer than the time between the signal and the kill.
     MEG_RETURN_IF_ERROR(agree_on_ending());
     if (ending.is_due()) return std::optional<double>();
     MEG_ASSIGN_OR_RETURN(

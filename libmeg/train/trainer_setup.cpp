@@ -12,6 +12,9 @@
 #include "libmeg/train/internal/data_digest.h"
 #include "libmeg/train/internal/trainer_state.h"
 
+// Sets a run up in Megatron's order, in which its log lines come: the model with its first weights,
+// the optimizer, the checkpoint over both, then the data from where the checkpoint stopped.
+
 namespace meg::train {
 namespace {
 
@@ -24,10 +27,13 @@ constexpr uint64_t kSeedStep = 100;
 Status Trainer::State::begin_trace() {
   if (!options.trace_schedule.has_value()) return {};
   const auto check = [this] {
+    // Opening the file tells now whether it could be written at the end; nothing is left of it.
     return io::AtomicFile::create(*options.trace_schedule).status().with_prefix("--trace-schedule");
   };
   MEG_RETURN_IF_ERROR(ranks.agree(ranks.mesh().rank() == 0 ? check() : Status()));
   trace.emplace(options.model.device);
+  // All groups are replaced by ones that report to the trace, so it has to come before anything
+  // that copies `ranks`.
   ranks = ranks.observed(
       [this](const parallel::Communication& communication) { trace->observe(communication); });
   return {};
@@ -46,6 +52,8 @@ void Trainer::State::print_parallel_sizes() const {
 }
 
 Status Trainer::State::build_report() {
+  // The estimate is only for messages: where a shape is not covered by Megatron's formula the run
+  // goes on without it.
   model::TheoreticalMemoryOptions run;
   run.sizes = part().sizes;
   run.data_parallel_size = ranks.data()->size();
@@ -69,7 +77,9 @@ Status Trainer::State::build_report() {
                       .device = device},
            .version = options.version,
            .peak_tflops =
-               is_sixteen_bit ? logging::peak_tflops(libtorch::device_name(device)) : std::nullopt,
+               // Peak rates are those of 16-bit matrix products; a share of them would mean nothing
+               // for an fp32 run.
+           is_sixteen_bit ? logging::peak_tflops(libtorch::device_name(device)) : std::nullopt,
            .memory = memory},
           options.config, ranks, hooks.print));
   return {};
@@ -95,6 +105,8 @@ Status Trainer::State::build_model() {
                          nn::GptModel::create(options.config, model_options, part));
     MEG_RETURN_IF_ERROR(nn::initialise_weights(chunk, static_cast<uint64_t>(options.data.seed)));
     chunks.push_back(std::move(chunk));
+    // The chunks of one rank draw from the same generators one after the other, as the modules of
+    // one Megatron process do.
     chunks.back().share_random_states(chunks.front().random_states());
   }
   model.emplace(chunks);
@@ -117,6 +129,8 @@ Status Trainer::State::build() {
   if (options.deterministic_mode) libtorch::use_deterministic_algorithms();
   Timers& timers = report->timers();
   const Status built = timers.measure("model-and-optimizer-setup", 0, [this]() -> Status {
+    // A checkpoint follows at once, although it overwrites the weights that were just drawn: it may
+    // lack the optimizer, and what it lacks stays as it was built.
     MEG_RETURN_IF_ERROR(advised(build_model()));
     return load();
   });
@@ -148,6 +162,8 @@ Status Trainer::State::load() {
 
 Status Trainer::State::check_same_data() const {
   if (ranks.mesh().world_size() == 1) return {};
+  // Each rank could fail on its own here, where a file is missing on its machine: all hear of it
+  // before they compare.
   const Result<std::string> digest = data_digest(options.data);
   MEG_RETURN_IF_ERROR(ranks.agree(digest.status()));
   return parallel::check_same("data", *digest, ranks);
@@ -163,6 +179,7 @@ Status Trainer::State::build_data() {
   MEG_ASSIGN_OR_RETURN(samples::GptDatasets datasets, samples::build_gpt_datasets(options.data));
   for (const std::string& note : datasets.notes) print("> " + note);
   MEG_RETURN_IF_ERROR(check_token_ids(datasets, options.config.padded_vocab_size));
+  // Copies to a GPU overlap with computing only from page-locked memory.
   print("> finished creating GPT datasets ...");
   if (options.model.device.is_cuda()) options.batches.memory = libtorch::pinned_memory();
   MEG_ASSIGN_OR_RETURN(
@@ -170,6 +187,9 @@ Status Trainer::State::build_data() {
   return {};
 }
 
+// Megatron counts the validation samples that were consumed through all evaluations, so that a
+// continued run evaluates the next ones; the test split, and a full validation, begin at the first
+// sample each time.
 samples::PerSplit<std::optional<int64_t>> Trainer::State::consumed_samples() const {
   const samples::RunLength& length = options.length;
   samples::PerSplit<std::optional<int64_t>> consumed;

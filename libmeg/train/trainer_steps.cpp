@@ -5,6 +5,10 @@
 #include "libmeg/train/internal/not_finite.h"
 #include "libmeg/train/internal/trainer_state.h"
 
+// One iteration: the batch size that is due, forward and backward, the optimizer, then what is
+// counted and told of it. Mirrors Megatron-LM megatron/training/training.py: train_step,
+// training_log and, for --iterations-to-skip, dummy_train_step.
+
 namespace meg::train {
 namespace {
 
@@ -24,6 +28,8 @@ Status check_finite(const std::vector<MicroBatchLoss>& losses, int data_parallel
 
 Result<StepReport> Trainer::State::compute_step(int64_t batch_size) {
   StepReport step;
+  // Read before the step, which may change the scale: these are the values that the step was
+  // computed with.
   step.iteration = progress.iteration + 1;
   step.loss_scale = optimizer->loss_scale();
   step.lr = scheduler->lr();
@@ -45,6 +51,8 @@ Result<StepReport> Trainer::State::compute_step(int64_t batch_size) {
       }));
   for (const MicroBatchLoss& loss : losses) step.micro_losses.push_back(loss.mean());
   step.lm_loss = reported(losses);
+  // Before the optimizer: a loss that is not finite is named as such, not as the first gradient
+  // that it spoiled.
   if (optimizer->checks_for_nan()) {
     MEG_RETURN_IF_ERROR(check_finite(losses, ranks.data()->size()));
   }
@@ -65,6 +73,8 @@ Status Trainer::State::train_step() {
     return computed.error().with_prefix(fmt::format("iteration {}", progress.iteration + 1));
   }
   const StepReport& step = *computed;
+  // A skipped step does not move the schedule, but its samples are consumed: the next step reads
+  // others. As in Megatron.
   if (!step.outcome.skipped) scheduler->step(batch_size);
   progress.iteration += 1;
   progress.consumed_train_samples += batch_size;
@@ -76,6 +86,7 @@ Status Trainer::State::train_step() {
 Status Trainer::State::skip_step() {
   const int64_t batch_size =
       options.batch_schedule.batch_size_after(progress.consumed_train_samples);
+  // The batches are read and dropped, so that the loader stands where it would after a step.
   for (int64_t i = 0; i < micro_batches_of(batch_size, samples::Split::kTrain); ++i) {
     MEG_RETURN_IF_ERROR(data->next(samples::Split::kTrain).status());
   }

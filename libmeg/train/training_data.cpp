@@ -1,5 +1,8 @@
 #include "libmeg/train/training_data.h"
 
+// A loader for each split that the run reads. Splits that it does not read get none, so that their
+// index caches are opened but no thread reads ahead in them.
+
 namespace meg::train {
 
 Result<TrainingData> TrainingData::create(
@@ -17,6 +20,7 @@ Result<TrainingData> TrainingData::create(
 }
 
 Status TrainingData::open(samples::Split split, samples::DataloaderType type, int64_t consumed) {
+  // A micro-batch of one: the last, incomplete batch of a whole split would be dropped otherwise.
   const int64_t micro_batch_size =
       type == samples::DataloaderType::kFullValidation ? 1 : options_.micro_batch_size_of(split);
   Result<std::unique_ptr<samples::BatchSampler>> sampler =
@@ -41,6 +45,7 @@ Status TrainingData::open(samples::Split split, samples::DataloaderType type, in
 }
 
 Status TrainingData::begin_full_validation(samples::Split split) {
+  // A loader of its own each time, which begins at the first sample.
   return open(split, samples::DataloaderType::kFullValidation, 0);
 }
 

@@ -46,7 +46,7 @@ def parse_arguments():
 
 
 class Run:
-    """A fresh process: its output, wall time and peak memory in bytes."""
+    """A fresh process: its output, wall time, time of processors and peak memory in bytes."""
 
     def __init__(self, command):
         with tempfile.TemporaryFile("w+") as output:
@@ -60,6 +60,7 @@ class Run:
         if process.returncode != 0:
             sys.exit(f"{' '.join(command)} failed:\n{self.text}")
         self.peak = usage.ru_maxrss * 1024
+        self.processors = usage.ru_utime + usage.ru_stime
 
     def number(self, pattern):
         return float(re.search(pattern, self.text).group(1))

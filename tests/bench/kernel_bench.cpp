@@ -16,11 +16,11 @@
 #include <vector>
 
 #include "libmeg/base/thread_pool.h"
+#include "libmeg/kernels/attention/rotary_heads.h"
 #include "libmeg/kernels/bias_gelu.h"
+#include "libmeg/kernels/cpu/parallel_for.h"
 #include "libmeg/kernels/optimizer/gradient_statistics.h"
 #include "libmeg/kernels/optimizer/multi_tensor_adam.h"
-#include "libmeg/kernels/parallel_for.h"
-#include "libmeg/kernels/rotary_heads.h"
 #include "libmeg/kernels/softmax_cross_entropy.h"
 #include "libmeg/kernels/swiglu.h"
 

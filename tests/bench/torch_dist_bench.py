@@ -5,9 +5,9 @@ torch_dist_bench.py [--gigabytes 1] [--hidden 512] [--runs N] [--folder DIR]
 
 Makes a checkpoint with its optimizer by peer_dcp.py of the shared folder. What checkpoint_util writes,
 in both directions, is compared with the source tensor for tensor; then fresh processes run
-interleaved, figures are medians. DIR is best a tmpfs (needs five times the checkpoint). Times are whole
-processes, but for the peer, whose imports are left out. --python: that of the virtual environment by
-default; it runs the comparison too.
+interleaved, figures are medians, and `cp -r` of what is read shows what the file system allows. DIR is best
+a tmpfs (needs five times the checkpoint). Times are whole processes, but for the peer, whose imports are
+left out. --python: that of the virtual environment by default; it runs the comparison too.
 """
 import argparse
 import os
@@ -22,11 +22,10 @@ from checkpoint_reshape_bench import HERE, MIB, ROOT, Run, bytes_below, machine
 COMPARE = """
 import sys
 import torch
-import reference_reshape, torch_dist_reference, reference_files
+from reference import files, reshape, torch_dist
 source, plain, back = sys.argv[1:]
-folder = reference_files.iteration_folder
-expected = torch_dist_reference.read(source)
-for found in reference_reshape.merge(plain).tensors, torch_dist_reference.read(folder(back)):
+expected = torch_dist.read(source)
+for found in reshape.merge(plain).tensors, torch_dist.read(files.iteration_folder(back)):
     assert set(found) == set(expected), set(found) ^ set(expected)
     for name, kinds in expected.items():
         assert set(found[name]) == set(kinds), name
@@ -92,23 +91,29 @@ class Bench:
         if os.path.exists(self.path(name)):
             os.remove(self.path(name))
 
-    def row(self, name, ours, peer):
-        our_runs, peer_runs = [], []
+    def copy(self, source):
+        return Run(["cp", "-r", self.path(source), self.path("out")])
+
+    def row(self, name, ours, peer, copy):
+        measured = {ours: [], peer: [], copy: []}
         for _ in range(self.arguments.runs):
-            for runs, run in ((our_runs, ours), (peer_runs, peer)):
+            for run, runs in measured.items():
                 runs.append(run())
                 self.remove("out")
-        seconds, peer_seconds = (statistics.median(run.seconds for run in runs)
-                                 for runs in (our_runs, peer_runs))
-        peak = statistics.median(run.peak for run in our_runs) / MIB
-        return (f"| {name} | {seconds:.2f} | {peer_seconds:.2f} | {self.bytes / seconds / 1e9:.2f} | "
-                f"{peer_seconds / seconds:.1f}x | {peak:.0f} |")
+        seconds, peer_seconds, copy_seconds = (statistics.median(run.seconds for run in runs)
+                                               for runs in measured.values())
+        busy, peak = (statistics.median(values) for values in zip(
+            *[(run.processors, run.peak / MIB) for run in measured[ours]]))
+        return (f"| {name} | {seconds:.2f} | {peer_seconds:.2f} | {copy_seconds:.2f} | "
+                f"{self.bytes / seconds / 1e9:.2f} | {peer_seconds / seconds:.1f}x | "
+                f"{copy_seconds / seconds:.2f}x | {self.bytes / busy / 1e9:.2f} | {peak:.0f} |")
 
     def rows(self):
         yield self.row("torch_dist to torch", lambda: self.ours("source", "out", "torch"),
-                       lambda: self.peer("to-torch", "source", "out"))
+                       lambda: self.peer("to-torch", "source", "out"),
+                       lambda: self.copy("source"))
         yield self.row("torch to torch_dist", lambda: self.ours("plain", "out", "torch_dist"),
-                       lambda: self.peer("to-dcp", "file", "out"))
+                       lambda: self.peer("to-dcp", "file", "out"), lambda: self.copy("plain"))
 
 
 def main():
@@ -119,7 +124,8 @@ def main():
         load = os.getloadavg()[0]
         print(f"{machine()}, load {load:.1f}, {bench.bytes / 1e9:.2f} GB read, median of "
               f"{arguments.runs}\n")
-        print("| | s | peer s | GB/s | of the peer | peak MiB |\n|---|" + "---:|" * 5)
+        print("| | s | peer s | cp s | GB/s | of the peer | of cp | GB/s a core | peak MiB |\n|---|" +
+              "---:|" * 8)
         for row in bench.rows():
             print(row, flush=True)
 

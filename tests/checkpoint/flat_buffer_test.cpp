@@ -1,9 +1,9 @@
-#include "libmeg/checkpoint/dialects/mp_rank/internal/flat_buffer.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/optimizer/flat_buffer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "libmeg/checkpoint/dialects/mp_rank/internal/flat_state.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/optimizer/flat_state.h"
 
 namespace meg::checkpoint {
 namespace {

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """preprocess_data as a process: output, flags, exit codes, going on after a kill."""
+import json
 import os
 import pty
 import re
@@ -168,6 +169,55 @@ class CommandLine(PreprocessData):
         self.assert_done(result)
         self.assertIn("note: ignored: --padded-vocab-size (only the model's side of the vocabulary)",
                       result.stderr)
+
+    def test_a_search_for_the_best_number_of_workers_is_refused(self):
+        file = self.write("in.jsonl", lines_of(["a", "b"]))
+        result = self.run_program("--input", file, "--find-optimal-num-workers", "--workers-to-check", "2", "4")
+        self.assert_error(result, 1, "--find-optimal-num-workers: not supported yet")
+        self.assertEqual(self.files(), [])
+
+    def test_a_shortened_dataset_gets_a_note(self):
+        file = self.write("in.jsonl", lines_of(["a", "b"]))
+        result = self.run_program("--input", file, "--max-documents", "1")
+        self.assert_done(result)
+        self.assertIn("note: --max-documents: the dataset ends after 1 documents", result.stderr)
+        self.assertEqual(len(self.documents()), 1)
+
+    def test_further_tokens_are_none_as_in_megatron(self):
+        vocabulary = self.write("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n<\n>\nextra\n_\nid\n0\n")
+        file = self.write("in.jsonl", lines_of(["a <extra_id_0> a"]))
+        tokenizer = ["--tokenizer-type", "BertWordPieceCase", "--vocab-file", vocabulary,
+                     "--megatron-version", "core_v0.12.0"]
+        self.assert_done(self.run_program("--input", file, tokenizer=tokenizer))
+        plain = self.output(), self.read("out_text_document.libmeg")
+        result = self.run_program("--input", file, "--vocab-extra-ids", "100", tokenizer=tokenizer)
+        self.assert_done(result)
+        self.assertIn("note: ignored: --vocab-extra-ids (preprocess_data.py sets it to 0)", result.stderr)
+        self.assertEqual((self.output(), self.read("out_text_document.libmeg")), plain)
+
+    def test_the_revision_decides_whether_flags_add_what_stands_around_a_text(self):
+        model = {"version": "1.0", "added_tokens": [], "normalizer": None, "pre_tokenizer": {"type": "Whitespace"},
+                 "decoder": None, "truncation": None, "padding": None,
+                 "model": {"type": "WordLevel", "vocab": {"<s>": 0, "a": 1, "[UNK]": 2}, "unk_token": "[UNK]"},
+                 "post_processor": {"type": "TemplateProcessing",
+                                    "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}},
+                                               {"Sequence": {"id": "A", "type_id": 0}}],
+                                    "pair": [{"Sequence": {"id": "A", "type_id": 0}},
+                                             {"Sequence": {"id": "B", "type_id": 0}}],
+                                    "special_tokens": {"<s>": {"id": "<s>", "ids": [0], "tokens": ["<s>"]}}}}
+        tokenizer = ["--tokenizer-type", "HuggingFaceTokenizer",
+                     "--tokenizer-model", self.write("tokenizer.json", json.dumps(model))]
+        file = self.write("in.jsonl", lines_of(["a a"]))
+        with_them, without = [0, 1, 1], [1, 1]
+        for version, flags, expected in [("core_v0.16.0", [], without),
+                                         ("core_v0.16.0", ["--tokenizer-hf-include-special-tokens"], with_them),
+                                         ("core_v0.17.0", [], with_them),
+                                         ("core_v0.17.0", ["--tokenizer-hf-include-special-tokens"], with_them),
+                                         ("core_v0.17.0", ["--tokenizer-hf-no-include-special-tokens"], without)]:
+            with self.subTest(version=version, flags=flags):
+                self.assert_done(self.run_program("--input", file, "--megatron-version", version, *flags,
+                                                  tokenizer=tokenizer))
+                self.assertEqual(list(self.documents()[0]), expected)
 
     def test_versions_decide_about_empty_documents(self):
         file = self.write("in.jsonl", lines_of(["a", "", "b"]))

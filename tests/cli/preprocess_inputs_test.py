@@ -73,6 +73,8 @@ class Inputs(PreprocessData):
                                  b"\xfe\xff" + line.encode("utf-16-be"): "UTF-16: expected UTF-8",
                                  bz2.compress(line.encode()): "bzip2 is not supported", b"PK\x03\x04": "zip is not",
                                  b"\x04\x22\x4d\x18": "lz4 is not", b"7z\xbc\xaf\x27\x1c": "7-Zip is not",
+                                 lzma.compress(line.encode(), lzma.FORMAT_ALONE): ".lzma is not",
+                                 b"LZIP\x01": "lzip is not", b"\x1f\x9d\x90": ".Z .compress. is not",
                                  gzip.compress(gzip.compress(line.encode())): "compressed twice"}.items():
             for name in ("in.jsonl", "in.csv", "in.txt"):
                 self.assert_error(self.run_program("--input", self.write(name, content)), 1, f".*/{name}: {pattern}")
@@ -90,15 +92,17 @@ class Inputs(PreprocessData):
 
     def test_a_dataset_at_an_address_is_named(self):
         file = self.write("in.jsonl", lines_of(["a"]))
-        pattern = "s3://bucket/out.*: expected a path on this machine: datasets at addresses are not supported"
+        pattern = ("s3://bucket/out.*: expected a path on this machine: only datasets that are read may be at "
+                   "addresses")
         for flags in ((), ("--resume",)):
             result = self.run_program("--input", file, *flags, prefix="s3://bucket/out", cwd=self.folder)
             self.assert_error(result, 1, pattern)
         folder = os.path.dirname(preprocess_case.PROGRAM)
-        for command in (["merge_datasets", "s3://bucket/out", "--output-prefix", self.path("out")],
-                        ["dataset_inspect", "s3://bucket/out"], ["verify", "dataset", "s3://bucket/out"]):
+        for command in (["merge_datasets", "msc://p/out", "--output-prefix", self.path("out")],
+                        ["dataset_inspect", "msc://p/out"], ["verify", "dataset", "msc://p/out"]):
             result = subprocess.run([os.path.join(folder, command[0]), *command[1:]], capture_output=True, text=True)
-            self.assert_error(result, 1, pattern)
+            self.assert_error(result, 1, "msc://p/out: expected a path on this machine or s3://: datasets at other "
+                                         "addresses are not supported")
         self.assertEqual(self.files("*"), ["in.jsonl"])
 
     def test_a_pattern_without_files_is_named(self):

@@ -1,83 +1,25 @@
 #!/usr/bin/env python3
 """preprocess_data of an object whose store fails in a way that each case scripts."""
-import http.server
 import re
 import signal
 import subprocess
 import threading
 
 import preprocess_case
-from preprocess_case import MIB, PreprocessData, lines_of
-from s3_environment import built_module, clean_environment
+from faulty_store import FaultyStore, fault
+from preprocess_case import MIB, lines_of
 
 ADDRESS = "s3://bucket/in.jsonl"
 
 
-def fault(code, **more):
-    fields = "".join(f"<{name}>{value}</{name}>" for name, value in {"Code": code, **more}.items())
-    return f"<?xml version='1.0'?><Error>{fields}</Error>".encode()
-
-
-class Handler(http.server.BaseHTTPRequestHandler):
-    """Answers as a store does, unless `server.answer` (a function of the handler) says True: that it has answered."""
-    protocol_version = "HTTP/1.1"
-
-    def do_GET(self):
-        with self.server.lock:
-            self.number = len(self.server.requests)
-            self.server.requests.append({name.lower(): value for name, value in self.headers.items()})
-        found = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
-        self.begin, self.end = (int(found[1]), int(found[2]) + 1) if found else (0, 0)
-        if self.server.answer is None or not self.server.answer(self):
-            self.send_range()
-
-    def send(self, status, body=b"", **headers):
-        self.send_response(status)
-        for name, value in {"Content-Length": len(body), **headers}.items():
-            self.send_header(name.replace("_", "-"), str(value))
-        self.end_headers()
-        self.wfile.write(body)
-        return True
-
-    def send_range(self, etag='"1"', cut=0, missing=0):
-        """cut: bytes that are promised and never come; missing: that are not even promised."""
-        content = self.server.content
-        body = content[self.begin:self.end]
-        where = f"bytes {self.begin}-{self.begin + len(body) - 1}/{len(content)}"
-        self.send(206, body[:len(body) - cut - missing], Content_Length=len(body) - missing, Content_Range=where,
-                  ETag=etag)
-        self.close_connection = cut > 0
-        return True
-
-    def log_message(self, *_):
-        pass
-
-
-class Server(http.server.ThreadingHTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, *_):
-        """The program goes when it has seen enough."""
-
-
-class Faults(PreprocessData):
+class Faults(FaultyStore):
     def setUp(self):
         super().setUp()
-        if built_module() is None:
-            self.skipTest("built without libcurl")
-        self.server = Server(("127.0.0.1", 0), Handler)
-        self.server.lock = threading.Lock()
-        self.server.requests = []
-        self.server.answer = None
         # More than the first request, two more and a rest.
-        self.server.content = lines_of([f"{i} " + "word " * 200 for i in range(20 * MIB // 1024)]).encode()
-        thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
-        self.addCleanup(self.server.server_close)
-        self.addCleanup(thread.join)
-        self.addCleanup(self.server.shutdown)
-        self.environment = {**clean_environment(self.folder), "AWS_ENDPOINT_URL": "http://127.0.0.1:{}".format(
-            self.server.server_port), "AWS_ACCESS_KEY_ID": "the-key", "AWS_SECRET_ACCESS_KEY": "the-secret"}
+        self.put(lines_of([f"{i} " + "word " * 200 for i in range(20 * MIB // 1024)]).encode())
+
+    def put(self, content):
+        self.content = self.server.objects["/bucket/in.jsonl"] = content
 
     def run_it(self, *flags, answer=None, **environment):
         self.server.answer = answer
@@ -85,7 +27,7 @@ class Faults(PreprocessData):
         return self.run_program("--input", ADDRESS, *flags, env={**self.environment, **environment})
 
     def expect(self):
-        file = self.write("in.jsonl", self.server.content)
+        file = self.write("in.jsonl", self.content)
         self.assert_done(self.run_program("--input", file, prefix=self.path("expected")))
 
     def assert_fails(self, answer, pattern, **environment):
@@ -131,7 +73,7 @@ class Faults(PreprocessData):
             return store.begin > 0 and store.send_range(missing=1)
 
         def whole(store):  # whatever was asked for
-            return store.send(200, store.server.content, ETag='"1"')
+            return store.send(200, self.content, ETag='"1"')
 
         self.assert_fails(short, "expected bytes .* found .*")
         self.assert_fails(whole, "expected an answer of at most .* bytes")
@@ -163,7 +105,7 @@ class Faults(PreprocessData):
             self.assert_error(result, 1, f"s3://bucket/.*: {pattern}")
 
     def test_session_tokens_are_signed(self):
-        self.server.content = lines_of(["a"]).encode()
+        self.put(lines_of(["a"]).encode())
         self.assert_done(self.run_it(AWS_SESSION_TOKEN="the-token", AWS_REGION="eu-west-1"))
         self.assertTrue(self.server.requests)
         for headers in self.server.requests:
@@ -172,7 +114,7 @@ class Faults(PreprocessData):
             self.assertIn("/eu-west-1/s3/", headers["authorization"])
 
     def test_resume_asks_only_for_what_is_left(self):
-        middle = len(self.server.content) // 2
+        middle = len(self.content) // 2
         flags = ("--resume", "--workers", "1")
         result = self.run_it(*flags, answer=lambda store: store.begin > middle and store.send(500),
                              AWS_MAX_ATTEMPTS="1")

@@ -99,6 +99,42 @@ TEST(DatasetTokenizer, NamesBothWhereTheyDiffer) {
                 "400 tokens (\"4567def\")");
 }
 
+TEST(DatasetTokenizer, IsComparedForAllDatasetsWithOneThatIsAskedForOnce) {
+  const TempFolder folder;
+  const std::vector<std::string> prefixes = {write(folder, "a", std::nullopt),
+                                             write(folder, "b", kGpt2), write(folder, "c", kOther)};
+  int asked = 0;
+  const auto check = [&](size_t count, const std::optional<DatasetTokenizer>& given) {
+    return check_dataset_tokenizers(std::span(prefixes).first(count), [&] {
+      ++asked;
+      return Result<std::optional<DatasetTokenizer>>(given);
+    });
+  };
+  EXPECT_TRUE(check(1, kOther).ok());
+  EXPECT_EQ(asked, 0) << "no dataset names a tokenizer";
+  EXPECT_TRUE(check(2, kGpt2).ok());
+  EXPECT_EQ(asked, 1);
+  EXPECT_TRUE(check(3, std::nullopt).ok());
+  EXPECT_EQ(asked, 2);
+  EXPECT_THAT(check(3, kGpt2).message(), HasSubstr("c.libmeg: the dataset was made"));
+  EXPECT_THAT(check(3, kOther).message(), HasSubstr("b.libmeg: the dataset was made"));
+  const Status failed =
+      check_dataset_tokenizers(prefixes, []() -> Result<std::optional<DatasetTokenizer>> {
+        return Status(StatusCode::kNotFound, "vocab.json");
+      });
+  EXPECT_EQ(failed.message(), "vocab.json");
+}
+
+TEST(DatasetTokenizer, IsRefusedWhereItsFileIsDamagedWhateverIsGiven) {
+  const TempFolder folder;
+  const std::vector<std::string> prefixes = {write(folder, "a", kGpt2), write(folder, "b", kGpt2)};
+  test::write_file(folder.path("b.libmeg"), "{");
+  const Status status = check_dataset_tokenizers(
+      prefixes, [] { return Result<std::optional<DatasetTokenizer>>(std::nullopt); });
+  EXPECT_EQ(status.code(), StatusCode::kCorruption);
+  EXPECT_THAT(status.message(), HasSubstr("b.libmeg"));
+}
+
 TEST(DatasetTokenizer, IsCarriedByAMergeOfEqualOnes) {
   const TempFolder folder;
   const std::vector<std::string> same = {write(folder, "a", kGpt2), write(folder, "b", kGpt2)};

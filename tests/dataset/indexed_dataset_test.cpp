@@ -82,14 +82,15 @@ TEST_F(IndexedDatasetTest, ViewsStayValidWhenTheDatasetMoves) {
 
 TEST_F(IndexedDatasetTest, ReadsSequencesInWholeAndInPart) {
   const auto dataset = open(small_fields().bytes(), kSmallBin);
+  std::vector<std::byte> buffer;
   EXPECT_THAT(dataset->tokens<uint16_t>(0).value(), ElementsAre(10, 20, 65535));
   EXPECT_TRUE(dataset->tokens<uint16_t>(1)->empty());
-  EXPECT_EQ(dataset->sequence(0, 1, 2)->size(), 4U);
-  EXPECT_EQ(dataset->sequence(0, 3, 0)->size(), 0U);
-  EXPECT_THAT(dataset->sequence(0, 2, 2).error().message(),
+  EXPECT_EQ(dataset->sequence(0, 1, 2, buffer)->size(), 4U);
+  EXPECT_EQ(dataset->sequence(0, 3, 0, buffer)->size(), 0U);
+  EXPECT_THAT(dataset->sequence(0, 2, 2, buffer).error().message(),
               HasSubstr("sequence 0: 2 items from 2 on of 3"));
-  EXPECT_FALSE(dataset->sequence(0, -1, 1).has_value());
-  EXPECT_FALSE(dataset->sequence(0, 1, std::numeric_limits<int64_t>::max()).has_value());
+  EXPECT_FALSE(dataset->sequence(0, -1, 1, buffer).has_value());
+  EXPECT_FALSE(dataset->sequence(0, 1, std::numeric_limits<int64_t>::max(), buffer).has_value());
   EXPECT_EQ(dataset->tokens<int16_t>(0).error().code(), StatusCode::kInvalidArgument);
 }
 

@@ -30,7 +30,8 @@ meg::samples::CacheSidecar sidecar_of(std::string_view bytes) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  // A copy, as files are read into one: of no bytes, `data` may point nowhere.
+  const std::string text(reinterpret_cast<const char*>(data), size);
   const auto parsed = meg::samples::parse_sidecar(text, "a.json");
   if (parsed.has_value()) {
     const std::string written = meg::samples::sidecar_text(*parsed);

@@ -9,8 +9,8 @@
 #include "libmeg/checkpoint/inspect/checkpoint_summary.h"
 #include "libmeg/checkpoint/inspect/named_code.h"
 #include "libmeg/checkpoint/inspect/pickle_outline.h"
-#include "tests/checkpoint/memory_file.h"
-#include "tests/checkpoint/zip_bytes.h"
+#include "tests/checkpoint/container/memory_file.h"
+#include "tests/checkpoint/container/zip_bytes.h"
 #include "tests/fuzz/fuzz_check.h"
 
 namespace {

@@ -11,6 +11,7 @@
 
 #include "libmeg/preprocess/sources/internal/document_reader.h"
 #include "libmeg/preprocess/sources/internal/record_scanner.h"
+#include "libmeg/text/text_padding.h"
 #include "tests/fuzz/fuzz_check.h"
 
 namespace {
@@ -56,9 +57,10 @@ Outcome scan(InputFormat format, const InputOptions& options, std::string_view t
     for (size_t i = 0; i < chunk.records.size(); ++i) {
       const Record& record = chunk.records[i];
       MEG_FUZZ_CHECK(record.begin <= window.size() && record.size <= window.size() - record.begin);
-      const std::string document(window.substr(record.begin, record.size));
+      std::string document(window.substr(record.begin, record.size));
       outcome.documents.push_back({document, lines + record.line, record.column});
-      static_cast<void>(reader.read(document, i, chunk));
+      document.append(meg::text::kTextPadding, '\0');
+      static_cast<void>(reader.read(std::string_view(document).substr(0, record.size), i, chunk));
     }
     lines += chunk.line_count;
     if (is_end) return outcome;

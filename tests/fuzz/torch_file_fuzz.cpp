@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "libmeg/checkpoint/container/torch_file/torch_file.h"
-#include "tests/checkpoint/memory_file.h"
-#include "tests/checkpoint/zip_bytes.h"
+#include "tests/checkpoint/container/memory_file.h"
+#include "tests/checkpoint/container/zip_bytes.h"
 #include "tests/fuzz/fuzz_check.h"
 
 namespace {

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "libmeg/checkpoint/container/zip/zip_archive.h"
-#include "tests/checkpoint/memory_file.h"
+#include "tests/checkpoint/container/memory_file.h"
 #include "tests/fuzz/fuzz_check.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -122,6 +122,14 @@ class GenerateTest(unittest.TestCase):
         self.assertIn("prompt 2: expected a text", self.error_of(1, "--prompts", "a", "", *asked))
         self.error_of(2, "--prompts", "a", "--prompt-file-num-truncate", "2", *asked)
 
+    def test_megatrons_names_of_flags_are_heeded_or_refused(self):
+        asked = ["--prompts", *TEXTS, "--greedy"]
+        self.assertEqual(self.lines_of(*asked, "--num-tokens-to-generate", "4", "--return-log-probs"),
+                         self.lines_of(*asked, "--tokens-to-generate", "4", "--logprobs"))
+        for flag in (["--termination-id", "5"], ["--stop-words", "a"], ["--output-path", "texts.json"],
+                     ["--sample-input-file", "in.txt"], ["--tokenizer-hf-no-use-fast"]):
+            self.assertIn(flag[0] + ": not supported yet", self.error_of(1, *asked, *flag))
+
     def test_log_probabilities_are_those_of_transformers(self):
         model = transformers.GPT2LMHeadModel.from_pretrained(self.at("hf")).eval()
         for line in self.lines_of("--prompt-file", self.at("prompts.jsonl"), "--tokens-to-generate",

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "tests/nn/oracle_model.h"
-#include "tools/common/inference_flags.h"
+#include "tools/common/flag_groups/inference_flags.h"
 
 namespace meg::tools {
 namespace {
@@ -27,7 +27,7 @@ Result<app::LoadedModel> load(const std::string& checkpoint,
   at::set_num_threads(1);
   InferenceFlags inference;
   Flags flags("evaluate_gpt", "uses a trained model");
-  declare_inference_flags(flags, megatron::ArgumentFamily::kTasks, inference);
+  declare_inference_flags(flags, megatron::ArgumentFamily::kTasks, {}, inference);
   const std::string path = oracle(checkpoint), vocab = oracle("gpt2-vocab.json"),
                     merges = oracle("gpt2-merges.txt");
   std::vector<const char*> argv = {"evaluate_gpt", "--load",      path.c_str(),

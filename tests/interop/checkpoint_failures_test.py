@@ -13,8 +13,8 @@ import unittest
 try:
     import torch
     
-    import reference_files
-    from spoilt_checkpoint import TRACKER, SpoiltCheckpoint, run_tests, tree
+    from reference import files as reference_files
+    from reference.spoilt import TRACKER, SpoiltCheckpoint, run_tests, tree
 except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)

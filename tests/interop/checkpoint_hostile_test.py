@@ -17,8 +17,8 @@ import zipfile
 try:
     import torch
 
-    import checkpoint_cases as cases
-    from spoilt_checkpoint import SECONDS, SpoiltCheckpoint, run_tests
+    from reference import cases
+    from reference.spoilt import SECONDS, SpoiltCheckpoint, run_tests
 except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)

@@ -15,7 +15,7 @@ import tempfile
 import time
 
 try:
-    from spoilt_checkpoint import TRACKER, SpoiltCheckpoint, run_tests, tree
+    from reference.spoilt import TRACKER, SpoiltCheckpoint, run_tests, tree
 except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)

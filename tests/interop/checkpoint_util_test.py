@@ -14,12 +14,12 @@ import unittest
 try:
     import torch
 
-    import checkpoint_cases as cases
-    import reference_files
-    import reference_names
-    import reference_reshape as reference
-    from checkpoint_checks import Checker, Target, same
-    from reference_writer import TWISTS, RandomModel, write
+    from reference import cases
+    from reference import files as reference_files
+    from reference import names as reference_names
+    from reference import reshape as reference
+    from reference.checks import Checker, Target, same
+    from reference.writer import TWISTS, RandomModel, write
 except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)
@@ -179,7 +179,7 @@ class ThereAndBack(Case):
 
 class WrittenFiles(Case):
     def test_load_with_weights_only(self):
-        from megatron_stand_ins import safe_globals
+        from megatron_core.stand_ins import safe_globals
         for case in [*TRAINED, "old_v0_tp2", "megatron_from_hf_gpt2"]:
             self.reshape(cases.path(case), self.saved(case), Target(1, 1))
             file = os.path.join(reference_files.iteration_folder(self.saved(case)),

@@ -27,10 +27,10 @@ try:
     from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
     from megatron.core.optimizer.distrib_optimizer import DistributedOptimizer
 
-    import checkpoint_cases as cases
-    import megatron_core_models as core
-    import megatron_core_ranks as ranks
-    import reference_files
+    from reference import cases
+    from megatron_core import models as core
+    from megatron_core import ranks
+    from reference import files as reference_files
 except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)

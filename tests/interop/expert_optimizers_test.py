@@ -17,9 +17,9 @@ try:
     import psutil  # noqa: F401
     import torch
 
-    import checkpoint_cases as cases
-    import megatron_core_experts as experts
-    import reference_files
+    from reference import cases
+    from megatron_core import experts
+    from reference import files as reference_files
     from megatron_core_torch_dist_test import expect_same
 except ImportError as error:
     print(f"skipped: {error}")

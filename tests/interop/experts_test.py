@@ -13,8 +13,8 @@ import unittest
 try:
     import torch
 
-    import checkpoint_cases as cases
-    import reference_files
+    from reference import cases
+    from reference import files as reference_files
 except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)
@@ -167,6 +167,26 @@ class RankFolders(Case):
                              "--saver-transformer-impl", "local", *layout_flags(1, 1, 2))
         self.assert_same(merged(local, 1, 1, 2), merged(cases.path(CASE), 1, 1, 2))
 
+    def test_experts_in_two_matrices_are_taken_apart(self):
+        def group(state):
+            """As the products of core's GroupedMLP see its matrices."""
+            model, parts = state["model"], {}
+            for name in list(model):
+                found = re.match(r"(.*experts\.)local_experts\.(\d+)\.linear_fc([12])\.weight", name)
+                if found:
+                    parts.setdefault((found[1], found[3]), {})[int(found[2])] = model.pop(name)
+                elif "local_experts" in name:
+                    model.pop(name)
+            for (start, number), experts in parts.items():
+                whole = torch.stack([experts[k].T for k in range(len(experts))])
+                inner, outer = whole.shape[1:]
+                model[start + "weight" + number] = whole.reshape(
+                    (inner, -1) if number == "1" else (-1, outer)).clone()
+        root = self.copy(group)
+        for layout in ((1, 1, 2), (2, 2, 4)):
+            found = self.convert(root, self.path(str(layout)), *layout_flags(*layout))
+            self.assert_same(merged(found, *layout), merged(cases.path(CASE), 1, 1, 2))
+
     def test_what_cannot_be_done_is_refused_by_name(self):
         self.assertIn("3", self.refuse(cases.path(CASE), *layout_flags(1, 1, 3)))
         self.assertIn("--target-expert-tensor-parallel-size", self.refuse(
@@ -178,8 +198,12 @@ class RankFolders(Case):
                 (lambda state: setattr(state["args"], "num_experts", 6), "experts"),
                 (lambda state: state.update(optimizer=[{}, {}]), "optimizer"),
                 (lambda state: state["model"].update(
-                    {"decoder.layers.0.mlp.experts.weight1": torch.zeros(2, 2)}),
-                 "experts.weight1")):
+                    {"decoder.layers.0.mlp.experts.weight1": torch.zeros(2, 3)}),
+                 "experts.weight1: expected a matrix"),
+                (lambda state: (state.update(optimizer={"param_groups": [], "state": {}}),
+                                state["model"].update(
+                                    {"decoder.layers.0.mlp.experts.weight1": torch.zeros(2, 2)})),
+                 "--no-optim")):
             root = self.copy(change)
             with self.subTest(word=word):
                 self.assertIn(word, self.refuse(root))
@@ -193,8 +217,8 @@ class RankFolders(Case):
 
 class Transformers(Case):
     def models(self):
-        from transformers import (MixtralConfig, MixtralForCausalLM, Qwen3MoeConfig,
-                                  Qwen3MoeForCausalLM)
+        from transformers import (MixtralConfig, MixtralForCausalLM, Qwen2MoeConfig,
+                                  Qwen2MoeForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM)
         sizes = {"vocab_size": 96, "hidden_size": 32, "intermediate_size": 48,
                  "num_hidden_layers": LAYERS, "num_attention_heads": 4, "num_key_value_heads": 2,
                  "num_experts_per_tok": 2, "max_position_embeddings": 64}
@@ -204,6 +228,13 @@ class Transformers(Case):
             yield f"qwen_{normalized}", Qwen3MoeForCausalLM(Qwen3MoeConfig(
                 num_experts=EXPERTS, moe_intermediate_size=24, head_dim=8,
                 norm_topk_prob=normalized, **sizes))
+        shared = Qwen2MoeForCausalLM(Qwen2MoeConfig(
+            num_experts=EXPERTS, moe_intermediate_size=24, shared_expert_intermediate_size=40,
+            norm_topk_prob=False, **sizes))
+        for name, parameter in shared.named_parameters():
+            if name.endswith("bias"):  # zeros would hide where they go
+                torch.nn.init.normal_(parameter)
+        yield "qwen2_False", shared
 
     def test_models_come_back_through_every_layout_with_their_logits(self):
         for name, model in self.models():
@@ -216,7 +247,7 @@ class Transformers(Case):
                 args = next(iter(rank_states(ranks).values()))["args"]
                 self.assertEqual(args.num_experts, EXPERTS)
                 self.assertEqual(args.moe_router_topk, 2)
-                self.assertEqual(args.moe_router_pre_softmax, name == "qwen_False")
+                self.assertEqual(args.moe_router_pre_softmax, name.endswith("False"))
                 dist = self.convert(ranks, self.path(name + "_dist"),
                                     "--target-format", "torch_dist")
                 back = self.convert(dist, self.path(name + "_back"),

@@ -19,7 +19,7 @@ try:
     from transformers import (AutoModelForCausalLM, GPT2Config, LlamaConfig, MistralConfig,
                               Qwen2Config, Qwen3Config)
 
-    import reference_files
+    from reference import files as reference_files
 except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)

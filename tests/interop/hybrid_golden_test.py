@@ -9,8 +9,8 @@ import sys
 import tempfile
 import unittest
 
-import checkpoint_cases as oracle
-import reference_files
+from reference import cases as oracle
+from reference import files as reference_files
 import torch
 
 UTIL, VERIFY = (os.path.abspath(path) for path in sys.argv[1:3])

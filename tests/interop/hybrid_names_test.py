@@ -32,10 +32,10 @@ def judge(form, folder):
     from megatron.core import dist_checkpointing
     from megatron.core.dist_checkpointing import gpt_checkpoint_interop as interop
 
-    import megatron_core_hybrid_models as hybrid
-    import megatron_core_models as core
-    import reference_files
-    from megatron_core_ranks import logits_of, model_args
+    from megatron_core import hybrid_models as hybrid
+    from megatron_core import models as core
+    from reference import files as reference_files
+    from megatron_core.ranks import logits_of, model_args
     torch.cuda.synchronize = lambda *device: None
     core.start_without_gpu()
     core.call_types_cuda()

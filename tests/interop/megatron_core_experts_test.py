@@ -8,63 +8,27 @@ So of 0.16.1, which is installed, and of 0.19.2, which scripts/setup.sh unpacks 
 megatron_core_experts_test.py CHECKPOINT_UTIL VERIFY [unittest arguments]
 """
 import os
-import subprocess
-import sys
-import tempfile
-import unittest
+
+from checkpoint_case import NEWER, CheckpointCase, run_tests
 
 os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
 HERE = os.path.dirname(os.path.abspath(__file__))
-NEWER = os.path.join(os.environ.get("MEG_DEPS", os.path.expanduser("~/.cache/libmeg")),
-                     "megatron-core-0.19.2")
+EXPERTS = os.path.join(HERE, "megatron_core", "experts.py")
 FORMS = ("plain", "plain_prefixed", "fully_reshardable", "dp_reshardable", "dp_zero_gather_scatter")
-UTIL = VERIFY = ""
 
 
-class Case(unittest.TestCase):
-    python_path = ()
-
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="meg-test-")
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
-
-    def path(self, name):
-        return os.path.join(self.folder, name)
-
-    def run_program(self, *words, code=0):
-        done = subprocess.run(words, capture_output=True, text=True)
-        self.assertEqual(done.returncode, code, (words, done.stdout[-2000:], done.stderr))
-        return done
-
-    def megatron_core(self, *words):
-        path = os.pathsep.join([*self.python_path, HERE, os.environ.get("PYTHONPATH", "")])
-        done = subprocess.run(
-            [sys.executable, "-W", "ignore", os.path.join(HERE, "megatron_core_experts.py"), *words],
-            env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=1500)
-        self.assertEqual(done.returncode, 0, (words, done.stderr[-3000:]))
-
+class Case(CheckpointCase):
     def save(self, fields, **forms):
         """Folders of these names."""
         saved = {name: self.path(name) for name in forms}
-        self.megatron_core("save", repr(fields),
-                           *[word for name, form in forms.items() for word in (form, saved[name])])
+        self.run_python(EXPERTS, "save", repr(fields),
+                        *[word for name, form in forms.items() for word in (form, saved[name])])
         return saved.values()
-
-    def convert(self, load, name, *flags):
-        self.run_program(UTIL, "--load-dir", load, "--save-dir", self.path(name), *flags)
-        return self.path(name)
-
-    def refuse(self, load, *flags):
-        done = self.run_program(UTIL, "--load-dir", load, "--save-dir", self.path("none"), *flags,
-                                code=1)
-        self.assertFalse(os.path.exists(self.path("none")))
-        return done.stderr.splitlines()[-1]
 
     def expect_equal(self, *checkpoints):
         for other in checkpoints[1:]:
-            self.assertIn("equal", self.run_program(VERIFY, "diff", checkpoints[0], other).stdout)
-        self.run_program(VERIFY, "checkpoint", checkpoints[-1])
+            self.assertIn("equal", self.run_program(self.verify, "diff", checkpoints[0], other).stdout)
+        self.run_program(self.verify, "checkpoint", checkpoints[-1])
 
     def expect_same_files(self, found, expected):
         """Of rank folders: every value of the optimizers' files, wherever padding has no say."""
@@ -81,8 +45,8 @@ class Case(unittest.TestCase):
                 expect_same(ours, theirs, f"{name} {file}")
 
     def expect_loads(self, form, fields, *roots):
-        self.megatron_core("load", form, repr(fields),
-                           *[os.path.join(root, "iter_0000001") for root in roots])
+        self.run_python(EXPERTS, "load", form, repr(fields),
+                        *[os.path.join(root, "iter_0000001") for root in roots])
 
 
 class EveryForm(Case):
@@ -154,6 +118,17 @@ class OtherLayouts(Case):
         self.expect_equal(ranks, dist, self.convert(ranks, "biased_ours", "--target-format",
                                                     "torch_dist"))
 
+    def test_layers_that_differ_have_names_of_their_own(self):
+        for number, frequency in enumerate(([0, 1, 1, 0], [1, 1, 1, 1], 2)):
+            with self.subTest(frequency=frequency):
+                fields = {"ep": 2, "dp": 2, "moe_layer_freq": frequency}
+                ranks, dist = self.save(fields, **{f"ranks{number}": "distributed_ranks",
+                                                   f"dist{number}": "fully_reshardable"})
+                self.expect_equal(ranks, dist)
+                ours = self.convert(ranks, f"ours{number}", "--target-format", "torch_dist")
+                self.expect_loads("fully_reshardable", fields, dist, ours)
+                self.expect_equal(ranks, ours)
+
     def test_what_does_not_fit_is_refused(self):
         import torch
         saved, = self.save({"ep": 2, "dp": 2}, saved="distributed_ranks")
@@ -188,18 +163,6 @@ class OtherLayouts(Case):
 class EveryFormNewer(EveryForm):
     python_path = (NEWER,)
 
-    def setUp(self):
-        super().setUp()
-        if not os.path.isdir(NEWER):
-            self.skipTest(f"{NEWER} is not there: scripts/setup.sh unpacks it")
-
 
 if __name__ == "__main__":
-    try:
-        import megatron.core  # noqa: F401
-        import psutil  # noqa: F401
-    except ImportError as error:
-        print(f"skipped: {error}")
-        sys.exit(77)
-    UTIL, VERIFY = (os.path.abspath(sys.argv.pop(1)) for _ in range(2))
-    unittest.main()
+    run_tests()

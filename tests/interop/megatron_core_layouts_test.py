@@ -19,10 +19,10 @@ logging.disable(logging.WARNING)
 try:
     import torch
 
-    import checkpoint_cases as cases
-    import megatron_core_ranks as ranks
-    import megatron_core_models as core
-    import reference_files
+    from reference import cases
+    from megatron_core import ranks
+    from megatron_core import models as core
+    from reference import files as reference_files
 except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)
@@ -38,7 +38,7 @@ def make_sources():
         "quick_geglu": [ranks.model_args(tp=2, quick_geglu=True)],
         "plain": [ranks.model_args()],
         "groups": [ranks.model_args(tp=4, group_query_attention=True, num_query_groups=2)],
-        "alone": [ranks.model_args(pp=2), {}, "E|ttttL"],
+        "alone": [ranks.model_args(pp=2, pipeline_model_parallel_layout="E|ttttL"), {}],
         "decoupled": [ranks.model_args(pp=2, qk_layernorm=True), DECOUPLED],
         "decoupled_pp4": [ranks.model_args(pp=4, qk_layernorm=True), DECOUPLED]}
     for name, arguments in sources.items():

@@ -19,9 +19,9 @@ try:
     import numpy
     import torch
 
-    import checkpoint_cases as cases
-    import megatron_core_models as core
-    import reference_files
+    from reference import cases
+    from megatron_core import models as core
+    from reference import files as reference_files
 except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)

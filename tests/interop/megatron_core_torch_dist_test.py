@@ -26,8 +26,8 @@ def make(args, form, make_model=None):
     from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig
     from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
 
-    import megatron_core_models as core
-    from megatron_core_ranks import values
+    from megatron_core import models as core
+    from megatron_core.ranks import values
     model = (make_model or core.make_model)(args)
     for name, parameter in model.named_parameters():
         parameter.data.copy_(values(name, 0, parameter.shape, 0.1))
@@ -42,7 +42,7 @@ def make(args, form, make_model=None):
 
 
 def take_steps(model, optimizer, steps):
-    from megatron_core_ranks import values
+    from megatron_core.ranks import values
     for step in steps:
         for name, parameter in model.module.named_parameters():
             parameter.main_grad.copy_(values(f"{name} {step}", 0, parameter.shape, 1.0))
@@ -100,9 +100,9 @@ def judge(form, folder):
     import torch
     from megatron.core import dist_checkpointing
 
-    import megatron_core_models as core
-    import reference_files
-    from megatron_core_ranks import model_args
+    from megatron_core import models as core
+    from reference import files as reference_files
+    from megatron_core.ranks import model_args
     torch.cuda.synchronize = lambda *device: None
     core.start_without_gpu()
     core.call_types_cuda()

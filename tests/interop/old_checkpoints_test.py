@@ -14,10 +14,10 @@ try:
     import numpy
     import torch
 
-    import checkpoint_cases as cases
-    import reference_files
-    import reference_names
-    import reference_reshape as reference
+    from reference import cases
+    from reference import files as reference_files
+    from reference import names as reference_names
+    from reference import reshape as reference
 except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)

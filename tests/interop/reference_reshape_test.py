@@ -12,10 +12,10 @@ import unittest
 try:
     import torch
 
-    import checkpoint_cases
-    import reference_names
-    import reference_reshape as reference
-    from checkpoint_cases import ORACLE, cases, merge
+    from reference import cases as checkpoint_cases
+    from reference import names as reference_names
+    from reference import reshape as reference
+    from reference.cases import ORACLE, cases, merge
 except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)

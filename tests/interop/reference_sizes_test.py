@@ -15,9 +15,9 @@ import unittest
 try:
     import torch
 
-    import checkpoint_cases as cases
-    import reference_files
-    import reference_names
+    from reference import cases
+    from reference import files as reference_files
+    from reference import names as reference_names
 except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)

@@ -15,8 +15,8 @@ import unittest
 try:
     import torch
 
-    import checkpoint_cases as cases
-    import reference_files
+    from reference import cases
+    from reference import files as reference_files
 except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)

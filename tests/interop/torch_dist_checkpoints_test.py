@@ -16,10 +16,10 @@ try:
     import torch
     import torch.distributed.checkpoint
 
-    import checkpoint_cases as cases
-    import reference_files
-    import reference_reshape as reference
-    import torch_dist_reference as dist
+    from reference import cases
+    from reference import files as reference_files
+    from reference import reshape as reference
+    from reference import torch_dist as dist
 except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)
@@ -275,10 +275,10 @@ class Damaged(unittest.TestCase):
         self.refuse("mp_rank", "torch_dist")
 
     def test_formats_of_torch_alone_are_named(self):
-        state = {"model": {"module.decoder.final_layernorm.weight": torch.ones(4)}, "iteration": 1}
+        state = {"model": {"decoder.final_layernorm.weight": torch.ones(4)}, "iteration": 1}
         shutil.rmtree(self.iteration)
         torch.distributed.checkpoint.save(state, checkpoint_id=self.iteration, no_dist=True)
-        self.refuse("model.module.decoder.final_layernorm.weight", "fsdp_dtensor", "torch_dcp")
+        self.refuse("model.decoder.final_layernorm.weight", "torch_dcp")
         with open(self.path("metadata.json"), "w") as file:
             json.dump({"sharded_backend": "fsdp_dtensor", "sharded_backend_version": 1}, file)
         self.refuse("metadata.json: sharded_backend: expected torch_dist", "fsdp_dtensor")

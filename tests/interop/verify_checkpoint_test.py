@@ -14,8 +14,8 @@ try:
     import megatron.core.enums  # the class of a field of args
     import torch
 
-    import checkpoint_cases as cases
-    from damaged_checkpoint import DamagedCheckpoint, layer, model, verify
+    from reference import cases
+    from reference.damaged import DamagedCheckpoint, layer, model, verify
 except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)

@@ -13,10 +13,10 @@ try:
     import megatron.core.enums  # the class of a field of args
     import torch
 
-    import checkpoint_cases as cases
-    import reference_names
-    import reference_reshape as reference
-    from damaged_checkpoint import DamagedCheckpoint, verify
+    from reference import cases
+    from reference import names as reference_names
+    from reference import reshape as reference
+    from reference.damaged import DamagedCheckpoint, verify
 except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)
@@ -104,6 +104,20 @@ class Diff(Verify):
             answer = self.diff(cases.path("gpt_tp2pp2_fp16"), damaged.root, *flags)
             self.assertEqual([one["field"] for one in answer["fields"]], [field])
             self.assertEqual(answer["differences"], [])
+
+    def test_numbers_are_compared_by_their_value(self):
+        source = cases.path("gpt_tp2pp2_fp16")
+        for number, is_equal in ((float, True), (lambda steps: torch.tensor(float(steps)), True),
+                                 (lambda steps: steps + 0.5, False), (bool, False)):
+            damaged = self.copy("gpt_tp2pp2_fp16")
+
+            def change(state):
+                scheduler = state["opt_param_scheduler"]
+                scheduler["num_steps"] = number(scheduler["num_steps"])
+            damaged.change(None, change)
+            answer = self.diff(source, damaged.root)
+            self.assertEqual([one["field"] for one in answer["fields"]],
+                             [] if is_equal else ["scheduler, num_steps"])
 
     def test_other_args_may_differ(self):
         damaged = self.copy("gpt_tp2pp2_fp16")

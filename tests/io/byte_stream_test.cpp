@@ -1,6 +1,7 @@
 #include "libmeg/io/byte_stream.h"
 
 #include <gmock/gmock.h>
+#include <zdict.h>
 
 #include "tests/io/compressed.h"
 #include "tests/temp_folder.h"
@@ -107,7 +108,7 @@ TEST(ByteStream, RefusesABomb) {
 std::string mixed_frames(const std::string& text, std::string (*compress)(std::string_view)) {
   std::string packed;
   size_t at = 0;
-  for (const size_t size : {3'000'000, 0, 2'000'000, 70'000, 17'000'000, 1, 4'000'000}) {
+  for (const size_t size : {3'000'000, 0, 2'000'000, 70'000, 26'000'000, 1, 4'000'000}) {
     packed += compress(std::string_view(text).substr(at, size));
     at += size;
     if (compress == test::zstd_of) packed += std::string("\x50\x2a\x4d\x18\3\0\0\0abc", 11);
@@ -115,11 +116,12 @@ std::string mixed_frames(const std::string& text, std::string (*compress)(std::s
   return packed + compress(std::string_view(text).substr(at));
 }
 
-constexpr std::string (*kSeparable[])(std::string_view) = {test::bgzip_of, test::zstd_of,
-                                                           test::gzip_of};
+constexpr std::string (*kSeparable[])(std::string_view) = {
+    test::bgzip_of, test::zstd_of, test::gzip_of, test::xz_of,
+    [](std::string_view text) { return test::xz_blocks_of(text); }};
 
 TEST(ByteStream, ThreadsChangeNothing) {
-  const std::string text = some_text(30 << 20);
+  const std::string text = some_text(40 << 20);
   for (const auto compress : kSeparable) {
     const std::string packed = mixed_frames(text, compress);
     for (const int threads : {1, 4}) {
@@ -150,6 +152,80 @@ TEST(ByteStream, ThreadsChangeNothingOfWhatIsWrong) {
       const auto together = unpacked(damaged, 100'000, {.threads = 4});
       ASSERT_EQ(alone.has_value(), together.has_value()) << at;
       EXPECT_TRUE(!alone.has_value() || *alone == *together) << at;
+    }
+  }
+}
+
+TEST(ByteStream, UnpacksXzOfAnyFiltersAndChecks) {
+  lzma_options_lzma lzma{};
+  ::lzma_lzma_preset(&lzma, 1);
+  lzma_options_delta delta{};
+  delta.type = LZMA_DELTA_TYPE_BYTE;
+  delta.dist = 3;
+  const std::vector<std::vector<lzma_filter>> chains = {
+      {{LZMA_FILTER_LZMA2, &lzma}, {LZMA_VLI_UNKNOWN, nullptr}},
+      {{LZMA_FILTER_X86, nullptr}, {LZMA_FILTER_LZMA2, &lzma}, {LZMA_VLI_UNKNOWN, nullptr}},
+      {{LZMA_FILTER_DELTA, &delta},
+       {LZMA_FILTER_ARM, nullptr},
+       {LZMA_FILTER_LZMA2, &lzma},
+       {LZMA_VLI_UNKNOWN, nullptr}}};
+  const std::string text = some_text(5 << 19);
+  const std::string zeros(8, '\0');
+  for (const auto& chain : chains) {
+    for (const auto check :
+         {LZMA_CHECK_NONE, LZMA_CHECK_CRC32, LZMA_CHECK_CRC64, LZMA_CHECK_SHA256}) {
+      const std::string one = test::xz_blocks_of(text, chain.data(), check);
+      const std::string packed = one + zeros + test::xz_of("between") + one + zeros;
+      for (const int threads : {1, 4}) {
+        EXPECT_TRUE(unpacked(packed, 70'000, {.threads = threads}).value() ==
+                    text + "between" + text);
+      }
+    }
+  }
+}
+
+TEST(ByteStream, PassesOverWhatZstdSkips) {
+  const std::string packed = test::zstd_of("a text");
+  for (const char kind : {'\x50', '\x5f'}) {
+    const std::string skipped = kind + std::string("\x2a\x4d\x18\3\0\0\0abc", 10);
+    EXPECT_EQ(unpacked(skipped + packed + skipped + packed).value(), "a texta text");
+    EXPECT_EQ(unpacked(skipped).value(), "");
+    EXPECT_FALSE(unpacked(packed + skipped.substr(0, 9)).has_value());
+  }
+}
+
+TEST(ByteStream, NamesTheDictionaryThatZstdWants) {
+  std::string samples;
+  std::vector<size_t> sizes;
+  for (int i = 0; i < 1000; ++i) {
+    const std::string sample = fmt::format("sample {} of words that come again {}", i, i * i);
+    samples += sample;
+    sizes.push_back(sample.size());
+  }
+  std::string dictionary(4096, '\0');
+  dictionary.resize(::ZDICT_trainFromBuffer(dictionary.data(), dictionary.size(), samples.data(),
+                                            sizes.data(), static_cast<unsigned>(sizes.size())));
+  std::string packed(::ZSTD_compressBound(100), '\0');
+  ZSTD_CCtx* const context = ::ZSTD_createCCtx();
+  packed.resize(::ZSTD_compress_usingDict(context, packed.data(), packed.size(), samples.data(),
+                                          100, dictionary.data(), dictionary.size(), 3));
+  ::ZSTD_freeCCtx(context);
+  EXPECT_THAT(unpacked(packed).error().message(), HasSubstr("packed: packed with a dictionary"));
+}
+
+TEST(ByteStream, RefusesXzWhoseIndexNamesOtherBlocks) {
+  const std::string text = some_text(3 << 20);
+  const std::string whole = test::xz_blocks_of(text);
+  const std::string shorter = test::xz_blocks_of(text.substr(0, 2 << 20));
+  // The blocks of one and the index of the other.
+  const std::string index = whole.substr(whole.size() - 36);
+  const std::string odd_padding = whole + std::string(3, '\0');
+  for (const std::string& packed :
+       {shorter.substr(0, shorter.size() - 32) + index, odd_padding, odd_padding + whole}) {
+    for (const int threads : {1, 4}) {
+      const auto content = unpacked(packed, 70'000, {.threads = threads});
+      ASSERT_FALSE(content.has_value());
+      EXPECT_EQ(content.error().code(), StatusCode::kCorruption);
     }
   }
 }

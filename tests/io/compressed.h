@@ -57,6 +57,33 @@ inline std::string bgzip_of(std::string_view text) {
   }
 }
 
+/// As `xz -T2` writes: blocks of 1 MiB that say their sizes, behind `filters` (null: LZMA2 alone).
+inline std::string xz_blocks_of(std::string_view text, const lzma_filter* filters,
+                                lzma_check check) {
+  lzma_mt options{};
+  options.threads = 1;
+  options.block_size = uint64_t{1} << 20;
+  options.preset = 0;
+  options.filters = filters;
+  options.check = check;
+  lzma_stream stream = LZMA_STREAM_INIT;
+  if (::lzma_stream_encoder_mt(&stream, &options) != LZMA_OK) return "no encoder";
+  std::string packed(::lzma_stream_buffer_bound(text.size()) + (text.size() >> 10) + 1024, '\0');
+  stream.next_in = reinterpret_cast<const uint8_t*>(text.data());
+  stream.avail_in = text.size();
+  stream.next_out = reinterpret_cast<uint8_t*>(packed.data());
+  stream.avail_out = packed.size();
+  while (::lzma_code(&stream, LZMA_FINISH) == LZMA_OK) {
+  }
+  packed.resize(stream.total_out);
+  ::lzma_end(&stream);
+  return packed;
+}
+
+inline std::string xz_blocks_of(std::string_view text) {
+  return xz_blocks_of(text, nullptr, LZMA_CHECK_CRC64);
+}
+
 /// The three formats.
 inline constexpr std::string (*kCompressors[])(std::string_view) = {gzip_of, zstd_of, xz_of};
 

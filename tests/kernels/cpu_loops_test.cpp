@@ -1,4 +1,4 @@
-#include "libmeg/kernels/cpu_loops.h"
+#include "libmeg/kernels/cpu/cpu_loops.h"
 
 #include <gtest/gtest.h>
 

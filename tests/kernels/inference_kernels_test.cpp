@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "libmeg/kernels/cached_attention.h"
+#include "libmeg/kernels/attention/cached_attention.h"
 #include "libmeg/kernels/product/few_rows_product.h"
 #include "libmeg/kernels/product/internal/product_kernels.h"
 

@@ -7,9 +7,9 @@
 #include <atomic>
 
 #include "libmeg/kernels/bias_gelu.h"
+#include "libmeg/kernels/cpu/parallel_for.h"
 #include "libmeg/kernels/optimizer/gradient_statistics.h"
 #include "libmeg/kernels/optimizer/multi_tensor_adam.h"
-#include "libmeg/kernels/parallel_for.h"
 #include "libmeg/kernels/softmax_cross_entropy.h"
 
 namespace meg::nn {

@@ -1,4 +1,4 @@
-#include "libmeg/kernels/parallel_for.h"
+#include "libmeg/kernels/cpu/parallel_for.h"
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "libmeg/kernels/rotary_heads.h"
+#include "libmeg/kernels/attention/rotary_heads.h"
 #include "tests/kernels/float_array.h"
 
 namespace meg::test {

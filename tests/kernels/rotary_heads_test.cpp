@@ -1,4 +1,4 @@
-#include "libmeg/kernels/rotary_heads.h"
+#include "libmeg/kernels/attention/rotary_heads.h"
 
 #include <gtest/gtest.h>
 

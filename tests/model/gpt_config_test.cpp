@@ -148,22 +148,5 @@ TEST(GptConfig, TensorParallelSizesMustDivideWhatTheyCut) {
             "that do: 1, 2, 4");
 }
 
-TEST(GptConfig, PipelineSizesMustDivideTheLayers) {
-  const GptConfig config = *config_of(with({}));
-  EXPECT_TRUE(config.check_pipeline_parallel_size(4).ok());
-  EXPECT_TRUE(config.check_pipeline_parallel_size(2, 6).ok());
-  EXPECT_EQ(config.check_pipeline_parallel_size(5).message(),
-            "pipeline-model-parallel-size: 5 does not divide num_layers 12; sizes up to 64 that "
-            "do: 1, 2, 3, 4, 6, 12");
-  EXPECT_EQ(config.check_pipeline_parallel_size(-1).code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(config.check_pipeline_parallel_size(24).code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(config.check_pipeline_parallel_size(1, 2).message(),
-            "pipeline-model-parallel-size: 1 with 2 virtual stages each: expected at least 2 "
-            "whose product divides num_layers 12; sizes up to 64 that do: 2, 3, 6");
-  EXPECT_EQ(config.check_pipeline_parallel_size(2, 0).message(),
-            "virtual-pipeline-model-parallel-size: expected 1 to 12 (num_layers), found 0");
-  EXPECT_EQ(config.check_pipeline_parallel_size(2, 13).code(), StatusCode::kInvalidArgument);
-}
-
 }  // namespace
 }  // namespace meg::model

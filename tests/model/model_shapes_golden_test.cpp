@@ -73,8 +73,8 @@ TEST_F(ModelShapesGolden, RanksHoldTheParametersThatMegatronNamesInItsOrder) {
     const auto config = GptConfig::from_fields(json_fields(args));
     ASSERT_TRUE(config) << config.error().message();
     const ParallelSizes sizes = sizes_of(args);
-    const PipelineLayout layout = {config->num_layers, sizes.pipeline_model_parallel_size,
-                                   sizes.virtual_pipeline_model_parallel_size};
+    const auto layout = PipelineLayout::create(config->num_layers, sizes);
+    ASSERT_TRUE(layout) << layout.error().message();
     const bool is_dist = name.find("dist_") != std::string::npos;
     const NameFamily family = is_dist ? NameFamily::kMcoreLocal : expected_family(name);
     for (const Json& rank : test::read_json((folder.path() / "params.json").string())) {
@@ -86,7 +86,7 @@ TEST_F(ModelShapesGolden, RanksHoldTheParametersThatMegatronNamesInItsOrder) {
       for (size_t i = 0; i < found->size(); ++i) {
         const Json& entry = rank["named_parameters"][i];
         SCOPED_TRACE(entry.dump());
-        const RankParameter told = told_parameter(table_, layout, stage, entry);
+        const RankParameter told = told_parameter(table_, *layout, stage, entry);
         const RankParameter& parameter = (*found)[i];
         const bool is_tied_mcore =
             told.name == "output_layer.weight" && !config->untie_embeddings_and_output_weights;

@@ -210,5 +210,31 @@ TEST(RankMemory, FirstStageHasMegatronsMicroBatchesInFlight) {
   }
 }
 
+TEST(RankMemory, UnevenStagesHoldTheirOwnLayers) {
+  GptConfig config = gpt(8, 64, 4, 64, 128);
+  config.max_position_embeddings = 64;
+  const auto layers = [&](ParallelSizes sizes) {
+    TheoreticalMemoryOptions options;
+    options.sizes = std::move(sizes);
+    std::vector<int64_t> found;
+    for (const RankMemory& rank : ranks_of(config, options)) {
+      found.push_back(rank.layers_in_flight);
+    }
+    return found;
+  };
+  EXPECT_EQ(layers({.pipeline_model_parallel_size = 3,
+                    .split = {.decoder_first_pipeline_num_layers = 2}}),
+            (std::vector<int64_t>{3 * 2, 2 * 3, 3}));
+  EXPECT_EQ(layers({.pipeline_model_parallel_size = 4,
+                    .split = {.pipeline_model_parallel_layout = "E|t*3|t*5|L"}}),
+            (std::vector<int64_t>{0, 3 * 3, 2 * 5, 0}));
+  // Stage 0 begins passes 0 0 1 1 0 of chunks of 1 and 3 layers; then each brings one of chunk 1 or
+  // 0 back before the next.
+  EXPECT_EQ(layers({.pipeline_model_parallel_size = 2,
+                    .virtual_pipeline_model_parallel_size = 2,
+                    .split = {.pipeline_model_parallel_layout = "Et|t|ttt|tttL"}})[0],
+            9);
+}
+
 }  // namespace
 }  // namespace meg::model

@@ -1,4 +1,4 @@
-#include "libmeg/nn/operators/internal/attention_kernels.h"
+#include "libmeg/nn/operators/internal/attention/attention_kernels.h"
 
 #include <ATen/Context.h>
 #include <gtest/gtest.h>

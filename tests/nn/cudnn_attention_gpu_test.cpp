@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include "libmeg/libtorch/cuda_backend.h"
-#include "libmeg/nn/operators/internal/attention_kernels.h"
-#include "libmeg/nn/operators/internal/cudnn_attention.h"
-#include "tests/kernels/require_gpu.h"
+#include "libmeg/nn/operators/internal/attention/attention_kernels.h"
+#include "libmeg/nn/operators/internal/attention/cudnn_attention.h"
+#include "tests/kernels/gpu/require_gpu.h"
 
 namespace meg::nn {
 namespace {

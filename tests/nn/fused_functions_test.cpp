@@ -2,7 +2,7 @@
 #include <c10/core/GradMode.h>
 #include <gtest/gtest.h>
 
-#include "libmeg/nn/operators/internal/attention_heads.h"
+#include "libmeg/nn/operators/internal/attention/attention_heads.h"
 #include "libmeg/nn/operators/internal/bias_gelu.h"
 #include "libmeg/nn/operators/internal/cross_entropy.h"
 #include "libmeg/nn/operators/internal/dropout_add_norm.h"

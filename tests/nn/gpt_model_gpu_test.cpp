@@ -9,7 +9,7 @@
 
 #include "libmeg/libtorch/cuda_backend.h"
 #include "libmeg/nn/gpt_model.h"
-#include "tests/kernels/require_gpu.h"
+#include "tests/kernels/gpu/require_gpu.h"
 #include "tests/nn/small_model.h"
 
 namespace meg::nn {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "libmeg/nn/load_weights.h"
-#include "tests/checkpoint/transfer_files.h"
+#include "tests/checkpoint/transfer/transfer_files.h"
 #include "tests/nn/oracle_model.h"
 #include "tests/temp_folder.h"
 

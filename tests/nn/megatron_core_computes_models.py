@@ -22,7 +22,7 @@ try:
     import numpy
     import torch
 
-    import megatron_core_models as core
+    from megatron_core import models as core
 except ImportError as error:
     print(f"skipped: {error} (scripts/setup.sh installs it)")
     sys.exit(77)

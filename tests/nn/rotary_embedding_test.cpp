@@ -6,7 +6,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "libmeg/nn/operators/internal/attention_heads.h"
+#include "libmeg/nn/operators/internal/attention/attention_heads.h"
 #include "tests/nn/small_model.h"
 
 namespace meg::nn {

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """quickstart_test.py QUICKSTART PROGRAMS: scripts/quickstart.sh with programs that are built already."""
+import json
 import os
 import subprocess
 import sys
@@ -7,6 +8,7 @@ import tempfile
 import unittest
 
 QUICKSTART, PROGRAMS = (os.path.abspath(path) for path in sys.argv[1:3])
+ENGLISH = os.path.join(os.path.dirname(QUICKSTART), "../testdata/quickstart/english.jsonl")
 HAVE_TRAINER = os.path.exists(os.path.join(PROGRAMS, "pretrain_gpt"))
 
 
@@ -35,11 +37,25 @@ class QuickstartTest(unittest.TestCase):
         for word in expected:
             self.assertIn(word, run.stdout)
 
-    def test_makes_the_tokens_of_ones_own_text(self):
+    def test_goes_the_whole_way_with_ones_own_text(self):
+        with open(ENGLISH, encoding="utf-8") as lines:
+            text = "".join(json.dumps({"content": json.loads(line)["text"]}) + "\n" for line in list(lines)[:20])
+        self.write("mine.jsonl", text)
+        run = self.quickstart("--input", "mine.jsonl", "--json-keys", "content")
+        self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+        expected = ["mine_content_document: ok (20 sequences", "prepare_cache", "equal ("]
+        if HAVE_TRAINER:
+            expected += ["--true-vocab-size 2257", "validation results", '"text":']
+        for word in expected:
+            self.assertIn(word, run.stdout)
+        self.assertTrue(run.stdout.endswith("--data-path " + os.path.join(self.folder, "mine_content_document\n")))
+
+    def test_too_little_text_becomes_tokens_alone(self):
         self.write("my.text.jsonl", '{"content": "And he said"}\n' * 3)
         run = self.quickstart("--input", "my.text.jsonl", "--json_keys=content", "--workers", "1")
         self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
         self.assertIn("my_content_document: ok (3 sequences, 3 documents", run.stdout)
+        self.assertIn("tokens are too few to train on", run.stdout)
         self.assertIn("--data-path " + os.path.join(self.folder, "my_content_document"), run.stdout)
 
     def test_says_that_an_input_has_no_documents(self):

@@ -32,6 +32,12 @@ TEST(ParseBlend, TakesOnePrefix) {
   EXPECT_THAT(blend->prefixes, ElementsAre("data/a"));
 }
 
+TEST(ParseBlend, TakesEitherFileForItsPrefix) {
+  const auto blend = parse({"0.5", "a.bin", "0.5", "b.idx"});
+  ASSERT_TRUE(blend.has_value());
+  EXPECT_THAT(blend->prefixes, ElementsAre("a", "b"));
+}
+
 TEST(ParseBlend, TakesWeightsInTurnWithPrefixes) {
   const auto blend = parse({"30", "a", "7e1", "b"});
   ASSERT_TRUE(blend.has_value());

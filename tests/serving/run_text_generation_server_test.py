@@ -81,6 +81,14 @@ class RunServerTest(unittest.TestCase):
             self.assertEqual(found, text + line["text"])
             self.assertEqual(logprobs, line["logprobs"])
 
+    def test_greedy_is_the_rule_of_requests_that_name_none(self):
+        wanted = self.offline("--tokens-to-generate", "20", "--greedy")
+        server = ServerProcess(SERVER, *self.model, "--greedy", vocabulary=GPT2, environment=ENVIRONMENT)
+        self.addCleanup(server.stop)
+        status, answer = server.ask({"prompts": TEXTS, "tokens_to_generate": 20})
+        self.assertEqual(status, 200, answer)
+        self.assertEqual(answer["text"], [text + line["text"] for text, line in zip(TEXTS, wanted)])
+
     def test_samples_of_a_seed_are_those_made_offline(self):
         wanted = self.offline("--tokens-to-generate", "20", "--top_p", "0.9", "--seed", "7")
         answer = self.ask({"prompts": TEXTS, "tokens_to_generate": 20, "top_p": 0.9,

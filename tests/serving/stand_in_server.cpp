@@ -5,8 +5,8 @@
 
 #include "libmeg/tokenizer/open_tokenizer.h"
 #include "tests/serving/stand_in_engine.h"
+#include "tools/common/flag_groups/text_server_flags.h"
 #include "tools/common/report.h"
-#include "tools/common/text_server_flags.h"
 
 namespace meg::test {
 namespace {

@@ -17,6 +17,7 @@ from pathlib import Path
 from compare_with_python import SKIPPED, encode_with_libmeg, random_text
 
 TEXTS = 500
+PAGE_START = 4000
 CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 WHITESPACE = r"|\s*[\r\n]+|\s+(?!\S)|\s+"
 UPPER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]"
@@ -321,7 +322,8 @@ def main():
         return SKIPPED
     program = sys.argv[1]
     pages = sorted(Path(sys.argv[2]).glob("*.md"))
-    corpus = "\n".join(page.read_text(encoding="utf-8") for page in pages)
+    # Some of the pre-tokenizers leave the corpus one word, which takes the package time that grows with its square.
+    corpus = "\n".join(page.read_text(encoding="utf-8")[:PAGE_START] for page in pages)
     chooser = random.Random(20240229)
     texts = texts_of(chooser, corpus)
     right = True

@@ -16,6 +16,7 @@
 #include "libmeg/tokenizer/open_tokenizer.h"
 #include "tests/temp_folder.h"
 #include "tests/tokenizer/sentencepiece/tiny_model.h"
+#include "tests/tokenizer/tiny_model.h"
 
 namespace meg::tokenizer {
 namespace {
@@ -129,6 +130,73 @@ TEST(DecodeStream, GivesTheWholeTextOfByteTokens) {
                       tik.tokenizer_type);
 }
 
+/// The 256 bytes, bytes of characters together, a token outside the byte alphabet, an added one.
+std::unique_ptr<Tokenizer> open_byte_level() {
+  Json file;
+  Json vocabulary = Json::parse(test::vocab_json({"\u00e4\u00b8", "\u00b8\u0143", "a\u00e4"}));
+  vocabulary["\u4e2d"] = vocabulary.size();
+  file["model"] = {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", Json::array()}};
+  file["pre_tokenizer"] = {{"type", "ByteLevel"}, {"add_prefix_space", false}};
+  file["decoder"] = {{"type", "ByteLevel"}};
+  file["added_tokens"] = {{{"id", vocabulary.size()}, {"content", "<s>"}, {"special", true}}};
+  return open_file(of_type("HuggingFaceTokenizer"), file.dump(),
+                   &TokenizerOptions::tokenizer_model);
+}
+
+TEST(DecodeStream, GivesTheWholeTextOfAByteLevelFile) {
+  const auto tokenizer = open_byte_level();
+  ASSERT_TRUE(tokenizer->joins_token_bytes());
+  expect_equal_pieces(*tokenizer, "byte level");
+  constexpr int32_t kBegin = 256, kEnd = 0xAD, kCharacter = 259;  // of U+4E2D
+  EXPECT_THAT(pieces(*tokenizer, {kBegin, kEnd, kCharacter, kBegin, 'a', kBegin}),
+              ElementsAre("", "\u4e2d", "\u4e2d", "", "\uFFFDa", "", "\uFFFD"));
+}
+
+/// Tokens of one byte, which counts how often it is asked for one.
+class CountingTokenizer : public Tokenizer {
+ public:
+  int64_t vocab_size() const override { return 256; }
+
+  std::optional<int32_t> eod() const override { return std::nullopt; }
+
+  std::optional<std::string_view> token_bytes(int32_t id) const override {
+    ++asked;
+    if (id < 0 || id > max_id()) return std::nullopt;
+    return std::string_view(bytes_).substr(static_cast<size_t>(id), 1);
+  }
+
+  bool joins_token_bytes() const override { return true; }
+
+  int32_t max_id() const override { return 255; }
+
+  std::unique_ptr<TokenEncoder> new_encoder(DType) const override { return nullptr; }
+
+  mutable int asked = 0;
+
+ private:
+  Result<std::string> decode_text(std::span<const int32_t> ids, bool more_follow) const override {
+    return decode_token_bytes(*this, ids, more_follow);
+  }
+
+  const std::string bytes_ = [] {
+    std::string all;
+    for (int byte = 0; byte < 256; ++byte) all += static_cast<char>(byte);
+    return all;
+  }();
+};
+
+TEST(DecodeStream, AsksForEachTokenOnceWhereBytesAreJoined) {
+  const CountingTokenizer tokenizer;
+  const std::vector<int32_t> ids(100'000, 0xE4);  // each the begin of a character that never ends
+  DecodeStream stream(tokenizer);
+  size_t size = 0;
+  for (const int32_t id : ids) size += stream.add(id)->size();
+  EXPECT_EQ(tokenizer.asked, std::ssize(ids));
+  size += stream.finish()->size();
+  EXPECT_EQ(tokenizer.asked, std::ssize(ids));
+  EXPECT_EQ(size, tokenizer.decode(ids)->size());
+}
+
 TEST(DecodeStream, GivesTheWholeTextOfPieces) {
   for (const uint64_t type : {1, 2}) {
     for (const uint64_t remove_extra : {0, 1}) {
@@ -194,6 +262,14 @@ TEST(DecodeStream, GivesACharacterWithItsLastByte) {
   EXPECT_THAT(pieces(*fallback, {6, 7, 8, 3}), ElementsAre("", "", "", "\u4e2da", ""));
   EXPECT_THAT(pieces(*fallback, {6, 7, 8, 9}),
               ElementsAre("", "", "", "", "\uFFFD\uFFFD\uFFFD\uFFFD"));
+}
+
+TEST(DecodeStream, NamesThePlaceOfAnIdThatIsNoToken) {
+  const auto bytes = open_byte_level();
+  DecodeStream stream(*bytes);
+  ASSERT_TRUE(stream.add('a'));
+  const std::vector<int32_t> ids = {'a', 261};
+  EXPECT_EQ(stream.add(ids[1]).status().message(), bytes->decode(ids).status().message());
 }
 
 TEST(DecodeStream, RefusesAnIdThatIsNoToken) {

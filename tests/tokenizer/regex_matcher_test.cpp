@@ -51,6 +51,16 @@ TEST(RegexMatcher, ReadsIntervalsAsOnigurumaDoes) {
   EXPECT_EQ(split("a{x}", "a{x}"), (Words{"a{x}"}));
 }
 
+TEST(RegexMatcher, TakesAlternativesBehindASwitchForThoseOfItsGroup) {
+  const std::string text = "abxcaCaB";
+  EXPECT_EQ(split("a(?i)b|c", text), (Words{"ab", "xc", "aC", "aB"}));
+  EXPECT_EQ(split("(?:x|a(?i)b|c)", text), (Words{"ab", "x", "c", "aC", "aB"}));
+  EXPECT_EQ(split("a|(?i)b|c", text), (Words{"a", "b", "x", "c", "a", "C", "a", "B"}));
+  EXPECT_EQ(split("a(?i)b(?-i)c|d", "aBcaBDaBd"), (Words{"aBc", "aBD", "aBd"}));
+  constexpr auto kTiktoken = RegexMatcher::Dialect::kTiktoken;
+  EXPECT_EQ(split("a(?i)b|c", text, kTiktoken), (Words{"ab", "x", "c", "a", "C", "aB"}));
+}
+
 TEST(RegexMatcher, FindsTheEndsOfLines) {
   EXPECT_EQ(split("x$", "x\nx"), (Words{"x", "\n", "x"}));
   EXPECT_EQ(split("^x", "x\nx"), (Words{"x", "\n", "x"}));
@@ -76,17 +86,50 @@ TEST(RegexMatcher, RefusesWhatItWouldReadInAnotherWay) {
 
 TEST(RegexMatcher, RefusesWhatOnigurumaFoldsToSeveralCharacters) {
   for (const char* const pattern :
-       {"(?i)ss", "(?i)s(?:s)", "(?i:aST)", "x|(?i:(?:Fi))", "(?i)\u00df", "(?i)[\u00e4]",
-        "(?i)s\\x73", "(?i)\\p{Ll}", "(?i)[\\p{L}]", "(?i)[\\S]", "(?i)a|(?:b|ff)"}) {
+       {"(?i)ss",          "(?i)s(?:s)",      "(?i:aST)",       "x|(?i:(?:Fi))",
+        "(?i)\u00df",      "(?i)[\u00e4]",    "(?i)s\\x73",     "(?i)\\p{Ll}",
+        "(?i)[\\p{L}]",    "(?i)[\\S]",       "(?i)a|(?:b|ff)", "(?i)s{1}s",
+        "(?i)s{1}{1,1}s",  "(?i)(?:(?:s))s",  "(?i)(?:as)s",    "(?i)(?:\\ns)s",
+        "(?i)s(?:s[a])",   "(?i)s(?:s(a|b))", "(?i)(?>ss)",     "(?i)(?<n>ss)",
+        "(?i)(?<!x)ss",    "(?i)(?:s){1}s",   "(?i)s{0}ss",     "(?i)(?:ss)+",
+        "(?i)(?:(?-i)x)ss"}) {
     EXPECT_EQ(RegexMatcher::compile(pattern, "pattern").status().code(), StatusCode::kUnsupported)
         << pattern;
   }
   for (const char* const pattern :
-       {"ss", "(?i:a)ss", "(?i)s|s", "(?i)sx|[sf]", "(?i)s+t", "(?i)(?-i)ss", "(?:(?i)a)ss",
+       {"ss",
+        "(?i:a)ss",
+        "(?i)s|s",
+        "(?i)sx|[sf]",
+        "(?i)s+t",
+        "(?i)(?-i)ss",
+        "(?:(?i)a)ss",
         "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\s+",
-        "'(?i:[sdmt]|ll|ve|re)"}) {
+        "'(?i:[sdmt]|ll|ve|re)",
+        "(?i:s)x(?i:s)",
+        "(?i:s)(?i:s)",
+        "(?i:s)s",
+        "(?i)s(?i)s",
+        "(?i)s(?-i)s",
+        "(?i)(s)(s)",
+        "(?i)s(?>s)",
+        "(?i)(?<first>s)s",
+        "(?i)ss+",
+        "(?i)s{1}?s",
+        "(?i)s(?:s|t)",
+        "(?i)(?:a|s)s",
+        "(?i)s(?:sa){2}",
+        "(?i)s(?:)s",
+        "(?i)(?:[a]s)s",
+        "(?i)(?:s{2})s",
+        "(?i)s$s",
+        "(?i)\\ss"}) {
     EXPECT_TRUE(RegexMatcher::compile(pattern, "pattern").has_value()) << pattern;
   }
+  EXPECT_THAT(RegexMatcher::compile("(?i)as(?:s)", "FILE").status().message(),
+              testing::HasSubstr("FILE: ss, which also stands for one character, under (?i)"));
+  EXPECT_EQ(split("(?i:s)x(?i:s)", "aSxs\u00df"), (Words{"a", "Sxs", "\u00df"}));
+  EXPECT_EQ(split("(?i)(s)(s)", "aSs\u00df"), (Words{"a", "Ss", "\u00df"}));
   constexpr auto kTiktoken = RegexMatcher::Dialect::kTiktoken;
   EXPECT_EQ(split("(?i)ss", "SS\u00df", kTiktoken), (Words{"SS", "\u00df"})) << "one for one";
   EXPECT_EQ(split("(?i)k", "a\u212Ab"), (Words{"a", "\u212A", "b"})) << "the Kelvin sign";

@@ -227,6 +227,17 @@ TEST_F(ArgumentFlagsTest, IdleEffectsAreNotedWithTheProgramsReason) {
             "error: --disable-bias-linear: not supported yet (would change the model)\n");
 }
 
+TEST_F(ArgumentFlagsTest, AFieldThatIsReadOnlyToBeRefusedIsNeverIdle) {
+  declare({.reads = {"num_experts"},
+           .required = {},
+           .idle = {{megatron::Effect::kModel, "no model is here"}},
+           .idle_fields = {}});
+  EXPECT_EQ(parse({"--squared-relu", "--num-experts", "8"}), 1);
+  EXPECT_EQ(err_.str(),
+            "note: ignored: --squared-relu (model: no model is here)\n"
+            "error: --num-experts: not supported yet (would change the model)\n");
+}
+
 TEST_F(ArgumentFlagsTest, TheProgramsOwnFlagsWin) {
   declare_evaluator();
   EXPECT_EQ(parse({"--seed", "7"}), std::nullopt);

@@ -1,4 +1,4 @@
-#include "tools/common/data_flags.h"
+#include "tools/common/flag_groups/data_flags.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -118,6 +118,22 @@ class EveryArgument(unittest.TestCase):
                 missing = [row["flag"] for row in some if row["flag"] not in names]
                 self.assertEqual(missing, [], f"{program}: {lines[-1]}")
 
+    def test_that_changes_texts_or_answers_is_never_ignored(self):
+        texts = ["--tokenizer-special-tokens", "--tokenizer-hf-no-use-fast", "--chat-template",
+                 "--tokenizer-sentencepiece-legacy", "--trust-remote-code",
+                 "--no-tokenizer-sentencepiece-ignore-extra-whitespaces"]
+        answers = ["--termination-id", "--stop-words", "--top-n-logprobs", "--num-samples",
+                   "--sample-input-file", "--sample-output-file", "--genfile", "--output-path",
+                   "--greedy", "--stream", "--skip-prompt-log-probs", "--inference-repeat-n"]
+        heeded = {"evaluate_gpt": texts, "generate": texts + answers,
+                  "run_text_generation_server": texts + answers,
+                  "pretrain_gpt": [*texts, "--yaml-cfg"], "prepare_cache": [*texts, "--yaml-cfg"],
+                  "dataset_inspect": [*texts, "--yaml-cfg"],
+                  "preprocess_data": [*texts, "--find-optimal-num-workers"]}
+        for program, _ in self.programs():
+            ignored = [row["flag"] for row in listed(program) if row["here"] == "ignored"]
+            self.assertEqual([flag for flag in heeded.get(program, []) if flag in ignored], [], program)
+
     def row(self, flag, families):
         return next(self.flags[family, flag.replace("_", "-")] for family in families
                     if (family, flag.replace("_", "-")) in self.flags)

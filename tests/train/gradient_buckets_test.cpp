@@ -8,7 +8,7 @@
 #include <map>
 #include <vector>
 
-#include "libmeg/checkpoint/dialects/mp_rank/internal/flat_buffer.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/optimizer/flat_buffer.h"
 #include "libmeg/model/rank_memory.h"
 #include "tests/nn/small_model.h"
 

@@ -7,19 +7,18 @@ interleaved_ranks_test.py PRETRAIN_GPT VERIFY CHECKPOINT_UTIL CHECKPOINT_INSPECT
 
 import json
 import os
-import subprocess
 import sys
 import unittest
 
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../interop"))
 
-from launched_ranks import ORACLE, TIMEOUT, LaunchedRanks
+from launched_ranks import ORACLE, LaunchedRanks
 
 try:
-    import reference_files
-    import reference_reshape as reference
+    from reference import files as reference_files
+    from reference import reshape as reference
     import torch
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    import tensorboard  # noqa: F401
 except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)
@@ -45,42 +44,15 @@ SHAPES = ((2, "", "--pipeline-model-parallel-size 2 --num-layers-per-virtual-pip
 class InterleavedRanks(LaunchedRanks):
     program = PRETRAIN
 
-    def run_program(self, *words):
-        done = subprocess.run(list(map(str, words)), capture_output=True, text=True, timeout=TIMEOUT,
-                              cwd=ORACLE)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        return done.stdout
-
-    def curves(self, name, ranks, *flags):
-        """The losses and the gradient norms of all steps, and the loss of an evaluation."""
-        events = self.folder / name
-        out = self.train(ranks, *flags, "--tensorboard-dir", events)
-        accumulator = EventAccumulator(str(events))
-        accumulator.Reload()
-        curves = {tag: [event.value for event in accumulator.Scalars(tag)]
-                  for tag in ("lm loss", "grad-norm", "lm loss validation")}
-        return curves, out
-
-    def expect_near(self, found, expected, steps):
-        for tag in ("lm loss", "grad-norm"):
-            self.assertEqual(len(found[tag]), steps)
-        for tag, values in expected.items():
-            for one, other in zip(found[tag], values, strict=True):
-                self.assertAlmostEqual(one / other, 1, delta=1e-5, msg=tag)
-
     def test_virtual_stages_train_as_one_rank_does(self):
         steps = 10
         for number, (ranks, of_model, shape) in enumerate(SHAPES):
             with self.subTest(of_model=of_model, shape=shape):
                 flags = [*of_model.split(), *WITHOUT_DROPOUT, "--train-iters", steps,
                          "--eval-interval", 10]
-                expected, _ = self.curves(f"alone{number}", 1, *flags)
-                found, _ = self.curves(f"ranks{number}", ranks, *flags, *shape.split())
+                expected = self.curves(f"alone{number}", 1, *flags)
+                found = self.curves(f"ranks{number}", ranks, *flags, *shape.split())
                 self.expect_near(found, expected, steps)
-
-    def save(self, name, ranks, *flags):
-        self.train(ranks, *flags, "--save", self.folder / name)
-        return self.folder / name
 
     def test_rank_files_hold_a_model_of_each_virtual_stage(self):
         saved = self.save("save", 2, *PP2, "--train-iters", 2)
@@ -122,7 +94,7 @@ class InterleavedRanks(LaunchedRanks):
     def test_a_run_goes_on_at_any_shape(self):
         plain, dist = [], ["--ckpt-format", "torch_dist"]
         words = [*WITHOUT_DROPOUT, "--train-iters", 4]
-        expected, _ = self.curves("straight", 1, *words)
+        expected = self.curves("straight", 1, *words)
         last = {tag: values[2:] for tag, values in expected.items() if tag != "lm loss validation"}
         shapes = {"one": (1, []), "pp2": (2, ["--pipeline-model-parallel-size", 2]), "vpp2": (2, PP2),
                   "vpp2dp2": (4, [*PP2, "--use-distributed-optimizer"])}
@@ -133,7 +105,7 @@ class InterleavedRanks(LaunchedRanks):
                 ranks, shape = shapes[first]
                 saved = self.save(f"saved{number}", ranks, *shape, *form, *words, "--exit-interval", 2)
                 ranks, shape = shapes[then]
-                found, _ = self.curves(f"resumed{number}", ranks, *shape, *words, "--load", saved)
+                found = self.curves(f"resumed{number}", ranks, *shape, *words, "--load", saved)
                 self.expect_near(found, last, 2)
 
     def test_a_resumed_run_is_the_straight_one_to_the_bit(self):
@@ -155,13 +127,6 @@ class InterleavedRanks(LaunchedRanks):
         losses = {tuple(self.losses(self.train(ranks, *flags, *shape)))
                   for ranks, shape in ((2, ["--pipeline-model-parallel-size", 2]), (2, PP2))}
         self.assertEqual(len(losses), 2)
-
-    def expect_refused(self, ranks, flags, *errors):
-        codes, out, err = self.end(self.start(ranks, "--train-iters", 1, *flags.split()))
-        self.assertEqual(set(codes), {1}, out + err)
-        self.assertEqual(len(self.errors(err)), 1, err)
-        for error in errors:
-            self.assertIn(error, self.errors(err)[0])
 
     def test_what_megatron_refuses_is_refused_by_name(self):
         pp2 = "--pipeline-model-parallel-size 2 "

@@ -4,6 +4,7 @@ import os
 import pathlib
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -49,3 +50,37 @@ class LaunchedRanks(unittest.TestCase):
 
     def losses(self, out):
         return [float(loss) for loss in re.findall(r"iteration .* lm loss: ([\d.E+-]+)", out)]
+
+    def save(self, name, ranks, *flags):
+        self.train(ranks, *flags, "--save", self.folder / name)
+        return self.folder / name
+
+    def run_program(self, *words):
+        done = subprocess.run(list(map(str, words)), capture_output=True, text=True, timeout=TIMEOUT,
+                              cwd=ORACLE)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return done.stdout
+
+    def curves(self, name, ranks, *flags):
+        """The losses and the gradient norms of all steps, and the loss of an evaluation."""
+        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+        events = self.folder / name
+        self.train(ranks, *flags, "--tensorboard-dir", events)
+        accumulator = EventAccumulator(str(events))
+        accumulator.Reload()
+        return {tag: [event.value for event in accumulator.Scalars(tag)]
+                for tag in ("lm loss", "grad-norm", "lm loss validation")}
+
+    def expect_near(self, found, expected, steps):
+        for tag in ("lm loss", "grad-norm"):
+            self.assertEqual(len(found[tag]), steps)
+        for tag, values in expected.items():
+            for one, other in zip(found[tag], values, strict=True):
+                self.assertAlmostEqual(one / other, 1, delta=1e-5, msg=tag)
+
+    def expect_refused(self, ranks, flags, *errors):
+        codes, out, err = self.end(self.start(ranks, "--train-iters", 1, *flags.split()))
+        self.assertEqual(set(codes), {1}, out + err)
+        self.assertEqual(len(self.errors(err)), 1, err)
+        for error in errors:
+            self.assertIn(error, self.errors(err)[0])

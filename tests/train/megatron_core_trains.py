@@ -29,8 +29,8 @@ try:
     from megatron.core.optimizer_param_scheduler import OptimizerParamScheduler
     from megatron.core.pipeline_parallel.schedules import forward_backward_no_pipelining
 
-    import megatron_core_models as core
-    import reference_files
+    from megatron_core import models as core
+    from reference import files as reference_files
 except ImportError as error:
     print(f"skipped: {error} (scripts/setup.sh installs it)")
     sys.exit(77)

@@ -1,6 +1,6 @@
 // The order of a pipeline's steps, run on stages that compute nothing.
 
-#include "libmeg/train/internal/pipeline_schedule.h"
+#include "libmeg/train/internal/pipeline/pipeline_schedule.h"
 
 #include <gtest/gtest.h>
 
@@ -192,7 +192,9 @@ TEST(PipelineSchedule, EveryMicroBatchGoesOnceThroughEveryChunk) {
         ++times[{s, step}];
         const bool is_back = step.pass == Pass::kBackward;
         const Place forward{s, {Pass::kForward, step.micro_batch, step.chunk}};
-        if (is_back) EXPECT_EQ(times[forward], 1) << text_of(shape);
+        if (is_back) {
+          EXPECT_EQ(times[forward], 1) << text_of(shape);
+        }
       }
       EXPECT_EQ(std::ssize(times), 2 * shape.micro_batches * shape.chunks);
       EXPECT_TRUE(std::ranges::all_of(times, [](const auto& entry) { return entry.second == 1; }));

@@ -18,10 +18,10 @@ sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../int
 from launched_ranks import ORACLE, TIMEOUT, LaunchedRanks
 
 try:
-    import reference_files
-    import reference_reshape as reference
+    from reference import files as reference_files
+    from reference import reshape as reference
     import torch
-    import torch_dist_reference as dist
+    from reference import torch_dist as dist
     from torch_dist_checkpoints_test import MEGATRON_CORE, with_masters
 except ImportError as error:
     print(f"skipped: {error}")
@@ -43,10 +43,6 @@ class TorchDistRanks(LaunchedRanks):
         done = subprocess.run([VERIFY, *map(str, words)], capture_output=True, text=True,
                               timeout=TIMEOUT)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-
-    def save(self, name, ranks, *flags):
-        self.train(ranks, *flags, "--save", self.folder / name)
-        return self.folder / name
 
     def test_all_ranks_write_the_tensors_of_the_torch_format(self):
         for ranks, flags in SHAPES:

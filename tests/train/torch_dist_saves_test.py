@@ -16,10 +16,10 @@ sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../int
 try:
     import torch
 
-    import checkpoint_cases as cases
-    import reference_files
-    import reference_reshape as reference
-    import torch_dist_reference as dist
+    from reference import cases
+    from reference import files as reference_files
+    from reference import reshape as reference
+    from reference import torch_dist as dist
     from torch_dist_checkpoints_test import MEGATRON_CORE, with_masters
 except ImportError as error:
     print(f"skipped: {error}")

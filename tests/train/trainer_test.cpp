@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "libmeg/checkpoint/container/torch_file/torch_file.h"
-#include "tests/checkpoint/transfer_files.h"
+#include "tests/checkpoint/transfer/transfer_files.h"
 #include "tests/temp_folder.h"
 #include "tests/train/small_run.h"
 

@@ -21,7 +21,7 @@
 #include "tools/checkpoint_inspect/checkpoint_inspect_answer.h"
 #include "tools/checkpoint_inspect/checkpoint_inspect_html.h"
 #include "tools/checkpoint_inspect/checkpoint_inspect_text.h"
-#include "tools/common/checkpoint_flags.h"
+#include "tools/common/flag_groups/checkpoint_flags.h"
 #include "tools/common/flags/flags.h"
 #include "tools/common/json_output.h"
 #include "tools/common/progress_bar.h"
@@ -79,6 +79,7 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
   if (const std::optional<int> code = flags.parse(argc, argv)) return code;
   if (!name.has_value()) return std::nullopt;
   RE2::Options options;
+  // RE2 would print the error itself, in a form of its own.
   options.set_log_errors(false);
   arguments.name = std::make_unique<RE2>(*name, options);
   if (!arguments.name->ok()) {
@@ -86,6 +87,7 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
                                  "--name: expected a regular expression, found {}: {}",
                                  text::printable(*name), arguments.name->error()));
   }
+  // A pattern without --stats asks for names, so tensors are listed.
   if (!arguments.statistics) arguments.tensors = true;
   return std::nullopt;
 }
@@ -165,6 +167,7 @@ Status show(const checkpoint::CheckpointSummary& summary, const Arguments& argum
   return Status();
 }
 
+// NOLINTNEXTLINE(bugprone-exception-escape): not the program's own main(), run_program() catches.
 int main(int argc, const char* const* argv) {
   Arguments arguments;
   if (const std::optional<int> code = parse(argc, argv, arguments)) return *code;

@@ -12,11 +12,15 @@
 #include "libmeg/checkpoint/inspect/pickle_outline.h"
 #include "tools/common/json_output.h"
 
+// The answer of checkpoint_inspect as one JSON object. --json prints it as it is; text and HTML are
+// made of it, so that all three say the same.
+
 namespace meg::tools {
 namespace {
 
 using nlohmann::ordered_json;
 
+// Of one value: longer ones are cut, as a file may hold any text.
 constexpr size_t kArgBytes = 100'000;
 /// What all values of args may take as text, beside a multiple of the files' bytes.
 constexpr uint64_t kLeastTextBudget = uint64_t{1} << 20;
@@ -26,6 +30,7 @@ ordered_json or_null(const std::optional<T>& value) {
   return value.has_value() ? ordered_json(*value) : ordered_json();
 }
 
+// JSON has no NaN and no infinities.
 ordered_json finite_or_null(double value) {
   return std::isfinite(value) ? ordered_json(value) : ordered_json();
 }
@@ -127,6 +132,7 @@ class ValueTexts {
 
   std::string describe(checkpoint::PickleId id) {
     constexpr uint64_t kLeast = 200;
+    // Every value may show its beginning, even when the budget is spent.
     std::string text =
         graph_.describe(id, static_cast<size_t>(std::clamp<uint64_t>(left_, kLeast, kArgBytes)));
     left_ -= std::min<uint64_t>(left_, text.size());

@@ -115,7 +115,8 @@ std::string rank_card(const ordered_json& rank, const std::string& layers) {
                 160));
 }
 
-/// Tensor ranks from left to right, pipeline stages downwards.
+/// Tensor ranks from left to right, pipeline stages downwards: a row of the grid is a stage, if
+/// none is missing.
 std::string rank_grid(const ordered_json& answer) {
   if (answer["ranks"].empty()) return "";
   std::vector<ordered_json> ranks(answer["ranks"].begin(), answer["ranks"].end());
@@ -179,6 +180,7 @@ std::string layer_norms(const ordered_json& answer) {
     note_once(kinds, kind);
     LayerValues& values = norms[{module, kind}];
     const auto layer = tensor["layer"].get<size_t>();
+    // A file may claim any number of a layer: the chart has a column for each up to a limit.
     if (layer >= kMaxLayers) continue;
     if (values.size() <= layer) values.resize(layer + 1);
     if (!tensor["norm"].is_null()) values[layer] = tensor["norm"].get<double>();
@@ -190,6 +192,7 @@ std::string layer_norms(const ordered_json& answer) {
   for (const std::string& module : modules) {
     Row row = {"<code>" + escaped(module) + "</code>"};
     for (const std::string& kind : kinds) {
+      // Weights and their masters in one colour, what the optimizer keeps in the other.
       const bool is_weight = kind == "weight" || kind == "fp32_param";
       row.push_back(layer_bars(norms[{module, kind}], is_weight ? "model" : "optimizer"));
     }

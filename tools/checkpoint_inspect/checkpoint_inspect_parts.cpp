@@ -7,6 +7,10 @@
 
 #include "libmeg/text/utf8.h"
 
+// Pieces of the HTML page: one file without scripts and without anything loaded from elsewhere, so
+// that it can be sent and opened anywhere. Whatever comes from a checkpoint goes through escaped():
+// names in it may be markup.
+
 namespace meg::tools {
 namespace {
 
@@ -60,6 +64,7 @@ std::string escaped(std::string_view bytes) {
         text += "&#39;";
         break;
       default:
+        // HTML has no other controls.
         text += static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t' ? ' ' : c;
     }
   }
@@ -75,6 +80,7 @@ std::string grouped(int64_t count) {
   return digits;
 }
 
+// Decimal units, as disks and networks are sold by.
 std::string bytes_text(double bytes) {
   static constexpr std::string_view kUnits[] = {"B", "kB", "MB", "GB", "TB", "PB", "EB"};
   size_t unit = 0;
@@ -110,6 +116,7 @@ std::string share_bar(const std::vector<std::pair<std::string_view, double>>& pa
   std::string html = fmt::format("<svg width={} height=10 role=img>", width);
   double x = 0;
   for (const auto& [name, value] : parts) {
+    // Without any value every part has no width, instead of dividing by nothing.
     const double part = sum > 0 ? value / sum * width : 0;
     html += fmt::format("<rect class={} x={:.1f} width={:.1f} height=10><title>{}</title></rect>",
                         name, x, part, name);
@@ -127,6 +134,7 @@ std::string layer_bars(const LayerValues& values, std::string_view style) {
                                  kWidth * static_cast<double>(values.size()), kHeight);
   for (size_t i = 0; i < values.size(); ++i) {
     if (!values[i].has_value()) continue;
+    // At least a pixel: a small value is not none.
     const double height = most > 0 ? std::max(1.0, *values[i] / most * kHeight) : 1.0;
     html += fmt::format(
         "<rect class={} x={} y={:.1f} width={} height={:.1f}><title>layer {}: "

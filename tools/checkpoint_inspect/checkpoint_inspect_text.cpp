@@ -158,6 +158,7 @@ void print_dtypes(const ordered_json& answer) {
 }
 
 void print_state(const ordered_json& answer) {
+  // Any torch file can be inspected: one without args and ranks has no optimizer to speak of.
   const bool is_training_file = number(answer, "args_count") > 0 || !answer["ranks"].empty();
   if (!is_training_file) return;
   const ordered_json& optimizer = answer["optimizer"];

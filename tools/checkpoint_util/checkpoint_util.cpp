@@ -112,9 +112,11 @@ Status save_dist(const checkpoint::MegatronCheckpoint& checkpoint,
 
 Status reshape(const CheckpointUtilArguments& arguments,
                const checkpoint::MegatronCheckpoint& checkpoint) {
+  // Before the plan is made, which takes a while for large checkpoints, and with --dry-run as well.
   if (!arguments.save_dir.empty()) {
     MEG_RETURN_IF_ERROR(checkpoint::check_save_dir(checkpoint, arguments.save_dir));
   }
+  // torch_dist has no plan to print: chunks are written as they are found.
   if (arguments.target_format == "torch_dist") return save_dist(checkpoint, arguments);
   MEG_ASSIGN_OR_RETURN(const checkpoint::ReshardOptions options,
                        reshard_options(arguments, checkpoint));
@@ -129,6 +131,7 @@ Status reshape(const CheckpointUtilArguments& arguments,
   print(fmt::format("saving checkpoint at iteration {:7d} to {}", iteration, arguments.save_dir));
   checkpoint::SaveTimes times;
   const Status saved =
+      // The bar is cleared before an error is printed.
       checkpoint::save_reshard(checkpoint, plan, arguments.save_dir, transfer, &times);
   bar.clear();
   MEG_RETURN_IF_ERROR(saved);
@@ -144,6 +147,7 @@ Status run(const CheckpointUtilArguments& arguments) {
   MEG_RETURN_IF_ERROR(check_loader(arguments, folder));
   MEG_ASSIGN_OR_RETURN(const checkpoint::MegatronCheckpoint checkpoint,
                        open_checkpoint(arguments, folder));
+  MEG_RETURN_IF_ERROR(arguments.checkpoint.check_against(checkpoint));
   if (arguments.target_format == "huggingface") return export_huggingface(arguments, checkpoint);
   return reshape(arguments, checkpoint);
 }

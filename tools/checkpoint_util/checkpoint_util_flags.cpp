@@ -100,6 +100,22 @@ Status check_torch_dist(const CheckpointUtilArguments& arguments) {
       "or type beside it: any layout loads it");
 }
 
+/// A Hugging Face model is one whole, with names of its own.
+Status check_huggingface(const CheckpointUtilArguments& arguments) {
+  const bool asks = arguments.target_tensor_size.value_or(1) != 1 ||
+                    arguments.target_pipeline_size.value_or(1) != 1 ||
+                    arguments.target_expert_size.value_or(1) != 1 ||
+                    arguments.target_expert_tensor_size.value_or(1) != 1 ||
+                    arguments.target_virtual_size != 1 || arguments.target_names.has_value() ||
+                    arguments.saver_transformer_impl.has_value() ||
+                    arguments.target_data_size.has_value() ||
+                    arguments.saver.value_or("huggingface") != "huggingface";
+  if (!asks) return Status();
+  return make_error(StatusCode::kUnsupported,
+                    "--target-format huggingface: expected no target sizes but 1, names, "
+                    "implementation or other --saver beside it: the model is written as one");
+}
+
 /// --bf16 and --fp16, by which Megatron's readers of Hugging Face models say the type of the
 /// weights.
 Status take_loader_type(CheckpointUtilArguments* arguments) {
@@ -143,12 +159,10 @@ Status check_values(CheckpointUtilArguments* arguments) {
     note("ignored: --loader (the layout is found in the checkpoint)");
   }
   MEG_RETURN_IF_ERROR(take_loader_type(arguments));
+  if (arguments->saver == "huggingface") arguments->target_format = *arguments->saver;
+  if (arguments->target_format == "huggingface") return check_huggingface(*arguments);
   if (!arguments->saver.has_value()) return Status();
   const std::string& saver = *arguments->saver;
-  if (saver == "huggingface") {
-    arguments->target_format = saver;
-    return Status();
-  }
   if (!is_one_of(saver, {"megatron", "legacy", "mcore", "core"})) {
     return unsupported("--saver", saver);
   }
@@ -168,6 +182,13 @@ Result<std::optional<model::NameFamily>> target_family(
   using Family = std::optional<model::NameFamily>;
   const auto& names = arguments.target_names;
   const auto& impl = arguments.saver_transformer_impl;
+  const bool stays_legacy = !names.has_value() && !model::is_mcore(checkpoint.family());
+  if (impl == "transformer_engine" && (names == "legacy" || stays_legacy)) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "--saver-transformer-impl {}: expected --target-names mcore beside it, found "
+                      "legacy names, which are those of local layers",
+                      *impl);
+  }
   if (names == "legacy") return Family(model::NameFamily::kLegacy);
   const bool was_hybrid = checkpoint.family() == model::NameFamily::kHybrid;
   if (names == "hybrid" || (was_hybrid && !names.has_value())) {

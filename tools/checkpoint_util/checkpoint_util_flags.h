@@ -7,7 +7,7 @@
 
 #include "libmeg/checkpoint/convert/reshard.h"
 #include "libmeg/checkpoint/dialects/mp_rank/megatron_checkpoint.h"
-#include "tools/common/checkpoint_flags.h"
+#include "tools/common/flag_groups/checkpoint_flags.h"
 
 namespace meg::tools {
 

@@ -4,7 +4,7 @@
 
 #include "libmeg/app/load_model.h"
 #include "libmeg/parallel/parallel_state.h"
-#include "tools/common/inference_flags.h"
+#include "tools/common/flag_groups/inference_flags.h"
 
 namespace meg::tools {
 

@@ -14,7 +14,7 @@
 #include "libmeg/dataset/indexed_dataset.h"
 #include "libmeg/samples/blend.h"
 #include "libmeg/tokenizer/open_tokenizer.h"
-#include "tools/common/data_flags.h"
+#include "tools/common/flag_groups/data_flags.h"
 #include "tools/common/flags/flags.h"
 #include "tools/common/json_output.h"
 #include "tools/common/report.h"
@@ -116,26 +116,31 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
   return std::nullopt;
 }
 
+template <class Float>
+Result<ordered_json> floats_json(const dataset::IndexedDataset& dataset, int64_t sequence) {
+  MEG_ASSIGN_OR_RETURN(const int64_t length, dataset.sequence_length(sequence));
+  std::vector<std::byte> buffer;
+  MEG_ASSIGN_OR_RETURN(const auto bytes, dataset.sequence(sequence, 0, length, buffer));
+  std::vector<Float> items(static_cast<size_t>(length));
+  dataset::LittleEndianArray<Float>(bytes).copy(0, items);
+  return ordered_json(items);
+}
+
 /// The items of a sequence as a JSON array of numbers, whatever their type.
+/// Float items exist in datasets of other kinds than tokens; all integers fit an int64.
 Result<ordered_json> items_json(const dataset::IndexedDataset& dataset, int64_t sequence) {
-  if (dataset.dtype() == DType::kFloat32) {
-    MEG_ASSIGN_OR_RETURN(const auto items, dataset.tokens<float>(sequence));
-    return ordered_json(std::vector<float>(items.begin(), items.end()));
-  }
-  if (dataset.dtype() == DType::kFloat64) {
-    MEG_ASSIGN_OR_RETURN(const auto items, dataset.tokens<double>(sequence));
-    return ordered_json(std::vector<double>(items.begin(), items.end()));
-  }
-  MEG_ASSIGN_OR_RETURN(const auto bytes, dataset.sequence(sequence));
-  std::vector<int64_t> items(bytes.size() / static_cast<size_t>(dataset.item_size()));
+  if (dataset.dtype() == DType::kFloat32) return floats_json<float>(dataset, sequence);
+  if (dataset.dtype() == DType::kFloat64) return floats_json<double>(dataset, sequence);
+  MEG_ASSIGN_OR_RETURN(const int64_t length, dataset.sequence_length(sequence));
+  std::vector<int64_t> items(static_cast<size_t>(length));
   MEG_RETURN_IF_ERROR(dataset.copy_tokens(sequence, 0, items));
   return ordered_json(items);
 }
 
 Result<std::string> decoded(const dataset::IndexedDataset& dataset, int64_t sequence,
                             const tokenizer::Tokenizer& tokenizer) {
-  MEG_ASSIGN_OR_RETURN(const auto bytes, dataset.sequence(sequence));
-  std::vector<int32_t> ids(bytes.size() / static_cast<size_t>(dataset.item_size()));
+  MEG_ASSIGN_OR_RETURN(const int64_t length, dataset.sequence_length(sequence));
+  std::vector<int32_t> ids(static_cast<size_t>(length));
   MEG_RETURN_IF_ERROR(dataset.copy_tokens(sequence, 0, ids));
   return tokenizer.decode(ids);
 }
@@ -200,6 +205,7 @@ Result<ordered_json> inspect(const dataset::IndexedDataset& dataset, const Argum
   if (arguments.decode) {
     MEG_ASSIGN_OR_RETURN(const tokenizer::TokenizerOptions options,
                          tokenizer_options(arguments.data));
+    // Tokens of another tokenizer would be decoded to nonsense without an error.
     MEG_RETURN_IF_ERROR(check_dataset_tokenizers({&dataset.prefix(), 1}, options));
     MEG_ASSIGN_OR_RETURN(tokenizer, tokenizer::open_tokenizer(options));
   }
@@ -300,10 +306,12 @@ int print_trace_of(const dataset::IndexedDataset& dataset, const Arguments& argu
   return 0;
 }
 
+// NOLINTNEXTLINE(bugprone-exception-escape): not the program's own main(), run_program() catches.
 int main(int argc, const char* const* argv) {
   Arguments arguments;
   if (const std::optional<int> code = parse(argc, argv, arguments)) return *code;
-  const Result<dataset::IndexedDataset> dataset = dataset::IndexedDataset::open(arguments.prefix);
+  const Result<dataset::IndexedDataset> dataset = dataset::IndexedDataset::open(
+      arguments.prefix, {.idx_cache = arguments.data.object_storage_cache_path.value_or("")});
   if (!dataset.has_value()) return fail(dataset.error());
   if (arguments.trace) return print_trace_of(*dataset, arguments);
   const Result<ordered_json> answer = inspect(*dataset, arguments);
@@ -313,8 +321,9 @@ int main(int argc, const char* const* argv) {
   } else {
     print_text(*answer);
   }
-  const auto expected =
-      static_cast<size_t>((*answer)["tokens"].get<int64_t>() * dataset->item_size());
+  // Not an error: .bin may have been extended by another process, or .idx may be a view of a part
+  // of it.
+  const int64_t expected = (*answer)["tokens"].get<int64_t>() * dataset->item_size();
   if (dataset->bin().size() != expected) {
     warning(
         fmt::format("{}: expected {} bytes by the lengths, found {} (unless this is a view): see "

@@ -15,6 +15,10 @@
 #include "tools/common/json_output.h"
 #include "tools/common/report.h"
 
+// Answers --trace: the samples of a step, or the steps that saw a document. The run's datasets are
+// built as pretrain_gpt would build them, from its flags, and the samplers' arithmetic is followed;
+// nothing is trained or logged.
+
 namespace meg::tools {
 namespace {
 
@@ -39,6 +43,7 @@ Result<Training> open_training(const dataset::IndexedDataset& dataset, DataFlags
   if (data.mock_data) {
     return Status(StatusCode::kInvalidArgument, "--mock-data: has no documents to trace");
   }
+  // Samples of "cyclic" depend on the epoch's permutation, "external" on the caller's code.
   if (data.dataloader_type != "single") {
     return make_error(StatusCode::kUnsupported, "--dataloader-type {}: not traced yet",
                       data.dataloader_type);
@@ -46,6 +51,7 @@ Result<Training> open_training(const dataset::IndexedDataset& dataset, DataFlags
   if (!data.micro_batch_size.has_value()) {
     return Status(StatusCode::kInvalidArgument, "--micro-batch-size is required with --trace");
   }
+  // The dataset that is inspected is what the run trains on, unless flags say otherwise.
   if (!names_data(data)) data.data_path = {dataset.prefix()};
   MEG_ASSIGN_OR_RETURN(samples::DataRun run, resolve_data_flags(data, environment_world_size()));
   for (const std::string& text : run.notes) note(text);
@@ -67,7 +73,10 @@ Result<Training> open_training(const dataset::IndexedDataset& dataset, DataFlags
     training.schedule.steps = run.batches.steps_for(training.samples->size());
   }
   for (const std::string& prefix : training.samples->prefixes()) {
-    MEG_ASSIGN_OR_RETURN(dataset::IndexedDataset part, dataset::IndexedDataset::open(prefix));
+    MEG_ASSIGN_OR_RETURN(
+        dataset::IndexedDataset part,
+        dataset::IndexedDataset::open(
+            prefix, {.idx_cache = run.config.object_storage_cache_path.value_or("")}));
     training.datasets.push_back(std::move(part));
     MEG_ASSIGN_OR_RETURN(training.provenance.emplace_back(),
                          dataset::Provenance::open_beside(prefix));
@@ -76,6 +85,8 @@ Result<Training> open_training(const dataset::IndexedDataset& dataset, DataFlags
 }
 
 /// The document that holds a sequence; those without sequences hold none.
+/// document_indices has the first sequence of each document: the last start that is no later than
+/// the sequence. Of several documents with one start all but the last are empty.
 int64_t document_of(const dataset::IndexedDataset& dataset, int64_t sequence) {
   const dataset::LittleEndianArray<int64_t> starts = dataset.document_indices();
   int64_t first = 0;

@@ -6,7 +6,7 @@
 
 #include "libmeg/base/result.h"
 #include "libmeg/dataset/indexed_dataset.h"
-#include "tools/common/data_flags.h"
+#include "tools/common/flag_groups/data_flags.h"
 
 namespace meg::tools {
 

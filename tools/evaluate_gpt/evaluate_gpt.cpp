@@ -40,7 +40,7 @@ void declare_flags(Flags& flags, EvaluateFlags& evaluate) {
                "print one JSON object instead of lines; for LAMBADA with both definitions");
   flags.value("--output", &evaluate.output, "FILE",
               "file to write the result of each LAMBADA example to, as JSON lines");
-  declare_inference_flags(flags, megatron::ArgumentFamily::kTasks, evaluate.inference);
+  declare_inference_flags(flags, megatron::ArgumentFamily::kTasks, {}, evaluate.inference);
 }
 
 Status check_usage(EvaluateFlags& evaluate) {
@@ -61,6 +61,7 @@ int main(int argc, const char* const* argv) {
   declare_flags(flags, evaluate);
   if (const std::optional<int> code = flags.parse(argc, argv)) return *code;
   if (const Status usage = check_usage(evaluate); !usage.ok()) return fail_usage(usage);
+  // Counts reading the checkpoint and meeting the other ranks.
   const Stopwatch loading;
   const auto lead = [&](app::LoadedModel& loaded, const parallel::ParallelState& ranks) {
     const Seconds seconds = {.load = loading.seconds()};
@@ -81,6 +82,7 @@ evaluation::ScoringOptions scoring_options(const EvaluateFlags& flags,
   options.progress = bar.callback();
   options.on_batch = [&flags, &bar](int64_t iteration) {
     if (iteration % flags.log_interval != 0) return;
+    // The line would be drawn into the bar.
     bar.clear();
     print_line(flags, fmt::format("> working on iteration: {}", iteration));
   };

@@ -8,7 +8,7 @@
 
 #include "libmeg/base/status.h"
 #include "libmeg/evaluation/scoring.h"
-#include "tools/common/inference_flags.h"
+#include "tools/common/flag_groups/inference_flags.h"
 #include "tools/common/progress_bar.h"
 
 namespace meg::tools {

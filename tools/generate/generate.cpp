@@ -92,6 +92,7 @@ generation::EngineOptions engine_options(const GenerateFlags& flags, const app::
                                          const std::vector<serving::GenerationRequest>& requests) {
   int64_t longest = 1;
   for (const serving::GenerationRequest& request : requests) {
+    // A prompt may fill the sequence already.
     const int64_t room = loaded.sequence_length - std::ssize(request.prompt);
     longest =
         std::max(longest, std::ssize(request.prompt) + std::min(request.tokens_to_generate, room));
@@ -99,6 +100,8 @@ generation::EngineOptions engine_options(const GenerateFlags& flags, const app::
   generation::EngineOptions options;
   options.max_slots = std::min(flags.inference.micro_batch_size.value_or(kSlots),
                                std::max<int64_t>(1, std::ssize(requests)));
+  // A cache for the longest text that can come, and not for the model's whole context: many more
+  // texts run side by side.
   options.max_sequence_length = requests.empty() ? loaded.sequence_length : longest;
   if (flags.beam_width) {
     // As many searches as their texts fill the slots; the slots themselves stay empty.
@@ -138,6 +141,7 @@ Status generate_texts(const GenerateFlags& flags, app::LoadedModel& loaded,
                        generation::generate(*engine, std::move(requests), show));
   bar.clear();
   print_summary(texts, watch.seconds());
+  // Lines are written when all are made, so that a file is whole or not there.
   std::string lines;
   for (size_t i = 0; i < texts.size(); ++i) {
     MEG_ASSIGN_OR_RETURN(const std::string line,
@@ -153,6 +157,8 @@ class TextPrinter {
   TextPrinter(const std::string& prompt, const tokenizer::Tokenizer& tokenizer)
       : prompt_(prompt), stream_(tokenizer) {}
 
+  // Bytes of a character may come with several tokens: the stream holds them back until it is
+  // whole.
   void add(const generation::GenerationProgress& now) {
     for (const generation::GeneratedToken& made : now.step_tokens) {
       if (const Result<std::string> piece = stream_.add(made.token)) print(*piece);
@@ -203,6 +209,7 @@ Status talk(const GenerateFlags& flags, app::LoadedModel& loaded,
     std::string prompt;
     if (!std::getline(std::cin, prompt) || prompt == "stop") return Status();
     const Status status = answer(flags, loaded, *engine, prompt, number);
+    // The loop goes on: one prompt that is too long does not end a session.
     if (!status.ok()) warning(status.message());
   }
 }

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "libmeg/serving/generation_engine.h"
-#include "tools/common/inference_flags.h"
+#include "tools/common/flag_groups/inference_flags.h"
 
 namespace meg::tools {
 

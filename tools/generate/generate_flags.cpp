@@ -10,6 +10,7 @@ namespace {
 constexpr int64_t kMaxBeams = 1024;
 constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
 constexpr double kMaxReal = std::numeric_limits<double>::max();
+constexpr std::string_view kNoServer = "nothing is served here";
 
 void declare_texts(Flags& flags, GenerateFlags& generate) {
   flags.group("Prompts and lengths");
@@ -34,6 +35,10 @@ void declare_texts(Flags& flags, GenerateFlags& generate) {
       .value(
           "--tokens-to-generate", &generate.tokens_to_generate, "N",
           "maximum number of new tokens (default: 64, or as many as the model has positions for)")
+      .range(0, kMost);
+  flags
+      .value("--num-tokens-to-generate", &generate.tokens_to_generate, "N",
+             "same as --tokens-to-generate, as Megatron's offline programs call it")
       .range(0, kMost);
   flags
       .value("--out-seq-length", &generate.out_seq_length, "N",
@@ -83,6 +88,7 @@ void declare_texts(Flags& flags, GenerateFlags& generate) {
               "file to write the JSON lines to (default: standard output)");
   flags.toggle("--logprobs", &generate.logprobs,
                "include the log probabilities of all tokens but the first");
+  flags.toggle("--return-log-probs", &generate.logprobs, "same as --logprobs");
 }
 
 Status check_usage(GenerateFlags& generate) {
@@ -141,7 +147,11 @@ std::optional<int> parse_generate_flags(int argc, const char* const* argv,
        "generate --load checkpoints --vocab-file gpt2-vocab.json --merge-file gpt2-merges.txt "
        "--prompts 'And he said' --greedy"});
   declare_texts(flags, generate);
-  declare_inference_flags(flags, megatron::ArgumentFamily::kTextGeneration, generate.inference);
+  declare_inference_flags(flags, megatron::ArgumentFamily::kTextGeneration,
+                          {{"host", kNoServer},
+                           {"port", kNoServer},
+                           {"max_batch_size", "the texts do not depend on it"}},
+                          generate.inference);
   if (const std::optional<int> code = flags.parse(argc, argv)) return code;
   if (const Status usage = check_usage(generate); !usage.ok()) return fail_usage(usage);
   if (generate.greedy) generate.sampling.top_k = 1;

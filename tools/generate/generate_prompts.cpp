@@ -22,6 +22,7 @@ class PromptLines {
 
   Result<std::string> text_of(std::string_view line) {
     if (!is_json_) return std::string(line);
+    // The parser reads a little behind the line, where the mapped file may end.
     padded_.assign(line).append(text::kTextPadding, '\0');
     MEG_RETURN_IF_ERROR(parser_.parse(std::string_view(padded_).substr(0, line.size())));
     const auto texts = parser_.texts(0);
@@ -52,6 +53,7 @@ Result<Prompts> read_texts(const std::vector<std::string>& texts,
   Prompts prompts;
   for (const std::string& text : texts) {
     std::error_code error;
+    // A file's name is a text as well, but hardly one that somebody wants continued.
     if (std::filesystem::is_regular_file(text, error)) {
       return make_error(StatusCode::kInvalidArgument,
                         "--prompts: expected texts, found the name of a file, {}: --prompt-file "
@@ -68,6 +70,7 @@ Result<Prompts> read_texts(const std::vector<std::string>& texts,
 }
 
 /// max_prompts: how many are read.
+/// Only as many as are asked for: the file may be a whole corpus.
 Result<Prompts> read_file(const std::string& path, size_t max_prompts,
                           const tokenizer::Tokenizer& tokenizer) {
   MEG_ASSIGN_OR_RETURN(const io::MappedFile file, io::MappedFile::open(path));

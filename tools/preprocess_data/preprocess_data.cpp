@@ -16,13 +16,13 @@
 #include "libmeg/megatron/megatron_version.h"
 #include "libmeg/preprocess/preprocess.h"
 #include "libmeg/tokenizer/open_tokenizer.h"
+#include "tools/common/flag_groups/input_flags.h"
+#include "tools/common/flag_groups/tokenizer_flags.h"
 #include "tools/common/flags/flags.h"
-#include "tools/common/input_flags.h"
 #include "tools/common/interruption.h"
 #include "tools/common/progress_bar.h"
 #include "tools/common/report.h"
 #include "tools/common/run_program.h"
-#include "tools/common/tokenizer_flags.h"
 #include "tools/preprocess_data/resume_identity.h"
 
 namespace meg::tools {
@@ -65,8 +65,12 @@ void read_args(megatron::FieldReader& args, Arguments& arguments) {
   args.take("keep_newlines", arguments.keep_newlines);
   args.take("lang", arguments.language);
   arguments.tokenizer.take_fields(args);
+  // Whatever --vocab-extra-ids says: preprocess_data.py sets it to 0 in every revision.
+  arguments.tokenizer.vocab_extra_ids = 0;
 }
 
+// What read_args() reads is asked of itself: it runs once on no values and each field that it takes
+// is noted. Flags outside of this list are refused or ignored with a note.
 ArgumentScope scope() {
   std::vector<std::string> fields =
       megatron::fields_read_by([](const megatron::FieldLookup& lookup) {
@@ -95,6 +99,8 @@ Status finish_sentences(Arguments& arguments, bool in_pieces) {
   if (!arguments.punkt_model) {
     MEG_ASSIGN_OR_RETURN(sentences.punkt_folder, preprocess::find_punkt_folder(arguments.language));
   }
+  // v2.6 splits a text as a whole; later revisions cut it into pieces of a million characters
+  // first.
   if (!in_pieces) sentences.max_characters = std::numeric_limits<int64_t>::max();
   arguments.options.sentences = std::move(sentences);
   return Status();
@@ -115,6 +121,12 @@ Status finish(Arguments& arguments) {
     arguments.tokenizer.version = version;
   }
   MEG_RETURN_IF_ERROR(finish_sentences(arguments, !version.sentences_of_whole_texts));
+  if (arguments.input.max_documents) {
+    note(
+        fmt::format("--max-documents: the dataset ends after {} documents (Megatron's flag of this "
+                    "name limits its --find-optimal-num-workers alone)",
+                    *arguments.input.max_documents));
+  }
   if (arguments.options.resume) {
     MEG_ASSIGN_OR_RETURN(arguments.options.resume_identity, tokenizer_identity(arguments.args));
     if (arguments.options.sentences) {

@@ -13,7 +13,7 @@
 #include "libmeg/megatron/field_reader.h"
 #include "libmeg/megatron/field_value.h"
 #include "libmeg/text/printable.h"
-#include "tools/common/tokenizer_flags.h"
+#include "tools/common/flag_groups/tokenizer_flags.h"
 
 namespace meg::tools {
 namespace {

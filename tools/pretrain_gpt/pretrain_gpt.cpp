@@ -27,6 +27,7 @@ void print(const std::string& line) {
 }
 
 /// Of what all ranks do alike the first one speaks.
+/// One line for all ranks, whose output goes to one terminal.
 class FirstRank {
  public:
   explicit FirstRank(const parallel::ParallelState& ranks) : speaks_(ranks.mesh().rank() == 0) {}
@@ -90,6 +91,8 @@ class StepProgress {
 Result<Vocabulary> build_vocabulary(const PretrainFlags& run, const FirstRank& print) {
   MEG_ASSIGN_OR_RETURN(Vocabulary vocabulary, vocabulary_of(run, print));
   const std::optional<megatron::FieldValue> rows = run.args.field("padded_vocab_size");
+  // Given, or taken from the checkpoint: then the table has this many rows, whatever the tokenizer
+  // would pad to.
   if (const int64_t* given = rows.has_value() ? std::get_if<int64_t>(&*rows) : nullptr) {
     vocabulary.padded_vocab_size = *given;
     return check_rows(vocabulary);
@@ -112,6 +115,7 @@ Status train(const PretrainFlags& flags, const parallel::ParallelState& ranks) {
   MEG_ASSIGN_OR_RETURN(const Vocabulary vocabulary, build_vocabulary(flags, FirstRank(ranks)));
   MEG_ASSIGN_OR_RETURN(train::TrainerOptions options,
                        resolve_pretrain_flags(flags, vocabulary, ranks));
+  // Only now: while ranks are meeting a signal ends the process at once.
   stop_at_signals();
   StepProgress progress(options.length.train_iters);
   const train::TrainerHooks hooks{
@@ -119,11 +123,13 @@ Status train(const PretrainFlags& flags, const parallel::ParallelState& ranks) {
       .received_signal = interrupting_signal};
   MEG_ASSIGN_OR_RETURN(const std::unique_ptr<train::Trainer> trainer,
                        train::Trainer::create(std::move(options), hooks, ranks));
+  // A bar of several ranks would be drawn over the others' lines.
   if (ranks.mesh().world_size() == 1) {
     progress.begin(trainer->iteration());
     trainer->watch([&](const train::StepReport& step) { progress.update(step.iteration); }, {});
   }
   MEG_RETURN_IF_ERROR(trainer->run());
+  // Without an error only: after one, ranks end without waiting for each other.
   return ranks.end();
 }
 
@@ -160,6 +166,7 @@ int main(int argc, const char* const* argv) {
 }  // namespace meg::tools
 
 int main(int argc, char** argv) {
+  // Before anything is done: the process begins anew once (docs/decisions/09-passive-openmp.md).
   meg::tools::wait_passively(argv);
   return meg::tools::run_program(argc, argv, meg::tools::main);
 }

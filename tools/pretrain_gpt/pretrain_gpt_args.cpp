@@ -42,6 +42,7 @@ checkpoint::TrainingArgs saved_args(const PretrainFlags& run, const samples::Dat
   checkpoint::TrainingArgs args;
   for (const megatron::ArgumentRow& row :
        megatron::argument_rows(megatron::ArgumentFamily::kTraining)) {
+    // Args of other revisions would be arguments that this one does not know.
     if (!megatron::is_of_revision(row, data.config.version)) continue;
     const std::optional<megatron::FieldValue> value = run.args.field(row.dest);
     if (value.has_value()) args.set(row.dest, checkpoint::arg_value(*value));

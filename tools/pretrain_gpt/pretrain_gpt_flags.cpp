@@ -8,7 +8,7 @@
 #include "libmeg/model/gpt_config.h"
 #include "libmeg/model/virtual_stages.h"
 #include "libmeg/samples/data_run.h"
-#include "tools/common/device_flag.h"
+#include "tools/common/flag_groups/device_flag.h"
 #include "tools/common/ranks.h"
 #include "tools/pretrain_gpt/pretrain_gpt_args.h"
 
@@ -40,6 +40,7 @@ std::vector<std::string> pretrain_fields() {
     run.take_fields(reader);
     RankFlags().take_fields(reader);
     model::VirtualStages().take_fields(reader);
+    model::PipelineSplit().take_fields(reader);
     (void)draws_weights_of_each_copy(reader);
     (void)uses_checkpoint_args(reader);
   });
@@ -132,10 +133,14 @@ Result<train::TrainerOptions> resolve_pretrain_flags(const PretrainFlags& run,
   options.take_fields(args);
   model::VirtualStages virtual_stages;
   virtual_stages.take_fields(args);
+  options.pipeline_split.take_fields(args);
   MEG_RETURN_IF_ERROR(args.status());
   MEG_ASSIGN_OR_RETURN(options.config, config_of(run.args, vocabulary));
-  MEG_ASSIGN_OR_RETURN(options.virtual_pipeline_model_parallel_size,
-                       virtual_stages.size(options.config.num_layers, ranks.pipeline()->size()));
+  MEG_ASSIGN_OR_RETURN(
+      options.virtual_pipeline_model_parallel_size,
+      virtual_stages.size(options.config.num_layers,
+                          {.pipeline_model_parallel_size = ranks.pipeline()->size(),
+                           .split = options.pipeline_split}));
   options.microbatch_group_size_per_vp_stage = virtual_stages.microbatch_group_size_per_vp_stage;
   MEG_ASSIGN_OR_RETURN(options.model, nn::GptOptions::from_fields(fields));
   options.model.device = ranks.device();

@@ -7,7 +7,7 @@
 #include "libmeg/base/result.h"
 #include "libmeg/megatron/argument_values.h"
 #include "libmeg/train/trainer.h"
-#include "tools/common/data_flags.h"
+#include "tools/common/flag_groups/data_flags.h"
 #include "tools/common/flags/flags.h"
 
 namespace meg::tools {

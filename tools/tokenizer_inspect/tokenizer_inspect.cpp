@@ -16,12 +16,12 @@
 #include "libmeg/text/utf8.h"
 #include "libmeg/tokenizer/inspect/python_check.h"
 #include "libmeg/tokenizer/open_tokenizer.h"
+#include "tools/common/flag_groups/input_flags.h"
+#include "tools/common/flag_groups/tokenizer_flags.h"
 #include "tools/common/flags/flags.h"
-#include "tools/common/input_flags.h"
 #include "tools/common/interruption.h"
 #include "tools/common/report.h"
 #include "tools/common/run_program.h"
-#include "tools/common/tokenizer_flags.h"
 
 namespace meg::tools {
 namespace {

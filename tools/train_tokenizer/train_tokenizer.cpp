@@ -19,8 +19,8 @@
 #include "libmeg/tokenizer/training/bpe_trainer.h"
 #include "libmeg/tokenizer/training/save_trained_bpe.h"
 #include "tools/common/byte_size.h"
+#include "tools/common/flag_groups/input_flags.h"
 #include "tools/common/flags/flags.h"
-#include "tools/common/input_flags.h"
 #include "tools/common/interruption.h"
 #include "tools/common/progress_bar.h"
 #include "tools/common/report.h"
@@ -97,6 +97,8 @@ Status finish(Arguments& arguments) {
                       "--memory-budget: expected at least 1MiB, found {}", arguments.memory_budget);
   }
   training.memory_budget = *budget;
+  // The temporary file may be much larger than the outputs; it goes to the disk that was chosen for
+  // them.
   training.spill_path = (std::filesystem::path(arguments.save.folder) / "word_counts").string();
   const std::vector<std::string>& special = training.special_tokens;
   const bool has_end = std::count(special.begin(), special.end(), kEndOfText) > 0;
@@ -126,6 +128,7 @@ Result<preprocess::ReadTextsSummary> count_words(const Arguments& arguments,
                                                  tokenizer::BpeTrainer& trainer) {
   std::vector<CountingVisitor> visitors;
   visitors.reserve(static_cast<size_t>(arguments.workers));
+  // Addresses of visitors are handed out below: the vector must not move them.
   for (int i = 0; i < static_cast<int>(arguments.workers); ++i) {
     visitors.emplace_back(trainer.counter(i));
   }
@@ -174,10 +177,13 @@ Status run(const Arguments& arguments) {
   MEG_ASSIGN_OR_RETURN(
       tokenizer::BpeTrainer trainer,
       tokenizer::BpeTrainer::create(arguments.training, static_cast<int>(arguments.workers)));
+  // The output's files are made before the texts are read: a folder that cannot be written is found
+  // now.
   MEG_ASSIGN_OR_RETURN(tokenizer::TrainedBpeFiles files,
                        tokenizer::TrainedBpeFiles::create(arguments.save, arguments.training));
   for (const std::string& input : arguments.texts.inputs) print("Opening " + input);
   MEG_ASSIGN_OR_RETURN(const preprocess::ReadTextsSummary texts, count_words(arguments, trainer));
+  // A vocabulary of bytes alone is most likely a wrong --json-keys.
   if (texts.text_bytes == 0) {
     return make_error(StatusCode::kInvalidArgument,
                       "--input: expected text, found none in {} documents", texts.documents);
@@ -201,6 +207,7 @@ int main(int argc, const char* const* argv) {
        "'<|begin_of_text|>' --eos-token '<|end_of_text|>' --output-dir tokenizer"});
   declare(flags, arguments);
   if (const std::optional<int> code = flags.parse(argc, argv)) return *code;
+  // After the command line: --help and errors of usage end the process before any texts are read.
   stop_at_signals();
   Status status = finish(arguments);
   if (status.ok()) status = run(arguments);

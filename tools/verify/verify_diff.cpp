@@ -8,7 +8,7 @@
 
 #include "libmeg/base/thread_pool.h"
 #include "libmeg/checkpoint/verify/checkpoint_diff.h"
-#include "tools/common/checkpoint_flags.h"
+#include "tools/common/flag_groups/checkpoint_flags.h"
 #include "tools/common/flags/flags.h"
 #include "tools/common/json_output.h"
 #include "tools/common/progress_bar.h"

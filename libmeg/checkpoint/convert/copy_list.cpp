@@ -5,6 +5,9 @@
 #include <utility>
 #include <vector>
 
+// Plain copies are transfers of one piece to one target: they share threads, buffers and memory
+// bounds with everything else.
+
 namespace meg::checkpoint {
 
 Status run_copies(std::span<const TensorCopy> copies,

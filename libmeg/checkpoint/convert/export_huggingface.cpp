@@ -13,12 +13,12 @@
 #include "libmeg/checkpoint/convert/reshard.h"
 #include "libmeg/checkpoint/dialects/huggingface/huggingface_config.h"
 #include "libmeg/checkpoint/dialects/huggingface/internal/row_runs.h"
-#include "libmeg/checkpoint/dialects/huggingface/internal/transposed_source.h"
 #include "libmeg/checkpoint/dialects/huggingface/tokenizer_files.h"
 #include "libmeg/checkpoint/dialects/mp_rank/check_architecture.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/folder_entries.h"
 #include "libmeg/checkpoint/state/assembled_source.h"
 #include "libmeg/checkpoint/state/concatenated_source.h"
+#include "libmeg/checkpoint/state/transposed_source.h"
 #include "libmeg/io/atomic_file.h"
 #include "libmeg/io/atomic_folder.h"
 #include "libmeg/megatron/argument_values.h"
@@ -36,9 +36,14 @@ constexpr const char* kIndexName = "model.safetensors.index.json";
 
 /// Args of experts that keys of config.json stand for, or that only name how they are kept.
 bool is_written_of_experts(std::string_view name) {
-  constexpr std::string_view kNames[] = {"num_experts",        "moe_ffn_hidden_size",
-                                         "moe_router_topk",    "moe_router_pre_softmax",
-                                         "moe_aux_loss_coeff", "moe_grouped_gemm"};
+  constexpr std::string_view kNames[] = {"num_experts",
+                                         "moe_ffn_hidden_size",
+                                         "moe_router_topk",
+                                         "moe_router_pre_softmax",
+                                         "moe_aux_loss_coeff",
+                                         "moe_grouped_gemm",
+                                         "moe_shared_expert_intermediate_size",
+                                         "moe_shared_expert_gate"};
   return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
 }
 
@@ -81,8 +86,9 @@ class ExportPlanner {
                          write_huggingface_config(model_, args, dtype));
     plan_.config_json = config.json;
     plan_.class_name = config.architecture.class_name;
-    MEG_ASSIGN_OR_RETURN(const std::vector<model::HuggingFaceTensor> tensors,
-                         model::hugging_face_tensors(config.architecture.family, model_));
+    MEG_ASSIGN_OR_RETURN(
+        const std::vector<model::HuggingFaceTensor> tensors,
+        model::hugging_face_tensors(config.architecture.family, model_, shared_expert_size(args)));
     MEG_RETURN_IF_ERROR(add_tensors(tensors));
     plan_.source = checkpoint_.folder();
     return std::move(plan_);
@@ -97,6 +103,7 @@ class ExportPlanner {
     }
     plan_.source_vocab_rows = embedding->second->shape[0];
     plan_.target_vocab_rows = options_.true_vocab_size.value_or(plan_.source_vocab_rows);
+    // Written without padding: transformers' vocab_size is the number of rows.
     model_.padded_vocab_size = plan_.target_vocab_rows;
     if (plan_.target_vocab_rows > plan_.source_vocab_rows) {
       return make_error(StatusCode::kInvalidArgument,
@@ -203,6 +210,7 @@ class ExportPlanner {
   ExportPlan plan_;
 };
 
+// Nothing is flushed here: the folder's commit flushes all of its files together.
 Status write_text(const fs::path& path, std::string_view text) {
   MEG_ASSIGN_OR_RETURN(io::AtomicFile file, io::AtomicFile::create(path.string()));
   MEG_RETURN_IF_ERROR(file.write(std::as_bytes(std::span(text))));
@@ -266,6 +274,7 @@ Status save_export(const ExportPlan& plan, const std::string& save_dir,
                    const TransferOptions& options) {
   MEG_RETURN_IF_ERROR(check_apart(plan.source, save_dir, save_dir));
   MEG_RETURN_IF_ERROR(check_replaceable(save_dir));
+  // A trailing slash would leave the staging folder without a name.
   const fs::path path = fs::path(save_dir).lexically_normal();
   const fs::path target = path.has_filename() ? path : path.parent_path();
   MEG_ASSIGN_OR_RETURN(io::AtomicFolder folder, io::AtomicFolder::create(target.string()));
@@ -275,6 +284,7 @@ Status save_export(const ExportPlan& plan, const std::string& save_dir,
     MEG_RETURN_IF_ERROR(write_text(staging / kIndexName, plan.index_json));
   }
   MEG_RETURN_IF_ERROR(copy_tokenizer_files(plan.source, staging.string()));
+  // Last of all: a folder without config.json is no model to anyone.
   MEG_RETURN_IF_ERROR(write_text(staging / kConfigName, plan.config_json));
   return folder.commit();
 }

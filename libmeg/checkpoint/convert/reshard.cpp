@@ -12,6 +12,9 @@
 #include "libmeg/checkpoint/convert/internal/target_tree.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_contents.h"
 
+// Plans another layout from metadata alone: everything that can be refused is refused before a byte
+// is written. The plan is the trees of the target's files and the transfers that fill them.
+
 namespace meg::checkpoint {
 namespace {
 
@@ -23,6 +26,7 @@ Status check_optimizer(const MegatronCheckpoint& checkpoint, const ReshardOption
     case OptimizerForm::kDistributed:
       return missing_distrib_optim(checkpoint);
     case OptimizerForm::kNone:
+      // A form that nobody could read, and nobody said to leave out: it must not vanish.
       if (optimizer.has_value() && first.graph().node(*optimizer).kind != PickleKind::kNone) {
         return make_error(StatusCode::kInvalidArgument,
                           "{}: optimizer: expected it to be read or left out, found neither",
@@ -110,6 +114,8 @@ Result<ReshardPlan> plan_reshard(const MegatronCheckpoint& checkpoint,
   add_notes(checkpoint, layout, options, &plan.notes);
   plan.notes.insert(plan.notes.end(), checkpoint.notes().begin(), checkpoint.notes().end());
 
+  // One builder for all files, since a tensor's transfer has targets in several of them: it is read
+  // once.
   TransferBuilder transfers(layout, options.params_dtype);
   for (int64_t p = 0; p < layout.pipeline_model_parallel_size; ++p) {
     const int64_t experts = layout.expert_model_parallel_size;

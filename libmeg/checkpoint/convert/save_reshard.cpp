@@ -14,6 +14,7 @@ namespace fs = std::filesystem;
 /// The path without links, as far as it exists.
 fs::path resolved(const std::string& path) {
   std::error_code error;
+  // Links are followed as far as the path exists: a target behind a link may lie in the source.
   fs::path found = fs::weakly_canonical(fs::absolute(path, error), error);
   if (error) found = fs::absolute(path, error);
   return found.has_filename() ? found : found.parent_path();
@@ -25,6 +26,7 @@ bool is_inside(const fs::path& inner, const fs::path& outer) {
   return !relative.empty() && *relative.begin() != "..";
 }
 
+// equivalent() also finds mounts and hard links that paths do not show.
 bool is_same_folder(const std::string& a, const std::string& b) {
   std::error_code ignored;
   return resolved(a) == resolved(b) || fs::equivalent(a, b, ignored);

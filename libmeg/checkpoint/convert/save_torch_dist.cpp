@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <set>
 #include <utility>
@@ -12,6 +11,7 @@
 #include "libmeg/checkpoint/container/torch_dist/internal/dist_writer.h"
 #include "libmeg/checkpoint/convert/internal/dist_objects.h"
 #include "libmeg/checkpoint/convert/internal/dist_values.h"
+#include "libmeg/checkpoint/convert/internal/model_layers.h"
 #include "libmeg/checkpoint/convert/internal/source_checks.h"
 #include "libmeg/checkpoint/convert/reshard.h"
 #include "libmeg/checkpoint/dialects/huggingface/tokenizer_files.h"
@@ -73,7 +73,8 @@ class Saver {
       : checkpoint_(checkpoint),
         place_(place),
         options_(options),
-        family_(saved_family(checkpoint, options)),
+        naming_(dist_naming(checkpoint, saved_family(checkpoint, options))),
+        expert_layers_(layers_with_experts(checkpoint)),
         folder_(folder),
         writer_(folder, rank()) {}
 
@@ -82,7 +83,7 @@ class Saver {
     MEG_RETURN_IF_ERROR(check());
     MEG_RETURN_IF_ERROR(add_parameters());
     if (is_first_data_rank()) {
-      DistObjects objects(checkpoint_, family_, &writer_);
+      DistObjects objects(checkpoint_, naming_, &writer_);
       if (is_first_tensor_rank()) MEG_RETURN_IF_ERROR(objects.add_extra_states());
       for (const RankFile& rank : checkpoint_.files()) {
         MEG_RETURN_IF_ERROR(objects.add_rank_state(rank));
@@ -91,7 +92,7 @@ class Saver {
     MEG_RETURN_IF_ERROR(run_transfers(transfers_, sinks_, options_.transfer));
     if (rank() == 0) {
       MEG_ASSIGN_OR_RETURN(const TorchFileContent common,
-                           common_state(checkpoint_, family_, options_));
+                           common_state(checkpoint_, naming_.family, options_));
       MEG_RETURN_IF_ERROR(write_dist_common(folder_, common));
     }
     return writer_.finish();
@@ -121,6 +122,7 @@ class Saver {
       all += elements_of(parameter);
     for (const LogicalParameter& parameter : checkpoint_.parameters()) {
       const int64_t elements = elements_of(parameter);
+      // By the elements before it: whole parameters, in stretches of about equal size.
       const int64_t writer = before * place_.size / std::max<int64_t>(all, 1);
       before += elements;
       const bool is_copy = parameter.axes.partition_axis < 0 && !is_first_tensor_rank();
@@ -134,12 +136,7 @@ class Saver {
     return box_here(parameter).elements();
   }
 
-  bool is_hybrid() const { return family_ == model::NameFamily::kHybrid; }
-
-  bool has_experts() const { return checkpoint_.config().num_experts.has_value(); }
-
   Status check() const {
-    const std::string& path = checkpoint_.folder().folder;
     const int64_t experts = checkpoint_.config().num_experts.value_or(0);
     const int64_t ranks = options_.expert_model_parallel_size.value_or(1);
     if (ranks < 1 || (ranks > 1 && (experts == 0 || experts % ranks != 0))) {
@@ -150,26 +147,17 @@ class Saver {
     if (options_.keep_optimizer && checkpoint_.optimizer().form == OptimizerForm::kDistributed) {
       return missing_distrib_optim(checkpoint_);
     }
-    std::map<std::string, std::set<int64_t>> found;
-    for (const LogicalParameter& parameter : checkpoint_.parameters()) {
-      if (parameter.layer.has_value()) found[parameter.canonical].insert(*parameter.layer);
-    }
-    const size_t expected = layers_of(checkpoint_).size();
-    for (const auto& [name, numbers] : found) {
-      if (numbers.size() == expected) continue;
-      return make_error(StatusCode::kUnsupported,
-                        "{}: {}: expected in all {} layers, found in {}: layers that differ cannot "
-                        "be stacked",
-                        path, name, expected, numbers.size());
-    }
     return {};
   }
 
   Status add_parameter(const LogicalParameter& parameter) {
-    std::optional<std::string> spelled = checkpoint_.table().spell(parameter.canonical, family_);
+    std::optional<std::string> spelled =
+        checkpoint_.table().spell(parameter.canonical, naming_.family);
     // Local layers save it by the name that is right before a dense MLP.
-    const bool is_apart = is_hybrid() || model::has_fused_norms(checkpoint_.family());
-    if (has_experts() && is_apart && model::is_norm_before_mlp(parameter.canonical)) {
+    const bool is_apart = naming_.family == model::NameFamily::kHybrid ||
+                          model::has_fused_norms(checkpoint_.family());
+    if (is_apart && model::is_norm_before_mlp(parameter.canonical) &&
+        expert_layers_.contains(parameter.layer.value_or(0))) {
       spelled = parameter.canonical;
     }
     if (const auto expert = model::parse_expert_name(parameter.canonical)) {
@@ -179,7 +167,7 @@ class Saver {
       return make_error(StatusCode::kUnsupported, "{}: {}: mcore models have no such parameter",
                         checkpoint_.folder().folder, parameter.name);
     }
-    const std::string name = saved_layer_name(*spelled, parameter.layer.value_or(0), family_);
+    const std::string name = naming_.of_layer(*spelled, parameter.layer.value_or(0));
     const size_t weight = transfers_.size();
     for (const LogicalTensor& tensor : parameter.tensors) {
       const bool is_weight = tensor.kind == "weight";
@@ -234,7 +222,7 @@ class Saver {
     if (const auto expert = model::parse_expert_name(parameter.canonical)) {
       stack(checkpoint_.config().num_experts.value_or(1), expert->expert);
     }
-    if (parameter.layer.has_value() && !is_hybrid()) stack(layers(), *parameter.layer);
+    if (parameter.layer.has_value() && naming_.is_stacked) stack(layers(), *parameter.layer);
     MEG_ASSIGN_OR_RETURN(auto sink,
                          writer_.add_chunk(name, transfer->target_dtype, shape, offsets, sizes));
     transfer->targets.push_back({.sink = static_cast<int>(sinks_.size()), .box = box.of_axes});
@@ -245,7 +233,8 @@ class Saver {
   const MegatronCheckpoint& checkpoint_;
   DataParallelPlace place_;
   const SaveTorchDistOptions& options_;
-  model::NameFamily family_;
+  DistNaming naming_;
+  std::set<int64_t> expert_layers_;
   std::string folder_;
   DistFolderWriter writer_;
   std::vector<TensorTransfer> transfers_;

@@ -5,22 +5,17 @@
 #include <algorithm>
 #include <filesystem>
 #include <limits>
-#include <map>
 #include <system_error>
 
-#include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_args.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/args/checkpoint_args.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/rank_files.h"
+#include "libmeg/checkpoint/inspect/internal/checkpoint_counts.h"
 
 namespace meg::checkpoint {
 namespace {
 
 /// Refuses sizes that no cluster has before ranks are listed by them.
 constexpr int64_t kMaxRanks = 1 << 20;
-
-int64_t add_capped(int64_t a, int64_t b) {
-  int64_t sum = 0;
-  return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<int64_t>::max() : sum;
-}
 
 std::optional<int64_t> multiply_ranks(std::initializer_list<int64_t> sizes) {
   int64_t product = 1;
@@ -30,14 +25,6 @@ std::optional<int64_t> multiply_ranks(std::initializer_list<int64_t> sizes) {
     }
   }
   return product;
-}
-
-/// A parameter's flat name, from a name below a model key.
-std::string flat_name(std::string_view name) {
-  const size_t slash = name.find('/');
-  std::string flat(slash == std::string_view::npos ? "" : name.substr(slash + 1));
-  std::replace(flat.begin(), flat.end(), '/', '.');
-  return flat;
 }
 
 /// Of the rank files, or of the one file.
@@ -66,11 +53,13 @@ class Summarizer {
     read_sizes();
     number_ranks();
     read_state();
-    count_tensors();
+    count_tensors(summary_);
     if (summary_.whole.has_value()) {
-      count_whole();
+      summary_.true_vocab_size = options_.true_vocab_size;
+      if (!summary_.true_vocab_size.has_value()) summary_.true_vocab_size = vocab_size_of_args();
+      count_parameters(summary_);
     } else {
-      MEG_RETURN_IF_ERROR(count_files());
+      MEG_RETURN_IF_ERROR(count_parameters_of_files(options_.open, summary_));
     }
     return std::move(summary_);
   }
@@ -307,120 +296,6 @@ class Summarizer {
     }
   }
 
-  void count_tensors() {
-    for (const FileSummary& file : summary_.files) {
-      for (size_t i = 0; i < file.groups.size(); ++i) {
-        add_share(file.groups[i], file.contents.tensors[i]);
-      }
-    }
-    std::stable_sort(summary_.shares.begin(), summary_.shares.end(),
-                     [](const TensorShare& a, const TensorShare& b) { return a.group < b.group; });
-    for (const TensorShare& share : summary_.shares) {
-      if (share.group == TensorGroup::kOptimizer) {
-        summary_.optimizer_bytes = add_capped(summary_.optimizer_bytes, share.bytes);
-      }
-    }
-    for (RankSummary& rank : summary_.ranks) {
-      for (const int index : rank.files) {
-        const FileSummary& file = summary_.files[static_cast<size_t>(index)];
-        for (size_t i = 0; i < file.groups.size(); ++i) {
-          int64_t& bytes = rank.tensor_bytes[static_cast<size_t>(file.groups[i])];
-          bytes = add_capped(bytes, file.contents.tensors[i].bytes);
-        }
-      }
-    }
-  }
-
-  void add_share(TensorGroup group, const NamedTensor& tensor) {
-    const auto [place, is_new] =
-        share_of_.emplace(std::pair(group, tensor.dtype), summary_.shares.size());
-    if (is_new) summary_.shares.push_back({group, tensor.dtype, 0, 0, 0});
-    TensorShare* share = &summary_.shares[place->second];
-    ++share->tensors;
-    share->elements = add_capped(share->elements, tensor.elements);
-    share->bytes = add_capped(share->bytes, tensor.bytes);
-  }
-
-  /// Parameters and the family of names, by the table: what a whole model has found already.
-  Status count_files() {
-    MEG_ASSIGN_OR_RETURN(model::ParameterTable table, model::ParameterTable::gpt());
-    MEG_RETURN_IF_ERROR(table.add_rules(options_.open.param_rules, options_.open.param_rules_name));
-    std::optional<std::vector<model::NameFamily>> families;
-    for (FileSummary& file : summary_.files) {
-      for (size_t i = 0; i < file.groups.size(); ++i) {
-        const NamedTensor& tensor = file.contents.tensors[i];
-        if (file.groups[i] != TensorGroup::kModel || tensor.view == nullptr) continue;
-        const std::optional<model::ParameterMatch> match = table.match(flat_name(tensor.name));
-        if (match.has_value()) keep_common(match->families, families);
-        if (match.has_value() && match->is_extra_state) continue;
-        file.parameters = add_capped(file.parameters, tensor.elements);
-      }
-    }
-    if (families.has_value() && !families->empty()) summary_.family = families->front();
-    for (RankSummary& rank : summary_.ranks) {
-      for (const int index : rank.files) {
-        const FileSummary& file = summary_.files[static_cast<size_t>(index)];
-        if (file.file == nullptr) continue;
-        rank.parameters = add_capped(rank.parameters.value_or(0), file.parameters);
-      }
-    }
-    return Status();
-  }
-
-  static void keep_common(const std::vector<model::NameFamily>& found,
-                          std::optional<std::vector<model::NameFamily>>& common) {
-    if (!common.has_value()) common = found;
-    std::erase_if(*common, [&](model::NameFamily family) {
-      return std::find(found.begin(), found.end(), family) == found.end();
-    });
-  }
-
-  void count_whole() {
-    const MegatronCheckpoint& whole = *summary_.whole;
-    summary_.family = whole.family();
-    int64_t all = 0, vocabulary = 0;
-    for (const LogicalParameter& parameter : whole.parameters()) {
-      count_shards(parameter);
-      int64_t elements = 1;
-      for (const int64_t size : parameter.shape) elements *= size;
-      all = add_capped(all, elements);
-      if (parameter.partition != model::Partition::kVocabulary || parameter.shape.empty()) continue;
-      summary_.padded_vocab_size = parameter.shape[0];
-      if (parameter.shape[0] > 0) vocabulary += elements / parameter.shape[0];
-    }
-    if (whole.tied_copy() != nullptr) count_shards(*whole.tied_copy());
-    summary_.parameters = all;
-    summary_.true_vocab_size = options_.true_vocab_size;
-    if (!summary_.true_vocab_size.has_value()) summary_.true_vocab_size = vocab_size_of_args();
-    if (!summary_.true_vocab_size.has_value() || !summary_.padded_vocab_size.has_value()) return;
-    const int64_t padding = *summary_.padded_vocab_size - *summary_.true_vocab_size;
-    if (padding >= 0 && *summary_.true_vocab_size > 0) {
-      summary_.unpadded_parameters = all - padding * vocabulary;
-    }
-  }
-
-  /// Adds the weight's shards to the ranks and files that hold them.
-  void count_shards(const LogicalParameter& parameter) {
-    const LogicalTensor& weight = parameter.tensors[0];
-    int64_t tensor_rank = 0;
-    for (const auto* shards : {&weight.pieces, &weight.replicas}) {
-      for (const Piece& shard : *shards) {
-        count_shard(tensor_rank++, parameter.stage, shard.source->elements());
-      }
-    }
-  }
-
-  void count_shard(int64_t tensor_rank, int64_t stage, int64_t elements) {
-    const MegatronCheckpoint& whole = *summary_.whole;
-    const auto holder = static_cast<size_t>(whole.file_index(tensor_rank, stage));
-    for (RankSummary& rank : summary_.ranks) {
-      if (rank.name != whole.files()[holder].folder_name) continue;
-      int64_t& file = summary_.files[static_cast<size_t>(rank.files[0])].parameters;
-      file = add_capped(file, elements);
-      rank.parameters = file;
-    }
-  }
-
   /// args.vocab_size, which most runs leave None. NullTokenizer's is without its end-of-document.
   std::optional<int64_t> vocab_size_of_args() const {
     const std::optional<int64_t> size = int_arg_of("vocab_size");
@@ -428,13 +303,12 @@ class Summarizer {
     const std::optional<megatron::FieldValue> tokenizer = arg("tokenizer_type");
     const bool is_null = tokenizer.has_value() && std::holds_alternative<std::string>(*tokenizer) &&
                          std::get<std::string>(*tokenizer) == "NullTokenizer";
-    return is_null ? add_capped(*size, 1) : *size;
+    return is_null && *size < std::numeric_limits<int64_t>::max() ? *size + 1 : *size;
   }
 
   const SummaryOptions& options_;
   PickleBudget budget_;
   CheckpointSummary summary_;
-  std::map<std::pair<TensorGroup, std::string>, size_t> share_of_;  // index into shares
 };
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "libmeg/checkpoint/state/internal/box_rows.h"
-#include "libmeg/checkpoint/state/reordered_source.h"
+#include "libmeg/checkpoint/state/internal/reordered_source.h"
 #include "libmeg/io/crc32.h"
 
 namespace meg::checkpoint {

@@ -4,6 +4,10 @@
 #include <system_error>
 #include <utility>
 
+// One thread for each task. run() and finish() join it before they touch what it wrote (status_),
+// so joining is all the synchronization there is; busy_ alone is atomic, since is_busy() looks at
+// it while the thread runs.
+
 namespace meg::checkpoint {
 
 AsyncWriter::~AsyncWriter() {
@@ -26,6 +30,9 @@ Status AsyncWriter::run(std::function<Status()> task) {
       } catch (const std::bad_alloc&) {
         status_ = Status(StatusCode::kResourceExhausted, "out of memory");
       }
+      // The snapshot's memory goes back now, and not when the next save begins: it is as large as
+      // the weights and the state of the optimizer. Before busy_ is cleared, so that who sees the
+      // writer idle can count on that memory.
       task = nullptr;
       busy_ = false;
     });

@@ -2,10 +2,17 @@
 
 #include <utility>
 
-#include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_args.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/args/checkpoint_args.h"
 #include "libmeg/checkpoint/dialects/mp_rank/parameter_step.h"
 #include "libmeg/checkpoint/training/internal/rng_tree.h"
 #include "libmeg/checkpoint/training/internal/value_reader.h"
+
+// The state of a run but for its tensors, from rank files as the pickle machine has parsed them.
+// Progress, groups, scheduler and loss scaler are the same in all files and are taken from the
+// first; the generators are read from the file of the rank that asks.
+//
+// Revisions differ in which keys they write. Keys that some revisions lack have defaults here,
+// those that a run cannot do without are asked for by name, with the flag that does without them.
 
 namespace meg::checkpoint {
 namespace {
@@ -13,6 +20,7 @@ namespace {
 Status read_group(const TorchFile& file, PickleId dict, ParamGroupState* group) {
   ValueReader values(file, dict, "optimizer: param_groups");
   group->weight_decay = values.real("weight_decay");
+  // Where a group has no wd_mult, its weight_decay tells which of the two it is.
   group->wd_mult = values.real_or("wd_mult", group->weight_decay == 0.0 ? 0.0 : 1.0);
   group->lr_mult = values.real_or("lr_mult", 1.0);
   group->lr = values.real("lr");
@@ -21,12 +29,15 @@ Status read_group(const TorchFile& file, PickleId dict, ParamGroupState* group) 
   group->eps = values.real("eps");
   group->max_lr = values.real_or("max_lr", 0.0);
   group->min_lr = values.real_or("min_lr", 0.0);
+  // apex's FusedAdam keeps the step here, torch's Adam with each parameter: see
+  // read_step_of_parameters().
   if (values.has("step")) group->step = values.integer("step");
   return values.status();
 }
 
 Result<GradScalerState> read_scaler(const TorchFile& file, PickleId dict) {
   GradScalerState state;
+  // A ConstantGradScaler's state is an empty dict.
   if (file.graph().pairs(dict).empty()) return state;
   ValueReader values(file, dict, "optimizer: grad_scaler");
   GradScalerState::Dynamic dynamic;
@@ -72,12 +83,14 @@ class StateReader {
     }
     constexpr std::string_view kOperations = "num_floating_point_operations_so_far";
     if (const std::optional<PickleId> operations = graph_.find(file_.root(), kOperations)) {
+      // A value that is no number does not end the load: the counter only makes log lines.
       state_.num_floating_point_operations_so_far =
           field_value(graph_, *operations).value_or(int64_t{0});
     }
     if (!options_.finetune) {
       state_.consumed_train_samples = consumed("consumed_train_samples");
       state_.consumed_valid_samples = consumed("consumed_valid_samples");
+      // release/ holds weights to start from, which Megatron loads as iteration 0.
       if (!checkpoint_.folder().is_release) state_.iteration = checkpoint_.iteration().value_or(0);
     }
     return Status();
@@ -94,6 +107,7 @@ class StateReader {
     if (layout.form == OptimizerForm::kNone) {
       return absent("optimizer", "optimizer", "--no-load-optim");
     }
+    // The moments are in another file then, without which there is only half an optimizer.
     if (layout.form == OptimizerForm::kDistributed) {
       return make_error(StatusCode::kNotFound,
                         "{}: cannot load the optimizer: expected distrib_optim.pt beside it, found "
@@ -120,7 +134,9 @@ class StateReader {
     return Status();
   }
 
-  /// The trainer decays by has_weight_decay.
+  // The trainer decides by has_weight_decay() which parameters decay. Were a checkpoint's groups
+  // cut otherwise (an own no_weight_decay_cond), the run would go on with other decays without a
+  // word; hence it is refused.
   Status check_groups() const {
     for (const LogicalParameter& parameter : checkpoint_.parameters()) {
       const bool decays = model::has_weight_decay(parameter.spelling, parameter.shape.size());
@@ -144,6 +160,7 @@ class StateReader {
   Status read_step_of_parameters(OptimizerState* optimizer) const {
     for (const LogicalParameter& parameter : checkpoint_.parameters()) {
       std::optional<int64_t>& step = settings_of(*optimizer, parameter.group).step;
+      // The first one found is that of the group: Adam steps all parameters of a group together.
       if (step.has_value()) continue;
       for (const auto& [key, value] : parameter.other_state) {
         if (key != "step") continue;
@@ -155,6 +172,7 @@ class StateReader {
 
   Status read_scheduler_state() {
     std::optional<PickleId> dict = graph_.find(file_.root(), "opt_param_scheduler");
+    // The key of older revisions; Megatron's load_checkpoint looks for both as well.
     if (!dict.has_value()) dict = graph_.find(file_.root(), "lr_scheduler");
     if (!dict.has_value()) return absent("scheduler", "opt_param_scheduler", "--no-load-optim");
     StateFields fields;
@@ -162,6 +180,8 @@ class StateReader {
     for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
       const std::optional<std::string_view> name = graph_.as_string(pairs[i]);
       std::optional<megatron::FieldValue> value = field_value(graph_, pairs[i + 1]);
+      // Plain values are all that state_dict() of a scheduler has. The names of older revisions are
+      // mapped by OptimizerParamScheduler::load_state_dict, not here.
       if (!name.has_value() || !value.has_value()) {
         return make_error(
             StatusCode::kCorruption, "{}: opt_param_scheduler: expected plain values, found {}: {}",
@@ -174,6 +194,8 @@ class StateReader {
   }
 
   Status read_rng() {
+    // The rank does not exist in the checkpoint's layout, so no generator continues it. The caller
+    // decides what to do then.
     if (options_.tensor_rank >= checkpoint_.tensor_model_parallel_size() ||
         options_.pipeline_rank >= checkpoint_.pipeline_model_parallel_size()) {
       return Status();
@@ -199,6 +221,8 @@ class StateReader {
 
 Result<TrainingState> read_training_state(const MegatronCheckpoint& checkpoint,
                                           const TrainingReadOptions& options) {
+  // Before anything is believed: the pickled values were parsed as they came, without a look at
+  // their CRC.
   for (const RankFile& rank : checkpoint.files()) {
     MEG_RETURN_IF_ERROR(rank.file->check_metadata_crcs());
   }

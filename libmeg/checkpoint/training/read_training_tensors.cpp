@@ -12,6 +12,11 @@
 #include "libmeg/base/float_convert.h"
 #include "libmeg/checkpoint/transfer/transfer_executor.h"
 
+// Turns "this shard of this tensor into that memory" into transfers: each has the pieces of the
+// checkpoint that make up one logical tensor and the boxes of it that are wanted. Changing tensor-
+// and pipeline-parallel sizes, widening and rounding and another padding of the vocabulary are all
+// done by the transfer while it copies; no whole tensor is put together.
+
 namespace meg::checkpoint {
 namespace {
 
@@ -23,12 +28,15 @@ class TensorsReader {
   TensorsReader(const std::string& path, std::span<const LogicalParameter> parameters,
                 bool is_before_first_step, const TrainingTensorOptions& options)
       : path_(path), is_before_first_step_(is_before_first_step), options_(options) {
+    // By canonical name, which is the same for all names that revisions have given a parameter.
     for (const LogicalParameter& parameter : parameters) {
       by_name_.emplace(parameter.name, &parameter);
     }
   }
 
   Status add(const TrainingTensorTarget& target) {
+    // The last stage's copy of tied embeddings is no parameter of its own: it is read from the
+    // embedding.
     const bool is_tied_copy = target.name == model::kTiedCopyName;
     const auto found = by_name_.find(is_tied_copy ? kWordEmbeddings : target.name);
     if (found == by_name_.end()) {
@@ -40,6 +48,7 @@ class TensorsReader {
     if (!fits.ok()) return fits.with_prefix(path_);
     const LogicalTensor* source = source_of(parameter, target);
     if (source != nullptr) return add_transfer(parameter, *source, target);
+    // Adam's moments are zero before its first step, and a checkpoint of then does not have them.
     if (is_before_first_step_) {
       std::fill(target.bytes.begin(), target.bytes.end(), std::byte{0});
       return Status();
@@ -63,6 +72,8 @@ class TensorsReader {
     const int64_t ranks = options_.tensor_model_parallel_size;
     const model::ShardAxes& axes = parameter.axes;
     std::vector<int64_t> merged = axes.sizes;
+    // The target's padded height, which may be more or fewer rows than the checkpoint's: see
+    // source_extent below.
     if (parameter.partition == model::Partition::kVocabulary) merged[0] = target.shape[0] * ranks;
     Box box = Box::whole(merged);
     if (axes.partition_axis >= 0) {
@@ -70,12 +81,16 @@ class TensorsReader {
       box.sizes[cut] /= ranks;
       box.offsets[cut] = options_.tensor_rank * box.sizes[cut];
     }
+    // The embedding and its tied copy, or shards of several ranks that one process holds, read the
+    // same tensor: one transfer with several targets reads the file once.
     const auto [found, is_new] =
         of_tensor_.try_emplace({&source, target.dtype, merged[0]}, transfers_.size());
     if (is_new) {
       const bool is_moment = target.kind == "exp_avg" || target.kind == "exp_avg_sq";
       TensorTransfer transfer;
       transfer.name = parameter.name + " (" + source.kind + ")";
+      // The transfer pads rows beyond source_extent: weights with copies of the last row, as the
+      // converter does, moments with zeros, as of rows that no token has ever reached.
       transfer.axes = std::move(merged);
       transfer.source_extent = axes.sizes[0];
       transfer.fill = is_moment ? PaddingFill::kZero : PaddingFill::kRepeatLastRow;
@@ -89,6 +104,8 @@ class TensorsReader {
     return Status();
   }
 
+  // Before the files are read, so that a run of another shape is told which parameter differs
+  // instead of where a copy ended.
   Status check_shape(const LogicalParameter& parameter, const TrainingTensorTarget& target) const {
     std::vector<int64_t> whole = parameter.shape;
     if (parameter.partition == model::Partition::kVocabulary && !whole.empty() &&
@@ -117,8 +134,12 @@ class TensorsReader {
                                  const TrainingTensorTarget& target) const {
     const LogicalTensor* weight = parameter.tensor("weight");
     const LogicalTensor* master = options_.use_masters ? parameter.tensor("fp32_param") : nullptr;
+    // A run that has a master where the checkpoint has none (fp32 weights loaded into 16 bits)
+    // takes the weight itself.
     if (target.kind == "fp32_param") return master != nullptr ? master : weight;
     if (target.kind != "weight") return parameter.tensor(target.kind);
+    // Masters only where rounding makes a difference: the 16-bit weight read into 16 bits is exact
+    // and half as much to read.
     return master != nullptr && weight->dtype != target.dtype ? master : weight;
   }
 

@@ -4,9 +4,15 @@
 
 #include "libmeg/base/bytes.h"
 
+// A file of Megatron's holds the states of five generators, of which this trainer uses one or two.
+// The others are written as Megatron's own seeding would have left them at the start of a run, so
+// that Megatron can continue from the file.
+
 namespace meg::checkpoint {
 namespace {
 
+// The constants of Megatron's megatron/training/initialize.py: _set_random_seed (100 for each
+// pipeline stage) and megatron/core/tensor_parallel/random.py: model_parallel_cuda_manual_seed.
 constexpr int64_t kSeedOfStage = 100;
 constexpr int64_t kModelParallelOffset = 2718;
 constexpr int64_t kExpertParallelOffset = 1024;
@@ -23,15 +29,17 @@ Words seeded_words(uint32_t seed) {
   return words;
 }
 
-// torch's CPU generator in memory: seed, left, seeded, next, 64 bits for each word, then the parts
-// of normal numbers, which are not there yet.
+// torch's CPU generator in memory, at::CPUGeneratorImplStateLegacy and what follows it: seed, left,
+// seeded, next, 64 bits for each word, then the parts of normal numbers, which are not there yet.
+// left == 1 makes the next draw produce new words.
 constexpr size_t kTorchBytes = 5056;
 constexpr size_t kTorchLeft = 8, kTorchSeeded = 12, kTorchWords = 24;
 
 }  // namespace
 
 MersenneState seeded_python_random(uint32_t seed) {
-  // The seed is an array of one word, so the key's index is always 0.
+  // Python's init_by_array. The seed is an array of one word, so the key's index is always 0 and
+  // adds nothing.
   Words words = seeded_words(19650218U);
   const size_t count = words.size();
   size_t i = 1;
@@ -48,6 +56,7 @@ MersenneState seeded_python_random(uint32_t seed) {
     words[i] = (words[i] ^ (mixed(words[i - 1]) * 1566083941U)) - static_cast<uint32_t>(i);
     advance();
   }
+  // MT19937 as its authors seed it by arrays: it makes sure that not all words are 0.
   words[0] = 0x80000000U;
   MersenneState state;
   state.words = words;
@@ -65,6 +74,8 @@ std::vector<std::byte> seeded_torch_state(int64_t seed) {
   store_le(state.data(), static_cast<uint64_t>(seed));
   store_le(state.data() + kTorchLeft, uint32_t{1});
   store_le(state.data() + kTorchSeeded, uint32_t{1});
+  // torch::mt19937 takes the lower 32 bits of the seed alone; the whole seed is kept beside it for
+  // initial_seed().
   const Words words = seeded_words(static_cast<uint32_t>(seed));
   for (size_t i = 0; i < words.size(); ++i) {
     store_le(state.data() + kTorchWords + i * sizeof(uint64_t), uint64_t{words[i]});

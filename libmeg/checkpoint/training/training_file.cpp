@@ -15,9 +15,17 @@
 #include "libmeg/model/gpt_config.h"
 #include "libmeg/model/parameter_count.h"
 
+// Builds the tree of a rank's model_optim_rng.pt, its keys in the order of Megatron's
+// generate_state_dict. Nothing is copied: the tree's storages point at the bytes handed over.
+//
+// The model that args describe decides what must be there. What was handed over is matched against
+// it before a byte is written, so that no checkpoint of half a model appears.
+
 namespace meg::checkpoint {
 namespace {
 
+// What Megatron writes. Below 2.0 it permutes query, key and value when it loads
+// (fix_query_key_value_ordering).
 constexpr double kCheckpointVersion = 3.0;
 
 /// What Megatron's loaders read of the saved args without a default: check_checkpoint_args.
@@ -55,12 +63,14 @@ class FileBuilder {
   Result<TrainingTree> build() {
     MEG_RETURN_IF_ERROR(read_args());
     MEG_RETURN_IF_ERROR(match_parameters());
+    MEG_ASSIGN_OR_RETURN(const model::PipelineLayout layout,
+                         model::PipelineLayout::create(config_.num_layers, sizes_));
     add("args", tree_.args(args_));
     add("checkpoint_version", tree_.graph().add_float(kCheckpointVersion));
     add("iteration", tree_.graph().add_int(state_.iteration));
     for (int64_t c = 0; c < sizes_.virtual_pipeline_model_parallel_size; ++c) {
       const bool is_only = sizes_.virtual_pipeline_model_parallel_size == 1;
-      add(is_only ? "model" : fmt::format("model{}", c), add_model(c));
+      add(is_only ? "model" : fmt::format("model{}", c), add_model(layout, c));
     }
     if (state_.optimizer.has_value()) {
       MEG_ASSIGN_OR_RETURN(const PickleId optimizer,
@@ -96,11 +106,14 @@ class FileBuilder {
 
   Status read_args() {
     args_ = state_.args;
+    // Megatron's check_checkpoint_args reads these by getattr without a default: without them its
+    // load would end in an AttributeError, long after the run that saved.
     for (const char* name : kArgsOfLoaders) {
       if (args_.find(name) != nullptr) continue;
       return make_error(StatusCode::kInvalidArgument,
                         "args: expected {}, which loaders ask for, found none", name);
     }
+    // Those of the state, which count further than the args that the run was started with.
     args_.set("consumed_train_samples", {state_.consumed_train_samples});
     args_.set("consumed_valid_samples", {state_.consumed_valid_samples});
     const megatron::FieldLookup lookup = [this](std::string_view name) {
@@ -112,11 +125,14 @@ class FileBuilder {
     sizes_.tensor_model_parallel_size = size_arg("tensor_model_parallel_size");
     sizes_.pipeline_model_parallel_size = size_arg("pipeline_model_parallel_size");
     sizes_.virtual_pipeline_model_parallel_size = size_arg("virtual_pipeline_model_parallel_size");
-    return Status();
+    megatron::FieldReader fields(lookup);
+    sizes_.split.take_fields(fields);
+    return fields.status().with_prefix("args");
   }
 
   /// Finds what was handed over for each parameter of this rank.
   Status match_parameters() {
+    // Its experts would be left out without a word.
     MEG_RETURN_IF_ERROR(config_.check_no_experts());
     MEG_ASSIGN_OR_RETURN(rank_, model::rank_parameters(config_, sizes_, state_.pipeline_rank,
                                                        options_.names, table_));
@@ -135,6 +151,7 @@ class FileBuilder {
       values_.push_back(found->second);
       by_name.erase(found);
     }
+    // What is left belongs to no parameter of the model: args and model disagree.
     if (by_name.empty()) return Status();
     return make_error(StatusCode::kInvalidArgument,
                       "{}: not a parameter of the model that args describe",
@@ -163,12 +180,11 @@ class FileBuilder {
     return found;
   }
 
-  PickleId add_model(int64_t chunk) {
-    const model::PipelineLayout layout{config_.num_layers, sizes_.pipeline_model_parallel_size,
-                                       sizes_.virtual_pipeline_model_parallel_size};
+  PickleId add_model(const model::PipelineLayout& layout, int64_t chunk) {
     StateDictTree model(options_.names);
     for (const ChunkEntry& entry :
          chunk_entries(rank_, layout, state_.pipeline_rank, chunk, options_.names, table_)) {
+      // Transformer Engine's layers have `_extra_state` keys, which are None without FP8.
       model.add(entry.name, entry.parameter.has_value()
                                 ? tree_.tensor(values_[*entry.parameter]->weight)
                                 : tree_.graph().add_none());

@@ -5,6 +5,9 @@
 
 #include "libmeg/checkpoint/state/tensor_source.h"
 
+// Collects a file's values and, for each of its storages, the memory that it will be written from.
+// `sources_` and the content's storages go by the same numbers.
+
 namespace meg::checkpoint {
 
 PickleId TrainingTree::field(const megatron::FieldValue& value) { return arg(arg_value(value)); }
@@ -26,10 +29,14 @@ PickleId TrainingTree::tensor(const TrainingTensor& tensor) {
 
 PickleId TrainingTree::literal(DType dtype, std::span<const std::byte> bytes) {
   const int storage = content().add_storage(dtype, bytes.size(), {bytes.begin(), bytes.end()});
+  // An entry for each storage keeps the numbers equal; an empty one says that the content itself
+  // has the bytes.
   sources_.emplace_back();
   return content().add_tensor(storage, {static_cast<int64_t>(bytes.size()) / dtype_size(dtype)});
 }
 
+// The tree as if it had been read: with it a state in memory goes through the same code as files
+// (write_dist_files).
 Result<TorchFile> TrainingTree::compose(const std::string& name) const {
   std::vector<std::shared_ptr<const TensorSource>> sources;
   uint64_t bytes = 0;
@@ -37,6 +44,7 @@ Result<TorchFile> TrainingTree::compose(const std::string& name) const {
     if (storage.literal.empty()) {
       sources.push_back(memory_source(storage.dtype, sources_[sources.size()]));
     } else {
+      // The source keeps the literal alive: `content()` may be gone before it is read.
       const auto copy = std::make_shared<const std::vector<std::byte>>(storage.literal);
       sources.push_back(memory_source(storage.dtype, *copy, copy));
     }

@@ -11,6 +11,10 @@
 #include "libmeg/io/atomic_folder.h"
 #include "libmeg/io/crc32.h"
 
+// Writes rank files (torch) or a rank's share of .distcp files (torch_dist) into a staging folder.
+// Sizes are known before the first byte, so that a torch file is laid out once and its storages are
+// written to their places; there is no buffer of a file's size.
+
 namespace meg::checkpoint {
 namespace {
 
@@ -46,7 +50,8 @@ Status write_tree(const std::string& path, const TrainingTree& tree, TorchFileLa
   return writer.finish();
 }
 
-/// Adds to the error of a full disk what would have been needed.
+// Adds to the error of a full disk what would have been needed. It is asked for afterwards: space
+// may vanish while writing, so a check beforehand would promise nothing.
 Status with_space(const Status& status, const std::string& folder, uint64_t needed) {
   if (status.code() != StatusCode::kResourceExhausted) return status;
   std::error_code error;
@@ -77,6 +82,8 @@ Status write_rank_file(const std::string& folder, const TrainingState& state,
   return with_space(write_tree(path, tree, std::move(layout)), folder, needed);
 }
 
+// The torch_dist writer works on a checkpoint that was read. A rank's state becomes one in memory,
+// so that saving and converting are one code.
 Status write_dist_files(const std::string& folder, const TrainingState& state,
                         const TrainingFileOptions& options) {
   MEG_ASSIGN_OR_RETURN(const TrainingTree tree, build_training_file(state, options));
@@ -99,6 +106,7 @@ Status write_part(const std::string& folder, const TrainingState& state,
   if (options.format == CheckpointFormat::kTorchDist) {
     return write_dist_files(folder, state, options);
   }
+  // Data-parallel ranks hold the same parameters: the first one writes the file for all.
   return state.data_rank == 0 ? write_rank_file(folder, state, options) : Status();
 }
 
@@ -126,6 +134,8 @@ Status write_checkpoint(const std::string& save_dir, std::span<const TrainingSta
     MEG_RETURN_IF_ERROR(write_part(folder.staging_path(), rank, options));
   }
   MEG_RETURN_IF_ERROR(complete_folder(folder.staging_path(), ranks[0], options));
+  // The folder's content is on the disk and in place before the tracker names it: a tracker never
+  // names half a checkpoint.
   MEG_RETURN_IF_ERROR(folder.commit());
   return write_tracker(save_dir, iteration);
 }

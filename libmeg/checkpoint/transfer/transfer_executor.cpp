@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "libmeg/base/thread_pool.h"
+#include "libmeg/checkpoint/state/transposed_source.h"
 #include "libmeg/checkpoint/transfer/internal/transfer_copier.h"
 #include "libmeg/checkpoint/transfer/internal/transfer_work.h"
 
@@ -35,6 +36,7 @@ constexpr int64_t kWritebackBytes = int64_t{64} << 20;
 struct Resources {
   int workers = 1;
   int64_t chunk_bytes = kChunkBytes;
+  int64_t transposed_bytes = 0;  ///< What sources may keep for a thread.
 
   explicit Resources(const TransferOptions& options) {
     workers = options.workers > 0 ? options.workers : available_processors();
@@ -42,6 +44,7 @@ struct Resources {
     workers = static_cast<int>(std::clamp<int64_t>(most, 1, workers));
     const int64_t share = options.buffer_bytes / workers / TransferCopier::buffer_bytes(1);
     chunk_bytes = std::clamp(share, kLeastChunkBytes, kChunkBytes);
+    transposed_bytes = options.buffer_bytes / workers - TransferCopier::buffer_bytes(chunk_bytes);
   }
 };
 
@@ -168,6 +171,7 @@ Status Execution::run() {
 /// One thread: takes job after job.
 void Execution::work() {
   try {
+    share_transposed_memory(resources_.transposed_bytes);
     TransferCopier copier(resources_.chunk_bytes,
                           [this](int64_t bytes) { return add_written(bytes); });
     while (!stopped_) {

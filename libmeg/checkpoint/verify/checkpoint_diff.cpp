@@ -13,6 +13,11 @@
 #include "libmeg/checkpoint/verify/internal/diff_state.h"
 #include "libmeg/checkpoint/verify/internal/parallel_scan.h"
 
+// Compares two models element by element, whatever the layout of either. A parameter of both sides
+// is cut into tasks of four million elements; each task reads tiles of both merged tensors and
+// compares them in the wider of the two types, so that memory is bounded by the number of threads
+// and not by the model.
+
 namespace meg::checkpoint {
 namespace {
 
@@ -74,6 +79,7 @@ class Differ {
 };
 
 Result<CheckpointDiff> Differ::run() {
+  // Plain values first: they cost nothing and tell most.
   diff_state(a_, b_, options_.compare_optimizer, &diff_);
   note_kinds();
   MEG_RETURN_IF_ERROR(match_parameters());
@@ -91,7 +97,8 @@ bool Differ::is_wanted(const LogicalTensor& tensor) const {
   return options_.compare_optimizer || tensor.kind == "weight";
 }
 
-/// Kinds of state that one side does not have at all are named once.
+/// Kinds of state that one side does not have at all are named once: a converted checkpoint without
+/// an optimizer would otherwise list every parameter of the other side.
 void Differ::note_kinds() {
   const auto collect = [this](const MegatronCheckpoint& checkpoint, std::set<std::string>* kinds) {
     for (const LogicalParameter& parameter : checkpoint.parameters()) {
@@ -124,6 +131,7 @@ void Differ::note_kinds() {
 }
 
 Status Differ::match_parameters() {
+  // Quiet: RE2 would print to stderr, which is not the library's.
   const RE2 pattern(options_.name_pattern, RE2::Quiet);
   if (!pattern.ok()) {
     return make_error(StatusCode::kInvalidArgument, "{}: expected a pattern, found {}",
@@ -152,6 +160,7 @@ Status Differ::match_parameters() {
 
 void Differ::match_tensors(const LogicalParameter& a, const LogicalParameter& b) {
   for (const LogicalTensor& tensor : a.tensors) {
+    // Noted by note_kinds() already.
     if (b_kinds_.count(tensor.kind) == 0 || !is_wanted(tensor)) continue;
     const LogicalTensor* other = b.tensor(tensor.kind);
     if (other == nullptr) {
@@ -176,6 +185,8 @@ void Differ::add_pair(const LogicalParameter& a, const LogicalTensor& a_tensor,
   const bool is_table = a.partition == model::Partition::kVocabulary && !a_shape.empty() &&
                         a_shape.size() == b_shape.size();
   int64_t true_rows = -1;
+  // Heights differ with tensor-parallel sizes. Rows that only one side has are padding, as no token
+  // has them.
   if (is_table) {
     const int64_t rows = std::min(a_shape[0], b_shape[0]);
     if (a_shape[0] != b_shape[0] && a_tensor.kind == "weight") {
@@ -209,6 +220,7 @@ void Differ::add_pair(const LogicalParameter& a, const LogicalTensor& a_tensor,
   pairs_.push_back(pair);
   ++diff_.tensors;
   diff_.elements += pair.elements;
+  // Padding apart from the rest, so that a difference there can be a note.
   add_tasks(index, 0, pair.true_elements);
   add_tasks(index, pair.true_elements, pair.elements);
 }
@@ -227,6 +239,7 @@ Status Differ::compare(Task* task, ParallelScan* scan) const {
   const Pair& pair = pairs_[task->pair];
   const int64_t a_size = dtype_size(pair.a_tensor->dtype);
   const int64_t b_size = dtype_size(pair.b_tensor->dtype);
+  // Tiles of both sides have as many elements, so that the wider type decides how many.
   const int64_t step = std::min(kTileBytes / std::max(a_size, b_size), task->end - task->begin);
   std::vector<std::byte> a_tile(static_cast<size_t>(step * a_size));
   std::vector<std::byte> b_tile(static_cast<size_t>(step * b_size));
@@ -246,6 +259,8 @@ Status Differ::compare(Task* task, ParallelScan* scan) const {
 void Differ::report() {
   std::vector<ElementDifferences> differences(pairs_.size());
   std::vector<ElementDifferences> in_padding(pairs_.size());
+  // Tasks are in the order of the elements, so the first difference of a tensor is that of its
+  // first task with one.
   for (const Task& task : tasks_) {
     const bool is_padding = task.begin >= pairs_[task.pair].true_elements;
     (is_padding ? in_padding : differences)[task.pair].append(task.found);

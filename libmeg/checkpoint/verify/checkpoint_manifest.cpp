@@ -7,6 +7,10 @@
 #include <set>
 #include <utility>
 
+// Digests of whole tensors with their names, to find out later whether a checkpoint still has the
+// same values, in whatever layout. Rows that pad a vocabulary depend on the layout and are left
+// out, or digested by blocks that can be compared one by one.
+
 namespace meg::checkpoint {
 namespace {
 
@@ -22,7 +26,8 @@ std::string full_name(std::string_view name, std::string_view kind) {
   return fmt::format("{} {}", name, kind);
 }
 
-/// Digests that claim to be of the whole state must be.
+/// Digests that claim to be of the whole state must be: without distrib_optim.pt the moments would
+/// be missing unnoticed.
 Status check_is_whole(const MegatronCheckpoint& checkpoint, const ManifestOptions& options) {
   const bool is_distributed = checkpoint.optimizer().form == OptimizerForm::kDistributed;
   if (!options.include_optimizer || !is_distributed) return Status();
@@ -111,6 +116,8 @@ void ManifestChecker::match(const LogicalParameter& parameter, const LogicalTens
 /// Whether shape and dtype allow a comparison.
 bool ManifestChecker::fits(const LogicalParameter& parameter, const LogicalTensor& tensor,
                            const ManifestTensor& expected) {
+  // A checkpoint that was converted to fp32 has the values of its 16-bit original: narrowed, they
+  // give the same digests.
   const bool widens = tensor.dtype == DType::kFloat32 &&
                       (expected.dtype == DType::kFloat16 || expected.dtype == DType::kBFloat16);
   std::vector<int64_t> shape = parameter.shape;
@@ -134,6 +141,7 @@ bool ManifestChecker::fits(const LogicalParameter& parameter, const LogicalTenso
 void ManifestChecker::compare(const DigestRequest& request, const ManifestTensor& expected,
                               const std::vector<std::string>& found) {
   const std::string name = full_name(expected.name, expected.kind);
+  // The digest was given up: see TensorDigester.
   if (found.empty()) {
     return add_problem(name, "changed", fmt::format("values of {}", dtype_name(expected.dtype)),
                        "values that it cannot hold");
@@ -163,6 +171,7 @@ void ManifestChecker::compare_blocks(const DigestRequest& request, const Manifes
   }
   for (size_t i = 0; i < std::min(found.size(), expected.digests.size()); ++i) {
     const int64_t begin = static_cast<int64_t>(i) * expected.block_rows;
+    // A block with padding in it differs between heights without meaning anything.
     const bool is_full = rows == expected_rows || begin + expected.block_rows <= common;
     if (!is_full || begin >= options_.vocab_size.value_or(common)) break;
     if (found[i] == expected.digests[i]) continue;
@@ -174,7 +183,8 @@ void ManifestChecker::compare_blocks(const DigestRequest& request, const Manifes
   }
 }
 
-/// Tensors of the manifest that the checkpoint lacks; a kind that it lacks wholly once.
+/// Tensors of the manifest that the checkpoint lacks. A kind that it lacks wholly is named once, as
+/// it has one cause.
 void ManifestChecker::report_missing() {
   std::set<std::string_view> kinds;
   for (const LogicalParameter& parameter : checkpoint_.parameters()) {

@@ -19,10 +19,9 @@ namespace {
 
 constexpr int64_t kTileBytes = int64_t{1} << 20;
 
-/// Digests one tensor.
 /// One pass over the merged tensor gives its digests, by blocks of rows where these are asked for,
-/// and the CRCs of the shards that were read on the way. Digests are of the bytes of whole tensors,
-/// so they are the same in every layout.
+/// and the CRCs of the shards that were read on the way: checking a file twice would cost as much
+/// again. Digests are of the bytes of whole tensors, so they are the same in every layout.
 class TensorDigester {
  public:
   TensorDigester(const DigestRequest& request, ParallelScan* scan)
@@ -87,7 +86,7 @@ Status TensorDigester::digest_block(int64_t bytes) {
   return Status();
 }
 
-/// The tile in as_dtype; notes where that loses something.
+/// The tile in as_dtype; notes where that loses something, which shows when it is widened again.
 Result<std::span<const std::byte>> TensorDigester::narrowed(std::span<const std::byte> tile) {
   narrow_.resize(tile.size() / 2);
   widened_.resize(tile.size());
@@ -112,7 +111,8 @@ StoragesByPlace storages_by_place(std::span<const std::shared_ptr<const TorchFil
   return found;
 }
 
-/// CRCs of the storages that were read whole, then of everything else in the files.
+/// CRCs of the storages that were read whole, then of everything else in the files, so that each
+/// byte is read once.
 Status check_crcs(const MegatronCheckpoint& checkpoint, const std::vector<StorageSum>& sums,
                   const DigestOptions& options) {
   LaneScanOptions scan{.check_finite = false, .workers = options.workers, .progress = {}};

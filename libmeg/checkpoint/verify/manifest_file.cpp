@@ -7,6 +7,8 @@
 #include "libmeg/io/atomic_file.h"
 #include "libmeg/io/mapped_file.h"
 
+// One JSON object, a line for each tensor, so that two manifests can be compared by diff.
+
 namespace meg::checkpoint {
 namespace {
 
@@ -54,7 +56,9 @@ Result<Manifest> ManifestParser::parse(std::span<const std::byte> bytes) {
   simdjson::dom::parser parser(kLargestManifest);
   simdjson::dom::object root;
   const simdjson::error_code error =
-      parser.parse(reinterpret_cast<const char*>(bytes.data()), bytes.size()).get(root);
+      bytes.empty()
+          ? simdjson::EMPTY
+          : parser.parse(reinterpret_cast<const char*>(bytes.data()), bytes.size()).get(root);
   if (error != simdjson::SUCCESS) {
     return corrupt("expected a manifest of verify manifest --write, found {}",
                    simdjson::error_message(error));
@@ -62,6 +66,7 @@ Result<Manifest> ManifestParser::parse(std::span<const std::byte> bytes) {
   Manifest manifest;
   MEG_RETURN_IF_ERROR(read_head(root, &manifest));
   simdjson::dom::array tensors;
+  // Parsed whole: lines may have been reordered or reformatted by other tools.
   if (root["tensors"].get(tensors) != simdjson::SUCCESS) {
     return corrupt("tensors: expected a list, found none");
   }

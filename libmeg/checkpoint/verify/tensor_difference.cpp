@@ -10,6 +10,9 @@
 #include "libmeg/base/float_convert.h"
 #include "libmeg/checkpoint/verify/internal/float_scan.h"
 
+// Most blocks are equal byte for byte and are passed over by memcmp; only others are widened to
+// float64, where 16-bit and 32-bit numbers can be compared with each other.
+
 namespace meg::checkpoint {
 namespace {
 
@@ -43,6 +46,7 @@ bool is_equal(double a, double b, const Tolerance& tolerance) {
   if (std::isnan(a) || std::isnan(b)) return std::isnan(a) && std::isnan(b);
   if (tolerance.is_exact()) return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b);
   // Equal first: infinities of one sign differ by NaN.
+  // The formula of numpy.allclose: relative to b.
   return a == b || std::abs(a - b) <= tolerance.atol + tolerance.rtol * std::abs(b);
 }
 
@@ -86,6 +90,7 @@ ElementDifferences compare_floats(DType a_dtype, std::span<const std::byte> a, D
   return found;
 }
 
+// Types without an order, such as complex ones and fp8: equal or not is all that can be said.
 ElementDifferences compare_bits(DType dtype, std::span<const std::byte> a,
                                 std::span<const std::byte> b, int64_t first) {
   const auto size = static_cast<size_t>(dtype_size(dtype));
@@ -103,6 +108,7 @@ ElementDifferences compare_bits(DType dtype, std::span<const std::byte> a,
 }  // namespace
 
 void ElementDifferences::append(const ElementDifferences& next) {
+  // What was found before stands in front: its first difference stays the first.
   if (next.count == 0) return;
   if (count == 0) {
     *this = next;

@@ -14,6 +14,10 @@
 #include "libmeg/checkpoint/verify/internal/lane_scan.h"
 #include "libmeg/checkpoint/verify/internal/rank_checks.h"
 
+// Everything that can be found wrong with a checkpoint, as a list and not as the first error: who
+// repairs one wants to know all of it. Each check works on what the ranks' files have, so that one
+// damaged file does not keep others from being looked at.
+
 namespace meg::checkpoint {
 namespace {
 
@@ -67,6 +71,8 @@ Result<bool> CheckpointVerifier::find() {
   Result<CheckpointFolder> found = find_checkpoint(path_, options_.iteration);
   if (!found.has_value()) {
     std::error_code ignored;
+    // A tracker that is wrong is a finding. Without one the path is most likely no checkpoint,
+    // which is the caller's mistake.
     const std::string tracker = (std::filesystem::path(path_) / kTrackerName).string();
     const bool has_tracker = std::filesystem::exists(tracker, ignored);
     if (!has_tracker || options_.iteration.has_value()) return found.error();
@@ -101,6 +107,7 @@ void CheckpointVerifier::describe(const CheckpointRanks& ranks) {
   report_.tensor_model_parallel_size = ranks.tensor_size;
   report_.pipeline_model_parallel_size = ranks.pipeline_size;
   report_.virtual_pipeline_model_parallel_size = static_cast<int64_t>(ranks.chunks());
+  // Some ranks alone do not say how many parameters the model has.
   const bool is_whole = report_.rank_files == ranks.tensor_size * ranks.pipeline_size;
   std::vector<model::NameFamily> families;
   for (const RankContent& rank : ranks.ranks) {
@@ -131,6 +138,7 @@ Status CheckpointVerifier::check_whole(const CheckpointRanks& ranks) {
     report_.names = model::name_family_text(whole->family());
     return Status();
   }
+  // What this version does not read is no fault of the checkpoint.
   if (whole.error().code() == StatusCode::kUnsupported) return whole.error();
   report_.problems.push_back(
       problem_of(CheckpointCheck::kStructure, folder_.folder, whole.error()));
@@ -158,6 +166,7 @@ Status CheckpointVerifier::read_values(const CheckpointRanks& ranks) {
   for (const LaneGroup& group : groups) {
     for (const Lane& lane : group.lanes) bytes += static_cast<uint64_t>(lane.view.bytes());
   }
+  // Before memory is taken for what tensors claim.
   MEG_RETURN_IF_ERROR(
       check_tensor_bytes(folder_.folder, bytes, static_cast<uint64_t>(report_.bytes)));
   std::vector<std::shared_ptr<const TorchFile>> files = ranks.other_files;

@@ -115,7 +115,7 @@ Result<Placement> placement_of(const IndexedDataset& set) {
 /// it. The one case that is known not to be a view: revision 6ef5bdc of Megatron-LM wrote an item
 /// more for each document than it counted.
 Result<bool> is_view(const IndexedDataset& set, const Placement& placement, Views views) {
-  const auto bin_bytes = static_cast<int64_t>(set.bin().size());
+  const int64_t bin_bytes = set.bin().size();
   if (placement.first_misplaced >= 0) {
     if (views != Views::kRefuse) return true;
     const int64_t sequence = placement.first_misplaced;
@@ -237,9 +237,41 @@ class ItemWriter {
 Status write_sequences(const IndexedDatasetBuilder& builder, const IndexedDataset& set,
                        int64_t offset, const io::FileDescriptor::Moved& moved) {
   ItemWriter writer(builder, set, offset, moved);
+  const int64_t at_once =
+      set.bin().object() == nullptr ? std::numeric_limits<int64_t>::max() : kItemsAtOnce;
+  std::vector<std::byte> buffer;
   for (int64_t sequence = 0; sequence < set.sequence_count(); ++sequence) {
-    MEG_ASSIGN_OR_RETURN(const auto items, set.sequence(sequence));
-    MEG_RETURN_IF_ERROR(writer.append(items));
+    const int64_t length = set.sequence_lengths()[sequence];
+    int64_t done = 0;
+    do {  // Also of an empty one the pointer is looked at.
+      const int64_t count = std::min(length - done, at_once);
+      MEG_ASSIGN_OR_RETURN(const auto items, set.sequence(sequence, done, count, buffer));
+      MEG_RETURN_IF_ERROR(writer.append(items));
+      done += count;
+    } while (done < length);
+  }
+  return writer.flush();
+}
+
+/// The first `bytes` of a .bin that is an object, fetched ahead.
+Status write_object(const IndexedDatasetBuilder& builder, const IndexedDataset& set, int64_t offset,
+                    int64_t bytes, const io::FileDescriptor::Moved& moved) {
+  ItemWriter writer(builder, set, offset, moved);
+  const auto stream = set.bin().object_stream(0, bytes);
+  std::vector<std::byte> piece(static_cast<size_t>(kItemsAtOnce * set.item_size()));
+  for (int64_t left = bytes; left > 0;) {
+    const auto whole =
+        std::span(piece).first(static_cast<size_t>(std::min<int64_t>(left, std::ssize(piece))));
+    for (size_t used = 0; used < whole.size();) {
+      MEG_ASSIGN_OR_RETURN(const size_t got, stream->read(whole.subspan(used)));
+      if (got == 0) {
+        return make_error(StatusCode::kIoError, "{}: ended {} bytes early", set.bin().path(),
+                          left - static_cast<int64_t>(used));
+      }
+      used += got;
+    }
+    MEG_RETURN_IF_ERROR(writer.append(whole));
+    left -= std::ssize(whole);
   }
   return writer.flush();
 }
@@ -260,7 +292,9 @@ Result<bool> append_dataset(IndexedDatasetBuilder& builder, const IndexedDataset
   MEG_ASSIGN_OR_RETURN(const int64_t offset, reserve_all(builder, set));
   const bool in_order = placement.first_misplaced < 0;
   // The whole .bin at once, copied by the kernel where it can; otherwise sequence by sequence.
-  if (in_order && set.dtype() == builder.options().dtype) {
+  if (in_order && set.bin().object() != nullptr) {
+    MEG_RETURN_IF_ERROR(write_object(builder, set, offset, placement.bytes, options.moved));
+  } else if (in_order && set.dtype() == builder.options().dtype) {
     MEG_ASSIGN_OR_RETURN(const io::FileDescriptor bin,
                          io::FileDescriptor::open_regular(set.bin().path()));
     MEG_RETURN_IF_ERROR(builder.copy_at(offset, bin, 0, placement.bytes, options.moved));

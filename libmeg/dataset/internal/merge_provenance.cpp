@@ -1,12 +1,10 @@
 #include "libmeg/dataset/internal/merge_provenance.h"
 
-#include <algorithm>
-#include <filesystem>
 #include <map>
-#include <system_error>
 #include <utility>
 
 #include "libmeg/dataset/indexed_dataset.h"
+#include "libmeg/dataset/internal/dataset_file.h"
 
 namespace meg::dataset {
 namespace {
@@ -45,10 +43,11 @@ Status append_known(const Provenance& from, Sources& sources, ProvenanceWriter& 
 Result<std::optional<ProvenanceWriter>> merged_provenance(const std::vector<std::string>& prefixes,
                                                           const std::string& output_prefix,
                                                           std::vector<std::string>& notes) {
-  const bool has_any = std::any_of(prefixes.begin(), prefixes.end(), [](const std::string& prefix) {
-    std::error_code missing;
-    return std::filesystem::exists(provenance_path(prefix), missing);
-  });
+  bool has_any = false;
+  for (const std::string& prefix : prefixes) {
+    MEG_ASSIGN_OR_RETURN(const auto file, map_if_there(provenance_path(prefix)));
+    has_any = has_any || file.has_value();
+  }
   if (!has_any) return std::optional<ProvenanceWriter>();
   MEG_ASSIGN_OR_RETURN(ProvenanceWriter to, ProvenanceWriter::create(output_prefix));
   Sources sources;

@@ -13,6 +13,7 @@
 #include "libmeg/io/atomic_file.h"
 #include "libmeg/io/mapped_file.h"
 #include "libmeg/io/piece_writer.h"
+#include "libmeg/s3/object_store.h"
 
 namespace meg::dataset {
 namespace {
@@ -154,6 +155,7 @@ Result<TntIndex> open_index(const std::string& prefix) {
 Result<std::vector<TntIndex>> open_all(const std::vector<std::string>& prefixes) {
   std::vector<TntIndex> indices;
   for (const std::string& prefix : prefixes) {
+    MEG_RETURN_IF_ERROR(check_is_path(prefix));
     MEG_ASSIGN_OR_RETURN(const bool is_old, is_tntidx(prefix));
     if (!is_old) {
       return make_error(StatusCode::kInvalidArgument,
@@ -213,6 +215,7 @@ Status write_index(const std::vector<TntIndex>& indices, const io::AtomicFile& i
 }  // namespace
 
 Result<bool> is_tntidx(const std::string& prefix) {
+  if (s3::is_address(prefix)) return false;
   MEG_ASSIGN_OR_RETURN(const io::FileDescriptor idx,
                        io::FileDescriptor::open_regular(prefix + ".idx"));
   std::array<char, kLegacyIndexMagic.size()> begin{};

@@ -7,7 +7,8 @@
 
 namespace meg::dataset {
 
-/// Whether PREFIX.idx begins as a TNTIDX file does.
+/// Whether PREFIX.idx begins as a TNTIDX file does. Objects of a store are none: they are not
+/// joined.
 Result<bool> is_tntidx(const std::string& prefix);
 
 /// merge_datasets() of TNTIDX files (`--dataset-impl lazy` and `cached`), whose arrays and .bin

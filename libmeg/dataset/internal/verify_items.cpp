@@ -7,14 +7,12 @@
 #include <vector>
 
 #include "libmeg/base/thread_pool.h"
+#include "libmeg/dataset/internal/item_cursor.h"
 
 namespace meg::dataset {
 namespace {
 
-constexpr size_t kPieceBytes = size_t{1} << 20;
 constexpr int64_t kDocumentsAtATime = int64_t{1} << 16;
-/// Pages of a mapping behind the place that is being read: let go in steps of this size.
-constexpr size_t kBytesKept = size_t{8} << 20;
 
 /// Calls visit(T()) with the C++ type of an integer dtype.
 template <class Visit>
@@ -143,16 +141,16 @@ class FirstError {
 /// short meanwhile is an error and not a signal.
 class IdScan {
  public:
-  IdScan(const io::FileDescriptor& bin, int64_t bin_bytes, int64_t vocab_size, const ItemScan& scan)
+  IdScan(const BinPieces& bin, int64_t vocab_size, const ItemScan& scan)
       : bin_(bin),
         vocab_size_(vocab_size),
         scan_(scan),
         size_(dtype_size(scan.dtype)),
-        total_bytes_(bin_bytes / size_ * size_),
-        report_(scan.progress, bin.path(), total_bytes_) {}
+        total_bytes_(bin.bytes / size_ * size_),
+        report_(scan.progress, bin.path, total_bytes_) {}
 
   Result<BadItems> run() {
-    const int64_t pieces = total_bytes_ / static_cast<int64_t>(kPieceBytes) + 1;
+    const int64_t pieces = total_bytes_ / static_cast<int64_t>(bin_.piece_bytes) + 1;
     run_on_workers(scan_.workers, pieces, [this] { read_pieces(); });
     MEG_RETURN_IF_ERROR(error_.status());
     return bad_.all();
@@ -160,11 +158,11 @@ class IdScan {
 
  private:
   void read_pieces() {
-    const size_t most = std::min(kPieceBytes, static_cast<size_t>(total_bytes_));
+    const size_t most = std::min(bin_.piece_bytes, static_cast<size_t>(total_bytes_));
     std::vector<int64_t> buffer(most / sizeof(int64_t) + 1);
     const auto bytes = std::as_writable_bytes(std::span(buffer));
     while (!error_.is_set()) {
-      const int64_t offset = next_.fetch_add(kPieceBytes);
+      const int64_t offset = next_.fetch_add(static_cast<int64_t>(bin_.piece_bytes));
       const int64_t left = total_bytes_ - offset;
       if (left <= 0) return;
       const auto piece = bytes.first(std::min(most, static_cast<size_t>(left)));
@@ -178,7 +176,7 @@ class IdScan {
     if (count != piece.size()) {
       return make_error(StatusCode::kIoError,
                         "{}: changed while it was read: byte {}: expected {} bytes, found {}",
-                        bin_.path(), offset, piece.size(), count);
+                        bin_.path, offset, piece.size(), count);
     }
     BadItems bad = with_integer_type(scan_.dtype, [&]<class T>(T) {
       const std::span items(reinterpret_cast<const T*>(piece.data()), piece.size() / sizeof(T));
@@ -189,7 +187,7 @@ class IdScan {
     return report_.add(static_cast<int64_t>(piece.size()));
   }
 
-  const io::FileDescriptor& bin_;
+  const BinPieces& bin_;
   int64_t vocab_size_;
   const ItemScan& scan_;
   int64_t size_;
@@ -203,31 +201,27 @@ class IdScan {
 /// The last item of each document of a block.
 class EodScan {
  public:
-  EodScan(const io::MappedFile& idx, const IndexArrays& arrays, const io::MappedFile& bin,
-          int64_t eod, DType dtype)
+  EodScan(const io::MappedFile& idx, const IndexArrays& arrays, const BinFile& bin, int64_t eod,
+          DType dtype)
       : idx_(idx), arrays_(arrays), bin_(bin), eod_(eod), dtype_(dtype), size_(dtype_size(dtype)) {}
 
   /// Documents [begin, end).
-  BadItems run(int64_t begin, int64_t end) {
+  Result<BadItems> run(int64_t begin, int64_t end) {
     BadItems bad;
-    size_t kept = 0;  // .bin pages before this byte have been let go.
+    ItemCursor items(bin_);
     for (int64_t document = begin; document < end; ++document) {
+      int64_t offset = kEmpty;
+      if (!last_item(document, &offset)) continue;
       const std::byte* last = nullptr;
-      if (!last_item(document, &last)) continue;
-      if (last != nullptr) {
-        const auto offset = static_cast<size_t>(last - bin_.bytes().data());
-        if (kept == 0 || offset < kept) kept = offset;
-        if (offset - kept > kBytesKept) {
-          bin_.release(bin_.bytes().subspan(kept, offset - kept));
-          kept = offset;
-        }
+      if (offset != kEmpty) {
+        MEG_ASSIGN_OR_RETURN(last, items.item(offset, size_));
         if (value(last) == eod_) continue;
       }
       if (bad.count++ > 0) continue;
       bad.first = document;
       bad.found = last == nullptr ? "an empty last sequence" : item_text(dtype_, last);
     }
-    let_go(begin, end, kept);
+    let_go(begin, end);
     return bad;
   }
 
@@ -236,23 +230,24 @@ class EodScan {
     return with_integer_type(dtype_, [item]<class T>(T) { return int64_t{load_le<T>(item)}; });
   }
 
-  /// False for documents that have no sequences or whose entries are damaged; *last stays null
-  /// where the last sequence is empty.
-  bool last_item(int64_t document, const std::byte** last) const {
+  /// Where the last sequence is empty.
+  static constexpr int64_t kEmpty = -1;
+
+  /// False for documents that have no sequences or whose entries are damaged; *offset: of the last
+  /// item in .bin, which stays kEmpty where there is none.
+  bool last_item(int64_t document, int64_t* offset) const {
     const int64_t begin = arrays_.document_indices[document];
     const int64_t end = arrays_.document_indices[document + 1];
     if (begin < 0 || begin >= end || end > arrays_.sequence_lengths.size()) return false;
     const int64_t length = arrays_.sequence_lengths[end - 1];
     const int64_t pointer = arrays_.sequence_pointers[end - 1];
-    const auto bin_size = static_cast<int64_t>(bin_.size());
-    if (length < 0 || pointer < 0 || pointer > bin_size) return false;
-    if (length * size_ > bin_size - pointer) return false;
-    if (length > 0) *last = bin_.bytes().data() + pointer + (length - 1) * size_;
+    if (length < 0 || pointer < 0 || pointer > bin_.size()) return false;
+    if (length * size_ > bin_.size() - pointer) return false;
+    if (length > 0) *offset = pointer + (length - 1) * size_;
     return true;
   }
 
-  void let_go(int64_t begin, int64_t end, size_t kept) const {
-    bin_.release(bin_.bytes().subspan(kept, std::min(kBytesKept, bin_.size() - kept)));
+  void let_go(int64_t begin, int64_t end) const {
     idx_.release(arrays_.document_indices.bytes(begin, end));
     const int64_t sequences = arrays_.sequence_lengths.size();
     const int64_t first = std::clamp<int64_t>(arrays_.document_indices[begin], 0, sequences);
@@ -263,7 +258,7 @@ class EodScan {
 
   const io::MappedFile& idx_;
   const IndexArrays& arrays_;
-  const io::MappedFile& bin_;
+  const BinFile& bin_;
   int64_t eod_;
   DType dtype_;
   int64_t size_;
@@ -271,18 +266,16 @@ class EodScan {
 
 }  // namespace
 
-Result<BadItems> find_ids_outside(const io::FileDescriptor& bin, int64_t vocab_size,
-                                  const ItemScan& scan) {
-  MEG_ASSIGN_OR_RETURN(const int64_t bytes, bin.size());
-  return IdScan(bin, bytes, vocab_size, scan).run();
+Result<BadItems> find_ids_outside(const BinPieces& bin, int64_t vocab_size, const ItemScan& scan) {
+  return IdScan(bin, vocab_size, scan).run();
 }
 
 Result<BadItems> find_missing_eod(const io::MappedFile& idx, const IndexArrays& arrays,
-                                  const io::MappedFile& bin, int64_t eod, const ItemScan& scan) {
+                                  const BinFile& bin, int64_t eod, const ItemScan& scan) {
   const int64_t documents = arrays.document_indices.size() - 1;
   BadItemsGatherer bad;
   FirstError error;
-  ScanReport report(scan.progress, bin.path(), static_cast<int64_t>(bin.size()));
+  ScanReport report(scan.progress, bin.path(), bin.size());
   const double bytes_each = static_cast<double>(bin.size()) / static_cast<double>(documents);
   const auto bytes_before = [&](int64_t document) {
     return static_cast<int64_t>(bytes_each * static_cast<double>(document));
@@ -294,7 +287,9 @@ Result<BadItems> find_missing_eod(const io::MappedFile& idx, const IndexArrays& 
       const int64_t begin = next.fetch_add(kDocumentsAtATime);
       if (begin >= documents) return;
       const int64_t end = std::min(begin + kDocumentsAtATime, documents);
-      bad.add(block.run(begin, end));
+      const Result<BadItems> found = block.run(begin, end);
+      if (!found.has_value()) return error.set(found.error());
+      bad.add(*found);
       const Status told = report.add(bytes_before(end) - bytes_before(begin));
       if (!told.ok()) error.set(told);
     }

@@ -1,14 +1,17 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "libmeg/base/dtype.h"
 #include "libmeg/base/progress.h"
 #include "libmeg/base/result.h"
+#include "libmeg/dataset/bin_file.h"
 #include "libmeg/dataset/little_endian_array.h"
-#include "libmeg/io/file_descriptor.h"
 #include "libmeg/io/mapped_file.h"
 
 namespace meg::dataset {
@@ -34,15 +37,23 @@ struct ItemScan {
   ProgressCallback progress = {};  ///< Bytes; may be empty. False ends the scan with kCancelled.
 };
 
-/// Items outside [0, vocab_size). Reads the whole of `bin`, 1 MiB a worker at a time.
-Result<BadItems> find_ids_outside(const io::FileDescriptor& bin, int64_t vocab_size,
-                                  const ItemScan& scan);
+/// A .bin that is read from begin to end, in pieces by several threads.
+struct BinPieces {
+  std::string path;
+  int64_t bytes = 0;
+  size_t piece_bytes = 0;  ///< Of a piece but the last; a multiple of 8.
+  /// Fills a piece; what it returns is less only where the file has become shorter.
+  std::function<Result<size_t>(int64_t offset, std::span<std::byte> into)> read_at;
+};
 
-/// Documents with sequences whose last item is not `eod`; damaged entries are left out. Touches the
-/// pages of `bin` that hold documents' ends, and keeps neither those nor the pages of `idx`. A
-/// document counts as its share of the bytes in `scan.progress`.
+/// Items outside [0, vocab_size). Reads the whole of `bin`, a piece a worker at a time.
+Result<BadItems> find_ids_outside(const BinPieces& bin, int64_t vocab_size, const ItemScan& scan);
+
+/// Documents with sequences whose last item is not `eod`; damaged entries are left out. Touches or
+/// fetches what holds documents' ends, and keeps neither that nor the pages of `idx`. A document
+/// counts as its share of the bytes in `scan.progress`.
 Result<BadItems> find_missing_eod(const io::MappedFile& idx, const IndexArrays& arrays,
-                                  const io::MappedFile& bin, int64_t eod, const ItemScan& scan);
+                                  const BinFile& bin, int64_t eod, const ItemScan& scan);
 
 /// An item of the given integer type as text.
 std::string item_text(DType dtype, const std::byte* item);

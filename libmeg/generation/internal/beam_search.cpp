@@ -11,7 +11,7 @@
 #include "libmeg/generation/internal/forbidden_tokens.h"
 #include "libmeg/generation/internal/request_checks.h"
 #include "libmeg/generation/internal/token_scores.h"
-#include "libmeg/kernels/parallel_for.h"
+#include "libmeg/kernels/cpu/parallel_for.h"
 
 namespace meg::generation {
 namespace {

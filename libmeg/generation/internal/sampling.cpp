@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "libmeg/kernels/cpu_loops.h"
+#include "libmeg/kernels/cpu/cpu_loops.h"
 
 namespace meg::generation {
 namespace {

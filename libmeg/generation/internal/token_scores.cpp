@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "libmeg/kernels/cpu_loops.h"
+#include "libmeg/kernels/cpu/cpu_loops.h"
 
 namespace meg::generation {
 

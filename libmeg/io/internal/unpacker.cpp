@@ -1,12 +1,14 @@
 #include "libmeg/io/internal/unpacker.h"
 
-#include <lzma.h>
+#include <libdeflate.h>
 #include <zlib.h>
 #include <zstd.h>
 #include <zstd_errors.h>
 
 #include <algorithm>
 #include <limits>
+
+#include "libmeg/io/internal/xz_unpacker.h"
 
 // One class for each library, with two duties beyond calling it: to say after every step whether
 // the data may end here, so that a cut file is told from a whole one, and to go on with the next
@@ -15,9 +17,6 @@
 
 namespace meg::io {
 namespace {
-
-/// What an xz stream may ask for; `xz -9e` needs 65 MiB.
-constexpr uint64_t kXzMemory = uint64_t{512} << 20;
 
 Status no_memory() { return Status(StatusCode::kResourceExhausted, "out of memory"); }
 
@@ -41,7 +40,13 @@ class GzipUnpacker : public Unpacker {
   bool begin() { return ::inflateInit2(&stream_, 15 + 16) == Z_OK; }
 
   Result<Step> unpack(std::span<const std::byte> in, std::span<std::byte> out) override {
-    if (between_members_) return begin_member(in);
+    if (between_members_) {
+      if (tries_whole_ && !in.empty() && in[0] == std::byte{0x1f}) {
+        const Step whole = unpack_whole(in, out);
+        if (whole.consumed > 0) return whole;
+      }
+      return begin_member(in);
+    }
     // zlib does not write to what it reads.
     stream_.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(in.data()));
     stream_.avail_in = clamp(in.size());
@@ -61,6 +66,19 @@ class GzipUnpacker : public Unpacker {
   }
 
  private:
+  /// A member that is there as a whole and has room: libdeflate takes half of zlib's time, but
+  /// cannot stop in between. A file whose members are larger is not tried again, and what is wrong
+  /// with a member is zlib's to say.
+  Step unpack_whole(std::span<const std::byte> in, std::span<std::byte> out) {
+    if (whole_ == nullptr) whole_.reset(::libdeflate_alloc_decompressor());
+    Step step{.at_end = true};
+    tries_whole_ =
+        whole_ != nullptr &&
+        ::libdeflate_gzip_decompress_ex(whole_.get(), in.data(), in.size(), out.data(), out.size(),
+                                        &step.consumed, &step.produced) == LIBDEFLATE_SUCCESS;
+    return tries_whole_ ? step : Step();
+  }
+
   /// After a member come zeros, which pad tapes, another member or the end.
   Result<Step> begin_member(std::span<const std::byte> in) {
     const auto zeros =
@@ -74,8 +92,14 @@ class GzipUnpacker : public Unpacker {
     return Step{.consumed = count, .at_end = between_members_};
   }
 
+  struct FreeDecompressor {
+    void operator()(libdeflate_decompressor* whole) const { ::libdeflate_free_decompressor(whole); }
+  };
+
   z_stream stream_{};
   bool between_members_ = true;
+  bool tries_whole_ = true;
+  std::unique_ptr<libdeflate_decompressor, FreeDecompressor> whole_;
 };
 
 class ZstdUnpacker : public Unpacker {
@@ -95,6 +119,10 @@ class ZstdUnpacker : public Unpacker {
       return Status(StatusCode::kResourceExhausted,
                     "expected a window of at most 128 MiB, found a larger one (zstd --long)");
     }
+    if (::ZSTD_getErrorCode(hint) == ZSTD_error_dictionary_wrong) {
+      return Status(StatusCode::kUnsupported,
+                    "packed with a dictionary (zstd -D), which is not supported: unpack it");
+    }
     if (::ZSTD_isError(hint) != 0) return damaged(::ZSTD_getErrorName(hint));
     between_frames_ = hint == 0;
     return Step{.consumed = from.pos, .produced = to.pos, .at_end = between_frames_};
@@ -103,44 +131,6 @@ class ZstdUnpacker : public Unpacker {
  private:
   std::unique_ptr<ZSTD_DStream, size_t (*)(ZSTD_DStream*)> stream_;
   bool between_frames_ = true;
-};
-
-class XzUnpacker : public Unpacker {
- public:
-  XzUnpacker() = default;
-  XzUnpacker(const XzUnpacker&) = delete;
-  XzUnpacker& operator=(const XzUnpacker&) = delete;
-
-  ~XzUnpacker() override { ::lzma_end(&stream_); }
-
-  /// LZMA_CONCATENATED: several streams and the zeros between them are one file. In exchange the
-  /// library must be told where the input ends (LZMA_FINISH below), as nothing else tells it that
-  /// no further stream comes.
-  bool begin() { return ::lzma_stream_decoder(&stream_, kXzMemory, LZMA_CONCATENATED) == LZMA_OK; }
-
-  Result<Step> unpack(std::span<const std::byte> in, std::span<std::byte> out) override {
-    stream_.next_in = reinterpret_cast<const uint8_t*>(in.data());
-    stream_.avail_in = in.size();
-    stream_.next_out = reinterpret_cast<uint8_t*>(out.data());
-    stream_.avail_out = out.size();
-    const lzma_ret code = ::lzma_code(&stream_, in.empty() ? LZMA_FINISH : LZMA_RUN);
-    if (code == LZMA_MEM_ERROR) return no_memory();
-    if (code == LZMA_MEMLIMIT_ERROR) {
-      return make_error(StatusCode::kResourceExhausted,
-                        "its xz stream needs {} MiB, expected at most {}",
-                        ::lzma_memusage(&stream_) >> 20, kXzMemory >> 20);
-    }
-    // As Z_BUF_ERROR above.
-    if (code != LZMA_OK && code != LZMA_BUF_ERROR && code != LZMA_STREAM_END) {
-      return damaged("no whole xz stream");
-    }
-    return Step{.consumed = in.size() - stream_.avail_in,
-                .produced = out.size() - stream_.avail_out,
-                .at_end = code == LZMA_STREAM_END};
-  }
-
- private:
-  lzma_stream stream_ = LZMA_STREAM_INIT;
 };
 
 template <class T>
@@ -159,7 +149,7 @@ Result<std::unique_ptr<Unpacker>> make_unpacker(Compression how) {
     case Compression::kZstd:
       return make<ZstdUnpacker>();
     default:
-      return make<XzUnpacker>();
+      return std::unique_ptr<Unpacker>(std::make_unique<XzUnpacker>());
   }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -25,6 +26,8 @@ class Unpacker {
   /// says what is wrong, without the file's name.
   virtual Result<Step> unpack(std::span<const std::byte> in, std::span<std::byte> out) = 0;
 };
+
+using MakeUnpacker = std::function<Result<std::unique_ptr<Unpacker>>()>;
 
 /// kResourceExhausted without memory. how: not kNone.
 Result<std::unique_ptr<Unpacker>> make_unpacker(Compression how);

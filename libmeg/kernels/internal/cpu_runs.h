@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "libmeg/base/float_kernels.h"
-#include "libmeg/kernels/cpu_loops.h"
+#include "libmeg/kernels/cpu/cpu_loops.h"
 #include "libmeg/kernels/float_type.h"
 
 namespace meg::kernels {

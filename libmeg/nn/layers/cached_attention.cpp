@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <optional>
 
-#include "libmeg/kernels/cached_attention.h"
-#include "libmeg/kernels/parallel_for.h"
+#include "libmeg/kernels/attention/cached_attention.h"
+#include "libmeg/kernels/cpu/parallel_for.h"
 #include "libmeg/libtorch/device_copy.h"
-#include "libmeg/nn/operators/internal/attention_kernels.h"
+#include "libmeg/nn/operators/internal/attention/attention_kernels.h"
 #include "libmeg/nn/operators/kernel_call.h"
 
 namespace meg::nn {

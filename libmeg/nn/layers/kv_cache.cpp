@@ -19,13 +19,13 @@ Result<KvCache> KvCache::create(const model::GptConfig& config, const GptOptions
                       "cache: expected slots and capacity of at least 1, found {} and {}", slots,
                       capacity);
   }
-  const model::PipelineLayout layout{config.num_layers, part.sizes.pipeline_model_parallel_size,
-                                     part.sizes.virtual_pipeline_model_parallel_size};
+  MEG_ASSIGN_OR_RETURN(const model::PipelineLayout layout,
+                       model::PipelineLayout::create(config.num_layers, part.sizes));
   KvCache cache(layout.first_layer(part.pipeline_rank, part.chunk), slots, capacity);
   MEG_RETURN_IF_ERROR(libtorch::torch_guard([&] {
     const auto like = at::dtype(options.params_dtype).device(options.device);
     const int64_t groups = config.num_query_groups / part.sizes.tensor_model_parallel_size;
-    for (int64_t i = 0; i < layout.layers_per_chunk(); ++i) {
+    for (int64_t i = 0; i < layout.layers(part.pipeline_rank, part.chunk); ++i) {
       for (auto* tensors : {&cache.keys_, &cache.values_}) {
         const std::array<int64_t, 4> sizes = {slots, groups, capacity, config.kv_channels};
         // Attention on GPUs reads behind a sequence's end, and multiplies that by 0: no NaN there.
@@ -45,9 +45,10 @@ Status KvCache::rearrange(std::span<const int64_t> sources) {
     std::vector<int64_t> lengths;
     for (const int64_t source : sources) lengths.push_back(length(source));
     const int64_t longest = *std::max_element(lengths.begin(), lengths.end());
-    const at::Tensor from =
-        libtorch::sent_to(keys_.front().device(),
-                          at::tensor(at::IntArrayRef(sources.data(), sources.size()), at::kLong));
+    // A stage may have no layers.
+    const at::Device device = keys_.empty() ? at::Device(at::kCPU) : keys_.front().device();
+    const at::Tensor from = libtorch::sent_to(
+        device, at::tensor(at::IntArrayRef(sources.data(), sources.size()), at::kLong));
     for (auto* tensors : {&keys_, &values_}) {
       for (const at::Tensor& tensor : *tensors) {
         const at::Tensor held = tensor.narrow(2, 0, longest);

@@ -4,7 +4,7 @@
 #include <c10/core/InferenceMode.h>
 
 #include "libmeg/base/cpu.h"
-#include "libmeg/kernels/parallel_for.h"
+#include "libmeg/kernels/cpu/parallel_for.h"
 #include "libmeg/kernels/product/few_rows_product.h"
 #include "libmeg/nn/operators/kernel_call.h"
 

@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
+#include "libmeg/kernels/cpu/parallel_for.h"
 #include "libmeg/kernels/float_type.h"
-#include "libmeg/kernels/parallel_for.h"
 
 struct CUstream_st;
 

@@ -28,6 +28,7 @@ class C10dWork : public Work {
   template <class Begin>
   C10dWork(std::string what, const RollCall& roll_call, Begin begin)
       : what_(std::move(what)), roll_call_(roll_call) {
+    // Errors of beginning are kept for wait(), so that callers have one place to look.
     begun_ = libtorch::torch_guard([&] {
       work_ = begin();
       return Status();
@@ -46,6 +47,9 @@ class C10dWork : public Work {
  private:
   Status lost(const Status& status) const {
     const std::string_view why = without_place(status.message());
+    // "Timed out" and "timed out" occur in Gloo's and c10d's messages. Which rank did not come they
+    // do not say; the roll call does, at the cost of some seconds at the end of a run that has
+    // failed anyway.
     if (why.find("imed out") == std::string_view::npos) {
       return make_error(StatusCode::kIoError, "{}: {}", what_, why);
     }
@@ -81,11 +85,15 @@ class WatchedWork : public C10dWork {
         watch_(watch),
         operation_(&operation) {}
 
+  // Nobody waited: an error came in between. The operation's tensors may be gone, so it is not
+  // watched any further.
   ~WatchedWork() override {
     if (operation_ != nullptr) watch_.forget(*operation_);
   }
 
   Status wait() override {
+    // NCCL's wait() returns at once: it makes the current stream wait. From here on the watch
+    // follows an event on that stream.
     const Status waited = C10dWork::wait();
     if (!waited.ok() || operation_ == nullptr) return waited;
     return libtorch::torch_guard([this] {
@@ -131,7 +139,9 @@ class C10dProcessGroup : public ProcessGroup {
 
   PendingWork start_reduce_scatter(at::Tensor part, at::Tensor whole) override {
     return begin("reduce-scatter", part, [&] {
-      // Gloo sums a copy of the whole, and copies the part out of it.
+      // Gloo's reduce-scatter sums a copy of the whole and copies the part out of it. Where the
+      // part lies in the whole, the sum over the whole in place gives the same result without the
+      // copies.
       if (!is_nccls(part) && part.is_alias_of(whole)) {
         std::vector<at::Tensor> tensors = {whole};
         return gloo_->allreduce(tensors);
@@ -155,6 +165,8 @@ class C10dProcessGroup : public ProcessGroup {
     return begin("send", tensor, [&] {
       if (is_nccls(tensor)) return nccl_->send(tensor, destination);
       std::vector<at::Tensor> tensors = {tensor};
+      // Gloo matches messages by rank and tag: with numbers for tags, what is sent first is
+      // received first.
       return gloo_->send(tensors, destination, sent_[destination]++);
     });
   }
@@ -168,6 +180,7 @@ class C10dProcessGroup : public ProcessGroup {
   }
 
   Status barrier() override {
+    // Barriers are Gloo's also for ranks with GPUs: NCCL's would wait for the host and the GPU.
     return begin("barrier", {}, [&] { return gloo_->barrier(); })->wait();
   }
 

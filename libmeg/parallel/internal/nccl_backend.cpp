@@ -10,6 +10,10 @@
 #include "libmeg/parallel/internal/without_end.h"
 #endif
 
+// Makes c10d's NCCL group without linking LibTorch's CUDA half: docs/decisions/14-ranks-on-gpus.md
+// says why. If a later LibTorch names these constructors differently, check_nccl() says so before a
+// run starts.
+
 namespace meg::parallel {
 
 #ifdef USE_C10D_NCCL
@@ -39,6 +43,8 @@ c10::intrusive_ptr<T> construct(const char* name, Arguments... arguments) {
     ::operator delete(memory);
     throw;
   }
+  // As make_intrusive does with what `new T` returns. That cannot be written here, as the
+  // constructor is not linked.
   return c10::intrusive_ptr<T>::unsafe_steal_from_new(static_cast<T*>(memory));
 }
 
@@ -66,6 +72,8 @@ c10::intrusive_ptr<c10d::Backend> nccl_backend(const c10::intrusive_ptr<c10d::St
                                                const std::string& name, int rank, int size) {
   leave_watching_to_us();
   auto options = construct<Group::Options, ConstructOptions>(kConstructOptions, false);
+  // RankWatch has the time-outs; with one of NCCL's own the process would be aborted from a thread
+  // of torch.
   options->timeout = kWithoutEnd;
   options->group_name = name;
   return construct<Group, ConstructGroup>(kConstructGroup, store, rank, size, std::move(options));

@@ -38,6 +38,8 @@ c10::intrusive_ptr<c10d::Work> NcclTransport::receive(at::Tensor tensor, int sou
 }
 
 void NcclTransport::shut_down() {
+  // Not left to destructors, which also run where an error ends this rank: to destroy a
+  // communicator may wait for the other ranks.
   for (auto& [key, backend] : backends_) backend->shutdown();
 }
 
@@ -49,6 +51,7 @@ c10d::Backend& NcclTransport::link(int source, int destination) {
 c10d::Backend& NcclTransport::made(const std::string& key, int rank, int size) {
   c10::intrusive_ptr<c10d::Backend>& backend = backends_[key];
   if (!backend) {
+    // A prefix for each communicator keeps the ids that they exchange in the store apart.
     backend = nccl_backend(c10::make_intrusive<c10d::PrefixStore>("nccl/" + key, store_),
                            fmt::format("{}/{}", name_, key), rank, size);
   }

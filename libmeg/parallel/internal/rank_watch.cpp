@@ -8,6 +8,14 @@
 
 #include "libmeg/libtorch/torch_guard.h"
 
+// Two threads. The listener waits for a message of the next rank that never comes: its connection
+// ends with the process that held it, so a killed rank is noticed within moments. The watcher looks
+// every 200 ms for a claimed failure in the store and for an operation that is on the GPU for
+// longer than the time-out. Whichever finds something calls on_lost once.
+//
+// mutex_ guards the list of operations and the flags; the main thread takes it a few times per
+// collective, for no longer than a list operation.
+
 namespace meg::parallel {
 namespace {
 
@@ -30,6 +38,7 @@ RankWatch::RankWatch(c10::intrusive_ptr<c10d::Store> store,
   watcher_ = std::thread([this] { look_around(); });
 }
 
+// The listener cannot be told to stop: its receive is aborted.
 RankWatch::~RankWatch() {
   stop();
   farewell_->abort();
@@ -47,6 +56,7 @@ void RankWatch::stop() {
 
 RankWatch::Operation& RankWatch::begin(std::string what) {
   const std::lock_guard lock(mutex_);
+  // A std::list, because callers keep references to their operations while others come and go.
   return operations_.emplace_back(Operation{
       .what = std::move(what), .begun = std::chrono::steady_clock::now(), .work = {}, .done = {}});
 }
@@ -57,6 +67,8 @@ void RankWatch::queued(Operation& operation, const c10::intrusive_ptr<c10d::Work
 }
 
 void RankWatch::waited_for(Operation& operation, at::DeviceType device) {
+  // Recorded behind the wait that the stream was just given: once the event is done, so is the
+  // operation. The work itself is released since it keeps the operation's tensors in memory.
   c10::Event done(device);
   const c10::impl::VirtualGuardImpl guard(device);
   done.record(guard.getStream(guard.getDevice()));
@@ -119,6 +131,7 @@ std::string RankWatch::late_operation() {
   });
   const auto now = std::chrono::steady_clock::now();
   for (const Operation& operation : operations_) {
+    // In the order in which they were begun: all further ones are younger.
     if (now - operation.begun < options_.timeout) break;
     if (!is_done(operation)) return operation.what;
   }
@@ -127,6 +140,7 @@ std::string RankWatch::late_operation() {
 
 /// After the next period, or at once when it is to stop.
 bool RankWatch::is_stopping() {
+  // Waits on the condition, so that stopping does not take a period.
   std::unique_lock lock(mutex_);
   return stopped_.wait_for(lock, kPeriod, [this] { return stopping_; });
 }
@@ -134,8 +148,10 @@ bool RankWatch::is_stopping() {
 void RankWatch::lose(const Status& status) {
   {
     const std::lock_guard lock(mutex_);
+    // Ranks that end at the end of a run close their connections too: that is no loss.
     if (stopping_ || std::exchange(lost_, true)) return;
   }
+  // Without the lock, as on_lost ends the process and may take its time to say why.
   options_.on_lost(status);
 }
 

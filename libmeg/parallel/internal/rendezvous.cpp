@@ -18,6 +18,9 @@
 #include "libmeg/parallel/internal/nccl_backend.h"
 #include "libmeg/parallel/internal/without_end.h"
 
+// Where ranks find each other: c10d's TCPStore, hosted by rank 0 or by torchrun's agent. Groups of
+// ranks exchange their addresses through it under the group's name.
+
 namespace meg::parallel {
 namespace {
 
@@ -27,7 +30,10 @@ constexpr const char* kFailure = "failure";
 bool listen_on(int socket, int family, uint16_t port) {
   const int on = 1;
   const int off = 0;
+  // A run started right after another may bind the port while connections of the last one are still
+  // in TIME_WAIT.
   ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  // One socket for IPv4 and IPv6: ranks may find rank 0's name under either.
   if (family == AF_INET6) ::setsockopt(socket, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
   sockaddr_storage address = {};
   address.ss_family = static_cast<sa_family_t>(family);
@@ -54,6 +60,8 @@ Result<int> listening_socket(uint16_t port) {
     if (socket >= 0 && listen_on(socket, family, port)) return socket;
     error = errno;
     if (socket >= 0) ::close(socket);
+    // Taken is taken: IPv4 alone might be free, and ranks that come over IPv6 would reach another
+    // process.
     if (error == EADDRINUSE) break;
   }
   return errno_error(error, fmt::format("port {} of this machine", port));
@@ -68,10 +76,13 @@ c10::intrusive_ptr<c10d::Store> connect_store(const LaunchEnvironment& environme
   options.isServer = listening.has_value();
   options.masterListenFd = listening;
   options.numWorkers = static_cast<size_t>(environment.world_size);
+  // The agent's store is there for all of its workers; ours waits until every rank has connected.
   options.waitWorkers = !environment.agent_store;
   options.timeout = timeout;
   options.multiTenant = !environment.agent_store;
   auto store = c10::make_intrusive<c10d::TCPStore>(environment.master_addr, options);
+  // After a restart the store of torchrun's agent still has the keys of the run before: the count
+  // keeps them apart.
   return c10::make_intrusive<c10d::PrefixStore>(fmt::format("libmeg/{}", environment.restart_count),
                                                 std::move(store));
 }
@@ -109,9 +120,12 @@ Rendezvous::Rendezvous(LaunchEnvironment environment, std::chrono::milliseconds 
     : environment_(std::move(environment)),
       timeout_(timeout),
       store_(std::move(store)),
+      // A second connection: a TCPStore's client is locked while it waits for a key, and a failure
+      // must be readable meanwhile.
       failure_store_(store_->clone()) {}
 
 Rendezvous::~Rendezvous() {
+  // First of all: connections that close from here on are no lost ranks.
   if (watch_ != nullptr) watch_->stop();
 }
 
@@ -132,6 +146,7 @@ Result<std::shared_ptr<ProcessGroup>> Rendezvous::group(
   std::shared_ptr<ProcessGroup> group;
   const Status joined = libtorch::torch_guard([&] {
     const auto store =
+        // Groups of one name are told apart by their first rank: each rank is in one of them.
         c10::make_intrusive<c10d::PrefixStore>(fmt::format("{}/{}", name, ranks.front()), store_);
     std::shared_ptr<NcclTransport> nccl;
     if (watch_ != nullptr) {
@@ -169,7 +184,7 @@ Status Rendezvous::use_nccl(OnLost on_lost) {
 Status Rendezvous::end(ProcessGroup& world) {
   MEG_RETURN_IF_ERROR(world.barrier());
   if (watch_ == nullptr) return {};
-  // Nobody ends before nobody watches.
+  // All ranks stop watching before any of them closes its connections.
   watch_->stop();
   MEG_RETURN_IF_ERROR(world.barrier());
   return libtorch::torch_guard([this] {
@@ -178,6 +193,7 @@ Status Rendezvous::end(ProcessGroup& world) {
   });
 }
 
+// add() is atomic in the store: one rank sees 1.
 bool Rendezvous::claim(const std::string& key) const { return store_->add(key, 1) == 1; }
 
 bool Rendezvous::claim_failure() {

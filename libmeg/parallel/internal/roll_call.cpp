@@ -7,6 +7,9 @@
 #include <exception>
 #include <thread>
 
+// Called by ranks that gave up waiting: each writes that it is there and looks for ten seconds who
+// else does. Whoever is missing then is computing still, hangs or is gone.
+
 namespace meg::parallel {
 namespace {
 
@@ -31,6 +34,7 @@ std::vector<int> RollCall::absent_ranks(std::chrono::milliseconds period) const 
 }
 
 std::string RollCall::report() const {
+  // The store ends with the process that hosts it, hence the catch.
   try {
     const std::vector<int> absent = absent_ranks(kPeriod);
     if (absent.empty()) return "all ranks wait for each other";

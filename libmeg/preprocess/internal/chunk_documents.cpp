@@ -6,16 +6,24 @@
 
 #include "libmeg/text/line_ends.h"
 
+// The one place that goes through the documents of a chunk, for tokenizing and for reading texts
+// alike. It decides which lines are blank, which are bad, and where a bad one is said to be; what a
+// document is used for is the caller's `take`.
+
 namespace meg::preprocess {
 namespace {
 
 /// The error of a record, whose message begins with `byte N` of the record, at its place in the
 /// lines of the chunk.
+/// Readers of documents count bytes from the document's first one. A csv row or a JSON element may
+/// span lines of the file, so the LFs before the byte are counted to name the line a text editor
+/// would show.
 BadLine placed_in_line(const Status& error, std::string_view document, const Record& record) {
   const std::string& message = error.message();
   size_t byte = 1;
   const char* const number = message.data() + std::string_view("byte ").size();
   const char* const end = message.data() + message.size();
+  // A message that does not begin with `byte N` is placed at the document's first byte.
   const std::from_chars_result parsed = std::from_chars(std::min(number, end), end, byte);
   const std::string_view before = document.substr(0, byte - 1);
   const int64_t lines = std::count(before.begin(), before.end(), '\n');
@@ -28,6 +36,8 @@ BadLine placed_in_line(const Status& error, std::string_view document, const Rec
 
 /// The error of a row, of which no byte is named.
 BadLine placed_in_row(const Status& error, const TextChunk& chunk, size_t row) {
+  // The byte that the message begins with is one of the chunk's memory, which the file does not
+  // have.
   const std::string& message = error.message();
   const size_t place = message.starts_with("byte ") ? message.find(": ") + 2 : 0;
   return {BadLine::kPlaced,
@@ -39,6 +49,8 @@ BadLine placed_in_row(const Status& error, const TextChunk& chunk, size_t row) {
 /// Takes note of a document that could not be used; false where it is the end.
 bool take_bad(BadLine bad, bool stop_at_bad_line, DocumentCounts& counts) {
   ++counts.bad_line_count;
+  // All bad lines are counted; only the first are kept, as a file of the wrong kind has nothing but
+  // bad lines.
   if (counts.bad_lines.size() < DocumentCounts::kReportedBadLines) {
     counts.bad_lines.push_back(std::move(bad));
   }

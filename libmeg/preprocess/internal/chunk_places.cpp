@@ -8,6 +8,8 @@ namespace meg::preprocess {
 
 void ChunkPlaces::add(const TextChunk& chunk, const DocumentCounts& counts) {
   const auto number = static_cast<size_t>(chunk.number);
+  // Chunks end on any thread in any order: the lines of those before may not be known yet. Hence
+  // describe() is called at the end, and adds up.
   places_.resize(std::max(places_.size(), number + 1));
   places_[number] = {chunk.input, counts.lines};
 }
@@ -18,6 +20,8 @@ std::string ChunkPlaces::describe(const TextSource& source, int64_t chunk,
   const int input = places_[number].input;
   const std::string& name = source.names()[static_cast<size_t>(input)];
   if (bad.line == BadLine::kPlaced) return fmt::format("{}: {}", name, bad.error.message());
+  // Of a shard that begins within the file: it reads the bytes before, but only where there is an
+  // error to place.
   const Result<int64_t> before = source.lines_before(input);
   int64_t line = (before.has_value() ? *before : 0) + bad.line + 1;
   for (size_t i = number; i > 0 && places_[i - 1].input == input; --i) {

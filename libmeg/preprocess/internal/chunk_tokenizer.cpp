@@ -2,6 +2,10 @@
 
 #include <limits>
 
+// Each worker has one of these with an encoder of its own, so that nothing is shared while
+// tokenizing. Megatron's Encoder.encode decides the rules: sequences without tokens are left out,
+// and an end-of-document token is added only where there are others.
+
 namespace meg::preprocess {
 namespace {
 
@@ -47,6 +51,8 @@ Status ChunkTokenizer::tokenize(std::string_view document, size_t record, const 
                                 TokenizedChunk& out) {
   MEG_RETURN_IF_ERROR(reader_.read(document, record, chunk));
   int64_t text_bytes = 0;
+  // All texts are looked at before the first token is written: a bad document then leaves nothing
+  // behind, save where encoding itself fails below.
   for (size_t i = 0; i < out.keys.size(); ++i) {
     if (is_split(i)) rules_.splitter->split(reader_.texts(i).front(), sentences_[i]);
   }
@@ -60,6 +66,9 @@ Status ChunkTokenizer::tokenize(std::string_view document, size_t record, const 
       text_bytes += static_cast<int64_t>(text.size());
     }
   }
+  // A text that the tokenizer refuses may come after others of the same document or key were
+  // written: every key goes back to where it was, so that keys never disagree about the number of
+  // documents.
   for (size_t i = 0; i < out.keys.size(); ++i) before_[i] = KeySizes::of(out.keys[i]);
   if (const Status status = add_documents(out); !status.ok()) {
     for (size_t i = 0; i < out.keys.size(); ++i) before_[i].cut_back(out.keys[i]);
@@ -94,6 +103,8 @@ void ChunkTokenizer::record_place(std::string_view document, size_t record, cons
 Status ChunkTokenizer::add_documents(TokenizedChunk& out) {
   int64_t text_tokens = 0;
   for (size_t i = 0; i < out.keys.size(); ++i) {
+    // A document is one of each key, also where a key's text is empty: datasets of several keys
+    // stay aligned, unless empty ones are left out on request.
     MEG_ASSIGN_OR_RETURN(const int64_t tokens, add_document(sequences(i), out.keys[i]));
     text_tokens += tokens;
   }

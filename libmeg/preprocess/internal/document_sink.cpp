@@ -5,6 +5,11 @@
 #include <span>
 #include <utility>
 
+// Reserving and writing are apart. reserve() runs in the input's order and only adds up lengths: it
+// fixes where every document of a chunk goes. write() puts the tokens there with pwrite from any
+// thread. So outputs do not depend on threads, and no thread waits for another's bytes to be
+// written.
+
 namespace meg::preprocess {
 namespace {
 
@@ -75,6 +80,7 @@ std::string DocumentSink::partition_prefix(size_t partition, const std::string& 
 size_t DocumentSink::partition_of(int64_t document) const {
   if (partitions_ == 1) return 0;
   if (dealing_ == Dealing::kRoundRobin) return static_cast<size_t>(document) % partitions_;
+  // Blocks may not divide evenly: what remains goes to the last partition.
   return std::min(static_cast<size_t>(document / block_), partitions_ - 1);
 }
 
@@ -92,6 +98,8 @@ Status DocumentSink::reserve_key(KeySink& sink, KeyTokens& key) const {
   int64_t first_token = 0;
   while (!counts.empty()) {
     const size_t partition = partition_of(sink.documents);
+    // Without partitions a chunk is one run; dealt round robin, almost every document is one of its
+    // own.
     size_t documents = 1;
     if (partitions_ == 1) documents = counts.size();
     while (documents < counts.size() &&
@@ -142,6 +150,8 @@ Status DocumentSink::sync() const {
   return Status();
 }
 
+// A run that was killed between its last write and its last rename. Everything is on the disk under
+// temporary names, so publishing is all that is left.
 Status DocumentSink::publish(const PreprocessOptions& options, DType dtype, const Marks& marks) {
   std::vector<dataset::IndexedDatasetBuilder::Finished> datasets;
   for (size_t i = 0; i < marks.size(); ++i) {
@@ -163,6 +173,7 @@ Status DocumentSink::finish(const std::vector<std::string>& sources,
   std::vector<dataset::IndexedDatasetBuilder*> builders;
   for (KeySink& sink : keys_) {
     for (dataset::IndexedDatasetBuilder& builder : sink.builders) {
+      // Megatron merges its partitions in the same way, partition after partition.
       if (sink.merged.has_value())
         MEG_RETURN_IF_ERROR(sink.merged->add_builder(builder, keep_going));
       builders.push_back(&builder);
@@ -172,8 +183,10 @@ Status DocumentSink::finish(const std::vector<std::string>& sources,
     MEG_RETURN_IF_ERROR(sink.provenance->complete(sources));
     MEG_RETURN_IF_ERROR(sink.provenance->sync());
   }
+  // All or none: a reader that finds one key's dataset finds the others.
   MEG_RETURN_IF_ERROR(dataset::IndexedDatasetBuilder::finish_all(builders, before_publishing));
   for (KeySink& sink : keys_) {
+    // After the datasets: provenance without its dataset would describe an older one.
     if (sink.provenance) MEG_RETURN_IF_ERROR(sink.provenance->publish());
   }
   return Status();

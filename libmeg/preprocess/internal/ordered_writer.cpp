@@ -3,6 +3,13 @@
 #include <limits>
 #include <utility>
 
+// The turn of a chunk is its number. Results wait in a ring by number modulo their count; whoever
+// brings the chunk whose turn it is takes along all that waited for it, reserves their places under
+// the lock, and writes them without it.
+//
+// Two steps under one lock keep outputs independent of scheduling: documents are accepted in order,
+// and so are errors, the limit of documents and the counts for messages.
+
 namespace meg::preprocess {
 
 OrderedWriter::OrderedWriter(DocumentSink& sink, const PreprocessOptions& options,
@@ -45,10 +52,13 @@ void OrderedWriter::commit(std::unique_ptr<TokenizedChunk> result) {
     slot(number) = std::move(result);
     run = take_run();
   }
+  // Outside of the lock: writing is the long part, and the places are fixed already.
   for (std::unique_ptr<TokenizedChunk>& written : run) {
     Status status = sink_.write(*written);
     if (status.ok() && note_written(written->number)) status = save_checkpoint();
     if (!status.ok()) stop(std::move(status));
+    // Back into the ring after writing. A chunk that is under way holds its result, so memory is
+    // bounded by their number.
     written->clear(token_limit_);
     const std::lock_guard lock(mutex_);
     free_.push_back(std::move(written));
@@ -61,6 +71,8 @@ OrderedWriter::Run OrderedWriter::take_run() {
   Run run;
   while (!stopped_ && slot(next_) != nullptr) {
     std::unique_ptr<TokenizedChunk> result = std::move(slot(next_));
+    // An error counts when its turn has come: with more threads a later line's error may be found
+    // first.
     status_ = accept(*result);
     if (!status_.ok()) {
       stop_now();
@@ -77,6 +89,8 @@ OrderedWriter::Run OrderedWriter::take_run() {
 Status OrderedWriter::accept(TokenizedChunk& result) {
   if (result.input != input_) lines_before_ = 0;
   input_ = result.input;
+  // The limit falls into this chunk. Errors behind it are none: a run for the first documents alone
+  // would not have read them.
   const bool is_last = result.documents >= max_documents_ - summary_.documents;
   if (is_last) result.truncate(max_documents_ - summary_.documents);
   if (on_error_ == OnError::kFail && !is_last && !result.bad_lines.empty()) {
@@ -99,11 +113,16 @@ Status OrderedWriter::accept(TokenizedChunk& result) {
   for (const KeyTokens& key : result.keys) {
     for (const KeyTokens::Piece& piece : key.pieces) summary_.tokens += piece.token_count;
   }
+  // Between two chunks is the only place where a run can be resumed.
   return is_last ? Status() : take_checkpoint(result);
 }
 
 Status OrderedWriter::take_checkpoint(const TokenizedChunk& result) {
+  // One checkpoint is on its way at a time; the next one is taken when it has been saved and is due
+  // again.
   if (journal_ == nullptr || checkpoint_.has_value() || !journal_->is_due()) return Status();
+  // What the checkpoint says is fixed now, in order. It may be saved only when the chunks before it
+  // have been written, which happens in any order: see note_written().
   MEG_ASSIGN_OR_RETURN(DocumentSink::Marks marks, sink_.marks());
   checkpoint_ = {.is_complete = false,
                  .input = result.input,
@@ -115,7 +134,8 @@ Status OrderedWriter::take_checkpoint(const TokenizedChunk& result) {
   return Status();
 }
 
-/// Whether the caller is to save the checkpoint.
+// Whether all up to the checkpoint's chunk is written now, so that the caller is to save it.
+// Exactly one caller is told so.
 bool OrderedWriter::note_written(int64_t number) {
   const std::lock_guard lock(mutex_);
   unwritten_.erase(number);
@@ -126,6 +146,8 @@ bool OrderedWriter::note_written(int64_t number) {
 }
 
 Status OrderedWriter::save_checkpoint() {
+  // The bytes first, then the journal that says they are there: the other way round, a power cut
+  // could leave a journal that names bytes which never reached the disk.
   MEG_RETURN_IF_ERROR(sink_.sync());
   MEG_RETURN_IF_ERROR(journal_->save(*checkpoint_));
   const std::lock_guard lock(mutex_);
@@ -144,6 +166,8 @@ std::string OrderedWriter::describe(const TokenizedChunk& result, const BadLine&
 }
 
 std::unique_ptr<TokenizedChunk>& OrderedWriter::slot(int64_t number) {
+  // No two chunks under way have the same slot: there are as many slots as results, and each holds
+  // one.
   return waiting_[static_cast<size_t>(number) % waiting_.size()];
 }
 

@@ -21,6 +21,10 @@
 #include "libmeg/preprocess/sources/internal/input_paths.h"
 #include "libmeg/text/printable.h"
 
+// A text file: a first line, the run's settings, the checkpoint's numbers, a CRC-32 of everything
+// before. Settings are compared as lines in order, so that a setting that is added later makes
+// older journals differ instead of being taken for the default.
+
 namespace meg::preprocess {
 namespace {
 
@@ -95,6 +99,7 @@ Result<std::optional<std::string>> read_journal(const std::string& path) {
 
 /// The lines between the first and the checksum; nothing where the text is damaged.
 std::optional<std::vector<std::pair<std::string, std::string>>> parse(std::string_view text) {
+  // The last occurrence: settings may contain the word, the checksum's line is behind them.
   const size_t end = text.rfind(kChecksum);
   if (end == text.npos) return std::nullopt;
   const std::string last = fmt::format("{}{:08x}\n", kChecksum, checksum(text.substr(0, end)));
@@ -125,6 +130,7 @@ bool take_checkpoint(std::vector<std::pair<std::string, std::string>>& lines, Ch
     const std::string& value = line->second;
     const auto parsed = std::from_chars(value.data(), value.data() + value.size(), *number);
     if (parsed.ec != std::errc() || parsed.ptr != value.data() + value.size()) return false;
+    // Before they are added to or read at.
     if (*number < 0 || *number > kMaxCount) return false;
     ++line;
   }
@@ -146,6 +152,7 @@ void ResumeJournal::add(std::string name, std::string value) {
 /// Everything that decides the bytes. What decides only the speed may change.
 Status ResumeJournal::describe(const PreprocessOptions& options, DType dtype) {
   const InputOptions& input = options.input;
+  // Another version may tokenize differently: its outputs would change within one file.
   add("libmeg", std::string(version()));
   add("json_keys", one_line(options.json_keys));
   add("append_eod", fmt::format("{}", options.append_eod));
@@ -158,6 +165,7 @@ Status ResumeJournal::describe(const PreprocessOptions& options, DType dtype) {
   add("provenance", fmt::format("{}", options.provenance));
   add("dtype", std::string(dtype_name(dtype)));
   add("max_documents", fmt::format("{}", options.max_documents.value_or(0)));
+  // Chunks end where they ended before only with the same size.
   add("chunk_bytes", fmt::format("{}", options.chunk_bytes));
   add("input_format", fmt::format("{}", static_cast<int>(input.format)));
   add("csv_columns", one_line(input.csv_columns));
@@ -181,6 +189,8 @@ Status ResumeJournal::describe_inputs(const PreprocessOptions& options) {
     if (!extent.has_value()) {
       return make_error(StatusCode::kUnsupported, "resume: {}: expected a regular file", path);
     }
+    // Size and time of change, or a store's ETag: tells a file that was changed since, without
+    // reading it.
     MEG_ASSIGN_OR_RETURN(std::string identity, file->identity());
     add("input " + one_line(path), std::move(identity));
   }
@@ -212,6 +222,7 @@ Result<ResumeJournal> ResumeJournal::open(const PreprocessOptions& options, DTyp
   ResumeJournal journal;
   journal.path_ = journal_path(options);
   journal.interval_ = options.checkpoint_interval;
+  // Two processes that resume one run would write the same files.
   MEG_ASSIGN_OR_RETURN(auto lock, io::FileLock::try_acquire(journal.path_ + ".lock"));
   if (!lock.has_value()) {
     return make_error(StatusCode::kIoError, "{}: another process is at it", journal.path_);
@@ -230,6 +241,9 @@ Result<ResumeJournal> ResumeJournal::open(const PreprocessOptions& options, DTyp
   return journal;
 }
 
+// A run that does not resume is about to write the outputs anew, so a journal of an older run must
+// not stay. If that run is unfinished, someone may want to resume it: it is not overwritten without
+// being asked.
 Status ResumeJournal::make_way(const PreprocessOptions& options) {
   const std::string path = journal_path(options);
   MEG_ASSIGN_OR_RETURN(const auto text, read_journal(path));
@@ -264,6 +278,7 @@ Status ResumeJournal::save(const Checkpoint& checkpoint) {
   MEG_ASSIGN_OR_RETURN(io::AtomicFile file, io::AtomicFile::create(path_));
   MEG_RETURN_IF_ERROR(file.write(std::as_bytes(std::span(text))));
   MEG_RETURN_IF_ERROR(file.commit());
+  // Counted from the end of saving, so that a slow disk does not save all the time.
   next_ = std::chrono::steady_clock::now() + interval_;
   return Status();
 }

@@ -5,7 +5,8 @@
 namespace meg::preprocess {
 namespace {
 
-/// Empties `values` and gives their memory back where more than `limit` were there.
+// Empties `values` and gives their memory back where more than `limit` were there: one giant line
+// would otherwise keep its memory in every result for the rest of the run.
 void clear_beyond(std::vector<int32_t>& values, size_t limit) {
   if (values.capacity() > limit) std::vector<int32_t>().swap(values);
   values.clear();
@@ -18,6 +19,7 @@ TokenizedChunk::TokenizedChunk(size_t key_count, DType dtype) {
   for (size_t i = 0; i < key_count; ++i) keys.emplace_back(dtype);
 }
 
+// Tokens behind the last document stay: pieces say which of them are written.
 void TokenizedChunk::truncate(int64_t count) {
   documents = count;
   if (!places.empty()) places.resize(static_cast<size_t>(count));

@@ -31,12 +31,31 @@ Result<std::shared_ptr<const dataset::IndexedDataset>> SplitDatasets::open_datas
   // The splits of a dataset, and a blend that names it twice, share one mapping.
   auto& opened = datasets_[prefix];
   if (opened != nullptr) return opened;
+  MEG_RETURN_IF_ERROR(check_folders_for(prefix));
   // Samples lie at random places: reading ahead would read what nobody asks for.
   MEG_ASSIGN_OR_RETURN(dataset::IndexedDataset dataset,
                        dataset::IndexedDataset::open(
-                           prefix, {.multimodal = {}, .access = io::MappedFile::Access::kRandom}));
+                           prefix, {.multimodal = {},
+                                    .access = io::MappedFile::Access::kRandom,
+                                    .idx_cache = config_.object_storage_cache_path.value_or("")}));
   opened = std::make_shared<const dataset::IndexedDataset>(std::move(dataset));
   return opened;
+}
+
+/// What is made of a dataset at s3:// is kept on this machine.
+Status SplitDatasets::check_folders_for(const std::string& prefix) const {
+  if (prefix.find("://") == prefix.npos) return {};
+  const auto missing = [&](std::string_view flag, std::string_view what) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "{}: expected {} with a dataset of a store: a folder for {}", prefix, flag,
+                      what);
+  };
+  if (!config_.object_storage_cache_path.has_value()) {
+    return missing("--object-storage-cache-path", "its .idx");
+  }
+  const bool has_place = config_.cache_path.has_value() &&
+                         config_.version.index_cache_form != megatron::IndexCacheForm::kBesideData;
+  return has_place ? Status() : missing("--data-cache-path", "its index caches");
 }
 
 std::string SplitDatasets::name_of(Split split) const {

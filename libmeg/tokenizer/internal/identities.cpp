@@ -44,7 +44,7 @@ Options hugging_face_switches(const TokenizerOptions& options, int release) {
   if (release < 16) return {};
   const bool on = release >= 17;
   const bool specials = options.hf_include_special_tokens.value_or(on);
-  return {{"use_fast", on ? "True" : "False"},
+  return {{"use_fast", options.hf_use_fast.value_or(on) ? "True" : "False"},
           {"trust_remote_code", "False"},
           {"include_special_tokens", specials ? "True" : "False"}};
 }

@@ -12,6 +12,11 @@
 #include "libmeg/tokenizer/training/internal/table_counter.h"
 #include "libmeg/tokenizer/training/internal/training_pattern.h"
 
+// Trains as Hugging Face's tokenizers does, to the same merges and ids: words are counted by
+// several counters, each with a table of its own, and merges are learned from the counts. Words
+// that do not fit the memory budget are spilled to sorted runs, which are merged with the tables at
+// the end; counts add up, so what was spilled when does not matter.
+
 namespace meg::tokenizer {
 namespace {
 
@@ -28,6 +33,7 @@ Status check_special_tokens(const std::vector<std::string>& tokens) {
     if (text::find_invalid_utf8(token) != token.npos) return wrong("expected UTF-8");
     if (!seen.insert(token).second) return wrong("it was given twice");
     const text::DecodedCodePoint first = text::decode_code_point(token);
+    // Its id would be that of the byte.
     if (first.size == token.size() && character_byte(first.code_point)) {
       return wrong("it is the token of a byte already");
     }
@@ -73,6 +79,7 @@ struct BpeTrainer::State {
 
   /// What all counters counted.
   Result<TrainingWords> gather() {
+    // Runs are sorted by word, so that all counts of one word come together.
     std::vector<std::unique_ptr<WordRun>> runs = spilled.runs();
     for (const auto& counter : counters) runs.push_back(counter->take_run());
     std::vector<WordRun*> all;
@@ -101,6 +108,7 @@ Result<BpeTrainer> BpeTrainer::create(const BpeTrainerOptions& options, int coun
   MEG_RETURN_IF_ERROR(check_options(options, counters));
   MEG_ASSIGN_OR_RETURN(PreTokenizer pre_tokenizer, training_pre_tokenizer(options.pattern));
   auto state = std::make_unique<State>(options, std::move(pre_tokenizer));
+  // The budget is shared out evenly: each counter spills by itself.
   const auto limit = static_cast<size_t>(options.memory_budget / counters);
   for (int i = 0; i < counters; ++i) {
     state->counters.push_back(
@@ -128,6 +136,7 @@ Result<TrainedBpe> BpeTrainer::train(const std::function<bool(int64_t tokens)>& 
   if (progress) {
     report = [&](size_t count) { return progress(static_cast<int64_t>(count)); };
   }
+  // The reference implementation (reference/learn_merges) learns the same; tests hold them equal.
   MEG_ASSIGN_OR_RETURN(const LearnedMerges learned,
                        fast::learn_merges(words, goal, tokens, report));
   trained.merges = last_of_each(learned);

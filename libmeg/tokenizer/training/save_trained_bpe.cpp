@@ -13,12 +13,17 @@
 #include "libmeg/tokenizer/training/internal/serde_json.h"
 #include "libmeg/tokenizer/training/internal/training_pattern.h"
 
+// Writes the files that Megatron, transformers and libmeg read, byte for byte as tokenizers' own
+// save() does where it has such a file. All of them appear together (commit_all): a vocabulary
+// beside another run's merges would be a tokenizer of its own.
+
 namespace meg::tokenizer {
 namespace {
 
 namespace fs = std::filesystem;
 
 /// Everything in a folder that Megatron, transformers or libmeg takes for a part of a tokenizer.
+/// Such a file that is not written here would stay and be read with the new ones.
 constexpr std::array<std::string_view, 8> kTokenizerFiles = {"vocab.json",
                                                              "merges.txt",
                                                              "tokenizer_config.json",
@@ -146,6 +151,8 @@ Result<std::string> content_of(std::string_view file, const TrainedBpe& trained,
 
 std::vector<std::string> file_names(const std::string& pattern) {
   std::vector<std::string> names;
+  // GPT2BPETokenizer has its pattern built in: with another pattern these two files would tokenize
+  // otherwise.
   if (is_gpt2_pattern(pattern)) names = {"vocab.json", "merges.txt"};
   names.insert(names.end(), {"tokenizer_config.json", "tokenizer.json"});
   return names;
@@ -180,6 +187,7 @@ Status check_folder(const std::string& folder, const std::vector<std::string>& w
 
 Result<TrainedBpeFiles> TrainedBpeFiles::create(const SaveOptions& save,
                                                 const BpeTrainerOptions& options) {
+  // All before training, which may take hours.
   MEG_RETURN_IF_ERROR(check_named_tokens(save, options.special_tokens));
   TrainedBpeFiles made;
   made.options_ = save;

@@ -8,6 +8,7 @@
 namespace meg::train {
 namespace {
 
+// The tensor does not own the memory: it is the loader's until the next micro-batch is asked for.
 template <class T>
 at::Tensor borrowed(std::span<T> values, at::IntArrayRef shape, at::ScalarType type) {
   return at::from_blob(values.data(), shape, at::TensorOptions().dtype(type));
@@ -36,6 +37,8 @@ DeviceBatch on_device(const samples::MicroBatch& batch, at::Device device, bool 
 }  // namespace
 
 Result<DeviceBatch> DeviceBatches::next() {
+  // The loader reuses the last micro-batch's memory from next_() on. The host waits for the copies
+  // alone, not for what the GPU computes with them.
   if (copied_.has_value()) copied_->synchronize();
   MEG_ASSIGN_OR_RETURN(const samples::MicroBatch* batch, next_());
   DeviceBatch moved = on_device(*batch, device_, copy_);

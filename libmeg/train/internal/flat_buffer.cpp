@@ -6,6 +6,11 @@
 
 #include "libmeg/model/rank_memory.h"
 
+// Buckets are laid out one after the other. Within a bucket each parameter begins at an aligned
+// place, and the bucket is padded so that its parts are equal and aligned too. This layout exists
+// in memory alone: checkpoints hold parameters, so it need not be that of Megatron's
+// _ParamAndGradBuffer, and runs may change buckets and ranks between a save and a load.
+
 namespace meg::train {
 
 FlatLayout::FlatLayout(std::span<const nn::GptParameter> parameters, int64_t parts,
@@ -42,6 +47,7 @@ std::vector<FlatLayout::Segment> FlatLayout::segments(int64_t part) const {
     const int64_t end = begin + bucket.part_elements;
     for (size_t i = bucket.begin; i < bucket.end; ++i) {
       const Place& place = places_[i];
+      // A parameter may lie in several parts, and a part may hold the middle of one.
       const int64_t first = std::max(place.first, begin);
       const int64_t last = std::min(place.first + place.count, end);
       if (first >= last) continue;

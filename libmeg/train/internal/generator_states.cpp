@@ -6,10 +6,16 @@
 
 #include "libmeg/checkpoint/training/seeded_generators.h"
 
+// A checkpoint has generators for the CPU (torch_rng_state) and for a GPU (cuda_rng_state and
+// Megatron's tracker of named CUDA states). A run draws from one kind alone, that of its device;
+// the other kind is saved as if just seeded, as it is in a Megatron process that never used it.
+
 namespace meg::train {
 namespace {
 
 constexpr std::string_view kModelParallel = "model-parallel-rng";
+// Seed and offset of a Philox generator, 8 bytes each. A CPU's Mersenne Twister takes thousands, so
+// the size tells them apart.
 constexpr size_t kCudaStateBytes = 16;
 
 /// The state of this name in a tracker; nullptr where there is none.
@@ -34,10 +40,14 @@ Result<checkpoint::RngState> save_generators(int64_t seed, model::NameFamily fam
     return state;
   }
   state.torch = saved.data_parallel;
+  // Megatron has no tracker on CPUs, where its modules all draw from one generator. We keep two
+  // there as well, so that tensor-parallel ranks drop the same elements in whole tensors on any
+  // device.
   state.cpu_tracker = {{std::string(kModelParallel), saved.model_parallel}};
   return state;
 }
 
+// Where the file's tracker has no such state, that of this run stays.
 Status restore_generators(const checkpoint::RngState& saved, nn::RandomStates& generators) {
   MEG_ASSIGN_OR_RETURN(nn::RandomStates::Saved states, generators.save());
   const bool cuda = states.data_parallel.size() == kCudaStateBytes;

@@ -7,6 +7,14 @@
 
 #include "libmeg/model/rank_memory.h"
 
+// Overlaps the sums over data-parallel ranks with backward passes: a hook behind each parameter's
+// gradient accumulator marks its gradient as come, and the one that completes a bucket starts the
+// bucket's reduction. Gradients come roughly in the reverse order of parameters, hence buckets are
+// cut from the end.
+//
+// Every rank must begin its reductions in the same order. It does as all ranks run the same graph,
+// whose nodes autograd executes in the same order.
+
 namespace meg::train {
 
 using torch::autograd::variable_list;
@@ -24,10 +32,12 @@ std::vector<size_t> bucket_ends(std::span<const nn::GptParameter> parameters, in
   for (size_t i = parameters.size(); i-- > 0;) {
     const bool alone = is_alone(parameters[i]);
     if (alone) close(i + 1);
+    // Aligned as FlatLayout places them, so that the bucket's size counts the padding.
     elements = model::padded_elements(elements) + parameters[i].tensor.numel();
     if (alone || elements >= bucket_size) close(i);
   }
   close(0);
+  // They were found from the last to the first.
   std::ranges::reverse(ends);
   return ends;
 }
@@ -72,8 +82,12 @@ void GradientBuckets::begin_step() {
 }
 
 void GradientBuckets::came(size_t parameter) {
+  // Gradients before the last micro-batch only add up: nothing may be sent before they are
+  // complete.
   if (!last_) return;
   Parameter& found = parameters_[parameter];
+  // The bucket would be on its way already: what comes now would be missing from the sum, or be
+  // added while it is sent.
   TORCH_CHECK(!found.came, "a parameter's last gradient came twice");
   found.came = true;
   const FlatLayout::Bucket& bucket = buckets_[found.bucket];

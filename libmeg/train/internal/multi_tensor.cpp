@@ -8,9 +8,16 @@
 #include <iterator>
 #include <span>
 
-#include "libmeg/kernels/parallel_for.h"
+#include "libmeg/kernels/cpu/parallel_for.h"
 #include "libmeg/libtorch/device_copy.h"
 #include "libmeg/nn/operators/kernel_call.h"
+
+// One kernel launch over all parameters instead of one per parameter: a model has hundreds of small
+// ones, whose launches would cost more than their arithmetic. The kernels find their tensors in a
+// list of pointers, which lies on the device.
+//
+// The list is sent again only where an address changed: with gradients in one array that is once a
+// run.
 
 namespace meg::train {
 namespace {
@@ -58,6 +65,7 @@ MultiTensor::MultiTensor(std::vector<kernels::AdamTensor> tensors, at::Device de
   device_total_ = on_device(std::vector<kernels::GradientStatistics>(1), device_);
 }
 
+// Chunks are numbered by sizes, which never change: only pointers and types are sent anew.
 void MultiTensor::send_lists() {
   device_adam_ = on_device(adam_, device_);
   device_gradients_ = on_device(gradients_, device_);
@@ -89,12 +97,16 @@ kernels::GradientStatistics MultiTensor::statistics(float scale) {
         scale, static_cast<kernels::GradientStatistics*>(device_of_chunks_.data_ptr()), chunks_,
         static_cast<kernels::GradientStatistics*>(device_total_.data_ptr()), stream);
   });
+  // The step waits here for the GPU: whether it is skipped, and by how much it is clipped, is
+  // decided on the host.
   const at::Tensor host = device_total_.cpu();
   kernels::GradientStatistics total;
   std::memcpy(&total, host.const_data_ptr(), sizeof(total));
   return total;
 }
 
+// After statistics() found a sum that is not finite. The statistics of each chunk are still there,
+// so that the gradients need not be read again.
 MultiTensor::NotFinite MultiTensor::find_not_finite() {
   if (!device_.is_cpu()) {
     const at::Tensor host = device_of_chunks_.cpu();

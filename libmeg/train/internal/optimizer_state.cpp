@@ -8,9 +8,15 @@
 #include "libmeg/libtorch/torch_guard.h"
 #include "libmeg/train/internal/not_finite.h"
 
+// The tensors of the optimizer and the lists of them that the kernels take.
+//
+// Everything is addressed by segments: the elements of a parameter that this rank updates. Without
+// a distributed optimizer these are whole parameters, so that both cases are one code.
+
 namespace meg::train {
 namespace {
 
+// The order is that of AdamStep::groups, see adam_step() below.
 enum Group : int { kDecay = 0, kNoDecay = 1, kDecoupled = 2 };
 
 /// What --decoupled-lr has its rate for is what is cut by the vocabulary.
@@ -33,6 +39,9 @@ kernels::FloatType float_type(at::ScalarType type) {
 }  // namespace
 
 bool Optimizer::State::widens_gradients() const {
+  // Sums over micro-batches in fp32: Megatron makes accumulate_allreduce_grads_in_fp32 true for
+  // bf16 itself (validate_args), because bf16 has too few bits to add small gradients to a large
+  // sum.
   return options.accumulate_allreduce_grads_in_fp32 ||
          (params_dtype() == at::kBFloat16 && !options.grad_reduce_in_bf16);
 }
@@ -48,14 +57,18 @@ void Optimizer::State::allocate() {
       if (!waits_for_a_stage(bucket)) libtorch::throw_if_error(begin_reduction(bucket));
     });
   }
+  // Where sums are fp32 but backward passes bring 16 bits, the gradient of a single micro-batch
+  // loses nothing by staying as it is: its fp32 copy would have the same value.
   may_stay = is_sixteen_bit() && widens_gradients();
   if (!may_stay) zero_gradients(/*stay=*/false);
   const auto zeros = [this] {
     return at::zeros({layout.part_elements()}, tensor_options(at::kFloat));
   };
+  // Filled by copy_model_to_masters(), whether a checkpoint follows or not.
   if (is_sixteen_bit()) masters = zeros();
   exp_avg = zeros();
   exp_avg_sq = zeros();
+  // After the buffers exist: the lists hold addresses.
   kernels = MultiTensor(adam_tensors(), model.options().device);
   std::ranges::partition_copy(segments, std::back_inserter(counted), std::back_inserter(copies),
                               [this](const auto& segment) { return is_counted(segment); });
@@ -65,6 +78,8 @@ void Optimizer::State::allocate() {
   }
 }
 
+// The parameters then are views of one array, whose buckets can be gathered over the ranks without
+// copying. The model's tensors stay the same objects; only their storage changes.
 void Optimizer::State::gather_weights_in_one_array() {
   weights = FlatBuffer(layout, tensor_options(params_dtype()));
   const auto parameters = model.parameters();
@@ -80,6 +95,7 @@ void Optimizer::State::gather_weights_in_one_array() {
 void Optimizer::State::zero_gradients(bool stay) {
   if (stay) {
     for (const nn::GptParameter& parameter : model.parameters()) {
+      // Autograd then sets the gradient to the tensor that it computed instead of adding to one.
       parameter.tensor.mutable_grad() = at::Tensor();
     }
     return;
@@ -95,7 +111,10 @@ void Optimizer::State::zero_gradients(bool stay) {
   }
 }
 
-/// Of what several ranks hold alike, one of them counts.
+// The norm counts each element of the model once. Replicated parameters (norms, biases of
+// row-parallel layers) are counted by the first tensor-parallel rank, a tied output layer by the
+// stage that has the embedding: Megatron's param_is_not_tensor_parallel_duplicate and
+// param_is_not_shared.
 bool Optimizer::State::is_counted(const FlatLayout::Segment& segment) const {
   const nn::GptParameter& parameter = model.parameters()[segment.parameter];
   const bool is_copy =
@@ -119,14 +138,18 @@ std::vector<kernels::GradientTensor> Optimizer::State::gradient_tensors(const Se
 }
 
 kernels::GradientStatistics Optimizer::State::statistics(float scale) {
+  // Autograd may have put the step's gradients elsewhere.
   kernels.set_gradients(gradient_tensors(segments));
   if (!counted_kernels.has_value()) return kernels.statistics(scale);
   counted_kernels->set_gradients(gradient_tensors(counted));
   copy_kernels->set_gradients(gradient_tensors(copies));
+  // Both are looked at, because inf in a copy must skip the step as well, but only the first are
+  // summed.
   kernels::GradientStatistics found = counted_kernels->statistics(scale);
   const kernels::GradientStatistics of_copies = copy_kernels->statistics(scale);
   copies_are_finite = !of_copies.found_inf();
-  // The others' sum does not know of it.
+  // NaN or inf replaces the sum of the others, which does not know of it: over_ranks() carries it
+  // to all ranks.
   if (!copies_are_finite) found.sum_of_squares = of_copies.sum_of_squares;
   return found;
 }
@@ -134,6 +157,8 @@ kernels::GradientStatistics Optimizer::State::statistics(float scale) {
 /// Sums what the ranks found in their parts of the model, and of a distributed optimizer's shares.
 Status Optimizer::State::over_ranks(kernels::GradientStatistics& statistics) const {
   if (ranks.model()->size() == 1 && !is_distributed()) return {};
+  // fp64, as the sum of squares of fp32 may exceed fp32's range; the number of zeros is exact up to
+  // 2^53.
   const at::Tensor sums = at::tensor(
       {statistics.sum_of_squares, static_cast<double>(statistics.num_zeros)}, at::kDouble);
   const at::Tensor there = sums.to(model.options().device);
@@ -156,6 +181,7 @@ Status Optimizer::State::refuse_not_finite(bool found_here) {
     const std::string& name = model.parameters()[segment.parameter].name;
     status = not_finite_error("gradient of " + name, found.has_nan);
   }
+  // Agreeing lets ranks without the bad gradient end with the message of the one that has it.
   return ranks.agree(status);
 }
 
@@ -180,6 +206,8 @@ std::vector<kernels::AdamTensor> Optimizer::State::adam_tensors() const {
 
 /// The parameters in the place of gradients, whose sum of squares the kernels take.
 MultiTensor Optimizer::State::normed_parameters() const {
+  // An fp32 or fp16 model's parameters are taken as they are: calc_params_l2_norm uses masters for
+  // bf16 only.
   const bool takes_masters = params_dtype() == at::kBFloat16;
   std::vector<kernels::GradientTensor> tensors;
   for (const FlatLayout::Segment& segment : counted) {
@@ -199,6 +227,7 @@ kernels::AdamStep Optimizer::State::adam_step(const Rates& rates, float inverse_
   step.beta1 = static_cast<float>(options.betas[0]);
   step.beta2 = static_cast<float>(options.betas[1]);
   step.eps = static_cast<float>(options.eps);
+  // The step that is about to be made: torch increments before it corrects the bias.
   step.bias_correction1 = kernels::adam_bias_correction(step.beta1, updates + 1);
   step.bias_correction2 = kernels::adam_bias_correction(step.beta2, updates + 1);
   step.inverse_loss_scale = inverse_scale;

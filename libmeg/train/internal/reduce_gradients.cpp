@@ -5,6 +5,11 @@
 
 #include "libmeg/train/internal/optimizer_state.h"
 
+// Makes gradients those of the whole model's step: parts of tensor-parallel copies are added (norms
+// of queries and keys, everything replicated under sequence parallelism), then those of tied
+// embeddings on the first and last stage, then all of them over the data-parallel ranks. The order
+// matters as the last sum leaves a distributed rank with its own share alone.
+
 namespace meg::train {
 namespace {
 
@@ -31,6 +36,9 @@ std::vector<size_t> Optimizer::State::ends_of_buckets() const {
   size_t begin = 0;
   for (int64_t chunk = 0; chunk < model.size(); ++chunk) {
     const auto parameters = model[chunk].parameters();
+    // Bucketing the other stages and chunks would gain nothing: their gradients are complete while
+    // the pipeline still drains, so the sums are off the critical path. A bucket of any size still
+    // is reduced as soon as it is complete.
     const int64_t size = ranks.is_first_stage() && chunk == 0
                              ? bucket_size(options, model.parameter_count(), ranks.data()->size())
                              : std::numeric_limits<int64_t>::max();
@@ -49,8 +57,10 @@ void Optimizer::State::complete_gradients() {
   }
 }
 
-/// Whether each tensor-parallel rank has a copy and a part of its gradient: from its own heads, or
-/// its own stretch of the sequences. Positions are added before sequences are split.
+// Whether each tensor-parallel rank has a copy of the parameter and a part of its gradient: norms
+// of queries and keys see this rank's heads alone, and under sequence parallelism a replicated
+// parameter sees this rank's stretch of each sequence. Position embeddings are added before
+// sequences are split, so each rank has their whole gradient.
 bool Optimizer::State::has_part_of_gradient(const nn::GptParameter& parameter) const {
   if (ranks.tensor()->size() == 1 || parameter.partition != model::Partition::kReplicated) {
     return false;
@@ -95,6 +105,8 @@ Status Optimizer::State::begin_reduction(size_t bucket) {
   parallel::ProcessGroup& group = *ranks.data();
   if (group.size() == 1) return {};
   const at::Tensor all = layout.of_bucket(of, gradients.flat());
+  // Before the sum, as in Megatron (gradient_scaling_factor): a mean over ranks whose fp16 terms
+  // would overflow as a sum stays finite.
   if (reduction_scale != 1) all.mul_(reduction_scale);
   reductions[bucket] = is_distributed() ? group.start_reduce_scatter(all[group.rank()], all)
                                         : group.start_all_reduce(all, parallel::Reduction::kSum);
@@ -102,6 +114,8 @@ Status Optimizer::State::begin_reduction(size_t bucket) {
 }
 
 /// Begins what no backward pass has begun.
+// The collectives are begun in the order of the buckets on all ranks and waited for afterwards:
+// they overlap each other.
 Status Optimizer::State::reduce_gradients() {
   complete_gradients();
   for (size_t bucket = 0; bucket < reductions.size(); ++bucket) {

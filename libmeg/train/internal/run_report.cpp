@@ -5,6 +5,10 @@
 #include <ctime>
 #include <utility>
 
+// What a run prints and draws, by the revision of Megatron it follows. As in Megatron the last rank
+// speaks: it is the one that has the losses of a pipeline. Timers are taken on all ranks, since
+// their maximum needs a collective.
+
 namespace meg::train {
 
 Result<std::unique_ptr<RunReport>> RunReport::create(Options options,
@@ -20,6 +24,8 @@ Result<std::unique_ptr<RunReport>> RunReport::create(Options options,
     if (writer.has_value()) {
       report->tensorboard_.emplace(*std::move(writer));
     } else if (writer.error().code() == StatusCode::kResourceExhausted) {
+      // A full disk must not end a run for its curves' sake; a folder that cannot be made is a
+      // wrong flag and is reported.
       report->stop_drawing(writer.error());
     } else {
       return writer.error();
@@ -45,6 +51,7 @@ void RunReport::times(std::initializer_list<std::string_view> names) {
 }
 
 void RunReport::memory(int64_t iteration) {
+  // Once, after the first interval, when every buffer has been allocated: Megatron's report_memory.
   if (std::exchange(memory_is_said_, true)) return;
   if (options_.memory.has_value()) {
     for (const std::string& line :
@@ -95,6 +102,8 @@ void RunReport::step(const logging::IterationFigures& figures, const logging::Lo
 void RunReport::evaluation(logging::Evaluation kind, int64_t iteration,
                            int64_t consumed_train_samples, const logging::Losses& losses) {
   for (const std::string& line : logging::validation_lines(kind, iteration, losses)) print_(line);
+  // The curves are the validation loss's. Megatron puts the test loss on them as well, at the same
+  // iteration.
   if (kind == logging::Evaluation::kFinalTest) return;
   draw([&](logging::TensorboardWriter& writer) {
     return logging::write_validation(writer, options_.curves, iteration, consumed_train_samples,

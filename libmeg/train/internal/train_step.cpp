@@ -5,7 +5,15 @@
 #include <utility>
 
 #include "libmeg/libtorch/torch_guard.h"
-#include "libmeg/train/internal/pipeline_stage.h"
+#include "libmeg/train/internal/pipeline/pipeline_stage.h"
+
+// One step: the schedule's forward and backward passes, the sums over ranks, the losses. Without a
+// pipeline the same code runs with one stage, whose schedule is forward and backward of each
+// micro-batch in turn.
+//
+// Each micro-batch's loss is multiplied by loss_scale / micro_batches before backward, so that the
+// sum of gradients is that of the mean. With --calculate-per-token-loss the divisor is known only
+// when all tokens are counted, so gradients are scaled after the sum.
 
 namespace meg::train {
 namespace {
@@ -29,6 +37,7 @@ Result<std::vector<MicroBatchLoss>> of_all_ranks(const parallel::ParallelState& 
     figures.insert(figures.end(), {loss.loss_sum, loss.tokens});
   }
   const auto count = static_cast<int64_t>(figures.size());
+  // Stages other than the last have zeros here, which the last stage's losses replace.
   MEG_RETURN_IF_ERROR(ranks.pipeline()->broadcast(
       at::from_blob(figures.data(), {count}, at::kDouble), ranks.pipeline()->size() - 1));
   MEG_ASSIGN_OR_RETURN(figures, parallel::gather(*ranks.data(), std::move(figures)));
@@ -63,16 +72,20 @@ Result<std::vector<MicroBatchLoss>> forward_backward(const ModelChunks& model, O
   const double shares = per_token ? 1 : static_cast<double>(micro_batches);
   PipelineStage stage(model, next, ranks, group, trace);
   const auto take = [&](const PipelineStep& step) {
+    // Only with the last micro-batch are gradients complete and may be sent while backward
+    // continues. Said before forward steps too, since the last chunk computes its gradients there.
     optimizer.expect_gradients(/*last=*/step.micro_batch + 1 == micro_batches);
     if (step.pass == PipelineStep::Pass::kBackward) return stage.backward(step);
     return stage.forward(step, optimizer.loss_scale() / shares, step_loss);
   };
   MEG_RETURN_IF_ERROR(take_steps(pipeline_schedule(stage.place(), micro_batches), take));
   MEG_ASSIGN_OR_RETURN(std::vector<MicroBatchLoss> found, stage.finish());
+  // Also where no reduction overlaps: then all of it happens here.
   MEG_RETURN_IF_ERROR(
       traced(trace, "reduce gradients", nullptr, [&] { return optimizer.reduce_gradients(); }));
   MEG_ASSIGN_OR_RETURN(found, of_all_ranks(ranks, found));
   const double tokens = total_loss(found).tokens;
+  // A step without a single kept token keeps its gradients of zero.
   if (per_token && tokens > 0) MEG_RETURN_IF_ERROR(optimizer.scale_gradients(1 / tokens));
   return found;
 }
@@ -87,6 +100,8 @@ Result<std::vector<MicroBatchLoss>> forward_only(const ModelChunks& model,
   MEG_RETURN_IF_ERROR(take_steps(forward_schedule(stage.place(), micro_batches),
                                  [&](const PipelineStep& step) { return stage.evaluate(step); }));
   MEG_ASSIGN_OR_RETURN(std::vector<MicroBatchLoss> found, stage.finish());
+  // Rounds with fewer micro-batches are filled up with losses of no tokens, since a gather needs as
+  // many of each rank.
   found.resize(static_cast<size_t>(most.value_or(micro_batches)));
   return of_all_ranks(ranks, found);
 }

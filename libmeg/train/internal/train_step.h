@@ -8,7 +8,7 @@
 #include "libmeg/base/result.h"
 #include "libmeg/parallel/parallel_state.h"
 #include "libmeg/samples/batches/sample_loader.h"
-#include "libmeg/train/internal/schedule_trace.h"
+#include "libmeg/train/internal/pipeline/schedule_trace.h"
 #include "libmeg/train/model_chunks.h"
 #include "libmeg/train/optimizer.h"
 

@@ -14,8 +14,8 @@
 #include "libmeg/logging/log_lines.h"
 #include "libmeg/model/theoretical_memory.h"
 #include "libmeg/nn/part_of_rank.h"
+#include "libmeg/train/internal/pipeline/schedule_trace.h"
 #include "libmeg/train/internal/run_report.h"
-#include "libmeg/train/internal/schedule_trace.h"
 #include "libmeg/train/internal/train_step.h"
 #include "libmeg/train/trainer.h"
 
@@ -77,6 +77,7 @@ struct Trainer::State {
   nn::ModelPart part() const {
     nn::ModelPart part = nn::part_of_rank(ranks);
     part.sizes.virtual_pipeline_model_parallel_size = options.virtual_pipeline_model_parallel_size;
+    part.sizes.split = options.pipeline_split;
     part.tensor_parallel.sequence_parallel = options.sequence_parallel;
     return part;
   }

@@ -12,16 +12,12 @@
 // What becomes of a row is decided once, by set_use(), in this order: the program reads the field;
 // the program says why this field does not matter; the table says that the flag never matters; the
 // table itself knows which of its values libmeg does; the program says why this kind of effect does
-// not matter; else the flag is refused. The last step is the rule that nothing which would change
-// numbers, bytes or files is ever ignored: a new row is refused until somebody has said otherwise.
+// not matter, unless it reads the field, if only to refuse it; else the flag is refused. The last
+// step is the rule that nothing which would change numbers, bytes or files is ever ignored: a new
+// row is refused until somebody has said otherwise.
 
 namespace meg::tools {
 namespace {
-
-using megatron::ArgumentArity;
-using megatron::ArgumentRow;
-using megatron::ArgumentType;
-using megatron::Effect;
 
 struct EffectWords {
   std::string_view group;  ///< The topic in --help.
@@ -34,6 +30,8 @@ EffectWords words_of(megatron::Effect effect) {
       return {"Model", "model"};
     case megatron::Effect::kData:
       return {"Data", "data"};
+    case megatron::Effect::kTokenizer:
+      return {"Tokenizer", "tokens"};
     case megatron::Effect::kSchedule:
       return {"Schedule", "schedule"};
     case megatron::Effect::kOptimizer:
@@ -84,9 +82,10 @@ bool is_read_by_table(const megatron::ArgumentRow& row) {
 
 void set_use(FlagSpec& spec, const megatron::ArgumentRow& row, const ArgumentScope& scope) {
   const EffectWords effect = words_of(row.effect);
-  const auto idle = scope.idle.find(row.effect);
+  const bool is_read = contains(scope.reads, row.dest);
+  const auto idle = is_read ? scope.idle.end() : scope.idle.find(row.effect);
   const auto idle_field = scope.idle_fields.find(row.dest);
-  if (contains(scope.reads, row.dest) && !row.help.empty()) {
+  if (is_read && !row.help.empty()) {
     spec.use = FlagSpec::Use::kBound;
     spec.required = contains(scope.required, row.dest);
   } else if (idle_field != scope.idle_fields.end()) {

@@ -10,10 +10,12 @@
 #include "libmeg/megatron/python_number.h"
 #include "libmeg/text/printable.h"
 
+// A flag is bound to a variable by a pointer of its type. Check, Store and Show are the three
+// things done with it: each is a visitor with one case for a type of variable, so that a type which
+// one of them forgets does not compile.
+
 namespace meg::tools {
 namespace {
-
-using megatron::ArgumentType;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
@@ -58,6 +60,7 @@ Result<double> convert(const FlagSpec& spec, std::string_view text) {
 template <>
 Result<bool> convert(const FlagSpec& /*spec*/, std::string_view text) {
   std::string word(text);
+  // ASCII alone: words for yes and no are English whatever the locale.
   std::transform(word.begin(), word.end(), word.begin(), [](char c) {
     return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   });
@@ -138,6 +141,7 @@ struct Store {
   void operator()(std::vector<std::string>* target) const { *target = values; }
 
   void operator()(const ArgumentField& field) const {
+    // A value, even if it equals the default, counts as given: --use-checkpoint-args asks for that.
     field.values->give(*field.row, argument_value(*field.row));
   }
 
@@ -153,6 +157,7 @@ struct Store {
 
   megatron::FieldValue argument_value(const megatron::ArgumentRow& row) const {
     if (spec.arity == Arity::kSwitch) {
+      // store_true, store_false and store_const say in the table what they store.
       return megatron::parse_python_value(row.stored)
           .value_or(megatron::FieldValue(std::string(row.stored)));
     }

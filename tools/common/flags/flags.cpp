@@ -15,6 +15,11 @@
 #include "tools/common/flags/flag_parser.h"
 #include "tools/common/report.h"
 
+// The declarations of a program's flags and the order of what becomes of them: words are read by
+// argparse's rules, --help and its like end the program, then notes, refusals and missing flags.
+// What is in the words is in command_line.cpp, what the table of Megatron's arguments adds in
+// argument_flags.cpp.
+
 namespace meg::tools {
 namespace {
 
@@ -23,6 +28,8 @@ constexpr int kNotDone = 1;
 
 FlagSpec* add(FlagTable& table, FlagSpec spec) {
   spec.group = table.group;
+  // The default in --help is what the variable holds now: defaults are stated once, where the
+  // variable is declared.
   spec.default_text = current_value(spec);
   auto& list = spec.use == FlagSpec::Use::kPositional ? table.positionals : table.flags;
   return list.emplace_back(std::make_unique<FlagSpec>(std::move(spec))).get();
@@ -33,7 +40,7 @@ FlagSpec bound(std::string name, FlagSpec::Target target, Arity arity, std::stri
   FlagSpec spec;
   spec.name = std::move(name);
   spec.arity = arity;
-  spec.target = target;
+  spec.target = std::move(target);
   spec.metavar = std::move(metavar);
   spec.help = std::move(help);
   return spec;

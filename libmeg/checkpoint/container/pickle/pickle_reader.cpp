@@ -2,18 +2,18 @@
 
 #include <fmt/core.h>
 
-#include <bit>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <utility>
 
 #include "libmeg/checkpoint/container/pickle/internal/pickle_input.h"
 #include "libmeg/checkpoint/container/pickle/internal/pickle_integer.h"
+#include "libmeg/checkpoint/container/pickle/internal/pickle_literals.h"
 #include "libmeg/checkpoint/container/pickle/internal/pickle_machine.h"
 #include "libmeg/checkpoint/container/pickle/pickle_opcode.h"
 #include "libmeg/checkpoint/container/pickle/pickle_text.h"
 #include "libmeg/text/printable.h"
-#include "libmeg/text/utf8.h"
 
 namespace meg::checkpoint {
 
@@ -24,7 +24,7 @@ constexpr int kHighestProtocol = 5;
 /// Reads opcodes with their arguments and hands them to the machine.
 ///
 /// One loop over opcodes, and one switch that is split by families: run() hands what it does not
-/// know to run_number(), that one to run_text() and so on, and the last one refuses what no
+/// know to run_literal(), that one to run_call() and so on, and the last one refuses what no
 /// protocol has. All bytes are in memory, so framing (protocol 4) changes nothing and is only
 /// checked.
 class PickleReader {
@@ -37,25 +37,11 @@ class PickleReader {
 
  private:
   Status run(PickleOpcode opcode);
-  Status run_number(PickleOpcode opcode);
-  Status run_text(PickleOpcode opcode);
+  Status run_literal(PickleOpcode opcode);
   Status run_call(PickleOpcode opcode);
   Status run_memo(PickleOpcode opcode);
   Status run_frame_or_fail(PickleOpcode opcode);
 
-  template <class Number>
-  Status push_number(std::string_view what);
-
-  /// Python 2's str: text where it is UTF-8, else bytes.
-  Status push_python2_string(std::string text);
-  Status push_utf8(const Result<std::string_view>& bytes);
-  Status push_bytes(PickleKind kind, const Result<std::string_view>& bytes);
-  Status push_int_line();
-  Status push_long_line();
-  Status push_float_line();
-  Status push_binary_float();
-  Status push_string_line();
-  Status push_unicode_line();
   Status read_protocol();
   Status read_frame();
   Status read_global();
@@ -66,6 +52,7 @@ class PickleReader {
   const std::string& name_;
   PickleInput input_;
   PickleMachine machine_;
+  PickleLiterals literals_{input_, machine_};
   int protocol_ = 0;
 };
 
@@ -157,71 +144,13 @@ Status PickleReader::run(PickleOpcode opcode) {
     case PickleOpcode::kFrozenSet:
       return machine_.collect(PickleKind::kFrozenSet);
     default:
-      return run_number(opcode);
+      return run_literal(opcode);
   }
 }
 
-Status PickleReader::run_number(PickleOpcode opcode) {
-  switch (opcode) {
-    case PickleOpcode::kInt:
-      return push_int_line();
-    case PickleOpcode::kLong:
-      return push_long_line();
-    case PickleOpcode::kFloat:
-      return push_float_line();
-    case PickleOpcode::kBinInt:
-      return push_number<int32_t>("BININT");
-    case PickleOpcode::kBinInt1:
-      return push_number<uint8_t>("BININT1");
-    case PickleOpcode::kBinInt2:
-      return push_number<uint16_t>("BININT2");
-    case PickleOpcode::kBinFloat:
-      return push_binary_float();
-    case PickleOpcode::kLong1: {
-      MEG_ASSIGN_OR_RETURN(const std::string_view bytes, input_.counted<uint8_t>("LONG1"));
-      return machine_.push_twos_complement(bytes);
-    }
-    case PickleOpcode::kLong4: {
-      MEG_ASSIGN_OR_RETURN(const std::string_view bytes, input_.counted<uint32_t>("LONG4"));
-      return machine_.push_twos_complement(bytes);
-    }
-    default:
-      return run_text(opcode);
-  }
-}
-
-Status PickleReader::run_text(PickleOpcode opcode) {
-  switch (opcode) {
-    case PickleOpcode::kString:
-      return push_string_line();
-    case PickleOpcode::kBinString: {
-      MEG_ASSIGN_OR_RETURN(const std::string_view bytes, input_.counted<uint32_t>("BINSTRING"));
-      return push_python2_string(std::string(bytes));
-    }
-    case PickleOpcode::kShortBinString: {
-      MEG_ASSIGN_OR_RETURN(const std::string_view bytes,
-                           input_.counted<uint8_t>("SHORT_BINSTRING"));
-      return push_python2_string(std::string(bytes));
-    }
-    case PickleOpcode::kUnicode:
-      return push_unicode_line();
-    case PickleOpcode::kShortBinUnicode:
-      return push_utf8(input_.counted<uint8_t>("SHORT_BINUNICODE"));
-    case PickleOpcode::kBinUnicode:
-      return push_utf8(input_.counted<uint32_t>("BINUNICODE"));
-    case PickleOpcode::kBinUnicode8:
-      return push_utf8(input_.counted<uint64_t>("BINUNICODE8"));
-    case PickleOpcode::kShortBinBytes:
-      return push_bytes(PickleKind::kBytes, input_.counted<uint8_t>("SHORT_BINBYTES"));
-    case PickleOpcode::kBinBytes:
-      return push_bytes(PickleKind::kBytes, input_.counted<uint32_t>("BINBYTES"));
-    case PickleOpcode::kBinBytes8:
-      return push_bytes(PickleKind::kBytes, input_.counted<uint64_t>("BINBYTES8"));
-    case PickleOpcode::kByteArray8:
-      return push_bytes(PickleKind::kByteArray, input_.counted<uint64_t>("BYTEARRAY8"));
-    default:
-      return run_call(opcode);
-  }
+Status PickleReader::run_literal(PickleOpcode opcode) {
+  std::optional<Status> done = literals_.run(opcode);
+  return done.has_value() ? *std::move(done) : run_call(opcode);
 }
 
 Status PickleReader::run_call(PickleOpcode opcode) {
@@ -304,70 +233,6 @@ Status PickleReader::run_frame_or_fail(PickleOpcode opcode) {
 }
 
 // ---- Opcodes with arguments of their own ----
-
-template <class Number>
-Status PickleReader::push_number(std::string_view what) {
-  MEG_ASSIGN_OR_RETURN(const Number number, input_.number<Number>(what));
-  return machine_.push(machine_.graph().add_int(number));
-}
-
-Status PickleReader::push_binary_float() {
-  MEG_ASSIGN_OR_RETURN(const auto big_endian, input_.number<uint64_t>("BINFLOAT"));
-  const uint64_t bits = __builtin_bswap64(big_endian);
-  return machine_.push(machine_.graph().add_float(std::bit_cast<double>(bits)));
-}
-
-Status PickleReader::push_int_line() {
-  MEG_ASSIGN_OR_RETURN(const std::string_view digits, input_.line("INT"));
-  // Protocol 0 writes False and True so, and the numbers 0 and 1 without the leading zero.
-  if (digits == "00" || digits == "01") {
-    return machine_.push(machine_.graph().add_bool(digits == "01"));
-  }
-  MEG_ASSIGN_OR_RETURN(const std::string bytes, twos_complement_of_decimal(digits));
-  return machine_.push_twos_complement(bytes);
-}
-
-Status PickleReader::push_long_line() {
-  MEG_ASSIGN_OR_RETURN(std::string_view digits, input_.line("LONG"));
-  if (digits.ends_with('L')) digits.remove_suffix(1);
-  MEG_ASSIGN_OR_RETURN(const std::string bytes, twos_complement_of_decimal(digits));
-  return machine_.push_twos_complement(bytes);
-}
-
-Status PickleReader::push_float_line() {
-  MEG_ASSIGN_OR_RETURN(const std::string_view digits, input_.line("FLOAT"));
-  MEG_ASSIGN_OR_RETURN(const double value, decode_float(digits));
-  return machine_.push(machine_.graph().add_float(value));
-}
-
-Status PickleReader::push_string_line() {
-  MEG_ASSIGN_OR_RETURN(const std::string_view literal, input_.line("STRING"));
-  MEG_ASSIGN_OR_RETURN(std::string text, decode_quoted_string(literal));
-  return push_python2_string(std::move(text));
-}
-
-Status PickleReader::push_python2_string(std::string text) {
-  // Python 2 did not say which of both it meant; torch reads such strings as UTF-8.
-  const bool is_text = text::find_invalid_utf8(text) == std::string_view::npos;
-  return machine_.push_text(is_text ? PickleKind::kString : PickleKind::kBytes, std::move(text));
-}
-
-Status PickleReader::push_unicode_line() {
-  MEG_ASSIGN_OR_RETURN(const std::string_view escaped, input_.line("UNICODE"));
-  MEG_ASSIGN_OR_RETURN(std::string text, decode_raw_unicode_escape(escaped));
-  return machine_.push_text(PickleKind::kString, std::move(text));
-}
-
-Status PickleReader::push_utf8(const Result<std::string_view>& bytes) {
-  if (!bytes) return bytes.error();
-  MEG_ASSIGN_OR_RETURN(std::string text, decode_utf8(*bytes));
-  return machine_.push_text(PickleKind::kString, std::move(text));
-}
-
-Status PickleReader::push_bytes(PickleKind kind, const Result<std::string_view>& bytes) {
-  if (!bytes) return bytes.error();
-  return machine_.push_text(kind, std::string(*bytes));
-}
 
 Status PickleReader::read_protocol() {
   MEG_ASSIGN_OR_RETURN(const auto protocol, input_.number<uint8_t>("PROTO"));

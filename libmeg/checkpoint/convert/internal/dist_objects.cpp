@@ -8,26 +8,21 @@
 #include <vector>
 
 #include "libmeg/checkpoint/convert/internal/dist_values.h"
+#include "libmeg/checkpoint/convert/internal/model_layers.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/args/checkpoint_args.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/rng_entries.h"
 
 namespace meg::checkpoint {
 namespace {
 
+constexpr const char* kLayerFrequency = "moe_layer_freq";
 constexpr const char* kSharedExperts[] = {"decoder.layers.{}.mlp.shared_experts.linear_fc1",
                                           "decoder.layers.{}.mlp.shared_experts.linear_fc2"};
 
 }  // namespace
 
-std::set<int64_t> layers_of(const MegatronCheckpoint& checkpoint) {
-  std::set<int64_t> found;
-  for (const LogicalParameter& parameter : checkpoint.parameters()) {
-    if (parameter.layer.has_value()) found.insert(*parameter.layer);
-  }
-  return found;
-}
-
-std::string saved_layer_name(const std::string& spelling, int64_t layer, model::NameFamily family) {
-  if (family == model::NameFamily::kHybrid) return model::with_layer(spelling, layer, family);
+std::string DistNaming::of_layer(const std::string& spelling, int64_t layer) const {
+  if (!is_stacked) return model::with_layer(spelling, layer, family);
   constexpr std::string_view kLayerNumber = ".{}.";
   std::string name = spelling;
   const size_t at = name.find(kLayerNumber);
@@ -35,8 +30,25 @@ std::string saved_layer_name(const std::string& spelling, int64_t layer, model::
   return name;
 }
 
+DistNaming dist_naming(const MegatronCheckpoint& checkpoint, model::NameFamily family) {
+  if (family == model::NameFamily::kHybrid) return {family, false};
+  const PickleGraph& graph = checkpoint.files()[0].file->graph();
+  const std::optional<PickleId> args = checkpoint.args(0);
+  const auto frequency = args.has_value() ? find_arg(graph, *args, kLayerFrequency) : std::nullopt;
+  // A list counts even where all layers are alike in it.
+  const bool is_told = frequency.has_value() && (graph.node(*frequency).kind == PickleKind::kList ||
+                                                 graph.as_int(*frequency).value_or(1) > 1);
+  std::map<std::string_view, size_t> layers_of_each;
+  for (const LogicalParameter& parameter : checkpoint.parameters()) {
+    if (parameter.layer.has_value()) ++layers_of_each[parameter.canonical];
+  }
+  const size_t all = layers_of(checkpoint).size();
+  const bool is_alike = std::all_of(layers_of_each.begin(), layers_of_each.end(),
+                                    [&](const auto& one) { return one.second == all; });
+  return {family, !is_told && is_alike};
+}
+
 Status DistObjects::add_extra_states() {
-  const std::set<int64_t> layers_of_modules = layers_of(checkpoint_);
   std::map<std::pair<std::string, int64_t>, const ExtraState*> known;
   for (const ExtraState& extra : checkpoint_.extra_states()) {
     const std::optional<model::ParameterMatch> match = checkpoint_.table().match(
@@ -51,52 +63,53 @@ Status DistObjects::add_extra_states() {
     return add_object(item, checkpoint_.files()[static_cast<size_t>(file)].file.get(),
                       extra.nodes[0]);
   };
-  std::vector<std::string> modules = checkpoint_.table().extra_state_modules(family_);
+  std::vector<std::string> modules = checkpoint_.table().extra_state_modules(naming_.family);
   modules.insert(modules.end(), std::begin(kSharedExperts), std::end(kSharedExperts));
   for (const std::string& module : modules) {
     const std::string canonical = module + "._extra_state";
     const bool is_in_layer = module.find(".linear_") != module.npos;
     // Of those beside the layers hybrid models alone ask for it.
-    if (!is_in_layer && is_hybrid()) {
+    if (!is_in_layer && naming_.family == model::NameFamily::kHybrid) {
       MEG_RETURN_IF_ERROR(add(canonical, 0, canonical + "/shard_0_1"));
     }
+    if (!is_in_layer) continue;
     // Dense MLPs are not there beside experts, shared experts in few models.
-    if (!is_in_layer || !has_module(module)) continue;
-    for (const int64_t layer : layers_of_modules) {
+    for (const int64_t layer : layers_with(module)) {
       MEG_RETURN_IF_ERROR(add(canonical, layer, layer_item(canonical, layer, {}, 0)));
     }
   }
   return add_expert_extra_states();
 }
 
-bool DistObjects::has_module(const std::string& module) const {
-  return std::any_of(checkpoint_.parameters().begin(), checkpoint_.parameters().end(),
-                     [&](const LogicalParameter& parameter) {
-                       return parameter.canonical.starts_with(module + ".");
-                     });
+std::set<int64_t> DistObjects::layers_with(const std::string& module) const {
+  std::set<int64_t> found;
+  for (const LogicalParameter& parameter : checkpoint_.parameters()) {
+    if (parameter.canonical.starts_with(module + ".")) found.insert(parameter.layer.value_or(0));
+  }
+  return found;
 }
 
 /// The name of a layer's object. place, count: of an expert among those of the layer.
 std::string DistObjects::layer_item(const std::string& canonical, int64_t layer,
                                     std::optional<int64_t> place, int64_t count) const {
   std::string offsets, sizes;
-  if (!is_hybrid()) {
+  if (naming_.is_stacked) {
     offsets = fmt::to_string(layer);
     sizes = fmt::to_string(checkpoint_.config().num_layers);
   }
   if (place.has_value()) {
-    const char* dot = is_hybrid() ? "" : ".";
+    const char* dot = naming_.is_stacked ? "." : "";
     offsets += dot + fmt::to_string(*place);
     sizes += dot + fmt::to_string(count);
   }
   if (offsets.empty()) offsets = "0", sizes = "1";
-  return fmt::format("{}/shard_{}_{}", saved_layer_name(canonical, layer, family_), offsets, sizes);
+  return fmt::format("{}/shard_{}_{}", naming_.of_layer(canonical, layer), offsets, sizes);
 }
 
 /// None: modules of experts need nothing of it, but readers miss it where it is not there.
 Status DistObjects::add_expert_extra_states() {
   const int64_t experts = checkpoint_.config().num_experts.value_or(0);
-  for (const int64_t layer : layers_of(checkpoint_)) {
+  for (const int64_t layer : layers_with_experts(checkpoint_)) {
     for (const char* module : {"linear_fc1", "linear_fc2"}) {
       const std::string canonical =
           fmt::format("decoder.layers.{{}}.mlp.experts.experts.{}._extra_state", module);

@@ -10,20 +10,28 @@
 
 namespace meg::checkpoint {
 
-/// The layers that are there, of any parameter.
-std::set<int64_t> layers_of(const MegatronCheckpoint& checkpoint);
+/// The names of what torch_dist keeps.
+struct DistNaming {
+  model::NameFamily family = model::NameFamily::kMcoreTransformerEngine;
+  /// All layers under one name, without a number. Hybrid layers have a name each, as have GPT's
+  /// where some have experts and some have not.
+  /// Mirrors `non_homogeneous_layers` of Megatron-LM's TransformerBlock.sharded_state_dict.
+  bool is_stacked = true;
 
-/// The name under which torch_dist keeps what is spelled so with {} for the layer's number: a
-/// hybrid model's layers have a name each, GPT's are stacked under one, without the number.
-std::string saved_layer_name(const std::string& spelling, int64_t layer, model::NameFamily family);
+  /// What is spelled so with {} for the layer's number.
+  std::string of_layer(const std::string& spelling, int64_t layer) const;
+};
+
+/// How a checkpoint's layers are named in this family.
+DistNaming dist_naming(const MegatronCheckpoint& checkpoint, model::NameFamily family);
 
 /// Writes what a torch_dist folder has beside tensors.
 class DistObjects {
  public:
-  /// family: of the names that are written. What is referred to outlives this.
-  DistObjects(const MegatronCheckpoint& checkpoint, model::NameFamily family,
+  /// What is referred to outlives this.
+  DistObjects(const MegatronCheckpoint& checkpoint, const DistNaming& naming,
               DistFolderWriter* writer)
-      : checkpoint_(checkpoint), family_(family), writer_(*writer) {}
+      : checkpoint_(checkpoint), naming_(naming), writer_(*writer) {}
 
   /// Of the modules whose readers ask for it, as the source has it, or None.
   Status add_extra_states();
@@ -32,9 +40,8 @@ class DistObjects {
   Status add_rank_state(const RankFile& rank);
 
  private:
-  bool is_hybrid() const { return family_ == model::NameFamily::kHybrid; }
-
-  bool has_module(const std::string& module) const;
+  /// Of modules that parameters are of, the layers.
+  std::set<int64_t> layers_with(const std::string& module) const;
   std::string layer_item(const std::string& canonical, int64_t layer, std::optional<int64_t> place,
                          int64_t count) const;
   Status add_expert_extra_states();
@@ -42,7 +49,7 @@ class DistObjects {
   Status add_object(const std::string& name, const TorchFile* file, PickleId node);
 
   const MegatronCheckpoint& checkpoint_;
-  model::NameFamily family_;
+  DistNaming naming_;
   DistFolderWriter& writer_;
 };
 

@@ -9,9 +9,9 @@
 #include "libmeg/checkpoint/container/torch_file/torch_value.h"
 #include "libmeg/checkpoint/convert/internal/args_editor.h"
 #include "libmeg/checkpoint/convert/internal/target_args.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/args/shape_args.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/model_keys.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/rng_entries.h"
-#include "libmeg/checkpoint/dialects/mp_rank/internal/shape_args.h"
 #include "libmeg/checkpoint/dialects/mp_rank/parameter_step.h"
 #include "libmeg/model/expert_names.h"
 

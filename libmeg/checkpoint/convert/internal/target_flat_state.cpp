@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "libmeg/checkpoint/convert/internal/optimizer_part.h"
-#include "libmeg/checkpoint/dialects/mp_rank/internal/flat_buffer.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/optimizer/flat_buffer.h"
 
 namespace meg::checkpoint {
 namespace {

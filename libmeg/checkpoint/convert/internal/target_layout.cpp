@@ -20,12 +20,12 @@ struct LayerRange {
 
 using LayerRanges = std::vector<std::vector<LayerRange>>;  // by stage, by chunk
 
-LayerRanges even_ranges(const model::PipelineLayout& layout) {
-  LayerRanges ranges(static_cast<size_t>(layout.pipeline_model_parallel_size));
-  for (int64_t stage = 0; stage < layout.pipeline_model_parallel_size; ++stage) {
-    for (int64_t chunk = 0; chunk < layout.virtual_pipeline_model_parallel_size; ++chunk) {
+LayerRanges ranges_of(const model::PipelineLayout& layout) {
+  LayerRanges ranges(static_cast<size_t>(layout.stages()));
+  for (int64_t stage = 0; stage < layout.stages(); ++stage) {
+    for (int64_t chunk = 0; chunk < layout.chunks(); ++chunk) {
       ranges[static_cast<size_t>(stage)].push_back(
-          {layout.first_layer(stage, chunk), layout.layers_per_chunk()});
+          {layout.first_layer(stage, chunk), layout.layers(stage, chunk)});
     }
   }
   return ranges;
@@ -209,10 +209,12 @@ class LayoutBuilder {
       ranges_ = source_ranges(checkpoint_);
       return Status();
     }
-    MEG_RETURN_IF_ERROR(checkpoint_.config().check_pipeline_parallel_size(stages, chunks));
-    ranges_ = even_ranges({.num_layers = checkpoint_.config().num_layers,
-                           .pipeline_model_parallel_size = stages,
-                           .virtual_pipeline_model_parallel_size = chunks});
+    MEG_ASSIGN_OR_RETURN(
+        const model::PipelineLayout layout,
+        model::PipelineLayout::create(checkpoint_.config().num_layers,
+                                      {.pipeline_model_parallel_size = stages,
+                                       .virtual_pipeline_model_parallel_size = chunks}));
+    ranges_ = ranges_of(layout);
     return Status();
   }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "libmeg/checkpoint/convert/internal/model_layers.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/rank_model.h"
 #include "libmeg/model/expert_names.h"
 
@@ -21,18 +22,15 @@ constexpr int kLast = 1 << 30;
 Result<TargetNames> TargetNames::choose(const MegatronCheckpoint& checkpoint,
                                         std::optional<model::NameFamily> family) {
   TargetNames names(checkpoint, family.value_or(checkpoint.family()));
-  for (const LogicalParameter& parameter : checkpoint.parameters()) {
-    const bool is_expert = model::parse_expert_name(parameter.canonical).has_value();
-    if (is_expert) names.expert_layers_.insert(parameter.layer.value_or(0));
-  }
-  const auto layers_with_experts = static_cast<int64_t>(names.expert_layers_.size());
-  if (names.family_ == model::NameFamily::kHybrid && layers_with_experts > 0 &&
-      layers_with_experts != checkpoint.config().num_layers) {
+  names.expert_layers_ = layers_with_experts(checkpoint);
+  const auto count = static_cast<int64_t>(names.expert_layers_.size());
+  if (names.family_ == model::NameFamily::kHybrid && count > 0 &&
+      count != checkpoint.config().num_layers) {
     return make_error(
         StatusCode::kUnsupported,
         "{}: expected experts in all {} layers or in none, as hybrid names have them, "
         "found them in {}",
-        checkpoint.folder().folder, checkpoint.config().num_layers, layers_with_experts);
+        checkpoint.folder().folder, checkpoint.config().num_layers, count);
   }
   if (names.kept_) {
     names.short_norms_ = checkpoint.norm_spelling_is_short();

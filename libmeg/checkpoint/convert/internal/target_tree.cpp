@@ -10,9 +10,9 @@
 #include "libmeg/checkpoint/convert/internal/target_args.h"
 #include "libmeg/checkpoint/convert/internal/target_model.h"
 #include "libmeg/checkpoint/convert/internal/target_optimizer.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/args/shape_args.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/model_keys.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/rng_entries.h"
-#include "libmeg/checkpoint/dialects/mp_rank/internal/shape_args.h"
 
 namespace meg::checkpoint {
 namespace {

@@ -9,12 +9,12 @@
 #include <utility>
 
 #include "libmeg/checkpoint/container/torch_file/tensor_view.h"
-#include "libmeg/checkpoint/dialects/huggingface/huggingface_weights.h"
+#include "libmeg/checkpoint/dialects/huggingface/internal/huggingface_weights.h"
 #include "libmeg/checkpoint/dialects/huggingface/internal/row_runs.h"
-#include "libmeg/checkpoint/dialects/huggingface/internal/transposed_source.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/folder_entries.h"
 #include "libmeg/checkpoint/state/concatenated_source.h"
 #include "libmeg/checkpoint/state/same_bytes.h"
+#include "libmeg/checkpoint/state/transposed_source.h"
 #include "libmeg/io/mapped_file.h"
 #include "libmeg/text/printable.h"
 
@@ -63,9 +63,11 @@ class CheckpointOpener {
       return make_error(StatusCode::kCorruption, "{}: expected the tensors of {} layers, found {}",
                         made_.folder, made_.model.num_layers, weights_.size());
     }
+    const int64_t shared =
+        shared_expert_size([this](std::string_view name) { return made_.config.field(name); });
     MEG_ASSIGN_OR_RETURN(
         const std::vector<model::HuggingFaceTensor> tensors,
-        model::hugging_face_tensors(made_.config.architecture.family, made_.model));
+        model::hugging_face_tensors(made_.config.architecture.family, made_.model, shared));
     MEG_RETURN_IF_ERROR(check_tied_head());
     for (size_t i = 0; i < tensors.size();) {
       size_t end = i + 1;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -7,11 +9,22 @@
 
 #include "libmeg/base/dtype.h"
 #include "libmeg/base/result.h"
-#include "libmeg/checkpoint/dialects/huggingface/config_rows.h"
 #include "libmeg/megatron/field_value.h"
 #include "libmeg/model/gpt_config.h"
+#include "libmeg/model/hugging_face_names.h"
 
 namespace meg::checkpoint {
+
+/// A set of architectures, one bit each.
+using ArchitectureSet = uint8_t;
+
+/// A class of transformers' that is a GPT model of Megatron's.
+struct HuggingFaceArchitecture {
+  ArchitectureSet bit = 0;
+  std::string_view model_type;  ///< "llama"
+  std::string_view class_name;  ///< "LlamaForCausalLM"
+  model::HuggingFaceFamily family = model::HuggingFaceFamily::kLlama;
+};
 
 /// What a config.json says of a model, in Megatron's words.
 struct HuggingFaceConfig {
@@ -32,6 +45,9 @@ struct HuggingFaceConfig {
 /// kCorruption where it is damaged. `name`, a path, starts errors.
 /// Mirrors transformers' configuration classes, their defaults among it.
 Result<HuggingFaceConfig> read_huggingface_config(std::string_view json, const std::string& name);
+
+/// The inner size of each layer's shared expert by Megatron's args; 0 where there is none.
+int64_t shared_expert_size(const megatron::FieldLookup& args);
 
 /// The text of a config.json, in both spellings, for a model of this shape; args: Megatron's, for
 /// what config does not hold. config.padded_vocab_size: rows of the written tables. kUnsupported,

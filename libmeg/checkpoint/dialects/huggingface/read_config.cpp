@@ -5,6 +5,7 @@
 
 #include "libmeg/checkpoint/container/json/json_object.h"
 #include "libmeg/checkpoint/dialects/huggingface/huggingface_config.h"
+#include "libmeg/checkpoint/dialects/huggingface/internal/config_rows.h"
 #include "libmeg/checkpoint/dialects/huggingface/internal/rotary_scaling.h"
 
 namespace meg::checkpoint {
@@ -210,7 +211,7 @@ Status ConfigReader::read_rotary() {
 
 /// Attention to the last tokens alone, where that is less than all of them.
 Status ConfigReader::read_windows() {
-  if (is_mine(kQwen2 | kQwen3 | kQwen3Moe)) {
+  if (is_mine(kQwen2 | kQwen3 | kQwenExpertArchitectures)) {
     find("sliding_window");  // of use_sliding_window
     const std::optional<element> types = find("layer_types");
     simdjson::dom::array layers;
@@ -254,7 +255,7 @@ Status ConfigReader::read_experts() {
   }
   if (!experts.has_value()) return missing("num_experts");
   bool is_normalized = is_mine(kMixtral);
-  if (is_mine(kQwen3Moe)) {
+  if (is_mine(kQwenExpertArchitectures)) {
     const std::optional<element> normalized = find("norm_topk_prob");
     if (normalized.has_value() && normalized->get(is_normalized) != simdjson::SUCCESS) {
       return unsupported("norm_topk_prob", "true or false", *normalized);

@@ -5,6 +5,7 @@
 
 #include "libmeg/checkpoint/container/json/internal/json_string.h"
 #include "libmeg/checkpoint/dialects/huggingface/huggingface_config.h"
+#include "libmeg/checkpoint/dialects/huggingface/internal/config_rows.h"
 #include "libmeg/checkpoint/dialects/huggingface/internal/rotary_scaling.h"
 
 namespace meg::checkpoint {
@@ -199,7 +200,7 @@ Status ConfigWriter::add_rotary() {
 Status ConfigWriter::add_experts() {
   const bool is_normalized =
       !megatron::same_field(args_("moe_router_pre_softmax").value_or(false), true);
-  if (is_mine(kQwen3Moe)) {
+  if (is_mine(kQwenExpertArchitectures)) {
     add("norm_topk_prob", is_normalized);
     members_["mlp_only_layers"] = "[]";
     return Status();

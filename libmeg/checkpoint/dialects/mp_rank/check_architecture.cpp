@@ -10,10 +10,14 @@
 
 #include "libmeg/checkpoint/dialects/mp_rank/model_arguments.h"
 
+// Lists every difference, not the first: a wrong shape is most often several wrong flags at once.
+
 namespace meg::checkpoint {
 namespace {
 
 /// Arguments, by how they begin, that mean nothing in a model without the part that they are of.
+/// Such an argument has a default that revisions changed; without the part it would be a difference
+/// without meaning.
 constexpr std::pair<std::string_view, std::string_view> kPartOf[] = {
     {"moe_", "num_experts"},
     {"kv_lora_rank", "multi_latent_attention"},
@@ -82,10 +86,14 @@ class Comparison {
     const int64_t run_step = run.make_vocab_size_divisible_by * (size != nullptr ? *size : 1);
     const int64_t found_step =
         found.make_vocab_size_divisible_by * checkpoint_.tensor_model_parallel_size();
+    // 0: one side does not know its vocabulary.
     if (run.padded_vocab_size == 0 || found.padded_vocab_size == 0) return;
+    // The true size is above `padded - step` and at most `padded`; both intervals together are
+    // (least, most].
     const int64_t most = std::min(run.padded_vocab_size, found.padded_vocab_size);
     const int64_t least =
         std::max(run.padded_vocab_size - run_step, found.padded_vocab_size - found_step);
+    // With the same step a size pads in one way only.
     const bool same_steps = run_step == found_step;
     if (!same_steps && least < most) return;
     compare_values("padded_vocab_size", run.padded_vocab_size, found.padded_vocab_size);
@@ -116,7 +124,7 @@ class Comparison {
 
   void compare(std::string_view name, const std::optional<megatron::FieldValue>& found) {
     const std::optional<megatron::FieldValue> expected = run_(name);
-    // None: Megatron's default, whatever that was.
+    // None: Megatron's default of that revision, whatever that was.
     if (!expected.has_value() || found.value_or(megatron::FieldValue()) == megatron::FieldValue())
       return;
     compare_values(name, *expected, *found);

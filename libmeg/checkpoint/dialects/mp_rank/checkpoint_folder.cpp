@@ -14,6 +14,10 @@
 #include "libmeg/text/printable.h"
 #include "libmeg/text/whitespace.h"
 
+// From a path to the folder of one checkpoint: a root with Megatron's tracker, an iter_* or release
+// folder itself, DeepSpeed's root, one torch file. Errors name what is there instead, since a path
+// one folder too high or too low is the usual mistake.
+
 namespace meg::checkpoint {
 namespace {
 
@@ -99,6 +103,8 @@ Result<CheckpointFolder> open_tracked(const std::string& root, const FolderEntri
   std::string name(kReleaseName);
   if (text != kReleaseName) {
     const std::optional<int64_t> iteration = parse_digits<int64_t>(text);
+    // A tracker that says nonsense is damage: to fall back on the newest folder might load another
+    // run's weights.
     if (!iteration) {
       return make_error(StatusCode::kCorruption,
                         "{}: expected an iteration or \"release\", found {}", path,
@@ -153,6 +159,7 @@ CheckpointFolder untracked(const std::string& path) {
       path.find('/') == std::string::npos ? "." : fs::path(path).parent_path().string();
   std::error_code error;
   const bool is_checkpoint_name = found.iteration.has_value();
+  // Only a folder named as one of a root belongs to the tracker above it.
   if (is_checkpoint_name && fs::exists(join_path(above, kTrackerName), error)) found.root = above;
   return found;
 }
@@ -217,6 +224,7 @@ Result<CheckpointFolder> find_checkpoint(const std::string& given,
   if (fs::is_directory(status)) {
     MEG_ASSIGN_OR_RETURN(const FolderEntries entries, FolderEntries::list(path));
     const bool is_root = entries.has_file(kTrackerName);
+    // An iteration that is asked for does not need the tracker.
     if (iteration && (is_root || !name_iterations(entries).empty())) {
       return open_named(path, entries, iteration_folder_name(*iteration), "asked for");
     }

@@ -1,6 +1,6 @@
 #include "libmeg/checkpoint/dialects/mp_rank/megatron_checkpoint.h"
 
-#include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_args.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/args/checkpoint_args.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_reader.h"
 
 namespace meg::checkpoint {

@@ -56,6 +56,7 @@ std::optional<ArgValue> ArgReader::list_of(PickleId id, int depth) {
 
 /// A call of a class with one number or text, as enums pickle.
 std::optional<ArgValue> member_of(const PickleGraph& graph, PickleId id) {
+  // A callable with other state than its arguments is more than an enum's member, and is left out.
   const PickleNode& node = graph.node(id);
   const PickleCall& call = graph.call(id);
   if (call.form != PickleCallForm::kReduce || node.children.size() != 2 || !call.items.empty() ||

@@ -6,6 +6,11 @@
 
 #include "libmeg/base/bytes.h"
 
+// The value under "optimizer", in the form of torch's Optimizer.state_dict: parameters have no
+// names there but numbers, which count through the groups in their order. So the order of groups
+// and of members decides which moments belong to which parameter, and it must be the one in which
+// Megatron makes them (get_param_groups).
+
 namespace meg::checkpoint {
 namespace {
 
@@ -16,11 +21,13 @@ class OptimizerWriter {
   OptimizerWriter(const OptimizerState& state, const std::vector<OptimizerMember>& members,
                   bool is_core, TrainingTree* tree)
       : state_(state), is_core_(is_core), tree_(*tree) {
-    // 6ef5bdc puts decay first, core whichever group a parameter first needs.
+    // 6ef5bdc puts the group with decay first; core begins a group when the first parameter needs
+    // it, in the order of named_parameters().
     if (!is_core) group_with(&state.decay);
     for (const OptimizerMember& member : members) {
       group_with(settings_of(member)).members.push_back(member.parameter);
     }
+    // get_param_groups makes no empty groups.
     std::erase_if(groups_, [](const Group& group) { return group.members.empty(); });
   }
 
@@ -66,6 +73,7 @@ class OptimizerWriter {
                         "optimizer: a loss scaler goes with 16-bit weights only");
     }
     for (const Group& group : groups_) {
+      // Adam either has stepped all parameters or none.
       for (const TrainingParameter* member : group.members) {
         const bool has_state = member->exp_avg.has_value();
         has_state_ = has_state_.value_or(has_state);
@@ -74,6 +82,8 @@ class OptimizerWriter {
                             "{}: expected exp_avg and exp_avg_sq on all parameters or on none",
                             member->name);
         }
+        // Masters of some parameters only could not be told apart when they are read:
+        // fp32_from_fp16_params is a list by number.
         const bool wants_master = state_.mixed_precision && is_sixteen_bit(member->weight.dtype);
         if (member->fp32_param.has_value() != wants_master) {
           return make_error(StatusCode::kInvalidArgument, "{}: expected {} fp32 master",
@@ -90,6 +100,7 @@ class OptimizerWriter {
     int64_t next = 0;
     for (const Group& group : groups_) {
       for (const TrainingParameter* member : group.members) {
+        // Before the first step "state" is an empty dict, as torch's.
         if (has_state_ != true) break;
         states.push_back(tree_.graph().add_int(next++));
         const PickleId exp_avg = tree_.tensor(*member->exp_avg);
@@ -152,6 +163,7 @@ class OptimizerWriter {
 
   PickleId add_scaler(const GradScalerState& scaler) {
     if (!scaler.dynamic.has_value()) return tree_.dict({});
+    // Megatron keeps the scale as a CUDA tensor of one float32.
     std::array<std::byte, sizeof(float)> bytes = {};
     store_le(bytes.data(), std::bit_cast<uint32_t>(scaler.dynamic->scale));
     const PickleId scale = tree_.literal(DType::kFloat32, bytes);

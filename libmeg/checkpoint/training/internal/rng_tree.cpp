@@ -6,6 +6,11 @@
 
 #include "libmeg/base/bytes.h"
 
+// Writes and reads the five generators that Megatron saves, in the forms of Python's
+// random.getstate(), numpy.random.get_state(), torch.get_rng_state() and the tracker of CUDA
+// states. Reading checks every shape and range: a position beyond the words would make a generator
+// read out of bounds.
+
 namespace meg::checkpoint {
 namespace {
 
@@ -15,7 +20,8 @@ constexpr int64_t kPythonVersion = 3;
 /// Of libmeg alone.
 constexpr std::string_view kCpuTracker = "cpu_rng_tracker_states";
 
-/// No generator's state is larger.
+// No generator's state is larger: torch's has 5056 bytes. It bounds what a damaged file can make us
+// allocate.
 constexpr int64_t kMaxStateBytes = 1 << 16;
 
 PickleId add_python_random(const MersenneState& state, TrainingTree* tree) {
@@ -118,6 +124,7 @@ class RngReader {
       }
       state->words[i] = static_cast<uint32_t>(*word);
     }
+    // None where no normal number is left over: as_number() gives nothing then.
     state->next_gauss = graph_.as_number(parts[2]);
     return read_position(kKey, words[MersenneState::kWords], state);
   }
@@ -160,6 +167,7 @@ class RngReader {
       if (parts.empty() || !is_uint32(parts[1])) return std::nullopt;
       return graph_.as_bytes(parts[2]);
     }
+    // numpy's own pickle: numpy.core.multiarray in numpy 1, numpy._core.multiarray in numpy 2.
     if (!maker.ends_with("multiarray._reconstruct")) return std::nullopt;
     const std::vector<PickleId>& states = graph_.call(id).states;
     const std::span<const PickleId> parts =
@@ -237,8 +245,11 @@ PickleId add_rng_state(const RngState& state, TrainingTree* tree) {
 Result<RngState> read_rng_state(const TorchFile& file, int64_t data_rank) {
   const PickleGraph& graph = file.graph();
   const std::optional<PickleId> list = graph.find(file.root(), "rng_state");
+  // Before 2023 the generators were keys beside the model, without a list by data-parallel rank.
   if (!list.has_value()) return RngReader(file).read(file.root());
   const std::vector<PickleId>& ranks = graph.node(*list).children;
+  // One entry stands for all ranks: without --data-parallel-random-init Megatron saves that of the
+  // first alone.
   const size_t index = ranks.size() == 1 ? 0 : static_cast<size_t>(data_rank);
   if (graph.node(*list).kind != PickleKind::kList || index >= ranks.size()) {
     return make_error(StatusCode::kCorruption,

@@ -2,6 +2,9 @@
 
 #include "libmeg/checkpoint/dialects/mp_rank/parameter_step.h"
 
+// Errors are kept, not returned: a reader of ten fields asks for status() once. Only the first one
+// is kept, since later ones often follow from it.
+
 namespace meg::checkpoint {
 
 std::optional<PickleId> ValueReader::required(std::string_view key) {
@@ -53,6 +56,7 @@ float ValueReader::scale(std::string_view key) {
   const std::optional<PickleId> id = required(key);
   if (!id.has_value()) return 0.0F;
   const TensorView* view = file_.tensor(*id);
+  // Revisions differ: a tensor of Megatron's, or a plain float.
   if (view == nullptr) return static_cast<float>(real(key));
   const Result<std::optional<float>> read = read_one_float(file_, *view);
   if (!read.has_value() && status_.ok()) status_ = read.error();
@@ -62,6 +66,8 @@ float ValueReader::scale(std::string_view key) {
 }
 
 bool ValueReader::flag_or(std::string_view key, bool otherwise) {
+  // A missing key is allowed, a wrong type is not: it would be taken for the default without a
+  // word.
   const std::optional<PickleId> id = graph_.find(dict_, key);
   if (!id.has_value()) return otherwise;
   const std::optional<bool> found = graph_.as_bool(*id);

@@ -6,9 +6,9 @@
 #include <filesystem>
 #include <set>
 
-#include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_args.h"
-#include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_config.h"
-#include "libmeg/checkpoint/dialects/mp_rank/internal/distributed_optimizer.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/args/checkpoint_args.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/args/checkpoint_config.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/optimizer/distributed_optimizer.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/rank_files.h"
 
 namespace meg::checkpoint {
@@ -51,6 +51,7 @@ class RankReader {
       if (rank.state_file != nullptr) join_distributed(&rank);
       read_optimizer(&rank);
     }
+    // Only now: the sizes and the model of the first stage have to be known.
     const RankContent* first = found_.of_stage(0);
     if (first != nullptr && found_.config.has_value()) {
       infer_gated_linear_unit(first->model->chunks.front(), found_.tensor_size, &*found_.config);

@@ -10,8 +10,8 @@
 
 #include "libmeg/checkpoint/container/torch_file/torch_file.h"
 #include "libmeg/checkpoint/dialects/mp_rank/checkpoint_folder.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/optimizer/rank_optimizer.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/rank_model.h"
-#include "libmeg/checkpoint/dialects/mp_rank/internal/rank_optimizer.h"
 #include "libmeg/checkpoint/verify/checkpoint_problem.h"
 #include "libmeg/checkpoint/verify/verify_checkpoint.h"
 #include "libmeg/model/gpt_config.h"

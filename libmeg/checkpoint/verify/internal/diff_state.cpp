@@ -2,11 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <functional>
 #include <map>
 #include <span>
 
-#include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_args.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/args/checkpoint_args.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/rng_entries.h"
 #include "libmeg/checkpoint/dialects/mp_rank/model_arguments.h"
 #include "libmeg/checkpoint/verify/internal/node_text.h"
@@ -14,8 +15,8 @@
 namespace meg::checkpoint {
 namespace {
 
-/// Bytes of the largest generator's state that is compared by content; Mersenne Twisters have 5
-/// KiB.
+/// Bytes of the largest generator's state that is compared by content, as a file may call any
+/// tensor a state; Mersenne Twisters have 5 KiB.
 constexpr int64_t kLargestState = int64_t{1} << 20;
 
 /// A value of one checkpoint's first file.
@@ -24,6 +25,7 @@ struct Place {
   std::optional<PickleId> node;
 };
 
+// Plain values are the same in all files: verify says so, or that they are not.
 const TorchFile& first_file(const MegatronCheckpoint& checkpoint) {
   return *checkpoint.files()[0].file;
 }
@@ -42,6 +44,14 @@ Place group(const MegatronCheckpoint& checkpoint, ParamGroupKind kind) {
   return {checkpoint.files()[static_cast<size_t>(found->file)].file.get(), found->node};
 }
 
+/// Numbers are equal whatever their type: torch's own Adam counts steps in floats, others in ints.
+bool is_same_number(const Place& a, const Place& b) {
+  constexpr double kFirstInexact = 9007199254740992.0;  // 2^53: integers from here on share doubles
+  const std::optional<double> left = node_number(*a.file, *a.node);
+  return left.has_value() && std::abs(*left) < kFirstInexact &&
+         left == node_number(*b.file, *b.node);
+}
+
 /// Fields that both dicts have. Dialects differ in what they keep, so a field of one side alone
 /// tells nothing.
 void diff_dicts(const std::string& name, const Place& a, const Place& b, CheckpointDiff* diff) {
@@ -50,12 +60,13 @@ void diff_dicts(const std::string& name, const Place& a, const Place& b, Checkpo
   const std::span<const PickleId> pairs = graph.pairs(*a.node);
   for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
     const std::optional<std::string_view> key = graph.as_string(pairs[i]);
+    // Numbers of parameters depend on the layout.
     if (!key.has_value() || *key == "params") continue;
     const std::optional<PickleId> other = b.file->graph().find(*b.node, *key);
     if (!other.has_value()) continue;
     const std::string a_text = node_text(*a.file, pairs[i + 1]);
     const std::string b_text = node_text(*b.file, *other);
-    if (a_text == b_text) continue;
+    if (a_text == b_text || is_same_number({a.file, pairs[i + 1]}, {b.file, other})) continue;
     diff->field_differences.push_back({fmt::format("{}, {}", name, *key), a_text, b_text});
   }
 }
@@ -135,6 +146,7 @@ std::string content_of(const TorchFile& file, PickleId id) {
   if (tensor == nullptr || tensor->bytes() > kLargestState) return node_text(file, id);
   std::string bytes(static_cast<size_t>(tensor->bytes()), '\0');
   const Status status = file.read_elements(*tensor, 0, std::as_writable_bytes(std::span(bytes)));
+  // A state that cannot be read differs from any that can.
   return status.ok() ? bytes : status.message();
 }
 
@@ -152,6 +164,7 @@ void diff_rng_of_rank(const RankFile& a, const RankFile& b, CheckpointDiff* diff
       continue;
     }
     const PickleKind kind = a.file->graph().node(node).kind;
+    // Their entries come one by one with names of their own.
     const bool is_container =
         a.file->tensor(node) == nullptr && (kind == PickleKind::kDict || kind == PickleKind::kList);
     if (!is_container && content_of(*a.file, node) != content_of(*b.file, other->second)) {
@@ -190,6 +203,7 @@ void diff_state(const MegatronCheckpoint& a, const MegatronCheckpoint& b, bool c
   diff_iterations(a, b, diff);
   diff_configs(a.config(), b.config(), diff);
   diff_model_args(a, b, diff);
+  // Without the optimizer nothing below is compared either: it belongs to a run and not to a model.
   if (!compare_optimizer) return;
   for (const ParamGroupKind kind :
        {ParamGroupKind::kDecay, ParamGroupKind::kDecoupled, ParamGroupKind::kNoDecay}) {

@@ -48,6 +48,8 @@ void LaneReporter::report_group(const LaneGroup& group, const GroupFindings& fin
   if (!findings.status.ok()) return report_unreadable(*group.lanes.front().file, findings.status);
   if (options_.check_crcs) {
     for (size_t i = 0; i < group.lanes.size(); ++i) {
+      // Only where the lane has the storage to itself and whole is the CRC of what was read that of
+      // the storage.
       const Lane& lane = group.lanes[i];
       if (covers_storage(lane)) {
         report_crc(*lane.file, lane.view.storage, findings.lanes[i].crc, lane.name);
@@ -70,6 +72,7 @@ void LaneReporter::report_storage(const StorageFinding& finding) {
 void LaneReporter::report_crc(const TorchFile& file, int storage, uint32_t found,
                               const std::string& name) {
   const TorchStorage& claimed = file.storages()[static_cast<size_t>(storage)];
+  // Several lanes may be views of one storage: it is told once.
   if (found == *claimed.crc || !damaged_.insert({&file, storage}).second) return;
   problems_.push_back(
       {.check = CheckpointCheck::kCrc,

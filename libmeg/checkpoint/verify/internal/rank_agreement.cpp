@@ -4,8 +4,11 @@
 #include <array>
 #include <set>
 
-#include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_args.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/args/checkpoint_args.h"
 #include "libmeg/checkpoint/verify/internal/rank_checks.h"
+
+// Compares each rank's plain values with the first rank's. Which of two that differ is right cannot
+// be known: problems say both, and where the other one stands.
 
 namespace meg::checkpoint {
 namespace {

@@ -8,6 +8,8 @@
 #include "libmeg/checkpoint/verify/internal/node_text.h"
 #include "libmeg/checkpoint/verify/internal/rank_checks.h"
 
+// Checks what ranks say of their optimizers against each other; tensors are not read here.
+
 namespace meg::checkpoint {
 namespace {
 
@@ -83,6 +85,7 @@ bool OptimizerChecker::check_presence() {
     }
   }
   if (first_ == nullptr) return false;
+  // All further checks follow the form of the first rank that has one.
   report_.optimizer = stored_form(*first_);
   for (const RankContent& rank : ranks_.ranks) {
     if (!rank.optimizer.has_value()) continue;
@@ -116,6 +119,7 @@ void OptimizerChecker::check_coverage(const RankContent& rank) {
         is_sixteen_bit(parameter.weight->dtype)) {
       add_problem(rank, parameter.flat_name, "an fp32 master", "none");
     }
+    // The first parameter's kinds are as good as any: it is the odd ones out that are reported.
     const std::set<std::string> expected = kinds_of(0);
     const std::set<std::string> found = kinds_of(i);
     if (expected == found) continue;
@@ -153,6 +157,7 @@ std::pair<const RankContent*, const ParamGroup*> OptimizerChecker::model_of(
 /// Every field but params. A group that has no parameters on a stage has made no steps there.
 void OptimizerChecker::check_group(const RankContent& rank, const ParamGroup& found) {
   const auto [model, expected] = model_of(found.kind);
+  // A stage without biases, for one, has an empty group without decay.
   if (model == nullptr || model == &rank || found.parameters == 0) return;
   const PickleGraph& graph = model->file->graph();
   const std::span<const PickleId> pairs = graph.pairs(expected->node);
@@ -179,6 +184,8 @@ void OptimizerChecker::check_steps(const RankContent& rank) {
       if (step_.empty()) step_ = step;
       if (step == step_) continue;
       add_problem(rank, rank.parameters[i].flat_name + " step", step_ + " as of others", step);
+      // One is enough: the rank's file is most likely another step's, and all of its parameters
+      // would be listed.
       return;
     }
   }

@@ -5,7 +5,7 @@
 #include <set>
 #include <unordered_map>
 
-#include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_config.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/args/checkpoint_config.h"
 #include "libmeg/checkpoint/verify/internal/rank_checks.h"
 
 namespace meg::checkpoint {

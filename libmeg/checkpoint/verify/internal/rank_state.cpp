@@ -5,7 +5,7 @@
 #include <iterator>
 #include <set>
 
-#include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_args.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/args/checkpoint_args.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/rng_entries.h"
 #include "libmeg/checkpoint/verify/internal/node_text.h"
 #include "libmeg/checkpoint/verify/internal/rank_checks.h"
@@ -81,6 +81,7 @@ void StateChecker::check_scaler() {
   const auto model =
       std::find_if(ranks_.ranks.begin(), ranks_.ranks.end(),
                    [this](const RankContent& rank) { return scaler_of(rank).has_value(); });
+  // No rank has one: that is wrong for fp16 alone, as Megatron has no scaler for bf16 and fp32.
   if (model == ranks_.ranks.end()) {
     if (is_fp16()) {
       add_problem(CheckpointCheck::kLossScaler, ranks_.ranks.front(), "grad_scaler",
@@ -102,6 +103,8 @@ void StateChecker::check_scaler_of(const RankContent& rank, const RankContent& m
   const PickleGraph& graph = model.file->graph();
   const std::span<const PickleId> pairs = graph.pairs(*scaler_of(model));
   for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
+    // By their text, which is the same for an int in one file and a tensor of one element in
+    // another.
     const std::optional<std::string_view> key = graph.as_string(pairs[i]);
     if (!key.has_value()) continue;
     const std::string name = fmt::format("grad_scaler, {}", *key);

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "libmeg/kernels/cpu_loops.h"
+#include "libmeg/kernels/cpu/cpu_loops.h"
 #include "libmeg/kernels/internal/float_vector.h"
 
 // CpuLoops::square_sum and adam, for the instruction set of the file that includes this.

@@ -8,7 +8,7 @@
 #include "libmeg/nn/layers/internal/core_attention.h"
 #include "libmeg/nn/layers/internal/linear.h"
 #include "libmeg/nn/layers/internal/norm.h"
-#include "libmeg/nn/operators/internal/attention_heads.h"
+#include "libmeg/nn/operators/internal/attention/attention_heads.h"
 #include "libmeg/nn/parameter_store.h"
 
 namespace meg::nn {

@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "libmeg/nn/layers/internal/dropout.h"
-#include "libmeg/nn/operators/internal/attention_kernels.h"
-#include "libmeg/nn/operators/internal/cudnn_attention.h"
+#include "libmeg/nn/operators/internal/attention/attention_kernels.h"
+#include "libmeg/nn/operators/internal/attention/cudnn_attention.h"
 #include "libmeg/nn/operators/internal/widened_product.h"
 
 namespace meg::nn {

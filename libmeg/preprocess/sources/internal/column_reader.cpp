@@ -12,6 +12,8 @@ Result<const ColumnModule*> module_for(const InputFile& file, ColumnFormat forma
     return make_error(StatusCode::kUnsupported, "{}: {} files are not supported", file.name(),
                       column_format_name(format));
   }
+  // Opened once per process, the error kept as well: a missing module does not appear while a
+  // program runs.
   static const Result<const ColumnModule*> module =
       load_module<ColumnModule>(kColumnModuleFile, kColumnModuleSymbol, "pyarrow");
   if (module.has_value()) return *module;

@@ -7,6 +7,11 @@
 
 #include "libmeg/text/printable.h"
 
+// Finds the ends of rows byte by byte, as quotes may hold LFs, and leaves fields alone: they are
+// taken apart later by the threads that tokenize (take_csv_field, unquote_csv_field). What stays
+// behind between calls is the state and the position, so that a row may arrive in any number of
+// pieces.
+
 namespace meg::preprocess {
 namespace {
 
@@ -40,9 +45,11 @@ Status CsvScanner::scan(std::string_view text, bool is_end) {
       continue;
     }
     const bool is_last = position_ + 1 == text.size();
+    // Otherwise the LF would begin the next row, which would then be empty.
     if (found == '\r' && is_last && !is_end) return Status();  // An LF might follow.
     const bool is_pair = found == '\r' && !is_last && text[position_ + 1] == '\n';
     MEG_RETURN_IF_ERROR(end_row(text, position_, position_ + (is_pair ? 2 : 1)));
+    // The loop adds one.
     position_ = row_ - 1;
   }
   if (!is_end) return Status();
@@ -72,7 +79,9 @@ void CsvScanner::step(char found) {
 /// Takes the row [row_, end), behind which the next one begins at `next`.
 Status CsvScanner::end_row(std::string_view text, size_t end, size_t next) {
   const bool is_first = !layout_.has_value();
+  // Rows without a byte are passed over, the header's place included.
   if (end > row_) {
+    // The first row that has bytes says where the columns are, whether it is a header or not.
     if (is_first) MEG_RETURN_IF_ERROR(place_columns(text, end));
     if (!is_first || !has_header_) add_record(text, row_, end - row_);
   }
@@ -93,6 +102,8 @@ Status CsvScanner::place_columns(std::string_view text, size_t end) {
   }
   CsvLayout layout{.columns = {}, .field_count = names.size()};
   for (const std::string& column : columns_) {
+    // Columns given by number work without a header. Keys are names alone: a JSON key "0" is not
+    // the first column.
     const auto number = has_names_only_ ? std::nullopt : column_number(column);
     const auto found = std::find(names.begin(), names.end(), column);
     const size_t at = number.value_or(static_cast<size_t>(found - names.begin()));
@@ -102,6 +113,7 @@ Status CsvScanner::place_columns(std::string_view text, size_t end) {
           fmt::format("expected a column {}, found {} columns{}", column, names.size(),
                       has_header_ ? ": " + fmt::format("{}", fmt::join(names, ", ")) : ""));
     }
+    // Which of two columns of one name is meant cannot be known.
     if (!number && std::count(names.begin(), names.end(), column) > 1) {
       return error_at(text, row_, fmt::format("expected one column {}, found several", column));
     }
@@ -121,12 +133,15 @@ void CsvScanner::take(std::string_view text, TextChunk& chunk) {
 bool take_csv_field(std::optional<std::string_view>& rest, std::string_view& field) {
   if (!rest) return false;
   size_t end = 0;
+  // Up to the closing quote: quotes within a field are doubled.
   if (rest->starts_with('"')) {
     for (end = rest->find('"', 1); end != rest->npos && rest->substr(end).starts_with("\"\"");) {
       end = rest->find('"', end + 2);
     }
     end = std::min(end, rest->size());
   }
+  // From behind the closing quote. What stands between it and the comma is refused by
+  // unquote_csv_field, with its place.
   end = std::min(rest->find(',', end), rest->size());
   field = rest->substr(0, end);
   if (end == rest->size()) {
@@ -150,6 +165,7 @@ Result<std::string_view> unquote_csv_field(std::string_view field, std::string& 
                         text::printable(behind.substr(0, 1)));
     }
     if (behind.empty()) {
+      // The common case, without doubled quotes, needs no copy.
       if (begin == 0) return inner.substr(0, quote);
       buffer.append(inner, begin, quote - begin);
       return std::string_view(buffer);

@@ -33,6 +33,7 @@ Status DocumentReader::read_row(std::string_view row, const CsvLayout& layout) {
   for (; take_csv_field(rest, field); ++fields) {
     const auto place = static_cast<size_t>(field.data() - row.data());
     for (size_t key = 0; key < layout.columns.size(); ++key) {
+      // A column may be asked for by several keys; other fields are not unquoted.
       if (layout.columns[key] != fields) continue;
       const Result<std::string_view> text = unquote_csv_field(field, buffers_[key]);
       if (!text.has_value()) {
@@ -41,6 +42,7 @@ Status DocumentReader::read_row(std::string_view row, const CsvLayout& layout) {
       MEG_RETURN_IF_ERROR(take_text(key, *text, place));
     }
   }
+  // A row of another width is most often one whose quotes are wrong: its fields cannot be trusted.
   if (fields == layout.field_count) return Status();
   return make_error(StatusCode::kCorruption,
                     "byte 1: expected {} fields as in the first row, found {}", layout.field_count,
@@ -69,6 +71,7 @@ Status DocumentReader::read_values(const TextChunk& chunk, size_t record) {
   return Status();
 }
 
+// JSON readers check their texts themselves; Arrow does not check what files say is UTF-8.
 Status DocumentReader::check_utf8(std::string_view text, size_t place) const {
   const size_t invalid = text::find_invalid_utf8(text);
   if (invalid == text.npos) return Status();
@@ -80,6 +83,8 @@ Status DocumentReader::check_utf8(std::string_view text, size_t place) const {
 Status DocumentReader::take_text(size_t key, std::string_view text, size_t place) {
   MEG_RETURN_IF_ERROR(check_utf8(text, place));
   std::string& buffer = buffers_[key];
+  // The unquoted copy ends with the string: padding is added behind it, without being part of the
+  // text.
   if (text.data() == buffer.data()) {  // The tokenizers look a little behind a text.
     const size_t size = text.size();
     buffer.resize(size + text::kTextPadding);

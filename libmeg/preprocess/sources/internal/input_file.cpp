@@ -11,6 +11,9 @@
 #include "libmeg/s3/object_store.h"
 #include "libmeg/s3/object_stream.h"
 
+// One interface over local files, pipes, standard input and objects of a store. Reading at offsets
+// is pread, so that threads share a descriptor without a position.
+
 namespace meg::preprocess {
 namespace {
 
@@ -23,6 +26,8 @@ class PartStream : public io::ByteStream {
     const auto left = static_cast<size_t>(rest_.end - rest_.begin);
     MEG_ASSIGN_OR_RETURN(const size_t got,
                          file_.read_at(rest_.begin, into.first(std::min(into.size(), left))));
+    // It had these bytes when the run began. To take what is left for the end would lose documents
+    // without a word.
     if (got == 0 && left > 0) {
       return make_error(StatusCode::kIoError, "{}: became shorter while it was read", file_.path());
     }
@@ -46,6 +51,8 @@ class LocalFile : public InputFile {
     if (::fstat(file_.get(), &info) != 0) return errno_error(errno, name());
     if (S_ISDIR(info.st_mode)) return errno_error(EISDIR, name());
     if (!S_ISREG(info.st_mode)) return std::optional<ByteRange>();
+    // Not 0 only for standard input, whose position a shell may have moved: `(read line;
+    // preprocess_data ...) < file`.
     // Not 0 only for standard input.
     const int64_t begin = ::lseek(file_.get(), 0, SEEK_CUR);
     const int64_t end = info.st_size;
@@ -68,6 +75,7 @@ class LocalFile : public InputFile {
     struct stat info {};
 
     if (::fstat(file_.get(), &info) != 0) return errno_error(errno, name());
+    // With ns: a file that is written twice within a second differs.
     const int64_t modified = info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec;
     return fmt::format("{} bytes of time {}", info.st_size, modified);
   }
@@ -107,6 +115,7 @@ class ObjectFile : public InputFile {
 
 Result<io::FileDescriptor> open_local(const std::string& path) {
   if (path != kStandardInput) return io::FileDescriptor::open_for_reading(path);
+  // A copy, since FileDescriptor closes what it holds, and 0 must stay open.
   const int fd = ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0);
   if (fd < 0) return errno_error(errno, "standard input");
   return io::FileDescriptor(fd, "standard input");

@@ -12,6 +12,10 @@
 #include "libmeg/preprocess/sources/internal/text_reader.h"
 #include "libmeg/s3/object_store.h"
 
+// Decides by its first bytes what a file is, and only where these say nothing by its name. A
+// content that is recognized but not read (UTF-16, bzip2, zip ...) is refused by its name: as JSON
+// lines it would be millions of bad lines.
+
 namespace meg::preprocess {
 namespace {
 
@@ -24,6 +28,8 @@ Result<std::string> bytes_at(const InputFile& file, int64_t offset, size_t count
 }
 
 /// The first byte that is no JSON whitespace; empty where there is none.
+/// An array or lines: whitespace before it may be long, hence windows. A file of nothing but
+/// whitespace is read once.
 Result<std::string> first_json_byte(const InputFile& file, ByteRange range) {
   constexpr size_t kWindow = size_t{64} << 10;
   for (int64_t at = range.begin; at < range.end; at += static_cast<int64_t>(kWindow)) {
@@ -41,6 +47,8 @@ struct Foreign {
   std::string_view says;
 };
 
+// The longer mark of UTF-32 in little endian begins with that of UTF-16, hence the text of the
+// first row.
 constexpr Foreign kForeign[] = {
     {0, "\xff\xfe", "UTF-16 or UTF-32: expected UTF-8"},
     {0, "\xfe\xff", "UTF-16: expected UTF-8"},
@@ -49,6 +57,9 @@ constexpr Foreign kForeign[] = {
     {0, "\x04\x22\x4d\x18", "lz4 is not supported: unpack it"},
     {0, "PK\x03\x04", "zip is not supported: unpack it"},
     {0, "7z\xbc\xaf\x27\x1c", "7-Zip is not supported: unpack it"},
+    {0, std::string_view("]\0\0", 3), ".lzma is not supported: unpack it"},
+    {0, "LZIP\x01", "lzip is not supported: unpack it"},
+    {0, "\x1f\x9d", ".Z (compress) is not supported: unpack it"},
 };
 constexpr size_t kForeignBytes = 10;
 
@@ -63,6 +74,7 @@ bool has_lines(const std::string& first_byte, InputFormat format, const InputOpt
 ByteRange groups_between(int64_t groups, int64_t bytes, int64_t first, int64_t last) {
   const auto groups_before = [&](int64_t at) {
     int64_t group = 0;
+    // In 128 bits: bytes times groups overflows 64 for a large file.
     while (group < groups &&
            static_cast<int64_t>(static_cast<__int128>(bytes) * group / groups) < at) {
       ++group;
@@ -92,6 +104,8 @@ Result<InputKind> kind_of(const InputFile& file, ByteRange range, const InputOpt
   MEG_RETURN_IF_ERROR(check_readable(file.name(), begin));
   kind.is_compressed = io::compression_of(begin) != io::Compression::kNone;
   if (options.format == InputFormat::kAuto) {
+    // A file that is read from its middle (standard input) cannot be one of columns, whose footer
+    // counts from the begin.
     if (range.begin == 0) kind.columns = column_format_of(begin);
     if (kind.columns != ColumnFormat::kNone) return kind;
     if (is_named_as_columns(file.name())) {
@@ -130,6 +144,9 @@ Result<std::optional<ByteRange>> part_of_shard(const std::string& path, const In
                                                const InputOptions& options) {
   const Shard& shard = options.shard;
   const auto begin_of = [&](int64_t index) {  // within the file
+    // Boundaries are at equal bytes of all inputs together: each shard gets the same amount of
+    // text, and every byte belongs to exactly one. They are moved to the next document's begin, by
+    // the same rule on both sides.
     return static_cast<int64_t>(static_cast<__int128>(run_bytes) * index / shard.count) - before;
   };
   const bool is_last = shard.index + 1 == shard.count;
@@ -143,10 +160,13 @@ Result<std::optional<ByteRange>> part_of_shard(const std::string& path, const In
     const ByteRange part = groups_between(groups, size.range.end, first, end);
     return part.begin < part.end ? std::optional(part) : std::nullopt;
   }
+  // What cannot be cut (compressed, arrays, csv) belongs whole to the shard that its first byte is
+  // in.
   if (!kind.has_lines) {
     const bool begins_here = first <= 0 && (last > 0 || is_last);
     return begins_here ? std::optional(size.range) : std::nullopt;
   }
+  // The last line that begins in a shard belongs to it, however far it reaches.
   FileCutter cutter(*file, size.range, 1);
   ByteRange part = size.range;
   MEG_ASSIGN_OR_RETURN(part.begin, cutter.first_line_from(std::min(first, part.end)));

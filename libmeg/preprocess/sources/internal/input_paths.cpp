@@ -28,6 +28,7 @@ Status append_folder(const std::string& folder, std::vector<std::string>& paths)
   for (fs::directory_iterator entry(folder, failed), end; !failed && entry != end;
        entry.increment(failed)) {
     std::error_code gone;
+    // As glob and shells treat hidden files: .cache, .DS_Store and editors' backups are no data.
     const bool is_hidden = entry->path().filename().string().starts_with('.');
     if (!is_hidden && !entry->is_directory(gone)) paths.push_back(entry->path().string());
   }
@@ -36,6 +37,8 @@ Status append_folder(const std::string& folder, std::vector<std::string>& paths)
 
 Status append_matches(const std::string& pattern, std::vector<std::string>& paths) {
   glob_t matches{};
+  // In no order: bytes are compared below, as the locale's order would make outputs differ between
+  // machines.
   const int failed = ::glob(pattern.c_str(), GLOB_NOSORT, nullptr, &matches);
   for (size_t i = 0; failed == 0 && i < matches.gl_pathc; ++i) {
     paths.emplace_back(matches.gl_pathv[i]);
@@ -51,6 +54,7 @@ Status append_files(const std::string& input, std::vector<std::string>& paths) {
     paths.insert(paths.end(), found.begin(), found.end());
     return Status();
   }
+  // s3:// apart, an address is most likely meant as such. A file that is really called so is read.
   if (input.find("://") != std::string::npos && !exists(input)) {
     return make_error(StatusCode::kUnsupported,
                       "{}: expected a path on this machine or s3://: other addresses are not read",
@@ -58,6 +62,7 @@ Status append_files(const std::string& input, std::vector<std::string>& paths) {
   }
   std::error_code missing;
   const bool is_folder = fs::is_directory(input, missing);
+  // A path that exists is never a pattern, so that brackets in names need no quoting.
   const bool is_literal = input.find_first_of("*?[") == std::string::npos || exists(input);
   if (is_literal && !is_folder) {
     paths.push_back(input);

@@ -7,6 +7,10 @@
 #include "libmeg/text/line_ends.h"
 #include "libmeg/text/printable.h"
 
+// Scanners see a text that grows: scan() is called again with more bytes behind the same begin.
+// Each of them keeps position_, before which nothing new can be found, so that a document of n
+// bytes that arrives in pieces costs n, not n per piece.
+
 namespace meg::preprocess {
 namespace {
 
@@ -17,12 +21,15 @@ class LineScanner : public RecordScanner {
   explicit LineScanner(RecordFormat format) : RecordScanner(format) {}
 
   Status scan(std::string_view text, bool is_end) override {
-    // Only what is new can end a line where none ended before; a CR may wait for its LF.
+    // In a text that is new the last end of a line is looked for, from behind. Where a text without
+    // an end has grown, only what was added can have one, and the first ends the wait. A CR may
+    // wait for its LF.
     const std::string_view added = text.substr(position_);
     const size_t found = end_ == 0 && position_ > 0 ? text::first_line_end(added, is_end)
                                                     : text::last_line_end(added, is_end);
     if (found != text::kNoLineEnd) end_ = position_ + found;
     if (is_end) end_ = text.size();
+    // The CR is looked at again with what follows it.
     position_ = text.size() - (text.ends_with('\r') ? 1 : 0);
     return Status();
   }
@@ -57,6 +64,8 @@ class JsonScanner : public LineScanner {
 
   void take(std::string_view text, TextChunk& chunk) override {
     if (format_ == RecordFormat::kJsonLines) return LineScanner::take(text, chunk);
+    // RecordScanner's take, not LineScanner's: records are counted here.
+    // NOLINTNEXTLINE(bugprone-parent-virtual-call)
     // Not as lines. NOLINTNEXTLINE(bugprone-parent-virtual-call)
     RecordScanner::take(text, chunk);
     state_ = state_at_end_;
@@ -81,7 +90,8 @@ class JsonScanner : public LineScanner {
     end_ = position_;
   }
 
-  /// One byte outside of elements.
+  // One byte outside of elements. Elements have to be objects, since a document is one; whatever
+  // else stands there is named with its place.
   Status step(std::string_view text) {
     const char found = text[position_];
     if (kJsonWhitespace.find(found) != kJsonWhitespace.npos) {
@@ -114,7 +124,8 @@ class JsonScanner : public LineScanner {
         fmt::format("expected {}, found {}", expected, text::printable(text.substr(position_, 1))));
   }
 
-  /// Up to the element's last }, or to the text's end.
+  // Up to the element's last }, or to the text's end. Only strings and braces matter here: whether
+  // the element is valid JSON is found out by the reader, which names the byte.
   void skip_in_element(std::string_view text) {
     for (; position_ < text.size(); ++position_) {
       const char found = text[position_];
@@ -159,9 +170,11 @@ class TxtScanner : public RecordScanner {
       const size_t found = text.find(separator_, position_);
       if (found == text.npos) break;
       add(text, found);
+      // Several separators in a row make documents that are blank: add() leaves them out.
       begin_ = position_ = end_ = found + separator_.size();
     }
     if (text.size() >= separator_.size()) {
+      // A separator may begin in these last bytes and end in the next ones.
       position_ = std::max(position_, text.size() - separator_.size() + 1);
     }
     if (!is_end) return Status();
@@ -211,6 +224,7 @@ void RecordScanner::take(std::string_view text, TextChunk& chunk) {
 
 /// at: not before placed_.
 RecordScanner::Place RecordScanner::place_of(std::string_view text, size_t at) const {
+  // LFs are counted once: places only move forward.
   const std::string_view passed = text.substr(placed_, at - placed_);
   const size_t last = passed.rfind('\n');
   if (last == passed.npos) {

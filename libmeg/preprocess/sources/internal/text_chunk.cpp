@@ -12,6 +12,7 @@ Status grow_chunk(TextChunk& chunk, size_t bytes) {
   if (grown == nullptr) {
     return make_error(StatusCode::kResourceExhausted, "no memory for a line of {} bytes", bytes);
   }
+  // realloc has freed or kept the old block; the pointer must not free it again.
   static_cast<void>(chunk.buffer.release());
   chunk.buffer.reset(grown);
   chunk.capacity = capacity;
@@ -20,7 +21,10 @@ Status grow_chunk(TextChunk& chunk, size_t bytes) {
 
 Status prepare_chunk(TextChunk& chunk, size_t bytes, size_t chunk_bytes) {
   const size_t wanted = std::max(bytes, chunk_bytes);
+  // A buffer that is too small is freed before a larger one is taken, as its content is not needed:
+  // realloc would copy it.
   if (chunk.capacity < wanted + text::kTextPadding ||
+      // One that is more than twice too large was grown for one long line.
       chunk.capacity / 2 > wanted + text::kTextPadding) {
     chunk.buffer.reset();
     chunk.capacity = 0;
@@ -29,6 +33,8 @@ Status prepare_chunk(TextChunk& chunk, size_t bytes, size_t chunk_bytes) {
 }
 
 void finish_chunk(TextChunk& chunk, size_t bytes) {
+  // Readers load whole vectors behind the text; the padding is readable, and zero so that they see
+  // no stale bytes.
   std::memset(chunk.buffer.get() + bytes, 0, text::kTextPadding);
   chunk.lines = {chunk.buffer.get(), bytes};
 }

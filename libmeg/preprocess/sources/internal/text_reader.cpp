@@ -8,6 +8,11 @@
 #include "libmeg/text/text_padding.h"
 #include "libmeg/tokenizer/tokenizer.h"
 
+// Two ways to chunks. FileCutter cuts a file that is read at offsets: it reads only around each
+// cut, so that threads read their own ranges side by side. StreamReader reads what comes from begin
+// to end, with a scanner that finds the documents; what is left behind the last whole one is
+// carried into the next chunk.
+
 namespace meg::preprocess {
 namespace {
 
@@ -18,6 +23,7 @@ std::span<std::byte> as_bytes(char* begin, size_t count) {
   return {reinterpret_cast<std::byte*>(begin), count};
 }
 
+// The size is taken at the time of the error: it may have changed again.
 Status became_shorter(const InputFile& file, int64_t expected) {
   MEG_ASSIGN_OR_RETURN(const auto found, file.extent());
   return make_error(StatusCode::kIoError,
@@ -36,13 +42,18 @@ Result<ByteRange> FileCutter::next() {
 }
 
 Result<int64_t> FileCutter::first_line_from(int64_t offset) {
+  // From the byte before: where an end of line stands there, `offset` is the begin of a line
+  // itself.
   if (offset <= rest_.begin) return rest_.begin;
   return find_first_end_after(offset - 1);
 }
 
 Result<int64_t> FileCutter::find_end() {
+  // What remains is one chunk, whose last line may lack its end.
   if (rest_.end - rest_.begin <= chunk_bytes_) return rest_.end;
   const int64_t limit = rest_.begin + chunk_bytes_;
+  // A chunk has as many whole lines as fit. If the first is longer than a chunk, it is a chunk of
+  // its own.
   MEG_ASSIGN_OR_RETURN(const int64_t last, find_last_end_before(limit));
   if (last > rest_.begin) return last;
   return find_first_end_after(limit - 1);  // Its last byte may be the CR of a CRLF.
@@ -67,6 +78,7 @@ Result<int64_t> FileCutter::find_first_end_after(int64_t start) {
     MEG_ASSIGN_OR_RETURN(const std::string_view text, window(low, high));
     const size_t end = text::first_line_end(text, high == rest_.end);
     if (end != text::kNoLineEnd) return low + static_cast<int64_t>(end);
+    // A CR at the end of a window may be half a CRLF: it is looked at again with the next byte.
     low = high < rest_.end && text.ends_with('\r') ? high - 1 : high;
   }
   return rest_.end;
@@ -96,11 +108,14 @@ Status StreamReader::next(TextChunk& chunk) {
   MEG_RETURN_IF_ERROR(error_);
   MEG_RETURN_IF_ERROR(
       prepare_chunk(chunk, std::max(chunk_bytes_, carry_.size()), chunk_bytes_).with_prefix(name_));
+  // The carried bytes come first; a buffer that is no smaller than chunk_bytes keeps the number of
+  // reads low.
   std::memcpy(chunk.buffer.get(), carry_.data(), carry_.size());
   size_t used = carry_.size();
   if (used < chunk_bytes_) read_more(chunk, used, chunk_bytes_ - used);
   scan(chunk, used);
   MEG_RETURN_IF_ERROR(read_to_document_end(chunk, used));
+  // Whole documents before the error are given first. The error comes with the next call.
   if (scanner_->end() == 0) MEG_RETURN_IF_ERROR(error_);
   finish(chunk, used);
   return Status();
@@ -134,6 +149,7 @@ void StreamReader::finish(TextChunk& chunk, size_t used) {
 /// For at least another chunk_bytes_.
 Status StreamReader::make_room(TextChunk& chunk, size_t used) const {
   if (chunk.capacity >= used + chunk_bytes_ + text::kTextPadding) return Status();
+  // Doubling keeps the cost of a long document linear.
   return grow_chunk(chunk, std::max(2 * used, used + chunk_bytes_)).with_prefix(name_);
 }
 

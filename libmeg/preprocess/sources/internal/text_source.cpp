@@ -14,6 +14,11 @@
 #include "libmeg/preprocess/sources/internal/text_reader.h"
 #include "libmeg/text/line_ends.h"
 
+// Inputs one after another, chunks in numbered order, asked for by several threads. Under the mutex
+// a thread only claims what is next: a range of a file that is cut, a row group, a whole small
+// file. It reads these after giving the mutex back. What can only be read from begin to end (pipes,
+// large compressed files) is read under the mutex.
+
 namespace meg::preprocess {
 namespace {
 
@@ -81,6 +86,7 @@ struct OpenInput {
 
   /// Plain text that looks like JSON is likelier a wrong name.
   Status check_begin(std::string_view text) {
+    // Looked at once: the first bytes say what a compressed or piped content is.
     if (std::exchange(may_be_foreign, false)) {
       MEG_RETURN_IF_ERROR(check_stream(text));
     }
@@ -145,6 +151,7 @@ Status TextSource::State::add_input(const std::string& path, std::vector<InputSi
     return make_error(StatusCode::kUnsupported, "{}: expected files to share out, found a pipe",
                       path == kStandardInput ? "standard input" : path);
   }
+  // -1: unknown as soon as one input's is.
   const bool is_known = size.bytes >= 0 && total_bytes >= 0;
   total_bytes = is_known ? total_bytes + size.bytes : -1;
   has_pipe = has_pipe || size.is_pipe;
@@ -152,7 +159,8 @@ Status TextSource::State::add_input(const std::string& path, std::vector<InputSi
   return Status();
 }
 
-/// Leaves only what belongs to the shard.
+// Leaves only what belongs to the shard. Sizes of compressed files count as they are on the disk:
+// nobody knows the others without unpacking them.
 Status TextSource::State::keep_shard(const std::vector<InputSize>& sizes) {
   int64_t run_bytes = 0;
   for (const InputSize& size : sizes) run_bytes += size.range.end;
@@ -178,6 +186,7 @@ Status TextSource::State::open_next_input() {
   MEG_ASSIGN_OR_RETURN(std::unique_ptr<InputFile> file, InputFile::open(path));
   ++next_input;
   MEG_ASSIGN_OR_RETURN(const auto range, file->extent());
+  // The threads that still read ranges of the last input keep it alive by their claims.
   current = std::make_shared<OpenInput>(std::move(file));
   current->may_be_columns = options.format == InputFormat::kAuto;
   current->may_be_json = format == InputFormat::kTxt && current->may_be_columns;
@@ -188,6 +197,7 @@ Status TextSource::State::open_next_input() {
     MEG_ASSIGN_OR_RETURN(kind, kind_of(*current->file, *range, options));
     if (kind.columns != ColumnFormat::kNone) return open_columns(kind.columns, begin);
     if (kind.has_lines) return open_lines(format, kind, *range, begin);
+    // From the begin only: a resumed stream has to be read up to its place.
     current->is_whole = kind.is_compressed && begin == 0 && is_small(*range, kWholeFilePart);
   }
   current->may_be_foreign = !has_content || kind.is_compressed;
@@ -210,10 +220,12 @@ io::StreamOptions TextSource::State::stream_options() const {
 /// Plain lines in `whole` of the current file, from byte `begin` on.
 Status TextSource::State::open_lines(InputFormat format, const InputKind& kind, ByteRange whole,
                                      int64_t begin) {
+  // Plain text that is cut never goes through a stream, so its begin is looked at here.
   MEG_RETURN_IF_ERROR(current->check_begin(kind.first_byte));
   ByteRange part = parts.empty() ? whole : parts[next_input - 1];
   if (begin > part.end) return no_chunk_ends_at(current->file->name(), begin);
   part.begin = std::max(part.begin, begin);
+  // Of an object each range would be a request of its own, with its latency.
   if (current->file->is_remote()) {
     current->is_whole = is_small(part, 1);
     open_stream(format, current->file->stream(part, stream_options()), part.begin);
@@ -249,7 +261,9 @@ Status TextSource::State::open_columns(ColumnFormat format, int64_t row) {
   return current->columns->select(groups.begin, groups.end, row);
 }
 
-/// Reads the current stream's chunks up to `offset`, as they were read before.
+// Reads the current stream's chunks up to `offset`, as they were read before: what was compressed
+// has no other way to a byte of its content. Chunks end at the same places because the journal has
+// the same chunk_bytes.
 Status TextSource::State::skip_to(int64_t offset) {
   TextChunk skipped;
   for (int64_t at = 0; at < offset;) {
@@ -284,9 +298,11 @@ Result<bool> TextSource::State::claim(TextChunk& chunk, Claim& claimed) {
     claimed = {.input = current, .range = {}, .group = {}};
     chunk.lines = {};
     MEG_RETURN_IF_ERROR(take_documents(chunk, claimed));
+    // Content that this thread reads after the mutex is given back.
     const bool is_left =
         current->is_whole || claimed.group || claimed.range.end > claimed.range.begin;
     const bool has_any = is_left || !chunk.lines.empty() || !chunk.records.empty();
+    // A whole file is used up by its claim.
     if (current->is_whole || !has_any) current = nullptr;
     if (!has_any) continue;
     chunk.input = static_cast<int>(next_input) - 1;
@@ -329,6 +345,8 @@ Result<bool> TextSource::next(TextChunk& chunk) {
     const std::lock_guard lock(state_->mutex);
     Result<bool> more = state_->claim(chunk, claimed);
     if (!more.has_value()) {
+      // The number of the chunk that failed puts the error in its place among others; nothing is
+      // handed out behind it.
       chunk.number = state_->next_number++;
       state_->current = nullptr;
       state_->next_input = state_->paths.size();
@@ -348,6 +366,8 @@ Result<bool> TextSource::next(TextChunk& chunk) {
 
 Result<int64_t> TextSource::lines_before(int input) const {
   const auto index = static_cast<size_t>(input);
+  // A shard from the middle of a file: its lines are numbered from the file's begin, which nobody
+  // has read yet.
   if (state_->parts.empty() || state_->parts[index].begin == 0) return int64_t{0};
   MEG_ASSIGN_OR_RETURN(const std::unique_ptr<InputFile> file,
                        InputFile::open(state_->paths[index]));

@@ -91,11 +91,6 @@ void initialise_curl() {
 
 }  // namespace
 
-std::string HttpAnswer::header(const std::string& name) const {
-  const auto found = headers.find(name);
-  return found == headers.end() ? "" : found->second;
-}
-
 /// A libcurl handle, which keeps its connection open between requests.
 class HttpClient::Connection {
  public:

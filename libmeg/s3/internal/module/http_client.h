@@ -26,7 +26,10 @@ struct HttpAnswer {
   std::string body;
 
   /// Empty where there is none.
-  std::string header(const std::string& name) const;
+  std::string header(const std::string& name) const {
+    const auto found = headers.find(name);
+    return found == headers.end() ? "" : found->second;
+  }
 };
 
 /// Signed GET requests over connections that are kept. May be called by several threads at once.

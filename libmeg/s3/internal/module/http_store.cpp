@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cstring>
 #include <thread>
@@ -68,28 +67,6 @@ struct Place {
     if (!std::any_of(place.bucket.begin(), place.bucket.end(), is_odd)) return place;
     return make_error(StatusCode::kInvalidArgument,
                       "{}: expected a bucket's name of letters, digits, -, . and _", address);
-  }
-};
-
-/// The numbers of `bytes 0-9/100`; of `bytes */100` only the last.
-struct ContentRange {
-  int64_t begin = -1, end = -1, size = -1;
-
-  static ContentRange of(const std::string& text) {
-    ContentRange range;
-    const size_t slash = text.find('/');
-    const size_t dash = text.find('-');
-    if (slash == text.npos || !text.starts_with("bytes ")) return range;
-    const auto number = [&](size_t from) {
-      int64_t value = -1;
-      std::from_chars(text.data() + from, text.data() + text.size(), value);
-      return value;
-    };
-    range.size = number(slash + 1);
-    if (dash == text.npos || dash > slash) return range;
-    range.begin = number(std::strlen("bytes "));
-    range.end = number(dash + 1) + 1;
-    return range;
   }
 };
 
@@ -164,22 +141,6 @@ class HttpStore : public ObjectStore {
   StoreSettings settings_;
   HttpClient http_;
 };
-
-/// What an answer to a request for bytes [begin, end) brought; kIoError where it is another object.
-Status check_range(const HttpAnswer& answer, const std::string& address, int64_t begin, int64_t end,
-                   int64_t size) {
-  const ContentRange found = ContentRange::of(answer.header("content-range"));
-  const bool is_asked = found.begin == begin && found.end == end && found.size == size;
-  if (is_asked && std::ssize(answer.body) == end - begin) return Status();
-  if (found.size >= 0 && found.size != size) {
-    return make_error(StatusCode::kIoError,
-                      "{}: changed while it was read: expected {} bytes, found {}", address, size,
-                      found.size);
-  }
-  return make_error(StatusCode::kCorruption,
-                    "{}: expected bytes {} to {}, found {} bytes of the range {}", address, begin,
-                    end - 1, answer.body.size(), answer.header("content-range"));
-}
 
 class HttpObject : public Object {
  public:

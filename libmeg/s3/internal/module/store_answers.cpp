@@ -1,7 +1,9 @@
 #include "libmeg/s3/internal/module/store_answers.h"
 
 #include <algorithm>
+#include <charconv>
 #include <iterator>
+#include <limits>
 #include <pugixml.hpp>
 
 #include "libmeg/text/printable.h"
@@ -46,7 +48,7 @@ Status denied(const std::string& address, const HttpAnswer& answer, const Fault&
   };
   if (fault.code == "RequestTimeTooSkewed") {
     return error(fmt::format("this machine's clock is wrong: the store has {}",
-                             fault.time.empty() ? answer.header("date") : in_one_line(fault.time)));
+                             in_one_line(fault.time.empty() ? answer.header("date") : fault.time)));
   }
   if (fault.code == "ExpiredToken" || fault.code == "TokenRefreshRequired") {
     return error("the credentials have expired");
@@ -92,6 +94,43 @@ Status refusal(const HttpAnswer& answer, const std::string& address, const std::
   const std::string more = is_redirect ? answer.header("location") : fault.message;
   return make_error(StatusCode::kIoError, "{}: the store answered {}{}{}", address,
                     name_of(answer, fault), more.empty() ? "" : ": ", in_one_line(more));
+}
+
+ContentRange ContentRange::of(std::string_view text) {
+  constexpr std::string_view kUnit = "bytes ";
+  ContentRange range;
+  const size_t slash = text.find('/');
+  const size_t dash = text.find('-');
+  if (slash == text.npos || !text.starts_with(kUnit)) return range;
+  const auto number = [&](size_t from) -> int64_t {
+    // Read without a sign, and below the largest number, to which 1 is added.
+    uint64_t value = 0;
+    const char* const past = text.data() + text.size();
+    const auto [_, error] = std::from_chars(text.data() + from, past, value);
+    const bool fits = error == std::errc() && value < std::numeric_limits<int64_t>::max();
+    return fits ? static_cast<int64_t>(value) : -1;
+  };
+  range.size = number(slash + 1);
+  if (dash == text.npos || dash > slash) return range;
+  range.begin = number(kUnit.size());
+  const int64_t last = number(dash + 1);
+  range.end = last < 0 ? -1 : last + 1;
+  return range;
+}
+
+Status check_range(const HttpAnswer& answer, const std::string& address, int64_t begin, int64_t end,
+                   int64_t size) {
+  const ContentRange found = ContentRange::of(answer.header("content-range"));
+  const bool is_asked = found.begin == begin && found.end == end && found.size == size;
+  if (is_asked && std::ssize(answer.body) == end - begin) return Status();
+  if (found.size >= 0 && found.size != size) {
+    return make_error(StatusCode::kIoError,
+                      "{}: changed while it was read: expected {} bytes, found {}", address, size,
+                      found.size);
+  }
+  return make_error(StatusCode::kCorruption,
+                    "{}: expected bytes {} to {}, found {} bytes of the range {}", address, begin,
+                    end - 1, answer.body.size(), in_one_line(answer.header("content-range")));
 }
 
 Result<Listing> parse_listing(std::string_view xml) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,6 +16,19 @@ bool is_passing(const HttpAnswer& answer);
 /// Why an answer, whose status is no success, is none. address: that was asked for; region: of the
 /// request.
 Status refusal(const HttpAnswer& answer, const std::string& address, const std::string& region);
+
+/// The numbers of `bytes 0-9/100`; of `bytes */100` only the last. -1 for what is not there, or no
+/// such number.
+struct ContentRange {
+  int64_t begin = -1, end = -1, size = -1;
+
+  static ContentRange of(std::string_view text);
+};
+
+/// Whether an answer brought bytes [begin, end) of an object of `size` bytes. kIoError where it is
+/// another object, kCorruption for other bytes.
+Status check_range(const HttpAnswer& answer, const std::string& address, int64_t begin, int64_t end,
+                   int64_t size);
 
 /// One answer to ListObjectsV2.
 struct Listing {

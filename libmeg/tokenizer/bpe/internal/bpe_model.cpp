@@ -84,4 +84,11 @@ std::optional<std::string_view> BpeModel::token_bytes(int32_t id) const {
   return bytes_of(found->span);
 }
 
+std::vector<std::string_view> BpeModel::token_texts() const {
+  std::vector<std::string_view> texts;
+  texts.reserve(tokens_.size());
+  for (const Token& token : tokens_) texts.push_back(bytes_of(token.span));
+  return texts;
+}
+
 }  // namespace meg::tokenizer

@@ -106,6 +106,9 @@ class BpeModel {
   /// own text where one of them is outside the byte alphabet. Empty for an id that no token has.
   std::optional<std::string_view> token_bytes(int32_t id) const;
 
+  /// What token_bytes() gives for the ids that are tokens, by id; valid as long as the model.
+  std::vector<std::string_view> token_texts() const;
+
   /// What a user should know about the files; one line each.
   const std::vector<std::string>& warnings() const { return warnings_; }
 

@@ -44,6 +44,8 @@ class GPT2BPETokenizer : public Tokenizer {
     return model_.token_bytes(id);
   }
 
+  bool joins_token_bytes() const override { return true; }
+
   int32_t max_id() const override { return model_.max_id(); }
 
   std::unique_ptr<TokenEncoder> new_encoder(DType dtype) const override;

@@ -6,6 +6,10 @@
 #include "libmeg/text/utf8.h"
 #include "libmeg/tokenizer/internal/character_class.h"
 
+// Added tokens are found in a text before it is split or normalized. As in tokenizers the first
+// match from the left wins, and of several at one place the longest. Texts have few of them: the
+// search looks for the bytes that they begin with.
+
 namespace meg::tokenizer {
 namespace {
 
@@ -20,7 +24,7 @@ CharacterClass class_at(std::string_view text, size_t at) {
   return character_class(text::decode_code_point(text.substr(at)).code_point);
 }
 
-/// \w, but for its rarer marks of connection.
+/// \w, but for its rarer marks of connection, of which only the underscore is looked for.
 bool is_word(std::string_view text, size_t at) {
   const CharacterClass kind = class_at(text, at);
   return text[at] == '_' || (kind != CharacterClass::kOther && kind != CharacterClass::kSpace);
@@ -86,6 +90,7 @@ bool AddedTokenFinder::find(std::string_view text, size_t from, Match& match) co
       at = next_candidate(end);
       continue;
     }
+    // Whitespace that an earlier token has taken is not taken again.
     match.id = token->id;
     match.begin = token->lstrip ? std::max(whitespace_begin(text, at), from) : at;
     match.end = token->rstrip ? whitespace_end(text, end) : end;

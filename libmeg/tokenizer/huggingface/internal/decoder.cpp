@@ -11,6 +11,10 @@
 #include "libmeg/tokenizer/huggingface/internal/pre_tokenizer.h"
 #include "libmeg/tokenizer/internal/replace_text.h"
 
+// Each step of a decoder maps a list of tokens to another. Text is generated token by token, so a
+// step may be asked about tokens whose end has not come yet (Following): it then gives only what no
+// further token can change.
+
 namespace meg::tokenizer {
 namespace {
 
@@ -51,12 +55,15 @@ class Fuse : public TokenDecoder {
 /// Every character is a byte; a token with others stands for itself.
 class ByteLevel : public TokenDecoder {
  public:
+  bool is_byte_level() const override { return true; }
+
   void apply(Tokens& tokens, Following& following) const override {
     drop_growing(tokens, following);
     std::string bytes;
     for (const std::string& token : tokens) {
       if (!append_alphabet_bytes(token, bytes)) bytes += token;
     }
+    // A character whose bytes have not all come is kept back.
     if (following != Following::kNothing) bytes.resize(text::size_of_whole_characters(bytes));
     std::string text;
     text::append_replacing_invalid_utf8(bytes, text);
@@ -141,6 +148,7 @@ class Strip : public TokenDecoder {
 
 class MetaspaceDecoder : public TokenDecoder {
  public:
+  // The first token of a text alone loses its space, as encoding had put one in front of it.
   MetaspaceDecoder(std::string replacement, bool prepended)
       : replacement_(std::move(replacement)), prepended_(prepended) {}
 
@@ -164,6 +172,7 @@ class WordPieceDecoder : public TokenDecoder {
       : prefix_(std::move(prefix)), cleanup_(cleanup) {}
 
   void apply(Tokens& tokens, Following& following) const override {
+    // It may still become a part of a word, which is written without a space.
     const bool is_undecided = tokens.size() > 1 && tokens.back().size() < prefix_.size() &&
                               prefix_.starts_with(tokens.back());
     if (is_undecided && following == Following::kText) tokens.pop_back();

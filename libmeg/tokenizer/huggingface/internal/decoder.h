@@ -25,6 +25,9 @@ class TokenDecoder {
   /// Changes the tokens; the decoded text is what they are together. Where something follows, what
   /// depends on that is left out, and the rest stays whatever it is.
   virtual void apply(std::vector<std::string>& tokens, Following& following) const = 0;
+
+  /// Whether the text is that of the bytes that the tokens' characters stand for.
+  virtual bool is_byte_level() const { return false; }
 };
 
 /// part: null for a file without decoder, whose tokens are joined by spaces.

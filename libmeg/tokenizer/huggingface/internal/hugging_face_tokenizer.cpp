@@ -11,16 +11,21 @@
 #include "libmeg/tokenizer/bpe/internal/reference/reference_encoder.h"
 #include "libmeg/tokenizer/huggingface/internal/hub_cache.h"
 #include "libmeg/tokenizer/huggingface/internal/hugging_face_encoder.h"
+#include "libmeg/tokenizer/huggingface/internal/models/word_encoder.h"
 #include "libmeg/tokenizer/huggingface/internal/tokenizer_class.h"
-#include "libmeg/tokenizer/huggingface/internal/word_encoder.h"
 #include "libmeg/tokenizer/internal/text_file.h"
 #include "libmeg/tokenizer/pretokenizer/internal/metaspace_scan.h"
+
+// A tokenizer.json as a tokenizer: added tokens are found first, the text between them is
+// normalized and cut into words, and the model turns words into ids. For every file there are two
+// forms of the last steps, a fast one and a reference.
 
 namespace meg::tokenizer {
 namespace {
 
 constexpr std::string_view kFileName = "tokenizer.json";
 
+// Tokens that are looked for in normalized text are normalized themselves, as in tokenizers.
 Result<AddedTokenFinder> finder_of(const TokenizerJson& file, bool normalized) {
   std::vector<AddedToken> tokens;
   for (AddedToken token : file.added_tokens) {
@@ -39,6 +44,8 @@ fast::WordScanner metaspace_scanner(const TokenizerJson& file) {
   const bool is_default = !metaspace || metaspace->replacement == Metaspace().replacement;
   if (!is_default) return metaspace->split ? nullptr : fast::scan_one_word;
   if (metaspace && metaspace->split) return scan_metaspace_each;
+  // Where no merge goes across a space mark, words before and behind it merge apart, and each is
+  // found in the cache. Else the whole text is one word.
   const bool is_one = !file.bpe || merges_cross_metaspace(*file.bpe);
   return is_one ? fast::scan_one_word : scan_metaspace_runs;
 }
@@ -61,6 +68,7 @@ Result<std::function<size_t(std::string_view)>> reference_words(const TokenizerJ
   return std::function<size_t(std::string_view)>([matcher](std::string_view text) {
     const auto found = *matcher.find(text, 0);
     if (!found) return text.size();
+    // The text up to the match, if something stands before it: it is a word as well.
     return found->first > 0 ? found->first : found->second;
   });
 }
@@ -140,6 +148,7 @@ void HuggingFaceTokenizer::collect_tokens() {
   }
   std::sort(tokens.begin(), tokens.end());
   for (auto& [id, text] : tokens) {
+    // Without the byte-level alphabet tokens are text, with the space mark for a space.
     std::string bytes;
     if (!file_.pre_tokenizer.byte_level || !append_alphabet_bytes(text, bytes)) {
       bytes = file_.words ? file_.words->token_bytes(text)
@@ -194,9 +203,11 @@ std::optional<std::string> HuggingFaceTokenizer::rules() const {
   std::string text = file_.bpe ? file_.bpe->rules(apart) : file_.words_digest;
   text += file_.pre_tokenizer.rules() + file_.normalizer_json;
   for (const AddedToken& token : file_.added_tokens) {
+    // Without a normalizer both kinds of added tokens are looked for in the same text.
     const bool normalized = token.normalized && file_.normalizer != nullptr;
     const bool is_plain =
         token.special && !normalized && !token.single_word && !token.lstrip && !token.rstrip;
+    // What special_tokens() does not say: two tokenizers with equal rules encode alike.
     if (is_plain) continue;  // special_tokens() says all
     text += fmt::format("\nadded {} {} {} {} {} {}", token.content, token.id, normalized,
                         token.single_word, token.lstrip, token.rstrip);
@@ -219,15 +230,11 @@ std::optional<std::string_view> HuggingFaceTokenizer::token_bytes(int32_t id) co
 
 Result<std::string> HuggingFaceTokenizer::decode_text(std::span<const int32_t> ids,
                                                       bool more_follow) const {
+  if (joins_token_bytes()) return decode_token_bytes(*this, ids, more_follow);
   std::vector<std::string> tokens;
   for (size_t i = 0; i < ids.size(); ++i) {
-    const size_t index = index_of(ids[i]);
-    if (index == ids_.size()) {
-      return make_error(StatusCode::kOutOfRange,
-                        "token {}: expected an id of the vocabulary (largest {}), found {}", i,
-                        max_id(), ids[i]);
-    }
-    tokens.push_back(texts_[index]);
+    MEG_RETURN_IF_ERROR(bytes_of_token(ids[i], i).status());
+    tokens.push_back(texts_[index_of(ids[i])]);
   }
   using Following = TokenDecoder::Following;
   Following following = more_follow ? Following::kTokens : Following::kNothing;

@@ -52,6 +52,10 @@ class HuggingFaceTokenizer : public Tokenizer {
 
   std::optional<std::string_view> token_bytes(int32_t id) const override;
 
+  bool joins_token_bytes() const override {
+    return file_.pre_tokenizer.byte_level && file_.decoder->is_byte_level();
+  }
+
   int32_t max_id() const override { return ids_.back(); }
 
   std::unique_ptr<TokenEncoder> new_encoder(DType dtype) const override;

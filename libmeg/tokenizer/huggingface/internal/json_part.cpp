@@ -4,11 +4,15 @@
 
 #include "libmeg/text/printable.h"
 
+// A value of a JSON file with its path in it, so that every error says where it is
+// ("tokenizer.json.model.vocab").
+
 namespace meg::tokenizer {
 
 std::optional<JsonPart> JsonPart::find(std::string_view key) const {
   simdjson::dom::element found;
   if (!value_.is_object() || value_[key].get(found) != simdjson::SUCCESS) return std::nullopt;
+  // null and absent are the same in these files.
   if (found.is_null()) return std::nullopt;
   return JsonPart(found, place_of(key));
 }
@@ -86,6 +90,8 @@ Result<std::string_view> JsonPart::type() const {
 }
 
 Status JsonPart::allow_only(std::initializer_list<std::string_view> keys) const {
+  // A key that is not known may change how texts are tokenized, so it is refused by name, unless it
+  // is null.
   MEG_ASSIGN_OR_RETURN(const auto all, members());
   for (const auto& [name, part] : all) {
     if (part.value_.is_null() || std::find(keys.begin(), keys.end(), name) != keys.end()) continue;

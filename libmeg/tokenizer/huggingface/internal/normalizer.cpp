@@ -15,6 +15,9 @@
 #include "libmeg/tokenizer/internal/step_class.h"
 #include "libmeg/tokenizer/pretokenizer/internal/regex_matcher.h"
 
+// Normalizers of tokenizer.json. keeps() says cheaply that a text would stay as it is: most do, and
+// are then not copied.
+
 namespace meg::tokenizer {
 namespace {
 
@@ -38,6 +41,8 @@ void change_characters(std::string& text, const Change& change) {
 class UnicodeForm : public Normalizer {
  public:
   UnicodeForm(bool composed, bool compatible)
+      // Characters below U+0300 compose with nothing before them; below U+0080 nothing changes at
+      // all.
       : first_changed_(composed && !compatible ? 0x300 : 0x80),
         options_(static_cast<utf8proc_option_t>(UTF8PROC_STABLE |
                                                 (composed ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE) |
@@ -59,6 +64,8 @@ class UnicodeForm : public Normalizer {
   }
 
   Status apply(std::string& text) const override {
+    // Cut at characters that the tables of tokenizers do not know, so that these stay as they are
+    // although utf8proc, which has newer tables, would change them.
     std::string changed;
     changed.reserve(text.size());
     const std::string_view whole = text;

@@ -31,6 +31,7 @@ std::vector<Part> parts_of(bool (*is_match)(char32_t), std::string_view text) {
   for (size_t at = 0; at < text.size();) {
     const text::DecodedCodePoint next = text::decode_code_point(text.substr(at));
     const bool matches = is_match(next.code_point);
+    // A matching character is a part of its own; others run together.
     if (matches || parts.empty() || parts.back().matches) parts.push_back({at, at, matches});
     parts.back().end = at += next.size;
   }

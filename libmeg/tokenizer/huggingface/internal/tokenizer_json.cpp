@@ -7,7 +7,7 @@
 
 #include "libmeg/text/printable.h"
 #include "libmeg/tokenizer/huggingface/internal/json_file.h"
-#include "libmeg/tokenizer/huggingface/internal/model_reader.h"
+#include "libmeg/tokenizer/huggingface/internal/models/model_reader.h"
 
 namespace meg::tokenizer {
 namespace {
@@ -54,6 +54,7 @@ class AddedVocabulary {
                         name_, text::printable(token.content));
     }
     const int32_t entry = file_.vocabulary.find(token.content);
+    // One that is in the vocabulary has its id from there.
     const int32_t expected =
         entry >= 0 ? file_.vocabulary.entries()[static_cast<size_t>(entry)].id : token.id;
     const bool taken = entry < 0 && used_.contains(token.id);
@@ -114,6 +115,8 @@ Status read_added_tokens(const JsonPart& root, const TokenizerConfig& config, To
                         root.place(), text::printable(token.content));
     }
   }
+  // Tokens that tokenizer_config.json names and no file adds: transformers adds them behind all
+  // others.
   for (const auto& [name, token] : config.named_tokens) MEG_RETURN_IF_ERROR(added.add_named(token));
   for (const AddedToken& token : config.extra_tokens) MEG_RETURN_IF_ERROR(added.add_named(token));
   std::sort(file.added_tokens.begin(), file.added_tokens.end(),
@@ -165,6 +168,7 @@ Status read_template(const JsonPart& part, TokenizerJson& file) {
     side.insert(side.end(), ids.begin(), ids.end());
   }
   if (!found_text) return single.unsupported("a template without the text");
+  // Several processors put their tokens around what is there.
   file.prefix.insert(file.prefix.begin(), before.begin(), before.end());
   file.suffix.insert(file.suffix.end(), behind.begin(), behind.end());
   return {};

@@ -11,10 +11,10 @@
 #include "libmeg/tokenizer/bpe/vocabulary.h"
 #include "libmeg/tokenizer/huggingface/internal/added_tokens.h"
 #include "libmeg/tokenizer/huggingface/internal/decoder.h"
+#include "libmeg/tokenizer/huggingface/internal/models/word_model.h"
 #include "libmeg/tokenizer/huggingface/internal/normalizer.h"
 #include "libmeg/tokenizer/huggingface/internal/pre_tokenizer.h"
 #include "libmeg/tokenizer/huggingface/internal/tokenizer_config.h"
-#include "libmeg/tokenizer/huggingface/internal/word_model.h"
 
 namespace meg::tokenizer {
 

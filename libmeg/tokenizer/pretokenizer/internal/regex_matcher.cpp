@@ -5,13 +5,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <new>
 #include <vector>
 
 #include "libmeg/text/printable.h"
 #include "libmeg/text/utf8.h"
 #include "libmeg/tokenizer/internal/character_class.h"
+#include "libmeg/tokenizer/pretokenizer/internal/oniguruma_dialect.h"
 
 namespace meg::tokenizer {
 namespace {
@@ -76,133 +76,6 @@ std::string_view ranges_of_escape(std::string_view name) {
   return found == escapes().end() ? std::string_view() : found->ranges;
 }
 
-/// flags: what stands behind `(?`, such as `i:'s)`.
-bool has_other_flag(std::string_view flags) {
-  const size_t end =
-      flags.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-");
-  if (end == std::string_view::npos || (flags[end] != ':' && flags[end] != ')')) return false;
-  return flags.substr(0, end).find_first_not_of("i-") != std::string_view::npos;
-}
-
-/// kUnsupported for what means something else in Oniguruma, the dialect of tokenizers, than in
-/// PCRE2, and so would split texts otherwise without a word: some escapes; of flags all but i; and
-/// within brackets a class of its own, an intersection and a `]` right at the beginning.
-Status check_dialect(std::string_view pattern, const std::string& name) {
-  constexpr std::string_view kEscapes = "wWbBhHdDXRyYKvNOQEo";
-  const auto refuse = [&](std::string_view what) {
-    return make_error(StatusCode::kUnsupported, "{}: {} in a pattern is not supported", name, what);
-  };
-  bool in_brackets = false;
-  for (size_t at = 0; at < pattern.size(); ++at) {
-    const std::string_view rest = pattern.substr(at);
-    if (rest.size() > 1 && rest.front() == '\\') {
-      if (kEscapes.find(rest[1]) != std::string_view::npos) return refuse(rest.substr(0, 2));
-      const bool is_property = rest[1] == 'p' || rest[1] == 'P';
-      if (is_property && !rest.substr(2).starts_with('{')) return refuse("\\p without braces");
-      ++at;
-    } else if (!in_brackets && rest.front() == '[') {
-      in_brackets = true;
-      if (rest.starts_with("[^")) ++at;
-      if (pattern.substr(at + 1).starts_with(']')) return refuse("] at the beginning of brackets");
-    } else if (in_brackets && rest.front() == '[') {
-      return refuse("[ within brackets");
-    } else if (in_brackets && rest.starts_with("&&")) {
-      return refuse("&& within brackets");
-    } else if (!in_brackets && rest.starts_with("(?#")) {
-      return refuse("a comment");
-    } else if (!in_brackets && rest.starts_with("(?") && has_other_flag(rest.substr(2))) {
-      return refuse("a flag besides i");
-    } else if (rest.front() == ']') {
-      in_brackets = false;
-    }
-  }
-  return {};
-}
-
-/// Walks over a pattern's elements outside of brackets and tells where the flag i holds.
-class CaseScope {
- public:
-  bool is_caseless() const { return scopes_.back(); }
-
-  /// rest: from the element on. Returns its size where it begins, ends or switches a scope, else 0.
-  size_t enter(std::string_view rest) {
-    if (rest.starts_with(')')) {
-      if (scopes_.size() > 1) scopes_.pop_back();
-      return 1;
-    }
-    if (!rest.starts_with('(')) return 0;
-    const size_t end = rest.starts_with("(?") ? rest.find_first_not_of("i-", 2) : 2;
-    const bool is_flag = end != std::string_view::npos && end < rest.size() && end > 2;
-    const std::string_view flags = is_flag ? rest.substr(2, end - 2) : std::string_view();
-    const bool holds = is_flag ? flags.find('i') < flags.find('-') : is_caseless();
-    if (is_flag && rest[end] == ')') {
-      scopes_.back() = holds;
-      return end + 1;
-    }
-    scopes_.push_back(holds);
-    return is_flag ? end + 1 : rest.starts_with("(?:") ? 3 : 1;
-  }
-
- private:
-  std::vector<bool> scopes_ = {false};  // of the groups that are open, the innermost last
-};
-
-/// kUnsupported for what Oniguruma folds otherwise than PCRE2 where case does not matter: it takes
-/// a character for several (`(?i)ss` for the German sharp s) and several for one, also in brackets,
-/// and leaves properties as they are (`(?i)\p{Ll}` is no capital).
-Status check_folding(std::string_view pattern, const std::string& name) {
-  constexpr std::array<std::string_view, 5> kFolded = {"ss", "ff", "fi", "fl", "st"};
-  const auto refuse = [&](std::string_view what) {
-    return make_error(StatusCode::kUnsupported, "{}: {} under (?i) in a pattern is not supported",
-                      name, what);
-  };
-  CaseScope scope;
-  bool in_brackets = false;
-  char previous = 0;  // letter, in lower case
-  for (size_t at = 0; at < pattern.size();) {
-    const std::string_view rest = pattern.substr(at);
-    const size_t entered = in_brackets ? 0 : scope.enter(rest);
-    const size_t size =
-        entered > 0 ? entered : std::min<size_t>(rest[0] == '\\' ? 2 : 1, rest.size());
-    at += size;
-    if (entered > 0) continue;
-    if (rest[0] == '[') in_brackets = true;
-    if (rest[0] == ']') in_brackets = false;
-    if (!scope.is_caseless()) continue;
-    if (static_cast<unsigned char>(rest[0]) >= 0x80) return refuse("a character outside ASCII");
-    if (size == 2 && std::string_view("pPxu01234567").find(rest[1]) != std::string_view::npos) {
-      return refuse(rest.substr(0, 2));
-    }
-    if (in_brackets && rest.starts_with("\\S")) return refuse("\\S within brackets");
-    const bool is_letter = size == 1 && !in_brackets && std::isalpha(rest[0]) != 0;
-    const char letter = is_letter ? static_cast<char>(rest[0] | 0x20) : '\0';
-    const std::array<char, 2> both = {previous, letter};
-    if (std::ranges::count(kFolded, std::string_view(both.data(), both.size())) != 0) {
-      return refuse(std::string_view(both.data(), both.size()));
-    }
-    previous = letter;
-  }
-  return {};
-}
-
-/// `{2}`, `{2,}`, `{2,3}` or `{,3}` behind what it repeats.
-struct Interval {
-  size_t size = 0;        // of its text; 0 where there is none
-  bool is_exact = false;  // {2}
-};
-
-Interval interval_at(std::string_view text) {
-  constexpr std::string_view kDigits = "0123456789";
-  if (!text.starts_with('{')) return {};
-  const size_t comma = text.find_first_not_of(kDigits, 1);
-  if (comma == std::string_view::npos) return {};
-  const bool is_exact = text[comma] == '}';
-  const size_t end = is_exact ? comma : text.find_first_not_of(kDigits, comma + 1);
-  const bool is_whole = end != std::string_view::npos && text[end] == '}' &&
-                        (is_exact || text[comma] == ',') && end > (is_exact ? 1 : 2);
-  return is_whole ? Interval{end + 1, is_exact} : Interval{};
-}
-
 /// Bytes of what stands at the beginning of a pattern: an escape with its braces, else a character.
 size_t size_of_element(std::string_view pattern) {
   if (pattern.front() != '\\' || pattern.size() == 1) {
@@ -213,24 +86,35 @@ size_t size_of_element(std::string_view pattern) {
   return has_braces ? std::min(pattern.find('}'), pattern.size() - 1) + 1 : 2;
 }
 
+/// Bytes of `(?i)`, which switches a flag; 0 where another element begins.
+size_t size_of_switch(std::string_view pattern) {
+  if (!pattern.starts_with("(?")) return 0;
+  const size_t end = pattern.find_first_not_of("i-", 2);
+  return end != std::string_view::npos && end > 2 && pattern[end] == ')' ? end + 1 : 0;
+}
+
 /// Writes a pattern in PCRE2's dialect: with classes of characters as the packages see them, and
 /// for Oniguruma with its meaning of `{2}?`, which may match nothing, of `{1,3}+`, which repeats
-/// the interval, and of `{,3}`.
+/// the interval, of `{,3}`, and of `a(?i)b|c`, which is `a(?i:b|c)`.
 class Translation {
  public:
   Translation(std::string_view pattern, RegexMatcher::Dialect dialect)
-      : rest_(pattern), has_intervals_(dialect == RegexMatcher::Dialect::kOniguruma) {}
+      : rest_(pattern), is_oniguruma_(dialect == RegexMatcher::Dialect::kOniguruma) {}
 
   std::string text() && {
     while (!rest_.empty()) {
-      const Interval interval = in_brackets_ || !has_intervals_ ? Interval() : interval_at(rest_);
+      const bool is_own = is_oniguruma_ && !in_brackets_;
+      const Interval interval = is_own ? interval_at(rest_) : Interval();
+      const size_t switched = is_own ? size_of_switch(rest_) : 0;
       if (interval.size > 0) {
         add_interval(interval);
+      } else if (switched > 0) {
+        add_switch(switched);
       } else {
         add_element(rest_.substr(0, size_of_element(rest_)));
       }
     }
-    return std::move(text_);
+    return std::move(text_.append(groups_.front().switches, ')'));
   }
 
  private:
@@ -243,12 +127,19 @@ class Translation {
     text_.append(written.substr(1)).append(repeats ? ")" : "");
   }
 
+  void add_switch(size_t size) {
+    text_.append(rest_.substr(0, size - 1)) += ':';
+    rest_.remove_prefix(size);
+    ++groups_.back().switches;
+  }
+
   void add_element(std::string_view element) {
     rest_.remove_prefix(element.size());
     const bool is_quantifier = element == "*" || element == "+" || element == "?";
-    if (element == "(" && !in_brackets_) groups_.push_back(text_.size());
-    if (element == ")" && !in_brackets_ && !groups_.empty()) {
-      repeated_ = groups_.back();
+    if (element == "(" && !in_brackets_) groups_.push_back({text_.size()});
+    if (element == ")" && !in_brackets_ && groups_.size() > 1) {
+      text_.append(groups_.back().switches, ')');
+      repeated_ = groups_.back().begin;
       groups_.pop_back();
     } else if (!is_quantifier && !in_brackets_) {
       repeated_ = text_.size();
@@ -264,11 +155,16 @@ class Translation {
     if (element == "]") in_brackets_ = false;
   }
 
+  struct Group {
+    size_t begin = 0;     // in text_
+    size_t switches = 0;  // that hold up to its end
+  };
+
   std::string_view rest_;
-  bool has_intervals_;  // that mean something else in PCRE2
+  bool is_oniguruma_;
   std::string text_;
-  std::vector<size_t> groups_;  // where open groups begin in text_
-  size_t repeated_ = 0;         // where what a quantifier repeats begins in text_
+  std::vector<Group> groups_ = {{}};  // that are open, the pattern itself first
+  size_t repeated_ = 0;               // where what a quantifier repeats begins in text_
   bool in_brackets_ = false;
 };
 
@@ -292,10 +188,7 @@ struct RegexMatcher::Compiled {
 Result<RegexMatcher> RegexMatcher::compile(std::string_view pattern, const std::string& name,
                                            Dialect dialect) {
   const bool is_oniguruma = dialect == Dialect::kOniguruma;
-  if (is_oniguruma) {
-    MEG_RETURN_IF_ERROR(check_dialect(pattern, name));
-    MEG_RETURN_IF_ERROR(check_folding(pattern, name));
-  }
+  if (is_oniguruma) MEG_RETURN_IF_ERROR(check_oniguruma_dialect(pattern, name));
   const std::string written = Translation(pattern, dialect).text();
   int error = 0;
   PCRE2_SIZE offset = 0;

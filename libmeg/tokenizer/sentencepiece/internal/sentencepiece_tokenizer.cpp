@@ -104,11 +104,7 @@ Result<std::string> SentencePieceTokenizer::decode_text(std::span<const int32_t>
   std::string text;
   size_t part = 0;
   for (size_t i = 0; i < ids.size(); ++i) {
-    if (ids[i] < 0 || ids[i] > max_id()) {
-      return make_error(StatusCode::kOutOfRange,
-                        "token {}: expected an id of the vocabulary (largest {}), found {}", i,
-                        max_id(), ids[i]);
-    }
+    MEG_RETURN_IF_ERROR(bytes_of_token(ids[i], i).status());
     // Pieces between special tokens are decoded together: the library treats the first one of a
     // text in its own way (decode.cpp), and byte pieces need their neighbours.
     const std::string* const special = special_text(ids[i]);

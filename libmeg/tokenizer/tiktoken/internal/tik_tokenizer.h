@@ -51,6 +51,8 @@ class TikTokenizer : public Tokenizer {
 
   std::optional<std::string_view> token_bytes(int32_t id) const override;
 
+  bool joins_token_bytes() const override { return true; }
+
   int32_t max_id() const override { return model_.max_id(); }
 
   std::unique_ptr<TokenEncoder> new_encoder(DType dtype) const override;

@@ -1,5 +1,9 @@
 #include "libmeg/tokenizer/training/internal/table_counter.h"
 
+// Counts the words of texts. Short words are hashed in batches: their place in the table is
+// prefetched when the word is found and used when the batch is full, as a table of millions of
+// words is larger than the caches.
+
 namespace meg::tokenizer {
 
 TableCounter::TableCounter(const PreTokenizer& pre_tokenizer, size_t memory_limit,
@@ -17,6 +21,7 @@ Status TableCounter::count(std::string_view text) {
 }
 
 Status TableCounter::split(std::string_view text, size_t step) {
+  // Steps in front of the word pattern (Split, Digits ...) cut the text further and further.
   if (step < pre_tokenizer_.steps.size()) {
     return split_text(pre_tokenizer_.steps[step], text,
                       [&](std::string_view part) { return split(part, step + 1); });
@@ -68,6 +73,7 @@ void TableCounter::add_batch() {
 }
 
 void TableCounter::spill_if_full() {
+  // Errors of spilling are kept until count() can return them.
   if (table_.memory() <= memory_limit_ || !status_.ok()) return;
   status_ = spilled_.write(*table_.take_run());
 }

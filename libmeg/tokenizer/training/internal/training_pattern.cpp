@@ -97,6 +97,8 @@ Result<std::string> pre_tokenizer_json(const std::string& pattern) {
 }
 
 Result<PreTokenizer> training_pre_tokenizer(const std::string& pattern) {
+  // The same JSON that is saved is read again, so that what is trained and what will be loaded
+  // cannot differ.
   MEG_ASSIGN_OR_RETURN(const std::string json, pre_tokenizer_json(pattern));
   MEG_ASSIGN_OR_RETURN(const JsonFile file, JsonFile::parse(json, "pattern"));
   Result<PreTokenizer> read = read_pre_tokenizer(file.root());

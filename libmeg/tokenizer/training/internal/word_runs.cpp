@@ -6,6 +6,10 @@
 #include <span>
 #include <utility>
 
+// Runs are lists of words with their counts in one order (comes_before). Spilled ones lie one
+// behind the other in one temporary file, each word behind a header of 16 bytes, and are read
+// through a buffer: a merge holds one word and one buffer for each run.
+
 namespace meg::tokenizer {
 namespace {
 
@@ -92,6 +96,7 @@ void append(std::string& buffer, const CountedWord& word) {
 bool comes_before(std::string_view a, std::string_view b) {
   const bool a_is_long = a.size() >= kLongWord;
   const bool b_is_long = b.size() >= kLongWord;
+  // Long words are in a table of their own, which is taken behind the one of short words.
   return a_is_long != b_is_long ? b_is_long : a < b;
 }
 
@@ -101,6 +106,7 @@ Status merge_runs(const std::vector<WordRun*>& runs,
   for (WordRun* const run : runs) MEG_RETURN_IF_ERROR(advance(run, cursors));
   std::string word;
   while (!cursors.empty()) {
+    // A copy: advance() may replace the buffer that the word lies in.
     word = cursors.top().current.word;
     int64_t count = 0;
     while (!cursors.empty() && cursors.top().current.word == word) {
@@ -114,12 +120,15 @@ Status merge_runs(const std::vector<WordRun*>& runs,
   return {};
 }
 
+// Created when the first run comes: most trainings never spill. It is never put in place, so it is
+// gone at the end.
 Status SpilledRuns::create() {
   MEG_ASSIGN_OR_RETURN(file_, io::AtomicFile::create_regular(path_));
   return {};
 }
 
 Status SpilledRuns::write(WordRun& run) {
+  // Counters spill from several threads into one file.
   const std::lock_guard lock(mutex_);
   if (!file_) MEG_RETURN_IF_ERROR(create());
   const int64_t begin = end_;

@@ -71,11 +71,7 @@ Result<std::string> BertWordPieceTokenizer::decode_text(std::span<const int32_t>
                                                         bool more_follow) const {
   std::string text;
   for (size_t i = 0; i < ids.size(); ++i) {
-    if (ids[i] < 0 || ids[i] > max_id()) {
-      return make_error(StatusCode::kOutOfRange,
-                        "token {}: expected an id of the vocabulary (largest {}), found {}", i,
-                        max_id(), ids[i]);
-    }
+    MEG_RETURN_IF_ERROR(bytes_of_token(ids[i], i).status());
     if (i > 0) text += ' ';
     text += vocabulary_.tokens[static_cast<size_t>(ids[i])];
   }

@@ -8,6 +8,10 @@
 #include "libmeg/checkpoint/container/torch_dist/internal/dist_metadata.h"
 #include "libmeg/checkpoint/container/torch_file/tensor_view.h"
 
+// Whether chunks are exactly the whole tensor, in time linear in their number: comparing each with
+// each would be quadratic, and a checkpoint has many thousands. Two numbers decide: the elements of
+// all chunks together, and which corners are there an odd number of times.
+
 namespace meg::checkpoint {
 namespace {
 
@@ -26,7 +30,9 @@ std::optional<uint64_t> volume(const std::vector<int64_t>& sizes, DType dtype) {
 
 using Corner = std::array<int64_t, kMaxDimensions>;
 
-/// Adds the corners of a box, or takes away those that are there already.
+/// Adds the corners of a box, or takes away those that are there already: what remains at the end
+/// was met an odd number of times. Neighbours share corners, so that inside the tensor they cancel
+/// each other out.
 void toggle_corners(const std::vector<int64_t>& offsets, const std::vector<int64_t>& sizes,
                     std::set<Corner>* corners) {
   Corner corner = {};
@@ -38,6 +44,7 @@ void toggle_corners(const std::vector<int64_t>& offsets, const std::vector<int64
   }
 }
 
+// sizes <= shape first, so that shape - sizes cannot be negative and no sum can overflow.
 Status check_box(const DistTensor& tensor, const DistChunk& chunk) {
   bool is_inside =
       chunk.offsets.size() == tensor.shape.size() && chunk.sizes.size() == tensor.shape.size();

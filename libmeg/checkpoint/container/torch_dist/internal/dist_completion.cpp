@@ -10,6 +10,10 @@
 #include "libmeg/checkpoint/container/torch_dist/internal/dist_writer.h"
 #include "libmeg/io/file_descriptor.h"
 
+// A folder counts as a checkpoint once .metadata is there: torch looks for that file. Hence it is
+// written last, and ranks that write side by side describe their items in __R_.metadata of their
+// own, which the first rank merges.
+
 namespace meg::checkpoint {
 namespace {
 
@@ -54,6 +58,8 @@ class PartMerger {
       items_.objects.push_back(std::move(object));
     }
     for (DistTensor& tensor : part.tensors) {
+      // Files are numbered for each rank from 0; in the merged list they stand one rank after the
+      // other.
       for (DistChunk& chunk : tensor.chunks) chunk.blob.file += first_file;
       MEG_RETURN_IF_ERROR(add_tensor(std::move(tensor)));
     }
@@ -84,6 +90,8 @@ class PartMerger {
 };
 
 Status check_items(const std::string& folder, const DistMetadata& items) {
+  // Our own ranks made these: what does not fit is a mistake of ours and not damage, hence
+  // kInternal.
   std::set<std::string_view> names;
   for (const DistTensor& tensor : items.tensors) {
     const Status checked = check_chunks(tensor);
@@ -131,6 +139,7 @@ Status complete_dist_folder(const std::string& folder, int64_t ranks) {
     MEG_RETURN_IF_ERROR(merger.add(std::move(part)));
   }
   MEG_RETURN_IF_ERROR(complete_dist_folder(folder, merger.items()));
+  // After .metadata is there: until then they are all that describes the items.
   for (int64_t rank = 0; rank < ranks; ++rank) {
     std::error_code error;
     std::filesystem::remove(part_path(folder, rank), error);

@@ -15,6 +15,7 @@
 namespace meg::checkpoint {
 namespace {
 
+// metadata.json is a line of text. The size is compared before memory is taken.
 constexpr uint64_t kMaxFormBytes = uint64_t{1} << 20;
 
 std::string in_folder(const std::string& folder, std::string_view name) {
@@ -73,7 +74,8 @@ Status check_form(const std::string& folder) {
   simdjson::dom::parser parser;
   simdjson::dom::element document;
   std::string_view backend;
-  if (parser.parse(reinterpret_cast<const char*>(bytes.data()), bytes.size()).get(document) !=
+  if (bytes.empty() ||
+      parser.parse(reinterpret_cast<const char*>(bytes.data()), bytes.size()).get(document) !=
           simdjson::SUCCESS ||
       document["sharded_backend"].get(backend) != simdjson::SUCCESS) {
     return make_error(StatusCode::kCorruption,
@@ -86,14 +88,18 @@ Status check_form(const std::string& folder) {
 
 }  // namespace
 
-Result<DistFolder> DistFolder::open(const std::string& path) {
+Result<DistFolder> DistFolder::open(const std::string& path, const Rename& rename) {
   MEG_RETURN_IF_ERROR(check_form(path));
   DistFolder folder;
   folder.path_ = path;
   const std::string name = in_folder(path, kDistMetadataFile);
   MEG_ASSIGN_OR_RETURN(const std::vector<std::byte> bytes, read_small_file(name, kMaxPickleBytes));
+  // A budget by the file's own size: values of .metadata are in proportion to what it lists.
   PickleBudget own(bytes.size());
   MEG_ASSIGN_OR_RETURN(folder.metadata_, read_dist_metadata(bytes, name, &own));
+  if (rename) {
+    MEG_ASSIGN_OR_RETURN(folder.metadata_, rename(std::move(folder.metadata_)));
+  }
   MEG_RETURN_IF_ERROR(folder.open_files());
   const std::string common = in_folder(path, kDistCommonFile);
   std::error_code ignored;
@@ -108,6 +114,7 @@ Status DistFolder::open_files() {
   std::vector<uint64_t> sizes;
   for (const std::string& name : metadata_.files) {
     Result<io::PooledFile> file = io::PooledFile::open(in_folder(path_, name));
+    // .distcp files are pooled: a checkpoint may have more of them than a process may open.
     if (!file.has_value()) {
       return file.error().with_prefix(in_folder(path_, kDistMetadataFile) + ": a file it names");
     }
@@ -123,6 +130,7 @@ Status DistFolder::open_files() {
   for (const DistObject& object : metadata_.objects) {
     MEG_RETURN_IF_ERROR(check_blob(object.blob, object.name, sizes));
   }
+  // For the values in all items together, by the bytes of all files.
   budget_ = std::make_unique<PickleBudget>(bytes_);
   return {};
 }
@@ -130,6 +138,7 @@ Status DistFolder::open_files() {
 Status DistFolder::check_blob(const DistBlob& blob, const std::string& name,
                               const std::vector<uint64_t>& sizes) const {
   const auto file = static_cast<size_t>(blob.file);
+  // No overflow: both were read as positive numbers whose sum fits (read_place).
   if (blob.offset + blob.length <= sizes[file]) return {};
   return make_error(StatusCode::kCorruption, "{}: {}: expected bytes {} to {}, found {} in all",
                     files_[file]->path(), text::printable(name, 200), blob.offset,
@@ -154,6 +163,8 @@ std::shared_ptr<const TensorSource> DistFolder::source_of(const TorchFileParts& 
   if (storage.crc.has_value()) {
     crc = {{file.get(), storage.file_offset, storage.bytes}, *storage.crc, name};
   }
+  // Elements that stand in the file as they are read need no gathering, and are read straight to
+  // where they go.
   if (parts.is_byte_swapped || !view.is_contiguous()) {
     return std::make_shared<ViewSource>(file, storage, view, parts.is_byte_swapped, std::move(crc));
   }
@@ -182,6 +193,7 @@ Result<std::vector<Piece>> DistFolder::pieces(const DistTensor& tensor, const Bo
   std::vector<Piece> pieces;
   for (const DistChunk& chunk : tensor.chunks) {
     const Box place{chunk.offsets, chunk.sizes};
+    // Chunks that have nothing of the box are not opened: their archives need not be read.
     if (!intersection(place, box).has_value()) continue;
     MEG_ASSIGN_OR_RETURN(std::shared_ptr<const TensorSource> source, chunk_source(tensor, chunk));
     pieces.push_back({std::move(source), place, 0, {}});

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -20,9 +21,14 @@ inline constexpr std::string_view kDistCommonFile = "common.pt";
 /// Const functions may be called by several threads at once.
 class DistFolder {
  public:
+  /// What a dialect makes of the items before their places are looked at: other names, tensors put
+  /// together.
+  using Rename = std::function<Result<DistMetadata>(DistMetadata)>;
+
+  /// rename: empty to take the items as they are named.
   /// kNotFound: a file is missing (of which item is said); kCorruption: one is cut short, or
   /// `.metadata` contradicts itself; kUnsupported: metadata.json names another form (zarr).
-  static Result<DistFolder> open(const std::string& path);
+  static Result<DistFolder> open(const std::string& path, const Rename& rename = {});
 
   const std::string& path() const { return path_; }
 

@@ -11,12 +11,18 @@
 #include "libmeg/checkpoint/container/torch_file/tensor_view.h"
 #include "libmeg/text/printable.h"
 
+// .metadata is a pickle of dataclasses of torch.distributed.checkpoint.metadata. It names items
+// twice: state_dict_metadata says what they are, storage_data where their bytes are. The reader
+// matches both and takes places away as it uses them, so that one without an item and an item
+// without one are found.
+
 namespace meg::checkpoint {
 namespace {
 
 constexpr std::string_view kMetadataModule = "torch.distributed.checkpoint.metadata.";
 
-/// Whether a path of a file stays below the folder that it is relative to.
+/// Whether a path of a file stays below the folder that it is relative to: a checkpoint must not
+/// make us read other files.
 bool is_inside_path(std::string_view path) {
   if (path.empty() || path.front() == '/' || path.find('\0') != path.npos) return false;
   for (size_t begin = 0; begin <= path.size();) {
@@ -36,6 +42,8 @@ class MetadataReader {
   Status read(PickleId root, DistMetadata* found) {
     found_ = found;
     const std::string class_name = graph_.class_name(root);
+    // By the end of the name: torch's Metadata, or Megatron's MCoreMetadata, which has the same
+    // fields.
     if (!class_name.ends_with(".Metadata") && !class_name.ends_with(".MCoreMetadata")) {
       return refuse("expected torch's Metadata, found {}", graph_.describe(root, 60));
     }
@@ -43,6 +51,7 @@ class MetadataReader {
     MEG_ASSIGN_OR_RETURN(const PickleId places, attribute(root, "storage_data", "Metadata"));
     MEG_RETURN_IF_ERROR(read_places(places));
     MEG_RETURN_IF_ERROR(read_items(items));
+    // An item that storage_data has and nothing describes.
     if (places_.empty()) return {};
     const auto& [fqn, offsets] = places_.begin()->first;
     return refuse("storage_data: {} at {}: expected a chunk of this name, found none",
@@ -73,6 +82,7 @@ class MetadataReader {
 
   /// torch.Size(...), or the tuple itself.
   Result<std::vector<int64_t>> sizes(PickleId id, std::string_view where) const {
+    // As torch pickles torch.Size: a call with one tuple.
     if (graph_.class_name(id) == "torch.Size" && graph_.node(id).kind == PickleKind::kCall) {
       const std::vector<PickleId>& arguments = graph_.node(graph_.node(id).children[1]).children;
       if (arguments.size() == 1) id = arguments[0];
@@ -130,10 +140,12 @@ class MetadataReader {
     }
     const int64_t first = graph_.as_int(offset).value_or(-1);
     const int64_t bytes = graph_.as_int(length).value_or(-1);
+    // So that offset + length cannot overflow anywhere later.
     if (first < 0 || bytes < 0 || bytes > INT64_MAX - first) {
       return refuse("{}: expected an offset and a length, found {} and {}", where,
                     graph_.describe(offset, 60), graph_.describe(length, 60));
     }
+    // Compressed, for one: bytes would be read as something else.
     const std::optional<PickleId> transforms = graph_.attribute(id, "transform_descriptors");
     if (transforms.has_value() && !graph_.node(*transforms).children.empty()) {
       return make_error(StatusCode::kUnsupported,
@@ -205,6 +217,7 @@ class MetadataReader {
       return refuse("{}: expected TensorProperties, found {}", where,
                     graph_.describe(properties, 120));
     }
+    // Read as text: torch pickles a layout as a call of a function with its name.
     const std::string layout = graph_.describe(state.children[1], 60);
     if (layout.find("torch.strided") == std::string::npos) {
       return make_error(StatusCode::kUnsupported, "{}: {}: tensors of layout {} are not supported",
@@ -232,6 +245,7 @@ class MetadataReader {
       MEG_ASSIGN_OR_RETURN(chunk.blob, take_place({tensor->name, chunk.offsets}, where));
       tensor->chunks.push_back(std::move(chunk));
     }
+    // A rank's own part has some chunks of a tensor only.
     const Status checked =
         coverage_ == DistCoverage::kWhole ? check_chunks(*tensor) : check_boxes(*tensor);
     return checked.with_prefix(where).with_prefix(name_);

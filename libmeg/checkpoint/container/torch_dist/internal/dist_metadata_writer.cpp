@@ -5,6 +5,10 @@
 #include "libmeg/checkpoint/container/pickle/pickle_writer.h"
 #include "libmeg/checkpoint/container/torch_dist/internal/dist_metadata.h"
 
+// Writes what read_dist_metadata() reads, with the values that torch's own planner gives: whoever
+// unpickles it needs every class to be where the pickle says, and all fields that loaders of
+// different releases look at.
+
 namespace meg::checkpoint {
 namespace {
 
@@ -45,6 +49,8 @@ class MetadataWriter {
  private:
   using Fields = std::vector<std::pair<const char*, PickleId>>;
 
+  // A text that occurs several times is one node, as Python's pickler remembers it: the file has it
+  // once.
   PickleId text(const std::string& text) {
     const auto [known, is_new] = texts_.try_emplace(text, 0);
     if (is_new) known->second = graph_.add_string(text);

@@ -10,6 +10,10 @@
 #include "libmeg/checkpoint/container/torch_file/internal/storage_sink.h"
 #include "libmeg/checkpoint/state/piece.h"
 
+// Items go one after another into .distcp files, each an archive of torch.save of its own, as
+// torch's FileSystemWriter writes them. Their lengths are known beforehand (lay_out), so that space
+// is given out at once and filled later by several threads.
+
 namespace meg::checkpoint {
 namespace {
 
@@ -27,6 +31,7 @@ Result<io::PooledFile> create_file(const std::string& folder, std::string_view n
 }  // namespace
 
 Result<DistBlob> DistFolderWriter::begin_blob(uint64_t length) {
+  // The shortest file takes the next item, so that all grow alike.
   auto shortest = std::min_element(ends_.begin(), ends_.end());
   if (ends_.size() % kFilesAtOnce != 0 || shortest == ends_.end() || *shortest > kFileBytes) {
     metadata_.files.push_back(fmt::format("__{}_{}.distcp", rank_, metadata_.files.size()));
@@ -40,6 +45,8 @@ Result<DistBlob> DistFolderWriter::begin_blob(uint64_t length) {
   return blob;
 }
 
+// The elements come later, through the sink; the archive around them is written when they are
+// there.
 Result<std::unique_ptr<TensorSink>> DistFolderWriter::add_chunk(const std::string& name,
                                                                 DType dtype,
                                                                 const std::vector<int64_t>& shape,

@@ -2,9 +2,11 @@
 
 #include <string_view>
 
-#include "libmeg/checkpoint/dialects/mp_rank/internal/shape_args.h"
+#include "libmeg/checkpoint/dialects/huggingface/internal/config_rows.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/args/shape_args.h"
 
 namespace meg::checkpoint {
+
 TrainingArgs huggingface_args(const HuggingFaceCheckpoint& checkpoint) {
   TrainingArgs args;
   const auto set = [&args](std::string_view name, const megatron::FieldValue& value) {

@@ -4,6 +4,10 @@
 #include <string>
 #include <utility>
 
+// Tells formats apart by the names in a folder alone, before any file is opened: FORMAT.md has the
+// table. A folder that could be of two formats is refused, as nobody can say which of the two is
+// meant.
+
 namespace meg::checkpoint {
 namespace {
 
@@ -21,6 +25,8 @@ std::vector<int> parse_rank_name(std::string_view name) {
   while (true) {
     const std::string_view digits = name.substr(0, name.find('_'));
     const auto number = parse_digits<int>(digits);
+    // Megatron writes two digits for the tensor rank and three for the others; fewer digits are
+    // another program's files.
     if (!number || digits.size() < (numbers.empty() ? 2 : 3) || numbers.size() == 3) return {};
     numbers.push_back(*number);
     if (digits.size() == name.size()) return numbers;
@@ -66,6 +72,8 @@ Status read_rank_folders(const FolderEntries& entries, CheckpointFolder* found,
     MEG_ASSIGN_OR_RETURN(const FolderEntries inside, FolderEntries::list(folder));
     const bool is_split = !inside.has_file(kModelFile) && inside.has_file(kSplitModelFile);
     if (!is_split && !inside.has_file(kModelFile)) {
+      // A folder with optim.pt alone is a data-parallel rank's share of the optimizer, as split
+      // checkpoints had it.
       (inside.has_file(kSplitOptimFile) ? halved : *missing) = folder;
       if (inside.has_file(kSplitOptimFile)) numbers_of_halved = rank.numbers.size();
       continue;
@@ -149,6 +157,7 @@ Result<bool> read_contents(const FolderEntries& entries, CheckpointFolder* found
     found->format = CheckpointFormat::kTorchDist;
     return true;
   }
+  // After the others: a converted model may have these files beside a training checkpoint.
   if (!entries.has_file("config.json") ||
       !has_file_ending(entries, {".safetensors", ".bin", ".safetensors.index.json"})) {
     return false;

@@ -7,12 +7,16 @@
 #include "libmeg/checkpoint/container/torch_file/torch_value.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_reader.h"
 
-// From the entries that tensor ranks have to parameters of the whole model.
+// From the entries that tensor ranks have to parameters of the whole model. Nothing is read here
+// but names, shapes and views: a parameter becomes a list of pieces, each a box of the whole tensor
+// and the view of a file that has its elements.
 
 namespace meg::checkpoint {
 
 Status CheckpointReader::add_chunk(const Chunk& chunk) {
   for (size_t e = 0; e < chunk.by_rank[0].size(); ++e) {
+    // align_ranks() has brought all ranks into the order of the first one, so the same number is
+    // the same entry.
     const model::ParameterMatch& match = chunk.by_rank[0][e].match;
     if (match.is_extra_state) {
       add_extra_state(chunk, e);
@@ -37,6 +41,8 @@ void CheckpointReader::add_shard(const LogicalParameter& parameter, int64_t stag
   const RankFile& file = state_->files[file_at(stage, static_cast<int64_t>(rank))];
   Piece piece{torch_source(file.file, view), Box::whole(axes.sizes)};
   if (axes.partition_axis < 0) {
+    // What is not cut lies on every tensor rank: the first one's is the tensor, the others' are
+    // replicas that verify compares.
     (rank == 0 ? tensor->pieces : tensor->replicas).push_back(std::move(piece));
     return;
   }
@@ -70,6 +76,7 @@ Status CheckpointReader::add_parameter(const Chunk& chunk, size_t entry,
         fmt::format("{}: model: {}", path(chunk.stage, 0), first.flat_name));
   }
   parameter->axes = *std::move(axes);
+  // Shapes could not be compared before: only now is it known how the parameter is cut.
   const std::optional<std::vector<int64_t>> expected = shapes_.expected(match, first.tensor->shape);
   if (expected.has_value() && *expected != first.tensor->shape) {
     return make_error(StatusCode::kCorruption, "{}: model: {}: expected shape {} by args, found {}",
@@ -91,6 +98,8 @@ Status CheckpointReader::add_state(const Chunk& chunk, size_t entry,
                                    LogicalParameter* parameter) const {
   if (optimizers_.empty() || parameter->is_buffer ||
       state_->optimizer.form == OptimizerForm::kDistributed ||
+      // With the distributed form the states have come as a plain optimizer already, or they are
+      // left out.
       state_->optimizer.form == OptimizerForm::kNone) {
     return Status();
   }
@@ -100,6 +109,8 @@ Status CheckpointReader::add_state(const Chunk& chunk, size_t entry,
   parameter->group = first.group;
   for (const auto& [key, node] : first.other) {
     parameter->other_state.emplace_back(
+        // What is kept as it is, such as steps, is the first tensor rank's; the others' must be the
+        // same and are compared by verify.
         key, std::make_shared<TorchValue>(state_->files[first_file].file, node));
   }
   for (size_t k = 0; k < first.tensors.size(); ++k) {

@@ -8,9 +8,18 @@
 #include <set>
 #include <unordered_map>
 
-#include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_args.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/args/checkpoint_args.h"
+#include "libmeg/megatron/field_reader.h"
 #include "libmeg/model/expert_names.h"
 #include "libmeg/model/pipeline_layout.h"
+
+// Puts rank files together to one logical model. Each step needs the one before: names
+// (read_models), the model's shape (read_config), the same order on all ranks (make_chunks),
+// layers' numbers in the whole model (number_layers), how names are spelled (read_family), the
+// optimizer's states by parameter (read_optimizers), and at last the parameters with their pieces.
+//
+// Everything in this file works on metadata. Whatever could make a later copy go wrong (a missing
+// layer, another shape on one rank) is an error here, before a byte of a tensor is read.
 
 namespace meg::checkpoint {
 namespace {
@@ -52,6 +61,8 @@ Result<MegatronCheckpoint> CheckpointReader::read(RankFiles ranks) {
   MEG_RETURN_IF_ERROR(read_optimizers());
   for (const Chunk& chunk : chunks_) MEG_RETURN_IF_ERROR(add_chunk(chunk));
   MEG_RETURN_IF_ERROR(check_volume());
+  // By their place in the model, embedding first. Stable, so that parameters of one layer stay in
+  // the files' order.
   std::stable_sort(state_->parameters.begin(), state_->parameters.end(),
                    [](const LogicalParameter& a, const LogicalParameter& b) {
                      return a.placement < b.placement;
@@ -59,6 +70,7 @@ Result<MegatronCheckpoint> CheckpointReader::read(RankFiles ranks) {
   return MegatronCheckpoint(std::move(state_));
 }
 
+// One rank's file of a checkpoint of several, which is opened for itself.
 bool CheckpointReader::is_part() const {
   return state_->files.size() == 1 && state_->tensor_size * state_->pipeline_size > 1;
 }
@@ -110,9 +122,11 @@ Result<std::vector<RankModel>> CheckpointReader::read_models() const {
 }
 
 Status CheckpointReader::make_chunks(std::vector<RankModel> models) {
+  // A gate shows in the matrix itself, whatever args call it.
   infer_gated_linear_unit(models[0].chunks[0], state_->tensor_size, &state_->config);
   shapes_ = RankShapes(state_->config, state_->tensor_size, state_->pipeline_size > 1);
   state_->virtual_size = static_cast<int64_t>(models[0].chunks.size());
+  // Chunks outside, stages inside: this is the order of layers in the model.
   for (int64_t c = 0; c < state_->virtual_size; ++c) {
     for (int64_t p = 0; p < stages(); ++p) {
       Chunk chunk;
@@ -159,6 +173,7 @@ Status CheckpointReader::align_ranks(Chunk* chunk) const {
       }
       aligned.push_back(other);
     }
+    // A name that another rank has beside those of the first is missing there.
     if (aligned.size() != chunk->by_rank[t].size()) {
       return make_error(StatusCode::kCorruption,
                         "{}: model: expected {} entries as on tensor rank 0, found {}", file,
@@ -180,6 +195,7 @@ Status CheckpointReader::number_layers() {
     }
     std::sort(layers.begin(), layers.end());
     layers.erase(std::unique(layers.begin(), layers.end()), layers.end());
+    // In each chunk layers count from 0 without a hole.
     for (size_t i = 0; i < layers.size(); ++i) {
       if (layers[i] != static_cast<int64_t>(i)) {
         return make_error(StatusCode::kCorruption, "{}: model: expected layer {}, found {}",
@@ -197,10 +213,21 @@ Status CheckpointReader::number_layers() {
   return Status();
 }
 
-/// The numbers follow from the rank's stage, over which layers are split evenly.
+/// The numbers follow from the rank's stage, over which args split the layers: of one rank's file
+/// alone nobody can count the layers before it.
 Status CheckpointReader::number_layers_of_part() {
-  const model::PipelineLayout layout{state_->config.num_layers, state_->pipeline_size,
-                                     state_->virtual_size};
+  const TorchFile& file = *state_->files[0].file;
+  const megatron::FieldLookup args = [&](std::string_view name) {
+    const std::optional<PickleId> id = state_->find_arg(name);
+    return id.has_value() ? std::optional(arg_field(file.graph(), *id)) : std::nullopt;
+  };
+  model::ParallelSizes sizes = {.pipeline_model_parallel_size = state_->pipeline_size,
+                                .virtual_pipeline_model_parallel_size = state_->virtual_size};
+  megatron::FieldReader fields(args);
+  sizes.split.take_fields(fields);
+  MEG_RETURN_IF_ERROR(fields.status().with_prefix(file.path()));
+  MEG_ASSIGN_OR_RETURN(const model::PipelineLayout layout,
+                       model::PipelineLayout::create(state_->config.num_layers, sizes));
   const int64_t stage = state_->files[0].pipeline_rank;
   for (size_t c = 0; c < chunks_.size(); ++c) {
     chunks_[c].first_layer = layout.first_layer(stage, static_cast<int64_t>(c));
@@ -211,6 +238,7 @@ Status CheckpointReader::number_layers_of_part() {
 /// A layer that has experts has all of them, each with the same parameters.
 Status CheckpointReader::check_experts(const Chunk& chunk) const {
   std::map<int64_t, std::map<std::string, std::set<int64_t>>> layers;
+  // Expert-parallel ranks have been merged before, so one file must have all experts.
   for (const RankEntry& entry : chunk.by_rank[0]) {
     const std::optional<model::ExpertName> name = model::parse_expert_name(entry.flat_name);
     if (!name.has_value() || entry.match.is_extra_state) continue;
@@ -232,6 +260,8 @@ Status CheckpointReader::check_experts(const Chunk& chunk) const {
 }
 
 Status CheckpointReader::read_family() {
+  // Each name excludes the families that do not spell it so. Extra states and names that all
+  // families share say nothing.
   constexpr std::array kFamilies = {model::NameFamily::kLegacy, model::NameFamily::kOld,
                                     model::NameFamily::kFlat, model::NameFamily::kMcoreLocal,
                                     model::NameFamily::kMcoreTransformerEngine};
@@ -254,6 +284,7 @@ Status CheckpointReader::read_family() {
       }
     }
   }
+  // More than one is left where the names in which they differ do not occur: the first of these.
   state_->family = left.front();
   return Status();
 }
@@ -261,6 +292,8 @@ Status CheckpointReader::read_family() {
 Status CheckpointReader::read_optimizers() {
   std::vector<std::vector<OptimizedParameter>> parameters(state_->files.size());
   for (Chunk& chunk : chunks_) {
+    // Parameters in the order of named_parameters(), which is how optimizers number them: over all
+    // chunks of the rank.
     chunk.state_index.assign(chunk.by_rank[0].size(), -1);
     for (int64_t t = 0; t < tensor_ranks(); ++t) {
       auto& own = parameters[file_at(chunk.stage, t)];
@@ -294,6 +327,8 @@ Status CheckpointReader::read_optimizers() {
 }
 
 void CheckpointReader::merge_optimizer_layouts() {
+  // Each rank has groups of its own, whose settings are the same and whose members differ. All are
+  // kept, each with the number of its file.
   OptimizerLayout& merged = state_->optimizer;
   const bool is_distributed = merged.is_distributed;
   merged = optimizers_[0].layout;
@@ -316,6 +351,7 @@ void CheckpointReader::merge_optimizer_layouts() {
   merged.keeps_empty_groups |= has_field && merged.groups_by_first_appearance;
 }
 
+// Tensors are views and may repeat bytes: a small file can claim any number of elements.
 Status CheckpointReader::check_volume() const {
   uint64_t files = 0, tensors = 0;
   for (const RankFile& rank : state_->files) files += rank.file->size();

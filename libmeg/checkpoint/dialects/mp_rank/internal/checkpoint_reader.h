@@ -4,11 +4,11 @@
 #include <string>
 #include <vector>
 
-#include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_args.h"
-#include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_config.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/args/checkpoint_args.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/args/checkpoint_config.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/optimizer/rank_optimizer.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/rank_files.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/rank_model.h"
-#include "libmeg/checkpoint/dialects/mp_rank/internal/rank_optimizer.h"
 #include "libmeg/checkpoint/dialects/mp_rank/megatron_checkpoint.h"
 
 namespace meg::checkpoint {

@@ -1,5 +1,8 @@
 #include "libmeg/checkpoint/dialects/mp_rank/internal/chunk_entries.h"
 
+// The keys of a chunk's model in the order in which Megatron's state_dict has them, for files that
+// are written.
+
 namespace meg::checkpoint {
 namespace {
 
@@ -10,6 +13,7 @@ std::string spelled(const model::RankParameter& parameter, int64_t first_layer,
   }
   const model::ParameterMatch match = table.match(parameter.name).value_or(model::ParameterMatch{});
   const std::string stem = table.spell(match.canonical, family).value_or(parameter.name);
+  // Files number layers from 0 in each chunk.
   return model::with_layer(stem, *parameter.layer - first_layer, family);
 }
 
@@ -38,10 +42,12 @@ std::vector<ChunkEntry> chunk_entries(std::span<const model::RankParameter> para
   if (!model::is_mcore(family)) return entries;
   for (const std::string& module : table.extra_state_modules(family)) {
     if (module.find("{}") == std::string::npos) {
+      // Modules that are not in layers and have an extra state stand behind the layers: on the last
+      // stage.
       if (layout.is_last(stage, chunk)) add_extra_state(module, &entries);
       continue;
     }
-    for (int64_t layer = 0; layer < layout.layers_per_chunk(); ++layer) {
+    for (int64_t layer = 0; layer < layout.layers(stage, chunk); ++layer) {
       add_extra_state(model::with_layer(module, layer), &entries);
     }
   }

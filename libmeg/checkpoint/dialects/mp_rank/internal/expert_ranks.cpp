@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "libmeg/checkpoint/container/torch_file/torch_source.h"
-#include "libmeg/checkpoint/dialects/mp_rank/internal/expert_optimizers.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/model_keys.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/optimizer/expert_optimizers.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/rank_draft.h"
 #include "libmeg/model/expert_names.h"
 
@@ -42,6 +42,7 @@ class ExpertMerger {
       // A copy: the graph's strings move while it grows.
       const std::string key(graph().as_string(found[i]).value_or(""));
       PickleId value = found[i + 1];
+      // Without a table nobody asks for the optimizer.
       if (key == "optimizer" && table_ == nullptr) continue;
       if (key == "optimizer" && graph().node(value).kind != PickleKind::kNone) {
         // Experts of which a rank has not its share would be numbered wrong.

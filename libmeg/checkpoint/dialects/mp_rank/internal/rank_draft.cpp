@@ -5,6 +5,10 @@
 #include "libmeg/checkpoint/container/torch_file/internal/torch_storages.h"
 #include "libmeg/checkpoint/container/torch_file/torch_source.h"
 
+// A file put together of parts of others: its tree is new, its storages are sources that read where
+// the bytes are. With it other formats are shown as the rank files that Megatron would have
+// written, so that one reader is enough for all of them.
+
 namespace meg::checkpoint {
 namespace {
 
@@ -56,6 +60,7 @@ Result<PickleId> RankDraft::copy(const PickleGraph& from, PickleId root, const s
     const int storage = add_storage(source);
     ids.push_back(content_.storages()[static_cast<size_t>(storage)].persistent);
   }
+  // A legacy file's tensor may name a window of another storage, which copies would lose.
   for (const auto& [id, window] : named.windows) {
     const uint64_t whole = named.storages[static_cast<size_t>(window.storage)].bytes;
     if (window.first_byte != 0 || window.bytes != whole) {

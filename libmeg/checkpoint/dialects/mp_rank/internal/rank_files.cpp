@@ -10,12 +10,17 @@
 
 #include "libmeg/base/thread_pool.h"
 #include "libmeg/checkpoint/dialects/huggingface/internal/huggingface_ranks.h"
-#include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_args.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/args/checkpoint_args.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_contents.h"
-#include "libmeg/checkpoint/dialects/mp_rank/internal/distributed_optimizer.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/expert_ranks.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/grouped_experts.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/optimizer/distributed_optimizer.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/split_files.h"
 #include "libmeg/checkpoint/dialects/torch_dist/internal/dist_ranks.h"
+
+// Opens the files of all ranks and checks that they are one checkpoint: as many as args say, of one
+// iteration, one version, one shape of the model. Files of a run that was resumed in another layout
+// in the same folder are found out by these.
 
 namespace meg::checkpoint {
 namespace {
@@ -46,6 +51,7 @@ std::optional<int64_t> first_top(const TorchFile& file, std::initializer_list<co
 
 /// DeepSpeed says it beside the model.
 std::optional<int64_t> tensor_size_of(const TorchFile& file) {
+  // The second name is that of 2019 and 2020.
   const auto size = first_arg(file, {"tensor_model_parallel_size", "model_parallel_size"});
   return size.has_value() ? size : first_top(file, {"mp_world_size"});
 }
@@ -95,12 +101,15 @@ Status find_expert_size(const TorchFile& file, RankFiles* found) {
 Status find_sizes(const CheckpointFolder& folder, const TorchFile& first, RankFiles* found) {
   int64_t max_tensor = 0, max_pipeline = 0;
   for (const RankFolder& rank : folder.ranks) {
+    // A second number is a pipeline rank, or with experts and one stage an expert rank: see
+    // FORMAT.md.
     max_tensor = std::max<int64_t>(max_tensor, rank.numbers[0]);
     if (rank.numbers.size() > 1 && expert_size_of(first) == 1)
       max_pipeline = std::max<int64_t>(max_pipeline, rank.numbers[1]);
   }
   found->tensor_size = tensor_size_of(first).value_or(max_tensor + 1);
   found->pipeline_size = pipeline_size_of(first).value_or(max_pipeline + 1);
+  // Before anything is multiplied or listed by them.
   if (found->tensor_size < 1 || found->pipeline_size < 1 || found->tensor_size > kMaxRanks ||
       found->pipeline_size > kMaxRanks / found->tensor_size) {
     return make_error(StatusCode::kCorruption,
@@ -140,6 +149,8 @@ Result<std::vector<RankFolder>> expected_ranks(const CheckpointFolder& folder,
     return make_error(StatusCode::kNotFound, "{}: expected {}, found {}; missing: {}{}",
                       folder.folder, expected, found.size(), fmt::join(missing, " "), more);
   }
+  // A folder more than args say is left over from another run: its parameters would belong to
+  // another model.
   if (folder.ranks.size() != found.size()) {
     return make_error(StatusCode::kCorruption,
                       "{}: expected {}, found {} rank folders: of another checkpoint?",
@@ -162,6 +173,7 @@ std::string arg_text(const TorchFile& file, const char* name) {
   return id.has_value() ? file.graph().describe(*id) : "none";
 }
 
+// Fields as people read them are compared, whatever their type: they only have to be the same.
 Status check_shape_fields(const TorchFile& file, const TorchFile& first) {
   for (const char* name : kShapeFields) {
     const std::string expected = arg_text(first, name);
@@ -252,6 +264,7 @@ uint64_t rank_file_bytes(const CheckpointFolder& folder) {
     if (!error) bytes += size;
   };
   for (const RankFolder& rank : folder.ranks) {
+    // Files that cannot be asked for their size are found out when they are opened.
     add(rank.file);
     const std::filesystem::path parent = std::filesystem::path(rank.file).parent_path();
     if (rank.has_distrib_optim) add(parent / kDistribOptimFile);
@@ -288,12 +301,16 @@ Result<RankFiles> open_rank_files(const CheckpointFolder& given,
                       folder.folder);
   }
   RankFiles found;
+  // All pickles together have a budget by the files' bytes, so that a small checkpoint cannot fill
+  // memory with values.
   PickleBudget budget(rank_file_bytes(folder));
   MEG_ASSIGN_OR_RETURN(TorchFile opened, TorchFile::open(folder.ranks.front().file, &budget));
   const auto first = std::make_shared<const TorchFile>(std::move(opened));
   MEG_RETURN_IF_ERROR(find_sizes(folder, *first, &found));
   MEG_RETURN_IF_ERROR(find_expert_size(*first, &found));
   MEG_ASSIGN_OR_RETURN(const std::vector<RankFolder> ranks, expected_ranks(folder, found));
+  // The first file has said what there has to be; the others are opened by several threads. Errors
+  // are looked at in the order of ranks below, so that the same one is reported each time.
   std::vector<std::optional<Result<TorchFile>>> others = open_others(ranks, first->path(), &budget);
   std::vector<std::shared_ptr<const TorchFile>> files;
   for (size_t i = 0; i < ranks.size(); ++i) {
@@ -307,6 +324,10 @@ Result<RankFiles> open_rank_files(const CheckpointFolder& given,
     if (table == nullptr) break;  // model_rng.pt alone has the rest
     MEG_ASSIGN_OR_RETURN(TorchFile joined, join_split_files(folder, ranks[i], files[i], &budget));
     files[i] = std::make_shared<const TorchFile>(std::move(joined));
+  }
+  const int64_t experts = first_arg(*first, {"num_experts"}).value_or(0) / found.expert_size;
+  for (std::shared_ptr<const TorchFile>& file : files) {
+    MEG_ASSIGN_OR_RETURN(file, with_single_experts(file, experts, table == nullptr));
   }
   if (table != nullptr) {
     MEG_ASSIGN_OR_RETURN(found.has_distributed_optimizer,

@@ -4,9 +4,13 @@
 
 #include <utility>
 
-#include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_args.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/args/checkpoint_args.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/model_keys.h"
 #include "libmeg/model/foreign_models.h"
+
+// Walks a chunk's dicts and matches each flat name with the table of parameters. All names are read
+// before an error is given: which model these are of another one (BERT, T5) shows in what no rule
+// knows.
 
 namespace meg::checkpoint {
 namespace {
@@ -46,6 +50,7 @@ class ChunkReader {
                           prefix.empty() ? "top level" : prefix, graph.describe(pairs[i], 40));
       }
       std::string name = prefix.empty() ? std::string(*key) : fmt::format("{}.{}", prefix, *key);
+      // Wrappers may be around each other, so one after the other is taken off.
       while (name.starts_with(kWrapper)) name.erase(0, kWrapper.size());
       MEG_RETURN_IF_ERROR(read_value(pairs[i + 1], name, depth));
     }
@@ -54,6 +59,7 @@ class ChunkReader {
 
   Status read_value(PickleId id, const std::string& name, int depth) {
     const TensorView* tensor = file_.tensor(id);
+    // By name first, so that a tensor's dict of attributes is not walked into.
     std::optional<model::ParameterMatch> match = table_.match(name, is_hybrid_);
     if (match.has_value() && match->is_expert) {
       return make_error(StatusCode::kUnsupported,
@@ -65,6 +71,7 @@ class ChunkReader {
       return Status();
     }
     const PickleGraph& graph = file_.graph();
+    // A call with pairs is an OrderedDict.
     const bool is_dict = graph.node(id).kind == PickleKind::kDict || !graph.pairs(id).empty();
     if (tensor == nullptr && is_dict) return read_dict(id, name, depth + 1);
     if (match.has_value()) {

@@ -4,9 +4,12 @@
 #include <string>
 #include <utility>
 
-#include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_args.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/args/checkpoint_args.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_contents.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/rank_draft.h"
+
+// model_rng.pt and optim.pt hold different keys of what is one dict before March 2022 and after May
+// 2023. The tree of both is put together; tensors stay in their files.
 
 namespace meg::checkpoint {
 namespace {
@@ -51,6 +54,7 @@ Result<TorchFile> join_split_files(const CheckpointFolder& folder, const RankFol
       pairs.insert(pairs.end(), {graph.pairs(more)[i], graph.pairs(more)[i + 1]});
     }
   } else if (!says_no_optimizer(*model_file)) {
+    // Without optim.pt a checkpoint is whole only if its run saved no optimizer.
     return make_error(StatusCode::kNotFound,
                       "{}: optimizer: expected {} beside it, found no such file; --no-optim leaves "
                       "it out",

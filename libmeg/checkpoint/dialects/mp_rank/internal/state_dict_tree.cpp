@@ -3,6 +3,10 @@
 #include <algorithm>
 #include <utility>
 
+// Megatron's older models nest the state_dict() of their modules in plain dicts
+// (state_dict_for_save_checkpoint). So a dict that holds values is an OrderedDict here, and one
+// that holds dicts alone is a plain dict.
+
 namespace meg::checkpoint {
 
 StateDictTree::Dict* StateDictTree::Dict::child(const std::string& key) {

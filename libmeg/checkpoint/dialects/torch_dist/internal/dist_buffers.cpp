@@ -11,6 +11,10 @@
 #include "libmeg/checkpoint/state/piece.h"
 #include "libmeg/text/printable.h"
 
+// Such buffers have no names of parameters: they are one object (dp_zero_gather_scatter), or
+// tensors named by buffer, dtype and bucket (dp_reshardable). Either becomes the FlatState that
+// readers of distrib_optim.pt use as well.
+
 namespace meg::checkpoint {
 namespace {
 
@@ -26,7 +30,8 @@ bool is_sequence(const PickleNode& node) {
   return node.kind == PickleKind::kList || node.kind == PickleKind::kTuple;
 }
 
-/// The only element of a list or tuple; the node itself where it is neither.
+/// The only element of a list or tuple, in which Megatron wraps some values; the node itself where
+/// it is neither.
 PickleId unwrapped(const PickleGraph& graph, PickleId id) {
   const PickleNode& node = graph.node(id);
   return is_sequence(node) && node.children.size() == 1 ? node.children[0] : id;

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "libmeg/checkpoint/container/torch_dist/internal/dist_folder.h"
-#include "libmeg/checkpoint/dialects/mp_rank/internal/flat_state.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/optimizer/flat_state.h"
 
 namespace meg::checkpoint {
 

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "libmeg/checkpoint/container/torch_file/torch_file.h"
-#include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_args.h"
-#include "libmeg/checkpoint/dialects/mp_rank/internal/flat_state.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/args/checkpoint_args.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/optimizer/flat_state.h"
 
 namespace meg::checkpoint {
 
@@ -29,6 +29,12 @@ class CommonState {
 
   std::optional<int64_t> size(std::string_view name) const {
     return args_.has_value() ? int_arg(file_->graph(), *args_, name) : std::nullopt;
+  }
+
+  /// A field of args; nullopt where there is none.
+  std::optional<megatron::FieldValue> field(std::string_view name) const {
+    const auto id = args_.has_value() ? find_arg(file_->graph(), *args_, name) : std::nullopt;
+    return id.has_value() ? std::optional(arg_field(file_->graph(), *id)) : std::nullopt;
   }
 
   /// None, False and what is not there say no.

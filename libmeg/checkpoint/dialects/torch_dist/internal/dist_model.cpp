@@ -11,6 +11,11 @@
 #include "libmeg/model/expert_names.h"
 #include "libmeg/text/printable.h"
 
+// Sorts out a folder by the names of its items alone. Megatron saves the layers of a model as one
+// tensor, stacked in front of the parameter's dimensions ("decoder.layers.mlp...": no number), and
+// with some settings layer by layer; experts likewise. Either becomes parameters of single layers,
+// named as the table of parameters knows them.
+
 namespace meg::checkpoint {
 namespace {
 
@@ -72,6 +77,7 @@ class ModelReader {
       : folder_(folder), table_(table), is_hybrid_(is_hybrid) {}
 
   Result<DistModel> read() {
+    // States are kept for later: the parameter that they belong to may come behind them.
     for (const DistTensor& tensor : folder_.metadata().tensors) {
       MEG_RETURN_IF_ERROR(add_tensor(tensor));
     }
@@ -104,6 +110,7 @@ class ModelReader {
     const std::string numbered = with_number(tensor.name);
     const bool is_stacked = numbered != tensor.name;
     const std::string shown = text::printable(tensor.name, 200);
+    // A tensor without elements has no layer to take.
     if (std::find(tensor.shape.begin(), tensor.shape.end(), 0) != tensor.shape.end()) {
       return refuse(StatusCode::kCorruption, "{}: expected elements, found shape {}", shown,
                     shape_text(tensor.shape));
@@ -117,6 +124,7 @@ class ModelReader {
       return add_parameter(tensor, single_expert(numbered), is_stacked, {});
     const size_t dimension = is_stacked ? 1 : 0;
     const int64_t experts = dimension < tensor.shape.size() ? tensor.shape[dimension] : 0;
+    // Before anything is listed by the number of experts, which the file claims.
     if (experts < 1 || experts > model::kMostExperts) {
       return refuse(StatusCode::kCorruption, "{}: expected a dimension of experts, found shape {}",
                     shown, shape_text(tensor.shape));
@@ -136,10 +144,11 @@ class ModelReader {
     std::optional<model::ParameterMatch> match = table_.match(flat_name, is_hybrid_);
     const std::string shown = text::printable(tensor.name, 200);
     if (!match.has_value() && tensor.name.starts_with(kNestedModel)) {
-      return refuse(StatusCode::kUnsupported,
-                    "{}: expected names of --ckpt-format torch_dist, found those of torch_dcp or "
-                    "fsdp_dtensor, which are not supported",
-                    shown);
+      return refuse(
+          StatusCode::kUnsupported,
+          "{}: expected names of --ckpt-format torch_dist or fsdp_dtensor, found those of "
+          "torch_dcp, which are not supported",
+          shown);
     }
     if (!match.has_value()) {
       return refuse(StatusCode::kUnsupported, "{}: no rule knows this parameter", shown);
@@ -148,6 +157,7 @@ class ModelReader {
       return refuse(StatusCode::kUnsupported,
                     "{}: this part of a mixture of experts is not supported", shown);
     }
+    // Their values are objects: see add_object().
     if (match->is_extra_state) return {};
     DistParameter parameter;
     parameter.match = *std::move(match);
@@ -155,6 +165,7 @@ class ModelReader {
     parameter.weight = &tensor;
     parameter.is_stacked = is_stacked;
     parameter.stacked_expert = stacked_expert;
+    // The layer that with_number() put in stands for all.
     if (parameter.is_stacked) parameter.match.layer.reset();
     places_.emplace(tensor.name, found_.parameters.size());
     found_.parameters.push_back(std::move(parameter));
@@ -165,6 +176,7 @@ class ModelReader {
     const std::string_view rest = without_chain_prefix(tensor.name).substr(kDistStatePrefix.size());
     const size_t dot = rest.find('.');
     const auto [first, last] =
+        // Several where experts are stacked: they share the tensor, each with its place in it.
         places_.equal_range(dot == rest.npos ? std::string() : std::string(rest.substr(dot + 1)));
     if (first == last) {
       return refuse(StatusCode::kCorruption, "{}: expected a parameter of this name, found none",
@@ -177,6 +189,7 @@ class ModelReader {
   }
 
   /// Stacks are as high as each other, single layers are numbered without gaps; both may be there.
+  /// Some parameters may be stacked and others numbered, as in models with dense and expert layers.
   Status count_layers() {
     std::set<int64_t> numbers;
     std::optional<int64_t> height;
@@ -203,6 +216,7 @@ class ModelReader {
   }
 
   /// An MLP is gated where its first matrix has two rows for each column of the second.
+  /// Args may call the gate by several names; the shape does not lie.
   void find_gated() {
     std::map<std::pair<std::optional<int64_t>, std::string>, int64_t> columns;
     for (const DistParameter& parameter : found_.parameters) {

@@ -6,12 +6,17 @@
 #include <utility>
 
 #include "libmeg/checkpoint/container/torch_file/torch_value.h"
-#include "libmeg/checkpoint/dialects/mp_rank/internal/expert_optimizers.h"
-#include "libmeg/checkpoint/dialects/mp_rank/internal/flat_parameters.h"
-#include "libmeg/checkpoint/dialects/mp_rank/internal/plain_optimizer.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/optimizer/expert_optimizers.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/optimizer/flat_parameters.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/optimizer/plain_optimizer.h"
 #include "libmeg/checkpoint/dialects/mp_rank/parameter_step.h"
 #include "libmeg/checkpoint/dialects/torch_dist/internal/dist_buffers.h"
 #include "libmeg/model/expert_names.h"
+
+// The optimizer of a rank in the plain form. torch_dist keeps it in one of three ways: a tensor for
+// each parameter and kind (any run loads them), the buffers of each group of data-parallel ranks in
+// buckets, or gathered in one object. Settings and steps are in common.pt, or in the group's own
+// object.
 
 namespace meg::checkpoint {
 namespace {
@@ -19,6 +24,7 @@ namespace {
 using Source = std::shared_ptr<const TensorSource>;
 
 /// The optimizers of {0: ..., 1: ...}, as several are chained; any other value is the only one.
+/// In the order of their numbers, whatever the dict's.
 std::vector<PickleId> chained(const PickleGraph& graph, PickleId saved) {
   std::map<int64_t, PickleId> found;
   const std::span<const PickleId> pairs = graph.pairs(saved);
@@ -95,6 +101,7 @@ class OptimizerReader {
   Status check_steps() const {
     const PickleGraph& graph = common_.file()->graph();
     std::optional<int64_t> expected;
+    // Looked at in common.pt itself, as a step may be a tensor, whose bytes are there.
     for (const PickleId optimizer : chained(graph, *common_.top("optimizer"))) {
       const auto inner = graph.find(optimizer, "optimizer");
       const auto state = inner.has_value() ? graph.find(*inner, "state") : std::nullopt;
@@ -142,11 +149,13 @@ class OptimizerReader {
       if (!object.name.starts_with(start + ".")) continue;
       const std::string_view rest = std::string_view(object.name).substr(start.size());
       if (rest.starts_with(".optimizer/")) {
+        // Where the group kept its own param_groups, these and not common.pt's are the optimizer's.
         MEG_ASSIGN_OR_RETURN(part.inner, copy_dist_object(folder_, object, &draft_));
       }
       has_buffers =
           has_buffers || rest.starts_with(".param_state/") || rest.starts_with(".per_bucket_numel");
     }
+    // States by parameter have come with the parameters.
     if (!has_buffers) return {};
     if (number == 0) return read_buffers(prefix(0, 0), is_chained() ? -1 : 0, common_.flat_run());
     MEG_RETURN_IF_ERROR(check_expert_buffers());
@@ -225,18 +234,23 @@ Result<PickleId> add_dist_optimizer(const DistFolder& folder, const CommonState&
   return OptimizerReader(folder, common, chunks, rank, draft).read(saved);
 }
 
-Result<PickleId> copy_dist_object(const DistFolder& folder, const DistObject& object,
-                                  RankDraft* draft) {
+Result<PickleId> copy_dist_value(const DistFolder& folder, const DistObject& object,
+                                 RankDraft* draft) {
   MEG_ASSIGN_OR_RETURN(const TorchFileParts parts, folder.read_value(object.blob, object.name));
   std::vector<Source> sources;
   for (const TorchStorage& storage : parts.tensors.storages) {
     sources.push_back(folder.view_source(
         parts, view_of_storage(storage, static_cast<int>(sources.size())), object));
   }
-  const PickleNode& root = parts.graph.node(parts.root);
-  const bool is_wrapped = root.kind == PickleKind::kList && root.children.size() == 1;
-  const PickleId value = is_wrapped ? root.children[0] : parts.root;
-  return draft->copy(parts.graph, value, object.name, sources);
+  return draft->copy(parts.graph, parts.root, object.name, sources);
+}
+
+Result<PickleId> copy_dist_object(const DistFolder& folder, const DistObject& object,
+                                  RankDraft* draft) {
+  MEG_ASSIGN_OR_RETURN(const PickleId value, copy_dist_value(folder, object, draft));
+  const PickleNode& node = draft->graph().node(value);
+  const bool is_wrapped = node.kind == PickleKind::kList && node.children.size() == 1;
+  return is_wrapped ? node.children[0] : value;
 }
 
 }  // namespace meg::checkpoint

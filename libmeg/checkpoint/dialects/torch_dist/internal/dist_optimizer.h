@@ -44,7 +44,11 @@ Result<PickleId> add_dist_optimizer(const DistFolder& folder, const CommonState&
                                     const DistChunks& chunks, const DistRank& rank, PickleId saved,
                                     RankDraft* draft);
 
-/// The value of an object; of a list of one value that value, as Megatron wraps it.
+/// The value of an object.
+Result<PickleId> copy_dist_value(const DistFolder& folder, const DistObject& object,
+                                 RankDraft* draft);
+
+/// The same; of a list of one value that value, as Megatron wraps it in torch_dist.
 Result<PickleId> copy_dist_object(const DistFolder& folder, const DistObject& object,
                                   RankDraft* draft);
 

@@ -10,9 +10,17 @@
 #include "libmeg/checkpoint/dialects/torch_dist/internal/dist_common.h"
 #include "libmeg/checkpoint/dialects/torch_dist/internal/dist_optimizer.h"
 #include "libmeg/checkpoint/dialects/torch_dist/internal/dist_shards.h"
+#include "libmeg/checkpoint/dialects/torch_dist/internal/fsdp_common.h"
+#include "libmeg/checkpoint/dialects/torch_dist/internal/fsdp_names.h"
+#include "libmeg/checkpoint/state/converted_source.h"
 #include "libmeg/model/expert_names.h"
 #include "libmeg/model/pipeline_layout.h"
 #include "libmeg/text/printable.h"
+
+// Shows a folder as rank files: every parameter is cut for each tensor rank, put into the chunk
+// that has its layer and named as a rank's state dict names it. From there on a torch_dist
+// checkpoint goes the way of any other. Nothing is copied: the composed files read from the chunks
+// of the folder.
 
 namespace meg::checkpoint {
 namespace {
@@ -20,13 +28,8 @@ namespace {
 constexpr const char* kRngKey = "rng_state";
 constexpr const char* kRerunKey = "rerun_state_machine";
 
-/// Fields of args that cut the layers otherwise than evenly over the stages.
-constexpr const char* kUnevenFields[] = {
-    "decoder_first_pipeline_num_layers", "decoder_last_pipeline_num_layers",
-    "account_for_embedding_in_pipeline_split", "account_for_loss_in_pipeline_split",
-    "pipeline_model_parallel_layout"};
-
 /// Among the items of core 0.19: what common.pt has said before.
+/// Items are looked through only where there is no common.pt.
 constexpr std::string_view kCommonItem = "common_state/shard_0_1";
 
 /// What is the same for all ranks; nullptr where a folder does not say it.
@@ -61,10 +64,16 @@ class RanksReader {
  public:
   /// common: as common_file() gives it.
   /// hybrid: the pattern of its args, see hybrid_pattern().
+  /// is_fsdp: the folder is Megatron-FSDP's.
   RanksReader(const DistFolder& folder, const model::ParameterTable& table, const DistModel& model,
               std::shared_ptr<const TorchFile> common,
-              const std::optional<model::HybridPattern>& hybrid)
-      : folder_(folder), table_(table), model_(model), common_(std::move(common)), hybrid_(hybrid) {
+              const std::optional<model::HybridPattern>& hybrid, bool is_fsdp)
+      : folder_(folder),
+        table_(table),
+        model_(model),
+        common_(std::move(common)),
+        hybrid_(hybrid),
+        is_fsdp_(is_fsdp) {
     if (hybrid.has_value()) {
       family_ = model::NameFamily::kHybrid;
       return;
@@ -104,30 +113,33 @@ class RanksReader {
   };
 
   Status find_sizes();
+  Status find_layout();
+  Result<model::PipelineLayout> told_layout() const;
   Status find_expert_size();
   void order_parameters();
   bool is_in(const Entry& entry, int64_t stage, int64_t chunk) const;
   Result<std::vector<RankFile>> read_stage(int64_t stage);
   Result<DistCut> cut(const Entry& entry, int64_t first_layer) const;
+  void round_masters(DistCut* cut) const;
+  PickleId rng_state_of(const PickleGraph& graph, PickleId states, int64_t stage,
+                        int64_t tensor_rank) const;
   Result<TorchFile> read_rank(const DistChunks& chunks, int64_t stage, int64_t tensor_rank);
   Result<PickleId> add_model(const DistChunks& chunks, int64_t stage, int64_t chunk,
                              int64_t tensor_rank, RankDraft* draft) const;
   std::string rank_name(int64_t stage, int64_t tensor_rank) const;
   const DistObject* shard(std::string_view key, int64_t stage, int64_t tensor_rank) const;
 
-  model::PipelineLayout layout() const {
-    return {model_.num_layers, pipeline_size_, virtual_size_};
-  }
-
   const DistFolder& folder_;
   const model::ParameterTable& table_;
   const DistModel& model_;
   CommonState common_;
   const std::optional<model::HybridPattern>& hybrid_;
+  bool is_fsdp_;
   model::NameFamily family_ = model::NameFamily::kMcoreTransformerEngine;
   int64_t tensor_size_ = 1, pipeline_size_ = 1, virtual_size_ = 1, expert_size_ = 1;
+  std::optional<model::PipelineLayout> layout_;
   std::vector<Entry> entries_;
-  bool has_experts_ = false;
+  std::set<int64_t> expert_layers_;
   bool is_grouped_ = false;  // experts are
 };
 
@@ -135,6 +147,8 @@ Status RanksReader::find_sizes() {
   constexpr int64_t kMaxRanks = 1 << 20;
   tensor_size_ = common_.size("tensor_model_parallel_size").value_or(1);
   pipeline_size_ = common_.size("pipeline_model_parallel_size").value_or(1);
+  // Without args the generators say how many ranks there were: each pair of stage and tensor rank
+  // has saved its own.
   for (const DistObject& object : folder_.metadata().objects) {
     const std::optional<DistShardName> name = parse_shard_name(object.name);
     const bool is_told = common_.size("tensor_model_parallel_size").has_value();
@@ -148,23 +162,49 @@ Status RanksReader::find_sizes() {
                       "{}: expected parallel sizes above 0, found tensor {} and pipeline {}",
                       folder_.path(), tensor_size_, pipeline_size_);
   }
-  bool is_uneven = std::any_of(std::begin(kUnevenFields), std::end(kUnevenFields),
-                               [&](const char* field) { return common_.says(field); });
+  if (is_fsdp_ && pipeline_size_ > 1) {
+    return make_error(StatusCode::kUnsupported,
+                      "{}: --ckpt-format fsdp_dtensor with pipeline_model_parallel_size {} is not "
+                      "supported: its names do not tell the stages apart",
+                      folder_.path(), pipeline_size_);
+  }
+  return find_layout();
+}
+
+/// As args say it.
+Result<model::PipelineLayout> RanksReader::told_layout() const {
+  model::ParallelSizes sizes = {
+      .pipeline_model_parallel_size = pipeline_size_,
+      .virtual_pipeline_model_parallel_size =
+          common_.size("virtual_pipeline_model_parallel_size").value_or(1)};
+  const megatron::FieldLookup args = [this](std::string_view name) { return common_.field(name); };
+  megatron::FieldReader fields(args);
+  sizes.split.take_fields(fields);
+  MEG_RETURN_IF_ERROR(fields.status());
+  return model::PipelineLayout::create(model_.num_layers, sizes);
+}
+
+/// One stage of all layers where args cut them as GPT models are not cut: tensors of layers have no
+/// rank's name.
+Status RanksReader::find_layout() {
   // A pattern without segments is cut evenly.
   const auto segments = static_cast<int64_t>(hybrid_.has_value() ? hybrid_->segments.size() : 1);
-  if (segments > 1) {
-    is_uneven = segments != pipeline_size_ ||
-                std::set(hybrid_->segments.begin(), hybrid_->segments.end()).size() != 1;
+  const bool is_even =
+      segments == 1 || (segments == pipeline_size_ &&
+                        std::set(hybrid_->segments.begin(), hybrid_->segments.end()).size() == 1);
+  Result<model::PipelineLayout> layout = told_layout();
+  if (!is_even || !layout.has_value()) {
+    layout = model::PipelineLayout::create(model_.num_layers, {});
+    pipeline_size_ = 1;
   }
-  virtual_size_ = common_.size("virtual_pipeline_model_parallel_size").value_or(1);
-  const bool divides = virtual_size_ >= 1 && model_.num_layers % virtual_size_ == 0 &&
-                       model_.num_layers / virtual_size_ % pipeline_size_ == 0;
-  if (is_uneven || !divides) pipeline_size_ = virtual_size_ = 1;
+  if (!layout.has_value()) return layout.error().with_prefix(folder_.path());
+  virtual_size_ = layout->chunks();
+  layout_ = *std::move(layout);
   return {};
 }
 
 Status RanksReader::find_expert_size() {
-  if (!has_experts_) return {};
+  if (expert_layers_.empty()) return {};
   expert_size_ = common_.size("expert_model_parallel_size").value_or(1);
   const int64_t experts = common_.size("num_experts").value_or(0);
   if (expert_size_ == 1 || (expert_size_ > 1 && experts > 0 && experts % expert_size_ == 0)) {
@@ -182,7 +222,6 @@ void RanksReader::order_parameters() {
   bool has_output = false;
   for (const DistParameter& parameter : model_.parameters) {
     const model::ParameterMatch& match = parameter.match;
-    has_experts_ = has_experts_ || match.expert.has_value();
     const bool is_table = match.partition == model::Partition::kVocabulary;
     if (is_table && match.placement == model::Placement::kEmbedding) embedding = &parameter;
     has_output = has_output || (is_table && match.placement == model::Placement::kOutput);
@@ -190,13 +229,16 @@ void RanksReader::order_parameters() {
     for (int64_t layer = 0; layer < layers; ++layer) {
       entries_.push_back({&parameter, parameter.is_stacked ? std::optional(layer) : match.layer,
                           match.placement, match.canonical});
+      if (match.expert.has_value()) expert_layers_.insert(entries_.back().layer.value_or(0));
     }
   }
+  // A copy by name: the folder has the table once, and both entries read it.
   // Stages that are not the first have a copy of a tied embedding; here it is saved once.
   if (!has_output && pipeline_size_ > 1 && embedding != nullptr) {
     entries_.push_back(
         {embedding, {}, model::Placement::kOutput, std::string(model::kTiedCopyName)});
   }
+  // As named_parameters() would list them, since optimizers number parameters in this order.
   std::stable_sort(entries_.begin(), entries_.end(), [this](const Entry& a, const Entry& b) {
     if (a.placement != b.placement) return a.placement < b.placement;
     if (a.layer != b.layer) return a.layer < b.layer;
@@ -209,13 +251,12 @@ void RanksReader::order_parameters() {
 }
 
 bool RanksReader::is_in(const Entry& entry, int64_t stage, int64_t chunk) const {
-  const model::PipelineLayout layout = this->layout();
   if (entry.layer.has_value()) {
-    const int64_t place = *entry.layer - layout.first_layer(stage, chunk);
-    return place >= 0 && place < layout.layers_per_chunk();
+    const int64_t place = *entry.layer - layout_->first_layer(stage, chunk);
+    return place >= 0 && place < layout_->layers(stage, chunk);
   }
-  return entry.placement == model::Placement::kEmbedding ? layout.is_first(stage, chunk)
-                                                         : layout.is_last(stage, chunk);
+  return entry.placement == model::Placement::kEmbedding ? layout_->is_first(stage, chunk)
+                                                         : layout_->is_last(stage, chunk);
 }
 
 std::string RanksReader::rank_name(int64_t stage, int64_t tensor_rank) const {
@@ -243,7 +284,7 @@ Result<std::vector<RankFile>> RanksReader::read_stage(int64_t stage) {
   for (int64_t c = 0; c < virtual_size_; ++c) {
     for (const Entry& entry : entries_) {
       if (!is_in(entry, stage, c)) continue;
-      MEG_ASSIGN_OR_RETURN(DistCut made, cut(entry, layout().first_layer(stage, c)));
+      MEG_ASSIGN_OR_RETURN(DistCut made, cut(entry, layout_->first_layer(stage, c)));
       chunks[static_cast<size_t>(c)].push_back(std::move(made));
     }
   }
@@ -263,8 +304,11 @@ Result<DistCut> RanksReader::cut(const Entry& entry, int64_t first_layer) const 
   const DistShards shards(folder_, tensor_size_);
   const DistParameter& parameter = *entry.parameter;
   std::optional<std::string> spelled = table_.spell(entry.canonical, family_);
-  // Layers with experts keep this norm apart.
-  if (has_experts_ && model::is_norm_before_mlp(entry.canonical)) spelled = entry.canonical;
+  // Layers with experts keep this norm apart: Transformer Engine fuses it into the first matrix of
+  // a dense MLP, but not into experts.
+  const bool is_kept = model::is_norm_before_mlp(entry.canonical) && entry.layer.has_value() &&
+                       expert_layers_.contains(*entry.layer);
+  if (is_kept) spelled = entry.canonical;
   if (!spelled.has_value()) {
     return make_error(StatusCode::kUnsupported, "{}: {}: {} has no such parameter", folder_.path(),
                       text::printable(parameter.name, 200), model::name_family_text(family_));
@@ -283,7 +327,30 @@ Result<DistCut> RanksReader::cut(const Entry& entry, int64_t first_layer) const 
   for (const auto& [kind, tensor] : parameter.states) {
     MEG_ASSIGN_OR_RETURN(made.states[kind], shards.cut(parameter, *tensor, row));
   }
+  if (is_fsdp_) round_masters(&made);
   return made;
+}
+
+/// Megatron-FSDP's model is what its optimizer steps: in 16-bit runs the masters. The weights are
+/// these, rounded.
+void RanksReader::round_masters(DistCut* cut) const {
+  const std::optional<DType> type = common_.says("bf16")   ? std::optional(DType::kBFloat16)
+                                    : common_.says("fp16") ? std::optional(DType::kFloat16)
+                                                           : std::nullopt;
+  if (!type.has_value() || cut->is_buffer || cut->weights[0]->dtype() != DType::kFloat32) return;
+  cut->states.emplace("param", cut->weights);
+  for (std::shared_ptr<const TensorSource>& weight : cut->weights) {
+    weight = converted(std::move(weight), *type);
+  }
+}
+
+/// Megatron-FSDP keeps those of all ranks in one dict: {"(PIPELINE, TENSOR)": [...]}.
+PickleId RanksReader::rng_state_of(const PickleGraph& graph, PickleId states, int64_t stage,
+                                   int64_t tensor_rank) const {
+  const std::span<const PickleId> pairs = graph.pairs(states);
+  if (pairs.empty()) return states;
+  // As Megatron does for ranks that a run of other sizes did not have.
+  return graph.find(states, fmt::format("({}, {})", stage, tensor_rank)).value_or(pairs[1]);
 }
 
 Result<TorchFile> RanksReader::read_rank(const DistChunks& chunks, int64_t stage,
@@ -318,6 +385,7 @@ Result<TorchFile> RanksReader::read_rank(const DistChunks& chunks, int64_t stage
       MEG_ASSIGN_OR_RETURN(value,
                            add_dist_optimizer(folder_, common_, chunks, rank, value, &draft));
     }
+    if (key == kRngKey) value = rng_state_of(graph, value, stage, tensor_rank);
     if (const DistObject* own =
             key == kRerunKey ? shard("rerun_state_machine_state", stage, tensor_rank) : nullptr) {
       MEG_ASSIGN_OR_RETURN(const PickleId state, copy_dist_object(folder_, *own, &draft));
@@ -332,6 +400,7 @@ Result<TorchFile> RanksReader::read_rank(const DistChunks& chunks, int64_t stage
     pairs.insert(pairs.end(), {graph.add_string(kRngKey), states});
   }
   draft.content().root = graph.add_dict(std::move(pairs));
+  // Each composed file counts its share of the bytes, so that limits by size are as for rank files.
   const uint64_t ranks = static_cast<uint64_t>(tensor_size_ * pipeline_size_);
   return draft.finish(rank.name, folder_.bytes() / ranks);
 }
@@ -339,7 +408,7 @@ Result<TorchFile> RanksReader::read_rank(const DistChunks& chunks, int64_t stage
 Result<PickleId> RanksReader::add_model(const DistChunks& chunks, int64_t stage, int64_t chunk,
                                         int64_t tensor_rank, RankDraft* draft) const {
   PickleGraph& graph = draft->graph();
-  const int64_t first_layer = layout().first_layer(stage, chunk);
+  const int64_t first_layer = layout_->first_layer(stage, chunk);
   std::vector<PickleId> pairs;
   for (const DistCut& cut : chunks[static_cast<size_t>(chunk)]) {
     const PickleId name = graph.add_string(cut.flat_name);
@@ -365,8 +434,15 @@ Result<PickleId> RanksReader::add_model(const DistChunks& chunks, int64_t stage,
 
 Result<RankFiles> open_torch_dist(const CheckpointFolder& found) {
   MEG_ASSIGN_OR_RETURN(const model::ParameterTable table, model::ParameterTable::gpt());
-  MEG_ASSIGN_OR_RETURN(const DistFolder folder, DistFolder::open(found.folder));
-  MEG_ASSIGN_OR_RETURN(std::shared_ptr<const TorchFile> common, common_file(folder));
+  bool is_fsdp = false;
+  const auto rename = [&](DistMetadata metadata) -> Result<DistMetadata> {
+    is_fsdp = is_fsdp_dtensor(metadata);
+    if (!is_fsdp) return metadata;
+    return with_torch_dist_names(std::move(metadata), found.folder);
+  };
+  MEG_ASSIGN_OR_RETURN(const DistFolder folder, DistFolder::open(found.folder, rename));
+  MEG_ASSIGN_OR_RETURN(std::shared_ptr<const TorchFile> common,
+                       is_fsdp ? fsdp_common(folder, table) : common_file(folder));
   std::optional<model::HybridPattern> hybrid;
   if (common != nullptr) {
     const PickleGraph& graph = common->graph();
@@ -380,7 +456,7 @@ Result<RankFiles> open_torch_dist(const CheckpointFolder& found) {
     return make_error(StatusCode::kNotFound, "{}: expected parameters of a model, found none",
                       found.folder);
   }
-  return RanksReader(folder, table, model, std::move(common), hybrid).read();
+  return RanksReader(folder, table, model, std::move(common), hybrid, is_fsdp).read();
 }
 
 }  // namespace meg::checkpoint

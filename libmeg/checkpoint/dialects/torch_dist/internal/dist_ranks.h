@@ -10,8 +10,8 @@ namespace meg::checkpoint {
 /// one for each model-parallel rank that args name (where args name none, the states of the random
 /// number generators), composed of the folder's chunks and objects. Names are those of mcore models
 /// with the layers that args.transformer_impl says; the optimizer has the plain form, whatever the
-/// data-parallel ranks kept. Where args cut the layers unevenly, all layers stand in one stage: the
-/// folder does not say where they stood.
+/// data-parallel ranks kept. Where args split the layers as no GPT model here is split, all layers
+/// stand in one stage: the folder does not say where they stood.
 /// kUnsupported, by name: parameters and optimizer state that this does not know. kCorruption: what
 /// contradicts itself.
 Result<RankFiles> open_torch_dist(const CheckpointFolder& folder);

@@ -12,7 +12,7 @@ namespace {
 
 using Source = std::shared_ptr<const TensorSource>;
 
-/// The dimension that tensor parallelism cuts.
+/// The dimension that tensor parallelism cuts; the folder has the parameter whole.
 std::optional<size_t> cut_dimension(const DistParameter& parameter) {
   switch (parameter.match.partition) {
     case model::Partition::kReplicated:
@@ -52,6 +52,7 @@ Result<std::vector<int64_t>> DistShards::shape(const DistParameter& parameter) c
   std::vector<int64_t> shape = parameter.shape();
   const std::optional<size_t> cut = cut_dimension(parameter);
   if (!cut.has_value()) return shape;
+  // A gated matrix is two matrices above each other, each of which is cut.
   const int64_t parts = tensor_size_ * (parameter.is_gated ? 2 : 1);
   if (*cut >= shape.size() || shape[*cut] % parts != 0) {
     return make_error(StatusCode::kCorruption,

@@ -12,6 +12,14 @@
 #include "libmeg/preprocess/sources/internal/column_reader.h"
 #include "libmeg/preprocess/sources/internal/text_chunk.h"
 
+// Rows of Parquet and Arrow files as documents. Batches are read one at a time and their texts
+// copied into a chunk: Arrow's memory is given back batch by batch, and chunks look the same for
+// all sources.
+//
+// A group that its file says to be small is a chunk of its own, which a thread reads whole with a
+// reader of its own, so that groups are decoded side by side. Larger groups are read batch by batch
+// under the source's lock.
+
 namespace meg::preprocess {
 namespace {
 
@@ -29,6 +37,7 @@ class ArrowColumnReader : public ColumnReader {
     const arrow::Schema& schema = file_->schema();
     for (const std::string& key : keys_) {
       const std::vector<int> found = schema.GetAllFieldIndices(key);
+      // Only the columns asked for are read; the others' types do not matter.
       if (found.empty()) {
         return make_error(StatusCode::kNotFound, "expected a column {}, found {}", key,
                           fmt::join(schema.field_names(), ", "));
@@ -80,6 +89,8 @@ class ArrowColumnReader : public ColumnReader {
   static constexpr int64_t kMaxSmallRows = 4096;
 
   std::optional<RowGroup> find_small_group() {
+    // Not within a group, nor while rows are still to be passed over: these are counted by
+    // next_batch() alone.
     if (is_in_group_ || skipped_ > 0 || next_group_ == end_group_) return std::nullopt;
     const auto size = file_->size(next_group_, columns_);
     if (!size.has_value() || size->rows < 1 || size->rows > kMaxSmallRows ||
@@ -105,6 +116,7 @@ class ArrowColumnReader : public ColumnReader {
       MEG_RETURN_IF_ERROR(take_columns());
       add_rows(batch_->num_rows(), bytes, texts, chunk);
     }
+    // The footer's number of rows decided where the chunks behind this one begin.
     if (std::ssize(chunk.records) != group.rows) {
       return make_error(StatusCode::kCorruption, "row group {}: expected {} rows, found {}",
                         group.number, group.rows, chunk.records.size());
@@ -141,6 +153,7 @@ class ArrowColumnReader : public ColumnReader {
         MEG_ASSIGN_OR_RETURN(batch_, file_->next());
         is_in_group_ = batch_ != nullptr;
         if (!is_in_group_) continue;
+        // Within a batch: a chunk may have ended in its middle.
         row_ = std::min(skipped_, batch_->num_rows());
         offset_ += row_;
         skipped_ -= row_;
@@ -149,6 +162,8 @@ class ArrowColumnReader : public ColumnReader {
       }
       if (next_group_ == end_group_) break;
       const int64_t group = next_group_++;
+      // Whole groups in front of the place to go on are not even decoded, where the file says how
+      // many rows they have.
       if (const auto size = file_->size(group, columns_); size && size->rows <= skipped_) {
         skipped_ -= size->rows;
         offset_ += size->rows;
@@ -188,6 +203,7 @@ class ArrowColumnReader : public ColumnReader {
     begin(chunk);
     std::vector<std::string_view> texts;
     size_t bytes = 0;
+    // One row more than a chunk has room for, so that a row longer than a chunk makes progress.
     while (row_ < batch_->num_rows() && bytes < chunk_bytes_) {
       add_rows(row_ + 1, bytes, texts, chunk);
     }
@@ -263,14 +279,16 @@ Result<int64_t> groups_of(const InputFile& file, ColumnFormat format) {
                          ArrowFile::open(file, format));
     return arrow_file->groups();
   };
-  const Result<int64_t> groups = arrow_guard(count);
+  Result<int64_t> groups = arrow_guard(count);
   if (!groups.has_value()) return groups.error().with_prefix(file.name());
   return groups;
 }
 
 }  // namespace
 
+// See ColumnModule: found by name, its version compared with the program's.
 extern "C" {
+// NOLINTNEXTLINE(readability-identifier-naming): a symbol of the library, not a name of C++.
 extern __attribute__((visibility("default"))) const ColumnModule meg_column_module;
 const ColumnModule meg_column_module{version(), open_reader, groups_of};
 }

@@ -12,6 +12,9 @@
 #include "libmeg/preprocess/sources/internal/arrow/arrow_guard.h"
 #include "libmeg/preprocess/sources/internal/arrow/arrow_input.h"
 
+// Three formats behind one interface. Arrow's own threads and read-ahead are off: the workers
+// around us are as many as the run was given, and reading ahead would hold more batches in memory.
+
 namespace meg::preprocess {
 namespace {
 
@@ -27,6 +30,7 @@ class ParquetFile : public ArrowFile {
   Status init(const InputFile& file) {
     MEG_ASSIGN_OR_RETURN(auto readable, arrow_input(file));
     parquet::ReaderProperties properties(limited_memory());
+    // Otherwise a column chunk is read whole, which may be gigabytes.
     properties.enable_buffered_stream();
     properties.set_buffer_size(read_bytes(file));
     parquet::arrow::FileReaderBuilder builder;
@@ -58,6 +62,7 @@ class ParquetFile : public ArrowFile {
   Status open_group(int64_t group, const std::vector<int>& columns, int64_t batch_bytes) override {
     batches_.reset();
     const GroupSize of = *size(group, columns);
+    // The footer gives bytes and rows of the group, and so about how many rows make a batch.
     const int64_t row_bytes = std::max<int64_t>(of.bytes / std::max<int64_t>(of.rows, 1), 1);
     reader_->set_batch_size(std::clamp<int64_t>(batch_bytes / row_bytes, 1, kMaxBatchRows));
     MEG_ARROW_ASSIGN(batches_,
@@ -96,7 +101,8 @@ arrow::ipc::IpcReadOptions ipc_options() {
   return options;
 }
 
-/// Those of a batch's columns that are asked for, their offsets and indices checked.
+// Those of a batch's columns that are asked for, their offsets and indices checked: Arrow takes
+// them from the file as they are, and GetView() would read wherever they point.
 Result<std::shared_ptr<arrow::RecordBatch>> checked(
     const std::shared_ptr<arrow::RecordBatch>& batch, const std::vector<int>& columns) {
   MEG_ARROW_ASSIGN(auto selected, batch->SelectColumns(columns));

@@ -8,6 +8,8 @@
 namespace meg::preprocess {
 namespace {
 
+// For what one process holds of Arrow's at a time. A damaged or hostile file may claim any size of
+// a batch.
 constexpr int64_t kMaxMemory = int64_t{8} << 30;
 
 class LimitedMemory : public arrow::ProxyMemoryPool {
@@ -54,6 +56,7 @@ class ReadError : public arrow::StatusDetail {
 
 arrow::Status arrow_status(const Status& why, std::string_view name) {
   std::string message = why.message();
+  // status_of()'s callers put the name in front themselves.
   if (message.starts_with(fmt::format("{}: ", name))) message.erase(0, name.size() + 2);
   auto detail = std::make_shared<ReadError>(Status(why.code(), std::move(message)));
   return arrow::Status::IOError(why.message()).WithDetail(std::move(detail));
@@ -64,6 +67,7 @@ Status status_of(const arrow::Status& status) {
     return static_cast<const ReadError&>(*status.detail()).why();
   }
   std::string message = status.message();
+  // Messages of Arrow have several lines; ours have one.
   std::replace_if(
       message.begin(), message.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
   message = "Arrow: " + message;

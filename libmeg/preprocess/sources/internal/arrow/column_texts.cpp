@@ -51,6 +51,7 @@ TextArray::TextArray(const arrow::Array& array) : array_(array), texts_(&array) 
 std::optional<std::string_view> TextArray::at(int64_t row) const {
   if (array_.IsNull(row)) return std::nullopt;
   if (indices_ == nullptr) return text(row);
+  // Both a place of the row and the dictionary's entry may be null.
   const int64_t index = indices_->GetValueIndex(row);
   if (texts_->IsNull(index)) return std::nullopt;
   return text(index);
@@ -85,6 +86,7 @@ RowValue::Kind TextColumn::append_texts(int64_t row, std::vector<std::string_vie
   const auto [begin, end] = extent(*column_, row);
   for (int64_t at = begin; at < end; ++at) {
     const std::optional<std::string_view> text = texts_.at(at);
+    // The row is refused for its null; the texts that were appended before it do no harm.
     if (!text.has_value()) return RowValue::Kind::kListWithNull;
     texts.push_back(*text);
   }

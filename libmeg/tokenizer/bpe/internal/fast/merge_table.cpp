@@ -4,6 +4,8 @@
 #include <array>
 #include <bit>
 
+#include "libmeg/tokenizer/bpe/internal/fast/word_merger.h"
+
 namespace meg::tokenizer::fast {
 
 Result<MergeTable> MergeTable::build(const BpeModel& model) {
@@ -29,6 +31,9 @@ Result<MergeTable> MergeTable::build(const BpeModel& model) {
     table.token_ids_.push_back(model.token_id(piece));
     table.byte_lengths_.push_back(static_cast<uint32_t>(model.piece_bytes(piece).size()));
   }
+  WordMerger merger(table);
+  table.joints_ = CharacterJoints(
+      model, [&merger](std::string_view bytes) { return merger.merge(bytes).size(); });
   return table;
 }
 

@@ -8,6 +8,7 @@
 
 #include "libmeg/base/result.h"
 #include "libmeg/tokenizer/bpe/internal/bpe_model.h"
+#include "libmeg/tokenizer/bpe/internal/fast/character_joints.h"
 
 namespace meg::tokenizer::fast {
 
@@ -49,6 +50,9 @@ class MergeTable {
   /// The vocabulary's id of a piece.
   int32_t token_id(uint32_t piece) const { return token_ids_[piece]; }
 
+  /// Where words may be cut before they are merged.
+  const CharacterJoints& joints() const { return joints_; }
+
   /// Bytes of text that a piece stands for.
   uint32_t byte_length(uint32_t piece) const { return byte_lengths_[piece]; }
 
@@ -88,6 +92,7 @@ class MergeTable {
   std::vector<int32_t> token_ids_;
   std::vector<uint32_t> byte_lengths_;
   MergeOrder merge_order_ = MergeOrder::kRounds;
+  CharacterJoints joints_;
 };
 
 }  // namespace meg::tokenizer::fast

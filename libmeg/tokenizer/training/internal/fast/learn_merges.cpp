@@ -167,6 +167,7 @@ class Learner {
     const uint32_t joined = tokens_.join(a, b);
     lefts_.start(tokens_.size());
     rights_.start(tokens_.size());
+    // In ascending order of words, which sort_places() relies on.
     for (size_t i = 0; i < top.words.size(); ++i) {
       prefetch(top.words, i);
       merge_in(top.words[i], a, b, joined);
@@ -198,6 +199,7 @@ class Learner {
     Word& word = words_[index];
     uint32_t* const symbols = &symbols_[word.begin];
     size_t in = 0;
+    // Up to the first pair nothing moves.
     while (in + 1 < word.length && (symbols[in] != a || symbols[in + 1] != b)) ++in;
     size_t out = in;
     while (in < word.length) {

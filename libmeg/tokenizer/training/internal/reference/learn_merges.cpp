@@ -4,6 +4,11 @@
 #include <queue>
 #include <set>
 
+// Byte-pair encoding as it is described: join the pair that occurs most often, count again, repeat.
+// A queue has the pairs by count; counts that have fallen meanwhile are put right when a pair comes
+// to the top, as in Hugging Face's tokenizers. Among pairs of one count the smaller one by ids goes
+// first, which decides the merges.
+
 namespace meg::tokenizer::reference {
 namespace {
 
@@ -41,11 +46,13 @@ class Learner {
     while (tokens_.size() < goal.vocab_size && !queue_.empty()) {
       Candidate top = queue_.top();
       queue_.pop();
+      // Stale: the count has changed since the pair was queued.
       if (top.count != counts_[top.pair]) {
         top.count = counts_[top.pair];
         queue_.push(std::move(top));
         continue;
       }
+      // Everything else in the queue occurs no more often.
       if (top.count < 1 || top.count < goal.min_frequency) break;
       merges.push_back(top.pair);
       const uint32_t joined = tokens_.join(top.pair.first, top.pair.second);
@@ -64,6 +71,8 @@ class Learner {
 
   void merge(size_t word, Pair pair, uint32_t joined, Places& places) {
     std::vector<uint32_t>& symbols = symbols_[word];
+    // Left to right, so that of "aaa" the first two are joined. What is joined may itself be the
+    // left neighbour of the next.
     for (size_t i = 0; i + 1 < symbols.size(); ++i) {
       if (Pair(symbols[i], symbols[i + 1]) != pair) continue;
       symbols[i] = joined;

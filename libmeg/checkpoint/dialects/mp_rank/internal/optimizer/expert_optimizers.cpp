@@ -1,0 +1,239 @@
+#include "libmeg/checkpoint/dialects/mp_rank/internal/optimizer/expert_optimizers.h"
+
+#include <algorithm>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "libmeg/checkpoint/container/torch_file/torch_source.h"
+#include "libmeg/checkpoint/container/torch_file/torch_value.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/args/checkpoint_args.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_contents.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/optimizer/plain_optimizer.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/rank_model.h"
+#include "libmeg/checkpoint/dialects/mp_rank/parameter_step.h"
+#include "libmeg/model/expert_names.h"
+
+// Expert-parallel ranks save two optimizers each. Here they become the one plain optimizer that a
+// run without expert parallelism would have: states of the first rank's shared parameters, then
+// every rank's experts under their numbers in the whole model. Settings of groups must agree, since
+// there is one group of a kind afterwards.
+
+namespace meg::checkpoint {
+namespace {
+
+constexpr const char* kStep = "step";
+
+/// Keys by which the groups of experts differ from the others'.
+bool is_own_setting(std::string_view key) { return key == "params" || key == "is_expert_parallel"; }
+
+class OptimizerMerger {
+ public:
+  OptimizerMerger(const std::vector<std::shared_ptr<const TorchFile>>& files, int64_t share,
+                  const model::ParameterTable& table, RankDraft* draft)
+      : files_(files), share_(share), table_(table), draft_(*draft), graph_(draft->graph()) {}
+
+  Result<PickleId> merge(PickleId copied) {
+    for (const auto& file : files_) MEG_RETURN_IF_ERROR(read_rank(file));
+    for (size_t chunk = 0; chunk < ranks_[0].model.chunks.size(); ++chunk) {
+      for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+        MEG_RETURN_IF_ERROR(add_chunk(rank, chunk));
+      }
+    }
+    // Masters are added again for all parameters.
+    const PickleId outer =
+        without(graph_.node(copied).children[0], {ranks_[0].shared.layout.masters_key});
+    const PickleId inner = graph_.find(outer, "optimizer").value_or(outer);
+    const PickleId settings = with_common_step(inner);
+    const TorchFile& first = *files_[0];
+    const std::optional<PickleId> args = first.graph().find(first.root(), "args");
+    const auto decay = args.has_value() ? find_arg(first.graph(), *args, "apply_wd_to_qk_layernorm")
+                                        : std::nullopt;
+    const bool qk_norms_decay = decay.has_value() && first.graph().as_bool(*decay).value_or(false);
+    return add_plain_optimizer(parameters_, outer == inner ? settings : outer, settings,
+                               qk_norms_decay, first.path(), &draft_);
+  }
+
+ private:
+  struct Rank {
+    RankModel model;
+    RankOptimizer shared, experts;
+    size_t next_shared = 0, next_expert = 0;  // of their states
+  };
+
+  Status read_rank(const std::shared_ptr<const TorchFile>& file) {
+    Rank rank;
+    MEG_ASSIGN_OR_RETURN(rank.model, read_rank_model(*file, table_));
+    const PickleGraph& graph = file->graph();
+    const std::optional<PickleId> list = graph.find(file->root(), "optimizer");
+    const bool is_pair = list.has_value() && graph.node(*list).kind == PickleKind::kList &&
+                         graph.node(*list).children.size() == 2;
+    if (!is_pair) {
+      return make_error(StatusCode::kUnsupported,
+                        "{}: optimizer: expected a list of two, that of experts last, as "
+                        "expert-parallel ranks have them, found {}; --no-optim leaves it out",
+                        file->path(),
+                        list.has_value() ? graph.describe(*list, 60) : std::string("none"));
+    }
+    std::vector<OptimizedParameter> shared, experts;
+    for (const std::vector<RankEntry>& chunk : rank.model.chunks) {
+      for (const RankEntry& entry : chunk) {
+        if (!entry.match.has_optimizer_state()) continue;
+        (entry.match.expert.has_value() ? experts : shared).push_back(optimized_parameter(entry));
+      }
+    }
+    MEG_ASSIGN_OR_RETURN(rank.shared, read(*file, graph.node(*list).children[0], shared));
+    MEG_ASSIGN_OR_RETURN(rank.experts, read(*file, graph.node(*list).children[1], experts));
+    ranks_.push_back(std::move(rank));
+    return check_settings(*file, ranks_.back());
+  }
+
+  static Result<RankOptimizer> read(const TorchFile& file, PickleId optimizer,
+                                    const std::vector<OptimizedParameter>& parameters) {
+    MEG_ASSIGN_OR_RETURN(RankOptimizer read, read_rank_optimizer(file, parameters, optimizer));
+    const OptimizerForm form = read.layout.form;
+    if (form == OptimizerForm::kFp32 || form == OptimizerForm::kMixedPrecision) return read;
+    return make_error(StatusCode::kUnsupported,
+                      "{}: optimizer: distributed ones of expert-parallel ranks without {} are not "
+                      "supported; --no-optim leaves them out",
+                      file.path(), kDistribOptimFile);
+  }
+
+  Status check_settings(const TorchFile& file, const Rank& rank) const {
+    return check_expert_groups(files_[0]->graph(), nodes_of(ranks_[0].shared), file.graph(),
+                               nodes_of(rank.experts), file.path());
+  }
+
+  static std::vector<PickleId> nodes_of(const RankOptimizer& optimizer) {
+    std::vector<PickleId> nodes;
+    for (const ParamGroup& group : optimizer.layout.groups) nodes.push_back(group.node);
+    return nodes;
+  }
+
+  Status add_chunk(size_t place, size_t chunk) {
+    Rank& rank = ranks_[place];
+    for (const RankEntry& entry : rank.model.chunks[chunk]) {
+      if (!entry.match.has_optimizer_state()) continue;
+      const bool is_expert = entry.match.expert.has_value();
+      const RankState& state = is_expert ? rank.experts.states[rank.next_expert++]
+                                         : rank.shared.states[rank.next_shared++];
+      // What ranks hold alike is the first one's: these states are passed over.
+      if (!is_expert && place > 0) continue;
+      std::string name = entry.flat_name;
+      if (is_expert) {
+        const int64_t number = static_cast<int64_t>(place) * share_ + *entry.match.expert;
+        name = model::with_expert(*model::parse_expert_name(name), number);
+      }
+      MEG_RETURN_IF_ERROR(add_parameter(files_[place], std::move(name), entry, state));
+    }
+    return {};
+  }
+
+  Status add_parameter(const std::shared_ptr<const TorchFile>& file, std::string name,
+                       const RankEntry& entry, const RankState& state) {
+    StatefulParameter parameter{
+        .flat_name = std::move(name),
+        .weight = *entry.tensor,
+        .is_embedding_or_output = optimized_parameter(entry).is_embedding_or_output,
+        .states = {}};
+    for (const auto& [kind, view] : state.tensors) {
+      parameter.states[kind] = draft_.add_tensor(torch_source(file, view), view.shape);
+    }
+    for (const auto& [key, node] : state.other) {
+      MEG_RETURN_IF_ERROR(add_step(file, parameter.flat_name, key, node));
+    }
+    parameters_.push_back(std::move(parameter));
+    return {};
+  }
+
+  /// torch's own Adam keeps it with each parameter; all have taken the same.
+  Status add_step(const std::shared_ptr<const TorchFile>& file, const std::string& name,
+                  const std::string& key, PickleId node) {
+    if (key != kStep) {
+      return make_error(StatusCode::kUnsupported,
+                        "{}: optimizer: {} of {}: expected tensors and a step, found {}",
+                        file->path(), key, name, file->graph().describe(node, 60));
+    }
+    MEG_ASSIGN_OR_RETURN(const int64_t step, parameter_step(TorchValue(file, node)));
+    if (!step_.has_value()) step_ = step;
+    // The number alone is compared: it may be an int or a tensor.
+    if (step == *step_) return {};
+    return make_error(StatusCode::kCorruption,
+                      "{}: optimizer: step of {}: expected {} as of the parameters before it, "
+                      "found {}",
+                      file->path(), name, *step_, step);
+  }
+
+  /// A dict of the draft without some of its keys.
+  PickleId without(PickleId dict, std::initializer_list<std::string_view> keys) {
+    std::vector<PickleId> pairs;
+    const std::span<const PickleId> found = graph_.pairs(dict);
+    for (size_t i = 0; i + 1 < found.size(); i += 2) {
+      const std::string_view key = graph_.as_string(found[i]).value_or("");
+      const bool is_left_out =
+          !key.empty() && std::find(keys.begin(), keys.end(), key) != keys.end();
+      if (!is_left_out) pairs.insert(pairs.end(), {found[i], found[i + 1]});
+    }
+    return graph_.add_dict(std::move(pairs));
+  }
+
+  /// The step of the first parameter stands for all of them.
+  PickleId with_common_step(PickleId inner) {
+    const std::optional<PickleId> state = graph_.find(inner, "state");
+    std::vector<PickleId> common;
+    if (step_.has_value() && state.has_value() && graph_.pairs(*state).size() > 1) {
+      const auto step = graph_.find(graph_.pairs(*state)[1], kStep);
+      if (step.has_value()) common = {graph_.add_string("common_step"), *step};
+    }
+    const PickleId rest = without(inner, {"state"});
+    std::vector<PickleId> pairs(graph_.pairs(rest).begin(), graph_.pairs(rest).end());
+    pairs.insert(pairs.end(), {graph_.add_string("state"), graph_.add_dict(std::move(common))});
+    return graph_.add_dict(std::move(pairs));
+  }
+
+  const std::vector<std::shared_ptr<const TorchFile>>& files_;
+  int64_t share_;
+  const model::ParameterTable& table_;
+  RankDraft& draft_;
+  PickleGraph& graph_;
+  std::vector<Rank> ranks_;
+  std::vector<StatefulParameter> parameters_;
+  std::optional<int64_t> step_;
+};
+
+}  // namespace
+
+Status check_expert_groups(const PickleGraph& graph, std::span<const PickleId> groups,
+                           const PickleGraph& expert_graph, std::span<const PickleId> expert_groups,
+                           const std::string& name) {
+  const std::vector<ParamGroupKind> kinds = param_group_kinds(graph, groups);
+  const std::vector<ParamGroupKind> expert_kinds = param_group_kinds(expert_graph, expert_groups);
+  for (size_t i = 0; i < expert_kinds.size(); ++i) {
+    const auto model = std::find(kinds.begin(), kinds.end(), expert_kinds[i]);
+    if (model == kinds.end()) continue;  // add_plain_optimizer() misses it
+    const PickleId expected_group = groups[static_cast<size_t>(model - kinds.begin())];
+    const std::span<const PickleId> pairs = expert_graph.pairs(expert_groups[i]);
+    for (size_t k = 0; k + 1 < pairs.size(); k += 2) {
+      const std::string key(expert_graph.as_string(pairs[k]).value_or(""));
+      if (is_own_setting(key)) continue;
+      const std::string found = expert_graph.describe(pairs[k + 1]);
+      const std::optional<PickleId> other = graph.find(expected_group, key);
+      const std::string expected = other.has_value() ? graph.describe(*other) : "none";
+      if (found == expected) continue;
+      return make_error(StatusCode::kCorruption,
+                        "{}: optimizer: experts: expected {} {} as of the other parameters, "
+                        "found {}",
+                        name, key, expected, found);
+    }
+  }
+  return {};
+}
+
+Result<PickleId> merge_expert_optimizers(const std::vector<std::shared_ptr<const TorchFile>>& files,
+                                         int64_t share, const model::ParameterTable& table,
+                                         PickleId copied, RankDraft* draft) {
+  return OptimizerMerger(files, share, table, draft).merge(copied);
+}
+
+}  // namespace meg::checkpoint

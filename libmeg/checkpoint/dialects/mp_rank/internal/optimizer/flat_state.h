@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "libmeg/base/result.h"
+#include "libmeg/checkpoint/container/pickle/pickle_graph.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/optimizer/flat_buffer.h"
+#include "libmeg/checkpoint/state/tensor_source.h"
+
+namespace meg::checkpoint {
+
+/// A flat buffer of a distributed optimizer as it was saved: its tensors hold the same elements for
+/// every kind of state, without the names of parameters.
+struct FlatState {
+  enum class Form : uint8_t {
+    kVector,     ///< 6ef5bdc: one tensor, padded at its end.
+    kBuckets,    ///< A tensor a bucket, with its padding: core to 0.5, dp_reshardable.
+    kCoalesced,  ///< Core since 0.6: one tensor, buckets without their padding.
+  };
+
+  std::string name;  ///< For messages: "[0][torch.float32]".
+  Form form = Form::kVector;
+  std::vector<int64_t> lengths;  ///< Elements of each tensor.
+  /// Of each tensor without its padding, where it says so.
+  std::optional<std::vector<int64_t>> unpadded;
+  /// By kind ("param", "exp_avg", "exp_avg_sq"), a tensor for each of lengths.
+  std::map<std::string, std::vector<std::shared_ptr<const TensorSource>>> kinds;
+};
+
+/// What a run's args say of its buffers.
+struct FlatRun {
+  std::optional<int64_t> data_parallel_size;  ///< With context parallelism.
+  std::optional<int64_t> bucket_size = {};    ///< Of a stage that has buckets at all.
+  std::optional<int64_t> num_buckets = {};    ///< A buffer's, instead of a size.
+  bool pads_for_bandwidth = false;            ///< --ddp-pad-buckets-for-high-nccl-busbw
+
+  /// args: nullopt where there are none.
+  static FlatRun of(const PickleGraph& graph, std::optional<PickleId> args);
+
+  /// The same of the experts of one of several expert-parallel ranks, which fewer ranks share.
+  FlatRun of_experts(int64_t expert_model_parallel_size) const;
+
+  /// What its revision of core may have done with a buffer of so many elements, the most likely
+  /// first.
+  std::vector<FlatBufferRules> possible_rules(int64_t elements) const;
+};
+
+/// Reads what a distributed optimizer saves of its buffers: the value of distrib_optim.pt.
+/// tensor: the elements of a node, nullptr where it is no tensor whose elements follow each other.
+/// where: starts errors. kUnsupported for buffers of several optimizers and other forms, by name.
+Result<std::vector<FlatState>> parse_flat_states(
+    const PickleGraph& graph, PickleId root,
+    const std::function<std::shared_ptr<const TensorSource>(PickleId)>& tensor,
+    const std::string& where);
+
+/// The ways in which parameters fill the tensors of a buffer by the rules of Megatron's revisions;
+/// mostly one. A place: the tensor's number and the first element in it. parameters: in the order
+/// of named_parameters().
+std::vector<std::vector<FlatBuffer::Place>> possible_places(
+    const FlatState& state, std::span<const FlatParameter> parameters, const FlatRun& run);
+
+}  // namespace meg::checkpoint

@@ -1,0 +1,192 @@
+#include "libmeg/checkpoint/dialects/mp_rank/internal/optimizer/plain_optimizer.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace meg::checkpoint {
+namespace {
+
+/// What stands for the weights in fp32: in the plain optimizers of Megatron, and in the distributed
+/// one.
+bool is_master(std::string_view kind) { return kind == "fp32_param" || kind == "param"; }
+
+/// The step of torch's own Adam, which Megatron keeps once for all parameters.
+constexpr const char* kCommonStep = "common_step";
+
+/// Writes a plain optimizer's tree around states that are known by parameter: numbers through the
+/// groups, as torch has them, with the settings of the distributed optimizer's groups. Readers of
+/// plain optimizers (rank_optimizer.cpp) then read both forms.
+class PlainOptimizer {
+ public:
+  PlainOptimizer(const std::vector<StatefulParameter>& parameters, const std::string& name,
+                 RankDraft* draft)
+      : parameters_(parameters), name_(name), graph_(draft->graph()) {
+    has_masters_ = std::any_of(parameters.begin(), parameters.end(), [](const auto& parameter) {
+      return parameter.weight.dtype == DType::kFloat16 ||
+             parameter.weight.dtype == DType::kBFloat16;
+    });
+  }
+
+  Result<PickleId> add(PickleId outer, PickleId inner, bool qk_norms_decay) {
+    MEG_RETURN_IF_ERROR(check_coverage());
+    MEG_RETURN_IF_ERROR(read_groups(inner, qk_norms_decay));
+    const PickleId made = add_inner(inner);
+    if (!has_masters_) return made;
+    std::vector<PickleId> pairs = {graph_.add_string("optimizer"), made};
+    for (size_t i = 0; i + 1 < graph_.pairs(outer).size(); i += 2) {
+      const PickleId key = graph_.pairs(outer)[i];
+      const std::string_view text = graph_.as_string(key).value_or("");
+      // The way of sharding is of no meaning once the states are whole.
+      if (text == "optimizer" || text == "param_state_sharding_type") continue;
+      if (outer == inner && (text == "state" || text == "param_groups")) continue;
+      pairs.insert(pairs.end(), {key, graph_.pairs(outer)[i + 1]});
+    }
+    pairs.insert(pairs.end(), {graph_.add_string("fp32_from_fp16_params"), add_masters()});
+    return graph_.add_dict(std::move(pairs));
+  }
+
+ private:
+  /// All parameters have the same kinds of state, 16-bit weights a master among them.
+  Status check_coverage() const {
+    for (const StatefulParameter& parameter : parameters_) {
+      MEG_RETURN_IF_ERROR(check_kinds(parameters_.front(), parameter));
+      MEG_RETURN_IF_ERROR(check_kinds(parameter, parameters_.front()));
+      const bool has_master = std::any_of(parameter.states.begin(), parameter.states.end(),
+                                          [](const auto& state) { return is_master(state.first); });
+      if (has_master || !has_masters_) continue;
+      return make_error(StatusCode::kCorruption,
+                        "{}: optimizer: expected the fp32 weights of {}, found none", name_,
+                        parameter.flat_name);
+    }
+    return {};
+  }
+
+  /// Whether `parameter` has every kind of state that `other` has.
+  Status check_kinds(const StatefulParameter& other, const StatefulParameter& parameter) const {
+    for (const auto& [kind, tensor] : other.states) {
+      if (parameter.states.contains(kind)) continue;
+      return make_error(StatusCode::kCorruption,
+                        "{}: optimizer: expected {} of {} as of {}, found none", name_, kind,
+                        parameter.flat_name, other.flat_name);
+    }
+    return {};
+  }
+
+  Status read_groups(PickleId inner, bool qk_norms_decay) {
+    const std::optional<PickleId> list = graph_.find(inner, "param_groups");
+    if (!list.has_value() || graph_.node(*list).kind != PickleKind::kList) {
+      return make_error(StatusCode::kCorruption,
+                        "{}: optimizer: expected a list of param_groups, found {}", name_,
+                        graph_.describe(inner, 80));
+    }
+    groups_ = graph_.node(*list).children;
+    const std::vector<ParamGroupKind> kinds = param_group_kinds(graph_, groups_);
+    const bool has_decoupled =
+        std::find(kinds.begin(), kinds.end(), ParamGroupKind::kDecoupled) != kinds.end();
+    members_.resize(groups_.size());
+    for (size_t i = 0; i < parameters_.size(); ++i) {
+      const StatefulParameter& parameter = parameters_[i];
+      const OptimizedParameter seen{.flat_name = parameter.flat_name,
+                                    .weight = &parameter.weight,
+                                    .is_embedding_or_output = parameter.is_embedding_or_output};
+      const ParamGroupKind kind = param_group_for(seen, has_decoupled, qk_norms_decay);
+      const auto group = std::find(kinds.begin(), kinds.end(), kind);
+      if (group == kinds.end()) {
+        return make_error(StatusCode::kCorruption,
+                          "{}: optimizer: expected a group of parameters {} for {}, found none",
+                          name_, param_group_text(kind), parameter.flat_name);
+      }
+      members_[static_cast<size_t>(group - kinds.begin())].push_back(i);
+    }
+    return {};
+  }
+
+  // Numbers follow the groups, so the state is written in their order.
+  PickleId add_inner(PickleId inner) {
+    std::vector<PickleId> pairs = {graph_.add_string("state"), add_state(inner),
+                                   graph_.add_string("param_groups"), add_groups()};
+    for (size_t i = 0; i + 1 < graph_.pairs(inner).size(); i += 2) {
+      const PickleId key = graph_.pairs(inner)[i];
+      const std::string_view text = graph_.as_string(key).value_or("");
+      if (text == "state" || text == "param_groups") continue;
+      if (text == "param_state_sharding_type") continue;
+      pairs.insert(pairs.end(), {key, graph_.pairs(inner)[i + 1]});
+    }
+    return graph_.add_dict(std::move(pairs));
+  }
+
+  PickleId add_state(PickleId inner) {
+    // Megatron keeps the step once; torch's form has it with each parameter.
+    const std::optional<PickleId> before = graph_.find(inner, "state");
+    const std::optional<PickleId> step =
+        before.has_value() ? graph_.find(*before, kCommonStep) : std::nullopt;
+    std::vector<PickleId> entries;
+    int64_t id = 0;
+    for (const std::vector<size_t>& group : members_) {
+      for (const size_t i : group) {
+        std::vector<PickleId> entry;
+        if (step.has_value()) entry = {graph_.add_string("step"), *step};
+        for (const auto& [kind, tensor] : parameters_[i].states) {
+          if (is_master(kind)) continue;
+          entry.insert(entry.end(), {graph_.add_string(kind), tensor});
+        }
+        if (entry.empty()) continue;
+        entries.push_back(graph_.add_int(id++));
+        entries.push_back(graph_.add_dict(std::move(entry)));
+      }
+    }
+    return graph_.add_dict(std::move(entries));
+  }
+
+  PickleId add_groups() {
+    std::vector<PickleId> groups;
+    int64_t id = 0;
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      std::vector<PickleId> pairs;
+      const std::vector<PickleId> found(graph_.pairs(groups_[g]).begin(),
+                                        graph_.pairs(groups_[g]).end());
+      for (size_t i = 0; i + 1 < found.size(); i += 2) {
+        if (graph_.as_string(found[i]) == "params") continue;
+        pairs.insert(pairs.end(), {found[i], found[i + 1]});
+      }
+      std::vector<PickleId> ids;
+      for (size_t i = 0; i < members_[g].size(); ++i) ids.push_back(graph_.add_int(id++));
+      pairs.push_back(graph_.add_string("params"));
+      pairs.push_back(graph_.add_list(std::move(ids)));
+      groups.push_back(graph_.add_dict(std::move(pairs)));
+    }
+    return graph_.add_list(std::move(groups));
+  }
+
+  PickleId add_masters() {
+    std::vector<PickleId> lists;
+    for (const std::vector<size_t>& group : members_) {
+      std::vector<PickleId> masters;
+      for (const size_t i : group) {
+        const auto& states = parameters_[i].states;
+        const auto master = std::find_if(states.begin(), states.end(),
+                                         [](const auto& state) { return is_master(state.first); });
+        masters.push_back(master->second);
+      }
+      lists.push_back(graph_.add_list(std::move(masters)));
+    }
+    return graph_.add_list(std::move(lists));
+  }
+
+  const std::vector<StatefulParameter>& parameters_;
+  const std::string& name_;
+  PickleGraph& graph_;
+  bool has_masters_ = false;
+  std::vector<PickleId> groups_;
+  std::vector<std::vector<size_t>> members_;  // of each group: indices of parameters
+};
+
+}  // namespace
+
+Result<PickleId> add_plain_optimizer(const std::vector<StatefulParameter>& parameters,
+                                     PickleId outer, PickleId inner, bool qk_norms_decay,
+                                     const std::string& name, RankDraft* draft) {
+  return PlainOptimizer(parameters, name, draft).add(outer, inner, qk_norms_decay);
+}
+
+}  // namespace meg::checkpoint

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <memory>
+
+#include "libmeg/checkpoint/state/tensor_source.h"
+
+namespace meg::checkpoint {
+
+/// The elements of a source in another type, as convert_floats() converts them; both types are
+/// float16, bfloat16 or float32.
+std::shared_ptr<const TensorSource> converted(std::shared_ptr<const TensorSource> source,
+                                              DType dtype);
+
+}  // namespace meg::checkpoint

@@ -1,0 +1,210 @@
+#include "libmeg/checkpoint/state/transposed_source.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+namespace meg::checkpoint {
+namespace {
+
+/// Stripes of a result, one after another or, where heads are put together, three in turns: query,
+/// key and value.
+constexpr size_t kStripes = 3;
+
+/// The more rows a stripe has, the longer are the reads of the source's rows: 10 MiB hold most
+/// matrices of GPT-2 whole.
+constexpr int64_t kLeastStripe = int64_t{64} << 10, kLargestStripe = int64_t{10} << 20;
+/// Of a thread that nobody gave another share.
+constexpr int64_t kShare = int64_t{12} << 20;
+
+/// Rows of the source that are turned at once.
+constexpr int64_t kBlockRows = 64;
+/// Streams that are read side by side while rows of the result are written.
+constexpr int64_t kStreams = 16;
+/// Rows are kept apart by a line of the cache more: at distances of a power of two, as widths of
+/// models are, all would compete for a few places of it.
+constexpr size_t kLine = 64;
+
+/// Rows in memory.
+struct Rows {
+  std::byte* bytes = nullptr;
+  size_t pitch = 0;  ///< Bytes from one to the next.
+};
+
+/// Columns of `to` from the first on are rows of `from`.
+template <class T>
+void turn(const Rows& from, int64_t from_rows, const Rows& to, int64_t to_rows) {
+  for (int64_t begin = 0; begin < from_rows; begin += kStreams) {
+    const auto streams = static_cast<size_t>(std::min(kStreams, from_rows - begin));
+    const std::byte* first = from.bytes + static_cast<size_t>(begin) * from.pitch;
+    for (size_t row = 0; row < static_cast<size_t>(to_rows); ++row) {
+      std::byte* out = to.bytes + row * to.pitch + static_cast<size_t>(begin) * sizeof(T);
+      for (size_t i = 0; i < streams; ++i) {
+        std::memcpy(out + i * sizeof(T), first + i * from.pitch + row * sizeof(T), sizeof(T));
+      }
+    }
+  }
+}
+
+/// Rows [first, first + rows) of a source, which were made.
+struct Stripe {
+  uint64_t source = 0;  // its number; 0: none
+  int64_t first = 0, rows = 0;
+  uint64_t used = 0;  // when it was last asked for
+  std::vector<std::byte> bytes;
+
+  bool has(uint64_t of_source, int64_t row) const {
+    return source == of_source && row >= first && row < first + rows;
+  }
+};
+
+/// What a thread keeps, for reads that follow each other.
+struct StripeCache {
+  std::array<Stripe, kStripes> stripes;
+  std::vector<std::byte> block;
+  uint64_t clock = 0;
+
+  int64_t share = kShare;  // bytes of all stripes
+
+  int64_t stripe_bytes() const {
+    return std::clamp(share / static_cast<int64_t>(kStripes), kLeastStripe, kLargestStripe);
+  }
+
+  /// That which has a source's row, or the one that was not asked for the longest.
+  Stripe& find(uint64_t source, int64_t row) {
+    auto found = std::find_if(stripes.begin(), stripes.end(),
+                              [&](const Stripe& one) { return one.has(source, row); });
+    if (found == stripes.end()) {
+      found = std::min_element(stripes.begin(), stripes.end(),
+                               [](const Stripe& a, const Stripe& b) { return a.used < b.used; });
+    }
+    found->used = ++clock;
+    return *found;
+  }
+};
+
+thread_local StripeCache cache;
+std::atomic<uint64_t> next_number = 1;
+
+class TransposedSource final : public TensorSource {
+ public:
+  TransposedSource(std::shared_ptr<const TensorSource> source, int64_t rows, int64_t columns)
+      : TensorSource(source->dtype(), rows * columns),
+        source_(std::move(source)),
+        rows_(rows),
+        columns_(columns),
+        size_(static_cast<size_t>(dtype_size(dtype()))),
+        pitch_(static_cast<size_t>(columns) * size_ + kLine) {}
+
+  Status read(int64_t first, std::span<std::byte> into) const override {
+    while (!into.empty()) {
+      const int64_t row = first / columns_;
+      MEG_ASSIGN_OR_RETURN(const Stripe* stripe, stripe_with(row));
+      const auto in_row = static_cast<size_t>(first % columns_) * size_;
+      const size_t bytes = std::min(into.size(), static_cast<size_t>(columns_) * size_ - in_row);
+      const size_t place = static_cast<size_t>(row - stripe->first) * pitch_ + in_row;
+      std::memcpy(into.data(), stripe->bytes.data() + place, bytes);
+      into = into.subspan(bytes);
+      first += static_cast<int64_t>(bytes / size_);
+    }
+    return Status();
+  }
+
+  std::vector<RecordedCrc> recorded_crcs() const override { return source_->recorded_crcs(); }
+
+  /// What [rows, columns] of the transpose are, where nothing is turned; nullptr for other shapes.
+  std::shared_ptr<const TensorSource> turned_back(int64_t rows, int64_t columns) const {
+    return rows == columns_ && columns == rows_ ? source_ : nullptr;
+  }
+
+ private:
+  /// The stripe that has a row of the result, valid until the thread's next call.
+  Result<const Stripe*> stripe_with(int64_t row) const {
+    Stripe& kept = cache.find(number_, row);
+    if (kept.has(number_, row)) return &kept;
+    kept.source = 0;
+    const int64_t at_once =
+        std::max<int64_t>(1, cache.stripe_bytes() / static_cast<int64_t>(pitch_));
+    const int64_t first = row / at_once * at_once;
+    const int64_t rows = std::min(at_once, rows_ - first);
+    const size_t pitch = static_cast<size_t>(rows) * size_ + kLine;
+    // Memory is taken out of the cache while it is filled: what is read may be transposed, too, and
+    // then uses the cache itself.
+    std::vector<std::byte> bytes = std::move(kept.bytes);
+    std::vector<std::byte> block = std::move(cache.block);
+    bytes.resize(static_cast<size_t>(rows) * pitch_);
+    block.resize(static_cast<size_t>(kBlockRows) * pitch);
+    for (int64_t column = 0; column < columns_; column += kBlockRows) {
+      const int64_t count = std::min(kBlockRows, columns_ - column);
+      const Rows from{block.data(), pitch};
+      MEG_RETURN_IF_ERROR(read_rows(column, count, first, rows, from));
+      turn_block(from, count, {bytes.data() + static_cast<size_t>(column) * size_, pitch_}, rows);
+    }
+    cache.block = std::move(block);
+    Stripe& made = cache.find(number_, row);
+    made = {.source = number_,
+            .first = first,
+            .rows = rows,
+            .used = made.used,
+            .bytes = std::move(bytes)};
+    return &made;
+  }
+
+  /// Elements [first, first + count) of `rows` rows of the source.
+  Status read_rows(int64_t row, int64_t rows, int64_t first, int64_t count, const Rows& to) const {
+    const auto bytes = static_cast<size_t>(count) * size_;
+    if (count < rows_) {
+      for (int64_t i = 0; i < rows; ++i) {
+        MEG_RETURN_IF_ERROR(source_->read((row + i) * rows_ + first,
+                                          {to.bytes + static_cast<size_t>(i) * to.pitch, bytes}));
+      }
+      return Status();
+    }
+    // Whole rows are one read, and then moved apart, the last one first.
+    MEG_RETURN_IF_ERROR(source_->read(row * rows_, {to.bytes, static_cast<size_t>(rows) * bytes}));
+    for (auto i = static_cast<size_t>(rows); i-- > 1;) {
+      std::memmove(to.bytes + i * to.pitch, to.bytes + i * bytes, bytes);
+    }
+    return Status();
+  }
+
+  void turn_block(const Rows& from, int64_t from_rows, const Rows& to, int64_t to_rows) const {
+    switch (size_) {
+      case 1:
+        return turn<uint8_t>(from, from_rows, to, to_rows);
+      case 2:
+        return turn<uint16_t>(from, from_rows, to, to_rows);
+      case 4:
+        return turn<uint32_t>(from, from_rows, to, to_rows);
+      default:
+        return turn<uint64_t>(from, from_rows, to, to_rows);
+    }
+  }
+
+  std::shared_ptr<const TensorSource> source_;
+  int64_t rows_, columns_;
+  size_t size_;
+  size_t pitch_;  // of rows in a stripe
+  uint64_t number_ = next_number++;
+};
+
+}  // namespace
+
+void share_transposed_memory(int64_t bytes) {
+  cache.share = bytes;
+  // What is larger than its part of the new share goes.
+  for (Stripe& stripe : cache.stripes) stripe = {};
+}
+
+std::shared_ptr<const TensorSource> transposed_source(std::shared_ptr<const TensorSource> source,
+                                                      int64_t rows, int64_t columns) {
+  if (const auto* turned = dynamic_cast<const TransposedSource*>(source.get())) {
+    if (auto back = turned->turned_back(rows, columns)) return back;
+  }
+  return std::make_shared<TransposedSource>(std::move(source), rows, columns);
+}
+
+}  // namespace meg::checkpoint

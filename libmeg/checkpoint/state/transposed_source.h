@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "libmeg/checkpoint/state/tensor_source.h"
+
+namespace meg::checkpoint {
+
+/// The transpose of a matrix: [rows, columns] of a source that holds [columns, rows]. Each thread
+/// keeps what it turned last, 12 MiB of it, for reads that follow each other.
+std::shared_ptr<const TensorSource> transposed_source(std::shared_ptr<const TensorSource> source,
+                                                      int64_t rows, int64_t columns);
+
+/// What the calling thread may keep from now on, in bytes; three rows of a result at least, and of
+/// no use beyond 30 MiB.
+void share_transposed_memory(int64_t bytes);
+
+}  // namespace meg::checkpoint

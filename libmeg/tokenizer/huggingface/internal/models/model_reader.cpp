@@ -1,0 +1,226 @@
+#include "libmeg/tokenizer/huggingface/internal/models/model_reader.h"
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+#include <span>
+#include <unordered_map>
+#include <utility>
+
+#include "libmeg/io/digest.h"
+#include "libmeg/text/printable.h"
+#include "libmeg/text/utf8.h"
+#include "libmeg/tokenizer/bpe/internal/bpe_model_builder.h"
+#include "libmeg/tokenizer/bpe/internal/byte_alphabet.h"
+#include "libmeg/tokenizer/huggingface/internal/models/unigram_model.h"
+#include "libmeg/tokenizer/huggingface/internal/models/whole_word_models.h"
+
+namespace meg::tokenizer {
+namespace {
+
+/// Ids must be distinct: a text decodes to one token.
+Status check_ids(const Vocabulary& vocabulary, const std::string& place) {
+  std::vector<Vocabulary::Entry> entries = vocabulary.entries();
+  std::sort(entries.begin(), entries.end(),
+            [](const auto& a, const auto& b) { return a.id < b.id; });
+  for (size_t i = 1; i < entries.size(); ++i) {
+    if (entries[i - 1].id != entries[i].id) continue;
+    return make_error(StatusCode::kCorruption,
+                      "{}: expected an id for each token, found id {} for both {} and {}", place,
+                      entries[i].id, text::printable(entries[i - 1].text),
+                      text::printable(entries[i].text));
+  }
+  return {};
+}
+
+/// tokenizers leaves out bytes that the vocabulary lacks; text has any but those of no UTF-8.
+Status check_bytes(const Vocabulary& vocabulary, const std::string& place) {
+  for (int byte = 0; byte < 0xf5; ++byte) {
+    if (byte == 0xc0 || byte == 0xc1) continue;
+    std::string text;
+    text::append_code_point(byte_character(static_cast<uint8_t>(byte)), text);
+    if (vocabulary.find(text) >= 0) continue;
+    return make_error(StatusCode::kUnsupported,
+                      "{}: expected every byte of UTF-8 as a token, found none for 0x{:02x}", place,
+                      byte);
+  }
+  return {};
+}
+
+/// A merge is "a b" or ["a", "b"].
+Status read_merge(const JsonPart& part, MergeList& merges) {
+  const auto number = static_cast<int64_t>(merges.pairs.size());
+  if (part.is_text()) {
+    MEG_ASSIGN_OR_RETURN(const std::string_view text, part.text());
+    const size_t space = text.find(' ');
+    if (space == std::string_view::npos || text.find(' ', space + 1) != std::string_view::npos) {
+      return part.corrupt("two pieces with a space between");
+    }
+    merges.pairs.push_back({text.substr(0, space), text.substr(space + 1), number});
+    return {};
+  }
+  MEG_ASSIGN_OR_RETURN(const std::vector<JsonPart> pair, part.items());
+  if (pair.size() != 2) return part.corrupt("two pieces");
+  MEG_ASSIGN_OR_RETURN(const std::string_view left, pair[0].text());
+  MEG_ASSIGN_OR_RETURN(const std::string_view right, pair[1].text());
+  merges.pairs.push_back({left, right, number});
+  return {};
+}
+
+Result<BpeRules> read_rules(const JsonPart& part, bool byte_level) {
+  BpeRules rules;
+  rules.merge_order = MergeOrder::kOneByOne;
+  rules.characters = !byte_level;
+  MEG_ASSIGN_OR_RETURN(rules.ignore_merges, part.boolean("ignore_merges", false));
+  MEG_ASSIGN_OR_RETURN(rules.byte_fallback, part.boolean("byte_fallback", false));
+  MEG_ASSIGN_OR_RETURN(rules.fuse_unknown, part.boolean("fuse_unk", false));
+  MEG_ASSIGN_OR_RETURN(const std::string unknown, part.text("unk_token", ""));
+  if (!unknown.empty()) rules.unknown_token = unknown;
+  for (const std::string_view affix : {"continuing_subword_prefix", "end_of_word_suffix"}) {
+    MEG_ASSIGN_OR_RETURN(const std::string text, part.text(affix, ""));
+    if (text.empty()) continue;
+    return part.unsupported(fmt::format("{} {}", affix, text::printable(text)));
+  }
+  if (const auto dropout = part.find("dropout")) {
+    if (dropout->json() != "0" && dropout->json() != "0.0") {
+      return dropout->unsupported(dropout->json());
+    }
+  }
+  return rules;
+}
+
+Status read_bpe(const JsonPart& part, TokenizerJson& file) {
+  MEG_RETURN_IF_ERROR(part.allow_only({"type", "dropout", "unk_token", "continuing_subword_prefix",
+                                       "end_of_word_suffix", "fuse_unk", "byte_fallback",
+                                       "ignore_merges", "vocab", "merges"}));
+  const bool byte_level = file.pre_tokenizer.byte_level;
+  MEG_ASSIGN_OR_RETURN(const BpeRules rules, read_rules(part, byte_level));
+  MEG_ASSIGN_OR_RETURN(const JsonPart vocab, part.member("vocab"));
+  MEG_ASSIGN_OR_RETURN(file.vocabulary, Vocabulary::parse(vocab.json(), vocab.place()));
+  MEG_RETURN_IF_ERROR(check_ids(file.vocabulary, vocab.place()));
+  if (byte_level) MEG_RETURN_IF_ERROR(check_bytes(file.vocabulary, vocab.place()));
+  if (rules.unknown_token && file.vocabulary.find(*rules.unknown_token) < 0 && !byte_level) {
+    return make_error(StatusCode::kCorruption, "{}: expected unk_token {}, found none",
+                      vocab.place(), text::printable(*rules.unknown_token));
+  }
+  MEG_ASSIGN_OR_RETURN(const JsonPart list, part.member("merges"));
+  MEG_ASSIGN_OR_RETURN(const std::vector<JsonPart> items, list.items());
+  MergeList merges;
+  merges.place = "merge";
+  for (const JsonPart& item : items) MEG_RETURN_IF_ERROR(read_merge(item, merges));
+  BpeModelBuilder builder(file.vocabulary, vocab.place(), list.place(), rules);
+  MEG_RETURN_IF_ERROR(builder.add_merges(merges));
+  file.bpe = std::move(builder).build();
+  return {};
+}
+
+/// Pieces are `[text, score]`, by id.
+Result<std::vector<UnigramModel::Piece>> read_pieces(const JsonPart& vocab) {
+  MEG_ASSIGN_OR_RETURN(const std::vector<JsonPart> items, vocab.items());
+  std::vector<UnigramModel::Piece> pieces;
+  std::unordered_map<std::string_view, size_t> known;
+  for (const JsonPart& item : items) {
+    MEG_ASSIGN_OR_RETURN(const std::vector<JsonPart> pair, item.items());
+    if (pair.size() != 2) return item.corrupt("a piece and its score");
+    MEG_ASSIGN_OR_RETURN(const std::string_view text, pair[0].text());
+    MEG_ASSIGN_OR_RETURN(const double score, pair[1].number());
+    const auto [first, is_new] = known.emplace(text, pieces.size());
+    if (!is_new)
+      return item.corrupt(fmt::format("a piece that is not piece {} again", first->second));
+    pieces.push_back({std::string(text), score});
+  }
+  if (pieces.empty()) return vocab.corrupt("at least one piece");
+  return pieces;
+}
+
+Status read_unigram(const JsonPart& part, TokenizerJson& file) {
+  MEG_RETURN_IF_ERROR(part.allow_only({"type", "unk_id", "vocab", "byte_fallback"}));
+  MEG_ASSIGN_OR_RETURN(const JsonPart vocab, part.member("vocab"));
+  MEG_ASSIGN_OR_RETURN(std::vector<UnigramModel::Piece> pieces, read_pieces(vocab));
+  UnigramModel::Options options;
+  options.place = part.place();
+  MEG_ASSIGN_OR_RETURN(options.byte_fallback, part.boolean("byte_fallback", false));
+  if (const auto unknown = part.find("unk_id")) {
+    MEG_ASSIGN_OR_RETURN(const int64_t id, unknown->integer());
+    if (id < 0 || id >= static_cast<int64_t>(pieces.size()))
+      return unknown->corrupt("a piece's id");
+    options.unknown_id = static_cast<int32_t>(id);
+  }
+  std::vector<Vocabulary::Entry> entries;
+  entries.reserve(pieces.size());
+  for (const auto& piece : pieces) {
+    entries.push_back({piece.text, static_cast<int32_t>(entries.size())});
+  }
+  file.vocabulary = Vocabulary::of(entries);
+  file.words = std::make_unique<UnigramModel>(pieces, std::move(options));
+  return {};
+}
+
+Status read_vocabulary(const JsonPart& part, TokenizerJson& file) {
+  MEG_ASSIGN_OR_RETURN(const JsonPart vocab, part.member("vocab"));
+  MEG_ASSIGN_OR_RETURN(file.vocabulary, Vocabulary::parse(vocab.json(), vocab.place()));
+  return check_ids(file.vocabulary, vocab.place());
+}
+
+Status read_word_piece(const JsonPart& part, TokenizerJson& file) {
+  MEG_RETURN_IF_ERROR(part.allow_only(
+      {"type", "unk_token", "continuing_subword_prefix", "max_input_chars_per_word", "vocab"}));
+  MEG_RETURN_IF_ERROR(read_vocabulary(part, file));
+  WordPieceWords::Options options;
+  options.place = part.place();
+  MEG_ASSIGN_OR_RETURN(options.unknown_token, part.text("unk_token", options.unknown_token));
+  MEG_ASSIGN_OR_RETURN(options.continuation,
+                       part.text("continuing_subword_prefix", options.continuation));
+  if (const auto limit = part.find("max_input_chars_per_word")) {
+    MEG_ASSIGN_OR_RETURN(const int64_t characters, limit->integer());
+    if (characters < 0) return limit->corrupt("a number of characters");
+    options.max_characters = static_cast<size_t>(characters);
+  }
+  file.words = std::make_unique<WordPieceWords>(file.vocabulary, options);
+  return {};
+}
+
+Status read_word_level(const JsonPart& part, TokenizerJson& file) {
+  MEG_RETURN_IF_ERROR(part.allow_only({"type", "unk_token", "vocab"}));
+  MEG_RETURN_IF_ERROR(read_vocabulary(part, file));
+  MEG_ASSIGN_OR_RETURN(std::string unknown, part.text("unk_token", "<unk>"));
+  file.words = std::make_unique<WordLevelModel>(file.vocabulary, std::move(unknown), part.place());
+  return {};
+}
+
+constexpr std::pair<std::string_view, Status (*)(const JsonPart& part, TokenizerJson& file)>
+    kReaders[] = {{"BPE", read_bpe},
+                  {"Unigram", read_unigram},
+                  {"WordPiece", read_word_piece},
+                  {"WordLevel", read_word_level}};
+
+/// The kind of a model that does not name it, as older files do.
+std::string_view kind_of(const JsonPart& part) {
+  if (part.find("merges")) return "BPE";
+  const std::optional<JsonPart> vocab = part.find("vocab");
+  if (vocab && vocab->is_list()) return "Unigram";
+  return part.find("continuing_subword_prefix") ? "WordPiece" : "WordLevel";
+}
+
+std::string digest_of(const std::string& text) {
+  io::Digest digest;
+  digest.add(std::as_bytes(std::span(text)));
+  return digest.hex();
+}
+
+}  // namespace
+
+Status read_model(const JsonPart& part, TokenizerJson& file) {
+  MEG_ASSIGN_OR_RETURN(const std::string type, part.text("type", std::string(kind_of(part))));
+  const auto found = std::find_if(std::begin(kReaders), std::end(kReaders),
+                                  [&](const auto& reader) { return reader.first == type; });
+  if (found == std::end(kReaders)) return part.unsupported(text::printable_name(type));
+  if (type != "BPE" && file.pre_tokenizer.byte_level) {
+    return part.unsupported(type + " behind ByteLevel");
+  }
+  MEG_RETURN_IF_ERROR(found->second(part, file));
+  if (file.words != nullptr) file.words_digest = digest_of(part.json());
+  return {};
+}
+
+}  // namespace meg::tokenizer

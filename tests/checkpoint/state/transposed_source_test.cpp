@@ -1,0 +1,134 @@
+#include "libmeg/checkpoint/state/transposed_source.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace meg::checkpoint {
+namespace {
+
+/// A matrix of random elements: [columns, rows] in memory.
+struct Matrix {
+  int64_t rows, columns;
+  DType dtype;
+  std::vector<std::byte> bytes;
+
+  Matrix(int64_t rows_of_transpose, int64_t columns_of_transpose, DType type, std::mt19937* random)
+      : rows(rows_of_transpose),
+        columns(columns_of_transpose),
+        dtype(type),
+        bytes(static_cast<size_t>(rows * columns * dtype_size(type))) {
+    for (std::byte& byte : bytes) byte = static_cast<std::byte>((*random)());
+  }
+
+  std::shared_ptr<const TensorSource> transpose() const {
+    return transposed_source(memory_source(dtype, bytes), rows, columns);
+  }
+
+  /// Element by element.
+  std::vector<std::byte> expected(int64_t first, int64_t count) const {
+    const auto size = static_cast<size_t>(dtype_size(dtype));
+    std::vector<std::byte> found(static_cast<size_t>(count) * size);
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t row = (first + i) / columns, column = (first + i) % columns;
+      std::memcpy(found.data() + static_cast<size_t>(i) * size,
+                  bytes.data() + static_cast<size_t>(column * rows + row) * size, size);
+    }
+    return found;
+  }
+
+  void expect_read(const TensorSource& source, int64_t first, int64_t count) const {
+    std::vector<std::byte> found(static_cast<size_t>(count * dtype_size(dtype)));
+    ASSERT_TRUE(source.read(first, found).ok());
+    EXPECT_TRUE(found == expected(first, count))
+        << rows << " x " << columns << ": " << first << " and " << count << " more";
+  }
+};
+
+TEST(TransposedSource, ReadsAnyStretchOfAnyShapeAndType) {
+  std::mt19937 random(7);
+  for (const DType dtype : {DType::kUint8, DType::kBFloat16, DType::kFloat32, DType::kFloat64}) {
+    // Single rows and columns, less and more than a block, several stripes.
+    for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{1, 1},
+                                        {1, 300},
+                                        {300, 1},
+                                        {63, 65},
+                                        {128, 64},
+                                        {700, 1500},
+                                        {9000, 257}}) {
+      const Matrix matrix(rows, columns, dtype, &random);
+      const auto source = matrix.transpose();
+      const int64_t all = rows * columns;
+      for (int i = 0; i < 6; ++i) {
+        const auto first = static_cast<int64_t>(random() % static_cast<uint64_t>(all));
+        const auto most = static_cast<uint64_t>(std::min<int64_t>(all - first, 100000));
+        matrix.expect_read(*source, first, 1 + static_cast<int64_t>(random() % most));
+      }
+      if (all < 200000) matrix.expect_read(*source, 0, all);
+    }
+  }
+}
+
+TEST(TransposedSource, SourcesThatTakeTurnsDoNotMixUp) {
+  std::mt19937 random(8);
+  std::vector<Matrix> matrices;
+  std::vector<std::shared_ptr<const TensorSource>> sources;
+  for (int i = 0; i < 5; ++i) matrices.emplace_back(5000, 1000, DType::kFloat16, &random);
+  for (const Matrix& matrix : matrices) sources.push_back(matrix.transpose());
+  for (int i = 0; i < 60; ++i) {
+    // Whatever a thread may keep.
+    if (i % 10 == 0) share_transposed_memory((int64_t{1} << 25) >> (i / 2));
+    const size_t which = random() % sources.size();
+    matrices[which].expect_read(*sources[which], static_cast<int64_t>(random() % 4990000), 10000);
+  }
+}
+
+/// Another kind of source that reads one.
+class Forwarded final : public TensorSource {
+ public:
+  explicit Forwarded(std::shared_ptr<const TensorSource> source)
+      : TensorSource(source->dtype(), source->elements()), source_(std::move(source)) {}
+
+  Status read(int64_t first, std::span<std::byte> into) const override {
+    return source_->read(first, into);
+  }
+
+ private:
+  std::shared_ptr<const TensorSource> source_;
+};
+
+TEST(TransposedSource, TurnedBackIsTheSource) {
+  std::mt19937 random(9);
+  const Matrix matrix(70, 130, DType::kFloat32, &random);
+  const auto source = memory_source(matrix.dtype, matrix.bytes);
+  const auto turned = transposed_source(source, 70, 130);
+  EXPECT_EQ(transposed_source(turned, 130, 70), source);
+  EXPECT_NE(transposed_source(turned, 70, 130), source);
+}
+
+TEST(TransposedSource, ReadsWhatIsTransposedItself) {
+  std::mt19937 random(10);
+  const Matrix matrix(3000, 1100, DType::kFloat16, &random);
+  for (const int64_t share : {int64_t{1}, int64_t{1} << 22, int64_t{1} << 25}) {
+    share_transposed_memory(share);
+    auto source = matrix.transpose();
+    // An even number of times: the same as once.
+    for (int i = 0; i < 4; ++i) {
+      const auto inner = std::make_shared<Forwarded>(source);
+      source =
+          i % 2 == 0 ? transposed_source(inner, 1100, 3000) : transposed_source(inner, 3000, 1100);
+    }
+    for (int i = 0; i < 3; ++i) {
+      matrix.expect_read(*source, static_cast<int64_t>(random() % 3290000), 10000);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace meg::checkpoint

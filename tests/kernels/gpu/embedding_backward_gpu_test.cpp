@@ -1,0 +1,99 @@
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "libmeg/kernels/embedding_backward.h"
+#include "tests/kernels/gpu/device_array.h"
+#include "tests/kernels/gpu/require_gpu.h"
+
+namespace meg::kernels {
+namespace {
+
+using test::DeviceArray;
+using test::FloatArray;
+using test::kFloatTypes;
+using test::normal_values;
+
+constexpr int64_t kTableRows = 37;
+
+struct Case {
+  FloatType type;
+  bool adds;
+  int64_t count;
+  int64_t columns;
+  bool has_ids;
+};
+
+/// Some ids often, some never.
+std::vector<int64_t> ids_of(const Case& made) {
+  std::mt19937 engine(3);
+  std::vector<int64_t> ids;
+  for (int64_t i = 0; i < made.count; ++i) {
+    ids.push_back(static_cast<int64_t>(engine() % 3 == 0 ? 5 : engine() % kTableRows));
+  }
+  return ids;
+}
+
+struct Arrays {
+  explicit Arrays(const Case& made)
+      : ids(ids_of(made)),
+        gradients(made.type, normal_values(made.count * made.columns, 1, 1)),
+        grad_weight(made.adds ? FloatType::kFloat32 : made.type,
+                    normal_values(kTableRows * made.columns, 1, 2)) {}
+
+  EmbeddingBackward call(const Case& made, const int64_t* with_ids, const void* with_gradients,
+                         void* result) const {
+    return {.type = made.type,
+            .ids = made.has_ids ? with_ids : nullptr,
+            .period = made.has_ids ? 0 : made.count / 3,
+            .gradients = with_gradients,
+            .grad_weight = result,
+            .adds = made.adds,
+            .count = made.count,
+            .columns = made.columns};
+  }
+
+  std::vector<int64_t> ids;
+  FloatArray gradients, grad_weight;
+};
+
+FloatArray on_cpu(const Case& made) {
+  Arrays arrays(made);
+  embedding_backward_cpu(
+      arrays.call(made, arrays.ids.data(), arrays.gradients.data(), arrays.grad_weight.data()));
+  return arrays.grad_weight;
+}
+
+FloatArray on_gpu(const Case& made, CudaRung rung) {
+  const Arrays arrays(made);
+  const DeviceArray ids(arrays.ids), gradients(arrays.gradients), result(arrays.grad_weight);
+  const DeviceArray scratch(std::vector<int64_t>(2 * arrays.ids.size(), -1));
+  const auto call = arrays.call(made, ids.get<int64_t>(), gradients.get(), result.get());
+  EXPECT_EQ(embedding_backward_cuda(call, scratch.get<int64_t>(), nullptr, rung), 0);
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+  return result.floats(arrays.grad_weight.type());
+}
+
+TEST(EmbeddingBackwardGpuTest, SumsAreTheCpusToTheBit) {
+  MEG_REQUIRE_GPU();
+  for (const FloatType type : kFloatTypes) {
+    for (const bool adds : {false, true}) {
+      for (const bool has_ids : {false, true}) {
+        for (const auto& [count, columns] :
+             {std::pair{3, 1}, {3, 17}, {90, 40}, {111, 129}, {600, 8}, {30, 8200}, {0, 8}}) {
+          if (!has_ids && count / 3 > kTableRows) continue;
+          const Case made = {type, adds, count, columns, has_ids};
+          const FloatArray expected = on_cpu(made);
+          for (const CudaRung rung : {CudaRung::kPlain, CudaRung::kVector}) {
+            ASSERT_EQ(test::bits_of(on_gpu(made, rung).floats()), test::bits_of(expected.floats()))
+                << test::name_of(type) << (adds ? " adds " : " ") << count << " x " << columns
+                << (has_ids ? "" : ", no ids");
+          }
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace meg::kernels

@@ -1,0 +1,135 @@
+// Words cut between characters that no token joins have the ids of the whole: random vocabularies
+// whose tokens hold characters, parts of them, and tokens that merging never gives.
+
+#include "libmeg/tokenizer/bpe/internal/fast/character_joints.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "libmeg/text/text_padding.h"
+#include "libmeg/tokenizer/bpe/internal/fast/fast_encoder.h"
+#include "libmeg/tokenizer/bpe/internal/fast/word_scan.h"
+#include "libmeg/tokenizer/bpe/internal/rank_model_builder.h"
+#include "libmeg/tokenizer/bpe/internal/reference/gpt2_pretokenizer.h"
+#include "libmeg/tokenizer/bpe/internal/reference/reference_encoder.h"
+
+namespace meg::tokenizer::fast {
+namespace {
+
+/// Characters that share bytes, and some that are no candidates for a cut.
+const std::vector<std::string> kCharacters = {"\u4e00", "\u4e2d", "\u6587", "\u3042", "\u30fc",
+                                              "\ud55c", "\u0e01", "\u00e9", "a",      " "};
+
+std::string random_text(std::mt19937& random, size_t characters) {
+  std::string text;
+  for (size_t i = 0; i < characters; ++i) text += kCharacters[random() % kCharacters.size()];
+  return text;
+}
+
+/// The 256 bytes and `count` pieces of random texts, in random order, so that some are never
+/// merged. with_characters: behind what merges to each character, without which hardly any word is
+/// cut.
+std::vector<std::string> random_tokens(std::mt19937& random, size_t count, bool with_characters) {
+  std::vector<std::string> tokens;
+  if (with_characters) {
+    std::set<std::string> parts;
+    for (const std::string& character : kCharacters) {
+      for (size_t size = 2; size <= character.size(); ++size)
+        parts.insert(character.substr(0, size));
+    }
+    tokens.assign(parts.begin(), parts.end());
+  }
+  for (size_t i = 0; i < count; ++i) {
+    const std::string text = random_text(random, 4);
+    const std::string token = text.substr(random() % (text.size() - 1), 2 + random() % 8);
+    const bool is_new = std::find(tokens.begin(), tokens.end(), token) == tokens.end();
+    if (token.size() > 1 && is_new) tokens.push_back(token);
+  }
+  for (int byte = 0; byte < 256; ++byte) tokens.emplace_back(1, static_cast<char>(byte));
+  return tokens;
+}
+
+BpeModel model_of(const std::vector<std::string>& tokens) {
+  auto model = RankModelBuilder::build(tokens, 0, "tokens");
+  EXPECT_TRUE(model) << model.status().message();
+  return *std::move(model);
+}
+
+std::vector<int32_t> encoded(TokenEncoder& encoder, const std::string& text) {
+  TokenBuffer tokens(DType::kInt32);
+  std::string padded = text;
+  padded.append(text::kTextPadding, '\xE4');
+  EXPECT_TRUE(encoder.encode(std::string_view(padded).substr(0, text.size()), tokens).ok());
+  std::vector<int32_t> ids;
+  for (int64_t i = 0; i < tokens.size(); ++i) ids.push_back(tokens.at(i));
+  return ids;
+}
+
+/// The borders inside a word, which another word follows.
+std::vector<uint32_t> cuts(const CharacterJoints& joints, const std::string& word) {
+  const std::string text = word + " " + std::string(text::kTextPadding, ' ');
+  const std::vector<uint32_t> starts = {0, static_cast<uint32_t>(word.size())};
+  std::vector<uint32_t> parts(text.size());
+  parts.resize(joints.cut(text.data(), starts.data(), starts.size(), parts.data()));
+  EXPECT_EQ(parts.front(), starts.front());
+  EXPECT_EQ(parts.back(), starts.back());
+  return {parts.begin() + 1, parts.end() - 1};
+}
+
+TEST(CharacterJoints, GiveTheIdsOfWholeWords) {
+  std::mt19937 random(18);
+  size_t cut_texts = 0;
+  for (int round = 0; round < 300; ++round) {
+    const BpeModel model = model_of(random_tokens(random, 1 + random() % 40, round % 4 != 0));
+    const auto table = MergeTable::build(model);
+    ASSERT_TRUE(table);
+    const auto fast =
+        new_fast_encoder(model, *table, DType::kInt32, word_scanner(InstructionSet::kPortable));
+    const auto plain = tokenizer::reference::new_reference_encoder(
+        model, DType::kInt32, tokenizer::reference::first_word_size);
+    for (int i = 0; i < 30; ++i) {
+      const std::string text = random_text(random, 1 + random() % 40);
+      ASSERT_EQ(encoded(*fast, text), encoded(*plain, text)) << round << ": " << text;
+      cut_texts += cuts(table->joints(), text).empty() ? 0 : 1;
+    }
+  }
+  EXPECT_GT(cut_texts, 300U);
+}
+
+std::vector<uint32_t> cuts_with(const std::vector<std::string>& more, const std::string& word) {
+  std::vector<std::string> tokens;
+  for (int byte = 0; byte < 256; ++byte) tokens.emplace_back(1, static_cast<char>(byte));
+  tokens.insert(tokens.end(), more.begin(), more.end());
+  const BpeModel model = model_of(tokens);
+  const auto table = MergeTable::build(model);
+  EXPECT_TRUE(table);
+  return cuts(table->joints(), word);
+}
+
+TEST(CharacterJoints, AreCharactersThatATokenHasSideBySide) {
+  using Borders = std::vector<uint32_t>;
+  const std::string word = "\u4e00\u4e2d\u6587";  // E4 B8 80, E4 B8 AD, E6 96 87
+  EXPECT_EQ(cuts_with({}, word), (Borders{3, 6}));
+  EXPECT_EQ(cuts_with({}, " a" + word), (Borders{5, 8}));
+  EXPECT_EQ(cuts_with({}, "a\u00e9\u0e01\u0e01"), Borders()) << "other scripts stay whole";
+  EXPECT_EQ(cuts_with({"\xE4\xB8", "\xAD\xE6"}, word), Borders{3}) << "parts of characters";
+  EXPECT_EQ(cuts_with({"\x80\xE4", "\x80\xE4\xB8"}, word), Borders{6});
+}
+
+TEST(CharacterJoints, LeaveWordsWholeWithPairsOfTokensThatMergingNeverGives) {
+  using Borders = std::vector<uint32_t>;
+  const std::string pair = "\u4e00\u4e2d";
+  EXPECT_EQ(cuts_with({pair}, pair + "\u6587"), Borders()) << "no merges lead to the pair";
+  EXPECT_EQ(cuts_with({pair}, "\u6587\u4e2d\u4e00"), (Borders{3, 6}));
+  EXPECT_EQ(cuts_with({"\u4e00"}, "\u6587\u4e2d\u4e00"), Borders()) << "it may be any part";
+  EXPECT_EQ(cuts_with({"\xE4\xB8", "\u4e00", "\xE4\xB8\xAD", "\u4e00\u4e2d"}, pair + "\u6587"),
+            Borders{6});
+}
+
+}  // namespace
+}  // namespace meg::tokenizer::fast

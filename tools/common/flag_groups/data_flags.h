@@ -1,0 +1,47 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "libmeg/base/result.h"
+#include "libmeg/megatron/argument_values.h"
+#include "libmeg/megatron/field_reader.h"
+#include "libmeg/samples/data_run.h"
+#include "tools/common/flag_groups/tokenizer_flags.h"
+#include "tools/common/flags/flags.h"
+
+namespace meg::tools {
+
+/// The flags of a training command line that say which samples a run sees, in which batches, and
+/// the tokenizer that its caches are named by.
+struct DataFlags : samples::DataArgs {
+  tokenizer::TokenizerOptions tokenizer = default_tokenizer();
+};
+
+/// Megatron's arguments among them, by their fields.
+void read_data_args(megatron::FieldReader& args, DataFlags& data);
+
+/// Declares those that are libmeg's own: --samples, --megatron-version, --no-extra-token,
+/// --no-drop-last-partial-validation-sequence, and prepare_cache's --prepare-cache-world-size.
+void declare_own_data_flags(Flags& flags, DataFlags& data);
+
+/// Declares the whole command line of a training run for a program to which its samples alone
+/// matter, after the program's own flags.
+void declare_data_flags(Flags& flags, DataFlags& data, megatron::ArgumentValues& args);
+
+/// The tokenizer's part, with the revision to follow. kInvalidArgument for an unknown revision.
+Result<tokenizer::TokenizerOptions> tokenizer_options(const DataFlags& data);
+
+/// Fills Megatron's part of `data`, after Flags::parse. kInvalidArgument: wrong usage.
+Status finish_data_flags(const megatron::ArgumentValues& args, DataFlags& data);
+
+/// What the flags add up to, waiting for caches that other processes build until the user
+/// interrupts it. Errors: those of samples::resolve_data, of identifying the tokenizer, and
+/// kInvalidArgument where a dataset was made with another one.
+Result<samples::DataRun> resolve_data_flags(
+    const DataFlags& data, const std::optional<std::string>& environment_world_size);
+
+/// WORLD_SIZE of this process's environment.
+std::optional<std::string> environment_world_size();
+
+}  // namespace meg::tools

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libmeg/app/load_model.h"
+#include "libmeg/base/result.h"
+#include "libmeg/megatron/argument_values.h"
+#include "tools/common/flag_groups/tokenizer_flags.h"
+#include "tools/common/flags/flags.h"
+
+namespace meg::tools {
+
+/// What every program that uses a trained model is told.
+struct InferenceFlags : app::ModelRequest {
+  InferenceFlags() { tokenizer = default_tokenizer(); }
+
+  std::optional<int64_t> micro_batch_size;  ///< Sequences at once; else as many as pay.
+  int64_t seed = 1234;
+};
+
+/// Declares them all, after the program's own. family: of the flags that such a program of Megatron
+/// has beside those of training; idle_fields: those of them that make no difference to this one,
+/// each with the reason (see ArgumentScope).
+void declare_inference_flags(Flags& flags, megatron::ArgumentFamily family,
+                             const std::map<std::string_view, std::string_view>& idle_fields,
+                             InferenceFlags& inference);
+
+/// Fills the rest from args, after Flags::parse. kInvalidArgument for flags that do not go
+/// together: wrong usage.
+Status finish_inference_flags(InferenceFlags& inference);
+
+}  // namespace meg::tools

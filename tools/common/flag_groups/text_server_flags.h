@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "libmeg/base/status.h"
+#include "libmeg/serving/text_server.h"
+#include "tools/common/flags/flags.h"
+
+namespace meg::tools {
+
+/// How a text generation server answers, by its flags.
+struct TextServerFlags {
+  std::string host = "127.0.0.1";
+  int64_t port = 5000;
+  std::vector<std::string> allowed_hosts;
+  int64_t out_seq_length = 1024;
+  double temperature = 1;
+  int64_t top_k = 0;
+  double top_p = 0;
+  bool greedy = false;
+  int64_t max_queue = 256;
+  double request_timeout = 600;
+  double client_timeout = 30;
+  int64_t max_request_bytes = 4 << 20;
+  int64_t max_connections = 512;
+};
+
+void declare_text_server_flags(Flags& flags, TextServerFlags& values);
+
+/// kInvalidArgument for flags that do not go together: wrong usage.
+Status check_text_server_flags(const TextServerFlags& flags);
+
+/// Serves until SIGINT, SIGTERM or SIGHUP; then what the model is at may finish, the rest is
+/// refused. Says on standard output where it listens, and writes a line for each request on
+/// standard error. seed: of what is drawn for requests that name none. Errors: those of listening;
+/// the error that the engine does not recover from, which ends the server, too.
+Status serve_texts(const TextServerFlags& flags, serving::ServedModel model, int64_t seed);
+
+}  // namespace meg::tools
