@@ -1,32 +1,27 @@
 #!/usr/bin/env bash
-# The stages of continuous integration, each set up, built and tested on its own:
+# Stages of continuous integration, one after the other; each sets up, builds and tests by itself.
 #
-#   scripts/ci.sh release      everything (scripts/test.sh)
-#   scripts/ci.sh torch-free   what needs no LibTorch: builds, unit tests
-#   scripts/ci.sh asan         unit tests of the torch-free half under the address and undefined-behaviour sanitizers,
-#                              and the fuzzers' corpora replayed
-#   scripts/ci.sh tsan         the same under the thread sanitizer
-#   scripts/ci.sh fuzz         the fuzzers' corpora replayed under clang's sanitizers, which see uses after a scope's
-#                              end that gcc's do not
-#   scripts/ci.sh tidy [REV]   clang-tidy over the sources that changed since REV; over all without REV
+#   scripts/ci.sh STAGE ...
+#
+#   release      everything (scripts/test.sh)
+#   torch-free   what needs no LibTorch: builds and passes the unit tests
+#   asan         unit tests of the torch-free half under the address and undefined-behaviour sanitizers, the fuzzers'
+#                corpora among them
+#   tsan         the same under the thread sanitizer
+#   fuzz         the fuzzers' corpora replayed under clang's sanitizers, which see uses after a scope's end that gcc's
+#                do not
+#   tidy[=REV]   clang-tidy over the sources that changed since REV; over all of them without REV, which takes hours
 set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 cd "$here/.."
 jobs="${MEG_JOBS:-$(nproc)}"
 
-# The torch-free half under one of CMake's presets, with the tests that need no files from elsewhere.
+# torch_free PRESET TARGET [CTEST_ARGUMENT ...]
 torch_free() {
   MEG_WITH_TORCH=OFF "$here/setup.sh"
-  cmake --preset "$1" -DMEG_WITH_TORCH=OFF -DMEG_BUILD_BENCH=OFF
-  cmake --build --preset "$1" --parallel "$jobs"
-  ctest --preset "$1" --parallel "$jobs" -L unit
-}
-
-fuzz() {
-  MEG_WITH_TORCH=OFF "$here/setup.sh"
-  cmake --preset fuzz
-  cmake --build --preset fuzz --parallel "$jobs" --target fuzzers
-  ctest --preset fuzz --parallel "$jobs" -R '^fuzz\.'
+  cmake --preset "$1"
+  cmake --build --preset "$1" --parallel "$jobs" --target "$2"
+  ctest --preset "$1" --parallel "$jobs" "${@:3}"
 }
 
 tidy() {
@@ -44,14 +39,25 @@ tidy() {
     xargs -r -P "$jobs" -n 4 clang-tidy-14 -p build/tidy --quiet --warnings-as-errors='*'
 }
 
-case "${1:-}" in
-  release) "$here/test.sh" ;;
-  torch-free) torch_free torch-free ;;
-  asan | tsan) torch_free "$1" ;;
-  fuzz) fuzz ;;
-  tidy) tidy "${@:2}" ;;
-  *)
-    echo "usage: scripts/ci.sh release|torch-free|asan|tsan|fuzz|tidy [REV]" >&2
-    exit 2
-    ;;
-esac
+stage() {
+  case "$1" in
+    release) "$here/test.sh" ;;
+    torch-free) torch_free torch-free all -L unit ;;
+    # Python's tests run programs, which would have to be built for them.
+    asan | tsan) torch_free "$1" unit_tests -L unit -LE python ;;
+    fuzz) torch_free fuzz fuzzers -R '^fuzz\.' ;;
+    tidy) tidy ;;
+    tidy=*) tidy "${1#tidy=}" ;;
+    *)
+      echo "usage: scripts/ci.sh release|torch-free|asan|tsan|fuzz|tidy[=REV] ..." >&2
+      exit 2
+      ;;
+  esac
+}
+
+[ $# -gt 0 ] || stage ""
+for name in "$@"; do
+  began=$SECONDS
+  stage "$name"
+  echo "ci: $name passed in $((SECONDS - began)) s"
+done

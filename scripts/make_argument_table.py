@@ -13,7 +13,7 @@ FOLDER = pathlib.Path(__file__).resolve().parent.parent / "libmeg" / "megatron"
 FAMILIES = {"training": "kTraining", "preprocess": "kPreprocess", "convert": "kConvert", "tasks": "kTasks",
             "text generation": "kTextGeneration", "merge": "kMerge"}
 EFFECTS = {name: "k" + name.capitalize() for name in (
-    "model", "data", "schedule", "optimizer", "checkpoint", "parallel", "log", "none")}
+    "model", "data", "tokenizer", "schedule", "optimizer", "checkpoint", "parallel", "log", "none")}
 MUST_SAY_WHY, MAY_SAY_WHY = {"kNone"}, {"kNone", "kLog"}
 # In the order of ArgumentRow's members; those in ENUMERATORS are no texts.
 MEMBERS = ("family flag other_names dest older_dests arity type default stored choices supported since until "

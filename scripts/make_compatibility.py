@@ -27,11 +27,13 @@ it equal. It has every flag that Megatron-LM had at one of the revisions from `v
 
 - **read**: does what it does in Megatron.
 - **refused**: an error with exit code 1 that names the flag, because it would change the model, the data, the
-  schedule ... and is not done yet. Where its value is the default it may stand.
-- **ignored**: taken with a note that gives the reason; nothing that anybody can see differs.
+  schedule ... and is not done yet. Its default value is accepted.
+- **ignored**: accepted with a note that gives the reason. Tokens, samples, texts, files and the numbers of a run are what
+  they would be without it, but for the rounding of another kernel or another order of sums; where Megatron would write
+  something more (W&B, `progress.txt`, profiles), the note says that it is not written.
 
-`generate`, `run_text_generation_server` take training flags as `evaluate_gpt` does, `dataset_inspect --trace` as
-`prepare_cache` does. The same table judges the args in checkpoints: a field of the model's that differs from the
+`generate` and `run_text_generation_server` treat training flags as `evaluate_gpt` does, `dataset_inspect --trace` as
+`prepare_cache` does. The same table judges the args in checkpoints: a field of the model that differs from the
 default and that is refused here is an error on load.
 """
 

@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
 # The whole way in one command: text -> tokens -> a short training -> another parallel layout -> verify ->
-# LAMBADA -> a served answer. Installs what that needs, builds the programs, runs them on the small
-# files in testdata/ and shows what they made; on CPUs, under three minutes after the build.
+# LAMBADA -> a served answer. Installs what that needs, builds the programs, runs them on your text or on the
+# small files in testdata/ and shows what they made; on CPUs, under three minutes after the build.
 #
 #   scripts/quickstart.sh                        on the small files in testdata/
 #   MEG_WITH_TORCH=OFF scripts/quickstart.sh     without LibTorch (5 GB): without training and what follows
 #   scripts/quickstart.sh --input YOUR.jsonl --vocab-file gpt2-vocab.json --merge-file gpt2-merges.txt
-#                                                only tokens, from your text; makes
+#                                                on your text; the tokens are
 #                                                ./YOUR_text_document.bin and .idx
 #
-# Further flags (--json-keys, --output-prefix, --workers ...) go to preprocess_data. MEG_BUILD=DIR takes the
-# programs of the build folder DIR instead of setting up and building; what it makes lies there too.
+# Further flags (--json-keys, --output-prefix, --workers ...) go to preprocess_data; with another --tokenizer-type
+# the way ends with the tokens. MEG_BUILD=DIR takes the programs of the build folder DIR instead of setting up and
+# building; what it makes lies there too.
 set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 root="$(dirname "$here")"
@@ -92,6 +93,11 @@ show_lines() {
   grep -E "$pattern" "$build/step.log"
 }
 
+# Of a JSON object on standard input, the number under a key.
+number_of() {
+  sed -n "s/.*\"$1\": *\([0-9]*\).*/\1/p" | head -n 1
+}
+
 # The index caches of a short training run on the dataset, and what its third step sees.
 prepare_samples() {
   local run=(--data-path "$1" --split 95,5,0 --seq-length 64 --train-iters 10 --micro-batch-size 2
@@ -146,9 +152,11 @@ serve_model() {
 
 # From the dataset to a served answer.
 train_and_use() {
-  local trained="$build/data/checkpoint" cut="$build/data/checkpoint_tp2_pp2"
+  local trained="$build/data/checkpoint" cut="$build/data/checkpoint_tp2_pp2" vocab_size
+  vocab_size="$("$bin/tokenizer_inspect" --tokenizer-type GPT2BPETokenizer --vocab-file "$vocab_file" \
+    --merge-file "$merge_file" --json | number_of vocab_size)"
   train_model "$1" "$trained"
-  reshape_checkpoint "$trained" "$cut" 2 2 2257
+  reshape_checkpoint "$trained" "$cut" 2 2 "$vocab_size"
   show_lines 'validation results' "$bin/evaluate_gpt" --task LAMBADA --valid-data \
     "$embedded/quickstart/lambada.jsonl" --load "$cut" --vocab-file "$vocab_file" --merge-file "$merge_file"
   serve_model "$cut"
@@ -157,16 +165,15 @@ train_and_use() {
 read_arguments "$@"
 embedded="$root/testdata"
 with_torch="${MEG_WITH_TORCH:-ON}"
-whole_way=false
+# What fills a batch of the training, and a little more.
+fewest_tokens=2000
 if [ "${#inputs[@]}" -eq 0 ]; then
-  whole_way=true
   inputs=("$embedded/quickstart/english.jsonl")
   prefix="${prefix:-$build/data/english}"
 else
   name="$(basename "${inputs[0]}")"
   if [ "$name" = - ]; then name=stdin; fi
   prefix="${prefix:-$PWD/${name%%.*}}"
-  with_torch=OFF
 fi
 check=()
 if [ -z "$vocab_file$merge_file" ]; then
@@ -199,14 +206,26 @@ for key in "${keys[@]}"; do
   show "$bin/verify" dataset "$dataset" ${check[@]+"${check[@]}"}
 done
 
+first="${prefix}_${keys[0]}_document"
+tokens="$("$bin/dataset_inspect" "$first" --json | number_of tokens)"
+used=false
+if [[ " ${others[*]-} " == *" --tokenizer"[-_]"type"* ]]; then
+  printf '\nnote: another tokenizer than GPT2BPETokenizer: what follows is left out\n'
+elif [ "$tokens" -lt "$fewest_tokens" ]; then
+  printf '\nnote: %s tokens are too few to train on: what follows is left out\n' "$tokens"
+else
+  prepare_samples "$first"
+  if [ "$with_torch" = ON ]; then
+    train_and_use "$first"
+    used=true
+  else
+    reshape_checkpoint "$embedded/checkpoint" "$build/data/checkpoint_tp1_pp1" 1 1 75
+  fi
+fi
+
 printf '\nmade:\n'
 for key in "${keys[@]}"; do ls -lh "${prefix}_${key}_document".{bin,idx}; done
+if $used; then du -sh "$build/data/checkpoint" "$build/data/checkpoint_tp2_pp2"; fi
 if [ -n "${vocabulary_note:-}" ]; then printf '%s\n' "$vocabulary_note"; fi
-printf 'train on it with: --data-path %s\n' "${prefix}_${keys[0]}_document"
-if ! $whole_way; then exit 0; fi
-prepare_samples "${prefix}_${keys[0]}_document"
-if [ "$with_torch" = ON ]; then
-  train_and_use "${prefix}_${keys[0]}_document"
-else
-  reshape_checkpoint "$embedded/checkpoint" "$build/data/checkpoint_tp1_pp1" 1 1 75
-fi
+printf 'next: the programs are in %s, the steps in %s;\n' "$bin" "$root/docs/tutorial.md"
+printf 'train on these tokens with: --data-path %s\n' "$first"
