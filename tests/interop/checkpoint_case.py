@@ -5,6 +5,8 @@ import sys
 import tempfile
 import unittest
 
+from megatron_core.processes import run_package
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 # scripts/setup.sh unpacks it beside the version that is installed.
 NEWER = os.path.join(os.environ.get("MEG_DEPS", os.path.expanduser("~/.cache/libmeg")),
@@ -26,16 +28,14 @@ class CheckpointCase(unittest.TestCase):
         return os.path.join(self.folder, name)
 
     def run_program(self, *words, code=0):
-        done = subprocess.run(words, capture_output=True, text=True)
+        done = subprocess.run(words, capture_output=True, text=True, timeout=300)
         self.assertEqual(done.returncode, code, (words, done.stdout[-2000:], done.stderr[-3000:]))
         return done
 
     def run_python(self, *words):
         """With megatron-core of this case and the modules of this folder."""
         path = os.pathsep.join([*self.python_path, HERE, os.environ.get("PYTHONPATH", "")])
-        done = subprocess.run([sys.executable, "-W", "ignore", *words],
-                              env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True,
-                              timeout=1500)
+        done = run_package([sys.executable, "-W", "ignore", *words], env={**os.environ, "PYTHONPATH": path})
         self.assertEqual(done.returncode, 0, (words, done.stderr[-4000:]))
 
     def convert(self, load, name, *flags):

@@ -9,7 +9,6 @@ checkpoints at several layouts and loads those that checkpoint_util wrote.
 import argparse
 import json
 import logging
-import multiprocessing
 import os
 import shutil
 import sys
@@ -149,20 +148,6 @@ def load_rank(folder, rank, args, checkpoint):
     data_rank = parallel_state.get_data_parallel_rank()
     torch.save(states_by_name(model, optimizer),
                os.path.join(folder, f"{rank_folder(args)}.{data_rank}.states"))
-
-
-def run_ranks(target, folder, args, *more):
-    os.makedirs(folder, exist_ok=True)
-    context = multiprocessing.get_context("fork")
-    processes = [context.Process(target=target, args=(folder, rank, args, *more))
-                 for rank in range(args.world_size)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join()
-    assert all(process.exitcode == 0 for process in processes), f"{folder}: a rank failed"
-    with open(os.path.join(folder, "latest_checkpointed_iteration.txt"), "w") as file:
-        file.write("1")
 
 
 def flat(state, name=""):
@@ -336,7 +321,7 @@ class MegatronCore(Case):
                 args.tensor_model_parallel_size, args.pipeline_model_parallel_size = tp, pp
                 args.data_parallel_size, args.world_size = dp, tp * pp * dp
                 loaded = os.path.join(self.folder, f"loaded-{name}")
-                run_ranks(load_rank, loaded, args, target)
+                ranks.run_ranks(loaded, args.world_size, load_rank, args, target)
                 plain = self.convert(source, tp, pp, "--target-optimizer", "plain")
                 self.check(loaded, plain)
 
@@ -435,5 +420,5 @@ if __name__ == "__main__":
     del sys.argv[1:3]
     with tempfile.TemporaryDirectory(prefix="meg-test-") as SOURCES:
         for run, run_args in RUNS.items():
-            run_ranks(save_rank, os.path.join(SOURCES, run), run_args)
+            ranks.run_ranks(os.path.join(SOURCES, run), run_args.world_size, save_rank, run_args)
         unittest.main()

@@ -16,6 +16,7 @@ import unittest
 
 os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
 import megatron_core_torch_dist_test as round_trip  # noqa: E402
+from megatron_core.processes import run_package  # noqa: E402
 
 HERE, NEWER = round_trip.HERE, round_trip.NEWER
 VERIFY = ""
@@ -101,10 +102,8 @@ class HybridNames(unittest.TestCase):
             self.skipTest(f"{NEWER} is not there: scripts/setup.sh unpacks it")
         with tempfile.TemporaryDirectory() as folder:
             path = os.pathsep.join([NEWER, HERE, os.environ.get("PYTHONPATH", "")])
-            run = subprocess.run(
-                [sys.executable, "-W", "ignore", os.path.abspath(__file__), round_trip.UTIL, VERIFY,
-                 "judge", form, folder], env={**os.environ, "PYTHONPATH": path},
-                capture_output=True, text=True, timeout=1500)
+            run = run_package([sys.executable, "-W", "ignore", os.path.abspath(__file__), round_trip.UTIL,
+                               VERIFY, "judge", form, folder], env={**os.environ, "PYTHONPATH": path})
             self.assertEqual(run.returncode, 0, run.stderr[-3000:])
             self.assertIn("equal", run.stdout)
 

@@ -13,6 +13,8 @@ import sys
 import tempfile
 import unittest
 
+from megatron_core.processes import run_package
+
 os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
 HERE = os.path.dirname(os.path.abspath(__file__))
 NEWER = os.path.join(os.environ.get("MEG_DEPS", os.path.expanduser("~/.cache/libmeg")),
@@ -137,10 +139,8 @@ class MegatronCore(unittest.TestCase):
         for form in ("distributed", "plain"):
             with self.subTest(form=form), tempfile.TemporaryDirectory() as folder:
                 path = os.pathsep.join([*python_path, HERE, os.environ.get("PYTHONPATH", "")])
-                run = subprocess.run(
-                    [sys.executable, "-W", "ignore", os.path.abspath(__file__), UTIL, "judge", form,
-                     folder], env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True,
-                    timeout=1500)
+                run = run_package([sys.executable, "-W", "ignore", os.path.abspath(__file__), UTIL, "judge",
+                                   form, folder], env={**os.environ, "PYTHONPATH": path})
                 self.assertEqual(run.returncode, 0, run.stderr[-3000:])
                 self.assertIn("equal", run.stdout)
 

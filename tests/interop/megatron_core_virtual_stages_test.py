@@ -7,10 +7,11 @@ megatron_core_virtual_stages_test.py CHECKPOINT_UTIL VERIFY [unittest arguments]
 import importlib.util
 import os
 import re
-import subprocess
 import sys
 import tempfile
 import unittest
+
+from megatron_core.processes import run_package
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 FORMS = ("dp_reshardable", "fully_reshardable")
@@ -22,7 +23,7 @@ UTIL = VERIFY = ""
 
 class VirtualStages(unittest.TestCase):
     def run_program(self, *words):
-        done = subprocess.run(words, capture_output=True, text=True, timeout=900)
+        done = run_package(words)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr[-3000:])
         return done.stdout
 

@@ -16,6 +16,7 @@ try:
     import torch
     import torch.distributed.checkpoint
 
+    from megatron_core.processes import run_package
     from reference import cases
     from reference import files as reference_files
     from reference import reshape as reference
@@ -193,8 +194,7 @@ class Written(unittest.TestCase):
 
     def test_megatron_core_loads_it(self):
         folder = reference_files.iteration_folder(self.write("mcore_gpt_tp2pp2_bf16"))
-        run = subprocess.run([sys.executable, "-c", MEGATRON_CORE, folder], capture_output=True,
-                             text=True, timeout=600)
+        run = run_package([sys.executable, "-c", MEGATRON_CORE, folder])
         if "ImportError" in run.stderr or "ModuleNotFoundError" in run.stderr:
             self.skipTest("megatron-core is not there")
         self.assertEqual(run.returncode, 0, run.stderr[-3000:])

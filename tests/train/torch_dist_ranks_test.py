@@ -16,6 +16,7 @@ import unittest
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../interop"))
 
 from launched_ranks import ORACLE, TIMEOUT, LaunchedRanks
+from megatron_core.processes import run_package
 
 try:
     from reference import files as reference_files
@@ -70,8 +71,7 @@ class TorchDistRanks(LaunchedRanks):
                 shutil.rmtree(saved)
 
     def expect_megatron_core_loads(self, folder):
-        run = subprocess.run([sys.executable, "-c", MEGATRON_CORE, folder], capture_output=True,
-                             text=True, timeout=600)
+        run = run_package([sys.executable, "-c", MEGATRON_CORE, folder])
         if "ImportError" in run.stderr or "ModuleNotFoundError" in run.stderr:
             return
         self.assertEqual(run.returncode, 0, run.stderr[-3000:])

@@ -16,6 +16,7 @@ sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../int
 try:
     import torch
 
+    from megatron_core.processes import run_package
     from reference import cases
     from reference import files as reference_files
     from reference import reshape as reference
@@ -106,8 +107,7 @@ class TorchDistSaves(unittest.TestCase):
     def test_megatron_core_loads_it(self):
         saved = self.train("dist", "--bf16", "--ckpt-format", "torch_dist")
         folder = reference_files.iteration_folder(saved)
-        run = subprocess.run([sys.executable, "-c", MEGATRON_CORE, folder], capture_output=True,
-                             text=True, timeout=600)
+        run = run_package([sys.executable, "-c", MEGATRON_CORE, folder])
         if "ImportError" in run.stderr or "ModuleNotFoundError" in run.stderr:
             self.skipTest("megatron-core is not there")
         self.assertEqual(run.returncode, 0, run.stderr[-3000:])

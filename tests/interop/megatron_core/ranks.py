@@ -14,6 +14,7 @@ from megatron.core.distributed import DistributedDataParallel, DistributedDataPa
 from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
 
 from megatron_core import models as core
+from megatron_core.processes import join_ranks
 
 LAYERS, HIDDEN, HEADS, FFN, VOCABULARY, POSITIONS = 4, 32, 4, 80, 96, 24
 
@@ -103,16 +104,14 @@ def save_rank(folder, rank, args, optimizer_options):
 
 
 def run_ranks(folder, world_size, save_one, *arguments):
-    """A new folder of iteration 1, of which each rank saves its part: save_one(folder, rank, *arguments)."""
-    os.makedirs(folder)
+    """A folder of iteration 1, of which each rank saves its part: save_one(folder, rank, *arguments)."""
+    os.makedirs(folder, exist_ok=True)
     context = multiprocessing.get_context("fork")
     ranks = [context.Process(target=save_one, args=(folder, rank, *arguments))
              for rank in range(world_size)]
     for process in ranks:
         process.start()
-    for process in ranks:
-        process.join()
-    assert all(process.exitcode == 0 for process in ranks), "a rank failed"
+    join_ranks(ranks)
     with open(os.path.join(folder, "latest_checkpointed_iteration.txt"), "w") as file:
         file.write("1")
     return folder
