@@ -92,6 +92,8 @@ AtomicFile::AtomicFile(AtomicFile&& other) noexcept
       is_kept_(other.is_kept_) {}
 
 AtomicFile& AtomicFile::operator=(AtomicFile&& other) noexcept {
+  // Swapped, not moved: what this object had goes to `other`, whose destructor removes a partial
+  // file of it as that of any output that was given up.
   std::swap(file_, other.file_);
   std::swap(path_, other.path_);
   std::swap(target_, other.target_);
@@ -133,6 +135,7 @@ Status AtomicFile::check_regular(const std::string& path) {
   std::error_code ignored;
   const fs::file_status found = fs::status(path, ignored);
   if (fs::is_directory(found)) return errno_error(EISDIR, path);
+  // A rename would put a plain file in the place of a device or a pipe.
   if (fs::exists(found) && !fs::is_regular_file(found)) {
     return make_error(StatusCode::kInvalidArgument,
                       "{}: expected a regular file, found a pipe or a device", path);

@@ -46,6 +46,7 @@ void remove_stale_folders(const std::string& path) {
   for (fs::directory_iterator at(folder_above(path), ignored), end; at != end;
        at.increment(ignored)) {
     if (!is_partial_name(at->path().filename().string(), path)) continue;
+    // The lock is held while the tree goes, so that two processes never remove one tree at once.
     const auto folder = open_folder(at->path().string(), O_NOFOLLOW, path);
     if (!folder.has_value() || ::flock(folder->get(), LOCK_EX | LOCK_NB) != 0) continue;
     std::error_code not_removed;

@@ -69,6 +69,7 @@ class ResumedStream : public ByteStream {
 
 }  // namespace
 
+/// By content, as a pipe has no name and names of downloads are often wrong.
 Compression compression_of(std::string_view begin) {
   constexpr std::string_view kXz("\xfd\x37zXZ\0", kCompressionMagicBytes);
   if (begin.starts_with("\x1f\x8b")) return Compression::kGzip;
@@ -96,6 +97,7 @@ Result<std::unique_ptr<ByteStream>> content_stream(std::unique_ptr<ByteStream> p
     char bytes[kCompressionMagicBytes];
     const auto free = std::span(bytes).first(kCompressionMagicBytes - begin.size());
     MEG_ASSIGN_OR_RETURN(const size_t got, packed->read(std::as_writable_bytes(free)));
+    // Fewer bytes than any magic number has: plain, and handed on like any others.
     if (got == 0) break;
     begin.append(bytes, got);
   }

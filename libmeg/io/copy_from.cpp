@@ -84,6 +84,7 @@ int64_t data_end(const FileDescriptor& file, int64_t offset, int64_t end) {
 
 /// Makes `file` at least `size` bytes long.
 Status extend(const FileDescriptor& file, int64_t size) {
+  // Never shorter: several ranges may be copied into one file, in any order.
   MEG_ASSIGN_OR_RETURN(const int64_t now, file.size());
   if (now < size && ::ftruncate(file.get(), size) != 0) return errno_error(errno, file.path());
   return Status();

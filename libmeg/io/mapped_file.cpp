@@ -99,6 +99,7 @@ Result<MappedFile> MappedFile::map(const FileDescriptor& file, Access access) {
   if (address == MAP_FAILED) return errno_error(errno, file.path());
   mapped.bytes_ = {static_cast<const std::byte*>(address), length};
   mapped.range_ = add_range(mapped.bytes_, mapped.path_);
+  // Hints: whether they are taken changes no byte, so errors do not matter.
   if (access == Access::kSequential) ::madvise(address, length, MADV_SEQUENTIAL);
   if (access == Access::kRandom) ::madvise(address, length, MADV_RANDOM);
   return mapped;

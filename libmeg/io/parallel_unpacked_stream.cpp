@@ -40,6 +40,7 @@ class ParallelUnpackedStream : public ByteStream {
 
   Result<size_t> read(std::span<std::byte> into) override {
     while (taken_ == block_.size()) {
+      // After damage every call gives the same error, as reading one file by one thread does.
       MEG_RETURN_IF_ERROR(error_);
       while (rest_ == nullptr && pieces_.size() < threads_ && end_.ok()) end_ = cut_piece();
       if (pieces_.empty()) {
@@ -71,6 +72,7 @@ class ParallelUnpackedStream : public ByteStream {
     taken_ = 0;
     meter_.packed += static_cast<int64_t>(piece.packed);
     meter_.unpacked += std::ssize(block_);
+    // In the order of the file, as for one thread, whatever pieces have been unpacked meanwhile.
     Status found = meter_.check(name_, max_ratio_);
     if (!found.ok()) fail(std::move(found));
   }
@@ -120,6 +122,7 @@ class ParallelUnpackedStream : public ByteStream {
   }
 
   Status begin_rest() {
+    // Its count begins with the frames before it: the ratio is one of the whole file.
     rest_ = one_unpacked_stream(
         resumed_stream(std::exchange(buffer_, {}), std::move(packed_)),
         [this] { return splitter_->unpack_rest(); }, name_, ahead_, max_ratio_);

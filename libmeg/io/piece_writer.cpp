@@ -12,6 +12,7 @@ constexpr size_t kPieceBytes = size_t{1} << 20;
 
 Status PieceWriter::append(std::span<const std::byte> bytes) {
   if (piece_.size() + bytes.size() > kPieceBytes) MEG_RETURN_IF_ERROR(flush());
+  // Straight from the caller's memory: through the piece they would be copied first.
   if (bytes.size() >= kPieceBytes) return write(bytes);
   piece_.insert(piece_.end(), bytes.begin(), bytes.end());
   return Status();

@@ -45,6 +45,7 @@ size_t bgzip_size(std::span<const std::byte> extra) {
     const size_t length = number_at(extra, 2, 2);
     if (extra.size() - kSubfieldHeader < length) return 0;
     const bool is_size = extra[0] == std::byte{'B'} && extra[1] == std::byte{'C'} && length == 2;
+    // The field holds the member's size less 1.
     if (is_size) return number_at(extra, kSubfieldHeader, 2) + size_t{1};
     extra = extra.subspan(kSubfieldHeader + length);
   }
@@ -59,8 +60,11 @@ Frame bgzip_member(std::span<const std::byte> bytes) {
   const size_t length = number_at(bytes, kGzipHeaderBytes, kExtraLengthBytes);
   if (bytes.size() < begin + length) return {.kind = Kind::kMore};
   const size_t packed = bgzip_size(bytes.subspan(begin, length));
+  // A size that does not even hold the member's own header is no bgzip, and 0 is that of a plain
+  // member.
   if (packed < begin + length + kGzipTrailerBytes) return {};
   if (bytes.size() < packed) return {.kind = Kind::kMore};
+  // gzip's last field: the size modulo 2^32, which is the size where members are small.
   const uint32_t unpacked = number_at(bytes, packed - 4, 4);
   if (unpacked > kMaxBgzipBytes) return {};
   return {.kind = Kind::kWhole, .packed = packed, .unpacked = unpacked};
@@ -83,6 +87,8 @@ class WholeFrameSplitter : public FrameSplitter {
     for (const Frame& frame : frames) size += frame.unpacked;
     MEG_ASSIGN_OR_RETURN(const std::unique_ptr<Unpacker> unpacker, make_unpacker(how_));
     std::vector<std::byte> block(size);
+    // The sizes in headers are claims. Unpackers get exactly that much room, and then one byte
+    // more: what comes there is more than the frames said.
     std::byte beyond{};
     std::span<const std::byte> in = std::as_bytes(std::span(packed));
     size_t used = 0;
@@ -95,6 +101,7 @@ class WholeFrameSplitter : public FrameSplitter {
       in = in.subspan(step.consumed);
       used += step.produced;
       if (in.empty() && step.at_end && step.produced == 0) break;
+      // One step that does nothing may come before an end; two in a row would go on for ever.
       const bool is_idle = step.consumed == 0 && step.produced == 0;
       if (is_idle && was_idle) return damaged();
       was_idle = is_idle;

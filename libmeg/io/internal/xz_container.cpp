@@ -58,6 +58,7 @@ Result<XzContainer::Step> XzContainer::read_header(std::span<const std::byte> by
 
 Result<lzma_block*> XzContainer::read_block(std::span<const std::byte> bytes) {
   filters_.reset(new lzma_filter[LZMA_FILTERS_MAX + 1]);
+  // The mark that ends the list for lzma_filters_free(), should the header not decode.
   filters_[0].id = LZMA_VLI_UNKNOWN;
   block_ = {};
   block_.version = 1;
@@ -66,6 +67,7 @@ Result<lzma_block*> XzContainer::read_block(std::span<const std::byte> bytes) {
   block_.filters = filters_.get();
   const lzma_ret code = ::lzma_block_header_decode(&block_, nullptr, octets(bytes));
   if (code != LZMA_OK) return xz_error(code);
+  // Asked before anything is allocated: a header may name a dictionary of up to 4 GiB.
   const uint64_t memory = ::lzma_raw_decoder_memusage(filters_.get());
   if (memory <= kMaxMemory) return &block_;
   return make_error(StatusCode::kResourceExhausted,
@@ -92,6 +94,7 @@ Result<XzContainer::Step> XzContainer::read_footer(std::span<const std::byte> by
   lzma_stream_flags footer{};
   lzma_ret code = ::lzma_stream_footer_decode(&footer, octets(bytes));
   if (code == LZMA_OK) code = ::lzma_stream_flags_compare(&flags_, &footer);
+  // What liblzma's own decoder of streams compares at this place, too.
   if (code == LZMA_OK && footer.backward_size != ::lzma_index_hash_size(blocks_.get())) {
     code = LZMA_DATA_ERROR;
   }
@@ -110,6 +113,7 @@ Result<XzContainer::Step> XzContainer::pass_padding(std::span<const std::byte> b
   if (zeros == bytes.size()) {
     return Step{.part = zeros == 0 ? Part::kMore : Part::kFraming, .bytes = zeros};
   }
+  // Counted over all calls: the zeros may come in several pieces.
   if (padding_ % 4 != 0) return xz_error(LZMA_DATA_ERROR);
   state_ = State::kHeader;
   if (zeros == 0) return read_header(bytes);

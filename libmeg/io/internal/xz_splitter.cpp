@@ -29,6 +29,7 @@ Status unpack_block(std::span<const char> packed, const Frame& frame, std::span<
   size_t used = 0;
   code = ::lzma_block_buffer_decode(&block, nullptr, octets(packed.data()), &in, packed.size(),
                                     reinterpret_cast<uint8_t*>(out.data()), &used, out.size());
+  // The decoder of headers has allocated the filters' options.
   ::lzma_filters_free(filters.data(), nullptr);
   const bool is_whole = in == packed.size() && used == out.size();
   if (code == LZMA_OK && !is_whole) code = LZMA_DATA_ERROR;
@@ -76,12 +77,16 @@ class XzSplitter : public FrameSplitter {
     const lzma_vli packed = ::lzma_block_total_size(&block);
     const bool says_sizes =
         packed != LZMA_VLI_UNKNOWN && packed != 0 && block.uncompressed_size != LZMA_VLI_UNKNOWN;
+    // `xz` writes sizes into the headers of blocks only where it packs by threads (-T); other
+    // blocks are unpacked by one thread.
     if (!says_sizes || packed > kMaxFrameBytes || block.uncompressed_size > kMaxFrameBytes ||
         ::lzma_raw_decoder_memusage(block.filters) > kMaxBlockMemory) {
       return {};
     }
     if (bytes.size() < packed) return {.kind = Frame::Kind::kMore};
     const lzma_vli unpadded = ::lzma_block_unpadded_size(&block);
+    // Noted before the block is unpacked: the index at the stream's end is compared with what
+    // headers say, and unpack_block() compares those with the content.
     if (!container_.end_block(unpadded, block.uncompressed_size).ok()) return {};
     return {.kind = Frame::Kind::kWhole,
             .packed = static_cast<size_t>(packed),

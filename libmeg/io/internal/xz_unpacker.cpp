@@ -6,6 +6,8 @@ namespace meg::io {
 
 Result<Unpacker::Step> XzUnpacker::unpack(std::span<const std::byte> in, std::span<std::byte> out) {
   if (block_ != nullptr) return unpack_block(in, out);
+  // Framing is collected apart because liblzma reads a header only as a whole, and a step may bring
+  // a single byte. What is taken too much is not counted as consumed.
   const size_t before = pending_.size();
   const size_t taken = std::min(in.size(), XzContainer::kMaxHeaderBytes - before);
   pending_.insert(pending_.end(), in.begin(), in.begin() + static_cast<std::ptrdiff_t>(taken));
