@@ -89,8 +89,12 @@ Result<Blend> parse_blend(std::span<const std::string> data_path,
       // prefixes. A single prefix that looks like a number is a prefix.
       data_path.size() % 2 == 0 && text::parse_python_float(data_path[0]).has_value();
   if (!weighted) {
+    // Several prefixes without weights are blended by their sizes since core 0.7; before, words
+    // come in pairs.
     if (data_path.size() > 1 && !version.open_sample_counts) return not_in_pairs(data_path, 0);
     for (size_t i = 0; i < data_path.size(); ++i) {
+      // A number where Megatron's pairing would have a weight is a slip of the user rather than a
+      // dataset of that name.
       const bool even = data_path.size() % 2 == 0;
       if (even && i % 2 == 0 && text::parse_python_float(data_path[i]).has_value()) {
         return not_in_pairs(data_path, i);
@@ -116,6 +120,7 @@ std::vector<double> normalized_weights(std::span<const double> weights) {
 
 std::vector<double> normalized_data_path_weights(std::span<const double> weights,
                                                  const megatron::MegatronVersion& version) {
+  // numpy's sum since core; before, weights were added from left to right. The last bits differ.
   if (version.index_cache_form > megatron::IndexCacheForm::kLegacy)
     return normalized_weights(weights);
   return divided(weights, std::accumulate(weights.begin(), weights.end(), 0.0));

@@ -49,6 +49,7 @@ std::vector<std::string> words_of(std::string_view text) {
 
 Result<std::string> read_text(const std::string& path) {
   MEG_ASSIGN_OR_RETURN(const io::MappedFile file, io::MappedFile::open(path));
+  // Lists of datasets have kilobytes; a dataset that is given by mistake must not be read as text.
   if (file.size() > kMaxFileBytes) {
     return make_error(StatusCode::kResourceExhausted, "{}: expected at most {} bytes, found {}",
                       path, kMaxFileBytes, file.size());
@@ -141,6 +142,7 @@ Status resolve_blends(const DataArgs& args, GptDataConfig& config, Notes& notes)
 Result<int64_t> data_parallel_size(const DataArgs& args,
                                    const std::optional<std::string>& environment) {
   std::optional<int64_t> ranks = args.world_size;
+  // Set by torchrun; the flag comes first, so that a run can be prepared on another machine.
   if (!ranks.has_value() && environment.has_value()) {
     MEG_ASSIGN_OR_RETURN(ranks, parse_count(*environment, 1, "WORLD_SIZE"));
   }
@@ -284,6 +286,7 @@ Result<DataRun> resolve_data(const DataArgs& args,
   config.sequence_length = *args.sequence_length;
   config.seed = args.seed;
   config.split = args.split.value_or(std::string(kDefaultSplit));
+  // Only what the user gave: the default is no part of the descriptions of datasets of their own.
   config.per_split_split = args.split;
   config.cache_path = args.cache_path;
   config.object_storage_cache_path = args.object_storage_cache_path;

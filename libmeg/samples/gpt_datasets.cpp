@@ -99,6 +99,7 @@ Status build_cut_splits(const GptDataConfig& config, GptDatasets& result) {
 /// --train-data-path and its like: a blend for each split.
 Status build_own_splits(const GptDataConfig& config, GptDatasets& result) {
   std::optional<SplitWeights> described;
+  // At 6ef5bdc the text of --split stands in the description, although nothing is cut by it.
   const bool names_split = config.version.index_cache_form == megatron::IndexCacheForm::kLegacy;
   if (names_split && config.per_split_split.has_value()) {
     MEG_ASSIGN_OR_RETURN(described, SplitWeights::parse(*config.per_split_split, config.version));
@@ -117,6 +118,7 @@ Status build_own_splits(const GptDataConfig& config, GptDatasets& result) {
 Result<GptDatasets> build_gpt_datasets(const GptDataConfig& config) {
   MEG_RETURN_IF_ERROR(check_config(config));
   GptDatasets result;
+  // The order of Megatron's builder: one blend, then blends of the splits, else mock data.
   const bool own = std::any_of(config.per_split.begin(), config.per_split.end(),
                                [](const auto& blend) { return blend.has_value(); });
   if (config.blend.has_value()) {

@@ -43,6 +43,7 @@ Result<int64_t> epochs_for(const GptIndexRequest& request) {
     // Megatron adds epochs until they are enough, one at least; the division gives the same number
     // at once.
     const int64_t epochs = tokens == 0 ? 1 : (tokens - 1) / request.tokens + 1;
+    // Epochs are numbered in int32 by Megatron's helper, tokens in int64.
     int64_t all_tokens = 0;
     if (epochs <= kMaxInt32 && !__builtin_mul_overflow(epochs, request.tokens, &all_tokens)) {
       return epochs;
@@ -99,6 +100,7 @@ Result<GptIndexPlan> plan_gpt_index(const GptIndexRequest& request,
   plan.sequence_length = request.sequence_length;
   plan.extra_token = request.extra_token ? 1 : 0;
   MEG_ASSIGN_OR_RETURN(plan.epochs, epochs_for(request));
+  // The extra token of each sample is the next one's first, so only one is beyond the samples.
   const int64_t tokens = plan.epochs * request.tokens - plan.extra_token;
   plan.samples = request.drop_last_partial ? tokens / plan.sequence_length
                                            : samples_with_partial(tokens, plan.sequence_length);

@@ -93,6 +93,7 @@ Result<SampleCounts> count_samples(const RunLength& length, const BatchSchedule&
                          product(counts.train_iters, batches.global_batch_size(), "train"));
   }
   const int64_t eval_batch = evaluation_batch_size(length, batches);
+  // Without a count the validation set is one epoch, which is what --full-validation reads.
   if (!length.full_validation) {
     MEG_ASSIGN_OR_RETURN(const int64_t steps,
                          validation_steps(length, counts.train_iters, version));

@@ -10,6 +10,7 @@ Result<std::vector<int64_t>> SampleDataset::samples_with(int64_t dataset,
     return part.length > 0 && part.sequence >= range.begin && part.sequence < range.end;
   };
   std::vector<int64_t> samples;
+  // The plain way, for datasets without an index to search.
   for (int64_t sample = 0; sample < size(); ++sample) {
     MEG_ASSIGN_OR_RETURN(const SampleSource found, source(sample));
     if (found.dataset == dataset && std::any_of(found.parts.begin(), found.parts.end(), wanted)) {

@@ -80,6 +80,7 @@ PerSplit<std::optional<std::pair<double, double>>> SplitWeights::matrix() const 
   PerSplit<std::optional<std::pair<double, double>>> matrix;
   double begin = 0;
   for (const Split split : kSplits) {
+    // In float64 and in this order: the sums stand in descriptions, to the last digit.
     const double end = begin + normalized_[split_number(split)];
     if (end > begin) matrix[split_number(split)] = {begin, end};
     begin = end;
@@ -94,6 +95,7 @@ PerSplit<std::optional<dataset::SequenceRange>> SplitWeights::ranges(int64_t seq
     const auto bounds = matrix();
     for (size_t i = 0; i < ranges.size(); ++i) {
       if (!bounds[i].has_value()) continue;
+      // Both bounds of one fraction are rounded alike, so neighbours meet without a gap.
       ranges[i] = {.begin = rounded(bounds[i]->first * size),
                    .end = rounded(bounds[i]->second * size)};
     }

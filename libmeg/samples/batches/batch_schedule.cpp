@@ -97,6 +97,8 @@ int64_t BatchSchedule::samples_until_larger(int64_t consumed) const {
   const int64_t batch_size = batch_size_after(consumed);
   int64_t same = consumed;
   int64_t larger = rampup_->samples + 1;
+  // The quotient grows with the samples, however it is rounded, so there is one border. At the end
+  // of the ramp-up the batch may stay as large as it is.
   while (larger - same > 1) {
     const int64_t middle = same + (larger - same) / 2;
     (batch_size_after(middle) == batch_size ? same : larger) = middle;

@@ -72,6 +72,7 @@ Result<BatchBuffer> BatchBuffer::create(const Shape& shape, const BatchMemory& m
   const size_t bytes = 3 * aligned(values * sizeof(int64_t)) + aligned(values * sizeof(float)) +
                        (shape.attention_mask ? aligned(mask) : 0);
   BatchMemory used = memory.allocate ? memory : plain_memory();
+  // Reserved here, so that drawing numbers later takes no memory from the loader's threads.
   std::vector<int64_t> sample_numbers;
   sample_numbers.reserve(static_cast<size_t>(shape.samples));
   void* const block = used.allocate(bytes);

@@ -148,6 +148,7 @@ class ThreadedLoader : public SampleLoader {
 Status ThreadedLoader::start(int threads) {
   try {
     for (int i = 0; i < threads; ++i) {
+      // Allocated here, where a failure still has a caller to be told to.
       std::vector<int64_t> text(static_cast<size_t>(dataset_.text_length()));
       threads_.emplace_back([this, text = std::move(text)]() mutable { run(text); });
     }
@@ -232,6 +233,7 @@ Result<const MicroBatch*> ThreadedLoader::next() {
     caller_waits_for_ = &slot;
     slot_ready_.wait(lock, [&] { return slot.ready || end_ <= handed_out_; });
     caller_waits_for_ = nullptr;
+    // Not ready and past the end: ready slots come first, also when the end is known.
     if (!slot.ready) return nullptr;
     slot.ready = false;
     failure_ = std::move(slot.status);

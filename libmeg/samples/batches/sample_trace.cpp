@@ -5,6 +5,8 @@
 namespace meg::samples {
 namespace {
 
+/// Only the single order places a sample by arithmetic alone; a cyclic one would have to be drawn
+/// up to the step.
 Status check(const TraceSchedule& schedule) {
   if (schedule.type == DataloaderType::kSingle) return Status();
   return Status(StatusCode::kUnsupported, "--dataloader-type cyclic: not traced yet");

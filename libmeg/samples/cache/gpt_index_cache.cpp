@@ -78,6 +78,7 @@ std::vector<std::string> GptIndexCacheFiles::parts() const {
 }
 
 GptIndexCacheGroup::GptIndexCacheGroup(int groups) {
+  // Groups that run at once share the descriptors.
   const int64_t most =
       std::min(kMaxWritten, io::open_file_limit() / kDescriptorShare / kDescriptorsOfOne);
   max_written_ = static_cast<size_t>(std::max<int64_t>(most / groups, 1));
@@ -130,6 +131,7 @@ Status GptIndexCacheGroup::lock_and_write(std::string unusable, CacheSource* sou
   if (!cache.has_value()) return unwritable(files, cache.error(), unusable);
   written_bytes_ += cache->bytes();
   written_.push_back({*std::move(lock), *std::move(cache), std::move(unusable), take});
+  // Large caches gain nothing by waiting, and what they have not flushed would fill the page cache.
   if (written_.size() >= max_written_ || written_bytes_ >= kMaxBytes) commit();
   return Status();
 }

@@ -40,6 +40,8 @@ Result<std::vector<int64_t>> BlendedDataset::samples_with(int64_t dataset,
   if (dataset < 0 || dataset >= static_cast<int64_t>(datasets_.size())) return samples;
   MEG_ASSIGN_OR_RETURN(const std::vector<int64_t> wanted,
                        datasets_[static_cast<size_t>(dataset)]->samples_with(0, range));
+  // A dataset's samples are drawn in order, but a cache from elsewhere need not keep that, so the
+  // whole index is read.
   for (int64_t sample = 0; sample < size(); ++sample) {
     MEG_ASSIGN_OR_RETURN(const auto place, locate(sample));
     const bool found =

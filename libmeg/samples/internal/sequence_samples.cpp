@@ -34,6 +34,7 @@ void mark_rows(const GptIndex& index, int64_t extra_token, int64_t entry, int64_
     if (start.entry > entry) return;
     const int64_t begin = start.entry == entry ? start.offset : 0;
     int64_t end = length;
+    // A sample reads beyond its successor's begin by the extra token.
     if (next.entry <= entry) end = next.entry == entry ? next.offset + extra_token : 0;
     if (begin < std::min(end, length)) marked[static_cast<size_t>(row)] = true;
   }
@@ -48,6 +49,8 @@ Result<std::vector<int64_t>> samples_with_sequences(const GptIndex& index, const
   range.end = std::min(range.end, lengths.size());
   std::vector<bool> marked(static_cast<size_t>(index.samples()));
   const std::span<const int32_t> documents = index.documents();
+  // From entries to rows and from rows to samples: two passes over indices instead of a walk along
+  // every sample's text.
   for (size_t entry = 0; entry < documents.size(); ++entry) {
     const int64_t sequence = documents[entry];
     if (sequence < range.begin || sequence >= range.end || lengths[sequence] <= 0) continue;

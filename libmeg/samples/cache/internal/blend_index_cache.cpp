@@ -126,6 +126,8 @@ Status check_size(const numpy::NpyFile& file, int64_t size) {
 Result<BlendIndex> load(const BlendIndexRequest& request) {
   const BlendIndexFiles& files = *request.files;
   MEG_ASSIGN_OR_RETURN(const io::MappedFile description, io::MappedFile::open(files.description));
+  // The name is a digest of this text; the text itself is what a collision or a half-written cache
+  // would not have.
   if (!std::ranges::equal(description.bytes(), std::as_bytes(std::span(request.description)))) {
     return make_error(StatusCode::kCorruption, "{}: the description of another blend",
                       files.description);

@@ -123,6 +123,8 @@ std::optional<SampleStart> EndsCheck::second_row() {
   int64_t left = plan_.sequence_length + plan_.extra_token;
   for (int64_t entry = 0; entry <= std::min(last_entry(), kMaxEntries); ++entry) {
     const int64_t length = length_at(entry);
+    // Also where the sample ends with the entry: Megatron's helper moves to the next one only when
+    // a token is missing.
     if (left <= length) return SampleStart{.entry = entry, .offset = left - plan_.extra_token};
     left -= length;
   }

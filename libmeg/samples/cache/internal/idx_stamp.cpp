@@ -92,6 +92,7 @@ Result<LengthTotals> total_lengths(const dataset::IndexedDataset& dataset,
     const auto bytes = dataset.sequence_lengths().bytes(begin, end);
     const PieceTotals piece = total_piece(bytes);
     if (piece.shortest < 0) return negative_length(dataset, begin);
+    // A piece of 2^20 lengths of 31 bits cannot overflow by itself.
     if (__builtin_add_overflow(totals.tokens, piece.tokens, &totals.tokens)) {
       return make_error(StatusCode::kCorruption, "{}: sequences [{}, {}): too many tokens",
                         dataset.idx().path(), range.begin, range.end);
