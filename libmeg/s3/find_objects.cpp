@@ -27,8 +27,10 @@ Result<Addresses> sorted(Addresses found, const std::string& address, std::strin
 }
 
 Result<Addresses> find_matches(const ObjectStore& store, const std::string& pattern) {
+  // Stores list by the begin of names alone: what stands before the first wildcard bounds the list.
   const std::string begin = pattern.substr(0, pattern.find_first_of("*?["));
   MEG_ASSIGN_OR_RETURN(Addresses found, store.list(begin, false));
+  // Keys may hold these characters: an object of exactly this name is meant, not the pattern.
   if (std::find(found.begin(), found.end(), pattern) != found.end()) return Addresses{pattern};
   std::erase_if(found, [&](const std::string& address) {
     return ::fnmatch(pattern.c_str(), address.c_str(), FNM_PATHNAME | FNM_PERIOD) != 0;
@@ -49,6 +51,7 @@ Result<Addresses> find_objects(const std::string& address) {
   MEG_ASSIGN_OR_RETURN(const ObjectStore* const store, object_store());
   if (address.find_first_of("*?[") != address.npos) return find_matches(*store, address);
   if (is_folder(address)) return list_folder(*store, address);
+  // Asked for first, as most addresses are objects; only a missing one costs a list.
   const auto object = store->open(address);
   if (object.has_value()) return Addresses{address};
   if (object.error().code() != StatusCode::kNotFound) return object.error();

@@ -63,6 +63,7 @@ class ObjectStream : public io::ByteStream {
       const bool is_lone = blocks_.empty() && end == end_;
       const auto when =
           is_lone ? std::launch::deferred : std::launch::async | std::launch::deferred;
+      // Futures of std::async wait in their destructor, so `object_` outlives its requests.
       blocks_.push_back(std::async(when, fetch, std::cref(object_), next_, end, interrupted_));
       next_ = end;
     }

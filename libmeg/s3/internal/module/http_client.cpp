@@ -29,6 +29,7 @@ struct Exchange {
 size_t take_body(const char* bytes, size_t, size_t count, void* opaque) noexcept {
   auto& exchange = *static_cast<Exchange*>(opaque);
   std::string& body = exchange.answer.body;
+  // Written as a difference, which cannot overflow.
   exchange.is_too_long = count > exchange.request.max_body - body.size();
   if (exchange.is_too_long) return 0;
   try {
@@ -68,6 +69,7 @@ int is_interrupted(void* opaque, curl_off_t, curl_off_t, curl_off_t, curl_off_t)
   return interrupted != nullptr && *interrupted ? 1 : 0;
 }
 
+/// Errors of the way to the store. Those of certificates, addresses and protocols will not pass.
 bool may_succeed_later(CURLcode code) {
   constexpr CURLcode kPassing[] = {CURLE_COULDNT_RESOLVE_PROXY,
                                    CURLE_COULDNT_RESOLVE_HOST,
@@ -96,7 +98,9 @@ class HttpClient::Connection {
  public:
   explicit Connection(const StoreSettings& settings) : curl_(::curl_easy_init()) {
     if (curl_ == nullptr) throw std::bad_alloc();
+    // Without it libcurl may end slow look-ups of names by SIGALRM, which threads share.
     ::curl_easy_setopt(curl_, CURLOPT_NOSIGNAL, 1L);
+    // An endpoint that a file names must not become a way to read local files.
     ::curl_easy_setopt(curl_, CURLOPT_PROTOCOLS_STR, "http,https");
     // Keys such as a/../b are names, not paths.
     ::curl_easy_setopt(curl_, CURLOPT_PATH_AS_IS, 1L);
@@ -104,6 +108,7 @@ class HttpClient::Connection {
     ::curl_easy_setopt(curl_, CURLOPT_USERNAME, settings.access_key.c_str());
     ::curl_easy_setopt(curl_, CURLOPT_PASSWORD, settings.secret_key.c_str());
     ::curl_easy_setopt(curl_, CURLOPT_CONNECTTIMEOUT, kConnectSeconds);
+    // No limit of time for a whole answer, which may be large: only silence ends it.
     ::curl_easy_setopt(curl_, CURLOPT_LOW_SPEED_LIMIT, 1L);
     ::curl_easy_setopt(curl_, CURLOPT_LOW_SPEED_TIME, kSilentSeconds);
     ::curl_easy_setopt(curl_, CURLOPT_BUFFERSIZE, static_cast<long>(256) << 10);
@@ -134,6 +139,7 @@ class HttpClient::Connection {
     ::curl_easy_setopt(curl_, CURLOPT_XFERINFODATA, &exchange);
     error_[0] = '\0';
     const CURLcode code = ::curl_easy_perform(curl_);
+    // The handle lives on and keeps pointers only.
     ::curl_easy_setopt(curl_, CURLOPT_HTTPHEADER, nullptr);
     ::curl_slist_free_all(headers);
     if (code != CURLE_OK) return error(code, exchange);
@@ -177,6 +183,7 @@ std::unique_ptr<HttpClient::Connection> HttpClient::take() const {
       return connection;
     }
   }
+  // As many as there are requests at once, which the callers' threads bound.
   return std::make_unique<Connection>(settings_);
 }
 

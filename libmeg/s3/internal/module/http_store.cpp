@@ -84,6 +84,8 @@ class HttpStore : public ObjectStore {
     MEG_ASSIGN_OR_RETURN(const Place place, Place::of(address, false));
     HttpRequest request{.url = url_of(place.bucket) + '/' + percent_encoded(place.key, true),
                         .headers = {fmt::format("Range: bytes={}-{}", begin, end - 1)},
+                        // A store that knows no ranges answers with the whole object, however long
+                        // that is.
                         .max_body = std::max(static_cast<size_t>(end - begin), kMaxText),
                         .interrupted = interrupted};
     if (!etag.empty()) request.headers.push_back("If-Match: " + etag);
@@ -95,6 +97,7 @@ class HttpStore : public ObjectStore {
  private:
   /// What stands in front of a key's slash.
   std::string url_of(const std::string& bucket) const {
+    // Stores other than AWS's are seldom reached by names of buckets, which need entries in DNS.
     if (!settings_.endpoint.empty()) return settings_.endpoint + '/' + bucket;
     const bool is_china = settings_.region.starts_with("cn-");
     const std::string host =
@@ -183,6 +186,7 @@ class HttpObject : public Object {
     if (answer.status != 206 && answer.status != 200) {
       return refusal(answer, address_, store_.settings().region);
     }
+    // Some stores ignore If-Match, so the answer is looked at as well.
     if (!etag_.empty() && answer.header("etag") != etag_) {
       return make_error(StatusCode::kIoError, "{}: changed while it was read", address_);
     }

@@ -19,6 +19,7 @@ struct Fault {
 Fault fault_of(const HttpAnswer& answer) {
   pugi::xml_document document;
   document.load_buffer(answer.body.data(), answer.body.size());
+  // Where the text is no XML all of it stays empty, and the status speaks.
   const pugi::xml_node error = document.child("Error");
   return {.code = error.child_value("Code"),
           .message = error.child_value("Message"),
@@ -59,6 +60,7 @@ Status denied(const std::string& address, const HttpAnswer& answer, const Fault&
   if (fault.code == "SignatureDoesNotMatch") {
     return error("the secret key does not belong to the access key");
   }
+  // Stores tell who may not list a bucket nothing of what it holds, so both are possible.
   return error("access denied: not allowed to read it, or there is no such object");
 }
 
@@ -69,6 +71,7 @@ bool is_passing(const HttpAnswer& answer) {
   if (std::find(std::begin(kPassing), std::end(kPassing), answer.status) != std::end(kPassing)) {
     return true;
   }
+  // A connection that was silent for too long, under the status of a wrong request.
   return answer.status == 400 && fault_of(answer).code == "RequestTimeout";
 }
 
@@ -77,6 +80,7 @@ Status refusal(const HttpAnswer& answer, const std::string& address, const std::
   const std::string there =
       fault.region.empty() ? answer.header("x-amz-bucket-region") : fault.region;
   const bool is_redirect = answer.status >= 300 && answer.status < 400;
+  // Not followed: a signature is for one region, so the request would have to be signed anew.
   if (!there.empty() && there != region && (is_redirect || answer.status == 400)) {
     return wrong_region(address, there, region);
   }
@@ -146,6 +150,7 @@ Result<Listing> parse_listing(std::string_view xml) {
     listing.keys.emplace_back(object.child_value("Key"));
   }
   listing.continuation_token = root.child_value("NextContinuationToken");
+  // Taken for the end, a list would silently lack inputs.
   if (root.child("IsTruncated").text().as_bool() && listing.continuation_token.empty()) {
     return Status(StatusCode::kCorruption,
                   "expected a continuation token of a list that goes on, found none");

@@ -65,6 +65,7 @@ bool add_profile(const std::string& path, const std::string& name, Profile& valu
     std::string key(trimmed(line.substr(0, equal)));
     std::transform(key.begin(), key.end(), key.begin(),
                    [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    // The first of several counts.
     values.emplace(std::move(key), trimmed(line.substr(equal + 1)));
   }
   return is_found;
@@ -94,6 +95,7 @@ Result<Profiles> read_profiles() {
                .config = {}};
   const bool has_credentials = add_profile(all.credentials_path, all.name, all.credentials);
   const bool has_config = add_profile(all.config_path, all.name, all.config);
+  // A profile that somebody asked for must not give way to other keys without a word.
   if (!asked.empty() && !has_credentials && !has_config) {
     return make_error(StatusCode::kNotFound,
                       "AWS_PROFILE: expected a profile of {} or {}, found {}", all.credentials_path,
@@ -146,8 +148,10 @@ Status read_credentials(const Profiles& profiles, StoreSettings& settings) {
                   "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY: expected both, found one");
   }
   settings.session_token = variable("AWS_SESSION_TOKEN");
+  // Keys of the environment go before everything else, as with AWS's programs.
   if (!settings.access_key.empty()) return Status();
   MEG_RETURN_IF_ERROR(refuse_other_ways(profiles));
+  // Pairs from one file: a key of one and the secret of another would sign wrongly.
   for (Profile profile : {profiles.credentials, profiles.config}) {
     settings.access_key = profile["aws_access_key_id"];
     settings.secret_key = profile["aws_secret_access_key"];
@@ -180,6 +184,7 @@ Status read_endpoint(const Profiles& profiles, StoreSettings& settings) {
     return make_error(StatusCode::kInvalidArgument,
                       "endpoint: expected http:// or https://, found {}", found);
   }
+  // Signatures are made of the path as it is sent: `//BUCKET` is another one.
   while (settings.endpoint.ends_with('/')) settings.endpoint.pop_back();
   return Status();
 }
