@@ -15,6 +15,7 @@ namespace meg::checkpoint {
 
 namespace {
 
+/// Of an integer that is written out: turning bits into digits takes quadratic time.
 constexpr size_t kMaxDecimalBytes = 128;
 
 /// Writes a value as Python's repr would, until there is enough of it. Each value gives at least a
@@ -138,6 +139,8 @@ void PickleDescriber::call(PickleId id) {
   } else {
     value(node.children[0]);
   }
+  // A call's second child is always the tuple of its arguments; whatever reads calls here relies on
+  // PickleMachine::call().
   const std::span<const PickleId> arguments = graph_.node(node.children[1]).children;
   text_ += "(";
   std::string_view separator;
@@ -194,6 +197,7 @@ void PickleDescriber::quoted(std::string_view bytes, bool is_text) {
   while (!bytes.empty() && !is_full()) {
     const auto byte = static_cast<unsigned char>(bytes.front());
     text::DecodedCodePoint decoded{byte, 1};
+    // What is no UTF-8 is shown byte by byte, as \xNN.
     if (is_text) decoded = decode_python_code_point(bytes);
     if (decoded.code_point == text::kInvalidCodePoint) decoded = {byte, 1};
     const auto code_point = static_cast<uint32_t>(decoded.code_point);

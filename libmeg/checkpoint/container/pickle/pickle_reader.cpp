@@ -58,6 +58,7 @@ class PickleReader {
 
 Result<PickleStream> PickleReader::read() {
   while (true) {
+    // Of the opcode, not of its argument: where pickletools.dis shows it.
     const size_t at = input_.position();
     Result<PickleOpcode> opcode = input_.number<PickleOpcode>("opcode");
     Status status = opcode.status();
@@ -85,6 +86,7 @@ Result<std::pair<std::string, std::string>> PickleReader::module_and_name(std::s
 Result<uint32_t> PickleReader::index_line(std::string_view what) {
   MEG_ASSIGN_OR_RETURN(const std::string_view digits, input_.line(what));
   MEG_ASSIGN_OR_RETURN(const std::string bytes, twos_complement_of_decimal(digits));
+  // Through integers of any length: more digits than an int64 has must not wrap around to an index.
   const int64_t index = bytes.size() > sizeof(int64_t) ? -1 : small_twos_complement(bytes);
   if (index < 0 || index > UINT32_MAX) {
     return make_error(StatusCode::kCorruption, "{}: expected a memo index below 2^32, found {}",
@@ -246,6 +248,7 @@ Status PickleReader::read_protocol() {
 
 Status PickleReader::read_frame() {
   MEG_ASSIGN_OR_RETURN(const auto size, input_.number<uint64_t>("FRAME"));
+  // A frame's length is only what an unpickler of streams reads ahead; nothing is cut by it here.
   if (size > input_.remaining()) {
     return make_error(StatusCode::kCorruption, "FRAME: expected {} bytes, found {}", size,
                       input_.remaining());

@@ -115,6 +115,7 @@ Result<std::string> decode_raw_unicode_escape(std::string_view line) {
   for (size_t at = 0; at < line.size();) {
     const char next = at + 1 < line.size() ? line[at + 1] : '\0';
     if (line[at] != '\\') {
+      // All other bytes are Latin-1 in this encoding of Python's.
       text::append_code_point(static_cast<unsigned char>(line[at++]), text);
     } else if (next == 'u' || next == 'U') {
       const size_t digits = next == 'u' ? 4 : 8;
@@ -145,6 +146,7 @@ Result<std::string> decode_quoted_string(std::string_view line) {
 
 Result<double> decode_float(std::string_view line) {
   double value = 0;
+  // from_chars takes no plus sign, Python's float() does.
   const std::string_view digits = line.starts_with('+') ? line.substr(1) : line;
   const auto [stop, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
   if (error == std::errc::invalid_argument || stop != digits.data() + digits.size()) {

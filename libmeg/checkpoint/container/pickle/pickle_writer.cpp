@@ -64,6 +64,7 @@ class PickleWriter {
 
 Result<std::vector<std::byte>> PickleWriter::write(PickleId root) {
   output_.opcode(PickleOpcode::kProto);
+  // torch.save's default protocol, which every Python 3 and torch read.
   output_.number(uint8_t{2});
   MEG_RETURN_IF_ERROR(save(root));
   output_.opcode(PickleOpcode::kStop);
@@ -86,6 +87,7 @@ Status PickleWriter::save(PickleId id) {
                       "pickle: nesting: expected at most {} levels, found more",
                       PickleGraph::kMaxDepth);
   }
+  // Also what keeps the lengths of texts within their 32 bits.
   if (output_.size() + graph_.node(id).text.size() > kMaxPickleBytes) {
     return make_error(StatusCode::kResourceExhausted,
                       "pickle: expected at most {} bytes, found more", kMaxPickleBytes);
@@ -290,6 +292,7 @@ Status PickleWriter::save_call(PickleId id) {
   MEG_RETURN_IF_ERROR(save_arguments(parts[1]));
   const bool is_new = call.form == PickleCallForm::kNewObj;
   output_.opcode(is_new ? PickleOpcode::kNewObj : PickleOpcode::kReduce);
+  // Where an argument holds the object, the inner call has made it and given it its state.
   if (!finish_call(id)) return Status();
   MEG_RETURN_IF_ERROR(save_items(call.items));
   MEG_RETURN_IF_ERROR(save_pairs(call.pairs));

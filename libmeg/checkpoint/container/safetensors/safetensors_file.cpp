@@ -22,6 +22,7 @@ Result<uint64_t> read_header_length(const io::PooledFile& file, uint64_t file_si
                       kLengthBytes, found);
   }
   const auto length = load_le<uint64_t>(bytes.data());
+  // Before memory is taken for it: the first 8 bytes of any file are some length.
   if (length > kMaxSafetensorsHeader || length > file_size - kLengthBytes) {
     return make_error(StatusCode::kCorruption,
                       "{}: byte 0: header length: expected up to {} (the file's end) and {}, found "
@@ -63,6 +64,8 @@ Result<SafetensorsWriter> SafetensorsWriter::create(const std::string& path,
   writer.layout_ = std::move(layout);
   const SafetensorsLayout& made = writer.layout_;
   MEG_ASSIGN_OR_RETURN(const auto open, writer.file_.pin());
+  // All of it a hole first: threads write tensors in any order, and what is never written reads as
+  // zeros.
   if (::ftruncate(open->get(), static_cast<off_t>(made.file_size)) != 0) {
     return errno_error(errno, path);
   }

@@ -91,6 +91,7 @@ Status wrong(const std::string& where, std::string_view expected,
 }
 
 Result<SafetensorsHeader> HeaderParser::parse(std::string_view json) {
+  // The format says so, although JSON would allow white space in front.
   if (!json.starts_with('{')) {
     return make_error(StatusCode::kCorruption, "{}: byte {}: header: expected {{, found {}", name_,
                       kLengthBytes, text::printable(json.substr(0, 1)));
@@ -209,6 +210,7 @@ Status HeaderParser::check_cover() {
   std::vector<SafetensorsTensor>& tensors = header_.tensors;
   std::stable_sort(tensors.begin(), tensors.end(),
                    [](const SafetensorsTensor& a, const SafetensorsTensor& b) {
+                     // Empty tensors come before the one that begins at the same byte.
                      return std::pair(a.begin, a.bytes) < std::pair(b.begin, b.bytes);
                    });
   uint64_t covered = 0;
@@ -281,6 +283,7 @@ std::string tensor_json(const SafetensorsTensor& tensor, uint64_t begin, uint64_
 
 /// The length in front of a header's text, and blanks behind it.
 std::string framed(std::string json) {
+  // So that the data begin at a multiple of 8, and all tensors with them (written_order).
   json.append((kAlignment - json.size() % kAlignment) % kAlignment, ' ');
   std::string head(kLengthBytes, '\0');
   store_le(head.data(), static_cast<uint64_t>(json.size()));

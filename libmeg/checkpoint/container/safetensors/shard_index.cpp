@@ -48,6 +48,7 @@ Result<ShardIndex> parse_shard_index(std::string_view json, const std::string& n
   ShardIndex index;
   MEG_RETURN_IF_ERROR(for_each_member(
       root, name, [&](std::string_view key, const simdjson::dom::element& value) -> Status {
+        // `metadata` has sums for people; nothing here depends on them.
         if (key != kWeightMap) return Status();
         simdjson::dom::object files;
         if (value.get(files) != simdjson::SUCCESS) {

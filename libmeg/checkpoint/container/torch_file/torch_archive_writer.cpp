@@ -41,6 +41,7 @@ std::string serialization_id(const ZipLayout& archive) {
   uint32_t names = 0;
   uint32_t contents = 0;
   for (const ZipLayout::Record& record : archive.records()) {
+    // Of checksums that are there already: torch's own id would take a pass over all contents.
     names = io::crc32(std::as_bytes(std::span(record.name)), names);
     contents = io::crc32(std::as_bytes(std::span(&record.crc, 1)), contents);
   }

@@ -77,6 +77,7 @@ Form form_of(std::span<const std::byte> start) {
     return start.size() >= at + text.size() &&
            std::memcmp(&start[at], text.data(), text.size()) == 0;
   };
+  // The second is an archive without entries, whose own error is clearer than "no file of torch".
   if (holds(0, "PK\3\4") || holds(0, "PK\5\6")) return Form::kZip;
   if (holds(257, "ustar")) return Form::kTar;
   // A pickle of protocol 2 and above names its protocol first.
@@ -114,6 +115,7 @@ Result<TorchFileParts> read_parts(const io::FileDescriptor& descriptor, const io
 Status read_source(const TensorSource& source, uint64_t offset, std::span<std::byte> into) {
   const auto item = static_cast<uint64_t>(dtype_size(source.dtype()));
   const uint64_t first = offset / item;
+  // As a rule; only a storage that is read under another type than its source's has odd bytes.
   if (offset % item == 0 && into.size() % item == 0) {
     return source.read(static_cast<int64_t>(first), into);
   }

@@ -9,6 +9,7 @@ namespace {
 std::vector<int64_t> row_major_strides(const std::vector<int64_t>& shape) {
   std::vector<int64_t> strides(shape.size(), 1);
   for (size_t i = shape.size(); i-- > 1;) {
+    // torch counts an empty dimension as one here, and these numbers are in the file.
     strides[i - 1] = strides[i] * (shape[i] > 0 ? shape[i] : 1);
   }
   return strides;

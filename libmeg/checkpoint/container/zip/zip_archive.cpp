@@ -40,6 +40,7 @@ Status read_extra64(Bytes extra, const std::string& where, std::span<uint64_t* c
     if (id != zip::kExtra64Id) continue;
     ByteReader numbers(field, where);
     for (uint64_t* value : values) {
+      // The field holds only the values that the header leaves to it.
       if (*value != zip::kIn64) continue;
       MEG_ASSIGN_OR_RETURN(*value, numbers.read<uint64_t>("zip64 extra field"));
     }
@@ -49,6 +50,7 @@ Status read_extra64(Bytes extra, const std::string& where, std::span<uint64_t* c
 }
 
 Result<ZipEntry> read_directory_entry(ByteReader* reader, const std::string& path) {
+  // The offsets of fields are those of PKWARE's APPNOTE, 4.3.12 here and 4.3.7 for local headers.
   const size_t at = reader->position();
   MEG_ASSIGN_OR_RETURN(const Bytes header,
                        reader->read_bytes(zip::kDirectoryHeaderSize, "zip directory entry"));
@@ -193,6 +195,8 @@ Result<ZipArchive> ZipArchive::open(const io::FileSlice& file) {
       return make_error(StatusCode::kCorruption, "{}: two entries bear the name {}", file.name(),
                         text::printable(archive.entries_[i].name, 200));
     }
+    // Offsets counted from the begin of the slice until here; who reads an entry has the file
+    // alone.
     archive.entries_[i].header_offset += file.begin();
     archive.entries_[i].data_offset += file.begin();
   }

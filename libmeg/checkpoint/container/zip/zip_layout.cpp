@@ -159,6 +159,8 @@ std::vector<std::byte> ZipLayout::bytes_after_last() const {
   const uint64_t offset = directory_offset();
   const uint64_t entries = records_.size();
   out.add(zip::kEnd64Signature).add(uint64_t{zip::kEnd64Size - 12});
+  // Made by version 3.0 on Unix, read by 4.5 (zip64) and later: torch's numbers. It writes the
+  // zip64 records always, needed or not.
   out.add(uint16_t{0x031e}).add(uint16_t{0x2d}).add(uint32_t{0}).add(uint32_t{0});
   out.add(entries).add(entries).add(size).add(offset);
   out.add(zip::kLocator64Signature).add(uint32_t{0}).add(offset + size).add(uint32_t{1});

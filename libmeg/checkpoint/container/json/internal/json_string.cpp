@@ -8,6 +8,7 @@ namespace meg::checkpoint {
 
 std::string json_string(std::string_view text) {
   std::string valid;
+  // Names in checkpoints are bytes of strangers; JSON is UTF-8.
   text::append_replacing_invalid_utf8(text, valid);
   std::string json = "\"";
   for (const char c : valid) {
@@ -25,6 +26,7 @@ std::string json_string(std::string_view text) {
 
 std::string json_real(double value) {
   const std::string text = fmt::format("{}", value);
+  // Readers tell integers from floats by the point alone.
   return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
 }
 

@@ -81,6 +81,7 @@ Result<std::string> twos_complement_of_decimal(std::string_view decimal) {
     }
     if (carry != 0) bytes.push_back(static_cast<char>(carry));
   }
+  // A sign byte, as the digits' highest bit is part of the number.
   bytes.push_back('\0');
   if (negative) negate(bytes);
   return std::string(shortest_twos_complement(bytes));
@@ -94,6 +95,7 @@ std::string decimal_of_twos_complement(std::string_view bytes) {
     rest.push_back('\xff');
     negate(rest);
   }
+  // Nine digits a division; the remainder shifted by a byte still fits 64 bits.
   constexpr uint64_t kGroup = 1'000'000'000;
   std::vector<uint64_t> groups;  // of nine digits, the last first
   while (!rest.empty()) {

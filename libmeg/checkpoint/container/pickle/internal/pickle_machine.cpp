@@ -20,6 +20,7 @@ Status too_many(std::string_view what, size_t most) {
 // ---- Values ----
 
 Status PickleMachine::push(PickleId added) {
+  // Values are counted, not bytes: a node takes many times the byte or two that asks for it.
   if (depth_.size() >= max_values_) return too_many("values", max_values_);
   depth_.push_back(0);
   taken_.push_back(false);
@@ -135,6 +136,7 @@ Status PickleMachine::put(uint32_t index) {
   return Status();
 }
 
+/// The next index is the number of entries, as in CPython, also where PUT has left gaps.
 Status PickleMachine::memoize() { return put(static_cast<uint32_t>(memo_.size())); }
 
 Status PickleMachine::get(uint32_t index) {

@@ -55,6 +55,8 @@ Status PickleMachine::call(PickleCallForm form) {
 }
 
 Status PickleMachine::call_marked(std::string module, std::string name) {
+  // INST and OBJ are the calls of protocols 0 and 1: kept as REDUCE, so that readers of the graph
+  // know one form of a call with arguments.
   MEG_ASSIGN_OR_RETURN(std::vector<PickleId> arguments, take_to_mark("INST"));
   MEG_RETURN_IF_ERROR(global(std::move(module), std::move(name), false));
   MEG_RETURN_IF_ERROR(push(graph_->add_tuple(std::move(arguments))));
@@ -77,6 +79,7 @@ Status PickleMachine::build() {
   MEG_ASSIGN_OR_RETURN(const PickleId object, top("BUILD"));
   const PickleKind kind = graph_->node(object).kind;
   if (kind != PickleKind::kCall) return wrong_kind("BUILD", "an object", kind);
+  // Kept and never applied: what a class makes of its state is known to that class alone.
   graph_->mutable_call(object).states.push_back(state);
   return deepen(object, {state});
 }

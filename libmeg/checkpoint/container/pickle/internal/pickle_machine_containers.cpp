@@ -23,6 +23,8 @@ Status PickleMachine::tuple_of(size_t count) {
 
 Status PickleMachine::collect(PickleKind kind) {
   MEG_ASSIGN_OR_RETURN(std::vector<PickleId> items, take_to_mark(pickle_kind_name(kind)));
+  // Equal keys all stay, as telling them apart would ask for Python's equality; find() takes the
+  // last.
   if (kind == PickleKind::kDict && items.size() % 2 != 0) {
     return make_error(StatusCode::kCorruption, "DICT: expected keys and values, found {} items",
                       items.size());
@@ -76,6 +78,7 @@ Status PickleMachine::extend(PickleId container, const std::vector<PickleId>& it
   // Objects take items too: APPENDS calls extend() or append() of a list's subclass or a deque.
   std::vector<PickleId>& target =
       node.kind == PickleKind::kList ? node.children : graph_->mutable_call(container).items;
+  // A list that grows after a call has taken it (see call()).
   if (node.kind == PickleKind::kList && taken_[container - first_]) node.boolean = true;
   target.insert(target.end(), items.begin(), items.end());
   return deepen(container, items);

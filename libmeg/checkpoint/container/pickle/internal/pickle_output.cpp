@@ -41,6 +41,8 @@ void PickleOutput::real(double value) {
 
 void PickleOutput::text(std::string_view text) {
   opcode(PickleOpcode::kBinUnicode);
+  // Protocol 2 has no form with a length of 8 bits; CPython writes this one, however short the text
+  // is.
   number(static_cast<uint32_t>(text.size()));
   bytes_ += text;
 }

@@ -23,6 +23,7 @@ void PickleSubstitutes::bytes(std::string_view bytes) {
   } else {
     global("_codecs", "encode");
     std::string text;
+    // Each byte as the code point of its value, which is what Latin-1 is.
     for (const char byte : bytes) text::append_code_point(static_cast<unsigned char>(byte), text);
     output_.text(text);
     output_.put();

@@ -98,6 +98,7 @@ Result<DistFolder> DistFolder::open(const std::string& path, const Rename& renam
   PickleBudget own(bytes.size());
   MEG_ASSIGN_OR_RETURN(folder.metadata_, read_dist_metadata(bytes, name, &own));
   if (rename) {
+    // Before anything is looked up by name: other writers of such folders use names of their own.
     MEG_ASSIGN_OR_RETURN(folder.metadata_, rename(std::move(folder.metadata_)));
   }
   MEG_RETURN_IF_ERROR(folder.open_files());
@@ -178,6 +179,7 @@ Result<std::shared_ptr<const TensorSource>> DistFolder::chunk_source(const DistT
   const auto found = parts.tensors.views.find(parts.root);
   const TensorView* view = found == parts.tensors.views.end() ? nullptr : &found->second;
   const std::shared_ptr<const io::PooledFile>& file = files_[static_cast<size_t>(chunk.blob.file)];
+  // The same thing is said twice, by .metadata and by the chunk's own archive.
   if (view == nullptr || view->dtype != tensor.dtype || view->shape != chunk.sizes) {
     return make_error(
         StatusCode::kCorruption, "{}: byte {}: {}: expected a tensor of {} {}, found {}",

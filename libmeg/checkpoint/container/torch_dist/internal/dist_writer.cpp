@@ -33,6 +33,8 @@ Result<io::PooledFile> create_file(const std::string& folder, std::string_view n
 Result<DistBlob> DistFolderWriter::begin_blob(uint64_t length) {
   // The shortest file takes the next item, so that all grow alike.
   auto shortest = std::min_element(ends_.begin(), ends_.end());
+  // Files are made in sets of kFilesAtOnce: an incomplete set is completed before any item is
+  // placed beside others.
   if (ends_.size() % kFilesAtOnce != 0 || shortest == ends_.end() || *shortest > kFileBytes) {
     metadata_.files.push_back(fmt::format("__{}_{}.distcp", rank_, metadata_.files.size()));
     MEG_ASSIGN_OR_RETURN(io::PooledFile file, create_file(folder_, metadata_.files.back()));

@@ -24,6 +24,7 @@ class PickleSequence {
       : file_(file), budget_(*budget) {}
 
   Result<PickleId> next(std::string_view what, PickleGraph* graph) {
+    // All five share one budget, which is that of the file.
     const size_t before = graph->size();
     const std::string name = fmt::format("{}: {} at byte {}", file_.path(), what, position_);
     MEG_ASSIGN_OR_RETURN(const PickleStream stream, read_pickle(file_.bytes().subspan(position_),

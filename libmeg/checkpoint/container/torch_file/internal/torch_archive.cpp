@@ -14,6 +14,8 @@ Result<std::string> top_folder(const ZipArchive& archive, const std::string& pat
     return make_error(StatusCode::kCorruption, "{}: a zip archive without entries", path);
   }
   const std::string& first = archive.entries()[0].name;
+  // Its name is that of the file when it was saved, and files are renamed: it is taken from the
+  // entries.
   const std::string folder = first.substr(0, first.find('/') + 1);
   for (const ZipEntry& entry : archive.entries()) {
     if (folder.empty() || !entry.name.starts_with(folder)) {
@@ -78,6 +80,7 @@ Result<TorchFileParts> read_torch_archive(const io::FileSlice& slice, PickleBudg
   parts.has_crcs = pickle->crc != 0;
   MEG_ASSIGN_OR_RETURN(parts.is_byte_swapped,
                        is_big_endian(file, archive.find(folder + "byteorder")));
+  // Stored bytes are bounded by the file; deflated ones may claim a thousand times as many.
   const uint64_t max_bytes = pickle->is_stored() ? kMaxPickleBytes : budget->inflated_bytes();
   MEG_ASSIGN_OR_RETURN(const auto bytes, read_zip_entry(file, *pickle, max_bytes));
   if (!pickle->is_stored()) budget->take_inflated_bytes(bytes.size());

@@ -138,6 +138,7 @@ Status Gatherer::copy_box(std::vector<Dim> box, int64_t from, int64_t to) {
   // far steps are read one by one.
   size_t split = box.size();
   int64_t span = item_;
+  // A step is near where less than half of a window would be read in vain, or a page at most.
   const auto is_near = [&](const Dim& dim) { return dim.from <= std::max(kRunBytes, 2 * span); };
   while (split > 0 && is_near(box[split - 1]) &&
          box[split - 1].from * (box[split - 1].size - 1) + span <= kWindowBytes) {

@@ -79,6 +79,7 @@ Status Finder::read_class(PickleId id, const std::string& where, StorageWindow* 
     return make_error(StatusCode::kCorruption, "{}: expected a class of storages, found {}", where,
                       graph_.describe(id));
   }
+  // Its "elements" are bytes; the dtype comes with each tensor (_rebuild_tensor_v3).
   if (node.name == "UntypedStorage" && (node.text == "torch.storage" || node.text == "torch")) {
     window->is_untyped = true;
     return {};

@@ -223,6 +223,7 @@ Result<DType> Finder::read_dtype(PickleId id) const {
 
 /// Conjugated and negated views keep the bytes of what they were made from.
 Status Finder::check_metadata(PickleId id) const {
+  // torch's words for them; where they are set, what a reader sees is not what the bytes say.
   for (const char* bit : {"conj", "neg"}) {
     const auto value = graph_.find(id, bit);
     if (value && graph_.as_bool(*value) != false) {
@@ -244,6 +245,7 @@ void Finder::type_untyped_storages() {
   for (size_t i = 0; i < seen.size(); ++i) {
     TorchStorage& storage = storages_.storages[i];
     if (!storages_.is_untyped[i] || !seen[i] || differ[i]) continue;
+    // For those who show or compare storages; tensors keep their own.
     if (storage.bytes % static_cast<uint64_t>(dtype_size(*seen[i])) == 0) storage.dtype = *seen[i];
   }
 }
