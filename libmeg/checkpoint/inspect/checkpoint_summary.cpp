@@ -99,6 +99,7 @@ class Summarizer {
       }
     }
     if (folder.format == CheckpointFormat::kTorchDist) add_composed();
+    // Of formats whose files are not opened one by one.
     if (summary_.files.empty()) summary_.files = list_files(summary_.folder.folder);
     for (RankSummary& rank : summary_.ranks) {
       for (const int file : rank.files) {
@@ -207,6 +208,7 @@ class Summarizer {
       summary_.pipeline_model_parallel_size = most[1] + 1;
       summary_.expert_model_parallel_size = most[2] + 1;
     }
+    // By args every rank is known; by folders alone only holes between them show.
     find_missing_ranks();
   }
 
@@ -285,6 +287,8 @@ class Summarizer {
       return graph.find(dict, key).has_value();
     };
     if (has(optimizer, "grad_scaler")) summary_.has_grad_scaler = true;
+    // Megatron's key of the masters, and its older one. What a distributed optimizer saves beside
+    // the model has groups but no state.
     if (has(optimizer, "fp32_from_fp16_params") || has(optimizer, "fp32_from_fp16")) {
       summary_.optimizer = OptimizerForm::kMixedPrecision;
     } else if (has(optimizer, "state")) {

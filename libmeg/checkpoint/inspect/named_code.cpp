@@ -13,6 +13,8 @@ namespace {
 
 constexpr size_t kCallBytes = 200;
 
+/// What files of torch.save and Megatron name in ordinary runs; everything else is shown first,
+/// with a call, because torch.load would run it. Sorted, as is_usual() looks names up by halves.
 constexpr std::array<std::string_view, 41> kUsual = {
     "__builtin__.bytearray",
     "__builtin__.bytes",

@@ -53,6 +53,7 @@ std::array<float, 256> float8_table(int exponent_bits, bool has_infinity) {
     if (has_infinity && exponent == top) {
       value = mantissa == 0 ? std::numeric_limits<float>::infinity()
                             : std::numeric_limits<float>::quiet_NaN();
+      // e4m3fn spends the patterns of infinities on numbers; all ones alone are none.
     } else if (!has_infinity && (byte & 0x7f) == 0x7f) {
       value = std::numeric_limits<float>::quiet_NaN();
     }
@@ -84,6 +85,7 @@ void add_widened(std::span<const std::byte> bytes, const Wide& wide, StatisticsT
 
 template <class T>
 void add_numbers(std::span<const std::byte> bytes, StatisticsTotals& totals) {
+  // 32-bit integers have more digits than a float.
   constexpr bool kFitsFloat = sizeof(T) < 4 || std::same_as<T, float>;
   using Value = std::conditional_t<kFitsFloat, float, double>;
   add_widened<T>(

@@ -80,6 +80,7 @@ class AssembledSource final : public TensorSource {
 
   Status read(int64_t first, std::span<std::byte> into) const override {
     const int64_t end = first + static_cast<int64_t>(into.size()) / dtype_size(dtype());
+    // All parts are asked, as there are about as many as ranks.
     for (const Part& part : parts_) {
       MEG_RETURN_IF_ERROR(read_part(part, first, end, into));
     }
@@ -202,6 +203,7 @@ Result<std::shared_ptr<const TensorSource>> assemble(DType dtype, const std::vec
     return make_error(StatusCode::kInvalidArgument, "expected pieces of {} elements, found {}",
                       expected, elements);
   }
+  // As many elements as the whole has, in one box: the whole.
   if (parts.size() == 1) return parts[0].source;
   return std::shared_ptr<const TensorSource>(
       std::make_shared<AssembledSource>(dtype, elements, std::move(parts)));

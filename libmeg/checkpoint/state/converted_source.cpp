@@ -31,6 +31,7 @@ class ConvertedSource final : public TensorSource {
     return Status();
   }
 
+  // Of the bytes in the file; what they are converted to does not matter.
   std::vector<RecordedCrc> recorded_crcs() const override { return source_->recorded_crcs(); }
 
  private:

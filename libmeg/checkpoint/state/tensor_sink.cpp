@@ -38,6 +38,7 @@ class FileSink final : public TensorSink {
     return open->write_at(static_cast<int64_t>(offset_ + offset), bytes);
   }
 
+  // Writers give their files the full size first, all of it a hole: zeros need no writing.
   bool starts_as_zeros() const override { return true; }
 
   bool wants_crc() const override { return crc_ != nullptr; }

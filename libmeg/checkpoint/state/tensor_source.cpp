@@ -133,6 +133,7 @@ std::vector<RecordedCrc> recorded_crcs_of(
   std::vector<RecordedCrc> all;
   for (const auto& source : sources) {
     for (RecordedCrc& one : source->recorded_crcs()) {
+      // Pieces that lie in one storage name the same CRC, which is to be checked once.
       const bool is_known = std::any_of(
           all.begin(), all.end(), [&](const auto& other) { return other.extent == one.extent; });
       if (!is_known) all.push_back(std::move(one));

@@ -144,6 +144,7 @@ class TransposedSource final : public TensorSource {
       turn_block(from, count, {bytes.data() + static_cast<size_t>(column) * size_, pitch_}, rows);
     }
     cache.block = std::move(block);
+    // Looked up anew: reading the source may have changed the order of use.
     Stripe& made = cache.find(number_, row);
     made = {.source = number_,
             .first = first,
@@ -201,6 +202,7 @@ void share_transposed_memory(int64_t bytes) {
 
 std::shared_ptr<const TensorSource> transposed_source(std::shared_ptr<const TensorSource> source,
                                                       int64_t rows, int64_t columns) {
+  // Turning back a transpose reads the original: converting there and back costs no turning.
   if (const auto* turned = dynamic_cast<const TransposedSource*>(source.get())) {
     if (auto back = turned->turned_back(rows, columns)) return back;
   }

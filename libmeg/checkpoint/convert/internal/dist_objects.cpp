@@ -43,6 +43,8 @@ DistNaming dist_naming(const MegatronCheckpoint& checkpoint, model::NameFamily f
     if (parameter.layer.has_value()) ++layers_of_each[parameter.canonical];
   }
   const size_t all = layers_of(checkpoint).size();
+  // Megatron stacks layers under one name only where it takes them for alike, and looks for either
+  // form by its own args.
   const bool is_alike = std::all_of(layers_of_each.begin(), layers_of_each.end(),
                                     [&](const auto& one) { return one.second == all; });
   return {family, !is_told && is_alike};
@@ -123,6 +125,7 @@ Status DistObjects::add_expert_extra_states() {
 
 Status DistObjects::add_rank_state(const RankFile& rank) {
   const PickleGraph& graph = rank.file->graph();
+  // Where it stands in the grid of ranks, and the grid's size, as in every key of a sharded object.
   const std::string shard = fmt::format("shard_{}.{}_{}.{}", rank.pipeline_rank, rank.tensor_rank,
                                         checkpoint_.pipeline_model_parallel_size(),
                                         checkpoint_.tensor_model_parallel_size());

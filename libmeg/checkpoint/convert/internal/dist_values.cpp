@@ -206,6 +206,7 @@ class CommonState {
 
   Result<PickleId> add_optimizer(PickleId outer, Part part) {
     const OptimizerLayout& layout = checkpoint_.optimizer();
+    // fp32 optimizers are torch's own dict; those with masters wrap it.
     const bool is_nested = source_.find(outer, layout.inner_key).has_value();
     const PickleId inner = is_nested ? *source_.find(outer, layout.inner_key) : outer;
     MEG_ASSIGN_OR_RETURN(const PickleId groups, add_groups(part));

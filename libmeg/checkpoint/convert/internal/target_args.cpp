@@ -115,6 +115,7 @@ Result<PickleId> carry_args(const MegatronCheckpoint& checkpoint, const TargetLa
   const int64_t data_size = layout.data_parallel_size;
   const int64_t context_size = editor.as_int("context_parallel_size").value_or(1);
   editor.set_int("tensor_model_parallel_size", tensor_size);
+  // Only fields that are there change: args of old revisions have the older names.
   editor.set_int("model_parallel_size", tensor_size);
   editor.set_int("pipeline_model_parallel_size", pipeline_size);
   editor.set_int("transformer_pipeline_model_parallel_size", pipeline_size);

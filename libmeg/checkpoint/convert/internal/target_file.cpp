@@ -73,6 +73,7 @@ TargetFile::Carrier& TargetFile::carrier(const SourceFile& file) {
 void TargetFile::replace(int source_file, PickleId id, PickleId replacement) {
   Carrier& found = carrier(source(source_file));
   found.copier.replace(id, replacement);
+  // Its storages must not be carried: nothing in this file would name them.
   found.visited.insert(id);
 }
 

@@ -81,6 +81,8 @@ class FlatStateBuilder {
     }
     int64_t buffers = 0;
     for (const std::vector<TargetEntry>& chunk : stage_.chunks) {
+      // Megatron switches buckets off on later stages and chunks, whose communication nobody waits
+      // for.
       const bool has_buckets = is_first_stage_ && &chunk == &stage_.chunks.front();
       MEG_ASSIGN_OR_RETURN(const Revision rules, revision(part, has_buckets));
       for (const auto& [dtype, members] : by_dtype(chunk, part)) {
@@ -118,6 +120,8 @@ class FlatStateBuilder {
     // Core 0.8 brought both this field and the alignment.
     const bool is_aligned = !has_args || has("cross_entropy_loss_fusion");
     Revision found;
+    // Megatron's alignments: 64 elements for a parameter's begin, 128 (256 bytes of half precision)
+    // for the ends of buckets and their shares.
     found.rules = {.alignment = is_aligned ? 64 : 1,
                    .bucket_divisor = is_aligned ? std::lcm(ranks, int64_t{128}) : ranks,
                    .bucket_size = {},

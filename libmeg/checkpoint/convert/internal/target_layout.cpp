@@ -41,6 +41,7 @@ LayerRanges source_ranges(const MegatronCheckpoint& checkpoint) {
     LayerRange& range =
         ranges[static_cast<size_t>(parameter.stage)][static_cast<size_t>(parameter.chunk)];
     const int64_t last = std::max(range.first + range.count - 1, *parameter.layer);
+    // Parameters come in the order of names, so a layer's number may be below those seen before.
     range.first = range.count == 0 ? *parameter.layer : std::min(range.first, *parameter.layer);
     range.count = range.count == 0 ? 1 : last - range.first + 1;
   }
@@ -222,6 +223,7 @@ class LayoutBuilder {
     if (layout_.pipeline_model_parallel_size == checkpoint_.pipeline_model_parallel_size()) {
       return stage;
     }
+    // The stage that had this one's first layer is the closest to what it goes on with.
     const int64_t first = ranges_[static_cast<size_t>(stage)][0].first;
     for (const LogicalParameter& parameter : checkpoint_.parameters()) {
       if (parameter.layer == first) return parameter.stage;

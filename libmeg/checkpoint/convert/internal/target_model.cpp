@@ -24,6 +24,7 @@ Result<PickleId> add_model(const MegatronCheckpoint& checkpoint, const TargetLay
                            const std::vector<TargetEntry>& chunk, TargetFile* target) {
   StateDictTree tree(layout.family);
   for (const TargetEntry& entry : chunk) {
+    // Ranks number their own experts from 0; the whole model counts them through.
     const int64_t first_expert = target->expert_rank() * layout.experts_per_rank;
     std::string name = entry.name;
     if (entry.expert.has_value()) {

@@ -35,6 +35,7 @@ class TreeBuilder {
         options_(options),
         stage_(layout.stages[static_cast<size_t>(stage)]),
         target_(target) {
+    // Ranks that the source did not have take after its last one.
     const int64_t rank =
         std::min(target->tensor_rank(), checkpoint.tensor_model_parallel_size() - 1);
     reference_ = checkpoint.file_index(rank, stage_.source_stage);
@@ -138,6 +139,7 @@ class TreeBuilder {
       return args.has_value() && (source().attribute(*args, name).has_value() ||
                                   source().find(*args, name).has_value());
     };
+    // Those revisions know versions up to 2.
     const bool is_old = has("model_parallel_size") && !has("tensor_model_parallel_size");
     add(target_->text("checkpoint_version"), target_->graph().add_float(is_old ? 2.0 : 3.0));
   }

@@ -95,6 +95,8 @@ std::optional<std::pair<PickleId, PickleId>> parts_of(const PickleGraph& graph, 
     if (arguments.size() != 3) return std::nullopt;
     return std::pair(arguments[0], arguments[1]);
   }
+  // As numpy pickles it: an empty array that is given its state (version, shape, type, order,
+  // bytes).
   if (!is_reconstruct(maker) || graph.call(id).states.size() != 1) return std::nullopt;
   const std::vector<PickleId>& state = graph.node(graph.call(id).states[0]).children;
   if (state.size() != 5) return std::nullopt;
@@ -111,6 +113,7 @@ std::optional<NumpyArray> numpy_array(const PickleGraph& graph, PickleId id) {
   if (!shape.has_value() || !type.has_value()) return std::nullopt;
   NumpyArray array{type->name, *std::move(shape), 1, 0};
   for (const int64_t size : array.shape) {
+    // Shapes are claims; what cannot be counted is shown as an object like any other.
     if (__builtin_mul_overflow(array.elements, size, &array.elements)) return std::nullopt;
   }
   if (__builtin_mul_overflow(array.elements, type->bytes, &array.bytes)) return std::nullopt;

@@ -95,6 +95,8 @@ MEG_TARGET_AVX2 void add_doubles(const double* values, size_t count, StatisticsT
     const __m256d x = _mm256_loadu_pd(values + i);
     const __m256d magnitude = _mm256_andnot_pd(sign, x);
     const __m256d is_finite = _mm256_cmp_pd(magnitude, infinity, _CMP_LT_OQ);
+    // Four doubles at a time, for lanes 0-3 and 4-7 in turn: element i is in lane i % 8, as in the
+    // portable kernel.
     add_to_sums(i % kLanes == 0 ? 0 : 1, _mm256_and_pd(x, is_finite), sums);
     low = _mm256_min_pd(low, _mm256_blendv_pd(infinity, x, is_finite));
     high = _mm256_max_pd(high, _mm256_blendv_pd(minus_infinity, x, is_finite));

@@ -14,6 +14,7 @@ class ReorderedSource final : public TensorSource {
                   const std::vector<int>& memory_order)
       : TensorSource(whole->dtype(), whole->elements()), whole_(std::move(whole)) {
     size_t moved = sizes.size();
+    // The innermost axes that stand where they would anyway are the runs.
     while (moved > 0 && memory_order[moved - 1] == static_cast<int>(moved) - 1) {
       run_ *= sizes[--moved];
     }
