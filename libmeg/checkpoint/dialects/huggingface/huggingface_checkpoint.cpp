@@ -158,6 +158,7 @@ class CheckpointOpener {
 
   Status check_dtype(const std::string& name, const HuggingFaceWeight& weight) {
     const DType dtype = weight.source->dtype();
+    // The first tensor's type is that of all: Megatron's args have one for the model.
     if (made_.parameters.empty() && !has_dtype_) made_.dtype = dtype;
     has_dtype_ = true;
     const bool is_float =
@@ -175,6 +176,8 @@ class CheckpointOpener {
       MEG_ASSIGN_OR_RETURN(const auto source, take(tensor));
       const int64_t row = row_elements(tensor);
       for (const RowRun& run : row_runs(tensor)) {
+        // Sorted by the parameter's rows, so that the parts only have to be put one behind the
+        // other.
         by_row[run.parameter_row] = part_of(source, run.tensor_row * row, run.rows * row);
       }
     }

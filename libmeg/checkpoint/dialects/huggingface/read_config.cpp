@@ -45,6 +45,7 @@ class ConfigReader {
 
   Result<HuggingFaceConfig> read() {
     MEG_RETURN_IF_ERROR(
+        // Visited only to refuse keys that come twice, of which readers take one or the other.
         for_each_member(root_, name_, [](std::string_view, const element&) { return Status(); }));
     MEG_RETURN_IF_ERROR(read_architecture());
     MEG_RETURN_IF_ERROR(check_fixed_keys());
@@ -67,6 +68,7 @@ class ConfigReader {
   bool is_mine(ArchitectureSet set) const { return (set & config_.architecture.bit) != 0; }
 
   std::optional<element> find(std::string_view key) {
+    // Also where it is missing: what was asked for is not "another key".
     read_keys_.push_back(key);
     element value;
     if (root_[key].get(value) != simdjson::SUCCESS) return std::nullopt;
@@ -146,6 +148,7 @@ Status ConfigReader::read_row(const ConfigRow& row) {
   const std::optional<element> found = find(row.key);
   if (!found.has_value() || found->is_null()) {
     if (!row.missing.has_value()) return missing(row.key);
+    // A default of None leaves the field away: Megatron then derives it from others.
     if (*row.missing != megatron::FieldValue()) set(row.field, *row.missing);
     return Status();
   }

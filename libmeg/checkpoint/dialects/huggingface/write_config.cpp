@@ -45,6 +45,7 @@ class ConfigWriter {
     for (const FixedKey& fixed : fixed_keys()) {
       if (is_mine(fixed.architectures)) add(fixed.key, fixed.value);
     }
+    // Fixed at null for readers, which means what no such key does.
     members_.erase("quantization_config");
     for (const ConfigRow& row : config_rows()) {
       if (is_mine(row.architectures)) MEG_RETURN_IF_ERROR(add_row(row));
@@ -55,7 +56,9 @@ class ConfigWriter {
     add("model_type", std::string(architecture_.model_type));
     members_["architectures"] =
         fmt::format("[\n    {}\n  ]", json_string(architecture_.class_name));
+    // transformers 5's key and 4's.
     for (const char* key : {"dtype", "torch_dtype"}) add(key, std::string(dtype_name(dtype)));
+    // Written as null, because transformers' defaults are ids of other tokenizers.
     for (const char* key : {"bos_token_id", "eos_token_id"}) add(key, megatron::FieldValue());
     return HuggingFaceConfigText{architecture_, object_json(members_, "") + "\n"};
   }
@@ -150,6 +153,7 @@ Status ConfigWriter::add_row(const ConfigRow& row) {
   megatron::FieldValue value = field(row.field);
   if (value == megatron::FieldValue()) value = row.missing.value_or(megatron::FieldValue());
   const bool is_real = row.missing.has_value() && std::holds_alternative<double>(*row.missing);
+  // Command lines may give a real number as `0`.
   if (const auto* whole = std::get_if<int64_t>(&value); is_real && whole != nullptr) {
     value = static_cast<double>(*whole);
   }
@@ -179,6 +183,7 @@ Status ConfigWriter::add_gpt2() {
   };
   const bool is_tanh = is_on("bias_gelu_fusion", true) || is_on("openai_gelu", false);
   add("activation_function", std::string(is_tanh ? "gelu_new" : "gelu"));
+  // Megatron has one hidden_dropout for both.
   members_["embd_pdrop"] = members_["resid_pdrop"];
   return Status();
 }
@@ -188,9 +193,11 @@ Status ConfigWriter::add_rotary() {
   if (!scaling.has_value()) return scaling.error().with_prefix("Hugging Face: args");
   Members parameters = scaling->parameters();
   members_["rope_parameters"] = object_json(parameters, "  ");
+  // In both spellings: transformers 5 reads rope_parameters, 4 the other two keys.
   members_["rope_theta"] = parameters["rope_theta"];
   members_.erase("partial_rotary_factor");
   parameters.erase("rope_theta");
+  // Nothing but the rope_type `default`.
   const bool is_plain = parameters.size() == 1;
   members_["rope_scaling"] = is_plain ? "null" : object_json(parameters, "  ");
   return Status();

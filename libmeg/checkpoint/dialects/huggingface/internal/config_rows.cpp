@@ -56,6 +56,7 @@ std::span<const HuggingFaceArchitecture> hugging_face_architectures() { return k
 
 const std::vector<ConfigRow>& config_rows() {
   constexpr ArchitectureSet kRotary = kRotaryArchitectures;
+  // Keys and defaults for missing ones are those of transformers' configuration classes.
   static const std::vector<ConfigRow> rows = {
       {kGpt2, "n_layer", "num_layers", std::nullopt},
       {kGpt2, "n_embd", "hidden_size", std::nullopt},
@@ -95,6 +96,8 @@ const std::vector<ConfigRow>& config_rows() {
 }
 
 const std::vector<DecidedField>& decided_fields() {
+  // What the classes of transformers compute without a key for it: the value of those that have it,
+  // and of the rest.
   static const std::vector<DecidedField> fields = {
       {"position_embedding_type", "learned_absolute", kRotaryArchitectures, "rope"},
       {"normalization", "LayerNorm", kRotaryArchitectures, "RMSNorm"},
@@ -127,6 +130,7 @@ bool is_decided_for(const DecidedField& field, ArchitectureSet architecture) {
 }
 
 const std::vector<FixedKey>& fixed_keys() {
+  // Keys with which transformers would compute something that Megatron's model does not.
   static const std::vector<FixedKey> keys = {
       {kGpt2, "scale_attn_weights", true},
       {kGpt2, "scale_attn_by_inverse_layer_idx", false},

@@ -83,6 +83,7 @@ Result<RankFiles> open_huggingface(const CheckpointFolder& folder,
                                    const megatron::FieldLookup& fallback) {
   MEG_ASSIGN_OR_RETURN(HuggingFaceCheckpoint checkpoint,
                        open_huggingface_checkpoint(folder.folder));
+  // No such key is in config.json; it matters where the vocabulary is padded anew.
   if (const auto rows = fallback ? fallback("make_vocab_size_divisible_by") : std::nullopt) {
     checkpoint.model.make_vocab_size_divisible_by = std::get<int64_t>(*rows);
   }
@@ -94,6 +95,7 @@ Result<RankFiles> open_huggingface(const CheckpointFolder& folder,
                  {"checkpoint_version", tree.graph().add_float(kCheckpointVersion)},
                  {"iteration", tree.graph().add_int(0)},
                  {"model", model}});
+  // One composed file of one rank: whatever reads rank files then reads this dialect, too.
   MEG_ASSIGN_OR_RETURN(TorchFile file,
                        TorchFile::compose(folder.folder, tree.content(), std::move(sources),
                                           checkpoint.weight_file_bytes));

@@ -117,6 +117,7 @@ Result<HuggingFaceWeights> open_indexed(const std::string& path, bool is_safeten
     }
     MEG_RETURN_IF_ERROR(add_file(shard, is_safetensors, &weights));
   }
+  // Both ways: a shard of another model would bring tensors that the index does not name.
   MEG_RETURN_IF_ERROR(check_index(path, index, weights));
   return weights;
 }

@@ -113,6 +113,7 @@ class ScalingReader {
 
 void RotaryScaling::add_fields(
     std::vector<std::pair<std::string, megatron::FieldValue>>* fields) const {
+  // An integer where it is one, as Megatron's --rotary-base has it.
   const bool is_whole = std::floor(base) == base && base < 1e15;
   fields->emplace_back("rotary_base", is_whole ? megatron::FieldValue(static_cast<int64_t>(base))
                                                : megatron::FieldValue(base));
