@@ -20,6 +20,8 @@ Ids ids_of(const Tokenizer& tokenizer) {
   Ids ids;
   for (int32_t id = 0; id <= last_id(tokenizer); ++id) {
     const std::optional<std::string_view> bytes = tokenizer.token_bytes(id);
+    // Control tokens have no bytes. Of several tokens with the same bytes the lowest id stands for
+    // all.
     if (bytes && !bytes->empty()) ids.try_emplace(*bytes, id);
   }
   return ids;

@@ -144,6 +144,7 @@ Result<std::string> python_check(const TokenizerOptions& options, std::string_vi
     const std::string program = fmt::format(
         "text = {}; {}; print(\"equal\" if list(ids) == [{}] else f\"different: {{list(ids)}}\")",
         python_string(text), asked, fmt::join(ids, ", "));
+    // Printed for the user to run: the package that Megatron itself calls is the judge of our ids.
     return "python3 -c " + shell_word(program);
   }
   return make_error(StatusCode::kUnsupported, "--tokenizer-type {}: no Python package is known",

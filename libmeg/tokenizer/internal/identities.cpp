@@ -41,6 +41,8 @@ Options files_of(const TokenizerOptions& options) {
 
 /// The flags that Hugging Face's class takes, since core 0.16.
 Options hugging_face_switches(const TokenizerOptions& options, int release) {
+  // Keys, values and their order are those of the release: they are hashed into the names of its
+  // index caches, where one byte more is another cache.
   if (release < 16) return {};
   const bool on = release >= 17;
   const bool specials = options.hf_include_special_tokens.value_or(on);

@@ -50,6 +50,7 @@ Status reject_empty_or_html(std::string_view text, const std::string& name,
   const auto begins = [page](std::string_view start) {
     return starts_with_ignoring_case(page, start);
   };
+  // The page around a file, saved in its place, is the usual mistake with these downloads.
   if (!std::any_of(kHtmlStarts.begin(), kHtmlStarts.end(), begins)) return {};
   const std::string_view first_line = page.substr(0, page.find_first_of("\r\n"));
   return make_error(StatusCode::kCorruption,

@@ -31,6 +31,7 @@ Result<TokenizerMetadata> read_tokenizer_metadata(const std::string& path) {
   MEG_ASSIGN_OR_RETURN(const std::string_view library_name, library.text());
   metadata.library = library_name;
   for (const std::string_view key : {"tokenizer_class", "class_name", "class_path"}) {
+    // A class of the user's own is Python code.
     if (const auto own = root.find(key)) return own->unsupported(text::printable(own->json()));
   }
   const std::optional<JsonPart> model_type = root.find("model_type");

@@ -119,6 +119,7 @@ Result<const TokenizerType*> find_tokenizer_type(std::string_view name) {
     return make_error(StatusCode::kInvalidArgument, "--tokenizer-type is missing: expected {}",
                       fmt::join(type_names(), ", "));
   }
+  // A name that Megatron knows is told from a slip of the pen.
   if (is_of_megatron(name)) {
     return make_error(StatusCode::kUnsupported, "--tokenizer-type {}: not supported yet", name);
   }

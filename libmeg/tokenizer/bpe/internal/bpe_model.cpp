@@ -37,6 +37,8 @@ void BpeModel::start_pieces(std::string_view word, std::vector<int32_t>& pieces)
     const auto known = characters_.find(next.code_point);
     if (known != characters_.end()) {
       pieces.push_back(known->second);
+      // The order of Hugging Face's BPE: bytes before the unknown token, which neighbours share
+      // where fuse_unk says so.
     } else if (byte_fallback_) {
       for (const char byte : word.substr(0, next.size)) {
         pieces.push_back(static_cast<uint8_t>(byte));
@@ -57,6 +59,8 @@ std::string BpeModel::rules(const std::set<int32_t>& apart) const {
     text.append(fmt::format("{} ", bytes.size())).append(bytes);
   };
   for (const Token& token : tokens_) {
+    // Special tokens are described beside these rules: they may be in the vocabulary or behind it,
+    // and the ids mean the same.
     if (apart.contains(token.id)) continue;
     text += fmt::format("{} ", token.id);
     add(bytes_of(token.span));
@@ -78,6 +82,7 @@ void BpeModel::collect_whole_words() {
 std::optional<std::string_view> BpeModel::token_bytes(int32_t id) const {
   const auto by_id = [](const Token& token, int32_t wanted) { return token.id < wanted; };
   const auto index = static_cast<size_t>(id);
+  // Ids of most vocabularies have no gaps, so the id is the place.
   if (index < tokens_.size() && tokens_[index].id == id) return bytes_of(tokens_[index].span);
   const auto found = std::lower_bound(tokens_.begin(), tokens_.end(), id, by_id);
   if (found == tokens_.end() || found->id != id) return std::nullopt;

@@ -49,6 +49,7 @@ bool append_alphabet_bytes(std::string_view text, std::string& bytes) {
         first < 0x80 ? text::DecodedCodePoint{first, 1} : text::decode_code_point(text.substr(at));
     const std::optional<uint8_t> byte = character_byte(found.code_point);
     if (!byte) {
+      // All of a text or nothing: a token with one foreign character is none of the alphabet's.
       bytes.resize(size_before);
       return false;
     }

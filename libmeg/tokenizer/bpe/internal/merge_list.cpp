@@ -28,6 +28,7 @@ size_t space_size(std::string_view text) {
 
 /// Takes the next line and its end off the front of text; false where no line end is left.
 bool take_line(std::string_view& text, std::string_view& line) {
+  // Python's universal newlines: LF, CRLF and CR alone.
   const size_t end = text.find_first_of("\r\n");
   if (end == std::string_view::npos) return false;
   line = text.substr(0, end);

@@ -26,6 +26,7 @@ Result<Pieces> number_pieces(const std::vector<std::string>& tokens, const std::
                       tokens[i].empty() ? "at least one byte" : "one that is not there before",
                       text::printable(tokens[i]));
   }
+  // tiktoken fails at the first byte that is no token; here the file is refused at once.
   if (bytes == 256) return pieces;
   return make_error(StatusCode::kCorruption,
                     "{}: expected each of the 256 single bytes as a token, found {} of them", name,
@@ -38,6 +39,7 @@ Result<BpeModel> RankModelBuilder::build(const std::vector<std::string>& tokens,
                                          const std::string& name) {
   MEG_ASSIGN_OR_RETURN(const Pieces pieces, number_pieces(tokens, name));
   BpeModel model;
+  // tiktoken chooses anew after every merge.
   model.merge_order_ = MergeOrder::kOneByOne;
   model.vocab_size_ = static_cast<int64_t>(tokens.size());
   model.pieces_.resize(tokens.size());

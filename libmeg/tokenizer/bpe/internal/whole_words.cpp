@@ -11,6 +11,7 @@ namespace meg::tokenizer {
 WholeWords::WholeWords(std::vector<Word> words) : words_(std::move(words)) {
   const size_t slots = std::bit_ceil(std::max<size_t>(2 * words_.size(), 64));
   slots_.resize(slots);
+  // Eight bits a slot: enough that few words pass that are no tokens.
   filter_.resize(slots * 8 / 64);
   filter_shift_ = 64 - std::countr_zero(slots * 8);
   for (size_t i = 0; i < words_.size(); ++i) {

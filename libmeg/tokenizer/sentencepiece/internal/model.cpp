@@ -44,6 +44,7 @@ Result<Model> Model::build(ModelFile file) {
       model.byte_ids_[static_cast<size_t>(byte_of_piece(piece.text))] = id;
     }
     if (piece.type == PieceType::kUserDefined) symbols.emplace_back(piece.text, id);
+    // The library keeps two maps as well: text never gives the pieces of the second, such as <s>.
     const bool named = is_used(piece) || piece.type == PieceType::kUnused;
     (named ? ordinary : reserved).emplace_back(piece.text, id);
   }

@@ -144,6 +144,7 @@ Status take_normalizer(const WireField& field, size_t offset, ModelFile& model) 
 }
 
 Status take_denormalizer(const WireField& field, size_t offset, ModelFile& model) {
+  // protobuf merges a message that comes twice into one.
   if (!model.denormalizer) model.denormalizer.emplace();
   return read_message<NormalizerSpec>(field.bytes, offset, kNormalizerFields, *model.denormalizer);
 }
@@ -193,6 +194,8 @@ Status check_pieces(ModelFile& model) {
   for (size_t id = 0; id < model.pieces.size(); ++id) {
     Piece& piece = model.pieces[id];
     const std::string where = fmt::format("piece {}", id);
+    // Some published models have such a piece beside <0x00>; C strings end before it, so the
+    // library never finds it.
     if (model.byte_fallback && is_nul_piece(piece)) piece.type = PieceType::kUnused;
     MEG_RETURN_IF_ERROR(check_text(piece).with_prefix(where));
     MEG_RETURN_IF_ERROR(check_byte(piece, model.byte_fallback).with_prefix(where));
@@ -259,6 +262,7 @@ int byte_of_piece(std::string_view text) {
 }
 
 std::string ModelFile::rules() const {
+  // Only what decides ids: unk_surface and the names of control pieces are left out.
   std::string text = fmt::format("sentencepiece {} {} {} {} {} {} {}\n", static_cast<int>(type),
                                  byte_fallback, treat_whitespace_as_suffix,
                                  normalizer.add_dummy_prefix, normalizer.remove_extra_whitespaces,

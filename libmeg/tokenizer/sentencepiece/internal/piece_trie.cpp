@@ -15,6 +15,8 @@ PieceTrie::PieceTrie(std::vector<Entry> entries) {
   std::vector<Range> ranges = {{0, entries.size(), 0}};
   nodes_.emplace_back();
   labels_.push_back(0);
+  // Level by level, so that the children of a node follow each other and their labels are one run
+  // of bytes.
   for (size_t node = 0; node < nodes_.size(); ++node) {
     auto [at, end, depth] = ranges[node];
     if (at < end && entries[at].first.size() == depth) nodes_[node].value = entries[at++].second;

@@ -18,6 +18,7 @@ SentencePieceTokenizer::SentencePieceTokenizer(Model model, const Options& optio
       eod_(model_.eos_id()),
       bos_(model_.bos_id()),
       pad_(model_.pad_id()) {
+  // Made once, as token_bytes() gives views.
   for (const Piece& piece : model_.pieces()) tokens_.push_back(bytes_of(model_, piece));
   if (options_.special_tokens) add_special_tokens();
   if (options_.implementation == Implementation::kFast) fast_ = fast::FastModel::build(model_);
@@ -58,6 +59,7 @@ void SentencePieceTokenizer::add_special_tokens() {
 int32_t SentencePieceTokenizer::add_special_token(const std::string& text) {
   const std::optional<int32_t> known = model_.find(text);
   const auto id = known.value_or(static_cast<int32_t>(tokens_.size()));
+  // Megatron decodes a special token with spaces around it.
   const std::string shown = fmt::format(" {} ", text);
   if (known) {
     tokens_[static_cast<size_t>(id)] = shown;

@@ -13,6 +13,8 @@ class SpecialTokensEncoder : public TokenEncoder {
   SpecialTokensEncoder(std::unique_ptr<TokenEncoder> parts, std::vector<SpecialToken> tokens)
       : parts_(std::move(parts)), tokens_(std::move(tokens)) {
     for (const SpecialToken& token : tokens_) {
+      // Most places are ruled out by their first byte; the list is looked through at the others
+      // only.
       const auto byte = static_cast<unsigned char>(token.text[0]);
       if (!starts_[byte]) first_bytes_ += token.text[0];
       starts_[byte] = true;

@@ -15,6 +15,7 @@ Result<WireField> WireReader::next() {
   const size_t start = offset();
   MEG_ASSIGN_OR_RETURN(const uint64_t tag, varint());
   const uint64_t number = tag >> kTypeBits;
+  // protobuf's own range of field numbers; most files that are no message fail here.
   if (number == 0 || number > std::numeric_limits<uint32_t>::max() >> kTypeBits) {
     return make_error(StatusCode::kCorruption,
                       "byte {}: expected a field of a protobuf message, found field number {}",

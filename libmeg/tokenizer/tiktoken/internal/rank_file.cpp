@@ -32,6 +32,7 @@ Result<std::vector<std::string>> read_lines(std::string_view text, const std::st
     std::string_view line = text.substr(0, end);
     text.remove_prefix(std::min(end + 1, text.size()));
     if (line.ends_with('\r')) line.remove_suffix(1);
+    // As tiktoken's own reader: the file ends with a line end, and editors add more.
     if (line.empty()) continue;
     const std::string place = fmt::format("{}: line {}", name, number);
     const size_t space = line.find(' ');
@@ -64,6 +65,7 @@ Result<std::vector<std::string>> read_list(std::string_view text, const std::str
   std::vector<std::string> tokens;
   for (const JsonPart& entry : entries) {
     MEG_ASSIGN_OR_RETURN(const auto members, entry.members());
+    // Megatron asserts that these are all; token_str is for people, since many tokens are no text.
     if (members.size() != 3) return entry.corrupt("rank, token_bytes and token_str alone");
     MEG_ASSIGN_OR_RETURN(const JsonPart rank, entry.member("rank"));
     MEG_ASSIGN_OR_RETURN(const int64_t number, rank.integer());

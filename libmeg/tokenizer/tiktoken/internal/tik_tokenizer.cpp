@@ -48,6 +48,7 @@ Result<std::vector<std::string>> special_tokens(const TokenizerOptions& options,
                     tokens.size(), vocab_size, count));
   }
   for (auto i = static_cast<int64_t>(tokens.size()); i < count; ++i) {
+    // Ids of the vocabulary begin behind all of them, so those without a name hold their places.
     tokens.push_back(fmt::format("<SPECIAL_{}>", i));
   }
   std::vector<std::string> sorted = tokens;
@@ -154,6 +155,7 @@ Result<std::unique_ptr<Tokenizer>> open_tik(const TokenizerOptions& options) {
                       "found {}",
                       name, inner, vocab_size, options.tiktoken_num_special_tokens, tokens.size());
   }
+  // Megatron takes the first ones as well: published files have more tokens than its models.
   tokens.resize(inner);
   for (const std::string& token : tokens) {
     if (std::find(chosen.special_tokens.begin(), chosen.special_tokens.end(), token) ==
@@ -163,7 +165,6 @@ Result<std::unique_ptr<Tokenizer>> open_tik(const TokenizerOptions& options) {
     return make_error(StatusCode::kCorruption, "{}: special token {}: it is in the vocabulary, too",
                       name, text::printable(token));
   }
-  chosen.pattern = chosen.pattern == "v1" ? "v1" : "v2";
   MEG_ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer,
                        TikTokenizer::create(tokens, name, chosen));
   return tokenizer;

@@ -42,6 +42,7 @@ Result<VocabularyLines> VocabularyLines::parse(std::string_view text, const std:
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find_first_of("\r\n", at), text.size());
     const std::string token(stripped(text.substr(at, end - at)));
+    // Ids are numbers of lines: an empty line is a token as well, the empty one, and may come once.
     const auto id = static_cast<int32_t>(lines.tokens.size());
     if (token.size() != end - at && !lines.first_stripped_line) lines.first_stripped_line = id + 1;
     const auto [known, added] = lines.ids.emplace(token, id);

@@ -62,6 +62,8 @@ CharacterJoints::CharacterJoints(const BpeModel& model, const MergedSize& merged
   for (const std::string_view token : model.token_texts()) {
     add_token(token, keys);
     const bool has_lead = std::any_of(token.begin(), token.end(), is_lead);
+    // A token that merging gives as well crosses no border that is cut. Others are found only as
+    // whole words, so words that may hold one stay whole.
     if (!has_lead || !model.whole_word(token) || merged_size(token) == 1) continue;
     const size_t found = of_words_alone_.size();
     for (size_t at = 0; at + 2 * kCharacterBytes <= token.size(); ++at) {
@@ -124,6 +126,7 @@ uint32_t* CharacterJoints::cut_word(const char* base, uint32_t begin, uint32_t e
     const uint32_t border = at + kCharacterBytes;
     at = border;
     if (!is_lead(base[border])) continue;
+    // The six bytes around the border, and two more that masks take away.
     const uint64_t around = load(base + border - kCharacterBytes);
     if (!is_joined(around)) {
       *out++ = border;

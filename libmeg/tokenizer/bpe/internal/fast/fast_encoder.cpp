@@ -139,6 +139,7 @@ class FastEncoder : public TokenEncoder {
   }
 
   Id* encode_long(std::string_view word, Id* out) {
+    // One such word must not take the place of thousands.
     if (word.size() > kMaxCachedBytes) return merge(word, out);
     const uint64_t hash = hash_word(word);
     const std::span<const Id> known = long_.find(word, hash);
@@ -149,6 +150,7 @@ class FastEncoder : public TokenEncoder {
   }
 
   Id* merge(std::string_view word, Id* out) {
+    // Before any merging, as tiktoken and `ignore_merges` have it.
     if (const std::optional<int32_t> id = model_.whole_word(word)) {
       *out = static_cast<Id>(*id);
       return out + 1;

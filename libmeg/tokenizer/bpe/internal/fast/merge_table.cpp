@@ -24,8 +24,10 @@ Result<MergeTable> MergeTable::build(const BpeModel& model) {
     // also the result; a rank that no merge has is never looked up.
     table.results_.resize(static_cast<size_t>(merge.rank) + 1, static_cast<uint32_t>(merge.result));
   }
+  // used_merges() merges by the table itself, so it is filled with all of them first.
   table.fill(model.merges());
   const std::vector<BpeModel::Merge> used = table.used_merges(model);
+  // Fewer entries: the filter in front of the table says no more often.
   if (used.size() < model.merges().size()) table.fill(used);
   for (int32_t piece = 0; piece < model.piece_count(); ++piece) {
     table.token_ids_.push_back(model.token_id(piece));

@@ -19,6 +19,7 @@ class ReferenceEncoder : public TokenEncoder {
     assert(tokens.dtype() == dtype_);
     while (!text.empty()) {
       const std::string_view word = text.substr(0, first_word_size_(text));
+      // Empty for models that merge every word.
       if (const std::optional<int32_t> id = model_.whole_word(word)) {
         tokens.push_back(*id);
       } else {

@@ -41,6 +41,7 @@ void BpeSegmenter::split(std::string_view word) {
 }
 
 MergePairs::Merge BpeSegmenter::merge_of(const Part& left, const Part& right) const {
+  // User-defined symbols are never joined.
   if (left.frozen || right.frozen) return {};
   return pairs_.find(left.symbol, right.symbol);
 }
@@ -57,6 +58,7 @@ void BpeSegmenter::merge_few() {
     const auto offset = static_cast<std::ptrdiff_t>(best);
     parts_.erase(parts_.begin() + offset + 1);
     merges_.erase(merges_.begin() + offset);
+    // Only the pairs on both sides of the new part have changed.
     if (best > 0) merges_[best - 1] = merge_of(parts_[best - 1], parts_[best]);
     if (best < merges_.size()) merges_[best] = merge_of(parts_[best], parts_[best + 1]);
   }

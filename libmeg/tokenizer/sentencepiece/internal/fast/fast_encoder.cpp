@@ -130,6 +130,7 @@ class FastEncoder : public TokenEncoder {
   }
 
   void encode_long(std::string_view word, IdWriter<Id>& writer) {
+    // Longer ones are rarely met twice, and would push others out.
     const bool may_be_known = word.size() <= kMaxCachedBytes && segmenter_.may_pass();
     const uint64_t hash = may_be_known ? tokenizer::fast::hash_word(word) : 0;
     if (may_be_known) {

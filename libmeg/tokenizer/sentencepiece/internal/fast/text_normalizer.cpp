@@ -108,6 +108,7 @@ void TextNormalizer::normalize_rest(std::string_view text) {
     if (at == end) break;
     const NormalizingStep next = step({at, end});
     at += next.size;
+    // Asked for all that may come, so that plain characters are copied without a check.
     make_room(next.normalized.size() + static_cast<size_t>(end - at));
     put_step(next);
   }

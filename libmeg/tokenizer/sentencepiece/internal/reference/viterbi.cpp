@@ -29,6 +29,8 @@ std::vector<Segment> viterbi(const Model& model, std::string_view normalized) {
   std::vector<Best> best(normalized.size() + 1);
   size_t size = 0;
   for (size_t start = 0; start < normalized.size(); start += size) {
+    // The library's own rebasing of its float sums, at the same places: it decides between
+    // segmentations that are about as good (fast/unigram.cpp).
     if (std::abs(best[start].score) > kScoreLimit) {
       const float offset = best[start].score;
       for (size_t i = start; i < best.size(); ++i) {

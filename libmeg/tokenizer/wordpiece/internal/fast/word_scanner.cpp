@@ -34,6 +34,7 @@ WordScanner::WordScanner(bool lower_case) : lower_case_(lower_case) {
     rows_[byte] = {ByteClass::kNotAscii, 0};
     if (byte >= 128) continue;
     const auto c = static_cast<char>(byte);
+    // ASCII is decided by one table; everything else goes through read_character().
     rows_[byte].lower = lower_case && c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
     switch (CharacterProperties(static_cast<char32_t>(byte)).kind()) {
       case CharacterKind::kRemoved:
@@ -54,6 +55,7 @@ WordScanner::WordScanner(bool lower_case) : lower_case_(lower_case) {
 void WordScanner::begin(std::string_view text) {
   token_ = at_ = text.data();
   end_ = at_ + text.size();
+  // Room for all of the text at once, so that bytes that stay as they are need no check.
   if (word_.size() < text.size() + kWordPadding) word_.resize(text.size() + kWordPadding);
 }
 

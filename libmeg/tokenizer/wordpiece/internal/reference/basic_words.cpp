@@ -58,6 +58,8 @@ std::u32string folded(const std::u32string& token) {
     std::u32string added;
     append_folded(token[i], added);
     if (token[i] == kCapitalSigma && is_final(token, i)) added = kFinalSigma;
+    // Decomposed characters stand in canonical order before accents are dropped: the order is part
+    // of what is compared with the vocabulary.
     for (const char32_t character : added) {
       if (!CharacterProperties(character).ordered()) {
         order(result, run);
