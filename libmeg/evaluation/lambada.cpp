@@ -22,6 +22,8 @@ Result<LambadaExample> tokenize(std::string_view text, LambadaTarget target,
     example.targets = example.tokens.empty() ? 0 : 1;
     return example;
   }
+  // Megatron's --strict-lambada: the word is tokenized apart from its context, with one space in
+  // front of it, whatever stands there in the text.
   const std::string_view word = last_word(text);
   if (word.empty()) return example;
   const auto before = static_cast<size_t>(word.data() - text.data());
@@ -48,6 +50,8 @@ class SharedSequences {
     if (text >= of_text_.size()) of_text_.resize(text + 1);
     for (const size_t place : of_text_[text]) {
       ScoringSequence& known = sequences_[place];
+      // Where the word is one token, both definitions score the same tokens: the model computes
+      // them once.
       if (!std::equal(known.tokens.begin(), known.tokens.end(), example.tokens.begin(),
                       example.tokens.end())) {
         continue;
@@ -115,6 +119,7 @@ Result<std::vector<LambadaExample>> lambada_examples(std::span<const std::string
     if (example.context() == 0) {
       return wrong_example(path, line, "text before what is to be predicted", "none");
     }
+    // One token more than the model takes: the last one is asked about and never goes in.
     const int64_t room = sequence_length + 1 - example.targets;
     if (room < 1) {
       return wrong_example(path, line, fmt::format("a word of up to {} tokens", sequence_length),

@@ -39,6 +39,7 @@ Status check(const ScoringSequence& sequence, int64_t vocab_size) {
     return make_error(StatusCode::kInvalidArgument, "expected 1 to {} targets, found {}",
                       input_size(sequence), sequence.targets);
   }
+  // Checked here, as on a GPU a wrong id would end the process in the middle of a kernel.
   const auto strange =
       std::find_if(sequence.tokens.begin(), sequence.tokens.end(),
                    [vocab_size](int32_t id) { return id < 0 || id >= vocab_size; });
@@ -75,6 +76,7 @@ Batch make_batch(std::span<const ScoringSequence> sequences, const std::vector<s
     targets += sequences[i].targets;
   }
   Batch batch;
+  // Padding behind a sequence changes nothing in it: attention looks back only.
   batch.tokens = at::zeros({static_cast<int64_t>(members.size()), length}, at::kLong);
   batch.rows = at::empty({targets}, at::kLong);
   batch.targets = at::empty({targets}, at::kLong);
@@ -102,6 +104,7 @@ struct BatchScores {
 
 /// Overwrites the logits, [n, v] fp32. targets: [n].
 BatchScores score_logits(at::Tensor logits, const at::Tensor& targets, int64_t vocab_size) {
+  // Without the rows that pad the vocabulary: they stand for no token.
   const at::Tensor known = logits.narrow(1, 0, vocab_size);
   const auto [largest, predicted] = known.max(1, /*keepdim=*/true);
   at::Tensor chosen = known.gather(1, targets.unsqueeze(1)).sub_(largest);
@@ -143,6 +146,7 @@ class CopyOfModel {
   /// Of all batches, on the first stage. targets: of all batches.
   Result<BatchScores> scores(int64_t targets) {
     MEG_RETURN_IF_ERROR(links_.finish());
+    // Once for all batches: a broadcast for each would make every stage wait for the last one.
     if (links_.is_last() && targets > 0) {
       const BatchScores all = {at::cat(predicted_), at::cat(logprobs_)};
       MEG_RETURN_IF_ERROR(share(all));
@@ -244,6 +248,7 @@ Status score_batches(nn::GptModel& model, std::span<const ScoringSequence> seque
   for (size_t number = 0; number < own.size(); ++number) {
     if (options.on_batch) options.on_batch(static_cast<int64_t>(number));
     MEG_RETURN_IF_ERROR(copy.score(make_batch(sequences, own[number])));
+    // As if all copies were as far as this one, which their equal batches make nearly true.
     now.documents += std::ssize(own[number]) * copies.size();
     for (const size_t i : own[number]) now.tokens += input_size(sequences[i]) * copies.size();
     now.documents = std::min(now.documents, now.total_documents);
@@ -271,6 +276,7 @@ Result<SharedWork> share_work(std::span<const ScoringSequence> sequences,
   std::vector<int64_t> numbers = {options.vocab_size, options.batch_tokens,
                                   options.batch_sequences.value_or(0)};
   for (const ScoringSequence& sequence : sequences) {
+    // All of the work in one list, so that it is one message however many sequences there are.
     numbers.insert(numbers.end(), {sequence.targets, std::ssize(sequence.tokens)});
     numbers.insert(numbers.end(), sequence.tokens.begin(), sequence.tokens.end());
   }
@@ -300,6 +306,7 @@ std::vector<std::vector<size_t>> scoring_batches(std::span<const ScoringSequence
   std::vector<size_t> order(sequences.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    // The longest first: neighbours need little padding, and too little memory shows at once.
     return input_size(sequences[a]) > input_size(sequences[b]);
   });
   std::vector<std::vector<size_t>> batches;

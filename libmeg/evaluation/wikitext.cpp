@@ -13,6 +13,7 @@
 namespace meg::evaluation {
 namespace {
 
+/// Megatron's bound of a loss before exp(): beyond it perplexities say nothing.
 constexpr double kMaxExponent = 20;
 
 }  // namespace
@@ -26,6 +27,8 @@ Result<WikitextData> read_wikitext(const std::string& path, const tokenizer::Tok
   }
   const std::string_view stripped = python_strip(text);
   WikitextData data;
+  // As Megatron's strip().split(" ") counts them: line ends part no words, and two spaces have an
+  // empty one between them.
   data.num_original_tokens = 1 + std::count(stripped.begin(), stripped.end(), ' ');
   Result<std::vector<int32_t>> tokens = tokenizer::encode_text(
       *tokenizer.new_encoder(DType::kInt32), detokenize_wikitext(std::string(text)));
@@ -44,6 +47,7 @@ std::vector<ScoringSequence> wikitext_windows(std::span<const int32_t> tokens,
   std::vector<ScoringSequence> windows;
   for (int64_t start = 0; start + 1 < size; start += step) {
     const int64_t end = std::min(start + sequence_length + 1, size);
+    // Each window scores only what no window before it did; the first one has no window before it.
     const int64_t first_target =
         start == 0 ? 1 : std::max(start + sequence_length + 1 - step, start + 1);
     if (first_target >= end) break;

@@ -70,6 +70,7 @@ constexpr Replacement kRest[] = {{"= = = =", "===="},    {"= = =", "==="}, {"= =
 }  // namespace
 
 std::string detokenize_wikitext(std::string text) {
+  // Megatron's steps in its order: each sees what those before it have left.
   text = with_slashed_digits(replaced(text, kContractions));
   for (const Replacement& replacement : kPunctuation) text = replaced(text, replacement);
   for (const auto& [open, close] : kPairs) text = without_inner_space(text, open, close);

@@ -37,6 +37,7 @@ std::vector<std::string> places() {
 Result<std::string> find_punkt_folder(const std::string& language) {
   constexpr std::string_view kLetters =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_";
+  // It becomes part of a path: letters alone lead nowhere else.
   if (language.empty() || language.find_first_not_of(kLetters) != language.npos) {
     return make_error(StatusCode::kInvalidArgument,
                       "lang: expected a language such as english, found {}", language);
@@ -45,6 +46,7 @@ Result<std::string> find_punkt_folder(const std::string& language) {
     const std::string folder = place + "/tokenizers/punkt_tab/" + language;
     std::error_code missing;
     if (fs::is_directory(folder, missing)) return folder;
+    // nltk reads the archive as it is, so a user may have never unpacked it.
     const std::string archive = place + "/tokenizers/punkt_tab.zip";
     if (fs::exists(archive, missing)) {
       return make_error(StatusCode::kUnsupported, "{}: expected it unpacked, beside it", archive);

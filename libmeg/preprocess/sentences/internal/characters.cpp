@@ -22,6 +22,7 @@ uint8_t find_bits(char32_t code_point) {
 }
 
 uint8_t bits_of(char32_t code_point) {
+  // Most characters of most texts, found without a search.
   static const std::array<uint8_t, 128> ascii = [] {
     std::array<uint8_t, 128> bits{};
     for (char32_t code = 0; code < bits.size(); ++code) bits[code] = find_bits(code);
@@ -94,6 +95,7 @@ std::string lower(std::string_view text) {
   for (size_t at = 0; at < text.size();) {
     const Character character = character_at(text, at);
     const size_t end = at + character.size;
+    // The two places where str.lower() is more than a map of single characters.
     if (character.code_point == kCapitalSigma && is_final_sigma(text, at, end)) {
       text::append_code_point(kFinalSigma, result);
     } else if (character.code_point == kCapitalIWithDot) {

@@ -62,6 +62,7 @@ Result<PunktModel> PunktModel::open(const std::string& folder) {
     int context = 0;
     const auto parsed = std::from_chars(number.data(), number.data() + number.size(), context);
     model.contexts_.insert_or_assign(std::string(line.substr(0, tab)), context);
+    // nltk's flags of where a type was seen with which case have the bits 1 to 6.
     const bool is_right = parsed.ec == std::errc() && parsed.ptr == number.data() + number.size() &&
                           context >= 0 && context < 1 << 7;
     return std::string(is_right ? "" : "a type, a tab and a number from 0 to 127");

@@ -7,6 +7,8 @@
 namespace meg::preprocess {
 namespace {
 
+/// nltk's sets and rules of words (PunktLanguageVars) written out, as its regular expressions look
+/// ahead, which RE2 does not.
 constexpr std::u32string_view kPunctuationBesideWords =
     U")\";}]*:@'({[?!\u2018\u2019\u201c\u201d\u00ab\u00bb";
 
@@ -74,6 +76,7 @@ bool is_number(std::string_view text) {
 }  // namespace
 
 PunktWord::PunktWord(std::string_view word) : text(word), type(lower(word)) {
+  // nltk's name for all numbers: its tables were trained with it.
   if (is_number(type)) type = "##number##";
 }
 

@@ -45,6 +45,8 @@ class Realigner {
       end_ = end;
       return;
     }
+    // Mirrors PunktSentenceTokenizer._realign_boundaries: quotes and brackets that close belong to
+    // the sentence before them.
     const ClosingMarks marks = closing_marks(text_.substr(begin, end - begin));
     if (marks.end > 0) {
       give(begin_, begin + marks.marks_end);
@@ -111,6 +113,8 @@ void SentenceSplitter::split_piece(std::string_view text, text::TextList& senten
 /// Whether a sentence ends behind a word of the context other than its last.
 bool SentenceSplitter::holds_end(std::string_view context) const {
   std::vector<PunktWord> words = punkt_words(context);
+  // All words are judged alone before any pair: the second pass looks at what the first said of
+  // both.
   for (PunktWord& word : words) judge_alone(word);
   for (size_t i = 0; i + 1 < words.size(); ++i) {
     judge_before(words[i], words[i + 1]);
@@ -150,6 +154,7 @@ void SentenceSplitter::judge_before(PunktWord& word, const PunktWord& next) cons
   if (!word.is_initial() && type != "##number##") return;
   const Begins begins = begins_sentence(next);
   const int lower_case = kBeginLower | kMiddleLower | kUnknownLower;
+  // An initial before a word that is never seen in lower case: a name, such as J. Bach.
   const bool is_name = begins == Begins::kUnknown && word.is_initial() && next.begins_upper() &&
                        (model_.orthographic_context(next_type) & lower_case) == 0;
   if (begins == Begins::kNo || is_name) word.ends_sentence = false;
