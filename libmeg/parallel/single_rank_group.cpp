@@ -47,6 +47,7 @@ class SingleRankGroup : public ProcessGroup {
   Status barrier() override { return {}; }
 
  private:
+  // A part may be the whole itself, which copy_() would have to be told.
   static PendingWork copy(const at::Tensor& to, const at::Tensor& from) {
     return std::make_unique<DoneWork>(libtorch::torch_guard([&] {
       if (!to.is_same(from)) to.view(-1).copy_(from.view(-1));
@@ -54,6 +55,7 @@ class SingleRankGroup : public ProcessGroup {
     }));
   }
 
+  // An error and not a wait: with nobody there it would never end.
   static PendingWork nobody(int other) {
     return std::make_unique<DoneWork>(
         make_error(StatusCode::kInvalidArgument, "rank {}: expected one of a group of 1", other));

@@ -26,6 +26,7 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 std::optional<size_t> nearest_name(std::string_view typed,
                                    std::span<const std::string_view> names) {
   std::optional<size_t> nearest;
+  // With more edits than these a suggestion would be a guess.
   size_t best = std::max<size_t>(2, typed.size() / 4) + 1;
   for (size_t i = 0; i < names.size(); ++i) {
     // So many edits are needed for the length alone; a typed name may be very long.

@@ -33,6 +33,7 @@ std::optional<double> parse_python_float(std::string_view text) {
   if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  // float() also takes nan and inf, which nobody who asks for a number here can use.
   const bool whole = end == text.data() + text.size() && !text.empty();
   if (error != std::errc() || !whole || !std::isfinite(value)) return std::nullopt;
   return value;
