@@ -18,6 +18,7 @@ Result<BinFile> BinFile::open(const std::string& path, io::MappedFile::Access ac
 }
 
 void BinFile::release(std::span<const std::byte> stretch) const {
+  // Of objects nothing is kept in memory that could be given back.
   if (object_ == nullptr) file_.release(stretch);
 }
 

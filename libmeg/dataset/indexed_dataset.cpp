@@ -14,6 +14,7 @@ Status widen(std::span<const std::byte> items, std::span<Out> out) {
   const LittleEndianArray<T> values(items);
   for (size_t i = 0; i < out.size(); ++i) {
     const T value = values[static_cast<int64_t>(i)];
+    // Only there can a value be lost; ids that are too large must not wrap around to others.
     if constexpr (sizeof(T) > sizeof(Out)) {
       if (!std::in_range<Out>(value)) {
         return make_error(StatusCode::kOutOfRange, "item {}: {} does not fit in {}", i, value,
@@ -79,6 +80,7 @@ Result<IndexedDataset> IndexedDataset::open(const std::string& prefix, const Opt
   dataset.dtype_ = *dtype;
   MEG_RETURN_IF_ERROR(dataset.map_arrays(header, options));
   MEG_ASSIGN_OR_RETURN(dataset.bin_, BinFile::open(dataset.prefix_ + ".bin", options.access));
+  // After .bin is open: its size decides between the two meanings of this code.
   if (header.dtype_code == kLegacyFloat64Code &&
       is_legacy_float64(dataset.lengths_, dataset.pointers_, dataset.bin_.size())) {
     dataset.dtype_ = DType::kFloat64;
@@ -103,6 +105,7 @@ Status IndexedDataset::map_arrays(const IndexHeader& header, const Options& opti
   }
   const auto sequences = static_cast<int64_t>(header.sequence_count);
   const int64_t with_modes = layout->sequence_modes + sequences;
+  // The header says nothing of modes; where the caller does not either, the size decides.
   multimodal_ = options.multimodal.value_or(sequences > 0 && size == with_modes);
   const int64_t expected = multimodal_ ? with_modes : layout->sequence_modes;
   if (size != expected) {

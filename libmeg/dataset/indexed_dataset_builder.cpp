@@ -44,6 +44,7 @@ Result<IndexedDatasetBuilder> IndexedDatasetBuilder::create(const std::string& p
     return make_error(StatusCode::kUnsupported, "{}: a multimodal dataset cannot be resumed",
                       prefix);
   }
+  // Before the files: it keeps another process from writing the same pair at the same time.
   MEG_ASSIGN_OR_RETURN(io::FileLock lock, lock_dataset(prefix));
   MEG_ASSIGN_OR_RETURN(io::AtomicFile bin, create_file(prefix + ".bin", kept, kResumeSuffix));
   MEG_ASSIGN_OR_RETURN(io::AtomicFile idx, create_file(prefix + ".idx", kept, kResumeSuffix));
@@ -138,6 +139,7 @@ Status IndexedDatasetBuilder::write_at(int64_t offset, std::span<const std::byte
   const auto count = static_cast<int64_t>(items.size());
   MEG_RETURN_IF_ERROR(state_->check_reserved(offset, count));
   MEG_RETURN_IF_ERROR(state_->bin.write_at(offset, items));
+  // Threads write their stretches in any order, so only the sum of bytes says how far all are.
   const int64_t before = state_->reserved_done.fetch_add(count);
   io::start_writeback_if_due(state_->bin, before, before + count);
   return Status();

@@ -153,6 +153,7 @@ Result<MergeSummary> merge_mmididx(const std::vector<std::string>& prefixes,
   for (const std::string& prefix : prefixes) {
     MEG_ASSIGN_OR_RETURN(const IndexedDataset set,
                          IndexedDataset::open(prefix, {.multimodal = options.multimodal}));
+    // Opened a second time and let go one by one: thousands of inputs are not mapped at once.
     MEG_ASSIGN_OR_RETURN(const bool is_view, append_dataset(builder, set, append));
     if (is_view) {
       summary.notes.push_back(fmt::format("{}: a view: its sequences were gathered from {}",
@@ -168,6 +169,7 @@ Result<MergeSummary> merge_mmididx(const std::vector<std::string>& prefixes,
   summary.items = builder.item_count();
   summary.bytes = summary.items * dtype_size(kind.dtype);
   MEG_RETURN_IF_ERROR(builder.finish());
+  // Behind the pair, as it holds the checksum of the .idx that is in place.
   if (provenance.has_value()) MEG_RETURN_IF_ERROR(provenance->publish());
   return summary;
 }

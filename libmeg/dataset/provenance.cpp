@@ -58,6 +58,8 @@ Status Provenance::check(const std::string& prefix) {
     if (end < last || end > name_bytes) return damaged("expected the ends of names in order");
     last = end;
   }
+  // A pair may be replaced without its provenance, by Megatron's own tools for one; documents of
+  // the new pair must not be traced to sources of the old one.
   MEG_ASSIGN_OR_RETURN(const io::MappedFile index, map_dataset_file(prefix + ".idx"));
   if (io::crc32(index.bytes()) == load_le<uint32_t>(begin + 40)) return Status();
   return make_error(StatusCode::kCorruption,

@@ -38,6 +38,7 @@ int64_t sum(std::span<const int32_t> values) {
 
 size_t find_negative(std::span<const int32_t> values) {
   int32_t all = 0;
+  // One sign bit tells whether any is negative, without a branch a value.
   for (const int32_t value : values) all |= value;
   if (all >= 0) return values.size();
   const auto found = std::find_if(values.begin(), values.end(), [](int32_t v) { return v < 0; });
@@ -97,6 +98,8 @@ Status IndexedDatasetBuilder::State::write_index() {
   std::array<std::byte, kIndexHeaderSize> header;
   const bool legacy = options.legacy_float64_code && options.dtype == DType::kFloat64;
   const uint8_t code = legacy ? kLegacyFloat64Code : index_dtype_code(options.dtype).value();
+  // Lengths stand in their place already; what follows them in the file has waited in spools until
+  // their number was known.
   store_index_header({.dtype_code = code,
                       .sequence_count = static_cast<uint64_t>(sequence_count),
                       .document_index_count = static_cast<uint64_t>(document_count + 1)},

@@ -79,6 +79,7 @@ Result<io::MappedFile> map_cached_copy(const s3::Object& object, const std::stri
     MEG_RETURN_IF_ERROR(copy_object(object, copy));
     MEG_ASSIGN_OR_RETURN(io::AtomicFile etag, io::AtomicFile::create_regular(etag_path));
     MEG_RETURN_IF_ERROR(etag.write(std::as_bytes(std::span(object.etag()))));
+    // The copy first: an ETag beside an older copy would vouch for it.
     const std::array files = {&copy, &etag};
     MEG_RETURN_IF_ERROR(io::AtomicFile::commit_all(files));
   }
@@ -91,6 +92,7 @@ Result<io::MappedFile> map_unnamed_copy(const s3::Object& object) {
   std::string path = (folder / "libmeg-XXXXXX").string();
   const io::FileDescriptor file(::mkostemp(path.data(), O_CLOEXEC), object.address());
   if (!file.is_open()) return errno_error(errno, path);
+  // Without a name the copy is gone with its last user, however the process ends.
   ::unlink(path.c_str());
   MEG_RETURN_IF_ERROR(copy_object(object, file).with_prefix(folder.string()));
   return io::MappedFile::map(file);

@@ -38,6 +38,7 @@ Result<const std::byte*> ItemCursor::item(int64_t offset, int64_t size) {
 }
 
 const std::byte* ItemCursor::mapped_item(int64_t offset) {
+  // Views go back, too; pages behind a place that is returned to are left to the system.
   if (begin_ == 0 || offset < begin_) begin_ = offset;
   if (offset - begin_ > kBytesKept) {
     bin_.release(

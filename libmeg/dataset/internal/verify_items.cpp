@@ -159,6 +159,7 @@ class IdScan {
  private:
   void read_pieces() {
     const size_t most = std::min(bin_.piece_bytes, static_cast<size_t>(total_bytes_));
+    // Of the widest items, whose alignment does for all others.
     std::vector<int64_t> buffer(most / sizeof(int64_t) + 1);
     const auto bytes = std::as_writable_bytes(std::span(buffer));
     while (!error_.is_set()) {
@@ -276,6 +277,7 @@ Result<BadItems> find_missing_eod(const io::MappedFile& idx, const IndexArrays& 
   BadItemsGatherer bad;
   FirstError error;
   ScanReport report(scan.progress, bin.path(), bin.size());
+  // For the progress alone, as documents differ in length.
   const double bytes_each = static_cast<double>(bin.size()) / static_cast<double>(documents);
   const auto bytes_before = [&](int64_t document) {
     return static_cast<int64_t>(bytes_each * static_cast<double>(document));
