@@ -22,6 +22,7 @@ std::optional<double> unit_size(std::string unit) {
   if (prefix == std::string_view::npos) return std::nullopt;
   const std::string rest = unit.substr(1);
   if (rest != "" && rest != "b" && rest != "ib") return std::nullopt;
+  // Only with a `b` of its own is the prefix decimal, as dd and docker have it.
   return std::pow(rest == "b" ? 1000.0 : 1024.0, static_cast<double>(prefix + 1));
 }
 

@@ -125,6 +125,7 @@ Status finish(Arguments& arguments) {
     MEG_ASSIGN_OR_RETURN(arguments.tokenizer.version,
                          megatron::parse_megatron_version(*arguments.megatron_version));
   }
+  // A copy first, so that two tokenizers of one type need the flags alone in which they differ.
   tokenizer::TokenizerOptions& other = arguments.other_tokenizer = arguments.tokenizer;
   if (arguments.other.type) other.tokenizer_type = *arguments.other.type;
   if (arguments.other.model) other.tokenizer_model = *arguments.other.model;
@@ -150,6 +151,7 @@ Status show_text(const Arguments& arguments, const tokenizer::Tokenizer& tokeniz
 Status compare(const tokenizer::Tokenizer& tokenizer, const tokenizer::Tokenizer& other,
                Inspection& inspection) {
   for (const tokenizer::Tokenizer* const one : {&tokenizer, &other}) {
+    // Every id is asked for, and files may claim ids up to 2^31.
     if (one->max_id() <= kMostCompared) continue;
     return make_error(StatusCode::kUnsupported, "--compare: expected ids up to {}, found {}",
                       kMostCompared, one->max_id());

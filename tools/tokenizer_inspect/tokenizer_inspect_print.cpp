@@ -61,6 +61,7 @@ void print_tokens(const std::vector<TextToken>& tokens, bool colours) {
   constexpr std::array<int, 6> kBackgrounds = {153, 194, 223, 217, 183, 159};  // of 256, pale
   size_t index = 0;
   for (const TextToken& token : tokens) {
+    // Line ends are shown and kept: a token's end must be seen, and the text's layout as well.
     std::string shown = text::terminal_text(token.bytes);
     for (size_t at = 0; (at = shown.find_first_of("\n\t", at)) != shown.npos; at += 2) {
       shown.replace(at, 1, shown[at] == '\n' ? "\\n" : "\\t");

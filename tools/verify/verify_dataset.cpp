@@ -95,6 +95,7 @@ int verify_dataset_main(int argc, const char* const* argv) {
     print_text(*report);
   }
   if (report->ok()) return 0;
+  // Problems are the result and stand on stdout; the last line of stderr counts them.
   return fail(make_error(StatusCode::kCorruption, "{}: {} {} failed", report->prefix,
                          report->problems.size(),
                          report->problems.size() == 1 ? "check" : "checks"));

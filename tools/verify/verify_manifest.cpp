@@ -80,6 +80,7 @@ int write(const std::string& path, const checkpoint::MegatronCheckpoint& checkpo
 int check(const std::string& path, const checkpoint::MegatronCheckpoint& checkpoint,
           const Arguments& arguments, ProgressBar* bar) {
   const Result<checkpoint::Manifest> manifest = checkpoint::read_manifest(path);
+  // The usual first call: the message says what makes the file.
   if (manifest.status().code() == StatusCode::kNotFound) {
     return fail(make_error(StatusCode::kNotFound,
                            "{}: no such file: verify manifest --write makes it", path));
