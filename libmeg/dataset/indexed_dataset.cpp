@@ -86,6 +86,7 @@ Result<IndexedDataset> IndexedDataset::open(const std::string& prefix, const Opt
     dataset.dtype_ = DType::kFloat64;
   }
   dataset.item_size_ = dtype_size(dataset.dtype_);
+  // Some pages at both ends, which tell most files that were cut short or do not belong together.
   MEG_RETURN_IF_ERROR(dataset.check_ends());
   return dataset;
 }

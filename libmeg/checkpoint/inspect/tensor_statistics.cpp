@@ -14,6 +14,10 @@
 #include "libmeg/base/thread_pool.h"
 #include "libmeg/checkpoint/inspect/internal/statistics_kernels.h"
 
+// Every type is widened to float or double first, so that two kernels do for all of them, and
+// tensors are cut into pieces of one size, which threads take in any order and whose results are
+// added in theirs.
+
 namespace meg::checkpoint {
 namespace {
 

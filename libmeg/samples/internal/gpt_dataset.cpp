@@ -5,6 +5,10 @@
 #include "libmeg/samples/internal/sample_walk.h"
 #include "libmeg/samples/internal/sequence_samples.h"
 
+// An index may come from a file that Megatron or somebody else wrote, so nothing that it says is
+// used unchecked: rows, sequences and lengths are looked at as samples are asked for, since looking
+// at all of them first would read gigabytes.
+
 namespace meg::samples {
 
 Result<int64_t> GptDataset::row_of(int64_t sample) const {

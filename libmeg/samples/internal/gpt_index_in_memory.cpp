@@ -7,6 +7,8 @@
 #include "libmeg/samples/cache/gpt_index_cache.h"
 #include "libmeg/samples/internal/gpt_index_builder.h"
 
+// What gpt_index_files.cpp does by way of files, for runs without a cache and for mock data.
+
 namespace meg::samples {
 namespace {
 

@@ -118,6 +118,7 @@ void Vocabulary::insert(std::string_view text, int32_t id) {
 /// Where text is, or else the free slot where it belongs.
 size_t Vocabulary::slot_of(std::string_view text, uint64_t hash) const {
   const size_t mask = slots_.size() - 1;
+  // Tags first: they rule out nearly every other text without a look at it.
   const auto is_other = [&](const Slot& slot) {
     return slot.tag != tag_of(hash) || entries_[static_cast<size_t>(slot.entry)].text != text;
   };

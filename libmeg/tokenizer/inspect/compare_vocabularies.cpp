@@ -5,6 +5,9 @@
 #include <string_view>
 #include <unordered_map>
 
+// By the bytes of tokens and not by their texts in files, in which one token is spelled in several
+// ways.
+
 namespace meg::tokenizer {
 namespace {
 

@@ -56,6 +56,8 @@ constexpr TokenizerType word_piece(std::string_view name) {
           .core_knows_name = true};
 }
 
+/// All that depends on a tokenizer's name: the flags that it needs, how it is opened, and what the
+/// descriptions of index caches call it.
 constexpr std::array kTypes = {
     TokenizerType{.name = "GPT2BPETokenizer",
                   .library = "megatron",

@@ -4,6 +4,9 @@
 
 #include "libmeg/text/utf8.h"
 
+// Values refer to each other by index: cycles need no owner, and what a file shares stays shared.
+// Nodes are only ever added, so an index stays valid as long as its graph.
+
 namespace meg::checkpoint {
 
 namespace {

@@ -15,6 +15,10 @@
 #include "libmeg/io/crc32.h"
 #include "libmeg/text/printable.h"
 
+// One type for files of torch.save, whatever their form, and for files that were never written but
+// put together of tensors from elsewhere (compose()): what reads rank files reads the other
+// dialects through it.
+
 namespace meg::checkpoint {
 namespace {
 

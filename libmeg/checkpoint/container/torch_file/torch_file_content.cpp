@@ -3,6 +3,9 @@
 #include "libmeg/checkpoint/container/torch_file/internal/torch_names.h"
 #include "libmeg/checkpoint/container/torch_file/torch_file_writer.h"
 
+// The nodes that Python's pickler would write for tensors: classes and words that it remembers are
+// one node each, what torch makes anew for each tensor is a node of its own.
+
 namespace meg::checkpoint {
 namespace {
 

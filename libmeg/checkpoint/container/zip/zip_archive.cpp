@@ -9,6 +9,9 @@
 #include "libmeg/checkpoint/container/zip/internal/zip_format.h"
 #include "libmeg/text/printable.h"
 
+// An archive says everything twice, in its directory and in front of each entry, and readers differ
+// in which of both they believe. Here both must agree before any offset is used.
+
 namespace meg::checkpoint {
 namespace {
 

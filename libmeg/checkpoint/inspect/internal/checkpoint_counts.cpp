@@ -12,6 +12,7 @@
 namespace meg::checkpoint {
 namespace {
 
+/// Capped and not refused: sums are shown to people, and one hostile shape must not hide the rest.
 int64_t add_capped(int64_t a, int64_t b) {
   int64_t sum = 0;
   return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<int64_t>::max() : sum;

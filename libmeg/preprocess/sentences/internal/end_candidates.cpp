@@ -5,6 +5,10 @@
 #include "libmeg/preprocess/sentences/internal/characters.h"
 #include "libmeg/preprocess/sentences/internal/punkt_words.h"
 
+// nltk finds places where a sentence may end by one regular expression with look-ahead, and then
+// the word before each. Here both are walks over the text, for the same candidates in the same
+// order.
+
 namespace meg::preprocess {
 namespace {
 

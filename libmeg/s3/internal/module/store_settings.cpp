@@ -10,6 +10,10 @@
 #include <string_view>
 #include <utility>
 
+// What AWS's programs read, in their order: the environment, then the profile in the file of
+// credentials, then the one in the file of settings. Other ways to credentials are named and
+// refused (docs/decisions/16-stores.md).
+
 namespace meg::s3 {
 namespace {
 

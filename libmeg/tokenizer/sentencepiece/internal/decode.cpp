@@ -5,6 +5,10 @@
 #include "libmeg/text/utf8.h"
 #include "libmeg/tokenizer/sentencepiece/internal/reference/normalize.h"
 
+// The library decodes piece by piece with a little state: whether text has begun, and bytes that
+// wait for the rest of their character. Both are here in one class, so that a stream of ids can be
+// decoded in parts with the same result.
+
 namespace meg::tokenizer::sentencepiece {
 
 namespace {

@@ -108,6 +108,7 @@ std::optional<std::string_view> TikTokenizer::token_bytes(int32_t id) const {
 }
 
 std::unique_ptr<TokenEncoder> TikTokenizer::new_word_encoder(DType dtype) const {
+  // Known by now, and its expression compiles: pattern_name() lets no other through.
   const KnownPattern& pattern = *find_pattern_by_name(options_.pattern);
   if (!options_.reference) {
     return fast::new_fast_encoder(model_, merge_table_, dtype,

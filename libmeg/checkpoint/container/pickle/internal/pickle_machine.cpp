@@ -6,6 +6,10 @@
 #include "libmeg/checkpoint/container/pickle/internal/pickle_integer.h"
 #include "libmeg/checkpoint/container/pickle/pickle_opcode.h"
 
+// A stack machine as CPython's unpickler is one: values, marks and a memo. What it never does is
+// import or call (docs/decisions/11-pickles.md). Bytes decide nothing about its memory but through
+// three bounds: values made, entries of stack and memo, and nesting.
+
 namespace meg::checkpoint {
 
 namespace {

@@ -3,6 +3,9 @@
 
 #include "libmeg/checkpoint/container/pickle/internal/pickle_machine.h"
 
+// Classes, functions and persistent ids are names here, and a call is a note of what Python would
+// call with which arguments. Readers of the graph know the few that they need by name.
+
 namespace meg::checkpoint {
 
 Status PickleMachine::global(std::string module, std::string name, bool is_path) {

@@ -4,6 +4,9 @@
 
 #include "libmeg/checkpoint/container/pickle/internal/pickle_integer.h"
 
+// Of several opcodes for one value the one that CPython's pickler of protocol 2 chooses, so that a
+// graph that was read from one of its files is written to the same bytes.
+
 namespace meg::checkpoint {
 
 /// The shortest form that CPython would choose; unlike BININT1 and BININT2, BININT has a sign.

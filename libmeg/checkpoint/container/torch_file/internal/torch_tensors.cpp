@@ -6,6 +6,9 @@
 #include "libmeg/checkpoint/container/torch_file/internal/torch_storages.h"
 #include "libmeg/text/printable.h"
 
+// A tensor in a pickle is a call of one of a few functions of torch. They are known by name and
+// their arguments are read and checked; whatever else is called stays opaque.
+
 namespace meg::checkpoint {
 namespace {
 
