@@ -15,6 +15,7 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+FOREIGN_HEADERS = {"ATen/ATen.h", "nccl.h"}
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("libmeg/**/*.md")]
 
 
@@ -87,6 +88,15 @@ def stale_messages(page):
             yield f"no source prints: {message}"
 
 
+def unknown_headers(page):
+    if page.name == "CHANGELOG.md":
+        return
+    ours = [path.as_posix() for where in ("libmeg", "tools", "tests") for path in (ROOT / where).rglob("*.h")]
+    for header in re.findall(r"`([\w./]+\.h)`", text_of(page)):
+        if header not in FOREIGN_HEADERS and not any(path.endswith("/" + header) for path in ours):
+            yield f"no header {header}"
+
+
 def names_of_tests():
     tests = [(path, text_of(path)) for path in (ROOT / "tests").rglob("*") if path.suffix in (".cpp", ".py")]
     for path, text in tests:
@@ -107,7 +117,7 @@ def unknown_tests(page):
                 if name.endswith("_fuzz") and name not in named)
 
 
-CHECKS = [broken_links, unknown_code, unmeasured_figures, stale_messages, unknown_tests]
+CHECKS = [broken_links, unknown_code, unmeasured_figures, stale_messages, unknown_headers, unknown_tests]
 
 
 def main():
