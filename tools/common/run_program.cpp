@@ -9,7 +9,9 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <exception>
 #include <new>
+#include <string_view>
 #include <system_error>
 
 #include "libmeg/base/status.h"
@@ -73,6 +75,12 @@ int run_body(int argc, char** argv, int (*body)(int, const char* const*)) {
   } catch (const std::system_error& error) {
     // fmt::print throws where standard output takes no more; finish_output() says that.
     return std::ferror(stdout) != 0 ? 1 : fail(Status(StatusCode::kIoError, error.what()));
+  } catch (const std::exception& error) {
+    // No library code lets another one through, so this is a fault of ours. What it says ends at
+    // its first line: LibTorch's have the frames of the stack behind it.
+    const std::string_view what = error.what();
+    return fail(
+        make_error(StatusCode::kInternal, "unexpected: {}", what.substr(0, what.find('\n'))));
   }
 }
 
