@@ -47,9 +47,8 @@ Result<std::optional<DatasetTokenizer>> read_dataset_tokenizer(const std::string
   if (file->size() > kMaxBytes) return corrupt(path, "at most a MiB of JSON");
   simdjson::dom::parser parser;
   simdjson::dom::element root, tokenizer;
-  const auto* const bytes = reinterpret_cast<const char*>(file->bytes().data());
-  // simdjson copies from where a text begins, which is nowhere for an empty file.
-  if (file->size() == 0 || parser.parse(bytes, file->size()).get(root) != simdjson::SUCCESS ||
+  const std::string_view text = file->text();
+  if (parser.parse(text.data(), text.size()).get(root) != simdjson::SUCCESS ||
       root["tokenizer"].get(tokenizer) != simdjson::SUCCESS) {
     return corrupt(path, "a JSON object with a \"tokenizer\"");
   }

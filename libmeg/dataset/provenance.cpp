@@ -34,9 +34,9 @@ Status Provenance::check(const std::string& prefix) {
   const auto damaged = [](std::string_view what) {
     return make_error(StatusCode::kCorruption, "damaged: {}", what);
   };
-  const auto bytes = file_.bytes();
-  const auto* const begin = reinterpret_cast<const char*>(bytes.data());
-  if (bytes.size() < kHeaderSize || std::string_view(begin, kMagic.size()) != kMagic) {
+  const std::string_view text = file_.text();
+  const char* const begin = text.data();
+  if (text.size() < kHeaderSize || !text.starts_with(kMagic)) {
     return damaged("expected a provenance file's begin");
   }
   if (load_le<uint64_t>(begin + 8) != kVersion) return damaged("expected version 1");
@@ -44,10 +44,10 @@ Status Provenance::check(const std::string& prefix) {
   const auto sources = load_le<uint64_t>(begin + 24);
   const auto name_bytes = load_le<uint64_t>(begin + 32);
   if (documents > kMaxCount || sources > kMaxCount || name_bytes > kMaxCount ||
-      bytes.size() != kHeaderSize + kPlaceSize * documents + 8 * sources + name_bytes) {
+      text.size() != kHeaderSize + kPlaceSize * documents + 8 * sources + name_bytes) {
     return make_error(StatusCode::kCorruption,
                       "damaged: {} bytes do not agree with {} documents and {} sources",
-                      bytes.size(), documents, sources);
+                      text.size(), documents, sources);
   }
   documents_ = static_cast<int64_t>(documents);
   sources_ = static_cast<int64_t>(sources);
@@ -72,8 +72,8 @@ Result<DocumentPlace> Provenance::place(int64_t document) const {
     return make_error(StatusCode::kOutOfRange, "{}: expected a document below {}, found {}",
                       file_.path(), documents_, document);
   }
-  const auto* const at = reinterpret_cast<const char*>(file_.bytes().data()) + kHeaderSize +
-                         kPlaceSize * static_cast<size_t>(document);
+  const char* const at =
+      file_.text().data() + kHeaderSize + kPlaceSize * static_cast<size_t>(document);
   const DocumentPlace place{.at = load_le<uint64_t>(at),
                             .source = load_le<uint32_t>(at + 8),
                             .row = load_le<uint32_t>(at + 12)};
@@ -84,7 +84,7 @@ Result<DocumentPlace> Provenance::place(int64_t document) const {
 }
 
 std::string_view Provenance::source(int64_t source) const {
-  const auto* const begin = reinterpret_cast<const char*>(file_.bytes().data());
+  const char* const begin = file_.text().data();
   const auto end_of = [&](int64_t i) {
     return i < 0 ? size_t{0} : load_le<uint64_t>(begin + ends_ + 8 * static_cast<size_t>(i));
   };

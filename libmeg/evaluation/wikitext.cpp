@@ -21,7 +21,7 @@ constexpr double kMaxExponent = 20;
 Result<WikitextData> read_wikitext(const std::string& path, const tokenizer::Tokenizer& tokenizer) {
   MEG_ASSIGN_OR_RETURN(const io::MappedFile file,
                        io::MappedFile::open(path, io::MappedFile::Access::kSequential));
-  const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.size());
+  const std::string_view text = file.text();
   if (const size_t at = text::find_invalid_utf8(text); at != std::string_view::npos) {
     return make_error(StatusCode::kCorruption, "{}: byte {}: expected UTF-8", path, at);
   }

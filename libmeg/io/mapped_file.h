@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "libmeg/base/result.h"
 #include "libmeg/io/file_descriptor.h"
@@ -32,6 +33,13 @@ class MappedFile {
 
   /// Valid as long as this object lives. Empty for an empty file.
   std::span<const std::byte> bytes() const { return bytes_; }
+
+  /// The same bytes as text. Its data() is never null, as parsers copy from there even where there
+  /// is nothing to copy.
+  std::string_view text() const {
+    if (bytes_.empty()) return "";
+    return {reinterpret_cast<const char*>(bytes_.data()), bytes_.size()};
+  }
 
   size_t size() const { return bytes_.size(); }
 

@@ -54,7 +54,7 @@ Result<std::string> read_text(const std::string& path) {
     return make_error(StatusCode::kResourceExhausted, "{}: expected at most {} bytes, found {}",
                       path, kMaxFileBytes, file.size());
   }
-  return std::string(reinterpret_cast<const char*>(file.bytes().data()), file.size());
+  return std::string(file.text());
 }
 
 /// Of --per-split-data-args-path: a list of words or one string of them; null: none.

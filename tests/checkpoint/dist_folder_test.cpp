@@ -173,6 +173,14 @@ TEST_F(DamagedFolder, RefusesAnotherForm) {
   EXPECT_THAT(open().message(), HasSubstr("zarr_dists"));
 }
 
+TEST_F(DamagedFolder, RefusesAFormThatIsEmptyOrTooLarge) {
+  for (const size_t size : {size_t{0}, size_t{2} << 20}) {
+    std::filesystem::resize_file(folder_ / "metadata.json", size);
+    EXPECT_EQ(open().code(), StatusCode::kCorruption) << size;
+    EXPECT_THAT(open().message(), HasSubstr("metadata.json: expected a JSON object")) << size;
+  }
+}
+
 TEST_F(DamagedFolder, RefusesAnItemWithoutAPlace) {
   replace(".metadata", "decoder.final_layernorm.weight", "decoder.final_layernorm.weighs");
   EXPECT_EQ(open().code(), StatusCode::kCorruption);

@@ -92,6 +92,19 @@ TEST(MappedFile, MapsTheOpenFileThoughItsPathNamesAnother) {
   EXPECT_EQ(mapped->path(), folder.path("a"));
 }
 
+TEST(MappedFile, GivesItsBytesAsTextWhichAlsoOfNothingIsSomewhere) {
+  const test::TempFolder folder;
+  test::write_file(folder.path("a"), "a text");
+  test::write_file(folder.path("empty"), "");
+  const auto file = MappedFile::open(folder.path("a"));
+  ASSERT_TRUE(file.has_value());
+  EXPECT_EQ(file->text(), "a text");
+  const auto empty = MappedFile::open(folder.path("empty"));
+  ASSERT_TRUE(empty.has_value());
+  EXPECT_EQ(empty->text(), "");
+  EXPECT_NE(empty->text().data(), nullptr);
+}
+
 TEST(MappedFile, RefusesAPipeWithoutWaitingForItsWriter) {
   const test::TempFolder folder;
   ASSERT_EQ(::mkfifo(folder.path("pipe").c_str(), 0600), 0);

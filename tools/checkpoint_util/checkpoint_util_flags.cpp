@@ -271,9 +271,8 @@ Result<std::optional<int64_t>> true_vocab_size(const CheckpointUtilArguments& ar
     return is_padded ? std::nullopt : std::optional(checkpoint.config().padded_vocab_size);
   }
   MEG_ASSIGN_OR_RETURN(const io::MappedFile file, io::MappedFile::open(arguments.vocab_file));
-  const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.size());
   MEG_ASSIGN_OR_RETURN(const tokenizer::Vocabulary vocabulary,
-                       tokenizer::Vocabulary::parse(text, arguments.vocab_file));
+                       tokenizer::Vocabulary::parse(file.text(), arguments.vocab_file));
   return std::optional<int64_t>(static_cast<int64_t>(vocabulary.entries().size()));
 }
 

@@ -74,8 +74,7 @@ Result<Prompts> read_texts(const std::vector<std::string>& texts,
 Result<Prompts> read_file(const std::string& path, size_t max_prompts,
                           const tokenizer::Tokenizer& tokenizer) {
   MEG_ASSIGN_OR_RETURN(const io::MappedFile file, io::MappedFile::open(path));
-  const std::span<const std::byte> bytes = file.bytes();
-  std::string_view rest(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  std::string_view rest = file.text();
   PromptLines lines(path.ends_with(".jsonl"));
   Prompts prompts;
   for (int64_t number = 1; !rest.empty() && prompts.size() < max_prompts; ++number) {

@@ -37,7 +37,7 @@ class ManifestParser {
  public:
   explicit ManifestParser(const std::string& path) : path_(path) {}
 
-  Result<Manifest> parse(std::span<const std::byte> bytes);
+  Result<Manifest> parse(std::string_view text);
 
  private:
   template <class... Args>
@@ -52,13 +52,10 @@ class ManifestParser {
   const std::string& path_;
 };
 
-Result<Manifest> ManifestParser::parse(std::span<const std::byte> bytes) {
+Result<Manifest> ManifestParser::parse(std::string_view text) {
   simdjson::dom::parser parser(kLargestManifest);
   simdjson::dom::object root;
-  const simdjson::error_code error =
-      bytes.empty()
-          ? simdjson::EMPTY
-          : parser.parse(reinterpret_cast<const char*>(bytes.data()), bytes.size()).get(root);
+  const simdjson::error_code error = parser.parse(text.data(), text.size()).get(root);
   if (error != simdjson::SUCCESS) {
     return corrupt("expected a manifest of verify manifest --write, found {}",
                    simdjson::error_message(error));
@@ -150,7 +147,7 @@ Status write_manifest(const std::string& path, const Manifest& manifest) {
 
 Result<Manifest> read_manifest(const std::string& path) {
   MEG_ASSIGN_OR_RETURN(const io::MappedFile file, io::MappedFile::open(path));
-  return ManifestParser(path).parse(file.bytes());
+  return ManifestParser(path).parse(file.text());
 }
 
 }  // namespace meg::checkpoint

@@ -52,8 +52,7 @@ Result<bool> IndexVerifier::check_header() {
   if (!header.has_value()) {
     // A dataset of another format (TNTIDX) is no damaged one: it is refused, not diagnosed.
     if (header.error().code() == StatusCode::kUnsupported) return header.error();
-    const size_t shown = std::min(idx_.size(), kIndexMagic.size());
-    const std::string_view start(reinterpret_cast<const char*>(idx_.bytes().data()), shown);
+    const std::string_view start = idx_.text().substr(0, kIndexMagic.size());
     if (!kIndexMagic.starts_with(start)) {
       add({.check = VerifyCheck::kMagic,
            .file = idx_.path(),

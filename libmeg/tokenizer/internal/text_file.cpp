@@ -30,10 +30,6 @@ Result<io::MappedFile> open_tokenizer_file(const std::string& path) {
   return file;
 }
 
-std::string_view text_of(const io::MappedFile& file) {
-  return {reinterpret_cast<const char*>(file.bytes().data()), file.size()};
-}
-
 std::string_view without_byte_order_mark(std::string_view text) {
   if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
   return text;

@@ -14,9 +14,6 @@ inline constexpr size_t kTokenizerFileLimit = size_t{1} << 30;
 /// Maps a tokenizer's file. kResourceExhausted where it is larger than kTokenizerFileLimit.
 Result<io::MappedFile> open_tokenizer_file(const std::string& path);
 
-/// The file's bytes as text.
-std::string_view text_of(const io::MappedFile& file);
-
 std::string_view without_byte_order_mark(std::string_view text);
 
 /// kCorruption where text is empty, or an HTML page (what a browser saves from a link that shows a

@@ -1,7 +1,6 @@
 #include "tools/common/flag_groups/checkpoint_flags.h"
 
 #include <algorithm>
-#include <span>
 
 #include "libmeg/io/mapped_file.h"
 #include "libmeg/megatron/field_reader.h"
@@ -30,8 +29,7 @@ Result<checkpoint::OpenCheckpointOptions> CheckpointFlags::options() const {
   checkpoint::OpenCheckpointOptions options;
   if (param_rules_.has_value()) {
     MEG_ASSIGN_OR_RETURN(const io::MappedFile file, io::MappedFile::open(*param_rules_));
-    const std::span<const std::byte> bytes = file.bytes();
-    options.param_rules.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    options.param_rules = file.text();
     options.param_rules_name = *param_rules_;
   }
   // Given flags alone: a default would pass for what a checkpoint without args has.

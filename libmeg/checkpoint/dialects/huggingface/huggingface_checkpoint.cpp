@@ -39,8 +39,7 @@ Result<HuggingFaceConfig> read_config(const std::string& folder) {
     return make_error(StatusCode::kCorruption, "{}: expected up to {} bytes, found {}", path,
                       kMaxConfigBytes, file.size());
   }
-  return read_huggingface_config({reinterpret_cast<const char*>(file.bytes().data()), file.size()},
-                                 path);
+  return read_huggingface_config(file.text(), path);
 }
 
 /// Opens a folder as the whole model that config.json describes: each tensor that the architecture

@@ -18,12 +18,11 @@ constexpr size_t kMaxFileBytes = size_t{256} << 20;
 Status read_lines(const std::string& path,
                   const std::function<std::string(std::string_view)>& take) {
   MEG_ASSIGN_OR_RETURN(const io::MappedFile file, io::MappedFile::open(path));
-  const auto bytes = file.bytes();
-  if (bytes.size() > kMaxFileBytes) {
+  if (file.size() > kMaxFileBytes) {
     return make_error(StatusCode::kCorruption, "{}: expected at most {} bytes, found {}", path,
-                      kMaxFileBytes, bytes.size());
+                      kMaxFileBytes, file.size());
   }
-  std::string_view rest(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  std::string_view rest = file.text();
   for (int64_t number = 1; !rest.empty(); ++number) {
     const std::string_view line = rest.substr(0, rest.find('\n'));
     rest.remove_prefix(std::min(rest.size(), line.size() + 1));

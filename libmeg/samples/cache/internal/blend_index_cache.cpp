@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <memory>
@@ -128,7 +127,7 @@ Result<BlendIndex> load(const BlendIndexRequest& request) {
   MEG_ASSIGN_OR_RETURN(const io::MappedFile description, io::MappedFile::open(files.description));
   // The name is a digest of this text; the text itself is what a collision or a half-written cache
   // would not have.
-  if (!std::ranges::equal(description.bytes(), std::as_bytes(std::span(request.description)))) {
+  if (description.text() != request.description) {
     return make_error(StatusCode::kCorruption, "{}: the description of another blend",
                       files.description);
   }

@@ -13,7 +13,7 @@ namespace meg::tokenizer {
 Result<BpeModel> BpeModel::load(const std::string& vocab_file, const std::string& merge_file) {
   MEG_ASSIGN_OR_RETURN(const io::MappedFile vocab, open_tokenizer_file(vocab_file));
   MEG_ASSIGN_OR_RETURN(const io::MappedFile merges, open_tokenizer_file(merge_file));
-  return parse(text_of(vocab), vocab_file, text_of(merges), merge_file);
+  return parse(vocab.text(), vocab_file, merges.text(), merge_file);
 }
 
 Result<BpeModel> BpeModel::parse(std::string_view vocab_json, const std::string& vocab_name,

@@ -105,7 +105,7 @@ Result<std::unique_ptr<HuggingFaceTokenizer>> HuggingFaceTokenizer::open(const s
   MEG_ASSIGN_OR_RETURN(const TokenizerConfig config,
                        read_tokenizer_config(file_path.parent_path().string()));
   MEG_ASSIGN_OR_RETURN(const io::MappedFile file, open_tokenizer_file(file_path.string()));
-  return parse(text_of(file), file_path.string(), config, options);
+  return parse(file.text(), file_path.string(), config, options);
 }
 
 Result<std::unique_ptr<HuggingFaceTokenizer>> HuggingFaceTokenizer::parse(

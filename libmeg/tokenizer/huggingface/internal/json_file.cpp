@@ -6,7 +6,7 @@ namespace meg::tokenizer {
 
 Result<JsonFile> JsonFile::open(const std::string& path) {
   MEG_ASSIGN_OR_RETURN(const io::MappedFile file, open_tokenizer_file(path));
-  return parse(text_of(file), path);
+  return parse(file.text(), path);
 }
 
 Result<JsonFile> JsonFile::parse(std::string_view json, const std::string& name) {

@@ -249,7 +249,7 @@ bool is_nul_piece(const Piece& piece) { return piece.text == std::string_view("\
 
 Result<ModelFile> ModelFile::load(const std::string& path) {
   MEG_ASSIGN_OR_RETURN(const io::MappedFile file, open_tokenizer_file(path));
-  return parse(text_of(file), path);
+  return parse(file.text(), path);
 }
 
 int byte_of_piece(std::string_view text) {

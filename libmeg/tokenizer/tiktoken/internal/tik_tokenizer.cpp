@@ -148,7 +148,7 @@ Result<std::unique_ptr<Tokenizer>> open_tik(const TokenizerOptions& options) {
   MEG_ASSIGN_OR_RETURN(chosen.special_tokens, special_tokens(options, legacy, vocab_size));
   const std::string& name = options.tokenizer_model;
   MEG_ASSIGN_OR_RETURN(const io::MappedFile file, open_tokenizer_file(name));
-  MEG_ASSIGN_OR_RETURN(std::vector<std::string> tokens, read_rank_file(text_of(file), name));
+  MEG_ASSIGN_OR_RETURN(std::vector<std::string> tokens, read_rank_file(file.text(), name));
   const auto inner = static_cast<size_t>(vocab_size - options.tiktoken_num_special_tokens);
   if (tokens.size() < inner) {
     return make_error(StatusCode::kInvalidArgument,

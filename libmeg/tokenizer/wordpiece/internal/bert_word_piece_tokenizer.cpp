@@ -94,14 +94,14 @@ Result<std::unique_ptr<Tokenizer>> open_bert_word_piece(const TokenizerOptions& 
   if (hugging_face) {
     MEG_ASSIGN_OR_RETURN(
         std::unique_ptr<Tokenizer> tokenizer,
-        parse_hugging_face_bert(text_of(file), options.vocab_file, !lower_case, *hugging_face));
+        parse_hugging_face_bert(file.text(), options.vocab_file, !lower_case, *hugging_face));
     return tokenizer;
   }
   BertWordPieceTokenizer::Options kind;
   kind.lower_case = lower_case;
   kind.extra_ids = options.vocab_extra_ids;
   MEG_ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer,
-                       BertWordPieceTokenizer::parse(text_of(file), options.vocab_file, kind));
+                       BertWordPieceTokenizer::parse(file.text(), options.vocab_file, kind));
   return tokenizer;
 }
 

@@ -10,12 +10,13 @@
 
 #include "libmeg/checkpoint/container/torch_file/internal/torch_elements.h"
 #include "libmeg/checkpoint/state/assembled_source.h"
+#include "libmeg/io/mapped_file.h"
 #include "libmeg/text/printable.h"
 
 namespace meg::checkpoint {
 namespace {
 
-// metadata.json is a line of text. The size is compared before memory is taken.
+// metadata.json is a line of text. The parser takes no memory for more.
 constexpr uint64_t kMaxFormBytes = uint64_t{1} << 20;
 
 std::string in_folder(const std::string& folder, std::string_view name) {
@@ -70,13 +71,12 @@ Status check_form(const std::string& folder) {
   const std::string path = in_folder(folder, kDistFormFile);
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) return {};
-  MEG_ASSIGN_OR_RETURN(const std::vector<std::byte> bytes, read_small_file(path, kMaxFormBytes));
-  simdjson::dom::parser parser;
+  MEG_ASSIGN_OR_RETURN(const io::MappedFile file, io::MappedFile::open(path));
+  const std::string_view text = file.text();
+  simdjson::dom::parser parser(kMaxFormBytes);
   simdjson::dom::element document;
   std::string_view backend;
-  if (bytes.empty() ||
-      parser.parse(reinterpret_cast<const char*>(bytes.data()), bytes.size()).get(document) !=
-          simdjson::SUCCESS ||
+  if (parser.parse(text.data(), text.size()).get(document) != simdjson::SUCCESS ||
       document["sharded_backend"].get(backend) != simdjson::SUCCESS) {
     return make_error(StatusCode::kCorruption,
                       "{}: expected a JSON object with a text sharded_backend", path);

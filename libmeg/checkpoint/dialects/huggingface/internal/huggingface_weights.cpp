@@ -105,8 +105,7 @@ Result<HuggingFaceWeights> open_indexed(const std::string& path, bool is_safeten
     return make_error(StatusCode::kCorruption, "{}: expected an index of up to {} bytes, found {}",
                       path, kMaxIndexBytes, file.size());
   }
-  const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.size());
-  MEG_ASSIGN_OR_RETURN(const ShardIndex index, parse_shard_index(text, path));
+  MEG_ASSIGN_OR_RETURN(const ShardIndex index, parse_shard_index(file.text(), path));
   HuggingFaceWeights weights;
   for (const std::string& name : index.file_names()) {
     const std::string shard = (fs::path(path).parent_path() / name).string();
