@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "libmeg/evaluation/internal/python_text.h"
 #include "libmeg/io/mapped_file.h"
 #include "libmeg/text/json/python_json.h"
 #include "libmeg/text/line_ends.h"
+#include "libmeg/text/python_text.h"
 #include "libmeg/tokenizer/encode_text.h"
 
 namespace meg::evaluation {
@@ -24,11 +24,11 @@ Result<LambadaExample> tokenize(std::string_view text, LambadaTarget target,
   }
   // Megatron's --strict-lambada: the word is tokenized apart from its context, with one space in
   // front of it, whatever stands there in the text.
-  const std::string_view word = last_word(text);
+  const std::string_view word = text::last_word(text);
   if (word.empty()) return example;
   const auto before = static_cast<size_t>(word.data() - text.data());
   MEG_ASSIGN_OR_RETURN(example.tokens,
-                       tokenizer::encode_text(encoder, python_strip(text.substr(0, before))));
+                       tokenizer::encode_text(encoder, text::python_strip(text.substr(0, before))));
   MEG_ASSIGN_OR_RETURN(const std::vector<int32_t> last,
                        tokenizer::encode_text(encoder, fmt::format(" {}", word)));
   example.tokens.insert(example.tokens.end(), last.begin(), last.end());

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <string_view>
 
-#include "libmeg/evaluation/internal/python_text.h"
 #include "libmeg/evaluation/internal/wikitext_detokenizer.h"
 #include "libmeg/io/mapped_file.h"
+#include "libmeg/text/python_text.h"
 #include "libmeg/text/utf8.h"
 #include "libmeg/tokenizer/encode_text.h"
 
@@ -25,7 +25,7 @@ Result<WikitextData> read_wikitext(const std::string& path, const tokenizer::Tok
   if (const size_t at = text::find_invalid_utf8(text); at != std::string_view::npos) {
     return make_error(StatusCode::kCorruption, "{}: byte {}: expected UTF-8", path, at);
   }
-  const std::string_view stripped = python_strip(text);
+  const std::string_view stripped = text::python_strip(text);
   WikitextData data;
   // As Megatron's strip().split(" ") counts them: line ends part no words, and two spaces have an
   // empty one between them.

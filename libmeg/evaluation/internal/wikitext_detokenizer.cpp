@@ -3,7 +3,7 @@
 #include <string_view>
 #include <utility>
 
-#include "libmeg/evaluation/internal/python_text.h"
+#include "libmeg/text/python_text.h"
 
 namespace meg::evaluation {
 namespace {
@@ -32,7 +32,7 @@ std::string without_inner_space(std::string_view text, char open, char close) {
     const size_t end = text.find(close, begin + 1);
     if (end == std::string_view::npos) break;
     result.append(text.substr(0, begin + 1));
-    result.append(python_strip(text.substr(begin + 1, end - begin - 1)));
+    result.append(text::python_strip(text.substr(begin + 1, end - begin - 1)));
     result.push_back(close);
     text.remove_prefix(end + 1);
   }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "libmeg/text/printable.h"
+#include "libmeg/text/python_text.h"
 #include "libmeg/text/utf8.h"
 #include "libmeg/tokenizer/internal/text_file.h"
 
@@ -15,15 +16,11 @@ namespace {
 /// Bytes of the white space (Python's str.isspace) at the start of text; 0 where there is none.
 size_t space_size(std::string_view text) {
   const auto first = static_cast<unsigned char>(text[0]);
-  // 0x1C to 0x1F are whitespace for str.isspace(), though not for isspace().
-  if (first <= 0x20) return (first >= 0x09 && first <= 0x0D) || first >= 0x1C ? 1 : 0;
+  if (first < 0x80) return text::is_python_space(first) ? 1 : 0;
   // White space past ASCII begins with one of these bytes; most characters do not.
   if (first != 0xC2 && first != 0xE1 && first != 0xE2 && first != 0xE3) return 0;
   const text::DecodedCodePoint found = text::decode_code_point(text);
-  const char32_t c = found.code_point;
-  const bool is_space = c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) ||
-                        c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
-  return is_space ? found.size : 0;
+  return text::is_python_space(found.code_point) ? found.size : 0;
 }
 
 /// Takes the next line and its end off the front of text; false where no line end is left.

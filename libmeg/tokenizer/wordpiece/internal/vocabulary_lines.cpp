@@ -3,33 +3,11 @@
 #include <algorithm>
 
 #include "libmeg/text/printable.h"
+#include "libmeg/text/python_text.h"
 #include "libmeg/text/utf8.h"
 #include "libmeg/tokenizer/internal/text_file.h"
 
 namespace meg::tokenizer::wordpiece {
-
-namespace {
-
-/// What Python's str.strip() takes away, besides ASCII.
-bool is_python_space(char32_t c) {
-  return (c >= 9 && c <= 13) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 || c == 0x1680 ||
-         (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F ||
-         c == 0x3000;
-}
-
-std::string_view stripped(std::string_view line) {
-  size_t first = std::string_view::npos, last = 0;
-  for (size_t at = 0; at < line.size();) {
-    const text::DecodedCodePoint next = text::decode_code_point(line.substr(at));
-    const bool space = is_python_space(next.code_point);
-    if (!space && first == std::string_view::npos) first = at;
-    at += next.size;
-    if (!space) last = at;
-  }
-  return first == std::string_view::npos ? std::string_view() : line.substr(first, last - first);
-}
-
-}  // namespace
 
 Result<VocabularyLines> VocabularyLines::parse(std::string_view text, const std::string& name) {
   MEG_RETURN_IF_ERROR(reject_empty_or_html(text, name, "a token a line"));
@@ -41,7 +19,7 @@ Result<VocabularyLines> VocabularyLines::parse(std::string_view text, const std:
   VocabularyLines lines;
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find_first_of("\r\n", at), text.size());
-    const std::string token(stripped(text.substr(at, end - at)));
+    const std::string token(text::python_strip(text.substr(at, end - at)));
     // Ids are numbers of lines: an empty line is a token as well, the empty one, and may come once.
     const auto id = static_cast<int32_t>(lines.tokens.size());
     if (token.size() != end - at && !lines.first_stripped_line) lines.first_stripped_line = id + 1;

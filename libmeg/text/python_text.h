@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-namespace meg::evaluation {
+namespace meg::text {
 
 /// Whether Python's str.isspace takes the code point for white space, as str.split, str.strip and
 /// the \s of its regular expressions do.
@@ -14,4 +14,4 @@ std::string_view python_strip(std::string_view text);
 /// text.split()[-1]: the last run of characters that are no white space; empty where there is none.
 std::string_view last_word(std::string_view text);
 
-}  // namespace meg::evaluation
+}  // namespace meg::text

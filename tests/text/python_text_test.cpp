@@ -1,10 +1,10 @@
-#include "libmeg/evaluation/internal/python_text.h"
+#include "libmeg/text/python_text.h"
 
 #include <gtest/gtest.h>
 
 #include <set>
 
-namespace meg::evaluation {
+namespace meg::text {
 namespace {
 
 TEST(PythonText, WhiteSpaceIsWhatPythonTakesForIt) {
@@ -38,4 +38,4 @@ TEST(PythonText, LastWordIsAPlaceInTheText) {
 }
 
 }  // namespace
-}  // namespace meg::evaluation
+}  // namespace meg::text

@@ -1,8 +1,8 @@
-#include "libmeg/evaluation/internal/python_text.h"
+#include "libmeg/text/python_text.h"
 
 #include "libmeg/text/utf8.h"
 
-namespace meg::evaluation {
+namespace meg::text {
 namespace {
 
 /// The start of the last code point of UTF-8 text that is not empty.
@@ -13,7 +13,7 @@ size_t last_code_point(std::string_view text) {
 }
 
 bool is_space_at(std::string_view text, size_t at) {
-  return is_python_space(text::decode_code_point(text.substr(at)).code_point);
+  return is_python_space(decode_code_point(text.substr(at)).code_point);
 }
 
 std::string_view without_trailing(std::string_view text, bool space) {
@@ -49,7 +49,7 @@ bool is_python_space(char32_t code_point) {
 std::string_view python_strip(std::string_view text) {
   text = without_trailing(text, true);
   while (!text.empty() && is_space_at(text, 0)) {
-    text.remove_prefix(text::decode_code_point(text).size);
+    text.remove_prefix(decode_code_point(text).size);
   }
   return text;
 }
@@ -59,4 +59,4 @@ std::string_view last_word(std::string_view text) {
   return text.substr(without_trailing(text, false).size());
 }
 
-}  // namespace meg::evaluation
+}  // namespace meg::text
