@@ -54,23 +54,25 @@ Status check_options(const PreprocessOptions& options, const tokenizer::Tokenize
   }
   // The limit counts documents of the input, of which it is not known yet which are empty.
   if (options.max_documents && (options.skip_empty_documents || options.partitions > 1)) {
-    return invalid("max_documents: neither with partitions nor where empty documents are left out");
+    return invalid(
+        "--max-documents: neither with --partitions nor where empty documents are left out");
   }
   if (options.input.shard.count > 1 && (options.max_documents || options.partitions > 1)) {
-    return invalid("shard: neither with partitions nor with max_documents");
+    return invalid("--shard: neither with --partitions nor with --max-documents");
   }
   if (options.provenance && (options.partitions > 1 || options.skip_empty_documents)) {
-    return invalid("provenance: neither with partitions nor where empty documents are left out");
+    return invalid(
+        "--provenance: neither with --partitions nor where empty documents are left out");
   }
   if (options.append_eod && !tokenizer.eod()) {
-    return invalid("append_eod: the vocabulary has no end-of-document token");
+    return invalid("--append-eod: the vocabulary has no end-of-document token");
   }
   if (dtype != DType::kUint16 && dtype != DType::kInt32) {
-    return invalid(fmt::format("dtype: expected uint16 or int32, found {}", dtype_name(dtype)));
+    return invalid(fmt::format("--dtype: expected uint16 or int32, found {}", dtype_name(dtype)));
   }
   const int32_t largest = std::max(tokenizer.max_id(), tokenizer.eod().value_or(0));
   if (dtype == DType::kUint16 && largest > 65535) {
-    return invalid(fmt::format("dtype uint16: expected ids up to 65535, found {}", largest));
+    return invalid(fmt::format("--dtype uint16: expected ids up to 65535, found {}", largest));
   }
   return Status();
 }
@@ -86,7 +88,7 @@ Result<int64_t> count_documents(const PreprocessOptions& options,
                                                            options.input, options.json_keys));
   if (source.has_pipe()) {
     return Status(StatusCode::kUnsupported,
-                  "keep_sequential_samples: expected files, found a pipe, whose lines cannot be "
+                  "--keep-sequential-samples: expected files, found a pipe, whose lines cannot be "
                   "counted beforehand");
   }
   const Progress begin{.total_bytes = source.total_bytes()};

@@ -27,7 +27,7 @@ class Endings(PreprocessData):
         data = self.write("in.jsonl", lines_of(["hello"]))
         vocab = ["--vocab-file", os.path.join(preprocess_case.TESTDATA, "tokenizer", "vocab.json")]
         for flags, tokenizer, words in (
-                (["--json-keys", "text", "text"], None, "found text twice"),
+                (["--json-keys", "text", "text"], None, "--json-keys: found text twice"),
                 ([], ["--tokenizer-type", "GPT2BPE"], "found \"GPT2BPE\""),
                 ([], ["--tokenizer-type", "GPT2BPETokenizer"], "GPT2BPETokenizer needs --vocab-file"),
                 ([], ["--tokenizer-type", "GPT2BPETokenizer", *vocab], "GPT2BPETokenizer needs --merge-file")):

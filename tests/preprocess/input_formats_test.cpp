@@ -253,7 +253,7 @@ TEST_F(InputFormats, StopsAfterMaxDocuments) {
     EXPECT_EQ(read(options), Texts(all.begin(), all.begin() + count));
   }
   options.partitions = 2;
-  EXPECT_THAT(failure(options), HasSubstr("max_documents: "));
+  EXPECT_THAT(failure(options), HasSubstr("--max-documents: "));
 }
 
 TEST_F(InputFormats, MaxDocumentsEndsAnEndlessPipe) {
@@ -324,7 +324,7 @@ TEST_F(InputFormats, ErrorsOfAShardNameTheFilesLine) {
   EXPECT_THAT(failure(options), HasSubstr("shard: expected 0 <= index < count"));
   options.input.shard = {0, 2};
   options.partitions = 2;
-  EXPECT_THAT(failure(options), HasSubstr("shard: neither with partitions"));
+  EXPECT_THAT(failure(options), HasSubstr("--shard: neither with --partitions"));
   options.partitions = 1;
   options.inputs = {"/dev/stdin", "-"};
   EXPECT_THAT(failure(options), HasSubstr("found a pipe"));
