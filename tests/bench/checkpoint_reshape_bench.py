@@ -66,6 +66,26 @@ class Run:
         return float(re.search(pattern, self.text).group(1))
 
 
+class Medians:
+    """Of several runs of one command: seconds, seconds of processors and peak memory in MiB."""
+
+    def __init__(self, runs):
+        self.seconds = statistics.median(run.seconds for run in runs)
+        self.processors = statistics.median(run.processors for run in runs)
+        self.peak = statistics.median(run.peak for run in runs) / MIB
+
+
+def interleaved(count, commands, clean):
+    """The Medians of each of `commands`, functions that make a Run, each run `count` times by turns. clean:
+    called behind every run."""
+    runs = [[] for _ in commands]
+    for _ in range(count):
+        for command, own in zip(commands, runs):
+            own.append(command())
+            clean()
+    return [Medians(own) for own in runs]
+
+
 def bytes_below(folder):
     return sum(os.path.getsize(os.path.join(path, name))
                for path, _, names in os.walk(folder) for name in names)

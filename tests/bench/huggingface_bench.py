@@ -11,12 +11,11 @@ a loaded machine disturbs less. DIR is best a tmpfs (needs four times the model)
 import argparse
 import os
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
 
-from checkpoint_reshape_bench import MIB, ROOT, Run, bytes_below, machine
+from checkpoint_reshape_bench import ROOT, Run, bytes_below, interleaved, machine
 
 MAKE = """
 import json, sys
@@ -120,19 +119,13 @@ class Bench:
             self.remove("back")
 
     def row(self, name, ours):
-        runs, copies = [], []
-        for _ in range(self.arguments.runs):
-            runs.append(ours())
-            self.remove("out")
-            copies.append(Run(["cp", "-r", self.path("source"), self.path("out")]))
-            self.remove("out")
-        seconds, copy, busy, copy_busy = (
-            statistics.median(value) for value in (
-                [run.seconds for run in runs], [run.seconds for run in copies],
-                [run.processors for run in runs], [run.processors for run in copies]))
-        peak = statistics.median(run.peak for run in runs) / MIB
-        return (f"| {self.family}: {name} | {seconds:.2f} | {copy:.2f} | {copy / seconds:.2f}x | "
-                f"{busy:.2f} | {copy_busy:.2f} | {self.bytes / busy / 1e9:.2f} | {peak:.0f} |")
+        run, copy = interleaved(
+            self.arguments.runs,
+            [ours, lambda: Run(["cp", "-r", self.path("source"), self.path("out")])],
+            lambda: self.remove("out"))
+        return (f"| {self.family}: {name} | {run.seconds:.2f} | {copy.seconds:.2f} | "
+                f"{copy.seconds / run.seconds:.2f}x | {run.processors:.2f} | {copy.processors:.2f} | "
+                f"{self.bytes / run.processors / 1e9:.2f} | {run.peak:.0f} |")
 
     def rows(self):
         for ranks in (1, 2):

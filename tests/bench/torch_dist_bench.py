@@ -12,12 +12,11 @@ left out. --python: that of the virtual environment by default; it runs the comp
 import argparse
 import os
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
 
-from checkpoint_reshape_bench import HERE, MIB, ROOT, Run, bytes_below, machine
+from checkpoint_reshape_bench import HERE, ROOT, Run, bytes_below, interleaved, machine
 
 COMPARE = """
 import sys
@@ -95,18 +94,12 @@ class Bench:
         return Run(["cp", "-r", self.path(source), self.path("out")])
 
     def row(self, name, ours, peer, copy):
-        measured = {ours: [], peer: [], copy: []}
-        for _ in range(self.arguments.runs):
-            for run, runs in measured.items():
-                runs.append(run())
-                self.remove("out")
-        seconds, peer_seconds, copy_seconds = (statistics.median(run.seconds for run in runs)
-                                               for runs in measured.values())
-        busy, peak = (statistics.median(values) for values in zip(
-            *[(run.processors, run.peak / MIB) for run in measured[ours]]))
-        return (f"| {name} | {seconds:.2f} | {peer_seconds:.2f} | {copy_seconds:.2f} | "
-                f"{self.bytes / seconds / 1e9:.2f} | {peer_seconds / seconds:.1f}x | "
-                f"{copy_seconds / seconds:.2f}x | {self.bytes / busy / 1e9:.2f} | {peak:.0f} |")
+        run, other, copied = interleaved(self.arguments.runs, [ours, peer, copy],
+                                         lambda: self.remove("out"))
+        return (f"| {name} | {run.seconds:.2f} | {other.seconds:.2f} | {copied.seconds:.2f} | "
+                f"{self.bytes / run.seconds / 1e9:.2f} | {other.seconds / run.seconds:.1f}x | "
+                f"{copied.seconds / run.seconds:.2f}x | {self.bytes / run.processors / 1e9:.2f} | "
+                f"{run.peak:.0f} |")
 
     def rows(self):
         yield self.row("torch_dist to torch", lambda: self.ours("source", "out", "torch"),
