@@ -76,6 +76,7 @@ struct GptModel::State {
   RotaryTable rotary;        ///< Of the last sequence length.
   RotaryTable cache_rotary;  ///< Of the last cache's capacity.
   bool training = true;
+  std::function<void(size_t)> before_use;
 
   Status check_last() const;
   Status check_last(const GptInput& input) const;
@@ -122,6 +123,7 @@ ForwardContext GptModel::State::context(const GptInput& input) {
   ForwardContext context;
   context.training = training;
   context.random = &random;
+  context.before_use = &before_use;
   // Ranks drop elements of different stretches then; with the shared stream they would all use one
   // mask.
   if (ranks.splits_sequences()) context.hidden_stream = RandomStates::Stream::kModelParallel;
@@ -164,6 +166,7 @@ at::Tensor GptModel::State::hidden_states(const CachedInput& input, KvCache& cac
   const CacheStep step(cache, input.sequences, options.device);
   ForwardContext context;
   context.random = &random;
+  context.before_use = &before_use;
   context.rotary = rotary_at(step.positions(), cache.capacity());
   context.cache = &step;
   at::Tensor states = input.hidden_states;
@@ -233,6 +236,10 @@ void GptModel::set_training(bool training) { state_->training = training; }
 RandomStates& GptModel::random_states() { return state_->random; }
 
 void GptModel::share_random_states(const RandomStates& states) { state_->random = states; }
+
+void GptModel::before_use(std::function<void(size_t end)> told) {
+  state_->before_use = std::move(told);
+}
 
 Result<at::Tensor> GptModel::hidden_states(const GptInput& input) {
   MEG_RETURN_IF_ERROR(check_input(state_->rules(), input));

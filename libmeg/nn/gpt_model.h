@@ -2,7 +2,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -76,6 +78,11 @@ class GptModel {
 
   /// Draws from these from here on: those of another part of the model that its process holds.
   void share_random_states(const RandomStates& states);
+
+  /// From here on called in each forward pass, and where a layer is recomputed, before parameters
+  /// are used: all that are about to be are among the first `end` of parameters(). May throw, which
+  /// ends the pass. Empty: nothing is called.
+  void before_use(std::function<void(size_t end)> told);
 
   /// Errors of the functions below: kInvalidArgument for tensors of other shapes and types,
   /// kOutOfRange for tokens, labels and positions outside their tables (CPU only: on a GPU the

@@ -40,4 +40,11 @@ at::Tensor ParameterStore::find(std::string_view canonical, int64_t layer) const
   return place == places_.end() ? at::Tensor() : parameters_[place->second].tensor;
 }
 
+size_t ParameterStore::end_of(std::string_view prefix, int64_t layer) const {
+  const std::string begin = model::with_layer(prefix, layer);
+  size_t end = parameters_.size();
+  while (end > 0 && !parameters_[end - 1].name.starts_with(begin)) --end;
+  return end;
+}
+
 }  // namespace meg::nn

@@ -41,6 +41,10 @@ class ParameterStore {
   /// The tensor of a canonical name, with {} for `layer`'s number; undefined where there is none.
   at::Tensor find(std::string_view canonical, int64_t layer = 0) const;
 
+  /// How many parameters come up to the last one whose name begins with `prefix`, as find() takes
+  /// names; 0: there is none.
+  size_t end_of(std::string_view prefix, int64_t layer = 0) const;
+
  private:
   TensorParallel tensor_parallel_;
   std::vector<GptParameter> parameters_;

@@ -38,6 +38,22 @@ Status check_buckets(const Optimizer::Options& options) {
                     *options.ddp_num_buckets, *options.ddp_bucket_size);
 }
 
+/// What Megatron's validate_args asserts.
+Status check_param_gather(const Optimizer::Options& options) {
+  if (!options.overlap_param_gather) return {};
+  if (!options.use_distributed_optimizer) {
+    return Status(StatusCode::kInvalidArgument,
+                  "--overlap-param-gather: expected it with --use-distributed-optimizer, found it "
+                  "without");
+  }
+  if (!options.overlap_grad_reduce) {
+    return Status(
+        StatusCode::kInvalidArgument,
+        "--overlap-param-gather: expected it with --overlap-grad-reduce, found it without");
+  }
+  return {};
+}
+
 /// The arrays, as long as the layout, in the shapes of the parameters. masters: may be undefined.
 std::vector<Optimizer::ParameterState> states_of(const FlatLayout& layout,
                                                  const at::Tensor& masters,
@@ -67,6 +83,7 @@ Result<std::unique_ptr<Optimizer>> Optimizer::create(const ModelChunks& model,
   MEG_RETURN_IF_ERROR(check_beta("--adam-beta1", options.betas[0]));
   MEG_RETURN_IF_ERROR(check_beta("--adam-beta2", options.betas[1]));
   MEG_RETURN_IF_ERROR(check_buckets(options));
+  MEG_RETURN_IF_ERROR(check_param_gather(options));
   auto state = std::make_unique<State>(model, std::move(scaler), options, ranks);
   MEG_RETURN_IF_ERROR(libtorch::torch_guard([&] {
     state->allocate();
@@ -121,6 +138,7 @@ Status Optimizer::scale_gradients(double factor) {
 Result<double> Optimizer::params_norm() {
   double norm = 0;
   const Status done = libtorch::torch_guard([&]() -> Status {
+    MEG_RETURN_IF_ERROR(state_->finish_gathers());
     std::optional<MultiTensor>& parameters = state_->parameters_for_norm;
     if (!parameters.has_value()) parameters.emplace(state_->normed_parameters());
     kernels::GradientStatistics found = parameters->statistics(/*scale=*/1);
@@ -160,6 +178,8 @@ Result<Optimizer::Outcome> Optimizer::step(const Rates& rates) {
       if (coefficient < 1) clip = static_cast<float>(coefficient);
     }
     if (state.options.log_num_zeros_in_grad) outcome.num_zeros = found.num_zeros;
+    // Forward passes waited for what they used; what none used is waited for here.
+    MEG_RETURN_IF_ERROR(state.finish_gathers());
     // From here on nothing can fail halfway: all checks came before the first weight is written.
     state.kernels.adam(state.adam_step(rates, inverse_scale, clip));
     ++state.updates;
@@ -168,6 +188,10 @@ Result<Optimizer::Outcome> Optimizer::step(const Rates& rates) {
   });
   MEG_RETURN_IF_ERROR(done);
   return outcome;
+}
+
+Status Optimizer::finish_gathers() {
+  return libtorch::torch_guard([this] { return state_->finish_gathers(); });
 }
 
 Result<std::vector<Optimizer::ParameterState>> Optimizer::states() {
@@ -229,6 +253,7 @@ Status Optimizer::copy_model_to_masters() {
 
 Status Optimizer::copy_masters_to_model() {
   return libtorch::torch_guard([this]() -> Status {
+    MEG_RETURN_IF_ERROR(state_->finish_gathers());
     state_->copy_masters(
         [](const at::Tensor& master, const at::Tensor& weight) { weight.copy_(master); });
     // This rank rounded its share alone; the other shares come from their ranks.

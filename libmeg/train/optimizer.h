@@ -38,6 +38,9 @@ class Optimizer {
     /// Gradients are summed over the data-parallel ranks in buckets, each as soon as the last
     /// backward pass of a step has brought it.
     bool overlap_grad_reduce = false;
+    /// A distributed optimizer's parameters are gathered, bucket by bucket, while the next forward
+    /// pass goes on, which waits for what it uses. With the two above.
+    bool overlap_param_gather = false;
     std::optional<int64_t> ddp_bucket_size = {};  ///< Elements; unset: Megatron's. With overlap.
     std::optional<int64_t> ddp_num_buckets = {};  ///< In place of the size.
   };
@@ -101,6 +104,10 @@ class Optimizer {
   /// checks_for_nan() that is kOutOfRange, naming its parameter, else with a loss scale a skipped
   /// step, after which a dynamic one falls. Without a loss scale it is applied.
   Result<Outcome> step(const Rates& rates);
+
+  /// Waits for parameters that are still gathered. With overlap_param_gather to be called before
+  /// anything but the model's own passes reads or writes its tensors.
+  Status finish_gathers();
 
   /// In the order of the model's parameters. Of a whole optimizer its own tensors, which may be
   /// written between steps; of a distributed one copies, put together of all ranks' shares.

@@ -51,6 +51,7 @@ Result<std::vector<checkpoint::TrainingParameter>> snapshot_parameters(RunParts 
                                                                        bool copy) {
   std::vector<checkpoint::TrainingParameter> saved;
   const auto parameters = parts.model.parameters();
+  MEG_RETURN_IF_ERROR(parts.optimizer.finish_gathers());
   MEG_ASSIGN_OR_RETURN(const std::vector<Optimizer::ParameterState> states,
                        parts.optimizer.states());
   // torch's Adam has no state before its first step, and Megatron's checkpoint of iteration 0 has

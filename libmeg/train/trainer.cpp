@@ -119,6 +119,8 @@ Status Trainer::State::run() {
         evaluate_and_print(samples::Split::kValid, logging::Evaluation::kFinalValidation));
     MEG_RETURN_IF_ERROR(evaluate_and_print(samples::Split::kTest, logging::Evaluation::kFinalTest));
   }
+  // model() shows a caller whole parameters from here on.
+  MEG_RETURN_IF_ERROR(optimizer->finish_gathers());
   report->flush();
   return saver.finish(ranks, print_first());
 }

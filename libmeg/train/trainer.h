@@ -112,7 +112,8 @@ class Trainer {
                                                  const parallel::ParallelState& ranks = {});
   ~Trainer();
 
-  /// Called after every step and evaluation, if set.
+  /// Called after every step and evaluation, if set. With overlap_param_gather the model's tensors
+  /// may still be on their way from other ranks then.
   void watch(std::function<void(const StepReport&)> step,
              std::function<void(const EvaluationReport&)> evaluation);
 

@@ -30,6 +30,7 @@ void take_optimizer(megatron::FieldReader& args, TrainerOptions& run) {
   args.take("grad_reduce_in_bf16", run.optimizer.grad_reduce_in_bf16);
   args.take("use_distributed_optimizer", run.optimizer.use_distributed_optimizer);
   args.take("overlap_grad_reduce", run.optimizer.overlap_grad_reduce);
+  args.take("overlap_param_gather", run.optimizer.overlap_param_gather);
   args.take("ddp_bucket_size", run.optimizer.ddp_bucket_size);
   args.take("ddp_num_buckets", run.optimizer.ddp_num_buckets);
   args.take("loss_scale", run.loss_scale);

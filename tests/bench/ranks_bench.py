@@ -36,6 +36,10 @@ CASES = {  # what it is beside, libmeg's flags, the peer's name
     "distributed optimizer": ("ZeroRedundancyOptimizer", ["--use-distributed-optimizer"], "zero"),
     "distributed optimizer, overlapped": (
         "ZeroRedundancyOptimizer",
+        ["--use-distributed-optimizer", "--overlap-grad-reduce", "--overlap-param-gather", "--ddp-bucket-size",
+         MEGABYTES_25], "zero"),
+    "distributed optimizer, gathers wait": (
+        "ZeroRedundancyOptimizer",
         ["--use-distributed-optimizer", "--overlap-grad-reduce", "--ddp-bucket-size", MEGABYTES_25], "zero"),
     "TP 2": ("tensor.parallel", ["--tensor-model-parallel-size", 2], "tp")}
 

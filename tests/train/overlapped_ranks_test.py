@@ -8,6 +8,7 @@ import collections
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 import unittest
@@ -16,6 +17,12 @@ from launched_ranks import ORACLE, TIMEOUT, LaunchedRanks
 
 PRETRAIN, VERIFY = (os.path.abspath(path) for path in sys.argv[1:3])
 REDUCE = ("--overlap-grad-reduce", "--ddp-bucket-size", 5000)
+GATHER = ("--use-distributed-optimizer", "--overlap-param-gather")
+
+
+def figures(out):
+    """What the lines of steps and evaluations say, without their times."""
+    return re.findall(r"consumed samples: .*? \||(?:lm loss|params norm|grad norm|value): ?[\d.E+-]+", out)
 
 
 class OverlappedRanks(LaunchedRanks):
@@ -29,17 +36,23 @@ class OverlappedRanks(LaunchedRanks):
         return found
 
     def test_a_run_is_the_one_without_overlap_to_the_bit(self):
-        """With dropout. Sums of two ranks do not depend on who begins."""
-        for ranks, shape in (
-                (2, "--bf16"), (2, "--use-distributed-optimizer"),
-                (4, "--tensor-model-parallel-size 2 --sequence-parallel --qk-layernorm"),
+        """With dropout. Sums of two ranks do not depend on who begins. What is gathered is evaluated, normed and
+        saved while it may be on its way."""
+        reads = "--use-distributed-optimizer --eval-interval 1 --log-params-norm "
+        for ranks, shape, overlap in (
+                (2, "--bf16", REDUCE), (2, reads, REDUCE),
+                (4, "--tensor-model-parallel-size 2 --sequence-parallel --qk-layernorm", REDUCE),
+                (2, reads + "--bf16 --save-interval 1 --recompute-granularity full --recompute-method uniform",
+                 REDUCE + GATHER),
                 (4, "--pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank 2 "
-                    "--use-distributed-optimizer --bf16")):
+                    "--use-distributed-optimizer --bf16", REDUCE + GATHER)):
             with self.subTest(shape=shape):
                 plain, overlapped = (self.folder / str(ranks) / name for name in "ab")
                 flags = [*shape.split(), "--train-iters", 3]
-                self.train(ranks, *flags, "--save", plain)
-                self.train(ranks, *flags, "--save", overlapped, *REDUCE)
+                expected, found = (figures(self.train(ranks, *flags, "--save", folder, *more))
+                                   for folder, more in ((plain, ()), (overlapped, overlap)))
+                self.assertGreaterEqual(len(expected), 5)
+                self.assertEqual(found, expected)
                 done = subprocess.run([VERIFY, "diff", plain, overlapped], capture_output=True,
                                       text=True, timeout=TIMEOUT)
                 self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
@@ -62,12 +75,30 @@ class OverlappedRanks(LaunchedRanks):
                     for time in sent:
                         self.assertTrue(last["ts"] < time < last["ts"] + last["dur"])
 
-    def test_two_sizes_of_buckets_are_refused(self):
-        done = subprocess.run(self.command("--train-iters", 1, *REDUCE, "--ddp-num-buckets", 2),
-                              cwd=ORACLE, capture_output=True, text=True, timeout=TIMEOUT)
-        self.assertEqual(done.returncode, 1, done.stderr)
-        self.assertEqual(self.errors(done.stderr), [
-            "--ddp-num-buckets 2: expected no --ddp-bucket-size beside it, found 5000"])
+    def test_parameters_are_gathered_while_the_next_forward_pass_goes_on(self):
+        file = self.folder / "trace.json"
+        self.train(2, "--train-iters", 2, "--eval-iters", 0, "--trace-schedule", file, *REDUCE, *GATHER)
+        for events in self.events(file).values():
+            first = [event for event in events if event["name"] == "forward and backward"][0]
+            gathers = [event for event in events
+                       if event["name"] == "all-gather" and event["args"]["bytes"] > 1000]
+            self.assertGreater(len(gathers), 4)
+            for gather in gathers:
+                self.assertLess(gather["args"]["issued"], first["ts"])  # behind the optimizer of the step before
+                self.assertTrue(first["ts"] < gather["ts"] < first["ts"] + first["dur"])
+
+    def test_what_megatron_refuses_is_refused_by_name(self):
+        for flags, error in (
+                ((*REDUCE, "--ddp-num-buckets", 2),
+                 "--ddp-num-buckets 2: expected no --ddp-bucket-size beside it, found 5000"),
+                ((*REDUCE, "--overlap-param-gather"),
+                 "--overlap-param-gather: expected it with --use-distributed-optimizer, found it without"),
+                (GATHER, "--overlap-param-gather: expected it with --overlap-grad-reduce, found it without")):
+            with self.subTest(flags=flags):
+                done = subprocess.run(self.command("--train-iters", 1, *flags), cwd=ORACLE, capture_output=True,
+                                      text=True, timeout=TIMEOUT)
+                self.assertEqual(done.returncode, 1, done.stderr)
+                self.assertEqual(self.errors(done.stderr), [error])
 
 
 if __name__ == "__main__":

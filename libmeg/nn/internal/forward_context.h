@@ -2,6 +2,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
+#include <functional>
+
 #include "libmeg/nn/layers/cached_attention.h"
 #include "libmeg/nn/layers/internal/rotary_embedding.h"
 #include "libmeg/nn/random_states.h"
@@ -21,6 +24,12 @@ struct ForwardContext {
   RotaryTable rotary;
   at::Tensor rows;                   ///< GptInput::rows.
   const CacheStep* cache = nullptr;  ///< Set where keys and values of earlier tokens are kept.
+  /// The model's, told by each module that has parameters of its own; see GptModel::before_use.
+  const std::function<void(size_t end)>* before_use = nullptr;
+
+  void use_parameters(size_t end) const {
+    if (before_use != nullptr && *before_use) (*before_use)(end);
+  }
 };
 
 }  // namespace meg::nn

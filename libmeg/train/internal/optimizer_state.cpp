@@ -52,6 +52,7 @@ void Optimizer::State::allocate() {
   layout = FlatLayout(parameters, shares ? ranks.data()->size() : 1, ends_of_buckets());
   segments = layout.segments(shares ? ranks.data()->rank() : 0);
   if (shares) gather_weights_in_one_array();
+  if (shares && options.overlap_param_gather) gathers.emplace(model, layout);
   if (overlaps_reduction()) {
     buckets.emplace(parameters, layout, [this](size_t bucket) {
       if (!waits_for_a_stage(bucket)) libtorch::throw_if_error(begin_reduction(bucket));

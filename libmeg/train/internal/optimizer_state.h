@@ -10,6 +10,7 @@
 #include "libmeg/train/internal/flat_buffer.h"
 #include "libmeg/train/internal/gradient_buckets.h"
 #include "libmeg/train/internal/multi_tensor.h"
+#include "libmeg/train/internal/weight_gathers.h"
 #include "libmeg/train/optimizer.h"
 
 namespace meg::train {
@@ -38,6 +39,7 @@ struct Optimizer::State {
   std::vector<parallel::PendingWork> reductions;  ///< By bucket; null: not begun.
   /// The model's parameters as one array, which the ranks of a distributed optimizer gather.
   FlatBuffer weights;
+  std::optional<WeightGathers> gathers;  ///< Where they overlap with forward passes.
   /// This rank's part of the layout, fp32. Masters only where the parameters are 16-bit.
   at::Tensor masters, exp_avg, exp_avg_sq;
   /// An only micro-batch's gradients need not be gathered: 16-bit ones, which sums would widen.
@@ -81,7 +83,8 @@ struct Optimizer::State {
   Status sum_parts_of_copies(size_t parameter) const;
   Status begin_reduction(size_t bucket);
   Status reduce_gradients();
-  Status gather_weights() const;
+  Status finish_gathers();
+  Status gather_weights();
   /// copy(master, weight) for this rank's share of each parameter.
   template <class Copy>
   void copy_masters(Copy copy) const;

@@ -128,13 +128,23 @@ Status Optimizer::State::reduce_gradients() {
 }
 
 /// After each rank updated its share.
-Status Optimizer::State::gather_weights() const {
+Status Optimizer::State::gather_weights() {
+  std::vector<parallel::PendingWork> begun;
   const int rank = ranks.data()->rank();
   for (const FlatLayout::Bucket& bucket : layout.buckets()) {
     const at::Tensor all = layout.of_bucket(bucket, weights.flat());
-    MEG_RETURN_IF_ERROR(ranks.data()->all_gather(all, all[rank]));
+    begun.push_back(ranks.data()->start_all_gather(all, all[rank]));
   }
+  if (gathers.has_value()) {
+    gathers->begin(std::move(begun));
+    return {};
+  }
+  for (const parallel::PendingWork& gather : begun) MEG_RETURN_IF_ERROR(gather->wait());
   return {};
+}
+
+Status Optimizer::State::finish_gathers() {
+  return gathers.has_value() ? gathers->finish() : Status();
 }
 
 }  // namespace meg::train

@@ -10,7 +10,8 @@
 namespace meg::nn {
 
 Embedding::Embedding(const GptOptions& options, const ParameterStore& store)
-    : word_embeddings_(store.find("embedding.word_embeddings.weight")),
+    : end_of_parameters_(store.end_of("embedding.")),
+      word_embeddings_(store.find("embedding.word_embeddings.weight")),
       position_embeddings_(store.find("embedding.position_embeddings.weight")),
       ranks_(store.tensor_parallel()),
       hidden_dropout_(options.hidden_dropout),
@@ -29,6 +30,7 @@ at::Tensor Embedding::look_up(const at::Tensor& tokens, const at::Tensor& positi
 
 at::Tensor Embedding::forward(const at::Tensor& tokens, const at::Tensor& position_ids,
                               const ForwardContext& context) const {
+  context.use_parameters(end_of_parameters_);
   at::Tensor hidden = look_up(tokens, position_ids);
   if (ranks_.splits_sequences()) hidden = stretch_of_sequences(hidden, ranks_);
   hidden = hidden.to(residual_dtype_);

@@ -21,6 +21,7 @@ class Embedding {
  private:
   at::Tensor look_up(const at::Tensor& tokens, const at::Tensor& position_ids) const;
 
+  size_t end_of_parameters_;
   at::Tensor word_embeddings_;
   at::Tensor position_embeddings_;  ///< Undefined without learned positions.
   TensorParallel ranks_;

@@ -12,7 +12,8 @@ namespace meg::nn {
 TransformerBlock::TransformerBlock(const model::GptConfig& config, const GptOptions& options,
                                    const ParameterStore& store, int64_t first_layer,
                                    int64_t num_layers, bool has_final_norm)
-    : recompute_granularity_(options.recompute_granularity),
+    : end_of_parameters_(store.all().size()),
+      recompute_granularity_(options.recompute_granularity),
       recompute_method_(options.recompute_method),
       recompute_num_layers_(static_cast<size_t>(options.recompute_num_layers)),
       hidden_dropout_(options.hidden_dropout) {
@@ -31,8 +32,9 @@ at::Tensor TransformerBlock::forward(at::Tensor hidden_states,
                  : forward_layers({.residual = std::move(hidden_states), .branch = {}}, context, 0,
                                   layers_.size());
   const HiddenDropout dropout(hidden_dropout_, context);
-  return final_layernorm_ ? final_layernorm_->forward(states, dropout).normalized
-                          : dropout.sum_of(states);
+  if (!final_layernorm_) return dropout.sum_of(states);
+  context.use_parameters(end_of_parameters_);
+  return final_layernorm_->forward(states, dropout).normalized;
 }
 
 HiddenStates TransformerBlock::forward_layers(HiddenStates hidden_states,

@@ -29,6 +29,7 @@ class TransformerBlock {
 
   std::vector<TransformerLayer> layers_;
   std::optional<Norm> final_layernorm_;
+  size_t end_of_parameters_;  ///< The final norm's, and those of an output layer behind it.
   model::RecomputeGranularity recompute_granularity_;
   RecomputeMethod recompute_method_;
   size_t recompute_num_layers_;

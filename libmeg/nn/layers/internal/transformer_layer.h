@@ -21,6 +21,7 @@ class TransformerLayer {
                        const at::Tensor& rows) const;
 
  private:
+  size_t end_of_parameters_;
   Norm input_layernorm_;
   SelfAttention self_attention_;
   Norm pre_mlp_layernorm_;
