@@ -161,21 +161,12 @@ Status check_combinations(const TrainerOptions& options) {
 Status check_pipeline(const TrainerOptions& options, const parallel::ParallelState& ranks) {
   const int64_t stages = ranks.pipeline()->size();
   const int64_t virtual_stages = options.virtual_pipeline_model_parallel_size;
-  MEG_ASSIGN_OR_RETURN(
-      const model::PipelineLayout layout,
+  MEG_RETURN_IF_ERROR(
       model::PipelineLayout::create(options.config.num_layers,
                                     {.pipeline_model_parallel_size = stages,
                                      .virtual_pipeline_model_parallel_size = virtual_stages,
-                                     .split = options.pipeline_split}));
-  int64_t layers_of_first = 0;
-  for (int64_t c = 0; c < virtual_stages; ++c) layers_of_first += layout.layers(0, c);
-  // Its optimizer lacks a group, and the first rank's groups are those of all.
-  if (layers_of_first == 0 && options.checkpoints.save.has_value() &&
-      options.checkpoints.ckpt_format == checkpoint::CheckpointFormat::kTorchDist) {
-    return Status(StatusCode::kUnsupported,
-                  "--ckpt-format torch_dist: a first pipeline stage without layers is not saved in "
-                  "it yet; torch does");
-  }
+                                     .split = options.pipeline_split})
+          .status());
   if (virtual_stages == 1) return {};
   return options.batch_schedule.check_micro_batches_fill(
       stages, options.microbatch_group_size_per_vp_stage.value_or(stages));

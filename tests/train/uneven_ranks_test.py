@@ -10,7 +10,9 @@ import shutil
 import sys
 import unittest
 
-sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../interop"))
+INTEROP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../interop")
+JUDGE = os.path.join(INTEROP, "megatron_core_torch_dist_test.py")
+sys.path.append(INTEROP)
 
 from launched_ranks import ORACLE, LaunchedRanks
 
@@ -20,6 +22,7 @@ try:
     from megatron.core import parallel_state
     from megatron.core.transformer import transformer_block, transformer_layer
     from megatron_core import models as core
+    from megatron_core.processes import run_package
     from reference import files as reference_files
 except ImportError as error:
     print(f"skipped: {error}")
@@ -120,6 +123,24 @@ class UnevenRanks(LaunchedRanks):
                 self.assertEqual(expected.layers(), [[4]])
                 torch.testing.assert_close(found.logits(), expected.logits(), atol=1e-6, rtol=0)
 
+    def test_megatron_core_takes_all_of_a_first_stage_without_layers(self):
+        """Its param groups are those of all ranks, also that of the layers' norms and biases."""
+        ranks, shape, _ = ALONE
+        for form, flags in (("plain", []), ("distributed", ["--use-distributed-optimizer"])):
+            with self.subTest(form=form):
+                words = [*shape.split(), "--bf16", "--train-iters", 2]
+                plain = self.save(f"plain-{form}", ranks, *words)
+                saved = self.save(f"saved-{form}", ranks, *words, *flags, "--ckpt-format", "torch_dist")
+                whole = self.folder / f"whole-{form}"
+                self.run_program(CHECKPOINT_UTIL, "--load-dir", plain, "--save-dir", whole,
+                                 "--target-format", "torch_dist", "--target-optimizer", form)
+                self.run_program(VERIFY, "checkpoint", saved)
+                self.run_program(VERIFY, "diff", plain, saved)
+                judged = run_package([sys.executable, "-W", "ignore", JUDGE, CHECKPOINT_UTIL, "judge_same", form,
+                                      saved, whole])
+                self.assertEqual(judged.returncode, 0, judged.stderr[-3000:])
+                self.assertIn("same", judged.stdout)
+
     def test_a_run_goes_on_at_any_shape(self):
         words = [*WITHOUT_DROPOUT, "--train-iters", 4]
         expected = self.curves("straight", 1, *words)
@@ -127,7 +148,7 @@ class UnevenRanks(LaunchedRanks):
         one = (1, "", [])
         for number, (first, form, then) in enumerate((
                 (FIRST, DIST, one), (one, DIST, ALONE), (EMPTY_CHUNK, [], FIRST),
-                (ALONE, [], EMPTY_CHUNK))):
+                (ALONE, [], EMPTY_CHUNK), (ALONE, DIST, FIRST))):
             with self.subTest(first=first, form=form, then=then):
                 saved = self.save(f"saved{number}", first[0], *first[1].split(), *form, *words,
                                   "--exit-interval", 2)
@@ -147,8 +168,6 @@ class UnevenRanks(LaunchedRanks):
 
     def test_what_megatron_refuses_is_refused_by_name(self):
         two = "--pipeline-model-parallel-size 2 "
-        self.expect_refused(2, f"{two}{LAYOUT}E|ttttL --ckpt-format torch_dist --save {self.folder / 'no'}",
-                            "a first pipeline stage without layers is not saved in it yet")
         self.expect_refused(1, LAYOUT + "Ettt|tL", "expected 1 pipeline stages with 2 virtual stages each, "
                             "found 2 in all")
         self.expect_refused(2, two + LAYOUT + "Ettt|ttL",

@@ -73,8 +73,12 @@ class FileBuilder {
       add(is_only ? "model" : fmt::format("model{}", c), add_model(layout, c));
     }
     if (state_.optimizer.has_value()) {
+      // The first rank's groups are those of all in torch_dist, as core has had them on every rank
+      // since it gathers them (0.14); the rank files of core_v0.12.3 have none without members.
+      const ParamGroupRules rules{.is_core = is_core(),
+                                  .keeps_empty = options_.format == CheckpointFormat::kTorchDist};
       MEG_ASSIGN_OR_RETURN(const PickleId optimizer,
-                           add_optimizer(*state_.optimizer, members(), is_core(), &tree_));
+                           add_optimizer(*state_.optimizer, members(), rules, &tree_));
       add("optimizer", optimizer);
     }
     if (state_.opt_param_scheduler.has_value()) {

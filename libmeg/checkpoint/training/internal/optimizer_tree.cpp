@@ -19,16 +19,21 @@ bool is_sixteen_bit(DType dtype) { return dtype == DType::kFloat16 || dtype == D
 class OptimizerWriter {
  public:
   OptimizerWriter(const OptimizerState& state, const std::vector<OptimizerMember>& members,
-                  bool is_core, TrainingTree* tree)
-      : state_(state), is_core_(is_core), tree_(*tree) {
+                  const ParamGroupRules& rules, TrainingTree* tree)
+      : state_(state), is_core_(rules.is_core), tree_(*tree) {
     // 6ef5bdc puts the group with decay first; core begins a group when the first parameter needs
     // it, in the order of named_parameters().
-    if (!is_core) group_with(&state.decay);
+    if (!is_core_) group_with(&state.decay);
     for (const OptimizerMember& member : members) {
       group_with(settings_of(member)).members.push_back(member.parameter);
     }
-    // get_param_groups makes no empty groups.
-    std::erase_if(groups_, [](const Group& group) { return group.members.empty(); });
+    if (rules.keeps_empty) {
+      if (state.decoupled.has_value()) group_with(&*state.decoupled);
+      group_with(&state.decay);
+      group_with(&state.no_decay);
+    } else {
+      std::erase_if(groups_, [](const Group& group) { return group.members.empty(); });
+    }
   }
 
   Result<PickleId> write() {
@@ -183,9 +188,9 @@ class OptimizerWriter {
 }  // namespace
 
 Result<PickleId> add_optimizer(const OptimizerState& state,
-                               const std::vector<OptimizerMember>& members, bool is_core,
-                               TrainingTree* tree) {
-  return OptimizerWriter(state, members, is_core, tree).write();
+                               const std::vector<OptimizerMember>& members,
+                               const ParamGroupRules& rules, TrainingTree* tree) {
+  return OptimizerWriter(state, members, rules, tree).write();
 }
 
 }  // namespace meg::checkpoint

@@ -14,13 +14,17 @@ struct OptimizerMember {
   bool is_embedding_or_output = false;  ///< What OptimizerState::decoupled is for.
 };
 
-/// The value under "optimizer". members: in named_parameters() order. is_core: with the keys and
-/// the order of groups of core_v0.12.3 instead of 6ef5bdc's. kInvalidArgument where some parameters
-/// have moments (or, if 16-bit, masters) and others do not.
-/// Mirrors Megatron-LM megatron/core/optimizer: get_param_groups, FP32Optimizer,
-/// Float16OptimizerWithFloat16Params.
+/// How an optimizer lists its param groups.
+struct ParamGroupRules {
+  bool is_core = true;       ///< With core_v0.12.3's keys, in its order, instead of 6ef5bdc's.
+  bool keeps_empty = false;  ///< Also those whose parameters are all other ranks'.
+};
+
+/// The value under "optimizer". members: in named_parameters() order. kInvalidArgument where some
+/// parameters have moments (or, if 16-bit, masters) and others do not. Mirrors Megatron-LM
+/// megatron/core/optimizer: get_param_groups, FP32Optimizer, Float16OptimizerWithFloat16Params.
 Result<PickleId> add_optimizer(const OptimizerState& state,
-                               const std::vector<OptimizerMember>& members, bool is_core,
-                               TrainingTree* tree);
+                               const std::vector<OptimizerMember>& members,
+                               const ParamGroupRules& rules, TrainingTree* tree);
 
 }  // namespace meg::checkpoint
