@@ -256,6 +256,28 @@ TEST_F(InputFormats, StopsAfterMaxDocuments) {
   EXPECT_THAT(failure(options), HasSubstr("--max-documents: "));
 }
 
+TEST_F(InputFormats, APipeThatNoInputNamesIsRefused) {
+  const TempFolder parts;
+  write_file(parts.path("a.jsonl"), "{\"text\":\"a\"}\n");
+  ASSERT_EQ(::mkfifo(parts.path("b.jsonl").c_str(), 0600), 0);
+  std::filesystem::create_symlink("b.jsonl", parts.path("c.jsonl"));
+  std::filesystem::create_symlink("/dev/zero", parts.path("d.jsonl"));
+  PreprocessOptions options = file("in", "");
+  for (const auto& [input, found] :
+       {std::pair("", "/b.jsonl: expected a file, found a pipe"),
+        std::pair("/b*", "/b.jsonl: expected a file, found a pipe"),
+        std::pair("/c*", "/c.jsonl: expected a file, found a pipe"),
+        std::pair("/d*", "/d.jsonl: expected a file, found a device")}) {
+    options.inputs = {parts.path() + input};
+    EXPECT_THAT(failure(options), HasSubstr(found)) << input;
+  }
+  for (const char* name : {"b.jsonl", "c.jsonl", "d.jsonl"}) {
+    std::filesystem::remove(parts.path(name));
+  }
+  options.inputs = {parts.path()};
+  EXPECT_EQ(failure(options), "");
+}
+
 TEST_F(InputFormats, MaxDocumentsEndsAnEndlessPipe) {
   const std::string pipe = folder_.path("pipe");
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);

@@ -47,6 +47,20 @@ Status append_matches(const std::string& pattern, std::vector<std::string>& path
   return Status();
 }
 
+/// What a folder or pattern brought along. A pipe that nobody writes to would be waited for without
+/// end, and whoever did not name it would not know for what.
+Status refuse_pipes(const std::vector<std::string>& found) {
+  for (const std::string& path : found) {
+    std::error_code missing;  // reading it says so
+    const fs::file_type type = fs::status(path, missing).type();
+    if (type != fs::file_type::fifo && type != fs::file_type::character) continue;
+    return make_error(StatusCode::kInvalidArgument,
+                      "{}: expected a file, found a {}, which is read only where --input names it",
+                      path, type == fs::file_type::fifo ? "pipe" : "device");
+  }
+  return Status();
+}
+
 /// Appends the files that `input` names, sorted.
 Status append_files(const std::string& input, std::vector<std::string>& paths) {
   if (s3::is_address(input)) {
@@ -75,6 +89,7 @@ Status append_files(const std::string& input, std::vector<std::string>& paths) {
                       is_folder ? "in this folder" : "matches this pattern");
   }
   std::sort(found.begin(), found.end());
+  MEG_RETURN_IF_ERROR(refuse_pipes(found));
   paths.insert(paths.end(), found.begin(), found.end());
   return Status();
 }
