@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
@@ -69,18 +70,25 @@ std::optional<ShardName> shard_name(const std::string& prefix) {
                    prefix.substr(count, tail - count), prefix.substr(tail)};
 }
 
-/// Of the shards of one dataset none may be missing.
+/// Of the shards of one dataset none may be missing, nor may there be those of two runs.
 ///
 /// Output names of preprocess_data say how many shards there are; merging those that happen to lie
-/// there would give a smaller dataset that looks whole.
+/// there would give a smaller dataset, or one with every document twice, that looks whole.
 Status check_shards(const std::vector<std::string>& prefixes) {
-  std::map<std::array<std::string, 3>, std::set<std::string>> found;
+  using Indices = std::set<std::string>;
+  std::map<std::array<std::string, 2>, std::map<std::string, Indices>> found;
   for (const std::string& prefix : prefixes) {
     const std::optional<ShardName> name = shard_name(prefix);
-    if (name) found[{name->head, name->count, name->tail}].insert(name->index);
+    if (name) found[{name->head, name->tail}][name->count].insert(name->index);
   }
-  for (const auto& [name, indices] : found) {
-    const auto& [head, count, tail] = name;
+  for (const auto& [name, by_count] : found) {
+    const auto& [head, tail] = name;
+    const auto& [count, indices] = *by_count.begin();
+    if (by_count.size() > 1) {
+      return make_error(StatusCode::kInvalidArgument,
+                        "{}*of{}{}: expected the shards of one run, found also those of {}", head,
+                        count, tail, std::next(by_count.begin())->first);
+    }
     for (size_t i = 0; i < indices.size() + 1; ++i) {
       const std::string index = fmt::format("{:0{}}", i, count.size());
       if (index == count) break;

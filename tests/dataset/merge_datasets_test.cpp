@@ -89,6 +89,22 @@ TEST(MergeDatasets, WantsAllShardsOfADataset) {
       HasSubstr("x_shard00001of00003_text_document: expected all shards of this dataset, found 2"));
 }
 
+TEST(MergeDatasets, RefusesTheShardsOfTwoRuns) {
+  const TempFolder folder;
+  std::vector<std::string> shards;
+  for (const char* const name :
+       {"x_shard00000of00002_text_document", "x_shard00001of00002_text_document",
+        "x_shard00000of00001_text_document"}) {
+    write_counting(folder, name, {1}, {0, 1});
+    shards.push_back(folder.path(name));
+  }
+  EXPECT_THAT(failure(shards, folder.path("out")),
+              HasSubstr("x_shard*of00001_text_document: expected the shards of one run, found also "
+                        "those of 00002"));
+  shards.pop_back();
+  EXPECT_EQ(failure(shards, folder.path("out")), "");
+}
+
 TEST(MergeDatasets, WidensOnlyWhereEveryValueFits) {
   const TempFolder folder;
   write_dataset(folder.path("u16"), index_fields(kUint16Code, {2}, {0, 1}).bytes(),
