@@ -37,6 +37,7 @@ FIRST = (2, "--pipeline-model-parallel-size 2 --decoder-first-pipeline-num-layer
 PLACES = (3, "--pipeline-model-parallel-size 3 --account-for-embedding-in-pipeline-split "
              "--account-for-loss-in-pipeline-split", [[1], [2], [1]])
 ALONE = (3, "--pipeline-model-parallel-size 3 " + LAYOUT + "E|t*4|L", [[0], [4], [0]])
+NOTHING = (3, "--pipeline-model-parallel-size 3 " + LAYOUT + "E||t*4L", [[0], [0], [4]])
 EMPTY_CHUNK = (2, "--pipeline-model-parallel-size 2 " + LAYOUT + "Ett||t|tL", [[2, 1], [0, 1]])
 LAST = (4, "--pipeline-model-parallel-size 2 --decoder-last-pipeline-num-layers 2 "
            "--num-virtual-stages-per-pipeline-rank 2 --use-distributed-optimizer "
@@ -123,9 +124,9 @@ class UnevenRanks(LaunchedRanks):
                 self.assertEqual(expected.layers(), [[4]])
                 torch.testing.assert_close(found.logits(), expected.logits(), atol=1e-6, rtol=0)
 
-    def test_megatron_core_takes_all_of_a_first_stage_without_layers(self):
-        """Its param groups are those of all ranks, also that of the layers' norms and biases."""
-        ranks, shape, _ = ALONE
+    def test_megatron_core_takes_all_of_stages_without_layers(self):
+        """The first one's param groups are those of all ranks; the second one has no parameter at all."""
+        ranks, shape, _ = NOTHING
         for form, flags in (("plain", []), ("distributed", ["--use-distributed-optimizer"])):
             with self.subTest(form=form):
                 words = [*shape.split(), "--bf16", "--train-iters", 2]
@@ -148,7 +149,7 @@ class UnevenRanks(LaunchedRanks):
         one = (1, "", [])
         for number, (first, form, then) in enumerate((
                 (FIRST, DIST, one), (one, DIST, ALONE), (EMPTY_CHUNK, [], FIRST),
-                (ALONE, [], EMPTY_CHUNK), (ALONE, DIST, FIRST))):
+                (ALONE, [], EMPTY_CHUNK), (NOTHING, DIST, FIRST))):
             with self.subTest(first=first, form=form, then=then):
                 saved = self.save(f"saved{number}", first[0], *first[1].split(), *form, *words,
                                   "--exit-interval", 2)

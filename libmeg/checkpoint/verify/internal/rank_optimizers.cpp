@@ -91,7 +91,7 @@ bool OptimizerChecker::check_presence() {
     if (!rank.optimizer.has_value()) continue;
     if (rank.optimizer->layout.form == OptimizerForm::kNone) {
       add_problem(rank, "", fmt::format("an optimizer as in {}", first_->folder_name), "none");
-    } else if (stored_form(rank) != report_.optimizer) {
+    } else if (!rank.parameters.empty() && stored_form(rank) != report_.optimizer) {
       add_problem(rank, "",
                   fmt::format("an optimizer of the same kind as in {}", first_->folder_name),
                   "another");

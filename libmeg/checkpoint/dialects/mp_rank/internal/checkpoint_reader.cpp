@@ -315,8 +315,10 @@ Status CheckpointReader::read_optimizers() {
   for (size_t i = 0; i < state_->files.size(); ++i) {
     const TorchFile& file = *state_->files[i].file;
     MEG_ASSIGN_OR_RETURN(RankOptimizer read, read_rank_optimizer(file, parameters[i]));
-    if (!optimizers_.empty() && (read.layout.form != optimizers_[0].layout.form ||
-                                 read.layout.has_state != optimizers_[0].layout.has_state)) {
+    // A pipeline stage of nothing has no parameters, whose optimizer has no form.
+    const bool is_comparable = !parameters[i].empty() && !optimizers_.empty();
+    if (is_comparable && (read.layout.form != optimizers_[0].layout.form ||
+                          read.layout.has_state != optimizers_[0].layout.has_state)) {
       return make_error(StatusCode::kCorruption, "{}: optimizer: expected the form of {}",
                         file.path(), state_->files[0].file->path());
     }
