@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <initializer_list>
+#include <string_view>
 
 namespace meg::tools {
 
@@ -11,6 +12,10 @@ void wait_passively(char* const* argv) {
   for (const char* name : {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"}) {
     if (std::getenv(name) != nullptr) return;
   }
+  // A rank that torchrun started has one thread (so it sets OMP_NUM_THREADS): there is none to
+  // wait.
+  const char* const threads = std::getenv("OMP_NUM_THREADS");
+  if (threads != nullptr && std::string_view(threads) == "1") return;
   // It also tells the second start of the program that this has been done.
   ::setenv("OMP_WAIT_POLICY", "passive", /*overwrite=*/1);
   // /proc/self/exe rather than argv[0]: the path may be relative to another folder, or be found
