@@ -31,22 +31,23 @@ NAMED = ["dist_gpt_tp1pp1_fp32_model", "dist_llama_tp2pp2_bf16_model", "dist_gpt
 BUFFERS = ["dist_gpt_tp1pp1_bf16_distopt_zero_dp2", "v0161_dist_gpt_tp2pp1_bf16_distopt_dp2"]
 LAYOUTS = [(1, 1), (2, 2), (4, 1)]
 SOURCES = ["gpt_tp2pp2_fp16", "mcore_gpt_tp2pp2_bf16", "mcore_llama_tp2pp1_fp32"]
+# Prints a line of JSON for each folder in its arguments.
 MEGATRON_CORE = """
 import json, os, sys
 import torch
 from megatron.core import dist_checkpointing
 os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="0", RANK="0", WORLD_SIZE="1")
 torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
-folder = sys.argv[1]
-common = dist_checkpointing.load_common_state_dict(folder)
-tensors = dist_checkpointing.load_plain_tensors(folder)
-print(json.dumps({
-    "iteration": common["iteration"],
-    "groups": len(common["optimizer"].get("optimizer", common["optimizer"])["param_groups"]),
-    "sharding": dist_checkpointing.load_content_metadata(preloaded_state_dict=common).get(
-        "distrib_optim_sharding_type"),
-    "tensors": {name: [list(tensor.shape), float(tensor.double().sum())]
-                for name, tensor in tensors.items() if isinstance(tensor, torch.Tensor)}}))
+for folder in sys.argv[1:]:
+    common = dist_checkpointing.load_common_state_dict(folder)
+    tensors = dist_checkpointing.load_plain_tensors(folder)
+    print(json.dumps({
+        "iteration": common["iteration"],
+        "groups": len(common["optimizer"].get("optimizer", common["optimizer"])["param_groups"]),
+        "sharding": dist_checkpointing.load_content_metadata(preloaded_state_dict=common).get(
+            "distrib_optim_sharding_type"),
+        "tensors": {name: [list(tensor.shape), float(tensor.double().sum())]
+                    for name, tensor in tensors.items() if isinstance(tensor, torch.Tensor)}}))
 """
 
 

@@ -55,6 +55,12 @@ class LaunchedRanks(unittest.TestCase):
         self.train(ranks, *flags, "--save", self.folder / name)
         return self.folder / name
 
+    def save_in_parts(self, name, ranks, *flags):
+        """Four iterations, saved by a run that takes them all and by one that goes on behind its second."""
+        flags = [*flags, "--train-iters", 4]
+        straight = self.save(f"{name}-straight", ranks, *flags, "--save-interval", 2)
+        return straight, self.save(f"{name}-parts", ranks, *flags, "--load", straight, "--ckpt-step", 2)
+
     def run_program(self, *words):
         done = subprocess.run(list(map(str, words)), capture_output=True, text=True, timeout=TIMEOUT,
                               cwd=ORACLE)

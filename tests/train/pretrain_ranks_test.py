@@ -45,16 +45,7 @@ class Ranks(LaunchedRanks):
                       "--pipeline-model-parallel-size 2 --bf16",
                       "--use-distributed-optimizer --bf16"):
             with self.subTest(shape=shape):
-                straight, parts = self.folder / "straight", self.folder / "parts"
-                flags = [*shape.split(), "--train-iters", 4]
-                self.train(2, *flags, "--save", straight)
-                self.train(2, *flags, "--save", parts, "--exit-interval", 2)
-                self.train(2, *flags, "--save", parts, "--load", parts)
-                done = subprocess.run([VERIFY, "diff", straight, parts], capture_output=True,
-                                      text=True, timeout=TIMEOUT)
-                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-                shutil.rmtree(straight)
-                shutil.rmtree(parts)
+                self.run_program(VERIFY, "diff", *self.save_in_parts(shape, 2, *shape.split()))
 
     def test_full_validation_sees_every_sample_once_on_any_ranks(self):
         flags = [*WITHOUT_DROPOUT, "--train-iters", 1, "--full-validation", "--eval-interval", 1]

@@ -8,7 +8,6 @@ torch_dist_ranks_test.py PRETRAIN_GPT VERIFY [unittest arguments]
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import unittest
@@ -46,10 +45,12 @@ class TorchDistRanks(LaunchedRanks):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     def test_all_ranks_write_the_tensors_of_the_torch_format(self):
-        for ranks, flags in SHAPES:
+        folders = []
+        for number, (ranks, flags) in enumerate(SHAPES):
             with self.subTest(flags=flags):
                 words = [*flags.split(), "--train-iters", 2]
-                plain, saved = self.save("plain", ranks, *words), self.save("dist", ranks, *words, *DIST)
+                plain = self.save(f"plain{number}", ranks, *words)
+                saved = self.save(f"dist{number}", ranks, *words, *DIST)
                 self.verify("checkpoint", saved)
                 self.verify("diff", plain, saved)
                 folder = reference_files.iteration_folder(str(saved))
@@ -66,18 +67,18 @@ class TorchDistRanks(LaunchedRanks):
                 for name, kinds in expected.items():
                     for kind, tensor in kinds.items():
                         self.assertTrue(torch.equal(found[name][kind], tensor), (name, kind))
-                self.expect_megatron_core_loads(folder)
-                shutil.rmtree(plain)
-                shutil.rmtree(saved)
+                folders.append(folder)
+        self.expect_megatron_core_loads(folders)
 
-    def expect_megatron_core_loads(self, folder):
-        run = run_package([sys.executable, "-c", MEGATRON_CORE, folder])
+    def expect_megatron_core_loads(self, folders):
+        run = run_package([sys.executable, "-c", MEGATRON_CORE, *folders])
         if "ImportError" in run.stderr or "ModuleNotFoundError" in run.stderr:
             return
         self.assertEqual(run.returncode, 0, run.stderr[-3000:])
-        self.assertEqual(json.loads(run.stdout.splitlines()[-1])["tensors"], {
-            name: [list(tensor.shape), float(tensor.double().sum())]
-            for name, tensor in dist.read_tensors(folder).items()})
+        for folder, line in zip(folders, run.stdout.splitlines()[-len(folders):], strict=True):
+            self.assertEqual(json.loads(line)["tensors"], {
+                name: [list(tensor.shape), float(tensor.double().sum())]
+                for name, tensor in dist.read_tensors(folder).items()})
 
     def test_a_run_goes_on_at_any_shape_as_from_the_torch_format(self):
         saving = ["--tensor-model-parallel-size", 2, "--pipeline-model-parallel-size", 2,
@@ -93,12 +94,9 @@ class TorchDistRanks(LaunchedRanks):
 
     def test_a_resumed_run_is_the_straight_one_to_the_bit(self):
         """With dropout, whose states differ between ranks."""
-        flags = ["--tensor-model-parallel-size", 2, "--sequence-parallel", "--use-distributed-optimizer",
-                 "--bf16", "--train-iters", 4, *DIST]
-        straight = self.save("straight", 4, *flags)
-        self.save("parts", 4, *flags, "--exit-interval", 2)
-        parts = self.save("parts", 4, *flags, "--load", self.folder / "parts")
-        self.verify("diff", straight, parts)
+        self.verify("diff", *self.save_in_parts(
+            "run", 4, "--tensor-model-parallel-size", 2, "--sequence-parallel",
+            "--use-distributed-optimizer", "--bf16", *DIST))
 
     def test_a_tutorials_run_saves_at_its_interval(self):
         """On which a real run died: sequence-parallel, half precision, four tensor-parallel ranks."""
