@@ -201,7 +201,7 @@ TEST_F(NcclRanksTest, RankThatDoesNotComeIsNamedAfterTheTimeout) {
 
 /// What the third of four steps of two micro-batches asks of each rank's GPU, on the first one.
 void expect_step_within_budget(const std::string& scenario, Mesh::Sizes sizes,
-                               bool use_distributed_optimizer = false) {
+                               const train::Optimizer::Options& optimizer = {}) {
   const ParallelState state = connected(sizes);
   model::GptConfig config = test::small_config();
   config.num_layers = 4;
@@ -209,7 +209,7 @@ void expect_step_within_budget(const std::string& scenario, Mesh::Sizes sizes,
                                  /*micro_batches=*/2, state.data()->size());
   options.model.device = state.device();
   options.model.params_dtype = at::kBFloat16;
-  options.optimizer.use_distributed_optimizer = use_distributed_optimizer;
+  options.optimizer = optimizer;
   options.batches.data_parallel_rank = state.data()->rank();
   options.batches.data_parallel_size = state.data()->size();
   test::SmallTrainer run(std::move(options), {}, state);
@@ -238,7 +238,18 @@ TEST_F(NcclRanksTest, DataParallelStep) {
 
 TEST_F(NcclRanksTest, DistributedOptimizerStep) {
   if (launched_ranks(2)) return;
-  expect_step_within_budget("sharded_optimizer", {1, 1, 1, 0, 1}, true);
+  expect_step_within_budget("sharded_optimizer", {1, 1, 1, 0, 1},
+                            {.use_distributed_optimizer = true});
+}
+
+/// The host waits for the GPU as often as without overlap.
+TEST_F(NcclRanksTest, OverlappedOptimizerStep) {
+  if (launched_ranks(2)) return;
+  expect_step_within_budget("overlapped_gathers", {1, 1, 1, 0, 1},
+                            {.use_distributed_optimizer = true,
+                             .overlap_grad_reduce = true,
+                             .overlap_param_gather = true,
+                             .ddp_bucket_size = 4000});
 }
 
 /// One engine of the first rank makes two tokens, then it scores a sequence; kernels compute
