@@ -7,6 +7,7 @@ state. So of megatron-core 0.16.1, which is installed, and of 0.19.2, which scri
 
 fsdp_dtensor_test.py CHECKPOINT_UTIL VERIFY [unittest arguments]
 """
+import json
 import os
 import pickle
 import shutil
@@ -226,6 +227,34 @@ class Refused(Case):
             metadata.storage_data = swapped
         error = self.refuse(self.changed(swap))
         self.assertIn("expected a group with", error)
+
+    def inspect(self, folder, code=0):
+        program = os.path.join(os.path.dirname(self.util), "checkpoint_inspect")
+        return json.loads(self.run_program(program, folder, "--json", code=code).stdout)
+
+    def test_the_format_is_named(self):
+        self.saved = self.save("saved", **LLAMA)
+        self.assertEqual(self.inspect(self.saved)["format"], "fsdp_dtensor")
+        experts = self.inspect(self.renamed("mlp.linear_fc2", "mlp.experts.linear_fc2"), code=1)
+        self.assertEqual(experts["format"], "fsdp_dtensor")
+        self.assertIn("experts", experts["problem"])
+        dist = self.convert(self.saved, "dist", "--target-format", "torch_dist")
+        self.assertEqual(self.inspect(dist)["format"], "torch_dist")
+
+    def test_weights_alone_whatever_the_optimizer(self):
+        self.saved = self.save("saved", **LLAMA)
+        whole = self.convert(self.saved, "whole", "--no-optim")
+        moment = "module.decoder.layers.0.mlp.linear_fc2.weight.exp_avg_sq"
+        for old, new in (("optimizer.state.", "optimizer.0.state."), (moment, None),
+                         ("optimizer.param_to_group_meta.", None),
+                         ("opt_param_scheduler.max_lr", "optimizer.max_lr")):
+            with self.subTest(old=old, new=new):
+                changed = self.renamed(old, new)
+                self.refuse(changed)
+                for flags in (("--no-optim",), ("--target-format", "huggingface")):
+                    self.convert(changed, "weights", *flags)
+                    self.expect_equal(self.path("weights"), whole)
+                    shutil.rmtree(self.path("weights"))
 
     def test_stages(self):
         self.saved = self.save("saved", pipeline_model_parallel_size=2)

@@ -260,15 +260,39 @@ class Damaged(unittest.TestCase):
         self.edit(".metadata", b"__0_0.distcp", b"../_0.distcp")
         self.refuse(".metadata", "below the folder")
 
+    def expect_weights(self):
+        """What is wrong with the optimizer alone hinders nobody who leaves it out."""
+        expected = {name: kinds["weight"] for name, kinds in
+                    dist.read(folder_of("dist_gpt_tp2pp1_bf16_opt")).items()}
+        save = os.path.join(self.folder, "weights")
+        run = cases.reshape(PROGRAM, self.root, save, 1, 1, "--no-optim")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        for state in reference_files.load_ranks(save).values():
+            self.assertNotIn("optimizer", state)
+        found = reference.merge(save).tensors
+        self.assertEqual(set(found), set(expected))
+        for name, tensor in expected.items():
+            self.assertEqual(list(found[name]), ["weight"], name)
+            self.assertTrue(torch.equal(found[name]["weight"], tensor), name)
+
     def test_an_optimizer_that_does_not_cover_the_model(self):
         old = b"optimizer.state.exp_avg_sq.decoder.final_layernorm.bias"
         self.edit(".metadata", old, old.replace(b"exp_avg_sq", b"exp_avg_sx"))
         self.refuse("optimizer", "exp_avg_s")
+        self.expect_weights()
 
     def test_state_of_no_parameter(self):
         old = b"optimizer.state.exp_avg.decoder.final_layernorm.bias"
         self.edit(".metadata", old, old.replace(b"bias", b"bios"))
         self.refuse("final_layernorm.bios")
+        self.expect_weights()
+
+    def test_optimizers_that_are_chained_otherwise(self):
+        common = reference_files.load_file(self.path("common.pt"))
+        common["optimizer"] = {number: common["optimizer"] for number in range(3)}
+        reference_files.save_file(common, self.path("common.pt"))
+        self.refuse("optimizer: 3 that are chained", "--no-optim")
+        self.expect_weights()
 
     def test_two_dialects_in_one_folder(self):
         other = reference_files.iteration_folder(cases.path("mcore_gpt_tp1pp1_fp32"))

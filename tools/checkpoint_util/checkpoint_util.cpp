@@ -25,7 +25,8 @@ namespace {
 Result<checkpoint::MegatronCheckpoint> open_checkpoint(const CheckpointUtilArguments& arguments,
                                                        const checkpoint::CheckpointFolder& folder) {
   MEG_ASSIGN_OR_RETURN(checkpoint::OpenCheckpointOptions options, arguments.checkpoint.options());
-  options.ignore_optimizer = arguments.no_optim;
+  // A Hugging Face model has none.
+  options.ignore_optimizer = arguments.no_optim || arguments.target_format == "huggingface";
   return checkpoint::MegatronCheckpoint::open(folder, options);
 }
 

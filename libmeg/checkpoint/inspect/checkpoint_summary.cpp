@@ -98,7 +98,7 @@ class Summarizer {
         found.files.push_back(open_file((beside / name).string()));
       }
     }
-    if (folder.format == CheckpointFormat::kTorchDist) add_composed();
+    if (has_dist_items(folder.format)) add_composed();
     // Of formats whose files are not opened one by one.
     if (summary_.files.empty()) summary_.files = list_files(summary_.folder.folder);
     for (RankSummary& rank : summary_.ranks) {
@@ -181,7 +181,7 @@ class Summarizer {
   }
 
   void read_sizes() {
-    if (summary_.whole.has_value() && summary_.folder.format == CheckpointFormat::kTorchDist) {
+    if (summary_.whole.has_value() && has_dist_items(summary_.folder.format)) {
       summary_.tensor_model_parallel_size = summary_.whole->tensor_model_parallel_size();
       summary_.pipeline_model_parallel_size = summary_.whole->pipeline_model_parallel_size();
       summary_.sizes_are_from_args = int_arg_of("tensor_model_parallel_size").has_value();

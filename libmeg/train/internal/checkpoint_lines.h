@@ -11,7 +11,7 @@ namespace meg::train {
 /// Without a form: of rank files as 6ef5bdc prints, of torch_dist as cores that have it by default.
 inline logging::CheckpointLog checkpoint_log(std::optional<megatron::CheckpointLines> form,
                                              checkpoint::CheckpointFormat format) {
-  return logging::CheckpointLog(form.value_or(format == checkpoint::CheckpointFormat::kTorchDist
+  return logging::CheckpointLog(form.value_or(checkpoint::has_dist_items(format)
                                                   ? megatron::CheckpointLines::kRankOfAll
                                                   : megatron::CheckpointLines::kRelease));
 }

@@ -1,6 +1,7 @@
 """Reading checkpoints by torch, with Megatron's classes as opaque values."""
 import os
 import pickle
+import sys
 
 import torch
 
@@ -44,6 +45,14 @@ class PickleModule:
 def load_file(path):
     """Files that the tests trust: Megatron's own of the oracle, and libmeg's."""
     return torch.load(path, map_location="cpu", weights_only=False, pickle_module=PickleModule)
+
+
+def save_file(state, path):
+    """What load_file() gave, or made of it."""
+    for made in OPAQUE.values():
+        module = sys.modules.setdefault(made.__module__, type(sys)(made.__module__))
+        setattr(module, made.__name__, made)
+    torch.save(state, path)
 
 
 def iteration_folder(root):

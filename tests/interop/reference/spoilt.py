@@ -8,8 +8,6 @@ import tempfile
 import time
 import unittest
 
-import torch
-
 from reference import files as reference_files
 
 TRACKER = "latest_checkpointed_iteration.txt"
@@ -88,10 +86,7 @@ class SpoiltCheckpoint(unittest.TestCase):
         """Rewrites one rank's file by torch after change(state)."""
         state = reference_files.load_file(self.rank(name))
         change(state)
-        for made in reference_files.OPAQUE.values():
-            module = sys.modules.setdefault(made.__module__, type(sys)(made.__module__))
-            setattr(module, made.__name__, made)
-        torch.save(state, self.rank(name))
+        reference_files.save_file(state, self.rank(name))
 
 
 def run_tests():

@@ -194,6 +194,8 @@ std::string_view checkpoint_format_text(CheckpointFormat format) {
       return "DeepSpeed";
     case CheckpointFormat::kTorchDist:
       return "torch_dist";
+    case CheckpointFormat::kFsdpDtensor:
+      return "fsdp_dtensor";
     case CheckpointFormat::kHuggingFace:
       return "Hugging Face";
     case CheckpointFormat::kSingleFile:
@@ -202,8 +204,12 @@ std::string_view checkpoint_format_text(CheckpointFormat format) {
   return "unknown";
 }
 
+bool has_dist_items(CheckpointFormat format) {
+  return format == CheckpointFormat::kTorchDist || format == CheckpointFormat::kFsdpDtensor;
+}
+
 bool is_composed(CheckpointFormat format) {
-  return format == CheckpointFormat::kTorchDist || format == CheckpointFormat::kHuggingFace ||
+  return has_dist_items(format) || format == CheckpointFormat::kHuggingFace ||
          format == CheckpointFormat::kSplitMpRank;
 }
 

@@ -16,12 +16,16 @@ enum class CheckpointFormat : uint8_t {
   kSplitMpRank,  ///< 2022-23: mp_rank_TT[_PPP]/model_rng.pt, and optim.pt beside it
   kDeepSpeed,    ///< latest, <tag>/mp_rank_TT_model_states.pt; ZeRO's optimizer is not read
   kTorchDist,    ///< .metadata, *.distcp; see open_torch_dist()
+  kFsdpDtensor,  ///< The same with the names of Megatron-FSDP.
   kHuggingFace,  ///< config.json beside weights; see open_huggingface()
   kSingleFile,   ///< One file of torch.save.
 };
 
 /// "torch" (Megatron's --ckpt-format name for mp_rank folders), "torch_dist", "DeepSpeed", ...
 std::string_view checkpoint_format_text(CheckpointFormat format);
+
+/// Whether .metadata says where the items of such checkpoints are.
+bool has_dist_items(CheckpointFormat format);
 
 /// Whether checkpoints of this format hold no rank files but are read as such, all or none.
 bool is_composed(CheckpointFormat format);

@@ -88,15 +88,19 @@ Status check_form(const std::string& folder) {
 
 }  // namespace
 
+Result<DistMetadata> read_folder_metadata(const std::string& folder) {
+  const std::string name = in_folder(folder, kDistMetadataFile);
+  MEG_ASSIGN_OR_RETURN(const std::vector<std::byte> bytes, read_small_file(name, kMaxPickleBytes));
+  // A budget by the file's own size: values of .metadata are in proportion to what it lists.
+  PickleBudget own(bytes.size());
+  return read_dist_metadata(bytes, name, &own);
+}
+
 Result<DistFolder> DistFolder::open(const std::string& path, const Rename& rename) {
   MEG_RETURN_IF_ERROR(check_form(path));
   DistFolder folder;
   folder.path_ = path;
-  const std::string name = in_folder(path, kDistMetadataFile);
-  MEG_ASSIGN_OR_RETURN(const std::vector<std::byte> bytes, read_small_file(name, kMaxPickleBytes));
-  // A budget by the file's own size: values of .metadata are in proportion to what it lists.
-  PickleBudget own(bytes.size());
-  MEG_ASSIGN_OR_RETURN(folder.metadata_, read_dist_metadata(bytes, name, &own));
+  MEG_ASSIGN_OR_RETURN(folder.metadata_, read_folder_metadata(path));
   if (rename) {
     // Before anything is looked up by name: other writers of such folders use names of their own.
     MEG_ASSIGN_OR_RETURN(folder.metadata_, rename(std::move(folder.metadata_)));

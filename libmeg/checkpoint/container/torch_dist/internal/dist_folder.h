@@ -16,6 +16,9 @@ namespace meg::checkpoint {
 inline constexpr std::string_view kDistFormFile = "metadata.json";
 inline constexpr std::string_view kDistCommonFile = "common.pt";
 
+/// What `.metadata` of a folder says; errors as of read_dist_metadata().
+Result<DistMetadata> read_folder_metadata(const std::string& folder);
+
 /// A folder of torch.distributed.checkpoint as its FileSystemWriter and Megatron-LM's torch_dist
 /// write it, opened by `.metadata` alone. It knows bytes and values, not what they mean to a model.
 /// Const functions may be called by several threads at once.

@@ -4,9 +4,11 @@
 #include <string>
 #include <utility>
 
-// Tells formats apart by the names in a folder alone, before any file is opened: FORMAT.md has the
-// table. A folder that could be of two formats is refused, as nobody can say which of the two is
-// meant.
+#include "libmeg/checkpoint/dialects/torch_dist/internal/dist_ranks.h"
+
+// Tells formats apart by the names in a folder alone, before any file is opened, but for .metadata,
+// whose items tell torch_dist from fsdp_dtensor: FORMAT.md has the table. A folder that could be of
+// two formats is refused, as nobody can say which of the two is meant.
 
 namespace meg::checkpoint {
 namespace {
@@ -154,7 +156,7 @@ Result<bool> read_contents(const FolderEntries& entries, CheckpointFolder* found
   if (!found->ranks.empty()) return true;
   if (entries.has_file(".metadata") || entries.has_file("metadata.json") ||
       has_file_ending(entries, {".distcp"})) {
-    found->format = CheckpointFormat::kTorchDist;
+    found->format = dist_format(found->folder);
     return true;
   }
   // After the others: a converted model may have these files beside a training checkpoint.

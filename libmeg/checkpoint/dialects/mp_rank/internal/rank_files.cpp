@@ -285,7 +285,7 @@ Status check_tensor_bytes(const std::string& where, uint64_t tensor_bytes, uint6
 Result<RankFiles> open_rank_files(const CheckpointFolder& given,
                                   const megatron::FieldLookup& fallback,
                                   const model::ParameterTable* table) {
-  if (given.format == CheckpointFormat::kTorchDist) return open_torch_dist(given);
+  if (has_dist_items(given.format)) return open_torch_dist(given, table == nullptr);
   if (given.format == CheckpointFormat::kHuggingFace) return open_huggingface(given, fallback);
   CheckpointFolder folder = given;
   if (folder.format == CheckpointFormat::kSingleFile) {

@@ -55,6 +55,8 @@ struct DistShardName {
 /// nullopt where it is no such name.
 std::optional<DistShardName> parse_shard_name(std::string_view name);
 
+/// What names of everything begin with that optimizers keep.
+inline constexpr std::string_view kDistOptimizerPrefix = "optimizer.";
 /// What stands in front of a parameter's name where a tensor is its optimizer state; the kind
 /// follows.
 inline constexpr std::string_view kDistStatePrefix = "optimizer.state.";

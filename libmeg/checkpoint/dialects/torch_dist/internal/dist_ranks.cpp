@@ -65,15 +65,18 @@ class RanksReader {
   /// common: as common_file() gives it.
   /// hybrid: the pattern of its args, see hybrid_pattern().
   /// is_fsdp: the folder is Megatron-FSDP's.
+  /// ignore_optimizer: the folder has been opened without its items.
   RanksReader(const DistFolder& folder, const model::ParameterTable& table, const DistModel& model,
               std::shared_ptr<const TorchFile> common,
-              const std::optional<model::HybridPattern>& hybrid, bool is_fsdp)
+              const std::optional<model::HybridPattern>& hybrid, bool is_fsdp,
+              bool ignore_optimizer)
       : folder_(folder),
         table_(table),
         model_(model),
         common_(std::move(common)),
         hybrid_(hybrid),
-        is_fsdp_(is_fsdp) {
+        is_fsdp_(is_fsdp),
+        ignore_optimizer_(ignore_optimizer) {
     if (hybrid.has_value()) {
       family_ = model::NameFamily::kHybrid;
       return;
@@ -134,7 +137,7 @@ class RanksReader {
   const DistModel& model_;
   CommonState common_;
   const std::optional<model::HybridPattern>& hybrid_;
-  bool is_fsdp_;
+  bool is_fsdp_, ignore_optimizer_;
   model::NameFamily family_ = model::NameFamily::kMcoreTransformerEngine;
   int64_t tensor_size_ = 1, pipeline_size_ = 1, virtual_size_ = 1, expert_size_ = 1;
   std::optional<model::PipelineLayout> layout_;
@@ -381,6 +384,7 @@ Result<TorchFile> RanksReader::read_rank(const DistChunks& chunks, int64_t stage
     PickleId value = found[i + 1];
     // It says in which of torch_dist's forms the optimizer was.
     if (key == "content_metadata") continue;
+    if (key == "optimizer" && ignore_optimizer_) continue;
     if (key == "optimizer" && graph.node(value).kind != PickleKind::kNone) {
       MEG_ASSIGN_OR_RETURN(value,
                            add_dist_optimizer(folder_, common_, chunks, rank, value, &draft));
@@ -432,11 +436,23 @@ Result<PickleId> RanksReader::add_model(const DistChunks& chunks, int64_t stage,
 
 }  // namespace
 
-Result<RankFiles> open_torch_dist(const CheckpointFolder& found) {
+CheckpointFormat dist_format(const std::string& folder) {
+  const Result<DistMetadata> metadata = read_folder_metadata(folder);
+  const bool is_fsdp = metadata.has_value() && is_fsdp_dtensor(*metadata);
+  return is_fsdp ? CheckpointFormat::kFsdpDtensor : CheckpointFormat::kTorchDist;
+}
+
+Result<RankFiles> open_torch_dist(const CheckpointFolder& found, bool ignore_optimizer) {
   MEG_ASSIGN_OR_RETURN(const model::ParameterTable table, model::ParameterTable::gpt());
-  bool is_fsdp = false;
+  const bool is_fsdp = found.format == CheckpointFormat::kFsdpDtensor;
   const auto rename = [&](DistMetadata metadata) -> Result<DistMetadata> {
-    is_fsdp = is_fsdp_dtensor(metadata);
+    if (ignore_optimizer) {
+      const auto is_of_it = [](const auto& item) {
+        return without_chain_prefix(item.name).starts_with(kDistOptimizerPrefix);
+      };
+      std::erase_if(metadata.tensors, is_of_it);
+      std::erase_if(metadata.objects, is_of_it);
+    }
     if (!is_fsdp) return metadata;
     return with_torch_dist_names(std::move(metadata), found.folder);
   };
@@ -456,7 +472,8 @@ Result<RankFiles> open_torch_dist(const CheckpointFolder& found) {
     return make_error(StatusCode::kNotFound, "{}: expected parameters of a model, found none",
                       found.folder);
   }
-  return RanksReader(folder, table, model, std::move(common), hybrid, is_fsdp).read();
+  return RanksReader(folder, table, model, std::move(common), hybrid, is_fsdp, ignore_optimizer)
+      .read();
 }
 
 }  // namespace meg::checkpoint

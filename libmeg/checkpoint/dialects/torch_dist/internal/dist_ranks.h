@@ -12,8 +12,13 @@ namespace meg::checkpoint {
 /// with the layers that args.transformer_impl says; the optimizer has the plain form, whatever the
 /// data-parallel ranks kept. Where args split the layers as no GPT model here is split, all layers
 /// stand in one stage: the folder does not say where they stood.
+/// ignore_optimizer: leaves out what the optimizer keeps, whatever its form.
 /// kUnsupported, by name: parameters and optimizer state that this does not know. kCorruption: what
 /// contradicts itself.
-Result<RankFiles> open_torch_dist(const CheckpointFolder& folder);
+Result<RankFiles> open_torch_dist(const CheckpointFolder& folder, bool ignore_optimizer);
+
+/// kFsdpDtensor where Megatron-FSDP named the items; else kTorchDist, of a folder too whose
+/// `.metadata` cannot be read: opening it says why.
+CheckpointFormat dist_format(const std::string& folder);
 
 }  // namespace meg::checkpoint

@@ -16,7 +16,6 @@ namespace meg::checkpoint {
 namespace {
 
 constexpr std::string_view kWrapper = "module.";
-constexpr std::string_view kOptimizer = "optimizer.";
 constexpr std::string_view kExperts = ".mlp.experts.";
 constexpr std::string_view kRouter = ".mlp.router.";
 /// Of a gated matrix or bias: first the gate, then what it gates.
@@ -84,8 +83,9 @@ class Renamer {
       return refuse(StatusCode::kUnsupported,
                     "{}: experts of --ckpt-format fsdp_dtensor are not supported", shown);
     }
-    const bool is_chained = name.starts_with(kOptimizer) && name.size() > kOptimizer.size() &&
-                            name[kOptimizer.size()] >= '0' && name[kOptimizer.size()] <= '9';
+    const bool is_chained =
+        name.starts_with(kDistOptimizerPrefix) && name.size() > kDistOptimizerPrefix.size() &&
+        name[kDistOptimizerPrefix.size()] >= '0' && name[kDistOptimizerPrefix.size()] <= '9';
     if (!is_chained) return {};
     return refuse(StatusCode::kUnsupported,
                   "{}: several optimizers that are chained are not supported in --ckpt-format "
