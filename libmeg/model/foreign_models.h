@@ -1,14 +1,21 @@
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
 namespace meg::model {
 
-/// The kind of model that parameters of these names are of, where GPT has none of their kind:
-/// "BERT", "T5", "GPT-NeoX" or "GPT-Neo"; empty where they tell nothing.
-/// names: flat, those that no rule of the ParameterTable knows.
-std::string_view foreign_model(std::span<const std::string> names);
+/// A parameter that GPT models do not have.
+struct ForeignParameter {
+  std::string_view name;   ///< One of those that were looked at.
+  std::string_view model;  ///< What has it: "T5", "Mamba layers (hybrid_layer_pattern)".
+};
+
+/// The parameter that tells most of which kind of model these names are of, or of which part that
+/// is not supported; nullopt where they tell nothing.
+/// names: flat, those that no rule of the ParameterTable knows; they outlive the result.
+std::optional<ForeignParameter> foreign_parameter(std::span<const std::string> names);
 
 }  // namespace meg::model

@@ -366,8 +366,8 @@ class OtherModels(Case):
             root = self.path(model)
             self.save(root, {(0, 0): state})
             with self.subTest(model=model):
-                self.assertIn(f"found {model} ", self.refuse(root))
-                self.assertIn(f"found {model} ", self.run_and_fail(root))
+                self.assertIn(f"found {model},", self.refuse(root))
+                self.assertIn(f"found {model},", self.run_and_fail(root))
 
     def run_and_fail(self, root):
         done = cases.run(VERIFY, "checkpoint", root)

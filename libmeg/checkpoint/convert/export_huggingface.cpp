@@ -133,6 +133,11 @@ class ExportPlanner {
       }
       taken.insert(tensor.parameter);
       const DType dtype = target_dtype(*found->second);
+      if (dtype != DType::kFloat32 && dtype != DType::kFloat16 && dtype != DType::kBFloat16) {
+        return make_error(StatusCode::kUnsupported,
+                          "{}: {}: expected type float32, float16 or bfloat16, found {}",
+                          checkpoint_.folder().folder, tensor.parameter, dtype_name(dtype));
+      }
       MEG_ASSIGN_OR_RETURN(const Source merged, merged_weight(*found->second));
       copies.push_back({.source = source_of(tensor, merged), .target_dtype = dtype});
       described.push_back({.name = tensor.name, .dtype = dtype, .shape = tensor.shape});

@@ -164,11 +164,31 @@ CheckpointFolder untracked(const std::string& path) {
   return found;
 }
 
+/// Files of models that other programs read, by how their names end.
+constexpr std::pair<std::string_view, std::string_view> kForeignFiles[] = {
+    {".gguf", "GGUF of llama.cpp"},
+    {".nemo", "an archive of NeMo"},
+    {"consolidated.00.pth", "Llama as Meta publishes it"},
+    {"tf_model.h5", "Hugging Face weights of TensorFlow"},
+    {"flax_model.msgpack", "Hugging Face weights of Flax"}};
+
+/// kUnsupported where the name tells a model of another program.
+Status check_foreign_file(const std::string& path) {
+  for (const auto& [end, what] : kForeignFiles) {
+    if (!path.ends_with(end)) continue;
+    return make_error(StatusCode::kUnsupported, "{}: {} is not supported", path, what);
+  }
+  return Status();
+}
+
 Status not_a_checkpoint(const std::string& path, const FolderEntries& entries) {
   if (entries.has_file(kModelFile)) {
     return make_error(StatusCode::kNotFound,
                       "{}: one rank's folder: expected the folder above it, or {} itself", path,
                       kModelFile);
+  }
+  for (const auto& [name, is_folder] : entries) {
+    if (!is_folder) MEG_RETURN_IF_ERROR(check_foreign_file(join_path(path, name)));
   }
   const std::string iterations = name_iterations(entries);
   if (!iterations.empty()) {
@@ -243,6 +263,12 @@ Result<CheckpointFolder> find_checkpoint(const std::string& given,
       return not_a_checkpoint(path, entries);
     }
   } else {
+    MEG_RETURN_IF_ERROR(check_foreign_file(path));
+    if (path.ends_with(".safetensors")) {
+      return make_error(StatusCode::kUnsupported,
+                        "{}: one file of safetensors: expected the folder that has its config.json",
+                        path);
+    }
     found.format = CheckpointFormat::kSingleFile;
     found.folder = path;
   }

@@ -21,8 +21,8 @@ constexpr int64_t kMaxNamedRanks = 64;
 
 /// Opens what can be opened and goes on: unlike a reader of checkpoints, a verifier does not stop
 /// at the first fault but reports it and leaves the rank, its model or its optimizer out of later
-/// checks. Only what leaves nothing to check at all (a composed dialect that cannot be read) is a
-/// Status.
+/// checks. Only what leaves nothing to check at all (a composed dialect that cannot be read, a
+/// model whose rows libmeg does not know) is a Status.
 class RankReader {
  public:
   RankReader(const CheckpointFolder& folder, const OpenCheckpointOptions& options,
@@ -36,12 +36,12 @@ class RankReader {
   Result<CheckpointRanks> read() {
     if (has_composed_ranks()) {
       MEG_RETURN_IF_ERROR(open_composed());
-      read_config();
+      MEG_RETURN_IF_ERROR(read_config());
     } else {
       for (const RankFolder& rank : folder_.ranks) open(rank);
       if (!found_.ranks.empty()) {
         MEG_RETURN_IF_ERROR(read_sizes());
-        read_config();
+        MEG_RETURN_IF_ERROR(read_config());
       }
       place_ranks();
     }
@@ -66,7 +66,7 @@ class RankReader {
   bool has_composed_ranks() const;
   Status open_composed();
   Status read_sizes();
-  void read_config();
+  Status read_config();
   void place_ranks();
   void check_missing();
   /// Whether every parameter is known, so that the optimizer's can be told.
@@ -170,8 +170,9 @@ Status RankReader::read_sizes() {
   return Status();
 }
 
-void RankReader::read_config() {
+Status RankReader::read_config() {
   const RankContent& first = found_.ranks.front();
+  MEG_RETURN_IF_ERROR(check_rows_of_args(*first.file));
   Result<model::GptConfig> config = read_checkpoint_config(*first.file, options_.fallback);
   if (config.has_value()) {
     found_.config = *std::move(config);
@@ -186,6 +187,7 @@ void RankReader::read_config() {
   }
   const std::optional<PickleId> version = first.top("checkpoint_version");
   found_.version = version.has_value() ? first.file->graph().as_number(*version).value_or(0) : 0;
+  return Status();
 }
 
 /// Gives every rank its numbers, reports folders that are missing and those that do not belong.

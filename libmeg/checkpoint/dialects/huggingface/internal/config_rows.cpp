@@ -143,7 +143,9 @@ const std::vector<FixedKey>& fixed_keys() {
       {kQwenExpertArchitectures, "decoder_sparse_step", int64_t{1}},
       {kRotaryArchitectures, "partial_rotary_factor", 1.0},
       {kGpt2 | kRotaryArchitectures, "is_encoder_decoder", false},
-      {kGpt2 | kRotaryArchitectures, "quantization_config", megatron::FieldValue()}};
+      {kGpt2 | kRotaryArchitectures, "quantization_config", megatron::FieldValue()},
+      // Its name in files of compressed-tensors before transformers took it over.
+      {kGpt2 | kRotaryArchitectures, "compression_config", megatron::FieldValue()}};
   return keys;
 }
 

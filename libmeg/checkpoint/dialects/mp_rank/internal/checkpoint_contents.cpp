@@ -18,6 +18,7 @@ constexpr std::string_view kDeepSpeedLayerStart = "layer_";
 constexpr std::string_view kDeepSpeedLayerEnd = "-model_states.pt";
 constexpr std::string_view kZeroStart = "zero_pp_rank_";
 constexpr std::string_view kRankStart = "mp_rank_";
+constexpr const char* kAdapterFile = "adapter_config.json";
 
 /// "mp_rank_00_001" -> {0, 1}; empty where it is no such name.
 std::vector<int> parse_rank_name(std::string_view name) {
@@ -158,6 +159,14 @@ Result<bool> read_contents(const FolderEntries& entries, CheckpointFolder* found
       has_file_ending(entries, {".distcp"})) {
     found->format = dist_format(found->folder);
     return true;
+  }
+  // transformers would load its base model and change that by it, whatever weights are beside it.
+  if (entries.has_file(kAdapterFile)) {
+    return make_error(
+        StatusCode::kUnsupported,
+        "{}: {}: adapters of PEFT are not supported; merge_and_unload() of peft makes "
+        "one model of adapter and base",
+        found->folder, kAdapterFile);
   }
   // After the others: a converted model may have these files beside a training checkpoint.
   if (!entries.has_file("config.json") ||

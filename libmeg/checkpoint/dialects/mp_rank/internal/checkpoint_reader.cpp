@@ -100,6 +100,7 @@ Status CheckpointReader::read_config() {
                       "{}{}: max_position_embeddings: expected an integer, found nothing",
                       first.path(), kNoArgs);
   }
+  MEG_RETURN_IF_ERROR(check_rows_of_args(first));
   state_->config = *std::move(config);
   MEG_ASSIGN_OR_RETURN(state_->hybrid,
                        hybrid_pattern(first.graph(), first.graph().find(first.root(), "args")));

@@ -83,11 +83,10 @@ class ChunkReader {
   }
 
   Status check_unknown() {
-    const std::string_view foreign = model::foreign_model(unknown_);
-    if (!foreign.empty()) {
+    if (const auto foreign = model::foreign_parameter(unknown_)) {
       return make_error(StatusCode::kUnsupported,
-                        "{}: model: expected GPT, found {} ({}), which is not supported",
-                        file_.path(), foreign, unknown_[0]);
+                        "{}: model: {}: expected GPT, found {}, which is not supported",
+                        file_.path(), foreign->name, foreign->model);
     }
     if (collected_ != nullptr) {
       collected_->insert(collected_->end(), unknown_.begin(), unknown_.end());

@@ -9,6 +9,7 @@
 
 #include "libmeg/checkpoint/container/torch_file/tensor_view.h"
 #include "libmeg/model/expert_names.h"
+#include "libmeg/model/foreign_models.h"
 #include "libmeg/text/printable.h"
 
 // Sorts out a folder by the names of its items alone. Megatron saves the layers of a model as one
@@ -151,7 +152,12 @@ class ModelReader {
           shown);
     }
     if (!match.has_value()) {
-      return refuse(StatusCode::kUnsupported, "{}: no rule knows this parameter", shown);
+      const auto foreign = model::foreign_parameter({&tensor.name, 1});
+      if (!foreign.has_value()) {
+        return refuse(StatusCode::kUnsupported, "{}: no rule knows this parameter", shown);
+      }
+      return refuse(StatusCode::kUnsupported, "{}: expected GPT, found {}, which is not supported",
+                    shown, foreign->model);
     }
     if (match->is_expert) {
       return refuse(StatusCode::kUnsupported,

@@ -11,6 +11,12 @@ namespace {
 
 constexpr std::string_view kFirstMlpMatrix = "decoder.layers.{}.mlp.linear_fc1.weight";
 
+/// Args with which parameters of known names have other rows, or layers are not alike.
+constexpr const char* kOtherRows[] = {"attention_output_gate", "heterogeneous_layers_config_path",
+                                      "heterogeneous_layers_config_encoded_json",
+                                      "moe_mlp_glu_interleave_size",
+                                      "moe_shared_expert_glu_interleave_size"};
+
 }  // namespace
 
 Result<model::GptConfig> read_checkpoint_config(const TorchFile& file,
@@ -30,6 +36,19 @@ Result<model::GptConfig> read_checkpoint_config(const TorchFile& file,
         }
         return fallback ? fallback(name) : std::nullopt;
       });
+}
+
+Status check_rows_of_args(const TorchFile& file) {
+  const std::optional<PickleId> args = file.graph().find(file.root(), "args");
+  for (const char* name : kOtherRows) {
+    const auto id = args.has_value() ? find_arg(file.graph(), *args, name) : std::nullopt;
+    const megatron::FieldValue value =
+        id.has_value() ? arg_field(file.graph(), *id) : megatron::FieldValue();
+    if (value == megatron::FieldValue() || value == megatron::FieldValue(false)) continue;
+    return make_error(StatusCode::kUnsupported, "{}: args: {} {} is not supported", file.path(),
+                      name, megatron::field_text(value));
+  }
+  return Status();
 }
 
 void infer_gated_linear_unit(const std::vector<RankEntry>& chunk, int64_t tensor_size,

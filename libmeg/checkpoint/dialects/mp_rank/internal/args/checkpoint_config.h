@@ -16,6 +16,10 @@ namespace meg::checkpoint {
 Result<model::GptConfig> read_checkpoint_config(const TorchFile& file,
                                                 const megatron::FieldLookup& fallback);
 
+/// kUnsupported, by the arg's name: one with which parameters that are called as ever have their
+/// rows in another order, or layers of one model differ.
+Status check_rows_of_args(const TorchFile& file);
+
 /// Takes an MLP for gated whose first matrix has twice ffn_hidden_size rows, whatever args call its
 /// gate. chunk: of a rank among tensor_size.
 void infer_gated_linear_unit(const std::vector<RankEntry>& chunk, int64_t tensor_size,
