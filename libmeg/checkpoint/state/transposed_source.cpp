@@ -22,8 +22,9 @@ constexpr int64_t kShare = int64_t{12} << 20;
 
 /// Rows of the source that are turned at once.
 constexpr int64_t kBlockRows = 64;
-/// Streams that are read side by side while rows of the result are written.
-constexpr int64_t kStreams = 16;
+/// Streams that are read side by side while rows of the result are written: of two bytes an element
+/// a line of the cache.
+constexpr size_t kStreams = 32;
 /// Rows are kept apart by a line of the cache more: at distances of a power of two, as widths of
 /// models are, all would compete for a few places of it.
 constexpr size_t kLine = 64;
@@ -34,16 +35,78 @@ struct Rows {
   size_t pitch = 0;  ///< Bytes from one to the next.
 };
 
-/// Columns of `to` from the first on are rows of `from`.
+/// A square of elements, its rows a vector each.
 template <class T>
-void turn(const Rows& from, int64_t from_rows, const Rows& to, int64_t to_rows) {
-  for (int64_t begin = 0; begin < from_rows; begin += kStreams) {
-    const auto streams = static_cast<size_t>(std::min(kStreams, from_rows - begin));
-    const std::byte* first = from.bytes + static_cast<size_t>(begin) * from.pitch;
-    for (size_t row = 0; row < static_cast<size_t>(to_rows); ++row) {
-      std::byte* out = to.bytes + row * to.pitch + static_cast<size_t>(begin) * sizeof(T);
-      for (size_t i = 0; i < streams; ++i) {
-        std::memcpy(out + i * sizeof(T), first + i * from.pitch + row * sizeof(T), sizeof(T));
+struct Tile {
+  typedef T Row __attribute__((vector_size(16)));
+
+  static constexpr size_t kRows = sizeof(Row) / sizeof(T);
+  using Places = std::make_index_sequence<kRows>;
+
+  // No std::array: what is given to a template loses the attribute of vectors.
+  Row rows[kRows];
+
+  /// Elements of two rows in turns, from the first-th of both on.
+  template <size_t first, size_t... I>
+  static Row mixed(const Row& a, const Row& b, std::index_sequence<I...>) {
+    return __builtin_shufflevector(a, b, (first + I / 2 + (I % 2) * kRows)...);
+  }
+
+  /// Row i and row i + kRows / 2 become rows 2 i and 2 i + 1, their elements in turns. Done for
+  /// each halving of the number of rows this is the transpose.
+  void transpose() {
+    for (size_t rest = kRows; rest > 1; rest /= 2) {
+      const Tile before = *this;
+      for (size_t i = 0; i < kRows / 2; ++i) {
+        const Row &a = before.rows[i], &b = before.rows[i + kRows / 2];
+        rows[2 * i] = mixed<0>(a, b, Places());
+        rows[2 * i + 1] = mixed<kRows / 2>(a, b, Places());
+      }
+    }
+  }
+};
+
+/// Columns of `to` from the first on are rows of `from`, element by element.
+template <class T>
+void turn_elements(const Rows& from, size_t from_rows, const Rows& to, size_t to_rows) {
+  for (size_t row = 0; row < to_rows; ++row) {
+    for (size_t i = 0; i < from_rows; ++i) {
+      std::memcpy(to.bytes + row * to.pitch + i * sizeof(T),
+                  from.bytes + i * from.pitch + row * sizeof(T), sizeof(T));
+    }
+  }
+}
+
+/// The same of Tile<T>::kRows rows on both sides.
+template <class T>
+void turn_tile(const Rows& from, const Rows& to) {
+  Tile<T> tile;
+  for (size_t i = 0; i < Tile<T>::kRows; ++i) {
+    std::memcpy(&tile.rows[i], from.bytes + i * from.pitch, sizeof(tile.rows[i]));
+  }
+  tile.transpose();
+  for (size_t i = 0; i < Tile<T>::kRows; ++i) {
+    std::memcpy(to.bytes + i * to.pitch, &tile.rows[i], sizeof(tile.rows[i]));
+  }
+}
+
+/// The same of any number of rows.
+template <class T>
+void turn(const Rows& from, size_t from_rows, const Rows& to, size_t to_rows) {
+  constexpr size_t kTile = Tile<T>::kRows;
+  static_assert(kStreams % kTile == 0);
+  for (size_t begin = 0; begin < from_rows; begin += kStreams) {
+    const size_t end = std::min(begin + kStreams, from_rows);
+    for (size_t row = 0; row < to_rows; row += kTile) {
+      for (size_t i = begin; i < end; i += kTile) {
+        const Rows part{from.bytes + i * from.pitch + row * sizeof(T), from.pitch};
+        const Rows out{to.bytes + row * to.pitch + i * sizeof(T), to.pitch};
+        const size_t streams = std::min(kTile, end - i), rows = std::min(kTile, to_rows - row);
+        if (streams == kTile && rows == kTile) {
+          turn_tile<T>(part, out);
+        } else {
+          turn_elements<T>(part, streams, out, rows);
+        }
       }
     }
   }
@@ -141,7 +204,9 @@ class TransposedSource final : public TensorSource {
       const int64_t count = std::min(kBlockRows, columns_ - column);
       const Rows from{block.data(), pitch};
       MEG_RETURN_IF_ERROR(read_rows(column, count, first, rows, from));
-      turn_block(from, count, {bytes.data() + static_cast<size_t>(column) * size_, pitch_}, rows);
+      turn_block(from, static_cast<size_t>(count),
+                 {bytes.data() + static_cast<size_t>(column) * size_, pitch_},
+                 static_cast<size_t>(rows));
     }
     cache.block = std::move(block);
     // Looked up anew: reading the source may have changed the order of use.
@@ -172,7 +237,7 @@ class TransposedSource final : public TensorSource {
     return Status();
   }
 
-  void turn_block(const Rows& from, int64_t from_rows, const Rows& to, int64_t to_rows) const {
+  void turn_block(const Rows& from, size_t from_rows, const Rows& to, size_t to_rows) const {
     switch (size_) {
       case 1:
         return turn<uint8_t>(from, from_rows, to, to_rows);
