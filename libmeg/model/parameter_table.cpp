@@ -93,27 +93,22 @@ struct CanonicalName {
   std::array<int, kNameFamilyCount> order{};
 };
 
-}  // namespace
-
-struct ParameterTable::State {
-  std::vector<Rule> user_rules;
+/// The rules of all rows, which no table changes.
+struct BuiltInRules {
   std::vector<Rule> rules;
   std::unordered_map<std::string, CanonicalName> names;
   RE2::Set set{re2_options(), RE2::ANCHOR_BOTH};  ///< All patterns of `rules`.
 
-  Status add_built_in();
+  Status add_all();
   void add_module(const ModuleRow& row);
   void add_name(const ModuleRow& row, std::string_view ending, const ParameterRow& parameter,
                 bool is_extra_state, int place);
   Status compile();
-  std::optional<ParameterMatch> match(const Rule& rule, std::string_view name) const;
-  std::optional<ParameterMatch> match_built_in(std::string_view name) const;
-  std::optional<ParameterMatch> match(std::string_view flat_name) const;
+  std::optional<ParameterMatch> match(std::string_view name) const;
 };
 
-void ParameterTable::State::add_name(const ModuleRow& row, std::string_view ending,
-                                     const ParameterRow& parameter, bool is_extra_state,
-                                     int place) {
+void BuiltInRules::add_name(const ModuleRow& row, std::string_view ending,
+                            const ParameterRow& parameter, bool is_extra_state, int place) {
   const auto spelled = [&](std::string_view stem) {
     // A norm fused into a linear module has no state of its own.
     if (stem.empty() || (is_extra_state && !stem.ends_with('.'))) return std::string();
@@ -157,7 +152,7 @@ void ParameterTable::State::add_name(const ModuleRow& row, std::string_view endi
   if (!known.legacy_short.empty()) add_rule(known.legacy_short, {NameFamily::kLegacy});
 }
 
-void ParameterTable::State::add_module(const ModuleRow& row) {
+void BuiltInRules::add_module(const ModuleRow& row) {
   add_name(row, "weight", row.weight, false, 0);
   if (row.bias.extents[0] != Extent::kNone) add_name(row, "bias", row.bias, false, 1);
   if (!row.buffer.empty()) {
@@ -170,7 +165,7 @@ void ParameterTable::State::add_module(const ModuleRow& row) {
   }
 }
 
-Status ParameterTable::State::add_built_in() {
+Status BuiltInRules::add_all() {
   for (const ModuleRow& row : gpt_module_rows()) add_module(row);
   for (const OtherNameRow& row : gpt_other_name_rows()) {
     Rule rule;
@@ -184,7 +179,7 @@ Status ParameterTable::State::add_built_in() {
   return compile();
 }
 
-Status ParameterTable::State::compile() {
+Status BuiltInRules::compile() {
   for (const Rule& rule : rules) {
     std::string error;
     if (!rule.pattern->ok() || set.Add(rule.pattern->pattern(), &error) < 0) {
@@ -196,8 +191,7 @@ Status ParameterTable::State::compile() {
   return Status();
 }
 
-std::optional<ParameterMatch> ParameterTable::State::match(const Rule& rule,
-                                                           std::string_view name) const {
+std::optional<ParameterMatch> match_rule(const Rule& rule, std::string_view name) {
   std::array<re2::StringPiece, 2> groups;
   const int count = 1 + std::min(1, rule.pattern->NumberOfCapturingGroups());
   if (!rule.pattern->Match(re2::StringPiece(name.data(), name.size()), 0, name.size(),
@@ -218,8 +212,6 @@ std::optional<ParameterMatch> ParameterTable::State::match(const Rule& rule,
   found.canonical = rule.canonical.empty() ? found.spelling : rule.canonical;
   return found;
 }
-
-namespace {
 
 /// An expert's parameter, whose name has a second number.
 std::optional<ParameterMatch> match_expert(std::string_view name) {
@@ -247,18 +239,36 @@ std::optional<ParameterMatch> match_expert(std::string_view name) {
   return found;
 }
 
-}  // namespace
-
-std::optional<ParameterMatch> ParameterTable::State::match_built_in(std::string_view name) const {
+std::optional<ParameterMatch> BuiltInRules::match(std::string_view name) const {
   if (std::optional<ParameterMatch> expert = match_expert(name)) return expert;
   std::vector<int> hits;
   if (!set.Match(re2::StringPiece(name.data(), name.size()), &hits)) return std::nullopt;
   std::sort(hits.begin(), hits.end());
   for (const int hit : hits) {
-    if (auto found = match(rules[static_cast<size_t>(hit)], name)) return found;
+    if (auto found = match_rule(rules[static_cast<size_t>(hit)], name)) return found;
   }
   return std::nullopt;
 }
+
+/// Compiled once for all tables of a process.
+Result<std::shared_ptr<const BuiltInRules>> built_in_rules() {
+  using Made = Result<std::shared_ptr<const BuiltInRules>>;
+  static const Made made = []() -> Made {
+    auto rules = std::make_shared<BuiltInRules>();
+    MEG_RETURN_IF_ERROR(rules->add_all());
+    return std::shared_ptr<const BuiltInRules>(std::move(rules));
+  }();
+  return made;
+}
+
+}  // namespace
+
+struct ParameterTable::State {
+  std::vector<Rule> user_rules;
+  std::shared_ptr<const BuiltInRules> built_in;
+
+  std::optional<ParameterMatch> match(std::string_view flat_name) const;
+};
 
 ParameterTable::ParameterTable(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
@@ -268,7 +278,7 @@ ParameterTable::~ParameterTable() = default;
 
 Result<ParameterTable> ParameterTable::gpt() {
   auto state = std::make_unique<State>();
-  MEG_RETURN_IF_ERROR(state->add_built_in());
+  MEG_ASSIGN_OR_RETURN(state->built_in, built_in_rules());
   return ParameterTable(std::move(state));
 }
 
@@ -297,27 +307,27 @@ std::optional<ParameterMatch> ParameterTable::match(std::string_view flat_name,
 }
 
 std::optional<ParameterMatch> ParameterTable::State::match(std::string_view flat_name) const {
-  std::optional<ParameterMatch> built_in = match_built_in(flat_name);
+  std::optional<ParameterMatch> known = built_in->match(flat_name);
   for (const Rule& rule : user_rules) {
-    std::optional<ParameterMatch> found = match(rule, flat_name);
+    std::optional<ParameterMatch> found = match_rule(rule, flat_name);
     if (!found) continue;
     // The user's row decides cut and placement; what the parameter is called everywhere stays, or
     // it would not be found under that name in another layout.
-    if (built_in && !built_in->is_expert && !built_in->is_extra_state) {
-      found->canonical = std::move(built_in->canonical);
-      found->families = std::move(built_in->families);
+    if (known && !known->is_expert && !known->is_extra_state) {
+      found->canonical = std::move(known->canonical);
+      found->families = std::move(known->families);
     }
     return found;
   }
-  return built_in;
+  return known;
 }
 
 std::optional<std::string> ParameterTable::spell(std::string_view canonical, NameFamily family,
                                                  bool norm_spelling_is_short) const {
   // Sequential experts are spelled alike in both mcore families.
   if (is_mcore(family) && parse_expert_name(canonical).has_value()) return std::string(canonical);
-  const auto found = state_->names.find(std::string(canonical));
-  if (found == state_->names.end()) return std::nullopt;
+  const auto found = state_->built_in->names.find(std::string(canonical));
+  if (found == state_->built_in->names.end()) return std::nullopt;
   const CanonicalName& name = found->second;
   if (family == NameFamily::kLegacy && norm_spelling_is_short && !name.legacy_short.empty()) {
     return name.legacy_short;
@@ -344,8 +354,8 @@ int ParameterTable::order(std::string_view canonical, NameFamily family) const {
   if (const std::optional<ExpertName> expert = parse_expert_name(canonical)) {
     return is_mcore(family) ? expert_order(*expert) : kLastOrder;
   }
-  const auto found = state_->names.find(std::string(canonical));
-  if (found == state_->names.end()) return kLastOrder;
+  const auto found = state_->built_in->names.find(std::string(canonical));
+  if (found == state_->built_in->names.end()) return kLastOrder;
   const size_t index = static_cast<size_t>(family);
   return found->second.spellings[index].empty() ? kLastOrder : found->second.order[index];
 }

@@ -88,6 +88,13 @@ Status check_form(const std::string& folder) {
 
 }  // namespace
 
+bool metadata_mentions(const std::string& folder, std::string_view text) {
+  const auto bytes = read_small_file(in_folder(folder, kDistMetadataFile), kMaxPickleBytes);
+  if (!bytes.has_value()) return false;
+  const std::string_view content(reinterpret_cast<const char*>(bytes->data()), bytes->size());
+  return content.find(text) != content.npos;
+}
+
 Result<DistMetadata> read_folder_metadata(const std::string& folder) {
   const std::string name = in_folder(folder, kDistMetadataFile);
   MEG_ASSIGN_OR_RETURN(const std::vector<std::byte> bytes, read_small_file(name, kMaxPickleBytes));

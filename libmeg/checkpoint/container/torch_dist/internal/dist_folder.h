@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "libmeg/checkpoint/container/torch_dist/internal/dist_metadata.h"
@@ -15,6 +16,10 @@ namespace meg::checkpoint {
 /// Beside `.metadata`: what Megatron says of the form, and what no rank has a part of.
 inline constexpr std::string_view kDistFormFile = "metadata.json";
 inline constexpr std::string_view kDistCommonFile = "common.pt";
+
+/// Whether the bytes of `.metadata` have a text anywhere, as they do where a name has it. Reading
+/// what they say takes a hundred times as long.
+bool metadata_mentions(const std::string& folder, std::string_view text);
 
 /// What `.metadata` of a folder says; errors as of read_dist_metadata().
 Result<DistMetadata> read_folder_metadata(const std::string& folder);

@@ -437,6 +437,7 @@ Result<PickleId> RanksReader::add_model(const DistChunks& chunks, int64_t stage,
 }  // namespace
 
 CheckpointFormat dist_format(const std::string& folder) {
+  if (!metadata_mentions(folder, kFsdpModelPrefix)) return CheckpointFormat::kTorchDist;
   const Result<DistMetadata> metadata = read_folder_metadata(folder);
   const bool is_fsdp = metadata.has_value() && is_fsdp_dtensor(*metadata);
   return is_fsdp ? CheckpointFormat::kFsdpDtensor : CheckpointFormat::kTorchDist;
