@@ -57,7 +57,7 @@ class FastEncoder : public TokenEncoder {
   using MediumCache = WordCache<Id, 32, 64>;
 
   static constexpr size_t kAsciiSets = size_t{1} << 18;
-  static constexpr size_t kWideSets = size_t{1} << 17;
+  static constexpr size_t kWideSets = size_t{1} << 18;
   static constexpr size_t kMediumSets = size_t{1} << 16;
   static constexpr size_t kLongSlots = size_t{1} << 16;
   static constexpr size_t kLongStoreBytes = size_t{4} << 20;
@@ -78,22 +78,36 @@ class FastEncoder : public TokenEncoder {
       const char* const word = base + starts[i];
       const uint32_t length = starts[i + 1] - starts[i];
       const WordKey<16> key(word, std::min<uint32_t>(length, 16));
-      const uint64_t hash = key.hash();
-      const void* const place = key.is_ascii() ? static_cast<const void*>(ascii_.first_place(hash))
-                                               : wide_.first_place(hash);
-      asked_[i] = {key, static_cast<const typename AsciiCache::Entry*>(place)};
-      __builtin_prefetch(place);
+      asked_[i] = {key, ask(key)};
     }
     for (size_t i = 0; i < count; ++i) {
       const typename AsciiCache::Entry& entry = *asked_[i].place;
-      if (entry.key == asked_[i].key && entry.has_ids()) {
-        std::memcpy(out, entry.ids.data(), sizeof(entry.ids));
-        out += entry.count;
+      const bool is_known = entry.key == asked_[i].key;
+      if (is_known && entry.has_ids()) {
+        out = copy_ids(entry, out);
+      } else if (const auto& wide = reinterpret_cast<const typename WideCache::Entry&>(entry);
+                 is_known && !entry.key.is_ascii() && wide.has_ids()) {
+        out = copy_ids(wide, out);
       } else {
         out = encode_word({base + starts[i], base + starts[i + 1]}, out);
       }
     }
     return out;
+  }
+
+  /// Asks memory for the set of a word below 16 bytes; where it begins.
+  const typename AsciiCache::Entry* ask(const WordKey<16>& key) const {
+    const uint64_t hash = key.hash();
+    if (key.is_ascii()) {
+      const auto* const place = ascii_.first_place(hash);
+      __builtin_prefetch(place);
+      return place;
+    }
+    const auto* const place = wide_.first_place(hash);
+    // The first entry's line and that of the second.
+    __builtin_prefetch(place);
+    __builtin_prefetch(place + 1);
+    return reinterpret_cast<const typename AsciiCache::Entry*>(place);
   }
 
   // Each of these writes the word's ids to out, and perhaps up to kCopyRoom further ones, and
@@ -117,8 +131,13 @@ class FastEncoder : public TokenEncoder {
       return end;
     }
     if (!entry->has_ids()) return encode_elsewhere(cache, word, out);
-    std::memcpy(out, entry->ids.data(), sizeof(entry->ids));
-    return out + entry->count;
+    return copy_ids(*entry, out);
+  }
+
+  template <class Entry>
+  static Id* copy_ids(const Entry& entry, Id* out) {
+    std::memcpy(out, entry.ids.data(), sizeof(entry.ids));
+    return out + entry.count;
   }
 
   // Words of too many ids for an entry of their cache.
