@@ -35,7 +35,7 @@ struct Rewriting {
   std::string bytes;
 };
 
-// The expectations are CPython's; tests/interop/pickles_against_python.py checks many more.
+// The expectations are CPython's; tests/interop/containers/ has many more.
 TEST(PickleWriter, ChoosesTheOpcodesOfPython) {
   const Rewriting rewritings[] = {
       {"I0\n.", "K\0"s},

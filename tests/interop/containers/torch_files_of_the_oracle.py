@@ -73,7 +73,7 @@ def by_name_accepts(must):
 def main():
     program = sys.argv[1]
     shared = os.environ.get("MEG_SHARED") or os.path.join(
-        os.path.dirname(os.path.abspath(__file__)), "../../../shared")
+        os.path.dirname(os.path.abspath(__file__)), "../../../../shared")
     oracle = os.path.join(shared, "oracle", "checkpoints")
     if not os.path.isdir(oracle):
         print("not found: " + oracle)
