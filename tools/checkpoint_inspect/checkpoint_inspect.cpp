@@ -57,8 +57,10 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
   flags.examples({"checkpoint_inspect checkpoints",
                   "checkpoint_inspect checkpoints --tensors --stats --name 'layers\\.0\\.'",
                   "checkpoint_inspect checkpoints/iter_0005000 --json"});
-  flags.positional("DIR_OR_FILE", &arguments.path,
-                   "a folder that --save wrote, one of its iter_* folders, or one file");
+  flags.positional(
+      "DIR_OR_FILE", &arguments.path,
+      "a folder that --save wrote, one of its iter_* folders, a Hugging Face folder, or one "
+      "file");
   flags.value("--iteration", &arguments.iteration, "N", "show iteration N instead of the latest")
       .range(0, std::numeric_limits<int64_t>::max());
   flags

@@ -210,8 +210,8 @@ Result<std::optional<model::NameFamily>> target_family(
 std::optional<int> parse_checkpoint_util(int argc, const char* const* argv,
                                          CheckpointUtilArguments* arguments) {
   Flags flags("checkpoint_util",
-              "reshapes a GPT checkpoint to other tensor- and pipeline-parallel sizes, optimizer "
-              "state included.");
+              "reshapes a GPT checkpoint to other parallel sizes, optimizer state included, and "
+              "converts it to other formats and names.");
   flags.usage("--save-dir DIR");
   flags.examples(
       {"checkpoint_util --load-dir checkpoints --save-dir checkpoints_tp2_pp4 "

@@ -14,7 +14,7 @@ constexpr std::string_view kNoServer = "nothing is served here";
 
 void declare_texts(Flags& flags, GenerateFlags& generate) {
   flags.group("Prompts and lengths");
-  flags.list("--prompts", &generate.prompts, "TEXT", "prompts to complete");
+  flags.list("--prompts", &generate.prompts, "TEXT...", "prompts to complete");
   flags.value("--prompt-file", &generate.prompt_file, "FILE",
               "prompts to complete: one per line, or the \"text\" of each line of a .jsonl file");
   flags

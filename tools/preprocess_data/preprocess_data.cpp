@@ -140,9 +140,10 @@ Status finish(Arguments& arguments) {
 }
 
 std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments) {
-  Flags flags("preprocess_data",
-              "turns texts (JSON lines, a JSON array, csv, plain) into the .bin/.idx datasets that "
-              "Megatron reads.");
+  Flags flags(
+      "preprocess_data",
+      "turns texts (JSON lines, a JSON array, csv, plain, Parquet, Arrow) into the .bin/.idx "
+      "datasets that Megatron reads.");
   flags.examples(
       {"preprocess_data --input corpus.jsonl --output-prefix corpus --tokenizer-type "
        "GPT2BPETokenizer --vocab-file gpt2-vocab.json --merge-file gpt2-merges.txt --append-eod",

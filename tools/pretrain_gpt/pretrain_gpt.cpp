@@ -142,7 +142,7 @@ int run(const PretrainFlags& flags) {
 
 int main(int argc, const char* const* argv) {
   PretrainFlags arguments;
-  Flags flags("pretrain_gpt", "trains a GPT model on one CPU or GPU.");
+  Flags flags("pretrain_gpt", "trains a GPT model on CPUs or GPUs, on one rank or several.");
   flags.usage(
       "--num-layers N --hidden-size N --num-attention-heads N --seq-length N "
       "--max-position-embeddings N --micro-batch-size N --train-iters N --data-path PREFIX...");

@@ -87,7 +87,7 @@ void declare(Flags& flags, Arguments& arguments) {
   flags.value("--megatron-version", &arguments.megatron_version, "REVISION",
               "revision of Megatron-LM to follow where revisions differ, such as v2.6");
   declare_input_flags(flags, arguments.input);
-  flags.list("--json-keys", &arguments.texts.json_keys, "KEY", "keys whose texts are read");
+  flags.list("--json-keys", &arguments.texts.json_keys, "KEY...", "keys whose texts are read");
   flags.value("--workers", &arguments.workers, "N", "threads that read --input").range(1, 4096);
   flags.arguments(megatron::argument_rows(megatron::ArgumentFamily::kTraining), scope(),
                   &arguments.args);

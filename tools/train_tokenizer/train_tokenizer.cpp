@@ -49,7 +49,7 @@ struct Arguments {
 void declare(Flags& flags, Arguments& arguments) {
   tokenizer::BpeTrainerOptions& training = arguments.training;
   declare_input_flags(flags, arguments.input).required();
-  flags.list("--json-keys", &arguments.texts.json_keys, "KEY", "keys whose texts are read");
+  flags.list("--json-keys", &arguments.texts.json_keys, "KEY...", "keys whose texts are read");
   flags.value("--on-error", &arguments.on_error, "WHAT", "what to do with an invalid line")
       .choices({"fail", "skip"});
   flags.group("Tokenizer");
@@ -61,7 +61,7 @@ void declare(Flags& flags, Arguments& arguments) {
       .value("--min-frequency", &training.min_frequency, "N",
              "merge only pairs that occur at least N times in the texts")
       .range(0, std::numeric_limits<int64_t>::max());
-  flags.list("--special-tokens", &training.special_tokens, "TOKEN",
+  flags.list("--special-tokens", &training.special_tokens, "TOKEN...",
              "special tokens, which get the ids 0, 1, ... and are never split");
   flags.value("--pattern", &training.pattern, "NAME|REGEX",
               fmt::format("pattern that splits texts into words, which no merge crosses: {} or a "
@@ -198,7 +198,8 @@ Status run(const Arguments& arguments) {
 int main(int argc, const char* const* argv) {
   Arguments arguments;
   Flags flags("train_tokenizer",
-              "trains a byte-level BPE tokenizer on texts (JSON lines, a JSON array, csv, plain).");
+              "trains a byte-level BPE tokenizer on texts (JSON lines, a JSON array, csv, plain, "
+              "Parquet, Arrow).");
   flags.examples(
       {"train_tokenizer --input corpus.jsonl --vocab-size 50257 --special-tokens "
        "'<|endoftext|>' --output-dir tokenizer",

@@ -67,11 +67,13 @@ int verify_checkpoint_main(int argc, const char* const* argv) {
   bool no_crc = false;
   Flags flags(
       "verify checkpoint",
-      "checks that a checkpoint of mp_rank folders is complete, that its ranks agree and its "
-      "tensors are finite; reports each problem and ends with exit code 1 if there is any.");
+      "checks that a checkpoint is complete, that its ranks agree and its tensors are finite; "
+      "reports each problem and ends with exit code 1 if there is any.");
   flags.examples({"verify checkpoint checkpoints",
                   "verify checkpoint checkpoints --iteration 5000 --vocab-size 50257 --json"});
-  flags.positional("DIR", &path, "the folder with the tracker file, an iter_* folder, or one file");
+  flags.positional(
+      "DIR", &path,
+      "the folder with the tracker file, an iter_* folder, a Hugging Face folder, or one file");
   flags.group("What to check");
   flags.value("--iteration", &options.iteration, "N", "check iter_N instead of the tracker's")
       .range(0, int64_t{1} << 62);

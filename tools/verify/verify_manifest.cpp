@@ -133,7 +133,8 @@ int verify_manifest_main(int argc, const char* const* argv) {
   flags.examples({"verify manifest checkpoints --write",
                   "verify manifest checkpoints_tp2_pp4 --manifest "
                   "checkpoints/iter_0005000/libmeg-manifest.json"});
-  flags.positional("DIR", &arguments.path, "the folder with the tracker file, or an iter_* folder");
+  flags.positional("DIR", &arguments.path,
+                   "the folder with the tracker file, an iter_* folder, or a Hugging Face folder");
   flags.group("Manifest");
   flags.toggle("--write", &arguments.write, "write the digests instead of checking them");
   flags.value("--manifest", &arguments.manifest, "FILE",

@@ -73,15 +73,16 @@ Result<preprocess::Shard> shard_of_environment() {
 
 Flag declare_input_flags(Flags& flags, InputFlags& input) {
   flags.group("Input");
-  const Flag inputs = flags.list("--input", &input.inputs, "FILE...",
-                                 "files, folders and patterns in this order, also compressed "
-                                 "(gzip, zstd, xz); - is standard input");
+  const Flag inputs =
+      flags.list("--input", &input.inputs, "FILE...",
+                 "files, folders and patterns in this order, on disk or at s3://, also "
+                 "compressed (gzip, zstd, xz); - is standard input");
   flags
       .value("--input-format", &input.format, "FORMAT",
              "format of the inputs; auto: Parquet or Arrow by the content, csv or txt by the name, "
              "else JSON lines or one JSON array")
       .choices({"auto", "json", "csv", "txt"});
-  flags.list("--csv-column", &input.csv_columns, "NAME|INDEX",
+  flags.list("--csv-column", &input.csv_columns, "NAME|INDEX...",
              "column of a csv for each JSON key, by name or number from 0; without it columns have "
              "the keys' names");
   flags.toggle("--csv-header", &input.csv_header,

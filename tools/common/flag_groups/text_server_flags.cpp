@@ -74,7 +74,7 @@ void declare_text_server_flags(Flags& flags, TextServerFlags& values) {
   flags.value("--host", &values.host, "ADDRESS", "address to listen on; 0.0.0.0: all interfaces");
   flags.value("--port", &values.port, "N", "port to listen on; 0: any free one, which is printed")
       .range(0, 65535);
-  flags.list("--allowed-hosts", &values.allowed_hosts, "NAME",
+  flags.list("--allowed-hosts", &values.allowed_hosts, "NAME...",
              "further host names to answer to, besides localhost, addresses and --host");
   flags
       .value("--max-queue", &values.max_queue, "N",
