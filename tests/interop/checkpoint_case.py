@@ -1,11 +1,12 @@
 """What tests of checkpoints beside the real megatron-core share: a folder, our programs, runs of the package."""
+import importlib.util
 import os
 import subprocess
 import sys
 import tempfile
 import unittest
 
-from megatron_core.processes import run_package
+from megatron_core.processes import imported
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 # scripts/setup.sh unpacks it beside the version that is installed.
@@ -32,11 +33,10 @@ class CheckpointCase(unittest.TestCase):
         self.assertEqual(done.returncode, code, (words, done.stdout[-2000:], done.stderr[-3000:]))
         return done
 
-    def run_python(self, *words):
-        """With megatron-core of this case and the modules of this folder."""
+    def run_main(self, module, *words):
+        """main(*words) of a module of this folder, with megatron-core of this case."""
         path = os.pathsep.join([*self.python_path, HERE, os.environ.get("PYTHONPATH", "")])
-        done = run_package([sys.executable, "-W", "ignore", *words], env={**os.environ, "PYTHONPATH": path})
-        self.assertEqual(done.returncode, 0, (words, done.stderr[-4000:]))
+        imported(module, path).run_main(*words)
 
     def convert(self, load, name, *flags):
         self.run_program(self.util, "--load-dir", load, "--save-dir", self.path(name), *flags)
@@ -52,11 +52,9 @@ class CheckpointCase(unittest.TestCase):
 
 def run_tests():
     """Of the script that was started with CHECKPOINT_UTIL VERIFY [unittest arguments]."""
-    try:
-        import megatron.core  # noqa: F401
-        import psutil  # noqa: F401
-    except ImportError as error:
-        print(f"skipped: {error}")
-        sys.exit(77)
+    for package in ("torch", "psutil", "megatron", "megatron.core"):  # not imported here: that takes seconds
+        if importlib.util.find_spec(package) is None:
+            print(f"skipped: no {package}")
+            sys.exit(77)
     CheckpointCase.util, CheckpointCase.verify = (os.path.abspath(sys.argv.pop(1)) for _ in range(2))
     unittest.main()

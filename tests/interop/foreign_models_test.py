@@ -11,11 +11,6 @@ import shutil
 from checkpoint_case import NEWER, CheckpointCase, run_tests
 
 os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
-SAVE = """
-import sys
-from megatron_core import foreign_models
-foreign_models.save_all(sys.argv[1])
-"""
 # What an error names; None: the model is taken.
 MODELS = {
     "plain": None, "latent_attention": "multi_latent_attention",
@@ -41,7 +36,7 @@ ARGUMENTS = {
 class Megatron(CheckpointCase):
     def setUp(self):
         super().setUp()
-        self.run_python("-c", SAVE, self.folder)
+        self.run_main("megatron_core.foreign_models", self.folder)
 
     def expect_refused(self, load, word):
         for form in ("torch", "torch_dist", "huggingface"):

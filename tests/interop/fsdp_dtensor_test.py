@@ -15,14 +15,6 @@ import shutil
 from checkpoint_case import NEWER, CheckpointCase, run_tests
 
 os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
-SAVE = """
-import ast, sys
-from megatron_core import fsdp
-from megatron_core.ranks import model_args
-folder, tp, dp, fields = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), ast.literal_eval(sys.argv[4])
-fsdp.save(folder, model_args(tp, 1, **({"bf16": True} | fields), world_size=tp * dp,
-                             data_parallel_size=dp))
-"""
 LLAMA = {"swiglu": True, "add_bias_linear": False, "normalization": "RMSNorm",
          "untie_embeddings_and_output_weights": True, "position_embedding_type": "rope"}
 
@@ -60,7 +52,7 @@ def tensors_of(folder):
 
 class Case(CheckpointCase):
     def save(self, name, tp=1, dp=1, **fields):
-        self.run_python("-c", SAVE, self.path(name), str(tp), str(dp), repr(fields))
+        self.run_main("megatron_core.fsdp", self.path(name), tp, dp, fields)
         return self.path(name)
 
     def expect_equal(self, a, b):

@@ -12,8 +12,6 @@ import os
 from checkpoint_case import NEWER, CheckpointCase, run_tests
 
 os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
-HERE = os.path.dirname(os.path.abspath(__file__))
-EXPERTS = os.path.join(HERE, "megatron_core", "experts.py")
 FORMS = ("plain", "plain_prefixed", "fully_reshardable", "dp_reshardable", "dp_zero_gather_scatter")
 
 
@@ -21,8 +19,8 @@ class Case(CheckpointCase):
     def save(self, fields, **forms):
         """Folders of these names."""
         saved = {name: self.path(name) for name in forms}
-        self.run_python(EXPERTS, "save", repr(fields),
-                        *[word for name, form in forms.items() for word in (form, saved[name])])
+        self.run_main("megatron_core.experts", "save", fields,
+                      [(form, saved[name]) for name, form in forms.items()])
         return saved.values()
 
     def expect_equal(self, *checkpoints):
@@ -45,8 +43,8 @@ class Case(CheckpointCase):
                 expect_same(ours, theirs, f"{name} {file}")
 
     def expect_loads(self, form, fields, *roots):
-        self.run_python(EXPERTS, "load", form, repr(fields),
-                        *[os.path.join(root, "iter_0000001") for root in roots])
+        self.run_main("megatron_core.experts", "load", fields,
+                      [(form, os.path.join(root, "iter_0000001")) for root in roots])
 
 
 class EveryForm(Case):

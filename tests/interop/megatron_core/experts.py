@@ -2,16 +2,14 @@
 
 The weights, gradients and steps are the same however layers, tensors and experts are shared out.
 
-experts.py save FIELDS FORM FOLDER ...  makes checkpoints of iteration 1, one of each form
-experts.py load FORM FIELDS FOLDER ...  loads torch_dist folders: all give the same
+main("save", FIELDS, [(FORM, FOLDER) ...])  makes checkpoints of iteration 1
+main("load", FIELDS, [(FORM, FOLDER) ...])  loads folders of iterations: all give the same
 FORM: "plain", "plain_prefixed" (names as older revisions chain them) or a sharding type of the
 distributed optimizer, all as torch_dist, or rank folders: "plain_ranks", "distributed_ranks".
-FIELDS: args that differ from args_of()'s, in Python.
+FIELDS: args that differ from args_of()'s.
 """
-import ast
 import os
 import re
-import sys
 import tempfile
 
 import torch
@@ -186,18 +184,14 @@ def load_rank(folder, rank, args, form, checkpoints):
             expect_same(state[part], loaded[0][part], part)
 
 
-def main(command, *words):
+def main(command, fields, places):
+    """places: of a form and a folder each; those to load have one form."""
     if command == "save":
-        fields, *pairs = words
-        for form, folder in zip(pairs[::2], pairs[1::2]):
-            save(folder, form, args_of(**ast.literal_eval(fields)))
-    else:
-        form, fields, *checkpoints = words
-        args = args_of(**ast.literal_eval(fields))
-        with tempfile.TemporaryDirectory() as folder:
-            run_ranks(os.path.join(folder, "ranks"), args.world_size, load_rank, args, form,
-                      checkpoints)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+        for form, folder in places:
+            save(folder, form, args_of(**fields))
+        return
+    args = args_of(**fields)
+    forms, checkpoints = zip(*places)
+    form, = set(forms)
+    with tempfile.TemporaryDirectory() as folder:
+        run_ranks(os.path.join(folder, "ranks"), args.world_size, load_rank, args, form, checkpoints)

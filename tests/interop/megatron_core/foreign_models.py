@@ -68,7 +68,7 @@ def save(folder, model, **args):
         json.dump({"sharded_backend": "torch_dist", "sharded_backend_version": 1}, file)
 
 
-def save_all(folder):
+def main(folder):
     core.start_without_gpu()
     made = {
         "plain": (gpt(), {}),

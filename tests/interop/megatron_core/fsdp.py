@@ -18,7 +18,7 @@ from megatron.core.transformer import fsdp_dtensor_checkpoint
 from torch.distributed import DeviceMesh
 
 from megatron_core import models as core
-from megatron_core.ranks import run_ranks, values
+from megatron_core.ranks import model_args, run_ranks, values
 
 ITERATION = 1
 SCHEDULER = {"max_lr": 1e-3, "min_lr": 0.0, "lr_warmup_steps": 0, "lr_decay_style": "constant", "lr_decay_steps": 8,
@@ -129,6 +129,7 @@ def save_rank(folder, rank, args):
         storage_writer=torch.distributed.checkpoint.FileSystemWriter(path))
 
 
-def save(folder, args):
-    """A checkpoint in a new folder, by args.world_size processes."""
-    return run_ranks(folder, args.world_size, save_rank, args)
+def main(folder, tp, dp, fields):
+    """A checkpoint in a new folder, by tp * dp processes. fields: of model_args()."""
+    args = model_args(tp, 1, **({"bf16": True} | fields), world_size=tp * dp, data_parallel_size=dp)
+    run_ranks(folder, args.world_size, save_rank, args)
