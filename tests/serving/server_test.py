@@ -485,6 +485,7 @@ class SlowSteps(ServedTest):
 
     def test_health_says_that_nothing_can_be_answered_in_time(self):
         self.ask(PROMPT, 503)
+        self.wait_for({"active": 1, "status": "stalled"})  # the step began after the request
         status, health = self.server.health()
         self.assertEqual((status, health["status"]), (503, "stalled"))
         self.assertGreaterEqual(health["step_seconds"], 1)
