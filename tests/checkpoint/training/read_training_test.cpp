@@ -302,11 +302,12 @@ TEST_F(Architecture, NoArgumentOfTheModelIsPassedOver) {
   TrainingState other = test::made_state();
   const auto is_checked = [](const megatron::ArgumentRow* row) {
     const bool is_of_experts = row->dest == "num_experts" || row->dest.starts_with("moe_");
-    // Whose layers are GPT's is the same model; others cannot be opened.
-    const bool is_pattern =
-        row->dest == "hybrid_layer_pattern" || row->dest == "hybrid_override_pattern";
-    return !is_of_experts && !is_pattern &&
-           row->dest != "bias_gelu_fusion";  // which a run may choose
+    // A pattern whose layers are GPT's is the same model; with others of these no checkpoint opens.
+    const bool opens = row->dest != "hybrid_layer_pattern" &&
+                       row->dest != "hybrid_override_pattern" &&
+                       row->dest != "attention_output_gate" &&
+                       !row->dest.starts_with("heterogeneous_layers_config_");
+    return !is_of_experts && opens && row->dest != "bias_gelu_fusion";  // which a run may choose
   };
   for (const megatron::ArgumentRow* row : model_arguments()) {
     if (is_checked(row)) other.args.set(row->dest, {std::string("other")});
