@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <string_view>
@@ -17,6 +18,9 @@ struct Progress {
   /// What `documents` counts where it is something else, such as "iterations".
   std::string_view counted = "docs";
 };
+
+/// How often work that a caller watches tells it of.
+inline constexpr auto kProgressInterval = std::chrono::milliseconds(50);
 
 /// Called now and then, by one thread at a time. Returning false asks the work to stop; it then
 /// ends with kCancelled and leaves nothing behind.

@@ -4,6 +4,7 @@
 #include <string>
 #include <system_error>
 
+#include "libmeg/text/ascii.h"
 #include "libmeg/text/printable.h"
 #include "libmeg/text/whitespace.h"
 
@@ -14,8 +15,6 @@
 namespace meg::megatron {
 namespace {
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
 /// The text as std::from_chars reads it, which knows no plus, no whitespace and no underscores;
 /// empty, which is no number, where an underscore does not stand between two digits.
 std::string plain_number(std::string_view text) {
@@ -23,8 +22,8 @@ std::string plain_number(std::string_view text) {
   if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
   std::string plain;
   for (size_t i = 0; i < text.size(); ++i) {
-    const bool is_between =
-        i > 0 && i + 1 < text.size() && is_digit(text[i - 1]) && is_digit(text[i + 1]);
+    const bool is_between = i > 0 && i + 1 < text.size() && text::is_ascii_digit(text[i - 1]) &&
+                            text::is_ascii_digit(text[i + 1]);
     if (text[i] != '_') {
       plain += text[i];
     } else if (!is_between) {

@@ -10,7 +10,6 @@ namespace {
 
 constexpr std::string_view kExperts = ".mlp.experts.";
 constexpr std::string_view kSequential = "local_experts.";
-constexpr std::string_view kExtraState = "_extra_state";
 
 /// As the table reads numbers of layers: at most 9 digits, no leading zeros.
 std::optional<int64_t> parse_number(std::string_view text) {

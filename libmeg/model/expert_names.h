@@ -19,6 +19,9 @@ struct ExpertName {
   bool operator==(const ExpertName&) const = default;
 };
 
+/// Last part of the name of what Transformer Engine keeps for a module beside its parameters.
+inline constexpr std::string_view kExtraState = "_extra_state";
+
 /// How many experts a layer may have; more are refused before anything is listed by them.
 inline constexpr int64_t kMostExperts = int64_t{1} << 16;
 

@@ -18,7 +18,7 @@ namespace {
 /// Followed by linear_fc1 or linear_fc2.
 constexpr std::string_view kDenseMlp = "decoder.layers.{}.mlp.linear_";
 constexpr std::string_view kMlp = "decoder.layers.{}.mlp.";
-constexpr std::string_view kExperts = "decoder.layers.{}.mlp.experts.";
+constexpr std::string_view kExpertStem = "decoder.layers.{}.mlp.experts.";
 
 bool is_present(Presence presence, const GptConfig& config, bool with_tied_copy) {
   const bool has_norm_bias = config.normalization == "LayerNorm";
@@ -165,7 +165,7 @@ Result<std::vector<ModelParameter>> model_parameters(const GptConfig& config, bo
       continue;
     }
     for (int64_t k = 0; k < *config.num_experts; ++k) {
-      add(with_expert({kExperts, stem.substr(kMlp.size()), k, false}, k), module, expert);
+      add(with_expert({kExpertStem, stem.substr(kMlp.size()), k, false}, k), module, expert);
     }
   }
   return parameters;

@@ -26,7 +26,6 @@
 namespace meg::model {
 namespace {
 
-constexpr std::string_view kExtraState = "_extra_state";
 constexpr std::string_view kLayerNumber = "{}";
 constexpr std::string_view kNormBeforeMlp = "decoder.layers.{}.pre_mlp_layernorm.";
 

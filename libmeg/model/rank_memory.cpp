@@ -4,19 +4,18 @@
 
 #include <algorithm>
 
+#include "libmeg/model/internal/memory_units.h"
+
 namespace meg::model {
 namespace {
 
 constexpr int64_t kAlignment = 64;  // elements
 /// Far more than any memory has; their bytes are counted exactly.
 constexpr int64_t kMostParameters = int64_t{1} << 48;
-constexpr double kMegabyte = 1024 * 1024;
 constexpr double kFloatBytes = 4;
 constexpr double kSixteenBitBytes = 2;
 
 int64_t rounded_up(int64_t elements, int64_t step) { return (elements + step - 1) / step * step; }
-
-double real(int64_t value) { return static_cast<double>(value); }
 
 /// Passes of a stage that it has begun and not brought back, at most: its warm-up and one, each of
 /// a micro-batch through one of its chunks.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "libmeg/model/internal/memory_units.h"
 #include "libmeg/text/printable.h"
 
 // Megatron's estimate, term by term, so that its lines come out the same; where it has none (other
@@ -14,10 +15,7 @@
 namespace meg::model {
 namespace {
 
-constexpr double kMegabyte = 1024 * 1024;
 constexpr double kBillion = 1e9;
-
-double real(int64_t value) { return static_cast<double>(value); }
 
 Status check(const GptConfig& config, const TheoreticalMemoryOptions& options) {
   if (config.num_experts) {

@@ -10,7 +10,7 @@
 namespace meg::numpy {
 namespace {
 
-constexpr std::string_view kMagic("\x93NUMPY\x01\x00", 8);
+constexpr std::string_view kMagicAndVersion("\x93NUMPY\x01\x00", 8);
 /// numpy pads the header so that the elements begin at a multiple of this.
 constexpr size_t kAlignment = 64;
 
@@ -34,12 +34,12 @@ Result<std::string> npy_header(DType dtype, std::span<const int64_t> shape) {
   // numpy leaves room for the first dimension to grow to 21 digits.
   constexpr size_t kGrowth = 21;
   if (!shape.empty()) dictionary.append(kGrowth - fmt::formatted_size("{}", shape[0]), ' ');
-  const size_t before = kMagic.size() + sizeof(uint16_t);
+  const size_t before = kMagicAndVersion.size() + sizeof(uint16_t);
   const size_t total = (before + dictionary.size() + 1 + kAlignment - 1) / kAlignment * kAlignment;
   dictionary.resize(total - before - 1, ' ');
   dictionary += '\n';
   const auto length = dictionary.size();
-  std::string header(kMagic);
+  std::string header(kMagicAndVersion);
   header += static_cast<char>(length & 0xff);
   header += static_cast<char>(length >> 8);
   return header + dictionary;

@@ -32,8 +32,6 @@
 namespace meg::preprocess {
 namespace {
 
-constexpr auto kProgressInterval = std::chrono::milliseconds(50);
-
 /// Lines longer than this are tokenized one at a time, so that only one at a time needs a multiple
 /// of its length.
 constexpr size_t kGiantLine = size_t{4} << 20;

@@ -22,8 +22,6 @@
 namespace meg::preprocess {
 namespace {
 
-constexpr auto kProgressInterval = std::chrono::milliseconds(50);
-
 Status check_options(const ReadTextsOptions& options, std::span<TextVisitor* const> visitors) {
   MEG_RETURN_IF_ERROR(check_input(options.inputs, options.json_keys, options.max_documents));
   if (visitors.empty() || options.chunk_bytes < 1) {

@@ -1,18 +1,13 @@
 #include "libmeg/schedule/grad_scaler.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
-#include <string_view>
+
+#include "libmeg/schedule/internal/value_error.h"
 
 namespace meg::schedule {
-namespace {
-
-Status refuse(std::string_view what, std::string_view expected, double found) {
-  return make_error(StatusCode::kInvalidArgument, "{}: expected {}, found {}", what, expected,
-                    found);
-}
-
-}  // namespace
 
 float GradScaler::inv_scale() const {
   // Megatron takes the reciprocal in float64 and rounds it once.
@@ -20,32 +15,32 @@ float GradScaler::inv_scale() const {
 }
 
 Result<std::unique_ptr<GradScaler>> ConstantGradScaler::create(double scale) {
-  if (!(scale > 0)) return refuse("--loss-scale", "more than 0", scale);
+  if (!(scale > 0)) return value_error("--loss-scale", "more than 0", scale);
   return std::unique_ptr<GradScaler>(new ConstantGradScaler(static_cast<float>(scale)));
 }
 
 Result<std::unique_ptr<GradScaler>> DynamicGradScaler::create(const Options& options) {
   if (!(options.initial_scale > 0)) {
-    return refuse("--initial-loss-scale", "more than 0", options.initial_scale);
+    return value_error("--initial-loss-scale", "more than 0", options.initial_scale);
   }
   if (!(options.min_scale > 0 && options.min_scale <= options.initial_scale)) {
-    return refuse(
+    return value_error(
         "--min-loss-scale",
         fmt::format("more than 0 and at most --initial-loss-scale ({})", options.initial_scale),
         options.min_scale);
   }
   if (!(options.growth_factor > 1)) {
-    return refuse("growth factor of the loss scale", "more than 1", options.growth_factor);
+    return value_error("growth factor of the loss scale", "more than 1", options.growth_factor);
   }
   if (!(options.backoff_factor > 0 && options.backoff_factor < 1)) {
-    return refuse("backoff factor of the loss scale", "more than 0 and less than 1",
-                  options.backoff_factor);
+    return value_error("backoff factor of the loss scale", "more than 0 and less than 1",
+                       options.backoff_factor);
   }
   if (!(options.growth_interval > 0)) {
-    return refuse("--loss-scale-window", "more than 0", options.growth_interval);
+    return value_error("--loss-scale-window", "more than 0", options.growth_interval);
   }
   if (options.hysteresis <= 0) {
-    return refuse("--hysteresis", "more than 0", static_cast<double>(options.hysteresis));
+    return value_error("--hysteresis", "more than 0", static_cast<double>(options.hysteresis));
   }
   return std::unique_ptr<GradScaler>(new DynamicGradScaler(options));
 }

@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "libmeg/schedule/internal/scheduler_state.h"
+#include "libmeg/schedule/internal/value_error.h"
 
 // Rates must equal Megatron's to the last bit, so that a run may go on with either program. Every
 // formula therefore stands as Python computes it, in float64, with the same operations in the same
@@ -34,33 +35,29 @@ double wsd_coefficient(LrWsdDecayStyle style, double ratio) {
   return 1.0 - std::sqrt(ratio);
 }
 
-Status refuse(std::string_view what, std::string_view expected, double found) {
-  return make_error(StatusCode::kInvalidArgument, "{}: expected {}, found {}", what, expected,
-                    found);
-}
-
 /// Counts above 2^53 are not exact in the schedule's arithmetic.
 Status check_count(std::string_view what, const SampleCount& count, double least) {
   constexpr double kExact = 9007199254740992.0;
   const double value = real(count);
   if (value >= least && value <= kExact) return Status();
-  return refuse(what, fmt::format("{} to 2^53 samples", least), value);
+  return value_error(what, fmt::format("{} to 2^53 samples", least), value);
 }
 
 Status check_learning_rates(const OptimizerParamScheduler::Options& options) {
-  if (!std::isfinite(options.max_lr)) return refuse("--lr", "a finite number", options.max_lr);
-  if (!(options.min_lr >= 0)) return refuse("--min-lr", "0 or more", options.min_lr);
+  if (!std::isfinite(options.max_lr)) return value_error("--lr", "a finite number", options.max_lr);
+  if (!(options.min_lr >= 0)) return value_error("--min-lr", "0 or more", options.min_lr);
   if (!(options.max_lr >= options.min_lr)) {
-    return refuse("--min-lr", fmt::format("at most --lr ({})", options.max_lr), options.min_lr);
+    return value_error("--min-lr", fmt::format("at most --lr ({})", options.max_lr),
+                       options.min_lr);
   }
   if (!(options.init_lr <= options.max_lr) || !std::isfinite(options.init_lr)) {
-    return refuse("--lr-warmup-init", fmt::format("at most --lr ({})", options.max_lr),
-                  options.init_lr);
+    return value_error("--lr-warmup-init", fmt::format("at most --lr ({})", options.max_lr),
+                       options.init_lr);
   }
   MEG_RETURN_IF_ERROR(check_count("learning rate decay", options.lr_decay_steps, 1));
   MEG_RETURN_IF_ERROR(check_count("learning rate warmup", options.lr_warmup_steps, 0));
   if (real(options.lr_warmup_steps) >= real(options.lr_decay_steps)) {
-    return refuse(
+    return value_error(
         "learning rate warmup",
         fmt::format("less than the {} samples of its decay", real(options.lr_decay_steps)),
         real(options.lr_warmup_steps));
@@ -80,9 +77,9 @@ Status check_decoupled_lr(const OptimizerParamScheduler::Options& options) {
   }
   const double rate = options.decoupled_lr.value_or(0);
   const double least = options.decoupled_min_lr.value_or(0);
-  if (!std::isfinite(rate)) return refuse("--decoupled-lr", "a finite number", rate);
+  if (!std::isfinite(rate)) return value_error("--decoupled-lr", "a finite number", rate);
   if (!(least >= 0 && std::isfinite(least))) {
-    return refuse("--decoupled-min-lr", "0 or more", least);
+    return value_error("--decoupled-min-lr", "0 or more", least);
   }
   return Status();
 }
@@ -90,15 +87,15 @@ Status check_decoupled_lr(const OptimizerParamScheduler::Options& options) {
 Status check_weight_decay(const OptimizerParamScheduler::Options& options) {
   const bool constant = options.wd_incr_style == WeightDecayIncrStyle::kConstant;
   if (!(options.start_wd >= 0)) {
-    return refuse("start weight decay", "0 or more", options.start_wd);
+    return value_error("start weight decay", "0 or more", options.start_wd);
   }
   if (!(options.end_wd >= options.start_wd) || !std::isfinite(options.end_wd)) {
-    return refuse("end weight decay", fmt::format("{} (its start) or more", options.start_wd),
-                  options.end_wd);
+    return value_error("end weight decay", fmt::format("{} (its start) or more", options.start_wd),
+                       options.end_wd);
   }
   if (constant && options.start_wd != options.end_wd) {
-    return refuse("end weight decay", fmt::format("{} (constant)", options.start_wd),
-                  options.end_wd);
+    return value_error("end weight decay", fmt::format("{} (constant)", options.start_wd),
+                       options.end_wd);
   }
   return check_count("weight decay increment", options.wd_incr_steps, constant ? 0 : 1);
 }

@@ -1,7 +1,6 @@
 #include "tools/common/progress_bar.h"
 
 #include <fmt/format.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,24 +10,19 @@
 #include <utility>
 #include <vector>
 
+#include "tools/common/terminal_columns.h"
+
 namespace meg::tools {
 namespace {
 
 constexpr double kRedrawSeconds = 0.1;
 constexpr double kMegabyte = 1024.0 * 1024.0;
 constexpr double kGigabyte = 1e9;
-constexpr size_t kUsualColumns = 80;
 constexpr size_t kLongestBar = 40;
 constexpr size_t kShortestBar = 8;
 
 double steady_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-size_t stderr_columns() {
-  winsize size{};
-  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return kUsualColumns;
-  return size.ws_col;
 }
 
 double per_second(double amount, double seconds) { return seconds > 0 ? amount / seconds : 0; }
@@ -125,7 +119,7 @@ ProgressBar::ProgressBar(int64_t log_interval)
     : ProgressBar(std::cerr, Options{.live = isatty(STDERR_FILENO) == 1,
                                      .log_interval = log_interval,
                                      .clock = steady_seconds,
-                                     .columns = stderr_columns}) {}
+                                     .columns = [] { return terminal_columns(STDERR_FILENO); }}) {}
 
 ProgressBar::~ProgressBar() { clear(); }
 

@@ -22,8 +22,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr int64_t kMaxWorkers = 1024;
-
 void print_text(const checkpoint::CheckpointReport& report) {
   for (const std::string& note_text : report.notes) note(note_text);
   if (!report.ok()) return print_problems(report.problems);

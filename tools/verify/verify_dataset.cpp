@@ -21,8 +21,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr int64_t kMaxWorkers = 1024;
-
 void print_text(const dataset::VerifyReport& report) {
   if (!report.ok()) return print_problems(report.problems);
   fmt::print("{}: ok ({} sequences, {} documents, {} tokens, {})\n", report.prefix,

@@ -20,8 +20,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr int64_t kMaxWorkers = 1024;
-
 /// "A: gpt/iter_0005000 (TP 2, PP 2, legacy)"
 std::string layout_text(std::string_view side, const checkpoint::MegatronCheckpoint& checkpoint) {
   const int64_t chunks = checkpoint.virtual_pipeline_model_parallel_size();

@@ -22,8 +22,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr int64_t kMaxWorkers = 1024;
-
 struct Arguments {
   std::string path;
   std::optional<int64_t> iteration;

@@ -1,6 +1,11 @@
 #pragma once
 
+#include <cstdint>
+
 namespace meg::tools {
+
+/// Threads that --workers may ask for.
+inline constexpr int64_t kMaxWorkers = 1024;
 
 // The programs behind `verify WHAT`. argv[0] is WHAT; the result is the exit code.
 

@@ -159,15 +159,15 @@ int parts_of(DType dtype) {
 }
 
 /// A run of elements of one source, and what came out.
-struct Piece {
+struct PartialStatistics {
   size_t source = 0;
   int64_t first = 0;
   int64_t elements = 0;
   TensorStatistics statistics;
 };
 
-std::vector<Piece> cut_into_pieces(std::span<const StatisticsSource> sources) {
-  std::vector<Piece> pieces;
+std::vector<PartialStatistics> cut_into_pieces(std::span<const StatisticsSource> sources) {
+  std::vector<PartialStatistics> pieces;
   for (size_t i = 0; i < sources.size(); ++i) {
     for (int64_t first = 0; first < sources[i].elements; first += kPieceElements) {
       const int64_t elements = std::min(kPieceElements, sources[i].elements - first);
@@ -180,7 +180,7 @@ std::vector<Piece> cut_into_pieces(std::span<const StatisticsSource> sources) {
 /// Takes pieces one after another until none is left or something failed.
 class PieceRunner {
  public:
-  PieceRunner(std::span<const StatisticsSource> sources, std::vector<Piece>& pieces,
+  PieceRunner(std::span<const StatisticsSource> sources, std::vector<PartialStatistics>& pieces,
               const ProgressCallback& progress)
       : sources_(sources), pieces_(pieces), progress_(progress) {
     state_.total_bytes = 0;
@@ -203,7 +203,7 @@ class PieceRunner {
     try {
       std::vector<std::byte> buffer;
       for (size_t i = next_++; i < pieces_.size() && !stop_; i = next_++) {
-        Piece& piece = pieces_[i];
+        PartialStatistics& piece = pieces_[i];
         const StatisticsSource& source = sources_[piece.source];
         buffer.resize(static_cast<size_t>(piece.elements * dtype_size(source.dtype)));
         const Status status = source.read(piece.first, buffer);
@@ -232,7 +232,7 @@ class PieceRunner {
   }
 
   std::span<const StatisticsSource> sources_;
-  std::vector<Piece>& pieces_;
+  std::vector<PartialStatistics>& pieces_;
   const ProgressCallback& progress_;
   std::atomic<size_t> next_ = 0;
   std::atomic<bool> stop_ = false;
@@ -287,7 +287,7 @@ TensorStatistics tensor_statistics(DType dtype, std::span<const std::byte> bytes
 Result<std::vector<TensorStatistics>> tensor_statistics(std::span<const StatisticsSource> sources,
                                                         int workers,
                                                         const ProgressCallback& progress) {
-  std::vector<Piece> pieces = cut_into_pieces(sources);
+  std::vector<PartialStatistics> pieces = cut_into_pieces(sources);
   const int wanted = workers > 0 ? workers : available_processors();
   const int useful = static_cast<int>(std::min<size_t>(static_cast<size_t>(wanted), pieces.size()));
   MEG_RETURN_IF_ERROR(PieceRunner(sources, pieces, progress).run(std::max(useful, 1)));
@@ -295,7 +295,7 @@ Result<std::vector<TensorStatistics>> tensor_statistics(std::span<const Statisti
   // Pieces have a fixed size and are added in their order, whichever thread computed them: sums of
   // floats depend on their order, and so two runs print the same digits whatever the number of
   // workers.
-  for (const Piece& piece : pieces) statistics[piece.source].append(piece.statistics);
+  for (const PartialStatistics& piece : pieces) statistics[piece.source].append(piece.statistics);
   return statistics;
 }
 

@@ -22,7 +22,7 @@ namespace meg::checkpoint {
 namespace {
 
 /// Bytes that a worker reads of each side before it compares them.
-constexpr int64_t kTileBytes = int64_t{1} << 19;
+constexpr int64_t kSideBytes = int64_t{1} << 19;
 /// Elements that are one task.
 constexpr int64_t kTaskElements = int64_t{1} << 22;
 
@@ -240,7 +240,7 @@ Status Differ::compare(Task* task, ParallelScan* scan) const {
   const int64_t a_size = dtype_size(pair.a_tensor->dtype);
   const int64_t b_size = dtype_size(pair.b_tensor->dtype);
   // Tiles of both sides have as many elements, so that the wider type decides how many.
-  const int64_t step = std::min(kTileBytes / std::max(a_size, b_size), task->end - task->begin);
+  const int64_t step = std::min(kSideBytes / std::max(a_size, b_size), task->end - task->begin);
   std::vector<std::byte> a_tile(static_cast<size_t>(step * a_size));
   std::vector<std::byte> b_tile(static_cast<size_t>(step * b_size));
   for (int64_t first = task->begin; first < task->end; first += step) {

@@ -17,7 +17,7 @@
 namespace meg::checkpoint {
 namespace {
 
-constexpr int64_t kTileBytes = int64_t{1} << 20;
+constexpr int64_t kDigestBytes = int64_t{1} << 20;
 
 /// One pass over the merged tensor gives its digests, by blocks of rows where these are asked for,
 /// and the CRCs of the shards that were read on the way: checking a file twice would cost as much
@@ -57,7 +57,7 @@ Status TensorDigester::run() {
   const int64_t rows = request_.rows > 0 ? std::min(request_.rows, all_rows) : all_rows;
   const int64_t blocks = request_.block_rows > 0 ? request_.block_rows : rows;
   const int64_t step = std::max<int64_t>(std::min(blocks, rows), 1);
-  tile_.resize(static_cast<size_t>(std::min(kTileBytes, std::max<int64_t>(step * row, 1))));
+  tile_.resize(static_cast<size_t>(std::min(kDigestBytes, std::max<int64_t>(step * row, 1))));
   for (int64_t first = 0; first < std::max<int64_t>(rows, 1); first += step) {
     MEG_RETURN_IF_ERROR(digest_block(std::min(step, rows - first) * row));
   }

@@ -12,7 +12,7 @@ namespace meg::nn {
 namespace {
 
 /// Columns that a thread takes at least.
-constexpr int64_t kGrain = 96;
+constexpr int64_t kColumnGrain = 96;
 
 }  // namespace
 
@@ -40,7 +40,7 @@ at::Tensor few_rows_linear(const at::Tensor& input, const at::Tensor& weight,
   call.columns = weight.size(0);
   call.depth = weight.size(1);
   call.rows = input.numel() / call.depth;
-  kernels::parallel_for(call.columns, kGrain, [&](int64_t begin, int64_t end) {
+  kernels::parallel_for(call.columns, kColumnGrain, [&](int64_t begin, int64_t end) {
     kernels::few_rows_product_cpu(call, begin, end);
   });
   return output;

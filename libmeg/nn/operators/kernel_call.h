@@ -29,6 +29,9 @@ void launch_kernel(const char* kernel, at::Device device, Launch launch) {
   check_launch(launch(current_stream(device)), kernel);
 }
 
+/// Rows of a hidden dimension that a thread takes at least, of kernels that do little with each.
+inline constexpr int64_t kRowGrain = 4;
+
 /// A kernel over rows or other units of which none needs another, where its tensors lie: on a GPU
 /// as launch_kernel(), on a CPU shared out among threads that take at least `grain` units each.
 /// run: callable with the first unit and the end of a share.

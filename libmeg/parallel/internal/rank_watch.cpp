@@ -20,7 +20,7 @@ namespace meg::parallel {
 namespace {
 
 /// Between looks at the store and at what is queued.
-constexpr auto kPeriod = std::chrono::milliseconds(200);
+constexpr auto kWatchPeriod = std::chrono::milliseconds(200);
 
 }  // namespace
 
@@ -142,7 +142,7 @@ std::string RankWatch::late_operation() {
 bool RankWatch::is_stopping() {
   // Waits on the condition, so that stopping does not take a period.
   std::unique_lock lock(mutex_);
-  return stopped_.wait_for(lock, kPeriod, [this] { return stopping_; });
+  return stopped_.wait_for(lock, kWatchPeriod, [this] { return stopping_; });
 }
 
 void RankWatch::lose(const Status& status) {

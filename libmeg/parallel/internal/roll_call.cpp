@@ -14,7 +14,7 @@ namespace meg::parallel {
 namespace {
 
 /// Ranks that wait for the same one do not all begin, and so end, at the same time.
-constexpr auto kPeriod = std::chrono::seconds(10);
+constexpr auto kCallPeriod = std::chrono::seconds(10);
 constexpr auto kBetweenLooks = std::chrono::milliseconds(100);
 
 std::string key_of(int rank) { return fmt::format("waited/{}", rank); }
@@ -36,7 +36,7 @@ std::vector<int> RollCall::absent_ranks(std::chrono::milliseconds period) const 
 std::string RollCall::report() const {
   // The store ends with the process that hosts it, hence the catch.
   try {
-    const std::vector<int> absent = absent_ranks(kPeriod);
+    const std::vector<int> absent = absent_ranks(kCallPeriod);
     if (absent.empty()) return "all ranks wait for each other";
     return fmt::format("no answer of rank{} {}", absent.size() == 1 ? "" : "s",
                        fmt::join(absent, ", "));

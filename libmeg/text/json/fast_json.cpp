@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "libmeg/text/ascii.h"
 #include "libmeg/text/json/internal/string_escape.h"
 #include "libmeg/text/json/python_json.h"
 #include "libmeg/text/text_padding.h"
@@ -27,9 +28,6 @@ namespace {
 // A line of many MiB must not keep its memory through a file of short ones; the gap between growing
 // (any need) and shrinking (half of kKeptMemory) keeps alternating lines from allocating each time.
 constexpr size_t kLeastMemory = size_t{64} << 10;  // bytes
-constexpr size_t kKeptMemory = size_t{8} << 20;    // bytes; more is given back by the next line
-
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 }  // namespace
 
@@ -208,7 +206,7 @@ bool FastJsonReader::skip_number() {
 /// Skips at least one digit.
 bool FastJsonReader::skip_digits() {
   const char* begin = at_;
-  while (at_ < end_ && is_digit(*at_)) ++at_;
+  while (at_ < end_ && is_ascii_digit(*at_)) ++at_;
   return at_ > begin;
 }
 

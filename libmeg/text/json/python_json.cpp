@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "libmeg/text/ascii.h"
 #include "libmeg/text/printable.h"
 #include "libmeg/text/text_padding.h"
 #include "libmeg/text/utf8.h"
@@ -18,10 +19,7 @@
 namespace meg::text {
 namespace {
 
-constexpr size_t kKeptMemory = size_t{8} << 20;  // bytes; more is given back by the next line
-constexpr size_t kNamedKeys = 5;                 // of a line that lacks an asked key
-
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
+constexpr size_t kNamedKeys = 5;  // of a line that lacks an asked key
 
 bool is_high_surrogate(unsigned unit) { return unit >= 0xd800 && unit < 0xdc00; }
 
@@ -29,7 +27,7 @@ bool is_low_surrogate(unsigned unit) { return unit >= 0xdc00 && unit < 0xe000; }
 
 /// The value of a hexadecimal digit; -1 for any other character.
 int hex_value(char c) {
-  if (is_digit(c)) return c - '0';
+  if (is_ascii_digit(c)) return c - '0';
   if (c >= 'a' && c <= 'f') return c - 'a' + 10;
   if (c >= 'A' && c <= 'F') return c - 'A' + 10;
   return -1;
@@ -200,7 +198,7 @@ bool PythonJsonReader::read_number() {
 /// Reads at least one digit.
 bool PythonJsonReader::read_digits() {
   const size_t begin = at_;
-  while (at_ < line_.size() && is_digit(line_[at_])) ++at_;
+  while (at_ < line_.size() && is_ascii_digit(line_[at_])) ++at_;
   return at_ > begin;
 }
 

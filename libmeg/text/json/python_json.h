@@ -14,6 +14,10 @@ namespace meg::text {
 /// limit, 1000 frames less those in use.
 inline constexpr int kMaxJsonNesting = 1000;
 
+/// Bytes of memory that a reader keeps from one line to the next; what a longer line took is given
+/// back.
+inline constexpr size_t kKeptMemory = size_t{8} << 20;
+
 /// Reads the texts of some keys out of JSON lines: plain code that follows Python 3.11's json.loads
 /// step by step. The reference implementation of JsonLineParser's fast path, and the judge of what
 /// that one does not take.

@@ -34,4 +34,10 @@ inline CharacterClass character_class(char32_t code_point) {
                                         character_class_tables::kStage2, code_point)};
 }
 
+constexpr bool is_letter(CharacterClass kind) { return kind >= CharacterClass::kUpper; }
+
+inline bool is_space(char32_t code_point) {
+  return character_class(code_point) == CharacterClass::kSpace;
+}
+
 }  // namespace meg::tokenizer

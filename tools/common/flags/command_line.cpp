@@ -5,7 +5,9 @@
 #include <string>
 #include <utility>
 
+#include "libmeg/text/ascii.h"
 #include "libmeg/text/printable.h"
+#include "tools/common/flags/flag_error.h"
 
 // argparse's reading of a command line (docs/decisions/03-command-lines.md): first it is decided of
 // every word by itself whether it looks like a flag, then each flag takes words that do not. So a
@@ -15,12 +17,11 @@
 namespace meg::tools {
 namespace {
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
 /// Such as -1, -.5 and -1e-3: a value, never a flag.
 bool is_negative_number(std::string_view text) {
   if (text.size() < 2 || text[0] != '-') return false;
-  return is_digit(text[1]) || (text[1] == '.' && text.size() > 2 && is_digit(text[2]));
+  return text::is_ascii_digit(text[1]) ||
+         (text[1] == '.' && text.size() > 2 && text::is_ascii_digit(text[2]));
 }
 
 /// As argparse decides: what begins with a dash is a flag unless it is `-`, a negative number or
@@ -34,11 +35,6 @@ bool looks_like_flag(std::string_view text) {
 std::string printable_name(std::string_view typed) {
   const std::string quoted = text::printable(typed);
   return quoted.size() == typed.size() + 2 ? std::string(typed) : quoted;
-}
-
-template <class... Args>
-Status usage_error(fmt::format_string<Args...> format, Args&&... args) {
-  return make_error(StatusCode::kInvalidArgument, format, std::forward<Args>(args)...);
 }
 
 /// One walk over the words.
@@ -86,14 +82,14 @@ class CommandLineReader {
     std::vector<std::string_view> names;
     names.reserve(found.size());
     for (const NamedFlag& flag : found) names.push_back(flag.name);
-    return usage_error("ambiguous flag {}: could be {}", typed, fmt::join(names, ", "));
+    return flag_error("ambiguous flag {}: could be {}", typed, fmt::join(names, ", "));
   }
 
   Status unknown_flag(std::string_view typed) const {
     const FlagSpec* nearest = nearest_flag(table_, typed);
     const std::string hint =
         nearest == nullptr ? "" : fmt::format(": did you mean {}?", nearest->name);
-    return usage_error("unknown flag {}{}", printable_name(typed), hint);
+    return flag_error("unknown flag {}{}", printable_name(typed), hint);
   }
 
   bool value_follows() const {
@@ -105,7 +101,7 @@ class CommandLineReader {
   Status collect_values(const FlagSpec& spec, std::vector<std::string_view>& values) {
     if (spec.arity == Arity::kSwitch) {
       if (values.empty()) return Status();
-      return usage_error("{}: expected no value, found {}", spec.name, text::printable(values[0]));
+      return flag_error("{}: expected no value, found {}", spec.name, text::printable(values[0]));
     }
     const bool more = spec.arity == Arity::kList && (values.empty() || table_.positionals.empty());
     while (value_follows() && (more || values.empty())) values.push_back(words_[next_++]);
@@ -113,7 +109,7 @@ class CommandLineReader {
     const std::string found =
         next_ < words_.size() ? text::printable(words_[next_]) : "the end of the command line";
     const std::string_view what = spec.metavar.empty() ? "VALUE" : std::string_view(spec.metavar);
-    return usage_error("{}: expected {}, found {}", spec.name, what, found);
+    return flag_error("{}: expected {}, found {}", spec.name, what, found);
   }
 
   const FlagTable& table_;

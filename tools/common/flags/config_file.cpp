@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "libmeg/text/printable.h"
+#include "tools/common/flags/flag_error.h"
 
 // What TOML and INI files have in common, read strictly, as CLI11's own reader takes `"a#b"` for a
 // comment, joins repeated keys and knows no line numbers (docs/decisions/03-command-lines.md).
@@ -23,11 +24,6 @@ std::string_view trimmed(std::string_view text) {
 }
 
 bool is_quote(char c) { return c == '"' || c == '\''; }
-
-template <class... Args>
-Status wrong(fmt::format_string<Args...> format, Args&&... args) {
-  return make_error(StatusCode::kInvalidArgument, format, std::forward<Args>(args)...);
-}
 
 /// Past the closing quote of the text that begins with a quote; npos where there is none.
 size_t end_of_quoted(std::string_view text) {
@@ -74,7 +70,7 @@ bool is_open_list(std::string_view value) {
 /// The text in the quotes that surround all of `quoted`.
 Result<std::string> unquoted(std::string_view quoted) {
   if (end_of_quoted(quoted) != quoted.size()) {
-    return wrong("expected a closing quote at the end, found {}", text::printable(quoted));
+    return flag_error("expected a closing quote at the end, found {}", text::printable(quoted));
   }
   const std::string_view inside = quoted.substr(1, quoted.size() - 2);
   if (quoted[0] == '\'') return std::string(inside);
@@ -84,7 +80,7 @@ Result<std::string> unquoted(std::string_view quoted) {
       ++i;
       // There is a character: the closing quote is not an escaped one.
       if (inside[i] != '"' && inside[i] != '\\') {
-        return wrong("expected \\\" or \\\\, found \\{}", inside[i]);
+        return flag_error("expected \\\" or \\\\, found \\{}", inside[i]);
       }
     }
     text += inside[i];
@@ -119,12 +115,12 @@ class ConfigReader {
   Status add(int64_t line, std::string_view text) {
     const size_t equals = text.find('=');
     if (text[0] == '[' || equals == std::string_view::npos) {
-      return wrong("expected key = value, found {}", text::printable(text));
+      return flag_error("expected key = value, found {}", text::printable(text));
     }
     ConfigEntry entry{line, std::string(trimmed(text.substr(0, equals))),
                       std::string(trimmed(text.substr(equals + 1)))};
     for (std::string more; is_open_list(entry.value);) {
-      if (!next(more)) return wrong("{}: expected ], found the end of the file", entry.key);
+      if (!next(more)) return flag_error("{}: expected ], found the end of the file", entry.key);
       entry.value += " " + more;
     }
     entries_.push_back(std::move(entry));
@@ -151,7 +147,7 @@ Result<std::vector<std::string>> config_list(std::string_view value) {
   const bool brackets = value.starts_with('[');
   if (brackets) {
     if (find_unquoted(value, "]") + 1 != value.size()) {
-      return wrong("expected one list in brackets, found {}", text::printable(value));
+      return flag_error("expected one list in brackets, found {}", text::printable(value));
     }
     value = trimmed(value.substr(1, value.size() - 2));
   }
@@ -159,7 +155,7 @@ Result<std::vector<std::string>> config_list(std::string_view value) {
   while (!value.empty()) {
     const size_t end = find_unquoted(value, brackets ? "," : kWhitespace);
     const std::string_view item = trimmed(value.substr(0, end));
-    if (item.empty()) return wrong("expected a value before each comma, found none");
+    if (item.empty()) return flag_error("expected a value before each comma, found none");
     MEG_ASSIGN_OR_RETURN(std::string text, config_text(item));
     items.push_back(std::move(text));
     value = trimmed(value.substr(std::min(end + 1, value.size())));

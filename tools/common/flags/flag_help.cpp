@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,13 +10,13 @@
 #include <vector>
 
 #include "tools/common/flags/flag_spec.h"
+#include "tools/common/terminal_columns.h"
 
 namespace meg::tools {
 namespace {
 
-// Columns of a terminal where none says its own; below the fewest the text beside the flags, which
-// begins at kHelpColumn, would be a word a line.
-constexpr size_t kUsualColumns = 80;
+// Below the fewest columns the text beside the flags, which begins at kHelpColumn, would be a word
+// a line.
 constexpr size_t kFewestColumns = 50;
 constexpr size_t kHelpColumn = 30;
 
@@ -126,12 +125,6 @@ std::string examples(const FlagTable& table, size_t width) {
   return text;
 }
 
-size_t terminal_columns() {
-  winsize size{};
-  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return kUsualColumns;
-  return size.ws_col;
-}
-
 }  // namespace
 
 size_t output_columns() {
@@ -140,7 +133,7 @@ size_t output_columns() {
   size_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   const bool valid = error == std::errc() && end == text.data() + text.size() && number > 0;
-  return std::max(valid ? number : terminal_columns(), kFewestColumns);
+  return std::max(valid ? number : terminal_columns(STDOUT_FILENO), kFewestColumns);
 }
 
 std::string usage_line(const FlagTable& table) {

@@ -9,6 +9,7 @@
 #include "libmeg/base/result.h"
 #include "libmeg/megatron/python_number.h"
 #include "libmeg/text/printable.h"
+#include "tools/common/flags/flag_error.h"
 
 // A flag is bound to a variable by a pointer of its type. Check, Store and Show are the three
 // things done with it: each is a visitor with one case for a type of variable, so that a type which
@@ -27,11 +28,6 @@ std::string allowed_numbers(T min, T max, T lowest, T highest) {
   return fmt::format("{} to {}", min, max);
 }
 
-template <class... Args>
-Status wrong(fmt::format_string<Args...> format, Args&&... args) {
-  return make_error(StatusCode::kInvalidArgument, format, std::forward<Args>(args)...);
-}
-
 template <class T>
 Result<T> convert(const FlagSpec& spec, std::string_view text);
 
@@ -40,8 +36,8 @@ Result<int64_t> convert(const FlagSpec& spec, std::string_view text) {
   MEG_ASSIGN_OR_RETURN(const int64_t number, megatron::python_int(text));
   if (number < spec.min || number > spec.max) {
     using Limits = std::numeric_limits<int64_t>;
-    return wrong("expected {}, found {}",
-                 allowed_numbers(spec.min, spec.max, Limits::min(), Limits::max()), number);
+    return flag_error("expected {}, found {}",
+                      allowed_numbers(spec.min, spec.max, Limits::min(), Limits::max()), number);
   }
   return number;
 }
@@ -51,8 +47,8 @@ Result<double> convert(const FlagSpec& spec, std::string_view text) {
   MEG_ASSIGN_OR_RETURN(const double number, megatron::python_float(text));
   // Written so that NaN is outside of any limits.
   if (spec.real_limits && !(number >= spec.real_min && number <= spec.real_max)) {
-    return wrong("expected {}, found {}",
-                 allowed_numbers(spec.real_min, spec.real_max, -kInfinity, kInfinity), text);
+    return flag_error("expected {}, found {}",
+                      allowed_numbers(spec.real_min, spec.real_max, -kInfinity, kInfinity), text);
   }
   return number;
 }
@@ -70,7 +66,7 @@ Result<bool> convert(const FlagSpec& /*spec*/, std::string_view text) {
   for (const char* no : {"false", "no", "off", "f", "n", "0"}) {
     if (word == no) return false;
   }
-  return wrong("expected true or false, found {}", text::printable(text));
+  return flag_error("expected true or false, found {}", text::printable(text));
 }
 
 template <>
@@ -79,7 +75,8 @@ Result<std::string> convert(const FlagSpec& spec, std::string_view text) {
   if (choices.empty() || std::find(choices.begin(), choices.end(), text) != choices.end()) {
     return std::string(text);
   }
-  return wrong("expected one of {}, found {}", fmt::join(choices, ", "), text::printable(text));
+  return flag_error("expected one of {}, found {}", fmt::join(choices, ", "),
+                    text::printable(text));
 }
 
 /// As its row's type says. Choices hold for numbers too.

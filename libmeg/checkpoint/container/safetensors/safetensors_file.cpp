@@ -10,24 +10,23 @@
 namespace meg::checkpoint {
 namespace {
 
-constexpr uint64_t kLengthBytes = 8;
-
 Result<uint64_t> read_header_length(const io::PooledFile& file, uint64_t file_size) {
-  std::array<std::byte, kLengthBytes> bytes{};
+  std::array<std::byte, kSafetensorsLengthBytes> bytes{};
   MEG_ASSIGN_OR_RETURN(const auto open, file.pin());
   MEG_ASSIGN_OR_RETURN(const size_t found, open->read_at(0, bytes));
   if (found < bytes.size()) {
     return make_error(StatusCode::kCorruption,
                       "{}: byte 0: expected {} bytes of header length, found {}", file.path(),
-                      kLengthBytes, found);
+                      kSafetensorsLengthBytes, found);
   }
   const auto length = load_le<uint64_t>(bytes.data());
   // Before memory is taken for it: the first 8 bytes of any file are some length.
-  if (length > kMaxSafetensorsHeader || length > file_size - kLengthBytes) {
+  if (length > kMaxSafetensorsHeader || length > file_size - kSafetensorsLengthBytes) {
     return make_error(StatusCode::kCorruption,
                       "{}: byte 0: header length: expected up to {} (the file's end) and {}, found "
                       "{}",
-                      file.path(), file_size - kLengthBytes, kMaxSafetensorsHeader, length);
+                      file.path(), file_size - kSafetensorsLengthBytes, kMaxSafetensorsHeader,
+                      length);
   }
   return length;
 }
@@ -40,9 +39,9 @@ Result<SafetensorsFile> SafetensorsFile::open(const std::string& path) {
   const auto file_size = static_cast<uint64_t>(opened.file_.size());
   MEG_ASSIGN_OR_RETURN(const uint64_t length, read_header_length(opened.file_, file_size));
   std::string json(length, '\0');
-  MEG_RETURN_IF_ERROR(
-      opened.file_.read_exactly_at(kLengthBytes, std::as_writable_bytes(std::span(json))));
-  opened.data_begin_ = kLengthBytes + length;
+  MEG_RETURN_IF_ERROR(opened.file_.read_exactly_at(kSafetensorsLengthBytes,
+                                                   std::as_writable_bytes(std::span(json))));
+  opened.data_begin_ = kSafetensorsLengthBytes + length;
   MEG_ASSIGN_OR_RETURN(opened.header_,
                        parse_safetensors_header(json, file_size - opened.data_begin_, path));
   return opened;

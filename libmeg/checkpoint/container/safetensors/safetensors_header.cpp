@@ -19,7 +19,6 @@ namespace meg::checkpoint {
 namespace {
 
 constexpr std::string_view kMetadata = "__metadata__";
-constexpr size_t kLengthBytes = 8;
 constexpr size_t kAlignment = 8;
 constexpr uint64_t kMaxDataBytes = uint64_t{1} << 62;
 
@@ -94,7 +93,7 @@ Result<SafetensorsHeader> HeaderParser::parse(std::string_view json) {
   // The format says so, although JSON would allow white space in front.
   if (!json.starts_with('{')) {
     return make_error(StatusCode::kCorruption, "{}: byte {}: header: expected {{, found {}", name_,
-                      kLengthBytes, text::printable(json.substr(0, 1)));
+                      kSafetensorsLengthBytes, text::printable(json.substr(0, 1)));
   }
   simdjson::dom::parser parser;
   const std::string where = name_ + ": header";
@@ -285,7 +284,7 @@ std::string tensor_json(const SafetensorsTensor& tensor, uint64_t begin, uint64_
 std::string framed(std::string json) {
   // So that the data begin at a multiple of 8, and all tensors with them (written_order).
   json.append((kAlignment - json.size() % kAlignment) % kAlignment, ' ');
-  std::string head(kLengthBytes, '\0');
+  std::string head(kSafetensorsLengthBytes, '\0');
   store_le(head.data(), static_cast<uint64_t>(json.size()));
   return head + json;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -14,6 +15,9 @@ namespace meg::checkpoint {
 
 /// What a safetensors header may have at most, in bytes: the reference implementation's limit.
 inline constexpr uint64_t kMaxSafetensorsHeader = 100'000'000;
+
+/// Bytes of the header's length, little-endian, which a file begins with.
+inline constexpr size_t kSafetensorsLengthBytes = 8;
 
 /// A tensor of a safetensors file: row-major, little-endian, without gaps.
 struct SafetensorsTensor {
@@ -39,7 +43,7 @@ Result<SafetensorsHeader> parse_safetensors_header(std::string_view json, uint64
 
 /// Where everything lies in a file to be written.
 struct SafetensorsLayout {
-  /// The file's first bytes: the header's length, its JSON text and blanks up to a multiple of 8.
+  /// The file's first bytes: the header's length, its JSON text and spaces up to a multiple of 8.
   std::string head;
   std::vector<uint64_t> offsets;  ///< In the file, of each tensor handed to lay_out_safetensors.
   std::vector<uint64_t> bytes;    ///< Of each.

@@ -18,9 +18,6 @@ using torch::autograd::Node;
 using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
 
-/// Rows that a thread takes at least.
-constexpr int64_t kGrain = 4;
-
 at::Tensor forward(const at::Tensor& input, const at::Tensor& bias) {
   const at::Tensor output = at::empty_like(input);
   kernels::BiasGeluForward call;
@@ -31,7 +28,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& bias) {
   call.columns = bias.size(0);
   call.rows = input.numel() / call.columns;
   run_kernel(
-      "bias_gelu_forward", input.device(), call.rows, kGrain,
+      "bias_gelu_forward", input.device(), call.rows, kRowGrain,
       [&](CUstream_st* stream) { return kernels::bias_gelu_forward_cuda(call, stream); },
       [&](int64_t begin, int64_t end) { kernels::bias_gelu_forward_cpu(call, begin, end); });
   return output;
@@ -49,7 +46,7 @@ at::Tensor backward(const at::Tensor& grad_output, const at::Tensor& input,
   call.columns = bias.size(0);
   call.rows = input.numel() / call.columns;
   run_kernel(
-      "bias_gelu_backward", input.device(), call.rows, kGrain,
+      "bias_gelu_backward", input.device(), call.rows, kRowGrain,
       [&](CUstream_st* stream) { return kernels::bias_gelu_backward_cuda(call, stream); },
       [&](int64_t begin, int64_t end) { kernels::bias_gelu_backward_cpu(call, begin, end); });
   return grad_input;

@@ -20,7 +20,7 @@ using torch::autograd::variable_list;
 /// Rows that a thread takes at least.
 ///
 /// A row is a vocabulary, which is work enough.
-constexpr int64_t kGrain = 1;
+constexpr int64_t kVocabularyGrain = 1;
 
 /// What the two passes share.
 struct Rows {
@@ -67,7 +67,7 @@ void check_label(const kernels::SoftmaxCrossEntropyForward& call, int64_t bad) {
 void forward(const Rows& rows, const at::Tensor& label_error) {
   const kernels::SoftmaxCrossEntropyForward call = forward_call(rows);
   run_kernel(
-      "softmax_cross_entropy_forward", rows.logits.device(), call.rows, kGrain,
+      "softmax_cross_entropy_forward", rows.logits.device(), call.rows, kVocabularyGrain,
       [&](CUstream_st* stream) {
         return kernels::softmax_cross_entropy_forward_cuda(
             call, label_error.mutable_data_ptr<int>(), stream);
@@ -83,7 +83,7 @@ void forward_backward(const Rows& rows, const at::Tensor& grad_losses,
   const auto* factors = grad_losses.const_data_ptr<float>();
   void* gradient = rows.logits.mutable_data_ptr();
   run_kernel(
-      "softmax_cross_entropy_forward_backward", rows.logits.device(), call.rows, kGrain,
+      "softmax_cross_entropy_forward_backward", rows.logits.device(), call.rows, kVocabularyGrain,
       [&](CUstream_st* stream) {
         return kernels::softmax_cross_entropy_forward_backward_cuda(
             call, factors, gradient, label_error.mutable_data_ptr<int>(), stream);
@@ -106,7 +106,7 @@ void backward(const Rows& rows, const at::Tensor& grad_losses) {
   call.rows = rows.logits.size(0);
   call.columns = rows.logits.size(1);
   run_kernel(
-      "softmax_cross_entropy_backward", rows.logits.device(), call.rows, kGrain,
+      "softmax_cross_entropy_backward", rows.logits.device(), call.rows, kVocabularyGrain,
       [&](CUstream_st* stream) {
         return kernels::softmax_cross_entropy_backward_cuda(call, stream);
       },

@@ -21,9 +21,6 @@ using torch::autograd::Node;
 using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
 
-/// Rows that a thread takes at least.
-constexpr int64_t kGrain = 4;
-
 const void* data_of(const at::Tensor& tensor) {
   return tensor.defined() ? tensor.const_data_ptr() : nullptr;
 }
@@ -76,7 +73,7 @@ Passed forward(const at::Tensor& branch, const at::Tensor& residual,
   call.bias = data_of(norm.bias);
   if (branch.defined()) call.sum = passed.sum.mutable_data_ptr();
   run_kernel(
-      "dropout_add_norm_forward", residual.device(), call.rows, kGrain,
+      "dropout_add_norm_forward", residual.device(), call.rows, kRowGrain,
       [&](CUstream_st* stream) { return kernels::dropout_add_norm_forward_cuda(call, stream); },
       [&](int64_t begin, int64_t end) { kernels::dropout_add_norm_forward_cpu(call, begin, end); });
   return passed;

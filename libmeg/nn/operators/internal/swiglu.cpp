@@ -19,9 +19,6 @@ using torch::autograd::Node;
 using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
 
-/// Rows that a thread takes at least.
-constexpr int64_t kGrain = 4;
-
 at::Tensor forward(const at::Tensor& input) {
   std::vector<int64_t> sizes = input.sizes().vec();
   sizes.back() /= 2;
@@ -32,7 +29,7 @@ at::Tensor forward(const at::Tensor& input) {
                                     .rows = input.numel() / input.size(-1),
                                     .columns = sizes.back()};
   run_kernel(
-      "swiglu_forward", input.device(), call.rows, kGrain,
+      "swiglu_forward", input.device(), call.rows, kRowGrain,
       [&](CUstream_st* stream) { return kernels::swiglu_forward_cuda(call, stream); },
       [&](int64_t begin, int64_t end) { kernels::swiglu_forward_cpu(call, begin, end); });
   return output;
@@ -47,7 +44,7 @@ at::Tensor backward(const at::Tensor& grad_output, const at::Tensor& input) {
                                      .rows = input.numel() / input.size(-1),
                                      .columns = input.size(-1) / 2};
   run_kernel(
-      "swiglu_backward", input.device(), call.rows, kGrain,
+      "swiglu_backward", input.device(), call.rows, kRowGrain,
       [&](CUstream_st* stream) { return kernels::swiglu_backward_cuda(call, stream); },
       [&](int64_t begin, int64_t end) { kernels::swiglu_backward_cpu(call, begin, end); });
   return grad_input;

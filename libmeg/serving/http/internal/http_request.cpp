@@ -6,6 +6,7 @@
 #include <array>
 #include <charconv>
 
+#include "libmeg/text/ascii.h"
 #include "libmeg/text/printable.h"
 
 // A parser that knows one right form and refuses the rest. Where a proxy in front and this server
@@ -30,14 +31,10 @@ using MaybeError = std::optional<HttpError>;
 constexpr std::string_view kWhitespace = " \t";
 constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
-bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
-
 /// What RFC 9110 calls a token: names of methods and headers.
 bool is_token(std::string_view text) {
   return !text.empty() && std::ranges::all_of(text, [](char c) {
-    return is_digit(c) || is_letter(c) ||
+    return text::is_ascii_digit(c) || text::is_ascii_letter(c) ||
            std::string_view("!#$%&'*+-.^_`|~").find(c) != std::string_view::npos;
   });
 }
@@ -69,8 +66,8 @@ HttpError headers_too_long() {
 }
 
 MaybeError read_version(std::string_view version, HttpRequest* request) {
-  if (version.size() != 8 || !version.starts_with("HTTP/") || !is_digit(version[5]) ||
-      version[6] != '.' || !is_digit(version[7])) {
+  if (version.size() != 8 || !version.starts_with("HTTP/") || !text::is_ascii_digit(version[5]) ||
+      version[6] != '.' || !text::is_ascii_digit(version[7])) {
     return HttpError{400, "the request is not HTTP/1.1 as this server reads it"};
   }
   request->is_1_1 = version == "HTTP/1.1";
@@ -223,7 +220,7 @@ MaybeError HttpReader::read_framing(const HttpRequest& request) {
 
 MaybeError HttpReader::read_body_header(std::string_view name, const std::string& value) {
   if (name == "content-length") {
-    if (value.empty() || !std::ranges::all_of(value, is_digit)) {
+    if (value.empty() || !std::ranges::all_of(value, text::is_ascii_digit)) {
       return HttpError{400,
                        "Content-Length must be a number of bytes, found " + text::printable(value)};
     }

@@ -21,8 +21,6 @@
 namespace meg::tokenizer {
 namespace {
 
-bool is_space(char32_t c) { return character_class(c) == CharacterClass::kSpace; }
-
 /// Appends each character of text as `change` has it.
 template <class Change>
 void change_characters(std::string& text, const Change& change) {

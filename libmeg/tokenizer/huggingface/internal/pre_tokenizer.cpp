@@ -12,8 +12,6 @@
 namespace meg::tokenizer {
 namespace {
 
-bool is_space(char32_t c) { return character_class(c) == CharacterClass::kSpace; }
-
 bool is_number(char32_t c) { return character_class(c) == CharacterClass::kNumber; }
 
 bool is_punctuation(char32_t c) { return is_of(StepClass::kPunctuation, c); }

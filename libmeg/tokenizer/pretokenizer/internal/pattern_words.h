@@ -33,8 +33,6 @@ inline Character character_at(const Byte* p, const Byte* end) {
   return fast::decode<character_class>(p, static_cast<size_t>(end - p));
 }
 
-constexpr bool is_letter(CharacterClass kind) { return kind >= CharacterClass::kUpper; }
-
 constexpr bool is_newline(Byte c) { return c == '\n' || c == '\r'; }
 
 /// Neither whitespace nor letter nor number.

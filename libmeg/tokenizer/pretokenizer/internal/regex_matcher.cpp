@@ -36,8 +36,6 @@ std::string ranges_of(const IsMember& is_member) {
   return ranges;
 }
 
-bool is_letter(CharacterClass c) { return c >= CharacterClass::kUpper; }
-
 template <CharacterClass kWanted>
 bool is(CharacterClass c) {
   return c == kWanted;

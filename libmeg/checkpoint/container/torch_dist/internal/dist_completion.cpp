@@ -21,10 +21,6 @@ constexpr std::string_view kForm =
     R"({"sharded_backend": "torch_dist", "sharded_backend_version": 1, )"
     R"("common_backend": "torch", "common_backend_version": 1})";
 
-std::string in_folder(const std::string& folder, std::string_view name) {
-  return (std::filesystem::path(folder) / name).string();
-}
-
 /// As torch calls what one rank says of itself.
 std::string part_path(const std::string& folder, int64_t rank) {
   return in_folder(folder, fmt::format("__{}_{}", rank, kDistMetadataFile));

@@ -19,10 +19,6 @@ namespace {
 // metadata.json is a line of text. The parser takes no memory for more.
 constexpr uint64_t kMaxFormBytes = uint64_t{1} << 20;
 
-std::string in_folder(const std::string& folder, std::string_view name) {
-  return (std::filesystem::path(folder) / name).string();
-}
-
 Result<std::vector<std::byte>> read_small_file(const std::string& path, uint64_t max_bytes) {
   MEG_ASSIGN_OR_RETURN(const io::FileDescriptor file, io::FileDescriptor::open_regular(path));
   MEG_ASSIGN_OR_RETURN(const int64_t size, file.size());
@@ -87,6 +83,10 @@ Status check_form(const std::string& folder) {
 }
 
 }  // namespace
+
+std::string in_folder(const std::string& folder, std::string_view name) {
+  return (std::filesystem::path(folder) / name).string();
+}
 
 bool metadata_mentions(const std::string& folder, std::string_view text) {
   const auto bytes = read_small_file(in_folder(folder, kDistMetadataFile), kMaxPickleBytes);

@@ -17,6 +17,9 @@ namespace meg::checkpoint {
 inline constexpr std::string_view kDistFormFile = "metadata.json";
 inline constexpr std::string_view kDistCommonFile = "common.pt";
 
+/// The path of a file in a folder.
+std::string in_folder(const std::string& folder, std::string_view name);
+
 /// Whether the bytes of `.metadata` have a text anywhere, as they do where a name has it. Reading
 /// what they say takes a hundred times as long.
 bool metadata_mentions(const std::string& folder, std::string_view text);

@@ -12,7 +12,7 @@
 namespace meg::checkpoint {
 namespace {
 
-constexpr const char* kMetadataModule = "torch.distributed.checkpoint.metadata";
+constexpr const char* kWrittenModule = "torch.distributed.checkpoint.metadata";
 constexpr const char* kFilesModule = "torch.distributed.checkpoint.filesystem";
 /// Of the layout as a whole, which torch has not changed since it names one.
 constexpr const char* kFormatVersion = "1.0.0";
@@ -64,7 +64,7 @@ class MetadataWriter {
   }
 
   PickleId add_object(const char* class_name, const Fields& fields,
-                      const char* module = kMetadataModule) {
+                      const char* module = kWrittenModule) {
     const PickleId made =
         graph_.add_call(PickleCallForm::kNewObj, global(module, class_name), graph_.add_tuple({}));
     if (fields.empty()) return made;
@@ -92,7 +92,7 @@ class MetadataWriter {
     const PickleId layout =
         add_call(global("torch.serialization", "_get_layout"), {text("torch.strided")});
     const PickleId memory_format =
-        add_call(global(kMetadataModule, "_MEM_FORMAT_ENCODING"), {graph_.add_int(0)});
+        add_call(global(kWrittenModule, "_MEM_FORMAT_ENCODING"), {graph_.add_int(0)});
     const PickleId state =
         graph_.add_tuple({global("torch", std::string(dtype_name(dtype))), layout,
                           graph_.add_bool(false), memory_format, graph_.add_bool(false)});

@@ -9,9 +9,9 @@
 namespace meg::checkpoint {
 namespace {
 
-class Finder {
+class StorageFinder {
  public:
-  Finder(const PickleGraph& graph, const std::string& name) : graph_(graph), name_(name) {}
+  StorageFinder(const PickleGraph& graph, const std::string& name) : graph_(graph), name_(name) {}
 
   Result<TorchStorages> run() {
     // All nodes rather than a walk from the root: every persistent id is checked, also one that
@@ -35,7 +35,7 @@ class Finder {
   std::unordered_map<std::string, int> by_key_;
 };
 
-Result<StorageWindow> Finder::read_id(PickleId id) {
+Result<StorageWindow> StorageFinder::read_id(PickleId id) {
   const PickleNode& tuple = graph_.node(id);
   const auto refuse = [&] {
     return make_error(StatusCode::kCorruption,
@@ -73,7 +73,8 @@ Result<StorageWindow> Finder::read_id(PickleId id) {
   return window;
 }
 
-Status Finder::read_class(PickleId id, const std::string& where, StorageWindow* window) const {
+Status StorageFinder::read_class(PickleId id, const std::string& where,
+                                 StorageWindow* window) const {
   const PickleNode& node = graph_.node(id);
   if (node.kind != PickleKind::kGlobal) {
     return make_error(StatusCode::kCorruption, "{}: expected a class of storages, found {}", where,
@@ -93,8 +94,8 @@ Status Finder::read_class(PickleId id, const std::string& where, StorageWindow* 
   return {};
 }
 
-Status Finder::add_storage(const TorchStorage& storage, const std::string& where,
-                           StorageWindow* window) {
+Status StorageFinder::add_storage(const TorchStorage& storage, const std::string& where,
+                                  StorageWindow* window) {
   const auto [known, is_new] =
       by_key_.emplace(storage.key, static_cast<int>(found_.storages.size()));
   window->storage = known->second;
@@ -114,7 +115,8 @@ Status Finder::add_storage(const TorchStorage& storage, const std::string& where
 }
 
 /// metadata: None or (key, first element, elements), of a storage that is a part of another one.
-Status Finder::narrow(PickleId metadata, const std::string& where, StorageWindow* window) const {
+Status StorageFinder::narrow(PickleId metadata, const std::string& where,
+                             StorageWindow* window) const {
   const PickleNode& view = graph_.node(metadata);
   if (view.kind == PickleKind::kNone) return {};
   std::optional<int64_t> first;
@@ -144,7 +146,7 @@ Status Finder::narrow(PickleId metadata, const std::string& where, StorageWindow
 }  // namespace
 
 Result<TorchStorages> find_torch_storages(const PickleGraph& graph, const std::string& name) {
-  return Finder(graph, name).run();
+  return StorageFinder(graph, name).run();
 }
 
 }  // namespace meg::checkpoint

@@ -15,9 +15,9 @@ namespace {
 /// More dimensions than torch's own operations take; shapes are copied to every view.
 constexpr size_t kMaxRank = 64;
 
-class Finder {
+class TensorFinder {
  public:
-  Finder(const PickleGraph& graph, const std::string& name) : graph_(graph), name_(name) {}
+  TensorFinder(const PickleGraph& graph, const std::string& name) : graph_(graph), name_(name) {}
 
   Result<TorchTensors> run();
 
@@ -65,7 +65,7 @@ bool is_from_type(const PickleNode& global) {
          (global.name == "_rebuild_from_type_v2" || global.name == "_rebuild_from_type");
 }
 
-Result<TorchTensors> Finder::run() {
+Result<TorchTensors> TensorFinder::run() {
   MEG_ASSIGN_OR_RETURN(storages_, find_torch_storages(graph_, name_));
   // What a call is given stands before it.
   for (PickleId id = 0; id < graph_.size(); ++id) {
@@ -78,7 +78,7 @@ Result<TorchTensors> Finder::run() {
   return std::move(found_);
 }
 
-Status Finder::read_call(PickleId id) {
+Status TensorFinder::read_call(PickleId id) {
   const PickleNode& callee = graph_.node(graph_.node(id).children[0]);
   if (!is_rebuild(callee) && !is_parameter(callee) && !is_from_type(callee)) return {};
   const PickleNode& arguments = graph_.node(graph_.node(id).children[1]);
@@ -104,8 +104,8 @@ Status Finder::read_call(PickleId id) {
 }
 
 /// Returns whether the tensor in it is known here.
-Result<bool> Finder::read_parameter(PickleId id, const std::string& function,
-                                    std::span<const PickleId> arguments) {
+Result<bool> TensorFinder::read_parameter(PickleId id, const std::string& function,
+                                          std::span<const PickleId> arguments) {
   const size_t expected = function == "_rebuild_parameter" ? 3 : 4;
   if (arguments.size() != expected) {
     return refuse("{}: expected {} arguments, found {}", function, expected, arguments.size());
@@ -123,8 +123,8 @@ Result<bool> Finder::read_parameter(PickleId id, const std::string& function,
 }
 
 /// Returns whether it is a tensor of torch's own classes; others may mean anything.
-Result<bool> Finder::read_from_type(PickleId id, const std::string& function,
-                                    std::span<const PickleId> arguments) {
+Result<bool> TensorFinder::read_from_type(PickleId id, const std::string& function,
+                                          std::span<const PickleId> arguments) {
   if (arguments.size() != 4) {
     return refuse("{}: expected 4 arguments, found {}", function, arguments.size());
   }
@@ -145,8 +145,8 @@ Result<bool> Finder::read_from_type(PickleId id, const std::string& function,
 
 /// (storage, offset, size, stride), v2: + (requires_grad, hooks[, metadata]),
 /// v3: + (requires_grad, hooks, dtype[, metadata])
-Result<TensorView> Finder::read_rebuild(const std::string& function,
-                                        std::span<const PickleId> arguments) {
+Result<TensorView> TensorFinder::read_rebuild(const std::string& function,
+                                              std::span<const PickleId> arguments) {
   const size_t least = function == "_rebuild_tensor" ? 4 : function == "_rebuild_tensor_v2" ? 6 : 7;
   const size_t most = least == 4 ? 4 : least + 1;
   if (arguments.size() < least || arguments.size() > most) {
@@ -186,7 +186,7 @@ Result<TensorView> Finder::read_rebuild(const std::string& function,
   return view;
 }
 
-Result<std::vector<int64_t>> Finder::read_sizes(PickleId id, std::string_view what) const {
+Result<std::vector<int64_t>> TensorFinder::read_sizes(PickleId id, std::string_view what) const {
   const PickleNode* node = &graph_.node(id);
   if (graph_.class_name(id) == "torch.Size" && node->kind == PickleKind::kCall) {
     const PickleNode& arguments = graph_.node(node->children[1]);
@@ -211,7 +211,7 @@ Result<std::vector<int64_t>> Finder::read_sizes(PickleId id, std::string_view wh
   return sizes;
 }
 
-Result<DType> Finder::read_dtype(PickleId id) const {
+Result<DType> TensorFinder::read_dtype(PickleId id) const {
   const PickleNode& node = graph_.node(id);
   if (node.kind != PickleKind::kGlobal || node.text != "torch") {
     return refuse("_rebuild_tensor_v3: expected a dtype, found {}", graph_.describe(id));
@@ -225,7 +225,7 @@ Result<DType> Finder::read_dtype(PickleId id) const {
 }
 
 /// Conjugated and negated views keep the bytes of what they were made from.
-Status Finder::check_metadata(PickleId id) const {
+Status TensorFinder::check_metadata(PickleId id) const {
   // torch's words for them; where they are set, what a reader sees is not what the bytes say.
   for (const char* bit : {"conj", "neg"}) {
     const auto value = graph_.find(id, bit);
@@ -237,7 +237,7 @@ Status Finder::check_metadata(PickleId id) const {
 }
 
 /// A storage without dtype takes that of its tensors where they agree.
-void Finder::type_untyped_storages() {
+void TensorFinder::type_untyped_storages() {
   std::vector<std::optional<DType>> seen(storages_.storages.size());
   std::vector<bool> differ(storages_.storages.size());
   for (const auto& [id, view] : found_.views) {
@@ -256,7 +256,7 @@ void Finder::type_untyped_storages() {
 }  // namespace
 
 Result<TorchTensors> find_torch_tensors(const PickleGraph& graph, const std::string& name) {
-  return Finder(graph, name).run();
+  return TensorFinder(graph, name).run();
 }
 
 }  // namespace meg::checkpoint

@@ -16,7 +16,7 @@ namespace meg::checkpoint {
 namespace {
 
 /// Megatron nests its names four keys deep at most.
-constexpr int kMaxNesting = 16;
+constexpr int kMaxModelNesting = 16;
 
 /// What wrappers of a model (torch's DistributedDataParallel, FP16_Module) put before its names.
 constexpr std::string_view kWrapper = "module.";
@@ -36,9 +36,9 @@ class ChunkReader {
  private:
   Status read_dict(PickleId dict, const std::string& prefix, int depth) {
     // A pickle can hold a dict inside itself.
-    if (depth > kMaxNesting) {
+    if (depth > kMaxModelNesting) {
       return make_error(StatusCode::kCorruption, "{}: model: {}: names nest deeper than {} keys",
-                        file_.path(), prefix, kMaxNesting);
+                        file_.path(), prefix, kMaxModelNesting);
     }
     const PickleGraph& graph = file_.graph();
     const std::span<const PickleId> pairs = graph.pairs(dict);

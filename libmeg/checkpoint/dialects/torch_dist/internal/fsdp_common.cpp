@@ -19,7 +19,7 @@ namespace meg::checkpoint {
 namespace {
 
 /// Dicts and lists inside each other: what Megatron saves has fewer than ten.
-constexpr size_t kMaxNesting = 32;
+constexpr size_t kMaxCommonNesting = 32;
 /// A setting of a group is a number, a word or a pair of numbers.
 constexpr uint64_t kMaxSettingBytes = uint64_t{1} << 16;
 constexpr const char* kOptimizer = "optimizer";
@@ -100,7 +100,7 @@ class CommonReader {
     Nested* place = &root_;
     size_t begin = 0;
     for (size_t depth = 0; begin <= name.size(); ++depth) {
-      if (depth == kMaxNesting) {
+      if (depth == kMaxCommonNesting) {
         return refuse(StatusCode::kCorruption, "{}: expected a name of at most {} parts",
                       text::printable(name, 200), depth);
       }

@@ -16,7 +16,7 @@ namespace meg::checkpoint {
 namespace {
 
 constexpr std::string_view kWrapper = "module.";
-constexpr std::string_view kExperts = ".mlp.experts.";
+constexpr std::string_view kExpertsOfLayer = ".mlp.experts.";
 constexpr std::string_view kRouter = ".mlp.router.";
 /// Of a gated matrix or bias: first the gate, then what it gates.
 constexpr std::string_view kHalves[] = {"_w", "_v"};
@@ -79,7 +79,7 @@ class Renamer {
 
   Status check_supported(const std::string& name) const {
     const std::string shown = text::printable(name, 200);
-    if (name.find(kExperts) != name.npos || name.find(kRouter) != name.npos) {
+    if (name.find(kExpertsOfLayer) != name.npos || name.find(kRouter) != name.npos) {
       return refuse(StatusCode::kUnsupported,
                     "{}: experts of --ckpt-format fsdp_dtensor are not supported", shown);
     }

@@ -19,7 +19,7 @@ using torch::autograd::Node;
 using torch::autograd::variable_list;
 
 /// Tokens that a thread takes at least.
-constexpr int64_t kGrain = 4;
+constexpr int64_t kTokenGrain = 4;
 
 /// Strides of [b, s, g, n, hn].
 kernels::HeadStrides strides_of(const at::Tensor& heads) {
@@ -70,7 +70,7 @@ class HeadMover {
                         .is_turned = i < turned_parts};
     }
     run_kernel(
-        "rotary_heads", from[0].device(), call.rows * call.tokens, kGrain,
+        "rotary_heads", from[0].device(), call.rows * call.tokens, kTokenGrain,
         [&](CUstream_st* stream) { return kernels::rotary_heads_cuda(call, stream); },
         [&](int64_t begin, int64_t end) { kernels::rotary_heads_cpu(call, begin, end); });
   }

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <cstdint>
+
+namespace meg::model {
+
+/// What Megatron's estimates print as MB: bytes.
+inline constexpr double kMegabyte = 1024 * 1024;
+
+/// A count as a factor of a product that may be larger than any integer holds.
+constexpr double real(int64_t value) { return static_cast<double>(value); }
+
+}  // namespace meg::model

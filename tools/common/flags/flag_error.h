@@ -1,0 +1,15 @@
+#pragma once
+
+#include <utility>
+
+#include "libmeg/base/status.h"
+
+namespace meg::tools {
+
+/// What is wrong with a word of a command line or of a file of flags.
+template <class... Args>
+Status flag_error(fmt::format_string<Args...> format, Args&&... args) {
+  return make_error(StatusCode::kInvalidArgument, format, std::forward<Args>(args)...);
+}
+
+}  // namespace meg::tools
