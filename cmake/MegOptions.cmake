@@ -29,6 +29,21 @@ if(MEG_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
       ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${MEG_CCACHE})
 endif()
 
+# meg_join_sources(TARGET): its sources are compiled several at once (MEG_JOIN_SOURCES), so that what they include is read
+# once. Names in their unnamed namespaces must differ then; what is written once for each instruction set has the same
+# ones, and stays apart.
+function(meg_join_sources target)
+  set_target_properties(${target} PROPERTIES
+    UNITY_BUILD ${MEG_JOIN_SOURCES} UNITY_BUILD_BATCH_SIZE 12)
+  # g++ takes a source that another one includes for a header, where such types would be a mistake.
+  if(MEG_JOIN_SOURCES AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
+  endif()
+  get_target_property(sources ${target} SOURCES)
+  list(FILTER sources INCLUDE REGEX "_avx(2|512)\\.cpp$")
+  set_source_files_properties(${sources} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+endfunction()
+
 # meg_component(NAME [LINKS ...] [PRIVATE_LINKS ...] [EXCLUDES regex]) declares the component in this folder as meg::NAME:
 # all of its sources, and as public headers, which are installed, those that lie in no folder named
 # `internal`. LINKS names only components that stand above it, and its third parties. EXCLUDES: sources of another
@@ -42,6 +57,7 @@ function(meg_component name)
     list(FILTER sources EXCLUDE REGEX "${component_EXCLUDES}")
   endif()
   add_library(meg_${name} STATIC ${sources})
+  meg_join_sources(meg_${name})
   add_library(meg::${name} ALIAS meg_${name})
   set_target_properties(meg_${name} PROPERTIES EXPORT_NAME ${name})
   target_sources(meg_${name} PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}

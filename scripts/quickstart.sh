@@ -61,7 +61,7 @@ build_programs() {
   mkdir -p "$build"
   # Everything but tests, so that `cmake --install` finds all that it installs.
   if [ ! -x "$build/bin/preprocess_data" ]; then echo "building libmeg (some minutes) ..."; fi
-  if ! { cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release \
+  if ! { cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DMEG_JOIN_SOURCES=ON \
            -DMEG_WITH_TORCH="$with_torch" -DMEG_BUILD_TESTS=OFF -DMEG_BUILD_BENCH=OFF &&
          cmake --build "$build"; } >"$log" 2>&1; then
     tail -n 40 "$log" >&2
