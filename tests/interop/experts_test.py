@@ -82,6 +82,22 @@ def without_enums(args):
             delattr(args, name)
 
 
+def group_experts(state):
+    """As the products of core's GroupedMLP see its matrices."""
+    model, parts = state["model"], {}
+    for name in list(model):
+        found = re.match(r"(.*experts\.)local_experts\.(\d+)\.linear_fc([12])\.weight", name)
+        if found:
+            parts.setdefault((found[1], found[3]), {})[int(found[2])] = model.pop(name)
+        elif "local_experts" in name:
+            model.pop(name)
+    for (start, number), experts in parts.items():
+        whole = torch.stack([experts[k].T for k in range(len(experts))])
+        inner, outer = whole.shape[1:]
+        model[start + "weight" + number] = whole.reshape(
+            (inner, -1) if number == "1" else (-1, outer)).clone()
+
+
 class Case(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="meg-test-")
@@ -168,21 +184,7 @@ class RankFolders(Case):
         self.assert_same(merged(local, 1, 1, 2), merged(cases.path(CASE), 1, 1, 2))
 
     def test_experts_in_two_matrices_are_taken_apart(self):
-        def group(state):
-            """As the products of core's GroupedMLP see its matrices."""
-            model, parts = state["model"], {}
-            for name in list(model):
-                found = re.match(r"(.*experts\.)local_experts\.(\d+)\.linear_fc([12])\.weight", name)
-                if found:
-                    parts.setdefault((found[1], found[3]), {})[int(found[2])] = model.pop(name)
-                elif "local_experts" in name:
-                    model.pop(name)
-            for (start, number), experts in parts.items():
-                whole = torch.stack([experts[k].T for k in range(len(experts))])
-                inner, outer = whole.shape[1:]
-                model[start + "weight" + number] = whole.reshape(
-                    (inner, -1) if number == "1" else (-1, outer)).clone()
-        root = self.copy(group)
+        root = self.copy(group_experts)
         for layout in ((1, 1, 2), (2, 2, 4)):
             found = self.convert(root, self.path(str(layout)), *layout_flags(*layout))
             self.assert_same(merged(found, *layout), merged(cases.path(CASE), 1, 1, 2))
@@ -197,13 +199,18 @@ class RankFolders(Case):
                  "expert_tensor_parallel_size 2"),
                 (lambda state: setattr(state["args"], "num_experts", 6), "experts"),
                 (lambda state: state.update(optimizer=[{}, {}]), "optimizer"),
-                (lambda state: state["model"].update(
-                    {"decoder.layers.0.mlp.experts.weight1": torch.zeros(2, 3)}),
+                (lambda state: (group_experts(state), state["model"].update(
+                    {"decoder.layers.0.mlp.experts.weight1": torch.zeros(2, 3)})),
                  "experts.weight1: expected a matrix"),
-                (lambda state: (state.update(optimizer={"param_groups": [], "state": {}}),
-                                state["model"].update(
-                                    {"decoder.layers.0.mlp.experts.weight1": torch.zeros(2, 2)})),
-                 "--no-optim")):
+                (lambda state: state["model"].update(
+                    {"decoder.layers.0.mlp.experts.weight1": torch.zeros(2, 2)}),
+                 "local_experts.0.linear_fc1.weight beside"),
+                (lambda state: (group_experts(state),
+                                state.update(optimizer=[{"param_groups": []}, {"param_groups": []}])),
+                 "--no-optim"),
+                (lambda state: (group_experts(state),
+                                state.update(optimizer={"param_groups": [], "state": {}})),
+                 "model_optim_rng.pt: optimizer: param_groups")):
             root = self.copy(change)
             with self.subTest(word=word):
                 self.assertIn(word, self.refuse(root))

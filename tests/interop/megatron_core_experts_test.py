@@ -158,6 +158,68 @@ class OtherLayouts(Case):
         self.convert(saved, "weights", "--no-optim")
 
 
+class OtherTensorRanks(Case):
+    """--expert-tensor-parallel-size beside another --tensor-model-parallel-size."""
+
+    def test_buffers_are_put_together_and_cut_anew(self):
+        for number, fields in enumerate(({"tp": 2, "ep": 2, "dp": 1, "etp": 1, "swiglu": True},
+                                         {"tp": 2, "ep": 2, "dp": 2, "etp": 1, "pp": 2},
+                                         {"tp": 1, "ep": 2, "dp": 4, "etp": 2, "swiglu": True})):
+            with self.subTest(fields=fields):
+                whole, dist, object_ = self.save(fields, **{
+                    f"whole{number}": "fully_reshardable", f"dist{number}": "dp_reshardable",
+                    f"object{number}": "dp_zero_gather_scatter"})
+                self.expect_equal(whole, dist, object_)
+                upgraded = self.convert(dist, f"upgraded{number}", "--target-format", "torch_dist")
+                self.expect_loads("fully_reshardable", fields, whole, upgraded)
+
+    def test_what_is_in_the_buffers_of_all_is_refused(self):
+        saved, = self.save({"tp": 2, "ep": 1, "dp": 1, "etp": 1}, saved="dp_reshardable")
+        self.assertIn("expert_tensor_parallel_size 1", self.refuse(saved))
+        self.convert(saved, "weights", "--no-optim")
+
+
+class OneMatrixOfAllExperts(Case):
+    """--moe-use-legacy-grouped-gemm, whose state is that of the whole matrix."""
+
+    def test_optimizers_are_those_of_single_experts(self):
+        for number, fields in enumerate((
+                {"ep": 2, "dp": 2, "swiglu": True}, {"ep": 1, "dp": 2}, {"ep": 2, "dp": 2, "bf16": False},
+                {"ep": 2, "dp": 2, "pp": 2, "swiglu": True, "bucket_size": 9000})):
+            with self.subTest(fields=fields):
+                fields |= {"moe_grouped_gemm": True, "moe_use_legacy_grouped_gemm": True}
+                *roots, = self.save(fields, **{
+                    f"{form}{number}": form for form in
+                    ("fully_reshardable", "distributed_ranks", "plain_ranks", "plain")})
+                self.expect_equal(*roots)
+                ours = self.convert(roots[1], f"ours{number}", "--target-format", "torch_dist")
+                self.expect_loads("fully_reshardable", fields, roots[0], ours)
+                self.expect_equal(roots[0], self.convert(
+                    roots[2], f"cut{number}", "--target-tensor-parallel-size", "2",
+                    "--target-expert-parallel-size", "4"))
+
+    def test_flattened_states_are_turned(self):
+        fields = {"ep": 2, "dp": 2, "swiglu": True, "moe_grouped_gemm": True, "moe_ffn_hidden_size": 32}
+        for flag in (True, None):
+            with self.subTest(flag=flag):
+                saved, = self.save(fields | {"moe_use_legacy_grouped_gemm": flag},
+                                   **{f"saved{flag}": "fully_reshardable"})
+                flat = self.path(f"flat{flag}")
+                self.run_main("megatron_core.experts", "flatten", {}, [(saved, flat)])
+                self.expect_equal(saved, flat)
+
+    def test_states_that_are_not_of_the_weights_are_refused(self):
+        import torch
+        saved, = self.save({"ep": 2, "dp": 2, "moe_grouped_gemm": True,
+                            "moe_use_legacy_grouped_gemm": True}, saved="distributed_ranks")
+        path = os.path.join(saved, "iter_0000001", "mp_rank_00_001", "distrib_optim.pt")
+        state = torch.load(path, weights_only=False)
+        key, = state[1][0]
+        state[1][0][key]["param"] += 1.0
+        torch.save(state, path)
+        self.assertIn("expected the fp32", self.refuse(saved))
+
+
 class EveryFormNewer(EveryForm):
     python_path = (NEWER,)
 

@@ -3,6 +3,7 @@
 The weights, gradients and steps are the same however layers, tensors and experts are shared out.
 
 main("save", FIELDS, [(FORM, FOLDER) ...])  makes checkpoints of iteration 1
+main("flatten", {}, [(SAVED, FOLDER) ...])    the same states in an older form: see flatten_rank()
 main("load", FIELDS, [(FORM, FOLDER) ...])  loads folders of iterations: all give the same
 FORM: "plain", "plain_prefixed" (names as older revisions chain them) or a sharding type of the
 distributed optimizer, all as torch_dist, or rank folders: "plain_ranks", "distributed_ranks".
@@ -13,14 +14,19 @@ import re
 import tempfile
 
 import torch
+import torch.distributed.checkpoint as dcp
 from megatron.core import dist_checkpointing, parallel_state
+from megatron.core.dist_checkpointing import ShardedTensor
 from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig
 from megatron.core.models.gpt import GPTModel
 from megatron.core.models.gpt.gpt_layer_specs import (get_gpt_decoder_block_spec,
                                                       get_gpt_layer_local_spec)
 from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
+from megatron.core.transformer.moe import grouped_gemm_util
 from megatron.core.transformer.module import Float16Module
 from megatron.core.transformer.transformer_config import TransformerConfig
+
+from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 
 from megatron_core import models as core
 from megatron_core.ranks import model_args, run_ranks, values
@@ -31,16 +37,15 @@ ROUTER_FIELDS = ("moe_shared_expert_intermediate_size", "moe_shared_expert_gate"
                  "moe_router_enable_expert_bias", "moe_router_score_function", "moe_layer_freq")
 
 
-def args_of(tp=1, pp=1, ep=1, dp=None, bf16=True, bucket_size=None, **changes):
+def args_of(tp=1, pp=1, ep=1, dp=None, etp=None, bf16=True, bucket_size=None, **changes):
     dp = dp or ep
     return model_args(
-        tp, pp, num_experts=EXPERTS, moe_ffn_hidden_size=48, moe_router_topk=2,
-        moe_grouped_gemm=False, expert_model_parallel_size=ep, bf16=bf16,
-        expert_tensor_parallel_size=tp, world_size=tp * pp * dp, data_parallel_size=dp,
+        tp, pp, num_experts=EXPERTS, moe_router_topk=2, expert_model_parallel_size=ep, bf16=bf16,
+        expert_tensor_parallel_size=etp or tp, world_size=tp * pp * dp, data_parallel_size=dp,
         context_parallel_size=1, overlap_grad_reduce=bucket_size is not None,
         ddp_bucket_size=bucket_size, ckpt_fully_parallel_save=True,
         cross_entropy_loss_fusion=False, accumulate_allreduce_grads_in_fp32=True,
-        **({"add_bias_linear": False} | changes))
+        **({"add_bias_linear": False, "moe_ffn_hidden_size": 48, "moe_grouped_gemm": False} | changes))
 
 
 def make_model(args, stage):
@@ -50,16 +55,20 @@ def make_model(args, stage):
         num_layers=args.num_layers, hidden_size=args.hidden_size,
         num_attention_heads=args.num_attention_heads, ffn_hidden_size=args.ffn_hidden_size,
         moe_ffn_hidden_size=args.moe_ffn_hidden_size, num_moe_experts=EXPERTS, moe_router_topk=2,
-        expert_model_parallel_size=args.expert_model_parallel_size, expert_tensor_parallel_size=tp,
+        expert_model_parallel_size=args.expert_model_parallel_size,
+        expert_tensor_parallel_size=args.expert_tensor_parallel_size,
         tensor_model_parallel_size=tp, pipeline_model_parallel_size=pp,
         use_cpu_initialization=True, bf16=args.bf16, params_dtype=dtype, pipeline_dtype=dtype,
-        add_bias_linear=args.add_bias_linear, hidden_dropout=0.0, attention_dropout=0.0,
+        add_bias_linear=args.add_bias_linear, gated_linear_unit=args.swiglu,
+        activation_func=torch.nn.functional.silu if args.swiglu else torch.nn.functional.gelu,
+        hidden_dropout=0.0, attention_dropout=0.0,
         bias_dropout_fusion=False, moe_token_dispatcher_type="alltoall",
         **{name: getattr(args, name) for name in ROUTER_FIELDS if hasattr(args, name)})
     # Layers that differ have a spec each.
     spec = get_gpt_decoder_block_spec(config, use_transformer_engine=False) \
         if hasattr(args, "moe_layer_freq") else \
-        get_gpt_layer_local_spec(num_experts=EXPERTS, moe_grouped_gemm=False)
+        get_gpt_layer_local_spec(num_experts=EXPERTS, moe_grouped_gemm=args.moe_grouped_gemm,
+                                 moe_use_legacy_grouped_gemm=args.moe_grouped_gemm)
     model = GPTModel(
         config, spec, vocab_size=args.padded_vocab_size, max_sequence_length=args.max_position_embeddings,
         pre_process=stage == 0, post_process=stage == pp - 1,
@@ -81,8 +90,10 @@ def start(folder, rank, args):
     store = torch.distributed.FileStore(os.path.join(folder, "store"), args.world_size)
     core.start_without_gpu(tp, pp, rank, store, dp=args.data_parallel_size,
                            expert_model_parallel_size=args.expert_model_parallel_size,
-                           expert_tensor_parallel_size=tp)
+                           expert_tensor_parallel_size=args.expert_tensor_parallel_size)
     core.call_types_cuda()
+    # Its products are not called here.
+    grouped_gemm_util.assert_grouped_gemm_is_available = lambda: None
     torch.cuda.synchronize = lambda *device: None
     torch.cuda.Stream = lambda *arguments, **options: None
 
@@ -102,7 +113,11 @@ def train(args, distributed, steps=range(2)):
         is_cut = getattr(parameter, "tensor_model_parallel", False) or (
             "experts" in name and not name.endswith(("linear_fc2.bias", "gate_weight")))
         key = whole_name(name, args, stage, expert_rank)
-        return values(f"{key} {what}", tensor_rank if is_cut else 0, parameter.shape, scale)
+        if re.search(r"experts\.weight\d$", name):  # those of all of the rank's experts
+            key += f" {expert_rank}"
+        rank = parallel_state.get_expert_tensor_parallel_rank() \
+            if re.search(r"\.experts\.", name) else tensor_rank
+        return values(f"{key} {what}", rank if is_cut else 0, parameter.shape, scale)
 
     for name, parameter in model.named_parameters():
         parameter.data.copy_(of_whole(name, parameter, "", 0.1))
@@ -184,8 +199,39 @@ def load_rank(folder, rank, args, form, checkpoints):
             expect_same(state[part], loaded[0][part], part)
 
 
+def flatten_rank(folder, rank, source):
+    """States of GroupedMLP as core to 0.15 saved them in the form fully_sharded_model_space: each
+    expert's matrix as the products take it, flattened, and of a gated one the gate and what it gates
+    apart."""
+    start(folder, rank, args_of())
+    items = dcp.FileSystemReader(source).read_metadata().state_dict_metadata
+    state = {name: torch.empty(item.size, dtype=item.properties.dtype) for name, item in items.items()
+             if isinstance(item, TensorStorageMetadata)}
+    dcp.load(state, checkpoint_id=source, no_dist=True)
+    sharded = torch.load(os.path.join(source, "common.pt"), weights_only=False)
+    for name, tensor in state.items():
+        if "optimizer.state." not in name or ".mlp.experts." not in name:
+            sharded[name] = ShardedTensor.from_rank_offsets(name, tensor)
+            continue
+        turned = tensor.transpose(-1, -2)  # layers, experts, inputs, outputs
+        parts = turned.chunk(2, -1) if "linear_fc1" in name else (turned,)
+        for layer in range(len(tensor)):
+            for expert in range(EXPERTS):
+                for number, part in enumerate(parts):
+                    sharded[f"{name} {layer} {expert} {number}"] = ShardedTensor.from_rank_offsets(
+                        name, part[layer, expert].flatten(), (0, layer, len(tensor)),
+                        (1, expert, EXPERTS), (3, number, len(parts)), prepend_axis_num=4)
+    path = os.path.join(folder, "iter_0000001")
+    os.makedirs(path)
+    dist_checkpointing.save(sharded, path)
+
+
 def main(command, fields, places):
     """places: of a form and a folder each; those to load have one form."""
+    if command == "flatten":
+        for source, folder in places:
+            run_ranks(folder, 1, flatten_rank, os.path.join(source, "iter_0000001"))
+        return
     if command == "save":
         for form, folder in places:
             save(folder, form, args_of(**fields))

@@ -325,14 +325,21 @@ Result<RankFiles> open_rank_files(const CheckpointFolder& given,
     MEG_ASSIGN_OR_RETURN(TorchFile joined, join_split_files(folder, ranks[i], files[i], &budget));
     files[i] = std::make_shared<const TorchFile>(std::move(joined));
   }
-  const int64_t experts = first_arg(*first, {"num_experts"}).value_or(0) / found.expert_size;
-  for (std::shared_ptr<const TorchFile>& file : files) {
-    MEG_ASSIGN_OR_RETURN(file, with_single_experts(file, experts, table == nullptr));
+  // Experts in one matrix have one state in the optimizer, so both are split when it is plain.
+  std::vector<size_t> grouped;
+  for (size_t i = 0; i < files.size(); ++i) {
+    MEG_ASSIGN_OR_RETURN(std::shared_ptr<const TorchFile> file, with_experts_as_one(files[i]));
+    if (file != files[i]) grouped.push_back(i);
+    files[i] = std::move(file);
   }
   if (table != nullptr) {
     MEG_ASSIGN_OR_RETURN(found.has_distributed_optimizer,
                          read_distributed_optimizers(ranks, *table, found.pipeline_size,
                                                      found.expert_size, &budget, &files));
+  }
+  const int64_t experts = first_arg(*first, {"num_experts"}).value_or(0) / found.expert_size;
+  for (const size_t i : grouped) {
+    MEG_ASSIGN_OR_RETURN(files[i], with_single_experts(files[i], experts, table));
   }
   MEG_RETURN_IF_ERROR(place_files(ranks, files, table, &found));
   found.version = version_of(*first);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "libmeg/checkpoint/container/torch_file/torch_value.h"
@@ -11,7 +12,9 @@
 #include "libmeg/checkpoint/dialects/mp_rank/internal/optimizer/plain_optimizer.h"
 #include "libmeg/checkpoint/dialects/mp_rank/parameter_step.h"
 #include "libmeg/checkpoint/dialects/torch_dist/internal/dist_buffers.h"
+#include "libmeg/checkpoint/dialects/torch_dist/internal/dist_shards.h"
 #include "libmeg/model/expert_names.h"
+#include "libmeg/text/printable.h"
 
 // The optimizer of a rank in the plain form. torch_dist keeps it in one of three ways: a tensor for
 // each parameter and kind (any run loads them), the buffers of each group of data-parallel ranks in
@@ -130,19 +133,26 @@ class OptimizerReader {
     return graph_.node(*list).children;
   }
 
-  /// What names of a part's buffers begin with; expert_rank: 0 of what all of them hold alike.
-  std::string prefix(size_t part, int64_t expert_rank) const {
-    // Groups of model-parallel ranks are numbered by tensor, then expert, then pipeline ranks.
-    const int64_t experts = part == 0 ? 1 : rank_.expert_size;
-    const int64_t group =
-        rank_.tensor_rank + rank_.tensor_size * (expert_rank + experts * rank_.stage);
+  std::string prefix(size_t part, int64_t group) const {
     return fmt::format("{}{}{}", is_chained() ? dist_chain_prefix(part) : "", kDistBufferPrefix,
                        group);
   }
 
+  /// Groups of model-parallel ranks are numbered by tensor, then pipeline ranks.
+  int64_t group() const { return rank_.tensor_rank + rank_.tensor_size * rank_.stage; }
+
+  /// Those of experts by their own tensor, then expert, then pipeline ranks.
+  int64_t expert_group(int64_t expert_rank, int64_t expert_tensor_rank) const {
+    return expert_tensor_rank +
+           rank_.expert_tensor_size * (expert_rank + rank_.expert_size * rank_.stage);
+  }
+
+  bool has_own_cut() const { return rank_.expert_tensor_size != rank_.tensor_size; }
+
   Status read_part(size_t number) {
     Part& part = parts_[number];
-    const std::string start = prefix(number, 0);
+    const std::string start =
+        prefix(number, number == 0 ? group() : expert_group(0, first_expert_tensor_rank()));
     part.inner = graph_.find(part.outer, "optimizer").value_or(part.outer);
     bool has_buffers = false;
     for (const DistObject& object : folder_.metadata().objects) {
@@ -157,25 +167,40 @@ class OptimizerReader {
     }
     // States by parameter have come with the parameters.
     if (!has_buffers) return {};
-    if (number == 0) return read_buffers(prefix(0, 0), is_chained() ? -1 : 0, common_.flat_run());
-    MEG_RETURN_IF_ERROR(check_expert_buffers());
-    const FlatRun run = common_.flat_run().of_experts(rank_.expert_size);
-    for (int64_t e = 0; e < rank_.expert_size; ++e) {
-      MEG_RETURN_IF_ERROR(read_buffers(prefix(1, e), e, run));
+    MEG_RETURN_IF_ERROR(check_buffers());
+    if (number == 0) {
+      return read_own_buffers(prefix(0, group()), is_chained() ? -1 : 0, common_.flat_run());
     }
+    for (int64_t e = 0; e < rank_.expert_size; ++e) MEG_RETURN_IF_ERROR(read_expert_buffers(e));
     return {};
   }
 
-  Status check_expert_buffers() const {
-    const int64_t cut = common_.size("expert_tensor_parallel_size").value_or(rank_.tensor_size);
-    if (cut == rank_.tensor_size && !common_.says("moe_use_legacy_grouped_gemm")) return {};
-    return make_error(StatusCode::kUnsupported,
-                      "{}: optimizer: the distributed optimizer's buffers of experts with "
-                      "expert_tensor_parallel_size {} beside tensor_model_parallel_size {}, or "
-                      "with moe_use_legacy_grouped_gemm, are not supported; --no-optim leaves them "
-                      "out",
-                      rank_.name, cut, rank_.tensor_size);
+  /// What a tensor rank finds in its own place where experts are cut as all else is.
+  int64_t first_expert_tensor_rank() const { return has_own_cut() ? 0 : rank_.tensor_rank; }
+
+  Status check_buffers() const {
+    const bool has_experts = std::any_of(parameters_.begin(), parameters_.end(), is_of_expert);
+    const bool are_legacy = common_.says("moe_use_legacy_grouped_gemm");
+    if (!has_experts || (!are_legacy && (is_chained() || !has_own_cut()))) return {};
+    return make_error(
+        StatusCode::kUnsupported,
+        "{}: optimizer: the distributed optimizer's buffers of experts {} are not supported; "
+        "--no-optim leaves them out",
+        rank_.name,
+        are_legacy ? std::string("with moe_use_legacy_grouped_gemm")
+                   : fmt::format("of one expert-parallel rank with expert_tensor_parallel_size {} "
+                                 "beside tensor_model_parallel_size {}",
+                                 rank_.expert_tensor_size, rank_.tensor_size));
   }
+
+  /// Parameters of a buffer: what they are in it, and which of all they are.
+  struct Members {
+    std::vector<std::vector<BufferedParameter>> chunks;
+    std::vector<size_t> numbers;
+    std::vector<const DistCut*> cuts;
+  };
+
+  using States = std::map<std::string, std::vector<Source>>;
 
   /// Whether the buffers of such an expert-parallel rank hold a parameter; -1: what all hold alike.
   bool is_in(const DistCut& cut, int64_t expert_rank) const {
@@ -185,35 +210,114 @@ class OptimizerReader {
     return *cut.expert / std::max<int64_t>(1, experts / rank_.expert_size) == expert_rank;
   }
 
-  Status read_buffers(const std::string& prefix, int64_t expert_rank, const FlatRun& run) {
+  Members members(int64_t expert_rank) const {
     const bool is_shared =
         rank_.pipeline_size > 1 && !common_.says("untie_embeddings_and_output_weights");
-    std::vector<std::vector<BufferedParameter>> buffered;
-    std::vector<size_t> members;
+    Members found;
     size_t number = 0;
     for (const std::vector<DistCut>& chunk : chunks_) {
-      buffered.emplace_back();
+      found.chunks.emplace_back();
       for (const DistCut& cut : chunk) {
         if (cut.is_buffer) continue;
         const size_t place = number++;
         if (!is_in(cut, expert_rank)) continue;
-        members.push_back(place);
-        buffered.back().push_back({.name = cut.flat_name,
-                                   .weight = cut.weights[static_cast<size_t>(rank_.tensor_rank)],
-                                   .is_shared_embedding = cut.is_table && is_shared});
+        found.numbers.push_back(place);
+        found.cuts.push_back(&cut);
+        found.chunks.back().push_back({.name = cut.flat_name,
+                                       .weight = own_weight(cut),
+                                       .is_shared_embedding = cut.is_table && is_shared});
       }
     }
+    return found;
+  }
+
+  Result<States> read_buffers(const std::string& prefix, const Members& members,
+                              const FlatRun& run) const {
     MEG_ASSIGN_OR_RETURN(const std::vector<FlatState> buffers, read_dist_buffers(folder_, prefix));
-    MEG_ASSIGN_OR_RETURN(
-        const auto states,
-        cut_flat_states(buffers, buffered, run, fmt::format("{}: {}", folder_.path(), prefix)));
+    return cut_flat_states(buffers, members.chunks, run,
+                           fmt::format("{}: {}", folder_.path(), prefix));
+  }
+
+  Source own_weight(const DistCut& cut) const {
+    return cut.weights[static_cast<size_t>(rank_.tensor_rank)];
+  }
+
+  void add_state(size_t number, const std::string& kind, Source source) {
+    StatefulParameter& parameter = parameters_[number];
+    parameter.states[kind] = draft_.add_tensor(std::move(source), parameter.weight.shape);
+  }
+
+  void add_states(const Members& members, const States& states) {
     for (const auto& [kind, sources] : states) {
-      for (size_t i = 0; i < members.size(); ++i) {
-        StatefulParameter& parameter = parameters_[members[i]];
-        parameter.states[kind] = draft_.add_tensor(sources[i], parameter.weight.shape);
+      for (size_t i = 0; i < sources.size(); ++i) add_state(members.numbers[i], kind, sources[i]);
+    }
+  }
+
+  Status read_own_buffers(const std::string& prefix, int64_t expert_rank, const FlatRun& run) {
+    const Members found = members(expert_rank);
+    MEG_ASSIGN_OR_RETURN(const States states, read_buffers(prefix, found, run));
+    add_states(found, states);
+    return {};
+  }
+
+  Status read_expert_buffers(int64_t expert_rank) {
+    const FlatRun run = common_.flat_run().of_experts(rank_.tensor_size, rank_.expert_tensor_size,
+                                                      rank_.expert_size);
+    if (!has_own_cut()) {
+      return read_own_buffers(prefix(1, expert_group(expert_rank, rank_.tensor_rank)), expert_rank,
+                              run);
+    }
+    // A tensor rank of the model has another part of an expert than a tensor rank of experts: the
+    // parts of all of these are put together and cut anew.
+    Members found = members(expert_rank);
+    std::vector<std::vector<Source>> weights;
+    const DistShards shards(folder_, rank_.expert_tensor_size);
+    for (const DistCut* cut : found.cuts) {
+      MEG_ASSIGN_OR_RETURN(
+          weights.emplace_back(),
+          shards.cut(*cut->parameter, *cut->parameter->weight, cut->stacked_layer));
+    }
+    std::vector<States> by_rank;
+    for (int64_t t = 0; t < rank_.expert_tensor_size; ++t) {
+      size_t number = 0;
+      for (std::vector<BufferedParameter>& chunk : found.chunks) {
+        for (BufferedParameter& parameter : chunk) {
+          parameter.weight = weights[number++][static_cast<size_t>(t)];
+        }
+      }
+      MEG_ASSIGN_OR_RETURN(by_rank.emplace_back(),
+                           read_buffers(prefix(1, expert_group(expert_rank, t)), found, run));
+    }
+    for (const auto& [kind, sources] : by_rank[0]) {
+      for (size_t i = 0; i < sources.size(); ++i) {
+        MEG_ASSIGN_OR_RETURN(Source source, cut_anew(*found.cuts[i]->parameter, kind, i, by_rank));
+        add_state(found.numbers[i], kind, std::move(source));
       }
     }
     return {};
+  }
+
+  /// This tensor rank's part of the state of the i-th parameter, of which the tensor ranks of
+  /// experts have theirs.
+  Result<Source> cut_anew(const DistParameter& parameter, const std::string& kind, size_t i,
+                          const std::vector<States>& by_rank) const {
+    std::vector<Source> parts;
+    for (const States& states : by_rank) {
+      const auto sources = states.find(kind);
+      if (sources == states.end()) {
+        return make_error(StatusCode::kCorruption,
+                          "{}: optimizer: experts: expected {} of all {} tensor ranks of {}, found "
+                          "it of some",
+                          rank_.name, kind, by_rank.size(), text::printable(parameter.name, 200));
+      }
+      parts.push_back(sources->second[i]);
+    }
+    const DistShards of_experts(folder_, rank_.expert_tensor_size);
+    MEG_ASSIGN_OR_RETURN(const std::vector<Piece> pieces, of_experts.joined(parameter, parts));
+    const DistShards of_model(folder_, rank_.tensor_size);
+    MEG_ASSIGN_OR_RETURN(const std::vector<Source> cuts,
+                         of_model.cut(parameter, parts[0]->dtype(), pieces));
+    return cuts[static_cast<size_t>(rank_.tensor_rank)];
   }
 
   const DistFolder& folder_;

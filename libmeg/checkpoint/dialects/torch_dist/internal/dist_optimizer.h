@@ -20,6 +20,8 @@ struct DistCut {
   bool is_table = false;
   bool is_buffer = false;         ///< No optimizer changes it.
   std::optional<int64_t> expert;  ///< Which of the layer's.
+  const DistParameter* parameter = nullptr;
+  std::optional<int64_t> stacked_layer;  ///< Of a stacked parameter.
   std::vector<std::shared_ptr<const TensorSource>> weights;
   std::map<std::string, std::vector<std::shared_ptr<const TensorSource>>> states;
 };
@@ -31,8 +33,9 @@ using DistChunks = std::vector<std::vector<DistCut>>;
 struct DistRank {
   int64_t tensor_rank = 0, stage = 0;
   int64_t tensor_size = 1, pipeline_size = 1;
-  int64_t expert_size = 1;  ///< Divides the experts of a layer.
-  std::string name;         ///< Starts errors.
+  int64_t expert_size = 1;         ///< Divides the experts of a layer.
+  int64_t expert_tensor_size = 1;  ///< Cuts each of them.
+  std::string name;                ///< Starts errors.
 };
 
 /// The optimizer of a rank in the plain form, whatever the folder keeps. Runs with several

@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "libmeg/checkpoint/dialects/mp_rank/internal/optimizer/flat_parameters.h"
 #include "libmeg/checkpoint/dialects/torch_dist/internal/dist_common.h"
 #include "libmeg/checkpoint/dialects/torch_dist/internal/dist_optimizer.h"
 #include "libmeg/checkpoint/dialects/torch_dist/internal/dist_shards.h"
@@ -24,6 +25,8 @@
 
 namespace meg::checkpoint {
 namespace {
+
+constexpr int64_t kMaxRanks = 1 << 20;
 
 constexpr const char* kRngKey = "rng_state";
 constexpr const char* kRerunKey = "rerun_state_machine";
@@ -123,6 +126,8 @@ class RanksReader {
   bool is_in(const Entry& entry, int64_t stage, int64_t chunk) const;
   Result<std::vector<RankFile>> read_stage(int64_t stage);
   Result<DistCut> cut(const Entry& entry, int64_t first_layer) const;
+  Result<bool> is_state_turned(const DistShards& shards, const DistParameter& parameter,
+                               std::optional<int64_t> layer, const TensorSource& weight) const;
   void round_masters(DistCut* cut) const;
   PickleId rng_state_of(const PickleGraph& graph, PickleId states, int64_t stage,
                         int64_t tensor_rank) const;
@@ -139,7 +144,8 @@ class RanksReader {
   const std::optional<model::HybridPattern>& hybrid_;
   bool is_fsdp_, ignore_optimizer_;
   model::NameFamily family_ = model::NameFamily::kMcoreTransformerEngine;
-  int64_t tensor_size_ = 1, pipeline_size_ = 1, virtual_size_ = 1, expert_size_ = 1;
+  int64_t tensor_size_ = 1, pipeline_size_ = 1, virtual_size_ = 1;
+  int64_t expert_size_ = 1, expert_tensor_size_ = 1;
   std::optional<model::PipelineLayout> layout_;
   std::vector<Entry> entries_;
   std::set<int64_t> expert_layers_;
@@ -147,7 +153,6 @@ class RanksReader {
 };
 
 Status RanksReader::find_sizes() {
-  constexpr int64_t kMaxRanks = 1 << 20;
   tensor_size_ = common_.size("tensor_model_parallel_size").value_or(1);
   pipeline_size_ = common_.size("pipeline_model_parallel_size").value_or(1);
   // Without args the generators say how many ranks there were: each pair of stage and tensor rank
@@ -209,6 +214,12 @@ Status RanksReader::find_layout() {
 Status RanksReader::find_expert_size() {
   if (expert_layers_.empty()) return {};
   expert_size_ = common_.size("expert_model_parallel_size").value_or(1);
+  expert_tensor_size_ = common_.size("expert_tensor_parallel_size").value_or(tensor_size_);
+  if (expert_tensor_size_ < 1 || expert_tensor_size_ > kMaxRanks) {
+    return make_error(StatusCode::kCorruption,
+                      "{}: args: expected an expert_tensor_parallel_size above 0, found {}",
+                      folder_.path(), expert_tensor_size_);
+  }
   const int64_t experts = common_.size("num_experts").value_or(0);
   if (expert_size_ == 1 || (expert_size_ > 1 && experts > 0 && experts % expert_size_ == 0)) {
     return {};
@@ -325,13 +336,48 @@ Result<DistCut> RanksReader::cut(const Entry& entry, int64_t first_layer) const 
   const std::optional<int64_t> row = parameter.is_stacked ? entry.layer : std::nullopt;
   made.is_buffer = parameter.match.is_buffer;
   made.expert = parameter.match.expert;
+  made.parameter = &parameter;
+  made.stacked_layer = row;
   MEG_ASSIGN_OR_RETURN(made.shape, shards.shape(parameter));
   MEG_ASSIGN_OR_RETURN(made.weights, shards.cut(parameter, *parameter.weight, row));
+  MEG_ASSIGN_OR_RETURN(const bool is_turned,
+                       is_state_turned(shards, parameter, row, *made.weights[0]));
   for (const auto& [kind, tensor] : parameter.states) {
-    MEG_ASSIGN_OR_RETURN(made.states[kind], shards.cut(parameter, *tensor, row));
+    MEG_ASSIGN_OR_RETURN(made.states[kind], shards.cut(parameter, *tensor, row, is_turned));
   }
   if (is_fsdp_) round_masters(&made);
   return made;
+}
+
+/// Whether flattened states of an expert's matrix are those of its transpose: core up to 0.15 turns
+/// the weights of GroupedMLP as other experts have them, and leaves its flattened states as they
+/// are. Their shapes may be the same, so the masters are compared with the weight.
+Result<bool> RanksReader::is_state_turned(const DistShards& shards, const DistParameter& parameter,
+                                          std::optional<int64_t> layer,
+                                          const TensorSource& weight) const {
+  // Where args do not know the flag (core to 0.9), both may be.
+  constexpr const char* kFlag = "moe_use_legacy_grouped_gemm";
+  const bool is_told = common_.field(kFlag).has_value();
+  const bool may_be = parameter.match.expert.has_value() && parameter.shape().size() == 2 &&
+                      common_.says("moe_grouped_gemm") && (!is_told || common_.says(kFlag));
+  if (!may_be) return false;
+  const auto master =
+      std::find_if(parameter.states.begin(), parameter.states.end(),
+                   [](const auto& state) { return state.first.ends_with("param"); });
+  const bool is_flat =
+      master != parameter.states.end() && master->second->shape != parameter.weight->shape;
+  if (!is_flat) return false;
+  for (const bool is_turned : {true, false}) {
+    if (is_told && !is_turned) break;
+    const auto parts = shards.cut(parameter, *master->second, layer, is_turned);
+    if (!parts.has_value()) continue;  // of another shape
+    MEG_ASSIGN_OR_RETURN(const bool fits, is_master_of(*(*parts)[0], weight));
+    if (fits) return is_turned;
+  }
+  return make_error(StatusCode::kCorruption,
+                    "{}: {}: expected the fp32 weights of {}, found other numbers", folder_.path(),
+                    text::printable(master->second->name, 200),
+                    text::printable(parameter.name, 200));
 }
 
 /// Megatron-FSDP's model is what its optimizer steps: in 16-bit runs the masters. The weights are
@@ -363,6 +409,7 @@ Result<TorchFile> RanksReader::read_rank(const DistChunks& chunks, int64_t stage
                       .tensor_size = tensor_size_,
                       .pipeline_size = pipeline_size_,
                       .expert_size = expert_size_,
+                      .expert_tensor_size = expert_tensor_size_,
                       .name = rank_name(stage, tensor_rank)};
   RankDraft draft;
   PickleGraph& graph = draft.graph();

@@ -5,6 +5,7 @@
 
 #include "libmeg/checkpoint/container/torch_file/tensor_view.h"
 #include "libmeg/checkpoint/state/assembled_source.h"
+#include "libmeg/checkpoint/state/transposed_source.h"
 #include "libmeg/text/printable.h"
 
 namespace meg::checkpoint {
@@ -65,48 +66,76 @@ Result<std::vector<int64_t>> DistShards::shape(const DistParameter& parameter) c
 }
 
 Result<std::vector<Source>> DistShards::cut(const DistParameter& parameter,
-                                            const DistTensor& tensor,
-                                            std::optional<int64_t> layer) const {
-  MEG_ASSIGN_OR_RETURN(const std::vector<int64_t> part, shape(parameter));
+                                            const DistTensor& tensor, std::optional<int64_t> layer,
+                                            bool is_turned) const {
   // The folder has whole tensors in chunks of the ranks that saved them. Chunks need not end where
   // a rank's part does: a part is put together of all that it touches.
-  MEG_ASSIGN_OR_RETURN(const std::vector<Piece> found, pieces(parameter, tensor, layer));
-  const std::optional<size_t> cut = cut_dimension(parameter);
+  MEG_ASSIGN_OR_RETURN(const std::vector<Piece> found, pieces(parameter, tensor, layer, is_turned));
+  return cut(parameter, tensor.dtype, found);
+}
+
+Result<std::vector<Source>> DistShards::cut(const DistParameter& parameter, DType dtype,
+                                            const std::vector<Piece>& pieces) const {
+  MEG_ASSIGN_OR_RETURN(const std::vector<int64_t> part, shape(parameter));
   std::vector<Source> sources;
   for (int64_t t = 0; t < tensor_size_; ++t) {
-    Box box = Box::whole(part);
-    if (cut.has_value()) box.offsets[*cut] = t * part[*cut];
-    if (!parameter.is_gated) {
-      MEG_ASSIGN_OR_RETURN(Source source, assemble_box(tensor.dtype, found, box));
-      sources.push_back(std::move(source));
-      continue;
+    std::vector<Piece> parts;
+    for (auto& [whole, own] : places(parameter, part, t)) {
+      MEG_ASSIGN_OR_RETURN(Source source, assemble_box(dtype, pieces, whole));
+      parts.push_back({std::move(source), std::move(own), 0, {}});
     }
-    // A rank's part of the gate above its part of what is gated.
-    const int64_t rows = part[0] / 2;
-    // The whole matrix has all rows of the gate first. A rank needs its share of both halves, which
-    // do not lie together in the file.
-    std::vector<Piece> halves;
-    for (int64_t half = 0; half < 2; ++half) {
-      Box from = Box::whole(part);
-      from.sizes[0] = rows;
-      from.offsets[0] = (half * tensor_size_ + t) * rows;
-      MEG_ASSIGN_OR_RETURN(Source source, assemble_box(tensor.dtype, found, from));
-      Box to = from;
-      to.offsets[0] = half * rows;
-      halves.push_back({std::move(source), std::move(to), 0, {}});
-    }
-    MEG_ASSIGN_OR_RETURN(Source source, assemble(tensor.dtype, part, std::move(halves)));
+    MEG_ASSIGN_OR_RETURN(Source source, assemble(dtype, part, std::move(parts)));
     sources.push_back(std::move(source));
   }
   return sources;
 }
 
+Result<std::vector<Piece>> DistShards::joined(const DistParameter& parameter,
+                                              const std::vector<Source>& parts) const {
+  MEG_ASSIGN_OR_RETURN(const std::vector<int64_t> part, shape(parameter));
+  std::vector<Piece> pieces;
+  for (int64_t t = 0; t < tensor_size_; ++t) {
+    // All of them have the whole of what is not cut.
+    if (t > 0 && !cut_dimension(parameter).has_value()) break;
+    for (auto& [whole, own] : places(parameter, part, t)) {
+      pieces.push_back({box_of(parts[static_cast<size_t>(t)], part, own), std::move(whole), 0, {}});
+    }
+  }
+  return pieces;
+}
+
+/// Where the boxes that a rank's part is made of stand in the whole parameter, and where in the
+/// part. part: its shape.
+std::vector<std::pair<Box, Box>> DistShards::places(const DistParameter& parameter,
+                                                    const std::vector<int64_t>& part,
+                                                    int64_t tensor_rank) const {
+  const std::optional<size_t> cut = cut_dimension(parameter);
+  Box whole = Box::whole(part);
+  if (!parameter.is_gated || tensor_size_ == 1) {
+    if (cut.has_value()) whole.offsets[*cut] = tensor_rank * part[*cut];
+    return {{std::move(whole), Box::whole(part)}};
+  }
+  // The whole matrix has all rows of the gate first, a rank its share of the gate above its share
+  // of what is gated.
+  std::vector<std::pair<Box, Box>> halves;
+  whole.sizes[0] = part[0] / 2;
+  for (int64_t half = 0; half < 2; ++half) {
+    Box own = whole;
+    own.offsets[0] = half * whole.sizes[0];
+    whole.offsets[0] = (half * tensor_size_ + tensor_rank) * whole.sizes[0];
+    halves.emplace_back(whole, std::move(own));
+  }
+  return halves;
+}
+
 /// The chunks of a layer, in the dimensions of the parameter.
 Result<std::vector<Piece>> DistShards::pieces(const DistParameter& parameter,
                                               const DistTensor& tensor,
-                                              std::optional<int64_t> layer) const {
+                                              std::optional<int64_t> layer, bool is_turned) const {
   // The state of a distributed optimizer may be saved as each rank had it, flat.
-  if (tensor.shape != parameter.weight->shape) return flattened_pieces(parameter, tensor, layer);
+  if (tensor.shape != parameter.weight->shape) {
+    return flattened_pieces(parameter, tensor, layer, is_turned);
+  }
   const std::vector<int64_t> place = place_of(parameter, layer);
   const Box box = at_place(place, Box::whole(parameter.shape()));
   MEG_ASSIGN_OR_RETURN(std::vector<Piece> found, folder_.pieces(tensor, box));
@@ -122,19 +151,22 @@ Result<std::vector<Piece>> DistShards::pieces(const DistParameter& parameter,
 
 Result<std::vector<Piece>> DistShards::flattened_pieces(const DistParameter& parameter,
                                                         const DistTensor& tensor,
-                                                        std::optional<int64_t> layer) const {
+                                                        std::optional<int64_t> layer,
+                                                        bool is_turned) const {
   const std::vector<int64_t> shape = parameter.shape();
   const std::vector<int64_t> place = place_of(parameter, layer);
   const size_t first = place.size();
   // The shape is [stack..., parts of each dimension..., elements of a part]: a rank's part of the
   // parameter, flattened, at the place of that rank.
   Box part = Box::whole(shape);
+  // The dimension of the tensor's index that counts parts of a dimension of the parameter.
+  const auto counted = [&](size_t i) { return is_turned ? shape.size() - 1 - i : i; };
   bool fits =
-      tensor.shape.size() == first + shape.size() + 1 &&
+      (!is_turned || shape.size() == 2) && tensor.shape.size() == first + shape.size() + 1 &&
       std::equal(tensor.shape.begin(), tensor.shape.begin() + static_cast<std::ptrdiff_t>(first),
                  parameter.weight->shape.begin());
   for (size_t i = 0; fits && i < shape.size(); ++i) {
-    const int64_t parts = tensor.shape[first + i];
+    const int64_t parts = tensor.shape[first + counted(i)];
     fits = parts > 0 && shape[i] % parts == 0;
     if (fits) part.sizes[i] /= parts;
   }
@@ -157,7 +189,8 @@ Result<std::vector<Piece>> DistShards::flattened_pieces(const DistParameter& par
     row.offsets.push_back(0);
     row.sizes.push_back(tensor.shape.back());
     MEG_ASSIGN_OR_RETURN(Source source, folder_.box_source(tensor, row));
-    for (size_t i = 0; i < index.size(); ++i) part.offsets[i] = index[i] * part.sizes[i];
+    for (size_t i = 0; i < index.size(); ++i) part.offsets[i] = index[counted(i)] * part.sizes[i];
+    if (is_turned) source = transposed_source(std::move(source), part.sizes[0], part.sizes[1]);
     pieces.push_back({std::move(source), part, 0, {}});
     size_t i = index.size();
     while (i > 0 && ++index[i - 1] == tensor.shape[first + i - 1]) index[--i] = 0;

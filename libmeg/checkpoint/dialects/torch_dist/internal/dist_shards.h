@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "libmeg/checkpoint/dialects/torch_dist/internal/dist_model.h"
@@ -13,8 +14,9 @@ namespace meg::checkpoint {
 class DistShards {
  public:
   /// folder: outlives this.
-  DistShards(const DistFolder& folder, int64_t tensor_model_parallel_size)
-      : folder_(folder), tensor_size_(tensor_model_parallel_size) {}
+  /// tensor_parallel_size: of the group, that of experts where these are meant.
+  DistShards(const DistFolder& folder, int64_t tensor_parallel_size)
+      : folder_(folder), tensor_size_(tensor_parallel_size) {}
 
   /// The shape of one rank's part of a parameter. kCorruption where it does not divide.
   Result<std::vector<int64_t>> shape(const DistParameter& parameter) const;
@@ -22,17 +24,31 @@ class DistShards {
   /// Every rank's part of `tensor`, which is the parameter's weight or a state of it: of the same
   /// shape, or flattened as core up to 0.14 saved the distributed optimizer, where behind the
   /// parameter's dimensions, counted in ranks' parts, the elements of a part stand in one row.
-  /// layer: of a stacked parameter.
+  /// layer: of a stacked parameter. is_turned: what is flattened is of the parameter's transpose,
+  /// as core's GroupedMLP (--moe-use-legacy-grouped-gemm) holds its matrices.
   Result<std::vector<std::shared_ptr<const TensorSource>>> cut(const DistParameter& parameter,
                                                                const DistTensor& tensor,
-                                                               std::optional<int64_t> layer) const;
+                                                               std::optional<int64_t> layer,
+                                                               bool is_turned = false) const;
+
+  /// Every rank's part of a parameter that is put together from pieces in its own dimensions.
+  Result<std::vector<std::shared_ptr<const TensorSource>>> cut(
+      const DistParameter& parameter, DType dtype, const std::vector<Piece>& pieces) const;
+
+  /// The inverse: the whole parameter in pieces, of every rank's part.
+  Result<std::vector<Piece>> joined(
+      const DistParameter& parameter,
+      const std::vector<std::shared_ptr<const TensorSource>>& parts) const;
 
  private:
+  std::vector<std::pair<Box, Box>> places(const DistParameter& parameter,
+                                          const std::vector<int64_t>& part,
+                                          int64_t tensor_rank) const;
   Result<std::vector<Piece>> pieces(const DistParameter& parameter, const DistTensor& tensor,
-                                    std::optional<int64_t> layer) const;
+                                    std::optional<int64_t> layer, bool is_turned) const;
   Result<std::vector<Piece>> flattened_pieces(const DistParameter& parameter,
                                               const DistTensor& tensor,
-                                              std::optional<int64_t> layer) const;
+                                              std::optional<int64_t> layer, bool is_turned) const;
 
   const DistFolder& folder_;
   int64_t tensor_size_;

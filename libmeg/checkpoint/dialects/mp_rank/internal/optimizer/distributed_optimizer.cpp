@@ -140,7 +140,7 @@ class PlainComposer {
     // Experts are replicated over fewer ranks, so their buffers were padded for fewer.
     if (part == Part::kExperts && args_.has_value()) {
       const auto ranks = int_arg(source(), *args_, "expert_model_parallel_size");
-      run = run.of_experts(std::max<int64_t>(1, ranks.value_or(1)));
+      run = run.of_experts(1, 1, std::max<int64_t>(1, ranks.value_or(1)));
     }
     MEG_ASSIGN_OR_RETURN(const std::vector<FlatState> buffers, read_states(file, part));
     MEG_ASSIGN_OR_RETURN(const auto states, cut_flat_states(buffers, chunks, run, file->path()));

@@ -1,18 +1,14 @@
 #include "libmeg/checkpoint/dialects/mp_rank/internal/optimizer/expert_optimizers.h"
 
 #include <algorithm>
-#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "libmeg/checkpoint/container/torch_file/torch_source.h"
-#include "libmeg/checkpoint/container/torch_file/torch_value.h"
-#include "libmeg/checkpoint/dialects/mp_rank/internal/args/checkpoint_args.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_contents.h"
-#include "libmeg/checkpoint/dialects/mp_rank/internal/optimizer/plain_optimizer.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/optimizer/optimizer_rewriter.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/rank_model.h"
-#include "libmeg/checkpoint/dialects/mp_rank/parameter_step.h"
 #include "libmeg/model/expert_names.h"
 
 // Expert-parallel ranks save two optimizers each. Here they become the one plain optimizer that a
@@ -23,8 +19,6 @@
 namespace meg::checkpoint {
 namespace {
 
-constexpr const char* kStep = "step";
-
 /// Keys by which the groups of experts differ from the others'.
 bool is_own_setting(std::string_view key) { return key == "params" || key == "is_expert_parallel"; }
 
@@ -32,7 +26,12 @@ class OptimizerMerger {
  public:
   OptimizerMerger(const std::vector<std::shared_ptr<const TorchFile>>& files, int64_t share,
                   const model::ParameterTable& table, RankDraft* draft)
-      : files_(files), share_(share), table_(table), draft_(*draft), graph_(draft->graph()) {}
+      : files_(files),
+        share_(share),
+        table_(table),
+        draft_(*draft),
+        graph_(draft->graph()),
+        rewriter_(draft) {}
 
   Result<PickleId> merge(PickleId copied) {
     for (const auto& file : files_) MEG_RETURN_IF_ERROR(read_rank(file));
@@ -41,18 +40,9 @@ class OptimizerMerger {
         MEG_RETURN_IF_ERROR(add_chunk(rank, chunk));
       }
     }
-    // Masters are added again for all parameters.
-    const PickleId outer =
-        without(graph_.node(copied).children[0], {ranks_[0].shared.layout.masters_key});
-    const PickleId inner = graph_.find(outer, "optimizer").value_or(outer);
-    const PickleId settings = with_common_step(inner);
-    const TorchFile& first = *files_[0];
-    const std::optional<PickleId> args = first.graph().find(first.root(), "args");
-    const auto decay = args.has_value() ? find_arg(first.graph(), *args, "apply_wd_to_qk_layernorm")
-                                        : std::nullopt;
-    const bool qk_norms_decay = decay.has_value() && first.graph().as_bool(*decay).value_or(false);
-    return add_plain_optimizer(parameters_, outer == inner ? settings : outer, settings,
-                               qk_norms_decay, first.path(), &draft_);
+    // A copy: the graph's nodes move while it grows.
+    const PickleId settings = graph_.node(copied).children[0];
+    return rewriter_.finish(settings, ranks_[0].shared.layout, *files_[0]);
   }
 
  private:
@@ -140,56 +130,9 @@ class OptimizerMerger {
     for (const auto& [kind, view] : state.tensors) {
       parameter.states[kind] = draft_.add_tensor(torch_source(file, view), view.shape);
     }
-    for (const auto& [key, node] : state.other) {
-      MEG_RETURN_IF_ERROR(add_step(file, parameter.flat_name, key, node));
-    }
-    parameters_.push_back(std::move(parameter));
+    MEG_RETURN_IF_ERROR(rewriter_.add_other(file, parameter.flat_name, state));
+    rewriter_.add(std::move(parameter));
     return {};
-  }
-
-  /// torch's own Adam keeps it with each parameter; all have taken the same.
-  Status add_step(const std::shared_ptr<const TorchFile>& file, const std::string& name,
-                  const std::string& key, PickleId node) {
-    if (key != kStep) {
-      return make_error(StatusCode::kUnsupported,
-                        "{}: optimizer: {} of {}: expected tensors and a step, found {}",
-                        file->path(), key, name, file->graph().describe(node, 60));
-    }
-    MEG_ASSIGN_OR_RETURN(const int64_t step, parameter_step(TorchValue(file, node)));
-    if (!step_.has_value()) step_ = step;
-    // The number alone is compared: it may be an int or a tensor.
-    if (step == *step_) return {};
-    return make_error(StatusCode::kCorruption,
-                      "{}: optimizer: step of {}: expected {} as of the parameters before it, "
-                      "found {}",
-                      file->path(), name, *step_, step);
-  }
-
-  /// A dict of the draft without some of its keys.
-  PickleId without(PickleId dict, std::initializer_list<std::string_view> keys) {
-    std::vector<PickleId> pairs;
-    const std::span<const PickleId> found = graph_.pairs(dict);
-    for (size_t i = 0; i + 1 < found.size(); i += 2) {
-      const std::string_view key = graph_.as_string(found[i]).value_or("");
-      const bool is_left_out =
-          !key.empty() && std::find(keys.begin(), keys.end(), key) != keys.end();
-      if (!is_left_out) pairs.insert(pairs.end(), {found[i], found[i + 1]});
-    }
-    return graph_.add_dict(std::move(pairs));
-  }
-
-  /// The step of the first parameter stands for all of them.
-  PickleId with_common_step(PickleId inner) {
-    const std::optional<PickleId> state = graph_.find(inner, "state");
-    std::vector<PickleId> common;
-    if (step_.has_value() && state.has_value() && graph_.pairs(*state).size() > 1) {
-      const auto step = graph_.find(graph_.pairs(*state)[1], kStep);
-      if (step.has_value()) common = {graph_.add_string("common_step"), *step};
-    }
-    const PickleId rest = without(inner, {"state"});
-    std::vector<PickleId> pairs(graph_.pairs(rest).begin(), graph_.pairs(rest).end());
-    pairs.insert(pairs.end(), {graph_.add_string("state"), graph_.add_dict(std::move(common))});
-    return graph_.add_dict(std::move(pairs));
   }
 
   const std::vector<std::shared_ptr<const TorchFile>>& files_;
@@ -198,8 +141,7 @@ class OptimizerMerger {
   RankDraft& draft_;
   PickleGraph& graph_;
   std::vector<Rank> ranks_;
-  std::vector<StatefulParameter> parameters_;
-  std::optional<int64_t> step_;
+  OptimizerRewriter rewriter_;
 };
 
 }  // namespace

@@ -41,26 +41,6 @@ bool rounds_to(float master, DType dtype, std::span<const std::byte> weight) {
   return rounds(std::nextafter(master, wide));
 }
 
-/// Samples at both ends and in the middle: a wrong layout shifts whole parameters, so a few numbers
-/// tell, and reading everything twice would cost as much as converting it.
-Result<bool> is_master_of(const TensorSource& master, const TensorSource& weight) {
-  constexpr int64_t kSample = 16;
-  const DType dtype = weight.dtype();
-  const int64_t count = std::min(kSample, weight.elements());
-  const auto item = static_cast<size_t>(dtype_size(dtype));
-  std::vector<float> masters(static_cast<size_t>(count));
-  std::vector<std::byte> weights(masters.size() * item);
-  const int64_t last = weight.elements() - count;
-  for (const int64_t first : {int64_t{0}, last / 2, last}) {
-    MEG_RETURN_IF_ERROR(master.read(first, std::as_writable_bytes(std::span(masters))));
-    MEG_RETURN_IF_ERROR(weight.read(first, weights));
-    for (size_t i = 0; i < masters.size(); ++i) {
-      if (!rounds_to(masters[i], dtype, std::span(weights).subspan(i * item, item))) return false;
-    }
-  }
-  return true;
-}
-
 /// The parameters of one buffer.
 struct Buffer {
   std::vector<const BufferedParameter*> members;
@@ -129,6 +109,26 @@ Result<Places> find_places(const FlatState& state, const Buffer& buffer, const F
 }
 
 }  // namespace
+
+/// A wrong layout shifts whole parameters, so a few numbers tell, and reading everything twice
+/// would cost as much as converting it.
+Result<bool> is_master_of(const TensorSource& master, const TensorSource& weight) {
+  constexpr int64_t kSample = 16;
+  const DType dtype = weight.dtype();
+  const int64_t count = std::min(kSample, weight.elements());
+  const auto item = static_cast<size_t>(dtype_size(dtype));
+  std::vector<float> masters(static_cast<size_t>(count));
+  std::vector<std::byte> weights(masters.size() * item);
+  const int64_t last = weight.elements() - count;
+  for (const int64_t first : {int64_t{0}, last / 2, last}) {
+    MEG_RETURN_IF_ERROR(master.read(first, std::as_writable_bytes(std::span(masters))));
+    MEG_RETURN_IF_ERROR(weight.read(first, weights));
+    for (size_t i = 0; i < masters.size(); ++i) {
+      if (!rounds_to(masters[i], dtype, std::span(weights).subspan(i * item, item))) return false;
+    }
+  }
+  return true;
+}
 
 Result<std::map<std::string, std::vector<Source>>> cut_flat_states(
     std::span<const FlatState> states, std::span<const std::vector<BufferedParameter>> chunks,

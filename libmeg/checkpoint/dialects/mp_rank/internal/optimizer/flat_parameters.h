@@ -20,6 +20,10 @@ struct BufferedParameter {
   bool is_shared_embedding = false;  ///< See FlatParameter.
 };
 
+/// Whether the weights are these fp32 masters, rounded. Looked at are a few numbers at both ends
+/// and in the middle, enough to tell elements that stand in other places.
+Result<bool> is_master_of(const TensorSource& master, const TensorSource& weight);
+
 /// The state of a rank's parameters, which buffers hold without names: places are computed by the
 /// rules that the run may have had, and fp32 masters compared with the weights, which are the
 /// masters rounded. Nothing else is read.

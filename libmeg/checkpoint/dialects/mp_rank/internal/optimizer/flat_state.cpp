@@ -235,10 +235,13 @@ std::vector<FlatBufferRules> FlatRun::possible_rules(int64_t elements) const {
   return found;
 }
 
-FlatRun FlatRun::of_experts(int64_t expert_model_parallel_size) const {
+FlatRun FlatRun::of_experts(int64_t tensor_model_parallel_size, int64_t expert_tensor_parallel_size,
+                            int64_t expert_model_parallel_size) const {
   FlatRun run = *this;
   if (run.data_parallel_size.has_value()) {
-    run.data_parallel_size = std::max<int64_t>(1, *data_parallel_size / expert_model_parallel_size);
+    run.data_parallel_size =
+        std::max<int64_t>(1, *data_parallel_size * tensor_model_parallel_size /
+                                 expert_tensor_parallel_size / expert_model_parallel_size);
   }
   return run;
 }

@@ -45,8 +45,10 @@ struct FlatRun {
   /// args: nullopt where there are none.
   static FlatRun of(const PickleGraph& graph, std::optional<PickleId> args);
 
-  /// The same of the experts of one of several expert-parallel ranks, which fewer ranks share.
-  FlatRun of_experts(int64_t expert_model_parallel_size) const;
+  /// The same of the experts of one of several expert-parallel ranks, which fewer ranks share: as
+  /// many as there are for each part of each of them.
+  FlatRun of_experts(int64_t tensor_model_parallel_size, int64_t expert_tensor_parallel_size,
+                     int64_t expert_model_parallel_size) const;
 
   /// What its revision of core may have done with a buffer of so many elements, the most likely
   /// first.

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "libmeg/checkpoint/dialects/mp_rank/internal/optimizer/plain_optimizer.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/optimizer/rank_optimizer.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/rank_draft.h"
+
+namespace meg::checkpoint {
+
+/// Writes plain optimizers of rank files anew as one, for other parameters than they were for:
+/// those of several ranks, or the parts of a parameter.
+class OptimizerRewriter {
+ public:
+  explicit OptimizerRewriter(RankDraft* draft) : draft_(*draft), graph_(draft->graph()) {}
+
+  /// Parameters are numbered in the order in which they are added. states: in the draft.
+  void add(StatefulParameter parameter) { parameters_.push_back(std::move(parameter)); }
+
+  /// What an optimizer keeps for a parameter beside tensors: torch's own Adam has a step there, the
+  /// same of all. kUnsupported for anything else, kCorruption for another step.
+  Status add_other(const std::shared_ptr<const TorchFile>& file, const std::string& name,
+                   const RankState& state);
+
+  /// copied: an optimizer in the draft that has the settings, of `file`; layout: its own.
+  Result<PickleId> finish(PickleId copied, const OptimizerLayout& layout, const TorchFile& file);
+
+ private:
+  Status add_step(const std::shared_ptr<const TorchFile>& file, const std::string& name,
+                  const std::string& key, PickleId node);
+  PickleId without(PickleId dict, std::initializer_list<std::string_view> keys);
+  PickleId with_common_step(PickleId inner);
+
+  RankDraft& draft_;
+  PickleGraph& graph_;
+  std::vector<StatefulParameter> parameters_;
+  std::optional<int64_t> step_;
+};
+
+}  // namespace meg::checkpoint
