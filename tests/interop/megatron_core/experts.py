@@ -22,7 +22,6 @@ from megatron.core.models.gpt import GPTModel
 from megatron.core.models.gpt.gpt_layer_specs import (get_gpt_decoder_block_spec,
                                                       get_gpt_layer_local_spec)
 from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
-from megatron.core.transformer.moe import grouped_gemm_util
 from megatron.core.transformer.module import Float16Module
 from megatron.core.transformer.transformer_config import TransformerConfig
 
@@ -68,7 +67,7 @@ def make_model(args, stage):
     spec = get_gpt_decoder_block_spec(config, use_transformer_engine=False) \
         if hasattr(args, "moe_layer_freq") else \
         get_gpt_layer_local_spec(num_experts=EXPERTS, moe_grouped_gemm=args.moe_grouped_gemm,
-                                 moe_use_legacy_grouped_gemm=args.moe_grouped_gemm)
+                                 **({"moe_use_legacy_grouped_gemm": True} if args.moe_grouped_gemm else {}))
     model = GPTModel(
         config, spec, vocab_size=args.padded_vocab_size, max_sequence_length=args.max_position_embeddings,
         pre_process=stage == 0, post_process=stage == pp - 1,
@@ -92,8 +91,10 @@ def start(folder, rank, args):
                            expert_model_parallel_size=args.expert_model_parallel_size,
                            expert_tensor_parallel_size=args.expert_tensor_parallel_size)
     core.call_types_cuda()
-    # Its products are not called here.
-    grouped_gemm_util.assert_grouped_gemm_is_available = lambda: None
+    if args.moe_grouped_gemm:
+        # Of GroupedMLP, which newer revisions do not have; its products are not called here.
+        from megatron.core.transformer.moe import grouped_gemm_util
+        grouped_gemm_util.assert_grouped_gemm_is_available = lambda: None
     torch.cuda.synchronize = lambda *device: None
     torch.cuda.Stream = lambda *arguments, **options: None
 
