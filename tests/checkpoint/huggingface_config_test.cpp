@@ -270,6 +270,8 @@ TEST(HuggingFaceConfig, NamesTheArgThatTransformersCannotDo) {
       {"rotary_percent", 0.5, "rotary_percent: expected 1"},
       {"rotary_interleaved", true, "rotary_interleaved: expected False"},
       {"apply_layernorm_1p", true, "apply_layernorm_1p: expected False"},
+      {"position_embedding_type", "none",
+       "position_embedding_type: expected \"rope\" for LlamaForCausalLM"},
       {"num_experts", int64_t{8}, "moe_router_topk: expected a number, found None"}};
   const auto config = read(llama());
   for (const auto& [name, value, message] : cases) {

@@ -59,7 +59,7 @@ Status check_args(const MegatronCheckpoint& checkpoint) {
     const bool is_read = row == nullptr || !row->help.empty() || is_written_of_experts(name);
     return is_read ? checkpoint.arg(name) : defaults.field(name);
   };
-  return check_architecture(checkpoint, run);
+  return check_architecture(checkpoint, run, "no model of Hugging Face");
 }
 
 /// From a model to files of transformers. Two directions are checked: each tensor that the class

@@ -1,7 +1,11 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cmath>
 #include <map>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "libmeg/checkpoint/container/json/internal/json_string.h"
 #include "libmeg/checkpoint/dialects/huggingface/huggingface_config.h"
@@ -72,7 +76,7 @@ class ConfigWriter {
 
   /// A field by Megatron's name: of the config where it holds it, else of args.
   megatron::FieldValue field(std::string_view name) const;
-  std::string difference(const HuggingFaceArchitecture& architecture) const;
+  std::vector<std::string> differences(const HuggingFaceArchitecture& architecture) const;
   Result<HuggingFaceArchitecture> choose_architecture() const;
   Status add_row(const ConfigRow& row);
   Status add_gpt2();
@@ -116,8 +120,10 @@ megatron::FieldValue ConfigWriter::field(std::string_view name) const {
   return found;
 }
 
-/// The first field in which the model is not of this architecture, as an error says it.
-std::string ConfigWriter::difference(const HuggingFaceArchitecture& architecture) const {
+/// The fields in which the model is not of this architecture, each as an error says it.
+std::vector<std::string> ConfigWriter::differences(
+    const HuggingFaceArchitecture& architecture) const {
+  std::vector<std::string> all;
   for (const DecidedField& decided : decided_fields()) {
     if (!is_decided_for(decided, architecture.bit)) continue;
     const bool has_value = (decided.architectures & architecture.bit) != 0;
@@ -125,28 +131,30 @@ std::string ConfigWriter::difference(const HuggingFaceArchitecture& architecture
     megatron::FieldValue found = field(decided.field);
     if (found == megatron::FieldValue()) found = decided.otherwise;
     if (!megatron::same_field(found, expected)) {
-      return fmt::format("{}: expected {} for {}, found {}", decided.field,
-                         megatron::field_text(expected), architecture.class_name,
-                         megatron::field_text(found));
+      all.push_back(fmt::format("{}: expected {} for {}, found {}", decided.field,
+                                megatron::field_text(expected), architecture.class_name,
+                                megatron::field_text(found)));
     }
   }
   const megatron::FieldValue experts = field("num_experts");
   const bool has_experts = (architecture.bit & kExpertArchitectures) != 0;
-  if (has_experts == (experts != megatron::FieldValue())) return "";
-  return fmt::format("num_experts: expected {} for {}, found {}", has_experts ? "them" : "None",
-                     architecture.class_name, megatron::field_text(experts));
+  if (has_experts != (experts != megatron::FieldValue())) {
+    all.push_back(fmt::format("num_experts: expected {} for {}, found {}",
+                              has_experts ? "them" : "None", architecture.class_name,
+                              megatron::field_text(experts)));
+  }
+  return all;
 }
 
-/// The error names what hinders the architecture that has the most of the model: the one with the
-/// same positions.
+/// The error names what hinders the architecture that the model differs from in the fewest fields.
 Result<HuggingFaceArchitecture> ConfigWriter::choose_architecture() const {
-  std::string hindrance;
+  std::vector<std::string> fewest;
   for (const HuggingFaceArchitecture& architecture : hugging_face_architectures()) {
-    const std::string found = difference(architecture);
+    std::vector<std::string> found = differences(architecture);
     if (found.empty()) return architecture;
-    if (hindrance.empty() || hindrance.starts_with("position_embedding_type")) hindrance = found;
+    if (fewest.empty() || found.size() < fewest.size()) fewest = std::move(found);
   }
-  return make_error(StatusCode::kUnsupported, "Hugging Face: args: {}", hindrance);
+  return make_error(StatusCode::kUnsupported, "Hugging Face: args: {}", fmt::join(fewest, "; "));
 }
 
 Status ConfigWriter::add_row(const ConfigRow& row) {

@@ -30,8 +30,9 @@ constexpr std::pair<std::string_view, std::string_view> kPartOf[] = {
 
 class Comparison {
  public:
-  Comparison(const MegatronCheckpoint& checkpoint, const megatron::FieldLookup& run)
-      : checkpoint_(checkpoint), run_(run) {}
+  Comparison(const MegatronCheckpoint& checkpoint, const megatron::FieldLookup& run,
+             std::string_view reason)
+      : checkpoint_(checkpoint), run_(run), reason_(reason) {}
 
   Status compare() {
     Result<model::GptConfig> config = model::GptConfig::from_fields(run_);
@@ -41,8 +42,8 @@ class Comparison {
     compare_arguments();
     if (tokenizer_is_known()) compare("tokenizer_type", checkpoint_.arg("tokenizer_type"));
     if (differences_.empty()) return Status();
-    return make_error(StatusCode::kInvalidArgument, "{}: not the model of this run: args: {}",
-                      checkpoint_.folder().folder, differences_);
+    return make_error(StatusCode::kInvalidArgument, "{}: {}: args: {}", checkpoint_.folder().folder,
+                      reason_, differences_);
   }
 
  private:
@@ -132,13 +133,15 @@ class Comparison {
 
   const MegatronCheckpoint& checkpoint_;
   const megatron::FieldLookup& run_;
+  std::string_view reason_;
   std::string differences_;
 };
 
 }  // namespace
 
-Status check_architecture(const MegatronCheckpoint& checkpoint, const megatron::FieldLookup& run) {
-  return Comparison(checkpoint, run).compare();
+Status check_architecture(const MegatronCheckpoint& checkpoint, const megatron::FieldLookup& run,
+                          std::string_view reason) {
+  return Comparison(checkpoint, run, reason).compare();
 }
 
 }  // namespace meg::checkpoint

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string_view>
+
 #include "libmeg/base/status.h"
 #include "libmeg/checkpoint/dialects/mp_rank/megatron_checkpoint.h"
 
@@ -14,6 +16,8 @@ namespace meg::checkpoint {
 /// are not compared, nor is bias_gelu_fusion: a run may choose GELU's other form.
 /// Mirrors Megatron-LM megatron/training/checkpointing.py: check_checkpoint_args, and compares
 /// what else makes tensors of other shapes or meaning.
-Status check_architecture(const MegatronCheckpoint& checkpoint, const megatron::FieldLookup& run);
+/// reason: stands before the list.
+Status check_architecture(const MegatronCheckpoint& checkpoint, const megatron::FieldLookup& run,
+                          std::string_view reason = "not the model of this run");
 
 }  // namespace meg::checkpoint
