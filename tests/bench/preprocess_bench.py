@@ -3,6 +3,7 @@
 
 preprocess_bench.py [--quick] [--memory] [--runs N] [--corpus KIND ...] [--corpus-dir DIR]
 preprocess_bench.py --vocabulary NAME ... [--peers NAME ...] [as above]
+preprocess_bench.py --megatron CHECKOUT [as above]
 
 Makes the corpora (300 MB each; --quick: 30 MB) with make_corpus.py of the shared folder, compares
 the outputs byte for byte, then times fresh processes interleaved: every figure is a median, word caches
@@ -11,10 +12,13 @@ are cold. Prints a Markdown table. --memory instead measures peak memory on an i
 opening of the tokenizer, on both sides as the program itself prints it. Without --vocabulary:
 GPT-2's, beside gigatoken. With it: those that quicktok-v1 brings, beside the peers of
 tokenizer_peers.py; processor seconds, which other work on the machine changes less, are printed too.
+--megatron: beside Megatron's own fast path, tools/preprocess_data_fast.py of a checkout of Megatron-LM, which
+runs as it is; both sides get the same command line, but for --workers.
 """
 import argparse
 import contextlib
 import filecmp
+import json
 import os
 import re
 import statistics
@@ -40,6 +44,7 @@ def parse_arguments():
     parser.add_argument("--quick", action="store_true", help="30 MB a corpus")
     parser.add_argument("--vocabulary", nargs="+", choices=VOCABULARIES)
     parser.add_argument("--peers", nargs="+", default=["gigatoken", "fastokens", "quicktok", "tokie"])
+    parser.add_argument("--megatron", metavar="CHECKOUT", help="of Megatron-LM: race its fast path")
     parser.add_argument("--memory", action="store_true", help="peak memory on 2 GB")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--workers", type=int, default=2)
@@ -77,6 +82,32 @@ def corpus(arguments, kind):
         make_corpus(arguments.shared, kind, megabytes, path + ".partial")
         os.rename(path + ".partial", path)
     return path
+
+
+def gpt2_folder(arguments):
+    """A Hugging Face folder with GPT-2's tokenizer, made of its two files where it is missing."""
+    folder = os.path.join(arguments.corpus_dir, "gpt2")
+    if os.path.exists(os.path.join(folder, "tokenizer.json")):
+        return folder
+    source = os.path.join(arguments.shared, "data", "gpt2")
+    with open(os.path.join(source, "vocab.json"), encoding="utf-8") as file:
+        vocabulary = json.load(file)
+    with open(os.path.join(source, "merges.txt"), encoding="utf-8") as file:
+        merges = [line for line in file.read().splitlines() if line and not line.startswith("#version")]
+    end = "<|endoftext|>"
+    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    added = {"id": vocabulary[end], "content": end, "single_word": False, "lstrip": False, "rstrip": False,
+             "normalized": False, "special": True}
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, "tokenizer_config.json"), "w", encoding="utf-8") as out:
+        json.dump({"tokenizer_class": "GPT2TokenizerFast", "bos_token": end, "eos_token": end, "unk_token": end}, out)
+    path = os.path.join(folder, "tokenizer.json")
+    with open(path + ".partial", "w", encoding="utf-8") as out:
+        json.dump({"version": "1.0", "added_tokens": [added], "normalizer": None, "pre_tokenizer": level,
+                   "post_processor": None, "decoder": level,
+                   "model": {"type": "BPE", "vocab": vocabulary, "merges": merges}}, out)
+    os.rename(path + ".partial", path)
+    return folder
 
 
 def two_gigabytes(arguments):
@@ -203,9 +234,34 @@ class Bench:
                    f"{seconds[1] / seconds[0]:.2f}x | {processor[0]:.2f} | {processor[1]:.2f} | "
                    f"{processor[1] / processor[0]:.2f}x |")
 
-    def outputs_are_equal(self):
+    def megatron_row(self, kind):
+        path = corpus(self.arguments, kind)
+        flags = ["--input", path, "--append-eod", "--tokenizer-type", "HuggingFaceTokenizer", "--tokenizer-model",
+                 gpt2_folder(self.arguments), "--use-gigatoken"]
+        script = [self.arguments.python, os.path.join(HERE, "run_megatron_script.py"), self.arguments.megatron,
+                  "tools/preprocess_data_fast.py"]
+        ours, theirs = [], []
+        for _ in range(self.arguments.runs):
+            theirs.append(Run([*script, *flags, "--output-prefix", self.prefix("peer")], self.cores,
+                              r"Elapsed time: ([\d.]+) seconds"))
+            ours.append(Run([self.arguments.program, *flags, "--output-prefix", self.prefix("ours"),
+                             "--workers", str(self.arguments.workers)], self.cores, r"\nseconds: ([\d.]+)\n"))
+            if not self.outputs_are_equal("peer_text_document"):
+                sys.exit(f"{kind}: the outputs differ")
+
+        def cells(what, scale=1):
+            one, other = (statistics.median(getattr(run, what) for run in runs) / scale for runs in (ours, theirs))
+            return f"{one:.2f} | {other:.2f} | {other / one:.2f}x | "
+
+        # Its own seconds leave out its imports; there is nothing to leave out on our side.
+        without = statistics.median(run.inner for run in theirs)
+        return (f"| {kind} | {os.path.getsize(path) / 1e6:.0f} | {cells('whole')}{without:.2f} | "
+                f"{without / statistics.median(run.whole for run in ours):.2f}x | {cells('processor')}"
+                f"{cells('peak', MIB)}").rstrip()
+
+    def outputs_are_equal(self, peer="peer"):
         return all(filecmp.cmp(os.path.join(self.folder, "ours_text_document" + ending),
-                               os.path.join(self.folder, "peer" + ending), shallow=False)
+                               os.path.join(self.folder, peer + ending), shallow=False)
                    for ending in (".bin", ".idx"))
 
     def memory(self):
@@ -240,6 +296,12 @@ def main():
               f"median of {arguments.runs}\n")
         if arguments.memory:
             bench.memory()
+            return
+        if arguments.megatron:
+            print("| corpus | MB | whole process s | Megatron s | ratio | Megatron without imports s | ratio | "
+                  "processor s | Megatron s | ratio | peak MiB | Megatron MiB | ratio |\n|---|" + "---:|" * 12)
+            for kind in arguments.corpus:
+                print(bench.megatron_row(kind), flush=True)
             return
         if arguments.vocabulary:
             print("| vocabulary | corpus | peer | encode + write s | peer s | ratio | processor s | "

@@ -170,6 +170,15 @@ class CommandLine(PreprocessData):
         self.assertIn("note: ignored: --padded-vocab-size (only the model's side of the vocabulary)",
                       result.stderr)
 
+    def test_takes_the_command_line_of_megatrons_fast_path(self):
+        file = self.write("in.jsonl", lines_of(["a", "b"]))
+        self.assert_done(self.run_program("--input", file, "--append-eod", prefix=self.path("expected")))
+        result = self.run_program("--use-gigatoken", "--input", file, "--json-keys", "text", "--append-eod",
+                                  "--no-pad-vocab-size", "--vocab-extra-ids", "7")
+        self.assert_done(result)
+        self.assertIn("note: ignored: --use-gigatoken (another implementation of the same tokenizer)", result.stderr)
+        self.assertEqual(self.output(), self.output("expected"))
+
     def test_a_search_for_the_best_number_of_workers_is_refused(self):
         file = self.write("in.jsonl", lines_of(["a", "b"]))
         result = self.run_program("--input", file, "--find-optimal-num-workers", "--workers-to-check", "2", "4")

@@ -39,6 +39,7 @@ struct Arguments {
   InputFlags input;
   std::optional<std::string> dtype;
   std::optional<std::string> punkt_model;
+  bool use_gigatoken = false;
 
   // What finish() makes of them.
   preprocess::PreprocessOptions options;
@@ -121,6 +122,9 @@ Status finish(Arguments& arguments) {
     arguments.tokenizer.version = version;
   }
   MEG_RETURN_IF_ERROR(finish_sentences(arguments, !version.sentences_of_whole_texts));
+  if (arguments.use_gigatoken) {
+    note("ignored: --use-gigatoken (another implementation of the same tokenizer)");
+  }
   if (arguments.input.max_documents) {
     note(
         fmt::format("--max-documents: the dataset ends after {} documents (Megatron's flag of this "
@@ -163,6 +167,9 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
               "--lang in NLTK_DATA or nltk_data");
   flags.value("--megatron-version", &arguments.megatron_version, "REVISION",
               "revision of Megatron-LM to follow where revisions differ, such as v2.6");
+  // Of Megatron-LM behind core_v0.19.0, whose preprocess_data_fast.py is of no use without it.
+  flags.toggle("--use-gigatoken", &arguments.use_gigatoken,
+               "taken with a note: tokens do not depend on it");
   flags.toggle("--resume", &arguments.options.resume,
                "continue where the same command was killed; do nothing if it had finished");
   flags.toggle("--provenance", &arguments.options.provenance,
