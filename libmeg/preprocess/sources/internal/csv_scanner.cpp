@@ -38,6 +38,8 @@ CsvScanner::CsvScanner(const InputOptions& options, const std::vector<std::strin
 Status CsvScanner::scan(std::string_view text, bool is_end) {
   if (!skip_byte_order_mark(text, is_end, is_begin_, row_)) return Status();
   for (position_ = std::max(position_, row_); position_ < text.size(); ++position_) {
+    skip_in_field(text);
+    if (position_ == text.size()) break;
     const char found = text[position_];
     const bool ends_row = (found == '\n' || found == '\r') && state_ != State::kQuoted;
     if (!ends_row) {
@@ -57,6 +59,16 @@ Status CsvScanner::scan(std::string_view text, bool is_end) {
     return error_at(text, row_, "expected a row whose quotes are closed, found the end");
   }
   return end_row(text, text.size(), text.size());
+}
+
+/// To the next byte that may end the field, or to the text's end: most bytes mean nothing here.
+void CsvScanner::skip_in_field(std::string_view text) {
+  if (state_ == State::kQuoted) position_ = std::min(text.find('"', position_), text.size());
+  if (state_ != State::kPlain) return;
+  const auto ends = [](char c) { return c == ',' || c == '\n' || c == '\r'; };
+  position_ = static_cast<size_t>(
+      std::find_if(text.begin() + static_cast<std::ptrdiff_t>(position_), text.end(), ends) -
+      text.begin());
 }
 
 void CsvScanner::step(char found) {

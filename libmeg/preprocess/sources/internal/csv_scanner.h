@@ -22,6 +22,7 @@ class CsvScanner : public RecordScanner {
  private:
   enum class State { kFieldBegin, kPlain, kQuoted, kQuote };
 
+  void skip_in_field(std::string_view text);
   void step(char found);
   Status end_row(std::string_view text, size_t end, size_t next);
   Status place_columns(std::string_view text, size_t end);

@@ -103,7 +103,7 @@ class JsonScanner : public LineScanner {
       state_ = State::kElement;
       begin_ = position_;
       depth_ = 0;
-      in_string_ = escaped_ = false;
+      in_string_ = false;
       return Status();
     }
     if (found == ']' && (state_ == State::kFirst || state_ == State::kAfter)) {
@@ -128,15 +128,13 @@ class JsonScanner : public LineScanner {
   // the element is valid JSON is found out by the reader, which names the byte.
   void skip_in_element(std::string_view text) {
     for (; position_ < text.size(); ++position_) {
-      const char found = text[position_];
       if (in_string_) {
-        if (found == '\\' && !escaped_) {
-          escaped_ = true;
-          continue;
-        }
-        if (found == '"' && !escaped_) in_string_ = false;
-        escaped_ = false;
-      } else if (found == '"') {
+        if (!go_to_string_end(text)) return;
+        in_string_ = false;
+        continue;
+      }
+      const char found = text[position_];
+      if (found == '"') {
         in_string_ = true;
       } else if (found == '{') {
         ++depth_;
@@ -149,12 +147,24 @@ class JsonScanner : public LineScanner {
     }
   }
 
+  /// To the quote that ends the string, or to the text's end where there is none: false. Most of an
+  /// element is in strings, which memchr passes over many bytes at a time.
+  bool go_to_string_end(std::string_view text) {
+    for (;; ++position_) {
+      position_ = std::min(text.find('"', position_), text.size());
+      if (position_ == text.size()) return false;
+      // Of a run of backslashes each second one is escaped. The string's first quote ends the run.
+      size_t run = position_;
+      while (text[run - 1] == '\\') --run;
+      if ((position_ - run) % 2 == 0) return true;
+    }
+  }
+
   State state_ = State::kUndecided;
   State state_at_end_ = State::kUndecided;
   size_t begin_ = 0;  // of the element
   int64_t depth_ = 0;
   bool in_string_ = false;
-  bool escaped_ = false;
 };
 
 /// A whole .txt, or its parts between separators.
@@ -224,14 +234,14 @@ void RecordScanner::take(std::string_view text, TextChunk& chunk) {
 
 /// at: not before placed_.
 RecordScanner::Place RecordScanner::place_of(std::string_view text, size_t at) const {
-  // LFs are counted once: places only move forward.
+  // LFs are counted once: places only move forward. Looked for one after another, as texts have
+  // few.
   const std::string_view passed = text.substr(placed_, at - placed_);
-  const size_t last = passed.rfind('\n');
-  if (last == passed.npos) {
-    return {place_.lines, place_.column + static_cast<int64_t>(passed.size())};
+  Place place{place_.lines, place_.column + static_cast<int64_t>(passed.size())};
+  for (size_t end = passed.find('\n'); end != passed.npos; end = passed.find('\n', end + 1)) {
+    place = {place.lines + 1, static_cast<int64_t>(passed.size() - end - 1)};
   }
-  return {place_.lines + std::count(passed.begin(), passed.end(), '\n'),
-          static_cast<int64_t>(passed.size() - last - 1)};
+  return place;
 }
 
 void RecordScanner::move_to(std::string_view text, size_t at) {
