@@ -70,6 +70,18 @@ class Columns(PreprocessData):
         self.assert_expected(self.parquet(self.table(), data_page_version="2.0", use_dictionary=False))
         self.assert_expected(self.parquet(self.table(), version="1.0", row_group_size=1))
 
+    def test_pages_of_all_encodings(self):
+        required = pa.schema([pa.field("text", pa.string(), nullable=False)])
+        for schema in (required, pa.schema([pa.field("text", pa.string())])):
+            table = pa.table({"text": self.texts}, schema=schema)
+            for options in ({}, {"data_page_size": 100, "write_batch_size": 7}, {"dictionary_pagesize_limit": 2000},
+                            *({"use_dictionary": False, "column_encoding": {"text": encoding}, "data_page_version": version}
+                              for encoding in ("PLAIN", "DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY")
+                              for version in ("1.0", "2.0"))):
+                for rows in (700, 5000):
+                    with self.subTest(schema=str(schema), rows=rows, **options):
+                        self.assert_expected(self.parquet(table, row_group_size=rows, **options))
+
     def test_row_groups_of_all_sizes_keep_their_order_and_places(self):
         table = pa.table({"text": self.texts * 8})
         flags = ("--provenance", "--workers", "5")

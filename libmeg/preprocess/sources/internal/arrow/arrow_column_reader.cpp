@@ -13,8 +13,8 @@
 #include "libmeg/preprocess/sources/internal/text_chunk.h"
 
 // Rows of Parquet and Arrow files as documents. Batches are read one at a time and their texts
-// copied into a chunk: Arrow's memory is given back batch by batch, and chunks look the same for
-// all sources.
+// copied into a chunk: Arrow's memory is given back or used again batch by batch, and chunks look
+// the same for all sources.
 //
 // A group that its file says to be small is a chunk of its own, which a thread reads whole with a
 // reader of its own, so that groups are decoded side by side. Larger groups are read batch by batch
@@ -104,44 +104,54 @@ class ArrowColumnReader : public ColumnReader {
 
   Status read_whole(const RowGroup& group, TextChunk& chunk) {
     MEG_RETURN_IF_ERROR(open_group(group.number));
-    begin(chunk);
-    std::vector<std::shared_ptr<arrow::RecordBatch>> batches;  // which the texts point into
-    std::vector<std::string_view> texts;
+    MEG_RETURN_IF_ERROR(begin(chunk));
     size_t bytes = 0;
     while (true) {
-      MEG_ASSIGN_OR_RETURN(batch_, file_->next());
-      if (batch_ == nullptr) break;
-      batches.push_back(batch_);
-      row_ = 0;
-      MEG_RETURN_IF_ERROR(take_columns());
-      add_rows(batch_->num_rows(), bytes, texts, chunk);
+      MEG_RETURN_IF_ERROR(take_batch());
+      if (!batch_.has_value()) break;
+      for (row_ = 0; row_ < batch_->count; ++row_) MEG_RETURN_IF_ERROR(add_row(bytes, chunk));
     }
     // The footer's number of rows decided where the chunks behind this one begin.
     if (std::ssize(chunk.records) != group.rows) {
       return make_error(StatusCode::kCorruption, "row group {}: expected {} rows, found {}",
                         group.number, group.rows, chunk.records.size());
     }
-    texts_.clear();
     offset_ = group.offset;
-    return copy_texts(bytes, texts, chunk);
+    finish(bytes, chunk);
+    return Status();
   }
 
-  void begin(TextChunk& chunk) const {
+  Status begin(TextChunk& chunk) const {
     chunk.format = RecordFormat::kRows;
     chunk.records.clear();
     chunk.rows = {};
     chunk.rows.group = next_group_ - 1;
     chunk.rows.first = group_row_ + row_;
+    return prepare_chunk(chunk, 0, chunk_bytes_);
   }
 
   Status read(TextChunk& chunk) {
-    while (batch_ == nullptr || row_ == batch_->num_rows()) {
+    while (!batch_.has_value() || row_ == batch_->count) {
       MEG_ASSIGN_OR_RETURN(const bool more, next_batch());
-      if (more) continue;
-      begin(chunk);
-      return prepare_chunk(chunk, 0, chunk_bytes_);
+      if (!more) break;
     }
-    return fill(chunk);
+    MEG_RETURN_IF_ERROR(begin(chunk));
+    size_t bytes = 0;
+    // One row more than a chunk has room for, so that a row longer than a chunk makes progress.
+    for (; batch_.has_value() && row_ < batch_->count && bytes < chunk_bytes_; ++row_) {
+      MEG_RETURN_IF_ERROR(add_row(bytes, chunk));
+    }
+    finish(bytes, chunk);
+    return Status();
+  }
+
+  Status take_batch() {
+    auto batch = file_->next();
+    if (!batch.has_value()) {
+      return batch.error().with_prefix(fmt::format("row group {}", next_group_ - 1));
+    }
+    batch_ = *std::move(batch);
+    return Status();
   }
 
   /// The next batch, of the next group where one has ended; without the rows that are passed over.
@@ -149,15 +159,14 @@ class ArrowColumnReader : public ColumnReader {
     row_ = 0;
     while (true) {
       if (is_in_group_) {
-        group_row_ += batch_ == nullptr ? 0 : batch_->num_rows();
-        MEG_ASSIGN_OR_RETURN(batch_, file_->next());
-        is_in_group_ = batch_ != nullptr;
+        group_row_ += batch_.has_value() ? batch_->count : 0;
+        MEG_RETURN_IF_ERROR(take_batch());
+        is_in_group_ = batch_.has_value();
         if (!is_in_group_) continue;
         // Within a batch: a chunk may have ended in its middle.
-        row_ = std::min(skipped_, batch_->num_rows());
+        row_ = std::min(skipped_, batch_->count);
         offset_ += row_;
         skipped_ -= row_;
-        MEG_RETURN_IF_ERROR(take_columns());
         return true;
       }
       if (next_group_ == end_group_) break;
@@ -180,65 +189,43 @@ class ArrowColumnReader : public ColumnReader {
   Status open_group(int64_t group) {
     next_group_ = group + 1;
     group_row_ = row_ = 0;
-    batch_ = nullptr;
+    batch_.reset();
     return file_->open_group(group, columns_, static_cast<int64_t>(chunk_bytes_))
         .with_prefix(fmt::format("row group {}", group));
   }
 
-  Status take_columns() {
-    texts_.clear();
-    for (const std::string& key : keys_) {
-      const std::shared_ptr<arrow::Array> column = batch_->GetColumnByName(key);
-      if (column == nullptr || !TextColumn::takes(*column->type())) {
-        return make_error(StatusCode::kCorruption, "row group {}: expected a column {} of text",
-                          next_group_ - 1, key);
+  /// Appends the batch's row to the chunk's records and its texts to the `bytes` of text.
+  Status add_row(size_t& bytes, TextChunk& chunk) {
+    Record record{.begin = bytes, .size = 0, .line = std::ssize(chunk.records), .column = 0};
+    for (const TextColumn& column : batch_->columns) {
+      texts_.clear();
+      const RowValue::Kind kind = column.append_texts(row_, texts_);
+      chunk.rows.values.push_back({kind, chunk.rows.texts.size(), texts_.size()});
+      for (const std::string_view text : texts_) {
+        MEG_RETURN_IF_ERROR(make_room(bytes + text.size(), chunk));
+        if (!text.empty()) std::memcpy(chunk.buffer.get() + bytes, text.data(), text.size());
+        chunk.rows.texts.push_back({bytes, text.size()});
+        bytes += text.size();
       }
-      texts_.emplace_back(column);
     }
+    record.size = bytes - record.begin;
+    chunk.records.push_back(record);
     return Status();
   }
 
-  /// Rows of the batch up to about a chunk of text.
-  Status fill(TextChunk& chunk) {
-    begin(chunk);
-    std::vector<std::string_view> texts;
-    size_t bytes = 0;
-    // One row more than a chunk has room for, so that a row longer than a chunk makes progress.
-    while (row_ < batch_->num_rows() && bytes < chunk_bytes_) {
-      add_rows(row_ + 1, bytes, texts, chunk);
-    }
-    return copy_texts(bytes, texts, chunk);
+  /// For `bytes` of text in all.
+  Status make_room(size_t bytes, TextChunk& chunk) const {
+    if (bytes + text::kTextPadding <= chunk.capacity) return Status();
+    // Most chunks end with the first text beyond their size; whole groups go on. With more room
+    // than this, the buffer would be given back for the next chunk.
+    return grow_chunk(chunk, bytes + chunk_bytes_ / 4);
   }
 
-  /// Appends the batch's rows up to `end` to the chunk's records and their texts to `texts`, which
-  /// has `bytes`.
-  void add_rows(int64_t end, size_t& bytes, std::vector<std::string_view>& texts,
-                TextChunk& chunk) {
-    for (; row_ < end; ++row_) {
-      Record record{.begin = bytes, .size = 0, .line = std::ssize(chunk.records), .column = 0};
-      for (const TextColumn& column : texts_) {
-        const size_t before = texts.size();
-        const RowValue::Kind kind = column.append_texts(row_, texts);
-        chunk.rows.values.push_back({kind, before, texts.size() - before});
-        for (size_t i = before; i < texts.size(); ++i) bytes += texts[i].size();
-      }
-      record.size = bytes - record.begin;
-      chunk.records.push_back(record);
-    }
-  }
-
-  Status copy_texts(size_t bytes, const std::vector<std::string_view>& texts, TextChunk& chunk) {
-    MEG_RETURN_IF_ERROR(prepare_chunk(chunk, bytes, chunk_bytes_));
-    for (size_t at = 0; const std::string_view text : texts) {
-      if (!text.empty()) std::memcpy(chunk.buffer.get() + at, text.data(), text.size());
-      chunk.rows.texts.push_back({at, text.size()});
-      at += text.size();
-    }
+  void finish(size_t bytes, TextChunk& chunk) {
     finish_chunk(chunk, bytes);
     chunk.offset = offset_;
     offset_ += std::ssize(chunk.records);
     chunk.end = offset_;
-    return Status();
   }
 
   std::unique_ptr<ArrowFile> file_;
@@ -253,9 +240,9 @@ class ArrowColumnReader : public ColumnReader {
   int64_t offset_ = 0;   // rows before the next one, of the selected groups
   bool is_in_group_ = false;
   int64_t group_row_ = 0;  // of the batch's first row, in its group
-  std::shared_ptr<arrow::RecordBatch> batch_;
-  std::vector<TextColumn> texts_;  // of batch_
-  int64_t row_ = 0;                // the next one, in batch_
+  std::optional<TextRows> batch_;
+  int64_t row_ = 0;                      // the next one, in batch_
+  std::vector<std::string_view> texts_;  // of a row's column
 };
 
 Result<std::unique_ptr<ColumnReader>> open_reader(const InputFile& file, ColumnFormat format,

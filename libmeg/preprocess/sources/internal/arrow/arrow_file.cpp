@@ -1,6 +1,7 @@
 #include "libmeg/preprocess/sources/internal/arrow/arrow_file.h"
 
 #include <arrow/ipc/reader.h>
+#include <arrow/record_batch.h>
 #include <parquet/arrow/reader.h>
 #include <parquet/arrow/schema.h>
 #include <parquet/file_reader.h>
@@ -11,6 +12,7 @@
 
 #include "libmeg/preprocess/sources/internal/arrow/arrow_guard.h"
 #include "libmeg/preprocess/sources/internal/arrow/arrow_input.h"
+#include "libmeg/preprocess/sources/internal/arrow/page_texts.h"
 
 // Three formats behind one interface. Arrow's own threads and read-ahead are off: the workers
 // around us are as many as the run was given, and reading ahead would hold more batches in memory.
@@ -24,6 +26,22 @@ constexpr int64_t kMaxBatchRows = 1024;
 
 /// Read of a column at a time.
 int64_t read_bytes(const InputFile& file) { return int64_t{file.is_remote() ? 8 : 1} << 20; }
+
+/// These columns of a batch, found by their names in the file's schema.
+Result<std::optional<TextRows>> rows_of(const arrow::RecordBatch& batch,
+                                        const arrow::Schema& schema,
+                                        const std::vector<int>& columns) {
+  TextRows rows{.count = batch.num_rows(), .columns = {}};
+  for (const int column : columns) {
+    const std::string& name = schema.field(column)->name();
+    std::shared_ptr<arrow::Array> found = batch.GetColumnByName(name);
+    if (found == nullptr || !TextColumn::takes(*found->type())) {
+      return make_error(StatusCode::kCorruption, "expected a column {} of text", name);
+    }
+    rows.columns.emplace_back(std::move(found));
+  }
+  return std::optional(std::move(rows));
+}
 
 class ParquetFile : public ArrowFile {
  public:
@@ -61,21 +79,49 @@ class ParquetFile : public ArrowFile {
 
   Status open_group(int64_t group, const std::vector<int>& columns, int64_t batch_bytes) override {
     batches_.reset();
+    pages_.reset();
+    columns_ = columns;
     const GroupSize of = *size(group, columns);
     // The footer gives bytes and rows of the group, and so about how many rows make a batch.
     const int64_t row_bytes = std::max<int64_t>(of.bytes / std::max<int64_t>(of.rows, 1), 1);
-    reader_->set_batch_size(std::clamp<int64_t>(batch_bytes / row_bytes, 1, kMaxBatchRows));
-    MEG_ARROW_ASSIGN(batches_,
-                     reader_->GetRecordBatchReader({static_cast<int>(group)}, leaves_of(columns)));
+    batch_rows_ = std::clamp<int64_t>(batch_bytes / row_bytes, 1, kMaxBatchRows);
+    rows_left_ = of.rows;
+    const std::vector<int> leaves = leaves_of(columns);
+    if (is_one_plain_column(leaves)) {
+      pages_.emplace(
+          reader_->parquet_reader()->RowGroup(static_cast<int>(group))->Column(leaves[0]));
+      return Status();
+    }
+    reader_->set_batch_size(batch_rows_);
+    MEG_ARROW_ASSIGN(batches_, reader_->GetRecordBatchReader({static_cast<int>(group)}, leaves));
     return Status();
   }
 
-  Result<std::shared_ptr<arrow::RecordBatch>> next() override {
-    MEG_ARROW_ASSIGN(auto batch, batches_->Next());
-    return batch;
+  Result<std::optional<TextRows>> next() override {
+    if (pages_.has_value()) return next_of_pages();
+    MEG_ARROW_ASSIGN(const auto batch, batches_->Next());
+    if (batch == nullptr) return std::optional<TextRows>();
+    return rows_of(*batch, *schema_, columns_);
   }
 
  private:
+  /// Several columns have pages of different rows, so that those of one are gone before all of the
+  /// other's have come.
+  bool is_one_plain_column(const std::vector<int>& leaves) const {
+    if (leaves.size() != 1) return false;
+    const auto& column = *reader_->parquet_reader()->metadata()->schema()->Column(leaves[0]);
+    return column.physical_type() == parquet::Type::BYTE_ARRAY &&
+           column.max_repetition_level() == 0 && column.max_definition_level() <= 1;
+  }
+
+  Result<std::optional<TextRows>> next_of_pages() {
+    // A page may hold more values than its group has rows.
+    auto rows = pages_->next(std::min(batch_rows_, rows_left_));
+    rows_left_ -= rows.has_value() ? rows->count : 0;
+    if (rows.has_value() || rows_left_ == 0) return rows;
+    return make_error(StatusCode::kCorruption, "expected {} more rows, found the end", rows_left_);
+  }
+
   std::vector<int> leaves_of(const std::vector<int>& columns) const {
     std::vector<int> leaves;
     for (const int column : columns) {
@@ -91,7 +137,11 @@ class ParquetFile : public ArrowFile {
 
   std::unique_ptr<parquet::arrow::FileReader> reader_;
   std::shared_ptr<arrow::Schema> schema_;
-  std::unique_ptr<arrow::RecordBatchReader> batches_;
+  std::vector<int> columns_;  // of the group, as what follows
+  int64_t batch_rows_ = 0;
+  int64_t rows_left_ = 0;
+  std::optional<PageTexts> pages_;
+  std::unique_ptr<arrow::RecordBatchReader> batches_;  // where pages_ is empty
 };
 
 arrow::ipc::IpcReadOptions ipc_options() {
@@ -101,14 +151,15 @@ arrow::ipc::IpcReadOptions ipc_options() {
   return options;
 }
 
-// Those of a batch's columns that are asked for, their offsets and indices checked: Arrow takes
-// them from the file as they are, and GetView() would read wherever they point.
-Result<std::shared_ptr<arrow::RecordBatch>> checked(
-    const std::shared_ptr<arrow::RecordBatch>& batch, const std::vector<int>& columns) {
-  MEG_ARROW_ASSIGN(auto selected, batch->SelectColumns(columns));
+/// Those of a batch's columns that are asked for. Their offsets and indices are checked: Arrow
+/// takes them from the file as they are, and GetView() would read wherever they point.
+Result<std::optional<TextRows>> checked_rows_of(const arrow::RecordBatch& batch,
+                                                const arrow::Schema& schema,
+                                                const std::vector<int>& columns) {
+  MEG_ARROW_ASSIGN(const auto selected, batch.SelectColumns(columns));
   const arrow::Status status = selected->ValidateFull();
   if (!status.ok()) return status_of(status);
-  return selected;
+  return rows_of(*selected, schema, columns);
 }
 
 class IpcFile : public ArrowFile {
@@ -128,19 +179,17 @@ class IpcFile : public ArrowFile {
   std::optional<GroupSize> size(int64_t, const std::vector<int>&) const override { return {}; }
 
   Status open_group(int64_t group, const std::vector<int>& columns, int64_t) override {
-    MEG_ARROW_ASSIGN(auto batch, reader_->ReadRecordBatch(static_cast<int>(group)));
-    MEG_ASSIGN_OR_RETURN(batch_, checked(batch, columns));
+    MEG_ARROW_ASSIGN(const auto batch, reader_->ReadRecordBatch(static_cast<int>(group)));
+    MEG_ASSIGN_OR_RETURN(rows_, checked_rows_of(*batch, *schema_, columns));
     return Status();
   }
 
-  Result<std::shared_ptr<arrow::RecordBatch>> next() override {
-    return std::exchange(batch_, nullptr);
-  }
+  Result<std::optional<TextRows>> next() override { return std::exchange(rows_, std::nullopt); }
 
  private:
   std::shared_ptr<arrow::ipc::RecordBatchFileReader> reader_;
   std::shared_ptr<arrow::Schema> schema_;
-  std::shared_ptr<arrow::RecordBatch> batch_;
+  std::optional<TextRows> rows_;  // of the group
 };
 
 /// A stream of record batches is one group.
@@ -166,10 +215,10 @@ class IpcStream : public ArrowFile {
     return Status();
   }
 
-  Result<std::shared_ptr<arrow::RecordBatch>> next() override {
-    MEG_ARROW_ASSIGN(auto batch, reader_->Next());
-    if (batch == nullptr) return batch;
-    return checked(batch, columns_);
+  Result<std::optional<TextRows>> next() override {
+    MEG_ARROW_ASSIGN(const auto batch, reader_->Next());
+    if (batch == nullptr) return std::optional<TextRows>();
+    return checked_rows_of(*batch, *schema_, columns_);
   }
 
  private:

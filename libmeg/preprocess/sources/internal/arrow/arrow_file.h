@@ -1,13 +1,14 @@
 #pragma once
 
-#include <arrow/record_batch.h>
 #include <arrow/type.h>
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "libmeg/base/result.h"
+#include "libmeg/preprocess/sources/internal/arrow/column_texts.h"
 #include "libmeg/preprocess/sources/internal/column_reader.h"
 #include "libmeg/preprocess/sources/internal/input_file.h"
 
@@ -34,12 +35,12 @@ class ArrowFile {
   virtual std::optional<GroupSize> size(int64_t group, const std::vector<int>& columns) const = 0;
 
   /// Begins reading a group's batches, of about `batch_bytes`, with only these of the schema's
-  /// columns, which then are the batch's.
+  /// columns, which hold texts and then are the batch's, in this order.
   virtual Status open_group(int64_t group, const std::vector<int>& columns,
                             int64_t batch_bytes) = 0;
 
-  /// Its next batch; null at the end.
-  virtual Result<std::shared_ptr<arrow::RecordBatch>> next() = 0;
+  /// Its next batch; nullopt at the end. The texts are there until the next call.
+  virtual Result<std::optional<TextRows>> next() = 0;
 };
 
 }  // namespace meg::preprocess

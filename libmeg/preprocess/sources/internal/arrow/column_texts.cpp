@@ -75,17 +75,21 @@ bool TextColumn::takes(const arrow::DataType& type) {
 TextColumn::TextColumn(std::shared_ptr<arrow::Array> column)
     : column_(std::move(column)), elements_(elements_of(column_)), texts_(*elements_) {}
 
+TextColumn::TextColumn(std::vector<std::optional<std::string_view>> texts)
+    : views_(std::move(texts)) {}
+
 RowValue::Kind TextColumn::append_texts(int64_t row, std::vector<std::string_view>& texts) const {
-  if (column_->IsNull(row)) return RowValue::Kind::kNull;
+  if (column_ != nullptr && column_->IsNull(row)) return RowValue::Kind::kNull;
   if (elements_ == column_) {
-    const std::optional<std::string_view> text = texts_.at(row);
+    const std::optional<std::string_view> text =
+        texts_.has_value() ? texts_->at(row) : views_[static_cast<size_t>(row)];
     if (!text.has_value()) return RowValue::Kind::kNull;
     texts.push_back(*text);
     return RowValue::Kind::kText;
   }
   const auto [begin, end] = extent(*column_, row);
   for (int64_t at = begin; at < end; ++at) {
-    const std::optional<std::string_view> text = texts_.at(at);
+    const std::optional<std::string_view> text = texts_->at(at);
     // The row is refused for its null; the texts that were appended before it do no harm.
     if (!text.has_value()) return RowValue::Kind::kListWithNull;
     texts.push_back(*text);

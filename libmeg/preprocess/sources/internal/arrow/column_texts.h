@@ -38,13 +38,23 @@ class TextColumn {
 
   explicit TextColumn(std::shared_ptr<arrow::Array> column);
 
+  /// Of texts that lie elsewhere; nullopt for null.
+  explicit TextColumn(std::vector<std::optional<std::string_view>> texts);
+
   /// Appends the row's texts and says what it holds.
   RowValue::Kind append_texts(int64_t row, std::vector<std::string_view>& texts) const;
 
  private:
+  std::vector<std::optional<std::string_view>> views_;  // where there is no array
   std::shared_ptr<arrow::Array> column_;
   std::shared_ptr<arrow::Array> elements_;  // the column itself, or all elements of its lists
-  TextArray texts_;                         // of elements_
+  std::optional<TextArray> texts_;          // of elements_
+};
+
+/// Some rows of a file.
+struct TextRows {
+  int64_t count = 0;
+  std::vector<TextColumn> columns;
 };
 
 }  // namespace meg::preprocess
