@@ -60,8 +60,9 @@ constexpr Foreign kForeign[] = {
     {0, std::string_view("]\0\0", 3), ".lzma is not supported: unpack it"},
     {0, "LZIP\x01", "lzip is not supported: unpack it"},
     {0, "\x1f\x9d", ".Z (compress) is not supported: unpack it"},
+    {257, "ustar", "tar is not supported: unpack it"},
 };
-constexpr size_t kForeignBytes = 10;
+constexpr size_t kForeignBytes = 262;
 
 /// Whether a file that begins so has lines, which can be cut without reading all of it.
 bool has_lines(const std::string& first_byte, InputFormat format, const InputOptions& options) {

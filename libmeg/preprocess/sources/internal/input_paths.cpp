@@ -94,7 +94,12 @@ Status append_files(const std::string& input, std::vector<std::string>& paths) {
   return Status();
 }
 
-std::string_view unpacked_name(std::string_view name) {
+/// A file's name without .gz, .zst and .xz, in small letters: endings are taken in any.
+std::string unpacked_name(const std::string& path) {
+  std::string name = path.substr(path.rfind('/') + 1);
+  std::transform(name.begin(), name.end(), name.begin(), [](char c) {
+    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  });
   for (const std::string_view ending : {".gz", ".zst", ".xz"}) {
     if (name.ends_with(ending)) return name.substr(0, name.size() - ending.size());
   }
@@ -115,14 +120,14 @@ Result<std::vector<std::string>> resolve_inputs(const std::vector<std::string>& 
 
 InputFormat format_of(const std::string& path, const InputOptions& options) {
   if (options.format != InputFormat::kAuto) return options.format;
-  const std::string_view name = unpacked_name(path);
+  const std::string name = unpacked_name(path);
   if (name.ends_with(".csv")) return InputFormat::kCsv;
   if (name.ends_with(".txt")) return InputFormat::kTxt;
   return InputFormat::kJson;
 }
 
 bool is_named_as_columns(const std::string& path) {
-  const std::string_view name = unpacked_name(path);
+  const std::string name = unpacked_name(path);
   return name.ends_with(".parquet") || name.ends_with(".arrow") || name.ends_with(".feather");
 }
 
