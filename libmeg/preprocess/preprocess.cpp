@@ -14,6 +14,7 @@
 
 #include "libmeg/dataset/index_format.h"
 #include "libmeg/preprocess/internal/check_input.h"
+#include "libmeg/preprocess/internal/check_outputs.h"
 #include "libmeg/preprocess/internal/chunk_tokenizer.h"
 #include "libmeg/preprocess/internal/document_sink.h"
 #include "libmeg/preprocess/internal/ordered_writer.h"
@@ -47,6 +48,7 @@ Status check_options(const PreprocessOptions& options, const tokenizer::Tokenize
   };
   MEG_RETURN_IF_ERROR(check_input(options.inputs, options.json_keys, options.max_documents));
   MEG_RETURN_IF_ERROR(dataset::check_is_path(options.output_prefix));
+  MEG_RETURN_IF_ERROR(check_outputs(options));
   if (options.workers < 1 || options.partitions < 1 || options.chunk_bytes < 1) {
     return invalid("workers, partitions and chunk_bytes: expected at least 1");
   }

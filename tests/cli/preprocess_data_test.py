@@ -48,7 +48,7 @@ class Resume(PreprocessData):
         file = self.write("in.jsonl", lines_of(["a"] * 30) + "{\n")
         for _ in range(2):
             self.assert_error(self.run_program("--input", file, "--resume"), 1, ".*in.jsonl: line 31, byte")
-        self.assert_error(self.run_program("--input", "-", "--resume"), 1, "resume: expected files")
+        self.assert_error(self.run_program("--input", "-", "--resume"), 1, "--resume: expected files")
 
 
 class Output(PreprocessData):

@@ -10,6 +10,7 @@ import os
 import random
 import re
 import subprocess
+import tarfile
 import time
 
 import preprocess_case
@@ -74,7 +75,8 @@ class Inputs(PreprocessData):
                                  bz2.compress(line.encode()): "bzip2 is not supported", b"PK\x03\x04": "zip is not",
                                  b"\x04\x22\x4d\x18": "lz4 is not", b"7z\xbc\xaf\x27\x1c": "7-Zip is not",
                                  lzma.compress(line.encode(), lzma.FORMAT_ALONE): ".lzma is not",
-                                 b"LZIP\x01": "lzip is not", b"\x1f\x9d\x90": ".Z .compress. is not",
+                                 b"LZIP\x01": "lzip is not", self.tar(line): "tar is not",
+                                 gzip.compress(self.tar(line)): "tar is not", b"\x1f\x9d\x90": ".Z .compress. is not",
                                  gzip.compress(gzip.compress(line.encode())): "compressed twice"}.items():
             for name in ("in.jsonl", "in.csv", "in.txt"):
                 self.assert_error(self.run_program("--input", self.write(name, content)), 1, f".*/{name}: {pattern}")
@@ -83,6 +85,38 @@ class Inputs(PreprocessData):
         result = subprocess.run(self.command("--input", "-"), input=bz2.compress(line.encode()), capture_output=True)
         self.assertIn(b"error: standard input: bzip2", result.stderr)
         self.assertEqual(self.files(), [])
+
+    def tar(self, content):
+        packed = io.BytesIO()
+        with tarfile.open(fileobj=packed, mode="w") as out:
+            info = tarfile.TarInfo("in.jsonl")
+            info.size = len(content)
+            out.addfile(info, io.BytesIO(content.encode()))
+        return packed.getvalue()
+
+    def test_outputs_are_no_inputs(self):
+        os.mkdir(self.path("raw"))
+        line = lines_of(["a"])
+        self.write("raw/in.jsonl", line)
+        os.symlink("raw", self.path("link"))
+        found = "expected inputs without the files that are written, found .*out_text_document.(bin|idx) among them"
+        for input in ("raw", "link", "raw/", "raw/*", "r*/o*", "./raw/out_*"):
+            result = self.run_program("--input", self.path(input), prefix=self.path("raw", "out"))
+            self.assert_error(result, 2, re.escape(self.path(input)) + ": " + found)
+        self.assertEqual(os.listdir(self.path("raw")), ["in.jsonl"])
+        for input in ("raw", "raw/*"):
+            for flags in (("--partitions", "2"), ("--shard", "1/2"), ("--resume",), ("--json-keys", "x", "text")):
+                result = self.run_program("--input", input, *flags, prefix="raw/out", cwd=self.folder)
+                self.assert_error(result, 2, re.escape(input) + ": expected inputs without .*found raw/out_")
+        for name in ("in_text_document.bin", "in_text_document.idx"):
+            file = self.write(name, line)
+            self.assert_error(self.run_program("--input", file, prefix=self.path("in")), 2, f"{file}: {found[:50]}")
+            self.assertEqual(self.read(name), line.encode())
+        os.symlink("in_text_document.idx", self.path("other.jsonl"))
+        self.assert_error(self.run_program("--input", self.path("other.jsonl"), prefix=self.path("in")), 2, ".*other.jsonl")
+        for input in ("raw/*.jsonl", "raw/in.jsonl"):
+            self.assert_done(self.run_program("--input", self.path(input), prefix=self.path("raw", "out")))
+        self.assert_done(self.run_program("--input", self.path("raw", "in.jsonl"), prefix=self.path("raw", ".out")))
 
     def test_any_name_is_one_line(self):
         file = self.write("line\nend \x1b[1m.jsonl", lines_of(["a"]))
@@ -151,6 +185,7 @@ class Formats(PreprocessData):
                              "--csv-header", input=with_header)
             self.assert_same("--input", self.write("in.csv", self.csv_of(rows, **options)),
                              "--csv-column", "1")
+        self.assert_same("--input", self.write("IN.CSV.GZ", gzip.compress(with_header.encode())), "--csv-column", "content")
 
     def test_the_tutorials_six_files(self):
         os.mkdir(self.path("parts"))

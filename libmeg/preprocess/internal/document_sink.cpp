@@ -27,10 +27,28 @@ std::string dataset_prefix(const std::string& output_prefix, const std::string& 
   return fmt::format("{}_{}_{}", output_prefix, key, level);
 }
 
+std::string partition_name(const std::string& output_prefix, size_t partition) {
+  return fmt::format("{}_{}", output_prefix, partition);
+}
+
 }  // namespace
 
 std::string sharded_prefix(const PreprocessOptions& options) {
   return options.output_prefix + shard_suffix(options.input.shard);
+}
+
+std::vector<std::string> output_datasets(const PreprocessOptions& options) {
+  std::vector<std::string> names = {sharded_prefix(options)};
+  for (int k = 0; options.partitions > 1 && k < options.partitions; ++k) {
+    names.push_back(partition_name(options.output_prefix, static_cast<size_t>(k)));
+  }
+  std::vector<std::string> datasets;
+  for (const std::string& key : options.json_keys) {
+    for (const std::string& name : names) {
+      datasets.push_back(dataset_prefix(name, key, level_of(options)));
+    }
+  }
+  return datasets;
 }
 
 DocumentSink::DocumentSink(const PreprocessOptions& options, DType dtype, int64_t total_documents)
@@ -74,7 +92,7 @@ Result<DocumentSink> DocumentSink::create(const PreprocessOptions& options, DTyp
 
 std::string DocumentSink::partition_prefix(size_t partition, const std::string& key) const {
   if (partitions_ == 1) return dataset_prefix(output_prefix_, key, level_);
-  return dataset_prefix(fmt::format("{}_{}", output_prefix_, partition), key, level_);
+  return dataset_prefix(partition_name(output_prefix_, partition), key, level_);
 }
 
 size_t DocumentSink::partition_of(int64_t document) const {

@@ -18,6 +18,9 @@ namespace meg::preprocess {
 /// output_prefix, of a shard with its number.
 std::string sharded_prefix(const PreprocessOptions& options);
 
+/// The prefixes of all datasets that preprocess() writes, those of partitions too.
+std::vector<std::string> output_datasets(const PreprocessOptions& options);
+
 /// Where preprocess() puts documents: a dataset for every key, or for every partition and key.
 class DocumentSink {
  public:
