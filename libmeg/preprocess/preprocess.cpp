@@ -286,6 +286,7 @@ Result<PreprocessSummary> preprocess(const PreprocessOptions& options,
   Progress whole = writer.progress();
   whole.total_bytes = source.total_bytes();
   PreprocessSummary summary = writer.summary();
+  summary.warnings = source.notes();
   const auto keep_going = [&] { return !progress || progress(whole); };
   // Called when everything is on the disk and nothing is published: from here on a killed process
   // is finished by finished_run().

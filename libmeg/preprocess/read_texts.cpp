@@ -56,6 +56,7 @@ class Reading {
     for (const auto& [chunk, bad] : bad_lines_) {
       summary_.skipped_examples.push_back(places_.describe(source_, chunk, bad));
     }
+    summary_.warnings = source_.notes();
     return summary_;
   }
 

@@ -31,6 +31,7 @@ struct ReadTextsSummary {
   int64_t text_bytes = 0;   ///< UTF-8 of the texts.
   int64_t skipped_lines = 0;
   std::vector<std::string> skipped_examples;  ///< Messages of the first skipped lines.
+  std::vector<std::string> warnings;          ///< What the user should look at; mostly empty.
 };
 
 /// Takes texts one after another; used by one thread at a time.

@@ -144,7 +144,25 @@ class Inputs(PreprocessData):
 
     def test_a_folder_without_files_is_named(self):
         os.mkdir(self.path("empty"))
-        self.assert_error(self.run_program("--input", self.path("empty")), 1, ".*: no file in this folder")
+        self.assert_error(self.run_program("--input", self.path("empty")), 1, ".*: no file in this folder$")
+        for name in ("2024", "2023", ".cache"):
+            os.mkdir(self.path("empty", name))
+        self.assert_error(self.run_program("--input", self.path("empty")), 1,
+                          ".*: no file in this folder; folders are not read: 2 in it, such as .*/empty/2023$")
+
+    def test_folders_that_are_not_read_are_named(self):
+        os.makedirs(self.path("raw", "more"))
+        os.mkdir(self.path("raw", ".cache"))
+        self.write("raw/in.jsonl", lines_of(["a"]))
+        self.write("raw/more/in.jsonl", lines_of(["b"]))
+        done = self.run_program("--input", self.path("raw"))
+        self.assert_done(done)
+        self.assertEqual(len(self.documents()), 1)
+        self.assertIn(f"warning: {self.path('raw')}: folders are not read: 1 in it, such as {self.path('raw', 'more')}\n",
+                      done.stderr)
+        done = self.run_program("--input", self.path("raw", "*.jsonl"), self.path("raw", "more"))
+        self.assert_done(done)
+        self.assertNotIn("warning", done.stderr)
 
 
 class Formats(PreprocessData):

@@ -5,6 +5,7 @@
 #include "libmeg/tokenizer/encode_text.h"
 #include "tools/common/interruption.h"
 #include "tools/common/progress_bar.h"
+#include "tools/common/report.h"
 #include "tools/tokenizer_inspect/tokenizer_inspect.h"
 
 namespace meg::tools {
@@ -99,6 +100,8 @@ Result<TextStatistics> read_statistics(const preprocess::ReadTextsOptions& optio
                          bar.update(now);
                          return !interrupted();
                        }));
+  bar.clear();
+  for (const std::string& text : summary.warnings) warning(text);
   TextStatistics total = std::move(visitors.front()->statistics);
   for (size_t i = 1; i < visitors.size(); ++i) {
     const TextStatistics& part = visitors[i]->statistics;

@@ -163,6 +163,7 @@ void print_summary(const Arguments& arguments, const preprocess::ReadTextsSummar
   if (texts.skipped_lines > 0) fmt::print("skipped lines: {}\n", texts.skipped_lines);
   std::fflush(stdout);
   for (const std::string& text : texts.skipped_examples) note("skipped " + text);
+  for (const std::string& text : texts.warnings) warning(text);
   if (std::ssize(trained.tokens) < arguments.training.vocab_size) {
     warning(
         fmt::format("--vocab-size {}: the texts gave {} tokens; no pair is left that stands {} "

@@ -178,9 +178,9 @@ Status ResumeJournal::describe(const PreprocessOptions& options, DType dtype) {
 }
 
 Status ResumeJournal::describe_inputs(const PreprocessOptions& options) {
-  MEG_ASSIGN_OR_RETURN(const std::vector<std::string> paths, resolve_inputs(options.inputs));
-  add("inputs", fmt::format("{}", paths.size()));
-  for (const std::string& path : paths) {
+  MEG_ASSIGN_OR_RETURN(const InputPaths paths, resolve_inputs(options.inputs));
+  add("inputs", fmt::format("{}", paths.files.size()));
+  for (const std::string& path : paths.files) {
     if (path == kStandardInput) {
       return Status(StatusCode::kUnsupported, "--resume: expected files, found standard input");
     }

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include "libmeg/preprocess/sources/internal/input_file.h"
 #include "libmeg/s3/find_objects.h"
@@ -23,16 +24,25 @@ bool exists(const std::string& path) {
   return ::lstat(path.c_str(), &info) == 0;
 }
 
-Status append_folder(const std::string& folder, std::vector<std::string>& paths) {
+/// What is in a folder. Hidden ones are left out, as glob and shells do: .cache, .DS_Store and
+/// editors' backups are no data.
+struct Folder {
+  std::vector<std::string> files;
+  std::vector<std::string> folders;
+};
+
+Result<Folder> list_folder(const std::string& path) {
+  Folder folder;
   std::error_code failed;
-  for (fs::directory_iterator entry(folder, failed), end; !failed && entry != end;
+  for (fs::directory_iterator entry(path, failed), end; !failed && entry != end;
        entry.increment(failed)) {
     std::error_code gone;
-    // As glob and shells treat hidden files: .cache, .DS_Store and editors' backups are no data.
-    const bool is_hidden = entry->path().filename().string().starts_with('.');
-    if (!is_hidden && !entry->is_directory(gone)) paths.push_back(entry->path().string());
+    if (entry->path().filename().string().starts_with('.')) continue;
+    (entry->is_directory(gone) ? folder.folders : folder.files).push_back(entry->path().string());
   }
-  return failed ? errno_error(failed.value(), folder) : Status();
+  if (failed) return errno_error(failed.value(), path);
+  std::sort(folder.folders.begin(), folder.folders.end());
+  return folder;
 }
 
 Status append_matches(const std::string& pattern, std::vector<std::string>& paths) {
@@ -61,11 +71,35 @@ Status refuse_pipes(const std::vector<std::string>& found) {
   return Status();
 }
 
-/// Appends the files that `input` names, sorted.
-Status append_files(const std::string& input, std::vector<std::string>& paths) {
+/// Appends the files that a folder or pattern brought along, sorted.
+Status append_found(std::vector<std::string> found, std::vector<std::string>& files) {
+  std::sort(found.begin(), found.end());
+  MEG_RETURN_IF_ERROR(refuse_pipes(found));
+  files.insert(files.end(), found.begin(), found.end());
+  return Status();
+}
+
+Status append_folder(const std::string& path, InputPaths& paths) {
+  MEG_ASSIGN_OR_RETURN(Folder folder, list_folder(path));
+  const std::string folders =
+      folder.folders.empty()
+          ? ""
+          : fmt::format("{} in it, such as {}", folder.folders.size(), folder.folders.front());
+  if (folder.files.empty()) {
+    return make_error(StatusCode::kNotFound, "{}: no file in this folder{}", path,
+                      folders.empty() ? "" : fmt::format("; folders are not read: {}", folders));
+  }
+  if (!folders.empty()) {
+    paths.notes.push_back(fmt::format("{}: folders are not read: {}", path, folders));
+  }
+  return append_found(std::move(folder.files), paths.files);
+}
+
+/// Appends the files that `input` names.
+Status append_files(const std::string& input, InputPaths& paths) {
   if (s3::is_address(input)) {
     MEG_ASSIGN_OR_RETURN(const std::vector<std::string> found, s3::find_objects(input));
-    paths.insert(paths.end(), found.begin(), found.end());
+    paths.files.insert(paths.files.end(), found.begin(), found.end());
     return Status();
   }
   // s3:// apart, an address is most likely meant as such. A file that is really called so is read.
@@ -75,23 +109,16 @@ Status append_files(const std::string& input, std::vector<std::string>& paths) {
                       input);
   }
   std::error_code missing;
-  const bool is_folder = fs::is_directory(input, missing);
+  if (fs::is_directory(input, missing)) return append_folder(input, paths);
   // A path that exists is never a pattern, so that brackets in names need no quoting.
-  const bool is_literal = input.find_first_of("*?[") == std::string::npos || exists(input);
-  if (is_literal && !is_folder) {
-    paths.push_back(input);
+  if (input.find_first_of("*?[") == std::string::npos || exists(input)) {
+    paths.files.push_back(input);
     return Status();
   }
   std::vector<std::string> found;
-  MEG_RETURN_IF_ERROR(is_folder ? append_folder(input, found) : append_matches(input, found));
-  if (found.empty()) {
-    return make_error(StatusCode::kNotFound, "{}: no file {}", input,
-                      is_folder ? "in this folder" : "matches this pattern");
-  }
-  std::sort(found.begin(), found.end());
-  MEG_RETURN_IF_ERROR(refuse_pipes(found));
-  paths.insert(paths.end(), found.begin(), found.end());
-  return Status();
+  MEG_RETURN_IF_ERROR(append_matches(input, found));
+  if (!found.empty()) return append_found(std::move(found), paths.files);
+  return make_error(StatusCode::kNotFound, "{}: no file matches this pattern", input);
 }
 
 /// A file's name without .gz, .zst and .xz, in small letters: endings are taken in any.
@@ -108,10 +135,10 @@ std::string unpacked_name(const std::string& path) {
 
 }  // namespace
 
-Result<std::vector<std::string>> resolve_inputs(const std::vector<std::string>& inputs) {
-  std::vector<std::string> paths;
+Result<InputPaths> resolve_inputs(const std::vector<std::string>& inputs) {
+  InputPaths paths;
   for (const std::string& input : inputs) MEG_RETURN_IF_ERROR(append_files(input, paths));
-  if (std::count(paths.begin(), paths.end(), kStandardInput) > 1) {
+  if (std::count(paths.files.begin(), paths.files.end(), kStandardInput) > 1) {
     return make_error(StatusCode::kInvalidArgument,
                       "standard input: expected once among the inputs, found again");
   }

@@ -8,8 +8,13 @@
 
 namespace meg::preprocess {
 
+struct InputPaths {
+  std::vector<std::string> files;
+  std::vector<std::string> notes;  ///< What the inputs leave out that somebody may have meant.
+};
+
 /// The files that inputs name, as TextSource::open takes them.
-Result<std::vector<std::string>> resolve_inputs(const std::vector<std::string>& inputs);
+Result<InputPaths> resolve_inputs(const std::vector<std::string>& inputs);
 
 /// What a file that holds no columns holds: as the options say, else by its name; not kAuto.
 InputFormat format_of(const std::string& path, const InputOptions& options);

@@ -129,6 +129,7 @@ struct TextSource::State {
   bool has_pipe = false;
   std::vector<std::string> paths;
   std::vector<std::string> names;
+  std::vector<std::string> notes;
   std::vector<ByteRange> parts;  // of each path, where there are several shards; of columns groups
 
   std::atomic<bool> interrupted = false;
@@ -320,7 +321,9 @@ Result<TextSource> TextSource::open(const std::vector<std::string>& inputs, size
   state->chunk_bytes = chunk_bytes;
   state->options = options;
   state->keys = keys;
-  MEG_ASSIGN_OR_RETURN(state->paths, resolve_inputs(inputs));
+  MEG_ASSIGN_OR_RETURN(InputPaths found, resolve_inputs(inputs));
+  state->paths = std::move(found.files);
+  state->notes = std::move(found.notes);
   std::vector<InputSize> sizes;
   for (const std::string& path : state->paths) {
     MEG_RETURN_IF_ERROR(state->add_input(path, sizes));
@@ -399,5 +402,7 @@ int64_t TextSource::total_bytes() const { return state_->total_bytes; }
 bool TextSource::has_pipe() const { return state_->has_pipe; }
 
 const std::vector<std::string>& TextSource::names() const { return state_->names; }
+
+const std::vector<std::string>& TextSource::notes() const { return state_->notes; }
 
 }  // namespace meg::preprocess

@@ -60,6 +60,9 @@ class TextSource {
   /// The inputs' names for messages, globs and folders resolved.
   const std::vector<std::string>& names() const;
 
+  /// What the inputs leave out that somebody may have meant, such as folders in folders.
+  const std::vector<std::string>& notes() const;
+
  private:
   struct State;
   explicit TextSource(std::unique_ptr<State> state);
