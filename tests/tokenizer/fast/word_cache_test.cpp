@@ -48,6 +48,24 @@ TEST(WordCache, GivesWhatWasPutInOrNothing) {
   EXPECT_GT(found, 0);
 }
 
+TEST(WordCache, TellsAwaitedWordsFromThoseOfTooManyIds) {
+  WordCache<uint16_t, 16, 32> cache(8);
+  const auto key = key_of("word");
+  const auto* const entry = [&] {
+    cache.await(key, key.hash(), 5);
+    return cache.find(key, key.hash());
+  }();
+  ASSERT_NE(entry, nullptr);
+  EXPECT_FALSE(entry->has_ids());
+  EXPECT_TRUE(entry->is_awaited());
+  EXPECT_EQ(entry->awaited(), 5);
+  EXPECT_FALSE(cache.insert(key, key.hash(), Ids(8, 1)));
+  EXPECT_FALSE(entry->is_awaited());
+  EXPECT_FALSE(entry->has_ids());
+  EXPECT_TRUE(cache.insert(key, key.hash(), Ids(7, 1)));
+  EXPECT_TRUE(cache.find(key, key.hash())->has_ids());
+}
+
 TEST(WordCache, KeepsTheEntryUsedLast) {
   WordCache<uint16_t, 16, 32> cache(1);
   const auto insert = [&](const char* word) {

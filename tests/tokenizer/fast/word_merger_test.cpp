@@ -148,6 +148,29 @@ TEST(WordMerger, AgreesWithTheReferenceOnMergesInAnyOrder) {
   }
 }
 
+TEST(WordMerger, MergesWordsTogetherAsEachAlone) {
+  std::mt19937 random(7);
+  for (int i = 0; i < 300; ++i) {
+    const BpeModel model =
+        wild_model(random, i % 2 == 0 ? MergeOrder::kRounds : MergeOrder::kOneByOne);
+    const auto table = MergeTable::build(model);
+    ASSERT_TRUE(table);
+    WordMerger merger(*table);
+    std::vector<std::string> words;
+    std::vector<WordMerger::ShortWord> together;
+    for (size_t k = 0; k < 1 + random() % 70; ++k) {
+      words.push_back(random_word(random, 1 + random() % WordMerger::kShortBytes, "aaabbc"));
+      together.emplace_back(words.back(), *table);
+    }
+    merger.merge_together(together);
+    for (size_t k = 0; k < words.size(); ++k) {
+      Pieces pieces;
+      together[k].for_each([&pieces](uint32_t piece) { pieces.push_back(piece); });
+      ASSERT_EQ(pieces, expected_pieces(model, words[k])) << words[k];
+    }
+  }
+}
+
 TEST(WordMerger, WindowsGiveThePiecesOfTheWholeWord) {
   std::mt19937 random(3);
   int cut = 0;

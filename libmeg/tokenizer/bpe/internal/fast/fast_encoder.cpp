@@ -18,10 +18,15 @@ template <class Id>
 class FastEncoder : public TokenEncoder {
  public:
   FastEncoder(const BpeModel& model, const MergeTable& table, WordScanner scan)
-      : model_(model), table_(table), merger_(table), scan_(scan) {}
+      : model_(model), table_(table), merger_(table), scan_(scan) {
+    new_words_.reserve(kNewWords);
+    short_words_.reserve(kNewWords);
+    gaps_.reserve(kGaps);
+  }
 
   Status encode(std::string_view text, TokenBuffer& tokens) override {
     if (text.empty()) return {};
+    forget_new_words();  // of a text that was left for want of memory
     // Every byte gives at most one id; entries are copied whole.
     Id* const begin = tokens.grow<Id>(static_cast<int64_t>(text.size() + kCopyRoom));
     Id* out = begin;
@@ -43,8 +48,10 @@ class FastEncoder : public TokenEncoder {
       for (size_t i = 0; i + 1 < count; i += kBatch) {
         out = encode_batch(base, &starts[i], std::min(kBatch, count - 1 - i), out);
       }
+      // Not later, so that what has to be moved is little and near.
+      out = fill_gaps(out);
     }
-    out = encode_word({word, scan.end}, out);
+    out = fill_gaps(encode_word({word, scan.end}, out));
     tokens.commit(out - begin);
     return {};
   }
@@ -125,13 +132,94 @@ class FastEncoder : public TokenEncoder {
     const typename Cache::Key key(word.data(), word.size());
     const uint64_t hash = key.hash();
     const typename Cache::Entry* entry = cache.find(key, hash);
-    if (entry == nullptr) {
-      Id* const end = merge(word, out);
-      if (!cache.insert(key, hash, {out, end})) learn_elsewhere(cache, word, {out, end});
+    if (entry == nullptr) return encode_new(cache, word, out);
+    if (entry->has_ids()) return copy_ids(*entry, out);
+    if (!entry->is_awaited()) return encode_elsewhere(cache, word, out);
+    const size_t number = entry->awaited();
+    const bool is_new = number < new_words_.size() && new_words_[number].text == word;
+    return is_new ? leave_gap(number, out) : encode_new(cache, word, out);
+  }
+
+  // Words of no cache are merged many at a time, as merging one alone is mostly waiting for memory.
+  // Until then a gap is left where the ids of each go, wide enough for one a byte.
+
+  static constexpr size_t kNewWords = 64;
+  static constexpr size_t kGaps = 256;
+
+  struct NewWord {
+    std::string_view text;
+    std::array<Id, WordMerger::kShortBytes> ids;
+    size_t count = 0;  // of ids, once it is merged
+  };
+
+  struct Gap {
+    Id* begin;
+    size_t word;  // in new_words_
+  };
+
+  template <class Cache>
+  Id* encode_new(Cache& cache, std::string_view word, Id* out) {
+    const std::optional<int32_t> id = table_.unmerged_word(word);
+    if (id || model_.merges_characters()) {
+      Id* const end = id ? put_id(*id, out) : merge(word, out);
+      learn(cache, word, {out, end});
       return end;
     }
-    if (!entry->has_ids()) return encode_elsewhere(cache, word, out);
-    return copy_ids(*entry, out);
+    const typename Cache::Key key(word.data(), word.size());
+    cache.await(key, key.hash(), new_words_.size());
+    new_words_.emplace_back().text = word;
+    short_words_.emplace_back(word, table_);
+    return leave_gap(new_words_.size() - 1, out);
+  }
+
+  Id* leave_gap(size_t word, Id* out) {
+    gaps_.push_back({out, word});
+    out += new_words_[word].text.size();
+    return new_words_.size() == kNewWords || gaps_.size() == kGaps ? fill_gaps(out) : out;
+  }
+
+  Id* fill_gaps(Id* out) { return gaps_.empty() ? out : fill_gaps_up_to(out); }
+
+  /// Merges the new words and puts their ids in the gaps, to which what follows, up to `end`, moves
+  /// up. Returns where it ends then.
+  [[gnu::noinline]] Id* fill_gaps_up_to(Id* end) {
+    merger_.merge_together(short_words_);
+    for (size_t i = 0; i < new_words_.size(); ++i) {
+      NewWord& word = new_words_[i];
+      short_words_[i].for_each([&](uint32_t piece) {
+        word.ids[word.count++] = static_cast<Id>(table_.token_id(piece));
+      });
+      learn(word.text, {word.ids.data(), word.count});
+    }
+    Id* out = gaps_.front().begin;
+    for (size_t i = 0; i < gaps_.size(); ++i) {
+      const NewWord& word = new_words_[gaps_[i].word];
+      Id* const behind = gaps_[i].begin + word.text.size();
+      Id* const next = i + 1 < gaps_.size() ? gaps_[i + 1].begin : end;
+      out = std::copy_n(word.ids.data(), word.count, out);
+      out = std::copy(behind, next, out);
+    }
+    forget_new_words();
+    return out;
+  }
+
+  void forget_new_words() {
+    gaps_.clear();
+    new_words_.clear();
+    short_words_.clear();
+  }
+
+  void learn(std::string_view word, std::span<const Id> ids) {
+    if (word.size() >= 16) return learn(medium_, word, ids);
+    const WordKey<16> key(word.data(), word.size());
+    if (key.is_ascii()) return learn(ascii_, word, ids);
+    learn(wide_, word, ids);
+  }
+
+  template <class Cache>
+  void learn(Cache& cache, std::string_view word, std::span<const Id> ids) {
+    const typename Cache::Key key(word.data(), word.size());
+    if (!cache.insert(key, key.hash(), ids)) learn_elsewhere(cache, word, ids);
   }
 
   template <class Entry>
@@ -170,10 +258,7 @@ class FastEncoder : public TokenEncoder {
 
   Id* merge(std::string_view word, Id* out) {
     // Before any merging, as tiktoken and `ignore_merges` have it.
-    if (const std::optional<int32_t> id = model_.whole_word(word)) {
-      *out = static_cast<Id>(*id);
-      return out + 1;
-    }
+    if (const std::optional<int32_t> id = table_.unmerged_word(word)) return put_id(*id, out);
     if (model_.merges_characters()) {
       model_.start_pieces(word, start_pieces_);
       return start_pieces_.empty() ? out : put_ids(merger_.merge(start_pieces_), out);
@@ -183,6 +268,11 @@ class FastEncoder : public TokenEncoder {
     const auto emit = [&](std::span<const uint32_t> pieces) { end = put_ids(pieces, end); };
     if (merger_.merge_windows(word, emit)) return end;
     return put_ids(merger_.merge(word), out);
+  }
+
+  static Id* put_id(int32_t id, Id* out) {
+    *out = static_cast<Id>(id);
+    return out + 1;
   }
 
   Id* put_ids(std::span<const uint32_t> pieces, Id* out) const {
@@ -202,6 +292,9 @@ class FastEncoder : public TokenEncoder {
   std::array<uint32_t, kScanRoom> starts_;
   std::array<uint32_t, kScanRoom> parts_;  // starts_ with those of words' parts
   std::array<Asked, kBatch> asked_;
+  std::vector<NewWord> new_words_;
+  std::vector<WordMerger::ShortWord> short_words_;  // of new_words_
+  std::vector<Gap> gaps_;
 };
 
 }  // namespace

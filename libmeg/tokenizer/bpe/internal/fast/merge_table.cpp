@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <utility>
 
 #include "libmeg/tokenizer/bpe/internal/fast/word_merger.h"
 
@@ -36,13 +37,28 @@ Result<MergeTable> MergeTable::build(const BpeModel& model) {
   WordMerger merger(table);
   table.joints_ = CharacterJoints(
       model, [&merger](std::string_view bytes) { return merger.merge(bytes).size(); });
+  table.unmerged_words_ = table.find_unmerged_words(model, merger);
   return table;
+}
+
+WholeWords MergeTable::find_unmerged_words(const BpeModel& model, WordMerger& merger) const {
+  std::vector<WholeWords::Word> words;
+  for (const std::string_view token : model.token_texts()) {
+    const std::optional<int32_t> id = model.whole_word(token);
+    if (!id) continue;
+    if (!model.merges_characters() && !token.empty()) {
+      const std::span<const uint32_t> pieces = merger.merge(token);
+      if (pieces.size() == 1 && token_id(pieces[0]) == *id) continue;
+    }
+    words.push_back({token, *id});
+  }
+  return WholeWords(std::move(words));
 }
 
 void MergeTable::fill(std::span<const BpeModel::Merge> merges) {
   const size_t capacity = std::bit_ceil(std::max<size_t>(merges.size() * 2, 64));
   const int bits = std::countr_zero(capacity);
-  slots_.assign(capacity, kEmpty);
+  slots_.assign(capacity + 1, kEmpty);
   slot_mask_ = capacity - 1;
   slot_shift_ = 64 - bits;
   filter_.assign(capacity * 8 / 64, 0);

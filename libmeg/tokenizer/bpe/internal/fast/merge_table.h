@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -9,8 +10,11 @@
 #include "libmeg/base/result.h"
 #include "libmeg/tokenizer/bpe/internal/bpe_model.h"
 #include "libmeg/tokenizer/bpe/internal/fast/character_joints.h"
+#include "libmeg/tokenizer/bpe/internal/whole_words.h"
 
 namespace meg::tokenizer::fast {
+
+class WordMerger;
 
 /// A model's merges for lookup by pair, and its ids by piece. Immutable; shared between threads.
 ///
@@ -27,15 +31,46 @@ class MergeTable {
   /// Rank (lowest first) of the merge of two neighbouring pieces; kNoRank where there is none.
   uint32_t rank(uint32_t left, uint32_t right) const {
     const uint64_t pair = pack(left, right);
+    return rank_in(slot_of(pair), pair);
+  }
+
+  // rank() in steps, between which the memory that the next one reads is on its way.
+
+  /// Two pieces in one number, below kNoPair.
+  static uint64_t pack(uint32_t left, uint32_t right) {
+    return (uint64_t{left} << kPieceBits) | right;
+  }
+
+  /// Has no rank.
+  static constexpr uint64_t kNoPair = uint64_t{1} << 42;
+
+  void prefetch_filter(uint64_t pair) const {
+    __builtin_prefetch(&filter_[((pair * kMultiplier) >> filter_shift_) / 64]);
+  }
+
+  /// Where rank_in() begins to look.
+  size_t slot_of(uint64_t pair) const {
     const uint64_t hash = pair * kMultiplier;
     const uint64_t bit = hash >> filter_shift_;
-    if (((filter_[bit / 64] >> (bit % 64)) & 1) == 0) return kNoRank;
-    for (size_t i = static_cast<size_t>(hash >> slot_shift_);; i = (i + 1) & slot_mask_) {
-      const uint64_t slot = slots_[i];
-      if (slot >> kRankBits == pair) return static_cast<uint32_t>(slot & kRankMask);
-      if (slot == kEmpty) return kNoRank;
+    const bool may_be_there = ((filter_[bit / 64] >> (bit % 64)) & 1) != 0;
+    // Without a branch: what the filter says is as good as random.
+    const size_t last = slot_mask_ + 1;
+    const size_t slot = static_cast<size_t>(hash >> slot_shift_);
+    return may_be_there ? slot : last;
+  }
+
+  void prefetch_slot(size_t slot) const { __builtin_prefetch(&slots_[slot]); }
+
+  uint32_t rank_in(size_t slot, uint64_t pair) const {
+    while (true) {
+      const uint64_t found = slots_[slot];
+      if (found == kEmpty) return kNoRank;
+      if (found >> kRankBits == pair) return static_cast<uint32_t>(found & kRankMask);
+      slot = (slot + 1) & slot_mask_;
     }
   }
+
+  void prefetch_result(uint32_t rank) const { __builtin_prefetch(&results_[rank]); }
 
   MergeOrder merge_order() const { return merge_order_; }
 
@@ -49,6 +84,12 @@ class MergeTable {
 
   /// The vocabulary's id of a piece.
   int32_t token_id(uint32_t piece) const { return token_ids_[piece]; }
+
+  /// Id of a word that is a token and is not to be merged, if merging it would not give just that
+  /// id anyway. Where merging gives every token, there is none.
+  std::optional<int32_t> unmerged_word(std::string_view word) const {
+    return unmerged_words_.find(word);
+  }
 
   /// Where words may be cut before they are merged.
   const CharacterJoints& joints() const { return joints_; }
@@ -66,10 +107,6 @@ class MergeTable {
 
   MergeTable() = default;
 
-  static uint64_t pack(uint32_t left, uint32_t right) {
-    return (uint64_t{left} << kPieceBits) | right;
-  }
-
   /// Makes the slots anew, for these merges.
   void fill(std::span<const BpeModel::Merge> merges);
   void insert(uint32_t left, uint32_t right, uint32_t rank);
@@ -80,9 +117,14 @@ class MergeTable {
   std::vector<BpeModel::Merge> used_merges(const BpeModel& model) const;
   uint64_t last_pair(std::string_view bytes) const;
 
+  /// The tokens for unmerged_word().
+  WholeWords find_unmerged_words(const BpeModel& model, WordMerger& merger) const;
+
   static constexpr size_t kMaxTriedBytes = 64;
 
-  std::vector<uint64_t> slots_;   // a power of two, open addressing, at most half full
+  // A power of two, open addressing, at most half full; and one that stays empty, for pairs that
+  // the filter does not have.
+  std::vector<uint64_t> slots_;
   std::vector<uint64_t> filter_;  // a bit for each slot of a table 8 times as large
   size_t slot_mask_ = 0;
   int slot_shift_ = 0;
@@ -93,6 +135,7 @@ class MergeTable {
   std::vector<uint32_t> byte_lengths_;
   MergeOrder merge_order_ = MergeOrder::kRounds;
   CharacterJoints joints_;
+  WholeWords unmerged_words_;  // with views into the model
 };
 
 }  // namespace meg::tokenizer::fast

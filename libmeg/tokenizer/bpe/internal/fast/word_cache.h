@@ -23,6 +23,7 @@ class WordCache {
   using Key = WordKey<kKeyBytes>;
 
   static constexpr size_t kMaxIds = (kEntryBytes - kKeyBytes) / sizeof(Id) - 1;
+  static constexpr size_t kAwaited = 256;  // added to the numbers of words that await ids
 
   // May alias: the encoder reads entries of 32 and of 64 bytes, which begin alike, through one
   // type.
@@ -32,6 +33,11 @@ class WordCache {
     std::array<Id, kMaxIds> ids;
 
     bool has_ids() const { return static_cast<size_t>(count) <= kMaxIds; }
+
+    /// Whether the word waits for its ids, and the number that await() gave it.
+    bool is_awaited() const { return static_cast<size_t>(count) >= kAwaited; }
+
+    size_t awaited() const { return static_cast<size_t>(count) - kAwaited; }
   };
 
   static_assert(sizeof(Entry) == kEntryBytes);
@@ -57,22 +63,33 @@ class WordCache {
 
   /// Remembers the ids, or where they are too many, just that. Returns whether they fit.
   bool insert(const Key& key, uint64_t hash, std::span<const Id> ids) {
-    Entry& entry = new_entry(key, hash);
+    Entry& entry = entry_for(key, hash);
     entry.count = static_cast<Id>(std::min(ids.size(), kMaxIds + 1));
     std::copy_n(ids.begin(), std::min(ids.size(), kMaxIds), entry.ids.begin());
     return entry.has_ids();
   }
 
+  /// Remembers the number of a word whose ids come later, by insert().
+  void await(const Key& key, uint64_t hash, size_t number) {
+    entry_for(key, hash).count = static_cast<Id>(kAwaited + number);
+  }
+
   /// Remembers that the word is one whose ids are not kept.
   void insert_without_ids(const Key& key, uint64_t hash) {
-    new_entry(key, hash).count = static_cast<Id>(kMaxIds + 1);
+    entry_for(key, hash).count = static_cast<Id>(kMaxIds + 1);
   }
 
  private:
   using Set = std::array<Entry, 2>;
 
-  Entry& new_entry(const Key& key, uint64_t hash) {
+  static_assert(kAwaited > kMaxIds + 1);
+
+  /// The word's entry: the one that it has, or the set's first.
+  Entry& entry_for(const Key& key, uint64_t hash) {
     Set& set = sets_[hash & (sets_.size() - 1)];
+    for (Entry& entry : set) {
+      if (entry.key == key) return entry;
+    }
     set[1] = set[0];
     set[0].key = key;
     return set[0];

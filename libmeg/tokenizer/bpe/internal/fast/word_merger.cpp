@@ -9,21 +9,59 @@ uint8_t byte_of(char c) { return static_cast<uint8_t>(c); }
 
 }  // namespace
 
+WordMerger::ShortWord::ShortWord(std::string_view word, const MergeTable& table)
+    : begins_(UINT32_MAX >> (kShortBytes - word.size())),
+      groups_(static_cast<uint32_t>((word.size() + kGroup - 1) / kGroup)) {
+  keys_.fill(kNoKey);
+  for (size_t i = 0; i < word.size(); ++i) pieces_[i] = byte_of(word[i]);
+  for (size_t i = 0; i + 1 < word.size(); ++i) {
+    keys_[i] = key(table.byte_rank(byte_of(word[i]), byte_of(word[i + 1])), i);
+  }
+}
+
+WordMerger::ShortWord::ShortWord(std::span<const int32_t> start, const MergeTable& table)
+    : begins_(UINT32_MAX >> (kShortBytes - start.size())),
+      groups_(static_cast<uint32_t>((start.size() + kGroup - 1) / kGroup)) {
+  keys_.fill(kNoKey);
+  for (size_t i = 0; i < start.size(); ++i) pieces_[i] = static_cast<uint32_t>(start[i]);
+  for (size_t i = 0; i + 1 < start.size(); ++i) {
+    keys_[i] = key(table.rank(pieces_[i], pieces_[i + 1]), i);
+  }
+}
+
+int32_t WordMerger::ShortWord::smallest_key() const {
+  std::array<int32_t, kGroup> smallest;
+  std::copy_n(keys_.begin(), kGroup, smallest.begin());
+  for (size_t group = 1; group < groups_; ++group) {
+    for (size_t i = 0; i < kGroup; ++i) {
+      smallest[i] = std::min(smallest[i], keys_[group * kGroup + i]);
+    }
+  }
+  return *std::min_element(smallest.begin(), smallest.end());
+}
+
+/// The smallest key of the rank that was merged last; where there is none, the smallest one.
+///
+/// The piece that a merge makes is in no pair of the merge's rank, whose result is longer than
+/// either side of such a pair. So these pairs all lie to the right.
+int32_t WordMerger::ShortWord::key_of_round(int32_t smallest) const {
+  if (smallest / static_cast<int32_t>(kShortBytes) >= static_cast<int32_t>(rank_)) return smallest;
+  const auto is_of_round = [this](int32_t key) {
+    return key != kNoKey && static_cast<uint32_t>(key) / kShortBytes == rank_;
+  };
+  const auto found = std::find_if(keys_.begin(), keys_.end(), is_of_round);
+  return found == keys_.end() ? smallest : *found;
+}
+
 /// Three ways by length, which give the same pieces:
-///  - up to kShortBytes a scan of all ranks for the lowest, in two arrays without links;
+///  - up to kShortBytes a scan of all ranks for the lowest;
 ///  - above that a linked list with the pairs in a tree (MinTree) that knows the lowest;
 ///  - from kWindowBytes on, called by the encoder, merge_windows() over windows of the latter.
 /// Where they change over is where the measured times cross (docs/performance.md, "The encoder:
 /// log").
 std::span<const uint32_t> WordMerger::merge(std::string_view word) {
   const size_t size = word.size();
-  if (size <= kShortBytes) {
-    for (size_t i = 0; i < size; ++i) pieces_[i] = byte_of(word[i]);
-    for (size_t i = 0; i + 1 < size; ++i) {
-      ranks_[i] = table_.byte_rank(byte_of(word[i]), byte_of(word[i + 1]));
-    }
-    return {pieces_.data(), merge_short(size)};
-  }
+  if (size <= kShortBytes) return merge_alone(ShortWord(word, table_));
   list_pieces_.resize(size);
   for (size_t i = 0; i < size; ++i) list_pieces_[i] = byte_of(word[i]);
   merge_long();
@@ -31,46 +69,90 @@ std::span<const uint32_t> WordMerger::merge(std::string_view word) {
 }
 
 std::span<const uint32_t> WordMerger::merge(std::span<const int32_t> start) {
-  if (start.size() <= kShortBytes) {
-    for (size_t i = 0; i < start.size(); ++i) pieces_[i] = static_cast<uint32_t>(start[i]);
-    for (size_t i = 0; i + 1 < start.size(); ++i) {
-      ranks_[i] = table_.rank(pieces_[i], pieces_[i + 1]);
-    }
-    return {pieces_.data(), merge_short(start.size())};
-  }
+  if (start.size() <= kShortBytes) return merge_alone(ShortWord(start, table_));
   list_pieces_.assign(start.begin(), start.end());
   merge_long();
   return list_pieces_;
 }
 
-/// Merges the first `count` of pieces_, whose ranks are set. Returns how many are left.
-size_t WordMerger::merge_short(size_t count) {
+std::span<const uint32_t> WordMerger::merge_alone(ShortWord word) {
+  merge_together({&word, 1});
+  list_pieces_.clear();
+  word.for_each([this](uint32_t piece) { list_pieces_.push_back(piece); });
+  return list_pieces_;
+}
+
+void WordMerger::merge_together(std::span<ShortWord> words) {
   // GPT-2's Python merges every occurrence of the pair it has chosen before it chooses again, even
   // where one of these merges makes a pair of a lower rank; tokenizers and tiktoken choose anew
-  // after each merge. `lower` ends the pass for the latter. No trained vocabulary tells them apart,
-  // a hand-made one does.
-  const bool in_rounds = table_.merge_order() == MergeOrder::kRounds;
-  while (count > 1) {
-    uint32_t rank = ranks_[0];
-    for (size_t i = 1; i + 1 < count; ++i) rank = std::min(rank, ranks_[i]);
-    if (rank == MergeTable::kNoRank) break;
-    const uint32_t result = table_.result(rank);
-    bool lower = false;
-    // From left to right, as in "aaa" with the merge (a, a) the first two are merged. The pair made
-    // at i is never of this rank: its result is longer than either side of the rank's pair.
-    for (size_t i = 0; i + 1 < count && !lower; ++i) {
-      if (ranks_[i] != rank) continue;
-      pieces_[i] = result;
-      --count;
-      for (size_t k = i + 1; k < count; ++k) pieces_[k] = pieces_[k + 1];
-      for (size_t k = i + 1; k + 1 < count; ++k) ranks_[k] = ranks_[k + 1];
-      if (i > 0) ranks_[i - 1] = table_.rank(pieces_[i - 1], pieces_[i]);
-      if (i + 1 < count) ranks_[i] = table_.rank(pieces_[i], pieces_[i + 1]);
-      if (in_rounds) continue;
-      lower = (i > 0 && ranks_[i - 1] < rank) || (i + 1 < count && ranks_[i] < rank);
-    }
+  // after each merge. No trained vocabulary tells them apart, a hand-made one does.
+  if (table_.merge_order() == MergeOrder::kRounds) {
+    merge_short<true>(words);
+  } else {
+    merge_short<false>(words);
   }
-  return count;
+}
+
+/// Each pass makes one merge in every word, in steps that ask memory for what the next one reads.
+template <bool kInRounds>
+void WordMerger::merge_short(std::span<ShortWord> words) {
+  unfinished_.clear();
+  for (ShortWord& word : words) {
+    word.rank_ = MergeTable::kNoRank;
+    if (choose<kInRounds>(word)) unfinished_.push_back(&word);
+  }
+  while (!unfinished_.empty()) {
+    for (ShortWord* const word : unfinished_) merge_chosen(*word);
+    for (ShortWord* const word : unfinished_) {
+      word->slot_before_ = table_.slot_of(word->pair_before_);
+      table_.prefetch_slot(word->slot_before_);
+      word->slot_ = table_.slot_of(word->pair_);
+      table_.prefetch_slot(word->slot_);
+    }
+    size_t left = 0;
+    for (ShortWord* const word : unfinished_) {
+      word->keys_[word->before_] =
+          ShortWord::key(table_.rank_in(word->slot_before_, word->pair_before_), word->before_);
+      word->keys_[word->place_] =
+          ShortWord::key(table_.rank_in(word->slot_, word->pair_), word->place_);
+      unfinished_[left] = word;
+      left += choose<kInRounds>(*word) ? 1 : 0;
+    }
+    unfinished_.resize(left);
+  }
+}
+
+/// The next merge of the word; false where there is none.
+template <bool kInRounds>
+bool WordMerger::choose(ShortWord& word) const {
+  int32_t key = word.smallest_key();
+  if constexpr (kInRounds) key = word.key_of_round(key);
+  if (key == ShortWord::kNoKey) return false;
+  word.rank_ = static_cast<uint32_t>(key) / kShortBytes;
+  word.place_ = static_cast<size_t>(key) % kShortBytes;
+  table_.prefetch_result(word.rank_);
+  return true;
+}
+
+/// Joins the chosen pair, and finds the pairs that its result has with its neighbours.
+void WordMerger::merge_chosen(ShortWord& word) const {
+  const size_t place = word.place_;
+  const uint32_t behind = word.begins_ & (UINT32_MAX - 1) << place;  // never empty
+  const auto right = static_cast<size_t>(std::countr_zero(behind));
+  const uint32_t next = behind & (behind - 1);
+  const uint32_t before = word.begins_ & ((uint32_t{1} << place) - 1);
+  word.begins_ ^= uint32_t{1} << right;
+  word.keys_[right] = ShortWord::kNoKey;
+  const uint32_t piece = table_.result(word.rank_);
+  word.pieces_[place] = piece;
+  word.before_ =
+      before == 0 ? ShortWord::kNoPlace : 31 - static_cast<size_t>(std::countl_zero(before));
+  const size_t next_place = static_cast<size_t>(std::countr_zero(next));  // kNoPlace where none
+  word.pair_before_ =
+      before == 0 ? MergeTable::kNoPair : MergeTable::pack(word.pieces_[word.before_], piece);
+  word.pair_ = next == 0 ? MergeTable::kNoPair : MergeTable::pack(piece, word.pieces_[next_place]);
+  table_.prefetch_filter(word.pair_before_);
+  table_.prefetch_filter(word.pair_);
 }
 
 void WordMerger::link_list() {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -20,6 +21,14 @@ class WordMerger {
  public:
   /// Words above this many bytes should go through merge_windows.
   static constexpr size_t kWindowBytes = 4096;
+
+  /// Words up to this many bytes may be merged together.
+  static constexpr size_t kShortBytes = 32;
+
+  class ShortWord;
+
+  /// Merges words side by side, so that their waits for memory overlap.
+  void merge_together(std::span<ShortWord> words);
 
   explicit WordMerger(const MergeTable& table) : table_(table) {}
 
@@ -50,9 +59,12 @@ class WordMerger {
   bool merge_windows(std::string_view word, const Emit& emit, size_t window_bytes = kWindowBytes);
 
  private:
-  static constexpr size_t kShortBytes = 32;
-
-  size_t merge_short(size_t count);
+  template <bool kInRounds>
+  void merge_short(std::span<ShortWord> words);
+  template <bool kInRounds>
+  bool choose(ShortWord& word) const;
+  void merge_chosen(ShortWord& word) const;
+  std::span<const uint32_t> merge_alone(ShortWord word);
   void merge_long();
   void link_list();
   void look_up_pair(uint32_t left);
@@ -60,8 +72,7 @@ class WordMerger {
 
   const MergeTable& table_;
 
-  std::array<uint32_t, kShortBytes> pieces_;
-  std::array<uint32_t, kShortBytes> ranks_;  // of the pairs (i, i + 1)
+  std::vector<ShortWord*> unfinished_;
 
   static uint64_t pair(uint32_t rank, uint32_t left) {
     return rank == MergeTable::kNoRank ? MinTree::kInfinite : uint64_t{rank} << 32 | left;
@@ -73,6 +84,48 @@ class WordMerger {
   MinTree pairs_;                    // rank << 32 | left for the pair that starts at `left`
   uint32_t round_ = 0;               // the rank that is merged now
   std::vector<uint32_t> postponed_;  // pairs of a lower rank that this round made
+};
+
+/// A word of 1 to kShortBytes pieces to start with, while and after it is merged.
+class WordMerger::ShortWord {
+ public:
+  ShortWord(std::string_view word, const MergeTable& table);
+  ShortWord(std::span<const int32_t> start, const MergeTable& table);
+
+  /// Calls put(piece) for each piece from left to right.
+  template <class Put>
+  void for_each(const Put& put) const {
+    for (uint32_t left = begins_; left != 0; left &= left - 1) {
+      put(pieces_[static_cast<size_t>(std::countr_zero(left))]);
+    }
+  }
+
+ private:
+  friend class WordMerger;
+
+  // Keys of pairs: rank * kShortBytes + place, so that the smallest is the leftmost of the lowest
+  // rank. Signed, as there are vector instructions for the smaller one of these everywhere.
+  static constexpr int32_t kNoKey = INT32_MAX;
+  static constexpr size_t kNoPlace = kShortBytes;
+  static constexpr size_t kGroup = 8;
+
+  static int32_t key(uint32_t rank, size_t place) {
+    return rank == MergeTable::kNoRank ? kNoKey : static_cast<int32_t>(rank * kShortBytes + place);
+  }
+
+  int32_t smallest_key() const;
+  int32_t key_of_round(int32_t smallest) const;
+
+  std::array<uint32_t, kShortBytes> pieces_;   // by the place where they begin
+  std::array<int32_t, kShortBytes + 1> keys_;  // of the pairs that begin at each place and at none
+  uint32_t begins_;                            // a bit for each place where a piece begins
+  uint32_t groups_;                            // of keys
+
+  // The merge that comes next and what it changes.
+  uint32_t rank_;
+  size_t place_, before_;
+  uint64_t pair_before_, pair_;
+  size_t slot_before_, slot_;
 };
 
 }  // namespace meg::tokenizer::fast
