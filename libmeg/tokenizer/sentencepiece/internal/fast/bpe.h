@@ -29,10 +29,15 @@ class BpeSegmenter {
 
   bool is_fixed(std::string_view) const { return true; }
 
-  bool may_pass() const { return true; }
+  template <class Id>
+  bool may_pass(const Id*) const {
+    return true;
+  }
+
+  void pass(size_t) const {}
 
   template <class Id>
-  void pass(const Id*, size_t) const {}
+  void catch_up(const Id*) const {}
 
  private:
   /// Up to this many symbols the best pair is looked for among all.

@@ -80,7 +80,8 @@ class FastEncoder : public TokenEncoder {
       const Asked& asked = asked_[i];
       // Only the likelier place of the set is looked at here, which the prefetch has brought;
       // everything else is encode_word()'s.
-      if (asked.place->key == asked.key && asked.place->has_ids() && segmenter_.may_pass()) {
+      if (asked.place->key == asked.key && asked.place->has_ids() &&
+          segmenter_.may_pass(writer.end())) {
         put(asked.place->ids.data(), asked.place->count, asked.place->ids.size(), writer);
       } else {
         const char* const word_end = i + 1 < count ? asked_[i + 1].word : word;
@@ -94,7 +95,7 @@ class FastEncoder : public TokenEncoder {
   void put(const Id* ids, size_t count, size_t room, IdWriter<Id>& writer) {
     Id* const out = writer.end();
     std::memcpy(out, ids, room * sizeof(Id));
-    segmenter_.pass(out, count);
+    segmenter_.pass(count);
     writer.advance_to(out + count);
   }
 
@@ -117,7 +118,7 @@ class FastEncoder : public TokenEncoder {
     const uint64_t hash = key.hash();
     const typename Cache::Entry* const entry = cache.find(key, hash);
     if (entry != nullptr && !entry->has_ids()) return encode_long(word, writer);
-    if (entry != nullptr && segmenter_.may_pass()) {
+    if (entry != nullptr && segmenter_.may_pass(writer.end())) {
       return put(entry->ids.data(), entry->count, entry->ids.size(), writer);
     }
     const std::span<const Id> ids = segment(word, writer);
@@ -131,7 +132,7 @@ class FastEncoder : public TokenEncoder {
 
   void encode_long(std::string_view word, IdWriter<Id>& writer) {
     // Longer ones are rarely met twice, and would push others out.
-    const bool may_be_known = word.size() <= kMaxCachedBytes && segmenter_.may_pass();
+    const bool may_be_known = word.size() <= kMaxCachedBytes && segmenter_.may_pass(writer.end());
     const uint64_t hash = may_be_known ? tokenizer::fast::hash_word(word) : 0;
     if (may_be_known) {
       const std::span<const Id> known = long_.find(word, hash);
@@ -145,6 +146,7 @@ class FastEncoder : public TokenEncoder {
   std::span<const Id> segment(std::string_view word, IdWriter<Id>& writer) {
     const Id* const begin = writer.end();
     const char* at = word.data();
+    segmenter_.catch_up(begin);
     for (const Segment& segment : segmenter_.segment(word)) {
       if (segment.id == Segment::kUnknown) {
         writer.unknown(form_.normalized({at, segment.size}));

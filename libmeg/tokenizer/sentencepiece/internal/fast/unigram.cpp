@@ -13,9 +13,6 @@ namespace {
 
 constexpr uint32_t kNoStart = UINT32_MAX;
 
-/// Words of more bytes are always cut anew.
-constexpr size_t kMaxFixedBytes = 64;
-
 /// Sums below 2^17 are rounded by at most this.
 ///
 /// Half of the distance of 2^-7 between neighbouring floats from 2^16 to 2^17.
@@ -28,11 +25,12 @@ std::vector<PieceTrie::Entry> entries_of(const std::vector<UnigramTable::Piece>&
   return entries;
 }
 
-/// Sums up to which a word of kMaxFixedBytes neither passes kScoreLimit nor kLargestSum.
+/// Sums up to which a word of UnigramSegmenter::kMaxFixedBytes neither passes kScoreLimit nor
+/// kLargestSum.
 float pass_limit(float largest_score) {
   // A word has at most one segment a byte. Scores so large that one word could leave the exact
   // range make every word be cut anew.
-  const float room = largest_score * (kMaxFixedBytes + 1);
+  const float room = largest_score * (UnigramSegmenter::kMaxFixedBytes + 1);
   return room < kLargestSum - kScoreLimit ? kScoreLimit - room : -1;
 }
 
@@ -52,24 +50,40 @@ UnigramTable::UnigramTable(const std::vector<Piece>& pieces, float unknown_score
 UnigramSegmenter::UnigramSegmenter(const UnigramTable& table)
     : table_(table), pass_limit_(pass_limit(table.largest_score())) {}
 
+void UnigramSegmenter::begin_text() {
+  sum_ = 0;
+  begin_passing();
+}
+
+void UnigramSegmenter::begin_passing() {
+  passed_ = 0;
+  may_be_passed_ = -1;
+  const double room = static_cast<double>(pass_limit_) - std::abs(sum_);
+  if (!(room > 0)) return;
+  const double most = room / (table_.largest_score() + kLargestRounding);
+  may_be_passed_ = std::max<int64_t>(static_cast<int64_t>(most) - 1, 0);
+}
+
 std::span<const Segment> UnigramSegmenter::segment(std::string_view word) {
+  constexpr double kNever = -std::numeric_limits<double>::infinity();
   const PieceTrie& trie = table_.trie();
   best_.assign(word.size() + 1, {0, kNoStart, Segment::kUnknown});
   best_[0].score = sum_;
+  two_.fill({kNever, kNever});
+  two_[0].first = 0;
   size_t frontier = 0;  // the farthest end that was reached
   size_t size = 0;
   for (size_t start = 0; start < word.size(); start += size) {
     // The library rebases its sums at this limit. It happens at a position, not at a word, so it
     // must happen at the same one here: rounding decides between ways that are about as good.
     if (std::abs(best_[start].score) > kScoreLimit) keep_small(start, frontier);
-    const float here = best_[start].score;
     size = character_size(word[start]);
     bool has_character = false;
     uint32_t node = trie.first(static_cast<unsigned char>(word[start]));
     for (size_t end = start + 1; node != PieceTrie::kNoNode; ++end) {
       const int32_t id = trie.value(node);
       if (id != PieceTrie::kNoValue) {
-        offer(end, table_.score(id) + here, start, id);
+        offer(end, table_.score(id), start, id);
         has_character |= end == start + size;
         frontier = std::max(frontier, end);
       }
@@ -77,10 +91,11 @@ std::span<const Segment> UnigramSegmenter::segment(std::string_view word) {
       node = trie.next(node, static_cast<unsigned char>(word[end]));
     }
     if (has_character) continue;
-    offer(start + size, table_.unknown_score() + here, start, Segment::kUnknown);
+    offer(start + size, table_.unknown_score(), start, Segment::kUnknown);
     frontier = std::max(frontier, start + size);
   }
   sum_ = best_.back().score;
+  begin_passing();
   segments_.clear();
   for (size_t end = word.size(); end > 0; end = best_[end].start) {
     segments_.push_back({best_[end].id, static_cast<uint32_t>(end) - best_[end].start});
@@ -89,10 +104,20 @@ std::span<const Segment> UnigramSegmenter::segment(std::string_view word) {
   return segments_;
 }
 
+/// A segment from `start` to `end`.
 void UnigramSegmenter::offer(size_t end, float score, size_t start, int32_t id) {
+  if (end <= kMaxFixedBytes) {
+    const Two& before = two_[start];
+    Two& two = two_[end];
+    for (const double sum : {before.first + score, before.second + score}) {
+      two.second = std::max(two.second, std::min(two.first, sum));
+      two.first = std::max(two.first, sum);
+    }
+  }
+  const float sum = score + best_[start].score;
   Best& best = best_[end];
-  if (best.start != kNoStart && !(score > best.score)) return;
-  best = {score, static_cast<uint32_t>(start), id};
+  if (best.start != kNoStart && !(sum > best.score)) return;
+  best = {sum, static_cast<uint32_t>(start), id};
 }
 
 /// Moves the sums from `start` on, so that the one there is 0.
@@ -112,42 +137,8 @@ bool UnigramSegmenter::is_fixed(std::string_view word) {
   if (word.size() > kMaxFixedBytes || has_unknown()) return false;
   // The sum of each way is rounded once a segment, of which the other ways have up to one a byte.
   const double roundings = static_cast<double>(segments_.size() + word.size());
-  return margin(word) > roundings * kLargestRounding;
-}
-
-/// By how much the best way to cut the word is better than the second best.
-double UnigramSegmenter::margin(std::string_view word) {
-  constexpr double kNever = -std::numeric_limits<double>::infinity();
-  const PieceTrie& trie = table_.trie();
-  two_.assign(word.size() + 1, {kNever, kNever});
-  two_[0].first = 0;
-  const auto offer_sum = [this](size_t end, double sum) {
-    Two& two = two_[end];
-    two.second = std::max(two.second, std::min(two.first, sum));
-    two.first = std::max(two.first, sum);
-  };
-  size_t size = 0;
-  for (size_t start = 0; start < word.size(); start += size) {
-    const Two here = two_[start];
-    size = character_size(word[start]);
-    bool has_character = false;
-    uint32_t node = trie.first(static_cast<unsigned char>(word[start]));
-    for (size_t end = start + 1; node != PieceTrie::kNoNode; ++end) {
-      const int32_t id = trie.value(node);
-      if (id != PieceTrie::kNoValue) {
-        const double score = table_.score(id);
-        offer_sum(end, here.first + score);
-        offer_sum(end, here.second + score);
-        has_character |= end == start + size;
-      }
-      if (end == word.size()) break;
-      node = trie.next(node, static_cast<unsigned char>(word[end]));
-    }
-    if (has_character) continue;
-    offer_sum(start + size, here.first + table_.unknown_score());
-    offer_sum(start + size, here.second + table_.unknown_score());
-  }
-  return two_.back().first - two_.back().second;
+  const Two& sums = two_[word.size()];
+  return sums.first - sums.second > roundings * kLargestRounding;
 }
 
 }  // namespace meg::tokenizer::sentencepiece::fast

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -45,11 +47,14 @@ class UnigramTable {
 /// are about as good. Belongs to one thread.
 class UnigramSegmenter {
  public:
+  /// Words of more bytes never are is_fixed().
+  static constexpr size_t kMaxFixedBytes = 64;
+
   explicit UnigramSegmenter(const UnigramTable& table);
 
-  void begin_text() { sum_ = 0; }
+  void begin_text();
 
-  /// The segments of the text's next word. Valid until the next call.
+  /// The segments of the text's next word. Valid until the next call. After catch_up().
   std::span<const Segment> segment(std::string_view word);
 
   /// Whether the word that segment() had last has an unknown segment.
@@ -59,11 +64,25 @@ class UnigramSegmenter {
   bool is_fixed(std::string_view word);
 
   /// Whether the text's next word, if it is_fixed(), may be passed over by the ids of its segments.
-  bool may_pass() const { return sum_ > -pass_limit_ && sum_ < pass_limit_; }
-
+  /// end: of the ids so far.
   template <class Id>
-  void pass(const Id* ids, size_t count) {
-    for (size_t i = 0; i < count; ++i) sum_ += table_.score(static_cast<int32_t>(ids[i]));
+  bool may_pass(const Id* end) {
+    if (passed_ > may_be_passed_) catch_up(end);
+    return passed_ <= may_be_passed_;
+  }
+
+  /// Takes note of a word's ids, which stand behind those of the words before.
+  void pass(size_t count) { passed_ += static_cast<int64_t>(count); }
+
+  /// Adds what was passed to the sum. end: of the ids so far.
+  template <class Id>
+  void catch_up(const Id* end) {
+    float sum = sum_;
+    for (const Id* id = end - passed_; id < end; ++id) {
+      sum += table_.score(static_cast<int32_t>(*id));
+    }
+    sum_ = sum;
+    begin_passing();
   }
 
  private:
@@ -73,20 +92,23 @@ class UnigramSegmenter {
     int32_t id;
   };
 
-  /// Sums of the two best ways.
+  /// Sums of the two best ways from the beginning of the word, without rounding to float.
   struct Two {
     double first, second;
   };
 
   void offer(size_t end, float score, size_t start, int32_t id);
   void keep_small(size_t start, size_t frontier);
-  double margin(std::string_view word);
+
+  void begin_passing();
 
   const UnigramTable& table_;
   const float pass_limit_;
-  float sum_ = 0;
+  float sum_ = 0;               // of the words' segments, but for those passed since
+  int64_t passed_ = 0;          // segments
+  int64_t may_be_passed_ = -1;  // so many that the sum is below pass_limit_ whatever they are
   std::vector<Best> best_;
-  std::vector<Two> two_;
+  std::array<Two, kMaxFixedBytes + 1> two_;  // by end
   std::vector<Segment> segments_;
 };
 
