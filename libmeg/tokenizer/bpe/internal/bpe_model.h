@@ -93,6 +93,9 @@ class BpeModel {
   /// model merges every word.
   std::optional<int32_t> whole_word(std::string_view word) const { return whole_words_.find(word); }
 
+  /// The words that whole_word() has an id for.
+  const WholeWords& whole_words() const { return whole_words_; }
+
   /// Distinct tokens in the vocabulary.
   int64_t vocab_size() const { return vocab_size_; }
 

@@ -17,7 +17,10 @@ WholeWords::WholeWords(std::vector<Word> words) : words_(std::move(words)) {
   for (size_t i = 0; i < words_.size(); ++i) {
     const uint64_t hash = hash_of(words_[i].text);
     Slot& slot = slots_[slot_of(words_[i].text, hash)];
-    if (slot.word != 0) continue;
+    if (slot.word != 0) {
+      are_distinct_ = false;
+      continue;
+    }
     slot = {static_cast<uint32_t>(hash), static_cast<uint32_t>(i + 1)};
     filter_[filter_bit(hash) / 64] |= uint64_t{1} << (filter_bit(hash) % 64);
   }

@@ -23,6 +23,12 @@ class WholeWords {
 
   bool empty() const { return words_.empty(); }
 
+  /// The words, equal ones as often as they were given.
+  const std::vector<Word>& words() const { return words_; }
+
+  /// Whether no two words are equal.
+  bool are_distinct() const { return are_distinct_; }
+
   std::optional<int32_t> find(std::string_view text) const;
 
  private:
@@ -37,6 +43,7 @@ class WholeWords {
   uint64_t filter_bit(uint64_t hash) const { return hash >> filter_shift_; }
 
   std::vector<Word> words_;
+  bool are_distinct_ = true;
   std::vector<Slot> slots_;  // a power of two, at most half full
   // Most words that are asked for are no tokens: a bit for each of a table of 16 times as many
   // slots as words, which stays in a near cache, tells most of them.

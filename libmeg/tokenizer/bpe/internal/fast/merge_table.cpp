@@ -27,7 +27,8 @@ Result<MergeTable> MergeTable::build(const BpeModel& model) {
   }
   // used_merges() merges by the table itself, so it is filled with all of them first.
   table.fill(model.merges());
-  const std::vector<BpeModel::Merge> used = table.used_merges(model);
+  std::vector<bool> is_merged(static_cast<size_t>(model.piece_count()));
+  const std::vector<BpeModel::Merge> used = table.used_merges(model, is_merged);
   // Fewer entries: the filter in front of the table says no more often.
   if (used.size() < model.merges().size()) table.fill(used);
   for (int32_t piece = 0; piece < model.piece_count(); ++piece) {
@@ -37,22 +38,58 @@ Result<MergeTable> MergeTable::build(const BpeModel& model) {
   WordMerger merger(table);
   table.joints_ = CharacterJoints(
       model, [&merger](std::string_view bytes) { return merger.merge(bytes).size(); });
-  table.unmerged_words_ = table.find_unmerged_words(model, merger);
+  table.unmerged_words_ = table.find_unmerged_words(model, is_merged);
   return table;
 }
 
-WholeWords MergeTable::find_unmerged_words(const BpeModel& model, WordMerger& merger) const {
-  std::vector<WholeWords::Word> words;
-  for (const std::string_view token : model.token_texts()) {
-    const std::optional<int32_t> id = model.whole_word(token);
-    if (!id) continue;
-    if (!model.merges_characters() && !token.empty()) {
-      const std::span<const uint32_t> pieces = merger.merge(token);
-      if (pieces.size() == 1 && token_id(pieces[0]) == *id) continue;
-    }
-    words.push_back({token, *id});
+WholeWords MergeTable::find_unmerged_words(const BpeModel& model,
+                                           const std::vector<bool>& is_merged) const {
+  const WholeWords& all = model.whole_words();
+  if (all.empty() || model.merges_characters()) return all;
+  // The pieces that need no merging here, by id; larger ids, of which a vocabulary has few if any,
+  // are left out.
+  constexpr int32_t kNone = -1;
+  std::vector<int32_t> merged(2 * all.words().size(), kNone);
+  for (int32_t piece = 0; all.are_distinct() && piece < model.piece_count(); ++piece) {
+    const auto id = static_cast<size_t>(model.token_id(piece));
+    if (is_merged[static_cast<size_t>(piece)] && id < merged.size()) merged[id] = piece;
   }
-  return WholeWords(std::move(words));
+  const auto is_known = [&](const WholeWords::Word& word) {
+    const auto id = static_cast<size_t>(word.id);
+    return id < merged.size() && merged[id] != kNone && model.piece_bytes(merged[id]) == word.text;
+  };
+
+  std::vector<WholeWords::Word> unmerged;
+  WordMerger merger(*this);
+  const auto check = [&](std::string_view text, std::span<const uint32_t> pieces) {
+    const int32_t id = *all.find(text);
+    if (pieces.size() > 1 || token_id(pieces[0]) != id) unmerged.push_back({text, id});
+  };
+  constexpr size_t kTogether = 64;
+  std::vector<std::string_view> texts;
+  std::vector<WordMerger::ShortWord> together;
+  const auto check_together = [&] {
+    merger.merge_together(together);
+    for (size_t i = 0; i < texts.size(); ++i) {
+      std::vector<uint32_t> pieces;
+      together[i].for_each([&pieces](uint32_t piece) { pieces.push_back(piece); });
+      check(texts[i], pieces);
+    }
+    texts.clear();
+    together.clear();
+  };
+  for (const WholeWords::Word& word : all.words()) {
+    if (word.text.empty() || is_known(word)) continue;
+    if (word.text.size() > WordMerger::kShortBytes) {
+      check(word.text, merger.merge(word.text));
+      continue;
+    }
+    texts.push_back(word.text);
+    together.emplace_back(word.text, *this);
+    if (texts.size() == kTogether) check_together();
+  }
+  check_together();
+  return WholeWords(std::move(unmerged));
 }
 
 void MergeTable::fill(std::span<const BpeModel::Merge> merges) {
@@ -72,7 +109,8 @@ void MergeTable::fill(std::span<const BpeModel::Merge> merges) {
   }
 }
 
-std::vector<BpeModel::Merge> MergeTable::used_merges(const BpeModel& model) const {
+std::vector<BpeModel::Merge> MergeTable::used_merges(const BpeModel& model,
+                                                     std::vector<bool>& is_merged) const {
   // Where all occurrences of a pair merge at once, last_pair() would have to, too; merges.txt has
   // one merge a piece.
   if (model.merges_characters() || merge_order_ == MergeOrder::kRounds) return model.merges();
@@ -92,6 +130,7 @@ std::vector<BpeModel::Merge> MergeTable::used_merges(const BpeModel& model) cons
       if (last != pack(static_cast<uint32_t>(merge.left), static_cast<uint32_t>(merge.right))) {
         continue;
       }
+      is_merged[static_cast<size_t>(merge.result)] = true;
     }
     used.push_back(merge);
   }

@@ -31,7 +31,8 @@ class MergeTable {
   /// Rank (lowest first) of the merge of two neighbouring pieces; kNoRank where there is none.
   uint32_t rank(uint32_t left, uint32_t right) const {
     const uint64_t pair = pack(left, right);
-    return rank_in(slot_of(pair), pair);
+    const uint64_t hash = pair * kMultiplier;
+    return is_filtered(hash) ? kNoRank : rank_in(static_cast<size_t>(hash >> slot_shift_), pair);
   }
 
   // rank() in steps, between which the memory that the next one reads is on its way.
@@ -51,12 +52,10 @@ class MergeTable {
   /// Where rank_in() begins to look.
   size_t slot_of(uint64_t pair) const {
     const uint64_t hash = pair * kMultiplier;
-    const uint64_t bit = hash >> filter_shift_;
-    const bool may_be_there = ((filter_[bit / 64] >> (bit % 64)) & 1) != 0;
     // Without a branch: what the filter says is as good as random.
-    const size_t last = slot_mask_ + 1;
-    const size_t slot = static_cast<size_t>(hash >> slot_shift_);
-    return may_be_there ? slot : last;
+    const size_t empty = slot_mask_ + 1;
+    const auto slot = static_cast<size_t>(hash >> slot_shift_);
+    return is_filtered(hash) ? empty : slot;
   }
 
   void prefetch_slot(size_t slot) const { __builtin_prefetch(&slots_[slot]); }
@@ -107,6 +106,12 @@ class MergeTable {
 
   MergeTable() = default;
 
+  /// Whether the filter says that no pair with this hash is there.
+  bool is_filtered(uint64_t hash) const {
+    const uint64_t bit = hash >> filter_shift_;
+    return ((filter_[bit / 64] >> (bit % 64)) & 1) == 0;
+  }
+
   /// Makes the slots anew, for these merges.
   void fill(std::span<const BpeModel::Merge> merges);
   void insert(uint32_t left, uint32_t right, uint32_t rank);
@@ -114,11 +119,13 @@ class MergeTable {
   /// The merges that can come up. Of several that give one piece it is at most the one that comes
   /// last where the piece's own bytes are merged: whatever stands around them, no merge crossed
   /// their borders before, so the same merges happen there in the same order.
-  std::vector<BpeModel::Merge> used_merges(const BpeModel& model) const;
+  /// is_merged: gets true for the pieces that their own bytes were found to merge to.
+  std::vector<BpeModel::Merge> used_merges(const BpeModel& model,
+                                           std::vector<bool>& is_merged) const;
   uint64_t last_pair(std::string_view bytes) const;
 
-  /// The tokens for unmerged_word().
-  WholeWords find_unmerged_words(const BpeModel& model, WordMerger& merger) const;
+  /// The words for unmerged_word().
+  WholeWords find_unmerged_words(const BpeModel& model, const std::vector<bool>& is_merged) const;
 
   static constexpr size_t kMaxTriedBytes = 64;
 
