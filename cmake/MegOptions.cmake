@@ -29,19 +29,27 @@ if(MEG_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
       ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${MEG_CCACHE})
 endif()
 
-# meg_join_sources(TARGET): its sources are compiled several at once (MEG_JOIN_SOURCES), so that what they include is read
-# once. Names in their unnamed namespaces must differ then; what is written once for each instruction set has the same
-# ones, and stays apart.
+# meg_join_sources(TARGET): the sources of each of its folders are compiled as one (MEG_JOIN_SOURCES), so that what they
+# include is read once. Names in the unnamed namespaces of one folder must differ then; what is written once for each
+# instruction set has the same ones, and stays apart.
 function(meg_join_sources target)
-  set_target_properties(${target} PROPERTIES
-    UNITY_BUILD ${MEG_JOIN_SOURCES} UNITY_BUILD_BATCH_SIZE 12)
+  if(NOT MEG_JOIN_SOURCES)
+    return()
+  endif()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
   # g++ takes a source that another one includes for a header, where such types would be a mistake.
-  if(MEG_JOIN_SOURCES AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
   endif()
   get_target_property(sources ${target} SOURCES)
-  list(FILTER sources INCLUDE REGEX "_avx(2|512)\\.cpp$")
-  set_source_files_properties(${sources} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  list(FILTER sources EXCLUDE REGEX "_avx(2|512)\\.cpp$")
+  foreach(source IN LISTS sources)
+    cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR} OUTPUT_VARIABLE folder)
+    cmake_path(GET folder PARENT_PATH folder)
+    cmake_path(RELATIVE_PATH folder BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
+    string(MAKE_C_IDENTIFIER "${folder}" group)
+    set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${group})
+  endforeach()
 endfunction()
 
 # meg_component(NAME [LINKS ...] [PRIVATE_LINKS ...] [EXCLUDES regex]) declares the component in this folder as meg::NAME:

@@ -7,12 +7,6 @@
 #include "libmeg/checkpoint/transfer/internal/transfer_work.h"
 
 namespace meg::checkpoint {
-namespace {
-
-constexpr int64_t kChunkBytes = int64_t{512} << 10;
-
-}  // namespace
-
 Status read_merged(const LogicalParameter& parameter, const LogicalTensor& tensor, int64_t first,
                    std::span<std::byte> into) {
   TensorTransfer transfer;
@@ -27,9 +21,10 @@ Status read_merged(const LogicalParameter& parameter, const LogicalTensor& tenso
                               .range = TransferTarget::FlatRange{first, count}});
   std::vector<std::unique_ptr<TensorSink>> sinks;
   sinks.push_back(memory_sink(into));
-  MEG_ASSIGN_OR_RETURN(const PreparedTransfers prepared,
-                       prepare_transfers(std::span(&transfer, 1), sinks, kChunkBytes, false));
-  TransferCopier copier(kChunkBytes, [](int64_t) { return true; });
+  MEG_ASSIGN_OR_RETURN(
+      const PreparedTransfers prepared,
+      prepare_transfers(std::span(&transfer, 1), sinks, kTransferChunkBytes, false));
+  TransferCopier copier(kTransferChunkBytes, [](int64_t) { return true; });
   for (const auto& work : prepared.works) {
     MEG_RETURN_IF_ERROR(copier.run({work.get(), 0, work->elements()}));
   }

@@ -24,7 +24,6 @@ namespace {
 
 using Works = std::vector<std::unique_ptr<TransferWork>>;
 
-constexpr int64_t kChunkBytes = int64_t{512} << 10;  // a chunk and its copy fit the L2 cache
 /// Below this a budget costs threads instead: smaller reads would be system calls alone.
 constexpr int64_t kLeastChunkBytes = int64_t{4} << 10;
 constexpr int64_t kJobBytes = int64_t{32} << 20;
@@ -35,7 +34,7 @@ constexpr int64_t kWritebackBytes = int64_t{64} << 20;
 /// Threads and chunk sizes that keep within the options' bytes.
 struct Resources {
   int workers = 1;
-  int64_t chunk_bytes = kChunkBytes;
+  int64_t chunk_bytes = kTransferChunkBytes;
   int64_t transposed_bytes = 0;  ///< What sources may keep for a thread.
 
   explicit Resources(const TransferOptions& options) {
@@ -43,7 +42,7 @@ struct Resources {
     const int64_t most = options.buffer_bytes / TransferCopier::buffer_bytes(kLeastChunkBytes);
     workers = static_cast<int>(std::clamp<int64_t>(most, 1, workers));
     const int64_t share = options.buffer_bytes / workers / TransferCopier::buffer_bytes(1);
-    chunk_bytes = std::clamp(share, kLeastChunkBytes, kChunkBytes);
+    chunk_bytes = std::clamp(share, kLeastChunkBytes, kTransferChunkBytes);
     transposed_bytes = options.buffer_bytes / workers - TransferCopier::buffer_bytes(chunk_bytes);
   }
 };

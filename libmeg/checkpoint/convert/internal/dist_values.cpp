@@ -38,8 +38,6 @@ std::vector<PickleId> persistent_nodes(const PickleGraph& graph, PickleId root) 
   return found;
 }
 
-/// Where rows of query_key_value begin to lie head by head.
-constexpr double kHeadByHead = 2.0;
 /// What Megatron has written ever since it saves torch_dist.
 constexpr double kSavedVersion = 3.0;
 

@@ -4,6 +4,9 @@
 
 namespace meg::checkpoint {
 
+/// The checkpoint_version from which on the rows of query_key_value lie head by head.
+inline constexpr double kHeadByHead = 2.0;
+
 class ArgsEditor;
 
 /// Makes args those of a hybrid model, which has two layers for one of GPT and says so in

@@ -17,9 +17,6 @@
 namespace meg::checkpoint {
 namespace {
 
-// From this version on the rows of query_key_value lie head by head.
-constexpr double kHeadByHead = 2.0;
-
 bool is_scheduler_key(std::string_view key) {
   return key == "opt_param_scheduler" || key == "lr_scheduler";
 }

@@ -15,6 +15,9 @@
 
 namespace meg::checkpoint {
 
+/// Bytes that are read at once where memory allows it: a chunk and its copy fit the L2 cache.
+inline constexpr int64_t kTransferChunkBytes = int64_t{512} << 10;
+
 /// The CRC-32 of bytes that several works read or write, part by part.
 class TransferCrc {
  public:

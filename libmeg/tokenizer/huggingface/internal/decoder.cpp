@@ -115,9 +115,9 @@ class Replace : public TokenDecoder {
   std::string from_, to_;
 };
 
-class Strip : public TokenDecoder {
+class StripDecoder : public TokenDecoder {
  public:
-  Strip(std::string content, int64_t start, int64_t stop)
+  StripDecoder(std::string content, int64_t start, int64_t stop)
       : content_(std::move(content)), start_(start), stop_(stop) {}
 
   void apply(Tokens& tokens, Following& following) const override {
@@ -208,9 +208,10 @@ class WordPieceDecoder : public TokenDecoder {
   bool cleanup_;
 };
 
-class Sequence : public TokenDecoder {
+class SequenceDecoder : public TokenDecoder {
  public:
-  explicit Sequence(std::vector<std::unique_ptr<TokenDecoder>> steps) : steps_(std::move(steps)) {}
+  explicit SequenceDecoder(std::vector<std::unique_ptr<TokenDecoder>> steps)
+      : steps_(std::move(steps)) {}
 
   void apply(Tokens& tokens, Following& following) const override {
     for (const auto& step : steps_) step->apply(tokens, following);
@@ -220,20 +221,20 @@ class Sequence : public TokenDecoder {
   std::vector<std::unique_ptr<TokenDecoder>> steps_;
 };
 
-using Made = Result<std::unique_ptr<TokenDecoder>>;
+using MadeDecoder = Result<std::unique_ptr<TokenDecoder>>;
 
 template <class Kind, class... Values>
-Made make(Values&&... values) {
+MadeDecoder make_decoder(Values&&... values) {
   return std::unique_ptr<TokenDecoder>(std::make_unique<Kind>(std::forward<Values>(values)...));
 }
 
-Made read_replace(const JsonPart& part) {
+MadeDecoder read_replace_decoder(const JsonPart& part) {
   MEG_ASSIGN_OR_RETURN(const JsonPart pattern, part.member("pattern"));
   MEG_RETURN_IF_ERROR(pattern.allow_only({"String"}));
   MEG_ASSIGN_OR_RETURN(const std::string from, pattern.text("String", ""));
   MEG_ASSIGN_OR_RETURN(const std::string to, part.text("content", ""));
   if (from.empty()) return pattern.unsupported("an empty pattern");
-  return make<Replace>(from, to);
+  return make_decoder<Replace>(from, to);
 }
 
 Result<int64_t> read_count(const JsonPart& part, std::string_view key) {
@@ -241,32 +242,32 @@ Result<int64_t> read_count(const JsonPart& part, std::string_view key) {
   return count ? count->integer() : int64_t{0};
 }
 
-Made read_strip(const JsonPart& part) {
+MadeDecoder read_strip_decoder(const JsonPart& part) {
   MEG_ASSIGN_OR_RETURN(const std::string content, part.text("content", " "));
   MEG_ASSIGN_OR_RETURN(const int64_t start, read_count(part, "start"));
   MEG_ASSIGN_OR_RETURN(const int64_t stop, read_count(part, "stop"));
   if (content.empty()) return part.unsupported("an empty content");
-  return make<Strip>(content, start, stop);
+  return make_decoder<StripDecoder>(content, start, stop);
 }
 
-Made read_metaspace(const JsonPart& part) {
+MadeDecoder read_metaspace(const JsonPart& part) {
   MEG_ASSIGN_OR_RETURN(const std::string replacement,
                        part.text("replacement", Metaspace().replacement));
   MEG_ASSIGN_OR_RETURN(const bool old, part.boolean("add_prefix_space", true));
   MEG_ASSIGN_OR_RETURN(const std::string scheme,
                        part.text("prepend_scheme", old ? "always" : "never"));
   if (replacement.empty()) return part.unsupported("an empty replacement");
-  return make<MetaspaceDecoder>(replacement, scheme != "never");
+  return make_decoder<MetaspaceDecoder>(replacement, scheme != "never");
 }
 
-Made read_word_piece(const JsonPart& part) {
+MadeDecoder read_word_piece(const JsonPart& part) {
   MEG_RETURN_IF_ERROR(part.allow_only({"type", "prefix", "cleanup"}));
   MEG_ASSIGN_OR_RETURN(const std::string prefix, part.text("prefix", "##"));
   MEG_ASSIGN_OR_RETURN(const bool cleanup, part.boolean("cleanup", true));
-  return make<WordPieceDecoder>(prefix, cleanup);
+  return make_decoder<WordPieceDecoder>(prefix, cleanup);
 }
 
-Made read_sequence(const JsonPart& part) {
+MadeDecoder read_sequence_decoder(const JsonPart& part) {
   MEG_ASSIGN_OR_RETURN(const JsonPart list, part.member("decoders"));
   MEG_ASSIGN_OR_RETURN(const std::vector<JsonPart> items, list.items());
   std::vector<std::unique_ptr<TokenDecoder>> steps;
@@ -274,20 +275,20 @@ Made read_sequence(const JsonPart& part) {
     MEG_ASSIGN_OR_RETURN(std::unique_ptr<TokenDecoder> step, read_decoder(item));
     steps.push_back(std::move(step));
   }
-  return make<Sequence>(std::move(steps));
+  return make_decoder<SequenceDecoder>(std::move(steps));
 }
 
 }  // namespace
 
-Made read_decoder(const std::optional<JsonPart>& part) {
-  if (!part) return make<JoinBySpaces>();
+MadeDecoder read_decoder(const std::optional<JsonPart>& part) {
+  if (!part) return make_decoder<JoinBySpaces>();
   MEG_ASSIGN_OR_RETURN(const std::string_view type, part->type());
-  if (type == "Sequence") return read_sequence(*part);
-  if (type == "ByteLevel") return make<ByteLevel>();
-  if (type == "ByteFallback") return make<ByteFallback>();
-  if (type == "Fuse") return make<Fuse>();
-  if (type == "Replace") return read_replace(*part);
-  if (type == "Strip") return read_strip(*part);
+  if (type == "Sequence") return read_sequence_decoder(*part);
+  if (type == "ByteLevel") return make_decoder<ByteLevel>();
+  if (type == "ByteFallback") return make_decoder<ByteFallback>();
+  if (type == "Fuse") return make_decoder<Fuse>();
+  if (type == "Replace") return read_replace_decoder(*part);
+  if (type == "Strip") return read_strip_decoder(*part);
   if (type == "Metaspace") return read_metaspace(*part);
   if (type == "WordPiece") return read_word_piece(*part);
   return part->unsupported(text::printable_name(type));
