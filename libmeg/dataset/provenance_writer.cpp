@@ -7,6 +7,7 @@
 
 #include "libmeg/base/bytes.h"
 #include "libmeg/dataset/index_format.h"
+#include "libmeg/dataset/internal/builder_state.h"
 #include "libmeg/io/atomic_file.h"
 #include "libmeg/io/crc32.h"
 #include "libmeg/io/mapped_file.h"
@@ -15,7 +16,6 @@
 namespace meg::dataset {
 namespace {
 
-constexpr const char* kResumeSuffix = ".resume";
 /// Where the header has the CRC-32 of the .idx file that the places belong to.
 constexpr int64_t kChecksumAt = 40;
 

@@ -13,7 +13,7 @@ struct Rules {
   bool whitespace_as_suffix;
 };
 
-std::string normalize(const Rules& rules, std::string_view text) {
+std::string normalize_by(const Rules& rules, std::string_view text) {
   const bool collapses = rules.spec.remove_extra_whitespaces;
   const std::string_view space = rules.spec.escape_whitespaces ? kSpaceSymbol : " ";
   while (collapses && !text.empty()) {
@@ -47,13 +47,13 @@ std::string normalize(const Rules& rules, std::string_view text) {
 
 std::string normalize(const Model& model, std::string_view text) {
   const ModelFile& file = model.file();
-  return normalize(Rules{file.normalizer, model.charsmap(), model.user_symbols(),
-                         file.treat_whitespace_as_suffix},
-                   text);
+  return normalize_by(Rules{file.normalizer, model.charsmap(), model.user_symbols(),
+                            file.treat_whitespace_as_suffix},
+                      text);
 }
 
 std::string denormalize(const Model& model, std::string_view text) {
-  return normalize(
+  return normalize_by(
       Rules{*model.file().denormalizer, model.denormalizer_charsmap(), PieceTrie(), false}, text);
 }
 
