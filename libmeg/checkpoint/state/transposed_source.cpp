@@ -10,8 +10,8 @@
 namespace meg::checkpoint {
 namespace {
 
-/// Stripes of a result, one after another or, where heads are put together, three in turns: query,
-/// key and value.
+/// Stripes of a result, one after another or, where heads are put together, three interleaved:
+/// query, key and value.
 constexpr size_t kStripes = 3;
 
 /// The more rows a stripe has, the longer are the reads of the source's rows: 10 MiB hold most
@@ -46,13 +46,13 @@ struct Tile {
   // No std::array: what is given to a template loses the attribute of vectors.
   Row rows[kRows];
 
-  /// Elements of two rows in turns, from the first-th of both on.
+  /// Elements of two rows, interleaved, from the first-th of both on.
   template <size_t first, size_t... I>
   static Row mixed(const Row& a, const Row& b, std::index_sequence<I...>) {
     return __builtin_shufflevector(a, b, (first + I / 2 + (I % 2) * kRows)...);
   }
 
-  /// Row i and row i + kRows / 2 become rows 2 i and 2 i + 1, their elements in turns. Done for
+  /// Row i and row i + kRows / 2 become rows 2 i and 2 i + 1, their elements interleaved. Done for
   /// each halving of the number of rows this is the transpose.
   void transpose() {
     for (size_t rest = kRows; rest > 1; rest /= 2) {

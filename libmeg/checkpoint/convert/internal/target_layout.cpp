@@ -223,7 +223,7 @@ class LayoutBuilder {
     if (layout_.pipeline_model_parallel_size == checkpoint_.pipeline_model_parallel_size()) {
       return stage;
     }
-    // The stage that had this one's first layer is the closest to what it goes on with.
+    // The stage that had this one's first layer is the closest to the state that it resumes from.
     const int64_t first = ranges_[static_cast<size_t>(stage)][0].first;
     for (const LogicalParameter& parameter : checkpoint_.parameters()) {
       if (parameter.layer == first) return parameter.stage;
