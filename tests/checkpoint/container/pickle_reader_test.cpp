@@ -219,11 +219,13 @@ std::string nested_lists(int levels) {
   return std::string(count, ']') + std::string(count - 1, 'a') + ".";
 }
 
+std::string nested_tuples(size_t levels) { return 'N' + std::string(levels, '\x85') + '.'; }
+
 TEST(PickleReader, NestsToTheLimitAndNoFurther) {
   EXPECT_EQ(code_of(nested_lists(PickleGraph::kMaxDepth + 1)), StatusCode::kOk);
   EXPECT_EQ(code_of(nested_lists(PickleGraph::kMaxDepth + 2)), StatusCode::kResourceExhausted);
-  EXPECT_EQ(code_of("N" + std::string(1000, '\x85') + "."), StatusCode::kOk);
-  EXPECT_EQ(code_of("N" + std::string(1001, '\x85') + "."), StatusCode::kResourceExhausted);
+  EXPECT_EQ(code_of(nested_tuples(1000)), StatusCode::kOk);
+  EXPECT_EQ(code_of(nested_tuples(1001)), StatusCode::kResourceExhausted);
   EXPECT_EQ(code_of(std::string(1000000, '(')), StatusCode::kResourceExhausted);
 }
 
