@@ -137,7 +137,7 @@ class Bench:
         return run
 
     def digests(self, name):
-        script = os.path.join(HERE, "checkpoint_tensor_digests.py")
+        script = os.path.join(HERE, "programs", "checkpoint_tensor_digests.py")
         lines = Run([self.arguments.python, script, os.path.join(self.folder, name)]).text
         size = bytes_below(os.path.join(self.folder, name))
         self.output(name)

@@ -238,8 +238,8 @@ class Bench:
         path = corpus(self.arguments, kind)
         flags = ["--input", path, "--append-eod", "--tokenizer-type", "HuggingFaceTokenizer", "--tokenizer-model",
                  gpt2_folder(self.arguments), "--use-gigatoken"]
-        script = [self.arguments.python, os.path.join(HERE, "run_megatron_script.py"), self.arguments.megatron,
-                  "tools/preprocess_data_fast.py"]
+        script = [self.arguments.python, os.path.join(HERE, "programs", "run_megatron_script.py"),
+                  self.arguments.megatron, "tools/preprocess_data_fast.py"]
         ours, theirs = [], []
         for _ in range(self.arguments.runs):
             theirs.append(Run([*script, *flags, "--output-prefix", self.prefix("peer")], self.cores,
