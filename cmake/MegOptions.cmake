@@ -23,10 +23,12 @@ if(MEG_FUZZ)
   target_compile_options(meg_options INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 
+# Paths below the checkout are compared as relative ones, so that one clone takes what another one compiled.
 find_program(MEG_CCACHE ccache)
 if(MEG_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER
-      ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${MEG_CCACHE})
+      ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}
+      CCACHE_NOHASHDIR=true ${MEG_CCACHE})
 endif()
 
 # meg_join_sources(TARGET): the sources of each of its folders are compiled as one (MEG_JOIN_SOURCES), so that what they
