@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -29,6 +30,7 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr int64_t kMost = int64_t{1} << 30;
+constexpr std::string_view kSame = "the estimate does not depend on it";
 
 struct Arguments {
   megatron::ArgumentValues args;
@@ -72,6 +74,22 @@ void read_args(megatron::FieldReader& args, Arguments& arguments) {
   if (recompute_activations) memory.recompute_granularity = model::RecomputeGranularity::kSelective;
 }
 
+/// What changes the numbers that a model computes, or which rank computes them, but neither a
+/// parameter's size nor what is kept of a layer: command lines of trainings have them.
+std::map<std::string_view, std::string_view> fields_without_memory() {
+  std::map<std::string_view, std::string_view> fields;
+  for (const char* field :
+       {"activation_func_clamp_value", "apply_residual_connection_post_layernorm",
+        "bias_gelu_fusion", "data_parallel_random_init", "ddp_bucket_size", "ddp_num_buckets",
+        "glu_linear_offset", "layernorm_epsilon", "layernorm_zero_centered_gamma", "no_rope_freq",
+        "onnx_safe", "openai_gelu", "rope_scaling_factor", "rope_type", "rotary_base",
+        "rotary_interleaved", "rotary_percent", "rotary_seq_len_interpolation_factor",
+        "squared_relu", "use_rope_scaling", "use_tp_pp_dp_mapping"}) {
+    fields.emplace(field, kSame);
+  }
+  return fields;
+}
+
 /// What can make no difference to what a model needs.
 ArgumentScope scope() {
   std::vector<std::string> fields =
@@ -81,7 +99,6 @@ ArgumentScope scope() {
         Arguments arguments;
         read_args(args, arguments);
       });
-  constexpr std::string_view kSame = "the estimate does not depend on it";
   return {.reads = std::move(fields),
           .required = {},
           .idle = {{megatron::Effect::kData, kSame},
@@ -89,7 +106,7 @@ ArgumentScope scope() {
                    {megatron::Effect::kOptimizer, kSame},
                    {megatron::Effect::kCheckpoint, "no checkpoint is read or written"},
                    {megatron::Effect::kLog, "no training log"}},
-          .idle_fields = {}};
+          .idle_fields = fields_without_memory()};
 }
 
 std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments) {
