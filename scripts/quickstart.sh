@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# The whole way in one command: text -> tokens -> a short training -> another parallel layout -> verify ->
+# Runs every step in one command: text -> tokens -> a short training run -> another parallel layout -> verify ->
 # LAMBADA -> a served answer. Installs what that needs, builds the programs, runs them on your text or on the
-# small files in testdata/ and shows what they made; on CPUs, under three minutes after the build.
+# small files in testdata/ and shows what they wrote. On CPUs this takes less than three minutes after the build.
 #
 #   scripts/quickstart.sh                        on the small files in testdata/
-#   MEG_WITH_TORCH=OFF scripts/quickstart.sh     without LibTorch (5 GB): without training and what follows
+#   MEG_WITH_TORCH=OFF scripts/quickstart.sh     without LibTorch (5 GB), and without training and later steps
 #   scripts/quickstart.sh --input YOUR.jsonl --vocab-file gpt2-vocab.json --merge-file gpt2-merges.txt
 #                                                on your text; the tokens are
 #                                                ./YOUR_text_document.bin and .idx
 #
-# Further flags (--json-keys, --output-prefix, --workers ...) go to preprocess_data; with another --tokenizer-type
-# the way ends with the tokens. MEG_BUILD=DIR takes the programs of the build folder DIR instead of setting up and
-# building; what it makes lies there too.
+# Other flags (--json-keys, --output-prefix, --workers ...) are passed to preprocess_data. With another
+# --tokenizer-type the script stops after the tokens. MEG_BUILD=DIR uses the programs in the build folder DIR instead
+# of setting up and building, and puts the outputs there.
 set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 root="$(dirname "$here")"
@@ -24,7 +24,7 @@ vocab_file=""
 merge_file=""
 others=()
 
-# Reads the flags that are needed here, in both spellings and with or without `=`.
+# Reads the flags that this script needs, in both spellings and with or without `=`.
 read_arguments() {
   local flag
   while [ $# -gt 0 ]; do
@@ -59,18 +59,18 @@ read_arguments() {
 build_programs() {
   local log="$build/quickstart.log"
   mkdir -p "$build"
-  # Everything but tests, so that `cmake --install` finds all that it installs.
-  if [ ! -x "$build/bin/preprocess_data" ]; then echo "building libmeg (some minutes) ..."; fi
+  # Everything but the tests, so that `cmake --install` finds all that it installs.
+  if [ ! -x "$build/bin/preprocess_data" ]; then echo "building libmeg (takes a few minutes) ..."; fi
   if ! { cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DMEG_JOIN_SOURCES=ON \
            -DMEG_WITH_TORCH="$with_torch" -DMEG_BUILD_TESTS=OFF -DMEG_BUILD_BENCH=OFF &&
          cmake --build "$build"; } >"$log" 2>&1; then
     tail -n 40 "$log" >&2
-    echo "error: the build failed; the whole log is $log" >&2
+    echo "error: the build failed; see the full log in $log" >&2
     exit 1
   fi
 }
 
-# A command as it could be typed.
+# Prints a command as it could be typed.
 show_command() {
   local word line='$'
   for word in "${@/#"$PWD/"/}"; do
@@ -93,12 +93,12 @@ show_lines() {
   grep -E "$pattern" "$build/step.log"
 }
 
-# Of a JSON object on standard input, the number under a key.
+# Prints the number under a key of the JSON object on standard input.
 number_of() {
   sed -n "s/.*\"$1\": *\([0-9]*\).*/\1/p" | head -n 1
 }
 
-# The index caches of a short training run on the dataset, and what its third step sees.
+# Builds the index caches of a short training run on the dataset, and shows what its third step sees.
 prepare_samples() {
   local run=(--data-path "$1" --split 95,5,0 --seq-length 64 --train-iters 10 --micro-batch-size 2
     --global-batch-size 4 --eval-iters 1 --data-cache-path "$build/data/cache"
@@ -107,7 +107,7 @@ prepare_samples() {
   show "$bin/dataset_inspect" --trace --step 3 "${run[@]}"
 }
 
-# What a checkpoint holds, the same in another layout, and that nothing was lost.
+# Shows what a checkpoint holds, reshapes it, and checks that nothing was lost.
 reshape_checkpoint() {
   local source="$1" target="$2" tensor="$3" pipeline="$4" vocab_size="$5"
   rm -rf "$target"
@@ -118,7 +118,7 @@ reshape_checkpoint() {
   show "$bin/verify" diff "$source" "$target"
 }
 
-# A small model, some hundred steps on the dataset.
+# Trains a small model for a few hundred steps on the dataset.
 train_model() {
   rm -rf "$2"
   show_lines ' iteration .*/|validation loss|successfully saved' "$bin/pretrain_gpt" --num-layers 4 \
@@ -130,7 +130,7 @@ train_model() {
     --eval-iters 4 --log-interval 40
 }
 
-# Asks the server what a Megatron user would ask, from another process.
+# Sends the server a request as a Megatron user would, from another process.
 serve_model() {
   local run=("$bin/run_text_generation_server" --load "$1" --vocab-file "$vocab_file" --merge-file
     "$merge_file" --port 0)
@@ -150,7 +150,7 @@ serve_model() {
   trap - EXIT
 }
 
-# From the dataset to a served answer.
+# Runs every step from the dataset to a served answer.
 train_and_use() {
   local trained="$build/data/checkpoint" cut="$build/data/checkpoint_tp2_pp2" vocab_size
   vocab_size="$("$bin/tokenizer_inspect" --tokenizer-type GPT2BPETokenizer --vocab-file "$vocab_file" \
@@ -165,7 +165,7 @@ train_and_use() {
 read_arguments "$@"
 embedded="$root/testdata"
 with_torch="${MEG_WITH_TORCH:-ON}"
-# What fills a batch of the training, and a little more.
+# Enough for one batch of the training run, and a little more.
 fewest_tokens=2000
 if [ "${#inputs[@]}" -eq 0 ]; then
   inputs=("$embedded/quickstart/english.jsonl")
@@ -180,8 +180,8 @@ if [ -z "$vocab_file$merge_file" ]; then
   vocab_file="$embedded/tokenizer/vocab.json"
   merge_file="$embedded/tokenizer/merges.txt"
   check=(--vocab-size 2257 --eod 2256)
-  vocabulary_note="note: this is the small vocabulary of testdata/ (2257 tokens); for training give \
-GPT-2's own with --vocab-file and --merge-file"
+  vocabulary_note="note: this is the small vocabulary in testdata/ (2257 tokens); for real training pass \
+GPT-2's with --vocab-file and --merge-file"
 fi
 
 if [ -z "${MEG_BUILD:-}" ]; then
@@ -210,9 +210,9 @@ first="${prefix}_${keys[0]}_document"
 tokens="$("$bin/dataset_inspect" "$first" --json | number_of tokens)"
 used=false
 if [[ " ${others[*]-} " == *" --tokenizer"[-_]"type"* ]]; then
-  printf '\nnote: another tokenizer than GPT2BPETokenizer: what follows is left out\n'
+  printf '\nnote: the tokenizer is not GPT2BPETokenizer: skipping the remaining steps\n'
 elif [ "$tokens" -lt "$fewest_tokens" ]; then
-  printf '\nnote: %s tokens are too few to train on: what follows is left out\n' "$tokens"
+  printf '\nnote: %s tokens are too few to train on: skipping the remaining steps\n' "$tokens"
 else
   prepare_samples "$first"
   if [ "$with_torch" = ON ]; then
@@ -223,9 +223,9 @@ else
   fi
 fi
 
-printf '\nmade:\n'
+printf '\nwritten:\n'
 for key in "${keys[@]}"; do ls -lh "${prefix}_${key}_document".{bin,idx}; done
 if $used; then du -sh "$build/data/checkpoint" "$build/data/checkpoint_tp2_pp2"; fi
 if [ -n "${vocabulary_note:-}" ]; then printf '%s\n' "$vocabulary_note"; fi
-printf 'next: the programs are in %s, the steps in %s;\n' "$bin" "$root/docs/tutorial.md"
-printf 'train on these tokens with: --data-path %s\n' "$first"
+printf 'next: the programs are in %s; %s explains the steps.\n' "$bin" "$root/docs/tutorial.md"
+printf 'To train on these tokens, pass --data-path %s\n' "$first"
