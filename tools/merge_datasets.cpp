@@ -40,15 +40,15 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
   flags.usage("(--input FOLDER|PREFIX... | PREFIX...)");
   flags.group("Input");
   flags.list("--input", &arguments.inputs, "FOLDER|PREFIX...",
-             "folders, whose datasets are taken sorted by name, and prefixes of datasets; at "
-             "s3:// folders end in a slash");
-  flags.positional_list("PREFIX", &arguments.prefixes, "inputs, in place of --input").optional();
+             "folders, whose datasets are sorted by name, and prefixes of datasets; at s3:// "
+             "folders end in a slash");
+  flags.positional_list("PREFIX", &arguments.prefixes, "inputs, instead of --input").optional();
   flags.value("--key", &arguments.key, "KEY",
-              "take only the datasets NAME_KEY_document or NAME_KEY_sentence of a folder");
+              "use only the datasets NAME_KEY_document or NAME_KEY_sentence in a folder");
   flags.toggle("--multimodal", &arguments.multimodal,
                "require that the datasets have a mode for every sequence");
   flags.toggle("--view", &arguments.view,
-               "accept a .bin that is longer than the sequence lengths say, as the .bin of a view");
+               "accept a .bin that is longer than the sequence lengths imply, as that of a view");
   flags.group("Output");
   flags
       .value("--output-prefix", &arguments.output_prefix, "PREFIX",
@@ -56,7 +56,7 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
       .required();
   flags
       .value("--dtype", &arguments.dtype, "DTYPE",
-             "widen all tokens to this type; without it all datasets must have the same")
+             "widen all tokens to this type (default: all datasets must have the same)")
       .choices({"uint8", "int8", "uint16", "int16", "int32", "int64", "float32", "float64"});
   if (const std::optional<int> code = flags.parse(argc, argv)) return code;
   if (arguments.inputs.empty() != arguments.prefixes.empty()) return std::nullopt;

@@ -130,7 +130,7 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
       .range(1, kMost);
   flags
       .value("--num-microbatches", &arguments.num_microbatches, "N",
-             "micro-batches per step, where they may be fewer than the pipeline stages")
+             "micro-batches per step, if there may be fewer than pipeline stages")
       .range(1, kMost);
   flags.toggle("--json", &arguments.json, "print one JSON object");
   flags.arguments(megatron::argument_rows(megatron::ArgumentFamily::kTraining), scope(),
@@ -153,7 +153,7 @@ Result<int64_t> vocab_size(const Arguments& arguments) {
   if (!has_tokenizer) {
     if (options.vocab_size) return *options.vocab_size;
     return make_error(StatusCode::kInvalidArgument,
-                      "--vocab-size: expected it, --padded-vocab-size or a tokenizer, found none");
+                      "expected --vocab-size, --padded-vocab-size or a tokenizer, found none");
   }
   MEG_ASSIGN_OR_RETURN(const std::unique_ptr<tokenizer::Tokenizer> tokenizer,
                        tokenizer::open_tokenizer(options));
@@ -165,7 +165,7 @@ Result<model::GptConfig> config_of(const Arguments& arguments) {
                        model::GptConfig::from_fields(arguments.args.lookup()));
   if (config.seq_length == 0) config.seq_length = config.max_position_embeddings;
   if (config.seq_length == 0) {
-    return make_error(StatusCode::kInvalidArgument, "--seq-length: expected it, found none");
+    return make_error(StatusCode::kInvalidArgument, "--seq-length: expected a value, found none");
   }
   if (config.max_position_embeddings == 0) config.max_position_embeddings = config.seq_length;
   if (arguments.padded_vocab_size) return config;

@@ -26,9 +26,9 @@ struct Arguments {
 };
 
 std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments) {
-  Flags flags(
-      "run_text_generation_server",
-      "serves text generation with a trained GPT model over HTTP: PUT /api, as Megatron's server.");
+  Flags flags("run_text_generation_server",
+              "serves text generation with a trained GPT model over HTTP, with PUT /api as in "
+              "Megatron's server.");
   flags.examples(
       {"run_text_generation_server --load checkpoints --vocab-file gpt2-vocab.json --merge-file "
        "gpt2-merges.txt --port 5000",
@@ -37,9 +37,9 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
   declare_text_server_flags(flags, arguments.server);
   flags
       .value("--max-batch-size", &arguments.max_batch_size, "N",
-             "texts to generate at once; each takes its share of memory")
+             "texts to generate at once; each needs memory")
       .range(1, 4096);
-  constexpr std::string_view kOfRequests = "each request says it";
+  constexpr std::string_view kOfRequests = "set by each request";
   declare_inference_flags(flags, megatron::ArgumentFamily::kTextGeneration,
                           {{"prompts", kOfRequests},
                            {"num_tokens_to_generate", kOfRequests},

@@ -104,7 +104,7 @@ void print_answer(const httplib::Response& response) {
 }
 
 Status no_answer(const std::string& server, httplib::Error error) {
-  return make_error(StatusCode::kIoError, "{}: no answer from a server there ({})", server,
+  return make_error(StatusCode::kIoError, "{}: no server answers there ({})", server,
                     httplib::to_string(error));
 }
 

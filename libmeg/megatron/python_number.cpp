@@ -16,7 +16,7 @@ namespace meg::megatron {
 namespace {
 
 /// The text as std::from_chars reads it, which knows no plus, no whitespace and no underscores;
-/// empty, which is no number, where an underscore does not stand between two digits.
+/// empty, which is not a number, where an underscore does not stand between two digits.
 std::string plain_number(std::string_view text) {
   text = text::trimmed(text);
   if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);

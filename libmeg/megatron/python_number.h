@@ -12,7 +12,7 @@ namespace meg::megatron {
 Result<int64_t> python_int(std::string_view text);
 
 /// As Python's float(text) in ASCII; NaN, infinity and underscores included. kInvalidArgument where
-/// the text is no number or its magnitude is beyond a double's.
+/// the text is not a number or its magnitude is beyond a double's.
 Result<double> python_float(std::string_view text);
 
 }  // namespace meg::megatron

@@ -36,7 +36,7 @@ class Resume(PreprocessData):
         self.assertEqual(self.output(), self.output("whole"))
         again = self.run_program(*flags, "--resume")
         self.assert_done(again)
-        self.assertIn("finished before: nothing to do", again.stdout)
+        self.assertIn("already finished: nothing to do", again.stdout)
         self.assertEqual(self.output(), self.output("whole"))
         self.assertEqual(self.files("out*"), ["out.resume", *dataset_files("out_text_document")])
         # Megatron's tools/merge_datasets.py takes each regular file of a folder for one of a pair, also an .idx.
@@ -134,7 +134,7 @@ class BadLines(PreprocessData):
         file = self.write("in.jsonl", lines_of(["word " * 1000] * 250))
         result = self.run_program("--input", file, tokenizer=tokenizer_flags(merges=merges))
         self.assert_done(result)
-        self.assertIn("warning: 1.00 tokens a byte: no merge was used", result.stderr)
+        self.assertIn("warning: 1.00 tokens per byte: no merge was used", result.stderr)
 
     def test_a_web_page_is_no_merges_file(self):
         merges = self.write("merges.txt", "<!DOCTYPE html>\n<html><body>404</body></html>\n")
@@ -167,7 +167,7 @@ class CommandLine(PreprocessData):
         file = self.write("in.jsonl", lines_of(["a"]))
         result = self.run_program("--input", file, "--padded-vocab-size", "64")
         self.assert_done(result)
-        self.assertIn("note: ignored: --padded-vocab-size (only the model's side of the vocabulary)",
+        self.assertIn("note: ignored: --padded-vocab-size (only affects the model's vocabulary)",
                       result.stderr)
 
     def test_takes_the_command_line_of_megatrons_fast_path(self):

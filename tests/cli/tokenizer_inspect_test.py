@@ -180,7 +180,7 @@ class TokenizerInspect(unittest.TestCase):
 
     def test_refuses_what_contradicts_itself(self):
         for message, flags in (
-                ("--text: not with --input", ["--text", "a", "--input", self.texts("a")]),
+                ("--text: cannot be combined with --input", ["--text", "a", "--input", self.texts("a")]),
                 ("--compare: expected it together", ["--compare"]),
                 ("--compare: expected it together", ["--other-vocab-file", self.vocab]),
                 ("--compare-with-python: expected --text", ["--compare-with-python"])):

@@ -130,7 +130,7 @@ class TrainTokenizer(unittest.TestCase):
     def test_says_that_the_vocabulary_was_not_reached(self):
         done = self.train("--min-frequency", "3", size=9000)
         self.assertEqual(done.returncode, 0)
-        self.assertRegex(done.stderr, r"--vocab-size 9000: the texts gave \d+ tokens; no pair is left that stands 3 times")
+        self.assertRegex(done.stderr, r"--vocab-size 9000: the texts gave \d+ tokens; no pair is left that occurs 3 times")
 
     def test_skips_invalid_lines_if_asked_to(self):
         bad = self.write("bad.jsonl", b'{"text": "good words"}\n{"text": "\xff"}\n')

@@ -45,8 +45,7 @@ class RanksOnGpus(LaunchedRanks):
                 self.assertIn("iteration        2/       2", out)
                 self.assertIn("successfully saved checkpoint", out)
                 notes = [line for line in err.splitlines() if "gloo" in line]
-                self.assertEqual(notes, ["note: --distributed-backend gloo: the ranks compute on "
-                                         "GPUs, which nccl connects"])
+                self.assertEqual(notes, ["note: --distributed-backend gloo: the ranks compute on GPUs and communicate through nccl"])
                 self.assertNotIn("destroy", err)
                 self.assertNotIn("Warning", err)
 

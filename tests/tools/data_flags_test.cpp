@@ -172,7 +172,7 @@ TEST_F(DataFlagsTest, SplitsMayHaveDatasetsOfTheirOwn) {
   EXPECT_FALSE(run->config.per_split[2].has_value());
   const auto both = resolve_run({"--train-data-path", "q"});
   ASSERT_TRUE(both.has_value());
-  EXPECT_THAT(both->notes, ElementsAre("--train-data-path is not used beside --data-path"));
+  EXPECT_THAT(both->notes, ElementsAre("--train-data-path is ignored because of --data-path"));
   EXPECT_FALSE(both->config.per_split[0].has_value());
 }
 

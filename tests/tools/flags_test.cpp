@@ -321,7 +321,7 @@ TEST_F(ConfigFlagTest, ErrorsNameFileAndLine) {
   EXPECT_EQ(error("workers=2\nworkers=3"), where + "--workers: given twice, first in line 1");
   EXPECT_EQ(error("\njson-keys = []"), where + "--json-keys: expected KEY..., found none");
   EXPECT_EQ(error("\nworkers: 2"), where + "expected key = value, found \"workers: 2\"");
-  EXPECT_EQ(error("\nhelp = true"), where + "--help may stand on the command line only");
+  EXPECT_EQ(error("\nhelp = true"), where + "--help is only allowed on the command line");
 }
 
 TEST_F(ConfigFlagTest, AFileThatCannotBeReadIsAnError) {

@@ -53,7 +53,7 @@ struct Arguments {
 std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments) {
   Flags flags("checkpoint_inspect",
               "shows what a checkpoint of Megatron-LM, or any file of torch.save, holds. It reads "
-              "metadata alone, unless --stats or --html ask for more, and executes nothing.");
+              "only metadata, unless --stats or --html need more, and executes nothing.");
   flags.examples({"checkpoint_inspect checkpoints",
                   "checkpoint_inspect checkpoints --tensors --stats --name 'layers\\.0\\.'",
                   "checkpoint_inspect checkpoints/iter_0005000 --json"});
@@ -65,7 +65,7 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
       .range(0, std::numeric_limits<int64_t>::max());
   flags
       .value("--true-vocab-size", &arguments.true_vocab_size, "N",
-             "size of the unpadded vocabulary, to count parameters without padding")
+             "vocabulary size without padding, to count parameters without it")
       .range(1, std::numeric_limits<int64_t>::max());
   flags.group("What to show");
   std::optional<std::string> name;

@@ -215,8 +215,8 @@ std::string placement_table(const ordered_json& answer) {
                     text_of(parameter["chunk"]), kinds, count_text(parameter["bytes"])});
   }
   if (rows.empty()) return "";
-  return folded(fmt::format("{} parameters: shape, cut, stage", rows.size()),
-                table({"parameter", "shape", "cut over tensor ranks", "on each", "stage", "chunk",
+  return folded(fmt::format("{} parameters: shape, partition, stage", rows.size()),
+                table({"parameter", "shape", "split over tensor ranks", "on each", "stage", "chunk",
                        "tensors", "bytes"},
                       rows, 7));
 }

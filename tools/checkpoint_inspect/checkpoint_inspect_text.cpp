@@ -80,7 +80,7 @@ void print_files(const ordered_json& answer) {
   for (const ordered_json& file : answer["files"]) {
     if (!file["error"].is_null()) fmt::print("  unreadable {}\n", text_of(file, "error"));
     if (file["tensors_cut"].get<bool>()) {
-      fmt::print("  {}: more tensors than are listed: its parts are shared again and again\n",
+      fmt::print("  {}: more tensors than are listed, because parts are shared repeatedly\n",
                  text_of(file, "path"));
     }
   }

@@ -39,14 +39,14 @@ void declare_target(Flags& flags, CheckpointUtilArguments& arguments) {
       .range(1, kMaxRanks);
   flags
       .value("--target-expert-tensor-parallel-size", &arguments.target_expert_tensor_size, "N",
-             "expert tensor-parallel size: that of --target-tensor-parallel-size alone")
+             "expert tensor-parallel size; must equal --target-tensor-parallel-size")
       .range(1, kMaxRanks);
   flags
       .value("--true-vocab-size", &arguments.true_vocab_size, "N",
-             "size of the unpadded vocabulary; its padding is redone for the target")
+             "size of the vocabulary without padding; it is padded again for the target")
       .range(1, kMaxRows);
   flags.value("--vocab-file", &arguments.vocab_file, "FILE",
-              "vocab.json whose size to take as --true-vocab-size");
+              "vocab.json whose size is used as --true-vocab-size");
   flags
       .value("--target-names", &arguments.target_names, "NAMES",
              "parameter names to save (default: the source's)")
@@ -63,7 +63,7 @@ void declare_target(Flags& flags, CheckpointUtilArguments& arguments) {
       .choices({"torch", "torch_dist", "huggingface"});
   flags.value("--max-shard-size", &arguments.max_shard_size, "SIZE",
               "size limit of one file with --target-format huggingface, such as 5GB");
-  flags.toggle("--no-optim", &arguments.no_optim, "leave the optimizer's state out");
+  flags.toggle("--no-optim", &arguments.no_optim, "omit the optimizer state");
   flags
       .value("--target-optimizer", &arguments.target_optimizer, "FORM",
              "form of the saved optimizer: distributed is what --use-distributed-optimizer loads "
@@ -94,10 +94,9 @@ Status check_torch_dist(const CheckpointUtilArguments& arguments) {
       !arguments.vocab_file.empty() || arguments.target_params_dtype.has_value() ||
       arguments.target_data_size.has_value();
   if (!asks) return Status();
-  return make_error(
-      StatusCode::kUnsupported,
-      "--target-format torch_dist: expected no target sizes, legacy names, vocabulary "
-      "or type beside it: any layout loads it");
+  return make_error(StatusCode::kUnsupported,
+                    "--target-format torch_dist: cannot be combined with target sizes, legacy "
+                    "names, vocabulary or type: any layout can load it");
 }
 
 /// A Hugging Face model is one whole, with names of its own.
@@ -111,9 +110,10 @@ Status check_huggingface(const CheckpointUtilArguments& arguments) {
                     arguments.target_data_size.has_value() ||
                     arguments.saver.value_or("huggingface") != "huggingface";
   if (!asks) return Status();
-  return make_error(StatusCode::kUnsupported,
-                    "--target-format huggingface: expected no target sizes but 1, names, "
-                    "implementation or other --saver beside it: the model is written as one");
+  return make_error(
+      StatusCode::kUnsupported,
+      "--target-format huggingface: cannot be combined with target sizes other than 1, names, an "
+      "implementation or another --saver: the model is written as a whole");
 }
 
 /// --bf16 and --fp16, by which Megatron's readers of Hugging Face models say the type of the
@@ -125,8 +125,8 @@ Status take_loader_type(CheckpointUtilArguments* arguments) {
   if (arguments->bf16 == arguments->fp16 || !is_huggingface ||
       arguments->target_params_dtype.has_value()) {
     return make_error(StatusCode::kInvalidArgument,
-                      "{}: expected it alone, with a --loader of Hugging Face models; "
-                      "--target-params-dtype says the type otherwise",
+                      "{}: expected only together with a --loader of Hugging Face models; "
+                      "otherwise use --target-params-dtype",
                       flag);
   }
   arguments->target_params_dtype = flag + 2;
@@ -139,9 +139,9 @@ Status check_values(CheckpointUtilArguments* arguments) {
   if (arguments->target_format == "torch_dist") MEG_RETURN_IF_ERROR(check_torch_dist(*arguments));
   const bool has_optimizer = !arguments->no_optim && arguments->target_format != "huggingface";
   if (!has_optimizer && arguments->target_optimizer.has_value()) {
-    return make_error(StatusCode::kInvalidArgument,
-                      "--target-optimizer: expected no --no-optim or --target-format huggingface "
-                      "beside it");
+    return make_error(
+        StatusCode::kInvalidArgument,
+        "--target-optimizer: cannot be combined with --no-optim or --target-format huggingface");
   }
   if (arguments->checkpoint_type.value_or("hf") != "hf") {
     return unsupported("--checkpoint-type", *arguments->checkpoint_type);
@@ -185,8 +185,8 @@ Result<std::optional<model::NameFamily>> target_family(
   const bool stays_legacy = !names.has_value() && !model::is_mcore(checkpoint.family());
   if (impl == "transformer_engine" && (names == "legacy" || stays_legacy)) {
     return make_error(StatusCode::kInvalidArgument,
-                      "--saver-transformer-impl {}: expected --target-names mcore beside it, found "
-                      "legacy names, which are those of local layers",
+                      "--saver-transformer-impl {}: expected --target-names mcore, found legacy "
+                      "names, which only exist for local layers",
                       *impl);
   }
   if (names == "legacy") return Family(model::NameFamily::kLegacy);
@@ -197,8 +197,7 @@ Result<std::optional<model::NameFamily>> target_family(
     }
     return make_error(
         StatusCode::kInvalidArgument,
-        "--saver-transformer-impl {}: expected transformer_engine, which hybrid names "
-        "stand for",
+        "--saver-transformer-impl {}: expected transformer_engine, whose names hybrid names are",
         *impl);
   }
   const bool stays_mcore = model::is_mcore(checkpoint.family()) && !was_hybrid;
@@ -227,17 +226,19 @@ std::optional<int> parse_checkpoint_util(int argc, const char* const* argv,
              "folder")
       .required();
   flags
-      .value("--iteration", &arguments->iteration, "N", "read iteration N instead of the tracker's")
+      .value("--iteration", &arguments->iteration, "N",
+             "read iteration N instead of the one that the tracker names")
       .range(0, kMaxRows);
   flags.value("--model-type", &arguments->model_type, "TYPE", "kind of model")
       .choices({"GPT", "BERT", "T5"});
   flags.value("--loader", &arguments->loader, "NAME",
               "Megatron's reader plug-in; the layout is detected without it");
   flags.value("--checkpoint-type", &arguments->checkpoint_type, "TYPE",
-              "flag of Megatron's loader_llama_mistral: hf, which is found without it");
+              "flag of Megatron's loader_llama_mistral; hf is recognized without it");
   flags.toggle("--bf16", &arguments->bf16,
-               "flag of Megatron's loaders of Hugging Face models: save bf16 weights");
-  flags.toggle("--fp16", &arguments->fp16, "the same: save fp16 weights");
+               "save bf16 weights, with a --loader of Hugging Face models");
+  flags.toggle("--fp16", &arguments->fp16,
+               "save fp16 weights, with a --loader of Hugging Face models");
   flags.value("--saver", &arguments->saver, "NAME",
               "Megatron's writer plug-in; implies --target-names");
   declare_target(flags, *arguments);
@@ -246,7 +247,7 @@ std::optional<int> parse_checkpoint_util(int argc, const char* const* argv,
   flags.toggle("--dry-run", &arguments->dry_run, "show the plan and write nothing");
   flags.value("--memory-budget", &arguments->memory_budget, "SIZE",
               "memory limit of the process, such as 512MiB or 2GiB");
-  flags.toggle("--no-crc", &arguments->no_crc, "do not compare the data read with its CRC-32");
+  flags.toggle("--no-crc", &arguments->no_crc, "do not check the CRC-32 of the data read");
   flags.arguments(megatron::argument_rows(megatron::ArgumentFamily::kConvert), ArgumentScope(),
                   &arguments->args);
   if (const std::optional<int> code = flags.parse(argc, argv)) return code;

@@ -68,8 +68,8 @@ Status export_huggingface(const CheckpointUtilArguments& arguments,
   MEG_RETURN_IF_ERROR(saved);
   const std::string bytes = byte_size_text(plan.target_bytes());
   print(fmt::format("  successfully saved {} to {}", bytes, arguments.save_dir));
-  print(
-      fmt::format("wrote {} in {:.2f} s, flushing to the device included", bytes, watch.seconds()));
+  print(fmt::format("wrote {} in {:.2f} s, including flushing to the device", bytes,
+                    watch.seconds()));
   return Status();
 }
 

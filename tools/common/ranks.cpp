@@ -112,8 +112,8 @@ void note_backend(const megatron::ArgumentValues& args, const parallel::Parallel
       args.field("distributed_backend") != megatron::FieldValue(other)) {
     return;
   }
-  note(fmt::format("--distributed-backend {}: the ranks compute on {}, which {} connects", other,
-                   on_gpus ? "GPUs" : "CPUs", on_gpus ? "nccl" : "gloo"));
+  note(fmt::format("--distributed-backend {}: the ranks compute on {} and communicate through {}",
+                   other, on_gpus ? "GPUs" : "CPUs", on_gpus ? "nccl" : "gloo"));
 }
 
 int fail_once(const Status& status, const parallel::ParallelState& ranks) {

@@ -72,7 +72,7 @@ Status check(const Arguments& arguments) {
   }
   if (arguments.rank.value_or(0) < 0) return usage("--rank: expected at least 0");
   if (arguments.decode || arguments.histogram || arguments.sequence.has_value()) {
-    return usage("--decode, --histogram and --sequence: not with --trace");
+    return usage("--decode, --histogram and --sequence: cannot be combined with --trace");
   }
   return Status();
 }
@@ -97,13 +97,13 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
               "show the sequences of document D, counted from 0");
   flags.value("--sequence", &arguments.sequence, "I", "show sequence I, counted from 0");
   flags.toggle("--histogram", &arguments.histogram,
-               "show the histogram of lengths also with --document or --sequence");
+               "show the histogram of lengths even with --document or --sequence");
   flags.toggle("--json", &arguments.json, "print one JSON object");
   flags.toggle("--decode", &arguments.decode,
                "also decode the tokens to text, with the tokenizer flags");
   flags.group("Tracing a training run (with the run's flags, below)");
   flags.toggle("--trace", &arguments.trace,
-               "list the samples of a --step, or the steps that saw a --document");
+               "list the samples of a --step, or the steps that used a --document");
   flags.value("--step", &arguments.step, "N", "training step, counted from 1");
   flags.value("--rank", &arguments.rank, "R", "show only this data-parallel rank, counted from 0");
   flags.not_yet("--html", Arity::kValue);

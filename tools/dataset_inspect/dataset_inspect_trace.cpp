@@ -41,12 +41,12 @@ bool names_data(const DataFlags& data) {
 
 Result<Training> open_training(const dataset::IndexedDataset& dataset, DataFlags data) {
   if (data.mock_data) {
-    return Status(StatusCode::kInvalidArgument, "--mock-data: has no documents to trace");
+    return Status(StatusCode::kInvalidArgument, "--mock-data: there are no documents to trace");
   }
   // Samples of "cyclic" depend on the epoch's permutation, "external" on the caller's code.
   if (data.dataloader_type != "single") {
-    return make_error(StatusCode::kUnsupported, "--dataloader-type {}: not traced yet",
-                      data.dataloader_type);
+    return make_error(StatusCode::kUnsupported,
+                      "--dataloader-type {}: tracing is not supported yet", data.dataloader_type);
   }
   if (!data.micro_batch_size.has_value()) {
     return Status(StatusCode::kInvalidArgument, "--micro-batch-size is required with --trace");

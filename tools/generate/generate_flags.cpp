@@ -38,11 +38,11 @@ void declare_texts(Flags& flags, GenerateFlags& generate) {
       .range(0, kMost);
   flags
       .value("--num-tokens-to-generate", &generate.tokens_to_generate, "N",
-             "same as --tokens-to-generate, as Megatron's offline programs call it")
+             "same as --tokens-to-generate; the name in Megatron's offline programs")
       .range(0, kMost);
   flags
       .value("--out-seq-length", &generate.out_seq_length, "N",
-             "maximum length with the prompt included, instead of --tokens-to-generate")
+             "maximum length including the prompt, instead of --tokens-to-generate")
       .range(1, kMost);
   flags.toggle("--ignore-eod", &generate.ignore_eod, "do not stop at an end-of-document token");
   flags.toggle("--stop-on-eol", &generate.stop_on_eol, "stop at a newline");
@@ -137,7 +137,7 @@ Status check_usage(GenerateFlags& generate) {
 
 std::optional<int> parse_generate_flags(int argc, const char* const* argv,
                                         GenerateFlags& generate) {
-  Flags flags("generate", "generates texts from prompts with a trained GPT model.");
+  Flags flags("generate", "generates text from prompts with a trained GPT model.");
   flags.usage("{--prompts TEXT... | --prompt-file FILE | --num-samples N | --interactive}");
   flags.examples(
       {"generate --load checkpoints --vocab-file gpt2-vocab.json --merge-file gpt2-merges.txt "

@@ -55,10 +55,9 @@ Result<Prompts> read_texts(const std::vector<std::string>& texts,
     std::error_code error;
     // A file's name is a text as well, but hardly one that somebody wants continued.
     if (std::filesystem::is_regular_file(text, error)) {
-      return make_error(StatusCode::kInvalidArgument,
-                        "--prompts: expected texts, found the name of a file, {}: --prompt-file "
-                        "reads it",
-                        text);
+      return make_error(
+          StatusCode::kInvalidArgument,
+          "--prompts: expected texts, found the name of a file, {}: use --prompt-file", text);
     }
     Result<std::vector<int32_t>> tokens = tokens_of(text, tokenizer);
     if (!tokens.has_value()) {

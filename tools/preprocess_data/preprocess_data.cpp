@@ -92,7 +92,7 @@ void declare_planned(Flags& flags) { flags.not_yet("--min-tokens", Arity::kValue
 Status finish_sentences(Arguments& arguments, bool in_pieces) {
   if (!arguments.split_sentences) {
     if (!arguments.keep_newlines && !arguments.punkt_model) return Status();
-    return make_error(StatusCode::kInvalidArgument, "{}: only with --split-sentences",
+    return make_error(StatusCode::kInvalidArgument, "{}: requires --split-sentences",
                       arguments.keep_newlines ? "--keep-newlines" : "--punkt-model");
   }
   preprocess::SentenceOptions sentences{.punkt_folder = arguments.punkt_model.value_or(""),
@@ -128,7 +128,7 @@ Status finish(Arguments& arguments) {
   if (arguments.input.max_documents) {
     note(
         fmt::format("--max-documents: the dataset ends after {} documents (Megatron's flag of this "
-                    "name limits its --find-optimal-num-workers alone)",
+                    "name only limits --find-optimal-num-workers)",
                     *arguments.input.max_documents));
   }
   if (arguments.options.resume) {
@@ -144,10 +144,9 @@ Status finish(Arguments& arguments) {
 }
 
 std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments) {
-  Flags flags(
-      "preprocess_data",
-      "turns texts (JSON lines, a JSON array, csv, plain, Parquet, Arrow) into the .bin/.idx "
-      "datasets that Megatron reads.");
+  Flags flags("preprocess_data",
+              "tokenizes text (JSON lines, a JSON array, CSV, plain text, Parquet, Arrow) into the "
+              ".bin/.idx datasets that Megatron reads.");
   flags.examples(
       {"preprocess_data --input corpus.jsonl --output-prefix corpus --tokenizer-type "
        "GPT2BPETokenizer --vocab-file gpt2-vocab.json --merge-file gpt2-merges.txt --append-eod",
@@ -159,17 +158,17 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
       .choices({"fail", "skip"});
   flags
       .value("--dtype", &arguments.dtype, "DTYPE",
-             "type of the tokens; without it uint16 where the vocabulary has fewer than 65500, "
-             "else int32")
+             "type of the tokens (default: uint16 if the vocabulary has fewer than 65500 tokens, "
+             "otherwise int32)")
       .choices({"uint16", "int32"});
   flags.value("--punkt-model", &arguments.punkt_model, "FOLDER",
-              "Punkt model for --split-sentences, in nltk's form punkt_tab; without it that of "
-              "--lang in NLTK_DATA or nltk_data");
+              "folder with a Punkt model for --split-sentences, in nltk's format punkt_tab "
+              "(default: that of --lang in NLTK_DATA or nltk_data)");
   flags.value("--megatron-version", &arguments.megatron_version, "REVISION",
               "revision of Megatron-LM to follow where revisions differ, such as v2.6");
   // Of Megatron-LM behind core_v0.19.0, whose preprocess_data_fast.py is of no use without it.
   flags.toggle("--use-gigatoken", &arguments.use_gigatoken,
-               "taken with a note: tokens do not depend on it");
+               "accepted with a note: tokens do not depend on it");
   flags.toggle("--resume", &arguments.options.resume,
                "continue where the same command was killed; do nothing if it had finished");
   flags.toggle("--provenance", &arguments.options.provenance,
@@ -204,7 +203,7 @@ Result<std::unique_ptr<tokenizer::Tokenizer>> build_tokenizer(
 }
 
 void print_summary(const preprocess::PreprocessSummary& summary, double seconds) {
-  if (summary.was_finished) print("finished before: nothing to do");
+  if (summary.was_finished) print("already finished: nothing to do");
   fmt::print("documents: {}\ntokens: {}\nbytes: {}\nseconds: {:.3f}\ntokens/s: {:.0f}\n",
              summary.documents, summary.tokens, summary.input_bytes, seconds,
              static_cast<double>(summary.tokens) / seconds);
@@ -221,7 +220,7 @@ Status run(Arguments& arguments) {
   MEG_ASSIGN_OR_RETURN(const std::unique_ptr<tokenizer::Tokenizer> tokenizer,
                        build_tokenizer(arguments.tokenizer));
   if (arguments.options.sentences) {
-    print("> sentences as nltk 3.10 splits them by " + arguments.options.sentences->punkt_folder);
+    print("> sentences as nltk 3.10 splits them with " + arguments.options.sentences->punkt_folder);
   }
   arguments.options.dataset_tokenizer = dataset_tokenizer(arguments.tokenizer, *tokenizer);
   print(fmt::format("Time to startup: {}", startup.seconds()));

@@ -17,7 +17,7 @@ namespace {
 
 /// What makes no difference here.
 std::map<std::string_view, std::string_view> idle_fields() {
-  return {{"exit_signal_handler", "always so here, at SIGINT too"}};
+  return {{"exit_signal_handler", "the program always does this, at SIGINT too"}};
 }
 
 bool draws_weights_of_each_copy(megatron::FieldReader& args) {
@@ -87,7 +87,7 @@ void declare_pretrain_flags(Flags& flags, PretrainFlags& run) {
   flags.value("--target-names", &run.names, "NAMES", "parameter names in saved checkpoints")
       .choices({"mcore", "legacy"});
   flags.value("--trace-schedule", &run.trace_schedule, "FILE",
-              "write a trace of all ranks' last step, as Chrome and Perfetto show it");
+              "write a trace of the last step on all ranks, for Chrome and Perfetto");
   declare_own_data_flags(flags, run.data);
   flags.arguments(
       megatron::argument_rows(megatron::ArgumentFamily::kTraining),

@@ -72,22 +72,22 @@ void declare(Flags& flags, Arguments& arguments) {
   flags.group("What is shown");
   flags.value("--text", &arguments.text, "TEXT", "show the tokens of this text");
   flags.toggle("--compare", &arguments.compare,
-               "compare vocabularies, and ids of --text or --input, with the other tokenizer; exit "
-               "code 1 where they differ");
-  flags.value(
-      "--other-tokenizer-type", &arguments.other.type, "TYPE",
-      "type of the other tokenizer; without one of these flags the first one's value counts");
+               "compare vocabularies, and the ids of --text or --input, with the other tokenizer; "
+               "exit code 1 if they differ");
+  flags.value("--other-tokenizer-type", &arguments.other.type, "TYPE",
+              "type of the other tokenizer (default for each of these flags: the value of the "
+              "first tokenizer)");
   flags.value("--other-tokenizer-model", &arguments.other.model, "FILE", "its --tokenizer-model");
   flags.value("--other-vocab-file", &arguments.other.vocab_file, "FILE", "its --vocab-file");
   flags.value("--other-merge-file", &arguments.other.merge_file, "FILE", "its --merge-file");
   flags.toggle("--compare-with-python", &arguments.compare_with_python,
-               "print a command that asks the Python package behind the tokenizer for the ids of "
-               "--text");
+               "print a command that compares the ids of --text with those of the Python package "
+               "behind the tokenizer");
   flags.toggle("--json", &arguments.json, "print one JSON object");
   flags.value("--megatron-version", &arguments.megatron_version, "REVISION",
               "revision of Megatron-LM to follow where revisions differ, such as v2.6");
   declare_input_flags(flags, arguments.input);
-  flags.list("--json-keys", &arguments.texts.json_keys, "KEY...", "keys whose texts are read");
+  flags.list("--json-keys", &arguments.texts.json_keys, "KEY...", "keys to read texts from");
   flags.value("--workers", &arguments.workers, "N", "threads that read --input").range(1, 4096);
   flags.arguments(megatron::argument_rows(megatron::ArgumentFamily::kTraining), scope(),
                   &arguments.args);
@@ -98,7 +98,7 @@ Status check_modes(const Arguments& arguments) {
     return make_error(StatusCode::kInvalidArgument, "{}", message);
   };
   const bool has_input = !arguments.input.inputs.empty();
-  if (arguments.text && has_input) return wrong("--text: not with --input");
+  if (arguments.text && has_input) return wrong("--text: cannot be combined with --input");
   if (arguments.compare != arguments.other.given()) {
     return wrong(
         "--compare: expected it together with --other-tokenizer-type, "
@@ -203,7 +203,7 @@ bool differs(const Inspection& inspection) {
 int main(int argc, const char* const* argv) {
   Arguments arguments;
   Flags flags("tokenizer_inspect",
-              "shows what a tokenizer is, what it makes of texts, and how two of them differ.");
+              "describes a tokenizer, shows the tokens of texts, and compares two tokenizers.");
   flags.examples(
       {"tokenizer_inspect --tokenizer-type HuggingFaceTokenizer --tokenizer-model tokenizer",
        "tokenizer_inspect --tokenizer-type HuggingFaceTokenizer --tokenizer-model tokenizer --text "

@@ -112,7 +112,7 @@ void print_differences(const Inspection& inspection) {
   fmt::print("equal tokens: {}\n", inspection.differences->equal);
   print_list("tokens only here", inspection.differences->only_here);
   print_list("tokens only in the other", inspection.differences->only_there);
-  print_list("tokens with another id", inspection.differences->moved);
+  print_list("tokens with a different id", inspection.differences->moved);
   if (!inspection.statistics) return;
   const std::optional<TextDifference>& difference = inspection.statistics->difference;
   if (!difference) {

@@ -49,13 +49,13 @@ struct Arguments {
 void declare(Flags& flags, Arguments& arguments) {
   tokenizer::BpeTrainerOptions& training = arguments.training;
   declare_input_flags(flags, arguments.input).required();
-  flags.list("--json-keys", &arguments.texts.json_keys, "KEY...", "keys whose texts are read");
+  flags.list("--json-keys", &arguments.texts.json_keys, "KEY...", "keys to read texts from");
   flags.value("--on-error", &arguments.on_error, "WHAT", "what to do with an invalid line")
       .choices({"fail", "skip"});
   flags.group("Tokenizer");
   flags
       .value("--vocab-size", &training.vocab_size, "N",
-             "size of the vocabulary: special tokens, the 256 bytes, a token for each merge")
+             "size of the vocabulary: special tokens, the 256 bytes, and one token per merge")
       .required();
   flags
       .value("--min-frequency", &training.min_frequency, "N",
@@ -69,21 +69,20 @@ void declare(Flags& flags, Arguments& arguments) {
                           fmt::join(tokenizer::training_patterns(), ", ")));
   flags.value("--bos-token", &arguments.bos_token, "TOKEN", "special token that begins a text");
   flags.value("--eos-token", &arguments.eos_token, "TOKEN",
-              "special token that ends a text; without it <|endoftext|> where that is one");
+              "special token that ends a text (default: <|endoftext|> if it is a special token)");
   flags.value("--pad-token", &arguments.pad_token, "TOKEN", "special token that pads sequences");
   flags.group("Output and work");
   flags
       .value("--output-dir", &arguments.save.folder, "FOLDER",
-             "folder to write: tokenizer.json, tokenizer_config.json, with --pattern gpt2 also "
-             "vocab.json "
-             "and merges.txt")
+             "folder for tokenizer.json, tokenizer_config.json and, with --pattern gpt2, "
+             "vocab.json and merges.txt")
       .required();
   flags.value("--workers", &arguments.workers, "N", "threads that read and count").range(1, 4096);
   flags.value("--memory-budget", &arguments.memory_budget, "SIZE",
-              "memory limit of the word counts, such as 512MiB; beyond it they go to a file in the "
-              "output's folder");
+              "memory limit of the word counts, such as 512MiB; beyond it they are written to a "
+              "file in the output folder");
   flags.value("--log-interval", &arguments.log_interval, "N",
-              "documents between two lines of progress where standard error is no terminal");
+              "documents between progress lines if standard error is not a terminal");
 }
 
 Status finish(Arguments& arguments) {
@@ -165,11 +164,10 @@ void print_summary(const Arguments& arguments, const preprocess::ReadTextsSummar
   for (const std::string& text : texts.skipped_examples) note("skipped " + text);
   for (const std::string& text : texts.warnings) warning(text);
   if (std::ssize(trained.tokens) < arguments.training.vocab_size) {
-    warning(
-        fmt::format("--vocab-size {}: the texts gave {} tokens; no pair is left that stands {} "
-                    "times",
-                    arguments.training.vocab_size, trained.tokens.size(),
-                    std::max<int64_t>(arguments.training.min_frequency, 1)));
+    warning(fmt::format(
+        "--vocab-size {}: the texts gave {} tokens; no pair is left that occurs {} times",
+        arguments.training.vocab_size, trained.tokens.size(),
+        std::max<int64_t>(arguments.training.min_frequency, 1)));
   }
 }
 
@@ -199,8 +197,8 @@ Status run(const Arguments& arguments) {
 int main(int argc, const char* const* argv) {
   Arguments arguments;
   Flags flags("train_tokenizer",
-              "trains a byte-level BPE tokenizer on texts (JSON lines, a JSON array, csv, plain, "
-              "Parquet, Arrow).");
+              "trains a byte-level BPE tokenizer on text (JSON lines, a JSON array, CSV, plain "
+              "text, Parquet, Arrow).");
   flags.examples(
       {"train_tokenizer --input corpus.jsonl --vocab-size 50257 --special-tokens "
        "'<|endoftext|>' --output-dir tokenizer",

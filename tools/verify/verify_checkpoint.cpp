@@ -73,7 +73,9 @@ int verify_checkpoint_main(int argc, const char* const* argv) {
       "DIR", &path,
       "the folder with the tracker file, an iter_* folder, a Hugging Face folder, or one file");
   flags.group("What to check");
-  flags.value("--iteration", &options.iteration, "N", "check iter_N instead of the tracker's")
+  flags
+      .value("--iteration", &options.iteration, "N",
+             "check iter_N instead of the one that the tracker names")
       .range(0, int64_t{1} << 62);
   flags.group("Checks");
   flags.toggle("--no-crc", &no_crc, "do not check the files' CRC-32s");

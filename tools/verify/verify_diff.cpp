@@ -121,7 +121,7 @@ int verify_diff_main(int argc, const char* const* argv) {
   bool no_optim = false;
   Flags flags("verify diff",
               "compares two checkpoints as models, whatever their parallel sizes, names, padding "
-              "and dtypes; exit code 0 where they are equal, 1 where not.");
+              "and dtypes; exit code 0 if they are equal, 1 if not.");
   flags.examples({"verify diff checkpoints checkpoints_tp2_pp4",
                   "verify diff checkpoints other --no-optim --rtol 1e-3 --name 'layers\\.3\\.'"});
   flags.positional("A", &a_path, "first checkpoint");
@@ -132,7 +132,7 @@ int verify_diff_main(int argc, const char* const* argv) {
   flags.toggle("--no-optim", &no_optim, "do not compare optimizer and scheduler");
   flags
       .value("--vocab-size", &options.vocab_size, "N",
-             "size of the unpadded vocabulary: a difference in later rows is only a note")
+             "vocabulary size without padding: differences in later rows only give a note")
       .range(1, int64_t{1} << 32);
   flags
       .value("--atol", &options.tolerance.atol, "X",

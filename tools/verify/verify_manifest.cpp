@@ -37,7 +37,7 @@ Result<std::string> manifest_path(const Arguments& arguments,
   if (arguments.manifest.has_value()) return *arguments.manifest;
   if (folder.format == checkpoint::CheckpointFormat::kSingleFile) {
     return make_error(StatusCode::kInvalidArgument,
-                      "{}: one file has no folder for a manifest: expected --manifest FILE",
+                      "{}: a single file has no folder for a manifest: expected --manifest FILE",
                       folder.folder);
   }
   return (std::filesystem::path(folder.folder) / checkpoint::kManifestName).string();
@@ -81,7 +81,7 @@ int check(const std::string& path, const checkpoint::MegatronCheckpoint& checkpo
   // The usual first call: the message says what makes the file.
   if (manifest.status().code() == StatusCode::kNotFound) {
     return fail(make_error(StatusCode::kNotFound,
-                           "{}: no such file: verify manifest --write makes it", path));
+                           "{}: no such file: create it with verify manifest --write", path));
   }
   if (!manifest.has_value()) return fail(manifest.error());
   const Result<checkpoint::ManifestReport> report =
@@ -126,7 +126,7 @@ int verify_manifest_main(int argc, const char* const* argv) {
   bool no_crc = false;
   bool no_optim = false;
   Flags flags("verify manifest",
-              "compares a checkpoint's tensors with the digests that --write left beside it "
+              "compares a checkpoint's tensors with the digests that --write stored beside it "
               "(libmeg-manifest.json); digests stay valid after any change of layout.");
   flags.examples({"verify manifest checkpoints --write",
                   "verify manifest checkpoints_tp2_pp4 --manifest "
@@ -136,15 +136,17 @@ int verify_manifest_main(int argc, const char* const* argv) {
   flags.group("Manifest");
   flags.toggle("--write", &arguments.write, "write the digests instead of checking them");
   flags.value("--manifest", &arguments.manifest, "FILE",
-              "path of the manifest, such as that of the checkpoint this one was made from");
-  flags.value("--iteration", &arguments.iteration, "N", "check iter_N instead of the tracker's")
+              "path of the manifest, such as that of the checkpoint that this one was made from");
+  flags
+      .value("--iteration", &arguments.iteration, "N",
+             "check iter_N instead of the one that the tracker names")
       .range(0, int64_t{1} << 62);
   flags.group("Comparison");
   flags
       .value("--vocab-size", &arguments.options.vocab_size, "N",
-             "size of the unpadded vocabulary: later rows are left out")
+             "vocabulary size without padding: later rows are excluded")
       .range(1, int64_t{1} << 32);
-  flags.toggle("--no-optim", &no_optim, "leave the optimizer out");
+  flags.toggle("--no-optim", &no_optim, "exclude the optimizer");
   flags.toggle("--no-crc", &no_crc, "do not check the files' CRC-32s");
   checkpoint_flags.declare(flags);
   flags.group("Running");

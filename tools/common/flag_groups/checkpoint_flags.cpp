@@ -46,8 +46,8 @@ Status CheckpointFlags::check_against(const checkpoint::MegatronCheckpoint& chec
       continue;
     }
     return make_error(StatusCode::kInvalidArgument,
-                      "{}: expected {}, which the checkpoint's args say, found {}; flags give only "
-                      "what a checkpoint without args lacks",
+                      "{}: expected {}, as in the checkpoint's args, found {}; such flags are only "
+                      "for checkpoints without args",
                       row.flag, megatron::field_text(*found), megatron::field_text(given));
   }
   return Status();

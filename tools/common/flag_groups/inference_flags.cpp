@@ -44,7 +44,7 @@ ArgumentScope training_scope() {
           .idle = {{megatron::Effect::kData, "no training data is read"},
                    {megatron::Effect::kSchedule, "nothing is trained here"},
                    {megatron::Effect::kOptimizer, "nothing is trained here"},
-                   {megatron::Effect::kParallel, "the same answers without it"},
+                   {megatron::Effect::kParallel, "answers do not depend on it"},
                    {megatron::Effect::kLog, "no training log"}},
           .idle_fields = {{"save", kNotSaved},
                           {"save_interval", kNotSaved},
@@ -54,7 +54,7 @@ ArgumentScope training_scope() {
                           {"no_load_optim", kNoOptimizer},
                           {"no_load_rng", kNoOptimizer},
                           {"finetune", kNoOptimizer},
-                          {"exit_on_missing_checkpoint", "always so here"}}};
+                          {"exit_on_missing_checkpoint", "the program always does this"}}};
 }
 
 }  // namespace
@@ -65,7 +65,7 @@ void declare_inference_flags(Flags& flags, megatron::ArgumentFamily family,
   flags.group("Flags of libmeg's own");
   declare_device_flag(flags, inference.device);
   flags.toggle("--allow-other-tokenizer", &inference.allow_other_tokenizer,
-               "take a tokenizer that did not make the checkpoint's training data");
+               "accept a tokenizer other than the one that made the checkpoint's training data");
   // The program's family first: of equal flags the first counts.
   const ArgumentScope own = {
       .reads = inference_fields(), .required = {}, .idle = {}, .idle_fields = idle_fields};
@@ -86,10 +86,9 @@ Status finish_inference_flags(InferenceFlags& inference) {
     given += inference.args.given(dest) ? 1 : 0;
   }
   if (inference.use_checkpoint_args || given == 0 || given == 3) return Status();
-  return Status(
-      StatusCode::kInvalidArgument,
-      "--num-layers, --hidden-size, --num-attention-heads: expected all of them, or none to take "
-      "the checkpoint's (--use-checkpoint-args takes from there what is not given)");
+  return Status(StatusCode::kInvalidArgument,
+                "--num-layers, --hidden-size, --num-attention-heads: expected all of them, or none "
+                "to use the checkpoint's (--use-checkpoint-args fills in those that are missing)");
 }
 
 }  // namespace meg::tools

@@ -24,7 +24,7 @@ Result<std::string> unescaped(std::string_view flag, std::string_view text) {
     const size_t code = ++i < text.size() ? kCodes.find(text[i]) : kCodes.npos;
     if (code == kCodes.npos) {
       return make_error(StatusCode::kInvalidArgument,
-                        "{}: expected n, r, t or a backslash behind a backslash, found {}", flag,
+                        "{}: expected n, r, t or a backslash after a backslash, found {}", flag,
                         text);
     }
     result += kBytes[code];
@@ -79,14 +79,14 @@ Flag declare_input_flags(Flags& flags, InputFlags& input) {
                  "compressed (gzip, zstd, xz); - is standard input");
   flags
       .value("--input-format", &input.format, "FORMAT",
-             "format of the inputs; auto: Parquet or Arrow by the content, csv or txt by the name, "
-             "else JSON lines or one JSON array")
+             "format of the inputs; auto: recognize Parquet and Arrow by content, csv and txt by "
+             "name, and read others as JSON lines or one JSON array")
       .choices({"auto", "json", "csv", "txt"});
   flags.list("--csv-column", &input.csv_columns, "NAME|INDEX...",
-             "column of a csv for each JSON key, by name or number from 0; without it columns have "
-             "the keys' names");
+             "CSV column for each JSON key, by name or by index from 0 (default: columns named "
+             "like the keys)");
   flags.toggle("--csv-header", &input.csv_header,
-               "skip the first row of a csv even where columns are given by number");
+               "skip the first row of a CSV file even if columns are given by index");
   flags
       .value("--txt-document", &input.txt_document, "WHAT",
              "unit of plain text that is one document")
@@ -97,7 +97,7 @@ Flag declare_input_flags(Flags& flags, InputFlags& input) {
       .range(1, std::numeric_limits<int64_t>::max());
   flags
       .value("--max-compression-ratio", &input.max_compression_ratio, "N",
-             "refuse an input whose packed bytes give more than N bytes each")
+             "refuse an input that decompresses to more than N times its size")
       .range(1, int64_t{1} << 32);
   flags.value("--shard", &input.shard, "I/N|auto",
               "read only share I of N, from 0; auto: take I and N from torchrun, srun or mpirun");
@@ -121,7 +121,8 @@ Status finish_input_options(const InputFlags& flags, preprocess::InputOptions& o
   if (flags.txt_document == "line") options.txt_document = TxtDocument::kLine;
   if (!flags.txt_separator) return Status();
   if (flags.txt_document != "file") {
-    return Status(StatusCode::kInvalidArgument, "--txt-separator: not with --txt-document line");
+    return Status(StatusCode::kInvalidArgument,
+                  "--txt-separator: cannot be combined with --txt-document line");
   }
   options.txt_document = TxtDocument::kSeparated;
   MEG_ASSIGN_OR_RETURN(options.txt_separator, unescaped("--txt-separator", *flags.txt_separator));

@@ -135,7 +135,7 @@ Status serve_texts(const TextServerFlags& flags, serving::ServedModel model, int
   // The handler of a signal may only set a flag, so that flag is polled; so is an engine that
   // cannot continue.
   while (!interrupted() && server->lost().ok()) std::this_thread::sleep_for(milliseconds(50));
-  fmt::print("> the server ends\n");
+  fmt::print("> the server is shutting down\n");
   std::fflush(stdout);
   server->stop(kGrace);
   take_as_regular_end(SIGTERM);  // as service managers expect

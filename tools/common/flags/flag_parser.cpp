@@ -217,7 +217,7 @@ class FlagParser {
     const FlagSpec::Use use = flag->spec->use;
     if (use == FlagSpec::Use::kHelp || use == FlagSpec::Use::kVersion ||
         use == FlagSpec::Use::kListArguments || use == FlagSpec::Use::kConfig) {
-      return error(fmt::format("{} may stand on the command line only", flag->spec->name));
+      return error(fmt::format("{} is only allowed on the command line", flag->spec->name));
     }
     return *flag;
   }

@@ -67,8 +67,9 @@ void complete(FlagTable& table) {
   // parse() may be called again, and the general flags must stand in the table once.
   if (std::exchange(table.complete, true)) return;
   table.group = kGeneralGroup;
-  FlagSpec config = unbound("--config", FlagSpec::Use::kConfig, Arity::kValue,
-                            "read flags from FILE, as `flag = value` lines; the command line wins");
+  FlagSpec config =
+      unbound("--config", FlagSpec::Use::kConfig, Arity::kValue,
+              "read flags from FILE, with lines `flag = value`; the command line takes precedence");
   config.metavar = "FILE";
   add(table, std::move(config));
   add(table, unbound("--help", FlagSpec::Use::kHelp, Arity::kSwitch, "print this help"));
