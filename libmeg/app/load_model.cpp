@@ -155,7 +155,7 @@ Result<int64_t> sequence_length_of(const ModelRequest& request, const model::Gpt
   }
   if (length > 0) return length;
   return Status(StatusCode::kInvalidArgument,
-                "--seq-length is required: the checkpoint does not say how long sequences are");
+                "--seq-length is required: the checkpoint does not state a sequence length");
 }
 
 /// Padded where the ranks could not share them equally.

@@ -11,10 +11,10 @@ Result<const void*> open_module(const char* file, const char* symbol, std::strin
   const void* const found = library == nullptr ? nullptr : ::dlsym(library, symbol);
   if (found != nullptr) return found;
   const char* const reason = ::dlerror();
-  return make_error(StatusCode::kUnsupported,
-                    "expected {}, which reads it (built where scripts/setup.sh has installed {}), "
-                    "found {}",
-                    file, needs, reason == nullptr ? "none" : reason);
+  return make_error(
+      StatusCode::kUnsupported,
+      "expected {}, which reads it (it is built if scripts/setup.sh has installed {}), found {}",
+      file, needs, reason == nullptr ? "none" : reason);
 }
 
 Status check_module_version(std::string_view file, std::string_view found) {

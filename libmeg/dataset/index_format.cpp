@@ -106,10 +106,9 @@ std::string dataset_prefix(std::string_view path) {
 
 Status check_is_path(std::string_view prefix) {
   if (prefix.find("://") == prefix.npos) return Status();
-  return make_error(
-      StatusCode::kUnsupported,
-      "{}: expected a path on this machine: only datasets that are read may be at addresses",
-      prefix);
+  return make_error(StatusCode::kUnsupported,
+                    "{}: expected a path on this machine: only input datasets may be at addresses",
+                    prefix);
 }
 
 }  // namespace meg::dataset

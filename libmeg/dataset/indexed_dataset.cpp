@@ -42,7 +42,7 @@ Status widen(DType dtype, std::span<const std::byte> items, std::span<Out> out) 
     case DType::kInt64:
       return widen<int64_t>(items, out);
     default:
-      return make_error(StatusCode::kInvalidArgument, "{} items are no token ids",
+      return make_error(StatusCode::kInvalidArgument, "{} items are not token ids",
                         dtype_name(dtype));
   }
 }
@@ -180,11 +180,10 @@ Result<IndexedDataset::ByteRange> IndexedDataset::bytes_of(int64_t sequence) con
   const bool lies_in_bin = pointer >= 0 && length >= 0 && pointer % item_size_ == 0 &&
                            pointer <= bin_.size() && range.size <= bin_.size() - pointer;
   if (lies_in_bin) return range;
-  return make_error(StatusCode::kCorruption,
-                    "{}: sequence {}: {} items of {} from byte {} on do not lie in {}, which has "
-                    "{} bytes",
-                    idx_.path(), sequence, length, dtype_name(dtype_), pointer, bin_.path(),
-                    bin_.size());
+  return make_error(
+      StatusCode::kCorruption,
+      "{}: sequence {}: {} items of {} from byte {} on are outside {}, which has {} bytes",
+      idx_.path(), sequence, length, dtype_name(dtype_), pointer, bin_.path(), bin_.size());
 }
 
 Result<int64_t> IndexedDataset::sequence_length(int64_t sequence) const {
@@ -198,7 +197,7 @@ Result<std::span<const std::byte>> IndexedDataset::sequence(int64_t sequence) co
     return bin_.mapped().subspan(static_cast<size_t>(range.begin), static_cast<size_t>(range.size));
   }
   return make_error(StatusCode::kUnsupported,
-                    "{}: sequence {}: expected a file, of which it is read in place", bin_.path(),
+                    "{}: sequence {}: expected a file that can be read in place", bin_.path(),
                     sequence);
 }
 

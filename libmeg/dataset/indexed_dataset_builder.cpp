@@ -69,9 +69,9 @@ Status IndexedDatasetBuilder::add_item(std::span<const std::byte> items, int8_t 
   const auto item_size = static_cast<size_t>(state_->item_size);
   const size_t length = items.size() / item_size;
   if (items.size() % item_size != 0) {
-    return make_error(StatusCode::kInvalidArgument, "{}: sequence {}: {} bytes are no whole {}s",
-                      state_->bin.path(), state_->sequence_count, items.size(),
-                      dtype_name(state_->options.dtype));
+    return make_error(StatusCode::kInvalidArgument,
+                      "{}: sequence {}: {} bytes are not a whole number of {}s", state_->bin.path(),
+                      state_->sequence_count, items.size(), dtype_name(state_->options.dtype));
   }
   if (length > size_t{std::numeric_limits<int32_t>::max()}) {
     return make_error(

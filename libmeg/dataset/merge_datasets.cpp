@@ -41,7 +41,7 @@ Status check_output(const std::vector<std::string>& prefixes, const std::string&
       // Compared as files and not as names: links and "./" may lead to an input.
       if (!fs::equivalent(prefix + suffix, output_prefix + suffix, missing) || missing) continue;
       return make_error(StatusCode::kInvalidArgument,
-                        "{}: expected an output beside the inputs, found one of them",
+                        "{}: expected an output that is not one of the inputs, found one of them",
                         output_prefix);
     }
   }
@@ -86,7 +86,7 @@ Status check_shards(const std::vector<std::string>& prefixes) {
     const auto& [count, indices] = *by_count.begin();
     if (by_count.size() > 1) {
       return make_error(StatusCode::kInvalidArgument,
-                        "{}*of{}{}: expected the shards of one run, found also those of {}", head,
+                        "{}*of{}{}: expected the shards of one run, also found those of {}", head,
                         count, tail, std::next(by_count.begin())->first);
     }
     for (size_t i = 0; i < indices.size() + 1; ++i) {
@@ -112,8 +112,7 @@ Result<Kind> kind_of(const std::vector<std::string>& prefixes, const MergeOption
     if (first.empty()) kind.dtype = options.dtype.value_or(set.dtype());
     if (!options.dtype && set.dtype() != kind.dtype) {
       return make_error(StatusCode::kInvalidArgument,
-                        "{}: expected dtype {} as in {}, found {}: give the dtype that all are to "
-                        "be widened to",
+                        "{}: expected dtype {} as in {}, found {}: give the dtype to widen all to",
                         set.prefix(), dtype_name(kind.dtype), first, dtype_name(set.dtype()));
     }
     if (!dtype_holds(kind.dtype, set.dtype())) {

@@ -64,7 +64,7 @@ Status Provenance::check(const std::string& prefix) {
   MEG_ASSIGN_OR_RETURN(const io::MappedFile index, map_dataset_file(prefix + ".idx"));
   if (io::crc32(index.bytes()) == load_le<uint32_t>(begin + 40)) return Status();
   return make_error(StatusCode::kCorruption,
-                    "belongs to another dataset than {}.idx is now: remove it", prefix);
+                    "belongs to a different dataset than {}.idx: remove it", prefix);
 }
 
 Result<DocumentPlace> Provenance::place(int64_t document) const {

@@ -68,8 +68,8 @@ void DatasetVerifier::check_bin_size(const IndexVerifier& index) {
     problem.likely_cause = fmt::format(
         "{} bytes too many are one item for each of the {} documents with sequences: Megatron-LM "
         "of "
-        "about July 2023 (6ef5bdc) wrote with --append-eod lengths that leave the end-of-document "
-        "token out; make the dataset anew",
+        "about July 2023 (6ef5bdc) wrote lengths without the end-of-document token with "
+        "--append-eod; create the dataset again",
         found - expected, documents);
   }
   report_.problems.push_back(std::move(problem));
@@ -79,8 +79,8 @@ Status DatasetVerifier::check_items(const IndexVerifier& index) {
   if (!options_.vocab_size.has_value() && !options_.eod.has_value()) return Status();
   const DType dtype = *report_.dtype;
   if (dtype == DType::kFloat32 || dtype == DType::kFloat64) {
-    return make_error(StatusCode::kInvalidArgument, "{}: {} items are no token ids", report_.prefix,
-                      dtype_name(dtype));
+    return make_error(StatusCode::kInvalidArgument, "{}: {} items are not token ids",
+                      report_.prefix, dtype_name(dtype));
   }
   const ItemScan scan{.dtype = dtype, .workers = options_.workers, .progress = options_.progress};
   if (options_.vocab_size.has_value()) {

@@ -48,7 +48,7 @@ class ModelEngine : public serving::GenerationEngine {
     MEG_RETURN_IF_ERROR(check(request));
     if (!has_room(request)) {
       return make_error(StatusCode::kResourceExhausted,
-                        "engine: no room for another text beside {} of {} tokens", active(),
+                        "engine: no space for another text besides {} of {} tokens", active(),
                         held_tokens_ + held_beam_tokens_);
     }
     if (request.beam) return add_search(std::move(request));

@@ -142,7 +142,7 @@ class ReadAheadStream : public ByteStream {
       // Memory that runs out must not end the process from a thread that nobody can catch it on.
       status = read_blocks();
     } catch (const std::bad_alloc&) {
-      status = Status(StatusCode::kResourceExhausted, "out of memory while unpacking");
+      status = Status(StatusCode::kResourceExhausted, "out of memory while decompressing");
     }
     const std::lock_guard lock(mutex_);
     end_ = std::move(status);

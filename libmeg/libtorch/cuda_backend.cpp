@@ -37,7 +37,7 @@ Status load() {
   // with a message that explains nothing.
   if (was_asked_before()) {
     return no_gpu(
-        "CUDA was asked for too late: LibTorch was used without it before; create a model or call "
+        "CUDA was requested too late, after LibTorch was used without it; create a model or call "
         "load_cuda_backend first");
   }
   if (const char* const problem = kernels::cuda_problem()) return no_gpu(problem);

@@ -78,7 +78,7 @@ Result<GptConfig> GptConfig::from_fields(const megatron::FieldLookup& lookup) {
   if (config.ffn_hidden_size == 0) {
     return make_error(
         StatusCode::kInvalidArgument,
-        "ffn_hidden_size: expected it beside swiglu and hidden_size {}, found nothing",
+        "ffn_hidden_size: expected a value with swiglu and hidden_size {}, found none",
         config.hidden_size);
   }
   config.moe_ffn_hidden_size = expert_ffn.value_or(config.ffn_hidden_size);

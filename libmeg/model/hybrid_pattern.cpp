@@ -28,8 +28,8 @@ Result<HybridPattern> parse_hybrid_pattern(std::string_view text) {
   }
   if (pattern.num_layers() > 0) return pattern;
   return make_error(StatusCode::kUnsupported,
-                    "expected attention and MLP in turn, as in *-*- or *E*E, which are the layers "
-                    "of a GPT model; found {}",
+                    "expected alternating attention and MLP, as in *-*- or *E*E, for the layers of "
+                    "a GPT model, found {}",
                     text::printable(text));
 }
 

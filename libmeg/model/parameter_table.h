@@ -106,7 +106,7 @@ class ParameterTable {
   ///     decoder\.layers\.(\d+)\.adapter\.down\.weight  rows
   ///
   /// PATTERN must match the whole flat name; its first group, if any, is the layer's number (a name
-  /// whose group is no number is not matched). Where a built-in row knows the name as well, only
+  /// whose group is not a number is not matched). Where a built-in row knows the name as well, only
   /// cut and placement change. PARTITION: replicated, rows, columns, vocabulary, qkv or gated.
   /// PLACEMENT: embedding, layer (the default where the pattern has a group), final or output.
   /// Errors name `name`, the line and the token.

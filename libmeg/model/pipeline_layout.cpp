@@ -36,13 +36,13 @@ Status check_one_kind(const PipelineSplit& split) {
       split.account_for_embedding_in_pipeline_split || split.account_for_loss_in_pipeline_split;
   if (split.pipeline_model_parallel_layout.has_value() && (has_ends || accounts)) {
     return Status(StatusCode::kInvalidArgument,
-                  "pipeline-model-parallel-layout: expected it without decoder-first- and "
-                  "decoder-last-pipeline-num-layers and account-for-..., found both");
+                  "pipeline-model-parallel-layout: cannot be combined with decoder-first- and "
+                  "decoder-last-pipeline-num-layers and account-for-...");
   }
   if (!has_ends || !accounts) return {};
   return Status(StatusCode::kInvalidArgument,
-                "decoder-first- and decoder-last-pipeline-num-layers: expected them without "
-                "account-for-embedding- and account-for-loss-in-pipeline-split, found both");
+                "decoder-first- and decoder-last-pipeline-num-layers: cannot be combined with "
+                "account-for-embedding- and account-for-loss-in-pipeline-split");
 }
 
 }  // namespace
@@ -110,7 +110,7 @@ Status PipelineLayout::split_around_ends(int64_t num_layers, const PipelineSplit
   const int64_t rest = num_layers - first.value_or(0) - last.value_or(0);
   if (rest < 0 || between < 0 || (between == 0) != (rest == 0) ||
       (between > 0 && rest % (between * chunks_) != 0)) {
-    return refused("layers for the other stages that these share evenly");
+    return refused("layers for the other stages that these divide evenly");
   }
   // Megatron divides by zero there.
   if (between == 0 && stages_ > 1 && chunks_ > 1) {

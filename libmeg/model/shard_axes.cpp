@@ -65,8 +65,8 @@ Result<ShardAxes> qkv_axes(const std::vector<int64_t>& merged, int64_t ranks,
   const int64_t head_size = config.kv_channels;
   if (!config.divides_query_groups(ranks)) {
     return make_error(StatusCode::kUnsupported,
-                      "{} query groups over {} tensor-parallel ranks: expected ranks that divide "
-                      "them, or are a multiple of them",
+                      "{} query groups over {} tensor-parallel ranks: expected a number of ranks "
+                      "that divides them or is a multiple of them",
                       groups, ranks);
   }
   if (merged[0] != config.qkv_rows()) {
@@ -166,7 +166,7 @@ Result<std::vector<int64_t>> shard_shape(Partition partition, std::vector<int64_
   if (cut >= static_cast<int>(merged_shape.size()) || tensor_model_parallel_size < 1 ||
       merged_shape[static_cast<size_t>(cut)] % tensor_model_parallel_size != 0) {
     return make_error(StatusCode::kInvalidArgument,
-                      "shape {}: expected a dimension {} that {} ranks can share",
+                      "shape {}: expected a dimension {} that {} ranks divide evenly",
                       shape_text(merged_shape), cut, tensor_model_parallel_size);
   }
   merged_shape[static_cast<size_t>(cut)] /= tensor_model_parallel_size;

@@ -12,8 +12,7 @@ constexpr const char* kLayers = "--num-layers-per-virtual-pipeline-stage";
 constexpr const char* kStages = "--num-virtual-stages-per-pipeline-rank";
 
 Status found_both(const char* flag, const char* other) {
-  return make_error(StatusCode::kInvalidArgument, "{}: expected it without {}, found both", flag,
-                    other);
+  return make_error(StatusCode::kInvalidArgument, "{}: cannot be combined with {}", flag, other);
 }
 
 Status check_divides(const char* flag, int64_t layers, int64_t found) {

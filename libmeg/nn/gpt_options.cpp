@@ -49,10 +49,10 @@ Status check_types_and_backend(const GptOptions& options) {
   const bool needs_16_bits = options.attention_backend == AttentionBackend::kFlash ||
                              options.attention_backend == AttentionBackend::kFused;
   if (needs_16_bits && dtype == at::kFloat && options.device.is_cuda()) {
-    return make_error(StatusCode::kInvalidArgument,
-                      "attention_backend: expected auto, unfused or local for fp32 on a GPU, found "
-                      "{}",
-                      options.attention_backend == AttentionBackend::kFlash ? "flash" : "fused");
+    return make_error(
+        StatusCode::kInvalidArgument,
+        "attention_backend: expected auto, unfused or local for fp32 on a GPU, found {}",
+        options.attention_backend == AttentionBackend::kFlash ? "flash" : "fused");
   }
   if (options.attention_backend == AttentionBackend::kFused && options.device.is_cuda() &&
       !options.drops_in_sixteenths()) {
@@ -67,8 +67,7 @@ Status check_types_and_backend(const GptOptions& options) {
 /// What Megatron's validate_args and core_transformer_config_from_args refuse.
 Status check_combinations(const GptOptions& options, const model::GptConfig& config) {
   const auto refuse = [](std::string_view name, std::string_view other) {
-    return make_error(StatusCode::kInvalidArgument, "{}: expected it without {}, found both", name,
-                      other);
+    return make_error(StatusCode::kInvalidArgument, "{}: cannot be combined with {}", name, other);
   };
   if (options.squared_relu && config.swiglu) return refuse("squared_relu", "swiglu");
   if (options.quick_geglu && config.swiglu) return refuse("quick_geglu", "swiglu");
@@ -111,7 +110,7 @@ Status GptOptions::check(const model::GptConfig& config) const {
   if (config.gated_linear_unit && !config.swiglu && !quick_geglu) {
     return make_error(StatusCode::kUnsupported,
                       "gated_linear_unit: expected swiglu, quick_geglu or no gate, found another "
-                      "gate: not done yet");
+                      "gate, which is not supported yet");
   }
   return Status();
 }

@@ -60,7 +60,7 @@ Status read_activation(megatron::FieldReader& fields, GptOptions& options) {
   options.quick_geglu = fields.flag("quick_geglu", false);
   if (openai_gelu && options.squared_relu) {
     return make_error(StatusCode::kInvalidArgument,
-                      "squared_relu: expected it without openai_gelu, found both");
+                      "squared_relu: cannot be combined with openai_gelu");
   }
   // Without biases there is nothing that the fusion could add.
   const bool fuses_bias_gelu =

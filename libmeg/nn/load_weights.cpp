@@ -46,7 +46,7 @@ Status check_none_left(const checkpoint::MegatronCheckpoint& checkpoint, const G
   for (const checkpoint::LogicalParameter& parameter : checkpoint.parameters()) {
     if (known.contains(parameter.name)) continue;
     return make_error(StatusCode::kInvalidArgument,
-                      "{}: the checkpoint has this parameter, the model has not", parameter.name);
+                      "{}: the checkpoint has this parameter, the model does not", parameter.name);
   }
   return Status();
 }
@@ -58,7 +58,7 @@ Status check_rows(const checkpoint::LogicalParameter& parameter, int64_t rows,
   const int64_t needed = options.true_vocab_size.value_or(parameter.shape[0]);
   if (rows >= parameter.shape[0] || rows >= needed) return Status();
   return make_error(StatusCode::kInvalidArgument,
-                    "{}: rows of the vocabulary: expected at least {}, found room for {}",
+                    "{}: rows of the vocabulary: expected at least {}, found space for {}",
                     parameter.name, needed, rows);
 }
 
@@ -129,7 +129,7 @@ Status load_weights(const checkpoint::MegatronCheckpoint& checkpoint, GptModel& 
       const auto source = found.find(parameter.name);
       if (source == found.end()) {
         return make_error(StatusCode::kInvalidArgument,
-                          "{}: the model has this parameter, the checkpoint has not",
+                          "{}: the model has this parameter, the checkpoint does not",
                           parameter.name);
       }
       MEG_RETURN_IF_ERROR(check_rows(*source->second, parameter.tensor.size(0) * ranks, options));

@@ -16,8 +16,8 @@ Status compare(std::string_view what, const std::string& own, const std::string&
   // Lines have the same names in the same order on all ranks, which run one program.
   while (std::getline(own_lines, found) && std::getline(first_lines, expected)) {
     if (found == expected) continue;
-    return make_error(StatusCode::kInvalidArgument, "{}: expected {} as rank 0 has it, found {}",
-                      what, expected, found);
+    return make_error(StatusCode::kInvalidArgument, "{}: expected {} as on rank 0, found {}", what,
+                      expected, found);
   }
   return {};
 }

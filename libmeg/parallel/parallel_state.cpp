@@ -124,7 +124,7 @@ Status ParallelState::check_own_gpu() const {
   if (is_own) return {};
   return make_error(StatusCode::kInvalidArgument,
                     "device: expected a GPU for each rank, found {} (GPU-{}), which another rank "
-                    "has; start at most as many ranks on a machine as it has GPUs",
+                    "uses; start no more ranks on a machine than it has GPUs",
                     device_.str(), gpu);
 }
 

@@ -55,14 +55,16 @@ Status check_options(const PreprocessOptions& options, const tokenizer::Tokenize
   // The limit counts documents of the input, of which it is not known yet which are empty.
   if (options.max_documents && (options.skip_empty_documents || options.partitions > 1)) {
     return invalid(
-        "--max-documents: neither with --partitions nor where empty documents are left out");
+        "--max-documents: cannot be combined with --partitions, or with a revision that drops "
+        "empty documents");
   }
   if (options.input.shard.count > 1 && (options.max_documents || options.partitions > 1)) {
-    return invalid("--shard: neither with --partitions nor with --max-documents");
+    return invalid("--shard: cannot be combined with --partitions or --max-documents");
   }
   if (options.provenance && (options.partitions > 1 || options.skip_empty_documents)) {
     return invalid(
-        "--provenance: neither with --partitions nor where empty documents are left out");
+        "--provenance: cannot be combined with --partitions, or with a revision that drops empty "
+        "documents");
   }
   if (options.append_eod && !tokenizer.eod()) {
     return invalid("--append-eod: the vocabulary has no end-of-document token");
@@ -89,7 +91,7 @@ Result<int64_t> count_documents(const PreprocessOptions& options,
   if (source.has_pipe()) {
     return Status(StatusCode::kUnsupported,
                   "--keep-sequential-samples: expected files, found a pipe, whose lines cannot be "
-                  "counted beforehand");
+                  "counted in advance");
   }
   const Progress begin{.total_bytes = source.total_bytes()};
   int64_t documents = 0;
@@ -226,7 +228,7 @@ class Workers {
 void add_warnings(PreprocessSummary& summary) {
   if (summary.text_bytes >= kEnoughTextToWarn && summary.text_tokens == summary.text_bytes) {
     summary.warnings.push_back(
-        "1.00 tokens a byte: no merge was used; do the vocabulary and merges belong together?");
+        "1.00 tokens per byte: no merge was used; do the vocabulary and merges belong together?");
   }
 }
 

@@ -28,7 +28,7 @@ Status check_options(const ReadTextsOptions& options, std::span<TextVisitor* con
     return Status(StatusCode::kInvalidArgument, "visitors and chunk_bytes: expected at least 1");
   }
   if (!options.max_documents || options.input.shard.count <= 1) return {};
-  return Status(StatusCode::kInvalidArgument, "shard: not with max_documents");
+  return Status(StatusCode::kInvalidArgument, "shard: cannot be combined with max_documents");
 }
 
 /// What the threads of one read_texts() share.

@@ -70,10 +70,10 @@ std::string prefix_of(std::string_view word) {
 }
 
 Status not_in_pairs(std::span<const std::string> data_path, size_t place) {
-  return make_error(StatusCode::kInvalidArgument,
-                    "--data-path: expected a weight before each prefix or before none, found {} "
-                    "as argument {}",
-                    text::printable(data_path[place]), place + 1);
+  return make_error(
+      StatusCode::kInvalidArgument,
+      "--data-path: expected a weight before each prefix or before none, found {} as argument {}",
+      text::printable(data_path[place]), place + 1);
 }
 
 }  // namespace

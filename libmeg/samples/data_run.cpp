@@ -124,7 +124,7 @@ Status resolve_blends(const DataArgs& args, GptDataConfig& config, Notes& notes)
     if (words.empty()) continue;
     if (config.blend.has_value()) {
       notes.push_back(
-          fmt::format("--{}-data-path is not used beside --data-path", split_name(split)));
+          fmt::format("--{}-data-path is ignored because of --data-path", split_name(split)));
       continue;
     }
     const Result<Blend> blend = parse_blend(words, config.version);
@@ -163,7 +163,7 @@ Result<std::optional<BatchRampup>> resolve_rampup(const DataArgs& args,
   }
   // Only where the user names such a revision: by default the flag does what it says.
   if (args.megatron_version.has_value() && version.rampup_steps == megatron::RampupSteps::kNone) {
-    notes.push_back(fmt::format("{} has no effect at {} of Megatron-LM", kFlag, version.name));
+    notes.push_back(fmt::format("{} has no effect in {} of Megatron-LM", kFlag, version.name));
     return std::optional<BatchRampup>();
   }
   BatchRampup rampup;

@@ -32,8 +32,8 @@ Status check_config(const GptDataConfig& config) {
     }
     if (!samples.has_value() && !config.version.open_sample_counts) {
       return make_error(StatusCode::kInvalidArgument,
-                        "{} samples: Megatron at {} needs a number, found None", split_name(split),
-                        config.version.name);
+                        "{} samples: revision {} of Megatron needs a number, found None",
+                        split_name(split), config.version.name);
     }
   }
   return {};

@@ -42,7 +42,7 @@ Status check(const RunLength& length, const BatchSchedule& batches,
   if (length.train_iters.has_value() == length.train_samples.has_value()) {
     return Status(StatusCode::kInvalidArgument,
                   length.train_iters.has_value()
-                      ? "expected one of --train-iters and --train-samples, found both"
+                      ? "expected only one of --train-iters and --train-samples, found both"
                       : "--train-iters or --train-samples is required");
   }
   MEG_RETURN_IF_ERROR(at_least(0, length.train_iters.value_or(0), "--train-iters"));
@@ -57,8 +57,7 @@ Status check(const RunLength& length, const BatchSchedule& batches,
   MEG_RETURN_IF_ERROR(check_evaluation_batch(length, batches));
   if (length.full_validation && !version.open_sample_counts) {
     return make_error(StatusCode::kInvalidArgument,
-                      "--full-validation: {} of Megatron-LM has no counts without end",
-                      version.name);
+                      "--full-validation: {} of Megatron-LM has no unlimited counts", version.name);
   }
   return Status();
 }

@@ -66,7 +66,7 @@ Result<SplitWeights> SplitWeights::parse(std::string_view text,
   for (size_t i = 0; i < std::min(parts.size(), kSplits.size()); ++i) {
     const std::optional<double> weight = text::parse_python_float(parts[i]);
     if (!weight.has_value() || *weight < 0) {
-      return unusable(text, "weights that are numbers from 0 on");
+      return unusable(text, "weights that are numbers of at least 0");
     }
     weights.normalized_[i] = *weight;
   }

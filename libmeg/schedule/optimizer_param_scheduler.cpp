@@ -72,8 +72,7 @@ Status check_learning_rates(const OptimizerParamScheduler::Options& options) {
 
 Status check_decoupled_lr(const OptimizerParamScheduler::Options& options) {
   if (options.decoupled_min_lr.has_value() && !options.decoupled_lr.has_value()) {
-    return make_error(StatusCode::kInvalidArgument,
-                      "--decoupled-min-lr: expected it with --decoupled-lr, found it alone");
+    return make_error(StatusCode::kInvalidArgument, "--decoupled-min-lr: requires --decoupled-lr");
   }
   const double rate = options.decoupled_lr.value_or(0);
   const double least = options.decoupled_min_lr.value_or(0);
@@ -103,8 +102,8 @@ Status check_weight_decay(const OptimizerParamScheduler::Options& options) {
 Status check(const OptimizerParamScheduler::Options& options) {
   if (options.override_opt_param_scheduler && options.use_checkpoint_opt_param_scheduler) {
     return make_error(StatusCode::kInvalidArgument,
-                      "--override-opt_param-scheduler: expected it without "
-                      "--use-checkpoint-opt_param-scheduler, found both");
+                      "--override-opt_param-scheduler: cannot be combined with "
+                      "--use-checkpoint-opt_param-scheduler");
   }
   MEG_RETURN_IF_ERROR(check_learning_rates(options));
   MEG_RETURN_IF_ERROR(check_decoupled_lr(options));

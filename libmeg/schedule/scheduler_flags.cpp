@@ -15,8 +15,7 @@ using Options = OptimizerParamScheduler::Options;
 bool is_set(const std::optional<int64_t>& count) { return count.value_or(0) != 0; }
 
 Status refuse(std::string_view flag, std::string_view with) {
-  return make_error(StatusCode::kInvalidArgument, "{}: expected it without {}, found both", flag,
-                    with);
+  return make_error(StatusCode::kInvalidArgument, "{}: cannot be combined with {}", flag, with);
 }
 
 Status check_negative(std::string_view flag, int64_t value) {
@@ -165,7 +164,7 @@ Result<OptimizerParamScheduler> get_optimizer_param_scheduler(const SchedulerFla
                       flags.train_iters ? "--train-iters" : "--train-samples");
   } else {
     return make_error(StatusCode::kInvalidArgument,
-                      "--train-iters: expected it or --train-samples, found neither");
+                      "expected --train-iters or --train-samples, found neither");
   }
   options.lr_decay_steps = decay;
   if (flags.lr_warmup_fraction) {

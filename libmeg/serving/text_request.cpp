@@ -42,9 +42,10 @@ Status refuse(fmt::format_string<Args...> format, Args&&... args) {
 /// The first checks, in Megatron's order: which keys there are.
 Status check_keys(const JsonFields& fields) {
   if (fields.has("max_len")) {
-    return refuse("max_len is no longer used: say tokens_to_generate instead");
+    return refuse("max_len is no longer supported: use tokens_to_generate instead");
   }
-  if (fields.has("sentences")) return refuse("sentences is no longer used: say prompts instead");
+  if (fields.has("sentences"))
+    return refuse("sentences is no longer supported: use prompts instead");
   MEG_RETURN_IF_ERROR(fields.only_known(kKeys));
   if (!fields.has("prompts")) return refuse("prompts is required: a list of strings");
   return {};
@@ -55,7 +56,7 @@ Status read_prompts(const JsonFields& fields, std::vector<std::string>* prompts)
   if (!list.is_array()) {
     return refuse("prompts must be a list of strings, found {}", JsonFields::describe(list));
   }
-  if (list.empty()) return refuse("prompts is empty: at least one string is needed");
+  if (list.empty()) return refuse("prompts is empty: at least one string is required");
   if (list.size() > kMaxPrompts) {
     return refuse("prompts has {} strings: the maximum is {}", list.size(), kMaxPrompts);
   }
@@ -74,7 +75,7 @@ Status read_lengths(const JsonFields& fields, const RequestRules& rules, TextReq
       fields.read("tokens_to_generate", &request->tokens_to_generate, 0, kMaxInteger));
   if (request->tokens_to_generate > rules.max_tokens_to_generate) {
     if (fields.has("tokens_to_generate")) {
-      return refuse("tokens_to_generate is {}: this server makes at most {}",
+      return refuse("tokens_to_generate is {}: this server generates at most {}",
                     request->tokens_to_generate, rules.max_tokens_to_generate);
     }
     // The default is not the client's wish, so a server with a lower maximum just lowers it.

@@ -11,9 +11,10 @@ Result<megatron::TokenizerIdentity> identify_tokenizer(const TokenizerOptions& o
   }
   MEG_ASSIGN_OR_RETURN(const TokenizerType* type, find_tokenizer_type(options.tokenizer_type));
   if (type->identified != nullptr && !(version.*type->identified)) {
-    return make_error(StatusCode::kInvalidArgument,
-                      "--tokenizer-type {}: Megatron-LM at {} builds no index caches with it",
-                      type->name, version.name);
+    return make_error(
+        StatusCode::kInvalidArgument,
+        "--tokenizer-type {}: revision {} of Megatron-LM does not build index caches with it",
+        type->name, version.name);
   }
   if (type->legacy_identity == nullptr) {
     return make_error(StatusCode::kUnsupported, "--tokenizer-type {}: not supported yet",

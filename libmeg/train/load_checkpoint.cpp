@@ -134,8 +134,8 @@ Status check_groups(const checkpoint::OptimizerState& saved,
                     const schedule::OptimizerParamScheduler::Options& run) {
   if (saved.decoupled.has_value() == run.decoupled_lr.has_value()) return {};
   return make_error(StatusCode::kInvalidArgument,
-                    "cannot load the optimizer: decoupled_lr: expected a run {} it as the "
-                    "checkpoint's, found one {}; --no-load-optim or --finetune does without",
+                    "cannot load the optimizer: decoupled_lr: expected a run {} it, as in the "
+                    "checkpoint, found one {}; use --no-load-optim or --finetune to skip it",
                     saved.decoupled.has_value() ? "with" : "without",
                     saved.decoupled.has_value() ? "without" : "with");
 }

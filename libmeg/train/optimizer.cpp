@@ -34,7 +34,7 @@ Status check_beta(std::string_view flag, double beta) {
 Status check_buckets(const Optimizer::Options& options) {
   if (!options.ddp_bucket_size || !options.ddp_num_buckets) return {};
   return make_error(StatusCode::kInvalidArgument,
-                    "--ddp-num-buckets {}: expected no --ddp-bucket-size beside it, found {}",
+                    "--ddp-num-buckets {}: cannot be combined with --ddp-bucket-size {}",
                     *options.ddp_num_buckets, *options.ddp_bucket_size);
 }
 
@@ -43,13 +43,11 @@ Status check_param_gather(const Optimizer::Options& options) {
   if (!options.overlap_param_gather) return {};
   if (!options.use_distributed_optimizer) {
     return Status(StatusCode::kInvalidArgument,
-                  "--overlap-param-gather: expected it with --use-distributed-optimizer, found it "
-                  "without");
+                  "--overlap-param-gather: requires --use-distributed-optimizer");
   }
   if (!options.overlap_grad_reduce) {
-    return Status(
-        StatusCode::kInvalidArgument,
-        "--overlap-param-gather: expected it with --overlap-grad-reduce, found it without");
+    return Status(StatusCode::kInvalidArgument,
+                  "--overlap-param-gather: requires --overlap-grad-reduce");
   }
   return {};
 }

@@ -104,7 +104,7 @@ Status Trainer::State::run() {
   }
   if (trace.has_value() && !trains()) {
     return Status(StatusCode::kInvalidArgument,
-                  "--trace-schedule: expected a run that takes a step, found one that takes none");
+                  "--trace-schedule: expected a run with at least one step, found none");
   }
   bool finished = true;
   if (!options.length.skip_train) {
@@ -136,8 +136,8 @@ Status check_combinations(const TrainerOptions& options) {
   if (options.schedule.decoupled_lr.has_value() &&
       options.checkpoints.names == model::NameFamily::kLegacy) {
     return make_error(StatusCode::kInvalidArgument,
-                      "decoupled_lr: expected it with core's names, found legacy names, whose "
-                      "optimizer has no such group");
+                      "decoupled_lr: requires core's names, found legacy names, whose optimizer "
+                      "has no such group");
   }
   if (options.checkpoints.ckpt_format == checkpoint::CheckpointFormat::kTorchDist &&
       options.checkpoints.names == model::NameFamily::kLegacy) {
@@ -149,11 +149,11 @@ Status check_combinations(const TrainerOptions& options) {
       options.model.attention_backend == nn::AttentionBackend::kFused) {
     return Status(StatusCode::kInvalidArgument,
                   "attention_backend: expected auto, flash, unfused or local with "
-                  "deterministic_mode, found fused, whose gradients do not repeat");
+                  "deterministic_mode, found fused, whose gradients are not reproducible");
   }
   if (options.model.fp32_residual_connection && options.model.params_dtype == at::kFloat) {
     return make_error(StatusCode::kInvalidArgument,
-                      "fp32_residual_connection: expected it with fp16 or bf16, found neither");
+                      "fp32_residual_connection: requires fp16 or bf16");
   }
   return {};
 }
@@ -174,7 +174,7 @@ Status check_pipeline(const TrainerOptions& options, const parallel::ParallelSta
 
 Status check_ranks(const TrainerOptions& options, const parallel::ParallelState& ranks) {
   if (ranks.mesh().world_size() == 1 || options.model.device == ranks.device()) return {};
-  return make_error(StatusCode::kInvalidArgument, "device: expected that of the rank, {}, found {}",
+  return make_error(StatusCode::kInvalidArgument, "device: expected the rank's device {}, found {}",
                     ranks.device().str(), options.model.device.str());
 }
 

@@ -91,7 +91,7 @@ Status Trainer::State::advised(Status status) const {
   return make_error(
       StatusCode::kResourceExhausted,
       "{}; estimated: {:.0f} MB for weights and optimizer, {:.0f} MB for the layers' activations: "
-      "lower --micro-batch-size or give --recompute-granularity full --recompute-method uniform",
+      "lower --micro-batch-size or use --recompute-granularity full --recompute-method uniform",
       status.message(), memory->weight_and_optimizer_bytes / kMegabyte,
       memory->layers_activation_bytes / kMegabyte);
 }

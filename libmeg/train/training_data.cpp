@@ -53,7 +53,8 @@ Result<const samples::MicroBatch*> TrainingData::next(samples::Split split) {
   MEG_ASSIGN_OR_RETURN(const samples::MicroBatch* batch,
                        loaders_[samples::split_number(split)]->next());
   if (batch != nullptr) return batch;
-  return make_error(StatusCode::kOutOfRange, "{}: no whole micro-batch is left of its {} samples",
+  return make_error(StatusCode::kOutOfRange,
+                    "{}: its {} samples do not contain a whole micro-batch",
                     samples::split_name(split), size(split));
 }
 

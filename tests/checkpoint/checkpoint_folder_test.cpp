@@ -158,9 +158,9 @@ TEST_F(CheckpointFolderTest, AskedIterationNeedsNoTracker) {
   add_file("iter_0000100/mp_rank_00/model_optim_rng.pt");
   EXPECT_EQ(find("", 100)->root, "");
   EXPECT_EQ(find("iter_0000100", 100)->iteration, 100);
-  EXPECT_EQ(error(StatusCode::kInvalidArgument, "iter_0000100", 200),
-            "ROOT/iter_0000100: asked for iteration 200: expected a root folder with iter_* in "
-            "it");
+  EXPECT_EQ(
+      error(StatusCode::kInvalidArgument, "iter_0000100", 200),
+      "ROOT/iter_0000100: iteration 200 was requested: expected a root folder with iter_* in it");
 }
 
 TEST_F(CheckpointFolderTest, IterationFolderKnowsItsRoot) {
@@ -271,7 +271,7 @@ TEST_F(CheckpointFolderTest, WhatIsNoCheckpointIsNamed) {
   EXPECT_THAT(error(StatusCode::kNotFound), testing::EndsWith("found none of them"));
   add_file("mp_rank_00/model_optim_rng.pt");
   EXPECT_EQ(error(StatusCode::kNotFound, "mp_rank_00"),
-            "ROOT/mp_rank_00: one rank's folder: expected the folder above it, or "
+            "ROOT/mp_rank_00: the folder of one rank: expected its parent folder, or "
             "model_optim_rng.pt itself");
   add_folder("dead/mp_rank_00");
   EXPECT_EQ(error(StatusCode::kNotFound, "dead"),

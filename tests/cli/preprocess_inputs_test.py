@@ -99,7 +99,7 @@ class Inputs(PreprocessData):
         line = lines_of(["a"])
         self.write("raw/in.jsonl", line)
         os.symlink("raw", self.path("link"))
-        found = "expected inputs without the files that are written, found .*out_text_document.(bin|idx) among them"
+        found = "expected inputs without the files to be written, found .*out_text_document.(bin|idx) among them"
         for input in ("raw", "link", "raw/", "raw/*", "r*/o*", "./raw/out_*"):
             result = self.run_program("--input", self.path(input), prefix=self.path("raw", "out"))
             self.assert_error(result, 2, re.escape(self.path(input)) + ": " + found)
@@ -126,8 +126,7 @@ class Inputs(PreprocessData):
 
     def test_a_dataset_at_an_address_is_named(self):
         file = self.write("in.jsonl", lines_of(["a"]))
-        pattern = ("s3://bucket/out.*: expected a path on this machine: only datasets that are read may be at "
-                   "addresses")
+        pattern = ("s3://bucket/out.*: expected a path on this machine: only input datasets may be at addresses")
         for flags in ((), ("--resume",)):
             result = self.run_program("--input", file, *flags, prefix="s3://bucket/out", cwd=self.folder)
             self.assert_error(result, 1, pattern)

@@ -137,7 +137,7 @@ class Provenance(PreprocessData):
     def test_what_it_does_not_go_with(self):
         file = self.path("in", "a.jsonl")
         for flags in (("--partitions", "2"), ("--megatron-version", "v2.6")):
-            self.assert_error(self.run_program("--input", file, "--provenance", *flags), 2, "--provenance: neither with")
+            self.assert_error(self.run_program("--input", file, "--provenance", *flags), 2, "--provenance: cannot be combined with")
         self.assert_done(self.run_program("--input", file))
         self.assertEqual(self.trace(0).returncode, 2)
 

@@ -98,7 +98,7 @@ class Faults(FaultyStore):
     def test_lists_that_are_none(self):
         for body, pattern in ((b"<html>", "expected a list of objects, found "), (b"", "expected a list of objects"),
                               (b"<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>",
-                               "expected a continuation token"),
+                               "expected the continuation token"),
                               (b"<ListBucketResult/>", "no object matches this pattern")):
             self.server.answer = lambda store: store.send(200, body)
             result = self.run_program("--input", "s3://bucket/*.jsonl", env=self.environment)

@@ -125,7 +125,7 @@ TEST(IndexedDatasetBuilder, RefusesWhatTheFormatCannotSay) {
               HasSubstr("datasets cannot hold bfloat16"));
   auto builder = IndexedDatasetBuilder::create(folder.path("set"), {.dtype = DType::kUint16});
   EXPECT_THAT(builder->add_item(bytes_of<uint8_t>({1, 2, 3})).message(),
-              HasSubstr("sequence 0: 3 bytes are no whole uint16s"));
+              HasSubstr("sequence 0: 3 bytes are not a whole number of uint16s"));
   EXPECT_THAT(builder->add_item(bytes_of<uint16_t>({1}), 2).message(), HasSubstr("mode 2"));
   EXPECT_THAT(
       builder->reserve(std::vector<int32_t>{1, -2}, std::vector<int32_t>{2}).error().message(),

@@ -180,8 +180,7 @@ TEST_F(IndexedDatasetTest, RefusesDocumentIndicesThatDoNotClose) {
 }
 
 TEST_F(IndexedDatasetTest, RefusesLastSequencePastEndOfBin) {
-  EXPECT_THAT(open_error(small_fields().bytes(), kSmallBin.substr(0, 9)),
-              HasSubstr("do not lie in"));
+  EXPECT_THAT(open_error(small_fields().bytes(), kSmallBin.substr(0, 9)), HasSubstr("are outside"));
 }
 
 TEST_F(IndexedDatasetTest, RejectsPointerPastEndOfBin) {

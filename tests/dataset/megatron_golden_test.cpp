@@ -255,7 +255,7 @@ TEST(MegatronGolden, RefusesToMergeTwoFormats) {
   const TempFolder folder;
   std::vector<std::string> inputs = place_inputs(folder, merge_case("merge_mixed_impl", "6ef5bdc"));
   EXPECT_THAT(merge_datasets(inputs, folder.path("merged"), {}).error().message(),
-              HasSubstr("expected TNTIDX as "));
+              HasSubstr("expected TNTIDX like "));
   std::reverse(inputs.begin(), inputs.end());
   EXPECT_THAT(merge_datasets(inputs, folder.path("merged"), {}).error().message(),
               HasSubstr("TNTIDX"));

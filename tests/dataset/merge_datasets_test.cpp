@@ -99,7 +99,7 @@ TEST(MergeDatasets, RefusesTheShardsOfTwoRuns) {
     shards.push_back(folder.path(name));
   }
   EXPECT_THAT(failure(shards, folder.path("out")),
-              HasSubstr("x_shard*of00001_text_document: expected the shards of one run, found also "
+              HasSubstr("x_shard*of00001_text_document: expected the shards of one run, also found "
                         "those of 00002"));
   shards.pop_back();
   EXPECT_EQ(failure(shards, folder.path("out")), "");

@@ -107,8 +107,7 @@ class ModelOnRanks(unittest.TestCase):
         codes, written = RankProcesses.end(RankProcesses(self).start(2, self.generate))
         self.assertEqual(codes, [1, 1])
         self.assertEqual(len(self.errors(written)), 1, written)
-        self.assertIn("world size: expected tensor x pipeline parallel size 1 x 1, as one copy of "
-                      "the model generates, found 2", self.errors(written)[0])
+        self.assertIn("world size: expected tensor x pipeline parallel size 1 x 1, because only one copy of the model generates, found 2", self.errors(written)[0])
 
     def test_what_the_first_rank_cannot_read_ends_all_once(self):
         codes, written = RankProcesses.end(RankProcesses(self).start(

@@ -369,7 +369,7 @@ class Damaged(Case):
     def test_masters_of_other_weights(self):
         def shift(state, buffer):
             buffer["param"] = torch.roll(buffer["param"], 1)
-        self.refuse(shift, "expected the fp32 weights of", "found other numbers")
+        self.refuse(shift, "expected the fp32 weights of", "found different values")
 
     def test_buffers_that_do_not_add_up(self):
         def cut(state, buffer):

@@ -115,13 +115,13 @@ class HuggingFace(CheckpointCase):
     def test_files_of_other_programs(self):
         self.expect_refused("GGUF of llama.cpp", **{"model-Q4__gguf": "GGUF", "config__json": "{}"})
         self.assertIn("GGUF of llama.cpp", self.refuse(self.path("model/model-Q4.gguf")))
-        self.expect_refused("as Meta publishes it", params__json="{}",
+        self.expect_refused("Meta's Llama format", params__json="{}",
                             **{"consolidated__00__pth": ""})
         self.expect_refused("weights of TensorFlow", tf_model__h5="", config__json="{}")
         self.expect_refused("archive of NeMo", model__nemo="")
         with open(self.path("model.safetensors"), "w"):
             pass
-        self.assertIn("expected the folder that has its config.json",
+        self.assertIn("expected the folder with its config.json",
                       self.refuse(self.path("model.safetensors")))
 
 

@@ -231,7 +231,7 @@ class HuggingFace(unittest.TestCase):
             os.truncate(self.path("b", shards[0]), os.path.getsize(self.path("b", shards[0])) - 1)
 
         damages = {
-            "expected that file, found none": lambda: os.remove(self.path("b", shards[1])),
+            "but there is no such file": lambda: os.remove(self.path("b", shards[1])),
             "expected the name of a file beside the index": lambda: with_index(
                 lambda files: files.update({name: "../" + files[name]})),
             "expected it in": lambda: with_index(

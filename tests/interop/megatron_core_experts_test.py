@@ -152,7 +152,7 @@ class OtherLayouts(Case):
             state[1][0][key][kind] = state[1][0][key][kind][:-1].clone()
         state[1][0][key]["numel_unpadded"] -= 1
         torch.save(state, path)
-        self.assertIn("expected buckets that", self.refuse(saved))
+        self.assertIn("expected buckets for", self.refuse(saved))
         os.remove(path)
         self.assertIn("distrib_optim.pt beside it", self.refuse(saved))
         self.convert(saved, "weights", "--no-optim")

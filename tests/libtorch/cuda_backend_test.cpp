@@ -90,7 +90,7 @@ TEST_F(CudaBackendTest, SaysThatLibTorchWasAskedBefore) {
     ones.sum().backward();
     tell_and_exit();
   };
-  EXPECT_EXIT(run(), testing::ExitedWithCode(0), "CUDA was asked for too late");
+  EXPECT_EXIT(run(), testing::ExitedWithCode(0), "CUDA was requested too late");
 }
 
 TEST_F(CudaBackendTest, StepsOnTheCpuDoNotHideTheGpu) {

@@ -122,7 +122,7 @@ TEST(GptConfig, WrongFieldsAreNamedWithTheirValues) {
       {{{"num_query_groups", int64_t{5}}},
        "num_attention_heads: expected a multiple of num_query_groups 5, found 12"},
       {{{"swiglu", true}, {"hidden_size", int64_t{12}}},
-       "ffn_hidden_size: expected it beside swiglu and hidden_size 12, found nothing"},
+       "ffn_hidden_size: expected a value with swiglu and hidden_size 12, found none"},
   };
 
   for (const auto& row : table) EXPECT_EQ(error_of(with(row.changes)), row.message);

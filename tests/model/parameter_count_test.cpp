@@ -97,7 +97,7 @@ TEST(ParameterCount, RefusesWhatItCannotCount) {
   GptConfig config = good;
   config.padded_vocab_size = 50257;
   EXPECT_EQ(parameter_count(config, {2, 1, 1}).error().message(),
-            "shape [50257, 1024]: expected a dimension 0 that 2 ranks can share");
+            "shape [50257, 1024]: expected a dimension 0 that 2 ranks divide evenly");
   config.padded_vocab_size = 0;
   EXPECT_EQ(parameter_count(config).error().message(),
             "padded_vocab_size: expected the size of the padded vocabulary, found 0");

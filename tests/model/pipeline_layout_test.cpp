@@ -94,7 +94,7 @@ TEST(PipelineLayout, FirstAndLastStageHaveLayersOfTheirOwn) {
   EXPECT_EQ(layers_of(2, sizes_of(1, 1, first)), std::vector<int64_t>{2});
   EXPECT_EQ(refusal(9, sizes_of(3, 1, first)),
             "decoder-first-pipeline-num-layers 2, decoder-last-pipeline-num-layers None: expected "
-            "layers for the other stages that these share evenly of num_layers 9 and 3 stages with "
+            "layers for the other stages that these divide evenly of num_layers 9 and 3 stages with "
             "1 virtual stages each");
   for (const ParallelSizes& sizes :
        {sizes_of(1, 1, both), sizes_of(1, 1, first), sizes_of(2, 1, both), sizes_of(2, 2, both),
@@ -137,9 +137,9 @@ TEST(PipelineLayout, LayoutsOfOtherKindsAreRefused) {
 TEST(PipelineLayout, OneWayToSplitIsGiven) {
   PipelineSplit split = told("Ett|ttL");
   split.decoder_first_pipeline_num_layers = 2;
-  EXPECT_NE(refusal(4, sizes_of(2, 1, split)).find("found both"), std::string::npos);
+  EXPECT_NE(refusal(4, sizes_of(2, 1, split)).find("cannot be combined"), std::string::npos);
   split = {.decoder_last_pipeline_num_layers = 2, .account_for_loss_in_pipeline_split = true};
-  EXPECT_NE(refusal(4, sizes_of(2, 1, split)).find("found both"), std::string::npos);
+  EXPECT_NE(refusal(4, sizes_of(2, 1, split)).find("cannot be combined"), std::string::npos);
 }
 
 TEST(VirtualStages, LayersOrStagesSayHowMany) {
@@ -163,8 +163,8 @@ TEST(VirtualStages, FollowFromAnUnevenSplit) {
                  .size(4, sizes_of(2, 1, told("Et|t|t|tL")))
                  .status()
                  .message()),
-            "--pipeline-model-parallel-layout: expected it without "
-            "--num-virtual-stages-per-pipeline-rank, found both");
+            "--pipeline-model-parallel-layout: cannot be combined with "
+            "--num-virtual-stages-per-pipeline-rank");
 }
 
 TEST(VirtualStages, RefusesWhatDoesNotDivideTheLayersOfAStage) {
@@ -180,8 +180,8 @@ TEST(VirtualStages, RefusesWhatDoesNotDivideTheLayersOfAStage) {
       "--num-virtual-stages-per-pipeline-rank" + expected);
   EXPECT_FALSE((VirtualStages{.num_virtual_stages_per_pipeline_rank = 1}.size(2, sizes)));
   EXPECT_EQ((VirtualStages{2, 2}.size(24, sizes).status().message()),
-            "--num-virtual-stages-per-pipeline-rank: expected it without "
-            "--num-layers-per-virtual-pipeline-stage, found both");
+            "--num-virtual-stages-per-pipeline-rank: cannot be combined with "
+            "--num-layers-per-virtual-pipeline-stage");
 }
 
 }  // namespace

@@ -259,8 +259,8 @@ TEST(ShardAxes, ShapesThatDoNotFitAreRefused) {
        grouped,
        3,
        StatusCode::kUnsupported,
-       "2 query groups over 3 tensor-parallel ranks: expected ranks that divide them, or are a "
-       "multiple of them"},
+       "2 query groups over 3 tensor-parallel ranks: expected a number of ranks that divides them "
+       "or is a multiple of them"},
       {Partition::kQkv,
        {32, 32},
        2,
@@ -333,7 +333,7 @@ TEST(ShardShape, CutsTheDimensionOfThePartition) {
   EXPECT_THAT(*shard_shape(Partition::kQkv, {96, 32}, 4), ElementsAre(24, 32));
   EXPECT_THAT(*shard_shape(Partition::kColumns, {96, 32}, 4), ElementsAre(96, 8));
   EXPECT_EQ(shard_shape(Partition::kColumns, {96, 30}, 4).error().message(),
-            "shape [96, 30]: expected a dimension 1 that 4 ranks can share");
+            "shape [96, 30]: expected a dimension 1 that 4 ranks divide evenly");
   EXPECT_EQ(shard_shape(Partition::kColumns, {96}, 4).error().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(shard_shape(Partition::kRows, {96}, 0).error().code(), StatusCode::kInvalidArgument);
 }

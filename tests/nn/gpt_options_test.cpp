@@ -83,13 +83,12 @@ TEST(GptOptionsTest, NamesWhatDoesNotGoTogether) {
   config.swiglu = true;
   GptOptions options;
   options.squared_relu = true;
-  EXPECT_EQ(options.check(config).message(),
-            "squared_relu: expected it without swiglu, found both");
+  EXPECT_EQ(options.check(config).message(), "squared_relu: cannot be combined with swiglu");
   EXPECT_EQ(from({{"squared_relu", true}, {"openai_gelu", true}}).status().message(),
-            "squared_relu: expected it without openai_gelu, found both");
+            "squared_relu: cannot be combined with openai_gelu");
   options = {};
   options.quick_geglu = true;
-  EXPECT_EQ(options.check(config).message(), "quick_geglu: expected it without swiglu, found both");
+  EXPECT_EQ(options.check(config).message(), "quick_geglu: cannot be combined with swiglu");
   config.swiglu = false;
   EXPECT_EQ(options.check(config).message(),
             "quick_geglu: expected gated_linear_unit, found a model without a gate");

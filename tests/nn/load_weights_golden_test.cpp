@@ -79,10 +79,9 @@ TEST(LoadWeightsGolden, PaddingIsCutOnlyWithTheTrueVocabulary) {
   config.padded_vocab_size = 292;
   auto model = GptModel::create(config, {});
   ASSERT_TRUE(model.has_value()) << model.error().message();
-  EXPECT_EQ(
-      load_weights(*checkpoint, *model).message(),
-      "embedding.word_embeddings.weight: rows of the vocabulary: expected at least 304, found "
-      "room for 292");
+  EXPECT_EQ(load_weights(*checkpoint, *model).message(),
+            "embedding.word_embeddings.weight: rows of the vocabulary: expected at least 304, "
+            "found space for 292");
   LoadWeightsOptions options;
   options.true_vocab_size = 290;
   EXPECT_TRUE(load_weights(*checkpoint, *model, options).ok());
@@ -95,10 +94,10 @@ TEST(LoadWeightsGolden, NamesParametersThatDoNotFit) {
   EXPECT_EQ(loading([](model::GptConfig& config, GptOptions&) {
               config.untie_embeddings_and_output_weights = true;
             }),
-            "output_layer.weight: the model has this parameter, the checkpoint has not");
+            "output_layer.weight: the model has this parameter, the checkpoint does not");
   EXPECT_EQ(loading([](model::GptConfig& config, GptOptions&) { config.num_layers = 3; }),
             "decoder.layers.3.input_layernorm.weight: the checkpoint has this parameter, the model "
-            "has not");
+            "does not");
   EXPECT_THAT(loading([](model::GptConfig& config, GptOptions&) { config.ffn_hidden_size = 64; }),
               ::testing::HasSubstr("decoder.layers.0.mlp.linear_fc1.weight: expected shape "));
 }

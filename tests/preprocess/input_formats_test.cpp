@@ -189,9 +189,9 @@ TEST_F(InputFormats, ReadsPlainTextByFileLineOrSeparator) {
 
 TEST_F(InputFormats, RefusesJsonUnderTheNameOfPlainText) {
   PreprocessOptions options = file("in.txt", "\n{\"text\":\"a\"}\n");
-  EXPECT_THAT(failure(options), HasSubstr("its name says plain text, its first byte JSON"));
+  EXPECT_THAT(failure(options), HasSubstr("its name says plain text, but its first byte JSON"));
   options.input.txt_document = TxtDocument::kLine;
-  EXPECT_THAT(failure(options), HasSubstr("its name says plain text, its first byte JSON"));
+  EXPECT_THAT(failure(options), HasSubstr("its name says plain text, but its first byte JSON"));
   options.input = InputOptions();
   options.input.format = InputFormat::kJson;
   EXPECT_THAT(read(options), ElementsAre("a"));
@@ -346,7 +346,7 @@ TEST_F(InputFormats, ErrorsOfAShardNameTheFilesLine) {
   EXPECT_THAT(failure(options), HasSubstr("shard: expected 0 <= index < count"));
   options.input.shard = {0, 2};
   options.partitions = 2;
-  EXPECT_THAT(failure(options), HasSubstr("--shard: neither with --partitions"));
+  EXPECT_THAT(failure(options), HasSubstr("--shard: cannot be combined with --partitions"));
   options.partitions = 1;
   options.inputs = {"/dev/stdin", "-"};
   EXPECT_THAT(failure(options), HasSubstr("found a pipe"));

@@ -116,8 +116,7 @@ TEST(JsonLine, SaysWhatIsWrongAndWhere) {
       {"{\"text\":\"a\tb\"}",
        "byte 11: expected no control character inside a string, found \"\\tb\\\"}\""},
       {"{\"text\":\"a", "byte 11: expected the closing \" of a string, found the end of the line"},
-      {"{\"text\":\"\\x41\"}",
-       "byte 10: expected an escape that JSON knows, found \"\\\\x41\\\"}\""},
+      {"{\"text\":\"\\x41\"}", "byte 10: expected a valid JSON escape, found \"\\\\x41\\\"}\""},
       {"{\"text\":\"\\u12g4\"}", "byte 14: expected a hexadecimal digit, found \"g4\\\"}\""},
       {"{\"text\":\"\\ud800x\"}",
        "byte 10: key \"text\": expected text that UTF-8 can hold, found half a pair: "
@@ -127,7 +126,7 @@ TEST(JsonLine, SaysWhatIsWrongAndWhere) {
        "\"\\\\ude00\""},
       {"{\"text\":01}", "byte 10: expected \",\" or \"}\" in an object, found \"1}\""},
       {"{\"text\":+1}", "byte 9: expected a value, found \"+1}\""},
-      {"{\"text\":1.}", "byte 11: expected a digit after the point of a number, found \"}\""},
+      {"{\"text\":1.}", "byte 11: expected a digit after the decimal point, found \"}\""},
       {"{\"text\":1e}", "byte 11: expected a digit in the exponent of a number, found \"}\""},
       {"{\"text\":-}", "byte 9: expected a value, found \"-}\""},
       {"{\"text\":nul}", "byte 9: expected a value, found \"nul}\""},
@@ -199,7 +198,7 @@ TEST(JsonLine, LimitsNestingInsteadOfOverflowingTheStack) {
   EXPECT_THAT(texts_of(nested(900)), ElementsAre("x"));
   EXPECT_THAT(texts_of(nested(999)), ElementsAre("x"));
   EXPECT_EQ(error_of(nested(1000)),
-            "byte 1016: expected at most 1000 values inside one another, found \"[]]]]]]]]]...\"");
+            "byte 1016: expected at most 1000 nested values, found \"[]]]]]]]]]...\"");
   EXPECT_NE(error_of(nested(1000000)), "");
 }
 

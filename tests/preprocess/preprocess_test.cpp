@@ -260,7 +260,7 @@ TEST_F(PreprocessTest, WarnsWhereNoMergeWasUsed) {
   write_input(lines);
   const auto summary = run();
   ASSERT_TRUE(summary.has_value());
-  EXPECT_THAT(summary->warnings, ElementsAre(HasSubstr("1.00 tokens a byte")));
+  EXPECT_THAT(summary->warnings, ElementsAre(HasSubstr("1.00 tokens per byte")));
 }
 
 TEST_F(PreprocessTest, LargeVocabulariesAreWrittenAsInt32) {

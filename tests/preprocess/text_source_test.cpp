@@ -341,7 +341,7 @@ TEST(TextSource, SaysThatAStreamedFileBecameShorter) {
   while (next.has_value() && *next) next = source->next(chunk);
   ASSERT_FALSE(next.has_value());
   EXPECT_EQ(next.error().code(), StatusCode::kIoError);
-  EXPECT_THAT(next.error().message(), HasSubstr("in.csv: became shorter while it was read"));
+  EXPECT_THAT(next.error().message(), HasSubstr("in.csv: was truncated while it was read"));
 }
 
 /// The texts of all chunks, which eight threads ask for, in the chunks' order.

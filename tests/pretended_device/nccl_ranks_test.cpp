@@ -194,7 +194,7 @@ TEST_F(NcclRanksTest, RankThatDoesNotComeIsNamedAfterTheTimeout) {
   std::thread(begin).detach();
   const Lost found = lost.get_future().get();
   EXPECT_EQ(found.why.message(),
-            "all-reduce of the data group: timed out after 3 s: no answer of rank 1");
+            "all-reduce of the data group: timed out after 3 s: no answer from rank 1");
   EXPECT_TRUE(found.says_why);
   std::_Exit(HasFailure() ? 1 : 0);
 }

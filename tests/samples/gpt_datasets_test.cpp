@@ -144,8 +144,8 @@ TEST(GptDatasets, RefuseASplitOnWhichMegatronHangs) {
   EXPECT_EQ(error_of(config),
             prefix +
                 ": valid split (--split 98,1,1): expected tokens in the sequences [3, 3) of 3, "
-                "found none (Megatron-LM adds up epochs without end here): give the split "
-                "weight 0 or more documents");
+                "found none (Megatron-LM loops forever here): set the weight of the split to 0, or "
+                "add documents");
   config.split = "2,1,0";  // an empty document
   EXPECT_THAT(error_of(config), HasSubstr("expected tokens in the sequences [2, 3) of 3"));
 }
@@ -271,7 +271,8 @@ TEST(GptDatasets, BlendByWeightsNeedsASampleCount) {
   config.samples[0] = std::nullopt;
   EXPECT_EQ(error_of(config), "train: a blend by weights needs a number of samples, found None");
   config.version = *megatron::parse_megatron_version("core_v0.5.0");
-  EXPECT_EQ(error_of(config), "train samples: Megatron at core_v0.5.0 needs a number, found None");
+  EXPECT_EQ(error_of(config),
+            "train samples: revision core_v0.5.0 of Megatron needs a number, found None");
 }
 
 TEST(GptDatasets, DamagedIndicesGiveAnErrorAndNoBytesFromElsewhere) {

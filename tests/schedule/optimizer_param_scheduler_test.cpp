@@ -129,8 +129,8 @@ TEST(OptimizerParamScheduler, RefusesSchedulesWithoutMeaning) {
   options = usual();
   options.use_checkpoint_opt_param_scheduler = options.override_opt_param_scheduler = true;
   EXPECT_EQ(error_of(options),
-            "--override-opt_param-scheduler: expected it without "
-            "--use-checkpoint-opt_param-scheduler, found both");
+            "--override-opt_param-scheduler: cannot be combined with "
+            "--use-checkpoint-opt_param-scheduler");
 }
 
 TEST(OptimizerParamScheduler, StyleNamesAreMegatrons) {

@@ -64,7 +64,7 @@ class CliTest(unittest.TestCase):
             address = f"127.0.0.1:{unused.getsockname()[1]}"
             done = self.run_cli("Hello\n5\n", 1, address)
             self.assertEqual(done.stdout, "")
-        self.assertRegex(done.stderr, rf"^error: {address}: no answer from a server there \(.*\)\n$")
+        self.assertRegex(done.stderr, rf"^error: {address}: no server answers there \(.*\)\n$")
 
     def test_an_address_without_a_port_is_wrong_usage(self):
         for address in ("localhost", "localhost:", ":5000", "localhost:x", "localhost:70000",

@@ -156,10 +156,10 @@ TEST(BpeModel, RejectsEmptyFiles) {
 
 TEST(BpeModel, RejectsVocabulariesThatAreNotTokensToIds) {
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {kAbc.substr(0, kAbc.size() / 2), "found no valid JSON"},
-      {"{\"a\": 1,}", "found no valid JSON"},
-      {"{\"a\": NaN}", "found no valid JSON"},
-      {"{\"\xFF\": 1}", "found no valid JSON"},
+      {kAbc.substr(0, kAbc.size() / 2), "found invalid JSON"},
+      {"{\"a\": 1,}", "found invalid JSON"},
+      {"{\"a\": NaN}", "found invalid JSON"},
+      {"{\"\xFF\": 1}", "found invalid JSON"},
       {"[\"a\"]", "expected a JSON object of token -> id, found \"[\\\"a\\\"]\""},
       {"{}", "expected a JSON object of token -> id, found {}"},
       {"{\"a\": 1.0}", "id of \"a\": expected an integer from 0 to 2147483647, found \"1.0\""},

@@ -74,7 +74,7 @@ TEST(HuggingFaceTokenizer, NamesPartsThatAreNotSupported) {
 
   const Case cases[] = {
       {"/model/type", "Words", "tokenizer.json.model: Words is not supported"},
-      {"/model/type", "Unigram", "tokenizer.json.model: Unigram behind ByteLevel is not supported"},
+      {"/model/type", "Unigram", "tokenizer.json.model: Unigram after ByteLevel is not supported"},
       {"/model/dropout", 0.1, ".model.dropout: 0.1 is not supported"},
       {"/model/end_of_word_suffix", "</w>", "end_of_word_suffix \"</w>\" is not supported"},
       {"/model/new_idea", true, ".model.new_idea: \"true\" is not supported"},
@@ -121,10 +121,11 @@ TEST(HuggingFaceTokenizer, WarnsOfAClassWithPartsOfItsOwn) {
                                  "LlamaTokenizerFast", "SomethingNew"}) {
     EXPECT_THAT(warnings(tiny(), same), testing::IsEmpty()) << same;
   }
-  EXPECT_THAT(warnings(tiny(), "Qwen2TokenizerFast"),
-              ElementsAre(HasSubstr("tokenizer.json: normalizer and pre-tokenizer are taken from "
-                                    "this file, as by transformers 4; transformers 5 has its own "
-                                    "for tokenizer_class Qwen2TokenizerFast")));
+  EXPECT_THAT(
+      warnings(tiny(), "Qwen2TokenizerFast"),
+      ElementsAre(HasSubstr("tokenizer.json: normalizer and pre-tokenizer are those of this "
+                            "file, as in transformers 4; transformers 5 has its own for "
+                            "tokenizer_class Qwen2TokenizerFast")));
   Json normalized = tiny();
   normalized["normalizer"] = {{"type", "NFC"}};
   EXPECT_THAT(warnings(normalized, "GPTNeoXTokenizer"), testing::IsEmpty());
@@ -133,9 +134,8 @@ TEST(HuggingFaceTokenizer, WarnsOfAClassWithPartsOfItsOwn) {
 
 TEST(HuggingFaceTokenizer, RefusesATokenizerOfItsOwnCode) {
   EXPECT_TRUE(open(tiny(), {{"auto_map", {{"AutoModel", "modeling.Model"}}}}));
-  EXPECT_THAT(
-      error_of(tiny(), {{"auto_map", {{"AutoTokenizer", {"code.Slow", nullptr}}}}}),
-      HasSubstr("tokenizer_config.json.auto_map: a tokenizer that is Python code of its own"));
+  EXPECT_THAT(error_of(tiny(), {{"auto_map", {{"AutoTokenizer", {"code.Slow", nullptr}}}}}),
+              HasSubstr("tokenizer_config.json.auto_map: a tokenizer defined by Python code"));
 }
 
 TEST(HuggingFaceTokenizer, NamesWhatIsDamaged) {
@@ -270,7 +270,7 @@ TEST(HuggingFaceTokenizer, RefusesTruncatedJson) {
   const std::string text = tiny().dump();
   test::write_file(folder.path("tokenizer.json"), text.substr(0, text.size() / 2));
   EXPECT_THAT(HuggingFaceTokenizer::open(folder.path(), {}).status().message(),
-              HasSubstr("tokenizer.json: expected a JSON object, found no valid JSON"));
+              HasSubstr("tokenizer.json: expected a JSON object, found invalid JSON"));
 }
 
 TEST(HuggingFaceTokenizer, RefusesAFolderWithoutTokenizer) {
@@ -323,7 +323,7 @@ TEST(HuggingFaceTokenizer, LeavesTheHubsCacheByNoName) {
 TEST(HuggingFaceTokenizer, RefusesConfigsThatContradict) {
   const Json token = {{"content", "<s>"}, {"special", true}, {"lstrip", true}};
   EXPECT_THAT(error_of(tiny(), {{"added_tokens_decoder", {{"258", token}}}}),
-              HasSubstr("tokenizer_config.json describes it in another way"));
+              HasSubstr("tokenizer_config.json describes it differently"));
   EXPECT_THAT(error_of(tiny(), {{"split_special_tokens", true}}),
               HasSubstr("split_special_tokens is not supported"));
   EXPECT_THAT(error_of(tiny(), {{"eos_token", 5}}), HasSubstr("expected a token of at least"));

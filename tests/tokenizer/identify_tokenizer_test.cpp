@@ -66,10 +66,9 @@ TEST(IdentifyTokenizer, NamesARevisionThatHasNoSuchTokenizer) {
   const auto found = identify_tokenizer(options_of("NullTokenizer"),
                                         *megatron::parse_megatron_version("core_v0.6.0"));
   ASSERT_FALSE(found.has_value());
-  EXPECT_EQ(
-      found.error().message(),
-      "--tokenizer-type NullTokenizer: Megatron-LM at core_v0.6.0 builds no index caches with "
-      "it");
+  EXPECT_EQ(found.error().message(),
+            "--tokenizer-type NullTokenizer: revision core_v0.6.0 of Megatron-LM does not build "
+            "index caches with it");
 }
 
 TEST(IdentifyTokenizer, NamesUnknownTypes) {

@@ -99,7 +99,7 @@ TEST_F(TikTokenizerFlags, AreErrorsWhereTheyCannotBe) {
   EXPECT_EQ(error(), "TikTokenizer: special tokens: expected <mask> among them, found none");
   options_.tiktoken_special_tokens.clear();
   options_.vocab_size = 266;
-  EXPECT_THAT(error(), HasSubstr("special token \"<s>\": it is in the vocabulary, too"));
+  EXPECT_THAT(error(), HasSubstr("special token \"<s>\": it is also in the vocabulary"));
   options_.vocab_size = 300;
   EXPECT_THAT(error(), HasSubstr("expected at least 292 tokens"));
   options_.vocab_size = 100;

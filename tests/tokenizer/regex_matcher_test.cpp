@@ -127,7 +127,7 @@ TEST(RegexMatcher, RefusesWhatOnigurumaFoldsToSeveralCharacters) {
     EXPECT_TRUE(RegexMatcher::compile(pattern, "pattern").has_value()) << pattern;
   }
   EXPECT_THAT(RegexMatcher::compile("(?i)as(?:s)", "FILE").status().message(),
-              testing::HasSubstr("FILE: ss, which also stands for one character, under (?i)"));
+              testing::HasSubstr("FILE: ss, which also matches one character, under (?i)"));
   EXPECT_EQ(split("(?i:s)x(?i:s)", "aSxs\u00df"), (Words{"a", "Sxs", "\u00df"}));
   EXPECT_EQ(split("(?i)(s)(s)", "aSs\u00df"), (Words{"a", "Ss", "\u00df"}));
   constexpr auto kTiktoken = RegexMatcher::Dialect::kTiktoken;

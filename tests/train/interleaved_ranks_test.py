@@ -138,7 +138,7 @@ class InterleavedRanks(LaunchedRanks):
                             layers.strip() + ": expected a divisor of the 2 layers of a stage, found 3")
         self.expect_refused(2, pp2 + stages + "3",
                             stages.strip() + ": expected a divisor of the 2 layers of a stage, found 3")
-        self.expect_refused(2, pp2 + layers + "1 " + stages + "2", "found both")
+        self.expect_refused(2, pp2 + layers + "1 " + stages + "2", "cannot be combined")
 
     def test_one_virtual_stage_is_none(self):
         flags = ["--train-iters", 1, "--pipeline-model-parallel-size", 2]

@@ -64,7 +64,7 @@ class Ranks(LaunchedRanks):
         codes, _, err = self.end(self.start(2, "--train-iters", 1, of_rank={1: ["--lr", "0.006"]}))
         self.assertEqual(codes, [1, 1])
         self.assertEqual(self.errors(err), [
-            "rank 1: command line: expected --lr 0.005 as rank 0 has it, found --lr 0.006"])
+            "rank 1: command line: expected --lr 0.005 as on rank 0, found --lr 0.006"])
 
     def test_other_data_on_one_rank_is_named_once(self):
         elsewhere = self.folder / "elsewhere"
@@ -77,8 +77,7 @@ class Ranks(LaunchedRanks):
         codes, _, err = self.end(self.start(2, "--train-iters", 1, folders={1: elsewhere}))
         self.assertEqual(codes, [1, 1])
         self.assertEqual(len(self.errors(err)), 1, err)
-        self.assertRegex(self.errors(err)[0], "^rank 1: data: expected data/tiny of .* as rank 0 has "
-                         "it, found data/tiny of ")
+        self.assertRegex(self.errors(err)[0], "^rank 1: data: expected data/tiny of .* as on rank 0, found data/tiny of ")
 
     def test_ranks_that_do_not_fit_are_an_error(self):
         codes, _, err = self.end(self.start(3, "--train-iters", 1, "--tensor-model-parallel-size", 2))

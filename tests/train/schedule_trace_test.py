@@ -202,7 +202,7 @@ class ScheduleTrace(LaunchedRanks):
                                   capture_output=True, timeout=TIMEOUT)
         file = self.folder / "trace.json"
         self.assertEqual(self.errors(run("--trace-schedule", file, "--skip-train").stderr), [
-            "--trace-schedule: expected a run that takes a step, found one that takes none"])
+            "--trace-schedule: expected a run with at least one step, found none"])
         self.assertFalse(file.exists())
         done = run("--trace-schedule", "/proc/none/trace.json")
         self.assertEqual(done.returncode, 1)
@@ -213,8 +213,7 @@ class ScheduleTrace(LaunchedRanks):
                                             of_rank={1: ["--trace-schedule", file]}))
         self.assertEqual(codes, [1, 1])
         self.assertEqual(self.errors(err), [
-            f"rank 1: command line: expected --trace-schedule None as rank 0 has it, found "
-            f"--trace-schedule {file}"])
+            f"rank 1: command line: expected --trace-schedule None as on rank 0, found --trace-schedule {file}"])
 
 
 if __name__ == "__main__":

@@ -388,7 +388,7 @@ TEST(TrainerOptionsTest, ARunWithADecoupledRateIsResumedToTheBit) {
   }
   options.schedule.decoupled_lr = options.schedule.decoupled_min_lr = std::nullopt;
   EXPECT_THAT(run(options).status.message(),
-              HasSubstr("decoupled_lr: expected a run with it as the checkpoint's, found one "
+              HasSubstr("decoupled_lr: expected a run with it, as in the checkpoint, found one "
                         "without"));
   options.checkpoints.no_load_optim = true;
   EXPECT_TRUE(run(options).status.ok());
@@ -397,22 +397,20 @@ TEST(TrainerOptionsTest, ARunWithADecoupledRateIsResumedToTheBit) {
 TEST(TrainerOptionsTest, NamesWhatMegatronRefuses) {
   TrainerOptions options = small_options(1);
   options.model.fp32_residual_connection = true;
-  EXPECT_EQ(run(options).status.message(),
-            "fp32_residual_connection: expected it with fp16 or bf16, found neither");
+  EXPECT_EQ(run(options).status.message(), "fp32_residual_connection: requires fp16 or bf16");
   options = small_options(1);
   options.schedule.decoupled_lr = 0.1;
   options.checkpoints.names = model::NameFamily::kLegacy;
-  EXPECT_THAT(run(options).status.message(), HasSubstr("decoupled_lr: expected it with core's"));
+  EXPECT_THAT(run(options).status.message(), HasSubstr("decoupled_lr: requires core's"));
   options = small_options(1);
   options.schedule.decoupled_min_lr = 0.1;
-  EXPECT_EQ(run(options).status.message(),
-            "--decoupled-min-lr: expected it with --decoupled-lr, found it alone");
+  EXPECT_EQ(run(options).status.message(), "--decoupled-min-lr: requires --decoupled-lr");
   options = small_options(1);
   options.deterministic_mode = true;
   options.model.attention_backend = nn::AttentionBackend::kFused;
   EXPECT_EQ(run(options).status.message(),
             "attention_backend: expected auto, flash, unfused or local with deterministic_mode, "
-            "found fused, whose gradients do not repeat");
+            "found fused, whose gradients are not reproducible");
 }
 
 TEST(TrainerOptionsTest, DeterministicModeTakesNoOtherOperatorsAndFillsNothing) {

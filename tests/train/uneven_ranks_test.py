@@ -178,7 +178,7 @@ class UnevenRanks(LaunchedRanks):
                             "decoder-first-pipeline-num-layers 4, ")
         self.expect_refused(2, two + "--account-for-loss-in-pipeline-split",
                             "2 does not divide num_layers 4 and the loss")
-        self.expect_refused(2, two + LAYOUT + "Ett|ttL --decoder-last-pipeline-num-layers 2", "found both")
+        self.expect_refused(2, two + LAYOUT + "Ett|ttL --decoder-last-pipeline-num-layers 2", "cannot be combined")
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ Status check_optimizer(const MegatronCheckpoint& checkpoint, const ReshardOption
       // A form that nobody could read, and nobody said to leave out: it must not vanish.
       if (optimizer.has_value() && first.graph().node(*optimizer).kind != PickleKind::kNone) {
         return make_error(StatusCode::kInvalidArgument,
-                          "{}: optimizer: expected it to be read or left out, found neither",
+                          "{}: optimizer: expected it to be read or omitted, found neither",
                           first.path());
       }
       return Status();
@@ -45,7 +45,7 @@ void add_notes(const MegatronCheckpoint& checkpoint, const TargetLayout& layout,
     return first.graph().find(first.root(), key).has_value();
   };
   if (!options.keep_optimizer && has("optimizer")) {
-    notes->push_back("optimizer state and its scheduler are left out");
+    notes->push_back("the optimizer state and the scheduler are omitted");
   }
   const bool was_distributed = checkpoint.optimizer().is_distributed;
   if (options.keep_optimizer && was_distributed != layout.has_distributed_optimizer) {
@@ -57,31 +57,30 @@ void add_notes(const MegatronCheckpoint& checkpoint, const TargetLayout& layout,
   }
   if (shares_query_groups(checkpoint, layout)) {
     notes->push_back(
-        fmt::format("{} query groups over {} tensor ranks: core 0.16 and later read it",
+        fmt::format("{} query groups over {} tensor ranks: only core 0.16 and later can read this",
                     checkpoint.config().num_query_groups, layout.tensor_model_parallel_size));
   }
   if (options.params_dtype.has_value()) {
     const bool is_said = said_dtype(options, checkpoint).has_value();
     notes->push_back(fmt::format("weights become {}; args {}", dtype_name(*options.params_dtype),
-                                 is_said ? "say so" : "stay as the optimizer needs them"));
+                                 is_said ? "say so" : "unchanged, as the optimizer needs them"));
   }
   const bool has_rank_files = !is_composed(checkpoint.folder().format);
   if (has_rank_files && checkpoint.expert_model_parallel_size() > 1) {
-    notes->push_back(fmt::format(
-        "what {} expert-parallel ranks hold alike, and their random number generators, are those "
-        "of the first",
-        checkpoint.expert_model_parallel_size()));
+    notes->push_back(
+        fmt::format("state that {} expert-parallel ranks share, and their random number "
+                    "generators, are taken from the first",
+                    checkpoint.expert_model_parallel_size()));
   }
   if (checkpoint.checkpoint_version() < 2) {
-    notes->push_back(
-        fmt::format("rows of query_key_value are brought from the order of checkpoint "
-                    "version {} to head by head",
-                    checkpoint.checkpoint_version()));
+    notes->push_back(fmt::format(
+        "rows of query_key_value are reordered from checkpoint version {} to head by head",
+        checkpoint.checkpoint_version()));
   }
   if (moves_rng_seeds(checkpoint, layout) && (has("rng_state") || has("cuda_rng_state"))) {
     notes->push_back(
         "random number generators: every stage takes those of tensor rank 0 of its first layer's "
-        "stage; CUDA seeds are moved by Megatron's rule (100 a stage, 1 a tensor rank)");
+        "stage; CUDA seeds are shifted by Megatron's rule (100 per stage, 1 per tensor rank)");
   }
 }
 

@@ -51,10 +51,9 @@ Status check_apart(const CheckpointFolder& source, const std::string& target,
                    const std::string& save_dir) {
   const fs::path written = resolved(target), read = resolved(source.folder);
   if (!is_inside(written, read) && !is_inside(read, written)) return Status();
-  return make_error(
-      StatusCode::kInvalidArgument,
-      "{}: expected a save-dir apart from the checkpoint that is read, found {} in it", save_dir,
-      source.folder);
+  return make_error(StatusCode::kInvalidArgument,
+                    "{}: expected a save-dir outside the checkpoint that is read, found {} in it",
+                    save_dir, source.folder);
 }
 
 Status check_save_dir(const MegatronCheckpoint& checkpoint, const std::string& save_dir) {

@@ -7,7 +7,7 @@ namespace {
 
 Status check_inside(const TensorSink& sink, uint64_t offset, size_t bytes) {
   if (offset <= sink.bytes() && bytes <= sink.bytes() - offset) return Status();
-  return make_error(StatusCode::kOutOfRange, "{} bytes at {} lie outside the {} of a sink", bytes,
+  return make_error(StatusCode::kOutOfRange, "{} bytes at {} are outside the {} of a sink", bytes,
                     offset, sink.bytes());
 }
 

@@ -37,7 +37,7 @@ class FileSource final : public TensorSource {
     MEG_ASSIGN_OR_RETURN(const size_t got, open->read_at(static_cast<int64_t>(offset), into));
     if (got == into.size()) return Status();
     return make_error(StatusCode::kCorruption,
-                      "{}: byte {}: the file became shorter: expected {} bytes, found {}",
+                      "{}: byte {}: the file was truncated: expected {} bytes, found {}",
                       file_->path(), offset, into.size(), got);
   }
 

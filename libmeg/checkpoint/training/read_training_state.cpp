@@ -71,10 +71,10 @@ class StateReader {
 
  private:
   Status absent(std::string_view what, std::string_view key, std::string_view flag) const {
-    return make_error(StatusCode::kNotFound,
-                      "{}: cannot load the {}: expected the key {}, found none; {} or --finetune "
-                      "does without",
-                      file_.path(), what, key, flag);
+    return make_error(
+        StatusCode::kNotFound,
+        "{}: cannot load the {}: expected the key {}, found none; use {} or --finetune to skip it",
+        file_.path(), what, key, flag);
   }
 
   Status read_progress() {
@@ -83,7 +83,7 @@ class StateReader {
     }
     constexpr std::string_view kOperations = "num_floating_point_operations_so_far";
     if (const std::optional<PickleId> operations = graph_.find(file_.root(), kOperations)) {
-      // A value that is no number does not end the load: the counter only makes log lines.
+      // A value that is not a number does not end the load: the counter only makes log lines.
       state_.num_floating_point_operations_so_far =
           field_value(graph_, *operations).value_or(int64_t{0});
     }
@@ -111,7 +111,7 @@ class StateReader {
     if (layout.form == OptimizerForm::kDistributed) {
       return make_error(StatusCode::kNotFound,
                         "{}: cannot load the optimizer: expected distrib_optim.pt beside it, found "
-                        "no such file; --no-load-optim or --finetune does without",
+                        "no such file; use --no-load-optim or --finetune to skip it",
                         file_.path());
     }
     MEG_RETURN_IF_ERROR(check_groups());
@@ -144,7 +144,7 @@ class StateReader {
       if (parameter.group == expected || parameter.group == ParamGroupKind::kDecoupled) continue;
       return make_error(StatusCode::kUnsupported,
                         "{}: cannot load the optimizer: param_groups: expected {} {}, found it {}: "
-                        "not done yet; --no-load-optim or --finetune does without",
+                        "not supported yet; use --no-load-optim or --finetune to skip it",
                         file_.path(), parameter.name, param_group_text(expected),
                         param_group_text(parameter.group));
     }

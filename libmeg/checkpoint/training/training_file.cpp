@@ -115,7 +115,7 @@ class FileBuilder {
     for (const char* name : kArgsOfLoaders) {
       if (args_.find(name) != nullptr) continue;
       return make_error(StatusCode::kInvalidArgument,
-                        "args: expected {}, which loaders ask for, found none", name);
+                        "args: expected {}, which loaders require, found none", name);
     }
     // Those of the state, which count further than the args that the run was started with.
     args_.set("consumed_train_samples", {state_.consumed_train_samples});

@@ -190,7 +190,7 @@ void Differ::add_pair(const LogicalParameter& a, const LogicalTensor& a_tensor,
   if (is_table) {
     const int64_t rows = std::min(a_shape[0], b_shape[0]);
     if (a_shape[0] != b_shape[0] && a_tensor.kind == "weight") {
-      diff_.notes.push_back(fmt::format("{}: {} rows in A, {} in B: the first {} are compared",
+      diff_.notes.push_back(fmt::format("{}: {} rows in A, {} in B: only the first {} are compared",
                                         a.name, a_shape[0], b_shape[0], rows));
     }
     a_shape[0] = b_shape[0] = rows;

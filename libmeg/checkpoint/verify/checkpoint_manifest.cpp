@@ -33,7 +33,7 @@ Status check_is_whole(const MegatronCheckpoint& checkpoint, const ManifestOption
   if (!options.include_optimizer || !is_distributed) return Status();
   return make_error(StatusCode::kNotFound,
                     "{}: expected the distributed optimizer's state in distrib_optim.pt, found no "
-                    "such file; --no-optim leaves it out",
+                    "such file; --no-optim skips it",
                     checkpoint.folder().folder);
 }
 
@@ -127,8 +127,8 @@ bool ManifestChecker::fits(const LogicalParameter& parameter, const LogicalTenso
   }
   if (shape == expected.shape && (tensor.dtype == expected.dtype || widens)) {
     if (widens) {
-      add_note(fmt::format("{}: float32 here, {} in the manifest: compared as that", tensor.kind,
-                           dtype_name(expected.dtype)));
+      add_note(fmt::format("{}: float32 here, {} in the manifest: compared as the latter",
+                           tensor.kind, dtype_name(expected.dtype)));
     }
     return true;
   }

@@ -48,7 +48,7 @@ struct CheckpointCheck {
   static constexpr std::string_view kDistributedOptimizer = "distributed_optimizer";
   /// States of random number generators that some ranks alone have.
   static constexpr std::string_view kRandomStates = "random_states";
-  /// Missing, unequal, or with a scale that is no number above 0.
+  /// Missing, unequal, or with a scale that is not a number above 0.
   static constexpr std::string_view kLossScaler = "loss_scaler";
   /// Anything else that keeps the ranks from being one model.
   static constexpr std::string_view kStructure = "structure";

@@ -87,7 +87,7 @@ Result<bool> CheckpointVerifier::find() {
     const std::filesystem::path file = folder_.folder;
     folder_.ranks = {
         {.numbers = {0}, .name = file.parent_path().filename().string(), .file = folder_.folder}};
-    report_.notes.emplace_back("one rank's file by itself: the others were not looked at");
+    report_.notes.emplace_back("a single rank's file: the others were not checked");
   }
   return true;
 }

@@ -128,11 +128,11 @@ Result<bool> is_view(const IndexedDataset& set, const Placement& placement, View
   const bool is_short = placement.filled_documents > 0 &&
                         bin_bytes - placement.bytes == placement.filled_documents * set.item_size();
   if (views == Views::kTake || (views == Views::kTell && !is_short)) return true;
-  return make_error(StatusCode::kCorruption, "{}: expected {} bytes by the lengths, found {}{}",
-                    set.bin().path(), placement.bytes, bin_bytes,
-                    is_short ? ": one item a document more, as Megatron-LM 6ef5bdc wrote with "
-                               "--append-eod"
-                             : "");
+  return make_error(
+      StatusCode::kCorruption, "{}: expected {} bytes by the lengths, found {}{}", set.bin().path(),
+      placement.bytes, bin_bytes,
+      is_short ? ": one more item per document, as Megatron-LM 6ef5bdc wrote with --append-eod"
+               : "");
 }
 
 Status check_kind(const IndexedDatasetBuilder& builder, const IndexedDataset& set, bool widen) {

@@ -63,7 +63,7 @@ Result<std::optional<ProvenanceWriter>> merged_provenance(const std::vector<std:
                         provenance_path(prefix), set.document_count(), from->document_count());
     }
     notes.push_back(
-        fmt::format("{}: no provenance: of its documents the sources are unknown", prefix));
+        fmt::format("{}: no provenance: the sources of its documents are unknown", prefix));
     // A place for each document, known or not, so that a document's number stays its place's.
     const DocumentPlace unknown;
     for (int64_t i = 0; i < set.document_count(); ++i) {

@@ -159,7 +159,7 @@ Result<std::vector<TntIndex>> open_all(const std::vector<std::string>& prefixes)
     MEG_ASSIGN_OR_RETURN(const bool is_old, is_tntidx(prefix));
     if (!is_old) {
       return make_error(StatusCode::kInvalidArgument,
-                        "{}.idx: expected TNTIDX as {}.idx is, found another format", prefix,
+                        "{}.idx: expected TNTIDX like {}.idx, found another format", prefix,
                         prefixes.front());
     }
     MEG_ASSIGN_OR_RETURN(TntIndex index, open_index(prefix));
@@ -227,7 +227,7 @@ Result<MergeSummary> merge_tntidx(const std::vector<std::string>& prefixes,
                                   const std::string& output_prefix, const MergeOptions& options) {
   if (options.dtype || options.multimodal.value_or(false)) {
     return make_error(StatusCode::kUnsupported,
-                      "{}.idx: TNTIDX files are joined as they are: expected no {}",
+                      "{}.idx: TNTIDX files are joined unchanged: {} is not possible",
                       prefixes.front(), options.dtype ? "dtype" : "multimodal");
   }
   MEG_ASSIGN_OR_RETURN(const std::vector<TntIndex> indices, open_all(prefixes));

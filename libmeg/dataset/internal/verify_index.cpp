@@ -328,7 +328,7 @@ void IndexVerifier::explain_pointers() {
   if (sequence == 0 || !to_the_end || pointer_drift_ % item_size_ != 0 ||
       bin_by_pointers != static_cast<uint64_t>(report_.bin_bytes)) {
     if (outside_bin_ == 0) {
-      problem.likely_cause = "all sequences lie inside .bin: if it is a view, check it as one";
+      problem.likely_cause = "all sequences are inside .bin: if it is a view, check it as one";
     }
     return;
   }

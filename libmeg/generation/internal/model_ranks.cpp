@@ -43,8 +43,8 @@ Result<std::shared_ptr<ModelRanks>> ModelRanks::create(nn::GptModel& part,
   if (ranks.data()->size() > 1) {
     const parallel::Mesh& mesh = ranks.mesh();
     return make_error(StatusCode::kInvalidArgument,
-                      "world size: expected tensor x pipeline parallel size {} x {}, as one copy "
-                      "of the model generates, found {}",
+                      "world size: expected tensor x pipeline parallel size {} x {}, because only "
+                      "one copy of the model generates, found {}",
                       mesh.size(parallel::Axis::kTensor), mesh.size(parallel::Axis::kPipeline),
                       mesh.world_size());
   }

@@ -59,7 +59,7 @@ Status check_beam(const serving::GenerationRequest& request, const RequestLimits
   }
   if (request.logprobs) {
     return Status(StatusCode::kInvalidArgument,
-                  "logprobs: expected none of a beam search, which gives scores");
+                  "logprobs: not available with beam search, which gives scores");
   }
   if (max_tokens(request) <= limits.max_beam_tokens) return Status();
   return make_error(StatusCode::kOutOfRange,
@@ -87,8 +87,8 @@ Status check_request(const serving::GenerationRequest& request, const RequestLim
   if (request.beam) return check_beam(request, limits);
   if (max_tokens(request) > limits.max_tokens) {
     return make_error(StatusCode::kOutOfRange,
-                      "tokens: expected at most {} in prompt and answer, which is what may be held "
-                      "at once, found {} and {}",
+                      "tokens: expected at most {} in prompt and answer, the limit for all texts, "
+                      "found {} and {}",
                       limits.max_tokens, request.prompt.size(), request.tokens_to_generate);
   }
   return check_sampling(request.sampling, limits.vocab_size);

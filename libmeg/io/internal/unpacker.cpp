@@ -57,7 +57,7 @@ class GzipUnpacker : public Unpacker {
     // Z_BUF_ERROR only says that this step could do nothing; whether more input comes is the
     // caller's to know.
     if (code != Z_OK && code != Z_BUF_ERROR && code != Z_STREAM_END) {
-      return damaged(stream_.msg != nullptr ? stream_.msg : "no gzip data");
+      return damaged(stream_.msg != nullptr ? stream_.msg : "not gzip data");
     }
     between_members_ = code == Z_STREAM_END;
     return Step{.consumed = clamp(in.size()) - stream_.avail_in,
@@ -85,7 +85,7 @@ class GzipUnpacker : public Unpacker {
         std::find_if(in.begin(), in.end(), [](std::byte b) { return b != std::byte{}; });
     const auto count = static_cast<size_t>(zeros - in.begin());
     if (count < in.size()) {
-      if (in[count] != std::byte{0x1f}) return damaged("no gzip member after the last one");
+      if (in[count] != std::byte{0x1f}) return damaged("not a gzip member after the last one");
       ::inflateReset(&stream_);
       between_members_ = false;
     }
@@ -120,8 +120,9 @@ class ZstdUnpacker : public Unpacker {
                     "expected a window of at most 128 MiB, found a larger one (zstd --long)");
     }
     if (::ZSTD_getErrorCode(hint) == ZSTD_error_dictionary_wrong) {
-      return Status(StatusCode::kUnsupported,
-                    "packed with a dictionary (zstd -D), which is not supported: unpack it");
+      return Status(
+          StatusCode::kUnsupported,
+          "compressed with a dictionary (zstd -D), which is not supported: decompress it");
     }
     if (::ZSTD_isError(hint) != 0) return damaged(::ZSTD_getErrorName(hint));
     between_frames_ = hint == 0;

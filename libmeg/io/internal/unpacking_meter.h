@@ -21,7 +21,7 @@ struct UnpackingMeter {
     // Divided, not multiplied: a ratio that the caller chose must not overflow.
     if (unpacked < kMinBombBytes || unpacked / max_ratio <= packed) return Status();
     return make_error(StatusCode::kResourceExhausted,
-                      "{}: {} packed bytes gave {} so far: expected at most {} for one", name,
+                      "{}: {} compressed bytes gave {} so far: expected at most {} per byte", name,
                       packed, unpacked, max_ratio);
   }
 };

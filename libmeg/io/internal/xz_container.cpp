@@ -16,7 +16,7 @@ const uint8_t* octets(std::span<const std::byte> bytes) {
 
 Status xz_error(lzma_ret code) {
   if (code == LZMA_MEM_ERROR) return Status(StatusCode::kResourceExhausted, "out of memory");
-  return Status(StatusCode::kCorruption, "damaged: no whole xz stream");
+  return Status(StatusCode::kCorruption, "damaged: not a complete xz stream");
 }
 
 void XzContainer::FreeFilters::operator()(lzma_filter* filters) const {

@@ -78,7 +78,7 @@ Status check_input(const InputRules& rules, const GptInput& input) {
   const int64_t s = sequence_length(rules, first);
   if (ranks.splits_sequences() && s % ranks.size() != 0) {
     return make_error(StatusCode::kInvalidArgument,
-                      "tokens: expected sequences that {} ranks share equally, found {} in one",
+                      "tokens: expected sequences that {} ranks divide evenly, found {} in one",
                       ranks.size(), s);
   }
   const bool has_positions = config.position_embedding_type == "learned_absolute";
@@ -104,8 +104,8 @@ Status check_input(const InputRules& rules, const GptInput& input) {
   if (mask.defined() && options.device.is_cuda() &&
       options.attention_backend == AttentionBackend::kFlash) {
     return make_error(StatusCode::kUnsupported,
-                      "attention_backend flash: takes no attention mask; expected auto, fused, "
-                      "unfused or local");
+                      "attention_backend flash: does not support an attention mask; expected auto, "
+                      "fused, unfused or local");
   }
   if (const at::Tensor& rows = input.rows; rows.defined()) {
     const bool fits = is_last && rows.dim() == 1 && rows.scalar_type() == at::kLong;

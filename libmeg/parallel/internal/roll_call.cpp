@@ -38,7 +38,7 @@ std::string RollCall::report() const {
   try {
     const std::vector<int> absent = absent_ranks(kCallPeriod);
     if (absent.empty()) return "all ranks wait for each other";
-    return fmt::format("no answer of rank{} {}", absent.size() == 1 ? "" : "s",
+    return fmt::format("no answer from rank{} {}", absent.size() == 1 ? "" : "s",
                        fmt::join(absent, ", "));
   } catch (const std::exception&) {
     return "no answer, and the ranks' store is gone";

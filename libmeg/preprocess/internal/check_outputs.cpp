@@ -87,7 +87,7 @@ Status check_outputs(const PreprocessOptions& options) {
     const std::string found = outputs.among(input);
     if (found.empty()) continue;
     return make_error(StatusCode::kInvalidArgument,
-                      "{}: expected inputs without the files that are written, found {} among them",
+                      "{}: expected inputs without the files to be written, found {} among them",
                       input, found);
   }
   return Status();

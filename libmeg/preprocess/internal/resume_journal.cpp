@@ -75,7 +75,7 @@ std::vector<std::pair<std::string, int64_t*>> numbers(Checkpoint& at) {
 
 Status damaged(const std::string& path) {
   return make_error(StatusCode::kCorruption,
-                    "{}: damaged, so nothing can be resumed; remove it to start over", path);
+                    "{}: damaged, so the run cannot be resumed; remove it to start over", path);
 }
 
 uint32_t checksum(std::string_view text) {
@@ -207,17 +207,17 @@ Status ResumeJournal::check_same(const Lines& found) const {
       if (i >= lines.size()) return std::string(kNothing);
       return has_both ? lines[i].second : lines[i].first + ": " + lines[i].second;
     };
-    return make_error(StatusCode::kInvalidArgument,
-                      "{}: its run had {}{}, this one has {}: give what it had, or remove it to "
-                      "start over",
-                      path_, has_both ? run_[i].first + " " : "", text(found), text(run_));
+    return make_error(
+        StatusCode::kInvalidArgument,
+        "{}: its run had {}{}, this one has {}: use the same as before, or remove it to start over",
+        path_, has_both ? run_[i].first + " " : "", text(found), text(run_));
   }
   return Status();
 }
 
 Result<ResumeJournal> ResumeJournal::open(const PreprocessOptions& options, DType dtype) {
   if (options.partitions > 1) {
-    return Status(StatusCode::kUnsupported, "--resume: not with --partitions");
+    return Status(StatusCode::kUnsupported, "--resume: cannot be combined with --partitions");
   }
   ResumeJournal journal;
   journal.path_ = journal_path(options);
@@ -225,7 +225,7 @@ Result<ResumeJournal> ResumeJournal::open(const PreprocessOptions& options, DTyp
   // Two processes that resume one run would write the same files.
   MEG_ASSIGN_OR_RETURN(auto lock, io::FileLock::try_acquire(journal.path_ + ".lock"));
   if (!lock.has_value()) {
-    return make_error(StatusCode::kIoError, "{}: another process is at it", journal.path_);
+    return make_error(StatusCode::kIoError, "{}: another process is using it", journal.path_);
   }
   journal.lock_ = std::move(*lock);
   MEG_RETURN_IF_ERROR(journal.describe(options, dtype));

@@ -49,12 +49,13 @@ Result<std::string> find_punkt_folder(const std::string& language) {
     // nltk reads the archive as it is, so a user may have never unpacked it.
     const std::string archive = place + "/tokenizers/punkt_tab.zip";
     if (fs::exists(archive, missing)) {
-      return make_error(StatusCode::kUnsupported, "{}: expected it unpacked, beside it", archive);
+      return make_error(StatusCode::kUnsupported,
+                        "{}: expected it to be unpacked beside the archive", archive);
     }
   }
   return make_error(StatusCode::kNotFound,
                     "nltk_data/tokenizers/punkt_tab/{}: not found in NLTK_DATA, the home folder or "
-                    "/usr; get it by `python -m nltk.downloader punkt_tab`",
+                    "/usr; install it with `python -m nltk.downloader punkt_tab`",
                     language);
 }
 

@@ -100,8 +100,8 @@ Result<std::unique_ptr<BatchSampler>> BatchSampler::create(const Options& option
   }
   if (options.consumed_samples >= options.total_samples) {
     return make_error(StatusCode::kInvalidArgument,
-                      "batch sampler: no samples are left: expected fewer than the {} of the "
-                      "dataset to be consumed, found {}",
+                      "batch sampler: no samples are left: expected fewer consumed samples than "
+                      "the {} of the dataset, found {}",
                       options.total_samples, options.consumed_samples);
   }
   return Created(std::make_unique<SingleSampler>(options));

@@ -128,7 +128,7 @@ Status BatchSchedule::check_micro_batches_fill(int64_t stages, int64_t group) co
   const std::string expected =
       group == stages
           ? fmt::format("a multiple of the {} pipeline stages with virtual stages", stages)
-          : fmt::format("at least a group of {} and leaves over none or at least {}", group,
+          : fmt::format("at least a group of {} and has a remainder of 0 or at least {}", group,
                         stages);
   const auto check = [&](std::string_view name, int64_t samples) {
     const int64_t at_once = micro_batch_size_ * data_parallel_size_;

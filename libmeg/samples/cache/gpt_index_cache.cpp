@@ -33,7 +33,7 @@ Status unwritable(const GptIndexCacheFiles& files, const Status& error,
                     "{}: cannot write the index cache ({}{}{}); give a writable folder with "
                     "--data-cache-path",
                     folder.empty() ? "." : folder, error.message(),
-                    unusable.empty() ? "" : "; the one there cannot be used: ", unusable);
+                    unusable.empty() ? "" : "; the existing one cannot be used: ", unusable);
 }
 
 Status no_memory(const dataset::IndexedDataset& dataset) {

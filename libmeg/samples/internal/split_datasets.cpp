@@ -47,8 +47,8 @@ Status SplitDatasets::check_folders_for(const std::string& prefix) const {
   if (prefix.find("://") == prefix.npos) return {};
   const auto missing = [&](std::string_view flag, std::string_view what) {
     return make_error(StatusCode::kInvalidArgument,
-                      "{}: expected {} with a dataset of a store: a folder for {}", prefix, flag,
-                      what);
+                      "{}: expected {} with a dataset in a store, to name a folder for {}", prefix,
+                      flag, what);
   };
   if (!config_.object_storage_cache_path.has_value()) {
     return missing("--object-storage-cache-path", "its .idx");
@@ -73,8 +73,8 @@ Result<std::optional<dataset::SequenceRange>> SplitDatasets::range_of(
   if (!range.has_value() || has_tokens(dataset, *range)) return range;
   return make_error(
       StatusCode::kInvalidArgument,
-      "{}: {}: expected tokens in the sequences [{}, {}) of {}, found none (Megatron-LM "
-      "adds up epochs without end here): give the split weight 0 or more documents",
+      "{}: {}: expected tokens in the sequences [{}, {}) of {}, found none (Megatron-LM loops "
+      "forever here): set the weight of the split to 0, or add documents",
       dataset.prefix(), name_of(split), range->begin, range->end, dataset.sequence_count());
 }
 

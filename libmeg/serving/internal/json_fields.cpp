@@ -41,8 +41,7 @@ Result<JsonFields> JsonFields::parse(std::string_view text) {
     fields.object_ = json::parse(text);
   } catch (const json::parse_error& error) {
     return make_error(StatusCode::kInvalidArgument,
-                      "the request is not JSON: byte {} of {} does not fit", error.byte,
-                      text.size());
+                      "the request is not JSON: byte {} of {} is wrong", error.byte, text.size());
     // The parser's only other error: a number like 1e400.
   } catch (const json::exception&) {
     return make_error(StatusCode::kInvalidArgument,

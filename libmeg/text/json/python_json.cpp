@@ -112,7 +112,7 @@ bool PythonJsonReader::read_line() {
 /// Reads an object. is_outermost: the line's own, which may have asked keys.
 bool PythonJsonReader::read_members(int depth, bool is_outermost) {
   if (depth > kMaxJsonNesting) {
-    return fail(at_, fmt::format("at most {} values inside one another", kMaxJsonNesting));
+    return fail(at_, fmt::format("at most {} nested values", kMaxJsonNesting));
   }
   ++at_;
   skip_space();
@@ -135,7 +135,7 @@ bool PythonJsonReader::read_members(int depth, bool is_outermost) {
 
 bool PythonJsonReader::read_elements(int depth) {
   if (depth > kMaxJsonNesting) {
-    return fail(at_, fmt::format("at most {} values inside one another", kMaxJsonNesting));
+    return fail(at_, fmt::format("at most {} nested values", kMaxJsonNesting));
   }
   ++at_;
   skip_space();
@@ -189,7 +189,7 @@ bool PythonJsonReader::read_number() {
   if (!take('0') && !read_digits()) return fail(begin, "a value");
   // CPython ends the number before a point or an `e` without digits and fails at it a moment later:
   // the same lines are refused.
-  if (take('.') && !read_digits()) return fail(at_, "a digit after the point of a number");
+  if (take('.') && !read_digits()) return fail(at_, "a digit after the decimal point");
   if (!take('e') && !take('E')) return true;
   if (!take('+')) take('-');
   return read_digits() || fail(at_, "a digit in the exponent of a number");
@@ -232,7 +232,7 @@ bool PythonJsonReader::read_escape(String& string) {
     ++at_;
     return true;
   }
-  if (!take('u')) return fail(begin, "an escape that JSON knows");
+  if (!take('u')) return fail(begin, "a valid JSON escape");
   unsigned unit = 0;
   if (!read_hex4(unit)) return false;
   // A high surrogate takes the escape that follows it only if that is a low one. Else the second

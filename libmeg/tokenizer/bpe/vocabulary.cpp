@@ -56,9 +56,8 @@ Result<Vocabulary> Vocabulary::parse(std::string_view json, const std::string& n
   simdjson::dom::parser parser;
   simdjson::dom::element document;
   if (const auto error = parser.parse(json.data(), json.size()).get(document)) {
-    return make_error(StatusCode::kCorruption,
-                      "{}: expected a JSON object, found no valid JSON: {}", name,
-                      simdjson::error_message(error));
+    return make_error(StatusCode::kCorruption, "{}: expected a JSON object, found invalid JSON: {}",
+                      name, simdjson::error_message(error));
   }
   simdjson::dom::object object;
   if (document.get(object) != simdjson::SUCCESS) {

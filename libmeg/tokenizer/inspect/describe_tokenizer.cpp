@@ -57,7 +57,7 @@ Description describe_sentence_piece(const TokenizerOptions& options) {
       "none", rules};
 }
 
-constexpr std::string_view kBertPattern = "white space, punctuation, Chinese characters";
+constexpr std::string_view kBertPattern = "whitespace, punctuation, Chinese characters";
 
 Description describe_lower_case(const TokenizerOptions&) {
   return TokenizerDescription{"WordPiece", std::string(kBertPattern), "lower case, no accents"};
@@ -68,7 +68,7 @@ Description describe_cased(const TokenizerOptions&) {
 }
 
 Description describe_null(const TokenizerOptions&) {
-  return TokenizerDescription{"numbers", "white space", "none"};
+  return TokenizerDescription{"numbers", "whitespace", "none"};
 }
 
 struct Describer {

@@ -95,7 +95,7 @@ Answer ask_sentencepiece(const TokenizerOptions& options) {
   const bool is_older = options.legacy_tokenizer || version.core_tokenizers == 0;
   if (is_older && options.tokenizer_type != "GPTSentencePieceTokenizer") {
     return make_error(StatusCode::kUnsupported,
-                      "{}: the older class of Megatron adds tokens that the package does not know",
+                      "{}: Megatron's older class adds tokens that the package does not know",
                       options.tokenizer_type);
   }
   return fmt::format(

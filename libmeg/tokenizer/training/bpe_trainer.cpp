@@ -35,7 +35,7 @@ Status check_special_tokens(const std::vector<std::string>& tokens) {
     const text::DecodedCodePoint first = text::decode_code_point(token);
     // Its id would be that of the byte.
     if (first.size == token.size() && character_byte(first.code_point)) {
-      return wrong("it is the token of a byte already");
+      return wrong("it is already the token of a byte");
     }
   }
   return {};

@@ -176,7 +176,7 @@ Status check_folder(const std::string& folder, const std::vector<std::string>& w
     std::error_code error;
     if (std::count(written.begin(), written.end(), file) > 0 || !fs::exists(path, error)) continue;
     return make_error(StatusCode::kInvalidArgument,
-                      "{}: a file of another tokenizer would stay beside the new one; expected a "
+                      "{}: a file of another tokenizer would remain beside the new one; expected a "
                       "folder without it",
                       path.string());
   }

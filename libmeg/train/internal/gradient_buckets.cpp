@@ -88,7 +88,7 @@ void GradientBuckets::came(size_t parameter) {
   Parameter& found = parameters_[parameter];
   // The bucket would be on its way already: what comes now would be missing from the sum, or be
   // added while it is sent.
-  TORCH_CHECK(!found.came, "a parameter's last gradient came twice");
+  TORCH_CHECK(!found.came, "the last gradient of a parameter arrived twice");
   found.came = true;
   const FlatLayout::Bucket& bucket = buckets_[found.bucket];
   const auto in_bucket = std::span(parameters_).subspan(bucket.begin, bucket.end - bucket.begin);

@@ -40,7 +40,7 @@ void RunReport::draw(const std::function<Status(logging::TensorboardWriter& writ
 }
 
 void RunReport::stop_drawing(const Status& status) {
-  print_(fmt::format("WARNING: {}: nothing more is written for TensorBoard", status.message()));
+  print_(fmt::format("WARNING: {}: no further TensorBoard events are written", status.message()));
   tensorboard_.reset();
 }
 

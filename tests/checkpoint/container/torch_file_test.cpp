@@ -552,7 +552,7 @@ TEST(LegacyTorchFile, RefusesDamage) {
       {[](LegacyFile& f) {
          f.call.id.push_back(f.call.ints({0, 4, 3}));
        },
-       "lie outside its 6 elements"},
+       "are outside its 6 elements"},
       {[](LegacyFile& f) {
          f.call.id.push_back(f.call.ints({0, 4}));
        },

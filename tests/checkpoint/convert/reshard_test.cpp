@@ -83,7 +83,7 @@ TEST(Reshard, AsksForTheFileOfTheDistributedOptimizerUnlessItIsLeftOut) {
   fs::copy(test::oracle(source + "model_optim_rng.pt"), load + "/mp_rank_00");
   EXPECT_THAT(plan_error(load, test::to_layout(1, 1)),
               HasSubstr("expected the distributed optimizer's state in distrib_optim.pt beside it, "
-                        "found no such file; --no-optim leaves it out"));
+                        "found no such file; --no-optim skips it"));
   ReshardOptions options = test::to_layout(1, 1);
   options.keep_optimizer = false;
   EXPECT_EQ(plan_error(load, options), "");
@@ -100,7 +100,7 @@ TEST(Reshard, RefusesToSaveOverWhatItReads) {
   for (const std::string save :
        {"load", "load/", "link", "load/iter_0000100", "load/../load", "load/iter_0000100/a"}) {
     const Status status = save_reshard(*checkpoint, *plan, folder.path(save), {});
-    EXPECT_THAT(status.message(), HasSubstr("apart from the checkpoint that is read")) << save;
+    EXPECT_THAT(status.message(), HasSubstr("outside the checkpoint that is read")) << save;
   }
   EXPECT_EQ(folder.file_count(), 2);
   EXPECT_TRUE(save_reshard(*checkpoint, *plan, folder.path("load/other"), {}).ok());

@@ -56,7 +56,7 @@ TEST(TensorSource, NamesAFileThatBecameShorter) {
   const Status status = source->read(3, bytes);
   EXPECT_EQ(status.code(), StatusCode::kCorruption);
   EXPECT_EQ(status.message(),
-            folder.path("file") + ": byte 5: the file became shorter: expected 4 bytes, found 2");
+            folder.path("file") + ": byte 5: the file was truncated: expected 4 bytes, found 2");
 }
 
 TEST(TensorSource, KnowsTheHolesOfASparseFile) {

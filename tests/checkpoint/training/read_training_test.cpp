@@ -108,8 +108,8 @@ TEST(ReadTrainingState, NamesTheFlagThatDoesWithoutWhatIsAbsent) {
       read_training_state(test::open_or_fail(oracle("training/mcore_gpt_fp32/final")));
   EXPECT_EQ(without_optimizer.status().code(), StatusCode::kNotFound);
   EXPECT_THAT(without_optimizer.status().message(),
-              HasSubstr("cannot load the optimizer: expected the key optimizer, found none; "
-                        "--no-load-optim or --finetune does without"));
+              HasSubstr("cannot load the optimizer: expected the key optimizer, found none; use "
+                        "--no-load-optim or --finetune to skip it"));
   test::TempFolder folder;
   TrainingState state = test::made_state();
   state.rng.reset();

@@ -205,7 +205,7 @@ TEST(WriteTrainingCheckpoint, RefusesStatesThatAreNotWhole) {
   EXPECT_THAT(error_of([](TrainingState* state) { state->parameters[3].fp32_param.reset(); }),
               HasSubstr("expected an fp32 master"));
   EXPECT_THAT(error_of([](TrainingState* state) { state->args = TrainingArgs(); }),
-              HasSubstr("args: expected num_layers, which loaders ask for, found none"));
+              HasSubstr("args: expected num_layers, which loaders require, found none"));
 }
 
 TEST(WriteTrainingCheckpoint, ReplacesOneOfTheSameIterationAndMovesTheTrackerLast) {

@@ -117,7 +117,7 @@ TEST(BatchSampler, RefusesNumbersOutOfRange) {
        "data-parallel rank: expected 0 to 1, found 2"},
       {{.total_samples = 1, .data_parallel_rank = -1}, "data-parallel rank: expected 0 to 0"},
       {{.total_samples = 5, .consumed_samples = 5},
-       "no samples are left: expected fewer than the 5 of the dataset to be consumed, found 5"},
+       "no samples are left: expected fewer consumed samples than the 5 of the dataset, found 5"},
       {{.total_samples = 5, .micro_batch_size = int64_t{1} << 62, .data_parallel_size = 4},
        "micro batch size 4611686018427387904 times data-parallel size 4: expected at most"},
       {{.type = DataloaderType::kCyclic,

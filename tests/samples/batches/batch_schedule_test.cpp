@@ -114,7 +114,7 @@ TEST(BatchSchedule, RefusesMicroBatchesThatDoNotFillAnInterleavedPipeline) {
             "");  // 6, and 5 left over
   EXPECT_EQ(check({.global_batch_size = 15}, 6),
             "--global-batch-size: expected a number of micro-batches that is at least a group of 6 "
-            "and leaves over none or at least 4, found 15 samples: 15 micro-batches");
+            "and has a remainder of 0 or at least 4, found 15 samples: 15 micro-batches");
   EXPECT_THAT(check({.global_batch_size = 5}, 6), HasSubstr("at least a group of 6"));
   EXPECT_EQ(check({.global_batch_size = 6}, 3),
             "--microbatch-group-size-per-virtual-pipeline-stage: expected at least the 4 pipeline "

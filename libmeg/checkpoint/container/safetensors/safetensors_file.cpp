@@ -50,7 +50,7 @@ Result<SafetensorsFile> SafetensorsFile::open(const std::string& path) {
 Status SafetensorsFile::read(const SafetensorsTensor& tensor, uint64_t offset,
                              std::span<std::byte> into) const {
   if (offset > tensor.bytes || into.size() > tensor.bytes - offset) {
-    return make_error(StatusCode::kOutOfRange, "{}: {}: {} bytes at {} lie outside it", path(),
+    return make_error(StatusCode::kOutOfRange, "{}: {}: {} bytes at {} are outside of it", path(),
                       tensor.name, into.size(), offset);
   }
   return file_.read_exactly_at(file_offset(tensor) + offset, into);
@@ -76,7 +76,7 @@ Status SafetensorsWriter::write(size_t tensor, uint64_t offset,
                                 std::span<const std::byte> bytes) const {
   if (tensor >= layout_.bytes.size() || offset > layout_.bytes[tensor] ||
       bytes.size() > layout_.bytes[tensor] - offset) {
-    return make_error(StatusCode::kOutOfRange, "{}: tensor {}: {} bytes at {} lie outside it",
+    return make_error(StatusCode::kOutOfRange, "{}: tensor {}: {} bytes at {} are outside of it",
                       file_.path(), tensor, bytes.size(), offset);
   }
   return file_.write_at(static_cast<int64_t>(layout_.offsets[tensor] + offset), bytes);

@@ -170,7 +170,7 @@ Status HeaderParser::read_shape(const simdjson::dom::element& value, const std::
   for (const simdjson::dom::element size : sizes) {
     int64_t found = 0;
     if (size.get(found) != simdjson::SUCCESS || found < 0) {
-      return wrong(where + ": shape", "sizes from 0 on", size);
+      return wrong(where + ": shape", "sizes of at least 0", size);
     }
     tensor_.shape.push_back(found);
   }
@@ -183,14 +183,14 @@ Status HeaderParser::read_offsets(const simdjson::dom::element& value, const std
   if (!is_pair || ends.at(0).get(tensor_.begin) != simdjson::SUCCESS ||
       ends.at(1).get(end_) != simdjson::SUCCESS) {
     return make_error(StatusCode::kCorruption,
-                      "{}: data_offsets: expected two numbers from 0 on, found {}", where,
+                      "{}: data_offsets: expected two numbers of at least 0, found {}", where,
                       text::printable(simdjson::to_string(value), 60));
   }
   if (tensor_.begin <= end_ && end_ <= data_bytes_) return Status();
-  return make_error(StatusCode::kCorruption,
-                    "{}: data_offsets: expected a stretch of the file's {} data bytes, found "
-                    "[{}, {}]",
-                    where, data_bytes_, tensor_.begin, end_);
+  return make_error(
+      StatusCode::kCorruption,
+      "{}: data_offsets: expected a range within the file's {} data bytes, found [{}, {}]", where,
+      data_bytes_, tensor_.begin, end_);
 }
 
 Status HeaderParser::check_size(const std::string& where) {
@@ -216,14 +216,14 @@ Status HeaderParser::check_cover() {
   for (const SafetensorsTensor& tensor : tensors) {
     if (tensor.begin != covered) {
       return make_error(StatusCode::kCorruption,
-                        "{}: header: {}: data_offsets: expected to begin at {}, where the tensor "
-                        "before ends, found {}",
+                        "{}: header: {}: data_offsets: expected to begin at {}, where the previous "
+                        "tensor ends, found {}",
                         name_, text::printable(tensor.name, 200), covered, tensor.begin);
     }
     covered += tensor.bytes;
   }
   if (covered == data_bytes_) return Status();
-  return make_error(StatusCode::kCorruption, "{}: expected {} bytes behind the header, found {}",
+  return make_error(StatusCode::kCorruption, "{}: expected {} bytes after the header, found {}",
                     name_, covered, data_bytes_);
 }
 

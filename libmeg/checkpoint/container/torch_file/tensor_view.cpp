@@ -64,7 +64,7 @@ Status check_tensor_view(const TensorView& view, uint64_t storage_bytes) {
   if (!fits) return refuse("its size overflows 64 bits");
   if (is_empty) return {};  // torch makes these past the storage's end too
   if (!reaches) return refuse("its extent overflows 64 bits");
-  if (last >= held) return refuse("lies outside its storage");
+  if (last >= held) return refuse("is outside its storage");
   // Overlapping views are legal (expand()), and a tiny file could claim exabytes by stride 0.
   if (numel > held && numel > kMaxRepeatedElements) return refuse("repeats too many elements");
   return {};

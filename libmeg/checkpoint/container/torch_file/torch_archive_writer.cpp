@@ -58,7 +58,7 @@ Result<TorchFileLayout> lay_out(const TorchFileContent& content, const std::stri
       archive_name == ".." ||
       archive_name.find_first_of(std::string("/\\\0", 3)) != std::string::npos) {
     return make_error(StatusCode::kInvalidArgument,
-                      "archive name: expected a file's name without its ending, found {}",
+                      "archive name: expected a file name without its extension, found {}",
                       text::printable(archive_name));
   }
   uint64_t total = 0;
@@ -127,7 +127,7 @@ Status TorchArchiveWriter::write(int storage, uint64_t offset,
   const auto index = static_cast<size_t>(storage);
   if (index >= storage_bytes_.size() || offset > storage_bytes_[index] ||
       bytes.size() > storage_bytes_[index] - offset) {
-    return make_error(StatusCode::kOutOfRange, "{}: storage {}: {} bytes at {} lie outside it",
+    return make_error(StatusCode::kOutOfRange, "{}: storage {}: {} bytes at {} are outside of it",
                       file_->path(), storage, bytes.size(), offset);
   }
   return write_at(layout_.storage_offsets[index] + offset, bytes);
@@ -136,7 +136,8 @@ Status TorchArchiveWriter::write(int storage, uint64_t offset,
 Status TorchArchiveWriter::finish() {
   for (size_t i = 0; i < crcs_.size(); ++i) {
     if (!crcs_[i]) {
-      return make_error(StatusCode::kInternal, "{}: storage {}: no CRC was told", file_->path(), i);
+      return make_error(StatusCode::kInternal, "{}: storage {}: its CRC was not set", file_->path(),
+                        i);
     }
     archive_.set_crc(kFirstStorage + i, *crcs_[i]);
   }

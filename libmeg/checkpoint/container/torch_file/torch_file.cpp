@@ -183,7 +183,7 @@ Result<TorchFile> TorchFile::compose(const std::string& name, const TorchFileCon
     // A source gives elements in one order only.
     if (view.is_contiguous()) continue;
     return make_error(StatusCode::kUnsupported,
-                      "{}: a tensor of shape {} whose elements do not follow each other", name,
+                      "{}: a tensor of shape {} whose elements are not contiguous", name,
                       shape_text(view.shape));
   }
   return TorchFile(std::move(state));

@@ -27,7 +27,7 @@ bool known_to_differ(const LogicalTensor& tensor) {
 Status missing_distrib_optim(const MegatronCheckpoint& checkpoint) {
   return make_error(StatusCode::kNotFound,
                     "{}: optimizer: expected the distributed optimizer's state in distrib_optim.pt "
-                    "beside it, found no such file; --no-optim leaves it out",
+                    "beside it, found no such file; --no-optim skips it",
                     checkpoint.files()[0].file->path());
 }
 

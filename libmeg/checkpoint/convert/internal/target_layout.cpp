@@ -99,7 +99,7 @@ class LayoutBuilder {
     const bool has_optimizer = options_.keep_optimizer && source.form != OptimizerForm::kNone;
     if (!has_optimizer && options_.distributed_optimizer.has_value()) {
       return make_error(StatusCode::kInvalidArgument,
-                        "{}: expected an optimizer to be written in another form, found none",
+                        "{}: expected an optimizer to write in another form, found none",
                         checkpoint_.folder().folder);
     }
     if (!has_optimizer) return Status();
@@ -107,10 +107,10 @@ class LayoutBuilder {
         options_.distributed_optimizer.value_or(source.is_distributed);
     if (!layout_.has_distributed_optimizer) return Status();
     if (options_.params_dtype.has_value()) {
-      return make_error(StatusCode::kInvalidArgument,
-                        "target: expected weights that are the distributed optimizer's own, "
-                        "rounded, found another type for them: leave the optimizer out or write "
-                        "the plain one");
+      return make_error(
+          StatusCode::kInvalidArgument,
+          "target: expected weights that are the rounded masters of the distributed optimizer, "
+          "found another type for them: omit the optimizer or write the plain one");
     }
     // The distributed optimizer's file holds moments for every element; there are none to write,
     // and zeros would claim a step that never was.
@@ -194,7 +194,7 @@ class LayoutBuilder {
       }
       return make_error(StatusCode::kInvalidArgument,
                         "tensor-parallel size {} does not divide the {} rows of the embedding; "
-                        "sizes that do: {}; with --true-vocab-size the table is padded anew",
+                        "sizes that do: {}; with --true-vocab-size the table is padded again",
                         tensor_size, rows, sizes);
     }
     return Status();

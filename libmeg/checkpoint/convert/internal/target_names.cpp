@@ -86,7 +86,7 @@ Result<TargetNames::Placed> TargetNames::place(const LogicalParameter& parameter
     placed.position = 2 * checkpoint_->table().order(parameter.canonical, family_);
   }
   if (!spelling.has_value()) {
-    return make_error(StatusCode::kUnsupported, "{}: has no name among {} names", parameter.name,
+    return make_error(StatusCode::kUnsupported, "{}: has no name in the family {}", parameter.name,
                       model::name_family_text(family_));
   }
   placed.entry.name = model::with_layer(*spelling, placed.layer - content.first_layer, family_);

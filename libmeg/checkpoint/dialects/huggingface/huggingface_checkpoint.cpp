@@ -128,10 +128,10 @@ class CheckpointOpener {
     MEG_ASSIGN_OR_RETURN(const bool is_same,
                          same_bytes(*head->second.source, *table->second.source));
     if (!is_same) {
-      return make_error(StatusCode::kCorruption,
-                        "{}: {}: expected the embedding's values, as tie_word_embeddings says, "
-                        "found others",
-                        head->second.file, kHead);
+      return make_error(
+          StatusCode::kCorruption,
+          "{}: {}: expected the embedding's values, because of tie_word_embeddings, found others",
+          head->second.file, kHead);
     }
     weights_.erase(head);
     return Status();

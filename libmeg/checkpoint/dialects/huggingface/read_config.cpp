@@ -283,8 +283,9 @@ void ConfigReader::note_other_keys() {
     others += fmt::format("{}{}", others.empty() ? "" : ", ", text::printable(name));
   }
   if (!others.empty()) {
-    config_.notes.push_back(fmt::format("{}: not read, as transformers' {} does not read it: {}",
-                                        name_, config_.architecture.class_name, others));
+    config_.notes.push_back(
+        fmt::format("{}: ignored, because transformers' {} does not read it: {}", name_,
+                    config_.architecture.class_name, others));
   }
 }
 

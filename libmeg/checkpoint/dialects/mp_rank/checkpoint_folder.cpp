@@ -168,7 +168,7 @@ CheckpointFolder untracked(const std::string& path) {
 constexpr std::pair<std::string_view, std::string_view> kForeignFiles[] = {
     {".gguf", "GGUF of llama.cpp"},
     {".nemo", "an archive of NeMo"},
-    {"consolidated.00.pth", "Llama as Meta publishes it"},
+    {"consolidated.00.pth", "Meta's Llama format"},
     {"tf_model.h5", "Hugging Face weights of TensorFlow"},
     {"flax_model.msgpack", "Hugging Face weights of Flax"}};
 
@@ -184,7 +184,7 @@ Status check_foreign_file(const std::string& path) {
 Status not_a_checkpoint(const std::string& path, const FolderEntries& entries) {
   if (entries.has_file(kModelFile)) {
     return make_error(StatusCode::kNotFound,
-                      "{}: one rank's folder: expected the folder above it, or {} itself", path,
+                      "{}: the folder of one rank: expected its parent folder, or {} itself", path,
                       kModelFile);
   }
   for (const auto& [name, is_folder] : entries) {
@@ -266,16 +266,15 @@ Result<CheckpointFolder> find_checkpoint(const std::string& given,
     MEG_RETURN_IF_ERROR(check_foreign_file(path));
     if (path.ends_with(".safetensors")) {
       return make_error(StatusCode::kUnsupported,
-                        "{}: one file of safetensors: expected the folder that has its config.json",
-                        path);
+                        "{}: a safetensors file: expected the folder with its config.json", path);
     }
     found.format = CheckpointFormat::kSingleFile;
     found.folder = path;
   }
   if (iteration && found.iteration != iteration) {
     return make_error(StatusCode::kInvalidArgument,
-                      "{}: asked for iteration {}: expected a root folder with iter_* in it", path,
-                      *iteration);
+                      "{}: iteration {} was requested: expected a root folder with iter_* in it",
+                      path, *iteration);
   }
   return found;
 }

@@ -60,9 +60,9 @@ inline constexpr std::string_view kTrackerName = "latest_checkpointed_iteration.
 /// Finds what `path` means: a root with a tracker, an iter_* or release folder, or one file.
 /// iteration: takes iter_<iteration> of a root instead of what the tracker says.
 /// kNotFound: no such path, no tracker and no checkpoint in it, a tracker that names a folder which
-/// is not there. kCorruption: a tracker that is no number. A folder that is no checkpoint is named
-/// with what was looked for. Mirrors Megatron-LM megatron/training/checkpointing.py: read_metadata,
-/// get_checkpoint_name.
+/// is not there. kCorruption: a tracker that is not a number. A folder that is no checkpoint is
+/// named with what was looked for. Mirrors Megatron-LM megatron/training/checkpointing.py:
+/// read_metadata, get_checkpoint_name.
 Result<CheckpointFolder> find_checkpoint(const std::string& path,
                                          std::optional<int64_t> iteration = std::nullopt);
 

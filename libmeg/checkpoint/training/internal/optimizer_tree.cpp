@@ -71,11 +71,11 @@ class OptimizerWriter {
   Status check() {
     if (!is_core_ && state_.decoupled.has_value()) {
       return make_error(StatusCode::kInvalidArgument,
-                        "optimizer: a decoupled learning rate goes with core's names only");
+                        "optimizer: a decoupled learning rate is only possible with core's names");
     }
     if (!state_.mixed_precision && state_.grad_scaler.has_value()) {
       return make_error(StatusCode::kInvalidArgument,
-                        "optimizer: a loss scaler goes with 16-bit weights only");
+                        "optimizer: a loss scaler is only possible with 16-bit weights");
     }
     for (const Group& group : groups_) {
       // Adam either has stepped all parameters or none.

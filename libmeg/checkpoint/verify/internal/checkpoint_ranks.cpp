@@ -249,7 +249,7 @@ void RankReader::check_missing() {
                                    found_.tensor_size * found_.pipeline_size, found_.tensor_size,
                                    found_.pipeline_size),
            .found = "no such file",
-           .likely_cause = "saving or converting ended before this rank was written"});
+           .likely_cause = "saving or converting was interrupted before this rank was written"});
     }
   }
 }
@@ -267,7 +267,7 @@ bool RankReader::read_model(RankContent* rank) {
                  .subject = name,
                  .expected = "a parameter of GPT",
                  .found = "a name that no rule knows",
-                 .likely_cause = "a layer of your own: describe it in a file for --param-rules"});
+                 .likely_cause = "a custom layer: describe it in a file for --param-rules"});
   }
   rank->model = std::move(*model);
   rank->places.clear();

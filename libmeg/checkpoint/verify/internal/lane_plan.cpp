@@ -177,7 +177,7 @@ void LanePlanner::add_weights(const std::vector<Member>& members) {
                                .first = index,
                                .second = weight,
                                .check = CheckpointCheck::kMasters,
-                               .likely_cause = "weights or masters were edited without the other"});
+                               .likely_cause = "weights or masters were edited, but not both"});
   }
   groups_.push_back(std::move(group));
 }

@@ -80,7 +80,7 @@ void AgreementChecker::check_ranks() {
   for (const RankContent& rank : ranks_.ranks) {
     if (&rank == &first_) continue;
     check_value(CheckpointCheck::kIteration, rank, "iteration",
-                "a rank's file of another checkpoint, or a save that ended half way");
+                "a rank's file of another checkpoint, or an interrupted save");
     check_value(CheckpointCheck::kCheckpointVersion, rank, "checkpoint_version", "");
     check_args(rank);
   }

@@ -137,7 +137,7 @@ void OptimizerChecker::check_distributed(const RankContent& rank) {
                               .file = (folder / kDistribOptimFile).string(),
                               .expected = "the distributed optimizer's state",
                               .found = "no such file",
-                              .likely_cause = "a copy that left it out"});
+                              .likely_cause = "an incomplete copy"});
 }
 
 void OptimizerChecker::check_groups(const RankContent& rank) {

@@ -139,7 +139,7 @@ void ParameterChecker::check_layer_numbers(ChunkView* chunk) {
     if (entry.match.layer.has_value()) numbers.insert(*entry.match.layer);
     if (!seen.insert({entry.match.canonical, entry.match.layer.value_or(-1)}).second) {
       add_problem(CheckpointCheck::kNames, *chunk->rank, entry.flat_name, "it once",
-                  "it twice, in two spellings");
+                  "it twice, under two names");
     }
   }
   chunk->layers = static_cast<int64_t>(numbers.size());

@@ -128,7 +128,7 @@ class CrossEntropyBackward : public Node {
   variable_list apply(variable_list&& gradients) override {
     // The first backward pass has overwritten the logits, of which a second would take a wrong
     // gradient.
-    TORCH_CHECK(rows_.logits.defined(), "the gradient of cross_entropy can be taken once only");
+    TORCH_CHECK(rows_.logits.defined(), "the gradient of cross_entropy can only be computed once");
     const c10::NoGradGuard without_gradients;
     backward(rows_, gradients[0].reshape({-1}).contiguous());
     const at::Tensor result = rows_.logits.view(sizes_);

@@ -156,7 +156,7 @@ class DropoutAddNormBackward : public Node {
  protected:
   variable_list apply(variable_list&& gradients) override {
     const c10::NoGradGuard without_gradients;
-    TORCH_CHECK(sum_.defined(), "a norm's backward pass ran twice, and it keeps nothing");
+    TORCH_CHECK(sum_.defined(), "a norm's backward pass ran twice, but its inputs were freed");
     const at::Tensor weight = weight_.unpack(), bias = bias_.unpack();
     const bool wants_branch = task_should_compute_output(0);
     const bool has_norm = gradients.size() > 1 && gradients[1].defined();

@@ -70,7 +70,8 @@ class EmbeddingSumBackward : public Node {
  protected:
   variable_list apply(variable_list&& gradients) override {
     const c10::NoGradGuard without_gradients;
-    TORCH_CHECK(tokens_.defined(), "an embedding's backward pass ran twice, and it keeps nothing");
+    TORCH_CHECK(tokens_.defined(),
+                "an embedding's backward pass ran twice, but its inputs were freed");
     const at::Tensor gradient = gradients[0].contiguous();
     variable_list result(2);
     if (task_should_compute_output(0)) {

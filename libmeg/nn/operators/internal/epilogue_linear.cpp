@@ -191,7 +191,7 @@ class EpilogueMlpBackward : public Node {
  protected:
   variable_list apply(variable_list&& gradients) override {
     const c10::NoGradGuard without_gradients;
-    TORCH_CHECK(before_.defined(), "the MLP's backward pass ran twice, and it keeps nothing");
+    TORCH_CHECK(before_.defined(), "the MLP's backward pass ran twice, but its inputs were freed");
     const at::Tensor gradient = gradients[0].contiguous();
     const at::Tensor fc1_weight = fc1_weight_.unpack(), fc2_weight = fc2_weight_.unpack();
     variable_list result(5);

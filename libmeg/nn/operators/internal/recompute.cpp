@@ -35,7 +35,7 @@ class RecomputeBackward : public Node {
 
  protected:
   variable_list apply(variable_list&& gradients) override {
-    TORCH_CHECK(!inputs_.empty(), "a stretch that is recomputed goes backward only once");
+    TORCH_CHECK(!inputs_.empty(), "the backward pass of a recomputed section can only run once");
     std::vector<at::Tensor> inputs;
     for (SavedVariable& saved : inputs_) {
       const at::Tensor input = saved.unpack();

@@ -29,7 +29,7 @@ class PartStream : public io::ByteStream {
     // It had these bytes when the run began. To take what is left for the end would lose documents
     // without a word.
     if (got == 0 && left > 0) {
-      return make_error(StatusCode::kIoError, "{}: became shorter while it was read", file_.path());
+      return make_error(StatusCode::kIoError, "{}: was truncated while it was read", file_.path());
     }
     rest_.begin += static_cast<int64_t>(got);
     return got;

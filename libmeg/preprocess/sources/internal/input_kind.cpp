@@ -53,14 +53,14 @@ constexpr Foreign kForeign[] = {
     {0, "\xff\xfe", "UTF-16 or UTF-32: expected UTF-8"},
     {0, "\xfe\xff", "UTF-16: expected UTF-8"},
     {0, std::string_view("\0\0\xfe\xff", 4), "UTF-32: expected UTF-8"},
-    {4, "1AY&SY", "bzip2 is not supported: unpack it"},
-    {0, "\x04\x22\x4d\x18", "lz4 is not supported: unpack it"},
-    {0, "PK\x03\x04", "zip is not supported: unpack it"},
-    {0, "7z\xbc\xaf\x27\x1c", "7-Zip is not supported: unpack it"},
-    {0, std::string_view("]\0\0", 3), ".lzma is not supported: unpack it"},
-    {0, "LZIP\x01", "lzip is not supported: unpack it"},
-    {0, "\x1f\x9d", ".Z (compress) is not supported: unpack it"},
-    {257, "ustar", "tar is not supported: unpack it"},
+    {4, "1AY&SY", "bzip2 is not supported: decompress it"},
+    {0, "\x04\x22\x4d\x18", "lz4 is not supported: decompress it"},
+    {0, "PK\x03\x04", "zip is not supported: decompress it"},
+    {0, "7z\xbc\xaf\x27\x1c", "7-Zip is not supported: decompress it"},
+    {0, std::string_view("]\0\0", 3), ".lzma is not supported: decompress it"},
+    {0, "LZIP\x01", "lzip is not supported: decompress it"},
+    {0, "\x1f\x9d", ".Z (compress) is not supported: decompress it"},
+    {257, "ustar", "tar is not supported: decompress it"},
 };
 constexpr size_t kForeignBytes = 262;
 
@@ -111,8 +111,8 @@ Result<InputKind> kind_of(const InputFile& file, ByteRange range, const InputOpt
     if (kind.columns != ColumnFormat::kNone) return kind;
     if (is_named_as_columns(file.name())) {
       return make_error(StatusCode::kCorruption,
-                        "{}: its name says Parquet or Arrow, its first bytes do not{}", file.name(),
-                        kind.is_compressed ? ": unpack it" : "");
+                        "{}: its name says Parquet or Arrow, but its first bytes do not{}",
+                        file.name(), kind.is_compressed ? ": unpack it" : "");
     }
   }
   if (kind.is_compressed) return kind;

@@ -65,7 +65,7 @@ Status refuse_pipes(const std::vector<std::string>& found) {
     const fs::file_type type = fs::status(path, missing).type();
     if (type != fs::file_type::fifo && type != fs::file_type::character) continue;
     return make_error(StatusCode::kInvalidArgument,
-                      "{}: expected a file, found a {}, which is read only where --input names it",
+                      "{}: expected a file, found a {}, which is only read if --input names it",
                       path, type == fs::file_type::fifo ? "pipe" : "device");
   }
   return Status();
@@ -140,7 +140,7 @@ Result<InputPaths> resolve_inputs(const std::vector<std::string>& inputs) {
   for (const std::string& input : inputs) MEG_RETURN_IF_ERROR(append_files(input, paths));
   if (std::count(paths.files.begin(), paths.files.end(), kStandardInput) > 1) {
     return make_error(StatusCode::kInvalidArgument,
-                      "standard input: expected once among the inputs, found again");
+                      "standard input: occurs twice among the inputs");
   }
   return paths;
 }
@@ -169,7 +169,7 @@ Status check_input_options(const InputOptions& options, const std::vector<std::s
   const bool is_separated = options.txt_document == TxtDocument::kSeparated;
   if (is_separated == options.txt_separator.empty()) {
     return invalid(is_separated ? "txt_separator: expected at least one byte, found none"
-                                : "txt_separator: only where it separates documents");
+                                : "txt_separator: only used if it separates documents");
   }
   const Shard& shard = options.shard;
   if (shard.index < 0 || shard.index >= shard.count) {

@@ -27,7 +27,7 @@ std::span<std::byte> as_bytes(char* begin, size_t count) {
 Status became_shorter(const InputFile& file, int64_t expected) {
   MEG_ASSIGN_OR_RETURN(const auto found, file.extent());
   return make_error(StatusCode::kIoError,
-                    "{}: expected {} bytes, found {}: the file became shorter while it was read",
+                    "{}: expected {} bytes, found {}: the file was truncated while it was read",
                     file.name(), expected, found.value_or(ByteRange()).end);
 }
 

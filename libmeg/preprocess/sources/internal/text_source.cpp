@@ -32,7 +32,7 @@ constexpr int kUnpackThreads = 4;
 
 Status no_chunk_ends_at(const std::string& path, int64_t offset) {
   return make_error(StatusCode::kCorruption,
-                    "{}: cannot go on at byte {}: not what was read before", path, offset);
+                    "{}: cannot continue at byte {}: the content has changed", path, offset);
 }
 
 /// An input whose turn it is: cut, streamed, or read by rows.
@@ -78,7 +78,7 @@ struct OpenInput {
                         column_format_name(found));
     }
     if (io::compression_of(text) != io::Compression::kNone) {
-      return make_error(StatusCode::kUnsupported, "{}: compressed twice: unpack it once",
+      return make_error(StatusCode::kUnsupported, "{}: compressed twice: decompress it once",
                         file->name());
     }
     return check_readable(file->name(), text);
@@ -94,9 +94,10 @@ struct OpenInput {
     if (!may_be_json || first == text.npos) return Status();
     may_be_json = false;
     if (text[first] != '{') return Status();
-    return make_error(StatusCode::kInvalidArgument,
-                      "{}: its name says plain text, its first byte JSON: give the input's format",
-                      file->name());
+    return make_error(
+        StatusCode::kInvalidArgument,
+        "{}: its name says plain text, but its first byte JSON: give the input's format",
+        file->name());
   }
 };
 
@@ -149,7 +150,8 @@ Status TextSource::State::add_input(const std::string& path, std::vector<InputSi
   MEG_ASSIGN_OR_RETURN(const InputSize size, check_input(path, options));
   const bool is_once = size.is_pipe || path == kStandardInput;
   if (is_once && options.shard.count > 1) {
-    return make_error(StatusCode::kUnsupported, "{}: expected files to share out, found a pipe",
+    return make_error(StatusCode::kUnsupported,
+                      "{}: expected files to divide among shards, found a pipe",
                       path == kStandardInput ? "standard input" : path);
   }
   // -1: unknown as soon as one input's is.
@@ -387,7 +389,7 @@ Result<int64_t> TextSource::lines_before(int input) const {
 
 Status TextSource::start_at(int input, int64_t offset) {
   if (input >= std::ssize(state_->paths) && offset > 0) {
-    return make_error(StatusCode::kCorruption, "cannot go on in input {} of {}", input,
+    return make_error(StatusCode::kCorruption, "cannot continue in input {} of {}", input,
                       state_->paths.size());
   }
   state_->next_input = static_cast<size_t>(input);

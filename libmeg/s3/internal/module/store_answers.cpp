@@ -153,7 +153,7 @@ Result<Listing> parse_listing(std::string_view xml) {
   // Taken for the end, a list would silently lack inputs.
   if (root.child("IsTruncated").text().as_bool() && listing.continuation_token.empty()) {
     return Status(StatusCode::kCorruption,
-                  "expected a continuation token of a list that goes on, found none");
+                  "expected the continuation token of an incomplete list, found none");
   }
   return listing;
 }

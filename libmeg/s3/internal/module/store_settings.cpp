@@ -110,7 +110,7 @@ Result<Profiles> read_profiles() {
 
 Status other_way(std::string_view what) {
   return make_error(StatusCode::kUnsupported,
-                    "{}: this way to credentials is not supported: set AWS_ACCESS_KEY_ID, "
+                    "{}: this source of credentials is not supported: set AWS_ACCESS_KEY_ID, "
                     "AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, as `aws configure "
                     "export-credentials --format env` prints them",
                     what);

@@ -60,13 +60,13 @@ bool AllowedHosts::is_own_origin(const std::string& origin, const std::string& h
 std::optional<HttpError> AllowedHosts::check(const HttpRequest& request) const {
   if (!answers_to(request.host)) {
     return HttpError{403, fmt::format("this server does not answer to the host {}: --allowed-hosts "
-                                      "names others than localhost and addresses",
+                                      "adds hosts besides localhost and addresses",
                                       text::printable(request.host))};
   }
   const std::string* origin = request.header("origin");
   if (origin == nullptr || is_own_origin(*origin, request.host)) return std::nullopt;
   return HttpError{403, fmt::format("this server does not answer to pages of {}: --allowed-hosts "
-                                    "names hosts whose pages may ask",
+                                    "adds hosts whose pages may send requests",
                                     text::printable(*origin))};
 }
 

@@ -82,7 +82,7 @@ MaybeError read_target(std::string_view target, HttpRequest* request) {
     target.remove_prefix(kScheme.size());
     const size_t end = std::min(target.find_first_of("/?"), target.size());
     request->host = target.substr(0, end);
-    if (end == 0) return HttpError{400, "the request's target must name a host behind http://"};
+    if (end == 0) return HttpError{400, "the request's target must name a host after http://"};
     target.remove_prefix(end);
     if (!target.starts_with('/')) target = "/";
   }
@@ -162,7 +162,7 @@ std::string HttpRequest::media_type() const {
 
 HttpError HttpReader::broken_off() const {
   if (connection_.is_too_slow()) return {408, "the request took too long to arrive"};
-  return {400, "the request ended before all of it had come"};
+  return {400, "the request ended before it was complete"};
 }
 
 MaybeError HttpReader::read_line(size_t limit, const HttpError& too_long, std::string* line) {
@@ -276,7 +276,7 @@ MaybeError HttpReader::read_bytes(size_t count, std::string* body) {
 
 MaybeError HttpReader::read_chunks(size_t max_bytes, std::string* body) {
   const HttpError too_long{
-      400, fmt::format("the line of a chunk's size is longer than {} bytes", kMaxChunkLine)};
+      400, fmt::format("the line with a chunk's size is longer than {} bytes", kMaxChunkLine)};
   for (std::string line;;) {
     if (auto error = read_line(kMaxChunkLine, too_long, &line)) return error;
     const std::optional<size_t> size = chunk_size(line);

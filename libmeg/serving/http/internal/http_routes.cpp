@@ -87,7 +87,7 @@ HttpResponse HttpRoutes::respond_to_path(Exchange& exchange) const {
     return sends_a_body(request) ? answer_api(exchange) : other_method("PUT, POST");
   }
   if (request.path != "/" && request.path != "/health") {
-    return error_response(404, "there is nothing here: PUT /api, GET /health and GET / are");
+    return error_response(404, "there is nothing here: use PUT /api, GET /health or GET /");
   }
   if (!asks_to_read(request)) return other_method("GET, HEAD");
   exchange.connection.request_is_read();

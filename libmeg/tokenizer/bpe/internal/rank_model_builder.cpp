@@ -23,7 +23,7 @@ Result<Pieces> number_pieces(const std::vector<std::string>& tokens, const std::
     bytes += is_byte ? 1 : 0;
     if (!tokens[i].empty() && pieces.emplace(tokens[i], piece).second) continue;
     return make_error(StatusCode::kCorruption, "{}: token {}: expected {}, found {}", name, i,
-                      tokens[i].empty() ? "at least one byte" : "one that is not there before",
+                      tokens[i].empty() ? "at least one byte" : "one that did not occur before",
                       text::printable(tokens[i]));
   }
   // tiktoken fails at the first byte that is no token; here the file is refused at once.

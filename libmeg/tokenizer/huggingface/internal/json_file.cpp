@@ -15,9 +15,8 @@ Result<JsonFile> JsonFile::parse(std::string_view json, const std::string& name)
   JsonFile file;
   file.name_ = name;
   if (const auto error = file.parser_->parse(json.data(), json.size()).get(file.root_)) {
-    return make_error(StatusCode::kCorruption,
-                      "{}: expected a JSON object, found no valid JSON: {}", name,
-                      simdjson::error_message(error));
+    return make_error(StatusCode::kCorruption, "{}: expected a JSON object, found invalid JSON: {}",
+                      name, simdjson::error_message(error));
   }
   if (file.root_.is_object()) return file;
   return make_error(StatusCode::kCorruption, "{}: expected a JSON object, found another value",

@@ -128,7 +128,7 @@ class Reader {
     if (type == "Sequence") return read_sequence(part);
     if (result_.byte_level || result_.metaspace) {
       return part.unsupported(
-          fmt::format("{} behind ByteLevel or Metaspace", text::printable_name(type)));
+          fmt::format("{} after ByteLevel or Metaspace", text::printable_name(type)));
     }
     if (type == "ByteLevel") return read_byte_level(part);
     if (type == "Split") return read_split(part);

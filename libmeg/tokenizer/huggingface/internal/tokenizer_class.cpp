@@ -102,8 +102,8 @@ std::optional<std::string> check_tokenizer_class(const TokenizerJson& file,
   if (row == kRebuilt.end()) return std::nullopt;
   if (row->same_parts != nullptr && row->same_parts(file)) return std::nullopt;
   return fmt::format(
-      "{}: normalizer and pre-tokenizer are taken from this file, as by transformers 4; "
-      "transformers 5 has its own for tokenizer_class {}, so some ids may differ from its",
+      "{}: normalizer and pre-tokenizer are those of this file, as in transformers 4; transformers "
+      "5 has its own for tokenizer_class {}, so some ids may differ",
       name, config.tokenizer_class);
 }
 

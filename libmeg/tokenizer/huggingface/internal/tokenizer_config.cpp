@@ -79,7 +79,7 @@ Status read_named_tokens(const JsonPart& file, TokenizerConfig& config) {
 Status refuse_own_code(const JsonPart& file) {
   const std::optional<JsonPart> classes = file.find("auto_map");
   if (!classes || (classes->is_object() && !classes->find("AutoTokenizer"))) return {};
-  return classes->unsupported("a tokenizer that is Python code of its own");
+  return classes->unsupported("a tokenizer defined by Python code");
 }
 
 Status read_config(const JsonPart& file, TokenizerConfig& config) {

@@ -111,7 +111,7 @@ Status read_added_tokens(const JsonPart& root, const TokenizerConfig& config, To
       MEG_RETURN_IF_ERROR(added.add(token));
     } else if (!same_token(*known, token)) {
       return make_error(StatusCode::kUnsupported,
-                        "{}: added token {}: tokenizer_config.json describes it in another way",
+                        "{}: added token {}: tokenizer_config.json describes it differently",
                         root.place(), text::printable(token.content));
     }
   }

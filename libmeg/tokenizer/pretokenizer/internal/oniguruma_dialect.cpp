@@ -187,7 +187,7 @@ Status check_folding(std::string_view pattern, const std::string& name) {
     const std::array<char, 2> both = {previous, letter};
     const std::string_view text(both.data(), both.size());
     if (std::ranges::count(kFolded, text) != 0) {
-      return refuse(fmt::format("{}, which also stands for one character,", text));
+      return refuse(fmt::format("{}, which also matches one character,", text));
     }
     previous = letter;
   }

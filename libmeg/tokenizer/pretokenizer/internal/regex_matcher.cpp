@@ -207,9 +207,8 @@ Result<RegexMatcher> RegexMatcher::compile(std::string_view pattern, const std::
   uint32_t matches_nothing = 0;
   pcre2_pattern_info(code.get(), PCRE2_INFO_MATCHEMPTY, &matches_nothing);
   if (matches_nothing != 0) {
-    return make_error(StatusCode::kUnsupported,
-                      "{}: pattern {}: a match of nothing is not supported", name,
-                      text::printable(pattern));
+    return make_error(StatusCode::kUnsupported, "{}: pattern {}: an empty match is not supported",
+                      name, text::printable(pattern));
   }
   pcre2_jit_compile(code.get(), PCRE2_JIT_COMPLETE);  // without it, matching is only slower
   MatchContext context(pcre2_match_context_create(nullptr));

@@ -28,7 +28,7 @@ Result<std::unique_ptr<SentencePieceTokenizer>> SentencePieceTokenizer::build(
     Model model, const Options& options) {
   if (options.bos_in_front && !model.bos_id()) {
     return make_error(StatusCode::kInvalidArgument,
-                      "expected a control piece {}, which begins every text, found none",
+                      "expected a control piece {} to begin every text, found none",
                       model.file().bos_piece);
   }
   return std::unique_ptr<SentencePieceTokenizer>(

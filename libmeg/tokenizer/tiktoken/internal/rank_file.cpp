@@ -58,7 +58,7 @@ Result<std::vector<std::string>> read_list(std::string_view text, const std::str
   simdjson::dom::parser parser;
   simdjson::dom::element root;
   if (const auto error = parser.parse(text.data(), text.size()).get(root)) {
-    return make_error(StatusCode::kCorruption, "{}: expected a JSON list, found no valid JSON: {}",
+    return make_error(StatusCode::kCorruption, "{}: expected a JSON list, found invalid JSON: {}",
                       name, simdjson::error_message(error));
   }
   MEG_ASSIGN_OR_RETURN(const std::vector<JsonPart> entries, JsonPart(root, name).items());

@@ -163,7 +163,7 @@ Result<std::unique_ptr<Tokenizer>> open_tik(const TokenizerOptions& options) {
         chosen.special_tokens.end()) {
       continue;
     }
-    return make_error(StatusCode::kCorruption, "{}: special token {}: it is in the vocabulary, too",
+    return make_error(StatusCode::kCorruption, "{}: special token {}: it is also in the vocabulary",
                       name, text::printable(token));
   }
   MEG_ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer,

@@ -96,7 +96,7 @@ class MetadataReader {
       if (is_valid) values.push_back(*value);
     }
     if (is_valid) return values;
-    return refuse("{}: expected sizes of 0 and more, found {}", where, graph_.describe(id, 60));
+    return refuse("{}: expected sizes of at least 0, found {}", where, graph_.describe(id, 60));
   }
 
   Status read_places(PickleId dict) {
@@ -109,7 +109,7 @@ class MetadataReader {
       const std::string where = fmt::format("storage_data: {}", text::printable(key.first, 200));
       MEG_ASSIGN_OR_RETURN(const DistBlob blob, read_place(pairs[i + 1], where));
       if (!places_.emplace(std::move(key), blob).second) {
-        return refuse("{}: expected one place a chunk, found two", where);
+        return refuse("{}: expected one place per chunk, found two", where);
       }
     }
     return {};
@@ -149,8 +149,8 @@ class MetadataReader {
     const std::optional<PickleId> transforms = graph_.attribute(id, "transform_descriptors");
     if (transforms.has_value() && !graph_.node(*transforms).children.empty()) {
       return make_error(StatusCode::kUnsupported,
-                        "{}: {}: items that were transformed ({}) are not supported yet", name_,
-                        where, graph_.describe(*transforms, 60));
+                        "{}: {}: transformed items ({}) are not supported yet", name_, where,
+                        graph_.describe(*transforms, 60));
     }
     const auto [known, is_new] =
         file_of_.emplace(std::string(*file), static_cast<int>(found_->files.size()));

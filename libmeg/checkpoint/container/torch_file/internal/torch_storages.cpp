@@ -135,7 +135,7 @@ Status StorageFinder::narrow(PickleId metadata, const std::string& where,
   const auto begin = static_cast<uint64_t>(*first);
   if (begin > held || static_cast<uint64_t>(*elements) > held - begin) {
     return make_error(StatusCode::kCorruption,
-                      "{}: its view: {} elements from {} on lie outside its {} elements", where,
+                      "{}: its view: {} elements from {} on are outside its {} elements", where,
                       *elements, begin, held);
   }
   window->first_byte = begin * item;

@@ -88,8 +88,8 @@ Status TensorFinder::read_call(PickleId id) {
   }
   // BUILD on a tensor may change anything (__setstate__), so its bytes could not be trusted.
   if (!call.items.empty() || !call.pairs.empty() || !call.states.empty()) {
-    return make_error(StatusCode::kUnsupported, "{}: {}: a tensor that is changed once made", name_,
-                      callee.name);
+    return make_error(StatusCode::kUnsupported,
+                      "{}: {}: a tensor that is modified after it was created", name_, callee.name);
   }
   bool is_tensor = true;
   if (is_parameter(callee)) {

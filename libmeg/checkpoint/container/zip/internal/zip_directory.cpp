@@ -46,7 +46,7 @@ Result<EndRecord> read_end_record(const io::FileSlice& file) {
   if (!at) {
     return make_error(StatusCode::kCorruption,
                       "{}: expected a zip archive's end record, found none in the last {} bytes: "
-                      "the file was cut short or is no zip archive",
+                      "the file is truncated or not a zip archive",
                       file.name(), tail.size());
   }
   const std::byte* record = &tail[*at];

@@ -111,7 +111,7 @@ Result<HuggingFaceWeights> open_indexed(const std::string& path, bool is_safeten
     const std::string shard = (fs::path(path).parent_path() / name).string();
     std::error_code error;
     if (!fs::exists(shard, error)) {
-      return make_error(StatusCode::kNotFound, "{}: names {}, expected that file, found none", path,
+      return make_error(StatusCode::kNotFound, "{}: names {}, but there is no such file", path,
                         text::printable(name));
     }
     MEG_RETURN_IF_ERROR(add_file(shard, is_safetensors, &weights));

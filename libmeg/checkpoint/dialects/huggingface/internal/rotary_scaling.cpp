@@ -86,7 +86,7 @@ class ScalingReader {
   /// Megatron's factor is a whole number.
   Result<RotaryScaling> with_interpolation(RotaryScaling scaling, double factor) const {
     if (std::floor(factor) != factor) {
-      return make_error(StatusCode::kUnsupported, "{}: factor: expected a whole number, found {}",
+      return make_error(StatusCode::kUnsupported, "{}: factor: expected an integer, found {}",
                         where_, factor);
     }
     scaling.interpolation_factor = factor;
@@ -137,8 +137,7 @@ Result<RotaryScaling> RotaryScaling::from_fields(const megatron::FieldLookup& ar
   if (scaling.interpolation_factor == 1 || !scaling.llama3_factor.has_value()) return scaling;
   return make_error(
       StatusCode::kUnsupported,
-      "rotary_seq_len_interpolation_factor: expected 1 beside use_rope_scaling, found "
-      "{}",
+      "rotary_seq_len_interpolation_factor: expected 1 with use_rope_scaling, found {}",
       scaling.interpolation_factor);
 }
 
@@ -184,7 +183,7 @@ Result<RotaryScaling> read_rotary_scaling(const RotaryKeys& keys, int64_t max_po
         has_scaling ? scaling != found : is_there(keys.theta) && scaling.base != plain.base;
     if (differs) {
       return make_error(StatusCode::kCorruption,
-                        "{}: {}: expected what {} says, found something else", name, key,
+                        "{}: {}: expected the same as in {}, found something else", name, key,
                         has_scaling ? "rope_scaling" : "rope_theta");
     }
     found = scaling;

@@ -111,8 +111,8 @@ Status read_deep_speed_files(const FolderEntries& entries, CheckpointFolder* fou
     if (is_folder) continue;
     if (name.starts_with(kDeepSpeedLayerStart) && name.ends_with(kDeepSpeedLayerEnd)) {
       return make_error(StatusCode::kUnsupported,
-                        "{}: DeepSpeed's pipeline saves a file a layer ({}), as GPT-NeoX does: not "
-                        "supported",
+                        "{}: one file per layer ({}), as DeepSpeed's pipeline and GPT-NeoX save, "
+                        "is not supported",
                         found->folder, name);
     }
     found->has_zero_optimizer |= name.starts_with(kZeroStart);
@@ -162,11 +162,10 @@ Result<bool> read_contents(const FolderEntries& entries, CheckpointFolder* found
   }
   // transformers would load its base model and change that by it, whatever weights are beside it.
   if (entries.has_file(kAdapterFile)) {
-    return make_error(
-        StatusCode::kUnsupported,
-        "{}: {}: adapters of PEFT are not supported; merge_and_unload() of peft makes "
-        "one model of adapter and base",
-        found->folder, kAdapterFile);
+    return make_error(StatusCode::kUnsupported,
+                      "{}: {}: adapters of PEFT are not supported; merge adapter and base model "
+                      "with peft's merge_and_unload()",
+                      found->folder, kAdapterFile);
   }
   // After the others: a converted model may have these files beside a training checkpoint.
   if (!entries.has_file("config.json") ||

@@ -24,7 +24,8 @@
 namespace meg::checkpoint {
 namespace {
 
-constexpr const char* kNoArgs = ": no args: flags say the shape (--num-layers, --hidden-size ...)";
+constexpr const char* kNoArgs =
+    ": no args: give the model's shape with flags (--num-layers, --hidden-size ...)";
 
 }  // namespace
 
@@ -277,7 +278,7 @@ Status CheckpointReader::read_family() {
       });
       if (left.empty()) {
         return make_error(StatusCode::kCorruption,
-                          "{}: model: {} is spelled in another way than the names before it",
+                          "{}: model: {} belongs to another family of names than those before it",
                           path(chunk.stage, 0), entry.flat_name);
       }
       for (const char* word : {"input_norm.", "post_attention_norm.", "final_norm."}) {
@@ -310,7 +311,7 @@ Status CheckpointReader::read_optimizers() {
   if (state_->folder.has_zero_optimizer) {
     return make_error(StatusCode::kUnsupported,
                       "{}: optimizer: DeepSpeed's ZeRO states (zero_pp_rank_*) are not supported; "
-                      "--no-optim leaves them out",
+                      "--no-optim skips them",
                       state_->folder.folder);
   }
   for (size_t i = 0; i < state_->files.size(); ++i) {

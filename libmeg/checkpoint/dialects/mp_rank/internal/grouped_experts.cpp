@@ -141,7 +141,7 @@ class GroupSplitter {
     const std::string own =
         name.substr(0, name.size() - matrix.single.size()) + std::string(matrix.ending);
     return make_error(StatusCode::kCorruption,
-                      "{}: model: {}: expected a matrix that {} experts share evenly, found {}",
+                      "{}: model: {}: expected a matrix that {} experts divide evenly, found {}",
                       file_->path(), text::printable_name(own, 200), experts_,
                       view == nullptr ? "no tensor" : shape_text(view->shape));
   }
@@ -186,7 +186,7 @@ class GroupSplitter {
     if (found.layout.form == OptimizerForm::kDistributed) {
       return make_error(StatusCode::kUnsupported,
                         "{}: optimizer: a distributed one without its file of states is not "
-                        "supported; --no-optim leaves it out",
+                        "supported; --no-optim skips it",
                         file_->path());
     }
     OptimizerRewriter rewriter(&draft_);
@@ -255,7 +255,7 @@ Result<File> with_experts_as_one(File file) {
       const std::string name(graph.as_string(pairs[i]).value_or(""));
       if (matrix_ending(name, &GroupedMatrix::single) != nullptr) {
         return make_error(StatusCode::kCorruption,
-                          "{}: model: expected all experts in one matrix, found {} beside such",
+                          "{}: model: expected all experts in one matrix, found {} as well",
                           file->path(), text::printable_name(name, 200));
       }
       const GroupedMatrix* matrix = matrix_ending(name, &GroupedMatrix::ending);

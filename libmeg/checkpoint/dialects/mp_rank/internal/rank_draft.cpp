@@ -65,8 +65,7 @@ Result<PickleId> RankDraft::copy(const PickleGraph& from, PickleId root, const s
     const uint64_t whole = named.storages[static_cast<size_t>(window.storage)].bytes;
     if (window.first_byte != 0 || window.bytes != whole) {
       return make_error(StatusCode::kUnsupported,
-                        "{}: a tensor of a part of a storage, as torch before 1.6 saved them",
-                        name);
+                        "{}: a tensor in a part of a storage, as saved by torch before 1.6", name);
     }
     copier.replace(id, ids[static_cast<size_t>(window.storage)]);
   }

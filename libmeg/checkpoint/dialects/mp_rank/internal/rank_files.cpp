@@ -93,7 +93,7 @@ Status find_expert_size(const TorchFile& file, RankFiles* found) {
   const int64_t tensor = first_arg(file, {"expert_tensor_parallel_size"}).value_or(0);
   if (experts == 0 || tensor == 0 || tensor == found->tensor_size) return Status();
   return make_error(StatusCode::kUnsupported,
-                    "{}: args: expert_tensor_parallel_size {} beside tensor_model_parallel_size {} "
+                    "{}: args: expert_tensor_parallel_size {} with tensor_model_parallel_size {} "
                     "is not supported",
                     file.path(), tensor, found->tensor_size);
 }
@@ -152,9 +152,10 @@ Result<std::vector<RankFolder>> expected_ranks(const CheckpointFolder& folder,
   // A folder more than args say is left over from another run: its parameters would belong to
   // another model.
   if (folder.ranks.size() != found.size()) {
-    return make_error(StatusCode::kCorruption,
-                      "{}: expected {}, found {} rank folders: of another checkpoint?",
-                      folder.folder, expected, folder.ranks.size());
+    return make_error(
+        StatusCode::kCorruption,
+        "{}: expected {}, found {} rank folders; do some belong to another checkpoint?",
+        folder.folder, expected, folder.ranks.size());
   }
   return found;
 }

@@ -37,8 +37,9 @@ class ChunkReader {
   Status read_dict(PickleId dict, const std::string& prefix, int depth) {
     // A pickle can hold a dict inside itself.
     if (depth > kMaxModelNesting) {
-      return make_error(StatusCode::kCorruption, "{}: model: {}: names nest deeper than {} keys",
-                        file_.path(), prefix, kMaxModelNesting);
+      return make_error(StatusCode::kCorruption,
+                        "{}: model: {}: names are nested deeper than {} keys", file_.path(), prefix,
+                        kMaxModelNesting);
     }
     const PickleGraph& graph = file_.graph();
     const std::span<const PickleId> pairs = graph.pairs(dict);

@@ -27,11 +27,11 @@ Result<TorchFile> join_split_files(const CheckpointFolder& folder, const RankFol
                                    const std::shared_ptr<const TorchFile>& model_file,
                                    PickleBudget* budget) {
   if (!folder.optimizer_shard.empty()) {
-    return make_error(StatusCode::kUnsupported,
-                      "{}: optimizer: shards of data-parallel ranks ({}), as the distributed "
-                      "optimizer saved them before May 2023, are not supported; --no-optim leaves "
-                      "them out",
-                      folder.optimizer_shard, kSplitOptimFile);
+    return make_error(
+        StatusCode::kUnsupported,
+        "{}: optimizer: shards of data-parallel ranks ({}), as the distributed "
+        "optimizer saved them before May 2023, are not supported; --no-optim skips them",
+        folder.optimizer_shard, kSplitOptimFile);
   }
   RankDraft draft;
   PickleGraph& graph = draft.graph();
@@ -48,17 +48,17 @@ Result<TorchFile> join_split_files(const CheckpointFolder& folder, const RankFol
     for (size_t i = 0; i + 1 < graph.pairs(more).size(); i += 2) {
       const std::string key(graph.as_string(graph.pairs(more)[i]).value_or(""));
       if (graph.find(root, key).has_value()) {
-        return make_error(StatusCode::kCorruption, "{}: expected no {}, which {} has, found it",
-                          path, key, model_file->path());
+        return make_error(StatusCode::kCorruption, "{}: unexpected {}, which {} already has", path,
+                          key, model_file->path());
       }
       pairs.insert(pairs.end(), {graph.pairs(more)[i], graph.pairs(more)[i + 1]});
     }
   } else if (!says_no_optimizer(*model_file)) {
     // Without optim.pt a checkpoint is whole only if its run saved no optimizer.
-    return make_error(StatusCode::kNotFound,
-                      "{}: optimizer: expected {} beside it, found no such file; --no-optim leaves "
-                      "it out",
-                      model_file->path(), kSplitOptimFile);
+    return make_error(
+        StatusCode::kNotFound,
+        "{}: optimizer: expected {} beside it, found no such file; --no-optim skips it",
+        model_file->path(), kSplitOptimFile);
   }
   draft.content().root = graph.add_dict(std::move(pairs));
   return draft.finish(model_file->path(), bytes);

@@ -99,10 +99,10 @@ class BufferReader {
   using Buckets = std::map<size_t, const DistTensor*>;
 
   Status unsupported(std::string_view what) const {
-    return make_error(StatusCode::kUnsupported,
-                      "{}: {}: {}: the distributed optimizer's buffers of such a run are not "
-                      "supported yet",
-                      folder_.path(), prefix_, what);
+    return make_error(
+        StatusCode::kUnsupported,
+        "{}: {}: {}: the distributed optimizer's buffers of such a run are not supported yet",
+        folder_.path(), prefix_, what);
   }
 
   Status find_tensors() {
@@ -124,7 +124,7 @@ class BufferReader {
 
   Status read_tensors() {
     for (const auto& [number, kinds] : found_) {
-      if (number != states_.size()) return unsupported("buffers that are not numbered from 0 on");
+      if (number != states_.size()) return unsupported("buffers that are not numbered from 0");
       FlatState& state = states_.emplace_back();
       state.name = fmt::format("gbuf_idx_{}", number);
       state.form = FlatState::Form::kBuckets;
@@ -138,13 +138,13 @@ class BufferReader {
   Status read_kind(const std::string& kind, const Buckets& buckets, FlatState* state) const {
     std::vector<int64_t> lengths;
     for (const auto& [bucket, tensor] : buckets) {
-      if (bucket != lengths.size()) return unsupported("buckets that are not numbered from 0 on");
+      if (bucket != lengths.size()) return unsupported("buckets that are not numbered from 0");
       MEG_ASSIGN_OR_RETURN(Source source, folder_.box_source(*tensor, Box::whole(tensor->shape)));
       lengths.push_back(source->elements());
       state->kinds[kind].push_back(std::move(source));
     }
     if (state->lengths.empty()) state->lengths = lengths;
-    if (state->lengths != lengths) return unsupported("buckets of other lengths for " + kind);
+    if (state->lengths != lengths) return unsupported("buckets of different lengths for " + kind);
     return {};
   }
 

@@ -95,8 +95,8 @@ class OptimizerReader {
     const bool has_experts = std::any_of(parameters_.begin(), parameters_.end(), is_of_expert);
     if (parts_.size() == 1 || (parts_.size() == 2 && has_experts)) return {};
     return make_error(StatusCode::kUnsupported,
-                      "{}: optimizer: {} that are chained, expected one, or one and that of "
-                      "experts; --no-optim leaves them out",
+                      "{}: optimizer: found {} chained optimizers, expected one, or one and that "
+                      "of experts; --no-optim skips them",
                       rank_.name, parts_.size());
   }
 
@@ -115,10 +115,10 @@ class OptimizerReader {
         expected = step;
         continue;
       }
-      return make_error(StatusCode::kCorruption,
-                        "{}: optimizer: experts: expected common_step {} as of the other "
-                        "parameters, found {}",
-                        rank_.name, *expected, step);
+      return make_error(
+          StatusCode::kCorruption,
+          "{}: optimizer: experts: expected common_step {} as for the other parameters, found {}",
+          rank_.name, *expected, step);
     }
     return {};
   }
@@ -185,11 +185,11 @@ class OptimizerReader {
     return make_error(
         StatusCode::kUnsupported,
         "{}: optimizer: the distributed optimizer's buffers of experts {} are not supported; "
-        "--no-optim leaves them out",
+        "--no-optim skips them",
         rank_.name,
         are_legacy ? std::string("with moe_use_legacy_grouped_gemm")
                    : fmt::format("of one expert-parallel rank with expert_tensor_parallel_size {} "
-                                 "beside tensor_model_parallel_size {}",
+                                 "and tensor_model_parallel_size {}",
                                  rank_.expert_tensor_size, rank_.tensor_size));
   }
 
@@ -307,7 +307,7 @@ class OptimizerReader {
       if (sources == states.end()) {
         return make_error(StatusCode::kCorruption,
                           "{}: optimizer: experts: expected {} of all {} tensor ranks of {}, found "
-                          "it of some",
+                          "it only for some",
                           rank_.name, kind, by_rank.size(), text::printable(parameter.name, 200));
       }
       parts.push_back(sources->second[i]);

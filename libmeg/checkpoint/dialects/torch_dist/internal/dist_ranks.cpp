@@ -173,7 +173,7 @@ Status RanksReader::find_sizes() {
   if (is_fsdp_ && pipeline_size_ > 1) {
     return make_error(StatusCode::kUnsupported,
                       "{}: --ckpt-format fsdp_dtensor with pipeline_model_parallel_size {} is not "
-                      "supported: its names do not tell the stages apart",
+                      "supported: its names do not distinguish the stages",
                       folder_.path(), pipeline_size_);
   }
   return find_layout();
@@ -375,8 +375,8 @@ Result<bool> RanksReader::is_state_turned(const DistShards& shards, const DistPa
     if (fits) return is_turned;
   }
   return make_error(StatusCode::kCorruption,
-                    "{}: {}: expected the fp32 weights of {}, found other numbers", folder_.path(),
-                    text::printable(master->second->name, 200),
+                    "{}: {}: expected the fp32 weights of {}, found different values",
+                    folder_.path(), text::printable(master->second->name, 200),
                     text::printable(parameter.name, 200));
 }
 

@@ -57,7 +57,7 @@ Result<std::vector<int64_t>> DistShards::shape(const DistParameter& parameter) c
   const int64_t parts = tensor_size_ * (parameter.is_gated ? 2 : 1);
   if (*cut >= shape.size() || shape[*cut] % parts != 0) {
     return make_error(StatusCode::kCorruption,
-                      "{}: {}: expected a shape that {} tensor ranks share evenly, found {}",
+                      "{}: {}: expected a shape that {} tensor ranks divide evenly, found {}",
                       folder_.path(), text::printable(parameter.name, 200), tensor_size_,
                       shape_text(shape));
   }

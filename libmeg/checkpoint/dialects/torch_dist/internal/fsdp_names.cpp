@@ -88,9 +88,7 @@ class Renamer {
         name[kDistOptimizerPrefix.size()] >= '0' && name[kDistOptimizerPrefix.size()] <= '9';
     if (!is_chained) return {};
     return refuse(StatusCode::kUnsupported,
-                  "{}: several optimizers that are chained are not supported in --ckpt-format "
-                  "fsdp_dtensor",
-                  shown);
+                  "{}: chained optimizers are not supported in --ckpt-format fsdp_dtensor", shown);
   }
 
   /// nullopt for tensors that are no weight and no moment.

@@ -78,7 +78,7 @@ class CudnnAttentionBackward : public Node {
   variable_list apply(variable_list&& gradients) override {
     const at::AutoDispatchBelowADInplaceOrView without_gradients;
     TORCH_CHECK(passed_.mixed.defined(),
-                "attention's backward pass ran twice, and it keeps nothing");
+                "attention's backward pass ran twice, but its inputs were freed");
     const at::Tensor grad_output = gradients[0].contiguous();
     const at::Tensor grad_mixed = at::empty_like(passed_.mixed);
     const at::Tensor workspace =

@@ -182,7 +182,7 @@ class ArrowColumnReader : public ColumnReader {
       is_in_group_ = true;
     }
     if (skipped_ == 0) return false;
-    return make_error(StatusCode::kCorruption, "cannot go on at row {}: expected more rows",
+    return make_error(StatusCode::kCorruption, "cannot continue at row {}: expected more rows",
                       offset_ + skipped_);
   }
 

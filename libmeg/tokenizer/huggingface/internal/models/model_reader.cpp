@@ -216,7 +216,7 @@ Status read_model(const JsonPart& part, TokenizerJson& file) {
                                   [&](const auto& reader) { return reader.first == type; });
   if (found == std::end(kReaders)) return part.unsupported(text::printable_name(type));
   if (type != "BPE" && file.pre_tokenizer.byte_level) {
-    return part.unsupported(type + " behind ByteLevel");
+    return part.unsupported(type + " after ByteLevel");
   }
   MEG_RETURN_IF_ERROR(found->second(part, file));
   if (file.words != nullptr) file.words_digest = digest_of(part.json());

@@ -217,7 +217,7 @@ Result<bool> read_distributed_optimizers(const std::vector<RankFolder>& ranks,
   const auto open = [&](size_t i) -> Status {
     if (!has_state(ranks[i])) {
       return make_error(StatusCode::kNotFound,
-                        "{}: expected {} beside it as of other ranks, found no such file",
+                        "{}: expected {} beside it, as for other ranks, found no such file",
                         ranks[i].file, kDistribOptimFile);
     }
     MEG_ASSIGN_OR_RETURN(TorchFile state,

@@ -62,7 +62,7 @@ class OptimizerMerger {
     if (!is_pair) {
       return make_error(StatusCode::kUnsupported,
                         "{}: optimizer: expected a list of two, that of experts last, as "
-                        "expert-parallel ranks have them, found {}; --no-optim leaves it out",
+                        "expert-parallel ranks have them, found {}; --no-optim skips it",
                         file->path(),
                         list.has_value() ? graph.describe(*list, 60) : std::string("none"));
     }
@@ -86,7 +86,7 @@ class OptimizerMerger {
     if (form == OptimizerForm::kFp32 || form == OptimizerForm::kMixedPrecision) return read;
     return make_error(StatusCode::kUnsupported,
                       "{}: optimizer: distributed ones of expert-parallel ranks without {} are not "
-                      "supported; --no-optim leaves them out",
+                      "supported; --no-optim skips them",
                       file.path(), kDistribOptimFile);
   }
 
@@ -163,10 +163,10 @@ Status check_expert_groups(const PickleGraph& graph, std::span<const PickleId> g
       const std::optional<PickleId> other = graph.find(expected_group, key);
       const std::string expected = other.has_value() ? graph.describe(*other) : "none";
       if (found == expected) continue;
-      return make_error(StatusCode::kCorruption,
-                        "{}: optimizer: experts: expected {} {} as of the other parameters, "
-                        "found {}",
-                        name, key, expected, found);
+      return make_error(
+          StatusCode::kCorruption,
+          "{}: optimizer: experts: expected {} {} as for the other parameters, found {}", name, key,
+          expected, found);
     }
   }
   return {};

@@ -98,14 +98,13 @@ Result<Places> find_places(const FlatState& state, const Buffer& buffer, const F
   }
   if (!stranger.empty()) {
     return make_error(StatusCode::kCorruption,
-                      "{}: {}: param: expected the fp32 weights of {}, found other numbers", where,
-                      state.name, stranger);
+                      "{}: {}: param: expected the fp32 weights of {}, found different values",
+                      where, state.name, stranger);
   }
-  return make_error(StatusCode::kUnsupported,
-                    "{}: {}: expected buckets that the rank's {} parameters of {} elements fill, "
-                    "found {} elements",
-                    where, state.name, buffer.flat.size(), buffer.elements,
-                    shape_text(state.lengths));
+  return make_error(
+      StatusCode::kUnsupported,
+      "{}: {}: expected buckets for the rank's {} parameters of {} elements, found {} elements",
+      where, state.name, buffer.flat.size(), buffer.elements, shape_text(state.lengths));
 }
 
 }  // namespace
@@ -159,8 +158,8 @@ Result<std::map<std::string, std::vector<Source>>> cut_flat_states(
   // A kind that some buffers lack would leave parameters without state.
   for (const auto& [kind, sources] : found) {
     if (std::find(sources.begin(), sources.end(), nullptr) == sources.end()) continue;
-    return make_error(StatusCode::kCorruption, "{}: expected {} in all buffers, found it in some",
-                      where, kind);
+    return make_error(StatusCode::kCorruption,
+                      "{}: expected {} in all buffers, found it only in some", where, kind);
   }
   return found;
 }

@@ -107,7 +107,7 @@ class StateParser {
     // All kinds share one layout: it is found once.
     if (!state->kinds.empty() && lengths != state->lengths) {
       return make_error(StatusCode::kCorruption,
-                        "{}: {}: {}: expected {} elements as of {}, found {}", where_, state->name,
+                        "{}: {}: {}: expected {} elements as for {}, found {}", where_, state->name,
                         kind, shape_text(state->lengths), state->kinds.begin()->first,
                         shape_text(lengths));
     }

@@ -48,10 +48,10 @@ Status OptimizerRewriter::add_step(const std::shared_ptr<const TorchFile>& file,
   if (!step_.has_value()) step_ = step;
   // The number alone is compared: it may be an int or a tensor.
   if (step == *step_) return {};
-  return make_error(StatusCode::kCorruption,
-                    "{}: optimizer: step of {}: expected {} as of the parameters before it, "
-                    "found {}",
-                    file->path(), name, *step_, step);
+  return make_error(
+      StatusCode::kCorruption,
+      "{}: optimizer: step of {}: expected {} as for the previous parameters, found {}",
+      file->path(), name, *step_, step);
 }
 
 /// A dict of the draft without some of its keys.

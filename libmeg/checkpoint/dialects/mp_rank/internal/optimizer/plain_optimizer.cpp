@@ -66,7 +66,7 @@ class PlainOptimizer {
     for (const auto& [kind, tensor] : other.states) {
       if (parameter.states.contains(kind)) continue;
       return make_error(StatusCode::kCorruption,
-                        "{}: optimizer: expected {} of {} as of {}, found none", name_, kind,
+                        "{}: optimizer: expected {} of {} as for {}, found none", name_, kind,
                         parameter.flat_name, other.flat_name);
     }
     return {};

@@ -77,25 +77,23 @@ class OptimizerReader {
     // Expert-parallel ranks have one; their optimizers are read one by one (expert_optimizers.cpp).
     if (graph_.node(outer).kind == PickleKind::kList) {
       return make_error(StatusCode::kUnsupported,
-                        "{}: optimizer: several that are chained, as with experts, are not "
-                        "supported; --no-optim leaves them out",
+                        "{}: optimizer: chained optimizers, as with experts, are not supported; "
+                        "--no-optim skips them",
                         file_.path());
     }
     for (const char* key : {"fp32_groups_flat", "single_partition_of_fp32_groups"}) {
       // Told by their keys before anything else is looked for in them.
       if (!graph_.find(outer, key).has_value()) continue;
-      return make_error(StatusCode::kUnsupported,
-                        "{}: optimizer: DeepSpeed's flat groups ({}) are not supported; --no-optim "
-                        "leaves them out",
-                        file_.path(), key);
-    }
-    if (graph_.find(outer, kShardMasters).has_value()) {
       return make_error(
           StatusCode::kUnsupported,
-          "{}: optimizer: the shard of a data-parallel rank ({}), as the distributed "
-          "optimizer saved it before May 2023, is not supported; --no-optim leaves it "
-          "out",
-          file_.path(), kShardMasters);
+          "{}: optimizer: DeepSpeed's flat groups ({}) are not supported; --no-optim skips them",
+          file_.path(), key);
+    }
+    if (graph_.find(outer, kShardMasters).has_value()) {
+      return make_error(StatusCode::kUnsupported,
+                        "{}: optimizer: the shard of a data-parallel rank ({}), as the distributed "
+                        "optimizer saved it before May 2023, is not supported; --no-optim skips it",
+                        file_.path(), kShardMasters);
     }
     // FP32Optimizer's state is torch's own, at the top.
     if (graph_.find(outer, "param_groups").has_value()) {
@@ -149,7 +147,7 @@ class OptimizerReader {
     if (is_twice) {
       return make_error(StatusCode::kUnsupported,
                         "{}: optimizer: param_groups: expected at most one group {}, found {} "
-                        "groups, several of them so",
+                        "groups, several of which are",
                         file_.path(), param_group_text(kind), groups_.size());
     }
     const size_t count = graph_.node(*graph_.find(group, "params")).children.size();
@@ -175,7 +173,7 @@ class OptimizerReader {
       for (size_t i = 0; i < parameters_.size(); ++i) {
         const std::optional<size_t> group = group_for(parameters_[i], qk_norms_decay);
         if (!group.has_value()) {
-          return corrupt("param_groups: expected every parameter in a group, found {} without",
+          return corrupt("param_groups: expected every parameter in a group, found {} in none",
                          parameters_[i].flat_name);
         }
         members_[*group].push_back(i);
@@ -219,7 +217,7 @@ class OptimizerReader {
     const std::vector<PickleId>& ids = graph_.node(*graph_.find(groups_[g], "params")).children;
     for (size_t k = 0; k < ids.size(); ++k) {
       const std::optional<int64_t> id = graph_.as_int(ids[k]);
-      if (!id.has_value()) return corrupt("param_groups[{}]: params[{}] is no number", g, k);
+      if (!id.has_value()) return corrupt("param_groups[{}]: params[{}] is not a number", g, k);
       ids_[members_[g][k]] = *id;
       found_.states[members_[g][k]].group = found_.layout.groups[g].kind;
     }
