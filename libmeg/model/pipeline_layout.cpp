@@ -110,7 +110,7 @@ Status PipelineLayout::split_around_ends(int64_t num_layers, const PipelineSplit
   const int64_t rest = num_layers - first.value_or(0) - last.value_or(0);
   if (rest < 0 || between < 0 || (between == 0) != (rest == 0) ||
       (between > 0 && rest % (between * chunks_) != 0)) {
-    return refused("layers for the other stages that these divide evenly");
+    return refused("layers for the other stages that divide evenly among them");
   }
   // Megatron divides by zero there.
   if (between == 0 && stages_ > 1 && chunks_ > 1) {

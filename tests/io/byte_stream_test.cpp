@@ -210,7 +210,8 @@ TEST(ByteStream, NamesTheDictionaryThatZstdWants) {
   packed.resize(::ZSTD_compress_usingDict(context, packed.data(), packed.size(), samples.data(),
                                           100, dictionary.data(), dictionary.size(), 3));
   ::ZSTD_freeCCtx(context);
-  EXPECT_THAT(unpacked(packed).error().message(), HasSubstr("packed: compressed with a dictionary"));
+  EXPECT_THAT(unpacked(packed).error().message(),
+              HasSubstr("packed: compressed with a dictionary"));
 }
 
 TEST(ByteStream, RefusesXzWhoseIndexNamesOtherBlocks) {

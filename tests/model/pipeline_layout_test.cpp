@@ -92,10 +92,11 @@ TEST(PipelineLayout, FirstAndLastStageHaveLayersOfTheirOwn) {
   EXPECT_EQ(layers_of(6, sizes_of(2, 1, both)), (std::vector<int64_t>{2, 4}));
   EXPECT_EQ(layers_of(12, sizes_of(3, 2, both)), (std::vector<int64_t>{1, 3, 2, 1, 3, 2}));
   EXPECT_EQ(layers_of(2, sizes_of(1, 1, first)), std::vector<int64_t>{2});
-  EXPECT_EQ(refusal(9, sizes_of(3, 1, first)),
-            "decoder-first-pipeline-num-layers 2, decoder-last-pipeline-num-layers None: expected "
-            "layers for the other stages that these divide evenly of num_layers 9 and 3 stages with "
-            "1 virtual stages each");
+  EXPECT_EQ(
+      refusal(9, sizes_of(3, 1, first)),
+      "decoder-first-pipeline-num-layers 2, decoder-last-pipeline-num-layers None: expected "
+      "layers for the other stages that divide evenly among them of num_layers 9 and 3 stages with "
+      "1 virtual stages each");
   for (const ParallelSizes& sizes :
        {sizes_of(1, 1, both), sizes_of(1, 1, first), sizes_of(2, 1, both), sizes_of(2, 2, both),
         sizes_of(3, 4, both), sizes_of(1, 2, first), sizes_of(0, 1, first), sizes_of(-3, 1, last),
