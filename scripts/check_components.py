@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Holds the order of libmeg's components.
+"""Checks the order of libmeg's components.
 
-A component (a folder of libmeg/) includes only itself and the components that ORDER names for it; nobody
+A component (a folder of libmeg/) includes only itself and the components that ORDER names for it; nothing
 includes a file of another component's `internal` folder; the folders of checkpoint/ have an order of their
 own; no LibTorch or CUDA header is included above the LibTorch boundary; nothing in libmeg/ includes tools/
 or tests/; each file is in the namespace of its component. Prints each offence, exits 1 if there is any.

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Holds the pages (README.md, docs/) to what they speak of.
+"""Compares the pages (README.md, docs/) with the sources.
 
 - links lead to files and headings that exist
 - C++ shown is part of a file in examples/

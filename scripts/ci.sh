@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Stages of continuous integration, one after the other; each sets up, builds and tests by itself.
+# Runs stages of continuous integration; each sets up, builds and tests on its own.
 #
 #   scripts/ci.sh STAGE ...
 #
 #   release      everything (scripts/test.sh)
-#   torch-free   what needs no LibTorch: builds and passes the unit tests
-#   asan         unit tests of the torch-free half under the address and undefined-behaviour sanitizers, the fuzzers'
-#                corpora among them
+#   torch-free   the half that needs no LibTorch: builds it and runs its unit tests
+#   asan         unit tests of the torch-free half, including the fuzzers' corpora, under the address and
+#                undefined-behaviour sanitizers
 #   tsan         the same under the thread sanitizer
-#   fuzz         the fuzzers' corpora replayed under clang's sanitizers, which see uses after a scope's end that gcc's
-#                do not
-#   tidy[=REV]   clang-tidy over the sources that changed since REV; over all of them without REV, which takes hours
+#   fuzz         the fuzzers' corpora, replayed under clang's sanitizers, which detect uses after the end of a scope
+#                that gcc's do not
+#   tidy[=REV]   clang-tidy on the sources that changed since REV; without REV on all of them, which takes hours
 set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 cd "$here/.."
@@ -27,14 +27,14 @@ torch_free() {
 tidy() {
   MEG_WITH_TORCH=OFF "$here/setup.sh"
   cmake --preset tidy
-  # Headers that the build makes.
+  # Generated headers.
   cmake --build --preset tidy --parallel "$jobs" --target meg_serving
   if [ $# -gt 0 ]; then
     git diff --name-only --diff-filter=d "$1" -- 'libmeg/*.cpp' 'tools/*.cpp'
   else
     git ls-files -- 'libmeg/*.cpp' 'tools/*.cpp'
   fi |
-    # What is not compiled without LibTorch has no command in the database.
+    # Sources that are not compiled without LibTorch have no command in the database.
     grep -Fxf <(sed -n "s|^ *\"file\": \"$PWD/\(.*\)\",\?$|\1|p" build/tidy/compile_commands.json) |
     xargs -r -P "$jobs" -n 4 clang-tidy-14 -p build/tidy --quiet --warnings-as-errors='*'
 }
@@ -43,7 +43,7 @@ stage() {
   case "$1" in
     release) "$here/test.sh" ;;
     torch-free) torch_free torch-free all -L unit ;;
-    # Python's tests run programs, which would have to be built for them.
+    # Tests in Python run programs, which would have to be built for them.
     asan | tsan) torch_free "$1" unit_tests -L unit -LE python ;;
     fuzz) torch_free fuzz fuzzers -R '^fuzz\.' ;;
     tidy) tidy ;;

@@ -1,18 +1,17 @@
 #!/usr/bin/env bash
-# On a machine with a GPU, from a tree that is built already, perhaps elsewhere: whether the numbers are
-# right, and how fast they come. Every part runs whatever became of those before it; its output goes to
-# $OUT/PART.log as well, and the results to $OUT/results.md. Fails at the end where a part failed, or none
-# ran on a GPU.
+# Checks results and speed on a machine with a GPU, in a tree that is already built, perhaps elsewhere.
+# Every part runs even if others failed; its output also goes to $OUT/PART.log, and the results to
+# $OUT/results.md. Fails at the end if a part failed, or if none ran on a GPU.
 #
 #   scripts/gpu_check.sh [BUILD_FOLDER]       default: the pack that holds this script, or build/release
 #   scripts/gpu_check.sh --pack FOLDER [BUILD_FOLDER]
-#                                             gathers in FOLDER what a machine needs that has only Python
-#                                             and torch: run `bash FOLDER/scripts/gpu_check.sh` there
+#                                             packs into FOLDER what a machine with just Python and torch
+#                                             needs: run `bash FOLDER/scripts/gpu_check.sh` there
 #
-# Parts, of which $MEG_GPU_CHECKS names those to run; the lines run in under nine minutes each:
-#   tests        the GPU tests, the kernels' under compute-sanitizer too where it is installed
-#   parity       training on the CPU, the GPU and with plain PyTorch; resumed to the bit; fp32 inference on
-#                the CPU, the GPU and with transformers
+# $MEG_GPU_CHECKS names the parts to run; each group of parts takes less than nine minutes:
+#   tests        the GPU tests; those of the kernels also under compute-sanitizer if it is installed
+#   parity       training on the CPU, the GPU and with plain PyTorch; bitwise equal resumption; fp32
+#                inference on the CPU, the GPU and with transformers
 #   kernels      the kernels' benchmark beside PyTorch
 #
 #   race         GPT-345M training beside its peers
@@ -20,10 +19,10 @@
 #   lambada      scoring LAMBADA beside transformers
 #   generation   greedy generation beside transformers
 #
-# $MEG_PYTHON (default: python3) has torch, which the programs use too, and transformers. Peers and data
-# are taken from $MEG_SHARED, the pack or ../shared; llm.c's train_gpt2cu from $LLMC_BIN. Where lengths
-# vary, peers take cuDNN's attention last (TORCH_CUDNN_SDPA_DEPRIORITIZED=1), which plans anew for each.
-# MEG_GPU_CHECK_DEVICE=cpu rehearses on a CPU, with small shapes, what needs no GPU.
+# $MEG_PYTHON (default: python3) must have torch, which the programs use too, and transformers. Peers and
+# data are read from $MEG_SHARED, the pack or ../shared, and llm.c's train_gpt2cu from $LLMC_BIN. If
+# lengths vary, peers use cuDNN's attention last (TORCH_CUDNN_SDPA_DEPRIORITIZED=1), because it makes a new
+# plan for each length. MEG_GPU_CHECK_DEVICE=cpu rehearses the parts that need no GPU, with small shapes.
 set -euo pipefail
 self="${BASH_SOURCE[0]}"
 root="$(cd "$(dirname "$self")/.." && pwd)"
@@ -32,7 +31,7 @@ device="${MEG_GPU_CHECK_DEVICE:-cuda}"
 most_bytes=$((48 << 20))  # of a pack
 programs=(bin/pretrain_gpt bin/verify bin/evaluate_gpt bin/generate
   bench/kernel_gpu_bench)
-# What of the sources the parts run or read.
+# The source files that the parts run or read.
 sources=(scripts/gpu_check.sh testdata/quickstart/english.jsonl testdata/tokenizer/{vocab.json,merges.txt}
   tests/bench/{kernel_gpu_peer,training_bench,lambada_bench,generation_bench}.py
   tests/generation/{device_parity,hf_gpt2_to_megatron}.py tests/train/device_parity.py)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes libmeg/megatron/argument_rows.cpp of megatron_flags.tsv and arguments.txt, which stand beside it.
+"""Writes libmeg/megatron/argument_rows.cpp from megatron_flags.tsv and arguments.txt, which are beside it.
 
-make_argument_table.py [--check]. With --check nothing is written: exits 1 where the file is not what it
-should be. Fails, naming them, where a flag has no effect in arguments.txt, two, or one that no revision
-has; arguments.txt says how it is written.
+make_argument_table.py [--check]. With --check nothing is written: exits 1 if the file is not
+up to date. Fails, with their names, if flags have no effect in arguments.txt, or two, or do not exist in any
+revision; arguments.txt explains its format.
 """
 import difflib
 import pathlib

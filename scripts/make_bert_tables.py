@@ -2,10 +2,10 @@
 """Writes libmeg/tokenizer/wordpiece/internal/bert_character_tables.cpp from Python's unicodedata.
 
 Megatron-LM's BERT tokenization asks Python for categories, lower case and decompositions, so
-Python's Unicode decides token ids. Every code point is asked.
+Python's Unicode version determines token ids. Every code point is queried.
 
 usage: make_bert_tables.py          writes the file
-       make_bert_tables.py --check  exits 1 where the file differs, 77 where this Python has another
+       make_bert_tables.py --check  exits 1 if the file differs, 77 if this Python has a different
                                     version of Unicode than the file names
 """
 import re

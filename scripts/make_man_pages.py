@@ -3,7 +3,7 @@
 
 make_man_pages.py SHARE_FOLDER PROGRAM...
 
-Asks the programs themselves (--help), so that nothing can differ from what they take. `cmake --install` runs it:
+Asks the programs themselves (--help), so that the pages always match them. `cmake --install` runs it:
 SHARE_FOLDER/man/man1/NAME.1, SHARE_FOLDER/bash-completion/completions/NAME, SHARE_FOLDER/zsh/site-functions/_NAME.
 """
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes libmeg/megatron/megatron_flags.tsv: what every revision of Megatron-LM says of its flags.
+"""Writes libmeg/megatron/megatron_flags.tsv: the flags of every revision of Megatron-LM.
 
 make_megatron_flags.py REVISION=CHECKOUT [...], oldest first, named as libmeg/megatron/megatron_version.cpp
 does; needs Python 3.12, as some of the sources do. They are read, never run: add_argument() calls and,
 since core 0.16, the dataclasses that ArgumentGroupFactory turns into flags. Only facts are kept: names,
-types, defaults, choices, revisions. What the flags do stands in libmeg/megatron/arguments.txt;
+types, defaults, choices, revisions. libmeg/megatron/arguments.txt says what the flags do;
 scripts/make_argument_table.py joins the two.
 """
 import ast

@@ -3,8 +3,8 @@
 
 make_schedule_picture.py TRACE.json PICTURE.svg
 
-A row for each rank: its passes with the number of their micro-batch, darker for later virtual stages; below
-them what it waited for. A tick stands where a reduction over data-parallel ranks that overlaps was issued.
+Each rank has a row: its passes with the number of their micro-batch, darker for later virtual stages, and below
+them what it waited for. A tick marks where an overlapped reduction over data-parallel ranks was issued.
 """
 
 import html

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Writes what sentence splitting asks about characters: nltk's Punkt asks Python's str and the PyPI package `regex`.
+"""Writes tables of the character properties that nltk's Punkt gets from Python's str and the PyPI package `regex`.
 
 usage: make_sentence_tables.py          writes the file
-       make_sentence_tables.py --check  exits 1 where it differs, 77 where a version is not the one that it names
+       make_sentence_tables.py --check  exits 1 if it differs, 77 if a version is not the one that it names
 """
 import importlib.metadata
 import re

@@ -4,8 +4,8 @@
 usage: make_small_vocabulary.py CORPUS.jsonl.xz   (the shared folder's data/corpus/english.jsonl.xz)
 
 Takes every tenth document of public-domain English without its verse numbers until TEXT_BYTES are
-together, splits it with GPT-2's pattern (PyPI package `regex`) and merges the commonest pair MERGES
-times; of equally common pairs the one that sorts first. Ids: the 256 bytes in GPT-2's order, the
+together, splits it with GPT-2's pattern (PyPI package `regex`) and merges the most frequent pair MERGES
+times; among equally frequent pairs, the one that sorts first. Ids: the 256 bytes in GPT-2's order, the
 merges in theirs, <|endoftext|> last.
 """
 import collections

