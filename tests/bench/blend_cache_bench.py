@@ -62,7 +62,7 @@ def samples_of(arguments):
 
 
 def build_with_peer(arguments):
-    """In the folder of the data; prints seconds on the clock and of processors."""
+    """In the folder of the data; prints wall-clock and CPU seconds."""
     import logging
     import warnings
     warnings.filterwarnings("ignore")

@@ -7,8 +7,8 @@ Makes the 345M checkpoint with its optimizer, TP2 PP2, about 5 GB (--quick: 4 la
 with make_checkpoint.py of the shared folder. For each target layout the outputs of checkpoint_util
 and peer_reshard.py are compared tensor for tensor; then fresh processes run interleaved, figures are
 medians. DIR is best a tmpfs (needs twice the checkpoint). cp copies the source's bytes. Times are
-whole processes, but for the peer, whose imports are left out.
---disk: DIR is a disk; no peer, and what flushing takes is told apart (cp: by `sync -f`).
+whole processes, except for the peer, without its imports.
+--disk: DIR is a disk; no peer, and flushing is reported separately (cp: by `sync -f`).
 """
 import argparse
 import os

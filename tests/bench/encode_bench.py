@@ -7,7 +7,7 @@ Makes the corpora (300 MB each; --quick: 30 MB) with make_corpus.py of the share
 --model: a BPE, a Unigram and a WordPiece model, which are trained here, once. --vocabulary: those
 that the package quicktok-v1 brings, written as tokenizer.json. Compares all ids,
 then times fresh processes interleaved: every figure is a median, word caches are cold, imports and
-opening do not count. Seconds are the processor's, so that other work beside it matters little.
+opening do not count. Reports CPU seconds, so that other work on the machine matters little.
 Prints a Markdown table.
 """
 import argparse

@@ -5,7 +5,7 @@ gpt_model_bench.py PROGRAM PEER_TRAIN.PY [--shape LAYERS HIDDEN HEADS VOCAB SEQ 
     [--threads T] [--rounds R]
 
 Runs PROGRAM (gpt_model_bench) and the Gpt of ../shared/bench/peer_train.py in turn, each in a fresh
-process, and prints the best step of each in seconds and in seconds of processor time, which other
+process, and prints the best step of each in seconds and in CPU seconds, which other
 work on the machine disturbs less.
 """
 
@@ -61,7 +61,7 @@ def main():
         theirs.append(run([sys.executable, __file__, arguments.program, arguments.peer, "--only-peer",
                            "--shape", *shape, "--steps", str(arguments.steps),
                            "--threads", str(arguments.threads)]))
-    for i, name in enumerate(["seconds", "seconds of processor time"]):
+    for i, name in enumerate(["seconds", "CPU seconds"]):
         a, b = min(x[i] for x in ours), min(x[i] for x in theirs)
         print(f"{name}: libmeg {a:.4f}, PyTorch {b:.4f}, {b / a:.2f} times as fast")
 

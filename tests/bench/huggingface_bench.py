@@ -5,8 +5,8 @@ huggingface_bench.py [--family gpt2] [--gigabytes 1.5] [--runs N] [--folder DIR]
 
 Makes Llama and GPT-2 models of random weights. What is imported (one rank, and two of tensor
 parallelism) and exported again is compared with the source tensor for tensor; then fresh processes run
-interleaved, figures are medians of whole processes. Beside wall time stands the time of processors, which
-a loaded machine disturbs less. DIR is best a tmpfs (needs four times the model).
+interleaved, figures are medians of whole processes. Reports wall-clock time and CPU time, which
+depends less on the load of the machine. DIR is best a tmpfs (needs four times the model).
 """
 import argparse
 import os

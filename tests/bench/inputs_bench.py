@@ -5,8 +5,8 @@ inputs_bench.py --build BUILD_FOLDER [--corpus FILE] [--megabytes N] [--workers 
 
 Writes the same texts, random words or those of a file of JSON lines, as JSON lines, one array, csv, gzip, xz, zstd (one
 frame, and many), 2,000 gzip files and, where pyarrow is found, Parquet (row groups of 1,000 rows, of 10,000, one) and
-Arrow; compares the outputs byte for byte, then runs fresh processes in turns, files in tmpfs. Seconds of the clock, and of the
-processor, which a busy machine does not stretch as much; both also as medians of each turn's ratio to the row that the goals
+Arrow; compares the outputs byte for byte, then runs fresh processes in turns, files in tmpfs. Reports wall-clock seconds and
+CPU seconds, which depend less on the load of the machine; both also as medians of each turn's ratio to the row that the goals
 compare with. With --workers 1 on two cores one is left for the thread that unpacks. merge_datasets joins four datasets; its .bin
 is compared with what cat makes of theirs; the peer is cp of the joined pair, which is as many bytes.
 """
@@ -99,7 +99,7 @@ def zstd(content):
 
 
 def seconds(command, prefix):
-    """Of the clock and of the processor; nothing that begins with `prefix` is there before."""
+    """Wall-clock and CPU seconds; files that begin with `prefix` are removed first."""
     folder, name = os.path.split(prefix)
     for entry in os.listdir(folder):
         if entry.startswith(name):
@@ -151,7 +151,7 @@ def inputs_table(options, folder, programs):
             same(f"{prefix(PLAIN)}_text_document.{end}", f"{prefix(name)}_text_document.{end}")
     times = in_turns(commands, options.runs)
     print(f"{size / 1e6:.0f} MB of JSON lines, {options.workers} workers, medians of {options.runs}\n")
-    print("| input | seconds | MB/s of JSON lines | processor seconds | beside | speed | processor |\n|---|---:|---:|---:|---|---:|---:|")
+    print("| input | wall-clock s | MB/s of JSON lines | CPU s | beside | wall-clock ratio | CPU ratio |\n|---|---:|---:|---:|---|---:|---:|")
     for name, found in times.items():
         peer = PEERS.get(name, PLAIN)
         clock = median([one[0] for one in found])

@@ -5,10 +5,10 @@ lambada_bench.py EVALUATE_GPT PEER_LAMBADA.PY LAMBADA.jsonl --vocab-file V --mer
     [--lines N] [--threads T ...] [--runs R] [--strict] [--device cpu|cuda] [--dtype fp32|fp16|bf16]
     [--shape LAYERS HIDDEN HEADS] [--peer-batch-tokens B]
 
-Makes a random GPT-2 (the small one unless --shape says otherwise) with make_hf_gpt2.py beside the
+Creates a random GPT-2 (the small one unless --shape says otherwise) with make_hf_gpt2.py beside the
 peer, maps it into a Megatron checkpoint, and compares every example's target, prediction and log
 probability (fp32: to 1e-5) before it prints a time. Rates are tokens a second of scoring, loading
-and tokenizing left out, the best of the runs; processor seconds are of the whole processes. On few
+and tokenizing left out, the best of the runs; CPU seconds are of the whole processes. On few
 lines the peer's batches of 4096 tokens are padded by a tenth and more; --peer-batch-tokens 512 takes that
 from it.
 """
@@ -27,7 +27,7 @@ RATE = re.compile(r"([0-9]+) tokens/s")
 
 
 def run(command, threads):
-    """(tokens/s, processor seconds)"""
+    """(tokens/s, CPU seconds)"""
     environment = dict(os.environ, OMP_NUM_THREADS=str(threads), MKL_NUM_THREADS=str(threads))
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run([str(part) for part in command], env=environment, text=True,

@@ -11,7 +11,7 @@ are cold. Prints a Markdown table. --memory instead measures peak memory on an i
 "encode + write" leaves out what comes before the first byte is read: the peer's imports and the
 opening of the tokenizer, on both sides as the program itself prints it. Without --vocabulary:
 GPT-2's, beside gigatoken. With it: those that quicktok-v1 brings, beside the peers of
-tokenizer_peers.py; processor seconds, which other work on the machine changes less, are printed too.
+tokenizer_peers.py; CPU seconds, which other work on the machine changes less, are printed too.
 --megatron: beside Megatron's own fast path, tools/preprocess_data_fast.py of a checkout of Megatron-LM, which
 runs as it is; both sides get the same command line, but for --workers.
 """

@@ -4,7 +4,7 @@
 slow_inputs_bench.py [--runs N] [--megabytes N] [--case NAME ...]
 
 Makes JSON lines from fixed seeds, compares the outputs byte for byte, then times fresh processes in
-turns, one worker each. Figures are medians of processor seconds (user and system), without imports
+turns, one worker each. Figures are medians of CPU seconds (user and system), without imports
 and without the opening of the tokenizer. Prints a Markdown table.
 """
 import argparse

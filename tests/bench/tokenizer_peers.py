@@ -6,7 +6,7 @@ tokenizer_peers.py PEER MODEL INPUT.jsonl OUTPUT_PREFIX [--workers N]
 JSON lines -> .bin/.idx of int32 as Megatron's preprocess_data_fast.py does it: gigatoken with its own
 JSON lines reader and threads, the others in N processes of one thread, each of which reads its share
 of the lines with orjson and writes its share of the ids. MODEL: a tokenizer.json in a folder that is
-named as the vocabulary. Prints the seconds without imports and opening, of the clock and of the processor.
+named as the vocabulary. Prints wall-clock and CPU seconds, without imports and opening.
 Needs from PyPI what scripts/requirements.txt names, and fastokens==0.3.5 tokie==0.1.4 orjson.
 """
 import argparse
