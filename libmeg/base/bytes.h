@@ -30,14 +30,14 @@ void store_le(void* address, T value) {
   std::memcpy(address, &value, sizeof(T));
 }
 
-/// Reads fixed-size little-endian fields one after another and never past the end.
-/// The bytes are borrowed; `name` (a path) starts every error message.
+/// Reads consecutive fixed-size little-endian fields, and never past the end. The bytes are
+/// borrowed; `name` (a path) starts every error message.
 class ByteReader {
  public:
   ByteReader(std::span<const std::byte> bytes, std::string name)
       : bytes_(bytes), name_(std::move(name)) {}
 
-  /// `field` names what is read, for the error. kCorruption where fewer bytes are left.
+  /// `field` names the field in the error. kCorruption if fewer bytes are left.
   template <class T>
   Result<T> read(std::string_view field) {
     MEG_ASSIGN_OR_RETURN(std::span<const std::byte> found, read_bytes(sizeof(T), field));
@@ -64,12 +64,12 @@ class ByteReader {
   size_t position_ = 0;
 };
 
-/// a * b, or false where the product does not fit.
+/// Computes a * b; returns false if the product overflows.
 inline bool checked_multiply(uint64_t a, uint64_t b, uint64_t* product) {
   return !__builtin_mul_overflow(a, b, product);
 }
 
-/// a + b, or false where the sum does not fit.
+/// Computes a + b; returns false if the sum overflows.
 inline bool checked_add(uint64_t a, uint64_t b, uint64_t* sum) {
   return !__builtin_add_overflow(a, b, sum);
 }

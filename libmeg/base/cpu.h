@@ -11,8 +11,8 @@ enum class InstructionSet {
   kAvx512,  ///< AVX-512 F, BW, DQ, VL, VBMI and VBMI2, and kAvx2's
 };
 
-/// The strongest set that this processor and operating system run.
-/// The environment variable MEG_INSTRUCTION_SET (portable, avx2, avx512) can lower it, for tests.
+/// The strongest set that this CPU and operating system support. The environment variable
+/// MEG_INSTRUCTION_SET (portable, avx2, avx512) can lower it, for tests.
 InstructionSet best_instruction_set();
 
 /// "portable", "avx2" or "avx512".

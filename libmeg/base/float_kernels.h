@@ -9,8 +9,9 @@ namespace meg {
 /// Runs of `count` elements from any address to any other; the runs do not overlap.
 using FloatKernel = void (*)(const std::byte* from, std::byte* to, size_t count);
 
-/// The four conversions that the others are made of. Every instruction set gives the same bits: a
-/// NaN keeps its sign and the top of its payload and becomes quiet (bfloat16 widens bit for bit).
+/// The four conversions from which the others are composed. Every instruction set gives the same
+/// bits: a NaN keeps its sign and the top of its payload and becomes quiet (bfloat16 widens bit for
+/// bit).
 struct FloatKernels {
   FloatKernel widen_float16;
   FloatKernel widen_bfloat16;

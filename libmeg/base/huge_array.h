@@ -6,9 +6,8 @@
 
 namespace meg {
 
-/// Memory from the system, all zero bits, aligned to 2 MiB and in huge pages where it has them:
-/// tables that are read at random cost fewer address translations. Pages count once they are
-/// touched.
+/// Zeroed memory from the system, aligned to 2 MiB and in huge pages if available, so that random
+/// reads of tables need fewer address translations. Pages are allocated when they are touched.
 class HugePages {
  public:
   explicit HugePages(size_t bytes);
@@ -24,7 +23,7 @@ class HugePages {
   void* data_;
 };
 
-/// A fixed number of T, which all zero bits must be a valid value of.
+/// A fixed number of elements of T. All zero bits must be a valid value of T.
 template <class T>
 class HugeArray {
  public:

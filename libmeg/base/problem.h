@@ -8,9 +8,9 @@
 
 namespace meg {
 
-/// One thing wrong with a file, as every verifier reports it. Fields that say nothing are empty.
+/// A problem in a file, as every verifier reports it. Unused fields are empty.
 struct Problem {
-  /// What was checked, such as "bin_size": one of the names that stand beside the verifier.
+  /// What was checked, such as "bin_size": one of the names defined beside the verifier.
   std::string_view check = {};
   std::string file = {};                    ///< A path.
   std::optional<int64_t> byte_offset = {};  ///< Of the wrong entry in `file`.

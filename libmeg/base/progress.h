@@ -7,23 +7,23 @@
 
 namespace meg {
 
-/// How far a long piece of work has come.
+/// The progress of a long operation.
 struct Progress {
   int64_t documents = 0;
   int64_t tokens = 0;
   int64_t bytes = 0;         ///< Input bytes done.
   int64_t total_bytes = -1;  ///< Input bytes in all; -1 where unknown (a pipe).
-  /// Documents in all, of work that counts them and no bytes; -1 of other work.
+  /// Total number of documents, for operations that count documents instead of bytes; otherwise -1.
   int64_t total_documents = -1;
-  /// What `documents` counts where it is something else, such as "iterations".
+  /// What `documents` counts if not documents, such as "iterations".
   std::string_view counted = "docs";
 };
 
-/// How often work that a caller watches tells it of.
+/// How often an operation reports its progress.
 inline constexpr auto kProgressInterval = std::chrono::milliseconds(50);
 
-/// Called now and then, by one thread at a time. Returning false asks the work to stop; it then
-/// ends with kCancelled and leaves nothing behind.
+/// Called regularly, by one thread at a time. Return false to stop the operation, which then ends
+/// with kCancelled and leaves nothing behind.
 using ProgressCallback = std::function<bool(const Progress&)>;
 
 }  // namespace meg

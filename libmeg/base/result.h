@@ -8,7 +8,7 @@
 
 namespace meg {
 
-/// A value, or the Status that says why there is none. Member names follow std::expected.
+/// A value, or the Status that explains why there is none. Member names follow std::expected.
 template <class T>
 class [[nodiscard]] Result {
  public:

@@ -8,7 +8,7 @@
 
 namespace meg {
 
-/// What a caller can do about an error; the message says the rest.
+/// The kind of an error, by what a caller can do about it; the message says the rest.
 enum class StatusCode {
   kOk,
   kInvalidArgument,    ///< The caller's arguments are wrong.

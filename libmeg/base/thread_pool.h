@@ -15,13 +15,13 @@ namespace meg {
 /// throws (std::bad_alloc) is rethrown by wait().
 class ThreadPool {
  public:
-  /// threads: at least 1. Where the system refuses some, the others do the work; where it refuses
-  /// all, submit() does.
+  /// threads: at least 1. If the system refuses to create some, the others do the work; if it
+  /// refuses all, submit() does the work.
   explicit ThreadPool(int threads);
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
-  /// Waits for every submitted task. What they throw is lost, unless wait() came before.
+  /// Waits for every submitted task. Exceptions are lost unless wait() was called before.
   ~ThreadPool();
 
   /// That run tasks; at least 1.
@@ -29,8 +29,8 @@ class ThreadPool {
 
   void submit(std::function<void()> task);
 
-  /// Returns once every task submitted so far has ended; throws what the first of them threw since
-  /// the last call.
+  /// Returns when every task submitted so far has ended; rethrows the first exception of a task
+  /// since the last call.
   void wait();
 
  private:

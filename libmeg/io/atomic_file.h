@@ -11,15 +11,16 @@
 
 namespace meg::io {
 
-/// A file that appears under its final name only when it is whole.
+/// A file that appears under its final name only when it is complete.
 ///
 /// Bytes go to `<path>.partial-<pid>-<number>` beside it, which is locked as long as it is written.
-/// commit() flushes and renames; without it the destructor removes the partial file. Partial files
-/// of processes that were killed are removed by the next create() for the same path: they hold no
-/// lock any more.
+/// commit() flushes and renames; without it the destructor removes the partial file. The next
+/// create() for the same path removes partial files of killed processes, which no longer hold a
+/// lock.
 ///
-/// A symbolic link stays: what it names is replaced. What is no regular file (a device, a pipe) or
-/// is where this process's standard output or error goes is written straight, with nothing to undo.
+/// A symbolic link is kept, and its target is replaced. A path that is not a regular file (a
+/// device, a pipe), or that this process's standard output or error goes to, is written directly,
+/// which cannot be undone.
 class AtomicFile {
  public:
   AtomicFile() = default;
@@ -27,22 +28,21 @@ class AtomicFile {
   AtomicFile& operator=(AtomicFile&& other) noexcept;
   ~AtomicFile();
 
-  /// For a file that is written from its begin to its end. Creates missing folders above path.
-  /// kIoError or kNotFound name what could not be created. Waits for the reader of a pipe.
+  /// For a file that is written sequentially. Creates missing folders above path. kIoError or
+  /// kNotFound name what could not be created. Waits for the reader of a pipe.
   static Result<AtomicFile> create(const std::string& path);
 
-  /// For a file that is written at offsets or read back: as create(), but what is no regular file
-  /// is kInvalidArgument.
+  /// For a file that is written at offsets or read back: like create(), but kInvalidArgument for
+  /// anything but a regular file.
   static Result<AtomicFile> create_regular(const std::string& path);
 
-  /// create_regular() for a path whose writers hold a lock on something. It does not list the
-  /// folder for what killed writers left: where a holder was killed, the next one calls
-  /// remove_stale_partials.
+  /// create_regular() for a path whose writers hold a lock on something. It does not look for files
+  /// of killed writers: if a holder was killed, the next one calls remove_stale_partials.
   static Result<AtomicFile> create_under_lock(const std::string& path);
 
-  /// For a file that another process may go on with: its partial file is `<path><suffix>`, which
-  /// the destructor leaves and the next open_kept() finds with its content. The caller sees to it
-  /// that one process at a time has it.
+  /// For a file that another process may continue: its partial file is `<path><suffix>`, which the
+  /// destructor keeps and the next open_kept() opens with its content. The caller ensures that only
+  /// one process at a time uses it.
   static Result<AtomicFile> open_kept(const std::string& path, const std::string& suffix);
 
   /// The partial file of an open_kept() of another process, to be published.
@@ -52,8 +52,8 @@ class AtomicFile {
     int64_t size = 0;  ///< of the whole file
   };
 
-  /// Goes on with a commit_all() of kept files wherever its process was killed; does nothing where
-  /// it was done. kCorruption, before anything is renamed, where a file has another size.
+  /// Completes a commit_all() of kept files after its process was killed; does nothing if it was
+  /// complete. kCorruption, before anything is renamed, if a file has a different size.
   static Status publish_kept(std::span<const Kept> files);
 
   /// Removes the partial files of path whose writers are gone.
@@ -73,10 +73,10 @@ class AtomicFile {
     return file_.read_at(offset, into);
   }
 
-  /// Cuts off what lies behind `size` bytes; kCorruption where there are fewer.
+  /// Truncates the file to `size` bytes; kCorruption if it is shorter.
   Status truncate(int64_t size) const;
 
-  /// Gives the file up: nothing is left of it.
+  /// Discards the file; nothing of it remains.
   void discard();
 
   /// As FileDescriptor::copy_from.
@@ -89,7 +89,7 @@ class AtomicFile {
   /// finds little left to flush.
   void start_writeback(int64_t offset, int64_t length) const;
 
-  /// What a crash of the machine right after commit() may undo.
+  /// What a crash of the machine directly after commit() may undo.
   enum class Flush {
     kFilesAndFolder,  ///< Nothing.
     kFiles,           ///< The new names; what they then name is whole.
@@ -97,8 +97,8 @@ class AtomicFile {
                       ///< readers see what is missing.
   };
 
-  /// Flushes the contents of all files to the device, several at once: whoever waits for the device
-  /// together waits little longer than one alone.
+  /// Flushes the contents of all files to the device, several at once, because concurrent flushes
+  /// take little longer than a single one.
   static Status flush_all(std::span<AtomicFile* const> files);
 
   /// Flushes to the device, renames to path() and flushes the folder.
@@ -106,8 +106,8 @@ class AtomicFile {
 
   /// commit() of several files that belong together: all are flushed before the first is renamed,
   /// and they are renamed in the given order (put the file last that readers look for first).
-  /// Before that, older files under their names are removed, the last one first, so that a killed
-  /// process leaves no file of one set beside a file of another.
+  /// Before that, older files with these names are removed, the last one first, so that a killed
+  /// process never leaves files of different sets side by side.
   static Status commit_all(std::span<AtomicFile* const> files,
                            Flush flush = Flush::kFilesAndFolder);
 

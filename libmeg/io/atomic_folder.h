@@ -8,15 +8,15 @@
 
 namespace meg::io {
 
-/// A folder that appears under its final name only when everything in it is whole.
+/// A folder that appears under its final name only when everything in it is complete.
 ///
 /// Its files are written into staging_path(), `<path>.partial-<pid>-<number>` beside it, which is
 /// locked as long as it is written. commit() flushes the folder tree and renames it into place;
-/// where `path` exists already, both change places in one step and the old one is removed
-/// afterwards (where the filesystem cannot do that in one step, see replace_folder). Without
-/// commit() the destructor removes what was staged, and the folders that were made for it. Staging
-/// folders of processes that were killed are removed by the next create() for the same path: they
-/// hold no lock any more.
+/// if `path` already exists, the two are exchanged in one step and the old one is removed
+/// afterwards (see replace_folder for file systems that cannot do that). Without commit() the
+/// destructor removes the staged files, and the folders that were created for them. The next
+/// create() for the same path removes staging folders of killed processes, which no longer hold a
+/// lock.
 class AtomicFolder {
  public:
   AtomicFolder() = default;
@@ -35,8 +35,8 @@ class AtomicFolder {
 
   /// Flushes every file and folder under staging_path() to the device, renames it to path() and
   /// flushes the folder above, which may be reached through symbolic links. The caller closed its
-  /// files. An older folder that cannot be removed is no error: it stays as a staging folder of
-  /// nobody.
+  /// files. An older folder that cannot be removed is not an error: it remains as a staging folder
+  /// without an owner.
   Status commit();
 
  private:

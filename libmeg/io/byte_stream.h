@@ -13,7 +13,7 @@
 
 namespace meg::io {
 
-/// Bytes that are read once, from begin to end. One thread at a time.
+/// Bytes that are read once, sequentially. One thread at a time.
 class ByteStream {
  public:
   virtual ~ByteStream() = default;
@@ -24,39 +24,40 @@ class ByteStream {
 
 enum class Compression { kNone, kGzip, kZstd, kXz };
 
-/// Bytes of a file's begin that compression_of looks at.
+/// Number of bytes at the start of a file that compression_of examines.
 inline constexpr size_t kCompressionMagicBytes = 6;
 
-/// What the first bytes of a file say, whatever its name.
+/// The compression that the first bytes of a file indicate, whatever its name.
 Compression compression_of(std::string_view begin);
 
 struct StreamOptions {
   /// Once true, waiting for a pipe's bytes ends with kCancelled; must outlive the stream.
   const std::atomic<bool>* interrupted = nullptr;
-  /// Unpacked bytes for one packed byte from which on an input is taken for a bomb (gzip reaches
-  /// 1032 at most). Looked at from 64 MiB on.
+  /// Ratio of decompressed to compressed bytes above which an input counts as a decompression bomb
+  /// (gzip reaches at most 1032). Checked from 64 MiB on.
   int64_t max_compression_ratio = 2000;
-  /// Whether content_stream() unpacks on a thread of its own.
+  /// Whether content_stream() decompresses on a separate thread.
   bool ahead = true;
-  /// That unpack one file, where it has frames that say their sizes: of zstd, bgzip or xz (blocks).
+  /// Threads that decompress one file if it has frames that state their sizes: those of zstd and
+  /// bgzip, and blocks of xz.
   int threads = 1;
 };
 
 /// `file`, which must outlive the stream, from its position on.
 std::unique_ptr<ByteStream> file_stream(const FileDescriptor& file, const StreamOptions& options);
 
-/// The bytes that `packed` unpacks to: any number of gzip members, zstd frames or xz streams one
-/// after another. Memory is bounded, whatever the input says of itself. name: of the file, for
-/// errors: kCorruption for damage, for an end in the middle and for what follows the last member,
-/// kResourceExhausted past the ratio and for frames that need much more memory than usual.
+/// The decompressed bytes of `packed`: any number of consecutive gzip members, zstd frames or xz
+/// streams. Memory is bounded, whatever the input claims. name: of the file, for errors:
+/// kCorruption for damage, truncation and trailing data, kResourceExhausted above the ratio and for
+/// frames that need much more memory than usual.
 std::unique_ptr<ByteStream> unpacked_stream(std::unique_ptr<ByteStream> packed, Compression how,
                                             std::string name, const StreamOptions& options);
 
-/// `stream`, read by a thread of its own some blocks ahead.
+/// `stream`, prefetched by a separate thread, a few blocks ahead.
 std::unique_ptr<ByteStream> read_ahead_stream(std::unique_ptr<ByteStream> stream);
 
-/// The content of a file of that name, whose bytes `packed` gives: unpacked where it begins as a
-/// compressed file does, else as it is.
+/// The content of the file `name`, whose bytes `packed` returns: decompressed if it begins like a
+/// compressed file, otherwise unchanged.
 Result<std::unique_ptr<ByteStream>> content_stream(std::unique_ptr<ByteStream> packed,
                                                    std::string name, const StreamOptions& options);
 

@@ -6,8 +6,8 @@
 
 namespace meg::io {
 
-/// CRC-32 as zip files carry it (polynomial 0xEDB88320 reflected). `before` is the CRC of the bytes
-/// in front of these, so a long run can be given piece by piece; 0 at its start.
+/// CRC-32 as in zip files (polynomial 0xEDB88320 reflected). `before` is the CRC of the preceding
+/// bytes, so that a long run can be processed in pieces; 0 at its start.
 uint32_t crc32(std::span<const std::byte> bytes, uint32_t before = 0);
 
 /// CRC-32 of A followed by B, from their own CRCs and B's length in bytes. A and B are not read.

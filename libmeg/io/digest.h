@@ -8,7 +8,7 @@
 
 namespace meg::io {
 
-/// A running XXH3-128 of bytes: fast, and good enough to tell accidents, not forgers.
+/// A running XXH3-128 of bytes: fast, and detects accidents, but not forgery.
 class Digest {
  public:
   Digest();

@@ -9,9 +9,9 @@
 
 namespace meg::io {
 
-/// An exclusive lock that processes and threads take by the name of a file, which exists only as
-/// long as somebody holds or awaits it. Held until destruction; the system lets it go with the
-/// process.
+/// An exclusive lock between processes and threads, identified by the name of a file that exists
+/// only while the lock is held or awaited. Held until destruction; the system releases it when the
+/// process ends.
 class FileLock {
  public:
   FileLock() = default;
@@ -19,19 +19,19 @@ class FileLock {
   FileLock& operator=(FileLock&& other) noexcept;
   ~FileLock();
 
-  /// Called about 20 times a second while somebody else holds the lock; false ends the waiting with
-  /// kCancelled.
+  /// Called about 20 times a second while another process holds the lock; return false to stop
+  /// waiting with kCancelled.
   using Waiting = std::function<bool()>;
 
-  /// Waits for it. Creates missing folders above path. Where the file system has no locks, returns
-  /// an object that holds nothing.
+  /// Waits for the lock. Creates missing folders above path. If the file system has no locks,
+  /// returns an object that holds nothing.
   static Result<FileLock> acquire(const std::string& path, const Waiting& waiting = {});
 
-  /// Never waits: nullopt where somebody else holds it.
+  /// Never waits; nullopt if another process holds it.
   static Result<std::optional<FileLock>> try_acquire(const std::string& path);
 
-  /// Removes the file that a killed holder left, if there is one and nobody took it over. Never
-  /// waits.
+  /// Removes the file of a killed holder, if there is one that no other process has taken over.
+  /// Never waits.
   static void remove_abandoned(const std::string& path);
 
  private:

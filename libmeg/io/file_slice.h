@@ -10,8 +10,8 @@
 
 namespace meg::io {
 
-/// A stretch of a file, read as if it were a file of its own: the whole of one, or one archive out
-/// of several in a row. The file outlives it.
+/// A range of a file that is read like a separate file: a whole file, or one of several
+/// concatenated archives. The file must outlive it.
 class FileSlice {
  public:
   /// Bytes [begin, begin + size) of `file`. name: starts errors.

@@ -13,8 +13,8 @@ namespace meg::io {
 struct MappedRange;
 
 /// A whole file mapped read-only. Opening costs the same for any size; pages are read when touched.
-/// Where the file is cut short while it is mapped, touching what is gone raises SIGBUS, which ends
-/// the process; a program's handler learns from mapped_path_at() which file it was.
+/// If the file is truncated while it is mapped, touching the missing part raises SIGBUS, which ends
+/// the process; a signal handler can get the name of the file from mapped_path_at().
 class MappedFile {
  public:
   /// How the pages will be touched; a hint only.
@@ -25,7 +25,7 @@ class MappedFile {
   MappedFile& operator=(MappedFile&& other) noexcept;
   ~MappedFile();
 
-  /// Regular files only: pipes and devices are kInvalidArgument, and nobody waits for a writer.
+  /// Regular files only: pipes and devices are kInvalidArgument, without waiting for a writer.
   static Result<MappedFile> open(const std::string& path, Access access = Access::kNormal);
 
   /// The file that is open, whatever its path names by now.
@@ -34,8 +34,8 @@ class MappedFile {
   /// Valid as long as this object lives. Empty for an empty file.
   std::span<const std::byte> bytes() const { return bytes_; }
 
-  /// The same bytes as text. Its data() is never null, as parsers copy from there even where there
-  /// is nothing to copy.
+  /// The same bytes as text. Its data() is never null, because parsers copy from it even if the
+  /// length is 0.
   std::string_view text() const {
     if (bytes_.empty()) return "";
     return {reinterpret_cast<const char*>(bytes_.data()), bytes_.size()};
@@ -45,13 +45,13 @@ class MappedFile {
 
   const std::string& path() const { return path_; }
 
-  /// Lets the system drop the pages that lie wholly inside [offset, offset + length); their content
-  /// stays readable from the file.
+  /// Lets the system drop the pages that are entirely inside [offset, offset + length); their
+  /// content can still be read from the file.
   void release(size_t offset, size_t length) const;
 
-  /// For a reader that has passed `stretch`, a part of bytes(): the same for its pages, those at
-  /// its ends too, and for those around it that the system maps unasked. So what stays mapped does
-  /// not grow with the number of stretches.
+  /// For a reader that has finished with `stretch`, a part of bytes(): does the same for its pages,
+  /// including those at its ends, and for surrounding pages that the system maps in addition. So
+  /// the mapped memory does not grow with the number of stretches.
   void release(std::span<const std::byte> stretch) const;
 
  private:

@@ -9,8 +9,8 @@
 
 namespace meg::io {
 
-/// Appends to a stretch of an AtomicFile in pieces of 1 MiB, asking the system now and then to
-/// begin writing them to the device. The file is borrowed. One thread at a time.
+/// Appends to a range of an AtomicFile in pieces of 1 MiB, and regularly asks the system to begin
+/// writing them to the device. The file is borrowed. One thread at a time.
 class PieceWriter {
  public:
   /// offset: where the first byte goes.
@@ -23,10 +23,10 @@ class PieceWriter {
     return append(std::as_bytes(std::span<const T, 1>(&value, 1)));
   }
 
-  /// Hands everything over to the system; without it the last piece is lost.
+  /// Writes everything to the system; without it the last piece is lost.
   Status flush();
 
-  /// Flushes and skips `count` bytes: somebody else fills the gap.
+  /// Flushes and skips `count` bytes, which another writer fills.
   Status skip(int64_t count);
 
   /// Where the next byte goes.

@@ -10,13 +10,14 @@
 
 namespace meg::io {
 
-/// A regular file that is read or written at offsets, one of more than a process may have open at
-/// once: the files that were used last stay open, a share of open_file_limit() of them, others are
-/// opened again when they are used. const functions may be called by several threads at once.
+/// A regular file that is read or written at offsets, when there are more files than a process may
+/// have open at once: the most recently used files stay open, up to a share of open_file_limit(),
+/// and others are reopened when they are used. const functions may be called by several threads at
+/// once.
 class PooledFile {
  public:
-  /// The file, open as long as this or a copy lives. Hold one at a time: a held one counts beyond
-  /// the share.
+  /// The file, open as long as this object or a copy lives. Hold only one at a time, because it
+  /// counts in addition to the share.
   using Pin = std::shared_ptr<const FileDescriptor>;
 
   /// For reading; pipes and devices are an error.
@@ -32,8 +33,8 @@ class PooledFile {
 
   const std::string& path() const;
 
-  /// kIoError where the path has become another file since it was opened or, if it is read, the
-  /// file's size or time of modification another.
+  /// kIoError if the path now names a different file than when it was opened or, for reading, if
+  /// the file's size or modification time has changed.
   Result<Pin> pin() const;
 
   /// Bytes when it was opened; 0 for one that was created.

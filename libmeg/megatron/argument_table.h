@@ -9,8 +9,8 @@
 
 namespace meg::megatron {
 
-/// What differs where an argument has another value. kNone: nothing that anybody can see in
-/// numbers, bytes or which file is read; ArgumentRow::reason says why.
+/// What changes if an argument has a different value. kNone: no visible difference in numbers,
+/// bytes or which file is read; ArgumentRow::reason says why.
 enum class Effect : uint8_t {
   kModel,       ///< What the model computes, or the shape and meaning of its parameters.
   kData,        ///< Which samples there are, and in which order.
@@ -26,10 +26,10 @@ enum class Effect : uint8_t {
 /// How many words follow the flag: none, one, or all up to the next flag (possibly none).
 enum class ArgumentArity : uint8_t { kSwitch, kValue, kList };
 
-/// What the words of a value are read as.
+/// The type of the words of a value.
 enum class ArgumentType : uint8_t { kBool, kInteger, kReal, kText };
 
-/// Whose command line has the argument.
+/// The command line that has the argument.
 enum class ArgumentFamily : uint8_t {
   kTraining,        ///< megatron/training/arguments.py: every program that runs a model.
   kPreprocess,      ///< tools/preprocess_data.py
@@ -43,24 +43,24 @@ inline constexpr ArgumentFamily kArgumentFamilies[] = {
     ArgumentFamily::kTraining, ArgumentFamily::kPreprocess,     ArgumentFamily::kConvert,
     ArgumentFamily::kTasks,    ArgumentFamily::kTextGeneration, ArgumentFamily::kMerge};
 
-/// All that libmeg says about one flag of Megatron-LM's command lines. Values of Python are kept as
-/// Python writes them: `None`, `True`, `0.1`, `'adam'`, `['a', 'b']`.
+/// Everything that libmeg knows about one flag of Megatron-LM's command lines. Python values are
+/// stored as Python writes them: `None`, `True`, `0.1`, `'adam'`, `['a', 'b']`.
 struct ArgumentRow {
   ArgumentFamily family;
   std::string_view flag;  ///< As the newest revision that has it spells it: "--num-layers".
-  /// Its other spellings, parted by spaces; names of older revisions as (--name).
+  /// Its other spellings, separated by spaces; names in older revisions as (--name).
   std::string_view other_names;
   std::string_view dest;  ///< Its field in args, which checkpoints keep: "num_layers".
-  /// Its fields in args of older revisions, parted by spaces; one that says the opposite begins
-  /// with `!`. One that is also a row's dest means that row.
+  /// Its fields in args of older revisions, separated by spaces; a field with the opposite meaning
+  /// begins with `!`. A field that is also a row's dest means that row.
   std::string_view older_dests;
   ArgumentArity arity;
   ArgumentType type;
   std::string_view default_value;  ///< Of the field where no flag sets it, in libmeg's programs.
   std::string_view stored;         ///< Switches: what the field becomes, such as "True".
   std::string_view choices;        ///< The only allowed words, parted by spaces; empty: any.
-  /// The words that libmeg does, parted by spaces; empty: all of `choices`. They mean what libmeg
-  /// does anyway, so they may pass in a program that does not read the flag; others are refused.
+  /// The words that libmeg supports, separated by spaces; empty: all of `choices`. They mean what
+  /// libmeg does anyway, so a program that does not read the flag accepts them; others are refused.
   std::string_view supported;
   std::string_view since;  ///< The oldest known revision that has it, as MegatronVersion's name.
   std::string_view until;  ///< The newest one that has it.
@@ -71,13 +71,14 @@ struct ArgumentRow {
   std::string_view help;     ///< One line for --help; empty where no program reads it.
 };
 
-/// The rows of a family, in the order of the newest revision; flags that it lost follow.
+/// The rows of a family, in the order of the newest revision, followed by flags that it no longer
+/// has.
 std::span<const ArgumentRow> argument_rows(ArgumentFamily family);
 
 /// The first row of a family with this dest; nullptr where there is none.
 const ArgumentRow* find_argument(ArgumentFamily family, std::string_view dest);
 
-/// The words of a row's cell that holds several, such as other_names. Valid as long as the cell.
+/// The words of a cell that holds several, such as other_names. Valid as long as the cell.
 std::vector<std::string_view> words_of(std::string_view cell);
 
 /// Whether a revision of Megatron has the argument.

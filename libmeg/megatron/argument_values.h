@@ -21,8 +21,8 @@ class ArgumentValues {
   /// Every field of `rows` at its default.
   static ArgumentValues defaults(std::span<const ArgumentRow> rows);
 
-  /// Adds the fields that are not there yet; of several rows with one field the first says its
-  /// default, as in argparse. A default that is no literal of Python is text as it stands.
+  /// Adds missing fields; if several rows have the same field, the first determines its default, as
+  /// in argparse. A default that is not a Python literal is used as text.
   void add_defaults(std::span<const ArgumentRow> rows);
 
   /// Nothing where there is no such field.
@@ -31,16 +31,16 @@ class ArgumentValues {
   /// field() for readers of configurations; this must outlive it.
   FieldLookup lookup() const;
 
-  /// The same of the fields that flags gave alone, without defaults.
+  /// The same for fields that flags gave, without defaults.
   FieldLookup given_lookup() const;
 
   /// Whether a flag of the command line (or of its --config file) gave the field.
   bool given(std::string_view dest) const;
 
-  /// Sets a field, known or new, such as one that follows from others. Leaves given() as it is.
+  /// Sets a known or new field, such as one that follows from others. Does not change given().
   void set(std::string_view dest, FieldValue value);
 
-  /// Sets the field of a flag of the command line; given() holds from here on.
+  /// Sets the field of a flag of the command line, and makes given() true for it.
   void give(const ArgumentRow& row, FieldValue value);
 
   /// The flags that gave fields, each once, in the order of the command line. As

@@ -13,8 +13,8 @@
 
 namespace meg::megatron {
 
-/// Reads fields of a configuration by type, with defaults; the first error is kept and told by
-/// status(), so that a reader can take all its fields and look once.
+/// Reads fields of a configuration by type, with defaults. status() returns the first error, so
+/// that a caller can read all fields and check once.
 class FieldReader {
  public:
   /// lookup must live as long.
@@ -34,7 +34,7 @@ class FieldReader {
   /// A number above 0 that fits a size.
   std::optional<int64_t> size(std::string_view name);
 
-  /// The same, and an error where it is missing; then 1.
+  /// The same, but a missing field is an error; it then returns 1.
   int64_t required_size(std::string_view name);
 
   bool flag(std::string_view name, bool otherwise);
@@ -44,8 +44,9 @@ class FieldReader {
 
   std::optional<std::string> text(std::string_view name);
 
-  /// Fills `into` where the field is there and not None; else it keeps its value, the default. T:
-  /// bool, an integer, double, std::string, std::vector<std::string> or an optional of one.
+  /// Assigns to `into` if the field exists and is not None; otherwise `into` keeps its value, the
+  /// default. T: bool, an integer, double, std::string, std::vector<std::string> or an optional of
+  /// one.
   template <class T>
   void take(std::string_view name, T& into) {
     if constexpr (std::is_same_v<T, double>) {
@@ -64,7 +65,7 @@ class FieldReader {
     }
   }
 
-  /// The same through parse(text) -> Result<T>, whose error is kept behind the field's name.
+  /// The same through parse(text) -> Result<T>, whose error is prefixed with the field's name.
   template <class T, class Parse>
   void parse(std::string_view name, T& into, Parse parse_text) {
     const std::optional<std::string> found = text(name);
@@ -77,7 +78,7 @@ class FieldReader {
     }
   }
 
-  /// The same of every word of a list.
+  /// The same for every word of a list.
   template <class T, class Parse>
   void parse_list(std::string_view name, std::vector<T>& into, Parse parse_text) {
     std::vector<std::string> words;
@@ -101,8 +102,9 @@ class FieldReader {
   Status status_;
 };
 
-/// The fields that a reader of configurations reads, each once: what it asks a lookup for that
-/// finds nothing. Readers ask for all their fields, whatever the first ones say.
+/// The fields that a reader of configurations reads, each once: those that it requests from a
+/// lookup that finds nothing. Readers must request all their fields, whatever the first ones
+/// contain.
 std::vector<std::string> fields_read_by(const std::function<void(const FieldLookup&)>& read);
 
 }  // namespace meg::megatron

@@ -18,10 +18,10 @@ using FieldValue =
 /// As an error message shows it: None, True, 0.1, "text", ["a", "b"].
 std::string field_text(const FieldValue& value);
 
-/// As Python compares: 10000 equals 10000.0, and True equals 1.
+/// Compares as in Python: 10000 equals 10000.0, and True equals 1.
 bool same_field(const FieldValue& a, const FieldValue& b);
 
-/// Finds a field by Megatron's name; nothing where there is none.
+/// Finds a field by Megatron's name; returns nothing if there is none.
 using FieldLookup = std::function<std::optional<FieldValue>(std::string_view name)>;
 
 }  // namespace meg::megatron

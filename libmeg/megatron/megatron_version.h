@@ -26,7 +26,7 @@ enum class IndexCacheForm {
 /// Integers of the sample index.
 enum class SampleIndexType { kInt32, kInt64, kAsNeeded };
 
-/// How many samples the datasets of a blend are asked for, and the blend's size.
+/// How many samples are requested from the datasets of a blend, and the blend's size.
 enum class BlendMargin {
   kSumOfBuilt,  ///< ceil(q w 1.005) each; the size is what the datasets then have
   kSumOfAsked,  ///< ceil(q w 1.005) each; the size is their sum
@@ -48,7 +48,8 @@ enum class MockData {
   kModulo,   ///< The same, modulo the vocabulary size
 };
 
-/// What lines about saving and loading checkpoints say; each form has what the one before it has.
+/// The form of the log lines about saving and loading checkpoints; each form includes the previous
+/// one.
 enum class CheckpointLines {
   kIteration,  ///< "saving checkpoint at iteration ..."; `release` is loaded "at iteration 0"
   kRelease,    ///< " loading release checkpoint from ..."
@@ -64,15 +65,15 @@ enum class CheckpointLines {
 struct MegatronVersion {
   std::string_view name;  ///< Such as "core_v0.9.0".
 
-  /// preprocess_data leaves documents without tokens out; later revisions keep them, empty.
+  /// preprocess_data drops documents without tokens; later revisions keep them, empty.
   bool skip_empty_documents;
 
   /// preprocess_data --split-sentences splits a text as a whole; later revisions cut it into pieces
   /// of 1,000,000 characters first.
   bool sentences_of_whole_texts;
 
-  /// GPT2BPETokenizer goes through Hugging Face and turns the text of a special token, such as
-  /// <|endoftext|>, into its id. Applied only where the user names a revision.
+  /// GPT2BPETokenizer uses Hugging Face and converts the text of a special token, such as
+  /// <|endoftext|>, to its id. Applied only if the user names a revision.
   bool gpt2_special_tokens_in_text;
 
   SplitArithmetic split_arithmetic;
@@ -97,12 +98,12 @@ struct MegatronVersion {
 
   bool hugging_face_tokenizer;  ///< There is a HuggingFaceTokenizer.
 
-  /// HuggingFaceTokenizer adds what the post-processor adds, such as <s>, unless told otherwise; of
-  /// the classes of megatron.core.tokenizers. The older ones always do.
+  /// HuggingFaceTokenizer adds the tokens of the post-processor, such as <s>, by default. This is
+  /// for the classes of megatron.core.tokenizers; the older ones always add them.
   bool hugging_face_special_tokens;
 
-  /// The N of core_v0.N where tokenizers are those of megatron.core.tokenizers, whose arguments
-  /// grew from release to release; 0 where they are the older classes.
+  /// The N of core_v0.N if tokenizers are those of megatron.core.tokenizers, whose arguments
+  /// changed between releases; 0 for the older classes.
   int core_tokenizers;
 
   RampupSteps rampup_steps;
@@ -111,7 +112,7 @@ struct MegatronVersion {
   /// Iteration lines begin with the time and show six digits of the learning rate.
   bool dated_log_lines;
 
-  /// The loss that is printed is the mean over all tokens of a step, not over its micro-batches.
+  /// The printed loss is the mean over all tokens of a step, not over its micro-batches.
   bool losses_over_tokens;
 
   CheckpointLines checkpoint_lines;
@@ -120,11 +121,11 @@ struct MegatronVersion {
 /// Every revision that libmeg knows, oldest first.
 std::span<const MegatronVersion> megatron_versions();
 
-/// The newest one: what programs follow unless told otherwise.
+/// The newest one, which programs follow by default.
 const MegatronVersion& newest_megatron_version();
 
 /// The row of a revision's name: `v2.6`, `6ef5bdc` (also longer forms of the hash), `core_v0.9.0`,
-/// `core_r0.9.0`, `0.9.0`, `0.9`. A tag between two rows (0.9.2, 0.15.0rc3, v3.0) takes the lower
+/// `core_r0.9.0`, `0.9.0`, `0.9`. A tag between two rows (0.9.2, 0.15.0rc3, v3.0) means the lower
 /// one. kInvalidArgument for anything else, with the accepted names.
 Result<MegatronVersion> parse_megatron_version(std::string_view name);
 

@@ -8,7 +8,7 @@
 namespace meg::megatron {
 
 /// As Python's int(text) in ASCII: a sign, digits with single underscores between them, whitespace
-/// around it all. kInvalidArgument where the text is no integer, kOutOfRange beyond 64 bits.
+/// around it all. kInvalidArgument if the text is not an integer, kOutOfRange beyond 64 bits.
 Result<int64_t> python_int(std::string_view text);
 
 /// As Python's float(text) in ASCII; NaN, infinity and underscores included. kInvalidArgument where

@@ -11,7 +11,7 @@
 namespace meg::megatron {
 
 /// What Python reads `literal` as: None, True, 12, 1e-5, 'text', ['a', 'b'], (1, 2). Items of lists
-/// become words ("1"). Nothing where it is no such literal.
+/// become words ("1"). Nothing if it is not such a literal.
 std::optional<FieldValue> parse_python_value(std::string_view literal);
 
 }  // namespace meg::megatron

@@ -8,8 +8,8 @@
 
 namespace meg::megatron {
 
-/// What a tokenizer is called in the descriptions of index caches.
-/// Mirrors Megatron-LM megatron/core/datasets/megatron_tokenizer.py: MegatronTokenizer, and
+/// The identity of a tokenizer in the descriptions of index caches. Mirrors Megatron-LM
+/// megatron/core/datasets/megatron_tokenizer.py: MegatronTokenizer, and
 /// megatron/core/tokenizers/text/text_tokenizer.py: unique_identifiers.
 struct TokenizerIdentity {
   /// Python's None, a path, or a list of paths and Nones.

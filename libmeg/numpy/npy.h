@@ -13,16 +13,16 @@
 namespace meg::numpy {
 
 /// The first bytes of a .npy file of version 1.0, C order, as numpy.save writes them; the elements
-/// follow, little endian. kUnsupported for a dtype that numpy has not.
+/// follow, little endian. kUnsupported for a dtype that numpy does not have.
 Result<std::string> npy_header(DType dtype, std::span<const int64_t> shape);
 
 /// A .npy file, mapped read-only. Only plain arrays: no objects, no Fortran order, no structures;
-/// nothing in the file is executed or believed before it is checked against the file's size.
+/// nothing in the file is executed, or used before it is checked against the file's size.
 class NpyFile {
  public:
   NpyFile() = default;
 
-  /// kCorruption for files that are damaged or cut short, kUnsupported for other kinds of arrays.
+  /// kCorruption for files that are damaged or truncated, kUnsupported for other kinds of arrays.
   static Result<NpyFile> open(const std::string& path,
                               io::MappedFile::Access access = io::MappedFile::Access::kNormal);
 
@@ -37,8 +37,8 @@ class NpyFile {
 
   const io::MappedFile& file() const { return file_; }
 
-  /// All elements. kInvalidArgument where T is not the file's type, kCorruption where the elements
-  /// do not lie at a multiple of their size. Valid as long as this object, moved or not.
+  /// All elements. kInvalidArgument if T is not the file's type, kCorruption if the elements are
+  /// not aligned to their size. Valid as long as this object, moved or not.
   template <class T>
   Result<std::span<const T>> values() const {
     MEG_ASSIGN_OR_RETURN(const std::byte* first, first_element(dtype_of<T>(), alignof(T)));

@@ -24,16 +24,16 @@ class RandomState {
   /// words, the high one first, where max needs more than 32 bits. max 0 draws nothing.
   uint64_t bounded(uint64_t max);
 
-  /// Asked about every million values, if set: true ends a shuffle where it is.
+  /// If set, called about every million values; return true to stop a shuffle.
   using Stop = std::function<bool()>;
 
-  /// As RandomState.shuffle of a one-dimensional array. Returns whether it came to its end: false
-  /// where `stop` ended it, with the values in no order that means anything.
+  /// Like RandomState.shuffle of a one-dimensional array. Returns whether it finished; false if
+  /// `stop` ended it, with the values in an arbitrary order.
   bool shuffle(std::span<int32_t> values, const Stop& stop = {});
   bool shuffle(std::span<uint32_t> values, const Stop& stop = {});
   bool shuffle(std::span<int64_t> values, const Stop& stop = {});
 
-  /// Draws what a shuffle of so many values draws. Returns as shuffle().
+  /// Draws the numbers that a shuffle of that many values draws. Returns the same as shuffle().
   bool skip_shuffle(size_t values, const Stop& stop = {});
 
  private:

@@ -5,7 +5,7 @@
 
 namespace meg::text {
 
-/// Says that a text holds no line end.
+/// Returned if a text contains no line end.
 inline constexpr size_t kNoLineEnd = std::string_view::npos;
 
 /// Bytes up to and with the first line end (LF, CRLF, CR) of `text`. A CR as its last byte counts
@@ -15,7 +15,8 @@ size_t first_line_end(std::string_view text, bool is_end);
 /// Bytes up to and with the last line end of `text`, by the same rule.
 size_t last_line_end(std::string_view text, bool is_end);
 
-/// Takes the first line off `lines` (without its end: LF, CRLF or CR). False where none is left.
+/// Removes the first line from `lines` and returns it without its end (LF, CRLF or CR). False if
+/// none is left.
 bool take_line(std::string_view& lines, std::string_view& line);
 
 /// Whether a line holds nothing, or only spaces and tabs.

@@ -14,14 +14,14 @@ namespace meg::text {
 
 /// Reads the texts of some keys out of ordinary JSON lines: PythonJsonReader is its reference
 /// implementation.
-/// Where it takes a line, it gives the same texts; it leaves errors, and lines with escapes in
-/// keys, to the other.
+/// If it accepts a line, it returns the same texts; it leaves errors, and lines with escapes in
+/// keys, to the reference.
 class FastJsonReader {
  public:
   explicit FastJsonReader(std::vector<std::string> keys,
                           InstructionSet set = best_instruction_set());
 
-  /// As JsonLineParser::parse. False where the strict reader must decide.
+  /// Like JsonLineParser::parse. False if the strict reader must decide.
   bool read(std::string_view line);
 
   /// As JsonLineParser::texts: views into the line, or into memory of the reader.

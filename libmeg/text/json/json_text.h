@@ -39,7 +39,7 @@ class JsonText {
 
   std::string text_;
   size_t depth_ = 0;
-  bool first_ = true;     ///< Nothing stands yet in the innermost brackets.
+  bool first_ = true;     ///< The innermost brackets are still empty.
   bool has_key_ = false;  ///< The next value belongs to the key just written.
 };
 

@@ -6,7 +6,7 @@
 
 namespace meg::text {
 
-/// A finite number as Python's float() reads it; nullopt for other texts.
+/// Parses a finite number as Python's float() does; nullopt for other texts.
 std::optional<double> parse_python_float(std::string_view text);
 
 /// As Python's repr(): the shortest digits that give the number back.

@@ -10,34 +10,34 @@
 
 namespace meg::text {
 
-/// Containers inside one another that a JSON line may have. Python's own limit is its recursion
-/// limit, 1000 frames less those in use.
+/// Maximum nesting depth of a JSON line. Python's own limit is its recursion limit, 1000 frames
+/// minus those in use.
 inline constexpr int kMaxJsonNesting = 1000;
 
-/// Bytes of memory that a reader keeps from one line to the next; what a longer line took is given
-/// back.
+/// Bytes of memory that a reader keeps between lines; memory for longer lines is freed.
 inline constexpr size_t kKeptMemory = size_t{8} << 20;
 
 /// Reads the texts of some keys out of JSON lines: plain code that follows Python 3.11's json.loads
-/// step by step. The reference implementation of JsonLineParser's fast path, and the judge of what
-/// that one does not take.
+/// step by step. The reference implementation of JsonLineParser's fast path, which also decides
+/// about everything that the fast path does not accept.
 ///
 /// Accepts what Python accepts: NaN, Infinity, -Infinity, duplicate keys (the last wins), lone
-/// surrogates in values that are not asked for; integers of any length (Python: 4300 digits).
-/// Refuses what Python refuses, bytes that are not UTF-8 anywhere in the line among it.
-/// Mirrors CPython Modules/_json.c: scan_once_unicode, scanstring_unicode.
+/// surrogates in values that are not requested; integers of any length (Python: 4300 digits).
+/// Refuses what Python refuses, including bytes anywhere in the line that are not UTF-8. Mirrors
+/// CPython Modules/_json.c: scan_once_unicode, scanstring_unicode.
 class PythonJsonReader {
  public:
   explicit PythonJsonReader(std::vector<std::string> keys);
 
-  /// As JsonLineParser::parse, but needs no readable bytes behind the line and does not keep it.
+  /// Like JsonLineParser::parse, but does not need readable bytes after the line and does not keep
+  /// it.
   Status read(std::string_view line);
 
   /// As JsonLineParser::texts; valid until the next read().
   const TextList& texts(size_t key) const { return asked_[key].texts; }
 
  private:
-  /// What the line says about an asked key; of several values the last.
+  /// The value of a requested key in the line; if it occurs several times, the last.
   struct AskedValue {
     bool is_there = false;
     std::string problem;    // why the value cannot be used
@@ -51,7 +51,7 @@ class PythonJsonReader {
     size_t lone_surrogate = std::string_view::npos;  // where the line has the first one
   };
 
-  // Each reads on from at_; false after an error, which is in error_.
+  // Each continues at at_; false after an error, which is in error_.
   bool read_line();
   bool read_members(int depth, bool is_outermost);
   bool read_elements(int depth);
