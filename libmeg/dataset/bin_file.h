@@ -14,8 +14,8 @@
 
 namespace meg::dataset {
 
-/// PREFIX.bin: a file, mapped read-only, or an object of a store, whose bytes are fetched when they
-/// are asked for and not kept. Safe for any number of threads.
+/// PREFIX.bin: a file, mapped read-only, or an object in a store, whose bytes are fetched on demand
+/// and not kept. Safe for any number of threads.
 class BinFile {
  public:
   BinFile() = default;
@@ -33,15 +33,15 @@ class BinFile {
   /// Of a file; empty for an object.
   std::span<const std::byte> mapped() const { return file_.bytes(); }
 
-  /// As MappedFile::release. Does nothing for what is not mapped.
+  /// Like MappedFile::release. Does nothing for an object.
   void release(std::span<const std::byte> stretch) const;
 
-  /// `count` bytes from `offset` on, all of which lie in the file: in place where it is mapped,
-  /// else in `buffer`. Errors: those of Object::read_at.
+  /// `count` bytes starting at `offset`, all of which must be in the file: in place if it is
+  /// mapped, otherwise in `buffer`. Errors: those of Object::read_at.
   Result<std::span<const std::byte>> read(int64_t offset, size_t count,
                                           std::vector<std::byte>& buffer) const;
 
-  /// Bytes [begin, end) of an object, fetched some requests ahead.
+  /// Bytes [begin, end) of an object, prefetched a few requests ahead.
   std::unique_ptr<io::ByteStream> object_stream(int64_t begin, int64_t end) const;
 
  private:

@@ -15,7 +15,7 @@ struct LengthBucket {
   int64_t sequences = 0;
 };
 
-/// How long the sequences of a dataset are, in items. All 0 where it has none.
+/// Lengths of the sequences of a dataset, in items. All 0 if it has none.
 struct LengthSummary {
   int64_t total = 0;
   int32_t min = 0;

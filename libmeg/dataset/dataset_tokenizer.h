@@ -10,8 +10,8 @@
 
 namespace meg::dataset {
 
-/// The tokenizer that a dataset's ids come from. It stands in PREFIX.libmeg, JSON beside the pair
-/// that Megatron's readers do not look at.
+/// The tokenizer of a dataset's ids. It is stored in PREFIX.libmeg, JSON beside the pair, which
+/// Megatron's readers ignore.
 struct DatasetTokenizer {
   std::string type;        ///< --tokenizer-type, for messages
   std::string identity;    ///< Equal for tokenizers that give the same ids.
@@ -23,18 +23,19 @@ struct DatasetTokenizer {
 /// The file's path. prefix: may end in ".bin" or ".idx".
 std::string dataset_tokenizer_path(const std::string& prefix);
 
-/// What the file says; nullopt where there is none. kCorruption where it is not such a file.
+/// The content of the file; nullopt if there is none. kCorruption if it is not such a file.
 Result<std::optional<DatasetTokenizer>> read_dataset_tokenizer(const std::string& prefix);
 
-/// kInvalidArgument naming both where the file says that the ids come from another tokenizer;
-/// read_dataset_tokenizer's errors. A dataset without the file passes.
+/// kInvalidArgument, with both names, if the file says that the ids come from a different
+/// tokenizer; also read_dataset_tokenizer's errors. A dataset without the file passes.
 Status check_dataset_tokenizer(const std::string& prefix, const DatasetTokenizer& given);
 
-/// Gives the tokenizer that datasets are to be read with; nullopt where none is to be compared.
+/// Returns the tokenizer that datasets are to be read with; nullopt to skip the comparison.
 using GivenTokenizer = std::function<Result<std::optional<DatasetTokenizer>>()>;
 
 /// check_dataset_tokenizer() for each of prefixes, whose files are read once. `given` is called at
-/// most once, after all files were read and only where one of them names a tokenizer; its errors.
+/// most once, after all files were read and only if one of them names a tokenizer; its errors are
+/// returned.
 Status check_dataset_tokenizers(std::span<const std::string> prefixes, const GivenTokenizer& given);
 
 /// What the file is to hold.

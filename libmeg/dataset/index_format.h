@@ -11,9 +11,8 @@
 #include "libmeg/base/result.h"
 #include "libmeg/dataset/little_endian_array.h"
 
-/// The MMIDIDX bytes, in one place; FORMAT.md beside this file is the same as prose.
-/// Mirrors Megatron-LM megatron/core/datasets/indexed_dataset.py: _INDEX_HEADER, DType,
-/// _IndexWriter.
+/// The MMIDIDX bytes, in one place; FORMAT.md beside this file describes them in prose. Mirrors
+/// Megatron-LM megatron/core/datasets/indexed_dataset.py: _INDEX_HEADER, DType, _IndexWriter.
 namespace meg::dataset {
 
 inline constexpr std::string_view kIndexMagic("MMIDIDX\0\0", 9);
@@ -29,7 +28,7 @@ inline constexpr int64_t kIndexSequenceCountOffset = 18;    ///< u64: S
 inline constexpr int64_t kIndexDocumentIndicesOffset = 26;  ///< u64: D = documents + 1
 inline constexpr int64_t kIndexHeaderSize = 34;             ///< The arrays follow, unaligned.
 
-/// What the header says, with codes as they stand in the file.
+/// The fields of the header, with codes as in the file.
 struct IndexHeader {
   uint64_t version = kIndexVersion;
   uint8_t dtype_code = 0;
@@ -37,8 +36,8 @@ struct IndexHeader {
   uint64_t document_index_count = 0;
 };
 
-/// Takes the fields out of the first bytes of an .idx file, called `name` in errors: kCorruption
-/// where it is too short or has another magic, kUnsupported for TNTIDX. The fields are not checked.
+/// Reads the fields from the first bytes of an .idx file, called `name` in errors: kCorruption if
+/// it is too short or has a different magic, kUnsupported for TNTIDX. The fields are not checked.
 Result<IndexHeader> read_index_header(std::span<const std::byte> idx, const std::string& name);
 
 /// Writes the kIndexHeaderSize bytes of a header.
@@ -64,16 +63,16 @@ std::optional<DType> index_dtype(uint8_t code);
 /// Megatron-LM up to v2.6 writes float64 with this code, which later means float32.
 inline constexpr uint8_t kLegacyFloat64Code = 7;
 
-/// Whether the items of a file with code 7 take 8 bytes: what the pointers say of the first
-/// sequence that is not empty, or the .bin size where that is the last one. Looks at no more than
-/// some thousand entries.
+/// Whether the items of a file with code 7 have 8 bytes, according to the pointer after the first
+/// sequence that is not empty, or to the .bin size if that is the last one. Reads at most a few
+/// thousand entries.
 bool is_legacy_float64(LittleEndianArray<int32_t> sequence_lengths,
                        LittleEndianArray<int64_t> sequence_pointers, int64_t bin_bytes);
 
 /// path without a final ".bin" or ".idx": users name a dataset by its prefix or by either file.
 std::string dataset_prefix(std::string_view path);
 
-/// kUnsupported where a dataset that is to be written, or read as files alone, is named by an
+/// kUnsupported if a dataset that is to be written, or can only be read from files, is named by an
 /// address such as s3://.
 Status check_is_path(std::string_view prefix);
 

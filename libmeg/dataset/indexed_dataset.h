@@ -23,7 +23,7 @@ struct SequenceRange {
 };
 
 /// A dataset of tokens (PREFIX.bin and PREFIX.idx, MMIDIDX), mapped read-only. At s3:// the .idx is
-/// copied to this machine and mapped there, and of .bin only the items are fetched that are read.
+/// copied to this machine and mapped there, and only the items that are read are fetched from .bin.
 ///
 /// Opening costs the same for any size: it checks the header, the sizes and the ends of the arrays,
 /// not every entry (verify_dataset does). Accessors check what they read, so that a damaged file
@@ -35,7 +35,7 @@ class IndexedDataset {
   struct Options {
     /// Whether the .idx ends with sequence modes; nullopt: the file's size tells.
     std::optional<bool> multimodal = {};
-    /// How .bin will be read.
+    /// How .bin will be accessed.
     io::MappedFile::Access access = io::MappedFile::Access::kNormal;
     /// At s3://: the folder that keeps the copy of .idx (--object-storage-cache-path), with its
     /// path below as Megatron gives it; empty: a temporary file, which goes with the dataset.
@@ -61,8 +61,8 @@ class IndexedDataset {
 
   int64_t document_count() const { return documents_.size() - 1; }
 
-  /// Tokens: the sum of the lengths, which it reads all of. It says nothing of .bin's size: in a
-  /// view, sequences may share bytes or leave some out.
+  /// Number of tokens: the sum of the lengths, all of which it reads. This does not determine
+  /// .bin's size: in a view, sequences may share bytes or skip some.
   int64_t item_count() const;
 
   const io::MappedFile& idx() const { return idx_; }
@@ -84,15 +84,16 @@ class IndexedDataset {
   /// kOutOfRange unless 0 <= document < document_count().
   Result<SequenceRange> document(int64_t document) const;
 
-  /// Items of a sequence. kOutOfRange where there is none of that number, kCorruption where it does
-  /// not lie in .bin.
+  /// Number of items of a sequence. kOutOfRange if there is no such sequence, kCorruption if it is
+  /// not inside .bin.
   Result<int64_t> sequence_length(int64_t sequence) const;
 
-  /// The items of a sequence, little endian, in place. kUnsupported at s3://, where nothing is.
+  /// The items of a sequence, little endian, in place. kUnsupported at s3://, where nothing is
+  /// mapped.
   Result<std::span<const std::byte>> sequence(int64_t sequence) const;
 
-  /// `length` items of it, from item `offset` on: in place, or at s3:// in `buffer`. kOutOfRange
-  /// where it has not so many.
+  /// `length` items of it, starting at item `offset`: in place, or at s3:// in `buffer`.
+  /// kOutOfRange if it does not have that many.
   Result<std::span<const std::byte>> sequence(int64_t sequence, int64_t offset, int64_t length,
                                               std::vector<std::byte>& buffer) const;
 

@@ -15,10 +15,10 @@
 
 namespace meg::dataset {
 
-/// Writes PREFIX.bin and PREFIX.idx (MMIDIDX). Both appear together at finish(), by rename;
-/// without it nothing is left behind. Until then PREFIX.lock is held, so that nobody else writes
-/// this dataset. Memory does not grow with the number of sequences: lengths are spooled to disk.
-/// After an error the builder is good for nothing but to be destroyed. Mirrors Megatron-LM
+/// Writes PREFIX.bin and PREFIX.idx (MMIDIDX). Both appear together at finish(), by rename; without
+/// it nothing is left behind. Until then PREFIX.lock is held, so that no other process writes this
+/// dataset. Memory does not grow with the number of sequences: lengths are spooled to disk. After
+/// an error the builder can only be destroyed. Mirrors Megatron-LM
 /// megatron/core/datasets/indexed_dataset.py: IndexedDatasetBuilder.
 class IndexedDatasetBuilder {
  public:
@@ -33,17 +33,17 @@ class IndexedDatasetBuilder {
     DType dtype = DType::kInt32;
     bool multimodal = false;           ///< Write a mode for every sequence.
     bool legacy_float64_code = false;  ///< float64 as Megatron-LM up to v2.6 marks it (code 7).
-    /// If set, writes `PREFIX.bin.resume` and `PREFIX.idx*.resume`, which stay until finish(), and
-    /// begins where another process's builder was at this mark(), forgetting what came after; at
-    /// zeros, from the begin. kCorruption where those files do not agree with the mark. Not with
+    /// If set, writes `PREFIX.bin.resume` and `PREFIX.idx*.resume`, which are kept until finish(),
+    /// and starts where another process's builder was at this mark(), discarding what came after;
+    /// all zeros: from the start. kCorruption if those files do not agree with the mark. Not with
     /// `multimodal`.
     std::optional<Mark> resume_at = std::nullopt;
-    /// Whose ids these are: what PREFIX.libmeg says, which appears together with the pair.
+    /// The tokenizer of the ids, stored in PREFIX.libmeg, which appears together with the pair.
     std::optional<DatasetTokenizer> tokenizer = std::nullopt;
   };
 
   /// prefix: may end in ".bin" or ".idx". kInvalidArgument for a dtype that datasets cannot have
-  /// and for files that are pipes or devices, kIoError where somebody else writes this dataset.
+  /// and for files that are pipes or devices, kIoError if another process is writing this dataset.
   static Result<IndexedDatasetBuilder> create(const std::string& prefix, const Options& options);
   IndexedDatasetBuilder(IndexedDatasetBuilder&&) noexcept;
   IndexedDatasetBuilder& operator=(IndexedDatasetBuilder&&) noexcept;
@@ -56,12 +56,12 @@ class IndexedDatasetBuilder {
   /// Ends the current document; it may be empty.
   Status end_document();
 
-  /// Many documents at once, for writers that work in parallel: takes note of their lengths (items
-  /// of every sequence) and of each document's number of sequences, and returns the byte offset in
-  /// .bin where the caller then puts the items with write_at(). Calls of reserve decide the order
-  /// of the documents; they must not overlap in time with each other or with add_item, nor stand
-  /// inside a document. sequence_modes: one a sequence, only where the dataset is multimodal; none
-  /// where all are 0.
+  /// Adds many documents at once, for parallel writers: records their lengths (items of every
+  /// sequence) and the number of sequences of each document, and returns the byte offset in .bin
+  /// where the caller then writes the items with write_at(). The order of reserve() calls
+  /// determines the order of the documents; they must not overlap in time with each other or with
+  /// add_item, nor occur inside a document. sequence_modes: one per sequence, only if the dataset
+  /// is multimodal; empty if all are 0.
   Result<int64_t> reserve(std::span<const int32_t> sequence_lengths,
                           std::span<const int32_t> document_sequence_counts,
                           std::span<const int8_t> sequence_modes = {});
@@ -80,12 +80,12 @@ class IndexedDatasetBuilder {
   /// Mirrors IndexedDatasetBuilder.add_index.
   Status add_index(const std::string& prefix);
 
-  /// Appends what `other` has taken so far, whole documents of the same dtype, for good.
-  /// keep_going: if set, asked about every MiB; false ends with kCancelled.
+  /// Appends everything that `other` has received so far, whole documents of the same dtype.
+  /// keep_going: if set, called about every MiB; return false to end with kCancelled.
   Status add_builder(IndexedDatasetBuilder& other, const std::function<bool()>& keep_going = {});
 
-  /// What this resumable builder has taken so far, all of whose index is handed to the system. The
-  /// caller knows when the items reserved before have been written; sync() then makes it last.
+  /// What this resumable builder has received so far; its index has been written to the system. The
+  /// caller knows when the items reserved before have been written; sync() then makes it durable.
   Result<Mark> mark();
 
   /// Flushes the files to the device; from any thread.
@@ -97,8 +97,9 @@ class IndexedDatasetBuilder {
   int64_t document_count() const;
   int64_t item_count() const;  ///< tokens
 
-  /// Completes both files and publishes them, .idx last. The builder is then done; its counts stay.
-  /// kInvalidArgument where the last document has not ended or reserved bytes were not written.
+  /// Completes both files and publishes them, .idx last. After that only the builder's counts may
+  /// be used. kInvalidArgument if the last document has not ended or reserved bytes were not
+  /// written.
   Status finish();
 
   /// finish() of several: all are complete and on the device before the first file is renamed.
@@ -114,9 +115,9 @@ class IndexedDatasetBuilder {
     std::optional<DatasetTokenizer> tokenizer;
   };
 
-  /// Ends a finish_all() of resumable builders whose process was killed after before_publishing();
-  /// where it was done, only PREFIX.libmeg is written anew. kCorruption where the files are not
-  /// those.
+  /// Completes a finish_all() of resumable builders whose process was killed after
+  /// before_publishing(); if it was complete, only PREFIX.libmeg is rewritten. kCorruption if the
+  /// files are not the expected ones.
   static Status publish_all(std::span<const Finished> datasets);
 
  private:

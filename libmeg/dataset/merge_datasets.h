@@ -12,13 +12,13 @@
 namespace meg::dataset {
 
 struct MergeOptions {
-  /// Of the output; must hold every value that an input's dtype can have. Without it all inputs
-  /// must have the same. MMIDIDX only.
+  /// dtype of the output, which must be able to hold every value of the inputs' dtypes (default:
+  /// all inputs must have the same). MMIDIDX only.
   std::optional<DType> dtype = {};
-  /// Whether the sequences have modes; nullopt: the files' sizes tell.
+  /// Whether the sequences have modes; nullopt: determined from the files' sizes.
   std::optional<bool> multimodal = {};
-  /// A .bin that is longer than the lengths say belongs to a view, also where it is longer by one
-  /// item a document, as 6ef5bdc's faulty ones are.
+  /// A .bin that is longer than the lengths imply belongs to a view, even if it is longer by one
+  /// item per document, like 6ef5bdc's wrong ones.
   bool take_short_lengths_as_view = false;
   ProgressCallback progress = {};  ///< Bytes of .bin; may be empty.
 };
@@ -32,13 +32,13 @@ struct MergeSummary {
   std::vector<std::string> notes;  ///< Which inputs are views.
 };
 
-/// Writes the documents of several datasets, in order, as one. Inputs: MMIDIDX, where a view gives
-/// the sequences that its pointers name, or all TNTIDX, of any shape. Both files appear at the end,
-/// by rename, and PREFIX.libmeg with them where all inputs (MMIDIDX) name the same tokenizer.
-/// Memory does not grow with the datasets. Of the shards that preprocess_data --shard wrote all
-/// must be there (kNotFound). Errors: kInvalidArgument for different dtypes or formats and where
-/// the output is one of the inputs, kCorruption, kCancelled.
-/// Mirrors Megatron-LM tools/merge_datasets.py.
+/// Writes the documents of several datasets, in order, as one. Inputs: MMIDIDX, where a view
+/// contributes the sequences that its pointers name, or all TNTIDX, of any shape. Both files appear
+/// at the end, by rename, together with PREFIX.libmeg if all inputs (MMIDIDX) name the same
+/// tokenizer. Memory does not grow with the datasets. All shards of a preprocess_data --shard run
+/// must be present (kNotFound). Errors: kInvalidArgument for different dtypes or formats and where
+/// the output is one of the inputs, kCorruption, kCancelled. Mirrors Megatron-LM
+/// tools/merge_datasets.py.
 Result<MergeSummary> merge_datasets(const std::vector<std::string>& prefixes,
                                     const std::string& output_prefix, const MergeOptions& options);
 
@@ -47,8 +47,8 @@ Result<MergeSummary> merge_datasets(const std::vector<std::string>& prefixes,
 bool is_dataset_folder(const std::string& input);
 
 /// The prefixes of the pairs in such a folder, in Megatron's order: sorted by their bytes.
-/// kNotFound where a file has no pair or there is none at all. Files beside a pair with its name
-/// and another ending are passed over.
+/// kNotFound if a file has no counterpart or there are no files. Files beside a pair with its name
+/// and a different extension are ignored.
 Result<std::vector<std::string>> dataset_prefixes_in(const std::string& folder);
 
 }  // namespace meg::dataset

@@ -12,18 +12,18 @@
 
 namespace meg::dataset {
 
-/// Where a document of a dataset was read. As it stands in PREFIX.provenance, little endian.
+/// Where a document of a dataset was read, as stored in PREFIX.provenance, little endian.
 struct DocumentPlace {
   static constexpr uint32_t kNoRow = std::numeric_limits<uint32_t>::max();
   static constexpr uint32_t kUnknownSource = std::numeric_limits<uint32_t>::max();
 
-  uint64_t at = 0;                   ///< byte of the file's unpacked content, or row group
+  uint64_t at = 0;                   ///< byte in the file's decompressed content, or row group
   uint32_t source = kUnknownSource;  ///< index into the sources
   uint32_t row = kNoRow;             ///< in that row group; kNoRow: `at` is a byte
 };
 
-/// PREFIX.provenance: the file and place that each document of PREFIX comes from. FORMAT.md has
-/// the bytes. Distrusts the file: no number of it is used before it is checked.
+/// PREFIX.provenance: the file and place that each document of PREFIX comes from. FORMAT.md has the
+/// bytes. The file is untrusted: its numbers are checked before they are used.
 class Provenance {
  public:
   static constexpr size_t kHeaderSize = 48;

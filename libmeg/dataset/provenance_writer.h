@@ -12,8 +12,8 @@
 
 namespace meg::dataset {
 
-/// Writes PREFIX.provenance beside a dataset that is being written; the holder of the dataset's
-/// lock does. One thread at a time, but for sync().
+/// Writes PREFIX.provenance beside a dataset that is being written, for the holder of the dataset's
+/// lock. One thread at a time, except for sync().
 class ProvenanceWriter {
  public:
   /// resume_at: if set, the places wait in PREFIX.provenance.resume, of whose documents only so
@@ -26,7 +26,7 @@ class ProvenanceWriter {
 
   Status append(std::span<const DocumentPlace> places);
 
-  /// Hands all to the system.
+  /// Writes everything to the system.
   Status flush();
 
   /// Flushes what the system has to the device; from any thread.

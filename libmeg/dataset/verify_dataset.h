@@ -13,9 +13,9 @@
 
 namespace meg::dataset {
 
-/// Names of what can be wrong with a dataset, in the order in which it is checked. A problem of a
-/// check stands for all entries that fail it and describes the first; its `index` is the number of
-/// a sequence (lengths, pointers), of a document index, of a document (eod) or of an item in .bin
+/// Names of the checks of a dataset, in the order in which they are made. A problem represents all
+/// entries that fail a check and describes the first; its `index` is the number of a sequence
+/// (lengths, pointers), of a document index, of a document (eod) or of an item in .bin
 /// (vocab_size).
 struct VerifyCheck {
   static constexpr std::string_view kMagic = "magic";
@@ -43,9 +43,9 @@ struct VerifyCheck {
 
 struct VerifyOptions {
   std::optional<bool> multimodal = {};  ///< As IndexedDataset::Options.
-  /// Whether .idx is a view of .bin: sequences may lie anywhere inside it, in any order and more
-  /// than once, and need not fill it. Else their order and .bin's size must be as a writer makes
-  /// them.
+  /// Whether .idx is a view of .bin: sequences may be anywhere inside it, in any order and more
+  /// than once, and need not fill it. Otherwise their order and .bin's size must be as a writer
+  /// produces them.
   bool view = false;
   std::optional<int64_t> vocab_size = {};  ///< Every id must lie in [0, vocab_size).
   std::optional<int64_t> eod = {};         ///< Every document with sequences must end with this id.
@@ -53,7 +53,7 @@ struct VerifyOptions {
   ProgressCallback progress = {};          ///< Bytes of .bin; may be empty.
 };
 
-/// What verify_dataset saw. Counts are 0 where the header could not be read.
+/// The result of verify_dataset. Counts are 0 if the header could not be read.
 struct VerifyReport {
   std::string prefix;
   uint64_t version = 0;

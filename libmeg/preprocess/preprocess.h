@@ -18,13 +18,13 @@
 
 namespace meg::preprocess {
 
-/// What a line that cannot be used does.
+/// What to do with an invalid line.
 enum class OnError {
   kFail,  ///< Ends the work; nothing is written.
   kSkip,  ///< Is left out for every key, counted and reported.
 };
 
-/// How documents are dealt over partitions.
+/// How documents are distributed over partitions.
 enum class Dealing {
   kRoundRobin,  ///< Document i goes to partition i % n.
   kBlocks,      ///< Blocks of ceil(documents / n); the merged order is the input's.
@@ -41,25 +41,25 @@ struct PreprocessOptions {
   std::vector<std::string> json_keys = {"text"};
   bool append_eod = false;
   bool skip_empty_documents = false;  ///< Leave documents without tokens out, as v2.6 did.
-  /// Each sentence of a text becomes a sequence; lists of texts are taken for sentences.
+  /// Each sentence of a text becomes a sequence; each text in a list is treated as a sentence.
   std::optional<SentenceOptions> sentences;
-  /// Also writes `<dataset>.provenance`: where each document was read. Neither with partitions nor
-  /// where empty documents are left out.
+  /// Also writes `<dataset>.provenance`: where each document was read. Not with partitions, nor if
+  /// empty documents are dropped.
   bool provenance = false;
   OnError on_error = OnError::kFail;
   std::optional<DType> dtype;  ///< kUint16 or kInt32; without it optimal_dtype(vocab_size).
 
-  /// More than 1: the documents are dealt over `<prefix>_<k>_<key>_document`, k from 0, which are
-  /// then merged in order into `<prefix>_<key>_document`.
+  /// More than 1: the documents are distributed over `<prefix>_<k>_<key>_document`, k from 0, which
+  /// are then merged in order into `<prefix>_<key>_document`.
   int partitions = 1;
   Dealing dealing = Dealing::kRoundRobin;
 
-  /// Goes on where an earlier process with these options was killed, as `<prefix>.resume/journal`
-  /// says; where that one finished, does nothing. Such a run leaves its state when it is killed or
-  /// fails. Not with partitions, pipes and standard input.
+  /// Continues where an earlier process with these options was killed, according to
+  /// `<prefix>.resume/journal`; does nothing if that one finished. Such a run keeps its state when
+  /// it is killed or fails. Not with partitions, pipes and standard input.
   bool resume = false;
-  /// Names and values of what else the tokens depend on, such as the tokenizer's files: a change is
-  /// an error.
+  /// Names and values of everything else that the tokens depend on, such as the tokenizer's files:
+  /// a change is an error.
   std::vector<std::pair<std::string, std::string>> resume_identity;
   /// How much work a killed process may lose.
   std::chrono::milliseconds checkpoint_interval{2000};
@@ -81,19 +81,20 @@ struct PreprocessSummary {
   int64_t skipped_lines = 0;
   bool was_finished = false;                  ///< An earlier process did it all; its counts.
   std::vector<std::string> skipped_examples;  ///< Messages of the first skipped lines.
-  std::vector<std::string> warnings;          ///< What the user should look at; mostly empty.
+  std::vector<std::string> warnings;          ///< Warnings for the user; usually empty.
 };
 
 /// Texts (JSON, csv, plain) -> token datasets, one for every key, in one pass.
 ///
-/// The bytes do not depend on the number of workers or the size of chunks, nor does the error: the
-/// first one in the input. Memory is bounded by workers x chunk and the longest line. All outputs
-/// appear at the end; on any error nothing is left behind, unless the run is to be resumed.
-/// progress: called from the calling thread about 20 times a second, also while lines are counted
-/// or partitions merged, and once before the outputs appear; may be empty. Errors: kInvalidArgument
-/// for options and lines (`FILE: line L, byte B: ...`) and where a run to resume had other ones,
-/// kCancelled, those of TextSource::open and IndexedDatasetBuilder, kResourceExhausted without
-/// memory. Mirrors Megatron-LM tools/preprocess_data.py: Partition.process_json_file.
+/// Neither the bytes nor the reported error, which is the first one in the input, depend on the
+/// number of workers or the size of chunks. Memory is bounded by workers x chunk and the longest
+/// line. All outputs appear at the end; after an error nothing is left behind, unless the run can
+/// be resumed. progress: called from the calling thread about 20 times a second, also while lines
+/// are counted or partitions merged, and once before the outputs appear; may be empty. Errors:
+/// kInvalidArgument for options and lines (`FILE: line L, byte B: ...`) and where a run to resume
+/// had other ones, kCancelled, those of TextSource::open and IndexedDatasetBuilder,
+/// kResourceExhausted without memory. Mirrors Megatron-LM tools/preprocess_data.py:
+/// Partition.process_json_file.
 Result<PreprocessSummary> preprocess(const PreprocessOptions& options,
                                      const tokenizer::Tokenizer& tokenizer,
                                      const ProgressCallback& progress);

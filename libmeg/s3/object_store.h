@@ -16,7 +16,7 @@ namespace meg::s3 {
 /// Whether `path` is s3://BUCKET/KEY or the begin of one, whatever a path of this machine may be.
 bool is_address(std::string_view path);
 
-/// An object as it was when it was opened. Several threads may read it.
+/// An object in the state in which it was opened. Several threads may read it.
 class Object {
  public:
   virtual ~Object() = default;
@@ -24,7 +24,7 @@ class Object {
   virtual const std::string& address() const = 0;
   virtual int64_t size() const = 0;
 
-  /// What the store names this content by, as it spells it.
+  /// The store's identifier of this content (ETag), unchanged.
   virtual const std::string& etag() const = 0;
 
   /// Reads until `into` is full or the object ends. interrupted: may be null; once true, reading

@@ -11,7 +11,7 @@
 
 namespace meg::samples {
 
-/// What --data-path names: datasets, and how often each is drawn from.
+/// The value of --data-path: datasets, and how often each is sampled.
 struct Blend {
   std::vector<std::string> prefixes;           ///< At least one.
   std::optional<std::vector<double>> weights;  ///< As given, one for each prefix.
@@ -21,7 +21,7 @@ struct Blend {
 };
 
 /// `PREFIX`, `WEIGHT PREFIX WEIGHT PREFIX ...` or `PREFIX PREFIX ...` (Megatron core since 0.7).
-/// kInvalidArgument where weights do not parse, are not positive, or do not stand in turn.
+/// kInvalidArgument if weights do not parse, are not positive, or do not alternate with prefixes.
 /// Mirrors Megatron-LM megatron/core/datasets/utils.py: get_blend_from_list.
 Result<Blend> parse_blend(std::span<const std::string> data_path,
                           const megatron::MegatronVersion& version);
@@ -34,8 +34,8 @@ std::vector<double> normalized_weights(std::span<const double> weights);
 std::vector<double> normalized_data_path_weights(std::span<const double> weights,
                                                  const megatron::MegatronVersion& version);
 
-/// How many samples of each dataset a blend plans for: `built` are asked of the dataset, `used`
-/// add up to the blend's size.
+/// The number of samples that a blend plans for each dataset: `built` are requested from the
+/// dataset, `used` add up to the blend's size.
 struct BlendPart {
   int64_t built = 0;
   int64_t used = 0;

@@ -7,8 +7,8 @@
 
 namespace meg::samples {
 
-/// Asked between datasets and between pieces of an index, by whatever thread is at work; true ends
-/// the building with kCancelled, and nothing unfinished stays. Empty: never.
+/// Called between datasets and between pieces of an index, by the thread that works; return true to
+/// stop building with kCancelled, leaving nothing unfinished. Empty: never cancelled.
 using CacheCancelled = std::function<bool()>;
 
 /// what: is being made.

@@ -15,8 +15,8 @@
 
 namespace meg::samples {
 
-/// What a training command line says of the samples that a run sees, and of its batches. Each
-/// field is Megatron's argument of that name unless it says otherwise.
+/// The flags of a training command line for the samples and batches of a run. Each field is
+/// Megatron's argument of that name unless stated otherwise.
 struct DataArgs {
   std::vector<std::string> data_path;
   PerSplit<std::vector<std::string>> per_split_path;
@@ -27,11 +27,11 @@ struct DataArgs {
   std::optional<int64_t> sequence_length;
   int64_t seed = 1234;
   std::optional<std::string> cache_path;
-  /// Also s3_cache_path, as it was called before core 0.13.
+  /// Also s3_cache_path, its name before core 0.13.
   std::optional<std::string> object_storage_cache_path;
   int64_t dataset_builder_threads = 1;
 
-  // libmeg's own, of which Megatron has no argument.
+  // libmeg's own, without an argument in Megatron.
   std::optional<std::string> samples;           ///< TRAIN,VALID,TEST.
   std::optional<std::string> megatron_version;  ///< The newest where not given.
   bool keep_last_validation_sequence = false;
@@ -53,7 +53,7 @@ struct DataArgs {
   bool eod_mask_loss = false;
   bool create_attention_mask = true;  ///< Without it reset_attention_mask resets nothing.
 
-  /// Takes Megatron's arguments by their fields; its status has what is wrong with a value.
+  /// Reads Megatron's arguments by their fields; errors are in the reader's status.
   void take_fields(megatron::FieldReader& args);
 };
 
@@ -69,11 +69,10 @@ struct DataRun {
   std::vector<std::string> notes;  ///< Decisions that a user may not expect.
 };
 
-/// What the arguments add up to. Nothing is opened but the files of --data-args-path and
-/// --per-split-data-args-path, which are read whole.
-/// environment_world_size: WORLD_SIZE as torchrun gives it, used where no argument says how many
-/// ranks there are; without both there is one data-parallel rank.
-/// Errors: kInvalidArgument for wrong usage, with the flag's name; what reading those files gives;
+/// Resolves the arguments. Only the files of --data-args-path and --per-split-data-args-path are
+/// opened, and read completely. environment_world_size: WORLD_SIZE as torchrun gives it, used where
+/// no argument says how many ranks there are; without both there is one data-parallel rank. Errors:
+/// kInvalidArgument for wrong usage, with the flag's name; what reading those files gives;
 /// kCorruption for a file that is not of its form.
 Result<DataRun> resolve_data(const DataArgs& args,
                              const std::optional<std::string>& environment_world_size);

@@ -23,8 +23,7 @@ struct GptDataConfig {
   std::optional<Blend> blend;                ///< --data-path, cut by `split`; else
   PerSplit<std::optional<Blend>> per_split;  ///< --train-data-path and so on; else mock data.
   std::string split = "969,30,1";            ///< --split; used with `blend`.
-  /// --split as 6ef5bdc names it in the descriptions of per_split's datasets, which it does not
-  /// cut.
+  /// --split as in 6ef5bdc's descriptions of per_split's datasets, which it does not split.
   std::optional<std::string> per_split_split = std::nullopt;
   PerSplit<std::optional<int64_t>> samples;  ///< Asked for; nullopt: one epoch.
   int64_t sequence_length = 0;               ///< --seq-length, tokens
@@ -46,7 +45,7 @@ struct GptDataConfig {
   std::function<void(Split split, int64_t done, int64_t datasets)> cache_progress = {};
 };
 
-/// What became of one index cache.
+/// What was done with one index cache.
 struct IndexCacheReport {
   Split split = Split::kTrain;
   std::string prefix;  ///< Empty for the index of a blend.
@@ -68,10 +67,9 @@ struct GptDatasets {
 /// Opens the datasets, and opens or builds every index cache of the run; where it is cancelled,
 /// those that are finished stay.
 /// kInvalidArgument where the configuration cannot be met, with the numbers: among others a split
-/// whose documents have no tokens, where Megatron hangs. A split without documents is null; whether
-/// a run can do without it is the caller's to say.
-/// Mirrors Megatron-LM megatron/core/datasets/blended_megatron_dataset_builder.py:
-/// BlendedMegatronDatasetBuilder.
+/// whose documents have no tokens, where Megatron hangs. A split without documents is null; the
+/// caller decides whether the run needs it. Mirrors Megatron-LM
+/// megatron/core/datasets/blended_megatron_dataset_builder.py: BlendedMegatronDatasetBuilder.
 Result<GptDatasets> build_gpt_datasets(const GptDataConfig& config);
 
 }  // namespace meg::samples

@@ -9,7 +9,7 @@
 
 namespace meg::samples {
 
-/// What the sizes of a split's three indices follow from.
+/// The inputs that determine the sizes of a split's three indices.
 struct GptIndexRequest {
   int64_t sequences = 0;           ///< Of the split.
   int64_t tokens = 0;              ///< Of the split's sequences: one epoch.

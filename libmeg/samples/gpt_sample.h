@@ -28,9 +28,9 @@ struct GptSampleFields {
   std::span<uint8_t> attention_mask;  ///< 1: hidden. Row i is what token i may not look at.
 };
 
-/// Fills the fields from a text of L (+ 1) tokens; none of them overlap. A masked position stays
-/// masked in this sample alone (Megatron core 0.6 to 0.14 carries it over to later samples).
-/// Mirrors Megatron-LM megatron/core/datasets/gpt_dataset.py: GPTDataset.__getitem__ and
+/// Fills the fields from a text of L (+ 1) tokens; none of them overlap. A masked position is
+/// masked only in this sample (Megatron core 0.6 to 0.14 also masks it in later samples). Mirrors
+/// Megatron-LM megatron/core/datasets/gpt_dataset.py: GPTDataset.__getitem__ and
 /// _get_ltor_masks_and_position_ids.
 void fill_gpt_sample(std::span<const int64_t> text, const GptSampleOptions& options,
                      const GptSampleFields& fields);

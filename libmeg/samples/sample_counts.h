@@ -25,7 +25,7 @@ struct RunLength {
   bool full_validation = false;  ///< Validate on one whole epoch.
 };
 
-/// What a run asks its datasets for.
+/// The number of samples that a run requests from its datasets.
 struct SampleCounts {
   int64_t train_iters = 0;                   ///< Steps.
   PerSplit<std::optional<int64_t>> samples;  ///< nullopt: one epoch.

@@ -10,7 +10,7 @@
 
 namespace meg::samples {
 
-/// A stretch of one sequence inside a sample.
+/// A part of one sequence inside a sample.
 struct SamplePart {
   int64_t sequence = 0;  ///< Of the dataset.
   int64_t offset = 0;    ///< Tokens into the sequence.
@@ -39,7 +39,7 @@ class SampleDataset {
   /// data.
   virtual Status text(int64_t sample, int64_t pad, std::span<int64_t> out) const = 0;
 
-  /// The parts text() is put together from, those of zero length too.
+  /// The parts that text() consists of, including those of zero length.
   virtual Result<SampleSource> source(int64_t sample) const = 0;
 
   /// Every sample that holds tokens of the sequences `range` of dataset number `dataset`, in

@@ -23,7 +23,7 @@ using PerSplit = std::array<T, 3>;
 
 constexpr size_t split_number(Split split) { return static_cast<size_t>(split); }
 
-/// As it stands in file names and descriptions: "train", "valid", "test".
+/// Its name in file names and descriptions: "train", "valid", "test".
 std::string_view split_name(Split split);
 
 /// The weights of --split, such as "949,50,1", and the ranges of sequences they give.
@@ -41,8 +41,8 @@ class SplitWeights {
   /// Sums to 1 but for rounding.
   const PerSplit<double>& normalized() const { return normalized_; }
 
-  /// Where each split begins and ends, 0 to 1; nullopt for a split that gets nothing. Its first
-  /// number is Python's integer 0.
+  /// Where each split begins and ends, from 0 to 1; nullopt for an empty split. Its first number is
+  /// Python's integer 0.
   PerSplit<std::optional<std::pair<double, double>>> matrix() const;
 
   /// The sequences of each split of a dataset with `sequences` of them. nullopt: no dataset for

@@ -14,11 +14,11 @@ struct SentenceOptions {
   /// ortho_context.tab and sent_starters.txt.
   std::string punkt_folder;
 
-  /// Whitespace behind a sentence belongs to it, and candidates for an end are found as Megatron's
-  /// --keep-newlines finds them; else it is left out.
+  /// Whitespace after a sentence belongs to it, and candidates for sentence ends are found as with
+  /// Megatron's --keep-newlines; otherwise it is dropped.
   bool keep_newlines = false;
 
-  /// A longer text is cut into pieces of so many characters, each of which is split by itself.
+  /// A longer text is cut into pieces of this many characters, each of which is split separately.
   int64_t max_characters = 1'000'000;
 };
 

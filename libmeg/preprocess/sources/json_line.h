@@ -12,8 +12,8 @@
 
 namespace meg::preprocess {
 
-/// Takes the texts of some keys out of JSON lines, by the rules of Python's json.loads (see
-/// python_json.h). The line must be an object; every asked key must be there; its value must be a
+/// Extracts the texts of some keys from JSON lines, by the rules of Python's json.loads (see
+/// python_json.h). The line must be an object; every requested key must exist; its value must be a
 /// string or a list of strings (one sequence each; none for an empty list). One parser belongs to
 /// one thread.
 class JsonLineParser {

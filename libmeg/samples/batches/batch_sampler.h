@@ -17,7 +17,7 @@ enum class DataloaderType {
 };
 
 /// Which samples each micro-batch of a data-parallel rank has. Any batch is found in O(1) (cyclic:
-/// O(samples) once an epoch). Immutable but for that; belongs to one thread.
+/// O(samples) once an epoch). Otherwise immutable; belongs to one thread.
 class BatchSampler {
  public:
   struct Options {

@@ -57,7 +57,7 @@ class BatchBuffer {
   Status read(const SampleDataset& dataset, const GptSampleOptions& options,
               std::span<int64_t> text);
 
-  /// What read() gave. Valid until the next read().
+  /// The result of read(). Valid until the next read().
   const MicroBatch& batch() const { return batch_; }
 
  private:

@@ -11,7 +11,7 @@
 
 namespace meg::samples {
 
-/// Reads the micro-batches of one data-parallel rank ahead, on background threads, in the sampler's
+/// Prefetches the micro-batches of one data-parallel rank on background threads, in the sampler's
 /// order whatever the number of threads. Memory is allocated once, in create().
 class SampleLoader {
  public:
@@ -31,11 +31,11 @@ class SampleLoader {
                                                       std::unique_ptr<BatchSampler> sampler,
                                                       const Options& options);
 
-  /// Stops the threads at once, whatever they wait for.
+  /// Stops the threads immediately, whatever they are waiting for.
   virtual ~SampleLoader() = default;
 
   /// The next micro-batch, valid until the next call; nullptr at the end. The first error of any
-  /// sample comes here, in order, and again at every later call.
+  /// sample is returned here, in order, and again by every later call.
   virtual Result<const MicroBatch*> next() = 0;
 };
 

@@ -12,7 +12,7 @@
 
 namespace meg::samples {
 
-/// A sample as a training step meets it.
+/// A sample as a training step uses it.
 struct TracedSample {
   int64_t step = 0;         ///< From 1.
   int64_t micro_batch = 0;  ///< Within the step and rank, from 0.
@@ -21,7 +21,7 @@ struct TracedSample {
   SampleSource source;
 };
 
-/// How a run walks through its samples.
+/// How a run goes through its samples.
 struct TraceSchedule {
   BatchSchedule batches;
   DataloaderType type = DataloaderType::kSingle;

@@ -20,17 +20,17 @@ namespace meg::samples {
 struct GptIndexCacheFiles {
   std::string description;  ///< Empty at v2.x, which writes none.
   GptIndexPaths indices;
-  std::string sidecar;  ///< libmeg's own: of which data the indices were built.
+  std::string sidecar;  ///< libmeg's own: the data that the indices were built from.
 
-  /// What makes a cache whole, in the order in which it appears: all but the sidecar.
+  /// The files of a complete cache, in the order in which they appear: all but the sidecar.
   std::vector<std::string> parts() const;
 };
 
-/// Called about 20 times a second while another process builds `cache` (one of its files), from
-/// whatever thread waits; false ends the waiting with kCancelled. Empty: waits without a word.
+/// Called about 20 times a second, by the thread that waits, while another process builds `cache`
+/// (one of its files); return false to stop waiting with kCancelled. Empty: waits silently.
 using CacheWaiting = std::function<bool(const std::string& cache)>;
 
-/// What a split's indices are built from and found by.
+/// What a split's indices are built from, and how their cache is found.
 struct GptIndexCacheRequest {
   const dataset::IndexedDataset* dataset = nullptr;
   dataset::SequenceRange range;  ///< Of the split, not empty.
@@ -55,25 +55,25 @@ struct GptIndexCache {
   GptIndex index;
   GptIndexPlan plan;
   CacheOutcome outcome = CacheOutcome::kFound;
-  std::string reason;        ///< kRebuilt: one line, why what was found could not be used.
+  std::string reason;  ///< kRebuilt: one line that says why the existing cache could not be used.
   GptIndexCacheFiles files;  ///< The place that was taken.
 };
 
 /// Opens the cached indices of splits or builds them.
 ///
-/// Caches of other programs (no sidecar) are taken where types, sizes and the entries at the ends
-/// are what the request gives; libmeg's also only for the same data and options: size, time and
-/// ends of the .idx as the sidecar has them, or, where only the time differs, the same lengths.
-/// What cannot be used is built anew, with the reason. Opening reads a few entries; GptDataset
-/// checks every one that it reads. Safe when many processes ask for the same cache at once: one
-/// builds, the others wait and load. Errors: kIoError where the place cannot be written, with the
-/// hint at --data-cache-path; kResourceExhausted where the disk is full or no memory is left;
-/// kOutOfRange for a range outside the dataset; kCorruption for negative lengths; kInvalidArgument
-/// where the range has no tokens, and what plan_gpt_index gives.
+/// Caches of other programs (no sidecar) are used if types, sizes and the entries at the ends match
+/// the request; libmeg's must also be for the same data and options: size, time and ends of the
+/// .idx as in the sidecar or, if only the time differs, the same lengths. A cache that cannot be
+/// used is rebuilt, with the reason. Opening reads a few entries; GptDataset checks every one that
+/// it reads. Safe when many processes ask for the same cache at once: one builds, the others wait
+/// and load. Errors: kIoError where the place cannot be written, with the hint at
+/// --data-cache-path; kResourceExhausted where the disk is full or no memory is left; kOutOfRange
+/// for a range outside the dataset; kCorruption for negative lengths; kInvalidArgument where the
+/// range has no tokens, and what plan_gpt_index gives.
 ///
-/// What a group builds it brings to the device and into its place together, a few dozen caches at a
-/// time: the device takes little longer for them than for one. It holds their locks until then, but
-/// never while it waits for another's. One thread at a time.
+/// A group flushes and renames the caches that it builds together, a few dozen at a time, because
+/// the device takes little longer for them than for one. It holds their locks until then, but never
+/// while it waits for a lock of another process. One thread at a time.
 class GptIndexCacheGroup {
  public:
   using Take = std::function<void(Result<GptIndexCache>)>;
@@ -81,15 +81,15 @@ class GptIndexCacheGroup {
   /// groups: that are in use at once, and share the descriptors.
   explicit GptIndexCacheGroup(int groups = 1);
   GptIndexCacheGroup(const GptIndexCacheGroup&) = delete;
-  /// What has not been committed is not built.
+  /// Caches that were not committed are discarded.
   ~GptIndexCacheGroup();
 
-  /// Gives the cache to `take`, in this call or a later one. The request is needed for this call,
-  /// its dataset until then.
+  /// Passes the cache to `take`, in this call or a later one. The request must live until this call
+  /// returns, its dataset until `take` is called.
   void open(const GptIndexCacheRequest& request, const megatron::MegatronVersion& version,
             Take take);
 
-  /// Puts in place and gives away what is left.
+  /// Commits the remaining caches and passes them on.
   void commit();
 
  private:
